@@ -1,0 +1,12 @@
+std = "min"
+max_line_length = 100
+
+-- What some of the supported versions have, others not.
+read_globals = {
+  "jit",
+  "loadstring",
+  "unpack",
+  table = { fields = { "unpack" } },
+}
+
+files["spec"] = { std = "+busted" }

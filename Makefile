@@ -1,0 +1,200 @@
+# etcdlock: build, test, install. `make help` lists the targets.
+#
+#   LUA_VERSION=5.1|5.3|5.4|jit   which Lua to build for
+#   TESTING=1                     with assertions and the test-only C module
+#   SANITIZE=asan|tsan            the same, instrumented
+#   SPEC=spec/lock_spec.lua       run these spec files only
+#   V=1                           show the commands
+
+LUA_VERSION ?= 5.4
+PREFIX ?= /usr/local
+CFLAGS ?= -O2 -g
+SPEC ?= spec
+
+ifeq ($(LUA_VERSION),jit)
+LUA := luajit
+LUA_ABI := 5.1
+LUA_PACKAGE := luajit
+else
+LUA := lua$(LUA_VERSION)
+LUA_ABI := $(LUA_VERSION)
+LUA_PACKAGE := lua$(LUA_VERSION)
+endif
+
+LUADIR = $(PREFIX)/share/lua/$(LUA_ABI)
+LIBDIR = $(PREFIX)/lib/lua/$(LUA_ABI)
+
+# ---- where things go --------------------------------------------------------
+
+FLAVOUR := $(or $(SANITIZE:%=-%),$(TESTING:%=-test))
+BUILD := build/$(LUA_VERSION)$(FLAVOUR)
+MODULE := $(BUILD)/etcdlock/core.so
+PROTO := build/proto/etcd.pb-c
+SIM := build/sim/sim
+REPORTS := $(CURDIR)/$(BUILD)/reports
+
+SOURCES := $(wildcard src/*.c)
+ifeq ($(FLAVOUR),)
+SOURCES := $(filter-out src/lua_test.c,$(SOURCES))
+endif
+OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/etcd.pb-c.o
+
+# The simulator drives the pure part of the lock, which needs no library.
+SIM_CORE := session.c entry.c
+SIM_OBJECTS := $(SIM_CORE:%.c=build/sim/core/%.o) \
+  $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
+
+# ---- flags ------------------------------------------------------------------
+
+supported = $(foreach f,$(1),$(shell \
+  $(CC) -Werror $(f) -x c -c /dev/null -o /dev/null 2>/dev/null && echo $(f)))
+
+LUA_CFLAGS = $(shell pkg-config --cflags $(LUA_PACKAGE))
+LIB_CFLAGS = $(shell pkg-config --cflags grpc libprotobuf-c)
+LIBS = $(shell pkg-config --libs-only-L grpc) -lgrpc -lgpr \
+  $(shell pkg-config --libs libprotobuf-c) -lpthread
+
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+  -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wformat=2
+ifeq ($(CI),true)
+WARNINGS += -Werror
+endif
+
+HARDENING = -fstack-protector-strong -fno-delete-null-pointer-checks \
+  -fno-strict-overflow $(call supported,-fstack-clash-protection \
+  -fcf-protection=full -ftrivial-auto-var-init=zero)
+FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+
+MODE_ := -DNDEBUG $(FORTIFY)
+MODE_-test := -DEL_TEST $(FORTIFY)
+MODE_-asan := -DEL_TEST -fno-omit-frame-pointer -fstrict-overflow \
+  -fsanitize=address,undefined -fno-sanitize-recover=undefined
+MODE_-tsan := -DEL_TEST -fno-omit-frame-pointer -fsanitize=thread
+
+# Expanded once, and only when something is compiled.
+BASE_FLAGS = $(eval BASE_FLAGS := -std=c11 -D_GNU_SOURCE -fPIC -pthread \
+  -fvisibility=hidden -Isrc -Ibuild/proto $$(HARDENING) $$(LUA_CFLAGS) \
+  $$(LIB_CFLAGS))$(BASE_FLAGS)
+COMPILE = $(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CFLAGS) -MMD -MP -c
+
+# The module is never unmapped: its threads may outlive the Lua state.
+LINK := -shared -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
+  -Wl,--as-needed -Wl,--exclude-libs,ALL -Wl,--version-script=src/exports.map
+
+# ---- running from the checkout ----------------------------------------------
+
+# A versioned path in the caller's environment would hide ours.
+unexport LUA_PATH_5_3 LUA_PATH_5_4 LUA_CPATH_5_3 LUA_CPATH_5_4
+RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' \
+  LUA_CPATH='$(BUILD)/?.so;;'
+BUSTED = $(shell command -v busted)
+
+# The sanitizers have an interpreter of their own, see there.
+SUITE_LUA := $(if $(SANITIZE),$(BUILD)/lua,$(LUA))
+SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORTS)/ubsan \
+  ASAN_OPTIONS=detect_leaks=1:log_path=$(REPORTS)/asan
+# Without a fixed address layout some kernels leave no room for its shadow.
+SUITE_ENV_-tsan = \
+  TSAN_OPTIONS=ignore_noninstrumented_modules=1:log_path=$(REPORTS)/tsan \
+  $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+# ---- targets ----------------------------------------------------------------
+
+.PHONY: help deps all demo test lint asan tsan sim suite install clean
+.DEFAULT_GOAL := all
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' \
+	  $(firstword $(MAKEFILE_LIST))
+
+deps: ## install the Debian packages that are missing
+	@sh spec/support/deps.sh dev $(LUA_VERSION)
+
+all: $(MODULE) ## build the module for LUA_VERSION (5.1, 5.3, 5.4 or jit)
+
+# What follows `deps` runs in a second make, which sees the new packages.
+demo: ## two services sell 300 items under 500 requests
+	@sh spec/support/deps.sh run $(LUA_VERSION)
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) $(LUA) examples/flash_sale.lua
+
+test: deps ## simulator, then every spec against a real etcd
+	@$(MAKE) --no-print-directory sim
+	@$(MAKE) --no-print-directory TESTING=1 suite
+
+lint: deps ## format, static checks and the layer rules
+	@clang-format --dry-run -Werror $(wildcard src/*.[ch] spec/sim/*.[ch] \
+	  spec/support/*.c)
+	@luacheck -q --no-color lua spec examples
+	@$(LUA) spec/lint/layers.lua .
+
+asan: deps ## the specs under the address, undefined and leak sanitizers
+	@$(MAKE) --no-print-directory SANITIZE=asan suite
+
+tsan: deps ## the specs under the thread sanitizer
+	@$(MAKE) --no-print-directory SANITIZE=tsan suite
+
+sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
+	$(SIM)
+
+# A report counts even when it came from a child whose end nobody looked at.
+suite: $(MODULE) $(if $(SANITIZE),$(SUITE_LUA))
+	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
+	@status=0; \
+	$(RUN_ENV) $(SUITE_ENV_$(FLAVOUR)) $(SUITE_LUA) $(BUSTED) $(SPEC) || status=1; \
+	if cat $(REPORTS)/* 2>/dev/null; then status=1; fi; \
+	exit $$status
+
+install: all ## copy to PREFIX (and DESTDIR)
+	@mkdir -p $(DESTDIR)$(LUADIR) $(DESTDIR)$(LIBDIR)/etcdlock
+	@cd lua && find . -name '*.lua' \
+	  -exec install -D -m 644 {} '$(abspath $(DESTDIR)$(LUADIR))/{}' ';'
+	@install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR)/etcdlock/core.so
+	@echo 'Installed in $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
+
+clean: ## remove everything that was built
+	rm -rf build
+
+# ---- building ---------------------------------------------------------------
+
+Q := $(if $(V),,@)
+say = @mkdir -p $(@D)$(if $(V),,; echo '  $(1) $@')
+
+$(MODULE): $(OBJECTS) src/exports.map
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(filter -fsanitize=%,$(MODE_$(FLAVOUR))) $(LDFLAGS) \
+	  $(LINK) -o $@ $(OBJECTS) $(LIBS)
+
+$(BUILD)/lua: spec/support/lua_host.c
+	$(call say,LD)
+	$(Q)$(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CFLAGS) $(WARNINGS) $(LDFLAGS) \
+	  -o $@ $< $(shell pkg-config --libs $(LUA_PACKAGE)) -lm
+
+$(BUILD)/obj/%.o: src/%.c | $(PROTO).h
+	$(call say,CC)
+	$(Q)$(COMPILE) $(WARNINGS) -o $@ $<
+
+$(BUILD)/obj/etcd.pb-c.o: $(PROTO).c
+	$(call say,CC)
+	$(Q)$(COMPILE) -o $@ $<
+
+$(PROTO).c $(PROTO).h &: src/proto/etcd.proto
+	$(call say,PB)
+	$(Q)protoc-c --proto_path=$(<D) --c_out=$(@D) $(<F)
+
+SIM_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc $(CFLAGS) $(WARNINGS) \
+  -MMD -MP -c
+
+$(SIM): $(SIM_OBJECTS)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+
+build/sim/core/%.o: src/%.c
+	$(call say,CC)
+	$(Q)$(SIM_COMPILE) -o $@ $<
+
+build/sim/%.o: spec/sim/%.c
+	$(call say,CC)
+	$(Q)$(SIM_COMPILE) -o $@ $<
+
+-include $(OBJECTS:.o=.d) $(SIM_OBJECTS:.o=.d)

@@ -1,0 +1,47 @@
+/* sim message: what travels between a peer and the store. */
+#ifndef SIM_MESSAGE_H
+#define SIM_MESSAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "entry.h"
+
+typedef enum call_kind {
+  CALL_ENTRY, /* what an entry asks: enqueue, try, look, delete */
+  CALL_PROBE, /* a linearizable read of one key */
+  CALL_GRANT,
+  CALL_REVOKE,
+  CALL_KEEPALIVE
+} call_kind;
+
+/* A request. Whoever sent it remembers |id| for as long as it is awaited. */
+typedef struct call {
+  call_kind kind;
+  uint32_t id;
+  int peer, session, entry; /* who asks */
+  int name;                 /* about which lock */
+  int64_t lease;            /* and which lease */
+  el_entry_action ask;      /* CALL_ENTRY */
+  int64_t rev;              /* of our key, if known */
+  int64_t ttl_ms;           /* CALL_GRANT */
+  int64_t sent_ms;
+  bool mute; /* its answer will not be heard */
+} call;
+
+/* Its answer. The parts that an entry knows are used for all kinds; |mine| is
+ * the probed key, if it was there. */
+typedef struct reply {
+  el_entry_event event;
+  bool lease_gone; /* a put was told so */
+  int64_t ttl_ms;  /* grant, keepalive */
+} reply;
+
+/* What comes on the watch stream. */
+typedef struct watch_message {
+  int entry;
+  uint32_t watch;
+  el_entry_event event;
+} watch_message;
+
+#endif

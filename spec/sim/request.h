@@ -1,0 +1,16 @@
+/* sim request: what each of our requests does to the store and finds there;
+ * the part that etcd's transactions play (design: "how a lock happens"). */
+#ifndef SIM_REQUEST_H
+#define SIM_REQUEST_H
+
+#include "message.h"
+#include "store.h"
+
+/* Applies |what| at |now_ms|; |late_ms| is for a lease that it makes. */
+void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
+                   reply *out);
+
+/* Answers a serializable look from the member's state as of |rev|. */
+void request_look_at(store *st, const call *what, int64_t rev, reply *out);
+
+#endif

@@ -1,0 +1,172 @@
+/* sim store: what etcd holds, as its quorum knows it. */
+#include "store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *grow(void *items, int n, int *room, size_t size) {
+  if (n < *room) return items;
+  *room = *room ? *room * 2 : 32;
+  items = realloc(items, (size_t)*room * size);
+  if (items == NULL) abort();
+  return items;
+}
+
+void store_reset(store *st, store_changed changed, void *arg) {
+  st->rev = 1;
+  st->term = 2;
+  st->n_keys = st->n_changes = st->n_leases = 0;
+  st->changed = changed;
+  st->arg = arg;
+}
+
+void store_destroy(store *st) {
+  free(st->keys);
+  free(st->changes);
+  free(st->leases);
+  free(st->old);
+}
+
+/* ---- leases ---- */
+
+int64_t store_new_id(store *st) {
+  st->leases =
+      grow(st->leases, st->n_leases, &st->room_leases, sizeof *st->leases);
+  memset(&st->leases[st->n_leases], 0, sizeof *st->leases);
+  return ++st->n_leases;
+}
+
+lease *store_find_lease(const store *st, int64_t id) {
+  return id > 0 && id <= st->n_leases ? &st->leases[id - 1] : NULL;
+}
+
+void store_grant(store *st, int64_t id, int64_t ttl_ms, int64_t now_ms,
+                 int late_ms) {
+  lease *ls = store_find_lease(st, id);
+  *ls = (lease){.ttl_ms = ttl_ms,
+                .granted_at = now_ms,
+                .expires_at = now_ms + ttl_ms,
+                .alive = true,
+                .late_ms = late_ms};
+}
+
+void store_elect(store *st, int64_t now_ms) {
+  st->term++;
+  st->rev++; /* stands for the new leader's first entry */
+  for (int i = 0; i < st->n_leases; i++) {
+    lease *ls = &st->leases[i];
+    if (ls->alive) ls->expires_at = now_ms + ls->ttl_ms;
+  }
+}
+
+/* ---- keys ---- */
+
+static key *find(const store *st, int name, int64_t owner) {
+  for (int i = st->n_keys - 1; i >= 0; i--) {
+    if (st->keys[i].owner == owner && st->keys[i].name == name) {
+      return &st->keys[i];
+    }
+  }
+  return NULL;
+}
+
+static key *find_or_add(store *st, int name, int64_t owner) {
+  key *it = find(st, name, owner);
+  if (it != NULL) return it;
+  st->keys = grow(st->keys, st->n_keys, &st->room_keys, sizeof *st->keys);
+  it = &st->keys[st->n_keys++];
+  *it = (key){.name = name, .owner = owner};
+  return it;
+}
+
+/* Makes |after| of |it|, at the store's present revision. */
+static void write(store *st, key *it, const key *after) {
+  change *what;
+  st->changes =
+      grow(st->changes, st->n_changes, &st->room_changes, sizeof *what);
+  what = &st->changes[st->n_changes++];
+  what->rev = st->rev;
+  what->index = (int)(it - st->keys);
+  what->before = *it;
+  what->after = *after;
+  *it = *after;
+  st->changed(st->arg, what);
+}
+
+static void erase(store *st, key *it) {
+  key after = *it;
+  after.create_rev = after.lease = 0;
+  after.mod_rev = st->rev;
+  write(st, it, &after);
+}
+
+const key *store_find(const store *st, int name, int64_t owner) {
+  return find(st, name, owner);
+}
+
+int64_t store_create_rev(const store *st, int name, int64_t owner) {
+  const key *it = find(st, name, owner);
+  return it != NULL ? it->create_rev : 0;
+}
+
+void store_put(store *st, int name, int64_t owner, int64_t lease_id) {
+  key *it = find_or_add(st, name, owner);
+  key after = *it;
+  after.mod_rev = ++st->rev;
+  after.lease = lease_id;
+  if (after.create_rev == 0) after.create_rev = st->rev;
+  write(st, it, &after);
+}
+
+bool store_delete(store *st, int name, int64_t owner) {
+  key *it = find(st, name, owner);
+  if (it == NULL || it->create_rev == 0) return false;
+  st->rev++;
+  erase(st, it);
+  return true;
+}
+
+bool store_revoke(store *st, int64_t id) {
+  lease *ls = store_find_lease(st, id);
+  bool counted = false;
+  if (ls == NULL || !ls->alive) return false;
+  ls->alive = false;
+  for (int i = 0; i < st->n_keys; i++) {
+    if (st->keys[i].create_rev == 0 || st->keys[i].lease != id) continue;
+    if (!counted) st->rev++; /* all of them go in one revision */
+    counted = true;
+    erase(st, &st->keys[i]);
+  }
+  return true;
+}
+
+/* ---- sabotage ---- */
+
+void store_mark_sabotaged(store *st, int name, int64_t owner) {
+  key *it = find(st, name, owner);
+  if (it != NULL) it->sabotaged_rev = it->create_rev;
+}
+
+bool store_is_sabotaged(const store *st, int name, int64_t owner,
+                        int64_t create_rev) {
+  const key *it = find(st, name, owner);
+  const lease *ls = store_find_lease(st, owner);
+  return (ls != NULL && ls->sabotaged) ||
+         (it != NULL && it->sabotaged_rev >= create_rev);
+}
+
+/* ---- old states ---- */
+
+view store_view(store *st, int64_t rev) {
+  if (rev >= st->rev) return (view){st->rev, st->keys, st->n_keys};
+  while (st->room_old < st->n_keys) {
+    st->old = grow(st->old, st->room_old, &st->room_old, sizeof *st->old);
+  }
+  if (st->n_keys > 0) {
+    memcpy(st->old, st->keys, (size_t)st->n_keys * sizeof *st->old);
+  }
+  for (int i = st->n_changes - 1; i >= 0 && st->changes[i].rev > rev; i--) {
+    st->old[st->changes[i].index] = st->changes[i].before;
+  }
+  return (view){rev, st->old, st->n_keys};
+}

@@ -1,0 +1,55 @@
+/* sim weather: what goes wrong in one history, how often, and when.
+ *
+ * Drawn once from the seed: a third of the histories are calm, so that what a
+ * user sees on a good day is tested too, and some are wild. The events of a
+ * whole cluster (elections, partitions, admins) are in trouble.c.
+ */
+#ifndef SIM_WEATHER_H
+#define SIM_WEATHER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "figures.h"
+#include "random.h"
+
+enum { PEERS_MAX = 4 };
+
+/* How one peer stands at the moment. */
+typedef struct condition {
+  int64_t partition_until; /* nothing passes */
+  int64_t stopped_until;   /* it doesn't run */
+  bool crashed;            /* it never runs again */
+
+  /* It hangs on a leader that was deposed, or on a member that lags. */
+  int64_t deposed_until;
+  bool deposed_times_out; /* and what needs the quorum doesn't get through */
+  int64_t old_rev;        /* what that member has seen */
+  uint64_t old_term;
+  int64_t deposed_since;
+} condition;
+
+typedef struct weather {
+  bool calm;
+  int chance[FAULTS]; /* per mille, of those that hit single messages */
+  int times[FAULTS];  /* how often those come that hit more */
+  int64_t latency_min_ms, latency_max_ms;
+  int slow;               /* per mille of the messages that take longer */
+  int64_t slow_max_ms;
+  int tick_late_ms; /* how late a timer may be */
+  condition peers[PEERS_MAX];
+} weather;
+
+void weather_draw(weather *wt, rng *dice);
+
+/* From now on the sun shines. */
+void weather_clear(weather *wt);
+
+/* How long one message is on its way. */
+int64_t weather_latency(const weather *wt, rng *dice);
+
+bool weather_is_partitioned(const weather *wt, int peer, int64_t now_ms);
+
+bool weather_is_deposed(const weather *wt, int peer, int64_t now_ms);
+
+#endif

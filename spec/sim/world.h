@@ -1,0 +1,98 @@
+/* sim world: virtual time. Everything that will happen waits in one queue, and
+ * the earliest comes next; nothing else moves the clock. */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "figures.h"
+#include "message.h"
+#include "random.h"
+#include "store.h"
+#include "weather.h"
+
+enum { NAMES_MAX = 2, NOBODY = -1, CALLERS_MAX = 12 };
+
+typedef struct world world;
+typedef struct event event;
+typedef void (*event_run)(world *wd, const event *ev);
+
+struct event {
+  int64_t at_ms;
+  uint64_t order; /* among those of one millisecond */
+  event_run run;
+  int peer;      /* who does it; NOBODY: the store */
+  int who;       /* which caller or lease */
+  uint32_t turn; /* of who; an event of a past turn is void */
+  call call;
+  reply reply;
+  watch_message watch;
+};
+
+struct peer;
+struct caller;
+
+/* What the checks remember of one name. */
+typedef struct name_record {
+  int64_t last_token;     /* of the latest grant */
+  int64_t front_since_ms; /* when the oldest key changed */
+} name_record;
+
+struct world {
+  uint64_t seed;
+  rng dice;
+  int64_t now_ms;
+  int64_t ttl_ms;
+  int n_peers, n_names, n_callers;
+  store store;
+  weather weather;
+  struct peer *peers;
+  struct caller *callers;
+  name_record names[NAMES_MAX];
+  int64_t calm_from_ms;  /* no faults any more; 0: not yet */
+  int64_t quiet_from_ms; /* and their effects are over */
+  int flying;            /* requests that may still be applied */
+  uint32_t last_id;      /* of a call, a watch */
+
+  event *pool;
+  int *heap, *unused;
+  int n_heap, n_unused, room;
+  uint64_t order;
+  int64_t n_events;
+
+  figures *figures;
+  bool tracing;
+  bool failed;
+  char violation[400];
+};
+
+/* Makes |wd| empty for a history of |seed|, keeping its memory. */
+void world_reset(world *wd, uint64_t seed);
+
+void world_destroy(world *wd);
+
+/* An event at |at_ms|, to be filled further by the caller at once. Events of a
+ * peer at one millisecond come in any order, those of NOBODY as posted. */
+event *world_post(world *wd, int64_t at_ms, int peer, event_run run);
+
+/* Runs the next event; false if there is none. */
+bool world_next(world *wd);
+
+uint32_t world_new_id(world *wd);
+
+/* Counts that |what| has happened. */
+void world_count(world *wd, fault what);
+
+/* Throws for |what|, and counts it if it happens. */
+bool world_chance(world *wd, fault what);
+
+/* Tells what happens, if somebody wants to know. */
+void world_trace(const world *wd, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The history has failed: |invariant| doesn't hold. The first one is kept. */
+void world_violate(world *wd, const char *invariant, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,253 @@
+-- Real etcd members on free ports of this host, with their data in a
+-- temporary directory.
+
+local uv = require "luv"
+local cjson = require "cjson"
+local mime = require "mime"
+local proc = require "spec.support.proc"
+local wait = require "spec.support.wait"
+
+local Etcd = {}
+Etcd.__index = Etcd
+
+local started = {}
+
+-- ---- ports ------------------------------------------------------------------
+
+-- Below the ephemeral range: the kernel must not lend a port to somebody's
+-- outgoing connection while its member is down.
+local FIRST_PORT, LAST_PORT = 15000, 32000
+local next_port = FIRST_PORT + uv.hrtime() / 1000 % (LAST_PORT - FIRST_PORT)
+next_port = next_port - next_port % 1
+
+local function is_free(port)
+  local socket = uv.new_tcp()
+  local free = socket:bind("127.0.0.1", port) and socket:listen(1, function() end)
+  socket:close()
+  return free
+end
+
+local function free_port()
+  for _ = FIRST_PORT, LAST_PORT do
+    next_port = next_port < LAST_PORT and next_port + 1 or FIRST_PORT
+    if is_free(next_port) then return ("%d"):format(next_port) end
+  end
+  error "no free port"
+end
+
+local function is_listening(port)
+  local socket, answer = uv.new_tcp(), nil
+  socket:connect("127.0.0.1", tonumber(port), function(failure)
+    answer = failure or "connected"
+  end)
+  wait.eventually(function() return answer end, 5, "connect to etcd")
+  socket:close()
+  return answer == "connected"
+end
+
+-- ---- members ----------------------------------------------------------------
+
+local function spawn(self, member)
+  local log = assert(uv.fs_open(member.log, "a", tonumber("600", 8)))
+  local argv = {
+    "etcd",
+    "--name", member.name,
+    "--data-dir", member.data,
+    "--listen-client-urls", member.endpoint,
+    "--advertise-client-urls", member.endpoint,
+    "--listen-peer-urls", member.peer,
+    "--initial-advertise-peer-urls", member.peer,
+    "--initial-cluster", self.cluster,
+    "--initial-cluster-token", self.dir,
+    "--logger", "zap",
+    "--log-level", "warn",
+    "--unsafe-no-fsync",
+  }
+  for _, value in ipairs(self.args) do argv[#argv + 1] = value end
+  member.process = proc.spawn(argv, { nil, log, log })
+  uv.fs_close(log)
+end
+
+local function log_of(member)
+  local file = io.open(member.log)
+  local text = file and file:read "*a" or ""
+  if file then file:close() end
+  return text:sub(-2000)
+end
+
+local function await_health(self, member)
+  wait.eventually(function()
+    if member.process.code then
+      error(member.name .. " has ended:\n" .. log_of(member), 0)
+    end
+    return is_listening(member.port)
+  end, 10, member.name .. " listens")
+  wait.eventually(function()
+    local _, code, err = proc.run({
+      "etcdctl", "--endpoints", member.endpoint, "endpoint", "health",
+    }, { env = self.env })
+    return code == 0, err
+  end, 20, member.name .. " is healthy")
+end
+
+local function launch(opts)
+  local self = setmetatable({
+    args = opts.args or {},
+    env = { ETCDCTL_API = "3" },
+    members = {},
+  }, Etcd)
+  local temporary = os.getenv "TMPDIR" or "/tmp"
+  started[self] = true
+  self.dir = assert(uv.fs_mkdtemp(temporary .. "/etcdlock-XXXXXX"))
+  local cluster = {}
+  for i = 1, opts.members or 1 do
+    local name = "m" .. i
+    local port = free_port()
+    local member = {
+      name = name,
+      port = port,
+      endpoint = "http://127.0.0.1:" .. port,
+      peer = "http://127.0.0.1:" .. free_port(),
+      data = self.dir .. "/" .. name,
+      log = self.dir .. "/" .. name .. ".log",
+    }
+    self.members[i] = member
+    cluster[i] = name .. "=" .. member.peer
+  end
+  self.cluster = table.concat(cluster, ",")
+  for _, member in ipairs(self.members) do spawn(self, member) end
+  local ok, failure = pcall(function()
+    for _, member in ipairs(self.members) do await_health(self, member) end
+  end)
+  if ok then return self end
+  self:stop()
+  return nil, failure
+end
+
+-- Starts a cluster and returns it healthy. |opts|: members (1), args (more
+-- arguments for every member).
+function Etcd.start(opts)
+  local self, failure
+  for _ = 1, 3 do
+    self, failure = launch(opts or {})
+    -- Somebody else may have been faster with a port.
+    if self or not failure:find "address already in use" then break end
+  end
+  return self or error(failure, 2)
+end
+
+-- Kills the members and removes their data; may be repeated.
+function Etcd:stop()
+  for _, member in ipairs(self.members) do proc.destroy(member.process) end
+  proc.run { "rm", "-rf", self.dir }
+  started[self] = nil
+end
+
+-- Stops all clusters but |spared|.
+function Etcd.stop_all(spared)
+  for etcd in pairs(started) do
+    if etcd ~= spared then etcd:stop() end
+  end
+end
+
+-- The address of member |i| (1).
+function Etcd:endpoint(i)
+  return self.members[i or 1].endpoint
+end
+
+-- The addresses of all members, or of those only that |is_wanted|, with commas
+-- between them.
+function Etcd:endpoints(is_wanted)
+  local list = {}
+  for _, member in ipairs(self.members) do
+    if not is_wanted or is_wanted(member) then list[#list + 1] = member.endpoint end
+  end
+  return table.concat(list, ",")
+end
+
+function Etcd:pid(i)
+  return self.members[i or 1].process.pid
+end
+
+-- Kills member |i| (1) without warning.
+function Etcd:kill(i)
+  proc.destroy(self.members[i or 1].process)
+end
+
+-- Stops member |i| (1) in its tracks, and lets it go on.
+function Etcd:pause(i)
+  assert(uv.kill(self:pid(i), "sigstop"))
+  self.members[i or 1].paused = true
+end
+
+function Etcd:resume(i)
+  assert(uv.kill(self:pid(i), "sigcont"))
+  self.members[i or 1].paused = false
+end
+
+-- Starts member |i| (1) again, killed before if need be, with its data and
+-- ports. Returns when it is healthy, or at once if |opts.wait| is false.
+function Etcd:restart(i, opts)
+  local member = self.members[i or 1]
+  proc.destroy(member.process)
+  member.paused = false
+  spawn(self, member)
+  if not opts or opts.wait ~= false then await_health(self, member) end
+end
+
+-- ---- what is in it ----------------------------------------------------------
+
+local function is_running(member)
+  return not member.process.code and not member.paused
+end
+
+-- Runs etcdctl with |...| against the members that run; returns standard
+-- output, exit code, standard error.
+function Etcd:ctl(...)
+  return proc.run({ "etcdctl", "--endpoints", self:endpoints(is_running), ... },
+    { env = self.env })
+end
+
+local function ask(self, ...)
+  local out, code, err = self:ctl(...)
+  if code ~= 0 then error("etcdctl " .. table.concat({ ... }, " ") .. ": " .. err, 3) end
+  return out
+end
+
+local function range(self, ...)
+  return cjson.decode(ask(self, "get", "--write-out", "json", ...)).kvs or {}
+end
+
+-- The keys that start with |prefix|, in order.
+function Etcd:keys(prefix)
+  local keys = range(self, "--prefix", "--keys-only", prefix)
+  for i, kv in ipairs(keys) do keys[i] = mime.unb64(kv.key) end
+  return keys
+end
+
+-- The value and the create revision of |key|, or nil.
+function Etcd:get(key)
+  local kv = range(self, key)[1]
+  if kv then return mime.unb64(kv.value or ""), kv.create_revision end
+end
+
+function Etcd:put(key, value)
+  ask(self, "put", "--", key, value)
+end
+
+function Etcd:del(key)
+  ask(self, "del", key)
+end
+
+-- The ids of all leases, as lower-case hex.
+function Etcd:leases()
+  local ids = {}
+  for id in ask(self, "lease", "list"):gmatch "\n(%x+)" do ids[#ids + 1] = id end
+  return ids
+end
+
+function Etcd:revoke(lease)
+  ask(self, "lease", "revoke", lease)
+end
+
+return Etcd

@@ -1,0 +1,77 @@
+/* A Lua interpreter for the sanitizers: `lua SCRIPT [ARG...]` and no more.
+ *
+ * The runtime of a sanitizer must be in the program, not only in our module.
+ * Preloading it into the stock interpreter would also put it into every shell
+ * that a script starts, so the suite runs in this one.
+ */
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static lua_State *main_state;
+
+static void interrupt(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  lua_sethook(L, NULL, 0, 0);
+  luaL_error(L, "interrupted!");
+}
+
+/* As the stock interpreter does: the error is raised between instructions. */
+static void on_sigint(int number) {
+  signal(number, SIG_DFL);
+  lua_sethook(main_state, interrupt, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT,
+              1);
+}
+
+static int traceback(lua_State *L) {
+  lua_getglobal(L, "debug");
+  lua_getfield(L, -1, "traceback");
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, 2);
+  lua_call(L, 2, 1);
+  return 1;
+}
+
+/* arg[-1] is this program, arg[0] the script. */
+static void set_arg(lua_State *L, int argc, char **argv) {
+  lua_newtable(L);
+  for (int i = 0; i < argc; i++) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i - 1);
+  }
+  lua_setglobal(L, "arg");
+}
+
+static int run(lua_State *L, int argc, char **argv) {
+  lua_pushcfunction(L, traceback);
+  int status = luaL_loadfile(L, argv[1]);
+  if (status == 0) {
+    luaL_checkstack(L, argc, "too many arguments");
+    for (int i = 2; i < argc; i++)
+      lua_pushstring(L, argv[i]);
+    signal(SIGINT, on_sigint);
+    status = lua_pcall(L, argc - 2, 0, 1);
+    signal(SIGINT, SIG_DFL);
+  }
+  if (status != 0) {
+    const char *message = lua_tostring(L, -1);
+    fprintf(stderr, "%s: %s\n", argv[0], message ? message : "(no message)");
+  }
+  return status;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) {
+    fprintf(stderr, "usage: %s SCRIPT [ARG...]\n", argv[0]);
+    return EXIT_FAILURE;
+  }
+  lua_State *L = main_state = luaL_newstate();
+  luaL_openlibs(L);
+  set_arg(L, argc, argv);
+  int status = run(L, argc, argv);
+  lua_close(L);
+  return status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

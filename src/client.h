@@ -1,0 +1,66 @@
+/* L3 client: one connection to one etcd cluster, with its I/O thread, its
+ * session and its locks. The door through which Lua threads come in.
+ */
+#ifndef ETCDLOCK_CLIENT_H
+#define ETCDLOCK_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+
+typedef struct el_client el_client;
+
+typedef struct el_client_options {
+  const char *endpoint; /* "[http://]host:port" */
+  int64_t ttl_ms;       /* of the lease */
+} el_client_options;
+
+/* What a client has done so far, and has now. */
+typedef struct el_stats {
+  /* requests sent to etcd, one round trip each */
+  int64_t enqueues, tries, looks, deletes, probes;
+  int64_t keepalives, grants, revokes, watches, calls;
+  /* what came of them */
+  int64_t acquired, lost, failed_attempts;
+  /* now */
+  int64_t held, waiting;
+} el_stats;
+
+/* Starts the I/O thread; nothing is sent yet. NULL and |err| (invalid, nomem)
+ * if that can't be. The caller owns one reference. @thread lua */
+el_client *el_client_new(const el_client_options *options, el_error *err);
+
+/* @thread any */
+el_client *el_client_ref(el_client *cl);
+
+/* Closing must come before the last one goes. @thread any */
+void el_client_unref(el_client *cl);
+
+/* Releases everything, revokes the lease, stops and joins the I/O thread:
+ * within |budget_ms| and a moment, whether or not etcd answers (what it didn't
+ * hear of ends with the lease). Idempotent; does nothing in a forked child.
+ * @thread lua */
+void el_client_close(el_client *cl, int64_t budget_ms);
+
+/* Can |cl| be used by this process? If not, |err| says closed or forked.
+ * @thread lua */
+bool el_client_is_usable(const el_client *cl, el_error *err);
+
+/* Does this process differ from the one that made |cl|? @thread lua */
+bool el_client_is_forked(const el_client *cl);
+
+/* @thread lua */
+void el_client_stats(const el_client *cl, el_stats *stats);
+
+/* The session's lease, 0 while there is none. @thread lua */
+int64_t el_client_lease(const el_client *cl);
+
+/* For how many milliseconds the session's lease is known to live: since the
+ * last answered renewal; 0 if it isn't. @thread lua */
+int64_t el_client_alive_ms(const el_client *cl);
+
+/* @thread any */
+const char *el_client_endpoint(const el_client *cl);
+
+#endif

@@ -1,0 +1,10 @@
+/* L0 clock: the one clock of etcdlock. */
+#include "clock.h"
+
+#include <time.h>
+
+int64_t el_now_ms(void) {
+  struct timespec ts;
+  clock_gettime(CLOCK_BOOTTIME, &ts);
+  return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}

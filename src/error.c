@@ -1,0 +1,131 @@
+/* L0 error: the table from gRPC status and etcd text to our codes. */
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* gRPC's numbers (doc/statuscodes.md); L0 doesn't include gRPC. */
+enum {
+  GRPC_CANCELLED = 1,
+  GRPC_UNKNOWN = 2,
+  GRPC_INVALID_ARGUMENT = 3,
+  GRPC_DEADLINE_EXCEEDED = 4,
+  GRPC_NOT_FOUND = 5,
+  GRPC_PERMISSION_DENIED = 7,
+  GRPC_RESOURCE_EXHAUSTED = 8,
+  GRPC_FAILED_PRECONDITION = 9,
+  GRPC_OUT_OF_RANGE = 11,
+  GRPC_UNIMPLEMENTED = 12,
+  GRPC_UNAVAILABLE = 14,
+  GRPC_UNAUTHENTICATED = 16,
+  ANY_STATUS = -1
+};
+
+const char *el_code_str(el_code code) {
+  static const char *const names[] = {
+      [EL_OK] = "ok",
+      [EL_TIMEOUT] = "timeout",
+      [EL_LOCKED] = "locked",
+      [EL_DEADLOCK] = "deadlock",
+      [EL_NOT_HELD] = "not_held",
+      [EL_LOST] = "lost",
+      [EL_CANCELLED] = "cancelled",
+      [EL_CLOSED] = "closed",
+      [EL_UNAVAILABLE] = "unavailable",
+      [EL_UNAUTHENTICATED] = "unauthenticated",
+      [EL_DENIED] = "denied",
+      [EL_NO_SPACE] = "no_space",
+      [EL_INVALID] = "invalid",
+      [EL_CONFLICT] = "conflict",
+      [EL_CONTEXT] = "context",
+      [EL_FORKED] = "forked",
+      [EL_PROTOCOL] = "protocol",
+      [EL_NOMEM] = "nomem",
+  };
+  return names[code];
+}
+
+void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
+  va_list ap;
+  memset(err, 0, sizeof *err);
+  err->code = code;
+  err->definite = true;
+  va_start(ap, fmt);
+  vsnprintf(err->text, sizeof err->text, fmt, ap);
+  va_end(ap);
+}
+
+/* The first row whose status and text fit decides. An error is definite only
+ * where etcd refuses before it proposes: UNAVAILABLE, DEADLINE_EXCEEDED and
+ * even "database space exceeded" may hide a commit (quotaApplierV3.Txn applies
+ * first and reports the alarm afterwards). */
+static const struct {
+  int status;
+  const char *text; /* part of the details, NULL for any */
+  el_code code;
+  bool definite;
+  bool retriable;
+  bool lease_gone;
+  const char *hint; /* what to do, NULL if the cause says it all */
+} rules[] = {
+    {GRPC_NOT_FOUND, "requested lease not found", EL_LOST, true, false, true,
+     NULL},
+    {GRPC_FAILED_PRECONDITION, "lease already exists", EL_CONFLICT, true, true,
+     false, NULL},
+    {GRPC_INVALID_ARGUMENT, "user name is empty", EL_UNAUTHENTICATED, true,
+     false, false, "this etcd wants a user and a password"},
+    {GRPC_INVALID_ARGUMENT, "authentication failed", EL_UNAUTHENTICATED, true,
+     false, false, NULL},
+    {GRPC_INVALID_ARGUMENT, "revision of auth store is old", EL_UNAUTHENTICATED,
+     true, true, false, NULL},
+    {GRPC_INVALID_ARGUMENT, NULL, EL_INVALID, true, false, false, NULL},
+    {GRPC_UNAUTHENTICATED, NULL, EL_UNAUTHENTICATED, true, false, false, NULL},
+    {GRPC_PERMISSION_DENIED, NULL, EL_DENIED, true, false, false, NULL},
+    {GRPC_RESOURCE_EXHAUSTED, "database space exceeded", EL_NO_SPACE, false,
+     false, false, "compact, defragment and disarm etcd's NOSPACE alarm"},
+    {GRPC_RESOURCE_EXHAUSTED, "too many requests", EL_UNAVAILABLE, true, true,
+     false, NULL},
+    {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, true, false, false, NULL},
+    {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, true, false, false, NULL},
+    {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, true, false, false,
+     "something answers there, but it is not an etcd v3 client port"},
+    {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, true, false, false,
+     "something answers there, but it is not an etcd v3 client port"},
+    {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, false, true, false, NULL},
+    {ANY_STATUS, NULL, EL_UNAVAILABLE, false, true, false, NULL},
+};
+
+/* gRPC's text for the common case is long ("failed to connect to all
+ * addresses; last error: UNKNOWN: ipv4:...: Failed to connect to remote host:
+ * Connection refused"): keep what follows the last known prefix. */
+static const char *cause_of(int status, const char *details) {
+  static const char *const prefixes[] = {"Failed to connect to remote host: ",
+                                         "last error: "};
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    const char *found = strstr(details, prefixes[i]);
+    if (found != NULL) {
+      return found + strlen(prefixes[i]);
+    }
+  }
+  if (status == GRPC_DEADLINE_EXCEEDED) {
+    return "no answer in time";
+  }
+  return *details ? details : "no reason given";
+}
+
+void el_error_from_status(el_error *err, int status, const char *details,
+                          const char *endpoint) {
+  size_t i = 0;
+  while (rules[i].status != ANY_STATUS &&
+         (rules[i].status != status ||
+          (rules[i].text != NULL && strstr(details, rules[i].text) == NULL))) {
+    i++;
+  }
+  el_error_set(err, rules[i].code, "etcd %s: %s%s%s", endpoint,
+               cause_of(status, details), rules[i].hint ? "; " : "",
+               rules[i].hint ? rules[i].hint : "");
+  err->definite = rules[i].definite;
+  err->retriable = rules[i].retriable;
+  err->lease_gone = rules[i].lease_gone;
+}

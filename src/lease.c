@@ -1,0 +1,169 @@
+/* L2 lease: etcd's leases. */
+#include "lease.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "alloc.h"
+#include "clock.h"
+#include "etcd.pb-c.h"
+#include "rpc.h"
+#include "stream.h"
+
+/* ---- grant and revoke ---- */
+
+typedef struct lease_call {
+  el_channel *ch;
+  int64_t id;
+  int64_t sent_ms;
+  el_lease_done done;
+  void *arg;
+} lease_call;
+
+static lease_call *new_call(el_channel *ch, int64_t id, el_lease_done done,
+                            void *arg) {
+  lease_call *call = el_alloc(sizeof *call);
+  *call = (lease_call){ch, id, el_now_ms(), done, arg};
+  return call;
+}
+
+static void finish(lease_call *call, const el_lease_answer *answer) {
+  call->done(call->arg, answer);
+  free(call);
+}
+
+static void unreadable(el_error *err, el_channel *ch, const char *what) {
+  el_error_set(err, EL_PROTOCOL, "etcd %s: the answer to a %s can't be read",
+               el_channel_endpoint(ch), what);
+  err->definite = false;
+}
+
+static void on_grant_answer(void *arg, const el_rpc_answer *rpc_answer) {
+  lease_call *call = arg;
+  el_lease_answer answer = {
+      .err = rpc_answer->err, .sent_ms = call->sent_ms, .id = call->id};
+  if (answer.err.code == EL_OK) {
+    Etcd__LeaseGrantResponse *message = etcd__lease_grant_response__unpack(
+        NULL, rpc_answer->len, rpc_answer->bytes);
+    if (message == NULL || message->header == NULL || message->id != call->id ||
+        message->ttl <= 0) {
+      unreadable(&answer.err, call->ch, "LeaseGrant");
+    } else {
+      answer.ttl_ms = message->ttl * 1000;
+      answer.term = message->header->raft_term;
+    }
+    if (message != NULL) {
+      etcd__lease_grant_response__free_unpacked(message, NULL);
+    }
+  }
+  finish(call, &answer);
+}
+
+void el_lease_grant(el_channel *ch, int64_t id, int64_t ttl_ms,
+                    int64_t timeout_ms, el_lease_done done, void *arg) {
+  Etcd__LeaseGrantRequest request = ETCD__LEASE_GRANT_REQUEST__INIT;
+  uint8_t bytes[32];
+  request.id = id;
+  request.ttl = (ttl_ms + 999) / 1000; /* etcd counts in seconds */
+  el_rpc_start(ch, "/etcdserverpb.Lease/LeaseGrant", bytes,
+               etcd__lease_grant_request__pack(&request, bytes), timeout_ms,
+               on_grant_answer, new_call(ch, id, done, arg));
+}
+
+static void on_revoke_answer(void *arg, const el_rpc_answer *rpc_answer) {
+  lease_call *call = arg;
+  el_lease_answer answer = {
+      .err = rpc_answer->err, .sent_ms = call->sent_ms, .id = call->id};
+  finish(call, &answer);
+}
+
+void el_lease_revoke(el_channel *ch, int64_t id, int64_t timeout_ms,
+                     el_lease_done done, void *arg) {
+  Etcd__LeaseRevokeRequest request = ETCD__LEASE_REVOKE_REQUEST__INIT;
+  uint8_t bytes[16];
+  request.id = id;
+  el_rpc_start(ch, "/etcdserverpb.Lease/LeaseRevoke", bytes,
+               etcd__lease_revoke_request__pack(&request, bytes), timeout_ms,
+               on_revoke_answer, new_call(ch, id, done, arg));
+}
+
+/* ---- the keepalive stream ---- */
+
+struct el_keepalive {
+  el_channel *ch;
+  el_stream *st;   /* NULL: opened by the next send */
+  int64_t id;      /* the lease that is being renewed */
+  int64_t sent_ms; /* 0: no request is out */
+  el_lease_done done;
+  void *arg;
+};
+
+static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
+  el_keepalive *ka = arg;
+  el_lease_answer answer = {.sent_ms = ka->sent_ms};
+  Etcd__LeaseKeepAliveResponse *message =
+      etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
+  if (message == NULL || message->header == NULL) {
+    unreadable(&answer.err, ka->ch, "LeaseKeepAlive");
+  } else {
+    answer.id = message->id;
+    answer.ttl_ms = message->ttl > 0 ? message->ttl * 1000 : 0;
+    answer.term = message->header->raft_term;
+  }
+  if (message != NULL) {
+    etcd__lease_keep_alive_response__free_unpacked(message, NULL);
+  }
+  if (ka->sent_ms != 0 && answer.id == ka->id) {
+    ka->sent_ms = 0;
+    ka->done(ka->arg, &answer);
+  }
+}
+
+static void on_keepalive_ended(void *arg, const el_error *err) {
+  el_keepalive *ka = arg;
+  el_lease_answer answer = {.err = *err, .sent_ms = ka->sent_ms, .id = ka->id};
+  bool awaited = ka->sent_ms != 0;
+  ka->st = NULL;
+  ka->sent_ms = 0;
+  if (awaited) {
+    ka->done(ka->arg, &answer);
+  }
+}
+
+el_keepalive *el_keepalive_new(el_channel *ch, el_lease_done done, void *arg) {
+  el_keepalive *ka = el_alloc(sizeof *ka);
+  ka->ch = ch;
+  ka->done = done;
+  ka->arg = arg;
+  return ka;
+}
+
+void el_keepalive_send(el_keepalive *ka, int64_t id) {
+  static const el_stream_events events = {on_keepalive_message,
+                                          on_keepalive_ended};
+  Etcd__LeaseKeepAliveRequest request = ETCD__LEASE_KEEP_ALIVE_REQUEST__INIT;
+  uint8_t bytes[16];
+  assert(ka->sent_ms == 0);
+  if (ka->st == NULL) {
+    ka->st = el_stream_open(ka->ch, "/etcdserverpb.Lease/LeaseKeepAlive",
+                            &events, ka);
+  }
+  ka->id = id;
+  ka->sent_ms = el_now_ms();
+  request.id = id;
+  el_stream_send(ka->st, bytes,
+                 etcd__lease_keep_alive_request__pack(&request, bytes));
+}
+
+void el_keepalive_reset(el_keepalive *ka) {
+  if (ka->st != NULL) {
+    el_stream_close(ka->st);
+  }
+  ka->st = NULL;
+  ka->sent_ms = 0;
+}
+
+void el_keepalive_free(el_keepalive *ka) {
+  el_keepalive_reset(ka);
+  free(ka);
+}

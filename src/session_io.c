@@ -1,0 +1,255 @@
+/* L3 session_io: drives the session: its actions become leases, keepalives
+ * and probes; what those answer becomes its events. I/O thread only. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "alloc.h"
+#include "client_int.h"
+#include "clock.h"
+
+/* A question that outlives the session that asked it is told apart by the
+ * session's generation. */
+typedef struct question {
+  el_client *cl;
+  unsigned generation;
+  el_queue queue;         /* probe: whose key */
+  el_entry_action action; /* probe */
+  int64_t rev;            /* probe: the key's create_revision */
+} question;
+
+static question *ask(el_client *cl) {
+  question *q = el_alloc(sizeof *q);
+  q->cl = cl;
+  q->generation = cl->ses_generation;
+  return q;
+}
+
+static bool is_current(const question *q) {
+  return q->generation == q->cl->ses_generation;
+}
+
+static void note_outcome(el_client *cl, const el_error *err) {
+  if (err->code != EL_OK) {
+    EL_COUNT(cl, failed_attempts, 1);
+  }
+  cl->ses_err = *err;
+  if (err->code == EL_OK || err->definite) {
+    cl->contacted = true;
+  }
+}
+
+static el_session_event event_of(int kind, const el_lease_answer *answer) {
+  el_session_event event = {.done = answer->err.code == EL_OK,
+                            .definite = answer->err.definite,
+                            .retriable = answer->err.retriable,
+                            .id = answer->id,
+                            .ttl_ms = answer->ttl_ms,
+                            .sent_ms = answer->sent_ms,
+                            .term = answer->term};
+  event.kind = kind;
+  return event;
+}
+
+/* ---- grant and revoke ---- */
+
+static int64_t random_lease_id(void) {
+  uint64_t id = 0;
+  while (id == 0) {
+    if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) id = 0;
+    id &= INT64_MAX; /* etcd's ids are positive; 0 asks it to choose */
+  }
+  return (int64_t)id;
+}
+
+static void revoke(el_client *cl, int64_t id);
+
+static void on_granted(void *arg, const el_lease_answer *answer) {
+  question *q = arg;
+  el_client *cl = q->cl;
+  el_session_event event = event_of(EL_SESSION_GRANTED, answer);
+  cl->revocable--;
+  if (!cl->stopping && is_current(q)) {
+    note_outcome(cl, &answer->err);
+    el_session_io_step(cl, &event);
+  } else if (!cl->stopping && !answer->err.definite) {
+    revoke(cl, answer->id);
+  }
+  free(q);
+}
+
+static void grant(el_client *cl) {
+  EL_COUNT(cl, grants, 1);
+  cl->revocable++;
+  el_lease_grant(cl->ch, random_lease_id(), cl->ttl_ms, EL_ATTEMPT_MS,
+                 on_granted, ask(cl));
+}
+
+static void on_revoked(void *arg, const el_lease_answer *answer) {
+  question *q = arg;
+  el_client *cl = q->cl;
+  el_session_event event = event_of(EL_SESSION_REVOKED, answer);
+  cl->revocable--;
+  if (!cl->stopping && is_current(q)) {
+    el_session_io_step(cl, &event);
+  }
+  free(q);
+}
+
+static void revoke(el_client *cl, int64_t id) {
+  EL_COUNT(cl, revokes, 1);
+  cl->revocable++;
+  el_lease_revoke(cl->ch, id, EL_ATTEMPT_MS, on_revoked, ask(cl));
+}
+
+/* ---- keepalive ---- */
+
+static void on_kept(void *arg, const el_lease_answer *answer) {
+  el_client *cl = arg;
+  el_session_event event = event_of(EL_SESSION_KEPT, answer);
+  if (cl->stopping) return;
+  note_outcome(cl, &answer->err);
+  el_session_io_step(cl, &event);
+}
+
+/* ---- probe ---- */
+
+/* The lock whose key was probed, if it is still the same. */
+static el_slot *probed_slot(const question *q) {
+  el_line *line = NULL;
+  HASH_FIND(hh, q->cl->lines, q->queue.name, q->queue.name_len, line);
+  if (line == NULL || line->slot == NULL || line->slot->m.rev != q->rev) {
+    return NULL;
+  }
+  return line->slot;
+}
+
+static void on_probed(void *arg, el_txn_answer *answer) {
+  question *q = arg;
+  el_client *cl = q->cl;
+  el_entry_event look;
+  el_session_event event = {.kind = EL_SESSION_PROBED,
+                            .done = answer->err.code == EL_OK,
+                            .sent_ms = answer->sent_ms,
+                            .term = answer->term};
+  el_recipe_read(&q->queue, &q->action, answer, &look);
+  event.exists = event.done && look.mine.rev == q->rev;
+  if (!cl->stopping && is_current(q)) {
+    note_outcome(cl, &answer->err);
+    if (event.done && !event.exists && probed_slot(q) != NULL) {
+      el_slot_signal(probed_slot(q), EL_ENTRY_KEY_GONE);
+    }
+    el_session_io_step(cl, &event);
+  }
+  el_txn_answer_free(answer);
+  free(q);
+}
+
+/* Reads one held key; the next probe reads the next one. */
+static void probe(el_client *cl) {
+  el_slot *slot = TAILQ_FIRST(&cl->held);
+  el_session_event none = {.kind = EL_SESSION_PROBED};
+  question *q;
+  if (slot == NULL) { /* let go a moment ago */
+    el_session_io_step(cl, &none);
+    return;
+  }
+  TAILQ_REMOVE(&cl->held, slot, held_link);
+  TAILQ_INSERT_TAIL(&cl->held, slot, held_link);
+  q = ask(cl);
+  q->queue = slot->queue;
+  q->rev = slot->m.rev;
+  q->action =
+      (el_entry_action){.kind = EL_ENTRY_SEND, .request = EL_REQUEST_LOOK};
+  EL_COUNT(cl, probes, 1);
+  el_recipe_send(cl->ch, &q->queue, &q->action, 0, (el_bytes){0}, EL_ATTEMPT_MS,
+                 on_probed, q);
+}
+
+/* ---- step ---- */
+
+static void carry_out(el_client *cl, const el_session_action *action) {
+  switch (action->kind) {
+    case EL_SESSION_GRANT:
+      grant(cl);
+      return;
+    case EL_SESSION_KEEPALIVE:
+      EL_COUNT(cl, keepalives, 1);
+      el_keepalive_send(cl->ka, cl->ses.id);
+      return;
+    case EL_SESSION_RESET:
+      el_keepalive_reset(cl->ka);
+      el_error_set(&cl->ses_err, EL_UNAVAILABLE,
+                   "etcd %s: a keepalive was not answered in time",
+                   cl->endpoint);
+      return;
+    case EL_SESSION_PROBE:
+      probe(cl);
+      return;
+    case EL_SESSION_REVOKE:
+      revoke(cl, action->id);
+      return;
+    case EL_SESSION_READY:
+      cl->ready = true;
+      return;
+    case EL_SESSION_REFUSED:
+      cl->refused = true;
+      return;
+    case EL_SESSION_LAPSED:
+      cl->lapsed = true;
+      return;
+    case EL_SESSION_GONE:
+      cl->gone = true;
+      return;
+  }
+}
+
+/* What other threads may read of the session. The claim is published by
+ * settle, after lost locks have been marked (claim.h). */
+static void publish(el_client *cl) {
+  bool alive = cl->ses.state == EL_SESSION_ALIVE;
+  atomic_store(&cl->lease, alive ? cl->ses.id : 0);
+  atomic_store(&cl->alive_until,
+               alive ? cl->ses.last.sent_ms + cl->ses.last.ttl_ms : 0);
+}
+
+void el_session_io_step(el_client *cl, const el_session_event *event) {
+  el_session_actions actions;
+  el_session_step(&cl->ses, event, el_now_ms(), &actions);
+  if (cl->ses.wake_at != 0) {
+    el_timers_set(el_loop_timers(cl->loop), &cl->ses_timer, cl->ses.wake_at);
+  } else {
+    el_timers_stop(el_loop_timers(cl->loop), &cl->ses_timer);
+  }
+  publish(cl);
+  for (int i = 0; i < actions.n; i++) {
+    carry_out(cl, &actions.list[i]);
+  }
+}
+
+static void on_timer(el_timer *timer) {
+  el_client *cl = (el_client *)((char *)timer - offsetof(el_client, ses_timer));
+  el_session_event event = {.kind = EL_SESSION_TIMER};
+  el_session_io_step(cl, &event);
+}
+
+/* ---- life ---- */
+
+void el_session_io_init(el_client *cl) {
+  el_session_init(&cl->ses, cl->ttl_ms);
+  cl->claim = el_claim_new();
+  cl->ka = el_keepalive_new(cl->ch, on_kept, cl);
+  cl->ses_timer.due = on_timer;
+}
+
+void el_session_io_renew(el_client *cl) {
+  cl->ses_generation++;
+  el_timers_stop(el_loop_timers(cl->loop), &cl->ses_timer);
+  el_keepalive_reset(cl->ka);
+  el_claim_set(cl->claim, 0);
+  el_claim_unref(cl->claim);
+  cl->claim = el_claim_new();
+  el_session_init(&cl->ses, cl->ttl_ms);
+  publish(cl);
+}

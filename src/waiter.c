@@ -1,0 +1,45 @@
+/* L0 waiter: a one-shot signal from the I/O thread to a Lua thread. */
+#include "waiter.h"
+
+#include <time.h>
+
+void el_waiter_init(el_waiter *w) {
+  pthread_condattr_t attr;
+  pthread_mutex_init(&w->mu, NULL);
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&w->cond, &attr);
+  pthread_condattr_destroy(&attr);
+  w->done = false;
+}
+
+void el_waiter_destroy(el_waiter *w) {
+  pthread_cond_destroy(&w->cond);
+  pthread_mutex_destroy(&w->mu);
+}
+
+void el_waiter_complete(el_waiter *w) {
+  pthread_mutex_lock(&w->mu);
+  w->done = true;
+  pthread_cond_broadcast(&w->cond);
+  pthread_mutex_unlock(&w->mu);
+}
+
+bool el_waiter_wait(el_waiter *w, int64_t timeout_ms) {
+  struct timespec until;
+  bool done;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += (time_t)(timeout_ms / 1000);
+  until.tv_nsec += (long)(timeout_ms % 1000) * 1000000L;
+  if (until.tv_nsec >= 1000000000L) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000L;
+  }
+  pthread_mutex_lock(&w->mu);
+  while (!w->done && timeout_ms > 0 &&
+         pthread_cond_timedwait(&w->cond, &w->mu, &until) == 0) {
+  }
+  done = w->done;
+  pthread_mutex_unlock(&w->mu);
+  return done;
+}

@@ -1,0 +1,34 @@
+/* L0 waiter: a one-shot signal from the I/O thread to a Lua thread.
+ *
+ * What the I/O thread wrote before el_waiter_complete may be read by whoever
+ * has seen the waiter done: the mutex orders the two.
+ */
+#ifndef ETCDLOCK_WAITER_H
+#define ETCDLOCK_WAITER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct el_waiter {
+  pthread_mutex_t mu; /* guards done; a leaf: nothing is called under it */
+  pthread_cond_t cond;
+  bool done;
+} el_waiter;
+
+/* @thread any */
+void el_waiter_init(el_waiter *w);
+
+/* Nobody may be waiting. @thread any */
+void el_waiter_destroy(el_waiter *w);
+
+/* Marks |w| done and wakes whoever waits; harmless when repeated.
+ * @thread any */
+void el_waiter_complete(el_waiter *w);
+
+/* True as soon as |w| is done, false after |timeout_ms| milliseconds; 0 only
+ * asks. Signals don't end the wait, so callers that want Ctrl-C to work wait
+ * in slices. @thread lua */
+bool el_waiter_wait(el_waiter *w, int64_t timeout_ms);
+
+#endif

@@ -1,0 +1,205 @@
+/* L2 watch: the one watch stream of a client. */
+#include "watch.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "clock.h"
+#include "etcd.pb-c.h"
+#include "stream.h"
+
+/* A stream that breaks is opened again after this; the first time at once. */
+enum { REOPEN_FIRST_MS = 50, REOPEN_MAX_MS = 1000 };
+
+struct el_watches {
+  el_channel *ch;
+  el_timers *timers;
+  el_stream *st;
+  el_watch *by_id; /* hash */
+  int64_t last_id; /* ids are ours (watch_id > 0) and never used twice */
+  el_timer reopen;
+  int64_t reopen_delay_ms;
+};
+
+static void send_request(el_watches *watches, const Etcd__WatchRequest *req) {
+  size_t len = etcd__watch_request__get_packed_size(req);
+  uint8_t *bytes = el_alloc(len);
+  etcd__watch_request__pack(req, bytes);
+  el_stream_send(watches->st, bytes, len);
+  free(bytes);
+}
+
+static void send_create(el_watches *watches, const el_watch *watch) {
+  Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
+  Etcd__WatchCreateRequest create = ETCD__WATCH_CREATE_REQUEST__INIT;
+  create.key.data = (uint8_t *)(uintptr_t)watch->key.data;
+  create.key.len = watch->key.len;
+  create.watch_id = watch->id;
+  request.request_union_case =
+      ETCD__WATCH_REQUEST__REQUEST_UNION_CREATE_REQUEST;
+  request.create_request = &create;
+  send_request(watches, &request);
+}
+
+static void send_cancel(el_watches *watches, int64_t id) {
+  Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
+  Etcd__WatchCancelRequest cancel = ETCD__WATCH_CANCEL_REQUEST__INIT;
+  cancel.watch_id = id;
+  request.request_union_case =
+      ETCD__WATCH_REQUEST__REQUEST_UNION_CANCEL_REQUEST;
+  request.cancel_request = &cancel;
+  send_request(watches, &request);
+}
+
+/* ---- the stream ---- */
+
+static el_watch *find(el_watches *watches, int64_t id) {
+  el_watch *watch = NULL;
+  HASH_FIND(hh, watches->by_id, &id, sizeof id, watch);
+  return watch;
+}
+
+/* A watch has an id from start to stop, one on each stream that it was on. */
+static void give_id(el_watches *watches, el_watch *watch) {
+  watch->id = ++watches->last_id;
+  HASH_ADD(hh, watches->by_id, id, sizeof watch->id, watch);
+}
+
+/* Opens the stream again after a while; the delay grows until a message
+ * arrives. */
+static void schedule_reopen(el_watches *watches) {
+  int64_t delay_ms = watches->reopen_delay_ms * 2;
+  if (delay_ms < REOPEN_FIRST_MS) delay_ms = REOPEN_FIRST_MS;
+  if (delay_ms > REOPEN_MAX_MS) delay_ms = REOPEN_MAX_MS;
+  watches->reopen_delay_ms = delay_ms;
+  el_timers_set(watches->timers, &watches->reopen, el_now_ms() + delay_ms);
+}
+
+/* etcd ended one watch. Permission is the watch's own affair; any other reason
+ * (compaction, a member's trouble) is answered by starting over. */
+static void on_canceled(el_watches *watches, el_watch *watch,
+                        const Etcd__WatchResponse *message) {
+  el_watch_event event = {.kind = EL_WATCH_REFUSED};
+  if (strstr(message->cancel_reason, "permission denied") == NULL) {
+    el_stream_close(watches->st);
+    watches->st = NULL;
+    schedule_reopen(watches);
+    return;
+  }
+  el_error_set(&event.err, EL_DENIED, "etcd %s: watch of \"%.*s\": %s",
+               el_channel_endpoint(watches->ch), (int)watch->key.len,
+               watch->key.data, message->cancel_reason);
+  HASH_DEL(watches->by_id, watch);
+  watch->id = 0;
+  watch->on_event(watch, &event);
+}
+
+static void on_events(el_watches *watches, int64_t id,
+                      const Etcd__WatchResponse *message) {
+  for (size_t i = 0; i < message->n_events; i++) {
+    const Etcd__Event *from = message->events[i];
+    el_watch *watch = find(watches, id); /* an event may stop the watch */
+    el_watch_event event = {0};
+    if (watch == NULL || from->kv == NULL) return;
+    event.kind = from->type == ETCD__EVENT__EVENT_TYPE__DELETE
+                     ? EL_WATCH_DELETED
+                     : EL_WATCH_PUT;
+    event.rev = from->kv->mod_revision;
+    event.lease = from->kv->lease;
+    watch->on_event(watch, &event);
+  }
+}
+
+static void on_message(void *arg, const uint8_t *bytes, size_t len) {
+  el_watches *watches = arg;
+  Etcd__WatchResponse *message = etcd__watch_response__unpack(NULL, len, bytes);
+  el_watch *watch;
+  if (message == NULL || message->header == NULL) {
+    if (message != NULL) etcd__watch_response__free_unpacked(message, NULL);
+    return;
+  }
+  watches->reopen_delay_ms = 0;
+  watch = find(watches, message->watch_id);
+  if (watch != NULL && message->canceled) {
+    on_canceled(watches, watch, message);
+  } else if (watch != NULL && message->created) {
+    el_watch_event event = {.kind = EL_WATCH_CREATED,
+                            .rev = message->header->revision};
+    watch->on_event(watch, &event);
+  } else if (watch != NULL) {
+    on_events(watches, message->watch_id, message);
+  }
+  etcd__watch_response__free_unpacked(message, NULL);
+}
+
+static void open_stream(el_watches *watches);
+
+static void on_ended(void *arg, const el_error *err) {
+  el_watches *watches = arg;
+  (void)err;
+  watches->st = NULL;
+  if (watches->by_id != NULL) {
+    schedule_reopen(watches);
+  }
+}
+
+static void on_reopen(el_timer *timer) {
+  el_watches *watches =
+      (el_watches *)((char *)timer - offsetof(el_watches, reopen));
+  el_watch *old = watches->by_id, *watch, *next;
+  if (watches->st != NULL || old == NULL) return;
+  open_stream(watches);
+  watches->by_id = NULL;
+  HASH_ITER(hh, old, watch, next) {
+    HASH_DEL(old, watch);
+    give_id(watches, watch);
+    send_create(watches, watch);
+  }
+}
+
+static void open_stream(el_watches *watches) {
+  static const el_stream_events events = {on_message, on_ended};
+  watches->st = el_stream_open(watches->ch, "/etcdserverpb.Watch/Watch",
+                               &events, watches);
+}
+
+/* ---- start and stop ---- */
+
+el_watches *el_watches_new(el_channel *ch, el_timers *timers) {
+  el_watches *watches = el_alloc(sizeof *watches);
+  watches->ch = ch;
+  watches->timers = timers;
+  watches->reopen.due = on_reopen;
+  return watches;
+}
+
+void el_watches_free(el_watches *watches) {
+  if (watches->st != NULL) {
+    el_stream_close(watches->st);
+  }
+  el_timers_stop(watches->timers, &watches->reopen);
+  HASH_CLEAR(hh, watches->by_id);
+  free(watches);
+}
+
+void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {
+  watch->key = key;
+  give_id(watches, watch);
+  if (watches->st == NULL && watches->reopen.slot == 0) {
+    open_stream(watches);
+  }
+  if (watches->st != NULL) {
+    send_create(watches, watch);
+  } /* else the reopening creates it */
+}
+
+void el_watch_stop(el_watches *watches, el_watch *watch) {
+  if (watch->id == 0) return;
+  HASH_DEL(watches->by_id, watch);
+  if (watches->st != NULL) {
+    send_cancel(watches, watch->id);
+  }
+  watch->id = 0;
+}
