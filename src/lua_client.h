@@ -29,4 +29,8 @@ void el_lua_open_lock(lua_State *L);
 /* Registers the type. @thread lua */
 void el_lua_open_call(lua_State *L);
 
+/* Adds the table "test" to the module on top of the stack, in builds with
+ * EL_TEST. @thread lua */
+void el_lua_open_test(lua_State *L);
+
 #endif

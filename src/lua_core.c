@@ -68,5 +68,8 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
   el_lua_set_functions(L, functions);
   lua_pushinteger(L, EL_NAME_MAX);
   lua_setfield(L, -2, "NAME_MAX");
+#ifdef EL_TEST
+  el_lua_open_test(L);
+#endif
   return 1;
 }

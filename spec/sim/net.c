@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "checks.h"
+#include "request.h"
 
 enum {
   ATTEMPT_MS = 1500,  /* what a unary call may take */
@@ -70,19 +71,145 @@ static void apply(world *wd, const call *what, reply *answer) {
   if (what->kind == CALL_GRANT) watch_lease(wd, what->lease);
 }
 
-/* ev->who is nonzero if |on_reply| is to hear of it. */
-typedef struct carrier {
-  event_run arrive, on_reply;
-} carrier;
-
-static void arrive(world *wd, const event *ev, event_run on_reply) {
+static void arrive(world *wd, const event *ev) {
   reply answer;
   wd->flying--;
   apply(wd, &ev->call, &answer);
   if (ev->call.mute ||
-      weather_is_partitioned(&wd->weather, ev->call.peer, wd->now_ms)) {
+      weather_is_partitioned(&wd->weather, ev->call.peer, wd->now_ms) ||
+      world_chance(wd, FAULT_ANSWER_LOST)) {
     return;
   }
-  if (world_chance(wd, FAULT_ANSWER_LOST)) return;
-  post_reply(wd, &ev->call, &answer, on_reply, wd->now_ms + latency(wd));
+  post_reply(wd, &ev->call, &answer, ev->then, wd->now_ms + latency(wd));
+}
+
+/* ---- the way there ---- */
+
+typedef struct trip {
+  const call *what;
+  event_run on_reply;
+} trip;
+
+static void post_arrival(world *wd, trip go, int64_t at_ms, bool mute) {
+  event *ev = world_post(wd, at_ms, NOBODY, arrive);
+  ev->call = *go.what;
+  ev->call.mute = mute;
+  ev->then = go.on_reply;
+  wd->flying++;
+}
+
+static void post_error(world *wd, trip go, int64_t at_ms, bool definite,
+                       bool retriable) {
+  reply answer;
+  memset(&answer, 0, sizeof answer);
+  answer.event.kind = EL_ENTRY_ANSWER;
+  answer.event.sent_ms = go.what->sent_ms;
+  answer.event.definite = definite;
+  answer.event.retriable = retriable;
+  post_reply(wd, go.what, &answer, go.on_reply, at_ms);
+}
+
+static int64_t late(world *wd) {
+  return wd->now_ms + rng_between(&wd->dice, ATTEMPT_MS, APPLY_MAX_MS);
+}
+
+static bool can_outgrow_space(const call *what) {
+  return what->kind == CALL_GRANT ||
+         (what->kind == CALL_ENTRY &&
+          (what->ask.request == EL_REQUEST_TRY ||
+           what->ask.request == EL_REQUEST_ENQUEUE));
+}
+
+/* Nothing passes, but what was sent may still lie somewhere and be applied
+ * when it is over; or it is known at once that nobody is there. */
+static void send_into_partition(world *wd, trip go, int64_t until_ms) {
+  int64_t luck = rng_between(&wd->dice, 0, 9);
+  if (luck < 3) {
+    post_error(wd, go, wd->now_ms + latency(wd), true, true);
+  } else if (luck < 6 && until_ms + 50 < go.what->sent_ms + APPLY_MAX_MS) {
+    world_count(wd, FAULT_LATE);
+    post_arrival(wd, go, until_ms + rng_between(&wd->dice, 1, 50), true);
+  }
+}
+
+static bool send_with_error(world *wd, trip go) {
+  int64_t at_ms = wd->now_ms + latency(wd);
+  if (world_chance(wd, FAULT_REFUSED)) {
+    post_error(wd, go, at_ms, true, true);
+  } else if (world_chance(wd, FAULT_DENIED)) {
+    post_error(wd, go, at_ms, true, false);
+  } else if (world_chance(wd, FAULT_UNAVAILABLE)) {
+    post_error(wd, go, at_ms, false, true);
+    if (rng_chance(&wd->dice, 500)) post_arrival(wd, go, late(wd), true);
+  } else if (can_outgrow_space(go.what) && world_chance(wd, FAULT_NOSPACE)) {
+    post_arrival(wd, go, at_ms, true);
+    post_error(wd, go, at_ms + latency(wd), false, false);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+static bool needs_quorum(const call *what) { return !is_old_state_read(what); }
+
+void net_send(world *wd, const call *what, event_run on_reply) {
+  const condition *cond = &wd->weather.peers[what->peer];
+  trip go = {what, on_reply};
+  post_error(wd, go, wd->now_ms + ATTEMPT_MS, false, true);
+  if (weather_is_partitioned(&wd->weather, what->peer, wd->now_ms)) {
+    send_into_partition(wd, go, cond->partition_until);
+  } else if (weather_is_deposed(&wd->weather, what->peer, wd->now_ms) &&
+             cond->deposed_times_out && needs_quorum(what)) {
+    return; /* the old leader waits for a majority that has left it */
+  } else if (send_with_error(wd, go)) {
+    return;
+  } else if (world_chance(wd, FAULT_LOST)) {
+    return;
+  } else if (world_chance(wd, FAULT_LATE)) {
+    post_arrival(wd, go, late(wd), true);
+  } else {
+    post_arrival(wd, go, wd->now_ms + latency(wd), false);
+  }
+}
+
+/* ---- the keepalive stream ---- */
+
+/* A deposed leader says yes to whatever it knew, and knows nothing newer. */
+static void keep_for_nothing(const world *wd, const call *what,
+                             reply *answer) {
+  const condition *cond = &wd->weather.peers[what->peer];
+  const lease *ls = store_find_lease(&wd->store, what->lease);
+  memset(answer, 0, sizeof *answer);
+  answer->event.done = true;
+  answer->event.sent_ms = what->sent_ms;
+  answer->event.term = cond->old_term;
+  if (ls->granted_at != 0 && ls->granted_at < cond->deposed_since) {
+    answer->ttl_ms = ls->ttl_ms;
+  }
+}
+
+static void arrive_keepalive(world *wd, const event *ev) {
+  reply answer;
+  wd->flying--;
+  if (weather_is_deposed(&wd->weather, ev->call.peer, wd->now_ms)) {
+    keep_for_nothing(wd, &ev->call, &answer);
+  } else {
+    apply(wd, &ev->call, &answer);
+  }
+  if (weather_is_partitioned(&wd->weather, ev->call.peer, wd->now_ms)) return;
+  post_reply(wd, &ev->call, &answer, ev->then, wd->now_ms + latency(wd));
+}
+
+void net_keep_alive(world *wd, const call *what, event_run on_reply) {
+  trip go = {what, on_reply};
+  event *ev;
+  if (weather_is_partitioned(&wd->weather, what->peer, wd->now_ms)) return;
+  if (world_chance(wd, FAULT_KEEP_BREAK)) {
+    post_error(wd, go, wd->now_ms + latency(wd), false, true);
+    return;
+  }
+  ev = world_post(wd, wd->now_ms + latency(wd), NOBODY, arrive_keepalive);
+  ev->call = *what;
+  ev->then = on_reply;
+  wd->flying++;
 }

@@ -22,6 +22,7 @@ struct event {
   int64_t at_ms;
   uint64_t order; /* among those of one millisecond */
   event_run run;
+  event_run then; /* what the answer runs */
   int peer;      /* who does it; NOBODY: the store */
   int who;       /* which caller or lease */
   uint32_t turn; /* of who; an event of a past turn is void */

@@ -1,0 +1,389 @@
+--- A client: one connection, one lease and one I/O thread for any number of
+-- locks. Who owns what, and how often, is kept here.
+local Lock = require "etcdlock.lock"
+local await = require "etcdlock.await"
+local core = require "etcdlock.core"
+local guarded = require "etcdlock.guarded"
+local label = require "etcdlock.label"
+local options = require "etcdlock.options"
+
+local Client = {}
+Client.__index = Client
+Client.__name = "etcdlock.client"
+
+-- How long a try may take when etcd doesn't answer, and other questions.
+local TRY_WAIT = 2
+local CALL_WAIT = 5
+-- What close gives to releasing and revoking.
+local CLOSE_WAIT = 0.5
+
+--- Wraps a core client. For init.lua only.
+function Client.new(core_client, settings)
+  return setmetatable({
+    _core = core_client,
+    _endpoint = settings.endpoint,
+    _timeout = settings.timeout,
+    _prefix = settings.prefix,
+    _holds = setmetatable({}, { __mode = "v" }), -- name -> lock: reentrancy
+    _watched = setmetatable({}, { __mode = "k" }), -- locks with on_lost
+  }, Client)
+end
+
+-- ---- for lock.lua ----
+
+--- Forgets a lock that was released, so that its owner may take it anew.
+function Client:_forget(lock)
+  if self._holds[self._prefix .. lock._name] == lock then
+    self._holds[self._prefix .. lock._name] = nil
+  end
+end
+
+--- Calls the on_lost handlers that are due.
+function Client:_tell_losses()
+  if next(self._watched) == nil then
+    return
+  end
+  local watched = {}
+  for lock in pairs(self._watched) do
+    watched[#watched + 1] = lock
+  end
+  for _, lock in ipairs(watched) do
+    lock:_left() -- notices an expiry of this moment
+    lock:_tell_loss()
+  end
+end
+
+--- Sends a call and waits for its answer: true, held, results, revision |
+-- false, message, code.
+function Client:_ask(call, seconds)
+  local ok, message, code = call:start(seconds)
+  if not ok then
+    return false, message, code
+  end
+  return await(function(slice)
+    return call:wait(slice)
+  end, function()
+    self:_tell_losses()
+  end)
+end
+
+-- ---- acquiring ----
+
+local MAIN = "main" -- Lua 5.1 has no name for its main coroutine
+
+--- Who asks: what the caller says, else the running coroutine.
+local function owner_of(request)
+  if request.owner ~= nil then
+    return request.owner
+  end
+  return coroutine.running() or MAIN
+end
+
+local function live_hold(self, full)
+  local lock = self._holds[full]
+  return lock and lock:_left() and lock or nil
+end
+
+--- Waits for the core's verdict; whatever interrupts the wait gives it up.
+local function wait_for(self, core_lock)
+  local done, ok, message, code = pcall(await, function(seconds)
+    return core_lock:wait(seconds)
+  end, function()
+    self:_tell_losses()
+  end)
+  if not done then
+    core_lock:release()
+    error(ok, 0)
+  end
+  return ok, message, code
+end
+
+local function ask_core(self, full, name, request)
+  local try = request.timeout == 0
+  local said = label.write(request.owner, request.value)
+  local core_lock, message, code =
+    self._core:lock(full, said, try and TRY_WAIT or request.timeout, request.max_hold, try)
+  if not core_lock then
+    return nil, message, code
+  end
+  local ok
+  ok, message, code = wait_for(self, core_lock)
+  if not ok then
+    return nil, message, code
+  end
+  request.owner = owner_of(request)
+  local lock = Lock.new(self, core_lock, name, request)
+  self._holds[full] = lock
+  return lock
+end
+
+--- Somebody else in this program holds it. In a program that blocks, nobody
+-- could release it while we wait, unless its max_hold ends it: then nothing is
+-- answered, and the wait may begin.
+local function refuse_local(name, hold, try)
+  local held = string.format("lock %q is held by another coroutine of this program", name)
+  if try then
+    return held, "locked"
+  elseif not hold._max_hold then
+    return held .. ", which can't release it while this one waits", "deadlock"
+  end
+end
+
+--- The hold of this name, if somebody else has it. One whose owner is gone
+-- without a trace is released on the way.
+local function foreign_hold(self, full)
+  local hold = live_hold(self, full)
+  if hold then
+    hold = nil -- luacheck: ignore 311
+    collectgarbage()
+    collectgarbage()
+    hold = live_hold(self, full)
+  end
+  return hold
+end
+
+local function acquire(self, where, name, opts, level)
+  local full, message, code = options.name(where, self._prefix, name, level + 1)
+  if not full then
+    return nil, message, code
+  end
+  local request
+  request, message, code = options.lock(where, self._timeout, opts, level + 1)
+  if not request then
+    return nil, message, code
+  end
+  self:_tell_losses()
+  local hold = live_hold(self, full)
+  if hold and hold._owner == owner_of(request) then
+    hold._count = hold._count + 1
+    return hold
+  end
+  hold = hold and foreign_hold(self, full)
+  if hold then
+    message, code = refuse_local(name, hold, request.timeout == 0)
+    if code then
+      return nil, message, code
+    end
+  end
+  return ask_core(self, full, name, request)
+end
+
+--- Takes the lock `name`, in the order in which it was asked for.
+-- @param opts timeout (seconds; nil waits for ever, 0 tries once), max_hold
+--   (seconds after which the hold ends by itself), owner (who asks; default:
+--   the running coroutine), value (published to queue)
+-- @return lock | nil, message, code: "timeout", "locked" (timeout 0),
+--   "deadlock", "lost" (our key was deleted while we waited), "unavailable",
+--   "closed", "forked", "denied", "no_space", "invalid", ...
+-- The same owner gets the same lock again, with count + 1 and no RPC.
+function Client:lock(name, opts)
+  return acquire(self, "client:lock", name, opts, 2)
+end
+
+--- The same without waiting for others: writes nothing if it isn't free.
+-- @return lock | nil, message, code: "locked", ...
+function Client:try_lock(name, opts)
+  local tried = { timeout = 0 }
+  if type(opts) == "table" then
+    for field, value in pairs(opts) do
+      if field ~= "timeout" then
+        tried[field] = value
+      end
+    end
+  elseif opts ~= nil then
+    tried = opts -- which acquire refuses
+  end
+  return acquire(self, "client:try_lock", name, tried, 2)
+end
+
+--- What with_lock answers after the function has returned `results`.
+local function conclude(results, unlocked, message, code)
+  -- Held until unlock began, but etcd hasn't confirmed the release: what ran
+  -- under the lock ran under it.
+  if unlocked or code == "unavailable" then
+    return true, (table.unpack or unpack)(results, 1, results.n) -- luacheck: ignore unpack
+  end
+  return nil, message, code
+end
+
+local function run_locked(self, where, name, opts, fn)
+  local lock, message, code = acquire(self, where, name, opts, 3)
+  if not lock then
+    return nil, message, code
+  end
+  local unlocked, why, why_code
+  local results = guarded.run(function()
+    unlocked, why, why_code = lock:unlock()
+  end, fn, lock)
+  return conclude(results, unlocked, why, why_code)
+end
+
+--- Runs fn(lock) while the lock is held, and releases it however fn ends. An
+-- error in fn is raised again, the same object.
+-- @param opts as for lock; may be left out
+-- @return true, fn's results | nil, message, code: as for lock, and then fn
+--   was not run; or "lost" if fn ran and the lock was lost before it was done
+function Client:with_lock(name, opts, fn)
+  if fn == nil then
+    opts, fn = nil, opts
+  end
+  options.check_function("client:with_lock", "fn", fn, 2)
+  return run_locked(self, "client:with_lock", name, opts, fn)
+end
+
+--- A function that runs fn with its own arguments under the lock, and returns
+-- what with_lock returns.
+function Client:wrap(name, opts, fn)
+  if fn == nil then
+    opts, fn = nil, opts
+  end
+  options.check_function("client:wrap", "fn", fn, 2)
+  return function(...)
+    local args, n = { ... }, select("#", ...)
+    return run_locked(self, "client:wrap", name, opts, function()
+      return fn((table.unpack or unpack)(args, 1, n)) -- luacheck: ignore unpack
+    end)
+  end
+end
+
+-- ---- looking ----
+
+local function list_queue(self, where, name, level)
+  local full, message, code = options.name(where, self._prefix, name, level + 1)
+  if not full then
+    return nil, message, code
+  end
+  local call = self._core:call()
+  call:list(full .. "/", full .. "0")
+  local ok, held, results = self:_ask(call, CALL_WAIT)
+  if not ok then
+    return nil, held, results
+  end
+  local places = {}
+  for _, kv in ipairs(results[1]) do
+    local lease, mode = core.parse_key(full, kv.key)
+    if lease then
+      local said = label.read(kv.value)
+      local before = places[#places]
+      places[#places + 1] = {
+        held = before == nil or (before.held and before.mode == "read" and mode == "read"),
+        token = kv.create_revision,
+        lease = lease,
+        mode = mode,
+        key = kv.key,
+        host = said.host,
+        pid = said.pid and math.floor(said.pid), -- JSON's numbers are floats
+        since = said.since and math.floor(said.since),
+        owner = said.owner,
+        value = said.value,
+      }
+    end
+  end
+  return places
+end
+
+--- Who holds the lock and who waits for it, the oldest first.
+-- @return a list of { held, token, lease, mode, key, host, pid, since (unix
+--   seconds), owner, value }; the fields from host on are missing if another
+--   kind of client wrote the key | nil, message, code
+function Client:queue(name)
+  return list_queue(self, "client:queue", name, 2)
+end
+
+--- Takes the lock away from its holder, but only from the one with `token`.
+-- @return true | nil, message, code: "not_held" if that token doesn't hold it
+function Client:break_lock(name, token)
+  if type(token) ~= "number" then
+    error(string.format("client:break_lock: token = %s, wanted a number", tostring(token)), 2)
+  end
+  local places, message, code = list_queue(self, "client:break_lock", name, 2)
+  if not places then
+    return nil, message, code
+  end
+  local call, found = self._core:call(), nil
+  for _, place in ipairs(places) do
+    found = found or place.held and place.token == token and place
+  end
+  local nobody = string.format("lock %q is not held with token %.0f", name, token)
+  if not found then
+    return nil, nobody, "not_held"
+  end
+  call:guard(found.key, token)
+  call:delete(found.key)
+  local ok, held, results = self:_ask(call, CALL_WAIT)
+  if not ok then
+    return nil, held, results
+  elseif not held then
+    return nil, nobody, "not_held"
+  end
+  return true
+end
+
+local REQUESTS = {
+  "enqueues", "tries", "looks", "deletes", "probes",
+  "keepalives", "grants", "revokes", "watches", "calls",
+}
+
+--- Counters since connect: the requests sent by kind and their sum (rpcs),
+-- acquired, lost, failed_attempts; and how many locks are held and waited for
+-- now.
+function Client:stats()
+  local stats = self._core:stats()
+  stats.rpcs = 0
+  for _, field in ipairs(REQUESTS) do
+    stats.rpcs = stats.rpcs + stats[field]
+  end
+  return stats
+end
+
+--- Does the client have a lease that is known to live? Local.
+-- @return true, seconds | false, code: "closed", "forked", "unavailable" (no
+--   lease yet, or no news of it)
+function Client:alive()
+  local usable, _, code = self._core:usable()
+  if not usable then
+    return false, code
+  end
+  local left = self._core:alive()
+  if left > 0 then
+    return true, left
+  end
+  return false, "unavailable"
+end
+
+--- One linearizable read through the cluster.
+-- @return seconds that it took | nil, message, code
+function Client:ping()
+  local call, from = self._core:call(), core.now()
+  call:get(self._prefix .. "/ping")
+  local ok, message, code = self:_ask(call, CALL_WAIT)
+  if not ok then
+    return nil, message, code
+  end
+  return core.now() - from
+end
+
+--- The client's lease in hex, nil while it has none.
+function Client:lease()
+  return self._core:lease()
+end
+
+--- Releases every lock, revokes the lease and ends the I/O thread, in half a
+-- second or a little more. The client and its locks answer "closed" from then
+-- on. Idempotent.
+function Client:close()
+  self._core:close(CLOSE_WAIT)
+  return true
+end
+
+function Client:__close()
+  self:close()
+end
+
+function Client:__tostring()
+  local alive, code = self:alive()
+  local state = alive and "lease " .. self:lease() or code
+  return string.format("etcdlock.client %s (%s)", self._endpoint, state)
+end
+
+return Client

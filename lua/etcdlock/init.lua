@@ -1,0 +1,51 @@
+--- etcdlock: distributed locks through etcd: fair, fenced, reentrant, released
+-- when their holder dies, and honest about loss.
+--
+-- Everything that can go wrong at run time is answered with nil, message,
+-- code; misuse raises. Times are seconds, fractions allowed.
+local Client = require "etcdlock.client"
+local core = require "etcdlock.core"
+local guarded = require "etcdlock.guarded"
+local options = require "etcdlock.options"
+
+local M = { _VERSION = "0.1.0" }
+
+--- A client for one etcd cluster. Nothing is sent before the first use.
+-- @param opts endpoints ("host:port", "http://host:port" or a list; default
+--   ETCDCTL_ENDPOINTS or 127.0.0.1:2379), ttl (lease seconds, 2 to 300,
+--   default 10), timeout (default of lock calls), prefix (put in front of
+--   every lock name)
+-- @return client | nil, message, code: "invalid", "nomem"
+function M.connect(opts)
+  local settings, message, code = options.connect(opts)
+  if not settings then
+    return nil, message, code
+  end
+  local client
+  client, message, code = core.connect(settings.endpoint, settings.ttl)
+  if not client then
+    return nil, message, code
+  end
+  return Client.new(client, settings)
+end
+
+local default
+
+--- with_lock of a client of its own, made on first use (and again in a forked
+-- child) with connect's defaults. See client:with_lock.
+function M.with_lock(name, opts, fn)
+  if not default or not default._core:usable() then
+    local message, code
+    default, message, code = M.connect()
+    if not default then
+      return nil, message, code
+    end
+  end
+  return default:with_lock(name, opts, fn)
+end
+
+--- Where the last error came from that went through with_lock: a traceback.
+-- Only before Lua 5.4; there, whoever catches the error still has the stack.
+M.traceback = guarded.traceback
+
+return M

@@ -1,0 +1,175 @@
+/* sim stream: the one watch stream of a peer. */
+#include "stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "peer.h"
+
+void stream_init(stream *line) {
+  memset(line, 0, sizeof *line);
+}
+
+/* ---- on the way to the peer ---- */
+
+/* One message has come; whichever is the oldest. */
+static void deliver(world *wd, const event *ev) {
+  stream *line = &wd->peers[ev->peer].stream;
+  watch_message message;
+  if (ev->turn != line->epoch || line->n_waiting == 0) return;
+  message = line->waiting[line->first];
+  line->first = (line->first + 1) % STREAM_MAX;
+  line->n_waiting--;
+  peer_on_watch(wd, ev->peer, &message);
+}
+
+static int64_t arrival(world *wd, int peer) {
+  const condition *cond = &wd->weather.peers[peer];
+  int64_t at_ms = wd->now_ms;
+  if (cond->partition_until > at_ms) at_ms = cond->partition_until;
+  if (world_chance(wd, FAULT_WATCH_LATE)) {
+    at_ms += rng_between(&wd->dice, 1, 3000);
+  }
+  return at_ms + weather_latency(&wd->weather, &wd->dice);
+}
+
+static void push(world *wd, int peer, const watch_message *message) {
+  stream *line = &wd->peers[peer].stream;
+  int64_t at_ms = arrival(wd, peer);
+  if (line->n_waiting == STREAM_MAX) abort();
+  line->waiting[(line->first + line->n_waiting++) % STREAM_MAX] = *message;
+  if (at_ms < line->last_at_ms) at_ms = line->last_at_ms;
+  line->last_at_ms = at_ms;
+  world_post(wd, at_ms, peer, deliver)->turn = line->epoch;
+}
+
+/* ---- at the store ---- */
+
+static watch_message message_of(const watch *what, const change *it) {
+  watch_message message = {.entry = what->entry, .watch = what->id};
+  message.event.rev = it->rev;
+  if (it->after.create_rev == 0) {
+    message.event.kind = EL_ENTRY_WATCH_DELETED;
+  } else {
+    message.event.kind = EL_ENTRY_WATCH_PUT;
+    message.event.lease = it->after.lease;
+  }
+  return message;
+}
+
+/* What a member that lagged tells when it has caught up. */
+static void emit(world *wd, const event *ev) {
+  stream *line = &wd->peers[ev->call.peer].stream;
+  if (ev->turn == line->epoch) push(wd, ev->call.peer, &ev->watch);
+}
+
+static void tell(world *wd, int peer, const watch *what, const change *it) {
+  watch_message message = message_of(what, it);
+  event *ev;
+  if (world_chance(wd, FAULT_SWALLOWED)) return;
+  if (!weather_is_deposed(&wd->weather, peer, wd->now_ms)) {
+    push(wd, peer, &message);
+    return;
+  }
+  ev = world_post(wd, wd->weather.peers[peer].deposed_until, NOBODY, emit);
+  ev->call.peer = peer;
+  ev->watch = message;
+  ev->turn = wd->peers[peer].stream.epoch;
+}
+
+static bool is_about(const watch *what, const change *it) {
+  return what->name == it->after.name && what->owner == it->after.owner;
+}
+
+void stream_on_change(world *wd, const change *what) {
+  for (int i = 0; i < wd->n_peers; i++) {
+    stream *line = &wd->peers[i].stream;
+    for (int k = 0; k < line->n_watches; k++) {
+      if (is_about(&line->watches[k], what)) {
+        tell(wd, i, &line->watches[k], what);
+      }
+    }
+    if (line->n_watches > 0 && world_chance(wd, FAULT_WATCH_BREAK)) {
+      stream_break(wd, i);
+    }
+  }
+}
+
+/* A restored member tells the end of an earlier key again (etcd #15271), a
+ * member that lags tells later what has already happened. */
+static void tell_past(world *wd, int peer, const watch *what, int64_t rev) {
+  const store *st = &wd->store;
+  bool replay = world_chance(wd, FAULT_REPLAYED);
+  for (int i = 0; i < st->n_changes; i++) {
+    const change *it = &st->changes[i];
+    if (!is_about(what, it)) continue;
+    if (it->rev > rev) {
+      tell(wd, peer, what, it);
+    } else if (replay && it->after.create_rev == 0) {
+      watch_message message = message_of(what, it);
+      push(wd, peer, &message);
+    }
+  }
+}
+
+static void create(world *wd, const event *ev) {
+  int peer = ev->call.peer;
+  stream *line = &wd->peers[peer].stream;
+  watch what = {ev->watch.watch, ev->watch.entry, ev->call.name,
+                ev->call.lease};
+  watch_message message = {.entry = what.entry, .watch = what.id};
+  if (ev->turn != line->epoch || !peer_is_watching(wd, peer, &what)) return;
+  if (line->n_watches == WATCHES_MAX) abort();
+  if (world_chance(wd, FAULT_DENIED)) {
+    message.event.kind = EL_ENTRY_WATCH_REFUSED;
+    push(wd, peer, &message);
+    return;
+  }
+  line->watches[line->n_watches++] = what;
+  message.event.kind = EL_ENTRY_WATCH_CREATED;
+  message.event.rev = weather_is_deposed(&wd->weather, peer, wd->now_ms)
+                          ? wd->weather.peers[peer].old_rev
+                          : wd->store.rev;
+  push(wd, peer, &message);
+  tell_past(wd, peer, &what, message.event.rev);
+}
+
+/* ---- the peer's side ---- */
+
+void stream_watch(world *wd, int peer, const watch *what) {
+  event *ev = world_post(wd, arrival(wd, peer), NOBODY, create);
+  ev->call.peer = peer;
+  ev->call.name = what->name;
+  ev->call.lease = what->owner;
+  ev->watch.entry = what->entry;
+  ev->watch.watch = what->id;
+  ev->turn = wd->peers[peer].stream.epoch;
+}
+
+void stream_unwatch(world *wd, int peer, uint32_t id) {
+  stream *line = &wd->peers[peer].stream;
+  for (int i = 0; i < line->n_watches; i++) {
+    if (line->watches[i].id == id) {
+      line->watches[i] = line->watches[--line->n_watches];
+      return;
+    }
+  }
+}
+
+static void reopen(world *wd, const event *ev) {
+  if (ev->turn == wd->peers[ev->peer].stream.epoch) {
+    peer_watch_again(wd, ev->peer);
+  }
+}
+
+void stream_break(world *wd, int peer) {
+  stream *line = &wd->peers[peer].stream;
+  int64_t at_ms = wd->now_ms + rng_between(&wd->dice, 50, 1000);
+  world_trace(wd, "p%d watch stream breaks", peer);
+  line->epoch++;
+  line->n_watches = line->n_waiting = 0;
+  if (wd->weather.peers[peer].partition_until > at_ms) {
+    at_ms = wd->weather.peers[peer].partition_until;
+  }
+  world_post(wd, at_ms, peer, reopen)->turn = line->epoch;
+}
