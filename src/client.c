@@ -204,8 +204,8 @@ bool el_client_is_forked(const el_client *cl) {
 bool el_client_is_usable(const el_client *cl, el_error *err) {
   if (el_client_is_forked(cl)) {
     el_error_set(err, EL_FORKED,
-                 "this client belongs to the parent process; connect anew "
-                 "after fork()");
+                 "this client belongs to the parent process, not to this "
+                 "forked one");
     return false;
   }
   if (cl->joined) {
@@ -236,6 +236,7 @@ void el_client_close(el_client *cl, int64_t budget_ms) {
   el_loop_post(cl->loop, &cl->close_command);
   el_loop_join(cl->loop);
   cl->joined = true;
+  el_fork_leave();
 }
 
 typedef struct opening {
@@ -252,11 +253,10 @@ static void run_open(el_command *command) {
   free(command);
 }
 
-static bool open_parts(el_client *cl, const el_client_options *options,
-                       el_error *err) {
+static bool start_parts(el_client *cl, const el_client_options *options,
+                        el_error *err) {
   static const el_loop_events events = {settle, on_stop};
   opening *open;
-  if (!el_channel_check(options->endpoint, err)) return false;
   open = calloc(1, sizeof *open);
   cl->endpoint = strdup(options->endpoint);
   if (open == NULL || cl->endpoint == NULL) {
@@ -275,7 +275,7 @@ static bool open_parts(el_client *cl, const el_client_options *options,
   return true;
 }
 
-el_client *el_client_new(const el_client_options *options, el_error *err) {
+static el_client *new_client(const el_client_options *options, el_error *err) {
   el_client *cl = calloc(1, sizeof *cl);
   if (cl == NULL) {
     el_error_set(err, EL_NOMEM, "no memory for a client");
@@ -289,10 +289,26 @@ el_client *el_client_new(const el_client_options *options, el_error *err) {
   TAILQ_INIT(&cl->held);
   TAILQ_INIT(&cl->proving);
   TAILQ_INIT(&cl->calls);
-  if (!open_parts(cl, options, err)) {
+  if (!start_parts(cl, options, err)) {
     free(cl->endpoint);
     free(cl);
     return NULL;
+  }
+  return cl;
+}
+
+el_client *el_client_new(const el_client_options *options, el_error *err) {
+  el_client *cl;
+  if (!el_channel_check(options->endpoint, err)) return NULL;
+  if (!el_fork_enter()) {
+    el_error_set(err, EL_FORKED,
+                 "this process was forked while a client was open, so it can't "
+                 "use etcd; connect only after the fork, or run a new program");
+    return NULL;
+  }
+  cl = new_client(options, err);
+  if (cl == NULL) {
+    el_fork_leave();
   }
   return cl;
 }

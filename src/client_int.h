@@ -1,7 +1,7 @@
 /* L3 client_int: what the client's own parts (client, session_io, entry_io,
  * line, lock, call) know of each other. Not for L4.
  *
- * After every event on the I/O thread el_client_settle carries what one part
+ * After every event on the I/O thread settle (client.c) carries what one part
  * learnt to the others, so that no step function is entered from within
  * another's action.
  */

@@ -2,10 +2,16 @@
 #include "fork_guard.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 static unsigned generation; /* changes only in a new child's only thread */
+static bool spoilt;         /* the same */
+static atomic_int open_clients;
 
-static void on_child(void) { generation++; }
+static void on_child(void) {
+  generation++;
+  spoilt = spoilt || atomic_load(&open_clients) > 0;
+}
 
 static void install(void) { pthread_atfork(NULL, NULL, on_child); }
 
@@ -14,3 +20,12 @@ unsigned el_fork_generation(void) {
   pthread_once(&once, install);
   return generation;
 }
+
+bool el_fork_enter(void) {
+  el_fork_generation();
+  if (spoilt) return false;
+  atomic_fetch_add(&open_clients, 1);
+  return true;
+}
+
+void el_fork_leave(void) { atomic_fetch_sub(&open_clients, 1); }

@@ -13,9 +13,7 @@ static el_nret l_fork(lua_State *L) {
 }
 
 /* exit_now(code): leaves without a finalizer */
-static el_nret l_exit_now(lua_State *L) {
-  _exit((int)luaL_checkinteger(L, 1));
-}
+static el_nret l_exit_now(lua_State *L) { _exit((int)luaL_checkinteger(L, 1)); }
 
 /* classify(status, details) -> code, definite, retriable, lease gone, text */
 static el_nret l_classify(lua_State *L) {

@@ -15,7 +15,8 @@ local M = { _VERSION = "0.1.0" }
 --   ETCDCTL_ENDPOINTS or 127.0.0.1:2379), ttl (lease seconds, 2 to 300,
 --   default 10), timeout (default of lock calls), prefix (put in front of
 --   every lock name)
--- @return client | nil, message, code: "invalid", "nomem"
+-- @return client | nil, message, code: "invalid", "nomem", or "forked" in a
+--   process that was forked while a client was open
 function M.connect(opts)
   local settings, message, code = options.connect(opts)
   if not settings then
@@ -31,8 +32,8 @@ end
 
 local default
 
---- with_lock of a client of its own, made on first use (and again in a forked
--- child) with connect's defaults. See client:with_lock.
+--- with_lock of a client of its own, made on first use with connect's defaults.
+-- See client:with_lock.
 function M.with_lock(name, opts, fn)
   if not default or not default._core:usable() then
     local message, code
