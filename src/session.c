@@ -10,6 +10,7 @@ enum {
   RENEW_DIVISOR = 3,  /* etcd's clients renew at a third of the TTL */
   ANSWER_DIVISOR = 4, /* a keepalive's answer may take TTL/4, at most ... */
   ANSWER_MAX_MS = 2000,
+  UNPROVEN_MS = 250,   /* between renewals that can't be proven */
   MARGIN_DIVISOR = 10, /* clocks may differ in rate by as much, and ... */
   MARGIN_MIN_MS = 200,
   MARGIN_MAX_MS = 2000
@@ -76,7 +77,10 @@ static void on_proof(el_session *ses, const el_session_event *event,
                                                            : NULL;
   if (proven == NULL) {
     /* A new leader: have it renew the lease, then prove that. */
-    if (ses->renewing_since == 0) ses->renew_at = now_ms;
+    int64_t soonest = ses->last.sent_ms + UNPROVEN_MS;
+    if (ses->renewing_since == 0 && ses->renew_at > soonest) {
+      ses->renew_at = soonest > now_ms ? soonest : now_ms;
+    }
   } else if (claim_of(proven) > ses->claim_until && claim_of(proven) > now_ms) {
     ses->claim_until = claim_of(proven);
   }
@@ -154,6 +158,9 @@ static void on_kept(el_session *ses, const el_session_event *event,
     ses->renewing_since = 0;
     ses->renew_at = now_ms + el_backoff_ms(++ses->attempts);
   } else if (event->ttl_ms == 0) {
+    /* A deposed leader says this of leases granted since; then the lease
+     * would live on, and its keys would keep everybody waiting. */
+    push(out, EL_SESSION_REVOKE)->id = ses->id;
     die(ses, out);
   } else {
     note_renewal(ses, event, now_ms);

@@ -19,12 +19,12 @@ static int64_t latency(world *wd) {
 
 static void post_reply(world *wd, const call *what, const reply *answer,
                        event_run on_reply, int64_t at_ms) {
-  event *ev = world_post(wd, at_ms, what->peer, on_reply);
+  world_event *ev = world_post(wd, at_ms, what->peer, on_reply);
   ev->call = *what;
   ev->reply = *answer;
 }
 
-static void expire(world *wd, const event *ev) {
+static void expire(world *wd, const world_event *ev) {
   lease *ls = store_find_lease(&wd->store, ev->who);
   if (!ls->alive) return;
   if (wd->now_ms < ls->expires_at + ls->late_ms) {
@@ -67,11 +67,11 @@ static void apply(world *wd, const call *what, reply *answer) {
   checks_before_apply(wd, what);
   request_apply(&wd->store, what, wd->now_ms,
                 (int)rng_between(&wd->dice, 0, 500), answer);
-  checks_after_apply(wd, what, answer);
+  checks_after_apply(wd, what);
   if (what->kind == CALL_GRANT) watch_lease(wd, what->lease);
 }
 
-static void arrive(world *wd, const event *ev) {
+static void arrive(world *wd, const world_event *ev) {
   reply answer;
   wd->flying--;
   apply(wd, &ev->call, &answer);
@@ -91,7 +91,7 @@ typedef struct trip {
 } trip;
 
 static void post_arrival(world *wd, trip go, int64_t at_ms, bool mute) {
-  event *ev = world_post(wd, at_ms, NOBODY, arrive);
+  world_event *ev = world_post(wd, at_ms, NOBODY, arrive);
   ev->call = *go.what;
   ev->call.mute = mute;
   ev->then = go.on_reply;
@@ -175,8 +175,7 @@ void net_send(world *wd, const call *what, event_run on_reply) {
 /* ---- the keepalive stream ---- */
 
 /* A deposed leader says yes to whatever it knew, and knows nothing newer. */
-static void keep_for_nothing(const world *wd, const call *what,
-                             reply *answer) {
+static void keep_for_nothing(const world *wd, const call *what, reply *answer) {
   const condition *cond = &wd->weather.peers[what->peer];
   const lease *ls = store_find_lease(&wd->store, what->lease);
   memset(answer, 0, sizeof *answer);
@@ -188,7 +187,7 @@ static void keep_for_nothing(const world *wd, const call *what,
   }
 }
 
-static void arrive_keepalive(world *wd, const event *ev) {
+static void arrive_keepalive(world *wd, const world_event *ev) {
   reply answer;
   wd->flying--;
   if (weather_is_deposed(&wd->weather, ev->call.peer, wd->now_ms)) {
@@ -202,7 +201,7 @@ static void arrive_keepalive(world *wd, const event *ev) {
 
 void net_keep_alive(world *wd, const call *what, event_run on_reply) {
   trip go = {what, on_reply};
-  event *ev;
+  world_event *ev;
   if (weather_is_partitioned(&wd->weather, what->peer, wd->now_ms)) return;
   if (world_chance(wd, FAULT_KEEP_BREAK)) {
     post_error(wd, go, wd->now_ms + latency(wd), false, true);

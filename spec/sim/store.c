@@ -142,9 +142,11 @@ bool store_revoke(store *st, int64_t id) {
 
 /* ---- sabotage ---- */
 
-void store_mark_sabotaged(store *st, int name, int64_t owner) {
+void store_mark_sabotaged(store *st, int name, int64_t owner, int64_t now_ms) {
   key *it = find(st, name, owner);
-  if (it != NULL) it->sabotaged_rev = it->create_rev;
+  if (it == NULL || it->create_rev == 0) return;
+  it->sabotaged_rev = it->create_rev;
+  it->sabotaged_ms = now_ms;
 }
 
 bool store_is_sabotaged(const store *st, int name, int64_t owner,

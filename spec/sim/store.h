@@ -19,6 +19,7 @@ typedef struct key {
   int64_t mod_rev;
   int64_t lease;         /* that it hangs on; 0: none */
   int64_t sabotaged_rev; /* the create_rev of the last one an admin touched */
+  int64_t sabotaged_ms;  /* and when */
 } key;
 
 enum { NESTED = 0 };
@@ -96,7 +97,7 @@ void store_put(store *st, int name, int64_t owner, int64_t lease_id);
 bool store_delete(store *st, int name, int64_t owner);
 
 /* Notes that an admin is about to touch the key. */
-void store_mark_sabotaged(store *st, int name, int64_t owner);
+void store_mark_sabotaged(store *st, int name, int64_t owner, int64_t now_ms);
 
 /* Whether an admin took the key of this create_revision, or its lease. */
 bool store_is_sabotaged(const store *st, int name, int64_t owner,

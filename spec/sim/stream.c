@@ -6,14 +6,12 @@
 
 #include "peer.h"
 
-void stream_init(stream *line) {
-  memset(line, 0, sizeof *line);
-}
+void stream_init(stream *line) { memset(line, 0, sizeof *line); }
 
 /* ---- on the way to the peer ---- */
 
 /* One message has come; whichever is the oldest. */
-static void deliver(world *wd, const event *ev) {
+static void deliver(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->peer].stream;
   watch_message message;
   if (ev->turn != line->epoch || line->n_waiting == 0) return;
@@ -36,7 +34,11 @@ static int64_t arrival(world *wd, int peer) {
 static void push(world *wd, int peer, const watch_message *message) {
   stream *line = &wd->peers[peer].stream;
   int64_t at_ms = arrival(wd, peer);
-  if (line->n_waiting == STREAM_MAX) abort();
+  if (wd->weather.peers[peer].crashed) return;
+  if (line->n_waiting == STREAM_MAX) { /* etcd drops slow readers, too */
+    stream_break(wd, peer);
+    return;
+  }
   line->waiting[(line->first + line->n_waiting++) % STREAM_MAX] = *message;
   if (at_ms < line->last_at_ms) at_ms = line->last_at_ms;
   line->last_at_ms = at_ms;
@@ -58,14 +60,14 @@ static watch_message message_of(const watch *what, const change *it) {
 }
 
 /* What a member that lagged tells when it has caught up. */
-static void emit(world *wd, const event *ev) {
+static void emit(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->call.peer].stream;
   if (ev->turn == line->epoch) push(wd, ev->call.peer, &ev->watch);
 }
 
 static void tell(world *wd, int peer, const watch *what, const change *it) {
   watch_message message = message_of(what, it);
-  event *ev;
+  world_event *ev;
   if (world_chance(wd, FAULT_SWALLOWED)) return;
   if (!weather_is_deposed(&wd->weather, peer, wd->now_ms)) {
     push(wd, peer, &message);
@@ -112,7 +114,7 @@ static void tell_past(world *wd, int peer, const watch *what, int64_t rev) {
   }
 }
 
-static void create(world *wd, const event *ev) {
+static void create(world *wd, const world_event *ev) {
   int peer = ev->call.peer;
   stream *line = &wd->peers[peer].stream;
   watch what = {ev->watch.watch, ev->watch.entry, ev->call.name,
@@ -137,7 +139,7 @@ static void create(world *wd, const event *ev) {
 /* ---- the peer's side ---- */
 
 void stream_watch(world *wd, int peer, const watch *what) {
-  event *ev = world_post(wd, arrival(wd, peer), NOBODY, create);
+  world_event *ev = world_post(wd, arrival(wd, peer), NOBODY, create);
   ev->call.peer = peer;
   ev->call.name = what->name;
   ev->call.lease = what->owner;
@@ -156,7 +158,7 @@ void stream_unwatch(world *wd, int peer, uint32_t id) {
   }
 }
 
-static void reopen(world *wd, const event *ev) {
+static void reopen(world *wd, const world_event *ev) {
   if (ev->turn == wd->peers[ev->peer].stream.epoch) {
     peer_watch_again(wd, ev->peer);
   }

@@ -10,7 +10,7 @@ enum { WATCHES_MAX = 64, STREAM_MAX = 256 };
 /* A watch that the store has created. */
 typedef struct watch {
   uint32_t id;
-  int entry; /* of the peer */
+  int entry; /* of the sim_peer */
   int name;
   int64_t owner; /* of the key */
 } watch;

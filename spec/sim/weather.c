@@ -17,11 +17,11 @@ static const measure measures[] = {
     {FAULT_DENIED, 10, 0},       {FAULT_KEEP_BREAK, 150, 0},
     {FAULT_STALE_LOOK, 500, 0},  {FAULT_WATCH_LATE, 300, 0},
     {FAULT_SWALLOWED, 300, 0},   {FAULT_REPLAYED, 300, 0},
-    {FAULT_WATCH_BREAK, 50, 0},  {FAULT_PARTITION, 0, 4},
-    {FAULT_ELECTION, 0, 3},      {FAULT_DEPOSED, 0, 3},
-    {FAULT_RESTART, 0, 2},       {FAULT_STOP, 0, 4},
+    {FAULT_WATCH_BREAK, 50, 0},  {FAULT_PARTITION, 0, 6},
+    {FAULT_ELECTION, 0, 5},      {FAULT_DEPOSED, 0, 5},
+    {FAULT_RESTART, 0, 3},       {FAULT_STOP, 0, 8},
     {FAULT_CRASH, 0, 1},         {FAULT_CLOSE, 0, 1},
-    {FAULT_ADMIN_DELETE, 0, 4},  {FAULT_ADMIN_WRITE, 0, 2},
+    {FAULT_ADMIN_DELETE, 0, 6},  {FAULT_ADMIN_WRITE, 0, 2},
     {FAULT_ADMIN_REVOKE, 0, 2},
 };
 
@@ -38,10 +38,16 @@ static void draw_latency(weather *wt, rng *dice) {
   }
 }
 
+static bool is_meddling(fault what) {
+  return what == FAULT_ADMIN_DELETE || what == FAULT_ADMIN_WRITE ||
+         what == FAULT_ADMIN_REVOKE;
+}
+
 /* |share|, per mille, of the kinds of faults happen at all. */
 static void draw_faults(weather *wt, rng *dice, int share, int strength) {
   for (int i = 0; i < MEASURES; i++) {
     const measure *it = &measures[i];
+    if (wt->calm && !is_meddling(it->what)) continue;
     if (!rng_chance(dice, share)) continue;
     if (it->chance > 0) {
       wt->chance[it->what] =
@@ -56,13 +62,14 @@ static void draw_faults(weather *wt, rng *dice, int share, int strength) {
 void weather_draw(weather *wt, rng *dice) {
   int kind = (int)rng_between(dice, 0, 9);
   memset(wt, 0, sizeof *wt);
-  wt->calm = kind < 2;
+  wt->calm = kind < 3;
+  wt->meddled = kind == 2;
   draw_latency(wt, dice);
-  if (kind < 2) {
-    draw_faults(wt, dice, 0, 0);
-  } else if (kind < 7) {
+  if (kind == 2) {
+    draw_faults(wt, dice, 700, 0);
+  } else if (kind > 2 && kind < 7) {
     draw_faults(wt, dice, 200, 500);
-  } else {
+  } else if (kind >= 7) {
     draw_faults(wt, dice, 500, 1000);
   }
   wt->tick_late_ms = wt->calm ? 1 : (int)rng_between(dice, 0, 20);

@@ -30,11 +30,12 @@ typedef struct condition {
 } condition;
 
 typedef struct weather {
-  bool calm;
+  bool calm;          /* every message arrives soon */
+  bool meddled;       /* but admins meddle */
   int chance[FAULTS]; /* per mille, of those that hit single messages */
   int times[FAULTS];  /* how often those come that hit more */
   int64_t latency_min_ms, latency_max_ms;
-  int slow;               /* per mille of the messages that take longer */
+  int slow; /* per mille of the messages that take longer */
   int64_t slow_max_ms;
   int tick_late_ms; /* how late a timer may be */
   condition peers[PEERS_MAX];

@@ -12,7 +12,7 @@ enum { START_MS = 1000 /* so that no time is 0 */ };
 /* ---- the queue: a binary heap of indexes into a pool ---- */
 
 static bool is_before(const world *wd, int a, int b) {
-  const event *x = &wd->pool[a], *y = &wd->pool[b];
+  const world_event *x = &wd->pool[a], *y = &wd->pool[b];
   return x->at_ms != y->at_ms ? x->at_ms < y->at_ms : x->order < y->order;
 }
 
@@ -71,7 +71,9 @@ void world_reset(world *wd, uint64_t seed) {
   wd->seed = seed;
   rng_seed(&wd->dice, seed);
   wd->now_ms = START_MS;
-  memset(wd->names, 0, sizeof wd->names);
+  for (int i = 0; i < NAMES_MAX; i++) {
+    wd->names[i] = (name_record){.empty_since_ms = START_MS};
+  }
   wd->calm_from_ms = wd->quiet_from_ms = 0;
   wd->flying = 0;
   wd->last_id = 0;
@@ -92,8 +94,8 @@ void world_destroy(world *wd) {
   free(wd->unused);
 }
 
-event *world_post(world *wd, int64_t at_ms, int peer, event_run run) {
-  event *ev;
+world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run) {
+  world_event *ev;
   int index;
   if (wd->n_unused == 0) make_room(wd);
   index = wd->unused[--wd->n_unused];
@@ -111,7 +113,7 @@ event *world_post(world *wd, int64_t at_ms, int peer, event_run run) {
 /* A stopped peer finds everything that came meanwhile when it wakes, and what
  * it does first is anybody's guess. */
 static bool is_put_off(world *wd, int index) {
-  event *ev = &wd->pool[index];
+  world_event *ev = &wd->pool[index];
   const condition *cond;
   if (ev->peer == NOBODY) return false;
   cond = &wd->weather.peers[ev->peer];
@@ -124,7 +126,7 @@ static bool is_put_off(world *wd, int index) {
 }
 
 bool world_next(world *wd) {
-  event ev;
+  world_event ev;
   int index;
   if (wd->n_heap == 0) return false;
   index = take_first(wd);

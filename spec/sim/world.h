@@ -15,17 +15,17 @@
 enum { NAMES_MAX = 2, NOBODY = -1, CALLERS_MAX = 12 };
 
 typedef struct world world;
-typedef struct event event;
-typedef void (*event_run)(world *wd, const event *ev);
+typedef struct world_event world_event;
+typedef void (*event_run)(world *wd, const world_event *ev);
 
-struct event {
+struct world_event {
   int64_t at_ms;
   uint64_t order; /* among those of one millisecond */
   event_run run;
   event_run then; /* what the answer runs */
-  int peer;      /* who does it; NOBODY: the store */
-  int who;       /* which caller or lease */
-  uint32_t turn; /* of who; an event of a past turn is void */
+  int peer;       /* who does it; NOBODY: the store */
+  int who;        /* which caller or lease */
+  uint32_t turn;  /* of who; an event of a past turn is void */
   call call;
   reply reply;
   watch_message watch;
@@ -38,6 +38,7 @@ struct caller;
 typedef struct name_record {
   int64_t last_token;     /* of the latest grant */
   int64_t front_since_ms; /* when the oldest key changed */
+  int64_t empty_since_ms; /* when the last key went; 0: there is one */
 } name_record;
 
 struct world {
@@ -56,7 +57,7 @@ struct world {
   int flying;            /* requests that may still be applied */
   uint32_t last_id;      /* of a call, a watch */
 
-  event *pool;
+  world_event *pool;
   int *heap, *unused;
   int n_heap, n_unused, room;
   uint64_t order;
@@ -75,7 +76,7 @@ void world_destroy(world *wd);
 
 /* An event at |at_ms|, to be filled further by the caller at once. Events of a
  * peer at one millisecond come in any order, those of NOBODY as posted. */
-event *world_post(world *wd, int64_t at_ms, int peer, event_run run);
+world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run);
 
 /* Runs the next event; false if there is none. */
 bool world_next(world *wd);

@@ -1,0 +1,180 @@
+/* sim caller: somebody in a peer who locks, works, and unlocks. */
+#include "caller.h"
+
+#include <inttypes.h>
+
+#include "checks.h"
+#include "peer.h"
+
+enum { REQUESTS_MAX = 20 };
+
+static void wake(world *wd, const world_event *ev);
+
+static void wake_at(world *wd, sim_caller *who, int64_t at_ms, event_run run) {
+  world_event *ev = world_post(wd, at_ms, who->peer, run);
+  ev->who = who->id;
+  ev->turn = who->turn;
+}
+
+/* ---- what it does by itself ---- */
+
+static int64_t pause_ms(world *wd, const sim_caller *who, bool holding) {
+  int64_t roll = rng_between(&wd->dice, 0, 9);
+  if (wd->calm_from_ms != 0 || who->pace == 0) {
+    return rng_between(&wd->dice, 0, 5);
+  }
+  if (roll == 0) return 0;
+  if (who->pace == 2 && roll > 6 && holding) {
+    return rng_between(&wd->dice, wd->ttl_ms, 3 * wd->ttl_ms);
+  }
+  return rng_between(&wd->dice, 1, who->pace == 1 ? 200 : 2000);
+}
+
+static void rest(world *wd, sim_caller *who) {
+  who->turn++;
+  who->claiming = false;
+  who->state = CALLER_DONE;
+  if (who->left == 0 || wd->calm_from_ms != 0) return;
+  who->state = CALLER_RESTING;
+  wake_at(wd, who, wd->now_ms + pause_ms(wd, who, false), wake);
+}
+
+static void request(world *wd, sim_caller *who) {
+  if (wd->calm_from_ms != 0) {
+    who->state = CALLER_DONE;
+    return;
+  }
+  who->turn++;
+  who->left--;
+  who->verdicts = 0;
+  who->asked_ms = wd->now_ms;
+  who->name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
+  who->trying = rng_chance(&wd->dice, 250);
+  who->state = CALLER_WAITING;
+  wd->figures->requests++;
+  if (!wd->weather.calm && rng_chance(&wd->dice, 400)) {
+    wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 6000), wake);
+  }
+  world_trace(wd, "p%d caller %d %s n%d", who->peer, who->id,
+              who->trying ? "tries" : "queues for", who->name);
+  peer_request(wd, who->peer, who->id);
+}
+
+static void give_up(world *wd, sim_caller *who) {
+  world_trace(wd, "p%d caller %d gives up", who->peer, who->id);
+  wd->figures->timeouts++;
+  who->verdicts++;
+  rest(wd, who);
+  peer_stop(wd, who->peer, who->id);
+}
+
+static void release(world *wd, sim_caller *who) {
+  bool is_held = who->claiming;
+  checks_on_hold_end(wd, who);
+  world_trace(wd, "p%d caller %d releases%s", who->peer, who->id,
+              is_held ? "" : " what it has lost");
+  if (is_held) wd->figures->releases++;
+  rest(wd, who);
+  if (is_held) peer_stop(wd, who->peer, who->id);
+}
+
+static void wake(world *wd, const world_event *ev) {
+  sim_caller *who = &wd->callers[ev->who];
+  if (ev->turn != who->turn) return;
+  switch (who->state) {
+    case CALLER_RESTING:
+      request(wd, who);
+      return;
+    case CALLER_WAITING:
+      give_up(wd, who);
+      return;
+    case CALLER_HOLDING:
+      release(wd, who);
+      return;
+    case CALLER_DONE:
+      return;
+  }
+}
+
+static void max_hold(world *wd, const world_event *ev) {
+  const sim_caller *who = &wd->callers[ev->who];
+  if (ev->turn == who->turn) peer_max_hold(wd, who->peer, who->id);
+}
+
+void caller_init(world *wd, int id, int peer) {
+  sim_caller *who = &wd->callers[id];
+  *who = (sim_caller){.id = id, .peer = peer};
+  who->left = (int)rng_between(&wd->dice, 1, REQUESTS_MAX);
+  who->pace = (int)rng_between(&wd->dice, 0, 2);
+  wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 500), wake);
+}
+
+bool caller_is_trying(const world *wd, int id) {
+  return wd->callers[id].trying;
+}
+
+/* ---- what it is told ---- */
+
+static void note_verdict(world *wd, sim_caller *who, const char *verdict) {
+  world_trace(wd, "p%d caller %d is told: %s", who->peer, who->id, verdict);
+  if (who->state != CALLER_WAITING || ++who->verdicts != 1) {
+    world_violate(wd, "I8 one verdict", "caller %d of p%d is told again: %s",
+                  who->id, who->peer, verdict);
+  }
+}
+
+void caller_on_granted(world *wd, int id, int64_t token) {
+  sim_caller *who = &wd->callers[id];
+  note_verdict(wd, who, "granted");
+  wd->figures->grants++;
+  who->turn++;
+  who->state = CALLER_HOLDING;
+  who->token = token;
+  who->granted_ms = wd->now_ms;
+  who->claiming = true;
+  who->lease = peer_find_driven(&wd->peers[who->peer], id)->core.lease;
+  who->claim_end_ms = INT64_MAX; /* until the first look at the session */
+  wake_at(wd, who, wd->now_ms + pause_ms(wd, who, true), wake);
+  if (rng_chance(&wd->dice, 100)) {
+    wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 1, 2000), max_hold);
+  }
+}
+
+void caller_on_failed(world *wd, int id, caller_verdict verdict) {
+  static const char *const verdicts[] = {"refused", "locked", "place lost"};
+  sim_caller *who = &wd->callers[id];
+  note_verdict(wd, who, verdicts[verdict]);
+  if (verdict == CALLER_REFUSED) wd->figures->refused++;
+  if (verdict == CALLER_LOCKED) {
+    wd->figures->locked++;
+    checks_on_locked(wd, who);
+  }
+  if (verdict == CALLER_PLACE_LOST) wd->figures->places_lost++;
+  if (wd->weather.calm && !wd->weather.meddled && verdict != CALLER_LOCKED) {
+    world_violate(wd, "I9 calm", "caller %d of p%d fails for nothing", id,
+                  who->peer);
+  }
+  rest(wd, who);
+}
+
+void caller_on_lost(world *wd, int id, el_loss loss) {
+  sim_caller *who = &wd->callers[id];
+  world_trace(wd, "p%d caller %d is told: lost (%d)", who->peer, id, (int)loss);
+  wd->figures->losses[loss]++;
+  if (who->state != CALLER_HOLDING || !who->claiming) {
+    world_violate(wd, "I6 lost once", "caller %d of p%d loses what it has not",
+                  id, who->peer);
+  }
+  checks_on_hold_end(wd, who);
+  who->claiming = false;
+  if (wd->weather.calm && !wd->weather.meddled && loss != EL_LOSS_MAX_HOLD) {
+    world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", id,
+                  who->peer);
+  }
+}
+
+void caller_on_closed(world *wd, int id) {
+  sim_caller *who = &wd->callers[id];
+  who->left = 0;
+  rest(wd, who);
+}

@@ -1,0 +1,50 @@
+/* sim caller: somebody in a peer who locks, works, and unlocks, several times
+ * over; and what that caller was told. */
+#ifndef SIM_CALLER_H
+#define SIM_CALLER_H
+
+#include "entry.h"
+#include "world.h"
+
+typedef enum caller_state {
+  CALLER_RESTING,
+  CALLER_WAITING, /* its request is in the line */
+  CALLER_HOLDING, /* it was granted, and has not released */
+  CALLER_DONE
+} caller_state;
+
+typedef enum caller_verdict {
+  CALLER_REFUSED,
+  CALLER_LOCKED,
+  CALLER_PLACE_LOST
+} caller_verdict;
+
+typedef struct caller {
+  int id, peer;
+  caller_state state;
+  uint32_t turn; /* an event for an earlier turn is void */
+  int left;      /* requests still to come */
+  int pace;      /* how long it holds and rests: 0 hectic .. 2 slow */
+  int name;      /* of the lock it asks for */
+  bool trying;
+  int64_t asked_ms, granted_ms;
+  int verdicts;         /* on this request */
+  int64_t token, lease; /* of the key, once it is granted */
+  bool claiming;        /* granted, not released, and not told of a loss */
+  int64_t claim_end_ms; /* the claim as far as we have seen it */
+} sim_caller;
+
+void caller_init(world *wd, int id, int peer);
+
+bool caller_is_trying(const world *wd, int id);
+
+void caller_on_granted(world *wd, int id, int64_t token);
+
+void caller_on_failed(world *wd, int id, caller_verdict verdict);
+
+void caller_on_lost(world *wd, int id, el_loss loss);
+
+/* Its peer closes; it asks for nothing any more. */
+void caller_on_closed(world *wd, int id);
+
+#endif

@@ -1,0 +1,391 @@
+/* sim checks: what must hold in every history, whatever goes wrong. */
+#include "checks.h"
+
+#include <inttypes.h>
+
+#include "caller.h"
+
+enum {
+  MARGIN_MS = 200,  /* promised between the end of a claim and of its lease */
+  PROMPT_MS = 1000, /* on a calm day the next in the queue holds by then */
+  STORM = 20 /* keepalives of one session in a second; a sound one sends 2 */
+};
+
+/* ---- the queue of a name ---- */
+
+static bool is_live(const key *it, int name) {
+  return it->name == name && it->create_rev != 0 && it->owner != NESTED;
+}
+
+static const key *find_older(const store *st, int name, int64_t rev) {
+  for (int i = 0; i < st->n_keys; i++) {
+    const key *it = &st->keys[i];
+    if (is_live(it, name) && it->create_rev < rev) return it;
+  }
+  return NULL;
+}
+
+static void note_empty(world *wd, int name) {
+  name_record *record = &wd->names[name];
+  if (find_older(&wd->store, name, INT64_MAX) != NULL) {
+    record->empty_since_ms = 0;
+  } else if (record->empty_since_ms == 0) {
+    record->empty_since_ms = wd->now_ms;
+  }
+}
+
+void checks_on_change(world *wd, const change *what) {
+  const key *before = &what->before;
+  world_trace(wd, "store: rev %" PRId64 " n%d/%" PRId64 " %s", what->rev,
+              what->after.name, what->after.owner,
+              what->after.create_rev == 0 ? "deleted" : "put");
+  if (before->owner == NESTED) return;
+  note_empty(wd, before->name);
+  if (before->create_rev == 0 || what->after.create_rev != 0) return;
+  if (find_older(&wd->store, before->name, before->create_rev) == NULL) {
+    wd->names[before->name].front_since_ms = wd->now_ms;
+  }
+}
+
+/* ---- requests ---- */
+
+static bool is_of(const peer_entry *at, const call *what) {
+  return at->used && at->name == what->name && at->core.lease == what->lease;
+}
+
+static const sim_caller *find_claiming(const world *wd, const peer_entry *at) {
+  const sim_caller *who =
+      at->caller != NOBODY ? &wd->callers[at->caller] : NULL;
+  return who != NULL && who->claiming ? who : NULL;
+}
+
+void checks_before_apply(world *wd, const call *what) {
+  const sim_peer *pr = &wd->peers[what->peer];
+  const peer_entry *at = &pr->entries[what->entry];
+  const sim_caller *who;
+  if (what->kind != CALL_ENTRY || what->ask.request != EL_REQUEST_DELETE ||
+      !is_of(at, what)) {
+    return;
+  }
+  who = find_claiming(wd, at);
+  if (who != NULL && wd->now_ms < who->claim_end_ms &&
+      who->token == store_create_rev(&wd->store, what->name, what->lease) &&
+      what->ask.guard == who->token) {
+    world_violate(wd, "I7 one key", "p%d deletes the key that caller %d holds",
+                  pr->id, who->id);
+  }
+}
+
+static void check_ghost(world *wd, const sim_peer *pr, const peer_entry *at) {
+  if (at->core.state == EL_ENTRY_IDLE && !at->core.wanted &&
+      pr->sessions[at->session].core.state == EL_SESSION_ALIVE &&
+      store_create_rev(&wd->store, at->name, at->core.lease) != 0) {
+    world_violate(wd, "I4 nothing left",
+                  "p%d is idle at n%d, and its key is there (lease %" PRId64
+                  ")",
+                  pr->id, at->name, at->core.lease);
+  }
+}
+
+void checks_after_apply(world *wd, const call *what) {
+  const sim_peer *pr = &wd->peers[what->peer];
+  const peer_entry *at = &pr->entries[what->entry];
+  static const char *const kinds[] = {"entry", "probe", "grant", "revoke",
+                                      "keepalive"};
+  static const char *const asks[] = {"", " try", " enqueue", " look",
+                                     " delete"};
+  world_trace(wd, "store: p%d lease %" PRId64 " %s%s%s", what->peer,
+              what->lease, kinds[what->kind],
+              what->kind == CALL_ENTRY ? asks[what->ask.request] : "",
+              what->mute ? " (nobody is told)" : "");
+  if (what->kind == CALL_ENTRY && is_of(at, what) &&
+      !wd->weather.peers[pr->id].crashed) {
+    check_ghost(wd, pr, at);
+  }
+}
+
+/* ---- verdicts ---- */
+
+static void check_order(world *wd, const sim_peer *pr, const peer_entry *at,
+                        int64_t token) {
+  name_record *record = &wd->names[at->name];
+  const key *older = find_older(&wd->store, at->name, token);
+  if (older != NULL) {
+    world_violate(wd, "I3 FIFO",
+                  "p%d is granted n%d at %" PRId64 ", before %" PRId64, pr->id,
+                  at->name, token, older->create_rev);
+  }
+  if (token <= record->last_token) {
+    world_violate(wd, "I2 tokens",
+                  "p%d is granted n%d with %" PRId64 " after %" PRId64, pr->id,
+                  at->name, token, record->last_token);
+  }
+  record->last_token = token;
+}
+
+/* A key becomes the oldest when the one before it goes, or when it comes. */
+static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
+  int64_t waited_ms = wd->now_ms - wd->names[at->name].front_since_ms;
+  if (!wd->weather.calm || at->core.attempts != 0) return;
+  if (wd->callers[at->caller].asked_ms > wd->now_ms - waited_ms) {
+    waited_ms = wd->now_ms - wd->callers[at->caller].asked_ms;
+  }
+  if (waited_ms > PROMPT_MS) {
+    world_violate(wd, "I5 progress",
+                  "p%d gets n%d %" PRId64 " ms after it became free", pr->id,
+                  at->name, waited_ms);
+  }
+}
+
+/* An admin may take the key just before the grant, but not before the look
+ * that led to it; and nothing comes between the look and the grant. */
+static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
+                       int64_t token) {
+  const key *it = store_find(&wd->store, at->name, at->core.lease);
+  bool is_ours = it->create_rev == token && it->lease == at->core.lease;
+  if (at->heard_ms != wd->now_ms) {
+    world_violate(wd, "I1 exclusion",
+                  "p%d is granted n%d on what it saw %" PRId64 " ms ago",
+                  pr->id, at->name, wd->now_ms - at->heard_ms);
+  }
+  if (!is_ours && it->sabotaged_rev >= token &&
+      it->sabotaged_ms < at->seen_ms) {
+    world_violate(wd, "I1 exclusion",
+                  "p%d is granted n%d, and could see that key %" PRId64 " %s",
+                  pr->id, at->name, token,
+                  it->create_rev == token ? "hangs on no lease" : "is gone");
+  }
+}
+
+void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
+                       int64_t token) {
+  const store *st = &wd->store;
+  if (at->caller == NOBODY) {
+    world_violate(wd, "I8 one verdict", "p%d is granted n%d for nobody", pr->id,
+                  at->name);
+    return;
+  }
+  check_seen(wd, pr, at, token);
+  if (store_is_sabotaged(st, at->name, at->core.lease, token)) return;
+  if (store_create_rev(st, at->name, at->core.lease) != token) {
+    world_violate(wd, "I1 exclusion",
+                  "p%d is granted n%d, whose key %" PRId64 " is gone", pr->id,
+                  at->name, token);
+  }
+  check_order(wd, pr, at, token);
+  check_prompt(wd, pr, at);
+}
+
+void checks_on_locked(world *wd, const sim_caller *who) {
+  int64_t since_ms = wd->names[who->name].empty_since_ms;
+  if (wd->weather.calm && since_ms != 0 && since_ms < who->asked_ms) {
+    world_violate(wd, "I8 one verdict",
+                  "caller %d of p%d is told that n%d is locked, and it is free",
+                  who->id, who->peer, who->name);
+  }
+}
+
+void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
+                    el_loss loss) {
+  const store *st = &wd->store;
+  const key *it = store_find(st, at->name, at->core.lease);
+  const lease *ls = store_find_lease(st, at->core.lease);
+  if (loss != EL_LOSS_DELETED && loss != EL_LOSS_REPLACED &&
+      loss != EL_LOSS_REVOKED) {
+    return;
+  }
+  /* A leader that was deposed before the lease was granted says it is gone. */
+  if (at->core.state == EL_ENTRY_DEAD &&
+      wd->weather.peers[pr->id].deposed_since != 0) {
+    return;
+  }
+  if (it != NULL && it->create_rev != 0 && it->sabotaged_rev == 0 &&
+      ls->alive && !ls->sabotaged) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d is told that n%d/%" PRId64 " is gone, and it is not",
+                  pr->id, at->name, at->core.lease);
+  }
+}
+
+/* A watch on its own key, or the look when that is created, tells a holder. */
+void checks_on_hold_end(world *wd, const sim_caller *who) {
+  const key *it = store_find(&wd->store, who->name, who->lease);
+  int64_t late_ms;
+  if (!wd->weather.calm || !who->claiming || it == NULL) return;
+  if (it->sabotaged_rev < who->token) return;
+  late_ms = wd->now_ms - (it->sabotaged_ms > who->granted_ms ? it->sabotaged_ms
+                                                             : who->granted_ms);
+  if (late_ms > PROMPT_MS) {
+    world_violate(wd, "I5 progress",
+                  "caller %d of p%d holds n%d and hears nothing for %" PRId64
+                  " ms",
+                  who->id, who->peer, who->name, late_ms);
+  }
+}
+
+void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
+                        bool found) {
+  const store *st = &wd->store;
+  const key *it = store_find(st, at->name, at->core.lease);
+  const lease *ls = store_find_lease(st, at->core.lease);
+  if (!found && ls->alive && !ls->sabotaged && it->sabotaged_rev == 0) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d has released n%d and is told it was not there", pr->id,
+                  at->name);
+  }
+}
+
+/* ---- progress ---- */
+
+void checks_after_session(world *wd, const sim_peer *pr, int session) {
+  const peer_session *ses = &pr->sessions[session];
+  const el_session *core = &ses->core;
+  bool is_waiting = ses->grant_call != 0 || ses->revoke_call != 0;
+  bool is_busy =
+      core->state == EL_SESSION_GRANTING || core->state == EL_SESSION_REVOKING;
+  if ((core->state == EL_SESSION_ALIVE && core->wake_at == 0) ||
+      (is_busy && !is_waiting && core->wake_at == 0)) {
+    world_violate(wd, "I5 progress", "p%d: a session that is %s stalls", pr->id,
+                  el_session_state_str[core->state]);
+  }
+  if (ses->keepalives > STORM) {
+    world_violate(wd, "I5 progress", "p%d sends %d keepalives in a second",
+                  pr->id, (int)ses->keepalives);
+  }
+  if ((ses->lapsed || ses->gone) && wd->quiet_from_ms != 0 &&
+      wd->now_ms > wd->quiet_from_ms && !pr->closed) {
+    world_violate(wd, "I5 progress", "p%d loses its session in fair weather",
+                  pr->id);
+  }
+}
+
+void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
+  const el_entry *core = &at->core;
+  bool rests = core->state == EL_ENTRY_IDLE || core->state == EL_ENTRY_HELD ||
+               core->state == EL_ENTRY_PROVING || core->state == EL_ENTRY_DEAD;
+  check_ghost(wd, pr, at);
+  if (!rests && core->busy == EL_REQUEST_NONE && core->wake_at == 0) {
+    world_violate(wd, "I5 progress", "p%d: an entry that is %s stalls", pr->id,
+                  el_entry_state_str[core->state]);
+  }
+}
+
+/* ---- claims ---- */
+
+static bool is_sabotaged(const world *wd, const sim_caller *who) {
+  const peer_entry *at = peer_find_driven(&wd->peers[who->peer], who->id);
+  return at == NULL ||
+         store_is_sabotaged(&wd->store, at->name, at->core.lease, who->token);
+}
+
+static void check_overlap(world *wd, const sim_caller *a, const sim_caller *b) {
+  int64_t end_ms =
+      a->claim_end_ms < b->claim_end_ms ? a->claim_end_ms : b->claim_end_ms;
+  int64_t overlap_ms = end_ms - wd->now_ms;
+  if (is_sabotaged(wd, a) || is_sabotaged(wd, b)) {
+    figures_note_most(&wd->figures->sabotaged_overlap_ms, overlap_ms);
+    return;
+  }
+  figures_note_most(&wd->figures->overlap_ms, overlap_ms);
+  world_violate(wd, "I1 exclusion",
+                "callers %d of p%d and %d of p%d claim n%d for %" PRId64
+                " ms together",
+                a->id, a->peer, b->id, b->peer, a->name, overlap_ms);
+}
+
+static bool is_valid(const world *wd, const sim_caller *who) {
+  return who->claiming && wd->now_ms < who->claim_end_ms;
+}
+
+/* Follows the claim that the caller has on the session's word. */
+static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
+                         sim_caller *who) {
+  int64_t until_ms = pr->sessions[at->session].core.claim_until;
+  if (wd->now_ms >= who->claim_end_ms && until_ms > wd->now_ms) {
+    world_violate(wd, "I6 lost once",
+                  "caller %d of p%d has its claim back after its end", who->id,
+                  pr->id);
+  }
+  who->claim_end_ms = until_ms;
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *other = &wd->callers[i];
+    if (other != who && other->name == who->name && is_valid(wd, other) &&
+        is_valid(wd, who)) {
+      check_overlap(wd, who, other);
+    }
+  }
+}
+
+static void check_margin(world *wd, const sim_peer *pr,
+                         const peer_session *ses) {
+  const lease *ls = store_find_lease(&wd->store, ses->core.id);
+  int64_t margin_ms;
+  if (!el_session_can_claim(&ses->core, wd->now_ms) || ls->sabotaged) return;
+  margin_ms = ls->expires_at - ses->core.claim_until;
+  if (ses->holds > 0) figures_note_margin(wd->figures, margin_ms);
+  if (!ls->alive || margin_ms < MARGIN_MS) {
+    world_violate(
+        wd, "I1 exclusion",
+        "p%d may claim until %" PRId64 " ms before lease %" PRId64 " %s",
+        pr->id, margin_ms, ses->core.id, ls->alive ? "ends" : "ended");
+  }
+}
+
+void checks_after_peer(world *wd, sim_peer *pr) {
+  for (int i = 0; i < pr->n_sessions; i++) {
+    if (pr->sessions[i].used) check_margin(wd, pr, &pr->sessions[i]);
+  }
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    if (at->used && at->caller != NOBODY && wd->callers[at->caller].claiming) {
+      follow_claim(wd, pr, at, &wd->callers[at->caller]);
+    }
+  }
+}
+
+/* ---- the end ---- */
+
+static bool is_running(const world *wd, int peer) {
+  return !wd->weather.peers[peer].crashed;
+}
+
+static bool is_idle(const world *wd) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    if (is_running(wd, wd->callers[i].peer) &&
+        wd->callers[i].state != CALLER_DONE) {
+      return false;
+    }
+  }
+  for (int i = 0; i < wd->n_peers; i++) {
+    const sim_peer *pr = &wd->peers[i];
+    if (is_running(wd, i) && !peer_is_quiet(pr)) return false;
+    if (pr->closed && is_running(wd, i) && pr->session != NOBODY) return false;
+  }
+  return true;
+}
+
+static const key *find_left(const world *wd) {
+  for (int i = 0; i < wd->store.n_keys; i++) {
+    const key *it = &wd->store.keys[i];
+    if (it->create_rev != 0 && it->owner != NESTED) return it;
+  }
+  return NULL;
+}
+
+bool checks_is_clean(world *wd) { return is_idle(wd) && find_left(wd) == NULL; }
+
+void checks_blame(world *wd) {
+  const key *left = find_left(wd);
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (is_running(wd, who->peer) && who->state != CALLER_DONE) {
+      world_violate(wd, "I5 progress", "caller %d of p%d waits for ever", i,
+                    who->peer);
+    }
+  }
+  if (left != NULL) {
+    world_violate(wd, "I4 nothing left", "n%d/%" PRId64 " is still there",
+                  left->name, left->owner);
+  }
+  world_violate(wd, "I5 progress", "an entry is still busy");
+}

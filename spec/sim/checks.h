@@ -1,0 +1,57 @@
+/* sim checks: what must hold in every history, whatever goes wrong.
+ *
+ *   I1 exclusion   no two callers claim one name; a claim ends well before
+ *                  the store may end the lease
+ *   I2 tokens      every grant of a name has a larger token than all before
+ *   I3 FIFO        no grant while an older key lives
+ *   I4 nothing     an idle entry has no key, now or later; at the end nobody
+ *      left        has one
+ *   I5 progress    nothing waits for ever, and on a calm day nothing waits long:
+ *                  no grant, and no news of a key that was taken away
+ *   I6 lost once   what is lost stays lost
+ *   I7 one key     a delete takes no key that is validly held
+ *   I8 one verdict a request is told once, and the truth
+ *   I9 calm        with nothing wrong, nothing is lost or refused
+ *
+ * What an admin has sabotaged is exempt from I1 to I3: no client can know at
+ * once that its key has been taken away.
+ */
+#ifndef SIM_CHECKS_H
+#define SIM_CHECKS_H
+
+#include "peer.h"
+#include "world.h"
+
+void checks_on_change(world *wd, const change *what);
+
+void checks_before_apply(world *wd, const call *what);
+
+void checks_after_apply(world *wd, const call *what);
+
+void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
+                       int64_t token);
+
+void checks_on_locked(world *wd, const struct caller *who);
+
+void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
+                    el_loss loss);
+
+/* The caller releases, or is told that it has lost. */
+void checks_on_hold_end(world *wd, const struct caller *who);
+
+void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
+                        bool found);
+
+void checks_after_session(world *wd, const sim_peer *pr, int session);
+
+void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at);
+
+void checks_after_peer(world *wd, sim_peer *pr);
+
+/* Whether everything is over; a key that should be gone is a violation. */
+bool checks_is_clean(world *wd);
+
+/* It has taken too long: says who is to blame. */
+void checks_blame(world *wd);
+
+#endif

@@ -1,0 +1,81 @@
+/* sim history: one seed, from the first request until nothing is left. */
+#include "history.h"
+
+#include "caller.h"
+#include "checks.h"
+#include "peer.h"
+#include "trouble.h"
+
+enum {
+  ACTIVE_MIN_MS = 5000,
+  ACTIVE_MAX_MS = 60000,
+  LOOK_EVERY_MS = 250,
+  PATIENCE_MS = 60000, /* what is left after the faults must end by then */
+  EVENTS_MAX = 2000000 /* more than any sound history needs */
+};
+
+static void on_change(void *arg, const change *what) {
+  world *wd = arg;
+  checks_on_change(wd, what);
+  stream_on_change(wd, what);
+}
+
+static void fill(world *wd) {
+  static const int64_t ttls[] = {2000, 3000, 5000, 10000};
+  rng *dice = &wd->dice;
+  wd->ttl_ms = ttls[rng_between(dice, 0, 3)];
+  wd->n_peers = (int)rng_between(dice, 1, PEERS_MAX);
+  wd->n_names = (int)rng_between(dice, 1, NAMES_MAX);
+  wd->n_callers = 0;
+  weather_draw(&wd->weather, dice);
+  store_reset(&wd->store, on_change, wd);
+  for (int i = 0; i < wd->n_peers; i++) {
+    int n = (int)rng_between(dice, 1, CALLERS_MAX / PEERS_MAX);
+    peer_init(&wd->peers[i], i);
+    while (n-- > 0) {
+      caller_init(wd, wd->n_callers++, i);
+    }
+  }
+}
+
+/* ---- the end ---- */
+
+static void look(world *wd, const world_event *ev) {
+  if (checks_is_clean(wd) && wd->flying == 0 &&
+      wd->now_ms > wd->quiet_from_ms) {
+    wd->n_heap = 0; /* it is over */
+  } else if (wd->now_ms > wd->calm_from_ms + PATIENCE_MS + 6 * wd->ttl_ms) {
+    checks_blame(wd);
+  } else {
+    world_post(wd, wd->now_ms + LOOK_EVERY_MS, NOBODY, look)->who = ev->who;
+  }
+}
+
+static void calm_down(world *wd, const world_event *ev) {
+  (void)ev;
+  world_trace(wd, "the faults end");
+  wd->calm_from_ms = wd->now_ms;
+  wd->quiet_from_ms = wd->now_ms + 3 * wd->ttl_ms + 3000;
+  weather_clear(&wd->weather);
+  trouble_clean_up(wd);
+  world_post(wd, wd->now_ms, NOBODY, look);
+}
+
+bool history_run(world *wd, uint64_t seed, figures *all) {
+  int64_t end_ms;
+  wd->figures = all;
+  world_reset(wd, seed);
+  fill(wd);
+  end_ms = wd->now_ms + rng_between(&wd->dice, ACTIVE_MIN_MS, ACTIVE_MAX_MS);
+  trouble_plan(wd, end_ms);
+  world_post(wd, end_ms, NOBODY, calm_down);
+  while (!wd->failed && world_next(wd)) {
+    if (wd->n_events > EVENTS_MAX) {
+      world_violate(wd, "I5 progress", "it runs in circles");
+    }
+  }
+  all->histories++;
+  all->events += wd->n_events;
+  all->virtual_ms += wd->now_ms;
+  return !wd->failed;
+}

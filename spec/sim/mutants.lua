@@ -1,0 +1,229 @@
+-- Does the simulator see? Breaks the step functions in one place at a time and
+-- asks that some history goes red:
+--
+--   lua spec/sim/mutants.lua [COUNT]
+--
+-- runs up to COUNT histories (25,000) per mutant, from the project's root, and
+-- fails if a mutant survives or can't be made any more.
+
+local COUNT = tonumber(arg[1]) or 25000
+local CC = os.getenv "CC" or "cc"
+
+-- name, file, what is there, what is there instead
+local MUTANTS = {
+  { "claim counted from the answer", "session.c",
+    "return renewal->sent_ms + renewal->ttl_ms - margin;",
+    "return renewal->answered_ms + renewal->ttl_ms - margin;" },
+  { "no margin", "session.c",
+    "return renewal->sent_ms + renewal->ttl_ms - margin;",
+    "return renewal->sent_ms + renewal->ttl_ms - 0 * margin;" },
+  { "proof of another term", "session.c",
+    "proof->term == renewal->term;",
+    "proof->term != 0;" },
+  { "proof older than the renewal", "session.c",
+    "proof->sent_ms >= renewal->answered_ms &&",
+    "proof->sent_ms != 0 &&" },
+  { "a keepalive is proof enough", "session.c",
+    "  ses->attempts = 0;\n  ses->renewing_since = 0;",
+    "  ses->claim_until = claim_of(&ses->last);\n  ses->renewing_since = 0;" },
+  { "a claim never lapses", "session.c",
+    "if (ses->claim_until != 0 && now_ms >= ses->claim_until) {",
+    "if (false && now_ms >= ses->claim_until) {" },
+  { "a lapse is not told", "session.c",
+    "      push(out, EL_SESSION_LAPSED);",
+    "      (void)out;" },
+  { "a lease that is gone lives on", "session.c",
+    "    push(out, EL_SESSION_REVOKE)->id = ses->id;\n    die(ses, out);",
+    "    ses->renewing_since = 0;" },
+  { "no probe after a renewal", "session.c",
+    "    note_renewal(ses, event, now_ms);\n    probe(ses, out);",
+    "    note_renewal(ses, event, now_ms);" },
+  { "silent keepalive stream kept", "session.c",
+    "if (ses->renewing_since != 0 && now_ms >= ses->renewing_since + patience) {",
+    "if (ses->renewing_since != 0 && now_ms < 0) {" },
+  { "no look after the watch is created", "entry.c",
+    "    entry->watch_rev = event->rev;\n    look_soon(entry, true, out);",
+    "    entry->watch_rev = event->rev;" },
+  { "a serializable look wins", "entry_answer.c",
+    "(event->older.rev == 0 && event->serializable)",
+    "(event->older.rev == 0 && false)" },
+  { "a stale look is believed", "entry_answer.c",
+    "  return event->serializable &&\n",
+    "  return event->serializable && entry->rev < 0 &&\n" },
+  { "an event during a look is forgotten", "entry_answer.c",
+    "} else if (entry->again || (event->older.rev == 0",
+    "} else if ((event->older.rev == 0" },
+  { "an unsure enqueue wins", "entry_answer.c",
+    "  } else if (event->unsure) {\n    entry->state = EL_ENTRY_WAITING;",
+    "  } else if (event->unsure && entry->rev < 0) {\n"
+      .. "    entry->state = EL_ENTRY_WAITING;" },
+  { "an unsure look wins", "entry_answer.c",
+    "} else if (event->unsure) {\n    el_entry_send_look(entry, out, false, true);",
+    "} else if (event->unsure && entry->rev < 0) {\n"
+      .. "    el_entry_send_look(entry, out, false, true);" },
+  { "a locked try goes on", "entry_answer.c",
+    "} else if (event->locked) {",
+    "} else if (event->locked && entry->bound < 0) {" },
+  { "a look that shows another's key wins", "entry_answer.c",
+    "} else if (event->older.rev == 0) {\n    win(",
+    "} else if (event->older.rev != entry->ahead.rev) {\n    win(" },
+  { "no suspicion after a lost enqueue", "entry_answer.c",
+    "entry->suspect_until = event->sent_ms + SUSPECT_MS;",
+    "entry->suspect_until = 0;" },
+  { "suspicion ends too early", "entry_answer.c",
+    "SUSPECT_MS = 8000,",
+    "SUSPECT_MS = 5000," },
+  { "a lost delete is taken for done", "entry_answer.c",
+    "  if (event->done) {\n    el_entry_push(out, EL_ENTRY_RELEASED)->found",
+    "  if (event->done || !event->definite) {\n"
+      .. "    el_entry_push(out, EL_ENTRY_RELEASED)->found" },
+  { "a delete is not repeated", "entry_answer.c",
+    "    el_entry_push(out, EL_ENTRY_REFUSED);\n  }\n  el_entry_retry_later(entry, now_ms);",
+    "    el_entry_push(out, EL_ENTRY_REFUSED);\n  }\n  (void)now_ms;" },
+  { "a delete of nothing", "entry_moves.c",
+    "send(entry, out, EL_REQUEST_DELETE)->guard = entry->rev;",
+    "send(entry, out, EL_REQUEST_DELETE)->guard = 0;" },
+  { "an old deletion ends a hold", "entry.c",
+    "    if (event->rev > entry->rev) {\n      el_entry_lose(EL_LOSS_DELETED, out);",
+    "    if (event->rev > 0) {\n      el_entry_lose(EL_LOSS_DELETED, out);" },
+  { "no own watch while holding", "entry.c",
+    "    entry->wake_at = now_ms + WATCH_HOLD_AFTER_MS;",
+    "    entry->wake_at = 0;" },
+  { "an overwritten key stays a hold", "entry.c",
+    "  } else if (held && event->rev > entry->rev &&",
+    "  } else if (held && event->rev < 0 &&" },
+  { "an overwritten key is overlooked", "entry_answer.c",
+    "} else if (event->mine.lease != entry->lease) {\n    el_entry_lose(EL_LOSS_REPLACED",
+    "} else if (event->mine.lease != entry->lease && entry->rev < 0) {\n"
+      .. "    el_entry_lose(EL_LOSS_REPLACED" },
+  { "an unsure try gives up", "entry_answer.c",
+    "  } else if (event->unsure) {\n    el_entry_send_try(entry, out, true);",
+    "  } else if (event->unsure) {\n"
+      .. "    el_entry_refuse(entry, EL_ENTRY_LOCKED, out);" },
+  { "no safety look", "entry_answer.c",
+    "  el_entry_watch(entry, out, place);\n  entry->wake_at = now_ms + entry->reread_ms;",
+    "  el_entry_watch(entry, out, place);\n  entry->wake_at = 0 * now_ms;" },
+  { "no safety look after a look", "entry_answer.c",
+    "entry->ahead.rev) {\n    entry->wake_at = now_ms + entry->reread_ms;",
+    "entry->ahead.rev) {\n    entry->wake_at = 0 * now_ms;" },
+  { "a lapsed hold is not told", "entry.c",
+    "      on_loss(entry, EL_LOSS_EXPIRED, out);",
+    "      el_entry_take_out(entry, out);" },
+  { "a lapsed hold keeps its key", "entry.c",
+    "  el_entry_lose(loss, out);\n  el_entry_take_out(entry, out);",
+    "  el_entry_lose(loss, out);\n  entry->state = EL_ENTRY_IDLE;\n"
+      .. "  entry->wanted = (entry->rev < 0);" },
+  { "a dead session restarts nobody", "entry.c",
+    "    el_entry_push(out, EL_ENTRY_RESTART);",
+    "    entry->wanted = false;" },
+  { "a place is lost in silence", "entry_answer.c",
+    "} else if (event->mine.rev != entry->rev) {\n    el_entry_push(out, EL_ENTRY_PLACE_LOST);",
+    "} else if (event->mine.rev != entry->rev) {" },
+  { "the next starts before the key is out", "entry.c",
+    "(entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_SWEEPING);",
+    "entry->busy == EL_REQUEST_NONE && entry->state != EL_ENTRY_DEAD;" },
+  { "a stale answer is granted", "entry.c",
+    "  if (entry->fresh) {\n    entry->state = EL_ENTRY_HELD;",
+    "  if (now_ms != 0) {\n    entry->state = EL_ENTRY_HELD;" },
+  { "granted before the lease is proven", "entry_answer.c",
+    "  entry->state = EL_ENTRY_PROVING;\n  entry->fresh = true;",
+    "  entry->state = EL_ENTRY_HELD;\n  entry->fresh = true;\n"
+      .. "  el_entry_push(out, EL_ENTRY_GRANTED)->place.rev = entry->rev;" },
+}
+
+-- ---- files and commands -----------------------------------------------------
+
+local function read(file)
+  local handle = assert(io.open(file, "rb"))
+  local text = handle:read "*a"
+  handle:close()
+  return text
+end
+
+local function write(file, text)
+  local handle = assert(io.open(file, "wb"))
+  handle:write(text)
+  handle:close()
+end
+
+-- What the command prints, and an empty string if it can't be run.
+local function run(command, ...)
+  local pipe = assert(io.popen(command:format(...) .. " 2>&1"))
+  local text = pipe:read "*a"
+  pipe:close()
+  return text
+end
+
+local function shell(command, ...)
+  local text = run(command .. " && echo ok-so-far", ...)
+  if not text:find "ok%-so%-far\n$" then error(text, 0) end
+end
+
+-- The text with the one place changed, however it is laid out.
+local function replace(text, what, by)
+  local pattern = what:gsub("%p", "%%%0"):gsub("%s+", "%%s+")
+  local first, last = text:find(pattern)
+  if not first then return nil, "it is not in the source any more" end
+  if text:find(pattern, last + 1) then return nil, "it is there twice" end
+  return text:sub(1, first - 1) .. by .. text:sub(last + 1)
+end
+
+-- ---- building and judging ---------------------------------------------------
+
+local dir = os.tmpname()
+os.remove(dir)
+
+local function prepare()
+  shell("mkdir -p '%s/src' && cp src/*.h src/entry*.c src/session.c '%s/src'", dir, dir)
+  shell("rm '%s/src/entry_io.c'", dir)
+  shell("for c in spec/sim/*.c; do %s -std=c11 -D_GNU_SOURCE -O2 -Isrc"
+    .. " -c $c -o '%s'/$(basename $c .c).o || exit 1; done", CC, dir)
+end
+
+-- The first violation, nil if there is none.
+local function judge()
+  local text, seed, violation
+  shell("%s -std=c11 -D_GNU_SOURCE -O2 -I'%s/src' '%s'/*.o '%s'/src/*.c"
+    .. " -o '%s/sim'", CC, dir, dir, dir, dir)
+  text = run("'%s/sim' --first --count %d", dir, COUNT)
+  seed, violation = text:match "FAIL seed (%d+): ([^:\n]+)"
+  if not seed and not text:find ", 0 failed\n$" then return "?", text end
+  return seed, violation
+end
+
+local function try(mutant)
+  local name, file, what, by = mutant[1], mutant[2], mutant[3], mutant[4]
+  local original = read("src/" .. file)
+  local text, why = replace(original, what, by)
+  if not text then return false, name .. ": " .. why end
+  write(dir .. "/src/" .. file, text)
+  local seed, violation = judge()
+  write(dir .. "/src/" .. file, original)
+  if not seed then return false, name end
+  return true, ("%-40s %-16s seed %s"):format(name, violation, seed)
+end
+
+local function judge_all()
+  local caught, survived = 0, 0
+  for _, mutant in ipairs(MUTANTS) do
+    local ok, text = try(mutant)
+    print((ok and "caught    " or "SURVIVED  ") .. text)
+    io.stdout:flush()
+    if ok then caught = caught + 1 else survived = survived + 1 end
+  end
+  print(("%d caught, %d survived"):format(caught, survived))
+  return survived == 0
+end
+
+local function main()
+  prepare()
+  local seed, violation = judge()
+  if not seed then return judge_all() end
+  print(("not even mutated: seed %s, %s"):format(seed, violation))
+  return false
+end
+
+local ok, result = pcall(main)
+run("rm -rf '%s'", dir)
+if not ok then io.stderr:write(tostring(result), "\n") end
+os.exit(ok and result and 0 or 1)

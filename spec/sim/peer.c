@@ -1,0 +1,266 @@
+/* sim peer: one process that locks, driven as the real driver does it. */
+#include "peer.h"
+
+#include <string.h>
+
+#include "caller.h"
+#include "checks.h"
+
+void peer_init(sim_peer *pr, int id) {
+  memset(pr, 0, offsetof(sim_peer, sessions));
+  pr->id = id;
+  pr->session = NOBODY;
+  pr->n_sessions = pr->n_entries = 0;
+  memset(pr->lines, 0, sizeof pr->lines);
+  pr->tick_ms = 0;
+  stream_init(&pr->stream);
+}
+
+bool peer_is_quiet(const sim_peer *pr) {
+  for (int i = 0; i < NAMES_MAX; i++) {
+    if (pr->lines[i].n > 0) return false;
+  }
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    if (at->used && !el_entry_is_over(&at->core)) return false;
+  }
+  return true;
+}
+
+/* ---- timers ---- */
+
+static void note_earlier(int64_t *first_ms, int64_t at_ms) {
+  if (at_ms != 0 && (*first_ms == 0 || at_ms < *first_ms)) *first_ms = at_ms;
+}
+
+static int64_t next_wake(const sim_peer *pr) {
+  int64_t first_ms = 0;
+  for (int i = 0; i < pr->n_sessions; i++) {
+    if (pr->sessions[i].used) {
+      note_earlier(&first_ms, pr->sessions[i].core.wake_at);
+    }
+  }
+  for (int i = 0; i < pr->n_entries; i++) {
+    if (pr->entries[i].used) {
+      note_earlier(&first_ms, pr->entries[i].core.wake_at);
+    }
+  }
+  return first_ms;
+}
+
+static bool is_due(const world *wd, int64_t wake_at) {
+  return wake_at != 0 && wake_at <= wd->now_ms;
+}
+
+static void tick(world *wd, const world_event *ev) {
+  sim_peer *pr = &wd->peers[ev->peer];
+  el_session_event timer = {.kind = EL_SESSION_TIMER};
+  if (ev->turn != (uint32_t)pr->tick_ms) return; /* another came before */
+  pr->tick_ms = 0;
+  for (int i = 0; i < pr->n_sessions; i++) {
+    if (pr->sessions[i].used && is_due(wd, pr->sessions[i].core.wake_at)) {
+      session_step(wd, pr, i, &timer);
+    }
+  }
+  for (int i = 0; i < pr->n_entries; i++) {
+    if (pr->entries[i].used && is_due(wd, pr->entries[i].core.wake_at)) {
+      entry_step_simple(wd, pr, i, EL_ENTRY_TIMER);
+    }
+  }
+  peer_settle(wd, pr);
+}
+
+static void arm(world *wd, sim_peer *pr) {
+  int64_t wake_ms = next_wake(pr);
+  if (wake_ms == 0 || (pr->tick_ms != 0 && pr->tick_ms <= wake_ms)) return;
+  if (wake_ms < wd->now_ms) wake_ms = wd->now_ms;
+  pr->tick_ms = wake_ms;
+  wake_ms += rng_between(&wd->dice, 0, wd->weather.tick_late_ms);
+  world_post(wd, wake_ms, pr->id, tick)->turn = (uint32_t)pr->tick_ms;
+}
+
+/* ---- settle: what follows from an event ---- */
+
+static void spread_lapse(world *wd, sim_peer *pr, int session) {
+  pr->sessions[session].lapsed = false;
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    if (at->used && at->session == session && at->core.state == EL_ENTRY_HELD) {
+      entry_step_simple(wd, pr, i, EL_ENTRY_LAPSED);
+    }
+  }
+}
+
+static void retire(world *wd, sim_peer *pr, int session) {
+  pr->sessions[session].gone = false;
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    if (at->used && at->session == session) {
+      entry_step_simple(wd, pr, i, EL_ENTRY_SESSION_DEAD);
+    }
+  }
+  if (pr->session == session) pr->session = NOBODY;
+}
+
+/* No lease is to be had: everybody who needs one is told. */
+static void refuse_lines(world *wd, sim_peer *pr, int session) {
+  pr->sessions[session].refused = false;
+  for (int name = 0; name < wd->n_names; name++) {
+    caller_line *queue = &pr->lines[name];
+    while (queue->n > 0 && !queue->driven) {
+      int caller = queue->callers[0];
+      line_leave(pr, name, caller);
+      caller_on_failed(wd, caller, CALLER_REFUSED);
+    }
+  }
+}
+
+static bool settle_session(world *wd, sim_peer *pr, int session) {
+  peer_session *ses = &pr->sessions[session];
+  bool changed = ses->lapsed || ses->gone || ses->refused;
+  if (ses->lapsed) spread_lapse(wd, pr, session);
+  if (ses->gone) retire(wd, pr, session);
+  if (ses->refused) refuse_lines(wd, pr, session);
+  return changed;
+}
+
+static bool settle_claims(world *wd, sim_peer *pr) {
+  bool changed = false;
+  for (int i = 0; i < pr->n_entries; i++) {
+    peer_entry *at = &pr->entries[i];
+    bool can_claim;
+    if (!at->used || at->core.state != EL_ENTRY_PROVING) continue;
+    can_claim =
+        el_session_can_claim(&pr->sessions[at->session].core, wd->now_ms);
+    if (!can_claim && !at->core.fresh) continue; /* it knows */
+    entry_step_simple(wd, pr, i,
+                      can_claim ? EL_ENTRY_CLAIMED : EL_ENTRY_UNPROVEN);
+    changed = true;
+  }
+  return changed;
+}
+
+/* The front of the line drives the entry as soon as that is free. */
+static bool start_line(world *wd, sim_peer *pr, int name) {
+  caller_line *queue = &pr->lines[name];
+  int entry, kind;
+  if (queue->n == 0 || queue->driven) return false;
+  if (pr->session == NOBODY ||
+      pr->sessions[pr->session].core.state != EL_SESSION_ALIVE) {
+    session_want(wd, pr);
+    return false;
+  }
+  entry = entry_get(pr, name, wd->ttl_ms);
+  if (!el_entry_is_free(&pr->entries[entry].core)) return false;
+  pr->entries[entry].caller = queue->callers[0];
+  queue->driven = true;
+  kind =
+      caller_is_trying(wd, queue->callers[0]) ? EL_ENTRY_TRY : EL_ENTRY_START;
+  entry_step_simple(wd, pr, entry, kind);
+  return true;
+}
+
+static bool settle_holds(world *wd, sim_peer *pr, int session) {
+  el_session_event holds = {.kind = EL_SESSION_HOLDS};
+  holds.holds = session_count_holds(pr, session);
+  if (holds.holds == pr->sessions[session].holds) return false;
+  pr->sessions[session].holds = holds.holds;
+  session_step(wd, pr, session, &holds);
+  return true;
+}
+
+static void forget_entries(sim_peer *pr) {
+  for (int i = 0; i < pr->n_entries; i++) {
+    peer_entry *at = &pr->entries[i];
+    if (at->used && at->core.state == EL_ENTRY_DEAD &&
+        el_entry_is_over(&at->core)) {
+      at->used = false;
+      at->watch = 0;
+    }
+  }
+}
+
+void peer_settle(world *wd, sim_peer *pr) {
+  bool changed = true;
+  for (int round = 0; changed && !wd->failed; round++) {
+    changed = false;
+    if (round > 100) world_violate(wd, "I5 progress", "settle never settles");
+    for (int i = 0; i < pr->n_sessions; i++) {
+      if (pr->sessions[i].used) changed |= settle_session(wd, pr, i);
+    }
+    changed |= settle_claims(wd, pr);
+    for (int i = 0; i < wd->n_names; i++) {
+      changed |= start_line(wd, pr, i);
+    }
+    for (int i = 0; i < pr->n_sessions; i++) {
+      if (pr->sessions[i].used) changed |= settle_holds(wd, pr, i);
+    }
+  }
+  forget_entries(pr);
+  arm(wd, pr);
+  checks_after_peer(wd, pr);
+}
+
+/* ---- for its callers ---- */
+
+void line_leave(sim_peer *pr, int name, int caller) {
+  caller_line *queue = &pr->lines[name];
+  int i = 0;
+  while (i < queue->n && queue->callers[i] != caller) {
+    i++;
+  }
+  if (i == queue->n) return;
+  if (i == 0) queue->driven = false;
+  queue->n--;
+  for (; i < queue->n; i++) {
+    queue->callers[i] = queue->callers[i + 1];
+  }
+}
+
+void peer_request(world *wd, int id, int caller) {
+  sim_peer *pr = &wd->peers[id];
+  caller_line *queue = &pr->lines[wd->callers[caller].name];
+  queue->callers[queue->n++] = caller;
+  peer_settle(wd, pr);
+}
+
+static void step_driven(world *wd, sim_peer *pr, peer_entry *at, int kind) {
+  entry_step_simple(wd, pr, (int)(at - pr->entries), kind);
+}
+
+static void leave(world *wd, sim_peer *pr, int caller) {
+  peer_entry *at = peer_find_driven(pr, caller);
+  line_leave(pr, wd->callers[caller].name, caller);
+  if (at == NULL) return;
+  at->caller = NOBODY;
+  step_driven(wd, pr, at, EL_ENTRY_STOP);
+}
+
+void peer_stop(world *wd, int id, int caller) {
+  sim_peer *pr = &wd->peers[id];
+  leave(wd, pr, caller);
+  peer_settle(wd, pr);
+}
+
+void peer_max_hold(world *wd, int id, int caller) {
+  sim_peer *pr = &wd->peers[id];
+  peer_entry *at = peer_find_driven(pr, caller);
+  if (at == NULL) return;
+  step_driven(wd, pr, at, EL_ENTRY_MAX_HOLD);
+  peer_settle(wd, pr);
+}
+
+void peer_close(world *wd, int id) {
+  sim_peer *pr = &wd->peers[id];
+  el_session_event close = {.kind = EL_SESSION_CLOSE};
+  if (pr->closed) return;
+  pr->closed = true;
+  for (int i = 0; i < wd->n_callers; i++) {
+    if (wd->callers[i].peer == id) {
+      caller_on_closed(wd, i);
+      leave(wd, pr, i);
+    }
+  }
+  if (pr->session != NOBODY) session_step(wd, pr, pr->session, &close);
+  peer_settle(wd, pr);
+}

@@ -1,0 +1,119 @@
+/* sim peer: one process that locks, driven as the real driver does it.
+ *
+ * It has one session at a time, at most one entry per session and lock name,
+ * and per lock name a line of callers whose front drives the entry. The parts:
+ * peer.c is the order in which things are done after every event (settle),
+ * peer_session.c and peer_entry.c carry out what the step functions answer.
+ */
+#ifndef SIM_PEER_H
+#define SIM_PEER_H
+
+#include "entry.h"
+#include "session.h"
+#include "stream.h"
+#include "world.h"
+
+enum { SESSIONS_MAX = 32, ENTRIES_MAX = 64, LINE_MAX = CALLERS_MAX };
+
+typedef struct peer_session {
+  bool used;
+  el_session core;
+  /* The calls that are awaited, 0: none. */
+  uint32_t grant_call, keep_call, probe_call, revoke_call;
+  int64_t grant_id;
+  int probe_entry; /* whose key the probe reads */
+  int64_t probe_rev;
+  int probe_turn;             /* so that every held key gets its probe */
+  int holds;                  /* as last told */
+  bool lapsed, gone, refused; /* told by the session, not yet dealt with */
+  int64_t second_ms;          /* for the figures: this second ... */
+  int64_t keepalives;         /* ... has seen so many */
+} peer_session;
+
+typedef struct peer_entry {
+  bool used;
+  el_entry core;
+  int name, session;
+  uint32_t call;    /* that is awaited, 0: none */
+  int64_t seen_ms;  /* when the latest request that was answered was sent */
+  int64_t heard_ms; /* and when its answer came */
+  uint32_t watch;   /* its watch, 0: none */
+  el_place watched;
+  int caller; /* who drives it, NOBODY: no one any more */
+} peer_entry;
+
+typedef struct caller_line {
+  int callers[LINE_MAX]; /* the front comes first */
+  int n;
+  bool driven; /* the front drives the entry */
+} caller_line;
+
+typedef struct peer {
+  int id;
+  bool closed;
+  int session; /* NOBODY: none */
+  peer_session sessions[SESSIONS_MAX];
+  int n_sessions;
+  peer_entry entries[ENTRIES_MAX];
+  int n_entries;
+  caller_line lines[NAMES_MAX];
+  stream stream;
+  int64_t tick_ms; /* when it is going to look at its timers; 0: never */
+} sim_peer;
+
+/* ---- for the history ---- */
+
+void peer_init(sim_peer *pr, int id);
+
+/* Tells whether nothing is waited for and nothing is out. */
+bool peer_is_quiet(const sim_peer *pr);
+
+void peer_close(world *wd, int id);
+
+/* ---- for its callers ---- */
+
+/* The caller queues for its lock. */
+void peer_request(world *wd, int id, int caller);
+
+/* It gives up, or releases. */
+void peer_stop(world *wd, int id, int caller);
+
+void peer_max_hold(world *wd, int id, int caller);
+
+/* Which entry the caller drives, NULL if none. */
+peer_entry *peer_find_driven(sim_peer *pr, int caller);
+
+/* ---- for the watch stream ---- */
+
+bool peer_is_watching(const world *wd, int id, const watch *what);
+
+void peer_watch_again(world *wd, int id);
+
+void peer_on_watch(world *wd, int id, const watch_message *message);
+
+/* ---- among the parts ---- */
+
+/* Does what follows from an event, until nothing changes. */
+void peer_settle(world *wd, sim_peer *pr);
+
+void session_step(world *wd, sim_peer *pr, int session,
+                  const el_session_event *event);
+
+/* A new session, if there is none. */
+void session_want(world *wd, sim_peer *pr);
+
+/* How many of its keys are held or about to be. */
+int session_count_holds(const sim_peer *pr, int session);
+
+void entry_step(world *wd, sim_peer *pr, int entry,
+                const el_entry_event *event);
+
+void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
+
+/* The entry of the current session for |name|, a new one if there is none. */
+int entry_get(sim_peer *pr, int name, int64_t ttl_ms);
+
+/* Takes the caller out of its line. */
+void line_leave(sim_peer *pr, int name, int caller);
+
+#endif

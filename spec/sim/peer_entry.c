@@ -1,0 +1,243 @@
+/* sim peer_entry: carries out what an entry's step function answers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "caller.h"
+#include "checks.h"
+#include "net.h"
+#include "peer.h"
+
+/* ---- requests ---- */
+
+static void tell_lease_gone(world *wd, sim_peer *pr, int session) {
+  el_session_event gone = {.kind = EL_SESSION_LEASE_GONE};
+  session_step(wd, pr, session, &gone);
+}
+
+static void on_answer(world *wd, const world_event *ev) {
+  sim_peer *pr = &wd->peers[ev->peer];
+  peer_entry *at = &pr->entries[ev->call.entry];
+  if (at->call != ev->call.id) return; /* answered already */
+  at->call = 0;
+  if (ev->reply.event.done) {
+    at->seen_ms = ev->reply.event.sent_ms;
+    at->heard_ms = wd->now_ms;
+  }
+  entry_step(wd, pr, ev->call.entry, &ev->reply.event);
+  if (ev->reply.lease_gone) tell_lease_gone(wd, pr, at->session);
+  peer_settle(wd, pr);
+}
+
+static void send(world *wd, sim_peer *pr, int entry,
+                 const el_entry_action *action) {
+  peer_entry *at = &pr->entries[entry];
+  call what = {.kind = CALL_ENTRY,
+               .id = world_new_id(wd),
+               .peer = pr->id,
+               .session = at->session,
+               .entry = entry,
+               .name = at->name,
+               .lease = at->core.lease,
+               .ask = *action,
+               .rev = at->core.rev,
+               .sent_ms = wd->now_ms};
+  at->call = what.id;
+  net_send(wd, &what, on_answer);
+}
+
+/* ---- watches ---- */
+
+static void start_watch(world *wd, sim_peer *pr, int entry) {
+  peer_entry *at = &pr->entries[entry];
+  watch what = {.entry = entry, .name = at->name, .owner = at->watched.lease};
+  if (at->watch != 0) stream_unwatch(wd, pr->id, at->watch);
+  what.id = at->watch = world_new_id(wd);
+  stream_watch(wd, pr->id, &what);
+}
+
+bool peer_is_watching(const world *wd, int id, const watch *what) {
+  return wd->peers[id].entries[what->entry].watch == what->id;
+}
+
+void peer_watch_again(world *wd, int id) {
+  sim_peer *pr = &wd->peers[id];
+  for (int i = 0; i < pr->n_entries; i++) {
+    if (pr->entries[i].used && pr->entries[i].watch != 0) {
+      start_watch(wd, pr, i);
+    }
+  }
+}
+
+void peer_on_watch(world *wd, int id, const watch_message *message) {
+  sim_peer *pr = &wd->peers[id];
+  if (pr->entries[message->entry].watch != message->watch) return;
+  entry_step(wd, pr, message->entry, &message->event);
+  peer_settle(wd, pr);
+}
+
+/* ---- actions ---- */
+
+static void prove(world *wd, sim_peer *pr, int session,
+                  const el_entry_action *action) {
+  el_session_event proof = {.kind = EL_SESSION_PROOF,
+                            .done = true,
+                            .sent_ms = action->sent_ms,
+                            .term = action->term};
+  session_step(wd, pr, session, &proof);
+}
+
+/* The caller's request is over before it held anything. */
+static void fail(world *wd, sim_peer *pr, peer_entry *at,
+                 caller_verdict verdict) {
+  int caller = at->caller;
+  if (caller == NOBODY) return; /* it has left; this is about the release */
+  at->caller = NOBODY;
+  line_leave(pr, at->name, caller);
+  caller_on_failed(wd, caller, verdict);
+}
+
+static void lose(world *wd, sim_peer *pr, peer_entry *at, el_loss loss) {
+  int caller = at->caller;
+  checks_on_lost(wd, pr, at, loss);
+  if (caller == NOBODY) return;
+  at->caller = NOBODY;
+  line_leave(pr, at->name, caller);
+  caller_on_lost(wd, caller, loss);
+}
+
+static void restart(sim_peer *pr, peer_entry *at) {
+  if (at->caller != NOBODY) pr->lines[at->name].driven = false;
+  at->caller = NOBODY;
+}
+
+static void perform(world *wd, sim_peer *pr, int entry,
+                    const el_entry_action *action) {
+  peer_entry *at = &pr->entries[entry];
+  switch (action->kind) {
+    case EL_ENTRY_SEND:
+      send(wd, pr, entry, action);
+      return;
+    case EL_ENTRY_WATCH:
+      at->watched = action->place;
+      start_watch(wd, pr, entry);
+      return;
+    case EL_ENTRY_UNWATCH:
+      stream_unwatch(wd, pr->id, at->watch);
+      at->watch = 0;
+      return;
+    case EL_ENTRY_PROOF:
+      prove(wd, pr, at->session, action);
+      return;
+    case EL_ENTRY_GRANTED:
+      checks_on_granted(wd, pr, at, action->place.rev);
+      if (at->caller != NOBODY) {
+        caller_on_granted(wd, at->caller, action->place.rev);
+      }
+      return;
+    case EL_ENTRY_REFUSED:
+      fail(wd, pr, at, CALLER_REFUSED);
+      return;
+    case EL_ENTRY_LOCKED:
+      fail(wd, pr, at, CALLER_LOCKED);
+      return;
+    case EL_ENTRY_PLACE_LOST:
+      checks_on_lost(wd, pr, at, EL_LOSS_DELETED);
+      fail(wd, pr, at, CALLER_PLACE_LOST);
+      return;
+    case EL_ENTRY_RESTART:
+      restart(pr, at);
+      return;
+    case EL_ENTRY_LOST:
+      lose(wd, pr, at, action->loss);
+      return;
+    case EL_ENTRY_RELEASED:
+      checks_on_released(wd, pr, at, action->found);
+      return;
+  }
+}
+
+static void trace_step(const world *wd, const sim_peer *pr,
+                       const peer_entry *at, const el_entry *was,
+                       const el_entry_event *event,
+                       const el_entry_actions *out) {
+  static const char *const events[] = {
+      "start",   "try",      "stop",     "answer",       "watch created",
+      "deleted", "put",      "no watch", "claimed",      "unproven",
+      "lapsed",  "max hold", "key gone", "session dead", "timer"};
+  static const char *const actions[] = {
+      "SEND",   "WATCH",      "UNWATCH", "PROOF", "GRANTED", "REFUSED",
+      "LOCKED", "PLACE_LOST", "RESTART", "LOST",  "RELEASED"};
+  static const char *const requests[] = {"", "(try)", "(enqueue)", "(look)",
+                                         "(delete)"};
+  char did[300] = "";
+  if (!wd->tracing) return;
+  for (int i = 0; i < out->n; i++) {
+    strcat(strcat(did, " "), actions[out->list[i].kind]);
+    strcat(did, requests[out->list[i].request]);
+  }
+  world_trace(wd, "p%d n%d lease %d %s%s%s: %s -> %s rev %d%s", pr->id,
+              at->name, (int)was->lease, events[event->kind],
+              event->kind == EL_ENTRY_ANSWER ? requests[was->busy] : "",
+              event->kind != EL_ENTRY_ANSWER ? ""
+              : event->done                  ? " done"
+                                             : " failed",
+              el_entry_state_str[was->state],
+              el_entry_state_str[at->core.state], (int)at->core.rev, did);
+}
+
+void entry_step(world *wd, sim_peer *pr, int entry,
+                const el_entry_event *event) {
+  peer_entry *at = &pr->entries[entry];
+  el_entry was = at->core;
+  el_entry_actions out;
+  el_entry_step(&at->core, event, wd->now_ms, &out);
+  trace_step(wd, pr, at, &was, event, &out);
+  for (int i = 0; i < out.n; i++) {
+    perform(wd, pr, entry, &out.list[i]);
+  }
+  checks_after_entry(wd, pr, at);
+}
+
+void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind) {
+  el_entry_event event = {.kind = kind};
+  entry_step(wd, pr, entry, &event);
+}
+
+/* ---- their lives ---- */
+
+static int add_entry(sim_peer *pr) {
+  for (int i = 0; i < ENTRIES_MAX; i++) {
+    peer_entry *at = &pr->entries[i];
+    if (i < pr->n_entries && at->used) continue;
+    if (i == pr->n_entries) pr->n_entries++;
+    memset(at, 0, sizeof *at);
+    at->used = true;
+    return i;
+  }
+  abort();
+}
+
+int entry_get(sim_peer *pr, int name, int64_t ttl_ms) {
+  int index;
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    if (at->used && at->name == name && at->session == pr->session) return i;
+  }
+  index = add_entry(pr);
+  pr->entries[index].name = name;
+  pr->entries[index].session = pr->session;
+  pr->entries[index].caller = NOBODY;
+  el_entry_init(&pr->entries[index].core, pr->sessions[pr->session].core.id,
+                ttl_ms);
+  return index;
+}
+
+peer_entry *peer_find_driven(sim_peer *pr, int caller) {
+  for (int i = 0; i < pr->n_entries; i++) {
+    if (pr->entries[i].used && pr->entries[i].caller == caller) {
+      return &pr->entries[i];
+    }
+  }
+  return NULL;
+}

@@ -1,0 +1,253 @@
+/* sim peer_session: carries out what the session's step function answers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checks.h"
+#include "net.h"
+#include "peer.h"
+
+/* ---- requests ---- */
+
+static call call_of(world *wd, const sim_peer *pr, int session,
+                    call_kind kind) {
+  call what = {.kind = kind, .peer = pr->id, .session = session};
+  what.id = world_new_id(wd);
+  what.sent_ms = wd->now_ms;
+  what.lease = pr->sessions[session].core.id;
+  return what;
+}
+
+static void step_answer(world *wd, const world_event *ev, int kind) {
+  const el_entry_event *answer = &ev->reply.event;
+  el_session_event event = {.kind = kind,
+                            .done = answer->done,
+                            .definite = answer->definite,
+                            .retriable = answer->retriable,
+                            .id = ev->call.lease,
+                            .ttl_ms = ev->reply.ttl_ms,
+                            .sent_ms = answer->sent_ms,
+                            .term = answer->term,
+                            .exists = answer->mine.rev != 0};
+  sim_peer *pr = &wd->peers[ev->peer];
+  session_step(wd, pr, ev->call.session, &event);
+  peer_settle(wd, pr);
+}
+
+/* Tells whether |ev| is the first that we hear of the awaited call. */
+static bool is_awaited(const world_event *ev, uint32_t *awaited) {
+  if (ev->call.id != *awaited) return false;
+  *awaited = 0;
+  return true;
+}
+
+static peer_session *session_of(world *wd, const world_event *ev) {
+  return &wd->peers[ev->peer].sessions[ev->call.session];
+}
+
+static void on_granted(world *wd, const world_event *ev) {
+  if (!is_awaited(ev, &session_of(wd, ev)->grant_call)) return;
+  step_answer(wd, ev, EL_SESSION_GRANTED);
+}
+
+static void on_kept(world *wd, const world_event *ev) {
+  if (!is_awaited(ev, &session_of(wd, ev)->keep_call)) return;
+  step_answer(wd, ev, EL_SESSION_KEPT);
+}
+
+static void on_revoked(world *wd, const world_event *ev) {
+  if (!is_awaited(ev, &session_of(wd, ev)->revoke_call)) return;
+  step_answer(wd, ev, EL_SESSION_REVOKED);
+}
+
+/* The entry may have let go of the probed key meanwhile, or have another. */
+static void on_probed(world *wd, const world_event *ev) {
+  sim_peer *pr = &wd->peers[ev->peer];
+  peer_session *ses = session_of(wd, ev);
+  const peer_entry *at = &pr->entries[ses->probe_entry];
+  world_event told = *ev;
+  if (!is_awaited(ev, &ses->probe_call)) return;
+  if (ev->reply.event.done && ev->reply.event.mine.rev != ses->probe_rev) {
+    told.reply.event.mine.rev = 0;
+    if (at->used && at->session == ev->call.session &&
+        at->core.rev == ses->probe_rev) {
+      entry_step_simple(wd, pr, ses->probe_entry, EL_ENTRY_KEY_GONE);
+    }
+  }
+  step_answer(wd, &told, EL_SESSION_PROBED);
+}
+
+/* ---- actions ---- */
+
+static void grant(world *wd, sim_peer *pr, int session) {
+  peer_session *ses = &pr->sessions[session];
+  call what = call_of(wd, pr, session, CALL_GRANT);
+  what.lease = ses->grant_id = store_new_id(&wd->store);
+  what.ttl_ms = ses->core.want_ttl_ms;
+  ses->grant_call = what.id;
+  net_send(wd, &what, on_granted);
+}
+
+static void keep_alive(world *wd, sim_peer *pr, int session) {
+  peer_session *ses = &pr->sessions[session];
+  call what = call_of(wd, pr, session, CALL_KEEPALIVE);
+  ses->keep_call = what.id;
+  if (wd->now_ms >= ses->second_ms + 1000) {
+    ses->second_ms = wd->now_ms;
+    ses->keepalives = 0;
+  }
+  figures_note_most(&wd->figures->keepalives_per_s, ++ses->keepalives);
+  net_keep_alive(wd, &what, on_kept);
+}
+
+static bool can_be_probed(const peer_entry *at, int session) {
+  return at->used && at->session == session &&
+         (at->core.state == EL_ENTRY_HELD ||
+          at->core.state == EL_ENTRY_PROVING);
+}
+
+static void on_nothing_to_probe(world *wd, const world_event *ev) {
+  if (!is_awaited(ev, &session_of(wd, ev)->probe_call)) return;
+  step_answer(wd, ev, EL_SESSION_PROBED);
+}
+
+static void probe(world *wd, sim_peer *pr, int session) {
+  peer_session *ses = &pr->sessions[session];
+  call what = call_of(wd, pr, session, CALL_PROBE);
+  ses->probe_call = what.id;
+  for (int i = 0; i < pr->n_entries; i++) {
+    int index = (ses->probe_turn + i) % pr->n_entries;
+    const peer_entry *at = &pr->entries[index];
+    if (!can_be_probed(at, session)) continue;
+    ses->probe_turn = index + 1;
+    ses->probe_entry = index;
+    what.rev = ses->probe_rev = at->core.rev;
+    what.name = at->name;
+    net_send(wd, &what, on_probed);
+    return;
+  }
+  world_event *ev = world_post(wd, wd->now_ms, pr->id, on_nothing_to_probe);
+  ev->call = what;
+  memset(&ev->reply, 0, sizeof ev->reply);
+}
+
+static void revoke(world *wd, sim_peer *pr, int session, int64_t id) {
+  peer_session *ses = &pr->sessions[session];
+  call what = call_of(wd, pr, session, CALL_REVOKE);
+  what.lease = id;
+  ses->revoke_call = what.id;
+  net_send(wd, &what, on_revoked);
+}
+
+static void perform(world *wd, sim_peer *pr, int session,
+                    const el_session_action *action) {
+  peer_session *ses = &pr->sessions[session];
+  switch (action->kind) {
+    case EL_SESSION_GRANT:
+      grant(wd, pr, session);
+      return;
+    case EL_SESSION_KEEPALIVE:
+      keep_alive(wd, pr, session);
+      return;
+    case EL_SESSION_RESET:
+      ses->keep_call = 0;
+      return;
+    case EL_SESSION_PROBE:
+      probe(wd, pr, session);
+      return;
+    case EL_SESSION_REVOKE:
+      revoke(wd, pr, session, action->id);
+      return;
+    case EL_SESSION_READY:
+      return; /* settle looks at the state */
+    case EL_SESSION_REFUSED:
+      ses->refused = true;
+      return;
+    case EL_SESSION_LAPSED:
+      ses->lapsed = true;
+      return;
+    case EL_SESSION_GONE:
+      ses->gone = true;
+      return;
+  }
+}
+
+static void trace_step(const world *wd, const sim_peer *pr,
+                       const el_session *was, const el_session *is,
+                       const el_session_event *event,
+                       const el_session_actions *out) {
+  static const char *const events[] = {
+      "want",       "granted", "kept",  "probed",  "proof",
+      "lease gone", "holds",   "close", "revoked", "timer"};
+  static const char *const actions[] = {"GRANT",   "KEEPALIVE", "RESET",
+                                        "PROBE",   "REVOKE",    "READY",
+                                        "REFUSED", "LAPSED",    "GONE"};
+  char did[200] = "";
+  if (!wd->tracing) return;
+  for (int i = 0; i < out->n; i++) {
+    strcat(strcat(did, " "), actions[out->list[i].kind]);
+  }
+  world_trace(wd, "p%d session %d %s%s: %s -> %s claim %lld%s", pr->id,
+              (int)is->id, events[event->kind], event->done ? " done" : "",
+              el_session_state_str[was->state], el_session_state_str[is->state],
+              (long long)is->claim_until, did);
+}
+
+void session_step(world *wd, sim_peer *pr, int session,
+                  const el_session_event *event) {
+  el_session *core = &pr->sessions[session].core;
+  el_session was = *core;
+  el_session_actions out;
+  el_session_step(core, event, wd->now_ms, &out);
+  trace_step(wd, pr, &was, core, event, &out);
+  for (int i = 0; i < out.n; i++) {
+    perform(wd, pr, session, &out.list[i]);
+  }
+  checks_after_session(wd, pr, session);
+}
+
+/* ---- its life ---- */
+
+static bool can_be_reused(const peer_session *ses) {
+  return !ses->used || (ses->core.state == EL_SESSION_DEAD && !ses->gone &&
+                        ses->grant_call == 0 && ses->revoke_call == 0);
+}
+
+static bool is_referred_to(const sim_peer *pr, int session) {
+  for (int i = 0; i < pr->n_entries; i++) {
+    if (pr->entries[i].used && pr->entries[i].session == session) return true;
+  }
+  return false;
+}
+
+static int add_session(sim_peer *pr, int64_t ttl_ms) {
+  for (int i = 0; i < SESSIONS_MAX; i++) {
+    peer_session *ses = &pr->sessions[i];
+    if (i < pr->n_sessions && (!can_be_reused(ses) || is_referred_to(pr, i))) {
+      continue;
+    }
+    if (i == pr->n_sessions) pr->n_sessions++;
+    memset(ses, 0, sizeof *ses);
+    ses->used = true;
+    el_session_init(&ses->core, ttl_ms);
+    return i;
+  }
+  abort();
+}
+
+void session_want(world *wd, sim_peer *pr) {
+  el_session_event want = {.kind = EL_SESSION_WANT};
+  if (pr->session == NOBODY) {
+    pr->session = add_session(pr, wd->ttl_ms);
+  }
+  if (pr->sessions[pr->session].core.state == EL_SESSION_NEW) {
+    session_step(wd, pr, pr->session, &want);
+  }
+}
+
+int session_count_holds(const sim_peer *pr, int session) {
+  int n = 0;
+  for (int i = 0; i < pr->n_entries; i++) {
+    if (can_be_probed(&pr->entries[i], session)) n++;
+  }
+  return n;
+}

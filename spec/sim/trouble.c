@@ -1,0 +1,203 @@
+/* sim trouble: what befalls a whole peer or the whole cluster. */
+#include "trouble.h"
+
+#include "peer.h"
+
+static int pick_peer(world *wd) {
+  return (int)rng_between(&wd->dice, 0, wd->n_peers - 1);
+}
+
+static int64_t pick_length(world *wd) {
+  return rng_chance(&wd->dice, 500)
+             ? rng_between(&wd->dice, 10, wd->ttl_ms)
+             : rng_between(&wd->dice, wd->ttl_ms, 3 * wd->ttl_ms);
+}
+
+/* ---- the network and the cluster ---- */
+
+static void cut_off(world *wd, int peer, int64_t length_ms) {
+  condition *cond = &wd->weather.peers[peer];
+  world_trace(wd, "p%d is cut off for %d ms", peer, (int)length_ms);
+  cond->partition_until = wd->now_ms + length_ms;
+  if (rng_chance(&wd->dice, 500)) stream_break(wd, peer);
+}
+
+static void partition(world *wd, const world_event *ev) {
+  if (wd->calm_from_ms != 0) return;
+  (void)ev;
+  world_count(wd, FAULT_PARTITION);
+  cut_off(wd, pick_peer(wd), pick_length(wd));
+}
+
+static void elect(world *wd, const world_event *ev) {
+  if (wd->calm_from_ms != 0) return;
+  (void)ev;
+  world_count(wd, FAULT_ELECTION);
+  store_elect(&wd->store, wd->now_ms);
+  world_trace(wd, "store: term %d", (int)wd->store.term);
+}
+
+/* A new leader is elected, and some peers don't notice: the old one, stalled,
+ * goes on answering them (etcd #15247). */
+static void depose(world *wd, const world_event *ev) {
+  int first = pick_peer(wd), n = (int)rng_between(&wd->dice, 1, 2);
+  bool times_out = rng_chance(&wd->dice, 500);
+  if (wd->calm_from_ms != 0) return;
+  (void)ev;
+  world_count(wd, FAULT_DEPOSED);
+  for (int i = 0; i < n; i++) {
+    int peer = (first + i) % wd->n_peers;
+    condition *cond = &wd->weather.peers[peer];
+    if (weather_is_deposed(&wd->weather, peer, wd->now_ms)) continue;
+    cond->deposed_since = wd->now_ms;
+    cond->deposed_until = wd->now_ms + pick_length(wd);
+    cond->deposed_times_out = times_out;
+    cond->old_rev = wd->store.rev;
+    cond->old_term = wd->store.term;
+    world_trace(wd, "p%d hangs on the old leader", peer);
+  }
+  store_elect(&wd->store, wd->now_ms);
+  world_trace(wd, "store: term %d", (int)wd->store.term);
+}
+
+static void restart(world *wd, const world_event *ev) {
+  int64_t down_ms = rng_between(&wd->dice, 100, 2000);
+  if (wd->calm_from_ms != 0) return;
+  (void)ev;
+  world_count(wd, FAULT_RESTART);
+  for (int i = 0; i < wd->n_peers; i++) {
+    cut_off(wd, i, down_ms);
+  }
+  store_elect(&wd->store, wd->now_ms + down_ms);
+}
+
+/* ---- peers ---- */
+
+static void stop(world *wd, const world_event *ev) {
+  int peer = pick_peer(wd);
+  int64_t length_ms = pick_length(wd);
+  if (wd->calm_from_ms != 0) return;
+  (void)ev;
+  world_count(wd, FAULT_STOP);
+  world_trace(wd, "p%d is stopped for %d ms", peer, (int)length_ms);
+  wd->weather.peers[peer].stopped_until = wd->now_ms + length_ms;
+}
+
+static void crash(world *wd, const world_event *ev) {
+  int peer = pick_peer(wd);
+  if (wd->calm_from_ms != 0) return;
+  (void)ev;
+  world_count(wd, FAULT_CRASH);
+  world_trace(wd, "p%d crashes", peer);
+  wd->weather.peers[peer].crashed = true;
+}
+
+static void close_peer(world *wd, const world_event *ev) {
+  if (wd->calm_from_ms != 0) return;
+  world_count(wd, FAULT_CLOSE);
+  world_trace(wd, "p%d closes", ev->peer);
+  peer_close(wd, ev->peer);
+}
+
+/* ---- admins ---- */
+
+/* A key of some lock, NULL if there is none. */
+static const key *pick_key(world *wd) {
+  const store *st = &wd->store;
+  int first;
+  if (st->n_keys == 0) return NULL;
+  first = (int)rng_between(&wd->dice, 0, st->n_keys - 1);
+  for (int i = 0; i < st->n_keys; i++) {
+    const key *it = &st->keys[(first + i) % st->n_keys];
+    if (it->create_rev != 0 && it->owner != NESTED) return it;
+  }
+  return NULL;
+}
+
+static void delete_key(world *wd, const world_event *ev) {
+  const key *it = pick_key(wd);
+  (void)ev;
+  if (wd->calm_from_ms != 0 || it == NULL) return;
+  world_count(wd, FAULT_ADMIN_DELETE);
+  world_trace(wd, "admin deletes n%d/%d", it->name, (int)it->owner);
+  store_mark_sabotaged(&wd->store, it->name, it->owner, wd->now_ms);
+  store_delete(&wd->store, it->name, it->owner);
+}
+
+static void overwrite_key(world *wd, const world_event *ev) {
+  const key *it = pick_key(wd);
+  (void)ev;
+  if (wd->calm_from_ms != 0 || it == NULL) return;
+  world_count(wd, FAULT_ADMIN_WRITE);
+  world_trace(wd, "admin overwrites n%d/%d", it->name, (int)it->owner);
+  store_mark_sabotaged(&wd->store, it->name, it->owner, wd->now_ms);
+  store_put(&wd->store, it->name, it->owner, 0);
+}
+
+static void revoke_lease(world *wd, const world_event *ev) {
+  const key *it = pick_key(wd);
+  lease *ls = it != NULL ? store_find_lease(&wd->store, it->owner) : NULL;
+  (void)ev;
+  if (wd->calm_from_ms != 0 || ls == NULL || !ls->alive) return;
+  world_count(wd, FAULT_ADMIN_REVOKE);
+  world_trace(wd, "admin revokes lease %d", (int)it->owner);
+  ls->sabotaged = true;
+  for (int name = 0; name < wd->n_names; name++) {
+    store_mark_sabotaged(&wd->store, name, it->owner, wd->now_ms);
+  }
+  store_revoke(&wd->store, it->owner);
+}
+
+void trouble_clean_up(world *wd) {
+  for (int i = 0; i < wd->store.n_keys; i++) {
+    const key *it = &wd->store.keys[i];
+    if (it->create_rev != 0 && it->owner != NESTED && it->lease == 0) {
+      store_mark_sabotaged(&wd->store, it->name, it->owner, wd->now_ms);
+      store_delete(&wd->store, it->name, it->owner);
+    }
+  }
+}
+
+/* Keys of another lock below the names of these, which count for nothing. */
+static void meddle_nested(world *wd, const world_event *ev) {
+  int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
+  (void)ev;
+  if (!store_delete(&wd->store, name, NESTED)) {
+    store_put(&wd->store, name, NESTED, 0);
+  }
+}
+
+/* ---- the plan ---- */
+
+static const struct {
+  fault what;
+  event_run run;
+  bool at_peer;
+} troubles[] = {
+    {FAULT_PARTITION, partition, false},
+    {FAULT_ELECTION, elect, false},
+    {FAULT_DEPOSED, depose, false},
+    {FAULT_RESTART, restart, false},
+    {FAULT_STOP, stop, false},
+    {FAULT_CRASH, crash, false},
+    {FAULT_CLOSE, close_peer, true},
+    {FAULT_ADMIN_DELETE, delete_key, false},
+    {FAULT_ADMIN_WRITE, overwrite_key, false},
+    {FAULT_ADMIN_REVOKE, revoke_lease, false},
+};
+
+void trouble_plan(world *wd, int64_t end_ms) {
+  int n = (int)(sizeof troubles / sizeof troubles[0]);
+  for (int i = 0; i < n; i++) {
+    for (int k = 0; k < wd->weather.times[troubles[i].what]; k++) {
+      int peer = troubles[i].at_peer ? pick_peer(wd) : NOBODY;
+      world_post(wd, rng_between(&wd->dice, wd->now_ms, end_ms), peer,
+                 troubles[i].run);
+    }
+  }
+  if (!rng_chance(&wd->dice, 400)) return;
+  for (int k = 0; k < 6; k++) {
+    world_post(wd, rng_between(&wd->dice, wd->now_ms, end_ms), NOBODY,
+               meddle_nested);
+  }
+}

@@ -1,0 +1,14 @@
+/* sim trouble: what befalls a whole peer or the whole cluster: elections,
+ * partitions, stops, crashes, and admins who meddle. */
+#ifndef SIM_TROUBLE_H
+#define SIM_TROUBLE_H
+
+#include "world.h"
+
+/* Schedules what wd->weather has drawn, until |end_ms|. */
+void trouble_plan(world *wd, int64_t end_ms);
+
+/* The admin removes what earlier meddling would leave for ever. */
+void trouble_clean_up(world *wd);
+
+#endif
