@@ -170,9 +170,10 @@ end
 
 --- Has fn(lock, reason) called once if the lock is lost: "expired", "revoked",
 -- "deleted", "replaced" or "max_hold". It runs inside a later call of this
--- client (held, remaining excepted, any wait, any lock), never by itself and
--- never on another thread; at once if the lock is lost already. An error in it
--- is raised from that call.
+-- client (held or check of a lost lock, asking for a lock, any wait but
+-- unlock's), never by itself and never on another thread; at once if the lock
+-- is lost already. An error in it is raised from that call. A lease that ends
+-- may be seen as "deleted" first: its keys go with it.
 function Lock:on_lost(fn)
   options.check_function("lock:on_lost", "fn", fn, 2)
   if self._count == 0 then

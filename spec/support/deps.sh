@@ -15,8 +15,8 @@ case $lua in
 esac
 RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev
   protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
-  lua-cjson lua-luv"
-DEV="lua-socket lua-busted lua-check clang-format luarocks"
+  lua-cjson lua-luv lua-socket"
+DEV="lua-busted lua-check clang-format luarocks"
 
 case $1 in
   run) wanted=$RUN ;;

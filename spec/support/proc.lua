@@ -25,7 +25,10 @@ end
 -- when it has ended.
 function M.spawn(argv, stdio, opts)
   opts = opts or {}
-  local args = { "--pdeathsig", "KILL" }
+  -- setpriv has the child die with us; the shell sees to the case that we are
+  -- dead already.
+  local parent = ("%d"):format(uv.os_getpid())
+  local args = { "--pdeathsig", "KILL", "sh", "-c", 'test "$PPID" = "$0" && exec "$@"', parent }
   for i = 1, #argv do args[#args + 1] = argv[i] end
   local process = {}
   local handle, pid = uv.spawn("setpriv", {

@@ -1,0 +1,33 @@
+-- A holder is killed without a chance to release anything. Its lease ends, etcd
+-- deletes its key, and the next one has the lock.
+
+local etcdlock = require "etcdlock"
+local uv = require "luv"
+
+local TTL = 2
+
+local client = assert(etcdlock.connect { ttl = TTL })
+
+if arg[1] == "victim" then
+  local lock = assert(client:lock "crash")
+  print(("the victim holds it with token %d, and is killed"):format(lock:token()))
+  io.stdout:flush()
+  uv.kill(uv.os_getpid(), "sigkill")
+end
+
+-- The victim is this file again; setpriv takes it along should we die first.
+local victim
+victim = assert(uv.spawn("setpriv", {
+  args = { "--pdeathsig", "KILL", uv.exepath(), arg[0], "victim" },
+  stdio = { nil, 1, 2 },
+}, function()
+  victim:close()
+end))
+uv.run() -- until it is dead
+
+local from = uv.hrtime()
+local lock = assert(client:lock("crash", { timeout = 30 }))
+print(("the next one holds it with token %d, %.1f s after that; the TTL is %d s"):format(
+  lock:token(), (uv.hrtime() - from) / 1e9, TTL))
+lock:unlock()
+client:close()

@@ -1,0 +1,39 @@
+-- What the token is for: a holder is stopped for longer than its TTL, another
+-- one writes, then the first wakes up and does the write that was its next step.
+local etcdlock = require "etcdlock"
+local uv = require "luv"
+io.stdout:setvbuf "line" -- shared with the other holder
+local plain, checked = arg[1] or os.tmpname(), arg[2] or os.tmpname()
+local client = assert(etcdlock.connect { ttl = 2 })
+
+local function save(file, text)
+  local handle = assert(io.open(file, "w"))
+  handle:write(text, "\n")
+  handle:close()
+end
+
+local function write_all(lock, who)
+  save(plain, who)
+  -- A store that checks: it remembers its newest token and refuses older ones.
+  local newest = tonumber((io.lines(checked)() or "0"):match "%d+")
+  local accepted = lock:token() >= newest
+  if accepted then save(checked, ("%d %s"):format(lock:token(), who)) end
+  local ok, _, code = lock:put("fencing-example", who)
+  print(("%s: plain file: written; checking store: %s; lock:put: %s"):format(
+    who, accepted and "written" or "refused", ok and "written" or "refused, " .. code))
+end
+
+if arg[1] then -- we are the first holder; this stops us until somebody goes on
+  local lock = assert(client:lock "fencing")
+  uv.kill(uv.os_getpid(), "sigstop")
+  return write_all(lock, "first holder")
+end
+local first -- this file again; setpriv takes it along should we die before it
+first = assert(uv.spawn("setpriv", { stdio = { nil, 1, 2 }, args = {
+  "--pdeathsig", "KILL", uv.exepath(), arg[0], plain, checked } }, function() first:close() end))
+repeat uv.sleep(20) until assert(client:queue "fencing")[1]
+write_all(assert(client:lock("fencing", { timeout = 30 })), "second holder")
+first:kill "sigcont"
+uv.run() -- until it has ended
+print("left: plain file: " .. io.lines(plain)() .. "; checking store: " .. io.lines(checked)())
+for _, file in ipairs { plain, checked } do os.remove(file) end
