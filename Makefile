@@ -92,15 +92,15 @@ BUSTED = $(shell command -v busted)
 # The sanitizers have an interpreter of their own, see there.
 SUITE_LUA := $(if $(SANITIZE),$(BUILD)/lua,$(LUA))
 SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORTS)/ubsan \
-  ASAN_OPTIONS=detect_leaks=1:log_path=$(REPORTS)/asan
+  ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0:log_path=$(REPORTS)/asan
 # Without a fixed address layout some kernels leave no room for its shadow.
 SUITE_ENV_-tsan = \
-  TSAN_OPTIONS=ignore_noninstrumented_modules=1:log_path=$(REPORTS)/tsan \
+  TSAN_OPTIONS=ignore_noninstrumented_modules=1:atexit_sleep_ms=0:log_path=$(REPORTS)/tsan \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo test lint asan tsan sim suite install clean
+.PHONY: help deps all demo test lint asan tsan figures sim suite install clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
@@ -134,6 +134,9 @@ asan: deps ## the specs under the address, undefined and leak sanitizers
 
 tsan: deps ## the specs under the thread sanitizer
 	@$(MAKE) --no-print-directory SANITIZE=tsan suite
+
+figures: all ## hand-off latency, takeover and cost of a lock, on this machine
+	@$(RUN_ENV) $(LUA) spec/figures.lua
 
 sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 	$(SIM)

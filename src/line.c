@@ -72,12 +72,24 @@ static const el_error *last_trouble(const el_line *line) {
   return line->cl->ses_err.code != EL_OK ? &line->cl->ses_err : NULL;
 }
 
+/* Has etcd answered that the lock isn't free? */
+static bool is_queued(const el_line *line) {
+  el_entry_state state =
+      line->slot != NULL ? line->slot->m.state : EL_ENTRY_IDLE;
+  return state == EL_ENTRY_WAITING || state == EL_ENTRY_PROVING ||
+         state == EL_ENTRY_HELD || state == EL_ENTRY_RELEASING;
+}
+
 static void fail_in_time(el_lock *lk, double waited_s) {
   const el_error *trouble = last_trouble(lk->line);
   el_error err;
   if (trouble != NULL) {
     el_error_set(&err, EL_UNAVAILABLE, "lock \"%.80s\" not taken in %.3g s: %s",
                  lk->name, waited_s, trouble->text);
+  } else if (!is_queued(lk->line)) {
+    el_error_set(&err, EL_UNAVAILABLE,
+                 "lock \"%.80s\" not taken in %.3g s: no answer from etcd %s",
+                 lk->name, waited_s, lk->cl->endpoint);
   } else {
     el_error_set(&err, EL_TIMEOUT, "lock \"%.80s\" was not free within %.3g s",
                  lk->name, waited_s);

@@ -176,8 +176,20 @@ end
 
 -- Stops member |i| (1) in its tracks, and lets it go on.
 function Etcd:pause(i)
+  local tasks = ("/proc/%d/task"):format(self:pid(i))
   assert(uv.kill(self:pid(i), "sigstop"))
   self.members[i or 1].paused = true
+  -- The signal's work is done some time after it is sent.
+  wait.eventually(function()
+    local scan = assert(uv.fs_scandir(tasks))
+    for task in function() return uv.fs_scandir_next(scan) end do
+      local file = io.open(tasks .. "/" .. task .. "/stat")
+      local text = file and file:read "*a" or ") T"
+      if file then file:close() end
+      if not text:find "%) T" then return false, "thread " .. task .. " runs" end
+    end
+    return true
+  end, 5, "etcd is stopped")
 end
 
 function Etcd:resume(i)
@@ -239,10 +251,10 @@ function Etcd:del(key)
   ask(self, "del", key)
 end
 
--- The ids of all leases, as lower-case hex.
+-- The ids of all leases, as lower-case hex, not padded (etcdctl pads).
 function Etcd:leases()
   local ids = {}
-  for id in ask(self, "lease", "list"):gmatch "\n(%x+)" do ids[#ids + 1] = id end
+  for id in ask(self, "lease", "list"):gmatch "\n0*(%x+)" do ids[#ids + 1] = id end
   return ids
 end
 

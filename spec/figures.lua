@@ -1,0 +1,162 @@
+-- The figures that the lock promises, measured on this machine against an etcd
+-- of its own: takeover after a holder is killed, hand-off between processes,
+-- and what a lock costs that nobody else wants. Not a spec: `make figures`.
+
+local etcdlock = require "etcdlock"
+local Etcd = require "spec.support.etcd"
+local proc = require "spec.support.proc"
+local wait = require "spec.support.wait"
+
+local KILLS = 20
+local HOLDS = 600 -- of each contender
+local CYCLES = 1000
+
+local function say(...)
+  print(string.format(...))
+end
+
+local function percentile(sorted, percent)
+  return sorted[math.max(1, math.ceil(#sorted * percent / 100))]
+end
+
+-- ---- a killed holder ----
+
+local HOLDER = [[
+  local endpoint, name = ...
+  local client = assert(require("etcdlock").connect { endpoints = endpoint, ttl = 2 })
+  print "ready"
+  io.read()
+  assert(client:lock(name))
+  print(("held %.9f"):format(require("luv").hrtime() / 1e9))
+  io.read()
+  client:close()
+]]
+
+local function takeovers(etcd)
+  local holders, successors, killed, times = {}, {}, {}, {}
+  for i = 1, KILLS do
+    holders[i] = proc.lua(HOLDER, etcd:endpoint(), "killed/" .. i)
+    successors[i] = proc.lua(HOLDER, etcd:endpoint(), "killed/" .. i)
+  end
+  for i = 1, KILLS do
+    holders[i]:expect "^ready"
+    successors[i]:expect "^ready"
+    holders[i]:send "take"
+    holders[i]:expect "^held"
+    successors[i]:send "take"
+  end
+  wait.eventually(function() return #etcd:keys "killed/" == 2 * KILLS end, 10, "all in the queue")
+  wait.sleep(2) -- so that all have renewed their leases, each at its own time
+  for i = 1, KILLS do
+    killed[i] = wait.now()
+    holders[i]:kill "sigkill"
+    wait.sleep(0.05)
+  end
+  for i = 1, KILLS do
+    times[i] = tonumber((successors[i]:expect "^held (%S+)")) - killed[i]
+    successors[i]:finish()
+  end
+  for i = 1, KILLS do
+    holders[i]:wait()
+    successors[i]:wait()
+  end
+  local text = {}
+  for i = 1, KILLS do text[i] = string.format("%.2f", times[i]) end
+  table.sort(times)
+  say("A holder is killed, TTL 2 s: the next one holds after (limit 3 s)")
+  say("  %s s", table.concat(text, " "))
+  say("  %d runs, max %.2f s", KILLS, times[KILLS])
+end
+
+-- ---- hand-off ----
+
+-- Each hold is its token, when lock() returned and when unlock() was called, on
+-- the clock that all processes share.
+local CONTENDER = [[
+  local endpoint, cycles = ...
+  local uv = require "luv"
+  local client = assert(require("etcdlock").connect { endpoints = endpoint })
+  assert(client:ping())
+  local lines = {}
+  print "ready"
+  io.read()
+  for i = 1, tonumber(cycles) do
+    local lock = assert(client:lock "handoff")
+    local got = uv.hrtime()
+    local token = lock:token()
+    local left = uv.hrtime()
+    assert(lock:unlock())
+    lines[i] = ("%.0f %.0f %.0f"):format(token, got, left)
+  end
+  print(table.concat(lines, "\n"))
+  client:close()
+]]
+
+local function handoffs(etcd)
+  local children, holds = {}, {}
+  for i = 1, 2 do children[i] = proc.lua(CONTENDER, etcd:endpoint(), HOLDS) end
+  for i = 1, 2 do children[i]:expect "^ready" end
+  for i = 1, 2 do children[i]:send "go" end
+  for i = 1, 2 do
+    for _ = 1, HOLDS do
+      local token, got, left = children[i]:expect("^(%d+) (%d+) (%d+)$", 60)
+      holds[#holds + 1] = {
+        by = i, token = tonumber(token), got = tonumber(got), left = tonumber(left),
+      }
+    end
+    children[i]:wait()
+  end
+  table.sort(holds, function(a, b) return a.token < b.token end)
+  local times = {}
+  for i = 2, #holds do
+    if holds[i].by ~= holds[i - 1].by then
+      times[#times + 1] = (holds[i].got - holds[i - 1].left) / 1e6
+    end
+  end
+  table.sort(times)
+  say("Hand-off between two processes that hold for 0 ms: from unlock() in one to lock()")
+  say("returned in the other (limit: p50 3 ms, p99 15 ms)")
+  say("  %d hand-offs, p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, max %.2f ms", #times,
+    percentile(times, 50), percentile(times, 90), percentile(times, 99), times[#times])
+end
+
+-- ---- nobody else ----
+
+local COUNTED = { "enqueues", "tries", "looks", "deletes", "watches", "probes", "keepalives" }
+
+local function uncontended(etcd)
+  local client = assert(etcdlock.connect { endpoints = etcd:endpoint() })
+  assert(assert(client:lock "alone"):unlock())
+  local before = client:stats()
+  local from = wait.now()
+  for _ = 1, CYCLES do
+    local lock = assert(client:lock "alone")
+    assert(lock:unlock())
+  end
+  local took = wait.now() - from
+  local after = client:stats()
+  client:close()
+  local parts = {}
+  for _, field in ipairs(COUNTED) do
+    local count = after[field] - before[field]
+    if count > 0 then parts[#parts + 1] = string.format("%.0f %s", count, field) end
+  end
+  say("lock + unlock of a name that nobody else wants")
+  say("  %d in %.2f s: %.0f/s, %.2f ms each", CYCLES, took, CYCLES / took, took / CYCLES * 1000)
+  say("  %.0f RPCs, %.3f each: %s", after.rpcs - before.rpcs,
+    (after.rpcs - before.rpcs) / CYCLES, table.concat(parts, ", "))
+end
+
+-- ---- all of them ----
+
+-- The specs run without fsync; figures must not.
+local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
+say("One member of etcd on this machine, with fsync; %s", jit and jit.version or _VERSION)
+local ok, failure = pcall(function()
+  uncontended(etcd)
+  handoffs(etcd)
+  takeovers(etcd)
+end)
+etcd:stop()
+proc.shut_down()
+if not ok then error(failure, 0) end
