@@ -90,6 +90,8 @@ static const struct {
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, true, false, false, NULL},
     {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, true, false, false,
      "something answers there, but it is not an etcd v3 client port"},
+    {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, true, false, false,
+     "something answers there, but it is not an etcd v3 client port"},
     {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, true, false, false,
      "something answers there, but it is not an etcd v3 client port"},
     {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, false, true, false, NULL},

@@ -2,6 +2,7 @@
 -- locks. Who owns what, and how often, is kept here.
 local Lock = require "etcdlock.lock"
 local await = require "etcdlock.await"
+local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local guarded = require "etcdlock.guarded"
 local label = require "etcdlock.label"
@@ -129,36 +130,38 @@ local function refuse_local(name, hold, try)
   end
 end
 
+local function own_hold(self, full, request)
+  local hold = live_hold(self, full)
+  return hold and hold._owner == owner_of(request) and hold or nil
+end
+
 --- The hold of this name, if somebody else has it. One whose owner is gone
 -- without a trace is released on the way.
 local function foreign_hold(self, full)
-  local hold = live_hold(self, full)
-  if hold then
-    hold = nil -- luacheck: ignore 311
+  if live_hold(self, full) then
     collectgarbage()
     collectgarbage()
-    hold = live_hold(self, full)
   end
-  return hold
+  return live_hold(self, full)
 end
 
-local function acquire(self, where, name, opts, level)
-  local full, message, code = options.name(where, self._prefix, name, level + 1)
+local function acquire(self, where, name, opts)
+  local full, message, code = options.name(where, self._prefix, name)
   if not full then
     return nil, message, code
   end
   local request
-  request, message, code = options.lock(where, self._timeout, opts, level + 1)
+  request, message, code = options.lock(where, self._timeout, opts)
   if not request then
     return nil, message, code
   end
   self:_tell_losses()
-  local hold = live_hold(self, full)
-  if hold and hold._owner == owner_of(request) then
+  local hold = own_hold(self, full, request)
+  if hold then
     hold._count = hold._count + 1
     return hold
   end
-  hold = hold and foreign_hold(self, full)
+  hold = foreign_hold(self, full)
   if hold then
     message, code = refuse_local(name, hold, request.timeout == 0)
     if code then
@@ -177,7 +180,7 @@ end
 --   "closed", "forked", "denied", "no_space", "invalid", ...
 -- The same owner gets the same lock again, with count + 1 and no RPC.
 function Client:lock(name, opts)
-  return acquire(self, "client:lock", name, opts, 2)
+  return acquire(self, "client:lock", name, opts)
 end
 
 --- The same without waiting for others: writes nothing if it isn't free.
@@ -193,7 +196,7 @@ function Client:try_lock(name, opts)
   elseif opts ~= nil then
     tried = opts -- which acquire refuses
   end
-  return acquire(self, "client:try_lock", name, tried, 2)
+  return acquire(self, "client:try_lock", name, tried)
 end
 
 --- What with_lock answers after the function has returned `results`.
@@ -207,7 +210,7 @@ local function conclude(results, unlocked, message, code)
 end
 
 local function run_locked(self, where, name, opts, fn)
-  local lock, message, code = acquire(self, where, name, opts, 3)
+  local lock, message, code = acquire(self, where, name, opts)
   if not lock then
     return nil, message, code
   end
@@ -227,7 +230,7 @@ function Client:with_lock(name, opts, fn)
   if fn == nil then
     opts, fn = nil, opts
   end
-  options.check_function("client:with_lock", "fn", fn, 2)
+  check.callable("client:with_lock", "fn", fn)
   return run_locked(self, "client:with_lock", name, opts, fn)
 end
 
@@ -237,7 +240,7 @@ function Client:wrap(name, opts, fn)
   if fn == nil then
     opts, fn = nil, opts
   end
-  options.check_function("client:wrap", "fn", fn, 2)
+  check.callable("client:wrap", "fn", fn)
   return function(...)
     local args, n = { ... }, select("#", ...)
     return run_locked(self, "client:wrap", name, opts, function()
@@ -248,8 +251,8 @@ end
 
 -- ---- looking ----
 
-local function list_queue(self, where, name, level)
-  local full, message, code = options.name(where, self._prefix, name, level + 1)
+local function list_queue(self, where, name)
+  local full, message, code = options.name(where, self._prefix, name)
   if not full then
     return nil, message, code
   end
@@ -272,8 +275,8 @@ local function list_queue(self, where, name, level)
         mode = mode,
         key = kv.key,
         host = said.host,
-        pid = said.pid and math.floor(said.pid), -- JSON's numbers are floats
-        since = said.since and math.floor(said.since),
+        pid = said.pid,
+        since = said.since,
         owner = said.owner,
         value = said.value,
       }
@@ -287,16 +290,14 @@ end
 --   seconds), owner, value }; the fields from host on are missing if another
 --   kind of client wrote the key | nil, message, code
 function Client:queue(name)
-  return list_queue(self, "client:queue", name, 2)
+  return list_queue(self, "client:queue", name)
 end
 
 --- Takes the lock away from its holder, but only from the one with `token`.
 -- @return true | nil, message, code: "not_held" if that token doesn't hold it
 function Client:break_lock(name, token)
-  if type(token) ~= "number" then
-    error(string.format("client:break_lock: token = %s, wanted a number", tostring(token)), 2)
-  end
-  local places, message, code = list_queue(self, "client:break_lock", name, 2)
+  check.number("client:break_lock", "token", token)
+  local places, message, code = list_queue(self, "client:break_lock", name)
   if not places then
     return nil, message, code
   end

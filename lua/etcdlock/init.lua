@@ -6,7 +6,7 @@
 local Client = require "etcdlock.client"
 local core = require "etcdlock.core"
 local guarded = require "etcdlock.guarded"
-local options = require "etcdlock.options"
+local settings = require "etcdlock.settings"
 
 local M = { _VERSION = "0.1.0" }
 
@@ -18,16 +18,19 @@ local M = { _VERSION = "0.1.0" }
 -- @return client | nil, message, code: "invalid", "nomem", or "forked" in a
 --   process that was forked while a client was open
 function M.connect(opts)
-  local settings, message, code = options.connect(opts)
-  if not settings then
+  local known, message, code = settings.read(opts)
+  if not known then
     return nil, message, code
   end
   local client
-  client, message, code = core.connect(settings.endpoint, settings.ttl)
+  client, message, code = core.connect(known.endpoint, known.ttl)
+  if not client and code == "invalid" then
+    message = string.format("etcdlock.connect: %s: %s", known.endpoint_from, message)
+  end
   if not client then
     return nil, message, code
   end
-  return Client.new(client, settings)
+  return Client.new(client, known)
 end
 
 local default

@@ -18,10 +18,29 @@ function M.write(owner, value)
   })
 end
 
---- The fields of a label; none if the key was written by another client.
-function M.read(text)
-  local label = cjson.decode(text)
-  return type(label) == "table" and label or {}
+--- JSON's numbers are floats on some Luas.
+local function integer(value)
+  return type(value) == "number" and value == value and math.floor(value) or nil
+end
+
+local function text(value)
+  return type(value) == "string" and value or nil
+end
+
+--- The fields of a label, as far as they are what we would have written: other
+-- clients write what they like.
+function M.read(json)
+  local label = cjson.decode(json)
+  if type(label) ~= "table" then
+    return {}
+  end
+  return {
+    host = text(label.host),
+    pid = integer(label.pid),
+    since = integer(label.since),
+    owner = text(label.owner),
+    value = text(label.value),
+  }
 end
 
 return M

@@ -1,6 +1,6 @@
 --- A lock that was acquired: what its holder can ask, and how it lets go.
 local await = require "etcdlock.await"
-local options = require "etcdlock.options"
+local check = require "etcdlock.check"
 
 local Lock = {}
 Lock.__index = Lock
@@ -175,7 +175,7 @@ end
 -- is lost already. An error in it is raised from that call. A lease that ends
 -- may be seen as "deleted" first: its keys go with it.
 function Lock:on_lost(fn)
-  options.check_function("lock:on_lost", "fn", fn, 2)
+  check.callable("lock:on_lost", "fn", fn)
   if self._count == 0 then
     return nil, string.format("lock %q is not held", self._name), "not_held"
   end
@@ -190,7 +190,11 @@ end
 --- Waits up to `timeout` seconds (nil: for ever) for the lock to be lost.
 -- @return the reason | nil, message, code: "timeout", "not_held", "closed"
 function Lock:wait_lost(timeout)
-  options.check_seconds("lock:wait_lost", "timeout", timeout, 2)
+  check.seconds("lock:wait_lost", "timeout", timeout)
+  local usable, message, code = self._client._core:usable()
+  if not usable and code == "forked" then
+    return nil, message, code
+  end
   local ended = await(function(seconds)
     self:_left()
     return self._core:wait_ended(seconds) or nil
@@ -201,7 +205,7 @@ function Lock:wait_lost(timeout)
     return nil, string.format("lock %q was not lost within %g s", self._name, timeout), "timeout"
   end
   self._client:_tell_losses()
-  local message, code = not_held(self)
+  message, code = not_held(self)
   if code == "lost" then
     return self._core:loss()
   end
@@ -246,8 +250,8 @@ end
 -- @return true | nil, message, code: "lost", "not_held", ...; "unavailable"
 --   means that it may have been written or not
 function Lock:put(key, value)
-  options.check_string("lock:put", "key", key, 2)
-  options.check_string("lock:put", "value", value, 2)
+  check.string("lock:put", "key", key)
+  check.string("lock:put", "value", value)
   local results, message, code = guarded(self, function(call)
     call:put(key, value)
   end)
@@ -257,7 +261,7 @@ end
 --- Deletes a key, if the lock is still ours when etcd applies it.
 -- @return true, whether the key was there | nil, message, code as for put
 function Lock:delete(key)
-  options.check_string("lock:delete", "key", key, 2)
+  check.string("lock:delete", "key", key)
   local results, message, code = guarded(self, function(call)
     call:delete(key)
   end)
@@ -278,7 +282,7 @@ end
 -- @return value, mod_revision | false if there is no such key | nil, message,
 --   code
 function Lock:get(key)
-  options.check_string("lock:get", "key", key, 2)
+  check.string("lock:get", "key", key)
   local results, message, code = guarded(self, function(call)
     call:get(key)
   end)
@@ -292,18 +296,16 @@ local OPERATIONS = { put = 3, get = 2, delete = 2 }
 
 local function check_operations(list)
   if type(list) ~= "table" or #list == 0 then
-    error("lock:txn: wanted a list of operations like { \"put\", key, value }", 3)
+    check.raise('lock:txn: wanted a list of operations like { "put", key, value }')
   end
   for i, op in ipairs(list) do
     local size = type(op) == "table" and OPERATIONS[op[1]]
     if not size then
-      local text = "lock:txn: operation %d, wanted { \"put\", key, value }, { \"get\", key } or"
-        .. " { \"delete\", key }"
-      error(text:format(i), 3)
+      check.raise(string.format('lock:txn: operation %d, wanted { "put", key, value },'
+        .. ' { "get", key } or { "delete", key }', i))
     end
     for field = 2, size do
-      local what = string.format("operation %d, field %d", i, field)
-      options.check_string("lock:txn", what, op[field], 3)
+      check.string("lock:txn", string.format("operation %d, field %d", i, field), op[field])
     end
   end
 end

@@ -1,0 +1,105 @@
+--- How arguments are checked. A wrong type or an unknown name is a mistake in
+-- the program and raises, at the line that called us; a value that can't work
+-- is answered with nil, message, "invalid". Both name the field and the value,
+-- unless it is a secret.
+local M = {}
+
+local SECRET = { -- of connect
+  password = true,
+  token = true,
+  key_pem = true,
+  ETCDCTL_PASSWORD = true,
+  ETCDCTL_USER = true,
+}
+
+--- A field's value as it is shown in a message.
+local function show(where, field, value)
+  if where == "etcdlock.connect" and SECRET[field] then
+    return "(not shown)"
+  elseif type(value) == "string" then
+    return string.format("%q", #value > 60 and value:sub(1, 60) .. "..." or value)
+  end
+  return tostring(value)
+end
+
+local HERE = debug.getinfo(1, "S").source:match("^(.*)check%.lua$")
+
+--- Raises `text` with the position of the nearest caller that isn't etcdlock
+-- itself. (A fixed level would count tail calls, which the Luas do differently.)
+local function raise(text)
+  local level = 2
+  local info = debug.getinfo(level, "S")
+  while info and (info.what == "tail" or info.source:sub(1, #HERE) == HERE) do
+    level = level + 1
+    info = debug.getinfo(level, "S")
+  end
+  error(text, level)
+end
+
+M.raise = raise
+
+local function raise_type(where, field, value, wanted)
+  raise(string.format("%s: %s = %s, wanted %s", where, field, show(where, field, value), wanted))
+end
+
+--- nil, message, "invalid" for a value that isn't what is `wanted`.
+function M.invalid(where, field, value, wanted)
+  local shown = show(where, field, value)
+  return nil, string.format("%s: %s = %s, wanted %s", where, field, shown, wanted), "invalid"
+end
+
+--- Raises unless opts is a table (or nil) whose fields are all in `known`,
+-- which maps names to the name of a type, or to "any". Returns the table.
+function M.types(where, opts, known)
+  if opts == nil then
+    return {}
+  end
+  if type(opts) ~= "table" then
+    raise(string.format("%s: options are a table, got %s", where, type(opts)))
+  end
+  for field, value in pairs(opts) do
+    local wanted = known[field]
+    if wanted == nil then
+      raise(string.format("%s: unknown option %s", where, show(where, nil, field)))
+    elseif wanted ~= "any" and type(value) ~= wanted then
+      raise_type(where, tostring(field), value, "a " .. wanted)
+    end
+  end
+  return opts
+end
+
+--- Is low <= value <= high? Not if it is NaN.
+function M.is_within(value, low, high)
+  return value >= low and value <= high
+end
+
+--- Raises unless `value` is a string.
+function M.string(where, field, value)
+  if type(value) ~= "string" then
+    raise_type(where, field, value, "a string")
+  end
+end
+
+--- Raises unless `value` is a number.
+function M.number(where, field, value)
+  if type(value) ~= "number" then
+    raise_type(where, field, value, "a number")
+  end
+end
+
+--- Raises unless `value` is a function or can be called.
+function M.callable(where, field, value)
+  local meta = getmetatable(value)
+  if type(value) ~= "function" and not (type(meta) == "table" and meta.__call) then
+    raise_type(where, field, value, "a function")
+  end
+end
+
+--- Raises unless `value` is a number of at least 0, or nil.
+function M.seconds(where, field, value)
+  if value ~= nil and not (type(value) == "number" and value >= 0) then
+    raise_type(where, field, value, "seconds")
+  end
+end
+
+return M

@@ -1,0 +1,234 @@
+-- A client: where it connects to, its lease, and its end.
+
+local core = require "etcdlock.core"
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.proc"
+local suite = require "spec.support.suite"
+local wait = require "spec.support.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local clients
+local kept -- locks that a test holds but doesn't name: dropped, they would be released
+
+local function connect(opts)
+  opts = opts or {}
+  opts.endpoints = opts.endpoints or etcd:endpoint()
+  opts.prefix = opts.prefix or prefix
+  local client = assert(etcdlock.connect(opts))
+  clients[#clients + 1] = client
+  return client
+end
+
+-- Runs |source| with these variables in its environment, none of etcdctl's
+-- otherwise; returns what it printed.
+local function run_with(variables, source)
+  local env = {
+    ETCDCTL_ENDPOINTS = false, ETCDCTL_CACERT = false, ETCDCTL_CERT = false,
+    ETCDCTL_KEY = false, ETCDCTL_USER = false, ETCDCTL_PASSWORD = false,
+  }
+  for name, value in pairs(variables) do env[name] = value end
+  local out, code, err = proc.run_lua("spec/support/child.lua", { source }, { env = env })
+  assert.equal(0, code, err)
+  return out
+end
+
+local SHOW = [[
+  local client, message, code = require("etcdlock").connect()
+  print(client and tostring(client) or code .. ": " .. message)
+  if client then client:close() end
+]]
+
+describe("connect", function()
+  before_each(function() clients, kept = {}, {} end)
+
+  after_each(function()
+    for _, client in ipairs(clients) do client:close() end
+  end)
+
+  it("takes an address with and without a scheme, alone or in a list", function()
+    local address = etcd:endpoint()
+    local plain = address:match "^http://(.*)"
+    local localhost = plain:gsub("127%.0%.0%.1", "localhost")
+    for _, endpoints in ipairs {
+      address, plain, localhost, " " .. plain .. " ", { address }, { plain },
+    } do
+      local client = connect { endpoints = endpoints }
+      assert.is_number(client:ping())
+    end
+  end)
+
+  it("asks ETCDCTL_ENDPOINTS when it is told no address", function()
+    local out = run_with({ ETCDCTL_ENDPOINTS = etcd:endpoint() }, [[
+      local client = assert(require("etcdlock").connect())
+      assert(client:ping())
+      print(client)
+      client:close()
+    ]])
+    assert.matches(etcd:endpoint(), out, 1, true)
+  end)
+
+  it("goes to this machine when nobody says anything", function()
+    assert.matches("127.0.0.1:2379", run_with({}, SHOW), 1, true)
+    assert.matches("127.0.0.1:2379", run_with({ ETCDCTL_ENDPOINTS = "" }, SHOW), 1, true)
+  end)
+
+  it("refuses variables of etcdctl that it would have to honour", function()
+    for _, name in ipairs {
+      "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY", "ETCDCTL_USER", "ETCDCTL_PASSWORD",
+    } do
+      local out = run_with({ [name] = "something" }, SHOW)
+      assert.matches("^invalid: .*" .. name, out)
+    end
+  end)
+
+  it("names the variable whose value is no address", function()
+    assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*https://a:1",
+      run_with({ ETCDCTL_ENDPOINTS = "https://a:1" }, SHOW))
+    assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*a:1,b:2",
+      run_with({ ETCDCTL_ENDPOINTS = "a:1,b:2" }, SHOW))
+    assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*nowhere",
+      run_with({ ETCDCTL_ENDPOINTS = "nowhere" }, SHOW))
+  end)
+
+  it("sends nothing before the first use", function()
+    local client = connect()
+    assert.equal(0, client:stats().rpcs)
+    assert.is_nil(client:lease())
+    assert.same({ false, "unavailable" }, { client:alive() })
+    local elsewhere = connect { endpoints = "127.0.0.1:1" }
+    assert.is_nil(elsewhere:lease())
+  end)
+end)
+
+describe("a client", function()
+  before_each(function() clients, kept = {}, {} end)
+
+  after_each(function()
+    for _, client in ipairs(clients) do client:close() end
+  end)
+
+  it("gets one lease with its first lock, for all its locks", function()
+    local client = connect { ttl = 7 }
+    local a, b = assert(client:lock "a"), assert(client:lock "b")
+    assert.same({ client:lease() }, etcd:leases())
+    assert.equal(client:lease(), a:lease())
+    assert.equal(client:lease(), b:lease())
+    assert.matches("granted with TTL%(7s", (etcd:ctl("lease", "timetolive", a:lease())))
+    assert.equal(1, client:stats().grants)
+  end)
+
+  it("knows for how long its lease is alive", function()
+    local client = connect { ttl = 7 }
+    kept[#kept + 1] = assert(client:lock "a")
+    local alive, seconds = client:alive()
+    assert.is_true(alive)
+    assert.is_true(seconds > 3 and seconds <= 7, seconds)
+  end)
+
+  it("claims no more than a lease of a broken number of seconds gives", function()
+    local client = connect { ttl = 2.5 }
+    local lock = assert(client:lock "a")
+    local granted = etcd:ctl("lease", "timetolive", lock:lease()):match "granted with TTL%((%d+)s"
+    assert.is_true(lock:remaining() > 0)
+    assert.is_true(lock:remaining() < tonumber(granted))
+    assert.is_true(tonumber(granted) >= 2)
+  end)
+
+  it("keeps its lease alive as long as it lives", function()
+    local client = connect { ttl = 2 }
+    local lock, from = assert(client:lock "a"), wait.now()
+    repeat
+      assert.is_true(lock:held())
+      wait.sleep(0.05)
+    until wait.now() > from + 5
+    assert.is_true(lock:check())
+    assert.is_true(client:stats().keepalives >= 3)
+  end)
+
+  it("has a lease of its own", function()
+    local a, b = connect(), connect()
+    kept[#kept + 1] = assert(a:lock "a")
+    kept[#kept + 1] = assert(b:lock "b")
+    assert.not_equal(a:lease(), b:lease())
+  end)
+
+  it("measures a round trip", function()
+    local seconds = assert(connect():ping())
+    assert.is_true(seconds >= 0 and seconds < 1, seconds)
+  end)
+
+  it("tells its address and its lease", function()
+    local client = connect()
+    assert.equal(("etcdlock.client %s (unavailable)"):format(etcd:endpoint()), tostring(client))
+    kept[#kept + 1] = assert(client:lock "a")
+    assert.equal(("etcdlock.client %s (lease %s)"):format(etcd:endpoint(), client:lease()),
+      tostring(client))
+    client:close()
+    assert.equal(("etcdlock.client %s (closed)"):format(etcd:endpoint()), tostring(client))
+  end)
+
+  it("puts its prefix in front of the names in etcd only", function()
+    local client = connect { prefix = prefix .. "shop:" }
+    local lock = assert(client:lock "stock")
+    assert.equal("stock", lock:name())
+    assert.equal(prefix .. "shop:stock/" .. client:lease(), lock:key())
+    assert.same({ lock:key() }, etcd:keys(prefix .. "shop:"))
+    local _, _, code = connect():try_lock "shop:stock"
+    assert.equal("locked", code)
+  end)
+
+  it("takes its keys and its lease along when it is closed", function()
+    local client = connect()
+    for i = 1, 20 do kept[i] = assert(client:lock("a" .. i)) end
+    assert.equal(20, #etcd:keys(prefix))
+    local from = core.now()
+    assert.is_true(client:close())
+    assert.is_true(core.now() - from < 1)
+    assert.same({}, etcd:keys(prefix))
+    assert.same({}, etcd:leases())
+  end)
+
+  it("may be closed twice, and unused", function()
+    local client = connect()
+    assert.is_true(client:close())
+    assert.is_true(client:close())
+  end)
+
+  it("answers closed to everything from then on", function()
+    local client = connect()
+    local lock = assert(client:lock "a")
+    client:close()
+    local function assert_closed(ok, message, code)
+      assert.is_nil(ok)
+      assert.is_string(message)
+      assert.equal("closed", code)
+    end
+    assert_closed(client:lock "a")
+    assert_closed(client:lock("b", { timeout = 0 }))
+    assert_closed(client:try_lock "b")
+    assert_closed(client:with_lock("b", error))
+    assert_closed(client:wrap("b", error)())
+    assert_closed(client:queue "a")
+    assert_closed(client:break_lock("a", 1))
+    assert_closed(client:ping())
+    assert_closed(lock:put(prefix .. "data", "v"))
+    assert_closed(lock:get(prefix .. "data"))
+    assert_closed(lock:wait_lost())
+    assert_closed(lock:unlock())
+    assert.same({ false, "closed" }, { client:alive() })
+    assert.same({ false, "closed" }, { lock:held() })
+    assert.is_nil(client:lease())
+    assert.equal(1, client:stats().acquired)
+  end)
+
+  it("can be a variable that is closed at the end of its block", function()
+    if _VERSION ~= "Lua 5.4" then return pending "<close> came with Lua 5.4" end
+    local lock = assert(load [[
+      local etcdlock, endpoint, name = ...
+      local client <close> = assert(etcdlock.connect { endpoints = endpoint })
+      return assert(client:lock(name))
+    ]])(etcdlock, etcd:endpoint(), prefix .. "a")
+    assert.same({ false, "closed" }, { lock:held() })
+    assert.same({}, etcd:keys(prefix))
+  end)
+end)

@@ -1,0 +1,81 @@
+-- Which keys stand in the queue of a lock: the layout that Go's clients share.
+
+local core = require "etcdlock.core"
+
+local function assert_counts(name, key, lease, mode)
+  assert.same({ lease, mode }, { core.parse_key(name, key) })
+end
+
+local function assert_stranger(name, key)
+  assert.is_nil(core.parse_key(name, key), ("%q in the queue of %q"):format(key, name))
+end
+
+describe("a key counts", function()
+  it("when the name is followed by a lease in lower-case hex", function()
+    assert_counts("a", "a/1", "1", "lock")
+    assert_counts("a", "a/694d7a2b3c4d5e6f", "694d7a2b3c4d5e6f", "lock")
+    assert_counts("a", "a/7fffffffffffffff", "7fffffffffffffff", "lock")
+    assert_counts("a", "a/ffffffffffffffff", "ffffffffffffffff", "lock")
+    assert_counts("a", "a/10", "10", "lock")
+  end)
+
+  it("when read or write stands in between", function()
+    assert_counts("a", "a/read/1f", "1f", "read")
+    assert_counts("a", "a/write/1f", "1f", "write")
+    assert_counts("a/read", "a/read/1f", "1f", "lock")
+    assert_counts("a/read", "a/read/read/1f", "1f", "read")
+    assert_counts("read", "read/read/1f", "1f", "read")
+    assert_counts("read", "read/1f", "1f", "lock")
+  end)
+
+  it("whatever the name is made of", function()
+    for _, name in ipairs { "a/b", "a/", "/", "//", "a/b/c", " ", "a\0b", "\255", "1f", "a/1f" } do
+      assert_counts(name, name .. "/1f", "1f", "lock")
+      assert_counts(name, name .. "/read/1f", "1f", "read")
+      assert_counts(name, name .. "/write/1f", "1f", "write")
+    end
+  end)
+end)
+
+describe("a key is a stranger", function()
+  it("when it belongs to a name further down", function()
+    assert_stranger("a", "a/b/1f")
+    assert_stranger("a", "a/1f/1f")
+    assert_stranger("a", "a//1f")
+    assert_stranger("a", "a/b/read/1f")
+    assert_stranger("a", "a/read/read/1f")
+    assert_stranger("a", "a/read/write/1f")
+    assert_stranger("a", "a/read/1f/1f")
+  end)
+
+  it("when it belongs to another name", function()
+    assert_stranger("a", "b/1f")
+    assert_stranger("a", "ab/1f")
+    assert_stranger("a", "a")
+    assert_stranger("a", "")
+    assert_stranger("ab", "a/1f")
+    assert_stranger("a/b", "a/1f")
+    assert_stranger("a", "A/1f")
+  end)
+
+  it("when what follows isn't a lease as it is printed", function()
+    for _, text in ipairs {
+      "", "0", "01f", "001f", "1F", "ABC", "1fg", "g", "x", "-1", "+1", "0x1f", " 1f", "1f ",
+      "1f\0", "1f\n", "1f/", "1.0", "12345678901234567", "10000000000000000", "00000000000000001",
+    } do
+      assert_stranger("a", "a/" .. text)
+      assert_stranger("a", "a/read/" .. text)
+      assert_stranger("a", "a/write/" .. text)
+    end
+  end)
+
+  it("when read or write are spelt another way", function()
+    for _, infix in ipairs { "Read", "READ", "reads", "rea", "writes", "w", "lock" } do
+      assert_stranger("a", "a/" .. infix .. "/1f")
+    end
+    assert_stranger("a", "a/read1f")
+    assert_stranger("a", "a/read")
+    assert_stranger("a", "a/write")
+    assert_stranger("a", "aread/1f")
+  end)
+end)
