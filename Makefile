@@ -172,7 +172,7 @@ $(MODULE): $(OBJECTS) src/exports.map
 $(BUILD)/lua: spec/support/lua_host.c
 	$(call say,LD)
 	$(Q)$(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CFLAGS) $(WARNINGS) $(LDFLAGS) \
-	  -o $@ $< $(shell pkg-config --libs $(LUA_PACKAGE)) -lm
+	  -rdynamic -o $@ $< $(shell pkg-config --libs $(LUA_PACKAGE)) -lm
 
 $(BUILD)/obj/%.o: src/%.c | $(PROTO).h
 	$(call say,CC)

@@ -81,7 +81,10 @@ describe("Ctrl-C", function()
       return pending "LuaJIT doesn't look for signals in compiled loops"
     end
     local child = start [[
-      return client:with_lock("b", function() print "running" while true do end end)
+      return client:with_lock("b", function(lock)
+        print "running"
+        while true do lock:held() end
+      end)
     ]]
     child:expect "^running$"
     interrupt(child)

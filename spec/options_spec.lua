@@ -196,7 +196,7 @@ describe("the arguments of a lock call", function()
     assert_raises(function() client:with_lock("a", {}, 5) end, "client:with_lock", "fn = 5")
     assert_raises(function() client:with_lock("a", "b") end, "client:with_lock", 'fn = "b"')
     assert_raises(function() client:wrap("a", {}) end, "client:wrap", "fn = table")
-    assert_raises(function() client:break_lock("a", "5") end, "client:break_lock", "token = 5")
+    assert_raises(function() client:break_lock("a", "5") end, "client:break_lock", 'token = "5"')
     assert_raises(function() client:break_lock "a" end, "client:break_lock", "token = nil")
   end)
 

@@ -28,6 +28,9 @@ local HERE = debug.getinfo(1, "S").source:match("^(.*)check%.lua$")
 -- itself. (A fixed level would count tail calls, which the Luas do differently.)
 local function raise(text)
   local level = 2
+  if not HERE then -- loaded from bytecode without names
+    error(text, 0)
+  end
   local info = debug.getinfo(level, "S")
   while info and (info.what == "tail" or info.source:sub(1, #HERE) == HERE) do
     level = level + 1

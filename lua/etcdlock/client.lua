@@ -240,6 +240,7 @@ function Client:wrap(name, opts, fn)
   if fn == nil then
     opts, fn = nil, opts
   end
+  check.string("client:wrap", "name", name)
   check.callable("client:wrap", "fn", fn)
   return function(...)
     local args, n = { ... }, select("#", ...)

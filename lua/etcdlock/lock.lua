@@ -163,8 +163,15 @@ function Lock:_tell_loss()
   end
   self._handlers = nil
   self._client._watched[self] = nil
+  local failed, failure
   for _, handler in ipairs(handlers) do
-    handler(self, loss)
+    local ok, err = pcall(handler, self, loss)
+    if not ok and not failed then
+      failed, failure = true, err
+    end
+  end
+  if failed then
+    error(failure, 0)
   end
 end
 
@@ -172,7 +179,8 @@ end
 -- "deleted", "replaced" or "max_hold". It runs inside a later call of this
 -- client (held or check of a lost lock, asking for a lock, any wait but
 -- unlock's), never by itself and never on another thread; at once if the lock
--- is lost already. An error in it is raised from that call. A lease that ends
+-- is lost already. An error in it is raised from that call, after the other
+-- handlers have run. A lease that ends
 -- may be seen as "deleted" first: its keys go with it.
 function Lock:on_lost(fn)
   check.callable("lock:on_lost", "fn", fn)
