@@ -92,6 +92,7 @@ BUSTED = $(shell command -v busted)
 # The sanitizers have an interpreter of their own, see there.
 SUITE_LUA := $(if $(SANITIZE),$(BUILD)/lua,$(LUA))
 SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORTS)/ubsan \
+  LSAN_OPTIONS=suppressions=$(CURDIR)/spec/support/lsan.supp:print_suppressions=0 \
   ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0:log_path=$(REPORTS)/asan
 # Without a fixed address layout some kernels leave no room for its shadow.
 SUITE_ENV_-tsan = \
