@@ -74,10 +74,11 @@ static const el_error *last_trouble(const el_line *line) {
 
 /* Has etcd answered that the lock isn't free? */
 static bool is_queued(const el_line *line) {
-  el_entry_state state =
-      line->slot != NULL ? line->slot->m.state : EL_ENTRY_IDLE;
-  return state == EL_ENTRY_WAITING || state == EL_ENTRY_PROVING ||
-         state == EL_ENTRY_HELD || state == EL_ENTRY_RELEASING;
+  const el_entry *entry = line->slot != NULL ? &line->slot->m : NULL;
+  if (entry == NULL) return false;
+  return entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_PROVING ||
+         entry->state == EL_ENTRY_HELD ||
+         (entry->state == EL_ENTRY_RELEASING && entry->rev != 0);
 }
 
 static void fail_in_time(el_lock *lk, double waited_s) {
