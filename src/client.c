@@ -195,8 +195,6 @@ int64_t el_client_alive_ms(const el_client *cl) {
   return left > 0 ? left : 0;
 }
 
-const char *el_client_endpoint(const el_client *cl) { return cl->endpoint; }
-
 bool el_client_is_forked(const el_client *cl) {
   return cl->fork_generation != el_fork_generation();
 }

@@ -60,7 +60,4 @@ int64_t el_client_lease(const el_client *cl);
  * last answered renewal; 0 if it isn't. @thread lua */
 int64_t el_client_alive_ms(const el_client *cl);
 
-/* @thread any */
-const char *el_client_endpoint(const el_client *cl);
-
 #endif

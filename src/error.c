@@ -56,6 +56,8 @@ void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
   va_end(ap);
 }
 
+#define NOT_ETCD "something answers there, but it is not an etcd v3 client port"
+
 /* The first row whose status and text fit decides. An error is definite only
  * where etcd refuses before it proposes: UNAVAILABLE, DEADLINE_EXCEEDED and
  * even "database space exceeded" may hide a commit (quotaApplierV3.Txn applies
@@ -88,12 +90,11 @@ static const struct {
      false, NULL},
     {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, true, false, false, NULL},
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, true, false, false, NULL},
-    {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, true, false, false,
-     "something answers there, but it is not an etcd v3 client port"},
+    {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, true, false, false, NOT_ETCD},
     {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, true, false, false,
-     "something answers there, but it is not an etcd v3 client port"},
+     NOT_ETCD},
     {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, true, false, false,
-     "something answers there, but it is not an etcd v3 client port"},
+     NOT_ETCD},
     {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, false, true, false, NULL},
     {ANY_STATUS, NULL, EL_UNAVAILABLE, false, true, false, NULL},
 };

@@ -168,9 +168,13 @@ static void on_kept(el_session *ses, const el_session_event *event,
   }
 }
 
+/* How long a keepalive's answer may take. */
+static int64_t patience_of(const el_session *ses) {
+  return clamp(ses->ttl_ms / ANSWER_DIVISOR, 0, ANSWER_MAX_MS);
+}
+
 static void on_timer(el_session *ses, int64_t now_ms, el_session_actions *out) {
-  int64_t patience = ses->ttl_ms / ANSWER_DIVISOR;
-  if (patience > ANSWER_MAX_MS) patience = ANSWER_MAX_MS;
+  int64_t patience = patience_of(ses);
   bool again = ses->renew_at != 0 && now_ms >= ses->renew_at;
   if (again && ses->state == EL_SESSION_GRANTING) {
     ses->renew_at = 0;
@@ -226,12 +230,11 @@ static void note_earlier(int64_t *wake_at, int64_t at) {
 
 static int64_t next_wake(const el_session *ses, int64_t now_ms) {
   int64_t wake_at = 0;
-  int64_t patience = clamp(ses->ttl_ms / ANSWER_DIVISOR, 0, ANSWER_MAX_MS);
   if (ses->state == EL_SESSION_GRANTING || ses->state == EL_SESSION_REVOKING) {
     note_earlier(&wake_at, ses->renew_at);
   } else if (ses->state == EL_SESSION_ALIVE) {
     note_earlier(&wake_at, ses->renewing_since != 0
-                               ? ses->renewing_since + patience
+                               ? ses->renewing_since + patience_of(ses)
                                : ses->renew_at);
     note_earlier(&wake_at, ses->probe_at);
     note_earlier(&wake_at, ses->claim_until);
