@@ -50,9 +50,9 @@ supported = $(foreach f,$(1),$(shell \
   $(CC) -Werror $(f) -x c -c /dev/null -o /dev/null 2>/dev/null && echo $(f)))
 
 LUA_CFLAGS = $(shell pkg-config --cflags $(LUA_PACKAGE))
-LIB_CFLAGS = $(shell pkg-config --cflags grpc libprotobuf-c)
+LIB_CFLAGS = $(shell pkg-config --cflags grpc libprotobuf-c libssl)
 LIBS = $(shell pkg-config --libs-only-L grpc) -lgrpc -lgpr \
-  $(shell pkg-config --libs libprotobuf-c) -lpthread
+  $(shell pkg-config --libs libprotobuf-c libssl libcrypto) -lpthread
 
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
   -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wformat=2

@@ -55,7 +55,7 @@ describe("the end of a request", function()
     { INVALID_ARGUMENT, "etcdserver: authentication failed, invalid user ID or password",
       "unauthenticated", true, false, false },
     { INVALID_ARGUMENT, "etcdserver: revision of auth store is old", "unauthenticated",
-      true, true, false },
+      true, false, false },
     { INVALID_ARGUMENT, "etcdserver: request is too large", "invalid", true, false, false },
     { INVALID_ARGUMENT, "etcdserver: duplicate key given in txn request", "invalid",
       true, false, false },

@@ -19,6 +19,7 @@ struct el_call {
   size_t n_ops;
   bool writes;
   int64_t deadline_ms;
+  int64_t rev_then; /* the cluster's revision when it was sent */
   int attempts;
   el_command command;
   el_timer timer; /* until the next attempt; in cl->calls meanwhile */
@@ -111,10 +112,16 @@ static void finish(el_call *call, el_txn_answer *answer) {
   unref(call);
 }
 
-static void finish_closed(el_call *call) {
+static void fail(el_call *call, const el_error *err) {
   el_txn_answer *answer = el_alloc(sizeof *answer);
-  el_error_set(&answer->err, EL_CLOSED, "the client was closed");
+  answer->err = *err;
   finish(call, answer);
+}
+
+static void fail_closed(el_call *call) {
+  el_error err;
+  el_error_set(&err, EL_CLOSED, "the client was closed");
+  fail(call, &err);
 }
 
 /* The guard failed: our key is gone, whoever took it. */
@@ -125,6 +132,15 @@ static void tell_key_gone(el_call *call) {
   }
 }
 
+/* A delete of a key that isn't there changes nothing. */
+static bool has_written(const el_txn_answer *answer) {
+  for (size_t i = 0; i < answer->n_results; i++) {
+    const el_op_result *result = &answer->results[i];
+    if (result->kind == EL_OP_PUT || result->deleted > 0) return true;
+  }
+  return false;
+}
+
 static bool may_repeat(const el_call *call, const el_error *err) {
   return err->code != EL_OK && err->retriable &&
          (err->definite || !call->writes);
@@ -133,6 +149,11 @@ static bool may_repeat(const el_call *call, const el_error *err) {
 static void on_answer(void *arg, el_txn_answer *answer) {
   el_call *call = arg;
   int64_t retry_at = el_now_ms() + el_backoff_ms(++call->attempts);
+  if (!call->cl->stopping &&
+      !el_client_note_txn(call->cl, answer, call->rev_then,
+                          has_written(answer))) {
+    answer->err = call->cl->wrong_cluster;
+  }
   if (answer->err.code != EL_OK) {
     EL_COUNT(call->cl, failed_attempts, 1);
   } else {
@@ -160,7 +181,8 @@ static void attempt(el_call *call) {
   int64_t left = call->deadline_ms - el_now_ms();
   if (left > EL_ATTEMPT_MS) left = EL_ATTEMPT_MS;
   EL_COUNT(call->cl, calls, 1);
-  el_kv_txn(call->cl->ch, &txn, left > 0 ? left : 0, on_answer, call);
+  call->rev_then = call->cl->cluster.rev;
+  el_kv_txn(call->cl->auth, &txn, left > 0 ? left : 0, on_answer, call);
 }
 
 static void on_timer(el_timer *timer) {
@@ -174,14 +196,16 @@ void el_calls_close(el_client *cl) {
   while ((call = TAILQ_FIRST(&cl->calls)) != NULL) {
     TAILQ_REMOVE(&cl->calls, call, link);
     el_timers_stop(el_loop_timers(cl->loop), &call->timer);
-    finish_closed(call);
+    fail_closed(call);
   }
 }
 
 static void run_start(el_command *command) {
   el_call *call = (el_call *)((char *)command - offsetof(el_call, command));
   if (call->cl->closing) {
-    finish_closed(call);
+    fail_closed(call);
+  } else if (call->cl->wrong_cluster.code != EL_OK) {
+    fail(call, &call->cl->wrong_cluster);
   } else {
     attempt(call);
   }

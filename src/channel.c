@@ -1,65 +1,43 @@
-/* L1 channel: the connection to one etcd member. */
+/* L1 channel: the way to a cluster. */
 #include "channel.h"
 
 #include <grpc/grpc_security.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
+#include "clock.h"
+#include "diagnosis.h"
+#include "secret.h"
 
-enum { ENDPOINT_MAX = 255 + 6 }; /* a DNS name and a port */
+/* How often a member that can't be reached is looked at more closely, and how
+ * long what was found is believed. */
+enum { DIAGNOSE_EVERY_MS = 2000, BELIEVED_MS = 5000 };
+
+typedef struct peer {
+  el_channel *ch;
+  el_endpoint endpoint;
+  grpc_channel *grpc;      /* NULL: not used yet */
+  el_diagnosis *diagnosis; /* under way */
+  int64_t diagnosed_ms;    /* when the last one began */
+  int64_t believed_until;
+  el_error verdict; /* what it found */
+} peer;
 
 struct el_channel {
   el_loop *loop;
-  grpc_channel *grpc;
-  char *endpoint;
+  peer *members;
+  size_t n;
+  size_t at;   /* the member in use */
+  char *token; /* NULL: none */
+  el_tls *tls; /* NULL: no member wants it */
+  TAILQ_HEAD(, el_move) moves;
 };
 
-/* ---- the endpoint's text ---- */
+/* ---- one member's connection ---- */
 
-/* gRPC makes a "lame" channel of a bad target and logs; so check first. */
-static bool is_host_port(const char *text) {
-  const char *colon = strrchr(text, ':');
-  char *end;
-  long port;
-  if (colon == NULL || colon == text) return false;
-  if (text[0] == '[') {
-    if (colon[-1] != ']') return false;
-  } else if (memchr(text, ':', (size_t)(colon - text)) != NULL) {
-    return false; /* an IPv6 address without its brackets */
-  }
-  if (strpbrk(text, "/?#@ ,") != NULL) return false;
-  port = strtol(colon + 1, &end, 10);
-  return end != colon + 1 && *end == '\0' && port >= 1 && port <= 65535;
-}
-
-static const char *skip_scheme(const char *endpoint) {
-  static const char scheme[] = "http://";
-  return strncmp(endpoint, scheme, sizeof scheme - 1) == 0
-             ? endpoint + sizeof scheme - 1
-             : endpoint;
-}
-
-bool el_channel_check(const char *endpoint, el_error *err) {
-  const char *host_port = skip_scheme(endpoint);
-  if (strlen(host_port) > ENDPOINT_MAX || !is_host_port(host_port)) {
-    el_error_set(err, EL_INVALID,
-                 "endpoint \"%.100s\" is not [http://]host:port", endpoint);
-    return false;
-  }
-  return true;
-}
-
-/* gRPC's name for the target: dns: resolves names and takes IPv4 literals,
- * ipv6: wants the brackets. */
-static void format_target(char *out, size_t size, const char *host_port) {
-  snprintf(out, size, host_port[0] == '[' ? "ipv6:%s" : "dns:///%s", host_port);
-}
-
-/* ---- the channel ---- */
-
-static grpc_channel *open_channel(const char *target) {
+static grpc_channel *open_channel(const el_endpoint *endpoint,
+                                  const el_tls *tls) {
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
   grpc_arg list[] = {
@@ -71,7 +49,7 @@ static grpc_channel *open_channel(const char *target) {
        * the "min reconnect backoff" is in truth the time to connect. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000),
-      INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000),
+      INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 400),
       /* Find half-open connections. etcd punishes pings more frequent than
        * 5 s; without 0 here the probing of an idle watch stops after two. */
       INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
@@ -80,43 +58,164 @@ static grpc_channel *open_channel(const char *target) {
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       /* A long queue's listing may pass gRPC's 4 MiB. */
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1),
+      /* Last, because it isn't always used: whom the certificate must name. */
+      {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
   };
 #undef INT_ARG
-  grpc_channel_args args = {.num_args = sizeof list / sizeof *list,
+  grpc_channel_args args = {.num_args = sizeof list / sizeof *list - 1,
                             .args = list};
-  grpc_channel_credentials *creds = grpc_insecure_credentials_create();
-  grpc_channel *channel = grpc_channel_create(target, creds, &args);
+  grpc_channel_credentials *creds = endpoint->tls
+                                        ? el_tls_credentials(tls)
+                                        : grpc_insecure_credentials_create();
+  grpc_channel *channel;
+  if (endpoint->tls && el_tls_server_name(tls) != NULL) {
+    list[args.num_args++].value.string = (char *)el_tls_server_name(tls);
+  }
+  channel = grpc_channel_create(endpoint->target, creds, &args);
   grpc_channel_credentials_release(creds);
   return channel;
 }
 
-el_channel *el_channel_new(el_loop *loop, const char *endpoint) {
-  const char *host_port = skip_scheme(endpoint);
-  char target[ENDPOINT_MAX + 16];
+/* ---- the members ---- */
+
+el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
+                           size_t n, el_tls *tls) {
   el_channel *ch = el_alloc(sizeof *ch);
-  format_target(target, sizeof target, host_port);
+  ch->tls = tls;
   ch->loop = loop;
-  ch->endpoint = el_strndup(host_port, strlen(host_port));
-  ch->grpc = open_channel(target);
+  ch->members = el_alloc(n * sizeof *ch->members);
+  ch->n = n;
+  TAILQ_INIT(&ch->moves);
+  for (size_t i = 0; i < n; i++) {
+    ch->members[i].ch = ch;
+    ch->members[i].endpoint = endpoints[i];
+  }
   return ch;
 }
 
+/* The next calls open new connections. */
+static void close_members(el_channel *ch) {
+  for (size_t i = 0; i < ch->n; i++) {
+    if (ch->members[i].grpc != NULL) {
+      grpc_channel_destroy(ch->members[i].grpc);
+      ch->members[i].grpc = NULL;
+    }
+  }
+}
+
+void el_channel_set_token(el_channel *ch, const char *token) {
+  el_secret_free(ch->token);
+  ch->token = token != NULL ? el_strndup(token, strlen(token)) : NULL;
+}
+
+const char *el_channel_token(const el_channel *ch) { return ch->token; }
+
 void el_channel_free(el_channel *ch) {
-  grpc_channel_destroy(ch->grpc);
-  free(ch->endpoint);
+  el_channel_set_token(ch, NULL);
+  close_members(ch);
+  for (size_t i = 0; i < ch->n; i++) {
+    if (ch->members[i].diagnosis != NULL) {
+      el_diagnosis_abandon(ch->members[i].diagnosis);
+    }
+  }
+  if (ch->tls != NULL) {
+    el_tls_unref(ch->tls);
+  }
+  free(ch->members);
   free(ch);
 }
 
-const char *el_channel_endpoint(const el_channel *ch) { return ch->endpoint; }
+const char *el_channel_address(const el_channel *ch, size_t member) {
+  return ch->members[member].endpoint.address;
+}
+
+size_t el_channel_member(const el_channel *ch) { return ch->at; }
 
 el_loop *el_channel_loop(const el_channel *ch) { return ch->loop; }
 
 grpc_call *el_channel_call(el_channel *ch, const char *method,
                            gpr_timespec deadline) {
+  peer *at = &ch->members[ch->at];
   grpc_slice name = grpc_slice_from_copied_string(method);
-  grpc_call *call = grpc_channel_create_call(
-      ch->grpc, NULL, GRPC_PROPAGATE_DEFAULTS, el_loop_queue(ch->loop), name,
-      NULL, deadline, NULL);
+  grpc_call *call;
+  if (at->grpc == NULL) {
+    at->grpc = open_channel(&at->endpoint, ch->tls);
+  }
+  call = grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                  el_loop_queue(ch->loop), name, NULL, deadline,
+                                  NULL);
   grpc_slice_unref(name);
   return call;
+}
+
+/* ---- moving on ---- */
+
+void el_channel_add_move(el_channel *ch, el_move *move) {
+  TAILQ_INSERT_TAIL(&ch->moves, move, link);
+}
+
+void el_channel_leave(el_channel *ch, size_t member) {
+  el_move *move;
+  if (member != ch->at || ch->n == 1) return;
+  ch->at = (ch->at + 1) % ch->n;
+  TAILQ_FOREACH(move, &ch->moves, link) { move->moved(move); }
+}
+
+/* ---- why a member can't be reached ---- */
+
+static void on_diagnosed(void *arg, bool found, const el_error *err) {
+  peer *member = arg;
+  member->diagnosis = NULL;
+  if (found) {
+    member->verdict = *err;
+    member->believed_until = el_now_ms() + BELIEVED_MS;
+  }
+}
+
+/* Connections fail for reasons that gRPC doesn't tell: ask OpenSSL. */
+static void diagnose(peer *member) {
+  int64_t now = el_now_ms();
+  if (member->diagnosis != NULL || member->endpoint.path ||
+      (member->diagnosed_ms != 0 &&
+       now < member->diagnosed_ms + DIAGNOSE_EVERY_MS)) {
+    return;
+  }
+  member->diagnosed_ms = now;
+  member->diagnosis = el_diagnosis_start(
+      member->ch->loop, member->endpoint.tls ? member->ch->tls : NULL,
+      member->endpoint.address, on_diagnosed, member);
+}
+
+/* Is there no member left that might work? */
+static bool is_hopeless(const el_channel *ch) {
+  int64_t now = el_now_ms();
+  for (size_t i = 0; i < ch->n; i++) {
+    if (ch->members[i].believed_until <= now) return false;
+  }
+  return true;
+}
+
+static void explain(el_channel *ch, peer *member, el_error *err) {
+  if (!err->connection) return; /* etcd's own words are believed */
+  if (member->believed_until > el_now_ms()) {
+    bool definite = is_hopeless(ch);
+    *err = member->verdict;
+    err->retriable = !definite;
+  } else {
+    diagnose(member);
+  }
+}
+
+void el_channel_note(el_channel *ch, size_t member, el_error *err) {
+  peer *asked = &ch->members[member];
+  if (err->code == EL_OK) {
+    asked->believed_until = 0;
+    return;
+  }
+  if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
+  explain(ch, asked, err);
+  if (ch->tls != NULL && err->connection && el_tls_reload(ch->tls)) {
+    close_members(ch);
+  }
+  el_channel_leave(ch, member);
 }

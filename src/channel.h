@@ -1,33 +1,71 @@
-/* L1 channel: the connection to one etcd member. */
+/* L1 channel: the way to a cluster: one connection for each of its members,
+ * of which one is in use at a time.
+ *
+ * Everything goes to the member in use: calls and streams alike, so that a
+ * member that has fallen silent, or is cut off from the others, is left as a
+ * whole. When a call there fails for a reason of the member's, the channel
+ * moves on to the next one and tells those who have streams open.
+ */
 #ifndef ETCDLOCK_CHANNEL_H
 #define ETCDLOCK_CHANNEL_H
 
 #include <grpc/grpc.h>
+#include <sys/queue.h>
 
+#include "endpoint.h"
 #include "error.h"
 #include "loop.h"
+#include "tls.h"
 
 typedef struct el_channel el_channel;
 
-/* Is |endpoint| "[http://]host:port", with a name, an IPv4 address or an IPv6
- * address in brackets? If not, false and |err| (invalid). @thread any */
-bool el_channel_check(const char *endpoint, el_error *err);
+/* Somebody who wants to know when another member is used. */
+typedef struct el_move el_move;
+struct el_move {
+  void (*moved)(el_move *move);
+  TAILQ_ENTRY(el_move) link;
+};
 
-/* A channel to |endpoint|, which has been checked. Connecting is left to the
- * first call. @thread io */
-el_channel *el_channel_new(el_loop *loop, const char *endpoint);
+/* A channel to the |n| members at |endpoints|, which are copied. |tls| is taken
+ * over; NULL if no endpoint wants it. Connecting is left to the first call.
+ * @thread io */
+el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
+                           size_t n, el_tls *tls);
 
 /* Frees |ch|; its calls must have ended. @thread io */
 void el_channel_free(el_channel *ch);
 
-/* "host:port", for messages. @thread any */
-const char *el_channel_endpoint(const el_channel *ch);
+/* The address of member |member|, for messages. @thread io */
+const char *el_channel_address(const el_channel *ch, size_t member);
+
+/* The member in use. @thread io */
+size_t el_channel_member(const el_channel *ch);
 
 /* The loop on which calls of |ch| complete. @thread io */
 el_loop *el_channel_loop(const el_channel *ch);
 
-/* A new call of |method| ("/package.Service/Method"). @thread io */
+/* The token that every call carries from now on; copied. NULL: none.
+ * @thread io */
+void el_channel_set_token(el_channel *ch, const char *token);
+
+/* That token, NULL if there is none; only until the next call that sets it.
+ * @thread io */
+const char *el_channel_token(const el_channel *ch);
+
+/* A new call of |method| ("/package.Service/Method") to the member in use.
+ * @thread io */
 grpc_call *el_channel_call(el_channel *ch, const char *method,
                            gpr_timespec deadline);
+
+/* Tells how a call to |member| ended, so that a member that can't serve is
+ * left. If the reason is known to be one that time won't mend (a certificate,
+ * TLS where there is none), |err| becomes that reason. @thread io */
+void el_channel_note(el_channel *ch, size_t member, el_error *err);
+
+/* Leaves |member| if it is still in use and there is another. @thread io */
+void el_channel_leave(el_channel *ch, size_t member);
+
+/* Calls move->moved after each move until the channel is freed. @thread io */
+void el_channel_add_move(el_channel *ch, el_move *move);
 
 #endif

@@ -9,6 +9,7 @@
 #include "client_int.h"
 #include "clock.h"
 #include "fork_guard.h"
+#include "opening.h"
 
 /* ---- settle: from one part to the others ---- */
 
@@ -99,10 +100,20 @@ static void stop_if_closed(el_client *cl) {
   }
 }
 
+static void leave_cluster(el_client *cl) {
+  el_line *line, *next;
+  cl->cluster_changed = false;
+  HASH_ITER(hh, cl->lines, line, next) {
+    el_line_fail(line, &cl->wrong_cluster, EL_LOSS_CLUSTER);
+  }
+  el_session_io_drop(cl);
+}
+
 static void settle(void *arg) {
   el_client *cl = arg;
   if (cl->stopping) return;
   do {
+    if (cl->cluster_changed) leave_cluster(cl);
     if (cl->lapsed) lapse(cl);
     if (cl->gone) bury_session(cl);
     if (cl->refused) refuse_waiting(cl);
@@ -112,9 +123,34 @@ static void settle(void *arg) {
     settle_lines(cl);
     if (cl->wanted) want_session(cl);
     if (cl->n_held != cl->ses.holds) tell_holds(cl);
-  } while (cl->lapsed || cl->gone || cl->refused || cl->ready || cl->wanted ||
-           !TAILQ_EMPTY(&cl->dirty));
+  } while (cl->cluster_changed || cl->lapsed || cl->gone || cl->refused ||
+           cl->ready || cl->wanted || !TAILQ_EMPTY(&cl->dirty));
   stop_if_closed(cl);
+}
+
+/* ---- the right cluster ---- */
+
+static bool note(el_client *cl, const el_sighting *seen) {
+  el_error err;
+  if (el_cluster_note(&cl->cluster, seen, &err)) return true;
+  cl->wrong_cluster = err;
+  cl->cluster_changed = true;
+  return false;
+}
+
+bool el_client_note_txn(el_client *cl, const el_txn_answer *answer,
+                        int64_t rev_then, bool wrote) {
+  el_sighting seen = {.id = answer->cluster_id,
+                      .rev = answer->rev,
+                      .term = answer->term,
+                      .rev_then = rev_then,
+                      .wrote = wrote};
+  return answer->err.code != EL_OK || note(cl, &seen);
+}
+
+bool el_client_note_lease(el_client *cl, const el_lease_answer *answer) {
+  el_sighting seen = {.id = answer->cluster_id, .term = answer->term};
+  return answer->err.code != EL_OK || seen.id == 0 || note(cl, &seen);
 }
 
 /* ---- close ---- */
@@ -150,6 +186,7 @@ static void on_stop(void *arg) {
   el_error none = {.code = EL_OK};
   el_line *line, *next_line;
   el_slot *slot;
+  el_auth_free(cl->auth); /* first: it ends the calls that wait for it */
   HASH_ITER(hh, cl->lines, line, next_line) {
     if (line->releasing != NULL) {
       el_lock_finish(line->releasing, &none);
@@ -174,6 +211,10 @@ static void on_stop(void *arg) {
 bool el_client_post(el_client *cl, el_command *command) {
   return !cl->joined && !el_client_is_forked(cl) &&
          el_loop_post(cl->loop, command);
+}
+
+const char *el_client_address(const el_client *cl) {
+  return el_channel_address(cl->ch, el_channel_member(cl->ch));
 }
 
 void el_client_count(el_client *cl, size_t offset, int n) {
@@ -223,7 +264,6 @@ el_client *el_client_ref(el_client *cl) {
 void el_client_unref(el_client *cl) {
   if (atomic_fetch_sub(&cl->refs, 1) != 1) return;
   assert(cl->joined);
-  free(cl->endpoint);
   free(cl);
 }
 
@@ -237,36 +277,25 @@ void el_client_close(el_client *cl, int64_t budget_ms) {
   el_fork_leave();
 }
 
-typedef struct opening {
-  el_command command; /* first */
-  el_client *cl;
-} opening;
-
 /* The parts that only the I/O thread may touch are made there. */
 static void run_open(el_command *command) {
-  el_client *cl = ((opening *)command)->cl;
-  cl->ch = el_channel_new(cl->loop, cl->endpoint);
-  cl->watches = el_watches_new(cl->ch, el_loop_timers(cl->loop));
+  el_opening *open = (el_opening *)command;
+  el_client *cl = open->cl;
+  el_timers *timers = el_loop_timers(cl->loop);
+  cl->ch = el_channel_new(cl->loop, open->endpoints, open->n, open->tls);
+  cl->auth =
+      el_auth_new(cl->ch, timers, open->user, open->password, open->token);
+  open->tls = NULL; /* theirs now */
+  open->user = open->password = NULL;
+  cl->watches = el_watches_new(cl->auth, timers);
   el_session_io_init(cl);
-  free(command);
+  el_opening_free(open);
 }
 
-static bool start_parts(el_client *cl, const el_client_options *options,
-                        el_error *err) {
+static bool start(el_client *cl, el_opening *open, el_error *err) {
   static const el_loop_events events = {settle, on_stop};
-  opening *open;
-  open = calloc(1, sizeof *open);
-  cl->endpoint = strdup(options->endpoint);
-  if (open == NULL || cl->endpoint == NULL) {
-    el_error_set(err, EL_NOMEM, "no memory for a client");
-    free(open);
-    return false;
-  }
   cl->loop = el_loop_start(&events, cl, err);
-  if (cl->loop == NULL) {
-    free(open);
-    return false;
-  }
+  if (cl->loop == NULL) return false;
   open->command.run = run_open;
   open->cl = cl;
   el_loop_post(cl->loop, &open->command);
@@ -274,9 +303,13 @@ static bool start_parts(el_client *cl, const el_client_options *options,
 }
 
 static el_client *new_client(const el_client_options *options, el_error *err) {
-  el_client *cl = calloc(1, sizeof *cl);
+  el_client *cl;
+  el_opening *open = el_opening_new(options, err);
+  if (open == NULL) return NULL;
+  cl = calloc(1, sizeof *cl);
   if (cl == NULL) {
     el_error_set(err, EL_NOMEM, "no memory for a client");
+    el_opening_free(open);
     return NULL;
   }
   atomic_init(&cl->refs, 1);
@@ -287,8 +320,8 @@ static el_client *new_client(const el_client_options *options, el_error *err) {
   TAILQ_INIT(&cl->held);
   TAILQ_INIT(&cl->proving);
   TAILQ_INIT(&cl->calls);
-  if (!start_parts(cl, options, err)) {
-    free(cl->endpoint);
+  if (!start(cl, open, err)) {
+    el_opening_free(open);
     free(cl);
     return NULL;
   }
@@ -297,7 +330,6 @@ static el_client *new_client(const el_client_options *options, el_error *err) {
 
 el_client *el_client_new(const el_client_options *options, el_error *err) {
   el_client *cl;
-  if (!el_channel_check(options->endpoint, err)) return NULL;
   if (!el_fork_enter()) {
     el_error_set(err, EL_FORKED,
                  "this process was forked while a client was open, so it can't "

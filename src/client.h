@@ -5,15 +5,27 @@
 #define ETCDLOCK_CLIENT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "error.h"
 
 typedef struct el_client el_client;
 
+enum { EL_ENDPOINTS_MAX = 32 };
+
+/* Strings are borrowed for the call; NULL: not given. */
 typedef struct el_client_options {
-  const char *endpoint; /* "[http://]host:port" */
-  int64_t ttl_ms;       /* of the lease */
+  const char *const *endpoints;    /* as endpoint.h takes them */
+  size_t n_endpoints;              /* 1 to EL_ENDPOINTS_MAX */
+  bool tls_default;                /* for endpoints that don't say */
+  int64_t ttl_ms;                  /* of the lease */
+  const char *user, *password;     /* authenticate as this user, ... */
+  const char *token;               /* ... or carry this, renewed elsewhere */
+  bool allow_plaintext_auth;       /* a password over an open line */
+  const char *cacert, *cert, *key; /* see tls.h */
+  const char *cacert_pem, *cert_pem, *key_pem;
+  const char *server_name;
 } el_client_options;
 
 /* What a client has done so far, and has now. */

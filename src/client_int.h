@@ -12,8 +12,10 @@
 #include <sys/queue.h>
 #include <uthash.h>
 
+#include "auth.h"
 #include "claim.h"
 #include "client.h"
+#include "cluster.h"
 #include "entry.h"
 #include "lease.h"
 #include "lock.h"
@@ -104,6 +106,7 @@ struct el_slot {
   el_entry m;
   el_queue queue;
   el_entry_action sent; /* the request that is out */
+  int64_t rev_then;     /* the cluster's revision when it was sent */
   el_error last_err;    /* of the last failed attempt since a success */
   el_timer timer;
   el_watch watch;
@@ -122,8 +125,6 @@ struct el_client {
 
   /* Constant. */
   el_loop *loop;
-  el_channel *ch;
-  char *endpoint;
   int64_t ttl_ms;
 
   /* Written by the I/O thread, read by any. */
@@ -141,6 +142,8 @@ struct el_client {
   el_claim *claim;         /* of this session */
   el_error ses_err;        /* of the last failed attempt since a success */
   el_timer ses_timer;
+  el_channel *ch;
+  el_auth *auth;
   el_keepalive *ka;
   el_watches *watches;
   el_line *lines; /* hash by name */
@@ -157,6 +160,9 @@ struct el_client {
   bool lapsed;
   bool gone;
   bool contacted; /* etcd has answered something */
+  el_cluster cluster;
+  el_error wrong_cluster; /* code EL_OK: it is the right one */
+  bool cluster_changed;   /* to be carried on by settle */
   bool closing;
   bool stopping; /* callbacks only clean up */
   el_timer close_timer;
@@ -171,6 +177,18 @@ bool el_client_post(el_client *cl, el_command *command);
 /* Adds |n| to the counter at |offset| in el_stats. @thread io */
 void el_client_count(el_client *cl, size_t offset, int n);
 
+/* Takes note of who answered a Txn that was sent when the cluster's revision
+ * was |rev_then|, |wrote|: and changed something. False if it is another
+ * cluster: then settle ends everything. @thread io */
+bool el_client_note_txn(el_client *cl, const el_txn_answer *answer,
+                        int64_t rev_then, bool wrote);
+
+/* The same for an answer about a lease. @thread io */
+bool el_client_note_lease(el_client *cl, const el_lease_answer *answer);
+
+/* The member in use, for messages. @thread io */
+const char *el_client_address(const el_client *cl);
+
 #define EL_COUNT(cl, field, n) el_client_count(cl, offsetof(el_stats, field), n)
 
 /* ---- session_io.c ---- */
@@ -180,6 +198,9 @@ void el_session_io_init(el_client *cl);
 
 /* Steps the session and carries out its actions. @thread io */
 void el_session_io_step(el_client *cl, const el_session_event *event);
+
+/* Gives the session up without another word to etcd. @thread io */
+void el_session_io_drop(el_client *cl);
 
 /* Makes a new session of one that is gone. @thread io */
 void el_session_io_renew(el_client *cl);

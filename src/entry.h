@@ -48,6 +48,7 @@ typedef enum el_loss {
   EL_LOSS_DELETED,  /* somebody deleted the key */
   EL_LOSS_REPLACED, /* somebody wrote the key and took it off our lease */
   EL_LOSS_MAX_HOLD, /* max_hold has passed */
+  EL_LOSS_CLUSTER,  /* another cluster answers, or an earlier state of ours */
   EL_LOSS_CLOSED    /* the client was closed */
 } el_loss;
 

@@ -39,7 +39,13 @@ static void tell_lease_gone(el_slot *slot, el_entry_event *event) {
   }
 }
 
+static bool has_written(const el_slot *slot, const el_txn_answer *answer) {
+  return answer->succeeded && slot->sent.request != EL_REQUEST_LOOK;
+}
+
 static void on_answer(void *arg, el_txn_answer *answer) {
+  static const el_entry_event unanswered = {
+      .kind = EL_ENTRY_ANSWER, .definite = true, .retriable = true};
   el_slot *slot = arg;
   el_entry_event event;
   el_recipe_read(&slot->queue, &slot->sent, answer, &event);
@@ -49,6 +55,10 @@ static void on_answer(void *arg, el_txn_answer *answer) {
     return;
   }
   note_outcome(slot, answer);
+  if (!el_client_note_txn(slot->cl, answer, slot->rev_then,
+                          has_written(slot, answer))) {
+    event = unanswered; /* settle ends it all */
+  }
   if (answer->err.lease_gone) {
     tell_lease_gone(slot, &event);
   }
@@ -63,8 +73,9 @@ static void send(el_slot *slot, const el_entry_action *action) {
     value = (el_bytes){front->value, front->value_len};
   }
   slot->sent = *action;
+  slot->rev_then = slot->cl->cluster.rev;
   count_request(slot->cl, action->request);
-  el_recipe_send(slot->cl->ch, &slot->queue, action, slot->m.rev, value,
+  el_recipe_send(slot->cl->auth, &slot->queue, action, slot->m.rev, value,
                  EL_ATTEMPT_MS, on_answer, slot);
 }
 

@@ -4,7 +4,7 @@
 
 #include "entry_int.h"
 
-enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 1000 };
+enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 400 };
 
 int64_t el_backoff_ms(int n) {
   int64_t ms = BACKOFF_FIRST_MS;

@@ -62,41 +62,53 @@ void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
  * where etcd refuses before it proposes: UNAVAILABLE, DEADLINE_EXCEEDED and
  * even "database space exceeded" may hide a commit (quotaApplierV3.Txn applies
  * first and reports the alarm afterwards). */
+enum {
+  DEFINITE = 1,
+  RETRIABLE = 2,
+  LEASE_GONE = 4,
+  TOKEN_BAD = 8,
+  AUTH_OFF = 16
+};
+
+#define NOT_ETCD "something answers there, but it is not an etcd v3 client port"
+
 static const struct {
   int status;
   const char *text; /* part of the details, NULL for any */
   el_code code;
-  bool definite;
-  bool retriable;
-  bool lease_gone;
+  int flags;
   const char *hint; /* what to do, NULL if the cause says it all */
 } rules[] = {
-    {GRPC_NOT_FOUND, "requested lease not found", EL_LOST, true, false, true,
+    {GRPC_NOT_FOUND, "requested lease not found", EL_LOST,
+     DEFINITE | LEASE_GONE, NULL},
+    {GRPC_FAILED_PRECONDITION, "lease already exists", EL_CONFLICT,
+     DEFINITE | RETRIABLE, NULL},
+    {GRPC_FAILED_PRECONDITION, "authentication is not enabled",
+     EL_UNAUTHENTICATED, DEFINITE | AUTH_OFF, NULL},
+    {GRPC_FAILED_PRECONDITION, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE,
      NULL},
-    {GRPC_FAILED_PRECONDITION, "lease already exists", EL_CONFLICT, true, true,
-     false, NULL},
-    {GRPC_INVALID_ARGUMENT, "user name is empty", EL_UNAUTHENTICATED, true,
-     false, false, "this etcd wants a user and a password"},
-    {GRPC_INVALID_ARGUMENT, "authentication failed", EL_UNAUTHENTICATED, true,
-     false, false, NULL},
+    {GRPC_INVALID_ARGUMENT, "user name is empty", EL_UNAUTHENTICATED,
+     DEFINITE | TOKEN_BAD, "this etcd wants a user and a password"},
+    {GRPC_INVALID_ARGUMENT, "authentication failed", EL_UNAUTHENTICATED,
+     DEFINITE, "the user or the password is wrong"},
     {GRPC_INVALID_ARGUMENT, "revision of auth store is old", EL_UNAUTHENTICATED,
-     true, true, false, NULL},
-    {GRPC_INVALID_ARGUMENT, NULL, EL_INVALID, true, false, false, NULL},
-    {GRPC_UNAUTHENTICATED, NULL, EL_UNAUTHENTICATED, true, false, false, NULL},
-    {GRPC_PERMISSION_DENIED, NULL, EL_DENIED, true, false, false, NULL},
-    {GRPC_RESOURCE_EXHAUSTED, "database space exceeded", EL_NO_SPACE, false,
-     false, false, "compact, defragment and disarm etcd's NOSPACE alarm"},
-    {GRPC_RESOURCE_EXHAUSTED, "too many requests", EL_UNAVAILABLE, true, true,
-     false, NULL},
-    {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, true, false, false, NULL},
-    {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, true, false, false, NULL},
-    {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, true, false, false, NOT_ETCD},
-    {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, true, false, false,
+     DEFINITE | TOKEN_BAD, NULL},
+    {GRPC_INVALID_ARGUMENT, NULL, EL_INVALID, DEFINITE, NULL},
+    {GRPC_UNAUTHENTICATED, NULL, EL_UNAUTHENTICATED, DEFINITE | TOKEN_BAD,
+     NULL},
+    {GRPC_PERMISSION_DENIED, NULL, EL_DENIED, DEFINITE, NULL},
+    {GRPC_RESOURCE_EXHAUSTED, "database space exceeded", EL_NO_SPACE, 0,
+     "compact, defragment and disarm etcd's NOSPACE alarm"},
+    {GRPC_RESOURCE_EXHAUSTED, "too many requests", EL_UNAVAILABLE,
+     DEFINITE | RETRIABLE, NULL},
+    {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, DEFINITE, NULL},
+    {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
+    {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE, NOT_ETCD},
+    {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, DEFINITE, NOT_ETCD},
+    {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, DEFINITE,
      NOT_ETCD},
-    {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, true, false, false,
-     NOT_ETCD},
-    {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, false, true, false, NULL},
-    {ANY_STATUS, NULL, EL_UNAVAILABLE, false, true, false, NULL},
+    {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE, NULL},
+    {ANY_STATUS, NULL, EL_UNAVAILABLE, RETRIABLE, NULL},
 };
 
 /* gRPC's text for the common case is long ("failed to connect to all
@@ -128,7 +140,11 @@ void el_error_from_status(el_error *err, int status, const char *details,
   el_error_set(err, rules[i].code, "etcd %s: %s%s%s", endpoint,
                cause_of(status, details), rules[i].hint ? "; " : "",
                rules[i].hint ? rules[i].hint : "");
-  err->definite = rules[i].definite;
-  err->retriable = rules[i].retriable;
-  err->lease_gone = rules[i].lease_gone;
+  err->definite = rules[i].flags & DEFINITE;
+  err->retriable = rules[i].flags & RETRIABLE;
+  err->lease_gone = rules[i].flags & LEASE_GONE;
+  err->token_bad = rules[i].flags & TOKEN_BAD;
+  err->auth_off = rules[i].flags & AUTH_OFF;
+  err->connection =
+      status == GRPC_UNAVAILABLE && strstr(details, "etcdserver:") == NULL;
 }

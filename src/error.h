@@ -36,6 +36,9 @@ typedef struct el_error {
   bool definite;   /* certainly not applied; false: it may have been */
   bool retriable;  /* the same request may succeed a little later */
   bool lease_gone; /* etcd no longer knows our lease */
+  bool token_bad;  /* etcd wants another token */
+  bool auth_off;   /* etcd has no users: there is no token to be had */
+  bool connection; /* there was no etcd at the other end, or no other end */
   char text[256];
 } el_error;
 

@@ -7,7 +7,6 @@
 #include "alloc.h"
 #include "clock.h"
 #include "etcd.pb-c.h"
-#include "rpc.h"
 
 static ProtobufCBinaryData pack_bytes(el_bytes bytes) {
   return (ProtobufCBinaryData){bytes.len, (uint8_t *)(uintptr_t)bytes.data};
@@ -160,6 +159,7 @@ static bool read_answer(el_txn_answer *to, const Etcd__TxnResponse *from,
   if (from == NULL || from->header == NULL) return false;
   to->rev = from->header->revision;
   to->term = from->header->raft_term;
+  to->cluster_id = from->header->cluster_id;
   to->succeeded = from->succeeded;
   if (from->n_responses != (from->succeeded ? n_then : n_otherwise)) {
     return false;
@@ -186,7 +186,6 @@ void el_txn_answer_free(el_txn_answer *answer) {
 /* ---- call ---- */
 
 typedef struct txn_call {
-  el_channel *ch;
   int64_t sent_ms;
   size_t n_then, n_otherwise;
   el_txn_done done;
@@ -205,7 +204,7 @@ static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
                      call->n_otherwise)) {
       el_error_set(&answer->err, EL_PROTOCOL,
                    "etcd %s: the answer to a Txn can't be read",
-                   el_channel_endpoint(call->ch));
+                   rpc_answer->from);
       answer->err.definite = false;
     }
   }
@@ -213,18 +212,17 @@ static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
   free(call);
 }
 
-void el_kv_txn(el_channel *ch, const el_txn *txn, int64_t timeout_ms,
+void el_kv_txn(el_auth *auth, const el_txn *txn, int64_t timeout_ms,
                el_txn_done done, void *arg) {
   txn_call *call = el_alloc(sizeof *call);
   size_t len;
   uint8_t *bytes = encode(txn, &len);
-  *call = (txn_call){.ch = ch,
-                     .sent_ms = el_now_ms(),
+  *call = (txn_call){.sent_ms = el_now_ms(),
                      .n_then = txn->n_then,
                      .n_otherwise = txn->n_otherwise,
                      .done = done,
                      .arg = arg};
-  el_rpc_start(ch, "/etcdserverpb.KV/Txn", bytes, len, timeout_ms,
+  el_auth_call(auth, "/etcdserverpb.KV/Txn", bytes, len, timeout_ms,
                on_txn_answer, call);
   free(bytes);
 }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "channel.h"
+#include "auth.h"
 
 /* Bytes that belong to somebody else. */
 typedef struct el_bytes {
@@ -69,7 +69,8 @@ typedef struct el_txn_answer {
   int64_t sent_ms; /* when the request left us */
   int64_t rev;     /* of the store the answer was made from */
   uint64_t term;   /* raft term of the member that answered */
-  bool succeeded;  /* |then| was run */
+  uint64_t cluster_id;
+  bool succeeded; /* |then| was run */
   el_op_result *results;
   size_t n_results;
   void *message; /* what the bytes above point into */
@@ -80,7 +81,7 @@ typedef void (*el_txn_done)(void *arg, el_txn_answer *answer);
 
 /* Sends |txn|; everything it points to is copied. |done| is called exactly
  * once, later, and owns the answer. @thread io */
-void el_kv_txn(el_channel *ch, const el_txn *txn, int64_t timeout_ms,
+void el_kv_txn(el_auth *auth, const el_txn *txn, int64_t timeout_ms,
                el_txn_done done, void *arg);
 
 /* @thread any */

@@ -2,28 +2,26 @@
 #include "lease.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "alloc.h"
 #include "clock.h"
 #include "etcd.pb-c.h"
-#include "rpc.h"
 #include "stream.h"
 
 /* ---- grant and revoke ---- */
 
 typedef struct lease_call {
-  el_channel *ch;
   int64_t id;
   int64_t sent_ms;
   el_lease_done done;
   void *arg;
 } lease_call;
 
-static lease_call *new_call(el_channel *ch, int64_t id, el_lease_done done,
-                            void *arg) {
+static lease_call *new_call(int64_t id, el_lease_done done, void *arg) {
   lease_call *call = el_alloc(sizeof *call);
-  *call = (lease_call){ch, id, el_now_ms(), done, arg};
+  *call = (lease_call){id, el_now_ms(), done, arg};
   return call;
 }
 
@@ -32,9 +30,9 @@ static void finish(lease_call *call, const el_lease_answer *answer) {
   free(call);
 }
 
-static void unreadable(el_error *err, el_channel *ch, const char *what) {
+static void unreadable(el_error *err, const char *from, const char *what) {
   el_error_set(err, EL_PROTOCOL, "etcd %s: the answer to a %s can't be read",
-               el_channel_endpoint(ch), what);
+               from, what);
   err->definite = false;
 }
 
@@ -47,10 +45,11 @@ static void on_grant_answer(void *arg, const el_rpc_answer *rpc_answer) {
         NULL, rpc_answer->len, rpc_answer->bytes);
     if (message == NULL || message->header == NULL || message->id != call->id ||
         message->ttl <= 0) {
-      unreadable(&answer.err, call->ch, "LeaseGrant");
+      unreadable(&answer.err, rpc_answer->from, "LeaseGrant");
     } else {
       answer.ttl_ms = message->ttl * 1000;
       answer.term = message->header->raft_term;
+      answer.cluster_id = message->header->cluster_id;
     }
     if (message != NULL) {
       etcd__lease_grant_response__free_unpacked(message, NULL);
@@ -59,15 +58,15 @@ static void on_grant_answer(void *arg, const el_rpc_answer *rpc_answer) {
   finish(call, &answer);
 }
 
-void el_lease_grant(el_channel *ch, int64_t id, int64_t ttl_ms,
+void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
                     int64_t timeout_ms, el_lease_done done, void *arg) {
   Etcd__LeaseGrantRequest request = ETCD__LEASE_GRANT_REQUEST__INIT;
   uint8_t bytes[32];
   request.id = id;
   request.ttl = (ttl_ms + 999) / 1000; /* etcd counts in seconds */
-  el_rpc_start(ch, "/etcdserverpb.Lease/LeaseGrant", bytes,
+  el_auth_call(auth, "/etcdserverpb.Lease/LeaseGrant", bytes,
                etcd__lease_grant_request__pack(&request, bytes), timeout_ms,
-               on_grant_answer, new_call(ch, id, done, arg));
+               on_grant_answer, new_call(id, done, arg));
 }
 
 static void on_revoke_answer(void *arg, const el_rpc_answer *rpc_answer) {
@@ -77,25 +76,26 @@ static void on_revoke_answer(void *arg, const el_rpc_answer *rpc_answer) {
   finish(call, &answer);
 }
 
-void el_lease_revoke(el_channel *ch, int64_t id, int64_t timeout_ms,
+void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                      el_lease_done done, void *arg) {
   Etcd__LeaseRevokeRequest request = ETCD__LEASE_REVOKE_REQUEST__INIT;
   uint8_t bytes[16];
   request.id = id;
-  el_rpc_start(ch, "/etcdserverpb.Lease/LeaseRevoke", bytes,
+  el_auth_call(auth, "/etcdserverpb.Lease/LeaseRevoke", bytes,
                etcd__lease_revoke_request__pack(&request, bytes), timeout_ms,
-               on_revoke_answer, new_call(ch, id, done, arg));
+               on_revoke_answer, new_call(id, done, arg));
 }
 
 /* ---- the keepalive stream ---- */
 
 struct el_keepalive {
-  el_channel *ch;
+  el_auth *auth;
   el_stream *st;   /* NULL: opened by the next send */
   int64_t id;      /* the lease that is being renewed */
   int64_t sent_ms; /* 0: no request is out */
   el_lease_done done;
   void *arg;
+  el_move move;
 };
 
 static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
@@ -104,11 +104,12 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   Etcd__LeaseKeepAliveResponse *message =
       etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
   if (message == NULL || message->header == NULL) {
-    unreadable(&answer.err, ka->ch, "LeaseKeepAlive");
+    unreadable(&answer.err, el_stream_address(ka->st), "LeaseKeepAlive");
   } else {
     answer.id = message->id;
     answer.ttl_ms = message->ttl > 0 ? message->ttl * 1000 : 0;
     answer.term = message->header->raft_term;
+    answer.cluster_id = message->header->cluster_id;
   }
   if (message != NULL) {
     etcd__lease_keep_alive_response__free_unpacked(message, NULL);
@@ -119,8 +120,8 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   }
 }
 
-static void on_keepalive_ended(void *arg, const el_error *err) {
-  el_keepalive *ka = arg;
+/* The stream is over; whoever awaits an answer hears why. */
+static void end_stream(el_keepalive *ka, const el_error *err) {
   el_lease_answer answer = {.err = *err, .sent_ms = ka->sent_ms, .id = ka->id};
   bool awaited = ka->sent_ms != 0;
   ka->st = NULL;
@@ -130,11 +131,32 @@ static void on_keepalive_ended(void *arg, const el_error *err) {
   }
 }
 
-el_keepalive *el_keepalive_new(el_channel *ch, el_lease_done done, void *arg) {
+static void on_keepalive_ended(void *arg, const el_error *err) {
+  el_keepalive *ka = arg;
+  el_auth_note(ka->auth, err);
+  end_stream(ka, err);
+}
+
+static void on_keepalive_moved(el_move *move) {
+  el_keepalive *ka =
+      (el_keepalive *)((char *)move - offsetof(el_keepalive, move));
+  el_error err;
+  if (ka->st == NULL) return;
+  el_error_set(&err, EL_UNAVAILABLE, "etcd %s: left for another member",
+               el_stream_address(ka->st));
+  err.definite = false;
+  err.retriable = true;
+  el_stream_close(ka->st);
+  end_stream(ka, &err);
+}
+
+el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   el_keepalive *ka = el_alloc(sizeof *ka);
-  ka->ch = ch;
+  ka->auth = auth;
   ka->done = done;
   ka->arg = arg;
+  ka->move.moved = on_keepalive_moved;
+  el_channel_add_move(el_auth_channel(auth), &ka->move);
   return ka;
 }
 
@@ -145,8 +167,8 @@ void el_keepalive_send(el_keepalive *ka, int64_t id) {
   uint8_t bytes[16];
   assert(ka->sent_ms == 0);
   if (ka->st == NULL) {
-    ka->st = el_stream_open(ka->ch, "/etcdserverpb.Lease/LeaseKeepAlive",
-                            &events, ka);
+    ka->st = el_stream_open(el_auth_channel(ka->auth),
+                            "/etcdserverpb.Lease/LeaseKeepAlive", &events, ka);
   }
   ka->id = id;
   ka->sent_ms = el_now_ms();
@@ -161,6 +183,15 @@ void el_keepalive_reset(el_keepalive *ka) {
   }
   ka->st = NULL;
   ka->sent_ms = 0;
+}
+
+void el_keepalive_leave(el_keepalive *ka) {
+  el_stream *st = ka->st;
+  ka->st = NULL;
+  ka->sent_ms = 0;
+  if (st != NULL) {
+    el_stream_leave(st);
+  }
 }
 
 void el_keepalive_free(el_keepalive *ka) {

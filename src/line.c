@@ -90,7 +90,7 @@ static void fail_in_time(el_lock *lk, double waited_s) {
   } else if (!is_queued(lk->line)) {
     el_error_set(&err, EL_UNAVAILABLE,
                  "lock \"%.80s\" not taken in %.3g s: no answer from etcd %s",
-                 lk->name, waited_s, lk->cl->endpoint);
+                 lk->name, waited_s, el_client_address(lk->cl));
   } else {
     el_error_set(&err, EL_TIMEOUT, "lock \"%.80s\" was not free within %.3g s",
                  lk->name, waited_s);
@@ -267,6 +267,8 @@ void el_line_join(el_lock *lk) {
     el_error err;
     el_error_set(&err, EL_CLOSED, "the client is closed");
     fail(lk, &err);
+  } else if (lk->cl->wrong_cluster.code != EL_OK) {
+    fail(lk, &lk->cl->wrong_cluster);
   } else if (lk->try_once &&
              (line->active != NULL || TAILQ_FIRST(&line->waiting) != lk)) {
     fail_locked(lk);

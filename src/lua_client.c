@@ -10,11 +10,54 @@ static el_client *check_client(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_CLIENT);
 }
 
+/* The string in |field| of the settings, NULL if there is none. It lives as
+ * long as the settings do. */
+static const char *text_of(lua_State *L, const char *field) {
+  const char *text;
+  lua_getfield(L, 1, field);
+  text = lua_tostring(L, -1);
+  lua_pop(L, 1);
+  return text;
+}
+
+static size_t read_endpoints(lua_State *L, const char **endpoints) {
+  size_t n = 0;
+  lua_getfield(L, 1, "endpoints");
+  while (n < EL_ENDPOINTS_MAX) {
+    lua_rawgeti(L, -1, (int)n + 1);
+    endpoints[n] = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    if (endpoints[n] == NULL) break;
+    n++;
+  }
+  lua_pop(L, 1);
+  return n;
+}
+
 el_nret el_lua_connect(lua_State *L) {
+  const char *endpoints[EL_ENDPOINTS_MAX];
+  el_client_options options = {.endpoints = endpoints};
   el_error err;
-  el_client_options options = {.endpoint = luaL_checkstring(L, 1),
-                               .ttl_ms = el_lua_check_ms(L, 2)};
-  void **box = el_lua_new_box(L, EL_LUA_CLIENT);
+  void **box;
+  luaL_checktype(L, 1, LUA_TTABLE);
+  options.n_endpoints = read_endpoints(L, endpoints);
+  lua_getfield(L, 1, "ttl");
+  options.ttl_ms = el_lua_check_ms(L, -1);
+  lua_getfield(L, 1, "tls");
+  options.tls_default = lua_toboolean(L, -1);
+  lua_getfield(L, 1, "allow_plaintext_auth");
+  options.allow_plaintext_auth = lua_toboolean(L, -1);
+  options.user = text_of(L, "user");
+  options.password = text_of(L, "password");
+  options.token = text_of(L, "token");
+  options.cacert = text_of(L, "cacert");
+  options.cert = text_of(L, "cert");
+  options.key = text_of(L, "key");
+  options.cacert_pem = text_of(L, "cacert_pem");
+  options.cert_pem = text_of(L, "cert_pem");
+  options.key_pem = text_of(L, "key_pem");
+  options.server_name = text_of(L, "server_name");
+  box = el_lua_new_box(L, EL_LUA_CLIENT);
   *box = el_client_new(&options, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }

@@ -10,7 +10,8 @@
 #define EL_LUA_LOCK   "etcdlock.core.lock"
 #define EL_LUA_CALL   "etcdlock.core.call"
 
-/* Lua: connect(endpoint, ttl) -> client | nil, message, code. @thread lua */
+/* Lua: connect(settings) -> client | nil, message, code; the settings are those
+ * of settings.lua. @thread lua */
 el_nret el_lua_connect(lua_State *L);
 
 /* Lua: client:lock(name, value, timeout, max_hold, try) -> lock | nil,

@@ -83,9 +83,13 @@ static el_nret l_lock_left(lua_State *L) {
 /* lock:loss() -> why it was lost | nil */
 static el_nret l_lock_loss(lua_State *L) {
   static const char *const reasons[] = {
-      [EL_LOSS_NONE] = NULL,           [EL_LOSS_EXPIRED] = "expired",
-      [EL_LOSS_REVOKED] = "revoked",   [EL_LOSS_DELETED] = "deleted",
-      [EL_LOSS_REPLACED] = "replaced", [EL_LOSS_MAX_HOLD] = "max_hold",
+      [EL_LOSS_NONE] = NULL,
+      [EL_LOSS_EXPIRED] = "expired",
+      [EL_LOSS_REVOKED] = "revoked",
+      [EL_LOSS_DELETED] = "deleted",
+      [EL_LOSS_REPLACED] = "replaced",
+      [EL_LOSS_MAX_HOLD] = "max_hold",
+      [EL_LOSS_CLUSTER] = "cluster_changed",
       [EL_LOSS_CLOSED] = "closed",
   };
   lua_pushstring(L, reasons[el_lock_loss(check_lock(L))]);

@@ -47,20 +47,20 @@ static el_op list(const el_queue *queue, int sort, int64_t limit) {
 
 /* After concurrency/mutex.go: put if absent, and see in the same transaction
  * who is ahead. The else branch makes a repeat harmless. */
-static void send_enqueue(el_channel *ch, const el_queue *queue, el_bytes value,
+static void send_enqueue(el_auth *auth, const el_queue *queue, el_bytes value,
                          int64_t timeout_ms, el_txn_done done, void *arg) {
   el_compare absent = {
       .test = EL_CREATE_REV_IS, .key = own_key(queue), .rev = 0};
   el_op then[2] = {put_own(queue, value), list(queue, EL_SORT_YOUNGEST, 2)};
   el_op otherwise = read_own(queue);
   el_txn txn = {&absent, 1, then, 2, &otherwise, 1};
-  el_kv_txn(ch, &txn, timeout_ms, done, arg);
+  el_kv_txn(auth, &txn, timeout_ms, done, arg);
 }
 
 /* A compare on a range must hold for all its keys, and an empty range compares
  * as revision 0 (apply.go applyCompare): with bound 1 the put happens only if
  * nothing is there, and a failed try writes nothing. */
-static void send_try(el_channel *ch, const el_queue *queue,
+static void send_try(el_auth *auth, const el_queue *queue,
                      const el_entry_action *action, el_bytes value,
                      int64_t timeout_ms, el_txn_done done, void *arg) {
   el_compare nobody = {.test = EL_CREATE_REV_BELOW, .rev = action->bound};
@@ -69,10 +69,10 @@ static void send_try(el_channel *ch, const el_queue *queue,
                         list(queue, EL_SORT_OLDEST, action->all ? 0 : 1)};
   el_txn txn = {&nobody, 1, &then, 1, otherwise, 2};
   el_queue_range(queue, &nobody.key, &nobody.range_end);
-  el_kv_txn(ch, &txn, timeout_ms, done, arg);
+  el_kv_txn(auth, &txn, timeout_ms, done, arg);
 }
 
-static void send_look(el_channel *ch, const el_queue *queue,
+static void send_look(el_auth *auth, const el_queue *queue,
                       const el_entry_action *action, int64_t rev,
                       int64_t timeout_ms, el_txn_done done, void *arg) {
   el_op ops[2] = {read_own(queue),
@@ -80,33 +80,33 @@ static void send_look(el_channel *ch, const el_queue *queue,
   el_txn txn = {.then = ops, .n_then = rev > 1 ? 2 : 1};
   ops[1].max_create_rev = rev - 1;
   ops[0].serializable = ops[1].serializable = action->serializable;
-  el_kv_txn(ch, &txn, timeout_ms, done, arg);
+  el_kv_txn(auth, &txn, timeout_ms, done, arg);
 }
 
-static void send_delete(el_channel *ch, const el_queue *queue, int64_t guard,
+static void send_delete(el_auth *auth, const el_queue *queue, int64_t guard,
                         int64_t timeout_ms, el_txn_done done, void *arg) {
   el_compare mine = {
       .test = EL_CREATE_REV_IS, .key = own_key(queue), .rev = guard};
   el_op then = {.kind = EL_OP_DELETE, .key = own_key(queue)};
   el_txn txn = {&mine, 1, &then, 1, NULL, 0};
-  el_kv_txn(ch, &txn, timeout_ms, done, arg);
+  el_kv_txn(auth, &txn, timeout_ms, done, arg);
 }
 
-void el_recipe_send(el_channel *ch, const el_queue *queue,
+void el_recipe_send(el_auth *auth, const el_queue *queue,
                     const el_entry_action *action, int64_t rev, el_bytes value,
                     int64_t timeout_ms, el_txn_done done, void *arg) {
   switch (action->request) {
     case EL_REQUEST_ENQUEUE:
-      send_enqueue(ch, queue, value, timeout_ms, done, arg);
+      send_enqueue(auth, queue, value, timeout_ms, done, arg);
       return;
     case EL_REQUEST_TRY:
-      send_try(ch, queue, action, value, timeout_ms, done, arg);
+      send_try(auth, queue, action, value, timeout_ms, done, arg);
       return;
     case EL_REQUEST_LOOK:
-      send_look(ch, queue, action, rev, timeout_ms, done, arg);
+      send_look(auth, queue, action, rev, timeout_ms, done, arg);
       return;
     case EL_REQUEST_DELETE:
-      send_delete(ch, queue, action->guard, timeout_ms, done, arg);
+      send_delete(auth, queue, action->guard, timeout_ms, done, arg);
       return;
     case EL_REQUEST_NONE:
       return;

@@ -30,7 +30,7 @@ void el_queue_range(const el_queue *queue, el_bytes *from, el_bytes *to);
 
 /* Sends the request of |action|. |rev| is the create_revision of our key, 0 if
  * unknown; |value| is what an enqueue or a try puts. @thread io */
-void el_recipe_send(el_channel *ch, const el_queue *queue,
+void el_recipe_send(el_auth *auth, const el_queue *queue,
                     const el_entry_action *action, int64_t rev, el_bytes value,
                     int64_t timeout_ms, el_txn_done done, void *arg);
 

@@ -19,8 +19,9 @@ typedef struct el_rpc {
   el_tag tag;          /* first: the completion queue's tag */
   el_call_entry entry; /* in the loop's list of calls */
   el_channel *ch;
+  size_t member; /* who was asked */
   grpc_call *call;
-  grpc_metadata metadata;
+  el_metadata metadata;
   grpc_metadata_array initial;
   grpc_metadata_array trailing;
   grpc_byte_buffer *received;
@@ -40,6 +41,7 @@ static void free_rpc(el_rpc *rpc) {
   if (rpc->received != NULL) {
     grpc_byte_buffer_destroy(rpc->received);
   }
+  el_metadata_destroy(&rpc->metadata);
   grpc_metadata_array_destroy(&rpc->initial);
   grpc_metadata_array_destroy(&rpc->trailing);
   grpc_slice_unref(rpc->details);
@@ -47,31 +49,36 @@ static void free_rpc(el_rpc *rpc) {
   free(rpc);
 }
 
+static const char *address_of(const el_rpc *rpc) {
+  return el_channel_address(rpc->ch, rpc->member);
+}
+
 /* Hands the message to |done| as one piece of memory. */
 static void answer_message(el_rpc *rpc) {
   grpc_byte_buffer_reader reader;
   grpc_slice all;
-  el_rpc_answer answer = {.err.code = EL_OK};
+  el_rpc_answer answer = {.err.code = EL_OK, .from = address_of(rpc)};
   if (!grpc_byte_buffer_reader_init(&reader, rpc->received)) {
     el_error_set(&answer.err, EL_PROTOCOL, "etcd %s: unreadable message",
-                 el_channel_endpoint(rpc->ch));
+                 answer.from);
     rpc->done(rpc->arg, &answer);
     return;
   }
   all = grpc_byte_buffer_reader_readall(&reader);
   answer.bytes = GRPC_SLICE_START_PTR(all);
   answer.len = GRPC_SLICE_LENGTH(all);
+  el_channel_note(rpc->ch, rpc->member, &answer.err);
   rpc->done(rpc->arg, &answer);
   grpc_slice_unref(all);
   grpc_byte_buffer_reader_destroy(&reader);
 }
 
 static void answer_failure(el_rpc *rpc) {
-  el_rpc_answer answer = {0};
+  el_rpc_answer answer = {.from = address_of(rpc)};
   char *details = grpc_slice_to_c_string(rpc->details);
-  el_error_from_status(&answer.err, (int)rpc->status, details,
-                       el_channel_endpoint(rpc->ch));
+  el_error_from_status(&answer.err, (int)rpc->status, details, answer.from);
   gpr_free(details);
+  el_channel_note(rpc->ch, rpc->member, &answer.err);
   rpc->done(rpc->arg, &answer);
 }
 
@@ -115,9 +122,11 @@ void el_rpc_start(el_channel *ch, const char *method, const uint8_t *bytes,
   rpc->tag.done = on_rpc_done;
   rpc->entry.cancel = cancel;
   rpc->ch = ch;
+  rpc->member = el_channel_member(ch);
   rpc->done = done;
   rpc->arg = arg;
   rpc->details = grpc_empty_slice();
+  el_metadata_init(&rpc->metadata, el_channel_token(ch));
   grpc_metadata_array_init(&rpc->initial);
   grpc_metadata_array_init(&rpc->trailing);
   rpc->call = el_channel_call(ch, method, el_deadline_in(timeout_ms));

@@ -10,6 +10,7 @@
 /* How a call ended. Valid during the callback only. */
 typedef struct el_rpc_answer {
   el_error err;         /* code EL_OK when bytes is the server's message */
+  const char *from;     /* the member's address, for messages */
   const uint8_t *bytes; /* NULL unless EL_OK */
   size_t len;
 } el_rpc_answer;

@@ -98,8 +98,11 @@ static void on_probed(el_session *ses, const el_session_event *event,
                       int64_t now_ms, el_session_actions *out) {
   ses->probing = false;
   if (!event->done) {
-    ses->probe_at = now_ms + el_backoff_ms(1);
-  } else if (event->exists) {
+    ses->probe_at = now_ms + el_backoff_ms(++ses->probe_failures);
+    return;
+  }
+  ses->probe_failures = 0;
+  if (event->exists) {
     on_proof(ses, event, now_ms);
   } else {
     probe(ses, out); /* that key is lost; the lease may live: ask another */

@@ -100,6 +100,7 @@ typedef struct el_session {
   int64_t renew_at;        /* when to send the next */
   int64_t probe_at;        /* when to probe again; 0: at the next renewal */
   bool probing;            /* a probe is out */
+  int probe_failures;      /* in a row */
   int holds;
   int attempts; /* failures in a row */
 } el_session;

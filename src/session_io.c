@@ -17,6 +17,7 @@ typedef struct question {
   el_queue queue;         /* probe: whose key */
   el_entry_action action; /* probe */
   int64_t rev;            /* probe: the key's create_revision */
+  int64_t rev_then;       /* probe: the cluster's revision when it was sent */
 } question;
 
 static question *ask(el_client *cl) {
@@ -70,7 +71,7 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   el_client *cl = q->cl;
   el_session_event event = event_of(EL_SESSION_GRANTED, answer);
   cl->revocable--;
-  if (!cl->stopping && is_current(q)) {
+  if (!cl->stopping && is_current(q) && el_client_note_lease(cl, answer)) {
     note_outcome(cl, &answer->err);
     el_session_io_step(cl, &event);
   } else if (!cl->stopping && !answer->err.definite) {
@@ -82,7 +83,7 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 static void grant(el_client *cl) {
   EL_COUNT(cl, grants, 1);
   cl->revocable++;
-  el_lease_grant(cl->ch, random_lease_id(), cl->ttl_ms, EL_ATTEMPT_MS,
+  el_lease_grant(cl->auth, random_lease_id(), cl->ttl_ms, EL_ATTEMPT_MS,
                  on_granted, ask(cl));
 }
 
@@ -100,7 +101,7 @@ static void on_revoked(void *arg, const el_lease_answer *answer) {
 static void revoke(el_client *cl, int64_t id) {
   EL_COUNT(cl, revokes, 1);
   cl->revocable++;
-  el_lease_revoke(cl->ch, id, EL_ATTEMPT_MS, on_revoked, ask(cl));
+  el_lease_revoke(cl->auth, id, EL_ATTEMPT_MS, on_revoked, ask(cl));
 }
 
 /* ---- keepalive ---- */
@@ -108,7 +109,7 @@ static void revoke(el_client *cl, int64_t id) {
 static void on_kept(void *arg, const el_lease_answer *answer) {
   el_client *cl = arg;
   el_session_event event = event_of(EL_SESSION_KEPT, answer);
-  if (cl->stopping) return;
+  if (cl->stopping || !el_client_note_lease(cl, answer)) return;
   note_outcome(cl, &answer->err);
   el_session_io_step(cl, &event);
 }
@@ -135,7 +136,8 @@ static void on_probed(void *arg, el_txn_answer *answer) {
                             .term = answer->term};
   el_recipe_read(&q->queue, &q->action, answer, &look);
   event.exists = event.done && look.mine.rev == q->rev;
-  if (!cl->stopping && is_current(q)) {
+  if (!cl->stopping && is_current(q) &&
+      el_client_note_txn(cl, answer, q->rev_then, false)) {
     note_outcome(cl, &answer->err);
     if (event.done && !event.exists && probed_slot(q) != NULL) {
       el_slot_signal(probed_slot(q), EL_ENTRY_KEY_GONE);
@@ -160,11 +162,12 @@ static void probe(el_client *cl) {
   q = ask(cl);
   q->queue = slot->queue;
   q->rev = slot->m.rev;
+  q->rev_then = cl->cluster.rev;
   q->action =
       (el_entry_action){.kind = EL_ENTRY_SEND, .request = EL_REQUEST_LOOK};
   EL_COUNT(cl, probes, 1);
-  el_recipe_send(cl->ch, &q->queue, &q->action, 0, (el_bytes){0}, EL_ATTEMPT_MS,
-                 on_probed, q);
+  el_recipe_send(cl->auth, &q->queue, &q->action, 0, (el_bytes){0},
+                 EL_ATTEMPT_MS, on_probed, q);
 }
 
 /* ---- step ---- */
@@ -179,10 +182,10 @@ static void carry_out(el_client *cl, const el_session_action *action) {
       el_keepalive_send(cl->ka, cl->ses.id);
       return;
     case EL_SESSION_RESET:
-      el_keepalive_reset(cl->ka);
       el_error_set(&cl->ses_err, EL_UNAVAILABLE,
                    "etcd %s: a keepalive was not answered in time",
-                   cl->endpoint);
+                   el_client_address(cl));
+      el_keepalive_leave(cl->ka);
       return;
     case EL_SESSION_PROBE:
       probe(cl);
@@ -236,10 +239,18 @@ static void on_timer(el_timer *timer) {
 
 /* ---- life ---- */
 
+void el_session_io_drop(el_client *cl) {
+  el_session_event event = {.kind = EL_SESSION_LEASE_GONE};
+  if (cl->ses.state != EL_SESSION_ALIVE) {
+    event.kind = EL_SESSION_CLOSE; /* nothing to revoke yet */
+  }
+  el_session_io_step(cl, &event);
+}
+
 void el_session_io_init(el_client *cl) {
   el_session_init(&cl->ses, cl->ttl_ms);
   cl->claim = el_claim_new();
-  cl->ka = el_keepalive_new(cl->ch, on_kept, cl);
+  cl->ka = el_keepalive_new(cl->auth, on_kept, cl);
   cl->ses_timer.due = on_timer;
 }
 

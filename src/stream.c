@@ -30,6 +30,7 @@ typedef struct batch {
 struct el_stream {
   el_call_entry entry;
   el_channel *ch;
+  size_t member; /* to whom */
   grpc_call *call;
   el_stream_events events;
   void *arg;
@@ -39,7 +40,7 @@ struct el_stream {
   bool sending;
   STAILQ_HEAD(, outgoing) queue;
   grpc_byte_buffer *incoming;
-  grpc_metadata metadata;
+  el_metadata metadata;
   grpc_metadata_array initial;
   grpc_metadata_array trailing;
   grpc_status_code status;
@@ -63,6 +64,7 @@ static void free_stream(el_stream *st) {
     grpc_byte_buffer_destroy(out->message);
     free(out);
   }
+  el_metadata_destroy(&st->metadata);
   grpc_metadata_array_destroy(&st->initial);
   grpc_metadata_array_destroy(&st->trailing);
   grpc_slice_unref(st->details);
@@ -77,9 +79,12 @@ static void come_back(el_stream *st) {
     el_error err;
     char *details = grpc_slice_to_c_string(st->details);
     el_error_from_status(&err, (int)st->status, details,
-                         el_channel_endpoint(st->ch));
+                         el_channel_address(st->ch, st->member));
     gpr_free(details);
-    st->events.on_ended(st->arg, &err);
+    el_channel_note(st->ch, st->member, &err);
+    if (!st->silent) { /* else its owner moved on and closed it meanwhile */
+      st->events.on_ended(st->arg, &err);
+    }
   }
   free_stream(st);
 }
@@ -92,6 +97,17 @@ static void on_ended(el_tag *tag, bool ok) {
 static void cancel(el_call_entry *entry) {
   el_stream *st = (el_stream *)((char *)entry - offsetof(el_stream, entry));
   grpc_call_cancel(st->call, NULL);
+}
+
+const char *el_stream_address(const el_stream *st) {
+  return el_channel_address(st->ch, st->member);
+}
+
+void el_stream_leave(el_stream *st) {
+  el_channel *ch = st->ch;
+  size_t member = st->member;
+  el_stream_close(st);
+  el_channel_leave(ch, member);
 }
 
 void el_stream_close(el_stream *st) {
@@ -176,6 +192,7 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   grpc_op ops[2];
   st->entry.cancel = cancel;
   st->ch = ch;
+  st->member = el_channel_member(ch);
   st->events = *events;
   st->arg = arg;
   st->opened = (batch){{on_ended}, st};
@@ -183,6 +200,7 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   st->received = (batch){{on_received}, st};
   st->ended = (batch){{on_ended}, st};
   STAILQ_INIT(&st->queue);
+  el_metadata_init(&st->metadata, el_channel_token(ch));
   grpc_metadata_array_init(&st->initial);
   grpc_metadata_array_init(&st->trailing);
   st->details = grpc_empty_slice();

@@ -14,13 +14,14 @@
 enum { REOPEN_FIRST_MS = 50, REOPEN_MAX_MS = 1000 };
 
 struct el_watches {
-  el_channel *ch;
+  el_auth *auth;
   el_timers *timers;
   el_stream *st;
   el_watch *by_id; /* hash */
   int64_t last_id; /* ids are ours (watch_id > 0) and never used twice */
   el_timer reopen;
   int64_t reopen_delay_ms;
+  el_move move;
 };
 
 static void send_request(el_watches *watches, const Etcd__WatchRequest *req) {
@@ -64,6 +65,7 @@ static el_watch *find(el_watches *watches, int64_t id) {
 /* A watch has an id from start to stop, one on each stream that it was on. */
 static void give_id(el_watches *watches, el_watch *watch) {
   watch->id = ++watches->last_id;
+  watch->created = false;
   HASH_ADD(hh, watches->by_id, id, sizeof watch->id, watch);
 }
 
@@ -77,19 +79,41 @@ static void schedule_reopen(el_watches *watches) {
   el_timers_set(watches->timers, &watches->reopen, el_now_ms() + delay_ms);
 }
 
+static void restart_stream(el_watches *watches) {
+  el_stream_close(watches->st);
+  watches->st = NULL;
+  schedule_reopen(watches);
+}
+
+/* The watch that a refusal without an id is about: creates are answered in
+ * order, so it is the first that has no answer yet. */
+static el_watch *first_unanswered(el_watches *watches) {
+  el_watch *watch = watches->by_id; /* the hash keeps the order of adding */
+  while (watch != NULL && watch->created) {
+    watch = watch->hh.next;
+  }
+  return watch;
+}
+
 /* etcd ended one watch. Permission is the watch's own affair; any other reason
- * (compaction, a member's trouble) is answered by starting over. */
+ * (the token, compaction, a member's trouble) is answered by starting over. */
 static void on_canceled(el_watches *watches, el_watch *watch,
                         const Etcd__WatchResponse *message) {
   el_watch_event event = {.kind = EL_WATCH_REFUSED};
+  if (watch == NULL && message->created) {
+    watch = first_unanswered(watches); /* etcd 3.5 says -1 to a refused one */
+  }
+  if (watch == NULL) return; /* the answer to our cancel */
   if (strstr(message->cancel_reason, "permission denied") == NULL) {
-    el_stream_close(watches->st);
-    watches->st = NULL;
-    schedule_reopen(watches);
+    event.err.token_bad =
+        strstr(message->cancel_reason, "auth token") != NULL ||
+        strstr(message->cancel_reason, "auth store is old") != NULL;
+    el_auth_note(watches->auth, &event.err);
+    restart_stream(watches);
     return;
   }
   el_error_set(&event.err, EL_DENIED, "etcd %s: watch of \"%.*s\": %s",
-               el_channel_endpoint(watches->ch), (int)watch->key.len,
+               el_stream_address(watches->st), (int)watch->key.len,
                watch->key.data, message->cancel_reason);
   HASH_DEL(watches->by_id, watch);
   watch->id = 0;
@@ -122,11 +146,12 @@ static void on_message(void *arg, const uint8_t *bytes, size_t len) {
   }
   watches->reopen_delay_ms = 0;
   watch = find(watches, message->watch_id);
-  if (watch != NULL && message->canceled) {
+  if (message->canceled) {
     on_canceled(watches, watch, message);
   } else if (watch != NULL && message->created) {
     el_watch_event event = {.kind = EL_WATCH_CREATED,
                             .rev = message->header->revision};
+    watch->created = true;
     watch->on_event(watch, &event);
   } else if (watch != NULL) {
     on_events(watches, message->watch_id, message);
@@ -138,7 +163,7 @@ static void open_stream(el_watches *watches);
 
 static void on_ended(void *arg, const el_error *err) {
   el_watches *watches = arg;
-  (void)err;
+  el_auth_note(watches->auth, err);
   watches->st = NULL;
   if (watches->by_id != NULL) {
     schedule_reopen(watches);
@@ -161,17 +186,32 @@ static void on_reopen(el_timer *timer) {
 
 static void open_stream(el_watches *watches) {
   static const el_stream_events events = {on_message, on_ended};
-  watches->st = el_stream_open(watches->ch, "/etcdserverpb.Watch/Watch",
-                               &events, watches);
+  watches->st = el_stream_open(el_auth_channel(watches->auth),
+                               "/etcdserverpb.Watch/Watch", &events, watches);
+}
+
+/* Another member is in use: its events are wanted, and at once. */
+static void on_moved(el_move *move) {
+  el_watches *watches =
+      (el_watches *)((char *)move - offsetof(el_watches, move));
+  if (watches->st == NULL) return;
+  el_stream_close(watches->st);
+  watches->st = NULL;
+  watches->reopen_delay_ms = 0;
+  if (watches->by_id != NULL) {
+    el_timers_set(watches->timers, &watches->reopen, el_now_ms());
+  }
 }
 
 /* ---- start and stop ---- */
 
-el_watches *el_watches_new(el_channel *ch, el_timers *timers) {
+el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
   el_watches *watches = el_alloc(sizeof *watches);
-  watches->ch = ch;
+  watches->auth = auth;
   watches->timers = timers;
   watches->reopen.due = on_reopen;
+  watches->move.moved = on_moved;
+  el_channel_add_move(el_auth_channel(auth), &watches->move);
   return watches;
 }
 

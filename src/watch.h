@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <uthash.h>
 
-#include "channel.h"
+#include "auth.h"
 #include "kv.h"
 #include "timer.h"
 
@@ -36,12 +36,13 @@ struct el_watch {
   void (*on_event)(el_watch *watch, const el_watch_event *event);
   /* The rest belongs to watch.c. */
   el_bytes key;
-  int64_t id; /* on the stream; 0: not watching */
+  int64_t id;   /* on the stream; 0: not watching */
+  bool created; /* this stream has answered the create */
   UT_hash_handle hh;
 };
 
 /* @thread io */
-el_watches *el_watches_new(el_channel *ch, el_timers *timers);
+el_watches *el_watches_new(el_auth *auth, el_timers *timers);
 
 /* @thread io */
 void el_watches_free(el_watches *watches);

@@ -22,7 +22,7 @@ local CLOSE_WAIT = 0.5
 function Client.new(core_client, settings)
   return setmetatable({
     _core = core_client,
-    _endpoint = settings.endpoint,
+    _endpoints = table.concat(settings.endpoints, ","),
     _timeout = settings.timeout,
     _prefix = settings.prefix,
     _holds = setmetatable({}, { __mode = "v" }), -- name -> lock: reentrancy
@@ -385,7 +385,7 @@ end
 function Client:__tostring()
   local alive, code = self:alive()
   local state = alive and "lease " .. self:lease() or code
-  return string.format("etcdlock.client %s (%s)", self._endpoint, state)
+  return string.format("etcdlock.client %s (%s)", self._endpoints, state)
 end
 
 return Client

@@ -23,9 +23,9 @@ function M.connect(opts)
     return nil, message, code
   end
   local client
-  client, message, code = core.connect(known.endpoint, known.ttl)
+  client, message, code = core.connect(known)
   if not client and code == "invalid" then
-    message = string.format("etcdlock.connect: %s: %s", known.endpoint_from, message)
+    message = settings.name_source(known, message)
   end
   if not client then
     return nil, message, code

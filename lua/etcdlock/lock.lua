@@ -17,6 +17,7 @@ local LOSS_TEXT = {
   deleted = "its key was deleted",
   replaced = "its key was overwritten",
   max_hold = "max_hold has passed",
+  cluster_changed = "another cluster answers, or an earlier state of this one",
 }
 
 --- Wraps a core lock that is held. For client.lua only.
@@ -176,7 +177,7 @@ function Lock:_tell_loss()
 end
 
 --- Has fn(lock, reason) called once if the lock is lost: "expired", "revoked",
--- "deleted", "replaced" or "max_hold". It runs inside a later call of this
+-- "deleted", "replaced", "max_hold" or "cluster_changed". It runs inside a later call of this
 -- client (held or check of a lost lock, asking for a lock, any wait but
 -- unlock's), never by itself and never on another thread; at once if the lock
 -- is lost already. An error in it is raised from that call, after the other

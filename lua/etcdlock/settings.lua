@@ -1,10 +1,11 @@
---- What connect needs to know: its options, and etcdctl's variable for the
--- endpoint if that is left out.
+--- What connect needs to know: its options, and etcdctl's variables for those
+-- that are left out.
 local check = require "etcdlock.check"
 
 local M = {}
 
 local NAME_MAX = require("etcdlock.core").NAME_MAX
+local ENDPOINTS_MAX = 32
 local TTL_MIN, TTL_MAX, TTL_DEFAULT = 2, 300, 10
 local DEFAULT_ENDPOINT = "127.0.0.1:2379"
 local WHERE = "etcdlock.connect"
@@ -14,20 +15,75 @@ local CONNECT = {
   ttl = "number",
   timeout = "number",
   prefix = "string",
+  cacert = "string",
+  cert = "string",
+  key = "string",
+  cacert_pem = "string",
+  cert_pem = "string",
+  key_pem = "string",
+  server_name = "string",
+  user = "string",
+  password = "string",
+  token = "string",
+  allow_plaintext_auth = "boolean",
+  env = "boolean",
 }
 
--- These have their place; until they work they are refused by name.
-local NOT_YET = {
-  cacert = "TLS", cert = "TLS", key = "TLS", server_name = "TLS",
-  cacert_pem = "TLS", cert_pem = "TLS", key_pem = "TLS",
-  user = "authentication", password = "authentication", token = "authentication",
+local TEXTS = {
+  "cacert", "cert", "key", "cacert_pem", "cert_pem", "key_pem",
+  "server_name", "user", "password", "token",
 }
 
--- Of etcdctl's variables, those that we would have to honour and can't yet.
-local ENV_NOT_YET = {
-  ETCDCTL_CACERT = "TLS", ETCDCTL_CERT = "TLS", ETCDCTL_KEY = "TLS",
-  ETCDCTL_USER = "authentication", ETCDCTL_PASSWORD = "authentication",
+-- ---- the environment ----
+
+-- An option (either of its forms) beats its variable.
+local VARIABLES = {
+  { "ETCDCTL_ENDPOINTS", "endpoints" },
+  { "ETCDCTL_CACERT", "cacert", "cacert_pem" },
+  { "ETCDCTL_CERT", "cert", "cert_pem" },
+  { "ETCDCTL_KEY", "key", "key_pem" },
+  { "ETCDCTL_USER", "user", "token" },
+  { "ETCDCTL_PASSWORD", "password", "token" },
 }
+
+-- Variables that would have etcdctl do what we don't: not to be overlooked.
+local REFUSED = {
+  ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "verification can't be switched off",
+  ETCDCTL_DISCOVERY_SRV = "discovery by DNS SRV is not supported",
+}
+
+local function variable(name)
+  local value = os.getenv(name)
+  return value ~= "" and value or nil
+end
+
+--- The options with the environment's values where there were none, and where
+-- each came from, for messages: settings, names | nil, message, code.
+local function with_environment(opts)
+  local settings, names = {}, {}
+  for field, value in pairs(opts) do
+    settings[field], names[field] = value, field
+  end
+  if opts.env == false then
+    return settings, names
+  end
+  for name, why in pairs(REFUSED) do
+    local value = variable(name)
+    if value and value ~= "false" then
+      return check.invalid(WHERE, name, value, "none: " .. why)
+    end
+  end
+  for _, entry in ipairs(VARIABLES) do
+    local name, field, other = entry[1], entry[2], entry[3]
+    local value = variable(name)
+    if value and opts[field] == nil and (not other or opts[other] == nil) then
+      settings[field], names[field] = value, name
+    end
+  end
+  return settings, names
+end
+
+-- ---- checks ----
 
 --- The list that `endpoints` stands for: a string may hold several.
 local function endpoint_list(value)
@@ -41,38 +97,19 @@ local function endpoint_list(value)
   return list
 end
 
---- The one endpoint of option or variable `field`.
-local function check_endpoints(field, value)
-  local list = endpoint_list(value)
-  if #list == 0 then
-    return check.invalid(WHERE, field, value, "host:port")
-  elseif #list > 1 then
-    local wanted = "one endpoint: several are not supported yet"
-    return check.invalid(WHERE, field, table.concat(list, ","), wanted)
-  elseif list[1]:find("^https:") or list[1]:find("^unix") then
-    local wanted = "http://host:port: TLS and unix sockets are not supported yet"
-    return check.invalid(WHERE, field, list[1], wanted)
-  elseif list[1]:find("%z") then
-    return check.invalid(WHERE, field, list[1], "host:port")
+local function check_endpoints(settings, names)
+  local list = endpoint_list(settings.endpoints or DEFAULT_ENDPOINT)
+  if #list == 0 or #list > ENDPOINTS_MAX then
+    local shown = #list == 0 and settings.endpoints or #list
+    return check.invalid(WHERE, names.endpoints, shown, "1 to " .. ENDPOINTS_MAX .. " endpoints")
   end
-  return list[1]
-end
-
-local function endpoint_of(opts)
-  if opts.endpoints ~= nil then
-    return check_endpoints("endpoints", opts.endpoints)
-  end
-  for name, what in pairs(ENV_NOT_YET) do
-    if os.getenv(name) then
-      local text = "%s: the variable %s is set, but %s is not supported yet"
-      return nil, text:format(WHERE, name, what), "invalid"
+  for _, one in ipairs(list) do
+    if one:find("%z") then
+      return check.invalid(WHERE, names.endpoints, one, "no NUL")
     end
   end
-  local variable = os.getenv("ETCDCTL_ENDPOINTS")
-  if variable and variable ~= "" then
-    return check_endpoints("ETCDCTL_ENDPOINTS", variable)
-  end
-  return DEFAULT_ENDPOINT
+  settings.endpoints = list
+  return settings
 end
 
 local function check_endpoint_types(value)
@@ -87,37 +124,95 @@ local function check_endpoint_types(value)
   end
 end
 
---- connect's options, checked and completed | nil, message, code.
-function M.read(opts)
-  for field, what in pairs(type(opts) == "table" and NOT_YET or {}) do
-    if opts[field] ~= nil then
-      check.raise(string.format("%s: option %s: %s is not supported yet", WHERE, field, what))
+local function check_texts(settings, names)
+  for _, field in ipairs(TEXTS) do
+    local value = settings[field]
+    if value and (value == "" or value:find("%z")) then
+      return check.invalid(WHERE, names[field], value, "a text without NUL, not an empty one")
     end
   end
+  for _, field in ipairs { "cacert", "cert", "key" } do
+    if settings[field] and settings[field .. "_pem"] then
+      local wanted = "only one of " .. field .. " and " .. field .. "_pem"
+      return check.invalid(WHERE, names[field], settings[field], wanted)
+    end
+  end
+  return settings
+end
+
+--- Splits etcdctl's "name:password", and sees that the parts are complete.
+local function check_user(settings, names)
+  if settings.token and settings.user then
+    return check.invalid(WHERE, "token", settings.token, "either a token or a user")
+  end
+  local user, password = (settings.user or ""):match("^([^:]*):(.*)$")
+  if user and names.user == "ETCDCTL_USER" and not settings.password then
+    settings.user, settings.password = user, password
+  end
+  if settings.user and not settings.password then
+    return check.invalid(WHERE, names.user, settings.user, "a password as well")
+  elseif settings.password and not settings.user then
+    return check.invalid(WHERE, names.password, settings.password, "a user as well")
+  end
+  return settings
+end
+
+local function check_numbers(settings)
+  settings.ttl = settings.ttl or TTL_DEFAULT
+  if not check.is_within(settings.ttl, TTL_MIN, TTL_MAX) then
+    return check.invalid(WHERE, "ttl", settings.ttl, TTL_MIN .. " to " .. TTL_MAX .. " seconds")
+  end
+  if settings.timeout and not check.is_within(settings.timeout, 0, math.huge) then
+    return check.invalid(WHERE, "timeout", settings.timeout, "0 or more seconds")
+  end
+  settings.prefix = settings.prefix or ""
+  if #settings.prefix >= NAME_MAX or settings.prefix:find("%z") then
+    local wanted = "less than " .. NAME_MAX .. " bytes, no NUL"
+    return check.invalid(WHERE, "prefix", settings.prefix, wanted)
+  end
+  return settings
+end
+
+-- etcdctl's rule for an endpoint that doesn't say: TLS if anything of TLS is
+-- given.
+local function choose_tls(settings)
+  settings.tls = settings.env ~= false and variable("ETCDCTL_INSECURE_TRANSPORT") == "false"
+  for field in pairs(settings) do
+    if field:find("^c?a?cert") or field:find("^key") or field == "server_name" then
+      settings.tls = true
+    end
+  end
+  return settings
+end
+
+--- connect's options, checked and completed | nil, message, code.
+function M.read(opts)
   opts = check.types(WHERE, opts, CONNECT)
   check_endpoint_types(opts.endpoints)
-  local ttl = opts.ttl or TTL_DEFAULT
-  if not check.is_within(ttl, TTL_MIN, TTL_MAX) then
-    return check.invalid(WHERE, "ttl", ttl, TTL_MIN .. " to " .. TTL_MAX .. " seconds")
+  local settings, names, code = with_environment(opts)
+  if not settings then
+    return nil, names, code
   end
-  if opts.timeout and not check.is_within(opts.timeout, 0, math.huge) then
-    return check.invalid(WHERE, "timeout", opts.timeout, "0 or more seconds")
+  for _, step in ipairs { check_endpoints, check_texts, check_user, check_numbers, choose_tls } do
+    local ok, message
+    ok, message, code = step(settings, names)
+    if not ok then
+      return nil, message, code
+    end
   end
-  local prefix = opts.prefix or ""
-  if #prefix >= NAME_MAX or prefix:find("%z") then
-    return check.invalid(WHERE, "prefix", prefix, "less than " .. NAME_MAX .. " bytes, no NUL")
+  settings.names = names
+  return settings
+end
+
+--- The core's message about an option, with the variable that it came from.
+function M.name_source(settings, message)
+  local field, rest = message:match("^([%l_]+)(.*)$")
+  field = field == "endpoint" and "endpoints" or field
+  local source = settings.names[field]
+  if not source or source == field then
+    return WHERE .. ": " .. message
   end
-  local endpoint, message, code = endpoint_of(opts)
-  if not endpoint then
-    return nil, message, code
-  end
-  return {
-    endpoint = endpoint,
-    endpoint_from = opts.endpoints ~= nil and "endpoints" or "ETCDCTL_ENDPOINTS",
-    ttl = ttl,
-    timeout = opts.timeout,
-    prefix = prefix,
-  }
+  return string.format("%s: %s: %s%s", WHERE, source, field, rest)
 end
 
 return M

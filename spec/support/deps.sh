@@ -13,7 +13,7 @@ case $lua in
   5.1) LUA='lua5.1 liblua5.1-0-dev' ;;
   *) LUA="lua$lua liblua$lua-dev" ;;
 esac
-RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev
+RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
   protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
   lua-cjson lua-luv lua-socket"
 DEV="lua-busted lua-check clang-format luarocks"

@@ -35,9 +35,9 @@ local function free_port()
   error "no free port"
 end
 
-local function is_listening(port)
+local function is_listening(host, port)
   local socket, answer = uv.new_tcp(), nil
-  socket:connect("127.0.0.1", tonumber(port), function(failure)
+  socket:connect(host, tonumber(port), function(failure)
     answer = failure or "connected"
   end)
   wait.eventually(function() return answer end, 5, "connect to etcd")
@@ -53,7 +53,7 @@ local function spawn(self, member)
     "etcd",
     "--name", member.name,
     "--data-dir", member.data,
-    "--listen-client-urls", member.endpoint,
+    "--listen-client-urls", member.listen,
     "--advertise-client-urls", member.endpoint,
     "--listen-peer-urls", member.peer,
     "--initial-advertise-peer-urls", member.peer,
@@ -63,8 +63,17 @@ local function spawn(self, member)
     "--log-level", "warn",
     "--unsafe-no-fsync",
   }
+  if self.tls then
+    local files = { "--cert-file", self.tls.cert, "--key-file", self.tls.key }
+    if self.tls.client_auth ~= false then
+      files[#files + 1] = "--client-cert-auth"
+      files[#files + 1] = "--trusted-ca-file=" .. self.tls.ca
+    end
+    for _, value in ipairs(files) do argv[#argv + 1] = value end
+  end
   for _, value in ipairs(self.args) do argv[#argv + 1] = value end
-  member.process = proc.spawn(argv, { nil, log, log })
+  -- etcd puts its unix sockets there.
+  member.process = proc.spawn(argv, { nil, log, log }, { cwd = self.dir })
   uv.fs_close(log)
 end
 
@@ -80,22 +89,36 @@ local function await_health(self, member)
     if member.process.code then
       error(member.name .. " has ended:\n" .. log_of(member), 0)
     end
-    return is_listening(member.port)
+    return is_listening(member.host, member.port)
   end, 10, member.name .. " listens")
   wait.eventually(function()
     local _, code, err = proc.run({
-      "etcdctl", "--endpoints", member.endpoint, "endpoint", "health",
+      "etcdctl", "--endpoints", member.endpoint, "--insecure-skip-tls-verify",
+      "endpoint", "health",
     }, { env = self.env })
     return code == 0, err
   end, 20, member.name .. " is healthy")
 end
 
+-- What etcdctl finds in its environment: who it is to a cluster with |tls|.
+local function ctl_environment(tls)
+  if not tls then return { ETCDCTL_API = "3" } end
+  return {
+    ETCDCTL_API = "3",
+    ETCDCTL_CACERT = tls.ca,
+    ETCDCTL_CERT = tls.client.cert,
+    ETCDCTL_KEY = tls.client.key,
+  }
+end
+
 local function launch(opts)
   local self = setmetatable({
     args = opts.args or {},
-    env = { ETCDCTL_API = "3" },
+    tls = opts.tls,
+    env = ctl_environment(opts.tls),
     members = {},
   }, Etcd)
+  local scheme, host = opts.tls and "https" or "http", opts.host or "127.0.0.1"
   local temporary = os.getenv "TMPDIR" or "/tmp"
   started[self] = true
   self.dir = assert(uv.fs_mkdtemp(temporary .. "/etcdlock-XXXXXX"))
@@ -103,10 +126,16 @@ local function launch(opts)
   for i = 1, opts.members or 1 do
     local name = "m" .. i
     local port = free_port()
+    local shown = host:find ":" and "[" .. host .. "]" or host
+    local endpoint = ("%s://%s:%s"):format(scheme, shown, port)
+    local socket = opts.unix and (",unix%s://localhost:%s"):format(opts.tls and "s" or "", port)
     local member = {
       name = name,
       port = port,
-      endpoint = "http://127.0.0.1:" .. port,
+      host = host,
+      endpoint = endpoint,
+      listen = endpoint .. (socket or ""),
+      socket = self.dir .. "/localhost:" .. port,
       peer = "http://127.0.0.1:" .. free_port(),
       data = self.dir .. "/" .. name,
       log = self.dir .. "/" .. name .. ".log",
@@ -125,7 +154,10 @@ local function launch(opts)
 end
 
 -- Starts a cluster and returns it healthy. |opts|: members (1), args (more
--- arguments for every member).
+-- arguments for every member), tls: client URLs are https, with the files ca,
+-- cert and key; etcdctl is client = { cert, key }, and clients without a
+-- certificate by that CA are refused unless client_auth is false. host: the
+-- address where clients are served ("127.0.0.1"). unix: also at a unix socket.
 function Etcd.start(opts)
   local self, failure
   for _ = 1, 3 do
@@ -134,6 +166,11 @@ function Etcd.start(opts)
     if self or not failure:find "address already in use" then break end
   end
   return self or error(failure, 2)
+end
+
+-- The files of |tls| from the next start on.
+function Etcd:set_tls(tls)
+  self.tls, self.env = tls, ctl_environment(tls)
 end
 
 -- Kills the members and removes their data; may be repeated.
@@ -153,6 +190,11 @@ end
 -- The address of member |i| (1).
 function Etcd:endpoint(i)
   return self.members[i or 1].endpoint
+end
+
+-- The path of member |i|'s (1) unix socket.
+function Etcd:socket(i)
+  return self.members[i or 1].socket
 end
 
 -- The addresses of all members, or of those only that |is_wanted|, with commas

@@ -9,7 +9,7 @@ local suite = require "spec.support.suite"
 -- luv opens its own descriptors with the first process.
 proc.run { "true" }
 -- gRPC core keeps one eventpoll and one eventfd for the life of the process.
-require("etcdlock.core").connect("127.0.0.1:1", 2):close(0.1)
+require("etcdlock.core").connect({ endpoints = { "127.0.0.1:1" }, ttl = 2 }):close(0.1)
 
 local before
 

@@ -1,0 +1,36 @@
+/* L2 auth: who we are to etcd. Every call of L2 goes through here, so that it
+ * carries a token when etcd wants one.
+ *
+ * A token belongs to one member and lives in its memory: it expires, dies with
+ * a restart, and is worth nothing to the next member; changes of the auth
+ * store end it too. So it is renewed when a call is told so, with one request
+ * at a time, and the call is sent again (it was refused, so that is safe).
+ */
+#ifndef ETCDLOCK_AUTH_H
+#define ETCDLOCK_AUTH_H
+
+#include "rpc.h"
+
+typedef struct el_auth el_auth;
+
+/* As |user| with |password|, which are taken over and wiped at the end; or with
+ * a |token| that somebody else renews, which is copied; or, all NULL, as
+ * nobody. @thread io */
+el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
+                     char *password, const char *token);
+
+/* @thread io */
+void el_auth_free(el_auth *auth);
+
+/* As el_rpc_start, with a token; may authenticate first. @thread io */
+void el_auth_call(el_auth *auth, const char *method, const uint8_t *bytes,
+                  size_t len, int64_t timeout_ms, el_rpc_done done, void *arg);
+
+/* A stream ended, or a watch was refused, for |err|: if it was the token, a
+ * new one is asked for. @thread io */
+void el_auth_note(el_auth *auth, const el_error *err);
+
+/* Where the calls go. @thread io */
+el_channel *el_auth_channel(const el_auth *auth);
+
+#endif

@@ -1,0 +1,29 @@
+/* L1 diagnosis: asks OpenSSL why a connection fails, on a thread of its own.
+ *
+ * The question blocks (a connection, a handshake, perhaps DNS), so it can't be
+ * asked on the I/O thread. The thread touches nothing of ours but its own
+ * question, and comes back through the loop's inbox.
+ */
+#ifndef ETCDLOCK_DIAGNOSIS_H
+#define ETCDLOCK_DIAGNOSIS_H
+
+#include "error.h"
+#include "loop.h"
+#include "tls.h"
+
+typedef struct el_diagnosis el_diagnosis;
+
+/* |found|: |err| says what is wrong. */
+typedef void (*el_diagnosis_done)(void *arg, bool found, const el_error *err);
+
+/* Asks what is wrong with |host_port| (see el_tls_diagnose). |done| is called
+ * once, later, on the I/O thread, unless the diagnosis is abandoned before.
+ * NULL if there is no thread to be had. @thread io */
+el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
+                                 const char *host_port, el_diagnosis_done done,
+                                 void *arg);
+
+/* Forgets it: |done| isn't called; the thread ends by itself. @thread io */
+void el_diagnosis_abandon(el_diagnosis *diagnosis);
+
+#endif

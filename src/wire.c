@@ -1,0 +1,123 @@
+/* L1 wire: one TCP connection with a deadline, for a diagnosis. */
+#include "wire.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+static bool await(int fd, short events, int64_t deadline_ms) {
+  struct pollfd entry = {.fd = fd, .events = events};
+  for (;;) {
+    int64_t left = deadline_ms - el_now_ms();
+    int rc = poll(&entry, 1, left > 0 ? (int)left : 0);
+    if (rc >= 0 || errno != EINTR) return rc > 0;
+  }
+}
+
+/* ---- connecting ---- */
+
+static bool is_connected(int fd, const struct addrinfo *at,
+                         int64_t deadline_ms) {
+  int failure = 0;
+  socklen_t size = sizeof failure;
+  if (connect(fd, at->ai_addr, at->ai_addrlen) == 0) return true;
+  return errno == EINPROGRESS && await(fd, POLLOUT, deadline_ms) &&
+         getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 &&
+         failure == 0;
+}
+
+static int connect_to(const struct addrinfo *at, int64_t deadline_ms) {
+  int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  if (!is_connected(fd, at, deadline_ms)) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+static int64_t count(const struct addrinfo *at) {
+  int64_t n = 0;
+  for (; at != NULL; at = at->ai_next) {
+    n++;
+  }
+  return n;
+}
+
+bool el_wire_open(el_wire *wire, const char *host, const char *port,
+                  int64_t deadline_ms) {
+  struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                           .ai_flags = AI_NUMERICSERV};
+  struct addrinfo *list;
+  memset(wire, 0, sizeof *wire);
+  wire->fd = -1;
+  wire->deadline_ms = deadline_ms;
+  if (getaddrinfo(host, port, &hints, &list) != 0) return false;
+  for (struct addrinfo *at = list; at != NULL && wire->fd < 0;
+       at = at->ai_next) {
+    /* A silent address leaves the others their share of the time. */
+    int64_t now = el_now_ms();
+    wire->fd = connect_to(at, now + (deadline_ms - now) / count(at));
+  }
+  freeaddrinfo(list);
+  return wire->fd >= 0;
+}
+
+void el_wire_close(el_wire *wire) {
+  close(wire->fd);
+  wire->fd = -1;
+}
+
+/* ---- bytes ---- */
+
+void el_wire_send(el_wire *wire, const void *bytes, size_t len) {
+  const char *from = bytes;
+  while (len > 0 && await(wire->fd, POLLOUT, wire->deadline_ms)) {
+    /* The other end may have closed, and this thread may not block SIGPIPE. */
+    ssize_t n = send(wire->fd, from, len, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return;
+    if (n > 0) {
+      from += n;
+      len -= (size_t)n;
+    }
+  }
+}
+
+static void remember(el_wire *wire, const void *bytes, size_t len) {
+  size_t room = sizeof wire->first - wire->n_first;
+  size_t n = len < room ? len : room;
+  memcpy(wire->first + wire->n_first, bytes, n);
+  wire->n_first += n;
+}
+
+size_t el_wire_recv(el_wire *wire, void *to, size_t size) {
+  while (await(wire->fd, POLLIN, wire->deadline_ms)) {
+    ssize_t n = recv(wire->fd, to, size, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (n <= 0) return 0;
+    remember(wire, to, (size_t)n);
+    return (size_t)n;
+  }
+  return 0;
+}
+
+/* TLS: a record of any kind (20 to 24), version 3.x (RFC 8446, 5.1). HTTP/2:
+ * a server starts with a SETTINGS frame (4) on stream 0 (RFC 9113, 3.4). */
+el_speech el_wire_speech(const el_wire *wire) {
+  static const uint8_t stream_0[4];
+  const uint8_t *b = wire->first;
+  if (wire->n_first == 0) return EL_SPEECH_NONE;
+  if (wire->n_first >= 2 && b[0] >= 20 && b[0] <= 24 && b[1] == 3) {
+    return EL_SPEECH_TLS;
+  }
+  if (wire->n_first == EL_WIRE_FIRST && b[0] == 0 && b[3] == 4 &&
+      memcmp(b + 5, stream_0, sizeof stream_0) == 0) {
+    return EL_SPEECH_HTTP2;
+  }
+  return EL_SPEECH_OTHER;
+}

@@ -1,0 +1,49 @@
+/* L1 wire: one TCP connection with a deadline, for a diagnosis.
+ *
+ * gRPC has connections of its own. This one is for looking at what a port
+ * answers: it blocks, on a thread that may, and remembers the first bytes.
+ */
+#ifndef ETCDLOCK_WIRE_H
+#define ETCDLOCK_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EL_WIRE_FIRST = 9 }; /* a header of an HTTP/2 frame */
+
+typedef struct el_wire {
+  int fd;
+  int64_t deadline_ms;
+  uint8_t first[EL_WIRE_FIRST]; /* what the other end said first */
+  size_t n_first;
+} el_wire;
+
+/* What the other end speaks, by its first bytes. */
+typedef enum el_speech {
+  EL_SPEECH_NONE, /* it was silent, or closed without a word */
+  EL_SPEECH_TLS,
+  EL_SPEECH_HTTP2, /* without TLS */
+  EL_SPEECH_OTHER
+} el_speech;
+
+/* Connects to the first address of |host| that answers, until |deadline_ms|
+ * of el_now_ms. False if none does; otherwise the caller closes it.
+ * @thread any */
+bool el_wire_open(el_wire *wire, const char *host, const char *port,
+                  int64_t deadline_ms);
+
+/* Closes. @thread any */
+void el_wire_close(el_wire *wire);
+
+/* Sends |len| bytes. Failures show when receiving. @thread any */
+void el_wire_send(el_wire *wire, const void *bytes, size_t len);
+
+/* Receives up to |size| bytes and returns how many, at least one; 0 at the
+ * end, which may be the deadline. @thread any */
+size_t el_wire_recv(el_wire *wire, void *to, size_t size);
+
+/* What has been received so far sounds like this. @thread any */
+el_speech el_wire_speech(const el_wire *wire);
+
+#endif
