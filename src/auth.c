@@ -11,7 +11,10 @@
 #include "secret.h"
 
 enum {
-  ATTEMPT_MS = 1500,
+  /* A password's hash takes etcd up to a second, one after the other; twice as
+   * long after each silence. */
+  ATTEMPT_MS = 750,
+  ATTEMPT_DOUBLINGS = 2,
   /* After a refusal the same answer is given for a while: no storm of wrong
    * passwords. */
   REFUSED_FOR_MS = 1000,
@@ -39,6 +42,7 @@ struct el_auth {
   bool authenticated; /* the channel has a token, or needs none */
   bool authenticating;
   unsigned renewals;
+  int silences;     /* requests for a token without an answer, in a row */
   el_error refused; /* the last definite refusal ... */
   int64_t refused_until;
   el_timers *timers;
@@ -99,6 +103,7 @@ static void on_authenticated(void *arg, const el_rpc_answer *answer) {
   el_auth *auth = arg;
   el_error err = answer->err;
   auth->authenticating = false;
+  auth->silences = err.code == EL_UNAVAILABLE ? auth->silences + 1 : 0;
   if (err.code == EL_OK) {
     read_token(auth, answer, &err);
   } else if (err.auth_off) {
@@ -114,6 +119,12 @@ static void on_authenticated(void *arg, const el_rpc_answer *answer) {
   release_waiting(auth, &err);
 }
 
+static int64_t attempt_ms(const el_auth *auth) {
+  return (int64_t)ATTEMPT_MS
+         << (auth->silences < ATTEMPT_DOUBLINGS ? auth->silences
+                                                : ATTEMPT_DOUBLINGS);
+}
+
 static void authenticate(el_auth *auth) {
   Etcd__AuthenticateRequest request = ETCD__AUTHENTICATE_REQUEST__INIT;
   size_t len;
@@ -127,7 +138,7 @@ static void authenticate(el_auth *auth) {
   auth->authenticating = true;
   el_channel_set_token(auth->ch, NULL);
   el_rpc_start(auth->ch, "/etcdserverpb.Auth/Authenticate", bytes, len,
-               ATTEMPT_MS, on_authenticated, auth);
+               attempt_ms(auth), true, on_authenticated, auth);
   explicit_bzero(bytes, len);
   free(bytes);
 }
@@ -179,14 +190,14 @@ static void send(auth_call *call) {
   }
   call->renewals = auth->renewals;
   el_rpc_start(auth->ch, call->method, call->bytes, call->len, call->timeout_ms,
-               on_answer, call);
+               false, on_answer, call);
 }
 
 void el_auth_call(el_auth *auth, const char *method, const uint8_t *bytes,
                   size_t len, int64_t timeout_ms, el_rpc_done done, void *arg) {
   auth_call *call;
   if (auth->user == NULL) {
-    el_rpc_start(auth->ch, method, bytes, len, timeout_ms, done, arg);
+    el_rpc_start(auth->ch, method, bytes, len, timeout_ms, false, done, arg);
     return;
   }
   call = el_alloc(sizeof *call);

@@ -148,7 +148,8 @@ static bool may_repeat(const el_call *call, const el_error *err) {
 
 static void on_answer(void *arg, el_txn_answer *answer) {
   el_call *call = arg;
-  int64_t retry_at = el_now_ms() + el_backoff_ms(++call->attempts);
+  int64_t retry_at =
+      el_retry_at(answer->sent_ms, el_now_ms(), ++call->attempts);
   if (!call->cl->stopping &&
       !el_client_note_txn(call->cl, answer, call->rev_then,
                           has_written(answer))) {

@@ -28,9 +28,10 @@ struct el_channel {
   el_loop *loop;
   peer *members;
   size_t n;
-  size_t at;   /* the member in use */
-  char *token; /* NULL: none */
-  el_tls *tls; /* NULL: no member wants it */
+  size_t at;            /* the member in use */
+  char *token;          /* NULL: none */
+  el_tls *tls;          /* NULL: no member wants it */
+  el_patience patience; /* with the member in use */
   TAILQ_HEAD(, el_move) moves;
 };
 
@@ -78,6 +79,12 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
 
 /* ---- the members ---- */
 
+static void on_silent(el_patience *patience) {
+  el_channel *ch =
+      (el_channel *)((char *)patience - offsetof(el_channel, patience));
+  el_channel_leave(ch, ch->at);
+}
+
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
                            size_t n, el_tls *tls) {
   el_channel *ch = el_alloc(sizeof *ch);
@@ -86,6 +93,7 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   ch->members = el_alloc(n * sizeof *ch->members);
   ch->n = n;
   TAILQ_INIT(&ch->moves);
+  el_patience_init(&ch->patience, el_loop_timers(loop), on_silent);
   for (size_t i = 0; i < n; i++) {
     ch->members[i].ch = ch;
     ch->members[i].endpoint = endpoints[i];
@@ -112,6 +120,7 @@ const char *el_channel_token(const el_channel *ch) { return ch->token; }
 
 void el_channel_free(el_channel *ch) {
   el_channel_set_token(ch, NULL);
+  el_patience_destroy(&ch->patience);
   close_members(ch);
   for (size_t i = 0; i < ch->n; i++) {
     if (ch->members[i].diagnosis != NULL) {
@@ -159,6 +168,14 @@ void el_channel_leave(el_channel *ch, size_t member) {
   if (member != ch->at || ch->n == 1) return;
   ch->at = (ch->at + 1) % ch->n;
   TAILQ_FOREACH(move, &ch->moves, link) { move->moved(move); }
+}
+
+void el_channel_asked(el_channel *ch, el_asked *asked) {
+  el_patience_sent(&ch->patience, asked);
+}
+
+void el_channel_ended(el_channel *ch, el_asked *asked, bool answered) {
+  el_patience_ended(&ch->patience, asked, answered);
 }
 
 /* ---- why a member can't be reached ---- */

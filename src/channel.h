@@ -15,6 +15,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "loop.h"
+#include "patience.h"
 #include "tls.h"
 
 typedef struct el_channel el_channel;
@@ -56,6 +57,14 @@ const char *el_channel_token(const el_channel *ch);
  * @thread io */
 grpc_call *el_channel_call(el_channel *ch, const char *method,
                            gpr_timespec deadline);
+
+/* A unary call to the member in use is out, or has come to its end; |answered|:
+ * by an answer of etcd's. Those that are out are given up together when the
+ * member falls silent, and it is left. @thread io */
+void el_channel_asked(el_channel *ch, el_asked *asked);
+
+/* The counterpart of el_channel_asked. @thread io */
+void el_channel_ended(el_channel *ch, el_asked *asked, bool answered);
 
 /* Tells how a call to |member| ended, so that a member that can't serve is
  * left. If the reason is known to be one that time won't mend (a certificate,

@@ -16,6 +16,7 @@
 static void lapse(el_client *cl) {
   el_slot *slot, *next;
   cl->lapsed = false;
+  el_trouble_lapse(&cl->trouble);
   for (slot = TAILQ_FIRST(&cl->held); slot != NULL; slot = next) {
     next = TAILQ_NEXT(slot, held_link);
     el_slot_signal(slot, EL_ENTRY_LAPSED);
@@ -264,6 +265,7 @@ el_client *el_client_ref(el_client *cl) {
 void el_client_unref(el_client *cl) {
   if (atomic_fetch_sub(&cl->refs, 1) != 1) return;
   assert(cl->joined);
+  el_trouble_destroy(&cl->trouble);
   free(cl);
 }
 
@@ -315,6 +317,7 @@ static el_client *new_client(const el_client_options *options, el_error *err) {
   atomic_init(&cl->refs, 1);
   cl->fork_generation = el_fork_generation();
   cl->ttl_ms = options->ttl_ms;
+  el_trouble_init(&cl->trouble);
   TAILQ_INIT(&cl->dirty);
   TAILQ_INIT(&cl->slots);
   TAILQ_INIT(&cl->held);
@@ -322,6 +325,7 @@ static el_client *new_client(const el_client_options *options, el_error *err) {
   TAILQ_INIT(&cl->calls);
   if (!start(cl, open, err)) {
     el_opening_free(open);
+    el_trouble_destroy(&cl->trouble);
     free(cl);
     return NULL;
   }

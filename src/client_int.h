@@ -22,13 +22,14 @@
 #include "loop.h"
 #include "recipe.h"
 #include "session.h"
+#include "trouble.h"
 #include "waiter.h"
 #include "watch.h"
 
 enum {
-  /* One attempt of one request. etcd's own limit of 7 s would outlast a
-   * leader's death several times. */
-  EL_ATTEMPT_MS = 1500,
+  /* One attempt of one request, at most; a member that answers nothing at all
+   * is left sooner (patience.h). etcd's own limit is 7 s. */
+  EL_ATTEMPT_MS = 3000,
   /* A client that never reached its etcd says so after this, even to calls
    * without a time limit: a wrong address should be told, not waited for. */
   EL_FIRST_CONTACT_MS = 5000
@@ -131,6 +132,7 @@ struct el_client {
   _Atomic int64_t lease;
   _Atomic int64_t alive_until;
   _Atomic int64_t counters[sizeof(el_stats) / sizeof(int64_t)];
+  el_trouble trouble; /* of the session */
 
   /* Lua's side writes it before posting the command. */
   el_command close_command;

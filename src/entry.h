@@ -162,8 +162,13 @@ bool el_entry_is_free(const el_entry *entry);
 /* May the entry be forgotten? @thread any */
 bool el_entry_is_over(const el_entry *entry);
 
-/* How long to wait before attempt |n| (from 1) of a request that failed, in
- * milliseconds. @thread any */
-int64_t el_backoff_ms(int n);
+/* When to repeat a request that was sent at |sent_ms| and has failed at
+ * |now_ms|, for the |n|-th time in a row (from 1). The wait counts from the
+ * sending: one that was long in failing is repeated at once. @thread any */
+int64_t el_retry_at(int64_t sent_ms, int64_t now_ms, int n);
+
+/* When to repeat one that was refused at |now_ms| for a reason that somebody
+ * must mend. @thread any */
+int64_t el_refused_retry_at(int64_t now_ms);
 
 #endif

@@ -37,13 +37,13 @@ static void win(el_entry *entry, const el_entry_event *event,
 /* An enqueue or a try that was not answered. */
 static void on_put_failed(el_entry *entry, const el_entry_event *event,
                           int64_t now_ms, el_entry_actions *out) {
-  if (!event->definite && entry->suspect_until < event->sent_ms + SUSPECT_MS) {
-    entry->suspect_until = event->sent_ms + SUSPECT_MS;
+  if (!event->definite) {
+    entry->suspect_until = now_ms + SUSPECT_MS;
   }
   if (!entry->wanted) {
     el_entry_take_out_next(entry, out);
   } else if (event->retriable) {
-    el_entry_retry_later(entry, now_ms);
+    el_entry_retry_later(entry, event, now_ms);
   } else {
     el_entry_refuse(entry, EL_ENTRY_REFUSED, out);
   }
@@ -139,7 +139,7 @@ static void on_swept(el_entry *entry, const el_entry_event *event,
   if (entry->wanted) {
     el_entry_begin(entry, out);
   } else if (!event->done) {
-    el_entry_retry_later(entry, now_ms);
+    el_entry_retry_later(entry, event, now_ms);
   } else if (event->mine.rev != 0) {
     entry->rev = event->mine.rev;
     entry->attempts = 0;
@@ -173,7 +173,7 @@ static void on_looked(el_entry *entry, const el_entry_event *event,
       return;
   }
   if (!event->done && event->retriable) {
-    el_entry_retry_later(entry, now_ms);
+    el_entry_retry_later(entry, event, now_ms);
   } else if (!event->done && entry->state == EL_ENTRY_WAITING) {
     el_entry_refuse(entry, EL_ENTRY_REFUSED, out);
   } else if (!event->done) {
@@ -203,7 +203,7 @@ static void on_deleted(el_entry *entry, const el_entry_event *event,
   } else if (!event->retriable && entry->attempts == 0) {
     el_entry_push(out, EL_ENTRY_REFUSED);
   }
-  el_entry_retry_later(entry, now_ms);
+  el_entry_retry_later(entry, event, now_ms);
 }
 
 void el_entry_on_answer(el_entry *entry, const el_entry_event *event,

@@ -27,8 +27,9 @@ void el_entry_watch(el_entry *entry, el_entry_actions *out, el_place place);
 /* @thread any */
 void el_entry_unwatch(el_entry *entry, el_entry_actions *out);
 
-/* Has the timer repeat the request that failed. @thread any */
-void el_entry_retry_later(el_entry *entry, int64_t now_ms);
+/* Has the timer repeat the request that failed with |event|. @thread any */
+void el_entry_retry_later(el_entry *entry, const el_entry_event *event,
+                          int64_t now_ms);
 
 /* Begins to queue, or to try. @thread any */
 void el_entry_begin(el_entry *entry, el_entry_actions *out);

@@ -56,8 +56,6 @@ void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
   va_end(ap);
 }
 
-#define NOT_ETCD "something answers there, but it is not an etcd v3 client port"
-
 /* The first row whose status and text fit decides. An error is definite only
  * where etcd refuses before it proposes: UNAVAILABLE, DEADLINE_EXCEEDED and
  * even "database space exceeded" may hide a commit (quotaApplierV3.Txn applies

@@ -151,6 +151,10 @@ el_loss el_lock_loss(const el_lock *lk) {
   return state >= EL_HOLD_LOST ? (el_loss)(state - EL_HOLD_LOST) : EL_LOSS_NONE;
 }
 
+void el_lock_trouble(const el_lock *lk, el_error *err) {
+  el_trouble_read(&lk->cl->trouble, err);
+}
+
 bool el_lock_release(el_lock *lk) {
   int64_t left_ms;
   int held = EL_HOLD_HELD;

@@ -56,6 +56,10 @@ el_hold el_lock_hold(el_lock *lk, int64_t *left_ms);
 /* Why it was lost, EL_LOSS_NONE if it wasn't. @thread lua */
 el_loss el_lock_loss(const el_lock *lk);
 
+/* For a hold that has EXPIRED: what stood in the way of the proof; code EL_OK
+ * if nothing is known. @thread lua */
+void el_lock_trouble(const el_lock *lk, el_error *err);
+
 /* Lets go: gives up the wait or releases the hold, which is over for the
  * caller from here on. True if it was held. @thread lua */
 bool el_lock_release(el_lock *lk);

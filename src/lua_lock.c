@@ -80,7 +80,7 @@ static el_nret l_lock_left(lua_State *L) {
   return 1;
 }
 
-/* lock:loss() -> why it was lost | nil */
+/* lock:loss() -> why it was lost, what stood in the way of its proof | nil */
 static el_nret l_lock_loss(lua_State *L) {
   static const char *const reasons[] = {
       [EL_LOSS_NONE] = NULL,
@@ -92,8 +92,15 @@ static el_nret l_lock_loss(lua_State *L) {
       [EL_LOSS_CLUSTER] = "cluster_changed",
       [EL_LOSS_CLOSED] = "closed",
   };
-  lua_pushstring(L, reasons[el_lock_loss(check_lock(L))]);
-  return 1;
+  el_lock *lk = check_lock(L);
+  el_loss loss = el_lock_loss(lk);
+  el_error trouble = {.code = EL_OK};
+  if (loss == EL_LOSS_EXPIRED) {
+    el_lock_trouble(lk, &trouble);
+  }
+  lua_pushstring(L, reasons[loss]);
+  lua_pushstring(L, trouble.code != EL_OK ? trouble.text : NULL);
+  return 2;
 }
 
 /* lock:token() -> create_revision of our key */

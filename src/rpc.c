@@ -19,7 +19,8 @@ typedef struct el_rpc {
   el_tag tag;          /* first: the completion queue's tag */
   el_call_entry entry; /* in the loop's list of calls */
   el_channel *ch;
-  size_t member; /* who was asked */
+  size_t member;  /* who was asked */
+  el_asked asked; /* unless it is thoughtful */
   grpc_call *call;
   el_metadata metadata;
   grpc_metadata_array initial;
@@ -34,6 +35,12 @@ typedef struct el_rpc {
 static void cancel(el_call_entry *entry) {
   el_rpc *rpc = (el_rpc *)((char *)entry - offsetof(el_rpc, entry));
   grpc_call_cancel(rpc->call, NULL);
+}
+
+static void give_up(el_asked *asked) {
+  el_rpc *rpc = (el_rpc *)((char *)asked - offsetof(el_rpc, asked));
+  grpc_call_cancel_with_status(rpc->call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                               "the member is silent", NULL);
 }
 
 static void free_rpc(el_rpc *rpc) {
@@ -82,9 +89,16 @@ static void answer_failure(el_rpc *rpc) {
   rpc->done(rpc->arg, &answer);
 }
 
+/* Is |status| etcd's word, rather than what became of the connection? */
+static bool is_answered(grpc_status_code status) {
+  return status != GRPC_STATUS_UNAVAILABLE && status != GRPC_STATUS_CANCELLED &&
+         status != GRPC_STATUS_DEADLINE_EXCEEDED;
+}
+
 static void on_rpc_done(el_tag *tag, bool ok) {
   el_rpc *rpc = (el_rpc *)tag;
   (void)ok;
+  el_channel_ended(rpc->ch, &rpc->asked, is_answered(rpc->status));
   if (rpc->status == GRPC_STATUS_OK && rpc->received != NULL) {
     answer_message(rpc);
   } else {
@@ -115,7 +129,8 @@ static void start_batch(el_rpc *rpc, grpc_byte_buffer *message) {
 }
 
 void el_rpc_start(el_channel *ch, const char *method, const uint8_t *bytes,
-                  size_t len, int64_t timeout_ms, el_rpc_done done, void *arg) {
+                  size_t len, int64_t timeout_ms, bool thoughtful,
+                  el_rpc_done done, void *arg) {
   grpc_slice slice = grpc_slice_from_copied_buffer((const char *)bytes, len);
   grpc_byte_buffer *message = grpc_raw_byte_buffer_create(&slice, 1);
   el_rpc *rpc = el_alloc(sizeof *rpc);
@@ -131,6 +146,10 @@ void el_rpc_start(el_channel *ch, const char *method, const uint8_t *bytes,
   grpc_metadata_array_init(&rpc->trailing);
   rpc->call = el_channel_call(ch, method, el_deadline_in(timeout_ms));
   el_loop_add_call(el_channel_loop(ch), &rpc->entry);
+  rpc->asked.give_up = give_up;
+  if (!thoughtful) {
+    el_channel_asked(ch, &rpc->asked);
+  }
   start_batch(rpc, message);
   grpc_byte_buffer_destroy(message);
   grpc_slice_unref(slice);

@@ -18,9 +18,12 @@ typedef struct el_rpc_answer {
 typedef void (*el_rpc_done)(void *arg, const el_rpc_answer *answer);
 
 /* Calls |method| with |len| bytes of message, which are copied, and gives up
- * after |timeout_ms|. |done| is called exactly once, later, on the I/O thread,
- * whatever happens. @thread io */
+ * after |timeout_ms|, or when the member has fallen silent, unless it is
+ * |thoughtful|: then it may take its time (a password's hash does). |done| is
+ * called exactly once, later, on the I/O thread, whatever happens.
+ * @thread io */
 void el_rpc_start(el_channel *ch, const char *method, const uint8_t *bytes,
-                  size_t len, int64_t timeout_ms, el_rpc_done done, void *arg);
+                  size_t len, int64_t timeout_ms, bool thoughtful,
+                  el_rpc_done done, void *arg);
 
 #endif

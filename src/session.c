@@ -7,9 +7,18 @@
 #include "entry.h"
 
 enum {
-  RENEW_DIVISOR = 3,  /* etcd's clients renew at a third of the TTL */
-  ANSWER_DIVISOR = 4, /* a keepalive's answer may take TTL/4, at most ... */
-  ANSWER_MAX_MS = 2000,
+  /* etcd's clients renew at a third of the TTL. A claim must outlive the death
+   * of a leader just before that: 1 s to 2 s until another is elected (3 s if
+   * the votes are split), and a moment to find it. */
+  RENEW_DIVISOR = 3,
+  ELECTION_MS = 4000,
+  RENEW_DIVISOR_MAX = 5,
+  /* A keepalive's answer may take TTL/8, within these limits; twice as long
+   * after each silence, because it may be the way that is long. */
+  ANSWER_DIVISOR = 8,
+  ANSWER_MIN_MS = 250,
+  ANSWER_MAX_MS = 1000,
+  ANSWER_DOUBLINGS = 2,
   UNPROVEN_MS = 250,   /* between renewals that can't be proven */
   MARGIN_DIVISOR = 10, /* clocks may differ in rate by as much, and ... */
   MARGIN_MIN_MS = 200,
@@ -41,6 +50,13 @@ static el_session_action *push(el_session_actions *out, int kind) {
   memset(action, 0, sizeof *action);
   action->kind = kind;
   return action;
+}
+
+/* When to repeat what |event| says has failed, for the |n|-th time in a row. */
+static int64_t retry_at(const el_session_event *event, int64_t now_ms, int n) {
+  return event->definite && !event->retriable
+             ? el_refused_retry_at(now_ms)
+             : el_retry_at(event->sent_ms, now_ms, n);
 }
 
 /* ---- the claim ---- */
@@ -98,7 +114,8 @@ static void on_probed(el_session *ses, const el_session_event *event,
                       int64_t now_ms, el_session_actions *out) {
   ses->probing = false;
   if (!event->done) {
-    ses->probe_at = now_ms + el_backoff_ms(++ses->probe_failures);
+    ses->probe_failures++;
+    ses->probe_at = retry_at(event, now_ms, ses->probe_failures);
     return;
   }
   ses->probe_failures = 0;
@@ -126,7 +143,10 @@ static void note_renewal(el_session *ses, const el_session_event *event,
                            .term = event->term};
   ses->attempts = 0;
   ses->renewing_since = 0;
-  ses->renew_at = event->sent_ms + event->ttl_ms / RENEW_DIVISOR;
+  ses->silences = 0;
+  ses->renew_at = event->sent_ms + clamp(event->ttl_ms - ELECTION_MS,
+                                         event->ttl_ms / RENEW_DIVISOR_MAX,
+                                         event->ttl_ms / RENEW_DIVISOR);
 }
 
 static void on_granted(el_session *ses, const el_session_event *event,
@@ -147,7 +167,8 @@ static void on_granted(el_session *ses, const el_session_event *event,
     push(out, EL_SESSION_REVOKE)->id = event->id; /* it may exist */
   }
   if (event->retriable) {
-    ses->renew_at = now_ms + el_backoff_ms(++ses->attempts);
+    ses->attempts++;
+    ses->renew_at = retry_at(event, now_ms, ses->attempts);
   } else {
     ses->state = EL_SESSION_NEW;
     ses->attempts = 0;
@@ -159,7 +180,8 @@ static void on_kept(el_session *ses, const el_session_event *event,
                     int64_t now_ms, el_session_actions *out) {
   if (!event->done) {
     ses->renewing_since = 0;
-    ses->renew_at = now_ms + el_backoff_ms(++ses->attempts);
+    ses->attempts++;
+    ses->renew_at = retry_at(event, now_ms, ses->attempts);
   } else if (event->ttl_ms == 0) {
     /* A deposed leader says this of leases granted since; then the lease
      * would live on, and its keys would keep everybody waiting. */
@@ -173,7 +195,9 @@ static void on_kept(el_session *ses, const el_session_event *event,
 
 /* How long a keepalive's answer may take. */
 static int64_t patience_of(const el_session *ses) {
-  return clamp(ses->ttl_ms / ANSWER_DIVISOR, 0, ANSWER_MAX_MS);
+  int64_t once =
+      clamp(ses->ttl_ms / ANSWER_DIVISOR, ANSWER_MIN_MS, ANSWER_MAX_MS);
+  return once << clamp(ses->silences, 0, ANSWER_DOUBLINGS);
 }
 
 static void on_timer(el_session *ses, int64_t now_ms, el_session_actions *out) {
@@ -189,6 +213,7 @@ static void on_timer(el_session *ses, int64_t now_ms, el_session_actions *out) {
   if (ses->state != EL_SESSION_ALIVE) return;
   if (ses->renewing_since != 0 && now_ms >= ses->renewing_since + patience) {
     push(out, EL_SESSION_RESET);
+    ses->silences++;
     ses->renewing_since = 0;
     ses->renew_at = now_ms;
   }
@@ -221,7 +246,8 @@ static void on_revoked(el_session *ses, const el_session_event *event,
   if (event->done || event->definite) {
     die(ses, out);
   } else {
-    ses->renew_at = now_ms + el_backoff_ms(++ses->attempts);
+    ses->attempts++;
+    ses->renew_at = retry_at(event, now_ms, ses->attempts);
   }
 }
 

@@ -12,7 +12,8 @@
  * lease has ended (etcd issue 15247). It is proven by a read or a write that
  * needs the quorum, is sent after the keepalive's answer, and carries the same
  * raft term: the leader that renewed the lease was still the leader then. If
- * the terms differ, the lease is renewed anew. So each TTL/3 costs one
+ * the terms differ, the lease is renewed anew. So each TTL/3 (sooner for a TTL
+ * under 6 s, so that a claim outlives an election) costs one
  * keepalive and, while something is held, one quorum read of any held key; a
  * lock taken meanwhile is such a proof itself.
  *
@@ -97,6 +98,7 @@ typedef struct el_session {
 
   el_renewal last, before; /* the two latest renewals */
   int64_t renewing_since;  /* a keepalive is out since; 0: none is */
+  int silences;            /* keepalives without an answer, in a row */
   int64_t renew_at;        /* when to send the next */
   int64_t probe_at;        /* when to probe again; 0: at the next renewal */
   bool probing;            /* a probe is out */

@@ -34,6 +34,7 @@ static bool is_current(const question *q) {
 static void note_outcome(el_client *cl, const el_error *err) {
   if (err->code != EL_OK) {
     EL_COUNT(cl, failed_attempts, 1);
+    el_trouble_note(&cl->trouble, err);
   }
   cl->ses_err = *err;
   if (err->code == EL_OK || err->definite) {
@@ -151,7 +152,7 @@ static void on_probed(void *arg, el_txn_answer *answer) {
 /* Reads one held key; the next probe reads the next one. */
 static void probe(el_client *cl) {
   el_slot *slot = TAILQ_FIRST(&cl->held);
-  el_session_event none = {.kind = EL_SESSION_PROBED};
+  el_session_event none = {.kind = EL_SESSION_PROBED, .sent_ms = el_now_ms()};
   question *q;
   if (slot == NULL) { /* let go a moment ago */
     el_session_io_step(cl, &none);
@@ -185,6 +186,7 @@ static void carry_out(el_client *cl, const el_session_action *action) {
       el_error_set(&cl->ses_err, EL_UNAVAILABLE,
                    "etcd %s: a keepalive was not answered in time",
                    el_client_address(cl));
+      el_trouble_note(&cl->trouble, &cl->ses_err);
       el_keepalive_leave(cl->ka);
       return;
     case EL_SESSION_PROBE:
@@ -219,7 +221,11 @@ static void publish(el_client *cl) {
 
 void el_session_io_step(el_client *cl, const el_session_event *event) {
   el_session_actions actions;
+  int64_t claimed = cl->ses.claim_until;
   el_session_step(&cl->ses, event, el_now_ms(), &actions);
+  if (cl->ses.claim_until > claimed) {
+    el_trouble_end(&cl->trouble);
+  }
   if (cl->ses.wake_at != 0) {
     el_timers_set(el_loop_timers(cl->loop), &cl->ses_timer, cl->ses.wake_at);
   } else {

@@ -12,7 +12,7 @@ local RELEASE_WAIT = 2
 local CALL_WAIT = 5
 
 local LOSS_TEXT = {
-  expired = "etcd could not be reached to prove it in time",
+  expired = "no proof came in time that its lease lives",
   revoked = "its lease ended in etcd",
   deleted = "its key was deleted",
   replaced = "its key was overwritten",
@@ -41,11 +41,12 @@ local function not_held(self)
   if not usable and code == "forked" then
     return message, code
   end
-  local loss = self._core:loss()
+  local loss, trouble = self._core:loss()
   if loss == "closed" then
     return string.format("lock %q: the client was closed", self._name), "closed"
   elseif loss then
-    return string.format("lock %q was lost: %s", self._name, LOSS_TEXT[loss]), "lost"
+    local why = LOSS_TEXT[loss] .. (trouble and ": " .. trouble or "")
+    return string.format("lock %q was lost: %s", self._name, why), "lost"
   end
   return string.format("lock %q is not held", self._name), "not_held"
 end
@@ -216,7 +217,7 @@ function Lock:wait_lost(timeout)
   self._client:_tell_losses()
   message, code = not_held(self)
   if code == "lost" then
-    return self._core:loss()
+    return (self._core:loss())
   end
   return nil, message, code
 end

@@ -68,7 +68,7 @@ local MUTANTS = {
     "} else if (event->older.rev == 0) {\n    win(",
     "} else if (event->older.rev != entry->ahead.rev) {\n    win(" },
   { "no suspicion after a lost enqueue", "entry_answer.c",
-    "entry->suspect_until = event->sent_ms + SUSPECT_MS;",
+    "entry->suspect_until = now_ms + SUSPECT_MS;",
     "entry->suspect_until = 0;" },
   { "suspicion ends too early", "entry_answer.c",
     "SUSPECT_MS = 8000,",
@@ -78,7 +78,7 @@ local MUTANTS = {
     "  if (event->done || !event->definite) {\n"
       .. "    el_entry_push(out, EL_ENTRY_RELEASED)->found" },
   { "a delete is not repeated", "entry_answer.c",
-    "    el_entry_push(out, EL_ENTRY_REFUSED);\n  }\n  el_entry_retry_later(entry, now_ms);",
+    "    el_entry_push(out, EL_ENTRY_REFUSED);\n  }\n  el_entry_retry_later(entry, event, now_ms);",
     "    el_entry_push(out, EL_ENTRY_REFUSED);\n  }\n  (void)now_ms;" },
   { "a delete of nothing", "entry_moves.c",
     "send(entry, out, EL_REQUEST_DELETE)->guard = entry->rev;",
