@@ -40,7 +40,7 @@ endif
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/etcd.pb-c.o
 
 # The simulator drives the pure part of the lock, which needs no library.
-SIM_CORE := session.c entry.c entry_moves.c entry_answer.c
+SIM_CORE := session.c entry.c entry_moves.c entry_answer.c retry.c
 SIM_OBJECTS := $(SIM_CORE:%.c=build/sim/core/%.o) \
   $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
 

@@ -8,6 +8,7 @@
 #include "alloc.h"
 #include "client_int.h"
 #include "clock.h"
+#include "retry.h"
 
 struct el_call {
   atomic_int refs;
@@ -146,10 +147,16 @@ static bool may_repeat(const el_call *call, const el_error *err) {
          (err->definite || !call->writes);
 }
 
+static int64_t next_attempt(el_call *call, const el_txn_answer *answer) {
+  el_outcome failed = {answer->err.definite, answer->err.retriable,
+                       answer->err.elsewhere, answer->sent_ms};
+  call->attempts += !answer->err.elsewhere;
+  return el_retry_at(&failed, el_now_ms(), call->attempts);
+}
+
 static void on_answer(void *arg, el_txn_answer *answer) {
   el_call *call = arg;
-  int64_t retry_at =
-      el_retry_at(answer->sent_ms, el_now_ms(), ++call->attempts);
+  int64_t retry_at = next_attempt(call, answer);
   if (!call->cl->stopping &&
       !el_client_note_txn(call->cl, answer, call->rev_then,
                           has_written(answer))) {

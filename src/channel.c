@@ -14,10 +14,14 @@
  * long what was found is believed. */
 enum { DIAGNOSE_EVERY_MS = 2000, BELIEVED_MS = 5000 };
 
+/* A member that failed is asked again after this; the others at once. */
+enum { FAILED_FOR_MS = 300 };
+
 typedef struct peer {
   el_channel *ch;
   el_endpoint endpoint;
   grpc_channel *grpc;      /* NULL: not used yet */
+  int64_t failed_until;    /* not worth asking before */
   el_diagnosis *diagnosis; /* under way */
   int64_t diagnosed_ms;    /* when the last one began */
   int64_t believed_until;
@@ -226,7 +230,7 @@ static void explain(el_channel *ch, peer *member, el_error *err) {
 void el_channel_note(el_channel *ch, size_t member, el_error *err) {
   peer *asked = &ch->members[member];
   if (err->code == EL_OK) {
-    asked->believed_until = 0;
+    asked->believed_until = asked->failed_until = 0;
     return;
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
@@ -234,5 +238,7 @@ void el_channel_note(el_channel *ch, size_t member, el_error *err) {
   if (ch->tls != NULL && err->connection && el_tls_reload(ch->tls)) {
     close_members(ch);
   }
+  asked->failed_until = el_now_ms() + FAILED_FOR_MS;
   el_channel_leave(ch, member);
+  err->elsewhere = ch->members[ch->at].failed_until <= el_now_ms();
 }

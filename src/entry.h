@@ -81,6 +81,7 @@ typedef struct el_entry_event {
   /* The answer: if not done, whether it was certainly not applied, and
    * whether asking again may help; the rest is filled only if done. */
   bool done, definite, retriable;
+  bool elsewhere;    /* answer: another member can be asked at once */
   int64_t sent_ms;   /* answer */
   uint64_t term;     /* answer: raft term */
   int64_t rev;       /* answer, watch: revision */
@@ -161,14 +162,5 @@ bool el_entry_is_free(const el_entry *entry);
 
 /* May the entry be forgotten? @thread any */
 bool el_entry_is_over(const el_entry *entry);
-
-/* When to repeat a request that was sent at |sent_ms| and has failed at
- * |now_ms|, for the |n|-th time in a row (from 1). The wait counts from the
- * sending: one that was long in failing is repeated at once. @thread any */
-int64_t el_retry_at(int64_t sent_ms, int64_t now_ms, int n);
-
-/* When to repeat one that was refused at |now_ms| for a reason that somebody
- * must mend. @thread any */
-int64_t el_refused_retry_at(int64_t now_ms);
 
 #endif

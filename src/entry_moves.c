@@ -3,29 +3,7 @@
 #include <string.h>
 
 #include "entry_int.h"
-
-enum {
-  /* An election takes a second or two, and whoever asks every 400 ms finds its
-   * end soon without being a burden. */
-  BACKOFF_FIRST_MS = 50,
-  BACKOFF_MAX_MS = 400,
-  AGAIN_MIN_MS = 10,
-  REFUSED_AGAIN_MS = 1000
-};
-
-int64_t el_retry_at(int64_t sent_ms, int64_t now_ms, int n) {
-  int64_t ms = BACKOFF_FIRST_MS;
-  while (--n > 0 && ms < BACKOFF_MAX_MS) {
-    ms *= 2;
-  }
-  if (ms > BACKOFF_MAX_MS) ms = BACKOFF_MAX_MS;
-  return sent_ms + ms > now_ms + AGAIN_MIN_MS ? sent_ms + ms
-                                              : now_ms + AGAIN_MIN_MS;
-}
-
-int64_t el_refused_retry_at(int64_t now_ms) {
-  return now_ms + REFUSED_AGAIN_MS;
-}
+#include "retry.h"
 
 /* ---- actions ---- */
 
@@ -81,10 +59,10 @@ void el_entry_unwatch(el_entry *entry, el_entry_actions *out) {
 
 void el_entry_retry_later(el_entry *entry, const el_entry_event *event,
                           int64_t now_ms) {
-  entry->attempts++;
-  entry->wake_at = event->definite && !event->retriable
-                       ? el_refused_retry_at(now_ms)
-                       : el_retry_at(event->sent_ms, now_ms, entry->attempts);
+  el_outcome failed = {event->definite, event->retriable, event->elsewhere,
+                       event->sent_ms};
+  entry->attempts += !event->elsewhere;
+  entry->wake_at = el_retry_at(&failed, now_ms, entry->attempts);
 }
 
 /* ---- ways out ---- */

@@ -38,6 +38,7 @@ typedef struct el_error {
   bool lease_gone; /* etcd no longer knows our lease */
   bool token_bad;  /* etcd wants another token */
   bool auth_off;   /* etcd has no users: there is no token to be had */
+  bool elsewhere;  /* another member is there to be asked at once */
   bool connection; /* there was no etcd at the other end, or no other end */
   char text[256];
 } el_error;

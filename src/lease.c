@@ -145,7 +145,7 @@ static void on_keepalive_moved(el_move *move) {
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: left for another member",
                el_stream_address(ka->st));
   err.definite = false;
-  err.retriable = true;
+  err.retriable = err.elsewhere = true;
   el_stream_close(ka->st);
   end_stream(ka, &err);
 }

@@ -195,6 +195,7 @@ void el_recipe_read(const el_queue *queue, const el_entry_action *action,
                             .done = answer->err.code == EL_OK,
                             .definite = answer->err.definite,
                             .retriable = answer->err.retriable,
+                            .elsewhere = answer->err.elsewhere,
                             .sent_ms = answer->sent_ms,
                             .term = answer->term,
                             .rev = answer->rev};

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "entry.h"
+#include "retry.h"
 
 enum {
   /* etcd's clients renew at a third of the TTL. A claim must outlive the death
@@ -52,11 +52,13 @@ static el_session_action *push(el_session_actions *out, int kind) {
   return action;
 }
 
-/* When to repeat what |event| says has failed, for the |n|-th time in a row. */
-static int64_t retry_at(const el_session_event *event, int64_t now_ms, int n) {
-  return event->definite && !event->retriable
-             ? el_refused_retry_at(now_ms)
-             : el_retry_at(event->sent_ms, now_ms, n);
+/* When to repeat what |event| says has failed, |attempts| times before. */
+static int64_t retry_at(const el_session_event *event, int64_t now_ms,
+                        int *attempts) {
+  el_outcome failed = {event->definite, event->retriable, event->elsewhere,
+                       event->sent_ms};
+  *attempts += !event->elsewhere;
+  return el_retry_at(&failed, now_ms, *attempts);
 }
 
 /* ---- the claim ---- */
@@ -114,8 +116,7 @@ static void on_probed(el_session *ses, const el_session_event *event,
                       int64_t now_ms, el_session_actions *out) {
   ses->probing = false;
   if (!event->done) {
-    ses->probe_failures++;
-    ses->probe_at = retry_at(event, now_ms, ses->probe_failures);
+    ses->probe_at = retry_at(event, now_ms, &ses->probe_failures);
     return;
   }
   ses->probe_failures = 0;
@@ -167,8 +168,7 @@ static void on_granted(el_session *ses, const el_session_event *event,
     push(out, EL_SESSION_REVOKE)->id = event->id; /* it may exist */
   }
   if (event->retriable) {
-    ses->attempts++;
-    ses->renew_at = retry_at(event, now_ms, ses->attempts);
+    ses->renew_at = retry_at(event, now_ms, &ses->attempts);
   } else {
     ses->state = EL_SESSION_NEW;
     ses->attempts = 0;
@@ -180,8 +180,7 @@ static void on_kept(el_session *ses, const el_session_event *event,
                     int64_t now_ms, el_session_actions *out) {
   if (!event->done) {
     ses->renewing_since = 0;
-    ses->attempts++;
-    ses->renew_at = retry_at(event, now_ms, ses->attempts);
+    ses->renew_at = retry_at(event, now_ms, &ses->attempts);
   } else if (event->ttl_ms == 0) {
     /* A deposed leader says this of leases granted since; then the lease
      * would live on, and its keys would keep everybody waiting. */
@@ -246,8 +245,7 @@ static void on_revoked(el_session *ses, const el_session_event *event,
   if (event->done || event->definite) {
     die(ses, out);
   } else {
-    ses->attempts++;
-    ses->renew_at = retry_at(event, now_ms, ses->attempts);
+    ses->renew_at = retry_at(event, now_ms, &ses->attempts);
   }
 }
 

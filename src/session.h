@@ -50,6 +50,7 @@ typedef struct el_session_event {
     EL_SESSION_TIMER       /* wake_at has come */
   } kind;
   bool done, definite, retriable; /* answers, as in entry.h */
+  bool elsewhere;                 /* answers, as in entry.h */
   int64_t id;                     /* granted */
   int64_t ttl_ms;                 /* granted, kept; 0: the lease is gone */
   int64_t sent_ms;                /* answers, proof */

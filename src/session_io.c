@@ -46,6 +46,7 @@ static el_session_event event_of(int kind, const el_lease_answer *answer) {
   el_session_event event = {.done = answer->err.code == EL_OK,
                             .definite = answer->err.definite,
                             .retriable = answer->err.retriable,
+                            .elsewhere = answer->err.elsewhere,
                             .id = answer->id,
                             .ttl_ms = answer->ttl_ms,
                             .sent_ms = answer->sent_ms,
@@ -133,6 +134,9 @@ static void on_probed(void *arg, el_txn_answer *answer) {
   el_entry_event look;
   el_session_event event = {.kind = EL_SESSION_PROBED,
                             .done = answer->err.code == EL_OK,
+                            .definite = answer->err.definite,
+                            .retriable = answer->err.retriable,
+                            .elsewhere = answer->err.elsewhere,
                             .sent_ms = answer->sent_ms,
                             .term = answer->term};
   el_recipe_read(&q->queue, &q->action, answer, &look);

@@ -174,7 +174,7 @@ local dir = os.tmpname()
 os.remove(dir)
 
 local function prepare()
-  shell("mkdir -p '%s/src' && cp src/*.h src/entry*.c src/session.c '%s/src'", dir, dir)
+  shell("mkdir -p '%s/src' && cp src/*.h src/entry*.c src/session.c src/retry.c '%s/src'", dir, dir)
   shell("rm '%s/src/entry_io.c'", dir)
   shell("for c in spec/sim/*.c; do %s -std=c11 -D_GNU_SOURCE -O2 -Isrc"
     .. " -c $c -o '%s'/$(basename $c .c).o || exit 1; done", CC, dir)
