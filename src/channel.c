@@ -128,7 +128,7 @@ void el_channel_free(el_channel *ch) {
   close_members(ch);
   for (size_t i = 0; i < ch->n; i++) {
     if (ch->members[i].diagnosis != NULL) {
-      el_diagnosis_abandon(ch->members[i].diagnosis);
+      el_diagnosis_stop(ch->members[i].diagnosis);
     }
   }
   if (ch->tls != NULL) {

@@ -5,15 +5,27 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "alloc.h"
+#include "waiter.h"
 
-enum { PATIENCE_MS = 1000 };
+enum {
+  PATIENCE_MS = 1000,
+  /* How long to wait for a thread that is told to stop: it is there at once,
+   * unless it is asking for a name. */
+  STOP_MS = 300
+};
 
 struct el_diagnosis {
   el_command command; /* first */
-  pthread_mutex_t mu; /* guards abandoned; only the post is made under it */
-  bool abandoned;
+  pthread_t thread;
+  int stop_fd;
+  el_waiter ended;    /* the thread has said its last word */
+  pthread_mutex_t mu; /* guards the next two; only the post is made under it */
+  bool posted;        /* or would have, had the loop been open */
+  bool abandoned;     /* the loop may be gone: the thread frees this */
   el_loop *loop;
   el_tls *tls;
   char *host_port;
@@ -24,6 +36,8 @@ struct el_diagnosis {
 };
 
 static void free_diagnosis(el_diagnosis *diagnosis) {
+  close(diagnosis->stop_fd);
+  el_waiter_destroy(&diagnosis->ended);
   pthread_mutex_destroy(&diagnosis->mu);
   if (diagnosis->tls != NULL) {
     el_tls_unref(diagnosis->tls);
@@ -34,65 +48,78 @@ static void free_diagnosis(el_diagnosis *diagnosis) {
 
 static void run_done(el_command *command) {
   el_diagnosis *diagnosis = (el_diagnosis *)command;
-  pthread_mutex_lock(&diagnosis->mu); /* until its thread has let go of it */
-  pthread_mutex_unlock(&diagnosis->mu);
-  if (!diagnosis->abandoned) {
-    diagnosis->done(diagnosis->arg, diagnosis->found, &diagnosis->err);
-  }
+  pthread_join(diagnosis->thread, NULL); /* this was its last word */
+  diagnosis->done(diagnosis->arg, diagnosis->found, &diagnosis->err);
   free_diagnosis(diagnosis);
 }
 
+/* ---- its thread ---- */
+
 static void *ask(void *arg) {
   el_diagnosis *diagnosis = arg;
-  bool orphan;
+  bool abandoned;
   pthread_setname_np(pthread_self(), "etcdlock-tls");
-  diagnosis->found = el_tls_diagnose(diagnosis->tls, diagnosis->host_port,
-                                     PATIENCE_MS, &diagnosis->err);
-  /* An abandoned question's loop may be gone: the two are one step. */
+  diagnosis->found =
+      el_tls_diagnose(diagnosis->tls, diagnosis->host_port, PATIENCE_MS,
+                      diagnosis->stop_fd, &diagnosis->err);
   pthread_mutex_lock(&diagnosis->mu);
-  orphan = diagnosis->abandoned ||
-           !el_loop_post(diagnosis->loop, &diagnosis->command);
+  abandoned = diagnosis->abandoned;
+  if (!abandoned) {
+    diagnosis->posted = true;
+    el_waiter_complete(&diagnosis->ended);
+    el_loop_post(diagnosis->loop, &diagnosis->command);
+  }
   pthread_mutex_unlock(&diagnosis->mu);
-  if (orphan) {
+  if (abandoned) {
     free_diagnosis(diagnosis);
   }
   return NULL;
 }
 
 static int start_thread(el_diagnosis *diagnosis) {
-  pthread_t thread;
   sigset_t all, before;
   int rc;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  rc = pthread_create(&thread, NULL, ask, diagnosis);
+  rc = pthread_create(&diagnosis->thread, NULL, ask, diagnosis);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (rc == 0) {
-    pthread_detach(thread);
-  }
   return rc;
 }
+
+/* ---- start and end ---- */
 
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
                                  const char *host_port, el_diagnosis_done done,
                                  void *arg) {
   el_diagnosis *diagnosis = el_alloc(sizeof *diagnosis);
   diagnosis->command.run = run_done;
+  diagnosis->stop_fd = eventfd(0, EFD_CLOEXEC);
+  el_waiter_init(&diagnosis->ended);
   pthread_mutex_init(&diagnosis->mu, NULL);
   diagnosis->loop = loop;
   diagnosis->tls = tls != NULL ? el_tls_ref(tls) : NULL;
   diagnosis->host_port = el_strndup(host_port, strlen(host_port));
   diagnosis->done = done;
   diagnosis->arg = arg;
-  if (start_thread(diagnosis) != 0) {
+  if (diagnosis->stop_fd < 0 || start_thread(diagnosis) != 0) {
     free_diagnosis(diagnosis);
     return NULL;
   }
   return diagnosis;
 }
 
-void el_diagnosis_abandon(el_diagnosis *diagnosis) {
+void el_diagnosis_stop(el_diagnosis *diagnosis) {
+  bool ended;
+  eventfd_write(diagnosis->stop_fd, 1);
+  el_waiter_wait(&diagnosis->ended, STOP_MS);
   pthread_mutex_lock(&diagnosis->mu);
   diagnosis->abandoned = true;
+  ended = diagnosis->posted;
   pthread_mutex_unlock(&diagnosis->mu);
+  if (ended) {
+    pthread_join(diagnosis->thread, NULL);
+    free_diagnosis(diagnosis);
+  } else {
+    pthread_detach(diagnosis->thread); /* it frees what is its own */
+  }
 }

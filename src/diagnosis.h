@@ -17,13 +17,13 @@ typedef struct el_diagnosis el_diagnosis;
 typedef void (*el_diagnosis_done)(void *arg, bool found, const el_error *err);
 
 /* Asks what is wrong with |host_port| (see el_tls_diagnose). |done| is called
- * once, later, on the I/O thread, unless the diagnosis is abandoned before.
- * NULL if there is no thread to be had. @thread io */
+ * once, later, on the I/O thread, unless the diagnosis is stopped before. NULL if there is no thread to be had. @thread io */
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
                                  const char *host_port, el_diagnosis_done done,
                                  void *arg);
 
-/* Forgets it: |done| isn't called; the thread ends by itself. @thread io */
-void el_diagnosis_abandon(el_diagnosis *diagnosis);
+/* Ends it: |done| isn't called. For the time when |loop| takes no posts any
+ * more. @thread io @locks diagnosis->mu */
+void el_diagnosis_stop(el_diagnosis *diagnosis);
 
 #endif

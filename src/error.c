@@ -127,6 +127,18 @@ static const char *cause_of(int status, const char *details) {
   return *details ? details : "no reason given";
 }
 
+/* Is |details| etcd's own word, or a cause that needs no closer look? */
+static bool says_why(const char *details) {
+  static const char *const plain[] = {
+      "etcdserver:",     "Connection refused",     "DNS resolution failed",
+      "No such file",    "Network is unreachable", "No route to host",
+      "Timeout occurred"};
+  for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+    if (strstr(details, plain[i]) != NULL) return true;
+  }
+  return false;
+}
+
 void el_error_from_status(el_error *err, int status, const char *details,
                           const char *endpoint) {
   size_t i = 0;
@@ -143,6 +155,5 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->lease_gone = rules[i].flags & LEASE_GONE;
   err->token_bad = rules[i].flags & TOKEN_BAD;
   err->auth_off = rules[i].flags & AUTH_OFF;
-  err->connection =
-      status == GRPC_UNAVAILABLE && strstr(details, "etcdserver:") == NULL;
+  err->connection = status == GRPC_UNAVAILABLE && !says_why(details);
 }

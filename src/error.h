@@ -39,7 +39,7 @@ typedef struct el_error {
   bool token_bad;  /* etcd wants another token */
   bool auth_off;   /* etcd has no users: there is no token to be had */
   bool elsewhere;  /* another member is there to be asked at once */
-  bool connection; /* there was no etcd at the other end, or no other end */
+  bool connection; /* it broke, or never came about, for an unsaid reason */
   char text[256];
 } el_error;
 

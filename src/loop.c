@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "grpc_log.h"
 
 STAILQ_HEAD(command_list, el_command);
 TAILQ_HEAD(call_list, el_call_entry);
@@ -222,6 +223,7 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
     el_error_set(err, EL_NOMEM, "no memory for a client");
     return NULL;
   }
+  el_grpc_log_tame();
   grpc_init();
   loop->events = *events;
   loop->arg = arg;

@@ -55,7 +55,8 @@ const char *el_tls_server_name(const el_tls *tls);
 /* What is wrong between us and |host_port| ("host:port", "[v6]:port"), found
  * by a handshake of our own; |tls| NULL: there should be none, and the question
  * is whether the other end wants TLS. Blocks up to |timeout_ms|, to which the
- * resolver of host names may add its own time. True and |err| (definite, not
+ * resolver of host names may add its own time, or until |stop_fd| can be read.
+ * True and |err| (definite, not
  * retriable) if a cause was found that trying again won't mend:
  *   unavailable      the server's certificate: unknown CA, out of force,
  *                    another name, not for servers
@@ -64,6 +65,6 @@ const char *el_tls_server_name(const el_tls *tls);
  *                    HTTP/2
  * False if not: nobody answers, or all is well. @thread any @locks tls->mu */
 bool el_tls_diagnose(el_tls *tls, const char *host_port, int timeout_ms,
-                     el_error *err);
+                     int stop_fd, el_error *err);
 
 #endif

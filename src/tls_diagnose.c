@@ -19,6 +19,7 @@ typedef struct question {
   const char *host_port;
   char host[256], port[8];
   int64_t deadline_ms;
+  int stop_fd;
   SSL_CTX *ctx;
 } question;
 
@@ -203,7 +204,7 @@ static bool say_failure(const question *q, const el_handshake *hs,
 static el_speech try_tls(const question *q, el_handshake *hs) {
   el_wire wire;
   memset(hs, 0, sizeof *hs);
-  if (!el_wire_open(&wire, q->host, q->port, q->deadline_ms)) {
+  if (!el_wire_open(&wire, q->host, q->port, q->deadline_ms, q->stop_fd)) {
     return EL_SPEECH_NONE;
   }
   el_handshake_try(hs, q->ctx, expected_name(q), &wire);
@@ -217,7 +218,7 @@ static el_speech try_plain(const question *q) {
                               "\0\0\0\4\0\0\0\0"; /* SETTINGS, with the NUL */
   char bytes[64];
   el_wire wire;
-  if (!el_wire_open(&wire, q->host, q->port, q->deadline_ms)) {
+  if (!el_wire_open(&wire, q->host, q->port, q->deadline_ms, q->stop_fd)) {
     return EL_SPEECH_NONE;
   }
   el_wire_send(&wire, hello, sizeof hello);
@@ -285,10 +286,11 @@ static bool parse(question *q) {
 }
 
 bool el_tls_diagnose(el_tls *tls, const char *host_port, int timeout_ms,
-                     el_error *err) {
+                     int stop_fd, el_error *err) {
   question q = {.tls = tls,
                 .host_port = host_port,
-                .deadline_ms = el_now_ms() + timeout_ms};
+                .deadline_ms = el_now_ms() + timeout_ms,
+                .stop_fd = stop_fd};
   bool found;
   if (!parse(&q)) return false;
   q.ctx = tls != NULL ? el_tls_context(tls) : el_tls_bare_context();

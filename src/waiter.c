@@ -1,4 +1,4 @@
-/* L0 waiter: a one-shot signal from the I/O thread to a Lua thread. */
+/* L0 waiter: a one-shot signal from one thread to another. */
 #include "waiter.h"
 
 #include <time.h>

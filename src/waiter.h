@@ -1,6 +1,6 @@
-/* L0 waiter: a one-shot signal from the I/O thread to a Lua thread.
+/* L0 waiter: a one-shot signal from one thread to another.
  *
- * What the I/O thread wrote before el_waiter_complete may be read by whoever
+ * What was written before el_waiter_complete may be read by whoever
  * has seen the waiter done: the mutex orders the two.
  */
 #ifndef ETCDLOCK_WAITER_H
@@ -28,7 +28,7 @@ void el_waiter_complete(el_waiter *w);
 
 /* True as soon as |w| is done, false after |timeout_ms| milliseconds; 0 only
  * asks. Signals don't end the wait, so callers that want Ctrl-C to work wait
- * in slices. @thread lua */
+ * in slices. @thread any */
 bool el_waiter_wait(el_waiter *w, int64_t timeout_ms);
 
 #endif

@@ -10,35 +10,35 @@
 
 #include "clock.h"
 
-static bool await(int fd, short events, int64_t deadline_ms) {
-  struct pollfd entry = {.fd = fd, .events = events};
+static bool await(const el_wire *wire, short events, int64_t deadline_ms) {
+  struct pollfd entries[] = {{.fd = wire->fd, .events = events},
+                             {.fd = wire->stop_fd, .events = POLLIN}};
   for (;;) {
     int64_t left = deadline_ms - el_now_ms();
-    int rc = poll(&entry, 1, left > 0 ? (int)left : 0);
-    if (rc >= 0 || errno != EINTR) return rc > 0;
+    int rc = poll(entries, 2, left > 0 ? (int)left : 0);
+    if (rc >= 0 || errno != EINTR) return rc > 0 && entries[1].revents == 0;
   }
 }
 
 /* ---- connecting ---- */
 
-static bool is_connected(int fd, const struct addrinfo *at,
+static bool is_connected(const el_wire *wire, const struct addrinfo *at,
                          int64_t deadline_ms) {
   int failure = 0;
   socklen_t size = sizeof failure;
-  if (connect(fd, at->ai_addr, at->ai_addrlen) == 0) return true;
-  return errno == EINPROGRESS && await(fd, POLLOUT, deadline_ms) &&
-         getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 &&
+  if (connect(wire->fd, at->ai_addr, at->ai_addrlen) == 0) return true;
+  return errno == EINPROGRESS && await(wire, POLLOUT, deadline_ms) &&
+         getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 &&
          failure == 0;
 }
 
-static int connect_to(const struct addrinfo *at, int64_t deadline_ms) {
-  int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return -1;
-  if (!is_connected(fd, at, deadline_ms)) {
-    close(fd);
-    return -1;
+static void connect_to(el_wire *wire, const struct addrinfo *at,
+                       int64_t deadline_ms) {
+  wire->fd =
+      socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (wire->fd >= 0 && !is_connected(wire, at, deadline_ms)) {
+    el_wire_close(wire);
   }
-  return fd;
 }
 
 static int64_t count(const struct addrinfo *at) {
@@ -50,19 +50,20 @@ static int64_t count(const struct addrinfo *at) {
 }
 
 bool el_wire_open(el_wire *wire, const char *host, const char *port,
-                  int64_t deadline_ms) {
+                  int64_t deadline_ms, int stop_fd) {
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                            .ai_flags = AI_NUMERICSERV};
   struct addrinfo *list;
   memset(wire, 0, sizeof *wire);
   wire->fd = -1;
+  wire->stop_fd = stop_fd;
   wire->deadline_ms = deadline_ms;
   if (getaddrinfo(host, port, &hints, &list) != 0) return false;
   for (struct addrinfo *at = list; at != NULL && wire->fd < 0;
        at = at->ai_next) {
     /* A silent address leaves the others their share of the time. */
     int64_t now = el_now_ms();
-    wire->fd = connect_to(at, now + (deadline_ms - now) / count(at));
+    connect_to(wire, at, now + (deadline_ms - now) / count(at));
   }
   freeaddrinfo(list);
   return wire->fd >= 0;
@@ -77,7 +78,7 @@ void el_wire_close(el_wire *wire) {
 
 void el_wire_send(el_wire *wire, const void *bytes, size_t len) {
   const char *from = bytes;
-  while (len > 0 && await(wire->fd, POLLOUT, wire->deadline_ms)) {
+  while (len > 0 && await(wire, POLLOUT, wire->deadline_ms)) {
     /* The other end may have closed, and this thread may not block SIGPIPE. */
     ssize_t n = send(wire->fd, from, len, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR) return;
@@ -96,7 +97,7 @@ static void remember(el_wire *wire, const void *bytes, size_t len) {
 }
 
 size_t el_wire_recv(el_wire *wire, void *to, size_t size) {
-  while (await(wire->fd, POLLIN, wire->deadline_ms)) {
+  while (await(wire, POLLIN, wire->deadline_ms)) {
     ssize_t n = recv(wire->fd, to, size, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (n <= 0) return 0;

@@ -14,6 +14,7 @@ enum { EL_WIRE_FIRST = 9 }; /* a header of an HTTP/2 frame */
 
 typedef struct el_wire {
   int fd;
+  int stop_fd; /* readable: give up */
   int64_t deadline_ms;
   uint8_t first[EL_WIRE_FIRST]; /* what the other end said first */
   size_t n_first;
@@ -28,10 +29,10 @@ typedef enum el_speech {
 } el_speech;
 
 /* Connects to the first address of |host| that answers, until |deadline_ms|
- * of el_now_ms. False if none does; otherwise the caller closes it.
- * @thread any */
+ * of el_now_ms, or until |stop_fd| can be read. False if none does; otherwise
+ * the caller closes it. @thread any */
 bool el_wire_open(el_wire *wire, const char *host, const char *port,
-                  int64_t deadline_ms);
+                  int64_t deadline_ms, int stop_fd);
 
 /* Closes. @thread any */
 void el_wire_close(el_wire *wire);
