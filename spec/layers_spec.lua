@@ -76,6 +76,11 @@ describe("the layer check", function()
       "/* L1 new: fine. */\n#include <grpc/grpc.h>\n"))
   end)
 
+  it("keeps OpenSSL in layer 1", function()
+    assert_red("src/new.c:2: OpenSSL belongs to layer 1 only", "src/new.c",
+      "/* L3 new: too high. */\n#include <openssl/ssl.h>\n")
+  end)
+
   it("keeps protobuf in layer 2", function()
     assert_red("src/new.c:2: protobuf belongs to layer 2 only", "src/new.c",
       '/* L3 new: too high. */\n#include "etcd.pb-c.h"\n')

@@ -70,6 +70,7 @@ end
 -- The foreign worlds, and the one layer that speaks each of them.
 local function foreign_world(header)
   if header:find "^grpc" then return "gRPC", 1 end
+  if header:find "^openssl/" then return "OpenSSL", 1 end
   if header:find "^protobuf%-c/" or header:find "%.pb%-c%.h$" then
     return "protobuf", 2
   end
