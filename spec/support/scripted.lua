@@ -20,7 +20,8 @@ end
 
 local function ask(self, ...)
   self.child:send(string.format(...))
-  return tonumber((self.child:expect "^(%d+)$"))
+  local number, text = self.child:expect "^(%d+) ?(.*)$"
+  return tonumber(number), text
 end
 
 -- The next |times| calls (nil: all) of |method| ("Txn", "Watch", ...) end with
@@ -42,7 +43,12 @@ end
 
 -- How many calls of |method| have come, answered or not.
 function Scripted:calls(method)
-  return ask(self, "calls %s", method)
+  return (ask(self, "calls %s", method))
+end
+
+-- How etcd itself has last refused one: gRPC's status and its text.
+function Scripted:heard(method)
+  return ask(self, "heard %s", method)
 end
 
 -- How many calls of |method| |run| makes, and what it returns.

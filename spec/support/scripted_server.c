@@ -12,6 +12,8 @@
  *   break METHOD STATUS TEXT     so do those that run now
  *   pass                         what comes from now on is forwarded again
  *   calls METHOD                 how many have come: "N"
+ *   heard METHOD                 how etcd itself has last refused one: "STATUS
+ *                                TEXT"; "0" if it never has
  *
  * Messages are forwarded as they are, both ways, until the call ends; unary
  * calls and streams need no distinction. Ends with its input.
@@ -40,6 +42,7 @@ typedef struct method {
   int calls;
   int times; /* that the order still holds; -1: for ever */
   order order;
+  order heard; /* etcd's own */
 } method;
 
 /* One batch's tag. */
@@ -143,8 +146,16 @@ static void on_closed(batch *b) {
 }
 
 static void on_ended(batch *b) {
-  b->call->is_ended = true;
-  answer(b->call);
+  call *c = b->call;
+  c->is_ended = true;
+  if (c->status != GRPC_STATUS_OK && !c->cancelled) {
+    order *heard = &c->method->heard;
+    heard->status = (int)c->status;
+    snprintf(heard->text, sizeof heard->text, "%.*s",
+             (int)GRPC_SLICE_LENGTH(c->text),
+             (const char *)GRPC_SLICE_START_PTR(c->text));
+  }
+  answer(c);
   come_back(b);
 }
 
@@ -303,7 +314,7 @@ static void break_calls(const method *m, const order *o) {
 
 static void obey(const char *line) {
   char verb[16] = "", name[32] = "", when[16] = "after";
-  int times = 0, answer_to = 1;
+  int times = 0;
   order o = {.when = AFTER};
   method *m;
   sscanf(line, "%15s %31s", verb, name);
@@ -314,20 +325,24 @@ static void obey(const char *line) {
     o.when = when[0];
     m->order = o;
     m->times = times;
+    puts("0");
   } else if (strcmp(verb, "break") == 0 &&
              sscanf(line, "%*s %*s %d %255[^\n]", &o.status, o.text) >= 1) {
     break_calls(m, &o);
+    puts("0");
   } else if (strcmp(verb, "pass") == 0) {
     for (m = methods; m->name[0] != '\0'; m++) {
       m->times = 0;
     }
+    puts("0");
   } else if (strcmp(verb, "calls") == 0) {
-    answer_to = m->calls;
+    printf("%d\n", m->calls);
+  } else if (strcmp(verb, "heard") == 0) {
+    printf("%d %s\n", m->heard.status, m->heard.text);
   } else {
     fprintf(stderr, "scripted_server: what is %s", line);
     exit(EXIT_FAILURE);
   }
-  printf("%d\n", answer_to);
 }
 
 static void serve(const char *etcd) {
