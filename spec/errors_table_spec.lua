@@ -1,21 +1,17 @@
--- The table in src/error.c, row by row: what becomes of calls, waits, releases
--- and leases when a gRPC call ends with that status and text. The etcd here says
--- what it is told to say, in front of a real one, which knows what was done.
+-- The table in src/error.c, row by row: what becomes of calls, locks and tries
+-- when a gRPC call ends with that status and text. The etcd here says what it is
+-- told to say, in front of a real one, which knows what was done.
 
-local Scripted = require "spec.support.scripted"
+local Stage = require "spec.support.error_stage"
 local core = require "etcdlock.core"
-local etcdlock = require "etcdlock"
 local rows = require "spec.support.error_rows"
 local suite = require "spec.support.suite"
-local wait = require "spec.support.wait"
 
 local prefix = suite.prefix()
-
--- How soon an answer comes that is known, how long we wait if there is one (LONG)
--- and if there is none, and how many requests may be made of that.
-local SOON, LONG, TIMEOUT, STORM = 1, 5, 0.5, 10
-
+local stage = Stage.new(prefix)
+local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM
 local STATUS, ROWS = rows.STATUS, rows.ROWS
+local within = Stage.within
 
 -- More examples of the last row: what etcd says when it is in trouble.
 local TROUBLE = {
@@ -26,58 +22,12 @@ local TROUBLE = {
   CANCELLED = { "context canceled" },
 }
 
-local server, client
-
-local function connect(opts)
-  local all = { endpoints = server:endpoint(), prefix = prefix }
-  for name, value in pairs(opts or {}) do all[name] = value end
-  client = assert(etcdlock.connect(all))
-  return client
+local function ping()
+  return stage.client:ping()
 end
 
--- A client that has a lease already, and nothing to do.
-local function connect_idle()
-  assert(connect():lock "first"):unlock()
-  return client
-end
-
--- A hold that has begun to watch its key and asks for nothing more for a while.
-local function hold(name)
-  local lock = assert(connect():lock(name))
-  wait.eventually(function() return client:stats().looks == 1 end)
-  return lock
-end
-
--- What |row| says of the server.
-local function text_of(row)
-  return ("etcd %s: %s%s"):format(server.address, row.cause or row.says,
-    row[5] and "; " .. row[5] or "")
-end
-
-local function script(row, method, when, times)
-  server:answer(method, when, row.number, row.says, times)
-end
-
--- |run| takes at least |low| and at most |high| seconds; returns what it does.
-local function within(low, high, run)
-  local from = wait.now()
-  local results = { run() }
-  local took = wait.now() - from
-  assert.is_true(took >= low and took <= high, ("took %.3f s"):format(took))
-  return (table.unpack or unpack)(results)
-end
-
-local function assert_told(row, where, ok, message, code)
-  assert.is_nil(ok)
-  assert.equal(where .. text_of(row), message)
-  assert.equal(row[3], code)
-end
-
-local function await_keys(name, count)
-  wait.eventually(function()
-    local keys = suite.etcd():keys(prefix .. name)
-    return #keys == count, table.concat(keys, " ")
-  end, 10, count .. " keys of " .. name)
+local function lock_b()
+  return stage.client:lock("b", { timeout = LONG })
 end
 
 local function each_row(test, is_wanted)
@@ -88,13 +38,9 @@ local function each_row(test, is_wanted)
   end
 end
 
-setup(function() server = Scripted.start(suite.endpoint()) end)
-teardown(function() server:stop() end)
-
-after_each(function()
-  server:pass()
-  if client then client:close() end
-end)
+setup(function() stage:open() end)
+teardown(function() stage:close() end)
+after_each(function() stage:clear() end)
 
 -- ---- the rows are the rules ----
 
@@ -164,16 +110,16 @@ end)
 
 describe("a read that ends with", function()
   each_row(function(row)
-    connect()
-    script(row, "Txn", "before", row.retriable and 2)
-    local count, seconds, message, code = server:count("Txn", function()
-      return within(0, SOON, function() return client:ping() end)
+    stage:connect()
+    stage:script(row, "Txn", row.retriable and 2)
+    local count, seconds, message, code = stage.server:count("Txn", function()
+      return within(0, SOON, ping)
     end)
     if row.retriable then
       assert.is_number(seconds, message)
       assert.equal(3, count)
     else
-      assert_told(row, "", seconds, message, code)
+      stage:assert_told(row, "", seconds, message, code)
       assert.equal(1, count)
     end
   end)
@@ -182,21 +128,21 @@ end)
 describe("a write that ends with", function()
   -- It is repeated only if it certainly wasn't done.
   each_row(function(row)
-    local lock = hold "a"
+    local lock = stage:hold "a"
     local key = prefix .. "data"
     local repeated = row.definite and row.retriable
-    script(row, "Txn", row.definite and "before" or "after", repeated and 2 or -1)
-    local count, ok, message, code = server:count("Txn", function()
+    stage:script(row, "Txn", repeated and 2 or -1)
+    local count, ok, message, code = stage.server:count("Txn", function()
       return within(0, SOON, function() return lock:put(key, "v") end)
     end)
     if repeated then
       assert.is_true(ok, message)
       assert.equal(3, count)
     else
-      assert_told(row, "", ok, message, code)
+      stage:assert_told(row, "", ok, message, code)
       assert.equal(1, count)
     end
-    server:pass()
+    stage.server:pass()
     local written = not row.definite or repeated
     assert.equal(written and "v" or nil, (suite.etcd():get(key)))
     suite.etcd():del(key)
@@ -206,27 +152,21 @@ end)
 
 -- ---- what becomes of a wait ----
 
-local function assert_free(name)
-  server:pass()
-  await_keys(name, 0)
-  assert(client:lock(name, { timeout = LONG })):unlock()
-end
-
 describe("a lock that ends with", function()
   -- After |low| to |high| seconds, with a message that begins with |where|.
   local function assert_refused(row, timeout, low, high, where)
-    local count, lock, message, code = server:count("Txn", function()
-      return within(low, high, function() return client:lock("b", { timeout = timeout }) end)
+    local count, lock, message, code = stage.server:count("Txn", function()
+      return within(low, high, function() return stage.client:lock("b", { timeout = timeout }) end)
     end)
     assert.is_nil(lock)
-    assert.equal(where .. text_of(row), message)
+    assert.equal(where .. stage:text_of(row), message)
     assert.is_true(count <= STORM, count .. " requests")
     return count, code
   end
 
   each_row(function(row)
-    connect_idle()
-    script(row, "Txn", row.definite and "before" or "after")
+    stage:connect_idle()
+    stage:script(row, "Txn")
     if row.retriable then
       local count, code = assert_refused(row, TIMEOUT, TIMEOUT, TIMEOUT + SOON,
         ('lock "%sb" not taken in %g s: '):format(prefix, TIMEOUT))
@@ -239,14 +179,14 @@ describe("a lock that ends with", function()
     if not row.definite then
       assert.equal(1, #suite.etcd():keys(prefix .. "b"), "it was done all the same")
     end
-    assert_free "b"
+    stage:assert_free "b"
   end, function(row) return not row.lease_gone end)
 
   it(ROWS[1].name .. ", and has another lease then", function()
-    local first = assert(connect():lock "a")
-    script(ROWS[1], "Txn", "before", 1)
-    local count, lock = server:count("LeaseGrant", function()
-      return within(0, SOON, function() return assert(client:lock("b", { timeout = LONG })) end)
+    local first = assert(stage:connect():lock "a")
+    stage:script(ROWS[1], "Txn", 1)
+    local count, lock = stage.server:count("LeaseGrant", function()
+      return assert(within(0, SOON, lock_b))
     end)
     assert.equal(1, count)
     assert.is_true(lock:check())
@@ -258,23 +198,23 @@ end)
 
 describe("a lock that is repeated after", function()
   each_row(function(row)
-    connect_idle()
-    script(row, "Txn", row.definite and "before" or "after", 2)
-    local lock = within(0, SOON, function() return assert(client:lock("b", { timeout = LONG })) end)
+    stage:connect_idle()
+    stage:script(row, "Txn", 2)
+    local lock = assert(within(0, SOON, lock_b))
     local keys = suite.etcd():keys(prefix .. "b")
     assert.same({ lock:key() }, keys)
     assert.equal(select(2, suite.etcd():get(keys[1])), lock:token())
     assert.is_true(lock:check())
     assert.is_true(lock:unlock())
-    await_keys("b", 0)
+    stage:await_keys("b", 0)
   end, function(row) return row.retriable end)
 
   for status, texts in pairs(TROUBLE) do
     for _, text in ipairs(texts) do
       it(("%s %q"):format(status, text), function()
-        connect()
-        server:answer("Txn", "after", STATUS[status], text, 1)
-        local lock = within(0, SOON, function() return client:lock("b", { timeout = LONG }) end)
+        stage:connect()
+        stage.server:answer("Txn", "after", STATUS[status], text, 1)
+        local lock = assert(within(0, SOON, lock_b))
         assert.same({ lock:key() }, suite.etcd():keys(prefix .. "b"))
       end)
     end
@@ -284,166 +224,56 @@ end)
 describe("a try that ends with", function()
   -- It has nobody to wait for, but it may have been done all the same.
   each_row(function(row)
-    connect_idle()
-    script(row, "Txn", row.definite and "before" or "after", not row.retriable and -1 or 1)
-    local lock, message, code = within(0, SOON, function() return client:try_lock "b" end)
+    stage:connect_idle()
+    stage:script(row, "Txn", not row.retriable and -1 or 1)
+    local lock, message, code = within(0, SOON, function() return stage.client:try_lock "b" end)
     if row.retriable then
       assert.is_truthy(lock, message)
       assert.is_true(lock:unlock())
     else
-      assert_told(row, ('lock "%sb": '):format(prefix), lock, message, code)
+      stage:assert_told(row, ('lock "%sb": '):format(prefix), lock, message, code)
     end
-    assert_free "b"
+    stage:assert_free "b"
   end, function(row) return not row.lease_gone end)
+end)
+
+describe("a try that is never let in", function()
+  it("is given up after 2 s", function()
+    stage:connect_idle()
+    stage.server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out")
+    local count, lock, message, code = stage.server:count("Txn", function()
+      return within(0, 2 + SOON, function() return stage.client:try_lock "b" end)
+    end)
+    assert.is_nil(lock)
+    assert.equal("unavailable", code, message)
+    assert.matches(stage.server.address .. ": etcdserver: request timed out", message, 1, true)
+    assert.is_true(count <= STORM, count)
+    stage:assert_free "b"
+  end)
 end)
 
 describe("no answer at all", function()
   it("to a lock whose key was put leaves no key behind", function()
-    connect_idle()
-    server:answer("Txn", "never", 0)
+    stage:connect_idle()
+    stage.server:answer("Txn", "never", 0)
     local lock, message, code = within(TIMEOUT, TIMEOUT + SOON, function()
-      return client:lock("b", { timeout = TIMEOUT })
+      return stage.client:lock("b", { timeout = TIMEOUT })
     end)
     assert.is_nil(lock)
     assert.equal("unavailable", code, message)
     assert.equal(1, #suite.etcd():keys(prefix .. "b"))
-    assert_free "b"
+    stage:assert_free "b"
   end)
 
   it("to a lock is repeated, and told at the end", function()
-    connect_idle()
-    server:answer("Txn", "never", 0)
+    stage:connect_idle()
+    stage.server:answer("Txn", "never", 0)
     local lock, message, code = within(2.5, 2.5 + SOON, function()
-      return client:lock("b", { timeout = 2.5 })
+      return stage.client:lock("b", { timeout = 2.5 })
     end)
     assert.is_nil(lock)
     assert.equal("unavailable", code)
-    assert.matches(server.address .. ": no answer in time", message, 1, true)
-    assert_free "b"
-  end)
-end)
-
--- ---- what becomes of a release ----
-
-describe("a release that ends with", function()
-  -- It is repeated until its fate is known; who waits is told if it is refused.
-  each_row(function(row)
-    local lock = assert(connect():lock "a")
-    script(row, "Txn", row.definite and "before" or "after", 1)
-    local ok, message, code = within(0, SOON, function() return lock:unlock() end)
-    if row.definite and not row.retriable then
-      assert_told(row, "", ok, message, code)
-    else
-      assert.is_true(ok, message)
-    end
-    await_keys("a", 0)
-    assert.is_true(client:alive())
-  end, function(row) return not row.lease_gone end)
-end)
-
--- ---- what becomes of a lease ----
-
-describe("a lease that is asked for and ends with", function()
-  each_row(function(row)
-    connect()
-    script(row, "LeaseGrant", row.definite and "before" or "after", row.retriable and 2 or 1)
-    local count, lock, message, code = server:count("LeaseGrant", function()
-      return within(0, SOON, function() return client:lock("a", { timeout = LONG }) end)
-    end)
-    if row.retriable then
-      assert.is_truthy(lock, message)
-      assert.equal(3, count)
-    else
-      assert_told(row, "", lock, message, code)
-      assert.equal(1, count)
-    end
-    -- One that was granted without our knowledge is revoked.
-    wait.eventually(function()
-      local leases = suite.etcd():leases()
-      return #leases == (lock and 1 or 0), table.concat(leases, " ")
-    end, 5, "no other lease")
-  end)
-end)
-
-describe("a close whose revoke ends with", function()
-  each_row(function(row)
-    assert(connect():lock "a")
-    script(row, "LeaseRevoke", row.definite and "before" or "after", 1)
-    within(0, 1, function() return client:close() end)
-    assert.same({}, suite.etcd():keys(prefix))
-    assert.same({}, suite.etcd():leases())
-  end, function(row) return row.retriable and not row.definite end)
-end)
-
--- ---- what becomes of streams ----
-
-describe("a stream that breaks", function()
-  it("with any of them costs neither hold nor place", function()
-    local lock = assert(connect { ttl = 2 }:lock "a")
-    local waiter = assert(etcdlock.connect { endpoints = server:endpoint(), prefix = prefix })
-    finally(function() waiter:close() end)
-    local wish = assert(waiter._core:lock(prefix .. "a", "", nil, nil, false))
-    await_keys("a", 2)
-    local function interrupt(method, row)
-      local before = server:calls(method)
-      server:interrupt(method, row.number, row.says)
-      wait.eventually(function() return server:calls(method) > before end, 5,
-        method .. " again after " .. row.name)
-      assert.is_true(server:calls(method) - before <= STORM)
-    end
-    for i, row in ipairs(ROWS) do
-      interrupt("Watch", row)
-      -- It is opened with the next renewal; that takes too long to try them all.
-      if i % 4 == 1 then interrupt("LeaseKeepAlive", row) end
-    end
-    assert.is_true(lock:check())
-    assert.is_nil((wish:wait(0)))
-    assert.is_true(lock:unlock())
-    assert.is_true((within(0, SOON, function() return wish:wait(5) end)))
-    wish:release()
-  end)
-end)
-
--- ---- what becomes of a token ----
-
-describe("a token is fetched anew and the call repeated, three times, after", function()
-  -- The etcd behind has no users, and says so, which is as good as a token.
-  each_row(function(row)
-    connect { user = "somebody", password = "secret" }
-    assert.is_number(client:ping())
-    local before = server:calls "Authenticate"
-    script(row, "Txn", "before", 2)
-    local count, seconds, message = server:count("Txn", function() return client:ping() end)
-    assert.is_number(seconds, message)
-    assert.same({ 3, before + 2 }, { count, server:calls "Authenticate" })
-    script(row, "Txn", "before")
-    local code
-    count, seconds, message, code = server:count("Txn", function() return client:ping() end)
-    assert_told(row, "", seconds, message, code)
-    assert.same({ 4, before + 5 }, { count, server:calls "Authenticate" })
-  end, function(row) return row.token_bad end)
-end)
-
-describe("a user who is refused with", function()
-  -- The call itself is never made, and the next one is told the same.
-  each_row(function(row)
-    connect { user = "somebody", password = "secret" }
-    script(row, "Authenticate", "before")
-    local before = server:calls "Authenticate"
-    for _ = 1, 5 do
-      local count, seconds, message, code = server:count("Txn", function()
-        return within(0, SOON, function() return client:ping() end)
-      end)
-      assert_told(row, "", seconds, message, code)
-      assert.equal(0, count)
-    end
-    assert.equal(before + 1, server:calls "Authenticate")
-  end, function(row) return row.definite and not row.retriable and not row.auth_off end)
-
-  it("anything is let in when the server has changed its mind", function()
-    connect { user = "somebody", password = "secret" }
-    script(ROWS[6], "Authenticate", "before", 1)
-    assert.is_nil((client:ping()))
-    wait.eventually(function() return client:ping() end, 3, "another attempt")
+    assert.matches(stage.server.address .. ": no answer in time", message, 1, true)
+    stage:assert_free "b"
   end)
 end)
