@@ -101,7 +101,7 @@ describe("a close whose revoke ends with", function()
     within(0, 1, function() return stage.client:close() end)
     assert.same({}, suite.etcd():keys(prefix))
     assert.same({}, suite.etcd():leases())
-  end, function(row) return row.retriable and not row.definite end)
+  end, function(row) return row.retriable end)
 end)
 
 -- ---- what becomes of streams ----

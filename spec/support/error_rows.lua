@@ -20,7 +20,7 @@ local ROWS = {
     says = "etcdserver: lease already exists" },
   { "FAILED_PRECONDITION", "authentication is not enabled", "unauthenticated",
     "DEFINITE | AUTH_OFF", says = "etcdserver: authentication is not enabled" },
-  { "FAILED_PRECONDITION", "learner", "unavailable", "DEFINITE | RETRIABLE",
+  { "UNAVAILABLE", "learner", "unavailable", "DEFINITE | RETRIABLE",
     says = "etcdserver: rpc not supported for learner" },
   { "INVALID_ARGUMENT", "user name is empty", "unauthenticated", "DEFINITE | TOKEN_BAD",
     "this etcd wants a user and a password", says = "etcdserver: user name is empty" },
