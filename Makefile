@@ -31,6 +31,7 @@ BUILD := build/$(LUA_VERSION)$(FLAVOUR)
 MODULE := $(BUILD)/etcdlock/core.so
 PROTO := build/proto/etcd.pb-c
 SIM := build/sim/sim
+SCRIPTED := build/spec/scripted_server
 REPORTS := $(CURDIR)/$(BUILD)/reports
 
 SOURCES := $(wildcard src/*.c)
@@ -145,7 +146,7 @@ sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 	$(SIM)
 
 # A report counts even when it came from a child whose end nobody looked at.
-suite: $(MODULE) $(if $(SANITIZE),$(SUITE_LUA))
+suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA))
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
 	@status=0; \
 	$(RUN_ENV) $(SUITE_ENV_$(FLAVOUR)) $(SUITE_LUA) $(BUSTED) $(SPEC) || status=1; \
@@ -176,6 +177,13 @@ $(BUILD)/lua: spec/support/lua_host.c
 	$(call say,LD)
 	$(Q)$(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CFLAGS) $(WARNINGS) $(LDFLAGS) \
 	  -rdynamic -o $@ $< $(shell pkg-config --libs $(LUA_PACKAGE)) -lm
+
+# A program of its own, the same for all flavours and versions.
+$(SCRIPTED): spec/support/scripted_server.c
+	$(call say,LD)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell pkg-config --cflags grpc) \
+	  $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< \
+	  $(shell pkg-config --libs-only-L grpc) -lgrpc -lgpr -lpthread
 
 $(BUILD)/obj/%.o: src/%.c | $(PROTO).h
 	$(call say,CC)

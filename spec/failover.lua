@@ -4,6 +4,7 @@
 
 local uv = require "luv"
 local Etcd = require "spec.support.etcd"
+local Swallow = require "spec.support.swallow"
 local proc = require "spec.support.proc"
 local wait = require "spec.support.wait"
 
@@ -275,6 +276,28 @@ local function silent_members(etcd)
   end
 end
 
+local function swallowing_members(etcd)
+  for _, which in ipairs { "a follower", "the leader" } do
+    local leader = leader_of(etcd)
+    local silent = which == "the leader" and leader or leader % 3 + 1
+    local way = Swallow.start(etcd:endpoint(silent))
+    local endpoints = endpoints_from(etcd, silent):gsub("^[^,]+", way:endpoint())
+    local label = which == "the leader" and "swallowleader" or "swallow"
+    local holders, cyclers = start_holders(endpoints, label), start_cyclers(endpoints, label)
+    wait.sleep(1)
+    local from = wait.now()
+    way:swallow()
+    wait.sleep(7)
+    local slow, _, failed = end_cyclers(cyclers)
+    local list = stalls({ from }, slow, 6)
+    say("The way to the member in use, %s, swallows all for 7 s: %d calls failed", which, failed)
+    say("  until locks went on: p50 %.2f s, max %.2f s (limit 2.5 s)", percentile(list, 50),
+      list[#list])
+    end_holders(holders, { from })
+    way:stop()
+  end
+end
+
 local function all_down(etcd)
   local endpoints = etcd:endpoints()
   local cyclers = start_cyclers(endpoints, "down")
@@ -299,12 +322,13 @@ end
 -- ---- all of them ----------------------------------------------------------------
 
 local PARTS = {
-  kill = leader_kills, roll = rolling_restarts, silent = silent_members, down = all_down,
+  kill = leader_kills, roll = rolling_restarts, silent = silent_members,
+  swallow = swallowing_members, down = all_down,
 }
 local etcd = Etcd.start { members = 3 }
 say("Three members of etcd on this machine; %s", jit and jit.version or _VERSION)
 local ok, failure = pcall(function()
-  for _, name in ipairs(arg[1] and arg or { "kill", "roll", "silent", "down" }) do
+  for _, name in ipairs(arg[1] and arg or { "kill", "roll", "silent", "swallow", "down" }) do
     PARTS[name](etcd)
   end
 end)

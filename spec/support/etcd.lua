@@ -72,6 +72,7 @@ local function spawn(self, member)
     for _, value in ipairs(files) do argv[#argv + 1] = value end
   end
   for _, value in ipairs(self.args) do argv[#argv + 1] = value end
+  for _, value in ipairs(member.args or {}) do argv[#argv + 1] = value end
   -- etcd puts its unix sockets there.
   member.process = proc.spawn(argv, { nil, log, log }, { cwd = self.dir })
   uv.fs_close(log)
@@ -111,6 +112,25 @@ local function ctl_environment(tls)
   }
 end
 
+local function new_member(self, name, opts)
+  local scheme, host = opts.tls and "https" or "http", opts.host or "127.0.0.1"
+  local port = free_port()
+  local shown = host:find ":" and "[" .. host .. "]" or host
+  local endpoint = ("%s://%s:%s"):format(scheme, shown, port)
+  local socket = opts.unix and (",unix%s://localhost:%s"):format(opts.tls and "s" or "", port)
+  return {
+    name = name,
+    port = port,
+    host = host,
+    endpoint = endpoint,
+    listen = endpoint .. (socket or ""),
+    socket = self.dir .. "/localhost:" .. port,
+    peer = "http://127.0.0.1:" .. free_port(),
+    data = self.dir .. "/" .. name,
+    log = self.dir .. "/" .. name .. ".log",
+  }
+end
+
 local function launch(opts)
   local self = setmetatable({
     args = opts.args or {},
@@ -118,30 +138,14 @@ local function launch(opts)
     env = ctl_environment(opts.tls),
     members = {},
   }, Etcd)
-  local scheme, host = opts.tls and "https" or "http", opts.host or "127.0.0.1"
   local temporary = os.getenv "TMPDIR" or "/tmp"
   started[self] = true
   self.dir = assert(uv.fs_mkdtemp(temporary .. "/etcdlock-XXXXXX"))
   local cluster = {}
   for i = 1, opts.members or 1 do
-    local name = "m" .. i
-    local port = free_port()
-    local shown = host:find ":" and "[" .. host .. "]" or host
-    local endpoint = ("%s://%s:%s"):format(scheme, shown, port)
-    local socket = opts.unix and (",unix%s://localhost:%s"):format(opts.tls and "s" or "", port)
-    local member = {
-      name = name,
-      port = port,
-      host = host,
-      endpoint = endpoint,
-      listen = endpoint .. (socket or ""),
-      socket = self.dir .. "/localhost:" .. port,
-      peer = "http://127.0.0.1:" .. free_port(),
-      data = self.dir .. "/" .. name,
-      log = self.dir .. "/" .. name .. ".log",
-    }
+    local member = new_member(self, "m" .. i, opts)
     self.members[i] = member
-    cluster[i] = name .. "=" .. member.peer
+    cluster[i] = member.name .. "=" .. member.peer
   end
   self.cluster = table.concat(cluster, ",")
   for _, member in ipairs(self.members) do spawn(self, member) end
@@ -176,6 +180,7 @@ end
 -- Kills the members and removes their data; may be repeated.
 function Etcd:stop()
   for _, member in ipairs(self.members) do proc.destroy(member.process) end
+  if self.learner then proc.destroy(self.learner.process) end
   proc.run { "rm", "-rf", self.dir }
   started[self] = nil
 end
@@ -237,6 +242,22 @@ end
 function Etcd:resume(i)
   assert(uv.kill(self:pid(i), "sigcont"))
   self.members[i or 1].paused = false
+end
+
+-- Adds a member that only learns, and returns its address.
+function Etcd:add_learner()
+  local member = new_member(self, "learner", {})
+  local _, code, err = self:ctl("member", "add", member.name, "--learner", "--peer-urls",
+    member.peer)
+  assert(code == 0, err)
+  member.args = {
+    "--initial-cluster", self.cluster .. "," .. member.name .. "=" .. member.peer,
+    "--initial-cluster-state", "existing",
+  }
+  self.learner = member
+  spawn(self, member)
+  wait.eventually(function() return is_listening(member.host, member.port) end, 10, "a learner")
+  return member.endpoint
 end
 
 -- Starts member |i| (1) again, killed before if need be, with its data and

@@ -6,7 +6,7 @@ local wait = require "spec.support.wait"
 
 local M = {}
 
--- Processes that run, and Lua children that have not been waited for.
+-- Processes that run, and children that have not been waited for.
 local running, children = {}, {}
 
 -- ---- spawning ---------------------------------------------------------------
@@ -125,30 +125,35 @@ function M.run_lua(script, args, opts)
   })
 end
 
--- ---- Lua children that talk -------------------------------------------------
+-- ---- children that talk -----------------------------------------------------
 
 local Child = {}
 Child.__index = Child
 
--- Starts a Lua child that runs the program text |source| with |...| as its
--- arguments (strings). Its standard output and input are lines for expect and
--- send.
-function M.lua(source, ...)
-  local argv = { uv.exepath(), "spec/support/child.lua", source }
-  for i = 1, select("#", ...) do
-    argv[#argv + 1] = tostring((select(i, ...)))
-  end
+-- Starts |argv| as a child whose standard output and input are lines for expect
+-- and send.
+function M.talk(argv, env)
   local child = setmetatable({ lines = {}, partial = "" }, Child)
   child.stdin = uv.new_pipe(false)
   child.out = collector(function(data) child:add(data) end)
   child.err = collector()
   child.process = M.spawn(argv, { child.stdin, child.out.pipe, child.err.pipe },
-    { env = lua_environment() })
+    { env = env })
   child.pid = child.process.pid
   child.out.start()
   child.err.start()
   children[child] = true
   return child
+end
+
+-- The same for a Lua child that runs the program text |source| with |...| as
+-- its arguments (strings).
+function M.lua(source, ...)
+  local argv = { uv.exepath(), "spec/support/child.lua", source }
+  for i = 1, select("#", ...) do
+    argv[#argv + 1] = tostring((select(i, ...)))
+  end
+  return M.talk(argv, lua_environment())
 end
 
 function Child:add(data)
@@ -218,7 +223,7 @@ end
 
 -- ---- the end ----------------------------------------------------------------
 
--- Destroys the Lua children that failed specs have left.
+-- Destroys the children that failed specs have left.
 function M.destroy_children()
   for child in pairs(children) do child:destroy() end
 end
