@@ -174,6 +174,10 @@ void el_channel_leave(el_channel *ch, size_t member) {
   TAILQ_FOREACH(move, &ch->moves, link) { move->moved(move); }
 }
 
+bool el_channel_is_fresh(const el_channel *ch) {
+  return ch->members[ch->at].failed_until <= el_now_ms();
+}
+
 void el_channel_asked(el_channel *ch, el_asked *asked) {
   el_patience_sent(&ch->patience, asked);
 }
@@ -240,5 +244,5 @@ void el_channel_note(el_channel *ch, size_t member, el_error *err) {
   }
   asked->failed_until = el_now_ms() + FAILED_FOR_MS;
   el_channel_leave(ch, member);
-  err->elsewhere = ch->members[ch->at].failed_until <= el_now_ms();
+  err->elsewhere = el_channel_is_fresh(ch);
 }

@@ -74,6 +74,9 @@ void el_channel_note(el_channel *ch, size_t member, el_error *err);
 /* Leaves |member| if it is still in use and there is another. @thread io */
 void el_channel_leave(el_channel *ch, size_t member);
 
+/* Has the member in use not failed just now? @thread io */
+bool el_channel_is_fresh(const el_channel *ch);
+
 /* Calls move->moved after each move until the channel is freed. @thread io */
 void el_channel_add_move(el_channel *ch, el_move *move);
 

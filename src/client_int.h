@@ -142,6 +142,7 @@ struct el_client {
   el_session ses;
   unsigned ses_generation; /* tells answers to an earlier session apart */
   el_claim *claim;         /* of this session */
+  int barren;              /* sessions in a row that claimed nothing */
   el_error ses_err;        /* of the last failed attempt since a success */
   el_timer ses_timer;
   el_channel *ch;

@@ -31,9 +31,11 @@ static void note_outcome(el_slot *slot, const el_txn_answer *answer) {
 
 /* An entry that was told that its lease is gone waits for the session to die
  * of the same news: it was never in the queue, so it starts again. */
-static void tell_lease_gone(el_slot *slot, el_entry_event *event) {
+static void tell_lease_gone(el_slot *slot, const el_error *err,
+                            el_entry_event *event) {
   el_session_event gone = {.kind = EL_SESSION_LEASE_GONE};
   event->definite = event->retriable = true;
+  el_trouble_note(&slot->cl->trouble, err);
   if (slot->line != NULL) {
     el_session_io_step(slot->cl, &gone);
   }
@@ -60,7 +62,7 @@ static void on_answer(void *arg, el_txn_answer *answer) {
     event = unanswered; /* settle ends it all */
   }
   if (answer->err.lease_gone) {
-    tell_lease_gone(slot, &event);
+    tell_lease_gone(slot, &answer->err, &event);
   }
   el_txn_answer_free(answer);
   el_slot_step(slot, &event);

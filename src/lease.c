@@ -145,7 +145,8 @@ static void on_keepalive_moved(el_move *move) {
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: left for another member",
                el_stream_address(ka->st));
   err.definite = false;
-  err.retriable = err.elsewhere = true;
+  err.retriable = true;
+  err.elsewhere = el_channel_is_fresh(el_auth_channel(ka->auth));
   el_stream_close(ka->st);
   end_stream(ka, &err);
 }

@@ -69,7 +69,8 @@ static const el_error *last_trouble(const el_line *line) {
   if (line->slot != NULL && line->slot->last_err.code != EL_OK) {
     return &line->slot->last_err;
   }
-  return line->cl->ses_err.code != EL_OK ? &line->cl->ses_err : NULL;
+  if (line->cl->ses_err.code != EL_OK) return &line->cl->ses_err;
+  return el_trouble_now(&line->cl->trouble);
 }
 
 /* Has etcd answered that the lock isn't free? */

@@ -35,8 +35,9 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : value;
 }
 
-void el_session_init(el_session *ses, int64_t ttl_ms) {
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t grant_at) {
   memset(ses, 0, sizeof *ses);
+  ses->grant_at = grant_at;
   ses->want_ttl_ms = ttl_ms;
 }
 
@@ -150,6 +151,15 @@ static void note_renewal(el_session *ses, const el_session_event *event,
                                          event->ttl_ms / RENEW_DIVISOR);
 }
 
+static void on_want(el_session *ses, int64_t now_ms, el_session_actions *out) {
+  ses->state = EL_SESSION_GRANTING;
+  if (now_ms < ses->grant_at) {
+    ses->renew_at = ses->grant_at;
+  } else {
+    push(out, EL_SESSION_GRANT);
+  }
+}
+
 static void on_granted(el_session *ses, const el_session_event *event,
                        int64_t now_ms, el_session_actions *out) {
   if (ses->state != EL_SESSION_GRANTING) { /* closed meanwhile */
@@ -242,7 +252,7 @@ static void on_close(el_session *ses, el_session_actions *out) {
 static void on_revoked(el_session *ses, const el_session_event *event,
                        int64_t now_ms, el_session_actions *out) {
   if (ses->state != EL_SESSION_REVOKING || event->id != ses->id) return;
-  if (event->done || event->definite) {
+  if (event->done || (event->definite && !event->retriable)) {
     die(ses, out);
   } else {
     ses->renew_at = retry_at(event, now_ms, &ses->attempts);
@@ -276,8 +286,7 @@ void el_session_step(el_session *ses, const el_session_event *event,
   switch (event->kind) {
     case EL_SESSION_WANT:
       if (ses->state == EL_SESSION_NEW) {
-        ses->state = EL_SESSION_GRANTING;
-        push(out, EL_SESSION_GRANT);
+        on_want(ses, now_ms, out);
       }
       break;
     case EL_SESSION_GRANTED:

@@ -92,6 +92,7 @@ typedef struct el_renewal {
 typedef struct el_session {
   el_session_state state;
   int64_t want_ttl_ms;
+  int64_t grant_at;    /* ask for no lease before */
   int64_t id;          /* lease id, 0 before it is granted */
   int64_t ttl_ms;      /* as granted */
   int64_t claim_until; /* el_now_ms; 0: nothing may be claimed */
@@ -108,8 +109,9 @@ typedef struct el_session {
   int attempts; /* failures in a row */
 } el_session;
 
-/* A session that will ask for a lease of |ttl_ms|. @thread any */
-void el_session_init(el_session *ses, int64_t ttl_ms);
+/* A session that will ask for a lease of |ttl_ms|, not before |grant_at|.
+ * @thread any */
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t grant_at);
 
 /* Takes |event| at |now_ms| and fills |out|, in the order in which the actions
  * must be carried out. @thread any */

@@ -8,6 +8,7 @@
 #include "alloc.h"
 #include "client_int.h"
 #include "clock.h"
+#include "retry.h"
 
 /* A question that outlives the session that asked it is told apart by the
  * session's generation. */
@@ -229,6 +230,7 @@ void el_session_io_step(el_client *cl, const el_session_event *event) {
   el_session_step(&cl->ses, event, el_now_ms(), &actions);
   if (cl->ses.claim_until > claimed) {
     el_trouble_end(&cl->trouble);
+    cl->barren = 0;
   }
   if (cl->ses.wake_at != 0) {
     el_timers_set(el_loop_timers(cl->loop), &cl->ses_timer, cl->ses.wake_at);
@@ -258,10 +260,17 @@ void el_session_io_drop(el_client *cl) {
 }
 
 void el_session_io_init(el_client *cl) {
-  el_session_init(&cl->ses, cl->ttl_ms);
+  el_session_init(&cl->ses, cl->ttl_ms, 0);
   cl->claim = el_claim_new();
   cl->ka = el_keepalive_new(cl->auth, on_kept, cl);
   cl->ses_timer.due = on_timer;
+}
+
+/* When a new session may begin: at once, unless leases keep dying before
+ * anything could be claimed on their strength. */
+static int64_t next_grant_at(const el_client *cl) {
+  el_outcome failed = {.retriable = true, .sent_ms = el_now_ms()};
+  return cl->barren == 0 ? 0 : el_retry_at(&failed, failed.sent_ms, cl->barren);
 }
 
 void el_session_io_renew(el_client *cl) {
@@ -271,6 +280,7 @@ void el_session_io_renew(el_client *cl) {
   el_claim_set(cl->claim, 0);
   el_claim_unref(cl->claim);
   cl->claim = el_claim_new();
-  el_session_init(&cl->ses, cl->ttl_ms);
+  el_session_init(&cl->ses, cl->ttl_ms, next_grant_at(cl));
+  cl->barren++; /* until it proves otherwise */
   publish(cl);
 }

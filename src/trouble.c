@@ -30,6 +30,10 @@ void el_trouble_lapse(el_trouble *trouble) {
   pthread_mutex_unlock(&trouble->mu);
 }
 
+const el_error *el_trouble_now(const el_trouble *trouble) {
+  return trouble->now.code != EL_OK ? &trouble->now : NULL;
+}
+
 void el_trouble_read(el_trouble *trouble, el_error *err) {
   pthread_mutex_lock(&trouble->mu);
   *err = trouble->now.code != EL_OK ? trouble->now : trouble->at_lapse;

@@ -29,6 +29,9 @@ void el_trouble_end(el_trouble *trouble);
 /* It has cost us a claim. @thread io */
 void el_trouble_lapse(el_trouble *trouble);
 
+/* What it is, NULL if there is none. @thread io */
+const el_error *el_trouble_now(const el_trouble *trouble);
+
 /* What it is, or what it was when the last claim lapsed. @thread any */
 void el_trouble_read(el_trouble *trouble, el_error *err);
 

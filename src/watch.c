@@ -190,16 +190,20 @@ static void open_stream(el_watches *watches) {
                                "/etcdserverpb.Watch/Watch", &events, watches);
 }
 
-/* Another member is in use: its events are wanted, and at once. */
+/* Another member is in use: its events are wanted, and at once, unless it has
+ * just failed, too. */
 static void on_moved(el_move *move) {
   el_watches *watches =
       (el_watches *)((char *)move - offsetof(el_watches, move));
   if (watches->st == NULL) return;
   el_stream_close(watches->st);
   watches->st = NULL;
-  watches->reopen_delay_ms = 0;
-  if (watches->by_id != NULL) {
+  if (watches->by_id == NULL) return;
+  if (el_channel_is_fresh(el_auth_channel(watches->auth))) {
+    watches->reopen_delay_ms = 0;
     el_timers_set(watches->timers, &watches->reopen, el_now_ms());
+  } else {
+    schedule_reopen(watches);
   }
 }
 

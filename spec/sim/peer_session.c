@@ -228,7 +228,7 @@ static int add_session(sim_peer *pr, int64_t ttl_ms) {
     if (i == pr->n_sessions) pr->n_sessions++;
     memset(ses, 0, sizeof *ses);
     ses->used = true;
-    el_session_init(&ses->core, ttl_ms);
+    el_session_init(&ses->core, ttl_ms, 0);
     return i;
   }
   abort();
