@@ -133,18 +133,23 @@ static void tell_key_gone(el_call *call) {
   }
 }
 
-/* A delete of a key that isn't there changes nothing. */
-static bool has_written(const el_txn_answer *answer) {
+/* What the answer can tell about the cluster. A delete of a key that isn't
+ * there changes nothing. */
+static int seen_how(const el_call *call, const el_txn_answer *answer) {
+  if (!call->writes) return EL_SEEN_READ;
   for (size_t i = 0; i < answer->n_results; i++) {
     const el_op_result *result = &answer->results[i];
-    if (result->kind == EL_OP_PUT || result->deleted > 0) return true;
+    if (result->kind == EL_OP_PUT || result->deleted > 0) {
+      return EL_SEEN_WRITTEN;
+    }
   }
-  return false;
+  return EL_SEEN_APPLIED;
 }
 
 static bool may_repeat(const el_call *call, const el_error *err) {
   return err->code != EL_OK && err->retriable &&
-         (err->definite || !call->writes);
+         (err->definite || !call->writes) &&
+         call->cl->wrong_cluster.code == EL_OK;
 }
 
 static int64_t next_attempt(el_call *call, const el_txn_answer *answer) {
@@ -157,10 +162,9 @@ static int64_t next_attempt(el_call *call, const el_txn_answer *answer) {
 static void on_answer(void *arg, el_txn_answer *answer) {
   el_call *call = arg;
   int64_t retry_at = next_attempt(call, answer);
-  if (!call->cl->stopping &&
-      !el_client_note_txn(call->cl, answer, call->rev_then,
-                          has_written(answer))) {
-    answer->err = call->cl->wrong_cluster;
+  if (!call->cl->stopping) {
+    el_client_note_txn(call->cl, answer, seen_how(call, answer), call->rev_then,
+                       call->n_ops > 0 ? call->ops[0].key : call->guard.key);
   }
   if (answer->err.code != EL_OK) {
     EL_COUNT(call->cl, failed_attempts, 1);

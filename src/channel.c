@@ -220,6 +220,14 @@ static bool is_hopeless(const el_channel *ch) {
   return true;
 }
 
+/* What we show and trust has changed: what was found before counts no more. */
+static void start_anew(el_channel *ch) {
+  close_members(ch);
+  for (size_t i = 0; i < ch->n; i++) {
+    ch->members[i].believed_until = ch->members[i].diagnosed_ms = 0;
+  }
+}
+
 static void explain(el_channel *ch, peer *member, el_error *err) {
   if (!err->connection) return; /* etcd's own words are believed */
   if (member->believed_until > el_now_ms()) {
@@ -238,10 +246,10 @@ void el_channel_note(el_channel *ch, size_t member, el_error *err) {
     return;
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
-  explain(ch, asked, err);
   if (ch->tls != NULL && err->connection && el_tls_reload(ch->tls)) {
-    close_members(ch);
+    start_anew(ch);
   }
+  explain(ch, asked, err);
   asked->failed_until = el_now_ms() + FAILED_FOR_MS;
   el_channel_leave(ch, member);
   err->elsewhere = el_channel_is_fresh(ch);

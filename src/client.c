@@ -129,31 +129,6 @@ static void settle(void *arg) {
   stop_if_closed(cl);
 }
 
-/* ---- the right cluster ---- */
-
-static bool note(el_client *cl, const el_sighting *seen) {
-  el_error err;
-  if (el_cluster_note(&cl->cluster, seen, &err)) return true;
-  cl->wrong_cluster = err;
-  cl->cluster_changed = true;
-  return false;
-}
-
-bool el_client_note_txn(el_client *cl, const el_txn_answer *answer,
-                        int64_t rev_then, bool wrote) {
-  el_sighting seen = {.id = answer->cluster_id,
-                      .rev = answer->rev,
-                      .term = answer->term,
-                      .rev_then = rev_then,
-                      .wrote = wrote};
-  return answer->err.code != EL_OK || note(cl, &seen);
-}
-
-bool el_client_note_lease(el_client *cl, const el_lease_answer *answer) {
-  el_sighting seen = {.id = answer->cluster_id, .term = answer->term};
-  return answer->err.code != EL_OK || seen.id == 0 || note(cl, &seen);
-}
-
 /* ---- close ---- */
 
 static void on_close_budget_spent(el_timer *timer) {

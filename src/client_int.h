@@ -164,6 +164,7 @@ struct el_client {
   bool gone;
   bool contacted; /* etcd has answered something */
   el_cluster cluster;
+  bool doubting;          /* about it: a question is out */
   el_error wrong_cluster; /* code EL_OK: it is the right one */
   bool cluster_changed;   /* to be carried on by settle */
   bool closing;
@@ -180,19 +181,23 @@ bool el_client_post(el_client *cl, el_command *command);
 /* Adds |n| to the counter at |offset| in el_stats. @thread io */
 void el_client_count(el_client *cl, size_t offset, int n);
 
-/* Takes note of who answered a Txn that was sent when the cluster's revision
- * was |rev_then|, |wrote|: and changed something. False if it is another
- * cluster: then settle ends everything. @thread io */
-bool el_client_note_txn(el_client *cl, const el_txn_answer *answer,
-                        int64_t rev_then, bool wrote);
-
-/* The same for an answer about a lease. @thread io */
-bool el_client_note_lease(el_client *cl, const el_lease_answer *answer);
-
 /* The member in use, for messages. @thread io */
 const char *el_client_address(const el_client *cl);
 
 #define EL_COUNT(cl, field, n) el_client_count(cl, offsetof(el_stats, field), n)
+
+/* ---- cluster_io.c ---- */
+
+/* Takes note of who answered a Txn on |key| that was sent when the cluster's
+ * revision was |rev_then|; |how| is el_sighting's. False if nothing may be
+ * concluded from it: then answer->err says why, and is retriable.
+ * @thread io */
+bool el_client_note_txn(el_client *cl, el_txn_answer *answer, int how,
+                        int64_t rev_then, el_bytes key);
+
+/* The same for an answer about a lease; false if it is another cluster's.
+ * @thread io */
+bool el_client_note_lease(el_client *cl, const el_lease_answer *answer);
 
 /* ---- session_io.c ---- */
 

@@ -1,30 +1,29 @@
 /* L3 cluster: is the etcd that answers still the one that we began with? */
 #include "cluster.h"
 
-static bool went_back(const el_cluster *cluster, const el_sighting *seen) {
-  if (seen->rev == 0) return false;
-  if (seen->wrote) return seen->rev <= seen->rev_then;
-  return seen->rev < seen->rev_then && seen->term < cluster->term;
-}
-
-bool el_cluster_note(el_cluster *cluster, const el_sighting *seen,
-                     el_error *err) {
+el_verdict el_cluster_note(el_cluster *cluster, const el_sighting *seen,
+                           el_error *err) {
+  int64_t least = seen->how == EL_SEEN_LOCAL     ? 0
+                  : seen->how == EL_SEEN_WRITTEN ? seen->rev_then + 1
+                                                 : seen->rev_then;
   if (cluster->id != 0 && seen->id != cluster->id) {
     el_error_set(err, EL_CONFLICT,
                  "another cluster answers: its id is %llx, and was %llx; "
                  "connect anew",
                  (unsigned long long)seen->id, (unsigned long long)cluster->id);
-    return false;
+    return EL_CLUSTER_OTHER;
   }
-  if (went_back(cluster, seen)) {
+  if (seen->rev < least && seen->how == EL_SEEN_READ) {
+    return EL_CLUSTER_DOUBTFUL;
+  }
+  if (seen->rev < least) {
     el_error_set(err, EL_CONFLICT,
                  "the cluster's revision went back from %lld to %lld: it was "
                  "wiped or restored; connect anew",
                  (long long)seen->rev_then, (long long)seen->rev);
-    return false;
+    return EL_CLUSTER_OTHER;
   }
   cluster->id = seen->id;
   if (seen->rev > cluster->rev) cluster->rev = seen->rev;
-  if (seen->term > cluster->term) cluster->term = seen->term;
-  return true;
+  return EL_CLUSTER_SAME;
 }

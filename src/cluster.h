@@ -8,7 +8,6 @@
 #ifndef ETCDLOCK_CLUSTER_H
 #define ETCDLOCK_CLUSTER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "error.h"
@@ -16,25 +15,34 @@
 /* What the answers so far have shown. Zero-initialised. */
 typedef struct el_cluster {
   uint64_t id;
-  int64_t rev;   /* the largest revision seen */
-  uint64_t term; /* the largest raft term seen */
+  int64_t rev; /* the largest revision seen */
 } el_cluster;
 
-/* One answer of the quorum's. */
+/* One answer. */
 typedef struct el_sighting {
   uint64_t id;      /* cluster_id */
-  int64_t rev;      /* the store's revision; 0: not told */
-  uint64_t term;    /* raft term */
+  int64_t rev;      /* the store's revision */
   int64_t rev_then; /* el_cluster.rev when the request was sent */
-  bool wrote;       /* the request changed the store */
+  enum {
+    EL_SEEN_LOCAL,   /* one member's state, which may be behind */
+    EL_SEEN_READ,    /* a read through the quorum */
+    EL_SEEN_APPLIED, /* went through raft's log, and changed nothing */
+    EL_SEEN_WRITTEN  /* changed the store */
+  } how;
 } el_sighting;
 
-/* Takes note of |seen|. False and |err| (conflict) if it can't be from the
- * cluster known so far: another id; or a write whose revision isn't larger
- * than one seen before it was sent; or a read of an older revision in an older
- * term. (A read of an older revision in the same term is a bug of some etcds,
- * issue 20418, and harmless: nothing is concluded from it.) @thread io */
-bool el_cluster_note(el_cluster *cluster, const el_sighting *seen,
-                     el_error *err);
+typedef enum el_verdict {
+  EL_CLUSTER_SAME,
+  EL_CLUSTER_DOUBTFUL, /* conclude nothing; ask again through raft's log */
+  EL_CLUSTER_OTHER
+} el_verdict;
+
+/* Takes note of |seen|. OTHER and |err| (conflict) if it can't be from the
+ * cluster known so far: another id, or a revision that isn't at least (or,
+ * WRITTEN, above) what was seen before the request was sent. A read that is
+ * behind is only DOUBTFUL, because some etcds read from the past after a member
+ * stood still (issue 20418); what went through the log can't be. @thread io */
+el_verdict el_cluster_note(el_cluster *cluster, const el_sighting *seen,
+                           el_error *err);
 
 #endif

@@ -41,26 +41,26 @@ static void tell_lease_gone(el_slot *slot, const el_error *err,
   }
 }
 
-static bool has_written(const el_slot *slot, const el_txn_answer *answer) {
-  return answer->succeeded && slot->sent.request != EL_REQUEST_LOOK;
+/* What the answer can tell about the cluster. */
+static int seen_how(const el_slot *slot, const el_txn_answer *answer) {
+  if (slot->sent.request == EL_REQUEST_LOOK) {
+    return slot->sent.serializable ? EL_SEEN_LOCAL : EL_SEEN_READ;
+  }
+  return answer->succeeded ? EL_SEEN_WRITTEN : EL_SEEN_APPLIED;
 }
 
 static void on_answer(void *arg, el_txn_answer *answer) {
-  static const el_entry_event unanswered = {
-      .kind = EL_ENTRY_ANSWER, .definite = true, .retriable = true};
   el_slot *slot = arg;
   el_entry_event event;
-  el_recipe_read(&slot->queue, &slot->sent, answer, &event);
   if (slot->cl->stopping) {
     slot->m.busy = EL_REQUEST_NONE;
     el_txn_answer_free(answer);
     return;
   }
+  el_client_note_txn(slot->cl, answer, seen_how(slot, answer), slot->rev_then,
+                     (el_bytes){slot->queue.key, slot->queue.key_len});
   note_outcome(slot, answer);
-  if (!el_client_note_txn(slot->cl, answer, slot->rev_then,
-                          has_written(slot, answer))) {
-    event = unanswered; /* settle ends it all */
-  }
+  el_recipe_read(&slot->queue, &slot->sent, answer, &event);
   if (answer->err.lease_gone) {
     tell_lease_gone(slot, &answer->err, &event);
   }

@@ -132,18 +132,23 @@ static el_slot *probed_slot(const question *q) {
 static void on_probed(void *arg, el_txn_answer *answer) {
   question *q = arg;
   el_client *cl = q->cl;
+  bool current = !cl->stopping && is_current(q);
   el_entry_event look;
-  el_session_event event = {.kind = EL_SESSION_PROBED,
-                            .done = answer->err.code == EL_OK,
-                            .definite = answer->err.definite,
-                            .retriable = answer->err.retriable,
-                            .elsewhere = answer->err.elsewhere,
-                            .sent_ms = answer->sent_ms,
-                            .term = answer->term};
+  el_session_event event;
+  if (current) {
+    el_client_note_txn(cl, answer, EL_SEEN_READ, q->rev_then,
+                       (el_bytes){q->queue.key, q->queue.key_len});
+  }
+  event = (el_session_event){.kind = EL_SESSION_PROBED,
+                             .done = answer->err.code == EL_OK,
+                             .definite = answer->err.definite,
+                             .retriable = answer->err.retriable,
+                             .elsewhere = answer->err.elsewhere,
+                             .sent_ms = answer->sent_ms,
+                             .term = answer->term};
   el_recipe_read(&q->queue, &q->action, answer, &look);
   event.exists = event.done && look.mine.rev == q->rev;
-  if (!cl->stopping && is_current(q) &&
-      el_client_note_txn(cl, answer, q->rev_then, false)) {
+  if (current) {
     note_outcome(cl, &answer->err);
     if (event.done && !event.exists && probed_slot(q) != NULL) {
       el_slot_signal(probed_slot(q), EL_ENTRY_KEY_GONE);
