@@ -2,6 +2,7 @@
 
 local clients = require "spec.support.clients"
 local core = require "etcdlock.core"
+local Etcd = require "spec.support.etcd"
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.suite"
 local variables = require "spec.support.variables"
@@ -32,6 +33,20 @@ describe("connect", function()
       local client = connect { endpoints = endpoints }
       assert.is_number(client:ping())
     end
+  end)
+
+  it("takes an address of IPv6", function()
+    if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
+    local own = Etcd.start { host = "::1" }
+    finally(function() own:stop() end)
+    assert.matches("^http://%[::1%]:%d+$", own:endpoint())
+    local client = connect { endpoints = own:endpoint() }
+    local lock = assert(client:lock "six")
+    assert.is_true(lock:check())
+    assert(lock:unlock())
+    own:kill()
+    local message = clients.assert_fails("unavailable", client:lock("six", { timeout = 0.5 }))
+    assert.matches("[::1]:" .. own.members[1].port, message, 1, true)
   end)
 
   it("asks ETCDCTL_ENDPOINTS when it is told no address", function()

@@ -40,6 +40,14 @@ local function free_port()
   error "no free port"
 end
 
+-- Can an etcd be started there? Not every host has IPv6.
+function Etcd.can_listen(host)
+  local socket = uv.new_tcp()
+  local can = socket:bind(host, 0)
+  socket:close()
+  return can
+end
+
 local function is_listening(host, port)
   local socket, answer = uv.new_tcp(), nil
   socket:connect(host, tonumber(port), function(failure)
