@@ -67,12 +67,12 @@ end
 
 -- ---- locks ------------------------------------------------------------------
 
--- Has |child| take the lock |name|, as its global `lock`.
-function M.send_take(child, name)
+-- Has |child| take the lock |name|, as its global `lock`, within |seconds| (20).
+function M.send_take(child, name, seconds)
   M.send(child, ([[
-    lock = assert(client:lock('%s', { timeout = 20 }))
+    lock = assert(client:lock('%s', { timeout = %g }))
     return ('%%.0f'):format(lock:token())
-  ]]):format(name))
+  ]]):format(name, seconds or 20))
 end
 
 -- Waits until it has it; returns its token.
