@@ -16,15 +16,24 @@ local SECONDS = tonumber(os.getenv "ETCDLOCK_TOKEN_SECONDS") or 8
 local LIFE = 2
 
 local prefix = suite.prefix()
-local etcd -- which forgets its tokens when it is restarted, see forget
+local etcd
+local forgetful -- finds no tokens in its log after a restart: snapshots shorten it
+
+setup(function()
+  local all = secured.start_all(prefix, { {}, { args = { "--snapshot-count", "5" } } })
+  etcd, forgetful = all[1], all[2]
+end)
+
+teardown(function()
+  etcd:stop()
+  forgetful:stop()
+end)
+
+after_each(clients.close_all)
 
 local function options(changes) return secured.options(etcd, prefix, changes) end
 
 local connect = clients.connector(options)
-
-setup(function() etcd = secured.start(prefix, { args = { "--snapshot-count", "5" } }) end)
-teardown(function() etcd:stop() end)
-after_each(clients.close_all)
 
 -- How often |one| has been asked for a token since it was started, also by
 -- etcdctl.
@@ -88,8 +97,8 @@ end)
 
 describe("nobody notices", function()
   -- Free locks, contended ones and data.
-  local function work()
-    local client, other = connect(), connect()
+  local function work(at)
+    local client, other = connect(at), connect(at)
     for _ = 1, 10 do
       local lock = assert(client:lock "work")
       assert(lock:put(prefix .. "data", "v"))
@@ -99,17 +108,19 @@ describe("nobody notices", function()
     end
   end
 
-  -- A hold and a wait go on while |disturb| does its worst, and work after it.
-  local function assert_undisturbed(disturb)
-    local holder, worker = connect { ttl = 5 }, connect()
+  -- A hold and a wait go on while |disturb| does its worst to |one|, and work after
+  -- it.
+  local function assert_undisturbed(one, disturb)
+    local at = { endpoints = one:endpoint(), ttl = 5 }
+    local holder, worker = connect(at), connect(at)
     local hold = assert(holder:lock "long")
     assert(worker:lock "a"):unlock()
-    local waiter = remote.start(options { ttl = 5 })
+    local waiter = remote.start(options(at))
     remote.send_take(waiter, "long")
     wait.eventually(function() return #assert(holder:queue "long") == 2 end)
     disturb(worker)
     assert(worker:lock "a"):unlock()
-    work()
+    work(at)
     assert.is_true(hold:held())
     assert.is_true(hold:check())
     assert.equal(0, holder:stats().lost)
@@ -122,7 +133,7 @@ describe("nobody notices", function()
   end
 
   it("when a role changes again and again", function()
-    assert_undisturbed(function(worker)
+    assert_undisturbed(etcd, function(worker)
       for _ = 1, 5 do
         secured.ctl(etcd, "role", "grant-permission", "locks", "read", "elsewhere")
         assert(worker:lock "a"):unlock()
@@ -133,7 +144,7 @@ describe("nobody notices", function()
   end)
 
   it("when auth is switched off and on again", function()
-    assert_undisturbed(function(worker)
+    assert_undisturbed(etcd, function(worker)
       secured.ctl(etcd, "auth", "disable")
       assert(worker:lock "a"):unlock()
       secured.ctl(etcd, "auth", "enable")
@@ -141,26 +152,25 @@ describe("nobody notices", function()
   end)
 
   it("when etcd has restarted", function()
-    assert_undisturbed(function() etcd:restart() end)
+    assert_undisturbed(etcd, function() etcd:restart() end)
   end)
 
   it("when etcd has restarted and forgotten all tokens", function()
     local function snapshots()
-      local count, scan = 0, assert(uv.fs_scandir(etcd.members[1].data .. "/member/snap"))
+      local count, scan = 0, assert(uv.fs_scandir(forgetful.members[1].data .. "/member/snap"))
       for name in function() return uv.fs_scandir_next(scan) end do
         if name:find "%.snap$" then count = count + 1 end
       end
       return count
     end
-    assert_undisturbed(function()
-      -- It finds them in its log, where they are as long as there is no snapshot.
+    assert_undisturbed(forgetful, function()
       local before = snapshots()
       wait.eventually(function()
-        etcd:put(prefix .. "filler", "v")
+        forgetful:put(prefix .. "filler", "v")
         return snapshots() > before
       end, 5, "a snapshot")
-      etcd:del(prefix .. "filler")
-      etcd:restart()
+      forgetful:del(prefix .. "filler")
+      forgetful:restart()
     end)
   end)
 end)
