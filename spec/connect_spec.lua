@@ -1,36 +1,16 @@
 -- A client: where it connects to, its lease, and its end.
 
+local clients = require "spec.support.clients"
 local core = require "etcdlock.core"
+local Etcd = require "spec.support.etcd"
 local etcdlock = require "etcdlock"
-local proc = require "spec.support.proc"
 local suite = require "spec.support.suite"
+local variables = require "spec.support.variables"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local clients
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
-
-local function connect(opts)
-  opts = opts or {}
-  opts.endpoints = opts.endpoints or etcd:endpoint()
-  opts.prefix = opts.prefix or prefix
-  local client = assert(etcdlock.connect(opts))
-  clients[#clients + 1] = client
-  return client
-end
-
--- Runs |source| with these variables in its environment, none of etcdctl's
--- otherwise; returns what it printed.
-local function run_with(variables, source)
-  local env = {
-    ETCDCTL_ENDPOINTS = false, ETCDCTL_CACERT = false, ETCDCTL_CERT = false,
-    ETCDCTL_KEY = false, ETCDCTL_USER = false, ETCDCTL_PASSWORD = false,
-  }
-  for name, value in pairs(variables) do env[name] = value end
-  local out, code, err = proc.run_lua("spec/support/child.lua", { source }, { env = env })
-  assert.equal(0, code, err)
-  return out
-end
 
 local SHOW = [[
   local client, message, code = require("etcdlock").connect()
@@ -39,11 +19,9 @@ local SHOW = [[
 ]]
 
 describe("connect", function()
-  before_each(function() clients, kept = {}, {} end)
+  before_each(function() kept = {} end)
 
-  after_each(function()
-    for _, client in ipairs(clients) do client:close() end
-  end)
+  after_each(clients.close_all)
 
   it("takes an address with and without a scheme, alone or in a list", function()
     local address = etcd:endpoint()
@@ -57,8 +35,22 @@ describe("connect", function()
     end
   end)
 
+  it("takes an address of IPv6", function()
+    if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
+    local own = Etcd.start { host = "::1" }
+    finally(function() own:stop() end)
+    assert.matches("^http://%[::1%]:%d+$", own:endpoint())
+    local client = connect { endpoints = own:endpoint() }
+    local lock = assert(client:lock "six")
+    assert.is_true(lock:check())
+    assert(lock:unlock())
+    own:kill()
+    local message = clients.assert_fails("unavailable", client:lock("six", { timeout = 0.5 }))
+    assert.matches("[::1]:" .. own.members[1].port, message, 1, true)
+  end)
+
   it("asks ETCDCTL_ENDPOINTS when it is told no address", function()
-    local out = run_with({ ETCDCTL_ENDPOINTS = etcd:endpoint() }, [[
+    local out = variables.run({ ETCDCTL_ENDPOINTS = etcd:endpoint() }, [[
       local client = assert(require("etcdlock").connect())
       assert(client:ping())
       print(client)
@@ -68,22 +60,22 @@ describe("connect", function()
   end)
 
   it("goes to this machine when nobody says anything", function()
-    assert.matches("127.0.0.1:2379", run_with({}, SHOW), 1, true)
-    assert.matches("127.0.0.1:2379", run_with({ ETCDCTL_ENDPOINTS = "" }, SHOW), 1, true)
+    assert.matches("127.0.0.1:2379", variables.run({}, SHOW), 1, true)
+    assert.matches("127.0.0.1:2379", variables.run({ ETCDCTL_ENDPOINTS = "" }, SHOW), 1, true)
   end)
 
   it("refuses variables of etcdctl that ask for what it doesn't do", function()
     for _, name in ipairs { "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "ETCDCTL_DISCOVERY_SRV" } do
-      local out = run_with({ [name] = "true" }, SHOW)
+      local out = variables.run({ [name] = "true" }, SHOW)
       assert.matches("^invalid: .*" .. name, out)
     end
   end)
 
   it("names the variable whose value is no address", function()
     assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*ftp://a:1",
-      run_with({ ETCDCTL_ENDPOINTS = "a:1,ftp://a:1" }, SHOW))
+      variables.run({ ETCDCTL_ENDPOINTS = "a:1,ftp://a:1" }, SHOW))
     assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*nowhere",
-      run_with({ ETCDCTL_ENDPOINTS = "nowhere" }, SHOW))
+      variables.run({ ETCDCTL_ENDPOINTS = "nowhere" }, SHOW))
   end)
 
   it("sends nothing before the first use", function()
@@ -97,11 +89,9 @@ describe("connect", function()
 end)
 
 describe("a client", function()
-  before_each(function() clients, kept = {}, {} end)
+  before_each(function() kept = {} end)
 
-  after_each(function()
-    for _, client in ipairs(clients) do client:close() end
-  end)
+  after_each(clients.close_all)
 
   it("gets one lease with its first lock, for all its locks", function()
     local client = connect { ttl = 7 }

@@ -1,5 +1,6 @@
 -- What etcd and the network can answer, and the code that a caller sees.
 
+local clients = require "spec.support.clients"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
 local Etcd = require "spec.support.etcd"
@@ -8,13 +9,7 @@ local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-
-local function assert_fails(code, ok, message, got)
-  assert.is_nil(ok)
-  assert.equal(code, got, message)
-  assert.is_string(message)
-  return message
-end
+local assert_fails = clients.assert_fails
 
 -- What to do after a test, the last first.
 local cleanup

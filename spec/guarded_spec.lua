@@ -1,28 +1,21 @@
 -- Reading and writing only while the lock is ours.
 
-local etcdlock = require "etcdlock"
+local clients = require "spec.support.clients"
 local suite = require "spec.support.suite"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local DATA = prefix .. "data/"
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local assert_fails = clients.assert_fails
 local client, other, lock
 
-local function assert_fails(code, ok, message, got)
-  assert.is_nil(ok)
-  assert.equal(code, got, message)
-  assert.is_string(message)
-  return message
-end
-
 before_each(function()
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
-  other = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client, other = connect(), connect()
   lock = assert(client:lock "a")
 end)
 
 after_each(function()
-  client:close()
-  other:close()
+  clients.close_all()
   etcd:ctl("del", "--prefix", DATA)
 end)
 

@@ -1,38 +1,22 @@
 -- One lock: how it is taken, what it tells, how it is let go.
 
-local etcdlock = require "etcdlock"
+local clients = require "spec.support.clients"
 local proc = require "spec.support.proc"
 local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local clients, client, other
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
-
-local function connect(opts)
-  opts = opts or {}
-  opts.endpoints, opts.prefix = etcd:endpoint(), prefix
-  local new = assert(etcdlock.connect(opts))
-  clients[#clients + 1] = new
-  return new
-end
-
-local function assert_fails(code, ok, message, got)
-  assert.is_nil(ok)
-  assert.equal(code, got, message)
-  assert.is_string(message)
-  return message
-end
 
 before_each(function()
   kept = {}
-  clients = {}
   client, other = connect(), connect()
 end)
 
-after_each(function()
-  for _, one in ipairs(clients) do one:close() end
-end)
+after_each(clients.close_all)
 
 describe("a lock that is free", function()
   it("is taken and given back", function()

@@ -2,86 +2,31 @@
 
 local Etcd = require "spec.support.etcd"
 local proc = require "spec.support.proc"
+local remote = require "spec.support.remote"
 local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix = suite.prefix()
 
--- How much later than promised a call may return.
-local GRACE = 0.25
-
--- Runs each line that it reads as a program with the global `client`, and says
--- how long that took and what it returned.
-local CHILD = [[
-  local endpoint, prefix, ttl = ...
-  local uv = require "luv"
-  client = assert(require("etcdlock").connect {
-    endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
-  })
-  local function answer(from, ...)
-    local words = {}
-    for i = 1, select("#", ...) do
-      words[i] = tostring((select(i, ...))):gsub("[\n|]", " ")
-    end
-    print(("answer %.6f %s"):format((uv.hrtime() - from) / 1e9, table.concat(words, "|")))
-  end
-  print "ready"
-  for line in io.lines() do
-    local program = assert((loadstring or load)(line))
-    answer(uv.hrtime(), program())
-  end
-]]
+local GRACE, assert_within = remote.GRACE, remote.assert_within
+local ask, answer_of, take = remote.ask, remote.answer_of, remote.take
+local assert_waits = remote.assert_waits
 
 local function start_many(count, etcd, ttl)
-  local list = {}
-  for i = 1, count do list[i] = proc.lua(CHILD, etcd:endpoint(), prefix, ttl) end
-  for _, child in ipairs(list) do child:expect("^ready", 20) end
-  return list
+  return { remote.start({ endpoints = etcd:endpoint(), prefix = prefix, ttl = ttl }, count) }
 end
 
 local function start(etcd, ttl)
   return start_many(1, etcd, ttl)[1]
 end
 
--- Waits for the answer to what was sent; returns its results and the seconds
--- that they took.
-local function answer_of(child, seconds)
-  local took, text = child:expect("^answer (%S+) (.*)", seconds or 10)
-  local results = {}
-  for word in (text .. "|"):gmatch "(.-)|" do results[#results + 1] = word end
-  return results, tonumber(took)
-end
-
-local function ask(child, program, seconds)
-  child:send(program)
-  return answer_of(child, seconds)
-end
-
-local function take(child, name)
-  local program = ("lock = assert(client:lock '%s') return ('%%.0f'):format(lock:token())")
-  return tonumber(ask(child, program:format(name))[1])
-end
-
+-- As far as |child| knows: nobody is asked.
 local function assert_held(child)
-  local results = ask(child, "return (lock:held())")
-  assert.same({ "true" }, results)
-end
-
--- What |child| was asked last has not been answered yet.
-local function assert_waits(child)
-  assert.is_nil(child.lines[1])
-end
-
-local function assert_within(took, low, high, what)
-  local text = "%s took %.3f s, wanted %g to %g"
-  assert.is_true(took >= low - 0.005 and took <= high, text:format(what or "it", took, low, high))
+  assert.same({ "true" }, ask(child, "return (lock:held())"))
 end
 
 local function await_keys(etcd, name, count, seconds)
-  wait.eventually(function()
-    local keys = etcd:keys(prefix .. name)
-    return #keys == count, table.concat(keys, " ")
-  end, seconds, count .. " keys of " .. name)
+  remote.await_keys(etcd, prefix .. name, count, seconds)
 end
 
 local own

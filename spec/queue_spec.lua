@@ -1,21 +1,16 @@
 -- Who is in the queue of a lock: the keys that count and those that don't.
 
+local clients = require "spec.support.clients"
 local core = require "etcdlock.core"
-local etcdlock = require "etcdlock"
 local proc = require "spec.support.proc"
 local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local assert_fails = clients.assert_fails
 local client, other, strangers
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
-
-local function assert_fails(code, ok, message, got)
-  assert.is_nil(ok)
-  assert.equal(code, got, message)
-  assert.is_string(message)
-  return message
-end
 
 -- Writes a key of somebody else for the duration of a test.
 local function put(name, value)
@@ -26,13 +21,11 @@ end
 before_each(function()
   kept = {}
   strangers = {}
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
-  other = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client, other = connect(), connect()
 end)
 
 after_each(function()
-  client:close()
-  other:close()
+  clients.close_all()
   proc.destroy_children()
   for _, key in ipairs(strangers) do etcd:del(key) end
 end)

@@ -1,20 +1,15 @@
 -- Who owns a lock: the same owner gets it again, another one of the same
 -- program waits its turn, or is told that it would wait for ever.
 
-local etcdlock = require "etcdlock"
+local clients = require "spec.support.clients"
 local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local assert_fails = clients.assert_fails
 local client
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
-
-local function assert_fails(code, ok, message, got)
-  assert.is_nil(ok)
-  assert.equal(code, got, message)
-  assert.is_string(message)
-  return message
-end
 
 -- Runs |fn| in a coroutine of its own and returns its results.
 local function elsewhere(fn, ...)
@@ -23,10 +18,10 @@ end
 
 before_each(function()
   kept = {}
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client = connect()
 end)
 
-after_each(function() client:close() end)
+after_each(clients.close_all)
 
 describe("the same owner", function()
   it("gets the same lock again, and lets go as often", function()
@@ -118,8 +113,7 @@ describe("the same owner", function()
   end)
 
   it("of another client is somebody else", function()
-    local other = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
-    finally(function() other:close() end)
+    local other = connect()
     kept[#kept + 1] = assert(client:lock("a", { owner = "me" }))
     assert_fails("locked", other:try_lock("a", { owner = "me" }))
     assert_fails("timeout", other:lock("a", { owner = "me", timeout = 0.1 }))

@@ -12,6 +12,9 @@ local prefix = suite.prefix()
 -- soon as it is granted.
 local MANY = [[
   local core, uv = require "etcdlock.core", require "luv"
+  local function connect(endpoint, ttl)
+    return core.connect { endpoints = { endpoint }, ttl = ttl }
+  end
   local function wait_all(locks, on_held)
     local left = #locks
     while left > 0 do
@@ -75,7 +78,7 @@ describe("one client", function()
   it("serves 200 waits for one name in their order, with one key", function()
     local child = proc.lua(MANY .. [[
       local endpoint, name = ...
-      local holder, client = core.connect(endpoint, 5), core.connect(endpoint, 5)
+      local holder, client = connect(endpoint, 5), connect(endpoint, 5)
       local first = holder:lock(name, "")
       while not first:wait(1) do end
       local locks, order = {}, {}
@@ -108,7 +111,7 @@ describe("a queue of 300 waiters", function()
       local endpoint, name, count = ...
       local clients, locks = {}, {}
       for i = 1, tonumber(count) do
-        clients[i] = core.connect(endpoint, 10)
+        clients[i] = connect(endpoint, 10)
         locks[i] = clients[i]:lock(name, "")
       end
       print "waiting"
@@ -153,7 +156,7 @@ describe("fifty names at once", function()
     local PROCESSES, NAMES, ROUNDS = 4, 50, 5
     local BUSY = MANY .. [[
       local endpoint, prefix, names, rounds = ...
-      local client = core.connect(endpoint, 10)
+      local client = connect(endpoint, 10)
       print "ready"
       io.read()
       local lines = {}
@@ -203,7 +206,7 @@ describe("fifty names at once", function()
   it("that become free at once wake the one who waits for all of them", function()
     local WAITER = MANY .. [[
       local endpoint, prefix = ...
-      local client, locks = core.connect(endpoint, 10), {}
+      local client, locks = connect(endpoint, 10), {}
       for i = 1, 50 do locks[i] = client:lock(prefix .. i, "") end
       print "waiting"
       wait_all(locks, function(lock) lock:release() end)

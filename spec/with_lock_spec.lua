@@ -1,34 +1,25 @@
 -- Running a function under a lock: with_lock, wrap and the two-line use.
 
+local clients = require "spec.support.clients"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.proc"
 local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local assert_fails = clients.assert_fails
 local client, other
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
-
-local function assert_fails(code, ok, message, got, ...)
-  assert.is_nil(ok)
-  assert.equal(code, got, message)
-  assert.is_string(message)
-  assert.equal(0, select("#", ...))
-  return message
-end
 
 local function never() error "was run" end
 
 before_each(function()
   kept = {}
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
-  other = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client, other = connect(), connect()
 end)
 
-after_each(function()
-  client:close()
-  other:close()
-end)
+after_each(clients.close_all)
 
 describe("with_lock", function()
   it("runs the function while the lock is held, and releases it", function()

@@ -159,35 +159,61 @@ end
 
 -- ---- all of them ------------------------------------------------------------
 
+-- Each is made when it is first asked for: one run of openssl takes a while.
+local CAST = {
+  ca = function(self) return self:ca() end,
+  other_ca = function(self) return self:ca { name = "other CA" } end,
+  -- The same name, another key: only the signature tells them apart.
+  namesake_ca = function(self) return self:ca() end,
+  expired_ca = function(self) return self:ca { from = -20, to = -10 } end,
+
+  server = function(self, cast) return self:issue(cast.ca, "server") end,
+  server_expired = function(self, cast)
+    return self:issue(cast.ca, "server", { from = -20, to = -10 })
+  end,
+  server_future = function(self, cast)
+    return self:issue(cast.ca, "server", { from = 10, to = 20 })
+  end,
+  server_elsewhere = function(self, cast)
+    return self:issue(cast.ca, "server", { hosts = "DNS:etcd.example,IP:127.9.9.9" })
+  end,
+  server_other = function(self, cast) return self:issue(cast.other_ca, "server") end,
+  server_alone = function(self) return self:issue(nil, "server") end,
+  server_as_client = function(self, cast)
+    return self:issue(cast.ca, "client", { name = "not a server" })
+  end,
+
+  client = function(self, cast) return self:issue(cast.ca, "client") end,
+  client_expired = function(self, cast)
+    return self:issue(cast.ca, "client", { from = -20, to = -10 })
+  end,
+  client_future = function(self, cast)
+    return self:issue(cast.ca, "client", { from = 10, to = 20 })
+  end,
+  client_other = function(self, cast) return self:issue(cast.other_ca, "client") end,
+  client_as_server = function(self, cast)
+    return self:issue(cast.ca, "server", { name = "not a client" })
+  end,
+  client_encrypted = function(self, cast)
+    return { cert = cast.client.cert, key = self:encrypted(cast.client.key) }
+  end,
+  client_mismatch = function(self, cast)
+    return { cert = cast.client.cert, key = self:key() }
+  end,
+
+  rubbish = function(self) return self:write("rubbish.pem", "This is not PEM.\n") end,
+  damaged = function(self, cast) return self:damaged(cast.client.cert) end,
+  empty = function(self) return self:write("empty.pem", "") end,
+}
+
 -- The usual cast: good ones (ca, server, client) and everything that is wrong
 -- with certificates. Each is { cert = file, key = file } or a file.
 function Certs:cast()
-  local ca, other = self:ca(), self:ca { name = "other CA" }
-  local client = self:issue(ca, "client")
-  return {
-    ca = ca,
-    other_ca = other,
-    -- The same name, another key: only the signature tells them apart.
-    namesake_ca = self:ca(),
-    expired_ca = self:ca { from = -20, to = -10 },
-    server = self:issue(ca, "server"),
-    server_expired = self:issue(ca, "server", { from = -20, to = -10 }),
-    server_future = self:issue(ca, "server", { from = 10, to = 20 }),
-    server_elsewhere = self:issue(ca, "server", { hosts = "DNS:etcd.example,IP:127.9.9.9" }),
-    server_other = self:issue(other, "server"),
-    server_alone = self:issue(nil, "server"),
-    server_as_client = self:issue(ca, "client", { name = "not a server" }),
-    client = client,
-    client_expired = self:issue(ca, "client", { from = -20, to = -10 }),
-    client_future = self:issue(ca, "client", { from = 10, to = 20 }),
-    client_other = self:issue(other, "client"),
-    client_as_server = self:issue(ca, "server", { name = "not a client" }),
-    client_encrypted = { cert = client.cert, key = self:encrypted(client.key) },
-    client_mismatch = { cert = client.cert, key = self:key() },
-    rubbish = self:write("rubbish.pem", "This is not PEM.\n"),
-    damaged = self:damaged(client.cert),
-    empty = self:write("empty.pem", ""),
-  }
+  return setmetatable({}, { __index = function(cast, name)
+    local make = CAST[name] or error("nobody is called " .. name, 2)
+    cast[name] = make(self, cast)
+    return cast[name]
+  end })
 end
 
 -- An empty directory for certificates.

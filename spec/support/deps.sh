@@ -16,7 +16,7 @@ esac
 RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
   protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
   lua-cjson lua-luv lua-socket"
-DEV="lua-busted lua-check clang-format luarocks"
+DEV="lua-busted lua-check clang-format luarocks openssl"
 
 case $1 in
   run) wanted=$RUN ;;

@@ -12,6 +12,11 @@ Etcd.__index = Etcd
 
 local started = {}
 
+-- etcd's own periods, 0.1 s and 1 s, are for networks; with these nobody waits a
+-- second for a leader. One member elects itself; several share this machine.
+local ALONE = { "--heartbeat-interval", "10", "--election-timeout", "100" }
+local TOGETHER = { "--heartbeat-interval", "50", "--election-timeout", "500" }
+
 -- ---- ports ------------------------------------------------------------------
 
 -- Below the ephemeral range: the kernel must not lend a port to somebody's
@@ -33,6 +38,14 @@ local function free_port()
     if is_free(next_port) then return ("%d"):format(next_port) end
   end
   error "no free port"
+end
+
+-- Can an etcd be started there? Not every host has IPv6.
+function Etcd.can_listen(host)
+  local socket = uv.new_tcp()
+  local can = socket:bind(host, 0)
+  socket:close()
+  return can
 end
 
 local function is_listening(host, port)
@@ -71,6 +84,7 @@ local function spawn(self, member)
     end
     for _, value in ipairs(files) do argv[#argv + 1] = value end
   end
+  for _, value in ipairs(self.members[2] and TOGETHER or ALONE) do argv[#argv + 1] = value end
   for _, value in ipairs(self.args) do argv[#argv + 1] = value end
   for _, value in ipairs(member.args or {}) do argv[#argv + 1] = value end
   -- etcd puts its unix sockets there.
@@ -131,6 +145,7 @@ local function new_member(self, name, opts)
   }
 end
 
+-- Starts what |opts| of Etcd.start want, and returns it before it is healthy.
 local function launch(opts)
   local self = setmetatable({
     args = opts.args or {},
@@ -149,6 +164,11 @@ local function launch(opts)
   end
   self.cluster = table.concat(cluster, ",")
   for _, member in ipairs(self.members) do spawn(self, member) end
+  return self
+end
+
+-- Returns |self| when all its members are healthy, else stops it: nil, why.
+local function settle(self)
   local ok, failure = pcall(function()
     for _, member in ipairs(self.members) do await_health(self, member) end
   end)
@@ -163,13 +183,23 @@ end
 -- certificate by that CA are refused unless client_auth is false. host: the
 -- address where clients are served ("127.0.0.1"). unix: also at a unix socket.
 function Etcd.start(opts)
-  local self, failure
-  for _ = 1, 3 do
-    self, failure = launch(opts or {})
+  return Etcd.start_all({ opts or {} })[1]
+end
+
+-- Starts several at the same time, one for each of the options in |list|.
+function Etcd.start_all(list)
+  local all = {}
+  for i, opts in ipairs(list) do all[i] = launch(opts) end
+  for i, opts in ipairs(list) do
+    local self, failure = settle(all[i])
     -- Somebody else may have been faster with a port.
-    if self or not failure:find "address already in use" then break end
+    for _ = 1, 2 do
+      if self or not failure:find "address already in use" then break end
+      self, failure = settle(launch(opts))
+    end
+    all[i] = self or error(failure, 2)
   end
-  return self or error(failure, 2)
+  return all
 end
 
 -- The files of |tls| from the next start on.

@@ -1,12 +1,14 @@
--- What all spec files share: one etcd for the whole run.
+-- What all spec files share: one etcd and one set of certificates for the whole
+-- run.
 
+local Certs = require "spec.support.certs"
 local Etcd = require "spec.support.etcd"
 local leaks = require "spec.support.leaks"
 local proc = require "spec.support.proc"
 
 local M = {}
 
-local shared
+local shared, certs
 
 -- The etcd of this run, started on first use.
 function M.etcd()
@@ -16,6 +18,18 @@ end
 
 function M.endpoint()
   return M.etcd():endpoint()
+end
+
+-- The maker of this run's certificates, from which a test gets more of its own.
+function M.certs()
+  certs = certs or Certs.new()
+  certs.shared = certs.shared or certs:cast()
+  return certs
+end
+
+-- The usual ones.
+function M.cast()
+  return M.certs().shared
 end
 
 local function prefix_of(file)
@@ -38,8 +52,9 @@ end
 -- Stops everything.
 function M.stop()
   Etcd.stop_all()
+  if certs then certs:remove() end
   proc.shut_down()
-  shared = nil
+  shared, certs = nil, nil
 end
 
 return M
