@@ -23,6 +23,7 @@ enum {
 };
 
 typedef struct auth_call {
+  el_token_wait token; /* first: until there is one */
   el_auth *auth;
   const char *method;
   uint8_t *bytes;
@@ -32,7 +33,6 @@ typedef struct auth_call {
   int repeats;
   el_rpc_done done;
   void *arg;
-  STAILQ_ENTRY(auth_call) link;
 } auth_call;
 
 struct el_auth {
@@ -47,7 +47,7 @@ struct el_auth {
   int64_t refused_until;
   el_timers *timers;
   el_timer refuse; /* answers, a moment later, calls that come meanwhile */
-  STAILQ_HEAD(, auth_call) waiting;
+  STAILQ_HEAD(token_wait_list, el_token_wait) waiting;
   el_move move;
 };
 
@@ -68,17 +68,25 @@ static void fail(auth_call *call, const el_error *err) {
 
 /* ---- authenticating ---- */
 
+static void on_token(el_token_wait *wait, const el_error *err) {
+  auth_call *call = (auth_call *)wait;
+  if (err->code == EL_OK) {
+    send(call);
+  } else {
+    fail(call, err);
+  }
+}
+
+/* Those who begin to wait meanwhile are left for the next time. */
 static void release_waiting(el_auth *auth, const el_error *err) {
-  STAILQ_HEAD(, auth_call) taken = STAILQ_HEAD_INITIALIZER(taken);
-  STAILQ_CONCAT(&taken, &auth->waiting);
-  while (!STAILQ_EMPTY(&taken)) {
-    auth_call *call = STAILQ_FIRST(&taken);
-    STAILQ_REMOVE_HEAD(&taken, link);
-    if (err->code == EL_OK) {
-      send(call);
-    } else {
-      fail(call, err);
-    }
+  el_token_wait *wait;
+  size_t n = 0;
+  STAILQ_FOREACH(wait, &auth->waiting, link) { n++; }
+  while (n-- > 0 && !STAILQ_EMPTY(&auth->waiting)) {
+    wait = STAILQ_FIRST(&auth->waiting);
+    STAILQ_REMOVE_HEAD(&auth->waiting, link);
+    wait->waiting = false;
+    wait->done(wait, err);
   }
 }
 
@@ -184,8 +192,7 @@ static void on_answer(void *arg, const el_rpc_answer *answer) {
 static void send(auth_call *call) {
   el_auth *auth = call->auth;
   if (!auth->authenticated) {
-    STAILQ_INSERT_TAIL(&auth->waiting, call, link);
-    get_token(auth);
+    el_auth_await(auth, &call->token);
     return;
   }
   call->renewals = auth->renewals;
@@ -201,6 +208,7 @@ void el_auth_call(el_auth *auth, const char *method, const uint8_t *bytes,
     return;
   }
   call = el_alloc(sizeof *call);
+  call->token.done = on_token;
   call->auth = auth;
   call->method = method;
   call->bytes = el_alloc(len);
@@ -210,6 +218,27 @@ void el_auth_call(el_auth *auth, const char *method, const uint8_t *bytes,
   call->done = done;
   call->arg = arg;
   send(call);
+}
+
+/* ---- streams ---- */
+
+bool el_auth_is_ready(const el_auth *auth) {
+  return auth->user == NULL || auth->authenticated;
+}
+
+void el_auth_await(el_auth *auth, el_token_wait *wait) {
+  if (!wait->waiting) {
+    wait->waiting = true;
+    STAILQ_INSERT_TAIL(&auth->waiting, wait, link);
+  }
+  get_token(auth);
+}
+
+void el_auth_forget(el_auth *auth, el_token_wait *wait) {
+  if (wait->waiting) {
+    wait->waiting = false;
+    STAILQ_REMOVE(&auth->waiting, wait, el_token_wait, link);
+  }
 }
 
 void el_auth_note(el_auth *auth, const el_error *err) {

@@ -26,6 +26,25 @@ void el_auth_free(el_auth *auth);
 void el_auth_call(el_auth *auth, const char *method, const uint8_t *bytes,
                   size_t len, int64_t timeout_ms, el_rpc_done done, void *arg);
 
+/* Somebody who is about to open a stream. One that carries no token would be
+ * somebody else's: that of the client certificate's owner. */
+typedef struct el_token_wait el_token_wait;
+struct el_token_wait {
+  void (*done)(el_token_wait *wait, const el_error *err);
+  bool waiting;
+  STAILQ_ENTRY(el_token_wait) link;
+};
+
+/* May a stream be opened now? @thread io */
+bool el_auth_is_ready(const el_auth *auth);
+
+/* Calls wait->done, later, when streams may be opened (code EL_OK), or with the
+ * reason for which there is no token to be had. @thread io */
+void el_auth_await(el_auth *auth, el_token_wait *wait);
+
+/* Calls it no more; harmless if it isn't waiting. @thread io */
+void el_auth_forget(el_auth *auth, el_token_wait *wait);
+
 /* A stream ended, or a watch was refused, for |err|: if it was the token, a
  * new one is asked for. @thread io */
 void el_auth_note(el_auth *auth, const el_error *err);

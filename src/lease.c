@@ -96,6 +96,7 @@ struct el_keepalive {
   el_lease_done done;
   void *arg;
   el_move move;
+  el_token_wait token; /* until the stream may be opened */
 };
 
 static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
@@ -151,34 +152,57 @@ static void on_keepalive_moved(el_move *move) {
   end_stream(ka, &err);
 }
 
+static void send_renewal(el_keepalive *ka);
+
+static void on_token(el_token_wait *wait, const el_error *err) {
+  el_keepalive *ka =
+      (el_keepalive *)((char *)wait - offsetof(el_keepalive, token));
+  if (err->code == EL_OK) {
+    send_renewal(ka);
+  } else {
+    end_stream(ka, err);
+  }
+}
+
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   el_keepalive *ka = el_alloc(sizeof *ka);
   ka->auth = auth;
   ka->done = done;
   ka->arg = arg;
   ka->move.moved = on_keepalive_moved;
+  ka->token.done = on_token;
   el_channel_add_move(el_auth_channel(auth), &ka->move);
   return ka;
 }
 
-void el_keepalive_send(el_keepalive *ka, int64_t id) {
+static void send_renewal(el_keepalive *ka) {
   static const el_stream_events events = {on_keepalive_message,
                                           on_keepalive_ended};
   Etcd__LeaseKeepAliveRequest request = ETCD__LEASE_KEEP_ALIVE_REQUEST__INIT;
   uint8_t bytes[16];
-  assert(ka->sent_ms == 0);
   if (ka->st == NULL) {
     ka->st = el_stream_open(el_auth_channel(ka->auth),
                             "/etcdserverpb.Lease/LeaseKeepAlive", &events, ka);
   }
-  ka->id = id;
   ka->sent_ms = el_now_ms();
-  request.id = id;
+  request.id = ka->id;
   el_stream_send(ka->st, bytes,
                  etcd__lease_keep_alive_request__pack(&request, bytes));
 }
 
+void el_keepalive_send(el_keepalive *ka, int64_t id) {
+  assert(ka->sent_ms == 0);
+  ka->id = id;
+  ka->sent_ms = el_now_ms();
+  if (ka->st == NULL && !el_auth_is_ready(ka->auth)) {
+    el_auth_await(ka->auth, &ka->token);
+  } else {
+    send_renewal(ka);
+  }
+}
+
 void el_keepalive_reset(el_keepalive *ka) {
+  el_auth_forget(ka->auth, &ka->token);
   if (ka->st != NULL) {
     el_stream_close(ka->st);
   }
@@ -188,6 +212,7 @@ void el_keepalive_reset(el_keepalive *ka) {
 
 void el_keepalive_leave(el_keepalive *ka) {
   el_stream *st = ka->st;
+  el_auth_forget(ka->auth, &ka->token);
   ka->st = NULL;
   ka->sent_ms = 0;
   if (st != NULL) {

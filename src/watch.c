@@ -20,6 +20,7 @@ struct el_watches {
   el_watch *by_id; /* hash */
   int64_t last_id; /* ids are ours (watch_id > 0) and never used twice */
   el_timer reopen;
+  el_token_wait token; /* until the stream may be opened */
   int64_t reopen_delay_ms;
   el_move move;
 };
@@ -176,6 +177,7 @@ static void on_reopen(el_timer *timer) {
   el_watch *old = watches->by_id, *watch, *next;
   if (watches->st != NULL || old == NULL) return;
   open_stream(watches);
+  if (watches->st == NULL) return; /* not yet */
   watches->by_id = NULL;
   HASH_ITER(hh, old, watch, next) {
     HASH_DEL(old, watch);
@@ -184,10 +186,25 @@ static void on_reopen(el_timer *timer) {
   }
 }
 
+/* Or begins to wait until it may; on_token goes on then. */
 static void open_stream(el_watches *watches) {
   static const el_stream_events events = {on_message, on_ended};
+  if (!el_auth_is_ready(watches->auth)) {
+    el_auth_await(watches->auth, &watches->token);
+    return;
+  }
   watches->st = el_stream_open(el_auth_channel(watches->auth),
                                "/etcdserverpb.Watch/Watch", &events, watches);
+}
+
+static void on_token(el_token_wait *wait, const el_error *err) {
+  el_watches *watches =
+      (el_watches *)((char *)wait - offsetof(el_watches, token));
+  if (err->code == EL_OK) {
+    on_reopen(&watches->reopen);
+  } else if (watches->st == NULL && watches->by_id != NULL) {
+    schedule_reopen(watches);
+  }
 }
 
 /* Another member is in use: its events are wanted, and at once, unless it has
@@ -214,6 +231,7 @@ el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
   watches->auth = auth;
   watches->timers = timers;
   watches->reopen.due = on_reopen;
+  watches->token.done = on_token;
   watches->move.moved = on_moved;
   el_channel_add_move(el_auth_channel(auth), &watches->move);
   return watches;
@@ -224,6 +242,7 @@ void el_watches_free(el_watches *watches) {
     el_stream_close(watches->st);
   }
   el_timers_stop(watches->timers, &watches->reopen);
+  el_auth_forget(watches->auth, &watches->token);
   HASH_CLEAR(hh, watches->by_id);
   free(watches);
 }
@@ -236,7 +255,7 @@ void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {
   }
   if (watches->st != NULL) {
     send_create(watches, watch);
-  } /* else the reopening creates it */
+  } /* else the opening, or the reopening, creates it */
 }
 
 void el_watch_stop(el_watches *watches, el_watch *watch) {
