@@ -1,5 +1,6 @@
 -- A client: where it connects to, its lease, and its end.
 
+local cell = require "spec.support.cell"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.proc"
@@ -12,7 +13,7 @@ local kept -- locks that a test holds but doesn't name: dropped, they would be r
 
 local function connect(opts)
   opts = opts or {}
-  opts.endpoints = opts.endpoints or etcd:endpoint()
+  opts.endpoints = opts.endpoints or etcd:endpoints()
   opts.prefix = opts.prefix or prefix
   local client = assert(etcdlock.connect(opts))
   clients[#clients + 1] = client
@@ -22,10 +23,7 @@ end
 -- Runs |source| with these variables in its environment, none of etcdctl's
 -- otherwise; returns what it printed.
 local function run_with(variables, source)
-  local env = {
-    ETCDCTL_ENDPOINTS = false, ETCDCTL_CACERT = false, ETCDCTL_CERT = false,
-    ETCDCTL_KEY = false, ETCDCTL_USER = false, ETCDCTL_PASSWORD = false,
-  }
+  local env = cell.no_variables()
   for name, value in pairs(variables) do env[name] = value end
   local out, code, err = proc.run_lua("spec/support/child.lua", { source }, { env = env })
   assert.equal(0, code, err)
@@ -47,7 +45,7 @@ describe("connect", function()
 
   it("takes an address with and without a scheme, alone or in a list", function()
     local address = etcd:endpoint()
-    local plain = address:match "^http://(.*)"
+    local plain = address:match "^https?://(.*)"
     local localhost = plain:gsub("127%.0%.0%.1", "localhost")
     for _, endpoints in ipairs {
       address, plain, localhost, " " .. plain .. " ", { address }, { plain },
@@ -58,13 +56,13 @@ describe("connect", function()
   end)
 
   it("asks ETCDCTL_ENDPOINTS when it is told no address", function()
-    local out = run_with({ ETCDCTL_ENDPOINTS = etcd:endpoint() }, [[
+    local out = run_with(suite.variables(), [[
       local client = assert(require("etcdlock").connect())
       assert(client:ping())
       print(client)
       client:close()
     ]])
-    assert.matches(etcd:endpoint(), out, 1, true)
+    assert.matches(etcd:endpoints(), out, 1, true)
   end)
 
   it("goes to this machine when nobody says anything", function()
@@ -155,12 +153,12 @@ describe("a client", function()
 
   it("tells its address and its lease", function()
     local client = connect()
-    assert.equal(("etcdlock.client %s (unavailable)"):format(etcd:endpoint()), tostring(client))
+    assert.equal(("etcdlock.client %s (unavailable)"):format(etcd:endpoints()), tostring(client))
     kept[#kept + 1] = assert(client:lock "a")
-    assert.equal(("etcdlock.client %s (lease %s)"):format(etcd:endpoint(), client:lease()),
+    assert.equal(("etcdlock.client %s (lease %s)"):format(etcd:endpoints(), client:lease()),
       tostring(client))
     client:close()
-    assert.equal(("etcdlock.client %s (closed)"):format(etcd:endpoint()), tostring(client))
+    assert.equal(("etcdlock.client %s (closed)"):format(etcd:endpoints()), tostring(client))
   end)
 
   it("puts its prefix in front of the names in etcd only", function()
@@ -223,7 +221,7 @@ describe("a client", function()
       local etcdlock, endpoint, name = ...
       local client <close> = assert(etcdlock.connect { endpoints = endpoint })
       return assert(client:lock(name))
-    ]])(etcdlock, etcd:endpoint(), prefix .. "a")
+    ]])(etcdlock, etcd:endpoints(), prefix .. "a")
     assert.same({ false, "closed" }, { lock:held() })
     assert.same({}, etcd:keys(prefix))
   end)

@@ -15,8 +15,8 @@ local function assert_fails(code, ok, message, got)
 end
 
 before_each(function()
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
-  other = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
+  other = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
   lock = assert(client:lock "a")
 end)
 

@@ -11,7 +11,7 @@ local kept -- locks that a test holds but doesn't name: dropped, they would be r
 
 local function connect(opts)
   opts = opts or {}
-  opts.endpoints, opts.prefix = etcd:endpoint(), prefix
+  opts.endpoints, opts.prefix = etcd:endpoints(), prefix
   local new = assert(etcdlock.connect(opts))
   clients[#clients + 1] = new
   return new
@@ -111,7 +111,7 @@ describe("a lock that is taken", function()
       repeat until #assert(client:queue "a") == 2
       print(lock:unlock() and "unlocked")
       client:close()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     local token = tonumber(holder:expect "^token (%d+)")
     local lock = assert(client:lock("a", { timeout = 10 }))
     assert.is_true(lock:held())

@@ -12,7 +12,7 @@ local kept -- locks that a test holds but doesn't name: dropped, they would be r
 
 local function connect(opts)
   opts = opts or {}
-  opts.endpoints, opts.prefix = etcd:endpoint(), prefix
+  opts.endpoints, opts.prefix = etcd:endpoints(), prefix
   local new = assert(etcdlock.connect(opts))
   clients[#clients + 1] = new
   return new
@@ -189,7 +189,7 @@ describe("a place in the queue is lost", function()
 
   it("when its key is deleted from outside", function()
     kept[#kept + 1] = assert(client:lock "a")
-    local child = proc.lua(WAITER, etcd:endpoint(), prefix)
+    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
     etcd:del(second_in_line().key)
     -- Nobody watches a waiter's key: it is told when its turn would come.
     local lock = client:lock "a"
@@ -201,7 +201,7 @@ describe("a place in the queue is lost", function()
 
   it("when its lease is revoked", function()
     kept[#kept + 1] = assert(client:lock "a")
-    local child = proc.lua(WAITER, etcd:endpoint(), prefix)
+    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
     etcd:revoke(second_in_line().lease)
     assert.matches("lease", child:expect("^lost: (.*)", 15))
     child:wait()
@@ -371,7 +371,7 @@ describe("wait_lost", function()
       print "held"
       print(lock:wait_lost(20))
       client:close()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     child:expect "^held$"
     local place = client:queue "a"[1]
     wait.sleep(0.3) -- let it wait

@@ -26,8 +26,8 @@ end
 before_each(function()
   kept = {}
   strangers = {}
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
-  other = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
+  other = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
 end)
 
 after_each(function()
@@ -96,7 +96,7 @@ describe("the queue of a lock", function()
         local lock = assert(client:lock("a", { owner = owner }))
         lock:unlock()
         client:close()
-      ]], etcd:endpoint(), prefix, "w" .. i)
+      ]], etcd:endpoints(), prefix, "w" .. i)
       wait.eventually(function() return #client:queue "a" == i + 1 end, 10)
     end
     local queue = client:queue "a"
@@ -206,7 +206,7 @@ describe("keys that don't count", function()
       print(client:lock("a") and "held")
       io.read()
       client:close()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     wait.eventually(function() return #client:queue "a" == 2 end, 10)
     put "a/x/2"
     wait.sleep(0.2)
@@ -261,7 +261,7 @@ describe("break_lock", function()
       print(client:lock("a") and "held")
       io.read()
       client:close()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     wait.eventually(function() return #client:queue "a" == 2 end, 10)
     assert.is_true(other:break_lock("a", lock:token()))
     child:expect "^held$"

@@ -23,7 +23,7 @@ end
 
 before_each(function()
   kept = {}
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
 end)
 
 after_each(function() client:close() end)
@@ -118,7 +118,7 @@ describe("the same owner", function()
   end)
 
   it("of another client is somebody else", function()
-    local other = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+    local other = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
     finally(function() other:close() end)
     kept[#kept + 1] = assert(client:lock("a", { owner = "me" }))
     assert_fails("locked", other:try_lock("a", { owner = "me" }))

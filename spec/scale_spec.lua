@@ -12,6 +12,10 @@ local prefix = suite.prefix()
 -- soon as it is granted.
 local MANY = [[
   local core, uv = require "etcdlock.core", require "luv"
+  local settings = require "etcdlock.settings"
+  local function connect(endpoints, ttl)
+    return assert(core.connect(assert(settings.read { endpoints = endpoints, ttl = ttl })))
+  end
   local function wait_all(locks, on_held)
     local left = #locks
     while left > 0 do
@@ -39,7 +43,7 @@ end
 describe("one client", function()
   it("holds 1,000 locks on one lease, keeps them and releases them", function()
     local client = assert(etcdlock.connect {
-      endpoints = suite.endpoint(), prefix = prefix, ttl = 2,
+      endpoints = suite.endpoints(), prefix = prefix, ttl = 2,
     })
     finally(function() client:close() end)
     local COUNT = 1000
@@ -75,7 +79,7 @@ describe("one client", function()
   it("serves 200 waits for one name in their order, with one key", function()
     local child = proc.lua(MANY .. [[
       local endpoint, name = ...
-      local holder, client = core.connect(endpoint, 5), core.connect(endpoint, 5)
+      local holder, client = connect(endpoint, 5), connect(endpoint, 5)
       local first = holder:lock(name, "")
       while not first:wait(1) do end
       local locks, order = {}, {}
@@ -91,7 +95,7 @@ describe("one client", function()
       print(("acquired %.0f"):format(client:stats().acquired))
       client:close(1)
       holder:close(1)
-    ]], suite.endpoint(), prefix .. "own")
+    ]], suite.endpoints(), prefix .. "own")
     child:expect("^waiting", 20)
     await_keys("own/", 2, 5)
     child:send "go"
@@ -108,7 +112,7 @@ describe("a queue of 300 waiters", function()
       local endpoint, name, count = ...
       local clients, locks = {}, {}
       for i = 1, tonumber(count) do
-        clients[i] = core.connect(endpoint, 10)
+        clients[i] = connect(endpoint, 10)
         locks[i] = clients[i]:lock(name, "")
       end
       print "waiting"
@@ -121,12 +125,12 @@ describe("a queue of 300 waiters", function()
       print "done"
       for i = 1, #clients do clients[i]:close(1) end
     ]]
-    local holder = assert(etcdlock.connect { endpoints = suite.endpoint(), prefix = prefix })
+    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
     finally(function() holder:close() end)
     local first = assert(holder:lock "drained")
     local children = {}
     for i = 1, PROCESSES do
-      children[i] = proc.lua(CROWD, suite.endpoint(), prefix .. "drained", CLIENTS)
+      children[i] = proc.lua(CROWD, suite.endpoints(), prefix .. "drained", CLIENTS)
     end
     await_keys("drained/", PROCESSES * CLIENTS + 1, 20)
     local places = assert(holder:queue "drained")
@@ -153,7 +157,7 @@ describe("fifty names at once", function()
     local PROCESSES, NAMES, ROUNDS = 4, 50, 5
     local BUSY = MANY .. [[
       local endpoint, prefix, names, rounds = ...
-      local client = core.connect(endpoint, 10)
+      local client = connect(endpoint, 10)
       print "ready"
       io.read()
       local lines = {}
@@ -174,7 +178,7 @@ describe("fifty names at once", function()
     ]]
     local children, holds = {}, {}
     for i = 1, PROCESSES do
-      children[i] = proc.lua(BUSY, suite.endpoint(), prefix .. "fifty/", NAMES, ROUNDS)
+      children[i] = proc.lua(BUSY, suite.endpoints(), prefix .. "fifty/", NAMES, ROUNDS)
     end
     for _, child in ipairs(children) do child:expect("^ready", 10) end
     for _, child in ipairs(children) do child:send "go" end
@@ -203,7 +207,7 @@ describe("fifty names at once", function()
   it("that become free at once wake the one who waits for all of them", function()
     local WAITER = MANY .. [[
       local endpoint, prefix = ...
-      local client, locks = core.connect(endpoint, 10), {}
+      local client, locks = connect(endpoint, 10), {}
       for i = 1, 50 do locks[i] = client:lock(prefix .. i, "") end
       print "waiting"
       wait_all(locks, function(lock) lock:release() end)
@@ -211,11 +215,11 @@ describe("fifty names at once", function()
       print(("done %.0f %.0f"):format(stats.acquired, stats.watches))
       client:close(1)
     ]]
-    local holder = assert(etcdlock.connect { endpoints = suite.endpoint(), prefix = prefix })
+    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
     finally(function() holder:close() end)
     local locks = {}
     for i = 1, 50 do locks[i] = assert(holder:lock("free/" .. i)) end
-    local waiter = proc.lua(WAITER, suite.endpoint(), prefix .. "free/")
+    local waiter = proc.lua(WAITER, suite.endpoints(), prefix .. "free/")
     waiter:expect "^waiting"
     await_keys("free/", 100, 5)
     -- All keys in one transaction, as far as etcd is concerned: its lease's end.

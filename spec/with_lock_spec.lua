@@ -21,8 +21,8 @@ local function never() error "was run" end
 
 before_each(function()
   kept = {}
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
-  other = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
+  other = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
 end)
 
 after_each(function()
@@ -223,7 +223,7 @@ end)
 describe("etcdlock.with_lock", function()
   -- Runs |source| in a child whose default etcd is ours.
   local function run(source, variables)
-    local env = variables or { ETCDCTL_ENDPOINTS = etcd:endpoint() }
+    local env = variables or { ETCDCTL_ENDPOINTS = etcd:endpoints() }
     local out, code, err = proc.run_lua("spec/support/child.lua", { source, prefix },
       { env = env })
     assert.equal(0, code, err)
@@ -279,7 +279,7 @@ describe("etcdlock.with_lock", function()
       print "asking"
       print(client:with_lock(name, function(lock) return "ran" end))
       client:close()
-    ]], etcd:endpoint(), prefix .. "a")
+    ]], etcd:endpoints(), prefix .. "a")
     child:expect "^asking$"
     wait.eventually(function() return #client:queue "a" == 2 end)
     assert.same({}, child.lines)

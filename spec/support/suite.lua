@@ -1,5 +1,6 @@
--- What all spec files share: one etcd for the whole run.
+-- What all spec files share: one etcd for the whole run, and how to get at it.
 
+local cell = require "spec.support.cell"
 local Etcd = require "spec.support.etcd"
 local leaks = require "spec.support.leaks"
 local proc = require "spec.support.proc"
@@ -8,14 +9,36 @@ local M = {}
 
 local shared
 
--- The etcd of this run, started on first use.
+-- An etcd of the cell's kind, for a spec that needs one for itself; its clients
+-- find the rest in their environment. |opts| as for Etcd.start.
+function M.start(opts)
+  opts = opts or {}
+  opts.members = opts.members or cell.members
+  return Etcd.start(opts)
+end
+
+-- The etcd of this run, started on first use, which then is in the environment
+-- for clients that are told nothing.
 function M.etcd()
-  shared = shared or Etcd.start()
+  if not shared then
+    shared = M.start()
+    cell.export(M.variables())
+  end
   return shared
 end
 
 function M.endpoint()
   return M.etcd():endpoint()
+end
+
+-- The addresses of its members, with commas between them.
+function M.endpoints()
+  return M.etcd():endpoints()
+end
+
+-- What is in the environment to get at it, for proc's |env|.
+function M.variables()
+  return cell.variables(M.endpoints())
 end
 
 local function prefix_of(file)
@@ -25,6 +48,11 @@ end
 -- A prefix for keys, different for every spec file.
 function M.prefix()
   return prefix_of(debug.getinfo(2, "S").short_src)
+end
+
+-- Lets the user of a secure cell use the keys of a spec file that begins.
+function M.begin_file(file)
+  Etcd.allow_all(prefix_of(file))
 end
 
 -- Tidies up after the failed tests of a spec file, then fails if anything else
@@ -38,6 +66,7 @@ end
 -- Stops everything.
 function M.stop()
   Etcd.stop_all()
+  cell.remove()
   proc.shut_down()
   shared = nil
 end
