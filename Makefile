@@ -4,6 +4,9 @@
 #   TESTING=1                     with assertions and the test-only C module
 #   SANITIZE=asan|tsan            the same, instrumented
 #   SPEC=spec/lock_spec.lua       run these spec files only
+#   ETCD_VERSION=3.5              which etcd: 3.4 is this Debian's, 3.5 is fetched
+#   MEMBERS=3 SECURE=1            run them with so many members, and with client
+#                                 certificates and passwords
 #   V=1                           show the commands
 
 LUA_VERSION ?= 5.4
@@ -86,9 +89,17 @@ LINK := -shared -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
 
 # A versioned path in the caller's environment would hide ours.
 unexport LUA_PATH_5_3 LUA_PATH_5_4 LUA_CPATH_5_3 LUA_CPATH_5_4
+# etcd takes every ETCD_... for one of its flags.
+unexport ETCD_VERSION
 RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' \
   LUA_CPATH='$(BUILD)/?.so;;'
 BUSTED = $(shell command -v busted)
+
+# The cell of the matrix, see spec/support/cell.lua.
+ETCD35 := build/etcd-3.5
+CELL_ENV := CELL_ETCD='$(ETCD_VERSION)' CELL_MEMBERS='$(MEMBERS)' \
+  CELL_SECURE='$(SECURE)' \
+  $(if $(filter 3.5,$(ETCD_VERSION)),PATH='$(CURDIR)/$(ETCD35)/usr/bin':"$$PATH")
 
 # The sanitizers have an interpreter of their own, see there.
 SUITE_LUA := $(if $(SANITIZE),$(BUILD)/lua,$(LUA))
@@ -104,11 +115,12 @@ SUITE_ENV_-tsan = \
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo test lint asan tsan figures sim suite install clean
+.PHONY: help deps all demo test matrix matrix-short lint asan tsan figures sim \
+  suite install clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' \
 	  $(firstword $(MAKEFILE_LIST))
 
 deps: ## install the Debian packages that are missing
@@ -126,6 +138,16 @@ demo: ## two services sell 300 items under 500 requests
 test: deps ## simulator, then every spec against a real etcd
 	@$(MAKE) --no-print-directory sim
 	@$(MAKE) --no-print-directory TESTING=1 suite
+
+matrix: deps ## every spec with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
+	@MAKE='$(MAKE)' sh spec/support/matrix.sh
+
+# The cell that is farthest from that of `make test`.
+SHORT := lock queue lost with_lock guarded errors interop
+
+matrix-short: deps ## the core of them with etcd 3.5, 3 members, secure
+	@$(MAKE) --no-print-directory TESTING=1 ETCD_VERSION=3.5 MEMBERS=3 SECURE=1 \
+	  SPEC='$(SHORT:%=spec/%_spec.lua)' suite
 
 lint: deps ## format, static checks and the layer rules
 	@clang-format --dry-run -Werror $(wildcard src/*.[ch] spec/sim/*.[ch] \
@@ -146,10 +168,11 @@ sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 	$(SIM)
 
 # A report counts even when it came from a child whose end nobody looked at.
-suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA))
+suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) \
+  $(if $(filter 3.5,$(ETCD_VERSION)),$(ETCD35)/usr/bin/etcd)
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
 	@status=0; \
-	$(RUN_ENV) $(SUITE_ENV_$(FLAVOUR)) $(SUITE_LUA) $(BUSTED) $(SPEC) || status=1; \
+	$(CELL_ENV) $(RUN_ENV) $(SUITE_ENV_$(FLAVOUR)) $(SUITE_LUA) $(BUSTED) $(SPEC) || status=1; \
 	if cat $(REPORTS)/* 2>/dev/null; then status=1; fi; \
 	exit $$status
 
@@ -172,6 +195,9 @@ $(MODULE): $(OBJECTS) src/exports.map
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(filter -fsanitize=%,$(MODE_$(FLAVOUR))) $(LDFLAGS) \
 	  $(LINK) -o $@ $(OBJECTS) $(LIBS)
+
+$(ETCD35)/usr/bin/etcd:
+	@sh spec/support/etcd35.sh $(ETCD35)
 
 $(BUILD)/lua: spec/support/lua_host.c
 	$(call say,LD)

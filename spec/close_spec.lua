@@ -18,7 +18,7 @@ local LONG = 60
 
 local function connect(endpoint)
   return assert(etcdlock.connect {
-    endpoints = endpoint or suite.endpoint(), prefix = prefix, ttl = LONG,
+    endpoints = endpoint or suite.endpoints(), prefix = prefix, ttl = LONG,
   })
 end
 
@@ -125,9 +125,9 @@ local function start_busy(etcd, ttl)
     io.read()
     print(lock:check())
     client:close()
-  ]], etcd:endpoint(), prefix, LONG)
+  ]], etcd:endpoints(), prefix, LONG)
   theirs:expect "^ready"
-  local busy = proc.lua(BUSY, etcd:endpoint(), prefix, ttl)
+  local busy = proc.lua(BUSY, etcd:endpoints(), prefix, ttl)
   busy:expect "^ready"
   wait.eventually(function()
     local keys = etcd:keys(prefix)
@@ -183,7 +183,7 @@ end)
 
 describe("when etcd does not answer", function()
   local function gone_within_bound(silence)
-    local etcd = Etcd.start()
+    local etcd = suite.start()
     finally(function()
       proc.destroy_children()
       etcd:stop()
@@ -191,7 +191,7 @@ describe("when etcd does not answer", function()
     local programs = { "return", "client:close()", "error 'on purpose'" }
     local list = {}
     for i, program in ipairs(programs) do
-      local child = proc.lua(BUSY, etcd:endpoint(), prefix .. i .. "/", 2)
+      local child = proc.lua(BUSY, etcd:endpoints(), prefix .. i .. "/", 2)
       child:expect "^ready"
       list[i] = { child = child, program = program }
     end
@@ -225,10 +225,10 @@ describe("when etcd does not answer", function()
     end)
 
   it("close returns in time, and no thread and no descriptor is left", function()
-    local etcd = Etcd.start()
+    local etcd = suite.start()
     finally(function() etcd:stop() end)
     local before = leaks.snapshot()
-    local client = connect(etcd:endpoint())
+    local client = connect(etcd:endpoints())
     local lock = assert(client:lock "held")
     etcd:pause()
     local from = uv.hrtime()
@@ -239,7 +239,7 @@ describe("when etcd does not answer", function()
     assert.equal("closed", (select(2, lock:held())))
 
     -- The same for one that has never been answered.
-    client = connect(etcd:endpoint())
+    client = connect(etcd:endpoints())
     assert.is_nil((client:lock("never", { timeout = 0.2 })))
     from = uv.hrtime()
     client:close()

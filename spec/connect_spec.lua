@@ -9,7 +9,7 @@ local variables = require "spec.support.variables"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
 
 local SHOW = [[
@@ -25,7 +25,7 @@ describe("connect", function()
 
   it("takes an address with and without a scheme, alone or in a list", function()
     local address = etcd:endpoint()
-    local plain = address:match "^http://(.*)"
+    local plain = address:match "^https?://(.*)"
     local localhost = plain:gsub("127%.0%.0%.1", "localhost")
     for _, endpoints in ipairs {
       address, plain, localhost, " " .. plain .. " ", { address }, { plain },
@@ -50,13 +50,13 @@ describe("connect", function()
   end)
 
   it("asks ETCDCTL_ENDPOINTS when it is told no address", function()
-    local out = variables.run({ ETCDCTL_ENDPOINTS = etcd:endpoint() }, [[
+    local out = variables.run(suite.variables(), [[
       local client = assert(require("etcdlock").connect())
       assert(client:ping())
       print(client)
       client:close()
     ]])
-    assert.matches(etcd:endpoint(), out, 1, true)
+    assert.matches(etcd:endpoints(), out, 1, true)
   end)
 
   it("goes to this machine when nobody says anything", function()
@@ -145,12 +145,12 @@ describe("a client", function()
 
   it("tells its address and its lease", function()
     local client = connect()
-    assert.equal(("etcdlock.client %s (unavailable)"):format(etcd:endpoint()), tostring(client))
+    assert.equal(("etcdlock.client %s (unavailable)"):format(etcd:endpoints()), tostring(client))
     kept[#kept + 1] = assert(client:lock "a")
-    assert.equal(("etcdlock.client %s (lease %s)"):format(etcd:endpoint(), client:lease()),
+    assert.equal(("etcdlock.client %s (lease %s)"):format(etcd:endpoints(), client:lease()),
       tostring(client))
     client:close()
-    assert.equal(("etcdlock.client %s (closed)"):format(etcd:endpoint()), tostring(client))
+    assert.equal(("etcdlock.client %s (closed)"):format(etcd:endpoints()), tostring(client))
   end)
 
   it("puts its prefix in front of the names in etcd only", function()
@@ -213,7 +213,7 @@ describe("a client", function()
       local etcdlock, endpoint, name = ...
       local client <close> = assert(etcdlock.connect { endpoints = endpoint })
       return assert(client:lock(name))
-    ]])(etcdlock, etcd:endpoint(), prefix .. "a")
+    ]])(etcdlock, etcd:endpoints(), prefix .. "a")
     assert.same({ false, "closed" }, { lock:held() })
     assert.same({}, etcd:keys(prefix))
   end)

@@ -3,7 +3,6 @@
 
 local http = require "socket.http"
 local etcdlock = require "etcdlock"
-local Etcd = require "spec.support.etcd"
 local proc = require "spec.support.proc"
 local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
@@ -41,7 +40,7 @@ local ACTOR = [[
 ]]
 
 local function actor(etcd, name, ttl)
-  local child = proc.lua(ACTOR, etcd:endpoint(), prefix, name, ttl or 5)
+  local child = proc.lua(ACTOR, etcd:endpoints(), prefix, name, ttl or 5)
   child:expect "^ready"
   return child
 end
@@ -115,7 +114,7 @@ describe("processes that contend for a lock", function()
   local function run_workers(file)
     local children, holds = {}, {}
     for i = 1, PROCESSES do
-      children[i] = proc.lua(WORKER, suite.endpoint(), prefix, file, CYCLES)
+      children[i] = proc.lua(WORKER, suite.endpoints(), prefix, file, CYCLES)
     end
     for _, child in ipairs(children) do child:expect "^ready" end
     for _, child in ipairs(children) do child:send "go" end
@@ -164,7 +163,7 @@ describe("processes that contend for a lock", function()
       waiters[i] = actor(etcd, "order")
       enqueue(waiters[i], etcd, "order", i + 1)
     end
-    local client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+    local client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
     local places = assert(client:queue "order")
     client:close()
     assert.equal(9, #places)
@@ -281,14 +280,18 @@ end)
 
 describe("waiters", function()
   local function watchers(etcd)
-    local text = assert(http.request(etcd:endpoint() .. "/metrics"))
-    return tonumber(text:match "\netcd_debugging_mvcc_watcher_total (%d+)")
+    local count = 0
+    for _, member in ipairs(etcd.members) do
+      local text = assert(http.request(member.metrics .. "/metrics"))
+      count = count + text:match "\netcd_debugging_mvcc_watcher_total (%d+)"
+    end
+    return count
   end
 
   -- A private etcd, whose watchers are nobody else's.
   it("watch their predecessor and nobody else", function()
     local COUNT = 10
-    local etcd, waiters = Etcd.start(), {}
+    local etcd, waiters = suite.start(), {}
     finally(function() etcd:stop() end)
     local holder = actor(etcd, "herd")
     take(holder)

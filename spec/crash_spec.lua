@@ -51,7 +51,7 @@ local HOLDER = [[
 local function start_all(kind, count, ttl)
   local list = {}
   for i = 1, count do
-    list[i] = proc.lua(HOLDER, suite.endpoint(), prefix, kind .. i, ttl)
+    list[i] = proc.lua(HOLDER, suite.endpoints(), prefix, kind .. i, ttl)
   end
   for _, child in ipairs(list) do child:expect("^ready", 20) end
   return list

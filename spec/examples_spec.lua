@@ -8,8 +8,13 @@ local wait = require "spec.support.wait"
 local NAMES = { "hello", "report", "crash", "fencing" } -- of the examples' locks
 local KEYS = { "last-run/report", "fencing-example" } -- that examples leave
 
+setup(function()
+  for _, name in ipairs(NAMES) do suite.etcd():allow(name .. "/") end
+  for _, key in ipairs(KEYS) do suite.etcd():allow(key) end
+end)
+
 local function options()
-  return { env = { ETCDCTL_ENDPOINTS = suite.endpoint() }, seconds = 60 }
+  return { env = { ETCDCTL_ENDPOINTS = suite.endpoints() }, seconds = 60 }
 end
 
 -- What the example prints.
@@ -29,7 +34,7 @@ local function start(name, ...)
     uv.os_setenv("ETCDCTL_ENDPOINTS", endpoint)
     arg = { [0] = "examples/" .. name .. ".lua", select(3, ...) }
     dofile(arg[0])
-  ]], suite.endpoint(), name, ...)
+  ]], suite.endpoints(), name, ...)
 end
 
 local function lines_of(file)

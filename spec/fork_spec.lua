@@ -52,7 +52,7 @@ local runs = 0
 
 local function run(source, way)
   runs = runs + 1 -- so that what one test leaves behind doesn't fail the next
-  local parent = proc.lua(PARENT, etcd:endpoint(), prefix .. runs .. "/", source, way or "now")
+  local parent = proc.lua(PARENT, etcd:endpoints(), prefix .. runs .. "/", source, way or "now")
   finally(function() parent:destroy() end)
   assert.equal("fine", parent:expect("^child: (.*)", 15), parent:errors())
   parent:expect "^child's end: 0$"
@@ -63,7 +63,7 @@ local function run(source, way)
 end
 
 before_each(function()
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
 end)
 
 after_each(function() client:close() end)
@@ -163,7 +163,7 @@ describe("a forked child", function()
       io.stdout:flush()
       if pid == 0 then test.exit_now(0) end
       io.read()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     local first = parent:expect "^%a+$"
     parent:expect(first == "child" and "^parent$" or "^child$")
     assert.equal(0, (parent:wait()))
@@ -188,7 +188,7 @@ describe("a forked child", function()
       end
       print("parent " .. use "b")
       io.read()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     finally(function() parent:destroy() end)
     local first = parent:expect "^(%a+) true$"
     parent:expect(first == "child" and "^parent true$" or "^child true$")
@@ -204,7 +204,7 @@ describe("a forked child", function()
         { timeout = 5 }, function(lock) return lock:held() end))
       io.stdout:flush()
       if pid ~= 0 then os.execute "sleep 0.5" end -- the child's turn
-    ]], prefix }, { env = { ETCDCTL_ENDPOINTS = etcd:endpoint() }, seconds = 20 })
+    ]], prefix }, { env = { ETCDCTL_ENDPOINTS = etcd:endpoints() }, seconds = 20 })
     assert.equal(0, code, err)
     assert.matches("child\ttrue\ttrue", out, 1, true)
     assert.matches("parent\ttrue\ttrue", out, 1, true)

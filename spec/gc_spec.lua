@@ -2,7 +2,6 @@
 -- that end with work under way.
 
 local etcdlock = require "etcdlock"
-local Etcd = require "spec.support.etcd"
 local proc = require "spec.support.proc"
 local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
@@ -11,7 +10,7 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local client, other
 
 local function connect()
-  return assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  return assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
 end
 
 local function collect()
@@ -111,8 +110,8 @@ describe("a dropped handle", function()
   end)
 
   it("of a question that was broken off is nobody's worry", function()
-    local private = Etcd.start()
-    local asking = assert(etcdlock.connect { endpoints = private:endpoint(), prefix = prefix })
+    local private = suite.start()
+    local asking = assert(etcdlock.connect { endpoints = private:endpoints(), prefix = prefix })
     finally(function()
       asking:close()
       private:stop()
@@ -129,8 +128,8 @@ describe("a dropped handle", function()
   end)
 
   it("of a release that was broken off is released nevertheless", function()
-    local private = Etcd.start()
-    local one = assert(etcdlock.connect { endpoints = private:endpoint(), prefix = prefix })
+    local private = suite.start()
+    local one = assert(etcdlock.connect { endpoints = private:endpoints(), prefix = prefix })
     finally(function()
       one:close()
       private:stop()
@@ -247,7 +246,7 @@ describe("an aggressive collector", function()
   ]]
 
   local function work(mode)
-    local child = proc.lua(WORK, etcd:endpoint(), prefix, mode)
+    local child = proc.lua(WORK, etcd:endpoints(), prefix, mode)
     child:expect("^through$", 60)
     child:send ""
     child:expect "^collected$"
@@ -282,7 +281,7 @@ describe("the end of a program", function()
       end
       KEEP = env
       run()
-    ]], etcd:endpoint(), prefix, source)
+    ]], etcd:endpoints(), prefix, source)
     local code, signal = child:wait(10)
     assert.same({ expected_code or 0, 0 }, { code, signal }, child:errors())
     return child
@@ -376,14 +375,15 @@ describe("the end of a program", function()
   end)
 
   it("doesn't wait long for an etcd that doesn't answer", function()
-    local private = Etcd.start()
+    local private = suite.start()
     finally(function() private:stop() end)
     local child = proc.lua([[
-      local client = assert(require("etcdlock").connect { endpoints = ... })
+      local endpoints, prefix = ...
+      local client = assert(require("etcdlock").connect { endpoints = endpoints, prefix = prefix })
       lock = assert(client:lock "a")
       print "held"
       io.read()
-    ]], private:endpoint())
+    ]], private:endpoints(), prefix)
     child:expect "^held$"
     private:pause()
     local from = wait.now()

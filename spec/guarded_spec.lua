@@ -5,7 +5,7 @@ local suite = require "spec.support.suite"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local DATA = prefix .. "data/"
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails = clients.assert_fails
 local client, other, lock
 

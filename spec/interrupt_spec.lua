@@ -22,7 +22,7 @@ local function start(source)
     print("again", pcall(client.try_lock, client, "b"))
     io.read()
     client:close()
-  ]], etcd:endpoint(), prefix, source)
+  ]], etcd:endpoints(), prefix, source)
 end
 
 local function interrupt(child)
@@ -36,7 +36,7 @@ local function interrupt(child)
 end
 
 before_each(function()
-  client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
   lock = assert(client:lock "a")
 end)
 
@@ -110,7 +110,7 @@ describe("Ctrl-C", function()
       local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
       client:lock "a"
       print "never"
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     wait.eventually(function() return #client:queue "a" == 2 end, 10)
     child:kill "sigint"
     local code, signal = child:wait(3)

@@ -6,7 +6,7 @@ local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails = clients.assert_fails
 local client, other
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
@@ -95,7 +95,7 @@ describe("a lock that is taken", function()
       repeat until #assert(client:queue "a") == 2
       print(lock:unlock() and "unlocked")
       client:close()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     local token = tonumber(holder:expect "^token (%d+)")
     local lock = assert(client:lock("a", { timeout = 10 }))
     assert.is_true(lock:held())

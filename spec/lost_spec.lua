@@ -7,7 +7,7 @@ local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails = clients.assert_fails
 local client, other
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
@@ -173,7 +173,7 @@ describe("a place in the queue is lost", function()
 
   it("when its key is deleted from outside", function()
     kept[#kept + 1] = assert(client:lock "a")
-    local child = proc.lua(WAITER, etcd:endpoint(), prefix)
+    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
     etcd:del(second_in_line().key)
     -- Nobody watches a waiter's key: it is told when its turn would come.
     local lock = client:lock "a"
@@ -185,7 +185,7 @@ describe("a place in the queue is lost", function()
 
   it("when its lease is revoked", function()
     kept[#kept + 1] = assert(client:lock "a")
-    local child = proc.lua(WAITER, etcd:endpoint(), prefix)
+    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
     etcd:revoke(second_in_line().lease)
     assert.matches("lease", child:expect("^lost: (.*)", 15))
     child:wait()
@@ -355,7 +355,7 @@ describe("wait_lost", function()
       print "held"
       print(lock:wait_lost(20))
       client:close()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     child:expect "^held$"
     local place = client:queue "a"[1]
     wait.sleep(0.3) -- let it wait

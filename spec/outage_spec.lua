@@ -1,6 +1,5 @@
 -- What becomes of holds, waits and calls while etcd is gone or says nothing.
 
-local Etcd = require "spec.support.etcd"
 local proc = require "spec.support.proc"
 local remote = require "spec.support.remote"
 local suite = require "spec.support.suite"
@@ -13,7 +12,7 @@ local ask, answer_of, take = remote.ask, remote.answer_of, remote.take
 local assert_waits = remote.assert_waits
 
 local function start_many(count, etcd, ttl)
-  return { remote.start({ endpoints = etcd:endpoint(), prefix = prefix, ttl = ttl }, count) }
+  return { remote.start({ endpoints = etcd:endpoints(), prefix = prefix, ttl = ttl }, count) }
 end
 
 local function start(etcd, ttl)
@@ -33,7 +32,7 @@ local own
 
 -- The etcd of this file, on which nobody else depends; running.
 local function private_etcd()
-  own = own or Etcd.start()
+  own = own or suite.start()
   if own.members[1].process.code or own.members[1].paused then own:restart() end
   finally(function() proc.destroy_children() end)
   return own
@@ -165,7 +164,7 @@ describe("a client of an etcd that is down", function()
       local results, took = answer_of(children[i])
       assert.same({ "nil", "unavailable" }, { results[1], results[3] })
       assert.matches("refused", results[2], nil, call[1])
-      assert.matches(etcd:endpoint():match "[%d.:]+$", results[2], 1, true)
+      assert.is_true(etcd:is_named(results[2]), results[2])
       assert_within(took, call[2], call[3] + GRACE, call[1])
     end
 

@@ -7,7 +7,7 @@ local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails = clients.assert_fails
 local client, other, strangers
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
@@ -89,7 +89,7 @@ describe("the queue of a lock", function()
         local lock = assert(client:lock("a", { owner = owner }))
         lock:unlock()
         client:close()
-      ]], etcd:endpoint(), prefix, "w" .. i)
+      ]], etcd:endpoints(), prefix, "w" .. i)
       wait.eventually(function() return #client:queue "a" == i + 1 end, 10)
     end
     local queue = client:queue "a"
@@ -199,7 +199,7 @@ describe("keys that don't count", function()
       print(client:lock("a") and "held")
       io.read()
       client:close()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     wait.eventually(function() return #client:queue "a" == 2 end, 10)
     put "a/x/2"
     wait.sleep(0.2)
@@ -254,7 +254,7 @@ describe("break_lock", function()
       print(client:lock("a") and "held")
       io.read()
       client:close()
-    ]], etcd:endpoint(), prefix)
+    ]], etcd:endpoints(), prefix)
     wait.eventually(function() return #client:queue "a" == 2 end, 10)
     assert.is_true(other:break_lock("a", lock:token()))
     child:expect "^held$"

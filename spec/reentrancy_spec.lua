@@ -6,7 +6,7 @@ local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails = clients.assert_fails
 local client
 local kept -- locks that a test holds but doesn't name: dropped, they would be released

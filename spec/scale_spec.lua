@@ -12,8 +12,9 @@ local prefix = suite.prefix()
 -- soon as it is granted.
 local MANY = [[
   local core, uv = require "etcdlock.core", require "luv"
-  local function connect(endpoint, ttl)
-    return core.connect { endpoints = { endpoint }, ttl = ttl }
+  local settings = require "etcdlock.settings"
+  local function connect(endpoints, ttl)
+    return assert(core.connect(assert(settings.read { endpoints = endpoints, ttl = ttl })))
   end
   local function wait_all(locks, on_held)
     local left = #locks
@@ -42,7 +43,7 @@ end
 describe("one client", function()
   it("holds 1,000 locks on one lease, keeps them and releases them", function()
     local client = assert(etcdlock.connect {
-      endpoints = suite.endpoint(), prefix = prefix, ttl = 2,
+      endpoints = suite.endpoints(), prefix = prefix, ttl = 2,
     })
     finally(function() client:close() end)
     local COUNT = 1000
@@ -94,7 +95,7 @@ describe("one client", function()
       print(("acquired %.0f"):format(client:stats().acquired))
       client:close(1)
       holder:close(1)
-    ]], suite.endpoint(), prefix .. "own")
+    ]], suite.endpoints(), prefix .. "own")
     child:expect("^waiting", 20)
     await_keys("own/", 2, 5)
     child:send "go"
@@ -124,12 +125,12 @@ describe("a queue of 300 waiters", function()
       print "done"
       for i = 1, #clients do clients[i]:close(1) end
     ]]
-    local holder = assert(etcdlock.connect { endpoints = suite.endpoint(), prefix = prefix })
+    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
     finally(function() holder:close() end)
     local first = assert(holder:lock "drained")
     local children = {}
     for i = 1, PROCESSES do
-      children[i] = proc.lua(CROWD, suite.endpoint(), prefix .. "drained", CLIENTS)
+      children[i] = proc.lua(CROWD, suite.endpoints(), prefix .. "drained", CLIENTS)
     end
     await_keys("drained/", PROCESSES * CLIENTS + 1, 20)
     local places = assert(holder:queue "drained")
@@ -177,7 +178,7 @@ describe("fifty names at once", function()
     ]]
     local children, holds = {}, {}
     for i = 1, PROCESSES do
-      children[i] = proc.lua(BUSY, suite.endpoint(), prefix .. "fifty/", NAMES, ROUNDS)
+      children[i] = proc.lua(BUSY, suite.endpoints(), prefix .. "fifty/", NAMES, ROUNDS)
     end
     for _, child in ipairs(children) do child:expect("^ready", 10) end
     for _, child in ipairs(children) do child:send "go" end
@@ -214,11 +215,11 @@ describe("fifty names at once", function()
       print(("done %.0f %.0f"):format(stats.acquired, stats.watches))
       client:close(1)
     ]]
-    local holder = assert(etcdlock.connect { endpoints = suite.endpoint(), prefix = prefix })
+    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
     finally(function() holder:close() end)
     local locks = {}
     for i = 1, 50 do locks[i] = assert(holder:lock("free/" .. i)) end
-    local waiter = proc.lua(WAITER, suite.endpoint(), prefix .. "free/")
+    local waiter = proc.lua(WAITER, suite.endpoints(), prefix .. "free/")
     waiter:expect "^waiting"
     await_keys("free/", 100, 5)
     -- All keys in one transaction, as far as etcd is concerned: its lease's end.

@@ -1,6 +1,5 @@
 -- What a client counts, and how few requests it takes.
 
-local cjson = require "cjson"
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
@@ -11,7 +10,7 @@ local kept -- locks that a test holds but doesn't name: dropped, they would be r
 
 local function connect()
   -- A long lease: nothing is renewed while a test counts.
-  return assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 })
+  return assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix, ttl = 300 })
 end
 
 before_each(function()
@@ -34,11 +33,6 @@ local function spent(run)
     after[field] = value ~= before[field] and value - before[field] or nil
   end
   return after
-end
-
-local function revision()
-  local status = cjson.decode((etcd:ctl("endpoint", "status", "--write-out", "json")))
-  return status[1].Status.header.revision
 end
 
 describe("the requests of a client", function()
@@ -66,16 +60,16 @@ describe("the requests of a client", function()
   end)
 
   it("write twice to the store for a lock, and not once for a failed try", function()
-    local before = revision()
+    local before = etcd:revision()
     assert(client:lock "a"):unlock()
-    assert.equal(before + 2, revision())
+    assert.equal(before + 2, etcd:revision())
     local lock = assert(other:lock "a")
-    before = revision()
+    before = etcd:revision()
     assert.same({ tries = 1, rpcs = 1 }, spent(function()
       assert.is_nil((client:try_lock "a"))
     end))
     for _ = 1, 10 do assert.is_nil((client:try_lock "a")) end
-    assert.equal(before, revision())
+    assert.equal(before, etcd:revision())
     lock:unlock()
   end)
 

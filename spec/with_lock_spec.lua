@@ -7,7 +7,7 @@ local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails = clients.assert_fails
 local client, other
 local kept -- locks that a test holds but doesn't name: dropped, they would be released
@@ -214,7 +214,7 @@ end)
 describe("etcdlock.with_lock", function()
   -- Runs |source| in a child whose default etcd is ours.
   local function run(source, variables)
-    local env = variables or { ETCDCTL_ENDPOINTS = etcd:endpoint() }
+    local env = variables or { ETCDCTL_ENDPOINTS = etcd:endpoints() }
     local out, code, err = proc.run_lua("spec/support/child.lua", { source, prefix },
       { env = env })
     assert.equal(0, code, err)
@@ -270,7 +270,7 @@ describe("etcdlock.with_lock", function()
       print "asking"
       print(client:with_lock(name, function(lock) return "ran" end))
       client:close()
-    ]], etcd:endpoint(), prefix .. "a")
+    ]], etcd:endpoints(), prefix .. "a")
     child:expect "^asking$"
     wait.eventually(function() return #client:queue "a" == 2 end)
     assert.same({}, child.lines)

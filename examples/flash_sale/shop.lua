@@ -37,7 +37,9 @@ end
 
 -- ---- the lock: the same, by one worker at a time ------------------------------
 
-local client = endpoint and assert(etcdlock.connect { endpoints = endpoint, timeout = 30 })
+local client = endpoint and assert(etcdlock.connect {
+  endpoints = endpoint, timeout = 30, env = false,
+})
 
 local function sell_locked()
   local ok, answer, code = client:with_lock("stock/1001", sell)

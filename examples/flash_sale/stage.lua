@@ -113,7 +113,7 @@ function M.start_etcd()
     "--initial-cluster", "default=" .. peer,
   }, log, log)
   uv.fs_close(log)
-  local client = assert(etcdlock.connect { endpoints = endpoint })
+  local client = assert(etcdlock.connect { endpoints = endpoint, env = false })
   M.wait(function()
     uv.run "nowait"
     return client:ping()

@@ -1,15 +1,17 @@
 -- A lock call that timed out against a silent etcd left its entry RELEASING,
 -- and the next call took that for "somebody else has it": `timeout` instead of
 -- `unavailable`.
-local Etcd = require "spec.support.etcd"
 local etcdlock = require "etcdlock"
+local suite = require "spec.support.suite"
+
+local prefix = suite.prefix()
 
 describe("a second call to an etcd that has fallen silent", function()
   local etcd, client
 
   setup(function()
-    etcd = Etcd.start()
-    client = assert(etcdlock.connect { endpoints = etcd:endpoint() })
+    etcd = suite.start()
+    client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
   end)
 
   teardown(function()

@@ -4,6 +4,7 @@
 local uv = require "luv"
 local cjson = require "cjson"
 local mime = require "mime"
+local cell = require "spec.support.cell"
 local proc = require "spec.support.proc"
 local wait = require "spec.support.wait"
 
@@ -70,6 +71,7 @@ local function spawn(self, member)
     "--advertise-client-urls", member.endpoint,
     "--listen-peer-urls", member.peer,
     "--initial-advertise-peer-urls", member.peer,
+    "--listen-metrics-urls", member.metrics,
     "--initial-cluster", self.cluster,
     "--initial-cluster-token", self.dir,
     "--logger", "zap",
@@ -77,7 +79,11 @@ local function spawn(self, member)
     "--unsafe-no-fsync",
   }
   if self.tls then
-    local files = { "--cert-file", self.tls.cert, "--key-file", self.tls.key }
+    local files = {
+      "--cert-file", self.tls.cert, "--key-file", self.tls.key,
+      -- Passwords shall cost the specs little.
+      "--bcrypt-cost", "4",
+    }
     if self.tls.client_auth ~= false then
       files[#files + 1] = "--client-cert-auth"
       files[#files + 1] = "--trusted-ca-file=" .. self.tls.ca
@@ -115,23 +121,24 @@ local function await_health(self, member)
   end, 20, member.name .. " is healthy")
 end
 
--- What etcdctl finds in its environment: who it is to a cluster with |tls|.
+-- What etcdctl finds in its environment: who it is to a cluster with |tls|, and
+-- nothing of what the suite's clients find there.
 local function ctl_environment(tls)
-  if not tls then return { ETCDCTL_API = "3" } end
-  return {
-    ETCDCTL_API = "3",
-    ETCDCTL_CACERT = tls.ca,
-    ETCDCTL_CERT = tls.client.cert,
-    ETCDCTL_KEY = tls.client.key,
-  }
+  local env = cell.no_variables()
+  env.ETCDCTL_API = "3"
+  if tls then
+    env.ETCDCTL_CACERT = tls.ca
+    env.ETCDCTL_CERT, env.ETCDCTL_KEY = tls.client.cert, tls.client.key
+  end
+  return env
 end
 
 local function new_member(self, name, opts)
-  local scheme, host = opts.tls and "https" or "http", opts.host or "127.0.0.1"
+  local scheme, host = self.tls and "https" or "http", opts.host or "127.0.0.1"
   local port = free_port()
   local shown = host:find ":" and "[" .. host .. "]" or host
   local endpoint = ("%s://%s:%s"):format(scheme, shown, port)
-  local socket = opts.unix and (",unix%s://localhost:%s"):format(opts.tls and "s" or "", port)
+  local socket = opts.unix and (",unix%s://localhost:%s"):format(self.tls and "s" or "", port)
   return {
     name = name,
     port = port,
@@ -140,6 +147,7 @@ local function new_member(self, name, opts)
     listen = endpoint .. (socket or ""),
     socket = self.dir .. "/localhost:" .. port,
     peer = "http://127.0.0.1:" .. free_port(),
+    metrics = "http://127.0.0.1:" .. free_port(),
     data = self.dir .. "/" .. name,
     log = self.dir .. "/" .. name .. ".log",
   }
@@ -147,10 +155,12 @@ end
 
 -- Starts what |opts| of Etcd.start want, and returns it before it is healthy.
 local function launch(opts)
+  local tls = opts.tls
+  if tls == nil then tls = cell.tls() end
   local self = setmetatable({
     args = opts.args or {},
-    tls = opts.tls,
-    env = ctl_environment(opts.tls),
+    tls = tls,
+    env = ctl_environment(tls),
     members = {},
   }, Etcd)
   local temporary = os.getenv "TMPDIR" or "/tmp"
@@ -168,9 +178,10 @@ local function launch(opts)
 end
 
 -- Returns |self| when all its members are healthy, else stops it: nil, why.
-local function settle(self)
+local function settle(self, opts)
   local ok, failure = pcall(function()
     for _, member in ipairs(self.members) do await_health(self, member) end
+    if opts.tls == nil and cell.is_secure then self:enable_auth() end
   end)
   if ok then return self end
   self:stop()
@@ -182,6 +193,8 @@ end
 -- cert and key; etcdctl is client = { cert, key }, and clients without a
 -- certificate by that CA are refused unless client_auth is false. host: the
 -- address where clients are served ("127.0.0.1"). unix: also at a unix socket.
+-- In a secure cell, if tls is nil, clients need certificates and passwords, and
+-- may touch what Etcd.allow_all and allow say; with false they are welcome.
 function Etcd.start(opts)
   return Etcd.start_all({ opts or {} })[1]
 end
@@ -191,11 +204,11 @@ function Etcd.start_all(list)
   local all = {}
   for i, opts in ipairs(list) do all[i] = launch(opts) end
   for i, opts in ipairs(list) do
-    local self, failure = settle(all[i])
+    local self, failure = settle(all[i], opts)
     -- Somebody else may have been faster with a port.
     for _ = 1, 2 do
       if self or not failure:find "address already in use" then break end
-      self, failure = settle(launch(opts))
+      self, failure = settle(launch(opts), opts)
     end
     all[i] = self or error(failure, 2)
   end
@@ -242,36 +255,60 @@ function Etcd:endpoints(is_wanted)
   return table.concat(list, ",")
 end
 
+-- Does |message| say which member it is about?
+function Etcd:is_named(message)
+  for _, member in ipairs(self.members) do
+    if message:find(member.endpoint:match "//(.*)", 1, true) then return true end
+  end
+  return false
+end
+
 function Etcd:pid(i)
   return self.members[i or 1].process.pid
 end
 
--- Kills member |i| (1) without warning.
-function Etcd:kill(i)
-  proc.destroy(self.members[i or 1].process)
+-- The numbers that |i| stands for: all members' if it is nil.
+local function numbers(self, i)
+  local list = { i }
+  for k = 1, i and 0 or #self.members do list[k] = k end
+  return list
 end
 
--- Stops member |i| (1) in its tracks, and lets it go on.
+-- Kills member |i| (all) without warning.
+function Etcd:kill(i)
+  for _, k in ipairs(numbers(self, i)) do proc.destroy(self.members[k].process) end
+end
+
+-- Is each thread of |pid| stopped?
+local function is_stopped(pid)
+  local tasks = ("/proc/%d/task"):format(pid)
+  local scan = assert(uv.fs_scandir(tasks))
+  for task in function() return uv.fs_scandir_next(scan) end do
+    local file = io.open(tasks .. "/" .. task .. "/stat")
+    local text = file and file:read "*a" or ") T"
+    if file then file:close() end
+    if not text:find "%) T" then return false, "thread " .. task .. " runs" end
+  end
+  return true
+end
+
+-- Stops member |i| (all) in its tracks, and lets it go on.
 function Etcd:pause(i)
-  local tasks = ("/proc/%d/task"):format(self:pid(i))
-  assert(uv.kill(self:pid(i), "sigstop"))
-  self.members[i or 1].paused = true
+  for _, k in ipairs(numbers(self, i)) do
+    assert(uv.kill(self:pid(k), "sigstop"))
+    self.members[k].paused = true
+  end
   -- The signal's work is done some time after it is sent.
-  wait.eventually(function()
-    local scan = assert(uv.fs_scandir(tasks))
-    for task in function() return uv.fs_scandir_next(scan) end do
-      local file = io.open(tasks .. "/" .. task .. "/stat")
-      local text = file and file:read "*a" or ") T"
-      if file then file:close() end
-      if not text:find "%) T" then return false, "thread " .. task .. " runs" end
-    end
-    return true
-  end, 5, "etcd is stopped")
+  for _, k in ipairs(numbers(self, i)) do
+    wait.eventually(function() return is_stopped(self:pid(k)) end, 5, "etcd is stopped")
+  end
 end
 
 function Etcd:resume(i)
-  assert(uv.kill(self:pid(i), "sigcont"))
-  self.members[i or 1].paused = false
+  for _, k in ipairs(numbers(self, i)) do
+    assert(uv.kill(self:pid(k), "sigcont"))
+    self.members[k].paused = false
+  end
 end
 
 -- Adds a member that only learns, and returns its address.
@@ -290,14 +327,16 @@ function Etcd:add_learner()
   return member.endpoint
 end
 
--- Starts member |i| (1) again, killed before if need be, with its data and
+-- Starts member |i| (all) again, killed before if need be, with its data and
 -- ports. Returns when it is healthy, or at once if |opts.wait| is false.
 function Etcd:restart(i, opts)
-  local member = self.members[i or 1]
-  proc.destroy(member.process)
-  member.paused = false
-  spawn(self, member)
-  if not opts or opts.wait ~= false then await_health(self, member) end
+  self:kill(i)
+  for _, k in ipairs(numbers(self, i)) do
+    self.members[k].paused = false
+    spawn(self, self.members[k])
+  end
+  if opts and opts.wait == false then return end
+  for _, k in ipairs(numbers(self, i)) do await_health(self, self.members[k]) end
 end
 
 -- ---- what is in it ----------------------------------------------------------
@@ -306,11 +345,16 @@ local function is_running(member)
   return not member.process.code and not member.paused
 end
 
--- Runs etcdctl with |...| against the members that run; returns standard
--- output, exit code, standard error.
-function Etcd:ctl(...)
-  return proc.run({ "etcdctl", "--endpoints", self:endpoints(is_running), ... },
-    { env = self.env })
+-- Runs etcdctl with |command| and |...| against a member that runs, or against
+-- all of them where that makes a difference; returns standard output, exit code,
+-- standard error.
+function Etcd:ctl(command, ...)
+  local endpoints = self:endpoints(is_running)
+  if command ~= "endpoint" and command ~= "defrag" then
+    -- A token of one member may not be known to the others yet.
+    endpoints = endpoints:match "[^,]*"
+  end
+  return proc.run({ "etcdctl", "--endpoints", endpoints, command, ... }, { env = self.env })
 end
 
 local function ask(self, ...)
@@ -344,15 +388,53 @@ function Etcd:del(key)
   ask(self, "del", key)
 end
 
+-- The store's revision.
+function Etcd:revision()
+  return cjson.decode(ask(self, "get", "--write-out", "json", "-")).header.revision
+end
+
 -- The ids of all leases, as lower-case hex, not padded (etcdctl pads).
 function Etcd:leases()
   local ids = {}
+  -- A member lists the leases that it knows of. A read has it catch up before.
+  if self.members[2] then ask(self, "get", "-") end
   for id in ask(self, "lease", "list"):gmatch "\n0*(%x+)" do ids[#ids + 1] = id end
   return ids
 end
 
 function Etcd:revoke(lease)
   ask(self, "lease", "revoke", lease)
+end
+
+-- ---- who may do what --------------------------------------------------------
+
+local allowed = {} -- prefixes
+
+-- Has the cell's user use keys that start with |prefix| here, if there are
+-- users at all.
+function Etcd:allow(prefix)
+  if self.has_users then
+    ask(self, "role", "grant-permission", "--prefix=true", "locks", "readwrite", prefix)
+  end
+end
+
+-- The same for all that run and all to come.
+function Etcd.allow_all(prefix)
+  allowed[#allowed + 1] = prefix
+  for etcd in pairs(started) do etcd:allow(prefix) end
+end
+
+-- From now on there are root and the cell's user, whose role is for locks only.
+function Etcd:enable_auth()
+  ask(self, "user", "add", cell.root)
+  ask(self, "user", "grant-role", "root", "root")
+  ask(self, "role", "add", "locks")
+  ask(self, "user", "add", cell.user)
+  ask(self, "user", "grant-role", cell.user:match "^[^:]+", "locks")
+  self.has_users = true
+  for _, prefix in ipairs(allowed) do self:allow(prefix) end
+  ask(self, "auth", "enable")
+  self.env.ETCDCTL_USER = cell.root
 end
 
 return Etcd

@@ -6,10 +6,17 @@
 set -eu
 
 target=$1
+failed() {
+  echo "etcd35.sh: Debian 13's etcd can't be had, so nothing can be said about" \
+    "etcd 3.5: $1" >&2
+  exit 1
+}
+
 if [ -x "$target/usr/bin/etcd" ] && [ -x "$target/usr/bin/etcdctl" ]; then
   exit 0
 fi
 . /etc/os-release
+test -n "${VERSION_CODENAME:-}" || failed "this is not a Debian release"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/sources" "$work/lists/partial" "$work/packages" "$target"
@@ -28,8 +35,10 @@ apt() {
     -o APT::Sandbox::User=root "$@"
 }
 
-apt update
-(cd "$work/packages" && apt download etcd-server etcd-client)
+apt update || failed "apt-get update says why"
+(cd "$work/packages" && apt download etcd-server etcd-client) ||
+  failed "apt-get download says why"
 for package in "$work"/packages/*.deb; do
   dpkg-deb -x "$package" "$target"
 done
+"$target/usr/bin/etcd" --version || failed "its binary doesn't run here"

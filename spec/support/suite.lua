@@ -1,6 +1,7 @@
 -- What all spec files share: one etcd and one set of certificates for the whole
--- run.
+-- run, and how to get at it.
 
+local cell = require "spec.support.cell"
 local Certs = require "spec.support.certs"
 local Etcd = require "spec.support.etcd"
 local leaks = require "spec.support.leaks"
@@ -10,9 +11,21 @@ local M = {}
 
 local shared, certs
 
--- The etcd of this run, started on first use.
+-- An etcd of the cell's kind, for a spec that needs one for itself; its clients
+-- find the rest in their environment. |opts| as for Etcd.start.
+function M.start(opts)
+  opts = opts or {}
+  opts.members = opts.members or cell.members
+  return Etcd.start(opts)
+end
+
+-- The etcd of this run, started on first use, which then is in the environment
+-- for clients that are told nothing.
 function M.etcd()
-  shared = shared or Etcd.start()
+  if not shared then
+    shared = M.start()
+    cell.export(M.variables())
+  end
   return shared
 end
 
@@ -32,6 +45,16 @@ function M.cast()
   return M.certs().shared
 end
 
+-- The addresses of its members, with commas between them.
+function M.endpoints()
+  return M.etcd():endpoints()
+end
+
+-- What is in the environment to get at it, for proc's |env|.
+function M.variables()
+  return cell.variables(M.endpoints())
+end
+
 local function prefix_of(file)
   return file:match "([%w_]+)%.lua$" .. "/"
 end
@@ -39,6 +62,11 @@ end
 -- A prefix for keys, different for every spec file.
 function M.prefix()
   return prefix_of(debug.getinfo(2, "S").short_src)
+end
+
+-- Lets the user of a secure cell use the keys of a spec file that begins.
+function M.begin_file(file)
+  Etcd.allow_all(prefix_of(file))
 end
 
 -- Tidies up after the failed tests of a spec file, then fails if anything else
@@ -53,6 +81,7 @@ end
 function M.stop()
   Etcd.stop_all()
   if certs then certs:remove() end
+  cell.remove()
   proc.shut_down()
   shared, certs = nil, nil
 end

@@ -2,6 +2,7 @@
 
 local assert = require "luassert"
 local cjson = require "cjson"
+local cell = require "spec.support.cell"
 local proc = require "spec.support.proc"
 
 local M = {}
@@ -9,10 +10,7 @@ local M = {}
 -- Runs the program text |source| with these variables, none of etcdctl's
 -- otherwise; returns its standard output and error.
 local function run(variables, source, ...)
-  local env = {
-    ETCDCTL_ENDPOINTS = false, ETCDCTL_CACERT = false, ETCDCTL_CERT = false,
-    ETCDCTL_KEY = false, ETCDCTL_USER = false, ETCDCTL_PASSWORD = false,
-  }
+  local env = cell.no_variables()
   for name, value in pairs(variables) do env[name] = value end
   local out, code, err = proc.run_lua("spec/support/child.lua", { source, ... }, { env = env })
   assert.equal(0, code, err)
