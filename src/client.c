@@ -251,7 +251,6 @@ void el_client_close(el_client *cl, int64_t budget_ms) {
   el_loop_post(cl->loop, &cl->close_command);
   el_loop_join(cl->loop);
   cl->joined = true;
-  el_fork_leave();
 }
 
 /* The parts that only the I/O thread may touch are made there. */
@@ -308,16 +307,13 @@ static el_client *new_client(const el_client_options *options, el_error *err) {
 }
 
 el_client *el_client_new(const el_client_options *options, el_error *err) {
-  el_client *cl;
   if (!el_fork_enter()) {
-    el_error_set(err, EL_FORKED,
-                 "this process was forked while a client was open, so it can't "
-                 "use etcd; connect only after the fork, or run a new program");
+    el_error_set(
+        err, EL_FORKED,
+        "this process was forked after its parent had connected, so it "
+        "can't use etcd; connect only after the fork, or run a new "
+        "program");
     return NULL;
   }
-  cl = new_client(options, err);
-  if (cl == NULL) {
-    el_fork_leave();
-  }
-  return cl;
+  return new_client(options, err);
 }

@@ -6,11 +6,11 @@
 
 static unsigned generation; /* changes only in a new child's only thread */
 static bool spoilt;         /* the same */
-static atomic_int open_clients;
+static atomic_bool used;
 
 static void on_child(void) {
   generation++;
-  spoilt = spoilt || atomic_load(&open_clients) > 0;
+  spoilt = spoilt || atomic_load(&used);
 }
 
 static void install(void) { pthread_atfork(NULL, NULL, on_child); }
@@ -24,8 +24,6 @@ unsigned el_fork_generation(void) {
 bool el_fork_enter(void) {
   el_fork_generation();
   if (spoilt) return false;
-  atomic_fetch_add(&open_clients, 1);
+  atomic_store(&used, true);
   return true;
 }
-
-void el_fork_leave(void) { atomic_fetch_sub(&open_clients, 1); }

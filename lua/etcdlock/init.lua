@@ -11,12 +11,14 @@ local settings = require "etcdlock.settings"
 local M = { _VERSION = "0.1.0" }
 
 --- A client for one etcd cluster. Nothing is sent before the first use.
--- @param opts endpoints ("host:port", "http://host:port" or a list; default
---   ETCDCTL_ENDPOINTS or 127.0.0.1:2379), ttl (lease seconds, 2 to 300,
---   default 10), timeout (default of lock calls), prefix (put in front of
---   every lock name)
+-- @param opts endpoints (a list, or a string with commas, of "host:port",
+--   "http://host:port", "https://host:port" or "unix:path"), ttl (lease seconds,
+--   2 to 300, default 10), timeout (default of lock calls), prefix (put in front
+--   of every lock name), cacert, cert, key (file names), cacert_pem, cert_pem,
+--   key_pem (texts), server_name, user, password, token, allow_plaintext_auth,
+--   env (false: etcdctl's variables, the defaults of most of these, are ignored)
 -- @return client | nil, message, code: "invalid", "nomem", or "forked" in a
---   process that was forked while a client was open
+--   process that was forked after its parent had connected
 function M.connect(opts)
   local known, message, code = settings.read(opts)
   if not known then
