@@ -28,7 +28,7 @@ local MANY = [[
           error(message .. " (" .. code .. ")")
         end
       end
-      uv.sleep(1)
+      uv.sleep(5) -- less would be a load that the servers share
     end
   end
 ]]

@@ -1,0 +1,42 @@
+-- A member that is stopped in order says goodbye to its connections. With TLS,
+-- a call on its way then had no status, and gRPC's retrying ended the process:
+-- "optional<grpc_status_code> ... Assertion `false && "this->engaged_"' failed".
+local proc = require "spec.support.proc"
+local suite = require "spec.support.suite"
+local tls = require "spec.support.tls"
+local uv = require "luv"
+
+local prefix = suite.prefix()
+
+local BUSY = [[
+  local endpoints, prefix, cacert, cert, key = ...
+  local client = assert(require("etcdlock").connect {
+    endpoints = endpoints, prefix = prefix, cacert = cacert, cert = cert, key = key,
+    env = false,
+  })
+  while true do
+    if client:ping() then print "busy" end
+  end
+]]
+
+it("a TLS member that is stopped and started again leaves its clients alive", function()
+  local etcd = tls.start()
+  finally(function() etcd:stop() end)
+  local opts, children = tls.options(etcd, prefix), {}
+  for i = 1, 4 do
+    children[i] = proc.lua(BUSY, opts.endpoints, prefix, opts.cacert, opts.cert, opts.key)
+  end
+  for _ = 1, 4 do
+    for _, child in ipairs(children) do
+      child.lines = {}
+      child:expect "^busy"
+    end
+    uv.kill(etcd:pid(), "sigterm")
+    proc.wait(etcd.members[1].process, 20)
+    etcd:restart()
+  end
+  for _, child in ipairs(children) do
+    assert.is_nil(child.process.code, child:errors())
+    child:destroy()
+  end
+end)
