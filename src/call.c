@@ -168,9 +168,8 @@ static void on_answer(void *arg, el_txn_answer *answer) {
   }
   if (answer->err.code != EL_OK) {
     EL_COUNT(call->cl, failed_attempts, 1);
-  } else {
-    call->cl->contacted = true;
   }
+  el_client_note_contact(call->cl, &answer->err);
   if (!call->cl->closing && may_repeat(call, &answer->err) &&
       retry_at < call->deadline_ms) {
     el_txn_answer_free(answer);

@@ -50,6 +50,9 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
       /* Clients of one process share no connection and no back-off. */
       INT_ARG(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
+      /* We repeat ourselves. gRPC's own retrying aborts the process when a
+       * member says goodbye while a call is on its way. */
+      INT_ARG(GRPC_ARG_ENABLE_RETRIES, 0),
       /* gRPC's 20 s to connect and 120 s of back-off outlive every lease;
        * the "min reconnect backoff" is in truth the time to connect. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),

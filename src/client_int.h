@@ -199,6 +199,10 @@ bool el_client_note_txn(el_client *cl, el_txn_answer *answer, int how,
  * @thread io */
 bool el_client_note_lease(el_client *cl, const el_lease_answer *answer);
 
+/* Takes note of whether |err|, the end of a request, shows that an etcd is
+ * there. @thread io */
+void el_client_note_contact(el_client *cl, const el_error *err);
+
 /* ---- session_io.c ---- */
 
 /* @thread io */

@@ -54,6 +54,12 @@ static void settle_doubt(el_client *cl, el_bytes key) {
 
 /* ---- answers ---- */
 
+void el_client_note_contact(el_client *cl, const el_error *err) {
+  if (err->code == EL_OK || (err->definite && err->code != EL_UNAVAILABLE)) {
+    cl->contacted = true;
+  }
+}
+
 bool el_client_note_txn(el_client *cl, el_txn_answer *answer, int how,
                         int64_t rev_then, el_bytes key) {
   el_sighting seen = {

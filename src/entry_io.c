@@ -24,9 +24,7 @@ static void note_outcome(el_slot *slot, const el_txn_answer *answer) {
   } else {
     slot->last_err.code = EL_OK;
   }
-  if (answer->err.code == EL_OK || answer->err.definite) {
-    slot->cl->contacted = true;
-  }
+  el_client_note_contact(slot->cl, &answer->err);
 }
 
 /* An entry that was told that its lease is gone waits for the session to die

@@ -38,9 +38,7 @@ static void note_outcome(el_client *cl, const el_error *err) {
     el_trouble_note(&cl->trouble, err);
   }
   cl->ses_err = *err;
-  if (err->code == EL_OK || err->definite) {
-    cl->contacted = true;
-  }
+  el_client_note_contact(cl, err);
 }
 
 static el_session_event event_of(int kind, const el_lease_answer *answer) {
