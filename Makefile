@@ -115,8 +115,8 @@ SUITE_ENV_-tsan = \
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo test matrix matrix-short lint asan tsan figures sim \
-  suite install clean
+.PHONY: help deps all demo test matrix matrix-short lint asan tsan figures \
+  failover sim suite install clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
@@ -163,6 +163,9 @@ tsan: deps ## the specs under the thread sanitizer
 
 figures: all ## hand-off latency, takeover and cost of a lock, on this machine
 	@$(RUN_ENV) $(LUA) spec/figures.lua
+
+failover: all ## what three members' ends cost: leader kills, restarts, silence
+	@$(RUN_ENV) $(LUA) spec/failover.lua $(PARTS)
 
 sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 	$(SIM)
