@@ -39,7 +39,7 @@ describe("connect", function()
     if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
     local own = Etcd.start { host = "::1" }
     finally(function() own:stop() end)
-    assert.matches("^http://%[::1%]:%d+$", own:endpoint())
+    assert.matches("^https?://%[::1%]:%d+$", own:endpoint())
     local client = connect { endpoints = own:endpoint() }
     local lock = assert(client:lock "six")
     assert.is_true(lock:check())

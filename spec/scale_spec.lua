@@ -33,6 +33,9 @@ local MANY = [[
   end
 ]]
 
+-- A crowd that a failed test leaves would starve the next one.
+after_each(proc.destroy_children)
+
 local function await_keys(name, count, seconds)
   wait.eventually(function()
     local keys = suite.etcd():keys(prefix .. name)
