@@ -177,11 +177,15 @@ static void on_moved(el_move *move) {
 static void on_answer(void *arg, const el_rpc_answer *answer) {
   auth_call *call = arg;
   el_auth *auth = call->auth;
+  bool spoilt = answer->err.token_bad || answer->err.silent;
+  if (spoilt && call->renewals == auth->renewals) {
+    /* Else it was renewed meanwhile. To a token from before it was wiped or
+     * restored, an etcd says nothing until it has as many revisions again
+     * (simple_token.go, isValidSimpleToken). */
+    auth->authenticated = false;
+  }
   if (answer->err.token_bad && call->repeats < REPEATS_MAX) {
     call->repeats++;
-    if (call->renewals == auth->renewals) {
-      auth->authenticated = false; /* else it was renewed meanwhile */
-    }
     send(call);
     return;
   }

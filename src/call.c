@@ -10,6 +10,9 @@
 #include "clock.h"
 #include "retry.h"
 
+/* gRPC's own word about a deadline says more than ours. */
+enum { GRACE_MS = 100 };
+
 struct el_call {
   atomic_int refs;
   el_client *cl;
@@ -22,8 +25,11 @@ struct el_call {
   int64_t deadline_ms;
   int64_t rev_then; /* the cluster's revision when it was sent */
   int attempts;
+  bool asked;    /* an attempt is out; it has a reference of its own */
+  bool finished; /* its answer comes too late */
   el_command command;
-  el_timer timer; /* until the next attempt; in cl->calls meanwhile */
+  el_timer timer; /* until the next attempt; in cl->calls meanwhile. Or, while
+                     an attempt is out, until the deadline */
   TAILQ_ENTRY(el_call) link;
   el_waiter answered;
   el_txn_answer *answer;
@@ -108,6 +114,7 @@ bool el_call_guard_lock(el_call *call, el_lock *lk) {
 /* ---- attempts, on the I/O thread ---- */
 
 static void finish(el_call *call, el_txn_answer *answer) {
+  call->finished = true;
   call->answer = answer;
   el_waiter_complete(&call->answered);
   unref(call);
@@ -159,8 +166,7 @@ static int64_t next_attempt(el_call *call, const el_txn_answer *answer) {
   return el_retry_at(&failed, el_now_ms(), call->attempts);
 }
 
-static void on_answer(void *arg, el_txn_answer *answer) {
-  el_call *call = arg;
+static void take_answer(el_call *call, el_txn_answer *answer) {
   int64_t retry_at = next_attempt(call, answer);
   if (!call->cl->stopping) {
     el_client_note_txn(call->cl, answer, seen_how(call, answer), call->rev_then,
@@ -184,6 +190,27 @@ static void on_answer(void *arg, el_txn_answer *answer) {
   finish(call, answer);
 }
 
+static void on_answer(void *arg, el_txn_answer *answer) {
+  el_call *call = arg;
+  call->asked = false;
+  if (call->finished) {
+    el_txn_answer_free(answer);
+  } else {
+    el_timers_stop(el_loop_timers(call->cl->loop), &call->timer);
+    take_answer(call, answer);
+  }
+  unref(call);
+}
+
+/* An attempt that has to get a token first is not bound by gRPC's deadline. */
+static void on_deadline(el_call *call) {
+  el_error err;
+  el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
+               el_client_address(call->cl));
+  err.definite = false;
+  fail(call, &err);
+}
+
 static void attempt(el_call *call) {
   el_txn txn = {.compares = &call->guard,
                 .n_compares = call->guarded ? 1 : 0,
@@ -192,14 +219,22 @@ static void attempt(el_call *call) {
   int64_t left = call->deadline_ms - el_now_ms();
   if (left > EL_ATTEMPT_MS) left = EL_ATTEMPT_MS;
   EL_COUNT(call->cl, calls, 1);
+  call->asked = true;
+  atomic_fetch_add(&call->refs, 1);
+  el_timers_set(el_loop_timers(call->cl->loop), &call->timer,
+                call->deadline_ms + GRACE_MS);
   call->rev_then = call->cl->cluster.rev;
   el_kv_txn(call->cl->auth, &txn, left > 0 ? left : 0, on_answer, call);
 }
 
 static void on_timer(el_timer *timer) {
   el_call *call = (el_call *)((char *)timer - offsetof(el_call, timer));
-  TAILQ_REMOVE(&call->cl->calls, call, link);
-  attempt(call);
+  if (call->asked) {
+    on_deadline(call);
+  } else {
+    TAILQ_REMOVE(&call->cl->calls, call, link);
+    attempt(call);
+  }
 }
 
 void el_calls_close(el_client *cl) {

@@ -54,9 +54,10 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
        * member says goodbye while a call is on its way. */
       INT_ARG(GRPC_ARG_ENABLE_RETRIES, 0),
       /* gRPC's 20 s to connect and 120 s of back-off outlive every lease;
-       * the "min reconnect backoff" is in truth the time to connect. */
+       * the "min reconnect backoff" is in truth the time to connect, which a
+       * crowd of TLS handshakes may need. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),
-      INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000),
+      INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2500),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 400),
       /* Find half-open connections. etcd punishes pings more frequent than
        * 5 s; without 0 here the probing of an idle watch stops after two. */

@@ -65,7 +65,8 @@ enum {
   RETRIABLE = 2,
   LEASE_GONE = 4,
   TOKEN_BAD = 8,
-  AUTH_OFF = 16
+  AUTH_OFF = 16,
+  SILENT = 32
 };
 
 #define NOT_ETCD "something answers there, but it is not an etcd v3 client port"
@@ -104,7 +105,7 @@ static const struct {
     {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, DEFINITE, NOT_ETCD},
     {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, DEFINITE,
      NOT_ETCD},
-    {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE, NULL},
+    {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE | SILENT, NULL},
     {ANY_STATUS, NULL, EL_UNAVAILABLE, RETRIABLE, NULL},
 };
 
@@ -154,5 +155,6 @@ void el_error_from_status(el_error *err, int status, const char *details,
   err->lease_gone = rules[i].flags & LEASE_GONE;
   err->token_bad = rules[i].flags & TOKEN_BAD;
   err->auth_off = rules[i].flags & AUTH_OFF;
+  err->silent = rules[i].flags & SILENT;
   err->connection = status == GRPC_UNAVAILABLE && !says_why(details);
 }

@@ -38,6 +38,7 @@ typedef struct el_error {
   bool lease_gone; /* etcd no longer knows our lease */
   bool token_bad;  /* etcd wants another token */
   bool auth_off;   /* etcd has no users: there is no token to be had */
+  bool silent;     /* nobody has answered */
   bool elsewhere;  /* another member is there to be asked at once */
   bool connection; /* it broke, or never came about, for an unsaid reason */
   char text[256];

@@ -48,7 +48,7 @@ local ROWS = {
     says = "INTERNAL: Trying to connect an http1.x server" },
   { "UNAVAILABLE", "Failed parsing HTTP/2", "protocol", "DEFINITE", NOT_ETCD,
     says = "UNKNOWN: Failed parsing HTTP/2" },
-  { "DEADLINE_EXCEEDED", nil, "unavailable", "RETRIABLE",
+  { "DEADLINE_EXCEEDED", nil, "unavailable", "RETRIABLE | SILENT",
     says = "context deadline exceeded", cause = "no answer in time" },
   { "ANY_STATUS", nil, "unavailable", "RETRIABLE",
     says = "etcdserver: request timed out", status = "UNAVAILABLE" },
