@@ -14,6 +14,10 @@
  * long what was found is believed. */
 enum { DIAGNOSE_EVERY_MS = 2000, BELIEVED_MS = 5000 };
 
+/* How long connecting may take; a crowd of handshakes needs its time. gRPC
+ * can't be shut down earlier than that under way, so no longer than needed. */
+enum { CONNECT_MS = 1000, CONNECT_TLS_MS = 2500 };
+
 /* A member that failed is asked again after this; the others at once. */
 enum { FAILED_FOR_MS = 300 };
 
@@ -54,10 +58,10 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
        * member says goodbye while a call is on its way. */
       INT_ARG(GRPC_ARG_ENABLE_RETRIES, 0),
       /* gRPC's 20 s to connect and 120 s of back-off outlive every lease;
-       * the "min reconnect backoff" is in truth the time to connect, which a
-       * crowd of TLS handshakes may need. */
+       * the "min reconnect backoff" is in truth the time to connect. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),
-      INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2500),
+      INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+              endpoint->tls ? CONNECT_TLS_MS : CONNECT_MS),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 400),
       /* Find half-open connections. etcd punishes pings more frequent than
        * 5 s; without 0 here the probing of an idle watch stops after two. */
