@@ -10,3 +10,4 @@ read_globals = {
 }
 
 files["spec"] = { std = "+busted" }
+files["examples/openresty"] = { std = "+ngx_lua" }
