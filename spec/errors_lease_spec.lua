@@ -13,17 +13,9 @@ local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.
 local ROWS = rows.ROWS
 local within = Stage.within
 
-local function look()
-  return stage.client:queue "looked-at"
-end
+local function look() return stage:look() end
 
-local function each_row(test, is_wanted)
-  for _, row in ipairs(ROWS) do
-    if not is_wanted or is_wanted(row) then
-      it(row.name, function() test(row) end)
-    end
-  end
-end
+local each_row = rows.tests_with(it)
 
 setup(function() stage:open() end)
 teardown(function() stage:close() end)

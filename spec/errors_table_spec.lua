@@ -22,21 +22,13 @@ local TROUBLE = {
   CANCELLED = { "context canceled" },
 }
 
-local function look()
-  return stage.client:queue "looked-at"
-end
+local function look() return stage:look() end
 
 local function lock_b()
   return stage.client:lock("b", { timeout = LONG })
 end
 
-local function each_row(test, is_wanted)
-  for _, row in ipairs(ROWS) do
-    if not is_wanted or is_wanted(row) then
-      it(row.name, function() test(row) end)
-    end
-  end
-end
+local each_row = rows.tests_with(it)
 
 setup(function() stage:open() end)
 teardown(function() stage:close() end)

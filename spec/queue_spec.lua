@@ -18,6 +18,17 @@ local function put(name, value)
   etcd:put(prefix .. name, value or "")
 end
 
+-- A process that takes lock "a", says "held", and holds it until it reads a line.
+local function start_holder()
+  return proc.lua([[
+    local endpoint, prefix = ...
+    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+    print(client:lock("a") and "held")
+    io.read()
+    client:close()
+  ]], etcd:endpoints(), prefix)
+end
+
 before_each(function()
   kept = {}
   strangers = {}
@@ -193,13 +204,7 @@ describe("keys that don't count", function()
   it("don't matter when they come between two that count", function()
     local lock = assert(client:lock "a")
     put "a/x/1"
-    local child = proc.lua([[
-      local endpoint, prefix = ...
-      local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
-      print(client:lock("a") and "held")
-      io.read()
-      client:close()
-    ]], etcd:endpoints(), prefix)
+    local child = start_holder()
     wait.eventually(function() return #client:queue "a" == 2 end, 10)
     put "a/x/2"
     wait.sleep(0.2)
@@ -248,13 +253,7 @@ describe("break_lock", function()
 
   it("lets the next one in", function()
     local lock = assert(client:lock "a")
-    local child = proc.lua([[
-      local endpoint, prefix = ...
-      local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
-      print(client:lock("a") and "held")
-      io.read()
-      client:close()
-    ]], etcd:endpoints(), prefix)
+    local child = start_holder()
     wait.eventually(function() return #client:queue "a" == 2 end, 10)
     assert.is_true(other:break_lock("a", lock:token()))
     child:expect "^held$"

@@ -189,10 +189,10 @@ const char *el_client_address(const el_client *cl);
 /* ---- cluster_io.c ---- */
 
 /* Takes note of who answered a Txn on |key| that was sent when the cluster's
- * revision was |rev_then|; |how| is el_sighting's. False if nothing may be
- * concluded from it: then answer->err says why, and is retriable.
+ * revision was |rev_then|; |how| is el_sighting's. If nothing may be concluded
+ * from it, answer->err says why, and is retriable.
  * @thread io */
-bool el_client_note_txn(el_client *cl, el_txn_answer *answer, int how,
+void el_client_note_txn(el_client *cl, el_txn_answer *answer, int how,
                         int64_t rev_then, el_bytes key);
 
 /* The same for an answer about a lease; false if it is another cluster's.

@@ -60,15 +60,15 @@ void el_client_note_contact(el_client *cl, const el_error *err) {
   }
 }
 
-bool el_client_note_txn(el_client *cl, el_txn_answer *answer, int how,
+void el_client_note_txn(el_client *cl, el_txn_answer *answer, int how,
                         int64_t rev_then, el_bytes key) {
   el_sighting seen = {
       .id = answer->cluster_id, .rev = answer->rev, .rev_then = rev_then};
-  if (answer->err.code != EL_OK) return true;
+  if (answer->err.code != EL_OK) return;
   seen.how = how;
   switch (note(cl, &seen)) {
     case EL_CLUSTER_SAME:
-      return true;
+      return;
     case EL_CLUSTER_DOUBTFUL:
       settle_doubt(cl, key);
       el_error_set(&answer->err, EL_UNAVAILABLE,
@@ -81,7 +81,6 @@ bool el_client_note_txn(el_client *cl, el_txn_answer *answer, int how,
       break;
   }
   answer->err.retriable = true; /* settle ends what another cluster must end */
-  return false;
 }
 
 bool el_client_note_lease(el_client *cl, const el_lease_answer *answer) {

@@ -2,13 +2,13 @@
 #include "diagnosis.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "alloc.h"
+#include "thread.h"
 #include "waiter.h"
 
 enum {
@@ -76,16 +76,6 @@ static void *ask(void *arg) {
   return NULL;
 }
 
-static int start_thread(el_diagnosis *diagnosis) {
-  sigset_t all, before;
-  int rc;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  rc = pthread_create(&diagnosis->thread, NULL, ask, diagnosis);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return rc;
-}
-
 /* ---- start and end ---- */
 
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
@@ -101,7 +91,8 @@ el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
   diagnosis->host_port = el_strndup(host_port, strlen(host_port));
   diagnosis->done = done;
   diagnosis->arg = arg;
-  if (diagnosis->stop_fd < 0 || start_thread(diagnosis) != 0) {
+  if (diagnosis->stop_fd < 0 ||
+      el_thread_start(&diagnosis->thread, ask, diagnosis) != 0) {
     free_diagnosis(diagnosis);
     return NULL;
   }

@@ -16,12 +16,12 @@
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
 #include "grpc_log.h"
+#include "thread.h"
 
 STAILQ_HEAD(command_list, el_command);
 TAILQ_HEAD(call_list, el_call_entry);
@@ -188,12 +188,7 @@ static void *io_main(void *arg) {
 /* ---- start, stop, join ---- */
 
 static int start_thread(el_loop *loop) {
-  sigset_t all, before;
-  int rc;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  rc = pthread_create(&loop->thread, NULL, io_main, loop);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int rc = el_thread_start(&loop->thread, io_main, loop);
   if (rc == 0) {
     pthread_setname_np(loop->thread, "etcdlock-io");
   }

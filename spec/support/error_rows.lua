@@ -69,4 +69,16 @@ end
 
 M.STATUS, M.ROWS = STATUS, ROWS
 
+-- each_row(test, is_wanted): has busted's |it| run test(row) for every row, or for
+-- those that are wanted.
+function M.tests_with(it)
+  return function(test, is_wanted)
+    for _, row in ipairs(ROWS) do
+      if not is_wanted or is_wanted(row) then
+        it(row.name, function() test(row) end)
+      end
+    end
+  end
+end
+
 return M

@@ -56,6 +56,11 @@ function Stage:hold(name)
   return lock
 end
 
+-- A read that has nothing to find.
+function Stage:look()
+  return self.client:queue "looked-at"
+end
+
 -- ---- what is said ----
 
 -- The next |times| calls (nil: all) of |method| end as |row| says; before etcd
