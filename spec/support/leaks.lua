@@ -50,7 +50,7 @@ end
 
 -- What is there that was not there |before|, as a list of lines. |etcd| and
 -- |prefix| may be nil.
-function M.left_since(before, etcd, prefix)
+local function left_since(before, etcd, prefix)
   local left = {}
   local function report(what, list)
     if list[1] then left[#left + 1] = what .. ": " .. table.concat(list, ", ") end
@@ -76,7 +76,7 @@ function M.assert_none_left(before, etcd, prefix, seconds)
   wait.eventually(function()
     collectgarbage()
     collectgarbage()
-    local left = M.left_since(before, etcd, prefix)
+    local left = left_since(before, etcd, prefix)
     return not left[1], table.concat(left, "; ")
   end, seconds or 15, "nothing left")
 end
