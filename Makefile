@@ -115,12 +115,13 @@ SUITE_ENV_-tsan = \
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo test matrix matrix-short lint asan tsan figures \
-  failover sim suite install clean
+.PHONY: help deps all demo test matrix \
+  matrix-short lint asan tsan figures failover sim suite nginx-module install \
+  clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' \
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' \
 	  $(firstword $(MAKEFILE_LIST))
 
 deps: ## install the Debian packages that are missing
@@ -161,8 +162,9 @@ asan: deps ## the specs under the address, undefined and leak sanitizers
 tsan: deps ## the specs under the thread sanitizer
 	@$(MAKE) --no-print-directory SANITIZE=tsan suite
 
-figures: all ## hand-off latency, takeover and cost of a lock, on this machine
+figures: all nginx-module ## hand-off, takeover, cost of a lock, waiting in nginx
 	@$(RUN_ENV) $(LUA) spec/figures.lua
+	@$(RUN_ENV) $(LUA) spec/nginx_figures.lua
 
 failover: all ## what three members' ends cost: leader kills, restarts, silence
 	@$(RUN_ENV) $(LUA) spec/failover.lua $(PARTS)
@@ -171,13 +173,17 @@ sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 	$(SIM)
 
 # A report counts even when it came from a child whose end nobody looked at.
-suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) \
+suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) nginx-module \
   $(if $(filter 3.5,$(ETCD_VERSION)),$(ETCD35)/usr/bin/etcd)
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
 	@status=0; \
 	$(CELL_ENV) $(RUN_ENV) $(SUITE_ENV_$(FLAVOUR)) $(SUITE_LUA) $(BUSTED) $(SPEC) || status=1; \
 	if cat $(REPORTS)/* 2>/dev/null; then status=1; fi; \
 	exit $$status
+
+# nginx runs LuaJIT, whatever runs the suite.
+nginx-module: $(MODULE)
+	@$(MAKE) --no-print-directory LUA_VERSION=jit SANITIZE= TESTING=1 all
 
 install: all ## copy to PREFIX (and DESTDIR)
 	@mkdir -p $(DESTDIR)$(LUADIR) $(DESTDIR)$(LIBDIR)/etcdlock

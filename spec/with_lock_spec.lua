@@ -92,6 +92,15 @@ describe("with_lock", function()
     assert.matches("deep_down", trace, 1, true)
   end)
 
+  it("releases the lock when an error ends its coroutine, which nobody closes", function()
+    local ended = coroutine.create(function()
+      client:with_lock("a", function() error("oops", 0) end)
+    end)
+    assert.same({ false, "oops" }, { coroutine.resume(ended) })
+    assert.same({}, client:queue "a")
+    assert.equal("dead", coroutine.status(ended))
+  end)
+
   it("says lost when the lock was lost meanwhile, never a plain success", function()
     local ran
     local message = assert_fails("lost", client:with_lock("a", function(lock)

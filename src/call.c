@@ -276,3 +276,9 @@ bool el_call_start(el_call *call, int64_t timeout_ms, el_error *err) {
 const el_txn_answer *el_call_wait(el_call *call, int64_t timeout_ms) {
   return el_waiter_wait(&call->answered, timeout_ms) ? call->answer : NULL;
 }
+
+bool el_call_arm(el_call *call, el_wake *wake, uint64_t id) {
+  return el_waiter_arm(&call->answered, wake, id);
+}
+
+el_client *el_call_client(const el_call *call) { return call->cl; }

@@ -10,6 +10,7 @@
 #include "client.h"
 #include "kv.h"
 #include "lock.h"
+#include "wake.h"
 
 typedef struct el_call el_call;
 
@@ -42,5 +43,12 @@ bool el_call_start(el_call *call, int64_t timeout_ms, el_error *err);
 /* Waits up to |timeout_ms| for the answer; NULL: none yet. The answer belongs
  * to the call; answer->succeeded is false if the guard failed. @thread lua */
 const el_txn_answer *el_call_wait(el_call *call, int64_t timeout_ms);
+
+/* Has |id| pushed to |wake| when the answer is there; false: it is already.
+ * |wake| must live as long as the client. @thread lua */
+bool el_call_arm(el_call *call, el_wake *wake, uint64_t id);
+
+/* The client that it belongs to. @thread lua */
+el_client *el_call_client(const el_call *call);
 
 #endif

@@ -2,6 +2,7 @@
 #include "client.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,6 +217,70 @@ bool el_client_is_forked(const el_client *cl) {
   return cl->fork_generation != el_fork_generation();
 }
 
+static el_wake *make_wake(el_wake **wake, el_error *err) {
+  if (*wake == NULL) {
+    *wake = el_wake_new();
+  }
+  if (*wake == NULL) {
+    el_error_set(err, EL_NOMEM, "no descriptor to wait with: %s",
+                 strerror(errno));
+  }
+  return *wake;
+}
+
+/* In a forked child it is the parent's to read. */
+el_wake *el_client_wake(el_client *cl, el_error *err) {
+  bool usable = el_client_is_usable(cl, err);
+  if (!usable && (err->code == EL_FORKED || cl->wake == NULL)) return NULL;
+  return make_wake(&cl->wake, err);
+}
+
+/* ---- alarm ---- */
+
+typedef struct alarm_request {
+  el_command command;
+  el_client *cl;
+  int64_t at_ms;
+} alarm_request;
+
+static void on_alarm(el_timer *timer) {
+  el_client *cl = (el_client *)((char *)timer - offsetof(el_client, alarm));
+  el_wake_push(cl->wake, 0);
+}
+
+static void run_alarm(el_command *command) {
+  alarm_request *request = (alarm_request *)command;
+  el_timer *alarm = &request->cl->alarm;
+  if (alarm->slot == 0 || request->at_ms < alarm->at_ms) {
+    alarm->due = on_alarm;
+    el_timers_set(el_loop_timers(request->cl->loop), alarm, request->at_ms);
+  }
+  free(request);
+}
+
+bool el_client_alarm(el_client *cl, int64_t ms) {
+  el_error err;
+  alarm_request *request = malloc(sizeof *request);
+  if (request == NULL) return false;
+  request->command.run = run_alarm;
+  request->cl = cl;
+  request->at_ms = el_now_ms() + ms;
+  if (el_client_wake(cl, &err) != NULL && el_client_post(cl, &request->command))
+    return true;
+  free(request);
+  return false;
+}
+
+el_wake *el_client_served_wake(el_client *cl) { return cl->served; }
+
+el_wake_server *el_client_wake_server(el_client *cl, el_error *err) {
+  if (cl->server == NULL && el_client_is_usable(cl, err) &&
+      make_wake(&cl->served, err) != NULL) {
+    cl->server = el_wake_server_start(cl->served, err);
+  }
+  return cl->server;
+}
+
 bool el_client_is_usable(const el_client *cl, el_error *err) {
   if (el_client_is_forked(cl)) {
     el_error_set(err, EL_FORKED,
@@ -240,17 +305,32 @@ el_client *el_client_ref(el_client *cl) {
 void el_client_unref(el_client *cl) {
   if (atomic_fetch_sub(&cl->refs, 1) != 1) return;
   assert(cl->joined);
+  el_wake_free(cl->wake);
+  el_wake_free(cl->served);
   el_trouble_destroy(&cl->trouble);
   free(cl);
 }
 
 void el_client_close(el_client *cl, int64_t budget_ms) {
   if (cl->joined || el_client_is_forked(cl)) return;
+  if (cl->server != NULL) { /* first: its thread posts, too */
+    el_wake_server_stop(cl->server);
+  }
   cl->close_budget_ms = budget_ms;
   cl->close_command.run = run_close;
   el_loop_post(cl->loop, &cl->close_command);
   el_loop_join(cl->loop);
   cl->joined = true;
+  if (cl->server != NULL) { /* last: what it serves has ended as closed */
+    el_wake_server_free(cl->server);
+    cl->server = NULL;
+  }
+  if (cl->wake != NULL) {
+    el_wake_shut(cl->wake);
+  }
+  if (cl->served != NULL) {
+    el_wake_shut(cl->served);
+  }
 }
 
 /* The parts that only the I/O thread may touch are made there. */

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "wake_server.h"
 
 typedef struct el_client el_client;
 
@@ -64,6 +65,24 @@ bool el_client_is_forked(const el_client *cl);
 
 /* @thread lua */
 void el_client_stats(const el_client *cl, el_stats *stats);
+
+/* Where completions are pushed for an event loop; NULL and |err| if there is no
+ * descriptor to be had, or the client was closed before it was asked for. Lives
+ * as long as the client, its descriptor until that is closed. @thread lua */
+el_wake *el_client_wake(el_client *cl, el_error *err);
+
+/* Has number 0, which is no wait's, pushed there |ms| milliseconds from now,
+ * unless one is due earlier: then that comes instead. False if the client is
+ * closed. @thread lua */
+bool el_client_alarm(el_client *cl, int64_t ms);
+
+/* The same for a host that waits on connections; lives until the client is
+ * closed. @thread lua */
+el_wake_server *el_client_wake_server(el_client *cl, el_error *err);
+
+/* What that server takes from, NULL if there was none. Lives as long as the
+ * client. @thread lua */
+el_wake *el_client_served_wake(el_client *cl);
 
 /* The session's lease, 0 while there is none. @thread lua */
 int64_t el_client_lease(const el_client *cl);

@@ -56,11 +56,11 @@ struct el_lock {
 
   /* Written by the I/O thread before |decided| completes. */
   el_error err;
+  bool waited;
   int64_t token;
   int64_t lease;
   char key[EL_KEY_SIZE];
   size_t key_len;
-  int64_t hold_until; /* INT64_MAX: no max_hold */
   el_claim *claim;
 
   /* Written by the I/O thread before |released| completes. */
@@ -70,9 +70,10 @@ struct el_lock {
   el_waiter released; /* the key is out of etcd, or that failed */
   el_waiter ended;    /* released or lost */
 
-  atomic_int state; /* el_hold, EL_HOLD_LOST + el_loss: any thread */
-  atomic_bool stop_posted;
-  el_command start_command, stop_command;
+  atomic_int state;           /* el_hold, EL_HOLD_LOST + el_loss: any thread */
+  _Atomic int64_t hold_until; /* INT64_MAX: no max_hold; any thread */
+  atomic_bool stop_posted, expire_posted;
+  el_command start_command, stop_command, expire_command;
 
   /* The I/O thread's own. */
   el_line *line;  /* NULL: not, or no longer, in one */
@@ -124,6 +125,11 @@ struct el_client {
   unsigned fork_generation;
   bool joined; /* Lua's side: closed, and the loop is gone */
 
+  /* Lua's side, made on demand: for event loops, and for nginx. */
+  el_wake *wake;
+  el_wake *served;
+  el_wake_server *server; /* of |served| */
+
   /* Constant. */
   el_loop *loop;
   int64_t ttl_ms;
@@ -170,6 +176,7 @@ struct el_client {
   bool closing;
   bool stopping; /* callbacks only clean up */
   el_timer close_timer;
+  el_timer alarm; /* el_client_alarm */
 };
 
 /* ---- client.c ---- */
@@ -248,6 +255,9 @@ void el_line_settle(el_line *line);
 
 /* Asks for el_line_settle at the end of this event. @thread io */
 void el_line_touch(el_line *line);
+
+/* The hold of |lk| has another hard end. @thread io */
+void el_line_expire(el_lock *lk);
 
 /* Fails everybody in |line| with |err|; holders lose. @thread io */
 void el_line_fail(el_line *line, const el_error *err, el_loss loss);

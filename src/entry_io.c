@@ -103,6 +103,10 @@ static void start_watch(el_slot *slot, const el_place *place) {
   key.len = el_lock_key(slot->watched_key, slot->queue.name,
                         slot->queue.name_len, place->mode, place->lease);
   EL_COUNT(slot->cl, watches, 1);
+  if (slot->m.state == EL_ENTRY_WAITING && slot->line != NULL &&
+      slot->line->active != NULL) {
+    slot->line->active->waited = true;
+  }
   el_watch_start(slot->cl->watches, &slot->watch, key);
 }
 

@@ -238,8 +238,17 @@ static void on_timer(el_timer *timer) {
   el_lock *lk = (el_lock *)((char *)timer - offsetof(el_lock, timer));
   if (atomic_load(&lk->state) == EL_HOLD_PENDING) {
     on_deadline(lk);
+  } else if (el_now_ms() < atomic_load(&lk->hold_until)) {
+    el_line_expire(lk); /* it was moved meanwhile */
   } else if (lk->line->slot != NULL) {
     el_slot_signal(lk->line->slot, EL_ENTRY_MAX_HOLD);
+  }
+}
+
+void el_line_expire(el_lock *lk) {
+  if (lk->line != NULL && atomic_load(&lk->state) == EL_HOLD_HELD) {
+    el_timers_set(el_loop_timers(lk->cl->loop), &lk->timer,
+                  atomic_load(&lk->hold_until));
   }
 }
 
@@ -262,6 +271,7 @@ void el_line_join(el_lock *lk) {
   el_lock_ref(lk);
   line = find_or_add(lk->cl, lk->name, lk->name_len);
   lk->line = line;
+  lk->waited = line->active != NULL || !TAILQ_EMPTY(&line->waiting);
   TAILQ_INSERT_TAIL(&line->waiting, lk, link);
   el_line_touch(line);
   if (lk->cl->closing) {

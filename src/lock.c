@@ -39,6 +39,14 @@ static void run_stop(el_command *command) {
   el_lock_unref(lk);
 }
 
+static void run_expire(el_command *command) {
+  el_lock *lk =
+      (el_lock *)((char *)command - offsetof(el_lock, expire_command));
+  atomic_store(&lk->expire_posted, false);
+  el_line_expire(lk);
+  el_lock_unref(lk);
+}
+
 /* Posts |command| with a reference of its own. */
 static bool post(el_lock *lk, el_command *command) {
   el_lock_ref(lk);
@@ -78,7 +86,9 @@ static el_lock *new_lock(el_client *cl, const el_lock_options *options) {
   lk->deadline_ms =
       options->timeout_ms < 0 ? INT64_MAX : el_now_ms() + options->timeout_ms;
   lk->max_hold_ms = options->max_hold_ms;
-  lk->hold_until = INT64_MAX;
+  atomic_init(&lk->hold_until, INT64_MAX);
+  atomic_init(&lk->expire_posted, false);
+  lk->expire_command.run = run_expire;
   lk->start_command.run = run_start;
   lk->stop_command.run = run_stop;
   el_waiter_init(&lk->decided);
@@ -126,8 +136,9 @@ el_hold el_lock_hold(el_lock *lk, int64_t *left_ms) {
     int64_t until = el_claim_until(lk->claim); /* before the state: claim.h */
     int64_t now = el_now_ms();
     el_loss loss = EL_LOSS_EXPIRED;
-    if (lk->hold_until < until) {
-      until = lk->hold_until;
+    int64_t hard_end = atomic_load(&lk->hold_until);
+    if (hard_end < until) {
+      until = hard_end;
       loss = EL_LOSS_MAX_HOLD;
     }
     state = atomic_load(&lk->state);
@@ -155,6 +166,16 @@ void el_lock_trouble(const el_lock *lk, el_error *err) {
   el_trouble_read(&lk->cl->trouble, err);
 }
 
+bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
+  int64_t left_ms;
+  if (el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) return false;
+  atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);
+  if (!atomic_exchange(&lk->expire_posted, true)) {
+    post(lk, &lk->expire_command);
+  }
+  return true;
+}
+
 bool el_lock_release(el_lock *lk) {
   int64_t left_ms;
   int held = EL_HOLD_HELD;
@@ -178,11 +199,48 @@ bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms) {
   return el_waiter_wait(&lk->ended, timeout_ms);
 }
 
+static el_waiter *waiter_of(el_lock *lk, el_lock_news news) {
+  el_waiter *waiters[] = {[EL_LOCK_DECIDED] = &lk->decided,
+                          [EL_LOCK_RELEASED] = &lk->released,
+                          [EL_LOCK_ENDED] = &lk->ended};
+  return waiters[news];
+}
+
+bool el_lock_arm(el_lock *lk, el_lock_news news, el_wake *wake, uint64_t id) {
+  return el_waiter_arm(waiter_of(lk, news), wake, id);
+}
+
+void el_lock_disarm(el_lock *lk, el_lock_news news, uint64_t id) {
+  el_waiter_disarm(waiter_of(lk, news), id);
+}
+
+/* Whoever waited for the lock, or held it, is gone. */
+static void on_gone(void *arg) {
+  el_lock *lk = arg;
+  el_lock_release(lk);
+  el_lock_unref(lk);
+}
+
+void el_lock_leash(el_lock *lk, el_wake_server *server, uint64_t id) {
+  el_wake_server_expect(server, id, on_gone, el_lock_ref(lk));
+}
+
+bool el_lock_unleash(el_wake_server *server, uint64_t id) {
+  void *lk = NULL;
+  bool taken = el_wake_server_taken(server, id, &lk);
+  if (lk != NULL) {
+    el_lock_unref(lk);
+  }
+  return taken;
+}
+
 void el_lock_drop(el_lock *lk) {
   if (el_client_is_forked(lk->cl)) return; /* the parent's; leaked on purpose */
   el_lock_release(lk);
   el_lock_unref(lk);
 }
+
+bool el_lock_waited(const el_lock *lk) { return lk->waited; }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }
 
@@ -206,7 +264,7 @@ void el_lock_grant(el_lock *lk, el_place place, const el_queue *queue,
   lk->key_len = queue->key_len;
   lk->claim = el_claim_ref(claim);
   if (lk->max_hold_ms > 0) {
-    lk->hold_until = now_ms + lk->max_hold_ms;
+    atomic_store(&lk->hold_until, now_ms + lk->max_hold_ms);
   }
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
   el_waiter_complete(&lk->decided);

@@ -18,6 +18,7 @@
 
 #include "entry.h"
 #include "error.h"
+#include "wake_server.h"
 
 typedef struct el_lock el_lock;
 typedef struct el_client el_client;
@@ -60,6 +61,10 @@ el_loss el_lock_loss(const el_lock *lk);
  * if nothing is known. @thread lua */
 void el_lock_trouble(const el_lock *lk, el_error *err);
 
+/* Sets the hard end of the hold to |max_hold_ms| from now, instead of what it
+ * was. False if it is not held. @thread lua */
+bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);
+
 /* Lets go: gives up the wait or releases the hold, which is over for the
  * caller from here on. True if it was held. @thread lua */
 bool el_lock_release(el_lock *lk);
@@ -72,8 +77,34 @@ bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err);
 /* Waits for the end of the hold, whatever the reason. @thread lua */
 bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms);
 
+/* What the three waits above are for. */
+typedef enum el_lock_news {
+  EL_LOCK_DECIDED,
+  EL_LOCK_RELEASED,
+  EL_LOCK_ENDED
+} el_lock_news;
+
+/* Has |id| pushed to |wake| when there is |news|; false: there is already.
+ * |wake| must live as long as the client. @thread lua */
+bool el_lock_arm(el_lock *lk, el_lock_news news, el_wake *wake, uint64_t id);
+
+/* Takes that back. @thread lua */
+void el_lock_disarm(el_lock *lk, el_lock_news news, uint64_t id);
+
+/* Has whoever takes away |server|'s wait |id| release |lk|, until it is
+ * taken (wake_server.h). @thread lua */
+void el_lock_leash(el_lock *lk, el_wake_server *server, uint64_t id);
+
+/* Takes wait |id|, leash or not; false: nobody expects it any more.
+ * @thread lua */
+bool el_lock_unleash(el_wake_server *server, uint64_t id);
+
 /* Releases the hold and the caller's reference; never blocks. @thread lua */
 void el_lock_drop(el_lock *lk);
+
+/* Did somebody else have it when it was asked for? Only once it was held.
+ * @thread lua */
+bool el_lock_waited(const el_lock *lk);
 
 /* The fencing token (create_revision of our key), the lease and the key; only
  * once it was held. @thread lua */

@@ -1,6 +1,7 @@
 /* L4 lua_call: the userdata of a call. */
 #include "call.h"
 #include "lua_client.h"
+#include "lua_wake.h"
 
 static el_call *check_call(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_CALL);
@@ -140,6 +141,15 @@ static el_nret l_call_wait(lua_State *L) {
   return 4;
 }
 
+/* call:arm(id, served) -> will |id| be woken? false: the answer is there */
+static el_nret l_call_arm(lua_State *L) {
+  el_call *call = check_call(L);
+  uint64_t id = el_lua_check_id(L, 2);
+  el_wake *wake = el_lua_check_wake(L, 3, el_call_client(call));
+  lua_pushboolean(L, el_call_arm(call, wake, id));
+  return 1;
+}
+
 static el_nret l_call_gc(lua_State *L) {
   el_call *call = el_lua_take_box(L, 1, EL_LUA_CALL);
   if (call != NULL) {
@@ -150,15 +160,11 @@ static el_nret l_call_gc(lua_State *L) {
 
 void el_lua_open_call(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"get", l_call_get},
-      {"list", l_call_list},
-      {"put", l_call_put},
-      {"delete", l_call_delete},
-      {"guard", l_call_guard},
-      {"guard_lock", l_call_guard_lock},
-      {"start", l_call_start},
-      {"wait", l_call_wait},
-      {NULL, NULL},
+      {"get", l_call_get},     {"list", l_call_list},
+      {"put", l_call_put},     {"delete", l_call_delete},
+      {"guard", l_call_guard}, {"guard_lock", l_call_guard_lock},
+      {"start", l_call_start}, {"wait", l_call_wait},
+      {"arm", l_call_arm},     {NULL, NULL},
   };
   el_lua_new_type(L, EL_LUA_CALL, methods, l_call_gc);
 }

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "lock_key.h"
 #include "lua_client.h"
+#include "lua_wake.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -59,6 +60,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"host", l_host},
       {"pid", l_pid},
       {"parse_key", l_parse_key},
+      {"yieldable", el_lua_yieldable},
       {NULL, NULL},
   };
   el_lua_open_client(L);

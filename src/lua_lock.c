@@ -2,6 +2,7 @@
 #include "client.h"
 #include "lock.h"
 #include "lua_client.h"
+#include "lua_wake.h"
 
 static el_lock *check_lock(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_LOCK);
@@ -61,6 +62,37 @@ static el_nret l_lock_wait_ended(lua_State *L) {
   return 1;
 }
 
+static el_lock_news check_news(lua_State *L, int arg) {
+  static const char *const news[] = {[EL_LOCK_DECIDED] = "decided",
+                                     [EL_LOCK_RELEASED] = "released",
+                                     [EL_LOCK_ENDED] = "ended",
+                                     NULL};
+  return (el_lock_news)luaL_checkoption(L, arg, NULL, news);
+}
+
+/* lock:arm(news, id, served) -> will |id| be woken? false: it has happened */
+static el_nret l_lock_arm(lua_State *L) {
+  el_lock *lk = check_lock(L);
+  el_lock_news news = check_news(L, 2);
+  uint64_t id = el_lua_check_id(L, 3);
+  el_wake *wake = el_lua_check_wake(L, 4, el_lock_client(lk));
+  lua_pushboolean(L, el_lock_arm(lk, news, wake, id));
+  return 1;
+}
+
+/* lock:expire(seconds) -> is it held? */
+static el_nret l_lock_expire(lua_State *L) {
+  lua_pushboolean(L, el_lock_expire(check_lock(L), el_lua_check_ms(L, 2)));
+  return 1;
+}
+
+/* lock:disarm(news, id): |id| is not waited for any more */
+static el_nret l_lock_disarm(lua_State *L) {
+  el_lock *lk = check_lock(L);
+  el_lock_disarm(lk, check_news(L, 2), el_lua_check_id(L, 3));
+  return 0;
+}
+
 /* lock:release() -> was it held? */
 static el_nret l_lock_release(lua_State *L) {
   lua_pushboolean(L, el_lock_release(check_lock(L)));
@@ -103,6 +135,12 @@ static el_nret l_lock_loss(lua_State *L) {
   return 2;
 }
 
+/* lock:waited() -> did somebody else have it when it was asked for? */
+static el_nret l_lock_waited(lua_State *L) {
+  lua_pushboolean(L, el_lock_waited(check_lock(L)));
+  return 1;
+}
+
 /* lock:token() -> create_revision of our key */
 static el_nret l_lock_token(lua_State *L) {
   el_lua_push_rev(L, el_lock_token(check_lock(L)));
@@ -136,9 +174,13 @@ void el_lua_open_lock(lua_State *L) {
       {"wait", l_lock_wait},
       {"wait_released", l_lock_wait_released},
       {"wait_ended", l_lock_wait_ended},
+      {"arm", l_lock_arm},
+      {"expire", l_lock_expire},
+      {"disarm", l_lock_disarm},
       {"release", l_lock_release},
       {"left", l_lock_left},
       {"loss", l_lock_loss},
+      {"waited", l_lock_waited},
       {"token", l_lock_token},
       {"lease", l_lock_lease},
       {"key", l_lock_key},

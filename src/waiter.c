@@ -1,7 +1,15 @@
 /* L0 waiter: a one-shot signal from one thread to another. */
 #include "waiter.h"
 
+#include <stdlib.h>
 #include <time.h>
+
+#include "alloc.h"
+
+struct el_arm {
+  el_wake *wake;
+  uint64_t id;
+};
 
 void el_waiter_init(el_waiter *w) {
   pthread_condattr_t attr;
@@ -11,17 +19,47 @@ void el_waiter_init(el_waiter *w) {
   pthread_cond_init(&w->cond, &attr);
   pthread_condattr_destroy(&attr);
   w->done = false;
+  w->arms = NULL;
+  w->n_arms = 0;
 }
 
 void el_waiter_destroy(el_waiter *w) {
   pthread_cond_destroy(&w->cond);
   pthread_mutex_destroy(&w->mu);
+  free(w->arms);
 }
 
 void el_waiter_complete(el_waiter *w) {
   pthread_mutex_lock(&w->mu);
   w->done = true;
   pthread_cond_broadcast(&w->cond);
+  for (size_t i = 0; i < w->n_arms; i++) {
+    el_wake_push(w->arms[i].wake, w->arms[i].id);
+  }
+  w->n_arms = 0;
+  pthread_mutex_unlock(&w->mu);
+}
+
+bool el_waiter_arm(el_waiter *w, el_wake *wake, uint64_t id) {
+  bool armed;
+  pthread_mutex_lock(&w->mu);
+  armed = !w->done;
+  if (armed) {
+    w->arms = el_realloc(w->arms, (w->n_arms + 1) * sizeof *w->arms);
+    w->arms[w->n_arms++] = (struct el_arm){wake, id};
+  }
+  pthread_mutex_unlock(&w->mu);
+  return armed;
+}
+
+void el_waiter_disarm(el_waiter *w, uint64_t id) {
+  pthread_mutex_lock(&w->mu);
+  for (size_t i = 0; i < w->n_arms; i++) {
+    if (w->arms[i].id == id) {
+      w->arms[i] = w->arms[--w->n_arms];
+      break;
+    }
+  }
   pthread_mutex_unlock(&w->mu);
 }
 

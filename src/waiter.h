@@ -10,10 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wake.h"
+
+struct el_arm;
+
 typedef struct el_waiter {
-  pthread_mutex_t mu; /* guards done; a leaf: nothing is called under it */
+  pthread_mutex_t mu; /* guards the rest; only a wake is pushed under it */
   pthread_cond_t cond;
   bool done;
+  struct el_arm *arms; /* who is told of the end, an array */
+  size_t n_arms;
 } el_waiter;
 
 /* @thread any */
@@ -25,6 +31,14 @@ void el_waiter_destroy(el_waiter *w);
 /* Marks |w| done and wakes whoever waits; harmless when repeated.
  * @thread any */
 void el_waiter_complete(el_waiter *w);
+
+/* Has |id| pushed to |wake|, too, when |w| is done. False, and nothing will
+ * come, if it is done already. |wake| must outlive |w|.
+ * @thread any @locks w->mu */
+bool el_waiter_arm(el_waiter *w, el_wake *wake, uint64_t id);
+
+/* Takes back what was armed with |id|. @thread any @locks w->mu */
+void el_waiter_disarm(el_waiter *w, uint64_t id);
 
 /* True as soon as |w| is done, false after |timeout_ms| milliseconds; 0 only
  * asks. Signals don't end the wait, so callers that want Ctrl-C to work wait

@@ -1,24 +1,80 @@
 --- The one place where etcdlock waits.
 --
--- The core answers every wait within the time that it is given, so a wait is a
--- row of short slices: between two of them the interpreter runs, which is when
--- Ctrl-C (a debug hook) gets its turn.
+-- A wait is a table: poll(seconds), whose first result isn't nil once it is
+-- over; arm(id, served), which has the core tell its end by a number (false: it
+-- is over already); hub, of its client; between(), called whenever the wait
+-- was interrupted; give_up(), called when an error ends it; limit in seconds.
+-- The last two may be missing.
+local core = require "etcdlock.core"
+local loops = require "etcdlock.loops"
+local protect = require "etcdlock.protect"
+
+-- Where nothing else runs, a wait is a row of short slices: between two of them
+-- the interpreter runs, which is when Ctrl-C (a debug hook) gets its turn.
 local SLICE = 0.2 -- seconds
 
---- Calls poll(seconds) until its first result isn't nil, and returns all its
--- results. `between` is called after each slice that brought nothing. With
--- `limit` seconds it gives up and returns nil.
-local function await(poll, between, limit)
-  local left = limit or math.huge
+local function block(wait)
+  local left = wait.limit or math.huge
   while true do
     local slice = left < SLICE and left or SLICE
-    local a, b, c, d = poll(slice)
+    local a, b, c, d = wait.poll(slice)
     left = left - slice
     if a ~= nil or left <= 0 then
       return a, b, c, d
     end
-    between()
+    wait.between()
   end
+end
+
+--- Passes on what a protected call gave; an error gives the wait up: Ctrl-C, or
+-- one in an on_lost handler, which `between` runs.
+local function conclude(wait, ok, ...)
+  if ok then
+    return ...
+  end
+  wait.give_up()
+  error((...), 0)
+end
+
+local function between(wait)
+  if wait.give_up and not protect.crosses then
+    -- yield itself can't be protected there.
+    conclude(wait, pcall(wait.between))
+  else
+    wait.between()
+  end
+end
+
+-- The loop comes first, even if the end is there already: nginx ties a lock to
+-- its request by it.
+local function yield(wait, loop)
+  local ends = wait.limit and core.now() + wait.limit
+  local a, b, c, d
+  repeat
+    local left = ends and ends - core.now()
+    if left and left <= 0 then
+      return wait.poll(0)
+    end
+    local message, code = loop.wait(wait, left)
+    between(wait)
+    a, b, c, d = wait.poll(0)
+    if a == nil and message then
+      return false, message, code
+    end
+  until a ~= nil
+  return a, b, c, d
+end
+
+--- Waits, in the way of the event loop that runs here or, if there is none, by
+-- blocking, and returns what poll returned; nil once the limit has passed;
+-- false, message, code if waiting is impossible.
+local function await(wait)
+  local loop = loops.current(wait.hub)
+  local way = loop and yield or block
+  if wait.give_up and (protect.crosses or not loop) then
+    return conclude(wait, pcall(way, wait, loop))
+  end
+  return way(wait, loop)
 end
 
 return await

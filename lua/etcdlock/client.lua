@@ -1,32 +1,41 @@
 --- A client: one connection, one lease and one I/O thread for any number of
 -- locks. Who owns what, and how often, is kept here.
-local Lock = require "etcdlock.lock"
+local Hub = require "etcdlock.hub"
+local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.await"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local guarded = require "etcdlock.guarded"
 local label = require "etcdlock.label"
+local loops = require "etcdlock.loops"
 local options = require "etcdlock.options"
 
 local Client = {}
 Client.__index = Client
 Client.__name = "etcdlock.client"
 
--- How long a try may take when etcd doesn't answer, and other questions.
-local TRY_WAIT = 2
+-- How long a question may take when etcd doesn't answer.
 local CALL_WAIT = 5
 -- What close gives to releasing and revoking.
 local CLOSE_WAIT = 0.5
 
 --- Wraps a core client. For init.lua only.
 function Client.new(core_client, settings)
+  local watched = setmetatable({}, { __mode = "k" })
+  local function watch_losses()
+    for lock in pairs(watched) do
+      lock:_watch_loss()
+    end
+  end
   return setmetatable({
     _core = core_client,
+    _hub = Hub.new(core_client, settings.loop, watch_losses),
     _endpoints = table.concat(settings.endpoints, ","),
     _timeout = settings.timeout,
+    _collect_at = 0,
     _prefix = settings.prefix,
     _holds = setmetatable({}, { __mode = "v" }), -- name -> lock: reentrancy
-    _watched = setmetatable({}, { __mode = "k" }), -- locks with on_lost
+    _watched = watched, -- locks with on_lost
   }, Client)
 end
 
@@ -39,14 +48,16 @@ function Client:_forget(lock)
   end
 end
 
---- Calls the on_lost handlers that are due.
+--- Calls the on_lost handlers that are due, but not those of another request.
 function Client:_tell_losses()
   if next(self._watched) == nil then
     return
   end
   local watched = {}
   for lock in pairs(self._watched) do
-    watched[#watched + 1] = lock
+    if not (lock._leash and lock._leash.link and loops.is_elsewhere(lock._leash)) then
+      watched[#watched + 1] = lock
+    end
   end
   for _, lock in ipairs(watched) do
     lock:_left() -- notices an expiry of this moment
@@ -54,122 +65,37 @@ function Client:_tell_losses()
   end
 end
 
+--- Waits in the way of the place; see await.lua for `wait`.
+function Client:_await(wait)
+  wait.hub = self._hub
+  wait.between = wait.between or function()
+    self:_tell_losses()
+  end
+  return await(wait)
+end
+
 --- Sends a call and waits for its answer: true, held, results, revision |
 -- false, message, code.
 function Client:_ask(call, seconds)
+  local refused, why = loops.refusal(self._hub)
+  if refused then
+    return false, refused, why
+  end
   local ok, message, code = call:start(seconds)
   if not ok then
     return false, message, code
   end
-  return await(function(slice)
-    return call:wait(slice)
-  end, function()
-    self:_tell_losses()
-  end)
+  return self:_await {
+    poll = function(slice)
+      return call:wait(slice)
+    end,
+    arm = function(id, served)
+      return call:arm(id, served)
+    end,
+  }
 end
 
 -- ---- acquiring ----
-
-local MAIN = "main" -- Lua 5.1 has no name for its main coroutine
-
---- Who asks: what the caller says, else the running coroutine.
-local function owner_of(request)
-  if request.owner ~= nil then
-    return request.owner
-  end
-  return coroutine.running() or MAIN
-end
-
-local function live_hold(self, full)
-  local lock = self._holds[full]
-  return lock and lock:_left() and lock or nil
-end
-
---- Waits for the core's verdict; whatever interrupts the wait gives it up.
-local function wait_for(self, core_lock)
-  local done, ok, message, code = pcall(await, function(seconds)
-    return core_lock:wait(seconds)
-  end, function()
-    self:_tell_losses()
-  end)
-  if not done then
-    core_lock:release()
-    error(ok, 0)
-  end
-  return ok, message, code
-end
-
-local function ask_core(self, full, name, request)
-  local try = request.timeout == 0
-  local said = label.write(request.owner, request.value)
-  local core_lock, message, code =
-    self._core:lock(full, said, try and TRY_WAIT or request.timeout, request.max_hold, try)
-  if not core_lock then
-    return nil, message, code
-  end
-  local ok
-  ok, message, code = wait_for(self, core_lock)
-  if not ok then
-    return nil, message, code
-  end
-  request.owner = owner_of(request)
-  local lock = Lock.new(self, core_lock, name, request)
-  self._holds[full] = lock
-  return lock
-end
-
---- Somebody else in this program holds it. In a program that blocks, nobody
--- could release it while we wait, unless its max_hold ends it: then nothing is
--- answered, and the wait may begin.
-local function refuse_local(name, hold, try)
-  local held = string.format("lock %q is held by another coroutine of this program", name)
-  if try then
-    return held, "locked"
-  elseif not hold._max_hold then
-    return held .. ", which can't release it while this one waits", "deadlock"
-  end
-end
-
-local function own_hold(self, full, request)
-  local hold = live_hold(self, full)
-  return hold and hold._owner == owner_of(request) and hold or nil
-end
-
---- The hold of this name, if somebody else has it. One whose owner is gone
--- without a trace is released on the way.
-local function foreign_hold(self, full)
-  if live_hold(self, full) then
-    collectgarbage()
-    collectgarbage()
-  end
-  return live_hold(self, full)
-end
-
-local function acquire(self, where, name, opts)
-  local full, message, code = options.name(where, self._prefix, name)
-  if not full then
-    return nil, message, code
-  end
-  local request
-  request, message, code = options.lock(where, self._timeout, opts)
-  if not request then
-    return nil, message, code
-  end
-  self:_tell_losses()
-  local hold = own_hold(self, full, request)
-  if hold then
-    hold._count = hold._count + 1
-    return hold
-  end
-  hold = foreign_hold(self, full)
-  if hold then
-    message, code = refuse_local(name, hold, request.timeout == 0)
-    if code then
-      return nil, message, code
-    end
-  end
-  return ask_core(self, full, name, request)
-end
 
 --- Takes the lock `name`, in the order in which it was asked for.
 -- @param opts timeout (seconds; nil waits for ever, 0 tries once), max_hold
@@ -177,10 +103,13 @@ end
 --   the running coroutine), value (published to queue)
 -- @return lock | nil, message, code: "timeout", "locked" (timeout 0),
 --   "deadlock", "lost" (our key was deleted while we waited), "unavailable",
---   "closed", "forked", "denied", "no_space", "invalid", ...
--- The same owner gets the same lock again, with count + 1 and no RPC.
+--   "closed", "forked", "denied", "no_space", "invalid", "context" (waiting
+--   here would stop nginx's worker), ...
+-- The same owner gets the same lock again, with count + 1 and no RPC. In nginx
+-- a lock that was waited for ends with its request, and an owner is known in
+-- one request only, whose phases and light threads are coroutines of their own.
 function Client:lock(name, opts)
-  return acquire(self, "client:lock", name, opts)
+  return acquire.wait(self, "client:lock", name, opts)
 end
 
 --- The same without waiting for others: writes nothing if it isn't free.
@@ -196,7 +125,15 @@ function Client:try_lock(name, opts)
   elseif opts ~= nil then
     tried = opts -- which acquire refuses
   end
-  return acquire(self, "client:try_lock", name, tried)
+  return acquire.wait(self, "client:try_lock", name, tried)
+end
+
+--- The same for a program with an event loop of its own: nothing waits here.
+-- @return a pending lock (pending.lua): step, cancel, and what loops poll |
+--   nil, message, code if nothing could be asked
+-- An own hold is answered by the first step, with count + 1.
+function Client:lock_async(name, opts)
+  return acquire.start(self, "client:lock_async", name, opts)
 end
 
 --- What with_lock answers after the function has returned `results`.
@@ -210,7 +147,7 @@ local function conclude(results, unlocked, message, code)
 end
 
 local function run_locked(self, where, name, opts, fn)
-  local lock, message, code = acquire(self, where, name, opts)
+  local lock, message, code = acquire.wait(self, where, name, opts)
   if not lock then
     return nil, message, code
   end
@@ -375,7 +312,7 @@ end
 -- second or a little more. The client and its locks answer "closed" from then
 -- on. Idempotent.
 function Client:close()
-  self._core:close(CLOSE_WAIT)
+  self._hub:close(CLOSE_WAIT)
   return true
 end
 

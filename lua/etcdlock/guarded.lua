@@ -1,11 +1,13 @@
 --- Runs a function and calls `finish` when it ends in any way: returns, raises
 -- or has its coroutine closed.
+local protect = require "etcdlock.protect"
+
 local M = {}
 
 local last_traceback
 
---- The traceback of the last error that went through a guarded run, for the
--- Luas on which it can't be had any more where the error is caught.
+--- The traceback of the last error that went through a guarded run, for where
+-- it can't be had any more by whoever catches the error.
 function M.traceback()
   return last_traceback
 end
@@ -25,14 +27,14 @@ local with_close = _VERSION == "Lua 5.4" and load [[
   end
 ]](pack)
 
-local function note_traceback(err)
-  last_traceback = debug.traceback(type(err) == "string" and err or tostring(err), 2)
+local function note_traceback(err, trace)
+  last_traceback = trace
   return err
 end
 
 local function with_pcall(finish, fn, ...)
   local args, results = pack(...), nil
-  local ok, err = xpcall(function()
+  local ok, err = protect.xpcall(function()
     results = pack(fn((table.unpack or unpack)(args, 1, args.n))) -- luacheck: ignore unpack
   end, note_traceback)
   finish()
@@ -42,8 +44,29 @@ local function with_pcall(finish, fn, ...)
   return results
 end
 
+local function once(finish)
+  local done
+  return function()
+    if not done then
+      done = true
+      finish()
+    end
+  end
+end
+
 --- Returns fn(...)'s results packed, with their number in n. An error of fn is
 -- raised again, the same object. `finish` must not raise.
-M.run = with_close or with_pcall
+function M.run(finish, fn, ...)
+  if not with_close then
+    return with_pcall(finish, fn, ...)
+  elseif not protect.running() then
+    return with_close(finish, fn, ...)
+  end
+  -- A coroutine that ends by an error leaves its variables open, unless somebody
+  -- closes it, and event loops don't.
+  finish = once(finish)
+  local results = with_close(finish, with_pcall, finish, fn, ...)
+  return results[1]
+end
 
 return M

@@ -6,6 +6,7 @@
 local Client = require "etcdlock.client"
 local core = require "etcdlock.core"
 local guarded = require "etcdlock.guarded"
+local loops = require "etcdlock.loops"
 local settings = require "etcdlock.settings"
 
 local M = { _VERSION = "0.1.0" }
@@ -17,11 +18,16 @@ local M = { _VERSION = "0.1.0" }
 --   of every lock name), cacert, cert, key (file names), cacert_pem, cert_pem,
 --   key_pem (texts), server_name, user, password, token, allow_plaintext_auth,
 --   env (false: etcdctl's variables, the defaults of most of these, are ignored)
--- @return client | nil, message, code: "invalid", "nomem", or "forked" in a
---   process that was forked after its parent had connected
+-- @return client | nil, message, code: "invalid", "nomem", "forked" in a process
+--   that was forked after its parent had connected, or "context" in nginx's
+--   init_by_lua
 function M.connect(opts)
   local known, message, code = settings.read(opts)
   if not known then
+    return nil, message, code
+  end
+  message, code = loops.too_early()
+  if message then
     return nil, message, code
   end
   local client
@@ -51,7 +57,8 @@ function M.with_lock(name, opts, fn)
 end
 
 --- Where the last error came from that went through with_lock: a traceback.
--- Only before Lua 5.4; there, whoever catches the error still has the stack.
+-- Only before Lua 5.4 and in coroutines; elsewhere, whoever catches the error
+-- still has the stack.
 M.traceback = guarded.traceback
 
 return M

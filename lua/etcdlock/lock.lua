@@ -1,6 +1,6 @@
 --- A lock that was acquired: what its holder can ask, and how it lets go.
-local await = require "etcdlock.await"
 local check = require "etcdlock.check"
+local loops = require "etcdlock.loops"
 
 local Lock = {}
 Lock.__index = Lock
@@ -21,9 +21,10 @@ local LOSS_TEXT = {
 }
 
 --- Wraps a core lock that is held. For client.lua only.
-function Lock.new(client, core_lock, name, request)
+function Lock.new(client, core_lock, name, request, leash)
   return setmetatable({
     _core = core_lock,
+    _leash = leash,
     _client = client,
     _name = name,
     _owner = request.owner,
@@ -135,12 +136,22 @@ function Lock:unlock()
   end
   self._client:_forget(self)
   if not self._core:release() then
+    loops.unleash(self._client._hub, self._leash)
     return nil, not_held(self)
   end
   local released
-  released, message, code = await(function(seconds)
-    return self._core:wait_released(seconds)
-  end, function() end, RELEASE_WAIT)
+  released, message, code = self._client:_await {
+    poll = function(seconds)
+      return self._core:wait_released(seconds)
+    end,
+    arm = function(id, served)
+      return self._core:arm("released", id, served)
+    end,
+    between = function() end,
+    limit = loops.refusal(self._client._hub) and 0 or RELEASE_WAIT,
+    leash = self._leash,
+  }
+  loops.unleash(self._client._hub, self._leash)
   if released then
     return true
   elseif released == nil then
@@ -148,6 +159,20 @@ function Lock:unlock()
     return nil, text:format(self._name), "unavailable"
   end
   return nil, message, code
+end
+
+--- Sets the hard end of the hold to `seconds` from now, whatever max_hold was.
+-- @return true | nil, message, code as for held
+function Lock:expire(seconds)
+  check.seconds("lock:expire", "seconds", seconds)
+  if seconds == nil or seconds == 0 then
+    check.raise("lock:expire: seconds, wanted a number above 0")
+  end
+  if not self._core:expire(seconds) then
+    return nil, not_held(self)
+  end
+  self._max_hold = seconds
+  return true
 end
 
 --- Lua 5.4: `local lock <close> = client:lock(name)`.
@@ -174,6 +199,14 @@ function Lock:_tell_loss()
   end
   if failed then
     error(failure, 0)
+  end
+end
+
+--- Has the hub told of the loss, for the handlers; for client.lua.
+function Lock:_watch_loss()
+  if not self._is_watched then
+    self._is_watched = true
+    self._core:arm("ended", self._client._hub:expect_news(), false)
   end
 end
 
@@ -205,13 +238,32 @@ function Lock:wait_lost(timeout)
   if not usable and code == "forked" then
     return nil, message, code
   end
-  local ended = await(function(seconds)
-    self:_left()
-    return self._core:wait_ended(seconds) or nil
-  end, function()
-    self._client:_tell_losses()
-  end, timeout)
-  if not ended then
+  message, code = loops.refusal(self._client._hub)
+  if message then
+    return nil, message, code
+  end
+  local armed -- one of several, perhaps, that wait for this
+  local function disarm()
+    if armed then
+      self._core:disarm("ended", armed)
+    end
+  end
+  local ended, why, why_code = self._client:_await {
+    poll = function(seconds)
+      self:_left()
+      return self._core:wait_ended(seconds) or nil
+    end,
+    arm = function(id, served)
+      disarm()
+      armed = id
+      return self._core:arm("ended", id, served)
+    end,
+    limit = timeout,
+  }
+  disarm()
+  if ended == false then
+    return nil, why, why_code
+  elseif not ended then
     return nil, string.format("lock %q was not lost within %g s", self._name, timeout), "timeout"
   end
   self._client:_tell_losses()

@@ -27,6 +27,7 @@ local CONNECT = {
   token = "string",
   allow_plaintext_auth = "boolean",
   env = "boolean",
+  loop = "string",
 }
 
 local TEXTS = {
@@ -173,6 +174,16 @@ local function check_numbers(settings)
   return settings
 end
 
+local LOOPS = { luv = true, copas = true, none = true }
+
+local function check_loop(settings)
+  if settings.loop and not LOOPS[settings.loop] then
+    local wanted = '"luv", "copas" or "none"; the others are found'
+    return check.invalid(WHERE, "loop", settings.loop, wanted)
+  end
+  return settings
+end
+
 -- etcdctl's rule for an endpoint that doesn't say: TLS if anything of TLS is
 -- given.
 local function choose_tls(settings)
@@ -193,7 +204,9 @@ function M.read(opts)
   if not settings then
     return nil, names, code
   end
-  for _, step in ipairs { check_endpoints, check_texts, check_user, check_numbers, choose_tls } do
+  for _, step in ipairs {
+    check_endpoints, check_texts, check_user, check_numbers, check_loop, choose_tls,
+  } do
     local ok, message
     ok, message, code = step(settings, names)
     if not ok then

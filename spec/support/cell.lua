@@ -38,7 +38,8 @@ end
 
 run_elsewhere("the plain cells of one member", not M.is_secure and M.members == 1,
   "auth rights token tls tls_errors tls_versions certificate certificate_reload"
-  .. " errors_table errors_lease errors_etcd storm swallow layers lock_key support")
+  .. " errors_table errors_lease errors_etcd storm swallow layers lock_key support"
+  .. " nginx nginx_phases nginx_calls nginx_end")
 run_elsewhere("the cells of three members", M.members == 3,
   "failover identity secured_cluster")
 

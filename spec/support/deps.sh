@@ -1,27 +1,33 @@
 #!/bin/sh
 # Installs the Debian packages that etcdlock needs and that are missing.
 #
-#   deps.sh run|dev LUA_VERSION
+#   deps.sh run|openresty|dev LUA_VERSION
 #
-# run: to build the module and run the demo; dev: to test and check it too.
+# run: to build the module and run the demo; openresty: the demo in nginx, too;
+# dev: to test and check it all.
 # "a|b" is satisfied by either and installs a.
 set -eu
 
 lua=$2
 case $lua in
-  jit) LUA='luajit|luajit2 libluajit-5.1-dev|libluajit2-5.1-dev' ;;
+  jit) LUA='luajit2|luajit libluajit2-5.1-dev|libluajit-5.1-dev' ;;
   5.1) LUA='lua5.1 liblua5.1-0-dev' ;;
   *) LUA="lua$lua liblua$lua-dev" ;;
 esac
 RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
   protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
   lua-cjson lua-luv lua-socket"
-DEV="lua-busted lua-check clang-format luarocks openssl"
+# nginx comes with luajit2, which can't be installed together with luajit.
+OPENRESTY="nginx libnginx-mod-http-lua luajit2 libluajit2-5.1-dev redis-server
+  apache2-utils"
+LOOPS="lua-cqueues lua-copas lua-coxpcall"
+DEV="lua-busted lua-check clang-format luarocks openssl $LOOPS $OPENRESTY"
 
 case $1 in
   run) wanted=$RUN ;;
+  openresty) wanted="$RUN $OPENRESTY" ;;
   dev) wanted="$RUN $DEV" ;;
-  *) echo "usage: deps.sh run|dev LUA_VERSION" >&2; exit 2 ;;
+  *) echo "usage: deps.sh run|openresty|dev LUA_VERSION" >&2; exit 2 ;;
 esac
 
 installed() {
@@ -53,7 +59,5 @@ if [ "$(id -u)" -ne 0 ]; then
   fi
 fi
 echo "Installing:$missing"
-$sudo apt-get -q update
 # shellcheck disable=SC2086 # a list of words
-$sudo env DEBIAN_FRONTEND=noninteractive \
-  apt-get -q install -y --no-install-recommends $missing
+$sudo sh "$(dirname "$0")/apt_install.sh" $missing

@@ -4,6 +4,7 @@
 local cell = require "spec.support.cell"
 local Certs = require "spec.support.certs"
 local Etcd = require "spec.support.etcd"
+local Nginx = require "spec.support.nginx"
 local leaks = require "spec.support.leaks"
 local proc = require "spec.support.proc"
 
@@ -73,12 +74,14 @@ end
 -- is left of it that was not there |before|.
 function M.end_file(file, before)
   proc.destroy_children()
+  Nginx.stop_all()
   Etcd.stop_all(shared)
   leaks.assert_none_left(before, shared, prefix_of(file))
 end
 
 -- Stops everything.
 function M.stop()
+  Nginx.stop_all()
   Etcd.stop_all()
   if certs then certs:remove() end
   cell.remove()

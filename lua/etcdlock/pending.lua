@@ -1,0 +1,152 @@
+--- A lock that was asked for and is not decided yet: for programs that have an
+-- event loop of their own. It can be polled, by itself or among others, by
+-- whatever polls objects with pollfd, events and timeout (cqueues), with getfd
+-- and dirty (luasocket), or with these, receive and close (copas).
+--
+-- All that wait for one client show the same descriptor. One that is polled may
+-- so be found readable for another's sake: then step answers false.
+local Pending = {}
+Pending.__index = Pending
+Pending.__name = "etcdlock.pending"
+
+--- cqueues keeps in mind what it polls by number: it must hear of the end before
+-- another descriptor gets that number.
+local function unpoll(fd)
+  local cqueues = package.loaded.cqueues
+  if cqueues and fd then
+    cqueues.cancel(fd)
+  end
+end
+
+local function wait_for(self, core_lock, finish)
+  self._core, self._finish = core_lock, finish
+  core_lock:arm("decided", self._hub:number(), false)
+  self._hub:on_close("pending", unpoll)
+end
+
+--- For acquire.lua only. `finish()` makes the lock of a core lock that is held.
+function Pending.new(hub, core_lock, finish)
+  local self = setmetatable({ _hub = hub }, Pending)
+  wait_for(self, core_lock, finish)
+  return self
+end
+
+--- One that the same owner holds: `take()` gives it to him once more, or nothing
+-- if he has let it go before he asked; then `begin()` gives what new takes.
+function Pending.again(hub, take, begin)
+  return setmetatable({ _hub = hub, _take = take, _begin = begin }, Pending)
+end
+
+local function decide(self, ...)
+  self._answer = { n = select("#", ...), ... }
+  self._core, self._finish = nil, nil
+  if self._polled then
+    unpoll(self._hub.core:wake_fd())
+  end
+end
+
+local function begin(self)
+  local lock, core_lock, finish, code = self._take(), nil, nil, nil
+  if not lock then
+    core_lock, finish, code = self._begin()
+  end
+  if core_lock then
+    wait_for(self, core_lock, finish)
+  else
+    decide(self, lock, finish, code)
+  end
+end
+
+local function look(self)
+  local usable, message, code = self._hub.core:usable()
+  if not usable and code == "forked" then
+    return decide(self, nil, message, code)
+  end
+  self._hub:deliver() -- or the descriptor would stay readable
+  local ok
+  ok, message, code = self._core:wait(0)
+  if ok then
+    decide(self, self._finish())
+  elseif ok == false then
+    decide(self, nil, message, code)
+  end
+end
+
+--- How is it going? Never blocks.
+-- @return false while it waits | lock | nil, message, code
+function Pending:step()
+  if not self._answer and not self._core then
+    begin(self)
+  end
+  if not self._answer then
+    look(self)
+  end
+  if not self._answer then
+    return false
+  end
+  return (table.unpack or unpack)(self._answer, 1, self._answer.n) -- luacheck: ignore unpack
+end
+
+--- Gives the wait up, or releases the lock if it was decided and nobody has
+-- asked for it yet. step answers "cancelled" from then on.
+-- @return true if it was still pending, false if step has told the outcome
+function Pending:cancel()
+  if self._answer then
+    return false
+  end
+  if self._core then
+    self._core:release()
+  end
+  decide(self, nil, "the wait for the lock was given up", "cancelled")
+  return true
+end
+
+-- ---- what loops look for ----
+
+--- Is there something to step for, without waiting for the descriptor?
+function Pending:dirty()
+  return not self._core or self._core:wait(0) ~= nil
+end
+
+--- The client's descriptor: readable when any of its waits has ended; nil once it
+-- is closed.
+function Pending:pollfd()
+  self._polled = true
+  return (self._hub.core:wake_fd())
+end
+
+--- The same for select, which wants one even where there is nothing to poll.
+function Pending:getfd()
+  return self._hub.core:wake_fd() or 0
+end
+
+--- copas.receive(pending) yields until step has an answer, and returns that.
+function Pending:receive()
+  local lock, message, code = self:step()
+  if lock == false then
+    return nil, "timeout" -- in copas' words: not yet
+  end
+  return lock, message, code
+end
+
+function Pending.settimeout() end
+
+--- When a coroutine ends, copas closes what it waited for last.
+function Pending:close()
+  self:cancel()
+end
+
+function Pending.events()
+  return "r"
+end
+
+--- 0 if it is decided, else nil: the lock's own timeout is kept by the core.
+function Pending:timeout()
+  return self:dirty() and 0 or nil
+end
+
+function Pending:__tostring()
+  return string.format("etcdlock.pending (%s)", self._answer and "decided" or "waiting")
+end
+
+return Pending
