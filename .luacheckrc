@@ -10,3 +10,4 @@ read_globals = {
 }
 
 files["spec"] = { std = "+busted" }
+files["lua/resty"] = { std = "+ngx_lua" }

@@ -1,0 +1,146 @@
+--- lua-resty-lock's calls and answers, for a lock of the whole cluster: in a
+-- program that uses resty.lock, change the name in `require`, and tell in
+-- init_worker_by_lua where etcd is:
+--
+--   require("resty.etcdlock").setup { endpoints = "10.0.0.1:2379" }
+--
+-- What differs: waiting is in turn and woken, not polled for (step, ratio and
+-- max_step are accepted and not needed); unlock can't hit a lock that has
+-- expired and is somebody else's by now; and a lock ends with the request that
+-- holds it, if that hasn't unlocked it.
+local core = require "etcdlock.core"
+local etcdlock = require "etcdlock"
+
+local M = { _VERSION = "0.1.0" }
+local mt = { __index = M }
+
+local EXPTIME, TIMEOUT = 30, 5
+local KEY_MAX = 256 -- bytes
+
+local settings, default
+
+--- How to connect: etcdlock.connect's options. Connects with the first lock.
+function M.setup(opts)
+  settings, default = opts, nil
+end
+
+local function client_of(self)
+  if self.client then
+    return self.client
+  end
+  if not default or not default._core:usable() then
+    local message
+    default, message = etcdlock.connect(settings)
+    return default, message
+  end
+  return default
+end
+
+--- A lock object: holds one lock at a time.
+-- @param name what resty.lock takes for its shared dictionary: here the
+--   beginning of the lock's name in etcd, NAME/KEY
+-- @param opts exptime (seconds after which a lock ends by itself, 30), timeout
+--   (longest wait in seconds, 5; 0 doesn't wait), client (an etcdlock client,
+--   instead of setup's)
+-- @return object | nil, message
+function M.new(_, name, opts)
+  if type(name) ~= "string" or name == "" then
+    return nil, "bad name: a string was wanted"
+  end
+  opts = opts or {}
+  local exptime = opts.exptime or EXPTIME
+  if type(exptime) ~= "number" or exptime <= 0 then
+    return nil, "bad exptime: a number of seconds above 0 was wanted"
+  end
+  local timeout = opts.timeout or TIMEOUT
+  if type(timeout) ~= "number" or timeout < 0 then
+    return nil, "bad timeout: a number of seconds was wanted"
+  end
+  return setmetatable({
+    name = name,
+    client = opts.client,
+    exptime = exptime,
+    timeout = math.min(timeout, exptime), -- as there
+    held = nil,
+  }, mt)
+end
+
+--- Is there a lock that this object took and that hasn't ended?
+local function live(self)
+  return self.held and self.held:held() and self.held or nil
+end
+
+--- A key that is too long for etcd's sake, or has a NUL, stands there by its
+-- digest. (Two keys of the same digest would wait for each other, no more.)
+local function name_of(self, key)
+  key = tostring(key)
+  if #key > KEY_MAX or key:find "%z" then
+    key = "md5/" .. ngx.md5(key)
+  end
+  return self.name .. "/" .. key
+end
+
+--- Takes the lock of `key`, and waits for it if need be.
+-- @return seconds for which somebody else had it, 0 if nobody had | nil,
+--   "timeout" | nil, "locked": this object holds a lock already | nil, message
+function M.lock(self, key)
+  if not key then
+    return nil, "nil key"
+  elseif live(self) then
+    return nil, "locked"
+  end
+  self.held = nil
+  local client, message = client_of(self)
+  if not client then
+    return nil, message
+  end
+  local began = core.now()
+  local lock, why, code = client:lock(name_of(self, key), {
+    timeout = self.timeout,
+    max_hold = self.exptime,
+    owner = self,
+  })
+  if lock then
+    self.held = lock
+    return lock._core:waited() and core.now() - began or 0
+  elseif code == "timeout" or code == "locked" then
+    return nil, "timeout"
+  end
+  return nil, why
+end
+
+--- Releases it.
+-- @return 1 | nil, "unlocked": nothing is held, or not any more | nil, message
+function M.unlock(self)
+  local lock = self.held
+  self.held = nil
+  if not lock then
+    return nil, "unlocked"
+  end
+  local ok, message, code = lock:unlock()
+  if ok or code == "unavailable" then -- which goes on by itself
+    return 1
+  elseif code == "lost" or code == "not_held" or code == "closed" then
+    return nil, "unlocked"
+  end
+  return nil, message
+end
+
+--- Lets it expire `time` seconds (default: exptime) from now.
+-- @return true | nil, "unlocked"
+function M.expire(self, time)
+  local lock = live(self)
+  if not lock then
+    return nil, "unlocked"
+  end
+  time = time or self.exptime
+  if type(time) ~= "number" or time <= 0 then
+    return nil, "bad time: a number of seconds above 0 was wanted"
+  end
+  if not lock:expire(time) then
+    return nil, "unlocked"
+  end
+  return true
+end
+
+return M
