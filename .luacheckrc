@@ -10,4 +10,5 @@ read_globals = {
 }
 
 files["spec"] = { std = "+busted" }
+files["examples/openresty"] = { std = "+ngx_lua" }
 files["lua/resty"] = { std = "+ngx_lua" }

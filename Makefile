@@ -115,7 +115,7 @@ SUITE_ENV_-tsan = \
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo test matrix \
+.PHONY: help deps all demo demo-openresty test matrix \
   matrix-short lint asan tsan figures failover sim suite nginx-module install \
   clean
 .DEFAULT_GOAL := all
@@ -135,6 +135,15 @@ demo: ## two services sell 300 items under 500 requests
 	@sh spec/support/deps.sh run $(LUA_VERSION)
 	@$(MAKE) --no-print-directory all
 	@$(RUN_ENV) $(LUA) examples/flash_sale.lua
+
+demo-openresty: ## the same in nginx: two services, one Redis, ab
+ifeq ($(LUA_VERSION),jit)
+	@sh spec/support/deps.sh openresty jit
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) $(LUA) examples/openresty/demo.lua
+else
+	@$(MAKE) --no-print-directory LUA_VERSION=jit demo-openresty
+endif
 
 test: deps ## simulator, then every spec against a real etcd
 	@$(MAKE) --no-print-directory sim

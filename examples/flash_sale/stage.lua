@@ -1,5 +1,6 @@
--- The stage of the flash sale: an etcd of its own, the processes and a
--- directory for all of it. Nothing of that outlives the program.
+-- The stage of the flash sales, this one and that in ../openresty: an etcd of its
+-- own, the processes and a directory for all of it. Nothing of that outlives the
+-- program.
 
 local etcdlock = require "etcdlock"
 local socket = require "socket"
@@ -12,6 +13,8 @@ local unpack = table.unpack or unpack -- luacheck: ignore
 local running = {} -- processes
 local interrupted, failed
 
+local LOOK_EVERY_MS = 20
+
 -- ---- processes ----------------------------------------------------------------
 
 -- Starts a program that dies with this one, however this one ends: setpriv sees
@@ -19,16 +22,16 @@ local interrupted, failed
 local ORPHAN_CHECK = 'test "$PPID" = "$0" && exec "$@"'
 local PID = ("%d"):format(uv.os_getpid())
 
-local function spawn(name, argv, stdout, stderr)
-  local process = { name = name }
+local function spawn(name, argv, stdout, stderr, signal)
+  local process = { name = name, signal = "sig" .. (signal or "KILL"):lower() }
   local handle, failure = uv.spawn("setpriv", {
-    args = { "--pdeathsig", "KILL", "sh", "-c", ORPHAN_CHECK, PID, unpack(argv) },
+    args = { "--pdeathsig", signal or "KILL", "sh", "-c", ORPHAN_CHECK, PID, unpack(argv) },
     stdio = { nil, stdout, stderr },
     detached = true, -- Ctrl-C is for us alone, and we stop the others
-  }, function(code, signal)
+  }, function(code, killed_by)
     process.handle:close()
     running[process] = nil
-    if not process.unwanted and (code ~= 0 or signal ~= 0) then
+    if not process.unwanted and (code ~= 0 or killed_by ~= 0) then
       failed = name
     end
   end)
@@ -37,15 +40,11 @@ local function spawn(name, argv, stdout, stderr)
   return process
 end
 
---- Starts a Lua program and hands every line of its output to on_line.
-function M.start(script, args, on_line)
-  local argv, output, rest = { uv.exepath(), script }, uv.new_pipe(false), ""
-  for _, value in ipairs(args) do
-    argv[#argv + 1] = tostring(value)
-  end
-  local process = spawn(script, argv, output, 2)
+local function read_lines(process, output, on_line)
+  local rest = ""
   output:read_start(function(_, data)
     if not data then
+      process.silent = true
       return output:close()
     end
     local text = rest .. data
@@ -54,35 +53,74 @@ function M.start(script, args, on_line)
       on_line(line)
     end
   end)
+end
+
+--- Starts a Lua program and hands every line of its output to on_line.
+function M.start(script, args, on_line)
+  local argv, output = { uv.exepath(), script }, uv.new_pipe(false)
+  for _, value in ipairs(args) do
+    argv[#argv + 1] = tostring(value)
+  end
+  local process = spawn(script, argv, output, 2)
+  read_lines(process, output, on_line)
   return process
+end
+
+--- Starts any other program. What it writes goes to its log, or every line of its
+-- output to on_line, if given. It is stopped by KILL or another `signal`, such as
+-- "TERM" for one that has to stop its own processes.
+function M.spawn(name, argv, on_line, signal)
+  local log = assert(uv.fs_open(M.dir .. "/" .. name .. ".log", "a", tonumber("600", 8)))
+  local output = on_line and uv.new_pipe(false)
+  local process = spawn(name, argv, output or log, log, signal)
+  uv.fs_close(log)
+  if on_line then
+    read_lines(process, output, on_line)
+  end
+  return process
+end
+
+--- Has it ended, and has all of its output been read?
+function M.has_ended(process)
+  return process.silent and not running[process]
+end
+
+--- The end of the log of the programs with this name.
+function M.log(name)
+  local log = io.open(M.dir .. "/" .. name .. ".log")
+  local text = log and log:read "*a" or ""
+  if log then log:close() end
+  return text:sub(-1000)
 end
 
 --- Lets things happen until is_done() is true, for so many seconds at most.
 function M.wait(is_done, seconds, what)
-  local late
-  local timer = uv.new_timer()
-  timer:start(seconds * 1000, 0, function()
-    late = true
-  end)
-  while not (is_done() or late or interrupted or failed) do
-    uv.run "once"
-  end
+  local ends = uv.hrtime() + seconds * 1e9
+  local timer = uv.new_timer() -- not everything that is_done() sees is an event
+  timer:start(LOOK_EVERY_MS, LOOK_EVERY_MS, function() end)
+  local done, late
+  repeat
+    done, late = is_done(), uv.hrtime() > ends
+    if not done then
+      uv.run "once"
+    end
+  until done or late or interrupted or failed
   timer:close()
   if interrupted then
     error("interrupted", 0)
   elseif failed then
     error(failed .. " has failed", 0)
-  elseif late then
+  elseif not done then
     error(("waited %d s in vain until %s"):format(seconds, what), 0)
   end
 end
 
---- Kills these processes and waits for their end.
+--- Stops these processes and waits for their end.
 function M.stop(list)
   for _, process in ipairs(list) do
     process.unwanted = true
     if running[process] then
-      process.handle:kill "sigkill"
+      process.handle:kill(process.signal)
     end
   end
   for _, process in ipairs(list) do
@@ -92,40 +130,38 @@ function M.stop(list)
   end
 end
 
--- ---- etcd ---------------------------------------------------------------------
+-- ---- servers ------------------------------------------------------------------
 
-local function free_port()
+function M.free_port()
   local place = assert(socket.bind("127.0.0.1", 0))
   local _, port = place:getsockname()
   place:close()
-  return port
+  return tonumber(port)
+end
+
+--- Does somebody listen there?
+function M.can_connect(port)
+  local connection = socket.connect("127.0.0.1", port)
+  if connection then
+    connection:close()
+  end
+  return connection ~= nil
 end
 
 --- Starts an etcd and returns its address when it answers.
 function M.start_etcd()
-  local endpoint = "http://127.0.0.1:" .. free_port()
-  local peer = "http://127.0.0.1:" .. free_port()
-  local log = assert(uv.fs_open(M.dir .. "/etcd.log", "a", tonumber("600", 8)))
-  spawn("etcd", {
+  local endpoint = "http://127.0.0.1:" .. M.free_port()
+  local peer = "http://127.0.0.1:" .. M.free_port()
+  M.spawn("etcd", {
     "etcd", "--data-dir", M.dir .. "/etcd",
     "--listen-client-urls", endpoint, "--advertise-client-urls", endpoint,
     "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
     "--initial-cluster", "default=" .. peer,
-  }, log, log)
-  uv.fs_close(log)
+  })
   local client = assert(etcdlock.connect { endpoints = endpoint, env = false })
-  M.wait(function()
-    uv.run "nowait"
-    return client:ping()
-  end, 20, "etcd answers")
+  M.wait(function() return client:ping() end, 20, "etcd answers")
   client:close()
   return endpoint
-end
-
-local function last_words()
-  local log = io.open(M.dir .. "/etcd.log")
-  local text = log and log:read "*a" or ""
-  return text:sub(-1000)
 end
 
 -- ---- the whole ----------------------------------------------------------------
@@ -146,7 +182,7 @@ function M.run(play)
   end
   M.stop(left)
   if not ok then
-    io.stderr:write("\n", result, "\n", failed == "etcd" and last_words() or "")
+    io.stderr:write("\n", result, "\n", failed and M.log(failed) or "")
   end
   os.execute("rm -rf '" .. M.dir .. "'")
   return ok and result

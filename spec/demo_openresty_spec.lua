@@ -1,0 +1,149 @@
+-- The flash sale in nginx, and the nginx.conf that is there to copy from.
+
+local uv = require "luv"
+local Etcd = require "spec.support.etcd"
+local http = require "spec.support.http"
+local port = require "spec.support.port"
+local proc = require "spec.support.proc"
+local wait = require "spec.support.wait"
+
+-- nginx runs LuaJIT, and the demo loads what it does.
+local ENV = {
+  LUA_PATH = "lua/?.lua;lua/?/init.lua;./?.lua;;",
+  LUA_CPATH = "build/jit-test/?.so;;",
+}
+
+-- A new directory that is removed after the test.
+local directories = {}
+local function temporary_directory()
+  local path = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
+  table.insert(directories, path)
+  return path
+end
+
+local function demo(temporary, requests, items)
+  local env = { TMPDIR = temporary }
+  for name, value in pairs(ENV) do env[name] = value end
+  return { "luajit", "examples/openresty/demo.lua", requests, items }, env
+end
+
+-- How many processes write their errors to a file below |directory|: all that the
+-- demo starts. (nginx's workers don't show it in their command lines.)
+local function count_processes(directory)
+  local count, scan = 0, assert(uv.fs_scandir "/proc")
+  for pid in function() return uv.fs_scandir_next(scan) end do
+    local file = pid:find "^%d+$" and uv.fs_readlink("/proc/" .. pid .. "/fd/2")
+    if file and file:find(directory, 1, true) then count = count + 1 end
+  end
+  return count
+end
+
+local function assert_nothing_left(temporary)
+  assert.equal(0, count_processes(temporary))
+  assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(temporary)), "it left files")
+end
+
+after_each(function()
+  for i, path in ipairs(directories) do
+    directories[i] = nil
+    proc.run { "rm", "-rf", path }
+  end
+end)
+
+describe("the flash sale in nginx", function()
+  it("oversells without the lock and not with it", function()
+    local temporary = temporary_directory()
+    local argv, env = demo(temporary, "101", "60")
+    local out, code, err = proc.run(argv, { env = env, seconds = 120 })
+    assert.equal("", err)
+    assert.equal(0, code, out)
+    local function row(name)
+      local unlocked, locked = out:match("\n  " .. name .. " +(%d+) +(%d+)\n")
+      return { tonumber(unlocked), tonumber(locked) }
+    end
+    local sold = row 'told "sold"'
+    assert.is_true(sold[1] > 60, out)
+    assert.equal(60, sold[2])
+    assert.same({ 101 - sold[1], 41 }, row 'told "sold out"')
+    assert.same({ sold[1] - 60, 0 }, row "oversold")
+    assert.same({ 0, 0 }, row "errors")
+    assert.same(sold, row "lucky ones in Redis")
+    assert.equal(0, row("left in stock")[2])
+    assert.matches("\n  /ping meanwhile +%d+, 0 failed +%d+, 0 failed\n", out)
+    assert_nothing_left(temporary)
+  end)
+
+  it("leaves nothing when it is interrupted", function()
+    local temporary = temporary_directory()
+    local child = proc.talk(demo(temporary, "500", "300"))
+    child:expect("^without the lock .* answered", 60)
+    wait.eventually(function() -- etcd, Redis, two masters with two workers each, two ab
+      return count_processes(temporary) == 10
+    end, 1, "the second sale")
+    child:kill "sigint"
+    assert.equal(1, (child:wait()))
+    assert.equal("\ninterrupted\n", child:errors())
+    assert_nothing_left(temporary)
+  end)
+
+  it("leaves no process when it is killed", function()
+    local temporary = temporary_directory()
+    local child = proc.talk(demo(temporary, "500", "300"))
+    child:expect("^without the lock .* answered", 60)
+    child:kill "sigkill"
+    child:wait()
+    wait.eventually(function() return count_processes(temporary) == 0 end, 10, "their end")
+  end)
+end)
+
+describe("minimal.conf", function()
+  -- |text| with |from| replaced, which must be there.
+  local function replaced(text, from, to)
+    local before, after = text:find(from, 1, true)
+    assert(before, from .. " is not there")
+    return text:sub(1, before - 1) .. to .. text:sub(after + 1)
+  end
+
+  -- The file, for this place and this etcd: all else is as it is.
+  local function configure(directory, own_port, etcd)
+    local file = assert(io.open "examples/openresty/minimal.conf")
+    local text = file:read "*a"
+    file:close()
+    local lua = uv.cwd() .. "/lua/?"
+    text = replaced(text, "/usr/local/share/lua/5.1/?.lua", lua .. ".lua")
+    text = replaced(text, "/usr/local/share/lua/5.1/?/init.lua", lua .. "/init.lua")
+    text = replaced(text, "/usr/local/lib/lua/5.1/", uv.cwd() .. "/build/jit-test/")
+    text = replaced(text, "127.0.0.1:2379", etcd:endpoint())
+    text = replaced(text, "127.0.0.1:8080", "127.0.0.1:" .. own_port)
+    local places = { "http {", "access_log off;" }
+    for _, kind in ipairs { "client_body", "proxy", "fastcgi", "uwsgi", "scgi" } do
+      table.insert(places, ("%s_temp_path %s/%s;"):format(kind, directory, kind))
+    end
+    text = replaced(text, "http {", table.concat(places, "\n"))
+    file = assert(io.open(directory .. "/nginx.conf", "w"))
+    file:write(text)
+    file:close()
+  end
+
+  it("works", function()
+    local etcd, own_port = Etcd.start { tls = false }, port.free()
+    local directory = temporary_directory()
+    configure(directory, own_port, etcd)
+    local nginx = proc.talk({
+      "nginx", "-p", directory, "-c", directory .. "/nginx.conf", "-e", "stderr",
+      "-g", "daemon off; user root; pid nginx.pid;",
+    }, { ETCDCTL_ENDPOINTS = etcd:endpoint() })
+    finally(function()
+      nginx:kill "sigterm"
+      nginx:wait()
+      etcd:stop()
+    end)
+    local function get(path)
+      return http.get(own_port, path)
+    end
+    wait.eventually(function() return get("/").status end, 10, "nginx answers")
+    assert.matches("^token %d+\n$", get("/with_lock").body)
+    assert.matches("^waited [%d.e-]+ s\n$", get("/resty_lock").body)
+    assert.is_nil(nginx:errors():match "%[error%].*lua.*", nginx:errors())
+  end)
+end)
