@@ -115,7 +115,7 @@ SUITE_ENV_-tsan = \
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo demo-openresty test matrix \
+.PHONY: help deps all demo demo-openresty test test-all test-all-short matrix \
   matrix-short lint asan tsan figures failover sim suite nginx-module install \
   clean
 .DEFAULT_GOAL := all
@@ -148,6 +148,16 @@ endif
 test: deps ## simulator, then every spec against a real etcd
 	@$(MAKE) --no-print-directory sim
 	@$(MAKE) --no-print-directory TESTING=1 suite
+
+test-all: ## every spec on every Lua: 5.1, 5.3, 5.4 and LuaJIT
+	@MAKE='$(MAKE) --no-print-directory' SPEC='$(SPEC)' sh spec/support/luas.sh
+
+# What differs most from Lua to Lua.
+SHORT_LUA := lock with_lock reentrancy gc async wake loop_cqueues loop_luv \
+  loop_copas nginx nginx_resty
+
+test-all-short: deps ## the core of them on every Lua
+	@$(MAKE) --no-print-directory SPEC='$(SHORT_LUA:%=spec/%_spec.lua)' test-all
 
 matrix: deps ## every spec with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
 	@MAKE='$(MAKE)' sh spec/support/matrix.sh

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs the suite ($SPEC) on every Lua, one after the other, by $MAKE, and sums up
+# in one last line. Every Lua is run, whatever failed before.
+set -u
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+passed=0 failed=0 skipped=0
+
+# The number before |$1| in the suite's last line, 0 if there is none.
+count() {
+  grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1 |
+    grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || echo 0
+}
+
+for lua in 5.1 5.3 5.4 jit; do
+  echo "==== Lua $lua"
+  $MAKE LUA_VERSION=$lua deps &&
+    $MAKE LUA_VERSION=$lua TESTING=1 SPEC="$SPEC" suite >"$log" 2>&1
+  status=$?
+  cat "$log"
+  broken=$(count failed)
+  # What isn't a test can fail as well: the build, or the end of the run.
+  if [ $status -ne 0 ] && [ "$broken" -eq 0 ]; then broken=1; fi
+  passed=$((passed + $(count passed)))
+  failed=$((failed + broken))
+  skipped=$((skipped + $(count skipped)))
+  : >"$log"
+done
+
+summary="$passed passed, $failed failed"
+if [ $skipped -gt 0 ]; then summary="$summary, $skipped skipped"; fi
+echo "$summary"
+[ $failed -eq 0 ]
