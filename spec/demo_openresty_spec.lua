@@ -5,6 +5,8 @@ local Etcd = require "spec.support.etcd"
 local http = require "spec.support.http"
 local port = require "spec.support.port"
 local proc = require "spec.support.proc"
+local sale = require "spec.support.sale"
+local temporary = require "spec.support.temporary"
 local wait = require "spec.support.wait"
 
 -- nginx runs LuaJIT, and the demo loads what it does.
@@ -13,16 +15,8 @@ local ENV = {
   LUA_CPATH = "build/jit-test/?.so;;",
 }
 
--- A new directory that is removed after the test.
-local directories = {}
-local function temporary_directory()
-  local path = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
-  table.insert(directories, path)
-  return path
-end
-
-local function demo(temporary, requests, items)
-  local env = { TMPDIR = temporary }
+local function demo(directory, requests, items)
+  local env = { TMPDIR = directory }
   for name, value in pairs(ENV) do env[name] = value end
   return { "luajit", "examples/openresty/demo.lua", requests, items }, env
 end
@@ -38,61 +32,46 @@ local function count_processes(directory)
   return count
 end
 
-local function assert_nothing_left(temporary)
-  assert.equal(0, count_processes(temporary))
-  assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(temporary)), "it left files")
+local function assert_nothing_left(directory)
+  assert.equal(0, count_processes(directory))
+  assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
 end
 
-after_each(function()
-  for i, path in ipairs(directories) do
-    directories[i] = nil
-    proc.run { "rm", "-rf", path }
-  end
-end)
+after_each(temporary.remove_all)
 
 describe("the flash sale in nginx", function()
   it("oversells without the lock and not with it", function()
-    local temporary = temporary_directory()
-    local argv, env = demo(temporary, "101", "60")
+    local directory = temporary.directory()
+    local argv, env = demo(directory, "101", "60")
     local out, code, err = proc.run(argv, { env = env, seconds = 120 })
     assert.equal("", err)
     assert.equal(0, code, out)
-    local function row(name)
-      local unlocked, locked = out:match("\n  " .. name .. " +(%d+) +(%d+)\n")
-      return { tonumber(unlocked), tonumber(locked) }
-    end
-    local sold = row 'told "sold"'
-    assert.is_true(sold[1] > 60, out)
-    assert.equal(60, sold[2])
-    assert.same({ 101 - sold[1], 41 }, row 'told "sold out"')
-    assert.same({ sold[1] - 60, 0 }, row "oversold")
-    assert.same({ 0, 0 }, row "errors")
-    assert.same(sold, row "lucky ones in Redis")
-    assert.equal(0, row("left in stock")[2])
+    local row = sale.assert_sold(out, 101, 60, "left in stock")
+    assert.same(row 'told "sold"', row "lucky ones in Redis")
     assert.matches("\n  /ping meanwhile +%d+, 0 failed +%d+, 0 failed\n", out)
-    assert_nothing_left(temporary)
+    assert_nothing_left(directory)
   end)
 
   it("leaves nothing when it is interrupted", function()
-    local temporary = temporary_directory()
-    local child = proc.talk(demo(temporary, "500", "300"))
+    local directory = temporary.directory()
+    local child = proc.talk(demo(directory, "500", "300"))
     child:expect("^without the lock .* answered", 60)
     wait.eventually(function() -- etcd, Redis, two masters with two workers each, two ab
-      return count_processes(temporary) == 10
+      return count_processes(directory) == 10
     end, 1, "the second sale")
     child:kill "sigint"
     assert.equal(1, (child:wait()))
     assert.equal("\ninterrupted\n", child:errors())
-    assert_nothing_left(temporary)
+    assert_nothing_left(directory)
   end)
 
   it("leaves no process when it is killed", function()
-    local temporary = temporary_directory()
-    local child = proc.talk(demo(temporary, "500", "300"))
+    local directory = temporary.directory()
+    local child = proc.talk(demo(directory, "500", "300"))
     child:expect("^without the lock .* answered", 60)
     child:kill "sigkill"
     child:wait()
-    wait.eventually(function() return count_processes(temporary) == 0 end, 10, "their end")
+    wait.eventually(function() return count_processes(directory) == 0 end, 10, "their end")
   end)
 end)
 
@@ -127,7 +106,7 @@ describe("minimal.conf", function()
 
   it("works", function()
     local etcd, own_port = Etcd.start { tls = false }, port.free()
-    local directory = temporary_directory()
+    local directory = temporary.directory()
     configure(directory, own_port, etcd)
     local nginx = proc.talk({
       "nginx", "-p", directory, "-c", directory .. "/nginx.conf", "-e", "stderr",

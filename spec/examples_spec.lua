@@ -2,7 +2,9 @@
 
 local uv = require "luv"
 local proc = require "spec.support.proc"
+local sale = require "spec.support.sale"
 local suite = require "spec.support.suite"
+local temporary = require "spec.support.temporary"
 local wait = require "spec.support.wait"
 
 local NAMES = { "hello", "report", "crash", "fencing" } -- of the examples' locks
@@ -43,14 +45,6 @@ local function lines_of(file)
   return count
 end
 
--- A new directory that is removed after the test.
-local directories = {}
-local function temporary_directory()
-  local path = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
-  table.insert(directories, path)
-  return path
-end
-
 -- How many processes have |text| in their command lines.
 local function count_processes(text)
   local count, scan = 0, assert(uv.fs_scandir "/proc")
@@ -67,10 +61,7 @@ end
 
 describe("the example", function()
   after_each(function()
-    for i, path in ipairs(directories) do
-      directories[i] = nil
-      proc.run { "rm", "-rf", path }
-    end
+    temporary.remove_all()
     for _, key in ipairs(KEYS) do suite.etcd():del(key) end
     for _, name in ipairs(NAMES) do assert.same({}, suite.etcd():keys(name .. "/")) end
   end)
@@ -128,39 +119,29 @@ describe("the example", function()
   end)
 
   it("flash_sale oversells without the lock and not with it", function()
-    local temporary = temporary_directory()
+    local directory = temporary.directory()
     local out, code, err = proc.run_lua("examples/flash_sale.lua", { 100, 60 },
-      { env = { TMPDIR = temporary }, seconds = 120 })
+      { env = { TMPDIR = directory }, seconds = 120 })
     assert.equal("", err)
     assert.equal(0, code, out)
-    local function row(name)
-      local unlocked, locked = out:match("\n  " .. name .. " +(%d+) +(%d+)\n")
-      return { tonumber(unlocked), tonumber(locked) }
-    end
-    local sold = row 'told "sold"'
-    assert.is_true(sold[1] > 60, out)
-    assert.equal(60, sold[2])
-    assert.same({ 100 - sold[1], 40 }, row 'told "sold out"')
-    assert.same({ sold[1] - 60, 0 }, row "oversold")
-    assert.same({ 0, 0 }, row "errors")
-    assert.equal(0, row("left in the stock file")[2])
-    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(temporary)), "it left files")
+    sale.assert_sold(out, 100, 60, "left in the stock file")
+    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
   end)
 
   it("flash_sale leaves nothing when it is interrupted", function()
-    local temporary = temporary_directory()
+    local directory = temporary.directory()
     local child = proc.lua([[
       require("luv").os_setenv("TMPDIR", ...)
       arg = { [0] = "examples/flash_sale.lua", 500, 300 }
       dofile(arg[0])
-    ]], temporary)
+    ]], directory)
     child:expect("^with the lock .* served", 60)
-    assert.is_true(count_processes(temporary) > 20)
+    assert.is_true(count_processes(directory) > 20)
     child:kill "sigint"
     assert.equal(1, (child:wait()))
     assert.equal("\ninterrupted\n", child:errors())
-    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(temporary)), "it left files")
-    assert.equal(0, count_processes(temporary))
+    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+    assert.equal(0, count_processes(directory))
   end)
 
   it("is short", function()

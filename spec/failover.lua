@@ -5,6 +5,7 @@
 local uv = require "luv"
 local Etcd = require "spec.support.etcd"
 local Swallow = require "spec.support.swallow"
+local percentile = require("spec.support.measure").percentile
 local proc = require "spec.support.proc"
 local wait = require "spec.support.wait"
 
@@ -20,10 +21,6 @@ local SLOW = 0.05 -- seconds; an acquire that took longer is printed
 local function say(...)
   print(string.format(...))
   io.stdout:flush()
-end
-
-local function percentile(sorted, percent)
-  return sorted[math.max(1, math.ceil(#sorted * percent / 100))]
 end
 
 -- ---- clients ----------------------------------------------------------------

@@ -4,6 +4,8 @@
 
 local etcdlock = require "etcdlock"
 local Etcd = require "spec.support.etcd"
+local handoff = require "spec.support.handoff"
+local measure = require "spec.support.measure"
 local proc = require "spec.support.proc"
 local wait = require "spec.support.wait"
 
@@ -13,10 +15,6 @@ local CYCLES = 1000
 
 local function say(...)
   print(string.format(...))
-end
-
-local function percentile(sorted, percent)
-  return sorted[math.max(1, math.ceil(#sorted * percent / 100))]
 end
 
 -- ---- a killed holder ----
@@ -70,54 +68,17 @@ end
 
 -- ---- hand-off ----
 
--- Each hold is its token, when lock() returned and when unlock() was called, on
--- the clock that all processes share.
-local CONTENDER = [[
-  local endpoint, cycles = ...
-  local uv = require "luv"
-  local client = assert(require("etcdlock").connect { endpoints = endpoint })
-  assert(client:ping())
-  local lines = {}
-  print "ready"
-  io.read()
-  for i = 1, tonumber(cycles) do
-    local lock = assert(client:lock "handoff")
-    local got = uv.hrtime()
-    local token = lock:token()
-    local left = uv.hrtime()
-    assert(lock:unlock())
-    lines[i] = ("%.0f %.0f %.0f"):format(token, got, left)
-  end
-  print(table.concat(lines, "\n"))
-  client:close()
-]]
-
 local function handoffs(etcd)
-  local children, holds = {}, {}
-  for i = 1, 2 do children[i] = proc.lua(CONTENDER, etcd:endpoint(), HOLDS) end
-  for i = 1, 2 do children[i]:expect "^ready" end
+  local children, told, times = {}, {}, {}
+  for i = 1, 2 do children[i] = handoff.contender(etcd:endpoint(), HOLDS) end
   for i = 1, 2 do children[i]:send "go" end
-  for i = 1, 2 do
-    for _ = 1, HOLDS do
-      local token, got, left = children[i]:expect("^(%d+) (%d+) (%d+)$", 60)
-      holds[#holds + 1] = {
-        by = i, token = tonumber(token), got = tonumber(got), left = tonumber(left),
-      }
-    end
-    children[i]:wait()
+  for i = 1, 2 do told[i] = handoff.holds_of(children[i], HOLDS) end
+  for _, list in ipairs(handoff.times(told)) do
+    for _, time in ipairs(list) do times[#times + 1] = time end
   end
-  table.sort(holds, function(a, b) return a.token < b.token end)
-  local times = {}
-  for i = 2, #holds do
-    if holds[i].by ~= holds[i - 1].by then
-      times[#times + 1] = (holds[i].got - holds[i - 1].left) / 1e6
-    end
-  end
-  table.sort(times)
   say("Hand-off between two processes that hold for 0 ms: from unlock() in one to lock()")
   say("returned in the other (limit: p50 3 ms, p99 15 ms)")
-  say("  %d hand-offs, p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, max %.2f ms", #times,
-    percentile(times, 50), percentile(times, 90), percentile(times, 99), times[#times])
+  say("  %d hand-offs, %s", #times, measure.summary(times))
 end
 
 -- ---- nobody else ----

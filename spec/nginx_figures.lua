@@ -6,7 +6,9 @@ local etcdlock = require "etcdlock"
 local uv = require "luv"
 local Etcd = require "spec.support.etcd"
 local Nginx = require "spec.support.nginx"
+local handoff = require "spec.support.handoff"
 local http = require "spec.support.http"
+local measure = require "spec.support.measure"
 local proc = require "spec.support.proc"
 local wait = require "spec.support.wait"
 
@@ -18,16 +20,6 @@ local function say(...)
   print(string.format(...))
 end
 
-local function percentile(sorted, percent)
-  return sorted[math.max(1, math.ceil(#sorted * percent / 100))]
-end
-
-local function summary(times)
-  table.sort(times)
-  return ("p50 %.2f ms, p90 %.2f ms, p99 %.2f ms, max %.2f ms"):format(percentile(times, 50),
-    percentile(times, 90), percentile(times, 99), times[#times])
-end
-
 local LOCATIONS = {
   ["/ping"] = [[ ngx.say "pong" ]],
   ["/waiting"] = [[ ngx.say(client:stats().waiting) ]],
@@ -35,7 +27,7 @@ local LOCATIONS = {
     local lock = assert(client:lock "crowd")
     assert(lock:unlock())
   ]],
-  -- Each hold is its token, when lock() returned and when unlock() was called.
+  -- Tells of its holds as handoff.lua's contenders do.
   ["/contend"] = [[
     local lines = {}
     for i = 1, tonumber(ngx.var.arg_holds) do
@@ -93,7 +85,7 @@ local function crowd(etcd, nginx)
   local client = assert(etcdlock.connect { endpoints = etcd:endpoint() })
   say("/ping of one worker while %d of its requests wait for a lock (limit: p99 5 ms, CPU 5 %%)",
     WAITERS)
-  say("  none waits: %s", summary(pings(nginx, SECONDS)))
+  say("  none waits: %s", measure.summary(pings(nginx, SECONDS)))
   local lock, requests = assert(client:lock "crowd"), {}
   for i = 1, WAITERS do requests[i] = nginx:begin "/lock" end
   wait.eventually(function()
@@ -101,7 +93,7 @@ local function crowd(etcd, nginx)
   end, 20, "all wait")
   local cpu = cpu_percent(pid, SECONDS)
   local times = pings(nginx, SECONDS)
-  say("  %d wait: %s; CPU without pings %.1f %%", WAITERS, summary(times), cpu)
+  say("  %d wait: %s; CPU without pings %.1f %%", WAITERS, measure.summary(times), cpu)
   local from = wait.now()
   assert(lock:unlock())
   for i = 1, WAITERS do assert(requests[i]:wait(30).status == 200) end
@@ -111,54 +103,15 @@ end
 
 -- ---- hand-off ----
 
-local CONTENDER = [[
-  local endpoint, holds = ...
-  local uv = require "luv"
-  local client = assert(require("etcdlock").connect { endpoints = endpoint })
-  assert(client:ping())
-  local lines = {}
-  print "ready"
-  io.read()
-  for i = 1, tonumber(holds) do
-    local lock = assert(client:lock "handoff")
-    local got = uv.hrtime()
-    local token = lock:token()
-    local left = uv.hrtime()
-    assert(lock:unlock())
-    lines[i] = ("%.0f %.0f %.0f"):format(token, got, left)
-  end
-  print(table.concat(lines, "\n"))
-  client:close()
-]]
-
-local function add_holds(holds, by, text)
-  for token, got, left in text:gmatch "(%d+) (%d+) (%d+)" do
-    holds[#holds + 1] = {
-      by = by, token = tonumber(token), got = tonumber(got), left = tonumber(left),
-    }
-  end
-end
-
 local function handoffs(etcd, nginx)
-  local child = proc.lua(CONTENDER, etcd:endpoint(), HOLDS)
-  child:expect "^ready"
+  local child = handoff.contender(etcd:endpoint(), HOLDS)
   child:send "go"
   local request = nginx:begin("/contend?holds=" .. HOLDS):wait(60)
-  local holds, to = {}, { nginx = {}, child = {} }
-  for _ = 1, HOLDS do add_holds(holds, "child", child:expect("^(%d+ %d+ %d+)$", 60)) end
-  child:wait()
-  add_holds(holds, "nginx", request.body)
-  table.sort(holds, function(a, b) return a.token < b.token end)
-  for i = 2, #holds do
-    local now, before = holds[i], holds[i - 1]
-    if now.by ~= before.by then
-      table.insert(to[now.by], (now.got - before.left) / 1e6)
-    end
-  end
+  local to = handoff.times { nginx = request.body, child = handoff.holds_of(child, HOLDS) }
   say("Hand-off between nginx and another process, both hold for 0 ms: from unlock() in one to")
   say("lock() returned in the other (limit: p50 3 ms, p99 15 ms)")
-  say("  %d to a request in nginx: %s", #to.nginx, summary(to.nginx))
-  say("  %d to the other process: %s", #to.child, summary(to.child))
+  say("  %d to a request in nginx: %s", #to.nginx, measure.summary(to.nginx))
+  say("  %d to the other process: %s", #to.child, measure.summary(to.child))
 end
 
 -- ---- all of them ----
