@@ -106,6 +106,17 @@ local LOCATIONS = {
     local before = tostring(where)
     ngx.say(before, ", ", tostring(lock:held()), ", ", where)
   ]],
+  ["/on_lost_meanwhile"] = [[
+    local lock, told = assert(client:lock "watched"), nil
+    lock:on_lost(function(_, reason) told = reason .. " while it waits" end)
+    ngx.thread.spawn(function()
+      while not told do ngx.sleep(0.005) end
+      shared:set("told", told)
+    end)
+    assert(lock:expire(0.1))
+    ngx.say(tostring(client:lock("blocked", { timeout = 10 })))
+  ]],
+  ["/told"] = [[ ngx.say(tostring(shared:get "told")) ]],
   ["/other"] = [[ ngx.say(tostring(client:with_lock("other", function() end))) ]],
 
   ["/close"] = [[
@@ -276,6 +287,20 @@ describe("a lock that one request holds", function()
     end)
     flag "go-watched"
     assert.equal("nil, false, deleted told to /on_lost\n", holder:wait().body)
+  end)
+end)
+
+describe("a request that waits", function()
+  it("is told meanwhile of the loss of another lock of its", function()
+    local blocker = assert(client:lock "blocked")
+    local request = nginx:begin "/on_lost_meanwhile"
+    wait.eventually(function()
+      return nginx:get("/told").body == "max_hold while it waits\n"
+    end, 5, "the handler")
+    assert.falsy(request.done)
+    assert(blocker:unlock())
+    assert.matches("held", request:wait(5).body)
+    await_no_key "blocked"
   end)
 end)
 

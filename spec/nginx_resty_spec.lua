@@ -107,6 +107,10 @@ for option, value in pairs { step = 0.01, ratio = 3, max_step = 0.05 } do
   ]]):format(option, option, value, option), "0\ntrue 1\n")
 end
 
+story("without a timeout it is 5 s, also for a shorter exptime", [[
+  tell(new({ exptime = 0.5 }).timeout)
+]], "5\n")
+
 story("a timeout that is longer than exptime is cut to it", [[
   local one, other = new(), new { exptime = 0.1, timeout = 60 }
   tell(one:lock "cut")

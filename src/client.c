@@ -274,8 +274,8 @@ bool el_client_alarm(el_client *cl, int64_t ms) {
 el_wake *el_client_served_wake(el_client *cl) { return cl->served; }
 
 el_wake_server *el_client_wake_server(el_client *cl, el_error *err) {
-  if (cl->server == NULL && el_client_is_usable(cl, err) &&
-      make_wake(&cl->served, err) != NULL) {
+  if (!el_client_is_usable(cl, err)) return NULL;
+  if (cl->server == NULL && make_wake(&cl->served, err) != NULL) {
     cl->server = el_wake_server_start(cl->served, err);
   }
   return cl->server;

@@ -168,7 +168,10 @@ void el_lock_trouble(const el_lock *lk, el_error *err) {
 
 bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
   int64_t left_ms;
-  if (el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) return false;
+  if (el_client_is_forked(lk->cl) ||
+      el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
+    return false;
+  }
   atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);
   if (!atomic_exchange(&lk->expire_posted, true)) {
     post(lk, &lk->expire_command);

@@ -132,13 +132,14 @@ static el_nret l_client_gc(lua_State *L) {
 
 void el_lua_open_client(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"lock", el_lua_client_lock},   {"call", el_lua_client_call},
-      {"usable", l_client_usable},    {"close", l_client_close},
-      {"lease", l_client_lease},      {"alive", l_client_alive},
-      {"stats", l_client_stats},      {"wake_fd", el_lua_client_wake_fd},
-      {"woken", el_lua_client_woken}, {"alarm", el_lua_client_alarm},
-      {"serve", el_lua_client_serve}, {"expect", el_lua_client_expect},
-      {"taken", el_lua_client_taken}, {NULL, NULL},
+      {"lock", el_lua_client_lock},       {"call", el_lua_client_call},
+      {"usable", l_client_usable},        {"close", l_client_close},
+      {"lease", l_client_lease},          {"alive", l_client_alive},
+      {"stats", l_client_stats},          {"wake_fd", el_lua_client_wake_fd},
+      {"woken", el_lua_client_woken},     {"alarm", el_lua_client_alarm},
+      {"serve", el_lua_client_serve},     {"expect", el_lua_client_expect},
+      {"taken", el_lua_client_taken},     {"seal", el_lua_client_seal},
+      {"next_fd", el_lua_client_next_fd}, {NULL, NULL},
   };
   el_lua_new_type(L, EL_LUA_CLIENT, methods, l_client_gc);
 }

@@ -73,6 +73,26 @@ el_nret el_lua_client_serve(lua_State *L) {
   return 1;
 }
 
+/* client:next_fd() -> the number of the descriptor that is made next | -1 */
+el_nret el_lua_client_next_fd(lua_State *L) {
+  el_error err;
+  el_wake_server *server = el_client_wake_server(check_client(L), &err);
+  lua_pushinteger(L, server != NULL ? el_wake_server_next_fd(server) : -1);
+  return 1;
+}
+
+/* client:seal(next_fd): programs that this process starts shall not have its end
+ * of the connection to serve()'s path that was made just now */
+el_nret el_lua_client_seal(lua_State *L) {
+  el_error err;
+  int next_fd = (int)luaL_checkinteger(L, 2);
+  el_wake_server *server = el_client_wake_server(check_client(L), &err);
+  if (server != NULL) {
+    el_wake_server_seal(server, next_fd);
+  }
+  return 0;
+}
+
 /* Nothing is to be done for a mere look that nobody waits for any more. */
 static void on_gone(void *arg) { (void)arg; }
 

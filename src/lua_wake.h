@@ -24,6 +24,10 @@ el_nret el_lua_client_alarm(lua_State *L);
 /* @thread lua */
 el_nret el_lua_client_serve(lua_State *L);
 /* @thread lua */
+el_nret el_lua_client_next_fd(lua_State *L);
+/* @thread lua */
+el_nret el_lua_client_seal(lua_State *L);
+/* @thread lua */
 el_nret el_lua_client_expect(lua_State *L);
 /* @thread lua */
 el_nret el_lua_client_taken(lua_State *L);

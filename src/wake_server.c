@@ -148,7 +148,11 @@ static void close_peer(el_wake_server *server, peer *one) {
   }
   LIST_REMOVE(one, link);
   el_timers_stop(&server->timers, &one->timer);
-  close(one->fd); /* epoll forgets it */
+  /* A process that was just started may have a copy for a moment, by which epoll
+   * would go on to tell of it, and whoever waits would not hear of its end. */
+  epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, one->fd, NULL);
+  shutdown(one->fd, SHUT_RDWR);
+  close(one->fd);
   free(one);
 }
 
@@ -363,4 +367,12 @@ void el_wake_server_free(el_wake_server *server) {
 
 const char *el_wake_server_path(const el_wake_server *server) {
   return server->at.path;
+}
+
+int el_wake_server_next_fd(const el_wake_server *server) {
+  return el_wake_socket_next_fd(&server->at);
+}
+
+void el_wake_server_seal(const el_wake_server *server, int next_fd) {
+  el_wake_socket_seal(&server->at, next_fd);
 }

@@ -39,6 +39,14 @@ void el_wake_server_free(el_wake_server *server);
 /* Where to connect; lives as long as the server. @thread lua */
 const char *el_wake_server_path(const el_wake_server *server);
 
+/* For a host whose connections would be inherited by the programs that it starts,
+ * and so seem to be there when they have ended: see wake_socket.h.
+ * @thread lua */
+int el_wake_server_next_fd(const el_wake_server *server);
+
+/* @thread lua */
+void el_wake_server_seal(const el_wake_server *server, int next_fd);
+
 /* Wait |id| begins; |gone| is called with |arg| if its connection ends before
  * el_wake_server_taken. @thread lua @locks server->mu */
 void el_wake_server_expect(el_wake_server *server, uint64_t id,

@@ -10,7 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096 };
+enum {
+  BACKLOG = 4096,
+  SCAN_MAX = 65536 /* descriptors that are looked at, at most */
+};
 
 static const char BY_FD[] = "/proc/self/fd/";
 
@@ -63,6 +66,39 @@ bool el_wake_socket_open(el_wake_socket *at) {
   hide(at, dir, address.sun_path);
   return true;
 }
+
+/* ---- the other ends ---- */
+
+int el_wake_socket_next_fd(const el_wake_socket *at) {
+  int fd = fcntl(at->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd >= 0) close(fd);
+  return fd;
+}
+
+static bool is_connected_to(int fd, const struct sockaddr_un *ours) {
+  struct sockaddr_un theirs = {0};
+  socklen_t size = sizeof theirs;
+  return getpeername(fd, (struct sockaddr *)&theirs, &size) == 0 &&
+         theirs.sun_family == AF_UNIX &&
+         strncmp(theirs.sun_path, ours->sun_path, sizeof ours->sun_path) == 0;
+}
+
+/* Almost always it is |next_fd|. If another thread was faster, it is the one of
+ * ours that nobody has sealed yet. */
+void el_wake_socket_seal(const el_wake_socket *at, int next_fd) {
+  struct sockaddr_un ours = {0};
+  socklen_t size = sizeof ours;
+  int fd = next_fd;
+  getsockname(at->fd, (struct sockaddr *)&ours, &size);
+  if (!is_connected_to(fd, &ours)) {
+    for (fd = 0; fd < SCAN_MAX; fd++) {
+      if (fcntl(fd, F_GETFD) == 0 && is_connected_to(fd, &ours)) break;
+    }
+  }
+  if (fd < SCAN_MAX) fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* ---- end ---- */
 
 static void remove_name(el_wake_socket *at) {
   char *slash = strrchr(at->path, '/');

@@ -18,6 +18,15 @@ typedef struct el_wake_socket {
 /* False, and errno, if there is none to be had. @thread lua */
 bool el_wake_socket_open(el_wake_socket *at);
 
+/* The number of the descriptor that this process makes next, unless another
+ * thread is faster; -1: none. @thread any */
+int el_wake_socket_next_fd(const el_wake_socket *at);
+
+/* Keeps this process's end of a connection to |at| from the programs that it
+ * starts. |next_fd| is the above, from just before it was connected.
+ * @thread any */
+void el_wake_socket_seal(const el_wake_socket *at, int next_fd);
+
 /* Closes what is open (not -1) of |at|, and removes its name. @thread lua */
 void el_wake_socket_close(el_wake_socket *at);
 

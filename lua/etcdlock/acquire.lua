@@ -65,13 +65,23 @@ local function wrap_hold(self, core_lock, full, name, request, leash)
   return lock
 end
 
+--- Remembers what is waited for, but doesn't keep it: a coroutine that waits may
+-- be forgotten, and granted the lock all the same.
+local function note_asked(self, full, core_lock, leash)
+  local asked = self._asked[full] or setmetatable({}, { __mode = "kv" })
+  asked[core_lock] = leash
+  self._asked[full] = next(asked) and asked
+end
+
 local function ask_core(self, full, name, request)
   local core_lock, message, code = post(self, full, request)
   if not core_lock then
     return nil, message, code
   end
   local leash = { lock = core_lock }
+  note_asked(self, full, core_lock, leash)
   local ok, why, why_code = wait_for(self, core_lock, leash)
+  note_asked(self, full, core_lock, nil)
   if not ok then
     return nil, why, why_code
   end
@@ -98,10 +108,13 @@ local function own_hold(self, full, request)
   return is_own and hold or nil
 end
 
---- Is there a hold of this name, and is it tied to a request?
+--- Is there a hold of this name, or a wait to which it may be granted; and is it
+-- tied to a request?
 local function see_hold(self, full)
-  local hold = live_hold(self, full)
-  return hold ~= nil, hold and hold._leash and hold._leash.link ~= nil
+  local hold, asked = live_hold(self, full), self._asked[full]
+  local is_asked = asked ~= nil and next(asked) ~= nil
+  local leash = hold and hold._leash or is_asked and select(2, next(asked))
+  return hold ~= nil or is_asked, leash and leash.link ~= nil
 end
 
 --- Where others go on while we wait, many may ask for what one holds: then

@@ -3,8 +3,9 @@
 -- A wait is a table: poll(seconds), whose first result isn't nil once it is
 -- over; arm(id, served), which has the core tell its end by a number (false: it
 -- is over already); hub, of its client; between(), called whenever the wait
--- was interrupted; give_up(), called when an error ends it; limit in seconds.
--- The last two may be missing.
+-- was interrupted, unless it is_deaf; give_up(), called when an error or the end
+-- of its coroutine ends it; limit in seconds. The last three may be missing.
+-- While a loop waits, it has leave() there, by which the loop forgets it.
 local core = require "etcdlock.core"
 local loops = require "etcdlock.loops"
 local protect = require "etcdlock.protect"
@@ -26,15 +27,39 @@ local function block(wait)
   end
 end
 
+local function abandon(wait)
+  if wait.leave then
+    wait.leave()
+  end
+  if wait.give_up then
+    wait.give_up()
+  end
+end
+
 --- Passes on what a protected call gave; an error gives the wait up: Ctrl-C, or
 -- one in an on_lost handler, which `between` runs.
 local function conclude(wait, ok, ...)
   if ok then
     return ...
   end
-  wait.give_up()
+  abandon(wait)
   error((...), 0)
 end
+
+-- Lua 5.4 can close a coroutine that waits. Compiled here because it is a syntax
+-- error before.
+local with_close = _VERSION == "Lua 5.4" and load [[
+  local abandon = ...
+  local guard = { __close = function(self)
+    if self.wait.leave then
+      abandon(self.wait)
+    end
+  end }
+  return function(way, wait, loop)
+    local guarded <close> = setmetatable({ wait = wait }, guard)
+    return way(wait, loop)
+  end
+]](abandon)
 
 local function between(wait)
   if wait.give_up and not protect.crosses then
@@ -55,10 +80,15 @@ local function yield(wait, loop)
     if left and left <= 0 then
       return wait.poll(0)
     end
+    if wait.hub.is_untold and not wait.is_deaf then
+      wait.hub.is_untold = false
+      between(wait)
+    end
     local message, code = loop.wait(wait, left)
     between(wait)
     a, b, c, d = wait.poll(0)
-    if a == nil and message then
+    -- What is held, but not tied to whoever waited, would outlive him.
+    if message and (a == nil or a and wait.give_up) then
       return false, message, code
     end
   until a ~= nil
@@ -71,6 +101,12 @@ end
 local function await(wait)
   local loop = loops.current(wait.hub)
   local way = loop and yield or block
+  if loop and with_close then
+    local inner = way
+    way = function()
+      return with_close(inner, wait, loop)
+    end
+  end
   if wait.give_up and (protect.crosses or not loop) then
     return conclude(wait, pcall(way, wait, loop))
   end

@@ -22,19 +22,15 @@ local CLOSE_WAIT = 0.5
 --- Wraps a core client. For init.lua only.
 function Client.new(core_client, settings)
   local watched = setmetatable({}, { __mode = "k" })
-  local function watch_losses()
-    for lock in pairs(watched) do
-      lock:_watch_loss()
-    end
-  end
   return setmetatable({
     _core = core_client,
-    _hub = Hub.new(core_client, settings.loop, watch_losses),
+    _hub = Hub.new(core_client, settings.loop, watched),
     _endpoints = table.concat(settings.endpoints, ","),
     _timeout = settings.timeout,
     _collect_at = 0,
     _prefix = settings.prefix,
     _holds = setmetatable({}, { __mode = "v" }), -- name -> lock: reentrancy
+    _asked = {}, -- name -> core locks that are waited for
     _watched = watched, -- locks with on_lost
   }, Client)
 end
@@ -68,8 +64,10 @@ end
 --- Waits in the way of the place; see await.lua for `wait`.
 function Client:_await(wait)
   wait.hub = self._hub
-  wait.between = wait.between or function()
-    self:_tell_losses()
+  function wait.between()
+    if not wait.is_deaf then
+      self:_tell_losses()
+    end
   end
   return await(wait)
 end
@@ -105,9 +103,9 @@ end
 --   "deadlock", "lost" (our key was deleted while we waited), "unavailable",
 --   "closed", "forked", "denied", "no_space", "invalid", "context" (waiting
 --   here would stop nginx's worker), ...
--- The same owner gets the same lock again, with count + 1 and no RPC. In nginx
--- a lock that was waited for ends with its request, and an owner is known in
--- one request only, whose phases and light threads are coroutines of their own.
+-- The same owner gets the lock that it has again, with count + 1 and no RPC. In
+-- nginx a lock that was waited for ends with its request, and an owner is known
+-- in one request only, whose phases and light threads are different ones.
 function Client:lock(name, opts)
   return acquire.wait(self, "client:lock", name, opts)
 end

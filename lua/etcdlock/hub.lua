@@ -9,9 +9,9 @@ local ALARM = 0 -- the number that the core's alarm comes with
 -- Alarms don't come more often: each looks at all waits that have an end.
 local TICK = 0.02 -- seconds
 
---- `loop` is what connect's option named; before_park() is called before a wait
--- begins, for it to expect news.
-function Hub.new(core_client, loop, before_park)
+--- `loop` is what connect's option named; `watched` are the locks (keys) whose
+-- loss is news for those who wait.
+function Hub.new(core_client, loop, watched)
   return setmetatable({
     core = core_client,
     loop = loop,
@@ -19,7 +19,9 @@ function Hub.new(core_client, loop, before_park)
     _wakers = {},
     _ends = {},
     _news = {},
-    _before_park = before_park,
+    _polled = {},
+    watched = watched,
+    _hearers = {},
     _due = {},
     _closers = {},
   }, Hub)
@@ -40,27 +42,51 @@ end
 
 --- Has wake() called, once, when the wait of the number that is returned has
 -- ended, or at `ends` (on the clock of core.now), for loops without timers. wake
--- must neither yield nor raise.
-function Hub:park(wake, ends)
-  self._before_park()
+-- must neither yield nor raise. `wait` hears news, too, unless it is deaf.
+-- @return number | nil, message, code: there is no descriptor to wait with
+function Hub:park(wait, wake, ends)
+  local fd, message, code = self.core:wake_fd()
+  if not fd then
+    return nil, message, code
+  end
+  for lock in pairs(self.watched) do
+    lock:_watch_loss()
+  end
   local id = self:number()
   self._wakers[id] = wake
+  self._hearers[id] = not wait.is_deaf or nil
   self._ends[id] = ends
   set_alarm(self, ends)
   return id
 end
 
 --- The number of something that isn't waited for, but of which somebody shall
--- hear: any one of those who wait is woken, and looks around.
+-- hear: any one of those who wait is woken, and looks around. While nobody can
+-- hear it, the hub is_untold.
 function Hub:expect_news()
   local id = self:number()
   self._news[id] = true
   return id
 end
 
+--- The number of something whose own program polls the descriptor: tell() is
+-- called when it has ended, since whoever delivers takes that off the descriptor.
+function Hub:expect_poll(tell)
+  local id = self:number()
+  self._polled[id] = tell
+  return id
+end
+
+--- Nothing will be heard of it.
+function Hub:forget_news(id)
+  self._news[id] = nil
+end
+
 --- Forgets a wait, whether it has ended or not.
 function Hub:leave(id)
+  self._polled[id] = nil
   self._wakers[id] = nil
+  self._hearers[id] = nil
   self._ends[id] = nil
 end
 
@@ -92,10 +118,14 @@ function Hub:deliver()
     local id = self._due[i]
     if self._news[id] then
       self._news[id] = nil
-      id = next(self._wakers)
+      id = next(self._hearers)
+      self.is_untold = self.is_untold or not id
     end
     local wake = id and self._wakers[id]
-    if id == ALARM then
+    if self._polled[id] then
+      self._polled[id]()
+      self._polled[id] = nil
+    elseif id == ALARM then
       ring(self, self._due)
     elseif wake then
       self:leave(id)

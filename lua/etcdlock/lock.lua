@@ -139,6 +139,7 @@ function Lock:unlock()
     loops.unleash(self._client._hub, self._leash)
     return nil, not_held(self)
   end
+  self._client._watched[self] = nil
   local released
   released, message, code = self._client:_await {
     poll = function(seconds)
@@ -147,7 +148,7 @@ function Lock:unlock()
     arm = function(id, served)
       return self._core:arm("released", id, served)
     end,
-    between = function() end,
+    is_deaf = true,
     limit = loops.refusal(self._client._hub) and 0 or RELEASE_WAIT,
     leash = self._leash,
   }
@@ -206,7 +207,11 @@ end
 function Lock:_watch_loss()
   if not self._is_watched then
     self._is_watched = true
-    self._core:arm("ended", self._client._hub:expect_news(), false)
+    local hub = self._client._hub
+    local id = hub:expect_news()
+    if not self._core:arm("ended", id, false) then
+      hub:forget_news(id)
+    end
   end
 end
 

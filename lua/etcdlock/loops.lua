@@ -9,8 +9,10 @@
 --                         in wait.hub, has wait.arm(id) called, watches
 --                         hub.core:wake_fd() as long as waits are parked in this
 --                         loop, calls hub:deliver() when that is readable, and
---                         leaves the hub at the end. With hub:on_close it stops
---                         watching a descriptor that is about to be closed.
+--                         leaves the hub at the end: by wait.leave, which it
+--                         sets meanwhile, and which Lua 5.4 calls if it closes
+--                         the coroutine. With hub:on_close it stops watching a
+--                         descriptor that is about to be closed.
 -- Another loop is another such file and a line here.
 local core = require "etcdlock.core"
 
@@ -81,10 +83,12 @@ function M.is_elsewhere(leash, owner)
   if not in_nginx() then
     return false
   elseif leash and leash.link then
-    return not require("etcdlock.loop.nginx").is_in_hand(leash)
+    local nginx = require "etcdlock.loop.nginx"
+    -- All phases of a request run in one coroutine.
+    return not nginx.is_in_hand(leash)
+      or type(owner) == "thread" and leash.phase ~= nginx.phase()
   end
-  -- nginx uses its coroutines again, for other requests.
-  return type(owner) == "thread"
+  return true -- nothing tells whose request it is
 end
 
 --- A lock that was held, or waited for, is not any more.

@@ -20,7 +20,13 @@ end
 
 local function wait_for(self, core_lock, finish)
   self._core, self._finish = core_lock, finish
-  core_lock:arm("decided", self._hub:number(), false)
+  local hub = self._hub -- and not self, which may be forgotten
+  local id = hub:expect_poll(function()
+    unpoll(hub.core:wake_fd())
+  end)
+  if not core_lock:arm("decided", id, false) then
+    hub:leave(id)
+  end
   self._hub:on_close("pending", unpoll)
 end
 

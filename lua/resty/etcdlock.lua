@@ -52,15 +52,15 @@ function M.new(_, name, opts)
   if type(exptime) ~= "number" or exptime <= 0 then
     return nil, "bad exptime: a number of seconds above 0 was wanted"
   end
-  local timeout = opts.timeout or TIMEOUT
-  if type(timeout) ~= "number" or timeout < 0 then
+  local timeout = opts.timeout
+  if timeout ~= nil and (type(timeout) ~= "number" or timeout < 0) then
     return nil, "bad timeout: a number of seconds was wanted"
   end
   return setmetatable({
     name = name,
     client = opts.client,
     exptime = exptime,
-    timeout = math.min(timeout, exptime), -- as there
+    timeout = timeout and math.min(timeout, exptime) or TIMEOUT, -- as there
     held = nil,
   }, mt)
 end

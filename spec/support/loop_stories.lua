@@ -122,6 +122,7 @@ return {
     lock:on_lost(function(_, why) told = why end)
     go(function() reason = lock:wait_lost() end)
     go(function() equal("deleted", lock:wait_lost(5)) end)
+    go(function() equal("deleted", lock:wait_lost(math.huge)) end)
     go(function()
       sleep(0.02)
       equal(nil, reason)

@@ -79,12 +79,26 @@ end
 
 function M.wait(wait, seconds)
   local hub, door = wait.hub, setmetatable({}, Door)
-  local id = hub:park(function()
+  local id, message, code = hub:park(wait, function()
     door.is_open = true
   end, seconds and core.now() + seconds)
+  if not id then
+    return message, code
+  end
+  local watcher
+  function wait.leave()
+    wait.leave = nil
+    hub:leave(id)
+    if watcher then
+      watcher.count = watcher.count - 1
+      if watcher.count == 0 then
+        stir(watcher)
+      end
+    end
+  end
   if wait.arm(id) then
     door.fd = hub.core:wake_fd()
-    local watcher = hub.copas or watch(hub, door.fd)
+    watcher = hub.copas or watch(hub, door.fd)
     watcher.count = watcher.count + 1
     if not watcher.runs then
       watcher.runs = true
@@ -93,12 +107,8 @@ function M.wait(wait, seconds)
       end)
     end
     copas.receive(door)
-    watcher.count = watcher.count - 1
-    if watcher.count == 0 then
-      stir(watcher)
-    end
   end
-  hub:leave(id)
+  wait.leave()
 end
 
 return M

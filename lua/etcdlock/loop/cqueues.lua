@@ -58,22 +58,32 @@ end
 
 function M.wait(wait, seconds)
   local hub, due, woken = wait.hub, condition.new(), false
-  local id = hub:park(function()
+  local id, message, code = hub:park(wait, function()
     woken = true
     due:signal()
   end)
+  if not id then
+    return message, code
+  end
+  local watcher
+  function wait.leave()
+    wait.leave = nil
+    hub:leave(id)
+    if watcher then
+      watcher.count = watcher.count - 1
+      if watcher.count == 0 then
+        watcher.idle:signal()
+      end
+    end
+  end
   if wait.arm(id) then
-    local watcher = watch(hub, controller())
+    watcher = watch(hub, controller())
     watcher.count = watcher.count + 1
     if not woken then
       due:wait(seconds)
     end
-    watcher.count = watcher.count - 1
-    if watcher.count == 0 then
-      watcher.idle:signal()
-    end
   end
-  hub:leave(id)
+  wait.leave()
 end
 
 return M

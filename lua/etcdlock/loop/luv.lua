@@ -6,6 +6,8 @@ local protect = require "etcdlock.protect"
 
 local M = {}
 
+local LONGEST = 1e9 -- seconds that a timer can tell
+
 function M.is_here(hub)
   return hub.loop == "luv" and protect.running() ~= nil
 end
@@ -68,38 +70,42 @@ local function watch(hub)
   return watcher
 end
 
-local function yield(park, seconds)
-  local timer
-  if seconds then
-    timer = uv.new_timer()
-    timer:start(math.ceil(seconds * 1000), 0, function()
-      resume { park }
-    end)
-  end
-  coroutine.yield()
-  park.thread = nil -- whoever has resumed us
-  if timer then
-    timer:close()
-  end
-end
-
 function M.wait(wait, seconds)
-  local hub, park, watcher = wait.hub, {}, nil
-  local id = hub:park(function()
+  local hub, park, watcher, timer = wait.hub, {}, nil, nil
+  local id, message, code = hub:park(wait, function()
     resume_soon(watcher, park)
   end)
+  if not id then
+    return message, code
+  end
+  function wait.leave()
+    wait.leave = nil
+    hub:leave(id)
+    park.thread = nil -- whoever has resumed us
+    if timer then
+      timer:close()
+    end
+    if watcher then
+      watcher.count = watcher.count - 1
+      -- Closed, not only stopped: the loop ends when nothing waits any more.
+      if watcher.count == 0 and hub.luv == watcher then
+        unwatch(hub)
+      end
+    end
+  end
   if wait.arm(id) then
     park.thread = protect.running()
     watcher = hub.luv or watch(hub)
     watcher.count = watcher.count + 1
-    yield(park, seconds)
-    watcher.count = watcher.count - 1
-    -- Closed, not only stopped: the loop ends when nothing waits any more.
-    if watcher.count == 0 and hub.luv == watcher then
-      unwatch(hub)
+    if seconds then
+      timer = uv.new_timer()
+      timer:start(math.ceil(math.min(seconds, LONGEST) * 1000), 0, function()
+        resume { park }
+      end)
     end
+    coroutine.yield()
   end
-  hub:leave(id)
+  wait.leave()
 end
 
 return M

@@ -23,6 +23,10 @@ local NO_CONNECTION = "etcdlock can't wait here, it has no connection to its own
 -- has the handshake ends there.
 local HELLO = "ssl_client_hello"
 
+function M.phase()
+  return ngx.get_phase()
+end
+
 function M.is_here()
   return core.yieldable() and ngx.get_phase() ~= HELLO
 end
@@ -73,9 +77,15 @@ local function open(hub)
   end
   local socket = ngx.socket.tcp()
   socket:settimeouts(SEND_MS, SEND_MS, FOREVER_MS)
+  local next_fd = hub.core:next_fd()
   local ok, why = socket:connect("unix:" .. path, { pool = hub.pool, pool_size = POOL_SIZE })
   if not ok then
     return nil, NO_CONNECTION .. why, "nomem"
+  end
+  if socket:getreusedtimes() == 0 then
+    -- Not every nginx does it. A program that os.execute starts would keep the
+    -- connection open when the request has ended.
+    hub.core:seal(next_fd)
   end
   return socket
 end
@@ -139,6 +149,32 @@ local function read(link, seconds)
   return byte ~= nil and not (ends and core.now() >= ends)
 end
 
+--- Has the wait of this link interrupted, too, if a lock of this request with
+-- on_lost is lost. Returns how many those are, and what ends it.
+local function hear_losses(wait, link)
+  local heard = {}
+  for lock in pairs(wait.is_deaf and {} or wait.hub.watched) do
+    local leash = lock._leash
+    if leash and leash.link and M.is_in_hand(leash) and lock._core:arm("ended", link.id, true) then
+      heard[#heard + 1] = lock
+    end
+  end
+  return #heard, function()
+    for _, lock in ipairs(heard) do
+      lock._core:disarm("ended", link.id)
+    end
+  end
+end
+
+--- Reads as above, and returns early if a lock is lost; by which there may be one
+-- byte more.
+local function read_or_lose(wait, link, seconds)
+  local count, stop = hear_losses(wait, link)
+  local clean, message, code = read(link, seconds)
+  stop()
+  return clean and count == 0, message, code
+end
+
 --- Gives the connection of a wait that is over to the next one. Only one whose
 -- every byte was read: the next one must not be woken by ours.
 local function keep(hub, link, clean)
@@ -167,13 +203,18 @@ local function wait_leashed(wait, seconds, leash)
     if not link then
       return message, code
     end
-    leash.link = link
+    leash.link, leash.phase = link, M.phase()
     say(link)
   end
   if wait.arm(leash.link.id, true) then
-    local clean, message, code = read(leash.link, seconds)
+    local clean, message, code = read_or_lose(wait, leash.link, seconds)
     leash.unclean = leash.unclean or not clean
     return message, code
+  end
+  -- Over already; but a leash must be tied.
+  local ok, why = await_greeting(leash.link)
+  if not ok then
+    return NO_CONNECTION .. why, "nomem"
   end
 end
 
@@ -194,7 +235,7 @@ function M.wait(wait, seconds)
   end
   local clean = true
   if wait.arm(link.id, true) then
-    clean, message, code = read(link, seconds)
+    clean, message, code = read_or_lose(wait, link, seconds)
   end
   keep(wait.hub, link, clean)
   return message, code

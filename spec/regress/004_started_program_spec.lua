@@ -1,0 +1,86 @@
+-- A program that nginx's worker starts has copies of its descriptors, for a moment
+-- or for ever. The server of wake-ups used a connection after it had freed it,
+-- because epoll went on to tell of the copy; and a request that had ended seemed
+-- to be there as long as a copy of its end of the connection was.
+local Nginx = require "spec.support.nginx"
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.proc"
+local suite = require "spec.support.suite"
+local temporary = require "spec.support.temporary"
+local wait = require "spec.support.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+
+after_each(temporary.remove_all)
+
+it("a connection may end while a copy of our end of it is about", function()
+  -- The child has copies of both ends and closes that of whoever waits.
+  local child = proc.lua([[
+    local endpoint, prefix, flag = ...
+    local uv, test = require "luv", require("etcdlock.core").test
+    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+    local core = client._core
+    local function connect()
+      local pipe, bytes = uv.new_pipe(false), 0
+      pipe:connect(assert(core:serve()), function(failure)
+        assert(not failure, failure)
+        pipe:read_start(function(_, data) bytes = bytes + #(data or "") end)
+      end)
+      while bytes == 0 do uv.run "once" end -- the greeting
+      return pipe
+    end
+    local pipe = connect()
+    if test.fork() == 0 then
+      uv.fs_close(pipe:fileno()) -- not by the loop, which is the parent's, too
+      io.open(flag, "w"):close()
+      os.execute "sleep 1"
+      test.exit_now(0)
+    end
+    while not io.open(flag) do uv.sleep(1) end
+    pipe:close()
+    uv.run "nowait"
+    uv.sleep(100)
+    connect():close()
+    uv.run()
+    assert(client:with_lock("a", function() end))
+    client:close()
+    print "alive"
+  ]], etcd:endpoints(), prefix, temporary.directory() .. "/closed")
+  child:expect("^alive$", 10)
+  assert.same({ 0, 0 }, { child:wait() })
+end)
+
+it("an aborted request's lock is released although a program has been started", function()
+  local nginx = Nginx.start {
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      ["/pool"] = [[
+        assert(client:lock "hold"):unlock()
+        ngx.say "done"
+      ]],
+      ["/start"] = [[ os.execute "sleep 20 >/dev/null 2>&1 &" ngx.say "started" ]],
+      ["/hold"] = [[
+        ngx.ctx.kept = assert(client:lock "hold")
+        os.execute "sleep 20 >/dev/null 2>&1 &"
+        ngx.sleep(3600)
+      ]],
+    },
+  }
+  local client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+  finally(function() client:close() nginx:stop() end)
+  local function assert_abort_releases()
+    local request = nginx:begin "/hold"
+    wait.eventually(function() return #client:queue "hold" == 1 end, 5, "it holds")
+    request:abort()
+    wait.eventually(function() return #client:queue "hold" == 0 end, 3, "the release")
+  end
+  assert_abort_releases()
+  assert.equal("done\n", nginx:get("/pool").body)
+  -- Its own connection stays open as long as the program, too.
+  local start = nginx:begin "/start"
+  wait.eventually(function() return start.text:find "started" end, 5, "the program")
+  start:abort()
+  assert_abort_releases() -- by a connection that was there before
+end)

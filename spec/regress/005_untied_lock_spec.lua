@@ -1,0 +1,48 @@
+-- A worker that had no descriptor for its end of a connection, and was busy while
+-- the lock was granted, gave the lock to a request that it wasn't tied to.
+local Nginx = require "spec.support.nginx"
+local suite = require "spec.support.suite"
+local wait = require "spec.support.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+
+it("a request gets no lock that couldn't end with it", function()
+  local nginx = Nginx.start {
+    files = 256,
+    connections = 200,
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+      -- What has its descriptors from the beginning: etcd, the server of wake-ups.
+      assert(client:try_lock "warm"):unlock()
+      assert(client._core:serve())
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      ["/full"] = { conf = "lua_http10_buffering off;", content = [[
+        local files = {}
+        repeat
+          local file = io.open "/dev/null"
+          files[#files + 1] = file
+        until not file
+        table.remove(files):close() -- for the request's end, not for the other
+        local thread = ngx.thread.spawn(function()
+          return client:lock "full"
+        end)
+        local ends = ngx.now() + 0.1
+        repeat ngx.update_time() until ngx.now() > ends
+        local _, lock, message, code = ngx.thread.wait(thread)
+        for _, file in ipairs(files) do file:close() end
+        ngx.say(tostring(lock), " ", tostring(code), " ", tostring(message))
+        ngx.flush()
+        ngx.ctx.kept = lock
+        ngx.sleep(3600)
+      ]] },
+      ["/stats"] = [[ local now = client:stats() ngx.say(now.held + now.waiting) ]],
+    },
+  }
+  finally(function() nginx:stop() end)
+  local request = nginx:begin "/full"
+  wait.eventually(function() return request.text:find "lock" or request.text:find "nil" end, 5)
+  assert.matches("nil nomem .*no connection to its own thread", request.text)
+  request:abort()
+  wait.eventually(function() return nginx:get("/stats").body == "0\n" end, 3, "nothing is held")
+end)

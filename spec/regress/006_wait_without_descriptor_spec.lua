@@ -1,0 +1,32 @@
+-- In an event loop a wait for which there was no descriptor raised an error, also
+-- in unlock, and so did one for a client that had been closed.
+local loops = require "spec.support.loops"
+
+for _, loop in ipairs { "cqueues", "luv", "copas" } do
+  local missing = loops.missing(loop)
+
+  it("is answered in " .. loop, missing and function() pending(missing) end
+    or loops.test(loop, [[
+      local lock, closed = assert(client:lock "a"), connect()
+      local left = assert(closed:lock "b")
+      closed:close()
+      go(function()
+        fails("closed", left:wait_lost(1))
+        -- Room for the files that are open, and a few more.
+        os.execute(("prlimit --pid %d --nofile=%d:"):format(core.pid(), descriptors() + 8))
+        local files = {}
+        repeat
+          local file = io.open "/dev/null"
+          files[#files + 1] = file
+        until not file
+        fails("nomem", client:lock "c")
+        fails("nomem", client:queue "c")
+        fails("nomem", lock:unlock())
+        for _, file in ipairs(files) do file:close() end
+        assert(client:lock "a"):unlock()
+        assert(client:lock "c"):unlock()
+        equal(0, client:stats().held)
+      end)
+      run()
+    ]]))
+end

@@ -1,0 +1,67 @@
+-- In nginx two requests that named the same owner shared a hold that was taken
+-- where nginx can't wait; and the phases of a request, which run in the same
+-- coroutine, shared one unasked.
+local Nginx = require "spec.support.nginx"
+local suite = require "spec.support.suite"
+local wait = require "spec.support.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+setup(function()
+  nginx = Nginx.start {
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      ["/filter"] = {
+        conf = "lua_http10_buffering off;",
+        header_filter = [[
+          ngx.ctx.lock = assert(client:try_lock("filter", { owner = "job" }))
+          shared:set("holds", true)
+        ]],
+        content = [[
+          ngx.say "x"
+          while not shared:get "go" do ngx.sleep(0.005) end
+        ]],
+        log = [[ ngx.ctx.lock:unlock() ]],
+      },
+      ["/holds"] = [[ ngx.say(tostring(shared:get "holds")) ]],
+      ["/go"] = [[ shared:set("go", true) ngx.say "went" ]],
+      ["/same_owner"] = [[
+        ngx.say(tostring((client:try_lock("filter", { owner = "job" }))), " ",
+          select(3, client:lock("filter", { owner = "job", timeout = 0.1 })))
+      ]],
+      ["/phases"] = {
+        access = [[ ngx.ctx.lock = assert(client:lock "phases") ]],
+        content = [[
+          local told = {}
+          local thread = ngx.thread.spawn(function()
+            ngx.sleep(0.1)
+            told[#told + 1] = "worker " .. tostring(ngx.ctx.lock:held())
+            assert(ngx.ctx.lock:unlock())
+          end)
+          assert(client:with_lock("phases", function(lock)
+            told[#told + 1] = "main " .. lock:count()
+          end))
+          ngx.thread.wait(thread)
+          ngx.say(table.concat(told, ", "))
+        ]],
+      },
+    },
+  }
+end)
+
+teardown(function() nginx:stop() end)
+
+it("another request's hold is not shared, whatever its owner", function()
+  local request = nginx:begin "/filter"
+  wait.eventually(function() return nginx:get("/holds").body == "true\n" end, 5, "it holds")
+  assert.equal("nil timeout\n", nginx:get("/same_owner").body)
+  assert.equal("went\n", nginx:get("/go").body)
+  assert.equal("x\n", request:wait(5).body)
+end)
+
+it("a phase doesn't share what another one took", function()
+  for _ = 1, 3 do assert.equal("worker true, main 1\n", nginx:get("/phases").body) end
+end)

@@ -1,0 +1,38 @@
+-- A lock was granted to a coroutine that nobody ran any more, and so was held by
+-- nobody until Lua happened to collect it, while others waited.
+local loops = require "spec.support.loops"
+
+it("the wait of a loop that is given up is in nobody's way", loops.test("cqueues", [[
+  local cqueues = require "cqueues"
+  local held = assert(other:lock "a")
+  local job = cqueues.new()
+  job:wrap(function() client:with_lock("a", error) end)
+  job:loop(0.1)
+  job = nil
+  held:unlock()
+  go(function()
+    local from = core.now()
+    assert(client:lock("a", { timeout = 5 })):unlock()
+    took(0, from)
+  end)
+  run()
+]]))
+
+it("the wait of a coroutine that is closed is given up",
+  _VERSION ~= "Lua 5.4" and function() pending "only Lua 5.4 can close a coroutine" end
+    or loops.test("luv", [[
+      local held, waiting = assert(other:lock "a"), nil
+      go(function()
+        waiting = coroutine.running()
+        client:with_lock("a", error)
+      end)
+      go(function()
+        repeat sleep(0.01) until #other:queue "a" == 2
+        assert(coroutine.close(waiting))
+        live = live - 1 -- it doesn't end by itself
+        repeat sleep(0.01) until #other:queue "a" == 1
+        equal(0, client:stats().waiting)
+      end)
+      run()
+      assert(held:unlock())
+    ]]))

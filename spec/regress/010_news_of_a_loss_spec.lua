@@ -1,0 +1,58 @@
+-- In an event loop each unlock of a lock with on_lost left an entry behind; and the
+-- news of a loss was given to whoever waited, also to an unlock, which ignores it.
+local loops = require "spec.support.loops"
+local suite = require "spec.support.suite"
+
+it("locks with on_lost leave nothing behind", loops.test("cqueues", [[
+  local function entries()
+    local n = 0
+    for _, field in pairs(client._hub) do
+      for _ in pairs(type(field) == "table" and field or {}) do n = n + 1 end
+    end
+    return n
+  end
+  go(function()
+    local function once()
+      assert(client:with_lock("a", function(lock) lock:on_lost(error) end))
+    end
+    once()
+    collectgarbage()
+    local before = entries()
+    for _ = 1, 50 do once() end
+    collectgarbage()
+    assert(entries() <= before, entries() .. " entries, before " .. before)
+  end)
+  run()
+]]))
+
+it("one who hears it is told, not an unlock", function()
+  local etcd = suite.start()
+  finally(function() etcd:stop() end)
+  local child = loops.start("cqueues", [[
+    go(function()
+      local watched, told = assert(client:lock("watched", { max_hold = 1.5 })), nil
+      local from = core.now()
+      watched:on_lost(function() told = core.now() end)
+      local waited, others = assert(client:lock "a"), {}
+      for i = 1, 9 do others[i] = assert(client:lock("b" .. i)) end
+      print "ready"
+      io.read()
+      go(function() waited:wait_lost(3) end)
+      for i = 1, 9 do go(function() others[i]:unlock() end) end
+      while not told and core.now() < from + 3 do sleep(0.01) end
+      equal(true, told ~= nil)
+      assert(told - from < 2, told - from)
+      print "told"
+      io.read()
+    end)
+    run()
+  ]], etcd)
+  child:expect "^ready"
+  etcd:pause()
+  child:send "go"
+  local ok, failure = pcall(child.expect, child, "^told", 5)
+  etcd:resume()
+  assert(ok, failure)
+  child:send "end"
+  child:expect "^done"
+end)
