@@ -65,12 +65,13 @@ local function wrap_hold(self, core_lock, full, name, request, leash)
   return lock
 end
 
---- Remembers what is waited for, but doesn't keep it: a coroutine that waits may
--- be forgotten, and granted the lock all the same.
-local function note_asked(self, full, core_lock, leash)
-  local asked = self._asked[full] or setmetatable({}, { __mode = "kv" })
-  asked[core_lock] = leash
-  self._asked[full] = next(asked) and asked
+--- Those who wait for a name: core lock -> leash. Kept by them alone, and keeps
+-- none of them: a coroutine that waits may be forgotten, and granted the lock all
+-- the same.
+local function who_wait(self, full)
+  local waiting = self._waiting[full] or setmetatable({}, { __mode = "kv" })
+  self._waiting[full] = waiting
+  return waiting
 end
 
 local function ask_core(self, full, name, request)
@@ -79,9 +80,10 @@ local function ask_core(self, full, name, request)
     return nil, message, code
   end
   local leash = { lock = core_lock }
-  note_asked(self, full, core_lock, leash)
+  local waiting = who_wait(self, full)
+  waiting[core_lock] = leash
   local ok, why, why_code = wait_for(self, core_lock, leash)
-  note_asked(self, full, core_lock, nil)
+  waiting[core_lock] = nil
   if not ok then
     return nil, why, why_code
   end
@@ -104,17 +106,17 @@ end
 local function own_hold(self, full, request)
   local hold = live_hold(self, full)
   local is_own = hold and hold._owner == owner_of(request)
-    and not loops.is_elsewhere(hold._leash, hold._owner)
+    and not loops.is_elsewhere(hold._leash, hold._owner, hold._place)
   return is_own and hold or nil
 end
 
 --- Is there a hold of this name, or a wait to which it may be granted; and is it
 -- tied to a request?
 local function see_hold(self, full)
-  local hold, asked = live_hold(self, full), self._asked[full]
-  local is_asked = asked ~= nil and next(asked) ~= nil
-  local leash = hold and hold._leash or is_asked and select(2, next(asked))
-  return hold ~= nil or is_asked, leash and leash.link ~= nil
+  local hold, waiting = live_hold(self, full), self._waiting[full]
+  local is_awaited = waiting ~= nil and next(waiting) ~= nil
+  local leash = hold and hold._leash or is_awaited and select(2, next(waiting))
+  return hold ~= nil or is_awaited, leash and leash.link ~= nil
 end
 
 --- Where others go on while we wait, many may ask for what one holds: then
@@ -148,6 +150,7 @@ local function read(self, where, name, opts)
   if not request then
     return nil, message, code
   end
+  request.place = loops.place()
   self:_tell_losses()
   return full, request
 end

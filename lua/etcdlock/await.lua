@@ -51,13 +51,17 @@ end
 local with_close = _VERSION == "Lua 5.4" and load [[
   local abandon = ...
   local guard = { __close = function(self)
-    if self.wait.leave then
+    if self.wait then
       abandon(self.wait)
     end
   end }
+  local function done(guarded, ...)
+    guarded.wait = nil
+    return ...
+  end
   return function(way, wait, loop)
     local guarded <close> = setmetatable({ wait = wait }, guard)
-    return way(wait, loop)
+    return done(guarded, way(wait, loop))
   end
 ]](abandon)
 
@@ -73,17 +77,17 @@ end
 -- The loop comes first, even if the end is there already: nginx ties a lock to
 -- its request by it.
 local function yield(wait, loop)
-  local ends = wait.limit and core.now() + wait.limit
+  local ends, is_first = wait.limit and core.now() + wait.limit, true
   local a, b, c, d
   repeat
     local left = ends and ends - core.now()
     if left and left <= 0 then
       return wait.poll(0)
     end
-    if wait.hub.is_untold and not wait.is_deaf then
-      wait.hub.is_untold = false
+    if wait.hub.is_untold or is_first then
       between(wait)
     end
+    is_first = false
     local message, code = loop.wait(wait, left)
     between(wait)
     a, b, c, d = wait.poll(0)

@@ -30,7 +30,7 @@ function Client.new(core_client, settings)
     _collect_at = 0,
     _prefix = settings.prefix,
     _holds = setmetatable({}, { __mode = "v" }), -- name -> lock: reentrancy
-    _asked = {}, -- name -> core locks that are waited for
+    _waiting = setmetatable({}, { __mode = "v" }), -- name -> who waits for it
     _watched = watched, -- locks with on_lost
   }, Client)
 end
@@ -66,6 +66,7 @@ function Client:_await(wait)
   wait.hub = self._hub
   function wait.between()
     if not wait.is_deaf then
+      self._hub.is_untold = false
       self:_tell_losses()
     end
   end

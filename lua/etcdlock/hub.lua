@@ -43,7 +43,8 @@ end
 --- Has wake() called, once, when the wait of the number that is returned has
 -- ended, or at `ends` (on the clock of core.now), for loops without timers. wake
 -- must neither yield nor raise. `wait` hears news, too, unless it is deaf.
--- @return number | nil, message, code: there is no descriptor to wait with
+-- @return number | nil, message, code: there is no descriptor to wait with | nil:
+--   there are news
 function Hub:park(wait, wake, ends)
   local fd, message, code = self.core:wake_fd()
   if not fd then
@@ -51,6 +52,9 @@ function Hub:park(wait, wake, ends)
   end
   for lock in pairs(self.watched) do
     lock:_watch_loss()
+  end
+  if self.is_untold and not wait.is_deaf then
+    return nil -- first things first
   end
   local id = self:number()
   self._wakers[id] = wake
@@ -61,8 +65,8 @@ function Hub:park(wait, wake, ends)
 end
 
 --- The number of something that isn't waited for, but of which somebody shall
--- hear: any one of those who wait is woken, and looks around. While nobody can
--- hear it, the hub is_untold.
+-- hear: all who wait are woken, since some may be forgotten, and look around. The
+-- hub is_untold until one has.
 function Hub:expect_news()
   local id = self:number()
   self._news[id] = true
@@ -118,8 +122,10 @@ function Hub:deliver()
     local id = self._due[i]
     if self._news[id] then
       self._news[id] = nil
-      id = next(self._hearers)
-      self.is_untold = self.is_untold or not id
+      self.is_untold = true
+      for hearer in pairs(self._hearers) do
+        self._due[#self._due + 1] = hearer
+      end
     end
     local wake = id and self._wakers[id]
     if self._polled[id] then

@@ -28,6 +28,7 @@ function Lock.new(client, core_lock, name, request, leash)
     _client = client,
     _name = name,
     _owner = request.owner,
+    _place = request.place,
     _max_hold = request.max_hold,
     _count = 1,
     _handlers = nil,
@@ -114,6 +115,22 @@ end
 
 -- ---- letting go ----
 
+--- Lets go of the core's lock, which is no news of a loss: was it held?
+local function release(self)
+  local hub = self._client._hub
+  if self._news then
+    self._core:disarm("ended", self._news)
+    hub:forget_news(self._news)
+  end
+  local was_held = self._core:release()
+  if was_held then
+    self._client._watched[self] = nil
+  else
+    hub.is_untold = true -- we may just have taken the news back
+  end
+  return was_held
+end
+
 --- Lets go once; the last of as many calls as there were locks releases it.
 -- Never raises, can't free another's lock, and waits 2 s at most: a release
 -- that takes longer goes on by itself.
@@ -135,11 +152,10 @@ function Lock:unlock()
     return nil, not_held(self)
   end
   self._client:_forget(self)
-  if not self._core:release() then
+  if not release(self) then
     loops.unleash(self._client._hub, self._leash)
     return nil, not_held(self)
   end
-  self._client._watched[self] = nil
   local released
   released, message, code = self._client:_await {
     poll = function(seconds)
@@ -205,12 +221,12 @@ end
 
 --- Has the hub told of the loss, for the handlers; for client.lua.
 function Lock:_watch_loss()
-  if not self._is_watched then
-    self._is_watched = true
+  if not self._news then
     local hub = self._client._hub
-    local id = hub:expect_news()
-    if not self._core:arm("ended", id, false) then
-      hub:forget_news(id)
+    self._news = hub:expect_news()
+    if not self._core:arm("ended", self._news, false) then
+      hub:forget_news(self._news)
+      hub.is_untold = true
     end
   end
 end

@@ -77,18 +77,26 @@ end
 -- In nginx a lock ends with the request that waited for it: the two are tied by
 -- a leash, a table with `lock` (the core's) and, once tied, `link`.
 
+--- What a hold belongs to besides its owner, if to anything: nginx's request.
+function M.place()
+  if in_nginx() then
+    return require("etcdlock.loop.nginx").request()
+  end
+end
+
 --- Does this hold belong to something that runs elsewhere or has ended? `owner`
--- is who took it.
-function M.is_elsewhere(leash, owner)
+-- is who took it, in `place`.
+function M.is_elsewhere(leash, owner, place)
   if not in_nginx() then
     return false
-  elseif leash and leash.link then
-    local nginx = require "etcdlock.loop.nginx"
-    -- All phases of a request run in one coroutine.
+  end
+  local nginx = require "etcdlock.loop.nginx"
+  -- All phases of a request run in one coroutine, which then runs others.
+  if leash and leash.link then
     return not nginx.is_in_hand(leash)
       or type(owner) == "thread" and leash.phase ~= nginx.phase()
   end
-  return true -- nothing tells whose request it is
+  return type(owner) == "thread" or place == nil or place ~= nginx.request()
 end
 
 --- A lock that was held, or waited for, is not any more.

@@ -32,6 +32,21 @@ setup(function()
         ngx.say(tostring((client:try_lock("filter", { owner = "job" }))), " ",
           select(3, client:lock("filter", { owner = "job", timeout = 0.1 })))
       ]],
+      ["/untied"] = [[
+        local blocking = assert(etcdlock.connect {
+          endpoints = client._endpoints, prefix = client._prefix, loop = "none",
+        })
+        local one = assert(blocking:lock("untied", { owner = "job" }))
+        local two = assert(blocking:lock("untied", { owner = "job" }))
+        local function take()
+          local asked = assert(client:lock_async("async", { owner = "job" }))
+          while asked:step() == false do ngx.sleep(0.005) end
+          return asked:step()
+        end
+        local three, four = take(), take()
+        ngx.say(one == two, " ", three == four, " ", two:count() + four:count())
+        blocking:close()
+      ]],
       ["/phases"] = {
         access = [[ ngx.ctx.lock = assert(client:lock "phases") ]],
         content = [[
@@ -60,6 +75,10 @@ it("another request's hold is not shared, whatever its owner", function()
   assert.equal("nil timeout\n", nginx:get("/same_owner").body)
   assert.equal("went\n", nginx:get("/go").body)
   assert.equal("x\n", request:wait(5).body)
+end)
+
+it("a request shares its own", function()
+  assert.equal("true true 4\n", nginx:get("/untied").body)
 end)
 
 it("a phase doesn't share what another one took", function()

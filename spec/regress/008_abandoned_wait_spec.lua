@@ -36,3 +36,26 @@ it("the wait of a coroutine that is closed is given up",
       run()
       assert(held:unlock())
     ]]))
+
+it("a coroutine that is closed in an on_lost handler gives its wait up, too",
+  _VERSION ~= "Lua 5.4" and function() pending "only Lua 5.4 can close a coroutine" end
+    or loops.test("luv", [[
+      local held, waiting, told = assert(other:lock "a"), nil, false
+      go(function()
+        waiting = coroutine.running()
+        local mine = assert(client:lock("b", { max_hold = 0.1 }))
+        mine:on_lost(function()
+          told = true
+          coroutine.yield()
+        end)
+        client:lock "a"
+      end)
+      go(function()
+        repeat sleep(0.01) until told
+        assert(coroutine.close(waiting))
+        live = live - 1
+        repeat sleep(0.01) until #other:queue "a" == 1
+      end)
+      run()
+      assert(held:unlock())
+    ]]))

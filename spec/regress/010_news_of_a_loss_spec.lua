@@ -56,3 +56,35 @@ it("one who hears it is told, not an unlock", function()
   child:send "end"
   child:expect "^done"
 end)
+
+it("a loss that came before the wait, or beside a forgotten one, is told", loops.test("cqueues", [[
+  local cqueues = require "cqueues"
+  local forgotten, job = assert(client:lock("f", { owner = "x" })), cqueues.new()
+  job:wrap(function() forgotten:wait_lost() end)
+  job:loop(0.05)
+  job = nil
+  local function on_loss_of(name, lose)
+    go(function()
+      local lock, told = assert(client:lock(name)), nil
+      local waited = assert(client:lock(name .. "2"))
+      lock:on_lost(function() told = true end)
+      lose(lock, name)
+      go(function()
+        sleep(0.3)
+        equal(true, told)
+        assert(waited:unlock())
+      end)
+      fails("not_held", waited:wait_lost(2))
+    end)
+    run()
+  end
+  on_loss_of("before", function(lock)
+    assert(lock:expire(0.02))
+    local ends = core.now() + 0.05
+    repeat until core.now() > ends
+  end)
+  on_loss_of("beside", function(lock, name)
+    go(function() assert(other:break_lock(name, lock:token())) end)
+  end)
+  assert(forgotten:unlock())
+]]))

@@ -27,6 +27,14 @@ function M.phase()
   return ngx.get_phase()
 end
 
+--- Something that is the running request's alone; nil where there is none.
+function M.request()
+  local ok, ctx = pcall(function()
+    return ngx.ctx
+  end)
+  return ok and ctx or nil
+end
+
 function M.is_here()
   return core.yieldable() and ngx.get_phase() ~= HELLO
 end
