@@ -110,7 +110,7 @@ SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORTS)/ubsan \
 # Both guess the size of a library's thread-local block from what stands in
 # front of it, and now and then die of the guess, so they aren't asked to.
 SUITE_ENV_-tsan = \
-  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:log_path=$(REPORTS)/tsan \
+  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions=$(CURDIR)/spec/support/tsan.supp:print_suppressions=0:log_path=$(REPORTS)/tsan \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 # ---- targets ----------------------------------------------------------------
