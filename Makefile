@@ -157,7 +157,8 @@ SHORT_LUA := lock with_lock reentrancy gc async wake loop_cqueues loop_luv \
   loop_copas nginx nginx_resty
 
 test-all-short: deps ## the core of them on every Lua
-	@$(MAKE) --no-print-directory SPEC='$(SHORT_LUA:%=spec/%_spec.lua)' test-all
+	@$(MAKE) --no-print-directory test-all \
+	  SPEC='$(SHORT_LUA:%=spec/%_spec.lua) spec/regress'
 
 matrix: deps ## every spec with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
 	@MAKE='$(MAKE)' sh spec/support/matrix.sh
