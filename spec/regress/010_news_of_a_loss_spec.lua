@@ -55,6 +55,7 @@ it("one who hears it is told, not an unlock", function()
   assert(ok, failure)
   child:send "end"
   child:expect "^done"
+  child:wait() -- or it is killed while it looks for leaks
 end)
 
 it("a loss that came before the wait, or beside a forgotten one, is told", loops.test("cqueues", [[
