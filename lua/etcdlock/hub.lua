@@ -86,12 +86,17 @@ function Hub:forget_news(id)
   self._news[id] = nil
 end
 
---- Forgets a wait, whether it has ended or not.
-function Hub:leave(id)
+--- Forgets a wait, whether it has ended or not. Was it the last one of those that
+-- `watcher` counts, if there is one?
+function Hub:leave(id, watcher)
   self._polled[id] = nil
   self._wakers[id] = nil
   self._hearers[id] = nil
   self._ends[id] = nil
+  if watcher then
+    watcher.count = watcher.count - 1
+    return watcher.count == 0
+  end
 end
 
 --- Adds those whose time has come to the list of those to be woken.

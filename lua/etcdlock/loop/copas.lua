@@ -88,12 +88,8 @@ function M.wait(wait, seconds)
   local watcher
   function wait.leave()
     wait.leave = nil
-    hub:leave(id)
-    if watcher then
-      watcher.count = watcher.count - 1
-      if watcher.count == 0 then
-        stir(watcher)
-      end
+    if hub:leave(id, watcher) then
+      stir(watcher)
     end
   end
   if wait.arm(id) then

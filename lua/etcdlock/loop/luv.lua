@@ -80,17 +80,14 @@ function M.wait(wait, seconds)
   end
   function wait.leave()
     wait.leave = nil
-    hub:leave(id)
+    local is_last = hub:leave(id, watcher)
     park.thread = nil -- whoever has resumed us
     if timer then
       timer:close()
     end
-    if watcher then
-      watcher.count = watcher.count - 1
-      -- Closed, not only stopped: the loop ends when nothing waits any more.
-      if watcher.count == 0 and hub.luv == watcher then
-        unwatch(hub)
-      end
+    -- Closed, not only stopped: the loop ends when nothing waits any more.
+    if is_last and hub.luv == watcher then
+      unwatch(hub)
     end
   end
   if wait.arm(id) then
