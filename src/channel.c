@@ -18,13 +18,15 @@ enum { DIAGNOSE_EVERY_MS = 2000, BELIEVED_MS = 5000 };
  * can't be shut down earlier than that under way, so no longer than needed. */
 enum { CONNECT_MS = 1000, CONNECT_TLS_MS = 2500 };
 
-/* A member that failed is asked again after this; the others at once. */
-enum { FAILED_FOR_MS = 300 };
+/* A member that failed is asked again after this; the others at once. A failed
+ * connection is given up after RENEW_MS, and the next call makes another. */
+enum { FAILED_FOR_MS = 300, RENEW_MS = 250 };
 
 typedef struct peer {
   el_channel *ch;
   el_endpoint endpoint;
-  grpc_channel *grpc;      /* NULL: not used yet */
+  grpc_channel *grpc;      /* NULL: the next call makes it */
+  el_timer renew;          /* looks at a connection that has failed */
   int64_t failed_until;    /* not worth asking before */
   el_diagnosis *diagnosis; /* under way */
   int64_t diagnosed_ms;    /* when the last one began */
@@ -47,6 +49,7 @@ struct el_channel {
 
 static grpc_channel *open_channel(const el_endpoint *endpoint,
                                   const el_tls *tls) {
+  int connect_ms = endpoint->tls ? CONNECT_TLS_MS : CONNECT_MS;
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
   grpc_arg list[] = {
@@ -57,12 +60,12 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
       /* We repeat ourselves. gRPC's own retrying aborts the process when a
        * member says goodbye while a call is on its way. */
       INT_ARG(GRPC_ARG_ENABLE_RETRIES, 0),
-      /* gRPC's 20 s to connect and 120 s of back-off outlive every lease;
-       * the "min reconnect backoff" is in truth the time to connect. */
-      INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),
-      INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-              endpoint->tls ? CONNECT_TLS_MS : CONNECT_MS),
-      INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 400),
+      /* gRPC's 20 s to connect outlive every lease; the "min reconnect
+       * backoff" is in truth the time to connect, if the others aren't longer.
+       * It never comes to a reconnection: see on_renew. */
+      INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, connect_ms),
+      INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
+      INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, connect_ms),
       /* Find half-open connections. etcd punishes pings more frequent than
        * 5 s; without 0 here the probing of an idle watch stops after two. */
       INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
@@ -89,6 +92,62 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
   return channel;
 }
 
+/* ---- the end of a connection ---- */
+
+/* gRPC 1.51 leaks a connection, its descriptor and so its threads, if the
+ * channel is destroyed after the TCP connection and before the peer's SETTINGS,
+ * and these still come (Subchannel::OnConnectingFinishedLocked drops what it is
+ * handed). So no channel is destroyed while it connects. */
+static bool is_connecting(grpc_channel *channel) {
+  return grpc_channel_check_connectivity_state(channel, 0) ==
+         GRPC_CHANNEL_CONNECTING;
+}
+
+static bool look_at_remains(void *arg) {
+  grpc_channel *channel = arg;
+  if (is_connecting(channel)) return true; /* which has its time limit */
+  grpc_channel_destroy(channel);
+  return false;
+}
+
+/* The next call opens a new connection. */
+static void drop_connection(peer *member) {
+  if (member->grpc != NULL) {
+    if (is_connecting(member->grpc)) {
+      el_loop_linger(member->ch->loop, look_at_remains, member->grpc);
+    } else {
+      grpc_channel_destroy(member->grpc);
+    }
+  }
+  member->grpc = NULL;
+}
+
+/* A channel that failed would connect again by itself, and nobody can see when:
+ * its state stays that of the failure. A new one, which the next call makes,
+ * tells. */
+static void on_renew(el_timer *timer) {
+  peer *member = (peer *)((char *)timer - offsetof(peer, renew));
+  if (member->grpc == NULL) return;
+  switch (grpc_channel_check_connectivity_state(member->grpc, 0)) {
+    case GRPC_CHANNEL_TRANSIENT_FAILURE:
+      drop_connection(member);
+      return;
+    case GRPC_CHANNEL_CONNECTING:
+      el_timers_set(el_loop_timers(member->ch->loop), timer,
+                    el_now_ms() + RENEW_MS);
+      return;
+    default:
+      return;
+  }
+}
+
+static void renew_soon(peer *member) {
+  if (member->renew.slot == 0) {
+    el_timers_set(el_loop_timers(member->ch->loop), &member->renew,
+                  el_now_ms() + RENEW_MS);
+  }
+}
+
 /* ---- the members ---- */
 
 static void on_silent(el_patience *patience) {
@@ -108,6 +167,7 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   el_patience_init(&ch->patience, el_loop_timers(loop), on_silent);
   for (size_t i = 0; i < n; i++) {
     ch->members[i].ch = ch;
+    ch->members[i].renew.due = on_renew;
     ch->members[i].endpoint = endpoints[i];
   }
   return ch;
@@ -116,10 +176,8 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
 /* The next calls open new connections. */
 static void close_members(el_channel *ch) {
   for (size_t i = 0; i < ch->n; i++) {
-    if (ch->members[i].grpc != NULL) {
-      grpc_channel_destroy(ch->members[i].grpc);
-      ch->members[i].grpc = NULL;
-    }
+    el_timers_stop(el_loop_timers(ch->loop), &ch->members[i].renew);
+    drop_connection(&ch->members[i]);
   }
 }
 
@@ -254,6 +312,7 @@ void el_channel_note(el_channel *ch, size_t member, el_error *err) {
     return;
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
+  renew_soon(asked);
   if (ch->tls != NULL && err->connection && el_tls_reload(ch->tls)) {
     start_anew(ch);
   }

@@ -8,20 +8,34 @@
  *   3. closed = true under the mutex: from here no post is taken and nobody
  *      rings (starting a batch on a shut queue aborts the process);
  *   4. what is left in the inbox runs, then on_stop;
- *   5. doorbell and queue are destroyed, the thread returns;
- *   6. el_loop_join joins it and pairs grpc_init with grpc_shutdown.
+ *   5. el_loop_join may return: nobody waits for what follows;
+ *   6. what lingers is looked at until it can be freed;
+ *   7. doorbell and queue are destroyed, and whoever comes last, the thread or
+ *      the joiner, pairs grpc_init with grpc_shutdown.
  */
 #include "loop.h"
 
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "clock.h"
 #include "grpc_log.h"
 #include "thread.h"
+#include "waiter.h"
+
+/* How often what lingers is looked at. */
+enum { LINGER_LOOK_MS = 20 };
+
+typedef struct lingerer {
+  bool (*look)(void *arg);
+  void *arg;
+  LIST_ENTRY(lingerer) link;
+} lingerer;
 
 STAILQ_HEAD(command_list, el_command);
 TAILQ_HEAD(call_list, el_call_entry);
@@ -39,11 +53,17 @@ struct el_loop {
   el_tag doorbell_tag;
   el_timers timers;
   struct call_list calls;
+  LIST_HEAD(, lingerer) lingerers;
+  el_timer linger_timer;
   bool stopping;
   el_loop_events events;
   void *arg;
 
-  pthread_t thread; /* for the joiner */
+  /* For the joiner. */
+  atomic_int refs;
+  pthread_t thread;
+  el_waiter ended; /* all work is done */
+  bool lingers;    /* written before that: the thread goes on */
 };
 
 static _Thread_local const el_loop *io_loop; /* the loop run by this thread */
@@ -174,6 +194,56 @@ static void destroy_queue(el_loop *loop) {
   el_timers_destroy(&loop->timers);
 }
 
+/* Both the thread and the joiner let go of it. */
+static void release(el_loop *loop) {
+  if (atomic_fetch_sub(&loop->refs, 1) != 1) return;
+  el_waiter_destroy(&loop->ended);
+  pthread_mutex_destroy(&loop->inbox_mu);
+  free(loop);
+  grpc_shutdown();
+}
+
+/* ---- what lingers ---- */
+
+/* Frees what can be freed; is anything left? */
+static bool look_at_lingerers(el_loop *loop) {
+  lingerer *one, *next;
+  for (one = LIST_FIRST(&loop->lingerers); one != NULL; one = next) {
+    next = LIST_NEXT(one, link);
+    if (!one->look(one->arg)) {
+      LIST_REMOVE(one, link);
+      free(one);
+    }
+  }
+  return !LIST_EMPTY(&loop->lingerers);
+}
+
+static void on_linger(el_timer *timer) {
+  el_loop *loop = (el_loop *)((char *)timer - offsetof(el_loop, linger_timer));
+  if (look_at_lingerers(loop)) {
+    el_timers_set(&loop->timers, timer, el_now_ms() + LINGER_LOOK_MS);
+  }
+}
+
+void el_loop_linger(el_loop *loop, bool (*look)(void *arg), void *arg) {
+  lingerer *one = el_alloc(sizeof *one);
+  one->look = look;
+  one->arg = arg;
+  LIST_INSERT_HEAD(&loop->lingerers, one, link);
+  loop->linger_timer.due = on_linger;
+  el_timers_set(&loop->timers, &loop->linger_timer,
+                el_now_ms() + LINGER_LOOK_MS);
+}
+
+/* Nothing but gRPC's own events can come any more. */
+static void linger(el_loop *loop) {
+  while (look_at_lingerers(loop)) {
+    dispatch(loop, el_deadline_in(LINGER_LOOK_MS));
+  }
+}
+
+static void ignore(void *arg) { (void)arg; }
+
 static void *io_main(void *arg) {
   el_loop *loop = arg;
   io_loop = loop;
@@ -181,7 +251,18 @@ static void *io_main(void *arg) {
   end_calls(loop);
   close_inbox(loop);
   loop->events.on_stop(loop->arg);
-  destroy_queue(loop);
+  loop->lingers = !LIST_EMPTY(&loop->lingerers);
+  if (loop->lingers) {
+    loop->events.after_each = ignore; /* its owner may be gone */
+    pthread_detach(pthread_self());
+    el_waiter_complete(&loop->ended);
+    linger(loop);
+    destroy_queue(loop);
+  } else {
+    destroy_queue(loop);
+    el_waiter_complete(&loop->ended);
+  }
+  release(loop);
   return NULL;
 }
 
@@ -205,12 +286,6 @@ static void open_doorbell(el_loop *loop) {
   loop->doorbell_tag.done = on_doorbell;
 }
 
-static void free_loop(el_loop *loop) {
-  pthread_mutex_destroy(&loop->inbox_mu);
-  free(loop);
-  grpc_shutdown();
-}
-
 el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   el_loop *loop = calloc(1, sizeof *loop);
   int rc;
@@ -223,15 +298,19 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   loop->events = *events;
   loop->arg = arg;
   pthread_mutex_init(&loop->inbox_mu, NULL);
+  atomic_init(&loop->refs, 2);
   STAILQ_INIT(&loop->inbox);
   TAILQ_INIT(&loop->calls);
+  LIST_INIT(&loop->lingerers);
+  el_waiter_init(&loop->ended);
   loop->queue = grpc_completion_queue_create_for_next(NULL);
   open_doorbell(loop);
   rc = start_thread(loop);
   if (rc != 0) {
     el_error_set(err, EL_NOMEM, "can't start the I/O thread: %s", strerror(rc));
     destroy_queue(loop);
-    free_loop(loop);
+    atomic_store(&loop->refs, 1);
+    release(loop);
     return NULL;
   }
   return loop;
@@ -243,8 +322,12 @@ void el_loop_stop(el_loop *loop) {
 }
 
 void el_loop_join(el_loop *loop) {
-  pthread_join(loop->thread, NULL);
-  free_loop(loop);
+  while (!el_waiter_wait(&loop->ended, MAX_SLEEP_MS)) {
+  }
+  if (!loop->lingers) {
+    pthread_join(loop->thread, NULL);
+  }
+  release(loop);
 }
 
 /* ---- calls ---- */

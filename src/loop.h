@@ -47,8 +47,9 @@ typedef struct el_loop_events {
  * if there is no memory or no thread to be had. @thread lua */
 el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err);
 
-/* Waits for the thread's end, which el_loop_stop brings about, and frees the
- * loop. @thread lua */
+/* Waits until the loop that el_loop_stop stops has done all its work, and gives
+ * it up. Its thread may still linger for a moment, see el_loop_linger.
+ * @thread lua */
 void el_loop_join(el_loop *loop);
 
 /* Hands |command| to the I/O thread, which runs it exactly once; the caller
@@ -74,6 +75,11 @@ void el_loop_add_call(el_loop *loop, el_call_entry *entry);
 
 /* The counterpart of el_loop_add_call. @thread io */
 void el_loop_remove_call(el_loop *loop, el_call_entry *entry);
+
+/* Something that can't be freed yet needs the thread a while longer, also after
+ * the stop: |look| is called with |arg| now and then, until it returns false: it
+ * is freed. @thread io */
+void el_loop_linger(el_loop *loop, bool (*look)(void *arg), void *arg);
 
 /* gRPC's monotonic time |ms| milliseconds from now. @thread any */
 gpr_timespec el_deadline_in(int64_t ms);
