@@ -84,7 +84,7 @@ describe("the options of connect", function()
       "a:2379\0", ("a"):rep(400) .. ":2379", {}, { "" },
     } do
       local text = type(endpoints) == "table" and endpoints[1] or endpoints
-      local start = type(text) == "string" and text:match("^[%w:/]*"):sub(1, 60) or "table"
+      local start = type(text) == "string" and text:match("^[%w:/]*"):sub(1, 60) or "is empty"
       local client, message, code = connect { endpoints = endpoints }
       assert.is_nil(client, start)
       assert.equal("invalid", code, message)

@@ -30,7 +30,7 @@ enum {
   /* One attempt of one request, at most; a member that answers nothing at all
    * is left sooner (patience.h). etcd's own limit is 7 s. */
   EL_ATTEMPT_MS = 3000,
-  /* A client that never reached its etcd says so after this, even to calls
+  /* A client that never reached its etcd says so after this to those who wait
    * without a time limit: a wrong address should be told, not waited for. */
   EL_FIRST_CONTACT_MS = 5000
 };

@@ -9,4 +9,7 @@
  * @thread any */
 int64_t el_now_ms(void);
 
+/* The same in microseconds. @thread any */
+int64_t el_now_us(void);
+
 #endif

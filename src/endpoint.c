@@ -45,6 +45,31 @@ static void set_path(el_endpoint *to, const char *path) {
   snprintf(to->target, sizeof to->target, "unix:%s", path);
 }
 
+/* What is wrong with |text|, whose part behind the scheme is |rest|, and what to
+ * write instead, if that can be guessed. */
+static void explain(el_error *err, const char *text, const char *rest) {
+  const char *slash = strchr(rest, '/');
+  char guess[120];
+  int scheme = (int)(rest - text);
+  snprintf(guess, sizeof guess, "%.*s", slash ? (int)(slash - rest) : 100,
+           rest);
+  if (slash != NULL && is_host_port(guess)) {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.100s\" has something behind the port; write "
+                 "\"%.*s%s\"",
+                 text, scheme, text, guess);
+  } else if (*guess != '\0' && strpbrk(guess, ":/?#@ ,") == NULL) {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.100s\" has no port; write \"%.*s%s:2379\"", text,
+                 scheme, text, guess);
+  } else {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.100s\" is not [http[s]://]host:port or "
+                 "unix:path",
+                 text);
+  }
+}
+
 bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
                        el_error *err) {
   const char *rest = text;
@@ -62,10 +87,7 @@ bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
   }
   if (strlen(rest) >= EL_ENDPOINT_MAX - sizeof "unix:" ||
       (path ? rest[0] == '\0' : !is_host_port(rest))) {
-    el_error_set(err, EL_INVALID,
-                 "endpoint \"%.100s\" is not [http[s]://]host:port or "
-                 "unix:path",
-                 text);
+    explain(err, text, rest);
     return false;
   }
   if (path) {

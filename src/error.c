@@ -109,47 +109,83 @@ static const struct {
     {ANY_STATUS, NULL, EL_UNAVAILABLE, RETRIABLE, NULL},
 };
 
-/* gRPC's text for the common case is long ("failed to connect to all
- * addresses; last error: UNKNOWN: ipv4:...: Failed to connect to remote host:
- * Connection refused"): keep what follows the last known prefix. */
-static const char *cause_of(int status, const char *details) {
+/* What gRPC core and the libraries below it say, in words that help whoever asks
+ * for a lock. The first one that is part of the details decides. */
+static const struct {
+  const char *part;
+  const char *words;
+  bool and_last; /* what follows the last colon says more */
+} plain[] = {
+    {"etcdserver:", NULL, false},
+    {"DNS resolution failed", "the host name can't be looked up", true},
+    {"tcp handshaker shutdown", "connecting takes too long", false},
+    {"Handshake timed out", "connecting takes too long", false},
+    {"SETTINGS frame", "it takes connections, but says nothing", false},
+    {"keepalive watchdog timeout", "the connection is dead", false},
+    {"GOAWAY", "it has ended the connection", false},
+    {"Endpoint read failed", "it has ended the connection", false},
+    {"Socket closed", "it has ended the connection", false},
+    {"No such file or directory", "there is no such socket", false},
+    {"recvmsg", "the connection broke", true},
+    {"sendmsg", "the connection broke", true},
+};
+
+/* "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Failed to
+ * connect to remote host: Connection refused", say: keep what follows the last
+ * known prefix. */
+static const char *without_prefix(const char *details) {
   static const char *const prefixes[] = {"Failed to connect to remote host: ",
                                          "last error: "};
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
     const char *found = strstr(details, prefixes[i]);
-    if (found != NULL) {
-      return found + strlen(prefixes[i]);
-    }
+    if (found != NULL) return found + strlen(prefixes[i]);
   }
+  return details;
+}
+
+/* Writes the cause that |status| and |details| stand for into |to| of |size|. */
+static void write_cause(char *to, size_t size, int status,
+                        const char *details) {
+  const char *last = strrchr(details, ':');
   if (status == GRPC_DEADLINE_EXCEEDED) {
-    return "no answer in time";
+    snprintf(to, size, "no answer in time");
+    return;
   }
-  return *details ? details : "no reason given";
+  for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+    if (strstr(details, plain[i].part) == NULL) continue;
+    if (plain[i].words == NULL) break;
+    snprintf(to, size, "%s%s", plain[i].words,
+             plain[i].and_last && last != NULL ? last : "");
+    return;
+  }
+  snprintf(to, size, "%s",
+           *details ? without_prefix(details) : "no reason given");
 }
 
 /* Is |details| etcd's own word, or a cause that needs no closer look? */
 static bool says_why(const char *details) {
-  static const char *const plain[] = {
+  static const char *const causes[] = {
       "etcdserver:",     "Connection refused",     "DNS resolution failed",
       "No such file",    "Network is unreachable", "No route to host",
       "Timeout occurred"};
-  for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
-    if (strstr(details, plain[i]) != NULL) return true;
+  for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+    if (strstr(details, causes[i]) != NULL) return true;
   }
   return false;
 }
 
 void el_error_from_status(el_error *err, int status, const char *details,
                           const char *endpoint) {
+  char cause[sizeof err->text];
   size_t i = 0;
   while (rules[i].status != ANY_STATUS &&
          (rules[i].status != status ||
           (rules[i].text != NULL && strstr(details, rules[i].text) == NULL))) {
     i++;
   }
-  el_error_set(err, rules[i].code, "etcd %s: %s%s%s", endpoint,
-               cause_of(status, details), rules[i].hint ? "; " : "",
-               rules[i].hint ? rules[i].hint : "");
+  write_cause(cause, sizeof cause, status, details);
+  el_error_set(err, rules[i].code, "etcd %s: %s%s%s", endpoint, cause,
+               rules[i].hint ? "; " : "", rules[i].hint ? rules[i].hint : "");
   err->definite = rules[i].flags & DEFINITE;
   err->retriable = rules[i].flags & RETRIABLE;
   err->lease_gone = rules[i].flags & LEASE_GONE;

@@ -214,21 +214,19 @@ void el_line_on_action(el_line *line, const el_entry_action *action) {
 
 /* ---- time ---- */
 
+/* One who waits without a time limit waits out an outage like another holder;
+ * but where etcd has never been, he would wait for a typing mistake. */
+static bool waits_for_contact(const el_lock *lk) {
+  return lk->deadline_ms == INT64_MAX && !lk->cl->contacted;
+}
+
 static void on_deadline(el_lock *lk) {
-  el_client *cl = lk->cl;
   bool active = !is_waiting(lk);
   el_line *line = lk->line;
-  int64_t now = el_now_ms();
-  if (now < lk->deadline_ms && cl->contacted) {
-    /* That was the wait for the first contact; it is there. */
-    if (lk->deadline_ms != INT64_MAX) {
-      el_timers_set(el_loop_timers(cl->loop), &lk->timer, lk->deadline_ms);
-    }
-    return;
-  }
-  fail_in_time(lk, (double)(now < lk->deadline_ms ? EL_FIRST_CONTACT_MS
-                                                  : lk->timeout_ms) /
-                       1000);
+  bool endless = lk->deadline_ms == INT64_MAX;
+  if (endless && !waits_for_contact(lk)) return; /* it has come meanwhile */
+  fail_in_time(lk,
+               (double)(endless ? EL_FIRST_CONTACT_MS : lk->timeout_ms) / 1000);
   if (active && line->slot != NULL) {
     el_slot_signal(line->slot, EL_ENTRY_STOP);
   }
@@ -253,10 +251,8 @@ void el_line_expire(el_lock *lk) {
 }
 
 static void set_deadline(el_lock *lk) {
-  int64_t at = lk->deadline_ms;
-  if (!lk->cl->contacted && at > el_now_ms() + EL_FIRST_CONTACT_MS) {
-    at = el_now_ms() + EL_FIRST_CONTACT_MS;
-  }
+  int64_t at = waits_for_contact(lk) ? el_now_ms() + EL_FIRST_CONTACT_MS
+                                     : lk->deadline_ms;
   lk->timer.due = on_timer;
   if (at != INT64_MAX) {
     el_timers_set(el_loop_timers(lk->cl->loop), &lk->timer, at);

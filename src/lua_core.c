@@ -16,7 +16,7 @@
 
 /* now() -> seconds on the clock of all deadlines (CLOCK_BOOTTIME) */
 static el_nret l_now(lua_State *L) {
-  el_lua_push_seconds(L, el_now_ms());
+  lua_pushnumber(L, (lua_Number)el_now_us() / 1e6);
   return 1;
 }
 

@@ -13,7 +13,8 @@ local M = {}
 -- How long a try may take when etcd doesn't answer.
 local TRY_WAIT = 2
 
-local MAIN = "main" -- Lua 5.1 has no name for its main coroutine
+-- Lua 5.1 has no name for its main coroutine. Nobody can name this one.
+local MAIN = {}
 
 --- Who asks: what the caller says, else the running coroutine.
 local function owner_of(request)
@@ -90,12 +91,21 @@ local function ask_core(self, full, name, request)
   return wrap_hold(self, core_lock, full, name, request, leash)
 end
 
+--- Another owner, for messages.
+local function describe_owner(owner)
+  if type(owner) == "string" or type(owner) == "number" then
+    return string.format("another owner of this program, %q", tostring(owner))
+  end
+  return (type(owner) == "thread" or owner == MAIN) and "another coroutine of this program"
+    or "another owner of this program"
+end
+
 --- Somebody else in this program holds it. In a program that blocks, nobody
 -- could release it while we wait, unless its max_hold ends it: then nothing is
 -- answered, and the wait may begin. Nor is it in an event loop, where the others
 -- go on.
 local function refuse_local(self, name, hold, try)
-  local held = string.format("lock %q is held by another coroutine of this program", name)
+  local held = string.format("lock %q is held by %s", name, describe_owner(hold._owner))
   if try then
     return held, "locked"
   elseif not hold._max_hold and not loops.current(self._hub) then

@@ -52,8 +52,9 @@ function M.invalid(where, field, value, wanted)
 end
 
 --- Raises unless opts is a table (or nil) whose fields are all in `known`,
--- which maps names to the name of a type, or to "any". Returns the table.
-function M.types(where, opts, known)
+-- which maps names to the name of a type, or to "any". `elsewhere` says of names
+-- that are another call's options where they belong. Returns the table.
+function M.types(where, opts, known, elsewhere)
   if opts == nil then
     return {}
   end
@@ -63,13 +64,40 @@ function M.types(where, opts, known)
   for field, value in pairs(opts) do
     local wanted = known[field]
     if wanted == nil then
-      raise(string.format("%s: unknown option %s", where, show(where, nil, field)))
+      local shown, place = show(where, nil, field), elsewhere[field]
+      raise(place and string.format("%s: option %s belongs to %s", where, shown, place)
+        or string.format("%s: unknown option %s", where, shown))
     elseif wanted ~= "any" and type(value) ~= wanted then
       raise_type(where, tostring(field), value, "a " .. wanted)
     end
   end
   return opts
 end
+
+-- ---- methods ----
+
+local function checked(class, call, method)
+  return function(self, ...)
+    if getmetatable(self) ~= class then
+      raise(string.format("%s: it is called with a colon, %s(…), not with a dot", call, call))
+    end
+    return method(self, ...)
+  end
+end
+
+--- Has the public methods of `class` raise if they are called with a dot, or with
+-- something else in front of the colon. Its objects are called `name` in messages.
+-- Returns the class.
+function M.methods(class, name)
+  for field, method in pairs(class) do
+    if type(method) == "function" and not field:find "^_" then
+      class[field] = checked(class, name .. ":" .. field, method)
+    end
+  end
+  return class
+end
+
+-- ---- values ----
 
 --- Is low <= value <= high? Not if it is NaN.
 function M.is_within(value, low, high)

@@ -19,22 +19,6 @@ local CALL_WAIT = 5
 -- What close gives to releasing and revoking.
 local CLOSE_WAIT = 0.5
 
---- Wraps a core client. For init.lua only.
-function Client.new(core_client, settings)
-  local watched = setmetatable({}, { __mode = "k" })
-  return setmetatable({
-    _core = core_client,
-    _hub = Hub.new(core_client, settings.loop, watched),
-    _endpoints = table.concat(settings.endpoints, ","),
-    _timeout = settings.timeout,
-    _collect_at = 0,
-    _prefix = settings.prefix,
-    _holds = setmetatable({}, { __mode = "v" }), -- name -> lock: reentrancy
-    _waiting = setmetatable({}, { __mode = "v" }), -- name -> who waits for it
-    _watched = watched, -- locks with on_lost
-  }, Client)
-end
-
 -- ---- for lock.lua ----
 
 --- Forgets a lock that was released, so that its owner may take it anew.
@@ -97,9 +81,10 @@ end
 -- ---- acquiring ----
 
 --- Takes the lock `name`, in the order in which it was asked for.
--- @param opts timeout (seconds; nil waits for ever, 0 tries once), max_hold
---   (seconds after which the hold ends by itself), owner (who asks; default:
---   the running coroutine), value (published to queue)
+-- @param opts timeout (seconds; 0 tries once; nil waits as long as it takes, but
+--   only 5 s if etcd has never answered this client), max_hold (seconds after
+--   which the hold ends by itself), owner (who asks; default: the running
+--   coroutine), value (published to queue)
 -- @return lock | nil, message, code: "timeout", "locked" (timeout 0),
 --   "deadlock", "lost" (our key was deleted while we waited), "unavailable",
 --   "closed", "forked", "denied", "no_space", "invalid", "context" (waiting
@@ -323,6 +308,24 @@ function Client:__tostring()
   local alive, code = self:alive()
   local state = alive and "lease " .. self:lease() or code
   return string.format("etcdlock.client %s (%s)", self._endpoints, state)
+end
+
+check.methods(Client, "client")
+
+--- Wraps a core client. For init.lua only.
+function Client.new(core_client, settings)
+  local watched = setmetatable({}, { __mode = "k" })
+  return setmetatable({
+    _core = core_client,
+    _hub = Hub.new(core_client, settings.loop, watched),
+    _endpoints = table.concat(settings.endpoints, ","),
+    _timeout = settings.timeout,
+    _collect_at = 0,
+    _prefix = settings.prefix,
+    _holds = setmetatable({}, { __mode = "v" }), -- name -> lock: reentrancy
+    _waiting = setmetatable({}, { __mode = "v" }), -- name -> who waits for it
+    _watched = watched, -- locks with on_lost
+  }, Client)
 end
 
 return Client

@@ -4,6 +4,7 @@
 -- Everything that can go wrong at run time is answered with nil, message,
 -- code; misuse raises. Times are seconds, fractions allowed.
 local Client = require "etcdlock.client"
+local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local guarded = require "etcdlock.guarded"
 local loops = require "etcdlock.loops"
@@ -22,6 +23,9 @@ local M = { _VERSION = "0.1.0" }
 --   that was forked after its parent had connected, or "context" in nginx's
 --   init_by_lua
 function M.connect(opts)
+  if opts == M then
+    check.raise("etcdlock.connect: it is called with a dot, etcdlock.connect{…}, not with a colon")
+  end
   local known, message, code = settings.read(opts)
   if not known then
     return nil, message, code
@@ -46,6 +50,10 @@ local default
 --- with_lock of a client of its own, made on first use with connect's defaults.
 -- See client:with_lock.
 function M.with_lock(name, opts, fn)
+  if name == M then
+    check.raise("etcdlock.with_lock: it is called with a dot, etcdlock.with_lock(…),"
+      .. " not with a colon")
+  end
   if not default or not default._core:usable() then
     local message, code
     default, message, code = M.connect()

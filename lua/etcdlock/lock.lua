@@ -20,21 +20,6 @@ local LOSS_TEXT = {
   cluster_changed = "another cluster answers, or an earlier state of this one",
 }
 
---- Wraps a core lock that is held. For client.lua only.
-function Lock.new(client, core_lock, name, request, leash)
-  return setmetatable({
-    _core = core_lock,
-    _leash = leash,
-    _client = client,
-    _name = name,
-    _owner = request.owner,
-    _place = request.place,
-    _max_hold = request.max_hold,
-    _count = 1,
-    _handlers = nil,
-  }, Lock)
-end
-
 -- ---- state ----
 
 --- Why this lock isn't held: message, code.
@@ -415,6 +400,23 @@ function Lock:txn(list)
     end
   end
   return results
+end
+
+check.methods(Lock, "lock")
+
+--- Wraps a core lock that is held. For client.lua only.
+function Lock.new(client, core_lock, name, request, leash)
+  return setmetatable({
+    _core = core_lock,
+    _leash = leash,
+    _client = client,
+    _name = name,
+    _owner = request.owner,
+    _place = request.place,
+    _max_hold = request.max_hold,
+    _count = 1,
+    _handlers = nil,
+  }, Lock)
 end
 
 return Lock

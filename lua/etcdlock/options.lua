@@ -12,6 +12,14 @@ local LOCK = {
   value = "string",
 }
 
+-- Options that are not a lock's, and where they belong.
+local ELSEWHERE = {
+  ttl = "etcdlock.connect, whose lease all locks of the client share; did you mean max_hold?",
+}
+for field in pairs(require("etcdlock.settings").OPTIONS) do
+  ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"
+end
+
 --- A lock's name with the client's prefix, or nil, message, "invalid".
 function M.name(where, prefix, name)
   check.string(where, "name", name)
@@ -26,7 +34,7 @@ end
 --- The options of a lock call: a table with timeout (else the given one),
 -- max_hold, owner and value.
 function M.lock(where, timeout, opts)
-  opts = check.types(where, opts, LOCK)
+  opts = check.types(where, opts, LOCK, ELSEWHERE)
   timeout = opts.timeout or timeout
   if timeout and not check.is_within(timeout, 0, math.huge) then
     return check.invalid(where, "timeout", timeout, "0 or more seconds")

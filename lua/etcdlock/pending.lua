@@ -5,6 +5,8 @@
 --
 -- All that wait for one client show the same descriptor. One that is polled may
 -- so be found readable for another's sake: then step answers false.
+local check = require "etcdlock.check"
+
 local Pending = {}
 Pending.__index = Pending
 Pending.__name = "etcdlock.pending"
@@ -28,19 +30,6 @@ local function wait_for(self, core_lock, finish)
     hub:leave(id)
   end
   self._hub:on_close("pending", unpoll)
-end
-
---- For acquire.lua only. `finish()` makes the lock of a core lock that is held.
-function Pending.new(hub, core_lock, finish)
-  local self = setmetatable({ _hub = hub }, Pending)
-  wait_for(self, core_lock, finish)
-  return self
-end
-
---- One that the same owner holds: `take()` gives it to him once more, or nothing
--- if he has let it go before he asked; then `begin()` gives what new takes.
-function Pending.again(hub, take, begin)
-  return setmetatable({ _hub = hub, _take = take, _begin = begin }, Pending)
 end
 
 local function decide(self, ...)
@@ -153,6 +142,23 @@ end
 
 function Pending:__tostring()
   return string.format("etcdlock.pending (%s)", self._answer and "decided" or "waiting")
+end
+
+check.methods(Pending, "pending")
+
+-- ---- for acquire.lua ----
+
+--- `finish()` makes the lock of a core lock that is held.
+function Pending.new(hub, core_lock, finish)
+  local self = setmetatable({ _hub = hub }, Pending)
+  wait_for(self, core_lock, finish)
+  return self
+end
+
+--- One that the same owner holds: `take()` gives it to him once more, or nothing
+-- if he has let it go before he asked; then `ask()` gives what new takes.
+function Pending.again(hub, take, ask)
+  return setmetatable({ _hub = hub, _take = take, _begin = ask }, Pending)
 end
 
 return Pending

@@ -10,7 +10,8 @@ local TTL_MIN, TTL_MAX, TTL_DEFAULT = 2, 300, 10
 local DEFAULT_ENDPOINT = "127.0.0.1:2379"
 local WHERE = "etcdlock.connect"
 
-local CONNECT = {
+--- connect's options and their types.
+local OPTIONS = {
   endpoints = "any", -- string or list
   ttl = "number",
   timeout = "number",
@@ -28,6 +29,14 @@ local CONNECT = {
   allow_plaintext_auth = "boolean",
   env = "boolean",
   loop = "string",
+}
+M.OPTIONS = OPTIONS
+
+-- Options that are not connect's, and where they belong.
+local ELSEWHERE = {
+  max_hold = "client:lock and its like",
+  owner = "client:lock and its like",
+  value = "client:lock and its like",
 }
 
 local TEXTS = {
@@ -100,9 +109,12 @@ end
 
 local function check_endpoints(settings, names)
   local list = endpoint_list(settings.endpoints or DEFAULT_ENDPOINT)
-  if #list == 0 or #list > ENDPOINTS_MAX then
-    local shown = #list == 0 and settings.endpoints or #list
-    return check.invalid(WHERE, names.endpoints, shown, "1 to " .. ENDPOINTS_MAX .. " endpoints")
+  if #list == 0 then
+    local text = '%s: %s is empty, wanted at least one, like "%s"'
+    return nil, text:format(WHERE, names.endpoints, DEFAULT_ENDPOINT), "invalid"
+  elseif #list > ENDPOINTS_MAX then
+    local text = "%s: %s has %d, wanted at most %d"
+    return nil, text:format(WHERE, names.endpoints, #list, ENDPOINTS_MAX), "invalid"
   end
   for _, one in ipairs(list) do
     if one:find("%z") then
@@ -198,7 +210,7 @@ end
 
 --- connect's options, checked and completed | nil, message, code.
 function M.read(opts)
-  opts = check.types(WHERE, opts, CONNECT)
+  opts = check.types(WHERE, opts, OPTIONS, ELSEWHERE)
   check_endpoint_types(opts.endpoints)
   local settings, names, code = with_environment(opts)
   if not settings then
