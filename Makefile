@@ -4,7 +4,9 @@
 #   TESTING=1                     with assertions and the test-only C module
 #   SANITIZE=asan|tsan            the same, instrumented
 #   SPEC=spec/lock_spec.lua       run these spec files only
-#   ETCD_VERSION=3.5              which etcd: 3.4 is this Debian's, 3.5 is fetched
+#   JOBS=3                        so many of them at a time
+#   ETCD_VERSION=3.5              which etcd: 3.4 is Debian 12's, 3.5 Debian 13's
+#   SUITE=trixie                  which Debian `make fresh` is about: 12 is bookworm
 #   MEMBERS=3 SECURE=1            run them with so many members, and with client
 #                                 certificates and passwords
 #   V=1                           show the commands
@@ -13,6 +15,13 @@ LUA_VERSION ?= 5.4
 PREFIX ?= /usr/local
 CFLAGS ?= -O2 -g
 SPEC ?= spec
+JOBS ?= 3
+SUITE ?= bookworm
+
+ifeq ($(filter $(LUA_VERSION),5.1 5.3 5.4 jit),)
+$(error LUA_VERSION=$(LUA_VERSION) is none of those that etcdlock is built for: \
+  5.1, 5.3, 5.4 and jit)
+endif
 
 ifeq ($(LUA_VERSION),jit)
 LUA := luajit
@@ -22,6 +31,14 @@ else
 LUA := lua$(LUA_VERSION)
 LUA_ABI := $(LUA_VERSION)
 LUA_PACKAGE := lua$(LUA_VERSION)
+endif
+
+# Files are compiled side by side, but the targets of the command line are made
+# one after the other.
+ifneq ($(MAKELEVEL),0)
+ifeq ($(findstring jobserver,$(MAKEFLAGS)),)
+MAKEFLAGS += --jobs=$(shell nproc)
+endif
 endif
 
 LUADIR = $(PREFIX)/share/lua/$(LUA_ABI)
@@ -93,30 +110,32 @@ unexport LUA_PATH_5_3 LUA_PATH_5_4 LUA_CPATH_5_3 LUA_CPATH_5_4
 unexport ETCD_VERSION
 RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' \
   LUA_CPATH='$(BUILD)/?.so;;'
+# Where Debian has nginx, but not on every user's path.
+export PATH := $(PATH):/usr/sbin:/sbin
 BUSTED = $(shell command -v busted)
 
 # The cell of the matrix, see spec/support/cell.lua.
 ETCD35 := build/etcd-3.5
 CELL_ENV := CELL_ETCD='$(ETCD_VERSION)' CELL_MEMBERS='$(MEMBERS)' \
-  CELL_SECURE='$(SECURE)' \
+  CELL_SECURE='$(SECURE)' CELL_SANITIZE='$(SANITIZE)' \
   $(if $(filter 3.5,$(ETCD_VERSION)),PATH='$(CURDIR)/$(ETCD35)/usr/bin':"$$PATH")
 
 # The sanitizers have an interpreter of their own, see there.
 SUITE_LUA := $(if $(SANITIZE),$(BUILD)/lua,$(LUA))
-SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1:log_path=$(REPORTS)/ubsan \
+SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1 \
   LSAN_OPTIONS=suppressions=$(CURDIR)/spec/support/lsan.supp:print_suppressions=0 \
-  ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0:log_path=$(REPORTS)/asan
+  ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0
 # Without a fixed address layout some kernels leave no room for its shadow.
 # Both guess the size of a library's thread-local block from what stands in
 # front of it, and now and then die of the guess, so they aren't asked to.
 SUITE_ENV_-tsan = \
-  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions=$(CURDIR)/spec/support/tsan.supp:print_suppressions=0:log_path=$(REPORTS)/tsan \
+  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions=$(CURDIR)/spec/support/tsan.supp:print_suppressions=0 \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo demo-openresty test test-all test-all-short matrix \
-  matrix-short lint asan tsan figures failover sim suite nginx-module install \
+.PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
+  matrix-short lint asan tsan fresh figures failover sim suite nginx-module install \
   clean
 .DEFAULT_GOAL := all
 
@@ -125,20 +144,25 @@ help: ## list the targets
 	  $(firstword $(MAKEFILE_LIST))
 
 deps: ## install the Debian packages that are missing
-	@sh spec/support/deps.sh dev $(LUA_VERSION)
+	@sh .ci/deps.sh dev $(LUA_VERSION)
 
 all: $(MODULE) ## build the module for LUA_VERSION (5.1, 5.3, 5.4 or jit)
 	@:
 
 # What follows `deps` runs in a second make, which sees the new packages.
 demo: ## two services sell 300 items under 500 requests
-	@sh spec/support/deps.sh run $(LUA_VERSION)
+	@sh .ci/deps.sh run $(LUA_VERSION)
 	@$(MAKE) --no-print-directory all
 	@$(RUN_ENV) $(LUA) examples/flash_sale.lua
 
+example: ## run an example: NAME=hello ARGS=..., see examples/
+	@sh .ci/deps.sh run $(LUA_VERSION)
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) $(LUA) examples/run.lua $(NAME) $(ARGS)
+
 demo-openresty: ## the same in nginx: two services, one Redis, ab
 ifeq ($(LUA_VERSION),jit)
-	@sh spec/support/deps.sh openresty jit
+	@sh .ci/deps.sh openresty jit
 	@$(MAKE) --no-print-directory all
 	@$(RUN_ENV) $(LUA) examples/openresty/demo.lua
 else
@@ -146,7 +170,10 @@ else
 endif
 
 test: deps ## simulator, then every spec against a real etcd
-	@$(MAKE) --no-print-directory sim
+	@$(MAKE) --no-print-directory $(SIM)
+	@echo 'The simulator runs 25,000 histories of the lock logic ...'
+	@$(SIM) >$(SIM).log || { cat $(SIM).log; false; }
+	@tail -n 1 $(SIM).log
 	@$(MAKE) --no-print-directory TESTING=1 suite
 
 test-all: ## every spec on every Lua: 5.1, 5.3, 5.4 and LuaJIT
@@ -182,6 +209,9 @@ asan: deps ## the specs under the address, undefined and leak sanitizers
 tsan: deps ## the specs under the thread sanitizer
 	@$(MAKE) --no-print-directory SANITIZE=tsan suite
 
+fresh: ## README's commands on a fresh Debian: SUITE=bookworm|trixie, WITH=packages
+	@SUITE='$(SUITE)' WITH='$(WITH)' sh .ci/fresh.sh
+
 figures: all nginx-module ## hand-off, takeover, cost of a lock, waiting in nginx
 	@$(RUN_ENV) $(LUA) spec/figures.lua
 	@$(RUN_ENV) $(LUA) spec/nginx_figures.lua
@@ -190,16 +220,14 @@ failover: all ## what three members' ends cost: leader kills, restarts, silence
 	@$(RUN_ENV) $(LUA) spec/failover.lua $(PARTS)
 
 sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
-	$(SIM)
+	@$(SIM)
 
-# A report counts even when it came from a child whose end nobody looked at.
+# See spec/run.lua, which is told here how the suite's Lua and busted are started.
 suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) nginx-module \
   $(if $(filter 3.5,$(ETCD_VERSION)),$(ETCD35)/usr/bin/etcd)
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
-	@status=0; \
-	$(CELL_ENV) $(RUN_ENV) $(SUITE_ENV_$(FLAVOUR)) $(SUITE_LUA) $(BUSTED) $(SPEC) || status=1; \
-	if cat $(REPORTS)/* 2>/dev/null; then status=1; fi; \
-	exit $$status
+	@$(CELL_ENV) $(RUN_ENV) REPORTS=$(REPORTS) JOBS=$(JOBS) V='$(V)' \
+	  $(SUITE_ENV_$(FLAVOUR)) $(LUA) spec/run.lua $(SPEC) -- $(SUITE_LUA) $(BUSTED)
 
 # nginx runs LuaJIT, whatever runs the suite.
 nginx-module: $(MODULE)
@@ -218,53 +246,61 @@ clean: ## remove everything that was built
 # ---- building ---------------------------------------------------------------
 
 Q := $(if $(V),,@)
-say = @mkdir -p $(@D)$(if $(V),,; echo '  $(1) $@')
+# One line for all that is compiled together, at its beginning: whoever makes the
+# directory is the first. V=1 shows the commands instead.
+say = @mkdir -p $(@D)$(if $(V),,; mkdir $(1).building 2>/dev/null && \
+  echo 'Building $(1)' || true)
+said = @rmdir $@.building 2>/dev/null || true
 
 $(MODULE): $(OBJECTS) src/exports.map
-	$(call say,LD)
+	$(call say,$@)
 	$(Q)$(CC) $(CFLAGS) $(filter -fsanitize=%,$(MODE_$(FLAVOUR))) $(LDFLAGS) \
 	  $(LINK) -o $@ $(OBJECTS) $(LIBS)
+	$(said)
 
 $(ETCD35)/usr/bin/etcd:
 	@sh spec/support/etcd35.sh $(ETCD35)
 
 $(BUILD)/lua: spec/support/lua_host.c
-	$(call say,LD)
+	$(call say,$@)
 	$(Q)$(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CFLAGS) $(WARNINGS) $(LDFLAGS) \
 	  -rdynamic -o $@ $< $(shell pkg-config --libs $(LUA_PACKAGE)) -lm
+	$(said)
 
 # A program of its own, the same for all flavours and versions.
 $(SCRIPTED): spec/support/scripted_server.c
-	$(call say,LD)
+	$(call say,$@)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell pkg-config --cflags grpc) \
 	  $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< \
 	  $(shell pkg-config --libs-only-L grpc) -lgrpc -lgpr -lpthread
+	$(said)
 
 $(BUILD)/obj/%.o: src/%.c | $(PROTO).h
-	$(call say,CC)
+	$(call say,$(MODULE))
 	$(Q)$(COMPILE) $(WARNINGS) -o $@ $<
 
 $(BUILD)/obj/etcd.pb-c.o: $(PROTO).c
-	$(call say,CC)
+	$(call say,$(MODULE))
 	$(Q)$(COMPILE) -o $@ $<
 
 $(PROTO).c $(PROTO).h &: src/proto/etcd.proto
-	$(call say,PB)
+	@mkdir -p $(@D)
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(@D) $(<F)
 
 SIM_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc $(CFLAGS) $(WARNINGS) \
   -MMD -MP -c
 
 $(SIM): $(SIM_OBJECTS)
-	$(call say,LD)
+	$(call say,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+	$(said)
 
 build/sim/core/%.o: src/%.c
-	$(call say,CC)
+	$(call say,$(SIM))
 	$(Q)$(SIM_COMPILE) -o $@ $<
 
 build/sim/%.o: spec/sim/%.c
-	$(call say,CC)
+	$(call say,$(SIM))
 	$(Q)$(SIM_COMPILE) -o $@ $<
 
 -include $(OBJECTS:.o=.d) $(SIM_OBJECTS:.o=.d)

@@ -10,7 +10,7 @@ local suite = require "spec.support.suite"
 local wait = require "spec.support.wait"
 
 local prefix = suite.prefix()
-local ask, assert_within, GRACE = remote.ask, remote.assert_within, remote.GRACE
+local ask, assert_within, SLACK = remote.ask, remote.assert_within, wait.SLACK
 -- The shortest that rides out the end of a leader.
 local TTL = 5
 
@@ -123,7 +123,7 @@ describe("a member that stops answering without closing", function()
 
   it("is left: the lock goes on elsewhere, the hold and the queue too", function()
     local _, follower = cluster.leader_of(etcd)
-    assert_left(follower, "silent", 2.5 + GRACE)
+    assert_left(follower, "silent", 2.5 + SLACK)
   end)
 
   it("is left even if it was the leader", function()
@@ -155,7 +155,7 @@ describe("a member that is cut off from the others", function()
       for _, one in ipairs(next_ones) do one.close() end
     end)
     local function start(i)
-      return remote.start(options(etcd:endpoint(alone) .. "," .. next_ones[i].endpoint, 7))
+      return remote.start(options(etcd:endpoint(alone) .. "," .. next_ones[i].endpoint, 12))
     end
     local holder, other = start(1), start(2)
     local token = remote.take(holder, "alone")
@@ -164,13 +164,14 @@ describe("a member that is cut off from the others", function()
       if i ~= alone then etcd:pause(i) end
     end
     remote.send(other, "return client:lock('x', { timeout = 3 })")
-    wait.eventually(function() return next_ones[2].count > 0 end, 2.5 + GRACE,
+    wait.eventually(function() return next_ones[2].count > 0 end, 2.5 + SLACK,
       "the one who asks has moved")
     -- A third of its TTL until it asks, and what an attempt may take.
-    wait.eventually(function() return next_ones[1].count > 0 end, 4, "the holder has moved")
+    wait.eventually(function() return next_ones[1].count > 0 end, 12 / 3 + 2 + SLACK,
+      "the holder has moved")
     local results, took = remote.answer_of(other)
     assert.same({ "nil", "unavailable" }, { results[1], results[3] })
-    assert_within(took, 3, 3 + GRACE, "the wait")
+    assert_within(took, 3, 3 + SLACK, "the wait")
     for i = 1, 3 do
       if i ~= alone then etcd:resume(i) end
     end
@@ -223,12 +224,13 @@ describe("a cluster of which all members are down", function()
       assert.same({ "nil", "unavailable" }, { results[1], results[3] })
       assert.matches("refused", results[2])
       assert.matches("127%.0%.0%.1:%d+", results[2])
-      assert_within(took, 2, 2 + GRACE, "the wait of 2 s")
+      assert_within(took, 2, 2 + SLACK, "the wait of 2 s")
     end
     local results, took = remote.answer_of(idler)
-    assert_within(took, 3, 3 + GRACE, "the wait of 3 s")
+    assert_within(took, 3, 3 + SLACK, "the wait of 3 s")
     local share = tonumber(results[1]) / took
-    assert.is_true(share < 0.02, ("%.1f %% of a core"):format(share * 100))
+    -- It is about 1 %; more on a busy machine and under sanitizers.
+    assert.is_true(share < 0.05, ("%.1f %% of a core"):format(share * 100))
 
     for i = 1, 3 do etcd:restart(i, { wait = false }) end
     cluster.await_health(etcd)

@@ -1,6 +1,7 @@
 -- The figures that the lock promises, measured on this machine against an etcd
 -- of its own: takeover after a holder is killed, hand-off between processes,
--- and what a lock costs that nobody else wants. Not a spec: `make figures`.
+-- what a lock costs that nobody else wants, and how late a call returns that waits
+-- for an etcd which has stopped. Not a spec: `make figures`.
 
 local etcdlock = require "etcdlock"
 local Etcd = require "spec.support.etcd"
@@ -24,7 +25,7 @@ local HOLDER = [[
   local client = assert(require("etcdlock").connect { endpoints = endpoint, ttl = 2 })
   print "ready"
   io.read()
-  assert(client:lock(name))
+  local lock = assert(client:lock(name))
   print(("held %.9f"):format(require("luv").hrtime() / 1e9))
   io.read()
   client:close()
@@ -108,6 +109,34 @@ local function uncontended(etcd)
     (after.rpcs - before.rpcs) / CYCLES, table.concat(parts, ", "))
 end
 
+-- ---- deadlines ----
+
+-- Seconds by which |call| returns later than |limit| from now.
+local function lateness(limit, call)
+  local from = wait.now()
+  call()
+  return wait.now() - from - limit
+end
+
+local function deadlines(etcd)
+  local client = assert(etcdlock.connect { endpoints = etcd:endpoint(), ttl = 60 })
+  local lock, second = assert(client:lock "held"), assert(client:lock "second")
+  etcd:pause()
+  local late = {}
+  for i = 1, 20 do
+    late[i] = lateness(i / 20, function() client:lock("silent", { timeout = i / 20 }) end)
+  end
+  late[21] = lateness(2, function() client:try_lock "silent" end)
+  late[22] = lateness(2, function() lock:unlock() end)
+  late[23] = lateness(5, function() second:put("silent", "v") end)
+  late[24] = lateness(5, function() client:ping() end)
+  late[25] = lateness(0.5, function() client:close() end)
+  etcd:resume()
+  table.sort(late)
+  say("Calls to a stopped etcd: how much later than its deadline the latest returns (limit 250 ms)")
+  say("  lock, try_lock, unlock, put, ping, close: %d calls, %.0f ms", #late, late[#late] * 1000)
+end
+
 -- ---- all of them ----
 
 -- The specs run without fsync; figures must not.
@@ -117,6 +146,7 @@ local ok, failure = pcall(function()
   uncontended(etcd)
   handoffs(etcd)
   takeovers(etcd)
+  deadlines(etcd)
 end)
 etcd:stop()
 proc.shut_down()

@@ -8,8 +8,7 @@ local wait = require "spec.support.wait"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local client, lock
 
--- Promised are 0.25 s; the rest is for two processes on a busy machine.
-local PROMISED, SLACK = 0.25, 0.35
+local PROMISED = 0.25 -- seconds
 
 -- A Lua that connects, does |source| and lives on until its input ends.
 local function start(source)
@@ -32,7 +31,7 @@ local function interrupt(child)
   local answer = child:expect "^done\tfalse\t(.*)"
   local took = wait.now() - from
   assert.matches("interrupted!", answer, 1, true)
-  assert.is_true(took < PROMISED + SLACK, took .. " s")
+  assert.is_true(took < PROMISED + wait.SLACK, took .. " s")
 end
 
 before_each(function()

@@ -51,7 +51,7 @@ story("new takes 30 s of exptime and 5 s of timeout if it is told nothing", [[
 
 story("lock ends with \"timeout\" when it is taken, and unlock then with \"unlocked\"", [[
   for _ = 1, 2 do
-    local one, other = new { timeout = 0.05 }, new { timeout = 0.05 }
+    local one, other = new { timeout = 0.5 }, new { timeout = 0.5 }
     tell(one:lock "busy")
     tell(other:lock "busy")
     tell(one:unlock())

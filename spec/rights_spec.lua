@@ -26,7 +26,7 @@ end
 -- |lock| of |client| ends by itself with its lease, without many requests.
 local function assert_ends_quietly(client, lock)
   local before = client:stats().rpcs
-  wait.eventually(function() return not lock:held() end, TTL + remote.GRACE, "loss")
+  wait.eventually(function() return not lock:held() end, TTL + wait.SLACK, "loss")
   -- Whatever would be a storm goes on now.
   wait.sleep(0.5)
   local spent = client:stats().rpcs - before

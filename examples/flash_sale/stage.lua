@@ -148,9 +148,10 @@ function M.can_connect(port)
   return connection ~= nil
 end
 
---- Starts an etcd and returns its address when it answers.
-function M.start_etcd()
-  local endpoint = "http://127.0.0.1:" .. M.free_port()
+--- Starts an etcd, on a free port unless it is told one, and returns its address
+-- when it answers.
+function M.start_etcd(port)
+  local endpoint = "http://127.0.0.1:" .. (port or M.free_port())
   local peer = "http://127.0.0.1:" .. M.free_port()
   M.spawn("etcd", {
     "etcd", "--data-dir", M.dir .. "/etcd",

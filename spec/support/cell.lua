@@ -1,7 +1,8 @@
 -- The cell of the matrix in which the suite runs: which etcd, how many members
 -- the shared one has, and whether etcds want certificates and passwords. Read
 -- from CELL_ETCD, CELL_MEMBERS and CELL_SECURE, which `make` sets; without them
--- whatever etcd there is, one member, everybody welcome.
+-- whatever etcd there is, one member, everybody welcome. And which specs run there
+-- at all; CELL_SANITIZE has a say in that, too.
 
 local uv = require "luv"
 local Certs = require "spec.support.certs"
@@ -27,26 +28,31 @@ M.root, M.user = "root:of-all-cells", "locker:of-this-cell"
 
 -- ---- which specs ------------------------------------------------------------
 
--- Files whose etcds are always the same, so that one cell is enough.
+-- file -> why it doesn't run here.
 local ELSEWHERE = {}
 
-local function run_elsewhere(where, is_here, names)
+local function run_elsewhere(is_elsewhere, where, names)
   for name in names:gmatch "%S+" do
-    ELSEWHERE[name .. "_spec"] = not is_here and where or nil
+    if is_elsewhere then ELSEWHERE[name .. "_spec"] = where end
   end
 end
 
-run_elsewhere("the plain cells of one member", not M.is_secure and M.members == 1,
+local is_matrix = variable "CELL_MEMBERS" ~= nil
+
+-- Their etcds are always the same, so that one cell is enough.
+run_elsewhere(is_matrix and (M.is_secure or M.members ~= 1), "the plain cells of one member",
   "auth rights token tls tls_errors tls_versions certificate certificate_reload"
   .. " errors_table errors_lease errors_etcd storm swallow layers lock_key support"
-  .. " nginx nginx_phases nginx_calls nginx_end")
-run_elsewhere("the cells of three members", M.members == 3,
+  .. " nginx nginx_phases nginx_calls nginx_end readme")
+run_elsewhere(is_matrix and M.members ~= 3, "the cells of three members",
   "failover identity secured_cluster")
+-- They run no C of ours, or have nginx run it, which isn't built for that.
+run_elsewhere(variable "CELL_SANITIZE" ~= nil, "runs without a sanitizer",
+  "layers readme nginx nginx_phases nginx_calls nginx_end nginx_resty demo_openresty")
 
--- In which cells |file| runs if this isn't one of them. Outside of a matrix all
--- files run.
+-- Where |file| runs if not here.
 function M.elsewhere(file)
-  return variable "CELL_MEMBERS" and ELSEWHERE[file:match "([%w_]+)%.lua$"]
+  return ELSEWHERE[file:match "([%w_]+)%.lua$"]
 end
 
 -- ---- what clients are told --------------------------------------------------

@@ -12,7 +12,7 @@ Stage.__index = Stage
 
 -- How soon an answer comes that is known, how long we wait if there is one (LONG)
 -- and if there is none, and how many requests may be made of that.
-Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM = 1, 5, 0.5, 10
+Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM = wait.SLACK, 5, 0.5, 10
 
 -- A stage for keys with |prefix|. `server` is the scripted etcd, `client` the
 -- latest client.
@@ -51,8 +51,11 @@ end
 
 -- A hold that has begun to watch its key and asks for nothing more for a while.
 function Stage:hold(name)
+  local before = self.server:calls "Txn"
   local lock = assert(self:connect():lock(name))
-  wait.eventually(function() return self.client:stats().looks == 1 end)
+  -- The enqueue, and the look after the watch was created: both have come, so what
+  -- is scripted next isn't for them.
+  wait.eventually(function() return self.server:calls "Txn" == before + 2 end)
   return lock
 end
 

@@ -218,7 +218,9 @@ function Nginx:errors()
   for line in self:log():gmatch "[^\n]+" do
     local is_error = line:find "%[error%]" or line:find "%[crit%]" or line:find "%[alert%]"
       or line:find "%[emerg%]"
-    if is_error and not line:find "lua_code_cache is off" then lines[#lines + 1] = line end
+    -- Debian 12 has nginx work with LuaJIT's own edition, too.
+    local is_usual = line:find "lua_code_cache is off" or line:find "not OpenResty's"
+    if is_error and not is_usual then lines[#lines + 1] = line end
   end
   return lines
 end

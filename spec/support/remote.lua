@@ -7,9 +7,6 @@ local wait = require "spec.support.wait"
 
 local M = {}
 
--- How much later than promised a call may return.
-M.GRACE = 0.25
-
 -- Runs each line as a program with the global `client`, and says how long that
 -- took and what it returned, or raised.
 local CHILD = [[

@@ -65,7 +65,7 @@ function M.assert_no_secret(text)
 end
 
 -- Less than any wait of ours: the answer was known, not awaited.
-local SOON = 1
+local SOON = wait.SLACK
 
 -- What a call answered since |from|: |code|, and a message like |pattern|, soon.
 function M.assert_refused(code, pattern, from, ...)

@@ -1,0 +1,86 @@
+#!/bin/sh
+# Installs the Debian packages (12 and 13) that etcdlock needs and that are
+# missing.
+#
+#   deps.sh run|openresty|dev LUA_VERSION
+#
+# run: to build the module and run the demo; openresty: the demo in nginx, too;
+# dev: to test and check it all.
+set -eu
+
+LOG=build/apt.log
+
+is_installed() {
+  dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null |
+    grep -qx installed
+}
+
+debian_version() {
+  (. /etc/os-release && echo "${VERSION_ID:-}")
+}
+
+# nginx's Lua runs on luajit2 (Debian 12) or on luajit (12 and 13), which can't be
+# installed side by side: what is there stays, and is used.
+luajit_packages() {
+  if is_installed libluajit-5.1-2; then
+    echo luajit libluajit-5.1-dev
+  elif is_installed libluajit2-5.1-2 || [ "$(debian_version)" = 12 ]; then
+    echo luajit2 libluajit2-5.1-dev
+  else
+    echo luajit libluajit-5.1-dev
+  fi
+}
+
+lua=$2
+LUAJIT=$(luajit_packages)
+case $lua in
+  jit) LUA=$LUAJIT ;;
+  5.1) LUA='lua5.1 liblua5.1-0-dev' ;;
+  *) LUA="lua$lua liblua$lua-dev" ;;
+esac
+RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
+  protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
+  lua-cjson lua-luv lua-socket"
+OPENRESTY="nginx libnginx-mod-http-lua $LUAJIT redis-server apache2-utils"
+LOOPS="lua-cqueues lua-copas lua-coxpcall"
+DEV="lua-busted lua-check clang-format luarocks openssl ca-certificates $LOOPS
+  $OPENRESTY"
+
+case $1 in
+  run) wanted=$RUN ;;
+  openresty) wanted="$RUN $OPENRESTY" ;;
+  dev) wanted="$RUN $DEV" ;;
+  *) echo "usage: deps.sh run|openresty|dev LUA_VERSION" >&2; exit 2 ;;
+esac
+
+missing=
+for package in $wanted; do
+  if ! is_installed "$package"; then missing="$missing $package"; fi
+done
+if [ -z "$missing" ]; then exit 0; fi
+
+if ! command -v apt-get >/dev/null; then
+  echo "This is not a Debian system. Please install what these packages" \
+    "provide there:$missing" >&2
+  exit 1
+fi
+sudo=
+if [ "$(id -u)" -ne 0 ]; then
+  sudo=sudo
+  if ! command -v sudo >/dev/null; then
+    echo "These packages are missing, and there is no sudo. As root:" \
+      "apt-get install$missing" >&2
+    exit 1
+  fi
+  $sudo -v # asks for the password, if for any, where it can be seen
+fi
+
+# shellcheck disable=SC2086 # a list of words
+set -- $missing
+echo "Installing $# Debian packages (apt's words: $LOG):$missing"
+mkdir -p "${LOG%/*}"
+if ! $sudo sh "$(dirname "$0")/apt_install.sh" "$@" >"$LOG" 2>&1 </dev/null; then
+  tail -n 20 "$LOG" >&2
+  echo "apt could not install them; the end of $LOG is above." >&2
+  exit 1
+fi

@@ -1,0 +1,55 @@
+-- Runs an example out of the checkout:
+--
+--   make example NAME=hello [ARGS=...]
+--
+-- where ETCDCTL_ENDPOINTS says or, if it says nothing, at an etcd on this machine:
+-- if there is none, one is started, and stopped when nobody uses it any more.
+
+local HERE = arg[0]:match "^(.*)/" or "."
+package.path = HERE .. "/?.lua;" .. package.path
+
+local uv = require "luv"
+local stage = require "flash_sale.stage"
+
+local PORT = 2379
+
+local function quoted(text)
+  return "'" .. text:gsub("'", "'\\''") .. "'"
+end
+
+local function run_example()
+  local words = { quoted(uv.exepath()), quoted(("%s/%s.lua"):format(HERE, arg[1])) }
+  for i = 2, #arg do
+    words[#words + 1] = quoted(arg[i])
+  end
+  local code = os.execute(table.concat(words, " "))
+  return code == 0 or code == true
+end
+
+-- Another terminal may run an example, too, and has a lease as long as it does.
+local function is_unused()
+  local ctl = assert(io.popen("ETCDCTL_API=3 etcdctl --endpoints 127.0.0.1:2379 lease list"))
+  local answer = ctl:read "*a"
+  ctl:close()
+  return answer:find "found 0 leases"
+end
+
+local function with_etcd()
+  print(("(There is no etcd on port %d. One runs there until nobody uses it.)"):format(PORT))
+  stage.start_etcd(PORT)
+  local ok = run_example()
+  stage.wait(is_unused, 3600, "nobody uses etcd any more")
+  return ok
+end
+
+if not arg[1] or not uv.fs_stat(("%s/%s.lua"):format(HERE, arg[1])) then
+  io.stderr:write("which example? make example NAME=hello, for example\n")
+  os.exit(2)
+end
+local ok
+if os.getenv "ETCDCTL_ENDPOINTS" or stage.can_connect(PORT) then
+  ok = run_example()
+else
+  ok = stage.run(with_etcd)
+end
+os.exit(ok and 0 or 1)
