@@ -22,9 +22,8 @@ debian_version() {
 # nginx's Lua runs on luajit2 (Debian 12) or on luajit (12 and 13), which can't be
 # installed side by side: what is there stays, and is used.
 luajit_packages() {
-  if is_installed libluajit-5.1-2; then
-    echo luajit libluajit-5.1-dev
-  elif is_installed libluajit2-5.1-2 || [ "$(debian_version)" = 12 ]; then
+  if ! is_installed libluajit-5.1-2 &&
+    { is_installed libluajit2-5.1-2 || [ "$(debian_version)" = 12 ]; }; then
     echo luajit2 libluajit2-5.1-dev
   else
     echo luajit libluajit-5.1-dev

@@ -28,7 +28,8 @@ end
 
 -- Another terminal may run an example, too, and has a lease as long as it does.
 local function is_unused()
-  local ctl = assert(io.popen("ETCDCTL_API=3 etcdctl --endpoints 127.0.0.1:2379 lease list"))
+  local command = "ETCDCTL_API=3 etcdctl --endpoints 127.0.0.1:%d lease list"
+  local ctl = assert(io.popen(command:format(PORT)))
   local answer = ctl:read "*a"
   ctl:close()
   return answer:find "found 0 leases"

@@ -5,6 +5,7 @@ local Etcd = require "spec.support.etcd"
 local http = require "spec.support.http"
 local port = require "spec.support.port"
 local proc = require "spec.support.proc"
+local read_file = require "spec.support.read_file"
 local sale = require "spec.support.sale"
 local temporary = require "spec.support.temporary"
 local wait = require "spec.support.wait"
@@ -85,9 +86,7 @@ describe("minimal.conf", function()
 
   -- The file, for this place and this etcd: all else is as it is.
   local function configure(directory, own_port, etcd)
-    local file = assert(io.open "examples/openresty/minimal.conf")
-    local text = file:read "*a"
-    file:close()
+    local text = assert(read_file "examples/openresty/minimal.conf")
     local lua = uv.cwd() .. "/lua/?"
     text = replaced(text, "/usr/local/share/lua/5.1/?.lua", lua .. ".lua")
     text = replaced(text, "/usr/local/share/lua/5.1/?/init.lua", lua .. "/init.lua")
@@ -99,7 +98,7 @@ describe("minimal.conf", function()
       table.insert(places, ("%s_temp_path %s/%s;"):format(kind, directory, kind))
     end
     text = replaced(text, "http {", table.concat(places, "\n"))
-    file = assert(io.open(directory .. "/nginx.conf", "w"))
+    local file = assert(io.open(directory .. "/nginx.conf", "w"))
     file:write(text)
     file:close()
   end

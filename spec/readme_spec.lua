@@ -2,24 +2,20 @@
 
 local Nginx = require "spec.support.nginx"
 local proc = require "spec.support.proc"
+local read_file = require "spec.support.read_file"
 local suite = require "spec.support.suite"
 local temporary = require "spec.support.temporary"
 
 -- Where README's etcd is, and ours.
 local SHOWN = "127.0.0.1:2379"
 
-local function read(path)
-  local file = assert(io.open(path))
-  local text = file:read "*a"
-  file:close()
-  return text
-end
+local README = assert(read_file "README.md")
 
 -- The fenced blocks of |language| ("lua", or "lua nginx" for what runs in a
 -- content handler), with the line on which each begins.
 local function blocks(language)
   local list, block, number = {}, nil, 0
-  for line in (read "README.md"):gmatch "([^\n]*)\n" do
+  for line in README:gmatch "([^\n]*)\n" do
     number = number + 1
     local fence = line:match "^```(.*)"
     if fence and block then
@@ -35,7 +31,7 @@ local function blocks(language)
 end
 
 local function with_our_etcd(text)
-  return (text:gsub("127%.0%.0%.1:2379", (suite.endpoints():gsub("%%", "%%%%"))))
+  return (text:gsub(SHOWN:gsub("%.", "%%."), (suite.endpoints():gsub("%%", "%%%%"))))
 end
 
 after_each(temporary.remove_all)
@@ -77,7 +73,7 @@ end)
 describe("README's links", function()
   it("lead to files that are there", function()
     local count = 0
-    for target in (read "README.md"):gmatch "%]%(([^)#]+)" do
+    for target in README:gmatch "%]%(([^)#]+)" do
       if not target:find "^https?:" then
         assert(io.open(target)):close()
         count = count + 1

@@ -15,6 +15,7 @@
 local uv = require "luv"
 local ports = require "spec.support.port"
 local proc = require "spec.support.proc"
+local read_file = require "spec.support.read_file"
 local wait = require "spec.support.wait"
 
 local JOBS = tonumber(os.getenv "JOBS")
@@ -69,13 +70,6 @@ end
 
 -- ---- one run of one file ------------------------------------------------------
 
-local function read(path)
-  local file = io.open(path)
-  local text = file and file:read "*a" or ""
-  if file then file:close() end
-  return text
-end
-
 -- Its own ports, reports and log: it is one of several.
 local function start(file, command, try)
   local run = { file = file, from = wait.now(), ports = ports.reserve() }
@@ -99,7 +93,7 @@ end
 local function sanitizer_reports(run)
   local texts = {}
   for _, entry in ipairs(entries(run.reports)) do
-    texts[#texts + 1] = read(run.reports .. "/" .. entry.name)
+    texts[#texts + 1] = assert(read_file(run.reports .. "/" .. entry.name))
   end
   return table.concat(texts)
 end
@@ -109,7 +103,7 @@ local function conclude(run)
   run.ports.free()
   run.seconds = wait.now() - run.from
   local reports = sanitizer_reports(run)
-  run.text = read(run.log) .. reports
+  run.text = assert(read_file(run.log)) .. reports
   local passed, failed, rest = run.text:match "\n(%d+) passed, (%d+) failed([^\n]*)\n?"
   run.passed, run.failed = tonumber(passed or 0), tonumber(failed or 0)
   run.skipped = tonumber((rest or ""):match "(%d+) skipped" or 0)

@@ -12,6 +12,13 @@ local settings = require "etcdlock.settings"
 
 local M = { _VERSION = "0.1.0" }
 
+--- `first` is the first argument of the function `name`, to be called like `shown`.
+local function refuse_colon(first, name, shown)
+  if first == M then
+    check.raise(string.format("%s: it is called with a dot, %s, not with a colon", name, shown))
+  end
+end
+
 --- A client for one etcd cluster. Nothing is sent before the first use.
 -- @param opts endpoints (a list, or a string with commas, of "host:port",
 --   "http://host:port", "https://host:port" or "unix:path"), ttl (lease seconds,
@@ -23,9 +30,7 @@ local M = { _VERSION = "0.1.0" }
 --   that was forked after its parent had connected, or "context" in nginx's
 --   init_by_lua
 function M.connect(opts)
-  if opts == M then
-    check.raise("etcdlock.connect: it is called with a dot, etcdlock.connect{…}, not with a colon")
-  end
+  refuse_colon(opts, "etcdlock.connect", "etcdlock.connect{…}")
   local known, message, code = settings.read(opts)
   if not known then
     return nil, message, code
@@ -50,10 +55,7 @@ local default
 --- with_lock of a client of its own, made on first use with connect's defaults.
 -- See client:with_lock.
 function M.with_lock(name, opts, fn)
-  if name == M then
-    check.raise("etcdlock.with_lock: it is called with a dot, etcdlock.with_lock(…),"
-      .. " not with a colon")
-  end
+  refuse_colon(name, "etcdlock.with_lock", "etcdlock.with_lock(…)")
   if not default or not default._core:usable() then
     local message, code
     default, message, code = M.connect()

@@ -2,6 +2,7 @@
 
 local uv = require "luv"
 local proc = require "spec.support.proc"
+local read_file = require "spec.support.read_file"
 
 local Certs = {}
 Certs.__index = Certs
@@ -60,10 +61,7 @@ function Certs:write(name, text)
 end
 
 function Certs.read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read "*a"
-  file:close()
-  return text
+  return assert(read_file(path))
 end
 
 -- ---- keys and certificates --------------------------------------------------

@@ -7,6 +7,7 @@ local mime = require "mime"
 local cell = require "spec.support.cell"
 local ports = require "spec.support.port"
 local proc = require "spec.support.proc"
+local read_file = require "spec.support.read_file"
 local wait = require "spec.support.wait"
 
 local Etcd = {}
@@ -79,10 +80,7 @@ local function spawn(self, member)
 end
 
 local function log_of(member)
-  local file = io.open(member.log)
-  local text = file and file:read "*a" or ""
-  if file then file:close() end
-  return text:sub(-2000)
+  return (read_file(member.log) or ""):sub(-2000)
 end
 
 local function await_health(self, member)
@@ -265,9 +263,7 @@ local function is_stopped(pid)
   local tasks, running = ("/proc/%d/task"):format(pid), nil
   local scan = assert(uv.fs_scandir(tasks))
   for task in function() return uv.fs_scandir_next(scan) end do
-    local file = io.open(tasks .. "/" .. task .. "/stat")
-    local text = file and file:read "*a" or ") T"
-    if file then file:close() end
+    local text = read_file(tasks .. "/" .. task .. "/stat") or ") T"
     if not text:find "%) T" then running = "thread " .. task .. " runs" end
   end
   return not running, running

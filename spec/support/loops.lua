@@ -40,10 +40,12 @@ local function fails(code, ok, message, got)
   return message
 end
 
--- Have |seconds| passed since |from|, and not much more (see wait.SLACK)?
+local SLACK = require("spec.support.wait").SLACK
+
+-- Have |seconds| passed since |from|, and not much more?
 local function took(seconds, from)
   local late = core.now() - from - seconds
-  if late < -0.002 or late > 2 then error("late by " .. late .. " s", 2) end
+  if late < -0.002 or late > SLACK then error("late by " .. late .. " s", 2) end
 end
 
 local function descriptors()

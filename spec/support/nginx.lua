@@ -6,6 +6,7 @@ local uv = require "luv"
 local http = require "spec.support.http"
 local port = require "spec.support.port"
 local proc = require "spec.support.proc"
+local read_file = require "spec.support.read_file"
 local wait = require "spec.support.wait"
 
 local Nginx = {}
@@ -191,17 +192,10 @@ end
 
 -- ---- looking ----------------------------------------------------------------------
 
-local function read(path)
-  local file = io.open(path)
-  local text = file and file:read "*a" or ""
-  if file then file:close() end
-  return text
-end
-
 -- The process ids of its workers, those included that are on their way out.
 function Nginx:workers()
   local pids, master = {}, self.process.pid
-  for pid in read(("/proc/%d/task/%d/children"):format(master, master)):gmatch "%d+" do
+  for pid in (read_file(("/proc/%d/task/%d/children"):format(master, master)) or ""):gmatch "%d+" do
     pids[#pids + 1] = tonumber(pid)
   end
   return pids
@@ -209,7 +203,7 @@ end
 
 -- What it has written.
 function Nginx:log()
-  return read(self.dir .. "/output.log") .. read(self.dir .. "/error.log")
+  return (read_file(self.dir .. "/output.log") or "") .. (read_file(self.dir .. "/error.log") or "")
 end
 
 -- The lines of its log that tell of an error or worse.
@@ -246,7 +240,7 @@ end
 function Nginx.usage(pid)
   local proc_dir = "/proc/" .. pid
   local fields = {}
-  for field in read(proc_dir .. "/stat"):gsub("^.*%) ", ""):gmatch "%S+" do
+  for field in assert(read_file(proc_dir .. "/stat")):gsub("^.*%) ", ""):gmatch "%S+" do
     fields[#fields + 1] = field
   end
   return {

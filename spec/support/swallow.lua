@@ -1,15 +1,17 @@
 -- A way to a server which can begin to swallow what is sent: connections stay
--- open and new ones are accepted, but no byte gets through any more.
+-- open and new ones are accepted, but no byte gets through any more. Or to hold
+-- new connections: they are accepted, and what is sent waits.
 
 local proc = require "spec.support.proc"
 
 local Swallow = {}
 Swallow.__index = Swallow
 
--- In a process of its own: clients block theirs. Input: "swallow", "forward".
+-- In a process of its own: clients block theirs. Input: "swallow", "hold",
+-- "forward".
 local PROXY = [[
   local uv, host, port = require "luv", ...
-  local swallowing, swallowed, peers = false, 0, {}
+  local swallowing, swallowed, peers, holding, held = false, 0, {}, false, {}
 
   local function close(...)
     for _, socket in ipairs { ... } do
@@ -59,14 +61,25 @@ local PROXY = [[
   assert(server:listen(64, function()
     local near = uv.new_tcp()
     server:accept(near)
-    if swallowing then swallow(near) else forward(near) end
+    if holding then
+      held[#held + 1] = near
+      print "held"
+    elseif swallowing then
+      swallow(near)
+    else
+      forward(near)
+    end
   end))
   local stdin = uv.new_pipe(false)
   stdin:open(0)
   stdin:read_start(function(_, data)
     if not data then return os.exit(0) end
     for word in data:gmatch "%a+" do
-      if word == "forward" then
+      if word == "hold" then
+        holding = true
+      elseif word == "forward" then
+        for _, near in ipairs(held) do forward(near) end
+        holding, held = false, {}
         -- Whoever was swallowed has lost his thread.
         if swallowing then for socket in pairs(peers) do close(socket) end end
         swallowing = false
@@ -98,7 +111,19 @@ function Swallow:swallow()
   return tonumber((self.child:expect "^done (%d+)"))
 end
 
--- From now on new connections get through; those that were swallowed are closed.
+-- From now on new connections are held.
+function Swallow:hold()
+  self.child:send "hold"
+  self.child:expect "^done"
+end
+
+-- Waits until one is.
+function Swallow:await_held()
+  self.child:expect "^held"
+end
+
+-- From now on connections get through, those that were held, too; those that were
+-- swallowed are closed.
 function Swallow:forward()
   self.child:send "forward"
   return tonumber((self.child:expect "^done (%d+)"))
