@@ -1,4 +1,5 @@
 -- The end of clients and of processes: quick, and nothing is left of them.
+-- Runs alone: it is about how quick.
 
 local uv = require "luv"
 local etcdlock = require "etcdlock"

@@ -1,6 +1,7 @@
 -- Runs spec files side by side, each in a busted of its own, since they wait more
 -- than they work; tells of each in one line, and at the very end
--- "N passed, N failed[, N skipped]".
+-- "N passed, N failed[, N skipped]". Files with the line "-- Runs alone: ..." come
+-- after the others, one at a time: they measure what others would disturb.
 --
 --   lua spec/run.lua FILE|DIRECTORY... -- BUSTED...
 --
@@ -66,6 +67,16 @@ local function read_arguments()
   end
   assert(files[1] and command[1], "usage: run.lua FILE|DIRECTORY... -- BUSTED...")
   return files, command
+end
+
+-- Those of |files| that are run side by side, and those that are run alone.
+local function part(files)
+  local together, alone = {}, {}
+  for _, file in ipairs(files) do
+    local list = assert(read_file(file)):find "\n%-%- Runs alone: " and alone or together
+    list[#list + 1] = file
+  end
+  return together, alone
 end
 
 -- ---- one run of one file ------------------------------------------------------
@@ -167,7 +178,7 @@ local function main()
   end
   say("%d spec files, %d at a time%s", #files, JOBS,
     #files > MANY and ", which takes 3 to 5 minutes on two cores" or "")
-  run_all(files, command, JOBS, 1, function(run)
+  local function first(run)
     done = done + 1
     tell(run, ("%d/%d"):format(done, #files))
     if run.failed > 0 and RETRY then
@@ -175,7 +186,10 @@ local function main()
     else
       count(run)
     end
-  end)
+  end
+  local together, alone = part(files)
+  run_all(together, command, JOBS, 1, first)
+  run_all(alone, command, 1, 1, first)
   run_all(again, command, 1, 2, function(run)
     tell(run, "again")
     count(run)
