@@ -34,11 +34,9 @@ LUA_PACKAGE := lua$(LUA_VERSION)
 endif
 
 # Files are compiled side by side, but the targets of the command line are made
-# one after the other.
-ifneq ($(MAKELEVEL),0)
-ifeq ($(findstring jobserver,$(MAKEFLAGS)),)
+# one after the other. Deeper makes take part in what the first one has begun.
+ifeq ($(MAKELEVEL),1)
 MAKEFLAGS += --jobs=$(shell nproc)
-endif
 endif
 
 LUADIR = $(PREFIX)/share/lua/$(LUA_ABI)
