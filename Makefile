@@ -3,7 +3,7 @@
 #   LUA_VERSION=5.1|5.3|5.4|jit   which Lua to build for
 #   TESTING=1                     with assertions and the test-only C module
 #   SANITIZE=asan|tsan            the same, instrumented
-#   SPEC=spec/lock_spec.lua       run these spec files only
+#   SPEC=spec/lock                run these spec files, or directories, only
 #   JOBS=3                        so many of them at a time
 #   ETCD_VERSION=3.5              which etcd: 3.4 is Debian 12's, 3.5 Debian 13's
 #   SUITE=trixie                  which Debian `make fresh` is about: 12 is bookworm
@@ -52,16 +52,15 @@ SIM := build/sim/sim
 SCRIPTED := build/spec/scripted_server
 REPORTS := $(CURDIR)/$(BUILD)/reports
 
-SOURCES := $(wildcard src/*.c)
+SOURCES := $(wildcard src/*/*.c)
 ifeq ($(FLAVOUR),)
-SOURCES := $(filter-out src/lua_test.c,$(SOURCES))
+SOURCES := $(filter-out src/lua/lua_test.c,$(SOURCES))
 endif
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/etcd.pb-c.o
 
 # The simulator drives the pure part of the lock, which needs no library.
-SIM_CORE := session.c entry.c entry_moves.c entry_answer.c retry.c
-SIM_OBJECTS := $(SIM_CORE:%.c=build/sim/core/%.o) \
-  $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
+SIM_OBJECTS := $(patsubst src/%.c,build/sim/%.o,$(wildcard src/rules/*.c) \
+  src/base/error.c src/base/alloc.c) $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
 
 # ---- flags ------------------------------------------------------------------
 
@@ -112,7 +111,7 @@ RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' \
 export PATH := $(PATH):/usr/sbin:/sbin
 BUSTED = $(shell command -v busted)
 
-# The cell of the matrix, see spec/support/cell.lua.
+# The cell of the matrix, see spec/support/harness/cell.lua.
 ETCD35 := build/etcd-3.5
 CELL_ENV := CELL_ETCD='$(ETCD_VERSION)' CELL_MEMBERS='$(MEMBERS)' \
   CELL_SECURE='$(SECURE)' CELL_SANITIZE='$(SANITIZE)' \
@@ -121,13 +120,13 @@ CELL_ENV := CELL_ETCD='$(ETCD_VERSION)' CELL_MEMBERS='$(MEMBERS)' \
 # The sanitizers have an interpreter of their own, see there.
 SUITE_LUA := $(if $(SANITIZE),$(BUILD)/lua,$(LUA))
 SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1 \
-  LSAN_OPTIONS=suppressions=$(CURDIR)/spec/support/lsan.supp:print_suppressions=0 \
+  LSAN_OPTIONS=suppressions=$(CURDIR)/spec/support/harness/lsan.supp:print_suppressions=0 \
   ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0
 # Without a fixed address layout some kernels leave no room for its shadow.
 # Both guess the size of a library's thread-local block from what stands in
 # front of it, and now and then die of the guess, so they aren't asked to.
 SUITE_ENV_-tsan = \
-  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions=$(CURDIR)/spec/support/tsan.supp:print_suppressions=0 \
+  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions=$(CURDIR)/spec/support/harness/tsan.supp:print_suppressions=0 \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 # ---- targets ----------------------------------------------------------------
@@ -175,30 +174,30 @@ test: deps ## simulator, then every spec against a real etcd
 	@$(MAKE) --no-print-directory TESTING=1 suite
 
 test-all: ## every spec on every Lua: 5.1, 5.3, 5.4 and LuaJIT
-	@MAKE='$(MAKE) --no-print-directory' SPEC='$(SPEC)' sh spec/support/luas.sh
+	@MAKE='$(MAKE) --no-print-directory' SPEC='$(SPEC)' sh spec/support/harness/luas.sh
 
 # What differs most from Lua to Lua.
-SHORT_LUA := lock with_lock reentrancy gc async wake loop_cqueues loop_luv \
-  loop_copas nginx nginx_resty
+SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/lock/,lock with_lock \
+  reentrancy gc) spec/nginx/worker spec/nginx/resty) spec/wait spec/regress
 
 test-all-short: deps ## the core of them on every Lua
 	@$(MAKE) --no-print-directory test-all \
-	  SPEC='$(SHORT_LUA:%=spec/%_spec.lua) spec/regress'
+	  SPEC='$(SHORT_LUA)'
 
 matrix: deps ## every spec with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
-	@MAKE='$(MAKE)' sh spec/support/matrix.sh
+	@MAKE='$(MAKE)' sh spec/support/harness/matrix.sh
 
 # The cell that is farthest from that of `make test`.
 SHORT := lock queue lost with_lock guarded reentrancy interop
 
 matrix-short: deps ## the core of them with etcd 3.5, 3 members, secure
 	@$(MAKE) --no-print-directory TESTING=1 ETCD_VERSION=3.5 MEMBERS=3 SECURE=1 \
-	  SPEC='$(SHORT:%=spec/%_spec.lua)' suite
+	  SPEC='$(SHORT:%=spec/lock/%_spec.lua)' suite
 
 lint: deps ## format, static checks and the layer rules
-	@clang-format --dry-run -Werror $(wildcard src/*.[ch] spec/sim/*.[ch] \
-	  spec/support/*.c)
-	@luacheck -q --no-color lua spec examples
+	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/sim/*.[ch] \
+	  spec/support/*/*.c)
+	@luacheck -q --no-color lua spec bench examples
 	@$(LUA) spec/lint/layers.lua .
 
 asan: deps ## the specs under the address, undefined and leak sanitizers
@@ -211,11 +210,11 @@ fresh: ## README's commands on a fresh Debian: SUITE=bookworm|trixie, WITH=packa
 	@SUITE='$(SUITE)' WITH='$(WITH)' sh .ci/fresh.sh
 
 figures: all nginx-module ## hand-off, takeover, cost of a lock, waiting in nginx
-	@$(RUN_ENV) $(LUA) spec/figures.lua
-	@$(RUN_ENV) $(LUA) spec/nginx_figures.lua
+	@$(RUN_ENV) $(LUA) bench/figures.lua
+	@$(RUN_ENV) $(LUA) bench/nginx.lua
 
 failover: all ## what three members' ends cost: leader kills, restarts, silence
-	@$(RUN_ENV) $(LUA) spec/failover.lua $(PARTS)
+	@$(RUN_ENV) $(LUA) bench/failover.lua $(PARTS)
 
 sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 	@$(SIM)
@@ -257,16 +256,16 @@ $(MODULE): $(OBJECTS) src/exports.map
 	$(said)
 
 $(ETCD35)/usr/bin/etcd:
-	@sh spec/support/etcd35.sh $(ETCD35)
+	@sh spec/support/servers/etcd35.sh $(ETCD35)
 
-$(BUILD)/lua: spec/support/lua_host.c
+$(BUILD)/lua: spec/support/programs/lua_host.c
 	$(call say,$@)
 	$(Q)$(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CFLAGS) $(WARNINGS) $(LDFLAGS) \
 	  -rdynamic -o $@ $< $(shell pkg-config --libs $(LUA_PACKAGE)) -lm
 	$(said)
 
 # A program of its own, the same for all flavours and versions.
-$(SCRIPTED): spec/support/scripted_server.c
+$(SCRIPTED): spec/support/servers/scripted_server.c
 	$(call say,$@)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell pkg-config --cflags grpc) \
 	  $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< \
@@ -281,7 +280,7 @@ $(BUILD)/obj/etcd.pb-c.o: $(PROTO).c
 	$(call say,$(MODULE))
 	$(Q)$(COMPILE) -o $@ $<
 
-$(PROTO).c $(PROTO).h &: src/proto/etcd.proto
+$(PROTO).c $(PROTO).h &: src/etcd/etcd.proto
 	@mkdir -p $(@D)
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(@D) $(<F)
 
@@ -293,7 +292,7 @@ $(SIM): $(SIM_OBJECTS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
 	$(said)
 
-build/sim/core/%.o: src/%.c
+build/sim/%.o: src/%.c
 	$(call say,$(SIM))
 	$(Q)$(SIM_COMPILE) -o $@ $<
 

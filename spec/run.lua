@@ -13,11 +13,11 @@
 --              report is a failure, even one of a child whose end nobody saw
 --   V=1        shows all that they print, not only that of failures
 
+local ports = require "spec.support.servers.port"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
-local ports = require "spec.support.port"
-local proc = require "spec.support.proc"
-local read_file = require "spec.support.read_file"
-local wait = require "spec.support.wait"
+local wait = require "spec.support.harness.wait"
 
 local JOBS = tonumber(os.getenv "JOBS")
 local RETRY, VERBOSE = os.getenv "RETRY" == "1", os.getenv "V" == "1"

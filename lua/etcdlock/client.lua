@@ -1,80 +1,53 @@
 --- A client: one connection, one lease and one I/O thread for any number of
--- locks. Who owns what, and how often, is kept here.
-local Hub = require "etcdlock.hub"
+-- locks.
+local Holds = require "etcdlock.holds"
+local Losses = require "etcdlock.losses"
+local Wakeups = require "etcdlock.wait.wakeups"
 local acquire = require "etcdlock.acquire"
-local await = require "etcdlock.await"
+local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local guarded = require "etcdlock.guarded"
-local label = require "etcdlock.label"
-local loops = require "etcdlock.loops"
-local options = require "etcdlock.options"
+local finally = require "etcdlock.finally"
+local host = require "etcdlock.wait.host"
+local queue = require "etcdlock.queue"
 
 local Client = {}
 Client.__index = Client
 Client.__name = "etcdlock.client"
 
 -- How long a question may take when etcd doesn't answer.
-local CALL_WAIT = 5
+local ASK_WAIT = 5
 -- What close gives to releasing and revoking.
 local CLOSE_WAIT = 0.5
 
--- ---- for lock.lua ----
+-- ---- for acquire.lua, lock.lua, loss.lua, guarded.lua and queue.lua ----
 
---- Forgets a lock that was released, so that its owner may take it anew.
-function Client:_forget(lock)
-  if self._holds[self._prefix .. lock._name] == lock then
-    self._holds[self._prefix .. lock._name] = nil
-  end
-end
-
---- Calls the on_lost handlers that are due, but not those of another request.
-function Client:_tell_losses()
-  if next(self._watched) == nil then
-    return
-  end
-  local watched = {}
-  for lock in pairs(self._watched) do
-    if not (lock._leash and lock._leash.link and loops.is_elsewhere(lock._leash)) then
-      watched[#watched + 1] = lock
-    end
-  end
-  for _, lock in ipairs(watched) do
-    lock:_left() -- notices an expiry of this moment
-    lock:_tell_loss()
-  end
-end
-
---- Waits in the way of the place; see await.lua for `wait`.
+--- Waits in the way of what runs here; see wait/init.lua for `wait`.
 function Client:_await(wait)
-  wait.hub = self._hub
-  function wait.between()
-    if not wait.is_deaf then
-      self._hub.is_untold = false
-      self:_tell_losses()
-    end
-  end
+  wait.wakeups = self._wakeups
   return await(wait)
 end
 
---- Sends a call and waits for its answer: true, held, results, revision |
+--- Sends a transaction and waits for its answer: true, held, results, revision |
 -- false, message, code.
-function Client:_ask(call, seconds)
-  local refused, why = loops.refusal(self._hub)
-  if refused then
-    return false, refused, why
+function Client:_ask(txn)
+  local message, code = host.refusal(self._wakeups.chosen)
+  if message then
+    return false, message, code
   end
-  local ok, message, code = call:start(seconds)
+  local ok
+  ok, message, code = txn:start(ASK_WAIT)
   if not ok then
     return false, message, code
   end
   return self:_await {
     poll = function(slice)
-      return call:wait(slice)
+      return txn:wait(slice)
     end,
-    arm = function(id, served)
-      return call:arm(id, served)
+    arm = function(number)
+      return self._core:arm_txn(txn, number)
     end,
+    losses = self._losses,
   }
 end
 
@@ -136,7 +109,7 @@ local function run_locked(self, where, name, opts, fn)
     return nil, message, code
   end
   local unlocked, why, why_code
-  local results = guarded.run(function()
+  local results = finally.run(function()
     unlocked, why, why_code = lock:unlock()
   end, fn, lock)
   return conclude(results, unlocked, why, why_code)
@@ -173,74 +146,8 @@ end
 
 -- ---- looking ----
 
-local function list_queue(self, where, name)
-  local full, message, code = options.name(where, self._prefix, name)
-  if not full then
-    return nil, message, code
-  end
-  local call = self._core:call()
-  call:list(full .. "/", full .. "0")
-  local ok, held, results = self:_ask(call, CALL_WAIT)
-  if not ok then
-    return nil, held, results
-  end
-  local places = {}
-  for _, kv in ipairs(results[1]) do
-    local lease, mode = core.parse_key(full, kv.key)
-    if lease then
-      local said = label.read(kv.value)
-      local before = places[#places]
-      places[#places + 1] = {
-        held = before == nil or (before.held and before.mode == "read" and mode == "read"),
-        token = kv.create_revision,
-        lease = lease,
-        mode = mode,
-        key = kv.key,
-        host = said.host,
-        pid = said.pid,
-        since = said.since,
-        owner = said.owner,
-        value = said.value,
-      }
-    end
-  end
-  return places
-end
-
---- Who holds the lock and who waits for it, the oldest first.
--- @return a list of { held, token, lease, mode, key, host, pid, since (unix
---   seconds), owner, value }; the fields from host on are missing if another
---   kind of client wrote the key | nil, message, code
-function Client:queue(name)
-  return list_queue(self, "client:queue", name)
-end
-
---- Takes the lock away from its holder, but only from the one with `token`.
--- @return true | nil, message, code: "not_held" if that token doesn't hold it
-function Client:break_lock(name, token)
-  check.number("client:break_lock", "token", token)
-  local places, message, code = list_queue(self, "client:break_lock", name)
-  if not places then
-    return nil, message, code
-  end
-  local call, found = self._core:call(), nil
-  for _, place in ipairs(places) do
-    found = found or place.held and place.token == token and place
-  end
-  local nobody = string.format("lock %q is not held with token %.0f", name, token)
-  if not found then
-    return nil, nobody, "not_held"
-  end
-  call:guard(found.key, token)
-  call:delete(found.key)
-  local ok, held, results = self:_ask(call, CALL_WAIT)
-  if not ok then
-    return nil, held, results
-  elseif not held then
-    return nil, nobody, "not_held"
-  end
-  return true
-end
+Client.queue = queue.queue
+Client.break_lock = queue.break_lock
 
 local REQUESTS = {
   "enqueues", "tries", "looks", "deletes", "probes",
@@ -278,9 +185,9 @@ end
 -- there is an answer too: etcd looks at rights once the majority has spoken.
 -- @return seconds that it took | nil, message, code
 function Client:ping()
-  local call, from = self._core:call(), core.now()
-  call:get(self._prefix .. "/ping")
-  local ok, message, code = self:_ask(call, CALL_WAIT)
+  local txn, from = self._core:txn(), core.now()
+  txn:get(self._prefix .. "/ping")
+  local ok, message, code = self:_ask(txn)
   if not ok and code ~= "denied" then
     return nil, message, code
   end
@@ -296,7 +203,7 @@ end
 -- second or a little more. The client and its locks answer "closed" from then
 -- on. Idempotent.
 function Client:close()
-  self._hub:close(CLOSE_WAIT)
+  self._wakeups:close(CLOSE_WAIT)
   return true
 end
 
@@ -313,18 +220,16 @@ end
 check.methods(Client, "client")
 
 --- Wraps a core client. For init.lua only.
-function Client.new(core_client, settings)
-  local watched = setmetatable({}, { __mode = "k" })
+function Client.new(core_client, options)
+  local wakeups = Wakeups.new(core_client, options.loop)
   return setmetatable({
     _core = core_client,
-    _hub = Hub.new(core_client, settings.loop, watched),
-    _endpoints = table.concat(settings.endpoints, ","),
-    _timeout = settings.timeout,
-    _collect_at = 0,
-    _prefix = settings.prefix,
-    _holds = setmetatable({}, { __mode = "v" }), -- name -> lock: reentrancy
-    _waiting = setmetatable({}, { __mode = "v" }), -- name -> who waits for it
-    _watched = watched, -- locks with on_lost
+    _wakeups = wakeups,
+    _losses = Losses.new(wakeups),
+    _holds = Holds.new(),
+    _endpoints = table.concat(options.endpoints, ","),
+    _timeout = options.timeout,
+    _prefix = options.prefix,
   }, Client)
 end
 

@@ -1,72 +1,128 @@
---- Runs a function and calls `finish` when it ends in any way: returns, raises
--- or has its coroutine closed.
-local protect = require "etcdlock.protect"
+--- What the holder of a lock does in etcd: it happens only while the lock is
+-- his. Methods of a lock.
+local check = require "etcdlock.check"
 
 local M = {}
 
-local last_traceback
-
---- The traceback of the last error that went through a guarded run, for where
--- it can't be had any more by whoever catches the error.
-function M.traceback()
-  return last_traceback
-end
-
-local function pack(...)
-  return { n = select("#", ...), ... }
-end
-
--- A to-be-closed variable lets the error pass untouched, with its stack still
--- there for whoever catches it. Compiled here because it is a syntax error
--- before Lua 5.4.
-local with_close = _VERSION == "Lua 5.4" and load [[
-  local pack = ...
-  return function(finish, fn, ...)
-    local guard <close> = setmetatable({}, { __close = finish })
-    return pack(fn(...))
+--- Runs operations that happen only while the lock is ours: etcd compares the
+-- create_revision of our key with our token in the same transaction.
+local function guarded(self, add)
+  if not self:_left() then
+    return nil, self:_not_held()
   end
-]](pack)
-
-local function note_traceback(err, trace)
-  last_traceback = trace
-  return err
-end
-
-local function with_pcall(finish, fn, ...)
-  local args, results = pack(...), nil
-  local ok, err = protect.xpcall(function()
-    results = pack(fn((table.unpack or unpack)(args, 1, args.n))) -- luacheck: ignore unpack
-  end, note_traceback)
-  finish()
+  local txn = self._client._core:txn()
+  txn:guard_lock(self._core)
+  add(txn)
+  local ok, held, results, extra = self._client:_ask(txn)
   if not ok then
-    error(err, 0)
+    return nil, held, results, extra
+  elseif not held then
+    return nil, string.format("lock %q was lost: its key is gone", self._name), "lost"
   end
   return results
 end
 
-local function once(finish)
-  local done
-  return function()
-    if not done then
-      done = true
-      finish()
+--- The same as held(), confirmed by the cluster.
+-- @return true, seconds | false, code, message
+function M:check()
+  local results, message, code = guarded(self, function(txn)
+    txn:get(self:key())
+  end)
+  if not results then
+    self._client._losses:tell()
+    return false, code, message
+  end
+  return self:held()
+end
+
+--- Writes key = value in etcd, if the lock is still ours when etcd applies it.
+-- The key is taken as it is, without the client's prefix.
+-- @return true | nil, message, code: "lost", "not_held", ...; "unavailable"
+--   means that it may have been written or not
+function M:put(key, value)
+  check.string("lock:put", "key", key)
+  check.string("lock:put", "value", value)
+  local results, message, code = guarded(self, function(txn)
+    txn:put(key, value)
+  end)
+  return results and true or nil, message, code
+end
+
+--- Deletes a key, if the lock is still ours when etcd applies it.
+-- @return true, whether the key was there | nil, message, code as for put
+function M:delete(key)
+  check.string("lock:delete", "key", key)
+  local results, message, code = guarded(self, function(txn)
+    txn:delete(key)
+  end)
+  if not results then
+    return nil, message, code
+  end
+  return true, results[1] > 0
+end
+
+local function read(kvs)
+  if kvs[1] then
+    return kvs[1].value, kvs[1].mod_revision
+  end
+  return false
+end
+
+--- Reads a key, if the lock is still ours at that moment.
+-- @return value, mod_revision | false if there is no such key | nil, message,
+--   code
+function M:get(key)
+  check.string("lock:get", "key", key)
+  local results, message, code = guarded(self, function(txn)
+    txn:get(key)
+  end)
+  if not results then
+    return nil, message, code
+  end
+  return read(results[1])
+end
+
+local OPERATIONS = { put = 3, get = 2, delete = 2 }
+
+local function check_operations(list)
+  if type(list) ~= "table" or #list == 0 then
+    check.raise('lock:txn: wanted a list of operations like { "put", key, value }')
+  end
+  for i = 1, #list do -- not ipairs, which a hole would stop
+    local op = list[i]
+    local size = type(op) == "table" and OPERATIONS[op[1]]
+    if not size then
+      check.raise(string.format('lock:txn: operation %d, wanted { "put", key, value },'
+        .. ' { "get", key } or { "delete", key }', i))
+    end
+    for field = 2, size do
+      check.string("lock:txn", string.format("operation %d, field %d", i, field), op[field])
     end
   end
 end
 
---- Returns fn(...)'s results packed, with their number in n. An error of fn is
--- raised again, the same object. `finish` must not raise.
-function M.run(finish, fn, ...)
-  if not with_close then
-    return with_pcall(finish, fn, ...)
-  elseif not protect.running() then
-    return with_close(finish, fn, ...)
+--- Does several things at once, all or nothing, if the lock is still ours:
+-- lock:txn{ { "put", k, v }, { "get", k }, { "delete", k } }
+-- @return a list with true for a put, the value or false for a get, and
+--   whether the key was there for a delete | nil, message, code as for put
+function M:txn(list)
+  check_operations(list)
+  local results, message, code = guarded(self, function(txn)
+    for _, op in ipairs(list) do
+      txn[op[1]](txn, op[2], op[3])
+    end
+  end)
+  if not results then
+    return nil, message, code
   end
-  -- A coroutine that ends by an error leaves its variables open, unless somebody
-  -- closes it, and event loops don't.
-  finish = once(finish)
-  local results = with_close(finish, with_pcall, finish, fn, ...)
-  return results[1]
+  for i, op in ipairs(list) do
+    if op[1] == "get" then
+      results[i] = (read(results[i]))
+    elseif op[1] == "delete" then
+      results[i] = results[i] > 0
+    end
+  end
+  return results
 end
 
 return M

@@ -5,10 +5,10 @@
 -- code; misuse raises. Times are seconds, fractions allowed.
 local Client = require "etcdlock.client"
 local check = require "etcdlock.check"
+local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
-local guarded = require "etcdlock.guarded"
-local loops = require "etcdlock.loops"
-local settings = require "etcdlock.settings"
+local finally = require "etcdlock.finally"
+local host = require "etcdlock.wait.host"
 
 local M = { _VERSION = "0.1.0" }
 
@@ -31,18 +31,18 @@ end
 --   init_by_lua
 function M.connect(opts)
   refuse_colon(opts, "etcdlock.connect", "etcdlock.connect{…}")
-  local known, message, code = settings.read(opts)
+  local known, message, code = connect_options.read(opts)
   if not known then
     return nil, message, code
   end
-  message, code = loops.too_early()
+  message, code = host.too_early()
   if message then
     return nil, message, code
   end
   local client
   client, message, code = core.connect(known)
   if not client and code == "invalid" then
-    message = settings.name_source(known, message)
+    message = connect_options.name_source(known, message)
   end
   if not client then
     return nil, message, code
@@ -69,6 +69,6 @@ end
 --- Where the last error came from that went through with_lock: a traceback.
 -- Only before Lua 5.4 and in coroutines; elsewhere, whoever catches the error
 -- still has the stack.
-M.traceback = guarded.traceback
+M.traceback = finally.traceback
 
 return M

@@ -22,21 +22,23 @@ end
 
 local function wait_for(self, core_lock, finish)
   self._core, self._finish = core_lock, finish
-  local hub = self._hub -- and not self, which may be forgotten
-  local id = hub:expect_poll(function()
-    unpoll(hub.core:wake_fd())
+  local wakeups = self._wakeups -- and not self, which may be forgotten
+  local number = wakeups:expect(function()
+    unpoll(wakeups:fd())
   end)
-  if not core_lock:arm("decided", id, false) then
-    hub:leave(id)
+  if not wakeups.core:arm(core_lock, "decided", number) then
+    wakeups:forget(number)
   end
-  self._hub:on_close("pending", unpoll)
+  wakeups:watch(Pending, function()
+    return unpoll
+  end)
 end
 
 local function decide(self, ...)
   self._answer = { n = select("#", ...), ... }
   self._core, self._finish = nil, nil
   if self._polled then
-    unpoll(self._hub.core:wake_fd())
+    unpoll(self._wakeups:fd())
   end
 end
 
@@ -53,11 +55,11 @@ local function begin(self)
 end
 
 local function look(self)
-  local usable, message, code = self._hub.core:usable()
+  local usable, message, code = self._wakeups.core:usable()
   if not usable and code == "forked" then
     return decide(self, nil, message, code)
   end
-  self._hub:deliver() -- or the descriptor would stay readable
+  self._wakeups:deliver() -- or the descriptor would stay readable
   local ok
   ok, message, code = self._core:wait(0)
   if ok then
@@ -107,12 +109,12 @@ end
 -- is closed.
 function Pending:pollfd()
   self._polled = true
-  return (self._hub.core:wake_fd())
+  return (self._wakeups:fd())
 end
 
 --- The same for select, which wants one even where there is nothing to poll.
 function Pending:getfd()
-  return self._hub.core:wake_fd() or 0
+  return self._wakeups:fd() or 0
 end
 
 --- copas.receive(pending) yields until step has an answer, and returns that.
@@ -149,16 +151,16 @@ check.methods(Pending, "pending")
 -- ---- for acquire.lua ----
 
 --- `finish()` makes the lock of a core lock that is held.
-function Pending.new(hub, core_lock, finish)
-  local self = setmetatable({ _hub = hub }, Pending)
+function Pending.new(wakeups, core_lock, finish)
+  local self = setmetatable({ _wakeups = wakeups }, Pending)
   wait_for(self, core_lock, finish)
   return self
 end
 
 --- One that the same owner holds: `take()` gives it to him once more, or nothing
 -- if he has let it go before he asked; then `ask()` gives what new takes.
-function Pending.again(hub, take, ask)
-  return setmetatable({ _hub = hub, _take = take, _begin = ask }, Pending)
+function Pending.again(wakeups, take, ask)
+  return setmetatable({ _wakeups = wakeups, _take = take, _begin = ask }, Pending)
 end
 
 return Pending

@@ -1,8 +1,9 @@
 -- The rules of the house that a compiler does not know (see src/README.md):
 --
---   lua spec/lint/layers.lua ROOT
+--   lua spec/lint/layers.lua ROOT [graph]
 --
--- prints every violation as "file:line: message" and fails if there is one.
+-- prints every violation as "file:line: message" and fails if there is one; with
+-- "graph", then also which module includes which others.
 
 local ROOT = arg[1] or "."
 local MAX_LINES = 450
@@ -25,7 +26,7 @@ local function read(file)
 end
 
 -- The files below |directory| whose names match |pattern|, sorted.
-local function list(directory, pattern)
+local function find_files(directory, pattern)
   local command = ("cd '%s' && find %s -type f 2>/dev/null"):format(
     ROOT:gsub("'", "'\\''"), directory)
   local pipe, files = assert(io.popen(command)), {}
@@ -52,66 +53,165 @@ local function line_at(text, position)
   return select(2, text:sub(1, position - 1):gsub("\n", "")) + 1
 end
 
--- ---- layers: who may include what -------------------------------------------
+-- ---- folders: who may include whom --------------------------------------------
 
-local layer_of = {}
-
-local function read_layer(file, text)
-  local layer = tonumber(text:match "^/%* L(%d) ")
-  local base = file:match "([^/]+)$"
-  layer_of[base] = layer
-  if not layer or layer > 4 then
-    report(file, 1, "must start with its layer: /* L0 … L4 name: …")
-  elseif base:find "^lua_" and layer ~= 4 then
-    report(file, 1, "lua_* files are layer 4, not %d", layer)
-  end
-end
-
--- The foreign worlds, and the one layer that speaks each of them.
-local function foreign_world(header)
-  if header:find "^grpc" then return "gRPC", 1 end
-  if header:find "^openssl/" then return "OpenSSL", 1 end
-  if header:find "^protobuf%-c/" or header:find "%.pb%-c%.h$" then
-    return "protobuf", 2
-  end
-end
-
-local LUA_HEADERS = {
-  ["lua.h"] = true,
-  ["lauxlib.h"] = true,
-  ["lualib.h"] = true,
-  ["luaconf.h"] = true,
-  ["luajit.h"] = true,
+-- A file may include its own folder's headers, those of the folders named here,
+-- and what these may include. Below them all is the C library.
+local MAY_INCLUDE = {
+  base = {},
+  tls = { "base" },
+  net = { "base", "tls" },
+  etcd = { "base", "net" },
+  rules = { "base" },
+  lock = { "base", "tls", "net", "etcd", "rules" },
+  nginx = { "base" },
+  lua = { "base", "rules", "lock", "nginx" },
 }
 
-local function check_include(file, number, mark, header)
-  local base = file:match "([^/]+)$"
-  local layer, world, home = layer_of[base], foreign_world(header)
-  if world then
-    if layer ~= home then
-      report(file, number, "%s belongs to layer %d only: %s", world, home, header)
+-- Single headers besides: plain data, in whose words somebody above speaks.
+local EXCEPTIONS = { rules = { ["etcd/txn.h"] = true } }
+
+-- The foreign worlds, by their headers, and the one folder that knows each.
+local WORLDS = {
+  { "^grpc/", "gRPC", "net" },
+  { "^openssl/", "OpenSSL", "tls" },
+  { "^protobuf%-c/", "protobuf", "etcd" },
+  { "%.pb%-c%.h$", "protobuf", "etcd" },
+  { "^lua[%a]*%.h$", "Lua", "lua" },
+  { "^lauxlib%.h$", "Lua", "lua" },
+}
+
+local function folder_of(file)
+  return file:match "^([^/]+)/"
+end
+
+local function world_of(header)
+  for _, world in ipairs(WORLDS) do
+    if header:find(world[1]) then return world[2], world[3] end
+  end
+end
+
+-- All folders that |folder| may include from, through others too.
+local function below(folder, found)
+  found = found or {}
+  for _, name in ipairs(MAY_INCLUDE[folder]) do
+    found[name] = true
+    below(name, found)
+  end
+  return found
+end
+
+-- file (without src/) -> list of { number =, header =, is_ours = }
+local includes = {}
+
+local function read_includes(file, text)
+  local list = {}
+  for number, line in lines(text) do
+    local mark, header = line:match '^%s*#%s*include%s*([<"])([^>"]+)'
+    if mark then
+      list[#list + 1] = { number = number, header = header, is_ours = mark == '"' }
     end
-  elseif LUA_HEADERS[header] then
-    if not base:find "^lua_" then
-      report(file, number, "Lua belongs to lua_* files only: %s", header)
-    end
-  elseif mark == '"' then
-    local other = layer_of[header]
-    if not other then
-      report(file, number, "no such header with a layer: %s", header)
-    elseif layer and other > layer then
-      report(file, number, "layer %d includes %s of layer %d above it", layer,
-        header, other)
+  end
+  includes[file] = list
+end
+
+local function check_place(file, text)
+  local folder, name = file:match "^([^/]+)/([^/]+)%.[ch]$"
+  if not MAY_INCLUDE[folder or ""] then
+    report("src/" .. file, 1, "it is in no folder of the house")
+    return false
+  elseif not text:find("^/%* " .. name .. ": ") then
+    report("src/" .. file, 1, "must start with /* %s: and what it is", name)
+  end
+  return true
+end
+
+-- Follows the includes of |file|, and reports for the line of |from| on which they
+-- begin (|first|) what it must not see.
+local function follow(from, first, file, chain, seen)
+  for _, include in ipairs(includes[file] or {}) do
+    local header, line = include.header, first or include
+    local way = chain .. " > " .. header
+    local world, home = world_of(header)
+    if world then
+      if folder_of(from) ~= home then
+        report("src/" .. from, line.number, "%s belongs to %s/ only: %s", world, home, way)
+      end
+    elseif include.is_ours and not seen[header] then
+      seen[header] = true
+      local folder, own = folder_of(header), folder_of(from)
+      local allowed = folder == own or below(own)[folder]
+        or EXCEPTIONS[own] and EXCEPTIONS[own][header]
+      if not includes[header] then
+        report("src/" .. from, line.number, "there is no such header: %s", way)
+      elseif not allowed then
+        report("src/" .. from, line.number, "%s/ must not see %s/: %s", own, folder, way)
+      else
+        follow(from, line, header, way, seen)
+      end
     end
   end
 end
 
-local function check_pair(file)
-  local base = file:match "([^/]+)%.c$"
-  if not base then return end
-  local source, header = layer_of[base .. ".c"], layer_of[base .. ".h"]
-  if source and header and source ~= header then
-    report(file, 1, "layer %d, but its header is layer %d", source, header)
+-- ---- no circle ------------------------------------------------------------------
+
+-- The files that share an X_int.h are one module, X; else each pair of a source
+-- and its header is one.
+local function module_of(file)
+  local folder, name = file:match "^(.-)([^/]+)%.[ch]$"
+  local int = name:match "^(.*)_int$"
+  if int then return folder .. int end
+  for _, include in ipairs(includes[file] or {}) do
+    int = include.header:match "^(.*)_int%.h$"
+    if int and folder_of(int .. "/") == folder_of(file) then return int end
+  end
+  return folder .. name
+end
+
+-- module -> set of the modules that it includes
+local function module_graph()
+  local graph = {}
+  for file, list in pairs(includes) do
+    local module = module_of(file)
+    graph[module] = graph[module] or {}
+    for _, include in ipairs(list) do
+      local other = include.is_ours and includes[include.header] and module_of(include.header)
+      if other and other ~= module then graph[module][other] = true end
+    end
+  end
+  return graph
+end
+
+local function sorted(set)
+  local list = {}
+  for name in pairs(set) do list[#list + 1] = name end
+  table.sort(list)
+  return list
+end
+
+local function report_circles(graph)
+  local state = {} -- "open" while on the way, "done" afterwards
+  local function visit(module, way)
+    state[module] = "open"
+    way[#way + 1] = module
+    for _, other in ipairs(sorted(graph[module])) do
+      if state[other] == "open" then
+        report("src/" .. module .. ".h", 1, "a circle: %s > %s", table.concat(way, " > "), other)
+      elseif not state[other] then
+        visit(other, way)
+      end
+    end
+    way[#way] = nil
+    state[module] = "done"
+  end
+  for _, module in ipairs(sorted(graph)) do
+    if not state[module] then visit(module, {}) end
+  end
+end
+
+local function print_graph(graph)
+  for _, module in ipairs(sorted(graph)) do
+    print(("%-24s > %s"):format(module, table.concat(sorted(graph[module]), " ")))
   end
 end
 
@@ -229,16 +329,19 @@ local function check_text(file, text)
   end
 end
 
--- ---- README: every public method is described --------------------------------
+-- ---- the reference: every public method is described ---------------------------
 
-local function check_readme()
-  local readme = read "README.md" or ""
-  for _, file in ipairs(list("lua", "%.lua$")) do
+local REFERENCE = "doc/reference.md"
+
+local function check_reference()
+  local reference = read(REFERENCE) or ""
+  for _, file in ipairs(find_files("lua", "%.lua$")) do
     for number, line in lines(read(file)) do
       local class, name = line:match "^function (%a+):(%a[%w_]*)%("
+      if not class then class, name = line:match "^(%a+)%.(%a[%w_]*) = %a+%.%a" end
       if (class == "Client" or class == "Lock")
-        and not readme:find(":" .. name .. "(", 1, true) then
-        report(file, number, "README.md does not describe %s:%s()", class:lower(), name)
+        and not reference:find(":" .. name .. "(", 1, true) then
+        report(file, number, "%s does not describe %s:%s()", REFERENCE, class:lower(), name)
       end
     end
   end
@@ -246,23 +349,27 @@ end
 
 -- ---- all of it --------------------------------------------------------------
 
-local sources = list("src", "^src/[^/]+%.[ch]$")
+local sources = find_files("src", "%.[ch]$")
 if not sources[1] then report("src", 0, "no sources here") end
-for _, file in ipairs(sources) do read_layer(file, read(file)) end
-for _, file in ipairs(sources) do
-  local text = read(file)
-  for number, line in lines(text) do
-    local mark, header = line:match '^%s*#%s*include%s*([<"])([^>"]+)'
-    if mark then check_include(file, number, mark, header) end
-  end
-  check_pair(file)
-  if file:find "%.h$" then check_header(file, text) end
+for i, path in ipairs(sources) do
+  sources[i] = path:match "^src/(.*)"
+  read_includes(sources[i], read(path))
 end
-for _, directory in ipairs { "src", "lua", "spec", "examples" } do
-  for _, file in ipairs(list(directory, "%.[chl]u?a?$")) do
+for _, file in ipairs(sources) do
+  local text = read("src/" .. file)
+  if check_place(file, text) then
+    follow(file, nil, file, file, {})
+  end
+  if file:find "%.h$" then check_header("src/" .. file, text) end
+end
+local graph = module_graph()
+report_circles(graph)
+for _, directory in ipairs { "src", "lua", "spec", "bench", "examples" } do
+  for _, file in ipairs(find_files(directory, "%.[chl]u?a?$")) do
     check_text(file, read(file))
   end
 end
-check_readme()
+check_reference()
+if arg[2] == "graph" then print_graph(graph) end
 
 os.exit(violations == 0 and 0 or 1)

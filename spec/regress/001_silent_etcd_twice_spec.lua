@@ -2,7 +2,7 @@
 -- and the next call took that for "somebody else has it": `timeout` instead of
 -- `unavailable`.
 local etcdlock = require "etcdlock"
-local suite = require "spec.support.suite"
+local suite = require "spec.support.harness.suite"
 
 local prefix = suite.prefix()
 

@@ -1,9 +1,9 @@
 -- A member that is stopped in order says goodbye to its connections. With TLS,
 -- a call on its way then had no status, and gRPC's retrying ended the process:
 -- "optional<grpc_status_code> ... Assertion `false && "this->engaged_"' failed".
-local proc = require "spec.support.proc"
-local suite = require "spec.support.suite"
-local tls = require "spec.support.tls"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local tls = require "spec.support.servers.tls"
 local uv = require "luv"
 
 local prefix = suite.prefix()

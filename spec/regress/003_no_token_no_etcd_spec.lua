@@ -1,7 +1,7 @@
 -- That there was no token to be had passed for an answer of etcd, so a client
 -- with a user waited for ever for one that never was there.
-local proc = require "spec.support.proc"
-local wait = require "spec.support.wait"
+local proc = require "spec.support.programs.proc"
+local wait = require "spec.support.harness.wait"
 
 it("an etcd that isn't there is told in time to a client with a user, too", function()
   local child = proc.lua [[

@@ -2,12 +2,12 @@
 -- or for ever. The server of wake-ups used a connection after it had freed it,
 -- because epoll went on to tell of the copy; and a request that had ended seemed
 -- to be there as long as a copy of its end of the connection was.
-local Nginx = require "spec.support.nginx"
+local Nginx = require "spec.support.servers.nginx"
 local etcdlock = require "etcdlock"
-local proc = require "spec.support.proc"
-local suite = require "spec.support.suite"
-local temporary = require "spec.support.temporary"
-local wait = require "spec.support.wait"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 

@@ -1,8 +1,8 @@
 -- A worker that had no descriptor for its end of a connection, and was busy while
 -- the lock was granted, gave the lock to a request that it wasn't tied to.
-local Nginx = require "spec.support.nginx"
-local suite = require "spec.support.suite"
-local wait = require "spec.support.wait"
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 

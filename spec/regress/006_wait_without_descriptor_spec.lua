@@ -1,6 +1,6 @@
 -- In an event loop a wait for which there was no descriptor raised an error, also
 -- in unlock, and so did one for a client that had been closed.
-local loops = require "spec.support.loops"
+local loops = require "spec.support.programs.loops"
 
 for _, loop in ipairs { "cqueues", "luv", "copas" } do
   local missing = loops.missing(loop)

@@ -1,9 +1,9 @@
 -- In nginx two requests that named the same owner shared a hold that was taken
 -- where nginx can't wait; and the phases of a request, which run in the same
 -- coroutine, shared one unasked.
-local Nginx = require "spec.support.nginx"
-local suite = require "spec.support.suite"
-local wait = require "spec.support.wait"
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx

@@ -1,6 +1,7 @@
 -- A lock was granted to a coroutine that nobody ran any more, and so was held by
--- nobody until Lua happened to collect it, while others waited.
-local loops = require "spec.support.loops"
+-- nobody, while others waited: what watched for the end of its wait kept it from
+-- being collected.
+local loops = require "spec.support.programs.loops"
 
 it("the wait of a loop that is given up is in nobody's way", loops.test("cqueues", [[
   local cqueues = require "cqueues"
@@ -11,6 +12,8 @@ it("the wait of a loop that is given up is in nobody's way", loops.test("cqueues
   job = nil
   held:unlock()
   go(function()
+    collectgarbage()
+    collectgarbage()
     local from = core.now()
     assert(client:lock("a", { timeout = 5 })):unlock()
     took(0, from)

@@ -1,6 +1,6 @@
 -- A step of one pending lock took the news of another off the descriptor that they
 -- share, and whoever polled that one waited for ever.
-local loops = require "spec.support.loops"
+local loops = require "spec.support.programs.loops"
 
 it("a pending lock that is polled hears of its end, whoever steps another", loops.test("cqueues", [[
   local cqueues = require "cqueues"

@@ -1,13 +1,15 @@
 -- In an event loop each unlock of a lock with on_lost left an entry behind; and the
 -- news of a loss was given to whoever waited, also to an unlock, which ignores it.
-local loops = require "spec.support.loops"
-local suite = require "spec.support.suite"
+local loops = require "spec.support.programs.loops"
+local suite = require "spec.support.harness.suite"
 
 it("locks with on_lost leave nothing behind", loops.test("cqueues", [[
   local function entries()
     local n = 0
-    for _, field in pairs(client._hub) do
-      for _ in pairs(type(field) == "table" and field or {}) do n = n + 1 end
+    for _, part in ipairs { client._wakeups, client._losses } do
+      for _, field in pairs(part) do
+        for _ in pairs(type(field) == "table" and field or {}) do n = n + 1 end
+      end
     end
     return n
   end
@@ -23,6 +25,24 @@ it("locks with on_lost leave nothing behind", loops.test("cqueues", [[
     assert(entries() <= before, entries() .. " entries, before " .. before)
   end)
   run()
+]]))
+
+it("one who would have heard it and was dropped is forgotten", loops.test("cqueues", [[
+  local cqueues = require "cqueues"
+  local lock = assert(client:lock "a")
+  lock:on_lost(function() end)
+  local waited = assert(other:lock "b")
+  for _ = 1, 5 do
+    local job = cqueues.new()
+    job:wrap(function() client:lock "b" end)
+    job:loop(0.05)
+  end
+  for _ = 1, 2 do collectgarbage() end
+  while client:stats().waiting > 0 do uv.sleep(5) end
+  client._wakeups:deliver()
+  equal(nil, next(client._losses._hearers))
+  assert(waited:unlock())
+  assert(lock:unlock())
 ]]))
 
 it("one who hears it is told, not an unlock", function()

@@ -1,7 +1,7 @@
 -- On Lua 5.1 and LuaJIT, where the main coroutine has no name of its own, somebody
 -- who called himself "main" was let into its locks.
-local proc = require "spec.support.proc"
-local suite = require "spec.support.suite"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
 
 it("is not the main coroutine", function()
   local child = proc.lua([[

@@ -1,11 +1,11 @@
 -- A client that was closed while a member took its connection, but had not said a
 -- word yet, left a descriptor and gRPC's threads for good if the member spoke
 -- after that and another client of the process was there to hear it.
-local clients = require "spec.support.clients"
-local leaks = require "spec.support.leaks"
-local suite = require "spec.support.suite"
-local Swallow = require "spec.support.swallow"
-local wait = require "spec.support.wait"
+local Swallow = require "spec.support.servers.swallow"
+local clients = require "spec.support.harness.clients"
+local leaks = require "spec.support.harness.leaks"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local connect = clients.connector(function()

@@ -3,7 +3,7 @@
 #ifndef SIM_CALLER_H
 #define SIM_CALLER_H
 
-#include "entry.h"
+#include "rules/entry.h"
 #include "world.h"
 
 typedef enum caller_state {

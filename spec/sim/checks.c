@@ -14,7 +14,7 @@ enum {
 /* ---- the queue of a name ---- */
 
 static bool is_live(const key *it, int name) {
-  return it->name == name && it->create_rev != 0 && it->owner != NESTED;
+  return it->name == name && it->create_rev != 0 && !key_is_nested(it);
 }
 
 static const key *find_older(const store *st, int name, int64_t rev) {
@@ -39,7 +39,7 @@ void checks_on_change(world *wd, const change *what) {
   world_trace(wd, "store: rev %" PRId64 " n%d/%" PRId64 " %s", what->rev,
               what->after.name, what->after.owner,
               what->after.create_rev == 0 ? "deleted" : "put");
-  if (before->owner == NESTED) return;
+  if (key_is_nested(before)) return;
   note_empty(wd, before->name);
   if (before->create_rev == 0 || what->after.create_rev != 0) return;
   if (find_older(&wd->store, before->name, before->create_rev) == NULL) {
@@ -233,6 +233,14 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
                   "p%d has released n%d and is told it was not there", pr->id,
                   at->name);
   }
+  /* A release that is out when its session dies is told that it succeeded. */
+  if (at->core.state == EL_ENTRY_DEAD) return;
+  if (found && !at->delete_unsure &&
+      !store_was_released(st, at->name, at->core.lease, at->deleting_rev)) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d is told that it has released n%d, which was lost",
+                  pr->id, at->name);
+  }
 }
 
 /* ---- progress ---- */
@@ -367,7 +375,7 @@ static bool is_idle(const world *wd) {
 static const key *find_left(const world *wd) {
   for (int i = 0; i < wd->store.n_keys; i++) {
     const key *it = &wd->store.keys[i];
-    if (it->create_rev != 0 && it->owner != NESTED) return it;
+    if (it->create_rev != 0 && !key_is_nested(it)) return it;
   }
   return NULL;
 }

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "entry.h"
+#include "rules/entry.h"
 
 typedef enum call_kind {
   CALL_ENTRY, /* what an entry asks: enqueue, try, look, delete */

@@ -40,11 +40,6 @@ static void watch_lease(world *wd, int64_t id) {
   world_post(wd, ls->expires_at + ls->late_ms, NOBODY, expire)->who = (int)id;
 }
 
-static bool is_old_state_read(const call *what) {
-  return what->kind == CALL_ENTRY && what->ask.request == EL_REQUEST_LOOK &&
-         what->ask.serializable;
-}
-
 /* The revision that the member has, which a serializable read is served of. */
 static int64_t member_rev(world *wd, int peer) {
   const condition *cond = &wd->weather.peers[peer];
@@ -57,7 +52,7 @@ static int64_t member_rev(world *wd, int peer) {
 }
 
 static void apply(world *wd, const call *what, reply *answer) {
-  if (is_old_state_read(what)) {
+  if (request_is_local(what)) {
     request_look_at(&wd->store, what, member_rev(wd, what->peer), answer);
     if (weather_is_deposed(&wd->weather, what->peer, wd->now_ms)) {
       answer->event.term = wd->weather.peers[what->peer].old_term;
@@ -103,9 +98,9 @@ static void post_error(world *wd, trip go, int64_t at_ms, bool definite,
   reply answer;
   memset(&answer, 0, sizeof answer);
   answer.event.kind = EL_ENTRY_ANSWER;
-  answer.event.sent_ms = go.what->sent_ms;
-  answer.event.definite = definite;
-  answer.event.retriable = retriable;
+  answer.event.outcome.sent_ms = go.what->sent_ms;
+  answer.event.outcome.definite = definite;
+  answer.event.outcome.retriable = retriable;
   post_reply(wd, go.what, &answer, go.on_reply, at_ms);
 }
 
@@ -150,7 +145,7 @@ static bool send_with_error(world *wd, trip go) {
   return true;
 }
 
-static bool needs_quorum(const call *what) { return !is_old_state_read(what); }
+static bool needs_quorum(const call *what) { return !request_is_local(what); }
 
 void net_send(world *wd, const call *what, event_run on_reply) {
   const condition *cond = &wd->weather.peers[what->peer];
@@ -179,8 +174,8 @@ static void keep_for_nothing(const world *wd, const call *what, reply *answer) {
   const condition *cond = &wd->weather.peers[what->peer];
   const lease *ls = store_find_lease(&wd->store, what->lease);
   memset(answer, 0, sizeof *answer);
-  answer->event.done = true;
-  answer->event.sent_ms = what->sent_ms;
+  answer->event.outcome.done = true;
+  answer->event.outcome.sent_ms = what->sent_ms;
   answer->event.term = cond->old_term;
   if (ls->granted_at != 0 && ls->granted_at < cond->deposed_since) {
     answer->ttl_ms = ls->ttl_ms;

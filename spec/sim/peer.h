@@ -8,8 +8,8 @@
 #ifndef SIM_PEER_H
 #define SIM_PEER_H
 
-#include "entry.h"
-#include "session.h"
+#include "rules/entry.h"
+#include "rules/session.h"
 #include "stream.h"
 #include "world.h"
 
@@ -39,7 +39,9 @@ typedef struct peer_entry {
   int64_t heard_ms; /* and when its answer came */
   uint32_t watch;   /* its watch, 0: none */
   el_place watched;
-  int caller; /* who drives it, NOBODY: no one any more */
+  int64_t deleting_rev; /* of the key that a delete was last sent for */
+  bool delete_unsure;   /* of one that was sent nobody knows what became */
+  int caller;           /* who drives it, NOBODY: no one any more */
 } peer_entry;
 
 typedef struct caller_line {

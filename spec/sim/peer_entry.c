@@ -20,8 +20,14 @@ static void on_answer(world *wd, const world_event *ev) {
   peer_entry *at = &pr->entries[ev->call.entry];
   if (at->call != ev->call.id) return; /* answered already */
   at->call = 0;
-  if (ev->reply.event.done) {
-    at->seen_ms = ev->reply.event.sent_ms;
+  if (ev->call.ask.request == EL_REQUEST_DELETE) {
+    const el_outcome *outcome = &ev->reply.event.outcome;
+    at->delete_unsure |= !outcome->done && !outcome->definite;
+  } else if (ev->call.ask.request != EL_REQUEST_LOOK) {
+    at->delete_unsure = false;
+  }
+  if (ev->reply.event.outcome.done) {
+    at->seen_ms = ev->reply.event.outcome.sent_ms;
     at->heard_ms = wd->now_ms;
   }
   entry_step(wd, pr, ev->call.entry, &ev->reply.event);
@@ -43,6 +49,7 @@ static void send(world *wd, sim_peer *pr, int entry,
                .rev = at->core.rev,
                .sent_ms = wd->now_ms};
   at->call = what.id;
+  if (action->request == EL_REQUEST_DELETE) at->deleting_rev = action->guard;
   net_send(wd, &what, on_answer);
 }
 
@@ -81,8 +88,8 @@ void peer_on_watch(world *wd, int id, const watch_message *message) {
 static void prove(world *wd, sim_peer *pr, int session,
                   const el_entry_action *action) {
   el_session_event proof = {.kind = EL_SESSION_PROOF,
-                            .done = true,
-                            .sent_ms = action->sent_ms,
+                            .outcome.done = true,
+                            .outcome.sent_ms = action->sent_ms,
                             .term = action->term};
   session_step(wd, pr, session, &proof);
 }
@@ -180,7 +187,7 @@ static void trace_step(const world *wd, const sim_peer *pr,
               at->name, (int)was->lease, events[event->kind],
               event->kind == EL_ENTRY_ANSWER ? requests[was->busy] : "",
               event->kind != EL_ENTRY_ANSWER ? ""
-              : event->done                  ? " done"
+              : event->outcome.done          ? " done"
                                              : " failed",
               el_entry_state_str[was->state],
               el_entry_state_str[at->core.state], (int)at->core.rev, did);

@@ -20,12 +20,9 @@ static call call_of(world *wd, const sim_peer *pr, int session,
 static void step_answer(world *wd, const world_event *ev, int kind) {
   const el_entry_event *answer = &ev->reply.event;
   el_session_event event = {.kind = kind,
-                            .done = answer->done,
-                            .definite = answer->definite,
-                            .retriable = answer->retriable,
+                            .outcome = answer->outcome,
                             .id = ev->call.lease,
                             .ttl_ms = ev->reply.ttl_ms,
-                            .sent_ms = answer->sent_ms,
                             .term = answer->term,
                             .exists = answer->mine.rev != 0};
   sim_peer *pr = &wd->peers[ev->peer];
@@ -66,7 +63,8 @@ static void on_probed(world *wd, const world_event *ev) {
   const peer_entry *at = &pr->entries[ses->probe_entry];
   world_event told = *ev;
   if (!is_awaited(ev, &ses->probe_call)) return;
-  if (ev->reply.event.done && ev->reply.event.mine.rev != ses->probe_rev) {
+  if (ev->reply.event.outcome.done &&
+      ev->reply.event.mine.rev != ses->probe_rev) {
     told.reply.event.mine.rev = 0;
     if (at->used && at->session == ev->call.session &&
         at->core.rev == ses->probe_rev) {
@@ -120,7 +118,8 @@ static void probe(world *wd, sim_peer *pr, int session) {
     if (!can_be_probed(at, session)) continue;
     ses->probe_turn = index + 1;
     ses->probe_entry = index;
-    what.rev = ses->probe_rev = at->core.rev;
+    what.ask.request = EL_REQUEST_LOOK;
+    ses->probe_rev = at->core.rev;
     what.name = at->name;
     net_send(wd, &what, on_probed);
     return;
@@ -187,7 +186,8 @@ static void trace_step(const world *wd, const sim_peer *pr,
     strcat(strcat(did, " "), actions[out->list[i].kind]);
   }
   world_trace(wd, "p%d session %d %s%s: %s -> %s claim %lld%s", pr->id,
-              (int)is->id, events[event->kind], event->done ? " done" : "",
+              (int)is->id, events[event->kind],
+              event->outcome.done ? " done" : "",
               el_session_state_str[was->state], el_session_state_str[is->state],
               (long long)is->claim_until, did);
 }
@@ -228,7 +228,7 @@ static int add_session(sim_peer *pr, int64_t ttl_ms) {
     if (i == pr->n_sessions) pr->n_sessions++;
     memset(ses, 0, sizeof *ses);
     ses->used = true;
-    el_session_init(&ses->core, ttl_ms, 0);
+    el_session_init(&ses->core, ttl_ms, 0, (uint64_t)pr->id);
     return i;
   }
   abort();

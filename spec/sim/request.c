@@ -1,168 +1,10 @@
 /* sim request: what each of our requests does to the store and finds there. */
 #include "request.h"
 
-#include <assert.h>
-#include <stddef.h>
 #include <string.h>
 
-/* ---- ranges ---- */
-
-static bool counts(const key *it) { return it->owner != NESTED; }
-
-static el_place place_of(const key *it) {
-  if (it == NULL || it->create_rev == 0) return (el_place){0};
-  return (el_place){.rev = it->create_rev, .lease = it->lease};
-}
-
-static el_place find_mine(const view *at, const call *what) {
-  for (int i = 0; i < at->n; i++) {
-    const key *it = &at->keys[i];
-    if (it->name == what->name && it->owner == what->lease) {
-      return place_of(it);
-    }
-  }
-  return (el_place){0};
-}
-
-/* The youngest key created before |rev|; all: the youngest that counts. */
-static const key *find_youngest(const view *at, int name, int64_t rev,
-                                bool all) {
-  const key *best = NULL;
-  for (int i = 0; i < at->n; i++) {
-    const key *it = &at->keys[i];
-    if (it->name != name || it->create_rev == 0 || it->create_rev >= rev) {
-      continue;
-    }
-    if (all && !counts(it)) continue;
-    if (best == NULL || it->create_rev > best->create_rev) best = it;
-  }
-  return best;
-}
-
-static const key *find_oldest(const view *at, int name, bool all) {
-  const key *best = NULL;
-  for (int i = 0; i < at->n; i++) {
-    const key *it = &at->keys[i];
-    if (it->name != name || it->create_rev == 0) continue;
-    if (all && !counts(it)) continue;
-    if (best == NULL || it->create_rev < best->create_rev) best = it;
-  }
-  return best;
-}
-
-/* Fills |older| or |unsure|. */
-static void tell_older(el_entry_event *out, const key *it) {
-  if (it == NULL) return;
-  if (counts(it)) {
-    out->older = (el_place){.rev = it->create_rev, .lease = it->owner};
-  } else {
-    out->unsure = true;
-  }
-}
-
-/* ---- an entry's requests ---- */
-
-static bool put(store *st, const call *what, reply *out) {
-  const lease *ls = store_find_lease(st, what->lease);
-  if (ls == NULL || !ls->alive) {
-    out->event.done = false;
-    out->event.definite = out->event.retriable = true;
-    out->lease_gone = true;
-    return false;
-  }
-  store_put(st, what->name, what->lease, what->lease);
-  out->event.rev = st->rev;
-  out->event.mine = (el_place){.rev = st->rev, .lease = what->lease};
-  return true;
-}
-
-static void enqueue(store *st, const call *what, reply *out) {
-  const key *mine = store_find(st, what->name, what->lease);
-  view at;
-  if (mine != NULL && mine->create_rev != 0) {
-    out->event.mine = place_of(mine);
-    out->event.unsure = true;
-    return;
-  }
-  if (!put(st, what, out)) return;
-  at = store_view(st, st->rev);
-  tell_older(&out->event, find_youngest(&at, what->name, st->rev, false));
-}
-
-static bool all_below(const view *at, int name, int64_t bound) {
-  for (int i = 0; i < at->n; i++) {
-    if (at->keys[i].name == name && at->keys[i].create_rev >= bound) {
-      return false;
-    }
-  }
-  return true;
-}
-
-static void try_once(store *st, const call *what, reply *out) {
-  view at = store_view(st, st->rev);
-  const key *oldest;
-  if (all_below(&at, what->name, what->ask.bound)) {
-    put(st, what, out);
-    return;
-  }
-  out->event.mine = find_mine(&at, what);
-  oldest = find_oldest(&at, what->name, what->ask.all);
-  if (oldest == NULL || oldest->owner == what->lease) return;
-  if (counts(oldest)) {
-    out->event.locked = true;
-  } else {
-    out->event.unsure = true;
-  }
-}
-
-static void look(const view *at, const call *what, reply *out) {
-  out->event.rev = at->rev;
-  out->event.serializable = what->ask.serializable;
-  out->event.mine = find_mine(at, what);
-  if (what->rev != 0) {
-    tell_older(&out->event,
-               find_youngest(at, what->name, what->rev, what->ask.all));
-  }
-}
-
-static void delete_guarded(store *st, const call *what, reply *out) {
-  int64_t rev = store_create_rev(st, what->name, what->lease);
-  if (rev != what->ask.guard) return;
-  out->event.deleted = store_delete(st, what->name, what->lease);
-  out->event.rev = st->rev;
-}
-
-static void apply_entry(store *st, const call *what, reply *out) {
-  view at;
-  switch (what->ask.request) {
-    case EL_REQUEST_ENQUEUE:
-      enqueue(st, what, out);
-      return;
-    case EL_REQUEST_TRY:
-      try_once(st, what, out);
-      return;
-    case EL_REQUEST_LOOK:
-      at = store_view(st, st->rev);
-      look(&at, what, out);
-      return;
-    case EL_REQUEST_DELETE:
-      delete_guarded(st, what, out);
-      return;
-    case EL_REQUEST_NONE:
-      assert(!"a call for nothing");
-  }
-}
-
-/* ---- all requests ---- */
-
-static void begin_answer(const store *st, const call *what, reply *out) {
-  memset(out, 0, sizeof *out);
-  out->event.kind = EL_ENTRY_ANSWER;
-  out->event.done = true;
-  out->event.sent_ms = what->sent_ms;
-  out->event.term = st->term;
-  out->event.rev = st->rev;
-}
+#include "rules/recipe.h"
+#include "txn.h"
 
 /* etcd lets nobody renew a lease that has run out, even if it has not ended
  * it yet (lessor.go, Renew). */
@@ -178,31 +20,74 @@ static void keep_alive(store *st, const call *what, int64_t now_ms,
   }
 }
 
+/* Builds the Txn that stands for |what|. */
+static void build(const call *what, el_keys *keys, el_recipe *recipe) {
+  char name[TXN_TEXT_MAX];
+  el_keys_init(keys, (el_bytes){name, txn_name(name, what->name)}, what->lease);
+  el_recipe_build(recipe, keys, &what->ask, what->rev, (el_bytes){"", 0});
+}
+
+bool request_is_local(const call *what) {
+  el_keys keys;
+  el_recipe recipe;
+  bool is_local;
+  if (what->kind != CALL_ENTRY) return false;
+  build(what, &keys, &recipe);
+  is_local = recipe.txn.n_compares == 0;
+  for (size_t i = 0; i < recipe.txn.n_then; i++) {
+    is_local = is_local && recipe.txn.then[i].serializable;
+  }
+  el_keys_destroy(&keys);
+  return is_local;
+}
+
+/* Has the Txn that stands for |what| carried out, and reads the answer: the
+ * real recipe on both ways. */
+static void run_recipe(store *st, const call *what, const int64_t *old_rev,
+                       reply *out) {
+  static txn_result result; /* large */
+  el_keys keys;
+  el_recipe recipe;
+  build(what, &keys, &recipe);
+  if (old_rev != NULL) {
+    txn_read(st, &recipe.txn, *old_rev, &result);
+  } else {
+    txn_apply(st, &recipe.txn, &result);
+  }
+  result.answer.sent_ms = what->sent_ms;
+  el_recipe_read(&keys, &what->ask, &result.answer, &out->event);
+  out->lease_gone = result.answer.err.lease_gone;
+  if (out->lease_gone) { /* as the entry driver takes it */
+    out->event.outcome.retriable = true;
+  }
+  el_keys_destroy(&keys);
+}
+
 void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
                    reply *out) {
-  begin_answer(st, what, out);
+  memset(out, 0, sizeof *out);
   switch (what->kind) {
     case CALL_ENTRY:
-      apply_entry(st, what, out);
-      return;
     case CALL_PROBE:
-      out->event.mine = place_of(store_find(st, what->name, what->lease));
+      run_recipe(st, what, NULL, out);
       return;
     case CALL_GRANT:
       store_grant(st, what->lease, what->ttl_ms, now_ms, late_ms);
       out->ttl_ms = what->ttl_ms;
-      return;
+      break;
     case CALL_REVOKE:
       store_revoke(st, what->lease);
-      return;
+      break;
     case CALL_KEEPALIVE:
       keep_alive(st, what, now_ms, out);
-      return;
+      break;
   }
+  out->event.outcome = (el_outcome){.done = true, .sent_ms = what->sent_ms};
+  out->event.term = st->term;
+  out->event.rev = st->rev;
 }
 
 void request_look_at(store *st, const call *what, int64_t rev, reply *out) {
-  view at = store_view(st, rev);
-  begin_answer(st, what, out);
-  look(&at, what, out);
+  memset(out, 0, sizeof *out);
+  run_recipe(st, what, &rev, out);
 }

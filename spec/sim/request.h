@@ -1,5 +1,5 @@
 /* sim request: what each of our requests does to the store and finds there;
- * the part that etcd's transactions play (design: "how a lock happens"). */
+ * by way of the real recipe and of transactions. */
 #ifndef SIM_REQUEST_H
 #define SIM_REQUEST_H
 
@@ -9,6 +9,9 @@
 /* Applies |what| at |now_ms|; |late_ms| is for a lease that it makes. */
 void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
                    reply *out);
+
+/* Is |what| a read that a member answers alone, from what it has? */
+bool request_is_local(const call *what);
 
 /* Answers a serializable look from the member's state as of |rev|. */
 void request_look_at(store *st, const call *what, int64_t rev, reply *out);

@@ -1,5 +1,5 @@
-/* sim: the lock logic of src/entry.c and src/session.c against a model of
- * etcd, in seeded histories.
+/* sim: the lock logic of src/rules against a model of etcd, in seeded
+ * histories.
  *
  *   sim                      runs 25,000 histories, seeds 1 and up
  *   sim --from A --count N   runs N of them, seeds A and up

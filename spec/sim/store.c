@@ -89,6 +89,7 @@ static void write(store *st, key *it, const key *after) {
   what->index = (int)(it - st->keys);
   what->before = *it;
   what->after = *after;
+  what->released = false;
   *it = *after;
   st->changed(st->arg, what);
 }
@@ -124,6 +125,23 @@ bool store_delete(store *st, int name, int64_t owner) {
   st->rev++;
   erase(st, it);
   return true;
+}
+
+bool store_release(store *st, int name, int64_t owner) {
+  bool was_there = store_delete(st, name, owner);
+  if (was_there) st->changes[st->n_changes - 1].released = true;
+  return was_there;
+}
+
+bool store_was_released(const store *st, int name, int64_t owner,
+                        int64_t create_rev) {
+  for (int i = st->n_changes - 1; i >= 0; i--) {
+    const change *what = &st->changes[i];
+    if (what->released && what->before.create_rev == create_rev) {
+      return what->before.name == name && what->before.owner == owner;
+    }
+  }
+  return false;
 }
 
 bool store_revoke(store *st, int64_t id) {

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A key below "name/". |owner| is the lease in the key's own name; NESTED: it
- * belongs to a lock "name/..." and doesn't stand in the queue. */
+/* A key below "name/". |owner| is the lease in the key's own name; if it isn't
+ * above 0, the key belongs to a lock "name/..." and doesn't stand in the queue. */
 typedef struct key {
   int name;
   int64_t owner;
@@ -22,7 +22,10 @@ typedef struct key {
   int64_t sabotaged_ms;  /* and when */
 } key;
 
-enum { NESTED = 0 };
+/* Keys of other locks below each name, so many at most. */
+enum { NESTED_MAX = 3 };
+
+static inline bool key_is_nested(const key *it) { return it->owner <= 0; }
 
 typedef struct lease {
   int64_t ttl_ms;
@@ -37,6 +40,7 @@ typedef struct change {
   int64_t rev;
   int index; /* of the key */
   key before, after;
+  bool released; /* its owner has deleted it */
 } change;
 
 typedef struct store store;
@@ -93,8 +97,15 @@ int64_t store_create_rev(const store *st, int name, int64_t owner);
 /* Creates the key or moves it to another lease. */
 void store_put(store *st, int name, int64_t owner, int64_t lease_id);
 
-/* False if there was none. */
+/* An admin's; false if there was none. */
 bool store_delete(store *st, int name, int64_t owner);
+
+/* Its owner's; false if there was none. */
+bool store_release(store *st, int name, int64_t owner);
+
+/* Was the key of this create_revision deleted by its owner? */
+bool store_was_released(const store *st, int name, int64_t owner,
+                        int64_t create_rev);
 
 /* Notes that an admin is about to touch the key. */
 void store_mark_sabotaged(store *st, int name, int64_t owner, int64_t now_ms);

@@ -109,7 +109,7 @@ static const key *pick_key(world *wd) {
   first = (int)rng_between(&wd->dice, 0, st->n_keys - 1);
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[(first + i) % st->n_keys];
-    if (it->create_rev != 0 && it->owner != NESTED) return it;
+    if (it->create_rev != 0 && !key_is_nested(it)) return it;
   }
   return NULL;
 }
@@ -151,7 +151,7 @@ static void revoke_lease(world *wd, const world_event *ev) {
 void trouble_clean_up(world *wd) {
   for (int i = 0; i < wd->store.n_keys; i++) {
     const key *it = &wd->store.keys[i];
-    if (it->create_rev != 0 && it->owner != NESTED && it->lease == 0) {
+    if (it->create_rev != 0 && !key_is_nested(it) && it->lease == 0) {
       store_mark_sabotaged(&wd->store, it->name, it->owner, wd->now_ms);
       store_delete(&wd->store, it->name, it->owner);
     }
@@ -161,9 +161,10 @@ void trouble_clean_up(world *wd) {
 /* Keys of another lock below the names of these, which count for nothing. */
 static void meddle_nested(world *wd, const world_event *ev) {
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
+  int64_t which = -rng_between(&wd->dice, 0, NESTED_MAX - 1);
   (void)ev;
-  if (!store_delete(&wd->store, name, NESTED)) {
-    store_put(&wd->store, name, NESTED, 0);
+  if (!store_delete(&wd->store, name, which)) {
+    store_put(&wd->store, name, which, 0);
   }
 }
 

@@ -1,0 +1,133 @@
+-- The figures for nginx, measured on this machine against an etcd of its own:
+-- what 500 waiting requests cost their worker, and how soon a request runs once
+-- its lock is released elsewhere. Not a spec: `make figures`.
+
+local Etcd = require "spec.support.servers.etcd"
+local Nginx = require "spec.support.servers.nginx"
+local etcdlock = require "etcdlock"
+local handoff = require "spec.support.programs.handoff"
+local http = require "spec.support.servers.http"
+local measure = require "bench.measure"
+local proc = require "spec.support.programs.proc"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local WAITERS = 500
+local SECONDS = 2 -- for which they wait
+local HOLDS = 600 -- of each contender
+
+local function say(...)
+  print(string.format(...))
+end
+
+local LOCATIONS = {
+  ["/ping"] = [[ ngx.say "pong" ]],
+  ["/waiting"] = [[ ngx.say(client:stats().waiting) ]],
+  ["/lock"] = [[
+    local lock = assert(client:lock "crowd")
+    assert(lock:unlock())
+  ]],
+  -- Tells of its holds as handoff.lua's contenders do.
+  ["/contend"] = [[
+    local lines = {}
+    for i = 1, tonumber(ngx.var.arg_holds) do
+      local lock = assert(client:lock "handoff")
+      local got = clock()
+      local token = lock:token()
+      local left = clock()
+      assert(lock:unlock())
+      lines[i] = ("%.0f %.0f %.0f"):format(token, got, left)
+    end
+    ngx.say(table.concat(lines, "\n"))
+  ]],
+}
+
+local INIT_WORKER = [[
+  client = assert(etcdlock.connect { endpoints = "%s" })
+  local ffi = require "ffi"
+  ffi.cdef "typedef struct { long s, ns; } spec_time; int clock_gettime(int, spec_time *);"
+  local time = ffi.new "spec_time"
+  -- Nanoseconds on the clock that all processes share.
+  function clock()
+    ffi.C.clock_gettime(1, time)
+    return tonumber(time.s) * 1e9 + tonumber(time.ns)
+  end
+]]
+
+-- ---- a worker with waiting requests ----
+
+-- Milliseconds for an answer, without the pauses of wait.eventually.
+local function ping(nginx)
+  local from = uv.hrtime()
+  local request = http.start(nginx.port, "/ping")
+  while not request.done do uv.run "once" end
+  assert(request.status == 200, request.failure)
+  return (uv.hrtime() - from) / 1e6
+end
+
+local function pings(nginx, seconds)
+  local times, deadline = {}, wait.now() + seconds
+  repeat
+    times[#times + 1] = ping(nginx)
+    wait.sleep(0.002)
+  until wait.now() >= deadline
+  return times
+end
+
+local function cpu_percent(pid, seconds)
+  local before, from = Nginx.usage(pid).cpu, wait.now()
+  wait.sleep(seconds)
+  return (Nginx.usage(pid).cpu - before) / (wait.now() - from) * 100
+end
+
+local function crowd(etcd, nginx)
+  local pid = nginx:workers()[1]
+  local client = assert(etcdlock.connect { endpoints = etcd:endpoint() })
+  say("/ping of one worker while %d of its requests wait for a lock (limit: p99 5 ms, CPU 5 %%)",
+    WAITERS)
+  say("  none waits: %s", measure.summary(pings(nginx, SECONDS)))
+  local lock, requests = assert(client:lock "crowd"), {}
+  for i = 1, WAITERS do requests[i] = nginx:begin "/lock" end
+  wait.eventually(function()
+    return tonumber(nginx:get("/waiting").body) == WAITERS
+  end, 20, "all wait")
+  local cpu = cpu_percent(pid, SECONDS)
+  local times = pings(nginx, SECONDS)
+  say("  %d wait: %s; CPU without pings %.1f %%", WAITERS, measure.summary(times), cpu)
+  local from = wait.now()
+  assert(lock:unlock())
+  for i = 1, WAITERS do assert(requests[i]:wait(30).status == 200) end
+  say("  and then all %d in %.2f s", WAITERS, wait.now() - from)
+  client:close()
+end
+
+-- ---- hand-off ----
+
+local function handoffs(etcd, nginx)
+  local child = handoff.contender(etcd:endpoint(), HOLDS)
+  child:send "go"
+  local request = nginx:begin("/contend?holds=" .. HOLDS):wait(60)
+  local to = handoff.times { nginx = request.body, child = handoff.holds_of(child, HOLDS) }
+  say("Hand-off between nginx and another process, both hold for 0 ms: from unlock() in one to")
+  say("lock() returned in the other (limit: p50 3 ms, p99 15 ms)")
+  say("  %d to a request in nginx: %s", #to.nginx, measure.summary(to.nginx))
+  say("  %d to the other process: %s", #to.child, measure.summary(to.child))
+end
+
+-- ---- all of them ----
+
+-- The specs run without fsync; figures must not.
+local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
+say("nginx, and one member of etcd on this machine, with fsync")
+local ok, failure = pcall(function()
+  local nginx = Nginx.start {
+    init_worker = INIT_WORKER:format(etcd:endpoint()),
+    locations = LOCATIONS,
+  }
+  crowd(etcd, nginx)
+  handoffs(etcd, nginx)
+end)
+Nginx.stop_all()
+etcd:stop()
+proc.shut_down()
+if not ok then error(failure, 0) end

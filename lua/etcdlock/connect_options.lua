@@ -1,0 +1,245 @@
+--- What connect needs to know: its options, and etcdctl's variables for those
+-- that are left out.
+local check = require "etcdlock.check"
+local loops = require "etcdlock.wait.loops"
+
+local M = {}
+
+local NAME_MAX = require("etcdlock.core").NAME_MAX
+local ENDPOINTS_MAX = 32
+local TTL_MIN, TTL_MAX, TTL_DEFAULT = 2, 300, 10
+local DEFAULT_ENDPOINT = "127.0.0.1:2379"
+local WHERE = "etcdlock.connect"
+
+--- connect's options and their types.
+local OPTIONS = {
+  endpoints = "any", -- string or list
+  ttl = "number",
+  timeout = "number",
+  prefix = "string",
+  cacert = "string",
+  cert = "string",
+  key = "string",
+  cacert_pem = "string",
+  cert_pem = "string",
+  key_pem = "string",
+  server_name = "string",
+  user = "string",
+  password = "string",
+  token = "string",
+  allow_plaintext_auth = "boolean",
+  env = "boolean",
+  loop = "string",
+}
+M.OPTIONS = OPTIONS
+
+-- Options that are not connect's, and where they belong.
+local ELSEWHERE = {
+  max_hold = "client:lock and its like",
+  owner = "client:lock and its like",
+  value = "client:lock and its like",
+}
+
+local TEXTS = {
+  "cacert", "cert", "key", "cacert_pem", "cert_pem", "key_pem",
+  "server_name", "user", "password", "token",
+}
+
+-- ---- the environment ----
+
+-- An option (either of its forms) beats its variable.
+local VARIABLES = {
+  { "ETCDCTL_ENDPOINTS", "endpoints" },
+  { "ETCDCTL_CACERT", "cacert", "cacert_pem" },
+  { "ETCDCTL_CERT", "cert", "cert_pem" },
+  { "ETCDCTL_KEY", "key", "key_pem" },
+  { "ETCDCTL_USER", "user", "token" },
+  { "ETCDCTL_PASSWORD", "password", "token" },
+}
+
+-- Variables that would have etcdctl do what we don't: not to be overlooked.
+local REFUSED = {
+  ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "verification can't be switched off",
+  ETCDCTL_DISCOVERY_SRV = "discovery by DNS SRV is not supported",
+}
+
+local function variable(name)
+  local value = os.getenv(name)
+  return value ~= "" and value or nil
+end
+
+--- The options with the environment's values where there were none, and where
+-- each came from, for messages: settings, names | nil, message, code.
+local function with_environment(opts)
+  local settings, names = {}, {}
+  for field, value in pairs(opts) do
+    settings[field], names[field] = value, field
+  end
+  if opts.env == false then
+    return settings, names
+  end
+  for name, why in pairs(REFUSED) do
+    local value = variable(name)
+    if value and value ~= "false" then
+      return check.invalid(WHERE, name, value, "none: " .. why)
+    end
+  end
+  for _, entry in ipairs(VARIABLES) do
+    local name, field, other = entry[1], entry[2], entry[3]
+    local value = variable(name)
+    if value and opts[field] == nil and (not other or opts[other] == nil) then
+      settings[field], names[field] = value, name
+    end
+  end
+  return settings, names
+end
+
+-- ---- checks ----
+
+--- The list that `endpoints` stands for: a string may hold several.
+local function endpoint_list(value)
+  if type(value) == "table" then
+    return value
+  end
+  local list = {}
+  for one in value:gmatch("[^,]+") do
+    list[#list + 1] = one:match("^%s*(.-)%s*$")
+  end
+  return list
+end
+
+local function check_endpoints(settings, names)
+  local list = endpoint_list(settings.endpoints or DEFAULT_ENDPOINT)
+  if #list == 0 then
+    local text = '%s: %s is empty, wanted at least one, like "%s"'
+    return nil, text:format(WHERE, names.endpoints, DEFAULT_ENDPOINT), "invalid"
+  elseif #list > ENDPOINTS_MAX then
+    local text = "%s: %s has %d, wanted at most %d"
+    return nil, text:format(WHERE, names.endpoints, #list, ENDPOINTS_MAX), "invalid"
+  end
+  for _, one in ipairs(list) do
+    if one:find("%z") then
+      return check.invalid(WHERE, names.endpoints, one, "no NUL")
+    end
+  end
+  settings.endpoints = list
+  return settings
+end
+
+local function check_endpoint_types(value)
+  if type(value) ~= "table" then
+    if value ~= nil then
+      check.string(WHERE, "endpoints", value)
+    end
+    return
+  end
+  for i, one in ipairs(value) do
+    check.string(WHERE, "endpoints[" .. i .. "]", one)
+  end
+end
+
+local function check_texts(settings, names)
+  for _, field in ipairs(TEXTS) do
+    local value = settings[field]
+    if value and (value == "" or value:find("%z")) then
+      return check.invalid(WHERE, names[field], value, "a text without NUL, not an empty one")
+    end
+  end
+  for _, field in ipairs { "cacert", "cert", "key" } do
+    if settings[field] and settings[field .. "_pem"] then
+      local wanted = "only one of " .. field .. " and " .. field .. "_pem"
+      return check.invalid(WHERE, names[field], settings[field], wanted)
+    end
+  end
+  return settings
+end
+
+--- Splits etcdctl's "name:password", and sees that the parts are complete.
+local function check_user(settings, names)
+  if settings.token and settings.user then
+    return check.invalid(WHERE, "token", settings.token, "either a token or a user")
+  end
+  local user, password = (settings.user or ""):match("^([^:]*):(.*)$")
+  if user and names.user == "ETCDCTL_USER" and not settings.password then
+    settings.user, settings.password = user, password
+  end
+  if settings.user and not settings.password then
+    return check.invalid(WHERE, names.user, settings.user, "a password as well")
+  elseif settings.password and not settings.user then
+    return check.invalid(WHERE, names.password, settings.password, "a user as well")
+  end
+  return settings
+end
+
+local function check_numbers(settings)
+  settings.ttl = settings.ttl or TTL_DEFAULT
+  if not check.is_within(settings.ttl, TTL_MIN, TTL_MAX) then
+    return check.invalid(WHERE, "ttl", settings.ttl, TTL_MIN .. " to " .. TTL_MAX .. " seconds")
+  end
+  if settings.timeout and not check.is_within(settings.timeout, 0, math.huge) then
+    return check.invalid(WHERE, "timeout", settings.timeout, "0 or more seconds")
+  end
+  settings.prefix = settings.prefix or ""
+  if #settings.prefix >= NAME_MAX or settings.prefix:find("%z") then
+    local wanted = "less than " .. NAME_MAX .. " bytes, no NUL"
+    return check.invalid(WHERE, "prefix", settings.prefix, wanted)
+  end
+  return settings
+end
+
+local function check_loop(settings)
+  local choices = loops.choices()
+  for _, name in ipairs(choices) do
+    if settings.loop == nil or settings.loop == name then
+      return settings
+    end
+  end
+  local wanted = string.format('"%s"; the others are found', table.concat(choices, '", "'))
+  return check.invalid(WHERE, "loop", settings.loop, wanted)
+end
+
+-- etcdctl's rule for an endpoint that doesn't say: TLS if anything of TLS is
+-- given.
+local function choose_tls(settings)
+  settings.tls = settings.env ~= false and variable("ETCDCTL_INSECURE_TRANSPORT") == "false"
+  for field in pairs(settings) do
+    if field:find("^c?a?cert") or field:find("^key") or field == "server_name" then
+      settings.tls = true
+    end
+  end
+  return settings
+end
+
+--- connect's options, checked and completed | nil, message, code.
+function M.read(opts)
+  opts = check.types(WHERE, opts, OPTIONS, ELSEWHERE)
+  check_endpoint_types(opts.endpoints)
+  local settings, names, code = with_environment(opts)
+  if not settings then
+    return nil, names, code
+  end
+  for _, step in ipairs {
+    check_endpoints, check_texts, check_user, check_numbers, check_loop, choose_tls,
+  } do
+    local ok, message
+    ok, message, code = step(settings, names)
+    if not ok then
+      return nil, message, code
+    end
+  end
+  settings.names = names
+  return settings
+end
+
+--- The core's message about an option, with the variable that it came from.
+function M.name_source(settings, message)
+  local field, rest = message:match("^([%l_]+)(.*)$")
+  field = field == "endpoint" and "endpoints" or field
+  local source = settings.names[field]
+  if not source or source == field then
+    return WHERE .. ": " .. message
+  end
+  return string.format("%s: %s: %s%s", WHERE, source, field, rest)
+end
+
+return M

@@ -1,0 +1,72 @@
+--- Runs a function and calls `finish` when it ends in any way: returns, raises
+-- or has its coroutine closed.
+local coroutines = require "etcdlock.coroutines"
+
+local M = {}
+
+local last_traceback
+
+--- The traceback of the last error that went through such a run, for where
+-- it can't be had any more by whoever catches the error.
+function M.traceback()
+  return last_traceback
+end
+
+local function pack(...)
+  return { n = select("#", ...), ... }
+end
+
+-- A to-be-closed variable lets the error pass untouched, with its stack still
+-- there for whoever catches it. Compiled here because it is a syntax error
+-- before Lua 5.4.
+local with_close = _VERSION == "Lua 5.4" and load [[
+  local pack = ...
+  return function(finish, fn, ...)
+    local guard <close> = setmetatable({}, { __close = finish })
+    return pack(fn(...))
+  end
+]](pack)
+
+local function note_traceback(err, trace)
+  last_traceback = trace
+  return err
+end
+
+local function with_pcall(finish, fn, ...)
+  local args, results = pack(...), nil
+  local ok, err = coroutines.xpcall(function()
+    results = pack(fn((table.unpack or unpack)(args, 1, args.n))) -- luacheck: ignore unpack
+  end, note_traceback)
+  finish()
+  if not ok then
+    error(err, 0)
+  end
+  return results
+end
+
+local function once(finish)
+  local done
+  return function()
+    if not done then
+      done = true
+      finish()
+    end
+  end
+end
+
+--- Returns fn(...)'s results packed, with their number in n. An error of fn is
+-- raised again, the same object. `finish` must not raise.
+function M.run(finish, fn, ...)
+  if not with_close then
+    return with_pcall(finish, fn, ...)
+  elseif not coroutines.running() then
+    return with_close(finish, fn, ...)
+  end
+  -- A coroutine that ends by an error leaves its variables open, unless somebody
+  -- closes it, and event loops don't.
+  finish = once(finish)
+  local results = with_close(finish, with_pcall, finish, fn, ...)
+  return results[1]
+end
+
+return M

@@ -1,0 +1,84 @@
+--- Who of this program holds which lock of one client: by it a lock is reentered,
+-- and a wait refused that could never end.
+local coroutines = require "etcdlock.coroutines"
+local host = require "etcdlock.wait.host"
+
+local Holds = {}
+Holds.__index = Holds
+
+-- Lua 5.1 has no name for its main coroutine. Nobody can name this one.
+local MAIN = {}
+
+function Holds.new()
+  return setmetatable({
+    _locks = setmetatable({}, { __mode = "v" }), -- by full name
+  }, Holds)
+end
+
+--- Who asks: what the caller says, else the running coroutine.
+function Holds.owner(said)
+  if said ~= nil then
+    return said
+  end
+  return coroutines.running() or coroutine.running() or MAIN
+end
+
+local function live(self, full)
+  local lock = self._locks[full]
+  return lock and lock:_left() and lock or nil
+end
+
+--- The lock of this name if `owner` holds it and may have it again.
+function Holds:own(full, owner)
+  local lock = live(self, full)
+  return lock and lock._owner == owner and host.is_reentered(lock) and lock or nil
+end
+
+function Holds:add(full, lock)
+  self._locks[full] = lock
+end
+
+--- Forgets a lock that was released, so that its owner may take it anew.
+function Holds:remove(full, lock)
+  if self._locks[full] == lock then
+    self._locks[full] = nil
+  end
+end
+
+-- ---- refusals ----
+
+--- Another owner, for messages.
+local function describe(owner)
+  if type(owner) == "string" or type(owner) == "number" then
+    return string.format("another owner of this program, %q", tostring(owner))
+  end
+  return (type(owner) == "thread" or owner == MAIN) and "another coroutine of this program"
+    or "another owner of this program"
+end
+
+--- Would a wait for this lock, another owner's, never end? In a program that
+-- blocks, nobody could release it meanwhile, unless its max_hold ends it. In an
+-- event loop the others go on.
+local function is_deadlock(lock, chosen)
+  return lock ~= nil and not lock._max_hold and not host.loop(chosen)
+end
+
+--- Does somebody else of this program hold `name`, so that it makes no sense to
+-- ask for it: message, code.
+function Holds:refusal(full, name, try, chosen)
+  if not try and is_deadlock(live(self, full), chosen) then
+    -- It may have been dropped, and then is released when Lua collects it.
+    collectgarbage()
+    collectgarbage()
+  end
+  local lock = live(self, full)
+  if lock and (try or is_deadlock(lock, chosen)) then
+    local held = string.format("lock %q is held by %s", name, describe(lock._owner))
+    if try then
+      return held, "locked"
+    end
+    return held .. ", which can't release it while this one waits", "deadlock"
+  end
+end
+
+return Holds

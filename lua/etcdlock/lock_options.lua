@@ -1,0 +1,54 @@
+--- What a caller of lock may ask for: names, and the options of one lock.
+local check = require "etcdlock.check"
+
+local M = {}
+
+local NAME_MAX = require("etcdlock.core").NAME_MAX
+
+local LOCK = {
+  timeout = "number",
+  max_hold = "number",
+  owner = "any",
+  value = "string",
+}
+
+-- Options that are not a lock's, and where they belong.
+local ELSEWHERE = {
+  ttl = "etcdlock.connect, whose lease all locks of the client share; did you mean max_hold?",
+}
+for field in pairs(require("etcdlock.connect_options").OPTIONS) do
+  ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"
+end
+
+--- A lock's name with the client's prefix, or nil, message, "invalid".
+function M.name(where, prefix, name)
+  check.string(where, "name", name)
+  local full = prefix .. name
+  if name == "" or #full > NAME_MAX or full:find("%z") then
+    local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
+    return check.invalid(where, "name", name, wanted)
+  end
+  return full
+end
+
+--- The options of a lock call: a table with timeout (else the given one),
+-- max_hold, owner and value.
+function M.read(where, timeout, opts)
+  opts = check.types(where, opts, LOCK, ELSEWHERE)
+  timeout = opts.timeout or timeout
+  if timeout and not check.is_within(timeout, 0, math.huge) then
+    return check.invalid(where, "timeout", timeout, "0 or more seconds")
+  end
+  if opts.max_hold and not (opts.max_hold > 0 and opts.max_hold < math.huge) then
+    return check.invalid(where, "max_hold", opts.max_hold, "more than 0 seconds")
+  end
+  if opts.value and #opts.value > 4096 then
+    return check.invalid(where, "value", opts.value, "at most 4096 bytes")
+  end
+  if timeout == math.huge then
+    timeout = nil
+  end
+  return { timeout = timeout, max_hold = opts.max_hold, owner = opts.owner, value = opts.value }
+end
+
+return M

@@ -1,0 +1,118 @@
+--- Which locks of one client somebody wants to hear the loss of, and how he does:
+-- inside a later call, never by itself.
+local host = require "etcdlock.wait.host"
+
+local Losses = {}
+Losses.__index = Losses
+
+function Losses.new(wakeups)
+  return setmetatable({
+    _wakeups = wakeups,
+    _hearers = {}, -- of who waits: key -> wake
+    --- The locks with handlers (keys).
+    watched = setmetatable({}, { __mode = "k" }),
+    --- Has something been lost of which no wait has told yet?
+    is_untold = false,
+  }, Losses)
+end
+
+--- Calls the handlers of a lock that was lost.
+local function tell_of(self, lock)
+  local handlers, loss = lock._handlers, lock._core:loss()
+  if not handlers or not loss or loss == "closed" then
+    return
+  end
+  lock._handlers = nil
+  self.watched[lock] = nil
+  local failed, failure
+  for _, handler in ipairs(handlers) do
+    local ok, err = pcall(handler, lock, loss)
+    if not ok and not failed then
+      failed, failure = true, err
+    end
+  end
+  if failed then
+    error(failure, 0)
+  end
+end
+
+--- Calls the handlers that are due, but not those of another request.
+function Losses:tell()
+  self.is_untold = false
+  if next(self.watched) == nil then
+    return
+  end
+  local watched = {}
+  for lock in pairs(self.watched) do
+    if host.is_told(lock) then
+      watched[#watched + 1] = lock
+    end
+  end
+  for _, lock in ipairs(watched) do
+    lock:_left() -- notices an expiry of this moment
+    tell_of(self, lock)
+  end
+end
+
+--- Has fn(lock, reason) called once if the lock is lost, or at once if it is.
+function Losses:watch(lock, fn)
+  lock._handlers = lock._handlers or {}
+  table.insert(lock._handlers, fn)
+  self.watched[lock] = true
+  lock:_left() -- notices an expiry of this moment
+  tell_of(self, lock)
+end
+
+--- The lock is about to be released, which is no news.
+function Losses:expect_no_news(lock)
+  if lock._news then
+    self._wakeups.core:disarm(lock._core, "ended", lock._news)
+    self._wakeups:forget(lock._news)
+    lock._news = nil
+  end
+end
+
+--- The lock was released; was it lost before?
+function Losses:leave(lock, was_lost)
+  if was_lost then
+    self.is_untold = true -- we may just have taken the news back
+  else
+    self.watched[lock] = nil
+  end
+end
+
+--- Has the core tell of the loss. All who wait are woken then, since some may be
+-- forgotten, and look around.
+local function expect(self, lock)
+  if lock._news then
+    return
+  end
+  lock._news = self._wakeups:expect(function()
+    self.is_untold = true
+    for _, wake in pairs(self._hearers) do
+      wake()
+    end
+  end)
+  if not self._wakeups.core:arm(lock._core, "ended", lock._news) then
+    self._wakeups:forget(lock._news)
+    self.is_untold = true
+  end
+end
+
+--- Has wake() called when there is a loss to tell, until stop_hearing(key). False,
+-- and it won't be, if there is one already.
+function Losses:hear(key, wake)
+  for lock in pairs(self.watched) do
+    expect(self, lock)
+  end
+  if not self.is_untold then
+    self._hearers[key] = wake
+  end
+  return not self.is_untold
+end
+
+function Losses:stop_hearing(key)
+  self._hearers[key] = nil
+end
+
+return Losses

@@ -1,0 +1,78 @@
+--- Who holds a lock of a client and who waits for it, whoever they are.
+local check = require "etcdlock.check"
+local core = require "etcdlock.core"
+local label = require "etcdlock.label"
+local lock_options = require "etcdlock.lock_options"
+
+local M = {}
+
+local function list(self, where, name)
+  local full, message, code = lock_options.name(where, self._prefix, name)
+  if not full then
+    return nil, message, code
+  end
+  local txn = self._core:txn()
+  txn:list(full .. "/", full .. "0")
+  local ok, held, results = self:_ask(txn)
+  if not ok then
+    return nil, held, results
+  end
+  local places = {}
+  for _, kv in ipairs(results[1]) do
+    local lease, mode = core.parse_key(full, kv.key)
+    if lease then
+      local said = label.read(kv.value)
+      local before = places[#places]
+      places[#places + 1] = {
+        held = before == nil or (before.held and before.mode == "read" and mode == "read"),
+        token = kv.create_revision,
+        lease = lease,
+        mode = mode,
+        key = kv.key,
+        host = said.host,
+        pid = said.pid,
+        since = said.since,
+        owner = said.owner,
+        value = said.value,
+      }
+    end
+  end
+  return places
+end
+
+--- Who holds the lock and who waits for it, the oldest first.
+-- @return a list of { held, token, lease, mode, key, host, pid, since (unix
+--   seconds), owner, value }; the fields from host on are missing if another
+--   kind of client wrote the key | nil, message, code
+function M:queue(name)
+  return list(self, "client:queue", name)
+end
+
+--- Takes the lock away from its holder, but only from the one with `token`.
+-- @return true | nil, message, code: "not_held" if that token doesn't hold it
+function M:break_lock(name, token)
+  check.number("client:break_lock", "token", token)
+  local places, message, code = list(self, "client:break_lock", name)
+  if not places then
+    return nil, message, code
+  end
+  local txn, found = self._core:txn(), nil
+  for _, place in ipairs(places) do
+    found = found or place.held and place.token == token and place
+  end
+  local nobody = string.format("lock %q is not held with token %.0f", name, token)
+  if not found then
+    return nil, nobody, "not_held"
+  end
+  txn:guard(found.key, token)
+  txn:delete(found.key)
+  local ok, held, results = self:_ask(txn)
+  if not ok then
+    return nil, held, results
+  elseif not held then
+    return nil, nobody, "not_held"
+  end
+  return true
+end
+
+return M

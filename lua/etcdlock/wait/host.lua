@@ -1,0 +1,43 @@
+--- What Lua runs in: nginx, or a program of its own. All that nginx needs is
+-- asked of the host, which for a program of its own has the plain answers below.
+--
+-- In nginx a lock ends with the request that waited for it: the two are tied by a
+-- table, `tie` in a wait and `_tie` in a lock. And an owner is known in one
+-- request only, its scope.
+local ngx = rawget(_G, "ngx")
+if type(ngx) == "table" and ngx.get_phase and ngx.socket then
+  return require "etcdlock.wait.nginx"
+end
+
+local loops = require "etcdlock.wait.loops"
+
+local M = {
+  --- The loop that the running coroutine can wait in, nil if waiting blocks.
+  loop = loops.current,
+  --- Would a wait here stop what must go on? message, code if so.
+  refusal = loops.refusal,
+}
+
+--- Is it too early to connect? message, code if so.
+function M.too_early() end
+
+--- What ties a core lock to what runs here, nil if nothing does.
+function M.tie() end
+
+--- The lock of this tie is not held, or waited for, any more.
+function M.untie() end
+
+--- What a hold belongs to besides its owner, nil if to nothing.
+function M.scope() end
+
+--- May the owner of this hold, who asks here, have it again?
+function M.is_reentered()
+  return true
+end
+
+--- May the handlers of this lock be called here?
+function M.is_told()
+  return true
+end
+
+return M

@@ -1,0 +1,277 @@
+--- nginx, as a host (host.lua) and as a loop. A waiting light thread reads from
+-- a cosocket that is connected to a unix socket of the core, in this process. The
+-- core writes a byte when the wait is over: a wake-up, no data. When nginx ends
+-- the light thread (the request was aborted, the worker goes), it closes the
+-- connection, by which the core learns that nobody waits any more.
+local core = require "etcdlock.core"
+
+local M = {}
+
+local ngx = rawget(_G, "ngx")
+local POOL_SIZE = 512
+local IDLE_MS = 60000
+local SEND_MS = 2000
+local GREETING_MS = 5000
+-- The core ends a wait in time; this is a net below it, because a cosocket that
+-- times out writes a line to nginx's log.
+local SPARE = 5
+local FOREVER_MS = 2147483647
+local LONGEST = 2e6 -- seconds that a cosocket can tell
+local NO_CONNECTION = "etcdlock can't wait here, it has no connection to its own thread: "
+
+-- A phase in which nginx lets Lua yield, but without a patch that not every nginx
+-- has the handshake ends there.
+local HELLO = "ssl_client_hello"
+
+local function can_yield()
+  return core.yieldable() and ngx.get_phase() ~= HELLO
+end
+
+function M.loop(chosen)
+  return chosen ~= "none" and can_yield() and M or nil
+end
+
+--- Why a client can't be had: message, code; nothing if it can. A gRPC that was
+-- started before the workers are forked is dead in all of them.
+function M.too_early()
+  if ngx.get_phase() == "init" then
+    return "etcdlock can't connect in init_by_lua, before nginx forks its workers;"
+      .. " require it there, and connect in init_worker_by_lua or later", "context"
+  end
+end
+
+-- Where nothing can wait, whatever is on the stack.
+local CANNOT_WAIT = {
+  init_worker = true, set = true, header_filter = true, body_filter = true, log = true,
+  balancer = true, ssl_session_store = true, exit_worker = true, [HELLO] = true,
+}
+
+--- Why a wait can't be here: message, code; nothing if it can.
+function M.refusal(chosen)
+  if chosen == "none" or can_yield() then
+    return nil
+  end
+  local phase = ngx.get_phase()
+  local why = "a C function such as table.sort, string.gsub or require is on the stack"
+  if CANNOT_WAIT[phase] then
+    why = ("this is %s_by_lua"):format(phase)
+  end
+  return ("waiting here would stop nginx's worker (%s); the phases rewrite, access and content"
+    .. " can wait, and ngx.timer.at(0, …)"):format(why), "context"
+end
+
+-- ---- connections ----
+
+-- The path of a closed client's socket may be another's later; so a pool has
+-- a name that is never used again.
+local pools = 0
+
+local function open(wakeups)
+  local path, failure, code = wakeups.core:serve()
+  if not path then
+    return nil, failure, code
+  end
+  if not wakeups.pool then
+    pools = pools + 1
+    wakeups.pool = "etcdlock/" .. pools
+  end
+  local socket = ngx.socket.tcp()
+  socket:settimeouts(SEND_MS, SEND_MS, FOREVER_MS)
+  local next_fd = wakeups.core:next_fd()
+  local ok, why = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
+  if not ok then
+    return nil, NO_CONNECTION .. why, "nomem"
+  end
+  if socket:getreusedtimes() == 0 then
+    -- Not every nginx does it. A program that os.execute starts would keep the
+    -- connection open when the request has ended.
+    wakeups.core:seal(next_fd)
+  end
+  return socket
+end
+
+--- A link is the connection of a wait: its number, the socket, whether the core
+-- has still to greet it (is_new), and whether the number was said to the core,
+-- whose answer, a byte, was not read yet (is_said). For a new wait: link | nil,
+-- message, code. Neither this nor `read` yields before the core knows the lock and
+-- the connection: a light thread may be ended wherever it yields.
+local function connect(wakeups, core_lock)
+  local socket, message, code = open(wakeups)
+  if not socket then
+    return nil, message, code
+  end
+  local number
+  number, message, code = wakeups.core:expect(core_lock)
+  if not number then
+    socket:close()
+    return nil, message, code
+  end
+  return { number = number, socket = socket, is_new = socket:getreusedtimes() == 0 }
+end
+
+local function say(link)
+  if link.is_said then
+    return true
+  end
+  link.is_said = true
+  return link.socket:send(("%016x"):format(link.number))
+end
+
+local function receive(link, ms)
+  link.socket:settimeout(ms)
+  return link.socket:receive(1)
+end
+
+--- The core greets a new connection with a byte. Without it, it might never
+-- learn of this wait: it may have no descriptor left to accept with.
+local function await_greeting(link)
+  local byte, why
+  if link.is_new then
+    byte, why = receive(link, GREETING_MS)
+    link.is_new = not byte
+  end
+  return not link.is_new, why
+end
+
+--- Reads the byte that says that the wait is over, or that `seconds` are; what is
+-- wrong with the connection, if it is: message, code.
+local function read(wakeups, link, seconds)
+  local has_alarm = seconds and wakeups.core:alarm(link.number, seconds)
+  local ok, why = say(link)
+  if ok then
+    ok, why = await_greeting(link)
+  end
+  if ok then
+    local byte
+    byte, why = receive(link, seconds and (seconds + SPARE) * 1000 or FOREVER_MS)
+    link.is_said = not byte
+    ok = byte or why == "timeout"
+  end
+  if has_alarm then
+    wakeups.core:alarm(link.number, nil)
+  end
+  if not ok then
+    return NO_CONNECTION .. why, "nomem"
+  end
+end
+
+--- Can the running request use this tie, that is: has it tied it? Another one's
+-- socket raises an error, that of a request that has ended is closed.
+local function is_in_hand(tie)
+  local socket = tie.link.socket
+  return socket:getreusedtimes() ~= nil and (pcall(socket.receive, socket, 0))
+end
+
+local function is_tied(lock)
+  return lock._tie ~= nil and lock._tie.link ~= nil
+end
+
+--- Reads as above, but returns early if a lock of this request with on_lost is
+-- lost.
+local function read_or_lose(wait, link, seconds)
+  local client, heard = wait.wakeups.core, {}
+  for lock in pairs(wait.losses and wait.losses.watched or {}) do
+    if is_tied(lock) and is_in_hand(lock._tie) and client:arm(lock._core, "ended", link.number) then
+      heard[#heard + 1] = lock
+    end
+  end
+  local message, code = read(wait.wakeups, link, seconds)
+  for _, lock in ipairs(heard) do
+    client:disarm(lock._core, "ended", link.number)
+  end
+  return message, code
+end
+
+--- Gives the connection of a wait that is over to the next one. Only one whose
+-- every byte was read: the next one must not be woken by ours.
+local function keep(wakeups, link)
+  local is_unanswered = wakeups.core:taken(link.number)
+  if link.is_new or link.is_said and not is_unanswered then
+    link.socket:close()
+  else
+    link.socket:setkeepalive(IDLE_MS)
+  end
+end
+
+-- ---- waits ----
+
+--- The link of a lock's wait is its tie: it is kept as long as the lock is held,
+-- so that the lock ends with the request that waited for it.
+local function wait_tied(wait, seconds, tie)
+  if not tie.link then
+    local link, message, code = connect(wait.wakeups, tie.core_lock)
+    if not link then
+      return message, code
+    end
+    tie.link, tie.phase = link, ngx.get_phase()
+    say(link)
+  end
+  if wait.arm(tie.link.number) then
+    return read_or_lose(wait, tie.link, seconds)
+  end
+  -- Over already; but it must be tied.
+  local ok, why = await_greeting(tie.link)
+  if not ok then
+    return NO_CONNECTION .. why, "nomem"
+  end
+end
+
+--- The limit of a wait in seconds must fit the cosocket's clock.
+local function bounded(seconds)
+  return seconds and seconds < LONGEST and seconds or nil
+end
+
+function M.wait(wait, seconds)
+  local tie = wait.tie
+  seconds = bounded(seconds)
+  if tie and not (tie.link and not is_in_hand(tie)) then
+    return wait_tied(wait, seconds, tie)
+  end
+  local link, message, code = connect(wait.wakeups)
+  if not link then
+    return message, code
+  end
+  if wait.arm(link.number) then
+    message, code = read_or_lose(wait, link, seconds)
+  end
+  keep(wait.wakeups, link)
+  return message, code
+end
+
+-- ---- locks and requests ----
+
+function M.tie(core_lock)
+  return { core_lock = core_lock }
+end
+
+function M.untie(wakeups, tie)
+  local link = tie and tie.link
+  if link then
+    tie.link = nil
+    -- Another request's socket can't be touched; it ends with that request.
+    pcall(keep, wakeups, link)
+  end
+end
+
+--- Something that is the running request's alone; nil where there is none.
+function M.scope()
+  local ok, ctx = pcall(function()
+    return ngx.ctx
+  end)
+  return ok and ctx or nil
+end
+
+function M.is_reentered(lock)
+  local is_coroutine = type(lock._owner) == "thread"
+  if is_tied(lock) then
+    -- All phases of a request run in one coroutine, which then runs others.
+    return is_in_hand(lock._tie) and not (is_coroutine and lock._tie.phase ~= ngx.get_phase())
+  end
+  return not is_coroutine and lock._scope ~= nil and lock._scope == M.scope()
+end
+
+function M.is_told(lock)
+  return not is_tied(lock) or is_in_hand(lock._tie)
+end
+
+return M

@@ -1,0 +1,245 @@
+-- Users and passwords: what a user with a role may do, how the others are
+-- refused, and that no secret gets where it shouldn't.
+
+local clients = require "spec.support.harness.clients"
+local etcdlock = require "etcdlock"
+local remote = require "spec.support.programs.remote"
+local secured = require "spec.support.servers.secured"
+local suite = require "spec.support.harness.suite"
+local variables = require "spec.support.programs.variables"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local PASSWORD, WRONG = secured.PASSWORD, secured.WRONG
+local assert_refused, assert_no_secret = secured.assert_refused, secured.assert_no_secret
+
+local etcd
+
+local function options(changes) return secured.options(etcd, prefix, changes) end
+
+local connect = clients.connector(options)
+
+setup(function() etcd = secured.start(prefix) end)
+teardown(function() etcd:stop() end)
+after_each(clients.close_all)
+
+describe("a user with a role for the prefix", function()
+  it("can do everything with locks", function()
+    local client, other = connect(), connect()
+    local lock = assert(client:lock "a")
+    assert.is_true(lock:check())
+    assert(lock:put(prefix .. "data", "v"))
+    assert.equal("v", lock:get(prefix .. "data"))
+    assert(lock:delete(prefix .. "data"))
+    assert.equal(1, #assert(other:queue "a"))
+    clients.assert_fails("locked", other:try_lock "a")
+    clients.assert_fails("timeout", other:lock("a", { timeout = 0.2 }))
+    assert(lock:unlock())
+    assert(other:with_lock("a", function() end))
+    assert.is_number(client:ping())
+    assert(client:close())
+    assert(other:close())
+    assert.same({}, etcd:keys(prefix))
+    assert.same({}, etcd:leases())
+  end)
+
+  it("waits for a lock and is told when it is free", function()
+    local client = connect()
+    local lock = assert(client:lock "a")
+    local waiter = remote.start(options())
+    remote.send_take(waiter, "a")
+    wait.eventually(function() return #assert(client:queue "a") == 2 end)
+    local token = lock:token()
+    assert(lock:unlock())
+    assert.is_true(remote.taken(waiter, 2) > token)
+    remote.release(waiter)
+    waiter:wait()
+  end)
+
+  it("may bring a password to an etcd that asks nobody", function()
+    local client = connect { endpoints = suite.endpoint() }
+    assert(client:lock "a"):unlock()
+  end)
+end)
+
+describe("a refusal comes at once and is definite:", function()
+  it("a wrong password", function()
+    local client = connect { password = WRONG }
+    for _, call in ipairs {
+      function() return client:lock "a" end,
+      function() return client:try_lock "a" end,
+      function() return client:queue "a" end,
+      function() return client:ping() end,
+    } do
+      assert_refused("unauthenticated", "user or the password is wrong", wait.now(), call())
+    end
+    assert.is_true(client:stats().rpcs <= 8, client:stats().rpcs)
+    assert_no_secret(tostring(client))
+  end)
+
+  it("a wrong password a hundred times, and etcd is spared", function()
+    local client = connect { password = WRONG }
+    for _ = 1, 100 do assert.is_nil((client:try_lock "a")) end
+    assert.is_true(client:stats().rpcs <= 200, client:stats().rpcs)
+  end)
+
+  it("a user that isn't there", function()
+    assert_refused("unauthenticated", "user or the password is wrong", wait.now(),
+      connect { user = "nobody" }:lock "a")
+  end)
+
+  it("no user at all", function()
+    assert_refused("unauthenticated", "wants a user and a password", wait.now(),
+      connect { user = false, password = false }:lock "a")
+  end)
+
+  it("a token that isn't one", function()
+    local client = connect { user = false, password = false, token = WRONG }
+    assert_refused("unauthenticated", "invalid auth token", wait.now(), client:lock "a")
+    assert_no_secret(tostring(client))
+  end)
+
+  it("a name outside the role's prefix", function()
+    local client = connect { prefix = "elsewhere/" }
+    for _ = 1, 3 do
+      assert_refused("denied", "permission denied", wait.now(), client:lock "a")
+      assert_refused("denied", "permission denied", wait.now(), client:try_lock "a")
+    end
+    assert.is_true(client:stats().rpcs <= 16, client:stats().rpcs)
+    client:close()
+    assert.same({}, etcd:leases())
+  end)
+
+  it("data outside the role's prefix, and the lock stays", function()
+    local client = connect()
+    local lock = assert(client:lock "a")
+    assert_refused("denied", "permission denied", wait.now(), lock:put("elsewhere", "v"))
+    assert_refused("denied", "permission denied", wait.now(), lock:get "elsewhere")
+    assert.is_true(lock:check())
+    assert(lock:unlock())
+  end)
+
+  it("a role that may only read", function()
+    secured.ctl(etcd, "role", "add", "readers")
+    secured.ctl(etcd, "role", "grant-permission", "--prefix=true", "readers", "read", prefix)
+    secured.add_user(etcd, "reader", "readers")
+    local client = connect { user = "reader" }
+    assert.same({}, client:queue "a")
+    assert_refused("denied", "permission denied", wait.now(), client:lock "a")
+  end)
+end)
+
+-- connect itself refuses |changes|; returns its message.
+local function refused(changes)
+  local message = clients.assert_fails("invalid", etcdlock.connect(options(changes)))
+  assert_no_secret(message)
+  return message
+end
+
+describe("a password or token in plain text", function()
+  local function assert_plain_refused(changes)
+    assert.matches("allow_plaintext_auth", refused(changes))
+  end
+
+  it("goes to this machine only", function()
+    for _, endpoint in ipairs {
+      "http://192.0.2.1:2379", "192.0.2.1:2379", "http://etcd.example:2379",
+      "http://[2001:db8::1]:2379", "http://0.0.0.0:2379", "http://localhost.example:2379",
+      "http://127.etcd.example:2379", "127.0.0.1.example:2379",
+    } do
+      assert_plain_refused { endpoints = endpoint }
+      assert_plain_refused { endpoints = { etcd:endpoint(), endpoint } }
+      assert_plain_refused {
+        endpoints = endpoint, user = false, password = false, token = WRONG,
+      }
+    end
+  end)
+
+  it("goes elsewhere by name", function()
+    for _, endpoint in ipairs { "http://192.0.2.1:2379", "http://etcd.example:2379" } do
+      connect { endpoints = endpoint, allow_plaintext_auth = true }
+    end
+  end)
+
+  it("goes through TLS, unix sockets and to all addresses of this machine", function()
+    for _, endpoint in ipairs {
+      "https://192.0.2.1:2379", "unix:/run/etcd.sock", "http://127.0.0.2:2379",
+      "http://localhost:2379", "http://[::1]:2379",
+    } do
+      connect { endpoints = endpoint }
+    end
+  end)
+end)
+
+describe("what is said about users", function()
+  it("names what is missing or too much", function()
+    assert.matches("user.*a password as well", refused { password = false })
+    assert.matches("password.*a user as well", refused { user = false })
+    assert.matches("either a token or a user", refused { token = WRONG })
+    assert.matches("password", refused { password = WRONG .. "\0x" })
+    assert.matches("token", refused { user = false, password = false, token = "" })
+  end)
+
+  it("never holds a secret of the wrong type", function()
+    for _, field in ipairs { "password", "token", "key_pem" } do
+      local ok, message = pcall(etcdlock.connect, { [field] = { WRONG } })
+      assert.is_false(ok)
+      assert.matches(field, message)
+      assert_no_secret(message)
+    end
+    local ok, message = pcall(etcdlock.connect, { password = 4826 })
+    assert.is_false(ok)
+    assert.is_nil(message:find "4826")
+  end)
+
+  it("is not in tostring, stats or the lock", function()
+    local client = connect()
+    local lock = assert(client:lock "a")
+    local value = etcd:get(lock:key())
+    for _, text in ipairs { tostring(client), tostring(lock), lock:key(), value } do
+      assert_no_secret(text)
+    end
+    for _, count in pairs(client:stats()) do assert.is_number(count) end
+  end)
+end)
+
+describe("etcdctl's variables for users", function()
+  local function lock_with(env, opts)
+    env.ETCDCTL_ENDPOINTS = etcd:endpoint()
+    local out, err = variables.lock(env,
+      clients.with({ prefix = prefix, timeout = 5 }, opts))
+    assert_no_secret(out .. err)
+    return out
+  end
+
+  it("may be one or two", function()
+    assert.equal("locked\n", lock_with { ETCDCTL_USER = "locker:" .. PASSWORD })
+    assert.equal("locked\n", lock_with { ETCDCTL_USER = "locker", ETCDCTL_PASSWORD = PASSWORD })
+  end)
+
+  it("allow colons in a password", function()
+    secured.add_user(etcd, "colons", "locks", "a:b:" .. PASSWORD)
+    assert.equal("locked\n", lock_with { ETCDCTL_USER = "colons:a:b:" .. PASSWORD })
+    assert.equal("locked\n", lock_with {
+      ETCDCTL_USER = "colons", ETCDCTL_PASSWORD = "a:b:" .. PASSWORD,
+    })
+  end)
+
+  it("give way to options", function()
+    local wrong = { ETCDCTL_USER = "locker:" .. WRONG }
+    assert.matches("^unauthenticated: .*password is wrong", lock_with(wrong))
+    assert.equal("locked\n", lock_with(wrong, { user = "locker", password = PASSWORD }))
+    assert.equal("locked\n", lock_with({
+      ETCDCTL_USER = "locker", ETCDCTL_PASSWORD = WRONG,
+    }, { password = PASSWORD }))
+    assert.matches("^unauthenticated: .*invalid auth token",
+      lock_with({ ETCDCTL_USER = "locker:" .. PASSWORD }, { token = WRONG }))
+  end)
+
+  it("are named when they are wrong", function()
+    assert.matches("^invalid: .*ETCDCTL_USER.*password as well",
+      lock_with { ETCDCTL_USER = "locker" })
+    assert.matches("^invalid: .*ETCDCTL_PASSWORD.*user as well",
+      lock_with { ETCDCTL_PASSWORD = PASSWORD })
+  end)
+end)

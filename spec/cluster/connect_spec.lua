@@ -1,0 +1,214 @@
+-- A client: where it connects to, its lease, and its end.
+
+local Etcd = require "spec.support.servers.etcd"
+local clients = require "spec.support.harness.clients"
+local etcdlock = require "etcdlock"
+local suite = require "spec.support.harness.suite"
+local variables = require "spec.support.programs.variables"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+
+local SHOW = [[
+  local client, message, code = require("etcdlock").connect()
+  print(client and tostring(client) or code .. ": " .. message)
+  if client then client:close() end
+]]
+
+describe("connect", function()
+  after_each(clients.close_all)
+
+  it("takes an address with and without a scheme, alone or in a list", function()
+    local address = etcd:endpoint()
+    local plain = address:match "^https?://(.*)"
+    local localhost = plain:gsub("127%.0%.0%.1", "localhost")
+    for _, endpoints in ipairs {
+      address, plain, localhost, " " .. plain .. " ", { address }, { plain },
+    } do
+      local client = connect { endpoints = endpoints }
+      assert.is_number(client:ping())
+    end
+  end)
+
+  it("takes an address of IPv6", function()
+    if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
+    local own = Etcd.start { host = "::1" }
+    finally(function() own:stop() end)
+    assert.matches("^https?://%[::1%]:%d+$", own:endpoint())
+    local client = connect { endpoints = own:endpoint() }
+    local lock = assert(client:lock "six")
+    assert.is_true(lock:check())
+    assert(lock:unlock())
+    own:kill()
+    local message = clients.assert_fails("unavailable", client:lock("six", { timeout = 0.5 }))
+    assert.matches("[::1]:" .. own.members[1].port, message, 1, true)
+  end)
+
+  it("asks ETCDCTL_ENDPOINTS when it is told no address", function()
+    local out = variables.run(suite.variables(), [[
+      local client = assert(require("etcdlock").connect())
+      assert(client:ping())
+      print(client)
+      client:close()
+    ]])
+    assert.matches(etcd:endpoints(), out, 1, true)
+  end)
+
+  it("goes to this machine when nobody says anything", function()
+    assert.matches("127.0.0.1:2379", variables.run({}, SHOW), 1, true)
+    assert.matches("127.0.0.1:2379", variables.run({ ETCDCTL_ENDPOINTS = "" }, SHOW), 1, true)
+  end)
+
+  it("refuses variables of etcdctl that ask for what it doesn't do", function()
+    for _, name in ipairs { "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "ETCDCTL_DISCOVERY_SRV" } do
+      local out = variables.run({ [name] = "true" }, SHOW)
+      assert.matches("^invalid: .*" .. name, out)
+    end
+  end)
+
+  it("names the variable whose value is no address", function()
+    assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*ftp://a:1",
+      variables.run({ ETCDCTL_ENDPOINTS = "a:1,ftp://a:1" }, SHOW))
+    assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*nowhere",
+      variables.run({ ETCDCTL_ENDPOINTS = "nowhere" }, SHOW))
+  end)
+
+  it("sends nothing before the first use", function()
+    local client = connect()
+    assert.equal(0, client:stats().rpcs)
+    assert.is_nil(client:lease())
+    assert.same({ false, "unavailable" }, { client:alive() })
+    local elsewhere = connect { endpoints = "127.0.0.1:1" }
+    assert.is_nil(elsewhere:lease())
+  end)
+end)
+
+describe("a client", function()
+  after_each(clients.close_all)
+
+  it("gets one lease with its first lock, for all its locks", function()
+    local client = connect { ttl = 7 }
+    local a, b = assert(client:lock "a"), assert(client:lock "b")
+    assert.same({ client:lease() }, etcd:leases())
+    assert.equal(client:lease(), a:lease())
+    assert.equal(client:lease(), b:lease())
+    assert.matches("granted with TTL%(7s", (etcd:ctl("lease", "timetolive", a:lease())))
+    assert.equal(1, client:stats().grants)
+  end)
+
+  it("knows for how long its lease is alive", function()
+    local client = connect { ttl = 7 }
+    clients.keep(assert(client:lock "a"))
+    local alive, seconds = client:alive()
+    assert.is_true(alive)
+    assert.is_true(seconds > 3 and seconds <= 7, seconds)
+  end)
+
+  it("claims no more than a lease of a broken number of seconds gives", function()
+    local client = connect { ttl = 2.5 }
+    local lock = assert(client:lock "a")
+    local granted = etcd:ctl("lease", "timetolive", lock:lease()):match "granted with TTL%((%d+)s"
+    assert.is_true(lock:remaining() > 0)
+    assert.is_true(lock:remaining() < tonumber(granted))
+    assert.is_true(tonumber(granted) >= 2)
+  end)
+
+  it("keeps its lease alive as long as it lives", function()
+    local client = connect { ttl = 2 }
+    local lock, from = assert(client:lock "a"), wait.now()
+    repeat
+      assert.is_true(lock:held())
+      wait.sleep(0.05)
+    until wait.now() > from + 5
+    assert.is_true(lock:check())
+    assert.is_true(client:stats().keepalives >= 3)
+  end)
+
+  it("has a lease of its own", function()
+    local a, b = connect(), connect()
+    clients.keep(assert(a:lock "a"))
+    clients.keep(assert(b:lock "b"))
+    assert.not_equal(a:lease(), b:lease())
+  end)
+
+  it("measures a round trip", function()
+    local seconds = assert(connect():ping())
+    assert.is_true(seconds >= 0 and seconds < 1, seconds)
+  end)
+
+  it("tells its address and its lease", function()
+    local client = connect()
+    assert.equal(("etcdlock.client %s (unavailable)"):format(etcd:endpoints()), tostring(client))
+    clients.keep(assert(client:lock "a"))
+    assert.equal(("etcdlock.client %s (lease %s)"):format(etcd:endpoints(), client:lease()),
+      tostring(client))
+    client:close()
+    assert.equal(("etcdlock.client %s (closed)"):format(etcd:endpoints()), tostring(client))
+  end)
+
+  it("puts its prefix in front of the names in etcd only", function()
+    local client = connect { prefix = prefix .. "shop:" }
+    local lock = assert(client:lock "stock")
+    assert.equal("stock", lock:name())
+    assert.equal(prefix .. "shop:stock/" .. client:lease(), lock:key())
+    assert.same({ lock:key() }, etcd:keys(prefix .. "shop:"))
+    local _, _, code = connect():try_lock "shop:stock"
+    assert.equal("locked", code)
+  end)
+
+  it("takes its keys and its lease along when it is closed", function()
+    local client = connect()
+    for i = 1, 20 do clients.keep(assert(client:lock("a" .. i))) end
+    assert.equal(20, #etcd:keys(prefix))
+    local from = wait.now()
+    assert.is_true(client:close())
+    assert.is_true(wait.now() - from < 0.5 + wait.SLACK)
+    assert.same({}, etcd:keys(prefix))
+    assert.same({}, etcd:leases())
+  end)
+
+  it("may be closed twice, and unused", function()
+    local client = connect()
+    assert.is_true(client:close())
+    assert.is_true(client:close())
+  end)
+
+  it("answers closed to everything from then on", function()
+    local client = connect()
+    local lock = assert(client:lock "a")
+    client:close()
+    local function assert_closed(ok, message, code)
+      assert.is_nil(ok)
+      assert.is_string(message)
+      assert.equal("closed", code)
+    end
+    assert_closed(client:lock "a")
+    assert_closed(client:lock("b", { timeout = 0 }))
+    assert_closed(client:try_lock "b")
+    assert_closed(client:with_lock("b", error))
+    assert_closed(client:wrap("b", error)())
+    assert_closed(client:queue "a")
+    assert_closed(client:break_lock("a", 1))
+    assert_closed(client:ping())
+    assert_closed(lock:put(prefix .. "data", "v"))
+    assert_closed(lock:get(prefix .. "data"))
+    assert_closed(lock:wait_lost())
+    assert_closed(lock:unlock())
+    assert.same({ false, "closed" }, { client:alive() })
+    assert.same({ false, "closed" }, { lock:held() })
+    assert.is_nil(client:lease())
+    assert.equal(1, client:stats().acquired)
+  end)
+
+  it("can be a variable that is closed at the end of its block", function()
+    if _VERSION ~= "Lua 5.4" then return pending "<close> came with Lua 5.4" end
+    local lock = assert(load [[
+      local etcdlock, endpoint, name = ...
+      local client <close> = assert(etcdlock.connect { endpoints = endpoint })
+      return assert(client:lock(name))
+    ]])(etcdlock, etcd:endpoints(), prefix .. "a")
+    assert.same({ false, "closed" }, { lock:held() })
+    assert.same({}, etcd:keys(prefix))
+  end)
+end)

@@ -1,0 +1,383 @@
+-- What becomes of holds, waits and calls while etcd is gone or says nothing.
+
+local proc = require "spec.support.programs.proc"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+local SLACK, assert_within = wait.SLACK, remote.assert_within
+local ask, answer_of, take = remote.ask, remote.answer_of, remote.take
+local assert_waits = remote.assert_waits
+
+local function start_many(count, etcd, ttl)
+  return { remote.start({ endpoints = etcd:endpoints(), prefix = prefix, ttl = ttl }, count) }
+end
+
+local function start(etcd, ttl)
+  return start_many(1, etcd, ttl)[1]
+end
+
+-- As far as |child| knows: nobody is asked.
+local function assert_held(child)
+  assert.same({ "true" }, ask(child, "return (lock:held())"))
+end
+
+local function await_keys(etcd, name, count, seconds)
+  remote.await_keys(etcd, prefix .. name, count, seconds)
+end
+
+local own
+
+-- The etcd of this file, on which nobody else depends; running.
+local function private_etcd()
+  own = own or suite.start()
+  if own.members[1].process.code or own.members[1].paused then own:restart() end
+  finally(function() proc.destroy_children() end)
+  return own
+end
+
+teardown(function()
+  if own then own:stop() end
+end)
+
+describe("an outage shorter than the TTL", function()
+  it("loses nothing: not the hold, not its token, not the place in the queue", function()
+    local etcd = private_etcd()
+    local holder, waiter = start(etcd, 10), start(etcd, 10)
+    local token = take(holder, "short")
+    waiter:send "lock = assert(client:lock 'short') return ('%.0f'):format(lock:token())"
+    await_keys(etcd, "short/", 2, 5)
+    etcd:kill()
+    wait.sleep(1)
+    assert_held(holder)
+    etcd:restart()
+    assert_held(holder)
+    assert.same({ "true", tostring(token) },
+      ask(holder, "return lock:check() and true, ('%.0f'):format(lock:token())"))
+    assert_waits(waiter)
+    assert.same({ "true" }, ask(holder, "return lock:unlock()"))
+    local results = answer_of(waiter, 5)
+    assert.is_true(tonumber(results[1]) > token)
+    assert.same({ "true" }, ask(waiter, "return (lock:check())"))
+    assert.same({ "true" }, ask(waiter, "return lock:unlock()"))
+    await_keys(etcd, "short/", 0, 1)
+  end)
+
+  it("in which etcd only says nothing loses nothing either", function()
+    local etcd = private_etcd()
+    local holder, waiter = start(etcd, 3), start(etcd, 3)
+    local token = take(holder, "silent")
+    waiter:send "lock = assert(client:lock 'silent') return ('%.0f'):format(lock:token())"
+    await_keys(etcd, "silent/", 2, 5)
+    etcd:pause()
+    wait.sleep(0.7)
+    assert_held(holder)
+    etcd:resume()
+    -- Longer than the lease would have lived without being renewed again.
+    local told = ask(holder, "return lock:wait_lost(3)")
+    assert.equal("timeout", told[3])
+    assert.same({ "true" }, ask(holder, "return (lock:check())"))
+    assert.same({ "true" }, ask(holder, "return lock:unlock()"))
+    assert.is_true(tonumber(answer_of(waiter, 2)[1]) > token)
+  end)
+end)
+
+describe("an outage longer than the TTL", function()
+  local WAIT = "lock = assert(client:lock 'long') return ('%.0f'):format(lock:token())"
+
+  it("ends the hold at its own deadline; waiters wait on, or give up in time", function()
+    local etcd = private_etcd()
+    local holder, patient, hasty = start(etcd, 2), start(etcd, 2), start(etcd, 2)
+    local token = take(holder, "long")
+    ask(holder, "lock:on_lost(function(_, reason) told = reason end)")
+    patient:send(WAIT)
+    await_keys(etcd, "long/", 2, 5)
+    hasty:send "return client:lock('long', { timeout = 3 })"
+    await_keys(etcd, "long/", 3, 5)
+    etcd:kill()
+    local left = tonumber(ask(holder, "return lock:remaining()")[1])
+    -- TTL and margin: what was proven last was sent before the kill.
+    assert.is_true(left > 0 and left <= 1.8, left .. " s left")
+
+    local results, took = ask(holder, "return lock:wait_lost()")
+    assert.same({ "expired" }, results)
+    assert_within(took, left - 0.1, left + SLACK, "the news of the loss")
+    assert.same({ "false", "lost", "expired", "0" },
+      ask(holder, "local held, code = lock:held() return held, code, told, lock:remaining()"))
+    assert.equal("lost", ask(holder, "return lock:unlock()")[3])
+
+    results, took = answer_of(hasty)
+    assert.equal("unavailable", results[3])
+    assert_within(took, 3, 3 + SLACK, "the wait of 3 s")
+    assert_waits(patient)
+
+    etcd:restart()
+    local back = wait.now()
+    results = answer_of(patient, 10)
+    assert_within(wait.now() - back, 0, 5, "the hand-off after the outage")
+    assert.is_true(tonumber(results[1]) > token)
+    assert.same({ "true" }, ask(patient, "return (lock:check())"))
+    -- What is lost stays lost, and neither it nor the hasty one left a key.
+    assert.same({ "false", "lost" }, ask(holder, "return lock:held()"))
+    await_keys(etcd, "long/", 1, 5)
+    assert.same({ "true" }, ask(patient, "return lock:unlock()"))
+    assert.is_true(take(holder, "long") > token)
+  end)
+
+  it("in which etcd only says nothing ends the hold at the same deadline", function()
+    local etcd = private_etcd()
+    local holder = start(etcd, 2)
+    take(holder, "stopped")
+    etcd:pause()
+    local left = tonumber(ask(holder, "return lock:remaining()")[1])
+    local results, took = ask(holder, "return lock:wait_lost()")
+    assert.same({ "expired" }, results)
+    assert_within(took, left - 0.1, left + SLACK, "the news of the loss")
+    etcd:resume()
+    await_keys(etcd, "stopped/", 0, 5)
+    assert.same({ "false", "lost" }, ask(holder, "return lock:held()"))
+    take(holder, "stopped")
+    assert.same({ "true" }, ask(holder, "return (lock:check())"))
+  end)
+end)
+
+describe("a client of an etcd that is down", function()
+  it("says so, with the cause, at its timeout, after 5 s without one; and recovers", function()
+    local etcd = private_etcd()
+    etcd:kill()
+    local calls = {
+      { "client:lock('down', { timeout = 1 })", 1, 1 },
+      { "client:lock('down', { timeout = 0.1 })", 0.1, 0.1 },
+      { "client:lock('down')", 5, 5 },
+      { "client:lock('down', { timeout = 6 })", 6, 6 },
+      { "client:try_lock('down')", 0, 2 },
+      { "client:with_lock('down', { timeout = 1 }, function() error 'never' end)", 1, 1 },
+      { "client:queue('down')", 0, 5 },
+      { "client:ping()", 0, 5 },
+      { "client:break_lock('down', 1)", 0, 5 },
+    }
+    local children = start_many(#calls, etcd, 5)
+    for i, call in ipairs(calls) do children[i]:send("return " .. call[1]) end
+    for i, call in ipairs(calls) do
+      local results, took = answer_of(children[i])
+      assert.same({ "nil", "unavailable" }, { results[1], results[3] })
+      assert.matches("refused", results[2], nil, call[1])
+      assert.is_true(etcd:is_named(results[2]), results[2])
+      assert_within(took, call[2], call[3] + SLACK, call[1])
+    end
+
+    -- One that still waits when etcd comes gets the lock.
+    children[1]:send "lock = assert(client:lock('down', { timeout = 20 })) return lock:token()"
+    etcd:restart()
+    local back = wait.now()
+    answer_of(children[1])
+    assert_within(wait.now() - back, 0, 3, "the lock after etcd came")
+    -- The others did not leave anything that comes to life now.
+    await_keys(etcd, "down/", 1, 2)
+    assert.same({ "true" }, ask(children[1], "return lock:unlock()"))
+    assert.is_true(tonumber(ask(children[3], "return client:ping()")[1]) < 1)
+  end)
+end)
+
+describe("an etcd that is stopped in its tracks", function()
+  -- What is called, its code (false: no failure), and how many seconds it may
+  -- take at least and at most. Each has a process of its own and a lock.
+  local CALLS = {
+    { "client:lock('other', { timeout = 1 })", "unavailable", 1, 1 },
+    { "client:lock('other', { timeout = 0.2 })", "unavailable", 0.2, 0.2 },
+    { "client:try_lock('other')", "unavailable", 0, 2 },
+    { "client:with_lock('other', { timeout = 1 }, print)", "unavailable", 1, 1 },
+    { "lock:check()", "unavailable", 0, 5 },
+    { "lock:get('k')", "unavailable", 0, 5 },
+    { "lock:put(lock:key() .. '/data', 'v')", "unavailable", 0, 5 },
+    { "lock:delete('k')", "unavailable", 0, 5 },
+    { "lock:txn { { 'get', 'k' } }", "unavailable", 0, 5 },
+    { "client:ping()", "unavailable", 0, 5 },
+    { "client:queue('other')", "unavailable", 0, 5 },
+    { "client:break_lock('other', 1)", "unavailable", 0, 5 },
+    { "lock:wait_lost(1)", "timeout", 1, 1 },
+    { "lock:held()", false, 0, 0 },
+    { "client:alive()", false, 0, 0 },
+    { "client:lock(lock:name()):count()", false, 0, 0 },
+    { "lock:unlock()", "unavailable", 0, 2 },
+    { "client:close()", false, 0, 0.5 },
+  }
+
+  local function code_of(results)
+    return results[1] == "nil" and results[3] or results[1] == "false" and results[2]
+  end
+
+  it("keeps no call longer than its deadline and a quarter of a second", function()
+    local etcd = private_etcd()
+    local children = start_many(#CALLS + 1, etcd, 20)
+    local fresh = table.remove(children)
+    for i, child in ipairs(children) do take(child, "stop/" .. i) end
+    etcd:pause()
+    fresh:send "return client:lock('other')" -- has never heard of etcd
+    for i, call in ipairs(CALLS) do children[i]:send("return " .. call[1]) end
+    local wrong = {}
+    local function check(child, call, code, low, high)
+      local results, took = answer_of(child)
+      if code_of(results) ~= code or took < low - 0.005 or took > high + SLACK then
+        wrong[#wrong + 1] = ("%s: %s after %.3f s, wanted %s and %g to %g s"):format(call,
+          table.concat(results, ", "), took, tostring(code), low, high)
+      end
+    end
+    for i, call in ipairs(CALLS) do
+      check(children[i], call[1], call[2], call[3], call[4])
+    end
+    check(fresh, "the first lock of a client", "unavailable", 5, 5)
+
+    etcd:resume()
+    -- All but those that were released or closed still hold theirs, and there
+    -- is no trace of the other calls.
+    for i, call in ipairs(CALLS) do
+      if not call[1]:find "unlock" and not call[1]:find "close" then
+        assert.same({ "true" }, ask(children[i], "return (lock:check())"), call[1])
+      end
+    end
+    await_keys(etcd, "other", 0, 5)
+    await_keys(etcd, "stop/17/", 0, 5)
+    assert.same({}, wrong)
+  end)
+end)
+
+describe("a release", function()
+  it("that an outage cuts off is finished when etcd is back", function()
+    local etcd = private_etcd()
+    local children = start_many(10, etcd, 20)
+    for i, child in ipairs(children) do take(child, "cut/" .. i) end
+    await_keys(etcd, "cut/", 10, 5)
+    -- Some before, some during, some after etcd's end.
+    for i, child in ipairs(children) do
+      child:send "return lock:unlock()"
+      if i == 5 then etcd:kill() end
+    end
+    local cut = 0
+    for _, child in ipairs(children) do
+      local results, took = answer_of(child)
+      if results[1] ~= "true" then
+        cut = cut + 1
+        assert.equal("unavailable", results[3])
+      end
+      assert_within(took, 0, 2 + SLACK, "unlock")
+      assert.same({ "false", "not_held" }, ask(child, "return lock:held()"))
+    end
+    assert.is_true(cut >= 5, "etcd has heard of all releases")
+    etcd:restart()
+    await_keys(etcd, "cut/", 0, 5)
+    -- That was the release, not the end of the leases, which live on.
+    for i, child in ipairs(children) do
+      take(child, "cut/" .. i)
+      assert.same({ "true" }, ask(child, "return lock:unlock()"))
+    end
+  end)
+
+  it("of a wait that ends in an outage is finished when etcd is back", function()
+    local etcd = private_etcd()
+    local holder = start(etcd, 20)
+    take(holder, "given_up")
+    local waiters = start_many(4, etcd, 20)
+    for _, child in ipairs(waiters) do
+      child:send "return client:lock('given_up', { timeout = 1 })"
+    end
+    await_keys(etcd, "given_up/", 5, 5)
+    etcd:kill()
+    for _, child in ipairs(waiters) do
+      local results, took = answer_of(child)
+      assert.equal("nil", results[1])
+      assert.is_true(results[3] == "unavailable" or results[3] == "timeout", results[3])
+      assert_within(took, 1, 1 + SLACK, "the wait of 1 s")
+    end
+    etcd:restart()
+    await_keys(etcd, "given_up/", 1, 5)
+    assert_held(holder)
+  end)
+end)
+
+describe("what was asked in vain while etcd was away", function()
+  it("is not done when it is back: a lock that nobody waits for any more", function()
+    local etcd = private_etcd()
+    local child = start(etcd, 20)
+    ask(child, "return client:lock('warm'):unlock()")
+    local before = etcd:revision()
+    etcd:kill()
+    assert.same({ "100" }, ask(child, [[
+      local pending, n = {}, 0
+      for i = 1, 100 do pending[i] = assert(client:lock_async("vain" .. i)) end
+      require("socket").sleep(0.5)
+      for i = 1, 100 do n = n + (pending[i]:cancel() and 1 or 0) end
+      return n
+    ]]))
+    etcd:restart()
+    assert.same({ "true" }, ask(child, [[
+      repeat until client:ping()
+      return client:stats().waiting == 0
+    ]], 10))
+    assert.equal(before, etcd:revision())
+    child:finish()
+    child:wait()
+  end)
+
+  it("is not done when it is back: writes whose callers were told so", function()
+    local etcd = private_etcd()
+    local child = start(etcd, 20)
+    take(child, "vain")
+    local before = etcd:revision()
+    etcd:kill()
+    local WRITE = ([[
+      local ok, message, code, n = nil, nil, nil, 0
+      repeat
+        n = n + 1
+        ok, message, code = lock:put("%skey", tostring(n))
+        assert(ok or code == "unavailable" and message:find "refused", message)
+      until ok or n == %%d
+      return ok, n
+    ]]):format(prefix)
+    assert.same({ "nil", "20" }, ask(child, WRITE:format(20), 10))
+    etcd:restart()
+    assert.equal("true", ask(child, WRITE:format(1e6), 10)[1])
+    assert.equal(before + 1, etcd:revision())
+    assert.same({ "true" }, ask(child, "return lock:unlock()"))
+    etcd:del(prefix .. "key")
+    child:finish()
+    child:wait()
+  end)
+end)
+
+describe("a wait during which etcd compacts its history", function()
+  it("goes on, and ends as soon as the lock is free", function()
+    local etcd = suite.etcd()
+    local holder, first, second = start(etcd, 5), start(etcd, 5), start(etcd, 5)
+    local PROGRAM = "lock = assert(client:lock 'compacted') return ('%.0f'):format(lock:token())"
+    local original, token = holder, take(holder, "compacted")
+    first:send(PROGRAM)
+    await_keys(etcd, "compacted/", 2, 5)
+    second:send(PROGRAM)
+    await_keys(etcd, "compacted/", 3, 5)
+    local function compact()
+      etcd:put(prefix .. "noise", "x")
+      etcd:del(prefix .. "noise")
+      etcd:put(prefix .. "noise", "x")
+      local _, revision = etcd:get(prefix .. "noise")
+      local _, code, why = etcd:ctl("compaction", ("%.0f"):format(revision))
+      assert.equal(0, code, why)
+    end
+    for _ = 1, 5 do compact() end
+    for _, waiter in ipairs { first, second } do
+      assert_waits(waiter)
+      assert.same({ "true" }, ask(holder, "return lock:unlock()"))
+      local released = wait.now()
+      local next_token = tonumber(answer_of(waiter, 2)[1])
+      assert_within(wait.now() - released, 0, 0.5, "the hand-off")
+      assert.is_true(next_token > token)
+      holder, token = waiter, next_token
+      compact()
+    end
+    assert.same({ "true" }, ask(second, "return lock:unlock()"))
+    etcd:del(prefix .. "noise")
+    for _, child in ipairs { first, second, original } do assert.equal(0, (child:wait())) end
+  end)
+end)

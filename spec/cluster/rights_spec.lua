@@ -1,0 +1,122 @@
+-- Rights that are taken away from one who holds or waits: a user that is
+-- deleted, a role that is emptied.
+
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local secured = require "spec.support.servers.secured"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+-- The shortest lease: the news is due when it ends.
+local TTL = 2
+
+local etcd
+
+local function options(changes) return secured.options(etcd, prefix, changes) end
+
+local connect = clients.connector(options)
+
+local function ctl(...) secured.ctl(etcd, ...) end
+
+local function await_no_key()
+  wait.eventually(function() return #etcd:keys(prefix) == 0 end, 10, "end of the key")
+end
+
+-- |lock| of |client| ends by itself with its lease, without many requests.
+local function assert_ends_quietly(client, lock)
+  local before = client:stats().rpcs
+  wait.eventually(function() return not lock:held() end, TTL + wait.SLACK, "loss")
+  -- Whatever would be a storm goes on now.
+  wait.sleep(0.5)
+  local spent = client:stats().rpcs - before
+  assert.is_true(spent <= 20, spent .. " requests")
+end
+
+setup(function() etcd = secured.start(prefix) end)
+teardown(function() etcd:stop() end)
+after_each(clients.close_all)
+
+describe("a user that is deleted while it holds", function()
+  before_each(function() secured.add_user(etcd, "leaver") end)
+
+  after_each(function()
+    clients.close_all()
+    etcd:ctl("user", "delete", "leaver")
+    for _, lease in ipairs(etcd:leases()) do etcd:revoke(lease) end
+  end)
+
+  it("is refused without a storm, and its lock ends for sure", function()
+    local client = connect { user = "leaver", ttl = TTL }
+    local lock = assert(client:lock "a")
+    ctl("user", "delete", "leaver")
+    secured.assert_refused("unauthenticated", "password is wrong", wait.now(), client:lock "b")
+    assert_ends_quietly(client, lock)
+    assert.same({ false, "lost" }, { lock:held() })
+    client:close()
+    await_no_key()
+  end)
+
+  it("goes on when it is back", function()
+    local client = connect { user = "leaver", ttl = 10 }
+    local lock = assert(client:lock "a")
+    ctl("user", "delete", "leaver")
+    assert.is_nil((client:lock("b", { timeout = 1 })))
+    secured.add_user(etcd, "leaver")
+    wait.eventually(function()
+      local b, why = client:lock("b", { timeout = 1 })
+      return b, why
+    end, 5, "a lock with the user that is back")
+    assert.is_true(lock:check())
+  end)
+
+  it("is refused at once when it is back with another password", function()
+    local client = connect { user = "leaver" }
+    assert(client:lock "a"):unlock()
+    ctl("user", "delete", "leaver")
+    secured.add_user(etcd, "leaver", "locks", "another")
+    secured.assert_refused("unauthenticated", "password is wrong", wait.now(), client:lock "a")
+  end)
+end)
+
+describe("a role that is taken away", function()
+  local function revoke()
+    ctl("role", "revoke-permission", "--prefix=true", "locks", prefix)
+  end
+
+  local function grant()
+    ctl("role", "grant-permission", "--prefix=true", "locks", "readwrite", prefix)
+  end
+
+  after_each(grant)
+
+  it("ends a hold for sure, says so, and makes no storm", function()
+    local client = connect { ttl = TTL }
+    local lock = assert(client:lock "a")
+    revoke()
+    secured.assert_refused("denied", "permission denied", wait.now(), client:lock "b")
+    assert_ends_quietly(client, lock)
+    local held, code, message = lock:check()
+    assert.is_false(held)
+    assert.equal("lost", code)
+    assert.matches("denied", message)
+    grant()
+    await_no_key()
+    assert(client:lock "a"):unlock()
+  end)
+
+  it("ends a wait when its turn comes", function()
+    local client, other = connect(), connect { user = "root", password = secured.ROOT }
+    local lock = assert(other:lock "a")
+    local waiter = remote.start(options { ttl = TTL })
+    remote.send(waiter, "return client:lock('a', { timeout = 20 })")
+    wait.eventually(function() return #assert(client:queue "a") == 2 end)
+    revoke()
+    assert(lock:unlock())
+    local results = remote.answer_of(waiter, 2)
+    assert.same({ "nil", "denied" }, { results[1], results[3] })
+    assert.matches("permission denied", results[2])
+    waiter:wait()
+    await_no_key()
+  end)
+end)

@@ -1,0 +1,84 @@
+-- All of it at once: three members, TLS, users; and the member in use dies.
+
+local cluster = require "spec.support.servers.cluster"
+local proc = require "spec.support.programs.proc"
+local remote = require "spec.support.programs.remote"
+local secured = require "spec.support.servers.secured"
+local suite = require "spec.support.harness.suite"
+local tls = require "spec.support.servers.tls"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local TTL = 5
+
+local etcd
+
+-- Of a client that begins with member |i|.
+local function options(i)
+  return tls.options(etcd, prefix, {
+    endpoints = cluster.endpoints_from(etcd, i), ttl = TTL,
+    user = "locker", password = secured.PASSWORD,
+  })
+end
+
+setup(function()
+  etcd = secured.start(prefix, { members = 3, tls = tls.served_by(suite.cast().server) })
+end)
+
+before_each(function() cluster.heal(etcd) end)
+
+teardown(function()
+  proc.destroy_children()
+  etcd:stop()
+end)
+
+describe("a client of three members with TLS and users", function()
+  -- One holds, one waits, some work at member |i|, which |ends|.
+  local function assert_undisturbed(i, name, ends)
+    local holder, waiter = remote.start(options(i), 2)
+    local token = remote.take(holder, name)
+    remote.send_take(waiter, name)
+    remote.await_keys(etcd, prefix .. name .. "/", 2)
+    local join = cluster.start_cycles(etcd, options(i), name .. "/work", 3)
+    ends(etcd, i)
+    local from = wait.now()
+    cluster.leader_of(etcd)
+    join()
+    remote.assert_renewed(holder, from, TTL)
+    remote.assert_held(holder, token)
+    remote.assert_waits(waiter)
+    remote.release(holder)
+    assert.is_true(remote.taken(waiter, 2) > token)
+    remote.release(waiter)
+  end
+
+  it("is let in by its certificate and its password together", function()
+    local child = remote.start(options(1))
+    local token = remote.take(child, "a")
+    remote.assert_held(child, token)
+    remote.release(child)
+    local wrong = options(1)
+    wrong.password = secured.WRONG
+    local results = remote.ask(remote.start(wrong), "return client:lock 'a'")
+    assert.same({ "nil", "unauthenticated" }, { results[1], results[3] })
+    wrong = options(1)
+    wrong.cert, wrong.key = nil, nil
+    results = remote.ask(remote.start(wrong), "return client:lock 'a'")
+    assert.same({ "nil", "unauthenticated" }, { results[1], results[3] })
+    assert.matches("client certificate", results[2])
+  end)
+
+  it("goes on with its hold and its wait when the leader is killed", function()
+    assert_undisturbed(cluster.leader_of(etcd), "leader", etcd.kill)
+  end)
+
+  it("goes on with them when another member, the one in use, is killed", function()
+    local _, follower = cluster.leader_of(etcd)
+    assert_undisturbed(follower, "follower", etcd.kill)
+  end)
+
+  it("goes on with them when the member in use says nothing any more", function()
+    local _, follower = cluster.leader_of(etcd)
+    assert_undisturbed(follower, "silent", etcd.pause)
+  end)
+end)

@@ -1,0 +1,255 @@
+-- Tokens: one serves all calls, and nobody notices when it ends.
+
+local certs = require "spec.support.servers.certs"
+local clients = require "spec.support.harness.clients"
+local core = require "etcdlock.core"
+local http = require "socket.http"
+local proc = require "spec.support.programs.proc"
+local remote = require "spec.support.programs.remote"
+local secured = require "spec.support.servers.secured"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+-- For how long tokens that live for 2 s are used.
+local SECONDS = tonumber(os.getenv "ETCDLOCK_TOKEN_SECONDS") or 8
+local LIFE = 2
+
+local prefix = suite.prefix()
+local etcd
+local forgetful -- finds no tokens in its log after a restart: snapshots shorten it
+
+setup(function()
+  local all = secured.start_all(prefix, { {}, { args = { "--snapshot-count", "5" } } })
+  etcd, forgetful = all[1], all[2]
+end)
+
+teardown(function()
+  etcd:stop()
+  forgetful:stop()
+end)
+
+after_each(clients.close_all)
+
+local function options(changes) return secured.options(etcd, prefix, changes) end
+
+local connect = clients.connector(options)
+
+-- How often |one| has been asked for a token since it was started, also by
+-- etcdctl.
+local function authentications(one)
+  local text, sum = assert(http.request(one:endpoint() .. "/metrics")), 0
+  for count in text:gmatch '\ngrpc_server_handled_total{[^\n]*"Authenticate"[^\n]*} (%d+)' do
+    sum = sum + tonumber(count)
+  end
+  return sum
+end
+
+-- Has |one| forget its tokens.
+local function switch_off_and_on(one)
+  secured.ctl(one, "auth", "disable")
+  secured.ctl(one, "auth", "enable")
+end
+
+describe("one token", function()
+  -- Has |client| begin |count| calls before it waits for the first.
+  local function call_at_once(client, name, count)
+    local locks = {}
+    for i = 1, count do locks[i] = client:lock(prefix .. name .. i, "", 5) end
+    for _, lock in ipairs(locks) do
+      local held, message
+      repeat held, message = lock:wait(1) until held or message
+      assert(held, message)
+    end
+    for _, lock in ipairs(locks) do lock:release() end
+  end
+
+  it("is asked for, however many calls begin at once, and again only when it ended", function()
+    local client = assert(core.connect {
+      endpoints = { etcd:endpoint() }, ttl = 300, user = "locker", password = secured.PASSWORD,
+    })
+    finally(function() client:close(1) end)
+    local before = authentications(etcd)
+    call_at_once(client, "first/", 50)
+    call_at_once(client, "second/", 50)
+    assert.equal(1, authentications(etcd) - before)
+    switch_off_and_on(etcd)
+    before = authentications(etcd)
+    call_at_once(client, "third/", 50)
+    assert.equal(1, authentications(etcd) - before)
+  end)
+
+  it("of somebody else is as good as a password, until it ends", function()
+    -- As etcd's HTTP gateway gives it.
+    local answer = assert(http.request(etcd:endpoint() .. "/v3/auth/authenticate",
+      ('{"name":"locker","password":"%s"}'):format(secured.PASSWORD)))
+    local token = answer:match '"token":"([^"]+)"'
+    local client = connect { user = false, password = false, token = token }
+    local lock = assert(client:lock "a")
+    assert.is_true(lock:check())
+    assert.is_nil(tostring(client):find(token, 1, true))
+    assert(lock:unlock())
+    switch_off_and_on(etcd)
+    local message = clients.assert_fails("unauthenticated", client:lock "a")
+    assert.is_nil(message:find(token, 1, true), message)
+  end)
+end)
+
+describe("nobody notices", function()
+  -- Free locks, contended ones and data.
+  local function work(at)
+    local client, other = connect(at), connect(at)
+    for _ = 1, 10 do
+      local lock = assert(client:lock "work")
+      assert(lock:put(prefix .. "data", "v"))
+      assert(lock:delete(prefix .. "data"))
+      assert(lock:unlock())
+      assert(other:lock "work"):unlock()
+    end
+  end
+
+  -- A hold and a wait go on while |disturb| does its worst to |one|, and work after
+  -- it.
+  local function assert_undisturbed(one, disturb)
+    local at = { endpoints = one:endpoint(), ttl = 5 }
+    local holder, worker = connect(at), connect(at)
+    local hold = assert(holder:lock "long")
+    assert(worker:lock "a"):unlock()
+    local waiter = remote.start(options(at))
+    remote.send_take(waiter, "long")
+    wait.eventually(function() return #assert(holder:queue "long") == 2 end)
+    disturb(worker)
+    assert(worker:lock "a"):unlock()
+    work(at)
+    assert.is_true(hold:held())
+    assert.is_true(hold:check())
+    assert.equal(0, holder:stats().lost)
+    remote.assert_waits(waiter)
+    local token = hold:token()
+    assert(hold:unlock())
+    assert.is_true(remote.taken(waiter, 2) > token)
+    remote.release(waiter)
+    waiter:wait()
+  end
+
+  it("when a role changes again and again", function()
+    assert_undisturbed(etcd, function(worker)
+      for _ = 1, 5 do
+        secured.ctl(etcd, "role", "grant-permission", "locks", "read", "elsewhere")
+        assert(worker:lock "a"):unlock()
+        secured.ctl(etcd, "role", "revoke-permission", "locks", "elsewhere")
+        assert(worker:lock "a"):unlock()
+      end
+    end)
+  end)
+
+  it("when auth is switched off and on again", function()
+    assert_undisturbed(etcd, function(worker)
+      secured.ctl(etcd, "auth", "disable")
+      assert(worker:lock "a"):unlock()
+      secured.ctl(etcd, "auth", "enable")
+    end)
+  end)
+
+  it("when etcd has restarted", function()
+    assert_undisturbed(etcd, function() etcd:restart() end)
+  end)
+
+  it("when etcd has restarted and forgotten all tokens", function()
+    local function snapshots()
+      local count, scan = 0, assert(uv.fs_scandir(forgetful.members[1].data .. "/member/snap"))
+      for name in function() return uv.fs_scandir_next(scan) end do
+        if name:find "%.snap$" then count = count + 1 end
+      end
+      return count
+    end
+    assert_undisturbed(forgetful, function()
+      local before = snapshots()
+      wait.eventually(function()
+        forgetful:put(prefix .. "filler", "v")
+        return snapshots() > before
+      end, 5, "a snapshot")
+      forgetful:del(prefix .. "filler")
+      forgetful:restart()
+    end)
+  end)
+end)
+
+describe("tokens that live for 2 s", function()
+  local files
+
+  setup(function() files = certs.new() end)
+  teardown(function() files:remove() end)
+
+  -- Takes and releases a lock for some seconds, with a longer pause now and then.
+  local CYCLES = [[
+    local uv = require 'luv'
+    local name, seconds, pause = '%s', %d, %g
+    local deadline, count = uv.hrtime() + seconds * 1e9, 0
+    while uv.hrtime() < deadline do
+      local lock = assert(client:lock(name, { timeout = 5 }))
+      assert(lock:check())
+      assert(lock:put(lock:key() .. '/data', 'v'))
+      assert(lock:delete(lock:key() .. '/data'))
+      assert(lock:unlock())
+      count = count + 1
+      uv.sleep(count %% 25 == 0 and pause > 0 and pause * 1000 or 20)
+    end
+    return count, client:stats().lost
+  ]]
+
+  local function signed()
+    local key, public = files:key "rsa", files:path "public.pem"
+    proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
+    return { "--auth-token", ("jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=%ds"):format(
+      public, key, LIFE) }
+  end
+
+  -- Longer than an unused token lives, which etcd looks after once a second.
+  local PAUSE = LIFE + 1.2
+  -- Of a lease whose renewals, every third of it, find the token dead.
+  local LONG = 3 * PAUSE + 0.5
+
+  -- Clients of |one| that go through many tokens; returns what asserts that none of
+  -- them noticed.
+  local function start(one)
+    local opts = secured.options(one, prefix, { ttl = LONG })
+    local busy, lazy, holder, waiter = remote.start(opts, 4)
+    local token = remote.take(holder, "long")
+    remote.send_take(waiter, "long", SECONDS + 20)
+    remote.await_keys(one, prefix .. "long/", 2)
+    local before, from = authentications(one), wait.now()
+    remote.send(busy, CYCLES:format("busy", SECONDS, 0))
+    remote.send(lazy, CYCLES:format("lazy", SECONDS, PAUSE))
+    return function()
+      for _, child in ipairs { busy, lazy } do
+        local results = remote.answer_of(child, SECONDS + 10)
+        assert.is_true((tonumber(results[1]) or 0) >= SECONDS, table.concat(results, " "))
+        assert.equal("0", results[2])
+      end
+      remote.assert_renewed(holder, from, LONG)
+      remote.assert_held(holder, token)
+      remote.assert_waits(waiter)
+      remote.release(holder)
+      assert.is_true(remote.taken(waiter, 2) > token)
+      remote.assert_held(waiter, remote.ask(waiter, "return lock:token()")[1])
+      remote.release(waiter)
+      -- There were many tokens, but no more than had to be.
+      local lives, count = (wait.now() - from) / LIFE, authentications(one) - before
+      assert.is_true(count >= SECONDS / PAUSE and count <= 4 * (lives + 2), count .. " tokens")
+    end
+  end
+
+  it("are as good as any: locks, a long hold and a wait go on", function()
+    local all = secured.start_all(prefix, {
+      { args = { "--auth-token-ttl", ("%d"):format(LIFE) } }, { args = signed() },
+    })
+    finally(function()
+      proc.destroy_children()
+      for _, one in ipairs(all) do one:stop() end
+    end)
+    local joins = {}
+    for i, one in ipairs(all) do joins[i] = start(one) end
+    for _, join in ipairs(joins) do join() end
+  end)
+end)

@@ -1,0 +1,351 @@
+-- What etcd and the network can answer, and the code that a caller sees.
+
+local clients = require "spec.support.harness.clients"
+local core = require "etcdlock.core"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local assert_fails = clients.assert_fails
+
+-- What to do after a test, the last first.
+local cleanup
+
+local connected = clients.connector { prefix = prefix }
+
+local function connect(endpoints, env)
+  return connected { endpoints = endpoints, env = env }
+end
+
+-- An etcd of the test's own, and a client of it.
+local function private(opts, env)
+  local own = suite.start(opts)
+  cleanup[#cleanup + 1] = function()
+    clients.close_all()
+    own:stop()
+  end
+  return own, connect(own:endpoints(), env)
+end
+
+before_each(function() cleanup = { clients.close_all } end)
+
+after_each(function()
+  for i = #cleanup, 1, -1 do cleanup[i]() end
+end)
+
+describe("the end of a request", function()
+  -- gRPC's numbers.
+  local CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 1, 2, 3, 4, 5
+  local PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 7, 8, 9
+  local ABORTED, OUT_OF_RANGE, UNIMPLEMENTED, INTERNAL = 10, 11, 12, 13
+  local UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED = 14, 15, 16
+
+  -- status, etcd's or gRPC's text; code, certainly not applied, worth
+  -- repeating, our lease is gone.
+  local ROWS = {
+    { NOT_FOUND, "etcdserver: requested lease not found", "lost", true, false, true },
+    { FAILED_PRECONDITION, "etcdserver: lease already exists", "conflict", true, true, false },
+    { INVALID_ARGUMENT, "etcdserver: user name is empty", "unauthenticated", true, false, false },
+    { INVALID_ARGUMENT, "etcdserver: authentication failed, invalid user ID or password",
+      "unauthenticated", true, false, false },
+    { INVALID_ARGUMENT, "etcdserver: revision of auth store is old", "unauthenticated",
+      true, false, false },
+    { INVALID_ARGUMENT, "etcdserver: request is too large", "invalid", true, false, false },
+    { INVALID_ARGUMENT, "etcdserver: duplicate key given in txn request", "invalid",
+      true, false, false },
+    { INVALID_ARGUMENT, "etcdserver: too many operations in txn request", "invalid",
+      true, false, false },
+    { INVALID_ARGUMENT, "etcdserver: key is not provided", "invalid", true, false, false },
+    { UNAUTHENTICATED, "etcdserver: invalid auth token", "unauthenticated", true, false, false },
+    { PERMISSION_DENIED, "etcdserver: permission denied", "denied", true, false, false },
+    { RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", "no_space",
+      false, false, false },
+    { RESOURCE_EXHAUSTED, "etcdserver: too many requests", "unavailable", true, true, false },
+    { RESOURCE_EXHAUSTED, "Sent message larger than max", "invalid", true, false, false },
+    { OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted", "invalid",
+      true, false, false },
+    { UNIMPLEMENTED, "unknown service etcdserverpb.KV", "protocol", true, false, false },
+    { UNAVAILABLE, "last error: UNKNOWN: Failed parsing HTTP/2", "protocol", true, false, false },
+    { UNAVAILABLE, "INTERNAL: Trying to connect an http1.x server", "protocol",
+      true, false, false },
+    { UNAVAILABLE, "etcdserver: no leader", "unavailable", false, true, false },
+    { UNAVAILABLE, "etcdserver: leader changed", "unavailable", false, true, false },
+    { UNAVAILABLE, "etcdserver: request timed out", "unavailable", false, true, false },
+    { UNAVAILABLE, "failed to connect to all addresses", "unavailable", false, true, false },
+    { UNAVAILABLE, "", "unavailable", false, true, false },
+    { DEADLINE_EXCEEDED, "Deadline Exceeded", "unavailable", false, true, false },
+    { CANCELLED, "context canceled", "unavailable", false, true, false },
+    { UNKNOWN, "etcdserver: something new", "unavailable", false, true, false },
+    { ABORTED, "x", "unavailable", false, true, false },
+    { INTERNAL, "x", "unavailable", false, true, false },
+    { DATA_LOSS, "etcdserver: corrupt cluster", "unavailable", false, true, false },
+    { NOT_FOUND, "etcdserver: user name not found", "unavailable", false, true, false },
+    { FAILED_PRECONDITION, "etcdserver: something else", "unavailable", false, true, false },
+    { 99, "a status of the future", "unavailable", false, true, false },
+  }
+
+  for _, row in ipairs(ROWS) do
+    local status, text, code, definite, retriable, lease_gone = (table.unpack or unpack)(row)
+    it(("with status %d, %q is %s"):format(status, text, code), function()
+      if not core.test then return pending "needs a build with TESTING=1" end
+      local got = { core.test.classify(status, text) }
+      assert.same({ code, definite, retriable, lease_gone },
+        { got[1], got[2], got[3], got[4] })
+      assert.matches("127.0.0.1:2379", got[5], 1, true)
+    end)
+  end
+
+  it("is told with who was asked, the cause and what to do about it", function()
+    local function text(status, details)
+      return (select(5, core.test.classify(status, details)))
+    end
+    assert.equal("etcd 127.0.0.1:2379: etcdserver: permission denied",
+      text(PERMISSION_DENIED, "etcdserver: permission denied"))
+    assert.equal("etcd 127.0.0.1:2379: Connection refused", text(UNAVAILABLE,
+      "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:2379: "
+      .. "Failed to connect to remote host: Connection refused"))
+    assert.equal("etcd 127.0.0.1:2379: UNKNOWN: oops",
+      text(UNAVAILABLE, "failed to connect to all addresses; last error: UNKNOWN: oops"))
+    assert.equal("etcd 127.0.0.1:2379: no answer in time",
+      text(DEADLINE_EXCEEDED, "Deadline Exceeded"))
+    assert.equal("etcd 127.0.0.1:2379: no reason given", text(UNAVAILABLE, ""))
+    assert.matches("database space exceeded; .*defragment",
+      text(RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"))
+    assert.matches("user name is empty; .*password",
+      text(INVALID_ARGUMENT, "etcdserver: user name is empty"))
+    assert.matches("; .*not an etcd", text(UNIMPLEMENTED, "unknown service"))
+  end)
+
+  it("is told in part when etcd says very much", function()
+    local text = select(5, core.test.classify(UNKNOWN, ("x"):rep(100000)))
+    assert.is_true(#text < 1000)
+    assert.matches("^etcd 127.0.0.1:2379: xxx", text)
+  end)
+end)
+
+describe("an etcd that isn't there", function()
+  it("is unavailable within the time to wait", function()
+    local client = connect "127.0.0.1:1"
+    local from = wait.now()
+    local message = assert_fails("unavailable", client:lock("a", { timeout = 0.5 }))
+    local waited = wait.now() - from
+    assert.is_true(waited < 0.5 + wait.SLACK, waited)
+    assert.matches("127.0.0.1:1: Connection refused", message, 1, true)
+    assert.matches('"' .. prefix .. 'a"', message, 1, true)
+  end)
+
+  it("is unavailable to a try, a ping and a look at the queue", function()
+    local client = connect "127.0.0.1:1"
+    for _, call in ipairs {
+      function() return client:try_lock "a" end,
+      function() return client:ping() end,
+      function() return client:queue "a" end,
+      function() return client:break_lock("a", 1) end,
+      function() return client:with_lock("a", { timeout = 0.2 }, error) end,
+    } do
+      local from = wait.now()
+      assert.matches("Connection refused", assert_fails("unavailable", call()))
+      assert.is_true(wait.now() - from < 5 + wait.SLACK)
+    end
+    assert.same({ false, "unavailable" }, { client:alive() })
+    assert.is_nil(client:lease())
+  end)
+
+  it("is told even to a call that would wait for ever, if it never was there", function()
+    -- In a child: a wait for ever would be one of the whole suite.
+    local child = proc.lua [[
+      local client = assert(require("etcdlock").connect { endpoints = "127.0.0.1:1" })
+      print("answer", client:lock "a")
+      client:close()
+    ]]
+    cleanup[#cleanup + 1] = function() child:destroy() end
+    assert.matches("Connection refused.*\tunavailable$", child:expect("^answer\tnil\t(.*)", 8))
+  end)
+
+  it("is unavailable when its name is unknown", function()
+    local client = connect "does-not-exist.invalid:2379"
+    local message = assert_fails("unavailable", client:lock("a", { timeout = 1 }))
+    assert.matches("does-not-exist.invalid", message, 1, true)
+  end)
+
+  it("may come later", function()
+    local own, client = private()
+    own:kill()
+    assert_fails("unavailable", client:lock("a", { timeout = 0.3 }))
+    own:restart()
+    local lock = assert(client:lock("a", { timeout = 10 }))
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+  end)
+
+  it("doesn't confirm a release, a write or a check", function()
+    local own, client = private()
+    local lock, second = assert(client:lock "a"), assert(client:lock "b")
+    own:kill()
+    local from = wait.now()
+    assert_fails("unavailable", lock:put(prefix .. "data", "v"))
+    local held, code, message = lock:check()
+    assert.is_false(held)
+    assert.equal("unavailable", code, message)
+    assert_fails("unavailable", lock:unlock())
+    assert.is_false((lock:held()))
+    assert.is_true(wait.now() - from < 15)
+    local ok, result = client:with_lock("b", function() return "ran" end)
+    assert.same({ true, "ran" }, { ok, result }) -- it is held already
+    second:unlock()
+  end)
+end)
+
+describe("something else on the port", function()
+  -- Answers every connection with |text| until it is closed.
+  local SERVER = [[
+    local uv, text = require "luv", ...
+    local server = uv.new_tcp()
+    server:bind("127.0.0.1", 0)
+    server:listen(16, function()
+      local peer = uv.new_tcp()
+      server:accept(peer)
+      peer:read_start(function(_, data)
+        if not data then return peer:close() end
+        if text ~= "" then peer:write(text) end
+      end)
+    end)
+    print("port " .. server:getsockname().port)
+    uv.run()
+  ]]
+
+  local function serve(text)
+    local child = proc.lua(SERVER, text)
+    cleanup[#cleanup + 1] = function() child:destroy() end
+    return "127.0.0.1:" .. child:expect "^port (%d+)"
+  end
+
+  it("that speaks HTTP/1 has another protocol, which is told without waiting for more", function()
+    local endpoint = serve("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n"
+      .. "Content-Length: 4\r\nConnection: close\r\n\r\nhey\n")
+    local client = connect(endpoint, false)
+    for _ = 1, 3 do
+      local from = wait.now()
+      local message = assert_fails("protocol", client:lock("a", { timeout = 10 }))
+      assert.matches(endpoint, message, 1, true)
+      assert.matches("not an etcd", message, 1, true)
+      assert.is_true(wait.now() - from < 1 + wait.SLACK)
+    end
+    assert_fails("protocol", client:try_lock "a")
+    assert_fails("protocol", client:ping())
+    assert_fails("protocol", client:queue "a")
+  end)
+
+  it("that says nothing is unavailable in time", function()
+    local endpoint = serve ""
+    local client = connect(endpoint, false)
+    local from = wait.now()
+    local message = assert_fails("unavailable", client:lock("a", { timeout = 0.6 }))
+    local waited = wait.now() - from
+    assert.is_true(waited < 0.6 + wait.SLACK, waited)
+    assert.matches(endpoint, message, 1, true)
+  end)
+end)
+
+describe("an etcd that has stopped", function()
+  it("is unavailable, not merely a lock that isn't free", function()
+    local own, client = private()
+    assert.is_number(client:ping())
+    own:pause()
+    cleanup[#cleanup + 1] = function() own:resume() end
+    local message = assert_fails("unavailable", client:lock("a", { timeout = 0.6 }))
+    assert.is_true(own:is_named(message), message)
+    assert_fails("unavailable", client:lock("a", { timeout = 2.5 }))
+    assert_fails("unavailable", client:try_lock "a")
+  end)
+end)
+
+describe("an etcd whose database is full", function()
+  it("refuses new locks, lets the others go, and recovers", function()
+    local own, client = private { args = { "--quota-backend-bytes", "2000000" } }
+    local lock = assert(client:lock "a")
+    local big = ("v"):rep(600000)
+    wait.eventually(function()
+      local _, _, why = lock:put(prefix .. "filler", big)
+      return why == "no_space"
+    end, 20, "full")
+    local message = assert_fails("no_space", client:lock("b", { timeout = 5 }))
+    assert.matches("database space exceeded", message, 1, true)
+    assert.matches("defragment", message, 1, true)
+    assert_fails("no_space", client:try_lock "b")
+    assert_fails("no_space", client:with_lock("b", error))
+    assert_fails("no_space", lock:put(prefix .. "data", "v"))
+    assert.is_true(lock:check())
+    assert.is_false((lock:get(prefix .. "data")))
+    assert.is_true(lock:unlock())
+    local newcomer = connect(own:endpoints())
+    assert_fails("no_space", newcomer:lock("b", { timeout = 5 }))
+
+    own:del(prefix .. "filler")
+    assert.equal(0, select(2, own:ctl("compact", ("%d"):format(own:revision()))))
+    -- Against several members etcdctl brings one's token to another now and then.
+    wait.eventually(function()
+      local _, code, err = own:ctl "defrag"
+      return code == 0, err
+    end, 10, "defragmented")
+    assert.equal(0, select(2, own:ctl("alarm", "disarm")))
+    assert.is_true(assert(client:lock("b", { timeout = 5 })):unlock())
+    assert.is_true(assert(newcomer:lock("b", { timeout = 5 })):unlock())
+    assert.same({}, own:keys(prefix))
+  end)
+end)
+
+describe("an etcd with users", function()
+  it("tells a client without one that it wants one", function()
+    local own, client = private({ tls = false }, false)
+    local lock = assert(client:lock "a")
+    assert.equal(0, select(2, own:ctl("user", "add", "root:secret")))
+    assert.equal(0, select(2, own:ctl("user", "grant-role", "root", "root")))
+    assert.equal(0, select(2, own:ctl("auth", "enable")))
+    local message = assert_fails("unauthenticated", client:lock("b", { timeout = 5 }))
+    assert.matches("user name is empty", message, 1, true)
+    assert.matches("password", message, 1, true)
+    assert_fails("unauthenticated", client:with_lock("b", { timeout = 5 }, error))
+    assert_fails("unauthenticated", client:try_lock "b")
+    assert_fails("unauthenticated", client:ping())
+    assert_fails("unauthenticated", client:queue "b")
+    assert_fails("unauthenticated", lock:put(prefix .. "data", "v"))
+    assert_fails("unauthenticated", lock:unlock())
+    local newcomer = connect(own:endpoints(), false)
+    assert_fails("unauthenticated", newcomer:lock("b", { timeout = 5 }))
+  end)
+end)
+
+describe("a wait that is given up", function()
+  it("says cancelled to whoever still listens, and leaves the queue", function()
+    local holder = connect(etcd:endpoints())
+    clients.keep(assert(holder:lock "a"))
+    local waiter = connect(etcd:endpoints())
+    local wish = assert(waiter._core:lock(prefix .. "a", "", nil, nil, false))
+    assert.is_nil((wish:wait(0.2)))
+    assert.is_false(wish:release())
+    local ok, message, code = wish:wait(5)
+    assert.is_false(ok)
+    assert.equal("cancelled", code, message)
+    wait.eventually(function() return #holder:queue "a" == 1 end)
+  end)
+
+  it("says closed when its client is closed", function()
+    local holder = connect(etcd:endpoints())
+    clients.keep(assert(holder:lock "a"))
+    local waiter = connect(etcd:endpoints())
+    local wishes = {}
+    for i = 1, 3 do
+      wishes[i] = assert(waiter._core:lock(prefix .. "a", "", nil, nil, false))
+    end
+    assert.is_nil((wishes[1]:wait(0.2)))
+    waiter:close()
+    for _, wish in ipairs(wishes) do
+      local ok, message, code = wish:wait(0)
+      assert.is_false(ok)
+      assert.equal("closed", code, message)
+    end
+    assert.equal(1, #holder:queue "a")
+  end)
+end)

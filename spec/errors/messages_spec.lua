@@ -1,0 +1,155 @@
+-- The slips of a beginner: each message says what is wrong and what to write.
+
+local clients = require "spec.support.harness.clients"
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+
+local assert_fails = clients.assert_fails
+local prefix = suite.prefix()
+
+local connect = clients.connector(function()
+  return { endpoints = suite.endpoints(), prefix = prefix }
+end)
+
+after_each(clients.close_all)
+
+-- |call| raises a message with |text| in it, which is about a line of this file.
+local function assert_raises(text, call, ...)
+  local ok, message = pcall(call, ...)
+  assert.is_false(ok)
+  assert.matches(text, message, 1, true)
+  assert.matches("messages_spec.lua:%d+: ", message)
+end
+
+describe("a colon and a dot mixed up", function()
+  it("are told of by connect and with_lock", function()
+    assert_raises("etcdlock.connect{…}, not with a colon", function()
+      etcdlock:connect { endpoints = suite.endpoints() }
+    end)
+    assert_raises("etcdlock.with_lock(…), not with a colon", function()
+      etcdlock:with_lock("a", error)
+    end)
+  end)
+
+  it("are told of by every method of a client", function()
+    local client = connect()
+    local count = 0
+    for name, method in pairs(getmetatable(client).__index) do
+      if type(method) == "function" and not name:find "^_" and name ~= "new" then
+        count = count + 1
+        local text = ("client:%s(…), not with a dot"):format(name)
+        assert_raises(text, function() client[name] "a" end)
+        assert_raises(text, function() client[name]() end)
+      end
+    end
+    assert.is_true(count >= 12, count)
+  end)
+
+  it("are told of by every method of a lock, and of a pending one", function()
+    local client = connect()
+    local lock, asked = assert(client:lock "a"), assert(client:lock_async "b")
+    for object, name in pairs { [lock] = "unlock", [asked] = "step" } do
+      assert_raises(("%s(…), not with a dot"):format(name), function() object[name]() end)
+    end
+    for name, method in pairs(getmetatable(lock).__index) do
+      if type(method) == "function" and not name:find "^_" and name ~= "new" then
+        assert_raises(("lock:%s(…), not with a dot"):format(name), function() lock[name] "a" end)
+      end
+    end
+    assert.is_true(lock:held())
+    asked:cancel()
+  end)
+end)
+
+describe("an endpoint", function()
+  local function refused(endpoints)
+    return assert_fails("invalid", etcdlock.connect { endpoints = endpoints, env = false })
+  end
+
+  it("is missing", function()
+    assert.equal('etcdlock.connect: endpoints is empty, wanted at least one, like "127.0.0.1:2379"',
+      refused {})
+    assert.equal(refused {}, refused "")
+    assert.equal(refused {}, refused ",")
+  end)
+
+  it("has something behind its port", function()
+    assert.matches('"http://host:2379/" has something behind the port; write "http://host:2379"',
+      refused "http://host:2379/", 1, true)
+    assert.matches('; write "host:2379"', refused "host:2379/v3/kv", 1, true)
+  end)
+
+  it("has no port", function()
+    assert.matches('"host" has no port; write "host:2379"', refused "host", 1, true)
+    assert.matches('write "https://host:2379"', refused "https://host", 1, true)
+  end)
+
+  it("is something else", function()
+    for _, text in ipairs { "::1:2379", "ftp://a:1", "a:0", "a:port", "http://", "a b:1" } do
+      assert.matches("is not [http[s]://]host:port or unix:path", refused(text), 1, true)
+    end
+  end)
+
+  it("has a name that nobody knows, which is told without a library's jargon", function()
+    local client = connect { endpoints = "nobody.invalid:2379", env = false }
+    local message = assert_fails("unavailable", client:lock("a", { timeout = 2 }))
+    assert.matches("etcd nobody.invalid:2379: the host name can't be looked up: ", message, 1, true)
+    for _, word in ipairs { "ares", "ARES", "UNKNOWN", "qtype", "DNS resolution" } do
+      assert.is_nil(message:find(word, 1, true), message)
+    end
+  end)
+
+  it("is a socket that isn't there", function()
+    local client = connect { endpoints = "unix:/nowhere/etcd.sock", env = false }
+    assert.matches("etcd unix:/nowhere/etcd.sock: there is no such socket$",
+      assert_fails("unavailable", client:lock("a", { timeout = 1 })))
+  end)
+end)
+
+describe("an option at the wrong place", function()
+  it("is told where it belongs", function()
+    local client = connect()
+    assert_raises('option "ttl" belongs to etcdlock.connect, whose lease all locks of the client '
+      .. "share; did you mean max_hold?", function() client:lock("a", { ttl = 5 }) end)
+    assert_raises('client:try_lock: option "prefix" belongs to etcdlock.connect', function()
+      client:try_lock("a", { prefix = "b" })
+    end)
+    assert_raises('etcdlock.connect: option "max_hold" belongs to client:lock', function()
+      etcdlock.connect { max_hold = 5 }
+    end)
+    assert_raises('unknown option "max_holt"', function() client:lock("a", { max_holt = 5 }) end)
+  end)
+end)
+
+describe("somebody else in this program", function()
+  it("is a coroutine, or an owner with a name", function()
+    local client = connect()
+    local named = assert(client:lock("named", { owner = "first" }))
+    local message = assert_fails("deadlock", client:lock("named", { owner = "second" }))
+    assert.matches('is held by another owner of this program, "first", ', message, 1, true)
+    assert.matches("can't release it while this one waits", message, 1, true)
+    local held = assert(client:lock "unnamed")
+    message = assert_fails("deadlock", client:lock("unnamed", { owner = {} }))
+    assert.matches("is held by another coroutine of this program, which", message, 1, true)
+    message = assert_fails("locked", client:try_lock("unnamed", { owner = "x" }))
+    assert.matches("is held by another coroutine of this program$", message)
+    assert.is_true(held:unlock())
+    assert.is_true(named:unlock())
+  end)
+end)
+
+describe("make", function()
+  it("names the Luas that there are", function()
+    local _, code, err = proc.run { "make", "LUA_VERSION=5.2", "all" }
+    assert.equal(2, code)
+    assert.matches("LUA_VERSION=5.2 is none of those that etcdlock is built for: 5.1, 5.3, 5.4",
+      err, 1, true)
+  end)
+
+  it("names an example to run", function()
+    local _, code, err = proc.run_lua("examples/run.lua", { "nothing" })
+    assert.equal(2, code)
+    assert.matches("make example NAME=hello", err, 1, true)
+  end)
+end)

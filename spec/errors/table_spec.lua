@@ -1,0 +1,271 @@
+-- The table in src/base/error.c, row by row: what becomes of calls, locks and tries
+-- when a gRPC call ends with that status and text. The etcd here says what it is
+-- told to say, in front of a real one, which knows what was done.
+
+local Stage = require "spec.support.harness.error_stage"
+local core = require "etcdlock.core"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+
+local prefix = suite.prefix()
+local stage = Stage.new(prefix)
+local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM
+local STATUS, ROWS = rows.STATUS, rows.ROWS
+local within = Stage.within
+
+-- More examples of the last row: what etcd says when it is in trouble.
+local TROUBLE = {
+  UNAVAILABLE = { "etcdserver: no leader", "etcdserver: leader changed",
+    "etcdserver: request timed out, possibly due to previous leader failure" },
+  UNKNOWN = { "etcdserver: server stopped" },
+  INTERNAL = { "stream terminated by RST_STREAM" },
+  CANCELLED = { "context canceled" },
+}
+
+local function look() return stage:look() end
+
+local function lock_b()
+  return stage.client:lock("b", { timeout = LONG })
+end
+
+local each_row = rows.tests_with(it)
+
+setup(function() stage:open() end)
+teardown(function() stage:close() end)
+after_each(function() stage:clear() end)
+
+-- ---- the rows are the rules ----
+
+-- The rules as they stand in error.c.
+local function read_rules()
+  local file = assert(io.open "src/base/error.c")
+  local text = file:read("*a"):gsub("/%*.-%*/", "")
+  file:close()
+  local macros = {}
+  for name, value in text:gmatch '#define%s+(%u[%u_]*)%s+(%b"")' do macros[name] = value end
+  local body = assert(text:match "}%s*rules%[%]%s*=%s*(%b{})"):sub(2, -2)
+  local rules = {}
+  for rule in body:gmatch "%b{}" do
+    local fields, rest = {}, rule:sub(2, -2) .. ","
+    -- A comma within a text is none.
+    rest = rest:gsub('"[^"]*"', function(said) return (said:gsub(",", "\1")) end)
+    for field in rest:gmatch "%s*(.-)%s*," do
+      field = (macros[field] or field):gsub("\1", ",")
+      fields[#fields + 1] = field:match '^"(.*)"$' or field:gsub("%s+", " ")
+    end
+    assert.equal(5, #fields, rule)
+    fields[1] = fields[1]:gsub("^GRPC_", "")
+    rules[#rules + 1] = fields
+  end
+  return rules, select(2, body:gsub("EL_%u", ""))
+end
+
+local function rule_of(row)
+  return {
+    row[1], row[2] or "NULL", "EL_" .. row[3]:upper(), row[4] == "" and "0" or row[4],
+    row[5] or "NULL",
+  }
+end
+
+describe("the table of errors", function()
+  it("has a row here for each rule, and no more", function()
+    local rules, count = read_rules()
+    assert.equal(count, #rules, "rules that can't be read")
+    for i = 1, #rules > #ROWS and #rules or #ROWS do
+      assert.same(rules[i], ROWS[i] and rule_of(ROWS[i]), "rule " .. i)
+    end
+  end)
+
+  it("has no rule that another one hides", function()
+    for i, row in ipairs(ROWS) do
+      local first
+      for k, rule in ipairs(ROWS) do
+        local fits = (rule[1] == "ANY_STATUS" or STATUS[rule[1]] == row.number)
+          and (not rule[2] or row.says:find(rule[2], 1, true))
+        first = first or fits and k
+      end
+      assert.equal(i, first, row.name)
+    end
+  end)
+
+  it("is what the core goes by", function()
+    if not core.test then return pending "needs a build with TESTING=1" end
+    for _, row in ipairs(ROWS) do
+      local got = { core.test.classify(row.number, row.says) }
+      assert.same({ row[3], row.definite, row.retriable, row.lease_gone },
+        { got[1], got[2], got[3], got[4] }, row.name)
+    end
+  end)
+end)
+
+-- ---- what becomes of a call ----
+
+describe("a read that ends with", function()
+  each_row(function(row)
+    stage:connect()
+    stage:script(row, "Txn", row.retriable and 2)
+    local count, seconds, message, code = stage.server:count("Txn", function()
+      return within(0, SOON, look)
+    end)
+    if row.retriable then
+      assert.is_table(seconds, message)
+      assert.equal(3, count)
+    else
+      stage:assert_told(row, "", seconds, message, code)
+      assert.equal(1, count)
+    end
+  end)
+end)
+
+describe("a write that ends with", function()
+  -- It is repeated only if it certainly wasn't done.
+  each_row(function(row)
+    local lock = stage:hold "a"
+    local key = prefix .. "data"
+    local repeated = row.definite and row.retriable
+    stage:script(row, "Txn", repeated and 2 or -1)
+    local count, ok, message, code = stage.server:count("Txn", function()
+      return within(0, SOON, function() return lock:put(key, "v") end)
+    end)
+    if repeated then
+      assert.is_true(ok, message)
+      assert.equal(3, count)
+    else
+      stage:assert_told(row, "", ok, message, code)
+      assert.equal(1, count)
+    end
+    stage.server:pass()
+    local written = not row.definite or repeated
+    assert.equal(written and "v" or nil, (suite.etcd():get(key)))
+    suite.etcd():del(key)
+    assert.is_true(lock:check())
+  end)
+end)
+
+-- ---- what becomes of a wait ----
+
+describe("a lock that ends with", function()
+  -- After |low| to |high| seconds, with a message that begins with |where|.
+  local function assert_refused(row, timeout, low, high, where)
+    local count, lock, message, code = stage.server:count("Txn", function()
+      return within(low, high, function() return stage.client:lock("b", { timeout = timeout }) end)
+    end)
+    assert.is_nil(lock)
+    assert.equal(where .. stage:text_of(row), message)
+    assert.is_true(count <= STORM, count .. " requests")
+    return count, code
+  end
+
+  each_row(function(row)
+    stage:connect_idle()
+    stage:script(row, "Txn")
+    if row.retriable then
+      local count, code = assert_refused(row, TIMEOUT, TIMEOUT, TIMEOUT + SOON,
+        ('lock "%sb" not taken in %g s: '):format(prefix, TIMEOUT))
+      assert.equal("unavailable", code)
+      assert.is_true(count >= 3, count)
+    else
+      local _, code = assert_refused(row, LONG, 0, SOON, ('lock "%sb": '):format(prefix))
+      assert.equal(row[3], code)
+    end
+    if not row.definite then
+      assert.equal(1, #suite.etcd():keys(prefix .. "b"), "it was done all the same")
+    end
+    stage:assert_free "b"
+  end, function(row) return not row.lease_gone end)
+
+  it(ROWS[1].name .. ", and has another lease then", function()
+    local first = assert(stage:connect():lock "a")
+    stage:script(ROWS[1], "Txn", 1)
+    local count, lock = stage.server:count("LeaseGrant", function()
+      return assert(within(0, SOON, lock_b))
+    end)
+    assert.equal(1, count)
+    assert.is_true(lock:check())
+    assert.are_not.equal(first:lease(), lock:lease())
+    assert.same({ false, "lost" }, { first:held() })
+    suite.etcd():revoke(first:lease()) -- which etcd never lost
+  end)
+end)
+
+describe("a lock that is repeated after", function()
+  each_row(function(row)
+    stage:connect_idle()
+    stage:script(row, "Txn", 2)
+    local lock = assert(within(0, SOON, lock_b))
+    local keys = suite.etcd():keys(prefix .. "b")
+    assert.same({ lock:key() }, keys)
+    assert.equal(select(2, suite.etcd():get(keys[1])), lock:token())
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+    stage:await_keys("b", 0)
+  end, function(row) return row.retriable end)
+
+  for status, texts in pairs(TROUBLE) do
+    for _, text in ipairs(texts) do
+      it(("%s %q"):format(status, text), function()
+        stage:connect()
+        stage.server:answer("Txn", "after", STATUS[status], text, 1)
+        local lock = assert(within(0, SOON, lock_b))
+        assert.same({ lock:key() }, suite.etcd():keys(prefix .. "b"))
+      end)
+    end
+  end
+end)
+
+describe("a try that ends with", function()
+  -- It has nobody to wait for, but it may have been done all the same.
+  each_row(function(row)
+    stage:connect_idle()
+    stage:script(row, "Txn", not row.retriable and -1 or 1)
+    local lock, message, code = within(0, SOON, function() return stage.client:try_lock "b" end)
+    if row.retriable then
+      assert.is_truthy(lock, message)
+      assert.is_true(lock:unlock())
+    else
+      stage:assert_told(row, ('lock "%sb": '):format(prefix), lock, message, code)
+    end
+    stage:assert_free "b"
+  end, function(row) return not row.lease_gone end)
+end)
+
+describe("a try that is never let in", function()
+  it("is given up after 2 s", function()
+    stage:connect_idle()
+    stage.server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out")
+    local count, lock, message, code = stage.server:count("Txn", function()
+      return within(0, 2 + SOON, function() return stage.client:try_lock "b" end)
+    end)
+    assert.is_nil(lock)
+    assert.equal("unavailable", code, message)
+    assert.matches(stage.server.address .. ": etcdserver: request timed out", message, 1, true)
+    assert.is_true(count <= STORM, count)
+    stage:assert_free "b"
+  end)
+end)
+
+describe("no answer at all", function()
+  it("to a lock whose key was put leaves no key behind", function()
+    stage:connect_idle()
+    stage.server:answer("Txn", "never", 0)
+    local lock, message, code = within(TIMEOUT, TIMEOUT + SOON, function()
+      return stage.client:lock("b", { timeout = TIMEOUT })
+    end)
+    assert.is_nil(lock)
+    assert.equal("unavailable", code, message)
+    assert.equal(1, #suite.etcd():keys(prefix .. "b"))
+    stage:assert_free "b"
+  end)
+
+  it("to a lock is repeated, and told at the end", function()
+    stage:connect_idle()
+    stage.server:answer("Txn", "never", 0)
+    local lock, message, code = within(2.5, 2.5 + SOON, function()
+      return stage.client:lock("b", { timeout = 2.5 })
+    end)
+    assert.is_nil(lock)
+    assert.equal("unavailable", code)
+    assert.matches(stage.server.address .. ": no answer in time", message, 1, true)
+    stage:assert_free "b"
+  end)
+end)

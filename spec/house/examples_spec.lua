@@ -1,0 +1,152 @@
+-- Every example does what it says.
+
+local proc = require "spec.support.programs.proc"
+local sale = require "spec.support.programs.sale"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local NAMES = { "hello", "report", "crash", "fencing" } -- of the examples' locks
+local KEYS = { "last-run/report", "fencing-example" } -- that examples leave
+
+setup(function()
+  for _, name in ipairs(NAMES) do suite.etcd():allow(name .. "/") end
+  for _, key in ipairs(KEYS) do suite.etcd():allow(key) end
+end)
+
+local function options()
+  return { env = { ETCDCTL_ENDPOINTS = suite.endpoints() }, seconds = 60 }
+end
+
+-- What the example prints.
+local function output(name, ...)
+  local out, code, err = proc.run_lua("examples/" .. name .. ".lua", { ... }, options())
+  assert.equal("", err)
+  assert.equal(0, code, out)
+  return out
+end
+
+-- The example as a child whose lines are waited for. Its standard input stays
+-- open.
+local function start(name, ...)
+  return proc.lua([[
+    local endpoint, name = ...
+    local uv = require "luv"
+    uv.os_setenv("ETCDCTL_ENDPOINTS", endpoint)
+    arg = { [0] = "examples/" .. name .. ".lua", select(3, ...) }
+    dofile(arg[0])
+  ]], suite.endpoints(), name, ...)
+end
+
+local function lines_of(file)
+  local count = 0
+  for _ in io.lines(file) do count = count + 1 end
+  return count
+end
+
+-- How many processes have |text| in their command lines.
+local function count_processes(text)
+  local count, scan = 0, assert(uv.fs_scandir "/proc")
+  for entry in function() return uv.fs_scandir_next(scan) end do
+    local file = entry:find "^%d+$" and io.open("/proc/" .. entry .. "/cmdline", "rb")
+    if file then
+      local line = file:read "*a"
+      file:close()
+      if line and line:find(text, 1, true) then count = count + 1 end
+    end
+  end
+  return count
+end
+
+describe("the example", function()
+  after_each(function()
+    temporary.remove_all()
+    for _, key in ipairs(KEYS) do suite.etcd():del(key) end
+    for _, name in ipairs(NAMES) do assert.same({}, suite.etcd():keys(name .. "/")) end
+  end)
+
+  it("hello holds a lock until Enter is pressed, and others wait", function()
+    local first = start "hello"
+    finally(function() first:destroy() end)
+    local token = first:expect '^I hold "hello" with token (%d+),$'
+    assert.is_true(tonumber((first:expect "on it for ([%d.]+) s")) > 5)
+    first:expect "^Press Enter"
+    local second = start "hello"
+    wait.eventually(function() return #suite.etcd():keys "hello/" == 2 end)
+    first:send ""
+    first:expect "^Released. The function returned: done$"
+    local later = second:expect "with token (%d+)"
+    assert.is_true(tonumber(later) > tonumber(token))
+    second:finish()
+    second:expect "^Released"
+    assert.same({ 0, 0 }, { first:wait() })
+    assert.same({ 0, 0 }, { second:wait() })
+  end)
+
+  it("scheduled_job does each minute's work once on three machines", function()
+    for _, minute in ipairs { "12:00", "12:01" } do
+      local machines, done, skipped = {}, 0, 0
+      for i = 1, 3 do machines[i] = start("scheduled_job", minute) end
+      for _, machine in ipairs(machines) do
+        local what, which = machine:expect "^(%a+).* report of (.*)$"
+        assert.equal(minute, which)
+        if what == "running" then done = done + 1 else skipped = skipped + 1 end
+        assert.same({ 0, 0 }, { machine:wait() })
+      end
+      assert.same({ 1, 2 }, { done, skipped })
+      assert.equal("skipped: another machine has done the report of " .. minute .. "\n",
+        output("scheduled_job", minute))
+    end
+  end)
+
+  it("crash gets the lock of a killed holder when its TTL is over", function()
+    local out = output "crash"
+    local before = tonumber(out:match "victim holds it with token (%d+), and is killed\n")
+    local token, seconds = out:match "next one holds it with token (%d+), ([%d.]+) s after"
+    assert.is_true(tonumber(token) > before)
+    assert.is_true(tonumber(seconds) <= 3 + wait.SLACK, out)
+  end)
+
+  it("fencing loses a write without the token and none with it", function()
+    assert.matches("^second holder: plain file: written; checking store: written; "
+      .. "lock:put: written\n"
+      .. "first holder: plain file: written; checking store: refused; "
+      .. "lock:put: refused, lost\n"
+      .. "left: plain file: first holder; checking store: %d+ second holder\n$",
+      output "fencing")
+    assert.equal("second holder", (suite.etcd():get "fencing-example"))
+  end)
+
+  it("flash_sale oversells without the lock and not with it", function()
+    local directory = temporary.directory()
+    local out, code, err = proc.run_lua("examples/flash_sale.lua", { 100, 60 },
+      { env = { TMPDIR = directory }, seconds = 120 })
+    assert.equal("", err)
+    assert.equal(0, code, out)
+    sale.assert_sold(out, 100, 60, "left in the stock file")
+    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+  end)
+
+  it("flash_sale leaves nothing when it is interrupted", function()
+    local directory = temporary.directory()
+    local child = proc.lua([[
+      require("luv").os_setenv("TMPDIR", ...)
+      arg = { [0] = "examples/flash_sale.lua", 500, 300 }
+      dofile(arg[0])
+    ]], directory)
+    child:expect("^with the lock .* served", 60)
+    assert.is_true(count_processes(directory) > 20)
+    child:kill "sigint"
+    assert.equal(1, (child:wait()))
+    assert.equal("\ninterrupted\n", child:errors())
+    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+    assert.equal(0, count_processes(directory))
+  end)
+
+  it("is short", function()
+    for _, name in ipairs { "hello", "scheduled_job", "crash", "fencing" } do
+      assert.is_true(lines_of("examples/" .. name .. ".lua") < 40, name)
+    end
+  end)
+end)

@@ -1,0 +1,321 @@
+-- Many processes that want one lock: one at a time, in the order in which they
+-- came, whatever happens to those in between.
+
+local etcdlock = require "etcdlock"
+local http = require "socket.http"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+-- Takes the lock once for each line "lock TIMEOUT" it reads ("lock" alone waits
+-- for ever) and lets go at "unlock".
+local ACTOR = [[
+  local endpoint, prefix, name, ttl = ...
+  local client = assert(require("etcdlock").connect {
+    endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
+  })
+  local lock
+  print "ready"
+  for line in io.lines() do
+    local word, number = line:match "^(%a+) ?(.*)"
+    if word == "lock" then
+      local done, result, message, code = pcall(client.lock, client, name,
+        { timeout = tonumber(number) })
+      lock = done and result
+      if lock then
+        print(("held %.0f"):format(lock:token()))
+      else
+        print("failed " .. (done and code or result))
+      end
+    elseif word == "unlock" then
+      print("unlocked " .. tostring(lock:unlock()))
+    elseif word == "stats" then
+      local stats = client:stats()
+      print(("stats %.0f %.0f %.0f"):format(stats.enqueues, stats.watches, stats.looks))
+    end
+  end
+  client:close()
+]]
+
+local function actor(etcd, name, ttl)
+  local child = proc.lua(ACTOR, etcd:endpoints(), prefix, name, ttl or 5)
+  child:expect "^ready"
+  return child
+end
+
+local function queue_length(etcd, name)
+  return #etcd:keys(prefix .. name .. "/")
+end
+
+-- Has |child| ask for the lock and waits until it is number |place| in the
+-- queue.
+local function enqueue(child, etcd, name, place)
+  child:send "lock"
+  wait.eventually(function()
+    local length = queue_length(etcd, name)
+    return length == place, length .. " keys"
+  end, 10, "place " .. place .. " in the queue")
+end
+
+local function take(child)
+  child:send "lock"
+  return tonumber((child:expect "^held (%d+)"))
+end
+
+-- Fails if |child| says anything within |seconds|.
+local function assert_silent(child, seconds)
+  wait.sleep(seconds)
+  assert.is_nil(child.lines[1])
+end
+
+local function finish(children)
+  for _, child in ipairs(children) do child:finish() end
+  for _, child in ipairs(children) do assert.equal(0, (child:wait())) end
+end
+
+describe("processes that contend for a lock", function()
+  local PROCESSES, CYCLES = 10, 30
+
+  -- Both counters are read, incremented and written back: one in etcd under
+  -- the guard of the token, one in a plain file that only the lock protects.
+  local WORKER = [[
+    local endpoint, prefix, file, cycles = ...
+    local uv = require "luv"
+    local client = assert(require("etcdlock").connect {
+      endpoints = endpoint, prefix = prefix, ttl = 5,
+    })
+    local function increment_file()
+      local input = assert(io.open(file))
+      local count = input:read "*n"
+      input:close()
+      local output = assert(io.open(file, "w"))
+      output:write(("%d"):format(count + 1))
+      output:close()
+    end
+    print "ready"
+    io.read()
+    local lines = {}
+    for i = 1, tonumber(cycles) do
+      local lock = assert(client:lock "one")
+      local from = uv.hrtime()
+      local count = tonumber(lock:get(prefix .. "counter") or 0)
+      increment_file()
+      assert(lock:put(prefix .. "counter", ("%d"):format(count + 1)))
+      local to = uv.hrtime()
+      lines[i] = ("%.0f %.0f %.0f"):format(lock:token(), from, to)
+      assert(lock:unlock())
+    end
+    for i = 1, #lines do print(lines[i]) end
+    client:close()
+  ]]
+
+  local function run_workers(file)
+    local children, holds = {}, {}
+    for i = 1, PROCESSES do
+      children[i] = proc.lua(WORKER, suite.endpoints(), prefix, file, CYCLES)
+    end
+    for _, child in ipairs(children) do child:expect "^ready" end
+    for _, child in ipairs(children) do child:send "go" end
+    for _, child in ipairs(children) do
+      for _ = 1, CYCLES do
+        local token, from, to = child:expect("^(%d+) (%d+) (%d+)$", 30)
+        holds[#holds + 1] = {
+          token = tonumber(token), from = tonumber(from), to = tonumber(to),
+        }
+      end
+      assert.equal(0, (child:wait()))
+    end
+    return holds
+  end
+
+  it("never hold it two at a time, and their tokens only grow", function()
+    local file = os.tmpname()
+    finally(function() os.remove(file) end)
+    local output = assert(io.open(file, "w"))
+    output:write "0"
+    output:close()
+    local holds = run_workers(file)
+    local total = PROCESSES * CYCLES
+
+    assert.equal(tostring(total), (suite.etcd():get(prefix .. "counter")))
+    suite.etcd():del(prefix .. "counter")
+    local input = assert(io.open(file))
+    assert.equal(total, input:read "*n")
+    input:close()
+
+    -- All processes share the clock: in the order in which the holds began,
+    -- none begins before the one before has ended, and tokens grow. So holds
+    -- come in the order of the places in the queue.
+    table.sort(holds, function(a, b) return a.from < b.from end)
+    for i = 2, total do
+      assert.is_true(holds[i].from >= holds[i - 1].to, "two holds overlap")
+      assert.is_true(holds[i].token > holds[i - 1].token, "a token has not grown")
+    end
+  end)
+
+  it("get it in the order in which they came", function()
+    local etcd, waiters = suite.etcd(), {}
+    local holder = actor(etcd, "order")
+    local last = take(holder)
+    for i = 1, 8 do
+      waiters[i] = actor(etcd, "order")
+      enqueue(waiters[i], etcd, "order", i + 1)
+    end
+    local client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
+    local places = assert(client:queue "order")
+    client:close()
+    assert.equal(9, #places)
+    holder:send "unlock"
+    for i = 1, 8 do
+      local token = tonumber((waiters[i]:expect "^held (%d+)"))
+      assert.equal(places[i + 1].token, token)
+      assert.equal(waiters[i].pid, places[i + 1].pid)
+      assert.is_true(token > last)
+      for j = i + 1, 8 do assert.is_nil(waiters[j].lines[1]) end
+      last = token
+      waiters[i]:send "unlock"
+    end
+    waiters[9] = holder
+    finish(waiters)
+  end)
+end)
+
+describe("a waiter that goes", function()
+  -- A holder and three waiters, the middle one with the shortest TTL.
+  local function line_up(name)
+    local etcd = suite.etcd()
+    local holder = actor(etcd, name)
+    local token = take(holder)
+    local first, middle, last = actor(etcd, name), actor(etcd, name, 2), actor(etcd, name)
+    enqueue(first, etcd, name, 2)
+    enqueue(middle, etcd, name, 3)
+    enqueue(last, etcd, name, 4)
+    return etcd, token, holder, first, middle, last
+  end
+
+  -- The two that are left get it in their order, and neither too early.
+  local function assert_undisturbed(token, holder, first, last)
+    assert_silent(first, 0.2)
+    assert_silent(last, 0)
+    holder:send "unlock"
+    local second = tonumber((first:expect "^held (%d+)"))
+    assert.is_true(second > token)
+    assert_silent(last, 0.2)
+    first:send "unlock"
+    assert.is_true(tonumber((last:expect "^held (%d+)")) > second)
+    last:send "unlock"
+    last:expect "^unlocked true"
+    finish { holder, first, last }
+  end
+
+  it("by SIGKILL does not disturb the others", function()
+    local etcd, token, holder, first, middle, last = line_up "killed"
+    middle:kill "sigkill"
+    middle:wait()
+    wait.eventually(function() return queue_length(etcd, "killed") == 3 end, 4,
+      "end of the dead waiter's lease")
+    assert_undisturbed(token, holder, first, last)
+  end)
+
+  it("by SIGKILL makes those behind it wait for its lease, but no longer", function()
+    local _, _, holder, first, middle, last = line_up "killed_late"
+    holder:send "unlock"
+    first:expect "^held"
+    middle:kill "sigkill"
+    local killed = wait.now()
+    first:send "unlock"
+    last:expect("^held", 10)
+    assert.is_true(wait.now() - killed <= 3 + wait.SLACK, "later than TTL + 1 s")
+    last:send "unlock"
+    middle:wait()
+    finish { holder, first, last }
+  end)
+
+  it("by Ctrl-C leaves no key and does not disturb the others", function()
+    local etcd, token, holder, first, middle, last = line_up "cancelled"
+    middle:kill "sigint"
+    middle:expect("^failed .*interrupted", 1)
+    -- It lives on, and so does its lease; only its key must go.
+    wait.eventually(function() return queue_length(etcd, "cancelled") == 3 end, 1,
+      "the cancelled waiter's key is gone")
+    assert_undisturbed(token, holder, first, last)
+    middle:send "lock"
+    middle:expect "^held"
+    middle:send "unlock"
+    finish { middle }
+  end)
+
+  it("at its timeout leaves no key and does not disturb the others", function()
+    local etcd, token, holder, first, middle, last = line_up "timed_out"
+    local late = actor(etcd, "timed_out")
+    local asked = wait.now()
+    late:send "lock 0.4"
+    local code = late:expect "^failed (.*)"
+    local took = wait.now() - asked
+    assert.equal("timeout", code)
+    assert.is_true(took >= 0.4 and took <= 0.4 + wait.SLACK, "after " .. took .. " s")
+    wait.eventually(function() return queue_length(etcd, "timed_out") == 4 end, 1,
+      "the waiter's key is gone")
+    finish { late }
+    middle:kill "sigkill"
+    middle:wait()
+    assert_undisturbed(token, holder, first, last)
+  end)
+
+  it("in a crowd that all gives up at once leaves nothing of it", function()
+    local etcd, crowd = suite.etcd(), {}
+    local holder = actor(etcd, "crowd")
+    take(holder)
+    for i = 1, 10 do crowd[i] = actor(etcd, "crowd") end
+    for i = 1, 10 do crowd[i]:send "lock 0.5" end
+    for i = 1, 10 do assert.equal("timeout", (crowd[i]:expect "^failed (.*)")) end
+    wait.eventually(function() return queue_length(etcd, "crowd") == 1 end, 1,
+      "only the holder's key is left")
+    crowd[11] = holder
+    finish(crowd)
+  end)
+end)
+
+describe("waiters", function()
+  local function watchers(etcd)
+    local count = 0
+    for _, member in ipairs(etcd.members) do
+      local text = assert(http.request(member.metrics .. "/metrics"))
+      count = count + text:match "\netcd_debugging_mvcc_watcher_total (%d+)"
+    end
+    return count
+  end
+
+  -- A private etcd, whose watchers are nobody else's.
+  it("watch their predecessor and nobody else", function()
+    local COUNT = 10
+    local etcd, waiters = suite.start(), {}
+    finally(function() etcd:stop() end)
+    local holder = actor(etcd, "herd")
+    take(holder)
+    for i = 1, COUNT do
+      waiters[i] = actor(etcd, "herd")
+      enqueue(waiters[i], etcd, "herd", i + 1)
+    end
+    -- One each, and one by the holder if it watches its own key by now.
+    wait.eventually(function()
+      local count = watchers(etcd)
+      return count == COUNT or count == COUNT + 1, count .. " watchers"
+    end, 5, "a watcher for each waiter")
+    holder:send "unlock"
+    for i = 1, COUNT do
+      waiters[i]:expect "^held"
+      waiters[i]:send "unlock"
+      waiters[i]:expect "^unlocked"
+      waiters[i]:send "stats"
+      local enqueues, watches, looks = waiters[i]:expect "^stats (%d+) (%d+) (%d+)"
+      -- Looks: once when the watch is there, once when the predecessor goes.
+      assert.same({ "1", "1", "2" }, { enqueues, watches, looks })
+    end
+    waiters[COUNT + 1] = holder
+    finish(waiters)
+    wait.eventually(function() return watchers(etcd) == 0 end, 5, "no watcher is left")
+  end)
+end)

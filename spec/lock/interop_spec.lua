@@ -1,0 +1,175 @@
+-- `etcdctl lock` (Go's concurrency.Mutex) and etcdlock in one queue.
+
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+local OURS = [[
+  local endpoint, prefix, name = ...
+  local client = assert(require("etcdlock").connect {
+    endpoints = endpoint, prefix = prefix, ttl = 5,
+  })
+  local lock = assert(client:lock(name))
+  print(("held %.0f %s"):format(lock:token(), lock:key()))
+  io.read()
+  print("unlocked " .. tostring(lock:unlock()))
+  client:close()
+]]
+
+-- A running `etcdctl lock`; `text` is what it has printed: its key, once it
+-- holds the lock.
+local function etcdctl_lock(name)
+  local pipe = uv.new_pipe(false)
+  local ctl = { text = "" }
+  ctl.process = proc.spawn({
+    "etcdctl", "lock", "--ttl", "2", prefix .. name,
+  }, { nil, pipe, 2 }, {
+    -- The rest is in our environment. With several members it may show the
+    -- token of one to another that hasn't heard of it yet, and gives up then.
+    env = { ETCDCTL_API = "3", ETCDCTL_ENDPOINTS = suite.endpoint() },
+  })
+  pipe:read_start(function(_, data)
+    if data then
+      ctl.text = ctl.text .. data
+    else
+      ctl.ended = true
+      pipe:close()
+    end
+  end)
+  return ctl
+end
+
+local function holds(ctl)
+  return ctl.text:match "^(.-)\n"
+end
+
+local function await_hold(ctl)
+  return wait.eventually(function() return holds(ctl) end, 5, "etcdctl's hold")
+end
+
+-- Has it let go, as Ctrl-C does.
+local function stop(ctl)
+  uv.kill(ctl.process.pid, "sigint")
+  proc.wait(ctl.process)
+  wait.eventually(function() return ctl.ended end, 5, "end of etcdctl's output")
+end
+
+local function await_places(name, count)
+  wait.eventually(function()
+    local keys = suite.etcd():keys(prefix .. name .. "/")
+    return #keys == count, #keys .. " keys"
+  end, 5, count .. " places in the queue")
+end
+
+local function connect()
+  local client = assert(etcdlock.connect {
+    endpoints = suite.endpoints(), prefix = prefix, ttl = 5,
+  })
+  finally(function() client:close() end)
+  return client
+end
+
+describe("with etcdctl on the same name", function()
+  it("we wait for its hold", function()
+    local client = connect()
+    local ctl = etcdctl_lock "theirs"
+    local key = await_hold(ctl)
+    assert.same({ key }, suite.etcd():keys(prefix .. "theirs/"))
+    assert.equal("locked", (select(3, client:try_lock "theirs")))
+    assert.equal("timeout", (select(3, client:lock("theirs", { timeout = 0.3 }))))
+    local ours = proc.lua(OURS, suite.endpoints(), prefix, "theirs")
+    await_places("theirs", 2)
+    wait.sleep(0.2)
+    assert.is_nil(ours.lines[1])
+    stop(ctl)
+    ours:expect("^held", 2)
+    ours:send "go"
+    ours:expect "^unlocked true"
+    assert.equal(0, (ours:wait()))
+  end)
+
+  it("it waits for ours", function()
+    local client = connect()
+    local lock = assert(client:lock "ours")
+    local ctl = etcdctl_lock "ours"
+    await_places("ours", 2)
+    wait.sleep(0.2)
+    assert.is_nil(holds(ctl))
+    assert.is_true((lock:check()))
+    assert(lock:unlock())
+    await_hold(ctl)
+    assert.equal("locked", (select(3, client:try_lock "ours")))
+    stop(ctl)
+    lock = assert(client:try_lock "ours")
+    assert(lock:unlock())
+  end)
+
+  it("it is killed, and we get the lock when its lease ends", function()
+    local ctl = etcdctl_lock "killed"
+    await_hold(ctl)
+    local ours = proc.lua(OURS, suite.endpoints(), prefix, "killed")
+    await_places("killed", 2)
+    proc.destroy(ctl.process)
+    ours:expect("^held", 4)
+    ours:send "go"
+    ours:expect "^unlocked true"
+    ours:wait()
+  end)
+
+  it("all get it in the order in which they came", function()
+    local client = connect()
+    local lock = assert(client:lock "mixed")
+    local ctls, children = {}, {}
+    for i = 1, 3 do
+      ctls[i] = etcdctl_lock "mixed"
+      await_places("mixed", 2 * i)
+      children[i] = proc.lua(OURS, suite.endpoints(), prefix, "mixed")
+      await_places("mixed", 2 * i + 1)
+    end
+    local places = assert(client:queue "mixed")
+    assert(lock:unlock())
+    for i = 1, 3 do
+      assert.equal(places[2 * i].key, await_hold(ctls[i]))
+      for j = i, 3 do
+        assert.is_nil(children[j].lines[1])
+        assert.is_nil(j > i and holds(ctls[j]) or nil)
+      end
+      stop(ctls[i])
+      local token, key = children[i]:expect("^held (%d+) (.*)", 2)
+      assert.equal(places[2 * i + 1].key, key)
+      assert.equal(places[2 * i + 1].token, tonumber(token))
+      for j = i + 1, 3 do assert.is_nil(holds(ctls[j])) end
+      children[i]:send "go"
+      children[i]:expect "^unlocked true"
+      assert.equal(0, (children[i]:wait()))
+    end
+    assert.same({}, suite.etcd():keys(prefix .. "mixed/"))
+  end)
+
+  it("our queue lists its places, and what we publish is only about us", function()
+    local client = connect()
+    local ctl = etcdctl_lock "listed"
+    local key = await_hold(ctl)
+    local ours = proc.lua(OURS, suite.endpoints(), prefix, "listed")
+    await_places("listed", 2)
+    local places = assert(client:queue "listed")
+    local _, token = suite.etcd():get(key)
+    assert.equal(2, #places)
+    assert.same({ held = true, token = token, lease = key:match "%x+$", mode = "lock", key = key },
+      places[1])
+    assert.is_false(places[2].held)
+    assert.equal(ours.pid, places[2].pid)
+
+    -- And we can take it from it.
+    assert(client:break_lock("listed", token))
+    ours:expect("^held", 2)
+    ours:send "go"
+    ours:wait()
+    proc.destroy(ctl.process)
+    wait.eventually(function() return ctl.ended end, 5, "end of etcdctl's output")
+  end)
+end)

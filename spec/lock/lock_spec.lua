@@ -1,0 +1,288 @@
+-- One lock: how it is taken, what it tells, how it is let go.
+
+local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other
+
+before_each(function()
+  client, other = connect(), connect()
+end)
+
+after_each(clients.close_all)
+
+describe("a lock that is free", function()
+  it("is taken and given back", function()
+    local lock = assert(client:lock "a")
+    assert.is_true(lock:held())
+    assert.same({ lock:key() }, etcd:keys(prefix))
+    assert.is_true(lock:unlock())
+    assert.same({ false, "not_held" }, { lock:held() })
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("is taken by a try as well", function()
+    local lock = assert(client:try_lock "a")
+    assert.is_true(lock:held())
+    assert_fails("locked", other:try_lock "a")
+    assert.is_true(lock:unlock())
+    assert.is_true(assert(other:try_lock "a"):unlock())
+  end)
+
+  it("is taken whatever bytes its name is made of", function()
+    for _, name in ipairs {
+      " ", "/", "a/", "/a", "a//b", "-x", "\n", "\255\254", "größe", "%s", "a\"b", "0", "..",
+    } do
+      local lock = assert(client:lock(name))
+      assert.equal(name, lock:name())
+      assert.equal(prefix .. name .. "/" .. lock:lease(), lock:key())
+      assert_fails("locked", other:try_lock(name))
+      assert.is_true(lock:unlock())
+    end
+  end)
+
+  it("is one of many", function()
+    local locks = {}
+    for i = 1, 100 do locks[i] = assert(client:lock("n" .. i)) end
+    assert.equal(100, #etcd:keys(prefix))
+    for i = 1, 100 do assert.is_true(locks[i]:held()) end
+    for i = 1, 100 do assert.is_true(locks[i]:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+end)
+
+describe("a lock that is taken", function()
+  it("is refused to a try at once", function()
+    clients.keep(assert(other:lock "a"))
+    local message = assert_fails("locked", client:try_lock "a")
+    assert.matches("a", message, 1, true)
+    assert_fails("locked", client:lock("a", { timeout = 0 }))
+  end)
+
+  it("is refused after the time to wait, and the place in the queue given up", function()
+    clients.keep(assert(other:lock "a"))
+    local from = wait.now()
+    local message = assert_fails("timeout", client:lock("a", { timeout = 0.3 }))
+    local waited = wait.now() - from
+    assert.is_true(waited >= 0.3 and waited < 0.3 + wait.SLACK, waited)
+    assert.matches(prefix .. "a", message, 1, true)
+    assert.matches("0.3 s", message, 1, true)
+    wait.eventually(function() return #etcd:keys(prefix) == 1 end)
+  end)
+
+  it("is refused after the client's time to wait, if the call names none", function()
+    local impatient, hasty = connect { timeout = 0.2 }, connect { timeout = 0 }
+    clients.keep(assert(other:lock "a"))
+    assert_fails("timeout", impatient:lock "a")
+    assert_fails("locked", hasty:lock "a")
+    assert_fails("timeout", hasty:lock("a", { timeout = 0.1 }))
+    assert_fails("locked", impatient:lock("a", { timeout = 0 }))
+  end)
+
+  it("is waited for until it is free", function()
+    local holder = proc.lua([[
+      local endpoint, prefix = ...
+      local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+      local lock = assert(client:lock "a")
+      print("token " .. lock:token())
+      repeat until #assert(client:queue "a") == 2
+      print(lock:unlock() and "unlocked")
+      client:close()
+    ]], etcd:endpoints(), prefix)
+    local token = tonumber(holder:expect "^token (%d+)")
+    local lock = assert(client:lock("a", { timeout = 10 }))
+    assert.is_true(lock:held())
+    assert.is_true(lock:token() > token)
+    holder:expect "^unlocked$"
+    holder:wait()
+  end)
+
+  it("is waited for any finite or infinite time", function()
+    for _, timeout in ipairs { 1e9, 1e300, math.huge, 3.7 } do
+      local lock = assert(client:lock("a", { timeout = timeout }))
+      assert.is_true(lock:unlock())
+    end
+  end)
+
+  it("is not freed by anybody else", function()
+    local lock = assert(client:lock "a")
+    assert_fails("timeout", other:lock("a", { timeout = 0.1 }))
+    assert.is_true(lock:held())
+    assert.is_true(lock:check())
+    other:close()
+    assert.is_true(lock:check())
+  end)
+end)
+
+describe("a held lock", function()
+  it("tells its name, key, lease and token", function()
+    local lock = assert(client:lock "a")
+    assert.equal("a", lock:name())
+    assert.equal(client:lease(), lock:lease())
+    assert.equal(prefix .. "a/" .. lock:lease(), lock:key())
+    local value, revision = etcd:get(lock:key())
+    assert.equal(revision, lock:token())
+    assert.matches("^{.*}$", value)
+  end)
+
+  it("has a token that is a whole number", function()
+    local token = assert(client:lock "a"):token()
+    assert.equal(token, math.floor(token))
+    assert.matches("^%d+$", tostring(token))
+  end)
+
+  it("has a larger token than every holder before it", function()
+    local last = 0
+    for i = 1, 20 do
+      local lock = assert((i % 2 == 0 and client or other):lock "a")
+      assert.is_true(lock:token() > last)
+      last = lock:token()
+      assert.is_true(lock:unlock())
+    end
+  end)
+
+  it("knows for how long it may be relied on", function()
+    local lock = assert(connect { ttl = 5 }:lock "a")
+    local held, left = lock:held()
+    assert.is_true(held)
+    assert.is_true(left > 2 and left < 5, left)
+    assert.is_true(math.abs(lock:remaining() - left) < 0.5)
+  end)
+
+  it("never claims longer than its lease lives", function()
+    local lock = assert(connect { ttl = 2 }:lock "a")
+    wait.sleep(0.3)
+    for _ = 1, 200 do
+      local left = lock:remaining()
+      assert.is_true(left > 0 and left < 2, left)
+      wait.sleep(0.01)
+    end
+  end)
+
+  it("is confirmed by the cluster", function()
+    local lock = assert(client:lock "a")
+    local held, left = lock:check()
+    assert.is_true(held)
+    assert.is_true(left > 0)
+  end)
+
+  it("counts one", function()
+    local lock = assert(client:lock "a")
+    assert.equal(1, lock:count())
+    lock:unlock()
+    assert.equal(0, lock:count())
+  end)
+
+  it("shows its state as text", function()
+    local lock = assert(client:lock "a")
+    assert.equal(('etcdlock.lock "a" (held, token %d, count 1)'):format(lock:token()),
+      tostring(lock))
+    lock:unlock()
+    assert.equal('etcdlock.lock "a" (not_held)', tostring(lock))
+  end)
+end)
+
+describe("a lock that was let go", function()
+  it("answers not_held to everything", function()
+    local lock = assert(client:lock "a")
+    local token, key = lock:token(), lock:key()
+    assert.is_true(lock:unlock())
+    assert_fails("not_held", lock:unlock())
+    assert_fails("not_held", lock:unlock())
+    assert_fails("not_held", lock:on_lost(error))
+    assert_fails("not_held", lock:wait_lost(5))
+    assert_fails("not_held", lock:put(prefix .. "data", "v"))
+    assert_fails("not_held", lock:get(prefix .. "data"))
+    assert_fails("not_held", lock:delete(prefix .. "data"))
+    assert_fails("not_held", lock:txn { { "get", "k" } })
+    assert.same({ false, "not_held" }, { lock:held() })
+    local held, code = lock:check()
+    assert.is_false(held)
+    assert.equal("not_held", code)
+    assert.equal(0, lock:remaining())
+    assert.equal(0, lock:count())
+    assert.same({ token, key }, { lock:token(), lock:key() })
+    assert.is_nil(etcd:get(prefix .. "data"))
+  end)
+
+  it("can't free the next holder's lock", function()
+    local first = assert(client:lock "a")
+    first:unlock()
+    local second = assert(client:lock "a")
+    assert.not_equal(first, second)
+    assert_fails("not_held", first:unlock())
+    assert.is_true(second:held())
+    assert.is_true(second:check())
+    second:unlock()
+    local third = assert(other:lock "a")
+    assert_fails("not_held", first:unlock())
+    assert_fails("not_held", second:unlock())
+    assert.is_true(third:check())
+  end)
+
+  it("can be taken again at once, over and over", function()
+    for _ = 1, 100 do
+      local lock = assert(client:lock("a", { timeout = 5 }))
+      assert.is_true(lock:unlock())
+      assert.is_true(assert(client:try_lock "a"):unlock())
+    end
+  end)
+end)
+
+describe("a lock in a variable to be closed", function()
+  local function run(source, ...)
+    return assert(load("local client, lock_of_before = ... " .. source))(...)
+  end
+
+  local is_there = _VERSION == "Lua 5.4"
+
+  it("is released at the end of the block", function()
+    if not is_there then return pending "<close> came with Lua 5.4" end
+    local held, lock = run([[
+      local handle
+      do
+        local lock <close> = assert(client:lock "a")
+        handle = lock
+        if not lock:held() then return false end
+      end
+      return true, handle
+    ]], client)
+    assert.is_true(held)
+    assert.same({ false, "not_held" }, { lock:held() })
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("is released by an error, which passes untouched", function()
+    if not is_there then return pending "<close> came with Lua 5.4" end
+    local object = {}
+    local ok, failure = pcall(run, [[
+      local lock <close> = assert(client:lock "a")
+      error(lock_of_before)
+    ]], client, object)
+    assert.is_false(ok)
+    assert.equal(object, failure)
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("may have been released before", function()
+    if not is_there then return pending "<close> came with Lua 5.4" end
+    assert.is_true(run([[
+      local lock <close> = assert(client:lock "a")
+      return lock:unlock()
+    ]], client))
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("counts down like unlock", function()
+    if not is_there then return pending "<close> came with Lua 5.4" end
+    local outer = assert(client:lock "a")
+    run([[ local lock <close> = assert(client:lock "a") ]], client)
+    assert.equal(1, outer:count())
+    assert.is_true(outer:check())
+  end)
+end)

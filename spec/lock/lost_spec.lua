@@ -1,0 +1,381 @@
+-- A lock that ends without its holder asking: who notices, when, and what
+-- every call answers from then on.
+
+local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other
+
+-- Everything that a lost lock answers; |why| is in the messages.
+local function assert_lost(lock, why)
+  assert.same({ false, "lost" }, { lock:held() })
+  assert.equal(0, lock:remaining())
+  local held, code, message = lock:check()
+  assert.is_false(held)
+  assert.equal("lost", code)
+  assert.matches(why, message, 1, true)
+  assert.matches(why, assert_fails("lost", lock:put(prefix .. "data", "v")), 1, true)
+  assert.is_nil(etcd:get(prefix .. "data"))
+  assert_fails("lost", lock:get(prefix .. "data"))
+  assert_fails("lost", lock:delete(prefix .. "data"))
+  assert_fails("lost", lock:txn { { "put", prefix .. "data", "v" } })
+  assert.matches("(lost)", tostring(lock), 1, true)
+  assert.matches(why, assert_fails("lost", lock:unlock()), 1, true)
+  assert_fails("not_held", lock:unlock())
+  assert.same({ false, "lost" }, { lock:held() })
+end
+
+-- Busy for |seconds| with calls of |client| that ask nothing about the lock.
+local function work(seconds)
+  local deadline = wait.now() + seconds
+  repeat client:ping() until wait.now() >= deadline
+end
+
+before_each(function()
+  client, other = connect(), connect()
+end)
+
+after_each(clients.close_all)
+
+describe("a lock is lost", function()
+  it("when its key is deleted from outside", function()
+    local lock = assert(client:lock "a")
+    etcd:del(lock:key())
+    assert.equal("deleted", lock:wait_lost(5))
+    assert_lost(lock, "deleted")
+    assert.equal(1, client:stats().lost)
+  end)
+
+  it("when its lease is revoked from outside", function()
+    local lock = assert(client:lock "a")
+    etcd:revoke(lock:lease())
+    local reason = lock:wait_lost(5)
+    assert.is_true(reason == "revoked" or reason == "deleted", reason)
+    assert_lost(lock, reason == "revoked" and "lease ended" or "deleted")
+  end)
+
+  it("when its key is overwritten from outside, and nobody is blocked by what is left", function()
+    local lock = assert(client:lock "a")
+    etcd:put(lock:key(), "somebody else's")
+    assert.equal("replaced", lock:wait_lost(5))
+    assert_lost(lock, "overwritten")
+    assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
+    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+  end)
+
+  it("when its key is put on another lease", function()
+    local lease = etcd:ctl("lease", "grant", "60"):match "lease (%x+) granted"
+    finally(function() etcd:revoke(lease) end)
+    local lock = assert(client:lock "a")
+    assert.equal(0, select(2, etcd:ctl("put", "--lease=" .. lease, lock:key(), "x")))
+    assert.equal("replaced", lock:wait_lost(5))
+    assert_lost(lock, "overwritten")
+  end)
+
+  it("but not when its value is changed on the same lease", function()
+    local lock = assert(client:lock "a")
+    assert.equal(0, select(2, etcd:ctl("put", "--lease=" .. lock:lease(), lock:key(), "x")))
+    assert_fails("timeout", lock:wait_lost(0.3))
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("when somebody breaks it, which a check sees even if the news isn't here yet", function()
+    for _ = 1, 20 do
+      local lock = assert(client:lock "a")
+      assert.is_true(other:break_lock("a", lock:token()))
+      local held, code, message = lock:check()
+      assert.is_false(held)
+      assert.equal("lost", code)
+      assert.is_string(message)
+      assert_lost(lock, "deleted")
+    end
+  end)
+
+  it("when somebody breaks it, which every guarded call sees", function()
+    local calls = {
+      function(lock) return lock:put(prefix .. "data", "v") end,
+      function(lock) return lock:get(prefix .. "data") end,
+      function(lock) return lock:delete(prefix .. "data") end,
+      function(lock) return lock:txn { { "put", prefix .. "data", "v" } } end,
+      function(lock) return lock:unlock() end,
+    }
+    for _, call in ipairs(calls) do
+      local lock = assert(client:lock "a")
+      assert.is_true(other:break_lock("a", lock:token()))
+      assert_fails("lost", call(lock))
+      assert.is_false((lock:held()))
+      lock:unlock()
+    end
+    assert.is_nil(etcd:get(prefix .. "data"))
+  end)
+
+  it("together with all others of the same lease", function()
+    local locks = {}
+    for i = 1, 10 do locks[i] = assert(client:lock("n" .. i)) end
+    etcd:revoke(client:lease())
+    for i = 1, 10 do
+      assert.is_string(locks[i]:wait_lost(5))
+      assert.same({ false, "lost" }, { locks[i]:held() })
+    end
+  end)
+
+  it("and the client goes on with a new lease", function()
+    local lock = assert(client:lock "a")
+    etcd:revoke(lock:lease())
+    lock:wait_lost(5)
+    local again = assert(client:lock("a", { timeout = 5 }))
+    assert.not_equal(lock:lease(), again:lease())
+    assert.equal(client:lease(), again:lease())
+    assert.is_true(again:token() > lock:token())
+    assert.is_true(again:check())
+    assert.is_true(client:alive())
+  end)
+
+  it("and an idle client finds out about its lease before it is needed", function()
+    assert.is_true(assert(client:lock "a"):unlock())
+    etcd:revoke(client:lease())
+    local lock = assert(client:lock("a", { timeout = 5 }))
+    assert.is_true(lock:check())
+  end)
+
+  it("and stays lost, although its key comes back", function()
+    local lock = assert(client:lock "a")
+    etcd:del(lock:key())
+    assert.equal("deleted", lock:wait_lost(5))
+    local again = assert(client:lock("a", { timeout = 5 }))
+    assert.equal(lock:key(), again:key())
+    assert_lost(lock, "deleted")
+    assert.is_true(again:check())
+  end)
+end)
+
+describe("a place in the queue is lost", function()
+  local WAITER = [[
+    local endpoint, prefix = ...
+    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+    local lock, message, code = client:lock("a", { timeout = 20 })
+    print(lock and "held" or code .. ": " .. message)
+    client:close()
+  ]]
+
+  local function second_in_line()
+    return wait.eventually(function() return client:queue "a"[2] end, 10, "a waiter")
+  end
+
+  it("when its key is deleted from outside", function()
+    clients.keep(assert(client:lock "a"))
+    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
+    etcd:del(second_in_line().key)
+    -- Nobody watches a waiter's key: it is told when its turn would come.
+    local lock = client:lock "a"
+    lock:unlock()
+    lock:unlock()
+    assert.matches("deleted", child:expect("^lost: (.*)", 15))
+    child:wait()
+  end)
+
+  it("when its lease is revoked", function()
+    clients.keep(assert(client:lock "a"))
+    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
+    etcd:revoke(second_in_line().lease)
+    assert.matches("lease", child:expect("^lost: (.*)", 15))
+    child:wait()
+  end)
+end)
+
+describe("max_hold", function()
+  it("ends a hold, whoever else wants it or not", function()
+    local lock = assert(client:lock("a", { max_hold = 0.4 }))
+    local held, left = lock:held()
+    assert.is_true(held)
+    assert.is_true(left <= 0.4, left)
+    assert.is_true(lock:remaining() <= 0.4)
+    assert.equal("max_hold", lock:wait_lost(5))
+    assert_lost(lock, "max_hold")
+    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+  end)
+
+  it("is over on the dot for its holder, before anybody else can have it", function()
+    local lock = assert(client:lock("a", { max_hold = 0.3 }))
+    local waiter = assert(other:lock("a", { timeout = 5 }))
+    assert.same({ false, "lost" }, { lock:held() })
+    assert.is_true(waiter:token() > lock:token())
+    assert.is_true(waiter:check())
+  end)
+
+  it("doesn't outlast itself because the holder asks again", function()
+    local lock = assert(client:lock("a", { max_hold = 0.4 }))
+    local from = wait.now()
+    assert.equal(lock, client:lock("a", { max_hold = 60 }))
+    wait.eventually(function() return not lock:held() end)
+    assert.is_true(wait.now() - from < 0.4 + wait.SLACK)
+  end)
+
+  it("doesn't matter to a hold that ends before", function()
+    local lock = assert(client:lock("a", { max_hold = 0.2 }))
+    assert.is_true(lock:unlock())
+    local again = assert(client:lock("a"))
+    wait.sleep(0.4)
+    assert.is_true(again:check())
+    assert.same({ false, "not_held" }, { lock:held() })
+  end)
+
+  it("may be longer than a lease, which is then renewed until it is over", function()
+    local short = connect { ttl = 2 }
+    local lock = assert(short:lock("a", { max_hold = 4 }))
+    local from = wait.now()
+    assert.equal("max_hold", lock:wait_lost(10))
+    local held_for = wait.now() - from
+    assert.is_true(held_for > 3.8 and held_for < 4 + wait.SLACK, held_for)
+  end)
+
+  it("may be as short as it gets", function()
+    for _ = 1, 50 do
+      local lock = client:lock("a", { max_hold = 0.001, timeout = 5 })
+      if lock then
+        lock:wait_lost(5)
+        assert.same({ false, "lost" }, { lock:held() })
+      end
+    end
+    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+  end)
+end)
+
+describe("on_lost", function()
+  it("calls back once, with the lock and the reason, within a later call", function()
+    local calls = {}
+    local lock = assert(client:lock "a")
+    assert.is_true(lock:on_lost(function(...) calls[#calls + 1] = { ... } end))
+    etcd:del(lock:key())
+    wait.sleep(0.5)
+    assert.same({}, calls)
+    assert(client:try_lock "b")
+    assert.equal(1, #calls)
+    assert.equal(lock, calls[1][1])
+    assert.same({ "deleted" }, { calls[1][2] })
+    work(0.2)
+    lock:held()
+    lock:unlock()
+    assert.equal(1, #calls)
+  end)
+
+  it("calls all that were registered, in order", function()
+    local calls = {}
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    for i = 1, 3 do lock:on_lost(function() calls[#calls + 1] = i end) end
+    lock:wait_lost(5)
+    assert.same({ 1, 2, 3 }, calls)
+  end)
+
+  it("calls back while the program waits for something else", function()
+    local reason
+    local lock = assert(client:lock("a", { max_hold = 0.2 }))
+    lock:on_lost(function(_, why) reason = why end)
+    clients.keep(assert(other:lock "b"))
+    assert_fails("timeout", client:lock("b", { timeout = 1 }))
+    assert.equal("max_hold", reason)
+  end)
+
+  it("calls back when the holder asks and has just lost it", function()
+    local reason
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:on_lost(function(_, why) reason = why end)
+    wait.eventually(function() return not lock:held() end)
+    assert.equal("max_hold", reason)
+  end)
+
+  it("calls back at once for a lock that is lost already", function()
+    local reason
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:wait_lost(5)
+    lock:on_lost(function(_, why) reason = why end)
+    assert.equal("max_hold", reason)
+  end)
+
+  it("stays silent for a lock that was released, or whose client was closed", function()
+    local lock = assert(client:lock "a")
+    lock:on_lost(error)
+    lock:unlock()
+    local closed = assert(client:lock "b")
+    closed:on_lost(error)
+    work(0.1)
+    client:close()
+    assert.is_false((closed:held()))
+    assert_fails("closed", closed:wait_lost(1))
+  end)
+
+  it("may use the client", function()
+    local again
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:on_lost(function() again = assert(client:lock("a", { timeout = 5 })) end)
+    wait.eventually(function() return not lock:held() end)
+    assert.is_true(again:check())
+    assert_fails("lost", lock:unlock())
+    assert.is_true(again:unlock())
+  end)
+
+  it("lets an error out of the call in which it happens, which gives up its wait", function()
+    local object = {}
+    local lock = assert(client:lock("a", { max_hold = 0.2 }))
+    lock:on_lost(function() error(object) end)
+    clients.keep(assert(other:lock "b"))
+    local ok, caught = pcall(client.lock, client, "b", { timeout = 10 })
+    assert.is_false(ok)
+    assert.equal(object, caught)
+    wait.eventually(function() return #client:queue "b" == 1 end)
+    assert.is_false((lock:held()))
+  end)
+end)
+
+describe("wait_lost", function()
+  it("says timeout for a lock that lives on", function()
+    local lock = assert(client:lock "a")
+    local from = wait.now()
+    assert_fails("timeout", lock:wait_lost(0.3))
+    local waited = wait.now() - from
+    assert.is_true(waited >= 0.3 and waited < 0.3 + wait.SLACK, waited)
+    assert_fails("timeout", lock:wait_lost(0))
+    assert.is_true(lock:held())
+  end)
+
+  it("hears of the loss soon after it happened", function()
+    local child = proc.lua([[
+      local endpoint, prefix = ...
+      local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+      local lock = assert(client:lock "a")
+      print "held"
+      print(lock:wait_lost(20))
+      client:close()
+    ]], etcd:endpoints(), prefix)
+    child:expect "^held$"
+    local place = client:queue "a"[1]
+    wait.sleep(0.3) -- let it wait
+    local from = wait.now()
+    assert.is_true(client:break_lock("a", place.token))
+    child:expect "^deleted$"
+    assert.is_true(wait.now() - from < wait.SLACK)
+    child:wait()
+  end)
+
+  it("answers the reason again and again", function()
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    assert.equal("max_hold", lock:wait_lost())
+    assert.equal("max_hold", lock:wait_lost())
+    assert.equal("max_hold", lock:wait_lost(0))
+  end)
+
+  it("says closed for a lock whose client was closed", function()
+    local lock = assert(client:lock "a")
+    client:close()
+    assert_fails("closed", lock:wait_lost())
+    assert_fails("closed", lock:unlock())
+    assert_fails("not_held", lock:unlock())
+  end)
+end)

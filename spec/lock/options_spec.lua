@@ -1,0 +1,334 @@
+-- Bad input: misuse raises, a value that can't work answers "invalid"; both
+-- name the option and show the value.
+
+local etcdlock = require "etcdlock"
+local suite = require "spec.support.harness.suite"
+
+local prefix = suite.prefix()
+local ENDPOINT = "127.0.0.1:2379" -- nothing here gets as far as sending
+local HUGE, NAN = math.huge, 0 / 0
+
+-- |call| raises, and the message points at this file and has all of |...|.
+local function assert_raises(call, ...)
+  local ok, message = pcall(call)
+  assert.is_false(ok, "nothing was raised")
+  for _, part in ipairs { ... } do assert.matches(part, message, 1, true) end
+  return message
+end
+
+local function assert_invalid(parts, ok, message, code)
+  assert.is_nil(ok)
+  assert.equal("invalid", code, message)
+  for _, part in ipairs(parts) do assert.matches(part, message, 1, true) end
+end
+
+describe("the options of connect", function()
+  local function connect(opts)
+    -- What the environment adds is not these specs' business.
+    if type(opts) == "table" then opts.env = false end
+    local client, message, code = etcdlock.connect(opts)
+    if client then client:close() end
+    return client, message, code
+  end
+
+  it("are a table", function()
+    assert_raises(function() connect "127.0.0.1:2379" end, "etcdlock.connect", "string")
+    assert_raises(function() connect(5) end, "etcdlock.connect", "number")
+  end)
+
+  it("have known names", function()
+    assert_raises(function() connect { endpoint = ENDPOINT } end, '"endpoint"')
+    assert_raises(function() connect { ttL = 5 } end, '"ttL"')
+    assert_raises(function() connect { ENDPOINT } end, "unknown option 1")
+  end)
+
+  it("have the right types", function()
+    assert_raises(function() connect { ttl = "ten" } end, "ttl", '"ten"', "number")
+    assert_raises(function() connect { ttl = "10" } end, "ttl", '"10"')
+    assert_raises(function() connect { timeout = true } end, "timeout", "true", "number")
+    assert_raises(function() connect { prefix = 7 } end, "prefix", "7", "string")
+    assert_raises(function() connect { endpoints = 2379 } end, "endpoints", "2379")
+    assert_raises(function() connect { endpoints = { ENDPOINT, 5 } } end, "endpoints[2]", "5")
+    assert_raises(function() connect { endpoints = true } end, "endpoints", "true")
+  end)
+
+  it("allow leases from 2 to 300 seconds", function()
+    for _, ttl in ipairs { 0, -5, 1.9, 301, HUGE, NAN } do
+      assert_invalid({ "ttl", tostring(ttl), "2 to 300" },
+        connect { endpoints = ENDPOINT, ttl = ttl })
+    end
+    assert.is_truthy(connect { endpoints = ENDPOINT, ttl = 2 })
+    assert.is_truthy(connect { endpoints = ENDPOINT, ttl = 300 })
+  end)
+
+  it("allow any time to wait that isn't negative", function()
+    for _, timeout in ipairs { -1, -HUGE, NAN } do
+      assert_invalid({ "timeout", tostring(timeout) },
+        connect { endpoints = ENDPOINT, timeout = timeout })
+    end
+    assert.is_truthy(connect { endpoints = ENDPOINT, timeout = 0 })
+    assert.is_truthy(connect { endpoints = ENDPOINT, timeout = HUGE })
+  end)
+
+  it("allow a prefix that leaves room for a name", function()
+    assert_invalid({ "prefix" }, connect { endpoints = ENDPOINT, prefix = ("p"):rep(512) })
+    assert_invalid({ "prefix" }, connect { endpoints = ENDPOINT, prefix = "a\0b" })
+    assert.is_truthy(connect { endpoints = ENDPOINT, prefix = ("p"):rep(511) })
+  end)
+
+  it("name members by their addresses", function()
+    for _, endpoints in ipairs {
+      "", " ", ",", "localhost", "localhost:", ":2379", "a:b", "a:0", "a:65536", "a:-1",
+      "a:2379x", "http://", "http://a", "ftp://a:2379", "http://a:2379/path", "::1:2379",
+      "[::1:2379", "user@a:2379", "a b:2379", "unix:", "https://a",
+      "a:2379\0", ("a"):rep(400) .. ":2379", {}, { "" },
+    } do
+      local text = type(endpoints) == "table" and endpoints[1] or endpoints
+      local start = type(text) == "string" and text:match("^[%w:/]*"):sub(1, 60) or "is empty"
+      local client, message, code = connect { endpoints = endpoints }
+      assert.is_nil(client, start)
+      assert.equal("invalid", code, message)
+      assert.matches("endpoint", message)
+      assert.matches(start, message, 1, true)
+    end
+  end)
+
+  it("take IPv6 addresses in brackets, unix sockets and lists", function()
+    assert.is_truthy(connect { endpoints = "[::1]:2379" })
+    assert.is_truthy(connect { endpoints = "unix:/tmp/etcd" })
+    assert.is_truthy(connect { endpoints = "a:1, https://b:2" })
+    assert.is_truthy(connect { endpoints = { "a:1", "http://b:2" } })
+    assert_invalid({ "endpoints", "33" }, connect { endpoints = ("a:1,"):rep(33) })
+  end)
+end)
+
+describe("the arguments of a lock call", function()
+  local client
+
+  before_each(function()
+    client = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
+  end)
+
+  after_each(function() client:close() end)
+
+  -- The four ways to ask for a lock, each as a function(name, opts).
+  local WAYS = {
+    ["client:lock"] = function(...) return client:lock(...) end,
+    ["client:try_lock"] = function(...) return client:try_lock(...) end,
+    ["client:with_lock"] = function(name, opts) return client:with_lock(name, opts, error) end,
+    ["client:wrap"] = function(name, opts) return client:wrap(name, opts, error)() end,
+  }
+
+  local function each_way(check)
+    for where, way in pairs(WAYS) do check(way, where) end
+  end
+
+  it("begin with a name", function()
+    each_way(function(way, where)
+      assert_raises(function() way() end, where, "name = nil", "string")
+      assert_raises(function() way(5) end, where, "name = 5")
+      assert_raises(function() way({}) end, where, "name = table")
+    end)
+    assert_raises(function() client:queue() end, "client:queue", "name = nil")
+    assert_raises(function() client:break_lock(nil, 5) end, "client:break_lock", "name = nil")
+  end)
+
+  it("need a name of 1 to 512 bytes without NUL, the prefix included", function()
+    local longest = ("n"):rep(512 - #prefix)
+    each_way(function(way, where)
+      assert_invalid({ where, "name", '""' }, way "")
+      assert_invalid({ where, "name" }, way "a\0b")
+      assert_invalid({ where, "name", "nnn" }, way(longest .. "n"))
+    end)
+    assert_invalid({ "client:queue", "name" }, client:queue "")
+    assert_invalid({ "client:break_lock", "name" }, client:break_lock("", 5))
+    local lock = assert(client:lock(longest))
+    assert.equal(longest, lock:name())
+    assert.is_true(lock:unlock())
+  end)
+
+  it("are a name and a table", function()
+    each_way(function(way, where)
+      assert_raises(function() way("a", "b") end, where, "string")
+      assert_raises(function() way("a", 5) end, where, "number")
+    end)
+  end)
+
+  it("have known names and the right types", function()
+    each_way(function(way, where)
+      assert_raises(function() way("a", { time_out = 1 }) end, where, '"time_out"')
+      assert_raises(function() way("a", { 1 }) end, where, "unknown option 1")
+      assert_raises(function() way("a", { max_hold = "1" }) end, where, "max_hold", '"1"')
+      assert_raises(function() way("a", { value = 5 }) end, where, "value", "5", "string")
+    end)
+    assert_raises(function() client:lock("a", { timeout = "1" }) end, "timeout", '"1"')
+  end)
+
+  it("need a sensible time to wait", function()
+    for _, timeout in ipairs { -1, -HUGE, NAN } do
+      assert_invalid({ "client:lock", "timeout", tostring(timeout) },
+        client:lock("a", { timeout = timeout }))
+    end
+  end)
+
+  it("need a sensible time to hold", function()
+    for _, max_hold in ipairs { 0, -1, HUGE, NAN } do
+      assert_invalid({ "client:lock", "max_hold", tostring(max_hold) },
+        client:lock("a", { max_hold = max_hold }))
+    end
+  end)
+
+  it("publish at most 4096 bytes", function()
+    assert_invalid({ "client:lock", "value" }, client:lock("a", { value = ("v"):rep(4097) }))
+    local lock = assert(client:lock("a", { value = ("v"):rep(4096) }))
+    assert.equal(4096, #client:queue("a")[1].value)
+    assert.is_true(lock:unlock())
+  end)
+
+  it("end with a function where one is to be run", function()
+    assert_raises(function() client:with_lock "a" end, "client:with_lock", "fn = nil")
+    assert_raises(function() client:with_lock("a", {}, 5) end, "client:with_lock", "fn = 5")
+    assert_raises(function() client:with_lock("a", "b") end, "client:with_lock", 'fn = "b"')
+    assert_raises(function() client:wrap("a", {}) end, "client:wrap", "fn = table")
+    assert_raises(function() client:break_lock("a", "5") end, "client:break_lock", 'token = "5"')
+    assert_raises(function() client:break_lock "a" end, "client:break_lock", "token = nil")
+  end)
+
+  it("may end with anything that can be called", function()
+    local callable = setmetatable({}, { __call = function(_, lock) return lock:name() end })
+    assert.same({ true, "a" }, { client:with_lock("a", callable) })
+  end)
+
+  it("were never sent if they are bad", function()
+    pcall(client.lock, client, 5)
+    client:lock ""
+    client:lock("a", { max_hold = 0 })
+    assert.equal(0, client:stats().rpcs)
+  end)
+end)
+
+describe("the arguments of a lock's methods", function()
+  local client, lock
+
+  before_each(function()
+    client = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
+    lock = assert(client:lock "a")
+  end)
+
+  after_each(function() client:close() end)
+
+  it("are checked by type", function()
+    assert_raises(function() lock:on_lost() end, "lock:on_lost", "fn = nil")
+    assert_raises(function() lock:on_lost "f" end, "lock:on_lost", 'fn = "f"')
+    assert_raises(function() lock:wait_lost "1" end, "lock:wait_lost", "timeout", '"1"')
+    assert_raises(function() lock:wait_lost(-1) end, "lock:wait_lost", "timeout", "-1")
+    assert_raises(function() lock:wait_lost(NAN) end, "lock:wait_lost", "timeout")
+    assert_raises(function() lock:put(5, "v") end, "lock:put", "key = 5")
+    assert_raises(function() lock:put("k", 5) end, "lock:put", "value = 5")
+    assert_raises(function() lock:put "k" end, "lock:put", "value = nil")
+    assert_raises(function() lock:get() end, "lock:get", "key = nil")
+    assert_raises(function() lock:delete() end, "lock:delete", "key = nil")
+  end)
+
+  it("are checked operation by operation in a txn", function()
+    assert_raises(function() lock:txn() end, "lock:txn")
+    assert_raises(function() lock:txn {} end, "lock:txn")
+    assert_raises(function() lock:txn { "put", "k", "v" } end, "lock:txn", "operation 1")
+    assert_raises(function() lock:txn { { "get", "k" }, { "move", "k" } } end, "operation 2")
+    assert_raises(function() lock:txn { { "put", "k" } } end, "operation 1, field 3", "nil")
+    assert_raises(function() lock:txn { { "get", 5 } } end, "operation 1, field 2", "5")
+    assert_raises(function() lock:txn { nil, { "get", "k" } } end, "operation 1")
+    assert_raises(function() lock:txn { { "get", "k" }, nil, { "get", "l" } } end, "operation 2")
+  end)
+end)
+
+describe("a raised error", function()
+  local client
+
+  before_each(function()
+    client = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
+  end)
+
+  after_each(function() client:close() end)
+
+  -- Where it comes from is the line of the caller, as with Lua's own functions.
+  local function assert_blames_caller(call)
+    local line = debug.getinfo(call, "S").linedefined + 1
+    local _, message = pcall(call)
+    assert.matches("options_spec.lua:" .. line .. ":", message, 1, true)
+  end
+
+  it("blames the line of the caller of connect", function()
+    assert_blames_caller(function()
+      local _ = etcdlock.connect { ttl = "x" }
+    end)
+    assert_blames_caller(function()
+      local _ = etcdlock.connect { user = 5 }
+    end)
+    assert_blames_caller(function()
+      local _ = etcdlock.connect { endpoints = 5 }
+    end)
+  end)
+
+  it("blames the line of the caller of lock and try_lock", function()
+    assert_blames_caller(function()
+      local _ = client:lock(5)
+    end)
+    assert_blames_caller(function()
+      local _ = client:lock("a", { value = 5 })
+    end)
+    assert_blames_caller(function()
+      local _ = client:try_lock(5)
+    end)
+    assert_blames_caller(function()
+      local _ = client:try_lock("a", { value = 5 })
+    end)
+  end)
+
+  it("blames the line of the caller of with_lock and of a wrapped function", function()
+    local wrapped_badly = client:wrap("a", { value = 5 }, error)
+    assert_blames_caller(function()
+      local _ = client:with_lock(5, error)
+    end)
+    assert_blames_caller(function()
+      local _ = client:with_lock("a", { value = 5 }, error)
+    end)
+    assert_blames_caller(function()
+      local _ = client:with_lock("a", 5)
+    end)
+    assert_blames_caller(function()
+      local _ = client:wrap(5, error)
+    end)
+    assert_blames_caller(function()
+      local _ = wrapped_badly()
+    end)
+  end)
+
+  it("blames the line of the caller of the other methods", function()
+    local lock = assert(client:lock "a")
+    assert_blames_caller(function()
+      local _ = client:queue(5)
+    end)
+    assert_blames_caller(function()
+      local _ = client:break_lock(5, 5)
+    end)
+    assert_blames_caller(function()
+      local _ = client:break_lock("a", "b")
+    end)
+    assert_blames_caller(function()
+      local _ = lock:put("k", 5)
+    end)
+    assert_blames_caller(function()
+      local _ = lock:get(5)
+    end)
+    assert_blames_caller(function()
+      local _ = lock:txn { { "get", 5 } }
+    end)
+    assert_blames_caller(function()
+      local _ = lock:wait_lost(-1)
+    end)
+    assert_blames_caller(function()
+      local _ = lock:on_lost(5)
+    end)
+  end)
+end)

@@ -1,0 +1,297 @@
+-- Who is in the queue of a lock: the keys that count and those that don't.
+
+local clients = require "spec.support.harness.clients"
+local core = require "etcdlock.core"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other, strangers
+
+-- Writes a key of somebody else for the duration of a test.
+local function put(name, value)
+  strangers[#strangers + 1] = prefix .. name
+  etcd:put(prefix .. name, value or "")
+end
+
+-- A process that takes lock "a", says "held", and holds it until it reads a line.
+local function start_holder()
+  return proc.lua([[
+    local endpoint, prefix = ...
+    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+    print(client:lock("a") and "held")
+    io.read()
+    client:close()
+  ]], etcd:endpoints(), prefix)
+end
+
+before_each(function()
+  strangers = {}
+  client, other = connect(), connect()
+end)
+
+after_each(function()
+  clients.close_all()
+  proc.destroy_children()
+  for _, key in ipairs(strangers) do etcd:del(key) end
+end)
+
+describe("the queue of a lock", function()
+  it("is empty when nobody wants it", function()
+    assert.same({}, client:queue "a")
+  end)
+
+  it("shows the holder", function()
+    local from = os.time()
+    local lock = assert(client:lock("a", { owner = "me", value = "why" }))
+    local queue = assert(other:queue "a")
+    assert.equal(1, #queue)
+    local place = queue[1]
+    assert.is_true(place.since >= from and place.since <= os.time())
+    place.since = nil
+    assert.same({
+      held = true,
+      token = lock:token(),
+      lease = lock:lease(),
+      mode = "lock",
+      key = lock:key(),
+      host = core.host(),
+      pid = core.pid(),
+      owner = "me",
+      value = "why",
+    }, place)
+  end)
+
+  it("leaves out what the holder did not say", function()
+    clients.keep(assert(client:lock "a"))
+    local place = other:queue "a"[1]
+    assert.is_nil(place.owner)
+    assert.is_nil(place.value)
+    assert.equal("number", type(place.pid))
+    assert.matches("^%d+$", tostring(place.pid))
+    assert.matches("^%d+$", tostring(place.since))
+    assert.matches("^%d+$", tostring(place.token))
+  end)
+
+  it("carries any text as a value", function()
+    for _, value in ipairs { "", "\"quoted\"\n", "größe", "a\0b", "{}" } do
+      local lock = assert(client:lock("a", { value = value }))
+      assert.equal(value, other:queue "a"[1].value)
+      lock:unlock()
+    end
+    local lock = assert(client:lock("a", { owner = 7 }))
+    assert.equal("7", other:queue "a"[1].owner)
+    lock:unlock()
+  end)
+
+  it("shows the waiters in the order in which they came", function()
+    local lock = assert(client:lock "a")
+    local children = {}
+    for i = 1, 3 do
+      children[i] = proc.lua([[
+        local endpoint, prefix, owner = ...
+        local client = assert(require("etcdlock").connect {
+          endpoints = endpoint, prefix = prefix })
+        local lock = assert(client:lock("a", { owner = owner }))
+        lock:unlock()
+        client:close()
+      ]], etcd:endpoints(), prefix, "w" .. i)
+      wait.eventually(function() return #client:queue "a" == i + 1 end, 10)
+    end
+    local queue = client:queue "a"
+    for i, place in ipairs(queue) do
+      assert.equal(i == 1, place.held)
+      if i > 1 then
+        assert.equal("w" .. i - 1, place.owner)
+        assert.equal(children[i - 1].pid, place.pid)
+        assert.is_true(place.token > queue[i - 1].token)
+      end
+    end
+    assert.is_true(lock:unlock())
+    for _, child in ipairs(children) do assert.equal(0, (child:wait())) end
+  end)
+
+  it("has places for other kinds of client", function()
+    put("a/abc123", "")
+    put("a/read/1f", "not ours")
+    put("a/write/2f", "")
+    local queue = assert(client:queue "a")
+    assert.equal(3, #queue)
+    assert.same({ "abc123", "1f", "2f" }, { queue[1].lease, queue[2].lease, queue[3].lease })
+    assert.same({ "lock", "read", "write" }, { queue[1].mode, queue[2].mode, queue[3].mode })
+    assert.same({ true, false, false }, { queue[1].held, queue[2].held, queue[3].held })
+    assert.is_nil(queue[1].host)
+    assert.is_nil(queue[1].pid)
+  end)
+
+  it("shows readers that hold together", function()
+    put "a/read/1"
+    put "a/read/2"
+    put "a/3"
+    put "a/read/4"
+    local held = {}
+    for i, place in ipairs(client:queue "a") do held[i] = place.held end
+    assert.same({ true, true, false, false }, held)
+  end)
+
+  it("survives whatever other clients write into their keys", function()
+    local values = {
+      "", "x", "{", "null", "1", '"text"', "[]", "[1,2]", "{}", '{"pid":"me"}',
+      '{"pid":null,"since":null}', '{"since":"today"}', '{"pid":{}}', '{"host":null}',
+      '{"owner":5,"value":[1]}', '{"pid":1e300}', '{"pid":1.5}', "\255\254",
+    }
+    for i, value in ipairs(values) do
+      put(("a/%x"):format(i), value)
+      local ok, queue = pcall(client.queue, client, "a")
+      assert.is_true(ok, value .. ": " .. tostring(queue))
+      assert.equal(i, #queue)
+      for _, field in ipairs { "pid", "since" } do
+        local kind = type(queue[i][field])
+        assert.is_true(kind == "nil" or kind == "number", value .. " gave " .. kind)
+      end
+      for _, field in ipairs { "host", "owner", "value" } do
+        assert.not_equal("userdata", type(queue[i][field]), value)
+      end
+    end
+  end)
+end)
+
+describe("keys that don't count", function()
+  local STRANGERS = {
+    "a", "a/", "a//1", "a/x", "a/1/", "a/b/1", "a/1/2", "a/ABC", "a/0", "a/01", "a/g1",
+    "a/12345678901234567", "a/read", "a/read/", "a/read/x", "a/read/read/1", "a/write/0",
+    "a/read/write/1", "a/reader/1", "a0", "a0/1", "a.1", "aa/1", "a/1 ", "a/-1", "a/0x1",
+  }
+
+  it("neither block a lock nor a try, nor show in its queue", function()
+    for _, key in ipairs(STRANGERS) do put(key) end
+    assert.same({}, client:queue "a")
+    local lock = assert(client:lock("a", { timeout = 5 }))
+    assert.equal(1, #client:queue "a")
+    assert_fails("locked", other:try_lock "a")
+    assert_fails("timeout", other:lock("a", { timeout = 0.2 }))
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+    lock = assert(client:try_lock "a")
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+  end)
+
+  it("are left alone", function()
+    for _, key in ipairs(STRANGERS) do put(key, "theirs") end
+    assert(client:with_lock("a", { timeout = 5 }, function() end))
+    assert.is_true(assert(client:try_lock "a"):unlock())
+    for _, key in ipairs(STRANGERS) do
+      assert.equal("theirs", (etcd:get(prefix .. key)), key)
+    end
+  end)
+
+  it("don't hide one that counts, whatever their order", function()
+    for _, order in ipairs { { "a/1", "a/x/1", "a/x/2" }, { "a/x/1", "a/1", "a/x/2" },
+      { "a/x/1", "a/x/2", "a/1" } } do
+      for _, key in ipairs(order) do put(key) end
+      assert_fails("locked", client:try_lock "a")
+      assert_fails("timeout", client:lock("a", { timeout = 0.2 }))
+      for _, key in ipairs(order) do etcd:del(prefix .. key) end
+    end
+  end)
+
+  it("don't matter when they come between two that count", function()
+    local lock = assert(client:lock "a")
+    put "a/x/1"
+    local child = start_holder()
+    wait.eventually(function() return #client:queue "a" == 2 end, 10)
+    put "a/x/2"
+    wait.sleep(0.2)
+    assert.same({}, child.lines)
+    lock:unlock()
+    child:expect "^held$"
+    child:wait()
+  end)
+end)
+
+describe("nested names", function()
+  it("are different locks", function()
+    local held = {}
+    for _, name in ipairs { "a", "a/b", "a/b/c", "a/", "a//", "ab", "a/b/", "a/x", "" .. "a/0" } do
+      held[name] = assert((#name % 2 == 0 and client or other):lock(name, { timeout = 5 }))
+    end
+    for name, lock in pairs(held) do
+      assert.is_true(lock:check())
+      assert_fails("locked", (#name % 2 == 0 and other or client):try_lock(name))
+      assert.equal(1, #client:queue(name), name)
+    end
+    for _, lock in pairs(held) do assert.is_true(lock:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+end)
+
+describe("keys of other clients that count", function()
+  it("block a lock until they go", function()
+    for _, key in ipairs { "a/1", "a/ffffffffffffffff", "a/read/1", "a/write/1" } do
+      put(key)
+      assert_fails("locked", client:try_lock "a")
+      assert_fails("timeout", client:lock("a", { timeout = 0.1 }))
+      etcd:del(prefix .. key)
+      assert.is_true(assert(client:lock("a", { timeout = 5 })):unlock())
+    end
+  end)
+end)
+
+describe("break_lock", function()
+  it("takes the lock away from the holder with that token", function()
+    local lock = assert(client:lock "a")
+    assert.is_true(other:break_lock("a", lock:token()))
+    assert.same({}, etcd:keys(prefix))
+    assert.equal("deleted", lock:wait_lost(5))
+  end)
+
+  it("lets the next one in", function()
+    local lock = assert(client:lock "a")
+    local child = start_holder()
+    wait.eventually(function() return #client:queue "a" == 2 end, 10)
+    assert.is_true(other:break_lock("a", lock:token()))
+    child:expect "^held$"
+    child:wait()
+  end)
+
+  it("leaves everybody else alone", function()
+    assert_fails("not_held", other:break_lock("a", 1))
+    local lock = assert(client:lock "a")
+    assert_fails("not_held", other:break_lock("a", lock:token() - 1))
+    assert_fails("not_held", other:break_lock("a", lock:token() + 1))
+    assert_fails("not_held", other:break_lock("a", lock:token() + 0.5))
+    assert_fails("not_held", other:break_lock("a", 0))
+    assert_fails("not_held", other:break_lock("a", -1))
+    assert_fails("not_held", other:break_lock("a", math.huge))
+    assert_fails("not_held", other:break_lock("a", 0 / 0))
+    assert.matches("token", assert_fails("not_held", other:break_lock("b", lock:token())))
+    assert.is_true(lock:check())
+  end)
+
+  it("doesn't take a waiter's place", function()
+    put "a/1"
+    put "a/2"
+    local queue = client:queue "a"
+    assert_fails("not_held", client:break_lock("a", queue[2].token))
+    assert.equal(2, #client:queue "a")
+    assert.is_true(client:break_lock("a", queue[1].token))
+    assert.is_true(client:break_lock("a", queue[2].token))
+  end)
+
+  it("breaks locks of other kinds of client", function()
+    put "a/1"
+    assert.is_true(client:break_lock("a", client:queue "a"[1].token))
+    assert.is_true(assert(client:try_lock "a"):unlock())
+  end)
+
+  it("breaks the client's own", function()
+    local lock = assert(client:lock "a")
+    assert.is_true(client:break_lock("a", lock:token()))
+    local held, code = lock:check()
+    assert.same({ false, "lost" }, { held, code })
+  end)
+end)

@@ -1,0 +1,180 @@
+-- Who owns a lock: the same owner gets it again, another one of the same
+-- program waits its turn, or is told that it would wait for ever.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client
+
+-- Runs |fn| in a coroutine of its own and returns its results.
+local function elsewhere(fn, ...)
+  return coroutine.wrap(fn)(...)
+end
+
+before_each(function()
+  client = connect()
+end)
+
+after_each(clients.close_all)
+
+describe("the same owner", function()
+  it("gets the same lock again, and lets go as often", function()
+    local lock = assert(client:lock "a")
+    local token = lock:token()
+    for i = 2, 5 do
+      assert.equal(lock, client:lock "a")
+      assert.equal(i, lock:count())
+    end
+    assert.equal(lock, client:try_lock "a")
+    assert.equal(lock, client:lock("a", { timeout = 0 }))
+    for i = 6, 1, -1 do
+      assert.equal(i + 1, lock:count())
+      assert.is_true(lock:unlock())
+      assert.is_true(lock:held())
+      assert.equal(token, lock:token())
+    end
+    assert.equal(1, #etcd:keys(prefix))
+    assert.is_true(lock:unlock())
+    assert.equal(0, lock:count())
+    assert.same({}, etcd:keys(prefix))
+    assert_fails("not_held", lock:unlock())
+    assert.equal(0, lock:count())
+  end)
+
+  it("doesn't ask etcd again", function()
+    local lock = assert(client:lock "a")
+    local before = client:stats()
+    for _ = 1, 100 do
+      assert(client:lock "a")
+      assert(lock:unlock())
+    end
+    local after = client:stats()
+    assert.equal(before.enqueues + before.tries + before.deletes + before.looks,
+      after.enqueues + after.tries + after.deletes + after.looks)
+    assert.equal(1, after.acquired)
+  end)
+
+  it("is the coroutine that asks", function()
+    elsewhere(function()
+      local lock = assert(client:lock "a")
+      assert.equal(lock, client:lock "a")
+      assert.is_true(lock:unlock())
+      assert.is_true(lock:unlock())
+    end)
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("is whoever the option says, from any coroutine", function()
+    for _, owner in ipairs { "request 7", 7, {}, false, print } do
+      local lock = assert(client:lock("a", { owner = owner }))
+      elsewhere(function()
+        assert.equal(lock, client:lock("a", { owner = owner }))
+        assert.is_true(lock:unlock())
+      end)
+      assert.equal(1, lock:count())
+      assert.is_true(lock:unlock())
+    end
+  end)
+
+  it("takes other names on the way", function()
+    local a, b = assert(client:lock "a"), assert(client:lock "b")
+    assert.not_equal(a, b)
+    assert.equal(a, client:lock "a")
+    assert.is_true(b:unlock())
+    assert.equal(2, a:count())
+  end)
+
+  it("gets a new lock when the old one was lost", function()
+    local old = assert(client:lock "a")
+    etcd:del(old:key())
+    assert.equal("deleted", old:wait_lost(5))
+    local new = assert(client:lock("a", { timeout = 5 }))
+    assert.not_equal(old, new)
+    assert.is_true(new:token() > old:token())
+    assert_fails("lost", old:unlock())
+    assert.is_true(new:check())
+    assert.is_true(new:unlock())
+  end)
+
+  it("hears of the loss at every one of its unlocks", function()
+    local lock = assert(client:lock "a")
+    clients.keep(assert(client:lock "a"))
+    etcd:del(lock:key())
+    assert.equal("deleted", lock:wait_lost(5))
+    assert_fails("lost", lock:unlock())
+    assert_fails("lost", lock:unlock())
+    assert_fails("not_held", lock:unlock())
+  end)
+
+  it("of another client is somebody else", function()
+    local other = connect()
+    clients.keep(assert(client:lock("a", { owner = "me" })))
+    assert_fails("locked", other:try_lock("a", { owner = "me" }))
+    assert_fails("timeout", other:lock("a", { owner = "me", timeout = 0.1 }))
+  end)
+end)
+
+describe("another owner of the same client", function()
+  it("is told at once that it would wait for ever", function()
+    local lock = assert(client:lock "a")
+    local from = wait.now()
+    local message = elsewhere(function()
+      return assert_fails("deadlock", client:lock "a")
+    end)
+    assert_fails("deadlock", client:lock("a", { owner = "x" }))
+    assert_fails("deadlock", client:lock("a", { owner = "x", timeout = 10 }))
+    assert_fails("deadlock", client:with_lock("a", { owner = "x" }, error))
+    assert.is_true(wait.now() - from < 2)
+    assert.matches('"a"', message, 1, true)
+    assert.is_true(lock:check())
+    assert.equal(1, lock:count())
+    assert.equal(1, #etcd:keys(prefix))
+  end)
+
+  it("is told that it is locked when it only tries", function()
+    clients.keep(assert(client:lock "a"))
+    assert_fails("locked", client:try_lock("a", { owner = "x" }))
+    assert_fails("locked", client:lock("a", { owner = "x", timeout = 0 }))
+    elsewhere(function() assert_fails("locked", client:try_lock "a") end)
+  end)
+
+  it("gets it when it has been let go", function()
+    local lock = assert(client:lock("a", { owner = "x" }))
+    local token = lock:token()
+    assert.is_true(lock:unlock())
+    local mine = assert(client:lock("a", { owner = "y" }))
+    assert.not_equal(lock, mine)
+    assert.is_true(mine:token() > token)
+    assert_fails("not_held", lock:unlock())
+    assert.is_true(mine:held())
+  end)
+
+  it("waits for the end of a hold that ends by itself", function()
+    local short = assert(client:lock("a", { owner = "x", max_hold = 0.4 }))
+    local mine = assert(client:lock("a", { owner = "y", timeout = 5 }))
+    assert.is_true(mine:token() > short:token())
+    assert.same({ false, "lost" }, { short:held() })
+    assert_fails("lost", short:unlock())
+    assert.is_true(mine:check())
+  end)
+
+  it("gives up while it waits for such a hold", function()
+    local long = assert(client:lock("a", { owner = "x", max_hold = 30 }))
+    assert_fails("timeout", client:lock("a", { owner = "y", timeout = 0.2 }))
+    assert_fails("locked", client:try_lock("a", { owner = "y" }))
+    assert.is_true(long:check())
+    assert.is_true(long:unlock())
+    assert.is_true(assert(client:lock("a", { owner = "y", timeout = 5 })):unlock())
+    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+  end)
+
+  it("is somebody else although it runs in the same coroutine", function()
+    local lock = assert(client:lock("a", { owner = "x" }))
+    assert_fails("deadlock", client:lock "a")
+    assert.equal(1, lock:count())
+  end)
+end)

@@ -1,0 +1,235 @@
+-- Many locks, many waiters, many names.
+
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.programs.proc"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+-- A process that waits for many locks at once, by way of the core, whose waits
+-- can be looked at without blocking. `wait_all` calls on_held for each lock as
+-- soon as it is granted.
+local MANY = [[
+  local core, uv = require "etcdlock.core", require "luv"
+  local options = require "etcdlock.connect_options"
+  local function connect(endpoints, ttl)
+    return assert(core.connect(assert(options.read { endpoints = endpoints, ttl = ttl })))
+  end
+  local function wait_all(locks, on_held)
+    local left = #locks
+    while left > 0 do
+      for i = 1, #locks do
+        local held, message, code = locks[i] and locks[i]:wait(0)
+        if held then
+          on_held(locks[i], i)
+          locks[i], left = false, left - 1
+        elseif message then
+          error(message .. " (" .. code .. ")")
+        end
+      end
+      uv.sleep(5) -- less would be a load that the servers share
+    end
+  end
+]]
+
+-- A crowd that a failed test leaves would starve the next one.
+after_each(proc.destroy_children)
+
+local function await_keys(name, count, seconds)
+  remote.await_keys(suite.etcd(), prefix .. name, count, seconds)
+end
+
+describe("one client", function()
+  it("holds 1,000 locks on one lease, keeps them and releases them", function()
+    local client = assert(etcdlock.connect {
+      endpoints = suite.endpoints(), prefix = prefix, ttl = 2,
+    })
+    finally(function() client:close() end)
+    local COUNT = 1000
+    local locks, last = {}, 0
+    for i = 1, COUNT do
+      locks[i] = assert(client:lock("thousand/" .. i))
+      assert.is_true(locks[i]:token() > last)
+      last = locks[i]:token()
+    end
+    await_keys("thousand/", COUNT, 2)
+    local leases = suite.etcd():leases()
+    assert.equal(1, #leases)
+    assert.equal(client:lease(), leases[1])
+    assert.equal(COUNT, client:stats().held)
+
+    -- Longer than the lease would live without being renewed; and renewing
+    -- and proving it costs the same as for one lock.
+    local before = client:stats()
+    wait.sleep(2.5)
+    for i = 1, COUNT do assert.is_true((locks[i]:held())) end
+    local after = client:stats()
+    assert.is_true(after.keepalives > before.keepalives)
+    local spent = after.keepalives + after.probes - before.keepalives - before.probes
+    assert.is_true(spent <= 20, spent .. " requests")
+    assert.equal(1, after.grants)
+
+    for i = 1, COUNT do assert(locks[i]:unlock()) end
+    assert.same({}, suite.etcd():keys(prefix .. "thousand/"))
+    assert.equal(0, client:stats().held)
+    assert.equal(0, client:stats().lost)
+  end)
+
+  it("serves 200 waits for one name in their order, with one key", function()
+    local child = proc.lua(MANY .. [[
+      local endpoint, name = ...
+      local holder, client = connect(endpoint, 5), connect(endpoint, 5)
+      local first = holder:lock(name, "")
+      while not first:wait(1) do end
+      local locks, order = {}, {}
+      for i = 1, 200 do locks[i] = client:lock(name, "") end
+      print "waiting"
+      io.read()
+      first:release()
+      wait_all(locks, function(lock, i)
+        order[#order + 1] = i
+        lock:release()
+      end)
+      for i = 1, #order do assert(order[i] == i, "not in order") end
+      print(("acquired %.0f"):format(client:stats().acquired))
+      client:close(1)
+      holder:close(1)
+    ]], suite.endpoints(), prefix .. "own")
+    child:expect("^waiting", 20)
+    await_keys("own/", 2, 5)
+    child:send "go"
+    assert.equal("200", (child:expect("^acquired (%d+)", 20)))
+    assert.equal(0, (child:wait()))
+    assert.same({}, suite.etcd():keys(prefix .. "own/"))
+  end)
+end)
+
+describe("a queue of 300 waiters", function()
+  it("from six processes is drained in its order", function()
+    local PROCESSES, CLIENTS = 6, 50
+    local CROWD = MANY .. [[
+      local endpoint, name, count = ...
+      local clients, locks = {}, {}
+      for i = 1, tonumber(count) do
+        clients[i] = connect(endpoint, 10)
+        locks[i] = clients[i]:lock(name, "")
+      end
+      print "waiting"
+      wait_all(locks, function(lock, i)
+        print(("held %.0f %.0f"):format(lock:token(), uv.hrtime()))
+        lock:release()
+        local stats = clients[i]:stats()
+        assert(stats.watches == 1, "watches: " .. stats.watches)
+      end)
+      print "done"
+      for i = 1, #clients do clients[i]:close(1) end
+    ]]
+    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
+    finally(function() holder:close() end)
+    local first = assert(holder:lock "drained")
+    local children = {}
+    for i = 1, PROCESSES do
+      children[i] = proc.lua(CROWD, suite.endpoints(), prefix .. "drained", CLIENTS)
+    end
+    await_keys("drained/", PROCESSES * CLIENTS + 1, 20)
+    local places = assert(holder:queue "drained")
+    assert(first:unlock())
+    local grants = {}
+    for _, child in ipairs(children) do
+      for _ = 1, CLIENTS do
+        local token, at = child:expect("^held (%d+) (%d+)", 30)
+        grants[#grants + 1] = { token = tonumber(token), at = tonumber(at) }
+      end
+    end
+    table.sort(grants, function(a, b) return a.at < b.at end)
+    for i, grant in ipairs(grants) do assert.equal(places[i + 1].token, grant.token) end
+    for _, child in ipairs(children) do
+      child:expect("^done", 10)
+      assert.equal(0, (child:wait(20)))
+    end
+    assert.same({}, suite.etcd():keys(prefix .. "drained/"))
+  end)
+end)
+
+describe("fifty names at once", function()
+  it("are each held by one process at a time, and none waits for another", function()
+    local PROCESSES, NAMES, ROUNDS = 4, 50, 5
+    local BUSY = MANY .. [[
+      local endpoint, prefix, names, rounds = ...
+      local client = connect(endpoint, 10)
+      print "ready"
+      io.read()
+      local lines = {}
+      for _ = 1, tonumber(rounds) do
+        local locks = {}
+        for i = 1, tonumber(names) do locks[i] = client:lock(prefix .. i, "") end
+        wait_all(locks, function(lock, i)
+          local from = uv.hrtime()
+          local token = lock:token()
+          assert(lock:left())
+          lines[#lines + 1] = ("%d %.0f %.0f %.0f"):format(i, token, from, uv.hrtime())
+          lock:release()
+        end)
+      end
+      print("lease " .. client:stats().grants)
+      print(table.concat(lines, "\n"))
+      client:close(1)
+    ]]
+    local children, holds = {}, {}
+    for i = 1, PROCESSES do
+      children[i] = proc.lua(BUSY, suite.endpoints(), prefix .. "fifty/", NAMES, ROUNDS)
+    end
+    for _, child in ipairs(children) do child:expect("^ready", 10) end
+    for _, child in ipairs(children) do child:send "go" end
+    for i = 1, NAMES do holds[i] = {} end
+    for _, child in ipairs(children) do
+      assert.equal("1", (child:expect("^lease (%d+)", 30)))
+      for _ = 1, NAMES * ROUNDS do
+        local name, token, from, to = child:expect "^(%d+) (%d+) (%d+) (%d+)$"
+        table.insert(holds[tonumber(name)], {
+          token = tonumber(token), from = tonumber(from), to = tonumber(to),
+        })
+      end
+      assert.equal(0, (child:wait()))
+    end
+    for _, list in ipairs(holds) do
+      assert.equal(PROCESSES * ROUNDS, #list)
+      table.sort(list, function(a, b) return a.from < b.from end)
+      for i = 2, #list do
+        assert.is_true(list[i].from >= list[i - 1].to, "two holds overlap")
+        assert.is_true(list[i].token > list[i - 1].token, "a token has not grown")
+      end
+    end
+    assert.same({}, suite.etcd():keys(prefix .. "fifty/"))
+  end)
+
+  it("that become free at once wake the one who waits for all of them", function()
+    local WAITER = MANY .. [[
+      local endpoint, prefix = ...
+      local client, locks = connect(endpoint, 10), {}
+      for i = 1, 50 do locks[i] = client:lock(prefix .. i, "") end
+      print "waiting"
+      wait_all(locks, function(lock) lock:release() end)
+      local stats = client:stats()
+      print(("done %.0f %.0f"):format(stats.acquired, stats.watches))
+      client:close(1)
+    ]]
+    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
+    finally(function() holder:close() end)
+    local locks = {}
+    for i = 1, 50 do locks[i] = assert(holder:lock("free/" .. i)) end
+    local waiter = proc.lua(WAITER, suite.endpoints(), prefix .. "free/")
+    waiter:expect "^waiting"
+    await_keys("free/", 100, 5)
+    -- All keys in one transaction, as far as etcd is concerned: its lease's end.
+    local freed = wait.now()
+    holder:close()
+    local acquired, watches = waiter:expect("^done (%d+) (%d+)", 10)
+    assert.is_true(wait.now() - freed <= 1 + wait.SLACK, "after more than 1 s")
+    assert.same({ "50", "50" }, { acquired, watches })
+    assert.equal("closed", (select(2, locks[1]:held())))
+    assert.equal(0, (waiter:wait()))
+  end)
+end)

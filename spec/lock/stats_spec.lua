@@ -1,0 +1,161 @@
+-- What a client counts, and how few requests it takes.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+-- A long lease: nothing is renewed while a test counts.
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 300 }
+local client, other
+
+before_each(function()
+  client, other = connect(), connect()
+  assert(client:lock "warm"):unlock() -- gets the lease
+end)
+
+after_each(clients.close_all)
+
+-- What |run| adds to the counters, without those that it leaves alone.
+local function spent(run)
+  local before = client:stats()
+  run()
+  local after = client:stats()
+  for field, value in pairs(after) do
+    after[field] = value ~= before[field] and value - before[field] or nil
+  end
+  return after
+end
+
+describe("the requests of a client", function()
+  it("are two for a free lock: one in, one out", function()
+    assert.same({ enqueues = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent(function()
+      assert(client:lock "a"):unlock()
+    end))
+    assert.same({ tries = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent(function()
+      assert(client:try_lock "a"):unlock()
+    end))
+    assert.same({ enqueues = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent(function()
+      assert(client:with_lock("a", function() end))
+    end))
+  end)
+
+  it("stay two, however often it is done", function()
+    local counted = spent(function()
+      for _ = 1, 50 do assert(client:lock "a"):unlock() end
+    end)
+    assert.equal(50, counted.enqueues)
+    assert.equal(50, counted.deletes)
+    assert.is_nil(counted.looks)
+    assert.is_nil(counted.tries)
+    assert.is_nil(counted.failed_attempts)
+  end)
+
+  it("write twice to the store for a lock, and not once for a failed try", function()
+    local before = etcd:revision()
+    assert(client:lock "a"):unlock()
+    assert.equal(before + 2, etcd:revision())
+    local lock = assert(other:lock "a")
+    before = etcd:revision()
+    assert.same({ tries = 1, rpcs = 1 }, spent(function()
+      assert.is_nil((client:try_lock "a"))
+    end))
+    for _ = 1, 10 do assert.is_nil((client:try_lock "a")) end
+    assert.equal(before, etcd:revision())
+    lock:unlock()
+  end)
+
+  it("are none for what is known here", function()
+    local lock = assert(client:lock "a")
+    wait.eventually(function() return client:stats().watches == 1 end)
+    wait.sleep(0.1)
+    assert.same({}, spent(function()
+      for _ = 1, 1000 do
+        assert(lock:held())
+        assert(lock:remaining() > 0)
+        assert(lock:token() and lock:key() and lock:lease() and lock:count() and lock:name())
+        assert(client:lock "a")
+        assert(client:try_lock "a")
+        assert(lock:unlock())
+        assert(lock:unlock())
+        assert(tostring(lock))
+        assert(client:alive())
+        assert(client:lease())
+      end
+    end))
+    lock:unlock()
+  end)
+
+  it("are one for a look at the queue, a ping and a check, two for a break", function()
+    local lock = assert(client:lock "a")
+    assert.equal(1, spent(function() client:queue "a" end).calls)
+    assert.equal(1, spent(function() client:ping() end).calls)
+    assert.equal(1, spent(function() lock:check() end).calls)
+    assert.equal(2, spent(function() client:break_lock("a", lock:token()) end).calls)
+  end)
+
+  it("add up", function()
+    clients.keep(assert(client:lock "a"))
+    client:try_lock "a"
+    client:queue "a"
+    local stats, sum = client:stats(), 0
+    for _, kind in ipairs {
+      "enqueues", "tries", "looks", "deletes", "probes",
+      "keepalives", "grants", "revokes", "watches", "calls",
+    } do
+      sum = sum + stats[kind]
+    end
+    assert.equal(sum, stats.rpcs)
+  end)
+end)
+
+describe("the counters of a client", function()
+  it("tell how many locks are held, waited for, taken and lost", function()
+    local a, b = assert(client:lock "a"), assert(client:lock "b")
+    local stats = client:stats()
+    assert.same({ 2, 0, 3, 0 }, { stats.held, stats.waiting, stats.acquired, stats.lost })
+    a:unlock()
+    wait.eventually(function() return client:stats().held == 1 end)
+    other:break_lock("b", b:token())
+    b:wait_lost(5)
+    wait.eventually(function() return client:stats().held == 0 end)
+    assert.equal(1, client:stats().lost)
+    assert.equal(3, client:stats().acquired)
+  end)
+
+  it("tell of the waiters while they wait", function()
+    local waiting
+    clients.keep(assert(other:lock "b"))
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:on_lost(function() waiting = client:stats().waiting end)
+    assert.is_nil((client:lock("b", { timeout = 0.6 })))
+    assert.equal(1, waiting)
+    assert.equal(0, client:stats().waiting)
+  end)
+
+  it("count a max_hold once, whoever notices it first", function()
+    for _ = 1, 5 do
+      local lock = assert(client:lock("a", { max_hold = 0.02, timeout = 5 }))
+      while lock:held() do end -- luacheck: ignore 542
+      lock:unlock()
+    end
+    wait.eventually(function() return client:stats().held == 0 end)
+    assert.equal(5, client:stats().lost)
+  end)
+
+  it("are whole numbers", function()
+    for field, value in pairs(client:stats()) do
+      assert.matches("^%d+$", tostring(value), field)
+    end
+  end)
+
+  it("count failed attempts against an etcd that isn't there", function()
+    local nowhere = connect { endpoints = "127.0.0.1:1", ttl = 2 }
+    finally(function() nowhere:close() end)
+    assert.is_nil((nowhere:lock("a", { timeout = 0.3 })))
+    local stats = nowhere:stats()
+    assert.is_true(stats.failed_attempts > 0)
+    assert.is_true(stats.rpcs <= 10, stats.rpcs)
+    assert.equal(0, stats.acquired)
+  end)
+end)

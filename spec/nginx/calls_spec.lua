@@ -1,0 +1,312 @@
+-- In nginx: what a request can do with a lock, and that its worker goes on
+-- meanwhile.
+
+local Nginx = require "spec.support.servers.nginx"
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
+local nginx, client
+
+local INIT_WORKER = ([[
+  prefix = "%s"
+  function connect(more)
+    local opts = { endpoints = "%s", prefix = "%s", ttl = 5 }
+    for field, value in pairs(more or {}) do opts[field] = value end
+    return assert(etcdlock.connect(opts))
+  end
+  client = connect()
+  -- Until another request has set it.
+  function await(flag)
+    while not shared:get(flag) do ngx.sleep(0.005) end
+  end
+]]):format(prefix, etcd:endpoint(), prefix)
+
+local LOCATIONS = {
+  ["/ping"] = [[ ngx.say "pong" ]],
+  ["/flag"] = [[ shared:set(ngx.var.arg_name, true) ngx.say "set" ]],
+  ["/flagged"] = [[ ngx.say(tostring(shared:get(ngx.var.arg_name))) ]],
+
+  ["/all"] = [[
+    local data = prefix .. "data"
+    local told = {}
+    local ok, a, b = client:with_lock("all", function(lock)
+      told[#told + 1] = tostring(lock:check())
+      told[#told + 1] = tostring(lock:put(data, "1"))
+      told[#told + 1] = tostring(lock:get(data))
+      told[#told + 1] = tostring(lock:txn({ { "get", data }, { "delete", data } })[1])
+      told[#told + 1] = tostring(lock:get(data))
+      told[#told + 1] = tostring(lock:wait_lost(0.05))
+      told[#told + 1] = tostring(#client:queue "all")
+      ngx.sleep(0)
+      return "of", "fn"
+    end)
+    told[#told + 1] = tostring(client:ping() < 5)
+    ngx.say(tostring(ok), " ", a, " ", b, ": ", table.concat(told, " "))
+  ]],
+
+  ["/raise"] = [[
+    local ok, failure = pcall(client.with_lock, client, "raise", function()
+      ngx.sleep(0)
+      error({ "it" })
+    end)
+    ngx.say(tostring(ok), " ", failure[1])
+  ]],
+
+  -- Holds, does one thing when told to, and answers how that went.
+  ["/then"] = [[
+    local what, name = ngx.var.arg_what, ngx.var.arg_name
+    local lock = assert(client:lock(name))
+    shared:set("holds-" .. name, true)
+    await("go-" .. name)
+    local a, b, c
+    if what == "put" then
+      a, b, c = lock:put(prefix .. "written", "x")
+    else
+      a, b, c = lock[what](lock)
+    end
+    if what ~= "unlock" then lock:unlock() end
+    ngx.say(tostring(a), " ", tostring(b), " ", tostring(c))
+  ]],
+
+  ["/wait_lost"] = [[
+    local lock = assert(client:lock(ngx.var.arg_name))
+    local reason, message, code = lock:wait_lost(tonumber(ngx.var.arg_timeout))
+    lock:unlock()
+    ngx.say(reason or code, " ", message)
+  ]],
+
+  ["/hand_over"] = [[
+    local lock = assert(client:lock(ngx.var.arg_name))
+    handed = handed or {}
+    handed[ngx.var.arg_name] = lock
+    shared:set("holds-" .. ngx.var.arg_name, true)
+    await("go-" .. ngx.var.arg_name)
+    ngx.say(tostring(lock:held()))
+  ]],
+  ["/unlock"] = {
+    content = [[
+      if ngx.var.arg_where == "content" then
+        ngx.say(tostring(handed[ngx.var.arg_name]:unlock()))
+      elseif ngx.var.arg_where == "timer" then
+        ngx.timer.at(0, function(_, lock) lock:unlock() end, handed[ngx.var.arg_name])
+      end
+    ]],
+    log = [[
+      if ngx.var.arg_where == "log" then handed[ngx.var.arg_name]:unlock() end
+    ]],
+  },
+
+  ["/on_lost"] = [[
+    local lock, where = assert(client:lock "watched"), nil
+    lock:on_lost(function(_, reason) where = reason .. " told to " .. ngx.var.uri end)
+    shared:set("holds-watched", true)
+    await "go-watched"
+    local before = tostring(where)
+    ngx.say(before, ", ", tostring(lock:held()), ", ", where)
+  ]],
+  ["/on_lost_meanwhile"] = [[
+    local lock, told = assert(client:lock "watched"), nil
+    lock:on_lost(function(_, reason) told = reason .. " while it waits" end)
+    ngx.thread.spawn(function()
+      while not told do ngx.sleep(0.005) end
+      shared:set("told", told)
+    end)
+    assert(lock:expire(0.1))
+    ngx.say(tostring(client:lock("blocked", { timeout = 10 })))
+  ]],
+  ["/told"] = [[ ngx.say(tostring(shared:get "told")) ]],
+  ["/other"] = [[ ngx.say(tostring(client:with_lock("other", function() end))) ]],
+
+  ["/close"] = [[
+    local other, told, threads = connect(), {}, {}
+    local blocker = assert(client:lock "closing")
+    for i = 1, 3 do
+      threads[i] = ngx.thread.spawn(function()
+        told[i] = select(3, other:lock "closing")
+      end)
+    end
+    while other:stats().waiting < 3 do ngx.sleep(0.005) end
+    local held = assert(other:lock "closed")
+    other:close()
+    for i = 1, 3 do ngx.thread.wait(threads[i]) end
+    told[4] = select(2, held:held())
+    told[5] = select(3, held:unlock())
+    blocker:unlock()
+    -- Each may have the path of the one before for its socket, whose unused
+    -- connections nginx has not seen end yet.
+    for _ = 1, 3 do
+      other = connect()
+      told[6] = tostring(other:with_lock("closing", function() end))
+      other:close()
+    end
+    ngx.say(table.concat(told, " "))
+  ]],
+
+  ["/default"] = [[
+    ngx.say(tostring(etcdlock.with_lock(prefix .. "default", function() end)))
+  ]],
+
+  ["/blocking"] = [[
+    local other = connect { loop = "none" }
+    local lock, message, code = other:lock("blocking", { timeout = 0.3 })
+    ngx.say(code)
+    other:close()
+  ]],
+}
+
+setup(function()
+  nginx = Nginx.start {
+    main = "env ETCDCTL_ENDPOINTS=" .. etcd:endpoint() .. ";",
+    init_worker = INIT_WORKER,
+    locations = LOCATIONS,
+  }
+  client = connect()
+end)
+
+teardown(clients.close_all)
+
+local function await_flag(name)
+  wait.eventually(function()
+    return nginx:get("/flagged?name=" .. name).body == "true\n"
+  end, 5, name)
+end
+
+local function flag(name)
+  assert.equal("set\n", nginx:get("/flag?name=" .. name).body)
+end
+
+local function await_no_key(name)
+  wait.eventually(function()
+    local keys = etcd:keys(prefix .. name .. "/")
+    return not keys[1], table.concat(keys, " ")
+  end, 5, "no key of " .. name)
+end
+
+describe("in a request", function()
+  it("with_lock, check, put, get, txn, wait_lost, queue and ping work", function()
+    assert.equal("true of fn: true true 1 1 false nil 1 true\n", nginx:get("/all").body)
+    await_no_key "all"
+  end)
+
+  it("an error in with_lock releases, and is raised again", function()
+    assert.equal("false it\n", nginx:get("/raise").body)
+    await_no_key "raise"
+  end)
+
+  it("the module's own with_lock works", function()
+    assert.equal("true\n", nginx:get("/default").body)
+  end)
+
+  for _, what in ipairs { "put", "check", "unlock" } do
+    it(what .. " waits for an etcd that is silent, and others are answered", function()
+      local request = nginx:begin(("/then?what=%s&name=%s"):format(what, what))
+      await_flag("holds-" .. what)
+      etcd:pause()
+      local ok, failure = pcall(function()
+        flag("go-" .. what)
+        for _ = 1, 20 do
+          local ping = nginx:get "/ping"
+          assert.is_true(ping.took < 1, ping.took)
+          wait.sleep(0.01)
+        end
+        assert.falsy(request.done)
+      end)
+      etcd:resume()
+      assert(ok, failure)
+      assert.matches("^true ", request:wait(10).body)
+      await_no_key(what)
+      etcd:del(prefix .. "written")
+    end)
+  end
+
+  it("unlock says after 2 s that etcd is silent, and lets it go on", function()
+    local request = nginx:begin "/then?what=unlock&name=silent"
+    await_flag "holds-silent"
+    etcd:pause()
+    flag "go-silent"
+    local ok, failure = pcall(request.wait, request, 2 + wait.SLACK)
+    etcd:resume()
+    assert(ok, failure)
+    assert.matches("^nil lock .* has not confirmed .* unavailable", request.body)
+    assert.is_true(request.took > 1.9)
+    await_no_key "silent"
+  end)
+
+  it("wait_lost ends in its time, or with the reason", function()
+    local answer = nginx:get "/wait_lost?name=b&timeout=0.2"
+    assert.matches("^timeout ", answer.body)
+    assert.is_true(answer.took >= 0.2 and answer.took < 0.2 + wait.SLACK, answer.took)
+    local request = nginx:begin "/wait_lost?name=b"
+    local key = wait.eventually(function() return etcd:keys(prefix .. "b/")[1] end)
+    etcd:del(key)
+    assert.matches("^deleted ", request:wait(5).body)
+  end)
+
+  it("loop = \"none\" blocks the worker, as it was told to", function()
+    local lock = assert(client:lock "blocking")
+    local request = nginx:begin "/blocking"
+    wait.eventually(function() return #etcd:keys(prefix .. "blocking/") == 2 end)
+    assert.is_true(nginx:get("/ping").took > 0.05)
+    assert.equal("timeout\n", request:wait(5).body)
+    assert(lock:unlock())
+  end)
+
+  it("what waits is told when its client is closed, and the next client works", function()
+    for _ = 1, 3 do
+      assert.equal("closed closed closed closed closed true\n", nginx:get("/close").body)
+    end
+    await_no_key "closing"
+    await_no_key "closed"
+  end)
+end)
+
+describe("a lock that one request holds", function()
+  for _, where in ipairs { "content", "log", "timer" } do
+    it("can be unlocked in another one's " .. where, function()
+      local holder = nginx:begin("/hand_over?name=" .. where)
+      await_flag("holds-" .. where)
+      local answer = nginx:get(("/unlock?name=%s&where=%s"):format(where, where))
+      if where == "content" then assert.equal("true\n", answer.body) end
+      await_no_key(where)
+      assert.falsy(holder.done)
+      flag("go-" .. where)
+      assert.equal("false\n", holder:wait().body)
+      -- The holder's end has no say in the next hold.
+      assert(assert(client:lock(where)):unlock())
+    end)
+  end
+
+  it("tells of its loss in that request only", function()
+    local holder = nginx:begin "/on_lost"
+    await_flag "holds-watched"
+    etcd:del((etcd:keys(prefix .. "watched/"))[1])
+    wait.eventually(function()
+      return nginx:get("/other").body == "true\n" and #etcd:keys(prefix .. "watched/") == 0
+    end)
+    flag "go-watched"
+    assert.equal("nil, false, deleted told to /on_lost\n", holder:wait().body)
+  end)
+end)
+
+describe("a request that waits", function()
+  it("is told meanwhile of the loss of another lock of its", function()
+    local blocker = assert(client:lock "blocked")
+    local request = nginx:begin "/on_lost_meanwhile"
+    wait.eventually(function()
+      return nginx:get("/told").body == "max_hold while it waits\n"
+    end, 5, "the handler")
+    assert.falsy(request.done)
+    assert(blocker:unlock())
+    assert.matches("held", request:wait(5).body)
+    await_no_key "blocked"
+  end)
+end)
+
+describe("nginx's log", function()
+  it("has no error", function()
+    nginx:assert_no_errors()
+  end)
+end)

@@ -1,0 +1,127 @@
+-- The flash sale in nginx, and the nginx.conf that is there to copy from.
+
+local Etcd = require "spec.support.servers.etcd"
+local http = require "spec.support.servers.http"
+local port = require "spec.support.servers.port"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local sale = require "spec.support.programs.sale"
+local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+-- nginx runs LuaJIT, and the demo loads what it does.
+local ENV = {
+  LUA_PATH = "lua/?.lua;lua/?/init.lua;./?.lua;;",
+  LUA_CPATH = "build/jit-test/?.so;;",
+}
+
+local function demo(directory, requests, items)
+  local env = { TMPDIR = directory }
+  for name, value in pairs(ENV) do env[name] = value end
+  return { "luajit", "examples/openresty/demo.lua", requests, items }, env
+end
+
+-- How many processes write their errors to a file below |directory|: all that the
+-- demo starts. (nginx's workers don't show it in their command lines.)
+local function count_processes(directory)
+  local count, scan = 0, assert(uv.fs_scandir "/proc")
+  for pid in function() return uv.fs_scandir_next(scan) end do
+    local file = pid:find "^%d+$" and uv.fs_readlink("/proc/" .. pid .. "/fd/2")
+    if file and file:find(directory, 1, true) then count = count + 1 end
+  end
+  return count
+end
+
+local function assert_nothing_left(directory)
+  assert.equal(0, count_processes(directory))
+  assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+end
+
+after_each(temporary.remove_all)
+
+describe("the flash sale in nginx", function()
+  it("oversells without the lock and not with it", function()
+    local directory = temporary.directory()
+    local argv, env = demo(directory, "101", "60")
+    local out, code, err = proc.run(argv, { env = env, seconds = 120 })
+    assert.equal("", err)
+    assert.equal(0, code, out)
+    local row = sale.assert_sold(out, 101, 60, "left in stock")
+    assert.same(row 'told "sold"', row "lucky ones in Redis")
+    assert.matches("\n  /ping meanwhile +%d+, 0 failed +%d+, 0 failed\n", out)
+    assert_nothing_left(directory)
+  end)
+
+  it("leaves nothing when it is interrupted", function()
+    local directory = temporary.directory()
+    local child = proc.talk(demo(directory, "500", "300"))
+    child:expect("^without the lock .* answered", 60)
+    wait.eventually(function() -- etcd, Redis, two masters with two workers each, two ab
+      return count_processes(directory) == 10
+    end, 1, "the second sale")
+    child:kill "sigint"
+    assert.equal(1, (child:wait()))
+    assert.equal("\ninterrupted\n", child:errors())
+    assert_nothing_left(directory)
+  end)
+
+  it("leaves no process when it is killed", function()
+    local directory = temporary.directory()
+    local child = proc.talk(demo(directory, "500", "300"))
+    child:expect("^without the lock .* answered", 60)
+    child:kill "sigkill"
+    child:wait()
+    wait.eventually(function() return count_processes(directory) == 0 end, 10, "their end")
+  end)
+end)
+
+describe("minimal.conf", function()
+  -- |text| with |from| replaced, which must be there.
+  local function replaced(text, from, to)
+    local before, after = text:find(from, 1, true)
+    assert(before, from .. " is not there")
+    return text:sub(1, before - 1) .. to .. text:sub(after + 1)
+  end
+
+  -- The file, for this place and this etcd: all else is as it is.
+  local function configure(directory, own_port, etcd)
+    local text = assert(read_file "examples/openresty/minimal.conf")
+    local lua = uv.cwd() .. "/lua/?"
+    text = replaced(text, "/usr/local/share/lua/5.1/?.lua", lua .. ".lua")
+    text = replaced(text, "/usr/local/share/lua/5.1/?/init.lua", lua .. "/init.lua")
+    text = replaced(text, "/usr/local/lib/lua/5.1/", uv.cwd() .. "/build/jit-test/")
+    text = replaced(text, "127.0.0.1:2379", etcd:endpoint())
+    text = replaced(text, "127.0.0.1:8080", "127.0.0.1:" .. own_port)
+    local places = { "http {", "access_log off;" }
+    for _, kind in ipairs { "client_body", "proxy", "fastcgi", "uwsgi", "scgi" } do
+      table.insert(places, ("%s_temp_path %s/%s;"):format(kind, directory, kind))
+    end
+    text = replaced(text, "http {", table.concat(places, "\n"))
+    local file = assert(io.open(directory .. "/nginx.conf", "w"))
+    file:write(text)
+    file:close()
+  end
+
+  it("works", function()
+    local etcd, own_port = Etcd.start { tls = false }, port.free()
+    local directory = temporary.directory()
+    configure(directory, own_port, etcd)
+    local nginx = proc.talk({
+      "nginx", "-p", directory, "-c", directory .. "/nginx.conf", "-e", "stderr",
+      "-g", "daemon off; user root; pid nginx.pid;",
+    }, { ETCDCTL_ENDPOINTS = etcd:endpoint() })
+    finally(function()
+      nginx:kill "sigterm"
+      nginx:wait()
+      etcd:stop()
+    end)
+    local function get(path)
+      return http.get(own_port, path)
+    end
+    wait.eventually(function() return get("/").status end, 10, "nginx answers")
+    assert.matches("^token %d+\n$", get("/with_lock").body)
+    assert.matches("^waited [%d.e-]+ s\n$", get("/resty_lock").body)
+    assert.is_nil(nginx:errors():match "%[error%].*lua.*", nginx:errors())
+  end)
+end)

@@ -1,0 +1,295 @@
+-- In nginx: however a request or a worker ends, its locks and waits end, too.
+
+local Nginx = require "spec.support.servers.nginx"
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
+local client
+
+local RELOADS = tonumber(os.getenv "ETCDLOCK_RELOADS") or 5
+
+local INIT_WORKER = ([[
+  client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 2 })
+]]):format(etcd:endpoint(), prefix)
+
+local LOCATIONS = {
+  ["/ping"] = [[ ngx.say "pong" ]],
+  ["/stats"] = [[
+    local stats = client:stats()
+    ngx.say(stats.held, " ", stats.waiting)
+  ]],
+
+  -- Holds for a while, or for ever.
+  ["/hold"] = [[
+    local lock = assert(client:lock(ngx.var.arg_name))
+    ngx.sleep(tonumber(ngx.var.arg_hold or 3600))
+    local held = lock:held()
+    assert(lock:unlock())
+    ngx.say(held and "held " or "lost ", lock:token())
+  ]],
+
+  -- One name in the content phase, another in a timer, both never unlocked.
+  ["/end"] = [[
+    local way, name = ngx.var.arg_way, ngx.var.arg_name
+    local lock = assert(client:lock(name))
+    kept = lock -- from the collector
+    if way == "exit" then
+      ngx.exit(204)
+    elseif way == "error" then
+      error "on purpose"
+    elseif way == "timer" then
+      ngx.timer.at(0, function()
+        kept = assert(client:lock(name .. "/timer"))
+        error "on purpose"
+      end)
+    elseif way == "kill" then
+      local thread = ngx.thread.spawn(function() client:lock(name .. "/held") end)
+      while client:stats().waiting == 0 do ngx.sleep(0.005) end
+      ngx.thread.kill(thread)
+    elseif way == "exec" then
+      ngx.exec "/ping"
+    end
+  ]],
+}
+
+setup(function()
+  client = connect()
+end)
+
+teardown(clients.close_all)
+
+local function start(more)
+  local opts = { init_worker = INIT_WORKER, locations = LOCATIONS }
+  for field, value in pairs(more or {}) do opts[field] = value end
+  local nginx = Nginx.start(opts)
+  finally(function() nginx:stop() end)
+  return nginx
+end
+
+local function await_keys(name, count, seconds)
+  remote.await_keys(etcd, prefix .. name .. "/", count, seconds)
+end
+
+local function await_stats(nginx, stats, seconds)
+  wait.eventually(function()
+    local body = nginx:get("/stats").body
+    return body == stats .. "\n", body
+  end, seconds, stats .. " held and waiting")
+end
+
+-- Nothing but this process's lease.
+local function await_no_lease_of(what, seconds)
+  wait.eventually(function()
+    local leases = {}
+    for _, lease in ipairs(etcd:leases()) do
+      if lease ~= client:lease() then leases[#leases + 1] = lease end
+    end
+    return not leases[1], table.concat(leases, " ")
+  end, seconds, "no lease of " .. what)
+end
+
+describe("a request that is aborted by its client", function()
+  it("releases what it holds", function()
+    local nginx = start()
+    local request = nginx:begin "/hold?name=a"
+    await_keys("a", 1)
+    request:abort()
+    await_keys("a", 0)
+    await_stats(nginx, "0 0")
+  end)
+
+  it("gives up what it waits for, and 200 of them leave nothing behind", function()
+    local nginx = start()
+    local pid, sockets = nginx:workers()[1], nil
+    local lock = assert(client:lock "a")
+    for _ = 1, 3 do
+      local requests = {}
+      for i = 1, 200 do requests[i] = nginx:begin "/hold?name=a" end
+      await_stats(nginx, "0 200", 10)
+      await_keys("a", 2)
+      for i = 1, 200 do requests[i]:abort() end
+      await_stats(nginx, "0 0")
+      await_keys("a", 1)
+      local usage = Nginx.usage(pid)
+      sockets = sockets or usage.sockets
+      assert.is_true(usage.sockets <= sockets + 3, usage.sockets .. " sockets")
+    end
+    assert(lock:unlock())
+  end)
+
+  it("passes the lock on, whichever of those that wait and hold are aborted", function()
+    local nginx = start()
+    local requests = {}
+    for i = 1, 100 do requests[i] = nginx:begin "/hold?name=a&hold=0" end
+    for i = 1, 100, 3 do
+      wait.sleep(0.001)
+      requests[i]:abort()
+    end
+    for i = 1, 100 do
+      if i % 3 ~= 1 then assert.matches("^held", requests[i]:wait(20).body) end
+    end
+    await_stats(nginx, "0 0")
+    await_keys("a", 0)
+  end)
+end)
+
+describe("a request's lock is released", function()
+  for _, way in ipairs { "exit", "error", "timer", "kill", "exec", "return" } do
+    it("when it ends by " .. way, function()
+      local nginx = start()
+      local blocker = assert(client:lock(way .. "/held"))
+      nginx:get(("/end?way=%s&name=%s"):format(way, way))
+      assert(blocker:unlock())
+      await_stats(nginx, "0 0")
+      await_keys(way, 0)
+    end)
+  end
+end)
+
+describe("the socket of the waits", function()
+  it("has no name, and turns other processes away", function()
+    local nginx = start()
+    local request = nginx:begin "/hold?name=a&hold=1"
+    await_keys("a", 1)
+    assert.same({}, nginx:leftovers())
+    local pid, found = nginx:workers()[1], nil
+    local scan = assert(uv.fs_scandir(("/proc/%d/fd"):format(pid)))
+    for fd in function() return uv.fs_scandir_next(scan) end do
+      local path = ("/proc/%d/fd/%s"):format(pid, fd)
+      if (uv.fs_readlink(path) or ""):find "/etcdlock%-%w+/wake" then found = path end
+    end
+    assert.is_string(found)
+    local pipe, answer = uv.new_pipe(false), nil
+    pipe:connect(found, function(failure)
+      if failure then answer = failure return end
+      pipe:read_start(function(reading, data) answer = data or reading or "turned away" end)
+    end)
+    wait.eventually(function() return answer end, 5, "an answer")
+    pipe:close()
+    assert.is_true(answer == "turned away" or answer == "ECONNRESET", answer)
+    assert.matches("^held", request:wait(5).body)
+  end)
+end)
+
+describe("nginx", function()
+  it(("reloads %d times under load, and every request is served"):format(RELOADS), function()
+    local nginx = start { workers = 2 }
+    local requests, answers, tokens = {}, 0, {}
+    local function go_on()
+      for i = 1, 8 do
+        if requests[i] and requests[i].done then
+          local token = requests[i].body:match "^held (%d+)"
+          assert.is_string(token, requests[i].failure or requests[i].body)
+          assert.falsy(tokens[token])
+          tokens[token], answers, requests[i] = true, answers + 1, nil
+        end
+        requests[i] = requests[i] or nginx:begin "/hold?name=load&hold=0.002"
+      end
+    end
+    for _ = 1, RELOADS do
+      local old = {}
+      for _, pid in ipairs(nginx:workers()) do old[pid] = true end
+      local before = answers
+      nginx:signal "sighup"
+      wait.eventually(function()
+        go_on()
+        local left, new = 0, 0
+        for _, pid in ipairs(nginx:workers()) do
+          if old[pid] then left = left + 1 else new = new + 1 end
+        end
+        return left == 0 and new == 2 and answers > before + 20, left .. " old workers"
+      end, 15, "new workers and answers")
+    end
+    for i = 1, 8 do if requests[i] then requests[i]:wait() end end
+    await_keys("load", 0)
+    assert.same({}, nginx:leftovers())
+    nginx:finish "sigterm"
+    nginx:assert_no_errors()
+    await_no_lease_of("the workers", 5)
+  end)
+
+  for _, signal in ipairs { "sigquit", "sigterm" } do
+    it("ends on " .. signal .. " while requests hold and wait, and leaves nothing", function()
+      local nginx = start { workers = 2 }
+      local requests = {}
+      for i = 1, 20 do requests[i] = nginx:begin "/hold?name=end&hold=0.05" end
+      wait.eventually(function() return #etcd:keys(prefix .. "end/") >= 1 end)
+      local workers = nginx:workers()
+      local took = nginx:finish(signal, 5)
+      assert.is_true(took < 5, took)
+      for _, pid in ipairs(workers) do assert.falsy(uv.kill(pid, 0)) end
+      local served = 0
+      for i = 1, 20 do
+        if requests[i]:wait().status == 200 then served = served + 1 end
+      end
+      -- In good order all are answered.
+      if signal == "sigquit" then assert.equal(20, served) end
+      await_keys("end", 0, 1)
+      await_no_lease_of("nginx", 1)
+      assert.same({}, nginx:leftovers())
+      nginx:assert_no_errors()
+    end)
+  end
+
+  it("ends in time when no etcd answers", function()
+    local nginx = start()
+    local requests = {}
+    for i = 1, 5 do requests[i] = nginx:begin "/hold?name=silent" end
+    await_keys("silent", 1)
+    etcd:pause()
+    local ok, took = pcall(nginx.finish, nginx, "sigterm", 5)
+    etcd:resume()
+    assert.is_true(ok, took)
+    for i = 1, 5 do requests[i]:wait() end
+    assert.same({}, nginx:leftovers())
+    await_keys("silent", 0, 10)
+  end)
+
+  it("starts a new worker for one that is killed, whose locks end with its lease", function()
+    local nginx = start()
+    local holder, waiter = nginx:begin "/hold?name=killed", nginx:begin "/hold?name=killed"
+    await_keys("killed", 1)
+    local pid, from = nginx:workers()[1], wait.now()
+    assert(uv.kill(pid, "sigkill"))
+    holder:wait()
+    waiter:wait()
+    local lock = assert(client:lock("killed", { timeout = 10 }))
+    assert.is_true(wait.now() - from < 3 + wait.SLACK)
+    assert(lock:unlock())
+    assert.matches("^held", nginx:get("/hold?name=killed&hold=0").body)
+    assert.same({}, nginx:leftovers())
+  end)
+
+  it("with a Lua state for each request: its client and its locks end with it", function()
+    local nginx = start {
+      init_worker = "",
+      http = "lua_code_cache off;",
+      locations = {
+        ["/vm"] = ([[
+          local client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s" })
+          local lock = assert(client:lock "vm")
+          ngx.sleep(0.005)
+          assert(lock:held())
+          if ngx.var.arg_close then
+            assert(lock:unlock())
+            client:close()
+          end
+          ngx.say "held"
+        ]]):format(etcd:endpoint(), prefix),
+      },
+    }
+    local pid = nginx:workers()[1]
+    local requests = {}
+    for i = 1, 8 do requests[i] = nginx:begin(i % 2 == 0 and "/vm" or "/vm?close=1") end
+    for i = 1, 8 do assert.equal("held\n", requests[i]:wait(20).body) end
+    assert.equal(pid, nginx:workers()[1])
+    await_keys("vm", 0)
+    await_no_lease_of("a request", 5)
+    assert.same({}, nginx:leftovers())
+  end)
+end)

@@ -1,0 +1,310 @@
+-- In nginx, where waiting is possible and where it isn't; light threads, timers;
+-- who owns a lock there.
+
+local Nginx = require "spec.support.servers.nginx"
+local port = require "spec.support.servers.port"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+-- A TLS server whose handshake runs |phase|, too; returns its port.
+local function tls_server(phase)
+  local server, at = suite.cast().server, port.free()
+  return ([[
+    server {
+      listen 127.0.0.1:%s ssl;
+      ssl_certificate %s;
+      ssl_certificate_key %s;
+      %s_by_lua_block { try_all "%s" }
+      location / { content_by_lua_block { ngx.say "over TLS" } }
+    }
+  ]]):format(at, server.cert, server.key, phase, phase), at
+end
+local CERTIFICATE, certificate_port = tls_server "ssl_certificate"
+local HELLO, hello_port = tls_server "ssl_client_hello"
+
+local INIT = ([[
+  function connect()
+    return etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 }
+  end
+  -- What a phase can do, told in a line: a wait, a question, a try, an unlock.
+  function try_all(name)
+    local told = {}
+    local lock, message, code = client:lock(name .. "/wait", { timeout = 1 })
+    told[1] = lock and "held" or code
+    told[2] = message and message:match "%%((.-)[%%);]" or "-"
+    told[3] = select(3, client:with_lock(name .. "/with", function() return 1 end)) or "ran"
+    told[4] = select(3, client:ping()) or "pong"
+    lock, message, code = client:try_lock(name .. "/try")
+    told[5] = lock and "held" or code
+    told[6] = lock and (select(2, lock:check())) or "-"
+    told[7] = lock and lock:held() and "yes" or "no"
+    if lock then
+      local ok
+      ok, message, code = lock:unlock()
+      told[8] = ok and "released" or code
+    end
+    for i = 1, 8 do told[i] = tostring(told[i]) end
+    shared:set(name, table.concat(told, "|"))
+  end
+]]):format(etcd:endpoint(), prefix)
+
+-- What one of them tells in a phase that can.
+local WAITED = "held|-|ran|pong|held|nil|yes|released"
+
+-- In a phase that can't wait. Nor for the release, which may be there in time.
+local REFUSED = "context|%s|context|context|held|context|yes|released"
+
+local LOCATIONS = {
+  ["/told"] = [[ ngx.say(shared:get(ngx.var.arg_name) or "nothing") ]],
+  ["/connect"] = [[ ngx.say(shared:get "connect", " ", shared:get "default") ]],
+
+  ["/rewrite"] = {
+    rewrite = [[ try_all "rewrite" ]],
+    access = [[ try_all "access" ]],
+    content = [[ ngx.say "done" ]],
+  },
+  ["/filters"] = {
+    content = [[ ngx.say "done" ]],
+    header_filter = [[ try_all "header_filter" ]],
+    body_filter = [[ if ngx.arg[2] then try_all "body_filter" end ]],
+    log = [[ try_all "log" ]],
+  },
+  ["/set"] = {
+    conf = [[ set_by_lua_block $done { try_all "set" return "done" } ]],
+    content = [[ ngx.say(ngx.var.done) ]],
+  },
+  ["/balanced"] = { conf = [[ proxy_pass http://balanced/ready; ]] },
+
+  ["/boundary"] = [[
+    local codes = {}
+    local function try(_, _)
+      local lock, _, code = client:lock "boundary"
+      codes[#codes + 1] = lock and "held" or code
+      return false
+    end
+    table.sort({ 1, 2 }, try)
+    ; ("x"):gsub("x", function() try() end)
+    local waited = pcall(coroutine.wrap(function() codes[#codes + 1] = client:lock "a" end))
+    codes[#codes] = waited and codes[#codes]:name()
+    ngx.say(table.concat(codes, " "))
+  ]],
+
+  ["/timer"] = [[
+    assert(ngx.timer.at(0, function()
+      try_all "timer"
+    end))
+    ngx.say "done"
+  ]],
+
+  ["/threads"] = [[
+    local owner = ngx.var.arg_owner
+    local inside, most, counts = 0, 0, {}
+    local function work()
+      local lock = assert(client:lock("threads", { owner = owner }))
+      inside = inside + 1
+      most = math.max(most, inside)
+      counts[#counts + 1] = lock:count()
+      ngx.sleep(0.1)
+      inside = inside - 1
+      assert(lock:unlock())
+    end
+    local threads = {}
+    for i = 1, 3 do
+      threads[i] = ngx.thread.spawn(work)
+      while owner and inside < i do ngx.sleep(0.001) end
+    end
+    for i = 1, 3 do assert(ngx.thread.wait(threads[i])) end
+    ngx.say(most, " at once, counts ", table.concat(counts, " "))
+  ]],
+
+  ["/again"] = [[
+    local lock = assert(client:lock "again")
+    local same = client:lock "again"
+    ngx.say(lock == same, " ", lock:count())
+    assert(lock:unlock())
+    assert(lock:unlock())
+  ]],
+
+  ["/across"] = {
+    access = [[ ngx.ctx.lock = assert(client:lock("across", { owner = "request" })) ]],
+    content = [[
+      local lock = assert(client:lock("across", { owner = "request" }))
+      local other, _, code = client:try_lock "across"
+      ngx.say(lock == ngx.ctx.lock, " ", lock:count(), " ", tostring(other), " ", code)
+    ]],
+    log = [[
+      ngx.ctx.lock:unlock()
+      ngx.ctx.lock:unlock()
+    ]],
+  },
+
+  -- Doesn't unlock; keeps its lock from the collector, too.
+  ["/leave"] = [[
+    local lock, message, code = client:lock(ngx.var.arg_name,
+      { timeout = 10, owner = ngx.var.arg_owner })
+    if not lock then return ngx.say("refused ", code, " ", message) end
+    kept = kept or {}
+    kept[#kept + 1] = lock
+    ngx.say("count=", lock:count(), " token=", lock:token(), ".")
+  ]],
+}
+
+setup(function()
+  nginx = Nginx.start {
+    init = INIT .. [[
+      local early, message, code = connect()
+      shared:set("connect", tostring(early) .. " " .. code .. " " .. message)
+      shared:set("default", select(3, etcdlock.with_lock("early", function() end)))
+    ]],
+    init_worker = [[
+      client = assert(connect())
+      try_all "init_worker"
+    ]],
+    http = [[
+      upstream balanced { server 0.0.0.1; balancer_by_lua_block {
+        try_all "balancer"
+        require("ngx.balancer").set_current_peer("127.0.0.1", tonumber(ngx.var.server_port))
+      } }
+    ]] .. CERTIFICATE .. HELLO,
+    locations = LOCATIONS,
+  }
+end)
+
+local function told(name)
+  return (nginx:get("/told?name=" .. name).body:gsub("\n$", ""))
+end
+
+local function assert_waited(name)
+  assert.equal(WAITED, (told(name):gsub("|[%d.]+|", "|nil|")))
+end
+
+-- What |at| answers over TLS.
+local function get_over_tls(at)
+  local ask = [[printf 'GET / HTTP/1.0\r\n\r\n' | openssl s_client -quiet -connect 127.0.0.1:]]
+  return (proc.run { "sh", "-c", ask .. at })
+end
+
+local function assert_no_key(name)
+  wait.eventually(function()
+    local keys = etcd:keys(prefix .. name)
+    return not keys[1], table.concat(keys, " ")
+  end, 5, "no key of " .. name)
+end
+
+describe("init_by_lua", function()
+  it("may require etcdlock, but not connect: gRPC must not start before the fork", function()
+    local body = nginx:get("/connect").body
+    assert.matches("^nil context .*init_by_lua, before nginx forks its workers.* context\n", body)
+  end)
+end)
+
+describe("a phase that can yield", function()
+  for _, phase in ipairs { "rewrite", "access" } do
+    it(phase .. " can wait for a lock and for an answer", function()
+      nginx:get "/rewrite"
+      assert_waited(phase)
+      assert_no_key(phase .. "/try")
+    end)
+  end
+
+  it("ssl_certificate can, and the handshake goes on", function()
+    assert.matches("over TLS\n$", get_over_tls(certificate_port))
+    assert_waited "ssl_certificate"
+    assert_no_key "ssl_certificate/try"
+  end)
+
+  it("ngx.timer can, too", function()
+    nginx:get "/timer"
+    wait.eventually(function() return told "timer" ~= "nothing" end, 5, "the timer")
+    assert_waited "timer"
+    -- It doesn't unlock what it waited for; its end does.
+    assert_no_key "timer"
+  end)
+end)
+
+describe("a phase that can't yield", function()
+  local PATHS = {
+    init_worker = "/ready", set = "/set", header_filter = "/filters", body_filter = "/filters",
+    log = "/filters", balancer = "/balanced",
+  }
+  for phase, path in pairs(PATHS) do
+    it(phase .. " is refused a wait, but can try and unlock", function()
+      local answer = nginx:get(path)
+      assert.is_string(answer.status and answer.body, answer.failure)
+      wait.eventually(function() return told(phase) ~= "nothing" end, 5, phase)
+      local expected = REFUSED:format("this is " .. phase .. "_by_lua")
+      assert.equal(expected, (told(phase):gsub("unavailable$", "released")))
+      assert_no_key(phase .. "/")
+    end)
+  end
+
+  -- nginx would let it yield, but not every nginx goes on with the handshake then.
+  it("ssl_client_hello is refused a wait, but can try and unlock", function()
+    assert.matches("over TLS\n$", get_over_tls(hello_port))
+    assert.equal(REFUSED:format "this is ssl_client_hello_by_lua",
+      (told("ssl_client_hello"):gsub("unavailable$", "released")))
+    assert_no_key "ssl_client_hello/"
+  end)
+
+  it("nor can a callback of a C function, and the worker survives it", function()
+    assert.equal("context context a\n", nginx:get("/boundary").body)
+    assert.equal("context context a\n", nginx:get("/boundary").body)
+    assert_no_key "boundary"
+    assert_no_key "a/"
+  end)
+end)
+
+describe("light threads", function()
+  it("of one request wait for each other", function()
+    assert.equal("1 at once, counts 1 1 1\n", nginx:get("/threads").body)
+  end)
+
+  it("share a hold if they say who they are", function()
+    assert.equal("3 at once, counts 1 2 3\n", nginx:get("/threads?owner=us").body)
+    assert_no_key "threads"
+  end)
+
+  it("that ask again have the same lock", function()
+    assert.equal("true 2\n", nginx:get("/again").body)
+    assert_no_key "again"
+  end)
+end)
+
+describe("the phases of a request", function()
+  it("are owners of their own, but share a hold if they say who they are", function()
+    assert.equal("true 2 nil locked\n", nginx:get("/across").body)
+    assert_no_key "across"
+  end)
+end)
+
+describe("a hold of a request that has ended without unlocking", function()
+  it("is over, and never the next request's, which may run in the same coroutine", function()
+    local COUNT, requests, seen, holds = 50, {}, {}, 0
+    for i = 1, 2 do requests[i] = nginx:begin("/leave?name=left", { times = COUNT }) end
+    for i = 1, 2 do
+      for count, token in requests[i]:wait(20).body:gmatch "count=(%d+) token=(%d+)" do
+        assert.equal("1", count)
+        assert.falsy(seen[token], "the same hold twice")
+        seen[token], holds = true, holds + 1
+      end
+    end
+    assert.equal(2 * COUNT, holds)
+    assert_no_key "left"
+  end)
+
+  it("is not that of another request with the same owner either", function()
+    local answer = nginx:begin("/leave?name=owned&owner=us", { times = 20 }):wait(20)
+    assert.equal(20, select(2, answer.body:gsub("count=1 token=", "")))
+    assert_no_key "owned"
+  end)
+end)
+
+describe("nginx's log", function()
+  it("has no error", function()
+    nginx:assert_no_errors()
+  end)
+end)

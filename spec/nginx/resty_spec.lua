@@ -1,0 +1,339 @@
+-- resty.etcdlock in nginx: what lua-resty-lock's documentation and its own tests
+-- promise, one story for each. The name "shared" is a dictionary of this nginx,
+-- so that the stories can be told of resty.lock as well.
+
+local Nginx = require "spec.support.servers.nginx"
+local etcdlock = require "etcdlock"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+local INIT_WORKER = ([[
+  resty_lock = require "resty.etcdlock"
+  resty_lock.setup { endpoints = "%s", prefix = "%s", ttl = 5 }
+  function new(opts) return assert(resty_lock:new("shared", opts)) end
+  function tell(...)
+    local told = { ... }
+    for i = 1, select("#", ...) do told[i] = tostring(told[i]) end
+    ngx.say(table.concat(told, " "))
+  end
+]]):format(etcd:endpoint(), prefix)
+
+local locations = {}
+local same, more, n = {}, {}, 0
+
+-- What a request that runs |code| answers, one line of |answer| for each tell.
+local function add(list, what, code, answer)
+  n = n + 1
+  locations["/" .. n] = code
+  list[#list + 1] = { what = what, path = "/" .. n, answer = answer:gsub("\n *", "\n") }
+end
+
+local function story(...) add(same, ...) end
+
+story("lock tells that it didn't wait, unlock answers 1, and again", [[
+  for _ = 1, 2 do
+    local lock = new()
+    tell(lock:lock "serial")
+    tell(lock:unlock())
+  end
+]], [[0
+  1
+  0
+  1
+]])
+
+story("new takes 30 s of exptime and 5 s of timeout if it is told nothing", [[
+  tell(new().exptime, new().timeout)
+]], "30 5\n")
+
+story("lock ends with \"timeout\" when it is taken, and unlock then with \"unlocked\"", [[
+  for _ = 1, 2 do
+    local one, other = new { timeout = 0.5 }, new { timeout = 0.5 }
+    tell(one:lock "busy")
+    tell(other:lock "busy")
+    tell(one:unlock())
+    tell(other:unlock())
+  end
+]], ([[0
+  nil timeout
+  1
+  nil unlocked
+]]):rep(2))
+
+story("lock with a timeout of 0 doesn't wait", [[
+  local one, other = new { timeout = 0 }, new { timeout = 0 }
+  tell(one:lock "zero")
+  tell(other:lock "zero")
+  tell(one:unlock())
+  tell(other:lock "zero")
+  tell(other:unlock())
+]], [[0
+  nil timeout
+  1
+  0
+  1
+]])
+
+story("lock waits until the other one unlocks, and tells for how long", [[
+  local thread = ngx.thread.spawn(function()
+    local lock = new()
+    tell("first", lock:lock "waited")
+    ngx.sleep(0.1)
+    tell("first", lock:unlock "waited")
+  end)
+  local lock = new()
+  local elapsed, failure = lock:lock "waited"
+  tell("second", elapsed >= 0.08 and elapsed < 2, failure)
+  tell("second", lock:unlock())
+]], [[first 0
+  first 1
+  second true nil
+  second 1
+]])
+
+for option, value in pairs { step = 0.01, ratio = 3, max_step = 0.05 } do
+  story(("the option %s is taken, though nothing is polled for"):format(option), ([[
+    local one = new()
+    tell(one:lock "%s")
+    local thread = ngx.thread.spawn(function()
+      local other = new { %s = %g }
+      tell(other:lock "%s" > 0, other:unlock())
+    end)
+    ngx.sleep(0.05)
+    one:unlock()
+  ]]):format(option, option, value, option), "0\ntrue 1\n")
+end
+
+story("without a timeout it is 5 s, also for a shorter exptime", [[
+  tell(new({ exptime = 0.5 }).timeout)
+]], "5\n")
+
+story("a timeout that is longer than exptime is cut to it", [[
+  local one, other = new(), new { exptime = 0.1, timeout = 60 }
+  tell(one:lock "cut")
+  tell(other.timeout, other:lock "cut")
+  one:unlock()
+]], "0\n0.1 nil timeout\n")
+
+story("a lock that isn't unlocked expires after exptime", [[
+  local one, other = new { exptime = 0.1 }, new()
+  tell(one:lock "expiring")
+  local elapsed, failure = other:lock "expiring"
+  tell(elapsed >= 0.08 and elapsed < 2, failure)
+  tell(other:unlock())
+]], [[0
+  true nil
+  1
+]])
+
+story("a key that is nil is refused", [[
+  tell(new():lock(nil))
+]], "nil nil key\n")
+
+story("a key may be a number", [[
+  local one, other = new(), new { timeout = 0 }
+  tell(one:lock(7))
+  tell(other:lock "7")
+  tell(one:unlock())
+]], [[0
+  nil timeout
+  1
+]])
+
+story("a key may have up to 65535 bytes, and any of them", [[
+  local long = ("k"):rep(65534)
+  for _, key in ipairs { long, "with\0NUL", "with a / and a \n" } do
+    local one, same, other = new(), new { timeout = 0 }, new { timeout = 0 }
+    tell(one:lock(key .. "1"), same:lock(key .. "1"))
+    tell(other:lock(key .. "2"), other:unlock(), one:unlock())
+  end
+]], ([[0 nil timeout
+  0 1 1
+]]):rep(3))
+
+story("an object that holds a lock is refused another, whatever its key", [[
+  local lock = new()
+  tell(lock:lock "mine")
+  tell(lock:lock "mine")
+  tell(lock:lock "another")
+  tell(lock:unlock())
+  tell(lock:lock "another")
+  tell(lock:unlock())
+]], [[0
+  nil locked
+  nil locked
+  1
+  0
+  1
+]])
+
+story("different keys are different locks, for different objects", [[
+  local one, other = new(), new { timeout = 0 }
+  tell(one:lock "a")
+  tell(other:lock "b")
+  tell(one:unlock())
+  tell(other:unlock())
+]], [[0
+  0
+  1
+  1
+]])
+
+story("unlock without a lock answers \"unlocked\"", [[
+  tell(new():unlock())
+]], "nil unlocked\n")
+
+story("expire begins exptime anew, or takes another time, and \"unlocked\" is told", [[
+  local one, other = new { timeout = 0, exptime = 0.4 }, new { timeout = 0, exptime = 0.4 }
+  tell("before", one:expire())
+  tell("lock", one:lock "expire")
+  ngx.sleep(0.25)
+  tell("anew", one:expire())
+  ngx.sleep(0.25)
+  tell("other", other:lock "expire")
+  tell("longer", one:expire(1))
+  ngx.sleep(0.6)
+  tell("other", other:lock "expire")
+  tell("shorter", one:expire(0.1))
+  ngx.sleep(0.2)
+  tell("other", other:lock "expire")
+  tell("other", other:unlock())
+]], [[before nil unlocked
+  lock 0
+  anew true
+  other nil timeout
+  longer true
+  other nil timeout
+  shorter true
+  other 0
+  other 1
+]])
+
+story("an object that is collected gives its lock back", [[
+  local object, lock = new(), nil
+  tell(object:lock "garbage")
+  object = nil
+  collectgarbage()
+  collectgarbage()
+  lock = new { timeout = 1 }
+  tell(lock:lock "garbage" < 0.5)
+  tell(lock:unlock())
+]], [[0
+  true
+  1
+]])
+
+story("a cache is filled once, however many miss", [[
+  local threads, filled = {}, 0
+  local function get()
+    if not shared:get "cached" then
+      local lock = new()
+      assert(lock:lock "cache")
+      if not shared:get "cached" then
+        ngx.sleep(0.02)
+        filled = filled + 1
+        shared:set("cached", "value")
+      end
+      assert(lock:unlock())
+    end
+    return shared:get "cached"
+  end
+  for i = 1, 20 do threads[i] = ngx.thread.spawn(get) end
+  for i = 1, 20 do
+    local ok, value = ngx.thread.wait(threads[i])
+    assert(ok and value == "value")
+  end
+  tell(filled)
+]], "1\n")
+
+-- ---- where ours does more ------------------------------------------------------
+
+add(more, "unlock of a lock that has expired answers \"unlocked\", and hits nobody's", [[
+  local one, other, third = new { exptime = 0.1 }, new(), new { timeout = 0 }
+  tell(one:lock "late")
+  tell(other:lock "late" > 0)
+  tell(one:unlock())
+  tell(third:lock "late")
+  tell(other:unlock())
+]], [[0
+  true
+  nil unlocked
+  nil timeout
+  1
+]])
+
+add(more, "what can't be is told: a name, options, a time", [[
+  tell(resty_lock:new())
+  tell(resty_lock:new("x", { exptime = 0 }))
+  tell(resty_lock:new("x", { timeout = "1" }))
+  local lock = new()
+  lock:lock "fine"
+  tell(lock:expire(-1))
+  lock:unlock()
+]], [[nil bad name: a string was wanted
+  nil bad exptime: a number of seconds above 0 was wanted
+  nil bad timeout: a number of seconds was wanted
+  nil bad time: a number of seconds above 0 was wanted
+]])
+
+locations["/told"] = [[ ngx.say(shared:get "told") ]]
+locations["/left"] = [[ tell(new():lock "left") ]]
+locations["/try"] = [[
+  local lock = new { timeout = 0 }
+  tell(lock:lock(ngx.var.arg_key))
+  lock:unlock()
+]]
+locations["/held"] = [[
+  local lock = new { timeout = 5 }
+  tell(lock:lock "shared" > 0, lock:unlock())
+]]
+locations["/filter"] = {
+  content = [[ ngx.say "content" ]],
+  header_filter = [[ shared:set("told", select(2, new():lock "filter")) ]],
+}
+
+setup(function()
+  nginx = Nginx.start { init_worker = INIT_WORKER, locations = locations, workers = 2 }
+end)
+
+local function tell(stories)
+  for _, one in ipairs(stories) do
+    it(one.what, function() assert.equal(one.answer, nginx:get(one.path).body) end)
+  end
+end
+
+describe("as in lua-resty-lock,", function() tell(same) end)
+
+describe("other than in lua-resty-lock,", function()
+  tell(more)
+
+  it("other machines are kept out", function()
+    local client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
+    finally(function() client:close() end)
+    local lock = assert(client:lock "shared/shared")
+    assert.equal("nil timeout\n", nginx:get("/try?key=shared").body)
+    local request = nginx:begin "/held"
+    wait.eventually(function()
+      return #client:queue "shared/shared" == 2
+    end, 5, "the request waits")
+    assert(lock:unlock())
+    assert.equal("true 1\n", request:wait(5).body)
+  end)
+
+  it("what a request leaves behind ends with it", function()
+    assert.equal("0\n", nginx:get("/left").body)
+    wait.eventually(function() return nginx:get("/try?key=left").body == "0\n" end, 5, "released")
+  end)
+
+  it("it is told where waiting can't be", function()
+    assert.equal("content\n", nginx:get("/filter").body)
+    assert.matches("header_filter_by_lua", nginx:get("/told").body)
+  end)
+
+  it("nginx's log has no error of all this", function()
+    nginx:assert_no_errors()
+  end)
+end)

@@ -1,0 +1,243 @@
+-- In nginx: a request that waits yields, so that its worker goes on.
+
+local Nginx = require "spec.support.servers.nginx"
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
+local nginx, client
+
+local INIT_WORKER = ([[
+  client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+  function refused(message, code) ngx.say("refused ", code, " ", message) end
+]]):format(etcd:endpoint(), prefix)
+
+local LOCATIONS = {
+  ["/ping"] = [[ ngx.say "pong" ]],
+
+  ["/lock"] = [[
+    local args = ngx.req.get_uri_args()
+    local lock, message, code = client:lock(args.name, { timeout = tonumber(args.timeout) })
+    if not lock then return refused(message, code) end
+    ngx.sleep(tonumber(args.hold or 0))
+    ngx.say("held ", lock:token())
+    assert(lock:unlock())
+  ]],
+
+  ["/try"] = [[
+    local lock, message, code = client:try_lock(ngx.var.arg_name)
+    if not lock then return refused(message, code) end
+    ngx.say("held ", lock:token())
+    assert(lock:unlock())
+  ]],
+
+  ["/stats"] = [[
+    local stats = client:stats()
+    ngx.say(stats.held, " ", stats.waiting)
+  ]],
+
+  -- Says when it came, when its turn was, and how many were inside with it.
+  ["/turn"] = [[
+    local came = shared:incr("came", 1, 0)
+    local lock = assert(client:lock "crowd")
+    local inside = shared:incr("inside", 1, 0)
+    local turn = shared:incr("turn", 1, 0)
+    ngx.sleep(0)
+    shared:incr("inside", -1)
+    ngx.say(came, " ", turn, " ", inside, " ", lock:token())
+    assert(lock:unlock())
+  ]],
+}
+
+setup(function()
+  nginx = Nginx.start { init_worker = INIT_WORKER, locations = LOCATIONS }
+  client = connect()
+end)
+
+teardown(clients.close_all)
+
+local function await_queue(name, count, seconds)
+  wait.eventually(function()
+    local keys = etcd:keys(prefix .. name .. "/")
+    return #keys == count, #keys .. " keys"
+  end, seconds, count .. " keys of " .. name)
+end
+
+local function await_waiting(count, seconds)
+  wait.eventually(function()
+    local body = nginx:get("/stats").body
+    return tonumber(body:match " (%d+)") == count, body
+  end, seconds, count .. " requests wait")
+end
+
+-- Holds `name` in this process until the function that is returned is called.
+local function hold(name)
+  local lock = assert(client:lock(name))
+  local released
+  local function release()
+    if not released then assert(lock:unlock()) end
+    released = true
+  end
+  finally(release)
+  return release
+end
+
+describe("a request in nginx", function()
+  it("waits for a lock that another process holds, and is woken by its release", function()
+    local release = hold "a"
+    local request = nginx:begin "/lock?name=a"
+    await_queue("a", 2)
+    assert.falsy(request.done)
+    release()
+    local answer = request:wait(2)
+    assert.equal(200, answer.status)
+    assert.matches("^held %d+", answer.body)
+    await_queue("a", 0)
+  end)
+
+  it("is told when its time has passed", function()
+    local release = hold "a"
+    local answer = nginx:get "/lock?name=a&timeout=0.3"
+    assert.matches('^refused timeout lock ".*a" was not free within 0.3 s', answer.body)
+    assert.is_true(answer.took >= 0.3 and answer.took < 0.3 + wait.SLACK, answer.took)
+    release()
+    await_queue("a", 0)
+  end)
+
+  it("tries without waiting", function()
+    local release = hold "a"
+    assert.matches("^refused locked", nginx:get("/try?name=a").body)
+    release()
+    assert.matches("^held", nginx:get("/try?name=a").body)
+  end)
+
+  it("waits for another request of its worker", function()
+    local first = nginx:begin "/lock?name=a&hold=0.3"
+    await_queue("a", 1)
+    local second = nginx:begin "/lock?name=a"
+    local token = tonumber(first:wait().body:match "held (%d+)")
+    assert.is_true(tonumber(second:wait().body:match "held (%d+)") > token)
+  end)
+
+  it("is told that the lock can't be had while no etcd answers", function()
+    etcd:pause()
+    local answer = nginx:begin "/lock?name=a&timeout=3"
+    local ping = nginx:get "/ping"
+    answer:wait(3 + wait.SLACK)
+    etcd:resume()
+    assert.matches("^pong", ping.body)
+    assert.is_true(ping.took < 1, ping.took)
+    assert.matches("^refused unavailable", answer.body)
+  end)
+end)
+
+describe("500 requests that wait in one worker", function()
+  it("let it answer others, and are served one by one as they came", function()
+    local release = hold "crowd"
+    local COUNT, requests = 500, {}
+    for i = 1, COUNT do requests[i] = nginx:begin "/turn" end
+    await_waiting(COUNT, 15)
+
+    local until_, pings, slowest = wait.now() + 2, 0, 0
+    repeat
+      local ping = nginx:get "/ping"
+      assert.equal("pong\n", ping.body)
+      pings, slowest = pings + 1, math.max(slowest, ping.took)
+      wait.sleep(0.01)
+    until wait.now() >= until_
+    assert.is_true(pings > 20, pings .. " pings")
+    assert.is_true(slowest < 2, slowest .. " s for a ping")
+    for i = 1, COUNT do assert.falsy(requests[i].done) end
+
+    release()
+    local last_token = {}
+    for i = 1, COUNT do
+      local answer = requests[i]:wait(30)
+      assert.equal(200, answer.status)
+      local came, turn, inside, token = answer.body:match "^(%d+) (%d+) (%d+) (%d+)"
+      assert.equal(came, turn)
+      assert.equal("1", inside)
+      last_token[tonumber(turn)] = tonumber(token)
+    end
+    for i = 2, COUNT do assert.is_true(last_token[i] >= last_token[i - 1]) end
+    await_queue("crowd", 0)
+  end)
+
+  it("cost it a descriptor for each end of a connection, which are used again", function()
+    local pid = nginx:workers()[1]
+    for round = 1, 3 do
+      local release = hold "many"
+      local before, requests = Nginx.usage(pid), {}
+      for i = 1, 100 do requests[i] = nginx:begin "/lock?name=many" end
+      await_waiting(100, 10)
+      local during = Nginx.usage(pid)
+      assert.equal(before.threads, during.threads)
+      -- Three for each: the client's connection and both ends of its own.
+      assert.is_true(during.sockets - before.sockets <= 300, round)
+      release()
+      for i = 1, 100 do assert.equal(200, requests[i]:wait(20).status) end
+    end
+  end)
+end)
+
+-- Has |count| requests of a nginx with |opts| wait: how many were answered how.
+local function crowd_out(count, opts)
+  opts.init_worker, opts.locations = INIT_WORKER, LOCATIONS
+  local small = Nginx.start(opts)
+  finally(function() small:stop() end)
+  -- So that it has its connection to etcd.
+  assert.matches("^held", small:get("/lock?name=room").body)
+  local release, requests, answers = hold "room", {}, { held = 0, refused = 0, cut = 0 }
+  for i = 1, count do requests[i] = small:begin "/lock?name=room&timeout=30" end
+  -- Those that have no room are answered at once, by nginx itself or by us.
+  wait.eventually(function()
+    for i = 1, count do
+      if requests[i].done then return true end
+    end
+  end, 10, "a refusal")
+  local pid = small:workers()[1]
+  local cpu = Nginx.usage(pid).cpu
+  wait.sleep(1)
+  cpu = Nginx.usage(pid).cpu - cpu
+  release()
+  for i = 1, count do
+    local answer = requests[i]:wait(20)
+    if answer.body:find "^held" then
+      answers.held = answers.held + 1
+    elseif answer.body:find "^refused nomem .*no connection to its own thread" then
+      answers.refused = answers.refused + 1
+    else
+      answers.cut = answers.cut + 1
+    end
+  end
+  await_queue("room", 0)
+  assert.equal("pong\n", small:get("/ping").body)
+  assert.equal(pid, small:workers()[1])
+  assert.is_true(cpu < 0.3, cpu .. " s of CPU in 1 s")
+  -- How many had room depends on whose descriptors were made first: the clients',
+  -- or those of the waits. But somebody had, and a few at a time all have.
+  assert.is_true(answers.held > 0)
+  for i = 1, 10 do requests[i] = small:begin "/lock?name=room&timeout=30" end
+  for i = 1, 10 do assert.matches("^held", requests[i]:wait(20).body) end
+  return answers
+end
+
+describe("a worker", function()
+  it("that is out of connections refuses the waits it has no room for, and goes on", function()
+    local answers = crowd_out(45, { connections = 60 })
+    assert.is_true(answers.refused + answers.cut > 0)
+  end)
+
+  it("that is out of descriptors does, too, and serves those that it has room for", function()
+    local answers = crowd_out(150, { files = 300 })
+    assert.is_true(answers.refused > 0)
+  end)
+end)
+
+describe("nginx's log", function()
+  it("has no error of a wait that succeeds or ends in time", function()
+    nginx:assert_no_errors()
+  end)
+end)

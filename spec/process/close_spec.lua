@@ -1,0 +1,258 @@
+-- The end of clients and of processes: quick, and nothing is left of them.
+-- Runs alone: it is about how quick.
+
+local Etcd = require "spec.support.servers.etcd"
+local etcdlock = require "etcdlock"
+local leaks = require "spec.support.harness.leaks"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+-- What close gives to etcd's answers; and how much later it may return.
+local BUDGET, SLACK = 0.5, wait.SLACK
+
+-- With a lease this long nothing disappears by itself.
+local LONG = 60
+
+local function connect(endpoint)
+  return assert(etcdlock.connect {
+    endpoints = endpoint or suite.endpoints(), prefix = prefix, ttl = LONG,
+  })
+end
+
+-- Nothing of this file is left in etcd, as of now.
+local function assert_etcd_clean(etcd)
+  assert.same({}, etcd:keys(prefix))
+  assert.same({}, etcd:leases())
+end
+
+-- gRPC's own threads may outlive close by the end of a connection, and by what
+-- is left of an attempt to connect: 1 s.
+local function assert_none_left_here(before)
+  leaks.assert_none_left(before, nil, nil, 2)
+end
+
+describe("a closed client", function()
+  local before
+
+  before_each(function()
+    suite.etcd()
+    before = leaks.snapshot()
+  end)
+
+  local function assert_nothing_left()
+    assert_etcd_clean(suite.etcd())
+    assert_none_left_here(before)
+  end
+
+  it("leaves no key, no lease, no thread and no descriptor", function()
+    local client = connect()
+    local a, b = assert(client:lock "a"), assert(client:lock "b")
+    assert(client:lock "a")
+    assert(a:put(prefix .. "data", "x"))
+    assert(a:delete(prefix .. "data"))
+    assert(b:unlock())
+    assert.is_true(client:close())
+    assert_nothing_left()
+    for _, lock in ipairs { a, b } do assert.is_false((lock:held())) end
+    assert.equal("closed", (select(2, a:held())))
+    assert.equal("closed", (select(3, client:lock "a")))
+  end)
+
+  it("can be closed again, and has its locks collected", function()
+    local client = connect()
+    local lock = assert(client:lock "a")
+    client:close()
+    client:close()
+    assert.is_nil((lock:unlock()))
+    lock = nil -- luacheck: ignore 311
+    client = nil -- luacheck: ignore 311
+    collectgarbage()
+    collectgarbage()
+    assert_nothing_left()
+  end)
+
+  it("leaves nothing if it was never used", function()
+    connect():close()
+    connect("127.0.0.1:1"):close()
+    assert_nothing_left()
+  end)
+
+  it("leaves nothing if it ends right after a lock or an unlock", function()
+    for i = 1, 20 do
+      local client = connect()
+      local lock = assert(client:lock "quick")
+      if i % 2 == 0 then assert(lock:unlock()) end
+      client:close()
+    end
+    assert_nothing_left()
+  end)
+
+  it("leaves the locks of other clients alone", function()
+    local one, other = connect(), connect()
+    assert(one:lock "one")
+    local lock = assert(other:lock "other")
+    one:close()
+    assert.is_true((lock:check()))
+    other:close()
+    assert_nothing_left()
+  end)
+end)
+
+-- Holds two locks, waits for one of somebody else's, is releasing another, and
+-- ends as its first line of input says. What it waits for goes by way of the
+-- core, whose waits don't block.
+local BUSY = [[
+  local endpoint, prefix, ttl = ...
+  local core = require "etcdlock.core"
+  client = assert(require("etcdlock").connect {
+    endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
+  })
+  held = { assert(client:lock "held/1"), assert(client:lock "held/2") }
+  fourth = assert(client:lock "released")
+  pending = { client._core:lock(prefix .. "held/1", ""), client._core:lock(prefix .. "theirs", "") }
+  print "ready"
+  local program = assert((loadstring or load)(io.read()))
+  pending[3] = client._core:lock(prefix .. "new", "")
+  fourth._core:release()
+  program()
+]]
+
+-- A busy process and, in another, the holder of what it waits for.
+local function start_busy(etcd, ttl)
+  local theirs = proc.lua([[
+    local endpoint, prefix, ttl = ...
+    local client = assert(require("etcdlock").connect {
+      endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
+    })
+    local lock = assert(client:lock "theirs")
+    print "ready"
+    io.read()
+    print(lock:check())
+    client:close()
+  ]], etcd:endpoints(), prefix, LONG)
+  theirs:expect "^ready"
+  local busy = proc.lua(BUSY, etcd:endpoints(), prefix, ttl)
+  busy:expect "^ready"
+  wait.eventually(function()
+    local keys = etcd:keys(prefix)
+    return #keys == 5, table.concat(keys, " ")
+  end, 5, "four places of the busy one and one of the other")
+  return busy, theirs
+end
+
+-- Has |busy| end by |program|; returns the seconds until it was gone.
+local function end_by(busy, program)
+  local from = wait.now()
+  busy:send(program)
+  local code, signal = busy:wait(5)
+  return wait.now() - from, code, signal
+end
+
+local function finish(theirs)
+  theirs:send "go"
+  theirs:expect "^true"
+  theirs:wait()
+end
+
+describe("a process that ends with locks held, waited for and being released", function()
+  local ENDS = {
+    { "at the end of its program", "return", 0 },
+    { "by an error", "error 'on purpose'", 1 },
+    { "after close", "client:close()", 0 },
+    { "after dropping everything",
+      "client, held, fourth, pending = nil collectgarbage() collectgarbage()", 0 },
+  }
+  -- Lua 5.1's os.exit closes nothing.
+  if _VERSION ~= "Lua 5.1" or jit then
+    table.insert(ENDS, { "by os.exit that closes the state", "os.exit(0, true)", 0 })
+  end
+
+  for _, case in ipairs(ENDS) do
+    local how, program, wanted = case[1], case[2], case[3]
+    it(how .. " leaves no key and no lease", function()
+      local busy, theirs = start_busy(suite.etcd(), LONG)
+      local took, code, signal = end_by(busy, program)
+      assert.same({ wanted, 0 }, { code, signal })
+      assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
+      local keys = suite.etcd():keys(prefix)
+      assert.equal(1, #keys, table.concat(keys, " "))
+      assert.matches("/theirs/", keys[1])
+      assert.equal(1, #suite.etcd():leases())
+      if wanted == 0 then assert.equal("", busy:errors()) end
+      finish(theirs)
+      assert_etcd_clean(suite.etcd())
+    end)
+  end
+end)
+
+describe("when etcd does not answer", function()
+  local function gone_within_bound(silence)
+    local etcd = suite.start()
+    finally(function()
+      proc.destroy_children()
+      etcd:stop()
+    end)
+    local programs = { "return", "client:close()", "error 'on purpose'" }
+    local list = {}
+    for i, program in ipairs(programs) do
+      local child = proc.lua(BUSY, etcd:endpoints(), prefix .. i .. "/", 2)
+      child:expect "^ready"
+      list[i] = { child = child, program = program }
+    end
+    silence(etcd)
+    local from = wait.now()
+    for _, one in ipairs(list) do one.child:send(one.program) end
+    for _, one in ipairs(list) do
+      local code, signal = one.child:wait(5)
+      local took = wait.now() - from
+      assert.equal(0, signal)
+      assert.equal(one.program:find "error" and 1 or 0, code)
+      assert.is_true(took <= BUDGET + 2 * SLACK, one.program .. " took " .. took .. " s")
+    end
+    return etcd
+  end
+
+  it("because it is stopped, a process still ends in time; the rest ends with its lease",
+    function()
+      local etcd = gone_within_bound(Etcd.pause)
+      etcd:resume()
+      wait.eventually(function() return #etcd:leases() == 0 and #etcd:keys(prefix) == 0 end, 8,
+        "end of the leases")
+    end)
+
+  it("because it is gone, a process still ends in time; the rest ends with its lease",
+    function()
+      local etcd = gone_within_bound(Etcd.kill)
+      etcd:restart()
+      wait.eventually(function() return #etcd:leases() == 0 and #etcd:keys(prefix) == 0 end, 8,
+        "end of the leases")
+    end)
+
+  it("close returns in time, and no thread and no descriptor is left", function()
+    local etcd = suite.start()
+    finally(function() etcd:stop() end)
+    local before = leaks.snapshot()
+    local client = connect(etcd:endpoints())
+    local lock = assert(client:lock "held")
+    etcd:pause()
+    local from = uv.hrtime()
+    client:close()
+    local took = (uv.hrtime() - from) / 1e9
+    assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
+    assert_none_left_here(before)
+    assert.equal("closed", (select(2, lock:held())))
+
+    -- The same for one that has never been answered.
+    client = connect(etcd:endpoints())
+    assert.is_nil((client:lock("never", { timeout = 0.2 })))
+    from = uv.hrtime()
+    client:close()
+    took = (uv.hrtime() - from) / 1e9
+    assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
+    assert_none_left_here(before)
+  end)
+end)

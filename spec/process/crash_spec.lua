@@ -1,0 +1,201 @@
+-- Holders that die, and holders that sleep past the end of their lease.
+
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local RUNS = 20
+
+-- Takes the lock and then does what the lines it reads say.
+local HOLDER = [[
+  local endpoint, prefix, name, ttl = ...
+  local client = assert(require("etcdlock").connect {
+    endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
+  })
+  print "ready"
+  io.read()
+  local lock = assert(client:lock(name))
+  print(("held %.0f %.9f"):format(lock:token(), require("luv").hrtime() / 1e9))
+  local words = {}
+  function words.held()
+    local held, code = lock:held()
+    print("answer " .. tostring(held) .. " " .. tostring(not held and code))
+  end
+  function words.put()
+    local ok, _, code = lock:put(prefix .. "data/" .. name, "of a late holder")
+    print("answer " .. tostring(ok) .. " " .. tostring(code))
+  end
+  function words.check()
+    local held, code = lock:check()
+    print("answer " .. tostring(held) .. " " .. tostring(not held and code))
+  end
+  function words.unlock()
+    local ok, _, code = lock:unlock()
+    print("answer " .. tostring(ok) .. " " .. tostring(code))
+  end
+  function words.token()
+    print(("answer %.0f"):format(lock:token()))
+  end
+  function words.again()
+    lock = assert(client:lock(name, { timeout = 10 }))
+    words.token()
+  end
+  function words.exit()
+    os.exit(0)
+  end
+  for line in io.lines() do words[line]() end
+  client:close()
+]]
+
+local function start_all(kind, count, ttl)
+  local list = {}
+  for i = 1, count do
+    list[i] = proc.lua(HOLDER, suite.endpoints(), prefix, kind .. i, ttl)
+  end
+  for _, child in ipairs(list) do child:expect("^ready", 20) end
+  return list
+end
+
+local function ask(child, word)
+  child:send(word)
+  return child:expect "^answer (.*)"
+end
+
+-- Holders of |count| names of this |kind|, and their tokens.
+local function holders(kind, count, ttl)
+  local list, tokens = start_all(kind, count, ttl), {}
+  for i, child in ipairs(list) do
+    child:send "take"
+    tokens[i] = tonumber((child:expect("^held (%d+)", 20)))
+  end
+  return list, tokens
+end
+
+-- Those that wait behind them.
+local function successors(kind, count, ttl)
+  local etcd = suite.etcd()
+  local list = start_all(kind, count, ttl)
+  for _, child in ipairs(list) do child:send "take" end
+  wait.eventually(function()
+    local keys = #etcd:keys(prefix .. kind)
+    return keys == 2 * count, keys .. " keys"
+  end, 10, "everybody in the queue")
+  return list
+end
+
+local function end_all(children)
+  for _, child in ipairs(children) do child:finish() end
+  for _, child in ipairs(children) do child:wait() end
+end
+
+describe("a holder that dies", function()
+  -- Holders and successors of |count| names; `finish` ends a holder.
+  local function group(kind, count, finish)
+    local self = { kind = kind, finish = finish, ended = {} }
+    self.holders, self.tokens = holders(kind, count, 2)
+    self.successors = successors(kind, count, 2)
+    return self
+  end
+
+  -- Ends the holders, each at another time since its last renewal.
+  local function end_holders(self)
+    for i, child in ipairs(self.holders) do
+      self.ended[i] = wait.now()
+      self.finish(child)
+      wait.sleep(0.03)
+    end
+  end
+
+  local function assert_followed(self)
+    for i, child in ipairs(self.successors) do
+      local token, at = child:expect("^held (%d+) (%S+)", 10)
+      local took = tonumber(at) - self.ended[i]
+      assert.is_true(took <= 3 + wait.SLACK, self.kind .. " " .. i .. ": after " .. took .. " s")
+      assert.is_true(tonumber(token) > self.tokens[i])
+    end
+    end_all(self.holders)
+    end_all(self.successors)
+  end
+
+  it("is followed by the next one within TTL + 1 s, 20 of 20 times", function()
+    local killed = group("killed", RUNS, function(child) child:kill "sigkill" end)
+    end_holders(killed)
+    assert_followed(killed)
+  end)
+
+  it("by os.exit or SIGTERM, closing nothing, is followed just as soon", function()
+    local exited = group("exited", 4, function(child) child:send "exit" end)
+    local ended = group("ended", 4, function(child) child:kill "sigterm" end)
+    end_holders(exited)
+    end_holders(ended)
+    assert_followed(exited)
+    assert_followed(ended)
+  end)
+end)
+
+describe("a holder that is stopped past its TTL", function()
+  it("is first told, when it wakes, that it does not hold, 20 of 20 times", function()
+    local late, tokens = holders("stopped", RUNS, 2)
+    local next_ones = successors("stopped", RUNS, 2)
+    for _, child in ipairs(late) do child:kill "sigstop" end
+    local new_tokens = {}
+    for i, child in ipairs(next_ones) do
+      new_tokens[i] = tonumber((child:expect("^held (%d+)", 6)))
+      assert.is_true(new_tokens[i] > tokens[i])
+    end
+    -- What they do first after waking is asked for while they sleep.
+    for _, child in ipairs(late) do
+      for _, word in ipairs { "held", "put", "held", "check", "unlock" } do
+        child:send(word)
+      end
+    end
+    for _, child in ipairs(late) do child:kill "sigcont" end
+    for i, child in ipairs(late) do
+      assert.equal("false lost", (child:expect "^answer (.*)"), "held of " .. i)
+      assert.equal("nil lost", (child:expect "^answer (.*)"), "put of " .. i)
+      assert.equal("false lost", (child:expect "^answer (.*)"), "held again of " .. i)
+      assert.equal("false lost", (child:expect "^answer (.*)"), "check of " .. i)
+      assert.equal("nil lost", (child:expect "^answer (.*)"), "unlock of " .. i)
+    end
+    -- None of that has reached etcd or the ones who hold now.
+    assert.same({}, suite.etcd():keys(prefix .. "data/"))
+    for i, child in ipairs(next_ones) do
+      assert.equal("true false", (ask(child, "check")))
+      assert.equal(("%.0f"):format(new_tokens[i]), (ask(child, "token")))
+    end
+    -- When those let go, the woken ones can have it again, with a new token.
+    for _, child in ipairs(next_ones) do assert.equal("true nil", (ask(child, "unlock"))) end
+    for i, child in ipairs(late) do
+      assert.is_true(tonumber(ask(child, "again")) > new_tokens[i])
+      assert.equal("true false", (ask(child, "check")))
+    end
+    end_all(late)
+    end_all(next_ones)
+  end)
+end)
+
+describe("a holder that is stopped for less than its TTL", function()
+  it("still holds, with the same token, and goes on holding", function()
+    local list, tokens = holders("short", RUNS, 3)
+    for _, child in ipairs(list) do child:kill "sigstop" end
+    wait.sleep(1)
+    for _, child in ipairs(list) do
+      child:send "held"
+      child:kill "sigcont"
+    end
+    for i, child in ipairs(list) do
+      assert.equal("true false", (child:expect "^answer (.*)"))
+      assert.equal(("%.0f"):format(tokens[i]), (ask(child, "token")))
+    end
+    -- Longer than its lease would have lasted had it not been renewed again.
+    wait.sleep(3.2)
+    for i, child in ipairs(list) do
+      assert.equal("true false", (ask(child, "held")))
+      assert.equal("true false", (ask(child, "check")))
+      assert.equal(("%.0f"):format(tokens[i]), (ask(child, "token")))
+      assert.equal("true nil", (ask(child, "unlock")))
+    end
+    end_all(list)
+  end)
+end)

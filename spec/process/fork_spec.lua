@@ -1,0 +1,218 @@
+-- A forked child: what it inherited answers "forked" and stays the parent's;
+-- with a client of its own it works.
+
+local core = require "etcdlock.core"
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local client
+
+-- Runs in a process of its own: a parent with a lock forks; the child does
+-- |source| and leaves by |way|; the parent shows that it still holds the lock.
+local PARENT = [[
+  local endpoint, prefix, source, way = ...
+  -- What wait(2) would tell of a child that has ended: 0 is a clean exit.
+  local function exit_status(pid)
+    while true do
+      local file = assert(io.open("/proc/" .. pid .. "/stat"))
+      local state, rest = file:read "*a":match "%) (%a) (.*)"
+      file:close()
+      if state == "Z" then return rest:match "(%d+)%s*$" end
+      os.execute "sleep 0.05"
+    end
+  end
+  local etcdlock, test = require "etcdlock", require("etcdlock.core").test
+  local client = assert(etcdlock.connect { endpoints = endpoint, prefix = prefix, ttl = 5 })
+  local lock = assert(client:lock "a")
+  local env = setmetatable({ etcdlock = etcdlock, client = client, lock = lock,
+    endpoint = endpoint, prefix = prefix }, { __index = _G })
+  local run
+  if setfenv then
+    run = setfenv(assert(loadstring(source)), env)
+  else
+    run = assert(load(source, "=child", "t", env))
+  end
+  local pid = test.fork()
+  if pid == 0 then
+    local ok, failure = pcall(run)
+    print("child: " .. tostring(ok and "fine" or failure))
+    io.stdout:flush()
+    if way == "now" then test.exit_now(0) end
+    return -- the whole way: finalizers, then exit
+  end
+  print("child's end: " .. exit_status(pid))
+  io.read()
+  print("parent: " .. tostring(lock:check()) .. " " .. tostring(lock:unlock()))
+  client:close()
+]]
+
+local runs = 0
+
+local function run(source, way)
+  runs = runs + 1 -- so that what one test leaves behind doesn't fail the next
+  local parent = proc.lua(PARENT, etcd:endpoints(), prefix .. runs .. "/", source, way or "now")
+  finally(function() parent:destroy() end)
+  assert.equal("fine", parent:expect("^child: (.*)", 15), parent:errors())
+  parent:expect "^child's end: 0$"
+  parent:send ""
+  parent:expect "^parent: true true$"
+  assert.equal(0, (parent:wait()))
+  assert.equal("", parent:errors())
+end
+
+before_each(function()
+  client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
+end)
+
+after_each(function() client:close() end)
+
+describe("a forked child", function()
+  it("hears forked from everything that it inherited", function()
+    run [[
+      local function check(ok, message, code)
+        assert(not ok and type(message) == "string" and code == "forked",
+          debug.traceback(tostring(code)))
+      end
+      check(client:lock "a")
+      check(client:lock "b")
+      check(client:try_lock "a")
+      check(client:with_lock("a", error))
+      check(client:wrap("a", error)())
+      check(client:queue "a")
+      check(client:break_lock("a", lock:token()))
+      check(client:ping())
+      check(lock:put(prefix .. "k", "v"))
+      check(lock:get(prefix .. "k"))
+      check(lock:delete(prefix .. "k"))
+      check(lock:txn { { "get", prefix .. "k" } })
+      check(lock:expire(100))
+      check(lock:unlock())
+      check(lock:unlock())
+      local held, code = lock:held()
+      assert(held == false and code == "forked")
+      held, code = lock:check()
+      assert(held == false and code == "forked")
+      assert(lock:remaining() == 0)
+      local alive, why = client:alive()
+      assert(alive == false and why == "forked")
+      assert(tostring(lock):find("forked", 1, true))
+      assert(tostring(client):find("forked", 1, true))
+      assert(client:close() == true)
+    ]]
+  end)
+
+  it("doesn't wait for the loss of a lock that isn't its own", function()
+    run [[
+      local from = os.time()
+      local reason, _, code = lock:wait_lost(20)
+      assert(reason == nil and code == "forked", code)
+      assert(os.time() - from < 5)
+    ]]
+  end)
+
+  it("may look at what it inherited", function()
+    run [[
+      assert(lock:name() == "a" and lock:token() > 0 and lock:count() == 1)
+      assert(lock:key():find(lock:lease(), 1, true))
+      assert(client:stats().acquired == 1)
+    ]]
+  end)
+
+  it("leaves the parent's lock alone when it ends", function()
+    run("", "whole")
+  end)
+
+  it("leaves the parent's lock alone when its collector runs", function()
+    run([[
+      lock, client = nil, nil
+      collectgarbage()
+      collectgarbage()
+    ]], "whole")
+  end)
+
+  it("leaves the parent's lock alone when it closes what it has", function()
+    run([[
+      lock:unlock()
+      client:close()
+    ]], "whole")
+  end)
+
+  -- gRPC's threads don't survive a fork, so there is nothing to connect with.
+  it("is told that it can't connect, and not left hanging", function()
+    run([[
+      local own, message, code = etcdlock.connect { endpoints = endpoint }
+      assert(own == nil and code == "forked", message)
+      assert(message:find("fork", 1, true))
+      own, message, code = etcdlock.connect { endpoints = "127.0.0.1:1" }
+      assert(own == nil and code == "forked", message)
+      own, message, code = etcdlock.with_lock(prefix .. "b", error)
+      assert(own == nil and code == "forked", message)
+    ]], "whole")
+  end)
+
+  it("works if it was forked before the parent had a client", function()
+    local parent = proc.lua([[
+      local endpoint, prefix = ...
+      local etcdlock, test = require "etcdlock", require("etcdlock.core").test
+      local pid = test.fork()
+      local client = assert(etcdlock.connect { endpoints = endpoint, prefix = prefix })
+      assert(client:with_lock("a", function(lock) return lock:check() end))
+      client:close()
+      print(pid == 0 and "child" or "parent")
+      io.stdout:flush()
+      if pid == 0 then test.exit_now(0) end
+      io.read()
+    ]], etcd:endpoints(), prefix)
+    local first = parent:expect "^%a+$"
+    parent:expect(first == "child" and "^parent$" or "^child$")
+    assert.equal(0, (parent:wait()))
+  end)
+
+  it("can't connect either if the parent had closed its clients", function()
+    local out, code, err = proc.run_lua("spec/support/programs/child.lua", { [[
+      local endpoint, prefix = ...
+      local etcdlock, test = require "etcdlock", require("etcdlock.core").test
+      local client = assert(etcdlock.connect { endpoints = endpoint, prefix = prefix })
+      assert(client:with_lock("a", { timeout = 5 }, function() end))
+      client:close()
+      if test.fork() == 0 then
+        local own, message, code = etcdlock.connect { endpoints = endpoint, prefix = prefix }
+        print("child", own, code, message)
+        return
+      end
+      client = assert(etcdlock.connect { endpoints = endpoint, prefix = prefix })
+      print("parent", client:with_lock("b", { timeout = 5 }, function() end))
+      client:close()
+      io.stdout:flush()
+      os.execute "sleep 0.5" -- the child's turn
+    ]], etcd:endpoints(), prefix }, { seconds = 20 })
+    assert.equal(0, code, err)
+    assert.matches("child\tnil\tforked\tthis process was forked", out, 1, true)
+    assert.matches("parent\ttrue", out, 1, true)
+  end)
+
+  it("may use etcdlock.with_lock if the parent has not", function()
+    local out, code, err = proc.run_lua("spec/support/programs/child.lua", { [[
+      local prefix = ...
+      local etcdlock, test = require "etcdlock", require("etcdlock.core").test
+      local pid = test.fork()
+      print(pid == 0 and "child" or "parent", etcdlock.with_lock(prefix .. "a",
+        { timeout = 5 }, function(lock) return lock:held() end))
+      io.stdout:flush()
+      if pid ~= 0 then os.execute "sleep 0.5" end -- the child's turn
+    ]], prefix }, { env = { ETCDCTL_ENDPOINTS = etcd:endpoints() }, seconds = 20 })
+    assert.equal(0, code, err)
+    assert.matches("child\ttrue\ttrue", out, 1, true)
+    assert.matches("parent\ttrue\ttrue", out, 1, true)
+  end)
+
+  it("is known only by fork, not by a thread or a process that it starts", function()
+    local lock = assert(client:lock "a")
+    assert.equal("", (proc.run { "true" }))
+    os.execute "true"
+    assert.is_true(lock:held())
+    assert.equal(core.pid(), client:queue "a"[1].pid)
+  end)
+end)

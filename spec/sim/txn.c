@@ -1,0 +1,192 @@
+/* sim txn: carries out etcd's transactions on the model's store. */
+#include "txn.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* gRPC's NOT_FOUND, which etcd answers for a lease that isn't there. */
+enum { STATUS_NOT_FOUND = 5 };
+
+/* ---- keys as text ---- */
+
+size_t txn_name(char *to, int name) {
+  return (size_t)snprintf(to, TXN_TEXT_MAX, "lock%d", name);
+}
+
+static el_bytes text_of(const key *it, char *to) {
+  int len = key_is_nested(it)
+                ? snprintf(to, TXN_TEXT_MAX, "lock%d/below/%d", it->name,
+                           (int)-it->owner)
+                : snprintf(to, TXN_TEXT_MAX, "lock%d/%llx", it->name,
+                           (unsigned long long)it->owner);
+  return (el_bytes){to, (size_t)len};
+}
+
+static int compare_bytes(el_bytes a, el_bytes b) {
+  size_t len = a.len < b.len ? a.len : b.len;
+  int order = memcmp(a.data, b.data, len);
+  return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+static bool is_in(el_bytes text, el_bytes from, el_bytes to) {
+  if (to.len == 0) return compare_bytes(text, from) == 0;
+  return compare_bytes(text, from) >= 0 && compare_bytes(text, to) < 0;
+}
+
+/* The lock and the lease that |text|, a key of ours, stands for. */
+static void parse(el_bytes text, int *name, int64_t *owner) {
+  char copy[TXN_TEXT_MAX];
+  unsigned long long hex;
+  assert(text.len < sizeof copy);
+  memcpy(copy, text.data, text.len);
+  copy[text.len] = '\0';
+  if (sscanf(copy, "lock%d/%llx", name, &hex) != 2) {
+    assert(!"a write to a key that no lock has");
+  }
+  *owner = (int64_t)hex;
+}
+
+/* ---- what is read ---- */
+
+static bool rev_fits(const el_compare *compare, int64_t rev) {
+  return compare->test == EL_CREATE_REV_IS ? rev == compare->rev
+                                           : rev < compare->rev;
+}
+
+/* True of every key in the range; an empty one compares as revision 0. */
+static bool holds(const view *at, const el_compare *compare) {
+  char text[TXN_TEXT_MAX];
+  bool empty = true;
+  for (int i = 0; i < at->n; i++) {
+    const key *it = &at->keys[i];
+    if (it->create_rev == 0 ||
+        !is_in(text_of(it, text), compare->key, compare->range_end)) {
+      continue;
+    }
+    empty = false;
+    if (!rev_fits(compare, it->create_rev)) return false;
+  }
+  return !empty || rev_fits(compare, 0);
+}
+
+static bool comes_before(const el_op *op, const el_kv *a, const el_kv *b) {
+  switch (op->sort) {
+    case EL_SORT_OLDEST:
+      return a->create_rev < b->create_rev;
+    case EL_SORT_YOUNGEST:
+      return a->create_rev > b->create_rev;
+    default:
+      return compare_bytes(a->key, b->key) < 0;
+  }
+}
+
+static void insert(txn_result *out, int index, const el_op *op, el_kv kv) {
+  el_op_result *result = &out->results[index];
+  el_kv *kvs = out->kvs[index];
+  size_t at = result->n_kvs++;
+  assert(at < TXN_KEYS_MAX);
+  while (at > 0 && comes_before(op, &kv, &kvs[at - 1])) {
+    kvs[at] = kvs[at - 1];
+    at--;
+  }
+  kvs[at] = kv;
+}
+
+static void range(const view *at, const el_op *op, int index, txn_result *out) {
+  el_op_result *result = &out->results[index];
+  *result = (el_op_result){.kind = EL_OP_RANGE, .kvs = out->kvs[index]};
+  for (int i = 0; i < at->n; i++) {
+    const key *it = &at->keys[i];
+    char *place = out->texts[index][result->n_kvs];
+    el_bytes text;
+    if (it->create_rev == 0) continue;
+    if (op->max_create_rev != 0 && it->create_rev > op->max_create_rev) {
+      continue;
+    }
+    text = text_of(it, place);
+    if (!is_in(text, op->key, op->range_end)) continue;
+    insert(out, index, op,
+           (el_kv){.key = text,
+                   .create_rev = it->create_rev,
+                   .mod_rev = it->mod_rev,
+                   .lease = it->lease});
+  }
+  if (op->limit != 0 && result->n_kvs > (size_t)op->limit) {
+    result->n_kvs = (size_t)op->limit;
+    result->more = true;
+  }
+}
+
+/* ---- what is written ---- */
+
+/* etcd checks the leases of a branch before it carries any of it out. */
+static bool leases_live(const store *st, const el_op *ops, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    const lease *ls = store_find_lease(st, ops[i].lease);
+    if (ops[i].kind == EL_OP_PUT && (ls == NULL || !ls->alive)) return false;
+  }
+  return true;
+}
+
+static void run(store *st, const el_op *op, int index, txn_result *out) {
+  int name;
+  int64_t owner;
+  view at;
+  if (op->kind == EL_OP_RANGE) {
+    at = store_view(st, st->rev);
+    range(&at, op, index, out);
+    return;
+  }
+  parse(op->key, &name, &owner);
+  out->results[index] = (el_op_result){.kind = op->kind};
+  if (op->kind == EL_OP_PUT) {
+    store_put(st, name, owner, op->lease);
+  } else {
+    out->results[index].deleted = store_release(st, name, owner);
+  }
+}
+
+/* ---- a transaction ---- */
+
+static bool all_hold(const view *at, const el_txn *txn) {
+  for (size_t i = 0; i < txn->n_compares; i++) {
+    if (!holds(at, &txn->compares[i])) return false;
+  }
+  return true;
+}
+
+static void begin(txn_result *out, const store *st, bool succeeded, size_t n) {
+  assert(n <= TXN_OPS_MAX);
+  out->answer = (el_txn_answer){.term = st->term,
+                                .succeeded = succeeded,
+                                .results = out->results,
+                                .n_results = n};
+}
+
+void txn_apply(store *st, const el_txn *txn, txn_result *out) {
+  view at = store_view(st, st->rev);
+  bool succeeded = all_hold(&at, txn);
+  const el_op *ops = succeeded ? txn->then : txn->otherwise;
+  size_t n = succeeded ? txn->n_then : txn->n_otherwise;
+  begin(out, st, succeeded, n);
+  if (!leases_live(st, ops, n)) {
+    el_error_from_status(&out->answer.err, STATUS_NOT_FOUND,
+                         "etcdserver: requested lease not found", "sim");
+    return;
+  }
+  for (size_t i = 0; i < n; i++) {
+    run(st, &ops[i], (int)i, out);
+  }
+  out->answer.rev = st->rev;
+}
+
+void txn_read(store *st, const el_txn *txn, int64_t rev, txn_result *out) {
+  view at = store_view(st, rev);
+  begin(out, st, true, txn->n_then);
+  assert(txn->n_compares == 0);
+  for (size_t i = 0; i < txn->n_then; i++) {
+    range(&at, &txn->then[i], (int)i, out);
+  }
+  out->answer.rev = at.rev;
+}

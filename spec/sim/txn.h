@@ -1,0 +1,28 @@
+/* sim txn: carries out etcd's transactions on the model's store, as etcd's
+ * apply.go does: the very Txns that go to a real etcd. */
+#ifndef SIM_TXN_H
+#define SIM_TXN_H
+
+#include "etcd/txn.h"
+#include "store.h"
+
+enum { TXN_OPS_MAX = 4, TXN_KEYS_MAX = 64, TXN_TEXT_MAX = 40 };
+
+/* An answer with the memory that it points into. */
+typedef struct txn_result {
+  el_txn_answer answer;
+  el_op_result results[TXN_OPS_MAX];
+  el_kv kvs[TXN_OPS_MAX][TXN_KEYS_MAX];
+  char texts[TXN_OPS_MAX][TXN_KEYS_MAX][TXN_TEXT_MAX];
+} txn_result;
+
+/* The name of lock |name|, in |to| of TXN_TEXT_MAX bytes; its length. */
+size_t txn_name(char *to, int name);
+
+/* Runs |txn| through the quorum. |out| must not move afterwards. */
+void txn_apply(store *st, const el_txn *txn, txn_result *out);
+
+/* Answers |txn|, which only reads, from the store's state as of |rev|. */
+void txn_read(store *st, const el_txn *txn, int64_t rev, txn_result *out);
+
+#endif

@@ -1,6 +1,0 @@
--- Runs the program text in its first argument with the others as `...`, its
--- output line by line. Started by spec.support.proc.
-
-local source = assert((loadstring or load)(arg[1], "=child"))
-io.stdout:setvbuf "line"
-source((table.unpack or unpack)(arg, 2))

@@ -1,0 +1,84 @@
+-- What a request may end with: the rules of src/base/error.c, told a second time, with
+-- an example for each.
+
+local M = {}
+
+local STATUS = {
+  CANCELLED = 1, UNKNOWN = 2, INVALID_ARGUMENT = 3, DEADLINE_EXCEEDED = 4, NOT_FOUND = 5,
+  PERMISSION_DENIED = 7, RESOURCE_EXHAUSTED = 8, FAILED_PRECONDITION = 9, OUT_OF_RANGE = 11,
+  UNIMPLEMENTED = 12, INTERNAL = 13, UNAVAILABLE = 14, UNAUTHENTICATED = 16, ANY_STATUS = -1,
+}
+
+local NOT_ETCD = "something answers there, but it is not an etcd v3 client port"
+
+-- One for each rule, in its order: status, part of the text, code, flags, hint,
+-- and an example: what the server says, and with which status if any will do.
+local ROWS = {
+  { "NOT_FOUND", "requested lease not found", "lost", "DEFINITE | LEASE_GONE",
+    says = "etcdserver: requested lease not found" },
+  { "FAILED_PRECONDITION", "lease already exists", "conflict", "DEFINITE | RETRIABLE",
+    says = "etcdserver: lease already exists" },
+  { "FAILED_PRECONDITION", "authentication is not enabled", "unauthenticated",
+    "DEFINITE | AUTH_OFF", says = "etcdserver: authentication is not enabled" },
+  { "UNAVAILABLE", "learner", "unavailable", "DEFINITE | RETRIABLE",
+    says = "etcdserver: rpc not supported for learner" },
+  { "INVALID_ARGUMENT", "user name is empty", "unauthenticated", "DEFINITE | TOKEN_BAD",
+    "this etcd wants a user and a password", says = "etcdserver: user name is empty" },
+  { "INVALID_ARGUMENT", "authentication failed", "unauthenticated", "DEFINITE",
+    "the user or the password is wrong",
+    says = "etcdserver: authentication failed, invalid user ID or password" },
+  { "INVALID_ARGUMENT", "revision of auth store is old", "unauthenticated",
+    "DEFINITE | TOKEN_BAD", says = "etcdserver: revision of auth store is old" },
+  { "INVALID_ARGUMENT", nil, "invalid", "DEFINITE", says = "etcdserver: request is too large" },
+  { "UNAUTHENTICATED", nil, "unauthenticated", "DEFINITE | TOKEN_BAD",
+    says = "etcdserver: invalid auth token" },
+  { "PERMISSION_DENIED", nil, "denied", "DEFINITE", says = "etcdserver: permission denied" },
+  { "RESOURCE_EXHAUSTED", "database space exceeded", "no_space", "",
+    "compact, defragment and disarm etcd's NOSPACE alarm",
+    says = "etcdserver: mvcc: database space exceeded" },
+  { "RESOURCE_EXHAUSTED", "too many requests", "unavailable", "DEFINITE | RETRIABLE",
+    says = "etcdserver: too many requests" },
+  { "RESOURCE_EXHAUSTED", nil, "invalid", "DEFINITE",
+    says = "grpc: received message larger than max (3000000 vs. 2097152)" },
+  { "OUT_OF_RANGE", nil, "invalid", "DEFINITE",
+    says = "etcdserver: mvcc: required revision has been compacted" },
+  { "UNIMPLEMENTED", nil, "protocol", "DEFINITE", NOT_ETCD,
+    says = "unknown service etcdserverpb.KV" },
+  { "UNAVAILABLE", "http1.x server", "protocol", "DEFINITE", NOT_ETCD,
+    says = "INTERNAL: Trying to connect an http1.x server" },
+  { "UNAVAILABLE", "Failed parsing HTTP/2", "protocol", "DEFINITE", NOT_ETCD,
+    says = "UNKNOWN: Failed parsing HTTP/2" },
+  { "DEADLINE_EXCEEDED", nil, "unavailable", "RETRIABLE | SILENT",
+    says = "context deadline exceeded", cause = "no answer in time" },
+  { "ANY_STATUS", nil, "unavailable", "RETRIABLE",
+    says = "etcdserver: request timed out", status = "UNAVAILABLE" },
+}
+
+local function has(row, flag)
+  return row[4]:find(flag, 1, true) ~= nil
+end
+
+-- What the flags and the status are, for programs.
+for _, row in ipairs(ROWS) do
+  row.name = ("%s %q"):format(row[1], row.says)
+  row.number = STATUS[row.status or row[1]]
+  row.definite, row.retriable = has(row, "DEFINITE"), has(row, "RETRIABLE")
+  row.lease_gone, row.token_bad = has(row, "LEASE_GONE"), has(row, "TOKEN_BAD")
+  row.auth_off = has(row, "AUTH_OFF")
+end
+
+M.STATUS, M.ROWS = STATUS, ROWS
+
+-- each_row(test, is_wanted): has busted's |it| run test(row) for every row, or for
+-- those that are wanted.
+function M.tests_with(it)
+  return function(test, is_wanted)
+    for _, row in ipairs(ROWS) do
+      if not is_wanted or is_wanted(row) then
+        it(row.name, function() test(row) end)
+      end
+    end
+  end
+end
+
+return M

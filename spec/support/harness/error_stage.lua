@@ -1,0 +1,121 @@
+-- A stage for the rows of errors: an etcd that says what it is told to, one client
+-- of it at a time, and what both files about them ask.
+
+local Scripted = require "spec.support.servers.scripted"
+local assert = require "luassert"
+local etcdlock = require "etcdlock"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local Stage = {}
+Stage.__index = Stage
+
+-- How soon an answer comes that is known, how long we wait if there is one (LONG)
+-- and if there is none, and how many requests may be made of that.
+Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM = wait.SLACK, 5, 0.5, 10
+
+-- A stage for keys with |prefix|. `server` is the scripted etcd, `client` the
+-- latest client.
+function Stage.new(prefix)
+  return setmetatable({ prefix = prefix }, Stage)
+end
+
+function Stage:open()
+  self.server = Scripted.start(suite.endpoint())
+end
+
+-- Between tests.
+function Stage:clear()
+  self.server:pass()
+  if self.client then self.client:close() end
+end
+
+function Stage:close()
+  self.server:stop()
+end
+
+-- ---- clients ----
+
+function Stage:connect(opts)
+  local all = { endpoints = self.server:endpoint(), prefix = self.prefix }
+  for name, value in pairs(opts or {}) do all[name] = value end
+  self.client = assert(etcdlock.connect(all))
+  return self.client
+end
+
+-- A client that has a lease already, and nothing to do.
+function Stage:connect_idle()
+  assert(self:connect():lock "first"):unlock()
+  return self.client
+end
+
+-- A hold that has begun to watch its key and asks for nothing more for a while.
+function Stage:hold(name)
+  local before = self.server:calls "Txn"
+  local lock = assert(self:connect():lock(name))
+  -- The enqueue, and the look after the watch was created: both have come, so what
+  -- is scripted next isn't for them.
+  wait.eventually(function() return self.server:calls "Txn" == before + 2 end)
+  return lock
+end
+
+-- A read that has nothing to find.
+function Stage:look()
+  return self.client:queue "looked-at"
+end
+
+-- ---- what is said ----
+
+-- The next |times| calls (nil: all) of |method| end as |row| says; before etcd
+-- knows of them, or after it has carried them out if that is possible.
+function Stage:script(row, method, times)
+  self.server:answer(method, row.definite and "before" or "after", row.number, row.says, times)
+end
+
+-- What a message has to say of |row|.
+function Stage:text_of(row)
+  return ("etcd %s: %s%s"):format(self.server.address, row.cause or row.says,
+    row[5] and "; " .. row[5] or "")
+end
+
+-- A call returned what |row| says, in a message that begins with |where|.
+function Stage:assert_told(row, where, ok, message, code)
+  assert.is_nil(ok)
+  assert.equal(where .. self:text_of(row), message)
+  assert.equal(row[3], code)
+end
+
+-- |run| takes at least |low| and at most |high| seconds; returns what it does.
+function Stage.within(low, high, run)
+  local from = wait.now()
+  local results = { run() }
+  local took = wait.now() - from
+  assert.is_true(took >= low and took <= high, ("took %.3f s"):format(took))
+  return (table.unpack or unpack)(results)
+end
+
+-- ---- what is left ----
+
+function Stage:await_keys(name, count)
+  wait.eventually(function()
+    local keys = suite.etcd():keys(self.prefix .. name)
+    return #keys == count, table.concat(keys, " ")
+  end, 10, count .. " keys of " .. name)
+end
+
+-- One that was granted without our knowledge is revoked.
+function Stage.await_leases(count)
+  wait.eventually(function()
+    local leases = suite.etcd():leases()
+    return #leases == count, table.concat(leases, " ")
+  end, 5, count .. " leases")
+end
+
+-- Nothing is left of the lock |name|, and it can be had.
+function Stage:assert_free(name)
+  self.server:pass()
+  self:await_keys(name, 0)
+  assert(self.client:lock(name, { timeout = self.LONG })):unlock()
+end
+
+return Stage

@@ -1,0 +1,221 @@
+-- Programs on an event loop, each in a process of its own, written once for
+-- every loop in terms of
+--   go(fn)       starts a coroutine
+--   sleep(s)     for the running one
+--   run()        runs the loop until all of them have ended, and fails if it
+--                doesn't end then
+--   client, other, connect(opts), equal(wanted, got), fails(code, ...), took(s,
+--   from), descriptors(), ticks (counted while spin(true))
+
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+
+local M = {}
+
+local COMMON = [[
+local endpoint, prefix, loop = ...
+local core = require "etcdlock.core"
+local coroutines = require "etcdlock.coroutines"
+local etcdlock = require "etcdlock"
+local uv = require "luv"
+
+local function connect(opts)
+  local all = { endpoints = endpoint, prefix = prefix, loop = loop ~= "" and loop or nil }
+  for field, value in pairs(opts or {}) do all[field] = value end
+  return assert(etcdlock.connect(all))
+end
+local client, other = connect(), connect()
+
+local function equal(wanted, got)
+  if wanted ~= got then
+    error(("wanted %s, got %s"):format(tostring(wanted), tostring(got)), 2)
+  end
+end
+
+local function fails(code, ok, message, got)
+  if ok or got ~= code then
+    error(("wanted %s, got %s, %s, %s"):format(code, tostring(ok), tostring(message),
+      tostring(got)), 2)
+  end
+  return message
+end
+
+local SLACK = require("spec.support.harness.wait").SLACK
+
+-- Have |seconds| passed since |from|, and not much more?
+local function took(seconds, from)
+  local late = core.now() - from - seconds
+  if late < -0.002 or late > SLACK then error("late by " .. late .. " s", 2) end
+end
+
+local function descriptors()
+  local scan, count = assert(uv.fs_scandir "/proc/self/fd"), 0
+  for _ in function() return uv.fs_scandir_next(scan) end do count = count + 1 end
+  return count
+end
+
+-- pcall that can be waited in.
+local attempt = coroutines.crosses and pcall or require("coxpcall").pcall
+
+local go, sleep, run
+local live, ticks, spinning = 0, 0, false
+
+local function counted(fn)
+  live = live + 1
+  return function()
+    fn()
+    live = live - 1
+  end
+end
+
+local function spin(on)
+  spinning = on
+  if on then
+    go(function()
+      while spinning do
+        ticks = ticks + 1
+        sleep(0)
+      end
+    end)
+  end
+end
+]]
+
+local BEGINNINGS = {}
+
+BEGINNINGS.cqueues = [[
+local cqueues = require "cqueues"
+local controller = cqueues.new()
+
+function go(fn) controller:wrap(counted(fn)) end
+
+sleep = cqueues.sleep
+
+function run()
+  local ok, failure = controller:loop(60)
+  if not ok then error(failure, 0) end
+  equal(true, controller:empty())
+  equal(0, live)
+end
+]]
+
+BEGINNINGS.luv = [[
+local function resume(thread)
+  local ok, failure = coroutine.resume(thread)
+  if not ok then error(debug.traceback(thread, failure), 0) end
+end
+
+function go(fn) resume(coroutine.create(counted(fn))) end
+
+function sleep(seconds)
+  local thread, timer = coroutines.running(), uv.new_timer()
+  -- libuv runs timers before it polls, as long as one is due.
+  timer:start(math.max(1, math.ceil(seconds * 1000)), 0, function()
+    timer:close()
+    resume(thread)
+  end)
+  coroutine.yield()
+end
+
+function run()
+  uv.run()
+  equal(false, uv.loop_alive())
+  equal(0, live)
+end
+]]
+
+-- Copas 1 has no sleep, and no end.
+BEGINNINGS.copas = [[
+local copas = require "copas"
+
+function go(fn)
+  copas.addthread(counted(function()
+    copas.setErrorHandler(function(failure, thread)
+      io.stderr:write(debug.traceback(thread, failure), "\n")
+      os.exit(1)
+    end)
+    fn()
+  end))
+end
+
+local sleeping = 0
+
+function sleep(seconds)
+  local at, asked = core.now() + seconds, false
+  local function is_over() return core.now() >= at end
+  sleeping = sleeping + 1
+  copas.receive {
+    getfd = function() return is_over() and 0 or -1 end,
+    dirty = is_over,
+    receive = function()
+      local again = asked
+      asked = true
+      return again or nil, "timeout"
+    end,
+    close = function() end,
+  }
+  sleeping = sleeping - 1
+end
+
+function run()
+  while live > 0 do copas.step(sleeping > 0 and 0.001 or nil) end
+  for _ = 1, 3 do copas.step(0) end
+  equal(false, copas.step(0))
+end
+]]
+
+-- Another one for each program: what a failed one leaves is no trouble for the
+-- next.
+local programs = 0
+
+local function prefix(name)
+  programs = programs + 1
+  return ("wait/%s_spec/%d/"):format(name, programs)
+end
+
+local OPT_IN = { luv = "luv", copas = "copas" }
+
+-- Can this Lua load |module|?
+function M.has(module)
+  local out = proc.run_lua("spec/support/programs/child.lua",
+    { ("print((pcall(require, %q)))"):format(module) })
+  return out == "true\n"
+end
+
+-- Starts a program on the loop |name|, that of another etcd than the suite's if
+-- it is told; the child prints "done" at its end.
+function M.start(name, source, etcd)
+  return proc.lua(COMMON .. BEGINNINGS[name] .. source .. [[
+
+client:close()
+other:close()
+print "done"]],
+    (etcd or suite.etcd()):endpoints(), prefix(name), OPT_IN[name] or "")
+end
+
+-- Runs it to its end, |seconds| (30) at most.
+function M.run(name, source, seconds)
+  local child = M.start(name, source)
+  child:expect("^done$", seconds or 30)
+  child:wait()
+end
+
+-- Why |module| can't be tested; nil if it can.
+function M.missing(module)
+  if not M.has(module) then
+    return ("there is no %s for %s"):format(module, jit and jit.version or _VERSION)
+  end
+end
+
+-- The test of a |story| on the loop |name|.
+function M.test(name, story)
+  return function()
+    if type(story) == "function" then
+      story(name)
+    else
+      M.run(name, story)
+    end
+  end
+end
+
+return M

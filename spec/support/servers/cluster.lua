@@ -1,0 +1,104 @@
+-- Clusters of several members, some of which may be down.
+
+local assert = require "luassert"
+local proc = require "spec.support.programs.proc"
+local remote = require "spec.support.programs.remote"
+local wait = require "spec.support.harness.wait"
+
+local M = {}
+
+-- How long an acquire may stall when a member is lost. The aim is 2.5 s at the
+-- 95th percentile, see failover.lua; this is for a busy machine.
+M.STALL_MAX = 4
+
+-- The addresses of all members of |etcd|, that of member |i| first.
+function M.endpoints_from(etcd, i)
+  local list = {}
+  for k = 0, #etcd.members - 1 do
+    list[k + 1] = etcd:endpoint((i - 1 + k) % #etcd.members + 1)
+  end
+  return table.concat(list, ",")
+end
+
+-- The number of the member that leads, and of one that doesn't.
+function M.leader_of(etcd)
+  local leader
+  wait.eventually(function()
+    local out, _, err = etcd:ctl("endpoint", "status")
+    for endpoint in out:gmatch "(%S+), %x+, [^,]+, [^,]+, true," do
+      for i, member in ipairs(etcd.members) do
+        if member.endpoint == endpoint then leader = i end
+      end
+    end
+    return leader, out .. err
+  end, 20, "a leader")
+  return leader, leader % #etcd.members + 1
+end
+
+function M.await_health(etcd)
+  wait.eventually(function()
+    local _, code, err = etcd:ctl("endpoint", "health")
+    return code == 0, err
+  end, 30, "all members are healthy")
+end
+
+-- Starts again what is down, ends the children that were started: for the
+-- beginning of a test of |etcd|.
+function M.heal(etcd)
+  proc.destroy_children()
+  local restarted
+  for i, member in ipairs(etcd.members) do
+    if member.process.code or member.paused then
+      etcd:restart(i, { wait = false })
+      restarted = true
+    end
+  end
+  if restarted then M.await_health(etcd) end
+end
+
+-- ---- work meanwhile -----------------------------------------------------------
+
+-- Takes and releases a lock until a key says stop, and then a few more times.
+local CYCLES = [[
+  local uv = require 'luv'
+  local name, stop = '%s', '%s'
+  local count, longest, last, left = 0, 0, 0, 10
+  while left > 0 do
+    local from = uv.hrtime()
+    local lock = assert(client:lock(name, { timeout = 20 }))
+    longest = math.max(longest, uv.hrtime() - from)
+    assert(lock:token() > last, 'the token went back')
+    count, last = count + 1, lock:token()
+    assert(lock:check())
+    local found, message = lock:get(stop)
+    assert(found ~= nil, message)
+    if found then left = left - 1 end
+    local ok, message, code = lock:unlock()
+    assert(ok or code == 'unavailable', message)
+    uv.sleep(10)
+  end
+  return count, longest / 1e9
+]]
+
+-- Has |count| clients with |opts| take and release a lock each; returns a
+-- function that has them stop, and fails if one failed or had to wait too long.
+function M.start_cycles(etcd, opts, name, count)
+  local options = {}
+  for i = 1, count do options[i] = opts end
+  local children, stop = remote.start_all(options), opts.prefix .. "stop/" .. name
+  for i, child in ipairs(children) do
+    remote.send(child, CYCLES:format(name .. "/" .. i, stop))
+  end
+  return function()
+    etcd:put(stop, "now")
+    for i, child in ipairs(children) do
+      local results = remote.answer_of(child, 30)
+      assert.is_true(tonumber(results[1]) ~= nil, table.concat(results, " "))
+      assert.is_true(tonumber(results[2]) <= M.STALL_MAX,
+        ("client %d: a lock took %s s, of %s locks"):format(i, results[2], results[1]))
+    end
+    etcd:del(stop)
+  end
+end
+
+return M

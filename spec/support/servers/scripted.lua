@@ -1,0 +1,65 @@
+-- An etcd that answers what a spec wants (scripted_server.c), in front of a
+-- real one.
+
+local proc = require "spec.support.programs.proc"
+
+local Scripted = {}
+Scripted.__index = Scripted
+
+-- Starts one in front of |etcd| ("http://host:port").
+function Scripted.start(etcd)
+  local child = proc.talk { "build/spec/scripted_server", (etcd:gsub("^http://", "")) }
+  local self = setmetatable({ child = child }, Scripted)
+  self.address = "127.0.0.1:" .. child:expect "^port (%d+)"
+  return self
+end
+
+function Scripted:endpoint()
+  return "http://" .. self.address
+end
+
+local function ask(self, ...)
+  self.child:send(string.format(...))
+  local number, text = self.child:expect "^(%d+) ?(.*)$"
+  return tonumber(number), text
+end
+
+-- The next |times| calls (nil: all) of |method| ("Txn", "Watch", ...) end with
+-- |status| (gRPC's number) and |text|. |when|: "before" they reach etcd; "after"
+-- etcd has carried them out; "never" is the same, but no answer comes.
+function Scripted:answer(method, when, status, text, times)
+  ask(self, "answer %s %d %s %d %s", method, times or -1, when, status, text or "")
+end
+
+-- Streams of |method| that run now end so.
+function Scripted:interrupt(method, status, text)
+  ask(self, "break %s %d %s", method, status, text)
+end
+
+-- Everything that comes from now on is forwarded as it is.
+function Scripted:pass()
+  ask(self, "pass")
+end
+
+-- How many calls of |method| have come, answered or not.
+function Scripted:calls(method)
+  return (ask(self, "calls %s", method))
+end
+
+-- How etcd itself has last refused one: gRPC's status and its text.
+function Scripted:heard(method)
+  return ask(self, "heard %s", method)
+end
+
+-- How many calls of |method| |run| makes, and what it returns.
+function Scripted:count(method, run)
+  local before = self:calls(method)
+  local results = { run() }
+  return self:calls(method) - before, (table.unpack or unpack)(results)
+end
+
+function Scripted:stop()
+  self.child:destroy()
+end
+
+return Scripted

@@ -1,0 +1,91 @@
+-- Files and texts that are no good as a certificate or key are told apart by
+-- connect, before anything is sent.
+
+local Certs = require "spec.support.servers.certs"
+local clients = require "spec.support.harness.clients"
+local etcdlock = require "etcdlock"
+local suite = require "spec.support.harness.suite"
+local tls = require "spec.support.servers.tls"
+
+local certs, cast = suite.certs(), suite.cast()
+
+-- connect refuses |changes| to the good options.
+local function assert_invalid(pattern, changes)
+  local opts = clients.with({
+    endpoints = "https://127.0.0.1:1",
+    cacert = cast.ca.cert, cert = cast.client.cert, key = cast.client.key,
+  }, changes)
+  local message = clients.assert_fails("invalid", etcdlock.connect(opts))
+  assert.matches(pattern, message)
+  tls.assert_keeps_secrets(message)
+end
+
+describe("wrong files are told apart at once:", function()
+  it("one that isn't there, a directory, an empty one", function()
+    assert_invalid('cacert "/nowhere/ca.pem" can\'t be read: No such file', {
+      cacert = "/nowhere/ca.pem",
+    })
+    assert_invalid('cert "/" ', { cert = "/" })
+    assert_invalid("cacert .*holds no certificate", { cacert = cast.empty })
+  end)
+
+  it("rubbish, and PEM that is damaged or cut off", function()
+    assert_invalid("cacert .*rubbish.pem\" holds no certificate", { cacert = cast.rubbish })
+    assert_invalid("cert .*holds no certificate", { cert = cast.rubbish })
+    assert_invalid("key .*holds no private key", { key = cast.rubbish })
+    assert_invalid("cert .*damaged certificate", { cert = cast.damaged })
+    assert_invalid("cacert .*damaged certificate", { cacert = certs:half(cast.ca.cert) })
+    assert_invalid("key .*damaged private key", { key = certs:damaged(cast.client.key) })
+    assert_invalid("key .*damaged private key", { key = certs:half(cast.client.key) })
+  end)
+
+  it("a key for a certificate and the reverse", function()
+    assert_invalid("cert .*private key, but no certificate", { cert = cast.client.key })
+    assert_invalid("key .*certificate, but no private key", { key = cast.client.cert })
+    assert_invalid("cacert .*private key, but no certificate", { cacert = cast.ca.key })
+  end)
+
+  it("a key that wants a password", function()
+    assert_invalid("key .*is encrypted", { key = cast.client_encrypted.key })
+  end)
+
+  it("a key that doesn't fit the certificate", function()
+    assert_invalid("key .*does not fit the certificate in cert", {
+      key = cast.client_mismatch.key,
+    })
+    assert_invalid("key_pem does not fit the certificate in cert", {
+      key = false, key_pem = Certs.read(cast.client_mismatch.key),
+    })
+  end)
+
+  it("one without the other", function()
+    assert_invalid("cert .*without a key", { key = false })
+    assert_invalid("key .*without a cert", { cert = false })
+  end)
+
+  it("a certificate that isn't in force", function()
+    assert_invalid("client certificate .*expired", {
+      cert = cast.client_expired.cert, key = cast.client_expired.key,
+    })
+    assert_invalid("client certificate .*not valid before", {
+      cert = cast.client_future.cert, key = cast.client_future.key,
+    })
+    assert_invalid("cacert .*CA certificate .*expired", { cacert = cast.expired_ca.cert })
+  end)
+
+  it("a text for a file name and the reverse", function()
+    assert_invalid("cacert .*must be a file name", { cacert = Certs.read(cast.ca.cert) })
+    assert_invalid("key .*must be a file name", { key = Certs.read(cast.client.key) })
+    assert_invalid("cacert_pem holds no certificate", {
+      cacert = false, cacert_pem = cast.ca.cert,
+    })
+    assert_invalid("key_pem holds no private key", { key = false, key_pem = cast.client.key })
+  end)
+
+  it("both a file and a text", function()
+    assert_invalid("only one of cacert and cacert_pem", {
+      cacert_pem = Certs.read(cast.ca.cert),
+    })
+    assert_invalid("only one of key and key_pem", { key_pem = Certs.read(cast.client.key) })
+  end)
+end)

@@ -1,0 +1,191 @@
+-- TLS: with which certificates and addresses a client reaches an etcd.
+
+local Certs = require "spec.support.servers.certs"
+local Etcd = require "spec.support.servers.etcd"
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local tls = require "spec.support.servers.tls"
+local variables = require "spec.support.programs.variables"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local certs, cast = suite.certs(), suite.cast()
+local port_of = tls.port_of
+
+local etcd -- with the good server certificate, wants a client certificate
+local elsewhere -- certified for another name
+local anonymous -- wants no client certificate
+local plain -- without TLS
+
+local function options(changes) return tls.options(etcd, prefix, changes) end
+
+local connect = clients.connector(options)
+
+local function assert_works(changes) tls.assert_works(connect(changes)) end
+
+setup(function()
+  local all = Etcd.start_all {
+    { tls = tls.served_by(cast.server), unix = true },
+    { tls = tls.served_by(cast.server_elsewhere) },
+    { tls = tls.served_by(cast.server, false) },
+    { unix = true },
+  }
+  etcd, elsewhere, anonymous, plain = all[1], all[2], all[3], all[4]
+end)
+
+teardown(function()
+  for _, one in ipairs { etcd, elsewhere, anonymous, plain } do one:stop() end
+end)
+
+after_each(clients.close_all)
+
+describe("a client with TLS", function()
+  it("locks with the certificates of files", function()
+    assert_works()
+  end)
+
+  it("locks with the certificates of texts", function()
+    assert_works {
+      cacert = false, cert = false, key = false,
+      cacert_pem = Certs.read(cast.ca.cert),
+      cert_pem = Certs.read(cast.client.cert),
+      key_pem = Certs.read(cast.client.key),
+    }
+  end)
+
+  it("takes one from a file and another from a text", function()
+    assert_works { key = false, key_pem = Certs.read(cast.client.key) }
+  end)
+
+  it("finds the server by address and by name, with https:// or without", function()
+    for _, host in ipairs { "127.0.0.1", "localhost" } do
+      assert_works { endpoints = "https://" .. host .. ":" .. port_of(etcd) }
+      assert_works { endpoints = host .. ":" .. port_of(etcd) }
+    end
+  end)
+
+  it("finds the server by its IPv6 address", function()
+    if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
+    local other = Etcd.start { tls = tls.served_by(cast.server), host = "::1" }
+    finally(function() other:stop() end)
+    assert_works { endpoints = "https://[::1]:" .. port_of(other) }
+    assert_works { endpoints = "[::1]:" .. port_of(other) }
+  end)
+
+  it("can expect another name than the address", function()
+    assert_works { endpoints = elsewhere:endpoint(), server_name = "etcd.example" }
+    assert_works { endpoints = "127.0.0.1:" .. port_of(elsewhere), server_name = "127.9.9.9" }
+  end)
+
+  it("needs no certificate of its own if etcd wants none", function()
+    assert_works { endpoints = anonymous:endpoint(), cert = false, key = false }
+  end)
+
+  it("takes keys of every usual kind, and chains", function()
+    local between = certs:ca { name = "between", issuer = cast.ca }
+    local leaf = certs:issue(between, "client")
+    assert_works { cert = certs:bundle(leaf.cert, between.cert), key = leaf.key }
+    for _, algorithm in ipairs { "rsa", "p384" } do
+      local own = certs:issue(cast.ca, "client", { algorithm = algorithm })
+      assert_works { cert = own.cert, key = own.key }
+    end
+  end)
+
+  it("trusts every CA of a bundle, also beside an expired one", function()
+    assert_works { cacert = certs:bundle(cast.expired_ca.cert, cast.other_ca.cert, cast.ca.cert) }
+  end)
+
+  it("uses a unix socket, with TLS and without", function()
+    for _, scheme in ipairs { "unixs://", "unixs:" } do
+      assert_works { endpoints = scheme .. etcd:socket(), server_name = "localhost" }
+    end
+    assert_works { endpoints = "unixs:" .. etcd:socket() }
+    for _, scheme in ipairs { "unix://", "unix:" } do
+      assert_works { endpoints = scheme .. plain:socket() }
+    end
+  end)
+
+  it("does without TLS for http://, whatever its options are", function()
+    assert_works { endpoints = plain:endpoint() }
+  end)
+
+  it("holds, keeps its lease and waits", function()
+    local TTL = 2
+    local holder, waiter = connect { ttl = TTL }, connect { ttl = TTL }
+    local from = wait.now()
+    local lock = assert(holder:lock "a")
+    clients.assert_fails("timeout", waiter:lock("a", { timeout = 1.2 }))
+    assert.is_true(lock:check())
+    assert.is_true(wait.now() + lock:remaining() > from + TTL)
+    lock:unlock()
+    assert(waiter:lock "a"):unlock()
+  end)
+end)
+
+describe("etcdctl's variables for TLS", function()
+  local good
+
+  -- What locking with |env| and the options |opts| says.
+  local function lock_with(env, opts)
+    local out = variables.lock(env, clients.with({ prefix = prefix, timeout = 5 }, opts))
+    tls.assert_keeps_secrets(out)
+    return out
+  end
+
+  -- As lock_with, but looks at no variable.
+  local function lock_without(env, opts)
+    opts.prefix, opts.timeout, opts.env = prefix, 5, false
+    return (variables.lock(env, opts))
+  end
+
+  before_each(function()
+    good = {
+      ETCDCTL_ENDPOINTS = etcd:endpoint(), ETCDCTL_CACERT = cast.ca.cert,
+      ETCDCTL_CERT = cast.client.cert, ETCDCTL_KEY = cast.client.key,
+    }
+  end)
+
+  it("are enough", function()
+    assert.equal("locked\n", lock_with(good))
+    good.ETCDCTL_ENDPOINTS = "127.0.0.1:" .. port_of(etcd)
+    assert.equal("locked\n", lock_with(good))
+  end)
+
+  it("give way to options", function()
+    good.ETCDCTL_CACERT = cast.other_ca.cert
+    assert.matches("^unavailable: .*signed by a CA", lock_with(good))
+    assert.equal("locked\n", lock_with(good, { cacert = cast.ca.cert }))
+    assert.equal("locked\n", lock_with(good, { cacert_pem = Certs.read(cast.ca.cert) }))
+    good.ETCDCTL_KEY, good.ETCDCTL_CERT = "/nowhere/key", "/nowhere/cert"
+    assert.equal("locked\n", lock_with(good, {
+      cacert = cast.ca.cert, cert = cast.client.cert, key = cast.client.key,
+    }))
+    good.ETCDCTL_ENDPOINTS = "127.0.0.1:1"
+    assert.equal("locked\n", lock_with(good, options()))
+  end)
+
+  it("aren't looked at with env = false", function()
+    assert.matches("^unauthenticated: .*wants a client certificate", lock_without(good, {
+      endpoints = etcd:endpoint(), cacert = cast.ca.cert,
+    }))
+  end)
+
+  it("are named when they are wrong", function()
+    for name, value in pairs {
+      ETCDCTL_CACERT = cast.rubbish, ETCDCTL_CERT = "/nowhere/cert.pem",
+      ETCDCTL_KEY = cast.client_mismatch.key, ETCDCTL_ENDPOINTS = "https://nowhere",
+    } do
+      assert.matches("^invalid: .*" .. name, lock_with(clients.with(good, { [name] = value })))
+    end
+  end)
+
+  it("are refused where they would switch off what is checked", function()
+    good.ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true"
+    assert.matches("^invalid: .*ETCDCTL_INSECURE_SKIP_TLS_VERIFY", lock_with(good))
+    good.ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "false"
+    assert.equal("locked\n", lock_with(good))
+    assert.equal("locked\n", lock_without({ ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" }, {
+      endpoints = plain:endpoint(),
+    }))
+  end)
+end)

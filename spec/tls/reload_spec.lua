@@ -1,0 +1,82 @@
+-- Certificates that are replaced under a running program.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local tls = require "spec.support.servers.tls"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local certs, cast = suite.certs(), suite.cast()
+
+local function copy(from, to)
+  assert(uv.fs_copyfile(from, to .. ".new"))
+  assert(uv.fs_rename(to .. ".new", to))
+end
+
+describe("files that are replaced", function()
+  local files, etcd, client
+
+  -- Puts these where the client looks for them.
+  local function install(ca, cert)
+    copy(ca.cert, files.cacert)
+    copy(cert.cert, files.cert)
+    copy(cert.key, files.key)
+  end
+
+  before_each(function()
+    etcd = tls.start()
+    files = {
+      cacert = certs:path "live-ca.pem", cert = certs:path "live.pem",
+      key = certs:path "live-key.pem", ttl = 30,
+    }
+    install(cast.ca, cast.client)
+    client = clients.connector(tls.options(etcd, prefix))(files)
+  end)
+
+  after_each(function()
+    clients.close_all()
+    etcd:stop()
+  end)
+
+  -- Everything by the other CA from now on.
+  local function switch_etcd()
+    etcd:set_tls {
+      ca = cast.other_ca.cert, cert = cast.server_other.cert, key = cast.server_other.key,
+      client = cast.client_other,
+    }
+    etcd:restart()
+  end
+
+  it("are read again before the lock is lost, when etcd comes back with another CA", function()
+    local lock = assert(client:lock "a")
+    install(cast.other_ca, cast.client_other)
+    switch_etcd()
+    assert(client:lock("b", { timeout = 10 }))
+    assert.is_true(lock:check())
+    assert.is_true(lock:held())
+    assert(lock:unlock())
+    assert.equal(0, client:stats().lost)
+  end)
+
+  it("are read again when they come after the change, also one by one", function()
+    local lock = assert(client:lock "a")
+    switch_etcd()
+    wait.eventually(function()
+      local message = clients.assert_fails("unavailable", client:lock("b", { timeout = 0.5 }))
+      return message:find("signed by a CA that is not in cacert", 1, true), message
+    end, 5, "the reason")
+    copy(cast.other_ca.cert, files.cacert)
+    copy(cast.client_other.key, files.key) -- doesn't fit the certificate yet
+    local b, why, code = client:lock("b", { timeout = 0.5 })
+    assert.is_nil(b)
+    assert.is_string(code, why)
+    copy(cast.client_other.cert, files.cert)
+    wait.eventually(function()
+      local got, reason = client:lock("b", { timeout = 1 })
+      return got, reason
+    end, 10, "a lock with the new certificates")
+    assert.is_true(lock:check())
+    assert(lock:unlock())
+  end)
+end)

@@ -1,0 +1,100 @@
+-- Servers that speak another TLS than we do: what they have in common with us is
+-- said at once, not that they can't be reached.
+
+local Certs = require "spec.support.servers.certs"
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+-- Much less than the timeout that is given: the answer is known, not awaited.
+local TIMEOUT, SOON = 20, 10 -- seconds
+
+local NOTHING = "127.0.0.1:%d+: it has no TLS version, cipher and curve in common with us: "
+  .. "TLS 1.2 or newer"
+
+local certs, ca, cert
+local cleanup -- functions
+
+-- OpenSSL's own server, restricted by |...|; it may even do what is insecure.
+local function serve(...)
+  local server = proc.talk {
+    "openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", cert.cert, "-key", cert.key,
+    "-alpn", "h2", ...,
+  }
+  cleanup[#cleanup + 1] = function() server:destroy() end
+  return "https://127.0.0.1:" .. server:expect "^ACCEPT .*:(%d+)"
+end
+
+local function connect(...)
+  local client = assert(etcdlock.connect {
+    endpoints = { ... }, prefix = prefix, cacert = ca.cert, timeout = TIMEOUT,
+  })
+  cleanup[#cleanup + 1] = function() client:close() end
+  return client
+end
+
+-- |call| is answered soon, with |code| and what matches |pattern|.
+local function assert_refused(code, pattern, call)
+  local from = wait.now()
+  local ok, message, got = call()
+  local took = wait.now() - from
+  assert.is_nil(ok)
+  assert.equal(code, got, message)
+  assert.matches(pattern, message)
+  assert.is_true(took < SOON, ("%s, after %.1f s"):format(message, took))
+end
+
+setup(function()
+  certs = Certs.new()
+  ca = certs:ca()
+  cert = certs:issue(ca, "server", { algorithm = "rsa" })
+end)
+
+teardown(function() certs:remove() end)
+before_each(function() cleanup = {} end)
+
+after_each(function()
+  for i = #cleanup, 1, -1 do cleanup[i]() end
+end)
+
+describe("a server that speaks only", function()
+  for name, args in pairs {
+    ["TLS 1.1"] = { "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0" },
+    ["TLS 1.0"] = { "-tls1", "-cipher", "DEFAULT@SECLEVEL=0" },
+    ["TLS 1.2 with CBC"] = { "-tls1_2", "-cipher", "AES128-SHA@SECLEVEL=0" },
+  } do
+    it(name .. " has nothing in common with us, which every call is told at once", function()
+      local client = connect(serve((table.unpack or unpack)(args)))
+      for _, call in ipairs {
+        function() return client:lock "a" end,
+        function() return client:try_lock "a" end,
+        function() return client:ping() end,
+        function() return client:queue "a" end,
+      } do
+        assert_refused("protocol", NOTHING, call)
+      end
+      assert.is_true(client:stats().rpcs < 20, client:stats().rpcs)
+    end)
+  end
+
+  for _, version in ipairs { "2", "3" } do
+    it("TLS 1." .. version .. " has that in common with us, but is no etcd", function()
+      local client = connect(serve("-tls1_" .. version))
+      local ok, message = client:lock("a", { timeout = 1 })
+      assert.is_nil(ok)
+      assert.is_nil(message:find "in common", message)
+    end)
+  end
+end)
+
+describe("a member that speaks only TLS 1.1", function()
+  it("is left for one that speaks ours", function()
+    local client = connect(serve("-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"), suite.endpoint())
+    local from = wait.now()
+    assert(assert(client:lock "a"):unlock())
+    assert.is_true(wait.now() - from < SOON)
+  end)
+end)

@@ -1,0 +1,388 @@
+-- client:lock_async: for programs with an event loop of their own.
+
+local clients = require "spec.support.harness.clients"
+local loops = require "spec.support.programs.loops"
+local proc = require "spec.support.programs.proc"
+local socket = require "socket"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other
+
+-- Steps |pending| until it is decided, and returns what it says.
+local function finish(pending_lock, seconds)
+  local results
+  wait.eventually(function()
+    results = { pending_lock:step() }
+    return results[1] ~= false
+  end, seconds)
+  return results[1], results[2], results[3]
+end
+
+local function assert_queued(count, name)
+  wait.eventually(function()
+    local places = #other:queue(name)
+    return places == count, places .. " in the queue"
+  end)
+end
+
+before_each(function() client, other = connect(), connect() end)
+
+after_each(clients.close_all)
+
+describe("a pending lock", function()
+  it("is granted without anybody waiting for it", function()
+    local asked = assert(client:lock_async "a")
+    local lock = finish(asked)
+    assert.is_true(lock:check())
+    assert.equal("a", lock:name())
+    assert.equal(lock, (asked:step())) -- again, and counted once
+    assert.equal(1, lock:count())
+    assert.is_true(lock:unlock())
+  end)
+
+  it("never blocks", function()
+    local held = assert(other:lock "a")
+    local asked = assert(client:lock_async "a")
+    local from = wait.now()
+    for _ = 1, 100 do assert.is_false(asked:step()) end
+    assert.is_true(wait.now() - from < 1)
+    assert.matches("waiting", tostring(asked), 1, true)
+    held:unlock()
+    assert.is_true(finish(asked):unlock())
+    assert.matches("decided", tostring(asked), 1, true)
+  end)
+
+  it("ends when its time is over", function()
+    local held = assert(other:lock "a")
+    local from = wait.now()
+    assert_fails("timeout", finish(client:lock_async("a", { timeout = 0.3 })))
+    local took = wait.now() - from
+    assert.is_true(took >= 0.29 and took < 0.3 + wait.SLACK, took .. " s")
+    assert_queued(1, "a")
+    assert.is_true(held:check())
+  end)
+
+  it("tries once with timeout 0", function()
+    local lock = finish(client:lock_async("a", { timeout = 0 }))
+    assert.is_true(lock:check())
+    assert_fails("locked", finish(other:lock_async("a", { timeout = 0 })))
+    assert_fails("locked", finish(client:lock_async("a", { timeout = 0, owner = "x" })))
+  end)
+
+  it("is refused like any lock", function()
+    assert_fails("invalid", client:lock_async "")
+    assert.has_error(function() client:lock_async("a", { timout = 1 }) end)
+    client:close()
+    assert_fails("closed", client:lock_async "a")
+  end)
+
+  it("is told when the client is closed", function()
+    local held = assert(other:lock "a")
+    local asked = assert(client:lock_async "a")
+    client:close()
+    assert.is_true(asked:dirty())
+    assert.equal(0, asked:timeout())
+    assert_fails("closed", asked:step())
+    assert.is_true(held:check())
+  end)
+end)
+
+describe("an own hold", function()
+  it("is given once more by the first step", function()
+    local lock = assert(client:lock "a")
+    local asked = assert(client:lock_async "a")
+    assert.equal(1, lock:count())
+    assert.is_true(asked:dirty())
+    assert.equal(lock, (asked:step()))
+    assert.equal(lock, (asked:step()))
+    assert.equal(2, lock:count())
+  end)
+
+  it("isn't taken by one that is given up or forgotten", function()
+    local lock = assert(client:lock "a")
+    assert.is_true(client:lock_async("a"):cancel())
+    assert(client:lock_async "a")
+    assert.equal(1, lock:count())
+    assert.is_true(lock:unlock())
+    assert.is_false((lock:held()))
+  end)
+
+  it("that was let go before the first step is asked for", function()
+    local lock = assert(client:lock "a")
+    local token = lock:token()
+    local asked = assert(client:lock_async "a")
+    lock:unlock()
+    local again = finish(asked)
+    assert.is_true(again:token() > token)
+    assert.equal(1, again:count())
+  end)
+
+  it("belongs to the coroutine that asked, whoever steps", function()
+    local asked, mine
+    local thread = coroutine.create(function()
+      asked = client:lock_async "a"
+      coroutine.yield()
+      mine = client:lock "a"
+    end)
+    coroutine.resume(thread)
+    local lock = finish(asked)
+    assert_fails("deadlock", client:lock "a")
+    coroutine.resume(thread)
+    assert.equal(lock, mine)
+  end)
+end)
+
+describe("giving up", function()
+  it("leaves the queue", function()
+    local held = assert(other:lock "a")
+    local asked = assert(client:lock_async "a")
+    assert_queued(2, "a")
+    assert.is_true(asked:cancel())
+    assert_fails("cancelled", asked:step())
+    assert.is_false(asked:cancel())
+    assert_queued(1, "a")
+    assert.is_true(held:check())
+  end)
+
+  it("after the grant releases it", function()
+    local asked = assert(client:lock_async "a")
+    wait.eventually(function() return asked:dirty() end)
+    assert.is_true(asked:cancel())
+    assert_fails("cancelled", asked:step())
+    assert_queued(0, "a")
+  end)
+
+  it("after the answer was told does nothing", function()
+    local asked = assert(client:lock_async "a")
+    local lock = finish(asked)
+    assert.is_false(asked:cancel())
+    assert.is_true(lock:check())
+  end)
+
+  it("happens to one that is collected", function()
+    local held = assert(other:lock "a")
+    local asked = { client:lock_async "a", client:lock_async("b") }
+    assert_queued(2, "a")
+    wait.eventually(function() return asked[2]:dirty() end)
+    asked = nil -- luacheck: ignore 311
+    collectgarbage()
+    collectgarbage()
+    assert_queued(1, "a")
+    assert_queued(0, "b")
+    assert.is_true(held:check())
+  end)
+end)
+
+-- Polls until all of |pendings| (a list) are decided; returns the locks.
+local function select_all(pendings)
+  local locks, left, deadline = {}, #pendings, wait.now() + 10
+  while left > 0 do
+    assert(wait.now() < deadline, "not decided")
+    local open = {}
+    for i, asked in ipairs(pendings) do
+      if not locks[i] then open[#open + 1] = asked end
+    end
+    local readable = socket.select(open, nil, 5)
+    assert.is_true(#readable > 0)
+    for _, asked in ipairs(readable) do
+      local lock = assert.is_not_nil(asked:step()) and asked:step()
+      for i, each in ipairs(pendings) do
+        if each == asked and lock and not locks[i] then
+          locks[i] = lock
+          left = left - 1
+        end
+      end
+    end
+  end
+  return locks
+end
+
+describe("luasocket's select", function()
+  it("polls one", function()
+    local held = assert(other:lock "a")
+    local asked = assert(client:lock_async "a")
+    assert.same({}, (socket.select({ asked }, nil, 0.05)))
+    assert.is_false(asked:step())
+    held:unlock()
+    assert.is_true(select_all({ asked })[1]:check())
+    assert.equal(asked, socket.select({ asked }, nil, 0)[1])
+  end)
+
+  it("polls several on one descriptor", function()
+    local held = assert(other:lock "a")
+    local pendings = {}
+    for i = 1, 5 do pendings[i] = assert(client:lock_async("x" .. i)) end
+    pendings[6] = assert(client:lock_async "a")
+    for i = 2, 6 do assert.equal(pendings[1]:getfd(), pendings[i]:getfd()) end
+    held:unlock()
+    local locks = select_all(pendings)
+    for i = 1, 6 do assert.is_true(locks[i]:check()) end
+  end)
+
+  it("returns at once for a closed client", function()
+    local held = assert(other:lock "a")
+    local asked = assert(client:lock_async "a")
+    client:close()
+    assert.equal(asked, socket.select({ asked }, nil, 5)[1])
+    assert_fails("closed", asked:step())
+    assert.is_true(held:check())
+  end)
+end)
+
+-- In a process of its own: one that has a loop's module loaded is another
+-- program.
+local function run(source)
+  local child = proc.lua([[
+    local endpoint, prefix = ...
+    local etcdlock = require "etcdlock"
+    local function connect()
+      return assert(etcdlock.connect { endpoints = endpoint, prefix = prefix })
+    end
+    local client, other = connect(), connect()
+  ]] .. source .. [[
+    client:close()
+    other:close()
+    print "done"
+  ]], etcd:endpoints(), prefix)
+  child:expect "^done$"
+  child:wait()
+end
+
+describe("cqueues.poll", function()
+  local function in_cqueues(source)
+    run([[
+      local cqueues = require "cqueues"
+      local controller = cqueues.new()
+      local function finish(asked)
+        while asked:step() == false do cqueues.poll(asked) end
+        return asked:step()
+      end
+    ]] .. source)
+  end
+
+  it("polls one, outside of a loop as well", function()
+    in_cqueues [[
+      local held = assert(other:lock "a")
+      local asked = assert(client:lock_async "a")
+      assert(cqueues.poll(asked, 0.05) ~= asked and asked:step() == false)
+      held:unlock()
+      assert(finish(asked):check())
+    ]]
+  end)
+
+  it("polls several beside coroutines that wait", function()
+    in_cqueues [[
+      local held, got = assert(other:lock "a"), 0
+      for i = 1, 5 do
+        controller:wrap(function()
+          local lock = assert(finish(assert(client:lock_async "a")))
+          got = got + 1
+          assert(lock:unlock())
+        end)
+        controller:wrap(function()
+          assert(client:lock "a"):unlock()
+          got = got + 1
+        end)
+      end
+      controller:wrap(function()
+        while client:stats().waiting < 10 do cqueues.sleep(0.005) end
+        assert(held:unlock())
+      end)
+      assert(controller:loop(10))
+      assert(controller:empty() and got == 10, got)
+    ]]
+  end)
+
+  it("doesn't keep a loop alive that nobody polls in", function()
+    in_cqueues [[
+      local held = assert(other:lock "a")
+      local asked = assert(client:lock_async "a")
+      controller:wrap(function() assert(client:lock "b"):unlock() end)
+      assert(controller:loop(10))
+      assert(controller:empty())
+      assert(asked:cancel() and held:unlock())
+    ]]
+  end)
+
+  it("returns when the client is closed meanwhile", function()
+    in_cqueues [[
+      local one, held, code = connect(), assert(other:lock "a"), nil
+      controller:wrap(function()
+        local asked = assert(one:lock_async "a")
+        code = select(3, finish(asked))
+      end)
+      controller:wrap(function()
+        while one:stats().waiting < 1 do cqueues.sleep(0.005) end
+        cqueues.sleep(0.01)
+        one:close()
+      end)
+      assert(controller:loop(10))
+      assert(controller:empty() and code == "closed", code)
+      assert(held:unlock())
+    ]]
+  end)
+
+  it("can use the descriptor's number again when the client is closed", function()
+    in_cqueues [[
+      local numbers, again, rounds = {}, false, 0
+      controller:wrap(function()
+        while rounds < 5 or not again and rounds < 50 do
+          rounds = rounds + 1
+          local one = connect()
+          local held = assert(other:lock "a")
+          local asked = assert(one:lock_async "a")
+          again = again or numbers[asked:pollfd()]
+          numbers[asked:pollfd()] = true
+          controller:wrap(function()
+            cqueues.sleep(0.05)
+            assert(held:unlock())
+          end)
+          assert(finish(asked):unlock())
+          one:close()
+          one, asked = nil, nil
+          collectgarbage()
+        end
+      end)
+      assert(controller:loop(10))
+      assert(controller:empty())
+      assert(again, "no number was used again: this tests nothing")
+    ]]
+  end)
+end)
+
+describe("copas.receive", function()
+  local missing = loops.missing "copas"
+  if missing then return pending(missing) end
+
+  it("returns what step tells, beside coroutines that wait", function()
+    run [[
+      local copas = require "copas"
+      client = assert(etcdlock.connect {
+        endpoints = endpoint, prefix = prefix, loop = "copas",
+      })
+      local held, got, code = assert(other:lock "a"), 0, nil
+      for _ = 1, 5 do
+        copas.addthread(function()
+          local lock = assert(copas.receive(assert(client:lock_async "a")))
+          got = got + 1
+          assert(lock:unlock())
+        end)
+        copas.addthread(function()
+          assert(client:lock "a"):unlock()
+          got = got + 1
+        end)
+      end
+      copas.addthread(function()
+        code = select(3, copas.receive(assert(client:lock_async("a", { timeout = 0.05 }))))
+        while client:stats().waiting < 10 do copas.sleep(0) end
+        assert(held:unlock())
+      end)
+      while got < 10 do copas.step(5) end
+      assert(code == "timeout", code)
+    ]]
+  end)
+end)

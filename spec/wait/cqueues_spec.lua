@@ -1,0 +1,111 @@
+-- Waiting in cqueues: the others go on.
+
+local loops = require "spec.support.programs.loops"
+local stories = require "spec.support.programs.loop_stories"
+
+-- What only cqueues has.
+local OWN = {
+  { "two controllers, one within the other, wait for one client", [[
+    local inner = cqueues.new()
+    local held, got = assert(other:lock "a"), {}
+    go(function()
+      local lock = assert(client:lock "a")
+      got[#got + 1] = "outer"
+      assert(lock:unlock())
+    end)
+    inner:wrap(function()
+      while #other:queue "a" < 2 do sleep(0.005) end
+      local lock = assert(client:lock "a")
+      got[#got + 1] = "inner"
+      assert(lock:unlock())
+    end)
+    go(function() assert(inner:loop()) end)
+    go(function()
+      while client:stats().waiting < 2 do sleep(0.005) end
+      assert(held:unlock())
+    end)
+    run()
+    equal("outer inner", table.concat(got, " "))
+    equal(true, inner:empty())
+  ]] },
+
+  { "two controllers side by side wake each other's coroutines", [[
+    local second = cqueues.new()
+    local held, got = assert(other:lock "a"), {}
+    for i, one in ipairs { controller, second, controller, second } do
+      one:wrap(function()
+        local lock = assert(client:lock "a")
+        got[#got + 1] = i
+        assert(lock:unlock())
+      end)
+      assert(one:step(0))
+    end
+    assert(held:unlock())
+    local deadline = core.now() + 10
+    while not (controller:empty() and second:empty()) and core.now() < deadline do
+      assert(controller:step(0.005))
+      assert(second:step(0.005))
+    end
+    equal("1 2 3 4", table.concat(got, " "))
+    run()
+  ]] },
+
+  { "an error that ends a coroutine under with_lock releases the lock", [[
+    go(function()
+      client:with_lock("a", function()
+        sleep(0.01)
+        error("oops", 0)
+      end)
+    end)
+    local ok, failure = controller:loop(10)
+    equal(false, ok)
+    equal("oops", failure)
+    live = 0
+    run()
+    equal(0, #client:queue "a")
+    assert(client:lock("a", { timeout = 1 })):unlock()
+  ]] },
+
+  { "a coroutine of a coroutine blocks, because its yields are its caller's", [[
+    local held = assert(other:lock "a")
+    local results
+    go(function()
+      results = { coroutine.wrap(function() return client:lock("a", { timeout = 0.1 }) end)() }
+    end)
+    run()
+    equal("timeout", results[3])
+    assert(held:unlock())
+  ]] },
+
+  { "its own timeouts and other descriptors work beside the waits", [[
+    local socket = require "cqueues.socket"
+    local near, far = socket.pair()
+    local held, events = assert(other:lock "a"), {}
+    go(function()
+      assert(client:lock "a"):unlock()
+      events[#events + 1] = "lock"
+    end)
+    go(function()
+      events[#events + 1] = near:read "*l"
+      assert(held:unlock())
+    end)
+    go(function()
+      while client:stats().waiting < 1 do sleep(0.005) end
+      far:write "line\n"
+      far:flush()
+    end)
+    run()
+    equal("line lock", table.concat(events, " "))
+  ]] },
+}
+
+describe("in cqueues", function()
+  local missing = loops.missing "cqueues"
+  if missing then return pending(missing) end
+
+  for _, list in ipairs { stories, OWN } do
+    for _, story in ipairs(list) do
+      it(story[1], loops.test("cqueues", story[2]))
+    end
+  end
+end)

@@ -1,0 +1,12 @@
+/* bytes: bytes that belong to somebody else. */
+#ifndef ETCDLOCK_BASE_BYTES_H
+#define ETCDLOCK_BASE_BYTES_H
+
+#include <stddef.h>
+
+typedef struct el_bytes {
+  const char *data;
+  size_t len;
+} el_bytes;
+
+#endif

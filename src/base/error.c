@@ -1,0 +1,204 @@
+/* error: the table from gRPC status and etcd text to our codes. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* gRPC's numbers (doc/statuscodes.md); base/ doesn't include gRPC. */
+enum {
+  GRPC_CANCELLED = 1,
+  GRPC_UNKNOWN = 2,
+  GRPC_INVALID_ARGUMENT = 3,
+  GRPC_DEADLINE_EXCEEDED = 4,
+  GRPC_NOT_FOUND = 5,
+  GRPC_PERMISSION_DENIED = 7,
+  GRPC_RESOURCE_EXHAUSTED = 8,
+  GRPC_FAILED_PRECONDITION = 9,
+  GRPC_OUT_OF_RANGE = 11,
+  GRPC_UNIMPLEMENTED = 12,
+  GRPC_UNAVAILABLE = 14,
+  GRPC_UNAUTHENTICATED = 16,
+  ANY_STATUS = -1
+};
+
+const char *el_code_str(el_code code) {
+  static const char *const names[] = {
+      [EL_OK] = "ok",
+      [EL_TIMEOUT] = "timeout",
+      [EL_LOCKED] = "locked",
+      [EL_DEADLOCK] = "deadlock",
+      [EL_NOT_HELD] = "not_held",
+      [EL_LOST] = "lost",
+      [EL_CANCELLED] = "cancelled",
+      [EL_CLOSED] = "closed",
+      [EL_UNAVAILABLE] = "unavailable",
+      [EL_UNAUTHENTICATED] = "unauthenticated",
+      [EL_DENIED] = "denied",
+      [EL_NO_SPACE] = "no_space",
+      [EL_INVALID] = "invalid",
+      [EL_CONFLICT] = "conflict",
+      [EL_CONTEXT] = "context",
+      [EL_FORKED] = "forked",
+      [EL_PROTOCOL] = "protocol",
+      [EL_NOMEM] = "nomem",
+  };
+  return names[code];
+}
+
+el_outcome el_outcome_of(const el_error *err, int64_t sent_ms) {
+  return (el_outcome){.done = err->code == EL_OK,
+                      .definite = err->definite,
+                      .retriable = err->retriable,
+                      .elsewhere = err->elsewhere,
+                      .sent_ms = sent_ms};
+}
+
+void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
+  va_list ap;
+  memset(err, 0, sizeof *err);
+  err->code = code;
+  err->definite = true;
+  va_start(ap, fmt);
+  vsnprintf(err->text, sizeof err->text, fmt, ap);
+  va_end(ap);
+}
+
+/* The first row whose status and text fit decides. An error is definite only
+ * where etcd refuses before it proposes: UNAVAILABLE, DEADLINE_EXCEEDED and
+ * even "database space exceeded" may hide a commit (quotaApplierV3.Txn applies
+ * first and reports the alarm afterwards). */
+enum {
+  DEFINITE = 1,
+  RETRIABLE = 2,
+  LEASE_GONE = 4,
+  TOKEN_BAD = 8,
+  AUTH_OFF = 16,
+  SILENT = 32
+};
+
+#define NOT_ETCD "something answers there, but it is not an etcd v3 client port"
+
+static const struct {
+  int status;
+  const char *text; /* part of the details, NULL for any */
+  el_code code;
+  int flags;
+  const char *hint; /* what to do, NULL if the cause says it all */
+} rules[] = {
+    {GRPC_NOT_FOUND, "requested lease not found", EL_LOST,
+     DEFINITE | LEASE_GONE, NULL},
+    {GRPC_FAILED_PRECONDITION, "lease already exists", EL_CONFLICT,
+     DEFINITE | RETRIABLE, NULL},
+    {GRPC_FAILED_PRECONDITION, "authentication is not enabled",
+     EL_UNAUTHENTICATED, DEFINITE | AUTH_OFF, NULL},
+    {GRPC_UNAVAILABLE, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE, NULL},
+    {GRPC_INVALID_ARGUMENT, "user name is empty", EL_UNAUTHENTICATED,
+     DEFINITE | TOKEN_BAD, "this etcd wants a user and a password"},
+    {GRPC_INVALID_ARGUMENT, "authentication failed", EL_UNAUTHENTICATED,
+     DEFINITE, "the user or the password is wrong"},
+    {GRPC_INVALID_ARGUMENT, "revision of auth store is old", EL_UNAUTHENTICATED,
+     DEFINITE | TOKEN_BAD, NULL},
+    {GRPC_INVALID_ARGUMENT, NULL, EL_INVALID, DEFINITE, NULL},
+    {GRPC_UNAUTHENTICATED, NULL, EL_UNAUTHENTICATED, DEFINITE | TOKEN_BAD,
+     NULL},
+    {GRPC_PERMISSION_DENIED, NULL, EL_DENIED, DEFINITE, NULL},
+    {GRPC_RESOURCE_EXHAUSTED, "database space exceeded", EL_NO_SPACE, 0,
+     "compact, defragment and disarm etcd's NOSPACE alarm"},
+    {GRPC_RESOURCE_EXHAUSTED, "too many requests", EL_UNAVAILABLE,
+     DEFINITE | RETRIABLE, NULL},
+    {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, DEFINITE, NULL},
+    {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
+    {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE, NOT_ETCD},
+    {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, DEFINITE, NOT_ETCD},
+    {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, DEFINITE,
+     NOT_ETCD},
+    {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE | SILENT, NULL},
+    {ANY_STATUS, NULL, EL_UNAVAILABLE, RETRIABLE, NULL},
+};
+
+/* What gRPC core and the libraries below it say, in words that help whoever asks
+ * for a lock. The first one that is part of the details decides. */
+static const struct {
+  const char *part;
+  const char *words;
+  bool and_last; /* what follows the last colon says more */
+} plain[] = {
+    {"etcdserver:", NULL, false},
+    {"DNS resolution failed", "the host name can't be looked up", true},
+    {"tcp handshaker shutdown", "connecting takes too long", false},
+    {"Handshake timed out", "connecting takes too long", false},
+    {"SETTINGS frame", "it takes connections, but says nothing", false},
+    {"keepalive watchdog timeout", "the connection is dead", false},
+    {"GOAWAY", "it has ended the connection", false},
+    {"Endpoint read failed", "it has ended the connection", false},
+    {"Socket closed", "it has ended the connection", false},
+    {"No such file or directory", "there is no such socket", false},
+    {"recvmsg", "the connection broke", true},
+    {"sendmsg", "the connection broke", true},
+};
+
+/* "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Failed to
+ * connect to remote host: Connection refused", say: keep what follows the last
+ * known prefix. */
+static const char *without_prefix(const char *details) {
+  static const char *const prefixes[] = {"Failed to connect to remote host: ",
+                                         "last error: "};
+  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    const char *found = strstr(details, prefixes[i]);
+    if (found != NULL) return found + strlen(prefixes[i]);
+  }
+  return details;
+}
+
+/* Writes the cause that |status| and |details| stand for into |to| of |size|. */
+static void write_cause(char *to, size_t size, int status,
+                        const char *details) {
+  const char *last = strrchr(details, ':');
+  if (status == GRPC_DEADLINE_EXCEEDED) {
+    snprintf(to, size, "no answer in time");
+    return;
+  }
+  for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+    if (strstr(details, plain[i].part) == NULL) continue;
+    if (plain[i].words == NULL) break;
+    snprintf(to, size, "%s%s", plain[i].words,
+             plain[i].and_last && last != NULL ? last : "");
+    return;
+  }
+  snprintf(to, size, "%s",
+           *details ? without_prefix(details) : "no reason given");
+}
+
+/* Is |details| etcd's own word, or a cause that needs no closer look? */
+static bool says_why(const char *details) {
+  static const char *const causes[] = {
+      "etcdserver:",     "Connection refused",     "DNS resolution failed",
+      "No such file",    "Network is unreachable", "No route to host",
+      "Timeout occurred"};
+  for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+    if (strstr(details, causes[i]) != NULL) return true;
+  }
+  return false;
+}
+
+void el_error_from_status(el_error *err, int status, const char *details,
+                          const char *endpoint) {
+  char cause[sizeof err->text];
+  size_t i = 0;
+  while (rules[i].status != ANY_STATUS &&
+         (rules[i].status != status ||
+          (rules[i].text != NULL && strstr(details, rules[i].text) == NULL))) {
+    i++;
+  }
+  write_cause(cause, sizeof cause, status, details);
+  el_error_set(err, rules[i].code, "etcd %s: %s%s%s", endpoint, cause,
+               rules[i].hint ? "; " : "", rules[i].hint ? rules[i].hint : "");
+  err->definite = rules[i].flags & DEFINITE;
+  err->retriable = rules[i].flags & RETRIABLE;
+  err->lease_gone = rules[i].flags & LEASE_GONE;
+  err->token_bad = rules[i].flags & TOKEN_BAD;
+  err->auth_off = rules[i].flags & AUTH_OFF;
+  err->silent = rules[i].flags & SILENT;
+  err->connection = status == GRPC_UNAVAILABLE && !says_why(details);
+}

@@ -1,0 +1,37 @@
+/* kv: sends transactions to etcd, and decodes its answers. */
+#ifndef ETCDLOCK_ETCD_KV_H
+#define ETCDLOCK_ETCD_KV_H
+
+#include <stdint.h>
+
+#include "etcd/auth.h"
+#include "etcd/txn.h"
+
+/* A transaction as it travels. */
+typedef struct el_packed_txn {
+  uint8_t *bytes; /* NULL: none */
+  size_t len;
+  size_t n_then, n_otherwise;
+  bool is_read;  /* it can't write */
+  bool is_local; /* one member answers it from what it has */
+  el_bytes key;  /* of its first operation or compare; still the caller's */
+} el_packed_txn;
+
+/* Encodes |txn|, which has operations for |then|, or compares. @thread any */
+void el_kv_pack(el_packed_txn *to, const el_txn *txn);
+
+/* Forgets the bytes. @thread any */
+void el_packed_txn_free(el_packed_txn *packed);
+
+/* Takes over |answer|. */
+typedef void (*el_txn_done)(void *arg, el_txn_answer *answer);
+
+/* Sends |packed|, which may be freed at once. |done| is called exactly once,
+ * later, and owns the answer. @thread io */
+void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
+                el_txn_done done, void *arg);
+
+/* @thread any */
+void el_txn_answer_free(el_txn_answer *answer);
+
+#endif

@@ -1,0 +1,236 @@
+/* lease: etcd's leases. */
+#include "etcd/lease.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "etcd.pb-c.h"
+#include "net/stream.h"
+#include "base/of.h"
+
+/* ---- grant and revoke ---- */
+
+typedef struct lease_call {
+  int64_t id;
+  int64_t sent_ms;
+  el_lease_done done;
+  void *arg;
+} lease_call;
+
+static lease_call *new_call(int64_t id, el_lease_done done, void *arg) {
+  lease_call *call = el_alloc(sizeof *call);
+  *call = (lease_call){id, el_now_ms(), done, arg};
+  return call;
+}
+
+static void finish(lease_call *call, const el_lease_answer *answer) {
+  call->done(call->arg, answer);
+  free(call);
+}
+
+static void unreadable(el_error *err, const char *from, const char *what) {
+  el_error_set(err, EL_PROTOCOL, "etcd %s: the answer to a %s can't be read",
+               from, what);
+  err->definite = false;
+}
+
+static void on_grant_answer(void *arg, const el_rpc_answer *rpc_answer) {
+  lease_call *call = arg;
+  el_lease_answer answer = {
+      .err = rpc_answer->err, .sent_ms = call->sent_ms, .id = call->id};
+  if (answer.err.code == EL_OK) {
+    Etcd__LeaseGrantResponse *message = etcd__lease_grant_response__unpack(
+        NULL, rpc_answer->len, rpc_answer->bytes);
+    if (message == NULL || message->header == NULL || message->id != call->id ||
+        message->ttl <= 0) {
+      unreadable(&answer.err, rpc_answer->from, "LeaseGrant");
+    } else {
+      answer.ttl_ms = message->ttl * 1000;
+      answer.term = message->header->raft_term;
+      answer.cluster_id = message->header->cluster_id;
+    }
+    if (message != NULL) {
+      etcd__lease_grant_response__free_unpacked(message, NULL);
+    }
+  }
+  finish(call, &answer);
+}
+
+void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
+                    int64_t timeout_ms, el_lease_done done, void *arg) {
+  Etcd__LeaseGrantRequest request = ETCD__LEASE_GRANT_REQUEST__INIT;
+  uint8_t bytes[32];
+  request.id = id;
+  request.ttl = (ttl_ms + 999) / 1000; /* etcd counts in seconds */
+  el_auth_call(
+      auth,
+      &(el_rpc_request){.method = "/etcdserverpb.Lease/LeaseGrant",
+                        .bytes = bytes,
+                        .len = etcd__lease_grant_request__pack(&request, bytes),
+                        .timeout_ms = timeout_ms},
+      on_grant_answer, new_call(id, done, arg));
+}
+
+static void on_revoke_answer(void *arg, const el_rpc_answer *rpc_answer) {
+  lease_call *call = arg;
+  el_lease_answer answer = {
+      .err = rpc_answer->err, .sent_ms = call->sent_ms, .id = call->id};
+  finish(call, &answer);
+}
+
+void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
+                     el_lease_done done, void *arg) {
+  Etcd__LeaseRevokeRequest request = ETCD__LEASE_REVOKE_REQUEST__INIT;
+  uint8_t bytes[16];
+  request.id = id;
+  el_auth_call(auth,
+               &(el_rpc_request){
+                   .method = "/etcdserverpb.Lease/LeaseRevoke",
+                   .bytes = bytes,
+                   .len = etcd__lease_revoke_request__pack(&request, bytes),
+                   .timeout_ms = timeout_ms},
+               on_revoke_answer, new_call(id, done, arg));
+}
+
+/* ---- the keepalive stream ---- */
+
+struct el_keepalive {
+  el_auth *auth;
+  el_stream *st;   /* NULL: opened by the next send */
+  int64_t id;      /* the lease that is being renewed */
+  int64_t sent_ms; /* 0: no request is out */
+  el_lease_done done;
+  void *arg;
+  el_move move;
+  el_token_wait token; /* until the stream may be opened */
+};
+
+static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
+  el_keepalive *ka = arg;
+  el_lease_answer answer = {.sent_ms = ka->sent_ms};
+  Etcd__LeaseKeepAliveResponse *message =
+      etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
+  if (message == NULL || message->header == NULL) {
+    unreadable(&answer.err, el_stream_address(ka->st), "LeaseKeepAlive");
+  } else {
+    answer.id = message->id;
+    answer.ttl_ms = message->ttl > 0 ? message->ttl * 1000 : 0;
+    answer.term = message->header->raft_term;
+    answer.cluster_id = message->header->cluster_id;
+  }
+  if (message != NULL) {
+    etcd__lease_keep_alive_response__free_unpacked(message, NULL);
+  }
+  /* An answer to what nobody awaits any more must not count for what is out: the
+   * claim is counted from when its own request was sent. */
+  if (ka->sent_ms != 0 && answer.id == ka->id) {
+    ka->sent_ms = 0;
+    ka->done(ka->arg, &answer);
+  }
+}
+
+/* The stream is over; whoever awaits an answer hears why. */
+static void end_stream(el_keepalive *ka, const el_error *err) {
+  el_lease_answer answer = {.err = *err, .sent_ms = ka->sent_ms, .id = ka->id};
+  bool awaited = ka->sent_ms != 0;
+  ka->st = NULL;
+  ka->sent_ms = 0;
+  if (awaited) {
+    ka->done(ka->arg, &answer);
+  }
+}
+
+static void on_keepalive_ended(void *arg, const el_error *err) {
+  el_keepalive *ka = arg;
+  el_auth_note(ka->auth, err);
+  end_stream(ka, err);
+}
+
+/* The member was left, and with it the stream: the renewal that is out may or may
+ * not have been carried out, so it is sent again elsewhere, and counts from then. */
+static void on_keepalive_moved(el_move *move) {
+  el_keepalive *ka = EL_OF(move, el_keepalive, move);
+  el_error err;
+  if (ka->st == NULL) return;
+  el_error_set(&err, EL_UNAVAILABLE, "etcd %s: left for another member",
+               el_stream_address(ka->st));
+  err.definite = false;
+  err.retriable = true;
+  err.elsewhere = el_channel_is_fresh(el_auth_channel(ka->auth));
+  el_stream_close(ka->st);
+  end_stream(ka, &err);
+}
+
+static void send_renewal(el_keepalive *ka);
+
+static void on_token(el_token_wait *wait, const el_error *err) {
+  el_keepalive *ka = EL_OF(wait, el_keepalive, token);
+  if (err->code == EL_OK) {
+    send_renewal(ka);
+  } else {
+    end_stream(ka, err);
+  }
+}
+
+el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
+  el_keepalive *ka = el_alloc(sizeof *ka);
+  ka->auth = auth;
+  ka->done = done;
+  ka->arg = arg;
+  ka->move.moved = on_keepalive_moved;
+  ka->token.done = on_token;
+  el_channel_add_move(el_auth_channel(auth), &ka->move);
+  return ka;
+}
+
+static void send_renewal(el_keepalive *ka) {
+  static const el_stream_events events = {on_keepalive_message,
+                                          on_keepalive_ended};
+  Etcd__LeaseKeepAliveRequest request = ETCD__LEASE_KEEP_ALIVE_REQUEST__INIT;
+  uint8_t bytes[16];
+  if (ka->st == NULL) {
+    ka->st = el_stream_open(el_auth_channel(ka->auth),
+                            "/etcdserverpb.Lease/LeaseKeepAlive", &events, ka);
+  }
+  ka->sent_ms = el_now_ms(); /* anew: it may have waited for a token */
+  request.id = ka->id;
+  el_stream_send(ka->st, bytes,
+                 etcd__lease_keep_alive_request__pack(&request, bytes));
+}
+
+void el_keepalive_send(el_keepalive *ka, int64_t id) {
+  assert(ka->sent_ms == 0);
+  ka->id = id;
+  ka->sent_ms = el_now_ms();
+  if (ka->st == NULL && !el_auth_is_ready(ka->auth)) {
+    el_auth_await(ka->auth, &ka->token);
+  } else {
+    send_renewal(ka);
+  }
+}
+
+void el_keepalive_reset(el_keepalive *ka) {
+  el_auth_forget(ka->auth, &ka->token);
+  if (ka->st != NULL) {
+    el_stream_close(ka->st);
+  }
+  ka->st = NULL;
+  ka->sent_ms = 0;
+}
+
+void el_keepalive_leave(el_keepalive *ka) {
+  el_stream *st = ka->st;
+  el_auth_forget(ka->auth, &ka->token);
+  ka->st = NULL;
+  ka->sent_ms = 0;
+  if (st != NULL) {
+    el_stream_leave(st);
+  }
+}
+
+void el_keepalive_free(el_keepalive *ka) {
+  el_keepalive_reset(ka);
+  free(ka);
+}

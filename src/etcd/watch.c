@@ -1,0 +1,265 @@
+/* watch: the one watch stream of a client. */
+#include "etcd/watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "etcd.pb-c.h"
+#include "net/stream.h"
+#include "base/of.h"
+
+/* A stream that breaks is opened again after this; the first time at once. */
+enum { REOPEN_FIRST_MS = 50, REOPEN_MAX_MS = 1000 };
+
+struct el_watches {
+  el_auth *auth;
+  el_timers *timers;
+  el_stream *st;
+  el_watch *by_id; /* hash */
+  int64_t last_id; /* ids are ours (watch_id > 0) and never used twice */
+  el_timer reopen;
+  el_token_wait token; /* until the stream may be opened */
+  int64_t reopen_delay_ms;
+  el_move move;
+};
+
+static void send_request(el_watches *watches, const Etcd__WatchRequest *req) {
+  size_t len = etcd__watch_request__get_packed_size(req);
+  uint8_t *bytes = el_alloc(len);
+  etcd__watch_request__pack(req, bytes);
+  el_stream_send(watches->st, bytes, len);
+  free(bytes);
+}
+
+static void send_create(el_watches *watches, const el_watch *watch) {
+  Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
+  Etcd__WatchCreateRequest create = ETCD__WATCH_CREATE_REQUEST__INIT;
+  create.key.data = (uint8_t *)(uintptr_t)watch->key.data;
+  create.key.len = watch->key.len;
+  create.watch_id = watch->id;
+  request.request_union_case =
+      ETCD__WATCH_REQUEST__REQUEST_UNION_CREATE_REQUEST;
+  request.create_request = &create;
+  send_request(watches, &request);
+}
+
+static void send_cancel(el_watches *watches, int64_t id) {
+  Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
+  Etcd__WatchCancelRequest cancel = ETCD__WATCH_CANCEL_REQUEST__INIT;
+  cancel.watch_id = id;
+  request.request_union_case =
+      ETCD__WATCH_REQUEST__REQUEST_UNION_CANCEL_REQUEST;
+  request.cancel_request = &cancel;
+  send_request(watches, &request);
+}
+
+/* ---- the stream ---- */
+
+static el_watch *find(el_watches *watches, int64_t id) {
+  el_watch *watch = NULL;
+  HASH_FIND(hh, watches->by_id, &id, sizeof id, watch);
+  return watch;
+}
+
+/* A watch has an id from start to stop, one on each stream that it was on. */
+static void give_id(el_watches *watches, el_watch *watch) {
+  watch->id = ++watches->last_id;
+  watch->created = false;
+  HASH_ADD(hh, watches->by_id, id, sizeof watch->id, watch);
+}
+
+/* Opens the stream again after a while; the delay grows until a message
+ * arrives. */
+static void schedule_reopen(el_watches *watches) {
+  int64_t delay_ms = watches->reopen_delay_ms * 2;
+  if (delay_ms < REOPEN_FIRST_MS) delay_ms = REOPEN_FIRST_MS;
+  if (delay_ms > REOPEN_MAX_MS) delay_ms = REOPEN_MAX_MS;
+  watches->reopen_delay_ms = delay_ms;
+  el_timers_set(watches->timers, &watches->reopen, el_now_ms() + delay_ms);
+}
+
+static void restart_stream(el_watches *watches) {
+  el_stream_close(watches->st);
+  watches->st = NULL;
+  schedule_reopen(watches);
+}
+
+/* The watch that a refusal without an id is about: creates are answered in
+ * order, so it is the first that has no answer yet. */
+static el_watch *first_unanswered(el_watches *watches) {
+  el_watch *watch = watches->by_id; /* the hash keeps the order of adding */
+  while (watch != NULL && watch->created) {
+    watch = watch->hh.next;
+  }
+  return watch;
+}
+
+/* etcd ended one watch. Permission is the watch's own affair; any other reason
+ * (the token, compaction, a member's trouble) is answered by starting over. */
+static void on_canceled(el_watches *watches, el_watch *watch,
+                        const Etcd__WatchResponse *message) {
+  el_watch_event event = {.kind = EL_WATCH_REFUSED};
+  if (watch == NULL && message->created) {
+    watch = first_unanswered(watches); /* etcd 3.5 says -1 to a refused one */
+  }
+  if (watch == NULL) return; /* the answer to our cancel */
+  if (strstr(message->cancel_reason, "permission denied") == NULL) {
+    event.err.token_bad =
+        strstr(message->cancel_reason, "auth token") != NULL ||
+        strstr(message->cancel_reason, "auth store is old") != NULL;
+    el_auth_note(watches->auth, &event.err);
+    restart_stream(watches);
+    return;
+  }
+  el_error_set(&event.err, EL_DENIED, "etcd %s: watch of \"%.*s\": %s",
+               el_stream_address(watches->st), (int)watch->key.len,
+               watch->key.data, message->cancel_reason);
+  HASH_DEL(watches->by_id, watch);
+  watch->id = 0;
+  watch->on_event(watch, &event);
+}
+
+static void on_events(el_watches *watches, int64_t id,
+                      const Etcd__WatchResponse *message) {
+  for (size_t i = 0; i < message->n_events; i++) {
+    const Etcd__Event *from = message->events[i];
+    el_watch *watch = find(watches, id); /* an event may stop the watch */
+    el_watch_event event = {0};
+    if (watch == NULL || from->kv == NULL) return;
+    event.kind = from->type == ETCD__EVENT__EVENT_TYPE__DELETE
+                     ? EL_WATCH_DELETED
+                     : EL_WATCH_PUT;
+    event.rev = from->kv->mod_revision;
+    event.lease = from->kv->lease;
+    watch->on_event(watch, &event);
+  }
+}
+
+static void on_message(void *arg, const uint8_t *bytes, size_t len) {
+  el_watches *watches = arg;
+  Etcd__WatchResponse *message = etcd__watch_response__unpack(NULL, len, bytes);
+  el_watch *watch;
+  if (message == NULL || message->header == NULL) {
+    if (message != NULL) etcd__watch_response__free_unpacked(message, NULL);
+    return;
+  }
+  watches->reopen_delay_ms = 0;
+  watch = find(watches, message->watch_id);
+  if (message->canceled) {
+    on_canceled(watches, watch, message);
+  } else if (watch != NULL && message->created) {
+    el_watch_event event = {.kind = EL_WATCH_CREATED,
+                            .rev = message->header->revision};
+    watch->created = true;
+    watch->on_event(watch, &event);
+  } else if (watch != NULL) {
+    on_events(watches, message->watch_id, message);
+  }
+  etcd__watch_response__free_unpacked(message, NULL);
+}
+
+static void open_stream(el_watches *watches);
+
+static void on_ended(void *arg, const el_error *err) {
+  el_watches *watches = arg;
+  el_auth_note(watches->auth, err);
+  watches->st = NULL;
+  if (watches->by_id != NULL) {
+    schedule_reopen(watches);
+  }
+}
+
+static void on_reopen(el_timer *timer) {
+  el_watches *watches = EL_OF(timer, el_watches, reopen);
+  el_watch *old = watches->by_id, *watch, *next;
+  if (watches->st != NULL || old == NULL) return;
+  open_stream(watches);
+  if (watches->st == NULL) return; /* not yet */
+  watches->by_id = NULL;
+  HASH_ITER(hh, old, watch, next) {
+    HASH_DEL(old, watch);
+    give_id(watches, watch);
+    send_create(watches, watch);
+  }
+}
+
+/* Or begins to wait until it may; on_token goes on then. */
+static void open_stream(el_watches *watches) {
+  static const el_stream_events events = {on_message, on_ended};
+  if (!el_auth_is_ready(watches->auth)) {
+    el_auth_await(watches->auth, &watches->token);
+    return;
+  }
+  watches->st = el_stream_open(el_auth_channel(watches->auth),
+                               "/etcdserverpb.Watch/Watch", &events, watches);
+}
+
+static void on_token(el_token_wait *wait, const el_error *err) {
+  el_watches *watches = EL_OF(wait, el_watches, token);
+  if (err->code == EL_OK) {
+    on_reopen(&watches->reopen);
+  } else if (watches->st == NULL && watches->by_id != NULL) {
+    schedule_reopen(watches);
+  }
+}
+
+/* Another member is in use: its events are wanted, and at once, unless it has
+ * just failed, too. */
+static void on_moved(el_move *move) {
+  el_watches *watches = EL_OF(move, el_watches, move);
+  if (watches->st == NULL) return;
+  el_stream_close(watches->st);
+  watches->st = NULL;
+  if (watches->by_id == NULL) return;
+  if (el_channel_is_fresh(el_auth_channel(watches->auth))) {
+    watches->reopen_delay_ms = 0;
+    el_timers_set(watches->timers, &watches->reopen, el_now_ms());
+  } else {
+    schedule_reopen(watches);
+  }
+}
+
+/* ---- start and stop ---- */
+
+el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
+  el_watches *watches = el_alloc(sizeof *watches);
+  watches->auth = auth;
+  watches->timers = timers;
+  watches->reopen.due = on_reopen;
+  watches->token.done = on_token;
+  watches->move.moved = on_moved;
+  el_channel_add_move(el_auth_channel(auth), &watches->move);
+  return watches;
+}
+
+void el_watches_free(el_watches *watches) {
+  if (watches->st != NULL) {
+    el_stream_close(watches->st);
+  }
+  el_timers_stop(watches->timers, &watches->reopen);
+  el_auth_forget(watches->auth, &watches->token);
+  HASH_CLEAR(hh, watches->by_id);
+  free(watches);
+}
+
+void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {
+  watch->key = key;
+  give_id(watches, watch);
+  if (watches->st == NULL && watches->reopen.slot == 0) {
+    open_stream(watches);
+  }
+  if (watches->st != NULL) {
+    send_create(watches, watch);
+  } /* else the opening, or the reopening, creates it */
+}
+
+void el_watch_stop(el_watches *watches, el_watch *watch) {
+  if (watch->id == 0) return;
+  HASH_DEL(watches->by_id, watch);
+  if (watches->st != NULL) {
+    send_cancel(watches, watch->id);
+  }
+  watch->id = 0;
+}

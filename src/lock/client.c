@@ -1,0 +1,292 @@
+/* client: one connection to one etcd cluster. */
+#include "lock/client.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/of.h"
+#include "etcd/watch.h"
+#include "lock/alarms.h"
+#include "lock/entry_driver.h"
+#include "lock/local_queue.h"
+#include "lock/requests.h"
+#include "lock/session_driver.h"
+
+struct el_client {
+  /* Lua's side. */
+  el_handle *handle;
+  el_command open_command, close_command;
+  el_settings *settings;   /* until the client is open */
+  int64_t close_budget_ms; /* written before the command is posted */
+
+  /* The I/O thread's own. */
+  el_loop *loop;
+  el_channel *channel;
+  el_auth *auth;
+  el_requests *requests;
+  el_session_driver *session;
+  el_watches *watches;
+  el_entry_world entries;
+  el_local_queues *queues;
+  el_guarded_world guarded;
+  el_alarms *alarms;
+  bool has_left; /* the cluster, which is another one now */
+  bool closing;
+  bool stopping;
+  el_timer close_timer;
+};
+
+/* ---- settle: what one part learnt, to the others ---- */
+
+/* Another cluster answers: nothing that we hold is worth anything. */
+static void leave_cluster(el_client *cl) {
+  const el_error *wrong = el_requests_wrong_cluster(cl->requests);
+  if (wrong == NULL || cl->has_left) return;
+  cl->has_left = true;
+  el_local_queues_fail(cl->queues, wrong, EL_LOSS_CLUSTER);
+  el_session_driver_drop(cl->session);
+}
+
+static void take_session_news(el_client *cl) {
+  unsigned news = el_session_driver_take_news(cl->session);
+  if (news & EL_SESSION_NEWS_LAPSED) {
+    el_local_queues_lapse(cl->queues);
+  }
+  if (news & EL_SESSION_NEWS_GONE) {
+    el_local_queues_bury(cl->queues);
+    if (!cl->closing) {
+      el_session_driver_renew(cl->session);
+    }
+  }
+  if (news & EL_SESSION_NEWS_REFUSED) {
+    el_local_queues_refuse(cl->queues, el_session_driver_cause(cl->session));
+  }
+  if (news & EL_SESSION_NEWS_READY) {
+    el_local_queues_begin(cl->queues);
+  }
+}
+
+static bool is_settled(const el_client *cl) {
+  return !el_session_driver_has_news(cl->session) &&
+         el_local_queues_are_settled(cl->queues) &&
+         (cl->has_left || el_requests_wrong_cluster(cl->requests) == NULL);
+}
+
+/* Once closing has done what it can: nothing is waited for any more. */
+static void stop_if_closed(el_client *cl) {
+  if (cl->closing && el_session_driver_is_over(cl->session)) {
+    cl->stopping = true;
+    el_loop_stop(cl->loop);
+  }
+}
+
+/* Runs after every event on the I/O thread, because no step function may be
+ * entered from within another's action: what a step has to say to other parts
+ * waits until it is over.
+ *
+ * The order is that of danger. What is lost is told first: a holder must not
+ * look held, or a waiter be granted, on the strength of a session that has
+ * lapsed, and a renewed session must not inherit holds that it doesn't cover.
+ * Only then is the claim published (claim.h wants lost locks to be marked before
+ * it grows), after it the grants that it covers, and last the turns of those
+ * who wait, because each of the former may have made a place free. The number of
+ * holds comes at the end, when it is what it is. */
+static void settle(void *arg) {
+  el_client *cl = arg;
+  if (cl->stopping) return;
+  do {
+    leave_cluster(cl);
+    take_session_news(cl);
+    el_session_driver_publish_claim(cl->session);
+    el_entry_world_settle_proving(&cl->entries);
+    if (el_local_queues_settle(cl->queues) && !cl->closing) {
+      el_session_driver_want(cl->session);
+    }
+    el_session_driver_tell_holds(cl->session);
+  } while (!is_settled(cl));
+  stop_if_closed(cl);
+}
+
+/* ---- open and close ---- */
+
+/* The parts that only the I/O thread may touch are made there. */
+static void run_open(el_command *command) {
+  el_client *cl = EL_OF(command, el_client, open_command);
+  el_settings *settings = cl->settings;
+  el_timers *timers = el_loop_timers(cl->loop);
+  el_session_world session;
+  cl->channel =
+      el_channel_new(cl->loop, settings->endpoints, settings->n, settings->tls);
+  cl->auth = el_auth_new(cl->channel, timers, settings->user,
+                         settings->password, settings->token);
+  settings->tls = NULL; /* theirs now */
+  settings->user = settings->password = NULL;
+  cl->requests = el_requests_new(cl->auth, timers, &cl->handle->counters);
+  session = (el_session_world){.auth = cl->auth,
+                               .requests = cl->requests,
+                               .timers = timers,
+                               .handle = cl->handle,
+                               .ttl_ms = settings->ttl_ms};
+  cl->session = el_session_driver_new(&session);
+  cl->watches = el_watches_new(cl->auth, timers);
+  cl->entries = (el_entry_world){.requests = cl->requests,
+                                 .session = cl->session,
+                                 .watches = cl->watches,
+                                 .timers = timers,
+                                 .counters = &cl->handle->counters};
+  TAILQ_INIT(&cl->entries.proving);
+  cl->queues = el_local_queues_new(&cl->entries);
+  el_guarded_world_init(&cl->guarded, cl->requests, timers);
+  cl->alarms = el_alarms_new(timers);
+  el_settings_free(settings);
+  cl->settings = NULL;
+}
+
+static void on_close_budget_spent(el_timer *timer) {
+  el_client *cl = EL_OF(timer, el_client, close_timer);
+  cl->stopping = true;
+  el_loop_stop(cl->loop);
+}
+
+static void run_close(el_command *command) {
+  el_client *cl = EL_OF(command, el_client, close_command);
+  el_error err;
+  cl->closing = true;
+  el_error_set(&err, EL_CLOSED, "the client was closed");
+  el_local_queues_close(cl->queues, &err);
+  el_guarded_world_close(&cl->guarded, &err);
+  el_session_driver_close(cl->session);
+  cl->close_timer.due = on_close_budget_spent;
+  el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,
+                el_now_ms() + cl->close_budget_ms);
+}
+
+/* Before calls are cancelled: what they answer is only tidied up. */
+static void on_stopping(void *arg) {
+  el_client *cl = arg;
+  el_session_driver_stop(cl->session);
+  el_requests_stop(cl->requests);
+}
+
+/* Nothing is under way any more: every part is freed, from above to below. */
+static void on_stopped(void *arg) {
+  el_client *cl = arg;
+  el_auth_free(cl->auth); /* first: it ends the calls that wait for it */
+  el_local_queues_free(cl->queues);
+  el_alarms_free(cl->alarms);
+  el_session_driver_free(cl->session);
+  el_watches_free(cl->watches);
+  el_requests_free(cl->requests);
+  el_channel_free(cl->channel);
+}
+
+/* ---- alarms ---- */
+
+typedef struct alarm_request {
+  el_command command;
+  el_client *cl;
+  el_wake *wake;
+  uint64_t id;
+  int64_t at_ms; /* 0: not any more */
+} alarm_request;
+
+static void run_alarm(el_command *command) {
+  alarm_request *request = EL_OF(command, alarm_request, command);
+  if (request->at_ms != 0) {
+    el_alarms_set(request->cl->alarms, request->wake, request->id,
+                  request->at_ms);
+  } else {
+    el_alarms_cancel(request->cl->alarms, request->id);
+  }
+  free(request);
+}
+
+bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms) {
+  alarm_request *request = malloc(sizeof *request);
+  if (request == NULL) return false;
+  *request = (alarm_request){.command.run = run_alarm,
+                             .cl = cl,
+                             .wake = wake,
+                             .id = id,
+                             .at_ms = ms >= 0 ? el_now_ms() + ms : 0};
+  if (el_handle_post(cl->handle, &request->command)) return true;
+  free(request);
+  return false;
+}
+
+/* ---- the door ---- */
+
+el_handle *el_client_handle(const el_client *cl) { return cl->handle; }
+
+el_lock *el_client_lock(el_client *cl, const el_lock_options *options,
+                        el_error *err) {
+  return el_lock_new(cl->handle, &cl->queues, options, err);
+}
+
+el_guarded *el_client_guarded(el_client *cl) {
+  return el_guarded_new(cl->handle, &cl->guarded);
+}
+
+int64_t el_client_alive_ms(const el_client *cl) {
+  int64_t left = atomic_load(&cl->handle->alive_until) - el_now_ms();
+  return left > 0 ? left : 0;
+}
+
+/* ---- life ---- */
+
+void el_client_close(el_client *cl, int64_t budget_ms) {
+  if (cl->handle->loop == NULL || el_handle_is_forked(cl->handle)) return;
+  cl->close_budget_ms = budget_ms;
+  cl->close_command.run = run_close;
+  el_loop_post(cl->loop, &cl->close_command);
+  el_loop_join(cl->loop);
+  cl->handle->loop = NULL;
+  if (cl->handle->wake != NULL) {
+    el_wake_shut(cl->handle->wake);
+  }
+}
+
+void el_client_free(el_client *cl) {
+  el_handle_unref(cl->handle);
+  free(cl);
+}
+
+static bool start(el_client *cl, el_error *err) {
+  static const el_loop_events events = {settle, on_stopping, on_stopped};
+  cl->loop = el_loop_start(&events, cl, err);
+  if (cl->loop == NULL) return false;
+  cl->handle->loop = cl->loop;
+  cl->open_command.run = run_open;
+  el_loop_post(cl->loop, &cl->open_command);
+  return true;
+}
+
+static el_client *new_client(const el_connect_options *options, el_error *err) {
+  el_client *cl = calloc(1, sizeof *cl);
+  if (cl == NULL || (cl->handle = el_handle_new()) == NULL) {
+    free(cl);
+    el_error_set(err, EL_NOMEM, "no memory for a client");
+    return NULL;
+  }
+  cl->settings = el_settings_new(options, err);
+  if (cl->settings != NULL && start(cl, err)) return cl;
+  if (cl->settings != NULL) {
+    el_settings_free(cl->settings);
+  }
+  el_client_free(cl);
+  return NULL;
+}
+
+el_client *el_client_new(const el_connect_options *options, el_error *err) {
+  if (!el_fork_enter()) {
+    el_error_set(
+        err, EL_FORKED,
+        "this process was forked after its parent had connected, so it "
+        "can't use etcd; connect only after the fork, or run a new "
+        "program");
+    return NULL;
+  }
+  return new_client(options, err);
+}

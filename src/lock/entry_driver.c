@@ -1,0 +1,303 @@
+/* entry_driver: drives one entry, our place in one lock's queue. */
+#include "lock/entry_driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/of.h"
+#include "rules/recipe.h"
+
+static void step(el_entry_driver *driver, const el_entry_event *event);
+
+/* ---- requests ---- */
+
+/* A request that is on its way. */
+typedef struct el_sent {
+  el_request request;
+  el_entry_driver *driver;
+  el_entry_action action;
+} el_sent;
+
+static size_t counted_as(el_request_kind kind) {
+  switch (kind) {
+    case EL_REQUEST_TRY:
+      return offsetof(el_stats, tries);
+    case EL_REQUEST_ENQUEUE:
+      return offsetof(el_stats, enqueues);
+    case EL_REQUEST_LOOK:
+      return offsetof(el_stats, looks);
+    default:
+      return offsetof(el_stats, deletes);
+  }
+}
+
+static void note_cause(el_entry_driver *driver, const el_error *err) {
+  if (err->code == EL_OK) {
+    free(driver->cause);
+    driver->cause = NULL;
+    return;
+  }
+  if (driver->cause == NULL) driver->cause = el_alloc(sizeof *driver->cause);
+  *driver->cause = *err;
+}
+
+/* An entry that was told that its lease is gone waits for the session to die
+ * of the same news: it was never in the queue, so it starts again. */
+static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
+                            el_entry_event *event) {
+  event->outcome.definite = event->outcome.retriable = true;
+  el_session_driver_lease_gone(driver->world->session, driver->keys.lease, err);
+}
+
+static void on_answer(el_request *request, el_txn_answer *answer) {
+  el_sent *out = EL_OF(request, el_sent, request);
+  el_entry_driver *driver = out->driver;
+  el_entry_event event;
+  driver->sent = NULL;
+  if (answer == NULL) { /* the client stops */
+    driver->entry.busy = EL_REQUEST_NONE;
+    free(out);
+    return;
+  }
+  note_cause(driver, &answer->err);
+  el_recipe_read(&driver->keys, &out->action, answer, &event);
+  if (answer->err.lease_gone) {
+    tell_lease_gone(driver, &answer->err, &event);
+  }
+  el_txn_answer_free(answer);
+  free(out);
+  step(driver, &event);
+}
+
+/* What looks for keys of unknown fate can wait, and so can what was repeated, unless
+ * somebody here waits for it. The first delete can't: others may wait for the key. */
+static bool is_background(const el_entry_driver *driver) {
+  const el_entry *entry = &driver->entry;
+  if (entry->wanted || driver->hindrant) return false;
+  return entry->state == EL_ENTRY_SWEEPING ||
+         entry->attempts > (driver->awaited ? 1 : 0);
+}
+
+static void send(el_entry_driver *driver, const el_entry_action *action) {
+  el_sent *out = el_alloc(sizeof *out);
+  el_recipe recipe;
+  out->request.done = on_answer;
+  out->request.background = is_background(driver);
+  out->request.counted_as = counted_as(action->request);
+  out->driver = driver;
+  out->action = *action;
+  driver->sent = out;
+  el_recipe_build(&recipe, &driver->keys, action, driver->entry.rev,
+                  driver->value);
+  el_requests_send(driver->world->requests, &out->request, &recipe.txn);
+}
+
+/* ---- watch ---- */
+
+typedef struct el_key_watch {
+  el_watch watch;
+  el_entry_driver *driver;
+  char key[]; /* that is watched */
+} el_key_watch;
+
+static void on_watch_event(el_watch *watch, const el_watch_event *from) {
+  static const int kinds[] = {
+      [EL_WATCH_CREATED] = EL_ENTRY_WATCH_CREATED,
+      [EL_WATCH_DELETED] = EL_ENTRY_WATCH_DELETED,
+      [EL_WATCH_PUT] = EL_ENTRY_WATCH_PUT,
+      [EL_WATCH_REFUSED] = EL_ENTRY_WATCH_REFUSED,
+  };
+  el_entry_driver *driver = EL_OF(watch, el_key_watch, watch)->driver;
+  el_entry_event event = {.rev = from->rev, .lease = from->lease};
+  event.kind = kinds[from->kind];
+  if (from->kind == EL_WATCH_REFUSED) {
+    note_cause(driver, &from->err);
+  }
+  step(driver, &event);
+}
+
+static void stop_watch(el_entry_driver *driver) {
+  el_key_watch *watching = driver->watching;
+  if (watching == NULL) return;
+  driver->watching = NULL;
+  el_watch_stop(driver->world->watches, &watching->watch);
+  free(watching);
+}
+
+static void start_watch(el_entry_driver *driver, const el_place *place) {
+  char key[EL_KEY_SIZE];
+  el_bytes name = el_keys_name(&driver->keys);
+  size_t len =
+      el_key_write(key, name.data, name.len, place->mode, place->lease);
+  el_key_watch *watching = el_alloc(sizeof *watching + len);
+  stop_watch(driver);
+  memcpy(watching->key, key, len);
+  watching->watch.on_event = on_watch_event;
+  watching->driver = driver;
+  driver->watching = watching;
+  driver->waited = driver->waited || driver->entry.state == EL_ENTRY_WAITING;
+  EL_COUNT(driver->world->counters, watches, 1);
+  el_watch_start(driver->world->watches, &watching->watch,
+                 (el_bytes){watching->key, len});
+}
+
+/* ---- step ---- */
+
+static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
+  switch (action->kind) {
+    case EL_ENTRY_SEND:
+      send(driver, action);
+      return;
+    case EL_ENTRY_WATCH:
+      start_watch(driver, &action->place);
+      return;
+    case EL_ENTRY_UNWATCH:
+      stop_watch(driver);
+      return;
+    case EL_ENTRY_PROOF:
+      el_session_driver_prove(driver->world->session, action->sent_ms,
+                              action->term);
+      return;
+    default:
+      driver->decided(driver, action);
+  }
+}
+
+static void note_proving(el_entry_driver *driver, bool proving) {
+  if (proving && !driver->in_proving) {
+    TAILQ_INSERT_TAIL(&driver->world->proving, driver, proving_link);
+  } else if (!proving && driver->in_proving) {
+    TAILQ_REMOVE(&driver->world->proving, driver, proving_link);
+  }
+  driver->in_proving = proving;
+}
+
+/* Keeps the lists and the timer in step with the entry, before its actions are
+ * carried out: a proof that it asks for may read its own key. */
+static void note_state(el_entry_driver *driver) {
+  const el_entry *entry = &driver->entry;
+  bool proving = entry->state == EL_ENTRY_PROVING;
+  note_proving(driver, proving);
+  if (proving || entry->state == EL_ENTRY_HELD) {
+    driver->proof_key.rev = entry->rev;
+    el_session_driver_add_key(driver->world->session, &driver->proof_key);
+  } else {
+    el_session_driver_remove_key(driver->world->session, &driver->proof_key);
+  }
+  if (entry->wake_at != 0) {
+    el_timers_set(driver->world->timers, &driver->timer, entry->wake_at);
+  } else {
+    el_timers_stop(driver->world->timers, &driver->timer);
+  }
+}
+
+static void take(el_entry_driver *driver, const el_entry_event *event) {
+  el_entry_actions actions;
+  el_entry_step(&driver->entry, event, el_now_ms(), &actions);
+  note_state(driver);
+  for (int i = 0; i < actions.n; i++) {
+    carry_out(driver, &actions.list[i]);
+  }
+}
+
+/* Takes back what nobody wants any more and what hasn't left: it would put a key
+ * for nobody, or ask with a lease that is dead. True if there was something. */
+static bool withdraw(el_entry_driver *driver) {
+  el_sent *sent = driver->sent;
+  el_entry_state state = driver->entry.state;
+  bool is_vain =
+      state == EL_ENTRY_DEAD || (state == EL_ENTRY_RELEASING && sent != NULL &&
+                                 sent->action.request != EL_REQUEST_DELETE);
+  if (!is_vain || sent == NULL ||
+      !el_requests_withdraw(driver->world->requests, &sent->request)) {
+    return false;
+  }
+  driver->sent = NULL;
+  free(sent);
+  return true;
+}
+
+static void step(el_entry_driver *driver, const el_entry_event *event) {
+  static const el_entry_event withdrawn = {
+      .kind = EL_ENTRY_ANSWER,
+      .outcome = {.definite = true, .retriable = true}};
+  take(driver, event);
+  while (withdraw(driver)) {
+    take(driver, &withdrawn);
+  }
+  driver->stepped(driver); /* which may be its end */
+}
+
+void el_entry_driver_signal(el_entry_driver *driver, int kind) {
+  el_entry_event event = {0};
+  event.kind = kind;
+  step(driver, &event);
+}
+
+void el_entry_driver_start(el_entry_driver *driver, bool try_once,
+                           el_bytes value) {
+  driver->value = value;
+  driver->waited = driver->awaited = driver->hindrant = false;
+  if (driver->sent != NULL) { /* a look that nobody was waiting for */
+    el_requests_hurry(driver->world->requests, &driver->sent->request);
+  }
+  el_entry_driver_signal(driver, try_once ? EL_ENTRY_TRY : EL_ENTRY_START);
+}
+
+void el_entry_driver_hurry(el_entry_driver *driver) {
+  driver->hindrant = true;
+  if (driver->sent != NULL) {
+    el_requests_hurry(driver->world->requests, &driver->sent->request);
+  }
+}
+
+/* Its session has died: what is out is still to be heard of, but there is nothing
+ * left to wait for. */
+void el_entry_driver_orphan(el_entry_driver *driver) {
+  el_entry_driver_signal(driver, EL_ENTRY_SESSION_DEAD);
+}
+
+static void on_timer(el_timer *timer) {
+  el_entry_driver_signal(EL_OF(timer, el_entry_driver, timer), EL_ENTRY_TIMER);
+}
+
+static void on_key_gone(el_proof_key *key) {
+  el_entry_driver_signal(EL_OF(key, el_entry_driver, proof_key),
+                         EL_ENTRY_KEY_GONE);
+}
+
+void el_entry_world_settle_proving(el_entry_world *world) {
+  int kind = el_session_driver_can_claim(world->session) ? EL_ENTRY_CLAIMED
+                                                         : EL_ENTRY_UNPROVEN;
+  el_entry_driver *driver, *next;
+  for (driver = TAILQ_FIRST(&world->proving); driver != NULL; driver = next) {
+    next = TAILQ_NEXT(driver, proving_link);
+    el_entry_driver_signal(driver, kind);
+  }
+}
+
+/* ---- life ---- */
+
+void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
+                          el_bytes name) {
+  driver->world = world;
+  el_entry_init(&driver->entry, el_session_driver_lease(world->session),
+                el_session_driver_ttl_ms(world->session));
+  el_keys_init(&driver->keys, name, el_session_driver_lease(world->session));
+  driver->timer.due = on_timer;
+  driver->proof_key.gone = on_key_gone;
+  driver->proof_key.keys = &driver->keys;
+}
+
+void el_entry_driver_destroy(el_entry_driver *driver) {
+  el_timers_stop(driver->world->timers, &driver->timer);
+  stop_watch(driver);
+  note_proving(driver, false);
+  el_session_driver_remove_key(driver->world->session, &driver->proof_key);
+  el_keys_destroy(&driver->keys);
+  free(driver->cause);
+}
+
+size_t el_entry_driver_watch_size(void) { return sizeof(el_key_watch); }

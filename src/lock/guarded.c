@@ -1,0 +1,298 @@
+/* guarded: one transaction of a caller's own. */
+#include "lock/guarded.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/completion.h"
+#include "base/of.h"
+#include "rules/retry.h"
+
+enum {
+  ANSWERED = 1, /* its one event */
+  /* gRPC's own word about a deadline says more than ours. */
+  GRACE_MS = 10
+};
+
+struct el_guarded {
+  atomic_int refs;
+  el_handle *handle;
+  el_guarded_world *world;
+  el_lock *lk; /* guarded by this lock's token; may be NULL */
+  el_compare guard;
+  bool is_guarded;
+  el_op *ops;
+  size_t n_ops;
+  bool writes;
+  int64_t deadline_ms;
+  int attempts;
+  el_request request;
+  bool sent;     /* the request has a reference of its own */
+  bool finished; /* its answer comes too late */
+  el_command command;
+  el_timer
+      timer; /* until the next attempt, in world->resting meanwhile; or, while
+                     the request is on its way, until the deadline */
+  TAILQ_ENTRY(el_guarded) link;
+  el_completion news;
+  el_txn_answer *answer;
+};
+
+static void on_answer(el_request *request, el_txn_answer *answer);
+static void on_timer(el_timer *timer);
+static void run_start(el_command *command);
+
+/* ---- building ---- */
+
+el_guarded *el_guarded_new(el_handle *handle, el_guarded_world *world) {
+  el_guarded *guarded = calloc(1, sizeof *guarded);
+  if (guarded == NULL) return NULL;
+  atomic_init(&guarded->refs, 1);
+  guarded->handle = el_handle_ref(handle);
+  guarded->world = world;
+  guarded->request.done = on_answer;
+  guarded->request.counted_as = offsetof(el_stats, calls);
+  guarded->timer.due = on_timer;
+  guarded->command.run = run_start;
+  el_completion_init(&guarded->news);
+  return guarded;
+}
+
+static void free_bytes(el_bytes bytes) { free((void *)(uintptr_t)bytes.data); }
+
+static void unref(el_guarded *guarded) {
+  if (atomic_fetch_sub(&guarded->refs, 1) != 1) return;
+  for (size_t i = 0; i < guarded->n_ops; i++) {
+    free_bytes(guarded->ops[i].key);
+    free_bytes(guarded->ops[i].range_end);
+    free_bytes(guarded->ops[i].value);
+  }
+  free(guarded->ops);
+  free_bytes(guarded->guard.key);
+  if (guarded->answer != NULL) {
+    el_txn_answer_free(guarded->answer);
+  }
+  if (guarded->lk != NULL) {
+    el_lock_unref(guarded->lk);
+  }
+  el_completion_destroy(&guarded->news);
+  el_handle_unref(guarded->handle);
+  free(guarded);
+}
+
+void el_guarded_drop(el_guarded *guarded) {
+  if (!el_handle_is_forked(guarded->handle)) {
+    unref(guarded);
+  }
+}
+
+static bool copy_bytes(el_bytes *to, el_bytes from) {
+  char *copy = malloc(from.len + 1);
+  if (copy == NULL) return false;
+  if (from.len > 0) {
+    memcpy(copy, from.data, from.len);
+  }
+  *to = (el_bytes){copy, from.len};
+  return true;
+}
+
+bool el_guarded_add(el_guarded *guarded, const el_op *op) {
+  el_op *ops = realloc(guarded->ops, (guarded->n_ops + 1) * sizeof *ops);
+  el_op *added;
+  if (ops == NULL) return false;
+  guarded->ops = ops;
+  added = &ops[guarded->n_ops++];
+  *added = *op;
+  added->key = added->range_end = added->value = (el_bytes){0};
+  guarded->writes = guarded->writes || op->kind != EL_OP_RANGE;
+  return copy_bytes(&added->key, op->key) &&
+         copy_bytes(&added->range_end, op->range_end) &&
+         copy_bytes(&added->value, op->value);
+}
+
+bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev) {
+  guarded->is_guarded = true;
+  guarded->guard.test = EL_CREATE_REV_IS;
+  guarded->guard.rev = rev;
+  return copy_bytes(&guarded->guard.key, key);
+}
+
+bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
+  guarded->lk = el_lock_ref(lk);
+  return el_guarded_guard(guarded, el_lock_key(lk), el_lock_token(lk));
+}
+
+/* ---- attempts, on the I/O thread ---- */
+
+static void finish(el_guarded *guarded, el_txn_answer *answer) {
+  guarded->finished = true;
+  guarded->answer = answer;
+  el_completion_complete(&guarded->news, ANSWERED);
+  unref(guarded);
+}
+
+static void fail(el_guarded *guarded, const el_error *err) {
+  el_txn_answer *answer = el_alloc(sizeof *answer);
+  answer->err = *err;
+  finish(guarded, answer);
+}
+
+static void attempt(el_guarded *guarded) {
+  el_txn txn = {.compares = &guarded->guard,
+                .n_compares = guarded->is_guarded ? 1 : 0,
+                .then = guarded->ops,
+                .n_then = guarded->n_ops};
+  guarded->sent = true;
+  guarded->request.deadline_ms = guarded->deadline_ms;
+  atomic_fetch_add(&guarded->refs, 1);
+  el_timers_set(guarded->world->timers, &guarded->timer,
+                guarded->deadline_ms + GRACE_MS);
+  el_requests_send(guarded->world->requests, &guarded->request, &txn);
+}
+
+/* A write that may have been carried out is never sent again: between the two,
+ * somebody may have written something newer. */
+static bool may_repeat(const el_guarded *guarded, const el_error *err) {
+  return err->code != EL_OK && err->retriable &&
+         (err->definite || !guarded->writes) &&
+         guarded->world->closed.code == EL_OK &&
+         el_requests_wrong_cluster(guarded->world->requests) == NULL;
+}
+
+/* Rests until the next attempt, if there is one: false if not. */
+static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
+  el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
+  int64_t at_ms;
+  if (!may_repeat(guarded, &answer->err)) return false;
+  guarded->attempts += !failed.elsewhere;
+  at_ms = el_retry_at(&failed, el_now_ms(), guarded->attempts,
+                      (uint64_t)(uintptr_t)guarded);
+  if (at_ms >= guarded->deadline_ms) return false;
+  el_timers_set(guarded->world->timers, &guarded->timer, at_ms);
+  TAILQ_INSERT_TAIL(&guarded->world->resting, guarded, link);
+  return true;
+}
+
+static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
+  if (rest(guarded, answer)) {
+    el_txn_answer_free(answer);
+    return;
+  }
+  if (answer->err.code == EL_OK && !answer->succeeded && guarded->lk != NULL) {
+    el_lock_key_gone(guarded->lk); /* whoever took it */
+  }
+  finish(guarded, answer);
+}
+
+static void on_answer(el_request *request, el_txn_answer *answer) {
+  el_guarded *guarded = EL_OF(request, el_guarded, request);
+  guarded->sent = false;
+  if (!guarded->finished) {
+    el_timers_stop(guarded->world->timers, &guarded->timer);
+  }
+  if (guarded->finished && answer != NULL) {
+    el_txn_answer_free(answer);
+  } else if (!guarded->finished && answer != NULL) {
+    take_answer(guarded, answer);
+  } else if (!guarded->finished) {
+    fail(guarded, &guarded->world->closed);
+  }
+  unref(guarded);
+}
+
+/* What hasn't left by now must not leave later: whoever is told that his write has
+ * failed may write something else. */
+static bool withdraw(el_guarded *guarded) {
+  el_requests *requests = guarded->world->requests;
+  const el_error *away = el_requests_away(requests);
+  el_error err;
+  if (!el_requests_withdraw(requests, &guarded->request)) return false;
+  if (away != NULL) {
+    err = *away;
+  } else {
+    el_error_set(&err, EL_UNAVAILABLE, "etcd %s: it was not asked in time",
+                 el_requests_address(requests));
+  }
+  err.definite = true;
+  guarded->sent = false;
+  fail(guarded, &err);
+  unref(guarded);
+  return true;
+}
+
+/* An attempt that has to get a token first is not bound by gRPC's deadline. */
+static void on_deadline(el_guarded *guarded) {
+  el_error err;
+  if (withdraw(guarded)) return;
+  el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
+               el_requests_address(guarded->world->requests));
+  err.definite = false;
+  fail(guarded, &err);
+}
+
+static void on_timer(el_timer *timer) {
+  el_guarded *guarded = EL_OF(timer, el_guarded, timer);
+  if (guarded->sent) {
+    on_deadline(guarded);
+  } else {
+    TAILQ_REMOVE(&guarded->world->resting, guarded, link);
+    attempt(guarded);
+  }
+}
+
+static void run_start(el_command *command) {
+  el_guarded *guarded = EL_OF(command, el_guarded, command);
+  const el_error *wrong = el_requests_wrong_cluster(guarded->world->requests);
+  if (guarded->world->closed.code != EL_OK) {
+    fail(guarded, &guarded->world->closed);
+  } else if (wrong != NULL) {
+    fail(guarded, wrong);
+  } else {
+    attempt(guarded);
+  }
+}
+
+void el_guarded_world_init(el_guarded_world *world, el_requests *requests,
+                           el_timers *timers) {
+  world->requests = requests;
+  world->timers = timers;
+  world->closed.code = EL_OK;
+  TAILQ_INIT(&world->resting);
+}
+
+void el_guarded_world_close(el_guarded_world *world, const el_error *err) {
+  el_guarded *guarded;
+  world->closed = *err;
+  while ((guarded = TAILQ_FIRST(&world->resting)) != NULL) {
+    TAILQ_REMOVE(&world->resting, guarded, link);
+    el_timers_stop(world->timers, &guarded->timer);
+    fail(guarded, err);
+  }
+}
+
+/* ---- Lua's side ---- */
+
+bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
+  if (!el_handle_is_usable(guarded->handle, err)) return false;
+  guarded->deadline_ms = el_now_ms() + timeout_ms;
+  atomic_fetch_add(&guarded->refs, 1);
+  if (!el_handle_post(guarded->handle, &guarded->command)) {
+    unref(guarded);
+    el_error_set(err, EL_CLOSED, "the client is closed");
+    return false;
+  }
+  return true;
+}
+
+const el_txn_answer *el_guarded_wait(el_guarded *guarded, int64_t timeout_ms) {
+  return el_completion_wait(&guarded->news, ANSWERED, timeout_ms)
+             ? guarded->answer
+             : NULL;
+}
+
+bool el_guarded_arm(el_guarded *guarded, el_wake *wake, uint64_t id) {
+  return el_completion_arm(&guarded->news, ANSWERED, wake, id);
+}

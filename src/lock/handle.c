@@ -1,0 +1,66 @@
+/* handle: what Lua threads and the I/O thread share of a client. */
+#include "lock/handle.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fork.h"
+
+el_handle *el_handle_new(void) {
+  el_handle *handle = calloc(1, sizeof *handle);
+  if (handle == NULL) return NULL;
+  atomic_init(&handle->refs, 1);
+  handle->fork_generation = el_fork_generation();
+  el_last_cause_init(&handle->last_cause);
+  return handle;
+}
+
+el_handle *el_handle_ref(el_handle *handle) {
+  atomic_fetch_add(&handle->refs, 1);
+  return handle;
+}
+
+void el_handle_unref(el_handle *handle) {
+  if (atomic_fetch_sub(&handle->refs, 1) != 1) return;
+  el_wake_free(handle->wake);
+  el_last_cause_destroy(&handle->last_cause);
+  free(handle);
+}
+
+bool el_handle_is_forked(const el_handle *handle) {
+  return handle->fork_generation != el_fork_generation();
+}
+
+bool el_handle_is_usable(const el_handle *handle, el_error *err) {
+  if (el_handle_is_forked(handle)) {
+    el_error_set(err, EL_FORKED,
+                 "this client belongs to the parent process, not to this "
+                 "forked one");
+    return false;
+  }
+  if (handle->loop == NULL) {
+    el_error_set(err, EL_CLOSED, "the client is closed");
+    return false;
+  }
+  return true;
+}
+
+bool el_handle_post(el_handle *handle, el_command *command) {
+  return handle->loop != NULL && !el_handle_is_forked(handle) &&
+         el_loop_post(handle->loop, command);
+}
+
+/* In a forked child it is the parent's to read. */
+el_wake *el_handle_wake(el_handle *handle, el_error *err) {
+  bool usable = el_handle_is_usable(handle, err);
+  if (!usable && (err->code == EL_FORKED || handle->wake == NULL)) return NULL;
+  if (handle->wake == NULL) {
+    handle->wake = el_wake_new();
+  }
+  if (handle->wake == NULL) {
+    el_error_set(err, EL_NOMEM, "no descriptor to wait with: %s",
+                 strerror(errno));
+  }
+  return handle->wake;
+}

@@ -1,0 +1,60 @@
+/* handle: what Lua threads and the I/O thread share of a client: the door to the
+ * loop, who may pass it, and what can be read without asking.
+ *
+ * Reference-counted: locks and questions keep it, and may outlive their client.
+ */
+#ifndef ETCDLOCK_LOCK_HANDLE_H
+#define ETCDLOCK_LOCK_HANDLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/wake.h"
+#include "lock/counters.h"
+#include "lock/last_cause.h"
+#include "net/loop.h"
+
+typedef struct el_handle {
+  atomic_int refs;
+  unsigned fork_generation;
+
+  /* Lua's side. */
+  el_loop *loop; /* NULL: closed, or not open yet */
+  el_wake *wake; /* for event loops, made on demand */
+
+  /* Written by the I/O thread, read by any. */
+  _Atomic int64_t lease;       /* the session's, 0: none */
+  _Atomic int64_t alive_until; /* until when it is known to live */
+  el_counters counters;
+  el_last_cause last_cause; /* of the session */
+} el_handle;
+
+/* One that is closed, with one reference. NULL: no memory. @thread lua */
+el_handle *el_handle_new(void);
+
+/* @thread any */
+el_handle *el_handle_ref(el_handle *handle);
+
+/* @thread any */
+void el_handle_unref(el_handle *handle);
+
+/* Does this process differ from the one that made it? @thread any */
+bool el_handle_is_forked(const el_handle *handle);
+
+/* Can it be used by this process? If not, |err| says closed or forked.
+ * @thread lua */
+bool el_handle_is_usable(const el_handle *handle, el_error *err);
+
+/* Hands |command| to the I/O thread; false: the client is closed, or another
+ * process's. @thread lua */
+bool el_handle_post(el_handle *handle, el_command *command);
+
+/* Where completions are pushed for an event loop; NULL and |err| if there is no
+ * descriptor to be had, or the client was closed before it was asked for. Lives
+ * as long as the handle, its descriptor until the client is closed.
+ * @thread lua */
+el_wake *el_handle_wake(el_handle *handle, el_error *err);
+
+#endif

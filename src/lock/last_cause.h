@@ -1,0 +1,38 @@
+/* last_cause: what stands in the way of proving that a lease lives, told from
+ * the I/O thread to those who ask why a lock was lost.
+ */
+#ifndef ETCDLOCK_LOCK_LAST_CAUSE_H
+#define ETCDLOCK_LOCK_LAST_CAUSE_H
+
+#include <pthread.h>
+
+#include "base/error.h"
+
+typedef struct el_last_cause {
+  pthread_mutex_t mu; /* guards the rest; a leaf */
+  el_error now;       /* code EL_OK: none */
+  el_error at_lapse;  /* when a claim lapsed for the last time */
+} el_last_cause;
+
+/* @thread any */
+void el_last_cause_init(el_last_cause *cause);
+
+/* @thread any */
+void el_last_cause_destroy(el_last_cause *cause);
+
+/* A keepalive or a proof has failed for |err|. @thread io */
+void el_last_cause_note(el_last_cause *cause, const el_error *err);
+
+/* A proof has come. @thread io */
+void el_last_cause_end(el_last_cause *cause);
+
+/* It has cost us a claim. @thread io */
+void el_last_cause_lapse(el_last_cause *cause);
+
+/* What it is, NULL if there is none. @thread io */
+const el_error *el_last_cause_now(const el_last_cause *cause);
+
+/* What it is, or what it was when the last claim lapsed. @thread any */
+void el_last_cause_read(el_last_cause *cause, el_error *err);
+
+#endif

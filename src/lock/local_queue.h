@@ -1,0 +1,126 @@
+/* local_queue: the owners of one client who want one name, first come, first
+ * served.
+ *
+ * The one in front drives the client's entry in etcd's queue: there is one key
+ * for each name and client, however many wait here. I/O thread only.
+ */
+#ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
+#define ETCDLOCK_LOCK_LOCAL_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/timer.h"
+#include "lock/claim.h"
+#include "lock/entry_driver.h"
+
+enum {
+  /* A client that never reached its etcd says so after this to those who wait
+   * without a time limit: a wrong address should be told, not waited for. */
+  EL_FIRST_CONTACT_MS = 5000
+};
+
+/* All queues of one client. */
+typedef struct el_local_queues el_local_queues;
+typedef struct el_local_queue el_local_queue;
+typedef struct el_owner el_owner;
+
+/* What an owner has when it holds. */
+typedef struct el_grant {
+  int64_t token; /* create_revision of the key */
+  const el_keys *keys;
+  el_claim *claim;
+  bool waited; /* somebody else had it when it was asked for */
+} el_grant;
+
+/* What an owner is told, and asked. */
+typedef struct el_owner_events {
+  void (*granted)(el_owner *owner, const el_grant *grant);
+  void (*failed)(el_owner *owner, const el_error *err);
+  void (*lost)(el_owner *owner, el_loss loss);
+  /* The key is out (EL_OK), was gone before, or etcd refuses to take it. */
+  void (*released)(el_owner *owner, const el_error *err);
+  void (*forgotten)(el_owner *owner);         /* the last call */
+  int64_t (*hard_end)(const el_owner *owner); /* of a hold; INT64_MAX: none */
+} el_owner_events;
+
+/* One who wants a lock: embedded in el_lock. */
+struct el_owner {
+  const el_owner_events *events;
+  el_bytes name;       /* its own, as long as it lives */
+  el_bytes value;      /* what its key says; until it holds */
+  bool try_once;       /* don't wait for others */
+  int64_t timeout_ms;  /* for messages */
+  int64_t deadline_ms; /* INT64_MAX: none */
+
+  /* The queue's own. */
+  enum {
+    EL_OWNER_OUT,     /* not in a queue, or not any more */
+    EL_OWNER_WAITING, /* for its turn here */
+    EL_OWNER_FRONT,   /* drives the entry */
+    EL_OWNER_HOLDING,
+    EL_OWNER_RELEASING
+  } state;
+  bool waited;
+  el_local_queue *queue;
+  el_timer timer; /* deadline while it waits, hard end while it holds */
+  TAILQ_ENTRY(el_owner) link;
+};
+
+/* @thread io */
+el_local_queues *el_local_queues_new(el_entry_world *world);
+
+/* Whatever is in there is forgotten. @thread io */
+void el_local_queues_free(el_local_queues *queues);
+
+/* Puts |owner| into the queue of its name, where it stays until it is
+ * forgotten. @thread io */
+void el_local_queue_join(el_local_queues *queues, el_owner *owner);
+
+/* Takes |owner| out: gives up its wait, or lets go of its hold, which is
+ * |lost| if its holder has found that out by himself. Harmless if it is out.
+ * @thread io */
+void el_local_queue_leave(el_owner *owner, bool lost);
+
+/* The hard end of |owner|'s hold was moved. @thread io */
+void el_local_queue_expire(el_owner *owner);
+
+/* Another request of |owner| found no key of ours. @thread io */
+void el_local_queue_key_gone(el_owner *owner);
+
+/* ---- what the session's news mean to all queues ---- */
+
+/* Fails everybody with |err|; holders lose for |loss|. @thread io */
+void el_local_queues_fail(el_local_queues *queues, const el_error *err,
+                          el_loss loss);
+
+/* From now on whoever joins fails with |err|, too. @thread io */
+void el_local_queues_close(el_local_queues *queues, const el_error *err);
+
+/* The session's claim has lapsed: holds are lost. @thread io */
+void el_local_queues_lapse(el_local_queues *queues);
+
+/* The session is dead, and its keys with it. @thread io */
+void el_local_queues_bury(el_local_queues *queues);
+
+/* No lease is to be had, for |err|: whoever waits for one fails. @thread io */
+void el_local_queues_refuse(el_local_queues *queues, const el_error *err);
+
+/* There is a lease: whose turn is it? @thread io */
+void el_local_queues_begin(el_local_queues *queues);
+
+/* Gives the turn to the next ones where something has changed. Does somebody
+ * need a session? @thread io */
+bool el_local_queues_settle(el_local_queues *queues);
+
+/* Has nothing changed since? @thread io */
+bool el_local_queues_are_settled(const el_local_queues *queues);
+
+/* For figures: the bytes of the structs of one name, whose key is watched.
+ * @thread any */
+size_t el_local_queue_size(void);
+
+#endif

@@ -1,0 +1,78 @@
+/* local_queue_int: what local_queue.c and local_queue_verdicts.c share. */
+#ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
+#define ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
+
+#include <uthash.h>
+
+#include "lock/local_queue.h"
+
+/* Our place in etcd's queue, in one session. */
+typedef struct el_local_place {
+  el_entry_driver driver; /* first */
+  el_local_queues *queues;
+  el_local_queue *queue; /* NULL: its session is over */
+  el_owner *releasing;   /* let go; the key is on its way out */
+  TAILQ_ENTRY(el_local_place) link;
+} el_local_place;
+
+struct el_local_queue {
+  el_local_queues *queues;
+  char *name; /* hash key */
+  size_t name_len;
+  TAILQ_HEAD(, el_owner)
+  waiting;               /* the first is served when the place is free */
+  el_owner *front;       /* drives the place, or holds */
+  el_local_place *place; /* in the current session; NULL: none */
+  bool changed;          /* in queues->changed */
+  TAILQ_ENTRY(el_local_queue) changed_link;
+  UT_hash_handle hh;
+};
+
+struct el_local_queues {
+  el_entry_world *world;
+  el_local_queue *by_name; /* hash */
+  TAILQ_HEAD(, el_local_queue) changed;
+  TAILQ_HEAD(, el_local_place) orphans; /* places of earlier sessions */
+  el_error closed;                      /* code EL_OK: they are open */
+  bool session_wanted;
+};
+
+static inline el_timers *timers_of(const el_local_queue *queue) {
+  return queue->queues->world->timers;
+}
+
+/* Has settle look at |queue|. @thread io */
+void el_local_queue_touch(el_local_queue *queue);
+
+/* ---- verdicts: what becomes of an owner ---- */
+
+/* What the entry of a place has decided. @thread io */
+void el_local_queue_decided(el_entry_driver *driver,
+                            const el_entry_action *action);
+
+/* The wait of |owner| fails with |err|. @thread io */
+void el_local_queue_fail(el_owner *owner, const el_error *err);
+
+/* It fails because |waited_s| seconds have passed. @thread io */
+void el_local_queue_fail_in_time(el_owner *owner, double waited_s);
+
+/* It fails because somebody else has the lock. @thread io */
+void el_local_queue_fail_locked(el_owner *owner);
+
+/* It fails because its owner wants no more. @thread io */
+void el_local_queue_fail_cancelled(el_owner *owner);
+
+/* The hold of |owner| is lost. @thread io */
+void el_local_queue_end_lost(el_owner *owner, el_loss loss);
+
+/* The holder of |owner| has let go of it. @thread io */
+void el_local_queue_let_go(el_owner *owner);
+
+/* The key of the lock that was let go is out (EL_OK), or never will be.
+ * @thread io */
+void el_local_queue_finish(el_local_place *at, const el_error *err);
+
+/* Sets the timer of a hold to its hard end. @thread io */
+void el_local_queue_set_hard_end(el_owner *owner);
+
+#endif

@@ -1,0 +1,243 @@
+/* local_queue_verdicts: what becomes of an owner: granted, failed, lost or
+ * released, and in which words. */
+#include <assert.h>
+
+#include "base/of.h"
+#include "lock/local_queue_int.h"
+
+static el_counters *counters_of(const el_local_queue *queue) {
+  return queue->queues->world->counters;
+}
+
+/* Takes |owner| out of its queue, and has settle look at that: it may be the next
+ * one's turn. Before he is told, because what he is told may make him ask again. */
+static void detach(el_owner *owner) {
+  el_local_queue *queue = owner->queue;
+  if (owner->state == EL_OWNER_WAITING) {
+    TAILQ_REMOVE(&queue->waiting, owner, link);
+  } else {
+    queue->front = NULL;
+    if (queue->place != NULL) {
+      queue->place->driver.value = (el_bytes){0}; /* which was the owner's */
+    }
+  }
+  el_timers_stop(timers_of(queue), &owner->timer);
+  owner->queue = NULL;
+  owner->state = EL_OWNER_OUT;
+  el_local_queue_touch(queue);
+}
+
+void el_local_queue_fail(el_owner *owner, const el_error *err) {
+  EL_COUNT(counters_of(owner->queue), waiting, -1);
+  detach(owner);
+  owner->events->failed(owner, err);
+  owner->events->forgotten(owner);
+}
+
+/* What stood in the way last, if anything did. */
+static const el_error *last_cause(const el_local_queue *queue) {
+  const el_error *cause;
+  if (queue->place != NULL && queue->place->driver.cause != NULL) {
+    return queue->place->driver.cause;
+  }
+  cause = el_session_driver_cause(queue->queues->world->session);
+  return cause != NULL ? cause
+                       : el_requests_away(queue->queues->world->requests);
+}
+
+/* Has etcd answered that the lock isn't free? */
+static bool has_answered(const el_local_queue *queue) {
+  const el_entry *entry =
+      queue->place != NULL ? &queue->place->driver.entry : NULL;
+  if (entry == NULL) return false;
+  return entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_PROVING ||
+         entry->state == EL_ENTRY_HELD ||
+         (entry->state == EL_ENTRY_RELEASING && entry->rev != 0);
+}
+
+/* A name for messages. */
+#define NAME_FORMAT    "lock \"%.*s\""
+#define NAME_MAX_SHOWN 80
+#define NAME_OF(owner) \
+  (int)((owner)->name.len < NAME_MAX_SHOWN ? (owner)->name.len \
+                                           : NAME_MAX_SHOWN), \
+      (owner)->name.data
+
+/* "It was not free" is an answer of etcd's. Where none has come, or where the last
+ * attempt has failed, nobody knows whether it was: then what stands in the way is
+ * told, or those who ask would blame a holder for an outage. */
+void el_local_queue_fail_in_time(el_owner *owner, double waited_s) {
+  const el_local_queue *queue = owner->queue;
+  const el_error *cause = last_cause(queue);
+  el_error err;
+  if (cause != NULL) {
+    el_error_set(&err, EL_UNAVAILABLE, NAME_FORMAT " not taken in %.3g s: %s",
+                 NAME_OF(owner), waited_s, cause->text);
+  } else if (!has_answered(queue)) {
+    el_error_set(&err, EL_UNAVAILABLE,
+                 NAME_FORMAT " not taken in %.3g s: no answer from etcd %s",
+                 NAME_OF(owner), waited_s,
+                 el_requests_address(queue->queues->world->requests));
+  } else {
+    el_error_set(&err, EL_TIMEOUT, NAME_FORMAT " was not free within %.3g s",
+                 NAME_OF(owner), waited_s);
+  }
+  el_local_queue_fail(owner, &err);
+}
+
+static void fail_refused(el_owner *owner) {
+  const el_error *cause = last_cause(owner->queue);
+  el_error err;
+  el_error_set(&err, cause != NULL ? cause->code : EL_UNAVAILABLE,
+               NAME_FORMAT ": %s", NAME_OF(owner),
+               cause != NULL ? cause->text : "etcd refused it");
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_cancelled(el_owner *owner) {
+  el_error err;
+  el_error_set(&err, EL_CANCELLED, "the wait for " NAME_FORMAT " was given up",
+               NAME_OF(owner));
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_locked(el_owner *owner) {
+  el_error err;
+  el_error_set(&err, EL_LOCKED, NAME_FORMAT " is held by somebody else",
+               NAME_OF(owner));
+  el_local_queue_fail(owner, &err);
+}
+
+static void fail_place_lost(el_owner *owner) {
+  el_error err;
+  el_error_set(&err, EL_LOST,
+               NAME_FORMAT
+               ": our key in the queue was deleted, or our lease ended, while "
+               "we waited",
+               NAME_OF(owner));
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_set_hard_end(el_owner *owner) {
+  int64_t end = owner->events->hard_end(owner);
+  if (end != INT64_MAX) {
+    el_timers_set(timers_of(owner->queue), &owner->timer, end);
+  } else {
+    el_timers_stop(timers_of(owner->queue), &owner->timer);
+  }
+}
+
+/* The claim is the session's, not the lock's: one renewal prolongs all its holds,
+ * and the end of the session ends them all without a visit to each. */
+static void grant(el_local_queue *queue, el_place at) {
+  el_owner *owner = queue->front;
+  el_grant what = {.token = at.rev,
+                   .keys = &queue->place->driver.keys,
+                   .claim =
+                       el_session_driver_claim(queue->queues->world->session),
+                   .waited = owner->waited || queue->place->driver.waited};
+  EL_COUNT(counters_of(queue), waiting, -1);
+  EL_COUNT(counters_of(queue), held, 1);
+  EL_COUNT(counters_of(queue), acquired, 1);
+  owner->state = EL_OWNER_HOLDING;
+  owner->events->granted(owner, &what);
+  el_local_queue_set_hard_end(owner);
+}
+
+/* Ends a hold that is lost, whoever has found that out: a watch, a probe, a timer,
+ * the holder's own clock, or a guarded write. Whichever comes first says why; for
+ * the others there is nothing left to end. The loss is told before the end, so that
+ * who awaits the end finds it. */
+void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
+  el_error err;
+  EL_COUNT(counters_of(owner->queue), held, -1);
+  EL_COUNT(counters_of(owner->queue), lost, 1);
+  detach(owner);
+  owner->events->lost(owner, loss);
+  el_error_set(&err, EL_LOST, NAME_FORMAT " was lost", NAME_OF(owner));
+  owner->events->released(owner, &err);
+  owner->events->forgotten(owner);
+}
+
+void el_local_queue_let_go(el_owner *owner) {
+  el_local_queue *queue = owner->queue;
+  EL_COUNT(counters_of(queue), held, -1);
+  detach(owner);
+  owner->state = EL_OWNER_RELEASING;
+  assert(queue->place->releasing == NULL);
+  queue->place->releasing = owner;
+  queue->place->driver.awaited = true;
+  el_entry_driver_signal(&queue->place->driver, EL_ENTRY_STOP);
+}
+
+/* The key of the lock that was let go is out, or etcd refuses to take it. */
+void el_local_queue_finish(el_local_place *at, const el_error *err) {
+  el_owner *owner = at->releasing;
+  at->releasing = NULL;
+  owner->state = EL_OWNER_OUT;
+  owner->events->released(owner, err);
+  owner->events->forgotten(owner);
+}
+
+static void on_released(el_local_place *at, bool found) {
+  el_error err = {.code = EL_OK};
+  if (at->releasing == NULL) return; /* a wait that was given up */
+  if (!found) {
+    el_error_set(&err, EL_LOST,
+                 NAME_FORMAT ": the key was gone before it was released",
+                 NAME_OF(at->releasing));
+  }
+  el_local_queue_finish(at, &err);
+}
+
+/* A release that is refused (rights were taken away) is told, once, as what it is;
+ * the entry goes on trying, and at the latest the lease takes the key along. */
+static void on_refused(el_local_place *at) {
+  if (at->queue != NULL && at->queue->front != NULL) {
+    fail_refused(at->queue->front);
+  } else if (at->releasing != NULL) {
+    el_local_queue_finish(at, at->driver.cause);
+  }
+}
+
+/* The session died before the front was in etcd's queue: settle starts it on
+ * the next one. */
+static void restart(el_local_queue *queue) {
+  el_owner *owner = queue->front;
+  queue->front = NULL;
+  owner->state = EL_OWNER_WAITING;
+  TAILQ_INSERT_HEAD(&queue->waiting, owner, link);
+}
+
+void el_local_queue_decided(el_entry_driver *driver,
+                            const el_entry_action *action) {
+  el_local_place *at = EL_OF(driver, el_local_place, driver);
+  el_local_queue *queue = at->queue;
+  if (action->kind == EL_ENTRY_RELEASED) {
+    on_released(at, action->found);
+    return;
+  } else if (action->kind == EL_ENTRY_REFUSED) {
+    on_refused(at);
+    return;
+  }
+  if (queue == NULL || queue->front == NULL) return; /* told already */
+  switch (action->kind) {
+    case EL_ENTRY_GRANTED:
+      grant(queue, action->place);
+      return;
+    case EL_ENTRY_LOCKED:
+      el_local_queue_fail_locked(queue->front);
+      return;
+    case EL_ENTRY_PLACE_LOST:
+      fail_place_lost(queue->front);
+      return;
+    case EL_ENTRY_RESTART:
+      restart(queue);
+      return;
+    case EL_ENTRY_LOST:
+      el_local_queue_end_lost(queue->front, action->loss);
+      return;
+    default:
+      assert(!"an action that is not the queue's");
+  }
+}

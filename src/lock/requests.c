@@ -1,0 +1,379 @@
+/* requests: the gate through which every transaction leaves and returns. */
+#include "lock/requests.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/of.h"
+#include "rules/identity.h"
+
+enum {
+  /* What nobody waits for (the keys of waits that were given up) must not keep
+   * an etcd busy that has just come back: so many at once, and so often. */
+  BACKGROUND_OUT_MAX = 16,
+  BACKGROUND_EVERY_MS = 10,
+  /* After an attempt that found etcd away, the others wait for the next one's
+   * luck: not thousands of callers find out each for himself. */
+  PAUSE_FIRST_MS = 20,
+  PAUSE_MAX_MS = 160
+};
+
+TAILQ_HEAD(request_list, el_request);
+
+struct el_requests {
+  el_auth *auth;
+  el_timers *timers;
+  el_counters *counters;
+
+  struct request_list waiting;    /* until |paused_until| */
+  struct request_list background; /* until there is room */
+  el_timer timer;                 /* for both */
+  int background_out;
+  int scouts_out;
+  int64_t background_at; /* when the next one may leave */
+  int64_t paused_until;
+  int64_t pause_ms; /* 0: etcd isn't known to be away */
+  el_error away;    /* why it is */
+  uint64_t dice;
+
+  el_identity identity;
+  el_request verify; /* a question about it, ... */
+  char *verify_key;
+  bool verifying;         /* ... which is out */
+  el_error wrong_cluster; /* code EL_OK: it is the right one */
+  bool contacted;         /* etcd has answered something */
+  bool stopping;
+};
+
+/* ---- who answers ---- */
+
+static el_verdict judge(el_requests *requests, const el_sighting *seen) {
+  el_error err;
+  el_verdict verdict = el_identity_note(&requests->identity, seen, &err);
+  if (verdict == EL_IDENTITY_OTHER) {
+    requests->wrong_cluster = err;
+  }
+  return verdict;
+}
+
+static void on_verified(el_request *request, el_txn_answer *answer) {
+  el_requests *requests = EL_OF(request, el_requests, verify);
+  requests->verifying = false; /* what it says has been judged on its way */
+  free(requests->verify_key);
+  requests->verify_key = NULL;
+  if (answer != NULL) el_txn_answer_free(answer);
+}
+
+/* Has etcd send a transaction through raft's log that can't write: no key was
+ * created at this revision. Its answer's revision tells the truth. |key| is one
+ * that we may write. */
+static void verify(el_requests *requests, el_bytes key) {
+  el_compare never = {.test = EL_CREATE_REV_IS, .rev = INT64_MAX};
+  el_op then = {.kind = EL_OP_PUT};
+  el_txn txn = {&never, 1, &then, 1, NULL, 0};
+  if (requests->verifying) return;
+  requests->verifying = true;
+  requests->verify_key = el_strndup(key.data, key.len);
+  never.key = then.key = (el_bytes){requests->verify_key, key.len};
+  el_requests_send(requests, &requests->verify, &txn);
+}
+
+static void note_contact(el_requests *requests, const el_error *err) {
+  if (err->code == EL_OK || (err->definite && err->code != EL_UNAVAILABLE)) {
+    requests->contacted = true;
+  }
+}
+
+/* What the answer can tell about the cluster. A delete of a key that isn't
+ * there changes nothing. */
+static int seen_how(const el_request *request, const el_txn_answer *answer) {
+  if (request->packed.is_local) return EL_SEEN_LOCAL;
+  if (request->packed.is_read) return EL_SEEN_READ;
+  for (size_t i = 0; i < answer->n_results; i++) {
+    const el_op_result *result = &answer->results[i];
+    if (result->kind == EL_OP_PUT || result->deleted > 0) {
+      return EL_SEEN_WRITTEN;
+    }
+  }
+  return EL_SEEN_APPLIED;
+}
+
+/* If nothing may be concluded from |answer|, its error says why, and is
+ * retriable: what another cluster must end is ended elsewhere. */
+static void judge_answer(el_requests *requests, const el_request *request,
+                         el_txn_answer *answer) {
+  el_sighting seen = {.id = answer->cluster_id,
+                      .rev = answer->rev,
+                      .rev_then = request->rev_then};
+  if (answer->err.code != EL_OK) return;
+  seen.how = seen_how(request, answer);
+  switch (judge(requests, &seen)) {
+    case EL_IDENTITY_SAME:
+      return;
+    case EL_IDENTITY_DOUBTFUL:
+      verify(requests, request->packed.key);
+      el_error_set(&answer->err, EL_UNAVAILABLE,
+                   "etcd %s answers from the past: revision %lld, after %lld",
+                   el_requests_address(requests), (long long)answer->rev,
+                   (long long)request->rev_then);
+      break;
+    case EL_IDENTITY_OTHER:
+      answer->err = requests->wrong_cluster;
+      break;
+  }
+  answer->err.retriable = true;
+}
+
+/* ---- who may leave ---- */
+
+/* The first after a pause goes alone: if it fails, there is another one. */
+static bool has_scout(const el_requests *requests) {
+  return requests->pause_ms != 0 && requests->scouts_out > 0;
+}
+
+static void set_timer(el_requests *requests) {
+  int64_t at_ms = INT64_MAX;
+  if (has_scout(requests)) {
+    /* Its answer decides. */
+  } else if (!TAILQ_EMPTY(&requests->waiting)) {
+    at_ms = requests->paused_until;
+  } else if (!TAILQ_EMPTY(&requests->background) &&
+             requests->background_out < BACKGROUND_OUT_MAX) {
+    at_ms = requests->background_at > requests->paused_until
+                ? requests->background_at
+                : requests->paused_until;
+  }
+  if (at_ms != INT64_MAX) {
+    el_timers_set(requests->timers, &requests->timer, at_ms);
+  } else {
+    el_timers_stop(requests->timers, &requests->timer);
+  }
+}
+
+static void on_answer(void *arg, el_txn_answer *answer);
+
+static void let_go(el_requests *requests, el_request *request) {
+  int64_t timeout_ms = EL_ATTEMPT_MS;
+  if (request->deadline_ms != 0) {
+    int64_t left_ms = request->deadline_ms - el_now_ms();
+    if (left_ms < timeout_ms) timeout_ms = left_ms > 0 ? left_ms : 0;
+  }
+  request->is_short = timeout_ms < EL_ATTEMPT_MS;
+  request->is_scout = requests->pause_ms != 0;
+  request->rev_then = requests->identity.rev;
+  requests->scouts_out += request->is_scout;
+  requests->background_out += request->background;
+  el_counters_add(requests->counters, request->counted_as, 1);
+  el_kv_send(requests->auth, &request->packed, timeout_ms, on_answer, request);
+}
+
+static el_request *take_first(struct request_list *list) {
+  el_request *request = TAILQ_FIRST(list);
+  if (request != NULL) {
+    TAILQ_REMOVE(list, request, link);
+    request->is_queued = false;
+  }
+  return request;
+}
+
+static void let_waiting_go(el_requests *requests, int64_t now_ms) {
+  el_request *request;
+  while (now_ms >= requests->paused_until && !has_scout(requests) &&
+         (request = take_first(&requests->waiting)) != NULL) {
+    let_go(requests, request);
+  }
+}
+
+static void let_background_go(el_requests *requests, int64_t now_ms) {
+  while (now_ms >= requests->paused_until &&
+         now_ms >= requests->background_at &&
+         requests->background_out < BACKGROUND_OUT_MAX &&
+         !has_scout(requests) && !TAILQ_EMPTY(&requests->background)) {
+    requests->background_at = now_ms + BACKGROUND_EVERY_MS;
+    let_go(requests, take_first(&requests->background));
+  }
+}
+
+static void let_all_go(el_requests *requests) {
+  let_waiting_go(requests, el_now_ms());
+  let_background_go(requests, el_now_ms());
+  set_timer(requests);
+}
+
+static void on_timer(el_timer *timer) {
+  let_all_go(EL_OF(timer, el_requests, timer));
+}
+
+/* Between |ms| / 2 and |ms| (xorshift, Marsaglia 2003). */
+static int64_t jitter(el_requests *requests, int64_t ms) {
+  uint64_t x = requests->dice;
+  x ^= x << 13;
+  x ^= x >> 7;
+  x ^= x << 17;
+  requests->dice = x;
+  return ms / 2 + (int64_t)(x % (uint64_t)(ms / 2 + 1));
+}
+
+static void open_gate(el_requests *requests) {
+  requests->pause_ms = requests->paused_until = 0;
+}
+
+/* Opens the gate, or shuts it for longer than the last time. That an attempt with
+ * less time than usual had no answer says nothing about etcd. */
+static void note_luck(el_requests *requests, const el_request *request,
+                      const el_error *err) {
+  if (err->code != EL_UNAVAILABLE) {
+    open_gate(requests);
+  } else if (!err->elsewhere && !(request->is_short && err->silent) &&
+             el_now_ms() >= requests->paused_until) {
+    requests->away = *err;
+    requests->pause_ms = requests->pause_ms == 0 ? PAUSE_FIRST_MS
+                         : requests->pause_ms < PAUSE_MAX_MS
+                             ? requests->pause_ms * 2
+                             : PAUSE_MAX_MS;
+    requests->paused_until = el_now_ms() + jitter(requests, requests->pause_ms);
+  }
+}
+
+/* ---- in and out ---- */
+
+static void on_answer(void *arg, el_txn_answer *answer) {
+  el_request *request = arg;
+  el_requests *requests = request->requests;
+  requests->scouts_out -= request->is_scout;
+  requests->background_out -= request->background;
+  if (requests->stopping) {
+    el_packed_txn_free(&request->packed);
+    el_txn_answer_free(answer);
+    request->done(request, NULL);
+    return;
+  }
+  note_luck(requests, request, &answer->err);
+  judge_answer(requests, request, answer);
+  if (answer->err.code != EL_OK) {
+    EL_COUNT(requests->counters, failed_attempts, 1);
+  }
+  note_contact(requests, &answer->err);
+  el_packed_txn_free(&request->packed);
+  request->done(request, answer);
+  let_all_go(requests);
+}
+
+static struct request_list *list_of(el_requests *requests,
+                                    const el_request *request) {
+  return request->background ? &requests->background : &requests->waiting;
+}
+
+static void enqueue(el_requests *requests, el_request *request) {
+  request->is_queued = true;
+  TAILQ_INSERT_TAIL(list_of(requests, request), request, link);
+}
+
+void el_requests_send(el_requests *requests, el_request *request,
+                      const el_txn *txn) {
+  request->requests = requests;
+  if (requests->stopping) {
+    request->done(request, NULL);
+    return;
+  }
+  el_kv_pack(&request->packed, txn);
+  enqueue(requests, request);
+  let_all_go(requests);
+}
+
+bool el_requests_withdraw(el_requests *requests, el_request *request) {
+  if (!request->is_queued) return false;
+  TAILQ_REMOVE(list_of(requests, request), request, link);
+  request->is_queued = false;
+  el_packed_txn_free(&request->packed);
+  set_timer(requests);
+  return true;
+}
+
+void el_requests_hurry(el_requests *requests, el_request *request) {
+  if (!request->background) return;
+  if (request->is_queued) {
+    TAILQ_REMOVE(&requests->background, request, link);
+    request->background = false;
+    enqueue(requests, request);
+    let_all_go(requests);
+  } else { /* it is out */
+    requests->background_out--;
+    request->background = false;
+  }
+}
+
+bool el_requests_judge_lease(el_requests *requests,
+                             const el_lease_answer *answer) {
+  el_sighting seen = {.id = answer->cluster_id, .how = EL_SEEN_LOCAL};
+  if (answer->err.code != EL_OK) {
+    EL_COUNT(requests->counters, failed_attempts, 1);
+  }
+  note_contact(requests, &answer->err);
+  if (answer->err.code == EL_OK && requests->pause_ms != 0) {
+    open_gate(requests);
+    let_all_go(requests);
+  }
+  return answer->err.code != EL_OK || seen.id == 0 ||
+         judge(requests, &seen) == EL_IDENTITY_SAME;
+}
+
+/* ---- life ---- */
+
+el_requests *el_requests_new(el_auth *auth, el_timers *timers,
+                             el_counters *counters) {
+  el_requests *requests = el_alloc(sizeof *requests);
+  requests->auth = auth;
+  requests->timers = timers;
+  requests->counters = counters;
+  requests->timer.due = on_timer;
+  requests->verify.done = on_verified;
+  requests->verify.counted_as = offsetof(el_stats, calls);
+  TAILQ_INIT(&requests->waiting);
+  TAILQ_INIT(&requests->background);
+  while (requests->dice == 0) {
+    if (getrandom(&requests->dice, sizeof requests->dice, 0) < 0) {
+      requests->dice = (uint64_t)el_now_us();
+    }
+  }
+  return requests;
+}
+
+static void drop_all(struct request_list *list) {
+  el_request *request;
+  while ((request = take_first(list)) != NULL) {
+    el_packed_txn_free(&request->packed);
+    request->done(request, NULL);
+  }
+}
+
+void el_requests_stop(el_requests *requests) {
+  requests->stopping = true;
+  el_timers_stop(requests->timers, &requests->timer);
+  drop_all(&requests->waiting);
+  drop_all(&requests->background);
+}
+
+void el_requests_free(el_requests *requests) { free(requests); }
+
+/* ---- what is known ---- */
+
+bool el_requests_have_contact(const el_requests *requests) {
+  return requests->contacted;
+}
+
+const el_error *el_requests_wrong_cluster(const el_requests *requests) {
+  return requests->wrong_cluster.code != EL_OK ? &requests->wrong_cluster
+                                               : NULL;
+}
+
+const el_error *el_requests_away(const el_requests *requests) {
+  return requests->pause_ms != 0 ? &requests->away : NULL;
+}
+
+const char *el_requests_address(const el_requests *requests) {
+  const el_channel *ch = el_auth_channel(requests->auth);
+  return el_channel_address(ch, el_channel_member(ch));
+}

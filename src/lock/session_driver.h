@@ -1,0 +1,120 @@
+/* session_driver: keeps the client's lease alive: the actions of the session
+ * (rules/session.h) become leases, keepalives and probes, and what those answer
+ * becomes its events. I/O thread only.
+ *
+ * What those above must hear of is gathered as news, for the client's settle:
+ * nobody is called from within a step of the session.
+ */
+#ifndef ETCDLOCK_LOCK_SESSION_DRIVER_H
+#define ETCDLOCK_LOCK_SESSION_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "lock/claim.h"
+#include "lock/handle.h"
+#include "lock/requests.h"
+#include "rules/key.h"
+
+typedef struct el_session_driver el_session_driver;
+
+/* A key that is ours, or about to be: one of them is read to prove the lease.
+ * Embedded in whoever has it. */
+typedef struct el_proof_key el_proof_key;
+struct el_proof_key {
+  void (*gone)(el_proof_key *key); /* a probe did not find it */
+  const el_keys *keys;
+  int64_t rev; /* its create_revision */
+  bool listed;
+  TAILQ_ENTRY(el_proof_key) link;
+};
+
+/* News, as bits. */
+enum {
+  EL_SESSION_NEWS_READY = 1,   /* the lease can be used */
+  EL_SESSION_NEWS_REFUSED = 2, /* no lease is to be had, for the last cause */
+  EL_SESSION_NEWS_LAPSED = 4,  /* whatever is held is lost */
+  EL_SESSION_NEWS_GONE = 8     /* the lease is gone, and every key with it */
+};
+
+/* What a session works with; everything outlives it. */
+typedef struct el_session_world {
+  el_auth *auth;
+  el_requests *requests;
+  el_timers *timers;
+  el_handle *handle; /* where lease and last cause are published */
+  int64_t ttl_ms;
+} el_session_world;
+
+/* @thread io */
+el_session_driver *el_session_driver_new(const el_session_world *world);
+
+/* Nothing may be out any more. @thread io */
+void el_session_driver_free(el_session_driver *driver);
+
+/* Are there news? @thread io */
+bool el_session_driver_has_news(const el_session_driver *driver);
+
+/* The news since the last time. @thread io */
+unsigned el_session_driver_take_news(el_session_driver *driver);
+
+/* Somebody needs the lease. @thread io */
+void el_session_driver_want(el_session_driver *driver);
+
+/* Revokes the lease; is_over tells when it is done. @thread io */
+void el_session_driver_close(el_session_driver *driver);
+
+/* Gives the session up without another word to etcd. @thread io */
+void el_session_driver_drop(el_session_driver *driver);
+
+/* A new session after one that is gone. @thread io */
+void el_session_driver_renew(el_session_driver *driver);
+
+/* Dead, and nothing about leases is out. @thread io */
+bool el_session_driver_is_over(const el_session_driver *driver);
+
+/* From now on answers are only tidied up. @thread io */
+void el_session_driver_stop(el_session_driver *driver);
+
+/* Is there a lease to put keys on? @thread io */
+bool el_session_driver_is_alive(const el_session_driver *driver);
+
+/* May something be claimed now? @thread io */
+bool el_session_driver_can_claim(const el_session_driver *driver);
+
+/* The lease and its TTL in milliseconds, while it is alive. @thread io */
+int64_t el_session_driver_lease(const el_session_driver *driver);
+
+/* @thread io */
+int64_t el_session_driver_ttl_ms(const el_session_driver *driver);
+
+/* Until when this session's holders may say "held"; published by
+ * el_session_driver_publish_claim. @thread io */
+el_claim *el_session_driver_claim(const el_session_driver *driver);
+
+/* After lost locks have been marked (claim.h). @thread io */
+void el_session_driver_publish_claim(el_session_driver *driver);
+
+/* |key| is ours. @thread io */
+void el_session_driver_add_key(el_session_driver *driver, el_proof_key *key);
+
+/* Not any more; harmless if it isn't listed. @thread io */
+void el_session_driver_remove_key(el_session_driver *driver, el_proof_key *key);
+
+/* Tells the session how many keys there are, if that has changed. @thread io */
+void el_session_driver_tell_holds(el_session_driver *driver);
+
+/* A quorum saw one of our keys: sent at |sent_ms|, answered in raft term |term|.
+ * @thread io */
+void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
+                             uint64_t term);
+
+/* A put on lease |lease| was told |err|: that it is gone. @thread io */
+void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
+                                  const el_error *err);
+
+/* What stands in the way of the lease, NULL if nothing does. @thread io */
+const el_error *el_session_driver_cause(const el_session_driver *driver);
+
+#endif

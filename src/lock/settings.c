@@ -1,0 +1,89 @@
+/* settings: what connect was told, checked, on its way to the I/O thread. */
+#include "lock/settings.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/secret.h"
+
+void el_settings_free(el_settings *settings) {
+  el_secret_free(settings->user);
+  el_secret_free(settings->password);
+  el_secret_free(settings->token);
+  if (settings->tls != NULL) {
+    el_tls_unref(settings->tls);
+  }
+  free(settings);
+}
+
+/* Does |address|, "host:port", lead to this machine? */
+static bool is_loopback(const char *address) {
+  char host[64];
+  struct in_addr ip;
+  size_t len = (size_t)(strrchr(address, ':') - address);
+  if (len >= sizeof host) return false;
+  memcpy(host, address, len);
+  host[len] = '\0';
+  return strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
+         (inet_pton(AF_INET, host, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
+}
+
+static bool is_open_line(const el_endpoint *endpoint) {
+  return !endpoint->tls && !endpoint->path && !is_loopback(endpoint->address);
+}
+
+static bool check_auth(const el_settings *settings,
+                       const el_connect_options *options, el_error *err) {
+  if ((options->password == NULL && options->token == NULL) ||
+      options->allow_plaintext_auth) {
+    return true;
+  }
+  for (size_t i = 0; i < settings->n; i++) {
+    if (is_open_line(&settings->endpoints[i])) {
+      el_error_set(err, EL_INVALID,
+                   "a password or token would pass in plain text to %s; use "
+                   "https, or say allow_plaintext_auth = true",
+                   settings->endpoints[i].address);
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool load_tls(el_settings *settings, const el_connect_options *options,
+                     el_error *err) {
+  bool wanted = options->tls_default;
+  for (size_t i = 0; i < settings->n; i++) {
+    wanted = wanted || settings->endpoints[i].tls;
+  }
+  if (!wanted) return true;
+  settings->tls = el_tls_new(&options->tls, err);
+  return settings->tls != NULL;
+}
+
+el_settings *el_settings_new(const el_connect_options *options, el_error *err) {
+  el_settings *settings = calloc(1, sizeof *settings);
+  if (settings == NULL || !el_secret_copy(&settings->user, options->user) ||
+      !el_secret_copy(&settings->password, options->password) ||
+      !el_secret_copy(&settings->token, options->token)) {
+    el_error_set(err, EL_NOMEM, "no memory for a client");
+    goto fail;
+  }
+  settings->ttl_ms = options->ttl_ms;
+  settings->n = options->n_endpoints;
+  for (size_t i = 0; i < settings->n; i++) {
+    if (!el_endpoint_parse(&settings->endpoints[i], options->endpoints[i],
+                           options->tls_default, err)) {
+      goto fail;
+    }
+  }
+  if (!check_auth(settings, options, err) ||
+      !load_tls(settings, options, err)) {
+    goto fail;
+  }
+  return settings;
+fail:
+  if (settings != NULL) el_settings_free(settings);
+  return NULL;
+}

@@ -1,0 +1,83 @@
+/* lua_core: luaopen_etcdlock_core: the C half of etcdlock, as the Lua half
+ * sees it. Facts and verbs only: options, defaults and reentrancy are Lua's.
+ *
+ * The module is linked with -z nodelete: lua_close unmaps C libraries after
+ * the last finalizer, which would be too early for a thread that is just
+ * returning. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rules/key.h"
+#include "lock/lock.h"
+#include "lua/lua_client.h"
+#include "lua/lua_types.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* now() -> seconds on the clock of all deadlines (CLOCK_BOOTTIME) */
+static el_nret l_now(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)el_now_us() / 1e6);
+  return 1;
+}
+
+/* host() -> this machine's name */
+static el_nret l_host(lua_State *L) {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  lua_pushstring(L, name);
+  return 1;
+}
+
+/* pid() -> this process's id */
+static el_nret l_pid(lua_State *L) {
+  lua_pushinteger(L, getpid());
+  return 1;
+}
+
+/* parse_key(name, key) -> lease, mode | nil if key isn't in name's queue */
+static el_nret l_parse_key(lua_State *L) {
+  static const char *const modes[] = {[EL_MODE_LOCK] = "lock",
+                                      [EL_MODE_READ] = "read",
+                                      [EL_MODE_WRITE] = "write"};
+  el_bytes name = el_lua_check_bytes(L, 1);
+  el_bytes key = el_lua_check_bytes(L, 2);
+  el_place place;
+  if (!el_key_parse(name.data, name.len, key.data, key.len, &place)) {
+    lua_pushnil(L);
+    return 1;
+  }
+  el_lua_push_lease(L, place.lease);
+  lua_pushstring(L, modes[place.mode]);
+  return 2;
+}
+
+EXPORT int luaopen_etcdlock_core(lua_State *L);
+
+EXPORT int luaopen_etcdlock_core(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"connect", el_lua_connect},
+      {"now", l_now},
+      {"host", l_host},
+      {"pid", l_pid},
+      {"parse_key", l_parse_key},
+      {"yieldable", el_lua_yieldable},
+      {NULL, NULL},
+  };
+  static const luaL_Reg *const methods[] = {
+      el_lua_lock_methods, el_lua_guarded_methods, el_lua_wait_methods,
+      el_lua_nginx_methods, NULL};
+  el_lua_open_client(L, methods);
+  el_lua_open_lock(L);
+  el_lua_open_guarded(L);
+  lua_newtable(L);
+  el_lua_set_functions(L, functions);
+  lua_pushinteger(L, EL_NAME_MAX);
+  lua_setfield(L, -2, "NAME_MAX");
+  lua_pushinteger(L, (lua_Integer)el_lock_size());
+  lua_setfield(L, -2, "HOLD_SIZE");
+#ifdef EL_TEST
+  el_lua_open_test(L);
+#endif
+  return 1;
+}

@@ -1,0 +1,165 @@
+/* lua_guarded: the userdata of a guarded transaction, in Lua a txn. */
+#include "lock/guarded.h"
+
+#include "lua/lua_client.h"
+#include "lua/lua_types.h"
+
+static el_guarded *check_txn(lua_State *L) {
+  return el_lua_check_box(L, 1, EL_LUA_TXN);
+}
+
+static void check_memory(lua_State *L, bool enough) {
+  if (!enough) {
+    luaL_error(L, "not enough memory");
+  }
+}
+
+/* client:txn() -> txn */
+static el_nret l_client_txn(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  void **box = el_lua_new_box(L, EL_LUA_TXN);
+  *box = el_client_guarded(lc->client);
+  check_memory(L, *box != NULL);
+  return 1;
+}
+
+const luaL_Reg el_lua_guarded_methods[] = {{"txn", l_client_txn}, {NULL, NULL}};
+
+/* txn:get(key) */
+static el_nret l_txn_get(lua_State *L) {
+  el_op op = {.kind = EL_OP_RANGE, .key = el_lua_check_bytes(L, 2)};
+  check_memory(L, el_guarded_add(check_txn(L), &op));
+  return 0;
+}
+
+/* txn:list(from, to): all keys in between, the oldest first */
+static el_nret l_txn_list(lua_State *L) {
+  el_op op = {.kind = EL_OP_RANGE,
+              .key = el_lua_check_bytes(L, 2),
+              .range_end = el_lua_check_bytes(L, 3),
+              .sort = EL_SORT_OLDEST};
+  check_memory(L, el_guarded_add(check_txn(L), &op));
+  return 0;
+}
+
+/* txn:put(key, value) */
+static el_nret l_txn_put(lua_State *L) {
+  el_op op = {.kind = EL_OP_PUT,
+              .key = el_lua_check_bytes(L, 2),
+              .value = el_lua_check_bytes(L, 3)};
+  check_memory(L, el_guarded_add(check_txn(L), &op));
+  return 0;
+}
+
+/* txn:delete(key) */
+static el_nret l_txn_delete(lua_State *L) {
+  el_op op = {.kind = EL_OP_DELETE, .key = el_lua_check_bytes(L, 2)};
+  check_memory(L, el_guarded_add(check_txn(L), &op));
+  return 0;
+}
+
+/* txn:guard(key, create_revision) */
+static el_nret l_txn_guard(lua_State *L) {
+  el_bytes key = el_lua_check_bytes(L, 2);
+  check_memory(
+      L, el_guarded_guard(check_txn(L), key, (int64_t)luaL_checknumber(L, 3)));
+  return 0;
+}
+
+/* txn:guard_lock(lock) */
+static el_nret l_txn_guard_lock(lua_State *L) {
+  el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
+  check_memory(L, el_guarded_guard_lock(check_txn(L), lk));
+  return 0;
+}
+
+/* txn:start(seconds) -> true | nil, message, code */
+static el_nret l_txn_start(lua_State *L) {
+  el_error err;
+  if (!el_guarded_start(check_txn(L), el_lua_check_ms(L, 2), &err)) {
+    return el_lua_fail(L, &err);
+  }
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
+static void push_kv(lua_State *L, const el_kv *kv) {
+  lua_createtable(L, 0, 5);
+  lua_pushlstring(L, kv->key.data ? kv->key.data : "", kv->key.len);
+  lua_setfield(L, -2, "key");
+  lua_pushlstring(L, kv->value.data ? kv->value.data : "", kv->value.len);
+  lua_setfield(L, -2, "value");
+  el_lua_push_rev(L, kv->create_rev);
+  lua_setfield(L, -2, "create_revision");
+  el_lua_push_rev(L, kv->mod_rev);
+  lua_setfield(L, -2, "mod_revision");
+  if (kv->lease != 0) {
+    el_lua_push_lease(L, kv->lease);
+    lua_setfield(L, -2, "lease");
+  }
+}
+
+/* A put gives true, a delete the number of keys deleted, a range its keys. */
+static void push_result(lua_State *L, const el_op_result *result) {
+  switch (result->kind) {
+    case EL_OP_RANGE:
+      lua_createtable(L, (int)result->n_kvs, 0);
+      for (size_t i = 0; i < result->n_kvs; i++) {
+        push_kv(L, &result->kvs[i]);
+        lua_rawseti(L, -2, (int)i + 1);
+      }
+      return;
+    case EL_OP_DELETE:
+      el_lua_push_rev(L, result->deleted);
+      return;
+    default:
+      lua_pushboolean(L, 1);
+  }
+}
+
+/* txn:wait(seconds) -> nil while there is no answer
+ *                     | true, guard held?, results, revision
+ *                     | false, message, code, is it certain that nothing
+ *                       was written? */
+static el_nret l_txn_wait(lua_State *L) {
+  const el_txn_answer *answer =
+      el_guarded_wait(check_txn(L), el_lua_check_ms(L, 2));
+  if (answer == NULL) {
+    lua_pushnil(L);
+    return 1;
+  }
+  lua_pushboolean(L, answer->err.code == EL_OK);
+  if (answer->err.code != EL_OK) {
+    lua_pushstring(L, answer->err.text);
+    lua_pushstring(L, el_code_str(answer->err.code));
+    lua_pushboolean(L, answer->err.definite);
+    return 4;
+  }
+  lua_pushboolean(L, answer->succeeded);
+  lua_createtable(L, (int)answer->n_results, 0);
+  for (size_t i = 0; i < answer->n_results; i++) {
+    push_result(L, &answer->results[i]);
+    lua_rawseti(L, -2, (int)i + 1);
+  }
+  el_lua_push_rev(L, answer->rev);
+  return 4;
+}
+
+static el_nret l_txn_gc(lua_State *L) {
+  el_guarded *guarded = el_lua_take_box(L, 1, EL_LUA_TXN);
+  if (guarded != NULL) {
+    el_guarded_drop(guarded);
+  }
+  return 0;
+}
+
+void el_lua_open_guarded(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"get", l_txn_get},     {"list", l_txn_list},
+      {"put", l_txn_put},     {"delete", l_txn_delete},
+      {"guard", l_txn_guard}, {"guard_lock", l_txn_guard_lock},
+      {"start", l_txn_start}, {"wait", l_txn_wait},
+      {NULL, NULL},
+  };
+  el_lua_new_type(L, EL_LUA_TXN, methods, l_txn_gc);
+}

@@ -1,0 +1,100 @@
+/* lua_nginx: waits for a host that can only wait on connections: the methods of
+ * a client by which nginx's Lua has them served (nginx/wake_server.h). */
+#include <errno.h>
+#include <string.h>
+
+#include "lua/lua_client.h"
+#include "lua/lua_types.h"
+
+/* The client's server, started on first use. NULL and |err| if there is none to
+ * be had. */
+static el_wake_server *server_of(el_lua_client *lc, el_error *err) {
+  if (!el_lua_client_is_usable(lc, err)) return NULL;
+  if (lc->served == NULL) {
+    lc->served = el_wake_new();
+  }
+  if (lc->served == NULL) {
+    el_error_set(err, EL_NOMEM, "no descriptor to wait with: %s",
+                 strerror(errno));
+    return NULL;
+  }
+  if (lc->server == NULL) {
+    lc->server = el_wake_server_start(lc->served, err);
+  }
+  return lc->server;
+}
+
+/* client:serve() -> the path of a socket | nil, message, code */
+static el_nret l_client_serve(lua_State *L) {
+  el_error err;
+  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
+  if (server == NULL) return el_lua_fail(L, &err);
+  lua_pushstring(L, el_wake_server_path(server));
+  return 1;
+}
+
+/* client:next_fd() -> the number of the descriptor that is made next | -1 */
+static el_nret l_client_next_fd(lua_State *L) {
+  el_error err;
+  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
+  lua_pushinteger(L, server != NULL ? el_wake_server_next_fd(server) : -1);
+  return 1;
+}
+
+/* client:seal(next_fd): programs that this process starts shall not have its end
+ * of the connection to serve()'s path that was made just now */
+static el_nret l_client_seal(lua_State *L) {
+  el_error err;
+  int next_fd = (int)luaL_checkinteger(L, 2);
+  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
+  if (server != NULL) {
+    el_wake_server_seal(server, next_fd);
+  }
+  return 0;
+}
+
+/* Whoever waited for the lock, or held it, is gone. */
+static void release_lock(void *arg) {
+  el_lock *lk = arg;
+  if (lk == NULL) return; /* a mere look */
+  el_lock_release(lk);
+  el_lock_unref(lk);
+}
+
+/* client:expect([lock]) -> the number of a wait, which will be said over the
+ * socket | nil, message, code. With a lock, that is released if the connection
+ * ends before taken(number). */
+static el_nret l_client_expect(lua_State *L) {
+  el_error err;
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_lock *lk =
+      lua_isnoneornil(L, 2) ? NULL : el_lua_check_box(L, 2, EL_LUA_LOCK);
+  el_wake_server *server = server_of(lc, &err);
+  uint64_t id;
+  if (server == NULL) return el_lua_fail(L, &err);
+  id = EL_LUA_SERVED + lc->n_served++;
+  el_wake_server_expect(server, id, release_lock,
+                        lk != NULL ? el_lock_ref(lk) : NULL);
+  lua_pushnumber(L, (lua_Number)id);
+  return 1;
+}
+
+/* client:taken(number): the connection may end, or serve another wait
+ * -> was the number said, and is it certain that no byte was sent for that? */
+static el_nret l_client_taken(lua_State *L) {
+  el_error err;
+  void *lk = NULL;
+  uint64_t id = (uint64_t)luaL_checknumber(L, 2);
+  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
+  lua_pushboolean(L, server != NULL && el_wake_server_taken(server, id, &lk));
+  if (lk != NULL) {
+    el_lock_unref(lk);
+  }
+  return 1;
+}
+
+const luaL_Reg el_lua_nginx_methods[] = {
+    {"serve", l_client_serve}, {"next_fd", l_client_next_fd},
+    {"seal", l_client_seal},   {"expect", l_client_expect},
+    {"taken", l_client_taken}, {NULL, NULL},
+};

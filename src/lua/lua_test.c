@@ -1,0 +1,40 @@
+/* lua_test: what only the specs need, in builds with EL_TEST: pure pieces
+ * of the core, and the system calls that Lua's libraries lack. */
+#ifdef EL_TEST
+#include <unistd.h>
+
+#include "base/error.h"
+#include "lua/lua_types.h"
+
+/* fork() -> 0 in the child, its pid in the parent */
+static el_nret l_fork(lua_State *L) {
+  lua_pushinteger(L, fork());
+  return 1;
+}
+
+/* exit_now(code): leaves without a finalizer */
+static el_nret l_exit_now(lua_State *L) { _exit((int)luaL_checkinteger(L, 1)); }
+
+/* classify(status, details) -> code, definite, retriable, lease gone, text */
+static el_nret l_classify(lua_State *L) {
+  el_error err;
+  el_error_from_status(&err, (int)luaL_checkinteger(L, 1),
+                       luaL_checkstring(L, 2), "127.0.0.1:2379");
+  lua_pushstring(L, el_code_str(err.code));
+  lua_pushboolean(L, err.definite);
+  lua_pushboolean(L, err.retriable);
+  lua_pushboolean(L, err.lease_gone);
+  lua_pushstring(L, err.text);
+  return 5;
+}
+
+void el_lua_open_test(lua_State *L) {
+  static const luaL_Reg functions[] = {{"fork", l_fork},
+                                       {"exit_now", l_exit_now},
+                                       {"classify", l_classify},
+                                       {NULL, NULL}};
+  lua_newtable(L);
+  el_lua_set_functions(L, functions);
+  lua_setfield(L, -2, "test");
+}
+#endif

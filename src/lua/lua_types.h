@@ -1,0 +1,29 @@
+/* lua_types: what each file of this folder brings to the module. */
+#ifndef ETCDLOCK_LUA_LUA_TYPES_H
+#define ETCDLOCK_LUA_LUA_TYPES_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "lua/lua_value.h"
+
+/* Methods of a client. */
+extern const luaL_Reg el_lua_lock_methods[];    /* lua_lock.c */
+extern const luaL_Reg el_lua_guarded_methods[]; /* lua_guarded.c */
+extern const luaL_Reg el_lua_wait_methods[];    /* lua_wait.c */
+extern const luaL_Reg el_lua_nginx_methods[];   /* lua_nginx.c */
+
+/* Registers the type of a lock. @thread lua */
+void el_lua_open_lock(lua_State *L);
+
+/* Registers the type of a guarded transaction. @thread lua */
+void el_lua_open_guarded(lua_State *L);
+
+/* Lua: yieldable() -> may the running coroutine yield here? @thread lua */
+el_nret el_lua_yieldable(lua_State *L);
+
+/* Adds the table "test" to the module on top of the stack, in builds with
+ * EL_TEST. @thread lua */
+void el_lua_open_test(lua_State *L);
+
+#endif

@@ -1,0 +1,142 @@
+/* lua_wait: how Lua waits without blocking. Each wait of a client has a number,
+ * which Lua chooses, or client:expect. The end of those is told to whoever is
+ * connected, that of the others through a descriptor. */
+#include "lua/lua_client.h"
+#include "lua/lua_types.h"
+
+enum { WOKEN_MAX = 256 };
+
+static uint64_t check_id(lua_State *L, int arg) {
+  lua_Number id = luaL_checknumber(L, arg);
+  luaL_argcheck(L, id >= 1 && id < 9007199254740992.0, arg, "not a wait");
+  return (uint64_t)id;
+}
+
+/* Where the end of wait |id| is told. */
+static el_wake *check_wake(lua_State *L, el_lua_client *lc, uint64_t id) {
+  el_error err;
+  el_wake *wake = id >= EL_LUA_SERVED
+                      ? lc->served
+                      : el_handle_wake(el_client_handle(lc->client), &err);
+  if (wake == NULL) {
+    luaL_error(L, "this client can't be waited for in that way");
+  }
+  return wake;
+}
+
+/* client:wake_fd() -> descriptor: readable while waits have ended
+ *                   | nil, message, code */
+static el_nret l_client_wake_fd(lua_State *L) {
+  el_error err;
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_wake *wake = el_handle_wake(el_client_handle(lc->client), &err);
+  if (wake == NULL || !el_lua_client_is_usable(lc, &err)) {
+    return el_lua_fail(L, &err);
+  }
+  lua_pushinteger(L, el_wake_fd(wake));
+  return 1;
+}
+
+/* client:woken() -> the numbers of the waits that have ended, a list */
+static el_nret l_client_woken(lua_State *L) {
+  uint64_t ids[WOKEN_MAX];
+  el_error err;
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_wake *wake = el_handle_wake(el_client_handle(lc->client), &err);
+  int n = 0;
+  size_t taken = WOKEN_MAX;
+  lua_newtable(L);
+  while (wake != NULL && taken == WOKEN_MAX) {
+    taken = el_wake_take(wake, ids, WOKEN_MAX);
+    for (size_t i = 0; i < taken; i++) {
+      lua_pushnumber(L, (lua_Number)ids[i]);
+      lua_rawseti(L, -2, ++n);
+    }
+  }
+  return 1;
+}
+
+static el_lock_news check_news(lua_State *L, int arg) {
+  static const char *const names[] = {"decided", "released", "ended", NULL};
+  static const el_lock_news news[] = {EL_LOCK_DECIDED, EL_LOCK_RELEASED,
+                                      EL_LOCK_ENDED};
+  return news[luaL_checkoption(L, arg, NULL, names)];
+}
+
+/* client:arm(lock, news, id) -> will |id| be woken? false: it has
+ * happened */
+static el_nret l_client_arm(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
+  el_lock_news news = check_news(L, 3);
+  uint64_t id = check_id(L, 4);
+  el_wake *wake = check_wake(L, lc, id);
+  lua_pushboolean(L, el_lock_arm(lk, news, wake, id));
+  return 1;
+}
+
+/* client:disarm(lock, news, id): |id| is not waited for any more */
+static el_nret l_client_disarm(lua_State *L) {
+  el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
+  el_lock_disarm(lk, check_news(L, 3), check_id(L, 4));
+  return 0;
+}
+
+/* client:arm_txn(txn, id) -> will |id| be woken? false: the answer is
+ * there */
+static el_nret l_client_arm_txn(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_guarded *guarded = el_lua_check_box(L, 2, EL_LUA_TXN);
+  uint64_t id = check_id(L, 3);
+  lua_pushboolean(L, el_guarded_arm(guarded, check_wake(L, lc, id), id));
+  return 1;
+}
+
+/* client:alarm(id, seconds): |id| is woken then; nil: not any more
+ * -> true | false: the client is closed, or another process's */
+static el_nret l_client_alarm(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  uint64_t id = check_id(L, 2);
+  int64_t ms = lua_isnoneornil(L, 3) ? -1 : el_lua_check_ms(L, 3);
+  el_error err;
+  bool is_usable = el_lua_client_is_usable(lc, &err);
+  el_wake *wake = is_usable ? check_wake(L, lc, id) : NULL;
+  lua_pushboolean(L, is_usable && el_client_alarm(lc->client, wake, id, ms));
+  return 1;
+}
+
+const luaL_Reg el_lua_wait_methods[] = {
+    {"wake_fd", l_client_wake_fd},
+    {"woken", l_client_woken},
+    {"arm", l_client_arm},
+    {"disarm", l_client_disarm},
+    {"arm_txn", l_client_arm_txn},
+    {"alarm", l_client_alarm},
+    {NULL, NULL},
+};
+
+/* ---- may we yield? ---- */
+
+/* LuaJIT and Lua 5.3 and newer have it, PUC 5.1 hasn't. */
+extern int lua_isyieldable(lua_State *L) __attribute__((weak));
+
+/* There, a coroutine can't be left while a C function is on its stack: pcall,
+ * say. (Nor from a metamethod or an iterator, which nothing tells.) */
+static bool has_c_function(lua_State *L) {
+  lua_Debug frame;
+  for (int level = 1; lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "S", &frame);
+    if (*frame.what == 'C') return true;
+  }
+  return false;
+}
+
+el_nret el_lua_yieldable(lua_State *L) {
+  if (lua_isyieldable != NULL) {
+    lua_pushboolean(L, lua_isyieldable(L));
+  } else {
+    bool is_main = lua_pushthread(L);
+    lua_pushboolean(L, !is_main && !has_c_function(L));
+  }
+  return 1;
+}

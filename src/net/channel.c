@@ -1,0 +1,332 @@
+/* channel: the way to a cluster. */
+#include "net/channel.h"
+
+#include <grpc/grpc_security.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "net/channel_calls.h"
+#include "net/diagnosis.h"
+#include "net/loop_calls.h"
+#include "base/secret.h"
+#include "base/of.h"
+
+/* How often a member that can't be reached is looked at more closely, and how
+ * long what was found is believed. */
+enum { DIAGNOSE_EVERY_MS = 2000, BELIEVED_MS = 5000 };
+
+/* How long connecting may take; a crowd of handshakes needs its time. gRPC
+ * can't be shut down earlier than that under way, so no longer than needed. */
+enum { CONNECT_MS = 1000, CONNECT_TLS_MS = 2500 };
+
+/* A member that failed is asked again after this; the others at once. A failed
+ * connection is given up after RENEW_MS, and the next call makes another. */
+enum { FAILED_FOR_MS = 300, RENEW_MS = 250 };
+
+typedef struct peer {
+  el_channel *ch;
+  el_endpoint endpoint;
+  grpc_channel *grpc;      /* NULL: the next call makes it */
+  el_timer renew;          /* looks at a connection that has failed */
+  int64_t failed_until;    /* not worth asking before */
+  el_diagnosis *diagnosis; /* under way */
+  int64_t diagnosed_ms;    /* when the last one began */
+  int64_t believed_until;
+  el_error verdict; /* what it found */
+} peer;
+
+struct el_channel {
+  el_loop *loop;
+  peer *members;
+  size_t n;
+  size_t at;          /* the member in use */
+  char *token;        /* NULL: none */
+  el_tls *tls;        /* NULL: no member wants it */
+  el_silence silence; /* with the member in use */
+  TAILQ_HEAD(, el_move) moves;
+};
+
+/* ---- one member's connection ---- */
+
+static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
+  el_tls_texts texts = el_tls_get_texts(tls);
+  grpc_ssl_pem_key_cert_pair pair = {.private_key = texts.key,
+                                     .cert_chain = texts.cert};
+  return grpc_ssl_credentials_create_ex(
+      texts.cas, texts.cert != NULL ? &pair : NULL, NULL, NULL);
+}
+
+static grpc_channel *open_channel(const el_endpoint *endpoint,
+                                  const el_tls *tls) {
+  int connect_ms = endpoint->tls ? CONNECT_TLS_MS : CONNECT_MS;
+#define INT_ARG(name, number) \
+  {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
+  grpc_arg list[] = {
+      /* A lock service inside a cluster isn't behind a web proxy. */
+      INT_ARG(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
+      /* Clients of one process share no connection and no back-off. */
+      INT_ARG(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
+      /* We repeat ourselves. gRPC's own retrying aborts the process when a
+       * member says goodbye while a call is on its way. */
+      INT_ARG(GRPC_ARG_ENABLE_RETRIES, 0),
+      /* gRPC's 20 s to connect outlive every lease; the "min reconnect
+       * backoff" is in truth the time to connect, if the others aren't longer.
+       * It never comes to a reconnection: see on_renew. */
+      INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, connect_ms),
+      INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
+      INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, connect_ms),
+      /* Find half-open connections. etcd punishes pings more frequent than
+       * 5 s; without 0 here the probing of an idle watch stops after two. */
+      INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
+      INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000),
+      INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
+      INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
+      /* A long queue's listing may pass gRPC's 4 MiB. */
+      INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1),
+      /* Last, because it isn't always used: whom the certificate must name. */
+      {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
+  };
+#undef INT_ARG
+  grpc_channel_args args = {.num_args = sizeof list / sizeof *list - 1,
+                            .args = list};
+  grpc_channel_credentials *creds =
+      endpoint->tls ? tls_credentials(tls) : grpc_insecure_credentials_create();
+  grpc_channel *channel;
+  if (endpoint->tls && el_tls_server_name(tls) != NULL) {
+    list[args.num_args++].value.string = (char *)el_tls_server_name(tls);
+  }
+  channel = grpc_channel_create(endpoint->target, creds, &args);
+  grpc_channel_credentials_release(creds);
+  return channel;
+}
+
+/* ---- the end of a connection ---- */
+
+/* gRPC 1.51 leaks a connection, its descriptor and so its threads, if the
+ * channel is destroyed after the TCP connection and before the peer's SETTINGS,
+ * and these still come (Subchannel::OnConnectingFinishedLocked drops what it is
+ * handed). So no channel is destroyed while it connects. */
+static bool is_connecting(grpc_channel *channel) {
+  return grpc_channel_check_connectivity_state(channel, 0) ==
+         GRPC_CHANNEL_CONNECTING;
+}
+
+static bool look_at_remains(void *arg) {
+  grpc_channel *channel = arg;
+  if (is_connecting(channel)) return true; /* which has its time limit */
+  grpc_channel_destroy(channel);
+  return false;
+}
+
+/* The next call opens a new connection. */
+static void drop_connection(peer *member) {
+  if (member->grpc != NULL) {
+    if (is_connecting(member->grpc)) {
+      el_loop_linger(member->ch->loop, look_at_remains, member->grpc);
+    } else {
+      grpc_channel_destroy(member->grpc);
+    }
+  }
+  member->grpc = NULL;
+}
+
+/* A channel that failed would connect again by itself, and nobody can see when:
+ * its state stays that of the failure. A new one, which the next call makes,
+ * tells. */
+static void on_renew(el_timer *timer) {
+  peer *member = (peer *)((char *)timer - offsetof(peer, renew));
+  if (member->grpc == NULL) return;
+  switch (grpc_channel_check_connectivity_state(member->grpc, 0)) {
+    case GRPC_CHANNEL_TRANSIENT_FAILURE:
+      drop_connection(member);
+      return;
+    case GRPC_CHANNEL_CONNECTING:
+      el_timers_set(el_loop_timers(member->ch->loop), timer,
+                    el_now_ms() + RENEW_MS);
+      return;
+    default:
+      return;
+  }
+}
+
+static void renew_soon(peer *member) {
+  if (member->renew.slot == 0) {
+    el_timers_set(el_loop_timers(member->ch->loop), &member->renew,
+                  el_now_ms() + RENEW_MS);
+  }
+}
+
+/* ---- the members ---- */
+
+static void on_silent(el_silence *silence) {
+  el_channel *ch = EL_OF(silence, el_channel, silence);
+  el_channel_leave(ch, ch->at);
+}
+
+el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
+                           size_t n, el_tls *tls) {
+  el_channel *ch = el_alloc(sizeof *ch);
+  ch->tls = tls;
+  ch->loop = loop;
+  ch->members = el_alloc(n * sizeof *ch->members);
+  ch->n = n;
+  TAILQ_INIT(&ch->moves);
+  el_silence_init(&ch->silence, el_loop_timers(loop), on_silent);
+  for (size_t i = 0; i < n; i++) {
+    ch->members[i].ch = ch;
+    ch->members[i].renew.due = on_renew;
+    ch->members[i].endpoint = endpoints[i];
+  }
+  return ch;
+}
+
+/* The next calls open new connections. */
+static void close_members(el_channel *ch) {
+  for (size_t i = 0; i < ch->n; i++) {
+    el_timers_stop(el_loop_timers(ch->loop), &ch->members[i].renew);
+    drop_connection(&ch->members[i]);
+  }
+}
+
+void el_channel_set_token(el_channel *ch, const char *token) {
+  el_secret_free(ch->token);
+  ch->token = token != NULL ? el_strndup(token, strlen(token)) : NULL;
+}
+
+const char *el_channel_token(const el_channel *ch) { return ch->token; }
+
+void el_channel_free(el_channel *ch) {
+  el_channel_set_token(ch, NULL);
+  el_silence_destroy(&ch->silence);
+  close_members(ch);
+  for (size_t i = 0; i < ch->n; i++) {
+    if (ch->members[i].diagnosis != NULL) {
+      el_diagnosis_stop(ch->members[i].diagnosis);
+    }
+  }
+  if (ch->tls != NULL) {
+    el_tls_unref(ch->tls);
+  }
+  free(ch->members);
+  free(ch);
+}
+
+const char *el_channel_address(const el_channel *ch, size_t member) {
+  return ch->members[member].endpoint.address;
+}
+
+size_t el_channel_member(const el_channel *ch) { return ch->at; }
+
+el_loop *el_channel_loop(const el_channel *ch) { return ch->loop; }
+
+grpc_call *el_channel_call(el_channel *ch, const char *method,
+                           gpr_timespec deadline) {
+  peer *at = &ch->members[ch->at];
+  grpc_slice name = grpc_slice_from_copied_string(method);
+  grpc_call *call;
+  if (at->grpc == NULL) {
+    at->grpc = open_channel(&at->endpoint, ch->tls);
+  }
+  call = grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                  el_loop_queue(ch->loop), name, NULL, deadline,
+                                  NULL);
+  grpc_slice_unref(name);
+  return call;
+}
+
+/* ---- moving on ---- */
+
+void el_channel_add_move(el_channel *ch, el_move *move) {
+  TAILQ_INSERT_TAIL(&ch->moves, move, link);
+}
+
+void el_channel_leave(el_channel *ch, size_t member) {
+  el_move *move;
+  if (member != ch->at || ch->n == 1) return;
+  ch->at = (ch->at + 1) % ch->n;
+  TAILQ_FOREACH(move, &ch->moves, link) { move->moved(move); }
+}
+
+bool el_channel_is_fresh(const el_channel *ch) {
+  return ch->members[ch->at].failed_until <= el_now_ms();
+}
+
+void el_channel_asked(el_channel *ch, el_asked *asked) {
+  el_silence_sent(&ch->silence, asked);
+}
+
+void el_channel_ended(el_channel *ch, el_asked *asked, bool answered) {
+  el_silence_ended(&ch->silence, asked, answered);
+}
+
+/* ---- why a member can't be reached ---- */
+
+static void on_diagnosed(void *arg, bool found, const el_error *err) {
+  peer *member = arg;
+  member->diagnosis = NULL;
+  if (found) {
+    member->verdict = *err;
+    member->believed_until = el_now_ms() + BELIEVED_MS;
+  }
+}
+
+/* Connections fail for reasons that gRPC doesn't tell: ask OpenSSL. */
+static void diagnose(peer *member) {
+  int64_t now = el_now_ms();
+  if (member->diagnosis != NULL || member->endpoint.path ||
+      (member->diagnosed_ms != 0 &&
+       now < member->diagnosed_ms + DIAGNOSE_EVERY_MS)) {
+    return;
+  }
+  member->diagnosed_ms = now;
+  member->diagnosis = el_diagnosis_start(
+      member->ch->loop, member->endpoint.tls ? member->ch->tls : NULL,
+      member->endpoint.address, on_diagnosed, member);
+}
+
+/* Is there no member left that might work? */
+static bool is_hopeless(const el_channel *ch) {
+  int64_t now = el_now_ms();
+  for (size_t i = 0; i < ch->n; i++) {
+    if (ch->members[i].believed_until <= now) return false;
+  }
+  return true;
+}
+
+/* What we show and trust has changed: what was found before counts no more. */
+static void start_anew(el_channel *ch) {
+  close_members(ch);
+  for (size_t i = 0; i < ch->n; i++) {
+    ch->members[i].believed_until = ch->members[i].diagnosed_ms = 0;
+  }
+}
+
+static void explain(el_channel *ch, peer *member, el_error *err) {
+  if (!err->connection) return; /* etcd's own words are believed */
+  if (member->believed_until > el_now_ms()) {
+    bool definite = is_hopeless(ch);
+    *err = member->verdict;
+    err->retriable = !definite;
+  } else {
+    diagnose(member);
+  }
+}
+
+void el_channel_note(el_channel *ch, size_t member, el_error *err) {
+  peer *asked = &ch->members[member];
+  if (err->code == EL_OK) {
+    asked->believed_until = asked->failed_until = 0;
+    return;
+  }
+  if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
+  renew_soon(asked);
+  if (ch->tls != NULL && err->connection && el_tls_reload(ch->tls)) {
+    start_anew(ch);
+  }
+  explain(ch, asked, err);
+  asked->failed_until = el_now_ms() + FAILED_FOR_MS;
+  el_channel_leave(ch, member);
+  err->elsewhere = el_channel_is_fresh(ch);
+}

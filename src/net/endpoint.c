@@ -1,0 +1,99 @@
+/* endpoint: the address of one etcd member. */
+#include "net/endpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+  const char *text;
+  bool tls;
+  bool path;
+} schemes[] = {
+    {"http://", false, false}, {"https://", true, false},
+    {"unix://", false, true},  {"unixs://", true, true},
+    {"unix:", false, true},    {"unixs:", true, true},
+};
+
+/* gRPC makes a "lame" channel of a bad target and logs; so check first. */
+static bool is_host_port(const char *text) {
+  const char *colon = strrchr(text, ':');
+  char *end;
+  long port;
+  if (colon == NULL || colon == text) return false;
+  if (text[0] == '[') {
+    if (colon[-1] != ']') return false;
+  } else if (memchr(text, ':', (size_t)(colon - text)) != NULL) {
+    return false; /* an IPv6 address without its brackets */
+  }
+  if (strpbrk(text, "/?#@ ,") != NULL) return false;
+  port = strtol(colon + 1, &end, 10);
+  return end != colon + 1 && *end == '\0' && port >= 1 && port <= 65535;
+}
+
+/* gRPC's name: dns: resolves names and takes IPv4 literals, ipv6: wants the
+ * brackets. */
+static void set_host_port(el_endpoint *to, const char *host_port) {
+  snprintf(to->address, sizeof to->address, "%s", host_port);
+  snprintf(to->target, sizeof to->target,
+           host_port[0] == '[' ? "ipv6:%s" : "dns:///%s", host_port);
+}
+
+static void set_path(el_endpoint *to, const char *path) {
+  to->path = true;
+  snprintf(to->address, sizeof to->address, "unix:%s", path);
+  snprintf(to->target, sizeof to->target, "unix:%s", path);
+}
+
+/* What is wrong with |text|, whose part behind the scheme is |rest|, and what to
+ * write instead, if that can be guessed. */
+static void explain(el_error *err, const char *text, const char *rest) {
+  const char *slash = strchr(rest, '/');
+  char guess[120];
+  int scheme = (int)(rest - text);
+  snprintf(guess, sizeof guess, "%.*s", slash ? (int)(slash - rest) : 100,
+           rest);
+  if (slash != NULL && is_host_port(guess)) {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.100s\" has something behind the port; write "
+                 "\"%.*s%s\"",
+                 text, scheme, text, guess);
+  } else if (*guess != '\0' && strpbrk(guess, ":/?#@ ,") == NULL) {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.100s\" has no port; write \"%.*s%s:2379\"", text,
+                 scheme, text, guess);
+  } else {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.100s\" is not [http[s]://]host:port or "
+                 "unix:path",
+                 text);
+  }
+}
+
+bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
+                       el_error *err) {
+  const char *rest = text;
+  bool path = false;
+  memset(to, 0, sizeof *to);
+  to->tls = tls_default;
+  for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+    size_t len = strlen(schemes[i].text);
+    if (strncmp(text, schemes[i].text, len) == 0) {
+      rest = text + len;
+      to->tls = schemes[i].tls;
+      path = schemes[i].path;
+      break;
+    }
+  }
+  if (strlen(rest) >= EL_ENDPOINT_MAX - sizeof "unix:" ||
+      (path ? rest[0] == '\0' : !is_host_port(rest))) {
+    explain(err, text, rest);
+    return false;
+  }
+  if (path) {
+    set_path(to, rest);
+  } else {
+    set_host_port(to, rest);
+  }
+  return true;
+}

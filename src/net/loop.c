@@ -1,0 +1,348 @@
+/* loop: the I/O thread of one client.
+ *
+ * Start: grpc_init, queue, doorbell, thread. Stop, in this order and nowhere
+ * else:
+ *   1. the owner calls el_loop_stop on the I/O thread;
+ *   2. every call is cancelled once, and events are dispatched until none of
+ *      them is left (a queue that is shut with a live call never drains);
+ *   3. closed = true under the mutex: from here no post is taken and nobody
+ *      rings (starting a batch on a shut queue aborts the process);
+ *   4. what is left in the inbox runs, then stopped;
+ *   5. el_loop_join may return: nobody waits for what follows;
+ *   6. what lingers is looked at until it can be freed;
+ *   7. doorbell and queue are destroyed, and whoever comes last, the thread or
+ *      the joiner, pairs grpc_init with grpc_shutdown.
+ */
+#include "net/loop.h"
+
+#include <assert.h>
+#include <grpc/grpc_security.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/completion.h"
+#include "base/thread.h"
+#include "net/grpc_log.h"
+#include "net/loop_calls.h"
+
+/* How often what lingers is looked at. */
+enum { LINGER_LOOK_MS = 20 };
+
+/* The one event of its completion. */
+enum { ENDED = 1 };
+
+typedef struct lingerer {
+  bool (*look)(void *arg);
+  void *arg;
+  LIST_ENTRY(lingerer) link;
+} lingerer;
+
+STAILQ_HEAD(command_list, el_command);
+TAILQ_HEAD(call_list, el_live_call);
+
+struct el_loop {
+  pthread_mutex_t inbox_mu; /* guards inbox, rung and closed; a leaf */
+  struct command_list inbox;
+  bool rung;   /* the doorbell's event is on its way */
+  bool closed; /* no post, no ring */
+
+  /* The I/O thread's own. */
+  grpc_completion_queue *queue;
+  grpc_channel *lame;  /* where the doorbell's call lives */
+  grpc_call *doorbell; /* never sent: empty batches on it wake the thread */
+  el_tag doorbell_tag;
+  el_timers timers;
+  struct call_list calls;
+  LIST_HEAD(, lingerer) lingerers;
+  el_timer linger_timer;
+  bool stopping;
+  el_loop_events events;
+  void *arg;
+
+  /* For the joiner. */
+  atomic_int refs;
+  pthread_t thread;
+  el_completion ended; /* all work is done */
+  bool lingers;        /* written before that: the thread goes on */
+};
+
+static _Thread_local const el_loop *io_loop; /* the loop run by this thread */
+
+bool el_loop_is_io(const el_loop *loop) { return io_loop == loop; }
+
+el_timers *el_loop_timers(el_loop *loop) { return &loop->timers; }
+
+grpc_completion_queue *el_loop_queue(el_loop *loop) { return loop->queue; }
+
+gpr_timespec el_deadline_in(int64_t ms) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_millis(ms, GPR_TIMESPAN));
+}
+
+/* ---- inbox and doorbell ---- */
+
+/* An empty batch completes at once, without the network (grpc.h); gRPC core
+ * has no public alarm. Rung under the mutex, because "is the loop open?" and
+ * the ring must be one step. */
+static void ring(el_loop *loop) {
+  grpc_call_error rc =
+      grpc_call_start_batch(loop->doorbell, NULL, 0, &loop->doorbell_tag, NULL);
+  assert(rc == GRPC_CALL_OK);
+  (void)rc;
+  loop->rung = true;
+}
+
+bool el_loop_post(el_loop *loop, el_command *command) {
+  bool open;
+  pthread_mutex_lock(&loop->inbox_mu);
+  open = !loop->closed;
+  if (open) {
+    STAILQ_INSERT_TAIL(&loop->inbox, command, link);
+    if (!loop->rung) {
+      ring(loop);
+    }
+  }
+  pthread_mutex_unlock(&loop->inbox_mu);
+  return open;
+}
+
+static void run_inbox(el_loop *loop) {
+  struct command_list taken = STAILQ_HEAD_INITIALIZER(taken);
+  pthread_mutex_lock(&loop->inbox_mu);
+  STAILQ_CONCAT(&taken, &loop->inbox);
+  loop->rung = false;
+  pthread_mutex_unlock(&loop->inbox_mu);
+  while (!STAILQ_EMPTY(&taken)) {
+    el_command *command = STAILQ_FIRST(&taken);
+    STAILQ_REMOVE_HEAD(&taken, link);
+    command->run(command);
+    loop->events.after_each(loop->arg);
+  }
+}
+
+static void on_doorbell(el_tag *tag, bool ok) {
+  (void)tag;
+  (void)ok; /* the inbox is run by the dispatch loop */
+}
+
+/* ---- the thread ---- */
+
+static void dispatch(el_loop *loop, gpr_timespec deadline) {
+  grpc_event event = grpc_completion_queue_next(loop->queue, deadline, NULL);
+  if (event.type == GRPC_OP_COMPLETE) {
+    el_tag *tag = event.tag;
+    if (tag == &loop->doorbell_tag) {
+      run_inbox(loop);
+    } else {
+      tag->done(tag, event.success != 0);
+      loop->events.after_each(loop->arg);
+    }
+  }
+}
+
+/* The longest sleep: a wait on the monotonic clock doesn't notice that the
+ * machine was suspended, so timers are looked at this often at least. */
+enum { MAX_SLEEP_MS = 1000 };
+
+static gpr_timespec next_deadline(el_loop *loop) {
+  int64_t wait_ms = el_timers_next(&loop->timers);
+  if (wait_ms == INT64_MAX) {
+    return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  }
+  wait_ms -= el_now_ms();
+  if (wait_ms > MAX_SLEEP_MS) {
+    wait_ms = MAX_SLEEP_MS;
+  }
+  return el_deadline_in(wait_ms > 0 ? wait_ms : 0);
+}
+
+static void run_until_stopped(el_loop *loop) {
+  while (!loop->stopping) {
+    dispatch(loop, next_deadline(loop));
+    if (el_timers_next(&loop->timers) <= el_now_ms()) {
+      el_timers_run(&loop->timers, el_now_ms());
+      loop->events.after_each(loop->arg);
+    }
+  }
+}
+
+static void end_calls(el_loop *loop) {
+  el_live_call *entry;
+  TAILQ_FOREACH(entry, &loop->calls, link) { entry->cancel(entry); }
+  while (!TAILQ_EMPTY(&loop->calls)) {
+    dispatch(loop, gpr_inf_future(GPR_CLOCK_MONOTONIC));
+  }
+}
+
+static void close_inbox(el_loop *loop) {
+  pthread_mutex_lock(&loop->inbox_mu);
+  loop->closed = true;
+  pthread_mutex_unlock(&loop->inbox_mu);
+  run_inbox(loop);
+}
+
+static void destroy_queue(el_loop *loop) {
+  grpc_event event;
+  grpc_call_unref(loop->doorbell);
+  grpc_channel_destroy(loop->lame);
+  grpc_completion_queue_shutdown(loop->queue);
+  do {
+    event = grpc_completion_queue_next(
+        loop->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+  } while (event.type != GRPC_QUEUE_SHUTDOWN);
+  grpc_completion_queue_destroy(loop->queue);
+  el_timers_destroy(&loop->timers);
+}
+
+/* Both the thread and the joiner let go of it. */
+static void release(el_loop *loop) {
+  if (atomic_fetch_sub(&loop->refs, 1) != 1) return;
+  el_completion_destroy(&loop->ended);
+  pthread_mutex_destroy(&loop->inbox_mu);
+  free(loop);
+  grpc_shutdown();
+}
+
+/* ---- what lingers ---- */
+
+/* Frees what can be freed; is anything left? */
+static bool look_at_lingerers(el_loop *loop) {
+  lingerer *one, *next;
+  for (one = LIST_FIRST(&loop->lingerers); one != NULL; one = next) {
+    next = LIST_NEXT(one, link);
+    if (!one->look(one->arg)) {
+      LIST_REMOVE(one, link);
+      free(one);
+    }
+  }
+  return !LIST_EMPTY(&loop->lingerers);
+}
+
+static void on_linger(el_timer *timer) {
+  el_loop *loop = (el_loop *)((char *)timer - offsetof(el_loop, linger_timer));
+  if (look_at_lingerers(loop)) {
+    el_timers_set(&loop->timers, timer, el_now_ms() + LINGER_LOOK_MS);
+  }
+}
+
+void el_loop_linger(el_loop *loop, bool (*look)(void *arg), void *arg) {
+  lingerer *one = el_alloc(sizeof *one);
+  one->look = look;
+  one->arg = arg;
+  LIST_INSERT_HEAD(&loop->lingerers, one, link);
+  loop->linger_timer.due = on_linger;
+  el_timers_set(&loop->timers, &loop->linger_timer,
+                el_now_ms() + LINGER_LOOK_MS);
+}
+
+/* Nothing but gRPC's own events can come any more. */
+static void linger(el_loop *loop) {
+  while (look_at_lingerers(loop)) {
+    dispatch(loop, el_deadline_in(LINGER_LOOK_MS));
+  }
+}
+
+static void ignore(void *arg) { (void)arg; }
+
+static void *io_main(void *arg) {
+  el_loop *loop = arg;
+  io_loop = loop;
+  run_until_stopped(loop);
+  loop->events.stopping(loop->arg);
+  end_calls(loop);
+  close_inbox(loop);
+  loop->events.stopped(loop->arg);
+  loop->lingers = !LIST_EMPTY(&loop->lingerers);
+  if (loop->lingers) {
+    loop->events.after_each = ignore; /* its owner may be gone */
+    pthread_detach(pthread_self());
+    el_completion_complete(&loop->ended, ENDED);
+    linger(loop);
+    destroy_queue(loop);
+  } else {
+    destroy_queue(loop);
+    el_completion_complete(&loop->ended, ENDED);
+  }
+  release(loop);
+  return NULL;
+}
+
+/* ---- start, stop, join ---- */
+
+static int start_thread(el_loop *loop) {
+  int rc = el_thread_start(&loop->thread, io_main, loop);
+  if (rc == 0) {
+    pthread_setname_np(loop->thread, "etcdlock-io");
+  }
+  return rc;
+}
+
+static void open_doorbell(el_loop *loop) {
+  grpc_slice method = grpc_slice_from_static_string("/doorbell");
+  loop->lame = grpc_lame_client_channel_create("doorbell", GRPC_STATUS_UNKNOWN,
+                                               "never sent");
+  loop->doorbell = grpc_channel_create_call(
+      loop->lame, NULL, GRPC_PROPAGATE_DEFAULTS, loop->queue, method, NULL,
+      gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+  loop->doorbell_tag.done = on_doorbell;
+}
+
+el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
+  el_loop *loop = calloc(1, sizeof *loop);
+  int rc;
+  if (loop == NULL) {
+    el_error_set(err, EL_NOMEM, "no memory for a client");
+    return NULL;
+  }
+  el_grpc_log_tame();
+  grpc_init();
+  loop->events = *events;
+  loop->arg = arg;
+  pthread_mutex_init(&loop->inbox_mu, NULL);
+  atomic_init(&loop->refs, 2);
+  STAILQ_INIT(&loop->inbox);
+  TAILQ_INIT(&loop->calls);
+  LIST_INIT(&loop->lingerers);
+  el_completion_init(&loop->ended);
+  loop->queue = grpc_completion_queue_create_for_next(NULL);
+  open_doorbell(loop);
+  rc = start_thread(loop);
+  if (rc != 0) {
+    el_error_set(err, EL_NOMEM, "can't start the I/O thread: %s", strerror(rc));
+    destroy_queue(loop);
+    atomic_store(&loop->refs, 1);
+    release(loop);
+    return NULL;
+  }
+  return loop;
+}
+
+void el_loop_stop(el_loop *loop) {
+  assert(el_loop_is_io(loop));
+  loop->stopping = true;
+}
+
+void el_loop_join(el_loop *loop) {
+  while (!el_completion_wait(&loop->ended, ENDED, MAX_SLEEP_MS)) {
+  }
+  if (!loop->lingers) {
+    pthread_join(loop->thread, NULL);
+  }
+  release(loop);
+}
+
+/* ---- calls ---- */
+
+void el_loop_add_call(el_loop *loop, el_live_call *entry) {
+  assert(el_loop_is_io(loop));
+  TAILQ_INSERT_TAIL(&loop->calls, entry, link);
+}
+
+void el_loop_remove_call(el_loop *loop, el_live_call *entry) {
+  assert(el_loop_is_io(loop));
+  TAILQ_REMOVE(&loop->calls, entry, link);
+}

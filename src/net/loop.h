@@ -1,0 +1,63 @@
+/* loop: the I/O thread of one client.
+ *
+ * One thread sits in one gRPC completion queue. Everything that etcdlock does
+ * with etcd happens there: completed calls, timers, and the commands that Lua
+ * threads post. The inbox and its doorbell are the only way in.
+ */
+#ifndef ETCDLOCK_NET_LOOP_H
+#define ETCDLOCK_NET_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/error.h"
+#include "base/timer.h"
+
+typedef struct el_loop el_loop;
+
+/* Something for the I/O thread to do; embedded in what it is about. */
+typedef struct el_command el_command;
+struct el_command {
+  void (*run)(el_command *command);
+  STAILQ_ENTRY(el_command) link;
+};
+
+/* What the owner of a loop is told, all on the I/O thread. */
+typedef struct el_loop_events {
+  void (*after_each)(void *arg); /* after every event, command and timer */
+  void (*stopping)(
+      void *arg);             /* before the calls that are left are cancelled */
+  void (*stopped)(void *arg); /* last, when no call is left */
+} el_loop_events;
+
+/* Starts gRPC and the thread, with all signals blocked there. NULL and |err|
+ * if there is no memory or no thread to be had. @thread lua */
+el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err);
+
+/* Waits until the loop that el_loop_stop stops has done all its work, and gives
+ * it up. Its thread may still linger for a moment, see el_loop_linger.
+ * @thread lua */
+void el_loop_join(el_loop *loop);
+
+/* Hands |command| to the I/O thread, which runs it exactly once; the caller
+ * gives it up. False, and nothing happens, once the loop has closed.
+ * @thread any */
+bool el_loop_post(el_loop *loop, el_command *command);
+
+/* Ends the loop: cancels the calls that are left, waits for their ends, runs
+ * what is still in the inbox, and lets the thread return. @thread io */
+void el_loop_stop(el_loop *loop);
+
+/* The loop's timers. @thread io */
+el_timers *el_loop_timers(el_loop *loop);
+
+/* True on the loop's own thread. @thread any */
+bool el_loop_is_io(const el_loop *loop);
+
+/* Something that can't be freed yet needs the thread a while longer, also after
+ * the stop: |look| is called with |arg| now and then, until it returns false: it
+ * is freed. @thread io */
+void el_loop_linger(el_loop *loop, bool (*look)(void *arg), void *arg);
+
+#endif

@@ -1,0 +1,37 @@
+/* rpc: one unary call, bytes in and bytes out. */
+#ifndef ETCDLOCK_NET_RPC_H
+#define ETCDLOCK_NET_RPC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/channel.h"
+
+/* What is asked. */
+typedef struct el_rpc_request {
+  const char *method; /* "/package.Service/Method"; not copied */
+  const uint8_t *bytes;
+  size_t len;
+  int64_t timeout_ms;
+  /* The member may say nothing for so long: a password's hash takes its time. */
+  bool outlasts_silence;
+} el_rpc_request;
+
+/* How a call ended. Valid during the callback only. */
+typedef struct el_rpc_answer {
+  el_error err;         /* code EL_OK when bytes is the server's message */
+  const char *from;     /* the member's address, for messages */
+  const uint8_t *bytes; /* NULL unless EL_OK */
+  size_t len;
+} el_rpc_answer;
+
+typedef void (*el_rpc_done)(void *arg, const el_rpc_answer *answer);
+
+/* Sends |request|, whose bytes are copied, and gives up after its timeout, or
+ * when the member has fallen silent. |done| is called exactly once, later, on
+ * the I/O thread, whatever happens. @thread io */
+void el_rpc_start(el_channel *ch, const el_rpc_request *request,
+                  el_rpc_done done, void *arg);
+
+#endif

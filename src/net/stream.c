@@ -1,0 +1,226 @@
+/* stream: one bidirectional call, messages both ways until it ends.
+ *
+ * Batches: the status alone (it completes last), the initial metadata both
+ * ways, and at most one message out and one in at a time; gRPC core refuses a
+ * second. Writes queue here; the next read starts when one has completed.
+ * The struct lives until every batch has come back. */
+#include "net/stream.h"
+
+#include <assert.h>
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/support/alloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "net/channel_calls.h"
+#include "net/loop_calls.h"
+#include "net/metadata.h"
+#include "base/of.h"
+
+typedef struct outgoing {
+  grpc_byte_buffer *message;
+  STAILQ_ENTRY(outgoing) link;
+} outgoing;
+
+/* One batch's tag, which knows its stream. */
+typedef struct batch {
+  el_tag tag; /* first */
+  el_stream *st;
+} batch;
+
+struct el_stream {
+  el_live_call entry;
+  el_channel *ch;
+  size_t member; /* to whom */
+  grpc_call *call;
+  el_stream_events events;
+  void *arg;
+  bool silent; /* closed by us: tell nobody */
+  int pending; /* batches that have not come back */
+  batch opened, sent, received, ended;
+  bool sending;
+  STAILQ_HEAD(, outgoing) queue;
+  grpc_byte_buffer *incoming;
+  el_metadata metadata;
+  grpc_metadata_array initial;
+  grpc_metadata_array trailing;
+  grpc_status_code status;
+  grpc_slice details;
+};
+
+static void start(el_stream *st, const grpc_op *ops, size_t n, batch *b) {
+  grpc_call_error rc = grpc_call_start_batch(st->call, ops, n, &b->tag, NULL);
+  assert(rc == GRPC_CALL_OK);
+  (void)rc;
+  st->pending++;
+}
+
+/* ---- the end ---- */
+
+static void free_stream(el_stream *st) {
+  el_loop_remove_call(el_channel_loop(st->ch), &st->entry);
+  while (!STAILQ_EMPTY(&st->queue)) {
+    outgoing *out = STAILQ_FIRST(&st->queue);
+    STAILQ_REMOVE_HEAD(&st->queue, link);
+    grpc_byte_buffer_destroy(out->message);
+    free(out);
+  }
+  el_metadata_destroy(&st->metadata);
+  grpc_metadata_array_destroy(&st->initial);
+  grpc_metadata_array_destroy(&st->trailing);
+  grpc_slice_unref(st->details);
+  grpc_call_unref(st->call);
+  free(st);
+}
+
+/* Counts a batch as come back; the last one is the end of the stream. */
+static void come_back(el_stream *st) {
+  if (--st->pending > 0) return;
+  if (!st->silent) {
+    el_error err;
+    char *details = grpc_slice_to_c_string(st->details);
+    el_error_from_status(&err, (int)st->status, details,
+                         el_channel_address(st->ch, st->member));
+    gpr_free(details);
+    el_channel_note(st->ch, st->member, &err);
+    if (!st->silent) { /* else its owner moved on and closed it meanwhile */
+      st->events.on_ended(st->arg, &err);
+    }
+  }
+  free_stream(st);
+}
+
+static void on_ended(el_tag *tag, bool ok) {
+  (void)ok;
+  come_back(((batch *)tag)->st);
+}
+
+static void cancel(el_live_call *entry) {
+  el_stream *st = EL_OF(entry, el_stream, entry);
+  grpc_call_cancel(st->call, NULL);
+}
+
+const char *el_stream_address(const el_stream *st) {
+  return el_channel_address(st->ch, st->member);
+}
+
+void el_stream_leave(el_stream *st) {
+  el_channel *ch = st->ch;
+  size_t member = st->member;
+  el_stream_close(st);
+  el_channel_leave(ch, member);
+}
+
+void el_stream_close(el_stream *st) {
+  st->silent = true;
+  cancel(&st->entry);
+}
+
+/* ---- messages out ---- */
+
+static void send_next(el_stream *st);
+
+static void on_sent(el_tag *tag, bool ok) {
+  el_stream *st = ((batch *)tag)->st;
+  st->sending = false;
+  if (ok) {
+    send_next(st);
+  } /* else the status tells why */
+  come_back(st);
+}
+
+static void send_next(el_stream *st) {
+  outgoing *out = STAILQ_FIRST(&st->queue);
+  grpc_op op;
+  if (st->sending || out == NULL) return;
+  STAILQ_REMOVE_HEAD(&st->queue, link);
+  memset(&op, 0, sizeof op);
+  op.op = GRPC_OP_SEND_MESSAGE;
+  op.data.send_message.send_message = out->message;
+  st->sending = true;
+  start(st, &op, 1, &st->sent);
+  grpc_byte_buffer_destroy(out->message);
+  free(out);
+}
+
+void el_stream_send(el_stream *st, const uint8_t *bytes, size_t len) {
+  grpc_slice slice = grpc_slice_from_copied_buffer((const char *)bytes, len);
+  outgoing *out = el_alloc(sizeof *out);
+  out->message = grpc_raw_byte_buffer_create(&slice, 1);
+  grpc_slice_unref(slice);
+  STAILQ_INSERT_TAIL(&st->queue, out, link);
+  send_next(st);
+}
+
+/* ---- messages in ---- */
+
+static void receive_next(el_stream *st) {
+  grpc_op op;
+  memset(&op, 0, sizeof op);
+  op.op = GRPC_OP_RECV_MESSAGE;
+  op.data.recv_message.recv_message = &st->incoming;
+  start(st, &op, 1, &st->received);
+}
+
+static void deliver(el_stream *st) {
+  grpc_byte_buffer_reader reader;
+  if (!st->silent && grpc_byte_buffer_reader_init(&reader, st->incoming)) {
+    grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
+    st->events.on_message(st->arg, GRPC_SLICE_START_PTR(all),
+                          GRPC_SLICE_LENGTH(all));
+    grpc_slice_unref(all);
+    grpc_byte_buffer_reader_destroy(&reader);
+  }
+  grpc_byte_buffer_destroy(st->incoming);
+  st->incoming = NULL;
+}
+
+static void on_received(el_tag *tag, bool ok) {
+  el_stream *st = ((batch *)tag)->st;
+  (void)ok;
+  if (st->incoming != NULL) { /* NULL: no message will come, only the status */
+    deliver(st);
+    receive_next(st);
+  }
+  come_back(st);
+}
+
+/* ---- open ---- */
+
+el_stream *el_stream_open(el_channel *ch, const char *method,
+                          const el_stream_events *events, void *arg) {
+  el_stream *st = el_alloc(sizeof *st);
+  grpc_op ops[2];
+  st->entry.cancel = cancel;
+  st->ch = ch;
+  st->member = el_channel_member(ch);
+  st->events = *events;
+  st->arg = arg;
+  st->opened = (batch){{on_ended}, st};
+  st->sent = (batch){{on_sent}, st};
+  st->received = (batch){{on_received}, st};
+  st->ended = (batch){{on_ended}, st};
+  STAILQ_INIT(&st->queue);
+  el_metadata_init(&st->metadata, el_channel_token(ch));
+  grpc_metadata_array_init(&st->initial);
+  grpc_metadata_array_init(&st->trailing);
+  st->details = grpc_empty_slice();
+  st->call = el_channel_call(ch, method, gpr_inf_future(GPR_CLOCK_MONOTONIC));
+  el_loop_add_call(el_channel_loop(ch), &st->entry);
+
+  memset(ops, 0, sizeof ops);
+  ops[0].op = GRPC_OP_RECV_STATUS_ON_CLIENT;
+  ops[0].data.recv_status_on_client.trailing_metadata = &st->trailing;
+  ops[0].data.recv_status_on_client.status = &st->status;
+  ops[0].data.recv_status_on_client.status_details = &st->details;
+  start(st, ops, 1, &st->ended);
+  memset(ops, 0, sizeof ops);
+  el_metadata_send(&ops[0], &st->metadata);
+  ops[1].op = GRPC_OP_RECV_INITIAL_METADATA;
+  ops[1].data.recv_initial_metadata.recv_initial_metadata = &st->initial;
+  start(st, ops, 2, &st->opened);
+  receive_next(st);
+  return st;
+}

@@ -1,0 +1,344 @@
+/* wake_server: wakes waits through a socket. */
+#include "nginx/wake_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uthash.h>
+
+#include "base/alloc.h"
+#include "base/thread.h"
+#include "nginx/wake_socket.h"
+
+enum { ID_DIGITS = 16, EVENTS_MAX = 64, IDS_MAX = 256, ROOM_US = 2000 };
+
+typedef struct peer peer;
+
+/* A wait that Lua's side expects. */
+typedef struct wait_entry {
+  uint64_t id;  /* hash key */
+  peer *at;     /* NULL: its connection has not spoken yet */
+  bool listens; /* it has, and was not answered yet */
+  bool pushed;  /* while it didn't listen */
+  el_wake_gone gone;
+  void *arg;
+  UT_hash_handle hh;
+} wait_entry;
+
+/* A connection; the server thread's own, but for |waiting|. */
+struct peer {
+  int fd;
+  char said[ID_DIGITS];
+  size_t n_said;
+  wait_entry *waiting; /* guarded by mu */
+  LIST_ENTRY(peer) link;
+};
+
+struct el_wake_server {
+  int epoll_fd, stop_fd;
+  int spare_fd; /* given up for a moment when there are no others */
+  el_wake_socket at;
+  pthread_t thread;
+  el_wake *wake;
+  LIST_HEAD(, peer) peers;
+  pthread_mutex_t mu; /* guards waits and their peers; a leaf */
+  wait_entry *waits;
+};
+
+/* ---- waits ---- */
+
+static wait_entry *find(el_wake_server *server, uint64_t id) {
+  wait_entry *entry = NULL;
+  HASH_FIND(hh, server->waits, &id, sizeof id, entry);
+  return entry;
+}
+
+/* Takes |entry| out; the caller frees it. */
+static void take_out(el_wake_server *server, wait_entry *entry) {
+  HASH_DEL(server->waits, entry);
+  if (entry->at != NULL) {
+    entry->at->waiting = NULL;
+  }
+}
+
+void el_wake_server_expect(el_wake_server *server, uint64_t id,
+                           el_wake_gone gone, void *arg) {
+  wait_entry *entry = el_alloc(sizeof *entry);
+  entry->id = id;
+  entry->gone = gone;
+  entry->arg = arg;
+  pthread_mutex_lock(&server->mu);
+  HASH_ADD(hh, server->waits, id, sizeof entry->id, entry);
+  pthread_mutex_unlock(&server->mu);
+}
+
+bool el_wake_server_taken(el_wake_server *server, uint64_t id, void **arg) {
+  wait_entry *entry;
+  bool listened = false;
+  pthread_mutex_lock(&server->mu);
+  entry = find(server, id);
+  if (entry != NULL) {
+    take_out(server, entry);
+    listened = entry->listens;
+    *arg = entry->arg;
+  }
+  pthread_mutex_unlock(&server->mu);
+  free(entry);
+  return listened;
+}
+
+/* ---- connections, on the server's thread ---- */
+
+/* One byte to a socket that holds at most a few can't fall short. */
+static void wake_up(const peer *to) {
+  (void)!send(to->fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* One byte for each time that the connection has spoken, and no more: then it
+ * can be used again by whoever has read them all. */
+static void answer(wait_entry *entry) {
+  if (!entry->listens || !entry->pushed) return;
+  entry->listens = entry->pushed = false;
+  wake_up(entry->at);
+}
+
+static void push(el_wake_server *server, uint64_t id) {
+  wait_entry *entry;
+  pthread_mutex_lock(&server->mu);
+  entry = find(server, id);
+  if (entry != NULL) {
+    entry->pushed = true;
+    answer(entry);
+  }
+  pthread_mutex_unlock(&server->mu);
+}
+
+static void push_all(el_wake_server *server) {
+  uint64_t ids[IDS_MAX];
+  size_t n = el_wake_take(server->wake, ids, IDS_MAX);
+  for (size_t i = 0; i < n; i++) {
+    push(server, ids[i]);
+  }
+}
+
+static void close_peer(el_wake_server *server, peer *one) {
+  wait_entry *entry;
+  pthread_mutex_lock(&server->mu);
+  entry = one->waiting;
+  if (entry != NULL) {
+    take_out(server, entry);
+  }
+  pthread_mutex_unlock(&server->mu);
+  if (entry != NULL) {
+    entry->gone(entry->arg);
+    free(entry);
+  }
+  LIST_REMOVE(one, link);
+  /* A process that was just started may have a copy for a moment, by which epoll
+   * would go on to tell of it, and whoever waits would not hear of its end. */
+  epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, one->fd, NULL);
+  shutdown(one->fd, SHUT_RDWR);
+  close(one->fd);
+  free(one);
+}
+
+static uint64_t number_of(const char *hex) {
+  char digits[ID_DIGITS + 1];
+  memcpy(digits, hex, ID_DIGITS);
+  digits[ID_DIGITS] = '\0';
+  return strtoull(digits, NULL, 16);
+}
+
+/* The connection has said which wait it is for, perhaps once more. One that
+ * nobody expects is answered at once: it is over. */
+static void attach(el_wake_server *server, peer *one) {
+  wait_entry *entry;
+  one->n_said = 0;
+  pthread_mutex_lock(&server->mu);
+  entry = find(server, number_of(one->said));
+  if (entry == NULL || (entry->at != NULL && entry->at != one)) {
+    wake_up(one);
+  } else {
+    entry->at = one;
+    one->waiting = entry;
+    entry->listens = true;
+    answer(entry);
+  }
+  pthread_mutex_unlock(&server->mu);
+}
+
+static void read_peer(el_wake_server *server, peer *one) {
+  for (;;) {
+    ssize_t n = recv(one->fd, one->said + one->n_said, ID_DIGITS - one->n_said,
+                     MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+      close_peer(server, one);
+      return;
+    }
+    one->n_said += (size_t)n;
+    if (one->n_said == ID_DIGITS) {
+      attach(server, one);
+    }
+  }
+}
+
+static bool is_ours(int fd) {
+  struct ucred who;
+  socklen_t size = sizeof who;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+         who.pid == getpid();
+}
+
+static void close_fd(int fd) {
+  if (fd >= 0) close(fd);
+}
+
+static bool poll_fd(const el_wake_server *server, int fd, void *tag) {
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
+  return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+static int accept_fd(const el_wake_server *server) {
+  return accept4(server->at.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+/* No descriptor is left for a connection that asks for one. It is ended, so
+ * that whoever waits is told at once. */
+static void turn_away(el_wake_server *server) {
+  if (server->spare_fd >= 0) {
+    close(server->spare_fd);
+    close_fd(accept_fd(server));
+  }
+  server->spare_fd = open_spare();
+  if (server->spare_fd < 0) {
+    usleep(ROOM_US); /* another thread was faster; spinning makes no room */
+  }
+}
+
+static void accept_one(el_wake_server *server) {
+  int fd = accept_fd(server);
+  peer *one;
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE) turn_away(server);
+    return;
+  }
+  if (!is_ours(fd)) {
+    close(fd);
+    return;
+  }
+  one = el_alloc(sizeof *one);
+  one->fd = fd;
+  LIST_INSERT_HEAD(&server->peers, one, link);
+  if (poll_fd(server, fd, one)) {
+    wake_up(one); /* a greeting */
+  } else {
+    close_peer(server, one);
+  }
+}
+
+/* ---- the thread ---- */
+
+static void *serve(void *arg) {
+  el_wake_server *server = arg;
+  struct epoll_event events[EVENTS_MAX];
+  bool stopping = false;
+  pthread_setname_np(pthread_self(), "etcdlock-wake");
+  while (!stopping) {
+    int n = epoll_wait(server->epoll_fd, events, EVENTS_MAX, -1);
+    for (int i = 0; i < n; i++) {
+      void *tag = events[i].data.ptr;
+      if (tag == &server->stop_fd) {
+        stopping = true;
+      } else if (tag == &server->at.fd) {
+        accept_one(server);
+      } else if (tag == &server->wake) {
+        push_all(server);
+      } else {
+        read_peer(server, tag);
+      }
+    }
+  }
+  return NULL;
+}
+
+/* ---- life ---- */
+
+static void free_server(el_wake_server *server) {
+  el_wake_socket_close(&server->at);
+  close_fd(server->spare_fd);
+  close_fd(server->epoll_fd);
+  close_fd(server->stop_fd);
+  pthread_mutex_destroy(&server->mu);
+  free(server);
+}
+
+static bool open_all(el_wake_server *server) {
+  server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  server->stop_fd = eventfd(0, EFD_CLOEXEC);
+  server->spare_fd = open_spare();
+  return server->epoll_fd >= 0 && server->stop_fd >= 0 &&
+         el_wake_socket_open(&server->at) &&
+         poll_fd(server, server->at.fd, &server->at.fd) &&
+         poll_fd(server, server->stop_fd, &server->stop_fd) &&
+         poll_fd(server, el_wake_fd(server->wake), &server->wake) &&
+         el_thread_start(&server->thread, serve, server) == 0;
+}
+
+el_wake_server *el_wake_server_start(el_wake *wake, el_error *err) {
+  el_wake_server *server = el_alloc(sizeof *server);
+  server->wake = wake;
+  server->epoll_fd = server->stop_fd = server->spare_fd = -1;
+  server->at.fd = server->at.path_fd = -1;
+  pthread_mutex_init(&server->mu, NULL);
+  LIST_INIT(&server->peers);
+  if (!open_all(server)) {
+    el_error_set(err, EL_NOMEM, "can't serve the wake-up socket: %s",
+                 strerror(errno));
+    free_server(server);
+    return NULL;
+  }
+  return server;
+}
+
+void el_wake_server_stop(el_wake_server *server) {
+  eventfd_write(server->stop_fd, 1);
+  pthread_join(server->thread, NULL);
+}
+
+void el_wake_server_free(el_wake_server *server) {
+  peer *one;
+  wait_entry *entry, *next;
+  while ((one = LIST_FIRST(&server->peers)) != NULL) {
+    close_peer(server, one);
+  }
+  HASH_ITER(hh, server->waits, entry, next) {
+    HASH_DEL(server->waits, entry);
+    entry->gone(entry->arg);
+    free(entry);
+  }
+  free_server(server);
+}
+
+const char *el_wake_server_path(const el_wake_server *server) {
+  return server->at.path;
+}
+
+int el_wake_server_next_fd(const el_wake_server *server) {
+  return el_wake_socket_next_fd(&server->at);
+}
+
+void el_wake_server_seal(const el_wake_server *server, int next_fd) {
+  el_wake_socket_seal(&server->at, next_fd);
+}

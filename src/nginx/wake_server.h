@@ -1,0 +1,59 @@
+/* wake_server: wakes waits through a socket, for hosts whose only way to
+ * wait is a connection (nginx's cosockets).
+ *
+ * A thread of this process listens on a unix-domain socket. The host connects
+ * to it, is greeted with a byte, says the number of a wait (16 hex digits), and
+ * is sent one byte when the number is pushed, or at once if it was since the
+ * last one. The byte says "look again", and no more; who wants another says the
+ * number again. A connection that ends while its wait is expected tells that
+ * whoever waited is gone. Other processes are turned away, as is everybody while
+ * there are no descriptors.
+ *
+ * Connections may be used again, one wait after the other.
+ */
+#ifndef ETCDLOCK_NGINX_WAKE_SERVER_H
+#define ETCDLOCK_NGINX_WAKE_SERVER_H
+
+#include "base/error.h"
+#include "base/wake.h"
+
+typedef struct el_wake_server el_wake_server;
+
+/* Whoever waited is gone; |arg| is given up. On the server's thread, or on the
+ * one that frees the server. */
+typedef void (*el_wake_gone)(void *arg);
+
+/* Starts the thread, with all signals blocked there; it takes the numbers that
+ * are pushed to |wake|, which must outlive it. NULL and |err| if there is no
+ * socket or no thread to be had. @thread lua */
+el_wake_server *el_wake_server_start(el_wake *wake, el_error *err);
+
+/* Joins the thread: nobody is served, or found gone, any more. @thread lua */
+void el_wake_server_stop(el_wake_server *server);
+
+/* Ends the connections of a stopped server and frees it; what is still expected
+ * is gone. @thread lua */
+void el_wake_server_free(el_wake_server *server);
+
+/* Where to connect; lives as long as the server. @thread lua */
+const char *el_wake_server_path(const el_wake_server *server);
+
+/* For a host whose connections would be inherited by the programs that it starts,
+ * and so seem to be there when they have ended: see wake_socket.h.
+ * @thread lua */
+int el_wake_server_next_fd(const el_wake_server *server);
+
+/* @thread lua */
+void el_wake_server_seal(const el_wake_server *server, int next_fd);
+
+/* Wait |id| begins; |gone| is called with |arg| if its connection ends before
+ * el_wake_server_taken. @thread lua @locks server->mu */
+void el_wake_server_expect(el_wake_server *server, uint64_t id,
+                           el_wake_gone gone, void *arg);
+
+/* Wait |id| is over: its connection may end, or be used for another; |*arg| is
+ * given back, if it was still expected. True if the number was said and not
+ * answered, and will not be. @thread lua @locks server->mu */
+bool el_wake_server_taken(el_wake_server *server, uint64_t id, void **arg);
+
+#endif

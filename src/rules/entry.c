@@ -1,0 +1,224 @@
+/* entry: one place in the queue of a lock, as a pure step function. */
+#include "rules/entry.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "rules/entry_int.h"
+
+/* A hold that lasts longer than this watches its own key; a short one is
+ * spared the cost. */
+enum { WATCH_HOLD_AFTER_MS = 50 };
+
+const char *const el_entry_state_str[] = {
+    [EL_ENTRY_IDLE] = "idle",           [EL_ENTRY_TRYING] = "trying",
+    [EL_ENTRY_ENQUEUING] = "enqueuing", [EL_ENTRY_WAITING] = "waiting",
+    [EL_ENTRY_PROVING] = "proving",     [EL_ENTRY_HELD] = "held",
+    [EL_ENTRY_RELEASING] = "releasing", [EL_ENTRY_SWEEPING] = "sweeping",
+    [EL_ENTRY_DEAD] = "dead",
+};
+
+void el_entry_init(el_entry *entry, int64_t lease, int64_t ttl_ms) {
+  memset(entry, 0, sizeof *entry);
+  entry->lease = lease;
+  entry->reread_ms = ttl_ms > 10000 ? ttl_ms : 10000;
+}
+
+bool el_entry_is_free(const el_entry *entry) {
+  return !entry->wanted &&
+         (entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_SWEEPING);
+}
+
+bool el_entry_is_over(const el_entry *entry) {
+  return entry->busy == EL_REQUEST_NONE &&
+         (entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_DEAD);
+}
+
+static void on_start(el_entry *entry, bool trying, el_entry_actions *out) {
+  assert(el_entry_is_free(entry));
+  entry->wanted = true;
+  entry->trying = trying;
+  if (entry->busy == EL_REQUEST_NONE) {
+    el_entry_begin(entry, out);
+  } /* else when the sweep's look is answered */
+}
+
+/* ---- what else happens ---- */
+
+static void on_timer(el_entry *entry, el_entry_actions *out) {
+  entry->wake_at = 0;
+  if (entry->busy != EL_REQUEST_NONE) return;
+  switch (entry->state) {
+    case EL_ENTRY_TRYING:
+      el_entry_send_try(entry, out, entry->bound > 1);
+      return;
+    case EL_ENTRY_ENQUEUING:
+      el_entry_send_enqueue(entry, out);
+      return;
+    case EL_ENTRY_HELD:
+      if (!entry->watching) {
+        el_entry_watch(entry, out,
+                       (el_place){.rev = entry->rev, .lease = entry->lease});
+        return;
+      }
+      /* fall through */
+    case EL_ENTRY_WAITING:
+    case EL_ENTRY_SWEEPING:
+      el_entry_send_look(entry, out, false, false);
+      return;
+    case EL_ENTRY_RELEASING:
+      el_entry_take_out_next(entry, out);
+      return;
+    case EL_ENTRY_IDLE:
+    case EL_ENTRY_PROVING:
+    case EL_ENTRY_DEAD:
+      return;
+  }
+}
+
+/* Something changed that only a look can explain. */
+static void look_soon(el_entry *entry, bool serializable,
+                      el_entry_actions *out) {
+  if (entry->busy == EL_REQUEST_NONE) {
+    el_entry_send_look(entry, out, serializable, false);
+  } else {
+    entry->again = true;
+  }
+}
+
+static void on_watch(el_entry *entry, const el_entry_event *event,
+                     el_entry_actions *out) {
+  bool held = entry->state == EL_ENTRY_HELD;
+  if (!entry->watching) return;
+  if (event->kind == EL_ENTRY_WATCH_CREATED) {
+    entry->watch_rev = event->rev;
+    look_soon(entry, true, out);
+  } else if (event->kind == EL_ENTRY_WATCH_DELETED && !held) {
+    look_soon(entry, false, out);
+  } else if (event->kind == EL_ENTRY_WATCH_DELETED) {
+    /* A restored member may replay the end of an earlier key (#15271). */
+    if (event->rev > entry->rev) {
+      el_entry_lose(EL_LOSS_DELETED, out);
+      el_entry_forget(entry, out);
+    }
+  } else if (held && event->rev > entry->rev && event->lease != entry->lease) {
+    el_entry_lose(EL_LOSS_REPLACED, out);
+    el_entry_take_out(entry, out);
+  }
+}
+
+static void on_claimed(el_entry *entry, int64_t now_ms, el_entry_actions *out) {
+  if (entry->state != EL_ENTRY_PROVING) return;
+  if (entry->fresh) {
+    entry->state = EL_ENTRY_HELD;
+    entry->wake_at = now_ms + WATCH_HOLD_AFTER_MS;
+    el_entry_push(out, EL_ENTRY_GRANTED)->place =
+        (el_place){.rev = entry->rev, .lease = entry->lease};
+  } else {
+    /* Time has passed since our key was seen: look once more. */
+    entry->state = EL_ENTRY_WAITING;
+    entry->ahead = (el_place){0};
+    el_entry_send_look(entry, out, false, false);
+  }
+}
+
+static void on_key_gone(el_entry *entry, el_entry_actions *out) {
+  if (entry->state == EL_ENTRY_HELD) {
+    el_entry_lose(EL_LOSS_DELETED, out);
+    el_entry_forget(entry, out);
+  } else if (entry->state == EL_ENTRY_PROVING) {
+    el_entry_push(out, EL_ENTRY_PLACE_LOST);
+    el_entry_forget(entry, out);
+  }
+}
+
+static void on_loss(el_entry *entry, el_loss loss, el_entry_actions *out) {
+  if (entry->state != EL_ENTRY_HELD) return;
+  el_entry_lose(loss, out);
+  el_entry_take_out(entry, out);
+}
+
+static void on_stop(el_entry *entry, el_entry_actions *out) {
+  switch (entry->state) {
+    case EL_ENTRY_SWEEPING:
+      entry->wanted = false;
+      return;
+    case EL_ENTRY_TRYING:
+    case EL_ENTRY_ENQUEUING:
+    case EL_ENTRY_WAITING:
+    case EL_ENTRY_PROVING:
+    case EL_ENTRY_HELD:
+      el_entry_take_out(entry, out);
+      return;
+    case EL_ENTRY_IDLE:
+    case EL_ENTRY_RELEASING:
+    case EL_ENTRY_DEAD:
+      return;
+  }
+}
+
+static void on_session_dead(el_entry *entry, el_entry_actions *out) {
+  if (entry->state == EL_ENTRY_HELD) {
+    el_entry_lose(EL_LOSS_REVOKED, out);
+  } else if (entry->state == EL_ENTRY_WAITING ||
+             entry->state == EL_ENTRY_PROVING) {
+    el_entry_push(out, EL_ENTRY_PLACE_LOST);
+  } else if (entry->state == EL_ENTRY_RELEASING) {
+    el_entry_push(out, EL_ENTRY_RELEASED)->found =
+        true; /* it went with its lease */
+  } else if (entry->wanted) {
+    el_entry_push(out, EL_ENTRY_RESTART);
+  }
+  el_entry_unwatch(entry, out);
+  entry->state = EL_ENTRY_DEAD;
+  entry->wanted = false;
+  entry->wake_at = 0;
+}
+
+void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
+                   el_entry_actions *out) {
+  out->n = 0;
+  switch (event->kind) {
+    case EL_ENTRY_START:
+    case EL_ENTRY_TRY:
+      on_start(entry, event->kind == EL_ENTRY_TRY, out);
+      return;
+    case EL_ENTRY_STOP:
+      on_stop(entry, out);
+      return;
+    case EL_ENTRY_ANSWER:
+      el_entry_on_answer(entry, event, now_ms, out);
+      return;
+    case EL_ENTRY_WATCH_CREATED:
+    case EL_ENTRY_WATCH_DELETED:
+    case EL_ENTRY_WATCH_PUT:
+      on_watch(entry, event, out);
+      return;
+    case EL_ENTRY_WATCH_REFUSED:
+      if (entry->state == EL_ENTRY_WAITING) {
+        el_entry_refuse(entry, EL_ENTRY_REFUSED, out);
+      }
+      return;
+    case EL_ENTRY_CLAIMED:
+      on_claimed(entry, now_ms, out);
+      return;
+    case EL_ENTRY_UNPROVEN:
+      entry->fresh = false;
+      return;
+    case EL_ENTRY_LAPSED:
+      on_loss(entry, EL_LOSS_EXPIRED, out);
+      return;
+    case EL_ENTRY_MAX_HOLD:
+      on_loss(entry, EL_LOSS_MAX_HOLD, out);
+      return;
+    case EL_ENTRY_KEY_GONE:
+      on_key_gone(entry, out);
+      return;
+    case EL_ENTRY_SESSION_DEAD:
+      on_session_dead(entry, out);
+      return;
+    case EL_ENTRY_TIMER:
+      on_timer(entry, out);
+      return;
+  }
+}

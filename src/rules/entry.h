@@ -1,0 +1,163 @@
+/* entry: one place in the queue of a lock, as a pure step function.
+ *
+ * An entry is what one session has at one lock name: at most one key in etcd.
+ * el_entry_step takes what happened and answers with what to do; it has no
+ * I/O, no clock and no thread, so that spec/sim can drive it through hundreds
+ * of thousands of histories. lock/entry_driver.c drives it for real.
+ *
+ *   IDLE -start-> ENQUEUING -alone-> PROVING -claimed-> HELD -release-> RELEASING
+ *    |                |  not alone        ^               |                 |
+ *    |                v                   | none older    | lapsed, deleted, ...
+ *    -try-> TRYING   WAITING -------------+               v                 v
+ *                                                     (LOST)  ->    IDLE or SWEEPING
+ *   any -session dead-> DEAD
+ *
+ * At most one request is out at a time; a cancel waits for its answer and then
+ * takes the key out, so that a dequeue is definite. An enqueue whose fate is
+ * unknown (UNAVAILABLE and DEADLINE_EXCEEDED may hide a commit, and a commit
+ * may come seconds later) leaves the entry SWEEPING: it looks again until no
+ * late commit can bring a ghost waiter to life.
+ */
+#ifndef ETCDLOCK_RULES_ENTRY_H
+#define ETCDLOCK_RULES_ENTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "rules/key.h"
+
+typedef enum el_entry_state {
+  EL_ENTRY_IDLE,      /* nothing of ours is in etcd, or will come */
+  EL_ENTRY_TRYING,    /* the try is out */
+  EL_ENTRY_ENQUEUING, /* the enqueue is out */
+  EL_ENTRY_WAITING,   /* in the queue, behind |ahead| */
+  EL_ENTRY_PROVING,   /* ours; the session must prove that its lease lives */
+  EL_ENTRY_HELD,      /* ours, and the caller knows */
+  EL_ENTRY_RELEASING, /* the key is being taken out */
+  EL_ENTRY_SWEEPING,  /* out; an enqueue of unknown fate may still arrive */
+  EL_ENTRY_DEAD       /* the session ended, and all its keys with it */
+} el_entry_state;
+
+extern const char *const el_entry_state_str[];
+
+/* Why a hold ended without its holder asking. */
+typedef enum el_loss {
+  EL_LOSS_NONE,
+  EL_LOSS_EXPIRED,  /* no proof in time that the lease lives */
+  EL_LOSS_REVOKED,  /* the lease is gone */
+  EL_LOSS_DELETED,  /* somebody deleted the key */
+  EL_LOSS_REPLACED, /* somebody wrote the key and took it off our lease */
+  EL_LOSS_MAX_HOLD, /* max_hold has passed */
+  EL_LOSS_CLUSTER,  /* another cluster answers, or an earlier state of ours */
+  EL_LOSS_CLOSED    /* the client was closed */
+} el_loss;
+
+typedef enum el_request_kind {
+  EL_REQUEST_NONE,
+  EL_REQUEST_TRY,
+  EL_REQUEST_ENQUEUE,
+  EL_REQUEST_LOOK,
+  EL_REQUEST_DELETE
+} el_request_kind;
+
+typedef struct el_entry_event {
+  enum {
+    EL_ENTRY_START,         /* wait in the queue */
+    EL_ENTRY_TRY,           /* take it only if it is free */
+    EL_ENTRY_STOP,          /* give up or release, whatever it is */
+    EL_ENTRY_ANSWER,        /* to the request that is out */
+    EL_ENTRY_WATCH_CREATED, /* rev: the store's */
+    EL_ENTRY_WATCH_DELETED, /* rev: of the deletion */
+    EL_ENTRY_WATCH_PUT,     /* lease: what the key hangs on now */
+    EL_ENTRY_WATCH_REFUSED, /* this user may not watch the key */
+    EL_ENTRY_CLAIMED,       /* the session can prove its lease */
+    EL_ENTRY_UNPROVEN,      /* it can't at the moment */
+    EL_ENTRY_LAPSED,        /* it could not in time */
+    EL_ENTRY_MAX_HOLD,      /* the hold's hard end */
+    EL_ENTRY_KEY_GONE,      /* another request of ours found no key of ours */
+    EL_ENTRY_SESSION_DEAD,  /* the lease is gone */
+    EL_ENTRY_TIMER          /* wake_at has come */
+  } kind;
+  el_outcome outcome; /* answer; the rest of it is filled only if it is done */
+  uint64_t term;      /* answer: raft term */
+  int64_t rev;        /* answer, watch: revision */
+  int64_t lease;      /* watch put */
+  el_place mine;      /* answer: our key; rev 0: there is none */
+  el_place older;     /* answer: the youngest that counts and is older */
+  bool unsure;        /* answer: older can't be told from it; ask for all */
+  bool locked;        /* try: a key that counts is there */
+  bool serializable;  /* look: a member's state, perhaps a stale one */
+  bool deleted;       /* delete: the key was there */
+} el_entry_event;
+
+typedef struct el_entry_action {
+  enum {
+    EL_ENTRY_SEND,       /* |request|; its answer is awaited */
+    EL_ENTRY_WATCH,      /* |place|'s key, instead of any other */
+    EL_ENTRY_UNWATCH,    /* no key */
+    EL_ENTRY_PROOF,      /* at sent_ms or later, in term, the key existed */
+    EL_ENTRY_GRANTED,    /* the caller holds it; place.rev is the token */
+    EL_ENTRY_REFUSED,    /* the caller's wait failed with the last error */
+    EL_ENTRY_LOCKED,     /* the caller's try found it taken */
+    EL_ENTRY_PLACE_LOST, /* the caller waited, and our key is gone */
+    EL_ENTRY_RESTART,    /* the session died before we were in the queue */
+    EL_ENTRY_LOST,       /* the caller held it; loss says why not any more */
+    EL_ENTRY_RELEASED    /* the key is out; found: it was there until now */
+  } kind;
+  el_request_kind request;
+  bool serializable; /* look */
+  bool all;          /* look, try: list the whole queue, not one key of it */
+  int64_t bound;     /* try: only if nothing was created at or after this */
+  int64_t guard;     /* delete: only the key of this create_revision */
+  el_place place;
+  int64_t sent_ms;
+  uint64_t term;
+  el_loss loss;
+  bool found;
+} el_entry_action;
+
+enum { EL_ENTRY_ACTIONS_MAX = 8 };
+
+typedef struct el_entry_actions {
+  int n;
+  el_entry_action list[EL_ENTRY_ACTIONS_MAX];
+} el_entry_actions;
+
+typedef struct el_entry {
+  el_entry_state state;
+  el_request_kind busy; /* the request that is out */
+  int64_t lease;
+  int64_t reread_ms; /* a waiter looks again this often */
+  int64_t wake_at;   /* wants a TIMER event then; 0: none */
+
+  bool wanted;           /* a caller waits for it or holds it */
+  bool trying;           /* and only if it is free */
+  bool fresh;            /* PROVING: won by the answer just processed */
+  bool watching;         /* a watch of ours is open or being opened */
+  bool again;            /* look again: something happened during the look */
+  bool maybe_deleted;    /* a delete of unknown fate was sent */
+  int64_t bound;         /* for the try */
+  int64_t rev;           /* create_revision of our key, 0 if unknown */
+  el_place ahead;        /* WAITING: whose key is watched */
+  int64_t watch_rev;     /* when the watch was created, 0: not yet */
+  int64_t suspect_until; /* an enqueue of unknown fate may be applied */
+  int attempts;          /* failures in a row */
+} el_entry;
+
+/* An entry of the session with |lease|, IDLE. |ttl_ms| sets how often a waiter
+ * looks again without an event. @thread any */
+void el_entry_init(el_entry *entry, int64_t lease, int64_t ttl_ms);
+
+/* Takes |event| at |now_ms| and fills |out|, in the order in which the actions
+ * must be carried out. @thread any */
+void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
+                   el_entry_actions *out);
+
+/* May START and TRY be given? @thread any */
+bool el_entry_is_free(const el_entry *entry);
+
+/* May the entry be forgotten? @thread any */
+bool el_entry_is_over(const el_entry *entry);
+
+#endif

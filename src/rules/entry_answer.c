@@ -1,0 +1,242 @@
+/* entry_answer: what an entry concludes from etcd's answers. */
+#include <assert.h>
+
+#include "rules/entry_int.h"
+
+enum {
+  /* etcd gives up a request after 7 s (5 s and two elections, config.go
+   * ReqTimeout), so what was sent this long ago is not applied any more. */
+  SUSPECT_MS = 8000,
+  SWEEP_EVERY_MS = 1000
+};
+
+static void wait_behind(el_entry *entry, el_place place, int64_t now_ms,
+                        el_entry_actions *out) {
+  entry->state = EL_ENTRY_WAITING;
+  entry->ahead = place;
+  entry->again = false;
+  el_entry_watch(entry, out, place);
+  entry->wake_at = now_ms + entry->reread_ms;
+}
+
+/* The answer at hand shows our key and none older: ours, once the session can
+ * prove that its lease lives. */
+static void win(el_entry *entry, const el_entry_event *event,
+                el_entry_actions *out) {
+  el_entry_action *proof;
+  el_entry_unwatch(entry, out);
+  entry->state = EL_ENTRY_PROVING;
+  entry->fresh = true;
+  entry->attempts = 0;
+  entry->wake_at = 0;
+  proof = el_entry_push(out, EL_ENTRY_PROOF);
+  proof->sent_ms = event->outcome.sent_ms;
+  proof->term = event->term;
+}
+
+/* An enqueue or a try that was not answered: it may be carried out yet. A repeat is
+ * harmless (it puts only if absent), but whoever gives up has to look for what may
+ * still come. */
+static void on_put_failed(el_entry *entry, const el_entry_event *event,
+                          int64_t now_ms, el_entry_actions *out) {
+  if (!event->outcome.definite) {
+    entry->suspect_until = now_ms + SUSPECT_MS;
+  }
+  if (!entry->wanted) {
+    el_entry_take_out_next(entry, out);
+  } else if (event->outcome.retriable) {
+    el_entry_retry_later(entry, event, now_ms);
+  } else {
+    el_entry_refuse(entry, EL_ENTRY_REFUSED, out);
+  }
+}
+
+static void on_enqueued(el_entry *entry, const el_entry_event *event,
+                        int64_t now_ms, el_entry_actions *out) {
+  entry->rev = event->mine.rev;
+  entry->attempts = 0;
+  if (!entry->wanted) {
+    el_entry_take_out_next(entry, out);
+  } else if (event->unsure) {
+    entry->state = EL_ENTRY_WAITING;
+    entry->ahead = (el_place){0};
+    el_entry_send_look(entry, out, false, false);
+  } else if (event->older.rev != 0) {
+    wait_behind(entry, event->older, now_ms, out);
+  } else {
+    win(entry, event, out);
+  }
+}
+
+/* A try asks twice: with bound 1 it succeeds if nothing at all is below the name.
+ * If only keys are there that don't count, these are excepted by their age, and the
+ * second try fails only if something has come in between; then there is a third. */
+static void on_tried(el_entry *entry, const el_entry_event *event,
+                     el_entry_actions *out) {
+  entry->rev = event->mine.rev;
+  entry->attempts = 0;
+  if (!entry->wanted) {
+    el_entry_take_out_next(entry, out);
+  } else if (event->locked) {
+    el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
+  } else if (event->unsure) {
+    el_entry_send_try(entry, out, true);
+  } else if (event->mine.rev != 0 && event->mine.lease != entry->lease) {
+    el_entry_refuse(entry, EL_ENTRY_PLACE_LOST, out);
+  } else if (event->mine.rev != 0) {
+    win(entry, event, out);
+  } else {
+    /* Only keys that don't count: take it if nothing has come since. */
+    entry->bound = event->rev + 1;
+    el_entry_send_try(entry, out, true);
+  }
+}
+
+static bool is_stale(const el_entry *entry, const el_entry_event *event) {
+  return event->serializable &&
+         (event->rev < entry->rev || event->rev < entry->watch_rev);
+}
+
+/* Keys older than ours can only disappear, so what a serializable read shows
+ * of them is final as soon as its revision isn't before our key's; that our
+ * own key is still there needs a linearizable one. */
+static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
+                              int64_t now_ms, el_entry_actions *out) {
+  if (is_stale(entry, event)) {
+    el_entry_send_look(entry, out, false, false);
+  } else if (event->mine.rev != entry->rev) {
+    el_entry_push(out, EL_ENTRY_PLACE_LOST);
+    el_entry_forget(entry, out);
+  } else if (event->mine.lease != entry->lease) {
+    el_entry_refuse(entry, EL_ENTRY_PLACE_LOST, out);
+  } else if (event->unsure) {
+    el_entry_send_look(entry, out, false, true);
+  } else if (entry->again || (event->older.rev == 0 && event->serializable)) {
+    entry->again = false;
+    el_entry_send_look(entry, out, false, false);
+  } else if (event->older.rev == 0) {
+    win(entry, event, out);
+  } else if (event->older.rev == entry->ahead.rev) {
+    entry->wake_at = now_ms + entry->reread_ms;
+  } else {
+    wait_behind(entry, event->older, now_ms, out);
+  }
+}
+
+static void on_looked_held(el_entry *entry, const el_entry_event *event,
+                           el_entry_actions *out) {
+  if (is_stale(entry, event)) {
+    el_entry_send_look(entry, out, false, false);
+  } else if (event->mine.rev != entry->rev) {
+    el_entry_lose(EL_LOSS_DELETED, out);
+    el_entry_forget(entry, out);
+  } else if (event->mine.lease != entry->lease) {
+    el_entry_lose(EL_LOSS_REPLACED, out);
+    el_entry_take_out(entry, out);
+  } else if (entry->again) {
+    entry->again = false;
+    el_entry_send_look(entry, out, false, false);
+  }
+}
+
+static void on_swept(el_entry *entry, const el_entry_event *event,
+                     int64_t now_ms, el_entry_actions *out) {
+  if (entry->wanted) {
+    el_entry_begin(entry, out);
+  } else if (!event->outcome.done) {
+    el_entry_retry_later(entry, event, now_ms);
+  } else if (event->mine.rev != 0) {
+    entry->rev = event->mine.rev;
+    entry->attempts = 0;
+    el_entry_take_out_next(entry, out);
+  } else if (event->outcome.sent_ms >= entry->suspect_until) {
+    entry->suspect_until = 0;
+    entry->state = EL_ENTRY_IDLE;
+  } else {
+    entry->attempts = 0;
+    entry->wake_at = entry->suspect_until < now_ms + SWEEP_EVERY_MS
+                         ? entry->suspect_until
+                         : now_ms + SWEEP_EVERY_MS;
+    if (entry->wake_at <= now_ms) entry->wake_at = now_ms + 1;
+  }
+}
+
+static void on_looked(el_entry *entry, const el_entry_event *event,
+                      int64_t now_ms, el_entry_actions *out) {
+  switch (entry->state) {
+    case EL_ENTRY_SWEEPING:
+      on_swept(entry, event, now_ms, out);
+      return;
+    case EL_ENTRY_RELEASING:
+      el_entry_take_out_next(entry, out);
+      return;
+    case EL_ENTRY_WAITING:
+    case EL_ENTRY_HELD:
+      break;
+    default:
+      assert(!"a look is answered in a state that sends none");
+      return;
+  }
+  if (!event->outcome.done && event->outcome.retriable) {
+    el_entry_retry_later(entry, event, now_ms);
+  } else if (!event->outcome.done && entry->state == EL_ENTRY_WAITING) {
+    el_entry_refuse(entry, EL_ENTRY_REFUSED, out);
+  } else if (!event->outcome.done) {
+    entry->wake_at = 0; /* the session's own proofs decide about the hold */
+  } else if (entry->state == EL_ENTRY_WAITING) {
+    entry->attempts = 0;
+    on_looked_waiting(entry, event, now_ms, out);
+  } else {
+    entry->attempts = 0;
+    on_looked_held(entry, event, out);
+  }
+}
+
+/* Repeated until its fate is known: a key that stays would be a holder whom nobody
+ * can ask to go. "Not found" after an attempt of unknown fate is taken for that
+ * attempt's success. */
+static void on_deleted(el_entry *entry, const el_entry_event *event,
+                       int64_t now_ms, el_entry_actions *out) {
+  if (event->outcome.done) {
+    el_entry_push(out, EL_ENTRY_RELEASED)->found =
+        event->deleted || entry->maybe_deleted;
+    entry->rev = 0;
+    entry->attempts = 0;
+    entry->maybe_deleted = false;
+    el_entry_take_out_next(entry, out);
+    return;
+  }
+  if (!event->outcome.definite) {
+    entry->maybe_deleted = true;
+  } else if (!event->outcome.retriable && entry->attempts == 0) {
+    el_entry_push(out, EL_ENTRY_REFUSED);
+  }
+  el_entry_retry_later(entry, event, now_ms);
+}
+
+void el_entry_on_answer(el_entry *entry, const el_entry_event *event,
+                        int64_t now_ms, el_entry_actions *out) {
+  el_request_kind request = entry->busy;
+  entry->busy = EL_REQUEST_NONE;
+  if (entry->state == EL_ENTRY_DEAD) return;
+  switch (request) {
+    case EL_REQUEST_TRY:
+    case EL_REQUEST_ENQUEUE:
+      if (!event->outcome.done) {
+        on_put_failed(entry, event, now_ms, out);
+      } else if (request == EL_REQUEST_TRY) {
+        on_tried(entry, event, out);
+      } else {
+        on_enqueued(entry, event, now_ms, out);
+      }
+      return;
+    case EL_REQUEST_LOOK:
+      on_looked(entry, event, now_ms, out);
+      return;
+    case EL_REQUEST_DELETE:
+      on_deleted(entry, event, now_ms, out);
+      return;
+    case EL_REQUEST_NONE:
+      assert(!"an answer to no request");
+  }
+}

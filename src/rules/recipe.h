@@ -1,0 +1,32 @@
+/* recipe: the four transactions of which a lock is made.
+ *
+ * Turns an entry's request into a Txn on the keys of one queue, and the answer
+ * back into an entry's event; sends nothing itself.
+ */
+#ifndef ETCDLOCK_RULES_RECIPE_H
+#define ETCDLOCK_RULES_RECIPE_H
+
+#include "etcd/txn.h"
+#include "rules/entry.h"
+#include "rules/key.h"
+
+/* A transaction that is being made; |txn| points into the rest, so it must stay
+ * where it was built. */
+typedef struct el_recipe {
+  el_txn txn;
+  el_compare compare;
+  el_op then[2], otherwise[2];
+} el_recipe;
+
+/* Builds the request of |action|. |rev| is the create_revision of our key, 0 if
+ * unknown; |value| is what an enqueue or a try puts. |keys| and |value| must
+ * live as long as the recipe. @thread any */
+void el_recipe_build(el_recipe *recipe, const el_keys *keys,
+                     const el_entry_action *action, int64_t rev,
+                     el_bytes value);
+
+/* Fills |event| from the |answer| to the request of |action|. @thread any */
+void el_recipe_read(const el_keys *keys, const el_entry_action *action,
+                    const el_txn_answer *answer, el_entry_event *event);
+
+#endif

@@ -1,0 +1,326 @@
+/* session: a lease kept alive, as a pure step function. */
+#include "rules/session.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "rules/retry.h"
+
+enum {
+  /* etcd's clients renew at a third of the TTL. A claim must outlive the death
+   * of a leader just before that: 1 s to 2 s until another is elected (3 s if
+   * the votes are split), and a moment to find it. */
+  RENEW_DIVISOR = 3,
+  ELECTION_MS = 4000,
+  RENEW_DIVISOR_MAX = 5,
+  /* A keepalive's answer may take TTL/8, within these limits; twice as long
+   * after each silence, because it may be the way that is long. */
+  ANSWER_DIVISOR = 8,
+  ANSWER_MIN_MS = 250,
+  ANSWER_MAX_MS = 1000,
+  ANSWER_DOUBLINGS = 2,
+  UNPROVEN_MS = 250,   /* between renewals that can't be proven */
+  MARGIN_DIVISOR = 10, /* clocks may differ in rate by as much, and ... */
+  MARGIN_MIN_MS = 200,
+  MARGIN_MAX_MS = 2000
+};
+
+const char *const el_session_state_str[] = {
+    [EL_SESSION_NEW] = "new",     [EL_SESSION_GRANTING] = "granting",
+    [EL_SESSION_ALIVE] = "alive", [EL_SESSION_REVOKING] = "revoking",
+    [EL_SESSION_DEAD] = "dead",
+};
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t grant_at,
+                     uint64_t salt) {
+  memset(ses, 0, sizeof *ses);
+  ses->grant_at = grant_at;
+  ses->want_ttl_ms = ttl_ms;
+  ses->salt = salt;
+}
+
+bool el_session_can_claim(const el_session *ses, int64_t now_ms) {
+  return ses->state == EL_SESSION_ALIVE && now_ms < ses->claim_until;
+}
+
+static el_session_action *push(el_session_actions *out, int kind) {
+  el_session_action *action = &out->list[out->n++];
+  assert(out->n <= EL_SESSION_ACTIONS_MAX);
+  memset(action, 0, sizeof *action);
+  action->kind = kind;
+  return action;
+}
+
+/* When to repeat what ended with |failed|, |*attempts| times before. */
+static int64_t retry_at(const el_session *ses, const el_outcome *failed,
+                        int64_t now_ms, int *attempts) {
+  *attempts += !failed->elsewhere;
+  return el_retry_at(failed, now_ms, *attempts, ses->salt);
+}
+
+/* ---- the claim ---- */
+
+/* How long |renewal| lets us claim. The margin is for clocks that run at
+ * different speeds and for the way from our answer to the caller's use. */
+static int64_t claim_of(const el_renewal *renewal) {
+  int64_t margin =
+      clamp(renewal->ttl_ms / MARGIN_DIVISOR, MARGIN_MIN_MS, MARGIN_MAX_MS);
+  return renewal->sent_ms + renewal->ttl_ms - margin;
+}
+
+/* A claim that has run out is never prolonged: it is over before any proof
+ * that comes later is looked at. */
+static void check_lapse(el_session *ses, int64_t now_ms,
+                        el_session_actions *out) {
+  if (ses->claim_until != 0 && now_ms >= ses->claim_until) {
+    ses->claim_until = 0;
+    if (ses->holds > 0) {
+      push(out, EL_SESSION_LAPSED);
+    }
+  }
+}
+
+static bool proves(const el_session_event *proof, const el_renewal *renewal) {
+  return renewal->answered_ms != 0 &&
+         proof->outcome.sent_ms >= renewal->answered_ms &&
+         proof->term == renewal->term;
+}
+
+static void on_proof(el_session *ses, const el_session_event *event,
+                     int64_t now_ms) {
+  const el_renewal *proven = proves(event, &ses->last)     ? &ses->last
+                             : proves(event, &ses->before) ? &ses->before
+                                                           : NULL;
+  if (proven == NULL) {
+    /* A new leader: have it renew the lease, then prove that. */
+    int64_t soonest = ses->last.sent_ms + UNPROVEN_MS;
+    if (ses->renewing_since == 0 && ses->renew_at > soonest) {
+      ses->renew_at = soonest > now_ms ? soonest : now_ms;
+    }
+  } else if (claim_of(proven) > ses->claim_until && claim_of(proven) > now_ms) {
+    ses->claim_until = claim_of(proven);
+  }
+}
+
+static void probe(el_session *ses, el_session_actions *out) {
+  if (ses->holds > 0 && !ses->probing) {
+    ses->probing = true;
+    ses->probe_at = 0;
+    push(out, EL_SESSION_PROBE);
+  }
+}
+
+static void on_probed(el_session *ses, const el_session_event *event,
+                      int64_t now_ms, el_session_actions *out) {
+  ses->probing = false;
+  if (!event->outcome.done) {
+    ses->probe_at =
+        retry_at(ses, &event->outcome, now_ms, &ses->probe_failures);
+    return;
+  }
+  ses->probe_failures = 0;
+  if (event->exists) {
+    on_proof(ses, event, now_ms);
+  } else {
+    probe(ses, out); /* that key is lost; the lease may live: ask another */
+  }
+}
+
+/* ---- the lease ---- */
+
+static void die(el_session *ses, el_session_actions *out) {
+  ses->state = EL_SESSION_DEAD;
+  ses->claim_until = 0;
+  push(out, EL_SESSION_GONE);
+}
+
+static void note_renewal(el_session *ses, const el_session_event *event,
+                         int64_t now_ms) {
+  ses->before = ses->last;
+  ses->last = (el_renewal){.sent_ms = event->outcome.sent_ms,
+                           .answered_ms = now_ms,
+                           .ttl_ms = event->ttl_ms,
+                           .term = event->term};
+  ses->attempts = 0;
+  ses->renewing_since = 0;
+  ses->silences = 0;
+  ses->renew_at =
+      event->outcome.sent_ms + clamp(event->ttl_ms - ELECTION_MS,
+                                     event->ttl_ms / RENEW_DIVISOR_MAX,
+                                     event->ttl_ms / RENEW_DIVISOR);
+}
+
+static void on_want(el_session *ses, int64_t now_ms, el_session_actions *out) {
+  ses->state = EL_SESSION_GRANTING;
+  if (now_ms < ses->grant_at) {
+    ses->renew_at = ses->grant_at;
+  } else {
+    push(out, EL_SESSION_GRANT);
+  }
+}
+
+static void on_granted(el_session *ses, const el_session_event *event,
+                       int64_t now_ms, el_session_actions *out) {
+  if (ses->state != EL_SESSION_GRANTING) { /* closed meanwhile */
+    push(out, EL_SESSION_REVOKE)->id = event->id;
+    return;
+  }
+  if (event->outcome.done) {
+    ses->state = EL_SESSION_ALIVE;
+    ses->id = event->id;
+    ses->ttl_ms = event->ttl_ms;
+    note_renewal(ses, event, now_ms);
+    push(out, EL_SESSION_READY);
+    return;
+  }
+  if (!event->outcome.definite) {
+    push(out, EL_SESSION_REVOKE)->id = event->id; /* it may exist */
+  }
+  if (event->outcome.retriable) {
+    ses->renew_at = retry_at(ses, &event->outcome, now_ms, &ses->attempts);
+  } else {
+    ses->state = EL_SESSION_NEW;
+    ses->attempts = 0;
+    push(out, EL_SESSION_REFUSED);
+  }
+}
+
+static void on_kept(el_session *ses, const el_session_event *event,
+                    int64_t now_ms, el_session_actions *out) {
+  if (!event->outcome.done) {
+    ses->renewing_since = 0;
+    ses->renew_at = retry_at(ses, &event->outcome, now_ms, &ses->attempts);
+  } else if (event->ttl_ms == 0) {
+    /* A deposed leader says this of leases granted since; then the lease
+     * would live on, and its keys would keep everybody waiting. */
+    push(out, EL_SESSION_REVOKE)->id = ses->id;
+    die(ses, out);
+  } else {
+    note_renewal(ses, event, now_ms);
+    probe(ses, out);
+  }
+}
+
+/* How long a keepalive's answer may take. */
+static int64_t patience_of(const el_session *ses) {
+  int64_t once =
+      clamp(ses->ttl_ms / ANSWER_DIVISOR, ANSWER_MIN_MS, ANSWER_MAX_MS);
+  return once << clamp(ses->silences, 0, ANSWER_DOUBLINGS);
+}
+
+static void on_timer(el_session *ses, int64_t now_ms, el_session_actions *out) {
+  int64_t patience = patience_of(ses);
+  bool again = ses->renew_at != 0 && now_ms >= ses->renew_at;
+  if (again && ses->state == EL_SESSION_GRANTING) {
+    ses->renew_at = 0;
+    push(out, EL_SESSION_GRANT);
+  } else if (again && ses->state == EL_SESSION_REVOKING) {
+    ses->renew_at = 0;
+    push(out, EL_SESSION_REVOKE)->id = ses->id;
+  }
+  if (ses->state != EL_SESSION_ALIVE) return;
+  if (ses->renewing_since != 0 && now_ms >= ses->renewing_since + patience) {
+    push(out, EL_SESSION_RESET);
+    ses->silences++;
+    ses->renewing_since = 0;
+    ses->renew_at = now_ms;
+  }
+  if (ses->renewing_since == 0 && now_ms >= ses->renew_at) {
+    ses->renewing_since = now_ms;
+    push(out, EL_SESSION_KEEPALIVE);
+  }
+  if (ses->probe_at != 0 && now_ms >= ses->probe_at) {
+    ses->probe_at = 0;
+    probe(ses, out);
+  }
+}
+
+static void on_close(el_session *ses, el_session_actions *out) {
+  if (ses->state == EL_SESSION_ALIVE) {
+    ses->state = EL_SESSION_REVOKING;
+    ses->attempts = 0;
+    ses->renew_at = 0;
+    push(out, EL_SESSION_REVOKE)->id = ses->id;
+  } else if (ses->state != EL_SESSION_REVOKING) {
+    ses->state = EL_SESSION_DEAD;
+    push(out, EL_SESSION_GONE);
+  }
+  ses->claim_until = 0;
+}
+
+static void on_revoked(el_session *ses, const el_session_event *event,
+                       int64_t now_ms, el_session_actions *out) {
+  if (ses->state != EL_SESSION_REVOKING || event->id != ses->id) return;
+  if (event->outcome.done ||
+      (event->outcome.definite && !event->outcome.retriable)) {
+    die(ses, out);
+  } else {
+    ses->renew_at = retry_at(ses, &event->outcome, now_ms, &ses->attempts);
+  }
+}
+
+/* ---- step ---- */
+
+static void note_earlier(int64_t *wake_at, int64_t at) {
+  if (at != 0 && (*wake_at == 0 || at < *wake_at)) *wake_at = at;
+}
+
+static int64_t next_wake(const el_session *ses, int64_t now_ms) {
+  int64_t wake_at = 0;
+  if (ses->state == EL_SESSION_GRANTING || ses->state == EL_SESSION_REVOKING) {
+    note_earlier(&wake_at, ses->renew_at);
+  } else if (ses->state == EL_SESSION_ALIVE) {
+    note_earlier(&wake_at, ses->renewing_since != 0
+                               ? ses->renewing_since + patience_of(ses)
+                               : ses->renew_at);
+    note_earlier(&wake_at, ses->probe_at);
+    note_earlier(&wake_at, ses->claim_until);
+  }
+  return wake_at != 0 && wake_at <= now_ms ? now_ms + 1 : wake_at;
+}
+
+void el_session_step(el_session *ses, const el_session_event *event,
+                     int64_t now_ms, el_session_actions *out) {
+  out->n = 0;
+  check_lapse(ses, now_ms, out);
+  switch (event->kind) {
+    case EL_SESSION_WANT:
+      if (ses->state == EL_SESSION_NEW) {
+        on_want(ses, now_ms, out);
+      }
+      break;
+    case EL_SESSION_GRANTED:
+      on_granted(ses, event, now_ms, out);
+      break;
+    case EL_SESSION_KEPT:
+      if (ses->state == EL_SESSION_ALIVE) on_kept(ses, event, now_ms, out);
+      break;
+    case EL_SESSION_PROBED:
+      if (ses->state == EL_SESSION_ALIVE) on_probed(ses, event, now_ms, out);
+      break;
+    case EL_SESSION_PROOF:
+      if (ses->state == EL_SESSION_ALIVE) on_proof(ses, event, now_ms);
+      break;
+    case EL_SESSION_LEASE_GONE:
+      if (ses->state == EL_SESSION_ALIVE) die(ses, out);
+      break;
+    case EL_SESSION_HOLDS:
+      ses->holds = event->holds;
+      if (ses->holds == 0) ses->probe_at = 0;
+      break;
+    case EL_SESSION_CLOSE:
+      on_close(ses, out);
+      break;
+    case EL_SESSION_REVOKED:
+      on_revoked(ses, event, now_ms, out);
+      break;
+    case EL_SESSION_TIMER:
+      on_timer(ses, now_ms, out);
+      break;
+  }
+  ses->wake_at = next_wake(ses, now_ms);
+}
