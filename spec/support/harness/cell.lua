@@ -24,6 +24,7 @@ end
 
 M.members = tonumber(variable "CELL_MEMBERS" or 1)
 M.is_secure = variable "CELL_SECURE" == "1"
+M.is_sanitized = variable "CELL_SANITIZE" ~= nil
 M.root, M.user = "root:of-all-cells", "locker:of-this-cell"
 
 -- ---- which specs ------------------------------------------------------------
@@ -48,7 +49,7 @@ run_elsewhere(is_matrix and (M.is_secure or M.members ~= 1), "the plain cells of
 run_elsewhere(is_matrix and M.members ~= 3, "the cells of three members",
   "cluster/failover_spec cluster/identity_spec cluster/secured_spec")
 -- They run no C of ours, or have nginx run it, which isn't built for that.
-run_elsewhere(variable "CELL_SANITIZE" ~= nil, "runs without a sanitizer",
+run_elsewhere(M.is_sanitized, "runs without a sanitizer",
   "nginx house/layers_spec house/documents_spec")
 
 -- A spec file, as it is named here and in keys: "lock/queue_spec".

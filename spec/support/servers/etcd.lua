@@ -331,7 +331,9 @@ function Etcd:ctl(command, ...)
     -- A token of one member may not be known to the others yet.
     endpoints = endpoints:match "[^,]*"
   end
-  return proc.run({ "etcdctl", "--endpoints", endpoints, command, ... }, { env = self.env })
+  -- etcdctl gives up after 5 s, which a crowd on a busy machine may take.
+  return proc.run({ "etcdctl", "--command-timeout=30s", "--endpoints", endpoints, command, ... },
+    { env = self.env })
 end
 
 local function ask(self, ...)
