@@ -120,13 +120,13 @@ CELL_ENV := CELL_ETCD='$(ETCD_VERSION)' CELL_MEMBERS='$(MEMBERS)' \
 # The sanitizers have an interpreter of their own, see there.
 SUITE_LUA := $(if $(SANITIZE),$(BUILD)/lua,$(LUA))
 SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1 \
-  LSAN_OPTIONS=suppressions=$(CURDIR)/spec/support/harness/lsan.supp:print_suppressions=0 \
+  LSAN_OPTIONS=suppressions='$(CURDIR)/spec/support/harness/lsan.supp':print_suppressions=0 \
   ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0
 # Without a fixed address layout some kernels leave no room for its shadow.
 # Both guess the size of a library's thread-local block from what stands in
 # front of it, and now and then die of the guess, so they aren't asked to.
 SUITE_ENV_-tsan = \
-  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions=$(CURDIR)/spec/support/harness/tsan.supp:print_suppressions=0 \
+  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions='$(CURDIR)/spec/support/harness/tsan.supp':print_suppressions=0 \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 # ---- targets ----------------------------------------------------------------
@@ -222,8 +222,8 @@ sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 # See spec/run.lua, which is told here how the suite's Lua and busted are started.
 suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) nginx-module \
   $(if $(filter 3.5,$(ETCD_VERSION)),$(ETCD35)/usr/bin/etcd)
-	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
-	@$(CELL_ENV) $(RUN_ENV) REPORTS=$(REPORTS) JOBS=$(JOBS) V='$(V)' \
+	@rm -rf '$(REPORTS)' && mkdir -p '$(REPORTS)'
+	@$(CELL_ENV) $(RUN_ENV) REPORTS='$(REPORTS)' JOBS=$(JOBS) V='$(V)' \
 	  $(SUITE_ENV_$(FLAVOUR)) $(LUA) spec/run.lua $(SPEC) -- $(SUITE_LUA) $(BUSTED)
 
 # nginx runs LuaJIT, whatever runs the suite.

@@ -67,11 +67,17 @@ sudo=
 if [ "$(id -u)" -ne 0 ]; then
   sudo=sudo
   if ! command -v sudo >/dev/null; then
-    echo "These packages are missing, and there is no sudo. As root:" \
-      "apt-get install$missing" >&2
+    echo "These packages are missing, and there is no sudo:$missing" >&2
+    echo "As root, 'make deps' installs them, and starts no services." >&2
     exit 1
   fi
-  $sudo -v # asks for the password, if for any, where it can be seen
+  # Asks for the password, if one is wanted, where it can be seen. ("sudo -v" wants
+  # one also of those who may run everything without.)
+  if ! $sudo -n true 2>/dev/null && ! $sudo -v; then
+    echo "These packages are missing:$missing" >&2
+    echo "As root, 'make deps' installs them, and starts no services." >&2
+    exit 1
+  fi
 fi
 
 # shellcheck disable=SC2086 # a list of words

@@ -115,7 +115,8 @@ local function conclude(run)
   run.seconds = wait.now() - run.from
   local reports = sanitizer_reports(run)
   run.text = assert(read_file(run.log)) .. reports
-  local passed, failed, rest = run.text:match "\n(%d+) passed, (%d+) failed([^\n]*)\n?"
+  local passed, failed, rest = run.text:match ".*\n(%d+) passed, (%d+) failed([^\n]*)\n?"
+  run.is_broken = reports ~= "" or run.process.signal ~= 0 and not run.is_late
   run.passed, run.failed = tonumber(passed or 0), tonumber(failed or 0)
   run.skipped = tonumber((rest or ""):match "(%d+) skipped" or 0)
   if run.failed == 0 and (not passed or run.process.code ~= 0 or reports ~= "") then
@@ -181,7 +182,8 @@ local function main()
   local function first(run)
     done = done + 1
     tell(run, ("%d/%d"):format(done, #files))
-    if run.failed > 0 and RETRY then
+    -- A crash and a sanitizer's report are no matter of a busy machine.
+    if run.failed > 0 and RETRY and not run.is_broken then
       again[#again + 1] = run.file
     else
       count(run)

@@ -162,8 +162,12 @@ static void write_cause(char *to, size_t size, int status,
   for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
     if (strstr(details, plain[i].part) == NULL) continue;
     if (plain[i].words == NULL) break;
-    snprintf(to, size, "%s%s", plain[i].words,
-             plain[i].and_last && last != NULL ? last : "");
+    if (plain[i].and_last && last != NULL) {
+      snprintf(to, size, "%s: %s", plain[i].words,
+               last + 1 + strspn(last + 1, " "));
+    } else {
+      snprintf(to, size, "%s", plain[i].words);
+    }
     return;
   }
   snprintf(to, size, "%s",

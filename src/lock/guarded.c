@@ -14,7 +14,7 @@
 enum {
   ANSWERED = 1, /* its one event */
   /* gRPC's own word about a deadline says more than ours. */
-  GRACE_MS = 10
+  GRACE_MS = 100
 };
 
 struct el_guarded {
@@ -148,8 +148,7 @@ static void attempt(el_guarded *guarded) {
   guarded->sent = true;
   guarded->request.deadline_ms = guarded->deadline_ms;
   atomic_fetch_add(&guarded->refs, 1);
-  el_timers_set(guarded->world->timers, &guarded->timer,
-                guarded->deadline_ms + GRACE_MS);
+  el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
   el_requests_send(guarded->world->requests, &guarded->request, &txn);
 }
 
@@ -223,10 +222,16 @@ static bool withdraw(el_guarded *guarded) {
   return true;
 }
 
-/* An attempt that has to get a token first is not bound by gRPC's deadline. */
+/* gRPC tells the end of an attempt that has left, but not of one that has to get a
+ * token first. */
 static void on_deadline(el_guarded *guarded) {
+  int64_t last_ms = guarded->deadline_ms + GRACE_MS;
   el_error err;
   if (withdraw(guarded)) return;
+  if (el_now_ms() < last_ms) {
+    el_timers_set(guarded->world->timers, &guarded->timer, last_ms);
+    return;
+  }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_requests_address(guarded->world->requests));
   err.definite = false;

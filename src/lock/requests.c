@@ -81,7 +81,8 @@ static void verify(el_requests *requests, el_bytes key) {
 }
 
 static void note_contact(el_requests *requests, const el_error *err) {
-  if (err->code == EL_OK || (err->definite && err->code != EL_UNAVAILABLE)) {
+  if (err->code == EL_OK || (err->definite && err->code != EL_UNAVAILABLE &&
+                             err->code != EL_PROTOCOL)) {
     requests->contacted = true;
   }
 }
@@ -251,6 +252,11 @@ static void on_answer(void *arg, el_txn_answer *answer) {
     return;
   }
   note_luck(requests, request, &answer->err);
+  if (request->is_short && answer->err.silent && requests->pause_ms != 0) {
+    /* It was too short to find out more than the others have. */
+    answer->err = requests->away;
+    answer->err.definite = false;
+  }
   judge_answer(requests, request, answer);
   if (answer->err.code != EL_OK) {
     EL_COUNT(requests->counters, failed_attempts, 1);
