@@ -66,15 +66,10 @@ fi
 sudo=
 if [ "$(id -u)" -ne 0 ]; then
   sudo=sudo
-  if ! command -v sudo >/dev/null; then
-    echo "These packages are missing, and there is no sudo:$missing" >&2
-    echo "As root, 'make deps' installs them, and starts no services." >&2
-    exit 1
-  fi
   # Asks for the password, if one is wanted, where it can be seen. ("sudo -v" wants
   # one also of those who may run everything without.)
-  if ! $sudo -n true 2>/dev/null && ! $sudo -v; then
-    echo "These packages are missing:$missing" >&2
+  if ! command -v sudo >/dev/null || { ! $sudo -n true 2>/dev/null && ! $sudo -v; }; then
+    echo "These packages are missing, and sudo can't install them:$missing" >&2
     echo "As root, 'make deps' installs them, and starts no services." >&2
     exit 1
   fi

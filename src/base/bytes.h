@@ -9,4 +9,7 @@ typedef struct el_bytes {
   size_t len;
 } el_bytes;
 
+/* A copy with a NUL behind it, the caller's; NULL: no memory. @thread any */
+char *el_bytes_copy(el_bytes bytes);
+
 #endif

@@ -3,7 +3,6 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -90,13 +89,8 @@ void el_guarded_drop(el_guarded *guarded) {
 }
 
 static bool copy_bytes(el_bytes *to, el_bytes from) {
-  char *copy = malloc(from.len + 1);
-  if (copy == NULL) return false;
-  if (from.len > 0) {
-    memcpy(copy, from.data, from.len);
-  }
-  *to = (el_bytes){copy, from.len};
-  return true;
+  *to = (el_bytes){el_bytes_copy(from), from.len};
+  return to->data != NULL;
 }
 
 bool el_guarded_add(el_guarded *guarded, const el_op *op) {

@@ -3,7 +3,6 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -159,20 +158,11 @@ void el_lock_key_gone(el_lock *lk) { el_local_queue_key_gone(&lk->owner); }
 
 /* ---- asking ---- */
 
-static char *bytes_copy(el_bytes bytes) {
-  char *copy = malloc(bytes.len + 1);
-  if (copy != NULL) {
-    memcpy(copy, bytes.data, bytes.len);
-    copy[bytes.len] = '\0';
-  }
-  return copy;
-}
-
 static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   el_lock *lk = calloc(1, sizeof *lk);
   if (lk == NULL) return NULL;
-  lk->name = bytes_copy(options->name);
-  lk->value = bytes_copy(options->value);
+  lk->name = el_bytes_copy(options->name);
+  lk->value = el_bytes_copy(options->value);
   if (lk->name == NULL || lk->value == NULL) {
     free(lk->name);
     free(lk->value);

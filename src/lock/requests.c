@@ -170,11 +170,26 @@ static void let_go(el_requests *requests, el_request *request) {
   el_kv_send(requests->auth, &request->packed, timeout_ms, on_answer, request);
 }
 
-static el_request *take_first(struct request_list *list) {
+static struct request_list *list_of(el_requests *requests,
+                                    const el_request *request) {
+  return request->background ? &requests->background : &requests->waiting;
+}
+
+static void enqueue(el_requests *requests, el_request *request) {
+  request->is_queued = true;
+  TAILQ_INSERT_TAIL(list_of(requests, request), request, link);
+}
+
+static void dequeue(el_requests *requests, el_request *request) {
+  request->is_queued = false;
+  TAILQ_REMOVE(list_of(requests, request), request, link);
+}
+
+static el_request *take_first(el_requests *requests,
+                              const struct request_list *list) {
   el_request *request = TAILQ_FIRST(list);
   if (request != NULL) {
-    TAILQ_REMOVE(list, request, link);
-    request->is_queued = false;
+    dequeue(requests, request);
   }
   return request;
 }
@@ -182,7 +197,7 @@ static el_request *take_first(struct request_list *list) {
 static void let_waiting_go(el_requests *requests, int64_t now_ms) {
   el_request *request;
   while (now_ms >= requests->paused_until && !has_scout(requests) &&
-         (request = take_first(&requests->waiting)) != NULL) {
+         (request = take_first(requests, &requests->waiting)) != NULL) {
     let_go(requests, request);
   }
 }
@@ -193,7 +208,7 @@ static void let_background_go(el_requests *requests, int64_t now_ms) {
          requests->background_out < BACKGROUND_OUT_MAX &&
          !has_scout(requests) && !TAILQ_EMPTY(&requests->background)) {
     requests->background_at = now_ms + BACKGROUND_EVERY_MS;
-    let_go(requests, take_first(&requests->background));
+    let_go(requests, take_first(requests, &requests->background));
   }
 }
 
@@ -267,16 +282,6 @@ static void on_answer(void *arg, el_txn_answer *answer) {
   let_all_go(requests);
 }
 
-static struct request_list *list_of(el_requests *requests,
-                                    const el_request *request) {
-  return request->background ? &requests->background : &requests->waiting;
-}
-
-static void enqueue(el_requests *requests, el_request *request) {
-  request->is_queued = true;
-  TAILQ_INSERT_TAIL(list_of(requests, request), request, link);
-}
-
 void el_requests_send(el_requests *requests, el_request *request,
                       const el_txn *txn) {
   request->requests = requests;
@@ -291,8 +296,7 @@ void el_requests_send(el_requests *requests, el_request *request,
 
 bool el_requests_withdraw(el_requests *requests, el_request *request) {
   if (!request->is_queued) return false;
-  TAILQ_REMOVE(list_of(requests, request), request, link);
-  request->is_queued = false;
+  dequeue(requests, request);
   el_packed_txn_free(&request->packed);
   set_timer(requests);
   return true;
@@ -301,7 +305,7 @@ bool el_requests_withdraw(el_requests *requests, el_request *request) {
 void el_requests_hurry(el_requests *requests, el_request *request) {
   if (!request->background) return;
   if (request->is_queued) {
-    TAILQ_REMOVE(&requests->background, request, link);
+    dequeue(requests, request);
     request->background = false;
     enqueue(requests, request);
     let_all_go(requests);
@@ -347,9 +351,9 @@ el_requests *el_requests_new(el_auth *auth, el_timers *timers,
   return requests;
 }
 
-static void drop_all(struct request_list *list) {
+static void drop_all(el_requests *requests, const struct request_list *list) {
   el_request *request;
-  while ((request = take_first(list)) != NULL) {
+  while ((request = take_first(requests, list)) != NULL) {
     el_packed_txn_free(&request->packed);
     request->done(request, NULL);
   }
@@ -358,8 +362,8 @@ static void drop_all(struct request_list *list) {
 void el_requests_stop(el_requests *requests) {
   requests->stopping = true;
   el_timers_stop(requests->timers, &requests->timer);
-  drop_all(&requests->waiting);
-  drop_all(&requests->background);
+  drop_all(requests, &requests->waiting);
+  drop_all(requests, &requests->background);
 }
 
 void el_requests_free(el_requests *requests) { free(requests); }

@@ -7,11 +7,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/of.h"
+#include "base/secret.h"
 #include "net/channel_calls.h"
 #include "net/diagnosis.h"
 #include "net/loop_calls.h"
-#include "base/secret.h"
-#include "base/of.h"
 
 /* How often a member that can't be reached is looked at more closely, and how
  * long what was found is believed. */
@@ -136,7 +136,7 @@ static void drop_connection(peer *member) {
  * its state stays that of the failure. A new one, which the next call makes,
  * tells. */
 static void on_renew(el_timer *timer) {
-  peer *member = (peer *)((char *)timer - offsetof(peer, renew));
+  peer *member = EL_OF(timer, peer, renew);
   if (member->grpc == NULL) return;
   switch (grpc_channel_check_connectivity_state(member->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:

@@ -25,6 +25,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/completion.h"
+#include "base/of.h"
 #include "base/thread.h"
 #include "net/grpc_log.h"
 #include "net/loop_calls.h"
@@ -223,7 +224,7 @@ static bool look_at_lingerers(el_loop *loop) {
 }
 
 static void on_linger(el_timer *timer) {
-  el_loop *loop = (el_loop *)((char *)timer - offsetof(el_loop, linger_timer));
+  el_loop *loop = EL_OF(timer, el_loop, linger_timer);
   if (look_at_lingerers(loop)) {
     el_timers_set(&loop->timers, timer, el_now_ms() + LINGER_LOOK_MS);
   }

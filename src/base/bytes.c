@@ -1,0 +1,15 @@
+/* bytes: bytes that belong to somebody else. */
+#include "base/bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+char *el_bytes_copy(el_bytes bytes) {
+  char *copy = malloc(bytes.len + 1);
+  if (copy == NULL) return NULL;
+  if (bytes.len > 0) {
+    memcpy(copy, bytes.data, bytes.len);
+  }
+  copy[bytes.len] = '\0';
+  return copy;
+}
