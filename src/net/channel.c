@@ -29,6 +29,7 @@ typedef struct peer {
   el_channel *ch;
   el_endpoint endpoint;
   grpc_channel *grpc;      /* NULL: the next call makes it */
+  int64_t opened_ms;       /* when its first attempt began */
   el_timer renew;          /* looks at a connection that has failed */
   int64_t failed_until;    /* not worth asking before */
   el_diagnosis *diagnosis; /* under way */
@@ -58,9 +59,13 @@ static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
       texts.cas, texts.cert != NULL ? &pair : NULL, NULL, NULL);
 }
 
+static int connect_ms_of(const el_endpoint *endpoint) {
+  return endpoint->tls ? CONNECT_TLS_MS : CONNECT_MS;
+}
+
 static grpc_channel *open_channel(const el_endpoint *endpoint,
                                   const el_tls *tls) {
-  int connect_ms = endpoint->tls ? CONNECT_TLS_MS : CONNECT_MS;
+  int connect_ms = connect_ms_of(endpoint);
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
   grpc_arg list[] = {
@@ -107,24 +112,53 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
 /* gRPC 1.51 leaks a connection, its descriptor and so its threads, if the
  * channel is destroyed after the TCP connection and before the peer's SETTINGS,
  * and these still come (Subchannel::OnConnectingFinishedLocked drops what it is
- * handed). So no channel is destroyed while it connects. */
-static bool is_connecting(grpc_channel *channel) {
-  return grpc_channel_check_connectivity_state(channel, 0) ==
-         GRPC_CHANNEL_CONNECTING;
+ * handed). So a channel that may be connecting is kept until it is connected, or
+ * as long as two attempts take: a peer that says nothing for so long is not likely
+ * to speak in the next one. */
+typedef struct remains {
+  grpc_channel *channel;
+  int64_t until_ms;
+} remains;
+
+static bool may_be_connecting(grpc_channel *channel) {
+  grpc_connectivity_state state =
+      grpc_channel_check_connectivity_state(channel, 0);
+  return state == GRPC_CHANNEL_CONNECTING ||
+         state == GRPC_CHANNEL_TRANSIENT_FAILURE;
 }
 
 static bool look_at_remains(void *arg) {
-  grpc_channel *channel = arg;
-  if (is_connecting(channel)) return true; /* which has its time limit */
-  grpc_channel_destroy(channel);
+  remains *left = arg;
+  if (may_be_connecting(left->channel) && el_now_ms() < left->until_ms) {
+    return true;
+  }
+  grpc_channel_destroy(left->channel);
+  free(left);
   return false;
+}
+
+/* Has the first attempt failed before its time, so that gRPC waits for the end of
+ * that before it tries again? */
+static bool is_resting(const peer *member) {
+  int64_t rests_until =
+      member->opened_ms + connect_ms_of(&member->endpoint) * 3 / 4;
+  return grpc_channel_check_connectivity_state(member->grpc, 0) ==
+             GRPC_CHANNEL_TRANSIENT_FAILURE &&
+         el_now_ms() < rests_until;
+}
+
+static void leave_remains(peer *member) {
+  remains *left = el_alloc(sizeof *left);
+  *left = (remains){member->grpc,
+                    el_now_ms() + 2 * connect_ms_of(&member->endpoint)};
+  el_loop_linger(member->ch->loop, look_at_remains, left);
 }
 
 /* The next call opens a new connection. */
 static void drop_connection(peer *member) {
   if (member->grpc != NULL) {
-    if (is_connecting(member->grpc)) {
-      el_loop_linger(member->ch->loop, look_at_remains, member->grpc);
+    if (may_be_connecting(member->grpc) && !is_resting(member)) {
+      leave_remains(member);
     } else {
       grpc_channel_destroy(member->grpc);
     }
@@ -228,6 +262,7 @@ grpc_call *el_channel_call(el_channel *ch, const char *method,
   grpc_call *call;
   if (at->grpc == NULL) {
     at->grpc = open_channel(&at->endpoint, ch->tls);
+    at->opened_ms = el_now_ms();
   }
   call = grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
                                   el_loop_queue(ch->loop), name, NULL, deadline,
