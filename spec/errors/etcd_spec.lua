@@ -268,11 +268,11 @@ describe("something else on the port:", function()
 
   it("a web server is told apart at once", function()
     assert_no_etcd(serve "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
-      "http1.x server")
+      "it speaks HTTP/1, not gRPC")
   end)
 
   it("an SSH server is told apart at once", function()
-    assert_no_etcd(serve "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n", "Failed parsing HTTP/2")
+    assert_no_etcd(serve "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n", "it doesn't speak HTTP/2")
   end)
 
   it("nothing at all is unavailable", function()

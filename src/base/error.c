@@ -131,6 +131,8 @@ static const struct {
     {"SETTINGS frame", "it takes connections, but says nothing", false},
     {"keepalive watchdog timeout", "the connection is dead", false},
     {"GOAWAY", "it has ended the connection", false},
+    {"http1.x server", "it speaks HTTP/1, not gRPC", false},
+    {"Failed parsing HTTP/2", "it doesn't speak HTTP/2", false},
     {"Endpoint read failed", "it has ended the connection", false},
     {"Socket closed", "it has ended the connection", false},
     {"No such file or directory", "there is no such socket", false},

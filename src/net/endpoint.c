@@ -58,7 +58,13 @@ static void explain(el_error *err, const char *text, const char *rest) {
                  "endpoint \"%.100s\" has something behind the port; write "
                  "\"%.*s%s\"",
                  text, scheme, text, guess);
-  } else if (*guess != '\0' && strpbrk(guess, ":/?#@ ,") == NULL) {
+  } else if (strlen(rest) >= EL_ENDPOINT_MAX - sizeof "unix:") {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.60s...\" has more than %d characters", text,
+                 (int)(EL_ENDPOINT_MAX - sizeof "unix:"));
+  } else if (*guess != '\0' && strlen(rest) <= 100 &&
+             strpbrk(guess, ":/?#@ ,") == NULL &&
+             strspn(guess, "0123456789") < strlen(guess)) {
     el_error_set(err, EL_INVALID,
                  "endpoint \"%.100s\" has no port; write \"%.*s%s:2379\"", text,
                  scheme, text, guess);
