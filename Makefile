@@ -35,7 +35,11 @@ endif
 
 # Files are compiled side by side, but the targets of the command line are made
 # one after the other. Deeper makes take part in what the first one has begun.
-ifeq ($(MAKELEVEL),1)
+ifeq ($(MAKELEVEL),0)
+.NOTPARALLEL:
+# What a build that was broken off has left.
+IGNORE := $(shell rm -rf build/*/etcdlock/*.building build/sim/*.building)
+else ifeq ($(MAKELEVEL),1)
 MAKEFLAGS += --jobs=$(shell nproc)
 endif
 
@@ -109,7 +113,8 @@ RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' \
   LUA_CPATH='$(BUILD)/?.so;;'
 # Where Debian has nginx, but not on every user's path.
 export PATH := $(PATH):/usr/sbin:/sbin
-BUSTED = $(shell command -v busted)
+# Debian's, which any Lua can run; a rock's is a shell script.
+BUSTED := /usr/bin/busted
 
 # The cell of the matrix, see spec/support/harness/cell.lua.
 ETCD35 := build/etcd-3.5
@@ -245,7 +250,7 @@ clean: ## remove everything that was built
 Q := $(if $(V),,@)
 # One line for all that is compiled together, at its beginning: whoever makes the
 # directory is the first. V=1 shows the commands instead.
-say = @mkdir -p $(@D)$(if $(V),,; mkdir $(1).building 2>/dev/null && \
+say = @mkdir -p $(@D) $(dir $(1))$(if $(V),,; mkdir $(1).building 2>/dev/null && \
   echo 'Building $(1)' || true)
 said = @rmdir $@.building 2>/dev/null || true
 

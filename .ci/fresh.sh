@@ -36,7 +36,7 @@ make_tree() {
   done
   if [ "$1" = root ]; then home=/root; else
     home=/home/user
-    chroot "$tree" useradd --create-home --shell /bin/bash user
+    chroot "$tree" useradd --create-home --groups sudo --shell /bin/bash user
     echo 'user ALL=(ALL) NOPASSWD: ALL' >"$tree/etc/sudoers.d/user"
   fi
   mkdir "$tree$home/etcdlock"
@@ -60,7 +60,7 @@ for user in ${*:-user root}; do
   make_tree "$user"
   if [ -n "$WITH" ]; then
     run root "apt-get -q update && apt-get -q install -y --no-install-recommends $WITH" \
-      >"$tree.with.log" 2>&1
+      >"$tree.with.log" 2>&1 || { tail "$tree.with.log" >&2; exit 1; }
   fi
   for command in $COMMANDS; do
     start=$(date +%s)

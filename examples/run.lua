@@ -11,7 +11,8 @@ package.path = HERE .. "/?.lua;" .. package.path
 local uv = require "luv"
 local stage = require "flash_sale.stage"
 
-local PORT = 2379
+-- Of the etcd that is started here.
+local PORT = tonumber(os.getenv "ETCDLOCK_EXAMPLE_PORT") or 2379
 
 local function quoted(text)
   return "'" .. text:gsub("'", "'\\''") .. "'"
@@ -28,7 +29,8 @@ end
 
 -- Another terminal may run an example, too, and has a lease as long as it does.
 local function is_unused()
-  local command = "ETCDCTL_API=3 etcdctl --endpoints 127.0.0.1:%d lease list"
+  local command = "env -i PATH=\"$PATH\" ETCDCTL_API=3 etcdctl --command-timeout=2s"
+    .. " --endpoints 127.0.0.1:%d lease list"
   local ctl = assert(io.popen(command:format(PORT)))
   local answer = ctl:read "*a"
   ctl:close()
@@ -38,6 +40,7 @@ end
 local function with_etcd()
   print(("(There is no etcd on port %d. One runs there until nobody uses it.)"):format(PORT))
   stage.start_etcd(PORT)
+  uv.os_setenv("ETCDCTL_ENDPOINTS", "127.0.0.1:" .. PORT)
   local ok = run_example()
   stage.wait(is_unused, 3600, "nobody uses etcd any more")
   return ok

@@ -19,7 +19,7 @@ local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
-local JOBS = tonumber(os.getenv "JOBS")
+local JOBS = math.max(1, tonumber(os.getenv "JOBS") or 3)
 local RETRY, VERBOSE = os.getenv "RETRY" == "1", os.getenv "V" == "1"
 local REPORTS = assert(os.getenv "REPORTS", "REPORTS is not set")
 -- A file that hangs must not take the others' time.
@@ -47,9 +47,9 @@ local function find(path, list)
         find(path .. "/" .. entry.name, list)
       end
     end
-  else
+  elseif not list[path] then
     assert(uv.fs_stat(path))
-    list[#list + 1] = path
+    list[#list + 1], list[path] = path, true
   end
   return list
 end
@@ -81,13 +81,27 @@ end
 
 -- ---- one run of one file ------------------------------------------------------
 
--- Its own ports, reports and log: it is one of several.
+local directories = {} -- of the files that run, for what they leave lying around
+
+local function make_directory()
+  local path = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
+  directories[path] = true
+  return path
+end
+
+local function remove_directory(path)
+  proc.run { "rm", "-rf", path }
+  directories[path] = nil
+end
+
+-- Its own ports, directory, reports and log: it is one of several.
 local function start(file, command, try)
   local run = { file = file, from = wait.now(), ports = ports.reserve() }
+  run.directory = make_directory()
   run.reports = ("%s/%s.%d"):format(REPORTS, file:gsub("^spec/", ""):gsub("[/.]", "-"), try)
   assert(uv.fs_mkdir(run.reports, tonumber("755", 8)))
   run.log = run.reports .. ".log"
-  local env = { SPEC_PORTS = run.ports.range }
+  local env = { SPEC_PORTS = run.ports.range, TMPDIR = run.directory }
   for _, name in ipairs(SANITIZERS) do
     local options = os.getenv(name)
     env[name] = options and ("%s:log_path=%s/%s"):format(options, run.reports, name)
@@ -112,6 +126,7 @@ end
 -- What came of |run|, which has ended.
 local function conclude(run)
   run.ports.free()
+  remove_directory(run.directory)
   run.seconds = wait.now() - run.from
   local reports = sanitizer_reports(run)
   run.text = assert(read_file(run.log)) .. reports
@@ -203,7 +218,19 @@ local function main()
   return sum.failed == 0
 end
 
+local function clean_up()
+  proc.shut_down()
+  for path in pairs(directories) do os.execute("rm -rf '" .. path .. "'") end
+end
+
+for _, name in ipairs { "sigint", "sigterm", "sighup" } do
+  uv.signal_start(uv.new_signal(), name, function()
+    io.stderr:write("\ninterrupted\n")
+    clean_up()
+    os.exit(130)
+  end)
+end
 local ok, good = xpcall(main, debug.traceback)
 if not ok then io.stderr:write(good, "\n") end
-proc.shut_down()
+clean_up()
 os.exit(ok and good and 0 or 1)

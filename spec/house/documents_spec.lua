@@ -53,6 +53,7 @@ describe("the documents' Lua", function()
       file:close()
       local out, code, err = proc.run_lua(script, {}, { env = suite.variables() })
       assert.same({ 0, "" }, { code, err }, out)
+      assert.is_nil(out:find "not done")
     end)
   end
 
@@ -74,6 +75,7 @@ describe("the documents' Lua for nginx", function()
       finally(function() nginx:stop() end)
       local answer = nginx:get "/snippet"
       assert.equal(200, answer.status, nginx:log())
+      assert.is_nil(answer.body:find "unavailable", answer.body)
       nginx:assert_no_errors()
     end)
   end

@@ -1,5 +1,7 @@
 -- Every example does what it says.
 
+local cell = require "spec.support.harness.cell"
+local port = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
 local sale = require "spec.support.programs.sale"
 local suite = require "spec.support.harness.suite"
@@ -142,6 +144,18 @@ describe("the example", function()
     assert.equal("\ninterrupted\n", child:errors())
     assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
     assert.equal(0, count_processes(directory))
+  end)
+
+  it("is run out of the checkout, with an etcd if there is none", function()
+    local directory = temporary.directory()
+    local env = cell.no_variables()
+    env.TMPDIR, env.ETCDLOCK_EXAMPLE_PORT = directory, port.free()
+    local how = { env = env, seconds = 60 }
+    local out, code, err = proc.run_lua("examples/run.lua", { "hello" }, how)
+    assert.same({ "", 0 }, { err, code }, out)
+    assert.matches('I hold "hello" with token %d+', out)
+    assert.equal(0, count_processes(directory))
+    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
   end)
 
   it("is short", function()

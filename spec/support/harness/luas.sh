@@ -4,7 +4,7 @@
 set -u
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log.status"' EXIT
 passed=0 failed=0 skipped=0
 
 # The number before |$1| in the suite's last line, 0 if there is none.
@@ -16,9 +16,10 @@ count() {
 for lua in 5.1 5.3 5.4 jit; do
   echo "==== Lua $lua"
   $MAKE LUA_VERSION=$lua deps &&
-    $MAKE LUA_VERSION=$lua TESTING=1 SPEC="$SPEC" suite >"$log" 2>&1
-  status=$?
-  cat "$log"
+    { $MAKE LUA_VERSION=$lua TESTING=1 SPEC="$SPEC" suite 2>&1; echo $? >"$log.status"; } |
+    tee "$log"
+  status=$(cat "$log.status" 2>/dev/null || echo 1)
+  rm -f "$log.status"
   broken=$(count failed)
   # What isn't a test can fail as well: the build, or the end of the run.
   if [ $status -ne 0 ] && [ "$broken" -eq 0 ]; then broken=1; fi
