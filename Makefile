@@ -270,10 +270,10 @@ $(BUILD)/lua: spec/support/programs/lua_host.c
 	$(said)
 
 # A program of its own, the same for all flavours and versions.
-$(SCRIPTED): spec/support/servers/scripted_server.c
+$(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
 	$(call say,$@)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell pkg-config --cflags grpc) \
-	  $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< \
+	  $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \
 	  $(shell pkg-config --libs-only-L grpc) -lgrpc -lgpr -lpthread
 	$(said)
 

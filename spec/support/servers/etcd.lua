@@ -316,6 +316,15 @@ function Etcd:restart(i, opts)
   for _, k in ipairs(numbers(self, i)) do await_health(self, self.members[k]) end
 end
 
+-- Has the one member begin anew, on the same ports, without its data. Its cluster id
+-- is the same, unless it |is_another|.
+function Etcd:wipe(is_another)
+  self:kill()
+  proc.run { "rm", "-rf", self.members[1].data }
+  if is_another then self.args = { "--initial-cluster-token", "another" } end
+  self:restart()
+end
+
 -- ---- what is in it ----------------------------------------------------------
 
 local function is_running(member)

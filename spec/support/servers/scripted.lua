@@ -26,9 +26,15 @@ end
 
 -- The next |times| calls (nil: all) of |method| ("Txn", "Watch", ...) end with
 -- |status| (gRPC's number) and |text|. |when|: "before" they reach etcd; "after"
--- etcd has carried them out; "never" is the same, but no answer comes.
+-- etcd has carried them out; "never" is the same, but no answer comes; "late": it
+-- carries them out when they are delivered.
 function Scripted:answer(method, when, status, text, times)
   ask(self, "answer %s %d %s %d %s", method, times or -1, when, status, text or "")
+end
+
+-- Brings etcd the calls of |method| that were to be late. Returns their number.
+function Scripted:deliver(method)
+  return (ask(self, "deliver %s", method))
 end
 
 -- Streams of |method| that run now end so.

@@ -8,7 +8,10 @@
  *   answer METHOD TIMES WHEN STATUS TEXT
  *       TIMES calls (-1: all) end with this gRPC status. WHEN: "before" they
  *       reach etcd; "after" etcd has carried them out, and its answer is thrown
- *       away; "never" is the same, but no answer comes at all.
+ *       away; "never" is the same, but no answer comes at all; "late": etcd is
+ *       asked when that is ordered.
+ *   deliver METHOD               asks etcd what was late: "N" such calls, when it
+ *                                has answered them
  *   break METHOD STATUS TEXT     so do those that run now
  *   pass                         what comes from now on is forwarded again
  *   calls METHOD                 how many have come: "N"
@@ -18,299 +21,12 @@
  * Messages are forwarded as they are, both ways, until the call ends; unary
  * calls and streams need no distinction. Ends with its input.
  */
-#include <assert.h>
-#include <grpc/grpc.h>
-#include <grpc/grpc_security.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <unistd.h>
 
-enum { METHODS_MAX = 32, BEFORE = 'b', AFTER = 'a', NEVER = 'n', PASS = 0 };
-
-typedef struct order {
-  char when; /* one of the above */
-  int status;
-  char text[256];
-} order;
-
-typedef struct method {
-  char name[32];
-  int calls;
-  int times; /* that the order still holds; -1: for ever */
-  order order;
-  order heard; /* etcd's own */
-} method;
-
-/* One batch's tag. */
-typedef struct batch {
-  void (*done)(struct batch *b);
-  struct call *call;
-  struct pump *pump;
-} batch;
-
-/* Messages in one direction, one at a time. */
-typedef struct pump {
-  grpc_call *from, *to;
-  grpc_byte_buffer *message;
-  batch received, sent;
-  bool over;
-} pump;
-
-typedef struct call {
-  method *method;
-  order order;
-  grpc_call *client, *etcd; /* etcd: NULL if it isn't asked */
-  pump there, back;
-  batch arrived, opened, asked, closed, ended, answered;
-  int pending; /* batches that have not come back */
-  bool is_ended, is_answered;
-  int cancelled;
-  grpc_call_details details;
-  grpc_metadata_array headers, etcd_headers, etcd_trailers;
-  grpc_metadata forwarded[2];
-  grpc_status_code status;
-  grpc_slice text;
-  LIST_ENTRY(call) link;
-} call;
-
-/* Guards all that follows; held but while waiting for events and for input. */
-static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
-static method methods[METHODS_MAX];
-static LIST_HEAD(, call) calls = LIST_HEAD_INITIALIZER(calls);
-static grpc_completion_queue *queue;
-static grpc_server *server;
-static grpc_channel *channel;
-
-static method *method_named(const char *name) {
-  method *m = methods;
-  while (m->name[0] != '\0' && strcmp(m->name, name) != 0) {
-    m++;
-  }
-  assert(m < methods + METHODS_MAX - 1);
-  snprintf(m->name, sizeof m->name, "%s", name);
-  return m;
-}
-
-static void start(grpc_call *on, const grpc_op *ops, size_t n, batch *b) {
-  grpc_call_error rc = grpc_call_start_batch(on, ops, n, b, NULL);
-  if (rc != GRPC_CALL_OK) {
-    fprintf(stderr, "scripted_server: %s\n", grpc_call_error_to_string(rc));
-    abort();
-  }
-  b->call->pending++;
-}
-
-/* ---- the end of a call ---- */
-
-static void come_back(batch *b) {
-  call *c = b->call;
-  if (--c->pending > 0) return;
-  LIST_REMOVE(c, link);
-  grpc_call_details_destroy(&c->details);
-  grpc_metadata_array_destroy(&c->headers);
-  grpc_metadata_array_destroy(&c->etcd_headers);
-  grpc_metadata_array_destroy(&c->etcd_trailers);
-  grpc_slice_unref(c->text);
-  grpc_call_unref(c->client);
-  if (c->etcd != NULL) grpc_call_unref(c->etcd);
-  free(c);
-}
-
-/* Answers with what etcd has said, or what is ordered, when all is known. */
-static void answer(call *c) {
-  grpc_op ops[2] = {{.op = GRPC_OP_SEND_STATUS_FROM_SERVER},
-                    {.op = GRPC_OP_SEND_INITIAL_METADATA}};
-  if (c->is_answered || c->order.when == NEVER) return;
-  if (c->etcd != NULL && !(c->is_ended && c->back.over)) return;
-  c->is_answered = true;
-  if (c->order.when != PASS) {
-    grpc_slice_unref(c->text);
-    c->text = grpc_slice_from_copied_string(c->order.text);
-    c->status = (grpc_status_code)c->order.status;
-  }
-  ops[0].data.send_status_from_server.status = c->status;
-  ops[0].data.send_status_from_server.status_details = &c->text;
-  start(c->client, ops, c->etcd == NULL ? 2 : 1, &c->answered);
-}
-
-/* Either all is over or the client has gone. */
-static void on_closed(batch *b) {
-  if (b->call->cancelled && b->call->etcd != NULL) {
-    grpc_call_cancel(b->call->etcd, NULL);
-  }
-  come_back(b);
-}
-
-static void on_ended(batch *b) {
-  call *c = b->call;
-  c->is_ended = true;
-  if (c->status != GRPC_STATUS_OK && !c->cancelled) {
-    order *heard = &c->method->heard;
-    heard->status = (int)c->status;
-    snprintf(heard->text, sizeof heard->text, "%.*s",
-             (int)GRPC_SLICE_LENGTH(c->text),
-             (const char *)GRPC_SLICE_START_PTR(c->text));
-  }
-  answer(c);
-  come_back(b);
-}
-
-/* ---- messages ---- */
-
-static void receive(pump *p) {
-  grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
-  op.data.recv_message.recv_message = &p->message;
-  start(p->from, &op, 1, &p->received);
-}
-
-static void on_sent(batch *b) {
-  receive(b->pump);
-  come_back(b);
-}
-
-static void end_messages(call *c, pump *p) {
-  grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
-  p->over = true;
-  if (p == &c->there) {
-    start(p->to, &op, 1, &p->sent);
-  } else {
-    answer(c);
-  }
-}
-
-static void on_received(batch *b) {
-  pump *p = b->pump;
-  call *c = b->call;
-  grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
-  if (p->message == NULL) {
-    b->pump->sent.done = come_back;
-    end_messages(c, p);
-  } else if (p == &c->back && c->order.when != PASS) {
-    receive(p); /* thrown away */
-  } else {
-    op.data.send_message.send_message = p->message;
-    start(p->to, &op, 1, &p->sent);
-  }
-  grpc_byte_buffer_destroy(p->message);
-  p->message = NULL;
-  come_back(b);
-}
-
-static void start_pump(call *c, pump *p, grpc_call *from, grpc_call *to) {
-  p->from = from;
-  p->to = to;
-  p->received = (batch){on_received, c, p};
-  p->sent = (batch){on_sent, c, p};
-  receive(p);
-}
-
-/* ---- calls ---- */
-
-/* Of what etcd is told about a call, gRPC itself doesn't carry these. */
-static size_t forward_headers(call *c) {
-  size_t n = 0;
-  for (size_t i = 0; i < c->headers.count && n < 2; i++) {
-    const grpc_metadata *header = &c->headers.metadata[i];
-    if (grpc_slice_str_cmp(header->key, "token") == 0 ||
-        grpc_slice_str_cmp(header->key, "hasleader") == 0) {
-      c->forwarded[n++] = *header;
-    }
-  }
-  return n;
-}
-
-static void ask_etcd(call *c) {
-  grpc_op status = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
-  grpc_op headers[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
-                        {.op = GRPC_OP_RECV_INITIAL_METADATA}};
-  grpc_op open = {.op = GRPC_OP_SEND_INITIAL_METADATA};
-  c->etcd = grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS,
-                                     queue, c->details.method, NULL,
-                                     c->details.deadline, NULL);
-  status.data.recv_status_on_client.trailing_metadata = &c->etcd_trailers;
-  status.data.recv_status_on_client.status = &c->status;
-  status.data.recv_status_on_client.status_details = &c->text;
-  start(c->etcd, &status, 1, &c->ended);
-  headers[0].data.send_initial_metadata.metadata = c->forwarded;
-  headers[0].data.send_initial_metadata.count = forward_headers(c);
-  headers[1].data.recv_initial_metadata.recv_initial_metadata =
-      &c->etcd_headers;
-  start(c->etcd, headers, 2, &c->asked);
-  start(c->client, &open, 1, &c->opened);
-  start_pump(c, &c->there, c->client, c->etcd);
-  start_pump(c, &c->back, c->etcd, c->client);
-}
-
-static void await_call(void);
-
-static void on_arrived(batch *b) {
-  call *c = b->call;
-  grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
-  char name[128] = "";
-  size_t len = GRPC_SLICE_LENGTH(c->details.method);
-  await_call();
-  memcpy(name, GRPC_SLICE_START_PTR(c->details.method),
-         len < sizeof name ? len : sizeof name - 1);
-  c->method = method_named(strrchr(name, '/') + 1);
-  c->method->calls++;
-  if (c->method->times != 0) {
-    c->order = c->method->order;
-    c->method->times -= c->method->times > 0;
-  }
-  op.data.recv_close_on_server.cancelled = &c->cancelled;
-  start(c->client, &op, 1, &c->closed);
-  if (c->order.when == BEFORE) {
-    answer(c);
-  } else {
-    ask_etcd(c);
-  }
-  come_back(b);
-}
-
-static void await_call(void) {
-  call *c = calloc(1, sizeof *c);
-  grpc_call_details_init(&c->details);
-  grpc_metadata_array_init(&c->headers);
-  grpc_metadata_array_init(&c->etcd_headers);
-  grpc_metadata_array_init(&c->etcd_trailers);
-  c->text = grpc_empty_slice();
-  c->arrived = (batch){on_arrived, c, NULL};
-  c->opened = c->asked = c->answered = (batch){come_back, c, NULL};
-  c->closed = (batch){on_closed, c, NULL};
-  c->ended = (batch){on_ended, c, NULL};
-  c->pending = 1;
-  LIST_INSERT_HEAD(&calls, c, link);
-  grpc_server_request_call(server, &c->client, &c->details, &c->headers, queue,
-                           queue, &c->arrived);
-}
-
-static void *run(void *arg) {
-  for (;;) {
-    grpc_event event = grpc_completion_queue_next(
-        queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
-    batch *b = event.tag;
-    pthread_mutex_lock(&mu);
-    b->done(b);
-    pthread_mutex_unlock(&mu);
-  }
-  return arg;
-}
-
-/* ---- orders ---- */
-
-static void break_calls(const method *m, const order *o) {
-  call *c;
-  LIST_FOREACH(c, &calls, link) {
-    if (c->method == m && c->etcd != NULL && !c->is_answered) {
-      c->order = *o;
-      grpc_call_cancel(c->etcd, NULL);
-    }
-  }
-}
+#include "scripted_calls.h"
 
 static void obey(const char *line) {
   char verb[16] = "", name[32] = "", when[16] = "after";
@@ -318,7 +34,7 @@ static void obey(const char *line) {
   order o = {.when = AFTER};
   method *m;
   sscanf(line, "%15s %31s", verb, name);
-  m = method_named(name);
+  m = scripted_method(name);
   if (strcmp(verb, "answer") == 0 &&
       sscanf(line, "%*s %*s %d %15s %d %255[^\n]", &times, when, &o.status,
              o.text) >= 3) {
@@ -328,13 +44,13 @@ static void obey(const char *line) {
     puts("0");
   } else if (strcmp(verb, "break") == 0 &&
              sscanf(line, "%*s %*s %d %255[^\n]", &o.status, o.text) >= 1) {
-    break_calls(m, &o);
+    scripted_break(m, &o);
     puts("0");
   } else if (strcmp(verb, "pass") == 0) {
-    for (m = methods; m->name[0] != '\0'; m++) {
-      m->times = 0;
-    }
+    scripted_pass();
     puts("0");
+  } else if (strcmp(verb, "deliver") == 0) {
+    scripted_deliver(m);
   } else if (strcmp(verb, "calls") == 0) {
     printf("%d\n", m->calls);
   } else if (strcmp(verb, "heard") == 0) {
@@ -345,30 +61,6 @@ static void obey(const char *line) {
   }
 }
 
-static void serve(const char *etcd) {
-  /* Clients may look after their connections as they like. */
-  grpc_arg lenient[] = {
-      {.type = GRPC_ARG_INTEGER,
-       .key = (char *)GRPC_ARG_HTTP2_MAX_PING_STRIKES,
-       .value.integer = 0},
-  };
-  grpc_channel_args args = {1, lenient};
-  grpc_server_credentials *open;
-  grpc_channel_credentials *plain;
-  pthread_t thread;
-  grpc_init();
-  open = grpc_insecure_server_credentials_create();
-  plain = grpc_insecure_credentials_create();
-  queue = grpc_completion_queue_create_for_next(NULL);
-  channel = grpc_channel_create(etcd, plain, NULL);
-  server = grpc_server_create(&args, NULL);
-  grpc_server_register_completion_queue(server, queue, NULL);
-  printf("port %d\n", grpc_server_add_http2_port(server, "127.0.0.1:0", open));
-  grpc_server_start(server);
-  await_call();
-  pthread_create(&thread, NULL, run, NULL);
-}
-
 int main(int argc, char **argv) {
   char line[512];
   if (argc != 2) {
@@ -376,11 +68,11 @@ int main(int argc, char **argv) {
     return EXIT_FAILURE;
   }
   setvbuf(stdout, NULL, _IOLBF, 0);
-  serve(argv[1]);
+  scripted_serve(argv[1]);
   while (fgets(line, sizeof line, stdin) != NULL) {
-    pthread_mutex_lock(&mu);
+    pthread_mutex_lock(&scripted_mu);
     obey(line);
-    pthread_mutex_unlock(&mu);
+    pthread_mutex_unlock(&scripted_mu);
   }
   _exit(EXIT_SUCCESS); /* calls may still run */
 }
