@@ -1,6 +1,7 @@
 --- How a client takes a lock: what is asked of the core, and what comes of it.
 local Lock = require "etcdlock.lock"
 local Pending = require "etcdlock.pending"
+local collected = require "etcdlock.collected"
 local host = require "etcdlock.wait.host"
 local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
@@ -25,6 +26,7 @@ local function read(self, where, name, opts)
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)
   self._losses:tell()
+  collected.tell(self)
   return request
 end
 

@@ -69,7 +69,8 @@ function Client:lock(name, opts)
   return acquire.wait(self, "client:lock", name, opts)
 end
 
---- The same without waiting for others: writes nothing if it isn't free.
+--- The same without waiting for others. It writes nothing if it isn't free, unless so
+-- much comes and goes below its name that only a place in the queue can tell.
 -- @return lock | nil, message, code: "locked", ...
 function Client:try_lock(name, opts)
   local tried = { timeout = 0 }
@@ -93,14 +94,16 @@ function Client:lock_async(name, opts)
   return acquire.start(self, "client:lock_async", name, opts)
 end
 
---- What with_lock answers after the function has returned `results`.
+--- What with_lock answers after the function has returned `results`. That it has
+-- run is told in any case: whoever tries again would do its work twice.
 local function conclude(results, unlocked, message, code)
+  local list = table.unpack or unpack -- luacheck: ignore unpack
   -- Held until unlock began, but etcd hasn't confirmed the release: what ran
   -- under the lock ran under it.
   if unlocked or code == "unavailable" then
-    return true, (table.unpack or unpack)(results, 1, results.n) -- luacheck: ignore unpack
+    return true, list(results, 1, results.n)
   end
-  return nil, message, code
+  return nil, message, code, true, list(results, 1, results.n)
 end
 
 local function run_locked(self, where, name, opts, fn)
@@ -118,8 +121,9 @@ end
 --- Runs fn(lock) while the lock is held, and releases it however fn ends. An
 -- error in fn is raised again, the same object.
 -- @param opts as for lock; may be left out
--- @return true, fn's results | nil, message, code: as for lock, and then fn
---   was not run; or "lost" if fn ran and the lock was lost before it was done
+-- @return true, fn's results | nil, message, code: as for lock, and then fn was not
+--   run | nil, message, code, true, fn's results: it ran, but the lock was lost
+--   before it was done ("lost"), or can't be released ("denied", "closed", ...)
 function Client:with_lock(name, opts, fn)
   if fn == nil then
     opts, fn = nil, opts
@@ -151,12 +155,12 @@ Client.break_lock = queue.break_lock
 
 local REQUESTS = {
   "enqueues", "tries", "looks", "deletes", "probes",
-  "keepalives", "grants", "revokes", "watches", "calls",
+  "keepalives", "grants", "revokes", "audits", "watches", "calls",
 }
 
 --- Counters since connect: the requests sent by kind and their sum (rpcs),
--- acquired, lost, failed_attempts; and how many locks are held and waited for
--- now.
+-- acquired, lost, collected (by Lua, while they were held), failed_attempts; and how
+-- many locks are held and waited for now.
 function Client:stats()
   local stats = self._core:stats()
   stats.rpcs = 0
@@ -226,10 +230,11 @@ function Client.new(core_client, options)
     _core = core_client,
     _wakeups = wakeups,
     _losses = Losses.new(wakeups),
-    _holds = Holds.new(),
+    _holds = Holds.new(options.endpoints),
     _endpoints = table.concat(options.endpoints, ","),
     _timeout = options.timeout,
     _prefix = options.prefix,
+    _log = options.log,
   }, Client)
 end
 

@@ -30,6 +30,7 @@ local OPTIONS = {
   allow_plaintext_auth = "boolean",
   env = "boolean",
   loop = "string",
+  log = "function",
 }
 M.OPTIONS = OPTIONS
 

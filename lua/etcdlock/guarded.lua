@@ -23,16 +23,20 @@ local function guarded(self, add)
 end
 
 --- The same as held(), confirmed by the cluster.
--- @return true, seconds | false, code, message
+-- @return true, seconds | nil, message, code: "lost", "not_held", ...
 function M:check()
   local results, message, code = guarded(self, function(txn)
     txn:get(self:key())
   end)
   if not results then
     self._client._losses:tell()
-    return false, code, message
+    return nil, message, code
   end
-  return self:held()
+  local held, left = self:held()
+  if held then
+    return true, left
+  end
+  return nil, self:_not_held()
 end
 
 --- Writes key = value in etcd, if the lock is still ours when etcd applies it.

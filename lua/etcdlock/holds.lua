@@ -9,10 +9,19 @@ Holds.__index = Holds
 -- Lua 5.1 has no name for its main coroutine. Nobody can name this one.
 local MAIN = {}
 
-function Holds.new()
-  return setmetatable({
+-- Those of all clients of this program (keys).
+local all = setmetatable({}, { __mode = "k" })
+
+--- For a client of the etcd at `endpoints`, a list.
+function Holds.new(endpoints)
+  local where = { (table.unpack or unpack)(endpoints) } -- luacheck: ignore unpack
+  table.sort(where)
+  local self = setmetatable({
     _locks = setmetatable({}, { __mode = "v" }), -- by full name
+    _where = table.concat(where, ","),
   }, Holds)
+  all[self] = true
+  return self
 end
 
 --- Who asks: what the caller says, else the running coroutine.
@@ -63,21 +72,44 @@ local function is_deadlock(lock, chosen)
   return lock ~= nil and not lock._max_hold and not host.loop(chosen)
 end
 
+--- The lock of this name that another client of this program has, of the same etcd.
+local function held_elsewhere(self, full)
+  for other in pairs(all) do
+    local lock = other ~= self and other._where == self._where and live(other, full)
+    if lock then
+      return lock
+    end
+  end
+end
+
+local function find_deadlock(self, full, chosen)
+  local lock = live(self, full)
+  if is_deadlock(lock, chosen) then
+    return describe(lock._owner)
+  elseif is_deadlock(held_elsewhere(self, full), chosen) then
+    return "another client of this program"
+  end
+end
+
 --- Does somebody else of this program hold `name`, so that it makes no sense to
 -- ask for it: message, code.
 function Holds:refusal(full, name, try, chosen)
-  if not try and is_deadlock(live(self, full), chosen) then
+  if try then
+    local lock = live(self, full)
+    if lock then
+      return string.format("lock %q is held by %s", name, describe(lock._owner)), "locked"
+    end
+    return nil
+  end
+  if find_deadlock(self, full, chosen) then
     -- It may have been dropped, and then is released when Lua collects it.
     collectgarbage()
     collectgarbage()
   end
-  local lock = live(self, full)
-  if lock and (try or is_deadlock(lock, chosen)) then
-    local held = string.format("lock %q is held by %s", name, describe(lock._owner))
-    if try then
-      return held, "locked"
-    end
-    return held .. ", which can't release it while this one waits", "deadlock"
+  local holder = find_deadlock(self, full, chosen)
+  if holder then
+    local text = "lock %q is held by %s, which can't release it while this one waits"
+    return text:format(name, holder), "deadlock"
   end
 end
 

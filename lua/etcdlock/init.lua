@@ -25,7 +25,8 @@ end
 --   2 to 300, default 10), timeout (default of lock calls), prefix (put in front
 --   of every lock name), cacert, cert, key (file names), cacert_pem, cert_pem,
 --   key_pem (texts), server_name, user, password, token, allow_plaintext_auth,
---   env (false: etcdctl's variables, the defaults of most of these, are ignored)
+--   env (false: etcdctl's variables, the defaults of most of these, are ignored), log
+--   (called with a message when a lock is released because nobody kept it)
 -- @return client | nil, message, code: "invalid", "nomem", "forked" in a process
 --   that was forked after its parent had connected, or "context" in nginx's
 --   init_by_lua

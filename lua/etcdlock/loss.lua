@@ -5,15 +5,6 @@ local host = require "etcdlock.wait.host"
 
 local M = {}
 
-local LOSS_TEXT = {
-  expired = "no proof came in time that its lease lives",
-  revoked = "its lease ended in etcd",
-  deleted = "its key was deleted",
-  replaced = "its key was overwritten",
-  max_hold = "max_hold has passed",
-  cluster_changed = "another cluster answers, or an earlier state of this one",
-}
-
 --- Is this another process than the one that has the lock? message, code.
 function M:forked()
   local usable, message, code = self._client._core:usable()
@@ -28,11 +19,10 @@ function M:not_held()
   if code then
     return message, code
   end
-  local loss, last_cause = self._core:loss()
+  local loss, why = self._core:loss()
   if loss == "closed" then
     return string.format("lock %q: the client was closed", self._name), "closed"
   elseif loss then
-    local why = LOSS_TEXT[loss] .. (last_cause and ": " .. last_cause or "")
     return string.format("lock %q was lost: %s", self._name, why), "lost"
   end
   return string.format("lock %q is not held", self._name), "not_held"

@@ -25,7 +25,7 @@ after_each(clients.close_all)
 
 describe("a user with a role for the prefix", function()
   it("can do everything with locks", function()
-    local client, other = connect(), connect()
+    local client, other = connect(), connect { elsewhere = true }
     local lock = assert(client:lock "a")
     assert.is_true(lock:check())
     assert(lock:put(prefix .. "data", "v"))

@@ -5,6 +5,7 @@ local Etcd = require "spec.support.servers.etcd"
 local proc = require "spec.support.programs.proc"
 local remote = require "spec.support.programs.remote"
 local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local ask = remote.ask
@@ -70,19 +71,10 @@ local function assert_over(child, etcd, token)
 end
 
 describe("an etcd that was wiped", function()
-  -- Has |etcd| begin anew: on the same ports, without its data. Its cluster id is
-  -- the same, unless it |is_another|.
-  local function wipe(etcd, is_another)
-    etcd:kill()
-    proc.run { "rm", "-rf", etcd.members[1].data }
-    if is_another then etcd.args = { "--initial-cluster-token", "another" } end
-    etcd:restart()
-  end
-
   it("and begins anew on the same ports takes all locks with it for good", function()
     local etcd = single()
     local child, token = late_holder(etcd)
-    wipe(etcd)
+    etcd:wipe()
     assert_told(child)
     assert_over(child, etcd, token)
   end)
@@ -90,9 +82,20 @@ describe("an etcd that was wiped", function()
   it("and has another cluster id is told apart by that", function()
     local etcd = single()
     local child, token = late_holder(etcd)
-    wipe(etcd, true)
+    etcd:wipe(true)
     assert.same({ "cluster_changed" }, ask(child, LOST))
     assert_over(child, etcd, token)
+  end)
+
+  it("keeps nothing of a client that finds out by asking for a lock", function()
+    local etcd = single()
+    local child = remote.start { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 }
+    make_history(child)
+    etcd:wipe()
+    assert_refused(child)
+    wait.eventually(function()
+      return #etcd:keys(prefix) == 0 and #etcd:leases() == 0
+    end, 2, "nothing of ours in another store")
   end)
 
   it("hands nothing to one who waited in its queue", function()
@@ -101,7 +104,7 @@ describe("an etcd that was wiped", function()
     local waiter = start(etcd:endpoint())
     remote.send(waiter, "return client:lock('late', { timeout = 20 })")
     remote.await_keys(etcd, prefix .. "late/", 2)
-    wipe(etcd)
+    etcd:wipe()
     local results = remote.answer_of(waiter, 25)
     assert.equal("nil", results[1])
     assert.is_true(results[3] == "conflict" or results[3] == "lost", results[3])
@@ -147,8 +150,8 @@ describe("an etcd that was restored from a backup", function()
     local child = late_holder(etcd)
     local file = save(etcd)
     make_history(child)
-    restore(etcd, file)
     assert.equal(1, #etcd:keys(prefix .. "late/"))
+    restore(etcd, file)
     assert.same({ "cluster_changed" }, ask(child, LOST))
     assert.same({ "false", "lost" }, ask(child, "return lock:held()"))
     assert_refused(child)

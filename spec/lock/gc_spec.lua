@@ -2,6 +2,7 @@
 -- that end with work under way.
 
 local cell = require "spec.support.harness.cell"
+local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
@@ -10,8 +11,9 @@ local wait = require "spec.support.harness.wait"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local client, other
 
-local function connect()
-  return assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
+-- Not of clients.connector, which would keep it.
+local function connect(endpoints)
+  return assert(etcdlock.connect { endpoints = endpoints or etcd:endpoints(), prefix = prefix })
 end
 
 local function collect()
@@ -40,7 +42,7 @@ local function interrupted(seconds, fn, ...)
   assert.equal("enough", failure)
 end
 
-before_each(function() client, other = connect(), connect() end)
+before_each(function() client, other = connect(), connect(clients.elsewhere(etcd:endpoints())) end)
 
 after_each(function()
   if client then client:close() end
@@ -229,7 +231,9 @@ describe("an aggressive collector", function()
     end
     -- A full collection every few instructions.
     debug.sethook(function() collectgarbage() end, "", 7)
-    local client = assert(etcdlock.connect { endpoints = endpoint, prefix = prefix })
+    local client = assert(etcdlock.connect {
+      endpoints = endpoint, prefix = prefix, log = function() end,
+    })
     for i = 1, 5 do
       local lock = assert(client:lock("a", { value = "v" .. i, owner = "me" }))
       assert(lock:on_lost(function() error "lost" end))

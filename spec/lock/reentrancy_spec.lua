@@ -111,10 +111,48 @@ describe("the same owner", function()
   end)
 
   it("of another client is somebody else", function()
-    local other = connect()
+    local other = connect { elsewhere = true }
     clients.keep(assert(client:lock("a", { owner = "me" })))
     assert_fails("locked", other:try_lock("a", { owner = "me" }))
     assert_fails("timeout", other:lock("a", { owner = "me", timeout = 0.1 }))
+  end)
+end)
+
+describe("another client of the same program", function()
+  local other
+
+  before_each(function() other = connect() end)
+
+  it("is told at once that it would wait for ever", function()
+    local from = wait.now()
+    local ok, message, code = client:with_lock("a", function(lock)
+      local text = assert_fails("deadlock", other:with_lock("a", error))
+      assert_fails("deadlock", other:lock("a", { timeout = 10 }))
+      assert_fails("locked", other:try_lock "a")
+      assert.is_true(lock:check())
+      return text
+    end)
+    assert.is_true(ok, message, code)
+    assert.matches('lock "a" is held by another client of this program', message, 1, true)
+    assert.is_true(wait.now() - from < 2)
+    assert.is_true(assert(other:lock "a"):unlock())
+  end)
+
+  it("is told so by the name that etcd sees", function()
+    local below = connect { prefix = prefix .. "b/" }
+    clients.keep(assert(client:lock "b/c"))
+    assert_fails("deadlock", below:lock "c")
+    assert.is_true(assert(below:lock "b/c"):unlock())
+  end)
+
+  it("waits where the hold ends by itself", function()
+    clients.keep(assert(client:lock("a", { max_hold = 0.2 })))
+    assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
+  end)
+
+  it("gets what the first has dropped", function()
+    assert(client:lock("a"))
+    assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
   end)
 end)
 

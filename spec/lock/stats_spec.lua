@@ -10,7 +10,7 @@ local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefi
 local client, other
 
 before_each(function()
-  client, other = connect(), connect()
+  client, other = connect(), connect { elsewhere = true }
   assert(client:lock "warm"):unlock() -- gets the lease
 end)
 

@@ -8,13 +8,13 @@ local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
+local assert_fails, assert_ran = clients.assert_fails, clients.assert_ran
 local client, other
 
 local function never() error "was run" end
 
 before_each(function()
-  client, other = connect(), connect()
+  client, other = connect(), connect { elsewhere = true }
 end)
 
 after_each(clients.close_all)
@@ -100,29 +100,27 @@ describe("with_lock", function()
   end)
 
   it("says lost when the lock was lost meanwhile, never a plain success", function()
-    local ran
-    local message = assert_fails("lost", client:with_lock("a", function(lock)
+    local message, result, nothing = assert_ran("lost", client:with_lock("a", function(lock)
       etcd:del(lock:key())
       lock:wait_lost(5)
-      ran = true
-      return "a result"
+      return "a result", nil
     end))
-    assert.is_true(ran)
     assert.matches("deleted", message)
+    assert.same({ "a result", nil }, { result, nothing })
   end)
 
   it("says lost even if nobody has noticed before the release", function()
-    assert_fails("lost", client:with_lock("a", function(lock)
+    assert_ran("lost", client:with_lock("a", function(lock)
       assert.is_true(other:break_lock("a", lock:token()))
     end))
   end)
 
   it("says closed when the client was closed meanwhile", function()
-    assert_fails("closed", client:with_lock("a", function() client:close() end))
+    assert_ran("closed", client:with_lock("a", function() client:close() end))
   end)
 
   it("is no plain success for a function that lets go itself", function()
-    assert_fails("not_held", client:with_lock("a", function(lock)
+    assert_ran("not_held", client:with_lock("a", function(lock)
       assert.is_true(lock:unlock())
     end))
   end)

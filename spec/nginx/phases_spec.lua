@@ -40,7 +40,7 @@ local INIT = ([[
     told[4] = select(3, client:ping()) or "pong"
     lock, message, code = client:try_lock(name .. "/try")
     told[5] = lock and "held" or code
-    told[6] = lock and (select(2, lock:check())) or "-"
+    told[6] = lock and (select(3, lock:check())) or "-"
     told[7] = lock and lock:held() and "yes" or "no"
     if lock then
       local ok
@@ -53,7 +53,7 @@ local INIT = ([[
 ]]):format(etcd:endpoint(), prefix)
 
 -- What one of them tells in a phase that can.
-local WAITED = "held|-|ran|pong|held|nil|yes|released"
+local WAITED = "held|-|ran|pong|held|-|yes|released"
 
 -- In a phase that can't wait. Nor for the release, which may be there in time.
 local REFUSED = "context|%s|context|context|held|context|yes|released"

@@ -68,8 +68,21 @@ static void give_up(world *wd, sim_caller *who) {
   peer_stop(wd, who->peer, who->id);
 }
 
+/* One who keeps his lock keeps the session, and so all that may come on it. */
+static bool keeps_on(world *wd, sim_caller *who) {
+  int64_t until_ms = wd->calm_from_ms + CALLER_KEEP_MS;
+  if (!who->keeper || wd->calm_from_ms == 0 || !who->claiming) return false;
+  if (wd->now_ms >= until_ms) {
+    checks_after_audits(wd, &wd->peers[who->peer]);
+    return false;
+  }
+  wake_at(wd, who, until_ms, wake);
+  return true;
+}
+
 static void release(world *wd, sim_caller *who) {
   bool is_held = who->claiming;
+  if (keeps_on(wd, who)) return;
   checks_on_hold_end(wd, who);
   world_trace(wd, "p%d caller %d releases%s", who->peer, who->id,
               is_held ? "" : " what it has lost");
@@ -106,6 +119,7 @@ void caller_init(world *wd, int id, int peer) {
   *who = (sim_caller){.id = id, .peer = peer};
   who->left = (int)rng_between(&wd->dice, 1, REQUESTS_MAX);
   who->pace = (int)rng_between(&wd->dice, 0, 2);
+  who->keeper = rng_chance(&wd->dice, 60);
   wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 500), wake);
 }
 

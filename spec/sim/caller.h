@@ -4,7 +4,12 @@
 #define SIM_CALLER_H
 
 #include "rules/entry.h"
+#include "net.h"
 #include "world.h"
+
+/* A keeper holds for so long after the faults: until what was on its way then has
+ * come, and was found by an audit. */
+enum { CALLER_KEEP_MS = NET_WAY_MAX_MS + 15000 };
 
 typedef enum caller_state {
   CALLER_RESTING,
@@ -25,6 +30,7 @@ typedef struct caller {
   uint32_t turn; /* an event for an earlier turn is void */
   int left;      /* requests still to come */
   int pace;      /* how long it holds and rests: 0 hectic .. 2 slow */
+  bool keeper;   /* holds on after the faults */
   int name;      /* of the lock it asks for */
   bool trying;
   int64_t asked_ms, granted_ms;

@@ -87,11 +87,24 @@ static void check_ghost(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
 }
 
+/* A session that knows of no enqueue of unknown fate has no key for nobody. */
+static void check_unexpected(world *wd, const sim_peer *pr,
+                             const peer_entry *at) {
+  if (!pr->sessions[at->session].core.unsure) check_ghost(wd, pr, at);
+}
+
+/* By now all that was on its way has come, and been audited. */
+void checks_after_audits(world *wd, const sim_peer *pr) {
+  for (int i = 0; i < pr->n_entries; i++) {
+    if (pr->entries[i].used) check_ghost(wd, pr, &pr->entries[i]);
+  }
+}
+
 void checks_after_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
   const peer_entry *at = &pr->entries[what->entry];
-  static const char *const kinds[] = {"entry", "probe", "grant", "revoke",
-                                      "keepalive"};
+  static const char *const kinds[] = {"entry",  "probe",     "grant",
+                                      "revoke", "keepalive", "audit"};
   static const char *const asks[] = {"", " try", " enqueue", " look",
                                      " delete"};
   world_trace(wd, "store: p%d lease %" PRId64 " %s%s%s", what->peer,
@@ -100,7 +113,7 @@ void checks_after_apply(world *wd, const call *what) {
               what->mute ? " (nobody is told)" : "");
   if (what->kind == CALL_ENTRY && is_of(at, what) &&
       !wd->weather.peers[pr->id].crashed) {
-    check_ghost(wd, pr, at);
+    check_unexpected(wd, pr, at);
   }
 }
 
@@ -223,19 +236,33 @@ void checks_on_hold_end(world *wd, const sim_caller *who) {
   }
 }
 
+/* A refusal is told at once. */
+void checks_on_delete_answered(world *wd, const sim_peer *pr,
+                               const peer_entry *at,
+                               const el_outcome *outcome) {
+  bool is_refused = !outcome->done && outcome->definite && !outcome->retriable;
+  if (is_refused && at->let_go) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d isn't told that its release of n%d is refused", pr->id,
+                  at->name);
+  }
+}
+
 void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
                         bool found) {
   const store *st = &wd->store;
   const key *it = store_find(st, at->name, at->core.lease);
   const lease *ls = store_find_lease(st, at->core.lease);
-  if (!found && ls->alive && !ls->sabotaged && it->sabotaged_rev == 0) {
+  /* Told by a deposed leader that the lease has gone, and of the delete nothing: it
+   * can't be known, and is no success. */
+  bool is_unknown = at->delete_unsure && at->cut_short;
+  if (!found && !is_unknown && (ls->alive || at->delete_unsure) &&
+      !ls->sabotaged && it->sabotaged_rev == 0) {
     world_violate(wd, "I8 one verdict",
                   "p%d has released n%d and is told it was not there", pr->id,
                   at->name);
   }
-  /* A release that is out when its session dies is told that it succeeded. */
-  if (at->core.state == EL_ENTRY_DEAD) return;
-  if (found && !at->delete_unsure &&
+  if (found && (is_unknown || !at->delete_unsure) &&
       !store_was_released(st, at->name, at->core.lease, at->deleting_rev)) {
     world_violate(wd, "I8 one verdict",
                   "p%d is told that it has released n%d, which was lost",
@@ -252,6 +279,8 @@ void checks_after_session(world *wd, const sim_peer *pr, int session) {
   bool is_busy =
       core->state == EL_SESSION_GRANTING || core->state == EL_SESSION_REVOKING;
   if ((core->state == EL_SESSION_ALIVE && core->wake_at == 0) ||
+      (core->state == EL_SESSION_ALIVE && core->unsure &&
+       ses->audit_call == 0 && core->audit_at == 0) ||
       (is_busy && !is_waiting && core->wake_at == 0)) {
     world_violate(wd, "I5 progress", "p%d: a session that is %s stalls", pr->id,
                   el_session_state_str[core->state]);
@@ -260,8 +289,8 @@ void checks_after_session(world *wd, const sim_peer *pr, int session) {
     world_violate(wd, "I5 progress", "p%d sends %d keepalives in a second",
                   pr->id, (int)ses->keepalives);
   }
-  if ((ses->lapsed || ses->gone) && wd->quiet_from_ms != 0 &&
-      wd->now_ms > wd->quiet_from_ms && !pr->closed) {
+  if ((ses->lapsed || (ses->gone && core->end != EL_SESSION_CLOSED)) &&
+      wd->quiet_from_ms != 0 && wd->now_ms > wd->quiet_from_ms && !pr->closed) {
     world_violate(wd, "I5 progress", "p%d loses its session in fair weather",
                   pr->id);
   }
@@ -271,8 +300,14 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
   const el_entry *core = &at->core;
   bool rests = core->state == EL_ENTRY_IDLE || core->state == EL_ENTRY_HELD ||
                core->state == EL_ENTRY_PROVING || core->state == EL_ENTRY_DEAD;
-  check_ghost(wd, pr, at);
-  if (!rests && core->busy == EL_REQUEST_NONE && core->wake_at == 0) {
+  bool waits = rests || core->state == EL_ENTRY_CONFIRMING;
+  check_unexpected(wd, pr, at);
+  if (rests && at->let_go) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d is never told what became of its release of n%d", pr->id,
+                  at->name);
+  }
+  if (!waits && core->busy == EL_REQUEST_NONE && core->wake_at == 0) {
     world_violate(wd, "I5 progress", "p%d: an entry that is %s stalls", pr->id,
                   el_entry_state_str[core->state]);
   }

@@ -4,8 +4,9 @@
  *                  the store may end the lease
  *   I2 tokens      every grant of a name has a larger token than all before
  *   I3 FIFO        no grant while an older key lives
- *   I4 nothing     an idle entry has no key, now or later; at the end nobody
- *      left        has one
+ *   I4 nothing     an idle entry has no key, now or later, unless an enqueue of
+ *      left        unknown fate brings one, and that doesn't stay; at the end
+ *                  nobody has one
  *   I5 progress    nothing waits for ever, and on a calm day nothing waits long:
  *                  no grant, and no news of a key that was taken away
  *   I6 lost once   what is lost stays lost
@@ -24,6 +25,9 @@
 
 void checks_on_change(world *wd, const change *what);
 
+/* |pr| has kept its session for long enough to have been told of every key. */
+void checks_after_audits(world *wd, const sim_peer *pr);
+
 void checks_before_apply(world *wd, const call *what);
 
 void checks_after_apply(world *wd, const call *what);
@@ -38,6 +42,9 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
 
 /* The caller releases, or is told that it has lost. */
 void checks_on_hold_end(world *wd, const struct caller *who);
+
+void checks_on_delete_answered(world *wd, const sim_peer *pr,
+                               const peer_entry *at, const el_outcome *outcome);
 
 void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
                         bool found);

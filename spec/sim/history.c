@@ -10,7 +10,8 @@ enum {
   ACTIVE_MIN_MS = 5000,
   ACTIVE_MAX_MS = 60000,
   LOOK_EVERY_MS = 250,
-  PATIENCE_MS = 60000, /* what is left after the faults must end by then */
+  PATIENCE_MS = CALLER_KEEP_MS +
+                60000, /* what is left after the faults must end by then */
   EVENTS_MAX = 2000000 /* more than any sound history needs */
 };
 

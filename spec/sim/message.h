@@ -12,7 +12,8 @@ typedef enum call_kind {
   CALL_PROBE, /* a linearizable read of one key */
   CALL_GRANT,
   CALL_REVOKE,
-  CALL_KEEPALIVE
+  CALL_KEEPALIVE,
+  CALL_AUDIT /* which of our keys hang on the lease? */
 } call_kind;
 
 /* A request. Whoever sent it remembers |id| for as long as it is awaited. */
@@ -35,6 +36,7 @@ typedef struct reply {
   el_entry_event event;
   bool lease_gone; /* a put was told so */
   int64_t ttl_ms;  /* grant, keepalive */
+  unsigned names;  /* audit: bits, of the locks whose keys are there */
 } reply;
 
 /* What comes on the watch stream. */

@@ -7,8 +7,9 @@
 #include "request.h"
 
 enum {
-  ATTEMPT_MS = 1500,  /* what a unary call may take */
-  APPLY_MAX_MS = 7000 /* etcd applies a request this long after it was sent */
+  ATTEMPT_MS = 1500, /* what a unary call may take */
+  APPLY_MAX_MS =
+      7000 /* etcd applies a request this long after it got it, ... */
 };
 
 static int64_t latency(world *wd) {
@@ -105,7 +106,8 @@ static void post_error(world *wd, trip go, int64_t at_ms, bool definite,
 }
 
 static int64_t late(world *wd) {
-  return wd->now_ms + rng_between(&wd->dice, ATTEMPT_MS, APPLY_MAX_MS);
+  int64_t most = rng_chance(&wd->dice, 200) ? NET_WAY_MAX_MS : APPLY_MAX_MS;
+  return wd->now_ms + rng_between(&wd->dice, ATTEMPT_MS, most);
 }
 
 static bool can_outgrow_space(const call *what) {

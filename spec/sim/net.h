@@ -5,6 +5,9 @@
 #include "message.h"
 #include "world.h"
 
+/* A request may be on its way for so long until the store carries it out. */
+enum { NET_WAY_MAX_MS = 45000 };
+
 /* Sends |what|; |on_reply| runs at the peer with ev->call and ev->reply, at
  * least once: with the answer, with an error, or with a time-out. Whoever
  * hears of a call for the second time ignores it. */

@@ -92,11 +92,16 @@ static void spread_lapse(world *wd, sim_peer *pr, int session) {
 }
 
 static void retire(world *wd, sim_peer *pr, int session) {
+  el_entry_event dead = {.kind = EL_ENTRY_SESSION_DEAD,
+                         .end = pr->sessions[session].core.end};
+  const el_renewal *last = &pr->sessions[session].core.last;
   pr->sessions[session].gone = false;
   for (int i = 0; i < pr->n_entries; i++) {
-    const peer_entry *at = &pr->entries[i];
+    peer_entry *at = &pr->entries[i];
     if (at->used && at->session == session) {
-      entry_step_simple(wd, pr, i, EL_ENTRY_SESSION_DEAD);
+      at->cut_short = dead.end != EL_SESSION_CLOSED &&
+                      wd->now_ms < last->sent_ms + last->ttl_ms;
+      entry_step(wd, pr, i, &dead);
     }
   }
   if (pr->session == session) pr->session = NOBODY;
@@ -128,7 +133,13 @@ static bool settle_claims(world *wd, sim_peer *pr) {
   bool changed = false;
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
+    const el_session *core = &pr->sessions[at->session].core;
     bool can_claim;
+    if (at->used && at->core.state == EL_ENTRY_CONFIRMING &&
+        core->last.sent_ms >= at->core.confirm_ms) {
+      entry_step_simple(wd, pr, i, EL_ENTRY_RENEWED);
+      changed = true;
+    }
     if (!at->used || at->core.state != EL_ENTRY_PROVING) continue;
     can_claim =
         el_session_can_claim(&pr->sessions[at->session].core, wd->now_ms);
@@ -169,6 +180,16 @@ static bool settle_holds(world *wd, sim_peer *pr, int session) {
   return true;
 }
 
+static bool end_unused(world *wd, sim_peer *pr) {
+  el_session_event unused = {.kind = EL_SESSION_UNUSED};
+  const el_session *core;
+  if (pr->session == NOBODY || !peer_is_quiet(pr)) return false;
+  core = &pr->sessions[pr->session].core;
+  if (core->state != EL_SESSION_ALIVE || !core->unsure) return false;
+  session_step(wd, pr, pr->session, &unused);
+  return true;
+}
+
 static void forget_entries(sim_peer *pr) {
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
@@ -195,6 +216,7 @@ void peer_settle(world *wd, sim_peer *pr) {
     for (int i = 0; i < pr->n_sessions; i++) {
       if (pr->sessions[i].used) changed |= settle_holds(wd, pr, i);
     }
+    changed |= end_unused(wd, pr);
   }
   forget_entries(pr);
   arm(wd, pr);

@@ -19,7 +19,7 @@ typedef struct peer_session {
   bool used;
   el_session core;
   /* The calls that are awaited, 0: none. */
-  uint32_t grant_call, keep_call, probe_call, revoke_call;
+  uint32_t grant_call, keep_call, probe_call, revoke_call, audit_call;
   int64_t grant_id;
   int probe_entry; /* whose key the probe reads */
   int64_t probe_rev;
@@ -40,8 +40,10 @@ typedef struct peer_entry {
   uint32_t watch;   /* its watch, 0: none */
   el_place watched;
   int64_t deleting_rev; /* of the key that a delete was last sent for */
+  bool let_go;          /* by its holder, who hasn't been told how that ended */
   bool delete_unsure;   /* of one that was sent nobody knows what became */
-  int caller;           /* who drives it, NOBODY: no one any more */
+  bool cut_short; /* its session was told too early that its lease ended */
+  int caller;     /* who drives it, NOBODY: no one any more */
 } peer_entry;
 
 typedef struct caller_line {

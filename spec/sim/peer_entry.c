@@ -15,6 +15,11 @@ static void tell_lease_gone(world *wd, sim_peer *pr, int session) {
   session_step(wd, pr, session, &gone);
 }
 
+static void tell_unsure(world *wd, sim_peer *pr, int session) {
+  el_session_event unsure = {.kind = EL_SESSION_UNSURE};
+  session_step(wd, pr, session, &unsure);
+}
+
 static void on_answer(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   peer_entry *at = &pr->entries[ev->call.entry];
@@ -31,6 +36,9 @@ static void on_answer(world *wd, const world_event *ev) {
     at->heard_ms = wd->now_ms;
   }
   entry_step(wd, pr, ev->call.entry, &ev->reply.event);
+  if (ev->call.ask.request == EL_REQUEST_DELETE) {
+    checks_on_delete_answered(wd, pr, at, &ev->reply.event.outcome);
+  }
   if (ev->reply.lease_gone) tell_lease_gone(wd, pr, at->session);
   peer_settle(wd, pr);
 }
@@ -120,6 +128,7 @@ static void restart(sim_peer *pr, peer_entry *at) {
 
 static void perform(world *wd, sim_peer *pr, int entry,
                     const el_entry_action *action) {
+  static const el_session_event confirm = {.kind = EL_SESSION_CONFIRM};
   peer_entry *at = &pr->entries[entry];
   switch (action->kind) {
     case EL_ENTRY_SEND:
@@ -143,6 +152,7 @@ static void perform(world *wd, sim_peer *pr, int entry,
       }
       return;
     case EL_ENTRY_REFUSED:
+      at->let_go = false;
       fail(wd, pr, at, CALLER_REFUSED);
       return;
     case EL_ENTRY_LOCKED:
@@ -155,10 +165,17 @@ static void perform(world *wd, sim_peer *pr, int entry,
     case EL_ENTRY_RESTART:
       restart(pr, at);
       return;
+    case EL_ENTRY_CONFIRM:
+      session_step(wd, pr, at->session, &confirm);
+      return;
+    case EL_ENTRY_UNSURE:
+      tell_unsure(wd, pr, at->session);
+      return;
     case EL_ENTRY_LOST:
       lose(wd, pr, at, action->loss);
       return;
     case EL_ENTRY_RELEASED:
+      at->let_go = false;
       checks_on_released(wd, pr, at, action->found);
       return;
   }
@@ -169,12 +186,14 @@ static void trace_step(const world *wd, const sim_peer *pr,
                        const el_entry_event *event,
                        const el_entry_actions *out) {
   static const char *const events[] = {
-      "start",   "try",      "stop",     "answer",       "watch created",
-      "deleted", "put",      "no watch", "claimed",      "unproven",
-      "lapsed",  "max hold", "key gone", "session dead", "timer"};
+      "start",        "try",     "stop",     "answer",   "watch created",
+      "deleted",      "put",     "no watch", "claimed",  "unproven",
+      "lapsed",       "renewed", "max hold", "key gone", "key found",
+      "session dead", "timer"};
   static const char *const actions[] = {
-      "SEND",   "WATCH",      "UNWATCH", "PROOF", "GRANTED", "REFUSED",
-      "LOCKED", "PLACE_LOST", "RESTART", "LOST",  "RELEASED"};
+      "SEND",    "WATCH",  "UNWATCH",    "PROOF",   "GRANTED",
+      "REFUSED", "LOCKED", "PLACE_LOST", "RESTART", "UNSURE",
+      "CONFIRM", "LOST",   "RELEASED"};
   static const char *const requests[] = {"", "(try)", "(enqueue)", "(look)",
                                          "(delete)"};
   char did[300] = "";
@@ -199,6 +218,7 @@ void entry_step(world *wd, sim_peer *pr, int entry,
   el_entry was = at->core;
   el_entry_actions out;
   el_entry_step(&at->core, event, wd->now_ms, &out);
+  at->let_go |= event->kind == EL_ENTRY_STOP && was.state == EL_ENTRY_HELD;
   trace_step(wd, pr, at, &was, event, &out);
   for (int i = 0; i < out.n; i++) {
     perform(wd, pr, entry, &out.list[i]);

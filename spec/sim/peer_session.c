@@ -137,6 +137,26 @@ static void revoke(world *wd, sim_peer *pr, int session, int64_t id) {
   net_send(wd, &what, on_revoked);
 }
 
+/* Keys that nobody wants any more are taken out. */
+static void on_audited(world *wd, const world_event *ev) {
+  sim_peer *pr = &wd->peers[ev->peer];
+  if (!is_awaited(ev, &session_of(wd, ev)->audit_call)) return;
+  for (int name = 0; name < wd->n_names && pr->session == ev->call.session;
+       name++) {
+    if ((ev->reply.names & 1u << name) != 0) {
+      entry_step_simple(wd, pr, entry_get(pr, name, wd->ttl_ms),
+                        EL_ENTRY_KEY_FOUND);
+    }
+  }
+  step_answer(wd, ev, EL_SESSION_AUDITED);
+}
+
+static void audit(world *wd, sim_peer *pr, int session) {
+  call what = call_of(wd, pr, session, CALL_AUDIT);
+  pr->sessions[session].audit_call = what.id;
+  net_send(wd, &what, on_audited);
+}
+
 static void perform(world *wd, sim_peer *pr, int session,
                     const el_session_action *action) {
   peer_session *ses = &pr->sessions[session];
@@ -152,6 +172,9 @@ static void perform(world *wd, sim_peer *pr, int session,
       return;
     case EL_SESSION_PROBE:
       probe(wd, pr, session);
+      return;
+    case EL_SESSION_AUDIT:
+      audit(wd, pr, session);
       return;
     case EL_SESSION_REVOKE:
       revoke(wd, pr, session, action->id);
@@ -175,11 +198,11 @@ static void trace_step(const world *wd, const sim_peer *pr,
                        const el_session_event *event,
                        const el_session_actions *out) {
   static const char *const events[] = {
-      "want",       "granted", "kept",  "probed",  "proof",
-      "lease gone", "holds",   "close", "revoked", "timer"};
-  static const char *const actions[] = {"GRANT",   "KEEPALIVE", "RESET",
-                                        "PROBE",   "REVOKE",    "READY",
-                                        "REFUSED", "LAPSED",    "GONE"};
+      "want",  "granted", "kept",   "probed",  "proof",  "lease gone", "holds",
+      "close", "revoked", "unsure", "audited", "unused", "confirm",    "timer"};
+  static const char *const actions[] = {
+      "GRANT",  "KEEPALIVE", "RESET",   "PROBE",  "AUDIT",
+      "REVOKE", "READY",     "REFUSED", "LAPSED", "GONE"};
   char did[200] = "";
   if (!wd->tracing) return;
   for (int i = 0; i < out->n; i++) {
@@ -202,6 +225,9 @@ void session_step(world *wd, sim_peer *pr, int session,
   for (int i = 0; i < out.n; i++) {
     perform(wd, pr, session, &out.list[i]);
   }
+  if (was.audit_at != 0 && core->audit_at > was.audit_at) {
+    world_violate(wd, "I5 progress", "p%d puts off an audit", pr->id);
+  }
   checks_after_session(wd, pr, session);
 }
 
@@ -209,7 +235,8 @@ void session_step(world *wd, sim_peer *pr, int session,
 
 static bool can_be_reused(const peer_session *ses) {
   return !ses->used || (ses->core.state == EL_SESSION_DEAD && !ses->gone &&
-                        ses->grant_call == 0 && ses->revoke_call == 0);
+                        ses->grant_call == 0 && ses->revoke_call == 0 &&
+                        ses->audit_call == 0);
 }
 
 static bool is_referred_to(const sim_peer *pr, int session) {

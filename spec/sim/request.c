@@ -20,6 +20,17 @@ static void keep_alive(store *st, const call *what, int64_t now_ms,
   }
 }
 
+/* Any member that takes itself for the leader answers this. */
+static void audit(store *st, const call *what, int64_t rev, reply *out) {
+  view at = store_view(st, rev);
+  for (int i = 0; i < at.n; i++) {
+    const key *it = &at.keys[i];
+    if (it->create_rev != 0 && it->lease == what->lease) {
+      out->names |= 1u << it->name;
+    }
+  }
+}
+
 /* Builds the Txn that stands for |what|. */
 static void build(const call *what, el_keys *keys, el_recipe *recipe) {
   char name[TXN_TEXT_MAX];
@@ -31,6 +42,7 @@ bool request_is_local(const call *what) {
   el_keys keys;
   el_recipe recipe;
   bool is_local;
+  if (what->kind == CALL_AUDIT) return true;
   if (what->kind != CALL_ENTRY) return false;
   build(what, &keys, &recipe);
   is_local = recipe.txn.n_compares == 0;
@@ -81,6 +93,9 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
     case CALL_KEEPALIVE:
       keep_alive(st, what, now_ms, out);
       break;
+    case CALL_AUDIT:
+      audit(st, what, st->rev, out);
+      break;
   }
   out->event.outcome = (el_outcome){.done = true, .sent_ms = what->sent_ms};
   out->event.term = st->term;
@@ -89,5 +104,12 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
 
 void request_look_at(store *st, const call *what, int64_t rev, reply *out) {
   memset(out, 0, sizeof *out);
-  run_recipe(st, what, &rev, out);
+  if (what->kind != CALL_AUDIT) {
+    run_recipe(st, what, &rev, out);
+    return;
+  }
+  audit(st, what, rev, out);
+  out->event.outcome = (el_outcome){.done = true, .sent_ms = what->sent_ms};
+  out->event.term = st->term;
+  out->event.rev = rev;
 }

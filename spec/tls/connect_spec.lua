@@ -111,7 +111,7 @@ describe("a client with TLS", function()
 
   it("holds, keeps its lease and waits", function()
     local TTL = 2
-    local holder, waiter = connect { ttl = TTL }, connect { ttl = TTL }
+    local holder, waiter = connect { ttl = TTL }, connect { ttl = TTL, elsewhere = true }
     local from = wait.now()
     local lock = assert(holder:lock "a")
     clients.assert_fails("timeout", waiter:lock("a", { timeout = 1.2 }))

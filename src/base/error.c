@@ -54,6 +54,15 @@ el_outcome el_outcome_of(const el_error *err, int64_t sent_ms) {
                       .sent_ms = sent_ms};
 }
 
+/* What others say is shown on terminals, which obey some of it. */
+static void disarm(char *text) {
+  for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+    bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+    if (at[0] < ' ' || at[0] == 0x7f || is_c1) at[0] = '?';
+    if (is_c1) at[1] = '?';
+  }
+}
+
 void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
   va_list ap;
   memset(err, 0, sizeof *err);
@@ -62,6 +71,7 @@ void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
   va_start(ap, fmt);
   vsnprintf(err->text, sizeof err->text, fmt, ap);
   va_end(ap);
+  disarm(err->text);
 }
 
 /* The first row whose status and text fit decides. An error is definite only

@@ -47,6 +47,7 @@ struct el_auth {
   el_timer refuse; /* answers, a moment later, calls that come meanwhile */
   STAILQ_HEAD(token_wait_list, el_token_wait) waiting;
   el_move move;
+  bool stopping;
 };
 
 static void send(auth_call *call);
@@ -160,6 +161,7 @@ static void on_refuse(el_timer *timer) {
 }
 
 static void get_token(el_auth *auth) {
+  if (auth->stopping) return;
   if (el_now_ms() < auth->refused_until) {
     el_timers_set(auth->timers, &auth->refuse, el_now_ms());
   } else {
@@ -168,8 +170,9 @@ static void get_token(el_auth *auth) {
 }
 
 /* A token is another member's affair. */
-static void on_moved(el_move *move) {
+static void on_moved(el_move *move, const el_error *why) {
   el_auth *auth = EL_OF(move, el_auth, move);
+  (void)why;
   if (auth->user != NULL) {
     auth->authenticated = false;
   }
@@ -196,8 +199,15 @@ static void on_answer(void *arg, const el_rpc_answer *answer) {
   free_call(call);
 }
 
+/* A token that comes while the client stops starts nothing any more. */
 static void send(auth_call *call) {
   el_auth *auth = call->auth;
+  el_error closed;
+  if (auth->stopping) {
+    el_error_set(&closed, EL_CLOSED, "the client was closed");
+    fail(call, &closed);
+    return;
+  }
   if (!auth->authenticated) {
     el_auth_await(auth, &call->token);
     return;
@@ -272,11 +282,16 @@ el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
   return auth;
 }
 
-void el_auth_free(el_auth *auth) {
+void el_auth_stop(el_auth *auth) {
   el_error closed;
+  auth->stopping = true;
+  el_timers_stop(auth->timers, &auth->refuse);
   el_error_set(&closed, EL_CLOSED, "the client was closed");
   release_waiting(auth, &closed);
-  el_timers_stop(auth->timers, &auth->refuse);
+}
+
+void el_auth_free(el_auth *auth) {
+  el_auth_stop(auth);
   el_secret_free(auth->user);
   el_secret_free(auth->password);
   free(auth);

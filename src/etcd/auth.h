@@ -19,6 +19,10 @@ typedef struct el_auth el_auth;
 el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
                      char *password, const char *token);
 
+/* Starts nothing any more: those that wait for a token hear that the client is
+ * closed. @thread io */
+void el_auth_stop(el_auth *auth);
+
 /* @thread io */
 void el_auth_free(el_auth *auth);
 

@@ -57,6 +57,7 @@ static void pack_op(packed_op *to, const el_op *op) {
       to->as.put.key = pack_bytes(op->key);
       to->as.put.value = pack_bytes(op->value);
       to->as.put.lease = op->lease;
+      to->as.put.ignore_value = to->as.put.ignore_lease = op->touch;
       to->op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_PUT;
       to->op.request_put = &to->as.put;
       break;
@@ -71,14 +72,20 @@ static void pack_op(packed_op *to, const el_op *op) {
 
 static void pack_compare(Etcd__Compare *to, const el_compare *compare) {
   etcd__compare__init(to);
-  to->target = ETCD__COMPARE__COMPARE_TARGET__CREATE;
-  to->result = compare->test == EL_CREATE_REV_IS
-                   ? ETCD__COMPARE__COMPARE_RESULT__EQUAL
-                   : ETCD__COMPARE__COMPARE_RESULT__LESS;
+  to->result = compare->test == EL_CREATE_REV_BELOW
+                   ? ETCD__COMPARE__COMPARE_RESULT__LESS
+                   : ETCD__COMPARE__COMPARE_RESULT__EQUAL;
   to->key = pack_bytes(compare->key);
   to->range_end = pack_bytes(compare->range_end);
-  to->target_union_case = ETCD__COMPARE__TARGET_UNION_CREATE_REVISION;
-  to->create_revision = compare->rev;
+  if (compare->test == EL_MOD_REV_IS) {
+    to->target = ETCD__COMPARE__COMPARE_TARGET__MOD;
+    to->target_union_case = ETCD__COMPARE__TARGET_UNION_MOD_REVISION;
+    to->mod_revision = compare->rev;
+  } else {
+    to->target = ETCD__COMPARE__COMPARE_TARGET__CREATE;
+    to->target_union_case = ETCD__COMPARE__TARGET_UNION_CREATE_REVISION;
+    to->create_revision = compare->rev;
+  }
 }
 
 static Etcd__RequestOp **pack_ops(packed_op *to, Etcd__RequestOp **pointers,

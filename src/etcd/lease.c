@@ -3,12 +3,22 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "etcd.pb-c.h"
 #include "net/stream.h"
 #include "base/of.h"
+
+int64_t el_lease_new_id(void) {
+  uint64_t id = 0;
+  while (id == 0) {
+    if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) id = 0;
+    id &= INT64_MAX; /* etcd's ids are positive; 0 asks it to choose */
+  }
+  return (int64_t)id;
+}
 
 /* ---- grant and revoke ---- */
 
@@ -94,6 +104,70 @@ void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                on_revoke_answer, new_call(id, done, arg));
 }
 
+/* ---- keys ---- */
+
+typedef struct list_call {
+  int64_t id;
+  int64_t sent_ms;
+  el_lease_keys_done done;
+  void *arg;
+} list_call;
+
+static void read_list(const Etcd__LeaseTimeToLiveResponse *message,
+                      el_lease_keys *to) {
+  el_bytes *keys = el_alloc(message->n_keys * sizeof *keys);
+  for (size_t i = 0; i < message->n_keys; i++) {
+    keys[i] =
+        (el_bytes){(const char *)message->keys[i].data, message->keys[i].len};
+  }
+  to->lease.ttl_ms = message->ttl > 0 ? message->ttl * 1000 : 0;
+  to->lease.term = message->header->raft_term;
+  to->lease.cluster_id = message->header->cluster_id;
+  to->keys = keys;
+  to->n = message->n_keys;
+}
+
+static void on_list_answer(void *arg, const el_rpc_answer *rpc_answer) {
+  list_call *call = arg;
+  Etcd__LeaseTimeToLiveResponse *message = NULL;
+  el_lease_keys answer = {.lease = {.err = rpc_answer->err,
+                                    .sent_ms = call->sent_ms,
+                                    .id = call->id}};
+  if (rpc_answer->err.code == EL_OK) {
+    message = etcd__lease_time_to_live_response__unpack(NULL, rpc_answer->len,
+                                                        rpc_answer->bytes);
+    if (message == NULL || message->header == NULL || message->id != call->id) {
+      unreadable(&answer.lease.err, rpc_answer->from, "LeaseTimeToLive");
+    } else {
+      read_list(message, &answer);
+    }
+  }
+  call->done(call->arg, &answer);
+  free((void *)(uintptr_t)answer.keys);
+  if (message != NULL) {
+    etcd__lease_time_to_live_response__free_unpacked(message, NULL);
+  }
+  free(call);
+}
+
+void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
+                   el_lease_keys_done done, void *arg) {
+  Etcd__LeaseTimeToLiveRequest request = ETCD__LEASE_TIME_TO_LIVE_REQUEST__INIT;
+  uint8_t bytes[16];
+  list_call *call = el_alloc(sizeof *call);
+  *call = (list_call){id, el_now_ms(), done, arg};
+  request.id = id;
+  request.keys = true;
+  el_auth_call(
+      auth,
+      &(el_rpc_request){
+          .method = "/etcdserverpb.Lease/LeaseTimeToLive",
+          .bytes = bytes,
+          .len = etcd__lease_time_to_live_request__pack(&request, bytes),
+          .timeout_ms = timeout_ms},
+      on_list_answer, call);
+}
+
 /* ---- the keepalive stream ---- */
 
 struct el_keepalive {
@@ -114,6 +188,7 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
       etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
   if (message == NULL || message->header == NULL) {
     unreadable(&answer.err, el_stream_address(ka->st), "LeaseKeepAlive");
+    answer.id = ka->id;
   } else {
     answer.id = message->id;
     answer.ttl_ms = message->ttl > 0 ? message->ttl * 1000 : 0;
@@ -150,12 +225,11 @@ static void on_keepalive_ended(void *arg, const el_error *err) {
 
 /* The member was left, and with it the stream: the renewal that is out may or may
  * not have been carried out, so it is sent again elsewhere, and counts from then. */
-static void on_keepalive_moved(el_move *move) {
+static void on_keepalive_moved(el_move *move, const el_error *why) {
   el_keepalive *ka = EL_OF(move, el_keepalive, move);
   el_error err;
   if (ka->st == NULL) return;
-  el_error_set(&err, EL_UNAVAILABLE, "etcd %s: left for another member",
-               el_stream_address(ka->st));
+  el_error_set(&err, EL_UNAVAILABLE, "%s", why->text);
   err.definite = false;
   err.retriable = true;
   err.elsewhere = el_channel_is_fresh(el_auth_channel(ka->auth));
@@ -220,13 +294,13 @@ void el_keepalive_reset(el_keepalive *ka) {
   ka->sent_ms = 0;
 }
 
-void el_keepalive_leave(el_keepalive *ka) {
+void el_keepalive_leave(el_keepalive *ka, const el_error *why) {
   el_stream *st = ka->st;
   el_auth_forget(ka->auth, &ka->token);
   ka->st = NULL;
   ka->sent_ms = 0;
   if (st != NULL) {
-    el_stream_leave(st);
+    el_stream_leave(st, why);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "etcd/auth.h"
 
 typedef struct el_lease_answer {
@@ -18,6 +19,9 @@ typedef struct el_lease_answer {
 
 typedef void (*el_lease_done)(void *arg, const el_lease_answer *answer);
 
+/* A random id for a lease. @thread any */
+int64_t el_lease_new_id(void);
+
 /* Asks for lease |id| (chosen by us, positive) of |ttl_ms|. @thread io */
 void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
                     int64_t timeout_ms, el_lease_done done, void *arg);
@@ -26,6 +30,19 @@ void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
  * is an error with lease_gone set. @thread io */
 void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                      el_lease_done done, void *arg);
+
+/* Which keys hang on a lease. */
+typedef struct el_lease_keys {
+  el_lease_answer lease; /* ttl_ms 0: there is no such lease */
+  const el_bytes *keys;
+  size_t n;
+} el_lease_keys;
+
+typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
+
+/* Asks for the keys of lease |id|, which are valid during |done|. @thread io */
+void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
+                   el_lease_keys_done done, void *arg);
 
 /* The keepalive stream. */
 typedef struct el_keepalive el_keepalive;
@@ -44,7 +61,7 @@ void el_keepalive_reset(el_keepalive *ka);
 
 /* The same for an answer that doesn't come: leaves the member too.
  * @thread io */
-void el_keepalive_leave(el_keepalive *ka);
+void el_keepalive_leave(el_keepalive *ka, const el_error *why);
 
 /* @thread io */
 void el_keepalive_free(el_keepalive *ka);

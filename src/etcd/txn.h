@@ -15,10 +15,10 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-/* A condition on create_revision; on a range (range_end.len > 0) it must be
- * true of every key in it, and an empty range counts as revision 0. */
+/* A condition on a revision; on a range (range_end.len > 0) it must be true of
+ * every key in it, and an empty range counts as revision 0. */
 typedef struct el_compare {
-  enum { EL_CREATE_REV_IS, EL_CREATE_REV_BELOW } test;
+  enum { EL_CREATE_REV_IS, EL_CREATE_REV_BELOW, EL_MOD_REV_IS } test;
   el_bytes key, range_end;
   int64_t rev;
 } el_compare;
@@ -27,10 +27,11 @@ typedef struct el_compare {
 typedef struct el_op {
   enum { EL_OP_RANGE, EL_OP_PUT, EL_OP_DELETE } kind;
   el_bytes key;
-  el_bytes range_end;     /* range: up to here, exclusive; empty: one key */
-  el_bytes value;         /* put */
-  int64_t lease;          /* put: 0 for none */
-  int64_t limit;          /* range: 0 for all */
+  el_bytes range_end; /* range: up to here, exclusive; empty: one key */
+  el_bytes value;     /* put */
+  int64_t lease;      /* put: 0 for none */
+  bool touch;         /* put: value and lease stay, of a key that is there */
+  int64_t limit;      /* range: 0 for all */
   int64_t max_create_rev; /* range: only keys created up to here; 0: all */
   enum { EL_SORT_BY_KEY, EL_SORT_OLDEST, EL_SORT_YOUNGEST } sort;
   bool serializable; /* range: this member's state, perhaps stale */

@@ -207,8 +207,9 @@ static void on_token(el_token_wait *wait, const el_error *err) {
 
 /* Another member is in use: its events are wanted, and at once, unless it has
  * just failed, too. */
-static void on_moved(el_move *move) {
+static void on_moved(el_move *move, const el_error *why) {
   el_watches *watches = EL_OF(move, el_watches, move);
+  (void)why;
   if (watches->st == NULL) return;
   el_stream_close(watches->st);
   watches->st = NULL;

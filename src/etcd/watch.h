@@ -10,8 +10,8 @@
 #define ETCDLOCK_ETCD_WATCH_H
 
 #include <stdint.h>
-#include <uthash.h>
 
+#include "base/hash.h"
 #include "etcd/auth.h"
 #include "etcd/kv.h"
 #include "base/timer.h"

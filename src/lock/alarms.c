@@ -2,8 +2,8 @@
 #include "lock/alarms.h"
 
 #include <stdlib.h>
-#include <uthash.h>
 
+#include "base/hash.h"
 #include "base/alloc.h"
 #include "base/of.h"
 

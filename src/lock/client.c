@@ -45,7 +45,7 @@ static void leave_cluster(el_client *cl) {
   const el_error *wrong = el_requests_wrong_cluster(cl->requests);
   if (wrong == NULL || cl->has_left) return;
   cl->has_left = true;
-  el_local_queues_fail(cl->queues, wrong, EL_LOSS_CLUSTER);
+  el_local_queues_leave(cl->queues, wrong);
   el_session_driver_drop(cl->session);
 }
 
@@ -55,7 +55,7 @@ static void take_session_news(el_client *cl) {
     el_local_queues_lapse(cl->queues);
   }
   if (news & EL_SESSION_NEWS_GONE) {
-    el_local_queues_bury(cl->queues);
+    el_local_queues_bury(cl->queues, el_session_driver_end(cl->session));
     if (!cl->closing) {
       el_session_driver_renew(cl->session);
     }
@@ -105,11 +105,19 @@ static void settle(void *arg) {
       el_session_driver_want(cl->session);
     }
     el_session_driver_tell_holds(cl->session);
+    if (el_local_queues_are_empty(cl->queues)) {
+      el_session_driver_note_unused(cl->session);
+    }
   } while (!is_settled(cl));
   stop_if_closed(cl);
 }
 
 /* ---- open and close ---- */
+
+static void on_key_found(void *arg, el_bytes key) {
+  el_client *cl = arg;
+  el_local_queues_find_key(cl->queues, key);
+}
 
 /* The parts that only the I/O thread may touch are made there. */
 static void run_open(el_command *command) {
@@ -128,7 +136,9 @@ static void run_open(el_command *command) {
                                .requests = cl->requests,
                                .timers = timers,
                                .handle = cl->handle,
-                               .ttl_ms = settings->ttl_ms};
+                               .ttl_ms = settings->ttl_ms,
+                               .found_key = on_key_found,
+                               .arg = cl};
   cl->session = el_session_driver_new(&session);
   cl->watches = el_watches_new(cl->auth, timers);
   cl->entries = (el_entry_world){.requests = cl->requests,
@@ -168,6 +178,7 @@ static void on_stopping(void *arg) {
   el_client *cl = arg;
   el_session_driver_stop(cl->session);
   el_requests_stop(cl->requests);
+  el_auth_stop(cl->auth);
 }
 
 /* Nothing is under way any more: every part is freed, from above to below. */

@@ -1,5 +1,4 @@
-/* counters: what a client has done so far, and has now; written by the I/O
- * thread, read by any. */
+/* counters: what a client has done so far, and has now. */
 #ifndef ETCDLOCK_LOCK_COUNTERS_H
 #define ETCDLOCK_LOCK_COUNTERS_H
 
@@ -10,9 +9,9 @@
 typedef struct el_stats {
   /* requests sent to etcd, one round trip each */
   int64_t enqueues, tries, looks, deletes, probes;
-  int64_t keepalives, grants, revokes, watches, calls;
+  int64_t keepalives, grants, revokes, audits, watches, calls;
   /* what came of them */
-  int64_t acquired, lost, failed_attempts;
+  int64_t acquired, lost, collected, failed_attempts;
   /* now */
   int64_t held, waiting;
 } el_stats;
@@ -21,7 +20,7 @@ typedef struct el_counters {
   _Atomic int64_t values[sizeof(el_stats) / sizeof(int64_t)];
 } el_counters;
 
-/* Adds |n| to the counter at |offset| in el_stats. @thread io */
+/* Adds |n| to the counter at |offset| in el_stats. @thread any */
 void el_counters_add(el_counters *counters, size_t offset, int64_t n);
 
 /* @thread any */

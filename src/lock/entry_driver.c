@@ -156,6 +156,12 @@ static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
     case EL_ENTRY_UNWATCH:
       stop_watch(driver);
       return;
+    case EL_ENTRY_UNSURE:
+      el_session_driver_note_unsure(driver->world->session, driver->keys.lease);
+      return;
+    case EL_ENTRY_CONFIRM:
+      el_session_driver_confirm(driver->world->session, driver->keys.lease);
+      return;
     case EL_ENTRY_PROOF:
       el_session_driver_prove(driver->world->session, action->sent_ms,
                               action->term);
@@ -179,12 +185,14 @@ static void note_proving(el_entry_driver *driver, bool proving) {
 static void note_state(el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   bool proving = entry->state == EL_ENTRY_PROVING;
-  note_proving(driver, proving);
+  note_proving(driver, proving || entry->state == EL_ENTRY_CONFIRMING);
   if (proving || entry->state == EL_ENTRY_HELD) {
     driver->proof_key.rev = entry->rev;
-    el_session_driver_add_key(driver->world->session, &driver->proof_key);
+    el_prober_add(el_session_driver_prober(driver->world->session),
+                  &driver->proof_key);
   } else {
-    el_session_driver_remove_key(driver->world->session, &driver->proof_key);
+    el_prober_remove(el_session_driver_prober(driver->world->session),
+                     &driver->proof_key);
   }
   if (entry->wake_at != 0) {
     el_timers_set(driver->world->timers, &driver->timer, entry->wake_at);
@@ -253,10 +261,9 @@ void el_entry_driver_hurry(el_entry_driver *driver) {
   }
 }
 
-/* Its session has died: what is out is still to be heard of, but there is nothing
- * left to wait for. */
-void el_entry_driver_orphan(el_entry_driver *driver) {
-  el_entry_driver_signal(driver, EL_ENTRY_SESSION_DEAD);
+void el_entry_driver_orphan(el_entry_driver *driver, el_session_end end) {
+  el_entry_event dead = {.kind = EL_ENTRY_SESSION_DEAD, .end = end};
+  step(driver, &dead);
 }
 
 static void on_timer(el_timer *timer) {
@@ -271,10 +278,15 @@ static void on_key_gone(el_proof_key *key) {
 void el_entry_world_settle_proving(el_entry_world *world) {
   int kind = el_session_driver_can_claim(world->session) ? EL_ENTRY_CLAIMED
                                                          : EL_ENTRY_UNPROVEN;
+  int64_t renewed_ms = el_session_driver_renewed_ms(world->session);
   el_entry_driver *driver, *next;
   for (driver = TAILQ_FIRST(&world->proving); driver != NULL; driver = next) {
     next = TAILQ_NEXT(driver, proving_link);
-    el_entry_driver_signal(driver, kind);
+    if (driver->entry.state == EL_ENTRY_PROVING) {
+      el_entry_driver_signal(driver, kind);
+    } else if (renewed_ms >= driver->entry.confirm_ms) {
+      el_entry_driver_signal(driver, EL_ENTRY_RENEWED);
+    }
   }
 }
 
@@ -295,7 +307,8 @@ void el_entry_driver_destroy(el_entry_driver *driver) {
   el_timers_stop(driver->world->timers, &driver->timer);
   stop_watch(driver);
   note_proving(driver, false);
-  el_session_driver_remove_key(driver->world->session, &driver->proof_key);
+  el_prober_remove(el_session_driver_prober(driver->world->session),
+                   &driver->proof_key);
   el_keys_destroy(&driver->keys);
   free(driver->cause);
 }

@@ -74,8 +74,8 @@ void el_entry_driver_signal(el_entry_driver *driver, int kind);
 /* Somebody waits here until the entry is free. @thread io */
 void el_entry_driver_hurry(el_entry_driver *driver);
 
-/* Its session has died: the last event but for an answer. @thread io */
-void el_entry_driver_orphan(el_entry_driver *driver);
+/* Its session has died in that way. @thread io */
+void el_entry_driver_orphan(el_entry_driver *driver, el_session_end end);
 
 /* Tells those that wait for it what the session can prove now. @thread io */
 void el_entry_world_settle_proving(el_entry_world *world);

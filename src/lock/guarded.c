@@ -26,15 +26,20 @@ struct el_guarded {
   el_op *ops;
   size_t n_ops;
   bool writes;
+  atomic_bool dropped; /* nobody waits for the answer */
   int64_t deadline_ms;
   int attempts;
   el_request request;
+  bool queued;   /* behind another write of the same hold, ... */
+  bool has_turn; /* ... or the one that others wait for */
   bool sent;     /* the request has a reference of its own */
+  bool touching; /* it only prepares ours */
   bool finished; /* its answer comes too late */
   el_command command;
   el_timer
       timer; /* until the next attempt, in world->resting meanwhile; or, while
                      the request is on its way, until the deadline */
+  TAILQ_ENTRY(el_guarded) order_link;
   TAILQ_ENTRY(el_guarded) link;
   el_completion news;
   el_txn_answer *answer;
@@ -84,6 +89,7 @@ static void unref(el_guarded *guarded) {
 
 void el_guarded_drop(el_guarded *guarded) {
   if (!el_handle_is_forked(guarded->handle)) {
+    atomic_store(&guarded->dropped, true);
     unref(guarded);
   }
 }
@@ -121,10 +127,41 @@ bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
 
 /* ---- attempts, on the I/O thread ---- */
 
+/* The order that a write must keep; NULL: none. */
+static el_write_order *order_of(const el_guarded *guarded) {
+  return guarded->lk != NULL && guarded->writes ? el_lock_writes(guarded->lk)
+                                                : NULL;
+}
+
+static void go_on(el_guarded *guarded);
+
+/* It is over, and the next one's turn. */
+static void leave_order(el_guarded *guarded) {
+  el_write_order *order = order_of(guarded);
+  el_guarded *next;
+  if (guarded->queued) {
+    guarded->queued = false;
+    TAILQ_REMOVE(&order->waiting, guarded, order_link);
+  }
+  if (!guarded->has_turn) return;
+  guarded->has_turn = false;
+  next = TAILQ_FIRST(&order->waiting);
+  if (next == NULL || guarded->world->closed.code != EL_OK) {
+    order->busy = false;
+    return;
+  }
+  next->queued = false;
+  next->has_turn = true;
+  TAILQ_REMOVE(&order->waiting, next, order_link);
+  TAILQ_REMOVE(&next->world->resting, next, link);
+  go_on(next);
+}
+
 static void finish(el_guarded *guarded, el_txn_answer *answer) {
   guarded->finished = true;
   guarded->answer = answer;
   el_completion_complete(&guarded->news, ANSWERED);
+  leave_order(guarded);
   unref(guarded);
 }
 
@@ -134,23 +171,56 @@ static void fail(el_guarded *guarded, const el_error *err) {
   finish(guarded, answer);
 }
 
-static void attempt(el_guarded *guarded) {
-  el_txn txn = {.compares = &guarded->guard,
-                .n_compares = guarded->is_guarded ? 1 : 0,
-                .then = guarded->ops,
-                .n_then = guarded->n_ops};
+static void send(el_guarded *guarded, const el_txn *txn) {
   guarded->sent = true;
   guarded->request.deadline_ms = guarded->deadline_ms;
   atomic_fetch_add(&guarded->refs, 1);
   el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
-  el_requests_send(guarded->world->requests, &guarded->request, &txn);
+  el_requests_send(guarded->world->requests, &guarded->request, txn);
+}
+
+/* A write of unknown fate may be carried out at any time later, over what the same
+ * hold has written since. So its writes go one at a time, are guarded by the
+ * mod_revision of its key as well, and the key is touched after such a one, and
+ * before the next: then the late one finds another mod_revision, and changes
+ * nothing. */
+static void touch(el_guarded *guarded) {
+  el_op put = {.kind = EL_OP_PUT, .key = guarded->guard.key, .touch = true};
+  el_txn txn = {&guarded->guard, 1, &put, 1, NULL, 0};
+  send(guarded, &txn);
+}
+
+static void write_in_order(el_guarded *guarded, el_write_order *order) {
+  el_compare compares[] = {guarded->guard,
+                           {.test = EL_MOD_REV_IS,
+                            .key = guarded->guard.key,
+                            .rev = order->mod_rev}};
+  el_op look = {.key = guarded->guard.key, .keys_only = true};
+  el_txn txn = {compares, 2, guarded->ops, guarded->n_ops, &look, 1};
+  send(guarded, &txn);
+}
+
+static void attempt(el_guarded *guarded) {
+  el_write_order *order = order_of(guarded);
+  el_txn txn = {.compares = &guarded->guard,
+                .n_compares = guarded->is_guarded ? 1 : 0,
+                .then = guarded->ops,
+                .n_then = guarded->n_ops};
+  guarded->touching = order != NULL && order->in_doubt;
+  if (guarded->touching) {
+    touch(guarded);
+  } else if (order != NULL) {
+    write_in_order(guarded, order);
+  } else {
+    send(guarded, &txn);
+  }
 }
 
 /* A write that may have been carried out is never sent again: between the two,
  * somebody may have written something newer. */
 static bool may_repeat(const el_guarded *guarded, const el_error *err) {
   return err->code != EL_OK && err->retriable &&
-         (err->definite || !guarded->writes) &&
+         (err->definite || guarded->touching || !guarded->writes) &&
          guarded->world->closed.code == EL_OK &&
          el_requests_wrong_cluster(guarded->world->requests) == NULL;
 }
@@ -169,7 +239,56 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
   return true;
 }
 
+/* Has nothing come of it but that our key has another mod_revision now? */
+static bool is_out_of_order(const el_guarded *guarded,
+                            const el_txn_answer *answer) {
+  const el_op_result *look = answer->results;
+  return order_of(guarded) != NULL && !guarded->touching &&
+         answer->err.code == EL_OK && !answer->succeeded &&
+         answer->n_results == 1 && look->n_kvs == 1 &&
+         look->kvs[0].create_rev == guarded->guard.rev;
+}
+
+/* What |answer| means for the order of the writes: true if the operations are to
+ * be sent now. */
+static bool keep_order(el_guarded *guarded, const el_txn_answer *answer) {
+  el_write_order *order = order_of(guarded);
+  if (order == NULL) return false;
+  if (is_out_of_order(guarded, answer)) {
+    order->in_doubt = true;
+    return true;
+  }
+  if (guarded->touching && answer->err.code == EL_OK && answer->succeeded) {
+    order->mod_rev = answer->rev;
+    order->in_doubt = false;
+    return true;
+  }
+  if (!guarded->touching && answer->err.code != EL_OK &&
+      !answer->err.definite) {
+    order->in_doubt = true;
+  }
+  return false;
+}
+
+/* The operations, of which nothing is carried out yet. */
+static void go_on(el_guarded *guarded) {
+  el_error cancelled;
+  if (guarded->world->closed.code != EL_OK) {
+    fail(guarded, &guarded->world->closed);
+  } else if (atomic_load(&guarded->dropped)) {
+    el_error_set(&cancelled, EL_CANCELLED, "nobody waits for it any more");
+    fail(guarded, &cancelled);
+  } else {
+    attempt(guarded);
+  }
+}
+
 static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
+  if (keep_order(guarded, answer)) {
+    el_txn_answer_free(answer);
+    go_on(guarded);
+    return;
+  }
   if (rest(guarded, answer)) {
     el_txn_answer_free(answer);
     return;
@@ -177,6 +296,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   if (answer->err.code == EL_OK && !answer->succeeded && guarded->lk != NULL) {
     el_lock_key_gone(guarded->lk); /* whoever took it */
   }
+  answer->err.definite = answer->err.definite || guarded->touching;
   finish(guarded, answer);
 }
 
@@ -219,6 +339,7 @@ static bool withdraw(el_guarded *guarded) {
 /* gRPC tells the end of an attempt that has left, but not of one that has to get a
  * token first. */
 static void on_deadline(el_guarded *guarded) {
+  el_write_order *order = order_of(guarded);
   int64_t last_ms = guarded->deadline_ms + GRACE_MS;
   el_error err;
   if (withdraw(guarded)) return;
@@ -228,7 +349,18 @@ static void on_deadline(el_guarded *guarded) {
   }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_requests_address(guarded->world->requests));
-  err.definite = false;
+  err.definite = guarded->touching;
+  if (order != NULL && !guarded->touching) {
+    order->in_doubt = true;
+  }
+  fail(guarded, &err);
+}
+
+static void fail_behind(el_guarded *guarded) {
+  el_error err;
+  el_error_set(&err, EL_UNAVAILABLE,
+               "etcd %s: it has not answered the write before this one in time",
+               el_requests_address(guarded->world->requests));
   fail(guarded, &err);
 }
 
@@ -236,10 +368,28 @@ static void on_timer(el_timer *timer) {
   el_guarded *guarded = EL_OF(timer, el_guarded, timer);
   if (guarded->sent) {
     on_deadline(guarded);
+    return;
+  }
+  TAILQ_REMOVE(&guarded->world->resting, guarded, link);
+  if (guarded->queued) {
+    fail_behind(guarded);
   } else {
-    TAILQ_REMOVE(&guarded->world->resting, guarded, link);
     attempt(guarded);
   }
+}
+
+/* Whatever comes before it in its hold first. */
+static void begin(el_guarded *guarded) {
+  el_write_order *order = order_of(guarded);
+  if (order == NULL || !order->busy) {
+    if (order != NULL) order->busy = guarded->has_turn = true;
+    attempt(guarded);
+    return;
+  }
+  guarded->queued = true;
+  TAILQ_INSERT_TAIL(&order->waiting, guarded, order_link);
+  TAILQ_INSERT_TAIL(&guarded->world->resting, guarded, link);
+  el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
 }
 
 static void run_start(el_command *command) {
@@ -250,7 +400,7 @@ static void run_start(el_command *command) {
   } else if (wrong != NULL) {
     fail(guarded, wrong);
   } else {
-    attempt(guarded);
+    begin(guarded);
   }
 }
 

@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fork.h"
+
+/* A busy machine is as late as this now and then. */
+enum { STANDSTILL_MS = 1000 };
 
 el_handle *el_handle_new(void) {
   el_handle *handle = calloc(1, sizeof *handle);
@@ -25,6 +29,7 @@ void el_handle_unref(el_handle *handle) {
   if (atomic_fetch_sub(&handle->refs, 1) != 1) return;
   el_wake_free(handle->wake);
   el_last_cause_destroy(&handle->last_cause);
+  free(handle->collected);
   free(handle);
 }
 
@@ -43,6 +48,15 @@ bool el_handle_is_usable(const el_handle *handle, el_error *err) {
     el_error_set(err, EL_CLOSED, "the client is closed");
     return false;
   }
+  return true;
+}
+
+bool el_handle_stood_still(const el_handle *handle, el_error *err) {
+  int64_t due_at = atomic_load(&handle->due_at);
+  int64_t late_ms = el_now_ms() - due_at;
+  if (due_at == 0 || late_ms < STANDSTILL_MS) return false;
+  el_error_set(err, EL_UNAVAILABLE, "this process stood still for %.1f s",
+               (double)late_ms / 1000);
   return true;
 }
 

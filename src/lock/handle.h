@@ -23,10 +23,13 @@ typedef struct el_handle {
   /* Lua's side. */
   el_loop *loop; /* NULL: closed, or not open yet */
   el_wake *wake; /* for event loops, made on demand */
+  char *
+      collected; /* the lock that was dropped last while it was held, or NULL */
 
   /* Written by the I/O thread, read by any. */
   _Atomic int64_t lease;       /* the session's, 0: none */
   _Atomic int64_t alive_until; /* until when it is known to live */
+  _Atomic int64_t due_at; /* when the session wants to be looked at; 0: never */
   el_counters counters;
   el_last_cause last_cause; /* of the session */
 } el_handle;
@@ -46,6 +49,10 @@ bool el_handle_is_forked(const el_handle *handle);
 /* Can it be used by this process? If not, |err| says closed or forked.
  * @thread lua */
 bool el_handle_is_usable(const el_handle *handle, el_error *err);
+
+/* Is the session looked at much later than it wanted? Then the process stood still,
+ * or the machine, and |err| says for how long. @thread any */
+bool el_handle_stood_still(const el_handle *handle, el_error *err);
 
 /* Hands |command| to the I/O thread; false: the client is closed, or another
  * process's. @thread lua */

@@ -30,10 +30,6 @@ void el_last_cause_lapse(el_last_cause *cause) {
   pthread_mutex_unlock(&cause->mu);
 }
 
-const el_error *el_last_cause_now(const el_last_cause *cause) {
-  return cause->now.code != EL_OK ? &cause->now : NULL;
-}
-
 void el_last_cause_read(el_last_cause *cause, el_error *err) {
   pthread_mutex_lock(&cause->mu);
   *err = cause->now.code != EL_OK ? cause->now : cause->at_lapse;

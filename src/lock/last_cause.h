@@ -29,9 +29,6 @@ void el_last_cause_end(el_last_cause *cause);
 /* It has cost us a claim. @thread io */
 void el_last_cause_lapse(el_last_cause *cause);
 
-/* What it is, NULL if there is none. @thread io */
-const el_error *el_last_cause_now(const el_last_cause *cause);
-
 /* What it is, or what it was when the last claim lapsed. @thread any */
 void el_last_cause_read(el_last_cause *cause, el_error *err);
 

@@ -90,6 +90,14 @@ static void stop_front(el_local_queue *queue) {
   }
 }
 
+/* The holder has found out by himself that he has lost: nobody is to be told what
+ * becomes of the key. */
+static void take_out_lost(el_local_queue *queue) {
+  if (queue->place != NULL) {
+    el_entry_driver_signal(&queue->place->driver, EL_ENTRY_LAPSED);
+  }
+}
+
 /* One who waits without a time limit waits out an outage like another holder;
  * but where etcd has never been, he would wait for a typing mistake. */
 static void on_deadline(el_owner *owner) {
@@ -97,9 +105,8 @@ static void on_deadline(el_owner *owner) {
   bool is_front = owner->state == EL_OWNER_FRONT;
   bool endless = owner->deadline_ms == INT64_MAX;
   if (endless && !waits_for_contact(owner)) return; /* it has come meanwhile */
-  el_local_queue_fail_in_time(
-      owner,
-      (double)(endless ? EL_FIRST_CONTACT_MS : owner->timeout_ms) / 1000);
+  el_local_queue_fail_in_time(owner, endless ? EL_FIRST_CONTACT_MS
+                                             : owner->timeout_ms);
   if (is_front) {
     stop_front(queue);
   }
@@ -154,7 +161,7 @@ void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
   }
 }
 
-void el_local_queue_leave(el_owner *owner, bool lost) {
+void el_local_queue_leave(el_owner *owner, el_loss loss) {
   el_local_queue *queue = owner->queue;
   bool is_front = owner->state == EL_OWNER_FRONT;
   switch (owner->state) {
@@ -162,9 +169,9 @@ void el_local_queue_leave(el_owner *owner, bool lost) {
     case EL_OWNER_RELEASING:
       return;
     case EL_OWNER_HOLDING:
-      if (lost) {
-        el_local_queue_end_lost(owner, EL_LOSS_NONE);
-        stop_front(queue);
+      if (loss != EL_LOSS_NONE) {
+        el_local_queue_end_lost(owner, loss);
+        take_out_lost(queue);
       } else {
         el_local_queue_let_go(owner);
       }
@@ -267,13 +274,29 @@ void el_local_queues_lapse(el_local_queues *queues) {
   }
 }
 
+void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
+  int64_t lease = el_session_driver_lease(queues->world->session);
+  el_bytes name = el_key_name(key, lease);
+  el_local_queue *queue;
+  if (name.len == 0) return; /* none of ours */
+  queue = find_or_add(queues, name);
+  if (queue->place == NULL) {
+    queue->place = new_place(queue);
+  }
+  el_entry_driver_signal(&queue->place->driver, EL_ENTRY_KEY_FOUND);
+}
+
+bool el_local_queues_are_empty(const el_local_queues *queues) {
+  return queues->by_name == NULL && TAILQ_EMPTY(&queues->orphans);
+}
+
 /* Its place stays until the last request is answered, because the answer comes to
  * it; but it is not the queue's any more, whose next one begins anew, with another
  * lease and so with another key. */
-static void bury(el_local_queue *queue) {
+static void bury(el_local_queue *queue, el_session_end end) {
   el_local_place *at = queue->place;
   if (at == NULL) return;
-  el_entry_driver_orphan(&at->driver);
+  el_entry_driver_orphan(&at->driver, end);
   queue->place = NULL;
   at->queue = NULL;
   TAILQ_INSERT_TAIL(&queue->queues->orphans, at, link);
@@ -283,13 +306,13 @@ static void bury(el_local_queue *queue) {
   el_local_queue_touch(queue);
 }
 
-void el_local_queues_bury(el_local_queues *queues) {
+void el_local_queues_bury(el_local_queues *queues, el_session_end end) {
   el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_name, queue, next) { bury(queue); }
+  HASH_ITER(hh, queues->by_name, queue, next) { bury(queue, end); }
 }
 
-void el_local_queues_fail(el_local_queues *queues, const el_error *err,
-                          el_loss loss) {
+static void fail_all(el_local_queues *queues, const el_error *err,
+                     el_loss loss) {
   el_local_queue *queue, *next;
   HASH_ITER(hh, queues->by_name, queue, next) {
     if (queue->front != NULL && queue->front->state == EL_OWNER_HOLDING) {
@@ -303,9 +326,27 @@ void el_local_queues_fail(el_local_queues *queues, const el_error *err,
   }
 }
 
+void el_local_queues_leave(el_local_queues *queues, const el_error *err) {
+  el_local_queue *queue, *next;
+  el_local_place *at, *after;
+  el_error lost = *err;
+  lost.code = EL_LOST;
+  fail_all(queues, err, EL_LOSS_CLUSTER);
+  HASH_ITER(hh, queues->by_name, queue, next) {
+    bury(queue, EL_SESSION_CUT_SHORT);
+  }
+  for (at = TAILQ_FIRST(&queues->orphans); at != NULL; at = after) {
+    after = TAILQ_NEXT(at, link);
+    if (at->releasing != NULL) {
+      el_local_queue_finish(at, &lost);
+    }
+    el_entry_driver_orphan(&at->driver, EL_SESSION_CUT_SHORT);
+  }
+}
+
 void el_local_queues_close(el_local_queues *queues, const el_error *err) {
   queues->closed = *err;
-  el_local_queues_fail(queues, err, EL_LOSS_CLOSED);
+  fail_all(queues, err, EL_LOSS_CLOSED);
 }
 
 /* ---- life ---- */
@@ -318,23 +359,17 @@ el_local_queues *el_local_queues_new(el_entry_world *world) {
   return queues;
 }
 
-/* What the end of the client left without an answer ends with the lease. */
-static void forget_release(el_local_place *at) {
-  el_error none = {.code = EL_OK};
-  if (at != NULL && at->releasing != NULL) {
-    el_local_queue_finish(at, &none);
-  }
-}
-
 void el_local_queues_free(el_local_queues *queues) {
   el_local_queue *queue, *next;
   el_local_place *at;
   HASH_ITER(hh, queues->by_name, queue, next) {
-    forget_release(queue->place);
+    if (queue->place != NULL) {
+      el_local_queue_give_up(queue->place);
+    }
     free_queue(queue);
   }
   while ((at = TAILQ_FIRST(&queues->orphans)) != NULL) {
-    forget_release(at);
+    el_local_queue_give_up(at);
     free_place(at);
   }
   free(queues);

@@ -83,7 +83,7 @@ void el_local_queue_join(el_local_queues *queues, el_owner *owner);
 /* Takes |owner| out: gives up its wait, or lets go of its hold, which is
  * |lost| if its holder has found that out by himself. Harmless if it is out.
  * @thread io */
-void el_local_queue_leave(el_owner *owner, bool lost);
+void el_local_queue_leave(el_owner *owner, el_loss loss);
 
 /* The hard end of |owner|'s hold was moved. @thread io */
 void el_local_queue_expire(el_owner *owner);
@@ -93,18 +93,24 @@ void el_local_queue_key_gone(el_owner *owner);
 
 /* ---- what the session's news mean to all queues ---- */
 
-/* Fails everybody with |err|; holders lose for |loss|. @thread io */
-void el_local_queues_fail(el_local_queues *queues, const el_error *err,
-                          el_loss loss);
+/* It is another cluster, |err| says which: everybody fails, holders lose, and so
+ * do those whose release is not confirmed yet. @thread io */
+void el_local_queues_leave(el_local_queues *queues, const el_error *err);
 
-/* From now on whoever joins fails with |err|, too. @thread io */
+/* Fails everybody with |err|, and whoever joins from now on. @thread io */
 void el_local_queues_close(el_local_queues *queues, const el_error *err);
 
 /* The session's claim has lapsed: holds are lost. @thread io */
 void el_local_queues_lapse(el_local_queues *queues);
 
 /* The session is dead, and its keys with it. @thread io */
-void el_local_queues_bury(el_local_queues *queues);
+void el_local_queues_bury(el_local_queues *queues, el_session_end end);
+
+/* The session's lease has |key|; one that nobody wants is taken out. @thread io */
+void el_local_queues_find_key(el_local_queues *queues, el_bytes key);
+
+/* Is nothing wanted, and nothing left to be taken out? @thread io */
+bool el_local_queues_are_empty(const el_local_queues *queues);
 
 /* No lease is to be had, for |err|: whoever waits for one fails. @thread io */
 void el_local_queues_refuse(el_local_queues *queues, const el_error *err);

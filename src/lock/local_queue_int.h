@@ -2,8 +2,7 @@
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
 
-#include <uthash.h>
-
+#include "base/hash.h"
 #include "lock/local_queue.h"
 
 /* Our place in etcd's queue, in one session. */
@@ -53,8 +52,8 @@ void el_local_queue_decided(el_entry_driver *driver,
 /* The wait of |owner| fails with |err|. @thread io */
 void el_local_queue_fail(el_owner *owner, const el_error *err);
 
-/* It fails because |waited_s| seconds have passed. @thread io */
-void el_local_queue_fail_in_time(el_owner *owner, double waited_s);
+/* It fails because |waited_ms| have passed. @thread io */
+void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms);
 
 /* It fails because somebody else has the lock. @thread io */
 void el_local_queue_fail_locked(el_owner *owner);
@@ -71,6 +70,9 @@ void el_local_queue_let_go(el_owner *owner);
 /* The key of the lock that was let go is out (EL_OK), or never will be.
  * @thread io */
 void el_local_queue_finish(el_local_place *at, const el_error *err);
+
+/* The client was closed: what it lets go is not waited for. @thread io */
+void el_local_queue_give_up(el_local_place *at);
 
 /* Sets the timer of a hold to its hard end. @thread io */
 void el_local_queue_set_hard_end(el_owner *owner);

@@ -45,16 +45,6 @@ static const el_error *last_cause(const el_local_queue *queue) {
                        : el_requests_away(queue->queues->world->requests);
 }
 
-/* Has etcd answered that the lock isn't free? */
-static bool has_answered(const el_local_queue *queue) {
-  const el_entry *entry =
-      queue->place != NULL ? &queue->place->driver.entry : NULL;
-  if (entry == NULL) return false;
-  return entry->state == EL_ENTRY_WAITING || entry->state == EL_ENTRY_PROVING ||
-         entry->state == EL_ENTRY_HELD ||
-         (entry->state == EL_ENTRY_RELEASING && entry->rev != 0);
-}
-
 /* A name for messages. */
 #define NAME_FORMAT    "lock \"%.*s\""
 #define NAME_MAX_SHOWN 80
@@ -63,17 +53,37 @@ static bool has_answered(const el_local_queue *queue) {
                                            : NAME_MAX_SHOWN), \
       (owner)->name.data
 
-/* "It was not free" is an answer of etcd's. Where none has come, or where the last
- * attempt has failed, nobody knows whether it was: then what stands in the way is
- * told, or those who ask would blame a holder for an outage. */
-void el_local_queue_fail_in_time(el_owner *owner, double waited_s) {
+static bool is_held_here(const el_local_queue *queue) {
+  return queue->front != NULL && queue->front->state == EL_OWNER_HOLDING;
+}
+
+/* Has etcd answered in all the time that |owner| has waited? Nothing is asked while
+ * our place in its queue is known. */
+static bool has_answered(const el_owner *owner) {
   const el_local_queue *queue = owner->queue;
-  const el_error *cause = last_cause(queue);
+  int64_t since_ms = owner->deadline_ms == INT64_MAX
+                         ? 0
+                         : owner->deadline_ms - owner->timeout_ms;
+  const el_entry *entry =
+      queue->place != NULL ? &queue->place->driver.entry : NULL;
+  return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
+          entry->ahead.rev != 0) ||
+         el_requests_heard_since(queue->queues->world->requests, since_ms);
+}
+
+/* "It was not free" is an answer of etcd's. Where none has come for all that time,
+ * or where the last attempt has failed, nobody knows whether it was: then what
+ * stands in the way is told, or those who ask would blame a holder for an outage. */
+void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
+  const el_local_queue *queue = owner->queue;
+  double waited_s = (double)waited_ms / 1000;
+  bool is_held = is_held_here(queue);
+  const el_error *cause = is_held ? NULL : last_cause(queue);
   el_error err;
   if (cause != NULL) {
     el_error_set(&err, EL_UNAVAILABLE, NAME_FORMAT " not taken in %.3g s: %s",
                  NAME_OF(owner), waited_s, cause->text);
-  } else if (!has_answered(queue)) {
+  } else if (!is_held && !has_answered(owner)) {
     el_error_set(&err, EL_UNAVAILABLE,
                  NAME_FORMAT " not taken in %.3g s: no answer from etcd %s",
                  NAME_OF(owner), waited_s,
@@ -154,7 +164,8 @@ void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
   EL_COUNT(counters_of(owner->queue), lost, 1);
   detach(owner);
   owner->events->lost(owner, loss);
-  el_error_set(&err, EL_LOST, NAME_FORMAT " was lost", NAME_OF(owner));
+  el_error_set(&err, EL_LOST, NAME_FORMAT " was lost: %s", NAME_OF(owner),
+               el_losses[loss].text);
   owner->events->released(owner, &err);
   owner->events->forgotten(owner);
 }
@@ -179,9 +190,23 @@ void el_local_queue_finish(el_local_place *at, const el_error *err) {
   owner->events->forgotten(owner);
 }
 
+void el_local_queue_give_up(el_local_place *at) {
+  el_error err;
+  if (at->releasing == NULL) return;
+  el_error_set(&err, EL_CLOSED,
+               NAME_FORMAT ": the client was closed before etcd confirmed the "
+                           "release",
+               NAME_OF(at->releasing));
+  el_local_queue_finish(at, &err);
+}
+
 static void on_released(el_local_place *at, bool found) {
   el_error err = {.code = EL_OK};
   if (at->releasing == NULL) return; /* a wait that was given up */
+  if (!found && at->queues->closed.code != EL_OK) {
+    el_local_queue_give_up(at); /* or the end of our lease took it along */
+    return;
+  }
   if (!found) {
     el_error_set(&err, EL_LOST,
                  NAME_FORMAT ": the key was gone before it was released",

@@ -37,6 +37,7 @@ struct el_lock {
 
   /* The I/O thread's own. */
   el_owner owner;
+  el_write_order writes;
   char *value; /* NULL: not needed any more */
 };
 
@@ -91,6 +92,7 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   lk->key = (el_bytes){el_strndup(key.data, key.len), key.len};
   lk->claim = el_claim_ref(grant->claim);
   lk->waited = grant->waited;
+  lk->writes.mod_rev = grant->token;
   if (lk->max_hold_ms > 0) {
     atomic_store(&lk->hold_until, el_now_ms() + lk->max_hold_ms);
   }
@@ -143,7 +145,7 @@ static void run_start(el_command *command) {
 
 static void run_stop(el_command *command) {
   el_lock *lk = EL_OF(command, el_lock, stop_command);
-  el_local_queue_leave(&lk->owner, el_lock_loss(lk) != EL_LOSS_NONE);
+  el_local_queue_leave(&lk->owner, el_lock_loss(lk));
   el_lock_unref(lk);
 }
 
@@ -153,6 +155,8 @@ static void run_expire(el_command *command) {
   el_local_queue_expire(&lk->owner);
   el_lock_unref(lk);
 }
+
+el_write_order *el_lock_writes(el_lock *lk) { return &lk->writes; }
 
 void el_lock_key_gone(el_lock *lk) { el_local_queue_key_gone(&lk->owner); }
 
@@ -174,6 +178,7 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   atomic_init(&lk->hold_until, INT64_MAX);
   lk->handle = el_handle_ref(handle);
   lk->max_hold_ms = options->max_hold_ms;
+  TAILQ_INIT(&lk->writes.waiting);
   lk->owner.events = &owner_events;
   lk->owner.name = (el_bytes){lk->name, options->name.len};
   lk->owner.value = (el_bytes){lk->value, options->value.len};
@@ -289,7 +294,11 @@ bool el_lock_release(el_lock *lk) {
 
 void el_lock_drop(el_lock *lk) {
   if (el_handle_is_forked(lk->handle)) return; /* the parent's: leaked */
-  el_lock_release(lk);
+  if (el_lock_release(lk)) {
+    EL_COUNT(&lk->handle->counters, collected, 1);
+    free(lk->handle->collected);
+    lk->handle->collected = el_bytes_copy(lk->owner.name);
+  }
   el_lock_unref(lk);
 }
 

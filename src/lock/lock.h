@@ -115,6 +115,17 @@ el_bytes el_lock_key(const el_lock *lk);
 /* @thread any */
 el_handle *el_lock_handle(const el_lock *lk);
 
+/* What keeps the guarded writes of a hold in their order (guarded.c). */
+typedef struct el_write_order {
+  int64_t mod_rev; /* of our key, and the writes are guarded by it */
+  bool in_doubt;   /* one that was sent may be carried out later */
+  bool busy;       /* one is under way ... */
+  TAILQ_HEAD(, el_guarded) waiting; /* ... and these come after it */
+} el_write_order;
+
+/* @thread io */
+el_write_order *el_lock_writes(el_lock *lk);
+
 /* A guarded request of the holder found its key gone. @thread io */
 void el_lock_key_gone(el_lock *lk);
 

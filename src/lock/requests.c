@@ -36,6 +36,7 @@ struct el_requests {
   int64_t paused_until;
   int64_t pause_ms; /* 0: etcd isn't known to be away */
   el_error away;    /* why it is */
+  int64_t heard_ms; /* when a request was answered last */
   uint64_t dice;
 
   el_identity identity;
@@ -80,11 +81,9 @@ static void verify(el_requests *requests, el_bytes key) {
   el_requests_send(requests, &requests->verify, &txn);
 }
 
-static void note_contact(el_requests *requests, const el_error *err) {
-  if (err->code == EL_OK || (err->definite && err->code != EL_UNAVAILABLE &&
-                             err->code != EL_PROTOCOL)) {
-    requests->contacted = true;
-  }
+static bool is_answer(const el_error *err) {
+  return err->code == EL_OK || (err->definite && err->code != EL_UNAVAILABLE &&
+                                err->code != EL_PROTOCOL);
 }
 
 /* What the answer can tell about the cluster. A delete of a key that isn't
@@ -276,7 +275,10 @@ static void on_answer(void *arg, el_txn_answer *answer) {
   if (answer->err.code != EL_OK) {
     EL_COUNT(requests->counters, failed_attempts, 1);
   }
-  note_contact(requests, &answer->err);
+  if (is_answer(&answer->err)) {
+    requests->contacted = true;
+    requests->heard_ms = el_now_ms();
+  }
   el_packed_txn_free(&request->packed);
   request->done(request, answer);
   let_all_go(requests);
@@ -321,7 +323,7 @@ bool el_requests_judge_lease(el_requests *requests,
   if (answer->err.code != EL_OK) {
     EL_COUNT(requests->counters, failed_attempts, 1);
   }
-  note_contact(requests, &answer->err);
+  requests->contacted = requests->contacted || is_answer(&answer->err);
   if (answer->err.code == EL_OK && requests->pause_ms != 0) {
     open_gate(requests);
     let_all_go(requests);
@@ -372,6 +374,10 @@ void el_requests_free(el_requests *requests) { free(requests); }
 
 bool el_requests_have_contact(const el_requests *requests) {
   return requests->contacted;
+}
+
+bool el_requests_heard_since(const el_requests *requests, int64_t ms) {
+  return requests->heard_ms > ms;
 }
 
 const el_error *el_requests_wrong_cluster(const el_requests *requests) {

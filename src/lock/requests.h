@@ -83,6 +83,9 @@ bool el_requests_have_contact(const el_requests *requests);
  * @thread io */
 const el_error *el_requests_wrong_cluster(const el_requests *requests);
 
+/* Has a request been answered, good or bad, since |ms|? @thread io */
+bool el_requests_heard_since(const el_requests *requests, int64_t ms);
+
 /* Why requests are held back; NULL: they aren't. @thread io */
 const el_error *el_requests_away(const el_requests *requests);
 

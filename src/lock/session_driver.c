@@ -2,14 +2,12 @@
 #include "lock/session_driver.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/of.h"
-#include "rules/recipe.h"
+#include "lock/farewells.h"
 #include "rules/retry.h"
-#include "rules/session.h"
 
 struct el_session_driver {
   el_session_world world;
@@ -18,13 +16,15 @@ struct el_session_driver {
   unsigned news;
   el_claim *claim; /* of this session */
   uint64_t salt;   /* for retries */
-  int fruitless;   /* sessions in a row that claimed nothing */
+  int fruitless;   /* sessions in a row that claimed nothing, ... */
+  el_error ended;  /* ... and how the last lease ended, if etcd has said, ... */
+  bool has_ended;  /* ... that is, this session's */
   el_error cause;  /* of the last failed attempt since a success */
   el_timer timer;
   el_keepalive *keepalive;
-  TAILQ_HEAD(, el_proof_key) keys;
-  int n_keys;
-  int lease_calls; /* grants and revokes that are out */
+  el_prober prober;
+  el_farewells farewells; /* to leases of before */
+  int lease_calls;        /* grants and revokes that are out */
   bool stopping;
 };
 
@@ -47,7 +47,7 @@ static el_session_event event_of(int kind, const el_lease_answer *answer) {
   return event;
 }
 
-/* ---- grant and revoke ---- */
+/* ---- grants, revokes and audits ---- */
 
 /* A question that outlives the session that asked it is told apart by the
  * session's generation. */
@@ -73,16 +73,9 @@ static bool take_back(lease_question *question) {
   return current;
 }
 
-static int64_t random_lease_id(void) {
-  uint64_t id = 0;
-  while (id == 0) {
-    if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) id = 0;
-    id &= INT64_MAX; /* etcd's ids are positive; 0 asks it to choose */
-  }
-  return (int64_t)id;
+static void say_farewell(el_session_driver *driver, int64_t id) {
+  el_farewells_add(&driver->farewells, id, driver->world.ttl_ms);
 }
-
-static void revoke(el_session_driver *driver, int64_t id);
 
 /* An answer that comes too late for its session (it was given up meanwhile, or it is
  * another cluster's) may tell of a lease that lives in etcd and that nobody would
@@ -97,13 +90,13 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
     note_outcome(driver, &answer->err);
     step(driver, &event);
   } else if (!answer->err.definite) {
-    revoke(driver, answer->id);
+    say_farewell(driver, answer->id);
   }
 }
 
 static void grant(el_session_driver *driver) {
   EL_COUNT(&driver->world.handle->counters, grants, 1);
-  el_lease_grant(driver->world.auth, random_lease_id(),
+  el_lease_grant(driver->world.auth, el_lease_new_id(),
                  driver->session.want_ttl_ms, EL_ATTEMPT_MS, on_granted,
                  ask(driver));
 }
@@ -117,10 +110,11 @@ static void on_revoked(void *arg, const el_lease_answer *answer) {
   }
 }
 
-static void revoke(el_session_driver *driver, int64_t id) {
+/* The end of the session waits for the answer. */
+static void revoke(el_session_driver *driver) {
   EL_COUNT(&driver->world.handle->counters, revokes, 1);
-  el_lease_revoke(driver->world.auth, id, EL_ATTEMPT_MS, on_revoked,
-                  ask(driver));
+  el_lease_revoke(driver->world.auth, driver->session.id, EL_ATTEMPT_MS,
+                  on_revoked, ask(driver));
 }
 
 /* ---- keepalive ---- */
@@ -143,85 +137,40 @@ static void reset_keepalive(el_session_driver *driver) {
                "etcd %s: a keepalive was not answered in time",
                el_requests_address(driver->world.requests));
   note_outcome(driver, &silent);
-  el_keepalive_leave(driver->keepalive);
+  el_keepalive_leave(driver->keepalive, &silent);
 }
 
-/* ---- probe ---- */
-
-typedef struct probe {
-  el_request request; /* first */
-  el_session_driver *driver;
-  unsigned generation;
-  el_keys keys; /* whose key */
-  int64_t rev;  /* its create_revision */
-} probe;
-
-static const el_entry_action LOOK = {.kind = EL_ENTRY_SEND,
-                                     .request = EL_REQUEST_LOOK};
-
-/* The key that was probed, if it is still ours. */
-static el_proof_key *find_probed(const probe *asked) {
-  el_proof_key *key;
-  TAILQ_FOREACH(key, &asked->driver->keys, link) {
-    if (key->rev == asked->rev && el_keys_are_same(key->keys, &asked->keys)) {
-      return key;
-    }
+static void on_probed(el_prober *prober, const el_session_event *event,
+                      const el_error *err) {
+  el_session_driver *driver = EL_OF(prober, el_session_driver, prober);
+  if (err != NULL) {
+    note_outcome(driver, err);
   }
-  return NULL;
+  step(driver, event);
 }
 
-static void conclude_probe(const probe *asked, const el_txn_answer *answer) {
-  el_session_driver *driver = asked->driver;
-  el_session_event event = {.kind = EL_SESSION_PROBED,
-                            .outcome =
-                                el_outcome_of(&answer->err, answer->sent_ms),
-                            .term = answer->term};
-  el_entry_event seen;
-  el_proof_key *key;
-  el_recipe_read(&asked->keys, &LOOK, answer, &seen);
-  event.exists = event.outcome.done && seen.mine.rev == asked->rev;
-  note_outcome(driver, &answer->err);
-  key = event.outcome.done && !event.exists ? find_probed(asked) : NULL;
-  if (key != NULL) {
-    key->gone(key);
+/* ---- audit ---- */
+
+static void on_audited(void *arg, const el_lease_keys *answer) {
+  lease_question *question = arg;
+  el_session_driver *driver = question->driver;
+  el_session_event event = event_of(EL_SESSION_AUDITED, &answer->lease);
+  bool current = take_back(question);
+  if (driver->stopping ||
+      !el_requests_judge_lease(driver->world.requests, &answer->lease) ||
+      !current) {
+    return;
+  }
+  for (size_t i = 0; i < answer->n; i++) {
+    driver->world.found_key(driver->world.arg, answer->keys[i]);
   }
   step(driver, &event);
 }
 
-static void on_probed(el_request *request, el_txn_answer *answer) {
-  probe *asked = EL_OF(request, probe, request);
-  if (answer != NULL) {
-    if (asked->generation == asked->driver->generation) {
-      conclude_probe(asked, answer);
-    }
-    el_txn_answer_free(answer);
-  }
-  el_keys_destroy(&asked->keys);
-  free(asked);
-}
-
-/* Reads one of our keys; the next probe reads the next one. */
-static void send_probe(el_session_driver *driver) {
-  el_proof_key *key = TAILQ_FIRST(&driver->keys);
-  el_session_event none = {.kind = EL_SESSION_PROBED,
-                           .outcome.sent_ms = el_now_ms()};
-  el_recipe recipe;
-  probe *asked;
-  if (key == NULL) { /* let go a moment ago */
-    step(driver, &none);
-    return;
-  }
-  TAILQ_REMOVE(&driver->keys, key, link);
-  TAILQ_INSERT_TAIL(&driver->keys, key, link);
-  asked = el_alloc(sizeof *asked);
-  asked->request.done = on_probed;
-  asked->request.counted_as = offsetof(el_stats, probes);
-  asked->driver = driver;
-  asked->generation = driver->generation;
-  asked->rev = key->rev;
-  el_keys_init(&asked->keys, el_keys_name(key->keys), key->keys->lease);
-  el_recipe_build(&recipe, &asked->keys, &LOOK, 0, (el_bytes){0});
-  el_requests_send(driver->world.requests, &asked->request, &recipe.txn);
+static void audit(el_session_driver *driver) {
+  EL_COUNT(&driver->world.handle->counters, audits, 1);
+  el_lease_list(driver->world.auth, driver->session.id, EL_ATTEMPT_MS,
+                on_audited, ask(driver));
 }
 
 /* ---- step ---- */
@@ -240,10 +189,17 @@ static void carry_out(el_session_driver *driver,
       reset_keepalive(driver);
       return;
     case EL_SESSION_PROBE:
-      send_probe(driver);
+      el_prober_send(&driver->prober);
+      return;
+    case EL_SESSION_AUDIT:
+      audit(driver);
       return;
     case EL_SESSION_REVOKE:
-      revoke(driver, action->id);
+      if (driver->session.state == EL_SESSION_REVOKING) {
+        revoke(driver);
+      } else {
+        say_farewell(driver, action->id);
+      }
       return;
     case EL_SESSION_READY:
       driver->news |= EL_SESSION_NEWS_READY;
@@ -266,13 +222,24 @@ static void publish(el_session_driver *driver) {
   const el_session *session = &driver->session;
   bool alive = session->state == EL_SESSION_ALIVE;
   atomic_store(&driver->world.handle->lease, alive ? session->id : 0);
+  atomic_store(&driver->world.handle->due_at, session->wake_at);
   atomic_store(&driver->world.handle->alive_until,
                alive ? session->last.sent_ms + session->last.ttl_ms : 0);
+}
+
+/* If whatever comes first comes much later than was asked for, that is why claims
+ * lapse. */
+static void note_standstill(el_session_driver *driver) {
+  el_error late;
+  if (el_handle_stood_still(driver->world.handle, &late)) {
+    el_last_cause_note(&driver->world.handle->last_cause, &late);
+  }
 }
 
 static void step(el_session_driver *driver, const el_session_event *event) {
   el_session_actions actions;
   int64_t claimed = driver->session.claim_until;
+  note_standstill(driver);
   el_session_step(&driver->session, event, el_now_ms(), &actions);
   if (driver->session.claim_until > claimed) {
     el_last_cause_end(&driver->world.handle->last_cause);
@@ -310,8 +277,12 @@ void el_session_driver_close(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_CLOSE);
 }
 
+/* A store that isn't ours may have given us the lease, and keys on it. */
 void el_session_driver_drop(el_session_driver *driver) {
   bool alive = driver->session.state == EL_SESSION_ALIVE;
+  if (alive) {
+    say_farewell(driver, driver->session.id);
+  }
   step_simple(driver, alive ? EL_SESSION_LEASE_GONE
                             : EL_SESSION_CLOSE); /* nothing to revoke yet */
 }
@@ -327,27 +298,41 @@ void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
                                   const el_error *err) {
   if (lease != driver->session.id) return; /* an earlier one's */
   el_last_cause_note(&driver->world.handle->last_cause, err);
+  driver->ended = *err;
+  driver->has_ended = true;
   step_simple(driver, EL_SESSION_LEASE_GONE);
 }
 
-void el_session_driver_add_key(el_session_driver *driver, el_proof_key *key) {
-  if (key->listed) return;
-  key->listed = true;
-  TAILQ_INSERT_TAIL(&driver->keys, key, link);
-  driver->n_keys++;
+void el_session_driver_note_unsure(el_session_driver *driver, int64_t lease) {
+  if (lease == driver->session.id) {
+    step_simple(driver, EL_SESSION_UNSURE);
+  }
 }
 
-void el_session_driver_remove_key(el_session_driver *driver,
-                                  el_proof_key *key) {
-  if (!key->listed) return;
-  key->listed = false;
-  TAILQ_REMOVE(&driver->keys, key, link);
-  driver->n_keys--;
+void el_session_driver_confirm(el_session_driver *driver, int64_t lease) {
+  if (lease == driver->session.id) {
+    step_simple(driver, EL_SESSION_CONFIRM);
+  }
+}
+
+int64_t el_session_driver_renewed_ms(const el_session_driver *driver) {
+  return driver->session.last.sent_ms;
+}
+
+void el_session_driver_note_unused(el_session_driver *driver) {
+  if (driver->session.unsure) {
+    step_simple(driver, EL_SESSION_UNUSED);
+  }
+}
+
+el_prober *el_session_driver_prober(el_session_driver *driver) {
+  return &driver->prober;
 }
 
 void el_session_driver_tell_holds(el_session_driver *driver) {
-  el_session_event holds = {.kind = EL_SESSION_HOLDS, .holds = driver->n_keys};
-  if (driver->n_keys != driver->session.holds) {
+  el_session_event holds = {.kind = EL_SESSION_HOLDS,
+                            .holds = driver->prober.n_keys};
+  if (driver->prober.n_keys != driver->session.holds) {
     step(driver, &holds);
   }
 }
@@ -365,11 +350,16 @@ unsigned el_session_driver_take_news(el_session_driver *driver) {
 }
 
 bool el_session_driver_is_over(const el_session_driver *driver) {
-  return driver->session.state == EL_SESSION_DEAD && driver->lease_calls == 0;
+  return driver->session.state == EL_SESSION_DEAD && driver->lease_calls == 0 &&
+         !driver->farewells.is_out;
 }
 
 bool el_session_driver_is_alive(const el_session_driver *driver) {
   return driver->session.state == EL_SESSION_ALIVE;
+}
+
+el_session_end el_session_driver_end(const el_session_driver *driver) {
+  return driver->session.end;
 }
 
 bool el_session_driver_can_claim(const el_session_driver *driver) {
@@ -394,7 +384,8 @@ void el_session_driver_publish_claim(el_session_driver *driver) {
 
 const el_error *el_session_driver_cause(const el_session_driver *driver) {
   if (driver->cause.code != EL_OK) return &driver->cause;
-  return el_last_cause_now(&driver->world.handle->last_cause);
+  return driver->fruitless > 1 && driver->ended.code != EL_OK ? &driver->ended
+                                                              : NULL;
 }
 
 /* ---- life ---- */
@@ -405,8 +396,14 @@ el_session_driver *el_session_driver_new(const el_session_world *world) {
   driver->claim = el_claim_new();
   driver->timer.due = on_timer;
   driver->keepalive = el_keepalive_new(world->auth, on_kept, driver);
-  TAILQ_INIT(&driver->keys);
-  driver->salt = (uint64_t)random_lease_id();
+  driver->farewells.auth = world->auth;
+  driver->farewells.timers = world->timers;
+  driver->farewells.counters = &world->handle->counters;
+  el_farewells_init(&driver->farewells);
+  driver->prober.requests = world->requests;
+  driver->prober.probed = on_probed;
+  el_prober_init(&driver->prober);
+  driver->salt = (uint64_t)el_lease_new_id();
   el_session_init(&driver->session, world->ttl_ms, 0, driver->salt);
   return driver;
 }
@@ -421,7 +418,11 @@ static int64_t next_grant_at(const el_session_driver *driver) {
 }
 
 void el_session_driver_renew(el_session_driver *driver) {
+  bool was_lost = driver->session.end != EL_SESSION_CLOSED;
+  if (!driver->has_ended) driver->ended.code = EL_OK;
+  driver->has_ended = false;
   driver->generation++;
+  el_prober_forget(&driver->prober);
   el_timers_stop(driver->world.timers, &driver->timer);
   el_keepalive_reset(driver->keepalive);
   el_claim_set(driver->claim, 0);
@@ -429,17 +430,20 @@ void el_session_driver_renew(el_session_driver *driver) {
   driver->claim = el_claim_new();
   el_session_init(&driver->session, driver->world.ttl_ms, next_grant_at(driver),
                   driver->salt);
-  driver->fruitless++; /* until it proves otherwise */
+  driver->fruitless += was_lost; /* until it proves otherwise */
   publish(driver);
 }
 
 void el_session_driver_stop(el_session_driver *driver) {
   driver->stopping = true;
+  atomic_store(&driver->world.handle->due_at, 0);
+  el_farewells_stop(&driver->farewells);
   el_timers_stop(driver->world.timers, &driver->timer);
 }
 
 void el_session_driver_free(el_session_driver *driver) {
   el_keepalive_free(driver->keepalive);
+  el_farewells_destroy(&driver->farewells);
   el_claim_set(driver->claim, 0);
   el_claim_unref(driver->claim);
   free(driver);

@@ -14,21 +14,11 @@
 
 #include "lock/claim.h"
 #include "lock/handle.h"
+#include "lock/prober.h"
 #include "lock/requests.h"
-#include "rules/key.h"
+#include "rules/session.h"
 
 typedef struct el_session_driver el_session_driver;
-
-/* A key that is ours, or about to be: one of them is read to prove the lease.
- * Embedded in whoever has it. */
-typedef struct el_proof_key el_proof_key;
-struct el_proof_key {
-  void (*gone)(el_proof_key *key); /* a probe did not find it */
-  const el_keys *keys;
-  int64_t rev; /* its create_revision */
-  bool listed;
-  TAILQ_ENTRY(el_proof_key) link;
-};
 
 /* News, as bits. */
 enum {
@@ -45,6 +35,9 @@ typedef struct el_session_world {
   el_timers *timers;
   el_handle *handle; /* where lease and last cause are published */
   int64_t ttl_ms;
+  /* An audit of the living lease has found |key|: does anybody want it? */
+  void (*found_key)(void *arg, el_bytes key);
+  void *arg;
 } el_session_world;
 
 /* @thread io */
@@ -80,6 +73,9 @@ void el_session_driver_stop(el_session_driver *driver);
 /* Is there a lease to put keys on? @thread io */
 bool el_session_driver_is_alive(const el_session_driver *driver);
 
+/* How the last one that has died did. @thread io */
+el_session_end el_session_driver_end(const el_session_driver *driver);
+
 /* May something be claimed now? @thread io */
 bool el_session_driver_can_claim(const el_session_driver *driver);
 
@@ -96,11 +92,20 @@ el_claim *el_session_driver_claim(const el_session_driver *driver);
 /* After lost locks have been marked (claim.h). @thread io */
 void el_session_driver_publish_claim(el_session_driver *driver);
 
-/* |key| is ours. @thread io */
-void el_session_driver_add_key(el_session_driver *driver, el_proof_key *key);
+/* What proves that its lease lives. @thread io */
+el_prober *el_session_driver_prober(el_session_driver *driver);
 
-/* Not any more; harmless if it isn't listed. @thread io */
-void el_session_driver_remove_key(el_session_driver *driver, el_proof_key *key);
+/* A key that was asked for on |lease| may still come. @thread io */
+void el_session_driver_note_unsure(el_session_driver *driver, int64_t lease);
+
+/* Somebody must know whether |lease| lives now. @thread io */
+void el_session_driver_confirm(el_session_driver *driver, int64_t lease);
+
+/* When the latest renewal that was answered was sent. @thread io */
+int64_t el_session_driver_renewed_ms(const el_session_driver *driver);
+
+/* Nobody needs the lease at the moment. @thread io */
+void el_session_driver_note_unused(el_session_driver *driver);
 
 /* Tells the session how many keys there are, if that has changed. @thread io */
 void el_session_driver_tell_holds(el_session_driver *driver);

@@ -149,11 +149,12 @@ static el_nret l_client_alive(lua_State *L) {
 static const struct {
   const char *name;
   size_t offset;
-} stats_fields[] = {STAT(enqueues),        STAT(tries),    STAT(looks),
-                    STAT(deletes),         STAT(probes),   STAT(keepalives),
-                    STAT(grants),          STAT(revokes),  STAT(watches),
-                    STAT(calls),           STAT(acquired), STAT(lost),
-                    STAT(failed_attempts), STAT(held),     STAT(waiting)};
+} stats_fields[] = {STAT(enqueues), STAT(tries),     STAT(looks),
+                    STAT(deletes),  STAT(probes),    STAT(keepalives),
+                    STAT(grants),   STAT(revokes),   STAT(audits),
+                    STAT(watches),  STAT(calls),     STAT(acquired),
+                    STAT(lost),     STAT(collected), STAT(failed_attempts),
+                    STAT(held),     STAT(waiting)};
 
 /* client:stats() -> table */
 static el_nret l_client_stats(lua_State *L) {
@@ -170,6 +171,16 @@ static el_nret l_client_stats(lua_State *L) {
   return 1;
 }
 
+/* client:collected() -> the name of a lock that was collected while it was held,
+ *                       the last one since the last call | nil */
+static el_nret l_client_collected(lua_State *L) {
+  el_handle *handle = el_client_handle(el_lua_check_client(L, 1)->client);
+  lua_pushstring(L, handle->collected); /* nil for NULL */
+  free(handle->collected);
+  handle->collected = NULL;
+  return 1;
+}
+
 static el_nret l_client_gc(lua_State *L) {
   el_lua_client *lc = el_lua_take_box(L, 1, EL_LUA_CLIENT);
   if (lc != NULL && !el_handle_is_forked(el_client_handle(lc->client))) {
@@ -183,9 +194,13 @@ static el_nret l_client_gc(lua_State *L) {
 
 void el_lua_open_client(lua_State *L, const luaL_Reg *const *methods) {
   static const luaL_Reg own[] = {
-      {"usable", l_client_usable}, {"close", l_client_close},
-      {"lease", l_client_lease},   {"alive", l_client_alive},
-      {"stats", l_client_stats},   {NULL, NULL},
+      {"usable", l_client_usable},
+      {"close", l_client_close},
+      {"lease", l_client_lease},
+      {"alive", l_client_alive},
+      {"stats", l_client_stats},
+      {"collected", l_client_collected},
+      {NULL, NULL},
   };
   el_lua_new_type(L, EL_LUA_CLIENT, own, l_client_gc);
   luaL_getmetatable(L, EL_LUA_CLIENT);

@@ -87,26 +87,30 @@ static el_nret l_lock_left(lua_State *L) {
   return 1;
 }
 
-/* lock:loss() -> why it was lost, what stood in the way of its proof | nil */
+/* What stood in the way of the proof that would have kept |lk|. */
+static void read_cause(const el_lock *lk, el_error *cause) {
+  el_handle *handle = el_lock_handle(lk);
+  if (!el_handle_stood_still(handle, cause)) {
+    el_last_cause_read(&handle->last_cause, cause);
+  }
+}
+
+/* lock:loss() -> why it was lost, the same in words | nil */
 static el_nret l_lock_loss(lua_State *L) {
-  static const char *const reasons[] = {
-      [EL_LOSS_NONE] = NULL,
-      [EL_LOSS_EXPIRED] = "expired",
-      [EL_LOSS_REVOKED] = "revoked",
-      [EL_LOSS_DELETED] = "deleted",
-      [EL_LOSS_REPLACED] = "replaced",
-      [EL_LOSS_MAX_HOLD] = "max_hold",
-      [EL_LOSS_CLUSTER] = "cluster_changed",
-      [EL_LOSS_CLOSED] = "closed",
-  };
-  el_lock *lk = check_lock(L);
+  const el_lock *lk = check_lock(L);
   el_loss loss = el_lock_loss(lk);
   el_error cause = {.code = EL_OK};
-  if (loss == EL_LOSS_EXPIRED) {
-    el_last_cause_read(&el_lock_handle(lk)->last_cause, &cause);
+  if (loss == EL_LOSS_NONE) {
+    lua_pushnil(L);
+    return 1;
   }
-  lua_pushstring(L, reasons[loss]);
-  lua_pushstring(L, cause.code != EL_OK ? cause.text : NULL);
+  if (loss == EL_LOSS_EXPIRED) {
+    read_cause(lk, &cause);
+  }
+  lua_pushstring(L, el_losses[loss].name);
+  lua_pushfstring(L, "%s%s%s", el_losses[loss].text,
+                  cause.code != EL_OK ? ": " : "",
+                  cause.code != EL_OK ? cause.text : "");
   return 2;
 }
 

@@ -196,7 +196,10 @@ static void renew_soon(peer *member) {
 
 static void on_silent(el_silence *silence) {
   el_channel *ch = EL_OF(silence, el_channel, silence);
-  el_channel_leave(ch, ch->at);
+  el_error silent;
+  el_error_set(&silent, EL_UNAVAILABLE, "etcd %s: no answer in time",
+               el_channel_address(ch, ch->at));
+  el_channel_leave(ch, ch->at, &silent);
 }
 
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
@@ -277,11 +280,11 @@ void el_channel_add_move(el_channel *ch, el_move *move) {
   TAILQ_INSERT_TAIL(&ch->moves, move, link);
 }
 
-void el_channel_leave(el_channel *ch, size_t member) {
+void el_channel_leave(el_channel *ch, size_t member, const el_error *why) {
   el_move *move;
   if (member != ch->at || ch->n == 1) return;
   ch->at = (ch->at + 1) % ch->n;
-  TAILQ_FOREACH(move, &ch->moves, link) { move->moved(move); }
+  TAILQ_FOREACH(move, &ch->moves, link) { move->moved(move, why); }
 }
 
 bool el_channel_is_fresh(const el_channel *ch) {
@@ -362,6 +365,6 @@ void el_channel_note(el_channel *ch, size_t member, el_error *err) {
   }
   explain(ch, asked, err);
   asked->failed_until = el_now_ms() + FAILED_FOR_MS;
-  el_channel_leave(ch, member);
+  el_channel_leave(ch, member, err);
   err->elsewhere = el_channel_is_fresh(ch);
 }

@@ -21,7 +21,7 @@ typedef struct el_channel el_channel;
 /* Somebody who wants to know when another member is used. */
 typedef struct el_move el_move;
 struct el_move {
-  void (*moved)(el_move *move);
+  void (*moved)(el_move *move, const el_error *why);
   TAILQ_ENTRY(el_move) link;
 };
 
@@ -51,8 +51,9 @@ void el_channel_set_token(el_channel *ch, const char *token);
  * @thread io */
 const char *el_channel_token(const el_channel *ch);
 
-/* Leaves |member| if it is still in use and there is another. @thread io */
-void el_channel_leave(el_channel *ch, size_t member);
+/* Leaves |member|, because of |why|, if it is still in use and there is another.
+ * @thread io */
+void el_channel_leave(el_channel *ch, size_t member, const el_error *why);
 
 /* Has the member in use not failed just now? @thread io */
 bool el_channel_is_fresh(const el_channel *ch);

@@ -25,10 +25,18 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/completion.h"
+#include "base/limits.h"
 #include "base/of.h"
 #include "base/thread.h"
 #include "net/grpc_log.h"
 #include "net/loop_calls.h"
+
+/* gRPC is started with 6 threads and 4 descriptors, and takes some more when it is
+ * used. It hangs or aborts if it gets none. Where it runs, a loop needs its own
+ * thread, and a connection. */
+enum { GRPC_THREADS = 10, GRPC_DESCRIPTORS = 8, OWN_DESCRIPTORS = 4 };
+
+static atomic_int running; /* loops that have started gRPC */
 
 /* How often what lingers is looked at. */
 enum { LINGER_LOOK_MS = 20 };
@@ -205,6 +213,7 @@ static void release(el_loop *loop) {
   el_completion_destroy(&loop->ended);
   pthread_mutex_destroy(&loop->inbox_mu);
   free(loop);
+  atomic_fetch_sub(&running, 1);
   grpc_shutdown();
 }
 
@@ -292,15 +301,24 @@ static void open_doorbell(el_loop *loop) {
   loop->doorbell_tag.done = on_doorbell;
 }
 
+static bool has_room(el_error *err) {
+  return atomic_load(&running) > 0
+             ? el_limits_allow(1, OWN_DESCRIPTORS, err)
+             : el_limits_allow(GRPC_THREADS + 1, GRPC_DESCRIPTORS, err);
+}
+
 el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
-  el_loop *loop = calloc(1, sizeof *loop);
+  el_loop *loop;
   int rc;
+  if (!has_room(err)) return NULL;
+  loop = calloc(1, sizeof *loop);
   if (loop == NULL) {
     el_error_set(err, EL_NOMEM, "no memory for a client");
     return NULL;
   }
   el_grpc_log_tame();
   grpc_init();
+  atomic_fetch_add(&running, 1);
   loop->events = *events;
   loop->arg = arg;
   pthread_mutex_init(&loop->inbox_mu, NULL);

@@ -106,11 +106,11 @@ const char *el_stream_address(const el_stream *st) {
   return el_channel_address(st->ch, st->member);
 }
 
-void el_stream_leave(el_stream *st) {
+void el_stream_leave(el_stream *st, const el_error *why) {
   el_channel *ch = st->ch;
   size_t member = st->member;
   el_stream_close(st);
-  el_channel_leave(ch, member);
+  el_channel_leave(ch, member, why);
 }
 
 void el_stream_close(el_stream *st) {

@@ -28,8 +28,8 @@ void el_stream_send(el_stream *st, const uint8_t *bytes, size_t len);
  * @thread io */
 void el_stream_close(el_stream *st);
 
-/* The same, and leaves the member as well: it is silent. @thread io */
-void el_stream_leave(el_stream *st);
+/* The same, and leaves the member as well, because of |why|. @thread io */
+void el_stream_leave(el_stream *st, const el_error *why);
 
 /* The member at the other end, for messages. @thread io */
 const char *el_stream_address(const el_stream *st);

@@ -12,8 +12,8 @@
 #include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <uthash.h>
 
+#include "base/hash.h"
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "nginx/wake_socket.h"
@@ -129,18 +129,28 @@ static void push_all(el_wake_server *server) {
   }
 }
 
-static void close_peer(el_wake_server *server, peer *one) {
-  wait_entry *entry;
-  pthread_mutex_lock(&server->mu);
-  entry = one->waiting;
+/* Takes out what |one| waits for; for give_up, without the mutex. */
+static wait_entry *take_from(el_wake_server *server, peer *one) {
+  wait_entry *entry = one->waiting;
   if (entry != NULL) {
     take_out(server, entry);
   }
+  return entry;
+}
+
+/* Nobody waits for |entry| any more. */
+static void give_up(wait_entry *entry) {
+  if (entry == NULL) return;
+  entry->gone(entry->arg);
+  free(entry);
+}
+
+static void close_peer(el_wake_server *server, peer *one) {
+  wait_entry *entry;
+  pthread_mutex_lock(&server->mu);
+  entry = take_from(server, one);
   pthread_mutex_unlock(&server->mu);
-  if (entry != NULL) {
-    entry->gone(entry->arg);
-    free(entry);
-  }
+  give_up(entry);
   LIST_REMOVE(one, link);
   /* A process that was just started may have a copy for a moment, by which epoll
    * would go on to tell of it, and whoever waits would not hear of its end. */
@@ -160,10 +170,13 @@ static uint64_t number_of(const char *hex) {
 /* The connection has said which wait it is for, perhaps once more. One that
  * nobody expects is answered at once: it is over. */
 static void attach(el_wake_server *server, peer *one) {
-  wait_entry *entry;
+  wait_entry *entry, *earlier = NULL;
   one->n_said = 0;
   pthread_mutex_lock(&server->mu);
   entry = find(server, number_of(one->said));
+  if (one->waiting != entry) {
+    earlier = take_from(server, one);
+  }
   if (entry == NULL || (entry->at != NULL && entry->at != one)) {
     wake_up(one);
   } else {
@@ -173,6 +186,7 @@ static void attach(el_wake_server *server, peer *one) {
     answer(entry);
   }
   pthread_mutex_unlock(&server->mu);
+  give_up(earlier);
 }
 
 static void read_peer(el_wake_server *server, peer *one) {

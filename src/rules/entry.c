@@ -11,11 +11,29 @@
 enum { WATCH_HOLD_AFTER_MS = 50 };
 
 const char *const el_entry_state_str[] = {
-    [EL_ENTRY_IDLE] = "idle",           [EL_ENTRY_TRYING] = "trying",
-    [EL_ENTRY_ENQUEUING] = "enqueuing", [EL_ENTRY_WAITING] = "waiting",
-    [EL_ENTRY_PROVING] = "proving",     [EL_ENTRY_HELD] = "held",
-    [EL_ENTRY_RELEASING] = "releasing", [EL_ENTRY_SWEEPING] = "sweeping",
+    [EL_ENTRY_IDLE] = "idle",
+    [EL_ENTRY_TRYING] = "trying",
+    [EL_ENTRY_ENQUEUING] = "enqueuing",
+    [EL_ENTRY_WAITING] = "waiting",
+    [EL_ENTRY_PROVING] = "proving",
+    [EL_ENTRY_HELD] = "held",
+    [EL_ENTRY_RELEASING] = "releasing",
+    [EL_ENTRY_SWEEPING] = "sweeping",
+    [EL_ENTRY_CONFIRMING] = "confirming",
     [EL_ENTRY_DEAD] = "dead",
+};
+
+const struct el_loss_names el_losses[] = {
+    [EL_LOSS_EXPIRED] = {"expired",
+                         "no proof came in time that its lease lives"},
+    [EL_LOSS_REVOKED] = {"revoked", "its lease ended in etcd"},
+    [EL_LOSS_DELETED] = {"deleted", "its key was deleted"},
+    [EL_LOSS_REPLACED] = {"replaced", "its key was overwritten"},
+    [EL_LOSS_MAX_HOLD] = {"max_hold", "max_hold has passed"},
+    [EL_LOSS_CLUSTER] = {"cluster_changed",
+                         "another cluster answers, or an earlier state of this "
+                         "one"},
+    [EL_LOSS_CLOSED] = {"closed", "the client was closed"},
 };
 
 void el_entry_init(el_entry *entry, int64_t lease, int64_t ttl_ms) {
@@ -71,6 +89,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
       return;
     case EL_ENTRY_IDLE:
     case EL_ENTRY_PROVING:
+    case EL_ENTRY_CONFIRMING:
     case EL_ENTRY_DEAD:
       return;
   }
@@ -132,6 +151,14 @@ static void on_key_gone(el_entry *entry, el_entry_actions *out) {
   }
 }
 
+/* Where a key of ours is expected, it is no news. */
+static void on_key_found(el_entry *entry, el_entry_actions *out) {
+  if (entry->state == EL_ENTRY_IDLE && entry->busy == EL_REQUEST_NONE) {
+    entry->state = EL_ENTRY_SWEEPING;
+    el_entry_send_look(entry, out, false, false);
+  }
+}
+
 static void on_loss(el_entry *entry, el_loss loss, el_entry_actions *out) {
   if (entry->state != EL_ENTRY_HELD) return;
   el_entry_lose(loss, out);
@@ -147,25 +174,37 @@ static void on_stop(el_entry *entry, el_entry_actions *out) {
     case EL_ENTRY_ENQUEUING:
     case EL_ENTRY_WAITING:
     case EL_ENTRY_PROVING:
+      el_entry_take_out(entry, out);
+      return;
     case EL_ENTRY_HELD:
+      entry->owed = true;
       el_entry_take_out(entry, out);
       return;
     case EL_ENTRY_IDLE:
     case EL_ENTRY_RELEASING:
+    case EL_ENTRY_CONFIRMING:
     case EL_ENTRY_DEAD:
       return;
   }
 }
 
-static void on_session_dead(el_entry *entry, el_entry_actions *out) {
-  if (entry->state == EL_ENTRY_HELD) {
+/* A release that is owed to a holder outlives the session: only the delete's own
+ * answer tells whether the key was still his. Told once more, it is given up. */
+static void on_session_dead(el_entry *entry, const el_entry_event *event,
+                            el_entry_actions *out) {
+  if (entry->state == EL_ENTRY_RELEASING && entry->owed && !entry->orphaned) {
+    entry->orphaned = true;
+    entry->cut_short = event->end == EL_SESSION_CUT_SHORT;
+    return;
+  }
+  if (entry->state == EL_ENTRY_CONFIRMING) {
+    el_entry_push(out, EL_ENTRY_RELEASED)->found =
+        event->end != EL_SESSION_CUT_SHORT;
+  } else if (entry->state == EL_ENTRY_HELD) {
     el_entry_lose(EL_LOSS_REVOKED, out);
   } else if (entry->state == EL_ENTRY_WAITING ||
              entry->state == EL_ENTRY_PROVING) {
     el_entry_push(out, EL_ENTRY_PLACE_LOST);
-  } else if (entry->state == EL_ENTRY_RELEASING) {
-    el_entry_push(out, EL_ENTRY_RELEASED)->found =
-        true; /* it went with its lease */
   } else if (entry->wanted) {
     el_entry_push(out, EL_ENTRY_RESTART);
   }
@@ -208,14 +247,22 @@ void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
     case EL_ENTRY_LAPSED:
       on_loss(entry, EL_LOSS_EXPIRED, out);
       return;
+    case EL_ENTRY_RENEWED:
+      if (entry->state == EL_ENTRY_CONFIRMING) {
+        el_entry_end_release(entry, true, out);
+      }
+      return;
     case EL_ENTRY_MAX_HOLD:
       on_loss(entry, EL_LOSS_MAX_HOLD, out);
+      return;
+    case EL_ENTRY_KEY_FOUND:
+      on_key_found(entry, out);
       return;
     case EL_ENTRY_KEY_GONE:
       on_key_gone(entry, out);
       return;
     case EL_ENTRY_SESSION_DEAD:
-      on_session_dead(entry, out);
+      on_session_dead(entry, event, out);
       return;
     case EL_ENTRY_TIMER:
       on_timer(entry, out);

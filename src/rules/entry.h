@@ -9,14 +9,15 @@
  *    |                |  not alone        ^               |                 |
  *    |                v                   | none older    | lapsed, deleted, ...
  *    -try-> TRYING   WAITING -------------+               v                 v
- *                                                     (LOST)  ->    IDLE or SWEEPING
- *   any -session dead-> DEAD
+ *                                                     (LOST)  ->    IDLE -found-> SWEEPING
+ *   RELEASING -gone, by an attempt of unknown fate-> CONFIRMING -renewed-> IDLE
+ *   any -session dead-> DEAD, but for a release that its holder is to be told of
  *
  * At most one request is out at a time; a cancel waits for its answer and then
  * takes the key out, so that a dequeue is definite. An enqueue whose fate is
  * unknown (UNAVAILABLE and DEADLINE_EXCEEDED may hide a commit, and a commit
- * may come seconds later) leaves the entry SWEEPING: it looks again until no
- * late commit can bring a ghost waiter to life.
+ * may come minutes later) is told to the session as UNSURE: that audits its lease,
+ * and a key that it finds there has the entry SWEEPING.
  */
 #ifndef ETCDLOCK_RULES_ENTRY_H
 #define ETCDLOCK_RULES_ENTRY_H
@@ -26,17 +27,20 @@
 
 #include "base/error.h"
 #include "rules/key.h"
+#include "rules/session.h"
 
 typedef enum el_entry_state {
-  EL_ENTRY_IDLE,      /* nothing of ours is in etcd, or will come */
-  EL_ENTRY_TRYING,    /* the try is out */
-  EL_ENTRY_ENQUEUING, /* the enqueue is out */
-  EL_ENTRY_WAITING,   /* in the queue, behind |ahead| */
-  EL_ENTRY_PROVING,   /* ours; the session must prove that its lease lives */
-  EL_ENTRY_HELD,      /* ours, and the caller knows */
-  EL_ENTRY_RELEASING, /* the key is being taken out */
-  EL_ENTRY_SWEEPING,  /* out; an enqueue of unknown fate may still arrive */
-  EL_ENTRY_DEAD       /* the session ended, and all its keys with it */
+  EL_ENTRY_IDLE,       /* nothing of ours is in etcd, or will come */
+  EL_ENTRY_TRYING,     /* the try is out */
+  EL_ENTRY_ENQUEUING,  /* the enqueue is out */
+  EL_ENTRY_WAITING,    /* in the queue, behind |ahead| */
+  EL_ENTRY_PROVING,    /* ours; the session must prove that its lease lives */
+  EL_ENTRY_HELD,       /* ours, and the caller knows */
+  EL_ENTRY_RELEASING,  /* the key is being taken out */
+  EL_ENTRY_CONFIRMING, /* it has gone, by an attempt of unknown fate if the lease
+                          has lived till then */
+  EL_ENTRY_SWEEPING, /* a key that nobody wants may be there: looking for it */
+  EL_ENTRY_DEAD      /* the session ended, and all its keys with it */
 } el_entry_state;
 
 extern const char *const el_entry_state_str[];
@@ -52,6 +56,9 @@ typedef enum el_loss {
   EL_LOSS_CLUSTER,  /* another cluster answers, or an earlier state of ours */
   EL_LOSS_CLOSED    /* the client was closed */
 } el_loss;
+
+/* Their names for programs, and what people are told. */
+extern const struct el_loss_names { const char *name, *text; } el_losses[];
 
 typedef enum el_request_kind {
   EL_REQUEST_NONE,
@@ -74,9 +81,11 @@ typedef struct el_entry_event {
     EL_ENTRY_CLAIMED,       /* the session can prove its lease */
     EL_ENTRY_UNPROVEN,      /* it can't at the moment */
     EL_ENTRY_LAPSED,        /* it could not in time */
+    EL_ENTRY_RENEWED,       /* the lease lived after |confirm_ms| */
     EL_ENTRY_MAX_HOLD,      /* the hold's hard end */
     EL_ENTRY_KEY_GONE,      /* another request of ours found no key of ours */
-    EL_ENTRY_SESSION_DEAD,  /* the lease is gone */
+    EL_ENTRY_KEY_FOUND,     /* another request of ours found a key of ours */
+    EL_ENTRY_SESSION_DEAD,  /* the lease is gone: |end| */
     EL_ENTRY_TIMER          /* wake_at has come */
   } kind;
   el_outcome outcome; /* answer; the rest of it is filled only if it is done */
@@ -89,6 +98,7 @@ typedef struct el_entry_event {
   bool locked;        /* try: a key that counts is there */
   bool serializable;  /* look: a member's state, perhaps a stale one */
   bool deleted;       /* delete: the key was there */
+  el_session_end end; /* session dead: how */
 } el_entry_event;
 
 typedef struct el_entry_action {
@@ -102,8 +112,10 @@ typedef struct el_entry_action {
     EL_ENTRY_LOCKED,     /* the caller's try found it taken */
     EL_ENTRY_PLACE_LOST, /* the caller waited, and our key is gone */
     EL_ENTRY_RESTART,    /* the session died before we were in the queue */
-    EL_ENTRY_LOST,       /* the caller held it; loss says why not any more */
-    EL_ENTRY_RELEASED    /* the key is out; found: it was there until now */
+    EL_ENTRY_UNSURE,  /* a key that we have asked for may come, at any time */
+    EL_ENTRY_CONFIRM, /* does the lease live? RENEWED is awaited */
+    EL_ENTRY_LOST,    /* the caller held it; loss says why not any more */
+    EL_ENTRY_RELEASED /* the key is out; found: it was there until now */
   } kind;
   el_request_kind request;
   bool serializable; /* look */
@@ -131,18 +143,21 @@ typedef struct el_entry {
   int64_t reread_ms; /* a waiter looks again this often */
   int64_t wake_at;   /* wants a TIMER event then; 0: none */
 
-  bool wanted;           /* a caller waits for it or holds it */
-  bool trying;           /* and only if it is free */
-  bool fresh;            /* PROVING: won by the answer just processed */
-  bool watching;         /* a watch of ours is open or being opened */
-  bool again;            /* look again: something happened during the look */
-  bool maybe_deleted;    /* a delete of unknown fate was sent */
-  int64_t bound;         /* for the try */
-  int64_t rev;           /* create_revision of our key, 0 if unknown */
-  el_place ahead;        /* WAITING: whose key is watched */
-  int64_t watch_rev;     /* when the watch was created, 0: not yet */
-  int64_t suspect_until; /* an enqueue of unknown fate may be applied */
-  int attempts;          /* failures in a row */
+  bool wanted;        /* a caller waits for it or holds it */
+  bool trying;        /* and only if it is free */
+  bool fresh;         /* PROVING: won by the answer just processed */
+  bool watching;      /* a watch of ours is open or being opened */
+  bool again;         /* look again: something happened during the look */
+  bool owed;          /* a holder has let go, and is told what comes of it */
+  bool maybe_deleted; /* a delete of unknown fate was sent */
+  bool orphaned;      /* RELEASING, and its session is dead ... */
+  bool cut_short;     /* ... before its time */
+  int64_t confirm_ms; /* CONFIRMING: since when */
+  int64_t bound;      /* for the try */
+  int64_t rev;        /* create_revision of our key, 0 if unknown */
+  el_place ahead;     /* WAITING: whose key is watched */
+  int64_t watch_rev;  /* when the watch was created, 0: not yet */
+  int attempts;       /* failures in a row */
 } el_entry;
 
 /* An entry of the session with |lease|, IDLE. |ttl_ms| sets how often a waiter

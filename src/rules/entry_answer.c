@@ -3,15 +3,12 @@
 
 #include "rules/entry_int.h"
 
-enum {
-  /* etcd gives up a request after 7 s (5 s and two elections, config.go
-   * ReqTimeout), so what was sent this long ago is not applied any more. */
-  SUSPECT_MS = 8000,
-  SWEEP_EVERY_MS = 1000
-};
-
 static void wait_behind(el_entry *entry, el_place place, int64_t now_ms,
                         el_entry_actions *out) {
+  if (entry->trying) {
+    el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
+    return;
+  }
   entry->state = EL_ENTRY_WAITING;
   entry->ahead = place;
   entry->again = false;
@@ -40,7 +37,7 @@ static void win(el_entry *entry, const el_entry_event *event,
 static void on_put_failed(el_entry *entry, const el_entry_event *event,
                           int64_t now_ms, el_entry_actions *out) {
   if (!event->outcome.definite) {
-    entry->suspect_until = now_ms + SUSPECT_MS;
+    el_entry_push(out, EL_ENTRY_UNSURE);
   }
   if (!entry->wanted) {
     el_entry_take_out_next(entry, out);
@@ -70,7 +67,9 @@ static void on_enqueued(el_entry *entry, const el_entry_event *event,
 
 /* A try asks twice: with bound 1 it succeeds if nothing at all is below the name.
  * If only keys are there that don't count, these are excepted by their age, and the
- * second try fails only if something has come in between; then there is a third. */
+ * second try fails only if something has come in between. Where much comes and goes
+ * below the name that would go on and on: then it queues, and leaves if it isn't
+ * the first. */
 static void on_tried(el_entry *entry, const el_entry_event *event,
                      el_entry_actions *out) {
   entry->rev = event->mine.rev;
@@ -85,10 +84,13 @@ static void on_tried(el_entry *entry, const el_entry_event *event,
     el_entry_refuse(entry, EL_ENTRY_PLACE_LOST, out);
   } else if (event->mine.rev != 0) {
     win(entry, event, out);
-  } else {
+  } else if (entry->bound == 1) {
     /* Only keys that don't count: take it if nothing has come since. */
     entry->bound = event->rev + 1;
     el_entry_send_try(entry, out, true);
+  } else {
+    entry->state = EL_ENTRY_ENQUEUING;
+    el_entry_send_enqueue(entry, out);
   }
 }
 
@@ -143,21 +145,12 @@ static void on_swept(el_entry *entry, const el_entry_event *event,
                      int64_t now_ms, el_entry_actions *out) {
   if (entry->wanted) {
     el_entry_begin(entry, out);
-  } else if (!event->outcome.done) {
+  } else if (!event->outcome.done && event->outcome.retriable) {
     el_entry_retry_later(entry, event, now_ms);
-  } else if (event->mine.rev != 0) {
-    entry->rev = event->mine.rev;
+  } else {
+    entry->rev = event->mine.rev; /* 0: it has gone, or we may not look */
     entry->attempts = 0;
     el_entry_take_out_next(entry, out);
-  } else if (event->outcome.sent_ms >= entry->suspect_until) {
-    entry->suspect_until = 0;
-    entry->state = EL_ENTRY_IDLE;
-  } else {
-    entry->attempts = 0;
-    entry->wake_at = entry->suspect_until < now_ms + SWEEP_EVERY_MS
-                         ? entry->suspect_until
-                         : now_ms + SWEEP_EVERY_MS;
-    if (entry->wake_at <= now_ms) entry->wake_at = now_ms + 1;
   }
 }
 
@@ -192,26 +185,40 @@ static void on_looked(el_entry *entry, const el_entry_event *event,
   }
 }
 
-/* Repeated until its fate is known: a key that stays would be a holder whom nobody
- * can ask to go. "Not found" after an attempt of unknown fate is taken for that
- * attempt's success. */
-static void on_deleted(el_entry *entry, const el_entry_event *event,
-                       int64_t now_ms, el_entry_actions *out) {
-  if (event->outcome.done) {
-    el_entry_push(out, EL_ENTRY_RELEASED)->found =
-        event->deleted || entry->maybe_deleted;
-    entry->rev = 0;
-    entry->attempts = 0;
-    entry->maybe_deleted = false;
-    el_entry_take_out_next(entry, out);
-    return;
-  }
+static void on_delete_failed(el_entry *entry, const el_entry_event *event,
+                             int64_t now_ms, el_entry_actions *out) {
+  bool is_refused = event->outcome.definite && !event->outcome.retriable;
   if (!event->outcome.definite) {
     entry->maybe_deleted = true;
-  } else if (!event->outcome.retriable && entry->attempts == 0) {
+  } else if (is_refused && entry->owed) {
+    entry->owed = false; /* told once; at the latest the lease takes the key */
     el_entry_push(out, EL_ENTRY_REFUSED);
   }
-  el_entry_retry_later(entry, event, now_ms);
+  if (is_refused && entry->orphaned) {
+    entry->state = EL_ENTRY_DEAD;
+  } else {
+    el_entry_retry_later(entry, event, now_ms);
+  }
+}
+
+/* Repeated until its fate is known: a key that stays would be a holder whom nobody
+ * can ask to go. "Not found" after an attempt of unknown fate is taken for that
+ * attempt's success, if the lease was there until then: else the key may have been
+ * gone before we asked, and somebody else's turn have come. */
+static void on_deleted(el_entry *entry, const el_entry_event *event,
+                       int64_t now_ms, el_entry_actions *out) {
+  if (!event->outcome.done) {
+    on_delete_failed(entry, event, now_ms, out);
+  } else if (entry->owed && !event->deleted && entry->maybe_deleted &&
+             !entry->orphaned) {
+    entry->state = EL_ENTRY_CONFIRMING;
+    entry->confirm_ms = now_ms;
+    el_entry_push(out, EL_ENTRY_CONFIRM);
+  } else {
+    el_entry_end_release(
+        entry, event->deleted || (entry->maybe_deleted && !entry->cut_short),
+        out);
+  }
 }
 
 void el_entry_on_answer(el_entry *entry, const el_entry_event *event,

@@ -34,6 +34,9 @@ void el_entry_retry_later(el_entry *entry, const el_entry_event *event,
 /* Begins to queue, or to try. @thread any */
 void el_entry_begin(el_entry *entry, el_entry_actions *out);
 
+/* The key is out; |found|: it was there until we took it. @thread any */
+void el_entry_end_release(el_entry *entry, bool found, el_entry_actions *out);
+
 /* Nobody wants the entry any more: its key goes. @thread any */
 void el_entry_take_out(el_entry *entry, el_entry_actions *out);
 

@@ -73,11 +73,20 @@ void el_entry_take_out_next(el_entry *entry, el_entry_actions *out) {
   if (entry->rev != 0) {
     entry->state = EL_ENTRY_RELEASING;
     send(entry, out, EL_REQUEST_DELETE)->guard = entry->rev;
-  } else if (entry->suspect_until != 0) {
-    entry->state = EL_ENTRY_SWEEPING;
-    el_entry_send_look(entry, out, false, false);
   } else {
     entry->state = EL_ENTRY_IDLE;
+  }
+}
+
+void el_entry_end_release(el_entry *entry, bool found, el_entry_actions *out) {
+  el_entry_push(out, EL_ENTRY_RELEASED)->found = found;
+  entry->rev = 0;
+  entry->attempts = 0;
+  entry->owed = entry->maybe_deleted = false;
+  if (entry->orphaned) {
+    entry->state = EL_ENTRY_DEAD;
+  } else {
+    el_entry_take_out_next(entry, out);
   }
 }
 
@@ -111,7 +120,7 @@ void el_entry_begin(el_entry *entry, el_entry_actions *out) {
   entry->rev = 0;
   entry->bound = 1;
   entry->attempts = 0;
-  entry->maybe_deleted = false;
+  entry->owed = entry->maybe_deleted = false;
   if (entry->trying) {
     entry->state = EL_ENTRY_TRYING;
     el_entry_send_try(entry, out, false);

@@ -52,6 +52,14 @@ bool el_key_parse(const char *name, size_t name_len, const char *key,
   return false;
 }
 
+el_bytes el_key_name(el_bytes key, int64_t lease) {
+  char own[EL_KEY_SIZE];
+  size_t len = el_key_write(own, "", 0, EL_MODE_LOCK, lease); /* "/<hex>" */
+  bool is_own = key.len > len && key.len - len <= EL_NAME_MAX &&
+                memcmp(key.data + key.len - len, own, len) == 0;
+  return is_own ? (el_bytes){key.data, key.len - len} : (el_bytes){0};
+}
+
 /* ---- one place in one queue ---- */
 
 void el_keys_init(el_keys *keys, el_bytes name, int64_t lease) {

@@ -40,6 +40,10 @@ size_t el_key_write(char *out, const char *name, size_t name_len, el_mode mode,
 bool el_key_parse(const char *name, size_t name_len, const char *key,
                   size_t key_len, el_place *place);
 
+/* The name under which |key| stands for |lease|; empty if it doesn't. A part of
+ * |key|. @thread any */
+el_bytes el_key_name(el_bytes key, int64_t lease);
+
 /* One place in one queue: the name, our key, and where all keys of the queue
  * are. */
 typedef struct el_keys {

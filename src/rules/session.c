@@ -19,7 +19,11 @@ enum {
   ANSWER_MIN_MS = 250,
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
-  UNPROVEN_MS = 250,   /* between renewals that can't be proven */
+  UNPROVEN_MS = 250, /* between renewals that can't be proven */
+  /* A key for nobody keeps others waiting until an audit finds it. Most that come
+   * late come soon; for the others one question every few seconds is kept up. */
+  AUDIT_FIRST_MS = 500,
+  AUDIT_MAX_MS = 8000,
   MARGIN_DIVISOR = 10, /* clocks may differ in rate by as much, and ... */
   MARGIN_MIN_MS = 200,
   MARGIN_MAX_MS = 2000
@@ -132,10 +136,18 @@ static void on_probed(el_session *ses, const el_session_event *event,
 
 /* ---- the lease ---- */
 
-static void die(el_session *ses, el_session_actions *out) {
+static void die(el_session *ses, el_session_end end, el_session_actions *out) {
   ses->state = EL_SESSION_DEAD;
+  ses->end = end;
   ses->claim_until = 0;
   push(out, EL_SESSION_GONE);
+}
+
+/* etcd has ended the lease, or never had it: another etcd would say so, too. */
+static void lose_lease(el_session *ses, int64_t now_ms,
+                       el_session_actions *out) {
+  bool is_early = now_ms < ses->last.sent_ms + ses->last.ttl_ms;
+  die(ses, is_early ? EL_SESSION_CUT_SHORT : EL_SESSION_EXPIRED, out);
 }
 
 static void note_renewal(el_session *ses, const el_session_event *event,
@@ -152,6 +164,7 @@ static void note_renewal(el_session *ses, const el_session_event *event,
       event->outcome.sent_ms + clamp(event->ttl_ms - ELECTION_MS,
                                      event->ttl_ms / RENEW_DIVISOR_MAX,
                                      event->ttl_ms / RENEW_DIVISOR);
+  if (ses->last.sent_ms < ses->confirm_ms) ses->renew_at = now_ms;
 }
 
 static void on_want(el_session *ses, int64_t now_ms, el_session_actions *out) {
@@ -198,7 +211,7 @@ static void on_kept(el_session *ses, const el_session_event *event,
     /* A deposed leader says this of leases granted since; then the lease
      * would live on, and its keys would keep everybody waiting. */
     push(out, EL_SESSION_REVOKE)->id = ses->id;
-    die(ses, out);
+    lose_lease(ses, now_ms, out);
   } else {
     note_renewal(ses, event, now_ms);
     probe(ses, out);
@@ -211,6 +224,48 @@ static int64_t patience_of(const el_session *ses) {
       clamp(ses->ttl_ms / ANSWER_DIVISOR, ANSWER_MIN_MS, ANSWER_MAX_MS);
   return once << clamp(ses->silences, 0, ANSWER_DOUBLINGS);
 }
+
+static void on_confirm(el_session *ses, int64_t now_ms) {
+  ses->confirm_ms = now_ms;
+  if (ses->renewing_since == 0 && ses->attempts == 0) ses->renew_at = now_ms;
+}
+
+/* ---- audits ---- */
+
+/* What an enqueue of unknown fate leaves behind can't be known: its request may
+ * lie somewhere for minutes (a proxy) and be carried out when everybody has left.
+ * So the lease is looked through for keys that nobody wants, again and again. */
+static void on_unsure(el_session *ses, int64_t now_ms) {
+  ses->unsure = true;
+  ses->audit_every = AUDIT_FIRST_MS;
+  if (!ses->auditing &&
+      (ses->audit_at == 0 || ses->audit_at > now_ms + AUDIT_FIRST_MS)) {
+    ses->audit_at = now_ms + AUDIT_FIRST_MS;
+  }
+}
+
+static void on_audited(el_session *ses, const el_session_event *event,
+                       int64_t now_ms) {
+  ses->auditing = false;
+  if (event->outcome.done) {
+    ses->audit_failures = 0;
+    ses->audit_at = now_ms + ses->audit_every;
+    ses->audit_every = clamp(2 * ses->audit_every, 0, AUDIT_MAX_MS);
+  } else {
+    ses->audit_at =
+        retry_at(ses, &event->outcome, now_ms, &ses->audit_failures);
+  }
+}
+
+/* With the lease end all keys that may come on it. */
+static void on_unused(el_session *ses, el_session_actions *out) {
+  if (ses->unsure) {
+    push(out, EL_SESSION_REVOKE)->id = ses->id;
+    die(ses, EL_SESSION_CLOSED, out);
+  }
+}
+
+/* ---- time ---- */
 
 static void on_timer(el_session *ses, int64_t now_ms, el_session_actions *out) {
   int64_t patience = patience_of(ses);
@@ -237,6 +292,11 @@ static void on_timer(el_session *ses, int64_t now_ms, el_session_actions *out) {
     ses->probe_at = 0;
     probe(ses, out);
   }
+  if (ses->audit_at != 0 && now_ms >= ses->audit_at) {
+    ses->audit_at = 0;
+    ses->auditing = true;
+    push(out, EL_SESSION_AUDIT);
+  }
 }
 
 static void on_close(el_session *ses, el_session_actions *out) {
@@ -246,8 +306,7 @@ static void on_close(el_session *ses, el_session_actions *out) {
     ses->renew_at = 0;
     push(out, EL_SESSION_REVOKE)->id = ses->id;
   } else if (ses->state != EL_SESSION_REVOKING) {
-    ses->state = EL_SESSION_DEAD;
-    push(out, EL_SESSION_GONE);
+    die(ses, EL_SESSION_CLOSED, out);
   }
   ses->claim_until = 0;
 }
@@ -255,9 +314,10 @@ static void on_close(el_session *ses, el_session_actions *out) {
 static void on_revoked(el_session *ses, const el_session_event *event,
                        int64_t now_ms, el_session_actions *out) {
   if (ses->state != EL_SESSION_REVOKING || event->id != ses->id) return;
-  if (event->outcome.done ||
-      (event->outcome.definite && !event->outcome.retriable)) {
-    die(ses, out);
+  if (event->outcome.done) {
+    die(ses, EL_SESSION_CLOSED, out);
+  } else if (event->outcome.definite && !event->outcome.retriable) {
+    lose_lease(ses, now_ms, out);
   } else {
     ses->renew_at = retry_at(ses, &event->outcome, now_ms, &ses->attempts);
   }
@@ -278,6 +338,7 @@ static int64_t next_wake(const el_session *ses, int64_t now_ms) {
                                ? ses->renewing_since + patience_of(ses)
                                : ses->renew_at);
     note_earlier(&wake_at, ses->probe_at);
+    note_earlier(&wake_at, ses->audit_at);
     note_earlier(&wake_at, ses->claim_until);
   }
   return wake_at != 0 && wake_at <= now_ms ? now_ms + 1 : wake_at;
@@ -306,7 +367,7 @@ void el_session_step(el_session *ses, const el_session_event *event,
       if (ses->state == EL_SESSION_ALIVE) on_proof(ses, event, now_ms);
       break;
     case EL_SESSION_LEASE_GONE:
-      if (ses->state == EL_SESSION_ALIVE) die(ses, out);
+      if (ses->state == EL_SESSION_ALIVE) lose_lease(ses, now_ms, out);
       break;
     case EL_SESSION_HOLDS:
       ses->holds = event->holds;
@@ -317,6 +378,18 @@ void el_session_step(el_session *ses, const el_session_event *event,
       break;
     case EL_SESSION_REVOKED:
       on_revoked(ses, event, now_ms, out);
+      break;
+    case EL_SESSION_UNSURE:
+      if (ses->state == EL_SESSION_ALIVE) on_unsure(ses, now_ms);
+      break;
+    case EL_SESSION_AUDITED:
+      if (ses->state == EL_SESSION_ALIVE) on_audited(ses, event, now_ms);
+      break;
+    case EL_SESSION_UNUSED:
+      if (ses->state == EL_SESSION_ALIVE) on_unused(ses, out);
+      break;
+    case EL_SESSION_CONFIRM:
+      if (ses->state == EL_SESSION_ALIVE) on_confirm(ses, now_ms);
       break;
     case EL_SESSION_TIMER:
       on_timer(ses, now_ms, out);

@@ -19,6 +19,11 @@
  *
  * Once claim_until has passed with something held, that is lost for ever
  * (LAPSED), even if the lease turns out to live on.
+ *
+ * Audits. A key that was asked for with a lost answer may come at any time later,
+ * and would keep others waiting for as long as the lease lives. From then on its
+ * keys are looked through now and then (AUDIT); and when nobody needs the lease, it
+ * ends.
  */
 #ifndef ETCDLOCK_RULES_SESSION_H
 #define ETCDLOCK_RULES_SESSION_H
@@ -49,6 +54,10 @@ typedef struct el_session_event {
     EL_SESSION_HOLDS,      /* |holds| keys are held or about to be */
     EL_SESSION_CLOSE,      /* revoke the lease */
     EL_SESSION_REVOKED,    /* the answer to REVOKE */
+    EL_SESSION_UNSURE,     /* a key that was asked for may still come */
+    EL_SESSION_AUDITED,    /* the answer to AUDIT */
+    EL_SESSION_UNUSED,     /* nobody needs the lease at the moment */
+    EL_SESSION_CONFIRM,    /* somebody must know whether it lives now */
     EL_SESSION_TIMER       /* wake_at has come */
   } kind;
   el_outcome outcome; /* answers; of a proof sent_ms */
@@ -65,6 +74,7 @@ typedef struct el_session_action {
     EL_SESSION_KEEPALIVE, /* renew */
     EL_SESSION_RESET,     /* drop the keepalive stream: it is silent */
     EL_SESSION_PROBE,     /* read one held key through the quorum */
+    EL_SESSION_AUDIT,     /* look which keys hang on the lease */
     EL_SESSION_REVOKE,    /* lease |id|; the answer is awaited if closing */
     EL_SESSION_READY,     /* the lease can be used */
     EL_SESSION_REFUSED,   /* no lease is to be had, for the last error */
@@ -89,8 +99,17 @@ typedef struct el_renewal {
   uint64_t term;
 } el_renewal;
 
+/* How a session has ended. */
+typedef enum el_session_end {
+  EL_SESSION_EXPIRED,   /* its lease, after its time */
+  EL_SESSION_CUT_SHORT, /* its lease, before its time: whatever holds there, etcd
+                           has not kept it as long as it had promised */
+  EL_SESSION_CLOSED     /* by us */
+} el_session_end;
+
 typedef struct el_session {
   el_session_state state;
+  el_session_end end; /* DEAD: how */
   int64_t want_ttl_ms;
   int64_t grant_at;    /* ask for no lease before */
   uint64_t salt;       /* for its retries */
@@ -108,6 +127,14 @@ typedef struct el_session {
   int probe_failures;      /* in a row */
   int holds;
   int attempts; /* failures in a row */
+
+  int64_t confirm_ms; /* a renewal must be sent after this; 0: none must */
+
+  bool unsure;      /* a key that was asked for may still come, at any time */
+  bool auditing;    /* an audit is out */
+  int64_t audit_at; /* when to audit; 0: not at all, or one is out */
+  int64_t audit_every; /* how long after that again */
+  int audit_failures;  /* in a row */
 } el_session;
 
 /* A session that will ask for a lease of |ttl_ms|, not before |grant_at|. |salt|

@@ -40,6 +40,10 @@ function M.too_early()
   end
 end
 
+function M.log(message)
+  ngx.log(ngx.WARN, message)
+end
+
 -- Where nothing can wait, whatever is on the stack.
 local CANNOT_WAIT = {
   init_worker = true, set = true, header_filter = true, body_filter = true, log = true,

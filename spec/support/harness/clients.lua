@@ -15,12 +15,22 @@ function M.with(defaults, changes)
   return opts
 end
 
+-- |endpoints|, told so that etcdlock doesn't know by them that it is the same etcd.
+function M.elsewhere(endpoints)
+  return endpoints .. "," .. endpoints:match "^[^,]+"
+end
+
 -- connect(changes), for clients with these options (a table, or a function that
--- returns one). close_all ends them.
+-- returns one). close_all ends them. With |changes.elsewhere| the client is to the
+-- others as one of another program would be: waiting for each other is no deadlock.
 function M.connector(defaults)
   return function(changes)
     local opts = type(defaults) == "function" and defaults() or defaults
-    local client = assert(etcdlock.connect(M.with(opts, changes)))
+    opts = M.with(opts, changes)
+    if opts.elsewhere then
+      opts.endpoints, opts.elsewhere = M.elsewhere(opts.endpoints), nil
+    end
+    local client = assert(etcdlock.connect(opts))
     open[#open + 1] = client
     return client
   end
@@ -48,6 +58,13 @@ function M.assert_fails(code, ok, message, got, ...)
   assert.is_string(message)
   assert.equal(0, select("#", ...))
   return message
+end
+
+-- The same of a with_lock whose function has run; returns that, and its results.
+function M.assert_ran(code, ok, message, got, has_run, ...)
+  M.assert_fails(code, ok, message, got)
+  assert.is_true(has_run)
+  return message, ...
 end
 
 return M

@@ -1,0 +1,40 @@
+-- A key that was asked for with a lost answer, and came after 8 s, when nobody looked
+-- for it any more, stood in the queue for as long as its client lived.
+
+local Scripted = require "spec.support.servers.scripted"
+local clients = require "spec.support.harness.clients"
+local error_rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local LATE = 9
+local server, client
+
+before_each(function()
+  server = Scripted.start(suite.endpoint())
+  client = clients.connector { endpoints = server:endpoint(), prefix = prefix, ttl = 20 } ()
+end)
+
+after_each(function()
+  clients.close_all()
+  server:stop()
+end)
+
+it("a key for nobody that comes late is taken out while the client goes on", function()
+  local busy = assert(client:lock "busy")
+  local count = 50
+  -- An error which doesn't say whether the key was put, and isn't asked again for.
+  server:answer("Txn", "late", error_rows.STATUS.RESOURCE_EXHAUSTED,
+    "etcdserver: mvcc: database space exceeded")
+  for i = 1, count do
+    clients.assert_fails("no_space", client:lock("late/" .. i))
+  end
+  server:pass()
+  local from = wait.now()
+  wait.eventually(function() return wait.now() > from + LATE end, LATE + 1)
+  assert.is_true(server:deliver "Txn" >= count)
+  assert.equal(count, #etcd:keys(prefix .. "late/"))
+  wait.eventually(function() return #etcd:keys(prefix .. "late/") == 0 end, 20, "keys are left")
+  assert.is_true(busy:check())
+end)

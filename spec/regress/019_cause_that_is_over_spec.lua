@@ -1,0 +1,66 @@
+-- A wait that ran out told of an outage that was long over, and in contention within one
+-- client that etcd had not answered: what it answers is what stands in its way now.
+
+local Etcd = require "spec.support.servers.etcd"
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+after_each(clients.close_all)
+
+it("after an outage another holder is called one", function()
+  local etcd = Etcd.start()
+  finally(function()
+    clients.close_all()
+    etcd:stop()
+  end)
+  local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 20 }
+  local other, client = connect(), connect { elsewhere = true, ttl = 2 }
+  local lock = assert(other:lock "a")
+  assert(client:lock "b"):unlock()
+  etcd:kill()
+  -- Its keepalives fail.
+  wait.eventually(function() return client:stats().failed_attempts >= 3 end)
+  etcd:restart()
+  wait.eventually(function() return client:ping() end, 10, "an answer")
+  for _ = 1, 3 do clients.assert_fails("timeout", client:lock("a", { timeout = 0.3 })) end
+  assert.is_true(lock:unlock())
+end)
+
+it("in contention within one client every wait that runs out is told of the holder", function()
+  local client = clients.connector { endpoints = suite.endpoint(), prefix = prefix } ()
+  local codes = {}
+  local workers = {}
+  for i = 1, 20 do
+    workers[i] = coroutine.wrap(function()
+      for _ = 1, 30 do
+        local pending = assert(client:lock_async("a", { timeout = 0.02, owner = i }))
+        local lock, message, code
+        repeat
+          coroutine.yield(true)
+          lock, message, code = pending:step()
+        until lock ~= false
+        codes[code or "held"] = (codes[code or "held"] or 0) + 1
+        if code == "unavailable" then codes.message = message end
+        if lock then
+          local from = wait.now()
+          repeat coroutine.yield(true) until wait.now() > from + 0.002
+          assert(lock:unlock())
+        end
+      end
+      return false
+    end)
+  end
+  local busy = #workers
+  while busy > 0 do
+    for i = 1, 20 do
+      if workers[i] and not workers[i]() then
+        workers[i], busy = false, busy - 1
+      end
+    end
+  end
+  assert.is_nil(codes.unavailable, codes.message)
+  assert.is_true(codes.timeout > 10 and codes.held > 10)
+end)

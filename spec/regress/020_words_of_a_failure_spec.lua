@@ -1,0 +1,44 @@
+-- Words that did not say why: a hold that was lost because its process stood still blamed
+-- etcd, and what a server says went to the terminal as it was, escapes and all.
+
+local Scripted = require "spec.support.servers.scripted"
+local clients = require "spec.support.harness.clients"
+local error_rows = require "spec.support.harness.error_rows"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+
+it("a process that stood still is told so, by whatever it asks first", function()
+  local opts = { endpoints = suite.endpoint(), prefix = prefix, ttl = 2 }
+  local sleepers = { remote.start(opts, 2) }
+  finally(function()
+    for _, child in ipairs(sleepers) do child:destroy() end
+  end)
+  local asked = { "return lock:unlock()", "return lock:check()" }
+  for i, child in ipairs(sleepers) do
+    remote.take(child, "a" .. i)
+    child:kill "sigstop"
+  end
+  remote.await_keys(etcd, prefix, 0, 10)
+  for i, child in ipairs(sleepers) do
+    remote.send(child, asked[i])
+    child:kill "sigcont"
+    local results = remote.answer_of(child)
+    assert.same({ "nil", "lost" }, { results[1], results[3] })
+    assert.matches("its lease lives: this process stood still for %d+%.%d s$", results[2])
+  end
+end)
+
+it("what a server says is shown without what a terminal would obey", function()
+  local server = Scripted.start(suite.endpoint())
+  finally(function()
+    clients.close_all()
+    server:stop()
+  end)
+  local client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+  server:answer("Txn", "before", error_rows.STATUS.PERMISSION_DENIED,
+    "etcdserver: \27[31mred\27[0m \7 bell")
+  local message = clients.assert_fails("denied", client:lock "a")
+  assert.matches("etcdserver: ?[31mred?[0m ? bell", message, 1, true)
+end)
