@@ -170,6 +170,8 @@ end
 -- ---- all of them --------------------------------------------------------------
 
 -- Calls each(run) with the result of each file, |jobs| of which run at a time.
+local interrupted = false
+
 local function run_all(files, command, jobs, try, each)
   local running, next_file = {}, 1
   while next(running) or files[next_file] do
@@ -178,6 +180,7 @@ local function run_all(files, command, jobs, try, each)
       next_file = next_file + 1
     end
     wait.sleep(0.02)
+    if interrupted then error("interrupted", 0) end
     for i = #running, 1, -1 do
       local run = running[i]
       if not run.process.code and wait.now() > run.from + LONGEST then
@@ -229,14 +232,11 @@ local function clean_up()
   for path in pairs(directories) do os.execute("rm -rf '" .. path .. "'") end
 end
 
+-- Not here, within the loop: what is to be waited for would never come.
 for _, name in ipairs { "sigint", "sigterm", "sighup" } do
-  uv.signal_start(uv.new_signal(), name, function()
-    io.stderr:write("\ninterrupted\n")
-    clean_up()
-    os.exit(130)
-  end)
+  uv.signal_start(uv.new_signal(), name, function() interrupted = true end)
 end
 local ok, good = xpcall(main, debug.traceback)
 if not ok then io.stderr:write(good, "\n") end
 clean_up()
-os.exit(ok and good and 0 or 1)
+os.exit(interrupted and 130 or ok and good and 0 or 1)
