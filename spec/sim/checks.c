@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "caller.h"
+#include "clock.h"
 
 enum {
   MARGIN_MS = 200,  /* promised between the end of a claim and of its lease */
@@ -343,7 +344,8 @@ static bool is_valid(const world *wd, const sim_caller *who) {
 /* Follows the claim that the caller has on the session's word. */
 static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
                          sim_caller *who) {
-  int64_t until_ms = pr->sessions[at->session].core.claim_until;
+  int64_t until_ms =
+      clock_when(wd, pr->id, pr->sessions[at->session].core.claim_until);
   if (wd->now_ms >= who->claim_end_ms && until_ms > wd->now_ms) {
     world_violate(wd, "I6 lost once",
                   "caller %d of p%d has its claim back after its end", who->id,
@@ -359,14 +361,24 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
+/* What is left of the promise when a clock runs slower than the store's. */
+static int64_t promised_margin(const world *wd, int peer) {
+  int64_t slower = -wd->weather.peers[peer].clock_ppm;
+  int64_t left_ms = MARGIN_MS - wd->ttl_ms * slower / 1000000;
+  return slower <= 0 ? MARGIN_MS : left_ms > 0 ? left_ms : 0;
+}
+
 static void check_margin(world *wd, const sim_peer *pr,
                          const peer_session *ses) {
   const lease *ls = store_find_lease(&wd->store, ses->core.id);
   int64_t margin_ms;
-  if (!el_session_can_claim(&ses->core, wd->now_ms) || ls->sabotaged) return;
-  margin_ms = ls->expires_at - ses->core.claim_until;
+  if (!el_session_can_claim(&ses->core, clock_now(wd, pr->id)) ||
+      ls->sabotaged) {
+    return;
+  }
+  margin_ms = ls->expires_at - clock_when(wd, pr->id, ses->core.claim_until);
   if (ses->holds > 0) figures_note_margin(wd->figures, margin_ms);
-  if (!ls->alive || margin_ms < MARGIN_MS) {
+  if (!ls->alive || margin_ms < promised_margin(wd, pr->id)) {
     world_violate(
         wd, "I1 exclusion",
         "p%d may claim until %" PRId64 " ms before lease %" PRId64 " %s",

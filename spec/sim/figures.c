@@ -9,6 +9,7 @@ static const char *const fault_str[FAULTS] = {
     [FAULT_LOST] = "request lost",
     [FAULT_ANSWER_LOST] = "answer lost",
     [FAULT_LATE] = "applied late",
+    [FAULT_ANSWER_LATE] = "answer late",
     [FAULT_REFUSED] = "refused",
     [FAULT_UNAVAILABLE] = "unavailable",
     [FAULT_NOSPACE] = "no space",
@@ -32,7 +33,8 @@ static const char *const fault_str[FAULTS] = {
 };
 
 static const char *const loss_str[FIGURE_LOSSES] = {
-    "none", "expired", "revoked", "deleted", "replaced", "max_hold", "closed",
+    "none",     "expired",  "revoked",         "deleted",
+    "replaced", "max_hold", "cluster_changed", "closed",
 };
 
 void figures_init(figures *all) {

@@ -4,12 +4,13 @@
 
 #include <stdint.h>
 
-enum { FIGURE_LOSSES = 7 }; /* as many as el_loss has values */
+enum { FIGURE_LOSSES = 8 }; /* as many as el_loss has values */
 
 typedef enum fault {
   FAULT_LOST,         /* a request never arrived */
   FAULT_ANSWER_LOST,  /* it was applied, and nobody told */
   FAULT_LATE,         /* applied after its time-out */
+  FAULT_ANSWER_LATE,  /* an answer was on its way for long */
   FAULT_REFUSED,      /* surely not applied */
   FAULT_UNAVAILABLE,  /* perhaps applied */
   FAULT_NOSPACE,      /* perhaps applied, and asking again is no use */

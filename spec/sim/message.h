@@ -26,8 +26,8 @@ typedef struct call {
   el_entry_action ask;      /* CALL_ENTRY */
   int64_t rev;              /* of our key, if known */
   int64_t ttl_ms;           /* CALL_GRANT */
-  int64_t sent_ms;
-  bool mute; /* its answer will not be heard */
+  int64_t sent_ms;          /* by its sender's clock */
+  bool mute;                /* its answer will not be heard */
 } call;
 
 /* Its answer. The parts that an entry knows are used for all kinds; |mine| is

@@ -7,9 +7,8 @@
 #include "request.h"
 
 enum {
-  ATTEMPT_MS = 1500, /* what a unary call may take */
-  APPLY_MAX_MS =
-      7000 /* etcd applies a request this long after it got it, ... */
+  APPLY_MAX_MS = 7000, /* etcd applies a request this long after it got it */
+  ANSWER_MAX_MS = 5000 /* and an answer is on its way so long at most */
 };
 
 static int64_t latency(world *wd) {
@@ -17,6 +16,13 @@ static int64_t latency(world *wd) {
 }
 
 /* ---- the store's side ---- */
+
+/* An answer that comes after the time-out is heard of, too. */
+static int64_t answer_latency(world *wd) {
+  return latency(wd) + (world_chance(wd, FAULT_ANSWER_LATE)
+                            ? rng_between(&wd->dice, 1, ANSWER_MAX_MS)
+                            : 0);
+}
 
 static void post_reply(world *wd, const call *what, const reply *answer,
                        event_run on_reply, int64_t at_ms) {
@@ -76,7 +82,7 @@ static void arrive(world *wd, const world_event *ev) {
       world_chance(wd, FAULT_ANSWER_LOST)) {
     return;
   }
-  post_reply(wd, &ev->call, &answer, ev->then, wd->now_ms + latency(wd));
+  post_reply(wd, &ev->call, &answer, ev->then, wd->now_ms + answer_latency(wd));
 }
 
 /* ---- the way there ---- */
@@ -107,7 +113,7 @@ static void post_error(world *wd, trip go, int64_t at_ms, bool definite,
 
 static int64_t late(world *wd) {
   int64_t most = rng_chance(&wd->dice, 200) ? NET_WAY_MAX_MS : APPLY_MAX_MS;
-  return wd->now_ms + rng_between(&wd->dice, ATTEMPT_MS, most);
+  return wd->now_ms + rng_between(&wd->dice, wd->weather.attempt_ms, most);
 }
 
 static bool can_outgrow_space(const call *what) {
@@ -123,7 +129,7 @@ static void send_into_partition(world *wd, trip go, int64_t until_ms) {
   int64_t luck = rng_between(&wd->dice, 0, 9);
   if (luck < 3) {
     post_error(wd, go, wd->now_ms + latency(wd), true, true);
-  } else if (luck < 6 && until_ms + 50 < go.what->sent_ms + APPLY_MAX_MS) {
+  } else if (luck < 6 && until_ms + 50 < wd->now_ms + APPLY_MAX_MS) {
     world_count(wd, FAULT_LATE);
     post_arrival(wd, go, until_ms + rng_between(&wd->dice, 1, 50), true);
   }
@@ -152,7 +158,7 @@ static bool needs_quorum(const call *what) { return !request_is_local(what); }
 void net_send(world *wd, const call *what, event_run on_reply) {
   const condition *cond = &wd->weather.peers[what->peer];
   trip go = {what, on_reply};
-  post_error(wd, go, wd->now_ms + ATTEMPT_MS, false, true);
+  post_error(wd, go, wd->now_ms + wd->weather.attempt_ms, false, true);
   if (weather_is_partitioned(&wd->weather, what->peer, wd->now_ms)) {
     send_into_partition(wd, go, cond->partition_until);
   } else if (weather_is_deposed(&wd->weather, what->peer, wd->now_ms) &&
@@ -193,7 +199,7 @@ static void arrive_keepalive(world *wd, const world_event *ev) {
     apply(wd, &ev->call, &answer);
   }
   if (weather_is_partitioned(&wd->weather, ev->call.peer, wd->now_ms)) return;
-  post_reply(wd, &ev->call, &answer, ev->then, wd->now_ms + latency(wd));
+  post_reply(wd, &ev->call, &answer, ev->then, wd->now_ms + answer_latency(wd));
 }
 
 void net_keep_alive(world *wd, const call *what, event_run on_reply) {

@@ -5,6 +5,7 @@
 
 #include "caller.h"
 #include "checks.h"
+#include "clock.h"
 
 void peer_init(sim_peer *pr, int id) {
   memset(pr, 0, offsetof(sim_peer, sessions));
@@ -48,8 +49,8 @@ static int64_t next_wake(const sim_peer *pr) {
   return first_ms;
 }
 
-static bool is_due(const world *wd, int64_t wake_at) {
-  return wake_at != 0 && wake_at <= wd->now_ms;
+static bool is_due(const world *wd, const sim_peer *pr, int64_t wake_at) {
+  return wake_at != 0 && wake_at <= clock_now(wd, pr->id);
 }
 
 static void tick(world *wd, const world_event *ev) {
@@ -58,12 +59,12 @@ static void tick(world *wd, const world_event *ev) {
   if (ev->turn != (uint32_t)pr->tick_ms) return; /* another came before */
   pr->tick_ms = 0;
   for (int i = 0; i < pr->n_sessions; i++) {
-    if (pr->sessions[i].used && is_due(wd, pr->sessions[i].core.wake_at)) {
+    if (pr->sessions[i].used && is_due(wd, pr, pr->sessions[i].core.wake_at)) {
       session_step(wd, pr, i, &timer);
     }
   }
   for (int i = 0; i < pr->n_entries; i++) {
-    if (pr->entries[i].used && is_due(wd, pr->entries[i].core.wake_at)) {
+    if (pr->entries[i].used && is_due(wd, pr, pr->entries[i].core.wake_at)) {
       entry_step_simple(wd, pr, i, EL_ENTRY_TIMER);
     }
   }
@@ -71,7 +72,7 @@ static void tick(world *wd, const world_event *ev) {
 }
 
 static void arm(world *wd, sim_peer *pr) {
-  int64_t wake_ms = next_wake(pr);
+  int64_t wake_ms = clock_when(wd, pr->id, next_wake(pr));
   if (wake_ms == 0 || (pr->tick_ms != 0 && pr->tick_ms <= wake_ms)) return;
   if (wake_ms < wd->now_ms) wake_ms = wd->now_ms;
   pr->tick_ms = wake_ms;
@@ -100,7 +101,7 @@ static void retire(world *wd, sim_peer *pr, int session) {
     peer_entry *at = &pr->entries[i];
     if (at->used && at->session == session) {
       at->cut_short = dead.end != EL_SESSION_CLOSED &&
-                      wd->now_ms < last->sent_ms + last->ttl_ms;
+                      clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms;
       entry_step(wd, pr, i, &dead);
     }
   }
@@ -141,8 +142,7 @@ static bool settle_claims(world *wd, sim_peer *pr) {
       changed = true;
     }
     if (!at->used || at->core.state != EL_ENTRY_PROVING) continue;
-    can_claim =
-        el_session_can_claim(&pr->sessions[at->session].core, wd->now_ms);
+    can_claim = el_session_can_claim(core, clock_now(wd, pr->id));
     if (!can_claim && !at->core.fresh) continue; /* it knows */
     entry_step_simple(wd, pr, i,
                       can_claim ? EL_ENTRY_CLAIMED : EL_ENTRY_UNPROVEN);

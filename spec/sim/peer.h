@@ -62,7 +62,8 @@ typedef struct peer {
   int n_entries;
   caller_line lines[NAMES_MAX];
   stream stream;
-  int64_t tick_ms; /* when it is going to look at its timers; 0: never */
+  int64_t tick_ms; /* when it is going to look at its timers, by the world's
+                      clock; 0: never */
 } sim_peer;
 
 /* ---- for the history ---- */

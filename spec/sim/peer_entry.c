@@ -5,6 +5,7 @@
 
 #include "caller.h"
 #include "checks.h"
+#include "clock.h"
 #include "net.h"
 #include "peer.h"
 
@@ -32,7 +33,7 @@ static void on_answer(world *wd, const world_event *ev) {
     at->delete_unsure = false;
   }
   if (ev->reply.event.outcome.done) {
-    at->seen_ms = ev->reply.event.outcome.sent_ms;
+    at->seen_ms = clock_when(wd, pr->id, ev->reply.event.outcome.sent_ms);
     at->heard_ms = wd->now_ms;
   }
   entry_step(wd, pr, ev->call.entry, &ev->reply.event);
@@ -55,7 +56,7 @@ static void send(world *wd, sim_peer *pr, int entry,
                .lease = at->core.lease,
                .ask = *action,
                .rev = at->core.rev,
-               .sent_ms = wd->now_ms};
+               .sent_ms = clock_now(wd, pr->id)};
   at->call = what.id;
   if (action->request == EL_REQUEST_DELETE) at->deleting_rev = action->guard;
   net_send(wd, &what, on_answer);
@@ -217,7 +218,7 @@ void entry_step(world *wd, sim_peer *pr, int entry,
   peer_entry *at = &pr->entries[entry];
   el_entry was = at->core;
   el_entry_actions out;
-  el_entry_step(&at->core, event, wd->now_ms, &out);
+  el_entry_step(&at->core, event, clock_now(wd, pr->id), &out);
   at->let_go |= event->kind == EL_ENTRY_STOP && was.state == EL_ENTRY_HELD;
   trace_step(wd, pr, at, &was, event, &out);
   for (int i = 0; i < out.n; i++) {

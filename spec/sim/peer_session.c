@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "checks.h"
+#include "clock.h"
 #include "net.h"
 #include "peer.h"
 
@@ -12,7 +13,7 @@ static call call_of(world *wd, const sim_peer *pr, int session,
                     call_kind kind) {
   call what = {.kind = kind, .peer = pr->id, .session = session};
   what.id = world_new_id(wd);
-  what.sent_ms = wd->now_ms;
+  what.sent_ms = clock_now(wd, pr->id);
   what.lease = pr->sessions[session].core.id;
   return what;
 }
@@ -220,7 +221,7 @@ void session_step(world *wd, sim_peer *pr, int session,
   el_session *core = &pr->sessions[session].core;
   el_session was = *core;
   el_session_actions out;
-  el_session_step(core, event, wd->now_ms, &out);
+  el_session_step(core, event, clock_now(wd, pr->id), &out);
   trace_step(wd, pr, &was, core, event, &out);
   for (int i = 0; i < out.n; i++) {
     perform(wd, pr, session, &out.list[i]);

@@ -11,18 +11,18 @@ typedef struct measure {
 } measure;
 
 static const measure measures[] = {
-    {FAULT_LOST, 150, 0},        {FAULT_ANSWER_LOST, 150, 0},
-    {FAULT_LATE, 150, 0},        {FAULT_REFUSED, 300, 0},
-    {FAULT_UNAVAILABLE, 150, 0}, {FAULT_NOSPACE, 40, 0},
-    {FAULT_DENIED, 10, 0},       {FAULT_KEEP_BREAK, 150, 0},
-    {FAULT_STALE_LOOK, 500, 0},  {FAULT_WATCH_LATE, 300, 0},
-    {FAULT_SWALLOWED, 300, 0},   {FAULT_REPLAYED, 300, 0},
-    {FAULT_WATCH_BREAK, 50, 0},  {FAULT_PARTITION, 0, 6},
-    {FAULT_ELECTION, 0, 5},      {FAULT_DEPOSED, 0, 5},
-    {FAULT_RESTART, 0, 3},       {FAULT_STOP, 0, 8},
-    {FAULT_CRASH, 0, 1},         {FAULT_CLOSE, 0, 1},
-    {FAULT_ADMIN_DELETE, 0, 6},  {FAULT_ADMIN_WRITE, 0, 2},
-    {FAULT_ADMIN_REVOKE, 0, 2},
+    {FAULT_LOST, 150, 0},       {FAULT_ANSWER_LOST, 150, 0},
+    {FAULT_LATE, 150, 0},       {FAULT_ANSWER_LATE, 150, 0},
+    {FAULT_REFUSED, 300, 0},    {FAULT_UNAVAILABLE, 150, 0},
+    {FAULT_NOSPACE, 40, 0},     {FAULT_DENIED, 10, 0},
+    {FAULT_KEEP_BREAK, 150, 0}, {FAULT_STALE_LOOK, 500, 0},
+    {FAULT_WATCH_LATE, 300, 0}, {FAULT_SWALLOWED, 300, 0},
+    {FAULT_REPLAYED, 300, 0},   {FAULT_WATCH_BREAK, 50, 0},
+    {FAULT_PARTITION, 0, 6},    {FAULT_ELECTION, 0, 5},
+    {FAULT_DEPOSED, 0, 5},      {FAULT_RESTART, 0, 3},
+    {FAULT_STOP, 0, 8},         {FAULT_CRASH, 0, 1},
+    {FAULT_CLOSE, 0, 1},        {FAULT_ADMIN_DELETE, 0, 6},
+    {FAULT_ADMIN_WRITE, 0, 2},  {FAULT_ADMIN_REVOKE, 0, 2},
 };
 
 enum { MEASURES = sizeof measures / sizeof measures[0] };
@@ -36,6 +36,22 @@ static void draw_latency(weather *wt, rng *dice) {
     wt->slow = (int)rng_between(dice, 10, 200);
     wt->slow_max_ms = rng_between(dice, 100, 1400);
   }
+}
+
+/* Clocks are as far apart as the margin allows (a tenth, with the rest for the way
+ * to the caller), but on calm days as far as real ones may be at worst. */
+static void draw_clocks(weather *wt, rng *dice) {
+  static const int64_t apart[] = {0, 1000, 10000, 80000}; /* of a million */
+  int64_t most = apart[rng_between(dice, 0, wt->calm ? 2 : 3)];
+  for (int i = 0; i < PEERS_MAX; i++) {
+    wt->peers[i].clock_ahead_ms = rng_between(dice, 0, 1000000000);
+    wt->peers[i].clock_ppm = rng_between(dice, -most, most);
+  }
+}
+
+static void draw_attempt(weather *wt, rng *dice) {
+  static const int64_t attempts_ms[] = {600, 1500, 3000};
+  wt->attempt_ms = attempts_ms[rng_between(dice, 0, 2)];
 }
 
 static bool is_meddling(fault what) {
@@ -65,6 +81,8 @@ void weather_draw(weather *wt, rng *dice) {
   wt->calm = kind < 3;
   wt->meddled = kind == 2;
   draw_latency(wt, dice);
+  draw_clocks(wt, dice);
+  draw_attempt(wt, dice);
   if (kind == 2) {
     draw_faults(wt, dice, 700, 0);
   } else if (kind > 2 && kind < 7) {

@@ -20,6 +20,8 @@ typedef struct condition {
   int64_t partition_until; /* nothing passes */
   int64_t stopped_until;   /* it doesn't run */
   bool crashed;            /* it never runs again */
+  int64_t clock_ahead_ms;  /* what its clock shows more than the store's, ... */
+  int64_t clock_ppm;       /* and how much faster it runs, of a million */
 
   /* It hangs on a leader that was deposed, or on a member that lags. */
   int64_t deposed_until;
@@ -37,7 +39,8 @@ typedef struct weather {
   int64_t latency_min_ms, latency_max_ms;
   int slow; /* per mille of the messages that take longer */
   int64_t slow_max_ms;
-  int tick_late_ms; /* how late a timer may be */
+  int tick_late_ms;   /* how late a timer may be */
+  int64_t attempt_ms; /* what a unary call may take */
   condition peers[PEERS_MAX];
 } weather;
 
