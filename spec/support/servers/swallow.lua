@@ -1,6 +1,7 @@
 -- A way to a server which can begin to swallow what is sent: connections stay
 -- open and new ones are accepted, but no byte gets through any more. Or to hold
--- new connections: they are accepted, and what is sent waits.
+-- new connections: they are accepted, and what is sent waits. Or to be slow: what
+-- the server says comes later.
 
 local proc = require "spec.support.programs.proc"
 
@@ -8,10 +9,11 @@ local Swallow = {}
 Swallow.__index = Swallow
 
 -- In a process of its own: clients block theirs. Input: "swallow", "hold",
--- "forward".
+-- "forward", "slow 450" (milliseconds).
 local PROXY = [[
   local uv, host, port = require "luv", ...
   local swallowing, swallowed, peers, holding, held = false, 0, {}, false, {}
+  local slow_ms = 0
 
   local function close(...)
     for _, socket in ipairs { ... } do
@@ -20,14 +22,28 @@ local PROXY = [[
     end
   end
 
-  local function pump(from, to)
+  local function write(to, data)
+    if not to:is_closing() then to:write(data) end
+  end
+
+  local function write_later(to, data)
+    local timer = uv.new_timer()
+    timer:start(slow_ms, 0, function()
+      timer:close()
+      write(to, data)
+    end)
+  end
+
+  local function pump(from, to, is_answer)
     from:read_start(function(failure, data)
       if failure or not data then
         close(from, to)
       elseif swallowing then
         swallowed = swallowed + #data
-      elseif not to:is_closing() then
-        to:write(data)
+      elseif is_answer and slow_ms > 0 then
+        write_later(to, data)
+      else
+        write(to, data)
       end
     end)
   end
@@ -41,7 +57,7 @@ local PROXY = [[
     far:connect(host, tonumber(port), function(failure)
       if failure then return close(near, far) end
       pump(near, far)
-      pump(far, near)
+      pump(far, near, true)
     end)
   end
 
@@ -74,8 +90,10 @@ local PROXY = [[
   stdin:open(0)
   stdin:read_start(function(_, data)
     if not data then return os.exit(0) end
-    for word in data:gmatch "%a+" do
-      if word == "hold" then
+    for word, number in data:gmatch "(%a+) ?(%d*)" do
+      if word == "slow" then
+        slow_ms = tonumber(number)
+      elseif word == "hold" then
         holding = true
       elseif word == "forward" then
         for _, near in ipairs(held) do forward(near) end
@@ -109,6 +127,12 @@ end
 function Swallow:swallow()
   self.child:send "swallow"
   return tonumber((self.child:expect "^done (%d+)"))
+end
+
+-- From now on what the server says comes |seconds| later.
+function Swallow:slow(seconds)
+  self.child:send(("slow %d"):format(seconds * 1000))
+  self.child:expect "^done"
 end
 
 -- From now on new connections are held.

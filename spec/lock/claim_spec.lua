@@ -1,0 +1,128 @@
+-- How long a hold is claimed, and what ends it, where etcd answers late, or in part,
+-- or says nothing of what has happened.
+
+local Scripted = require "spec.support.servers.scripted"
+local Swallow = require "spec.support.servers.swallow"
+local clients = require "spec.support.harness.clients"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local UNAVAILABLE = rows.STATUS.UNAVAILABLE
+local connect = clients.connector { prefix = prefix }
+local server
+
+after_each(function()
+  clients.close_all()
+  server:stop()
+end)
+
+describe("a hold is claimed", function()
+  -- What is renewed when it was sent is proven by a read that is sent when the answer
+  -- has come, so nobody can know of it sooner than two answers later.
+  local TTL, MARGIN, LATE, TOLERANCE = 8, 0.8, 0.45, 0.1
+  local MOST = TTL - MARGIN - 2 * LATE + TOLERANCE
+  local client
+
+  before_each(function()
+    server = Swallow.start(etcd:endpoint())
+    server:slow(LATE)
+    client = connect { endpoints = server:endpoint(), ttl = TTL }
+  end)
+
+  it("from when its lease was asked for", function()
+    local lock = assert(client:lock("a", { timeout = 20 }))
+    assert.is_true(lock:remaining() <= MOST, lock:remaining())
+    assert.is_true(lock:unlock())
+  end)
+
+  it("from when its renewal was sent, whatever else is asked meanwhile", function()
+    local lock = assert(client:lock("a", { timeout = 20 }))
+    local first, most, asked = lock:remaining(), 0, {}
+    local deadline = wait.now() + TTL
+    repeat
+      for i = 1, 5 do
+        asked[i] = asked[i] or assert(client:lock_async("beside" .. i, { owner = i }))
+        local other = asked[i]:step()
+        if other then asked[i] = other._core:release() and nil end
+      end
+      most = math.max(most, lock:remaining())
+      wait.sleep(0.005)
+    until wait.now() > deadline
+    for i = 1, 5 do asked[i]:cancel() end
+    assert.is_true(most <= MOST, most .. " s left")
+    assert.is_true(first + 1 > most and lock:held(), "it was not renewed")
+    assert.is_true(lock:unlock())
+  end)
+end)
+
+describe("where etcd says less than it knows,", function()
+  local client
+
+  before_each(function()
+    server = Scripted.start(etcd:endpoint())
+  end)
+
+  -- Everything is asked for without a word of what is answered.
+  local function mute(method)
+    server:answer(method, "never", UNAVAILABLE)
+  end
+
+  it("a hold that can't be proven is let go, there too", function()
+    client = connect { endpoints = server:endpoint(), ttl = 3 }
+    local lock = assert(client:lock "a")
+    -- Its lease goes on being renewed, but no key is shown.
+    server:answer("Txn", "before", UNAVAILABLE, "etcdserver: no leader")
+    -- Nobody asks the lock itself, which would find out by its clock.
+    wait.eventually(function() return client:stats().lost == 1 end, 5, "the loss")
+    server:pass()
+    local next_one = connect { endpoints = etcd:endpoint() }
+    assert(next_one:lock("a", { timeout = 5 })):unlock()
+    assert.is_true(client:alive())
+    assert(client:lock("b", { timeout = 5 })):unlock()
+    assert.equal("expired", lock:wait_lost(0))
+    local message = clients.assert_fails("lost", lock:check())
+    assert.matches("no leader", message, 1, true)
+  end)
+
+  it("no lock is ever granted without a claim", function()
+    local TTL = 5
+    mute "LeaseKeepAlive"
+    client = connect { endpoints = server:endpoint(), ttl = TTL }
+    local deadline, granted = wait.now() + TTL + 2, 0
+    repeat
+      local lock = client:try_lock "a"
+      if lock then
+        assert.same({ true, true }, { (lock:held()), lock:remaining() > 0 })
+        granted = granted + 1
+        lock:unlock()
+      end
+    until wait.now() > deadline
+    assert.is_true(granted > 10)
+  end)
+
+  it("a probe finds out that a key has gone, whichever it is", function()
+    mute "Watch"
+    client = connect { endpoints = server:endpoint(), ttl = 3 }
+    local locks = {}
+    for i = 1, 3 do locks[i] = assert(client:lock("a" .. i)) end
+    for i = 3, 2, -1 do
+      etcd:del(locks[i]:key())
+      assert.equal("deleted", locks[i]:wait_lost(10))
+      assert.is_true(locks[1]:check())
+    end
+    assert.is_true(locks[1]:unlock())
+  end)
+
+  it("a write finds out that the key has gone, and everybody hears of it", function()
+    mute "Watch"
+    client = connect { endpoints = server:endpoint(), ttl = 60 }
+    local lock = assert(client:lock "a")
+    etcd:del(lock:key())
+    assert.is_true(lock:held())
+    clients.assert_fails("lost", lock:put(prefix .. "data", "late"))
+    wait.eventually(function() return not lock:held() end, 2, "the loss")
+    assert.equal("deleted", lock:wait_lost(0))
+  end)
+end)

@@ -1,0 +1,97 @@
+-- Requests for a lock that etcd has carried out, and whose answers nobody has heard;
+-- and those that etcd was told of too late.
+
+local Scripted = require "spec.support.servers.scripted"
+local clients = require "spec.support.harness.clients"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local STATUS = rows.STATUS
+local connect = clients.connector { prefix = prefix, ttl = 60 }
+local server, client, other
+
+before_each(function()
+  server = Scripted.start(etcd:endpoint())
+  client = connect { endpoints = server:endpoint() }
+  other = connect { endpoints = etcd:endpoint() }
+  assert(client:lock "first"):unlock()
+end)
+
+after_each(function()
+  clients.close_all()
+  server:stop()
+end)
+
+-- Waits until etcd has been asked |count| things more than |before|.
+local function await_asked(before, count)
+  wait.eventually(function() return server:calls "Txn" >= before + count end, 5, "requests")
+end
+
+local function await_lock(asked)
+  local lock
+  wait.eventually(function()
+    lock = asked:step()
+    return lock
+  end, 5, "a lock")
+  return lock
+end
+
+describe("an enqueue that etcd has carried out, and nobody heard of,", function()
+  it("takes nothing that somebody else holds when it is asked for again", function()
+    local held = assert(other:lock "a")
+    local before = server:calls "Txn"
+    server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+    local asked = assert(client:lock_async "a")
+    await_asked(before, 3) -- twice the same, and a look
+    wait.sleep(0.2)
+    assert.is_false((asked:step()))
+    assert.equal(2, #other:queue "a")
+    assert.is_true(held:unlock())
+    local lock = await_lock(asked)
+    assert.is_true(lock:token() > held:token())
+    assert.is_true(lock:unlock())
+    assert.equal(0, #etcd:keys(prefix))
+  end)
+
+  it("holds what it took when it is asked for again", function()
+    server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+    local lock = assert(client:lock("a", { timeout = 5 }))
+    assert.is_true(lock:check())
+    assert.equal(1, #etcd:keys(prefix))
+    assert.is_true(lock:unlock())
+  end)
+end)
+
+describe("a key that may come when nobody waits for it any more", function()
+  it("ends with its lease as soon as nobody needs that", function()
+    server:answer("Txn", "late", STATUS.RESOURCE_EXHAUSTED,
+      "etcdserver: mvcc: database space exceeded")
+    clients.assert_fails("no_space", client:lock "a")
+    server:pass()
+    wait.eventually(function() return #etcd:leases() == 0 end, 5, "the end of the lease")
+    assert.equal(1, server:deliver "Txn")
+    assert.same({}, etcd:keys(prefix))
+    assert(client:lock("a", { timeout = 5 })):unlock()
+  end)
+end)
+
+describe("those who ask on a lease that has ended", function()
+  it("keep their order when there is another", function()
+    local asked, got = {}, {}
+    etcd:revoke(client:lease())
+    for i = 1, 3 do asked[i] = assert(client:lock_async("a", { owner = i })) end
+    wait.eventually(function()
+      for i, one in ipairs(asked) do
+        local lock = one:step()
+        if lock and lock:count() > 0 then
+          got[#got + 1] = i
+          lock:unlock()
+        end
+      end
+      return #got == 3
+    end, 10, "all three")
+    assert.same({ 1, 2, 3 }, got)
+  end)
+end)
