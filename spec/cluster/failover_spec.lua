@@ -180,6 +180,18 @@ describe("a member that is cut off from the others", function()
     remote.assert_held(holder, token)
   end)
 
+  -- In its first moments, when it leads as far as it knows.
+  it("is not believed in what it knows alone", function()
+    local leader = cluster.leader_of(etcd)
+    local child = remote.start(options(etcd:endpoint(leader)))
+    cycle_once(child)
+    for i = 1, 3 do
+      if i ~= leader then etcd:pause(i) end
+    end
+    local results = ask(child, "return client:ping()", 10)
+    assert.same({ "nil", "unavailable" }, { results[1], results[3] })
+  end)
+
   it("answers at once that it is, to a call that nobody else can serve", function()
     local _, alone = cluster.leader_of(etcd)
     local child = remote.start(options(etcd:endpoint(alone)))

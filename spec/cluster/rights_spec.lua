@@ -1,8 +1,10 @@
 -- Rights that are taken away from one who holds or waits: a user that is
 -- deleted, a role that is emptied.
 
+local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local remote = require "spec.support.programs.remote"
+local rows = require "spec.support.harness.error_rows"
 local secured = require "spec.support.servers.secured"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
@@ -100,6 +102,42 @@ describe("a role that is taken away", function()
     grant()
     await_no_key()
     assert(client:lock "a"):unlock()
+  end)
+
+  it("has a release repeated, but not often, until it is given back", function()
+    local client = connect { ttl = 30 }
+    local lock = assert(client:lock "a")
+    revoke()
+    clients.assert_fails("denied", lock:unlock())
+    local before = client:stats().deletes
+    wait.sleep(2.5)
+    local count = client:stats().deletes - before
+    assert.is_true(count >= 1 and count <= 4, count .. " times")
+    grant()
+    await_no_key()
+  end)
+
+  it("ends a wait whose watch is refused, and no other", function()
+    local server = Scripted.start(etcd:endpoint())
+    finally(function() server:stop() end)
+    local client = connect { endpoints = server:endpoint() }
+    local other = connect { user = "root", password = secured.ROOT }
+    local lock = assert(other:lock "a")
+    local asked = assert(client:lock_async("a", { timeout = 30 }))
+    wait.eventually(function() return client:stats().looks == 1 end, 5, "its watch")
+    revoke()
+    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+    local results
+    wait.eventually(function()
+      results = { asked:step() }
+      return results[1] == nil
+    end, 5, "the end of the wait")
+    assert.equal("denied", results[3])
+    assert.matches('watch of "' .. prefix .. "a/", results[2], 1, true)
+    assert.is_true(lock:check())
+    grant()
+    assert.is_true(lock:unlock())
+    await_no_key()
   end)
 
   it("ends a wait when its turn comes", function()

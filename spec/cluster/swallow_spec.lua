@@ -76,6 +76,28 @@ describe("a member that swallows", function()
     assert.is_true(lock:unlock())
   end)
 
+  -- Longer than one may say nothing, and without a moment in which none is asked.
+  it("is not taken for one that is never done, because it answers", function()
+    local client = connect { endpoints = silent:endpoint() }
+    local deadline, asked, granted = wait.now() + 2.5, {}, 0
+    repeat
+      for i = 1, 20 do
+        asked[i] = asked[i] or assert(client:lock_async("busy" .. i, { owner = i }))
+        local lock = asked[i]:step()
+        if lock then
+          lock._core:release()
+          asked[i], granted = nil, granted + 1
+        end
+      end
+      wait.sleep(0)
+    until wait.now() > deadline
+    for i = 1, 20 do
+      if asked[i] then asked[i]:cancel() end
+    end
+    assert.is_true(granted > 100, granted)
+    assert.equal(0, client:stats().failed_attempts)
+  end)
+
   it("is left by a client that waits for its turn", function()
     local holder = assert(connect { endpoints = etcd:endpoint(2) }:lock "a")
     local waiter = connect { ttl = TIMEOUT }
@@ -85,9 +107,35 @@ describe("a member that swallows", function()
     wait.sleep(TIMEOUT)
     assert.is_nil((wish:wait(0)))
     assert.is_true(holder:unlock())
-    local ok, message = wish:wait(TIMEOUT)
+    local ok, message = wish:wait(wait.SLACK) -- by the watch, not by the next look
     assert.is_true(ok, message)
     wish:release()
+  end)
+
+  it("is left for good, and with all that it was asked", function()
+    local client = connect { endpoints = { silent:endpoint(), etcd:endpoint(2) } }
+    local held, asked, from = assert(client:lock "held"), {}, wait.now()
+    silent:swallow()
+    for i = 1, 8 do asked[i] = assert(client:lock_async("a" .. i, { owner = i })) end
+    -- Sooner than each of them gives up by itself.
+    for i = 1, 8 do
+      wait.eventually(function() return asked[i]:dirty() end, 1, "all are asked again")
+    end
+    assert.is_true(wait.now() - from < 0.6 + wait.SLACK, wait.now() - from)
+    for i = 1, 8 do assert(asked[i]:step()):unlock() end
+    assert.is_true(held:check())
+    assert.is_true(held:unlock())
+  end)
+
+  it("isn't asked by one whose own member answers, whatever he loses", function()
+    local before = silent:swallow()
+    local client = connect { endpoints = { etcd:endpoint(2), silent:endpoint() } }
+    for i = 1, 5 do
+      local lock = assert(client:lock("a" .. i, { timeout = TIMEOUT }))
+      etcd:revoke(lock:lease())
+      assert.is_string(lock:wait_lost(TIMEOUT))
+    end
+    assert.equal(before, silent:forward())
   end)
 
   it("is left by a try and by a release", function()

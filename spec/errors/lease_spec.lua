@@ -41,9 +41,12 @@ end)
 
 -- ---- what becomes of a lease ----
 
+-- What nobody has heard of is ended, and not left to its time.
+local LONG_LEASE = { ttl = 60 }
+
 describe("a lease that is asked for and ends with", function()
   each_row(function(row)
-    stage:connect()
+    stage:connect(LONG_LEASE)
     stage:script(row, "LeaseGrant", row.retriable and 2 or 1)
     local count, lock, message, code = stage.server:count("LeaseGrant", function()
       return within(0, SOON, function() return stage.client:lock("a", { timeout = LONG }) end)
@@ -61,7 +64,7 @@ end)
 
 describe("a lease that isn't to be had, because of", function()
   each_row(function(row)
-    stage:connect()
+    stage:connect(LONG_LEASE)
     stage:script(row, "LeaseGrant")
     local count, lock, message, code = stage.server:count("LeaseGrant", function()
       return within(TIMEOUT, TIMEOUT + SOON, function()
@@ -79,7 +82,7 @@ describe("a lease that isn't to be had, because of", function()
   end, function(row) return row.retriable end)
 
   it("no answer at all", function()
-    stage:connect()
+    stage:connect(LONG_LEASE)
     stage.server:answer("LeaseGrant", "never", 0, nil, 1)
     assert(stage.client:lock("a", { timeout = LONG }))
     stage.await_leases(1)

@@ -288,6 +288,30 @@ describe("waiters", function()
     return count
   end
 
+  -- While their clients go on.
+  it("leave no watch behind when they have had their turn, or somebody has given up", function()
+    local etcd = suite.start()
+    finally(function() etcd:stop() end)
+    local holder, hasty, patient = actor(etcd, "left"), actor(etcd, "left"), actor(etcd, "left")
+    for _ = 1, 2 do
+      take(holder)
+      hasty:send "lock 1"
+      wait.eventually(function() return queue_length(etcd, "left") == 2 end, 5, "the first place")
+      enqueue(patient, etcd, "left", 3)
+      hasty:expect "^failed" -- and the patient one has another in front of him
+      wait.eventually(function() return queue_length(etcd, "left") == 2 end, 5, "the end of it")
+      holder:send "unlock"
+      patient:expect "^held"
+      patient:send "unlock"
+      patient:expect "^unlocked"
+    end
+    wait.eventually(function()
+      local count = watchers(etcd)
+      return count == 0, count .. " watchers"
+    end, 5, "no watcher is left")
+    finish { holder, hasty, patient }
+  end)
+
   -- A private etcd, whose watchers are nobody else's.
   it("watch their predecessor and nobody else", function()
     local COUNT = 10

@@ -7,7 +7,8 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+-- A long lease: a probe or a renewal has nothing to tell while a test lasts.
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 }
 local assert_fails = clients.assert_fails
 local client, other
 
@@ -76,6 +77,8 @@ describe("a lock is lost", function()
 
   it("but not when its value is changed on the same lease", function()
     local lock = assert(client:lock "a")
+    -- Its key is looked at once more when its watch is there.
+    wait.eventually(function() return client:stats().looks == 1 end, 5, "the watch")
     assert.equal(0, select(2, etcd:ctl("put", "--lease=" .. lock:lease(), lock:key(), "x")))
     assert_fails("timeout", lock:wait_lost(0.3))
     assert.is_true(lock:check())
@@ -132,11 +135,22 @@ describe("a lock is lost", function()
     assert.is_true(client:alive())
   end)
 
-  it("and an idle client finds out about its lease before it is needed", function()
+  it("and an idle client finds out about its lease when it asks on it", function()
     assert.is_true(assert(client:lock "a"):unlock())
     etcd:revoke(client:lease())
     local lock = assert(client:lock("a", { timeout = 5 }))
     assert.is_true(lock:check())
+    assert.equal(1, client:stats().failed_attempts)
+  end)
+
+  it("and an idle client finds out about its lease before it asks", function()
+    local idle = connect { ttl = 3 }
+    assert.is_true(assert(idle:lock "a"):unlock())
+    etcd:revoke(idle:lease())
+    wait.eventually(function() return not idle:lease() end, 3, "the news")
+    local lock = assert(idle:lock("a", { timeout = 5 }))
+    assert.is_true(lock:check())
+    assert.equal(0, idle:stats().failed_attempts)
   end)
 
   it("and stays lost, although its key comes back", function()
@@ -231,14 +245,37 @@ describe("max_hold", function()
   end)
 
   it("may be as short as it gets", function()
-    for _ = 1, 50 do
-      local lock = client:lock("a", { max_hold = 0.001, timeout = 5 })
+    for i = 1, 50 do
+      local lock = client:lock("a", { max_hold = i < 5 and 0.0001 or 0.001, timeout = 5 })
       if lock then
         lock:wait_lost(5)
         assert.same({ false, "lost" }, { lock:held() })
       end
     end
     wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+  end)
+end)
+
+describe("expire", function()
+  it("moves the end of a hold, to and fro, and as often as one likes", function()
+    local lock = assert(client:lock("a", { max_hold = 60 }))
+    for _ = 1, 3 do
+      assert.is_true(lock:expire(0.1))
+      assert.is_true(lock:expire(30))
+    end
+    assert.is_true(lock:remaining() > 1)
+    wait.sleep(0.3)
+    assert.is_true(lock:check())
+    local asked = assert(other:lock_async("a", { timeout = 5 }))
+    wait.eventually(function() return #client:queue "a" == 2 end)
+    assert.is_true(lock:expire(0.3))
+    -- Nobody asks the lock itself, which would find out by its clock.
+    wait.eventually(function() return asked:dirty() end, 3, "the next one's turn")
+    local next_one, message = asked:step()
+    assert.is_truthy(next_one, message)
+    assert.same({ false, "lost" }, { lock:held() })
+    assert.equal("max_hold", lock:wait_lost(0))
+    assert.is_true(next_one:unlock())
   end)
 end)
 
@@ -293,6 +330,31 @@ describe("on_lost", function()
     assert.equal("max_hold", reason)
   end)
 
+  it("calls nobody again when somebody comes later", function()
+    local calls = {}
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:on_lost(function() calls[#calls + 1] = "early" end)
+    lock:wait_lost(5)
+    lock:on_lost(function() calls[#calls + 1] = "late" end)
+    assert.is_false((lock:held()))
+    work(0.1)
+    assert.same({ "early", "late" }, calls)
+  end)
+
+  it("calls the others too when one raises an error", function()
+    local calls = {}
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    for i = 1, 3 do
+      lock:on_lost(function()
+        calls[#calls + 1] = i
+        error("handler " .. i, 0)
+      end)
+    end
+    local ok, message = pcall(lock.wait_lost, lock, 5)
+    assert.same({ false, "handler 1" }, { ok, message })
+    assert.same({ 1, 2, 3 }, calls)
+  end)
+
   it("stays silent for a lock that was released, or whose client was closed", function()
     local lock = assert(client:lock "a")
     lock:on_lost(error)
@@ -337,6 +399,13 @@ describe("wait_lost", function()
     assert.is_true(waited >= 0.3 and waited < 0.3 + wait.SLACK, waited)
     assert_fails("timeout", lock:wait_lost(0))
     assert.is_true(lock:held())
+  end)
+
+  it("waits as long as it was told, at any time of any second", function()
+    local lock = assert(client:lock "a")
+    local from = wait.now()
+    for _ = 1, 11 do assert_fails("timeout", lock:wait_lost(0.1)) end
+    assert.is_true(wait.now() - from >= 1.1)
   end)
 
   it("hears of the loss soon after it happened", function()

@@ -137,6 +137,15 @@ describe("the queue of a lock", function()
     assert.same({ true, true, false, false }, held)
   end)
 
+  it("is listed, however much there is to tell", function()
+    local lock, text = assert(other:lock "b"), ("x"):rep(1200000)
+    for i = 1, 4 do
+      assert.is_true(lock:put(prefix .. "a/" .. i, text))
+    end
+    assert.equal(4, #client:queue "a")
+    for i = 1, 4 do assert.is_true(lock:delete(prefix .. "a/" .. i)) end
+  end)
+
   it("survives whatever other clients write into their keys", function()
     local values = {
       "", "x", "{", "null", "1", '"text"', "[]", "[1,2]", "{}", '{"pid":"me"}',
@@ -230,13 +239,25 @@ describe("nested names", function()
 end)
 
 describe("keys of other clients that count", function()
-  it("block a lock until they go", function()
+  it("block a lock until they go, and not for longer", function()
     for _, key in ipairs { "a/1", "a/ffffffffffffffff", "a/read/1", "a/write/1" } do
       put(key)
       assert_fails("locked", client:try_lock "a")
       assert_fails("timeout", client:lock("a", { timeout = 0.1 }))
+      local asked = assert(client:lock_async("a", { timeout = 5 }))
+      wait.eventually(function() return #client:queue "a" == 2 end)
+      -- When nothing is asked any more, only a watch can tell.
+      local looks = client:stats().looks
+      wait.sleep(0.1)
+      assert.is_true(client:stats().looks <= looks + 1)
       etcd:del(prefix .. key)
-      assert.is_true(assert(client:lock("a", { timeout = 5 })):unlock())
+      local lock, message
+      wait.eventually(function()
+        lock, message = asked:step()
+        return lock ~= false
+      end)
+      assert.is_truthy(lock, message)
+      assert.is_true(lock:unlock())
     end
   end)
 end)
@@ -280,6 +301,21 @@ describe("break_lock", function()
     assert.equal(2, #client:queue "a")
     assert.is_true(client:break_lock("a", queue[1].token))
     assert.is_true(client:break_lock("a", queue[2].token))
+  end)
+
+  -- Between its look and its deletion.
+  it("breaks nothing that has changed hands meanwhile", function()
+    local lock = assert(client:lock "a")
+    other._ask = function(self, txn)
+      self._ask = nil
+      local results = { self:_ask(txn) }
+      assert(lock:unlock())
+      lock = assert(client:lock "a")
+      return (table.unpack or unpack)(results)
+    end
+    assert_fails("not_held", other:break_lock("a", lock:token()))
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
   end)
 
   it("breaks locks of other kinds of client", function()

@@ -145,6 +145,15 @@ describe("another client of the same program", function()
     assert.is_true(assert(below:lock "b/c"):unlock())
   end)
 
+  it("is told so in whatever order it names the members", function()
+    local one = etcd:endpoint()
+    local name = one:gsub("127%.0%.0%.1", "localhost")
+    local forth = connect { endpoints = one .. "," .. name }
+    local back = connect { endpoints = name .. "," .. one }
+    clients.keep(assert(forth:lock "c"))
+    assert_fails("deadlock", back:lock("c", { timeout = 5 }))
+  end)
+
   it("waits where the hold ends by itself", function()
     clients.keep(assert(client:lock("a", { max_hold = 0.2 })))
     assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
@@ -198,6 +207,15 @@ describe("another owner of the same client", function()
     assert.same({ false, "lost" }, { short:held() })
     assert_fails("lost", short:unlock())
     assert.is_true(mine:check())
+  end)
+
+  it("waits for a hold whose end was moved, from never to soon", function()
+    local short = assert(client:lock("a", { owner = "x" }))
+    assert_fails("deadlock", client:lock("a", { owner = "y" }))
+    assert.is_true(short:expire(0.4))
+    local mine = assert(client:lock("a", { owner = "y", timeout = 5 }))
+    assert_fails("lost", short:unlock())
+    assert.is_true(mine:unlock())
   end)
 
   it("gives up while it waits for such a hold", function()

@@ -1,7 +1,10 @@
 -- What a client counts, and how few requests it takes.
 
 local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
+local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
@@ -15,6 +18,18 @@ before_each(function()
 end)
 
 after_each(clients.close_all)
+
+-- How often the thread of the client in the process |pid| has gone to sleep.
+local function wakings(pid)
+  local tasks, count = ("/proc/%d/task"):format(pid), 0
+  for task in uv.fs_scandir_next, assert(uv.fs_scandir(tasks)) do
+    local status = read_file(("%s/%s/status"):format(tasks, task)) or ""
+    if status:find "^Name:%s*etcdlock%-io" then
+      count = count + status:match "\nvoluntary_ctxt_switches:%s*(%d+)"
+    end
+  end
+  return count
+end
 
 -- What |run| adds to the counters, without those that it leaves alone.
 local function spent(run)
@@ -84,6 +99,37 @@ describe("the requests of a client", function()
       end
     end))
     lock:unlock()
+  end)
+
+  it("are few while nothing is held: a lease is renewed, and no key read", function()
+    local idle = connect { ttl = 3 }
+    assert(idle:lock "a"):unlock()
+    local before = idle:stats()
+    wait.eventually(function()
+      return idle:stats().keepalives >= before.keepalives + 3
+    end, 5, "three renewals")
+    local after = idle:stats()
+    assert.equal(before.probes, after.probes)
+    assert.equal(0, after.failed_attempts)
+    assert.is_true(after.rpcs - before.rpcs <= 6, after.rpcs - before.rpcs)
+  end)
+
+  it("leave its thread asleep while nothing is held", function()
+    local child = proc.lua([[
+      local endpoints, prefix = ...
+      local client = assert(require("etcdlock").connect { endpoints = endpoints, ttl = 10 })
+      assert(client:lock(prefix .. "a")):unlock()
+      print "idle"
+      io.read "*l"
+      client:close()
+    ]], etcd:endpoints(), prefix)
+    child:expect "^idle"
+    wait.sleep(10 / 3 + 0.5) -- until the next renewal, after which a key would be read
+    local before = wakings(child.pid)
+    wait.sleep(2.5)
+    local count = wakings(child.pid) - before
+    assert.is_true(count <= 6, count .. " times")
+    child:wait()
   end)
 
   it("are one for a look at the queue, a ping and a check, two for a break", function()

@@ -78,6 +78,22 @@ describe("a key that may come when nobody waits for it any more", function()
 end)
 
 describe("those who ask on a lease that has ended", function()
+  it("get another, although a renewal of the old one is out", function()
+    server:answer("LeaseKeepAlive", "never", STATUS.UNAVAILABLE)
+    local short = connect { endpoints = server:endpoint(), ttl = 2 }
+    for _ = 1, 3 do
+      assert(short:lock("a", { timeout = 5 })):unlock()
+      local before = short:stats().keepalives
+      wait.eventually(function() return short:stats().keepalives > before end, 5, "a renewal")
+      etcd:revoke(short:lease())
+    end
+    server:pass()
+    local lock, before = assert(short:lock("a", { timeout = 5 })), short:stats().keepalives
+    wait.eventually(function() return short:stats().keepalives > before + 2 end, 5, "renewals")
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+  end)
+
   it("keep their order when there is another", function()
     local asked, got = {}, {}
     etcd:revoke(client:lease())

@@ -35,6 +35,9 @@ describe("wrong files are told apart at once:", function()
     assert_invalid("key .*holds no private key", { key = cast.rubbish })
     assert_invalid("cert .*damaged certificate", { cert = cast.damaged })
     assert_invalid("cacert .*damaged certificate", { cacert = certs:half(cast.ca.cert) })
+    assert_invalid("cacert .*damaged certificate", {
+      cacert = certs:bundle(cast.ca.cert, cast.damaged),
+    })
     assert_invalid("key .*damaged private key", { key = certs:damaged(cast.client.key) })
     assert_invalid("key .*damaged private key", { key = certs:half(cast.client.key) })
   end)

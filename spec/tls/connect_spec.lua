@@ -151,6 +151,15 @@ describe("etcdctl's variables for TLS", function()
     assert.equal("locked\n", lock_with(good))
   end)
 
+  it("ask for TLS where no scheme says so: ETCDCTL_INSECURE_TRANSPORT", function()
+    local env = { ETCDCTL_ENDPOINTS = "127.0.0.1:" .. port_of(plain) }
+    assert.equal("locked\n", lock_with(env))
+    env.ETCDCTL_INSECURE_TRANSPORT = "true"
+    assert.equal("locked\n", lock_with(env))
+    env.ETCDCTL_INSECURE_TRANSPORT = "false"
+    assert.matches("^protocol: .*doesn't speak TLS", (lock_with(env)))
+  end)
+
   it("give way to options", function()
     good.ETCDCTL_CACERT = cast.other_ca.cert
     assert.matches("^unavailable: .*signed by a CA", lock_with(good))

@@ -122,6 +122,13 @@ describe("TLS on one side only is told apart:", function()
     })
   end)
 
+  it("spoken because there is a server_name alone", function()
+    assert_refused("protocol", "doesn't speak TLS", {
+      endpoints = "127.0.0.1:" .. tls.port_of(suite.etcd()), server_name = "etcd.example",
+      cacert = false, cert = false, key = false,
+    })
+  end)
+
   it("not spoken to a port that wants it", function()
     assert_refused("protocol", "wants TLS; write https://", {
       endpoints = "http://127.0.0.1:" .. tls.port_of(etcd),

@@ -59,6 +59,23 @@ describe("files that are replaced", function()
     assert.equal(0, client:stats().lost)
   end)
 
+  it("are not used while they are of no use", function()
+    local lock = assert(client:lock "a")
+    local broken = { cacert = cast.rubbish, key = cast.client_other.key }
+    for file, rubbish in pairs(broken) do
+      local good = certs:path("good-" .. file)
+      copy(files[file], good)
+      etcd:kill()
+      copy(rubbish, files[file])
+      clients.assert_fails("unavailable", client:lock("b", { timeout = 1 }))
+      etcd:restart()
+      assert(client:lock("b", { timeout = 10 })):unlock()
+      copy(good, files[file])
+    end
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+  end)
+
   it("are read again when they come after the change, also one by one", function()
     local lock = assert(client:lock "a")
     switch_etcd()

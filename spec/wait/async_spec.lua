@@ -66,6 +66,24 @@ describe("a pending lock", function()
     assert.is_true(held:check())
   end)
 
+  it("is one of many waits, each of which ends in its time", function()
+    local patient = connect { ttl = 300 }
+    local held, asked, from = assert(other:lock "a"), {}, wait.now()
+    for i = 1, 20 do
+      asked[i] = assert(patient:lock_async("a", { timeout = 60 + i }))
+    end
+    for i = 1, 20 do
+      asked[20 + i] = assert(patient:lock_async("a", { timeout = 0.42 - 0.02 * i }))
+    end
+    for i = 40, 21, -1 do assert_fails("timeout", finish(asked[i])) end
+    assert.is_true(wait.now() - from < 0.42 + wait.SLACK)
+    for i = 1, 20 do
+      assert.is_false((asked[i]:step()))
+      asked[i]:cancel()
+    end
+    assert.is_true(held:check())
+  end)
+
   it("tries once with timeout 0", function()
     local lock = finish(client:lock_async("a", { timeout = 0 }))
     assert.is_true(lock:check())
@@ -148,12 +166,26 @@ describe("giving up", function()
     assert.is_true(held:check())
   end)
 
+  -- Without the collector's help.
   it("after the grant releases it", function()
+    finally(function() collectgarbage "restart" end)
+    collectgarbage "stop"
     local asked = assert(client:lock_async "a")
     wait.eventually(function() return asked:dirty() end)
     assert.is_true(asked:cancel())
     assert_fails("cancelled", asked:step())
     assert_queued(0, "a")
+  end)
+
+  it("before the grant leaves the queue without the collector's help, too", function()
+    finally(function() collectgarbage "restart" end)
+    collectgarbage "stop"
+    local held = assert(other:lock "a")
+    local asked = assert(client:lock_async "a")
+    assert_queued(2, "a")
+    assert.is_true(asked:cancel())
+    assert_queued(1, "a")
+    assert.is_true(held:unlock())
   end)
 
   it("after the answer was told does nothing", function()

@@ -77,6 +77,67 @@ local OWN = {
     assert(held:unlock())
   ]] },
 
+  { "several hundred that wait at once are told that the client is closed", [[
+    local count, told, held = 600, 0, assert(other:lock "a")
+    for _ = 1, count do
+      go(function()
+        fails("closed", client:lock "a")
+        told = told + 1
+      end)
+    end
+    go(function()
+      while client:stats().waiting < count do sleep(0.005) end
+      client:close()
+    end)
+    run()
+    equal(count, told)
+    assert(held:unlock())
+  ]] },
+
+  { "nothing is polled while all wait", [[
+    local held, rounds = assert(other:lock "a"), 0
+    for i = 1, 3 do
+      assert(client:lock("b" .. i)):unlock()
+      go(function() assert(client:lock("a", { timeout = 5 })):unlock() end)
+    end
+    go(function()
+      while #other:queue "a" < 2 do sleep(0.005) end
+      local ends = core.now() + 0.5
+      while core.now() < ends do
+        sleep(0.1)
+        rounds = rounds + 1
+      end
+      assert(held:unlock())
+    end)
+    local steps = 0
+    while not controller:empty() do
+      assert(controller:step())
+      steps = steps + 1
+    end
+    if steps > 500 then error(steps .. " steps") end
+    live = 0
+    run()
+  ]] },
+
+  { "several are told of one loss", [[
+    local lock, told = assert(client:lock("a", { owner = "me" })), 0
+    for _ = 1, 3 do
+      go(function()
+        equal("deleted", lock:wait_lost(5))
+        equal("deleted", lock:wait_lost(5)) -- at once
+        told = told + 1
+      end)
+    end
+    go(function()
+      sleep(0.1)
+      assert(other:break_lock("a", lock:token()))
+    end)
+    local from = core.now()
+    run()
+    equal(3, told)
+    took(0.1, from)
+  ]] },
+
   { "its own timeouts and other descriptors work beside the waits", [[
     local socket = require "cqueues.socket"
     local near, far = socket.pair()
