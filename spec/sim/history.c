@@ -24,11 +24,11 @@ static void on_change(void *arg, const change *what) {
 static void fill(world *wd) {
   static const int64_t ttls[] = {2000, 3000, 5000, 10000};
   rng *dice = &wd->dice;
-  wd->ttl_ms = ttls[rng_between(dice, 0, 3)];
+  wd->ttl_ms = rng_chance(dice, 50) ? 300000 : ttls[rng_between(dice, 0, 3)];
   wd->n_peers = (int)rng_between(dice, 1, PEERS_MAX);
   wd->n_names = (int)rng_between(dice, 1, NAMES_MAX);
   wd->n_callers = 0;
-  weather_draw(&wd->weather, dice);
+  weather_draw(&wd->weather, dice, wd->ttl_ms);
   store_reset(&wd->store, on_change, wd);
   for (int i = 0; i < wd->n_peers; i++) {
     int n = (int)rng_between(dice, 1, CALLERS_MAX / PEERS_MAX);

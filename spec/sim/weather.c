@@ -38,11 +38,12 @@ static void draw_latency(weather *wt, rng *dice) {
   }
 }
 
-/* Clocks are as far apart as the margin allows (a tenth, with the rest for the way
- * to the caller), but on calm days as far as real ones may be at worst. */
-static void draw_clocks(weather *wt, rng *dice) {
+/* Clocks differ by up to a hundredth, which is more than sound ones ever do; and where
+ * leases are short and days are not calm, by nearly all that the margin is. */
+static void draw_clocks(weather *wt, rng *dice, int64_t ttl_ms) {
   static const int64_t apart[] = {0, 1000, 10000, 80000}; /* of a million */
-  int64_t most = apart[rng_between(dice, 0, wt->calm ? 2 : 3)];
+  bool is_sound = wt->calm || ttl_ms > 10000;
+  int64_t most = apart[rng_between(dice, 0, is_sound ? 2 : 3)];
   for (int i = 0; i < PEERS_MAX; i++) {
     wt->peers[i].clock_ahead_ms = rng_between(dice, 0, 1000000000);
     wt->peers[i].clock_ppm = rng_between(dice, -most, most);
@@ -75,13 +76,13 @@ static void draw_faults(weather *wt, rng *dice, int share, int strength) {
   }
 }
 
-void weather_draw(weather *wt, rng *dice) {
+void weather_draw(weather *wt, rng *dice, int64_t ttl_ms) {
   int kind = (int)rng_between(dice, 0, 9);
   memset(wt, 0, sizeof *wt);
   wt->calm = kind < 3;
   wt->meddled = kind == 2;
   draw_latency(wt, dice);
-  draw_clocks(wt, dice);
+  draw_clocks(wt, dice, ttl_ms);
   draw_attempt(wt, dice);
   if (kind == 2) {
     draw_faults(wt, dice, 700, 0);

@@ -44,7 +44,8 @@ typedef struct weather {
   condition peers[PEERS_MAX];
 } weather;
 
-void weather_draw(weather *wt, rng *dice);
+/* For leases of |ttl_ms|. */
+void weather_draw(weather *wt, rng *dice, int64_t ttl_ms);
 
 /* From now on the sun shines. */
 void weather_clear(weather *wt);

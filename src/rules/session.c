@@ -24,9 +24,11 @@ enum {
    * late come soon; for the others one question every few seconds is kept up. */
   AUDIT_FIRST_MS = 500,
   AUDIT_MAX_MS = 8000,
-  MARGIN_DIVISOR = 10, /* clocks may differ in rate by as much, and ... */
+  /* Clocks may differ in rate by nearly as much; for a TTL of 300 s, the longest, by
+   * more than a hundredth still. */
+  MARGIN_DIVISOR = 10,
   MARGIN_MIN_MS = 200,
-  MARGIN_MAX_MS = 2000
+  MARGIN_MAX_MS = 4000
 };
 
 const char *const el_session_state_str[] = {
