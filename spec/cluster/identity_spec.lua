@@ -98,6 +98,18 @@ describe("an etcd that was wiped", function()
     end, 2, "nothing of ours in another store")
   end)
 
+  it("is not believed by one who only looks", function()
+    local etcd = single()
+    local opts = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 }
+    local children = { remote.start(opts, 2) }
+    for _, child in ipairs(children) do make_history(child) end
+    etcd:wipe(true)
+    for i, call in ipairs { "queue('late')", "ping()" } do
+      local results = ask(children[i], "return client:" .. call)
+      assert.same({ "nil", "conflict" }, { results[1], results[3] }, results[2])
+    end
+  end)
+
   it("hands nothing to one who waited in its queue", function()
     local etcd = single()
     local child, token = late_holder(etcd)

@@ -115,6 +115,22 @@ describe("where etcd says less than it knows,", function()
     assert.is_true(locks[1]:unlock())
   end)
 
+  it("a wait for what is held here is told of the holder", function()
+    client = connect { endpoints = server:endpoint(), ttl = 3 }
+    local lock = assert(client:lock "a")
+    server:answer("Txn", "before", UNAVAILABLE, "etcdserver: no leader")
+    wait.eventually(function() return client:stats().failed_attempts > 0 end, 3, "a failed probe")
+    local asked, results = assert(client:lock_async("a", { owner = "next", timeout = 0.2 })), nil
+    wait.eventually(function()
+      results = { asked:step() }
+      return results[1] == nil
+    end)
+    assert.equal("timeout", results[3], results[2])
+    server:pass()
+    wait.eventually(function() return client:lock("b", { timeout = 1 }) end):unlock()
+    assert.is_true(lock:unlock())
+  end)
+
   it("a write finds out that the key has gone, and everybody hears of it", function()
     mute "Watch"
     client = connect { endpoints = server:endpoint(), ttl = 60 }

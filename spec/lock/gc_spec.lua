@@ -206,6 +206,14 @@ describe("a hold whose owner is gone", function()
     end
   end)
 
+  -- By a client that doesn't look like one of this program.
+  it("is collected after a second in which somebody has waited", function()
+    collectgarbage "stop"
+    finally(function() collectgarbage "restart" end)
+    coroutine.wrap(function() assert(other:lock "a") end)()
+    assert(assert(client:lock("a", { timeout = 5 })):unlock())
+  end)
+
   it("makes the next owner's try fail until it is collected", function()
     collectgarbage "stop"
     finally(function() collectgarbage "restart" end)

@@ -65,6 +65,13 @@ describe("the queue of a lock", function()
     }, place)
   end)
 
+  it("shows an owner that is a number, and no other that isn't a text", function()
+    clients.keep(assert(client:lock("a", { owner = 4711 })))
+    clients.keep(assert(client:lock("b", { owner = {} })))
+    assert.equal("4711", client:queue "a"[1].owner)
+    assert.is_nil(client:queue "b"[1].owner)
+  end)
+
   it("leaves out what the holder did not say", function()
     clients.keep(assert(client:lock "a"))
     local place = other:queue "a"[1]
@@ -112,6 +119,15 @@ describe("the queue of a lock", function()
     end
     assert.is_true(lock:unlock())
     for _, child in ipairs(children) do assert.equal(0, (child:wait())) end
+  end)
+
+  it("shows them so, whatever their keys are called", function()
+    local names = { "a/9", "a/5", "a/7", "a/1" }
+    for _, key in ipairs(names) do put(key) end
+    for i, place in ipairs(client:queue "a") do
+      assert.equal(prefix .. names[i], place.key)
+    end
+    for _, key in ipairs(names) do etcd:del(prefix .. key) end
   end)
 
   it("has places for other kinds of client", function()

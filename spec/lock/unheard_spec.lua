@@ -64,6 +64,18 @@ describe("an enqueue that etcd has carried out, and nobody heard of,", function(
   end)
 end)
 
+describe("a release that etcd has carried out, and nobody heard of,", function()
+  it("is a release: what ran under the lock ran under it", function()
+    local results = { client:with_lock("a", function()
+      server:answer("Txn", "never", STATUS.UNAVAILABLE)
+      return "done"
+    end) }
+    assert.same({ true, "done" }, results)
+    server:pass()
+    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+  end)
+end)
+
 describe("a key that may come when nobody waits for it any more", function()
   it("ends with its lease as soon as nobody needs that", function()
     server:answer("Txn", "late", STATUS.RESOURCE_EXHAUSTED,

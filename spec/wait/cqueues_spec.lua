@@ -94,6 +94,18 @@ local OWN = {
     assert(held:unlock())
   ]] },
 
+  { "a question that is asked again and again ends when its client is closed", [[
+    local lost = connect { endpoints = "127.0.0.1:1" }
+    go(function() fails("closed", lost:ping()) end)
+    local from = core.now()
+    go(function()
+      sleep(0.5)
+      lost:close()
+    end)
+    run()
+    took(0.5, from)
+  ]] },
+
   { "nothing is polled while all wait", [[
     local held, rounds = assert(other:lock "a"), 0
     for i = 1, 3 do

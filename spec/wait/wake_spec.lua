@@ -2,6 +2,7 @@
 -- nginx, so that the sanitizers see the thread behind it.
 
 local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
@@ -258,6 +259,31 @@ describe("the socket of a client", function()
       local stats = client:stats()
       return stats.held + stats.waiting == 0
     end)
+  end)
+
+  -- In a child that may have few descriptors, and leaves none but the one to connect with.
+  it("turns away at once whom it has no descriptor for", function()
+    local child = proc.talk { "sh", "-c", 'ulimit -n 100; exec "$@"', "sh", uv.exepath(),
+      "spec/support/programs/child.lua", [[
+        local uv, endpoints, prefix = require "luv", ...
+        local etcdlock = require "etcdlock"
+        local client = assert(etcdlock.connect { endpoints = endpoints, prefix = prefix })
+        assert(client:lock "few"):unlock()
+        local path, files = assert(client._core:serve()), {}
+        for i = 1, 200 do files[i] = uv.fs_open("/dev/null", "r", 0) end
+        local function connect()
+          uv.fs_close(table.remove(files))
+          local pipe = uv.new_pipe(false)
+          pipe:connect(path, function(failure)
+            if failure then return connect() end
+            pipe:read_start(function(broken, data) print(broken or data or "ended") end)
+          end)
+        end
+        connect()
+        while uv.run "once" do end
+      ]], etcd:endpoints(), prefix }
+    assert.equal("ended", child:expect(".+", 2))
+    child:destroy()
   end)
 
   it("ends its connections, and what they wait for, when the client is closed", function()
