@@ -137,8 +137,8 @@ SUITE_ENV_-tsan = \
 # ---- targets ----------------------------------------------------------------
 
 .PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
-  matrix-short lint asan tsan fresh figures failover sim suite nginx-module install \
-  clean
+  matrix-short lint asan tsan fresh figures failover sim mutants suite nginx-module \
+  install clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
@@ -223,6 +223,15 @@ failover: all ## what three members' ends cost: leader kills, restarts, silence
 
 sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 	@$(SIM)
+
+# The build that specs use is the one that is broken, in copies.
+mutants: ## break the code in one place at a time, and see who notices: ONLY="words"
+ifeq ($(FLAVOUR),-test)
+	@$(MAKE) --no-print-directory all nginx-module $(SIM) $(SCRIPTED)
+	@$(RUN_ENV) JOBS='$(JOBS)' BUSTED='$(BUSTED)' $(LUA) spec/mutants/run.lua $(ONLY)
+else
+	@$(MAKE) --no-print-directory TESTING=1 mutants
+endif
 
 # See spec/run.lua, which is told here how the suite's Lua and busted are started.
 suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) nginx-module \
