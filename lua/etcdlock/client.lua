@@ -158,15 +158,17 @@ local REQUESTS = {
   "keepalives", "grants", "revokes", "audits", "watches", "calls",
 }
 
---- Counters since connect: the requests sent by kind and their sum (rpcs),
--- acquired, lost, collected (by Lua, while they were held), failed_attempts; and how
--- many locks are held and waited for now.
+--- Counters since connect: the requests sent by kind, how many of them shared
+-- another's round trip (shared), and the round trips that makes (rpcs); acquired,
+-- lost, collected (by Lua, while they were held), failed_attempts; and how many
+-- locks are held and waited for now.
 function Client:stats()
   local stats = self._core:stats()
   stats.rpcs = 0
   for _, field in ipairs(REQUESTS) do
     stats.rpcs = stats.rpcs + stats[field]
   end
+  stats.rpcs = stats.rpcs - stats.shared
   return stats
 end
 

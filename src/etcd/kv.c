@@ -67,6 +67,10 @@ static void pack_op(packed_op *to, const el_op *op) {
       to->op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_DELETE_RANGE;
       to->op.request_delete_range = &to->as.delete_range;
       break;
+    case EL_OP_TXN:
+      to->op.request_txn = pack_bytes(op->value);
+      to->op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_TXN;
+      break;
   }
 }
 
@@ -137,6 +141,7 @@ void el_kv_pack(el_packed_txn *to, const el_txn *txn) {
   *to = (el_packed_txn){.n_then = txn->n_then,
                         .n_otherwise = txn->n_otherwise,
                         .is_read = true,
+                        .is_plain = txn->n_compares == 0,
                         .is_local = txn->n_then > 0,
                         .key = txn->n_then > 0 ? txn->then[0].key
                                                : txn->compares[0].key};
@@ -179,29 +184,37 @@ static bool read_result(el_op_result *to, const Etcd__ResponseOp *from) {
       to->kind = EL_OP_DELETE;
       to->deleted = from->response_delete_range->deleted;
       return true;
+    case ETCD__RESPONSE_OP__RESPONSE_RESPONSE_TXN:
+      to->kind = EL_OP_TXN;
+      return true;
     default:
       return false;
   }
 }
 
-/* False when it isn't the answer of an etcd to what was asked: whoever reads the
- * results takes them by their place. */
-static bool read_answer(el_txn_answer *to, const Etcd__TxnResponse *from,
-                        size_t n_then, size_t n_otherwise) {
-  if (from == NULL || from->header == NULL) return false;
-  to->rev = from->header->revision;
-  to->term = from->header->raft_term;
-  to->cluster_id = from->header->cluster_id;
-  to->succeeded = from->succeeded;
+bool el_txn_answer_read(el_txn_answer *answer, size_t n_then,
+                        size_t n_otherwise) {
+  const Etcd__TxnResponse *from = answer->message;
+  answer->succeeded = from->succeeded;
   if (from->n_responses != (from->succeeded ? n_then : n_otherwise)) {
     return false;
   }
-  to->results = el_alloc(from->n_responses * sizeof *to->results);
-  to->n_results = from->n_responses;
+  answer->results = el_alloc(from->n_responses * sizeof *answer->results);
+  answer->n_results = from->n_responses;
   for (size_t i = 0; i < from->n_responses; i++) {
-    if (!read_result(&to->results[i], from->responses[i])) return false;
+    if (!read_result(&answer->results[i], from->responses[i])) return false;
   }
   return true;
+}
+
+static bool read_message(el_txn_answer *answer, size_t n_then,
+                         size_t n_otherwise) {
+  const Etcd__TxnResponse *from = answer->message;
+  if (from == NULL || from->header == NULL) return false;
+  answer->rev = from->header->revision;
+  answer->term = from->header->raft_term;
+  answer->cluster_id = from->header->cluster_id;
+  return el_txn_answer_read(answer, n_then, n_otherwise);
 }
 
 void el_txn_answer_free(el_txn_answer *answer) {
@@ -232,8 +245,7 @@ static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
   if (rpc_answer->err.code == EL_OK) {
     answer->message =
         etcd__txn_response__unpack(NULL, rpc_answer->len, rpc_answer->bytes);
-    if (!read_answer(answer, answer->message, call->n_then,
-                     call->n_otherwise)) {
+    if (!read_message(answer, call->n_then, call->n_otherwise)) {
       el_error_set(&answer->err, EL_PROTOCOL,
                    "etcd %s: the answer to a Txn can't be read",
                    rpc_answer->from);

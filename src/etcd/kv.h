@@ -13,6 +13,7 @@ typedef struct el_packed_txn {
   size_t len;
   size_t n_then, n_otherwise;
   bool is_read;  /* it can't write */
+  bool is_plain; /* it has no conditions */
   bool is_local; /* one member answers it from what it has */
   el_bytes key;  /* of its first operation or compare; still the caller's */
 } el_packed_txn;
@@ -30,6 +31,12 @@ typedef void (*el_txn_done)(void *arg, el_txn_answer *answer);
  * later, and owns the answer. @thread io */
 void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                 el_txn_done done, void *arg);
+
+/* Fills succeeded and results of |answer| from its message. False when that isn't
+ * the answer of an etcd to what was asked: whoever reads the results takes them by
+ * their place. @thread any */
+bool el_txn_answer_read(el_txn_answer *answer, size_t n_then,
+                        size_t n_otherwise);
 
 /* @thread any */
 void el_txn_answer_free(el_txn_answer *answer);

@@ -25,10 +25,10 @@ typedef struct el_compare {
 
 /* One operation of a transaction. */
 typedef struct el_op {
-  enum { EL_OP_RANGE, EL_OP_PUT, EL_OP_DELETE } kind;
+  enum { EL_OP_RANGE, EL_OP_PUT, EL_OP_DELETE, EL_OP_TXN } kind;
   el_bytes key;
   el_bytes range_end; /* range: up to here, exclusive; empty: one key */
-  el_bytes value;     /* put */
+  el_bytes value;     /* put; txn: another transaction, encoded */
   int64_t lease;      /* put: 0 for none */
   bool touch;         /* put: value and lease stay, of a key that is there */
   int64_t limit;      /* range: 0 for all */

@@ -10,6 +10,7 @@ typedef struct el_stats {
   /* requests sent to etcd, one round trip each */
   int64_t enqueues, tries, looks, deletes, probes;
   int64_t keepalives, grants, revokes, audits, watches, calls;
+  int64_t shared; /* of them, in the round trip of another one */
   /* what came of them */
   int64_t acquired, lost, collected, failed_attempts;
   /* now */

@@ -20,16 +20,17 @@ enum {
   PAUSE_MAX_MS = 160
 };
 
-TAILQ_HEAD(request_list, el_request);
+enum { WRITES, READS, LANES };
 
 struct el_requests {
   el_auth *auth;
   el_timers *timers;
   el_counters *counters;
 
-  struct request_list waiting;    /* until |paused_until| */
-  struct request_list background; /* until there is room */
-  el_timer timer;                 /* for both */
+  el_lane lanes[LANES];              /* past |paused_until| */
+  struct el_request_list background; /* until there is room */
+  el_timer timer;                    /* for both */
+  bool answering; /* more may come of what is at hand: nothing leaves yet */
   int background_out;
   int scouts_out;
   int64_t background_at; /* when the next one may leave */
@@ -133,18 +134,27 @@ static bool has_scout(const el_requests *requests) {
   return requests->pause_ms != 0 && requests->scouts_out > 0;
 }
 
-static void set_timer(el_requests *requests) {
+static int64_t later(int64_t a_ms, int64_t b_ms) {
+  return a_ms > b_ms ? a_ms : b_ms;
+}
+
+/* When the next one may leave; INT64_MAX: an answer decides. */
+static int64_t next_ms(const el_requests *requests) {
   int64_t at_ms = INT64_MAX;
-  if (has_scout(requests)) {
-    /* Its answer decides. */
-  } else if (!TAILQ_EMPTY(&requests->waiting)) {
-    at_ms = requests->paused_until;
-  } else if (!TAILQ_EMPTY(&requests->background) &&
-             requests->background_out < BACKGROUND_OUT_MAX) {
-    at_ms = requests->background_at > requests->paused_until
-                ? requests->background_at
-                : requests->paused_until;
+  if (has_scout(requests)) return INT64_MAX;
+  for (int i = 0; i < LANES; i++) {
+    int64_t ready_ms = el_lane_ready_ms(&requests->lanes[i]);
+    if (ready_ms < at_ms) at_ms = ready_ms;
   }
+  if (requests->background_at < at_ms && !TAILQ_EMPTY(&requests->background) &&
+      requests->background_out < BACKGROUND_OUT_MAX) {
+    at_ms = requests->background_at;
+  }
+  return later(at_ms, requests->paused_until);
+}
+
+static void set_timer(el_requests *requests) {
+  int64_t at_ms = next_ms(requests);
   if (at_ms != INT64_MAX) {
     el_timers_set(requests->timers, &requests->timer, at_ms);
   } else {
@@ -152,66 +162,64 @@ static void set_timer(el_requests *requests) {
   }
 }
 
-static void on_answer(void *arg, el_txn_answer *answer);
+static el_lane *lane_of(el_requests *requests, const el_request *request) {
+  return &requests->lanes[request->packed.is_read ? READS : WRITES];
+}
 
-static void let_go(el_requests *requests, el_request *request) {
-  int64_t timeout_ms = EL_ATTEMPT_MS;
-  if (request->deadline_ms != 0) {
-    int64_t left_ms = request->deadline_ms - el_now_ms();
-    if (left_ms < timeout_ms) timeout_ms = left_ms > 0 ? left_ms : 0;
-  }
-  request->is_short = timeout_ms < EL_ATTEMPT_MS;
+static void on_leaving(el_request *request, bool shares) {
+  el_requests *requests = request->requests;
   request->is_scout = requests->pause_ms != 0;
   request->rev_then = requests->identity.rev;
   requests->scouts_out += request->is_scout;
   requests->background_out += request->background;
   el_counters_add(requests->counters, request->counted_as, 1);
-  el_kv_send(requests->auth, &request->packed, timeout_ms, on_answer, request);
-}
-
-static struct request_list *list_of(el_requests *requests,
-                                    const el_request *request) {
-  return request->background ? &requests->background : &requests->waiting;
+  EL_COUNT(requests->counters, shared, shares);
 }
 
 static void enqueue(el_requests *requests, el_request *request) {
-  request->is_queued = true;
-  TAILQ_INSERT_TAIL(list_of(requests, request), request, link);
+  if (request->background) {
+    request->is_queued = true;
+    TAILQ_INSERT_TAIL(&requests->background, request, link);
+  } else {
+    el_lane_add(lane_of(requests, request), request);
+  }
 }
 
 static void dequeue(el_requests *requests, el_request *request) {
-  request->is_queued = false;
-  TAILQ_REMOVE(list_of(requests, request), request, link);
+  if (request->background) {
+    request->is_queued = false;
+    TAILQ_REMOVE(&requests->background, request, link);
+  } else {
+    el_lane_remove(lane_of(requests, request), request);
+  }
 }
 
-static el_request *take_first(el_requests *requests,
-                              const struct request_list *list) {
-  el_request *request = TAILQ_FIRST(list);
-  if (request != NULL) {
-    dequeue(requests, request);
-  }
-  return request;
+static bool may_leave(const el_requests *requests, int64_t now_ms) {
+  return now_ms >= requests->paused_until && !has_scout(requests);
 }
 
 static void let_waiting_go(el_requests *requests, int64_t now_ms) {
-  el_request *request;
-  while (now_ms >= requests->paused_until && !has_scout(requests) &&
-         (request = take_first(requests, &requests->waiting)) != NULL) {
-    let_go(requests, request);
+  for (int i = 0; i < LANES; i++) {
+    el_lane *lane = &requests->lanes[i];
+    while (may_leave(requests, now_ms) && el_lane_ready_ms(lane) <= now_ms) {
+      el_lane_let_go(lane, requests->pause_ms != 0);
+    }
   }
 }
 
 static void let_background_go(el_requests *requests, int64_t now_ms) {
-  while (now_ms >= requests->paused_until &&
-         now_ms >= requests->background_at &&
+  el_request *request;
+  while (may_leave(requests, now_ms) && now_ms >= requests->background_at &&
          requests->background_out < BACKGROUND_OUT_MAX &&
-         !has_scout(requests) && !TAILQ_EMPTY(&requests->background)) {
+         (request = TAILQ_FIRST(&requests->background)) != NULL) {
     requests->background_at = now_ms + BACKGROUND_EVERY_MS;
-    let_go(requests, take_first(requests, &requests->background));
+    dequeue(requests, request);
+    el_lane_pass(lane_of(requests, request), request);
   }
 }
 
 static void let_all_go(el_requests *requests) {
+  if (requests->answering) return;
   let_waiting_go(requests, el_now_ms());
   let_background_go(requests, el_now_ms());
   set_timer(requests);
@@ -254,9 +262,10 @@ static void note_luck(el_requests *requests, const el_request *request,
 
 /* ---- in and out ---- */
 
-static void on_answer(void *arg, el_txn_answer *answer) {
-  el_request *request = arg;
+/* Nothing that comes of |answer| leaves before all that came with it are told. */
+static void on_answered(el_request *request, el_txn_answer *answer) {
   el_requests *requests = request->requests;
+  requests->answering = true;
   requests->scouts_out -= request->is_scout;
   requests->background_out -= request->background;
   if (requests->stopping) {
@@ -281,12 +290,35 @@ static void on_answer(void *arg, el_txn_answer *answer) {
   }
   el_packed_txn_free(&request->packed);
   request->done(request, answer);
-  let_all_go(requests);
+}
+
+static void drop_all(el_requests *requests) {
+  el_request *request;
+  for (int i = 0; i < LANES; i++) {
+    TAILQ_CONCAT(&requests->background, &requests->lanes[i].waiting, link);
+  }
+  while ((request = TAILQ_FIRST(&requests->background)) != NULL) {
+    TAILQ_REMOVE(&requests->background, request, link);
+    request->is_queued = false;
+    el_packed_txn_free(&request->packed);
+    request->done(request, NULL);
+  }
+}
+
+static void on_returned(el_lane *lane) {
+  el_requests *requests = lane->requests;
+  requests->answering = false;
+  if (requests->stopping) {
+    drop_all(requests); /* what was to leave once more */
+  } else {
+    let_all_go(requests);
+  }
 }
 
 void el_requests_send(el_requests *requests, el_request *request,
                       const el_txn *txn) {
   request->requests = requests;
+  request->is_alone = false;
   if (requests->stopping) {
     request->done(request, NULL);
     return;
@@ -343,7 +375,14 @@ el_requests *el_requests_new(el_auth *auth, el_timers *timers,
   requests->timer.due = on_timer;
   requests->verify.done = on_verified;
   requests->verify.counted_as = offsetof(el_stats, calls);
-  TAILQ_INIT(&requests->waiting);
+  for (int i = 0; i < LANES; i++) {
+    requests->lanes[i] = (el_lane){.requests = requests,
+                                   .auth = auth,
+                                   .leaving = on_leaving,
+                                   .answered = on_answered,
+                                   .returned = on_returned};
+    el_lane_init(&requests->lanes[i]);
+  }
   TAILQ_INIT(&requests->background);
   while (requests->dice == 0) {
     if (getrandom(&requests->dice, sizeof requests->dice, 0) < 0) {
@@ -353,19 +392,10 @@ el_requests *el_requests_new(el_auth *auth, el_timers *timers,
   return requests;
 }
 
-static void drop_all(el_requests *requests, const struct request_list *list) {
-  el_request *request;
-  while ((request = take_first(requests, list)) != NULL) {
-    el_packed_txn_free(&request->packed);
-    request->done(request, NULL);
-  }
-}
-
 void el_requests_stop(el_requests *requests) {
   requests->stopping = true;
   el_timers_stop(requests->timers, &requests->timer);
-  drop_all(requests, &requests->waiting);
-  drop_all(requests, &requests->background);
+  drop_all(requests);
 }
 
 void el_requests_free(el_requests *requests) { free(requests); }

@@ -1,6 +1,6 @@
 /* requests: the gate through which every transaction leaves and returns.
  *
- * It counts them, keeps those that nobody waits for few, holds all of them back
+ * It counts them, has those that come together leave together (lane.h), keeps those that nobody waits for few, holds all of them back
  * for a moment where etcd has just been found away, and judges whether the
  * cluster that answers is still the one that we began with. When to repeat what
  * has failed is for those who ask (rules/retry.h), and what they have asked for in
@@ -10,44 +10,12 @@
 #define ETCDLOCK_LOCK_REQUESTS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
-#include "etcd/kv.h"
 #include "etcd/lease.h"
 #include "lock/counters.h"
+#include "lock/lane.h"
 #include "net/loop.h"
-
-enum {
-  /* One attempt of one request, at most; a member that answers nothing at all
-   * is left sooner (net/silence.h). etcd's own limit is 7 s. */
-  EL_ATTEMPT_MS = 3000
-};
-
-typedef struct el_requests el_requests;
-
-/* One transaction; embedded in, or made by, whoever asks. Zero-initialised but
- * for the first four. */
-typedef struct el_request el_request;
-struct el_request {
-  /* Takes over |answer|. Called once for each send that isn't withdrawn, later;
-   * NULL, perhaps at once: the client stops, and whoever asked may only tidy up.
-   * @thread io */
-  void (*done)(el_request *request, el_txn_answer *answer);
-  bool background;     /* nobody waits for it */
-  size_t counted_as;   /* its field in el_stats */
-  int64_t deadline_ms; /* an attempt ends then at the latest; 0: no limit */
-
-  /* The rest is the gate's own. */
-  el_requests *requests;
-  el_packed_txn packed;
-  int64_t rev_then; /* the cluster's revision when it left */
-  bool is_queued;   /* it hasn't left */
-  bool is_short;    /* it left with less time than an attempt may take */
-  bool is_scout;    /* it left to find out whether etcd is back */
-  TAILQ_ENTRY(el_request) link;
-};
 
 /* @thread io */
 el_requests *el_requests_new(el_auth *auth, el_timers *timers,

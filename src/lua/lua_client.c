@@ -149,12 +149,12 @@ static el_nret l_client_alive(lua_State *L) {
 static const struct {
   const char *name;
   size_t offset;
-} stats_fields[] = {STAT(enqueues), STAT(tries),     STAT(looks),
-                    STAT(deletes),  STAT(probes),    STAT(keepalives),
-                    STAT(grants),   STAT(revokes),   STAT(audits),
-                    STAT(watches),  STAT(calls),     STAT(acquired),
-                    STAT(lost),     STAT(collected), STAT(failed_attempts),
-                    STAT(held),     STAT(waiting)};
+} stats_fields[] = {STAT(enqueues),        STAT(tries),   STAT(looks),
+                    STAT(deletes),         STAT(probes),  STAT(keepalives),
+                    STAT(grants),          STAT(revokes), STAT(audits),
+                    STAT(shared),          STAT(watches), STAT(calls),
+                    STAT(acquired),        STAT(lost),    STAT(collected),
+                    STAT(failed_attempts), STAT(held),    STAT(waiting)};
 
 /* client:stats() -> table */
 static el_nret l_client_stats(lua_State *L) {

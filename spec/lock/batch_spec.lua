@@ -1,0 +1,201 @@
+-- Requests that come while others are out leave together, and nobody notices but
+-- etcd.
+
+local Etcd = require "spec.support.servers.etcd"
+local Scripted = require "spec.support.servers.scripted"
+local clients = require "spec.support.harness.clients"
+local loops = require "spec.support.programs.loops"
+local proc = require "spec.support.programs.proc"
+local secured = require "spec.support.servers.secured"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local assert_fails = clients.assert_fails
+local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
+
+after_each(clients.close_all)
+
+-- Asks |client| for all |names| at once.
+local function ask(client, names, opts)
+  local asked = {}
+  for i, name in ipairs(names) do asked[i] = assert(client:lock_async(name, opts)) end
+  return asked
+end
+
+local function numbered(name, count)
+  local names = {}
+  for i = 1, count do names[i] = name .. i end
+  return names
+end
+
+-- What became of each: its lock, or nil, message, code.
+local function answers(asked)
+  local all = {}
+  for i, pending_lock in ipairs(asked) do
+    wait.eventually(function()
+      all[i] = { pending_lock:step() }
+      return all[i][1] ~= false
+    end, 20, "decided")
+  end
+  return all
+end
+
+local function assert_held(all)
+  local locks = {}
+  for i, answer in ipairs(all) do locks[i] = assert(answer[1], answer[2]) end
+  return locks
+end
+
+describe("a hundred locks that are asked for at once", function()
+  local server
+
+  before_each(function() server = Scripted.start(suite.endpoint()) end)
+
+  after_each(function()
+    clients.close_all()
+    server:stop()
+  end)
+
+  it("are had in a few round trips, each with its own key and token", function()
+    local client = connect { endpoints = server:endpoint() }
+    assert(client:lock "warm"):unlock()
+    local before = client:stats()
+    local calls, locks = server:count("Txn", function()
+      return assert_held(answers(ask(client, numbered("many/", 100))))
+    end)
+    local after = client:stats()
+    assert.is_true(calls <= 25, calls .. " round trips")
+    assert.equal(100, after.enqueues - before.enqueues)
+    assert.equal(100 - calls, after.shared - before.shared)
+    assert.equal(calls, after.rpcs - before.rpcs)
+    for i, lock in ipairs(locks) do
+      local value, created = etcd:get(lock:key())
+      assert.is_truthy(value)
+      assert.equal(created, lock:token())
+      assert.equal(prefix .. "many/" .. i .. "/" .. client:lease(), lock:key())
+      assert.is_true(lock:check())
+    end
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("are had in their own time, where others have some of them", function()
+    local client, other = connect(), connect { elsewhere = true }
+    assert(client:lock "warm"):unlock()
+    local theirs = {}
+    for i = 2, 100, 2 do theirs[i] = assert(other:lock("some/" .. i)) end
+    local asked = ask(client, numbered("some/", 100))
+    wait.eventually(function() return client:stats().held == 50 end, 10, "the free half")
+    for i = 2, 100, 2 do
+      assert.is_false(asked[i]:step())
+      assert.is_true(theirs[i]:unlock())
+    end
+    for _, lock in ipairs(assert_held(answers(asked))) do
+      assert.is_true(lock:check())
+    end
+  end)
+
+  it("are had on another lease, if theirs ends just then", function()
+    local client = connect()
+    assert(client:lock "warm"):unlock()
+    local lease = client:lease()
+    etcd:revoke(lease)
+    for _, lock in ipairs(assert_held(answers(ask(client, numbered("lease/", 100))))) do
+      assert.are_not.equal(lease, lock:lease())
+      assert.is_true(lock:check())
+    end
+  end)
+
+  it("are tried at once, too, and those that are taken are told so", function()
+    local client, other = connect(), connect { elsewhere = true }
+    local theirs = {}
+    for i = 2, 20, 2 do theirs[i] = assert(other:lock("try/" .. i)) end
+    for i, answer in ipairs(answers(ask(client, numbered("try/", 20), { timeout = 0 }))) do
+      if theirs[i] then
+        assert_fails("locked", answer[1], answer[2], answer[3])
+      else
+        assert.is_true(answer[1]:check())
+      end
+    end
+    assert.equal(20, #etcd:keys(prefix .. "try/"))
+  end)
+
+  it("don't wait for a round trip that hangs", function()
+    local client = connect { endpoints = server:endpoint() }
+    assert(client:lock "warm"):unlock()
+    server:answer("Txn", "never", 14, "lost", 2)
+    local hang = ask(client, { "hangs/1", "hangs/2" })
+    assert_held(answers(ask(client, numbered("passes/", 20))))
+    -- Those that hang are given up after 1.5 s at the soonest.
+    assert.equal(0, client:stats().failed_attempts)
+    assert_held(answers(hang))
+  end)
+end)
+
+describe("one of many that etcd refuses", function()
+  it("for want of rights fails alone, without a key", function()
+    local own = secured.start(prefix)
+    finally(function() own:stop() end)
+    local client = connect(secured.options(own, ""))
+    assert(client:lock(prefix .. "warm")):unlock()
+    local names = numbered(prefix, 40)
+    names[20] = "elsewhere"
+    for i, answer in ipairs(answers(ask(client, names))) do
+      if i == 20 then
+        assert_fails("denied", answer[1], answer[2], answer[3])
+      else
+        assert.is_true(answer[1]:check())
+      end
+    end
+    assert.equal(39, #own:keys(prefix))
+    assert.same({}, own:keys "elsewhere")
+  end)
+
+  it("because another writes the same key at that moment is carried out by itself", function()
+    local missing = loops.missing "cqueues"
+    if missing then return pending(missing) end
+    local program = [[
+      local cqueues = require "cqueues"
+      local endpoints, prefix = ...
+      local client = assert(require("etcdlock").connect { endpoints = endpoints, prefix = prefix })
+      local loop = cqueues.new()
+      for i = 1, 30 do
+        loop:wrap(function()
+          local lock = assert(client:lock("writer/" .. i))
+          for n = 1, 10 do assert(lock:put(prefix .. "data", i .. " " .. n)) end
+          assert(lock:unlock())
+        end)
+      end
+      assert(loop:loop())
+      local stats = client:stats()
+      print(("%d calls, %d shared"):format(stats.calls, stats.shared))
+      client:close()
+    ]]
+    local child = proc.lua(program, suite.endpoints(), prefix)
+    finally(function()
+      child:destroy()
+      etcd:ctl("del", prefix .. "data")
+    end)
+    local calls, shared = child:expect "^(%d+) calls, (%d+) shared"
+    assert.is_true(tonumber(calls) >= 300 and tonumber(shared) > 0)
+    assert.matches("^%d+ 10$", (etcd:get(prefix .. "data")))
+  end)
+
+  it("for want of space leaves the others their release", function()
+    local own = Etcd.start { args = { "--quota-backend-bytes", "2000000" } }
+    finally(function() own:stop() end)
+    local client = connect { endpoints = own:endpoints() }
+    local locks = assert_held(answers(ask(client, numbered("held/", 20))))
+    wait.eventually(function()
+      local _, _, code = locks[1]:put(prefix .. "filler", ("v"):rep(600000))
+      return code == "no_space"
+    end, 20, "full")
+    local asked = ask(client, numbered("new/", 40))
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+    for _, answer in ipairs(answers(asked)) do
+      assert_fails("no_space", answer[1], answer[2], answer[3])
+    end
+    assert.same({ prefix .. "filler" }, own:keys(prefix))
+  end)
+end)

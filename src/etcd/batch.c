@@ -1,0 +1,108 @@
+/* batch: several transactions that travel as one. */
+#include "etcd/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "etcd.pb-c.h"
+
+size_t el_batch_cost(const el_packed_txn *packed) {
+  if (packed->is_read) {
+    return packed->is_plain ? packed->n_then : EL_BATCH_OPS_MAX + 1;
+  }
+  return packed->n_then <= EL_BATCH_MEMBER_OPS_MAX &&
+                 packed->n_otherwise <= EL_BATCH_MEMBER_OPS_MAX
+             ? 1
+             : EL_BATCH_OPS_MAX + 1;
+}
+
+/* Two encoded messages in a row are one, with the operations of both. */
+static void join(el_packed_txn *to, const el_packed_txn *const *members,
+                 size_t n) {
+  *to = (el_packed_txn){.is_read = true, .is_plain = true};
+  for (size_t i = 0; i < n; i++) {
+    to->len += members[i]->len;
+    to->n_then += members[i]->n_then;
+  }
+  to->bytes = el_alloc(to->len);
+  to->len = 0;
+  for (size_t i = 0; i < n; i++) {
+    memcpy(to->bytes + to->len, members[i]->bytes, members[i]->len);
+    to->len += members[i]->len;
+  }
+}
+
+/* Each member's key stands in a condition that is always true: etcd before 3.4.42,
+ * 3.5.28 and 3.6.9 asks for no rights on what is nested, but it does on that. */
+static void nest(el_packed_txn *to, const el_packed_txn *const *members,
+                 size_t n) {
+  el_compare *compares = el_alloc(n * sizeof *compares);
+  el_op *ops = el_alloc(n * sizeof *ops);
+  el_txn txn = {compares, n, ops, n, NULL, 0};
+  for (size_t i = 0; i < n; i++) {
+    compares[i] = (el_compare){
+        .test = EL_CREATE_REV_BELOW, .key = members[i]->key, .rev = INT64_MAX};
+    ops[i] =
+        (el_op){.kind = EL_OP_TXN,
+                .value = {(const char *)members[i]->bytes, members[i]->len}};
+  }
+  el_kv_pack(to, &txn);
+  free(ops);
+  free(compares);
+}
+
+void el_batch_pack(el_packed_txn *to, const el_packed_txn *const *members,
+                   size_t n) {
+  if (members[0]->is_read) {
+    join(to, members, n);
+  } else {
+    nest(to, members, n);
+  }
+}
+
+/* The next |n| responses of |from|, which it loses, as a message of their own. */
+static Etcd__TxnResponse *take_joined(Etcd__TxnResponse *from, size_t *at,
+                                      size_t n) {
+  Etcd__TxnResponse *part = el_alloc(sizeof *part);
+  etcd__txn_response__init(part);
+  part->succeeded = true;
+  part->n_responses = n;
+  part->responses = el_alloc(n * sizeof *part->responses);
+  for (size_t i = 0; i < n; i++) {
+    part->responses[i] = from->responses[*at];
+    from->responses[(*at)++] = NULL;
+  }
+  return part;
+}
+
+static Etcd__TxnResponse *take_nested(Etcd__TxnResponse *from, size_t *at) {
+  Etcd__ResponseOp *op = from->responses[(*at)++];
+  Etcd__TxnResponse *part = op->response_txn;
+  if (op->response_case != ETCD__RESPONSE_OP__RESPONSE_RESPONSE_TXN) {
+    return NULL;
+  }
+  op->response_case = ETCD__RESPONSE_OP__RESPONSE__NOT_SET;
+  op->response_txn = NULL;
+  return part;
+}
+
+el_txn_answer *el_batch_take(el_txn_answer *whole, const el_packed_txn *packed,
+                             size_t *at) {
+  Etcd__TxnResponse *part =
+      packed->is_read ? take_joined(whole->message, at, packed->n_then)
+                      : take_nested(whole->message, at);
+  el_txn_answer *answer = el_alloc(sizeof *answer);
+  *answer = (el_txn_answer){.sent_ms = whole->sent_ms,
+                            .rev = whole->rev,
+                            .term = whole->term,
+                            .cluster_id = whole->cluster_id,
+                            .message = part};
+  if (part == NULL ||
+      !el_txn_answer_read(answer, packed->n_then, packed->n_otherwise)) {
+    el_error_set(&answer->err, EL_PROTOCOL,
+                 "the answer to a part of a Txn can't be read");
+    answer->err.definite = false;
+  }
+  return answer;
+}
