@@ -8,6 +8,8 @@ local M = {}
 local NAME_MAX = require("etcdlock.core").NAME_MAX
 local ENDPOINTS_MAX = 32
 local TTL_MIN, TTL_MAX, TTL_DEFAULT = 2, 300, 10
+local HANDOFF, HANDOFF_MAX = 32, 1000000
+local HANDOFF_TIME, HANDOFF_TIME_MAX = 0.05, 60
 local DEFAULT_ENDPOINT = "127.0.0.1:2379"
 local WHERE = "etcdlock.connect"
 
@@ -16,6 +18,8 @@ local OPTIONS = {
   endpoints = "any", -- string or list
   ttl = "number",
   timeout = "number",
+  handoff = "any", -- false or number
+  handoff_time = "number",
   prefix = "string",
   cacert = "string",
   cert = "string",
@@ -180,6 +184,28 @@ local function check_numbers(settings)
   if settings.timeout and not check.is_within(settings.timeout, 0, math.huge) then
     return check.invalid(WHERE, "timeout", settings.timeout, "0 or more seconds")
   end
+  return settings
+end
+
+--- The C core knows 0 for "never".
+local function check_handoff(settings)
+  local holds, seconds = settings.handoff, settings.handoff_time or HANDOFF_TIME
+  if holds == nil or holds == true then
+    holds = HANDOFF
+  end
+  if not check.is_within(holds or 1, 1, HANDOFF_MAX) or (holds or 1) % 1 ~= 0 then
+    local wanted = "false, or 1 to " .. HANDOFF_MAX .. " holds in a row"
+    return check.invalid(WHERE, "handoff", settings.handoff, wanted)
+  end
+  if not check.is_within(seconds, 0, HANDOFF_TIME_MAX) then
+    local wanted = "0 to " .. HANDOFF_TIME_MAX .. " seconds"
+    return check.invalid(WHERE, "handoff_time", settings.handoff_time, wanted)
+  end
+  settings.handoff, settings.handoff_time = holds or 0, seconds
+  return settings
+end
+
+local function check_prefix(settings)
   settings.prefix = settings.prefix or ""
   if #settings.prefix >= NAME_MAX or settings.prefix:find("%z") then
     local wanted = "less than " .. NAME_MAX .. " bytes, no NUL"
@@ -215,12 +241,16 @@ end
 function M.read(opts)
   opts = check.types(WHERE, opts, OPTIONS, ELSEWHERE)
   check_endpoint_types(opts.endpoints)
+  if type(opts.handoff) ~= "boolean" and opts.handoff ~= nil then
+    check.number(WHERE, "handoff", opts.handoff)
+  end
   local settings, names, code = with_environment(opts)
   if not settings then
     return nil, names, code
   end
   for _, step in ipairs {
-    check_endpoints, check_texts, check_user, check_numbers, check_loop, choose_tls,
+    check_endpoints, check_texts, check_user, check_numbers, check_handoff, check_prefix,
+    check_loop, choose_tls,
   } do
     local ok, message
     ok, message, code = step(settings, names)

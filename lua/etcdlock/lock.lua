@@ -40,8 +40,9 @@ function Lock:remaining()
   return self:_left() or 0
 end
 
---- The fencing token: the create_revision of our key. It grows from holder to
--- holder; a resource that remembers the largest one can refuse a late holder.
+--- The fencing token: the create_revision of our key. It never falls, and grows from
+-- client to client; a resource that remembers the largest one can refuse a late
+-- holder.
 function Lock:token()
   return self._core:token()
 end

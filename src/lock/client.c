@@ -147,7 +147,7 @@ static void run_open(el_command *command) {
                                  .timers = timers,
                                  .counters = &cl->handle->counters};
   TAILQ_INIT(&cl->entries.proving);
-  cl->queues = el_local_queues_new(&cl->entries);
+  cl->queues = el_local_queues_new(&cl->entries, &settings->handoff);
   el_guarded_world_init(&cl->guarded, cl->requests, timers);
   cl->alarms = el_alarms_new(timers);
   el_settings_free(settings);

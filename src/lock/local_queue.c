@@ -18,6 +18,8 @@ static el_local_place *new_place(el_local_queue *queue) {
   at->driver.stepped = on_stepped;
   at->queues = queue->queues;
   at->queue = queue;
+  at->handoff =
+      (el_handoff){.driver = &at->driver, .limits = &queue->queues->limits};
   el_entry_driver_init(&at->driver, queue->queues->world,
                        (el_bytes){queue->name, queue->name_len});
   return at;
@@ -27,6 +29,7 @@ static void free_place(el_local_place *at) {
   if (at->queue == NULL) {
     TAILQ_REMOVE(&at->queues->orphans, at, link);
   }
+  el_handoff_destroy(&at->handoff);
   el_entry_driver_destroy(&at->driver);
   free(at);
 }
@@ -161,7 +164,7 @@ void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
   }
 }
 
-void el_local_queue_leave(el_owner *owner, el_loss loss) {
+void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
   el_local_queue *queue = owner->queue;
   bool is_front = owner->state == EL_OWNER_FRONT;
   switch (owner->state) {
@@ -169,11 +172,11 @@ void el_local_queue_leave(el_owner *owner, el_loss loss) {
     case EL_OWNER_RELEASING:
       return;
     case EL_OWNER_HOLDING:
-      if (loss != EL_LOSS_NONE) {
+      if (how == EL_LEAVE_LOST) {
         el_local_queue_end_lost(owner, loss);
         take_out_lost(queue);
       } else {
-        el_local_queue_let_go(owner);
+        el_local_queue_let_go(owner, how == EL_LEAVE_BY_ITSELF);
       }
       return;
     case EL_OWNER_WAITING:
@@ -351,9 +354,11 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
 
 /* ---- life ---- */
 
-el_local_queues *el_local_queues_new(el_entry_world *world) {
+el_local_queues *el_local_queues_new(el_entry_world *world,
+                                     const el_turn_limits *limits) {
   el_local_queues *queues = el_alloc(sizeof *queues);
   queues->world = world;
+  queues->limits = *limits;
   TAILQ_INIT(&queues->changed);
   TAILQ_INIT(&queues->orphans);
   return queues;

@@ -16,6 +16,7 @@
 #include "base/timer.h"
 #include "lock/claim.h"
 #include "lock/entry_driver.h"
+#include "rules/turn.h"
 
 enum {
   /* A client that never reached its etcd says so after this to those who wait
@@ -30,7 +31,8 @@ typedef struct el_owner el_owner;
 
 /* What an owner has when it holds. */
 typedef struct el_grant {
-  int64_t token; /* create_revision of the key */
+  int64_t token;   /* create_revision of the key */
+  int64_t mod_rev; /* of the key */
   const el_keys *keys;
   el_claim *claim;
   bool waited; /* somebody else had it when it was asked for */
@@ -45,6 +47,8 @@ typedef struct el_owner_events {
   void (*released)(el_owner *owner, const el_error *err);
   void (*forgotten)(el_owner *owner);         /* the last call */
   int64_t (*hard_end)(const el_owner *owner); /* of a hold; INT64_MAX: none */
+  /* The key's mod_revision; 0: a write of the hold may come yet, or change it. */
+  int64_t (*mod_rev)(const el_owner *owner);
 } el_owner_events;
 
 /* One who wants a lock: embedded in el_lock. */
@@ -70,8 +74,16 @@ struct el_owner {
   TAILQ_ENTRY(el_owner) link;
 };
 
-/* @thread io */
-el_local_queues *el_local_queues_new(el_entry_world *world);
+/* How its owner leaves a queue. */
+typedef enum el_leave {
+  EL_LEAVE_BY_ITSELF, /* gives up its wait, or lets go of its hold */
+  EL_LEAVE_ABANDONED, /* nobody is there any more to do so */
+  EL_LEAVE_LOST       /* the holder has found that out by himself */
+} el_leave;
+
+/* |limits| hold for what owners hand on to each other. @thread io */
+el_local_queues *el_local_queues_new(el_entry_world *world,
+                                     const el_turn_limits *limits);
 
 /* Whatever is in there is forgotten. @thread io */
 void el_local_queues_free(el_local_queues *queues);
@@ -80,10 +92,9 @@ void el_local_queues_free(el_local_queues *queues);
  * forgotten. @thread io */
 void el_local_queue_join(el_local_queues *queues, el_owner *owner);
 
-/* Takes |owner| out: gives up its wait, or lets go of its hold, which is
- * |lost| if its holder has found that out by himself. Harmless if it is out.
+/* Takes |owner| out, for |loss| if its hold is lost. Harmless if it is out.
  * @thread io */
-void el_local_queue_leave(el_owner *owner, el_loss loss);
+void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss);
 
 /* The hard end of |owner|'s hold was moved. @thread io */
 void el_local_queue_expire(el_owner *owner);

@@ -3,6 +3,7 @@
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
 
 #include "base/hash.h"
+#include "lock/handoff.h"
 #include "lock/local_queue.h"
 
 /* Our place in etcd's queue, in one session. */
@@ -10,7 +11,8 @@ typedef struct el_local_place {
   el_entry_driver driver; /* first */
   el_local_queues *queues;
   el_local_queue *queue; /* NULL: its session is over */
-  el_owner *releasing;   /* let go; the key is on its way out */
+  el_handoff handoff;
+  el_owner *releasing; /* let go; the key is on its way out */
   TAILQ_ENTRY(el_local_place) link;
 } el_local_place;
 
@@ -29,6 +31,7 @@ struct el_local_queue {
 
 struct el_local_queues {
   el_entry_world *world;
+  el_turn_limits limits;
   el_local_queue *by_name; /* hash */
   TAILQ_HEAD(, el_local_queue) changed;
   TAILQ_HEAD(, el_local_place) orphans; /* places of earlier sessions */
@@ -64,8 +67,9 @@ void el_local_queue_fail_cancelled(el_owner *owner);
 /* The hold of |owner| is lost. @thread io */
 void el_local_queue_end_lost(el_owner *owner, el_loss loss);
 
-/* The holder of |owner| has let go of it. @thread io */
-void el_local_queue_let_go(el_owner *owner);
+/* The holder of |owner| has let go of it; |by_itself|: the next one may have it
+ * from him. @thread io */
+void el_local_queue_let_go(el_owner *owner, bool by_itself);
 
 /* The key of the lock that was let go is out (EL_OK), or never will be.
  * @thread io */

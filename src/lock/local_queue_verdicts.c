@@ -139,9 +139,10 @@ void el_local_queue_set_hard_end(el_owner *owner) {
 
 /* The claim is the session's, not the lock's: one renewal prolongs all its holds,
  * and the end of the session ends them all without a visit to each. */
-static void grant(el_local_queue *queue, el_place at) {
+static void grant(el_local_queue *queue, int64_t mod_rev) {
   el_owner *owner = queue->front;
-  el_grant what = {.token = at.rev,
+  el_grant what = {.token = queue->place->driver.entry.rev,
+                   .mod_rev = mod_rev,
                    .keys = &queue->place->driver.keys,
                    .claim =
                        el_session_driver_claim(queue->queues->world->session),
@@ -170,9 +171,36 @@ void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
   owner->events->forgotten(owner);
 }
 
-void el_local_queue_let_go(el_owner *owner) {
+/* The next one gets the key that |owner| lets go, as it is: its token, and what has
+ * been written under it. */
+static void hand_over(el_owner *owner, el_owner *next, int64_t mod_rev) {
+  static const el_error ok = {.code = EL_OK};
+  el_local_queue *queue = owner->queue;
+  detach(owner);
+  TAILQ_REMOVE(&queue->waiting, next, link);
+  queue->front = next;
+  grant(queue, mod_rev);
+  el_handoff_passed(&queue->place->handoff);
+  owner->events->released(owner, &ok);
+  owner->events->forgotten(owner);
+}
+
+static bool try_hand_over(el_owner *owner) {
+  const el_local_queue *queue = owner->queue;
+  el_owner *next = TAILQ_FIRST(&queue->waiting);
+  int64_t mod_rev = owner->events->mod_rev(owner);
+  if (next == NULL || mod_rev == 0 || queue->place == NULL ||
+      !el_handoff_may_pass(&queue->place->handoff)) {
+    return false;
+  }
+  hand_over(owner, next, mod_rev);
+  return true;
+}
+
+void el_local_queue_let_go(el_owner *owner, bool by_itself) {
   el_local_queue *queue = owner->queue;
   EL_COUNT(counters_of(queue), held, -1);
+  if (by_itself && try_hand_over(owner)) return;
   detach(owner);
   owner->state = EL_OWNER_RELEASING;
   assert(queue->place->releasing == NULL);
@@ -248,7 +276,8 @@ void el_local_queue_decided(el_entry_driver *driver,
   if (queue == NULL || queue->front == NULL) return; /* told already */
   switch (action->kind) {
     case EL_ENTRY_GRANTED:
-      grant(queue, action->place);
+      el_handoff_begin(&at->handoff);
+      grant(queue, action->place.rev);
       return;
     case EL_ENTRY_LOCKED:
       el_local_queue_fail_locked(queue->front);

@@ -33,6 +33,7 @@ struct el_lock {
   atomic_int state;           /* el_hold, EL_HOLD_LOST + el_loss: any thread */
   _Atomic int64_t hold_until; /* INT64_MAX: no max_hold; any thread */
   atomic_bool stop_posted, expire_posted;
+  atomic_bool abandoned; /* nobody was there to let it go */
   el_command start_command, stop_command, expire_command;
 
   /* The I/O thread's own. */
@@ -92,7 +93,7 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   lk->key = (el_bytes){el_strndup(key.data, key.len), key.len};
   lk->claim = el_claim_ref(grant->claim);
   lk->waited = grant->waited;
-  lk->writes.mod_rev = grant->token;
+  lk->writes.mod_rev = grant->mod_rev;
   if (lk->max_hold_ms > 0) {
     atomic_store(&lk->hold_until, el_now_ms() + lk->max_hold_ms);
   }
@@ -132,8 +133,14 @@ static int64_t hard_end(const el_owner *owner) {
   return atomic_load(&EL_OF(owner, const el_lock, owner)->hold_until);
 }
 
+static int64_t mod_rev(const el_owner *owner) {
+  const el_write_order *writes = &EL_OF(owner, const el_lock, owner)->writes;
+  return writes->busy || writes->in_doubt ? 0 : writes->mod_rev;
+}
+
 static const el_owner_events owner_events = {
-    on_granted, on_failed, on_lost, on_released, on_forgotten, hard_end};
+    on_granted,   on_failed, on_lost, on_released,
+    on_forgotten, hard_end,  mod_rev};
 
 /* ---- what Lua's side asks, on the I/O thread ---- */
 
@@ -145,7 +152,11 @@ static void run_start(el_command *command) {
 
 static void run_stop(el_command *command) {
   el_lock *lk = EL_OF(command, el_lock, stop_command);
-  el_local_queue_leave(&lk->owner, el_lock_loss(lk));
+  el_loss loss = el_lock_loss(lk);
+  el_leave how = loss != EL_LOSS_NONE          ? EL_LEAVE_LOST
+                 : atomic_load(&lk->abandoned) ? EL_LEAVE_ABANDONED
+                                               : EL_LEAVE_BY_ITSELF;
+  el_local_queue_leave(&lk->owner, how, loss);
   el_lock_unref(lk);
 }
 
@@ -292,9 +303,14 @@ bool el_lock_release(el_lock *lk) {
   return was_held;
 }
 
+bool el_lock_abandon(el_lock *lk) {
+  atomic_store(&lk->abandoned, true);
+  return el_lock_release(lk);
+}
+
 void el_lock_drop(el_lock *lk) {
   if (el_handle_is_forked(lk->handle)) return; /* the parent's: leaked */
-  if (el_lock_release(lk)) {
+  if (el_lock_abandon(lk)) {
     EL_COUNT(&lk->handle->counters, collected, 1);
     free(lk->handle->collected);
     lk->handle->collected = el_bytes_copy(lk->owner.name);

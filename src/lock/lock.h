@@ -80,6 +80,9 @@ bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);
  * caller from here on. True if it was held. @thread any */
 bool el_lock_release(el_lock *lk);
 
+/* The same for a holder who is gone: nobody gets the key from him. @thread any */
+bool el_lock_abandon(el_lock *lk);
+
 /* Waits for the key to be out of etcd; false: not yet. err->code afterwards:
  * EL_OK, EL_LOST if it was gone already, or what etcd refused it for.
  * @thread lua */

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "net/endpoint.h"
+#include "rules/turn.h"
 #include "tls/tls.h"
 
 enum { EL_ENDPOINTS_MAX = 32 };
@@ -18,6 +19,7 @@ typedef struct el_connect_options {
   size_t n_endpoints;           /* 1 to EL_ENDPOINTS_MAX */
   bool tls_default;             /* for endpoints that don't say */
   int64_t ttl_ms;               /* of the lease */
+  el_turn_limits handoff;       /* among the owners of the client */
   const char *user, *password;  /* authenticate as this user, ... */
   const char *token;            /* ... or carry this, renewed elsewhere */
   bool allow_plaintext_auth;    /* a password over an open line */
@@ -28,6 +30,7 @@ typedef struct el_settings {
   char *user, *password, *token;
   el_tls *tls; /* NULL: no endpoint wants it */
   int64_t ttl_ms;
+  el_turn_limits handoff;
   size_t n;
   el_endpoint endpoints[EL_ENDPOINTS_MAX];
 } el_settings;

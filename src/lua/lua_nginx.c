@@ -57,7 +57,7 @@ static el_nret l_client_seal(lua_State *L) {
 static void release_lock(void *arg) {
   el_lock *lk = arg;
   if (lk == NULL) return; /* a mere look */
-  el_lock_release(lk);
+  el_lock_abandon(lk);
   el_lock_unref(lk);
 }
 

@@ -1,4 +1,4 @@
-/* recipe: the four transactions of which a lock is made. */
+/* recipe: the transactions of which a lock is made. */
 #include "rules/recipe.h"
 
 /* ---- requests ---- */
@@ -53,6 +53,12 @@ static void build_look(el_recipe *to, const el_keys *keys,
   to->then[1].max_create_rev = rev - 1;
   to->then[0].serializable = to->then[1].serializable = action->serializable;
   to->txn = (el_txn){.then = to->then, .n_then = rev > 1 ? 2 : 1};
+}
+
+void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
+  to->then[0] = read_own(keys);
+  to->then[1] = list(keys, EL_SORT_YOUNGEST, 1);
+  to->txn = (el_txn){.then = to->then, .n_then = 2};
 }
 
 static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
@@ -151,6 +157,16 @@ static void read_look(const el_keys *keys, const el_entry_action *action,
   event->older = first_counting(keys, &answer->results[1], 0, &others);
   event->unsure = !action->all && others && event->older.rev == 0 &&
                   answer->results[1].more;
+}
+
+el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
+                                const el_txn_answer *answer) {
+  el_place own;
+  if (answer->err.code != EL_OK) return EL_BEHIND_UNKNOWN;
+  own = place_of_own(&answer->results[0]);
+  if (own.rev != rev || own.lease != keys->lease) return EL_BEHIND_LOST;
+  return answer->results[1].kvs[0].create_rev == rev ? EL_BEHIND_NOBODY
+                                                     : EL_BEHIND_SOMEBODY;
 }
 
 void el_recipe_read(const el_keys *keys, const el_entry_action *action,

@@ -1,0 +1,248 @@
+-- The owners of one client hand a key on to each other without etcd, and others get
+-- their turn nevertheless.
+
+local Scripted = require "spec.support.servers.scripted"
+local clients = require "spec.support.harness.clients"
+local error_rows = require "spec.support.harness.error_rows"
+local etcdlock = require "etcdlock"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
+local UNAVAILABLE, TIMED_OUT = error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out"
+
+after_each(clients.close_all)
+
+local function ask(client, owner, opts)
+  return assert(client:lock_async("a", clients.with({ owner = owner }, opts)))
+end
+
+local function ask_many(client, count)
+  local asked = {}
+  for i = 1, count do asked[i] = ask(client, i) end
+  wait.eventually(function() return client:stats().waiting >= count - 1 end, 5, "all wait")
+  return asked
+end
+
+local function granted(asked)
+  local lock, message
+  wait.eventually(function()
+    lock, message = asked:step()
+    return lock ~= false
+  end, 10, "granted")
+  return assert(lock, message)
+end
+
+local function await_queue(client, count)
+  wait.eventually(function() return #assert(client:queue "a") == count end, 5, "queue")
+end
+
+describe("owners of one client", function()
+  it("have the lock in their order, with one key and one token", function()
+    local client = connect { handoff_time = 60 }
+    local first = assert(client:lock "a")
+    local before = client:stats()
+    local asked = ask_many(client, 20)
+    assert.is_true(first:unlock())
+    for i = 1, 20 do
+      local lock = granted(asked[i])
+      for later = i + 1, 20 do assert.is_false(asked[later]:step()) end
+      assert.equal(first:token(), lock:token())
+      assert.equal(first:key(), lock:key())
+      assert.is_true(lock:check())
+      assert.is_true(lock:unlock())
+      assert.is_false((lock:held()))
+    end
+    local after = client:stats()
+    assert.equal(before.enqueues, after.enqueues)
+    assert.equal(before.deletes + 1, after.deletes)
+    assert.equal(before.acquired + 20, after.acquired)
+    assert.equal(0, after.held)
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("go on for as long as nobody else waits", function()
+    local client = connect { handoff = 8, handoff_time = 60 }
+    local first = assert(client:lock "a")
+    local asked = ask_many(client, 60)
+    assert.is_true(first:unlock())
+    for i = 1, 60 do
+      local lock = granted(asked[i])
+      assert.is_true(lock:check()) -- after which the look has been answered, too
+      assert.equal(first:token(), lock:token())
+      assert.is_true(lock:unlock())
+    end
+    local looks = client:stats().looks
+    assert.is_true(looks >= 60 / 8 and looks <= 60 / 3 + 2, looks .. " looks")
+  end)
+
+  it("let another client in after so many holds", function()
+    local client, other = connect { handoff = 4, handoff_time = 60 }, connect { elsewhere = true }
+    local lock = assert(client:lock "a")
+    local asked = ask_many(client, 20)
+    local theirs = ask(other, "other")
+    await_queue(client, 2)
+    for i = 1, 3 do
+      assert.is_true(lock:unlock())
+      assert.equal(lock:token(), granted(asked[i]):token())
+      lock = granted(asked[i])
+      assert.is_false(theirs:step())
+    end
+    assert.is_true(lock:unlock())
+    local their_lock = granted(theirs)
+    assert.is_false(asked[4]:step())
+    assert.is_true(their_lock:token() > lock:token())
+    assert.is_true(their_lock:unlock())
+    assert.is_true(granted(asked[4]):token() > their_lock:token())
+  end)
+
+  it("let another client in after some time", function()
+    local client, other = connect { handoff = 1000 }, connect { elsewhere = true }
+    local lock = assert(client:lock "a")
+    local asked = ask_many(client, 20)
+    local theirs = ask(other, "other")
+    await_queue(client, 2)
+    local count = 0
+    repeat
+      wait.sleep(0.02)
+      assert.is_true(lock:unlock())
+      count = count + 1
+      local next_one
+      wait.eventually(function()
+        next_one = asked[count]:step()
+        return next_one or theirs:step()
+      end, 10, "the next one")
+      lock = next_one
+    until not lock
+    assert.is_true(count <= 3, count .. " holds")
+    assert.is_true(granted(theirs):unlock())
+  end)
+
+  it("have a key each if they want to", function()
+    local client = assert(etcdlock.connect {
+      endpoints = suite.endpoints(), prefix = prefix, handoff = false,
+    })
+    finally(function() client:close() end)
+    local last = assert(client:lock "a")
+    local asked = ask_many(client, 5)
+    for i = 1, 5 do
+      assert.is_true(last:unlock())
+      local lock = granted(asked[i])
+      assert.is_true(lock:token() > last:token())
+      last = lock
+    end
+  end)
+end)
+
+describe("a key is not handed on", function()
+  local client, asked
+
+  local function take(opts)
+    client = client or connect { handoff_time = 60 }
+    local lock = assert(client:lock("a", opts))
+    asked = ask(client, "next")
+    wait.eventually(function() return client:stats().waiting == 1 end)
+    return lock
+  end
+
+  after_each(function() client = nil end)
+
+  local function assert_new_key(token)
+    local lock = granted(asked)
+    assert.is_true(lock:token() > token)
+    assert.is_true(lock:check())
+    return lock
+  end
+
+  it("by one whose max_hold has run out", function()
+    local token = take({ max_hold = 0.1 }):token()
+    assert_new_key(token)
+  end)
+
+  it("by one whom the collector lets go", function()
+    client = connect { handoff_time = 60, log = function() end }
+    local token = take():token()
+    collectgarbage()
+    collectgarbage()
+    assert_new_key(token)
+  end)
+
+  it("by one who has lost it", function()
+    local lock = take()
+    assert(client:break_lock("a", lock:token()))
+    wait.eventually(function() return not lock:held() end)
+    assert_new_key(lock:token())
+    clients.assert_fails("lost", lock:unlock())
+  end)
+
+  it("by one whose last write may yet be carried out", function()
+    local server = Scripted.start(suite.endpoint())
+    finally(function()
+      clients.close_all()
+      server:stop()
+      etcd:ctl("del", prefix .. "data")
+    end)
+    client = connect { endpoints = server:endpoint(), handoff_time = 60 }
+    local lock = take()
+    server:answer("Txn", "late", UNAVAILABLE, TIMED_OUT, 1)
+    clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
+    assert.is_true(lock:unlock())
+    local heir = assert_new_key(lock:token())
+    assert.is_true(heir:put(prefix .. "data", "next"))
+    server:deliver "Txn"
+    assert.equal("next", (etcd:get(prefix .. "data")))
+  end)
+end)
+
+it("what was written under a key keeps its order when that is handed on", function()
+  local server = Scripted.start(suite.endpoint())
+  finally(function()
+    clients.close_all()
+    server:stop()
+    etcd:ctl("del", prefix .. "data")
+  end)
+  local client = connect { endpoints = server:endpoint(), handoff_time = 60 }
+  local lock = assert(client:lock "a")
+  local asked = ask(client, "next")
+  server:answer("Txn", "late", UNAVAILABLE, TIMED_OUT, 1)
+  clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
+  assert.is_true(lock:put(prefix .. "data", "one"))
+  assert.is_true(lock:unlock())
+  local heir = granted(asked)
+  assert.equal(lock:token(), heir:token())
+  local calls = client:stats().calls
+  assert.is_true(heir:put(prefix .. "data", "two"))
+  assert.equal(calls + 1, client:stats().calls)
+  server:deliver "Txn"
+  assert.equal("two", (etcd:get(prefix .. "data")))
+end)
+
+it("a key that was taken away is lost to whoever has it when that is noticed", function()
+  local client = connect { handoff_time = 60 }
+  local lock = assert(client:lock "a")
+  local asked = ask_many(client, 2)
+  etcd:del(lock:key())
+  lock:unlock() -- who may have been told already
+  local heir = granted(asked[1])
+  if heir:token() == lock:token() then
+    assert.is_truthy(heir:wait_lost(10))
+    clients.assert_fails("lost", heir:unlock())
+    heir = granted(asked[2])
+  end
+  assert.is_true(heir:token() > lock:token())
+  assert.is_true(heir:check())
+end)
+
+describe("connect", function()
+  it("says what handoff may be", function()
+    for _, value in ipairs { 0, 1.5, -1, 1e9, 0 / 0 } do
+      local message = clients.assert_fails("invalid", etcdlock.connect { handoff = value })
+      assert.matches("handoff", message, 1, true)
+      assert.matches("false, or 1 to", message, 1, true)
+    end
+    local message = clients.assert_fails("invalid", etcdlock.connect { handoff_time = -1 })
+    assert.matches("handoff_time = -1, wanted 0 to 60 seconds", message, 1, true)
+    assert.has_error(function() etcdlock.connect { handoff = "yes" } end)
+  end)
+end)

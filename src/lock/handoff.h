@@ -1,0 +1,30 @@
+/* handoff: the key of one name, handed on among the owners of one client without
+ * etcd, for as long as that is fair to others (rules/turn.h). I/O thread only.
+ */
+#ifndef ETCDLOCK_LOCK_HANDOFF_H
+#define ETCDLOCK_LOCK_HANDOFF_H
+
+#include "lock/entry_driver.h"
+#include "rules/turn.h"
+
+/* Embedded next to its entry driver. */
+typedef struct el_handoff {
+  el_entry_driver *driver;
+  const el_turn_limits *limits;
+  el_turn turn;
+  struct el_census *census; /* on its way; NULL: none */
+} el_handoff;
+
+/* |driver| and |limits| are set. @thread io */
+void el_handoff_begin(el_handoff *handoff);
+
+/* May the next owner have the key from the one who lets it go? @thread io */
+bool el_handoff_may_pass(const el_handoff *handoff);
+
+/* He has it. @thread io */
+void el_handoff_passed(el_handoff *handoff);
+
+/* Its driver ends. @thread io */
+void el_handoff_destroy(el_handoff *handoff);
+
+#endif
