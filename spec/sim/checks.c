@@ -104,8 +104,8 @@ void checks_after_audits(world *wd, const sim_peer *pr) {
 void checks_after_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
   const peer_entry *at = &pr->entries[what->entry];
-  static const char *const kinds[] = {"entry",  "probe",     "grant",
-                                      "revoke", "keepalive", "audit"};
+  static const char *const kinds[] = {"entry",     "probe", "grant", "revoke",
+                                      "keepalive", "audit", "census"};
   static const char *const asks[] = {"", " try", " enqueue", " look",
                                      " delete"};
   world_trace(wd, "store: p%d lease %" PRId64 " %s%s%s", what->peer,

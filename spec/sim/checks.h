@@ -35,6 +35,9 @@ void checks_after_apply(world *wd, const call *what);
 void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token);
 
+/* The one who drives |at| now has the key from another caller of his peer. */
+void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at);
+
 void checks_on_locked(world *wd, const struct caller *who);
 
 void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,

@@ -71,6 +71,8 @@ void figures_print(const figures *all) {
   print_one("virtual hours", all->virtual_ms / 3600000);
   printf("requests\n");
   print_one("made", all->requests);
+  print_one("sent together", all->batches);
+  print_one("handed over", all->handed_over);
   print_one("granted", all->grants);
   print_one("released", all->releases);
   print_one("locked", all->locked);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "rules/entry.h"
+#include "rules/recipe.h"
 
 typedef enum call_kind {
   CALL_ENTRY, /* what an entry asks: enqueue, try, look, delete */
@@ -13,7 +14,8 @@ typedef enum call_kind {
   CALL_GRANT,
   CALL_REVOKE,
   CALL_KEEPALIVE,
-  CALL_AUDIT /* which of our keys hang on the lease? */
+  CALL_AUDIT, /* which of our keys hang on the lease? */
+  CALL_CENSUS /* who is behind our key? */
 } call_kind;
 
 /* A request. Whoever sent it remembers |id| for as long as it is awaited. */
@@ -28,15 +30,17 @@ typedef struct call {
   int64_t ttl_ms;           /* CALL_GRANT */
   int64_t sent_ms;          /* by its sender's clock */
   bool mute;                /* its answer will not be heard */
+  uint32_t batch; /* it travels with those of the same number; 0: alone */
 } call;
 
 /* Its answer. The parts that an entry knows are used for all kinds; |mine| is
  * the probed key, if it was there. */
 typedef struct reply {
   el_entry_event event;
-  bool lease_gone; /* a put was told so */
-  int64_t ttl_ms;  /* grant, keepalive */
-  unsigned names;  /* audit: bits, of the locks whose keys are there */
+  bool lease_gone;  /* a put was told so */
+  int64_t ttl_ms;   /* grant, keepalive */
+  unsigned names;   /* audit: bits, of the locks whose keys are there */
+  el_behind behind; /* census */
 } reply;
 
 /* What comes on the watch stream. */

@@ -73,16 +73,73 @@ static void apply(world *wd, const call *what, reply *answer) {
   if (what->kind == CALL_GRANT) watch_lease(wd, what->lease);
 }
 
-static void arrive(world *wd, const world_event *ev) {
-  reply answer;
+static void answer(world *wd, const world_event *ev, const reply *said) {
+  post_reply(wd, &ev->call, said, ev->then, wd->now_ms + answer_latency(wd));
+}
+
+static bool is_heard(world *wd, const call *what) {
+  return !what->mute &&
+         !weather_is_partitioned(&wd->weather, what->peer, wd->now_ms) &&
+         !world_chance(wd, FAULT_ANSWER_LOST);
+}
+
+static void arrive_alone(world *wd, const world_event *ev) {
+  reply said;
   wd->flying--;
-  apply(wd, &ev->call, &answer);
-  if (ev->call.mute ||
-      weather_is_partitioned(&wd->weather, ev->call.peer, wd->now_ms) ||
-      world_chance(wd, FAULT_ANSWER_LOST)) {
+  apply(wd, &ev->call, &said);
+  if (is_heard(wd, &ev->call)) answer(wd, ev, &said);
+}
+
+static void arrive(world *wd, const world_event *ev);
+
+static void arrive_no_more(world *wd, const world_event *ev) {
+  (void)wd;
+  (void)ev;
+}
+
+/* Those that travel with |first|, which are taken out of the queue. */
+static int gather(world *wd, const world_event *first, world_event *all) {
+  int n = 0;
+  all[n++] = *first;
+  for (int i = 0; i < wd->n_heap && first->call.batch != 0; i++) {
+    world_event *ev = &wd->pool[wd->heap[i]];
+    if (ev->run == arrive && ev->call.batch == first->call.batch) {
+      all[n++] = *ev;
+      ev->run = arrive_no_more;
+    }
+  }
+  return n;
+}
+
+static void arrive_together(world *wd, const world_event *all, int n) {
+  const call *calls[REQUEST_BATCH_MAX];
+  reply said[REQUEST_BATCH_MAX];
+  for (int i = 0; i < n; i++) {
+    calls[i] = &all[i].call;
+    checks_before_apply(wd, calls[i]);
+  }
+  if (!request_apply_batch(&wd->store, calls, n, said)) {
+    for (int i = 0; i < n; i++)
+      arrive_alone(wd, &all[i]);
     return;
   }
-  post_reply(wd, &ev->call, &answer, ev->then, wd->now_ms + answer_latency(wd));
+  wd->flying -= n;
+  wd->figures->batches++;
+  for (int i = 0; i < n; i++)
+    checks_after_apply(wd, calls[i]);
+  if (!is_heard(wd, calls[0])) return;
+  for (int i = 0; i < n; i++)
+    answer(wd, &all[i], &said[i]);
+}
+
+static void arrive(world *wd, const world_event *ev) {
+  world_event all[REQUEST_BATCH_MAX];
+  int n = gather(wd, ev, all);
+  if (n == 1) {
+    arrive_alone(wd, ev);
+  } else {
+    arrive_together(wd, all, n);
+  }
 }
 
 /* ---- the way there ---- */
@@ -92,12 +149,13 @@ typedef struct trip {
   event_run on_reply;
 } trip;
 
-static void post_arrival(world *wd, trip go, int64_t at_ms, bool mute) {
+static world_event *post_arrival(world *wd, trip go, int64_t at_ms, bool mute) {
   world_event *ev = world_post(wd, at_ms, NOBODY, arrive);
   ev->call = *go.what;
   ev->call.mute = mute;
   ev->then = go.on_reply;
   wd->flying++;
+  return ev;
 }
 
 static void post_error(world *wd, trip go, int64_t at_ms, bool definite,
@@ -153,6 +211,47 @@ static bool send_with_error(world *wd, trip go) {
   return true;
 }
 
+static bool is_write(const call *what) {
+  return what->kind == CALL_ENTRY && what->ask.request != EL_REQUEST_LOOK;
+}
+
+/* A write of |peer| that is on its way; NULL: none. */
+static world_event *find_companion(const world *wd, int peer) {
+  for (int i = 0; i < wd->n_heap; i++) {
+    world_event *ev = &wd->pool[wd->heap[i]];
+    if (ev->run == arrive && ev->call.peer == peer && is_write(&ev->call) &&
+        !ev->call.mute) {
+      return ev;
+    }
+  }
+  return NULL;
+}
+
+static int count_batch(const world *wd, uint32_t batch) {
+  int n = 0;
+  for (int i = 0; i < wd->n_heap; i++) {
+    const world_event *ev = &wd->pool[wd->heap[i]];
+    n += ev->run == arrive && ev->call.batch == batch;
+  }
+  return n;
+}
+
+/* Has |go| travel with another one, perhaps. */
+static bool join(world *wd, trip go) {
+  world_event *with;
+  uint32_t batch;
+  if (!is_write(go.what) || !rng_chance(&wd->dice, wd->weather.batching)) {
+    return false;
+  }
+  with = find_companion(wd, go.what->peer);
+  if (with == NULL) return false;
+  if (with->call.batch == 0) with->call.batch = world_new_id(wd);
+  batch = with->call.batch;
+  if (count_batch(wd, batch) == REQUEST_BATCH_MAX) return false;
+  post_arrival(wd, go, with->at_ms, false)->call.batch = batch;
+  return true;
+}
+
 static bool needs_quorum(const call *what) { return !request_is_local(what); }
 
 void net_send(world *wd, const call *what, event_run on_reply) {
@@ -170,7 +269,7 @@ void net_send(world *wd, const call *what, event_run on_reply) {
     return;
   } else if (world_chance(wd, FAULT_LATE)) {
     post_arrival(wd, go, late(wd), true);
-  } else {
+  } else if (!join(wd, go)) {
     post_arrival(wd, go, wd->now_ms + latency(wd), false);
   }
 }

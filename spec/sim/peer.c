@@ -253,7 +253,7 @@ static void step_driven(world *wd, sim_peer *pr, peer_entry *at, int kind) {
 static void leave(world *wd, sim_peer *pr, int caller) {
   peer_entry *at = peer_find_driven(pr, caller);
   line_leave(pr, wd->callers[caller].name, caller);
-  if (at == NULL) return;
+  if (at == NULL || handoff_pass(wd, pr, at)) return;
   at->caller = NOBODY;
   step_driven(wd, pr, at, EL_ENTRY_STOP);
 }

@@ -10,6 +10,7 @@
 
 #include "rules/entry.h"
 #include "rules/session.h"
+#include "rules/turn.h"
 #include "stream.h"
 #include "world.h"
 
@@ -44,6 +45,10 @@ typedef struct peer_entry {
   bool delete_unsure;   /* of one that was sent nobody knows what became */
   bool cut_short; /* its session was told too early that its lease ended */
   int caller;     /* who drives it, NOBODY: no one any more */
+  el_turn turn;
+  uint32_t census_call; /* that is awaited, 0: none */
+  int passes_behind;    /* of the key, while another one was behind it */
+  int64_t behind_ms;    /* since when one was seen there; 0: none is */
 } peer_entry;
 
 typedef struct caller_line {
@@ -117,6 +122,17 @@ void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
 
 /* The entry of the current session for |name|, a new one if there is none. */
 int entry_get(sim_peer *pr, int name, int64_t ttl_ms);
+
+/* ---- peer_handoff.c ---- */
+
+extern const el_turn_limits peer_limits;
+
+/* The store has granted the key. */
+void handoff_begin(const world *wd, const sim_peer *pr, peer_entry *at);
+
+/* The next in the line gets the key from the one who drives |at|, and has left the
+ * line; false: he has to queue for it. */
+bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at);
 
 /* Takes the caller out of its line. */
 void line_leave(sim_peer *pr, int name, int caller);

@@ -148,6 +148,7 @@ static void perform(world *wd, sim_peer *pr, int entry,
       return;
     case EL_ENTRY_GRANTED:
       checks_on_granted(wd, pr, at, action->place.rev);
+      handoff_begin(wd, pr, at);
       if (at->caller != NOBODY) {
         caller_on_granted(wd, at->caller, action->place.rev);
       }

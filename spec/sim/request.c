@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "rules/recipe.h"
 #include "txn.h"
 
 /* etcd lets nobody renew a lease that has run out, even if it has not ended
@@ -35,7 +34,11 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
 static void build(const call *what, el_keys *keys, el_recipe *recipe) {
   char name[TXN_TEXT_MAX];
   el_keys_init(keys, (el_bytes){name, txn_name(name, what->name)}, what->lease);
-  el_recipe_build(recipe, keys, &what->ask, what->rev, (el_bytes){"", 0});
+  if (what->kind == CALL_CENSUS) {
+    el_recipe_build_census(recipe, keys);
+  } else {
+    el_recipe_build(recipe, keys, &what->ask, what->rev, (el_bytes){"", 0});
+  }
 }
 
 bool request_is_local(const call *what) {
@@ -53,8 +56,22 @@ bool request_is_local(const call *what) {
   return is_local;
 }
 
-/* Has the Txn that stands for |what| carried out, and reads the answer: the
- * real recipe on both ways. */
+/* Reads the |result| of the Txn that stands for |what|. */
+static void conclude(const call *what, const el_keys *keys, txn_result *result,
+                     reply *out) {
+  result->answer.sent_ms = what->sent_ms;
+  if (what->kind == CALL_CENSUS) {
+    out->behind = el_recipe_read_census(what->rev, &result->answer);
+    return;
+  }
+  el_recipe_read(keys, &what->ask, &result->answer, &out->event);
+  out->lease_gone = result->answer.err.lease_gone;
+  if (out->lease_gone) { /* as the entry driver takes it */
+    out->event.outcome.retriable = true;
+  }
+}
+
+/* Has it carried out: the real recipe on both ways. */
 static void run_recipe(store *st, const call *what, const int64_t *old_rev,
                        reply *out) {
   static txn_result result; /* large */
@@ -66,13 +83,35 @@ static void run_recipe(store *st, const call *what, const int64_t *old_rev,
   } else {
     txn_apply(st, &recipe.txn, &result);
   }
-  result.answer.sent_ms = what->sent_ms;
-  el_recipe_read(&keys, &what->ask, &result.answer, &out->event);
-  out->lease_gone = result.answer.err.lease_gone;
-  if (out->lease_gone) { /* as the entry driver takes it */
-    out->event.outcome.retriable = true;
-  }
+  conclude(what, &keys, &result, out);
   el_keys_destroy(&keys);
+}
+
+/* etcd judges the conditions of all before it carries any out, and refuses all if
+ * one can't be. */
+bool request_apply_batch(store *st, const call *const *calls, int n,
+                         reply *out) {
+  static txn_result results[REQUEST_BATCH_MAX]; /* large */
+  el_keys keys[REQUEST_BATCH_MAX];
+  el_recipe recipes[REQUEST_BATCH_MAX];
+  bool succeeded[REQUEST_BATCH_MAX], sound = true;
+  for (int i = 0; i < n; i++) {
+    build(calls[i], &keys[i], &recipes[i]);
+    succeeded[i] = txn_judge(st, &recipes[i].txn);
+    sound = sound && txn_is_sound(st, &recipes[i].txn, succeeded[i]);
+  }
+  store_begin_batch(st);
+  for (int i = 0; i < n && sound; i++) {
+    txn_run(st, &recipes[i].txn, succeeded[i], &results[i]);
+  }
+  store_end_batch(st);
+  for (int i = 0; i < n; i++) {
+    memset(&out[i], 0, sizeof out[i]);
+    results[i].answer.rev = st->rev;
+    if (sound) conclude(calls[i], &keys[i], &results[i], &out[i]);
+    el_keys_destroy(&keys[i]);
+  }
+  return sound;
 }
 
 void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
@@ -83,6 +122,9 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
     case CALL_PROBE:
       run_recipe(st, what, NULL, out);
       return;
+    case CALL_CENSUS:
+      run_recipe(st, what, NULL, out);
+      break;
     case CALL_GRANT:
       store_grant(st, what->lease, what->ttl_ms, now_ms, late_ms);
       out->ttl_ms = what->ttl_ms;

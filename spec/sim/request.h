@@ -10,6 +10,13 @@
 void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
                    reply *out);
 
+enum { REQUEST_BATCH_MAX = 6 };
+
+/* The same for |n| entries' calls in one transaction, with a reply for each; false,
+ * and nothing is applied: one of them can't be, so each has to go alone. */
+bool request_apply_batch(store *st, const call *const *calls, int n,
+                         reply *out);
+
 /* Is |what| a read that a member answers alone, from what it has? */
 bool request_is_local(const call *what);
 

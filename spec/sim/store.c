@@ -16,6 +16,7 @@ void store_reset(store *st, store_changed changed, void *arg) {
   st->rev = 1;
   st->term = 2;
   st->n_keys = st->n_changes = st->n_leases = 0;
+  st->in_batch = st->is_begun = false;
   st->changed = changed;
   st->arg = arg;
 }
@@ -110,10 +111,20 @@ int64_t store_create_rev(const store *st, int name, int64_t owner) {
   return it != NULL ? it->create_rev : 0;
 }
 
+void store_begin_batch(store *st) { st->in_batch = true; }
+
+void store_end_batch(store *st) { st->in_batch = st->is_begun = false; }
+
+static void next_rev(store *st) {
+  if (!st->in_batch || !st->is_begun) st->rev++;
+  st->is_begun = st->in_batch;
+}
+
 void store_put(store *st, int name, int64_t owner, int64_t lease_id) {
   key *it = find_or_add(st, name, owner);
   key after = *it;
-  after.mod_rev = ++st->rev;
+  next_rev(st);
+  after.mod_rev = st->rev;
   after.lease = lease_id;
   if (after.create_rev == 0) after.create_rev = st->rev;
   write(st, it, &after);
@@ -122,7 +133,7 @@ void store_put(store *st, int name, int64_t owner, int64_t lease_id) {
 bool store_delete(store *st, int name, int64_t owner) {
   key *it = find(st, name, owner);
   if (it == NULL || it->create_rev == 0) return false;
-  st->rev++;
+  next_rev(st);
   erase(st, it);
   return true;
 }
@@ -137,8 +148,9 @@ bool store_was_released(const store *st, int name, int64_t owner,
                         int64_t create_rev) {
   for (int i = st->n_changes - 1; i >= 0; i--) {
     const change *what = &st->changes[i];
-    if (what->released && what->before.create_rev == create_rev) {
-      return what->before.name == name && what->before.owner == owner;
+    if (what->released && what->before.create_rev == create_rev &&
+        what->before.name == name && what->before.owner == owner) {
+      return true;
     }
   }
   return false;

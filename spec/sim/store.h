@@ -48,6 +48,8 @@ typedef void (*store_changed)(void *arg, const change *what);
 
 struct store {
   int64_t rev;
+  bool in_batch; /* what is written now has one revision */
+  bool is_begun; /* which it has already */
   uint64_t term;
   key *keys;
   int n_keys, room_keys;
@@ -93,6 +95,11 @@ const key *store_find(const store *st, int name, int64_t owner);
 
 /* Its create_revision, 0 if there is no such key. */
 int64_t store_create_rev(const store *st, int name, int64_t owner);
+
+/* What is written from now on has one revision, until store_end_batch. */
+void store_begin_batch(store *st);
+
+void store_end_batch(store *st);
 
 /* Creates the key or moves it to another lease. */
 void store_put(store *st, int name, int64_t owner, int64_t lease_id);

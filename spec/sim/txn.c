@@ -164,20 +164,34 @@ static void begin(txn_result *out, const store *st, bool succeeded, size_t n) {
                                 .n_results = n};
 }
 
-void txn_apply(store *st, const el_txn *txn, txn_result *out) {
+bool txn_judge(store *st, const el_txn *txn) {
   view at = store_view(st, st->rev);
-  bool succeeded = all_hold(&at, txn);
+  return all_hold(&at, txn);
+}
+
+bool txn_is_sound(const store *st, const el_txn *txn, bool succeeded) {
+  return succeeded ? leases_live(st, txn->then, txn->n_then)
+                   : leases_live(st, txn->otherwise, txn->n_otherwise);
+}
+
+void txn_run(store *st, const el_txn *txn, bool succeeded, txn_result *out) {
   const el_op *ops = succeeded ? txn->then : txn->otherwise;
   size_t n = succeeded ? txn->n_then : txn->n_otherwise;
   begin(out, st, succeeded, n);
-  if (!leases_live(st, ops, n)) {
+  for (size_t i = 0; i < n; i++) {
+    run(st, &ops[i], (int)i, out);
+  }
+}
+
+void txn_apply(store *st, const el_txn *txn, txn_result *out) {
+  bool succeeded = txn_judge(st, txn);
+  if (!txn_is_sound(st, txn, succeeded)) {
+    begin(out, st, succeeded, 0);
     el_error_from_status(&out->answer.err, STATUS_NOT_FOUND,
                          "etcdserver: requested lease not found", "sim");
     return;
   }
-  for (size_t i = 0; i < n; i++) {
-    run(st, &ops[i], (int)i, out);
-  }
+  txn_run(st, txn, succeeded, out);
   out->answer.rev = st->rev;
 }
 

@@ -19,7 +19,17 @@ typedef struct txn_result {
 /* The name of lock |name|, in |to| of TXN_TEXT_MAX bytes; its length. */
 size_t txn_name(char *to, int name);
 
-/* Runs |txn| through the quorum. |out| must not move afterwards. */
+/* Do the conditions of |txn| hold now? */
+bool txn_judge(store *st, const el_txn *txn);
+
+/* Could the operations be carried out that |succeeded| selects? */
+bool txn_is_sound(const store *st, const el_txn *txn, bool succeeded);
+
+/* Carries them out through the quorum. |out| must not move afterwards; its revision
+ * is still to come: that of the store when all is done. */
+void txn_run(store *st, const el_txn *txn, bool succeeded, txn_result *out);
+
+/* The three in one. */
 void txn_apply(store *st, const el_txn *txn, txn_result *out);
 
 /* Answers |txn|, which only reads, from the store's state as of |rev|. */

@@ -82,6 +82,7 @@ void weather_draw(weather *wt, rng *dice, int64_t ttl_ms) {
   wt->calm = kind < 3;
   wt->meddled = kind == 2;
   draw_latency(wt, dice);
+  wt->batching = (int)rng_between(dice, 0, 1000);
   draw_clocks(wt, dice, ttl_ms);
   draw_attempt(wt, dice);
   if (kind == 2) {

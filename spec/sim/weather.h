@@ -37,7 +37,8 @@ typedef struct weather {
   int chance[FAULTS]; /* per mille, of those that hit single messages */
   int times[FAULTS];  /* how often those come that hit more */
   int64_t latency_min_ms, latency_max_ms;
-  int slow; /* per mille of the messages that take longer */
+  int batching; /* per mille of the writes that go with others */
+  int slow;     /* per mille of the messages that take longer */
   int64_t slow_max_ms;
   int tick_late_ms;   /* how late a timer may be */
   int64_t attempt_ms; /* what a unary call may take */

@@ -18,7 +18,7 @@ typedef struct el_census {
 
 static void conclude(el_handoff *handoff, const el_census *census,
                      const el_txn_answer *answer) {
-  el_behind behind = el_recipe_read_census(&census->keys, census->rev, answer);
+  el_behind behind = el_recipe_read_census(census->rev, answer);
   handoff->census = NULL;
   el_turn_note(&handoff->turn, behind == EL_BEHIND_NOBODY);
   if (behind == EL_BEHIND_LOST) {

@@ -159,12 +159,9 @@ static void read_look(const el_keys *keys, const el_entry_action *action,
                   answer->results[1].more;
 }
 
-el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
-                                const el_txn_answer *answer) {
-  el_place own;
+el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer) {
   if (answer->err.code != EL_OK) return EL_BEHIND_UNKNOWN;
-  own = place_of_own(&answer->results[0]);
-  if (own.rev != rev || own.lease != keys->lease) return EL_BEHIND_LOST;
+  if (place_of_own(&answer->results[0]).rev != rev) return EL_BEHIND_LOST;
   return answer->results[1].kvs[0].create_rev == rev ? EL_BEHIND_NOBODY
                                                      : EL_BEHIND_SOMEBODY;
 }

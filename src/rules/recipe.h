@@ -30,15 +30,14 @@ typedef enum el_behind {
   EL_BEHIND_UNKNOWN, /* it was not answered */
   EL_BEHIND_NOBODY,
   EL_BEHIND_SOMEBODY, /* or so it seems: what is below the name counts, too */
-  EL_BEHIND_LOST      /* it isn't ours any more */
+  EL_BEHIND_LOST      /* it is gone */
 } el_behind;
 
 /* Builds the question. @thread any */
 void el_recipe_build_census(el_recipe *recipe, const el_keys *keys);
 
 /* Reads the |answer|; |rev| is the create_revision of our key. @thread any */
-el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
-                                const el_txn_answer *answer);
+el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer);
 
 /* Fills |event| from the |answer| to the request of |action|. @thread any */
 void el_recipe_read(const el_keys *keys, const el_entry_action *action,
