@@ -156,4 +156,12 @@ return {
     "while (n-- > 0 && !STAILQ_EMPTY(&auth->waiting)) {",
     "if (n-- > 0 && !STAILQ_EMPTY(&auth->waiting)) {",
     by = { "cluster/token: is asked for, however many", "cluster/auth: can do everything" } },
+  { "what is nested needs no rights", "src/etcd/batch.c",
+    ".key = members[i]->key,",
+    ".key = members[0]->key,",
+    by = "lock/batch: for want of rights" },
+  { "each of a batch reads the first answer", "src/etcd/batch.c",
+    "Etcd__ResponseOp *op = from->responses[(*at)++];",
+    "Etcd__ResponseOp *op = from->responses[*at == 0 ? (*at)++ : *at];",
+    by = "lock/batch" },
 }
