@@ -63,15 +63,18 @@ local function say(text, ...)
   io.stdout:flush()
 end
 
--- Whoever looks must find nothing in the code as it is.
+-- Whoever looks must find nothing in the code as it is; the second time at the latest,
+-- because the machine is busy.
 local function look_before(tree, by)
-  local from = wait.now()
-  local ok, verdict, words = pcall(tree.look, tree, by)
-  seconds_of[by] = wait.now() - from
-  if not ok or verdict ~= "green" then
-    useless[by] = ok and words or verdict
-    say("ERROR     not even mutated: %s\n%s", by, useless[by])
+  local ok, verdict, words
+  for _ = 1, 2 do
+    local from = wait.now()
+    ok, verdict, words = pcall(tree.look, tree, by)
+    seconds_of[by] = wait.now() - from
+    if ok and verdict == "green" then return end
   end
+  useless[by] = ok and words or verdict
+  say("ERROR     not even mutated: %s\n%s", by, useless[by])
 end
 
 -- Is |mutant| seen? By whom, and how.

@@ -121,7 +121,7 @@ return {
   { "a read writes", "src/etcd/kv.c",
     "to->is_read = to->is_read && ops[i].kind == EL_OP_RANGE;",
     "to->is_read = to->is_read && ops[i].kind != EL_OP_RANGE;",
-    by = { "regress/013_release_after_loss", "cluster/identity" } },
+    by = { "regress/013_release_after_loss", "cluster/identity: an etcd that was wiped" } },
   { "a proof from its answer", "src/etcd/kv.c",
     "answer->sent_ms = call->sent_ms;",
     "answer->sent_ms = el_now_ms();",

@@ -35,7 +35,7 @@ return {
   { "another cluster's lease stays", "src/lock/session_driver.c",
     "  if (alive) {\n    say_farewell(driver, driver->session.id);\n  }",
     "",
-    by = "cluster/identity" },
+    by = "cluster/identity: keeps nothing of a client" },
   { "the claim isn't published", "src/lock/session_driver.c",
     "  el_claim_set(driver->claim, driver->session.claim_until);",
     "  if (driver->session.claim_until == 0) el_claim_set(driver->claim, 0);",
@@ -150,7 +150,7 @@ return {
   { "a release dies with its cluster untold", "src/lock/local_queue.c",
     "    if (at->releasing != NULL) {\n      el_local_queue_finish(at, &lost);\n    }",
     "    (void)lost;",
-    by = { "regress/013_release_after_loss", "cluster/identity" } },
+    by = { "regress/013_release_after_loss", "cluster/identity: an etcd that was wiped" } },
   { "those who wait are not told of the end", "src/lock/local_queue.c",
     "    while (!TAILQ_EMPTY(&queue->waiting)) {\n"
       .. "      el_local_queue_fail(TAILQ_FIRST(&queue->waiting), err);\n"
