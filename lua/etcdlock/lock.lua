@@ -19,6 +19,7 @@ Lock._not_held = loss.not_held
 --- Is the hold alive right now? Asks nobody. For holds.lua, loss.lua,
 -- losses.lua, guarded.lua and here.
 function Lock:_left()
+  host.notice_end(self._core, self._tie)
   return self._count > 0 and self._core:left() or nil
 end
 
@@ -90,9 +91,13 @@ local function release(self)
   return was_held
 end
 
---- Waits for etcd to confirm: true | nil, message, code.
+--- Waits for etcd to confirm: true | nil, message, code. Where nobody can wait, it is
+-- on its way.
 local function await_release(self)
   local client = self._client
+  if host.refusal(client._wakeups.chosen) then
+    return true
+  end
   local released, message, code = client:_await {
     poll = function(seconds)
       return self._core:wait_released(seconds)
@@ -100,7 +105,7 @@ local function await_release(self)
     arm = function(number)
       return client._core:arm(self._core, "released", number)
     end,
-    limit = host.refusal(client._wakeups.chosen) and 0 or RELEASE_WAIT,
+    limit = RELEASE_WAIT,
     tie = self._tie,
   }
   if released == nil then
@@ -111,8 +116,9 @@ local function await_release(self)
 end
 
 --- Lets go once; the last of as many calls as there were locks releases it.
--- Never raises, can't free another's lock, and waits 2 s at most: a release
--- that takes longer goes on by itself.
+-- Never raises, can't free another's lock, and waits 2 s at most, and not at all
+-- where waiting is impossible: a release that takes longer goes on by itself. One
+-- that has ended with its request in nginx is released already, which is true.
 -- @return true | nil, message, code: "not_held", "lost", "closed", "forked",
 --   or what etcd said ("unavailable": not confirmed yet)
 function Lock:unlock()
@@ -125,7 +131,7 @@ function Lock:unlock()
   end
   self._count = self._count - 1
   if self._count > 0 then
-    if self._core:left() then
+    if self._core:left() or self._core:is_outlived() then
       return true
     end
     return nil, self:_not_held()
@@ -133,6 +139,8 @@ function Lock:unlock()
   local released
   if release(self) then
     released, message, code = await_release(self)
+  elseif self._core:is_outlived() then
+    released = true
   else
     message, code = self:_not_held()
   end

@@ -24,6 +24,8 @@ function M:not_held()
     return string.format("lock %q: the client was closed", self._name), "closed"
   elseif loss then
     return string.format("lock %q was lost: %s", self._name, why), "lost"
+  elseif self._core:is_outlived() then
+    return string.format("lock %q ended with the request that held it", self._name), "not_held"
   end
   return string.format("lock %q is not held", self._name), "not_held"
 end

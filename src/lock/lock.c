@@ -33,7 +33,6 @@ struct el_lock {
   atomic_int state;           /* el_hold, EL_HOLD_LOST + el_loss: any thread */
   _Atomic int64_t hold_until; /* INT64_MAX: no max_hold; any thread */
   atomic_bool stop_posted, expire_posted;
-  atomic_bool abandoned; /* nobody was there to let it go */
   el_command start_command, stop_command, expire_command;
 
   /* The I/O thread's own. */
@@ -153,9 +152,9 @@ static void run_start(el_command *command) {
 static void run_stop(el_command *command) {
   el_lock *lk = EL_OF(command, el_lock, stop_command);
   el_loss loss = el_lock_loss(lk);
-  el_leave how = loss != EL_LOSS_NONE          ? EL_LEAVE_LOST
-                 : atomic_load(&lk->abandoned) ? EL_LEAVE_ABANDONED
-                                               : EL_LEAVE_BY_ITSELF;
+  el_leave how = loss != EL_LOSS_NONE      ? EL_LEAVE_LOST
+                 : el_lock_is_outlived(lk) ? EL_LEAVE_ABANDONED
+                                           : EL_LEAVE_BY_ITSELF;
   el_local_queue_leave(&lk->owner, how, loss);
   el_lock_unref(lk);
 }
@@ -285,13 +284,15 @@ bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
   return true;
 }
 
-bool el_lock_release(el_lock *lk) {
+/* Lets go: a hold goes to the state |over|. True if it was held. */
+static bool let_go(el_lock *lk, el_hold over) {
   int64_t left_ms;
   int state = (int)el_lock_hold(lk, &left_ms);
   bool was_held = false;
   while ((state == EL_HOLD_PENDING || state == EL_HOLD_HELD)) {
     int before = state; /* granted in between: once more */
-    if (atomic_compare_exchange_strong(&lk->state, &state, EL_HOLD_RELEASED)) {
+    int after = before == EL_HOLD_HELD ? (int)over : EL_HOLD_RELEASED;
+    if (atomic_compare_exchange_strong(&lk->state, &state, after)) {
       was_held = before == EL_HOLD_HELD;
       break;
     }
@@ -303,14 +304,17 @@ bool el_lock_release(el_lock *lk) {
   return was_held;
 }
 
-bool el_lock_abandon(el_lock *lk) {
-  atomic_store(&lk->abandoned, true);
-  return el_lock_release(lk);
+bool el_lock_release(el_lock *lk) { return let_go(lk, EL_HOLD_RELEASED); }
+
+void el_lock_outlive(el_lock *lk) { let_go(lk, EL_HOLD_OUTLIVED); }
+
+bool el_lock_is_outlived(const el_lock *lk) {
+  return atomic_load(&lk->state) == EL_HOLD_OUTLIVED;
 }
 
 void el_lock_drop(el_lock *lk) {
   if (el_handle_is_forked(lk->handle)) return; /* the parent's: leaked */
-  if (el_lock_abandon(lk)) {
+  if (let_go(lk, EL_HOLD_OUTLIVED)) {
     EL_COUNT(&lk->handle->counters, collected, 1);
     free(lk->handle->collected);
     lk->handle->collected = el_bytes_copy(lk->owner.name);

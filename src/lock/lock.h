@@ -6,9 +6,10 @@
  * first.
  *
  *   PENDING -granted-> HELD -unlock-> RELEASED
- *      |  |               +-- lost --> LOST + reason (latched by whoever sees
- *      |  +--> FAILED                  it first; never undone)
- *      +- given up -> RELEASED
+ *      |  |             |  +-- lost --> LOST + reason (latched by whoever sees
+ *      |  +--> FAILED   |               it first; never undone)
+ *      |                +- its holder ended --> OUTLIVED
+ *      +- given up, or whoever waited ended --> RELEASED
  */
 #ifndef ETCDLOCK_LOCK_LOCK_H
 #define ETCDLOCK_LOCK_LOCK_H
@@ -38,6 +39,7 @@ typedef enum el_hold {
   EL_HOLD_PENDING,
   EL_HOLD_HELD,
   EL_HOLD_RELEASED,
+  EL_HOLD_OUTLIVED, /* released, because whoever held it has ended */
   EL_HOLD_FAILED,
   EL_HOLD_LOST /* see el_lock_loss */
 } el_hold;
@@ -80,8 +82,13 @@ bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);
  * caller from here on. True if it was held. @thread any */
 bool el_lock_release(el_lock *lk);
 
-/* The same for a holder who is gone: nobody gets the key from him. @thread any */
-bool el_lock_abandon(el_lock *lk);
+/* Lets go for whoever waited for it, or held it, and has ended without doing so: a
+ * request of nginx, say. No mistake of his: who comes to unlock it afterwards finds
+ * that done; but nobody gets the key from him. @thread any */
+void el_lock_outlive(el_lock *lk);
+
+/* Has that ended the hold? @thread any */
+bool el_lock_is_outlived(const el_lock *lk);
 
 /* Waits for the key to be out of etcd; false: not yet. err->code afterwards:
  * EL_OK, EL_LOST if it was gone already, or what etcd refused it for.

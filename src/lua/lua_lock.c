@@ -74,6 +74,18 @@ static el_nret l_lock_release(lua_State *L) {
   return 1;
 }
 
+/* lock:outlive(): whoever held it has ended without letting go */
+static el_nret l_lock_outlive(lua_State *L) {
+  el_lock_outlive(check_lock(L));
+  return 0;
+}
+
+/* lock:is_outlived() -> has it been released because of that? */
+static el_nret l_lock_is_outlived(lua_State *L) {
+  lua_pushboolean(L, el_lock_is_outlived(check_lock(L)));
+  return 1;
+}
+
 /* lock:left() -> seconds that may be relied on | nil if it is not held */
 static el_nret l_lock_left(lua_State *L) {
   el_lock *lk = check_lock(L);
@@ -154,6 +166,8 @@ void el_lua_open_lock(lua_State *L) {
       {"wait_ended", l_lock_wait_ended},
       {"expire", l_lock_expire},
       {"release", l_lock_release},
+      {"outlive", l_lock_outlive},
+      {"is_outlived", l_lock_is_outlived},
       {"left", l_lock_left},
       {"loss", l_lock_loss},
       {"waited", l_lock_waited},

@@ -54,10 +54,10 @@ static el_nret l_client_seal(lua_State *L) {
 }
 
 /* Whoever waited for the lock, or held it, is gone. */
-static void release_lock(void *arg) {
+static void outlive(void *arg) {
   el_lock *lk = arg;
   if (lk == NULL) return; /* a mere look */
-  el_lock_abandon(lk);
+  el_lock_outlive(lk);
   el_lock_unref(lk);
 }
 
@@ -73,7 +73,7 @@ static el_nret l_client_expect(lua_State *L) {
   uint64_t id;
   if (server == NULL) return el_lua_fail(L, &err);
   id = EL_LUA_SERVED + lc->n_served++;
-  el_wake_server_expect(server, id, release_lock,
+  el_wake_server_expect(server, id, outlive,
                         lk != NULL ? el_lock_ref(lk) : NULL);
   lua_pushnumber(L, (lua_Number)id);
   return 1;

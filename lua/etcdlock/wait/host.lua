@@ -27,6 +27,9 @@ function M.tie() end
 --- The lock of this tie is not held, or waited for, any more.
 function M.untie() end
 
+--- Has what a lock was tied to ended by now? Then so has the lock.
+function M.notice_end() end
+
 --- What a hold belongs to besides its owner, nil if to nothing.
 function M.scope() end
 

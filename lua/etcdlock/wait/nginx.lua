@@ -257,6 +257,15 @@ function M.untie(wakeups, tie)
   end
 end
 
+--- nginx ends a request's connections before it runs log_by_lua. Who asks there
+-- shall hear of that at once, and not when the core has.
+function M.notice_end(core_lock, tie)
+  local link = tie and tie.link
+  if link and not link.socket:getreusedtimes() then
+    core_lock:outlive()
+  end
+end
+
 --- Something that is the running request's alone; nil where there is none.
 function M.scope()
   local ok, ctx = pcall(function()

@@ -339,8 +339,8 @@ return {
     harmless = "locks are marked lost before; and nothing but the end of a claim's time"
       .. " shortens it" },
   { "who is gone hands on what he had", "src/lock/lock.c",
-    "  atomic_store(&lk->abandoned, true);\n",
-    "",
+    ": el_lock_is_outlived(lk) ? EL_LEAVE_ABANDONED",
+    ": el_lock_is_outlived(lk) ? EL_LEAVE_BY_ITSELF",
     by = "lock/handoff" },
   { "a key is handed on with a write that may yet come", "src/lock/lock.c",
     "return writes->busy || writes->in_doubt ? 0 : writes->mod_rev;",

@@ -1,0 +1,85 @@
+-- A lock that was taken in access_by_lua and held across proxy_pass was gone in
+-- log_by_lua, because nginx ends a request's connections before that: no unlock there
+-- answered true. Nor did one of a lock that was taken there.
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local COUNT = 50
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+setup(function()
+  nginx = Nginx.start {
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+      resty_lock = require "resty.etcdlock"
+      function note(...)
+        local told = { ... }
+        for i = 1, select("#", ...) do told[i] = tostring(told[i]) end
+        local line = table.concat(told, " ")
+        shared:incr(line, 1, 0)
+      end
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      ["/backend"] = [[ ngx.say(select(3, client:try_lock(ngx.var.arg_name))) ]],
+      ["/proxied"] = {
+        access = [[
+          local ctx, name = ngx.ctx, ngx.var.arg_name
+          ctx.lock = assert(client:lock(name))
+          ctx.twice = assert(client:lock(name .. "/twice"))
+          assert(client:lock(name .. "/twice") == ctx.twice)
+          ctx.resty = assert(resty_lock:new("shared", { client = client }))
+          assert(ctx.resty:lock(name))
+        ]],
+        conf = "proxy_pass http://127.0.0.1:$server_port/backend?$args;",
+        log = [[
+          local lock, twice, resty = ngx.ctx.lock, ngx.ctx.twice, ngx.ctx.resty
+          note("held", lock:held())
+          note("put", select(3, lock:put("x", "y")))
+          note("reason", select(2, lock:check()):match "ended with the request")
+          note("unlock", lock:unlock())
+          note("again", select(3, lock:unlock()))
+          note("twice", twice:unlock())
+          note("twice", twice:unlock())
+          note("resty", resty:unlock())
+          local tried = assert(client:try_lock(ngx.var.arg_name .. "/log"))
+          note("tried", tried:unlock())
+          note "done"
+        ]],
+      },
+      ["/told"] = [[
+        for _, line in ipairs(shared:get_keys()) do ngx.say(shared:get(line), " ", line) end
+      ]],
+    },
+  }
+end)
+
+teardown(function() nginx:stop() end)
+
+it("what is held across proxy_pass covers it, and is unlocked in log_by_lua", function()
+  for i = 1, COUNT do
+    assert.equal("locked\n", nginx:get("/proxied?name=a" .. i % 5).body)
+  end
+  local told
+  wait.eventually(function()
+    told = {}
+    for count, line in nginx:get("/told").body:gmatch "(%d+) ([^\n]+)" do
+      told[line] = tonumber(count)
+    end
+    return told.done == COUNT
+  end, 5, "the log phases")
+  assert.same({
+    ["held false not_held"] = COUNT,
+    ["put not_held"] = COUNT,
+    ["reason ended with the request"] = COUNT,
+    ["unlock true"] = COUNT,
+    ["again not_held"] = COUNT,
+    ["twice true"] = 2 * COUNT,
+    ["resty 1"] = COUNT,
+    ["tried true"] = COUNT,
+    done = COUNT,
+  }, told)
+  wait.eventually(function() return #etcd:keys(prefix) == 0 end, 5, "no keys")
+  nginx:assert_no_errors()
+end)
