@@ -41,6 +41,10 @@ end
 
 --- Sends the request: core lock | nil, message, code.
 local function post(self, request)
+  local message, code = host.leaving()
+  if message then
+    return nil, message, code
+  end
   local try = request.timeout == 0
   local timeout = try and TRY_WAIT or request.timeout
   local says = label.write(request.said, request.value)
@@ -63,6 +67,7 @@ local function wait_for(self, core_lock, tie)
     give_up = give_up,
     losses = self._losses,
     tie = tie,
+    ends_early = true,
   }
   if not ok then
     give_up() -- it may be only the wait that has failed

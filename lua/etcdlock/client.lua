@@ -61,7 +61,8 @@ end
 -- @return lock | nil, message, code: "timeout", "locked" (timeout 0),
 --   "deadlock", "lost" (our key was deleted while we waited), "unavailable",
 --   "closed", "forked", "denied", "no_space", "invalid", "context" (waiting
---   here would stop nginx's worker), ...
+--   here would stop nginx's worker), "premature" (in a timer of a worker that
+--   exits), ...
 -- The same owner gets the lock that it has again, with count + 1 and no RPC. In
 -- nginx a lock that was waited for ends with its request, and an owner is known
 -- in one request only, whose phases and light threads are different ones.

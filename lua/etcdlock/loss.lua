@@ -67,13 +67,15 @@ local function await_loss(self, timeout)
     end,
     losses = client._losses,
     limit = timeout,
+    ends_early = true,
   }
   disarm()
   return ended, message, code
 end
 
 --- Waits up to `timeout` seconds (nil: for ever) for the lock to be lost.
--- @return the reason | nil, message, code: "timeout", "not_held", "closed"
+-- @return the reason | nil, message, code: "timeout", "not_held", "closed",
+--   "premature" (in a timer of a worker of nginx that exits)
 function M:wait_lost(timeout)
   check.seconds("lock:wait_lost", "timeout", timeout)
   local message, code = self:_forked()

@@ -21,6 +21,10 @@ local M = {
 --- Is it too early to connect? message, code if so.
 function M.too_early() end
 
+--- Is what runs here about to end, and not to take or await any lock? message, code
+-- if so.
+function M.leaving() end
+
 --- What ties a core lock to what runs here, nil if nothing does.
 function M.tie() end
 

@@ -5,7 +5,8 @@
 -- over already); wakeups, of its client; losses, those of which its client's
 -- handlers shall hear meanwhile; give_up(), called when an error or the end of
 -- its coroutine ends it; limit in seconds; tie, to the request that waits
--- (host.lua). The last four may be missing. While a loop waits, it has leave()
+-- (host.lua); ends_early, with the worker that it is in (host.lua). The last five
+-- may be missing. While a loop waits, it has leave()
 -- there, by which the loop forgets it.
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"

@@ -17,6 +17,7 @@ local GREETING_MS = 5000
 local SPARE = 5
 local FOREVER_MS = 2147483647
 local LONGEST = 2e6 -- seconds that a cosocket can tell
+local LOOK_EVERY = 1 -- second
 local NO_CONNECTION = "etcdlock can't wait here, it has no connection to its own thread: "
 
 -- A phase in which nginx lets Lua yield, but without a patch that not every nginx
@@ -62,6 +63,16 @@ function M.refusal(chosen)
   end
   return ("waiting here would stop nginx's worker (%s); the phases rewrite, access and content"
     .. " can wait, and ngx.timer.at(0, …)"):format(why), "context"
+end
+
+--- Timers only: the requests of a worker that exits are served in good order, but a
+-- timer's wait, which may be for ever, would keep it alive, and what it took would be
+-- held by a worker that is to go.
+function M.leaving()
+  if ngx.get_phase() == "timer" and ngx.worker.exiting() then
+    return "nginx's worker exits, and its timers take no lock and wait for none any more",
+      "premature"
+  end
 end
 
 -- ---- connections ----
@@ -225,7 +236,7 @@ local function bounded(seconds)
   return seconds and seconds < LONGEST and seconds or nil
 end
 
-function M.wait(wait, seconds)
+local function wait_once(wait, seconds)
   local tie = wait.tie
   seconds = bounded(seconds)
   if tie and not (tie.link and not is_in_hand(tie)) then
@@ -240,6 +251,19 @@ function M.wait(wait, seconds)
   end
   keep(wait.wakeups, link)
   return message, code
+end
+
+--- nginx doesn't tell a timer that runs already that its worker exits, so that one
+-- looks now and then.
+function M.wait(wait, seconds)
+  if not wait.ends_early or ngx.get_phase() ~= "timer" then
+    return wait_once(wait, seconds)
+  end
+  local message, code = wait_once(wait, math.min(seconds or LOOK_EVERY, LOOK_EVERY))
+  if code then
+    return message, code
+  end
+  return M.leaving()
 end
 
 -- ---- locks and requests ----

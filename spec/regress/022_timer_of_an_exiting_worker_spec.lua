@@ -1,0 +1,81 @@
+-- Waits without a time limit in timers outlived reloads: with two workers that ran for
+-- leader there were eight after three of them, and the one that was elected next was
+-- about to exit.
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local WORKERS, RELOADS = 2, 3
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+local function start(run)
+  nginx = Nginx.start {
+    workers = WORKERS,
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+      function note(what) shared:incr(what, 1, 0) end
+      assert(ngx.timer.at(0, function() %s end))
+    ]]):format(etcd:endpoint(), prefix, run),
+    locations = { ["/told"] = [[ ngx.say(tostring(shared:get(ngx.var.arg_of))) ]] },
+  }
+end
+
+after_each(function() nginx:stop() end)
+
+local function told(of)
+  return (nginx:get("/told?of=" .. of).body:gsub("\n$", ""))
+end
+
+local function await_told(of, expected)
+  wait.eventually(function()
+    local value = told(of)
+    return value == expected, value
+  end, 5, of .. ": " .. expected)
+end
+
+-- Reloads nginx, and waits until none of the old workers is left.
+local function reload()
+  local old = {}
+  for _, pid in ipairs(nginx:workers()) do old[pid] = true end
+  nginx:signal "sighup"
+  wait.eventually(function()
+    local left, new = 0, 0
+    for _, pid in ipairs(nginx:workers()) do
+      if old[pid] then left = left + 1 else new = new + 1 end
+    end
+    return left == 0 and new == WORKERS, ("%d old, %d new"):format(left, new)
+  end, 5, "the new workers only")
+end
+
+it("a candidate's wait ends, and no worker that exits is elected", function()
+  start [[
+    local lock, _, code = client:lock "leader"
+    if not lock then return note(code) end
+    note(ngx.worker.exiting() and "late" or "elected")
+    repeat ngx.sleep(0.01) until ngx.worker.exiting() or not lock:held()
+    note(select(3, client:lock("other", { timeout = 1 })))
+    note(select(3, client:try_lock "other"))
+    assert(lock:unlock())
+  ]]
+  for i = 1, RELOADS do
+    await_told("elected", tostring(i))
+    reload()
+  end
+  await_told("elected", tostring(RELOADS + 1))
+  assert.equal("nil", told "late")
+  -- The one that waited, and what the other one asked for.
+  assert.equal(tostring(3 * RELOADS), told "premature")
+end)
+
+it("a wait for the loss of a lock ends, too", function()
+  start [[
+    local lock = assert(client:lock("keeper/" .. ngx.worker.id()))
+    note "holds"
+    note(select(3, lock:wait_lost()))
+    assert(lock:unlock())
+  ]]
+  await_told("holds", tostring(WORKERS))
+  reload()
+  assert.equal(tostring(WORKERS), told "premature")
+end)
