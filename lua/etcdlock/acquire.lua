@@ -8,8 +8,9 @@ local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
--- How long a try may take when etcd doesn't answer.
-local TRY_WAIT = 2
+-- How long a try may take when etcd doesn't answer, and how long where it stops all
+-- others meanwhile.
+local TRY_WAIT, PRESSED_WAIT = 2, 0.1
 
 --- What is asked: full name, request | nil, message, code.
 local function read(self, where, name, opts)
@@ -42,11 +43,14 @@ end
 --- Sends the request: core lock | nil, message, code.
 local function post(self, request)
   local message, code = host.leaving()
+  if not message then
+    message, code = self:_outage(request.is_pressed)
+  end
   if message then
-    return nil, message, code
+    return nil, string.format("lock %q: %s", request.name, message), code
   end
   local try = request.timeout == 0
-  local timeout = try and TRY_WAIT or request.timeout
+  local timeout = try and (request.is_pressed and PRESSED_WAIT or TRY_WAIT) or request.timeout
   local says = label.write(request.said, request.value)
   return self._core:lock(request.full, says, timeout, request.max_hold, try)
 end
@@ -90,18 +94,23 @@ local function ask_core(self, request)
   local tie = host.tie(core_lock)
   local ok, why, why_code = wait_for(self, core_lock, tie)
   if not ok then
+    if request.is_pressed and why_code == "unavailable" then
+      self._scout:send()
+    end
     return nil, why, why_code
   end
   return wrap(self, core_lock, request, tie)
 end
 
---- Why this wait can't be here: message, code.
+--- Why this wait can't be here: message, code. A try can be everywhere, but must be short
+-- where it stops what should go on.
 local function refusal(self, request)
   local try, chosen = request.timeout == 0, self._wakeups.chosen
   local message, code = host.refusal(chosen)
   if message and not try then
     return string.format("lock %q: %s", request.name, message), code
   end
+  request.is_pressed = message ~= nil
   return self._holds:refusal(request.full, request.name, try, chosen)
 end
 

@@ -2,6 +2,7 @@
 -- locks.
 local Holds = require "etcdlock.holds"
 local Losses = require "etcdlock.losses"
+local Scout = require "etcdlock.scout"
 local Wakeups = require "etcdlock.wait.wakeups"
 local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.wait"
@@ -17,6 +18,8 @@ Client.__name = "etcdlock.client"
 
 -- How long a question may take when etcd doesn't answer.
 local ASK_WAIT = 5
+-- A key to ask for when only the answer counts.
+local PING = "/ping"
 -- What close gives to releasing and revoking.
 local CLOSE_WAIT = 0.5
 
@@ -28,10 +31,23 @@ function Client:_await(wait)
   return await(wait)
 end
 
+--- Why etcd isn't even to be asked: message, code. Where a wait for it would stop others
+-- (`is_pressed`), or connect was told to fail fast, one finds out for all that it is out
+-- of reach.
+function Client:_outage(is_pressed)
+  local message = (is_pressed or self._fail_fast) and self._scout:outage()
+  if message then
+    return message, "unavailable"
+  end
+end
+
 --- Sends a transaction and waits for its answer: true, held, results, revision |
 -- false, message, code.
 function Client:_ask(txn)
   local message, code = host.refusal(self._wakeups.chosen)
+  if not message then
+    message, code = self:_outage()
+  end
   if message then
     return false, message, code
   end
@@ -193,7 +209,7 @@ end
 -- @return seconds that it took | nil, message, code
 function Client:ping()
   local txn, from = self._core:txn(), core.now()
-  txn:get(self._prefix .. "/ping")
+  txn:get(self._prefix .. PING)
   local ok, message, code = self:_ask(txn)
   if not ok and code ~= "denied" then
     return nil, message, code
@@ -233,6 +249,8 @@ function Client.new(core_client, options)
     _core = core_client,
     _wakeups = wakeups,
     _losses = Losses.new(wakeups),
+    _scout = Scout.new(core_client, options.prefix .. PING),
+    _fail_fast = options.fail_fast,
     _holds = Holds.new(options.endpoints),
     _endpoints = table.concat(options.endpoints, ","),
     _timeout = options.timeout,

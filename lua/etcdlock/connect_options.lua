@@ -35,6 +35,7 @@ local OPTIONS = {
   env = "boolean",
   loop = "string",
   log = "function",
+  fail_fast = "boolean",
 }
 M.OPTIONS = OPTIONS
 

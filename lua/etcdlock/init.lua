@@ -25,6 +25,7 @@ end
 --   2 to 300, default 10), timeout (default of lock calls), prefix (put in front
 --   of every lock name), cacert, cert, key (file names), cacert_pem, cert_pem,
 --   key_pem (texts), server_name, user, password, token, allow_plaintext_auth,
+--   fail_fast (true: nobody waits for an etcd that is known to be out of reach),
 --   env (false: etcdctl's variables, the defaults of most of these, are ignored), log
 --   (called with a message when a lock is released because nobody kept it)
 -- @return client | nil, message, code: "invalid", "nomem", "forked" in a process

@@ -105,7 +105,7 @@ local function await_release(self)
     arm = function(number)
       return client._core:arm(self._core, "released", number)
     end,
-    limit = RELEASE_WAIT,
+    limit = client:_outage() and 0 or RELEASE_WAIT,
     tie = self._tie,
   }
   if released == nil then

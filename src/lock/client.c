@@ -32,7 +32,9 @@ struct el_client {
   el_local_queues *queues;
   el_guarded_world guarded;
   el_alarms *alarms;
-  bool has_left; /* the cluster, which is another one now */
+  int64_t outage_ms; /* when it was found last; 0: there is none */
+  bool fail_fast;    /* nobody waits for an etcd that is away */
+  bool has_left;     /* the cluster, which is another one now */
   bool closing;
   bool stopping;
   el_timer close_timer;
@@ -68,6 +70,18 @@ static void take_session_news(el_client *cl) {
   }
 }
 
+/* What attempts have found out, for those who would rather not make one. */
+static void tell_outage(el_client *cl) {
+  el_error why;
+  int64_t found_ms = el_requests_outage(cl->requests, &why);
+  if (found_ms == cl->outage_ms) return;
+  cl->outage_ms = found_ms;
+  el_outage_note(&cl->handle->outage, found_ms, &why);
+  if (found_ms != 0 && cl->fail_fast) {
+    el_local_queues_fail_waiting(cl->queues, &why);
+  }
+}
+
 static bool is_settled(const el_client *cl) {
   return !el_session_driver_has_news(cl->session) &&
          el_local_queues_are_settled(cl->queues) &&
@@ -99,6 +113,7 @@ static void settle(void *arg) {
   do {
     leave_cluster(cl);
     take_session_news(cl);
+    tell_outage(cl);
     el_session_driver_publish_claim(cl->session);
     el_entry_world_settle_proving(&cl->entries);
     if (el_local_queues_settle(cl->queues) && !cl->closing) {
@@ -131,6 +146,7 @@ static void run_open(el_command *command) {
                          settings->password, settings->token);
   settings->tls = NULL; /* theirs now */
   settings->user = settings->password = NULL;
+  cl->fail_fast = settings->fail_fast;
   cl->requests = el_requests_new(cl->auth, timers, &cl->handle->counters);
   session = (el_session_world){.auth = cl->auth,
                                .requests = cl->requests,
@@ -148,7 +164,8 @@ static void run_open(el_command *command) {
                                  .counters = &cl->handle->counters};
   TAILQ_INIT(&cl->entries.proving);
   cl->queues = el_local_queues_new(&cl->entries, &settings->handoff);
-  el_guarded_world_init(&cl->guarded, cl->requests, timers);
+  el_guarded_world_init(&cl->guarded, cl->requests, timers,
+                        settings->fail_fast);
   cl->alarms = el_alarms_new(timers);
   el_settings_free(settings);
   cl->settings = NULL;

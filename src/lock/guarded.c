@@ -222,6 +222,8 @@ static bool may_repeat(const el_guarded *guarded, const el_error *err) {
   return err->code != EL_OK && err->retriable &&
          (err->definite || guarded->touching || !guarded->writes) &&
          guarded->world->closed.code == EL_OK &&
+         !(guarded->world->fail_fast &&
+           el_requests_away(guarded->world->requests) != NULL) &&
          el_requests_wrong_cluster(guarded->world->requests) == NULL;
 }
 
@@ -405,9 +407,10 @@ static void run_start(el_command *command) {
 }
 
 void el_guarded_world_init(el_guarded_world *world, el_requests *requests,
-                           el_timers *timers) {
+                           el_timers *timers, bool fail_fast) {
   world->requests = requests;
   world->timers = timers;
+  world->fail_fast = fail_fast;
   world->closed.code = EL_OK;
   TAILQ_INIT(&world->resting);
 }

@@ -22,11 +22,12 @@ typedef struct el_guarded_world {
   el_timers *timers;
   TAILQ_HEAD(, el_guarded) resting; /* until their next attempt */
   el_error closed;                  /* code EL_OK: they are open */
+  bool fail_fast; /* where etcd is away, nothing is repeated */
 } el_guarded_world;
 
 /* @thread io */
 void el_guarded_world_init(el_guarded_world *world, el_requests *requests,
-                           el_timers *timers);
+                           el_timers *timers, bool fail_fast);
 
 /* Ends those that rest, and whatever comes, with |err|. @thread io */
 void el_guarded_world_close(el_guarded_world *world, const el_error *err);

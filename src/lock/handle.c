@@ -17,6 +17,7 @@ el_handle *el_handle_new(void) {
   atomic_init(&handle->refs, 1);
   handle->fork_generation = el_fork_generation();
   el_last_cause_init(&handle->last_cause);
+  el_outage_init(&handle->outage);
   return handle;
 }
 
@@ -29,6 +30,7 @@ void el_handle_unref(el_handle *handle) {
   if (atomic_fetch_sub(&handle->refs, 1) != 1) return;
   el_wake_free(handle->wake);
   el_last_cause_destroy(&handle->last_cause);
+  el_outage_destroy(&handle->outage);
   free(handle->collected);
   free(handle);
 }

@@ -14,6 +14,7 @@
 #include "base/wake.h"
 #include "lock/counters.h"
 #include "lock/last_cause.h"
+#include "lock/outage.h"
 #include "net/loop.h"
 
 typedef struct el_handle {
@@ -32,6 +33,7 @@ typedef struct el_handle {
   _Atomic int64_t due_at; /* when the session wants to be looked at; 0: never */
   el_counters counters;
   el_last_cause last_cause; /* of the session */
+  el_outage outage;
 } el_handle;
 
 /* One that is closed, with one reference. NULL: no memory. @thread lua */

@@ -268,6 +268,20 @@ void el_local_queues_refuse(el_local_queues *queues, const el_error *err) {
   }
 }
 
+void el_local_queues_fail_waiting(el_local_queues *queues,
+                                  const el_error *away) {
+  el_local_queue *queue, *next;
+  HASH_ITER(hh, queues->by_name, queue, next) {
+    if (queue->front != NULL && queue->front->state == EL_OWNER_FRONT) {
+      el_local_queue_fail_away(queue->front, away);
+      stop_front(queue);
+    }
+    while (!TAILQ_EMPTY(&queue->waiting)) {
+      el_local_queue_fail_away(TAILQ_FIRST(&queue->waiting), away);
+    }
+  }
+}
+
 void el_local_queues_lapse(el_local_queues *queues) {
   el_local_queue *queue, *next;
   HASH_ITER(hh, queues->by_name, queue, next) {

@@ -126,6 +126,10 @@ bool el_local_queues_are_empty(const el_local_queues *queues);
 /* No lease is to be had, for |err|: whoever waits for one fails. @thread io */
 void el_local_queues_refuse(el_local_queues *queues, const el_error *err);
 
+/* etcd is out of reach, for |away|: whoever waits fails. @thread io */
+void el_local_queues_fail_waiting(el_local_queues *queues,
+                                  const el_error *away);
+
 /* There is a lease: whose turn is it? @thread io */
 void el_local_queues_begin(el_local_queues *queues);
 

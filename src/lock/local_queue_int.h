@@ -61,6 +61,9 @@ void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms);
 /* It fails because somebody else has the lock. @thread io */
 void el_local_queue_fail_locked(el_owner *owner);
 
+/* It fails because etcd is out of reach, for |away|. @thread io */
+void el_local_queue_fail_away(el_owner *owner, const el_error *away);
+
 /* It fails because its owner wants no more. @thread io */
 void el_local_queue_fail_cancelled(el_owner *owner);
 

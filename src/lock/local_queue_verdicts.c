@@ -104,6 +104,13 @@ static void fail_refused(el_owner *owner) {
   el_local_queue_fail(owner, &err);
 }
 
+void el_local_queue_fail_away(el_owner *owner, const el_error *away) {
+  el_error err;
+  el_error_set(&err, EL_UNAVAILABLE, NAME_FORMAT ": %s", NAME_OF(owner),
+               away->text);
+  el_local_queue_fail(owner, &err);
+}
+
 void el_local_queue_fail_cancelled(el_owner *owner) {
   el_error err;
   el_error_set(&err, EL_CANCELLED, "the wait for " NAME_FORMAT " was given up",

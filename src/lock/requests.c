@@ -36,7 +36,8 @@ struct el_requests {
   int64_t background_at; /* when the next one may leave */
   int64_t paused_until;
   int64_t pause_ms; /* 0: etcd isn't known to be away */
-  el_error away;    /* why it is */
+  el_error away;    /* why it is, ... */
+  int64_t away_ms; /* ... and when that was found last; 0: it was heard since */
   int64_t heard_ms; /* when a request was answered last */
   uint64_t dice;
 
@@ -241,6 +242,12 @@ static int64_t jitter(el_requests *requests, int64_t ms) {
 
 static void open_gate(el_requests *requests) {
   requests->pause_ms = requests->paused_until = 0;
+  requests->away_ms = 0;
+}
+
+static void note_away(el_requests *requests, const el_error *err) {
+  requests->away = *err;
+  requests->away_ms = el_now_ms();
 }
 
 /* Opens the gate, or shuts it for longer than the last time. That an attempt with
@@ -251,7 +258,7 @@ static void note_luck(el_requests *requests, const el_request *request,
     open_gate(requests);
   } else if (!err->elsewhere && !(request->is_short && err->silent) &&
              el_now_ms() >= requests->paused_until) {
-    requests->away = *err;
+    note_away(requests, err);
     requests->pause_ms = requests->pause_ms == 0 ? PAUSE_FIRST_MS
                          : requests->pause_ms < PAUSE_MAX_MS
                              ? requests->pause_ms * 2
@@ -356,9 +363,11 @@ bool el_requests_judge_lease(el_requests *requests,
     EL_COUNT(requests->counters, failed_attempts, 1);
   }
   requests->contacted = requests->contacted || is_answer(&answer->err);
-  if (answer->err.code == EL_OK && requests->pause_ms != 0) {
+  if (answer->err.code == EL_OK) {
     open_gate(requests);
     let_all_go(requests);
+  } else if (answer->err.code == EL_UNAVAILABLE && !answer->err.elsewhere) {
+    note_away(requests, &answer->err);
   }
   return answer->err.code != EL_OK || seen.id == 0 ||
          judge(requests, &seen) == EL_IDENTITY_SAME;
@@ -417,6 +426,11 @@ const el_error *el_requests_wrong_cluster(const el_requests *requests) {
 
 const el_error *el_requests_away(const el_requests *requests) {
   return requests->pause_ms != 0 ? &requests->away : NULL;
+}
+
+int64_t el_requests_outage(const el_requests *requests, el_error *why) {
+  *why = requests->away;
+  return requests->away_ms;
 }
 
 const char *el_requests_address(const el_requests *requests) {

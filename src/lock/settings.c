@@ -72,6 +72,7 @@ el_settings *el_settings_new(const el_connect_options *options, el_error *err) {
   }
   settings->ttl_ms = options->ttl_ms;
   settings->handoff = options->handoff;
+  settings->fail_fast = options->fail_fast;
   settings->n = options->n_endpoints;
   for (size_t i = 0; i < settings->n; i++) {
     if (!el_endpoint_parse(&settings->endpoints[i], options->endpoints[i],

@@ -23,6 +23,7 @@ typedef struct el_connect_options {
   const char *user, *password;  /* authenticate as this user, ... */
   const char *token;            /* ... or carry this, renewed elsewhere */
   bool allow_plaintext_auth;    /* a password over an open line */
+  bool fail_fast;               /* nobody waits for an etcd that is away */
   el_tls_options tls;
 } el_connect_options;
 
@@ -31,6 +32,7 @@ typedef struct el_settings {
   el_tls *tls; /* NULL: no endpoint wants it */
   int64_t ttl_ms;
   el_turn_limits handoff;
+  bool fail_fast;
   size_t n;
   el_endpoint endpoints[EL_ENDPOINTS_MAX];
 } el_settings;

@@ -65,7 +65,9 @@ static void read_options(lua_State *L, el_connect_options *options) {
   options->tls_default = lua_toboolean(L, -1);
   lua_getfield(L, 1, "allow_plaintext_auth");
   options->allow_plaintext_auth = lua_toboolean(L, -1);
-  lua_pop(L, 5);
+  lua_getfield(L, 1, "fail_fast");
+  options->fail_fast = lua_toboolean(L, -1);
+  lua_pop(L, 6);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     *(const char **)(void *)((char *)options + texts[i].offset) =
         text_of(L, texts[i].name);
@@ -147,6 +149,16 @@ static el_nret l_client_alive(lua_State *L) {
   return 1;
 }
 
+/* client:outage() -> why etcd is known to be out of reach | nil */
+static el_nret l_client_outage(lua_State *L) {
+  el_error err;
+  el_handle *handle = el_client_handle(el_lua_check_client(L, 1)->client);
+  bool is_known =
+      !el_handle_is_forked(handle) && el_outage_read(&handle->outage, &err);
+  lua_pushstring(L, is_known ? err.text : NULL); /* nil for NULL */
+  return 1;
+}
+
 #define STAT(field) \
   { #field, offsetof(el_stats, field) }
 
@@ -198,13 +210,10 @@ static el_nret l_client_gc(lua_State *L) {
 
 void el_lua_open_client(lua_State *L, const luaL_Reg *const *methods) {
   static const luaL_Reg own[] = {
-      {"usable", l_client_usable},
-      {"close", l_client_close},
-      {"lease", l_client_lease},
-      {"alive", l_client_alive},
-      {"stats", l_client_stats},
-      {"collected", l_client_collected},
-      {NULL, NULL},
+      {"usable", l_client_usable},       {"close", l_client_close},
+      {"lease", l_client_lease},         {"alive", l_client_alive},
+      {"outage", l_client_outage},       {"stats", l_client_stats},
+      {"collected", l_client_collected}, {NULL, NULL},
   };
   el_lua_new_type(L, EL_LUA_CLIENT, own, l_client_gc);
   luaL_getmetatable(L, EL_LUA_CLIENT);

@@ -1,0 +1,74 @@
+-- An etcd that had fallen silent stopped the whole worker for 2 s at each try in a phase
+-- where nginx can't wait: five of them, and another request had its answer after 10 s.
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local COUNT = 5
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+setup(function()
+  nginx = Nginx.start {
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      ["/lock"] = [[ ngx.say(client:with_lock("a", function() end)) ]],
+      ["/try"] = {
+        content = [[ ngx.say "tried below" ]],
+        log = [[
+          local core = require "etcdlock.core"
+          local from = core.now()
+          local lock, message, code = client:try_lock "a"
+          local took = core.now() - from
+          shared:rpush("tries", ("%.3f %s %s"):format(took, code or "held", message or "-"))
+          if lock then lock:unlock() end
+        ]],
+      },
+      ["/ping"] = [[ ngx.say "pong" ]],
+      ["/told"] = [[ ngx.say(shared:lpop "tries" or "nothing") ]],
+    },
+  }
+end)
+
+teardown(function() nginx:stop() end)
+
+-- What the next try has told: how long it took, its code, its message.
+local function next_try()
+  local told = wait.eventually(function()
+    local body = nginx:get("/told").body
+    return body ~= "nothing\n" and body
+  end, 5, "a try")
+  local took, code, message = told:match "^(%S+) (%S+) (.*)\n"
+  return tonumber(took), code, message
+end
+
+it("a silent etcd costs a tenth of a second, once, until it is heard again", function()
+  assert.equal("true\n", nginx:get("/lock").body)
+  etcd:pause()
+  finally(function() etcd:resume() end)
+  local from = wait.now()
+  for _ = 1, COUNT do nginx:get "/try" end
+  assert.equal("pong\n", nginx:get("/ping").body)
+  local all = wait.now() - from
+  local took, code, message = next_try()
+  assert.equal("unavailable", code)
+  assert.matches("no answer from etcd", message)
+  assert.is_true(took > 0.09, took)
+  for _ = 2, COUNT do
+    took, code, message = next_try()
+    assert.equal("unavailable", code)
+    assert.matches('^lock "a": etcd', message)
+    assert.is_true(took < 0.09, took)
+  end
+  assert.is_true(all < 0.1 + wait.SLACK, all)
+
+  etcd:resume()
+  wait.eventually(function()
+    nginx:get "/try"
+    local _, now, why = next_try()
+    return now == "held", why
+  end, 5, "etcd is heard")
+  nginx:assert_no_errors()
+end)

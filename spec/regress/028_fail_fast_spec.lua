@@ -1,0 +1,106 @@
+-- A call waited its time-out in full while etcd was known to be out of reach, and a
+-- program that would rather do without the lock then had no way to say so: fail_fast.
+
+local Etcd = require "spec.support.servers.etcd"
+local clients = require "spec.support.harness.clients"
+local port = require "spec.support.servers.port"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local assert_fails = clients.assert_fails
+local LONG = 60 -- seconds, of which nobody waits any
+local etcd, connect
+
+before_each(function()
+  etcd = Etcd.start()
+  connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, fail_fast = true }
+end)
+
+after_each(function()
+  clients.close_all()
+  etcd:stop()
+end)
+
+-- What call() answers, which must be unavailable, and at once.
+local function assert_fails_fast(call)
+  local from = wait.now()
+  local message = assert_fails("unavailable", call())
+  local took = wait.now() - from
+  assert.is_true(took < wait.SLACK, took)
+  return message
+end
+
+local function await_lock(client, name)
+  return wait.eventually(function() return client:lock(name, { timeout = 0.5 }) end, 5, "a lock")
+end
+
+it("where etcd is found out of reach, every call answers at once, until it is heard", function()
+  local client = connect { ttl = 3 }
+  local lock = assert(client:lock "a")
+  etcd:kill()
+  -- Whoever asks first finds out.
+  assert.matches("Connection refused",
+    assert_fails_fast(function() return client:lock("b", { timeout = LONG }) end))
+  for _ = 1, 20 do
+    assert.matches('^lock "b": ',
+      assert_fails_fast(function() return client:lock "b" end))
+    assert_fails_fast(function() return client:try_lock "b" end)
+    assert_fails_fast(function() return lock:put("x", "y") end)
+    assert_fails_fast(function() return client:queue "a" end)
+    assert_fails_fast(function() return client:ping() end)
+  end
+  assert.is_true(lock:held())
+  assert_fails_fast(function() return lock:unlock() end)
+  etcd:restart()
+  assert(await_lock(client, "b"):unlock())
+  assert.is_number(client:ping())
+end)
+
+it("whoever waits for another holder is told, too", function()
+  local other, client = connect { elsewhere = true }, connect { ttl = 3 }
+  local lock = assert(other:lock "a")
+  local pending = assert(client:lock_async("a", { timeout = LONG }))
+  wait.eventually(function() return #client:queue "a" == 2 end)
+  etcd:kill()
+  local code
+  wait.eventually(function() code = select(3, pending:step()) return code end, 5, "an answer")
+  assert.equal("unavailable", code)
+  assert.is_true(lock:held())
+end)
+
+it("an etcd that falls silent is found out of reach, too", function()
+  local client = connect()
+  assert(client:lock "a"):unlock()
+  etcd:pause()
+  assert_fails_fast(function() return client:lock("a", { timeout = LONG }) end)
+  assert_fails_fast(function() return client:lock("a", { timeout = LONG }) end)
+  etcd:resume()
+  assert(await_lock(client, "a"):unlock())
+end)
+
+it("where there never was an etcd it is told at once", function()
+  local client = connect { endpoints = "127.0.0.1:" .. port.free() }
+  assert_fails_fast(function() return client:lock "a" end)
+  assert_fails_fast(function() return client:with_lock("a", { timeout = LONG }, error) end)
+end)
+
+it("what was known a while ago isn't: an etcd that is back is asked", function()
+  local client = connect { ttl = 2 }
+  assert(client:lock "a"):unlock()
+  etcd:kill()
+  assert_fails_fast(function() return client:lock("a", { timeout = LONG }) end)
+  wait.eventually(function() return not client:alive() end, 5, "the end of the session")
+  etcd:restart()
+  wait.eventually(function() return not client._core:outage() end, 5, "forgotten")
+  assert(client:lock("a", { timeout = 5 })):unlock()
+end)
+
+it("without it an outage is waited out", function()
+  local client = connect { fail_fast = false }
+  assert(client:lock "a"):unlock()
+  etcd:kill()
+  local from = wait.now()
+  assert_fails("unavailable", client:lock("b", { timeout = 1 }))
+  assert.is_true(wait.now() - from >= 1)
+end)
