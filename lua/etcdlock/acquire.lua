@@ -8,9 +8,9 @@ local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
--- How long a try may take when etcd doesn't answer, and how long where it stops all
--- others meanwhile.
-local TRY_WAIT, PRESSED_WAIT = 2, 0.1
+-- How long a try may take when etcd doesn't answer; where it stops all others meanwhile;
+-- and there without a lease, which means to get one first, and to connect perhaps.
+local TRY_WAIT, PRESSED_WAIT, FIRST_PRESSED_WAIT = 2, 0.1, 0.5
 
 --- What is asked: full name, request | nil, message, code.
 local function read(self, where, name, opts)
@@ -40,6 +40,14 @@ local function reenter(self, request)
   return lock
 end
 
+--- How long a try may wait for etcd.
+local function try_wait(self, request)
+  if not request.is_pressed then
+    return TRY_WAIT
+  end
+  return self._core:lease() and PRESSED_WAIT or FIRST_PRESSED_WAIT
+end
+
 --- Sends the request: core lock | nil, message, code.
 local function post(self, request)
   local message, code = host.leaving()
@@ -50,7 +58,7 @@ local function post(self, request)
     return nil, string.format("lock %q: %s", request.name, message), code
   end
   local try = request.timeout == 0
-  local timeout = try and (request.is_pressed and PRESSED_WAIT or TRY_WAIT) or request.timeout
+  local timeout = try and try_wait(self, request) or request.timeout
   local says = label.write(request.said, request.value)
   return self._core:lock(request.full, says, timeout, request.max_hold, try)
 end

@@ -23,6 +23,11 @@ local function show(where, field, value)
 end
 
 local HERE = debug.getinfo(1, "S").source:match("^(.*)check%.lua$")
+local RESTY = HERE and HERE:gsub("etcdlock/$", "resty/etcdlock.lua")
+
+local function is_ours(info)
+  return info.what == "tail" or info.source:sub(1, #HERE) == HERE or info.source == RESTY
+end
 
 --- Raises `text` with the position of the nearest caller that isn't etcdlock
 -- itself. (A fixed level would count tail calls, which the Luas do differently.)
@@ -32,7 +37,7 @@ local function raise(text)
     error(text, 0)
   end
   local info = debug.getinfo(level, "S")
-  while info and (info.what == "tail" or info.source:sub(1, #HERE) == HERE) do
+  while info and is_ours(info) do
     level = level + 1
     info = debug.getinfo(level, "S")
   end

@@ -9,6 +9,7 @@ local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local finally = require "etcdlock.finally"
 local host = require "etcdlock.wait.host"
+local on_first_use = require "etcdlock.on_first_use"
 
 local M = { _VERSION = "0.1.0" }
 
@@ -52,20 +53,18 @@ function M.connect(opts)
   return Client.new(client, known)
 end
 
-local default
+--- The default client, made on first use with connect's defaults: client | nil,
+-- message, code. One per process. For here and resty.etcdlock.
+M._default = on_first_use(M.connect)
 
---- with_lock of a client of its own, made on first use with connect's defaults.
--- See client:with_lock.
+--- with_lock of the default client. See client:with_lock.
 function M.with_lock(name, opts, fn)
   refuse_colon(name, "etcdlock.with_lock", "etcdlock.with_lock(…)")
-  if not default or not default._core:usable() then
-    local message, code
-    default, message, code = M.connect()
-    if not default then
-      return nil, message, code
-    end
+  local client, message, code = M._default()
+  if not client then
+    return nil, message, code
   end
-  return default:with_lock(name, opts, fn)
+  return client:with_lock(name, opts, fn)
 end
 
 --- Where the last error came from that went through with_lock: a traceback.

@@ -1,39 +1,37 @@
 --- lua-resty-lock's calls and answers, for a lock of the whole cluster: in a
--- program that uses resty.lock, change the name in `require`, and tell in
--- init_worker_by_lua where etcd is:
+-- program that uses resty.lock, change the name in `require`. Where etcd is says the
+-- environment (see etcdlock.connect), or, in the same place,
 --
---   require("resty.etcdlock").setup { endpoints = "10.0.0.1:2379" }
+--   local resty_lock = require("resty.etcdlock").setup { endpoints = "10.0.0.1:2379" }
 --
 -- What differs: waiting is in turn and woken, not polled for (step, ratio and
 -- max_step are accepted and not needed); unlock can't hit a lock that has
 -- expired and is somebody else's by now; and a lock ends with the request that
 -- holds it, if that hasn't unlocked it.
+local check = require "etcdlock.check"
+local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
+local on_first_use = require "etcdlock.on_first_use"
 
-local M = { _VERSION = "0.1.0" }
+local M = { _VERSION = "0.1.0", _client = etcdlock._default }
 local mt = { __index = M }
 
 local EXPTIME, TIMEOUT = 30, 5
 local KEY_MAX = 256 -- bytes
-
-local settings, default
+-- A timeout is for those who hold the lock. A client that has yet to connect may take
+-- so long for one that is free.
+local CONNECT_WAIT = 1
 
 --- How to connect: etcdlock.connect's options. Connects with the first lock.
+-- @return this module, for its caller alone: `new` of what is returned makes locks of
+--   that client. Who doesn't call setup has the client of etcdlock.with_lock.
 function M.setup(opts)
-  settings, default = opts, nil
-end
-
-local function client_of(self)
-  if self.client then
-    return self.client
+  if opts == M then
+    check.raise "resty.etcdlock.setup: it is called with a dot, setup{…}, not with a colon"
   end
-  if not default or not default._core:usable() then
-    local message
-    default, message = etcdlock.connect(settings)
-    return default, message
-  end
-  return default
+  opts = check.types("resty.etcdlock.setup", opts, connect_options.OPTIONS, {})
+  return setmetatable({ _client = on_first_use(etcdlock.connect, opts) }, mt)
 end
 
 --- A lock object: holds one lock at a time.
@@ -43,7 +41,7 @@ end
 --   (longest wait in seconds, 5; 0 doesn't wait), client (an etcdlock client,
 --   instead of setup's)
 -- @return object | nil, message
-function M.new(_, name, opts)
+function M.new(self, name, opts)
   if type(name) ~= "string" or name == "" then
     return nil, "bad name: a string was wanted"
   end
@@ -59,10 +57,18 @@ function M.new(_, name, opts)
   return setmetatable({
     name = name,
     client = opts.client,
+    _client = (self or M)._client,
     exptime = exptime,
     timeout = timeout and math.min(timeout, exptime) or TIMEOUT, -- as there
     held = nil,
   }, mt)
+end
+
+local function client_of(self)
+  if self.client then
+    return self.client
+  end
+  return self._client()
 end
 
 --- Is there a lock that this object took and that hasn't ended?
@@ -80,9 +86,32 @@ local function name_of(self, key)
   return self.name .. "/" .. key
 end
 
+-- Clients that etcd has answered.
+local connected = setmetatable({}, { __mode = "k" })
+
+--- What a client answers when it is asked for the lock. Where nginx can't wait it tries,
+-- as resty.lock does.
+local function ask(self, client, name)
+  local wanted = { timeout = self.timeout, max_hold = self.exptime, owner = self }
+  if not connected[client] and self.timeout > 0 then
+    wanted.timeout = math.max(self.timeout, CONNECT_WAIT)
+  end
+  local lock, message, code = client:lock(name, wanted)
+  if code == "context" then
+    local refusal = message
+    lock, message, code = client:try_lock(name, wanted)
+    if code == "locked" then
+      return nil, refusal, "context"
+    end
+  end
+  connected[client] = connected[client] or code ~= "unavailable" or nil
+  return lock, message, code
+end
+
 --- Takes the lock of `key`, and waits for it if need be.
 -- @return seconds for which somebody else had it, 0 if nobody had | nil,
---   "timeout" | nil, "locked": this object holds a lock already | nil, message
+--   "timeout" | nil, "timeout", message: etcd is out of reach | nil, "locked": this
+--   object holds a lock already | nil, message
 function M.lock(self, key)
   if not key then
     return nil, "nil key"
@@ -95,16 +124,16 @@ function M.lock(self, key)
     return nil, message
   end
   local began = core.now()
-  local lock, why, code = client:lock(name_of(self, key), {
-    timeout = self.timeout,
-    max_hold = self.exptime,
-    owner = self,
-  })
+  local lock, why, code = ask(self, client, name_of(self, key))
   if lock then
     self.held = lock
     return lock._core:waited() and core.now() - began or 0
   elseif code == "timeout" or code == "locked" then
     return nil, "timeout"
+  elseif code == "unavailable" then
+    -- Nobody can tell whether it is free. Callers know what to do after a "timeout":
+    -- to serve what is stale, say.
+    return nil, "timeout", why
   end
   return nil, why
 end

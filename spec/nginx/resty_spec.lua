@@ -11,8 +11,7 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
 
 local INIT_WORKER = ([[
-  resty_lock = require "resty.etcdlock"
-  resty_lock.setup { endpoints = "%s", prefix = "%s", ttl = 5 }
+  resty_lock = require("resty.etcdlock").setup { endpoints = "%s", prefix = "%s", ttl = 5 }
   function new(opts) return assert(resty_lock:new("shared", opts)) end
   function tell(...)
     local told = { ... }
@@ -291,7 +290,11 @@ locations["/held"] = [[
   tell(lock:lock "shared" > 0, lock:unlock())
 ]]
 locations["/filter"] = {
-  content = [[ ngx.say "content" ]],
+  content = [[
+    local lock = new()
+    assert(lock:lock "filter")
+    ngx.say "content"
+  ]],
   header_filter = [[ shared:set("told", select(2, new():lock "filter")) ]],
 }
 

@@ -1,0 +1,96 @@
+-- lock of resty.etcdlock refused a lock that was free in the phases where nginx can't
+-- wait, which resty.lock takes there; and one that was free, for a time-out that was
+-- shorter than the client's first connection to etcd.
+local Etcd = require "spec.support.servers.etcd"
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local etcd, nginx
+
+setup(function()
+  etcd = Etcd.start()
+  nginx = Nginx.start {
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+      resty_lock = require "resty.etcdlock"
+      function new(opts)
+        opts = opts or {}
+        opts.client = client
+        return resty_lock:new("shared", opts)
+      end
+      -- What a phase is told: of a lock that is free, and of the same when it is taken.
+      function try_all(phase)
+        local one, told = new(), {}
+        local lists = {
+          { one:lock(phase) }, { new():lock(phase) }, { new({ timeout = 0 }):lock(phase) },
+          { one:unlock() }, { one:unlock() },
+        }
+        for i, list in ipairs(lists) do
+          told[i] = tostring(list[1]) .. (list[2] and " " .. list[2] or "")
+        end
+        shared:set(phase, table.concat(told, "\n"))
+      end
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      ["/set"] = {
+        conf = [[ set_by_lua_block $told { try_all "set" return "" } ]],
+        content = [[ ngx.say "done" ]],
+      },
+      ["/filters"] = {
+        content = [[ ngx.say "done" ]],
+        header_filter = [[ try_all "header_filter" ]],
+        log = [[ try_all "log" ]],
+      },
+      -- As lua-resty-healthcheck does it.
+      ["/healthcheck"] = {
+        conf = [[
+          set_by_lua_block $told {
+            ngx.ctx.lock = new()
+            assert(ngx.ctx.lock:lock "targets")
+            ngx.ctx.told = select(2, new({ timeout = 0 }):lock "targets")
+            return ""
+          }
+        ]],
+        content = [[ ngx.say(ngx.ctx.told, " ", ngx.ctx.lock:unlock()) ]],
+      },
+      ["/short"] = [[ ngx.say(new({ timeout = 0.01 }):lock "short") ]],
+      ["/told"] = [[ ngx.say(shared:get(ngx.var.arg_of) or "nothing") ]],
+    },
+  }
+end)
+
+teardown(function()
+  nginx:stop()
+  etcd:stop()
+end)
+
+it("a time-out is for another holder, not for the way to an etcd that was never asked", function()
+  etcd:pause()
+  local request = nginx:begin "/short"
+  wait.sleep(0.2)
+  etcd:resume()
+  assert.equal("0\n", request:wait(5).body)
+end)
+
+for phase, path in pairs { set = "/set", header_filter = "/filters", log = "/filters" } do
+  it(phase .. "_by_lua takes a lock that is free, and is told of one that isn't", function()
+    assert.equal("done\n", nginx:get(path).body)
+    local told
+    wait.eventually(function()
+      told = nginx:get("/told?of=" .. phase).body
+      return told ~= "nothing\n"
+    end, 5, phase)
+    local lines = {}
+    for line in told:gmatch "[^\n]+" do lines[#lines + 1] = line end
+    assert.matches("nginx's worker %(this is " .. phase .. "_by_lua%)", table.remove(lines, 2))
+    assert.same({ "0", "nil timeout", "1", "nil unlocked" }, lines)
+  end)
+end
+
+it("what set_by_lua took is unlocked in the content phase", function()
+  assert.equal("timeout 1\n", nginx:get("/healthcheck").body)
+  wait.eventually(function() return #etcd:keys(prefix .. "shared/targets") == 0 end, 5, "no key")
+  nginx:assert_no_errors()
+end)

@@ -1,0 +1,60 @@
+-- lock of resty.etcdlock answered an outage with a message of its own. Callers know
+-- "timeout", as lua-resty-mlcache does: it serves what is stale then, and failed.
+local Etcd = require "spec.support.servers.etcd"
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local etcd, nginx
+
+setup(function()
+  etcd = Etcd.start()
+  nginx = Nginx.start {
+    init_worker = ([[
+      resty_lock = require("resty.etcdlock").setup { endpoints = "%s", prefix = "%s", ttl = 2 }
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      -- A cache whose value is stale by now, as a program that knows resty.lock writes it.
+      ["/cached"] = [[
+        local lock = assert(resty_lock:new("shared", { timeout = 0.5 }))
+        local elapsed, failure, detail = lock:lock "cached"
+        if not elapsed and failure ~= "timeout" then
+          return ngx.say("could not acquire callback lock: ", failure)
+        elseif not elapsed then
+          return ngx.say("stale, ", detail or "and somebody fetches it")
+        end
+        ngx.sleep(tonumber(ngx.var.arg_takes or 0))
+        ngx.say("fresh, ", lock:unlock())
+      ]],
+    },
+  }
+end)
+
+teardown(function()
+  nginx:stop()
+  etcd:stop()
+end)
+
+local function assert_stale()
+  local answer = nginx:get "/cached"
+  assert.matches("^stale, lock .* etcd 127.0.0.1:%d+", answer.body)
+  assert.is_true(answer.took < 0.5 + wait.SLACK, answer.took)
+end
+
+it("an outage is a time-out, whether etcd is silent or gone, and is told beside it", function()
+  assert.equal("fresh, 1\n", nginx:get("/cached").body)
+  local request = nginx:begin "/cached?takes=1.5"
+  wait.eventually(function() return #etcd:keys(prefix) == 1 end, 5, "the lock")
+  assert.equal("stale, and somebody fetches it\n", nginx:get("/cached").body)
+  assert.equal("fresh, 1\n", request:wait(5).body)
+  etcd:pause()
+  assert_stale()
+  etcd:resume()
+  wait.eventually(function() return nginx:get("/cached").body == "fresh, 1\n" end, 5, "fresh")
+  etcd:kill()
+  assert_stale()
+  assert_stale()
+  etcd:restart()
+  wait.eventually(function() return nginx:get("/cached").body == "fresh, 1\n" end, 5, "fresh")
+end)

@@ -1,0 +1,89 @@
+-- A worker that used etcdlock.with_lock and resty.etcdlock had two clients for one etcd;
+-- setup took any option for one, and two libraries that called it overwrote each other's.
+local Nginx = require "spec.support.servers.nginx"
+local read_file = require "spec.support.harness.read_file"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+local function library(name)
+  return ([[
+    local resty_lock = require("resty.etcdlock").setup {
+      endpoints = "%s", prefix = "%s%s/", ttl = 5,
+    }
+    function %s() return assert(resty_lock:new "cache") end
+  ]]):format(etcd:endpoint(), prefix, name, name)
+end
+
+before_each(function()
+  nginx = Nginx.start {
+    main = ("env ETCDCTL_ENDPOINTS=%s;"):format(etcd:endpoint()),
+    init = library "one" .. library "other",
+    locations = {
+      ["/defaults"] = ([[
+        local resty_lock = require "resty.etcdlock"
+        local name = "%s"
+        local ok, told = etcdlock.with_lock(name .. "defaults/a", function()
+          local lock = assert(resty_lock:new(name .. "defaults"))
+          return assert(lock:lock "b") == 0 and assert(lock:unlock())
+        end)
+        ngx.say(tostring(ok), " ", tostring(told))
+      ]]):format(prefix),
+      ["/libraries"] = [[
+        local mine, theirs = one(), other()
+        local elapsed = mine:lock "x" + theirs:lock "x"
+        shared:set("hold", true)
+        while shared:get "hold" do ngx.sleep(0.005) end
+        ngx.say(elapsed, " ", mine:unlock(), " ", theirs:unlock())
+      ]],
+      ["/go"] = [[ shared:delete "hold" ngx.say "went" ]],
+      ["/mistakes"] = [[
+        local resty_lock = require "resty.etcdlock"
+        ngx.say(select(2, pcall(function() resty_lock.setup { endpoint = "127.0.0.1:1" } end)))
+        ngx.say(select(2, pcall(function() resty_lock.setup { ttl = "5" } end)))
+        ngx.say(select(2, pcall(function() resty_lock:setup { ttl = 5 } end)))
+      ]],
+    },
+  }
+end)
+
+after_each(function() nginx:stop() end)
+
+-- How many clients the worker has: each has one I/O thread.
+local function clients()
+  local count, tasks = 0, ("/proc/%d/task"):format(nginx:workers()[1])
+  local scan = assert(uv.fs_scandir(tasks))
+  for task in function() return uv.fs_scandir_next(scan) end do
+    if read_file(tasks .. "/" .. task .. "/comm") == "etcdlock-io\n" then count = count + 1 end
+  end
+  return count
+end
+
+it("what says nothing of its etcd shares one client", function()
+  assert.equal("true 1\n", nginx:get("/defaults").body)
+  assert.equal(1, clients())
+end)
+
+it("who calls setup has a client for himself, also in init_by_lua", function()
+  local request = nginx:begin "/libraries"
+  for _, name in ipairs { "one", "other" } do
+    wait.eventually(function()
+      return #etcd:keys(prefix .. name .. "/cache/x/") == 1
+    end, 5, name)
+  end
+  assert.equal(2, clients())
+  assert.equal("went\n", nginx:get("/go").body)
+  assert.equal("0 1 1\n", request:wait(5).body)
+end)
+
+it("setup's mistakes are told where they are made", function()
+  local place = 'content_by_lua[^ ]*:%d+: resty.etcdlock.setup: '
+  local lines = {}
+  for line in nginx:get("/mistakes").body:gmatch "[^\n]+" do lines[#lines + 1] = line end
+  assert.matches(place .. 'unknown option "endpoint"$', lines[1])
+  assert.matches(place .. 'ttl = "5", wanted a number$', lines[2])
+  assert.matches(place .. "it is called with a dot", lines[3])
+end)
