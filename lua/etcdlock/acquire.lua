@@ -23,7 +23,7 @@ local function read(self, where, name, opts)
   if not request then
     return nil, message, code
   end
-  request.name, request.full, request.scope = name, full, host.scope()
+  request.name, request.full = name, full
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)
   self._losses:tell()
@@ -145,8 +145,9 @@ local function begin(self, request)
   if not core_lock then
     return nil, message, code
   end
+  local tie = host.tie(core_lock)
   return core_lock, function()
-    return wrap(self, core_lock, request)
+    return wrap(self, core_lock, request, tie)
   end
 end
 

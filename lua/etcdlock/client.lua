@@ -81,7 +81,8 @@ end
 --   exits), ...
 -- The same owner gets the lock that it has again, with count + 1 and no RPC. In
 -- nginx a lock that was waited for ends with its request, and an owner is known
--- in one request only, whose phases and light threads are different ones.
+-- in one request only, whose phases and light threads are different ones; a later
+-- phase that asks for what an earlier one holds is told "deadlock".
 function Client:lock(name, opts)
   return acquire.wait(self, "client:lock", name, opts)
 end
@@ -128,8 +129,15 @@ local function run_locked(self, where, name, opts, fn)
   if not lock then
     return nil, message, code
   end
+  local is_outermost = lock:count() == 1
+  if is_outermost then
+    lock._run = coroutine.running()
+  end
   local unlocked, why, why_code
   local results = finally.run(function()
+    if is_outermost then
+      lock._run = nil
+    end
     unlocked, why, why_code = lock:unlock()
   end, fn, lock)
   return conclude(results, unlocked, why, why_code)

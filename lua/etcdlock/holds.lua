@@ -32,9 +32,21 @@ function Holds.owner(said)
   return coroutines.running() or coroutine.running() or MAIN
 end
 
+--- Lets go of a hold whose with_lock can't do that any more.
+local function take_over(self, full, lock)
+  self:remove(full, lock)
+  lock._core:outlive()
+end
+
 local function live(self, full)
   local lock = self._locks[full]
-  return lock and lock:_left() and lock or nil
+  if not lock or not lock:_left() then
+    return nil
+  elseif lock._run and lock._count == 1 and host.is_cut_off(lock, lock._run) then
+    take_over(self, full, lock)
+    return nil
+  end
+  return lock
 end
 
 --- The lock of this name if `owner` holds it and may have it again.
@@ -67,9 +79,10 @@ end
 
 --- Would a wait for this lock, another owner's, never end? In a program that
 -- blocks, nobody could release it meanwhile, unless its max_hold ends it. In an
--- event loop the others go on.
+-- event loop the others go on; but what an earlier phase of a request has left for a
+-- later one to unlock, the later one must not wait for.
 local function is_deadlock(lock, chosen)
-  return lock ~= nil and not lock._max_hold and not host.loop(chosen)
+  return lock ~= nil and not lock._max_hold and (not host.loop(chosen) or host.is_past(lock))
 end
 
 --- The lock of this name that another client of this program has, of the same etcd.
@@ -85,7 +98,7 @@ end
 local function find_deadlock(self, full, chosen)
   local lock = live(self, full)
   if is_deadlock(lock, chosen) then
-    return describe(lock._owner)
+    return host.is_past(lock) and "an earlier phase of this request" or describe(lock._owner)
   elseif is_deadlock(held_elsewhere(self, full), chosen) then
     return "another client of this program"
   end
@@ -101,7 +114,7 @@ function Holds:refusal(full, name, try, chosen)
     end
     return nil
   end
-  if find_deadlock(self, full, chosen) then
+  if not host.loop(chosen) and find_deadlock(self, full, chosen) then
     -- It may have been dropped, and then is released when Lua collects it.
     collectgarbage()
     collectgarbage()

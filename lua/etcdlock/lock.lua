@@ -193,10 +193,10 @@ function Lock.new(client, core_lock, request, tie)
     _name = request.name,
     _full = request.full,
     _owner = request.owner,
-    _scope = request.scope,
     _max_hold = request.max_hold,
     _tie = tie,
     _count = 1,
+    _run = nil, -- the coroutine of the with_lock that has taken it
     _handlers = nil, -- and _news: losses.lua's
   }, Lock)
 end

@@ -1,9 +1,9 @@
 --- What Lua runs in: nginx, or a program of its own. All that nginx needs is
 -- asked of the host, which for a program of its own has the plain answers below.
 --
--- In nginx a lock ends with the request that waited for it: the two are tied by a
--- table, `tie` in a wait and `_tie` in a lock. And an owner is known in one
--- request only, its scope.
+-- In nginx a lock ends with the request that waited for it, and an owner is known in
+-- one request only: a lock and its request are tied by a table (tie.lua), `tie` in a
+-- wait and `_tie` in a lock.
 local ngx = rawget(_G, "ngx")
 if type(ngx) == "table" and ngx.get_phase and ngx.socket then
   return require "etcdlock.wait.nginx"
@@ -34,12 +34,19 @@ function M.untie() end
 --- Has what a lock was tied to ended by now? Then so has the lock.
 function M.notice_end() end
 
---- What a hold belongs to besides its owner, nil if to nothing.
-function M.scope() end
-
 --- May the owner of this hold, who asks here, have it again?
 function M.is_reentered()
   return true
+end
+
+--- Is this a hold of what runs here, taken in a part of it that is over?
+function M.is_past()
+  return false
+end
+
+--- Was the coroutine of a with_lock ended without a word, and left this hold?
+function M.is_cut_off()
+  return false
 end
 
 --- Where a message goes for which nobody has given another place.

@@ -4,6 +4,7 @@
 -- the light thread (the request was aborted, the worker goes), it closes the
 -- connection, by which the core learns that nobody waits any more.
 local core = require "etcdlock.core"
+local ties = require "etcdlock.wait.tie"
 
 local M = {}
 
@@ -170,23 +171,13 @@ local function read(wakeups, link, seconds)
   end
 end
 
---- Can the running request use this tie, that is: has it tied it? Another one's
--- socket raises an error, that of a request that has ended is closed.
-local function is_in_hand(tie)
-  local socket = tie.link.socket
-  return socket:getreusedtimes() ~= nil and (pcall(socket.receive, socket, 0))
-end
-
-local function is_tied(lock)
-  return lock._tie ~= nil and lock._tie.link ~= nil
-end
-
 --- Reads as above, but returns early if a lock of this request with on_lost is
 -- lost.
 local function read_or_lose(wait, link, seconds)
   local client, heard = wait.wakeups.core, {}
   for lock in pairs(wait.losses and wait.losses.watched or {}) do
-    if is_tied(lock) and is_in_hand(lock._tie) and client:arm(lock._core, "ended", link.number) then
+    local is_ours = ties.is_tied(lock) and ties.is_in_hand(lock._tie)
+    if is_ours and client:arm(lock._core, "ended", link.number) then
       heard[#heard + 1] = lock
     end
   end
@@ -218,7 +209,7 @@ local function wait_tied(wait, seconds, tie)
     if not link then
       return message, code
     end
-    tie.link, tie.phase = link, ngx.get_phase()
+    tie.link = link
     say(link)
   end
   if wait.arm(tie.link.number) then
@@ -239,7 +230,7 @@ end
 local function wait_once(wait, seconds)
   local tie = wait.tie
   seconds = bounded(seconds)
-  if tie and not (tie.link and not is_in_hand(tie)) then
+  if tie and not (tie.link and not ties.is_in_hand(tie)) then
     return wait_tied(wait, seconds, tie)
   end
   local link, message, code = connect(wait.wakeups)
@@ -268,9 +259,12 @@ end
 
 -- ---- locks and requests ----
 
-function M.tie(core_lock)
-  return { core_lock = core_lock }
-end
+M.tie = ties.new
+M.notice_end = ties.notice_end
+M.is_reentered = ties.is_reentered
+M.is_told = ties.is_told
+M.is_past = ties.is_past
+M.is_cut_off = ties.is_cut_off
 
 function M.untie(wakeups, tie)
   local link = tie and tie.link
@@ -279,36 +273,6 @@ function M.untie(wakeups, tie)
     -- Another request's socket can't be touched; it ends with that request.
     pcall(keep, wakeups, link)
   end
-end
-
---- nginx ends a request's connections before it runs log_by_lua. Who asks there
--- shall hear of that at once, and not when the core has.
-function M.notice_end(core_lock, tie)
-  local link = tie and tie.link
-  if link and not link.socket:getreusedtimes() then
-    core_lock:outlive()
-  end
-end
-
---- Something that is the running request's alone; nil where there is none.
-function M.scope()
-  local ok, ctx = pcall(function()
-    return ngx.ctx
-  end)
-  return ok and ctx or nil
-end
-
-function M.is_reentered(lock)
-  local is_coroutine = type(lock._owner) == "thread"
-  if is_tied(lock) then
-    -- All phases of a request run in one coroutine, which then runs others.
-    return is_in_hand(lock._tie) and not (is_coroutine and lock._tie.phase ~= ngx.get_phase())
-  end
-  return not is_coroutine and lock._scope ~= nil and lock._scope == M.scope()
-end
-
-function M.is_told(lock)
-  return not is_tied(lock) or is_in_hand(lock._tie)
 end
 
 return M

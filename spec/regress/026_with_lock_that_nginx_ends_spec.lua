@@ -1,0 +1,182 @@
+-- What ran under with_lock in nginx and was ended by ngx.exit, ngx.exec or
+-- ngx.thread.kill left its lock to the request; and who asked for the name again later in
+-- that request waited for ever, as a phase did for what an earlier one had taken.
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+local AGAIN = [[ ngx.say(with "again") ]]
+
+setup(function()
+  nginx = Nginx.start {
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+      function with(said, fn, opts)
+        local ok, answer, code = client:with_lock(ngx.var.arg_name, opts or {}, fn or function(lock)
+          return said .. " " .. lock:count()
+        end)
+        return ok and answer or code
+      end
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      ["/exit_in_access"] = {
+        access = [[ with("access", function() ngx.exit(ngx.OK) end) ]],
+        content = AGAIN,
+      },
+      ["/exit_in_content"] = [[ with("content", function() ngx.exit(204) end) ]],
+      ["/exec"] = [[ with("content", function() ngx.exec("/again", ngx.var.args) end) ]],
+      ["/again"] = AGAIN,
+      ["/error_page"] = {
+        conf = "error_page 503 = /again?name=error_page;",
+        access = [[ with("access", function() ngx.exit(503) end) ]],
+        content = [[ ngx.say "not here" ]],
+      },
+      ["/kill"] = [[
+        local began
+        local thread = ngx.thread.spawn(with, "thread", function()
+          began = true
+          ngx.sleep(3600)
+        end)
+        while not began do ngx.sleep(0.001) end
+        assert(ngx.thread.kill(thread))
+        ngx.say(with "again")
+      ]],
+      ["/collected"] = [[
+        local began
+        local thread = ngx.thread.spawn(function()
+          with("thread", function()
+            began = true
+            ngx.sleep(3600)
+          end)
+        end)
+        while not began do ngx.sleep(0.001) end
+        assert(ngx.thread.kill(thread))
+        thread = nil
+        for i = 1, 500 do
+          collectgarbage()
+          if client:stats().held == 0 then return ngx.say "released" end
+          ngx.sleep(0.01)
+        end
+        ngx.say "held"
+      ]],
+      -- A thread that goes on is waited for; a hold that two share is theirs.
+      ["/alive"] = [[
+        local function sleep(lock) ngx.sleep(0.1) return "slept " .. lock:count() end
+        local thread = ngx.thread.spawn(with, "thread", sleep)
+        while client:stats().held == 0 do ngx.sleep(0.001) end
+        local from = ngx.now()
+        local again = with "again"
+        ngx.update_time()
+        ngx.say(again, ngx.now() - from > 0.05 and " later, " or " at once, ",
+          select(2, ngx.thread.wait(thread)))
+      ]],
+      ["/shared"] = [[
+        local us = { owner = "us" }
+        local began
+        local first = ngx.thread.spawn(with, "first", function()
+          began = true
+          ngx.sleep(0.05)
+        end, us)
+        while not began do ngx.sleep(0.001) end
+        local second = ngx.thread.spawn(with, "second", function(lock)
+          ngx.sleep(0.2)
+          return tostring(lock:held()) .. " " .. lock:count()
+        end, us)
+        ngx.thread.wait(first)
+        ngx.say(tostring(select(2, ngx.thread.wait(second))), ", ", with "again")
+      ]],
+      ["/phases"] = {
+        access = [[ ngx.ctx.lock = assert(client:lock(ngx.var.arg_name)) ]],
+        content = [[
+          local lock, message, code = client:lock(ngx.var.arg_name, { timeout = 5 })
+          ngx.say(code, " ", message)
+          ngx.say(select(3, client:lock(ngx.var.arg_name)))
+          ngx.say(select(3, client:try_lock(ngx.var.arg_name)))
+          assert(ngx.ctx.lock:unlock())
+          ngx.say(with "again")
+        ]],
+      },
+      ["/body_filter"] = {
+        conf = "lua_http10_buffering off;",
+        content = [[
+          ngx.say(with("content", function(lock)
+            ngx.say "within"
+            return "content " .. tostring(lock:held())
+          end))
+        ]],
+        body_filter = [[
+          if not ngx.ctx.asked then
+            ngx.ctx.asked = select(3, client:try_lock(ngx.var.arg_name))
+            shared:set("asked", ngx.ctx.asked)
+          end
+        ]],
+      },
+      ["/asked"] = [[ ngx.say(shared:get "asked") ]],
+      ["/subrequest"] = [[
+        local args = { args = { name = ngx.var.arg_name .. "/below" } }
+        ngx.print(with("content", function()
+          return ngx.location.capture("/again", args).body
+        end))
+        ngx.say(with "again")
+      ]],
+    },
+  }
+end)
+
+teardown(function() nginx:stop() end)
+
+-- Asks for |path|, at once answered with |answer|, which leaves nothing in etcd.
+local function assert_answers(path, answer)
+  local name = path:sub(2)
+  for _ = 1, 3 do
+    assert.equal(answer, nginx:get(("%s?name=%s"):format(path, name)).body)
+  end
+  wait.eventually(function() return #etcd:keys(prefix .. name .. "/") == 0 end, 5, "no keys")
+end
+
+for path, what in pairs {
+  ["/exit_in_access"] = "ngx.exit in access_by_lua, whose request goes on",
+  ["/exec"] = "ngx.exec",
+  ["/error_page"] = "an error page",
+  ["/kill"] = "ngx.thread.kill",
+} do
+  it("a lock is free for its own request after a with_lock that was ended by " .. what, function()
+    assert_answers(path, "again 1\n")
+  end)
+end
+
+it("and at the end of the request for all, however that ends", function()
+  assert_answers("/exit_in_content", "")
+end)
+
+it("or for all when Lua collects what was left", function()
+  assert_answers("/collected", "released\n")
+end)
+
+it("a with_lock that isn't over is waited for", function()
+  assert_answers("/alive", "again 1 later, slept 1\n")
+end)
+
+it("one whose lock others share is theirs to the end", function()
+  assert_answers("/shared", "true 1, again 1\n")
+end)
+
+it("a filter that runs within it doesn't take it for over", function()
+  assert_answers("/body_filter", "within\ncontent true\n")
+  assert.equal("locked\n", nginx:get("/asked").body)
+end)
+
+it("around a subrequest it is released when that has answered", function()
+  assert_answers("/subrequest", "again 1\nagain 1\n")
+end)
+
+it("a phase isn't to wait for what an earlier one holds", function()
+  local body = nginx:get("/phases?name=phases").body
+  assert.matches('^deadlock lock "phases" is held by an earlier phase of this request', body)
+  assert.matches("\ndeadlock\nlocked\nagain 1\n$", body)
+end)
+
+it("nginx's log has no error of all this", function() nginx:assert_no_errors() end)
