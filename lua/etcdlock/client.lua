@@ -252,7 +252,7 @@ check.methods(Client, "client")
 
 --- Wraps a core client. For init.lua only.
 function Client.new(core_client, options)
-  local wakeups = Wakeups.new(core_client, options.loop)
+  local wakeups = Wakeups.new(core_client, options.loop, options.socket_dir)
   return setmetatable({
     _core = core_client,
     _wakeups = wakeups,

@@ -34,6 +34,7 @@ local OPTIONS = {
   allow_plaintext_auth = "boolean",
   env = "boolean",
   loop = "string",
+  socket_dir = "string",
   log = "function",
   fail_fast = "boolean",
 }
@@ -48,7 +49,7 @@ local ELSEWHERE = {
 
 local TEXTS = {
   "cacert", "cert", "key", "cacert_pem", "cert_pem", "key_pem",
-  "server_name", "user", "password", "token",
+  "server_name", "user", "password", "token", "socket_dir",
 }
 
 -- ---- the environment ----

@@ -27,6 +27,7 @@ end
 --   of every lock name), cacert, cert, key (file names), cacert_pem, cert_pem,
 --   key_pem (texts), server_name, user, password, token, allow_plaintext_auth,
 --   fail_fast (true: nobody waits for an etcd that is known to be out of reach),
+--   socket_dir (in nginx, where the socket is made that wakes its requests),
 --   env (false: etcdctl's variables, the defaults of most of these, are ignored), log
 --   (called with a message when a lock is released because nobody kept it)
 -- @return client | nil, message, code: "invalid", "nomem", "forked" in a process

@@ -6,30 +6,39 @@
 #include "lua/lua_client.h"
 #include "lua/lua_types.h"
 
-/* The client's server, started on first use. NULL and |err| if there is none to
- * be had. */
+/* The client's server; NULL and |err| if it was not started, or is closed. */
 static el_wake_server *server_of(el_lua_client *lc, el_error *err) {
   if (!el_lua_client_is_usable(lc, err)) return NULL;
+  if (lc->server == NULL) {
+    el_error_set(err, EL_CONTEXT, "nobody serves this client's waits yet");
+  }
+  return lc->server;
+}
+
+static bool start_server(el_lua_client *lc, const char *dir, el_error *err) {
   if (lc->served == NULL) {
     lc->served = el_wake_new();
   }
   if (lc->served == NULL) {
     el_error_set(err, EL_NOMEM, "no descriptor to wait with: %s",
                  strerror(errno));
-    return NULL;
+    return false;
   }
-  if (lc->server == NULL) {
-    lc->server = el_wake_server_start(lc->served, err);
-  }
-  return lc->server;
+  lc->server = el_wake_server_start(lc->served, dir, err);
+  return lc->server != NULL;
 }
 
-/* client:serve() -> the path of a socket | nil, message, code */
+/* client:serve([dir]) -> the path of a socket, made below |dir|
+ *                      | nil, message, code */
 static el_nret l_client_serve(lua_State *L) {
   el_error err;
-  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
-  if (server == NULL) return el_lua_fail(L, &err);
-  lua_pushstring(L, el_wake_server_path(server));
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  const char *dir = luaL_optstring(L, 2, NULL);
+  if (!el_lua_client_is_usable(lc, &err) ||
+      (lc->server == NULL && !start_server(lc, dir, &err))) {
+    return el_lua_fail(L, &err);
+  }
+  lua_pushstring(L, el_wake_server_path(lc->server));
   return 1;
 }
 

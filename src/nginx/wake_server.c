@@ -303,20 +303,24 @@ static bool open_all(el_wake_server *server) {
   server->stop_fd = eventfd(0, EFD_CLOEXEC);
   server->spare_fd = open_spare();
   return server->epoll_fd >= 0 && server->stop_fd >= 0 &&
-         el_wake_socket_open(&server->at) &&
          poll_fd(server, server->at.fd, &server->at.fd) &&
          poll_fd(server, server->stop_fd, &server->stop_fd) &&
          poll_fd(server, el_wake_fd(server->wake), &server->wake) &&
          el_thread_start(&server->thread, serve, server) == 0;
 }
 
-el_wake_server *el_wake_server_start(el_wake *wake, el_error *err) {
+el_wake_server *el_wake_server_start(el_wake *wake, const char *dir,
+                                     el_error *err) {
   el_wake_server *server = el_alloc(sizeof *server);
   server->wake = wake;
   server->epoll_fd = server->stop_fd = server->spare_fd = -1;
   server->at.fd = server->at.path_fd = -1;
   pthread_mutex_init(&server->mu, NULL);
   LIST_INIT(&server->peers);
+  if (!el_wake_socket_open(&server->at, dir, err)) {
+    free_server(server);
+    return NULL;
+  }
   if (!open_all(server)) {
     el_error_set(err, EL_NOMEM, "can't serve the wake-up socket: %s",
                  strerror(errno));

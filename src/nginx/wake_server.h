@@ -24,9 +24,11 @@ typedef struct el_wake_server el_wake_server;
 typedef void (*el_wake_gone)(void *arg);
 
 /* Starts the thread, with all signals blocked there; it takes the numbers that
- * are pushed to |wake|, which must outlive it. NULL and |err| if there is no
- * socket or no thread to be had. @thread lua */
-el_wake_server *el_wake_server_start(el_wake *wake, el_error *err);
+ * are pushed to |wake|, which must outlive it. Its socket is made below |dir|, NULL:
+ * see wake_socket.h. NULL and |err| if there is no socket or no thread to be had.
+ * @thread lua */
+el_wake_server *el_wake_server_start(el_wake *wake, const char *dir,
+                                     el_error *err);
 
 /* Joins the thread: nobody is served, or found gone, any more. @thread lua */
 void el_wake_server_stop(el_wake_server *server);

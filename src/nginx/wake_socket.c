@@ -17,17 +17,29 @@ enum {
 
 static const char BY_FD[] = "/proc/self/fd/";
 
-static bool make_dir_in(const char *tmp, char *dir, size_t size) {
-  return snprintf(dir, size, "%s/etcdlock-XXXXXX", tmp) < (int)size &&
-         mkdtemp(dir) != NULL;
+static bool make_dir_in(const char *parent, char *dir, size_t size) {
+  if (snprintf(dir, size, "%s/etcdlock-XXXXXX", parent) >= (int)size) {
+    errno = ENAMETOOLONG;
+    return false;
+  }
+  return mkdtemp(dir) != NULL;
 }
 
-/* A private directory, in |dir| of |size|. The TMPDIR of whoever started this
- * process may not be writable for the user that it has become. */
-static bool make_dir(char *dir, size_t size) {
-  const char *tmp = getenv("TMPDIR");
-  return (tmp != NULL && *tmp != '\0' && make_dir_in(tmp, dir, size)) ||
-         make_dir_in("/tmp", dir, size);
+/* A private directory below |parent|, if that is told, in |dir| of |size|. The TMPDIR
+ * of whoever started this process may not be writable for the user that it has
+ * become. */
+static bool make_dir(const char *parent, char *dir, size_t size,
+                     el_error *err) {
+  const char *tmp = parent == NULL ? getenv("TMPDIR") : NULL;
+  if (tmp != NULL && *tmp != '\0' && make_dir_in(tmp, dir, size)) return true;
+  if (parent == NULL) parent = "/tmp";
+  if (make_dir_in(parent, dir, size)) return true;
+  el_error_set(err, EL_CONTEXT,
+               "can't make the socket to wait with below %s: %s; name a "
+               "directory that this process may write to: socket_dir of "
+               "connect, or TMPDIR",
+               parent, strerror(errno));
+  return false;
 }
 
 /* An unlinked socket can still be reached through a descriptor of it. */
@@ -51,16 +63,17 @@ static bool listen_at(el_wake_socket *at, const struct sockaddr_un *address) {
          listen(at->fd, BACKLOG) == 0;
 }
 
-bool el_wake_socket_open(el_wake_socket *at) {
+bool el_wake_socket_open(el_wake_socket *at, const char *parent,
+                         el_error *err) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   char dir[sizeof address.sun_path - sizeof "/wake"];
-  if (!make_dir(dir, sizeof dir)) return false;
+  if (!make_dir(parent, dir, sizeof dir, err)) return false;
   snprintf(address.sun_path, sizeof address.sun_path, "%s/wake", dir);
   if (!listen_at(at, &address)) {
-    int why = errno;
+    el_error_set(err, EL_NOMEM, "can't listen at %s: %s", address.sun_path,
+                 strerror(errno));
     unlink(address.sun_path);
     rmdir(dir);
-    errno = why;
     return false;
   }
   hide(at, dir, address.sun_path);

@@ -1,7 +1,6 @@
 /* wake_socket: a unix-domain socket that listens and leaves no file behind.
  *
- * It is made in a private directory below TMPDIR or /tmp, unlinked at once and
- * reached through /proc/self/fd. Where there is no /proc it keeps its name.
+ * It is made in a private directory, unlinked at once and reached through /proc/self/fd. Where there is no /proc it keeps its name.
  */
 #ifndef ETCDLOCK_NGINX_WAKE_SOCKET_H
 #define ETCDLOCK_NGINX_WAKE_SOCKET_H
@@ -9,14 +8,18 @@
 #include <stdbool.h>
 #include <sys/un.h>
 
+#include "base/error.h"
+
 typedef struct el_wake_socket {
   int fd;
   int path_fd; /* keeps the unlinked socket reachable; -1: it has a name */
   char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* to connect to */
 } el_wake_socket;
 
-/* False, and errno, if there is none to be had. @thread lua */
-bool el_wake_socket_open(el_wake_socket *at);
+/* Its private directory is made below |parent|; NULL: below TMPDIR or, if that can't
+ * be, /tmp. False and |err| (context, nomem) if there is none to be had.
+ * @thread lua */
+bool el_wake_socket_open(el_wake_socket *at, const char *parent, el_error *err);
 
 /* The number of the descriptor that this process makes next, unless another
  * thread is faster; -1: none. @thread any */

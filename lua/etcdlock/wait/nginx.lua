@@ -20,6 +20,10 @@ local FOREVER_MS = 2147483647
 local LONGEST = 2e6 -- seconds that a cosocket can tell
 local LOOK_EVERY = 1 -- second
 local NO_CONNECTION = "etcdlock can't wait here, it has no connection to its own thread: "
+local FEW_CONNECTIONS = "nginx has none left; raise worker_connections,"
+  .. " to 2 for each request that waits at once, and the rest"
+local FEW_DESCRIPTORS = "its worker has no descriptor left; raise worker_rlimit_nofile,"
+  .. " to 3 for each request that waits at once, and the rest"
 
 -- A phase in which nginx lets Lua yield, but without a patch that not every nginx
 -- has the handshake ends there.
@@ -83,7 +87,7 @@ end
 local pools = 0
 
 local function open(wakeups)
-  local path, failure, code = wakeups.core:serve()
+  local path, failure, code = wakeups.core:serve(wakeups.socket_dir)
   if not path then
     return nil, failure, code
   end
@@ -94,9 +98,11 @@ local function open(wakeups)
   local socket = ngx.socket.tcp()
   socket:settimeouts(SEND_MS, SEND_MS, FOREVER_MS)
   local next_fd = wakeups.core:next_fd()
-  local ok, why = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
+  local ok = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
   if not ok then
-    return nil, NO_CONNECTION .. why, "nomem"
+    -- What nginx says is true of descriptors only: where it has no connection to give, it
+    -- tells an error of some time before.
+    return nil, NO_CONNECTION .. (next_fd < 0 and FEW_DESCRIPTORS or FEW_CONNECTIONS), "nomem"
   end
   if socket:getreusedtimes() == 0 then
     -- Not every nginx does it. A program that os.execute starts would keep the
@@ -149,6 +155,12 @@ local function await_greeting(link)
   return not link.is_new, why
 end
 
+--- What is told of a connection that has failed: message, code. The core ends those that
+-- it has no descriptor for.
+local function broken(why)
+  return NO_CONNECTION .. (why == "timeout" and why or FEW_DESCRIPTORS), "nomem"
+end
+
 --- Reads the byte that says that the wait is over, or that `seconds` are; what is
 -- wrong with the connection, if it is: message, code.
 local function read(wakeups, link, seconds)
@@ -167,7 +179,7 @@ local function read(wakeups, link, seconds)
     wakeups.core:alarm(link.number, nil)
   end
   if not ok then
-    return NO_CONNECTION .. why, "nomem"
+    return broken(why)
   end
 end
 
@@ -218,7 +230,7 @@ local function wait_tied(wait, seconds, tie)
   -- Over already; but it must be tied.
   local ok, why = await_greeting(tie.link)
   if not ok then
-    return NO_CONNECTION .. why, "nomem"
+    return broken(why)
   end
 end
 

@@ -3,11 +3,12 @@
 local Wakeups = {}
 Wakeups.__index = Wakeups
 
---- `chosen` is the loop that connect's option named, if it did.
-function Wakeups.new(core_client, chosen)
+--- `chosen` is the loop that connect's option named, if it did; `socket_dir` its option.
+function Wakeups.new(core_client, chosen, socket_dir)
   return setmetatable({
     core = core_client,
     chosen = chosen,
+    socket_dir = socket_dir,
     _last = 0,
     _calls = {}, -- number -> function
     _due = {}, -- numbers
