@@ -20,10 +20,11 @@ local FOREVER_MS = 2147483647
 local LONGEST = 2e6 -- seconds that a cosocket can tell
 local LOOK_EVERY = 1 -- second
 local NO_CONNECTION = "etcdlock can't wait here, it has no connection to its own thread: "
-local FEW_CONNECTIONS = "nginx has none left; raise worker_connections,"
+local NOT_MADE = NO_CONNECTION .. "nginx has none left; raise worker_connections,"
   .. " to 2 for each request that waits at once, and the rest"
-local FEW_DESCRIPTORS = "its worker has no descriptor left; raise worker_rlimit_nofile,"
-  .. " to 3 for each request that waits at once, and the rest"
+-- The core ends those that it has no descriptor for, or never comes to greet them.
+local NOT_ACCEPTED = NO_CONNECTION .. "its worker has no descriptor left; raise"
+  .. " worker_rlimit_nofile, to 3 for each request that waits at once, and the rest"
 
 -- A phase in which nginx lets Lua yield, but without a patch that not every nginx
 -- has the handshake ends there.
@@ -102,7 +103,7 @@ local function open(wakeups)
   if not ok then
     -- What nginx says is true of descriptors only: where it has no connection to give, it
     -- tells an error of some time before.
-    return nil, NO_CONNECTION .. (next_fd < 0 and FEW_DESCRIPTORS or FEW_CONNECTIONS), "nomem"
+    return nil, next_fd < 0 and NOT_ACCEPTED or NOT_MADE, "nomem"
   end
   if socket:getreusedtimes() == 0 then
     -- Not every nginx does it. A program that os.execute starts would keep the
@@ -147,31 +148,19 @@ end
 --- The core greets a new connection with a byte. Without it, it might never
 -- learn of this wait: it may have no descriptor left to accept with.
 local function await_greeting(link)
-  local byte, why
   if link.is_new then
-    byte, why = receive(link, GREETING_MS)
-    link.is_new = not byte
+    link.is_new = not receive(link, GREETING_MS)
   end
-  return not link.is_new, why
-end
-
---- What is told of a connection that has failed: message, code. The core ends those that
--- it has no descriptor for.
-local function broken(why)
-  return NO_CONNECTION .. (why == "timeout" and why or FEW_DESCRIPTORS), "nomem"
+  return not link.is_new
 end
 
 --- Reads the byte that says that the wait is over, or that `seconds` are; what is
 -- wrong with the connection, if it is: message, code.
 local function read(wakeups, link, seconds)
   local has_alarm = seconds and wakeups.core:alarm(link.number, seconds)
-  local ok, why = say(link)
+  local ok = say(link) and await_greeting(link)
   if ok then
-    ok, why = await_greeting(link)
-  end
-  if ok then
-    local byte
-    byte, why = receive(link, seconds and (seconds + SPARE) * 1000 or FOREVER_MS)
+    local byte, why = receive(link, seconds and (seconds + SPARE) * 1000 or FOREVER_MS)
     link.is_said = not byte
     ok = byte or why == "timeout"
   end
@@ -179,7 +168,7 @@ local function read(wakeups, link, seconds)
     wakeups.core:alarm(link.number, nil)
   end
   if not ok then
-    return broken(why)
+    return NOT_ACCEPTED, "nomem"
   end
 end
 
@@ -228,9 +217,8 @@ local function wait_tied(wait, seconds, tie)
     return read_or_lose(wait, tie.link, seconds)
   end
   -- Over already; but it must be tied.
-  local ok, why = await_greeting(tie.link)
-  if not ok then
-    return broken(why)
+  if not await_greeting(tie.link) then
+    return NOT_ACCEPTED, "nomem"
   end
 end
 
@@ -276,6 +264,7 @@ M.notice_end = ties.notice_end
 M.is_reentered = ties.is_reentered
 M.is_told = ties.is_told
 M.is_past = ties.is_past
+M.run = ties.run
 M.is_cut_off = ties.is_cut_off
 
 function M.untie(wakeups, tie)
