@@ -124,14 +124,23 @@ local function conclude(results, unlocked, message, code)
   return nil, message, code, true, list(results, 1, results.n)
 end
 
+local function pack(...)
+  return { n = select("#", ...), ... }
+end
+
 local function run_locked(self, where, name, opts, fn)
   local lock, message, code = acquire.wait(self, where, name, opts)
   if not lock then
     return nil, message, code
   end
+  -- On the stack for as long as fn runs, whatever that is.
+  local function within()
+    local results = pack(fn(lock))
+    return results
+  end
   local is_outermost = lock:count() == 1
   if is_outermost then
-    lock._run = coroutine.running()
+    lock._run = host.run(within)
   end
   local unlocked, why, why_code
   local results = finally.run(function()
@@ -139,8 +148,8 @@ local function run_locked(self, where, name, opts, fn)
       lock._run = nil
     end
     unlocked, why, why_code = lock:unlock()
-  end, fn, lock)
-  return conclude(results, unlocked, why, why_code)
+  end, within)
+  return conclude(results[1], unlocked, why, why_code)
 end
 
 --- Runs fn(lock) while the lock is held, and releases it however fn ends. An

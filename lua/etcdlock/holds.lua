@@ -42,7 +42,7 @@ local function live(self, full)
   local lock = self._locks[full]
   if not lock or not lock:_left() then
     return nil
-  elseif lock._run and lock._count == 1 and host.is_cut_off(lock, lock._run) then
+  elseif lock._run and lock._count == 1 and host.is_cut_off(lock) then
     take_over(self, full, lock)
     return nil
   end

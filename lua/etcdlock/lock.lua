@@ -196,7 +196,7 @@ function Lock.new(client, core_lock, request, tie)
     _max_hold = request.max_hold,
     _tie = tie,
     _count = 1,
-    _run = nil, -- the coroutine of the with_lock that has taken it
+    _run = nil, -- of the with_lock that has taken it: host.run's
     _handlers = nil, -- and _news: losses.lua's
   }, Lock)
 end

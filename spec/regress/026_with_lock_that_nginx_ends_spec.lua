@@ -73,6 +73,20 @@ setup(function()
         ngx.say(again, ngx.now() - from > 0.05 and " later, " or " at once, ",
           select(2, ngx.thread.wait(thread)))
       ]],
+      -- Programs may set ngx.ctx; what runs goes on to run.
+      ["/ctx"] = [[
+        ngx.say(with("content", function(lock)
+          ngx.ctx = {}
+          local thread = ngx.thread.spawn(function()
+            return select(3, client:lock(ngx.var.arg_name, { timeout = 0.1 }))
+          end)
+          local inner = with "again"
+          local asked = select(2, ngx.thread.wait(thread))
+          return ("%s, %s, %s"):format(asked, inner, tostring(lock:held()))
+        end))
+      ]],
+      ["/chain"] = [[ with("content", function() ngx.exec("/chain2", ngx.var.args) end) ]],
+      ["/chain2"] = [[ with("content", function() ngx.exec("/again", ngx.var.args) end) ]],
       ["/shared"] = [[
         local us = { owner = "us" }
         local began
@@ -140,6 +154,7 @@ end
 for path, what in pairs {
   ["/exit_in_access"] = "ngx.exit in access_by_lua, whose request goes on",
   ["/exec"] = "ngx.exec",
+  ["/chain"] = "one ngx.exec after the other",
   ["/error_page"] = "an error page",
   ["/kill"] = "ngx.thread.kill",
 } do
@@ -158,6 +173,10 @@ end)
 
 it("a with_lock that isn't over is waited for", function()
   assert_answers("/alive", "again 1 later, slept 1\n")
+end)
+
+it("nor is one whose function sets ngx.ctx", function()
+  assert_answers("/ctx", "timeout, again 2, true\n")
 end)
 
 it("one whose lock others share is theirs to the end", function()

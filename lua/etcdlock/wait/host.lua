@@ -44,7 +44,10 @@ function M.is_past()
   return false
 end
 
---- Was the coroutine of a with_lock ended without a word, and left this hold?
+--- What is to be known of a function that begins to run under a lock, for is_cut_off.
+function M.run() end
+
+--- Was the function of the with_lock that has this hold ended without a word?
 function M.is_cut_off()
   return false
 end

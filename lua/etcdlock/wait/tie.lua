@@ -42,25 +42,27 @@ local function is_own(lock)
   return tie ~= nil and tie.scope ~= nil and tie.scope == scope()
 end
 
---- Is it, and in the part of it that runs? All phases of a request run in one coroutine,
--- which then runs others.
+--- Is the part of the running request over in which it was tied?
+local function is_over(tie)
+  local began, now = ORDER[tie.phase], ORDER[ngx.get_phase()]
+  if began and now and began < now then
+    return true
+  end
+  -- Programs may set ngx.ctx, too.
+  return tie.scope ~= scope() and ngx.req.is_internal()
+end
+
+--- Is it one of the running request, and for a coroutine in the part of it that runs? All
+-- phases of a request run in one coroutine, which then runs others.
 function M.is_reentered(lock)
   if type(lock._owner) ~= "thread" then
     return is_own(lock)
   end
-  local tie = lock._tie
-  return M.is_tied(lock) and tie.phase == ngx.get_phase() and tie.scope == scope()
-    and M.is_in_hand(tie)
+  return M.is_tied(lock) and M.is_in_hand(lock._tie) and not is_over(lock._tie)
 end
 
 function M.is_told(lock)
   return not M.is_tied(lock) or M.is_in_hand(lock._tie)
-end
-
---- Is the part of the running request over in which it was tied?
-local function is_over(tie)
-  local began, now = ORDER[tie.phase], ORDER[ngx.get_phase()]
-  return tie.scope ~= scope() or began ~= nil and now ~= nil and began < now
 end
 
 --- Was it taken in a part of the running request that is over?
@@ -68,10 +70,29 @@ function M.is_past(lock)
   return is_own(lock) and is_over(lock._tie)
 end
 
---- Has nginx ended the coroutine `run` of the running request, in which it was taken?
--- Nobody is told when ngx.exit, ngx.exec or ngx.thread.kill do that.
-function M.is_cut_off(lock, run)
-  return is_own(lock) and (is_over(lock._tie) or coroutine.status(run) == "dead")
+--- A function that begins to run under a lock, in the running coroutine.
+function M.run(within)
+  return { coroutine = coroutine.running(), within = within }
+end
+
+local function is_on_stack(of, fn)
+  local level = 0
+  repeat
+    local info = debug.getinfo(of, level, "f")
+    if info and info.func == fn then
+      return true
+    end
+    level = level + 1
+  until not info
+  return false
+end
+
+--- Has nginx ended the function of a with_lock of the running request? It tells nobody of
+-- what ngx.exit, ngx.exec and ngx.thread.kill end; and what ran may run something else.
+function M.is_cut_off(lock)
+  local run = lock._run
+  return is_own(lock)
+    and (coroutine.status(run.coroutine) == "dead" or not is_on_stack(run.coroutine, run.within))
 end
 
 --- nginx ends a request's connections before it runs log_by_lua. Who asks there
