@@ -85,6 +85,14 @@ it("where there never was an etcd it is told at once", function()
   assert_fails_fast(function() return client:with_lock("a", { timeout = LONG }, error) end)
 end)
 
+it("a client that is closed meanwhile is called so", function()
+  local client = connect()
+  etcd:kill()
+  assert_fails_fast(function() return client:lock("a", { timeout = LONG }) end)
+  client:close()
+  assert_fails("closed", client:lock "a")
+end)
+
 it("what was known a while ago isn't: an etcd that is back is asked", function()
   local client = connect { ttl = 2 }
   assert(client:lock "a"):unlock()

@@ -152,9 +152,9 @@ static el_nret l_client_alive(lua_State *L) {
 /* client:outage() -> why etcd is known to be out of reach | nil */
 static el_nret l_client_outage(lua_State *L) {
   el_error err;
-  el_handle *handle = el_client_handle(el_lua_check_client(L, 1)->client);
-  bool is_known =
-      !el_handle_is_forked(handle) && el_outage_read(&handle->outage, &err);
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  bool is_known = el_lua_client_is_usable(lc, &err) &&
+                  el_outage_read(&el_client_handle(lc->client)->outage, &err);
   lua_pushstring(L, is_known ? err.text : NULL); /* nil for NULL */
   return 1;
 }
