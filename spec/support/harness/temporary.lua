@@ -7,9 +7,10 @@ local M = {}
 
 local directories = {}
 
--- A new one, until remove_all.
-function M.directory()
-  local path = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
+-- A new one below |parent| (TMPDIR), until remove_all.
+function M.directory(parent)
+  parent = parent or os.getenv "TMPDIR" or "/tmp"
+  local path = assert(uv.fs_mkdtemp(parent .. "/etcdlock-XXXXXX"))
   table.insert(directories, path)
   return path
 end

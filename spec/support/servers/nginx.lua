@@ -15,7 +15,7 @@ Nginx.__index = Nginx
 
 local MODULES = "/usr/lib/nginx/modules/"
 local ROOT = uv.cwd()
-local BUILD = ROOT .. "/build/jit-test" -- `make suite` sees to it
+local BUILD = "build/jit-test" -- `make suite` sees to it
 
 local started = {}
 
@@ -86,7 +86,7 @@ local function configure(self, opts)
   local values = {
     modules = MODULES,
     root = ROOT,
-    build = BUILD,
+    build = ROOT .. "/" .. (opts.build or BUILD),
     dir = self.dir,
     port = self.port,
     -- The temporary directory is this user's.
@@ -125,9 +125,9 @@ local function await_ready(self)
   if failure then error(failure, 0) end
 end
 
--- Starts nginx and returns it answering. |opts|: workers (1), connections of
--- each (4096), files (8192); texts for main, http and server; Lua code for init
--- and init_worker; locations: path -> Lua code for its content, or
+-- Starts nginx and returns it answering. |opts|: build ("build/jit-test"), workers (1),
+-- connections of each (4096), files (8192); texts for main, http and server; Lua code for
+-- init and init_worker; locations: path -> Lua code for its content, or
 -- { phase = Lua code, …, conf = text }. Requests find `etcdlock` and the
 -- dictionary `shared`.
 function Nginx.start(opts)
