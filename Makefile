@@ -9,6 +9,7 @@
 #   SUITE=trixie                  which Debian `make fresh` is about: 12 is bookworm
 #   MEMBERS=3 SECURE=1            run them with so many members, and with client
 #                                 certificates and passwords
+#   ROWS="uncontended nginx"      which rows of `make bench`
 #   V=1                           show the commands
 
 LUA_VERSION ?= 5.4
@@ -137,8 +138,8 @@ SUITE_ENV_-tsan = \
 # ---- targets ----------------------------------------------------------------
 
 .PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
-  matrix-short lint asan tsan fresh figures failover sim mutants suite nginx-module \
-  install clean
+  matrix-short lint asan tsan fresh bench bench-quick bench-report figures failover sim \
+  mutants suite nginx-module install clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
@@ -213,6 +214,20 @@ tsan: deps ## the specs under the thread sanitizer
 
 fresh: ## README's commands on a fresh Debian: SUITE=bookworm|trixie, WITH=packages
 	@SUITE='$(SUITE)' WITH='$(WITH)' sh .ci/fresh.sh
+
+bench: deps ## etcdlock beside its peers, in turns, in ten minutes: see bench/README.md
+	@sh bench/prepare.sh go python node wrk
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory LUA_VERSION=jit all
+	@$(RUN_ENV) $(LUA) bench/run.lua $(ROWS)
+
+bench-quick: deps ## a little of it in a minute, to see that it works
+	@sh bench/prepare.sh go
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) $(LUA) bench/run.lua quick
+
+bench-report: ## put the figures of the last `make bench` into bench/README.md
+	@$(RUN_ENV) $(LUA) bench/publish.lua
 
 figures: all nginx-module ## hand-off, takeover, cost of a lock, waiting in nginx
 	@$(RUN_ENV) $(LUA) bench/figures.lua

@@ -11,7 +11,7 @@ local uv = require "luv"
 -- Where the documents' etcd is, and ours.
 local SHOWN = "127.0.0.1:2379"
 
-local FILES = { "README.md", "src/README.md", "examples/README.md" }
+local FILES = { "README.md", "src/README.md", "examples/README.md", "bench/README.md" }
 for name in uv.fs_scandir_next, assert(uv.fs_scandir "doc") do
   FILES[#FILES + 1] = "doc/" .. name
 end

@@ -1,0 +1,34 @@
+-- Who can take part in a row of locks: a program below peers/, which of servers.lua it
+-- talks to, and the file that is there when it can run.
+
+local uv = require "luv"
+
+local LUA = uv.exepath()
+local OURS = { LUA, "bench/peers/etcdlock.lua" }
+local REDIS = { LUA, "bench/peers/redis.lua" }
+local GO = { "build/bench/go" }
+
+return {
+  etcdlock = { label = "etcdlock", argv = OURS },
+  etcdlock_put = { label = "bare put + delete, etcdlock's core", argv = OURS, work = "put" },
+  etcdlock_linger = { label = "etcdlock, lingering", argv = OURS, linger = 10 },
+  go = { label = "Go concurrency.Mutex", argv = GO, needs = "build/bench/go" },
+  go_put = {
+    label = "bare Put + Delete, Go clientv3", argv = GO, needs = "build/bench/go", work = "put",
+  },
+  python = {
+    label = "python-etcd3 Lock",
+    argv = { "/usr/bin/python3", "bench/peers/etcd3_lock.py" }, -- Debian's finds its modules
+    needs = "/usr/lib/python3/dist-packages/etcd3",
+  },
+  node = {
+    label = "node etcd3 Lock",
+    argv = { "node", "bench/peers/etcd3_lock.js" },
+    env = { NODE_PATH = uv.cwd() .. "/build/bench/node/node_modules" },
+    needs = "build/bench/node/node_modules/etcd3",
+  },
+  redis = { label = "Redis SET NX, nothing on disk", argv = REDIS, server = "redis" },
+  redis_fsync = {
+    label = "Redis SET NX, appendfsync always", argv = REDIS, server = "redis_fsync",
+  },
+}

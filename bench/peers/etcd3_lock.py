@@ -1,0 +1,110 @@
+"""python-etcd3's lock as an entrant; what it is told and answers stands in
+bench/README.md."""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import sys
+import threading
+import time
+
+import etcd3
+
+# Each hold leaves a lease behind; they shall not end while others are measured.
+TTL = 600
+
+
+class Witness:
+    """Sees whether two are inside of the same lock at once: within this process by a
+    flag, and among several by a file that only one of them can create."""
+
+    def __init__(self, marks, names):
+        self.marks = marks
+        self.inside = [threading.Lock() for _ in range(names)]
+        self.broken = 0
+
+    def create(self, number):
+        try:
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+            os.close(os.open(f"{self.marks}/{number}", flags, 0o600))
+            return True
+        except FileExistsError:
+            return False
+
+    def enter(self, number):
+        alone = self.inside[number].acquire(blocking=False)
+        if not alone or self.marks and not self.create(number):
+            self.broken += 1
+
+    def leave(self, number):
+        if self.marks:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.marks}/{number}")
+        self.inside[number].release()
+
+
+class Window:
+    """For so many seconds, or so many holds of each owner."""
+
+    def __init__(self, command):
+        self.begin = time.monotonic()
+        self.deadline = self.begin + command.get("seconds", math.inf)
+        self.holds = command.get("holds", math.inf)
+        self.pairs = 0
+        self.last = 0
+        self.lock = threading.Lock()
+
+    def is_over(self):
+        return time.monotonic() >= self.deadline
+
+    def count(self):
+        """A pair is complete. One that the deadline found half-way doesn't count."""
+        with self.lock:
+            at = time.monotonic()
+            if at < self.deadline:
+                self.pairs += 1
+                self.last = at - self.begin
+
+    def run_owner(self, job, number, lock, witness):
+        for done in itertools.count():
+            if done >= self.holds or self.is_over():
+                return
+            lock.acquire(timeout=None)
+            if not self.is_over():
+                witness.enter(number)
+                if job["hold"]:
+                    time.sleep(job["hold"])
+                witness.leave(number)
+            lock.release()
+            self.count()
+
+
+def run_window(job, locks, witness, command):
+    window = Window(command)
+    owners = [
+        threading.Thread(target=window.run_owner, args=(job, i % job["names"], lock, witness))
+        for i, lock in enumerate(locks)
+    ]
+    for owner in owners:
+        owner.start()
+    for owner in owners:
+        owner.join()
+    return {"pairs": window.pairs, "seconds": window.last, "broken": witness.broken}
+
+
+def main():
+    job = json.loads(sys.argv[1])
+    host, port = job["endpoint"].removeprefix("http://").split(":")
+    client = etcd3.client(host=host, port=int(port))
+    client.get("first")
+    names = [f"{job['prefix']}/{i % job['names']}" for i in range(job["owners"])]
+    locks = [client.lock(name, ttl=TTL) for name in names]
+    witness = Witness(job.get("marks"), job["names"])
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(run_window(job, locks, witness, json.loads(line))), flush=True)
+
+
+main()

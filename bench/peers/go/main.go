@@ -1,0 +1,93 @@
+// Go's clientv3/concurrency as an entrant: locks, or the put and delete that they
+// can't be faster than. What it is told and answers stands in bench/README.md.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+
+	"go.etcd.io/etcd/clientv3"
+	"go.etcd.io/etcd/clientv3/concurrency"
+)
+
+type job struct {
+	Work, Endpoint, Prefix, Marks string
+	Owners, Names                 int
+	Hold                          float64 // seconds
+}
+
+// A pair takes the lock, does the work and releases the lock.
+type pair func(work func())
+
+var background = context.Background()
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func lockPair(session *concurrency.Session, name string) pair {
+	mutex := concurrency.NewMutex(session, name)
+	return func(work func()) {
+		check(mutex.Lock(background))
+		work()
+		check(mutex.Unlock(background))
+	}
+}
+
+func putPair(client *clientv3.Client, key string) pair {
+	return func(work func()) {
+		_, err := client.Put(background, key, "")
+		check(err)
+		work()
+		_, err = client.Delete(background, key)
+		check(err)
+	}
+}
+
+func newSession(client *clientv3.Client) *concurrency.Session {
+	session, err := concurrency.NewSession(client)
+	check(err)
+	return session
+}
+
+// Owners of one session would all hold the same lock at once, so those who share a
+// name have a session each. Where nobody does, one serves them all.
+func newPairs(client *clientv3.Client, j job) []pair {
+	pairs := make([]pair, j.Owners)
+	var session *concurrency.Session
+	for i := range pairs {
+		name := fmt.Sprintf("%s/%d", j.Prefix, i%j.Names)
+		if j.Work == "put" {
+			pairs[i] = putPair(client, name)
+			continue
+		}
+		if session == nil || j.Owners > j.Names {
+			session = newSession(client)
+		}
+		pairs[i] = lockPair(session, name)
+	}
+	return pairs
+}
+
+func main() {
+	var j job
+	check(json.Unmarshal([]byte(os.Args[1]), &j))
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{j.Endpoint}})
+	check(err)
+	defer client.Close()
+	pairs, witness := newPairs(client, j), newWitness(j.Marks, j.Names)
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var c command
+		check(json.Unmarshal(lines.Bytes(), &c))
+		answer, err := json.Marshal(runWindow(j, pairs, witness, c))
+		check(err)
+		fmt.Println(string(answer))
+	}
+}

@@ -1,0 +1,67 @@
+-- 10,000 locks that one client holds: what each adds to the process's memory, and what
+-- the client does while nobody asks anything of it.
+
+local cjson = require "cjson"
+local core = require "etcdlock.core"
+local cqueues = require "cqueues"
+local etcdlock = require "etcdlock"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local HELD, ABREAST = 10000, 100
+
+local client = assert(etcdlock.connect { endpoints = arg[1], env = false })
+
+local function resident()
+  collectgarbage()
+  return uv.resident_set_memory()
+end
+
+local function take_all()
+  local loop, held = cqueues.new(), {}
+  for begin = 1, ABREAST do
+    loop:wrap(function()
+      for i = begin, HELD, ABREAST do held[i] = assert(client:lock("held/" .. i)) end
+    end)
+  end
+  assert(loop:loop())
+  return held
+end
+
+-- Seconds of CPU that this process has used.
+local function cpu()
+  local usage = uv.getrusage()
+  return usage.utime.sec + usage.stime.sec + (usage.utime.usec + usage.stime.usec) / 1e6
+end
+
+local function window(seconds)
+  local rpcs, used, from = client:stats().rpcs, cpu(), uv.hrtime()
+  uv.sleep(seconds * 1000)
+  local took = (uv.hrtime() - from) / 1e9
+  return {
+    cpu_percent = (cpu() - used) / took * 100,
+    requests = (client:stats().rpcs - rpcs) / took,
+  }
+end
+
+local function assert_held(list)
+  for _, lock in ipairs(list) do
+    if not lock:held() then error(lock:name() .. " was lost: " .. lock:wait_lost(0)) end
+  end
+end
+
+-- With the first one the session begins.
+assert(assert(client:lock "first"):unlock())
+local before = resident()
+local held = take_all()
+wait.eventually(function() return client:stats().watches >= HELD end, 20, "all are watched")
+local bytes = (resident() - before) / HELD
+io.stdout:setvbuf "line"
+print "ready"
+for line in io.lines() do
+  local sample = window(cjson.decode(line).seconds)
+  assert_held(held)
+  sample.core_bytes, sample.bytes = core.HOLD_SIZE, bytes
+  print(cjson.encode(sample))
+end
+client:close()

@@ -1,0 +1,32 @@
+-- 10,000 locks that one client holds, and nobody asks anything of.
+
+local cjson = require "cjson"
+local proc = require "spec.support.programs.proc"
+local servers = require "bench.servers"
+local uv = require "luv"
+
+local Race = {}
+Race.__index = Race
+
+local PATIENCE = 60 -- seconds until all are held, or of a window
+
+--- As that of locks.lua.
+function Race.start(_, ids)
+  local self = setmetatable({ ids = ids, labels = { etcdlock = "etcdlock" } }, Race)
+  self.etcd = servers.etcd()
+  self.child = proc.talk { uv.exepath(), "bench/peers/held.lua", self.etcd:endpoint() }
+  self.child:expect("^ready$", PATIENCE)
+  return self
+end
+
+function Race:round(_, command)
+  self.child:send(cjson.encode(command))
+  return { etcdlock = cjson.decode((self.child:expect("^{.*}$", PATIENCE))) }
+end
+
+function Race:stop()
+  self.child:destroy()
+  self.etcd:stop()
+end
+
+return Race

@@ -1,0 +1,108 @@
+-- One hot name in one worker of nginx: requests that do nothing but take its lock and
+-- release it, as many as 50 connections of wrk bring.
+
+local Nginx = require "spec.support.servers.nginx"
+local proc = require "spec.support.programs.proc"
+local servers = require "bench.servers"
+local turns = require "bench.turns"
+local uv = require "luv"
+
+local Race = {}
+Race.__index = Race
+
+local CONNECTIONS = "50"
+local WARM_UP = { seconds = 1 }
+-- Nobody is so unfair that a request waits longer.
+local PATIENCE = "30s"
+
+local LABELS = {
+  etcdlock = "etcdlock",
+  shared_dict = "shared dict, as lua-resty-lock does",
+  redis = "Redis SET NX, nothing on disk",
+}
+
+local LOCATIONS = {
+  ["/etcdlock"] = [[
+    local lock = assert(client:lock "hot")
+    work()
+    assert(lock:unlock())
+  ]],
+  -- lua-resty-lock itself is no package of Debian's.
+  ["/shared_dict"] = [[
+    local pause = 0.001
+    while not shared:add("hot", true, 30) do
+      ngx.sleep(pause)
+      pause = math.min(2 * pause, 0.5)
+    end
+    work()
+    shared:delete "hot"
+  ]],
+  ["/redis"] = [[
+    local token = ngx.var.request_id
+    while redis("SET", "hot", token, "NX", "PX", redis_lock.ttl_ms) ~= "OK" do
+      ngx.sleep(redis_lock.retry)
+    end
+    work()
+    assert(redis("EVAL", redis_lock.release, 1, "hot", token) == "1")
+  ]],
+}
+
+local INIT = [[
+  package.path = "%s/?.lua;" .. package.path
+  redis = require "examples.openresty.redis"
+  redis_lock = require "bench.peers.redis_lock"
+  local inside = false
+  -- Fails the request if another one is inside, too.
+  function work()
+    assert(not inside, "two at once")
+    inside = true
+    ngx.say "held"
+    inside = false
+  end
+]]
+
+local INIT_WORKER = [[
+  client = assert(etcdlock.connect { endpoints = "%s" })
+]]
+
+--- As that of locks.lua.
+function Race.start(_, ids, excuse)
+  local self = setmetatable({ ids = {}, labels = LABELS }, Race)
+  if not uv.fs_stat "/usr/bin/wrk" then
+    excuse("nginx", "there is no wrk")
+    return self
+  end
+  self.ids, self.etcd, self.redis = ids, servers.etcd(), servers.redis()
+  self.nginx = Nginx.start {
+    build = "build/jit",
+    main = ("env REDIS=unix:%s;"):format(self.redis.socket),
+    http = "keepalive_requests 1000000; lua_socket_pool_size 512;",
+    init = INIT:format(uv.cwd()),
+    init_worker = INIT_WORKER:format(self.etcd:endpoint()),
+    locations = LOCATIONS,
+  }
+  self:round(0, WARM_UP)
+  return self
+end
+
+local function sample(nginx, id, seconds)
+  local out, code, err = proc.run {
+    "wrk", "-t", "1", "-c", CONNECTIONS, "-d", ("%ds"):format(math.ceil(seconds)),
+    "--timeout", PATIENCE, ("http://127.0.0.1:%s/%s"):format(nginx.port, id),
+  }
+  local failed = out:match "Non%-2xx or 3xx responses: (%d+)" or out:match "Socket errors: (.*)"
+  if code ~= 0 or failed then error(("wrk: %s%s%s"):format(out, err, nginx:log():sub(-2000)), 0) end
+  return { rate = tonumber(out:match "Requests/sec: +(%S+)"), broken = 0 }
+end
+
+function Race:round(number, command)
+  return turns(self.ids, number, function(id) return sample(self.nginx, id, command.seconds) end)
+end
+
+function Race:stop()
+  Nginx.stop_all()
+  if self.etcd then self.etcd:stop() end
+  if self.redis then self.redis:stop() end
+end
+
+return Race

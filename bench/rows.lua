@@ -1,0 +1,119 @@
+-- What is measured: the rows of work, in the order in which they are shown. The first
+-- entrant of each is ours, and the others are what it stands beside.
+--
+--   race        who runs it: a file below races/
+--   work        of locks: processes, and in each of them owners, names, seconds of a hold
+--   entrants    those of entrants.lua, or of the race
+--   quick       those that take part in `make bench-quick`, if the row is in it
+--   holds       a round is so many holds of each owner, and there is one; else it is a
+--               window of time
+--   seconds     of a window, if the row wants another one than most
+--   limits      rates that it stands beside: what is possible at all, or promised
+--   promised    entrant or limit → how many times as fast ours is, at least
+--   figures     what is told of ours alone, and is promised not to be more than at_most
+--   is_to_come  ours may not be able to do it yet
+
+return {
+  {
+    id = "uncontended",
+    title = "lock + unlock of a free lock, one at a time",
+    short = "free lock",
+    race = "locks",
+    work = { processes = 1, owners = 1, names = 1 },
+    entrants = {
+      "etcdlock", "etcdlock_put", "go", "go_put", "python", "node", "redis", "redis_fsync",
+    },
+    quick = { "etcdlock", "etcdlock_put", "go" },
+    promised = { etcdlock_put = 0.95, go = 1 },
+  },
+  {
+    id = "names",
+    title = "64 names at once in one process",
+    short = "64 names at once",
+    race = "locks",
+    work = { processes = 1, owners = 64, names = 64 },
+    entrants = { "etcdlock", "etcdlock_put", "go", "redis", "redis_fsync" },
+    quick = { "etcdlock", "etcdlock_put", "go" },
+    promised = { go = 3 },
+  },
+  {
+    id = "owners",
+    title = "100 owners in one process, one name",
+    short = "100 owners, one name",
+    race = "locks",
+    work = { processes = 1, owners = 100, names = 1 },
+    entrants = { "etcdlock", "go", "redis" },
+    quick = { "etcdlock", "go" },
+    promised = { go = 20 },
+  },
+  {
+    id = "processes_2",
+    title = "2 processes, one name",
+    short = "2 processes, one name",
+    race = "locks",
+    work = { processes = 2, owners = 1, names = 1 },
+    entrants = { "etcdlock", "go", "python", "node", "redis" },
+    quick = { "etcdlock", "go" },
+    promised = { go = 8 },
+  },
+  {
+    id = "processes_16",
+    title = "16 processes, one name",
+    short = "16 processes, one name",
+    race = "locks",
+    work = { processes = 16, owners = 1, names = 1 },
+    entrants = { "etcdlock", "go", "redis" },
+    promised = { go = 3 },
+  },
+  {
+    id = "holds",
+    title = "1,000 holds of 50 ms under one lock: 20 processes, 50 owners each, once",
+    short = "1,000 holds of 50 ms",
+    race = "locks",
+    work = { processes = 20, owners = 50, names = 1, hold = 0.05 },
+    holds = 1,
+    entrants = { "etcdlock", "go" },
+    limits = { { id = "limit", label = "20/s, more is not possible", rate = 20 } },
+    promised = { limit = 0.98 },
+  },
+  {
+    id = "retake",
+    title = "taking a lingering lock again",
+    is_to_come = true,
+    short = "lingering lock",
+    race = "locks",
+    work = { processes = 1, owners = 1, names = 1 },
+    entrants = { "etcdlock_linger", "etcdlock", "go" },
+    limits = { { id = "limit", label = "100,000/s", rate = 100000 } },
+    promised = { limit = 1 },
+  },
+  {
+    id = "nginx",
+    title = "one hot name in one nginx worker, 50 connections at once",
+    short = "one name in nginx",
+    race = "nginx",
+    entrants = { "etcdlock", "shared_dict", "redis" },
+    limits = { { id = "limit", label = "10,000 requests/s", rate = 10000 } },
+    promised = { limit = 1 },
+  },
+  {
+    id = "sale",
+    title = "make demo-openresty: its 500 requests with the lock",
+    short = "the demo in nginx",
+    race = "sale",
+    entrants = { "etcdlock", "without" },
+  },
+  {
+    id = "held",
+    title = "10,000 locks held by one client",
+    race = "held",
+    seconds = 4,
+    entrants = { "etcdlock" },
+    figures = {
+      { field = "core_bytes", label = "bytes of the core's structs, each", at_most = 1024 },
+      { field = "bytes", label = "bytes of the process's memory, each" },
+      { field = "cpu_percent", label = "% of a core while idle", at_most = 1 },
+      { field = "requests", label = "requests to etcd per second while idle" },
+    },
+  },
+}

@@ -1,0 +1,155 @@
+-- etcdlock beside its peers: the same work in the same run, in turns.
+--
+--   make bench [ROWS="uncontended nginx"]     all rows, or some
+--   make bench-quick                          a few, in a minute, to see that it works
+--
+-- What it finds is left below bench/out/.
+
+local Etcd = require "spec.support.servers.etcd"
+local Nginx = require "spec.support.servers.nginx"
+local cjson = require "cjson"
+local compare = require "bench.compare"
+local draw = require "bench.draw"
+local proc = require "spec.support.programs.proc"
+local report = require "bench.report"
+local rows = require "bench.rows"
+local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
+local write_file = require "bench.write_file"
+
+local FULL = { rounds = 5, seconds = 2 }
+local QUICK = { rounds = 3, seconds = 0.5, is_quick = true }
+
+local function say(...)
+  print(string.format(...))
+  io.stdout:flush()
+end
+
+-- ---- one row ----------------------------------------------------------------------
+
+-- The rounds of a |race| that was started; returns id → list of samples.
+local function run_rounds(race, row, mode)
+  local rounds, command = mode.rounds, { seconds = row.seconds or mode.seconds }
+  if row.holds then rounds, command = 1, { holds = row.holds } end
+  local ours, samples = race.ids[1], {}
+  for _, id in ipairs(race.ids) do samples[id] = {} end
+  for number = 1, rounds do
+    for id, sample in pairs(race:round(number, command)) do samples[id][number] = sample end
+    assert(race.ids[1] == ours, "ours could not go on")
+  end
+  return samples
+end
+
+-- What is told of |row|, with the samples of all who took part. Quick windows are too
+-- short to judge what is promised.
+local function result_of(row, mode, race, samples)
+  local result = {
+    id = row.id, title = row.title, short = row.short,
+    processes = row.work and row.work.processes or 1,
+    promised = not mode.is_quick and row.promised or {},
+    limits = row.limits or {}, figures = row.figures or {}, entrants = {},
+  }
+  for i, id in ipairs(race.ids) do
+    result.entrants[i] = { id = id, label = race.labels[id], samples = samples[id] }
+  end
+  return result
+end
+
+-- Runs |row|; nil if ours can't take part yet.
+local function run_row(row, mode, excuse)
+  local ids = mode.is_quick and row.quick or row.entrants
+  local race = require("bench.races." .. row.race).start(row, ids, excuse)
+  local result
+  if race.ids[1] == ids[1] then
+    result = result_of(row, mode, race, run_rounds(race, row, mode))
+  else
+    assert(row.is_to_come, "ours could not take part")
+  end
+  race:stop()
+  return result
+end
+
+-- ---- all of them ------------------------------------------------------------------
+
+-- The rows named in |ids|, or all; in a quick run, those that have a quick part.
+local function wanted_rows(mode, ids)
+  local wanted, list, known = {}, {}, {}
+  for _, id in ipairs(ids) do wanted[id] = true end
+  for _, row in ipairs(rows) do
+    known[#known + 1] = row.id
+    local is_wanted = wanted[row.id] or not ids[1] and (row.quick or not mode.is_quick)
+    if is_wanted then list[#list + 1] = row end
+    wanted[row.id] = nil
+  end
+  local unknown = next(wanted)
+  if unknown then
+    io.stderr:write(("There is no row %s, only: %s\n"):format(unknown, table.concat(known, " ")))
+    os.exit(2)
+  end
+  return list
+end
+
+local function about(mode)
+  return {
+    rounds = mode.rounds, seconds = mode.seconds, cores = #uv.cpu_info(),
+    etcd = proc.run({ "etcd", "--version" }):match "etcd Version: (%S+)",
+    lua = jit and jit.version or _VERSION,
+  }
+end
+
+-- What became of |row|; nil if that can't be told, with the reason. What it has left
+-- running ends with us.
+local function attempt(row, mode, excuse)
+  local ok, result = xpcall(run_row, debug.traceback, row, mode, excuse)
+  if ok then return result end
+  if result:find "interrupted!" then error(result, 0) end -- Ctrl-C, by Lua's interpreter
+  excuse("anybody", result)
+  return nil, result
+end
+
+local function run(mode, list)
+  local results = { about = about(mode), rows = {}, excuses = {}, failures = 0 }
+  for _, row in ipairs(list) do
+    say("  %s ...", row.title)
+    local function excuse(who, why)
+      table.insert(results.excuses, { row = row.title, who = who, why = why:match "[^\n]*" })
+      say("    without %s: %s", who, why)
+    end
+    local result, failure = attempt(row, mode, excuse)
+    results.rows[#results.rows + 1] = result
+    if failure then results.failures = results.failures + 1 end
+  end
+  return results
+end
+
+-- The table as text, and into |directory| the results and the charts.
+local function tell(results, directory)
+  proc.run { "mkdir", "-p", directory }
+  write_file(directory .. "/results.json", cjson.encode(results))
+  draw(results, function(name, svg)
+    write_file(("%s/%s.svg"):format(directory, name), svg)
+  end)
+  print(report.text(results))
+  print("The numbers behind it, and charts: " .. directory)
+end
+
+-- Returns whether all is well.
+local function main()
+  local mode, ids = FULL, arg
+  if arg[1] == "quick" then mode, ids = QUICK, {} end
+  local list = wanted_rows(mode, ids)
+  say("etcdlock and its peers take turns, %d rounds of %g s each", mode.rounds, mode.seconds)
+  local results = run(mode, list)
+  tell(results, "bench/out/" .. (mode.is_quick and "quick" or ids[1] and "some" or "all"))
+  return results.failures == 0 and compare.is_exclusive(results)
+end
+
+-- What is written is to cost what a disk costs: not everybody's /tmp is on one.
+uv.os_setenv("TMPDIR", "/var/tmp")
+local ok, result = xpcall(main, debug.traceback)
+Nginx.stop_all()
+Etcd.stop_all()
+temporary.remove_all()
+proc.shut_down()
+if not ok then error(result, 0) end
+os.exit(result and 0 or 1)

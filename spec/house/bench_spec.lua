@@ -1,0 +1,214 @@
+-- The comparison with other clients: that it counts what was done, sees two at once,
+-- and tells what it has measured. How fast anybody is, it does not ask.
+
+local Crowd = require "bench.crowd"
+local Race = require "bench.races.locks"
+local cjson = require "cjson"
+local compare = require "bench.compare"
+local draw = require "bench.draw"
+local entrants = require "bench.entrants"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local report = require "bench.report"
+local rows = require "bench.rows"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
+local write_file = require "bench.write_file"
+
+local function crowd_of(entrant, work, name)
+  local crowd = assert(Crowd.start(entrant, work, suite.endpoint(), "bench_spec/" .. name))
+  finally(function() crowd:stop() end)
+  return crowd
+end
+
+-- An entrant that takes no lock at all.
+local RECKLESS = {
+  argv = { uv.exepath(), "-e", [[
+    local job = require("cjson").decode(arg[1])
+    require("bench.peers.owners").serve(job, function()
+      return function(work) work() end
+    end)
+  ]], "-" },
+}
+
+after_each(temporary.remove_all)
+
+describe("an entrant of the comparison", function()
+  it("counts the pairs of its window, and nobody sees two at once", function()
+    for _, work in ipairs {
+      { processes = 1, owners = 1, names = 1 },
+      { processes = 1, owners = 8, names = 8 },
+      { processes = 2, owners = 4, names = 1, hold = 0.001 },
+    } do
+      local crowd = crowd_of(entrants.etcdlock, work, "lock")
+      for _ = 1, 2 do
+        local sample = crowd:window { seconds = 0.3 }
+        assert.is_true(sample.rate > 0)
+        assert.equal(0, sample.broken)
+      end
+    end
+  end)
+
+  it("does as many holds as it is told", function()
+    local crowd = crowd_of(entrants.etcdlock,
+      { processes = 2, owners = 5, names = 1, hold = 0.02 }, "holds")
+    local sample = crowd:window { holds = 2 }
+    assert.is_true(sample.rate > 0 and sample.rate <= 50, sample.rate)
+    assert.equal(1, sample.least)
+  end)
+
+  it("puts and deletes where it is to be the floor", function()
+    local crowd = crowd_of(entrants.etcdlock_put, { processes = 1, owners = 2, names = 2 }, "put")
+    assert.is_true(crowd:window({ seconds = 0.3 }).rate > 0)
+    assert.same({}, suite.etcd():keys "bench_spec/put/0/floor")
+  end)
+
+  it("is caught if it lets two in, in one process and in several", function()
+    for _, work in ipairs {
+      { processes = 1, owners = 2, names = 1, hold = 0.005 },
+      { processes = 2, owners = 1, names = 1, hold = 0.005 },
+    } do
+      local sample = crowd_of(RECKLESS, work, "reckless"):window { seconds = 0.3 }
+      assert.is_true(sample.broken > 0)
+    end
+  end)
+
+  it("is excused with the reason if it can't take part, or go on", function()
+    local excuses = {}
+    local row = { id = "bench_spec", work = { processes = 1, owners = 1, names = 1 } }
+    local others = {
+      absent = { label = "nobody", argv = {}, needs = "build/nowhere" },
+      broken = { label = "fails", argv = { "sh", "-c", "echo out of order >&2" } },
+      weak = { label = "gives up", argv = { "sh", "-c", "echo ready; read a; echo tired >&2" } },
+    }
+    for id, entrant in pairs(others) do entrants[id] = entrant end
+    finally(function()
+      for id in pairs(others) do entrants[id] = nil end
+    end)
+    local race = Race.start(row, { "etcdlock", "absent", "broken", "weak" }, function(label, why)
+      excuses[label] = why
+    end)
+    finally(function() race:stop() end)
+    assert.same({
+      nobody = "there is no build/nowhere", fails = "out of order", ["gives up"] = "tired",
+    }, excuses)
+    assert.same({ "etcdlock" }, race.ids)
+    assert.is_true(race:round(1, { seconds = 0.2 }).etcdlock.rate > 0)
+  end)
+end)
+
+-- ---- what is told ---------------------------------------------------------------------
+
+local function samples(values, field)
+  local list = {}
+  for i, value in ipairs(values) do
+    list[i] = { [field or "rate"] = value, least = 0.5, broken = 0 }
+  end
+  return list
+end
+
+local function results_of(row)
+  return {
+    about = { rounds = 3, seconds = 2, cores = 2, etcd = "3.4", lua = "Lua" },
+    rows = { row }, excuses = {},
+  }
+end
+
+local function row_of(changes)
+  local row = {
+    id = "row", title = "the work", short = "work", processes = 2, figures = {},
+    limits = { { id = "limit", label = "a limit", rate = 100 } },
+    promised = { go = 8, limit = 1 },
+    entrants = {
+      { id = "etcdlock", label = "etcdlock", samples = samples { 100, 10, 90 } },
+      { id = "go", label = "Go", samples = samples { 10, 2, 10 } },
+    },
+  }
+  for field, value in pairs(changes or {}) do row[field] = value end
+  return row
+end
+
+describe("the report of the comparison", function()
+  it("compares within rounds, and tells the median and the spread", function()
+    local go, limit = (table.unpack or unpack)(compare.comparisons(row_of()))
+    assert.same({ median = 9, low = 5, high = 10 }, go.ratio)
+    assert.same({ median = 0.9, low = 0.1, high = 1 }, limit.ratio)
+    assert.equal(0.5, go.least)
+  end)
+
+  it("knows what to make of rounds in which nobody got anything done", function()
+    local row, charts = row_of(), {}
+    row.entrants[1].samples[1].rate = 0
+    row.entrants[2].samples = samples { 0, 0, 10 }
+    local go = compare.comparisons(row)[1]
+    assert.same({ median = 9, low = 1, high = math.huge }, go.ratio)
+    draw(results_of(row), function(name, svg) charts[name] = svg end)
+    for _, svg in pairs(charts) do
+      assert.is_nil(svg:find '"%-?inf"' or svg:find "[MH]%-?inf" or svg:find "[MH\"]%-?nan")
+    end
+  end)
+
+  it("says which promises are kept", function()
+    local text = report.text(results_of(row_of()))
+    assert.matches("Go +9.00 × %(5.00 to 10.0%), promised 8.00: kept", text)
+    assert.matches("a limit +0.90 × %(0.10 to 1.00%), promised 1.00: NOT KEPT", text)
+  end)
+
+  it("fails and says so if two of ours held a lock at once", function()
+    local row = row_of()
+    assert.is_true(compare.is_exclusive(results_of(row)))
+    row.entrants[1].samples[2].broken = 3
+    assert.is_false(compare.is_exclusive(results_of(row)))
+    assert.matches("etcdlock: TWO HELD IT AT ONCE, 3 times", report.text(results_of(row)))
+  end)
+
+  it("tells figures of ours alone", function()
+    local row = row_of {
+      entrants = { { id = "etcdlock", label = "etcdlock", samples = samples({ 3, 1, 2 }, "cpu") } },
+      limits = {}, figures = { { field = "cpu", label = "% of a core", at_most = 1 } },
+    }
+    assert.matches("%% of a core +2.00 +%(1.00 to 3.00%), promised at most 1.00: NOT KEPT",
+      report.text(results_of(row)))
+  end)
+
+  it("draws a bar for everybody", function()
+    local charts = {}
+    draw(results_of(row_of()), function(name, svg) charts[name] = svg end)
+    assert.matches(">work</text>.*>9.00 ×</text>", charts.beside_go)
+    assert.matches(">etcdlock</text>.*>Go</text>.*>a limit</text>.*</svg>\n$", charts.row)
+  end)
+
+  it("is put where the page has room for it, as often as wanted", function()
+    local directory, here = temporary.directory(), uv.cwd()
+    proc.run { "mkdir", "-p", directory .. "/bench/out/all" }
+    write_file(directory .. "/bench/out/all/results.json", cjson.encode(results_of(row_of())))
+    write_file(directory .. "/bench/README.md",
+      "before\n<!-- figures -->\nold\n<!-- end of the figures -->\nafter\n")
+    for _ = 1, 2 do
+      local _, code, err = proc.run_lua(here .. "/bench/publish.lua", {}, {
+        cwd = directory, env = { LUA_PATH = here .. "/?.lua;;" },
+      })
+      assert.same({ 0, "" }, { code, err })
+    end
+    local page = read_file(directory .. "/bench/README.md")
+    assert.matches("^before\n<!%-%- figures %-%->\n!.*\nMedians", page)
+    assert.matches("\n<!%-%- end of the figures %-%->\nafter\n$", page)
+    assert.is_nil(page:find "old")
+    assert.is_truthy(page:find("| the work | Go | **9.00** | 5.00 to 10.0 | ≥ 8.00 |", 1, true))
+    assert.matches("</svg>", read_file(directory .. "/bench/charts/beside_go.svg"))
+  end)
+end)
+
+describe("the rows of the comparison", function()
+  it("name entrants and promises that are there", function()
+    for _, row in ipairs(rows) do
+      local known = {}
+      for _, id in ipairs(row.entrants) do known[id] = row.race ~= "locks" or entrants[id] end
+      for _, limit in ipairs(row.limits or {}) do known[limit.id] = true end
+      for id in pairs(row.promised or {}) do assert.is_truthy(known[id], row.id .. ": " .. id) end
+      for _, id in ipairs(row.quick or {}) do assert.is_truthy(known[id], row.id .. ": " .. id) end
+      for _, id in ipairs(row.entrants) do assert.is_truthy(known[id], row.id .. ": " .. id) end
+    end
+  end)
+end)
