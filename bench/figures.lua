@@ -1,21 +1,18 @@
 -- The figures that the lock promises, measured on this machine against an etcd
 -- of its own: takeover after a holder is killed, hand-off between processes,
--- what a lock costs that nobody else wants, the memory of a held one, and how late
--- a call returns that waits for an etcd which has stopped. Not a spec: `make figures`.
+-- what a lock costs that nobody else wants, and how late a call returns that waits for
+-- an etcd which has stopped. Not a spec: `make figures`.
 
 local Etcd = require "spec.support.servers.etcd"
-local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
 local handoff = require "spec.support.programs.handoff"
 local measure = require "bench.measure"
 local proc = require "spec.support.programs.proc"
-local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local KILLS = 20
 local HOLDS = 600 -- of each contender
 local CYCLES = 1000
-local HELD = 5000
 
 local function say(...)
   print(string.format(...))
@@ -112,23 +109,6 @@ local function uncontended(etcd)
     (after.rpcs - before.rpcs) / CYCLES, table.concat(parts, ", "))
 end
 
--- ---- memory ----
-
-local function memory(etcd)
-  local client = assert(etcdlock.connect { endpoints = etcd:endpoint(), ttl = 60 })
-  local held = { [0] = assert(client:lock "held/0") } -- with which the session begins
-  collectgarbage()
-  local before = uv.resident_set_memory()
-  for i = 1, HELD do held[i] = assert(client:lock("held/" .. i)) end
-  wait.eventually(function() return client:stats().watches > #held end, 10, "all are watched")
-  collectgarbage()
-  local took = uv.resident_set_memory() - before
-  client:close()
-  say("A lock that is held (limit: 1,024 bytes of the core's structs)")
-  say("  %d bytes of structs; with all that Lua, gRPC and the allocator add: %.0f bytes, of %d",
-    core.HOLD_SIZE, took / HELD, HELD)
-end
-
 -- ---- deadlines ----
 
 -- Seconds by which |call| returns later than |limit| from now.
@@ -164,7 +144,6 @@ local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
 say("One member of etcd on this machine, with fsync; %s", jit and jit.version or _VERSION)
 local ok, failure = pcall(function()
   uncontended(etcd)
-  memory(etcd)
   handoffs(etcd)
   takeovers(etcd)
   deadlines(etcd)
