@@ -1,5 +1,6 @@
 -- Many locks, many waiters, many names.
 
+local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
 local remote = require "spec.support.programs.remote"
@@ -42,6 +43,10 @@ local function await_keys(name, count, seconds)
 end
 
 describe("one client", function()
+  it("spends 1 KB at most on each lock that it holds", function()
+    assert.is_true(core.HOLD_SIZE <= 1024, core.HOLD_SIZE)
+  end)
+
   it("holds 1,000 locks on one lease, keeps them and releases them", function()
     local client = assert(etcdlock.connect {
       endpoints = suite.endpoints(), prefix = prefix, ttl = 2,

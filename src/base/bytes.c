@@ -1,6 +1,7 @@
 /* bytes: bytes that belong to somebody else. */
 #include "base/bytes.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,3 +14,5 @@ char *el_bytes_copy(el_bytes bytes) {
   copy[bytes.len] = '\0';
   return copy;
 }
+
+void el_bytes_free(el_bytes copy) { free((void *)(uintptr_t)copy.data); }

@@ -12,4 +12,7 @@ typedef struct el_bytes {
 /* A copy with a NUL behind it, the caller's; NULL: no memory. @thread any */
 char *el_bytes_copy(el_bytes bytes);
 
+/* Frees such a copy; harmless if there is none. @thread any */
+void el_bytes_free(el_bytes copy);
+
 #endif

@@ -65,17 +65,15 @@ el_guarded *el_guarded_new(el_handle *handle, el_guarded_world *world) {
   return guarded;
 }
 
-static void free_bytes(el_bytes bytes) { free((void *)(uintptr_t)bytes.data); }
-
 static void unref(el_guarded *guarded) {
   if (atomic_fetch_sub(&guarded->refs, 1) != 1) return;
   for (size_t i = 0; i < guarded->n_ops; i++) {
-    free_bytes(guarded->ops[i].key);
-    free_bytes(guarded->ops[i].range_end);
-    free_bytes(guarded->ops[i].value);
+    el_bytes_free(guarded->ops[i].key);
+    el_bytes_free(guarded->ops[i].range_end);
+    el_bytes_free(guarded->ops[i].value);
   }
   free(guarded->ops);
-  free_bytes(guarded->guard.key);
+  el_bytes_free(guarded->guard.key);
   if (guarded->answer != NULL) {
     el_txn_answer_free(guarded->answer);
   }

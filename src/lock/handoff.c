@@ -12,6 +12,7 @@
 typedef struct el_census {
   el_request request;
   el_handoff *handoff; /* NULL: not asked any more */
+  el_entry_driver *driver;
   el_keys keys;
   int64_t rev; /* of our key */
 } el_census;
@@ -22,7 +23,7 @@ static void conclude(el_handoff *handoff, const el_census *census,
   handoff->census = NULL;
   el_turn_note(&handoff->turn, behind == EL_BEHIND_NOBODY);
   if (behind == EL_BEHIND_LOST) {
-    el_entry_driver_signal(handoff->driver, EL_ENTRY_KEY_GONE);
+    el_entry_driver_signal(census->driver, EL_ENTRY_KEY_GONE);
   }
 }
 
@@ -40,19 +41,19 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   free(census);
 }
 
-static void ask(el_handoff *handoff) {
-  const el_keys *keys = &handoff->driver->keys;
+static void ask(el_handoff *handoff, el_entry_driver *driver) {
+  const el_keys *keys = &driver->keys;
   el_census *census = el_alloc(sizeof *census);
   el_recipe recipe;
   handoff->census = census;
   census->handoff = handoff;
+  census->driver = driver;
   census->request.done = on_answer;
   census->request.counted_as = offsetof(el_stats, looks);
-  census->rev = handoff->driver->entry.rev;
+  census->rev = driver->entry.rev;
   el_keys_init(&census->keys, el_keys_name(keys), keys->lease);
   el_recipe_build_census(&recipe, &census->keys);
-  el_requests_send(handoff->driver->world->requests, &census->request,
-                   &recipe.txn);
+  el_requests_send(driver->world->requests, &census->request, &recipe.txn);
 }
 
 /* What is out is about an earlier turn. */
@@ -66,16 +67,18 @@ void el_handoff_begin(el_handoff *handoff) {
   el_turn_begin(&handoff->turn, el_now_ms());
 }
 
-bool el_handoff_may_pass(const el_handoff *handoff) {
-  const el_entry_driver *driver = handoff->driver;
+bool el_handoff_may_pass(const el_handoff *handoff,
+                         const el_entry_driver *driver,
+                         const el_turn_limits *limits) {
   return driver->entry.state == EL_ENTRY_HELD &&
          el_session_driver_can_claim(driver->world->session) &&
-         el_turn_has_room(&handoff->turn, handoff->limits, el_now_ms());
+         el_turn_has_room(&handoff->turn, limits, el_now_ms());
 }
 
-void el_handoff_passed(el_handoff *handoff) {
-  if (el_turn_pass(&handoff->turn, handoff->limits, el_now_ms())) {
-    ask(handoff);
+void el_handoff_passed(el_handoff *handoff, el_entry_driver *driver,
+                       const el_turn_limits *limits) {
+  if (el_turn_pass(&handoff->turn, limits, el_now_ms())) {
+    ask(handoff, driver);
   }
 }
 

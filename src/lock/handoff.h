@@ -7,24 +7,26 @@
 #include "lock/entry_driver.h"
 #include "rules/turn.h"
 
-/* Embedded next to its entry driver. */
+/* Embedded next to its entry driver; zero to begin with. */
 typedef struct el_handoff {
-  el_entry_driver *driver;
-  const el_turn_limits *limits;
   el_turn turn;
   struct el_census *census; /* on its way; NULL: none */
 } el_handoff;
 
-/* |driver| and |limits| are set. @thread io */
+/* etcd has granted the key. @thread io */
 void el_handoff_begin(el_handoff *handoff);
 
-/* May the next owner have the key from the one who lets it go? @thread io */
-bool el_handoff_may_pass(const el_handoff *handoff);
+/* May the next owner have the key of |driver| from the one who lets it go?
+ * @thread io */
+bool el_handoff_may_pass(const el_handoff *handoff,
+                         const el_entry_driver *driver,
+                         const el_turn_limits *limits);
 
 /* He has it. @thread io */
-void el_handoff_passed(el_handoff *handoff);
+void el_handoff_passed(el_handoff *handoff, el_entry_driver *driver,
+                       const el_turn_limits *limits);
 
-/* Its driver ends. @thread io */
+/* The driver ends. @thread io */
 void el_handoff_destroy(el_handoff *handoff);
 
 #endif

@@ -18,8 +18,6 @@ static el_local_place *new_place(el_local_queue *queue) {
   at->driver.stepped = on_stepped;
   at->queues = queue->queues;
   at->queue = queue;
-  at->handoff =
-      (el_handoff){.driver = &at->driver, .limits = &queue->queues->limits};
   el_entry_driver_init(&at->driver, queue->queues->world,
                        (el_bytes){queue->name, queue->name_len});
   return at;

@@ -187,7 +187,8 @@ static void hand_over(el_owner *owner, el_owner *next, int64_t mod_rev) {
   TAILQ_REMOVE(&queue->waiting, next, link);
   queue->front = next;
   grant(queue, mod_rev);
-  el_handoff_passed(&queue->place->handoff);
+  el_handoff_passed(&queue->place->handoff, &queue->place->driver,
+                    &queue->queues->limits);
   owner->events->released(owner, &ok);
   owner->events->forgotten(owner);
 }
@@ -197,7 +198,8 @@ static bool try_hand_over(el_owner *owner) {
   el_owner *next = TAILQ_FIRST(&queue->waiting);
   int64_t mod_rev = owner->events->mod_rev(owner);
   if (next == NULL || mod_rev == 0 || queue->place == NULL ||
-      !el_handoff_may_pass(&queue->place->handoff)) {
+      !el_handoff_may_pass(&queue->place->handoff, &queue->place->driver,
+                           &queue->queues->limits)) {
     return false;
   }
   hand_over(owner, next, mod_rev);

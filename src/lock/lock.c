@@ -15,7 +15,6 @@ struct el_lock {
   el_local_queues *const *queues; /* the I/O thread's, while the loop runs */
 
   /* Set before the I/O thread hears of it, constant afterwards. */
-  char *name;
   int64_t max_hold_ms;
 
   /* Written by the I/O thread before DECIDED. */
@@ -33,12 +32,12 @@ struct el_lock {
   atomic_int state;           /* el_hold, EL_HOLD_LOST + el_loss: any thread */
   _Atomic int64_t hold_until; /* INT64_MAX: no max_hold; any thread */
   atomic_bool stop_posted, expire_posted;
-  el_command start_command, stop_command, expire_command;
+  el_command command; /* to start, and once it is held, to expire */
+  el_command stop_command;
 
   /* The I/O thread's own. */
   el_owner owner;
   el_write_order writes;
-  char *value; /* NULL: not needed any more */
 };
 
 /* ---- life ---- */
@@ -55,11 +54,11 @@ void el_lock_unref(el_lock *lk) {
   }
   el_completion_destroy(&lk->news);
   el_handle_unref(lk->handle);
-  free((void *)(uintptr_t)lk->key.data);
+  el_bytes_free(lk->key);
+  el_bytes_free(lk->owner.name);
+  el_bytes_free(lk->owner.value);
   free(lk->err);
   free(lk->release_err);
-  free(lk->name);
-  free(lk->value);
   free(lk);
 }
 
@@ -96,8 +95,8 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   if (lk->max_hold_ms > 0) {
     atomic_store(&lk->hold_until, el_now_ms() + lk->max_hold_ms);
   }
-  free(lk->value);
-  lk->value = NULL;
+  el_bytes_free(owner->value);
+  owner->value = (el_bytes){0};
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
   el_completion_complete(&lk->news, EL_LOCK_DECIDED);
 }
@@ -145,7 +144,7 @@ static const el_owner_events owner_events = {
 
 /* The command's reference becomes the queue's. */
 static void run_start(el_command *command) {
-  el_lock *lk = EL_OF(command, el_lock, start_command);
+  el_lock *lk = EL_OF(command, el_lock, command);
   el_local_queue_join(*lk->queues, &lk->owner);
 }
 
@@ -160,7 +159,7 @@ static void run_stop(el_command *command) {
 }
 
 static void run_expire(el_command *command) {
-  el_lock *lk = EL_OF(command, el_lock, expire_command);
+  el_lock *lk = EL_OF(command, el_lock, command);
   atomic_store(&lk->expire_posted, false);
   el_local_queue_expire(&lk->owner);
   el_lock_unref(lk);
@@ -175,11 +174,12 @@ void el_lock_key_gone(el_lock *lk) { el_local_queue_key_gone(&lk->owner); }
 static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   el_lock *lk = calloc(1, sizeof *lk);
   if (lk == NULL) return NULL;
-  lk->name = el_bytes_copy(options->name);
-  lk->value = el_bytes_copy(options->value);
-  if (lk->name == NULL || lk->value == NULL) {
-    free(lk->name);
-    free(lk->value);
+  lk->owner.name = (el_bytes){el_bytes_copy(options->name), options->name.len};
+  lk->owner.value =
+      (el_bytes){el_bytes_copy(options->value), options->value.len};
+  if (lk->owner.name.data == NULL || lk->owner.value.data == NULL) {
+    el_bytes_free(lk->owner.name);
+    el_bytes_free(lk->owner.value);
     free(lk);
     return NULL;
   }
@@ -190,15 +190,12 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   lk->max_hold_ms = options->max_hold_ms;
   TAILQ_INIT(&lk->writes.waiting);
   lk->owner.events = &owner_events;
-  lk->owner.name = (el_bytes){lk->name, options->name.len};
-  lk->owner.value = (el_bytes){lk->value, options->value.len};
   lk->owner.try_once = options->try_once;
   lk->owner.timeout_ms = options->timeout_ms;
   lk->owner.deadline_ms =
       options->timeout_ms < 0 ? INT64_MAX : el_now_ms() + options->timeout_ms;
-  lk->start_command.run = run_start;
+  lk->command.run = run_start;
   lk->stop_command.run = run_stop;
-  lk->expire_command.run = run_expire;
   el_completion_init(&lk->news);
   return lk;
 }
@@ -213,7 +210,7 @@ el_lock *el_lock_new(el_handle *handle, el_local_queues *const *queues,
     return NULL;
   }
   lk->queues = queues;
-  if (!post(lk, &lk->start_command)) {
+  if (!post(lk, &lk->command)) {
     el_error_set(err, EL_CLOSED, "the client is closed");
     el_lock_unref(lk);
     return NULL;
@@ -279,7 +276,8 @@ bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
   }
   atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);
   if (!atomic_exchange(&lk->expire_posted, true)) {
-    post(lk, &lk->expire_command);
+    lk->command.run = run_expire; /* it has started long ago */
+    post(lk, &lk->command);
   }
   return true;
 }

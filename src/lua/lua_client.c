@@ -58,7 +58,7 @@ static void read_options(lua_State *L, el_connect_options *options) {
   lua_getfield(L, 1, "ttl");
   options->ttl_ms = el_lua_check_ms(L, -1);
   lua_getfield(L, 1, "handoff");
-  options->handoff.holds = lua_tointeger(L, -1);
+  options->handoff.holds = (int32_t)lua_tointeger(L, -1);
   lua_getfield(L, 1, "handoff_time");
   options->handoff.ms = (int64_t)(lua_tonumber(L, -1) * 1000);
   lua_getfield(L, 1, "tls");

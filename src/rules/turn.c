@@ -18,16 +18,16 @@ static bool is_half_over(const el_turn *turn, const el_turn_limits *limits,
 
 bool el_turn_pass(el_turn *turn, const el_turn_limits *limits, int64_t now_ms) {
   turn->holds++;
-  if (turn->looking || !is_half_over(turn, limits, now_ms)) return false;
-  turn->looking = true;
+  if (turn->looked_ms != 0 || !is_half_over(turn, limits, now_ms)) return false;
   turn->looked_ms = now_ms;
   turn->holds_then = turn->holds;
   return true;
 }
 
 void el_turn_note(el_turn *turn, bool nobody) {
-  turn->looking = false;
-  if (!nobody) return;
-  turn->since_ms = turn->looked_ms;
-  turn->holds -= turn->holds_then - 1;
+  if (nobody) {
+    turn->since_ms = turn->looked_ms;
+    turn->holds -= turn->holds_then - 1;
+  }
+  turn->looked_ms = 0;
 }

@@ -14,17 +14,16 @@
 #include <stdint.h>
 
 typedef struct el_turn_limits {
-  int64_t holds; /* of one turn; below 2: none is handed over */
+  int32_t holds; /* of one turn; below 2: none is handed over */
   int64_t ms;    /* how long a turn may be for another hold to begin */
 } el_turn_limits;
 
 /* Zero: nothing is held. */
 typedef struct el_turn {
-  int64_t holds;    /* since nobody was behind */
-  int64_t since_ms; /* when that was */
-  bool looking;     /* who is behind? */
-  int64_t looked_ms;
-  int64_t holds_then;
+  int64_t since_ms;   /* when nobody was behind */
+  int64_t looked_ms;  /* when was asked who is; 0: nobody is asked */
+  int32_t holds;      /* since nobody was */
+  int32_t holds_then; /* when was asked */
 } el_turn;
 
 /* etcd has granted the key. @thread any */
