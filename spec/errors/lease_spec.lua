@@ -10,7 +10,7 @@ local wait = require "spec.support.harness.wait"
 local prefix = suite.prefix()
 local stage = Stage.new(prefix)
 local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM
-local ROWS = rows.ROWS
+local ROWS, UNAVAILABLE = rows.ROWS, rows.STATUS.UNAVAILABLE
 local within = Stage.within
 
 local function look() return stage:look() end
@@ -89,6 +89,17 @@ describe("a lease that isn't to be had, because of", function()
   end)
 end)
 
+describe("leases that may have been granted", function()
+  it("are all ended, also when that fails at first", function()
+    stage:connect(LONG_LEASE)
+    stage.server:answer("LeaseGrant", "after", UNAVAILABLE, "etcdserver: request timed out", 3)
+    stage.server:answer("LeaseRevoke", "before", UNAVAILABLE, "etcdserver: no leader", 3)
+    local lock = assert(stage.client:lock("a", { timeout = LONG }))
+    stage.await_leases(1)
+    assert.is_true(lock:unlock())
+  end)
+end)
+
 describe("a close whose revoke ends with", function()
   each_row(function(row)
     assert(stage:connect():lock "a")
@@ -125,6 +136,25 @@ describe("a stream that breaks", function()
     assert.is_true(lock:unlock())
     assert.is_true((within(0, SOON, function() return wish:wait(5) end)))
     wish:release()
+  end)
+
+  it("has all that was watched on it watched again", function()
+    local COUNT, held, wishes = 5, {}, {}
+    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
+    finally(function() holder:close() end)
+    stage:connect()
+    for i = 1, COUNT do
+      held[i] = assert(holder:lock("w" .. i))
+      wishes[i] = assert(stage.client._core:lock(prefix .. "w" .. i, "", nil, nil, false))
+    end
+    wait.eventually(function() return stage.client:stats().looks == COUNT end)
+    stage.server:interrupt("Watch", UNAVAILABLE, "etcdserver: no leader")
+    wait.eventually(function() return stage.client:stats().looks == 2 * COUNT end, 1, "looks")
+    for i = COUNT, 1, -1 do
+      assert.is_true(held[i]:unlock())
+      assert.is_true((within(0, SOON, function() return wishes[i]:wait(5) end)))
+      wishes[i]:release()
+    end
   end)
 end)
 

@@ -102,6 +102,21 @@ describe("a lock that is taken", function()
     holder:wait()
   end)
 
+  it("is one of several that are waited for at once, and each is told of", function()
+    local held, asked = {}, {}
+    for i = 1, 10 do held[i] = assert(other:lock("a" .. i)) end
+    for i = 1, 10 do asked[i] = assert(client:lock_async("a" .. i)) end
+    for i = 1, 10 do
+      wait.eventually(function() return #other:queue("a" .. i) == 2 end)
+    end
+    wait.sleep(0.1)
+    for i = 1, 10 do held[i]:unlock() end
+    for i = 1, 10 do
+      wait.eventually(function() return asked[i]:dirty() end, 1)
+      assert.is_true(assert(asked[i]:step()):unlock())
+    end
+  end)
+
   it("is waited for any finite or infinite time", function()
     for _, timeout in ipairs { 1e9, 1e300, math.huge, 3.7 } do
       local lock = assert(client:lock("a", { timeout = timeout }))

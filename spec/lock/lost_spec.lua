@@ -28,6 +28,11 @@ local function assert_lost(lock, why)
   assert.same({ false, "lost" }, { lock:held() })
 end
 
+-- A key is looked at once more when its watch is there.
+local function await_watch()
+  wait.eventually(function() return client:stats().looks == 1 end, 5, "the watch")
+end
+
 -- Busy for |seconds| with calls of |client| that ask nothing about the lock.
 local function work(seconds)
   local deadline = wait.now() + seconds
@@ -47,6 +52,13 @@ describe("a lock is lost", function()
     assert.equal("deleted", lock:wait_lost(5))
     assert_lost(lock, "deleted")
     assert.equal(1, client:stats().lost)
+  end)
+
+  it("when its key is deleted while it is watched", function()
+    local lock = assert(client:lock "a")
+    await_watch()
+    etcd:del(lock:key())
+    assert.equal("deleted", lock:wait_lost(5))
   end)
 
   it("when its lease is revoked from outside", function()
@@ -77,8 +89,7 @@ describe("a lock is lost", function()
 
   it("but not when its value is changed on the same lease", function()
     local lock = assert(client:lock "a")
-    -- Its key is looked at once more when its watch is there.
-    wait.eventually(function() return client:stats().looks == 1 end, 5, "the watch")
+    await_watch()
     assert.equal(0, select(2, etcd:ctl("put", "--lease=" .. lock:lease(), lock:key(), "x")))
     assert_fails("timeout", lock:wait_lost(0.3))
     assert.is_true(lock:check())
@@ -216,6 +227,18 @@ describe("max_hold", function()
     assert.same({ false, "lost" }, { lock:held() })
     assert.is_true(waiter:token() > lock:token())
     assert.is_true(waiter:check())
+  end)
+
+  -- By the holder's own clock: the thread that ends it may be late.
+  it("is over for whoever asks as soon as no time is left", function()
+    for _ = 1, 50 do
+      local lock = assert(client:lock("a", { max_hold = 0.02, timeout = 5 }))
+      local held, left
+      repeat
+        held, left = lock:held()
+        assert.is_true(not held or left > 0, left)
+      until not held
+    end
   end)
 
   it("doesn't outlast itself because the holder asks again", function()
