@@ -1,5 +1,6 @@
 -- A copy of the project in which one mutant at a time lives, and can be looked at.
 
+local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
@@ -17,7 +18,7 @@ local MODULES = { "TESTING=1", "TESTING=1 LUA_VERSION=jit" }
 function Tree.new()
   local self = setmetatable({}, Tree)
   self.root = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
-  self.output = self.root .. "/output"
+  self.output, self.ports = self.root .. "/output", ports.reserve().range
   -- With what is built, and with its times: make finds nothing to do.
   local copy = "mkdir '%s/tree' && cp -a Makefile .busted README.md CHANGELOG.md src lua spec"
     .. " examples bench doc build '%s/tree'"
@@ -25,6 +26,7 @@ function Tree.new()
   return self
 end
 
+-- When nothing runs there any more.
 function Tree:remove()
   os.execute(("rm -rf '%s'"):format(self.root))
 end
@@ -39,7 +41,7 @@ local ENVIRONMENT = { MAKEFLAGS = false, MFLAGS = false, MAKELEVEL = false, CI =
 local function run(self, argv, seconds)
   local directory = self.root .. "/tmp"
   assert(uv.fs_mkdir(directory, tonumber("755", 8)))
-  local env = { TMPDIR = directory }
+  local env = { TMPDIR = directory, SPEC_PORTS = self.ports }
   for name, value in pairs(ENVIRONMENT) do env[name] = value end
   local output = assert(uv.fs_open(self.output, "w", tonumber("644", 8)))
   local process = proc.spawn(argv, { nil, output, output }, {
