@@ -194,7 +194,7 @@ matrix: deps ## every spec with etcd 3.4 and 3.5, 1 and 3 members, plain and sec
 	@MAKE='$(MAKE)' sh spec/support/harness/matrix.sh
 
 # The cell that is farthest from that of `make test`.
-SHORT := lock queue lost with_lock guarded reentrancy interop
+SHORT := lock queue lost max_hold with_lock guarded reentrancy interop
 
 matrix-short: deps ## the core of them with etcd 3.5, 3 members, secure
 	@$(MAKE) --no-print-directory TESTING=1 ETCD_VERSION=3.5 MEMBERS=3 SECURE=1 \

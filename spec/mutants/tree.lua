@@ -18,7 +18,7 @@ local MODULES = { "TESTING=1", "TESTING=1 LUA_VERSION=jit" }
 function Tree.new()
   local self = setmetatable({}, Tree)
   self.root = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
-  self.output, self.ports = self.root .. "/output", ports.reserve().range
+  self.output, self.ports = self.root .. "/output", ports.reserve()
   -- With what is built, and with its times: make finds nothing to do.
   local copy = "mkdir '%s/tree' && cp -a Makefile .busted README.md CHANGELOG.md src lua spec"
     .. " examples bench doc build '%s/tree'"
@@ -41,7 +41,7 @@ local ENVIRONMENT = { MAKEFLAGS = false, MFLAGS = false, MAKELEVEL = false, CI =
 local function run(self, argv, seconds)
   local directory = self.root .. "/tmp"
   assert(uv.fs_mkdir(directory, tonumber("755", 8)))
-  local env = { TMPDIR = directory, SPEC_PORTS = self.ports }
+  local env = { TMPDIR = directory, SPEC_PORTS = self.ports.range }
   for name, value in pairs(ENVIRONMENT) do env[name] = value end
   local output = assert(uv.fs_open(self.output, "w", tonumber("644", 8)))
   local process = proc.spawn(argv, { nil, output, output }, {

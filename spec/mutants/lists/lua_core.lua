@@ -3,7 +3,7 @@ return {
   { "a tenth of a millisecond is none", "src/lua/lua_value.c",
     "return (int64_t)ceil((seconds < a_century ? seconds : a_century) * 1000);",
     "return (int64_t)((seconds < a_century ? seconds : a_century) * 1000);",
-    by = "lock/lost: may be as short as it gets" },
+    by = "lock/max_hold: may be as short as it gets" },
   { "a time that isn't finite", "src/lua/lua_value.c",
     "(seconds < a_century ? seconds : a_century) * 1000",
     "(seconds) * 1000",
