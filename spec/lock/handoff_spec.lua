@@ -187,6 +187,7 @@ describe("a key is not handed on", function()
     end)
     client = connect { endpoints = server:endpoint(), handoff_time = 60 }
     local lock = take()
+    clients.await_watched(client, lock)
     server:answer("Txn", "late", UNAVAILABLE, TIMED_OUT, 1)
     clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
     assert.is_true(lock:unlock())
@@ -207,6 +208,7 @@ it("what was written under a key keeps its order when that is handed on", functi
   local client = connect { endpoints = server:endpoint(), handoff_time = 60 }
   local lock = assert(client:lock "a")
   local asked = ask(client, "next")
+  clients.await_watched(client, lock)
   server:answer("Txn", "late", UNAVAILABLE, TIMED_OUT, 1)
   clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
   assert.is_true(lock:put(prefix .. "data", "one"))

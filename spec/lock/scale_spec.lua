@@ -126,7 +126,9 @@ describe("a queue of 300 waiters", function()
         print(("held %.0f %.0f"):format(lock:token(), uv.hrtime()))
         lock:release()
         local stats = clients[i]:stats()
-        assert(stats.watches == 1, "watches: " .. stats.watches)
+        -- Its predecessor, and perhaps the key itself: a busy machine holds it for long.
+        assert(stats.watches <= 2, ("%d watches, %d looks, %d failed"):format(stats.watches,
+          stats.looks, stats.failed_attempts))
       end)
       print "done"
       for i = 1, #clients do clients[i]:close(1) end

@@ -16,6 +16,7 @@ before_each(function()
   server = Scripted.start(suite.endpoint())
   client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
   lock = assert(client:lock "a")
+  clients.await_watched(client, lock)
 end)
 
 after_each(function()

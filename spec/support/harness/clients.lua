@@ -2,6 +2,7 @@
 
 local assert = require "luassert"
 local etcdlock = require "etcdlock"
+local wait = require "spec.support.harness.wait"
 
 local M = {}
 
@@ -40,6 +41,13 @@ end
 function M.keep(lock)
   kept[#kept + 1] = lock
   return lock
+end
+
+-- Waits until |client| asks nothing by itself for the next seconds, of |lock|, the only
+-- one that it holds: the next request is the test's.
+function M.await_watched(client, lock)
+  wait.eventually(function() return client:stats().looks > 0 end, 5, "the look at the own key")
+  assert.is_true(lock:check())
 end
 
 -- For after_each.
