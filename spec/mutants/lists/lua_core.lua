@@ -54,7 +54,7 @@ return {
     ".timeout_ms = lua_isnoneornil(L, 4) ? 0 : el_lua_check_ms(L, 4),",
     by = "lock/lock: is waited for until it is free" },
   { "the lock of a request that is gone stays", "src/lua/lua_nginx.c",
-    "  el_lock_release(lk);\n  el_lock_unref(lk);",
+    "  el_lock_outlive(lk);\n  el_lock_unref(lk);",
     "  el_lock_unref(lk);",
     by = "nginx/end: releases what it holds" },
   { "a wait that was taken keeps its lock", "src/lua/lua_nginx.c",
