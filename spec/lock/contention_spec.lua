@@ -335,8 +335,11 @@ describe("waiters", function()
       waiters[i]:expect "^unlocked"
       waiters[i]:send "stats"
       local enqueues, watches, looks = waiters[i]:expect "^stats (%d+) (%d+) (%d+)"
-      -- Looks: once when the watch is there, once when the predecessor goes.
-      assert.same({ "1", "1", "2" }, { enqueues, watches, looks })
+      -- Looks: once when the watch is there, once when the predecessor goes; and the own
+      -- key is watched and looked at if a busy machine makes the hold a long one.
+      assert.equal("1", enqueues)
+      assert.is_true(tonumber(watches) <= 2)
+      assert.equal(tonumber(watches) + 1, tonumber(looks))
     end
     waiters[COUNT + 1] = holder
     finish(waiters)
