@@ -19,9 +19,6 @@ local mt = { __index = M }
 
 local EXPTIME, TIMEOUT = 30, 5
 local KEY_MAX = 256 -- bytes
--- A timeout is for those who hold the lock. A client that has yet to connect may take
--- so long for one that is free.
-local CONNECT_WAIT = 1
 
 --- How to connect: etcdlock.connect's options. Connects with the first lock.
 -- @return this module, for its caller alone: `new` of what is returned makes locks of
@@ -86,25 +83,38 @@ local function name_of(self, key)
   return self.name .. "/" .. key
 end
 
--- Clients that etcd has answered.
-local connected = setmetatable({}, { __mode = "k" })
+-- Clients that have been asked before.
+local asked = setmetatable({}, { __mode = "k" })
 
---- What a client answers when it is asked for the lock. Where nginx can't wait it tries,
--- as resty.lock does.
+--- What a client answers that has yet to connect. A time-out is for those who hold the
+-- lock; one that is free is worth a try's time, which needn't fit into that.
+local function ask_first(client, name, wanted)
+  local lock, message, code = client:try_lock(name, wanted)
+  asked[client] = true
+  return lock, message, code
+end
+
+--- Where nginx can't wait: what is free is taken, as by resty.lock.
+local function ask_at_once(client, name, wanted, refusal)
+  local lock, message, code = client:try_lock(name, wanted)
+  if code == "locked" then
+    return nil, refusal, "context"
+  end
+  return lock, message, code
+end
+
 local function ask(self, client, name)
   local wanted = { timeout = self.timeout, max_hold = self.exptime, owner = self }
-  if not connected[client] and self.timeout > 0 then
-    wanted.timeout = math.max(self.timeout, CONNECT_WAIT)
+  if not asked[client] and self.timeout > 0 then
+    local lock, message, code = ask_first(client, name, wanted)
+    if code ~= "locked" then
+      return lock, message, code
+    end
   end
   local lock, message, code = client:lock(name, wanted)
   if code == "context" then
-    local refusal = message
-    lock, message, code = client:try_lock(name, wanted)
-    if code == "locked" then
-      return nil, refusal, "context"
-    end
+    return ask_at_once(client, name, wanted, message)
   end
-  connected[client] = connected[client] or code ~= "unavailable" or nil
   return lock, message, code
 end
 

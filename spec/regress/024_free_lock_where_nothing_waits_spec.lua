@@ -56,6 +56,18 @@ setup(function()
         content = [[ ngx.say(ngx.ctx.told, " ", ngx.ctx.lock:unlock()) ]],
       },
       ["/short"] = [[ ngx.say(new({ timeout = 0.01 }):lock "short") ]],
+      -- Two clients, of which one has yet to connect.
+      ["/fresh"] = ([[
+        local fresh = resty_lock.setup { endpoints = "%s", prefix = "%s", ttl = 5 }
+        local one, other = new(), fresh:new("shared", { timeout = 0.2 })
+        assert(one:lock "fresh")
+        local thread = ngx.thread.spawn(function()
+          ngx.sleep(0.9)
+          one:unlock()
+        end)
+        ngx.say(select(2, other:lock "fresh"))
+        ngx.thread.wait(thread)
+      ]]):format(etcd:endpoint(), prefix),
       ["/told"] = [[ ngx.say(shared:get(ngx.var.arg_of) or "nothing") ]],
     },
   }
@@ -72,6 +84,10 @@ it("a time-out is for another holder, not for the way to an etcd that was never 
   wait.sleep(0.2)
   etcd:resume()
   assert.equal("0\n", request:wait(5).body)
+end)
+
+it("nor is it prolonged by that where somebody else has the lock", function()
+  assert.equal("timeout\n", nginx:get("/fresh").body)
 end)
 
 for phase, path in pairs { set = "/set", header_filter = "/filters", log = "/filters" } do
