@@ -89,7 +89,7 @@ return {
       .. "    to->target = ETCD__COMPARE__COMPARE_TARGET__MOD;\n"
       .. "    to->target_union_case = ETCD__COMPARE__TARGET_UNION_MOD_REVISION;\n"
       .. "    to->mod_revision = 0;",
-    by = "regress/014_late_write" },
+    by = "regress/014_late_write: a write that is carried out late" },
   { "the youngest comes last", "src/etcd/kv.c",
     "to->sort_order = op->sort == EL_SORT_OLDEST",
     "to->sort_order = op->sort != EL_SORT_OLDEST",
@@ -105,7 +105,7 @@ return {
   { "a touch writes", "src/etcd/kv.c",
     "to->as.put.ignore_value = to->as.put.ignore_lease = op->touch;",
     "to->as.put.ignore_lease = op->touch;",
-    by = "regress/014_late_write" },
+    by = "regress/014_late_write: a hold whose key was touched" },
   { "a key has no lease", "src/etcd/kv.c",
     ".lease = kv->lease};",
     ".lease = 0};",
