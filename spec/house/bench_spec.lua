@@ -24,12 +24,12 @@ end
 
 -- An entrant that takes no lock at all.
 local RECKLESS = {
-  argv = { uv.exepath(), "-e", [[
-    local job = require("cjson").decode(arg[1])
+  argv = { uv.exepath(), "spec/support/programs/child.lua", [[
+    local job = require("cjson").decode((...))
     require("bench.peers.owners").serve(job, function()
       return function(work) work() end
     end)
-  ]], "-" },
+  ]] },
 }
 
 after_each(temporary.remove_all)
