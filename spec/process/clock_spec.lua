@@ -19,7 +19,7 @@ describe("the clock", function()
   -- To a time namespace a machine can be shown that has slept for a day.
   it("counts the time that the machine has slept", function()
     local argv = { "unshare", "--time", "--boottime", tostring(DAY), "--fork", uv.exepath(),
-      "-e", "print(require('etcdlock.core').now())" }
+      "spec/support/programs/child.lua", "print(require('etcdlock.core').now())" }
     local out, code, err = proc.run(argv, {
       env = {
         LUA_PATH = package.path, LUA_CPATH = package.cpath,
