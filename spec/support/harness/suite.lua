@@ -62,7 +62,7 @@ end
 
 -- A prefix for keys, different for every spec file.
 function M.prefix()
-  return prefix_of(debug.getinfo(2, "S").short_src)
+  return prefix_of((debug.getinfo(2, "S").source:gsub("^@", ""))) -- short_src is cut
 end
 
 -- Lets the user of a secure cell use the keys of a spec file that begins.
