@@ -11,7 +11,6 @@
 --   limits      rates that it stands beside: what is possible at all, or promised
 --   promised    entrant or limit → how many times as fast ours is, at least
 --   figures     what is told of ours alone, and is promised not to be more than at_most
---   is_to_come  ours may not be able to do it yet
 
 return {
   {
@@ -79,7 +78,6 @@ return {
   {
     id = "retake",
     title = "taking a lingering lock again",
-    is_to_come = true,
     short = "lingering lock",
     race = "locks",
     work = { processes = 1, owners = 1, names = 1 },

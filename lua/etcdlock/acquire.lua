@@ -60,7 +60,7 @@ local function post(self, request)
   local try = request.timeout == 0
   local timeout = try and try_wait(self, request) or request.timeout
   local says = label.write(request.said, request.value)
-  return self._core:lock(request.full, says, timeout, request.max_hold, try)
+  return self._core:lock(request.full, says, timeout, request.max_hold, try, request.linger)
 end
 
 --- Waits for the core's verdict; whatever interrupts the wait gives it up.
@@ -92,6 +92,15 @@ local function wrap(self, core_lock, request, tie)
   local lock = Lock.new(self, core_lock, request, tie)
   self._holds:add(request.full, lock)
   return lock
+end
+
+--- The lock that somebody of this client has let go of with its key kept; or nil. Where a
+-- lock belongs to a request, that has to wait for it to be tied to it.
+local function retake(self, request)
+  local core_lock = not host.has_requests and self._holds:take_lingering(request.full)
+  if core_lock and core_lock:retake(request.max_hold) then
+    return wrap(self, core_lock, request)
+  end
 end
 
 local function ask_core(self, request)
@@ -128,7 +137,7 @@ function M.wait(self, where, name, opts)
   if not request then
     return nil, message, code
   end
-  local lock = reenter(self, request)
+  local lock = reenter(self, request) or retake(self, request)
   if lock then
     return lock
   end
@@ -167,6 +176,13 @@ function M.start(self, where, name, opts)
     -- is.
     return Pending.again(self._wakeups, function()
       return reenter(self, request)
+    end, function()
+      return begin(self, request)
+    end)
+  end
+  if self._holds:has_lingering(request.full) then
+    return Pending.again(self._wakeups, function()
+      return retake(self, request)
     end, function()
       return begin(self, request)
     end)

@@ -43,6 +43,7 @@ M.OPTIONS = OPTIONS
 -- Options that are not connect's, and where they belong.
 local ELSEWHERE = {
   max_hold = "client:lock and its like",
+  linger = "client:lock and its like",
   owner = "client:lock and its like",
   value = "client:lock and its like",
 }

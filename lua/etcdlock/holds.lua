@@ -18,6 +18,7 @@ function Holds.new(endpoints)
   table.sort(where)
   local self = setmetatable({
     _locks = setmetatable({}, { __mode = "v" }), -- by full name
+    _lingering = {}, -- core locks whose key was kept, by full name
     _where = table.concat(where, ","),
   }, Holds)
   all[self] = true
@@ -64,6 +65,22 @@ function Holds:remove(full, lock)
   if self._locks[full] == lock then
     self._locks[full] = nil
   end
+end
+
+--- A lock was let go of, with its key kept: the next who wants it may have it.
+function Holds:linger(full, core_lock)
+  self._lingering[full] = core_lock
+end
+
+function Holds:has_lingering(full)
+  return self._lingering[full] ~= nil
+end
+
+--- The core lock of this name that was let go of so, once; it may have ended since.
+function Holds:take_lingering(full)
+  local core_lock = self._lingering[full]
+  self._lingering[full] = nil
+  return core_lock
 end
 
 -- ---- refusals ----

@@ -81,11 +81,21 @@ end
 
 -- ---- letting go ----
 
+--- Lets go, but not of the key, if the lock is to linger and nobody else wants it.
+local function leave_key(self)
+  local client = self._client
+  if not self._lingers or not self._core:linger() then
+    return false
+  end
+  self._has_left = true
+  client._holds:linger(self._full, self._core)
+  client._losses:leave(self, false)
+  return true
+end
+
 --- Lets go of the core's lock: was it held?
 local function release(self)
   local client = self._client
-  client._holds:remove(self._full, self)
-  client._losses:expect_no_news(self)
   local was_held = self._core:release()
   client._losses:leave(self, not was_held)
   return was_held
@@ -136,8 +146,12 @@ function Lock:unlock()
     end
     return nil, self:_not_held()
   end
+  self._client._holds:remove(self._full, self)
+  self._client._losses:expect_no_news(self)
   local released
-  if release(self) then
+  if leave_key(self) then
+    released = true
+  elseif release(self) then
     released, message, code = await_release(self)
   elseif self._core:is_outlived() then
     released = true
@@ -194,6 +208,8 @@ function Lock.new(client, core_lock, request, tie)
     _full = request.full,
     _owner = request.owner,
     _max_hold = request.max_hold,
+    _lingers = request.linger ~= nil,
+    _has_left = false, -- the key, which may be another's now
     _tie = tie,
     _count = 1,
     _run = nil, -- of the with_lock that has taken it: host.run's

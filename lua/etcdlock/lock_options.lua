@@ -5,9 +5,12 @@ local M = {}
 
 local NAME_MAX = require("etcdlock.core").NAME_MAX
 
+local LINGER_MAX = 86400
+
 local LOCK = {
   timeout = "number",
   max_hold = "number",
+  linger = "number",
   owner = "any",
   value = "string",
 }
@@ -31,8 +34,8 @@ function M.name(where, prefix, name)
   return full
 end
 
---- The options of a lock call: a table with timeout (else the given one),
--- max_hold, owner and value.
+--- The options of a lock call: a table with timeout (else the given one), max_hold,
+-- linger, owner and value.
 function M.read(where, timeout, opts)
   opts = check.types(where, opts, LOCK, ELSEWHERE)
   timeout = opts.timeout or timeout
@@ -42,13 +45,20 @@ function M.read(where, timeout, opts)
   if opts.max_hold and not (opts.max_hold > 0 and opts.max_hold < math.huge) then
     return check.invalid(where, "max_hold", opts.max_hold, "more than 0 seconds")
   end
+  if opts.linger and not (opts.linger > 0 and opts.linger <= LINGER_MAX) then
+    local wanted = "more than 0 seconds, up to " .. LINGER_MAX
+    return check.invalid(where, "linger", opts.linger, wanted)
+  end
   if opts.value and #opts.value > 4096 then
     return check.invalid(where, "value", opts.value, "at most 4096 bytes")
   end
   if timeout == math.huge then
     timeout = nil
   end
-  return { timeout = timeout, max_hold = opts.max_hold, owner = opts.owner, value = opts.value }
+  return {
+    timeout = timeout, max_hold = opts.max_hold, linger = opts.linger, owner = opts.owner,
+    value = opts.value,
+  }
 end
 
 return M

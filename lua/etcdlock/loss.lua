@@ -19,7 +19,10 @@ function M:not_held()
   if code then
     return message, code
   end
-  local loss, why = self._core:loss()
+  local loss, why
+  if not self._has_left then
+    loss, why = self._core:loss()
+  end
   if loss == "closed" then
     return string.format("lock %q: the client was closed", self._name), "closed"
   elseif loss then

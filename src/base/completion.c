@@ -52,6 +52,12 @@ void el_completion_complete(el_completion *completion, unsigned events) {
   pthread_mutex_unlock(&completion->mu);
 }
 
+void el_completion_clear(el_completion *completion, unsigned events) {
+  pthread_mutex_lock(&completion->mu);
+  completion->events &= ~events;
+  pthread_mutex_unlock(&completion->mu);
+}
+
 bool el_completion_arm(el_completion *completion, unsigned event, el_wake *wake,
                        uint64_t id) {
   bool armed;

@@ -1,5 +1,5 @@
 /* completion: what has become of something, from one thread to others: events
- * that come once each.
+ * that come once each, unless they are cleared.
  *
  * What was written before el_completion_complete may be read by whoever has seen
  * the event: the mutex orders the two.
@@ -32,6 +32,9 @@ void el_completion_destroy(el_completion *completion);
 /* The |events| (bits of the caller's choice) have come: wakes whoever waits for
  * one of them. Harmless when repeated. @thread any @locks completion->mu */
 void el_completion_complete(el_completion *completion, unsigned events);
+
+/* As if |events| had not come. @thread any @locks completion->mu */
+void el_completion_clear(el_completion *completion, unsigned events);
 
 /* Has |id| pushed to |wake|, too, when |event| comes. False, and nothing will
  * come, if it is there already. |wake| must outlive |completion|.

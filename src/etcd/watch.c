@@ -33,16 +33,30 @@ static void send_request(el_watches *watches, const Etcd__WatchRequest *req) {
   free(bytes);
 }
 
+/* The first key behind all those that begin with |prefix|, of the same length. */
+static uint8_t *end_of_prefix(el_bytes prefix) {
+  uint8_t *end = el_alloc(prefix.len);
+  memcpy(end, prefix.data, prefix.len);
+  end[prefix.len - 1]++;
+  return end;
+}
+
 static void send_create(el_watches *watches, const el_watch *watch) {
   Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
   Etcd__WatchCreateRequest create = ETCD__WATCH_CREATE_REQUEST__INIT;
+  uint8_t *end = NULL;
   create.key.data = (uint8_t *)(uintptr_t)watch->key.data;
   create.key.len = watch->key.len;
+  if (watch->is_prefix) {
+    create.range_end.data = end = end_of_prefix(watch->key);
+    create.range_end.len = watch->key.len;
+  }
   create.watch_id = watch->id;
   request.request_union_case =
       ETCD__WATCH_REQUEST__REQUEST_UNION_CREATE_REQUEST;
   request.create_request = &create;
   send_request(watches, &request);
+  free(end);
 }
 
 static void send_cancel(el_watches *watches, int64_t id) {
@@ -245,8 +259,10 @@ void el_watches_free(el_watches *watches) {
   free(watches);
 }
 
-void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {
+static void start(el_watches *watches, el_watch *watch, el_bytes key,
+                  bool is_prefix) {
   watch->key = key;
+  watch->is_prefix = is_prefix;
   give_id(watches, watch);
   if (watches->st == NULL && watches->reopen.slot == 0) {
     open_stream(watches);
@@ -254,6 +270,15 @@ void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {
   if (watches->st != NULL) {
     send_create(watches, watch);
   } /* else the opening, or the reopening, creates it */
+}
+
+void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {
+  start(watches, watch, key, false);
+}
+
+void el_watch_start_prefix(el_watches *watches, el_watch *watch,
+                           el_bytes prefix) {
+  start(watches, watch, prefix, true);
 }
 
 void el_watch_stop(el_watches *watches, el_watch *watch) {

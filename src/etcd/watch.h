@@ -1,4 +1,4 @@
-/* watch: the one watch stream of a client, for any number of single keys.
+/* watch: the one watch stream of a client, for any number of keys.
  *
  * Watches start at revision 0, "now": a watch from a past revision is put on a
  * list that etcd serves every 100 ms (mvcc/watchable_store.go), which is what
@@ -31,13 +31,14 @@ typedef struct el_watch_event {
   el_error err;
 } el_watch_event;
 
-/* One watched key; embedded in its owner. */
+/* One watched key, or all that begin alike; embedded in its owner. */
 struct el_watch {
   void (*on_event)(el_watch *watch, const el_watch_event *event);
   /* The rest belongs to watch.c. */
   el_bytes key;
-  int64_t id;   /* on the stream; 0: not watching */
-  bool created; /* this stream has answered the create */
+  int64_t id;     /* on the stream; 0: not watching */
+  bool is_prefix; /* of those keys */
+  bool created;   /* this stream has answered the create */
   UT_hash_handle hh;
 };
 
@@ -49,6 +50,11 @@ void el_watches_free(el_watches *watches);
 
 /* Watches |key|, whose bytes must live until el_watch_stop. @thread io */
 void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key);
+
+/* The same for all keys that begin with |prefix|, which ends with a slash.
+ * @thread io */
+void el_watch_start_prefix(el_watches *watches, el_watch *watch,
+                           el_bytes prefix);
 
 /* No event comes after this; harmless when not watching. @thread io */
 void el_watch_stop(el_watches *watches, el_watch *watch);

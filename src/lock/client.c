@@ -72,13 +72,13 @@ static void take_session_news(el_client *cl) {
 
 /* What attempts have found out, for those who would rather not make one. */
 static void tell_outage(el_client *cl) {
-  el_error why;
+  const el_error *why;
   int64_t found_ms = el_requests_outage(cl->requests, &why);
   if (found_ms == cl->outage_ms) return;
   cl->outage_ms = found_ms;
-  el_outage_note(&cl->handle->outage, found_ms, &why);
+  el_outage_note(&cl->handle->outage, found_ms, why);
   if (found_ms != 0 && cl->fail_fast) {
-    el_local_queues_fail_waiting(cl->queues, &why);
+    el_local_queues_fail_waiting(cl->queues, why);
   }
 }
 

@@ -4,13 +4,13 @@
 #ifndef ETCDLOCK_LOCK_HANDOFF_H
 #define ETCDLOCK_LOCK_HANDOFF_H
 
-#include "lock/entry_driver.h"
+#include "lock/census.h"
 #include "rules/turn.h"
 
 /* Embedded next to its entry driver; zero to begin with. */
 typedef struct el_handoff {
   el_turn turn;
-  struct el_census *census; /* on its way; NULL: none */
+  el_census *census; /* on its way; NULL: none */
 } el_handoff;
 
 /* etcd has granted the key. @thread io */

@@ -117,6 +117,8 @@ static void on_timer(el_timer *timer) {
   el_owner *owner = EL_OF(timer, el_owner, timer);
   if (owner->state != EL_OWNER_HOLDING) {
     on_deadline(owner);
+  } else if (owner->events->end_linger(owner, false)) {
+    el_local_queue_let_go(owner, true);
   } else if (el_now_ms() < owner->events->hard_end(owner)) {
     el_local_queue_set_hard_end(owner); /* it was moved this very moment */
   } else if (owner->queue->place != NULL) {
@@ -140,14 +142,25 @@ static void set_deadline(el_owner *owner) {
 
 /* ---- joining and leaving ---- */
 
+/* What only lingers is his at once. */
+static void begin_wait(el_owner *owner) {
+  el_local_queue *queue = owner->queue;
+  el_local_queue_contest(queue);
+  if (owner->state != EL_OWNER_WAITING) return;
+  owner->waited = queue->front != NULL || TAILQ_FIRST(&queue->waiting) != owner;
+  if (owner->try_once && owner->waited) {
+    el_local_queue_fail_locked(owner);
+  } else {
+    set_deadline(owner);
+  }
+}
+
 void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
   el_local_queue *queue = find_or_add(queues, owner->name);
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
-  bool is_first = queue->front == NULL && TAILQ_EMPTY(&queue->waiting);
   EL_COUNT(queues->world->counters, waiting, 1);
   owner->queue = queue;
   owner->state = EL_OWNER_WAITING;
-  owner->waited = !is_first;
   owner->timer.due = on_timer;
   TAILQ_INSERT_TAIL(&queue->waiting, owner, link);
   el_local_queue_touch(queue);
@@ -155,10 +168,8 @@ void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
     el_local_queue_fail(owner, &queues->closed);
   } else if (wrong != NULL) {
     el_local_queue_fail(owner, wrong);
-  } else if (owner->try_once && !is_first) {
-    el_local_queue_fail_locked(owner);
   } else {
-    set_deadline(owner);
+    begin_wait(owner);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "base/timer.h"
 #include "lock/claim.h"
 #include "lock/entry_driver.h"
+#include "lock/linger.h"
 #include "rules/turn.h"
 
 enum {
@@ -49,6 +50,9 @@ typedef struct el_owner_events {
   int64_t (*hard_end)(const el_owner *owner); /* of a hold; INT64_MAX: none */
   /* The key's mod_revision; 0: a write of the hold may come yet, or change it. */
   int64_t (*mod_rev)(const el_owner *owner);
+  /* The hold lingers no more, and never will, if somebody else wants it; else if its
+   * time is over. True: it did, and the key is to go. */
+  bool (*end_linger)(el_owner *owner, bool is_wanted);
 } el_owner_events;
 
 /* One who wants a lock: embedded in el_lock. */
@@ -59,6 +63,7 @@ struct el_owner {
   bool try_once;       /* don't wait for others */
   int64_t timeout_ms;  /* for messages */
   int64_t deadline_ms; /* INT64_MAX: none */
+  el_linger *linger;   /* NULL: its hold never lingers */
 
   /* The queue's own. */
   enum {

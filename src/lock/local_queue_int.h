@@ -81,6 +81,9 @@ void el_local_queue_finish(el_local_place *at, const el_error *err);
 /* The client was closed: what it lets go is not waited for. @thread io */
 void el_local_queue_give_up(el_local_place *at);
 
+/* Somebody wants the lock: a hold that lingers ends. @thread io */
+void el_local_queue_contest(el_local_queue *queue);
+
 /* Sets the timer of a hold to its hard end. @thread io */
 void el_local_queue_set_hard_end(el_owner *owner);
 

@@ -22,6 +22,9 @@ static void detach(el_owner *owner) {
     }
   }
   el_timers_stop(timers_of(queue), &owner->timer);
+  if (owner->linger != NULL) {
+    el_linger_unwatch(owner->linger);
+  }
   owner->queue = NULL;
   owner->state = EL_OWNER_OUT;
   el_local_queue_touch(queue);
@@ -144,6 +147,8 @@ void el_local_queue_set_hard_end(el_owner *owner) {
   }
 }
 
+static void on_contender(void *arg) { el_local_queue_contest(arg); }
+
 /* The claim is the session's, not the lock's: one renewal prolongs all its holds,
  * and the end of the session ends them all without a visit to each. */
 static void grant(el_local_queue *queue, int64_t mod_rev) {
@@ -160,6 +165,9 @@ static void grant(el_local_queue *queue, int64_t mod_rev) {
   owner->state = EL_OWNER_HOLDING;
   owner->events->granted(owner, &what);
   el_local_queue_set_hard_end(owner);
+  if (owner->linger != NULL) {
+    el_linger_watch(owner->linger, &queue->place->driver, on_contender, queue);
+  }
 }
 
 /* Ends a hold that is lost, whoever has found that out: a watch, a probe, a timer,
@@ -204,6 +212,14 @@ static bool try_hand_over(el_owner *owner) {
   }
   hand_over(owner, next, mod_rev);
   return true;
+}
+
+void el_local_queue_contest(el_local_queue *queue) {
+  el_owner *front = queue->front;
+  if (front != NULL && front->state == EL_OWNER_HOLDING &&
+      front->events->end_linger(front, true)) {
+    el_local_queue_let_go(front, true);
+  }
 }
 
 void el_local_queue_let_go(el_owner *owner, bool by_itself) {

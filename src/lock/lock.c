@@ -57,6 +57,7 @@ void el_lock_unref(el_lock *lk) {
   el_bytes_free(lk->key);
   el_bytes_free(lk->owner.name);
   el_bytes_free(lk->owner.value);
+  free(lk->owner.linger);
   free(lk->err);
   free(lk->release_err);
   free(lk);
@@ -112,8 +113,11 @@ static void on_failed(el_owner *owner, const el_error *err) {
 
 static void on_lost(el_owner *owner, el_loss loss) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
-  int held = EL_HOLD_HELD;
-  atomic_compare_exchange_strong(&lk->state, &held, EL_HOLD_LOST + (int)loss);
+  int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
+  if (!atomic_compare_exchange_strong(&lk->state, &held,
+                                      EL_HOLD_LOST + (int)loss)) {
+    atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_RELEASED);
+  }
   el_completion_complete(&lk->news, EL_LOCK_ENDED);
 }
 
@@ -127,8 +131,29 @@ static void on_forgotten(el_owner *owner) {
   el_lock_unref(EL_OF(owner, el_lock, owner));
 }
 
+/* Of one that may linger, it is looked now and then whether it does. */
 static int64_t hard_end(const el_owner *owner) {
-  return atomic_load(&EL_OF(owner, const el_lock, owner)->hold_until);
+  const el_lock *lk = EL_OF(owner, const el_lock, owner);
+  int64_t end_ms = atomic_load(&lk->hold_until), look_ms;
+  if (owner->linger == NULL) return end_ms;
+  if (atomic_load(&lk->state) == EL_HOLD_LINGERING) {
+    return atomic_load(&owner->linger->until_ms);
+  }
+  look_ms = el_now_ms() + owner->linger->ms;
+  return look_ms < end_ms ? look_ms : end_ms;
+}
+
+static bool end_linger(el_owner *owner, bool is_wanted) {
+  el_lock *lk = EL_OF(owner, el_lock, owner);
+  int lingering = EL_HOLD_LINGERING;
+  if (owner->linger == NULL) return false;
+  if (is_wanted) {
+    atomic_store(&owner->linger->is_contested, true);
+  } else if (el_now_ms() < atomic_load(&owner->linger->until_ms)) {
+    return false;
+  }
+  return atomic_compare_exchange_strong(&lk->state, &lingering,
+                                        EL_HOLD_RELEASED);
 }
 
 static int64_t mod_rev(const el_owner *owner) {
@@ -138,7 +163,7 @@ static int64_t mod_rev(const el_owner *owner) {
 
 static const el_owner_events owner_events = {
     on_granted,   on_failed, on_lost, on_released,
-    on_forgotten, hard_end,  mod_rev};
+    on_forgotten, hard_end,  mod_rev, end_linger};
 
 /* ---- what Lua's side asks, on the I/O thread ---- */
 
@@ -177,7 +202,12 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   lk->owner.name = (el_bytes){el_bytes_copy(options->name), options->name.len};
   lk->owner.value =
       (el_bytes){el_bytes_copy(options->value), options->value.len};
-  if (lk->owner.name.data == NULL || lk->owner.value.data == NULL) {
+  if (options->linger_ms > 0) {
+    lk->owner.linger = el_linger_new(options->linger_ms);
+  }
+  if (lk->owner.name.data == NULL || lk->owner.value.data == NULL ||
+      (options->linger_ms > 0 && lk->owner.linger == NULL)) {
+    free(lk->owner.linger);
     el_bytes_free(lk->owner.name);
     el_bytes_free(lk->owner.value);
     free(lk);
@@ -268,6 +298,14 @@ el_loss el_lock_loss(const el_lock *lk) {
   return state >= EL_HOLD_LOST ? (el_loss)(state - EL_HOLD_LOST) : EL_LOSS_NONE;
 }
 
+/* Has the I/O thread look at the hard end. */
+static void post_expire(el_lock *lk) {
+  if (!atomic_exchange(&lk->expire_posted, true)) {
+    lk->command.run = run_expire; /* it has started long ago */
+    post(lk, &lk->command);
+  }
+}
+
 bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
   int64_t left_ms;
   if (el_handle_is_forked(lk->handle) ||
@@ -275,10 +313,7 @@ bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
     return false;
   }
   atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);
-  if (!atomic_exchange(&lk->expire_posted, true)) {
-    lk->command.run = run_expire; /* it has started long ago */
-    post(lk, &lk->command);
-  }
+  post_expire(lk);
   return true;
 }
 
@@ -287,7 +322,8 @@ static bool let_go(el_lock *lk, el_hold over) {
   int64_t left_ms;
   int state = (int)el_lock_hold(lk, &left_ms);
   bool was_held = false;
-  while ((state == EL_HOLD_PENDING || state == EL_HOLD_HELD)) {
+  while (state == EL_HOLD_PENDING || state == EL_HOLD_HELD ||
+         state == EL_HOLD_LINGERING) {
     int before = state; /* granted in between: once more */
     int after = before == EL_HOLD_HELD ? (int)over : EL_HOLD_RELEASED;
     if (atomic_compare_exchange_strong(&lk->state, &state, after)) {
@@ -300,6 +336,45 @@ static bool let_go(el_lock *lk, el_hold over) {
   }
   post_stop(lk);
   return was_held;
+}
+
+/* Who contests it tells so first and looks at the state then, and here it is the other
+ * way round: so one of the two sees the other. */
+bool el_lock_linger(el_lock *lk) {
+  el_linger *linger = lk->owner.linger;
+  int64_t left_ms;
+  int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
+  if (linger == NULL || atomic_load(&linger->is_contested) ||
+      el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
+    return false;
+  }
+  atomic_store(&linger->until_ms, el_now_ms() + linger->ms);
+  if (!atomic_compare_exchange_strong(&lk->state, &held, lingering)) {
+    return false;
+  }
+  el_completion_complete(&lk->news, EL_LOCK_ENDED);
+  return !atomic_load(&linger->is_contested) ||
+         !atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD);
+}
+
+bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
+  int lingering = EL_HOLD_LINGERING;
+  if (el_handle_is_forked(lk->handle) ||
+      atomic_load(&lk->state) != EL_HOLD_LINGERING ||
+      el_now_ms() >= el_claim_until(lk->claim)) {
+    return false;
+  }
+  atomic_store(&lk->hold_until,
+               max_hold_ms > 0 ? el_now_ms() + max_hold_ms : INT64_MAX);
+  el_completion_clear(&lk->news, EL_LOCK_ENDED);
+  if (!atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD)) {
+    return false;
+  }
+  EL_COUNT(&lk->handle->counters, acquired, 1);
+  if (max_hold_ms > 0) {
+    post_expire(lk);
+  }
+  return true;
 }
 
 bool el_lock_release(el_lock *lk) { return let_go(lk, EL_HOLD_RELEASED); }

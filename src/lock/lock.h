@@ -5,7 +5,7 @@
  * through the completion. Reference-counted, because either side may be done
  * first.
  *
- *   PENDING -granted-> HELD -unlock-> RELEASED
+ *   PENDING -granted-> HELD -unlock-> RELEASED, or LINGERING, and back to HELD
  *      |  |             |  +-- lost --> LOST + reason (latched by whoever sees
  *      |  +--> FAILED   |               it first; never undone)
  *      |                +- its holder ended --> OUTLIVED
@@ -33,11 +33,13 @@ typedef struct el_lock_options {
   bool try_once;       /* don't wait for others */
   int64_t timeout_ms;  /* how long to wait; negative: for ever */
   int64_t max_hold_ms; /* hard end of the hold; 0: none */
+  int64_t linger_ms;   /* how long the key stays after it; 0: it doesn't */
 } el_lock_options;
 
 typedef enum el_hold {
   EL_HOLD_PENDING,
   EL_HOLD_HELD,
+  EL_HOLD_LINGERING, /* released, but the key is there to be taken again */
   EL_HOLD_RELEASED,
   EL_HOLD_OUTLIVED, /* released, because whoever held it has ended */
   EL_HOLD_FAILED,
@@ -77,6 +79,14 @@ el_loss el_lock_loss(const el_lock *lk);
 /* Sets the hard end of the hold to |max_hold_ms| from now, instead of what it
  * was. False if it is not held. @thread lua */
 bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);
+
+/* Lets go of the hold, but not of the key: it can be taken again, and is let go of
+ * when the time is over or somebody else wants it. False: release it. @thread lua */
+bool el_lock_linger(el_lock *lk);
+
+/* Takes a lock that lingers, with a new hard end (0: none). False if it doesn't any
+ * more. @thread lua */
+bool el_lock_retake(el_lock *lk, int64_t max_hold_ms);
 
 /* Lets go: gives up the wait or releases the hold, which is over for the
  * caller from here on. True if it was held. @thread any */

@@ -428,8 +428,8 @@ const el_error *el_requests_away(const el_requests *requests) {
   return requests->pause_ms != 0 ? &requests->away : NULL;
 }
 
-int64_t el_requests_outage(const el_requests *requests, el_error *why) {
-  *why = requests->away;
+int64_t el_requests_outage(const el_requests *requests, const el_error **why) {
+  *why = &requests->away;
   return requests->away_ms;
 }
 

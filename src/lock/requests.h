@@ -58,8 +58,8 @@ bool el_requests_heard_since(const el_requests *requests, int64_t ms);
 const el_error *el_requests_away(const el_requests *requests);
 
 /* When etcd was found out of reach last, by a request or by a question about a lease,
- * and |why|; 0: it was heard since. @thread io */
-int64_t el_requests_outage(const el_requests *requests, el_error *why);
+ * and |*why|; 0: it was heard since. @thread io */
+int64_t el_requests_outage(const el_requests *requests, const el_error **why);
 
 /* The member in use, for messages. @thread io */
 const char *el_requests_address(const el_requests *requests);

@@ -8,7 +8,7 @@ static el_lock *check_lock(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_LOCK);
 }
 
-/* client:lock(name, value, timeout, max_hold, try) -> lock | nil, message, code.
+/* client:lock(name, value, timeout, max_hold, try, linger) -> lock | nil, message, code.
  * Seconds; nil for none. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
@@ -18,6 +18,7 @@ static el_nret l_client_lock(lua_State *L) {
       .timeout_ms = lua_isnoneornil(L, 4) ? -1 : el_lua_check_ms(L, 4),
       .max_hold_ms = lua_isnoneornil(L, 5) ? 0 : el_lua_check_ms(L, 5),
       .try_once = lua_toboolean(L, 6),
+      .linger_ms = lua_isnoneornil(L, 7) ? 0 : el_lua_check_ms(L, 7),
   };
   el_error err;
   void **box = el_lua_new_box(L, EL_LUA_LOCK);
@@ -71,6 +72,19 @@ static el_nret l_lock_expire(lua_State *L) {
 /* lock:release() -> was it held? */
 static el_nret l_lock_release(lua_State *L) {
   lua_pushboolean(L, el_lock_release(check_lock(L)));
+  return 1;
+}
+
+/* lock:linger() -> is it let go of with its key kept? */
+static el_nret l_lock_linger(lua_State *L) {
+  lua_pushboolean(L, el_lock_linger(check_lock(L)));
+  return 1;
+}
+
+/* lock:retake(max_hold) -> is it held again? */
+static el_nret l_lock_retake(lua_State *L) {
+  int64_t max_hold_ms = lua_isnoneornil(L, 2) ? 0 : el_lua_check_ms(L, 2);
+  lua_pushboolean(L, el_lock_retake(check_lock(L), max_hold_ms));
   return 1;
 }
 
@@ -166,6 +180,8 @@ void el_lua_open_lock(lua_State *L) {
       {"wait_ended", l_lock_wait_ended},
       {"expire", l_lock_expire},
       {"release", l_lock_release},
+      {"linger", l_lock_linger},
+      {"retake", l_lock_retake},
       {"outlive", l_lock_outlive},
       {"is_outlived", l_lock_is_outlived},
       {"left", l_lock_left},

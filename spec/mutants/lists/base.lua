@@ -25,10 +25,10 @@ return {
     "armed = true;",
     by = "wait/cqueues: several are told of one loss" },
   { "one of several is told", "src/base/completion.c",
-    "      drop_arm(completion, i);\n    }\n  }\n  pthread_mutex_unlock(&completion->mu);\n}\n\n"
-      .. "bool",
-    "      drop_arm(completion, i);\n      break;\n    }\n  }\n"
-      .. "  pthread_mutex_unlock(&completion->mu);\n}\n\nbool",
+    "      el_wake_push(completion->arms[i].wake, completion->arms[i].id);\n"
+      .. "      drop_arm(completion, i);",
+    "      el_wake_push(completion->arms[i].wake, completion->arms[i].id);\n"
+      .. "      drop_arm(completion, i);\n      break;",
     by = "wait/cqueues: several are told of one loss" },
   { "a second that begins meanwhile is overlooked", "src/base/completion.c",
     "if (until.tv_nsec >= 1000000000L) {",

@@ -1,0 +1,182 @@
+-- A key that is kept after the last unlock: taking it again costs nothing, and nobody
+-- else waits for it.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other
+
+before_each(function() client, other = connect(), connect { elsewhere = true } end)
+after_each(clients.close_all)
+
+-- Longer than any test.
+local LONG = { linger = 60 }
+
+-- A lock that lingers from now on.
+local function leave(opts)
+  local lock = assert(client:lock("a", opts or LONG))
+  assert.is_true(lock:unlock())
+  return lock
+end
+
+local function keys() return etcd:keys(prefix .. "a/") end
+
+local function finish(asked)
+  local lock, message
+  wait.eventually(function()
+    lock, message = asked:step()
+    return lock ~= false
+  end, 10, "decided")
+  return assert(lock, message)
+end
+
+-- Requests about the lock, of all kinds.
+local function asked()
+  local stats = client:stats()
+  return stats.enqueues + stats.tries + stats.deletes + stats.calls
+end
+
+describe("a lock that lingers", function()
+  it("is taken again without a request, as often as wanted", function()
+    local first = leave()
+    local before, last = asked(), first
+    for _ = 1, 1000 do
+      local lock = assert(client:lock("a", LONG))
+      assert.is_true((lock:held()))
+      assert.is_false((last:held()))
+      assert.equal(first:token(), lock:token())
+      assert.equal(1, lock:count())
+      assert.is_true(lock:unlock())
+      last = lock
+    end
+    assert.equal(before, asked())
+    assert.equal(1001, client:stats().acquired)
+    assert.same({ first:key() }, keys())
+    assert_fails("not_held", first:unlock())
+    assert.same({ false, "not_held" }, { first:held() })
+  end)
+
+  it("is taken by any call, and by any owner of the client", function()
+    leave()
+    local before = asked()
+    local lock = assert(client:try_lock("a", { owner = "somebody", linger = 60 }))
+    assert_fails("locked", client:try_lock("a", { owner = "somebody else" }))
+    assert.is_true(lock:unlock())
+    assert.is_true(client:with_lock("a", { owner = 1, linger = 60 }, function() end))
+    lock = finish(assert(client:lock_async("a", { owner = 2, linger = 60 })))
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+    assert.equal(before + 1, asked())
+    -- Without the option it is let go of for good.
+    assert.is_true(assert(client:lock "a"):unlock())
+    assert.same({}, keys())
+  end)
+
+  it("is had by whoever else wants it, at once", function()
+    for _ = 1, 3 do
+      local lock = leave()
+      local from = wait.now()
+      local theirs = assert(other:lock("a", { timeout = 30 }))
+      assert.is_true(wait.now() - from < wait.SLACK)
+      assert.is_true(theirs:token() > lock:token())
+      assert.equal(1, #keys())
+      assert.is_true(theirs:unlock())
+    end
+  end)
+
+  it("is had at once by whoever has waited since before the unlock", function()
+    local lock = assert(client:lock("a", LONG))
+    local theirs = assert(other:lock_async "a")
+    wait.eventually(function() return #keys() == 2 end)
+    wait.sleep(0.1) -- has it heard of that?
+    assert.is_true(lock:unlock())
+    assert.is_true(finish(theirs):check())
+    assert.equal(1, #keys())
+  end)
+
+  it("is had by others of the client that wait for it", function()
+    local lock = assert(client:lock("a", LONG))
+    local next_one = assert(client:lock_async("a", { owner = "next" }))
+    wait.eventually(function() return client:stats().waiting == 1 end)
+    assert.is_true(lock:unlock())
+    assert.equal(lock:token(), finish(next_one):token())
+    assert.is_false((lock:held()))
+  end)
+
+  it("goes when its time is over, but not while it is held", function()
+    leave { linger = 0.3 }
+    local lock = assert(client:lock("a", { linger = 0.3 }))
+    wait.sleep(0.8)
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+    assert.equal(1, #keys())
+    wait.eventually(function() return #keys() == 0 end, 5, "the end of it")
+    assert.equal(0, client:stats().lost)
+    local again = assert(client:lock("a", LONG))
+    assert.is_true(again:token() > lock:token())
+  end)
+
+  it("can end by max_hold, and then doesn't linger", function()
+    leave()
+    local lock = assert(client:lock("a", { linger = 60, max_hold = 0.1 }))
+    assert.equal("max_hold", lock:wait_lost(10))
+    assert_fails("lost", lock:unlock())
+    wait.eventually(function() return #keys() == 0 end, 5, "the end of the key")
+  end)
+
+  it("tells its holder of a loss, and nobody who held it before", function()
+    local first = leave()
+    local told = 0
+    local lock = assert(client:lock("a", LONG))
+    lock:on_lost(function() told = told + 1 end)
+    assert_fails("not_held", first:on_lost(function() told = told + 100 end))
+    etcd:del(lock:key())
+    assert.equal("deleted", lock:wait_lost(10))
+    assert.is_false((lock:held()))
+    assert.same({ false, "not_held" }, { first:held() })
+    assert.equal(1, told)
+  end)
+
+  it("is not there any more when its key has gone meanwhile", function()
+    local lock = leave()
+    etcd:del(lock:key())
+    wait.eventually(function() return client:stats().held == 0 end, 5, "the news")
+    local again = assert(client:lock("a", LONG))
+    assert.is_true(again:token() > lock:token())
+    assert.is_true(again:check())
+  end)
+
+  it("is not claimed on a lease that may have ended", function()
+    local own = suite.start()
+    finally(function()
+      clients.close_all()
+      own:stop()
+    end)
+    client = connect { endpoints = own:endpoints(), ttl = 2 }
+    leave()
+    own:pause()
+    wait.eventually(function() return not client:alive() end, 5, "the end of the claim")
+    assert_fails("unavailable", client:lock("a", { linger = 60, timeout = 0.2 }))
+    own:resume()
+  end)
+
+  it("ends with its client", function()
+    leave()
+    client:close()
+    assert.same({}, keys())
+    assert_fails("closed", client:lock("a", LONG))
+  end)
+end)
+
+it("how long a lock lingers is more than nothing, and has an end", function()
+  for _, seconds in ipairs { 0, -1, 86401, math.huge, 0 / 0 } do
+    local message = assert_fails("invalid", client:lock("a", { linger = seconds }))
+    assert.matches("linger", message, 1, true)
+    assert.matches("more than 0 seconds, up to 86400", message, 1, true)
+  end
+  assert.has_error(function() client:lock("a", { linger = "long" }) end)
+end)
