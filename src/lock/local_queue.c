@@ -85,17 +85,10 @@ static bool waits_for_contact(const el_owner *owner) {
          !el_requests_have_contact(queues->world->requests);
 }
 
-static void stop_front(el_local_queue *queue) {
+/* Tells the place, if there is one, what has become of whoever drives it. */
+static void signal_place(el_local_queue *queue, int kind) {
   if (queue->place != NULL) {
-    el_entry_driver_signal(&queue->place->driver, EL_ENTRY_STOP);
-  }
-}
-
-/* The holder has found out by himself that he has lost: nobody is to be told what
- * becomes of the key. */
-static void take_out_lost(el_local_queue *queue) {
-  if (queue->place != NULL) {
-    el_entry_driver_signal(&queue->place->driver, EL_ENTRY_LAPSED);
+    el_entry_driver_signal(&queue->place->driver, kind);
   }
 }
 
@@ -109,7 +102,7 @@ static void on_deadline(el_owner *owner) {
   el_local_queue_fail_in_time(owner, endless ? EL_FIRST_CONTACT_MS
                                              : owner->timeout_ms);
   if (is_front) {
-    stop_front(queue);
+    signal_place(queue, EL_ENTRY_STOP);
   }
 }
 
@@ -121,8 +114,8 @@ static void on_timer(el_timer *timer) {
     el_local_queue_let_go(owner, true);
   } else if (el_now_ms() < owner->events->hard_end(owner)) {
     el_local_queue_set_hard_end(owner); /* it was moved this very moment */
-  } else if (owner->queue->place != NULL) {
-    el_entry_driver_signal(&owner->queue->place->driver, EL_ENTRY_MAX_HOLD);
+  } else {
+    signal_place(owner->queue, EL_ENTRY_MAX_HOLD);
   }
 }
 
@@ -183,7 +176,8 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
     case EL_OWNER_HOLDING:
       if (how == EL_LEAVE_LOST) {
         el_local_queue_end_lost(owner, loss);
-        take_out_lost(queue);
+        /* Nobody is to be told what becomes of the key. */
+        signal_place(queue, EL_ENTRY_LAPSED);
       } else {
         el_local_queue_let_go(owner, how == EL_LEAVE_BY_ITSELF);
       }
@@ -192,14 +186,14 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
     case EL_OWNER_FRONT:
       el_local_queue_fail_cancelled(owner);
       if (is_front) {
-        stop_front(queue);
+        signal_place(queue, EL_ENTRY_STOP);
       }
   }
 }
 
 void el_local_queue_key_gone(el_owner *owner) {
-  if (owner->state == EL_OWNER_HOLDING && owner->queue->place != NULL) {
-    el_entry_driver_signal(&owner->queue->place->driver, EL_ENTRY_KEY_GONE);
+  if (owner->state == EL_OWNER_HOLDING) {
+    signal_place(owner->queue, EL_ENTRY_KEY_GONE);
   }
 }
 
@@ -283,7 +277,7 @@ void el_local_queues_fail_waiting(el_local_queues *queues,
   HASH_ITER(hh, queues->by_name, queue, next) {
     if (queue->front != NULL && queue->front->state == EL_OWNER_FRONT) {
       el_local_queue_fail_away(queue->front, away);
-      stop_front(queue);
+      signal_place(queue, EL_ENTRY_STOP);
     }
     while (!TAILQ_EMPTY(&queue->waiting)) {
       el_local_queue_fail_away(TAILQ_FIRST(&queue->waiting), away);
@@ -294,9 +288,7 @@ void el_local_queues_fail_waiting(el_local_queues *queues,
 void el_local_queues_lapse(el_local_queues *queues) {
   el_local_queue *queue, *next;
   HASH_ITER(hh, queues->by_name, queue, next) {
-    if (queue->place != NULL) {
-      el_entry_driver_signal(&queue->place->driver, EL_ENTRY_LAPSED);
-    }
+    signal_place(queue, EL_ENTRY_LAPSED);
   }
 }
 
