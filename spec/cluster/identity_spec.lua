@@ -9,10 +9,11 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local ask = remote.ask
-local LOST = "local reason, _, code = lock:wait_lost(5) return reason or code"
+local LOST = "local reason, _, code = lock:wait_lost(15) return reason or code"
 
 local function start(endpoints, count)
-  return remote.start({ endpoints = endpoints, prefix = prefix, ttl = 5 }, count)
+  -- Long enough that no lease ends of itself while an etcd is exchanged.
+  return remote.start({ endpoints = endpoints, prefix = prefix, ttl = 15 }, count)
 end
 
 -- An etcd for a test, which may do with it what it likes.
@@ -214,7 +215,7 @@ describe("another cluster behind the second address", function()
     local results = ask(idle, "return client:lock('x', { timeout = 5 })")
     assert.same({ "nil", "conflict" }, { results[1], results[3] }, results[2])
     assert.matches("another cluster", results[2])
-    assert.same({ "cluster_changed" }, ask(child, "return lock:wait_lost(5)"))
+    assert.same({ "cluster_changed" }, ask(child, "return lock:wait_lost(15)"))
     assert_refused(child)
     -- And nothing of ours stays there.
     remote.await_keys(another, prefix, 0, 10)
