@@ -99,11 +99,13 @@ local function open(wakeups)
   local socket = ngx.socket.tcp()
   socket:settimeouts(SEND_MS, SEND_MS, FOREVER_MS)
   local next_fd = wakeups.core:next_fd()
-  local ok = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
+  local ok, why = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
   if not ok then
-    -- What nginx says is true of descriptors only: where it has no connection to give, it
-    -- tells an error of some time before.
-    return nil, next_fd < 0 and NOT_ACCEPTED or NOT_MADE, "nomem"
+    -- What nginx says is true of descriptors only, of which another thread may have taken
+    -- the last one a moment ago: where it has no connection to give, it tells an error of
+    -- some time before.
+    local is_full = next_fd < 0 or why:find("too many open files", 1, true)
+    return nil, is_full and NOT_ACCEPTED or NOT_MADE, "nomem"
   end
   if socket:getreusedtimes() == 0 then
     -- Not every nginx does it. A program that os.execute starts would keep the
