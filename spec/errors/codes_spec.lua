@@ -201,6 +201,7 @@ describe("something else on the port", function()
     local uv, text = require "luv", ...
     local server = uv.new_tcp()
     server:bind("127.0.0.1", 0)
+    uv.new_signal():start("sigpipe", function() end) -- luv leaves that to us
     server:listen(16, function()
       local peer = uv.new_tcp()
       server:accept(peer)

@@ -72,6 +72,9 @@ local PROXY = [[
     end)
   end
 
+  -- One who closes his end while we write must not end us: luv leaves that to us.
+  uv.new_signal():start("sigpipe", function() end)
+
   local server = uv.new_tcp()
   assert(server:bind("127.0.0.1", 0))
   assert(server:listen(64, function()
