@@ -146,13 +146,13 @@ static void run_open(el_command *command) {
                          settings->password, settings->token);
   settings->tls = NULL; /* theirs now */
   settings->user = settings->password = NULL;
-  cl->fail_fast = settings->fail_fast;
+  cl->fail_fast = settings->plain.fail_fast;
   cl->requests = el_requests_new(cl->auth, timers, &cl->handle->counters);
   session = (el_session_world){.auth = cl->auth,
                                .requests = cl->requests,
                                .timers = timers,
                                .handle = cl->handle,
-                               .ttl_ms = settings->ttl_ms,
+                               .ttl_ms = settings->plain.ttl_ms,
                                .found_key = on_key_found,
                                .arg = cl};
   cl->session = el_session_driver_new(&session);
@@ -163,9 +163,9 @@ static void run_open(el_command *command) {
                                  .timers = timers,
                                  .counters = &cl->handle->counters};
   TAILQ_INIT(&cl->entries.proving);
-  cl->queues = el_local_queues_new(&cl->entries, &settings->handoff);
+  cl->queues = el_local_queues_new(&cl->entries, &settings->plain.handoff);
   el_guarded_world_init(&cl->guarded, cl->requests, timers,
-                        settings->fail_fast);
+                        settings->plain.fail_fast);
   cl->alarms = el_alarms_new(timers);
   el_settings_free(settings);
   cl->settings = NULL;

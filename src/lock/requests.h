@@ -1,10 +1,11 @@
 /* requests: the gate through which every transaction leaves and returns.
  *
- * It counts them, has those that come together leave together (lane.h), keeps those that nobody waits for few, holds all of them back
- * for a moment where etcd has just been found away, and judges whether the
- * cluster that answers is still the one that we began with. When to repeat what
- * has failed is for those who ask (rules/retry.h), and what they have asked for in
- * vain they withdraw, as long as it hasn't left.
+ * It counts them, has those that come together leave together (lane.h), keeps
+ * those that nobody waits for few, holds all of them back for a moment where etcd
+ * has just been found away, and judges whether the cluster that answers is still
+ * the one that we began with. When to repeat what has failed is for those who ask
+ * (rules/retry.h), and what they have asked for in vain they withdraw, as long as
+ * it hasn't left.
  */
 #ifndef ETCDLOCK_LOCK_REQUESTS_H
 #define ETCDLOCK_LOCK_REQUESTS_H

@@ -70,9 +70,7 @@ el_settings *el_settings_new(const el_connect_options *options, el_error *err) {
     el_error_set(err, EL_NOMEM, "no memory for a client");
     goto fail;
   }
-  settings->ttl_ms = options->ttl_ms;
-  settings->handoff = options->handoff;
-  settings->fail_fast = options->fail_fast;
+  settings->plain = options->plain;
   settings->n = options->n_endpoints;
   for (size_t i = 0; i < settings->n; i++) {
     if (!el_endpoint_parse(&settings->endpoints[i], options->endpoints[i],

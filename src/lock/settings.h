@@ -13,26 +13,29 @@
 
 enum { EL_ENDPOINTS_MAX = 32 };
 
+/* What needs no check of its own here and is handed on as it is. */
+typedef struct el_plain_settings {
+  int64_t ttl_ms;         /* of the lease */
+  el_turn_limits handoff; /* among the owners of the client */
+  bool fail_fast;         /* nobody waits for an etcd that is away */
+} el_plain_settings;
+
 /* What connect is told. Strings are borrowed for the call; NULL: not given. */
 typedef struct el_connect_options {
   const char *const *endpoints; /* as endpoint.h takes them */
   size_t n_endpoints;           /* 1 to EL_ENDPOINTS_MAX */
   bool tls_default;             /* for endpoints that don't say */
-  int64_t ttl_ms;               /* of the lease */
-  el_turn_limits handoff;       /* among the owners of the client */
   const char *user, *password;  /* authenticate as this user, ... */
   const char *token;            /* ... or carry this, renewed elsewhere */
   bool allow_plaintext_auth;    /* a password over an open line */
-  bool fail_fast;               /* nobody waits for an etcd that is away */
   el_tls_options tls;
+  el_plain_settings plain;
 } el_connect_options;
 
 typedef struct el_settings {
   char *user, *password, *token;
   el_tls *tls; /* NULL: no endpoint wants it */
-  int64_t ttl_ms;
-  el_turn_limits handoff;
-  bool fail_fast;
+  el_plain_settings plain;
   size_t n;
   el_endpoint endpoints[EL_ENDPOINTS_MAX];
 } el_settings;

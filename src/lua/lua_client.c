@@ -56,17 +56,17 @@ static const struct {
 
 static void read_options(lua_State *L, el_connect_options *options) {
   lua_getfield(L, 1, "ttl");
-  options->ttl_ms = el_lua_check_ms(L, -1);
+  options->plain.ttl_ms = el_lua_check_ms(L, -1);
   lua_getfield(L, 1, "handoff");
-  options->handoff.holds = (int32_t)lua_tointeger(L, -1);
+  options->plain.handoff.holds = (int32_t)lua_tointeger(L, -1);
   lua_getfield(L, 1, "handoff_time");
-  options->handoff.ms = (int64_t)(lua_tonumber(L, -1) * 1000);
+  options->plain.handoff.ms = (int64_t)(lua_tonumber(L, -1) * 1000);
   lua_getfield(L, 1, "tls");
   options->tls_default = lua_toboolean(L, -1);
   lua_getfield(L, 1, "allow_plaintext_auth");
   options->allow_plaintext_auth = lua_toboolean(L, -1);
   lua_getfield(L, 1, "fail_fast");
-  options->fail_fast = lua_toboolean(L, -1);
+  options->plain.fail_fast = lua_toboolean(L, -1);
   lua_pop(L, 6);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     *(const char **)(void *)((char *)options + texts[i].offset) =
