@@ -12,9 +12,10 @@ local M = {}
 -- and there without a lease, which means to get one first, and to connect perhaps.
 local TRY_WAIT, PRESSED_WAIT, FIRST_PRESSED_WAIT = 2, 0.1, 0.5
 
---- What is asked: full name, request | nil, message, code.
-local function read(self, where, name, opts)
-  local full, message, code = lock_options.name(where, self._prefix, name)
+--- What is asked: request | nil, message, code. A wish says which lock: its name, and
+-- its mode ("lock", "read" or "write").
+local function read(self, where, wish, opts)
+  local full, message, code = lock_options.name(where, self._prefix, wish.name)
   if not full then
     return nil, message, code
   end
@@ -23,7 +24,7 @@ local function read(self, where, name, opts)
   if not request then
     return nil, message, code
   end
-  request.name, request.full = name, full
+  request.mode, request.name, request.full = wish.mode, wish.name, full
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)
   self._losses:tell()
@@ -33,7 +34,7 @@ end
 
 --- One more of a hold that the same owner has: lock, or nil.
 local function reenter(self, request)
-  local lock = self._holds:own(request.full, request.owner)
+  local lock = self._holds:own(request)
   if lock then
     lock._count = lock._count + 1
   end
@@ -60,7 +61,8 @@ local function post(self, request)
   local try = request.timeout == 0
   local timeout = try and try_wait(self, request) or request.timeout
   local says = label.write(request.said, request.value)
-  return self._core:lock(request.full, says, timeout, request.max_hold, try, request.linger)
+  return self._core:lock(request.full, says, timeout, request.max_hold, try, request.linger,
+    request.mode)
 end
 
 --- Waits for the core's verdict; whatever interrupts the wait gives it up.
@@ -90,14 +92,14 @@ end
 --- The lock that the core has granted.
 local function wrap(self, core_lock, request, tie)
   local lock = Lock.new(self, core_lock, request, tie)
-  self._holds:add(request.full, lock)
+  self._holds:add(lock)
   return lock
 end
 
 --- The lock that somebody of this client has let go of with its key kept; or nil. Where a
 -- lock belongs to a request, that has to wait for it to be tied to it.
 local function retake(self, request)
-  local core_lock = not host.has_requests and self._holds:take_lingering(request.full)
+  local core_lock = not host.has_requests and self._holds:take_lingering(request)
   if core_lock and core_lock:retake(request.max_hold) then
     return wrap(self, core_lock, request)
   end
@@ -128,12 +130,12 @@ local function refusal(self, request)
     return string.format("lock %q: %s", request.name, message), code
   end
   request.is_pressed = message ~= nil
-  return self._holds:refusal(request.full, request.name, try, chosen)
+  return self._holds:refusal(request, try, chosen)
 end
 
---- Takes the lock, and waits for it if need be; see Client:lock.
-function M.wait(self, where, name, opts)
-  local request, message, code = read(self, where, name, opts)
+--- Takes the lock, and waits for it if need be; see client:lock.
+function M.wait(self, where, wish, opts)
+  local request, message, code = read(self, where, wish, opts)
   if not request then
     return nil, message, code
   end
@@ -160,9 +162,9 @@ local function begin(self, request)
   end
 end
 
---- Asks for the lock and returns what is pending; see Client:lock_async.
-function M.start(self, where, name, opts)
-  local request, message, code = read(self, where, name, opts)
+--- Asks for the lock and returns what is pending; see client:lock_async.
+function M.start(self, where, wish, opts)
+  local request, message, code = read(self, where, wish, opts)
   if not request then
     return nil, message, code
   end
@@ -171,7 +173,7 @@ function M.start(self, where, name, opts)
   if not fd then
     return nil, message, code
   end
-  if self._holds:own(request.full, request.owner) then
+  if self._holds:own(request) then
     -- Counted when it is asked for, so that nothing is to be undone if it never
     -- is.
     return Pending.again(self._wakeups, function()
@@ -180,7 +182,11 @@ function M.start(self, where, name, opts)
       return begin(self, request)
     end)
   end
-  if self._holds:has_lingering(request.full) then
+  message, code = self._holds:own_refusal(request)
+  if message then
+    return nil, message, code
+  end
+  if self._holds:has_lingering(request) then
     return Pending.again(self._wakeups, function()
       return retake(self, request)
     end, function()

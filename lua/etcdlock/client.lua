@@ -4,11 +4,10 @@ local Holds = require "etcdlock.holds"
 local Losses = require "etcdlock.losses"
 local Scout = require "etcdlock.scout"
 local Wakeups = require "etcdlock.wait.wakeups"
-local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local finally = require "etcdlock.finally"
+local forms = require "etcdlock.forms"
 local host = require "etcdlock.wait.host"
 local queue = require "etcdlock.queue"
 
@@ -69,11 +68,20 @@ end
 
 -- ---- acquiring ----
 
---- Takes the lock `name`, in the order in which it was asked for.
+--- What is asked for where a name is all that is said.
+local function wish_of(mode)
+  return function(name)
+    return { mode = mode, name = name }
+  end
+end
+
+--- client:lock(name, opts) takes the lock `name`, in the order in which it was asked
+-- for.
 -- @param opts timeout (seconds; 0 tries once; nil waits as long as it takes, but
 --   only 5 s if etcd has never answered this client), max_hold (seconds after
---   which the hold ends by itself), owner (who asks; default: the running
---   coroutine), value (published to queue)
+--   which the hold ends by itself), linger (seconds for which the key stays after
+--   unlock, for whoever of this client asks next), owner (who asks; default: the
+--   running coroutine), value (published to queue)
 -- @return lock | nil, message, code: "timeout", "locked" (timeout 0),
 --   "deadlock", "lost" (our key was deleted while we waited), "unavailable",
 --   "closed", "forked", "denied", "no_space", "invalid", "context" (waiting
@@ -83,88 +91,32 @@ end
 -- nginx a lock that was waited for ends with its request, and an owner is known
 -- in one request only, whose phases and light threads are different ones; a later
 -- phase that asks for what an earlier one holds is told "deadlock".
-function Client:lock(name, opts)
-  return acquire.wait(self, "client:lock", name, opts)
-end
-
---- The same without waiting for others. It writes nothing if it isn't free, unless so
--- much comes and goes below its name that only a place in the queue can tell.
--- @return lock | nil, message, code: "locked", ...
-function Client:try_lock(name, opts)
-  local tried = { timeout = 0 }
-  if type(opts) == "table" then
-    for field, value in pairs(opts) do
-      if field ~= "timeout" then
-        tried[field] = value
-      end
-    end
-  elseif opts ~= nil then
-    tried = opts -- which acquire refuses
-  end
-  return acquire.wait(self, "client:try_lock", name, tried)
-end
-
---- The same for a program with an event loop of its own: nothing waits here.
--- @return a pending lock (pending.lua): step, cancel, and what loops poll |
---   nil, message, code if nothing could be asked
--- An own hold is answered by the first step, with count + 1.
-function Client:lock_async(name, opts)
-  return acquire.start(self, "client:lock_async", name, opts)
-end
-
---- What with_lock answers after the function has returned `results`. That it has
--- run is told in any case: whoever tries again would do its work twice.
-local function conclude(results, unlocked, message, code)
-  local list = table.unpack or unpack -- luacheck: ignore unpack
-  -- Held until unlock began, but etcd hasn't confirmed the release: what ran
-  -- under the lock ran under it.
-  if unlocked or code == "unavailable" then
-    return true, list(results, 1, results.n)
-  end
-  return nil, message, code, true, list(results, 1, results.n)
-end
-
-local function pack(...)
-  return { n = select("#", ...), ... }
-end
-
-local function run_locked(self, where, name, opts, fn)
-  local lock, message, code = acquire.wait(self, where, name, opts)
-  if not lock then
-    return nil, message, code
-  end
-  -- On the stack for as long as fn runs, whatever that is.
-  local function within()
-    local results = pack(fn(lock))
-    return results
-  end
-  local is_outermost = lock:count() == 1
-  if is_outermost then
-    lock._run = host.run(within)
-  end
-  local unlocked, why, why_code
-  local results = finally.run(function()
-    if is_outermost then
-      lock._run = nil
-    end
-    unlocked, why, why_code = lock:unlock()
-  end, within)
-  return conclude(results[1], unlocked, why, why_code)
-end
-
---- Runs fn(lock) while the lock is held, and releases it however fn ends. An
--- error in fn is raised again, the same object.
--- @param opts as for lock; may be left out
+--
+-- client:try_lock(name, opts) doesn't wait for others: "locked". It writes nothing if it
+-- isn't free, unless so much comes and goes below its name that only a place in the
+-- queue can tell.
+--
+-- client:with_lock(name, opts, fn) runs fn(lock) while the lock is held, and releases it
+-- however fn ends; opts may be left out. An error in fn is raised again, the same
+-- object.
 -- @return true, fn's results | nil, message, code: as for lock, and then fn was not
 --   run | nil, message, code, true, fn's results: it ran, but the lock was lost
 --   before it was done ("lost"), or can't be released ("denied", "closed", ...)
-function Client:with_lock(name, opts, fn)
-  if fn == nil then
-    opts, fn = nil, opts
-  end
-  check.callable("client:with_lock", "fn", fn)
-  return run_locked(self, "client:with_lock", name, opts, fn)
-end
+--
+-- client:lock_async(name, opts) is for a program with an event loop of its own: nothing
+-- waits here.
+-- @return a pending lock (pending.lua): step, cancel, and what loops poll |
+--   nil, message, code if nothing could be asked
+-- An own hold is answered by the first step, with count + 1.
+forms.add(Client, "client", "lock", wish_of "lock")
+
+--- The same for many readers or one writer: read_lock, try_read_lock, with_read_lock,
+-- read_lock_async; write_lock, try_write_lock, with_write_lock, write_lock_async. A
+-- reader waits for older writers, a writer for all that is older, and a plain lock of
+-- the name is a writer. A writer's owner may read as well (the same hold, count + 1); a
+-- reader's owner who asks to write is told "deadlock", at once.
+forms.add(Client, "client", "read_lock", wish_of "read")
+forms.add(Client, "client", "write_lock", wish_of "write")
 
 --- A function that runs fn with its own arguments under the lock, and returns
 -- what with_lock returns.
@@ -176,7 +128,7 @@ function Client:wrap(name, opts, fn)
   check.callable("client:wrap", "fn", fn)
   return function(...)
     local args, n = { ... }, select("#", ...)
-    return run_locked(self, "client:wrap", name, opts, function()
+    return forms.with(self, "client:wrap", { mode = "lock", name = name }, opts, function()
       return fn((table.unpack or unpack)(args, 1, n)) -- luacheck: ignore unpack
     end)
   end

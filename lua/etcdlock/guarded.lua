@@ -129,4 +129,43 @@ function M:txn(list)
   return results
 end
 
+--- From here on the rest of the hold is a reader's.
+local function become_reader(self)
+  local holds = self._client._holds
+  self._core:downgrade()
+  holds:remove(self)
+  self._mode = "read"
+  holds:add(self)
+end
+
+--- Turns a writer's hold into a reader's, with no other writer in between: readers are
+-- let in beside it, and the token stays. It is a reader's from the moment of the call,
+-- whatever comes of it; one that has failed can be repeated.
+-- @return true | nil, message, code: "invalid" while several unlocks are due (the
+--   others who hold it count on it), "lost", "not_held", "unavailable", ...
+function M:downgrade()
+  if self._mode == "lock" then
+    check.raise(string.format("lock:downgrade: lock %q is no writer's, wanted one of write_lock",
+      self._name))
+  elseif not self:_left() then
+    return nil, self:_not_held()
+  elseif not self._may_downgrade then
+    return true
+  elseif self._count > 1 then
+    local text = "lock %q is held %d times by its owner, and would end as a writer's for all"
+    return nil, text:format(self._name, self._count), "invalid"
+  end
+  if self._mode == "write" then
+    become_reader(self)
+  end
+  local results, message, code = guarded(self, function(txn)
+    txn:downgrade()
+  end)
+  if not results then
+    return nil, message, code
+  end
+  self._may_downgrade = false
+  return true
+end
+
 return M

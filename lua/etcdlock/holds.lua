@@ -17,8 +17,9 @@ function Holds.new(endpoints)
   local where = { (table.unpack or unpack)(endpoints) } -- luacheck: ignore unpack
   table.sort(where)
   local self = setmetatable({
-    _locks = setmetatable({}, { __mode = "v" }), -- by full name
-    _lingering = {}, -- core locks whose key was kept, by full name
+    _locks = setmetatable({}, { __mode = "v" }), -- that exclude all others, by full name
+    _readers = {}, -- sets of locks, by full name
+    _lingering = {}, -- core locks whose key was kept, by mode and full name
     _where = table.concat(where, ","),
   }, Holds)
   all[self] = true
@@ -34,52 +35,101 @@ function Holds.owner(said)
 end
 
 --- Lets go of a hold whose with_lock can't do that any more.
-local function take_over(self, full, lock)
-  self:remove(full, lock)
+local function take_over(self, lock)
+  self:remove(lock)
   lock._core:outlive()
 end
 
+--- Is it held? Not if nobody is left who could let go of it.
+local function is_live(self, lock)
+  if not lock:_left() then
+    return false
+  elseif lock._run and lock._count == 1 and host.is_cut_off(lock) then
+    take_over(self, lock)
+    return false
+  end
+  return true
+end
+
+--- The lock of this name that excludes all others.
 local function live(self, full)
   local lock = self._locks[full]
-  if not lock or not lock:_left() then
-    return nil
-  elseif lock._run and lock._count == 1 and host.is_cut_off(lock) then
-    take_over(self, full, lock)
-    return nil
+  return lock and is_live(self, lock) and lock or nil
+end
+
+--- A reader's lock of this name for which fits(lock); or nil.
+local function find_reader(self, full, fits)
+  for lock in pairs(self._readers[full] or {}) do
+    if fits(lock) and is_live(self, lock) then
+      return lock
+    end
   end
-  return lock
 end
 
---- The lock of this name if `owner` holds it and may have it again.
-function Holds:own(full, owner)
-  local lock = live(self, full)
-  return lock and lock._owner == owner and host.is_reentered(lock) and lock or nil
+local function may_reenter(lock, owner)
+  return lock._owner == owner and host.is_reentered(lock)
 end
 
-function Holds:add(full, lock)
-  self._locks[full] = lock
+local function own_reader(self, request)
+  return find_reader(self, request.full, function(lock)
+    return may_reenter(lock, request.owner)
+  end)
+end
+
+--- The lock that is asked for if its owner holds it and may have it again.
+function Holds:own(request)
+  local lock = live(self, request.full)
+  if lock and may_reenter(lock, request.owner) then
+    return lock
+  end
+  return request.mode == "read" and own_reader(self, request) or nil
+end
+
+function Holds:add(lock)
+  if lock._mode ~= "read" then
+    self._locks[lock._full] = lock
+    return
+  end
+  local readers = self._readers[lock._full]
+  if not readers then
+    readers = setmetatable({}, { __mode = "k" })
+    self._readers[lock._full] = readers
+  end
+  readers[lock] = true
 end
 
 --- Forgets a lock that was released, so that its owner may take it anew.
-function Holds:remove(full, lock)
+function Holds:remove(lock)
+  local full = lock._full
+  local readers = self._readers[full]
   if self._locks[full] == lock then
     self._locks[full] = nil
+  elseif readers then
+    readers[lock] = nil
+    if next(readers) == nil then
+      self._readers[full] = nil
+    end
   end
 end
 
+local function lingering_as(mode, full)
+  return mode .. ":" .. full
+end
+
 --- A lock was let go of, with its key kept: the next who wants it may have it.
-function Holds:linger(full, core_lock)
-  self._lingering[full] = core_lock
+function Holds:linger(lock)
+  self._lingering[lingering_as(lock._mode, lock._full)] = lock._core
 end
 
-function Holds:has_lingering(full)
-  return self._lingering[full] ~= nil
+function Holds:has_lingering(request)
+  return self._lingering[lingering_as(request.mode, request.full)] ~= nil
 end
 
---- The core lock of this name that was let go of so, once; it may have ended since.
-function Holds:take_lingering(full)
-  local core_lock = self._lingering[full]
-  self._lingering[full] = nil
+--- The core lock that was let go of so, once; it may have ended since.
+function Holds:take_lingering(request)
+  local as = lingering_as(request.mode, request.full)
+  local core_lock = self._lingering[as]
+  self._lingering[as] = nil
   return core_lock
 end
 
@@ -102,44 +152,72 @@ local function is_deadlock(lock, chosen)
   return lock ~= nil and not lock._max_hold and (not host.loop(chosen) or host.is_past(lock))
 end
 
---- The lock of this name that another client of this program has, of the same etcd.
-local function held_elsewhere(self, full)
+--- A lock that this client has and that is in the way of the request for ever.
+local function find_blocking(self, request, chosen)
+  local lock = live(self, request.full)
+  if is_deadlock(lock, chosen) then
+    return lock
+  end
+  return request.mode ~= "read" and find_reader(self, request.full, function(reader)
+    return is_deadlock(reader, chosen)
+  end) or nil
+end
+
+--- The same of another client of this program, of the same etcd.
+local function is_blocked_elsewhere(self, request, chosen)
   for other in pairs(all) do
-    local lock = other ~= self and other._where == self._where and live(other, full)
-    if lock then
-      return lock
+    if other ~= self and other._where == self._where
+      and find_blocking(other, request, chosen) then
+      return true
     end
   end
 end
 
-local function find_deadlock(self, full, chosen)
-  local lock = live(self, full)
-  if is_deadlock(lock, chosen) then
+--- Who is it that holds the lock for ever?
+local function find_deadlock(self, request, chosen)
+  local lock = find_blocking(self, request, chosen)
+  if lock then
     return host.is_past(lock) and "an earlier phase of this request" or describe(lock._owner)
-  elseif is_deadlock(held_elsewhere(self, full), chosen) then
+  elseif is_blocked_elsewhere(self, request, chosen) then
     return "another client of this program"
   end
 end
 
---- Does somebody else of this program hold `name`, so that it makes no sense to
--- ask for it: message, code.
-function Holds:refusal(full, name, try, chosen)
-  if try then
-    local lock = live(self, full)
-    if lock then
-      return string.format("lock %q is held by %s", name, describe(lock._owner)), "locked"
-    end
-    return nil
+--- Who would wait for himself: message, code.
+function Holds:own_refusal(request)
+  if request.mode ~= "read" and own_reader(self, request) then
+    local text = "lock %q is held by its owner to read: to write, he would wait for himself"
+    return text:format(request.name), "deadlock"
   end
-  if not host.loop(chosen) and find_deadlock(self, full, chosen) then
+end
+
+local function try_refusal(self, request)
+  local lock = live(self, request.full)
+    or request.mode ~= "read" and find_reader(self, request.full, function() return true end)
+  if lock then
+    local text = "lock %q is held by %s"
+    return text:format(request.name, describe(lock._owner)), "locked"
+  end
+end
+
+--- Does somebody else of this program hold what is asked for, so that it makes no sense
+-- to ask: message, code.
+function Holds:refusal(request, try, chosen)
+  local message, code = self:own_refusal(request)
+  if message then
+    return message, code
+  elseif try then
+    return try_refusal(self, request)
+  end
+  if not host.loop(chosen) and find_deadlock(self, request, chosen) then
     -- It may have been dropped, and then is released when Lua collects it.
     collectgarbage()
     collectgarbage()
   end
-  local holder = find_deadlock(self, full, chosen)
+  local holder = find_deadlock(self, request, chosen)
   if holder then
     local text = "lock %q is held by %s, which can't release it while this one waits"
-    return text:format(name, holder), "deadlock"
+    return text:format(request.name, holder), "deadlock"
   end
 end
 

@@ -58,6 +58,11 @@ function Lock:name()
   return self._name
 end
 
+--- "lock", "read" or "write".
+function Lock:mode()
+  return self._mode
+end
+
 --- Its key in etcd.
 function Lock:key()
   return self._core:key()
@@ -88,7 +93,7 @@ local function leave_key(self)
     return false
   end
   self._has_left = true
-  client._holds:linger(self._full, self._core)
+  client._holds:linger(self)
   client._losses:leave(self, false)
   return true
 end
@@ -146,7 +151,7 @@ function Lock:unlock()
     end
     return nil, self:_not_held()
   end
-  self._client._holds:remove(self._full, self)
+  self._client._holds:remove(self)
   self._client._losses:expect_no_news(self)
   local released
   if leave_key(self) then
@@ -196,6 +201,7 @@ Lock.put = guarded.put
 Lock.delete = guarded.delete
 Lock.get = guarded.get
 Lock.txn = guarded.txn
+Lock.downgrade = guarded.downgrade
 
 check.methods(Lock, "lock")
 
@@ -206,6 +212,8 @@ function Lock.new(client, core_lock, request, tie)
     _client = client,
     _name = request.name,
     _full = request.full,
+    _mode = request.mode,
+    _may_downgrade = request.mode == "write", -- until etcd has confirmed it
     _owner = request.owner,
     _max_hold = request.max_hold,
     _lingers = request.linger ~= nil,

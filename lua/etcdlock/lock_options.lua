@@ -7,6 +7,9 @@ local NAME_MAX = require("etcdlock.core").NAME_MAX
 
 local LINGER_MAX = 86400
 
+-- What stands between a name and who reads or writes there (rules/key.h).
+local RESERVED = { "/read", "/write", "/read/order", "/write/order" }
+
 local LOCK = {
   timeout = "number",
   max_hold = "number",
@@ -23,6 +26,15 @@ for field in pairs(require("etcdlock.connect_options").OPTIONS) do
   ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"
 end
 
+--- What a name ends with that no name may end with; nil: it is fine.
+function M.reserved_end(name)
+  for _, reserved in ipairs(RESERVED) do
+    if name:sub(-#reserved) == reserved then
+      return reserved
+    end
+  end
+end
+
 --- A lock's name with the client's prefix, or nil, message, "invalid".
 function M.name(where, prefix, name)
   check.string(where, "name", name)
@@ -30,6 +42,11 @@ function M.name(where, prefix, name)
   if name == "" or #full > NAME_MAX or full:find("%z") then
     local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
     return check.invalid(where, "name", name, wanted)
+  end
+  local reserved = M.reserved_end(full)
+  if reserved then
+    local wanted = 'an end other than "%s", where readers and writers have their keys'
+    return check.invalid(where, "name", name, wanted:format(reserved))
   end
   return full
 end

@@ -6,6 +6,20 @@ local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
+-- Where a writer's key stands, and the note that it only reads: rules/key.h.
+local WRITE, DOWNGRADED = "/write/", "/write/read/"
+
+--- Does the writer of `key` only read any more?
+local function is_downgraded(kvs, full, key)
+  local note = full .. DOWNGRADED .. key:sub(#full + #WRITE + 1)
+  for _, kv in ipairs(kvs) do
+    if kv.key == note then
+      return true
+    end
+  end
+  return false
+end
+
 local function list(self, where, name)
   local full, message, code = lock_options.name(where, self._prefix, name)
   if not full then
@@ -22,11 +36,12 @@ local function list(self, where, name)
     local lease, mode = core.parse_key(full, kv.key)
     if lease then
       local said = label.read(kv.value)
+      mode = mode == "write" and is_downgraded(results[1], full, kv.key) and "read" or mode
       local before = places[#places]
       places[#places + 1] = {
         held = before == nil or (before.held and before.mode == "read" and mode == "read"),
         token = kv.create_revision,
-        lease = lease,
+        lease = kv.lease or lease,
         mode = mode,
         key = kv.key,
         host = said.host,

@@ -12,6 +12,7 @@ local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
+local lock_options = require "etcdlock.lock_options"
 local on_first_use = require "etcdlock.on_first_use"
 
 local M = { _VERSION = "0.1.0", _client = etcdlock._default }
@@ -73,11 +74,11 @@ local function live(self)
   return self.held and self.held:held() and self.held or nil
 end
 
---- A key that is too long for etcd's sake, or has a NUL, stands there by its
--- digest. (Two keys of the same digest would wait for each other, no more.)
+--- A key that can't be a name as it is, too long or of the wrong form, stands there by
+-- its digest. (Two keys of the same digest would wait for each other, no more.)
 local function name_of(self, key)
   key = tostring(key)
-  if #key > KEY_MAX or key:find "%z" then
+  if #key > KEY_MAX or key:find "%z" or lock_options.reserved_end("/" .. key) then
     key = "md5/" .. ngx.md5(key)
   end
   return self.name .. "/" .. key

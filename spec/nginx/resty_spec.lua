@@ -264,6 +264,20 @@ add(more, "unlock of a lock that has expired answers \"unlocked\", and hits nobo
   1
 ]])
 
+add(more, "a key that ends like those of readers and writers is as good as any", [[
+  for _, key in ipairs { "/books/read", "write", "a/read/order" } do
+    local one, other = new(), new { timeout = 0 }
+    tell(one:lock(key), other:lock(key))
+    tell(one:unlock())
+  end
+]], [[0 nil timeout
+  1
+  0 nil timeout
+  1
+  0 nil timeout
+  1
+]])
+
 add(more, "what can't be is told: a name, options, a time", [[
   tell(resty_lock:new())
   tell(resty_lock:new("x", { exptime = 0 }))

@@ -12,12 +12,13 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local KEY = prefix .. "data"
 local server, client, lock
 
-before_each(function()
+-- Of a reader or writer the order hangs on a key of its own.
+local function hold(call)
   server = Scripted.start(suite.endpoint())
   client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
-  lock = assert(client:lock "a")
+  lock = assert(client[call](client, "a"))
   clients.await_watched(client, lock)
-end)
+end
 
 after_each(function()
   clients.close_all()
@@ -40,109 +41,120 @@ local function assert_value(value)
   assert.is_true(lock:check())
 end
 
-describe("a write that is carried out late", function()
-  it("is, if nothing else was written", function()
-    write_late()
-    assert.equal(1, server:deliver "Txn")
-    assert_value "late"
-  end)
+for _, call in ipairs { "lock", "read_lock", "write_lock" } do
+  describe("a write under a " .. call .. " that is carried out late", function()
+    before_each(function() hold(call) end)
 
-  it("changes nothing after the next one", function()
-    write_late()
-    assert.is_true(lock:put(KEY, "next"))
-    assert.equal(1, server:deliver "Txn")
-    assert_value "next"
-    assert.is_true(lock:put(KEY, "last"))
-    assert_value "last"
-  end)
-
-  it("nor do several of them, in any order", function()
-    write_late()
-    assert.is_true(lock:put(KEY, "one"))
-    write_late()
-    assert.is_true(lock:put(KEY, "two"))
-    assert.equal(2, server:deliver "Txn")
-    assert_value "two"
-  end)
-
-  it("nor after a deletion, or a transaction", function()
-    write_late()
-    assert.is_true(lock:delete(KEY))
-    assert.equal(1, server:deliver "Txn")
-    assert_value(nil)
-    write_late()
-    assert(lock:txn { { "put", KEY, "txn" }, { "get", KEY } })
-    assert.equal(1, server:deliver "Txn")
-    assert_value "txn"
-  end)
-
-  it("nor if what prepares the next one comes late, too", function()
-    write_late()
-    delay(2)
-    assert.is_true(lock:put(KEY, "next"))
-    assert.equal(3, server:deliver "Txn")
-    assert_value "next"
-    assert.is_true(lock:put(KEY, "last"))
-    assert_value "last"
-  end)
-end)
-
-it("a hold whose key was touched keeps its place and what it says of itself", function()
-  local before = client:queue "a"
-  write_late()
-  assert.is_true(lock:put(KEY, "next"))
-  assert.same(before, client:queue "a")
-  assert.is_true(lock:unlock())
-  assert.equal(1, server:deliver "Txn")
-  assert.equal("next", (etcd:get(KEY)))
-end)
-
-it("writes of several coroutines at once all happen, each once, also after a late one", function()
-  local program = [[
-    local cqueues = require "cqueues"
-    local endpoint, prefix, key = ...
-    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
-    local loop = cqueues.new()
-    loop:wrap(function()
-      local lock = assert(client:lock "b")
-      print "ready"
-      io.read "*l"
-      for i = 1, 10 do
-        loop:wrap(function()
-          for n = 1, 10 do
-            local ok, message, code
-            repeat
-              ok, message, code = lock:put(key .. i, tostring(n))
-              assert(ok or code == "unavailable", message)
-            until ok
-          end
-        end)
-      end
-      while client:stats().calls < 100 do cqueues.sleep(0.01) end
+    it("is, if nothing else was written", function()
+      write_late()
+      assert.equal(1, server:deliver "Txn")
+      assert_value "late"
     end)
-    assert(loop:loop())
-    print("done " .. client:stats().calls)
-    client:close()
-  ]]
-  local missing = loops.missing "cqueues"
-  if missing then return pending(missing) end
-  local child = proc.lua(program, server:endpoint(), prefix, KEY)
-  finally(function()
-    child:destroy()
-    etcd:ctl("del", "--prefix", KEY)
-  end)
-  child:expect "^ready"
-  delay(1)
-  child:send "go"
-  local calls = tonumber((child:expect "^done (%d+)"))
-  assert.is_true(calls <= 110, calls .. " requests for 100 writes")
-  server:deliver "Txn"
-  for i = 1, 10 do assert.equal("10", (etcd:get(KEY .. i))) end
-end)
 
-it("writes in their order cost one request each", function()
-  local calls = server:count("Txn", function()
-    for i = 1, 5 do assert.is_true(lock:put(KEY, tostring(i))) end
+    it("changes nothing after the next one", function()
+      write_late()
+      assert.is_true(lock:put(KEY, "next"))
+      assert.equal(1, server:deliver "Txn")
+      assert_value "next"
+      assert.is_true(lock:put(KEY, "last"))
+      assert_value "last"
+      if call ~= "lock" then -- others rely on its key being as old as it is
+        assert.equal(lock:token(), (select(2, lock:get(lock:key()))))
+      end
+    end)
+
+    it("nor do several of them, in any order", function()
+      write_late()
+      assert.is_true(lock:put(KEY, "one"))
+      write_late()
+      assert.is_true(lock:put(KEY, "two"))
+      assert.equal(2, server:deliver "Txn")
+      assert_value "two"
+    end)
+
+    it("nor after a deletion, or a transaction", function()
+      write_late()
+      assert.is_true(lock:delete(KEY))
+      assert.equal(1, server:deliver "Txn")
+      assert_value(nil)
+      write_late()
+      assert(lock:txn { { "put", KEY, "txn" }, { "get", KEY } })
+      assert.equal(1, server:deliver "Txn")
+      assert_value "txn"
+    end)
+
+    it("nor if what prepares the next one comes late, too", function()
+      write_late()
+      delay(2)
+      assert.is_true(lock:put(KEY, "next"))
+      assert.equal(3, server:deliver "Txn")
+      assert_value "next"
+      assert.is_true(lock:put(KEY, "last"))
+      assert_value "last"
+    end)
   end)
-  assert.equal(5, calls)
+end
+
+describe("a hold", function()
+  before_each(function() hold "lock" end)
+
+  it("whose key was touched keeps its place and what it says of itself", function()
+    local before = client:queue "a"
+    write_late()
+    assert.is_true(lock:put(KEY, "next"))
+    assert.same(before, client:queue "a")
+    assert.is_true(lock:unlock())
+    assert.equal(1, server:deliver "Txn")
+    assert.equal("next", (etcd:get(KEY)))
+  end)
+
+  it("of several coroutines writes all they write at once, and each once, after a late", function()
+    local program = [[
+      local cqueues = require "cqueues"
+      local endpoint, prefix, key = ...
+      local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+      local loop = cqueues.new()
+      loop:wrap(function()
+        local lock = assert(client:lock "b")
+        print "ready"
+        io.read "*l"
+        for i = 1, 10 do
+          loop:wrap(function()
+            for n = 1, 10 do
+              local ok, message, code
+              repeat
+                ok, message, code = lock:put(key .. i, tostring(n))
+                assert(ok or code == "unavailable", message)
+              until ok
+            end
+          end)
+        end
+        while client:stats().calls < 100 do cqueues.sleep(0.01) end
+      end)
+      assert(loop:loop())
+      print("done " .. client:stats().calls)
+      client:close()
+    ]]
+    local missing = loops.missing "cqueues"
+    if missing then return pending(missing) end
+    local child = proc.lua(program, server:endpoint(), prefix, KEY)
+    finally(function()
+      child:destroy()
+      etcd:ctl("del", "--prefix", KEY)
+    end)
+    child:expect "^ready"
+    delay(1)
+    child:send "go"
+    local calls = tonumber((child:expect "^done (%d+)"))
+    assert.is_true(calls <= 110, calls .. " requests for 100 writes")
+    server:deliver "Txn"
+    for i = 1, 10 do assert.equal("10", (etcd:get(KEY .. i))) end
+  end)
+
+  it("writes in order at the cost of one request each", function()
+    local calls = server:count("Txn", function()
+      for i = 1, 5 do assert.is_true(lock:put(KEY, tostring(i))) end
+    end)
+    assert.equal(5, calls)
+  end)
 end)

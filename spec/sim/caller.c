@@ -39,6 +39,16 @@ static void rest(world *wd, sim_caller *who) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, false), wake);
 }
 
+/* Half of the histories know plain locks only. */
+static int pick_spot(world *wd, const sim_caller *who) {
+  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ,
+                                  EL_MODE_READ};
+  int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
+  el_mode mode = EL_MODE_LOCK;
+  if (wd->has_readers) mode = modes[rng_between(&wd->dice, 0, 3)];
+  return spot_make(name, mode, who->id);
+}
+
 static void request(world *wd, sim_caller *who) {
   if (wd->calm_from_ms != 0) {
     who->state = CALLER_DONE;
@@ -48,7 +58,8 @@ static void request(world *wd, sim_caller *who) {
   who->left--;
   who->verdicts = 0;
   who->asked_ms = wd->now_ms;
-  who->name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
+  who->spot = pick_spot(wd, who);
+  who->reads = spot_mode(who->spot) == EL_MODE_READ;
   who->trying = rng_chance(&wd->dice, 250);
   who->state = CALLER_WAITING;
   wd->figures->requests++;
@@ -56,7 +67,7 @@ static void request(world *wd, sim_caller *who) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 6000), wake);
   }
   world_trace(wd, "p%d caller %d %s n%d", who->peer, who->id,
-              who->trying ? "tries" : "queues for", who->name);
+              who->trying ? "tries" : "queues for", who->spot);
   peer_request(wd, who->peer, who->id);
 }
 
@@ -109,6 +120,15 @@ static void wake(world *wd, const world_event *ev) {
   }
 }
 
+static void downgrade(world *wd, const world_event *ev) {
+  sim_caller *who = &wd->callers[ev->who];
+  if (ev->turn != who->turn || !who->claiming) return;
+  world_trace(wd, "p%d caller %d only reads on", who->peer, who->id);
+  wd->figures->downgrades++;
+  who->reads = true;
+  peer_downgrade(wd, who->peer, who->id);
+}
+
 static void max_hold(world *wd, const world_event *ev) {
   const sim_caller *who = &wd->callers[ev->who];
   if (ev->turn == who->turn) peer_max_hold(wd, who->peer, who->id);
@@ -151,6 +171,9 @@ void caller_on_granted(world *wd, int id, int64_t token) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, true), wake);
   if (rng_chance(&wd->dice, 100)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 1, 2000), max_hold);
+  }
+  if (spot_mode(who->spot) == EL_MODE_WRITE && rng_chance(&wd->dice, 400)) {
+    wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 300), downgrade);
   }
 }
 

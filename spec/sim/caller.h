@@ -31,7 +31,8 @@ typedef struct caller {
   int left;      /* requests still to come */
   int pace;      /* how long it holds and rests: 0 hectic .. 2 slow */
   bool keeper;   /* holds on after the faults */
-  int name;      /* of the lock it asks for */
+  int spot;      /* that it asks for */
+  bool reads;    /* and others may read as well */
   bool trying;
   int64_t asked_ms, granted_ms;
   int verdicts;         /* on this request */

@@ -5,6 +5,7 @@
 
 #include "caller.h"
 #include "clock.h"
+#include "queue.h"
 
 enum {
   MARGIN_MS = 200,  /* promised between the end of a claim and of its lease */
@@ -12,46 +13,17 @@ enum {
   STORM = 20 /* keepalives of one session in a second; a sound one sends 2 */
 };
 
-/* ---- the queue of a name ---- */
-
-static bool is_live(const key *it, int name) {
-  return it->name == name && it->create_rev != 0 && !key_is_nested(it);
-}
-
-static const key *find_older(const store *st, int name, int64_t rev) {
-  for (int i = 0; i < st->n_keys; i++) {
-    const key *it = &st->keys[i];
-    if (is_live(it, name) && it->create_rev < rev) return it;
-  }
-  return NULL;
-}
-
-static void note_empty(world *wd, int name) {
-  name_record *record = &wd->names[name];
-  if (find_older(&wd->store, name, INT64_MAX) != NULL) {
-    record->empty_since_ms = 0;
-  } else if (record->empty_since_ms == 0) {
-    record->empty_since_ms = wd->now_ms;
-  }
-}
-
 void checks_on_change(world *wd, const change *what) {
-  const key *before = &what->before;
   world_trace(wd, "store: rev %" PRId64 " n%d/%" PRId64 " %s", what->rev,
-              what->after.name, what->after.owner,
+              what->after.spot, what->after.owner,
               what->after.create_rev == 0 ? "deleted" : "put");
-  if (key_is_nested(before)) return;
-  note_empty(wd, before->name);
-  if (before->create_rev == 0 || what->after.create_rev != 0) return;
-  if (find_older(&wd->store, before->name, before->create_rev) == NULL) {
-    wd->names[before->name].front_since_ms = wd->now_ms;
-  }
+  if (!key_is_nested(&what->before)) queue_note(wd, what);
 }
 
 /* ---- requests ---- */
 
 static bool is_of(const peer_entry *at, const call *what) {
-  return at->used && at->name == what->name && at->core.lease == what->lease;
+  return at->used && at->spot == what->spot && at->core.lease == what->lease;
 }
 
 static const sim_caller *find_claiming(const world *wd, const peer_entry *at) {
@@ -70,7 +42,7 @@ void checks_before_apply(world *wd, const call *what) {
   }
   who = find_claiming(wd, at);
   if (who != NULL && wd->now_ms < who->claim_end_ms &&
-      who->token == store_create_rev(&wd->store, what->name, what->lease) &&
+      who->token == store_create_rev(&wd->store, what->spot, what->lease) &&
       what->ask.guard == who->token) {
     world_violate(wd, "I7 one key", "p%d deletes the key that caller %d holds",
                   pr->id, who->id);
@@ -80,11 +52,11 @@ void checks_before_apply(world *wd, const call *what) {
 static void check_ghost(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (at->core.state == EL_ENTRY_IDLE && !at->core.wanted &&
       pr->sessions[at->session].core.state == EL_SESSION_ALIVE &&
-      store_create_rev(&wd->store, at->name, at->core.lease) != 0) {
+      store_create_rev(&wd->store, at->spot, at->core.lease) != 0) {
     world_violate(wd, "I4 nothing left",
                   "p%d is idle at n%d, and its key is there (lease %" PRId64
                   ")",
-                  pr->id, at->name, at->core.lease);
+                  pr->id, at->spot, at->core.lease);
   }
 }
 
@@ -104,8 +76,9 @@ void checks_after_audits(world *wd, const sim_peer *pr) {
 void checks_after_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
   const peer_entry *at = &pr->entries[what->entry];
-  static const char *const kinds[] = {"entry",     "probe", "grant", "revoke",
-                                      "keepalive", "audit", "census"};
+  static const char *const kinds[] = {"entry",  "probe",     "grant",
+                                      "revoke", "keepalive", "audit",
+                                      "census", "downgrade"};
   static const char *const asks[] = {"", " try", " enqueue", " look",
                                      " delete"};
   world_trace(wd, "store: p%d lease %" PRId64 " %s%s%s", what->peer,
@@ -122,24 +95,30 @@ void checks_after_apply(world *wd, const call *what) {
 
 static void check_order(world *wd, const sim_peer *pr, const peer_entry *at,
                         int64_t token) {
-  name_record *record = &wd->names[at->name];
-  const key *older = find_older(&wd->store, at->name, token);
+  int name = spot_name(at->spot);
+  bool reads = spot_mode(at->spot) == EL_MODE_READ;
+  name_record *record = &wd->names[name];
+  const key *older = queue_find_older(&wd->store, name, token, reads);
+  int64_t last = reads ? record->last_write_token : record->last_token;
   if (older != NULL) {
     world_violate(wd, "I3 FIFO",
                   "p%d is granted n%d at %" PRId64 ", before %" PRId64, pr->id,
-                  at->name, token, older->create_rev);
+                  at->spot, token, older->create_rev);
   }
-  if (token <= record->last_token) {
+  if (token <= last) {
     world_violate(wd, "I2 tokens",
                   "p%d is granted n%d with %" PRId64 " after %" PRId64, pr->id,
-                  at->name, token, record->last_token);
+                  at->spot, token, last);
   }
-  record->last_token = token;
+  if (token > record->last_token) record->last_token = token;
+  if (!reads) record->last_write_token = token;
 }
 
 /* A key becomes the oldest when the one before it goes, or when it comes. */
 static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
-  int64_t waited_ms = wd->now_ms - wd->names[at->name].front_since_ms;
+  bool reads = spot_mode(at->spot) == EL_MODE_READ;
+  const name_record *record = &wd->names[spot_name(at->spot)];
+  int64_t waited_ms = wd->now_ms - record->front_since_ms[reads];
   if (!wd->weather.calm || at->core.attempts != 0) return;
   if (wd->callers[at->caller].asked_ms > wd->now_ms - waited_ms) {
     waited_ms = wd->now_ms - wd->callers[at->caller].asked_ms;
@@ -147,7 +126,7 @@ static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (waited_ms > PROMPT_MS) {
     world_violate(wd, "I5 progress",
                   "p%d gets n%d %" PRId64 " ms after it became free", pr->id,
-                  at->name, waited_ms);
+                  at->spot, waited_ms);
   }
 }
 
@@ -155,18 +134,18 @@ static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
  * that led to it; and nothing comes between the look and the grant. */
 static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token) {
-  const key *it = store_find(&wd->store, at->name, at->core.lease);
+  const key *it = store_find(&wd->store, at->spot, at->core.lease);
   bool is_ours = it->create_rev == token && it->lease == at->core.lease;
   if (at->heard_ms != wd->now_ms) {
     world_violate(wd, "I1 exclusion",
                   "p%d is granted n%d on what it saw %" PRId64 " ms ago",
-                  pr->id, at->name, wd->now_ms - at->heard_ms);
+                  pr->id, at->spot, wd->now_ms - at->heard_ms);
   }
   if (!is_ours && it->sabotaged_rev >= token &&
       it->sabotaged_ms < at->seen_ms) {
     world_violate(wd, "I1 exclusion",
                   "p%d is granted n%d, and could see that key %" PRId64 " %s",
-                  pr->id, at->name, token,
+                  pr->id, at->spot, token,
                   it->create_rev == token ? "hangs on no lease" : "is gone");
   }
 }
@@ -176,33 +155,34 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
   const store *st = &wd->store;
   if (at->caller == NOBODY) {
     world_violate(wd, "I8 one verdict", "p%d is granted n%d for nobody", pr->id,
-                  at->name);
+                  at->spot);
     return;
   }
   check_seen(wd, pr, at, token);
-  if (store_is_sabotaged(st, at->name, at->core.lease, token)) return;
-  if (store_create_rev(st, at->name, at->core.lease) != token) {
+  if (store_is_sabotaged(st, at->spot, at->core.lease, token)) return;
+  if (store_create_rev(st, at->spot, at->core.lease) != token) {
     world_violate(wd, "I1 exclusion",
                   "p%d is granted n%d, whose key %" PRId64 " is gone", pr->id,
-                  at->name, token);
+                  at->spot, token);
   }
   check_order(wd, pr, at, token);
   check_prompt(wd, pr, at);
 }
 
 void checks_on_locked(world *wd, const sim_caller *who) {
-  int64_t since_ms = wd->names[who->name].empty_since_ms;
+  bool reads = spot_mode(who->spot) == EL_MODE_READ;
+  int64_t since_ms = wd->names[spot_name(who->spot)].empty_since_ms[reads];
   if (wd->weather.calm && since_ms != 0 && since_ms < who->asked_ms) {
     world_violate(wd, "I8 one verdict",
                   "caller %d of p%d is told that n%d is locked, and it is free",
-                  who->id, who->peer, who->name);
+                  who->id, who->peer, who->spot);
   }
 }
 
 void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
                     el_loss loss) {
   const store *st = &wd->store;
-  const key *it = store_find(st, at->name, at->core.lease);
+  const key *it = store_find(st, at->spot, at->core.lease);
   const lease *ls = store_find_lease(st, at->core.lease);
   if (loss != EL_LOSS_DELETED && loss != EL_LOSS_REPLACED &&
       loss != EL_LOSS_REVOKED) {
@@ -217,13 +197,13 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
       ls->alive && !ls->sabotaged) {
     world_violate(wd, "I8 one verdict",
                   "p%d is told that n%d/%" PRId64 " is gone, and it is not",
-                  pr->id, at->name, at->core.lease);
+                  pr->id, at->spot, at->core.lease);
   }
 }
 
 /* A watch on its own key, or the look when that is created, tells a holder. */
 void checks_on_hold_end(world *wd, const sim_caller *who) {
-  const key *it = store_find(&wd->store, who->name, who->lease);
+  const key *it = store_find(&wd->store, who->spot, who->lease);
   int64_t late_ms;
   if (!wd->weather.calm || !who->claiming || it == NULL) return;
   if (it->sabotaged_rev < who->token) return;
@@ -233,7 +213,7 @@ void checks_on_hold_end(world *wd, const sim_caller *who) {
     world_violate(wd, "I5 progress",
                   "caller %d of p%d holds n%d and hears nothing for %" PRId64
                   " ms",
-                  who->id, who->peer, who->name, late_ms);
+                  who->id, who->peer, who->spot, late_ms);
   }
 }
 
@@ -245,14 +225,14 @@ void checks_on_delete_answered(world *wd, const sim_peer *pr,
   if (is_refused && at->let_go) {
     world_violate(wd, "I8 one verdict",
                   "p%d isn't told that its release of n%d is refused", pr->id,
-                  at->name);
+                  at->spot);
   }
 }
 
 void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
                         bool found) {
   const store *st = &wd->store;
-  const key *it = store_find(st, at->name, at->core.lease);
+  const key *it = store_find(st, at->spot, at->core.lease);
   const lease *ls = store_find_lease(st, at->core.lease);
   /* Told by a deposed leader that the lease has gone, and of the delete nothing: it
    * can't be known, and is no success. */
@@ -261,13 +241,13 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
       !ls->sabotaged && it->sabotaged_rev == 0) {
     world_violate(wd, "I8 one verdict",
                   "p%d has released n%d and is told it was not there", pr->id,
-                  at->name);
+                  at->spot);
   }
   if (found && (is_unknown || !at->delete_unsure) &&
-      !store_was_released(st, at->name, at->core.lease, at->deleting_rev)) {
+      !store_was_released(st, at->spot, at->core.lease, at->deleting_rev)) {
     world_violate(wd, "I8 one verdict",
                   "p%d is told that it has released n%d, which was lost",
-                  pr->id, at->name);
+                  pr->id, at->spot);
   }
 }
 
@@ -306,7 +286,7 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (rests && at->let_go) {
     world_violate(wd, "I8 one verdict",
                   "p%d is never told what became of its release of n%d", pr->id,
-                  at->name);
+                  at->spot);
   }
   if (!waits && core->busy == EL_REQUEST_NONE && core->wake_at == 0) {
     world_violate(wd, "I5 progress", "p%d: an entry that is %s stalls", pr->id,
@@ -319,7 +299,7 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
 static bool is_sabotaged(const world *wd, const sim_caller *who) {
   const peer_entry *at = peer_find_driven(&wd->peers[who->peer], who->id);
   return at == NULL ||
-         store_is_sabotaged(&wd->store, at->name, at->core.lease, who->token);
+         store_is_sabotaged(&wd->store, at->spot, at->core.lease, who->token);
 }
 
 static void check_overlap(world *wd, const sim_caller *a, const sim_caller *b) {
@@ -334,7 +314,7 @@ static void check_overlap(world *wd, const sim_caller *a, const sim_caller *b) {
   world_violate(wd, "I1 exclusion",
                 "callers %d of p%d and %d of p%d claim n%d for %" PRId64
                 " ms together",
-                a->id, a->peer, b->id, b->peer, a->name, overlap_ms);
+                a->id, a->peer, b->id, b->peer, a->spot, overlap_ms);
 }
 
 static bool is_valid(const world *wd, const sim_caller *who) {
@@ -354,8 +334,9 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
   who->claim_end_ms = until_ms;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    if (other != who && other->name == who->name && is_valid(wd, other) &&
-        is_valid(wd, who)) {
+    if (other != who && spot_name(other->spot) == spot_name(who->spot) &&
+        is_valid(wd, other) && is_valid(wd, who) &&
+        !(other->reads && who->reads)) {
       check_overlap(wd, who, other);
     }
   }
@@ -440,7 +421,7 @@ void checks_blame(world *wd) {
   }
   if (left != NULL) {
     world_violate(wd, "I4 nothing left", "n%d/%" PRId64 " is still there",
-                  left->name, left->owner);
+                  left->spot, left->owner);
   }
   world_violate(wd, "I5 progress", "an entry is still busy");
 }

@@ -1,9 +1,11 @@
 /* sim checks: what must hold in every history, whatever goes wrong.
  *
- *   I1 exclusion   no two callers claim one name; a claim ends well before
- *                  the store may end the lease
- *   I2 tokens      every grant of a name has a larger token than all before
- *   I3 FIFO        no grant while an older key lives
+ *   I1 exclusion   no two callers claim one name, unless both only read; a claim
+ *                  ends well before the store may end the lease
+ *   I2 tokens      every grant of a name has a larger token than all before, a
+ *                  reader's than all writers' before
+ *   I3 FIFO        no grant while an older key lives, a reader's while a writer's
+ *                  does
  *   I4 nothing     an idle entry has no key, now or later, unless an enqueue of
  *      left        unknown fate brings one, and that doesn't stay; at the end
  *                  nobody has one

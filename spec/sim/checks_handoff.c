@@ -7,8 +7,8 @@
 static bool has_younger(const store *st, const peer_entry *at) {
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[i];
-    if (it->name == at->name && it->create_rev > at->core.rev &&
-        !key_is_nested(it))
+    if (spot_name(it->spot) == spot_name(at->spot) &&
+        it->create_rev > at->core.rev && !key_is_nested(it))
       return true;
   }
   return false;
@@ -28,7 +28,7 @@ static void check_fair(world *wd, const sim_peer *pr, peer_entry *at) {
     world_violate(wd, "I10 fair",
                   "p%d hands n%d over for the %d. time, with somebody behind "
                   "since %" PRId64 " ms",
-                  pr->id, at->name, at->passes_behind, now_ms - at->behind_ms);
+                  pr->id, at->spot, at->passes_behind, now_ms - at->behind_ms);
   }
 }
 
@@ -37,13 +37,13 @@ void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at) {
   int64_t token = at->core.rev;
   if (at->core.state != EL_ENTRY_HELD) {
     world_violate(wd, "I1 exclusion", "p%d hands n%d over, which is %s", pr->id,
-                  at->name, el_entry_state_str[at->core.state]);
+                  at->spot, el_entry_state_str[at->core.state]);
   }
   check_fair(wd, pr, at);
-  if (store_is_sabotaged(st, at->name, at->core.lease, token)) return;
-  if (store_create_rev(st, at->name, at->core.lease) != token) {
+  if (store_is_sabotaged(st, at->spot, at->core.lease, token)) return;
+  if (store_create_rev(st, at->spot, at->core.lease) != token) {
     world_violate(wd, "I1 exclusion",
                   "p%d hands n%d over, whose key %" PRId64 " is gone", pr->id,
-                  at->name, token);
+                  at->spot, token);
   }
 }

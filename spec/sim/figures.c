@@ -73,6 +73,7 @@ void figures_print(const figures *all) {
   print_one("made", all->requests);
   print_one("sent together", all->batches);
   print_one("handed over", all->handed_over);
+  print_one("downgraded", all->downgrades);
   print_one("granted", all->grants);
   print_one("released", all->releases);
   print_one("locked", all->locked);

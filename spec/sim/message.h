@@ -14,8 +14,9 @@ typedef enum call_kind {
   CALL_GRANT,
   CALL_REVOKE,
   CALL_KEEPALIVE,
-  CALL_AUDIT, /* which of our keys hang on the lease? */
-  CALL_CENSUS /* who is behind our key? */
+  CALL_AUDIT,    /* which of our keys hang on the lease? */
+  CALL_CENSUS,   /* who is behind our key? */
+  CALL_DOWNGRADE /* our key is a reader's from now on */
 } call_kind;
 
 /* A request. Whoever sent it remembers |id| for as long as it is awaited. */
@@ -23,7 +24,7 @@ typedef struct call {
   call_kind kind;
   uint32_t id;
   int peer, session, entry; /* who asks */
-  int name;                 /* about which lock */
+  int spot;                 /* about which place */
   int64_t lease;            /* and which lease */
   el_entry_action ask;      /* CALL_ENTRY */
   int64_t rev;              /* of our key, if known */
@@ -39,7 +40,7 @@ typedef struct reply {
   el_entry_event event;
   bool lease_gone;  /* a put was told so */
   int64_t ttl_ms;   /* grant, keepalive */
-  unsigned names;   /* audit: bits, of the locks whose keys are there */
+  unsigned spots;   /* audit: bits, of those whose keys are there */
   el_behind behind; /* census */
 } reply;
 

@@ -236,6 +236,26 @@ static int count_batch(const world *wd, uint32_t batch) {
   return n;
 }
 
+static bool puts_key(const call *what) {
+  return what->ask.request == EL_REQUEST_TRY ||
+         what->ask.request == EL_REQUEST_ENQUEUE;
+}
+
+/* Does |with|, or one that travels with it, put a key into the same queue? */
+static bool has_same_queue(const world *wd, const call *what,
+                           const world_event *with) {
+  for (int i = 0; i < wd->n_heap; i++) {
+    const world_event *ev = &wd->pool[wd->heap[i]];
+    bool together = ev == with || (ev->run == arrive && with->call.batch != 0 &&
+                                   ev->call.batch == with->call.batch);
+    if (together && puts_key(&ev->call) && puts_key(what) &&
+        spot_name(ev->call.spot) == spot_name(what->spot)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* Has |go| travel with another one, perhaps. */
 static bool join(world *wd, trip go) {
   world_event *with;
@@ -244,7 +264,7 @@ static bool join(world *wd, trip go) {
     return false;
   }
   with = find_companion(wd, go.what->peer);
-  if (with == NULL) return false;
+  if (with == NULL || has_same_queue(wd, go.what, with)) return false;
   if (with->call.batch == 0) with->call.batch = world_new_id(wd);
   batch = with->call.batch;
   if (count_batch(wd, batch) == REQUEST_BATCH_MAX) return false;

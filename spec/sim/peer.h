@@ -1,7 +1,7 @@
 /* sim peer: one process that locks, driven as the real driver does it.
  *
- * It has one session at a time, at most one entry per session and lock name,
- * and per lock name a line of callers whose front drives the entry. The parts:
+ * It has one session at a time, at most one entry per session and spot, and per spot a
+ * line of callers whose front drives the entry. The parts:
  * peer.c is the order in which things are done after every event (settle),
  * peer_session.c and peer_entry.c carry out what the step functions answer.
  */
@@ -34,11 +34,12 @@ typedef struct peer_session {
 typedef struct peer_entry {
   bool used;
   el_entry core;
-  int name, session;
-  uint32_t call;    /* that is awaited, 0: none */
-  int64_t seen_ms;  /* when the latest request that was answered was sent */
-  int64_t heard_ms; /* and when its answer came */
-  uint32_t watch;   /* its watch, 0: none */
+  int spot, session;
+  uint32_t call;       /* that is awaited, 0: none */
+  int64_t seen_ms;     /* when the latest request that was answered was sent */
+  int64_t heard_ms;    /* and when its answer came */
+  uint32_t watch;      /* its watch, 0: none */
+  uint32_t note_watch; /* of the note beside that key, 0: none */
   el_place watched;
   int64_t deleting_rev; /* of the key that a delete was last sent for */
   bool let_go;          /* by its holder, who hasn't been told how that ended */
@@ -49,6 +50,7 @@ typedef struct peer_entry {
   uint32_t census_call; /* that is awaited, 0: none */
   int passes_behind;    /* of the key, while another one was behind it */
   int64_t behind_ms;    /* since when one was seen there; 0: none is */
+  bool is_downgraded; /* its holder only reads: nobody gets the key from him */
 } peer_entry;
 
 typedef struct caller_line {
@@ -65,7 +67,7 @@ typedef struct peer {
   int n_sessions;
   peer_entry entries[ENTRIES_MAX];
   int n_entries;
-  caller_line lines[NAMES_MAX];
+  caller_line lines[SPOTS_MAX];
   stream stream;
   int64_t tick_ms; /* when it is going to look at its timers, by the world's
                       clock; 0: never */
@@ -89,6 +91,9 @@ void peer_request(world *wd, int id, int caller);
 void peer_stop(world *wd, int id, int caller);
 
 void peer_max_hold(world *wd, int id, int caller);
+
+/* Its hold is a reader's from now on. */
+void peer_downgrade(world *wd, int id, int caller);
 
 /* Which entry the caller drives, NULL if none. */
 peer_entry *peer_find_driven(sim_peer *pr, int caller);
@@ -120,8 +125,8 @@ void entry_step(world *wd, sim_peer *pr, int entry,
 
 void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
 
-/* The entry of the current session for |name|, a new one if there is none. */
-int entry_get(sim_peer *pr, int name, int64_t ttl_ms);
+/* The entry of the current session at |spot|, a new one if there is none. */
+int entry_get(sim_peer *pr, int spot, int64_t ttl_ms);
 
 /* ---- peer_handoff.c ---- */
 
@@ -135,6 +140,6 @@ void handoff_begin(const world *wd, const sim_peer *pr, peer_entry *at);
 bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at);
 
 /* Takes the caller out of its line. */
-void line_leave(sim_peer *pr, int name, int caller);
+void line_leave(sim_peer *pr, int spot, int caller);
 
 #endif

@@ -52,7 +52,7 @@ static void send(world *wd, sim_peer *pr, int entry,
                .peer = pr->id,
                .session = at->session,
                .entry = entry,
-               .name = at->name,
+               .spot = at->spot,
                .lease = at->core.lease,
                .ask = *action,
                .rev = at->core.rev,
@@ -64,16 +64,42 @@ static void send(world *wd, sim_peer *pr, int entry,
 
 /* ---- watches ---- */
 
+static uint32_t watch_key(world *wd, sim_peer *pr, int entry,
+                          const el_place *place) {
+  const peer_entry *at = &pr->entries[entry];
+  watch what = {.entry = entry, .spot = at->spot, .owner = at->core.lease};
+  what.id = world_new_id(wd);
+  if (place->rev != 0) {
+    what.owner = place->lease;
+    what.spot = spot_make(spot_name(at->spot), place->mode, (int)place->slot);
+  }
+  stream_watch(wd, pr->id, &what);
+  return what.id;
+}
+
+static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
+  if (at->watch != 0) stream_unwatch(wd, pr->id, at->watch);
+  if (at->note_watch != 0) stream_unwatch(wd, pr->id, at->note_watch);
+  at->watch = at->note_watch = 0;
+}
+
 static void start_watch(world *wd, sim_peer *pr, int entry) {
   peer_entry *at = &pr->entries[entry];
-  watch what = {.entry = entry, .name = at->name, .owner = at->watched.lease};
-  if (at->watch != 0) stream_unwatch(wd, pr->id, at->watch);
-  what.id = at->watch = world_new_id(wd);
-  stream_watch(wd, pr->id, &what);
+  const el_keys own = {.mode = spot_mode(at->spot)};
+  el_place note;
+  stop_watch(wd, pr, at);
+  at->watch = watch_key(wd, pr, entry, &at->watched);
+  if (at->watched.rev != 0 && el_kind_may_change(&own, &at->watched, &note)) {
+    at->note_watch = watch_key(wd, pr, entry, &note);
+  }
+}
+
+static bool is_of(const peer_entry *at, uint32_t id) {
+  return id != 0 && (id == at->watch || id == at->note_watch);
 }
 
 bool peer_is_watching(const world *wd, int id, const watch *what) {
-  return wd->peers[id].entries[what->entry].watch == what->id;
+  return is_of(&wd->peers[id].entries[what->entry], what->id);
 }
 
 void peer_watch_again(world *wd, int id) {
@@ -87,7 +113,7 @@ void peer_watch_again(world *wd, int id) {
 
 void peer_on_watch(world *wd, int id, const watch_message *message) {
   sim_peer *pr = &wd->peers[id];
-  if (pr->entries[message->entry].watch != message->watch) return;
+  if (!is_of(&pr->entries[message->entry], message->watch)) return;
   entry_step(wd, pr, message->entry, &message->event);
   peer_settle(wd, pr);
 }
@@ -109,7 +135,7 @@ static void fail(world *wd, sim_peer *pr, peer_entry *at,
   int caller = at->caller;
   if (caller == NOBODY) return; /* it has left; this is about the release */
   at->caller = NOBODY;
-  line_leave(pr, at->name, caller);
+  line_leave(pr, at->spot, caller);
   caller_on_failed(wd, caller, verdict);
 }
 
@@ -118,12 +144,12 @@ static void lose(world *wd, sim_peer *pr, peer_entry *at, el_loss loss) {
   checks_on_lost(wd, pr, at, loss);
   if (caller == NOBODY) return;
   at->caller = NOBODY;
-  line_leave(pr, at->name, caller);
+  line_leave(pr, at->spot, caller);
   caller_on_lost(wd, caller, loss);
 }
 
 static void restart(sim_peer *pr, peer_entry *at) {
-  if (at->caller != NOBODY) pr->lines[at->name].driven = false;
+  if (at->caller != NOBODY) pr->lines[at->spot].driven = false;
   at->caller = NOBODY;
 }
 
@@ -140,8 +166,7 @@ static void perform(world *wd, sim_peer *pr, int entry,
       start_watch(wd, pr, entry);
       return;
     case EL_ENTRY_UNWATCH:
-      stream_unwatch(wd, pr->id, at->watch);
-      at->watch = 0;
+      stop_watch(wd, pr, at);
       return;
     case EL_ENTRY_PROOF:
       prove(wd, pr, at->session, action);
@@ -205,7 +230,7 @@ static void trace_step(const world *wd, const sim_peer *pr,
     strcat(did, requests[out->list[i].request]);
   }
   world_trace(wd, "p%d n%d lease %d %s%s%s: %s -> %s rev %d%s", pr->id,
-              at->name, (int)was->lease, events[event->kind],
+              at->spot, (int)was->lease, events[event->kind],
               event->kind == EL_ENTRY_ANSWER ? requests[was->busy] : "",
               event->kind != EL_ENTRY_ANSWER ? ""
               : event->outcome.done          ? " done"
@@ -247,18 +272,18 @@ static int add_entry(sim_peer *pr) {
   abort();
 }
 
-int entry_get(sim_peer *pr, int name, int64_t ttl_ms) {
+int entry_get(sim_peer *pr, int spot, int64_t ttl_ms) {
   int index;
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
-    if (at->used && at->name == name && at->session == pr->session) return i;
+    if (at->used && at->spot == spot && at->session == pr->session) return i;
   }
   index = add_entry(pr);
-  pr->entries[index].name = name;
+  pr->entries[index].spot = spot;
   pr->entries[index].session = pr->session;
   pr->entries[index].caller = NOBODY;
-  el_entry_init(&pr->entries[index].core, pr->sessions[pr->session].core.id,
-                ttl_ms);
+  el_entry_init(&pr->entries[index].core, spot_mode(spot),
+                pr->sessions[pr->session].core.id, ttl_ms);
   return index;
 }
 

@@ -26,7 +26,7 @@ static void ask(world *wd, const sim_peer *pr, peer_entry *at) {
                .peer = pr->id,
                .session = at->session,
                .entry = (int)(at - pr->entries),
-               .name = at->name,
+               .spot = at->spot,
                .lease = at->core.lease,
                .rev = at->core.rev,
                .sent_ms = clock_now(wd, pr->id)};
@@ -34,18 +34,40 @@ static void ask(world *wd, const sim_peer *pr, peer_entry *at) {
   net_send(wd, &what, on_census);
 }
 
+static void on_downgraded(world *wd, const world_event *ev) {
+  (void)wd;
+  (void)ev;
+}
+
+void peer_downgrade(world *wd, int id, int caller) {
+  sim_peer *pr = &wd->peers[id];
+  peer_entry *at = peer_find_driven(pr, caller);
+  call what = {.kind = CALL_DOWNGRADE,
+               .id = world_new_id(wd),
+               .peer = pr->id,
+               .session = at->session,
+               .entry = (int)(at - pr->entries),
+               .spot = at->spot,
+               .lease = at->core.lease,
+               .rev = at->core.rev,
+               .sent_ms = clock_now(wd, pr->id)};
+  at->is_downgraded = true;
+  net_send(wd, &what, on_downgraded);
+}
+
 void handoff_begin(const world *wd, const sim_peer *pr, peer_entry *at) {
   at->census_call = 0;
   at->passes_behind = 0;
   at->behind_ms = 0;
+  at->is_downgraded = false;
   el_turn_begin(&at->turn, clock_now(wd, pr->id));
 }
 
 static bool may_pass(const world *wd, const sim_peer *pr,
                      const peer_entry *at) {
-  const caller_line *queue = &pr->lines[at->name];
+  const caller_line *queue = &pr->lines[at->spot];
   int64_t now_ms = clock_now(wd, pr->id);
-  return !pr->closed && queue->n > 0 &&
+  return !pr->closed && !at->is_downgraded && queue->n > 0 &&
          !caller_is_trying(wd, queue->callers[0]) &&
          at->core.state == EL_ENTRY_HELD && at->session == pr->session &&
          el_session_can_claim(&pr->sessions[at->session].core, now_ms) &&
@@ -53,7 +75,7 @@ static bool may_pass(const world *wd, const sim_peer *pr,
 }
 
 bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at) {
-  caller_line *queue = &pr->lines[at->name];
+  caller_line *queue = &pr->lines[at->spot];
   if (!may_pass(wd, pr, at)) return false;
   wd->figures->handed_over++;
   at->caller = queue->callers[0];

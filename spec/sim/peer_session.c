@@ -121,7 +121,7 @@ static void probe(world *wd, sim_peer *pr, int session) {
     ses->probe_entry = index;
     what.ask.request = EL_REQUEST_LOOK;
     ses->probe_rev = at->core.rev;
-    what.name = at->name;
+    what.spot = at->spot;
     net_send(wd, &what, on_probed);
     return;
   }
@@ -142,10 +142,11 @@ static void revoke(world *wd, sim_peer *pr, int session, int64_t id) {
 static void on_audited(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   if (!is_awaited(ev, &session_of(wd, ev)->audit_call)) return;
-  for (int name = 0; name < wd->n_names && pr->session == ev->call.session;
-       name++) {
-    if ((ev->reply.names & 1u << name) != 0) {
-      entry_step_simple(wd, pr, entry_get(pr, name, wd->ttl_ms),
+  for (int spot = 0; spot < SPOTS_MAX && pr->session == ev->call.session;
+       spot++) {
+    if ((ev->reply.spots & 1u << spot) != 0 &&
+        spot_mode(spot) <= EL_MODE_WRITE) {
+      entry_step_simple(wd, pr, entry_get(pr, spot, wd->ttl_ms),
                         EL_ENTRY_KEY_FOUND);
     }
   }

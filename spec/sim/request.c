@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "spot.h"
 #include "txn.h"
 
 /* etcd lets nobody renew a lease that has run out, even if it has not ended
@@ -25,7 +26,7 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
   for (int i = 0; i < at.n; i++) {
     const key *it = &at.keys[i];
     if (it->create_rev != 0 && it->lease == what->lease) {
-      out->names |= 1u << it->name;
+      out->spots |= 1u << it->spot;
     }
   }
 }
@@ -33,7 +34,10 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
 /* Builds the Txn that stands for |what|. */
 static void build(const call *what, el_keys *keys, el_recipe *recipe) {
   char name[TXN_TEXT_MAX];
-  el_keys_init(keys, (el_bytes){name, txn_name(name, what->name)}, what->lease);
+  el_place place = {.lease = what->lease,
+                    .slot = spot_slot(what->spot),
+                    .mode = spot_mode(what->spot)};
+  el_keys_init(keys, (el_bytes){name, txn_name(name, what->spot)}, &place);
   if (what->kind == CALL_CENSUS) {
     el_recipe_build_census(recipe, keys);
   } else {
@@ -137,6 +141,13 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
       break;
     case CALL_AUDIT:
       audit(st, what, st->rev, out);
+      break;
+    case CALL_DOWNGRADE: /* guarded by the create_revision */
+      if (store_create_rev(st, what->spot, what->lease) == what->rev &&
+          store_find_lease(st, what->lease)->alive) {
+        store_put(st, spot_make(spot_name(what->spot), EL_NOTE_DOWNGRADED, 0),
+                  what->lease, what->lease);
+      }
       break;
   }
   out->event.outcome = (el_outcome){.done = true, .sent_ms = what->sent_ms};

@@ -80,7 +80,7 @@ static void tell(world *wd, int peer, const watch *what, const change *it) {
 }
 
 static bool is_about(const watch *what, const change *it) {
-  return what->name == it->after.name && what->owner == it->after.owner;
+  return what->spot == it->after.spot && what->owner == it->after.owner;
 }
 
 void stream_on_change(world *wd, const change *what) {
@@ -117,7 +117,7 @@ static void tell_past(world *wd, int peer, const watch *what, int64_t rev) {
 static void create(world *wd, const world_event *ev) {
   int peer = ev->call.peer;
   stream *line = &wd->peers[peer].stream;
-  watch what = {ev->watch.watch, ev->watch.entry, ev->call.name,
+  watch what = {ev->watch.watch, ev->watch.entry, ev->call.spot,
                 ev->call.lease};
   watch_message message = {.entry = what.entry, .watch = what.id};
   if (ev->turn != line->epoch || !peer_is_watching(wd, peer, &what)) return;
@@ -141,7 +141,7 @@ static void create(world *wd, const world_event *ev) {
 void stream_watch(world *wd, int peer, const watch *what) {
   world_event *ev = world_post(wd, arrival(wd, peer), NOBODY, create);
   ev->call.peer = peer;
-  ev->call.name = what->name;
+  ev->call.spot = what->spot;
   ev->call.lease = what->owner;
   ev->watch.entry = what->entry;
   ev->watch.watch = what->id;

@@ -109,7 +109,10 @@ static const key *pick_key(world *wd) {
   first = (int)rng_between(&wd->dice, 0, st->n_keys - 1);
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[(first + i) % st->n_keys];
-    if (it->create_rev != 0 && !key_is_nested(it)) return it;
+    if (it->create_rev != 0 && !key_is_nested(it) &&
+        spot_mode(it->spot) != EL_NOTE_DOWNGRADED) {
+      return it;
+    }
   }
   return NULL;
 }
@@ -119,9 +122,9 @@ static void delete_key(world *wd, const world_event *ev) {
   (void)ev;
   if (wd->calm_from_ms != 0 || it == NULL) return;
   world_count(wd, FAULT_ADMIN_DELETE);
-  world_trace(wd, "admin deletes n%d/%d", it->name, (int)it->owner);
-  store_mark_sabotaged(&wd->store, it->name, it->owner, wd->now_ms);
-  store_delete(&wd->store, it->name, it->owner);
+  world_trace(wd, "admin deletes n%d/%d", it->spot, (int)it->owner);
+  store_mark_sabotaged(&wd->store, it->spot, it->owner, wd->now_ms);
+  store_delete(&wd->store, it->spot, it->owner);
 }
 
 static void overwrite_key(world *wd, const world_event *ev) {
@@ -129,9 +132,9 @@ static void overwrite_key(world *wd, const world_event *ev) {
   (void)ev;
   if (wd->calm_from_ms != 0 || it == NULL) return;
   world_count(wd, FAULT_ADMIN_WRITE);
-  world_trace(wd, "admin overwrites n%d/%d", it->name, (int)it->owner);
-  store_mark_sabotaged(&wd->store, it->name, it->owner, wd->now_ms);
-  store_put(&wd->store, it->name, it->owner, 0);
+  world_trace(wd, "admin overwrites n%d/%d", it->spot, (int)it->owner);
+  store_mark_sabotaged(&wd->store, it->spot, it->owner, wd->now_ms);
+  store_put(&wd->store, it->spot, it->owner, 0);
 }
 
 static void revoke_lease(world *wd, const world_event *ev) {
@@ -142,8 +145,8 @@ static void revoke_lease(world *wd, const world_event *ev) {
   world_count(wd, FAULT_ADMIN_REVOKE);
   world_trace(wd, "admin revokes lease %d", (int)it->owner);
   ls->sabotaged = true;
-  for (int name = 0; name < wd->n_names; name++) {
-    store_mark_sabotaged(&wd->store, name, it->owner, wd->now_ms);
+  for (int spot = 0; spot < SPOTS_MAX; spot++) {
+    store_mark_sabotaged(&wd->store, spot, it->owner, wd->now_ms);
   }
   store_revoke(&wd->store, it->owner);
 }
@@ -152,8 +155,8 @@ void trouble_clean_up(world *wd) {
   for (int i = 0; i < wd->store.n_keys; i++) {
     const key *it = &wd->store.keys[i];
     if (it->create_rev != 0 && !key_is_nested(it) && it->lease == 0) {
-      store_mark_sabotaged(&wd->store, it->name, it->owner, wd->now_ms);
-      store_delete(&wd->store, it->name, it->owner);
+      store_mark_sabotaged(&wd->store, it->spot, it->owner, wd->now_ms);
+      store_delete(&wd->store, it->spot, it->owner);
     }
   }
 }
@@ -161,10 +164,11 @@ void trouble_clean_up(world *wd) {
 /* Keys of another lock below the names of these, which count for nothing. */
 static void meddle_nested(world *wd, const world_event *ev) {
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
+  int spot = spot_make(name, EL_MODE_LOCK, 0);
   int64_t which = -rng_between(&wd->dice, 0, NESTED_MAX - 1);
   (void)ev;
-  if (!store_delete(&wd->store, name, which)) {
-    store_put(&wd->store, name, which, 0);
+  if (!store_delete(&wd->store, spot, which)) {
+    store_put(&wd->store, spot, which, 0);
   }
 }
 

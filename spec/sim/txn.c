@@ -5,21 +5,32 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spot.h"
+
 /* gRPC's NOT_FOUND, which etcd answers for a lease that isn't there. */
 enum { STATUS_NOT_FOUND = 5 };
 
 /* ---- keys as text ---- */
 
-size_t txn_name(char *to, int name) {
-  return (size_t)snprintf(to, TXN_TEXT_MAX, "lock%d", name);
+size_t txn_name(char *to, int spot) {
+  return (size_t)snprintf(to, TXN_TEXT_MAX, "lock%d", spot_name(spot));
 }
 
 static el_bytes text_of(const key *it, char *to) {
-  int len = key_is_nested(it)
-                ? snprintf(to, TXN_TEXT_MAX, "lock%d/below/%d", it->name,
-                           (int)-it->owner)
-                : snprintf(to, TXN_TEXT_MAX, "lock%d/%llx", it->name,
-                           (unsigned long long)it->owner);
+  static const char *const stems[] = {[EL_MODE_LOCK] = "",
+                                      [EL_MODE_READ] = "read/",
+                                      [EL_MODE_WRITE] = "write/",
+                                      [EL_NOTE_DOWNGRADED] = "write/read/"};
+  unsigned slot = spot_slot(it->spot);
+  int len =
+      key_is_nested(it)
+          ? snprintf(to, TXN_TEXT_MAX, "lock%d/below/%d", spot_name(it->spot),
+                     (int)-it->owner)
+          : snprintf(to, TXN_TEXT_MAX, "lock%d/%s%llx", spot_name(it->spot),
+                     stems[spot_mode(it->spot)], (unsigned long long)it->owner);
+  if (slot != 0) {
+    len += snprintf(to + len, TXN_TEXT_MAX - (size_t)len, "-%x", slot);
+  }
   return (el_bytes){to, (size_t)len};
 }
 
@@ -34,17 +45,30 @@ static bool is_in(el_bytes text, el_bytes from, el_bytes to) {
   return compare_bytes(text, from) >= 0 && compare_bytes(text, to) < 0;
 }
 
-/* The lock and the lease that |text|, a key of ours, stands for. */
-static void parse(el_bytes text, int *name, int64_t *owner) {
+/* The place and the lease that |text|, a key of ours, stands for; false: it is a note
+ * that nobody here writes. */
+static bool parse(el_bytes text, int *spot, int64_t *owner) {
   char copy[TXN_TEXT_MAX];
   unsigned long long hex;
+  unsigned slot = 0;
+  int name;
   assert(text.len < sizeof copy);
   memcpy(copy, text.data, text.len);
   copy[text.len] = '\0';
-  if (sscanf(copy, "lock%d/%llx", name, &hex) != 2) {
+  if (strstr(copy, "/order/") != NULL) return false;
+  if (sscanf(copy, "lock%d/read/%llx-%x", &name, &hex, &slot) >= 2) {
+    *spot = spot_make(name, EL_MODE_READ, (int)slot);
+  } else if (sscanf(copy, "lock%d/write/read/%llx", &name, &hex) == 2) {
+    *spot = spot_make(name, EL_NOTE_DOWNGRADED, 0);
+  } else if (sscanf(copy, "lock%d/write/%llx", &name, &hex) == 2) {
+    *spot = spot_make(name, EL_MODE_WRITE, 0);
+  } else if (sscanf(copy, "lock%d/%llx", &name, &hex) == 2) {
+    *spot = spot_make(name, EL_MODE_LOCK, 0);
+  } else {
     assert(!"a write to a key that no lock has");
   }
   *owner = (int64_t)hex;
+  return true;
 }
 
 /* ---- what is read ---- */
@@ -130,7 +154,7 @@ static bool leases_live(const store *st, const el_op *ops, size_t n) {
 }
 
 static void run(store *st, const el_op *op, int index, txn_result *out) {
-  int name;
+  int spot;
   int64_t owner;
   view at;
   if (op->kind == EL_OP_RANGE) {
@@ -138,12 +162,12 @@ static void run(store *st, const el_op *op, int index, txn_result *out) {
     range(&at, op, index, out);
     return;
   }
-  parse(op->key, &name, &owner);
   out->results[index] = (el_op_result){.kind = op->kind};
+  if (!parse(op->key, &spot, &owner)) return;
   if (op->kind == EL_OP_PUT) {
-    store_put(st, name, owner, op->lease);
+    store_put(st, spot, owner, op->lease);
   } else {
-    out->results[index].deleted = store_release(st, name, owner);
+    out->results[index].deleted = store_release(st, spot, owner);
   }
 }
 
@@ -177,10 +201,13 @@ bool txn_is_sound(const store *st, const el_txn *txn, bool succeeded) {
 void txn_run(store *st, const el_txn *txn, bool succeeded, txn_result *out) {
   const el_op *ops = succeeded ? txn->then : txn->otherwise;
   size_t n = succeeded ? txn->n_then : txn->n_otherwise;
+  bool alone = !st->in_batch;
   begin(out, st, succeeded, n);
+  if (alone) store_begin_batch(st);
   for (size_t i = 0; i < n; i++) {
     run(st, &ops[i], (int)i, out);
   }
+  if (alone) store_end_batch(st);
 }
 
 void txn_apply(store *st, const el_txn *txn, txn_result *out) {

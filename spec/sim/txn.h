@@ -16,8 +16,8 @@ typedef struct txn_result {
   char texts[TXN_OPS_MAX][TXN_KEYS_MAX][TXN_TEXT_MAX];
 } txn_result;
 
-/* The name of lock |name|, in |to| of TXN_TEXT_MAX bytes; its length. */
-size_t txn_name(char *to, int name);
+/* The name in whose queue |spot| is, in |to| of TXN_TEXT_MAX bytes; its length. */
+size_t txn_name(char *to, int spot);
 
 /* Do the conditions of |txn| hold now? */
 bool txn_judge(store *st, const el_txn *txn);

@@ -9,10 +9,11 @@
 #include "figures.h"
 #include "message.h"
 #include "random.h"
+#include "spot.h"
 #include "store.h"
 #include "weather.h"
 
-enum { NAMES_MAX = 2, NOBODY = -1, CALLERS_MAX = 12 };
+enum { NOBODY = -1 };
 
 typedef struct world world;
 typedef struct world_event world_event;
@@ -36,9 +37,11 @@ struct caller;
 
 /* What the checks remember of one name. */
 typedef struct name_record {
-  int64_t last_token;     /* of the latest grant */
-  int64_t front_since_ms; /* when the oldest key changed */
-  int64_t empty_since_ms; /* when the last key went; 0: there is one */
+  int64_t last_token;       /* of the latest grant */
+  int64_t last_write_token; /* of the latest to somebody who may write */
+  /* For those whom all others keep waiting, and for readers: */
+  int64_t front_since_ms[2]; /* when the oldest key in the way went */
+  int64_t empty_since_ms[2]; /* when the last one went; 0: there is one */
 } name_record;
 
 struct world {
@@ -47,6 +50,7 @@ struct world {
   int64_t now_ms;
   int64_t ttl_ms;
   int n_peers, n_names, n_callers;
+  bool has_readers;
   store store;
   weather weather;
   struct peer *peers;

@@ -46,7 +46,7 @@ el_census *el_census_take(el_entry_driver *driver, el_census_done done,
   census->done = done;
   census->arg = arg;
   census->rev = driver->entry.rev;
-  el_keys_init(&census->keys, el_keys_name(&driver->keys), driver->keys.lease);
+  el_keys_copy(&census->keys, &driver->keys);
   el_recipe_build_census(&recipe, &census->keys);
   el_requests_send(driver->world->requests, &census->request, &recipe.txn);
   return census;

@@ -86,6 +86,10 @@ static void send(el_entry_driver *driver, const el_entry_action *action) {
   out->request.done = on_answer;
   out->request.background = is_background(driver);
   out->request.counted_as = counted_as(action->request);
+  if (action->request == EL_REQUEST_ENQUEUE ||
+      action->request == EL_REQUEST_TRY) {
+    out->request.queue = el_keys_queue(&driver->keys);
+  }
   out->driver = driver;
   out->action = *action;
   driver->sent = out;
@@ -99,6 +103,7 @@ static void send(el_entry_driver *driver, const el_entry_action *action) {
 typedef struct el_key_watch {
   el_watch watch;
   el_entry_driver *driver;
+  struct el_key_watch *next;
   char key[]; /* that is watched */
 } el_key_watch;
 
@@ -119,28 +124,44 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
 }
 
 static void stop_watch(el_entry_driver *driver) {
-  el_key_watch *watching = driver->watching;
-  if (watching == NULL) return;
-  driver->watching = NULL;
-  el_watch_stop(driver->world->watches, &watching->watch);
-  free(watching);
+  el_key_watch *watching;
+  while ((watching = driver->watching) != NULL) {
+    driver->watching = watching->next;
+    el_watch_stop(driver->world->watches, &watching->watch);
+    free(watching);
+  }
+}
+
+static void watch_key(el_entry_driver *driver, el_bytes key) {
+  el_key_watch *watching = el_alloc(sizeof *watching + key.len);
+  memcpy(watching->key, key.data, key.len);
+  watching->watch.on_event = on_watch_event;
+  watching->driver = driver;
+  watching->next = driver->watching;
+  driver->watching = watching;
+  EL_COUNT(driver->world->counters, watches, 1);
+  el_watch_start(driver->world->watches, &watching->watch,
+                 (el_bytes){watching->key, key.len});
+}
+
+static void watch_other(el_entry_driver *driver, const el_place *place) {
+  char key[EL_KEY_SIZE];
+  el_bytes name = el_keys_name(&driver->keys);
+  el_place note;
+  watch_key(driver, (el_bytes){key, el_key_write(key, name, place)});
+  if (el_kind_may_change(&driver->keys, place, &note)) {
+    watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)});
+  }
 }
 
 static void start_watch(el_entry_driver *driver, const el_place *place) {
-  char key[EL_KEY_SIZE];
-  el_bytes name = el_keys_name(&driver->keys);
-  size_t len =
-      el_key_write(key, name.data, name.len, place->mode, place->lease);
-  el_key_watch *watching = el_alloc(sizeof *watching + len);
   stop_watch(driver);
-  memcpy(watching->key, key, len);
-  watching->watch.on_event = on_watch_event;
-  watching->driver = driver;
-  driver->watching = watching;
   driver->waited = driver->waited || driver->entry.state == EL_ENTRY_WAITING;
-  EL_COUNT(driver->world->counters, watches, 1);
-  el_watch_start(driver->world->watches, &watching->watch,
-                 (el_bytes){watching->key, len});
+  if (place->rev == 0) {
+    watch_key(driver, el_keys_own(&driver->keys));
+  } else {
+    watch_other(driver, place);
+  }
 }
 
 /* ---- step ---- */
@@ -293,11 +314,15 @@ void el_entry_world_settle_proving(el_entry_world *world) {
 /* ---- life ---- */
 
 void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
-                          el_bytes name) {
+                          el_bytes name, el_mode mode, uint32_t slot) {
+  el_place place = {.lease = el_session_driver_lease(world->session),
+                    .slot = slot,
+                    .mode = mode};
   driver->world = world;
-  el_entry_init(&driver->entry, el_session_driver_lease(world->session),
+  driver->slot = slot;
+  el_entry_init(&driver->entry, mode, place.lease,
                 el_session_driver_ttl_ms(world->session));
-  el_keys_init(&driver->keys, name, el_session_driver_lease(world->session));
+  el_keys_init(&driver->keys, name, &place);
   driver->timer.due = on_timer;
   driver->proof_key.gone = on_key_gone;
   driver->proof_key.keys = &driver->keys;

@@ -45,20 +45,21 @@ struct el_entry_driver {
   el_bytes value;       /* what an enqueue puts; its owner's */
   struct el_sent *sent; /* the request on its way, NULL: none */
   el_error *cause;      /* of the last failed attempt since a success; NULL */
-  struct el_key_watch *watching; /* the watch, NULL: none */
+  struct el_key_watch *watching; /* a list; NULL: nothing */
   el_proof_key proof_key;        /* while it is HELD or PROVING */
   el_timer timer;
   bool waited;   /* somebody else was in front of us */
   bool awaited;  /* unlock waits for its release, for a while */
   bool hindrant; /* the next owner here waits for its end */
   bool in_proving;
+  uint32_t slot; /* which of our places in that queue it is */
   TAILQ_ENTRY(el_entry_driver) proving_link;
 };
 
-/* An entry of |world|'s session for the lock |name|; the first two fields of
- * |driver| are set already. @thread io */
+/* An entry of |world|'s session for the lock |name|, in its place |slot|; the first
+ * two fields of |driver| are set already. @thread io */
 void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
-                          el_bytes name);
+                          el_bytes name, el_mode mode, uint32_t slot);
 
 /* The entry must be over, or the client stopping. @thread io */
 void el_entry_driver_destroy(el_entry_driver *driver);

@@ -1,129 +1,14 @@
-/* guarded: one transaction of a caller's own. */
+/* guarded: one transaction of a caller's own, on the I/O thread. */
 #include "lock/guarded.h"
-
-#include <stdatomic.h>
-#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/completion.h"
 #include "base/of.h"
+#include "lock/guarded_int.h"
 #include "rules/retry.h"
 
-enum {
-  ANSWERED = 1, /* its one event */
-  /* gRPC's own word about a deadline says more than ours. */
-  GRACE_MS = 100
-};
-
-struct el_guarded {
-  atomic_int refs;
-  el_handle *handle;
-  el_guarded_world *world;
-  el_lock *lk; /* guarded by this lock's token; may be NULL */
-  el_compare guard;
-  bool is_guarded;
-  el_op *ops;
-  size_t n_ops;
-  bool writes;
-  atomic_bool dropped; /* nobody waits for the answer */
-  int64_t deadline_ms;
-  int attempts;
-  el_request request;
-  bool queued;   /* behind another write of the same hold, ... */
-  bool has_turn; /* ... or the one that others wait for */
-  bool sent;     /* the request has a reference of its own */
-  bool touching; /* it only prepares ours */
-  bool finished; /* its answer comes too late */
-  el_command command;
-  el_timer
-      timer; /* until the next attempt, in world->resting meanwhile; or, while
-                     the request is on its way, until the deadline */
-  TAILQ_ENTRY(el_guarded) order_link;
-  TAILQ_ENTRY(el_guarded) link;
-  el_completion news;
-  el_txn_answer *answer;
-};
-
-static void on_answer(el_request *request, el_txn_answer *answer);
-static void on_timer(el_timer *timer);
-static void run_start(el_command *command);
-
-/* ---- building ---- */
-
-el_guarded *el_guarded_new(el_handle *handle, el_guarded_world *world) {
-  el_guarded *guarded = calloc(1, sizeof *guarded);
-  if (guarded == NULL) return NULL;
-  atomic_init(&guarded->refs, 1);
-  guarded->handle = el_handle_ref(handle);
-  guarded->world = world;
-  guarded->request.done = on_answer;
-  guarded->request.counted_as = offsetof(el_stats, calls);
-  guarded->timer.due = on_timer;
-  guarded->command.run = run_start;
-  el_completion_init(&guarded->news);
-  return guarded;
-}
-
-static void unref(el_guarded *guarded) {
-  if (atomic_fetch_sub(&guarded->refs, 1) != 1) return;
-  for (size_t i = 0; i < guarded->n_ops; i++) {
-    el_bytes_free(guarded->ops[i].key);
-    el_bytes_free(guarded->ops[i].range_end);
-    el_bytes_free(guarded->ops[i].value);
-  }
-  free(guarded->ops);
-  el_bytes_free(guarded->guard.key);
-  if (guarded->answer != NULL) {
-    el_txn_answer_free(guarded->answer);
-  }
-  if (guarded->lk != NULL) {
-    el_lock_unref(guarded->lk);
-  }
-  el_completion_destroy(&guarded->news);
-  el_handle_unref(guarded->handle);
-  free(guarded);
-}
-
-void el_guarded_drop(el_guarded *guarded) {
-  if (!el_handle_is_forked(guarded->handle)) {
-    atomic_store(&guarded->dropped, true);
-    unref(guarded);
-  }
-}
-
-static bool copy_bytes(el_bytes *to, el_bytes from) {
-  *to = (el_bytes){el_bytes_copy(from), from.len};
-  return to->data != NULL;
-}
-
-bool el_guarded_add(el_guarded *guarded, const el_op *op) {
-  el_op *ops = realloc(guarded->ops, (guarded->n_ops + 1) * sizeof *ops);
-  el_op *added;
-  if (ops == NULL) return false;
-  guarded->ops = ops;
-  added = &ops[guarded->n_ops++];
-  *added = *op;
-  added->key = added->range_end = added->value = (el_bytes){0};
-  guarded->writes = guarded->writes || op->kind != EL_OP_RANGE;
-  return copy_bytes(&added->key, op->key) &&
-         copy_bytes(&added->range_end, op->range_end) &&
-         copy_bytes(&added->value, op->value);
-}
-
-bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev) {
-  guarded->is_guarded = true;
-  guarded->guard.test = EL_CREATE_REV_IS;
-  guarded->guard.rev = rev;
-  return copy_bytes(&guarded->guard.key, key);
-}
-
-bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
-  guarded->lk = el_lock_ref(lk);
-  return el_guarded_guard(guarded, el_lock_key(lk), el_lock_token(lk));
-}
-
-/* ---- attempts, on the I/O thread ---- */
+/* gRPC's own word about a deadline says more than ours. */
+enum { GRACE_MS = 100 };
 
 /* The order that a write must keep; NULL: none. */
 static el_write_order *order_of(const el_guarded *guarded) {
@@ -158,9 +43,9 @@ static void leave_order(el_guarded *guarded) {
 static void finish(el_guarded *guarded, el_txn_answer *answer) {
   guarded->finished = true;
   guarded->answer = answer;
-  el_completion_complete(&guarded->news, ANSWERED);
+  el_completion_complete(&guarded->news, EL_GUARDED_ANSWERED);
   leave_order(guarded);
-  unref(guarded);
+  el_guarded_unref(guarded);
 }
 
 static void fail(el_guarded *guarded, const el_error *err) {
@@ -177,21 +62,37 @@ static void send(el_guarded *guarded, const el_txn *txn) {
   el_requests_send(guarded->world->requests, &guarded->request, txn);
 }
 
+/* The key on whose mod_revision the order of the writes hangs: our own, or, where that
+ * must not change, a note beside it. */
+static el_bytes order_key(const el_guarded *guarded, char *text) {
+  switch (el_lock_mode(guarded->lk)) {
+    case EL_MODE_READ:
+      return el_lock_note(guarded->lk, EL_NOTE_READ_ORDER, text);
+    case EL_MODE_WRITE:
+      return el_lock_note(guarded->lk, EL_NOTE_WRITE_ORDER, text);
+    default:
+      return guarded->guard.key;
+  }
+}
+
 /* A write of unknown fate may be carried out at any time later, over what the same
  * hold has written since. So its writes go one at a time, are guarded by the
- * mod_revision of its key as well, and the key is touched after such a one, and
- * before the next: then the late one finds another mod_revision, and changes
- * nothing. */
+ * mod_revision of a key as well, and that is touched after such a one, and before the
+ * next: then the late one finds another mod_revision, and changes nothing. */
 static void touch(el_guarded *guarded) {
-  el_op put = {.kind = EL_OP_PUT, .key = guarded->guard.key, .touch = true};
+  char text[EL_KEY_SIZE];
+  el_op put = {.kind = EL_OP_PUT, .key = order_key(guarded, text)};
   el_txn txn = {&guarded->guard, 1, &put, 1, NULL, 0};
+  put.touch = put.key.data == guarded->guard.key.data;
+  put.lease = put.touch ? 0 : el_lock_lease(guarded->lk);
   send(guarded, &txn);
 }
 
 static void write_in_order(el_guarded *guarded, el_write_order *order) {
+  char text[EL_KEY_SIZE];
   el_compare compares[] = {guarded->guard,
                            {.test = EL_MOD_REV_IS,
-                            .key = guarded->guard.key,
+                            .key = order_key(guarded, text),
                             .rev = order->mod_rev}};
   el_op look = {.key = guarded->guard.key, .keys_only = true};
   el_txn txn = {compares, 2, guarded->ops, guarded->n_ops, &look, 1};
@@ -300,7 +201,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   finish(guarded, answer);
 }
 
-static void on_answer(el_request *request, el_txn_answer *answer) {
+void el_guarded_on_answer(el_request *request, el_txn_answer *answer) {
   el_guarded *guarded = EL_OF(request, el_guarded, request);
   guarded->sent = false;
   if (!guarded->finished) {
@@ -313,7 +214,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   } else if (!guarded->finished) {
     fail(guarded, &guarded->world->closed);
   }
-  unref(guarded);
+  el_guarded_unref(guarded);
 }
 
 /* What hasn't left by now must not leave later: whoever is told that his write has
@@ -332,7 +233,7 @@ static bool withdraw(el_guarded *guarded) {
   err.definite = true;
   guarded->sent = false;
   fail(guarded, &err);
-  unref(guarded);
+  el_guarded_unref(guarded);
   return true;
 }
 
@@ -364,7 +265,7 @@ static void fail_behind(el_guarded *guarded) {
   fail(guarded, &err);
 }
 
-static void on_timer(el_timer *timer) {
+void el_guarded_on_timer(el_timer *timer) {
   el_guarded *guarded = EL_OF(timer, el_guarded, timer);
   if (guarded->sent) {
     on_deadline(guarded);
@@ -392,7 +293,7 @@ static void begin(el_guarded *guarded) {
   el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
 }
 
-static void run_start(el_command *command) {
+void el_guarded_run_start(el_command *command) {
   el_guarded *guarded = EL_OF(command, el_guarded, command);
   const el_error *wrong = el_requests_wrong_cluster(guarded->world->requests);
   if (guarded->world->closed.code != EL_OK) {
@@ -421,28 +322,4 @@ void el_guarded_world_close(el_guarded_world *world, const el_error *err) {
     el_timers_stop(world->timers, &guarded->timer);
     fail(guarded, err);
   }
-}
-
-/* ---- Lua's side ---- */
-
-bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
-  if (!el_handle_is_usable(guarded->handle, err)) return false;
-  guarded->deadline_ms = el_now_ms() + timeout_ms;
-  atomic_fetch_add(&guarded->refs, 1);
-  if (!el_handle_post(guarded->handle, &guarded->command)) {
-    unref(guarded);
-    el_error_set(err, EL_CLOSED, "the client is closed");
-    return false;
-  }
-  return true;
-}
-
-const el_txn_answer *el_guarded_wait(el_guarded *guarded, int64_t timeout_ms) {
-  return el_completion_wait(&guarded->news, ANSWERED, timeout_ms)
-             ? guarded->answer
-             : NULL;
-}
-
-bool el_guarded_arm(el_guarded *guarded, el_wake *wake, uint64_t id) {
-  return el_completion_arm(&guarded->news, ANSWERED, wake, id);
 }

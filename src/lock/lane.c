@@ -169,6 +169,18 @@ static bool goes_with_others(const el_request *request) {
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
 
+/* What leaves together has one revision, which would leave the order of two keys of
+ * one queue open. */
+static bool is_of_same_queue(const el_batch_out *batch,
+                             const el_request *request) {
+  const el_request *member;
+  if (request->queue == 0) return false;
+  TAILQ_FOREACH(member, &batch->members, link) {
+    if (member->queue == request->queue) return true;
+  }
+  return false;
+}
+
 /* Takes on who waits, in their order, as long as they fit in. */
 static void fill(el_batch_out *batch) {
   el_lane *lane = batch->lane;
@@ -177,7 +189,7 @@ static void fill(el_batch_out *batch) {
   el_request *next;
   if (!goes_with_others(first) || batch->sent_ms < lane->apart_until) return;
   while ((next = TAILQ_FIRST(&lane->waiting)) != NULL &&
-         goes_with_others(next)) {
+         goes_with_others(next) && !is_of_same_queue(batch, next)) {
     cost += el_batch_cost(&next->packed);
     bytes += next->packed.len;
     if (cost > EL_BATCH_OPS_MAX || bytes > BATCH_BYTES_MAX) return;

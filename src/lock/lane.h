@@ -24,7 +24,7 @@ enum {
 typedef struct el_requests el_requests;
 
 /* One transaction; embedded in, or made by, whoever asks. Zero-initialised but
- * for the first four. */
+ * for the first five. */
 typedef struct el_request el_request;
 struct el_request {
   /* Takes over |answer|. Called once for each send that isn't withdrawn, later;
@@ -34,6 +34,7 @@ struct el_request {
   bool background;     /* nobody waits for it */
   size_t counted_as;   /* its field in el_stats */
   int64_t deadline_ms; /* an attempt ends then at the latest; 0: no limit */
+  uint64_t queue;      /* that it puts a key into; 0: into none */
 
   /* The rest is the gate's own. */
   el_requests *requests;

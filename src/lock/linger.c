@@ -46,14 +46,13 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
 
 void el_linger_watch(el_linger *linger, el_entry_driver *driver,
                      void (*found)(void *arg), void *arg) {
-  el_bytes from, to;
   linger->driver = driver;
   linger->found = found;
   linger->arg = arg;
   linger->watch.on_event = on_watch_event;
-  el_keys_range(&driver->keys, &from, &to);
   EL_COUNT(driver->world->counters, watches, 1);
-  el_watch_start_prefix(driver->world->watches, &linger->watch, from);
+  el_watch_start_prefix(driver->world->watches, &linger->watch,
+                        el_keys_below(&driver->keys));
 }
 
 void el_linger_unwatch(el_linger *linger) {

@@ -2,6 +2,7 @@
 #include "lock/local_queue.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -12,24 +13,44 @@
 
 static void on_stepped(el_entry_driver *driver);
 
-static el_local_place *new_place(el_local_queue *queue) {
+el_local_place *el_local_queue_find_place(const el_local_queue *queue,
+                                          uint32_t slot) {
+  el_local_place *at;
+  TAILQ_FOREACH(at, &queue->places, link) {
+    if (at->driver.slot == slot) return at;
+  }
+  return NULL;
+}
+
+el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot) {
   el_local_place *at = el_alloc(sizeof *at);
   at->driver.decided = el_local_queue_decided;
   at->driver.stepped = on_stepped;
   at->queues = queue->queues;
   at->queue = queue;
+  TAILQ_INIT(&at->fronts);
+  TAILQ_INSERT_TAIL(&queue->places, at, link);
   el_entry_driver_init(&at->driver, queue->queues->world,
-                       (el_bytes){queue->name, queue->name_len});
+                       (el_bytes){queue->id, queue->name_len}, queue->mode,
+                       slot);
   return at;
 }
 
-static void free_place(el_local_place *at) {
+void el_local_queue_free_place(el_local_place *at) {
   if (at->queue == NULL) {
     TAILQ_REMOVE(&at->queues->orphans, at, link);
+  } else {
+    TAILQ_REMOVE(&at->queue->places, at, link);
   }
   el_handoff_destroy(&at->handoff);
   el_entry_driver_destroy(&at->driver);
   free(at);
+}
+
+/* Can nothing of it be left in etcd, and does nobody need it? */
+static bool is_idle(const el_local_place *at) {
+  return TAILQ_EMPTY(&at->fronts) && at->releasing == NULL &&
+         el_entry_is_over(&at->driver.entry);
 }
 
 /* ---- queues ---- */
@@ -41,30 +62,44 @@ void el_local_queue_touch(el_local_queue *queue) {
   }
 }
 
-static el_local_queue *find_or_add(el_local_queues *queues, el_bytes name) {
+el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
+                                           el_bytes name, el_mode mode) {
+  char id[EL_NAME_MAX + 1];
   el_local_queue *queue = NULL;
-  HASH_FIND(hh, queues->by_name, name.data, name.len, queue);
+  memcpy(id, name.data, name.len);
+  id[name.len] = (char)mode;
+  HASH_FIND(hh, queues->by_id, id, name.len + 1, queue);
   if (queue == NULL) {
     queue = el_alloc(sizeof *queue);
     queue->queues = queues;
-    queue->name = el_strndup(name.data, name.len);
-    queue->name_len = name.len;
+    queue->id = el_strndup(id, name.len + 1);
+    queue->name_len = (uint16_t)name.len;
+    queue->mode = mode;
     TAILQ_INIT(&queue->waiting);
-    HASH_ADD_KEYPTR(hh, queues->by_name, queue->name, queue->name_len, queue);
+    TAILQ_INIT(&queue->places);
+    HASH_ADD_KEYPTR(hh, queues->by_id, queue->id, name.len + 1, queue);
   }
   return queue;
 }
 
 static void free_queue(el_local_queue *queue) {
-  if (queue->place != NULL) {
-    free_place(queue->place);
+  el_local_place *at;
+  while ((at = TAILQ_FIRST(&queue->places)) != NULL) {
+    el_local_queue_free_place(at);
   }
   if (queue->changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
   }
-  HASH_DEL(queue->queues->by_name, queue);
-  free(queue->name);
+  HASH_DEL(queue->queues->by_id, queue);
+  free(queue->id);
   free(queue);
+}
+
+/* Where nothing is handed on, readers share their key all the same. */
+const el_turn_limits *el_local_queue_limits(const el_local_queue *queue) {
+  static const el_turn_limits usual = {.holds = 32, .ms = 50};
+  const el_turn_limits *limits = &queue->queues->limits;
+  return is_shared(queue) && limits->holds < 2 ? &usual : limits;
 }
 
 /* Its entry may be free for the next one now, or over. */
@@ -73,7 +108,7 @@ static void on_stepped(el_entry_driver *driver) {
   if (at->queue != NULL) {
     el_local_queue_touch(at->queue);
   } else if (el_entry_is_over(&driver->entry)) {
-    free_place(at);
+    el_local_queue_free_place(at);
   }
 }
 
@@ -85,24 +120,30 @@ static bool waits_for_contact(const el_owner *owner) {
          !el_requests_have_contact(queues->world->requests);
 }
 
-/* Tells the place, if there is one, what has become of whoever drives it. */
-static void signal_place(el_local_queue *queue, int kind) {
-  if (queue->place != NULL) {
-    el_entry_driver_signal(&queue->place->driver, kind);
+void el_local_queue_signal_last(el_local_place *at, int kind) {
+  if (at != NULL && TAILQ_EMPTY(&at->fronts)) {
+    el_entry_driver_signal(&at->driver, kind);
   }
 }
 
 /* One who waits without a time limit waits out an outage like another holder;
  * but where etcd has never been, he would wait for a typing mistake. */
 static void on_deadline(el_owner *owner) {
-  el_local_queue *queue = owner->queue;
-  bool is_front = owner->state == EL_OWNER_FRONT;
+  el_local_place *at = owner->place;
   bool endless = owner->deadline_ms == INT64_MAX;
   if (endless && !waits_for_contact(owner)) return; /* it has come meanwhile */
   el_local_queue_fail_in_time(owner, endless ? EL_FIRST_CONTACT_MS
                                              : owner->timeout_ms);
-  if (is_front) {
-    signal_place(queue, EL_ENTRY_STOP);
+  el_local_queue_signal_last(at, EL_ENTRY_STOP);
+}
+
+/* Of those who share a key each has its own end. */
+static void on_hard_end(el_owner *owner) {
+  el_local_place *at = owner->place;
+  if (TAILQ_FIRST(&at->fronts) == owner && TAILQ_NEXT(owner, link) == NULL) {
+    el_entry_driver_signal(&at->driver, EL_ENTRY_MAX_HOLD);
+  } else {
+    el_local_queue_end_lost(owner, EL_LOSS_MAX_HOLD);
   }
 }
 
@@ -115,7 +156,7 @@ static void on_timer(el_timer *timer) {
   } else if (el_now_ms() < owner->events->hard_end(owner)) {
     el_local_queue_set_hard_end(owner); /* it was moved this very moment */
   } else {
-    signal_place(owner->queue, EL_ENTRY_MAX_HOLD);
+    on_hard_end(owner);
   }
 }
 
@@ -135,12 +176,23 @@ static void set_deadline(el_owner *owner) {
 
 /* ---- joining and leaving ---- */
 
+bool el_local_queue_has_fronts(const el_local_queue *queue) {
+  const el_local_place *at;
+  TAILQ_FOREACH(at, &queue->places, link) {
+    if (!TAILQ_EMPTY(&at->fronts)) return true;
+  }
+  return false;
+}
+
 /* What only lingers is his at once. */
 static void begin_wait(el_owner *owner) {
   el_local_queue *queue = owner->queue;
-  el_local_queue_contest(queue);
-  if (owner->state != EL_OWNER_WAITING) return;
-  owner->waited = queue->front != NULL || TAILQ_FIRST(&queue->waiting) != owner;
+  if (!is_shared(queue)) {
+    el_local_queue_contest(queue);
+    if (owner->state != EL_OWNER_WAITING) return;
+  }
+  owner->waited = TAILQ_FIRST(&queue->waiting) != owner ||
+                  (!is_shared(queue) && el_local_queue_has_fronts(queue));
   if (owner->try_once && owner->waited) {
     el_local_queue_fail_locked(owner);
   } else {
@@ -149,7 +201,8 @@ static void begin_wait(el_owner *owner) {
 }
 
 void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
-  el_local_queue *queue = find_or_add(queues, owner->name);
+  el_local_queue *queue =
+      el_local_queue_find_or_add(queues, owner->name, owner->mode);
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
   EL_COUNT(queues->world->counters, waiting, 1);
   owner->queue = queue;
@@ -167,8 +220,7 @@ void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
 }
 
 void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
-  el_local_queue *queue = owner->queue;
-  bool is_front = owner->state == EL_OWNER_FRONT;
+  el_local_place *at = owner->place;
   switch (owner->state) {
     case EL_OWNER_OUT:
     case EL_OWNER_RELEASING:
@@ -177,7 +229,7 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
       if (how == EL_LEAVE_LOST) {
         el_local_queue_end_lost(owner, loss);
         /* Nobody is to be told what becomes of the key. */
-        signal_place(queue, EL_ENTRY_LAPSED);
+        el_local_queue_signal_last(at, EL_ENTRY_LAPSED);
       } else {
         el_local_queue_let_go(owner, how == EL_LEAVE_BY_ITSELF);
       }
@@ -185,55 +237,99 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
     case EL_OWNER_WAITING:
     case EL_OWNER_FRONT:
       el_local_queue_fail_cancelled(owner);
-      if (is_front) {
-        signal_place(queue, EL_ENTRY_STOP);
-      }
+      el_local_queue_signal_last(at, EL_ENTRY_STOP);
   }
 }
 
 void el_local_queue_key_gone(el_owner *owner) {
   if (owner->state == EL_OWNER_HOLDING) {
-    signal_place(owner->queue, EL_ENTRY_KEY_GONE);
+    el_entry_driver_signal(&owner->place->driver, EL_ENTRY_KEY_GONE);
   }
 }
 
 /* ---- whose turn ---- */
 
+static void put_in_front(el_local_place *at, el_owner *owner) {
+  TAILQ_REMOVE(&owner->queue->waiting, owner, link);
+  TAILQ_INSERT_TAIL(&at->fronts, owner, link);
+  owner->place = at;
+  owner->state = EL_OWNER_FRONT;
+}
+
+/* One who tries asks for himself, unless others hold already. */
+static bool join_others(el_local_place *at, el_owner *owner) {
+  const el_entry *entry = &at->driver.entry;
+  if (TAILQ_EMPTY(&at->fronts)) return false;
+  if (el_handoff_may_pass(&at->handoff, &at->driver,
+                          el_local_queue_limits(owner->queue))) {
+    el_local_queue_share(at, owner);
+    return true;
+  }
+  if (owner->try_once || entry->trying || entry->state == EL_ENTRY_HELD) {
+    return false;
+  }
+  put_in_front(at, owner);
+  return true;
+}
+
 /* Not before the one in front has left etcd's queue for good: it is the same key,
  * and of two requests about it that are out at once etcd may carry out the later
  * one first. */
-static void give_turn(el_local_queue *queue) {
+static bool begin_at(el_local_place *at, el_owner *owner) {
+  if (!TAILQ_EMPTY(&at->fronts)) return false;
+  if (!el_entry_is_free(&at->driver.entry)) {
+    el_entry_driver_hurry(&at->driver);
+    return false;
+  }
+  put_in_front(at, owner);
+  el_entry_driver_start(&at->driver, owner->try_once, owner->value);
+  return true;
+}
+
+static uint32_t free_slot(const el_local_queue *queue) {
+  uint32_t slot = 0;
+  while (el_local_queue_find_place(queue, slot) != NULL) {
+    slot++;
+  }
+  return slot;
+}
+
+/* Gives the first who waits his turn; false: not yet. */
+static bool give_turn(el_local_queue *queue) {
   el_owner *next = TAILQ_FIRST(&queue->waiting);
-  if (queue->place == NULL) {
-    queue->place = new_place(queue);
+  el_local_place *at;
+  TAILQ_FOREACH(at, &queue->places, link) {
+    if (is_shared(queue) && join_others(at, next)) return true;
   }
-  if (el_entry_is_free(&queue->place->driver.entry)) {
-    TAILQ_REMOVE(&queue->waiting, next, link);
-    queue->front = next;
-    next->state = EL_OWNER_FRONT;
-    el_entry_driver_start(&queue->place->driver, next->try_once, next->value);
-  } else {
-    el_entry_driver_hurry(&queue->place->driver);
+  TAILQ_FOREACH(at, &queue->places, link) {
+    if (begin_at(at, next)) return true;
   }
+  if (!TAILQ_EMPTY(&queue->places) && !is_shared(queue)) return false;
+  return begin_at(el_local_queue_new_place(queue, free_slot(queue)), next);
 }
 
 /* The next one's turn, or the end of the queue. That comes only when nothing of
- * ours can be left in etcd: the entry has to outlive the last who wanted it, to
- * take its key out. */
+ * ours can be left in etcd: a place has to outlive the last who wanted it, to take its
+ * key out. */
 static void settle(el_local_queue *queue) {
   el_local_queues *queues = queue->queues;
-  bool is_empty = TAILQ_EMPTY(&queue->waiting);
-  if (is_empty && queue->front == NULL &&
-      (queue->place == NULL ||
-       (queue->place->releasing == NULL &&
-        el_entry_is_over(&queue->place->driver.entry)))) {
-    free_queue(queue);
-  } else if (!is_empty && queue->front == NULL) {
-    if (el_session_driver_is_alive(queues->world->session)) {
-      give_turn(queue);
-    } else {
-      queues->session_wanted = true;
+  el_local_place *at, *next;
+  if (!el_session_driver_is_alive(queues->world->session)) {
+    queues->session_wanted =
+        queues->session_wanted ||
+        (!TAILQ_EMPTY(&queue->waiting) && !el_local_queue_has_fronts(queue));
+  } else {
+    while (!TAILQ_EMPTY(&queue->waiting) && give_turn(queue)) {
     }
+  }
+  for (at = TAILQ_FIRST(&queue->places); at != NULL; at = next) {
+    next = TAILQ_NEXT(at, link);
+    if (TAILQ_EMPTY(&queue->waiting) && is_idle(at)) {
+      el_local_queue_free_place(at);
+    }
+  }
+  if (TAILQ_EMPTY(&queue->waiting) && TAILQ_EMPTY(&queue->places)) {
+    free_queue(queue);
   }
 }
 
@@ -254,119 +350,6 @@ bool el_local_queues_are_settled(const el_local_queues *queues) {
   return TAILQ_EMPTY(&queues->changed);
 }
 
-/* ---- the session's news ---- */
-
-void el_local_queues_begin(el_local_queues *queues) {
-  el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_name, queue, next) { el_local_queue_touch(queue); }
-}
-
-void el_local_queues_refuse(el_local_queues *queues, const el_error *err) {
-  el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_name, queue, next) {
-    if (queue->front != NULL) continue; /* its own requests tell it */
-    while (!TAILQ_EMPTY(&queue->waiting)) {
-      el_local_queue_fail(TAILQ_FIRST(&queue->waiting), err);
-    }
-  }
-}
-
-void el_local_queues_fail_waiting(el_local_queues *queues,
-                                  const el_error *away) {
-  el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_name, queue, next) {
-    if (queue->front != NULL && queue->front->state == EL_OWNER_FRONT) {
-      el_local_queue_fail_away(queue->front, away);
-      signal_place(queue, EL_ENTRY_STOP);
-    }
-    while (!TAILQ_EMPTY(&queue->waiting)) {
-      el_local_queue_fail_away(TAILQ_FIRST(&queue->waiting), away);
-    }
-  }
-}
-
-void el_local_queues_lapse(el_local_queues *queues) {
-  el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_name, queue, next) {
-    signal_place(queue, EL_ENTRY_LAPSED);
-  }
-}
-
-void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
-  int64_t lease = el_session_driver_lease(queues->world->session);
-  el_bytes name = el_key_name(key, lease);
-  el_local_queue *queue;
-  if (name.len == 0) return; /* none of ours */
-  queue = find_or_add(queues, name);
-  if (queue->place == NULL) {
-    queue->place = new_place(queue);
-  }
-  el_entry_driver_signal(&queue->place->driver, EL_ENTRY_KEY_FOUND);
-}
-
-bool el_local_queues_are_empty(const el_local_queues *queues) {
-  return queues->by_name == NULL && TAILQ_EMPTY(&queues->orphans);
-}
-
-/* Its place stays until the last request is answered, because the answer comes to
- * it; but it is not the queue's any more, whose next one begins anew, with another
- * lease and so with another key. */
-static void bury(el_local_queue *queue, el_session_end end) {
-  el_local_place *at = queue->place;
-  if (at == NULL) return;
-  el_entry_driver_orphan(&at->driver, end);
-  queue->place = NULL;
-  at->queue = NULL;
-  TAILQ_INSERT_TAIL(&queue->queues->orphans, at, link);
-  if (el_entry_is_over(&at->driver.entry)) {
-    free_place(at);
-  }
-  el_local_queue_touch(queue);
-}
-
-void el_local_queues_bury(el_local_queues *queues, el_session_end end) {
-  el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_name, queue, next) { bury(queue, end); }
-}
-
-static void fail_all(el_local_queues *queues, const el_error *err,
-                     el_loss loss) {
-  el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_name, queue, next) {
-    if (queue->front != NULL && queue->front->state == EL_OWNER_HOLDING) {
-      el_local_queue_end_lost(queue->front, loss);
-    } else if (queue->front != NULL) {
-      el_local_queue_fail(queue->front, err);
-    }
-    while (!TAILQ_EMPTY(&queue->waiting)) {
-      el_local_queue_fail(TAILQ_FIRST(&queue->waiting), err);
-    }
-  }
-}
-
-void el_local_queues_leave(el_local_queues *queues, const el_error *err) {
-  el_local_queue *queue, *next;
-  el_local_place *at, *after;
-  el_error lost = *err;
-  lost.code = EL_LOST;
-  fail_all(queues, err, EL_LOSS_CLUSTER);
-  HASH_ITER(hh, queues->by_name, queue, next) {
-    bury(queue, EL_SESSION_CUT_SHORT);
-  }
-  for (at = TAILQ_FIRST(&queues->orphans); at != NULL; at = after) {
-    after = TAILQ_NEXT(at, link);
-    if (at->releasing != NULL) {
-      el_local_queue_finish(at, &lost);
-    }
-    el_entry_driver_orphan(&at->driver, EL_SESSION_CUT_SHORT);
-  }
-}
-
-void el_local_queues_close(el_local_queues *queues, const el_error *err) {
-  queues->closed = *err;
-  fail_all(queues, err, EL_LOSS_CLOSED);
-}
-
 /* ---- life ---- */
 
 el_local_queues *el_local_queues_new(el_entry_world *world,
@@ -382,15 +365,13 @@ el_local_queues *el_local_queues_new(el_entry_world *world,
 void el_local_queues_free(el_local_queues *queues) {
   el_local_queue *queue, *next;
   el_local_place *at;
-  HASH_ITER(hh, queues->by_name, queue, next) {
-    if (queue->place != NULL) {
-      el_local_queue_give_up(queue->place);
-    }
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    TAILQ_FOREACH(at, &queue->places, link) { el_local_queue_give_up(at); }
     free_queue(queue);
   }
   while ((at = TAILQ_FIRST(&queues->orphans)) != NULL) {
     el_local_queue_give_up(at);
-    free_place(at);
+    el_local_queue_free_place(at);
   }
   free(queues);
 }

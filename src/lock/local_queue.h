@@ -1,8 +1,9 @@
-/* local_queue: the owners of one client who want one name, first come, first
- * served.
+/* local_queue: the owners of one client who want one name in one way, first come,
+ * first served.
  *
  * The one in front drives the client's entry in etcd's queue: there is one key
- * for each name and client, however many wait here. I/O thread only.
+ * for each name and client, however many wait here. Readers share it, as long as that
+ * is fair to others; those who come later get another one. I/O thread only.
  */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_H
@@ -28,12 +29,14 @@ enum {
 /* All queues of one client. */
 typedef struct el_local_queues el_local_queues;
 typedef struct el_local_queue el_local_queue;
+typedef struct el_local_place el_local_place;
 typedef struct el_owner el_owner;
 
 /* What an owner has when it holds. */
 typedef struct el_grant {
-  int64_t token;   /* create_revision of the key */
-  int64_t mod_rev; /* of the key */
+  int64_t token; /* create_revision of the key */
+  int64_t
+      mod_rev; /* of the key that the order of writes hangs on; 0: there is none */
   const el_keys *keys;
   el_claim *claim;
   bool waited; /* somebody else had it when it was asked for */
@@ -48,7 +51,8 @@ typedef struct el_owner_events {
   void (*released)(el_owner *owner, const el_error *err);
   void (*forgotten)(el_owner *owner);         /* the last call */
   int64_t (*hard_end)(const el_owner *owner); /* of a hold; INT64_MAX: none */
-  /* The key's mod_revision; 0: a write of the hold may come yet, or change it. */
+  /* Of the key that the order of writes hangs on; -1: a write of the hold may come yet,
+   * or others must not have what it holds. */
   int64_t (*mod_rev)(const el_owner *owner);
   /* The hold lingers no more, and never will, if somebody else wants it; else if its
    * time is over. True: it did, and the key is to go. */
@@ -60,22 +64,24 @@ struct el_owner {
   const el_owner_events *events;
   el_bytes name;       /* its own, as long as it lives */
   el_bytes value;      /* what its key says; until it holds */
-  bool try_once;       /* don't wait for others */
   int64_t timeout_ms;  /* for messages */
   int64_t deadline_ms; /* INT64_MAX: none */
   el_linger *linger;   /* NULL: its hold never lingers */
+  uint8_t mode;        /* el_mode */
+  bool try_once;       /* don't wait for others */
 
   /* The queue's own. */
+  bool waited;
   enum {
     EL_OWNER_OUT,     /* not in a queue, or not any more */
     EL_OWNER_WAITING, /* for its turn here */
-    EL_OWNER_FRONT,   /* drives the entry */
+    EL_OWNER_FRONT,   /* drives an entry, perhaps with others */
     EL_OWNER_HOLDING,
     EL_OWNER_RELEASING
   } state;
-  bool waited;
   el_local_queue *queue;
-  el_timer timer; /* deadline while it waits, hard end while it holds */
+  el_local_place *place; /* FRONT and HOLDING: whose entry it is */
+  el_timer timer;        /* deadline while it waits, hard end while it holds */
   TAILQ_ENTRY(el_owner) link;
 };
 

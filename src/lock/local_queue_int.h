@@ -6,25 +6,27 @@
 #include "lock/handoff.h"
 #include "lock/local_queue.h"
 
+TAILQ_HEAD(el_owner_list, el_owner);
+
 /* Our place in etcd's queue, in one session. */
-typedef struct el_local_place {
+struct el_local_place {
   el_entry_driver driver; /* first */
   el_local_queues *queues;
   el_local_queue *queue; /* NULL: its session is over */
   el_handoff handoff;
-  el_owner *releasing; /* let go; the key is on its way out */
+  struct el_owner_list fronts; /* drive it, or hold: one, or readers */
+  el_owner *releasing;         /* let go; the key is on its way out */
   TAILQ_ENTRY(el_local_place) link;
-} el_local_place;
+};
 
 struct el_local_queue {
   el_local_queues *queues;
-  char *name; /* hash key */
-  size_t name_len;
-  TAILQ_HEAD(, el_owner)
-  waiting;               /* the first is served when the place is free */
-  el_owner *front;       /* drives the place, or holds */
-  el_local_place *place; /* in the current session; NULL: none */
-  bool changed;          /* in queues->changed */
+  char *id; /* hash key: the name, and a byte for the mode */
+  uint16_t name_len;
+  bool changed; /* in queues->changed */
+  el_mode mode;
+  struct el_owner_list waiting; /* the first is served when a place is free */
+  TAILQ_HEAD(, el_local_place) places; /* in the current session */
   TAILQ_ENTRY(el_local_queue) changed_link;
   UT_hash_handle hh;
 };
@@ -32,7 +34,7 @@ struct el_local_queue {
 struct el_local_queues {
   el_entry_world *world;
   el_turn_limits limits;
-  el_local_queue *by_name; /* hash */
+  el_local_queue *by_id; /* hash */
   TAILQ_HEAD(, el_local_queue) changed;
   TAILQ_HEAD(, el_local_place) orphans; /* places of earlier sessions */
   el_error closed;                      /* code EL_OK: they are open */
@@ -43,8 +45,38 @@ static inline el_timers *timers_of(const el_local_queue *queue) {
   return queue->queues->world->timers;
 }
 
+/* May several hold by one place? */
+static inline bool is_shared(const el_local_queue *queue) {
+  return queue->mode == EL_MODE_READ;
+}
+
+/* The queue of those who want |name| so, a new one if there is none.
+ * @thread io */
+el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
+                                           el_bytes name, el_mode mode);
+
+/* NULL: there is no such place. @thread io */
+el_local_place *el_local_queue_find_place(const el_local_queue *queue,
+                                          uint32_t slot);
+
+/* @thread io */
+el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot);
+
+/* Nothing of it may be left in etcd. @thread io */
+void el_local_queue_free_place(el_local_place *at);
+
+/* Does somebody drive a place, or hold by it? @thread io */
+bool el_local_queue_has_fronts(const el_local_queue *queue);
+
+/* Tells |at|, which may be NULL, what has become of those who drove it, if the last of
+ * them has gone. @thread io */
+void el_local_queue_signal_last(el_local_place *at, int kind);
+
 /* Has settle look at |queue|. @thread io */
 void el_local_queue_touch(el_local_queue *queue);
+
+/* How long those of |queue| may hand a key on. @thread io */
+const el_turn_limits *el_local_queue_limits(const el_local_queue *queue);
 
 /* ---- verdicts: what becomes of an owner ---- */
 
@@ -66,6 +98,9 @@ void el_local_queue_fail_away(el_owner *owner, const el_error *away);
 
 /* It fails because its owner wants no more. @thread io */
 void el_local_queue_fail_cancelled(el_owner *owner);
+
+/* |owner|, the first who waits, shares the hold of |at|. @thread io */
+void el_local_queue_share(el_local_place *at, el_owner *owner);
 
 /* The hold of |owner| is lost. @thread io */
 void el_local_queue_end_lost(el_owner *owner, el_loss loss);

@@ -9,6 +9,14 @@ static el_counters *counters_of(const el_local_queue *queue) {
   return queue->queues->world->counters;
 }
 
+/* What an enqueue puts is its first owner's; of several, that of one who is left. */
+static void leave_place(el_local_place *at, el_owner *owner) {
+  const el_owner *first;
+  TAILQ_REMOVE(&at->fronts, owner, link);
+  first = TAILQ_FIRST(&at->fronts);
+  at->driver.value = first != NULL ? first->value : (el_bytes){0};
+}
+
 /* Takes |owner| out of its queue, and has settle look at that: it may be the next
  * one's turn. Before he is told, because what he is told may make him ask again. */
 static void detach(el_owner *owner) {
@@ -16,16 +24,14 @@ static void detach(el_owner *owner) {
   if (owner->state == EL_OWNER_WAITING) {
     TAILQ_REMOVE(&queue->waiting, owner, link);
   } else {
-    queue->front = NULL;
-    if (queue->place != NULL) {
-      queue->place->driver.value = (el_bytes){0}; /* which was the owner's */
-    }
+    leave_place(owner->place, owner);
   }
   el_timers_stop(timers_of(queue), &owner->timer);
   if (owner->linger != NULL) {
     el_linger_unwatch(owner->linger);
   }
   owner->queue = NULL;
+  owner->place = NULL;
   owner->state = EL_OWNER_OUT;
   el_local_queue_touch(queue);
 }
@@ -37,15 +43,20 @@ void el_local_queue_fail(el_owner *owner, const el_error *err) {
   owner->events->forgotten(owner);
 }
 
+/* The place that |owner| drives, or else the one that he waits for; NULL: none. */
+static const el_local_place *place_of(const el_owner *owner) {
+  return owner->place != NULL ? owner->place
+                              : TAILQ_FIRST(&owner->queue->places);
+}
+
 /* What stood in the way last, if anything did. */
-static const el_error *last_cause(const el_local_queue *queue) {
+static const el_error *last_cause(const el_owner *owner) {
+  const el_entry_world *world = owner->queue->queues->world;
+  const el_local_place *at = place_of(owner);
   const el_error *cause;
-  if (queue->place != NULL && queue->place->driver.cause != NULL) {
-    return queue->place->driver.cause;
-  }
-  cause = el_session_driver_cause(queue->queues->world->session);
-  return cause != NULL ? cause
-                       : el_requests_away(queue->queues->world->requests);
+  if (at != NULL && at->driver.cause != NULL) return at->driver.cause;
+  cause = el_session_driver_cause(world->session);
+  return cause != NULL ? cause : el_requests_away(world->requests);
 }
 
 /* A name for messages. */
@@ -56,22 +67,24 @@ static const el_error *last_cause(const el_local_queue *queue) {
                                            : NAME_MAX_SHOWN), \
       (owner)->name.data
 
-static bool is_held_here(const el_local_queue *queue) {
-  return queue->front != NULL && queue->front->state == EL_OWNER_HOLDING;
+static bool is_held_here(const el_owner *owner) {
+  const el_local_place *at = place_of(owner);
+  const el_owner *front = at != NULL ? TAILQ_FIRST(&at->fronts) : NULL;
+  return front != NULL && front->state == EL_OWNER_HOLDING;
 }
 
 /* Has etcd answered in all the time that |owner| has waited? Nothing is asked while
  * our place in its queue is known. */
 static bool has_answered(const el_owner *owner) {
-  const el_local_queue *queue = owner->queue;
+  const el_local_place *at = place_of(owner);
   int64_t since_ms = owner->deadline_ms == INT64_MAX
                          ? 0
                          : owner->deadline_ms - owner->timeout_ms;
-  const el_entry *entry =
-      queue->place != NULL ? &queue->place->driver.entry : NULL;
+  const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
   return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
           entry->ahead.rev != 0) ||
-         el_requests_heard_since(queue->queues->world->requests, since_ms);
+         el_requests_heard_since(owner->queue->queues->world->requests,
+                                 since_ms);
 }
 
 /* "It was not free" is an answer of etcd's. Where none has come for all that time,
@@ -80,8 +93,8 @@ static bool has_answered(const el_owner *owner) {
 void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
   const el_local_queue *queue = owner->queue;
   double waited_s = (double)waited_ms / 1000;
-  bool is_held = is_held_here(queue);
-  const el_error *cause = is_held ? NULL : last_cause(queue);
+  bool is_held = is_held_here(owner);
+  const el_error *cause = is_held ? NULL : last_cause(owner);
   el_error err;
   if (cause != NULL) {
     el_error_set(&err, EL_UNAVAILABLE, NAME_FORMAT " not taken in %.3g s: %s",
@@ -99,7 +112,7 @@ void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
 }
 
 static void fail_refused(el_owner *owner) {
-  const el_error *cause = last_cause(owner->queue);
+  const el_error *cause = last_cause(owner);
   el_error err;
   el_error_set(&err, cause != NULL ? cause->code : EL_UNAVAILABLE,
                NAME_FORMAT ": %s", NAME_OF(owner),
@@ -151,14 +164,15 @@ static void on_contender(void *arg) { el_local_queue_contest(arg); }
 
 /* The claim is the session's, not the lock's: one renewal prolongs all its holds,
  * and the end of the session ends them all without a visit to each. */
-static void grant(el_local_queue *queue, int64_t mod_rev) {
-  el_owner *owner = queue->front;
-  el_grant what = {.token = queue->place->driver.entry.rev,
+static void grant(el_owner *owner, int64_t mod_rev) {
+  el_local_queue *queue = owner->queue;
+  el_entry_driver *driver = &owner->place->driver;
+  el_grant what = {.token = driver->entry.rev,
                    .mod_rev = mod_rev,
-                   .keys = &queue->place->driver.keys,
+                   .keys = &driver->keys,
                    .claim =
                        el_session_driver_claim(queue->queues->world->session),
-                   .waited = owner->waited || queue->place->driver.waited};
+                   .waited = owner->waited || driver->waited};
   EL_COUNT(counters_of(queue), waiting, -1);
   EL_COUNT(counters_of(queue), held, 1);
   EL_COUNT(counters_of(queue), acquired, 1);
@@ -166,7 +180,16 @@ static void grant(el_local_queue *queue, int64_t mod_rev) {
   owner->events->granted(owner, &what);
   el_local_queue_set_hard_end(owner);
   if (owner->linger != NULL) {
-    el_linger_watch(owner->linger, &queue->place->driver, on_contender, queue);
+    el_linger_watch(owner->linger, driver, on_contender, queue);
+  }
+}
+
+/* The order of writes hangs on the key itself, or on a note that nobody has written. */
+static void grant_all(el_local_place *at, int64_t rev) {
+  el_owner *owner;
+  el_handoff_begin(&at->handoff);
+  TAILQ_FOREACH(owner, &at->fronts, link) {
+    grant(owner, owner->mode == EL_MODE_LOCK ? rev : 0);
   }
 }
 
@@ -186,52 +209,80 @@ void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
   owner->events->forgotten(owner);
 }
 
-/* The next one gets the key that |owner| lets go, as it is: its token, and what has
- * been written under it. */
-static void hand_over(el_owner *owner, el_owner *next, int64_t mod_rev) {
+/* Ends a hold that leaves its key to others. */
+static void end_released(el_owner *owner) {
   static const el_error ok = {.code = EL_OK};
-  el_local_queue *queue = owner->queue;
-  detach(owner);
-  TAILQ_REMOVE(&queue->waiting, next, link);
-  queue->front = next;
-  grant(queue, mod_rev);
-  el_handoff_passed(&queue->place->handoff, &queue->place->driver,
-                    &queue->queues->limits);
   owner->events->released(owner, &ok);
   owner->events->forgotten(owner);
 }
 
+void el_local_queue_share(el_local_place *at, el_owner *owner) {
+  TAILQ_REMOVE(&owner->queue->waiting, owner, link);
+  TAILQ_INSERT_TAIL(&at->fronts, owner, link);
+  owner->place = at;
+  grant(owner, 0);
+  el_handoff_passed(&at->handoff, &at->driver,
+                    el_local_queue_limits(owner->queue));
+}
+
+/* The next one gets the key that |owner| lets go, as it is: its token, and what has
+ * been written under it. */
 static bool try_hand_over(el_owner *owner) {
-  const el_local_queue *queue = owner->queue;
-  el_owner *next = TAILQ_FIRST(&queue->waiting);
+  el_local_place *at = owner->place;
+  el_owner *next = TAILQ_FIRST(&owner->queue->waiting);
   int64_t mod_rev = owner->events->mod_rev(owner);
-  if (next == NULL || mod_rev == 0 || queue->place == NULL ||
-      !el_handoff_may_pass(&queue->place->handoff, &queue->place->driver,
-                           &queue->queues->limits)) {
+  const el_turn_limits *limits = el_local_queue_limits(owner->queue);
+  if (next == NULL || mod_rev < 0 ||
+      !el_handoff_may_pass(&at->handoff, &at->driver, limits)) {
     return false;
   }
-  hand_over(owner, next, mod_rev);
+  detach(owner);
+  TAILQ_REMOVE(&next->queue->waiting, next, link);
+  TAILQ_INSERT_TAIL(&at->fronts, next, link);
+  next->place = at;
+  grant(next, mod_rev);
+  el_handoff_passed(&at->handoff, &at->driver, limits);
+  end_released(owner);
   return true;
 }
 
+/* One whose hold only lingered until now; NULL: none does, or will. */
+static el_owner *end_linger(const el_local_queue *queue) {
+  el_local_place *at;
+  el_owner *owner;
+  TAILQ_FOREACH(at, &queue->places, link) {
+    TAILQ_FOREACH(owner, &at->fronts, link) {
+      if (owner->state == EL_OWNER_HOLDING &&
+          owner->events->end_linger(owner, true)) {
+        return owner;
+      }
+    }
+  }
+  return NULL;
+}
+
 void el_local_queue_contest(el_local_queue *queue) {
-  el_owner *front = queue->front;
-  if (front != NULL && front->state == EL_OWNER_HOLDING &&
-      front->events->end_linger(front, true)) {
-    el_local_queue_let_go(front, true);
+  el_owner *owner;
+  while ((owner = end_linger(queue)) != NULL) {
+    el_local_queue_let_go(owner, true);
   }
 }
 
 void el_local_queue_let_go(el_owner *owner, bool by_itself) {
-  el_local_queue *queue = owner->queue;
-  EL_COUNT(counters_of(queue), held, -1);
+  el_local_place *at = owner->place;
+  EL_COUNT(counters_of(owner->queue), held, -1);
+  if (TAILQ_FIRST(&at->fronts) != owner || TAILQ_NEXT(owner, link) != NULL) {
+    detach(owner); /* others hold on */
+    end_released(owner);
+    return;
+  }
   if (by_itself && try_hand_over(owner)) return;
   detach(owner);
   owner->state = EL_OWNER_RELEASING;
-  assert(queue->place->releasing == NULL);
-  queue->place->releasing = owner;
-  queue->place->driver.awaited = true;
-  el_entry_driver_signal(&queue->place->driver, EL_ENTRY_STOP);
+  assert(at->releasing == NULL);
+  at->releasing = owner;
+  at->driver.awaited = true;
+  el_entry_driver_signal(&at->driver, EL_ENTRY_STOP);
 }
 
 /* The key of the lock that was let go is out, or etcd refuses to take it. */
@@ -268,53 +319,59 @@ static void on_released(el_local_place *at, bool found) {
   el_local_queue_finish(at, &err);
 }
 
+static void fail_fronts(el_local_place *at, void (*fail)(el_owner *owner)) {
+  while (!TAILQ_EMPTY(&at->fronts)) {
+    fail(TAILQ_FIRST(&at->fronts));
+  }
+}
+
 /* A release that is refused (rights were taken away) is told, once, as what it is;
  * the entry goes on trying, and at the latest the lease takes the key along. */
 static void on_refused(el_local_place *at) {
-  if (at->queue != NULL && at->queue->front != NULL) {
-    fail_refused(at->queue->front);
-  } else if (at->releasing != NULL) {
+  fail_fronts(at, fail_refused);
+  if (at->releasing != NULL) {
     el_local_queue_finish(at, at->driver.cause);
   }
 }
 
-/* The session died before the front was in etcd's queue: settle starts it on
- * the next one. */
-static void restart(el_local_queue *queue) {
-  el_owner *owner = queue->front;
-  queue->front = NULL;
-  owner->state = EL_OWNER_WAITING;
-  TAILQ_INSERT_HEAD(&queue->waiting, owner, link);
+/* The session died before they were in etcd's queue: settle starts them on the next
+ * one. */
+static void restart(el_local_place *at) {
+  el_owner *owner;
+  while ((owner = TAILQ_LAST(&at->fronts, el_owner_list)) != NULL) {
+    TAILQ_REMOVE(&at->fronts, owner, link);
+    owner->place = NULL;
+    owner->state = EL_OWNER_WAITING;
+    TAILQ_INSERT_HEAD(&owner->queue->waiting, owner, link);
+  }
 }
 
 void el_local_queue_decided(el_entry_driver *driver,
                             const el_entry_action *action) {
   el_local_place *at = EL_OF(driver, el_local_place, driver);
-  el_local_queue *queue = at->queue;
-  if (action->kind == EL_ENTRY_RELEASED) {
-    on_released(at, action->found);
-    return;
-  } else if (action->kind == EL_ENTRY_REFUSED) {
-    on_refused(at);
-    return;
-  }
-  if (queue == NULL || queue->front == NULL) return; /* told already */
   switch (action->kind) {
+    case EL_ENTRY_RELEASED:
+      on_released(at, action->found);
+      return;
+    case EL_ENTRY_REFUSED:
+      on_refused(at);
+      return;
     case EL_ENTRY_GRANTED:
-      el_handoff_begin(&at->handoff);
-      grant(queue, action->place.rev);
+      grant_all(at, action->place.rev);
       return;
     case EL_ENTRY_LOCKED:
-      el_local_queue_fail_locked(queue->front);
+      fail_fronts(at, el_local_queue_fail_locked);
       return;
     case EL_ENTRY_PLACE_LOST:
-      fail_place_lost(queue->front);
+      fail_fronts(at, fail_place_lost);
       return;
     case EL_ENTRY_RESTART:
-      restart(queue);
+      restart(at);
       return;
     case EL_ENTRY_LOST:
-      el_local_queue_end_lost(queue->front, action->loss);
+      while (!TAILQ_EMPTY(&at->fronts)) {
+        el_local_queue_end_lost(TAILQ_FIRST(&at->fronts), action->loss);
+      }
       return;
     default:
       assert(!"an action that is not the queue's");

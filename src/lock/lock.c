@@ -1,44 +1,12 @@
 /* lock: one request for a lock, and the hold that comes of it. */
 #include "lock/lock.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/completion.h"
 #include "base/of.h"
-
-struct el_lock {
-  atomic_int refs;
-  el_handle *handle;
-  el_local_queues *const *queues; /* the I/O thread's, while the loop runs */
-
-  /* Set before the I/O thread hears of it, constant afterwards. */
-  int64_t max_hold_ms;
-
-  /* Written by the I/O thread before DECIDED. */
-  el_error *err; /* NULL: held */
-  int64_t token;
-  int64_t lease;
-  el_bytes key; /* owned */
-  el_claim *claim;
-  bool waited;
-
-  /* Written by the I/O thread before RELEASED. */
-  el_error *release_err; /* NULL: the key is out */
-
-  el_completion news;         /* el_lock_news */
-  atomic_int state;           /* el_hold, EL_HOLD_LOST + el_loss: any thread */
-  _Atomic int64_t hold_until; /* INT64_MAX: no max_hold; any thread */
-  atomic_bool stop_posted, expire_posted;
-  el_command command; /* to start, and once it is held, to expire */
-  el_command stop_command;
-
-  /* The I/O thread's own. */
-  el_owner owner;
-  el_write_order writes;
-};
+#include "lock/lock_int.h"
 
 /* ---- life ---- */
 
@@ -64,7 +32,7 @@ void el_lock_unref(el_lock *lk) {
 }
 
 /* Posts |command| with a reference of its own. */
-static bool post(el_lock *lk, el_command *command) {
+bool el_lock_post(el_lock *lk, el_command *command) {
   el_lock_ref(lk);
   if (el_handle_post(lk->handle, command)) return true;
   el_lock_unref(lk);
@@ -157,8 +125,11 @@ static bool end_linger(el_owner *owner, bool is_wanted) {
 }
 
 static int64_t mod_rev(const el_owner *owner) {
-  const el_write_order *writes = &EL_OF(owner, const el_lock, owner)->writes;
-  return writes->busy || writes->in_doubt ? 0 : writes->mod_rev;
+  const el_lock *lk = EL_OF(owner, const el_lock, owner);
+  const el_write_order *writes = &lk->writes;
+  return writes->busy || writes->in_doubt || atomic_load(&lk->is_downgraded)
+             ? -1
+             : writes->mod_rev;
 }
 
 static const el_owner_events owner_events = {
@@ -183,7 +154,7 @@ static void run_stop(el_command *command) {
   el_lock_unref(lk);
 }
 
-static void run_expire(el_command *command) {
+void el_lock_run_expire(el_command *command) {
   el_lock *lk = EL_OF(command, el_lock, command);
   atomic_store(&lk->expire_posted, false);
   el_local_queue_expire(&lk->owner);
@@ -220,6 +191,7 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   lk->max_hold_ms = options->max_hold_ms;
   TAILQ_INIT(&lk->writes.waiting);
   lk->owner.events = &owner_events;
+  lk->owner.mode = options->mode;
   lk->owner.try_once = options->try_once;
   lk->owner.timeout_ms = options->timeout_ms;
   lk->owner.deadline_ms =
@@ -240,159 +212,12 @@ el_lock *el_lock_new(el_handle *handle, el_local_queues *const *queues,
     return NULL;
   }
   lk->queues = queues;
-  if (!post(lk, &lk->command)) {
+  if (!el_lock_post(lk, &lk->command)) {
     el_error_set(err, EL_CLOSED, "the client is closed");
     el_lock_unref(lk);
     return NULL;
   }
   return lk;
-}
-
-/* ---- holding and letting go ---- */
-
-/* Lets the I/O thread know, once, that the caller is done with the lock. Unlock, the
- * end of the hold and the collector may all come to say so, and there is one
- * command, which must not be in the inbox twice. */
-static void post_stop(el_lock *lk) {
-  if (!atomic_exchange(&lk->stop_posted, true)) {
-    post(lk, &lk->stop_command);
-  }
-}
-
-/* Latches the loss of a hold whose time is over, and returns the state that stands
- * then. By exchange: the I/O thread may find another reason at the same moment, or
- * another thread release it, and what came first stays true. The key would live on
- * with the lease, so it is let go as well. */
-static int latch_loss(el_lock *lk, el_loss loss) {
-  int state = EL_HOLD_HELD;
-  if (atomic_compare_exchange_strong(&lk->state, &state,
-                                     EL_HOLD_LOST + (int)loss)) {
-    state = EL_HOLD_LOST + (int)loss;
-    el_completion_complete(&lk->news, EL_LOCK_ENDED);
-    post_stop(lk);
-  }
-  return state;
-}
-
-el_hold el_lock_hold(el_lock *lk, int64_t *left_ms) {
-  int state = atomic_load(&lk->state);
-  *left_ms = 0;
-  if (state == EL_HOLD_HELD) {
-    int64_t until = el_claim_until(lk->claim); /* before the state: claim.h */
-    int64_t hard_end = atomic_load(&lk->hold_until);
-    int64_t now = el_now_ms();
-    el_loss loss = hard_end < until ? EL_LOSS_MAX_HOLD : EL_LOSS_EXPIRED;
-    if (hard_end < until) until = hard_end;
-    state = atomic_load(&lk->state);
-    if (state == EL_HOLD_HELD && now >= until) {
-      state = latch_loss(lk, loss);
-    } else if (state == EL_HOLD_HELD) {
-      *left_ms = until - now;
-    }
-  }
-  return state >= EL_HOLD_LOST ? EL_HOLD_LOST : (el_hold)state;
-}
-
-el_loss el_lock_loss(const el_lock *lk) {
-  int state = atomic_load(&lk->state);
-  return state >= EL_HOLD_LOST ? (el_loss)(state - EL_HOLD_LOST) : EL_LOSS_NONE;
-}
-
-/* Has the I/O thread look at the hard end. */
-static void post_expire(el_lock *lk) {
-  if (!atomic_exchange(&lk->expire_posted, true)) {
-    lk->command.run = run_expire; /* it has started long ago */
-    post(lk, &lk->command);
-  }
-}
-
-bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
-  int64_t left_ms;
-  if (el_handle_is_forked(lk->handle) ||
-      el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
-    return false;
-  }
-  atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);
-  post_expire(lk);
-  return true;
-}
-
-/* Lets go: a hold goes to the state |over|. True if it was held. */
-static bool let_go(el_lock *lk, el_hold over) {
-  int64_t left_ms;
-  int state = (int)el_lock_hold(lk, &left_ms);
-  bool was_held = false;
-  while (state == EL_HOLD_PENDING || state == EL_HOLD_HELD ||
-         state == EL_HOLD_LINGERING) {
-    int before = state; /* granted in between: once more */
-    int after = before == EL_HOLD_HELD ? (int)over : EL_HOLD_RELEASED;
-    if (atomic_compare_exchange_strong(&lk->state, &state, after)) {
-      was_held = before == EL_HOLD_HELD;
-      break;
-    }
-  }
-  if (was_held) {
-    el_completion_complete(&lk->news, EL_LOCK_ENDED);
-  }
-  post_stop(lk);
-  return was_held;
-}
-
-/* Who contests it tells so first and looks at the state then, and here it is the other
- * way round: so one of the two sees the other. */
-bool el_lock_linger(el_lock *lk) {
-  el_linger *linger = lk->owner.linger;
-  int64_t left_ms;
-  int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
-  if (linger == NULL || atomic_load(&linger->is_contested) ||
-      el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
-    return false;
-  }
-  atomic_store(&linger->until_ms, el_now_ms() + linger->ms);
-  if (!atomic_compare_exchange_strong(&lk->state, &held, lingering)) {
-    return false;
-  }
-  el_completion_complete(&lk->news, EL_LOCK_ENDED);
-  return !atomic_load(&linger->is_contested) ||
-         !atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD);
-}
-
-bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
-  int lingering = EL_HOLD_LINGERING;
-  if (el_handle_is_forked(lk->handle) ||
-      atomic_load(&lk->state) != EL_HOLD_LINGERING ||
-      el_now_ms() >= el_claim_until(lk->claim)) {
-    return false;
-  }
-  atomic_store(&lk->hold_until,
-               max_hold_ms > 0 ? el_now_ms() + max_hold_ms : INT64_MAX);
-  el_completion_clear(&lk->news, EL_LOCK_ENDED);
-  if (!atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD)) {
-    return false;
-  }
-  EL_COUNT(&lk->handle->counters, acquired, 1);
-  if (max_hold_ms > 0) {
-    post_expire(lk);
-  }
-  return true;
-}
-
-bool el_lock_release(el_lock *lk) { return let_go(lk, EL_HOLD_RELEASED); }
-
-void el_lock_outlive(el_lock *lk) { let_go(lk, EL_HOLD_OUTLIVED); }
-
-bool el_lock_is_outlived(const el_lock *lk) {
-  return atomic_load(&lk->state) == EL_HOLD_OUTLIVED;
-}
-
-void el_lock_drop(el_lock *lk) {
-  if (el_handle_is_forked(lk->handle)) return; /* the parent's: leaked */
-  if (let_go(lk, EL_HOLD_OUTLIVED)) {
-    EL_COUNT(&lk->handle->counters, collected, 1);
-    free(lk->handle->collected);
-    lk->handle->collected = el_bytes_copy(lk->owner.name);
-  }
-  el_lock_unref(lk);
 }
 
 /* ---- waiting ---- */
@@ -440,6 +265,16 @@ int64_t el_lock_token(const el_lock *lk) { return lk->token; }
 int64_t el_lock_lease(const el_lock *lk) { return lk->lease; }
 
 el_bytes el_lock_key(const el_lock *lk) { return lk->key; }
+
+el_mode el_lock_mode(const el_lock *lk) { return lk->owner.mode; }
+
+el_bytes el_lock_note(const el_lock *lk, el_mode note, char *out) {
+  el_keys keys = {.text = (char *)lk->key.data,
+                  .name_len = (uint16_t)lk->owner.name.len,
+                  .key_len = (uint16_t)lk->key.len,
+                  .mode = lk->owner.mode};
+  return el_keys_note(&keys, note, out);
+}
 
 el_handle *el_lock_handle(const el_lock *lk) { return lk->handle; }
 

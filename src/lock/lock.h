@@ -28,8 +28,9 @@
 typedef struct el_lock el_lock;
 
 typedef struct el_lock_options {
-  el_bytes name;       /* not empty, at most EL_NAME_MAX bytes */
-  el_bytes value;      /* what the key says about us; copied */
+  el_bytes name;  /* not empty, at most EL_NAME_MAX bytes */
+  el_bytes value; /* what the key says about us; copied */
+  el_mode mode;
   bool try_once;       /* don't wait for others */
   int64_t timeout_ms;  /* how long to wait; negative: for ever */
   int64_t max_hold_ms; /* hard end of the hold; 0: none */
@@ -84,6 +85,10 @@ bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);
  * when the time is over or somebody else wants it. False: release it. @thread lua */
 bool el_lock_linger(el_lock *lk);
 
+/* From now on it is a reader's hold: it doesn't linger, and nobody here gets its key
+ * from it. What the key says has to follow. @thread lua */
+void el_lock_downgrade(el_lock *lk);
+
 /* Takes a lock that lingers, with a new hard end (0: none). False if it doesn't any
  * more. @thread lua */
 bool el_lock_retake(el_lock *lk, int64_t max_hold_ms);
@@ -137,7 +142,7 @@ el_handle *el_lock_handle(const el_lock *lk);
 
 /* What keeps the guarded writes of a hold in their order (guarded.c). */
 typedef struct el_write_order {
-  int64_t mod_rev; /* of our key, and the writes are guarded by it */
+  int64_t mod_rev; /* of the key that the order hangs on; 0: it isn't there */
   bool in_doubt;   /* one that was sent may be carried out later */
   bool busy;       /* one is under way ... */
   TAILQ_HEAD(, el_guarded) waiting; /* ... and these come after it */
@@ -145,6 +150,13 @@ typedef struct el_write_order {
 
 /* @thread io */
 el_write_order *el_lock_writes(el_lock *lk);
+
+/* The key of |note| of a reader's or writer's hold, written to |out| (EL_KEY_SIZE
+ * bytes). Only once it was held. @thread any */
+el_bytes el_lock_note(const el_lock *lk, el_mode note, char *out);
+
+/* @thread any */
+el_mode el_lock_mode(const el_lock *lk);
 
 /* A guarded request of the holder found its key gone. @thread io */
 void el_lock_key_gone(el_lock *lk);

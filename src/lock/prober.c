@@ -66,7 +66,7 @@ static void send(el_prober *prober, const el_proof_key *key) {
   asked->prober = prober;
   asked->generation = prober->generation;
   asked->rev = key->rev;
-  el_keys_init(&asked->keys, el_keys_name(key->keys), key->keys->lease);
+  el_keys_copy(&asked->keys, key->keys);
   el_recipe_build(&recipe, &asked->keys, &LOOK, 0, (el_bytes){0});
   el_requests_send(prober->requests, &asked->request, &recipe.txn);
 }

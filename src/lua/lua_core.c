@@ -37,9 +37,6 @@ static el_nret l_pid(lua_State *L) {
 
 /* parse_key(name, key) -> lease, mode | nil if key isn't in name's queue */
 static el_nret l_parse_key(lua_State *L) {
-  static const char *const modes[] = {[EL_MODE_LOCK] = "lock",
-                                      [EL_MODE_READ] = "read",
-                                      [EL_MODE_WRITE] = "write"};
   el_bytes name = el_lua_check_bytes(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
   el_place place;
@@ -48,7 +45,7 @@ static el_nret l_parse_key(lua_State *L) {
     return 1;
   }
   el_lua_push_lease(L, place.lease);
-  lua_pushstring(L, modes[place.mode]);
+  lua_pushstring(L, el_modes[place.mode]);
   return 2;
 }
 

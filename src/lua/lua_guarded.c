@@ -73,6 +73,12 @@ static el_nret l_txn_guard_lock(lua_State *L) {
   return 0;
 }
 
+/* txn:downgrade(): the writer's lock that guards it is a reader's from then on */
+static el_nret l_txn_downgrade(lua_State *L) {
+  check_memory(L, el_guarded_downgrade(check_txn(L)));
+  return 0;
+}
+
 /* txn:start(seconds) -> true | nil, message, code */
 static el_nret l_txn_start(lua_State *L) {
   el_error err;
@@ -158,8 +164,8 @@ void el_lua_open_guarded(lua_State *L) {
       {"get", l_txn_get},     {"list", l_txn_list},
       {"put", l_txn_put},     {"delete", l_txn_delete},
       {"guard", l_txn_guard}, {"guard_lock", l_txn_guard_lock},
-      {"start", l_txn_start}, {"wait", l_txn_wait},
-      {NULL, NULL},
+      {"start", l_txn_start}, {"downgrade", l_txn_downgrade},
+      {"wait", l_txn_wait},   {NULL, NULL},
   };
   el_lua_new_type(L, EL_LUA_TXN, methods, l_txn_gc);
 }

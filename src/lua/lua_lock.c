@@ -8,8 +8,8 @@ static el_lock *check_lock(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_LOCK);
 }
 
-/* client:lock(name, value, timeout, max_hold, try, linger) -> lock | nil, message, code.
- * Seconds; nil for none. */
+/* client:lock(name, value, timeout, max_hold, try, linger, mode) -> lock | nil, message,
+ * code. Seconds; nil for none. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_lock_options options = {
@@ -19,6 +19,7 @@ static el_nret l_client_lock(lua_State *L) {
       .max_hold_ms = lua_isnoneornil(L, 5) ? 0 : el_lua_check_ms(L, 5),
       .try_once = lua_toboolean(L, 6),
       .linger_ms = lua_isnoneornil(L, 7) ? 0 : el_lua_check_ms(L, 7),
+      .mode = (el_mode)luaL_checkoption(L, 8, "lock", el_modes),
   };
   el_error err;
   void **box = el_lua_new_box(L, EL_LUA_LOCK);
@@ -79,6 +80,12 @@ static el_nret l_lock_release(lua_State *L) {
 static el_nret l_lock_linger(lua_State *L) {
   lua_pushboolean(L, el_lock_linger(check_lock(L)));
   return 1;
+}
+
+/* lock:downgrade(): it is a reader's from now on */
+static el_nret l_lock_downgrade(lua_State *L) {
+  el_lock_downgrade(check_lock(L));
+  return 0;
 }
 
 /* lock:retake(max_hold) -> is it held again? */
@@ -181,6 +188,7 @@ void el_lua_open_lock(lua_State *L) {
       {"expire", l_lock_expire},
       {"release", l_lock_release},
       {"linger", l_lock_linger},
+      {"downgrade", l_lock_downgrade},
       {"retake", l_lock_retake},
       {"outlive", l_lock_outlive},
       {"is_outlived", l_lock_is_outlived},

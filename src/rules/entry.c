@@ -36,10 +36,12 @@ const struct el_loss_names el_losses[] = {
     [EL_LOSS_CLOSED] = {"closed", "the client was closed"},
 };
 
-void el_entry_init(el_entry *entry, int64_t lease, int64_t ttl_ms) {
+void el_entry_init(el_entry *entry, el_mode mode, int64_t lease,
+                   int64_t ttl_ms) {
   memset(entry, 0, sizeof *entry);
+  entry->mode = mode;
   entry->lease = lease;
-  entry->reread_ms = ttl_ms > 10000 ? ttl_ms : 10000;
+  entry->reread_ms = ttl_ms > 10000 ? (int32_t)ttl_ms : 10000;
 }
 
 bool el_entry_is_free(const el_entry *entry) {
@@ -75,8 +77,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
       return;
     case EL_ENTRY_HELD:
       if (!entry->watching) {
-        el_entry_watch(entry, out,
-                       (el_place){.rev = entry->rev, .lease = entry->lease});
+        el_entry_watch(entry, out, (el_place){0});
         return;
       }
       /* fall through */
@@ -105,24 +106,30 @@ static void look_soon(el_entry *entry, bool serializable,
   }
 }
 
+static void on_own_key(el_entry *entry, const el_entry_event *event,
+                       el_entry_actions *out) {
+  /* A restored member may replay the end of an earlier key (#15271). */
+  if (event->rev <= entry->rev) return;
+  if (event->kind == EL_ENTRY_WATCH_DELETED) {
+    el_entry_lose(EL_LOSS_DELETED, out);
+    el_entry_forget(entry, out);
+  } else if (event->lease != entry->lease) {
+    el_entry_lose(EL_LOSS_REPLACED, out);
+    el_entry_take_out(entry, out);
+  }
+}
+
 static void on_watch(el_entry *entry, const el_entry_event *event,
                      el_entry_actions *out) {
-  bool held = entry->state == EL_ENTRY_HELD;
   if (!entry->watching) return;
   if (event->kind == EL_ENTRY_WATCH_CREATED) {
     entry->watch_rev = event->rev;
     look_soon(entry, true, out);
-  } else if (event->kind == EL_ENTRY_WATCH_DELETED && !held) {
+  } else if (entry->state == EL_ENTRY_HELD) {
+    on_own_key(entry, event, out);
+  } else if (event->kind == EL_ENTRY_WATCH_DELETED ||
+             entry->mode == EL_MODE_READ) { /* the writer may only read now */
     look_soon(entry, false, out);
-  } else if (event->kind == EL_ENTRY_WATCH_DELETED) {
-    /* A restored member may replay the end of an earlier key (#15271). */
-    if (event->rev > entry->rev) {
-      el_entry_lose(EL_LOSS_DELETED, out);
-      el_entry_forget(entry, out);
-    }
-  } else if (held && event->rev > entry->rev && event->lease != entry->lease) {
-    el_entry_lose(EL_LOSS_REPLACED, out);
-    el_entry_take_out(entry, out);
   }
 }
 
@@ -131,8 +138,7 @@ static void on_claimed(el_entry *entry, int64_t now_ms, el_entry_actions *out) {
   if (entry->fresh) {
     entry->state = EL_ENTRY_HELD;
     entry->wake_at = now_ms + WATCH_HOLD_AFTER_MS;
-    el_entry_push(out, EL_ENTRY_GRANTED)->place =
-        (el_place){.rev = entry->rev, .lease = entry->lease};
+    el_entry_push(out, EL_ENTRY_GRANTED)->place.rev = entry->rev;
   } else {
     /* Time has passed since our key was seen: look once more. */
     entry->state = EL_ENTRY_WAITING;

@@ -104,7 +104,7 @@ typedef struct el_entry_event {
 typedef struct el_entry_action {
   enum {
     EL_ENTRY_SEND,       /* |request|; its answer is awaited */
-    EL_ENTRY_WATCH,      /* |place|'s key, instead of any other */
+    EL_ENTRY_WATCH,      /* |place|'s key, instead of any other; rev 0: ours */
     EL_ENTRY_UNWATCH,    /* no key */
     EL_ENTRY_PROOF,      /* at sent_ms or later, in term, the key existed */
     EL_ENTRY_GRANTED,    /* the caller holds it; place.rev is the token */
@@ -138,10 +138,11 @@ typedef struct el_entry_actions {
 
 typedef struct el_entry {
   el_entry_state state;
+  el_mode mode;
   el_request_kind busy; /* the request that is out */
+  int32_t reread_ms;    /* a waiter looks again this often */
   int64_t lease;
-  int64_t reread_ms; /* a waiter looks again this often */
-  int64_t wake_at;   /* wants a TIMER event then; 0: none */
+  int64_t wake_at; /* wants a TIMER event then; 0: none */
 
   bool wanted;        /* a caller waits for it or holds it */
   bool trying;        /* and only if it is free */
@@ -152,17 +153,18 @@ typedef struct el_entry {
   bool maybe_deleted; /* a delete of unknown fate was sent */
   bool orphaned;      /* RELEASING, and its session is dead ... */
   bool cut_short;     /* ... before its time */
+  int attempts;       /* failures in a row */
   int64_t confirm_ms; /* CONFIRMING: since when */
   int64_t bound;      /* for the try */
   int64_t rev;        /* create_revision of our key, 0 if unknown */
   el_place ahead;     /* WAITING: whose key is watched */
   int64_t watch_rev;  /* when the watch was created, 0: not yet */
-  int attempts;       /* failures in a row */
 } el_entry;
 
 /* An entry of the session with |lease|, IDLE. |ttl_ms| sets how often a waiter
  * looks again without an event. @thread any */
-void el_entry_init(el_entry *entry, int64_t lease, int64_t ttl_ms);
+void el_entry_init(el_entry *entry, el_mode mode, int64_t lease,
+                   int64_t ttl_ms);
 
 /* Takes |event| at |now_ms| and fills |out|, in the order in which the actions
  * must be carried out. @thread any */

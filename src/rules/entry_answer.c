@@ -118,7 +118,7 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
     el_entry_send_look(entry, out, false, false);
   } else if (event->older.rev == 0) {
     win(entry, event, out);
-  } else if (event->older.rev == entry->ahead.rev) {
+  } else if (el_place_is_same(&event->older, &entry->ahead)) {
     entry->wake_at = now_ms + entry->reread_ms;
   } else {
     wait_behind(entry, event->older, now_ms, out);

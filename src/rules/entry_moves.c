@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rules/entry_int.h"
+#include "rules/kind.h"
 #include "rules/retry.h"
 
 /* ---- actions ---- */
@@ -101,7 +102,9 @@ void el_entry_take_out(el_entry *entry, el_entry_actions *out) {
 }
 
 void el_entry_forget(el_entry *entry, el_entry_actions *out) {
-  entry->rev = 0;
+  if (!el_kind_has_notes(entry->mode)) {
+    entry->rev = 0;
+  } /* else they are still to be taken out */
   el_entry_take_out(entry, out);
 }
 

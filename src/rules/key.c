@@ -7,71 +7,137 @@
 
 #include "base/alloc.h"
 
-static const char *const infix[] = {
+enum { TIME_LEN = 19 }; /* of nanoseconds since 1970, until 2286 */
+
+static const char *const infixes[] = {
     [EL_MODE_LOCK] = "/",
     [EL_MODE_READ] = "/read/",
     [EL_MODE_WRITE] = "/write/",
+    [EL_NOTE_DOWNGRADED] = "/write/read/",
+    [EL_NOTE_READ_ORDER] = "/read/order/",
+    [EL_NOTE_WRITE_ORDER] = "/write/order/",
 };
 
-size_t el_key_write(char *out, const char *name, size_t name_len, el_mode mode,
-                    int64_t lease) {
-  memcpy(out, name, name_len);
-  return name_len + (size_t)snprintf(out + name_len, EL_KEY_SIZE - name_len,
-                                     "%s%llx", infix[mode],
-                                     (unsigned long long)lease);
+const char *const el_modes[] = {
+    [EL_MODE_LOCK] = "lock",
+    [EL_MODE_READ] = "read",
+    [EL_MODE_WRITE] = "write",
+    NULL,
+};
+
+bool el_place_is_same(const el_place *a, const el_place *b) {
+  return a->rev == b->rev && a->lease == b->lease && a->slot == b->slot &&
+         a->mode == b->mode;
 }
 
-/* Lower-case hex without leading zeros, or 0: what "%x" prints. */
-static uint64_t parse_hex(const char *text, size_t len) {
+size_t el_key_write_stem(char *out, el_bytes name, el_mode mode) {
+  size_t len = strlen(infixes[mode]);
+  memcpy(out, name.data, name.len);
+  memcpy(out + name.len, infixes[mode], len);
+  return name.len + len;
+}
+
+size_t el_key_write(char *out, el_bytes name, const el_place *place) {
+  size_t len = el_key_write_stem(out, name, place->mode);
+  len += (size_t)snprintf(out + len, EL_KEY_SIZE - len,
+                          place->is_timed ? "%llu" : "%llx",
+                          (unsigned long long)place->lease);
+  if (place->slot != 0) {
+    len += (size_t)snprintf(out + len, EL_KEY_SIZE - len, "-%x", place->slot);
+  }
+  return len;
+}
+
+/* A number as printf writes it, of at most |digits_max| digits; 0: it is none. */
+static uint64_t parse_number(el_bytes text, unsigned base, size_t digits_max) {
+  const char *digits = "0123456789abcdef";
   uint64_t number = 0;
-  if (len == 0 || len > 16 || text[0] == '0') return 0;
-  for (size_t i = 0; i < len; i++) {
-    const char *digits = "0123456789abcdef";
-    const char *digit = memchr(digits, text[i], 16);
+  if (text.len == 0 || text.len > digits_max || text.data[0] == '0') return 0;
+  for (size_t i = 0; i < text.len; i++) {
+    const char *digit = memchr(digits, text.data[i], base);
     if (digit == NULL) return 0;
-    number = number << 4 | (uint64_t)(digit - digits);
+    number = number * base + (uint64_t)(digit - digits);
   }
   return number;
+}
+
+/* The lease, and perhaps a slot. */
+static bool parse_lease(el_bytes text, el_place *place) {
+  const char *dash = memchr(text.data, '-', text.len);
+  place->slot = 0;
+  if (dash != NULL) {
+    el_bytes slot = {dash + 1, text.len - (size_t)(dash + 1 - text.data)};
+    place->slot = (uint32_t)parse_number(slot, 16, 8);
+    if (place->slot == 0) return false;
+    text.len = (size_t)(dash - text.data);
+  }
+  place->lease = (int64_t)parse_number(text, 16, 16);
+  return place->lease != 0;
+}
+
+/* What stands behind the stem. */
+static bool parse_who(el_bytes text, el_place *place) {
+  place->is_timed = false;
+  if (text.len == 0) return false;
+  if (parse_lease(text, place)) return true;
+  if (place->mode == EL_MODE_LOCK || text.len != TIME_LEN) return false;
+  place->is_timed = true;
+  place->lease = (int64_t)parse_number(text, 10, TIME_LEN);
+  return place->lease != 0;
 }
 
 bool el_key_parse(const char *name, size_t name_len, const char *key,
                   size_t key_len, el_place *place) {
   if (key_len <= name_len || memcmp(key, name, name_len) != 0) return false;
   for (el_mode mode = EL_MODE_LOCK; mode <= EL_MODE_WRITE; mode++) {
-    size_t skip = name_len + strlen(infix[mode]);
-    if (key_len > skip &&
-        memcmp(key + name_len, infix[mode], strlen(infix[mode])) == 0) {
-      uint64_t lease = parse_hex(key + skip, key_len - skip);
-      if (lease != 0) {
-        place->lease = (int64_t)lease;
-        place->mode = mode;
-        return true;
-      }
+    size_t len = strlen(infixes[mode]), skip = name_len + len;
+    place->mode = mode;
+    if (key_len > skip && memcmp(key + name_len, infixes[mode], len) == 0 &&
+        parse_who((el_bytes){key + skip, key_len - skip}, place)) {
+      return true;
     }
   }
   return false;
 }
 
-el_bytes el_key_name(el_bytes key, int64_t lease) {
-  char own[EL_KEY_SIZE];
-  size_t len = el_key_write(own, "", 0, EL_MODE_LOCK, lease); /* "/<hex>" */
-  bool is_own = key.len > len && key.len - len <= EL_NAME_MAX &&
-                memcmp(key.data + key.len - len, own, len) == 0;
-  return is_own ? (el_bytes){key.data, key.len - len} : (el_bytes){0};
+static bool ends_with(el_bytes text, const char *tail, size_t len) {
+  return text.len >= len && memcmp(text.data + text.len - len, tail, len) == 0;
+}
+
+el_bytes el_key_name(el_bytes key, el_place *place) {
+  el_place found = {.rev = place->rev};
+  const char *slash = memrchr(key.data, '/', key.len);
+  el_bytes stem = {key.data,
+                   slash != NULL ? (size_t)(slash + 1 - key.data) : 0};
+  if (stem.len == 0 ||
+      !parse_lease((el_bytes){slash + 1, key.len - stem.len}, &found) ||
+      found.lease != place->lease) {
+    return (el_bytes){0};
+  }
+  found.mode = EL_NOTE_WRITE_ORDER;
+  while (!ends_with(stem, infixes[found.mode], strlen(infixes[found.mode]))) {
+    found.mode--; /* down to that of a plain lock, which is a slash */
+  }
+  *place = found;
+  stem.len -= strlen(infixes[found.mode]);
+  return stem.len <= EL_NAME_MAX ? stem : (el_bytes){0};
 }
 
 /* ---- one place in one queue ---- */
 
-void el_keys_init(el_keys *keys, el_bytes name, int64_t lease) {
+void el_keys_init(el_keys *keys, el_bytes name, const el_place *place) {
   char own[EL_KEY_SIZE];
-  size_t len = el_key_write(own, name.data, name.len, EL_MODE_LOCK, lease);
-  keys->text = el_alloc(len + name.len + 1);
+  size_t len = el_key_write(own, name, place);
+  keys->text = el_strndup(own, len);
   keys->name_len = (uint16_t)name.len;
   keys->key_len = (uint16_t)len;
-  keys->lease = lease;
-  memcpy(keys->text, own, len);
-  memcpy(keys->text + len, name.data, name.len);
-  keys->text[len + name.len] = '/' + 1;
+  keys->mode = place->mode;
+  keys->lease = place->lease;
+}
+
+void el_keys_copy(el_keys *keys, const el_keys *from) {
+  *keys = *from;
+  keys->text = el_strndup(from->text, from->key_len);
 }
 
 void el_keys_destroy(el_keys *keys) { free(keys->text); }
@@ -84,11 +150,25 @@ el_bytes el_keys_own(const el_keys *keys) {
   return (el_bytes){keys->text, keys->key_len};
 }
 
+el_bytes el_keys_note(const el_keys *keys, el_mode note, char *out) {
+  size_t stem = keys->name_len + strlen(infixes[keys->mode]);
+  size_t len = el_key_write_stem(out, el_keys_name(keys), note);
+  memcpy(out + len, keys->text + stem, keys->key_len - stem);
+  return (el_bytes){out, len + keys->key_len - stem};
+}
+
+uint64_t el_keys_queue(const el_keys *keys) {
+  uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+  for (size_t i = 0; i < keys->name_len; i++) {
+    hash = (hash ^ (unsigned char)keys->text[i]) * 0x100000001b3;
+  }
+  return hash != 0 ? hash : 1;
+}
+
 bool el_keys_are_same(const el_keys *a, const el_keys *b) {
   return a->key_len == b->key_len && memcmp(a->text, b->text, a->key_len) == 0;
 }
 
-void el_keys_range(const el_keys *keys, el_bytes *from, el_bytes *to) {
-  *from = (el_bytes){keys->text, keys->name_len + 1u};
-  *to = (el_bytes){keys->text + keys->key_len, keys->name_len + 1u};
+el_bytes el_keys_below(const el_keys *keys) {
+  return (el_bytes){keys->text, keys->name_len + 1u};
 }

@@ -3,8 +3,16 @@
  * The layout is shared with Go's concurrency.Mutex, `etcdctl lock` and the
  * v3lock service: key = name "/" lower-case hex of the lease id, not padded
  * (client/v3/concurrency/key.go). Read/write locks add "name/read/<hex>" and
- * "name/write/<hex>". Everything else below "name/" is somebody else's: a lock
- * "a/b" doesn't block a lock "a".
+ * "name/write/<hex>", and so does Go's RWMutex recipe, with a time in nanoseconds
+ * instead of the lease (contrib/recipes/key.go). Where a client has several places in
+ * one queue, "-<hex>" tells them apart. Everything else below "name/" is somebody
+ * else's: a lock "a/b" doesn't block a lock "a".
+ *
+ * Go's recipe passes whoever's mod_revision is above its own: so the key of a reader or
+ * writer is never written again, and what changes in its hold stands in a note beside
+ * it: "name/write/read/<hex>", that its writer only reads any more, and
+ * "name/read/order/<hex>" and "name/write/order/<hex>", on which the order of its writes
+ * hangs (lock/guarded.h).
  */
 #ifndef ETCDLOCK_RULES_KEY_H
 #define ETCDLOCK_RULES_KEY_H
@@ -16,44 +24,68 @@
 #include "base/bytes.h"
 
 enum {
-  EL_NAME_MAX = 512,                 /* bytes of a lock name, its prefix too */
-  EL_KEY_MAX = EL_NAME_MAX + 7 + 16, /* "/write/", hex */
+  EL_NAME_MAX = 512, /* bytes of a lock name, its prefix too */
+  EL_KEY_MAX =
+      EL_NAME_MAX + 13 + 16 + 1 + 8, /* "/write/order/", hex, "-", hex */
   EL_KEY_SIZE = EL_KEY_MAX + 1
 };
 
-typedef enum el_mode { EL_MODE_LOCK, EL_MODE_READ, EL_MODE_WRITE } el_mode;
+typedef enum el_mode {
+  EL_MODE_LOCK,
+  EL_MODE_READ,
+  EL_MODE_WRITE,
+  /* No modes, but notes, whose keys are of the same form. */
+  EL_NOTE_DOWNGRADED,
+  EL_NOTE_READ_ORDER,
+  EL_NOTE_WRITE_ORDER
+} el_mode;
+
+/* The names of the modes for programs, and a NULL. */
+extern const char *const el_modes[];
 
 /* One key of a queue: whose it is and where it stands. */
 typedef struct el_place {
   int64_t rev; /* create_revision: the order; 0: there is no such key */
   int64_t lease;
+  uint32_t slot; /* which of that lease's places; 0 where there is only one */
   el_mode mode;
+  bool is_timed; /* a time stands in the key, in lease, and no lease */
 } el_place;
 
-/* Writes the key of |mode| and |lease| under |name| to |out| (EL_KEY_SIZE
- * bytes) and returns its length. @thread any */
-size_t el_key_write(char *out, const char *name, size_t name_len, el_mode mode,
-                    int64_t lease);
+/* Is it the same key? @thread any */
+bool el_place_is_same(const el_place *a, const el_place *b);
 
-/* Tells whether |key| stands in the queue of |name|, and fills place->lease
- * and place->mode if so. @thread any */
+/* Writes the key of |place| under |name| to |out| (EL_KEY_SIZE bytes) and returns its
+ * length. @thread any */
+size_t el_key_write(char *out, el_bytes name, const el_place *place);
+
+/* Writes what the keys of |mode| under |name| have in common, and returns its length.
+ * @thread any */
+size_t el_key_write_stem(char *out, el_bytes name, el_mode mode);
+
+/* Tells whether |key| stands in the queue of |name|, and fills all of |place| but
+ * rev if so. @thread any */
 bool el_key_parse(const char *name, size_t name_len, const char *key,
                   size_t key_len, el_place *place);
 
-/* The name under which |key| stands for |lease|; empty if it doesn't. A part of
- * |key|. @thread any */
-el_bytes el_key_name(el_bytes key, int64_t lease);
+/* The name in whose queue |key| stands for place->lease, and the rest of |place| but
+ * rev; empty if it doesn't. A part of |key|. @thread any */
+el_bytes el_key_name(el_bytes key, el_place *place);
 
-/* One place in one queue: the name, our key, and where all keys of the queue
- * are. */
+/* One place in one queue: the name and our key. */
 typedef struct el_keys {
-  char *text; /* "name/<hex>", then "name0" */
-  uint16_t name_len, key_len;
+  char *text; /* our key, which begins with the name */
   int64_t lease;
+  uint16_t name_len, key_len;
+  el_mode mode;
 } el_keys;
 
-/* |name| has at most EL_NAME_MAX bytes, and is copied. @thread any */
-void el_keys_init(el_keys *keys, el_bytes name, int64_t lease);
+/* That of |place|; |name| has at most EL_NAME_MAX bytes, and is copied.
+ * @thread any */
+void el_keys_init(el_keys *keys, el_bytes name, const el_place *place);
+
+/* @thread any */
+void el_keys_copy(el_keys *keys, const el_keys *from);
 
 /* @thread any */
 void el_keys_destroy(el_keys *keys);
@@ -64,11 +96,18 @@ el_bytes el_keys_name(const el_keys *keys);
 /* Our key. @thread any */
 el_bytes el_keys_own(const el_keys *keys);
 
+/* A number for the queue that the key stands in, not 0; few others have the same.
+ * @thread any */
+uint64_t el_keys_queue(const el_keys *keys);
+
+/* Writes the key of |note|, which belongs to ours, to |out| (EL_KEY_SIZE bytes).
+ * @thread any */
+el_bytes el_keys_note(const el_keys *keys, el_mode note, char *out);
+
 /* Is it the same place? @thread any */
 bool el_keys_are_same(const el_keys *a, const el_keys *b);
 
-/* All keys below the name: from "name/" up to, exclusive, "name0".
- * @thread any */
-void el_keys_range(const el_keys *keys, el_bytes *from, el_bytes *to);
+/* What all keys below the name begin with: "name/". @thread any */
+el_bytes el_keys_below(const el_keys *keys);
 
 #endif

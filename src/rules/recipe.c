@@ -15,57 +15,100 @@ static el_op put_own(const el_keys *keys, el_bytes value) {
                  .lease = keys->lease};
 }
 
-static el_op list(const el_keys *keys, int sort, int64_t limit) {
-  el_op op = {.kind = EL_OP_RANGE, .limit = limit, .keys_only = true};
-  op.sort = sort;
-  el_keys_range(keys, &op.key, &op.range_end);
-  return op;
+/* Adds to |ops| a list of the keys of each range that may be in our way, |limit| of
+ * each, and of their notes; returns how many are not of notes. */
+static size_t list(el_recipe *to, const el_keys *keys, el_op *ops, int sort,
+                   int64_t limit, size_t *n_ops) {
+  el_key_range ranges[EL_KIND_RANGES_MAX];
+  bool has_notes;
+  size_t n = el_kind_ranges(keys, ranges, to->text, &has_notes);
+  for (size_t i = 0; i < n; i++) {
+    ops[i] = (el_op){.kind = EL_OP_RANGE,
+                     .key = ranges[i].from,
+                     .range_end = ranges[i].to,
+                     .limit = has_notes && i == n - 1 ? 0 : limit,
+                     .keys_only = true};
+    ops[i].sort = sort;
+  }
+  *n_ops = n;
+  return has_notes ? n - 1 : n;
+}
+
+static el_compare own_is_absent(const el_keys *keys) {
+  return (el_compare){
+      .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = 0};
 }
 
 /* After concurrency/mutex.go: put if absent, and see in the same transaction
- * who is ahead. The else branch makes a repeat harmless. */
+ * who is ahead. The else branch makes a repeat harmless. The two youngest are our own
+ * key and the one before it, where ours is among them. */
 static void build_enqueue(el_recipe *to, const el_keys *keys, el_bytes value) {
-  to->compare = (el_compare){
-      .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = 0};
+  size_t n;
+  to->compares[0] = own_is_absent(keys);
   to->then[0] = put_own(keys, value);
-  to->then[1] = list(keys, EL_SORT_YOUNGEST, 2);
+  list(to, keys, to->then + 1, EL_SORT_YOUNGEST, 2, &n);
   to->otherwise[0] = read_own(keys);
-  to->txn = (el_txn){&to->compare, 1, to->then, 2, to->otherwise, 1};
+  to->txn = (el_txn){to->compares, 1, to->then, 1 + n, to->otherwise, 1};
 }
 
 /* A compare on a range must hold for all its keys, and an empty range compares
  * as revision 0 (apply.go applyCompare): with bound 1 the put happens only if
- * nothing is there, and a failed try writes nothing. */
+ * nothing is there, and a failed try writes nothing. Nor does a repeat, which finds our
+ * own key. */
 static void build_try(el_recipe *to, const el_keys *keys,
                       const el_entry_action *action, el_bytes value) {
-  to->compare = (el_compare){.test = EL_CREATE_REV_BELOW, .rev = action->bound};
-  el_keys_range(keys, &to->compare.key, &to->compare.range_end);
+  size_t n, n_queued;
   to->then[0] = put_own(keys, value);
   to->otherwise[0] = read_own(keys);
-  to->otherwise[1] = list(keys, EL_SORT_OLDEST, action->all ? 0 : 1);
-  to->txn = (el_txn){&to->compare, 1, to->then, 1, to->otherwise, 2};
+  n_queued = list(to, keys, to->otherwise + 1, EL_SORT_OLDEST,
+                  action->all ? 0 : 1, &n);
+  to->compares[0] = own_is_absent(keys);
+  for (size_t i = 1; i <= n_queued; i++) {
+    to->compares[i] = (el_compare){.test = EL_CREATE_REV_BELOW,
+                                   .key = to->otherwise[i].key,
+                                   .range_end = to->otherwise[i].range_end,
+                                   .rev = action->bound};
+  }
+  to->txn =
+      (el_txn){to->compares, 1 + n_queued, to->then, 1, to->otherwise, 1 + n};
 }
 
 static void build_look(el_recipe *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev) {
+  size_t n = 0, n_queued = 0;
   to->then[0] = read_own(keys);
-  to->then[1] = list(keys, EL_SORT_YOUNGEST, action->all ? 0 : 1);
-  to->then[1].max_create_rev = rev - 1;
-  to->then[0].serializable = to->then[1].serializable = action->serializable;
-  to->txn = (el_txn){.then = to->then, .n_then = rev > 1 ? 2 : 1};
+  if (rev > 1) {
+    n_queued =
+        list(to, keys, to->then + 1, EL_SORT_YOUNGEST, action->all ? 0 : 1, &n);
+  }
+  for (size_t i = 0; i <= n; i++) {
+    if (i != 0 && i <= n_queued) to->then[i].max_create_rev = rev - 1;
+    to->then[i].serializable = action->serializable;
+  }
+  to->txn = (el_txn){.then = to->then, .n_then = 1 + n};
 }
 
 void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
+  size_t n, n_queued;
   to->then[0] = read_own(keys);
-  to->then[1] = list(keys, EL_SORT_YOUNGEST, 1);
-  to->txn = (el_txn){.then = to->then, .n_then = 2};
+  n_queued = list(to, keys, to->then + 1, EL_SORT_YOUNGEST, 1, &n);
+  to->txn = (el_txn){.then = to->then, .n_then = 1 + n_queued};
 }
 
+/* The notes go in any case: nobody else takes them out when the key has gone. */
 static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
-  to->compare = (el_compare){
+  el_mode notes[EL_KIND_NOTES_MAX];
+  size_t n = el_kind_notes(keys, notes);
+  to->compares[0] = (el_compare){
       .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = guard};
   to->then[0] = (el_op){.kind = EL_OP_DELETE, .key = el_keys_own(keys)};
-  to->txn = (el_txn){&to->compare, 1, to->then, 1, NULL, 0};
+  for (size_t i = 0; i < n; i++) {
+    to->otherwise[i] = (el_op){
+        .kind = EL_OP_DELETE,
+        .key = el_keys_note(keys, notes[i], to->text + i * EL_KEY_SIZE)};
+    to->then[1 + i] = to->otherwise[i];
+  }
+  to->txn = (el_txn){to->compares, 1, to->then, 1 + n, to->otherwise, n};
 }
 
 void el_recipe_build(el_recipe *recipe, const el_keys *keys,
@@ -92,41 +135,53 @@ void el_recipe_build(el_recipe *recipe, const el_keys *keys,
 
 /* ---- answers ---- */
 
-static bool counts(const el_keys *keys, const el_kv *kv, el_place *place) {
-  place->rev = kv->create_rev;
-  return el_key_parse(keys->text, keys->name_len, kv->key.data, kv->key.len,
-                      place);
-}
-
 static el_place place_of_own(const el_op_result *result) {
   if (result->n_kvs == 0) return (el_place){0};
   return (el_place){.rev = result->kvs[0].create_rev,
                     .lease = result->kvs[0].lease};
 }
 
-/* The first key of |result| that counts and is older than |rev|, ours (0: any;
- * ours isn't among them). |*others|: one was there that doesn't count. */
-static el_place first_counting(const el_keys *keys, const el_op_result *result,
-                               int64_t rev, bool *others) {
-  el_place place;
-  *others = false;
-  for (size_t i = 0; i < result->n_kvs; i++) {
-    const el_kv *kv = &result->kvs[i];
-    if (counts(keys, kv, &place)) {
-      if (rev == 0 || place.rev < rev) return place;
-    } else {
-      *others = true;
+/* What the lists of an answer show of those who are in our way. */
+typedef struct el_seen {
+  el_place first; /* the first that counts in its list, the youngest of these */
+  bool hidden; /* there may be more: a list that is cut off shows only keys that
+                     don't count */
+} el_seen;
+
+/* Reads the lists of |answer|, which come after the answer about our own key. |rev| is
+ * ours: younger ones are passed over; 0: none are. */
+static el_seen read_lists(const el_keys *keys, const el_txn_answer *answer,
+                          int64_t rev) {
+  bool has_notes = keys->mode == EL_MODE_READ;
+  size_t n = answer->n_results - (has_notes ? 1 : 0);
+  const el_op_result *notes = has_notes ? &answer->results[n] : NULL;
+  el_seen seen = {0};
+  for (size_t i = 1; i < n; i++) {
+    const el_op_result *list = &answer->results[i];
+    size_t others = 0, at = 0;
+    el_place place = {0};
+    for (; at < list->n_kvs; at++) {
+      bool counts = el_kind_counts(keys, &list->kvs[at], notes, &place);
+      if (counts && (rev == 0 || place.rev < rev)) break;
+      others += !counts;
+    }
+    if (at < list->n_kvs) {
+      if (place.rev > seen.first.rev) seen.first = place;
+    } else if (others > 0 && list->more) {
+      seen.hidden = true;
     }
   }
-  return (el_place){0};
+  return seen;
 }
 
 static void read_enqueue(const el_keys *keys, const el_txn_answer *answer,
                          el_entry_event *event) {
+  el_seen seen;
   if (answer->succeeded) {
+    seen = read_lists(keys, answer, answer->rev);
     event->mine = (el_place){.rev = answer->rev, .lease = keys->lease};
-    event->older =
-        first_counting(keys, &answer->results[1], answer->rev, &event->unsure);
+    event->older = seen.first;
+    event->unsure = seen.hidden;
   } else {
     event->mine = place_of_own(&answer->results[0]);
     event->unsure = true;
@@ -135,35 +190,39 @@ static void read_enqueue(const el_keys *keys, const el_txn_answer *answer,
 
 static void read_try(const el_keys *keys, const el_entry_action *action,
                      const el_txn_answer *answer, el_entry_event *event) {
-  bool others;
+  el_seen seen;
   if (answer->succeeded) {
     event->mine = (el_place){.rev = answer->rev, .lease = keys->lease};
     return;
   }
   event->mine = place_of_own(&answer->results[0]);
-  event->older =
-      first_counting(keys, &answer->results[1], event->mine.rev, &others);
+  seen = read_lists(keys, answer, event->mine.rev);
+  event->older = seen.first;
   event->locked = event->older.rev != 0;
-  event->unsure =
-      !action->all && others && !event->locked && answer->results[1].more;
+  event->unsure = !action->all && seen.hidden && !event->locked;
 }
 
 static void read_look(const el_keys *keys, const el_entry_action *action,
                       const el_txn_answer *answer, el_entry_event *event) {
-  bool others;
+  el_seen seen;
   event->serializable = action->serializable;
   event->mine = place_of_own(&answer->results[0]);
   if (answer->n_results == 1) return;
-  event->older = first_counting(keys, &answer->results[1], 0, &others);
-  event->unsure = !action->all && others && event->older.rev == 0 &&
-                  answer->results[1].more;
+  seen = read_lists(keys, answer, 0);
+  event->older = seen.first;
+  event->unsure = !action->all && seen.hidden;
 }
 
 el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer) {
   if (answer->err.code != EL_OK) return EL_BEHIND_UNKNOWN;
   if (place_of_own(&answer->results[0]).rev != rev) return EL_BEHIND_LOST;
-  return answer->results[1].kvs[0].create_rev == rev ? EL_BEHIND_NOBODY
-                                                     : EL_BEHIND_SOMEBODY;
+  for (size_t i = 1; i < answer->n_results; i++) {
+    const el_op_result *youngest = &answer->results[i];
+    if (youngest->n_kvs > 0 && youngest->kvs[0].create_rev > rev) {
+      return EL_BEHIND_SOMEBODY;
+    }
+  }
+  return EL_BEHIND_NOBODY;
 }
 
 void el_recipe_read(const el_keys *keys, const el_entry_action *action,

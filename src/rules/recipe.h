@@ -9,13 +9,15 @@
 #include "etcd/txn.h"
 #include "rules/entry.h"
 #include "rules/key.h"
+#include "rules/kind.h"
 
 /* A transaction that is being made; |txn| points into the rest, so it must stay
  * where it was built. */
 typedef struct el_recipe {
   el_txn txn;
-  el_compare compare;
-  el_op then[2], otherwise[2];
+  el_compare compares[EL_KIND_RANGES_MAX];
+  el_op then[1 + EL_KIND_RANGES_MAX], otherwise[1 + EL_KIND_RANGES_MAX];
+  char text[EL_KIND_TEXT_SIZE];
 } el_recipe;
 
 /* Builds the request of |action|. |rev| is the create_revision of our key, 0 if

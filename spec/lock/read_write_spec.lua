@@ -1,0 +1,418 @@
+-- Many readers or one writer, in the order in which they asked.
+
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other, third
+
+before_each(function()
+  client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
+end)
+
+after_each(clients.close_all)
+
+-- Asks |of| for the lock "a" in |mode|, for an owner of its own.
+local function ask(of, mode, opts)
+  return assert(of[mode .. "_lock_async"](of, "a", clients.with({ owner = {} }, opts)))
+end
+
+local function granted(asked)
+  local lock, message
+  wait.eventually(function()
+    lock, message = asked:step()
+    return lock ~= false
+  end, 10, "granted")
+  return assert(lock, message)
+end
+
+local function await_keys(count)
+  wait.eventually(function() return #etcd:keys(prefix .. "a/") == count end, 5, count .. " keys")
+end
+
+-- None of them gets it in a time in which one that could would have had it.
+local function assert_wait(...)
+  for _, asked in ipairs { ... } do assert(third:ping()) assert.is_false(asked:step()) end
+end
+
+-- The modes of those who hold "a" now.
+local function modes_held()
+  local modes = {}
+  for i, place in ipairs(assert(third:queue "a")) do
+    modes[i] = place.held and place.mode or nil
+  end
+  return modes
+end
+
+describe("readers", function()
+  it("read together, in one program and in several", function()
+    local reader, another = assert(client:read_lock "a"), assert(other:read_lock "a")
+    local third_one = assert(client:read_lock("a", { owner = "third" }))
+    for _, lock in ipairs { reader, another, third_one } do
+      assert.is_true(lock:check())
+      assert.equal("read", lock:mode())
+    end
+    assert.same({ "read", "read" }, modes_held())
+    assert.is_true(reader:unlock())
+    assert.is_true(third_one:check())
+    assert.is_true(third_one:unlock())
+    assert.is_true(another:check())
+    assert.is_true(another:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("of one client share a key, and ask etcd once", function()
+    local first = assert(client:read_lock "a")
+    local before = client:stats()
+    local locks = {}
+    for i = 1, 20 do
+      locks[i] = assert(client:read_lock("a", { owner = i }))
+      assert.equal(first:key(), locks[i]:key())
+      assert.equal(first:token(), locks[i]:token())
+    end
+    assert.equal(before.enqueues + before.tries, client:stats().enqueues + client:stats().tries)
+    assert.is_true(first:unlock())
+    for i = 20, 1, -1 do
+      assert.is_true(locks[i]:held())
+      assert.is_true(locks[i]:unlock())
+      assert.same({ false, "not_held" }, { locks[i]:held() })
+    end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("of one client wait together for a writer, and are let in together", function()
+    local writer = assert(other:write_lock "a")
+    local asked = {}
+    for i = 1, 10 do asked[i] = ask(client, "read") end
+    await_keys(2)
+    assert_wait((table.unpack or unpack)(asked))
+    asked[4]:cancel()
+    assert.is_true(writer:unlock())
+    for i, one in ipairs(asked) do
+      if i ~= 4 then assert.is_true(clients.keep(granted(one)):held()) end
+    end
+    assert.equal(9, client:stats().held)
+  end)
+
+  it("that come later than a writer wait for it, so that he isn't starved", function()
+    local reader = assert(client:read_lock "a")
+    local writer = ask(other, "write")
+    await_keys(2)
+    local later = ask(third, "read")
+    await_keys(3)
+    assert_wait(writer, later)
+    assert.is_true(reader:unlock())
+    writer = granted(writer)
+    assert_wait(later)
+    assert.is_true(writer:unlock())
+    assert.is_true(granted(later):unlock())
+  end)
+
+  it("of the client that reads join for a turn only while a writer waits", function()
+    local patient = connect { handoff = 4, handoff_time = 60 }
+    local reader = assert(patient:read_lock "a")
+    local writer = ask(other, "write")
+    await_keys(2)
+    local locks = {}
+    wait.eventually(function()
+      local asked = ask(patient, "read")
+      patient:ping() -- comes after it
+      locks[#locks + 1] = asked:step() or nil
+      return asked:step() == false and asked
+    end, 5, "a reader who isn't let in")
+    assert.is_true(#locks >= 2 and #locks < 8, #locks .. " joined")
+    assert.is_true(reader:unlock())
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+    assert.is_true(granted(writer):unlock())
+  end)
+
+  it("lose what ends for one of them only: his time", function()
+    local reader = assert(client:read_lock "a")
+    local brief = assert(client:read_lock("a", { owner = "brief", max_hold = 0.2 }))
+    assert.equal(reader:key(), brief:key())
+    assert.equal("max_hold", brief:wait_lost(5))
+    assert.is_true(reader:check())
+    assert_fails("lost", brief:unlock())
+    assert.is_true(reader:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("lose their key together", function()
+    local reader = assert(client:read_lock "a")
+    local another = assert(client:read_lock("a", { owner = "another" }))
+    etcd:del(reader:key())
+    assert.equal("deleted", reader:wait_lost(5))
+    assert.equal("deleted", another:wait_lost(5))
+    assert.is_true(assert(client:write_lock("a", { timeout = 5, owner = 1 })):unlock())
+  end)
+
+  it("try, and are refused while a writer holds or waits", function()
+    local reader = assert(client:try_read_lock "a")
+    assert.is_true(assert(other:try_read_lock "a"):unlock())
+    local writer = ask(other, "write")
+    await_keys(2)
+    assert_fails("locked", third:try_read_lock "a")
+    assert.is_true(reader:unlock())
+    writer = granted(writer)
+    assert_fails("locked", third:try_read_lock "a")
+    assert.is_true(writer:unlock())
+    assert.is_true(assert(third:try_read_lock "a"):unlock())
+  end)
+
+  it("try where locks stand below the name, which count for nothing", function()
+    for i = 1, 3 do clients.keep(assert(other:lock("a/b" .. i))) end
+    assert.is_true(assert(client:try_read_lock "a"):unlock())
+    assert.is_true(assert(client:try_write_lock "a"):unlock())
+    assert.is_true(assert(client:read_lock("a", { timeout = 5 })):unlock())
+  end)
+end)
+
+describe("a writer", function()
+  it("waits for everybody who asked before him, readers and writers", function()
+    local first, second = assert(client:read_lock "a"), assert(other:read_lock "a")
+    local writer = ask(third, "write")
+    await_keys(3)
+    local next_one = ask(client, "write")
+    await_keys(4)
+    assert.is_true(second:unlock())
+    assert_wait(writer, next_one)
+    assert.is_true(first:unlock())
+    writer = granted(writer)
+    assert.same({ "write" }, modes_held())
+    assert_wait(next_one)
+    assert.is_true(writer:token() > first:token())
+    assert.is_true(writer:unlock())
+    next_one = granted(next_one)
+    assert.is_true(next_one:token() > writer:token())
+    assert.is_true(next_one:unlock())
+  end)
+
+  it("is anybody who has the plain lock, and waits for one", function()
+    local plain = assert(client:lock "a")
+    local reader = ask(other, "read")
+    await_keys(2)
+    local writer = ask(third, "write")
+    await_keys(3)
+    assert_wait(reader, writer)
+    assert_fails("locked", third:try_write_lock("a", { owner = "x" }))
+    assert.is_true(plain:unlock())
+    reader = granted(reader)
+    assert_fails("locked", client:try_lock "a")
+    assert_wait(writer)
+    assert.is_true(reader:unlock())
+    assert.is_true(granted(writer):unlock())
+  end)
+
+  it("and a reader of one client that ask at once stand in an order", function()
+    -- What leaves together has one revision, by which neither would be the older.
+    local asked = {}
+    for i = 1, 60 do
+      asked[i] = {
+        assert(client:write_lock_async("n" .. i, { owner = "w" })),
+        assert(client:read_lock_async("n" .. i, { owner = "r" })),
+      }
+    end
+    wait.eventually(function() return client:stats().shared > 20 end, 5, "what leaves together")
+    for i, pair in ipairs(asked) do
+      local first
+      wait.eventually(function()
+        first = first or pair[1]:step() and 1 or pair[2]:step() and 2
+        return first
+      end, 10, "one of them")
+      assert.is_true(client:ping() > 0)
+      assert.is_false(pair[3 - first]:step(), i .. " is held by both")
+      local held = pair[first]:step()
+      assert.is_true(held:unlock())
+      local next_one = granted(pair[3 - first])
+      assert.is_true(next_one:token() > held:token())
+      assert.is_true(next_one:unlock())
+    end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("may read as well: it is the same hold", function()
+    local lock = assert(client:write_lock "a")
+    assert.equal(lock, client:read_lock "a")
+    assert.equal(lock, client:try_read_lock "a")
+    assert.equal(lock, client:lock "a")
+    assert.equal(4, lock:count())
+    for _ = 1, 4 do assert.is_true(lock:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("who reads would wait for himself: deadlock, at once", function()
+    local lock = assert(client:read_lock "a")
+    assert.equal(lock, client:read_lock "a")
+    for _, call in ipairs { "write_lock", "lock", "try_write_lock", "write_lock_async" } do
+      local message = assert_fails("deadlock", client[call](client, "a"))
+      assert.matches("held by its owner to read", message)
+    end
+    assert.equal(2, lock:count())
+    assert.is_true(lock:unlock())
+    assert.is_true(lock:unlock())
+    assert.is_true(assert(client:write_lock "a"):unlock())
+  end)
+
+  it("would wait for ever for a reader of the same blocking program", function()
+    local reader = coroutine.wrap(function() return assert(client:read_lock "a") end)()
+    assert_fails("deadlock", client:write_lock "a")
+    assert_fails("locked", client:try_write_lock "a")
+    assert.is_true(assert(client:read_lock "a"):unlock())
+    assert.is_true(reader:unlock())
+  end)
+
+  it("runs a function alone, and readers run theirs together", function()
+    assert.same({ true, 7 }, { client:with_write_lock("a", function(lock)
+      assert_fails("locked", other:try_read_lock "a")
+      assert.equal("write", lock:mode())
+      return 7
+    end) })
+    assert.same({ true, 8 }, { client:with_read_lock("a", { timeout = 5 }, function()
+      return select(2, other:with_read_lock("a", function() return 8 end))
+    end) })
+    assert.same({}, etcd:keys(prefix))
+  end)
+end)
+
+describe("a writer who only reads on", function()
+  it("lets readers in, and no writer in between", function()
+    local writer = assert(client:write_lock "a")
+    local token, key = writer:token(), writer:key()
+    local reader = ask(other, "read")
+    await_keys(2)
+    local next_one = ask(third, "write")
+    await_keys(3)
+    assert_wait(reader, next_one)
+    assert.is_true(writer:downgrade())
+    assert.equal("read", writer:mode())
+    assert.is_true(writer:downgrade()) -- as it is already
+    reader = granted(reader)
+    assert_wait(next_one)
+    assert.same({ "read", "read" }, modes_held())
+    assert.is_true(writer:check())
+    assert.same({ token, key }, { writer:token(), writer:key() })
+    assert.is_true(writer:unlock())
+    assert_wait(next_one)
+    assert.is_true(reader:unlock())
+    assert.is_true(granted(next_one):unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("is found so by those who come later", function()
+    local writer = assert(client:write_lock "a")
+    assert.is_true(writer:downgrade())
+    assert.is_true(assert(other:read_lock("a", { timeout = 5 })):unlock())
+    assert.is_true(assert(other:try_read_lock "a"):unlock())
+    assert_fails("locked", other:try_write_lock "a")
+    assert.is_true(assert(client:read_lock("a", { owner = 2 })):unlock())
+    assert_fails("locked", client:try_write_lock("a", { owner = 2 }))
+    assert.is_true(writer:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("may read again, and to write would wait for himself", function()
+    local writer = assert(client:write_lock "a")
+    assert.is_true(writer:downgrade())
+    assert.equal(writer, client:read_lock "a")
+    assert_fails("deadlock", client:write_lock "a")
+    assert.is_true(writer:unlock())
+    assert.is_true(writer:unlock())
+  end)
+
+  it("can't be one while others count on his writing, nor with a plain lock", function()
+    local writer = assert(client:write_lock "a")
+    assert.equal(writer, client:write_lock "a")
+    assert.matches("held 2 times", assert_fails("invalid", writer:downgrade()))
+    assert.equal("write", writer:mode())
+    assert.is_true(writer:unlock())
+    assert.is_true(writer:downgrade())
+    assert.is_true(writer:unlock())
+    local plain = assert(client:lock "b")
+    assert.has_error(function() plain:downgrade() end,
+      'lock:downgrade: lock "b" is no writer\'s, wanted one of write_lock')
+    assert_fails("not_held", writer:downgrade())
+    etcd:del(assert(client:write_lock "c"):key())
+    local lost = assert(client:write_lock "d")
+    etcd:del(lost:key())
+    assert_fails("lost", lost:downgrade())
+  end)
+
+  it("hands nothing on to the next writer here, and doesn't linger as one", function()
+    local writer = assert(client:write_lock("a", { linger = 60 }))
+    local next_one = ask(client, "write")
+    third:ping()
+    assert.is_true(writer:downgrade())
+    assert.is_true(assert(other:read_lock("a", { timeout = 5 })):unlock())
+    assert.is_true(writer:unlock())
+    next_one = granted(next_one)
+    assert.is_true(next_one:token() > writer:token())
+    assert.is_true(next_one:unlock())
+    local alone = assert(other:write_lock("a", { linger = 60 }))
+    clients.await_watched(other, alone)
+    assert.is_true(alone:downgrade())
+    assert.is_true(alone:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("leaves nothing behind when his key is taken away", function()
+    local writer = assert(client:write_lock "a")
+    assert.is_true(writer:downgrade())
+    assert.equal(2, #etcd:keys(prefix))
+    etcd:del(writer:key())
+    assert.equal("deleted", writer:wait_lost(5))
+    wait.eventually(function() return #etcd:keys(prefix) == 0 end, 5, "no note left")
+    local again = assert(client:write_lock("a", { timeout = 5 }))
+    assert_fails("locked", other:try_read_lock "a")
+    assert.is_true(again:unlock())
+  end)
+end)
+
+describe("guarded writes", function()
+  it("of a reader and of a writer happen only while they hold", function()
+    for _, call in ipairs { "read_lock", "write_lock" } do
+      local lock = assert(client[call](client, "a"))
+      assert.is_true(lock:put(prefix .. "data", call))
+      assert.equal(call, (lock:get(prefix .. "data")))
+      assert.is_true(lock:txn({ { "delete", prefix .. "data" } })[1])
+      etcd:del(lock:key())
+      assert_fails("lost", lock:put(prefix .. "data", "late"))
+      assert.is_nil(etcd:get(prefix .. "data"))
+    end
+  end)
+end)
+
+describe("a program that is killed", function()
+  it("frees what it read, and what it wrote", function()
+    local opts = { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
+    local reader, writer = remote.start(opts, 2)
+    assert.same({ "true" }, remote.ask(reader, "lock = client:read_lock('a') return (lock:held())"))
+    local asked = ask(client, "write")
+    await_keys(2)
+    reader:kill()
+    assert.is_true(granted(asked):unlock())
+    assert.same({ "true" },
+      remote.ask(writer, "lock = client:write_lock('a') return (lock:held())"))
+    asked = ask(client, "read")
+    await_keys(2)
+    writer:kill()
+    assert.is_true(granted(asked):unlock())
+  end)
+end)
+
+describe("a name that ends like the keys of readers and writers", function()
+  it("is refused, because it couldn't be told from them", function()
+    for _, name in ipairs {
+      "a/read", "a/write", "a/read/order", "a/write/order", "a/write/read",
+    } do
+      local message = assert_fails("invalid", client:lock(name))
+      assert.matches("/%a+$", message:match '"(a/.-)"')
+      assert_fails("invalid", client:read_lock(name))
+    end
+    assert.is_true(assert(client:lock "a/reads"):unlock())
+    assert.is_true(assert(client:lock "a/b/aread"):unlock())
+  end)
+end)

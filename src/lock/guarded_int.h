@@ -1,0 +1,53 @@
+/* guarded_int: what guarded.c and guarded_build.c share. */
+#ifndef ETCDLOCK_LOCK_GUARDED_INT_H
+#define ETCDLOCK_LOCK_GUARDED_INT_H
+
+#include <stdatomic.h>
+
+#include "base/completion.h"
+#include "lock/guarded.h"
+
+enum { EL_GUARDED_ANSWERED = 1 }; /* its one event */
+
+struct el_guarded {
+  atomic_int refs;
+  el_handle *handle;
+  el_guarded_world *world;
+  el_lock *lk; /* guarded by this lock's token; may be NULL */
+  el_compare guard;
+  bool is_guarded;
+  el_op *ops;
+  size_t n_ops;
+  bool writes;
+  atomic_bool dropped; /* nobody waits for the answer */
+  int64_t deadline_ms;
+  int attempts;
+  el_request request;
+  bool queued;   /* behind another write of the same hold, ... */
+  bool has_turn; /* ... or the one that others wait for */
+  bool sent;     /* the request has a reference of its own */
+  bool touching; /* it only prepares ours */
+  bool finished; /* its answer comes too late */
+  el_command command;
+  el_timer
+      timer; /* until the next attempt, in world->resting meanwhile; or, while
+                     the request is on its way, until the deadline */
+  TAILQ_ENTRY(el_guarded) order_link;
+  TAILQ_ENTRY(el_guarded) link;
+  el_completion news;
+  el_txn_answer *answer;
+};
+
+/* Gives back a reference. @thread any */
+void el_guarded_unref(el_guarded *guarded);
+
+/* The request's, the timer's and the start command's. @thread io */
+void el_guarded_on_answer(el_request *request, el_txn_answer *answer);
+
+/* @thread io */
+void el_guarded_on_timer(el_timer *timer);
+
+/* @thread io */
+void el_guarded_run_start(el_command *command);
+
+#endif

@@ -1,0 +1,154 @@
+/* hold: what its holder does with a lock, on Lua's side: asks whether it is still his, and
+ * lets go of it. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "lock/lock_int.h"
+
+/* Lets the I/O thread know, once, that the caller is done with the lock. Unlock, the
+ * end of the hold and the collector may all come to say so, and there is one
+ * command, which must not be in the inbox twice. */
+static void post_stop(el_lock *lk) {
+  if (!atomic_exchange(&lk->stop_posted, true)) {
+    el_lock_post(lk, &lk->stop_command);
+  }
+}
+
+/* Latches the loss of a hold whose time is over, and returns the state that stands
+ * then. By exchange: the I/O thread may find another reason at the same moment, or
+ * another thread release it, and what came first stays true. The key would live on
+ * with the lease, so it is let go as well. */
+static int latch_loss(el_lock *lk, el_loss loss) {
+  int state = EL_HOLD_HELD;
+  if (atomic_compare_exchange_strong(&lk->state, &state,
+                                     EL_HOLD_LOST + (int)loss)) {
+    state = EL_HOLD_LOST + (int)loss;
+    el_completion_complete(&lk->news, EL_LOCK_ENDED);
+    post_stop(lk);
+  }
+  return state;
+}
+
+el_hold el_lock_hold(el_lock *lk, int64_t *left_ms) {
+  int state = atomic_load(&lk->state);
+  *left_ms = 0;
+  if (state == EL_HOLD_HELD) {
+    int64_t until = el_claim_until(lk->claim); /* before the state: claim.h */
+    int64_t hard_end = atomic_load(&lk->hold_until);
+    int64_t now = el_now_ms();
+    el_loss loss = hard_end < until ? EL_LOSS_MAX_HOLD : EL_LOSS_EXPIRED;
+    if (hard_end < until) until = hard_end;
+    state = atomic_load(&lk->state);
+    if (state == EL_HOLD_HELD && now >= until) {
+      state = latch_loss(lk, loss);
+    } else if (state == EL_HOLD_HELD) {
+      *left_ms = until - now;
+    }
+  }
+  return state >= EL_HOLD_LOST ? EL_HOLD_LOST : (el_hold)state;
+}
+
+el_loss el_lock_loss(const el_lock *lk) {
+  int state = atomic_load(&lk->state);
+  return state >= EL_HOLD_LOST ? (el_loss)(state - EL_HOLD_LOST) : EL_LOSS_NONE;
+}
+
+/* Has the I/O thread look at the hard end. */
+static void post_expire(el_lock *lk) {
+  if (!atomic_exchange(&lk->expire_posted, true)) {
+    lk->command.run = el_lock_run_expire; /* it has started long ago */
+    el_lock_post(lk, &lk->command);
+  }
+}
+
+bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
+  int64_t left_ms;
+  if (el_handle_is_forked(lk->handle) ||
+      el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
+    return false;
+  }
+  atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);
+  post_expire(lk);
+  return true;
+}
+
+/* Lets go: a hold goes to the state |over|. True if it was held. */
+static bool let_go(el_lock *lk, el_hold over) {
+  int64_t left_ms;
+  int state = (int)el_lock_hold(lk, &left_ms);
+  bool was_held = false;
+  while (state == EL_HOLD_PENDING || state == EL_HOLD_HELD ||
+         state == EL_HOLD_LINGERING) {
+    int before = state; /* granted in between: once more */
+    int after = before == EL_HOLD_HELD ? (int)over : EL_HOLD_RELEASED;
+    if (atomic_compare_exchange_strong(&lk->state, &state, after)) {
+      was_held = before == EL_HOLD_HELD;
+      break;
+    }
+  }
+  if (was_held) {
+    el_completion_complete(&lk->news, EL_LOCK_ENDED);
+  }
+  post_stop(lk);
+  return was_held;
+}
+
+/* Who contests it tells so first and looks at the state then, and here it is the other
+ * way round: so one of the two sees the other. */
+bool el_lock_linger(el_lock *lk) {
+  el_linger *linger = lk->owner.linger;
+  int64_t left_ms;
+  int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
+  if (linger == NULL || atomic_load(&lk->is_downgraded) ||
+      atomic_load(&linger->is_contested) ||
+      el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
+    return false;
+  }
+  atomic_store(&linger->until_ms, el_now_ms() + linger->ms);
+  if (!atomic_compare_exchange_strong(&lk->state, &held, lingering)) {
+    return false;
+  }
+  el_completion_complete(&lk->news, EL_LOCK_ENDED);
+  return !atomic_load(&linger->is_contested) ||
+         !atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD);
+}
+
+void el_lock_downgrade(el_lock *lk) { atomic_store(&lk->is_downgraded, true); }
+
+bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
+  int lingering = EL_HOLD_LINGERING;
+  if (el_handle_is_forked(lk->handle) ||
+      atomic_load(&lk->state) != EL_HOLD_LINGERING ||
+      el_now_ms() >= el_claim_until(lk->claim)) {
+    return false;
+  }
+  atomic_store(&lk->hold_until,
+               max_hold_ms > 0 ? el_now_ms() + max_hold_ms : INT64_MAX);
+  el_completion_clear(&lk->news, EL_LOCK_ENDED);
+  if (!atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD)) {
+    return false;
+  }
+  EL_COUNT(&lk->handle->counters, acquired, 1);
+  if (max_hold_ms > 0) {
+    post_expire(lk);
+  }
+  return true;
+}
+
+bool el_lock_release(el_lock *lk) { return let_go(lk, EL_HOLD_RELEASED); }
+
+void el_lock_outlive(el_lock *lk) { let_go(lk, EL_HOLD_OUTLIVED); }
+
+bool el_lock_is_outlived(const el_lock *lk) {
+  return atomic_load(&lk->state) == EL_HOLD_OUTLIVED;
+}
+
+void el_lock_drop(el_lock *lk) {
+  if (el_handle_is_forked(lk->handle)) return; /* the parent's: leaked */
+  if (let_go(lk, EL_HOLD_OUTLIVED)) {
+    EL_COUNT(&lk->handle->counters, collected, 1);
+    free(lk->handle->collected);
+    lk->handle->collected = el_bytes_copy(lk->owner.name);
+  }
+  el_lock_unref(lk);
+}

@@ -1,0 +1,143 @@
+/* local_queue_news: what the session's news mean to all queues of a client. */
+#include "lock/local_queue_int.h"
+
+void el_local_queues_begin(el_local_queues *queues) {
+  el_local_queue *queue, *next;
+  HASH_ITER(hh, queues->by_id, queue, next) { el_local_queue_touch(queue); }
+}
+
+void el_local_queues_refuse(el_local_queues *queues, const el_error *err) {
+  el_local_queue *queue, *next;
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    if (el_local_queue_has_fronts(queue))
+      continue; /* their own requests tell them */
+    while (!TAILQ_EMPTY(&queue->waiting)) {
+      el_local_queue_fail(TAILQ_FIRST(&queue->waiting), err);
+    }
+  }
+}
+
+/* Those who drive |at| without holding fail, for |away|. */
+static void fail_fronts(el_local_place *at, const el_error *away) {
+  el_owner *owner;
+  while ((owner = TAILQ_FIRST(&at->fronts)) != NULL &&
+         owner->state == EL_OWNER_FRONT) {
+    el_local_queue_fail_away(owner, away);
+    el_local_queue_signal_last(at, EL_ENTRY_STOP);
+  }
+}
+
+void el_local_queues_fail_waiting(el_local_queues *queues,
+                                  const el_error *away) {
+  el_local_queue *queue, *next;
+  el_local_place *at;
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    TAILQ_FOREACH(at, &queue->places, link) { fail_fronts(at, away); }
+    while (!TAILQ_EMPTY(&queue->waiting)) {
+      el_local_queue_fail_away(TAILQ_FIRST(&queue->waiting), away);
+    }
+  }
+}
+
+void el_local_queues_lapse(el_local_queues *queues) {
+  el_local_queue *queue, *next;
+  el_local_place *at;
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    TAILQ_FOREACH(at, &queue->places, link) {
+      el_entry_driver_signal(&at->driver, EL_ENTRY_LAPSED);
+    }
+  }
+}
+
+void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
+  el_place place = {.lease = el_session_driver_lease(queues->world->session)};
+  el_bytes name = el_key_name(key, &place);
+  el_local_queue *queue;
+  el_local_place *at;
+  if (name.len == 0 || place.mode > EL_MODE_WRITE)
+    return; /* no place of ours */
+  queue = el_local_queue_find_or_add(queues, name, place.mode);
+  at = el_local_queue_find_place(queue, place.slot);
+  if (at == NULL) {
+    at = el_local_queue_new_place(queue, place.slot);
+  }
+  el_entry_driver_signal(&at->driver, EL_ENTRY_KEY_FOUND);
+}
+
+bool el_local_queues_are_empty(const el_local_queues *queues) {
+  return queues->by_id == NULL && TAILQ_EMPTY(&queues->orphans);
+}
+
+/* Its place stays until the last request is answered, because the answer comes to
+ * it; but it is not the queue's any more, whose next one begins anew, with another
+ * lease and so with another key. */
+static void bury_place(el_local_place *at, el_session_end end) {
+  el_local_queue *queue = at->queue;
+  el_entry_driver_orphan(&at->driver, end);
+  TAILQ_REMOVE(&queue->places, at, link);
+  at->queue = NULL;
+  TAILQ_INSERT_TAIL(&at->queues->orphans, at, link);
+  if (el_entry_is_over(&at->driver.entry)) {
+    el_local_queue_free_place(at);
+  }
+}
+
+static void bury(el_local_queue *queue, el_session_end end) {
+  if (TAILQ_EMPTY(&queue->places)) return;
+  while (!TAILQ_EMPTY(&queue->places)) {
+    bury_place(TAILQ_FIRST(&queue->places), end);
+  }
+  el_local_queue_touch(queue);
+}
+
+void el_local_queues_bury(el_local_queues *queues, el_session_end end) {
+  el_local_queue *queue, *next;
+  HASH_ITER(hh, queues->by_id, queue, next) { bury(queue, end); }
+}
+
+/* Those who hold by |at| lose; those who wait fail. */
+static void end_fronts(el_local_place *at, const el_error *err, el_loss loss) {
+  el_owner *owner;
+  while ((owner = TAILQ_FIRST(&at->fronts)) != NULL) {
+    if (owner->state == EL_OWNER_HOLDING) {
+      el_local_queue_end_lost(owner, loss);
+    } else {
+      el_local_queue_fail(owner, err);
+    }
+  }
+}
+
+static void fail_all(el_local_queues *queues, const el_error *err,
+                     el_loss loss) {
+  el_local_queue *queue, *next;
+  el_local_place *at;
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    TAILQ_FOREACH(at, &queue->places, link) { end_fronts(at, err, loss); }
+    while (!TAILQ_EMPTY(&queue->waiting)) {
+      el_local_queue_fail(TAILQ_FIRST(&queue->waiting), err);
+    }
+  }
+}
+
+void el_local_queues_leave(el_local_queues *queues, const el_error *err) {
+  el_local_queue *queue, *next;
+  el_local_place *at, *after;
+  el_error lost = *err;
+  lost.code = EL_LOST;
+  fail_all(queues, err, EL_LOSS_CLUSTER);
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    bury(queue, EL_SESSION_CUT_SHORT);
+  }
+  for (at = TAILQ_FIRST(&queues->orphans); at != NULL; at = after) {
+    after = TAILQ_NEXT(at, link);
+    if (at->releasing != NULL) {
+      el_local_queue_finish(at, &lost);
+    }
+    el_entry_driver_orphan(&at->driver, EL_SESSION_CUT_SHORT);
+  }
+}
+
+void el_local_queues_close(el_local_queues *queues, const el_error *err) {
+  queues->closed = *err;
+  fail_all(queues, err, EL_LOSS_CLOSED);
+}

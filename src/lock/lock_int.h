@@ -1,0 +1,50 @@
+/* lock_int: what lock.c and hold.c share. */
+#ifndef ETCDLOCK_LOCK_LOCK_INT_H
+#define ETCDLOCK_LOCK_LOCK_INT_H
+
+#include <stdatomic.h>
+
+#include "base/completion.h"
+#include "lock/lock.h"
+
+struct el_lock {
+  atomic_int refs;
+  atomic_int state; /* el_hold, EL_HOLD_LOST + el_loss: any thread */
+  el_handle *handle;
+  el_local_queues *const *queues; /* the I/O thread's, while the loop runs */
+
+  /* Set before the I/O thread hears of it, constant afterwards. */
+  int64_t max_hold_ms;
+
+  /* Written by the I/O thread before DECIDED. */
+  el_error *err; /* NULL: held */
+  int64_t token;
+  int64_t lease;
+  el_bytes key; /* owned */
+  el_claim *claim;
+  bool waited;
+
+  atomic_bool is_downgraded; /* its key says that it is a reader's */
+  atomic_bool stop_posted, expire_posted;
+
+  /* Written by the I/O thread before RELEASED. */
+  el_error *release_err; /* NULL: the key is out */
+
+  el_completion news;         /* el_lock_news */
+  _Atomic int64_t hold_until; /* INT64_MAX: no max_hold; any thread */
+  el_command command;         /* to start, and once it is held, to expire */
+  el_command stop_command;
+
+  /* The I/O thread's own. */
+  el_owner owner;
+  el_write_order writes;
+};
+
+/* Posts |command| with a reference of its own; false: the client is closed.
+ * @thread any */
+bool el_lock_post(el_lock *lk, el_command *command);
+
+/* Has the I/O thread look at the hard end: the command that does so. @thread io */
+void el_lock_run_expire(el_command *command);
+
+#endif

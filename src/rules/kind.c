@@ -1,0 +1,90 @@
+/* kind: which keys of a queue stand in whose way, and where they are. */
+#include "rules/kind.h"
+
+#include <string.h>
+
+/* The range of what begins with |stem|, which ends with a slash. Written to |*text|,
+ * which moves on. */
+static el_key_range below(el_bytes stem, char **text) {
+  char *to = *text;
+  memcpy(to, stem.data, stem.len);
+  to[stem.len - 1] = '/' + 1;
+  *text += stem.len;
+  return (el_key_range){.from = stem, .to = {to, stem.len}};
+}
+
+static el_key_range of_mode(const el_keys *keys, el_mode mode, char **text) {
+  char *stem = *text;
+  size_t len = el_key_write_stem(stem, el_keys_name(keys), mode);
+  *text += len;
+  return below((el_bytes){stem, len}, text);
+}
+
+/* Those of plain locks: hex digits come before what else is below a name. */
+static el_key_range plain(const el_keys *keys, char **text) {
+  el_bytes from = el_keys_below(keys);
+  char *to = *text;
+  memcpy(to, from.data, from.len);
+  to[from.len] = 'f' + 1;
+  *text += from.len + 1;
+  return (el_key_range){.from = from, .to = {to, from.len + 1}};
+}
+
+size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
+                      bool *has_notes) {
+  *has_notes = keys->mode == EL_MODE_READ;
+  if (keys->mode != EL_MODE_READ) {
+    ranges[0] = below(el_keys_below(keys), &text);
+    return 1;
+  }
+  ranges[0] = plain(keys, &text);
+  ranges[1] = of_mode(keys, EL_MODE_WRITE, &text);
+  ranges[2] = of_mode(keys, EL_NOTE_DOWNGRADED, &text);
+  return 3;
+}
+
+static bool is_downgraded(const el_keys *keys, const el_place *writer,
+                          const el_op_result *notes) {
+  el_place note = *writer;
+  char key[EL_KEY_SIZE];
+  size_t len;
+  note.mode = EL_NOTE_DOWNGRADED;
+  len = el_key_write(key, el_keys_name(keys), &note);
+  for (size_t i = 0; i < notes->n_kvs; i++) {
+    el_bytes found = notes->kvs[i].key;
+    if (found.len == len && memcmp(found.data, key, len) == 0) return true;
+  }
+  return false;
+}
+
+bool el_kind_counts(const el_keys *keys, const el_kv *kv,
+                    const el_op_result *notes, el_place *place) {
+  place->rev = kv->create_rev;
+  if (!el_key_parse(keys->text, keys->name_len, kv->key.data, kv->key.len,
+                    place)) {
+    return false;
+  }
+  return notes == NULL || place->mode != EL_MODE_WRITE ||
+         !is_downgraded(keys, place, notes);
+}
+
+bool el_kind_may_change(const el_keys *keys, const el_place *place,
+                        el_place *note) {
+  *note = *place;
+  note->mode = EL_NOTE_DOWNGRADED;
+  return keys->mode == EL_MODE_READ && place->mode == EL_MODE_WRITE &&
+         !place->is_timed;
+}
+
+bool el_kind_has_notes(el_mode mode) { return mode != EL_MODE_LOCK; }
+
+size_t el_kind_notes(const el_keys *keys, el_mode *notes) {
+  size_t n = 0;
+  if (keys->mode == EL_MODE_READ) {
+    notes[n++] = EL_NOTE_READ_ORDER;
+  } else if (keys->mode == EL_MODE_WRITE) {
+    notes[n++] = EL_NOTE_WRITE_ORDER;
+    notes[n++] = EL_NOTE_DOWNGRADED;
+  }
+  return n;
+}

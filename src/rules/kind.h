@@ -1,0 +1,49 @@
+/* kind: which keys of a queue stand in whose way, and where they are.
+ *
+ * A reader waits for the writers that are older, a writer and a plain lock for
+ * everything that is older: so nobody starves, and the order is that in which they
+ * asked. A writer that has become a reader (lock:downgrade) keeps its key, and has a note
+ * that says so.
+ */
+#ifndef ETCDLOCK_RULES_KIND_H
+#define ETCDLOCK_RULES_KIND_H
+
+#include <stdbool.h>
+
+#include "etcd/txn.h"
+#include "rules/key.h"
+
+enum {
+  EL_KIND_RANGES_MAX = 3,
+  EL_KIND_TEXT_SIZE = EL_KIND_RANGES_MAX * 2 * EL_KEY_SIZE,
+  EL_KIND_NOTES_MAX = 2
+};
+
+/* Keys between |from| and, exclusive, |to|. */
+typedef struct el_key_range {
+  el_bytes from, to;
+} el_key_range;
+
+/* Where to look for those who may be in the way of |keys|, and perhaps others. Returns
+ * how many ranges; they point into |keys| and |text| (EL_KIND_TEXT_SIZE bytes). The last
+ * is that of the notes if |*has_notes|. @thread any */
+size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
+                      bool *has_notes);
+
+/* Is |kv|, if it is older, in the way of |keys|? Fills |place| if so. |notes| are what
+ * was found where the notes are, NULL: nothing. @thread any */
+bool el_kind_counts(const el_keys *keys, const el_kv *kv,
+                    const el_op_result *notes, el_place *place);
+
+/* May |place|, which is in the way of |keys|, be there and yet get out of it? Then
+ * |note| tells of that when it comes. @thread any */
+bool el_kind_may_change(const el_keys *keys, const el_place *place,
+                        el_place *note);
+
+/* May a key of |mode| have notes? @thread any */
+bool el_kind_has_notes(el_mode mode);
+
+/* The notes that our key may have, for its release. Returns how many. @thread any */
+size_t el_kind_notes(const el_keys *keys, el_mode *notes);
+
+#endif
