@@ -173,22 +173,19 @@ function M.start(self, where, wish, opts)
   if not fd then
     return nil, message, code
   end
-  if self._holds:own(request) then
+  local take = self._holds:own(request) and reenter
+  if not take then
+    message, code = self._holds:own_refusal(request)
+    if message then
+      return nil, message, code
+    end
+    take = self._holds:has_lingering(request) and retake
+  end
+  if take then
     -- Counted when it is asked for, so that nothing is to be undone if it never
     -- is.
     return Pending.again(self._wakeups, function()
-      return reenter(self, request)
-    end, function()
-      return begin(self, request)
-    end)
-  end
-  message, code = self._holds:own_refusal(request)
-  if message then
-    return nil, message, code
-  end
-  if self._holds:has_lingering(request) then
-    return Pending.again(self._wakeups, function()
-      return retake(self, request)
+      return take(self, request)
     end, function()
       return begin(self, request)
     end)

@@ -25,14 +25,7 @@ local function ask_many(client, count)
   return asked
 end
 
-local function granted(asked)
-  local lock, message
-  wait.eventually(function()
-    lock, message = asked:step()
-    return lock ~= false
-  end, 10, "granted")
-  return assert(lock, message)
-end
+local granted = clients.granted
 
 local function await_queue(client, count)
   wait.eventually(function() return #assert(client:queue "a") == count end, 5, "queue")

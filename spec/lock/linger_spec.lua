@@ -25,15 +25,6 @@ end
 
 local function keys() return etcd:keys(prefix .. "a/") end
 
-local function finish(asked)
-  local lock, message
-  wait.eventually(function()
-    lock, message = asked:step()
-    return lock ~= false
-  end, 10, "decided")
-  return assert(lock, message)
-end
-
 -- Requests about the lock, of all kinds.
 local function asked()
   local stats = client:stats()
@@ -67,7 +58,7 @@ describe("a lock that lingers", function()
     assert_fails("locked", client:try_lock("a", { owner = "somebody else" }))
     assert.is_true(lock:unlock())
     assert.is_true(client:with_lock("a", { owner = 1, linger = 60 }, function() end))
-    lock = finish(assert(client:lock_async("a", { owner = 2, linger = 60 })))
+    lock = clients.granted(assert(client:lock_async("a", { owner = 2, linger = 60 })))
     assert.is_true(lock:check())
     assert.is_true(lock:unlock())
     assert.equal(before + 1, asked())
@@ -94,7 +85,7 @@ describe("a lock that lingers", function()
     wait.eventually(function() return #keys() == 2 end)
     wait.sleep(0.1) -- has it heard of that?
     assert.is_true(lock:unlock())
-    assert.is_true(finish(theirs):check())
+    assert.is_true(clients.granted(theirs):check())
     assert.equal(1, #keys())
   end)
 
@@ -103,7 +94,7 @@ describe("a lock that lingers", function()
     local next_one = assert(client:lock_async("a", { owner = "next" }))
     wait.eventually(function() return client:stats().waiting == 1 end)
     assert.is_true(lock:unlock())
-    assert.equal(lock:token(), finish(next_one):token())
+    assert.equal(lock:token(), clients.granted(next_one):token())
     assert.is_false((lock:held()))
   end)
 

@@ -21,14 +21,7 @@ local function ask(of, mode, opts)
   return assert(of[mode .. "_lock_async"](of, "a", clients.with({ owner = {} }, opts)))
 end
 
-local function granted(asked)
-  local lock, message
-  wait.eventually(function()
-    lock, message = asked:step()
-    return lock ~= false
-  end, 10, "granted")
-  return assert(lock, message)
-end
+local granted = clients.granted
 
 local function await_keys(count)
   wait.eventually(function() return #etcd:keys(prefix .. "a/") == count end, 5, count .. " keys")

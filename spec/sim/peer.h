@@ -128,6 +128,10 @@ void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
 /* The entry of the current session at |spot|, a new one if there is none. */
 int entry_get(sim_peer *pr, int spot, int64_t ttl_ms);
 
+/* A call of |kind| about the key of |at|, to be sent. */
+call entry_call(world *wd, const sim_peer *pr, const peer_entry *at,
+                call_kind kind);
+
 /* ---- peer_handoff.c ---- */
 
 extern const el_turn_limits peer_limits;

@@ -44,19 +44,24 @@ static void on_answer(world *wd, const world_event *ev) {
   peer_settle(wd, pr);
 }
 
+call entry_call(world *wd, const sim_peer *pr, const peer_entry *at,
+                call_kind kind) {
+  return (call){.kind = kind,
+                .id = world_new_id(wd),
+                .peer = pr->id,
+                .session = at->session,
+                .entry = (int)(at - pr->entries),
+                .spot = at->spot,
+                .lease = at->core.lease,
+                .rev = at->core.rev,
+                .sent_ms = clock_now(wd, pr->id)};
+}
+
 static void send(world *wd, sim_peer *pr, int entry,
                  const el_entry_action *action) {
   peer_entry *at = &pr->entries[entry];
-  call what = {.kind = CALL_ENTRY,
-               .id = world_new_id(wd),
-               .peer = pr->id,
-               .session = at->session,
-               .entry = entry,
-               .spot = at->spot,
-               .lease = at->core.lease,
-               .ask = *action,
-               .rev = at->core.rev,
-               .sent_ms = clock_now(wd, pr->id)};
+  call what = entry_call(wd, pr, at, CALL_ENTRY);
+  what.ask = *action;
   at->call = what.id;
   if (action->request == EL_REQUEST_DELETE) at->deleting_rev = action->guard;
   net_send(wd, &what, on_answer);

@@ -21,15 +21,7 @@ static void on_census(world *wd, const world_event *ev) {
 }
 
 static void ask(world *wd, const sim_peer *pr, peer_entry *at) {
-  call what = {.kind = CALL_CENSUS,
-               .id = world_new_id(wd),
-               .peer = pr->id,
-               .session = at->session,
-               .entry = (int)(at - pr->entries),
-               .spot = at->spot,
-               .lease = at->core.lease,
-               .rev = at->core.rev,
-               .sent_ms = clock_now(wd, pr->id)};
+  call what = entry_call(wd, pr, at, CALL_CENSUS);
   at->census_call = what.id;
   net_send(wd, &what, on_census);
 }
@@ -42,15 +34,7 @@ static void on_downgraded(world *wd, const world_event *ev) {
 void peer_downgrade(world *wd, int id, int caller) {
   sim_peer *pr = &wd->peers[id];
   peer_entry *at = peer_find_driven(pr, caller);
-  call what = {.kind = CALL_DOWNGRADE,
-               .id = world_new_id(wd),
-               .peer = pr->id,
-               .session = at->session,
-               .entry = (int)(at - pr->entries),
-               .spot = at->spot,
-               .lease = at->core.lease,
-               .rev = at->core.rev,
-               .sent_ms = clock_now(wd, pr->id)};
+  call what = entry_call(wd, pr, at, CALL_DOWNGRADE);
   at->is_downgraded = true;
   net_send(wd, &what, on_downgraded);
 }

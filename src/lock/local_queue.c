@@ -139,9 +139,8 @@ static void on_deadline(el_owner *owner) {
 
 /* Of those who share a key each has its own end. */
 static void on_hard_end(el_owner *owner) {
-  el_local_place *at = owner->place;
-  if (TAILQ_FIRST(&at->fronts) == owner && TAILQ_NEXT(owner, link) == NULL) {
-    el_entry_driver_signal(&at->driver, EL_ENTRY_MAX_HOLD);
+  if (el_local_queue_is_alone(owner)) {
+    el_entry_driver_signal(&owner->place->driver, EL_ENTRY_MAX_HOLD);
   } else {
     el_local_queue_end_lost(owner, EL_LOSS_MAX_HOLD);
   }
@@ -249,7 +248,12 @@ void el_local_queue_key_gone(el_owner *owner) {
 
 /* ---- whose turn ---- */
 
-static void put_in_front(el_local_place *at, el_owner *owner) {
+bool el_local_queue_is_alone(const el_owner *owner) {
+  return TAILQ_FIRST(&owner->place->fronts) == owner &&
+         TAILQ_NEXT(owner, link) == NULL;
+}
+
+void el_local_queue_put_in_front(el_local_place *at, el_owner *owner) {
   TAILQ_REMOVE(&owner->queue->waiting, owner, link);
   TAILQ_INSERT_TAIL(&at->fronts, owner, link);
   owner->place = at;
@@ -268,7 +272,7 @@ static bool join_others(el_local_place *at, el_owner *owner) {
   if (owner->try_once || entry->trying || entry->state == EL_ENTRY_HELD) {
     return false;
   }
-  put_in_front(at, owner);
+  el_local_queue_put_in_front(at, owner);
   return true;
 }
 
@@ -281,7 +285,7 @@ static bool begin_at(el_local_place *at, el_owner *owner) {
     el_entry_driver_hurry(&at->driver);
     return false;
   }
-  put_in_front(at, owner);
+  el_local_queue_put_in_front(at, owner);
   el_entry_driver_start(&at->driver, owner->try_once, owner->value);
   return true;
 }

@@ -72,6 +72,12 @@ bool el_local_queue_has_fronts(const el_local_queue *queue);
  * them has gone. @thread io */
 void el_local_queue_signal_last(el_local_place *at, int kind);
 
+/* |owner| waits no more, but drives |at|, or holds by it. @thread io */
+void el_local_queue_put_in_front(el_local_place *at, el_owner *owner);
+
+/* Does nobody else drive the place of |owner|, or hold by it? @thread io */
+bool el_local_queue_is_alone(const el_owner *owner);
+
 /* Has settle look at |queue|. @thread io */
 void el_local_queue_touch(el_local_queue *queue);
 

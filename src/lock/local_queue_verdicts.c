@@ -216,13 +216,16 @@ static void end_released(el_owner *owner) {
   owner->events->forgotten(owner);
 }
 
-void el_local_queue_share(el_local_place *at, el_owner *owner) {
-  TAILQ_REMOVE(&owner->queue->waiting, owner, link);
-  TAILQ_INSERT_TAIL(&at->fronts, owner, link);
-  owner->place = at;
-  grant(owner, 0);
+/* |owner|, who waits, holds by the key that |at| has already. */
+static void pass(el_local_place *at, el_owner *owner, int64_t mod_rev) {
+  el_local_queue_put_in_front(at, owner);
+  grant(owner, mod_rev);
   el_handoff_passed(&at->handoff, &at->driver,
                     el_local_queue_limits(owner->queue));
+}
+
+void el_local_queue_share(el_local_place *at, el_owner *owner) {
+  pass(at, owner, 0);
 }
 
 /* The next one gets the key that |owner| lets go, as it is: its token, and what has
@@ -231,17 +234,13 @@ static bool try_hand_over(el_owner *owner) {
   el_local_place *at = owner->place;
   el_owner *next = TAILQ_FIRST(&owner->queue->waiting);
   int64_t mod_rev = owner->events->mod_rev(owner);
-  const el_turn_limits *limits = el_local_queue_limits(owner->queue);
   if (next == NULL || mod_rev < 0 ||
-      !el_handoff_may_pass(&at->handoff, &at->driver, limits)) {
+      !el_handoff_may_pass(&at->handoff, &at->driver,
+                           el_local_queue_limits(owner->queue))) {
     return false;
   }
   detach(owner);
-  TAILQ_REMOVE(&next->queue->waiting, next, link);
-  TAILQ_INSERT_TAIL(&at->fronts, next, link);
-  next->place = at;
-  grant(next, mod_rev);
-  el_handoff_passed(&at->handoff, &at->driver, limits);
+  pass(at, next, mod_rev);
   end_released(owner);
   return true;
 }
@@ -271,7 +270,7 @@ void el_local_queue_contest(el_local_queue *queue) {
 void el_local_queue_let_go(el_owner *owner, bool by_itself) {
   el_local_place *at = owner->place;
   EL_COUNT(counters_of(owner->queue), held, -1);
-  if (TAILQ_FIRST(&at->fronts) != owner || TAILQ_NEXT(owner, link) != NULL) {
+  if (!el_local_queue_is_alone(owner)) {
     detach(owner); /* others hold on */
     end_released(owner);
     return;

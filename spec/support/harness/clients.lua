@@ -50,6 +50,16 @@ function M.await_watched(client, lock)
   assert.is_true(lock:check())
 end
 
+-- The lock that was |asked| for (lock_async), once it is granted.
+function M.granted(asked)
+  local lock, message
+  wait.eventually(function()
+    lock, message = asked:step()
+    return lock ~= false
+  end, 10, "granted")
+  return assert(lock, message)
+end
+
 -- For after_each.
 function M.close_all()
   kept = {}
