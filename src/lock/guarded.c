@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/of.h"
 #include "lock/guarded_int.h"
+#include "rules/kind.h"
 #include "rules/retry.h"
 
 /* gRPC's own word about a deadline says more than ours. */
@@ -62,37 +63,24 @@ static void send(el_guarded *guarded, const el_txn *txn) {
   el_requests_send(guarded->world->requests, &guarded->request, txn);
 }
 
-/* The key on whose mod_revision the order of the writes hangs: our own, or, where that
- * must not change, a note beside it. */
-static el_bytes order_key(const el_guarded *guarded, char *text) {
-  switch (el_lock_mode(guarded->lk)) {
-    case EL_MODE_READ:
-      return el_lock_note(guarded->lk, EL_NOTE_READ_ORDER, text);
-    case EL_MODE_WRITE:
-      return el_lock_note(guarded->lk, EL_NOTE_WRITE_ORDER, text);
-    default:
-      return guarded->guard.key;
-  }
-}
-
 /* A write of unknown fate may be carried out at any time later, over what the same
  * hold has written since. So its writes go one at a time, are guarded by the
  * mod_revision of a key as well, and that is touched after such a one, and before the
  * next: then the late one finds another mod_revision, and changes nothing. */
 static void touch(el_guarded *guarded) {
-  char text[EL_KEY_SIZE];
-  el_op put = {.kind = EL_OP_PUT, .key = order_key(guarded, text)};
+  bool is_own = !el_kind_has_notes(el_lock_mode(guarded->lk));
+  el_op put = {.kind = EL_OP_PUT,
+               .key = guarded->order_key,
+               .touch = is_own,
+               .lease = is_own ? 0 : el_lock_lease(guarded->lk)};
   el_txn txn = {&guarded->guard, 1, &put, 1, NULL, 0};
-  put.touch = put.key.data == guarded->guard.key.data;
-  put.lease = put.touch ? 0 : el_lock_lease(guarded->lk);
   send(guarded, &txn);
 }
 
 static void write_in_order(el_guarded *guarded, el_write_order *order) {
-  char text[EL_KEY_SIZE];
   el_compare compares[] = {guarded->guard,
                            {.test = EL_MOD_REV_IS,
-                            .key = order_key(guarded, text),
+                            .key = guarded->order_key,
                             .rev = order->mod_rev}};
   el_op look = {.key = guarded->guard.key, .keys_only = true};
   el_txn txn = {compares, 2, guarded->ops, guarded->n_ops, &look, 1};

@@ -27,6 +27,7 @@ void el_guarded_unref(el_guarded *guarded) {
   }
   free(guarded->ops);
   el_bytes_free(guarded->guard.key);
+  el_bytes_free(guarded->order_key);
   if (guarded->answer != NULL) {
     el_txn_answer_free(guarded->answer);
   }
@@ -71,9 +72,24 @@ bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev) {
   return copy_bytes(&guarded->guard.key, key);
 }
 
+/* The key on whose mod_revision the order of the writes hangs: our own, or, where that
+ * must not change, a note beside it. */
+static el_bytes order_key(const el_lock *lk, char *text) {
+  switch (el_lock_mode(lk)) {
+    case EL_MODE_READ:
+      return el_lock_note(lk, EL_NOTE_READ_ORDER, text);
+    case EL_MODE_WRITE:
+      return el_lock_note(lk, EL_NOTE_WRITE_ORDER, text);
+    default:
+      return el_lock_key(lk);
+  }
+}
+
 bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
+  char text[EL_KEY_SIZE];
   guarded->lk = el_lock_ref(lk);
-  return el_guarded_guard(guarded, el_lock_key(lk), el_lock_token(lk));
+  return copy_bytes(&guarded->order_key, order_key(lk, text)) &&
+         el_guarded_guard(guarded, el_lock_key(lk), el_lock_token(lk));
 }
 
 bool el_guarded_downgrade(el_guarded *guarded) {

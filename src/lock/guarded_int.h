@@ -15,6 +15,7 @@ struct el_guarded {
   el_guarded_world *world;
   el_lock *lk; /* guarded by this lock's token; may be NULL */
   el_compare guard;
+  el_bytes order_key; /* with |lk|: on whose mod_revision the order hangs */
   bool is_guarded;
   el_op *ops;
   size_t n_ops;

@@ -86,7 +86,7 @@ bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);
 bool el_lock_linger(el_lock *lk);
 
 /* From now on it is a reader's hold: it doesn't linger, and nobody here gets its key
- * from it. What the key says has to follow. @thread lua */
+ * from it. The note that says so has to follow. @thread lua */
 void el_lock_downgrade(el_lock *lk);
 
 /* Takes a lock that lingers, with a new hard end (0: none). False if it doesn't any

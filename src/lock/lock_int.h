@@ -24,7 +24,7 @@ struct el_lock {
   el_claim *claim;
   bool waited;
 
-  atomic_bool is_downgraded; /* its key says that it is a reader's */
+  atomic_bool is_downgraded; /* a note says that it is a reader's */
   atomic_bool stop_posted, expire_posted;
 
   /* Written by the I/O thread before RELEASED. */
