@@ -12,8 +12,8 @@ local M = {}
 -- and there without a lease, which means to get one first, and to connect perhaps.
 local TRY_WAIT, PRESSED_WAIT, FIRST_PRESSED_WAIT = 2, 0.1, 0.5
 
---- What is asked: request | nil, message, code. A wish says which lock: its name, and
--- its mode ("lock", "read" or "write").
+--- What is asked: request | nil, message, code. A wish says which lock: its name, its mode
+-- ("lock", "read", "write" or "permit"), and of a permit how many there are (permits).
 local function read(self, where, wish, opts)
   local full, message, code = lock_options.name(where, self._prefix, wish.name)
   if not full then
@@ -25,6 +25,7 @@ local function read(self, where, wish, opts)
     return nil, message, code
   end
   request.mode, request.name, request.full = wish.mode, wish.name, full
+  request.permits = wish.permits
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)
   self._losses:tell()
@@ -62,7 +63,7 @@ local function post(self, request)
   local timeout = try and try_wait(self, request) or request.timeout
   local says = label.write(request.said, request.value)
   return self._core:lock(request.full, says, timeout, request.max_hold, try, request.linger,
-    request.mode)
+    request.mode, request.permits)
 end
 
 --- Waits for the core's verdict; whatever interrupts the wait gives it up.

@@ -3,6 +3,7 @@
 local Holds = require "etcdlock.holds"
 local Losses = require "etcdlock.losses"
 local Scout = require "etcdlock.scout"
+local Semaphore = require "etcdlock.semaphore"
 local Wakeups = require "etcdlock.wait.wakeups"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
@@ -117,6 +118,13 @@ forms.add(Client, "client", "lock", wish_of "lock")
 -- reader's owner who asks to write is told "deadlock", at once.
 forms.add(Client, "client", "read_lock", wish_of "read")
 forms.add(Client, "client", "write_lock", wish_of "write")
+
+--- The semaphore `name`, of which `n` permits (1 to 1000) are held at a time; all who use
+-- it have to agree on n. Asks nobody. See semaphore.lua.
+-- @return semaphore | nil, message, "invalid"
+function Client:semaphore(name, n)
+  return Semaphore.new(self, name, n)
+end
 
 --- A function that runs fn with its own arguments under the lock, and returns
 -- what with_lock returns.

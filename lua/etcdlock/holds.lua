@@ -18,7 +18,7 @@ function Holds.new(endpoints)
   table.sort(where)
   local self = setmetatable({
     _locks = setmetatable({}, { __mode = "v" }), -- that exclude all others, by full name
-    _readers = {}, -- sets of locks, by full name
+    _sharers = {}, -- sets of locks that don't, by what they share
     _lingering = {}, -- core locks whose key was kept, by mode and full name
     _where = table.concat(where, ","),
   }, Holds)
@@ -57,57 +57,75 @@ local function live(self, full)
   return lock and is_live(self, lock) and lock or nil
 end
 
---- A reader's lock of this name for which fits(lock); or nil.
-local function find_reader(self, full, fits)
-  for lock in pairs(self._readers[full] or {}) do
+--- What a reader, or who has a permit, shares with others; nil: nothing.
+local function shared_by(mode, full)
+  if mode == "read" then
+    return full
+  end
+  return mode == "permit" and full .. "\0permit" or nil
+end
+
+--- A lock that shares this for which fits(lock); or nil.
+local function find_sharer(self, shared, fits)
+  for lock in pairs(self._sharers[shared] or {}) do
     if fits(lock) and is_live(self, lock) then
       return lock
     end
   end
 end
 
-local function may_reenter(lock, owner)
-  return lock._owner == owner and host.is_reentered(lock)
+--- A reader's lock of this name for which fits(lock); or nil.
+local function find_reader(self, full, fits)
+  return find_sharer(self, shared_by("read", full), fits)
 end
 
-local function own_reader(self, request)
-  return find_reader(self, request.full, function(lock)
-    return may_reenter(lock, request.owner)
+local function may_reenter(lock, request)
+  return lock._owner == request.owner and lock._permits == request.permits
+    and host.is_reentered(lock)
+end
+
+local function own_sharer(self, mode, request)
+  return find_sharer(self, shared_by(mode, request.full), function(lock)
+    return may_reenter(lock, request)
   end)
 end
 
 --- The lock that is asked for if its owner holds it and may have it again.
 function Holds:own(request)
+  if request.mode == "permit" then
+    return own_sharer(self, "permit", request)
+  end
   local lock = live(self, request.full)
-  if lock and may_reenter(lock, request.owner) then
+  if lock and may_reenter(lock, request) then
     return lock
   end
-  return request.mode == "read" and own_reader(self, request) or nil
+  return request.mode == "read" and own_sharer(self, "read", request) or nil
 end
 
 function Holds:add(lock)
-  if lock._mode ~= "read" then
+  local shared = shared_by(lock._mode, lock._full)
+  if not shared then
     self._locks[lock._full] = lock
     return
   end
-  local readers = self._readers[lock._full]
-  if not readers then
-    readers = setmetatable({}, { __mode = "k" })
-    self._readers[lock._full] = readers
+  local sharers = self._sharers[shared]
+  if not sharers then
+    sharers = setmetatable({}, { __mode = "k" })
+    self._sharers[shared] = sharers
   end
-  readers[lock] = true
+  sharers[lock] = true
 end
 
 --- Forgets a lock that was released, so that its owner may take it anew.
 function Holds:remove(lock)
-  local full = lock._full
-  local readers = self._readers[full]
-  if self._locks[full] == lock then
-    self._locks[full] = nil
-  elseif readers then
-    readers[lock] = nil
-    if next(readers) == nil then
-      self._readers[full] = nil
+  local shared = shared_by(lock._mode, lock._full)
+  local sharers = shared and self._sharers[shared]
+  if not shared and self._locks[lock._full] == lock then
+    self._locks[lock._full] = nil
+  elseif sharers then
+    sharers[lock] = nil
+    if next(sharers) == nil then
+      self._sharers[shared] = nil
     end
   end
 end
@@ -173,8 +191,25 @@ local function is_blocked_elsewhere(self, request, chosen)
   end
 end
 
+--- Has this program all permits, and nobody in it can let go of one?
+local function are_blocked(self, request, chosen)
+  local shared, left = shared_by("permit", request.full), request.permits
+  for other in pairs(all) do
+    if other._where == self._where then
+      find_sharer(other, shared, function(lock)
+        left = left - (is_live(other, lock) and is_deadlock(lock, chosen) and 1 or 0)
+        return left <= 0
+      end)
+    end
+  end
+  return left <= 0
+end
+
 --- Who is it that holds the lock for ever?
 local function find_deadlock(self, request, chosen)
+  if request.mode == "permit" then
+    return are_blocked(self, request, chosen) and "this program, with all permits" or nil
+  end
   local lock = find_blocking(self, request, chosen)
   if lock then
     return host.is_past(lock) and "an earlier phase of this request" or describe(lock._owner)
@@ -185,13 +220,17 @@ end
 
 --- Who would wait for himself: message, code.
 function Holds:own_refusal(request)
-  if request.mode ~= "read" and own_reader(self, request) then
+  local is_writer = request.mode == "lock" or request.mode == "write"
+  if is_writer and own_sharer(self, "read", request) then
     local text = "lock %q is held by its owner to read: to write, he would wait for himself"
     return text:format(request.name), "deadlock"
   end
 end
 
 local function try_refusal(self, request)
+  if request.mode == "permit" then
+    return nil
+  end
   local lock = live(self, request.full)
     or request.mode ~= "read" and find_reader(self, request.full, function() return true end)
   if lock then

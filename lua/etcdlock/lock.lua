@@ -58,7 +58,7 @@ function Lock:name()
   return self._name
 end
 
---- "lock", "read" or "write".
+--- "lock", "read", "write" or "permit".
 function Lock:mode()
   return self._mode
 end
@@ -213,6 +213,7 @@ function Lock.new(client, core_lock, request, tie)
     _name = request.name,
     _full = request.full,
     _mode = request.mode,
+    _permits = request.permits,
     _may_downgrade = request.mode == "write", -- until etcd has confirmed it
     _owner = request.owner,
     _max_hold = request.max_hold,

@@ -20,6 +20,19 @@ local function is_downgraded(kvs, full, key)
   return false
 end
 
+--- Does the next one in line hold? `line` remembers who came before: how many permits
+-- are held, and the last of the others.
+local function is_held(line, mode, permits)
+  if mode == "permit" then
+    line.permits = line.permits + 1
+    return line.permits <= permits
+  end
+  local before = line.last
+  local held = before == nil or (before.held and before.mode == "read" and mode == "read")
+  line.last = { held = held, mode = mode }
+  return held
+end
+
 local function list(self, where, name)
   local full, message, code = lock_options.name(where, self._prefix, name)
   if not full then
@@ -31,15 +44,14 @@ local function list(self, where, name)
   if not ok then
     return nil, held, results
   end
-  local places = {}
+  local places, line = {}, { permits = 0 }
   for _, kv in ipairs(results[1]) do
-    local lease, mode = core.parse_key(full, kv.key)
+    local lease, mode, permits = core.parse_key(full, kv.key)
     if lease then
       local said = label.read(kv.value)
       mode = mode == "write" and is_downgraded(results[1], full, kv.key) and "read" or mode
-      local before = places[#places]
       places[#places + 1] = {
-        held = before == nil or (before.held and before.mode == "read" and mode == "read"),
+        held = is_held(line, mode, permits),
         token = kv.create_revision,
         lease = kv.lease or lease,
         mode = mode,

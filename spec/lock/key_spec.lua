@@ -2,8 +2,8 @@
 
 local core = require "etcdlock.core"
 
-local function assert_counts(name, key, lease, mode)
-  assert.same({ lease, mode }, { core.parse_key(name, key) })
+local function assert_counts(name, key, lease, mode, permits)
+  assert.same({ lease, mode, permits or 0 }, { core.parse_key(name, key) })
 end
 
 local function assert_stranger(name, key)

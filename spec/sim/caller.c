@@ -39,13 +39,16 @@ static void rest(world *wd, sim_caller *who) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, false), wake);
 }
 
-/* Half of the histories know plain locks only. */
 static int pick_spot(world *wd, const sim_caller *who) {
-  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ,
-                                  EL_MODE_READ};
+  static const el_mode modes[][4] = {
+      [KINDS_LOCK] = {EL_MODE_LOCK, EL_MODE_LOCK, EL_MODE_LOCK, EL_MODE_LOCK},
+      [KINDS_READ_WRITE] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ,
+                            EL_MODE_READ},
+      [KINDS_PERMIT] = {EL_MODE_LOCK, EL_MODE_PERMIT, EL_MODE_PERMIT,
+                        EL_MODE_PERMIT},
+  };
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
-  el_mode mode = EL_MODE_LOCK;
-  if (wd->has_readers) mode = modes[rng_between(&wd->dice, 0, 3)];
+  el_mode mode = modes[wd->kinds][rng_between(&wd->dice, 0, 3)];
   return spot_make(name, mode, who->id);
 }
 
@@ -178,7 +181,8 @@ void caller_on_granted(world *wd, int id, int64_t token) {
 }
 
 void caller_on_failed(world *wd, int id, caller_verdict verdict) {
-  static const char *const verdicts[] = {"refused", "locked", "place lost"};
+  static const char *const verdicts[] = {"refused", "locked", "conflict",
+                                         "place lost"};
   sim_caller *who = &wd->callers[id];
   note_verdict(wd, who, verdicts[verdict]);
   if (verdict == CALLER_REFUSED) wd->figures->refused++;
@@ -187,7 +191,9 @@ void caller_on_failed(world *wd, int id, caller_verdict verdict) {
     checks_on_locked(wd, who);
   }
   if (verdict == CALLER_PLACE_LOST) wd->figures->places_lost++;
-  if (wd->weather.calm && !wd->weather.meddled && verdict != CALLER_LOCKED) {
+  if (verdict == CALLER_CONFLICT) wd->figures->conflicts++;
+  if (wd->weather.calm && !wd->weather.meddled && verdict != CALLER_LOCKED &&
+      verdict != CALLER_CONFLICT) {
     world_violate(wd, "I9 calm", "caller %d of p%d fails for nothing", id,
                   who->peer);
   }

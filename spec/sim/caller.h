@@ -21,6 +21,7 @@ typedef enum caller_state {
 typedef enum caller_verdict {
   CALLER_REFUSED,
   CALLER_LOCKED,
+  CALLER_CONFLICT,
   CALLER_PLACE_LOST
 } caller_verdict;
 

@@ -96,11 +96,14 @@ void checks_after_apply(world *wd, const call *what) {
 static void check_order(world *wd, const sim_peer *pr, const peer_entry *at,
                         int64_t token) {
   int name = spot_name(at->spot);
-  bool reads = spot_mode(at->spot) == EL_MODE_READ;
+  sim_way way = queue_way(at->spot);
   name_record *record = &wd->names[name];
-  const key *older = queue_find_older(&wd->store, name, token, reads);
-  int64_t last = reads ? record->last_write_token : record->last_token;
-  if (older != NULL) {
+  const key *older = NULL;
+  int64_t last = way == WAY_READ    ? record->last_write_token
+                 : way == WAY_WRITE ? record->last_token
+                                    : 0;
+  if (queue_count_older(&wd->store, name, token, way, &older) >=
+      queue_limit(at->spot)) {
     world_violate(wd, "I3 FIFO",
                   "p%d is granted n%d at %" PRId64 ", before %" PRId64, pr->id,
                   at->spot, token, older->create_rev);
@@ -110,15 +113,15 @@ static void check_order(world *wd, const sim_peer *pr, const peer_entry *at,
                   "p%d is granted n%d with %" PRId64 " after %" PRId64, pr->id,
                   at->spot, token, last);
   }
+  if (way == WAY_PERMIT) return;
   if (token > record->last_token) record->last_token = token;
-  if (!reads) record->last_write_token = token;
+  if (way == WAY_WRITE) record->last_write_token = token;
 }
 
 /* A key becomes the oldest when the one before it goes, or when it comes. */
 static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
-  bool reads = spot_mode(at->spot) == EL_MODE_READ;
   const name_record *record = &wd->names[spot_name(at->spot)];
-  int64_t waited_ms = wd->now_ms - record->front_since_ms[reads];
+  int64_t waited_ms = wd->now_ms - record->front_since_ms[queue_way(at->spot)];
   if (!wd->weather.calm || at->core.attempts != 0) return;
   if (wd->callers[at->caller].asked_ms > wd->now_ms - waited_ms) {
     waited_ms = wd->now_ms - wd->callers[at->caller].asked_ms;
@@ -170,12 +173,21 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
 }
 
 void checks_on_locked(world *wd, const sim_caller *who) {
-  bool reads = spot_mode(who->spot) == EL_MODE_READ;
-  int64_t since_ms = wd->names[spot_name(who->spot)].empty_since_ms[reads];
+  const name_record *record = &wd->names[spot_name(who->spot)];
+  int64_t since_ms = record->free_since_ms[queue_way(who->spot)];
   if (wd->weather.calm && since_ms != 0 && since_ms < who->asked_ms) {
     world_violate(wd, "I8 one verdict",
                   "caller %d of p%d is told that n%d is locked, and it is free",
                   who->id, who->peer, who->spot);
+  }
+}
+
+void checks_on_conflict(world *wd, const sim_peer *pr, const peer_entry *at,
+                        int permits) {
+  if (permits == spot_permits(at->spot)) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d is told that others want another n%d, and they don't",
+                  pr->id, at->spot);
   }
 }
 
@@ -321,9 +333,14 @@ static bool is_valid(const world *wd, const sim_caller *who) {
   return who->claiming && wd->now_ms < who->claim_end_ms;
 }
 
+static bool is_permit(const sim_caller *who) {
+  return spot_mode(who->spot) == EL_MODE_PERMIT;
+}
+
 /* Follows the claim that the caller has on the session's word. */
 static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
                          sim_caller *who) {
+  int with_permit = 0; /* of the others */
   int64_t until_ms =
       clock_when(wd, pr->id, pr->sessions[at->session].core.claim_until);
   if (wd->now_ms >= who->claim_end_ms && until_ms > wd->now_ms) {
@@ -334,9 +351,14 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
   who->claim_end_ms = until_ms;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    if (other != who && spot_name(other->spot) == spot_name(who->spot) &&
-        is_valid(wd, other) && is_valid(wd, who) &&
-        !(other->reads && who->reads)) {
+    if (other == who || spot_name(other->spot) != spot_name(who->spot) ||
+        !is_valid(wd, other) || !is_valid(wd, who)) {
+      continue;
+    }
+    with_permit += is_sabotaged(wd, other) ? 0 : is_permit(other);
+    if (is_permit(other) == is_permit(who) && !(other->reads && who->reads) &&
+        (!is_permit(who) || with_permit >= spot_permits(who->spot) ||
+         spot_permits(other->spot) != spot_permits(who->spot))) {
       check_overlap(wd, who, other);
     }
   }

@@ -1,7 +1,8 @@
 /* sim checks: what must hold in every history, whatever goes wrong.
  *
- *   I1 exclusion   no two callers claim one name, unless both only read; a claim
- *                  ends well before the store may end the lease
+ *   I1 exclusion   no two callers claim one name, unless both only read; no more
+ *                  claim a permit than there are; a claim ends well before the
+ *                  store may end the lease
  *   I2 tokens      every grant of a name has a larger token than all before, a
  *                  reader's than all writers' before
  *   I3 FIFO        no grant while an older key lives, a reader's while a writer's
@@ -41,6 +42,10 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
 void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at);
 
 void checks_on_locked(world *wd, const struct caller *who);
+
+/* |permits|: of how many others want one. */
+void checks_on_conflict(world *wd, const sim_peer *pr, const peer_entry *at,
+                        int permits);
 
 void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
                     el_loss loss);

@@ -79,6 +79,7 @@ void figures_print(const figures *all) {
   print_one("locked", all->locked);
   print_one("timed out", all->timeouts);
   print_one("refused", all->refused);
+  print_one("conflict", all->conflicts);
   print_one("place lost", all->places_lost);
   print_table("losses", loss_str, all->losses, FIGURE_LOSSES);
   print_table("faults", fault_str, all->faults, FAULTS);

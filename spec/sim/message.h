@@ -40,7 +40,7 @@ typedef struct reply {
   el_entry_event event;
   bool lease_gone;  /* a put was told so */
   int64_t ttl_ms;   /* grant, keepalive */
-  unsigned spots;   /* audit: bits, of those whose keys are there */
+  uint64_t spots;   /* audit: bits, of those whose keys are there */
   el_behind behind; /* census */
 } reply;
 

@@ -125,6 +125,9 @@ void entry_step(world *wd, sim_peer *pr, int entry,
 
 void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
 
+/* Its key of |rev| was looked for, and wasn't there. */
+void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev);
+
 /* The entry of the current session at |spot|, a new one if there is none. */
 int entry_get(sim_peer *pr, int spot, int64_t ttl_ms);
 

@@ -187,6 +187,10 @@ static void perform(world *wd, sim_peer *pr, int entry,
       at->let_go = false;
       fail(wd, pr, at, CALLER_REFUSED);
       return;
+    case EL_ENTRY_CONFLICT:
+      checks_on_conflict(wd, pr, at, action->place.permits);
+      fail(wd, pr, at, CALLER_CONFLICT);
+      return;
     case EL_ENTRY_LOCKED:
       fail(wd, pr, at, CALLER_LOCKED);
       return;
@@ -223,9 +227,9 @@ static void trace_step(const world *wd, const sim_peer *pr,
       "lapsed",       "renewed", "max hold", "key gone", "key found",
       "session dead", "timer"};
   static const char *const actions[] = {
-      "SEND",    "WATCH",  "UNWATCH",    "PROOF",   "GRANTED",
-      "REFUSED", "LOCKED", "PLACE_LOST", "RESTART", "UNSURE",
-      "CONFIRM", "LOST",   "RELEASED"};
+      "SEND",    "WATCH",   "UNWATCH",  "PROOF",      "GRANTED",
+      "REFUSED", "LOCKED",  "CONFLICT", "PLACE_LOST", "RESTART",
+      "UNSURE",  "CONFIRM", "LOST",     "RELEASED"};
   static const char *const requests[] = {"", "(try)", "(enqueue)", "(look)",
                                          "(delete)"};
   char did[300] = "";
@@ -260,6 +264,11 @@ void entry_step(world *wd, sim_peer *pr, int entry,
 
 void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind) {
   el_entry_event event = {.kind = kind};
+  entry_step(wd, pr, entry, &event);
+}
+
+void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev) {
+  el_entry_event event = {.kind = EL_ENTRY_KEY_GONE, .rev = rev};
   entry_step(wd, pr, entry, &event);
 }
 

@@ -15,7 +15,7 @@ static void on_census(world *wd, const world_event *ev) {
   at->census_call = 0;
   el_turn_note(&at->turn, ev->reply.behind == EL_BEHIND_NOBODY);
   if (ev->reply.behind == EL_BEHIND_LOST) {
-    entry_step_simple(wd, pr, ev->call.entry, EL_ENTRY_KEY_GONE);
+    entry_key_gone(wd, pr, ev->call.entry, ev->call.rev);
   }
   peer_settle(wd, pr);
 }

@@ -69,7 +69,7 @@ static void on_probed(world *wd, const world_event *ev) {
     told.reply.event.mine.rev = 0;
     if (at->used && at->session == ev->call.session &&
         at->core.rev == ses->probe_rev) {
-      entry_step_simple(wd, pr, ses->probe_entry, EL_ENTRY_KEY_GONE);
+      entry_key_gone(wd, pr, ses->probe_entry, ses->probe_rev);
     }
   }
   step_answer(wd, &told, EL_SESSION_PROBED);
@@ -144,8 +144,8 @@ static void on_audited(world *wd, const world_event *ev) {
   if (!is_awaited(ev, &session_of(wd, ev)->audit_call)) return;
   for (int spot = 0; spot < SPOTS_MAX && pr->session == ev->call.session;
        spot++) {
-    if ((ev->reply.spots & 1u << spot) != 0 &&
-        spot_mode(spot) <= EL_MODE_WRITE) {
+    if ((ev->reply.spots & UINT64_C(1) << spot) != 0 &&
+        spot_mode(spot) <= EL_MODE_PERMIT) {
       entry_step_simple(wd, pr, entry_get(pr, spot, wd->ttl_ms),
                         EL_ENTRY_KEY_FOUND);
     }

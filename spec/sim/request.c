@@ -26,7 +26,7 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
   for (int i = 0; i < at.n; i++) {
     const key *it = &at.keys[i];
     if (it->create_rev != 0 && it->lease == what->lease) {
-      out->spots |= 1u << it->spot;
+      out->spots |= UINT64_C(1) << it->spot;
     }
   }
 }
@@ -36,7 +36,8 @@ static void build(const call *what, el_keys *keys, el_recipe *recipe) {
   char name[TXN_TEXT_MAX];
   el_place place = {.lease = what->lease,
                     .slot = spot_slot(what->spot),
-                    .mode = spot_mode(what->spot)};
+                    .mode = spot_mode(what->spot),
+                    .permits = spot_permits(what->spot)};
   el_keys_init(keys, (el_bytes){name, txn_name(name, what->spot)}, &place);
   if (what->kind == CALL_CENSUS) {
     el_recipe_build_census(recipe, keys);

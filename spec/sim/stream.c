@@ -80,6 +80,10 @@ static void tell(world *wd, int peer, const watch *what, const change *it) {
 }
 
 static bool is_about(const watch *what, const change *it) {
+  if (what->owner == 0) { /* all keys of a semaphore */
+    return spot_name(what->spot) == spot_name(it->after.spot) &&
+           spot_mode(it->after.spot) == EL_MODE_PERMIT;
+  }
   return what->spot == it->after.spot && what->owner == it->after.owner;
 }
 

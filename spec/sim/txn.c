@@ -20,6 +20,7 @@ static el_bytes text_of(const key *it, char *to) {
   static const char *const stems[] = {[EL_MODE_LOCK] = "",
                                       [EL_MODE_READ] = "read/",
                                       [EL_MODE_WRITE] = "write/",
+                                      [EL_MODE_PERMIT] = "permit/",
                                       [EL_NOTE_DOWNGRADED] = "write/read/"};
   unsigned slot = spot_slot(it->spot);
   int len =
@@ -30,6 +31,10 @@ static el_bytes text_of(const key *it, char *to) {
                      stems[spot_mode(it->spot)], (unsigned long long)it->owner);
   if (slot != 0) {
     len += snprintf(to + len, TXN_TEXT_MAX - (size_t)len, "-%x", slot);
+  }
+  if (spot_permits(it->spot) != 0) {
+    len += snprintf(to + len, TXN_TEXT_MAX - (size_t)len, ".%x",
+                    (unsigned)spot_permits(it->spot));
   }
   return (el_bytes){to, (size_t)len};
 }
@@ -58,6 +63,8 @@ static bool parse(el_bytes text, int *spot, int64_t *owner) {
   if (strstr(copy, "/order/") != NULL) return false;
   if (sscanf(copy, "lock%d/read/%llx-%x", &name, &hex, &slot) >= 2) {
     *spot = spot_make(name, EL_MODE_READ, (int)slot);
+  } else if (sscanf(copy, "lock%d/permit/%llx-%x", &name, &hex, &slot) >= 2) {
+    *spot = spot_make(name, EL_MODE_PERMIT, (int)slot);
   } else if (sscanf(copy, "lock%d/write/read/%llx", &name, &hex) == 2) {
     *spot = spot_make(name, EL_NOTE_DOWNGRADED, 0);
   } else if (sscanf(copy, "lock%d/write/%llx", &name, &hex) == 2) {

@@ -35,13 +35,16 @@ struct world_event {
 struct peer;
 struct caller;
 
+/* Who is in whose way: for who wants to write, and has a plain lock, all others; for who
+ * wants to read, those who write; for who wants a permit, those who have one. */
+typedef enum sim_way { WAY_WRITE, WAY_READ, WAY_PERMIT, WAYS } sim_way;
+
 /* What the checks remember of one name. */
 typedef struct name_record {
-  int64_t last_token;       /* of the latest grant */
-  int64_t last_write_token; /* of the latest to somebody who may write */
-  /* For those whom all others keep waiting, and for readers: */
-  int64_t front_since_ms[2]; /* when the oldest key in the way went */
-  int64_t empty_since_ms[2]; /* when the last one went; 0: there is one */
+  int64_t last_token;           /* of the latest grant */
+  int64_t last_write_token;     /* of the latest to somebody who may write */
+  int64_t front_since_ms[WAYS]; /* when the oldest key in the way went */
+  int64_t free_since_ms[WAYS];  /* when the last one went; 0: there is one */
 } name_record;
 
 struct world {
@@ -50,7 +53,11 @@ struct world {
   int64_t now_ms;
   int64_t ttl_ms;
   int n_peers, n_names, n_callers;
-  bool has_readers;
+  enum {
+    KINDS_LOCK,
+    KINDS_READ_WRITE,
+    KINDS_PERMIT
+  } kinds; /* that are asked for */
   store store;
   weather weather;
   struct peer *peers;

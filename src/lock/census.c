@@ -18,7 +18,7 @@ struct el_census {
 static void conclude(const el_census *census, el_behind behind) {
   census->done(census->arg, behind);
   if (behind == EL_BEHIND_LOST) {
-    el_entry_driver_signal(census->driver, EL_ENTRY_KEY_GONE);
+    el_entry_driver_key_gone(census->driver, census->rev);
   }
 }
 

@@ -132,25 +132,34 @@ static void stop_watch(el_entry_driver *driver) {
   }
 }
 
-static void watch_key(el_entry_driver *driver, el_bytes key) {
+static void watch_key(el_entry_driver *driver, el_bytes key, bool is_prefix) {
   el_key_watch *watching = el_alloc(sizeof *watching + key.len);
   memcpy(watching->key, key.data, key.len);
   watching->watch.on_event = on_watch_event;
   watching->driver = driver;
   watching->next = driver->watching;
   driver->watching = watching;
+  key.data = watching->key;
   EL_COUNT(driver->world->counters, watches, 1);
-  el_watch_start(driver->world->watches, &watching->watch,
-                 (el_bytes){watching->key, key.len});
+  if (is_prefix) {
+    el_watch_start_prefix(driver->world->watches, &watching->watch, key);
+  } else {
+    el_watch_start(driver->world->watches, &watching->watch, key);
+  }
 }
 
 static void watch_other(el_entry_driver *driver, const el_place *place) {
   char key[EL_KEY_SIZE];
   el_bytes name = el_keys_name(&driver->keys);
   el_place note;
-  watch_key(driver, (el_bytes){key, el_key_write(key, name, place)});
+  if (place->lease == 0) {
+    watch_key(driver,
+              (el_bytes){key, el_key_write_stem(key, name, place->mode)}, true);
+    return;
+  }
+  watch_key(driver, (el_bytes){key, el_key_write(key, name, place)}, false);
   if (el_kind_may_change(&driver->keys, place, &note)) {
-    watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)});
+    watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)}, false);
   }
 }
 
@@ -158,7 +167,7 @@ static void start_watch(el_entry_driver *driver, const el_place *place) {
   stop_watch(driver);
   driver->waited = driver->waited || driver->entry.state == EL_ENTRY_WAITING;
   if (place->rev == 0) {
-    watch_key(driver, el_keys_own(&driver->keys));
+    watch_key(driver, el_keys_own(&driver->keys), false);
   } else {
     watch_other(driver, place);
   }
@@ -291,9 +300,13 @@ static void on_timer(el_timer *timer) {
   el_entry_driver_signal(EL_OF(timer, el_entry_driver, timer), EL_ENTRY_TIMER);
 }
 
+void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev) {
+  el_entry_event event = {.kind = EL_ENTRY_KEY_GONE, .rev = rev};
+  step(driver, &event);
+}
+
 static void on_key_gone(el_proof_key *key) {
-  el_entry_driver_signal(EL_OF(key, el_entry_driver, proof_key),
-                         EL_ENTRY_KEY_GONE);
+  el_entry_driver_key_gone(EL_OF(key, el_entry_driver, proof_key), key->rev);
 }
 
 void el_entry_world_settle_proving(el_entry_world *world) {
@@ -314,15 +327,14 @@ void el_entry_world_settle_proving(el_entry_world *world) {
 /* ---- life ---- */
 
 void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
-                          el_bytes name, el_mode mode, uint32_t slot) {
-  el_place place = {.lease = el_session_driver_lease(world->session),
-                    .slot = slot,
-                    .mode = mode};
+                          el_bytes name, const el_place *place) {
+  el_place own = *place;
+  own.lease = el_session_driver_lease(world->session);
   driver->world = world;
-  driver->slot = slot;
-  el_entry_init(&driver->entry, mode, place.lease,
+  driver->slot = own.slot;
+  el_entry_init(&driver->entry, own.mode, own.lease,
                 el_session_driver_ttl_ms(world->session));
-  el_keys_init(&driver->keys, name, &place);
+  el_keys_init(&driver->keys, name, &own);
   driver->timer.due = on_timer;
   driver->proof_key.gone = on_key_gone;
   driver->proof_key.keys = &driver->keys;

@@ -56,10 +56,10 @@ struct el_entry_driver {
   TAILQ_ENTRY(el_entry_driver) proving_link;
 };
 
-/* An entry of |world|'s session for the lock |name|, in its place |slot|; the first
- * two fields of |driver| are set already. @thread io */
+/* An entry of |world|'s session for the lock |name|, at |place|, whose slot, mode and
+ * permits count; the first two fields of |driver| are set already. @thread io */
 void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
-                          el_bytes name, el_mode mode, uint32_t slot);
+                          el_bytes name, const el_place *place);
 
 /* The entry must be over, or the client stopping. @thread io */
 void el_entry_driver_destroy(el_entry_driver *driver);
@@ -71,6 +71,9 @@ void el_entry_driver_start(el_entry_driver *driver, bool try_once,
 
 /* Steps with an event that is only a kind. @thread io */
 void el_entry_driver_signal(el_entry_driver *driver, int kind);
+
+/* Another request of ours has found that our key of |rev| is gone. @thread io */
+void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev);
 
 /* Somebody waits here until the entry is free. @thread io */
 void el_entry_driver_hurry(el_entry_driver *driver);

@@ -23,6 +23,8 @@ el_local_place *el_local_queue_find_place(const el_local_queue *queue,
 }
 
 el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot) {
+  el_place place = {
+      .slot = slot, .mode = queue->mode, .permits = queue->permits};
   el_local_place *at = el_alloc(sizeof *at);
   at->driver.decided = el_local_queue_decided;
   at->driver.stepped = on_stepped;
@@ -31,8 +33,7 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot) {
   TAILQ_INIT(&at->fronts);
   TAILQ_INSERT_TAIL(&queue->places, at, link);
   el_entry_driver_init(&at->driver, queue->queues->world,
-                       (el_bytes){queue->id, queue->name_len}, queue->mode,
-                       slot);
+                       (el_bytes){queue->id, queue->name_len}, &place);
   return at;
 }
 
@@ -62,22 +63,34 @@ void el_local_queue_touch(el_local_queue *queue) {
   }
 }
 
-el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
-                                           el_bytes name, el_mode mode) {
-  char id[EL_NAME_MAX + 1];
-  el_local_queue *queue = NULL;
+enum { ID_MAX = EL_NAME_MAX + 3 };
+
+/* Writes what tells the queue of |name| and |place| from others; returns its length. */
+static size_t write_id(char *id, el_bytes name, const el_place *place) {
   memcpy(id, name.data, name.len);
-  id[name.len] = (char)mode;
-  HASH_FIND(hh, queues->by_id, id, name.len + 1, queue);
+  id[name.len] = (char)place->mode;
+  id[name.len + 1] = (char)(place->permits & 0xff);
+  id[name.len + 2] = (char)(place->permits >> 8);
+  return name.len + 3;
+}
+
+el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
+                                           el_bytes name,
+                                           const el_place *place) {
+  char id[ID_MAX];
+  size_t len = write_id(id, name, place);
+  el_local_queue *queue = NULL;
+  HASH_FIND(hh, queues->by_id, id, len, queue);
   if (queue == NULL) {
     queue = el_alloc(sizeof *queue);
     queue->queues = queues;
-    queue->id = el_strndup(id, name.len + 1);
+    queue->id = el_strndup(id, len);
     queue->name_len = (uint16_t)name.len;
-    queue->mode = mode;
+    queue->mode = (uint8_t)place->mode;
+    queue->permits = place->permits;
     TAILQ_INIT(&queue->waiting);
     TAILQ_INIT(&queue->places);
-    HASH_ADD_KEYPTR(hh, queues->by_id, queue->id, name.len + 1, queue);
+    HASH_ADD_KEYPTR(hh, queues->by_id, queue->id, len, queue);
   }
   return queue;
 }
@@ -183,6 +196,26 @@ bool el_local_queue_has_fronts(const el_local_queue *queue) {
   return false;
 }
 
+/* How many places there may be. */
+static uint32_t capacity(const el_local_queue *queue) {
+  switch (queue->mode) {
+    case EL_MODE_READ:
+      return UINT32_MAX;
+    case EL_MODE_PERMIT:
+      return queue->permits;
+    default:
+      return 1;
+  }
+}
+
+/* Has each of them somebody in front? */
+static bool is_taken(const el_local_queue *queue) {
+  const el_local_place *at;
+  uint32_t n = 0;
+  TAILQ_FOREACH(at, &queue->places, link) { n += !TAILQ_EMPTY(&at->fronts); }
+  return n >= capacity(queue);
+}
+
 /* What only lingers is his at once. */
 static void begin_wait(el_owner *owner) {
   el_local_queue *queue = owner->queue;
@@ -190,8 +223,7 @@ static void begin_wait(el_owner *owner) {
     el_local_queue_contest(queue);
     if (owner->state != EL_OWNER_WAITING) return;
   }
-  owner->waited = TAILQ_FIRST(&queue->waiting) != owner ||
-                  (!is_shared(queue) && el_local_queue_has_fronts(queue));
+  owner->waited = TAILQ_FIRST(&queue->waiting) != owner || is_taken(queue);
   if (owner->try_once && owner->waited) {
     el_local_queue_fail_locked(owner);
   } else {
@@ -200,8 +232,9 @@ static void begin_wait(el_owner *owner) {
 }
 
 void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
+  el_place wanted = {.mode = owner->mode, .permits = owner->permits};
   el_local_queue *queue =
-      el_local_queue_find_or_add(queues, owner->name, owner->mode);
+      el_local_queue_find_or_add(queues, owner->name, &wanted);
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
   EL_COUNT(queues->world->counters, waiting, 1);
   owner->queue = queue;
@@ -240,9 +273,9 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
   }
 }
 
-void el_local_queue_key_gone(el_owner *owner) {
+void el_local_queue_key_gone(el_owner *owner, int64_t rev) {
   if (owner->state == EL_OWNER_HOLDING) {
-    el_entry_driver_signal(&owner->place->driver, EL_ENTRY_KEY_GONE);
+    el_entry_driver_key_gone(&owner->place->driver, rev);
   }
 }
 
@@ -290,9 +323,11 @@ static bool begin_at(el_local_place *at, el_owner *owner) {
   return true;
 }
 
+/* A slot that no place has; capacity: there is none. */
 static uint32_t free_slot(const el_local_queue *queue) {
   uint32_t slot = 0;
-  while (el_local_queue_find_place(queue, slot) != NULL) {
+  while (slot < capacity(queue) &&
+         el_local_queue_find_place(queue, slot) != NULL) {
     slot++;
   }
   return slot;
@@ -302,14 +337,16 @@ static uint32_t free_slot(const el_local_queue *queue) {
 static bool give_turn(el_local_queue *queue) {
   el_owner *next = TAILQ_FIRST(&queue->waiting);
   el_local_place *at;
+  uint32_t slot;
   TAILQ_FOREACH(at, &queue->places, link) {
     if (is_shared(queue) && join_others(at, next)) return true;
   }
   TAILQ_FOREACH(at, &queue->places, link) {
     if (begin_at(at, next)) return true;
   }
-  if (!TAILQ_EMPTY(&queue->places) && !is_shared(queue)) return false;
-  return begin_at(el_local_queue_new_place(queue, free_slot(queue)), next);
+  slot = free_slot(queue);
+  return slot < capacity(queue) &&
+         begin_at(el_local_queue_new_place(queue, slot), next);
 }
 
 /* The next one's turn, or the end of the queue. That comes only when nothing of

@@ -3,7 +3,8 @@
  *
  * The one in front drives the client's entry in etcd's queue: there is one key
  * for each name and client, however many wait here. Readers share it, as long as that
- * is fair to others; those who come later get another one. I/O thread only.
+ * is fair to others; those who come later get another one. For a semaphore there are
+ * as many as it has permits. I/O thread only.
  */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_H
@@ -69,6 +70,7 @@ struct el_owner {
   el_linger *linger;   /* NULL: its hold never lingers */
   uint8_t mode;        /* el_mode */
   bool try_once;       /* don't wait for others */
+  uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
 
   /* The queue's own. */
   bool waited;
@@ -78,7 +80,7 @@ struct el_owner {
     EL_OWNER_FRONT,   /* drives an entry, perhaps with others */
     EL_OWNER_HOLDING,
     EL_OWNER_RELEASING
-  } state;
+  } state : 8; /* a byte: there are many of these */
   el_local_queue *queue;
   el_local_place *place; /* FRONT and HOLDING: whose entry it is */
   el_timer timer;        /* deadline while it waits, hard end while it holds */
@@ -110,8 +112,8 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss);
 /* The hard end of |owner|'s hold was moved. @thread io */
 void el_local_queue_expire(el_owner *owner);
 
-/* Another request of |owner| found no key of ours. @thread io */
-void el_local_queue_key_gone(el_owner *owner);
+/* Another request of |owner| found no key of ours with |rev|. @thread io */
+void el_local_queue_key_gone(el_owner *owner, int64_t rev);
 
 /* ---- what the session's news mean to all queues ---- */
 

@@ -21,10 +21,11 @@ struct el_local_place {
 
 struct el_local_queue {
   el_local_queues *queues;
-  char *id; /* hash key: the name, and a byte for the mode */
+  char *id; /* hash key: the name, and what el_queue_id adds to it */
   uint16_t name_len;
   bool changed; /* in queues->changed */
-  el_mode mode;
+  uint8_t mode; /* el_mode */
+  uint16_t permits;
   struct el_owner_list waiting; /* the first is served when a place is free */
   TAILQ_HEAD(, el_local_place) places; /* in the current session */
   TAILQ_ENTRY(el_local_queue) changed_link;
@@ -50,10 +51,11 @@ static inline bool is_shared(const el_local_queue *queue) {
   return queue->mode == EL_MODE_READ;
 }
 
-/* The queue of those who want |name| so, a new one if there is none.
- * @thread io */
+/* The queue of those who want |name| in the mode of |place|, and as many permits; a new
+ * one if there is none. @thread io */
 el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
-                                           el_bytes name, el_mode mode);
+                                           el_bytes name,
+                                           const el_place *place);
 
 /* NULL: there is no such place. @thread io */
 el_local_place *el_local_queue_find_place(const el_local_queue *queue,

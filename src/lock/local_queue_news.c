@@ -54,9 +54,9 @@ void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
   el_bytes name = el_key_name(key, &place);
   el_local_queue *queue;
   el_local_place *at;
-  if (name.len == 0 || place.mode > EL_MODE_WRITE)
+  if (name.len == 0 || place.mode > EL_MODE_PERMIT)
     return; /* no place of ours */
-  queue = el_local_queue_find_or_add(queues, name, place.mode);
+  queue = el_local_queue_find_or_add(queues, name, &place);
   at = el_local_queue_find_place(queue, place.slot);
   if (at == NULL) {
     at = el_local_queue_new_place(queue, place.slot);

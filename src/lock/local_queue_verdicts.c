@@ -4,6 +4,7 @@
 
 #include "base/of.h"
 #include "lock/local_queue_int.h"
+#include "rules/kind.h"
 
 static el_counters *counters_of(const el_local_queue *queue) {
   return queue->queues->world->counters;
@@ -189,7 +190,7 @@ static void grant_all(el_local_place *at, int64_t rev) {
   el_owner *owner;
   el_handoff_begin(&at->handoff);
   TAILQ_FOREACH(owner, &at->fronts, link) {
-    grant(owner, owner->mode == EL_MODE_LOCK ? rev : 0);
+    grant(owner, el_kind_has_notes(owner->mode) ? 0 : rev);
   }
 }
 
@@ -345,6 +346,17 @@ static void restart(el_local_place *at) {
   }
 }
 
+static void fail_conflict(el_local_place *at, unsigned permits) {
+  el_owner *owner;
+  el_error err;
+  while ((owner = TAILQ_FIRST(&at->fronts)) != NULL) {
+    el_error_set(&err, EL_CONFLICT,
+                 "semaphore \"%.*s\" has %u permits for others, and not %u",
+                 NAME_OF(owner), permits, (unsigned)owner->permits);
+    el_local_queue_fail(owner, &err);
+  }
+}
+
 void el_local_queue_decided(el_entry_driver *driver,
                             const el_entry_action *action) {
   el_local_place *at = EL_OF(driver, el_local_place, driver);
@@ -360,6 +372,9 @@ void el_local_queue_decided(el_entry_driver *driver,
       return;
     case EL_ENTRY_LOCKED:
       fail_fronts(at, el_local_queue_fail_locked);
+      return;
+    case EL_ENTRY_CONFLICT:
+      fail_conflict(at, action->place.permits);
       return;
     case EL_ENTRY_PLACE_LOST:
       fail_fronts(at, fail_place_lost);

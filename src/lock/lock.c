@@ -163,7 +163,9 @@ void el_lock_run_expire(el_command *command) {
 
 el_write_order *el_lock_writes(el_lock *lk) { return &lk->writes; }
 
-void el_lock_key_gone(el_lock *lk) { el_local_queue_key_gone(&lk->owner); }
+void el_lock_key_gone(el_lock *lk) {
+  el_local_queue_key_gone(&lk->owner, lk->token);
+}
 
 /* ---- asking ---- */
 
@@ -191,7 +193,8 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   lk->max_hold_ms = options->max_hold_ms;
   TAILQ_INIT(&lk->writes.waiting);
   lk->owner.events = &owner_events;
-  lk->owner.mode = options->mode;
+  lk->owner.mode = (uint8_t)options->mode;
+  lk->owner.permits = options->permits;
   lk->owner.try_once = options->try_once;
   lk->owner.timeout_ms = options->timeout_ms;
   lk->owner.deadline_ms =

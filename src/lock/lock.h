@@ -31,6 +31,7 @@ typedef struct el_lock_options {
   el_bytes name;  /* not empty, at most EL_NAME_MAX bytes */
   el_bytes value; /* what the key says about us; copied */
   el_mode mode;
+  uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
   bool try_once;       /* don't wait for others */
   int64_t timeout_ms;  /* how long to wait; negative: for ever */
   int64_t max_hold_ms; /* hard end of the hold; 0: none */

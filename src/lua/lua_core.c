@@ -35,7 +35,7 @@ static el_nret l_pid(lua_State *L) {
   return 1;
 }
 
-/* parse_key(name, key) -> lease, mode | nil if key isn't in name's queue */
+/* parse_key(name, key) -> lease, mode, permits | nil if key isn't in name's queue */
 static el_nret l_parse_key(lua_State *L) {
   el_bytes name = el_lua_check_bytes(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
@@ -46,7 +46,8 @@ static el_nret l_parse_key(lua_State *L) {
   }
   el_lua_push_lease(L, place.lease);
   lua_pushstring(L, el_modes[place.mode]);
-  return 2;
+  lua_pushinteger(L, place.permits);
+  return 3;
 }
 
 EXPORT int luaopen_etcdlock_core(lua_State *L);
@@ -69,6 +70,8 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
   el_lua_open_guarded(L);
   lua_newtable(L);
   el_lua_set_functions(L, functions);
+  lua_pushinteger(L, EL_PERMITS_MAX);
+  lua_setfield(L, -2, "PERMITS_MAX");
   lua_pushinteger(L, EL_NAME_MAX);
   lua_setfield(L, -2, "NAME_MAX");
   lua_pushinteger(L, (lua_Integer)el_lock_size());

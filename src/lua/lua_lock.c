@@ -8,8 +8,8 @@ static el_lock *check_lock(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_LOCK);
 }
 
-/* client:lock(name, value, timeout, max_hold, try, linger, mode) -> lock | nil, message,
- * code. Seconds; nil for none. */
+/* client:lock(name, value, timeout, max_hold, try, linger, mode, permits) -> lock | nil,
+ * message, code. Seconds; nil for none. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_lock_options options = {
@@ -20,6 +20,7 @@ static el_nret l_client_lock(lua_State *L) {
       .try_once = lua_toboolean(L, 6),
       .linger_ms = lua_isnoneornil(L, 7) ? 0 : el_lua_check_ms(L, 7),
       .mode = (el_mode)luaL_checkoption(L, 8, "lock", el_modes),
+      .permits = (uint16_t)luaL_optinteger(L, 9, 0),
   };
   el_error err;
   void **box = el_lua_new_box(L, EL_LUA_LOCK);

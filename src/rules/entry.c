@@ -127,6 +127,9 @@ static void on_watch(el_entry *entry, const el_entry_event *event,
     look_soon(entry, true, out);
   } else if (entry->state == EL_ENTRY_HELD) {
     on_own_key(entry, event, out);
+  } else if (event->kind == EL_ENTRY_WATCH_DELETED && entry->missing > 1 &&
+             entry->busy == EL_REQUEST_NONE) {
+    entry->missing--; /* a look that is out may have counted it, or not */
   } else if (event->kind == EL_ENTRY_WATCH_DELETED ||
              entry->mode == EL_MODE_READ) { /* the writer may only read now */
     look_soon(entry, false, out);
@@ -147,7 +150,10 @@ static void on_claimed(el_entry *entry, int64_t now_ms, el_entry_actions *out) {
   }
 }
 
-static void on_key_gone(el_entry *entry, el_entry_actions *out) {
+/* The news may be old, and about an earlier key. */
+static void on_key_gone(el_entry *entry, const el_entry_event *event,
+                        el_entry_actions *out) {
+  if (event->rev != entry->rev) return;
   if (entry->state == EL_ENTRY_HELD) {
     el_entry_lose(EL_LOSS_DELETED, out);
     el_entry_forget(entry, out);
@@ -265,7 +271,7 @@ void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
       on_key_found(entry, out);
       return;
     case EL_ENTRY_KEY_GONE:
-      on_key_gone(entry, out);
+      on_key_gone(entry, event, out);
       return;
     case EL_ENTRY_SESSION_DEAD:
       on_session_dead(entry, event, out);

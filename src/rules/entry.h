@@ -83,10 +83,11 @@ typedef struct el_entry_event {
     EL_ENTRY_LAPSED,        /* it could not in time */
     EL_ENTRY_RENEWED,       /* the lease lived after |confirm_ms| */
     EL_ENTRY_MAX_HOLD,      /* the hold's hard end */
-    EL_ENTRY_KEY_GONE,      /* another request of ours found no key of ours */
-    EL_ENTRY_KEY_FOUND,     /* another request of ours found a key of ours */
-    EL_ENTRY_SESSION_DEAD,  /* the lease is gone: |end| */
-    EL_ENTRY_TIMER          /* wake_at has come */
+    EL_ENTRY_KEY_GONE, /* another request of ours found no key of ours; rev: the
+                               create_revision that it looked for */
+    EL_ENTRY_KEY_FOUND,    /* another request of ours found a key of ours */
+    EL_ENTRY_SESSION_DEAD, /* the lease is gone: |end| */
+    EL_ENTRY_TIMER         /* wake_at has come */
   } kind;
   el_outcome outcome; /* answer; the rest of it is filled only if it is done */
   uint64_t term;      /* answer: raft term */
@@ -95,7 +96,10 @@ typedef struct el_entry_event {
   el_place mine;      /* answer: our key; rev 0: there is none */
   el_place older;     /* answer: the youngest that counts and is older */
   bool unsure;        /* answer: older can't be told from it; ask for all */
-  bool locked;        /* try: a key that counts is there */
+  bool conflict;      /* answer: older is of a semaphore with other permits */
+  uint16_t
+      missing; /* answer: if more than one is in the way, how many, at least */
+  bool locked; /* try: a key that counts is there */
   bool serializable;  /* look: a member's state, perhaps a stale one */
   bool deleted;       /* delete: the key was there */
   el_session_end end; /* session dead: how */
@@ -103,13 +107,15 @@ typedef struct el_entry_event {
 
 typedef struct el_entry_action {
   enum {
-    EL_ENTRY_SEND,       /* |request|; its answer is awaited */
-    EL_ENTRY_WATCH,      /* |place|'s key, instead of any other; rev 0: ours */
+    EL_ENTRY_SEND,  /* |request|; its answer is awaited */
+    EL_ENTRY_WATCH, /* |place|'s key, instead of any other; rev 0: ours; lease 0:
+                            all of its mode */
     EL_ENTRY_UNWATCH,    /* no key */
     EL_ENTRY_PROOF,      /* at sent_ms or later, in term, the key existed */
     EL_ENTRY_GRANTED,    /* the caller holds it; place.rev is the token */
     EL_ENTRY_REFUSED,    /* the caller's wait failed with the last error */
     EL_ENTRY_LOCKED,     /* the caller's try found it taken */
+    EL_ENTRY_CONFLICT,   /* for others it is something else: place.permits */
     EL_ENTRY_PLACE_LOST, /* the caller waited, and our key is gone */
     EL_ENTRY_RESTART,    /* the session died before we were in the queue */
     EL_ENTRY_UNSURE,  /* a key that we have asked for may come, at any time */
@@ -153,6 +159,7 @@ typedef struct el_entry {
   bool maybe_deleted; /* a delete of unknown fate was sent */
   bool orphaned;      /* RELEASING, and its session is dead ... */
   bool cut_short;     /* ... before its time */
+  uint16_t missing;   /* WAITING: look when so many have gone */
   int attempts;       /* failures in a row */
   int64_t confirm_ms; /* CONFIRMING: since when */
   int64_t bound;      /* for the try */

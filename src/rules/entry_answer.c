@@ -3,16 +3,24 @@
 
 #include "rules/entry_int.h"
 
-static void wait_behind(el_entry *entry, el_place place, int64_t now_ms,
-                        el_entry_actions *out) {
+/* For others it is something else. */
+static void refuse_conflict(el_entry *entry, const el_entry_event *event,
+                            el_entry_actions *out) {
+  el_entry_push(out, EL_ENTRY_CONFLICT)->place = event->older;
+  el_entry_take_out(entry, out);
+}
+
+static void wait_behind(el_entry *entry, const el_entry_event *event,
+                        int64_t now_ms, el_entry_actions *out) {
   if (entry->trying) {
     el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
     return;
   }
   entry->state = EL_ENTRY_WAITING;
-  entry->ahead = place;
+  entry->ahead = event->older;
+  entry->missing = event->missing;
   entry->again = false;
-  el_entry_watch(entry, out, place);
+  el_entry_watch(entry, out, event->older);
   entry->wake_at = now_ms + entry->reread_ms;
 }
 
@@ -58,8 +66,10 @@ static void on_enqueued(el_entry *entry, const el_entry_event *event,
     entry->state = EL_ENTRY_WAITING;
     entry->ahead = (el_place){0};
     el_entry_send_look(entry, out, false, false);
+  } else if (event->conflict) {
+    refuse_conflict(entry, event, out);
   } else if (event->older.rev != 0) {
-    wait_behind(entry, event->older, now_ms, out);
+    wait_behind(entry, event, now_ms, out);
   } else {
     win(entry, event, out);
   }
@@ -76,6 +86,8 @@ static void on_tried(el_entry *entry, const el_entry_event *event,
   entry->attempts = 0;
   if (!entry->wanted) {
     el_entry_take_out_next(entry, out);
+  } else if (event->conflict) {
+    refuse_conflict(entry, event, out);
   } else if (event->locked) {
     el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
   } else if (event->unsure) {
@@ -111,6 +123,8 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
     el_entry_forget(entry, out);
   } else if (event->mine.lease != entry->lease) {
     el_entry_refuse(entry, EL_ENTRY_PLACE_LOST, out);
+  } else if (event->conflict) {
+    refuse_conflict(entry, event, out);
   } else if (event->unsure) {
     el_entry_send_look(entry, out, false, true);
   } else if (entry->again || (event->older.rev == 0 && event->serializable)) {
@@ -119,9 +133,10 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
   } else if (event->older.rev == 0) {
     win(entry, event, out);
   } else if (el_place_is_same(&event->older, &entry->ahead)) {
+    entry->missing = event->missing;
     entry->wake_at = now_ms + entry->reread_ms;
   } else {
-    wait_behind(entry, event->older, now_ms, out);
+    wait_behind(entry, event, now_ms, out);
   }
 }
 

@@ -13,6 +13,7 @@ static const char *const infixes[] = {
     [EL_MODE_LOCK] = "/",
     [EL_MODE_READ] = "/read/",
     [EL_MODE_WRITE] = "/write/",
+    [EL_MODE_PERMIT] = "/permit/",
     [EL_NOTE_DOWNGRADED] = "/write/read/",
     [EL_NOTE_READ_ORDER] = "/read/order/",
     [EL_NOTE_WRITE_ORDER] = "/write/order/",
@@ -22,6 +23,7 @@ const char *const el_modes[] = {
     [EL_MODE_LOCK] = "lock",
     [EL_MODE_READ] = "read",
     [EL_MODE_WRITE] = "write",
+    [EL_MODE_PERMIT] = "permit",
     NULL,
 };
 
@@ -45,6 +47,10 @@ size_t el_key_write(char *out, el_bytes name, const el_place *place) {
   if (place->slot != 0) {
     len += (size_t)snprintf(out + len, EL_KEY_SIZE - len, "-%x", place->slot);
   }
+  if (place->permits != 0) {
+    len +=
+        (size_t)snprintf(out + len, EL_KEY_SIZE - len, ".%x", place->permits);
+  }
   return len;
 }
 
@@ -61,16 +67,28 @@ static uint64_t parse_number(el_bytes text, unsigned base, size_t digits_max) {
   return number;
 }
 
-/* The lease, and perhaps a slot. */
+/* Cuts the number behind |mark| off |text|, if there is one, which must then be
+ * sound. */
+static bool cut_number(el_bytes *text, char mark, uint64_t *number) {
+  const char *at = memchr(text->data, mark, text->len);
+  *number = 0;
+  if (at == NULL) return true;
+  *number = parse_number(
+      (el_bytes){at + 1, text->len - (size_t)(at + 1 - text->data)}, 16, 8);
+  text->len = (size_t)(at - text->data);
+  return *number != 0;
+}
+
+/* The lease, and perhaps a slot and how many permits there are. */
 static bool parse_lease(el_bytes text, el_place *place) {
-  const char *dash = memchr(text.data, '-', text.len);
-  place->slot = 0;
-  if (dash != NULL) {
-    el_bytes slot = {dash + 1, text.len - (size_t)(dash + 1 - text.data)};
-    place->slot = (uint32_t)parse_number(slot, 16, 8);
-    if (place->slot == 0) return false;
-    text.len = (size_t)(dash - text.data);
+  uint64_t permits, slot;
+  if (!cut_number(&text, '.', &permits) || !cut_number(&text, '-', &slot) ||
+      permits > EL_PERMITS_MAX ||
+      (permits != 0) != (place->mode == EL_MODE_PERMIT)) {
+    return false;
   }
+  place->permits = (uint16_t)permits;
+  place->slot = (uint32_t)slot;
   place->lease = (int64_t)parse_number(text, 16, 16);
   return place->lease != 0;
 }
@@ -80,7 +98,12 @@ static bool parse_who(el_bytes text, el_place *place) {
   place->is_timed = false;
   if (text.len == 0) return false;
   if (parse_lease(text, place)) return true;
-  if (place->mode == EL_MODE_LOCK || text.len != TIME_LEN) return false;
+  place->slot = 0;
+  place->permits = 0;
+  if (text.len != TIME_LEN ||
+      (place->mode != EL_MODE_READ && place->mode != EL_MODE_WRITE)) {
+    return false;
+  }
   place->is_timed = true;
   place->lease = (int64_t)parse_number(text, 10, TIME_LEN);
   return place->lease != 0;
@@ -89,7 +112,7 @@ static bool parse_who(el_bytes text, el_place *place) {
 bool el_key_parse(const char *name, size_t name_len, const char *key,
                   size_t key_len, el_place *place) {
   if (key_len <= name_len || memcmp(key, name, name_len) != 0) return false;
-  for (el_mode mode = EL_MODE_LOCK; mode <= EL_MODE_WRITE; mode++) {
+  for (el_mode mode = EL_MODE_LOCK; mode <= EL_MODE_PERMIT; mode++) {
     size_t len = strlen(infixes[mode]), skip = name_len + len;
     place->mode = mode;
     if (key_len > skip && memcmp(key + name_len, infixes[mode], len) == 0 &&
@@ -104,19 +127,25 @@ static bool ends_with(el_bytes text, const char *tail, size_t len) {
   return text.len >= len && memcmp(text.data + text.len - len, tail, len) == 0;
 }
 
+/* The mode, or kind of note, whose stem |stem| is. */
+static el_mode mode_of(el_bytes stem) {
+  el_mode mode = EL_NOTE_WRITE_ORDER;
+  while (!ends_with(stem, infixes[mode], strlen(infixes[mode]))) {
+    mode--; /* down to that of a plain lock, which is a slash */
+  }
+  return mode;
+}
+
 el_bytes el_key_name(el_bytes key, el_place *place) {
   el_place found = {.rev = place->rev};
   const char *slash = memrchr(key.data, '/', key.len);
   el_bytes stem = {key.data,
                    slash != NULL ? (size_t)(slash + 1 - key.data) : 0};
-  if (stem.len == 0 ||
-      !parse_lease((el_bytes){slash + 1, key.len - stem.len}, &found) ||
+  if (stem.len == 0) return (el_bytes){0};
+  found.mode = mode_of(stem);
+  if (!parse_lease((el_bytes){slash + 1, key.len - stem.len}, &found) ||
       found.lease != place->lease) {
     return (el_bytes){0};
-  }
-  found.mode = EL_NOTE_WRITE_ORDER;
-  while (!ends_with(stem, infixes[found.mode], strlen(infixes[found.mode]))) {
-    found.mode--; /* down to that of a plain lock, which is a slash */
   }
   *place = found;
   stem.len -= strlen(infixes[found.mode]);
@@ -131,7 +160,8 @@ void el_keys_init(el_keys *keys, el_bytes name, const el_place *place) {
   keys->text = el_strndup(own, len);
   keys->name_len = (uint16_t)name.len;
   keys->key_len = (uint16_t)len;
-  keys->mode = place->mode;
+  keys->mode = (uint8_t)place->mode;
+  keys->permits = place->permits;
   keys->lease = place->lease;
 }
 

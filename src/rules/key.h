@@ -8,6 +8,9 @@
  * one queue, "-<hex>" tells them apart. Everything else below "name/" is somebody
  * else's: a lock "a/b" doesn't block a lock "a".
  *
+ * The permits of a semaphore are "name/permit/<hex>.<n>", where n, in hex, is how many
+ * there are at a time: a queue of its own, which locks on the name don't see.
+ *
  * Go's recipe passes whoever's mod_revision is above its own: so the key of a reader or
  * writer is never written again, and what changes in its hold stands in a note beside
  * it: "name/write/read/<hex>", that its writer only reads any more, and
@@ -25,15 +28,17 @@
 
 enum {
   EL_NAME_MAX = 512, /* bytes of a lock name, its prefix too */
-  EL_KEY_MAX =
-      EL_NAME_MAX + 13 + 16 + 1 + 8, /* "/write/order/", hex, "-", hex */
-  EL_KEY_SIZE = EL_KEY_MAX + 1
+  EL_KEY_MAX = EL_NAME_MAX + 13 + 16 + 9 + 5, /* "/write/order/", hex, "-", hex,
+                                                 ".", hex */
+  EL_KEY_SIZE = EL_KEY_MAX + 1,
+  EL_PERMITS_MAX = 1000
 };
 
 typedef enum el_mode {
   EL_MODE_LOCK,
   EL_MODE_READ,
   EL_MODE_WRITE,
+  EL_MODE_PERMIT,
   /* No modes, but notes, whose keys are of the same form. */
   EL_NOTE_DOWNGRADED,
   EL_NOTE_READ_ORDER,
@@ -49,7 +54,8 @@ typedef struct el_place {
   int64_t lease;
   uint32_t slot; /* which of that lease's places; 0 where there is only one */
   el_mode mode;
-  bool is_timed; /* a time stands in the key, in lease, and no lease */
+  uint16_t permits; /* EL_MODE_PERMIT: how many there are; else 0 */
+  bool is_timed;    /* a time stands in the key, in lease, and no lease */
 } el_place;
 
 /* Is it the same key? @thread any */
@@ -77,7 +83,8 @@ typedef struct el_keys {
   char *text; /* our key, which begins with the name */
   int64_t lease;
   uint16_t name_len, key_len;
-  el_mode mode;
+  uint16_t permits; /* as in el_place */
+  uint8_t mode;     /* el_mode */
 } el_keys;
 
 /* That of |place|; |name| has at most EL_NAME_MAX bytes, and is copied.

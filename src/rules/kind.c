@@ -33,14 +33,19 @@ static el_key_range plain(const el_keys *keys, char **text) {
 size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
                       bool *has_notes) {
   *has_notes = keys->mode == EL_MODE_READ;
-  if (keys->mode != EL_MODE_READ) {
-    ranges[0] = below(el_keys_below(keys), &text);
-    return 1;
+  switch (keys->mode) {
+    case EL_MODE_READ:
+      ranges[0] = plain(keys, &text);
+      ranges[1] = of_mode(keys, EL_MODE_WRITE, &text);
+      ranges[2] = of_mode(keys, EL_NOTE_DOWNGRADED, &text);
+      return 3;
+    case EL_MODE_PERMIT:
+      ranges[0] = of_mode(keys, EL_MODE_PERMIT, &text);
+      return 1;
+    default:
+      ranges[0] = below(el_keys_below(keys), &text);
+      return 1;
   }
-  ranges[0] = plain(keys, &text);
-  ranges[1] = of_mode(keys, EL_MODE_WRITE, &text);
-  ranges[2] = of_mode(keys, EL_NOTE_DOWNGRADED, &text);
-  return 3;
 }
 
 static bool is_downgraded(const el_keys *keys, const el_place *writer,
@@ -64,6 +69,9 @@ bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     place)) {
     return false;
   }
+  if ((keys->mode == EL_MODE_PERMIT) != (place->mode == EL_MODE_PERMIT)) {
+    return false;
+  }
   return notes == NULL || place->mode != EL_MODE_WRITE ||
          !is_downgraded(keys, place, notes);
 }
@@ -76,7 +84,9 @@ bool el_kind_may_change(const el_keys *keys, const el_place *place,
          !place->is_timed;
 }
 
-bool el_kind_has_notes(el_mode mode) { return mode != EL_MODE_LOCK; }
+bool el_kind_has_notes(el_mode mode) {
+  return mode == EL_MODE_READ || mode == EL_MODE_WRITE;
+}
 
 size_t el_kind_notes(const el_keys *keys, el_mode *notes) {
   size_t n = 0;

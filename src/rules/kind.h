@@ -3,7 +3,7 @@
  * A reader waits for the writers that are older, a writer and a plain lock for
  * everything that is older: so nobody starves, and the order is that in which they
  * asked. A writer that has become a reader (lock:downgrade) keeps its key, and has a note
- * that says so.
+ * that says so. Of a semaphore's permits as many are held as there are, the oldest.
  */
 #ifndef ETCDLOCK_RULES_KIND_H
 #define ETCDLOCK_RULES_KIND_H

@@ -15,6 +15,10 @@ static el_op put_own(const el_keys *keys, el_bytes value) {
                  .lease = keys->lease};
 }
 
+/* Who waits for a permit sees so many beyond those who may hold, and need not look again
+ * until they have gone. */
+enum { PERMITS_SEEN = 32 };
+
 /* Adds to |ops| a list of the keys of each range that may be in our way, |limit| of
  * each, and of their notes; returns how many are not of notes. */
 static size_t list(el_recipe *to, const el_keys *keys, el_op *ops, int sort,
@@ -34,6 +38,16 @@ static size_t list(el_recipe *to, const el_keys *keys, el_op *ops, int sort,
   return has_notes ? n - 1 : n;
 }
 
+/* The same where our own key's place among them is to be seen: those next to it, or of a
+ * semaphore's all that may hold, and some more. */
+static size_t list_near(el_recipe *to, const el_keys *keys, el_op *ops,
+                        int64_t limit, size_t *n_ops) {
+  return keys->mode == EL_MODE_PERMIT
+             ? list(to, keys, ops, EL_SORT_OLDEST, keys->permits + PERMITS_SEEN,
+                    n_ops)
+             : list(to, keys, ops, EL_SORT_YOUNGEST, limit, n_ops);
+}
+
 static el_compare own_is_absent(const el_keys *keys) {
   return (el_compare){
       .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = 0};
@@ -46,7 +60,7 @@ static void build_enqueue(el_recipe *to, const el_keys *keys, el_bytes value) {
   size_t n;
   to->compares[0] = own_is_absent(keys);
   to->then[0] = put_own(keys, value);
-  list(to, keys, to->then + 1, EL_SORT_YOUNGEST, 2, &n);
+  list_near(to, keys, to->then + 1, 2, &n);
   to->otherwise[0] = read_own(keys);
   to->txn = (el_txn){to->compares, 1, to->then, 1 + n, to->otherwise, 1};
 }
@@ -61,7 +75,7 @@ static void build_try(el_recipe *to, const el_keys *keys,
   to->then[0] = put_own(keys, value);
   to->otherwise[0] = read_own(keys);
   n_queued = list(to, keys, to->otherwise + 1, EL_SORT_OLDEST,
-                  action->all ? 0 : 1, &n);
+                  action->all ? 0 : 1 + keys->permits, &n);
   to->compares[0] = own_is_absent(keys);
   for (size_t i = 1; i <= n_queued; i++) {
     to->compares[i] = (el_compare){.test = EL_CREATE_REV_BELOW,
@@ -78,8 +92,7 @@ static void build_look(el_recipe *to, const el_keys *keys,
   size_t n = 0, n_queued = 0;
   to->then[0] = read_own(keys);
   if (rev > 1) {
-    n_queued =
-        list(to, keys, to->then + 1, EL_SORT_YOUNGEST, action->all ? 0 : 1, &n);
+    n_queued = list_near(to, keys, to->then + 1, action->all ? 0 : 1, &n);
   }
   for (size_t i = 0; i <= n; i++) {
     if (i != 0 && i <= n_queued) to->then[i].max_create_rev = rev - 1;
@@ -146,7 +159,30 @@ typedef struct el_seen {
   el_place first; /* the first that counts in its list, the youngest of these */
   bool hidden; /* there may be more: a list that is cut off shows only keys that
                      don't count */
+  bool
+      conflict; /* |first| is of a semaphore of the same name with other permits */
+  uint16_t missing; /* so many have to go, at least, before it is our turn */
 } el_seen;
+
+/* All who are older are in our way, together. */
+static el_seen read_permits(const el_keys *keys, const el_op_result *list,
+                            int64_t rev) {
+  el_place place;
+  uint16_t ahead = 0;
+  for (size_t i = 0; i < list->n_kvs; i++) {
+    if (!el_kind_counts(keys, &list->kvs[i], NULL, &place) ||
+        (rev != 0 && place.rev >= rev)) {
+      continue;
+    }
+    if (place.permits != keys->permits) {
+      return (el_seen){.first = place, .conflict = true};
+    }
+    ahead++;
+  }
+  if (ahead < keys->permits) return (el_seen){0};
+  return (el_seen){.first = {.rev = 1, .mode = EL_MODE_PERMIT},
+                   .missing = (uint16_t)(ahead - keys->permits + 1)};
+}
 
 /* Reads the lists of |answer|, which come after the answer about our own key. |rev| is
  * ours: younger ones are passed over; 0: none are. */
@@ -156,6 +192,9 @@ static el_seen read_lists(const el_keys *keys, const el_txn_answer *answer,
   size_t n = answer->n_results - (has_notes ? 1 : 0);
   const el_op_result *notes = has_notes ? &answer->results[n] : NULL;
   el_seen seen = {0};
+  if (keys->mode == EL_MODE_PERMIT) {
+    return read_permits(keys, &answer->results[1], rev);
+  }
   for (size_t i = 1; i < n; i++) {
     const el_op_result *list = &answer->results[i];
     size_t others = 0, at = 0;
@@ -174,13 +213,19 @@ static el_seen read_lists(const el_keys *keys, const el_txn_answer *answer,
   return seen;
 }
 
+static void tell(const el_seen *seen, el_entry_event *event) {
+  event->older = seen->first;
+  event->conflict = seen->conflict;
+  event->missing = seen->missing;
+}
+
 static void read_enqueue(const el_keys *keys, const el_txn_answer *answer,
                          el_entry_event *event) {
   el_seen seen;
   if (answer->succeeded) {
     seen = read_lists(keys, answer, answer->rev);
     event->mine = (el_place){.rev = answer->rev, .lease = keys->lease};
-    event->older = seen.first;
+    tell(&seen, event);
     event->unsure = seen.hidden;
   } else {
     event->mine = place_of_own(&answer->results[0]);
@@ -197,7 +242,7 @@ static void read_try(const el_keys *keys, const el_entry_action *action,
   }
   event->mine = place_of_own(&answer->results[0]);
   seen = read_lists(keys, answer, event->mine.rev);
-  event->older = seen.first;
+  tell(&seen, event);
   event->locked = event->older.rev != 0;
   event->unsure = !action->all && seen.hidden && !event->locked;
 }
@@ -209,7 +254,7 @@ static void read_look(const el_keys *keys, const el_entry_action *action,
   event->mine = place_of_own(&answer->results[0]);
   if (answer->n_results == 1) return;
   seen = read_lists(keys, answer, 0);
-  event->older = seen.first;
+  tell(&seen, event);
   event->unsure = !action->all && seen.hidden;
 }
 

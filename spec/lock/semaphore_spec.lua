@@ -1,0 +1,242 @@
+-- A semaphore: so many at a time, in the order in which they asked.
+
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other, mine, theirs
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+  mine, theirs = assert(client:semaphore("pool", 3)), assert(other:semaphore("pool", 3))
+end)
+
+after_each(clients.close_all)
+
+local function take(semaphore, owner)
+  return assert(semaphore:lock { timeout = 10, owner = owner or {} })
+end
+
+local function ask(semaphore)
+  return assert(semaphore:lock_async { owner = {} })
+end
+
+local function granted(asked)
+  local lock, message
+  wait.eventually(function()
+    lock, message = asked:step()
+    return lock ~= false
+  end, 10, "granted")
+  return assert(lock, message)
+end
+
+local function await_keys(count)
+  wait.eventually(function() return #etcd:keys(prefix .. "pool/") == count end, 5, count .. " keys")
+end
+
+-- None of them gets a permit in a time in which one that could would have had it.
+local function assert_wait(...)
+  for _, asked in ipairs { ... } do
+    assert(client:ping())
+    assert(other:ping())
+    assert.is_false(asked:step())
+  end
+end
+
+describe("a semaphore", function()
+  it("gives as many permits as there are, to whoever asks", function()
+    assert.equal(3, mine:available())
+    local locks = { take(mine), take(theirs), take(mine) }
+    for i, lock in ipairs(locks) do
+      assert.is_true(lock:check())
+      assert.equal("permit", lock:mode())
+      assert.is_true(i == 1 or lock:token() > locks[i - 1]:token())
+    end
+    assert.equal(0, theirs:available())
+    assert_fails("locked", mine:try_lock { owner = "x" })
+    assert_fails("locked", theirs:try_lock { owner = "x" })
+    assert_fails("timeout", mine:lock { owner = "x", timeout = 0.2 })
+    assert.is_true(locks[2]:unlock())
+    assert.equal(1, mine:available())
+    assert.is_true(assert(theirs:try_lock { owner = "x" }):unlock())
+    for _, i in ipairs { 1, 3 } do assert.is_true(locks[i]:unlock()) end
+    assert.equal(3, mine:available())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("is asked in order, by several clients", function()
+    -- Of one client at most as many stand in etcd's queue as there are permits.
+    local locks = { take(mine), take(mine), take(theirs) }
+    local asked = {}
+    for i, pool in ipairs { theirs, mine, theirs } do
+      asked[i] = ask(pool)
+      await_keys(3 + i)
+    end
+    for i = 1, 3 do
+      assert_wait((table.unpack or unpack)(asked, i))
+      assert.is_true(table.remove(locks, 2):unlock())
+      locks[3] = granted(asked[i])
+    end
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("serves whoever's turn it is, whichever permit is given back", function()
+    local first, second, third = take(mine), take(theirs), take(mine)
+    local next_one = ask(theirs)
+    await_keys(4)
+    local last = ask(theirs)
+    await_keys(5)
+    assert.is_true(third:unlock()) -- the youngest of those who held
+    next_one = granted(next_one)
+    assert_wait(last)
+    assert.is_true(next_one:unlock())
+    last = granted(last)
+    for _, lock in ipairs { first, second, last } do assert.is_true(lock:unlock()) end
+  end)
+
+  it("counts those who give up while they wait as gone", function()
+    local pools, locks, asked = {}, { take(mine), take(mine), take(mine) }, {}
+    for i = 1, 6 do
+      pools[i] = assert(connect { elsewhere = true }:semaphore("pool", 3))
+      asked[i] = ask(pools[i])
+      await_keys(3 + i)
+    end
+    for _, i in ipairs { 2, 3, 5 } do asked[i]:cancel() end
+    await_keys(6)
+    for _, i in ipairs { 1, 4, 6 } do
+      assert_wait(asked[i])
+      assert.is_true(table.remove(locks):unlock())
+      asked[i] = granted(asked[i])
+    end
+    for _, i in ipairs { 1, 4, 6 } do assert.is_true(asked[i]:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("gives the permit of one who crashed to the next", function()
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
+    assert.same({ "true" }, remote.ask(child,
+      "lock = assert(client:semaphore('pool', 3)):lock() return (lock:held())"))
+    local locks, asked = { take(mine), take(mine) }, ask(mine)
+    assert_wait(asked)
+    child:kill()
+    locks[3] = granted(asked)
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+  end)
+
+  it("knows its owners: the same one has the same permit", function()
+    local lock = assert(mine:lock())
+    assert.equal(lock, mine:lock())
+    assert.equal(lock, mine:try_lock())
+    assert.equal(lock, assert(client:semaphore("pool", 3)):lock())
+    assert.equal(4, lock:count())
+    assert.equal(2, mine:available())
+    for _ = 1, 4 do assert.is_true(lock:unlock()) end
+    assert.equal(3, mine:available())
+  end)
+
+  it("has another number of permits for some: a conflict, for whoever comes later", function()
+    local four = assert(other:semaphore("pool", 4))
+    local lock = take(mine)
+    local message = 'semaphore "' .. prefix .. 'pool" has 3 permits for others, and not 4'
+    assert.equal(message, assert_fails("conflict", four:lock { timeout = 5 }))
+    assert.equal(message, assert_fails("conflict", four:try_lock()))
+    assert_fails("conflict", four:available())
+    assert.is_true(lock:unlock())
+    lock = take(four)
+    assert_fails("conflict", mine:lock { timeout = 5 })
+    assert.is_true(lock:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("can't be waited for in a program that blocks and has all permits", function()
+    local locks = { take(mine, 1), take(mine, 2), take(mine, 3) }
+    local message = assert_fails("deadlock", mine:lock { owner = 4 })
+    assert.matches("this program, with all permits", message, 1, true)
+    assert.is_true(table.remove(locks):unlock())
+    locks[3] = take(theirs, 4)
+    assert_fails("timeout", mine:lock { owner = 5, timeout = 0.2 }) -- somebody else may let go
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+  end)
+
+  it("hands permits on among the owners of one client", function()
+    local patient = connect { handoff_time = 60 }
+    local pool = assert(patient:semaphore("pool", 2))
+    local locks = { take(pool), take(pool) }
+    local asked = {}
+    for i = 1, 10 do asked[i] = ask(pool) end
+    local before
+    wait.eventually(function()
+      before = patient:stats()
+      return before.waiting == 10
+    end, 5, "all wait")
+    for i = 1, 10 do
+      assert.is_true(table.remove(locks, 1):unlock())
+      locks[2] = granted(asked[i])
+      assert.is_true(locks[2]:check())
+    end
+    assert.equal(before.enqueues, patient:stats().enqueues)
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+  end)
+
+  it("has nothing to do with a lock of the same name", function()
+    local lock = assert(client:lock "pool")
+    local permit = take(mine)
+    assert_fails("locked", other:try_lock "pool")
+    local places = assert(other:queue "pool")
+    assert.same({ "lock", true, "permit", true },
+      { places[1].mode, places[1].held, places[2].mode, places[2].held })
+    assert.is_true(lock:unlock())
+    assert.is_true(permit:unlock())
+  end)
+
+  it("shows who holds and who waits, and a permit can be taken away", function()
+    local locks, asked = { take(mine), take(mine), take(theirs) }, ask(theirs)
+    await_keys(4)
+    local places = assert(client:queue "pool")
+    for i, place in ipairs(places) do
+      assert.equal("permit", place.mode)
+      assert.equal(i <= 3, place.held)
+    end
+    assert_fails("not_held", other:break_lock("pool", places[4].token))
+    assert.is_true(other:break_lock("pool", places[1].token))
+    assert.equal("deleted", locks[1]:wait_lost(5))
+    assert.is_true(granted(asked):unlock())
+    for i = 2, 3 do assert.is_true(locks[i]:unlock()) end
+  end)
+
+  it("guards what is written under a permit, and ends by max_hold and on its own", function()
+    local lock = take(mine)
+    assert.is_true(lock:put(prefix .. "data", "v"))
+    assert.is_true(lock:delete(prefix .. "data"))
+    assert.is_true(lock:unlock())
+    local brief = assert(mine:lock { max_hold = 0.1 })
+    assert.equal("max_hold", brief:wait_lost(5))
+    wait.eventually(function() return mine:available() == 3 end, 5, "given back")
+    assert.same({ true, "done" }, { mine:with_lock(function(permit)
+      assert.is_true(permit:held())
+      return "done"
+    end) })
+    assert.same({ true, 2 }, { mine:with_lock({ timeout = 5 }, function()
+      return theirs:available()
+    end) })
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("tells what it is, and refuses what it can't be", function()
+    assert.equal('etcdlock.semaphore "pool" (3 permits)', tostring(mine))
+    assert.same({ "pool", 3 }, { mine:name(), mine:permits() })
+    for _, n in ipairs { 0, -1, 1.5, 1001, 0 / 0 } do
+      local message = assert_fails("invalid", client:semaphore("pool", n))
+      assert.matches("wanted a whole number from 1 to 1000", message, 1, true)
+    end
+    assert.has_error(function() client:semaphore "pool" end)
+    assert.has_error(function() client:semaphore("pool", "3") end)
+    assert.has_error(function() mine.lock() end)
+    assert_fails("invalid", client:semaphore("", 3))
+  end)
+end)
