@@ -1,6 +1,7 @@
 --- How a client takes a lock: what is asked of the core, and what comes of it.
 local Lock = require "etcdlock.lock"
 local Pending = require "etcdlock.pending"
+local check = require "etcdlock.check"
 local collected = require "etcdlock.collected"
 local host = require "etcdlock.wait.host"
 local label = require "etcdlock.label"
@@ -23,6 +24,8 @@ local function read(self, where, wish, opts)
   request, message, code = lock_options.read(where, self._timeout, opts)
   if not request then
     return nil, message, code
+  elseif request.linger and wish.mode == "permit" then
+    return check.invalid(where, "linger", request.linger, "none: a permit goes back at once")
   end
   request.mode, request.name, request.full = wish.mode, wish.name, full
   request.permits = wish.permits
@@ -60,10 +63,15 @@ local function post(self, request)
     return nil, string.format("lock %q: %s", request.name, message), code
   end
   local try = request.timeout == 0
-  local timeout = try and try_wait(self, request) or request.timeout
-  local says = label.write(request.said, request.value)
-  return self._core:lock(request.full, says, timeout, request.max_hold, try, request.linger,
-    request.mode, request.permits)
+  return self._core:lock(request.full, label.write(request.said, request.value), {
+    timeout = try and try_wait(self, request) or request.timeout,
+    max_hold = request.max_hold,
+    linger = request.linger,
+    try = try,
+    mode = request.mode,
+    permits = request.permits,
+    must_share = request.must_share,
+  })
 end
 
 --- Waits for the core's verdict; whatever interrupts the wait gives it up.
@@ -131,6 +139,7 @@ local function refusal(self, request)
     return string.format("lock %q: %s", request.name, message), code
   end
   request.is_pressed = message ~= nil
+  request.must_share = self._holds:must_share(request, chosen)
   return self._holds:refusal(request, try, chosen)
 end
 

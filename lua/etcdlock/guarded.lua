@@ -4,14 +4,12 @@ local check = require "etcdlock.check"
 
 local M = {}
 
---- Runs operations that happen only while the lock is ours: etcd compares the
--- create_revision of our key with our token in the same transaction.
-local function guarded(self, add)
+--- Sends what add(txn) makes, guarded by the lock.
+local function send(self, add)
   if not self:_left() then
     return nil, self:_not_held()
   end
   local txn = self._client._core:txn()
-  txn:guard_lock(self._core)
   add(txn)
   local ok, held, results, extra = self._client:_ask(txn)
   if not ok then
@@ -20,6 +18,15 @@ local function guarded(self, add)
     return nil, string.format("lock %q was lost: its key is gone", self._name), "lost"
   end
   return results
+end
+
+--- Runs operations that happen only while the lock is ours: etcd compares the
+-- create_revision of our key with our token in the same transaction.
+local function guarded(self, add)
+  return send(self, function(txn)
+    txn:guard_lock(self._core)
+    add(txn)
+  end)
 end
 
 --- The same as held(), confirmed by the cluster.
@@ -158,8 +165,8 @@ function M:downgrade()
   if self._mode == "write" then
     become_reader(self)
   end
-  local results, message, code = guarded(self, function(txn)
-    txn:downgrade()
+  local results, message, code = send(self, function(txn)
+    txn:downgrade(self._core)
   end)
   if not results then
     return nil, message, code

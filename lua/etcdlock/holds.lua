@@ -18,7 +18,9 @@ function Holds.new(endpoints)
   table.sort(where)
   local self = setmetatable({
     _locks = setmetatable({}, { __mode = "v" }), -- that exclude all others, by full name
-    _sharers = {}, -- sets of locks that don't, by what they share
+    -- Sets of locks that don't, by what they share. Each has its set, which ends with
+    -- the last of them.
+    _sharers = setmetatable({}, { __mode = "v" }),
     _lingering = {}, -- core locks whose key was kept, by mode and full name
     _where = table.concat(where, ","),
   }, Holds)
@@ -114,19 +116,16 @@ function Holds:add(lock)
     self._sharers[shared] = sharers
   end
   sharers[lock] = true
+  lock._sharers = sharers
 end
 
 --- Forgets a lock that was released, so that its owner may take it anew.
 function Holds:remove(lock)
-  local shared = shared_by(lock._mode, lock._full)
-  local sharers = shared and self._sharers[shared]
-  if not shared and self._locks[lock._full] == lock then
+  if self._locks[lock._full] == lock then
     self._locks[lock._full] = nil
-  elseif sharers then
-    sharers[lock] = nil
-    if next(sharers) == nil then
-      self._sharers[shared] = nil
-    end
+  elseif lock._sharers then
+    lock._sharers[lock] = nil
+    lock._sharers = nil
   end
 end
 
@@ -170,6 +169,20 @@ local function is_deadlock(lock, chosen)
   return lock ~= nil and not lock._max_hold and (not host.loop(chosen) or host.is_past(lock))
 end
 
+--- Must a reader share the key of others of this program, or do without, because nobody
+-- could let go of it while he waits? Behind a writer who waits for them he would wait for
+-- ever.
+function Holds:must_share(request, chosen)
+  for other in pairs(request.mode == "read" and all or {}) do
+    if other._where == self._where and find_reader(other, request.full, function(reader)
+      return is_deadlock(reader, chosen)
+    end) then
+      return true
+    end
+  end
+  return false
+end
+
 --- A lock that this client has and that is in the way of the request for ever.
 local function find_blocking(self, request, chosen)
   local lock = live(self, request.full)
@@ -193,16 +206,15 @@ end
 
 --- Has this program all permits, and nobody in it can let go of one?
 local function are_blocked(self, request, chosen)
-  local shared, left = shared_by("permit", request.full), request.permits
+  local shared, held = shared_by("permit", request.full), 0
   for other in pairs(all) do
-    if other._where == self._where then
-      find_sharer(other, shared, function(lock)
-        left = left - (is_live(other, lock) and is_deadlock(lock, chosen) and 1 or 0)
-        return left <= 0
-      end)
+    for lock in pairs(other._where == self._where and other._sharers[shared] or {}) do
+      local counts = lock._permits == request.permits and is_live(other, lock)
+        and is_deadlock(lock, chosen)
+      held = held + (counts and 1 or 0)
     end
   end
-  return left <= 0
+  return held >= request.permits
 end
 
 --- Who is it that holds the lock for ever?

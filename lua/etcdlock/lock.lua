@@ -43,7 +43,7 @@ end
 
 --- The fencing token: the create_revision of our key. It never falls, and grows from
 -- client to client; a resource that remembers the largest one can refuse a late
--- holder.
+-- holder. (Of readers and permits several are valid at a time.)
 function Lock:token()
   return self._core:token()
 end
@@ -216,6 +216,7 @@ function Lock.new(client, core_lock, request, tie)
     _permits = request.permits,
     _may_downgrade = request.mode == "write", -- until etcd has confirmed it
     _owner = request.owner,
+    _sharers = nil, -- those who hold beside it: holds.lua's
     _max_hold = request.max_hold,
     _lingers = request.linger ~= nil,
     _has_left = false, -- the key, which may be another's now

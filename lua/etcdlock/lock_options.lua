@@ -7,8 +7,8 @@ local NAME_MAX = require("etcdlock.core").NAME_MAX
 
 local LINGER_MAX = 86400
 
--- What stands between a name and who reads or writes there (rules/key.h).
-local RESERVED = { "/read", "/write", "/read/order", "/write/order" }
+-- What stands between a name and who reads, writes or has a permit there (rules/key.h).
+local RESERVED = { "/read", "/write", "/permit", "/read/order", "/write/order" }
 
 local LOCK = {
   timeout = "number",
@@ -45,7 +45,7 @@ function M.name(where, prefix, name)
   end
   local reserved = M.reserved_end(full)
   if reserved then
-    local wanted = 'an end other than "%s", where readers and writers have their keys'
+    local wanted = 'an end other than "%s", where readers, writers or permits have their keys'
     return check.invalid(where, "name", name, wanted:format(reserved))
   end
   return full

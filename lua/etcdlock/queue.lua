@@ -6,12 +6,12 @@ local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
--- Where a writer's key stands, and the note that it only reads: rules/key.h.
-local WRITE, DOWNGRADED = "/write/", "/write/read/"
+-- Where the note stands that a writer only reads: rules/key.h.
+local DOWNGRADED = "/write/read/"
 
---- Does the writer of `key` only read any more?
-local function is_downgraded(kvs, full, key)
-  local note = full .. DOWNGRADED .. key:sub(#full + #WRITE + 1)
+--- Does the writer whose key has this create_revision only read any more?
+local function is_downgraded(kvs, full, revision)
+  local note = full .. DOWNGRADED .. string.format("%x", revision)
   for _, kv in ipairs(kvs) do
     if kv.key == note then
       return true
@@ -49,7 +49,9 @@ local function list(self, where, name)
     local lease, mode, permits = core.parse_key(full, kv.key)
     if lease then
       local said = label.read(kv.value)
-      mode = mode == "write" and is_downgraded(results[1], full, kv.key) and "read" or mode
+      if mode == "write" and is_downgraded(results[1], full, kv.create_revision) then
+        mode = "read"
+      end
       places[#places + 1] = {
         held = is_held(line, mode, permits),
         token = kv.create_revision,

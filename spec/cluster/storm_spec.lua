@@ -40,7 +40,7 @@ end
 local function start_waiting(endpoint, ...)
   local holder, waiter = connect(endpoint), connect(...)
   local lock = assert(holder:lock "a")
-  local wish = assert(waiter._core:lock(prefix .. "a", "", nil, nil, false))
+  local wish = assert(waiter._core:lock(prefix .. "a", ""))
   wait.eventually(function() return waiter:stats().looks > 0 end)
   cleanup[#cleanup + 1] = function() wish:release() end
   return lock, wish
@@ -88,7 +88,7 @@ describe("there is no storm", function()
         user = "somebody", password = "secret",
       })
       cleanup[#cleanup + 1] = function() client:close() end
-      local wish = assert(client._core:lock(prefix .. "a", "", nil, nil, false))
+      local wish = assert(client._core:lock(prefix .. "a", ""))
       local calls = rate(method, servers)
       assert.is_true(calls > 0 and calls <= STORM, calls .. " calls")
       for _, server in ipairs(servers) do server:pass() end

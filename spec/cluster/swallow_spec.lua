@@ -101,7 +101,7 @@ describe("a member that swallows", function()
   it("is left by a client that waits for its turn", function()
     local holder = assert(connect { endpoints = etcd:endpoint(2) }:lock "a")
     local waiter = connect { ttl = TIMEOUT }
-    local wish = assert(waiter._core:lock(prefix .. "a", "", nil, nil, false))
+    local wish = assert(waiter._core:lock(prefix .. "a", ""))
     wait.eventually(function() return #etcd:keys(prefix .. "a") == 2 end)
     silent:swallow()
     wait.sleep(TIMEOUT)

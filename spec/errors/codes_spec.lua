@@ -321,7 +321,7 @@ describe("a wait that is given up", function()
     local holder = connect(etcd:endpoints())
     clients.keep(assert(holder:lock "a"))
     local waiter = connect(etcd:endpoints())
-    local wish = assert(waiter._core:lock(prefix .. "a", "", nil, nil, false))
+    local wish = assert(waiter._core:lock(prefix .. "a", ""))
     assert.is_nil((wish:wait(0.2)))
     assert.is_false(wish:release())
     local ok, message, code = wish:wait(5)
@@ -336,7 +336,7 @@ describe("a wait that is given up", function()
     local waiter = connect(etcd:endpoints())
     local wishes = {}
     for i = 1, 3 do
-      wishes[i] = assert(waiter._core:lock(prefix .. "a", "", nil, nil, false))
+      wishes[i] = assert(waiter._core:lock(prefix .. "a", ""))
     end
     assert.is_nil((wishes[1]:wait(0.2)))
     waiter:close()

@@ -335,7 +335,7 @@ describe("the end of a program", function()
     local lock = assert(other:lock "a")
     run [[
       waits = {}
-      for i = 1, 3 do waits[i] = assert(client._core:lock(prefix .. "a", "", nil, nil, false)) end
+      for i = 1, 3 do waits[i] = assert(client._core:lock(prefix .. "a", "")) end
       repeat until #client:queue "a" == 2
     ]]
     assert.equal(1, #other:queue "a")
@@ -349,7 +349,7 @@ describe("the end of a program", function()
         local txn = client._core:txn()
         txn:get(prefix .. "k")
         assert(txn:start(5))
-        client._core:lock(prefix .. "n" .. i, "", nil, nil, false)
+        client._core:lock(prefix .. "n" .. i, "")
       end
     ]]
     assert_nothing_left()

@@ -25,14 +25,7 @@ local function ask(semaphore)
   return assert(semaphore:lock_async { owner = {} })
 end
 
-local function granted(asked)
-  local lock, message
-  wait.eventually(function()
-    lock, message = asked:step()
-    return lock ~= false
-  end, 10, "granted")
-  return assert(lock, message)
-end
+local granted = clients.granted
 
 local function await_keys(count)
   wait.eventually(function() return #etcd:keys(prefix .. "pool/") == count end, 5, count .. " keys")
@@ -40,11 +33,11 @@ end
 
 -- None of them gets a permit in a time in which one that could would have had it.
 local function assert_wait(...)
-  for _, asked in ipairs { ... } do
+  for _ = 1, 5 do
     assert(client:ping())
     assert(other:ping())
-    assert.is_false(asked:step())
   end
+  for _, asked in ipairs { ... } do assert.is_false(asked:step()) end
 end
 
 describe("a semaphore", function()
@@ -66,6 +59,42 @@ describe("a semaphore", function()
     for _, i in ipairs { 1, 3 } do assert.is_true(locks[i]:unlock()) end
     assert.equal(3, mine:available())
     assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("lets in all who try at once for whom there is one, before there is a lease, too", function()
+    local asked, fresh = {}, assert(connect():semaphore("pool", 3))
+    for i = 1, 3 do asked[i] = assert(fresh:lock_async { owner = i, timeout = 0 }) end
+    for _, one in ipairs(asked) do assert.is_true(granted(one):unlock()) end
+  end)
+
+  it("is not taken for free where much else stands below its name", function()
+    local one, theirs_one = assert(client:semaphore("pool", 1)), assert(other:semaphore("pool", 1))
+    for i = 1, 40 do clients.keep(assert(other:lock("pool/permit/x" .. i))) end
+    local lock = take(theirs_one)
+    assert_fails("locked", one:try_lock { owner = 1 })
+    local asked = ask(one)
+    await_keys(42)
+    assert_wait(asked)
+    assert.equal(0, one:available())
+    assert.is_true(lock:unlock())
+    assert.is_true(granted(asked):unlock())
+    assert.is_true(assert(one:try_lock()):unlock())
+  end)
+
+  it("gives a permit to who has asked first, also within a client", function()
+    local patient, theirs_two = connect { handoff_time = 60 }, assert(other:semaphore("pool", 2))
+    local pool = assert(patient:semaphore("pool", 2))
+    local mine_first, theirs_first = take(pool), take(theirs_two)
+    local first = ask(pool)
+    await_keys(3)
+    local second = ask(pool)
+    assert_wait(first, second)
+    assert.is_true(mine_first:unlock())
+    first = granted(first)
+    assert_wait(second)
+    assert.is_true(theirs_first:unlock())
+    assert.is_true(granted(second):unlock())
+    assert.is_true(first:unlock())
   end)
 
   it("is asked in order, by several clients", function()
@@ -146,6 +175,7 @@ describe("a semaphore", function()
     assert.equal(message, assert_fails("conflict", four:lock { timeout = 5 }))
     assert.equal(message, assert_fails("conflict", four:try_lock()))
     assert_fails("conflict", four:available())
+    assert_fails("conflict", client:semaphore("pool", 1):lock { owner = "another" })
     assert.is_true(lock:unlock())
     lock = take(four)
     assert_fails("conflict", mine:lock { timeout = 5 })
@@ -238,5 +268,6 @@ describe("a semaphore", function()
     assert.has_error(function() client:semaphore("pool", "3") end)
     assert.has_error(function() mine.lock() end)
     assert_fails("invalid", client:semaphore("", 3))
+    assert.matches("linger", assert_fails("invalid", mine:lock { linger = 1 }), 1, true)
   end)
 end)

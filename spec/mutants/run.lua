@@ -26,7 +26,9 @@ local TIMES, MORE = 3, 30
 
 -- ---- which ------------------------------------------------------------------
 
-local LISTS = { "base", "tls", "net", "etcd", "rules", "lock", "nginx", "lua_core", "lua" }
+local LISTS = {
+  "base", "tls", "net", "etcd", "rules", "lock", "local_queue", "nginx", "lua_core", "lua",
+}
 
 local function is_wanted(list, mutant)
   for _, word in ipairs(arg) do

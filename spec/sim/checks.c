@@ -18,6 +18,7 @@ void checks_on_change(world *wd, const change *what) {
               what->after.spot, what->after.owner,
               what->after.create_rev == 0 ? "deleted" : "put");
   if (!key_is_nested(&what->before)) queue_note(wd, what);
+  checks_on_note(wd, what);
 }
 
 /* ---- requests ---- */

@@ -4,7 +4,7 @@
  *                  claim a permit than there are; a claim ends well before the
  *                  store may end the lease
  *   I2 tokens      every grant of a name has a larger token than all before, a
- *                  reader's than all writers' before
+ *                  reader's than all writers' before; permits have no order
  *   I3 FIFO        no grant while an older key lives, a reader's while a writer's
  *                  does
  *   I4 nothing     an idle entry has no key, now or later, unless an enqueue of
@@ -27,6 +27,9 @@
 #include "world.h"
 
 void checks_on_change(world *wd, const change *what);
+
+/* If it is of a note. */
+void checks_on_note(world *wd, const change *what);
 
 /* |pr| has kept its session for long enough to have been told of every key. */
 void checks_after_audits(world *wd, const sim_peer *pr);

@@ -74,7 +74,7 @@ static uint32_t watch_key(world *wd, sim_peer *pr, int entry,
   const peer_entry *at = &pr->entries[entry];
   watch what = {.entry = entry, .spot = at->spot, .owner = at->core.lease};
   what.id = world_new_id(wd);
-  if (place->rev != 0) {
+  if (place->rev != 0 || place->lease != 0) {
     what.owner = place->lease;
     what.spot = spot_make(spot_name(at->spot), place->mode, (int)place->slot);
   }

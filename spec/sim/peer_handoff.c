@@ -13,7 +13,7 @@ static void on_census(world *wd, const world_event *ev) {
   peer_entry *at = &pr->entries[ev->call.entry];
   if (at->census_call != ev->call.id) return; /* answered, or forgotten */
   at->census_call = 0;
-  el_turn_note(&at->turn, ev->reply.behind == EL_BEHIND_NOBODY);
+  el_turn_note(&at->turn, ev->reply.behind);
   if (ev->reply.behind == EL_BEHIND_LOST) {
     entry_key_gone(wd, pr, ev->call.entry, ev->call.rev);
   }

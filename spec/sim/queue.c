@@ -3,8 +3,8 @@
 
 static bool is_downgraded(const store *st, const key *writer) {
   int name = spot_name(writer->spot);
-  const key *note =
-      store_find(st, spot_make(name, EL_NOTE_DOWNGRADED, 0), writer->owner);
+  const key *note = store_find(st, spot_make(name, EL_NOTE_DOWNGRADED, 0),
+                               writer->create_rev);
   return spot_mode(writer->spot) == EL_MODE_WRITE && note != NULL &&
          note->create_rev != 0;
 }

@@ -147,7 +147,7 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
       if (store_create_rev(st, what->spot, what->lease) == what->rev &&
           store_find_lease(st, what->lease)->alive) {
         store_put(st, spot_make(spot_name(what->spot), EL_NOTE_DOWNGRADED, 0),
-                  what->lease, what->lease);
+                  what->rev, what->lease);
       }
       break;
   }

@@ -25,8 +25,8 @@ static el_bytes text_of(const key *it, char *to) {
   unsigned slot = spot_slot(it->spot);
   int len =
       key_is_nested(it)
-          ? snprintf(to, TXN_TEXT_MAX, "lock%d/below/%d", spot_name(it->spot),
-                     (int)-it->owner)
+          ? snprintf(to, TXN_TEXT_MAX, "lock%d/%sbelow/%d", spot_name(it->spot),
+                     it->owner % 2 == 0 ? "permit/" : "", (int)-it->owner)
           : snprintf(to, TXN_TEXT_MAX, "lock%d/%s%llx", spot_name(it->spot),
                      stems[spot_mode(it->spot)], (unsigned long long)it->owner);
   if (slot != 0) {

@@ -64,6 +64,7 @@ static void pack_op(packed_op *to, const el_op *op) {
     case EL_OP_DELETE:
       etcd__delete_range_request__init(&to->as.delete_range);
       to->as.delete_range.key = pack_bytes(op->key);
+      to->as.delete_range.range_end = pack_bytes(op->range_end);
       to->op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_DELETE_RANGE;
       to->op.request_delete_range = &to->as.delete_range;
       break;

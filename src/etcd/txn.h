@@ -27,7 +27,7 @@ typedef struct el_compare {
 typedef struct el_op {
   enum { EL_OP_RANGE, EL_OP_PUT, EL_OP_DELETE, EL_OP_TXN } kind;
   el_bytes key;
-  el_bytes range_end; /* range: up to here, exclusive; empty: one key */
+  el_bytes range_end; /* range, delete: up to here, exclusive; empty: one key */
   el_bytes value;     /* put; txn: another transaction, encoded */
   int64_t lease;      /* put: 0 for none */
   bool touch;         /* put: value and lease stay, of a key that is there */

@@ -147,6 +147,7 @@ static void on_events(el_watches *watches, int64_t id,
                      : EL_WATCH_PUT;
     event.rev = from->kv->mod_revision;
     event.lease = from->kv->lease;
+    event.key = (el_bytes){(const char *)from->kv->key.data, from->kv->key.len};
     watch->on_event(watch, &event);
   }
 }

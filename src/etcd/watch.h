@@ -28,6 +28,7 @@ typedef struct el_watch_event {
   } kind;
   int64_t rev;
   int64_t lease;
+  el_bytes key; /* that was put or deleted */
   el_error err;
 } el_watch_event;
 

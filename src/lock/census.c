@@ -19,6 +19,8 @@ static void conclude(const el_census *census, el_behind behind) {
   census->done(census->arg, behind);
   if (behind == EL_BEHIND_LOST) {
     el_entry_driver_key_gone(census->driver, census->rev);
+  } else {
+    census->driver->stepped(census->driver);
   }
 }
 

@@ -10,8 +10,9 @@ typedef struct el_census el_census;
 /* What was found; the census ends here. */
 typedef void (*el_census_done)(void *arg, el_behind behind);
 
-/* Asks for the key of |driver|, which is held, and which hears of it, too, if that is
- * gone. |done| is called once, later, unless it is forgotten. @thread io */
+/* Asks for the key of |driver|, which is held. |done| is called once, later, unless it is
+ * forgotten; then |driver| has its owner look at it, or hears that the key is gone.
+ * @thread io */
 el_census *el_census_take(el_entry_driver *driver, el_census_done done,
                           void *arg);
 

@@ -164,6 +164,7 @@ static void run_open(el_command *command) {
                                  .counters = &cl->handle->counters};
   TAILQ_INIT(&cl->entries.proving);
   cl->queues = el_local_queues_new(&cl->entries, &settings->plain.handoff);
+  cl->handle->queues = cl->queues;
   el_guarded_world_init(&cl->guarded, cl->requests, timers,
                         settings->plain.fail_fast);
   cl->alarms = el_alarms_new(timers);
@@ -250,7 +251,7 @@ el_handle *el_client_handle(const el_client *cl) { return cl->handle; }
 
 el_lock *el_client_lock(el_client *cl, const el_lock_options *options,
                         el_error *err) {
-  return el_lock_new(cl->handle, &cl->queues, options, err);
+  return el_lock_new(cl->handle, options, err);
 }
 
 el_guarded *el_client_guarded(el_client *cl) {

@@ -87,12 +87,24 @@ static void write_in_order(el_guarded *guarded, el_write_order *order) {
   send(guarded, &txn);
 }
 
+static void fail_let_go(el_guarded *guarded) {
+  el_error err;
+  el_error_set(&err, EL_NOT_HELD,
+               "the lock was let go of before this write was sent");
+  err.definite = true;
+  fail(guarded, &err);
+}
+
 static void attempt(el_guarded *guarded) {
   el_write_order *order = order_of(guarded);
   el_txn txn = {.compares = &guarded->guard,
                 .n_compares = guarded->is_guarded ? 1 : 0,
                 .then = guarded->ops,
                 .n_then = guarded->n_ops};
+  if (order != NULL && !el_lock_is_kept(guarded->lk)) {
+    fail_let_go(guarded);
+    return;
+  }
   guarded->touching = order != NULL && order->in_doubt;
   if (guarded->touching) {
     touch(guarded);
@@ -270,6 +282,9 @@ void el_guarded_on_timer(el_timer *timer) {
 /* Whatever comes before it in its hold first. */
 static void begin(el_guarded *guarded) {
   el_write_order *order = order_of(guarded);
+  if (guarded->downgrades) {
+    el_lock_note_downgrade(guarded->lk);
+  }
   if (order == NULL || !order->busy) {
     if (order != NULL) order->busy = guarded->has_turn = true;
     attempt(guarded);

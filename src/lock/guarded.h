@@ -52,9 +52,9 @@ bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev);
  * @thread lua */
 bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk);
 
-/* Adds the note that the lock that guards it, a writer's, is a reader's from then on.
- * False when there is no memory. @thread lua */
-bool el_guarded_downgrade(el_guarded *guarded);
+/* The same, and it notes that |lk|, a writer's, is a reader's from then on.
+ * @thread lua */
+bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk);
 
 /* Sends it. Reads are repeated until |timeout_ms| has passed; one that writes is
  * repeated only after a definite failure, because a write of unknown fate that

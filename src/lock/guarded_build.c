@@ -92,12 +92,13 @@ bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
          el_guarded_guard(guarded, el_lock_key(lk), el_lock_token(lk));
 }
 
-bool el_guarded_downgrade(el_guarded *guarded) {
+bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk) {
   char key[EL_KEY_SIZE];
   el_op put = {.kind = EL_OP_PUT,
-               .key = el_lock_note(guarded->lk, EL_NOTE_DOWNGRADED, key),
-               .lease = el_lock_lease(guarded->lk)};
-  return el_guarded_add(guarded, &put);
+               .key = el_lock_note(lk, EL_NOTE_DOWNGRADED, key),
+               .lease = el_lock_lease(lk)};
+  guarded->downgrades = true;
+  return el_guarded_guard_lock(guarded, lk) && el_guarded_add(guarded, &put);
 }
 
 /* ---- sent and waited for ---- */

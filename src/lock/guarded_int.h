@@ -20,6 +20,7 @@ struct el_guarded {
   el_op *ops;
   size_t n_ops;
   bool writes;
+  bool downgrades;
   atomic_bool dropped; /* nobody waits for the answer */
   int64_t deadline_ms;
   int attempts;

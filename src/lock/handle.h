@@ -27,6 +27,9 @@ typedef struct el_handle {
   char *
       collected; /* the lock that was dropped last while it was held, or NULL */
 
+  /* The I/O thread's own. */
+  struct el_local_queues *queues;
+
   /* Written by the I/O thread, read by any. */
   _Atomic int64_t lease;       /* the session's, 0: none */
   _Atomic int64_t alive_until; /* until when it is known to live */

@@ -22,8 +22,9 @@ static void on_counted(void *arg, el_behind behind) {
   }
 }
 
-/* Whoever was there before the watch is found by a look, whoever comes by his key. One
- * who may not watch can't know, and doesn't linger. */
+/* Whoever was there before the watch is found by a look, whoever comes by his key, and who
+ * is of this client in its local queues. One who may not watch can't know, and doesn't
+ * linger. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   el_linger *linger = EL_OF(watch, el_linger, watch);
   switch (event->kind) {
@@ -32,7 +33,8 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
       linger->census = el_census_take(linger->driver, on_counted, linger);
       return;
     case EL_WATCH_PUT:
-      if (event->lease != linger->driver->keys.lease) {
+      if (event->lease != linger->driver->keys.lease &&
+          el_kind_waits(&linger->driver->keys, event->key)) {
         linger->found(linger->arg);
       }
       return;

@@ -28,7 +28,6 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot) {
   el_local_place *at = el_alloc(sizeof *at);
   at->driver.decided = el_local_queue_decided;
   at->driver.stepped = on_stepped;
-  at->queues = queue->queues;
   at->queue = queue;
   TAILQ_INIT(&at->fronts);
   TAILQ_INSERT_TAIL(&queue->places, at, link);
@@ -38,11 +37,7 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot) {
 }
 
 void el_local_queue_free_place(el_local_place *at) {
-  if (at->queue == NULL) {
-    TAILQ_REMOVE(&at->queues->orphans, at, link);
-  } else {
-    TAILQ_REMOVE(&at->queue->places, at, link);
-  }
+  TAILQ_REMOVE(&at->queue->places, at, link);
   el_handoff_destroy(&at->handoff);
   el_entry_driver_destroy(&at->driver);
   free(at);
@@ -74,14 +69,22 @@ static size_t write_id(char *id, el_bytes name, const el_place *place) {
   return name.len + 3;
 }
 
-el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
-                                           el_bytes name,
-                                           const el_place *place) {
+el_local_queue *el_local_queue_find(const el_local_queues *queues,
+                                    el_bytes name, const el_place *place) {
   char id[ID_MAX];
   size_t len = write_id(id, name, place);
   el_local_queue *queue = NULL;
   HASH_FIND(hh, queues->by_id, id, len, queue);
+  return queue;
+}
+
+el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
+                                           el_bytes name,
+                                           const el_place *place) {
+  el_local_queue *queue = el_local_queue_find(queues, name, place);
   if (queue == NULL) {
+    char id[ID_MAX];
+    size_t len = write_id(id, name, place);
     queue = el_alloc(sizeof *queue);
     queue->queues = queues;
     queue->id = el_strndup(id, len);
@@ -118,71 +121,16 @@ const el_turn_limits *el_local_queue_limits(const el_local_queue *queue) {
 /* Its entry may be free for the next one now, or over. */
 static void on_stepped(el_entry_driver *driver) {
   el_local_place *at = EL_OF(driver, el_local_place, driver);
-  if (at->queue != NULL) {
+  if (!is_orphan(at)) {
     el_local_queue_touch(at->queue);
   } else if (el_entry_is_over(&driver->entry)) {
     el_local_queue_free_place(at);
   }
 }
 
-/* ---- time ---- */
-
-static bool waits_for_contact(const el_owner *owner) {
-  const el_local_queues *queues = owner->queue->queues;
-  return owner->deadline_ms == INT64_MAX &&
-         !el_requests_have_contact(queues->world->requests);
-}
-
 void el_local_queue_signal_last(el_local_place *at, int kind) {
   if (at != NULL && TAILQ_EMPTY(&at->fronts)) {
     el_entry_driver_signal(&at->driver, kind);
-  }
-}
-
-/* One who waits without a time limit waits out an outage like another holder;
- * but where etcd has never been, he would wait for a typing mistake. */
-static void on_deadline(el_owner *owner) {
-  el_local_place *at = owner->place;
-  bool endless = owner->deadline_ms == INT64_MAX;
-  if (endless && !waits_for_contact(owner)) return; /* it has come meanwhile */
-  el_local_queue_fail_in_time(owner, endless ? EL_FIRST_CONTACT_MS
-                                             : owner->timeout_ms);
-  el_local_queue_signal_last(at, EL_ENTRY_STOP);
-}
-
-/* Of those who share a key each has its own end. */
-static void on_hard_end(el_owner *owner) {
-  if (el_local_queue_is_alone(owner)) {
-    el_entry_driver_signal(&owner->place->driver, EL_ENTRY_MAX_HOLD);
-  } else {
-    el_local_queue_end_lost(owner, EL_LOSS_MAX_HOLD);
-  }
-}
-
-static void on_timer(el_timer *timer) {
-  el_owner *owner = EL_OF(timer, el_owner, timer);
-  if (owner->state != EL_OWNER_HOLDING) {
-    on_deadline(owner);
-  } else if (owner->events->end_linger(owner, false)) {
-    el_local_queue_let_go(owner, true);
-  } else if (el_now_ms() < owner->events->hard_end(owner)) {
-    el_local_queue_set_hard_end(owner); /* it was moved this very moment */
-  } else {
-    on_hard_end(owner);
-  }
-}
-
-void el_local_queue_expire(el_owner *owner) {
-  if (owner->state == EL_OWNER_HOLDING) {
-    el_local_queue_set_hard_end(owner);
-  }
-}
-
-static void set_deadline(el_owner *owner) {
-  int64_t at_ms = waits_for_contact(owner) ? el_now_ms() + EL_FIRST_CONTACT_MS
-                                           : owner->deadline_ms;
-  if (at_ms != INT64_MAX) {
-    el_timers_set(timers_of(owner->queue), &owner->timer, at_ms);
   }
 }
 
@@ -196,38 +144,62 @@ bool el_local_queue_has_fronts(const el_local_queue *queue) {
   return false;
 }
 
-/* How many places there may be. */
+/* How many places there may be. A writer who only reads on is not in the way of the next
+ * one's place in etcd's queue. */
 static uint32_t capacity(const el_local_queue *queue) {
+  const el_local_place *at;
+  uint32_t n = 1;
   switch (queue->mode) {
     case EL_MODE_READ:
       return UINT32_MAX;
     case EL_MODE_PERMIT:
       return queue->permits;
     default:
-      return 1;
+      TAILQ_FOREACH(at, &queue->places, link) {
+        n += at->is_downgraded && !TAILQ_EMPTY(&at->fronts);
+      }
+      return n;
   }
 }
 
-/* Has each of them somebody in front? */
-static bool is_taken(const el_local_queue *queue) {
+/* Are there as many others in front, or waiting before him, as there are places? */
+static bool has_to_wait(const el_owner *owner) {
+  const el_local_queue *queue = owner->queue;
+  const el_owner *other = TAILQ_FIRST(&queue->waiting);
   const el_local_place *at;
-  uint32_t n = 0;
+  uint32_t n = 0, most = capacity(queue);
+  if (is_shared(queue)) return false;
   TAILQ_FOREACH(at, &queue->places, link) { n += !TAILQ_EMPTY(&at->fronts); }
-  return n >= capacity(queue);
+  for (; other != owner && n < most; other = TAILQ_NEXT(other, link)) {
+    n++;
+  }
+  return n >= most;
 }
 
-/* What only lingers is his at once. */
-static void begin_wait(el_owner *owner) {
-  el_local_queue *queue = owner->queue;
-  if (!is_shared(queue)) {
-    el_local_queue_contest(queue);
-    if (owner->state != EL_OWNER_WAITING) return;
+/* What of the same name only lingers, and is in the way of |owner|, ends. */
+static void contest(const el_owner *owner) {
+  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ};
+  size_t n = owner->mode == EL_MODE_PERMIT ? 0
+             : is_shared(owner->queue)     ? 2
+                                           : 3;
+  for (size_t i = 0; i < n; i++) {
+    el_place place = {.mode = modes[i]};
+    el_local_queue *queue =
+        el_local_queue_find(owner->queue->queues, owner->name, &place);
+    if (queue != NULL) {
+      el_local_queue_contest(queue);
+    }
   }
-  owner->waited = TAILQ_FIRST(&queue->waiting) != owner || is_taken(queue);
+}
+
+static void begin_wait(el_owner *owner) {
+  contest(owner);
+  if (owner->state != EL_OWNER_WAITING) return; /* it is his at once */
+  owner->waited = has_to_wait(owner);
   if (owner->try_once && owner->waited) {
     el_local_queue_fail_locked(owner);
   } else {
-    set_deadline(owner);
+    el_local_queue_set_deadline(owner);
   }
 }
 
@@ -239,7 +211,7 @@ void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
   EL_COUNT(queues->world->counters, waiting, 1);
   owner->queue = queue;
   owner->state = EL_OWNER_WAITING;
-  owner->timer.due = on_timer;
+  owner->timer.due = el_local_queue_on_timer;
   TAILQ_INSERT_TAIL(&queue->waiting, owner, link);
   el_local_queue_touch(queue);
   if (queues->closed.code != EL_OK) {
@@ -259,9 +231,7 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
       return;
     case EL_OWNER_HOLDING:
       if (how == EL_LEAVE_LOST) {
-        el_local_queue_end_lost(owner, loss);
-        /* Nobody is to be told what becomes of the key. */
-        el_local_queue_signal_last(at, EL_ENTRY_LAPSED);
+        el_local_queue_leave_lost(owner, loss);
       } else {
         el_local_queue_let_go(owner, how == EL_LEAVE_BY_ITSELF);
       }
@@ -270,6 +240,13 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss) {
     case EL_OWNER_FRONT:
       el_local_queue_fail_cancelled(owner);
       el_local_queue_signal_last(at, EL_ENTRY_STOP);
+  }
+}
+
+void el_local_queue_downgrade(el_owner *owner) {
+  if (owner->state == EL_OWNER_HOLDING) {
+    owner->place->is_downgraded = true;
+    el_local_queue_touch(owner->queue);
   }
 }
 
@@ -293,60 +270,68 @@ void el_local_queue_put_in_front(el_local_place *at, el_owner *owner) {
   owner->state = EL_OWNER_FRONT;
 }
 
-/* One who tries asks for himself, unless others hold already. */
-static bool join_others(el_local_place *at, el_owner *owner) {
-  const el_entry *entry = &at->driver.entry;
-  if (TAILQ_EMPTY(&at->fronts)) return false;
-  if (el_handoff_may_pass(&at->handoff, &at->driver,
-                          el_local_queue_limits(owner->queue))) {
-    el_local_queue_share(at, owner);
-    return true;
-  }
-  if (owner->try_once || entry->trying || entry->state == EL_ENTRY_HELD) {
-    return false;
-  }
-  el_local_queue_put_in_front(at, owner);
-  return true;
-}
-
 /* Not before the one in front has left etcd's queue for good: it is the same key,
  * and of two requests about it that are out at once etcd may carry out the later
  * one first. */
-static bool begin_at(el_local_place *at, el_owner *owner) {
-  if (!TAILQ_EMPTY(&at->fronts)) return false;
-  if (!el_entry_is_free(&at->driver.entry)) {
-    el_entry_driver_hurry(&at->driver);
-    return false;
-  }
-  el_local_queue_put_in_front(at, owner);
-  el_entry_driver_start(&at->driver, owner->try_once, owner->value);
-  return true;
+static bool is_free(const el_local_place *at) {
+  return TAILQ_EMPTY(&at->fronts) && el_entry_is_free(&at->driver.entry);
 }
 
-/* A slot that no place has; capacity: there is none. */
-static uint32_t free_slot(const el_local_queue *queue) {
-  uint32_t slot = 0;
-  while (slot < capacity(queue) &&
-         el_local_queue_find_place(queue, slot) != NULL) {
-    slot++;
+/* A place for |next|; NULL: he has to wait for one. */
+static el_local_place *take_place(el_local_queue *queue) {
+  el_local_place *at, *found = NULL;
+  uint32_t n = 0, slot = 0; /* one that no other has */
+  TAILQ_FOREACH(at, &queue->places, link) {
+    if (at->driver.slot >= slot) slot = at->driver.slot + 1;
+    if (!is_free(at)) {
+      n++;
+    } else if (found == NULL) {
+      found = at;
+    }
   }
-  return slot;
+  if (n >= capacity(queue)) return NULL;
+  return found != NULL ? found : el_local_queue_new_place(queue, slot);
+}
+
+static void hurry(el_local_queue *queue) {
+  el_local_place *at;
+  TAILQ_FOREACH(at, &queue->places, link) {
+    if (TAILQ_EMPTY(&at->fronts)) {
+      el_entry_driver_hurry(&at->driver);
+    }
+  }
+}
+
+/* Who began last is the last of the places. */
+static void begin_at(el_local_place *at, el_owner *next) {
+  el_local_queue *queue = at->queue;
+  TAILQ_REMOVE(&queue->places, at, link);
+  TAILQ_INSERT_TAIL(&queue->places, at, link);
+  at->is_downgraded = false;
+  el_local_queue_put_in_front(at, next);
+  el_entry_driver_start(&at->driver, el_local_queue_tries(next), next->value);
 }
 
 /* Gives the first who waits his turn; false: not yet. */
 static bool give_turn(el_local_queue *queue) {
   el_owner *next = TAILQ_FIRST(&queue->waiting);
+  el_sharing how = el_local_queue_share_turn(queue, next);
+  el_local_place *at = how == EL_SHARE_NOT ? take_place(queue) : NULL;
+  if (how == EL_SHARE_NOW) return true;
+  if (at != NULL) {
+    begin_at(at, next);
+    return true;
+  }
+  hurry(queue);
+  return false;
+}
+
+/* Gives turns to those who wait, as long as there are any. */
+static void give_turns(el_local_queue *queue) {
   el_local_place *at;
-  uint32_t slot;
-  TAILQ_FOREACH(at, &queue->places, link) {
-    if (is_shared(queue) && join_others(at, next)) return true;
+  while (!TAILQ_EMPTY(&queue->waiting) && give_turn(queue)) {
   }
-  TAILQ_FOREACH(at, &queue->places, link) {
-    if (begin_at(at, next)) return true;
-  }
-  slot = free_slot(queue);
-  return slot < capacity(queue) &&
-         begin_at(el_local_queue_new_place(queue, slot), next);
+  TAILQ_FOREACH(at, &queue->places, link) { el_handoff_settle(&at->handoff); }
 }
 
 /* The next one's turn, or the end of the queue. That comes only when nothing of
@@ -359,9 +344,8 @@ static void settle(el_local_queue *queue) {
     queues->session_wanted =
         queues->session_wanted ||
         (!TAILQ_EMPTY(&queue->waiting) && !el_local_queue_has_fronts(queue));
-  } else {
-    while (!TAILQ_EMPTY(&queue->waiting) && give_turn(queue)) {
-    }
+  } else if (queue->n_seals == 0) {
+    give_turns(queue);
   }
   for (at = TAILQ_FIRST(&queue->places); at != NULL; at = next) {
     next = TAILQ_NEXT(at, link);
@@ -369,7 +353,8 @@ static void settle(el_local_queue *queue) {
       el_local_queue_free_place(at);
     }
   }
-  if (TAILQ_EMPTY(&queue->waiting) && TAILQ_EMPTY(&queue->places)) {
+  if (TAILQ_EMPTY(&queue->waiting) && TAILQ_EMPTY(&queue->places) &&
+      queue->n_seals == 0) {
     free_queue(queue);
   }
 }
@@ -399,18 +384,21 @@ el_local_queues *el_local_queues_new(el_entry_world *world,
   queues->world = world;
   queues->limits = *limits;
   TAILQ_INIT(&queues->changed);
-  TAILQ_INIT(&queues->orphans);
+  queues->orphans.queues = queues;
+  TAILQ_INIT(&queues->orphans.places);
+  TAILQ_INIT(&queues->seals);
   return queues;
 }
 
 void el_local_queues_free(el_local_queues *queues) {
   el_local_queue *queue, *next;
   el_local_place *at;
+  el_local_queue_forget_seals(queues);
   HASH_ITER(hh, queues->by_id, queue, next) {
     TAILQ_FOREACH(at, &queue->places, link) { el_local_queue_give_up(at); }
     free_queue(queue);
   }
-  while ((at = TAILQ_FIRST(&queues->orphans)) != NULL) {
+  while ((at = TAILQ_FIRST(&queues->orphans.places)) != NULL) {
     el_local_queue_give_up(at);
     el_local_queue_free_place(at);
   }

@@ -1,10 +1,11 @@
-/* local_queue: the owners of one client who want one name in one way, first come,
+/* local_queue: the owners of one client who want one name in one mode, first come,
  * first served.
  *
- * The one in front drives the client's entry in etcd's queue: there is one key
- * for each name and client, however many wait here. Readers share it, as long as that
- * is fair to others; those who come later get another one. For a semaphore there are
- * as many as it has permits. I/O thread only.
+ * The one in front drives a place, the client's entry in etcd's queue: there is one for
+ * each name and mode, however many wait here. Readers share it, as long as that is fair
+ * to others; those who come later get another one. Writers get another one when who has
+ * the first only reads on, and for a semaphore there are as many as it has permits. I/O
+ * thread only.
  */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_H
@@ -69,11 +70,12 @@ struct el_owner {
   int64_t deadline_ms; /* INT64_MAX: none */
   el_linger *linger;   /* NULL: its hold never lingers */
   uint8_t mode;        /* el_mode */
-  bool try_once;       /* don't wait for others */
+  bool try_once : 1;   /* don't wait for others */
+  bool must_share : 1; /* a reader: who has it here can't let go meanwhile */
   uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
 
   /* The queue's own. */
-  bool waited;
+  uint16_t share; /* tells it from the others who hold by one key */
   enum {
     EL_OWNER_OUT,     /* not in a queue, or not any more */
     EL_OWNER_WAITING, /* for its turn here */
@@ -81,6 +83,7 @@ struct el_owner {
     EL_OWNER_HOLDING,
     EL_OWNER_RELEASING
   } state : 8; /* a byte: there are many of these */
+  bool waited;
   el_local_queue *queue;
   el_local_place *place; /* FRONT and HOLDING: whose entry it is */
   el_timer timer;        /* deadline while it waits, hard end while it holds */
@@ -111,6 +114,9 @@ void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss);
 
 /* The hard end of |owner|'s hold was moved. @thread io */
 void el_local_queue_expire(el_owner *owner);
+
+/* The hold of |owner|, a writer's, is a reader's from now on. @thread io */
+void el_local_queue_downgrade(el_owner *owner);
 
 /* Another request of |owner| found no key of ours with |rev|. @thread io */
 void el_local_queue_key_gone(el_owner *owner, int64_t rev);

@@ -1,4 +1,4 @@
-/* local_queue_int: what local_queue.c and local_queue_verdicts.c share. */
+/* local_queue_int: what the parts of local_queue share. */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
 
@@ -11,23 +11,29 @@ TAILQ_HEAD(el_owner_list, el_owner);
 /* Our place in etcd's queue, in one session. */
 struct el_local_place {
   el_entry_driver driver; /* first */
-  el_local_queues *queues;
-  el_local_queue *queue; /* NULL: its session is over */
+  el_local_queue *queue;
   el_handoff handoff;
   struct el_owner_list fronts; /* drive it, or hold: one, or readers */
   el_owner *releasing;         /* let go; the key is on its way out */
+  uint16_t n_granted;          /* to how many, modulo 2^16 */
+  bool is_downgraded;          /* its writer only reads on */
   TAILQ_ENTRY(el_local_place) link;
 };
 
+typedef struct el_seal el_seal;
+
+TAILQ_HEAD(el_local_place_list, el_local_place);
+
 struct el_local_queue {
   el_local_queues *queues;
-  char *id; /* hash key: the name, and what el_queue_id adds to it */
+  char *id; /* hash key: the name, and what write_id adds to it */
   uint16_t name_len;
   bool changed; /* in queues->changed */
   uint8_t mode; /* el_mode */
   uint16_t permits;
+  uint16_t n_seals;             /* no turn for anybody until they are put */
   struct el_owner_list waiting; /* the first is served when a place is free */
-  TAILQ_HEAD(, el_local_place) places; /* in the current session */
+  struct el_local_place_list places;
   TAILQ_ENTRY(el_local_queue) changed_link;
   UT_hash_handle hh;
 };
@@ -37,13 +43,19 @@ struct el_local_queues {
   el_turn_limits limits;
   el_local_queue *by_id; /* hash */
   TAILQ_HEAD(, el_local_queue) changed;
-  TAILQ_HEAD(, el_local_place) orphans; /* places of earlier sessions */
-  el_error closed;                      /* code EL_OK: they are open */
+  el_local_queue orphans; /* nobody's: has the places of earlier sessions */
+  TAILQ_HEAD(, el_seal) seals;
+  el_error closed; /* code EL_OK: they are open */
   bool session_wanted;
 };
 
 static inline el_timers *timers_of(const el_local_queue *queue) {
   return queue->queues->world->timers;
+}
+
+/* Is its session over? */
+static inline bool is_orphan(const el_local_place *at) {
+  return at->queue == &at->queue->queues->orphans;
 }
 
 /* May several hold by one place? */
@@ -56,6 +68,10 @@ static inline bool is_shared(const el_local_queue *queue) {
 el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
                                            el_bytes name,
                                            const el_place *place);
+
+/* NULL: there is none. @thread io */
+el_local_queue *el_local_queue_find(const el_local_queues *queues,
+                                    el_bytes name, const el_place *place);
 
 /* NULL: there is no such place. @thread io */
 el_local_place *el_local_queue_find_place(const el_local_queue *queue,
@@ -74,23 +90,45 @@ bool el_local_queue_has_fronts(const el_local_queue *queue);
  * them has gone. @thread io */
 void el_local_queue_signal_last(el_local_place *at, int kind);
 
-/* |owner| waits no more, but drives |at|, or holds by it. @thread io */
-void el_local_queue_put_in_front(el_local_place *at, el_owner *owner);
-
-/* Does nobody else drive the place of |owner|, or hold by it? @thread io */
-bool el_local_queue_is_alone(const el_owner *owner);
-
 /* Has settle look at |queue|. @thread io */
 void el_local_queue_touch(el_local_queue *queue);
 
 /* How long those of |queue| may hand a key on. @thread io */
 const el_turn_limits *el_local_queue_limits(const el_local_queue *queue);
 
+/* |owner| waits no more, but drives |at|, or holds by it. @thread io */
+void el_local_queue_put_in_front(el_local_place *at, el_owner *owner);
+
+/* Does nobody else drive the place of |owner|, or hold by it? @thread io */
+bool el_local_queue_is_alone(const el_owner *owner);
+
+/* ---- sharing ---- */
+
+/* Does it take only what is free? @thread io */
+bool el_local_queue_tries(const el_owner *owner);
+
+/* Has |next|, the first who waits, hold with others, or wait with them. NOT: he needs a
+ * place of his own. @thread io */
+el_sharing el_local_queue_share_turn(el_local_queue *queue, el_owner *next);
+
+/* ---- time ---- */
+
+/* Sets the timer of a wait, as long as its owner is willing to wait. @thread io */
+void el_local_queue_set_deadline(el_owner *owner);
+
+/* An owner's. @thread io */
+void el_local_queue_on_timer(el_timer *timer);
+
 /* ---- verdicts: what becomes of an owner ---- */
 
 /* What the entry of a place has decided. @thread io */
 void el_local_queue_decided(el_entry_driver *driver,
                             const el_entry_action *action);
+
+/* Takes |owner| out of its queue, and has settle look at that: it may be the next
+ * one's turn. Before he is told, because what he is told may make him ask again.
+ * @thread io */
+void el_local_queue_detach(el_owner *owner);
 
 /* The wait of |owner| fails with |err|. @thread io */
 void el_local_queue_fail(el_owner *owner, const el_error *err);
@@ -117,9 +155,19 @@ void el_local_queue_end_lost(el_owner *owner, el_loss loss);
  * from him. @thread io */
 void el_local_queue_let_go(el_owner *owner, bool by_itself);
 
+/* The same for |loss|, where others may hold on by the same key. @thread io */
+void el_local_queue_leave_lost(el_owner *owner, el_loss loss);
+
 /* The key of the lock that was let go is out (EL_OK), or never will be.
  * @thread io */
 void el_local_queue_finish(el_local_place *at, const el_error *err);
+
+/* |owner|, who is in no queue any more, hears what became of his release.
+ * @thread io */
+void el_local_queue_end_released(el_owner *owner, const el_error *err);
+
+/* The same if that will never be known, because the client was closed. @thread io */
+void el_local_queue_end_unconfirmed(el_owner *owner);
 
 /* The client was closed: what it lets go is not waited for. @thread io */
 void el_local_queue_give_up(el_local_place *at);
@@ -129,5 +177,14 @@ void el_local_queue_contest(el_local_queue *queue);
 
 /* Sets the timer of a hold to its hard end. @thread io */
 void el_local_queue_set_hard_end(el_owner *owner);
+
+/* ---- seals ---- */
+
+/* |owner| leaves his key to others, with a write on its way, perhaps. He is released when
+ * that can't come any more; if he |is_lost| that is only seen to. @thread io */
+void el_local_queue_seal(el_owner *owner, bool is_lost);
+
+/* The client stops: they aren't waited for. @thread io */
+void el_local_queue_forget_seals(el_local_queues *queues);
 
 #endif

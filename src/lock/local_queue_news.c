@@ -65,7 +65,7 @@ void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
 }
 
 bool el_local_queues_are_empty(const el_local_queues *queues) {
-  return queues->by_id == NULL && TAILQ_EMPTY(&queues->orphans);
+  return queues->by_id == NULL && TAILQ_EMPTY(&queues->orphans.places);
 }
 
 /* Its place stays until the last request is answered, because the answer comes to
@@ -75,8 +75,8 @@ static void bury_place(el_local_place *at, el_session_end end) {
   el_local_queue *queue = at->queue;
   el_entry_driver_orphan(&at->driver, end);
   TAILQ_REMOVE(&queue->places, at, link);
-  at->queue = NULL;
-  TAILQ_INSERT_TAIL(&at->queues->orphans, at, link);
+  at->queue = &queue->queues->orphans;
+  TAILQ_INSERT_TAIL(&at->queue->places, at, link);
   if (el_entry_is_over(&at->driver.entry)) {
     el_local_queue_free_place(at);
   }
@@ -85,7 +85,8 @@ static void bury_place(el_local_place *at, el_session_end end) {
 static void bury(el_local_queue *queue, el_session_end end) {
   if (TAILQ_EMPTY(&queue->places)) return;
   while (!TAILQ_EMPTY(&queue->places)) {
-    bury_place(TAILQ_FIRST(&queue->places), end);
+    /* Who began last goes to the head of those who wait first. */
+    bury_place(TAILQ_LAST(&queue->places, el_local_place_list), end);
   }
   el_local_queue_touch(queue);
 }
@@ -128,7 +129,7 @@ void el_local_queues_leave(el_local_queues *queues, const el_error *err) {
   HASH_ITER(hh, queues->by_id, queue, next) {
     bury(queue, EL_SESSION_CUT_SHORT);
   }
-  for (at = TAILQ_FIRST(&queues->orphans); at != NULL; at = after) {
+  for (at = TAILQ_FIRST(&queues->orphans.places); at != NULL; at = after) {
     after = TAILQ_NEXT(at, link);
     if (at->releasing != NULL) {
       el_local_queue_finish(at, &lost);

@@ -18,9 +18,7 @@ static void leave_place(el_local_place *at, el_owner *owner) {
   at->driver.value = first != NULL ? first->value : (el_bytes){0};
 }
 
-/* Takes |owner| out of its queue, and has settle look at that: it may be the next
- * one's turn. Before he is told, because what he is told may make him ask again. */
-static void detach(el_owner *owner) {
+void el_local_queue_detach(el_owner *owner) {
   el_local_queue *queue = owner->queue;
   if (owner->state == EL_OWNER_WAITING) {
     TAILQ_REMOVE(&queue->waiting, owner, link);
@@ -39,7 +37,7 @@ static void detach(el_owner *owner) {
 
 void el_local_queue_fail(el_owner *owner, const el_error *err) {
   EL_COUNT(counters_of(owner->queue), waiting, -1);
-  detach(owner);
+  el_local_queue_detach(owner);
   owner->events->failed(owner, err);
   owner->events->forgotten(owner);
 }
@@ -94,7 +92,7 @@ static bool has_answered(const el_owner *owner) {
 void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
   const el_local_queue *queue = owner->queue;
   double waited_s = (double)waited_ms / 1000;
-  bool is_held = is_held_here(owner);
+  bool is_held = !is_shared(queue) && is_held_here(owner);
   const el_error *cause = is_held ? NULL : last_cause(owner);
   el_error err;
   if (cause != NULL) {
@@ -137,8 +135,16 @@ void el_local_queue_fail_cancelled(el_owner *owner) {
 
 void el_local_queue_fail_locked(el_owner *owner) {
   el_error err;
-  el_error_set(&err, EL_LOCKED, NAME_FORMAT " is held by somebody else",
-               NAME_OF(owner));
+  if (owner->must_share && !owner->try_once) {
+    el_error_set(&err, EL_DEADLOCK,
+                 NAME_FORMAT " is wanted by a writer who waits for a reader of "
+                             "this program, which can't release it while this "
+                             "one waits",
+                 NAME_OF(owner));
+  } else {
+    el_error_set(&err, EL_LOCKED, NAME_FORMAT " is held by somebody else",
+                 NAME_OF(owner));
+  }
   el_local_queue_fail(owner, &err);
 }
 
@@ -163,21 +169,29 @@ void el_local_queue_set_hard_end(el_owner *owner) {
 
 static void on_contender(void *arg) { el_local_queue_contest(arg); }
 
+/* Not 0, which is no number in a key. */
+static uint16_t next_share(el_local_place *at) {
+  if (++at->n_granted == 0) at->n_granted = 1;
+  return at->n_granted;
+}
+
 /* The claim is the session's, not the lock's: one renewal prolongs all its holds,
  * and the end of the session ends them all without a visit to each. */
-static void grant(el_owner *owner, int64_t mod_rev) {
+static void grant(el_owner *owner, int64_t mod_rev, bool waited) {
   el_local_queue *queue = owner->queue;
   el_entry_driver *driver = &owner->place->driver;
   el_grant what = {.token = driver->entry.rev,
-                   .mod_rev = mod_rev,
+                   /* or the order of writes hangs on a note of his own */
+                   .mod_rev = el_kind_has_notes(owner->mode) ? 0 : mod_rev,
                    .keys = &driver->keys,
                    .claim =
                        el_session_driver_claim(queue->queues->world->session),
-                   .waited = owner->waited || driver->waited};
+                   .waited = waited};
   EL_COUNT(counters_of(queue), waiting, -1);
   EL_COUNT(counters_of(queue), held, 1);
   EL_COUNT(counters_of(queue), acquired, 1);
   owner->state = EL_OWNER_HOLDING;
+  owner->share = next_share(owner->place);
   owner->events->granted(owner, &what);
   el_local_queue_set_hard_end(owner);
   if (owner->linger != NULL) {
@@ -185,13 +199,17 @@ static void grant(el_owner *owner, int64_t mod_rev) {
   }
 }
 
-/* The order of writes hangs on the key itself, or on a note that nobody has written. */
 static void grant_all(el_local_place *at, int64_t rev) {
   el_owner *owner;
   el_handoff_begin(&at->handoff);
   TAILQ_FOREACH(owner, &at->fronts, link) {
-    grant(owner, el_kind_has_notes(owner->mode) ? 0 : rev);
+    grant(owner, rev, owner->waited || at->driver.waited);
   }
+}
+
+/* May a write of the hold come yet, whatever becomes of it? */
+static bool may_come_late(const el_owner *owner) {
+  return owner->events->mod_rev(owner) < 0;
 }
 
 /* Ends a hold that is lost, whoever has found that out: a watch, a probe, a timer,
@@ -202,7 +220,7 @@ void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
   el_error err;
   EL_COUNT(counters_of(owner->queue), held, -1);
   EL_COUNT(counters_of(owner->queue), lost, 1);
-  detach(owner);
+  el_local_queue_detach(owner);
   owner->events->lost(owner, loss);
   el_error_set(&err, EL_LOST, NAME_FORMAT " was lost: %s", NAME_OF(owner),
                el_losses[loss].text);
@@ -210,17 +228,41 @@ void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
   owner->events->forgotten(owner);
 }
 
-/* Ends a hold that leaves its key to others. */
-static void end_released(el_owner *owner) {
-  static const el_error ok = {.code = EL_OK};
-  owner->events->released(owner, &ok);
+void el_local_queue_leave_lost(el_owner *owner, el_loss loss) {
+  el_local_place *at = owner->place;
+  if (!el_local_queue_is_alone(owner) && may_come_late(owner)) {
+    el_local_queue_seal(owner, true);
+  }
+  el_local_queue_end_lost(owner, loss);
+  /* Nobody is to be told what becomes of the key. */
+  el_local_queue_signal_last(at, EL_ENTRY_LAPSED);
+}
+
+void el_local_queue_end_released(el_owner *owner, const el_error *err) {
+  owner->state = EL_OWNER_OUT;
+  owner->events->released(owner, err);
   owner->events->forgotten(owner);
+}
+
+static void end_handed_over(el_owner *owner) {
+  static const el_error ok = {.code = EL_OK};
+  el_local_queue_end_released(owner, &ok);
+}
+
+/* Others hold on to the key. */
+static void leave_to_others(el_owner *owner) {
+  if (may_come_late(owner)) {
+    el_local_queue_seal(owner, false);
+  } else {
+    el_local_queue_detach(owner);
+    end_handed_over(owner);
+  }
 }
 
 /* |owner|, who waits, holds by the key that |at| has already. */
 static void pass(el_local_place *at, el_owner *owner, int64_t mod_rev) {
   el_local_queue_put_in_front(at, owner);
-  grant(owner, mod_rev);
+  grant(owner, mod_rev, owner->waited);
   el_handoff_passed(&at->handoff, &at->driver,
                     el_local_queue_limits(owner->queue));
 }
@@ -229,20 +271,31 @@ void el_local_queue_share(el_local_place *at, el_owner *owner) {
   pass(at, owner, 0);
 }
 
+/* Has one who has asked before those who wait here yet to be granted by etcd? */
+static bool is_behind_another(const el_local_queue *queue) {
+  const el_local_place *at;
+  TAILQ_FOREACH(at, &queue->places, link) {
+    const el_owner *front = TAILQ_FIRST(&at->fronts);
+    if (front != NULL && front->state == EL_OWNER_FRONT) return true;
+  }
+  return false;
+}
+
 /* The next one gets the key that |owner| lets go, as it is: its token, and what has
  * been written under it. */
 static bool try_hand_over(el_owner *owner) {
   el_local_place *at = owner->place;
   el_owner *next = TAILQ_FIRST(&owner->queue->waiting);
   int64_t mod_rev = owner->events->mod_rev(owner);
-  if (next == NULL || mod_rev < 0 ||
+  if (next == NULL || mod_rev < 0 || owner->queue->n_seals > 0 ||
+      is_behind_another(owner->queue) ||
       !el_handoff_may_pass(&at->handoff, &at->driver,
                            el_local_queue_limits(owner->queue))) {
     return false;
   }
-  detach(owner);
+  el_local_queue_detach(owner);
   pass(at, next, mod_rev);
-  end_released(owner);
+  end_handed_over(owner);
   return true;
 }
 
@@ -272,12 +325,11 @@ void el_local_queue_let_go(el_owner *owner, bool by_itself) {
   el_local_place *at = owner->place;
   EL_COUNT(counters_of(owner->queue), held, -1);
   if (!el_local_queue_is_alone(owner)) {
-    detach(owner); /* others hold on */
-    end_released(owner);
+    leave_to_others(owner);
     return;
   }
   if (by_itself && try_hand_over(owner)) return;
-  detach(owner);
+  el_local_queue_detach(owner);
   owner->state = EL_OWNER_RELEASING;
   assert(at->releasing == NULL);
   at->releasing = owner;
@@ -289,25 +341,30 @@ void el_local_queue_let_go(el_owner *owner, bool by_itself) {
 void el_local_queue_finish(el_local_place *at, const el_error *err) {
   el_owner *owner = at->releasing;
   at->releasing = NULL;
-  owner->state = EL_OWNER_OUT;
-  owner->events->released(owner, err);
-  owner->events->forgotten(owner);
+  el_local_queue_end_released(owner, err);
 }
 
-void el_local_queue_give_up(el_local_place *at) {
+void el_local_queue_end_unconfirmed(el_owner *owner) {
   el_error err;
-  if (at->releasing == NULL) return;
   el_error_set(&err, EL_CLOSED,
                NAME_FORMAT ": the client was closed before etcd confirmed the "
                            "release",
-               NAME_OF(at->releasing));
-  el_local_queue_finish(at, &err);
+               NAME_OF(owner));
+  el_local_queue_end_released(owner, &err);
+}
+
+void el_local_queue_give_up(el_local_place *at) {
+  el_owner *owner = at->releasing;
+  at->releasing = NULL;
+  if (owner != NULL) {
+    el_local_queue_end_unconfirmed(owner);
+  }
 }
 
 static void on_released(el_local_place *at, bool found) {
   el_error err = {.code = EL_OK};
   if (at->releasing == NULL) return; /* a wait that was given up */
-  if (!found && at->queues->closed.code != EL_OK) {
+  if (!found && at->queue->queues->closed.code != EL_OK) {
     el_local_queue_give_up(at); /* or the end of our lease took it along */
     return;
   }

@@ -141,7 +141,7 @@ static const el_owner_events owner_events = {
 /* The command's reference becomes the queue's. */
 static void run_start(el_command *command) {
   el_lock *lk = EL_OF(command, el_lock, command);
-  el_local_queue_join(*lk->queues, &lk->owner);
+  el_local_queue_join(lk->handle->queues, &lk->owner);
 }
 
 static void run_stop(el_command *command) {
@@ -162,6 +162,14 @@ void el_lock_run_expire(el_command *command) {
 }
 
 el_write_order *el_lock_writes(el_lock *lk) { return &lk->writes; }
+
+bool el_lock_is_kept(const el_lock *lk) {
+  return lk->owner.state == EL_OWNER_HOLDING;
+}
+
+void el_lock_note_downgrade(el_lock *lk) {
+  el_local_queue_downgrade(&lk->owner);
+}
 
 void el_lock_key_gone(el_lock *lk) {
   el_local_queue_key_gone(&lk->owner, lk->token);
@@ -196,6 +204,7 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   lk->owner.mode = (uint8_t)options->mode;
   lk->owner.permits = options->permits;
   lk->owner.try_once = options->try_once;
+  lk->owner.must_share = options->must_share;
   lk->owner.timeout_ms = options->timeout_ms;
   lk->owner.deadline_ms =
       options->timeout_ms < 0 ? INT64_MAX : el_now_ms() + options->timeout_ms;
@@ -205,8 +214,8 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   return lk;
 }
 
-el_lock *el_lock_new(el_handle *handle, el_local_queues *const *queues,
-                     const el_lock_options *options, el_error *err) {
+el_lock *el_lock_new(el_handle *handle, const el_lock_options *options,
+                     el_error *err) {
   el_lock *lk;
   if (!el_handle_is_usable(handle, err)) return NULL;
   lk = new_lock(handle, options);
@@ -214,7 +223,6 @@ el_lock *el_lock_new(el_handle *handle, el_local_queues *const *queues,
     el_error_set(err, EL_NOMEM, "no memory for a lock");
     return NULL;
   }
-  lk->queues = queues;
   if (!el_lock_post(lk, &lk->command)) {
     el_error_set(err, EL_CLOSED, "the client is closed");
     el_lock_unref(lk);
@@ -272,11 +280,10 @@ el_bytes el_lock_key(const el_lock *lk) { return lk->key; }
 el_mode el_lock_mode(const el_lock *lk) { return lk->owner.mode; }
 
 el_bytes el_lock_note(const el_lock *lk, el_mode note, char *out) {
-  el_keys keys = {.text = (char *)lk->key.data,
-                  .name_len = (uint16_t)lk->owner.name.len,
-                  .key_len = (uint16_t)lk->key.len,
-                  .mode = lk->owner.mode};
-  return el_keys_note(&keys, note, out);
+  el_place place = {.mode = note,
+                    .lease = lk->token,
+                    .slot = note == EL_NOTE_DOWNGRADED ? 0 : lk->owner.share};
+  return (el_bytes){out, el_key_write(out, lk->owner.name, &place)};
 }
 
 el_handle *el_lock_handle(const el_lock *lk) { return lk->handle; }

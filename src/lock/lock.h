@@ -32,7 +32,8 @@ typedef struct el_lock_options {
   el_bytes value; /* what the key says about us; copied */
   el_mode mode;
   uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
-  bool try_once;       /* don't wait for others */
+  bool try_once;       /* for Lua, try: don't wait for others */
+  bool must_share;     /* a reader: who has it here can't let go meanwhile */
   int64_t timeout_ms;  /* how long to wait; negative: for ever */
   int64_t max_hold_ms; /* hard end of the hold; 0: none */
   int64_t linger_ms;   /* how long the key stays after it; 0: it doesn't */
@@ -55,11 +56,10 @@ typedef enum el_lock_news {
   EL_LOCK_ENDED = 4     /* released or lost */
 } el_lock_news;
 
-/* Asks for a lock of |handle|'s client, whose I/O thread finds its queues at
- * |queues|. NULL and |err| (closed, forked, nomem) if nobody can be asked. The
+/* Asks for a lock of |handle|'s client. NULL and |err| (closed, forked, nomem) if nobody can be asked. The
  * caller owns one reference. @thread lua */
-el_lock *el_lock_new(el_handle *handle, el_local_queues *const *queues,
-                     const el_lock_options *options, el_error *err);
+el_lock *el_lock_new(el_handle *handle, const el_lock_options *options,
+                     el_error *err);
 
 /* @thread any */
 el_lock *el_lock_ref(el_lock *lk);
@@ -158,6 +158,12 @@ el_bytes el_lock_note(const el_lock *lk, el_mode note, char *out);
 
 /* @thread any */
 el_mode el_lock_mode(const el_lock *lk);
+
+/* Is it not let go of yet? Then its writes may be sent. @thread io */
+bool el_lock_is_kept(const el_lock *lk);
+
+/* The note of its downgrade is about to be sent. @thread io */
+void el_lock_note_downgrade(el_lock *lk);
 
 /* A guarded request of the holder found its key gone. @thread io */
 void el_lock_key_gone(el_lock *lk);

@@ -11,7 +11,6 @@ struct el_lock {
   atomic_int refs;
   atomic_int state; /* el_hold, EL_HOLD_LOST + el_loss: any thread */
   el_handle *handle;
-  el_local_queues *const *queues; /* the I/O thread's, while the loop runs */
 
   /* Set before the I/O thread hears of it, constant afterwards. */
   int64_t max_hold_ms;

@@ -73,9 +73,10 @@ static el_nret l_txn_guard_lock(lua_State *L) {
   return 0;
 }
 
-/* txn:downgrade(): the writer's lock that guards it is a reader's from then on */
+/* txn:downgrade(lock): guarded by it, a writer's, which is a reader's from then on */
 static el_nret l_txn_downgrade(lua_State *L) {
-  check_memory(L, el_guarded_downgrade(check_txn(L)));
+  el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
+  check_memory(L, el_guarded_downgrade(check_txn(L), lk));
   return 0;
 }
 

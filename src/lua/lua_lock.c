@@ -8,22 +8,51 @@ static el_lock *check_lock(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_LOCK);
 }
 
-/* client:lock(name, value, timeout, max_hold, try, linger, mode, permits) -> lock | nil,
- * message, code. Seconds; nil for none. */
+/* Seconds; |none| if there is no such field. */
+static int64_t read_ms(lua_State *L, int table, const char *field,
+                       int64_t none) {
+  int64_t ms;
+  lua_getfield(L, table, field);
+  ms = lua_isnil(L, -1) ? none : el_lua_check_ms(L, -1);
+  lua_pop(L, 1);
+  return ms;
+}
+
+static bool read_flag(lua_State *L, int table, const char *field) {
+  bool flag;
+  lua_getfield(L, table, field);
+  flag = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return flag;
+}
+
+static void read_options(lua_State *L, int table, el_lock_options *options) {
+  options->timeout_ms = read_ms(L, table, "timeout", -1);
+  options->max_hold_ms = read_ms(L, table, "max_hold", 0);
+  options->linger_ms = read_ms(L, table, "linger", 0);
+  options->try_once = read_flag(L, table, "try");
+  options->must_share = read_flag(L, table, "must_share");
+  lua_getfield(L, table, "mode");
+  options->mode = (el_mode)luaL_checkoption(L, -1, "lock", el_modes);
+  lua_getfield(L, table, "permits");
+  options->permits = (uint16_t)luaL_optinteger(L, -1, 0);
+  lua_pop(L, 2);
+}
+
+/* client:lock(name, value, options) -> lock | nil, message, code. The options are those
+ * of el_lock_options, times in seconds; without, it is a plain lock that is waited for. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_lock_options options = {
-      .name = el_lua_check_bytes(L, 2),
-      .value = el_lua_check_bytes(L, 3),
-      .timeout_ms = lua_isnoneornil(L, 4) ? -1 : el_lua_check_ms(L, 4),
-      .max_hold_ms = lua_isnoneornil(L, 5) ? 0 : el_lua_check_ms(L, 5),
-      .try_once = lua_toboolean(L, 6),
-      .linger_ms = lua_isnoneornil(L, 7) ? 0 : el_lua_check_ms(L, 7),
-      .mode = (el_mode)luaL_checkoption(L, 8, "lock", el_modes),
-      .permits = (uint16_t)luaL_optinteger(L, 9, 0),
-  };
+  el_lock_options options = {.name = el_lua_check_bytes(L, 2),
+                             .value = el_lua_check_bytes(L, 3),
+                             .timeout_ms = -1};
   el_error err;
-  void **box = el_lua_new_box(L, EL_LUA_LOCK);
+  void **box;
+  if (!lua_isnoneornil(L, 4)) {
+    luaL_checktype(L, 4, LUA_TTABLE);
+    read_options(L, 4, &options);
+  }
+  box = el_lua_new_box(L, EL_LUA_LOCK);
   *box = el_client_lock(lc->client, &options, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }

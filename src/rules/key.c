@@ -180,13 +180,6 @@ el_bytes el_keys_own(const el_keys *keys) {
   return (el_bytes){keys->text, keys->key_len};
 }
 
-el_bytes el_keys_note(const el_keys *keys, el_mode note, char *out) {
-  size_t stem = keys->name_len + strlen(infixes[keys->mode]);
-  size_t len = el_key_write_stem(out, el_keys_name(keys), note);
-  memcpy(out + len, keys->text + stem, keys->key_len - stem);
-  return (el_bytes){out, len + keys->key_len - stem};
-}
-
 uint64_t el_keys_queue(const el_keys *keys) {
   uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
   for (size_t i = 0; i < keys->name_len; i++) {

@@ -13,9 +13,10 @@
  *
  * Go's recipe passes whoever's mod_revision is above its own: so the key of a reader or
  * writer is never written again, and what changes in its hold stands in a note beside
- * it: "name/write/read/<hex>", that its writer only reads any more, and
- * "name/read/order/<hex>" and "name/write/order/<hex>", on which the order of its writes
- * hangs (lock/guarded.h).
+ * it, whose name ends with the create_revision of that key, in hex: so the note of one
+ * hold is never taken for another's. "name/write/read/<rev>" says that its writer only
+ * reads any more; on "name/read/order/<rev>-<n>" and "name/write/order/<rev>-<n>" hangs
+ * the order of the writes of owner <n> (lock/guarded.h).
  */
 #ifndef ETCDLOCK_RULES_KEY_H
 #define ETCDLOCK_RULES_KEY_H
@@ -50,9 +51,11 @@ extern const char *const el_modes[];
 
 /* One key of a queue: whose it is and where it stands. */
 typedef struct el_place {
-  int64_t rev; /* create_revision: the order; 0: there is no such key */
-  int64_t lease;
-  uint32_t slot; /* which of that lease's places; 0 where there is only one */
+  int64_t rev;   /* create_revision: the order; 0: there is no such key */
+  int64_t lease; /* of a note: the create_revision of the key that it is for */
+  uint32_t
+      slot; /* which of that lease's places; 0 where there is only one. Of an
+                    order note: whose writes */
   el_mode mode;
   uint16_t permits; /* EL_MODE_PERMIT: how many there are; else 0 */
   bool is_timed;    /* a time stands in the key, in lease, and no lease */
@@ -106,10 +109,6 @@ el_bytes el_keys_own(const el_keys *keys);
 /* A number for the queue that the key stands in, not 0; few others have the same.
  * @thread any */
 uint64_t el_keys_queue(const el_keys *keys);
-
-/* Writes the key of |note|, which belongs to ours, to |out| (EL_KEY_SIZE bytes).
- * @thread any */
-el_bytes el_keys_note(const el_keys *keys, el_mode note, char *out);
 
 /* Is it the same place? @thread any */
 bool el_keys_are_same(const el_keys *a, const el_keys *b);

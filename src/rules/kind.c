@@ -48,13 +48,15 @@ size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
   }
 }
 
+static el_place downgraded(int64_t rev) {
+  return (el_place){.mode = EL_NOTE_DOWNGRADED, .lease = rev};
+}
+
 static bool is_downgraded(const el_keys *keys, const el_place *writer,
                           const el_op_result *notes) {
-  el_place note = *writer;
+  el_place note = downgraded(writer->rev);
   char key[EL_KEY_SIZE];
-  size_t len;
-  note.mode = EL_NOTE_DOWNGRADED;
-  len = el_key_write(key, el_keys_name(keys), &note);
+  size_t len = el_key_write(key, el_keys_name(keys), &note);
   for (size_t i = 0; i < notes->n_kvs; i++) {
     el_bytes found = notes->kvs[i].key;
     if (found.len == len && memcmp(found.data, key, len) == 0) return true;
@@ -76,10 +78,16 @@ bool el_kind_counts(const el_keys *keys, const el_kv *kv,
          !is_downgraded(keys, place, notes);
 }
 
+bool el_kind_waits(const el_keys *keys, el_bytes key) {
+  el_place place;
+  return el_key_parse(keys->text, keys->name_len, key.data, key.len, &place) &&
+         (place.mode == EL_MODE_PERMIT) == (keys->mode == EL_MODE_PERMIT) &&
+         (place.mode != EL_MODE_READ || keys->mode != EL_MODE_READ);
+}
+
 bool el_kind_may_change(const el_keys *keys, const el_place *place,
                         el_place *note) {
-  *note = *place;
-  note->mode = EL_NOTE_DOWNGRADED;
+  *note = downgraded(place->rev);
   return keys->mode == EL_MODE_READ && place->mode == EL_MODE_WRITE &&
          !place->is_timed;
 }
@@ -88,13 +96,33 @@ bool el_kind_has_notes(el_mode mode) {
   return mode == EL_MODE_READ || mode == EL_MODE_WRITE;
 }
 
-size_t el_kind_notes(const el_keys *keys, el_mode *notes) {
-  size_t n = 0;
-  if (keys->mode == EL_MODE_READ) {
-    notes[n++] = EL_NOTE_READ_ORDER;
-  } else if (keys->mode == EL_MODE_WRITE) {
-    notes[n++] = EL_NOTE_WRITE_ORDER;
-    notes[n++] = EL_NOTE_DOWNGRADED;
+/* The order notes of all owners, between "<rev>-" and "<rev>.". */
+static el_key_range order_notes(const el_keys *keys, el_mode mode, int64_t rev,
+                                char **text) {
+  el_place note = {.mode = mode, .lease = rev};
+  char *from = *text, *to;
+  size_t len = el_key_write(from, el_keys_name(keys), &note);
+  from[len++] = '-';
+  to = from + len;
+  memcpy(to, from, len);
+  to[len - 1] = '-' + 1;
+  *text = to + len;
+  return (el_key_range){{from, len}, {to, len}};
+}
+
+size_t el_kind_notes(const el_keys *keys, int64_t rev, el_key_range *ranges,
+                     char *text) {
+  el_place note = downgraded(rev);
+  switch (keys->mode) {
+    case EL_MODE_READ:
+      ranges[0] = order_notes(keys, EL_NOTE_READ_ORDER, rev, &text);
+      return 1;
+    case EL_MODE_WRITE:
+      ranges[0] = order_notes(keys, EL_NOTE_WRITE_ORDER, rev, &text);
+      ranges[1] = (el_key_range){
+          .from = {text, el_key_write(text, el_keys_name(keys), &note)}};
+      return 2;
+    default:
+      return 0;
   }
-  return n;
 }

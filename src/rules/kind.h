@@ -15,11 +15,10 @@
 
 enum {
   EL_KIND_RANGES_MAX = 3,
-  EL_KIND_TEXT_SIZE = EL_KIND_RANGES_MAX * 2 * EL_KEY_SIZE,
-  EL_KIND_NOTES_MAX = 2
+  EL_KIND_TEXT_SIZE = EL_KIND_RANGES_MAX * 2 * EL_KEY_SIZE
 };
 
-/* Keys between |from| and, exclusive, |to|. */
+/* Keys between |from| and, exclusive, |to|; |to| is empty: one key. */
 typedef struct el_key_range {
   el_bytes from, to;
 } el_key_range;
@@ -35,6 +34,9 @@ size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     const el_op_result *notes, el_place *place);
 
+/* Does |key|, if it is younger, stand behind |keys|? @thread any */
+bool el_kind_waits(const el_keys *keys, el_bytes key);
+
 /* May |place|, which is in the way of |keys|, be there and yet get out of it? Then
  * |note| tells of that when it comes. @thread any */
 bool el_kind_may_change(const el_keys *keys, const el_place *place,
@@ -43,7 +45,9 @@ bool el_kind_may_change(const el_keys *keys, const el_place *place,
 /* May a key of |mode| have notes? @thread any */
 bool el_kind_has_notes(el_mode mode);
 
-/* The notes that our key may have, for its release. Returns how many. @thread any */
-size_t el_kind_notes(const el_keys *keys, el_mode *notes);
+/* Where the notes are that our key of |rev| may have, for its release. Returns how many
+ * ranges; they point into |text| (EL_KIND_TEXT_SIZE bytes). @thread any */
+size_t el_kind_notes(const el_keys *keys, int64_t rev, el_key_range *ranges,
+                     char *text);
 
 #endif

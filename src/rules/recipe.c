@@ -42,10 +42,11 @@ static size_t list(el_recipe *to, const el_keys *keys, el_op *ops, int sort,
  * semaphore's all that may hold, and some more. */
 static size_t list_near(el_recipe *to, const el_keys *keys, el_op *ops,
                         int64_t limit, size_t *n_ops) {
-  return keys->mode == EL_MODE_PERMIT
-             ? list(to, keys, ops, EL_SORT_OLDEST, keys->permits + PERMITS_SEEN,
-                    n_ops)
-             : list(to, keys, ops, EL_SORT_YOUNGEST, limit, n_ops);
+  if (keys->mode != EL_MODE_PERMIT) {
+    return list(to, keys, ops, EL_SORT_YOUNGEST, limit, n_ops);
+  }
+  if (limit != 0) limit = keys->permits + PERMITS_SEEN;
+  return list(to, keys, ops, EL_SORT_OLDEST, limit, n_ops);
 }
 
 static el_compare own_is_absent(const el_keys *keys) {
@@ -110,15 +111,14 @@ void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
 
 /* The notes go in any case: nobody else takes them out when the key has gone. */
 static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
-  el_mode notes[EL_KIND_NOTES_MAX];
-  size_t n = el_kind_notes(keys, notes);
+  el_key_range notes[EL_KIND_RANGES_MAX];
+  size_t n = el_kind_notes(keys, guard, notes, to->text);
   to->compares[0] = (el_compare){
       .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = guard};
   to->then[0] = (el_op){.kind = EL_OP_DELETE, .key = el_keys_own(keys)};
   for (size_t i = 0; i < n; i++) {
     to->otherwise[i] = (el_op){
-        .kind = EL_OP_DELETE,
-        .key = el_keys_note(keys, notes[i], to->text + i * EL_KEY_SIZE)};
+        .kind = EL_OP_DELETE, .key = notes[i].from, .range_end = notes[i].to};
     to->then[1 + i] = to->otherwise[i];
   }
   to->txn = (el_txn){to->compares, 1, to->then, 1 + n, to->otherwise, n};
@@ -179,7 +179,7 @@ static el_seen read_permits(const el_keys *keys, const el_op_result *list,
     }
     ahead++;
   }
-  if (ahead < keys->permits) return (el_seen){0};
+  if (ahead < keys->permits) return (el_seen){.hidden = list->more};
   return (el_seen){.first = {.rev = 1, .mode = EL_MODE_PERMIT},
                    .missing = (uint16_t)(ahead - keys->permits + 1)};
 }

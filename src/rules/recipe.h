@@ -10,6 +10,7 @@
 #include "rules/entry.h"
 #include "rules/key.h"
 #include "rules/kind.h"
+#include "rules/turn.h"
 
 /* A transaction that is being made; |txn| points into the rest, so it must stay
  * where it was built. */
@@ -27,15 +28,7 @@ void el_recipe_build(el_recipe *recipe, const el_keys *keys,
                      const el_entry_action *action, int64_t rev,
                      el_bytes value);
 
-/* Who is behind our key? */
-typedef enum el_behind {
-  EL_BEHIND_UNKNOWN, /* it was not answered */
-  EL_BEHIND_NOBODY,
-  EL_BEHIND_SOMEBODY, /* or so it seems: what is below the name counts, too */
-  EL_BEHIND_LOST      /* it is gone */
-} el_behind;
-
-/* Builds the question. @thread any */
+/* Builds the question who is behind our key. @thread any */
 void el_recipe_build_census(el_recipe *recipe, const el_keys *keys);
 
 /* Reads the |answer|; |rev| is the create_revision of our key. @thread any */

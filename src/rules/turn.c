@@ -16,18 +16,22 @@ static bool is_half_over(const el_turn *turn, const el_turn_limits *limits,
          (now_ms - turn->since_ms) * 2 >= limits->ms;
 }
 
-bool el_turn_pass(el_turn *turn, const el_turn_limits *limits, int64_t now_ms) {
-  turn->holds++;
-  if (turn->looked_ms != 0 || !is_half_over(turn, limits, now_ms)) return false;
+bool el_turn_look(el_turn *turn, int64_t now_ms) {
+  if (turn->looked_ms != 0) return false;
   turn->looked_ms = now_ms;
   turn->holds_then = turn->holds;
   return true;
 }
 
-void el_turn_note(el_turn *turn, bool nobody) {
-  if (nobody) {
+bool el_turn_pass(el_turn *turn, const el_turn_limits *limits, int64_t now_ms) {
+  turn->holds++;
+  return is_half_over(turn, limits, now_ms) && el_turn_look(turn, now_ms);
+}
+
+void el_turn_note(el_turn *turn, el_behind behind) {
+  if (behind == EL_BEHIND_NOBODY) {
     turn->since_ms = turn->looked_ms;
     turn->holds -= turn->holds_then - 1;
   }
-  turn->looked_ms = 0;
+  turn->looked_ms = behind == EL_BEHIND_SOMEBODY ? -1 : 0;
 }

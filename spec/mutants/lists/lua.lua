@@ -219,7 +219,7 @@ return {
   { "a writer is no reader", "lua/etcdlock/holds.lua",
     "  return request.mode == \"read\" and own_sharer(self, \"read\", request) or nil",
     "  return own_sharer(self, \"read\", request)",
-    by = "lock/read_write: would wait for himself" },
+    by = "lock/downgrade: would wait for himself" },
   { "a reader waits for his own writing", "lua/etcdlock/holds.lua",
     "  if is_writer and own_sharer(self, \"read\", request) then",
     "  if false and is_writer then",

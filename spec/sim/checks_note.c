@@ -1,0 +1,28 @@
+/* sim checks_note: the note that a writer only reads lives as long as his key. */
+#include <inttypes.h>
+
+#include "checks.h"
+
+static bool is_there(const store *st, const key *note) {
+  int name = spot_name(note->spot);
+  for (int i = 0; i < st->n_keys; i++) {
+    const key *it = &st->keys[i];
+    if (spot_name(it->spot) == name && spot_mode(it->spot) == EL_MODE_WRITE &&
+        it->create_rev == note->owner) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void checks_on_note(world *wd, const change *what) {
+  const key *note = &what->before;
+  const lease *ls = store_find_lease(&wd->store, note->lease);
+  if (spot_mode(note->spot) == EL_NOTE_DOWNGRADED &&
+      what->after.create_rev == 0 && ls != NULL && ls->alive &&
+      is_there(&wd->store, note)) {
+    world_violate(wd, "I1 exclusion",
+                  "the note is gone that writer %" PRId64 " of n%d only reads",
+                  note->owner, note->spot);
+  }
+}
