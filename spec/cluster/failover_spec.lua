@@ -34,7 +34,7 @@ local function hold_and_wait(i, name)
   local holder, waiter = start_at(i, 2)
   local token = remote.take(holder, name)
   remote.send_take(waiter, name)
-  remote.await_keys(etcd, prefix .. name .. "/", 2)
+  etcd:await_keys(prefix .. name .. "/", 2)
   return holder, waiter, token
 end
 

@@ -24,10 +24,6 @@ local function assert_held(child)
   assert.same({ "true" }, ask(child, "return (lock:held())"))
 end
 
-local function await_keys(etcd, name, count, seconds)
-  remote.await_keys(etcd, prefix .. name, count, seconds)
-end
-
 local own
 
 -- The etcd of this file, on which nobody else depends; running.
@@ -48,7 +44,7 @@ describe("an outage shorter than the TTL", function()
     local holder, waiter = start(etcd, 10), start(etcd, 10)
     local token = take(holder, "short")
     waiter:send "lock = assert(client:lock 'short') return ('%.0f'):format(lock:token())"
-    await_keys(etcd, "short/", 2, 5)
+    etcd:await_keys(prefix .. "short/", 2)
     etcd:kill()
     wait.sleep(1)
     assert_held(holder)
@@ -62,7 +58,7 @@ describe("an outage shorter than the TTL", function()
     assert.is_true(tonumber(results[1]) > token)
     assert.same({ "true" }, ask(waiter, "return (lock:check())"))
     assert.same({ "true" }, ask(waiter, "return lock:unlock()"))
-    await_keys(etcd, "short/", 0, 1)
+    etcd:await_keys(prefix .. "short/", 0, 1)
   end)
 
   it("in which etcd only says nothing loses nothing either", function()
@@ -70,7 +66,7 @@ describe("an outage shorter than the TTL", function()
     local holder, waiter = start(etcd, 3), start(etcd, 3)
     local token = take(holder, "silent")
     waiter:send "lock = assert(client:lock 'silent') return ('%.0f'):format(lock:token())"
-    await_keys(etcd, "silent/", 2, 5)
+    etcd:await_keys(prefix .. "silent/", 2)
     etcd:pause()
     wait.sleep(0.7)
     assert_held(holder)
@@ -93,9 +89,9 @@ describe("an outage longer than the TTL", function()
     local token = take(holder, "long")
     ask(holder, "lock:on_lost(function(_, reason) told = reason end)")
     patient:send(WAIT)
-    await_keys(etcd, "long/", 2, 5)
+    etcd:await_keys(prefix .. "long/", 2)
     hasty:send "return client:lock('long', { timeout = 3 })"
-    await_keys(etcd, "long/", 3, 5)
+    etcd:await_keys(prefix .. "long/", 3)
     etcd:kill()
     local left = tonumber(ask(holder, "return lock:remaining()")[1])
     -- TTL and margin: what was proven last was sent before the kill.
@@ -121,7 +117,7 @@ describe("an outage longer than the TTL", function()
     assert.same({ "true" }, ask(patient, "return (lock:check())"))
     -- What is lost stays lost, and neither it nor the hasty one left a key.
     assert.same({ "false", "lost" }, ask(holder, "return lock:held()"))
-    await_keys(etcd, "long/", 1, 5)
+    etcd:await_keys(prefix .. "long/", 1)
     assert.same({ "true" }, ask(patient, "return lock:unlock()"))
     assert.is_true(take(holder, "long") > token)
   end)
@@ -136,7 +132,7 @@ describe("an outage longer than the TTL", function()
     assert.same({ "expired" }, results)
     assert_within(took, left - 0.1, left + SLACK, "the news of the loss")
     etcd:resume()
-    await_keys(etcd, "stopped/", 0, 5)
+    etcd:await_keys(prefix .. "stopped/", 0)
     assert.same({ "false", "lost" }, ask(holder, "return lock:held()"))
     take(holder, "stopped")
     assert.same({ "true" }, ask(holder, "return (lock:check())"))
@@ -175,7 +171,7 @@ describe("a client of an etcd that is down", function()
     answer_of(children[1])
     assert_within(wait.now() - back, 0, 3, "the lock after etcd came")
     -- The others did not leave anything that comes to life now.
-    await_keys(etcd, "down/", 1, 2)
+    etcd:await_keys(prefix .. "down/", 1, 2)
     assert.same({ "true" }, ask(children[1], "return lock:unlock()"))
     assert.is_true(tonumber(ask(children[3], "return client:ping()")[1]) < 1)
   end)
@@ -238,8 +234,8 @@ describe("an etcd that is stopped in its tracks", function()
         assert.same({ "true" }, ask(children[i], "return (lock:check())"), call[1])
       end
     end
-    await_keys(etcd, "other", 0, 5)
-    await_keys(etcd, "stop/17/", 0, 5)
+    etcd:await_keys(prefix .. "other", 0)
+    etcd:await_keys(prefix .. "stop/17/", 0)
     assert.same({}, wrong)
   end)
 end)
@@ -249,7 +245,7 @@ describe("a release", function()
     local etcd = private_etcd()
     local children = start_many(10, etcd, 20)
     for i, child in ipairs(children) do take(child, "cut/" .. i) end
-    await_keys(etcd, "cut/", 10, 5)
+    etcd:await_keys(prefix .. "cut/", 10)
     -- Some before, some during, some after etcd's end.
     for i, child in ipairs(children) do
       child:send "return lock:unlock()"
@@ -267,7 +263,7 @@ describe("a release", function()
     end
     assert.is_true(cut >= 5, "etcd has heard of all releases")
     etcd:restart()
-    await_keys(etcd, "cut/", 0, 5)
+    etcd:await_keys(prefix .. "cut/", 0)
     -- That was the release, not the end of the leases, which live on.
     for i, child in ipairs(children) do
       take(child, "cut/" .. i)
@@ -283,7 +279,7 @@ describe("a release", function()
     for _, child in ipairs(waiters) do
       child:send "return client:lock('given_up', { timeout = 1 })"
     end
-    await_keys(etcd, "given_up/", 5, 5)
+    etcd:await_keys(prefix .. "given_up/", 5)
     etcd:kill()
     for _, child in ipairs(waiters) do
       local results, took = answer_of(child)
@@ -292,7 +288,7 @@ describe("a release", function()
       assert_within(took, 1, 1 + SLACK, "the wait of 1 s")
     end
     etcd:restart()
-    await_keys(etcd, "given_up/", 1, 5)
+    etcd:await_keys(prefix .. "given_up/", 1)
     assert_held(holder)
   end)
 end)
@@ -355,9 +351,9 @@ describe("a wait during which etcd compacts its history", function()
     local PROGRAM = "lock = assert(client:lock 'compacted') return ('%.0f'):format(lock:token())"
     local original, token = holder, take(holder, "compacted")
     first:send(PROGRAM)
-    await_keys(etcd, "compacted/", 2, 5)
+    etcd:await_keys(prefix .. "compacted/", 2)
     second:send(PROGRAM)
-    await_keys(etcd, "compacted/", 3, 5)
+    etcd:await_keys(prefix .. "compacted/", 3)
     local function compact()
       etcd:put(prefix .. "noise", "x")
       etcd:del(prefix .. "noise")

@@ -21,10 +21,6 @@ local connect = clients.connector(options)
 
 local function ctl(...) secured.ctl(etcd, ...) end
 
-local function await_no_key()
-  wait.eventually(function() return #etcd:keys(prefix) == 0 end, 10, "end of the key")
-end
-
 -- |lock| of |client| ends by itself with its lease, without many requests.
 local function assert_ends_quietly(client, lock)
   local before = client:stats().rpcs
@@ -56,7 +52,7 @@ describe("a user that is deleted while it holds", function()
     assert_ends_quietly(client, lock)
     assert.same({ false, "lost" }, { lock:held() })
     client:close()
-    await_no_key()
+    etcd:await_keys(prefix, 0, 10)
   end)
 
   it("goes on when it is back", function()
@@ -100,7 +96,7 @@ describe("a role that is taken away", function()
     assert_ends_quietly(client, lock)
     assert.matches("denied", clients.assert_fails("lost", lock:check()))
     grant()
-    await_no_key()
+    etcd:await_keys(prefix, 0, 10)
     assert(client:lock "a"):unlock()
   end)
 
@@ -114,7 +110,7 @@ describe("a role that is taken away", function()
     local count = client:stats().deletes - before
     assert.is_true(count >= 1 and count <= 4, count .. " times")
     grant()
-    await_no_key()
+    etcd:await_keys(prefix, 0, 10)
   end)
 
   it("ends a wait whose watch is refused, and no other", function()
@@ -137,7 +133,7 @@ describe("a role that is taken away", function()
     assert.is_true(lock:check())
     grant()
     assert.is_true(lock:unlock())
-    await_no_key()
+    etcd:await_keys(prefix, 0, 10)
   end)
 
   it("ends a wait when its turn comes", function()
@@ -152,6 +148,6 @@ describe("a role that is taken away", function()
     assert.same({ "nil", "denied" }, { results[1], results[3] })
     assert.matches("permission denied", results[2])
     waiter:wait()
-    await_no_key()
+    etcd:await_keys(prefix, 0, 10)
   end)
 end)

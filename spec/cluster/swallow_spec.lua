@@ -102,7 +102,7 @@ describe("a member that swallows", function()
     local holder = assert(connect { endpoints = etcd:endpoint(2) }:lock "a")
     local waiter = connect { ttl = TIMEOUT }
     local wish = assert(waiter._core:lock(prefix .. "a", ""))
-    wait.eventually(function() return #etcd:keys(prefix .. "a") == 2 end)
+    etcd:await_keys(prefix .. "a", 2)
     silent:swallow()
     wait.sleep(TIMEOUT)
     assert.is_nil((wish:wait(0)))
@@ -155,7 +155,7 @@ describe("a member that swallows", function()
     if tried then tried:unlock() end
     local ok, message, code = lock:unlock()
     assert.is_true(ok or code == "unavailable", message)
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end, TIMEOUT)
+    etcd:await_keys(prefix, 0, TIMEOUT)
   end)
 
   it("is, when it is the only one, unavailable", function()

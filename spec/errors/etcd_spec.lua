@@ -140,7 +140,7 @@ describe("etcd says of", function()
     end, 20, "full")
     assert_told(server, assert_heard(server, "Txn", "RESOURCE_EXHAUSTED",
       "etcdserver: mvcc: database space exceeded"), client:lock "b")
-    wait.eventually(function() return #etcd:keys(prefix .. "b") == 0 end, 10, "no ghost")
+    etcd:await_keys(prefix .. "b", 0, 10)
   end)
 end)
 

@@ -200,7 +200,7 @@ describe("a lock that is repeated after", function()
     assert.equal(select(2, suite.etcd():get(keys[1])), lock:token())
     assert.is_true(lock:check())
     assert.is_true(lock:unlock())
-    stage:await_keys("b", 0)
+    suite.etcd():await_keys(prefix .. "b", 0, 10)
   end, function(row) return row.retriable end)
 
   for status, texts in pairs(TROUBLE) do

@@ -45,18 +45,11 @@ local function actor(etcd, name, ttl)
   return child
 end
 
-local function queue_length(etcd, name)
-  return #etcd:keys(prefix .. name .. "/")
-end
-
 -- Has |child| ask for the lock and waits until it is number |place| in the
 -- queue.
 local function enqueue(child, etcd, name, place)
   child:send "lock"
-  wait.eventually(function()
-    local length = queue_length(etcd, name)
-    return length == place, length .. " keys"
-  end, 10, "place " .. place .. " in the queue")
+  etcd:await_keys(prefix .. name .. "/", place, 10)
 end
 
 local function take(child)
@@ -214,8 +207,7 @@ describe("a waiter that goes", function()
     local etcd, token, holder, first, middle, last = line_up "killed"
     middle:kill "sigkill"
     middle:wait()
-    wait.eventually(function() return queue_length(etcd, "killed") == 3 end, 4,
-      "end of the dead waiter's lease")
+    etcd:await_keys(prefix .. "killed/", 3, 4) -- when the lease of the dead one ends
     assert_undisturbed(token, holder, first, last)
   end)
 
@@ -238,8 +230,7 @@ describe("a waiter that goes", function()
     middle:kill "sigint"
     middle:expect("^failed .*interrupted", 1)
     -- It lives on, and so does its lease; only its key must go.
-    wait.eventually(function() return queue_length(etcd, "cancelled") == 3 end, 1,
-      "the cancelled waiter's key is gone")
+    etcd:await_keys(prefix .. "cancelled/", 3, 1)
     assert_undisturbed(token, holder, first, last)
     middle:send "lock"
     middle:expect "^held"
@@ -256,8 +247,7 @@ describe("a waiter that goes", function()
     local took = wait.now() - asked
     assert.equal("timeout", code)
     assert.is_true(took >= 0.4 and took <= 0.4 + wait.SLACK, "after " .. took .. " s")
-    wait.eventually(function() return queue_length(etcd, "timed_out") == 4 end, 1,
-      "the waiter's key is gone")
+    etcd:await_keys(prefix .. "timed_out/", 4, 1)
     finish { late }
     middle:kill "sigkill"
     middle:wait()
@@ -271,8 +261,7 @@ describe("a waiter that goes", function()
     for i = 1, 10 do crowd[i] = actor(etcd, "crowd") end
     for i = 1, 10 do crowd[i]:send "lock 0.5" end
     for i = 1, 10 do assert.equal("timeout", (crowd[i]:expect "^failed (.*)")) end
-    wait.eventually(function() return queue_length(etcd, "crowd") == 1 end, 1,
-      "only the holder's key is left")
+    etcd:await_keys(prefix .. "crowd/", 1, 1)
     crowd[11] = holder
     finish(crowd)
   end)
@@ -296,10 +285,10 @@ describe("waiters", function()
     for _ = 1, 2 do
       take(holder)
       hasty:send "lock 1"
-      wait.eventually(function() return queue_length(etcd, "left") == 2 end, 5, "the first place")
+      etcd:await_keys(prefix .. "left/", 2)
       enqueue(patient, etcd, "left", 3)
       hasty:expect "^failed" -- and the patient one has another in front of him
-      wait.eventually(function() return queue_length(etcd, "left") == 2 end, 5, "the end of it")
+      etcd:await_keys(prefix .. "left/", 2)
       holder:send "unlock"
       patient:expect "^held"
       patient:send "unlock"

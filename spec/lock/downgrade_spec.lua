@@ -2,7 +2,6 @@
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
@@ -21,10 +20,6 @@ local function ask(of, mode, opts)
 end
 
 local granted = clients.granted
-
-local function await_keys(count)
-  wait.eventually(function() return #etcd:keys(prefix .. "a/") == count end, 5, count .. " keys")
-end
 
 -- None of them gets it in a time in which one that could would have had it.
 local function assert_wait(...)
@@ -48,9 +43,9 @@ describe("a writer who only reads on", function()
     local writer = assert(client:write_lock "a")
     local token, key = writer:token(), writer:key()
     local reader = ask(other, "read")
-    await_keys(2)
+    etcd:await_keys(prefix, 2)
     local next_one = ask(third, "write")
-    await_keys(3)
+    etcd:await_keys(prefix, 3)
     assert_wait(reader, next_one)
     assert.is_true(writer:downgrade())
     assert.equal("read", writer:mode())
@@ -129,9 +124,9 @@ describe("a writer who only reads on", function()
     assert_wait(next_one)
     assert.equal(1, #etcd:keys(prefix))
     assert.is_true(writer:downgrade())
-    await_keys(3) -- and the note
+    etcd:await_keys(prefix, 3) -- and the note
     local theirs = ask(other, "write")
-    await_keys(4)
+    etcd:await_keys(prefix, 4)
     local last = ask(patient, "write")
     assert_wait(next_one, theirs, last)
     assert.is_true(writer:unlock())
@@ -149,7 +144,7 @@ describe("a writer who only reads on", function()
     assert.equal(2, #etcd:keys(prefix))
     etcd:del(writer:key())
     assert.equal("deleted", writer:wait_lost(5))
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end, 5, "no note left")
+    etcd:await_keys(prefix, 0) -- nor the note
     local again = assert(client:write_lock("a", { timeout = 5 }))
     assert_fails("locked", other:try_read_lock "a")
     assert.is_true(again:unlock())

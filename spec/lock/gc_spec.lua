@@ -275,7 +275,7 @@ describe("an aggressive collector", function()
     child:expect("^through$", 60)
     child:send ""
     child:expect "^collected$"
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+    etcd:await_keys(prefix, 0)
     assert.equal(0, (child:wait()))
     assert.equal("", child:errors())
   end

@@ -36,10 +36,6 @@ local function start()
   return go
 end
 
-local function await_keys(count)
-  wait.eventually(function() return #etcd:keys(NAME .. "/") == count end, 5, count .. " keys")
-end
-
 local function assert_waits(...)
   wait.sleep(0.3)
   for _, go in ipairs { ... } do assert.is_nil(go.lines[1]) end
@@ -79,7 +75,7 @@ describe("Go's read/write lock and ours", function()
       go:send(theirs)
       go:expect "^held"
       local asked = assert(client[ours .. "_lock_async"](client, "a"))
-      await_keys(2)
+      etcd:await_keys(NAME, 2)
       wait.sleep(0.3)
       assert.is_false(asked:step())
       local _, _, code = client["try_" .. ours .. "_lock"](client, "a", { owner = "other" })
@@ -88,7 +84,7 @@ describe("Go's read/write lock and ours", function()
       local lock
       wait.eventually(function() lock = asked:step() return lock end, 5, "ours")
       go:send(theirs)
-      await_keys(2)
+      etcd:await_keys(NAME, 2)
       assert_waits(go)
       assert.is_true(lock:unlock())
       go:expect "^held"
@@ -100,11 +96,11 @@ describe("Go's read/write lock and ours", function()
     local first, second = start(), start()
     local reader = assert(connect():read_lock "a")
     first:send "write"
-    await_keys(2)
+    etcd:await_keys(NAME, 2)
     local later = assert(connect({ elsewhere = true }):read_lock_async "a")
-    await_keys(3)
+    etcd:await_keys(NAME, 3)
     second:send "read"
-    await_keys(4)
+    etcd:await_keys(NAME, 4)
     assert_waits(first, second)
     assert.is_false(later:step())
     assert.is_true(reader:unlock())
@@ -121,12 +117,12 @@ describe("Go's read/write lock and ours", function()
     local waiting, later, client = start(), start(), connect()
     local writer = assert(client:write_lock "a")
     waiting:send "write"
-    await_keys(2)
+    etcd:await_keys(NAME, 2)
     assert.is_true(writer:downgrade())
     assert.is_true(writer:put(prefix .. "data", "v"))
     assert_waits(waiting)
     later:send "write"
-    await_keys(4)
+    etcd:await_keys(NAME, 4)
     assert_waits(waiting, later)
     assert.is_true(writer:check())
     assert.is_true(writer:unlock())

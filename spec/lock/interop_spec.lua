@@ -6,7 +6,7 @@ local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
-local prefix = suite.prefix()
+local prefix, etcd = suite.prefix(), suite.etcd()
 
 local OURS = [[
   local endpoint, prefix, name = ...
@@ -58,16 +58,9 @@ local function stop(ctl)
   wait.eventually(function() return ctl.ended end, 5, "end of etcdctl's output")
 end
 
-local function await_places(name, count)
-  wait.eventually(function()
-    local keys = suite.etcd():keys(prefix .. name .. "/")
-    return #keys == count, #keys .. " keys"
-  end, 5, count .. " places in the queue")
-end
-
 local function connect()
   local client = assert(etcdlock.connect {
-    endpoints = suite.endpoints(), prefix = prefix, ttl = 5,
+    endpoints = etcd:endpoints(), prefix = prefix, ttl = 5,
   })
   finally(function() client:close() end)
   return client
@@ -78,11 +71,11 @@ describe("with etcdctl on the same name", function()
     local client = connect()
     local ctl = etcdctl_lock "theirs"
     local key = await_hold(ctl)
-    assert.same({ key }, suite.etcd():keys(prefix .. "theirs/"))
+    assert.same({ key }, etcd:keys(prefix .. "theirs/"))
     assert.equal("locked", (select(3, client:try_lock "theirs")))
     assert.equal("timeout", (select(3, client:lock("theirs", { timeout = 0.3 }))))
-    local ours = proc.lua(OURS, suite.endpoints(), prefix, "theirs")
-    await_places("theirs", 2)
+    local ours = proc.lua(OURS, etcd:endpoints(), prefix, "theirs")
+    etcd:await_keys(prefix .. "theirs/", 2)
     wait.sleep(0.2)
     assert.is_nil(ours.lines[1])
     stop(ctl)
@@ -96,7 +89,7 @@ describe("with etcdctl on the same name", function()
     local client = connect()
     local lock = assert(client:lock "ours")
     local ctl = etcdctl_lock "ours"
-    await_places("ours", 2)
+    etcd:await_keys(prefix .. "ours/", 2)
     wait.sleep(0.2)
     assert.is_nil(holds(ctl))
     assert.is_true((lock:check()))
@@ -111,8 +104,8 @@ describe("with etcdctl on the same name", function()
   it("it is killed, and we get the lock when its lease ends", function()
     local ctl = etcdctl_lock "killed"
     await_hold(ctl)
-    local ours = proc.lua(OURS, suite.endpoints(), prefix, "killed")
-    await_places("killed", 2)
+    local ours = proc.lua(OURS, etcd:endpoints(), prefix, "killed")
+    etcd:await_keys(prefix .. "killed/", 2)
     proc.destroy(ctl.process)
     ours:expect("^held", 4)
     ours:send "go"
@@ -126,9 +119,9 @@ describe("with etcdctl on the same name", function()
     local ctls, children = {}, {}
     for i = 1, 3 do
       ctls[i] = etcdctl_lock "mixed"
-      await_places("mixed", 2 * i)
-      children[i] = proc.lua(OURS, suite.endpoints(), prefix, "mixed")
-      await_places("mixed", 2 * i + 1)
+      etcd:await_keys(prefix .. "mixed/", 2 * i)
+      children[i] = proc.lua(OURS, etcd:endpoints(), prefix, "mixed")
+      etcd:await_keys(prefix .. "mixed/", 2 * i + 1)
     end
     local places = assert(client:queue "mixed")
     assert(lock:unlock())
@@ -147,17 +140,17 @@ describe("with etcdctl on the same name", function()
       children[i]:expect "^unlocked true"
       assert.equal(0, (children[i]:wait()))
     end
-    assert.same({}, suite.etcd():keys(prefix .. "mixed/"))
+    assert.same({}, etcd:keys(prefix .. "mixed/"))
   end)
 
   it("our queue lists its places, and what we publish is only about us", function()
     local client = connect()
     local ctl = etcdctl_lock "listed"
     local key = await_hold(ctl)
-    local ours = proc.lua(OURS, suite.endpoints(), prefix, "listed")
-    await_places("listed", 2)
+    local ours = proc.lua(OURS, etcd:endpoints(), prefix, "listed")
+    etcd:await_keys(prefix .. "listed/", 2)
     local places = assert(client:queue "listed")
-    local _, token = suite.etcd():get(key)
+    local _, token = etcd:get(key)
     assert.equal(2, #places)
     assert.same({ held = true, token = token, lease = key:match "%x+$", mode = "lock", key = key },
       places[1])

@@ -72,7 +72,7 @@ describe("a lock that is taken", function()
     assert.is_true(waited >= 0.3 and waited < 0.3 + wait.SLACK, waited)
     assert.matches(prefix .. "a", message, 1, true)
     assert.matches("0.3 s", message, 1, true)
-    wait.eventually(function() return #etcd:keys(prefix) == 1 end)
+    etcd:await_keys(prefix, 1)
   end)
 
   it("is refused after the client's time to wait, if the call names none", function()

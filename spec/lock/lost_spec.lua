@@ -75,7 +75,7 @@ describe("a lock is lost", function()
     assert.equal("replaced", lock:wait_lost(5))
     assert_lost(lock, "overwritten")
     assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+    etcd:await_keys(prefix, 0)
   end)
 
   it("when its key is put on another lease", function()

@@ -26,7 +26,7 @@ describe("max_hold", function()
     assert.equal("max_hold", lock:wait_lost(5))
     assert.matches("max_hold", assert_fails("lost", lock:check()), 1, true)
     assert.matches("max_hold", assert_fails("lost", lock:unlock()), 1, true)
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+    etcd:await_keys(prefix, 0)
   end)
 
   it("is over on the dot for its holder, before anybody else can have it", function()
@@ -83,7 +83,7 @@ describe("max_hold", function()
         assert.same({ false, "lost" }, { lock:held() })
       end
     end
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+    etcd:await_keys(prefix, 0)
   end)
 end)
 

@@ -225,7 +225,7 @@ describe("another owner of the same client", function()
     assert.is_true(long:check())
     assert.is_true(long:unlock())
     assert.is_true(assert(client:lock("a", { owner = "y", timeout = 5 })):unlock())
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+    etcd:await_keys(prefix, 0)
   end)
 
   it("is somebody else although it runs in the same coroutine", function()

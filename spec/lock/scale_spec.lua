@@ -3,11 +3,10 @@
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
-local remote = require "spec.support.programs.remote"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
-local prefix = suite.prefix()
+local prefix, etcd = suite.prefix(), suite.etcd()
 
 -- A process that waits for many locks at once, by way of the core, whose waits
 -- can be looked at without blocking. `wait_all` calls on_held for each lock as
@@ -38,10 +37,6 @@ local MANY = [[
 -- A crowd that a failed test leaves would starve the next one.
 after_each(proc.destroy_children)
 
-local function await_keys(name, count, seconds)
-  remote.await_keys(suite.etcd(), prefix .. name, count, seconds)
-end
-
 describe("one client", function()
   it("spends 1 KB at most on each lock that it holds", function()
     assert.is_true(core.HOLD_SIZE <= 1024, core.HOLD_SIZE)
@@ -49,7 +44,7 @@ describe("one client", function()
 
   it("holds 1,000 locks on one lease, keeps them and releases them", function()
     local client = assert(etcdlock.connect {
-      endpoints = suite.endpoints(), prefix = prefix, ttl = 2,
+      endpoints = etcd:endpoints(), prefix = prefix, ttl = 2,
     })
     finally(function() client:close() end)
     local COUNT = 1000
@@ -59,8 +54,8 @@ describe("one client", function()
       assert.is_true(locks[i]:token() > last)
       last = locks[i]:token()
     end
-    await_keys("thousand/", COUNT, 2)
-    local leases = suite.etcd():leases()
+    etcd:await_keys(prefix .. "thousand/", COUNT, 2)
+    local leases = etcd:leases()
     assert.equal(1, #leases)
     assert.equal(client:lease(), leases[1])
     assert.equal(COUNT, client:stats().held)
@@ -77,7 +72,7 @@ describe("one client", function()
     assert.equal(1, after.grants)
 
     for i = 1, COUNT do assert(locks[i]:unlock()) end
-    assert.same({}, suite.etcd():keys(prefix .. "thousand/"))
+    assert.same({}, etcd:keys(prefix .. "thousand/"))
     assert.equal(0, client:stats().held)
     assert.equal(0, client:stats().lost)
   end)
@@ -101,13 +96,13 @@ describe("one client", function()
       print(("acquired %.0f"):format(client:stats().acquired))
       client:close(1)
       holder:close(1)
-    ]], suite.endpoints(), prefix .. "own")
+    ]], etcd:endpoints(), prefix .. "own")
     child:expect("^waiting", 20)
-    await_keys("own/", 2, 5)
+    etcd:await_keys(prefix .. "own/", 2)
     child:send "go"
     assert.equal("200", (child:expect("^acquired (%d+)", 20)))
     assert.equal(0, (child:wait()))
-    assert.same({}, suite.etcd():keys(prefix .. "own/"))
+    assert.same({}, etcd:keys(prefix .. "own/"))
   end)
 end)
 
@@ -133,14 +128,14 @@ describe("a queue of 300 waiters", function()
       print "done"
       for i = 1, #clients do clients[i]:close(1) end
     ]]
-    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
+    local holder = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
     finally(function() holder:close() end)
     local first = assert(holder:lock "drained")
     local children = {}
     for i = 1, PROCESSES do
-      children[i] = proc.lua(CROWD, suite.endpoints(), prefix .. "drained", CLIENTS)
+      children[i] = proc.lua(CROWD, etcd:endpoints(), prefix .. "drained", CLIENTS)
     end
-    await_keys("drained/", PROCESSES * CLIENTS + 1, 20)
+    etcd:await_keys(prefix .. "drained/", PROCESSES * CLIENTS + 1, 20)
     local places = assert(holder:queue "drained")
     assert(first:unlock())
     local grants = {}
@@ -156,7 +151,7 @@ describe("a queue of 300 waiters", function()
       child:expect("^done", 10)
       assert.equal(0, (child:wait(20)))
     end
-    assert.same({}, suite.etcd():keys(prefix .. "drained/"))
+    assert.same({}, etcd:keys(prefix .. "drained/"))
   end)
 end)
 
@@ -186,7 +181,7 @@ describe("fifty names at once", function()
     ]]
     local children, holds = {}, {}
     for i = 1, PROCESSES do
-      children[i] = proc.lua(BUSY, suite.endpoints(), prefix .. "fifty/", NAMES, ROUNDS)
+      children[i] = proc.lua(BUSY, etcd:endpoints(), prefix .. "fifty/", NAMES, ROUNDS)
     end
     for _, child in ipairs(children) do child:expect("^ready", 10) end
     for _, child in ipairs(children) do child:send "go" end
@@ -209,7 +204,7 @@ describe("fifty names at once", function()
         assert.is_true(list[i].token > list[i - 1].token, "a token has not grown")
       end
     end
-    assert.same({}, suite.etcd():keys(prefix .. "fifty/"))
+    assert.same({}, etcd:keys(prefix .. "fifty/"))
   end)
 
   it("that become free at once wake the one who waits for all of them", function()
@@ -223,13 +218,13 @@ describe("fifty names at once", function()
       print(("done %.0f %.0f"):format(stats.acquired, stats.watches))
       client:close(1)
     ]]
-    local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
+    local holder = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
     finally(function() holder:close() end)
     local locks = {}
     for i = 1, 50 do locks[i] = assert(holder:lock("free/" .. i)) end
-    local waiter = proc.lua(WAITER, suite.endpoints(), prefix .. "free/")
+    local waiter = proc.lua(WAITER, etcd:endpoints(), prefix .. "free/")
     waiter:expect "^waiting"
-    await_keys("free/", 100, 5)
+    etcd:await_keys(prefix .. "free/", 100)
     -- All keys in one transaction, as far as etcd is concerned: its lease's end.
     local freed = wait.now()
     holder:close()

@@ -27,10 +27,6 @@ end
 
 local granted = clients.granted
 
-local function await_keys(count)
-  wait.eventually(function() return #etcd:keys(prefix .. "pool/") == count end, 5, count .. " keys")
-end
-
 -- None of them gets a permit in a time in which one that could would have had it.
 local function assert_wait(...)
   for _ = 1, 5 do
@@ -73,7 +69,7 @@ describe("a semaphore", function()
     local lock = take(theirs_one)
     assert_fails("locked", one:try_lock { owner = 1 })
     local asked = ask(one)
-    await_keys(42)
+    etcd:await_keys(prefix, 42)
     assert_wait(asked)
     assert.equal(0, one:available())
     assert.is_true(lock:unlock())
@@ -86,7 +82,7 @@ describe("a semaphore", function()
     local pool = assert(patient:semaphore("pool", 2))
     local mine_first, theirs_first = take(pool), take(theirs_two)
     local first = ask(pool)
-    await_keys(3)
+    etcd:await_keys(prefix, 3)
     local second = ask(pool)
     assert_wait(first, second)
     assert.is_true(mine_first:unlock())
@@ -103,7 +99,7 @@ describe("a semaphore", function()
     local asked = {}
     for i, pool in ipairs { theirs, mine, theirs } do
       asked[i] = ask(pool)
-      await_keys(3 + i)
+      etcd:await_keys(prefix, 3 + i)
     end
     for i = 1, 3 do
       assert_wait((table.unpack or unpack)(asked, i))
@@ -117,9 +113,9 @@ describe("a semaphore", function()
   it("serves whoever's turn it is, whichever permit is given back", function()
     local first, second, third = take(mine), take(theirs), take(mine)
     local next_one = ask(theirs)
-    await_keys(4)
+    etcd:await_keys(prefix, 4)
     local last = ask(theirs)
-    await_keys(5)
+    etcd:await_keys(prefix, 5)
     assert.is_true(third:unlock()) -- the youngest of those who held
     next_one = granted(next_one)
     assert_wait(last)
@@ -133,10 +129,10 @@ describe("a semaphore", function()
     for i = 1, 6 do
       pools[i] = assert(connect { elsewhere = true }:semaphore("pool", 3))
       asked[i] = ask(pools[i])
-      await_keys(3 + i)
+      etcd:await_keys(prefix, 3 + i)
     end
     for _, i in ipairs { 2, 3, 5 } do asked[i]:cancel() end
-    await_keys(6)
+    etcd:await_keys(prefix, 6)
     for _, i in ipairs { 1, 4, 6 } do
       assert_wait(asked[i])
       assert.is_true(table.remove(locks):unlock())
@@ -226,7 +222,7 @@ describe("a semaphore", function()
 
   it("shows who holds and who waits, and a permit can be taken away", function()
     local locks, asked = { take(mine), take(mine), take(theirs) }, ask(theirs)
-    await_keys(4)
+    etcd:await_keys(prefix, 4)
     local places = assert(client:queue "pool")
     for i, place in ipairs(places) do
       assert.equal("permit", place.mode)

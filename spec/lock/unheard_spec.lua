@@ -72,7 +72,7 @@ describe("a release that etcd has carried out, and nobody heard of,", function()
     end) }
     assert.same({ true, "done" }, results)
     server:pass()
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end)
+    etcd:await_keys(prefix, 0)
   end)
 end)
 

@@ -178,22 +178,15 @@ local function flag(name)
   assert.equal("set\n", nginx:get("/flag?name=" .. name).body)
 end
 
-local function await_no_key(name)
-  wait.eventually(function()
-    local keys = etcd:keys(prefix .. name .. "/")
-    return not keys[1], table.concat(keys, " ")
-  end, 5, "no key of " .. name)
-end
-
 describe("in a request", function()
   it("with_lock, check, put, get, txn, wait_lost, queue and ping work", function()
     assert.equal("true of fn: true true 1 1 false nil 1 true\n", nginx:get("/all").body)
-    await_no_key "all"
+    etcd:await_keys(prefix .. "all/", 0)
   end)
 
   it("an error in with_lock releases, and is raised again", function()
     assert.equal("false it\n", nginx:get("/raise").body)
-    await_no_key "raise"
+    etcd:await_keys(prefix .. "raise/", 0)
   end)
 
   it("the module's own with_lock works", function()
@@ -217,7 +210,7 @@ describe("in a request", function()
       etcd:resume()
       assert(ok, failure)
       assert.matches("^true ", request:wait(10).body)
-      await_no_key(what)
+      etcd:await_keys(prefix .. what .. "/", 0)
       etcd:del(prefix .. "written")
     end)
   end
@@ -232,7 +225,7 @@ describe("in a request", function()
     assert(ok, failure)
     assert.matches("^nil lock .* has not confirmed .* unavailable", request.body)
     assert.is_true(request.took > 1.9)
-    await_no_key "silent"
+    etcd:await_keys(prefix .. "silent/", 0)
   end)
 
   it("wait_lost ends in its time, or with the reason", function()
@@ -248,7 +241,7 @@ describe("in a request", function()
   it("loop = \"none\" blocks the worker, as it was told to", function()
     local lock = assert(client:lock "blocking")
     local request = nginx:begin "/blocking"
-    wait.eventually(function() return #etcd:keys(prefix .. "blocking/") == 2 end)
+    etcd:await_keys(prefix .. "blocking/", 2)
     assert.is_true(nginx:get("/ping").took > 0.05)
     assert.equal("timeout\n", request:wait(5).body)
     assert(lock:unlock())
@@ -258,8 +251,8 @@ describe("in a request", function()
     for _ = 1, 3 do
       assert.equal("closed closed closed closed closed true\n", nginx:get("/close").body)
     end
-    await_no_key "closing"
-    await_no_key "closed"
+    etcd:await_keys(prefix .. "closing/", 0)
+    etcd:await_keys(prefix .. "closed/", 0)
   end)
 end)
 
@@ -270,7 +263,7 @@ describe("a lock that one request holds", function()
       await_flag("holds-" .. where)
       local answer = nginx:get(("/unlock?name=%s&where=%s"):format(where, where))
       if where == "content" then assert.equal("true\n", answer.body) end
-      await_no_key(where)
+      etcd:await_keys(prefix .. where .. "/", 0)
       assert.falsy(holder.done)
       flag("go-" .. where)
       assert.equal("false\n", holder:wait().body)
@@ -301,7 +294,7 @@ describe("a request that waits", function()
     assert.falsy(request.done)
     assert(blocker:unlock())
     assert.matches("held", request:wait(5).body)
-    await_no_key "blocked"
+    etcd:await_keys(prefix .. "blocked/", 0)
   end)
 end)
 

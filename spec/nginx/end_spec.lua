@@ -2,7 +2,6 @@
 
 local Nginx = require "spec.support.servers.nginx"
 local clients = require "spec.support.harness.clients"
-local remote = require "spec.support.programs.remote"
 local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
@@ -71,10 +70,6 @@ local function start(more)
   return nginx
 end
 
-local function await_keys(name, count, seconds)
-  remote.await_keys(etcd, prefix .. name .. "/", count, seconds)
-end
-
 local function await_stats(nginx, stats, seconds)
   wait.eventually(function()
     local body = nginx:get("/stats").body
@@ -97,9 +92,9 @@ describe("a request that is aborted by its client", function()
   it("releases what it holds", function()
     local nginx = start()
     local request = nginx:begin "/hold?name=a"
-    await_keys("a", 1)
+    etcd:await_keys(prefix .. "a/", 1)
     request:abort()
-    await_keys("a", 0)
+    etcd:await_keys(prefix .. "a/", 0)
     await_stats(nginx, "0 0")
   end)
 
@@ -111,10 +106,10 @@ describe("a request that is aborted by its client", function()
       local requests = {}
       for i = 1, 200 do requests[i] = nginx:begin "/hold?name=a" end
       await_stats(nginx, "0 200", 10)
-      await_keys("a", 2)
+      etcd:await_keys(prefix .. "a/", 2)
       for i = 1, 200 do requests[i]:abort() end
       await_stats(nginx, "0 0")
-      await_keys("a", 1)
+      etcd:await_keys(prefix .. "a/", 1)
       local usage = Nginx.usage(pid)
       sockets = sockets or usage.sockets
       assert.is_true(usage.sockets <= sockets + 3, usage.sockets .. " sockets")
@@ -134,7 +129,7 @@ describe("a request that is aborted by its client", function()
       if i % 3 ~= 1 then assert.matches("^held", requests[i]:wait(20).body) end
     end
     await_stats(nginx, "0 0")
-    await_keys("a", 0)
+    etcd:await_keys(prefix .. "a/", 0)
   end)
 end)
 
@@ -146,7 +141,7 @@ describe("a request's lock is released", function()
       nginx:get(("/end?way=%s&name=%s"):format(way, way))
       assert(blocker:unlock())
       await_stats(nginx, "0 0")
-      await_keys(way, 0)
+      etcd:await_keys(prefix .. way .. "/", 0)
     end)
   end
 end)
@@ -155,7 +150,7 @@ describe("the socket of the waits", function()
   it("has no name, and turns other processes away", function()
     local nginx = start()
     local request = nginx:begin "/hold?name=a&hold=1"
-    await_keys("a", 1)
+    etcd:await_keys(prefix .. "a/", 1)
     assert.same({}, nginx:leftovers())
     local pid, found = nginx:workers()[1], nil
     local scan = assert(uv.fs_scandir(("/proc/%d/fd"):format(pid)))
@@ -205,7 +200,7 @@ describe("nginx", function()
       end, 15, "new workers and answers")
     end
     for i = 1, 8 do if requests[i] then requests[i]:wait() end end
-    await_keys("load", 0)
+    etcd:await_keys(prefix .. "load/", 0)
     assert.same({}, nginx:leftovers())
     nginx:finish "sigterm"
     nginx:assert_no_errors()
@@ -228,7 +223,7 @@ describe("nginx", function()
       end
       -- In good order all are answered.
       if signal == "sigquit" then assert.equal(20, served) end
-      await_keys("end", 0, 1)
+      etcd:await_keys(prefix .. "end/", 0, 1)
       await_no_lease_of("nginx", 1)
       assert.same({}, nginx:leftovers())
       nginx:assert_no_errors()
@@ -239,20 +234,20 @@ describe("nginx", function()
     local nginx = start()
     local requests = {}
     for i = 1, 5 do requests[i] = nginx:begin "/hold?name=silent" end
-    await_keys("silent", 1)
+    etcd:await_keys(prefix .. "silent/", 1)
     etcd:pause()
     local ok, took = pcall(nginx.finish, nginx, "sigterm", 5)
     etcd:resume()
     assert.is_true(ok, took)
     for i = 1, 5 do requests[i]:wait() end
     assert.same({}, nginx:leftovers())
-    await_keys("silent", 0, 10)
+    etcd:await_keys(prefix .. "silent/", 0, 10)
   end)
 
   it("starts a new worker for one that is killed, whose locks end with its lease", function()
     local nginx = start()
     local holder, waiter = nginx:begin "/hold?name=killed", nginx:begin "/hold?name=killed"
-    await_keys("killed", 1)
+    etcd:await_keys(prefix .. "killed/", 1)
     local pid, from = nginx:workers()[1], wait.now()
     assert(uv.kill(pid, "sigkill"))
     holder:wait()
@@ -287,7 +282,7 @@ describe("nginx", function()
     for i = 1, 8 do requests[i] = nginx:begin(i % 2 == 0 and "/vm" or "/vm?close=1") end
     for i = 1, 8 do assert.equal("held\n", requests[i]:wait(20).body) end
     assert.equal(pid, nginx:workers()[1])
-    await_keys("vm", 0)
+    etcd:await_keys(prefix .. "vm/", 0)
     await_no_lease_of("a request", 5)
     assert.same({}, nginx:leftovers())
   end)

@@ -188,13 +188,6 @@ local function get_over_tls(at)
   return (proc.run { "sh", "-c", ask .. at })
 end
 
-local function assert_no_key(name)
-  wait.eventually(function()
-    local keys = etcd:keys(prefix .. name)
-    return not keys[1], table.concat(keys, " ")
-  end, 5, "no key of " .. name)
-end
-
 describe("init_by_lua", function()
   it("may require etcdlock, but not connect: gRPC must not start before the fork", function()
     local body = nginx:get("/connect").body
@@ -207,14 +200,14 @@ describe("a phase that can yield", function()
     it(phase .. " can wait for a lock and for an answer", function()
       nginx:get "/rewrite"
       assert_waited(phase)
-      assert_no_key(phase .. "/try")
+      etcd:await_keys(prefix .. phase .. "/try", 0)
     end)
   end
 
   it("ssl_certificate can, and the handshake goes on", function()
     assert.matches("over TLS\n$", get_over_tls(certificate_port))
     assert_waited "ssl_certificate"
-    assert_no_key "ssl_certificate/try"
+    etcd:await_keys(prefix .. "ssl_certificate/try", 0)
   end)
 
   it("ngx.timer can, too", function()
@@ -222,7 +215,7 @@ describe("a phase that can yield", function()
     wait.eventually(function() return told "timer" ~= "nothing" end, 5, "the timer")
     assert_waited "timer"
     -- It doesn't unlock what it waited for; its end does.
-    assert_no_key "timer"
+    etcd:await_keys(prefix .. "timer", 0)
   end)
 end)
 
@@ -237,7 +230,7 @@ describe("a phase that can't yield", function()
       assert.is_string(answer.status and answer.body, answer.failure)
       wait.eventually(function() return told(phase) ~= "nothing" end, 5, phase)
       assert.equal(REFUSED:format("this is " .. phase .. "_by_lua"), told(phase))
-      assert_no_key(phase .. "/")
+      etcd:await_keys(prefix .. phase .. "/", 0)
     end)
   end
 
@@ -245,14 +238,14 @@ describe("a phase that can't yield", function()
   it("ssl_client_hello is refused a wait, but can try and unlock", function()
     assert.matches("over TLS\n$", get_over_tls(hello_port))
     assert.equal(REFUSED:format "this is ssl_client_hello_by_lua", told "ssl_client_hello")
-    assert_no_key "ssl_client_hello/"
+    etcd:await_keys(prefix .. "ssl_client_hello/", 0)
   end)
 
   it("nor can a callback of a C function, and the worker survives it", function()
     assert.equal("context context a\n", nginx:get("/boundary").body)
     assert.equal("context context a\n", nginx:get("/boundary").body)
-    assert_no_key "boundary"
-    assert_no_key "a/"
+    etcd:await_keys(prefix .. "boundary", 0)
+    etcd:await_keys(prefix .. "a/", 0)
   end)
 end)
 
@@ -263,19 +256,19 @@ describe("light threads", function()
 
   it("share a hold if they say who they are", function()
     assert.equal("3 at once, counts 1 2 3\n", nginx:get("/threads?owner=us").body)
-    assert_no_key "threads"
+    etcd:await_keys(prefix .. "threads", 0)
   end)
 
   it("that ask again have the same lock", function()
     assert.equal("true 2\n", nginx:get("/again").body)
-    assert_no_key "again"
+    etcd:await_keys(prefix .. "again", 0)
   end)
 end)
 
 describe("the phases of a request", function()
   it("are owners of their own, but share a hold if they say who they are", function()
     assert.equal("true 2 nil locked\n", nginx:get("/across").body)
-    assert_no_key "across"
+    etcd:await_keys(prefix .. "across", 0)
   end)
 end)
 
@@ -291,13 +284,13 @@ describe("a hold of a request that has ended without unlocking", function()
       end
     end
     assert.equal(2 * COUNT, holds)
-    assert_no_key "left"
+    etcd:await_keys(prefix .. "left", 0)
   end)
 
   it("is not that of another request with the same owner either", function()
     local answer = nginx:begin("/leave?name=owned&owner=us", { times = 20 }):wait(20)
     assert.equal(20, select(2, answer.body:gsub("count=1 token=", "")))
-    assert_no_key "owned"
+    etcd:await_keys(prefix .. "owned", 0)
   end)
 end)
 

@@ -58,13 +58,6 @@ end)
 
 teardown(clients.close_all)
 
-local function await_queue(name, count, seconds)
-  wait.eventually(function()
-    local keys = etcd:keys(prefix .. name .. "/")
-    return #keys == count, #keys .. " keys"
-  end, seconds, count .. " keys of " .. name)
-end
-
 local function await_waiting(count, seconds)
   wait.eventually(function()
     local body = nginx:get("/stats").body
@@ -88,13 +81,13 @@ describe("a request in nginx", function()
   it("waits for a lock that another process holds, and is woken by its release", function()
     local release = hold "a"
     local request = nginx:begin "/lock?name=a"
-    await_queue("a", 2)
+    etcd:await_keys(prefix .. "a/", 2)
     assert.falsy(request.done)
     release()
     local answer = request:wait(2)
     assert.equal(200, answer.status)
     assert.matches("^held %d+", answer.body)
-    await_queue("a", 0)
+    etcd:await_keys(prefix .. "a/", 0)
   end)
 
   it("is told when its time has passed", function()
@@ -103,7 +96,7 @@ describe("a request in nginx", function()
     assert.matches('^refused timeout lock ".*a" was not free within 0.3 s', answer.body)
     assert.is_true(answer.took >= 0.3 and answer.took < 0.3 + wait.SLACK, answer.took)
     release()
-    await_queue("a", 0)
+    etcd:await_keys(prefix .. "a/", 0)
   end)
 
   it("tries without waiting", function()
@@ -115,7 +108,7 @@ describe("a request in nginx", function()
 
   it("waits for another request of its worker", function()
     local first = nginx:begin "/lock?name=a&hold=0.3"
-    await_queue("a", 1)
+    etcd:await_keys(prefix .. "a/", 1)
     local second = nginx:begin "/lock?name=a"
     local token = tonumber(first:wait().body:match "held (%d+)")
     assert.is_true(tonumber(second:wait().body:match "held (%d+)") > token)
@@ -162,7 +155,7 @@ describe("500 requests that wait in one worker", function()
       last_token[tonumber(turn)] = tonumber(token)
     end
     for i = 2, COUNT do assert.is_true(last_token[i] >= last_token[i - 1]) end
-    await_queue("crowd", 0)
+    etcd:await_keys(prefix .. "crowd/", 0)
   end)
 
   it("cost it a descriptor for each end of a connection, which are used again", function()
@@ -212,7 +205,7 @@ local function crowd_out(count, opts)
       answers.cut = answers.cut + 1
     end
   end
-  await_queue("room", 0)
+  etcd:await_keys(prefix .. "room/", 0)
   assert.equal("pong\n", small:get("/ping").body)
   assert.equal(pid, small:workers()[1])
   assert.is_true(cpu < 0.3, cpu .. " s of CPU in 1 s")

@@ -137,10 +137,7 @@ local function start_busy(etcd, ttl)
   theirs:expect "^ready"
   local busy = proc.lua(BUSY, etcd:endpoints(), prefix, ttl)
   busy:expect "^ready"
-  wait.eventually(function()
-    local keys = etcd:keys(prefix)
-    return #keys == 5, table.concat(keys, " ")
-  end, 5, "four places of the busy one and one of the other")
+  etcd:await_keys(prefix, 5) -- four places of the busy one and one of the other
   return busy, theirs
 end
 

@@ -77,10 +77,7 @@ local function successors(kind, count, ttl)
   local etcd = suite.etcd()
   local list = start_all(kind, count, ttl)
   for _, child in ipairs(list) do child:send "take" end
-  wait.eventually(function()
-    local keys = #etcd:keys(prefix .. kind)
-    return keys == 2 * count, keys .. " keys"
-  end, 10, "everybody in the queue")
+  etcd:await_keys(prefix .. kind, 2 * count, 10)
   return list
 end
 

@@ -28,7 +28,7 @@ local function tell(is_another)
       return "result"
     end)
   ]])
-  remote.await_keys(etcd, prefix .. "a/", 1)
+  etcd:await_keys(prefix .. "a/", 1)
   etcd:wipe(is_another)
   local thief = start(etcd)
   remote.take(thief, "a")

@@ -35,6 +35,6 @@ it("a key for nobody that comes late is taken out while the client goes on", fun
   wait.eventually(function() return wait.now() > from + LATE end, LATE + 1)
   assert.is_true(server:deliver "Txn" >= count)
   assert.equal(count, #etcd:keys(prefix .. "late/"))
-  wait.eventually(function() return #etcd:keys(prefix .. "late/") == 0 end, 20, "keys are left")
+  etcd:await_keys(prefix .. "late/", 0, 20)
   assert.is_true(busy:check())
 end)

@@ -20,7 +20,7 @@ it("a process that stood still is told so, by whatever it asks first", function(
     remote.take(child, "a" .. i)
     child:kill "sigstop"
   end
-  remote.await_keys(etcd, prefix, 0, 10)
+  etcd:await_keys(prefix, 0, 10)
   for i, child in ipairs(sleepers) do
     remote.send(child, asked[i])
     child:kill "sigcont"

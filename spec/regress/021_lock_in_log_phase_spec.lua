@@ -80,6 +80,6 @@ it("what is held across proxy_pass covers it, and is unlocked in log_by_lua", fu
     ["tried true"] = COUNT,
     done = COUNT,
   }, told)
-  wait.eventually(function() return #etcd:keys(prefix) == 0 end, 5, "no keys")
+  etcd:await_keys(prefix, 0)
   nginx:assert_no_errors()
 end)

@@ -107,6 +107,6 @@ end
 
 it("what set_by_lua took is unlocked in the content phase", function()
   assert.equal("timeout 1\n", nginx:get("/healthcheck").body)
-  wait.eventually(function() return #etcd:keys(prefix .. "shared/targets") == 0 end, 5, "no key")
+  etcd:await_keys(prefix .. "shared/targets", 0)
   nginx:assert_no_errors()
 end)

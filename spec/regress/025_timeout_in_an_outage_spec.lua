@@ -45,7 +45,7 @@ end
 it("an outage is a time-out, whether etcd is silent or gone, and is told beside it", function()
   assert.equal("fresh, 1\n", nginx:get("/cached").body)
   local request = nginx:begin "/cached?takes=1.5"
-  wait.eventually(function() return #etcd:keys(prefix) == 1 end, 5, "the lock")
+  etcd:await_keys(prefix, 1)
   assert.equal("stale, and somebody fetches it\n", nginx:get("/cached").body)
   assert.equal("fresh, 1\n", request:wait(5).body)
   etcd:pause()

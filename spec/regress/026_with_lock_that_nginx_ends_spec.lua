@@ -3,7 +3,6 @@
 -- that request waited for ever, as a phase did for what an earlier one had taken.
 local Nginx = require "spec.support.servers.nginx"
 local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
@@ -148,7 +147,7 @@ local function assert_answers(path, answer)
   for _ = 1, 3 do
     assert.equal(answer, nginx:get(("%s?name=%s"):format(path, name)).body)
   end
-  wait.eventually(function() return #etcd:keys(prefix .. name .. "/") == 0 end, 5, "no keys")
+  etcd:await_keys(prefix .. name .. "/", 0)
 end
 
 for path, what in pairs {

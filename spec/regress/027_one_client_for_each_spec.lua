@@ -4,7 +4,6 @@ local Nginx = require "spec.support.servers.nginx"
 local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
 local uv = require "luv"
-local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
@@ -70,9 +69,7 @@ end)
 it("who calls setup has a client for himself, also in init_by_lua", function()
   local request = nginx:begin "/libraries"
   for _, name in ipairs { "one", "other" } do
-    wait.eventually(function()
-      return #etcd:keys(prefix .. name .. "/cache/x/") == 1
-    end, 5, name)
+    etcd:await_keys(prefix .. name .. "/cache/x/", 1)
   end
   assert.equal(2, clients())
   assert.equal("went\n", nginx:get("/go").body)

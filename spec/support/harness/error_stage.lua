@@ -96,13 +96,6 @@ end
 
 -- ---- what is left ----
 
-function Stage:await_keys(name, count)
-  wait.eventually(function()
-    local keys = suite.etcd():keys(self.prefix .. name)
-    return #keys == count, table.concat(keys, " ")
-  end, 10, count .. " keys of " .. name)
-end
-
 -- One that was granted without our knowledge is revoked.
 function Stage.await_leases(count)
   wait.eventually(function()
@@ -114,7 +107,7 @@ end
 -- Nothing is left of the lock |name|, and it can be had.
 function Stage:assert_free(name)
   self.server:pass()
-  self:await_keys(name, 0)
+  suite.etcd():await_keys(self.prefix .. name, 0, 10)
   assert(self.client:lock(name, { timeout = self.LONG })):unlock()
 end
 

@@ -116,12 +116,4 @@ function M.assert_within(took, low, high, what)
   assert.is_true(took >= low - 0.005 and took <= high, text:format(what or "it", took, low, high))
 end
 
--- |etcd| gets |count| keys that begin with |name|: holders and waiters.
-function M.await_keys(etcd, name, count, seconds)
-  wait.eventually(function()
-    local keys = etcd:keys(name)
-    return #keys == count, table.concat(keys, " ")
-  end, seconds, count .. " keys of " .. name)
-end
-
 return M

@@ -362,6 +362,15 @@ function Etcd:keys(prefix)
   return keys
 end
 
+-- Waits until |count| keys start with |prefix|: of a lock, its holders and waiters.
+-- Fails if that takes longer than |seconds| (5).
+function Etcd:await_keys(prefix, count, seconds)
+  wait.eventually(function()
+    local keys = self:keys(prefix)
+    return #keys == count, table.concat(keys, " ")
+  end, seconds, count .. " keys of " .. prefix)
+end
+
 -- The value and the create revision of |key|, or nil.
 function Etcd:get(key)
   local kv = range(self, key)[1]
