@@ -5,7 +5,8 @@ local suite = require "spec.support.harness.suite"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
+local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
 local client, other, third
 
 before_each(function()
@@ -14,37 +15,13 @@ end)
 
 after_each(clients.close_all)
 
--- Asks |of| for the lock "a" in |mode|, for an owner of its own.
-local function ask(of, mode, opts)
-  return assert(of[mode .. "_lock_async"](of, "a", clients.with({ owner = {} }, opts)))
-end
-
-local granted = clients.granted
-
--- None of them gets it in a time in which one that could would have had it.
-local function assert_wait(...)
-  for _ = 1, 5 do
-    for _, one in ipairs { client, other, third } do assert(one:ping()) end
-  end
-  for _, asked in ipairs { ... } do assert.is_false(asked:step()) end
-end
-
--- The modes of those who hold "a" now.
-local function modes_held()
-  local modes = {}
-  for i, place in ipairs(assert(third:queue "a")) do
-    modes[i] = place.held and place.mode or nil
-  end
-  return modes
-end
-
 describe("a writer who only reads on", function()
   it("lets readers in, and no writer in between", function()
     local writer = assert(client:write_lock "a")
     local token, key = writer:token(), writer:key()
-    local reader = ask(other, "read")
+    local reader = ask(other, "read", "a")
     etcd:await_keys(prefix, 2)
-    local next_one = ask(third, "write")
+    local next_one = ask(third, "write", "a")
     etcd:await_keys(prefix, 3)
     assert_wait(reader, next_one)
     assert.is_true(writer:downgrade())
@@ -52,7 +29,7 @@ describe("a writer who only reads on", function()
     assert.is_true(writer:downgrade()) -- as it is already
     reader = granted(reader)
     assert_wait(next_one)
-    assert.same({ "read", "read" }, modes_held())
+    assert.same({ "read", "read" }, modes_held(third, "a"))
     assert.is_true(writer:check())
     assert.same({ token, key }, { writer:token(), writer:key() })
     assert.is_true(writer:unlock())
@@ -103,7 +80,7 @@ describe("a writer who only reads on", function()
 
   it("hands nothing on to the next writer here, and doesn't linger as one", function()
     local writer = assert(client:write_lock("a", { linger = 60 }))
-    local next_one = ask(client, "write")
+    local next_one = ask(client, "write", "a")
     assert_wait(next_one)
     assert.is_true(writer:downgrade())
     assert.is_true(writer:unlock())
@@ -120,14 +97,14 @@ describe("a writer who only reads on", function()
   it("is no longer in the way of the next writer here, who queues before others do", function()
     local patient = connect { handoff_time = 60 }
     local writer = assert(patient:write_lock "a")
-    local next_one = ask(patient, "write")
+    local next_one = ask(patient, "write", "a")
     assert_wait(next_one)
     assert.equal(1, #etcd:keys(prefix))
     assert.is_true(writer:downgrade())
     etcd:await_keys(prefix, 3) -- and the note
-    local theirs = ask(other, "write")
+    local theirs = ask(other, "write", "a")
     etcd:await_keys(prefix, 4)
-    local last = ask(patient, "write")
+    local last = ask(patient, "write", "a")
     assert_wait(next_one, theirs, last)
     assert.is_true(writer:unlock())
     next_one = granted(next_one)

@@ -14,8 +14,8 @@ local UNAVAILABLE, TIMED_OUT = error_rows.STATUS.UNAVAILABLE, "etcdserver: reque
 
 after_each(clients.close_all)
 
-local function ask(client, owner, opts)
-  return assert(client:lock_async("a", clients.with({ owner = owner }, opts)))
+local function ask(client, owner)
+  return assert(client:lock_async("a", { owner = owner }))
 end
 
 local function ask_many(client, count)

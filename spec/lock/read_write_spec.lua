@@ -7,7 +7,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
+local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
 local client, other, third
 
 before_each(function()
@@ -15,30 +16,6 @@ before_each(function()
 end)
 
 after_each(clients.close_all)
-
--- Asks |of| for the lock "a" in |mode|, for an owner of its own.
-local function ask(of, mode, opts)
-  return assert(of[mode .. "_lock_async"](of, "a", clients.with({ owner = {} }, opts)))
-end
-
-local granted = clients.granted
-
--- None of them gets it in a time in which one that could would have had it.
-local function assert_wait(...)
-  for _ = 1, 5 do
-    for _, one in ipairs { client, other, third } do assert(one:ping()) end
-  end
-  for _, asked in ipairs { ... } do assert.is_false(asked:step()) end
-end
-
--- The modes of those who hold "a" now.
-local function modes_held()
-  local modes = {}
-  for i, place in ipairs(assert(third:queue "a")) do
-    modes[i] = place.held and place.mode or nil
-  end
-  return modes
-end
 
 describe("readers", function()
   it("read together, in one program and in several", function()
@@ -48,7 +25,7 @@ describe("readers", function()
       assert.is_true(lock:check())
       assert.equal("read", lock:mode())
     end
-    assert.same({ "read", "read" }, modes_held())
+    assert.same({ "read", "read" }, modes_held(third, "a"))
     assert.is_true(reader:unlock())
     assert.is_true(third_one:check())
     assert.is_true(third_one:unlock())
@@ -79,7 +56,7 @@ describe("readers", function()
   it("of one client wait together for a writer, and are let in together", function()
     local writer = assert(other:write_lock "a")
     local asked = {}
-    for i = 1, 10 do asked[i] = ask(client, "read") end
+    for i = 1, 10 do asked[i] = ask(client, "read", "a") end
     etcd:await_keys(prefix, 2)
     assert_wait((table.unpack or unpack)(asked))
     asked[4]:cancel()
@@ -92,9 +69,9 @@ describe("readers", function()
 
   it("that come later than a writer wait for it, so that he isn't starved", function()
     local reader = assert(client:read_lock "a")
-    local writer = ask(other, "write")
+    local writer = ask(other, "write", "a")
     etcd:await_keys(prefix, 2)
-    local later = ask(third, "read")
+    local later = ask(third, "read", "a")
     etcd:await_keys(prefix, 3)
     assert_wait(writer, later)
     assert.is_true(reader:unlock())
@@ -109,7 +86,7 @@ describe("readers", function()
     local first = assert(hasty:read_lock "a")
     local before = hasty:stats()
     for i = 1, 10 do
-      assert.equal(first:key(), clients.keep(granted(ask(hasty, "read"))):key(), i)
+      assert.equal(first:key(), clients.keep(granted(ask(hasty, "read", "a"))):key(), i)
     end
     assert.equal(before.enqueues, hasty:stats().enqueues)
   end)
@@ -117,11 +94,11 @@ describe("readers", function()
   it("of a blocking program share a key though a writer waits, who'd wait for them", function()
     local hasty = connect { handoff = 2, handoff_time = 0.001 }
     local first = assert(hasty:read_lock "a")
-    local writer = ask(other, "write")
+    local writer = ask(other, "write", "a")
     etcd:await_keys(prefix, 2)
     local second = assert(hasty:read_lock("a", { owner = 2, timeout = 5 }))
     assert.equal(first:key(), second:key())
-    local later = ask(hasty, "read") -- who doesn't block
+    local later = ask(hasty, "read", "a") -- who doesn't block
     etcd:await_keys(prefix, 3)
     assert_wait(writer, later)
     assert.is_true(first:unlock())
@@ -134,7 +111,7 @@ describe("readers", function()
     local sibling = connect() -- another client of the same program
     local first = assert(client:read_lock "a")
     assert.is_true(assert(sibling:read_lock("a", { owner = 2 })):unlock())
-    local writer = ask(other, "write")
+    local writer = ask(other, "write", "a")
     etcd:await_keys(prefix, 2)
     assert.matches("wanted by a writer who waits for a reader of this program",
       assert_fails("deadlock", sibling:read_lock("a", { owner = 2 })))
@@ -142,7 +119,7 @@ describe("readers", function()
     writer = granted(writer)
     assert.is_true(writer:downgrade())
     assert.is_true(assert(other:read_lock("a", { owner = 2 })):unlock())
-    local next_one = ask(client, "write")
+    local next_one = ask(client, "write", "a")
     etcd:await_keys(prefix, 3)
     assert_fails("deadlock", other:read_lock("a", { owner = 2 }))
     assert.is_true(writer:unlock())
@@ -152,18 +129,18 @@ describe("readers", function()
   it("that try at once are all let in, also before the client has a lease", function()
     local fresh = connect()
     local asked = {}
-    for i = 1, 5 do asked[i] = ask(fresh, "read", { timeout = 0 }) end
+    for i = 1, 5 do asked[i] = ask(fresh, "read", "a", { timeout = 0 }) end
     for _, one in ipairs(asked) do assert.is_true(granted(one):unlock()) end
   end)
 
   it("of the client that reads join for a turn only while a writer waits", function()
     local patient = connect { handoff = 4, handoff_time = 60 }
     local reader = assert(patient:read_lock "a")
-    local writer = ask(other, "write")
+    local writer = ask(other, "write", "a")
     etcd:await_keys(prefix, 2)
     local locks = {}
     wait.eventually(function()
-      local asked = ask(patient, "read")
+      local asked = ask(patient, "read", "a")
       patient:ping() -- comes after it
       locks[#locks + 1] = asked:step() or nil
       return asked:step() == false and asked
@@ -198,7 +175,7 @@ describe("readers", function()
   it("try, and are refused while a writer holds or waits", function()
     local reader = assert(client:try_read_lock "a")
     assert.is_true(assert(other:try_read_lock "a"):unlock())
-    local writer = ask(other, "write")
+    local writer = ask(other, "write", "a")
     etcd:await_keys(prefix, 2)
     assert_fails("locked", third:try_read_lock "a")
     assert.is_true(reader:unlock())
@@ -219,15 +196,15 @@ end)
 describe("a writer", function()
   it("waits for everybody who asked before him, readers and writers", function()
     local first, second = assert(client:read_lock "a"), assert(other:read_lock "a")
-    local writer = ask(third, "write")
+    local writer = ask(third, "write", "a")
     etcd:await_keys(prefix, 3)
-    local next_one = ask(client, "write")
+    local next_one = ask(client, "write", "a")
     etcd:await_keys(prefix, 4)
     assert.is_true(second:unlock())
     assert_wait(writer, next_one)
     assert.is_true(first:unlock())
     writer = granted(writer)
-    assert.same({ "write" }, modes_held())
+    assert.same({ "write" }, modes_held(third, "a"))
     assert_wait(next_one)
     assert.is_true(writer:token() > first:token())
     assert.is_true(writer:unlock())
@@ -238,9 +215,9 @@ describe("a writer", function()
 
   it("is anybody who has the plain lock, and waits for one", function()
     local plain = assert(client:lock "a")
-    local reader = ask(other, "read")
+    local reader = ask(other, "read", "a")
     etcd:await_keys(prefix, 2)
-    local writer = ask(third, "write")
+    local writer = ask(third, "write", "a")
     etcd:await_keys(prefix, 3)
     assert_wait(reader, writer)
     assert_fails("locked", third:try_write_lock("a", { owner = "x" }))
@@ -342,13 +319,13 @@ describe("a program that is killed", function()
     local opts = { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
     local reader, writer = remote.start(opts, 2)
     assert.same({ "true" }, remote.ask(reader, "lock = client:read_lock('a') return (lock:held())"))
-    local asked = ask(client, "write")
+    local asked = ask(client, "write", "a")
     etcd:await_keys(prefix, 2)
     reader:kill()
     assert.is_true(granted(asked):unlock())
     assert.same({ "true" },
       remote.ask(writer, "lock = client:write_lock('a') return (lock:held())"))
-    asked = ask(client, "read")
+    asked = ask(client, "read", "a")
     etcd:await_keys(prefix, 2)
     writer:kill()
     assert.is_true(granted(asked):unlock())

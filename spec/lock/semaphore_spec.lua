@@ -7,7 +7,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails = clients.assert_fails
+local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local granted = clients.granted
 local client, other, mine, theirs
 
 before_each(function()
@@ -23,17 +24,6 @@ end
 
 local function ask(semaphore)
   return assert(semaphore:lock_async { owner = {} })
-end
-
-local granted = clients.granted
-
--- None of them gets a permit in a time in which one that could would have had it.
-local function assert_wait(...)
-  for _ = 1, 5 do
-    assert(client:ping())
-    assert(other:ping())
-  end
-  for _, asked in ipairs { ... } do assert.is_false(asked:step()) end
 end
 
 describe("a semaphore", function()

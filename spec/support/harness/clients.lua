@@ -50,6 +50,23 @@ function M.await_watched(client, lock)
   assert.is_true(lock:check())
 end
 
+-- What waits for |client| to have the lock |name| in |mode| ("read", "write"), for an
+-- owner of its own unless |opts| name one.
+function M.ask(client, mode, name, opts)
+  return assert(client[mode .. "_lock_async"](client, name, M.with({ owner = {} }, opts)))
+end
+
+-- None of the waits |...| ends while every open client gets five answers of etcd's, which
+-- is a time in which one whose turn it is would have ended.
+function M.assert_wait(...)
+  for _ = 1, 5 do
+    for _, client in ipairs(open) do assert(client:ping()) end
+  end
+  for i, asked in ipairs { ... } do
+    assert.is_false(asked:step(), "wait " .. i .. " is over")
+  end
+end
+
 -- The lock that was |asked| for (lock_async), once it is granted.
 function M.granted(asked)
   local lock, message
@@ -58,6 +75,15 @@ function M.granted(asked)
     return lock ~= false
   end, 10, "granted")
   return assert(lock, message)
+end
+
+-- The modes of those who hold |name| now, as |client| finds them in etcd.
+function M.modes_held(client, name)
+  local modes = {}
+  for i, place in ipairs(assert(client:queue(name))) do
+    modes[i] = place.held and place.mode or nil
+  end
+  return modes
 end
 
 -- For after_each.
