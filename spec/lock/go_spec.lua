@@ -10,6 +10,7 @@ local GOPATH = "/usr/share/gocode" -- Debian's packages
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix, ttl = 5 }
+local ask, granted, assert_wait = clients.ask, clients.granted, clients.assert_wait
 local NAME = prefix .. "a"
 
 local function build()
@@ -36,7 +37,13 @@ local function start()
   return go
 end
 
-local function assert_waits(...)
+local function take(go, mode)
+  go:send(mode)
+  go:expect "^held"
+end
+
+-- The same as assert_wait of what programs of Go's have asked for.
+local function assert_go_waits(...)
   wait.sleep(0.3)
   for _, go in ipairs { ... } do assert.is_nil(go.lines[1]) end
 end
@@ -57,12 +64,10 @@ end
 describe("Go's read/write lock and ours", function()
   told("read together", function()
     local go, client = start(), connect()
-    go:send "read"
-    go:expect "^held"
+    take(go, "read")
     local lock = assert(client:read_lock("a", { timeout = 5 }))
     local another = start()
-    another:send "read"
-    another:expect "^held"
+    take(another, "read")
     unlock(go)
     unlock(another)
     assert.is_true(lock:unlock())
@@ -72,20 +77,16 @@ describe("Go's read/write lock and ours", function()
     local go, client = start(), connect()
     for _, pair in ipairs { { "read", "write" }, { "write", "read" }, { "write", "write" } } do
       local theirs, ours = pair[1], pair[2]
-      go:send(theirs)
-      go:expect "^held"
-      local asked = assert(client[ours .. "_lock_async"](client, "a"))
+      take(go, theirs)
+      local asked = ask(client, ours, "a")
       etcd:await_keys(NAME, 2)
-      wait.sleep(0.3)
-      assert.is_false(asked:step())
-      local _, _, code = client["try_" .. ours .. "_lock"](client, "a", { owner = "other" })
-      assert.equal("locked", code)
+      assert_wait(asked)
+      clients.assert_fails("locked", client["try_" .. ours .. "_lock"](client, "a"))
       unlock(go)
-      local lock
-      wait.eventually(function() lock = asked:step() return lock end, 5, "ours")
+      local lock = granted(asked)
       go:send(theirs)
       etcd:await_keys(NAME, 2)
-      assert_waits(go)
+      assert_go_waits(go)
       assert.is_true(lock:unlock())
       go:expect "^held"
       unlock(go)
@@ -97,19 +98,19 @@ describe("Go's read/write lock and ours", function()
     local reader = assert(connect():read_lock "a")
     first:send "write"
     etcd:await_keys(NAME, 2)
-    local later = assert(connect({ elsewhere = true }):read_lock_async "a")
+    local later = ask(connect { elsewhere = true }, "read", "a")
     etcd:await_keys(NAME, 3)
     second:send "read"
     etcd:await_keys(NAME, 4)
-    assert_waits(first, second)
-    assert.is_false(later:step())
+    assert_go_waits(first, second)
+    assert_wait(later)
     assert.is_true(reader:unlock())
     first:expect "^held"
-    assert_waits(second)
-    assert.is_false(later:step())
+    assert_go_waits(second)
+    assert_wait(later)
     unlock(first)
     second:expect "^held"
-    wait.eventually(function() return later:step() end, 5, "ours")
+    assert.is_true(granted(later):unlock())
     unlock(second)
   end)
 
@@ -120,10 +121,10 @@ describe("Go's read/write lock and ours", function()
     etcd:await_keys(NAME, 2)
     assert.is_true(writer:downgrade())
     assert.is_true(writer:put(prefix .. "data", "v"))
-    assert_waits(waiting)
+    assert_go_waits(waiting)
     later:send "write"
     etcd:await_keys(NAME, 4)
-    assert_waits(waiting, later)
+    assert_go_waits(waiting, later)
     assert.is_true(writer:check())
     assert.is_true(writer:unlock())
     waiting:expect "^held"
