@@ -3,14 +3,12 @@
 
 local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
-local error_rows = require "spec.support.harness.error_rows"
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
-local UNAVAILABLE, TIMED_OUT = error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out"
 
 after_each(clients.close_all)
 
@@ -181,7 +179,7 @@ describe("a key is not handed on", function()
     client = connect { endpoints = server:endpoint(), handoff_time = 60 }
     local lock = take()
     clients.await_watched(client, lock)
-    server:answer("Txn", "late", UNAVAILABLE, TIMED_OUT, 1)
+    server:delay "Txn"
     clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
     assert.is_true(lock:unlock())
     local heir = assert_new_key(lock:token())
@@ -202,7 +200,7 @@ it("what was written under a key keeps its order when that is handed on", functi
   local lock = assert(client:lock "a")
   local asked = ask(client, "next")
   clients.await_watched(client, lock)
-  server:answer("Txn", "late", UNAVAILABLE, TIMED_OUT, 1)
+  server:delay "Txn"
   clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
   assert.is_true(lock:put(prefix .. "data", "one"))
   assert.is_true(lock:unlock())

@@ -2,12 +2,10 @@
 
 local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
-local error_rows = require "spec.support.harness.error_rows"
 local loops = require "spec.support.programs.loops"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 
-local UNAVAILABLE, TIMED_OUT = error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local KEY = prefix .. "data"
 local server, client, lock
@@ -26,13 +24,8 @@ after_each(function()
   etcd:ctl("del", KEY)
 end)
 
--- etcd gets the next |count| transactions late, and says so.
-local function delay(count)
-  server:answer("Txn", "late", UNAVAILABLE, TIMED_OUT, count)
-end
-
 local function write_late()
-  delay(1)
+  server:delay "Txn"
   clients.assert_fails("unavailable", lock:put(KEY, "late"))
 end
 
@@ -85,7 +78,7 @@ for _, call in ipairs { "lock", "read_lock", "write_lock" } do
 
     it("nor if what prepares the next one comes late, too", function()
       write_late()
-      delay(2)
+      server:delay("Txn", 2)
       assert.is_true(lock:put(KEY, "next"))
       assert.equal(3, server:deliver "Txn")
       assert_value "next"
@@ -143,7 +136,7 @@ describe("a hold", function()
       etcd:ctl("del", "--prefix", KEY)
     end)
     child:expect "^ready"
-    delay(1)
+    server:delay "Txn"
     child:send "go"
     local calls = tonumber((child:expect "^done (%d+)"))
     assert.is_true(calls <= 110, calls .. " requests for 100 writes")

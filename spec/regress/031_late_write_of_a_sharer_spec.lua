@@ -6,7 +6,6 @@ local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 
-local UNAVAILABLE, TIMED_OUT = error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local KEY = prefix .. "data"
 local server, client, stays
@@ -26,11 +25,6 @@ after_each(function()
   etcd:ctl("del", KEY)
 end)
 
--- etcd gets the next |count| transactions late, and says so.
-local function delay(count)
-  server:answer("Txn", "late", UNAVAILABLE, TIMED_OUT, count)
-end
-
 local function read(owner, opts)
   local lock = assert(client:read_lock("a", clients.with({ owner = owner, timeout = 5 }, opts)))
   assert.equal(stays:key(), lock:key())
@@ -38,7 +32,7 @@ local function read(owner, opts)
 end
 
 local function write_late(lock)
-  delay(1)
+  server:delay "Txn"
   clients.assert_fails("unavailable", lock:put(KEY, "late"))
 end
 
@@ -71,7 +65,7 @@ describe("a late write of a reader who shared his key", function()
   it("changes nothing though it takes a while until that is sure", function()
     local lock = read "leaves"
     write_late(lock)
-    delay(3)
+    server:delay("Txn", 3)
     assert.is_true(lock:unlock())
     assert_no_effect()
   end)
@@ -79,7 +73,7 @@ describe("a late write of a reader who shared his key", function()
   it("changes nothing once his time was over, and it takes a while until that is sure", function()
     local lock = read("leaves", { max_hold = 0.5 })
     write_late(lock)
-    delay(3)
+    server:delay("Txn", 3)
     assert.equal("max_hold", lock:wait_lost(5))
     assert_no_effect()
   end)
@@ -87,7 +81,7 @@ describe("a late write of a reader who shared his key", function()
   it("changes nothing where the key could have been handed on to him meanwhile", function()
     local lock = read("leaves", { max_hold = 0.5 })
     write_late(lock)
-    delay(3)
+    server:delay("Txn", 3)
     assert.equal("max_hold", lock:wait_lost(5))
     local asked = assert(client:read_lock_async("a", { owner = "leaves" }))
     assert.is_true(stays:unlock())
@@ -127,7 +121,7 @@ describe("a late write of a reader who shared his key", function()
   it("and one that is still on its way isn't sent after he has let go", function()
     local lock = read "leaves"
     local txns = {}
-    delay(1)
+    server:delay "Txn"
     for i = 1, 2 do -- one after the other, as all writes of a hold
       txns[i] = client._core:txn()
       txns[i]:guard_lock(lock._core)

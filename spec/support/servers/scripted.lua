@@ -1,6 +1,7 @@
 -- An etcd that answers what a spec wants (scripted_server.c), in front of a
 -- real one.
 
+local error_rows = require "spec.support.harness.error_rows"
 local proc = require "spec.support.programs.proc"
 
 local Scripted = {}
@@ -30,6 +31,13 @@ end
 -- carries them out when they are delivered.
 function Scripted:answer(method, when, status, text, times)
   ask(self, "answer %s %d %s %d %s", method, times or -1, when, status, text or "")
+end
+
+-- The next |times| (1) calls of |method| are late: who makes them is told that they have
+-- timed out, and etcd gets them when they are delivered.
+function Scripted:delay(method, times)
+  self:answer(method, "late", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out",
+    times or 1)
 end
 
 -- Brings etcd the calls of |method| that were to be late. Returns their number.
