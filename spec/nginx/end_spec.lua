@@ -12,10 +12,6 @@ local client
 
 local RELOADS = tonumber(os.getenv "ETCDLOCK_RELOADS") or 5
 
-local INIT_WORKER = ([[
-  client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 2 })
-]]):format(etcd:endpoint(), prefix)
-
 local LOCATIONS = {
   ["/ping"] = [[ ngx.say "pong" ]],
   ["/stats"] = [[
@@ -63,7 +59,10 @@ end)
 teardown(clients.close_all)
 
 local function start(more)
-  local opts = { init_worker = INIT_WORKER, locations = LOCATIONS }
+  local opts = {
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 2 },
+    locations = LOCATIONS,
+  }
   for field, value in pairs(more or {}) do opts[field] = value end
   local nginx = Nginx.start(opts)
   finally(function() nginx:stop() end)
@@ -261,7 +260,7 @@ describe("nginx", function()
 
   it("with a Lua state for each request: its client and its locks end with it", function()
     local nginx = start {
-      init_worker = "",
+      client = false,
       http = "lua_code_cache off;",
       locations = {
         ["/vm"] = ([[

@@ -6,13 +6,13 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
+local OPTIONS = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
+local connect = clients.connector(OPTIONS)
 local nginx, client
 
-local INIT_WORKER = ([[
-  client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+local INIT_WORKER = [[
   function refused(message, code) ngx.say("refused ", code, " ", message) end
-]]):format(etcd:endpoint(), prefix)
+]]
 
 local LOCATIONS = {
   ["/ping"] = [[ ngx.say "pong" ]],
@@ -52,7 +52,7 @@ local LOCATIONS = {
 }
 
 setup(function()
-  nginx = Nginx.start { init_worker = INIT_WORKER, locations = LOCATIONS }
+  nginx = Nginx.start { client = OPTIONS, init_worker = INIT_WORKER, locations = LOCATIONS }
   client = connect()
 end)
 
@@ -177,7 +177,7 @@ end)
 
 -- Has |count| requests of a nginx with |opts| wait: how many were answered how.
 local function crowd_out(count, opts)
-  opts.init_worker, opts.locations = INIT_WORKER, LOCATIONS
+  opts.client, opts.init_worker, opts.locations = OPTIONS, INIT_WORKER, LOCATIONS
   local small = Nginx.start(opts)
   finally(function() small:stop() end)
   -- So that it has its connection to etcd.

@@ -52,9 +52,7 @@ end)
 
 it("an aborted request's lock is released although a program has been started", function()
   local nginx = Nginx.start {
-    init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
-    ]]):format(etcd:endpoint(), prefix),
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
     locations = {
       ["/pool"] = [[
         assert(client:lock "hold"):unlock()

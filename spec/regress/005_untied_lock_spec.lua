@@ -10,12 +10,12 @@ it("a request gets no lock that couldn't end with it", function()
   local nginx = Nginx.start {
     files = 256,
     connections = 200,
-    init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
+    init_worker = [[
       -- What has its descriptors from the beginning: etcd, the server of wake-ups.
       assert(client:try_lock "warm"):unlock()
       assert(client._core:serve())
-    ]]):format(etcd:endpoint(), prefix),
+    ]],
     locations = {
       ["/full"] = { conf = "lua_http10_buffering off;", content = [[
         local files = {}

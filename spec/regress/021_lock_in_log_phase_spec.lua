@@ -11,8 +11,8 @@ local nginx
 
 setup(function()
   nginx = Nginx.start {
-    init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
+    init_worker = [[
       resty_lock = require "resty.etcdlock"
       function note(...)
         local told = { ... }
@@ -20,7 +20,7 @@ setup(function()
         local line = table.concat(told, " ")
         shared:incr(line, 1, 0)
       end
-    ]]):format(etcd:endpoint(), prefix),
+    ]],
     locations = {
       ["/backend"] = [[ ngx.say(select(3, client:try_lock(ngx.var.arg_name))) ]],
       ["/proxied"] = {

@@ -12,11 +12,11 @@ local nginx
 local function start(run)
   nginx = Nginx.start {
     workers = WORKERS,
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
     init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
       function note(what) shared:incr(what, 1, 0) end
       assert(ngx.timer.at(0, function() %s end))
-    ]]):format(etcd:endpoint(), prefix, run),
+    ]]):format(run),
     locations = { ["/told"] = [[ ngx.say(tostring(shared:get(ngx.var.arg_of))) ]] },
   }
 end

@@ -10,9 +10,7 @@ local nginx
 
 setup(function()
   nginx = Nginx.start {
-    init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
-    ]]):format(etcd:endpoint(), prefix),
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
     locations = {
       ["/lock"] = [[ ngx.say(client:with_lock("a", function() end)) ]],
       ["/try"] = {

@@ -12,8 +12,8 @@ local etcd, nginx
 setup(function()
   etcd = Etcd.start()
   nginx = Nginx.start {
-    init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
+    init_worker = [[
       resty_lock = require "resty.etcdlock"
       function new(opts)
         opts = opts or {}
@@ -32,7 +32,7 @@ setup(function()
         end
         shared:set(phase, table.concat(told, "\n"))
       end
-    ]]):format(etcd:endpoint(), prefix),
+    ]],
     locations = {
       ["/set"] = {
         conf = [[ set_by_lua_block $told { try_all "set" return "" } ]],

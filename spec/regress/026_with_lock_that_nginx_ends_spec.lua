@@ -11,15 +11,15 @@ local AGAIN = [[ ngx.say(with "again") ]]
 
 setup(function()
   nginx = Nginx.start {
-    init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
+    init_worker = [[
       function with(said, fn, opts)
         local ok, answer, code = client:with_lock(ngx.var.arg_name, opts or {}, fn or function(lock)
           return said .. " " .. lock:count()
         end)
         return ok and answer or code
       end
-    ]]):format(etcd:endpoint(), prefix),
+    ]],
     locations = {
       ["/exit_in_access"] = {
         access = [[ with("access", function() ngx.exit(ngx.OK) end) ]],

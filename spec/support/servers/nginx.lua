@@ -82,6 +82,17 @@ local function locations_of(list)
   return table.concat(parts, "\n")
 end
 
+-- Lua code that connects `client` with |options|, if there are any.
+local function connecting(options)
+  if not options then return "" end
+  local fields = {}
+  for name, value in pairs(options) do
+    local form = type(value) == "string" and "%s = %q" or "%s = %s"
+    fields[#fields + 1] = form:format(name, tostring(value))
+  end
+  return ("client = assert(etcdlock.connect { %s })\n"):format(table.concat(fields, ", "))
+end
+
 local function configure(self, opts)
   local values = {
     modules = MODULES,
@@ -99,6 +110,7 @@ local function configure(self, opts)
   for _, field in ipairs { "main", "http", "server", "init", "init_worker" } do
     values[field] = opts[field] or ""
   end
+  values.init_worker = connecting(opts.client) .. values.init_worker
   local text = CONF:gsub("%%%(([%w_]+)%)[sd]", function(name) return tostring(values[name]) end)
   local file = assert(io.open(self.dir .. "/nginx.conf", "w"))
   file:write(text)
@@ -127,7 +139,8 @@ end
 
 -- Starts nginx and returns it answering. |opts|: build ("build/jit-test"), workers (1),
 -- connections of each (4096), files (8192); texts for main, http and server; Lua code for
--- init and init_worker; locations: path -> Lua code for its content, or
+-- init and init_worker; client: options of connect, with which each worker connects
+-- `client` before that; locations: path -> Lua code for its content, or
 -- { phase = Lua code, …, conf = text }. Requests find `etcdlock` and the
 -- dictionary `shared`.
 function Nginx.start(opts)
