@@ -8,12 +8,14 @@ local uv = require "luv"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 
--- What `count` waits of one request are answered by a nginx with |opts|, whose clients
--- have the options |more|: how many were told what.
-local function answers_of(count, opts, more)
-  opts.init_worker = ([[
-    client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5, %s })
-  ]]):format(etcd:endpoint(), prefix, more or "")
+after_each(temporary.remove_all)
+
+-- What `count` waits of one request are answered by a nginx with |opts|, whose client
+-- makes its sockets in |socket_dir| if that is given: how many were told what.
+local function answers_of(count, opts, socket_dir)
+  opts.client = {
+    endpoints = etcd:endpoint(), prefix = prefix, ttl = 5, socket_dir = socket_dir,
+  }
   opts.locations = {
     ["/waits"] = ([[
       local threads, told = {}, {}
@@ -37,33 +39,31 @@ local function answers_of(count, opts, more)
   return told, nginx
 end
 
-local NO_ROOM = "nomem etcdlock can't wait here, it has no connection to its own thread: "
-
-it("too few worker_connections are called so", function()
-  local told = answers_of(40, { connections = 20 })
+-- Some of 40 waits of a nginx with |opts| have no room, and these are told |why|.
+local function assert_no_room(opts, why)
+  local told = answers_of(40, opts)
   assert.is_true((told.held or 0) < 40) -- none, where all came before the first had it
   told.held = nil
   local line = next(told)
-  assert.equal(NO_ROOM .. "nginx has none left; raise worker_connections, to 2 for each request"
-    .. " that waits at once, and the rest", line)
+  assert.equal("nomem etcdlock can't wait here, it has no connection to its own thread: " .. why
+    .. " for each request that waits at once, and the rest", line)
   assert.is_nil(next(told, line))
+end
+
+it("too few worker_connections are called so", function()
+  assert_no_room({ connections = 20 }, "nginx has none left; raise worker_connections, to 2")
 end)
 
 it("too few descriptors are called so", function()
-  local told = answers_of(40, { files = 60 })
-  assert.is_true((told.held or 0) < 40) -- none, where all came before the first had it
-  told.held = nil
-  local line = next(told)
-  assert.equal(NO_ROOM .. "its worker has no descriptor left; raise worker_rlimit_nofile, to 3"
-    .. " for each request that waits at once, and the rest", line)
-  assert.is_nil(next(told, line))
+  assert_no_room({ files = 60 },
+    "its worker has no descriptor left; raise worker_rlimit_nofile, to 3")
 end)
 
 it("a directory that can't be written to is named, and the option for another", function()
   local expected = [[^context can't make the socket to wait with below /proc/nowhere: ]]
     .. [[No such file or directory; name a directory that this process may write to: ]]
     .. [[socket_dir of connect, or TMPDIR$]]
-  local told = answers_of(2, {}, 'socket_dir = "/proc/nowhere"')
+  local told = answers_of(2, {}, "/proc/nowhere")
   local line = next(told)
   assert.matches(expected, line)
   assert.equal(2, told[line])
@@ -82,8 +82,7 @@ end
 
 it("socket_dir is where it is made, whatever TMPDIR is", function()
   local directory = temporary.directory()
-  finally(temporary.remove_all)
-  local told, nginx = answers_of(2, {}, ('socket_dir = "%s"'):format(directory))
+  local told, nginx = answers_of(2, {}, directory)
   assert.same({ held = 2 }, told)
   assert.same({ directory }, directories_of(nginx:workers()[1]))
 end)
