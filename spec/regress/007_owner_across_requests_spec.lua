@@ -59,8 +59,6 @@ setup(function()
   }
 end)
 
-teardown(function() nginx:stop() end)
-
 it("another request's hold is not shared, whatever its owner", function()
   local request = nginx:begin "/filter"
   wait.eventually(function() return nginx:get("/holds").body == "true\n" end, 5, "it holds")

@@ -31,11 +31,6 @@ setup(function()
   }
 end)
 
-teardown(function()
-  nginx:stop()
-  etcd:stop()
-end)
-
 local function assert_stale()
   local answer = nginx:get "/cached"
   assert.matches("^stale, lock .* etcd 127.0.0.1:%d+", answer.body)

@@ -70,13 +70,14 @@ function M.begin_file(file)
   Etcd.allow_all(prefix_of(file))
 end
 
--- Tidies up after the failed tests of a spec file, then fails if anything else
--- is left of it that was not there |before|.
+-- Stops what a spec file has left running, then fails if a nginx of that has told of
+-- errors, or if anything else is left that was not there |before|.
 function M.end_file(file, before)
   proc.destroy_children()
-  Nginx.stop_all()
+  local errors = Nginx.stop_all()
   Etcd.stop_all(shared)
   leaks.assert_none_left(before, shared, prefix_of(file))
+  if errors[1] then error(#errors .. " errors in nginx's log: " .. errors[1], 0) end
 end
 
 -- Stops everything.

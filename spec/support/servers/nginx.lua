@@ -188,8 +188,14 @@ function Nginx:stop()
   started[self] = nil
 end
 
+-- Stops all that run. Returns the lines of their logs that tell of an error until then.
 function Nginx.stop_all()
-  for nginx in pairs(started) do nginx:stop() end
+  local errors = {}
+  for nginx in pairs(started) do
+    for _, line in ipairs(nginx:errors()) do errors[#errors + 1] = line end
+    nginx:stop()
+  end
+  return errors
 end
 
 -- ---- requests -------------------------------------------------------------------
