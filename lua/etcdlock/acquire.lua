@@ -13,11 +13,21 @@ local M = {}
 -- and there without a lease, which means to get one first, and to connect perhaps.
 local TRY_WAIT, PRESSED_WAIT, FIRST_PRESSED_WAIT = 2, 0.1, 0.5
 
---- What is asked: request | nil, message, code. A wish says which lock: its name, its mode
--- ("lock", "read", "write" or "permit"), and of a permit how many there are (permits).
-local function read(self, where, wish, opts)
+--- The names as the core and holds.lua know them: a list | nil, message, code.
+local function read_names(self, where, wish)
+  if wish.mode == "multi" then
+    return lock_options.names(where, self._prefix, wish.names)
+  end
   local full, message, code = lock_options.name(where, self._prefix, wish.name)
-  if not full then
+  return full and { full }, message, code
+end
+
+--- What is asked: request | nil, message, code. A wish says which lock: its mode ("lock",
+-- "read", "write", "permit", "multi"), its name, of a permit how many there are (permits),
+-- and instead of a name the names of "multi".
+local function read(self, where, wish, opts)
+  local fulls, message, code = read_names(self, where, wish)
+  if not fulls then
     return nil, message, code
   end
   local request
@@ -26,8 +36,13 @@ local function read(self, where, wish, opts)
     return nil, message, code
   elseif request.linger and wish.mode == "permit" then
     return check.invalid(where, "linger", request.linger, "none: a permit goes back at once")
+  elseif wish.mode == "multi" and request.linger then
+    return check.invalid(where, "linger", request.linger, "none: of several keys none stays")
   end
-  request.mode, request.name, request.full = wish.mode, wish.name, full
+  request.names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
+    or { wish.name }
+  request.mode, request.fulls = wish.mode, fulls
+  request.name, request.full = table.concat(request.names, " "), table.concat(fulls, "\0")
   request.permits = wish.permits
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)

@@ -119,6 +119,15 @@ forms.add(Client, "client", "lock", wish_of "lock")
 forms.add(Client, "client", "read_lock", wish_of "read")
 forms.add(Client, "client", "write_lock", wish_of "write")
 
+--- The same for several names at once, a list of up to 60: multi_lock, try_multi_lock,
+-- with_multi_lock, multi_lock_async. It is one lock, with one token: taken together, in one
+-- transaction, so that no two wait for each other; released together, lost together. A
+-- try writes nothing unless all are free. Its owner has each of the names by it (the same
+-- hold, count + 1); one who has some of them, but not all, is told "deadlock". No linger.
+forms.add(Client, "client", "multi_lock", function(names)
+  return { mode = "multi", names = names }
+end)
+
 --- The semaphore `name`, of which `n` permits (1 to 1000) are held at a time; all who use
 -- it have to agree on n. Asks nobody. See semaphore.lua.
 -- @return semaphore | nil, message, "invalid"

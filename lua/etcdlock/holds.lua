@@ -76,9 +76,24 @@ local function find_sharer(self, shared, fits)
   end
 end
 
---- A reader's lock of this name for which fits(lock); or nil.
-local function find_reader(self, full, fits)
-  return find_sharer(self, shared_by("read", full), fits)
+--- A reader's lock of one of the names for which fits(lock); or nil.
+local function find_reader(self, request, fits)
+  for _, full in ipairs(request.fulls) do
+    local reader = find_sharer(self, shared_by("read", full), fits)
+    if reader then
+      return reader
+    end
+  end
+end
+
+--- The same of one that excludes all others.
+local function find_exclusive(self, request, fits)
+  for _, full in ipairs(request.fulls) do
+    local lock = live(self, full)
+    if lock and fits(lock) then
+      return lock
+    end
+  end
 end
 
 local function may_reenter(lock, request)
@@ -87,9 +102,31 @@ local function may_reenter(lock, request)
 end
 
 local function own_sharer(self, mode, request)
-  return find_sharer(self, shared_by(mode, request.full), function(lock)
-    return may_reenter(lock, request)
-  end)
+  for _, full in ipairs(request.fulls) do
+    local own = find_sharer(self, shared_by(mode, full), function(lock)
+      return may_reenter(lock, request)
+    end)
+    if own then
+      return own
+    end
+  end
+end
+
+--- A lock that its owner has by which he has one of the names, and one by which he has all
+-- of them.
+local function own_of_names(self, request)
+  local some, all_by
+  for i, full in ipairs(request.fulls) do
+    local lock = live(self, full)
+    lock = lock and may_reenter(lock, request) and lock or nil
+    some = some or lock
+    if i == 1 then
+      all_by = lock
+    elseif lock ~= all_by then
+      all_by = nil
+    end
+  end
+  return some, all_by
 end
 
 --- The lock that is asked for if its owner holds it and may have it again.
@@ -97,17 +134,16 @@ function Holds:own(request)
   if request.mode == "permit" then
     return own_sharer(self, "permit", request)
   end
-  local lock = live(self, request.full)
-  if lock and may_reenter(lock, request) then
-    return lock
-  end
-  return request.mode == "read" and own_sharer(self, "read", request) or nil
+  local _, lock = own_of_names(self, request)
+  return lock or request.mode == "read" and own_sharer(self, "read", request) or nil
 end
 
 function Holds:add(lock)
   local shared = shared_by(lock._mode, lock._full)
   if not shared then
-    self._locks[lock._full] = lock
+    for _, full in ipairs(lock._fulls) do
+      self._locks[full] = lock
+    end
     return
   end
   local sharers = self._sharers[shared]
@@ -121,9 +157,12 @@ end
 
 --- Forgets a lock that was released, so that its owner may take it anew.
 function Holds:remove(lock)
-  if self._locks[lock._full] == lock then
-    self._locks[lock._full] = nil
-  elseif lock._sharers then
+  for _, full in ipairs(lock._fulls) do
+    if self._locks[full] == lock then
+      self._locks[full] = nil
+    end
+  end
+  if lock._sharers then
     lock._sharers[lock] = nil
     lock._sharers = nil
   end
@@ -166,7 +205,7 @@ end
 -- event loop the others go on; but what an earlier phase of a request has left for a
 -- later one to unlock, the later one must not wait for.
 local function is_deadlock(lock, chosen)
-  return lock ~= nil and not lock._max_hold and (not host.loop(chosen) or host.is_past(lock))
+  return not lock._max_hold and (not host.loop(chosen) or host.is_past(lock))
 end
 
 --- Must a reader share the key of others of this program, or do without, because nobody
@@ -174,7 +213,7 @@ end
 -- ever.
 function Holds:must_share(request, chosen)
   for other in pairs(request.mode == "read" and all or {}) do
-    if other._where == self._where and find_reader(other, request.full, function(reader)
+    if other._where == self._where and find_reader(other, request, function(reader)
       return is_deadlock(reader, chosen)
     end) then
       return true
@@ -185,13 +224,11 @@ end
 
 --- A lock that this client has and that is in the way of the request for ever.
 local function find_blocking(self, request, chosen)
-  local lock = live(self, request.full)
-  if is_deadlock(lock, chosen) then
-    return lock
+  local function fits(lock)
+    return is_deadlock(lock, chosen)
   end
-  return request.mode ~= "read" and find_reader(self, request.full, function(reader)
-    return is_deadlock(reader, chosen)
-  end) or nil
+  return find_exclusive(self, request, fits)
+    or request.mode ~= "read" and find_reader(self, request, fits) or nil
 end
 
 --- The same of another client of this program, of the same etcd.
@@ -232,10 +269,15 @@ end
 
 --- Who would wait for himself: message, code.
 function Holds:own_refusal(request)
-  local is_writer = request.mode == "lock" or request.mode == "write"
+  local is_writer = request.mode ~= "read" and request.mode ~= "permit"
   if is_writer and own_sharer(self, "read", request) then
     local text = "lock %q is held by its owner to read: to write, he would wait for himself"
     return text:format(request.name), "deadlock"
+  end
+  local some = request.mode == "multi" and own_of_names(self, request)
+  if some then
+    local text = "lock %q: its owner holds %q, but not all of it: he would wait for himself"
+    return text:format(request.name, some._name), "deadlock"
   end
 end
 
@@ -243,8 +285,9 @@ local function try_refusal(self, request)
   if request.mode == "permit" then
     return nil
   end
-  local lock = live(self, request.full)
-    or request.mode ~= "read" and find_reader(self, request.full, function() return true end)
+  local function any() return true end
+  local lock = find_exclusive(self, request, any)
+    or request.mode ~= "read" and find_reader(self, request, any)
   if lock then
     local text = "lock %q is held by %s"
     return text:format(request.name, describe(lock._owner)), "locked"

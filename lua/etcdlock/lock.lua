@@ -53,17 +53,23 @@ function Lock:count()
   return self._count
 end
 
---- The name it was asked for by, without the client's prefix.
+--- The name it was asked for by, without the client's prefix; of several, a space between
+-- one and the next.
 function Lock:name()
   return self._name
 end
 
---- "lock", "read", "write" or "permit".
+--- The names: a list, of one where it is no multi_lock.
+function Lock:names()
+  return { (table.unpack or unpack)(self._names) } -- luacheck: ignore unpack
+end
+
+--- "lock", "read", "write", "permit" or "multi".
 function Lock:mode()
   return self._mode
 end
 
---- Its key in etcd.
+--- Its key in etcd; of several names, the first one's.
 function Lock:key()
   return self._core:key()
 end
@@ -211,7 +217,9 @@ function Lock.new(client, core_lock, request, tie)
     _core = core_lock,
     _client = client,
     _name = request.name,
+    _names = request.names,
     _full = request.full,
+    _fulls = request.fulls,
     _mode = request.mode,
     _permits = request.permits,
     _may_downgrade = request.mode == "write", -- until etcd has confirmed it

@@ -3,7 +3,9 @@ local check = require "etcdlock.check"
 
 local M = {}
 
-local NAME_MAX = require("etcdlock.core").NAME_MAX
+local core = require "etcdlock.core"
+
+local NAME_MAX, NAMES_MAX = core.NAME_MAX, core.NAMES_MAX
 
 local LINGER_MAX = 86400
 
@@ -35,20 +37,44 @@ function M.reserved_end(name)
   end
 end
 
---- A lock's name with the client's prefix, or nil, message, "invalid".
-function M.name(where, prefix, name)
-  check.string(where, "name", name)
+--- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
+-- is called in messages, if not "name".
+function M.name(where, prefix, name, field)
+  field = field or "name"
+  check.string(where, field, name)
   local full = prefix .. name
   if name == "" or #full > NAME_MAX or full:find("%z") then
     local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
-    return check.invalid(where, "name", name, wanted)
+    return check.invalid(where, field, name, wanted)
   end
   local reserved = M.reserved_end(full)
   if reserved then
     local wanted = 'an end other than "%s", where readers, writers or permits have their keys'
-    return check.invalid(where, "name", name, wanted:format(reserved))
+    return check.invalid(where, field, name, wanted:format(reserved))
   end
   return full
+end
+
+--- Several names: the same of each, or nil, message, "invalid".
+function M.names(where, prefix, names)
+  if type(names) ~= "table" then
+    check.raise(string.format("%s: names = %s, wanted a list of names", where, tostring(names)))
+  end
+  local fulls, places = {}, {}
+  if #names < 1 or #names > NAMES_MAX then
+    return check.invalid(where, "#names", #names, "1 to " .. NAMES_MAX)
+  end
+  for i = 1, #names do
+    local field, name = string.format("names[%d]", i), names[i]
+    local full, message, code = M.name(where, prefix, name, field)
+    if not full then
+      return nil, message, code
+    elseif places[name] then
+      return check.invalid(where, field, name, "another than names[" .. places[name] .. "]")
+    end
+    fulls[i], places[name] = full, i
+  end
+  return fulls
 end
 
 --- The options of a lock call: a table with timeout (else the given one), max_hold,

@@ -28,6 +28,23 @@ describe("a key counts", function()
     assert_counts("read", "read/1f", "1f", "lock")
   end)
 
+  it("when a number tells the place, of one who wants several names, or reads", function()
+    assert_counts("a", "a/1f-1", "1f", "multi")
+    assert_counts("a", "a/1f-ffffffff", "1f", "multi")
+    assert_counts("a", "a/read/1f-2", "1f", "read")
+    for _, key in ipairs { "a/1f-", "a/1f-0", "a/1f-01", "a/1f--1", "a/1f-g", "a/1f-1ffffffff" } do
+      assert_stranger("a", key)
+    end
+  end)
+
+  it("when it is a permit, of so many", function()
+    assert_counts("a", "a/permit/1f.3", "1f", "permit", 3)
+    assert_counts("a", "a/permit/1f-2.3e8", "1f", "permit", 1000)
+    for _, key in ipairs { "a/permit/1f", "a/permit/1f.0", "a/permit/1f.3e9", "a/1f.3" } do
+      assert_stranger("a", key)
+    end
+  end)
+
   it("whatever the name is made of", function()
     for _, name in ipairs { "a/b", "a/", "/", "//", "a/b/c", " ", "a\0b", "\255", "1f", "a/1f" } do
       assert_counts(name, name .. "/1f", "1f", "lock")

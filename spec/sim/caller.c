@@ -39,16 +39,21 @@ static void rest(world *wd, sim_caller *who) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, false), wake);
 }
 
-static int pick_spot(world *wd, const sim_caller *who) {
+static int pick_spot(world *wd, sim_caller *who) {
   static const el_mode modes[][4] = {
       [KINDS_LOCK] = {EL_MODE_LOCK, EL_MODE_LOCK, EL_MODE_LOCK, EL_MODE_LOCK},
       [KINDS_READ_WRITE] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ,
                             EL_MODE_READ},
       [KINDS_PERMIT] = {EL_MODE_LOCK, EL_MODE_PERMIT, EL_MODE_PERMIT,
                         EL_MODE_PERMIT},
+      [KINDS_MULTI] = {EL_MODE_LOCK, EL_MODE_READ, EL_MODE_MULTI,
+                       EL_MODE_MULTI},
   };
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
   el_mode mode = modes[wd->kinds][rng_between(&wd->dice, 0, 3)];
+  if (mode == EL_MODE_MULTI) {
+    return spot_make(0, mode, 1 + who->id + CALLERS_MAX * who->n_multis++);
+  }
   return spot_make(name, mode, who->id);
 }
 

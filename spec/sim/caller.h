@@ -33,6 +33,7 @@ typedef struct caller {
   int pace;      /* how long it holds and rests: 0 hectic .. 2 slow */
   bool keeper;   /* holds on after the faults */
   int spot;      /* that it asks for */
+  int n_multis;  /* how often it has asked for several names */
   bool reads;    /* and others may read as well */
   bool trying;
   int64_t asked_ms, granted_ms;

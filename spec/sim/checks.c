@@ -8,8 +8,7 @@
 #include "queue.h"
 
 enum {
-  MARGIN_MS = 200,  /* promised between the end of a claim and of its lease */
-  PROMPT_MS = 1000, /* on a calm day the next in the queue holds by then */
+  MARGIN_MS = 200, /* promised between the end of a claim and of its lease */
   STORM = 20 /* keepalives of one session in a second; a sound one sends 2 */
 };
 
@@ -51,13 +50,17 @@ void checks_before_apply(world *wd, const call *what) {
 }
 
 static void check_ghost(world *wd, const sim_peer *pr, const peer_entry *at) {
-  if (at->core.state == EL_ENTRY_IDLE && !at->core.wanted &&
-      pr->sessions[at->session].core.state == EL_SESSION_ALIVE &&
-      store_create_rev(&wd->store, at->spot, at->core.lease) != 0) {
+  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  if (at->core.state != EL_ENTRY_IDLE || at->core.wanted ||
+      pr->sessions[at->session].core.state != EL_SESSION_ALIVE) {
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    if (store_create_rev(&wd->store, spots[i], at->core.lease) == 0) continue;
     world_violate(wd, "I4 nothing left",
                   "p%d is idle at n%d, and its key is there (lease %" PRId64
                   ")",
-                  pr->id, at->spot, at->core.lease);
+                  pr->id, spots[i], at->core.lease);
   }
 }
 
@@ -89,178 +92,6 @@ void checks_after_apply(world *wd, const call *what) {
   if (what->kind == CALL_ENTRY && is_of(at, what) &&
       !wd->weather.peers[pr->id].crashed) {
     check_unexpected(wd, pr, at);
-  }
-}
-
-/* ---- verdicts ---- */
-
-static void check_order(world *wd, const sim_peer *pr, const peer_entry *at,
-                        int64_t token) {
-  int name = spot_name(at->spot);
-  sim_way way = queue_way(at->spot);
-  name_record *record = &wd->names[name];
-  const key *older = NULL;
-  int64_t last = way == WAY_READ    ? record->last_write_token
-                 : way == WAY_WRITE ? record->last_token
-                                    : 0;
-  if (queue_count_older(&wd->store, name, token, way, &older) >=
-      queue_limit(at->spot)) {
-    world_violate(wd, "I3 FIFO",
-                  "p%d is granted n%d at %" PRId64 ", before %" PRId64, pr->id,
-                  at->spot, token, older->create_rev);
-  }
-  if (token <= last) {
-    world_violate(wd, "I2 tokens",
-                  "p%d is granted n%d with %" PRId64 " after %" PRId64, pr->id,
-                  at->spot, token, last);
-  }
-  if (way == WAY_PERMIT) return;
-  if (token > record->last_token) record->last_token = token;
-  if (way == WAY_WRITE) record->last_write_token = token;
-}
-
-/* A key becomes the oldest when the one before it goes, or when it comes. */
-static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
-  const name_record *record = &wd->names[spot_name(at->spot)];
-  int64_t waited_ms = wd->now_ms - record->front_since_ms[queue_way(at->spot)];
-  if (!wd->weather.calm || at->core.attempts != 0) return;
-  if (wd->callers[at->caller].asked_ms > wd->now_ms - waited_ms) {
-    waited_ms = wd->now_ms - wd->callers[at->caller].asked_ms;
-  }
-  if (waited_ms > PROMPT_MS) {
-    world_violate(wd, "I5 progress",
-                  "p%d gets n%d %" PRId64 " ms after it became free", pr->id,
-                  at->spot, waited_ms);
-  }
-}
-
-/* An admin may take the key just before the grant, but not before the look
- * that led to it; and nothing comes between the look and the grant. */
-static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
-                       int64_t token) {
-  const key *it = store_find(&wd->store, at->spot, at->core.lease);
-  bool is_ours = it->create_rev == token && it->lease == at->core.lease;
-  if (at->heard_ms != wd->now_ms) {
-    world_violate(wd, "I1 exclusion",
-                  "p%d is granted n%d on what it saw %" PRId64 " ms ago",
-                  pr->id, at->spot, wd->now_ms - at->heard_ms);
-  }
-  if (!is_ours && it->sabotaged_rev >= token &&
-      it->sabotaged_ms < at->seen_ms) {
-    world_violate(wd, "I1 exclusion",
-                  "p%d is granted n%d, and could see that key %" PRId64 " %s",
-                  pr->id, at->spot, token,
-                  it->create_rev == token ? "hangs on no lease" : "is gone");
-  }
-}
-
-void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
-                       int64_t token) {
-  const store *st = &wd->store;
-  if (at->caller == NOBODY) {
-    world_violate(wd, "I8 one verdict", "p%d is granted n%d for nobody", pr->id,
-                  at->spot);
-    return;
-  }
-  check_seen(wd, pr, at, token);
-  if (store_is_sabotaged(st, at->spot, at->core.lease, token)) return;
-  if (store_create_rev(st, at->spot, at->core.lease) != token) {
-    world_violate(wd, "I1 exclusion",
-                  "p%d is granted n%d, whose key %" PRId64 " is gone", pr->id,
-                  at->spot, token);
-  }
-  check_order(wd, pr, at, token);
-  check_prompt(wd, pr, at);
-}
-
-void checks_on_locked(world *wd, const sim_caller *who) {
-  const name_record *record = &wd->names[spot_name(who->spot)];
-  int64_t since_ms = record->free_since_ms[queue_way(who->spot)];
-  if (wd->weather.calm && since_ms != 0 && since_ms < who->asked_ms) {
-    world_violate(wd, "I8 one verdict",
-                  "caller %d of p%d is told that n%d is locked, and it is free",
-                  who->id, who->peer, who->spot);
-  }
-}
-
-void checks_on_conflict(world *wd, const sim_peer *pr, const peer_entry *at,
-                        int permits) {
-  if (permits == spot_permits(at->spot)) {
-    world_violate(wd, "I8 one verdict",
-                  "p%d is told that others want another n%d, and they don't",
-                  pr->id, at->spot);
-  }
-}
-
-void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
-                    el_loss loss) {
-  const store *st = &wd->store;
-  const key *it = store_find(st, at->spot, at->core.lease);
-  const lease *ls = store_find_lease(st, at->core.lease);
-  if (loss != EL_LOSS_DELETED && loss != EL_LOSS_REPLACED &&
-      loss != EL_LOSS_REVOKED) {
-    return;
-  }
-  /* A leader that was deposed before the lease was granted says it is gone. */
-  if (at->core.state == EL_ENTRY_DEAD &&
-      wd->weather.peers[pr->id].deposed_since != 0) {
-    return;
-  }
-  if (it != NULL && it->create_rev != 0 && it->sabotaged_rev == 0 &&
-      ls->alive && !ls->sabotaged) {
-    world_violate(wd, "I8 one verdict",
-                  "p%d is told that n%d/%" PRId64 " is gone, and it is not",
-                  pr->id, at->spot, at->core.lease);
-  }
-}
-
-/* A watch on its own key, or the look when that is created, tells a holder. */
-void checks_on_hold_end(world *wd, const sim_caller *who) {
-  const key *it = store_find(&wd->store, who->spot, who->lease);
-  int64_t late_ms;
-  if (!wd->weather.calm || !who->claiming || it == NULL) return;
-  if (it->sabotaged_rev < who->token) return;
-  late_ms = wd->now_ms - (it->sabotaged_ms > who->granted_ms ? it->sabotaged_ms
-                                                             : who->granted_ms);
-  if (late_ms > PROMPT_MS) {
-    world_violate(wd, "I5 progress",
-                  "caller %d of p%d holds n%d and hears nothing for %" PRId64
-                  " ms",
-                  who->id, who->peer, who->spot, late_ms);
-  }
-}
-
-/* A refusal is told at once. */
-void checks_on_delete_answered(world *wd, const sim_peer *pr,
-                               const peer_entry *at,
-                               const el_outcome *outcome) {
-  bool is_refused = !outcome->done && outcome->definite && !outcome->retriable;
-  if (is_refused && at->let_go) {
-    world_violate(wd, "I8 one verdict",
-                  "p%d isn't told that its release of n%d is refused", pr->id,
-                  at->spot);
-  }
-}
-
-void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
-                        bool found) {
-  const store *st = &wd->store;
-  const key *it = store_find(st, at->spot, at->core.lease);
-  const lease *ls = store_find_lease(st, at->core.lease);
-  /* Told by a deposed leader that the lease has gone, and of the delete nothing: it
-   * can't be known, and is no success. */
-  bool is_unknown = at->delete_unsure && at->cut_short;
-  if (!found && !is_unknown && (ls->alive || at->delete_unsure) &&
-      !ls->sabotaged && it->sabotaged_rev == 0) {
-    world_violate(wd, "I8 one verdict",
-                  "p%d has released n%d and is told it was not there", pr->id,
-                  at->spot);
-  }
-  if (found && (is_unknown || !at->delete_unsure) &&
-      !store_was_released(st, at->spot, at->core.lease, at->deleting_rev)) {
-    world_violate(wd, "I8 one verdict",
-                  "p%d is told that it has released n%d, which was lost",
-                  pr->id, at->spot);
   }
 }
 
@@ -311,8 +142,13 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
 
 static bool is_sabotaged(const world *wd, const sim_caller *who) {
   const peer_entry *at = peer_find_driven(&wd->peers[who->peer], who->id);
-  return at == NULL ||
-         store_is_sabotaged(&wd->store, at->spot, at->core.lease, who->token);
+  int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+  for (int i = 0; i < n && at != NULL; i++) {
+    if (store_is_sabotaged(&wd->store, spots[i], at->core.lease, who->token)) {
+      return true;
+    }
+  }
+  return at == NULL;
 }
 
 static void check_overlap(world *wd, const sim_caller *a, const sim_caller *b) {
@@ -352,7 +188,7 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
   who->claim_end_ms = until_ms;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    if (other == who || spot_name(other->spot) != spot_name(who->spot) ||
+    if (other == who || !spot_is_beside(other->spot, who->spot) ||
         !is_valid(wd, other) || !is_valid(wd, who)) {
       continue;
     }

@@ -6,7 +6,7 @@
  *   I2 tokens      every grant of a name has a larger token than all before, a
  *                  reader's than all writers' before; permits have no order
  *   I3 FIFO        no grant while an older key lives, a reader's while a writer's
- *                  does
+ *                  does; of several names, in none of their queues
  *   I4 nothing     an idle entry has no key, now or later, unless an enqueue of
  *      left        unknown fate brings one, and that doesn't stay; at the end
  *                  nobody has one

@@ -28,8 +28,9 @@ static void fill(world *wd) {
   wd->n_peers = (int)rng_between(dice, 1, PEERS_MAX);
   wd->n_names = (int)rng_between(dice, 1, NAMES_MAX);
   wd->kinds = rng_chance(dice, 400)   ? KINDS_LOCK
-              : rng_chance(dice, 500) ? KINDS_READ_WRITE
-                                      : KINDS_PERMIT;
+              : rng_chance(dice, 400) ? KINDS_READ_WRITE
+              : rng_chance(dice, 500) ? KINDS_PERMIT
+                                      : KINDS_MULTI;
   wd->n_callers = 0;
   weather_draw(&wd->weather, dice, wd->ttl_ms);
   store_reset(&wd->store, on_change, wd);

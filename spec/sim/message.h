@@ -19,6 +19,8 @@ typedef enum call_kind {
   CALL_DOWNGRADE /* our key is a reader's from now on */
 } call_kind;
 
+enum { AUDIT_MAX = 64 };
+
 /* A request. Whoever sent it remembers |id| for as long as it is awaited. */
 typedef struct call {
   call_kind kind;
@@ -38,9 +40,10 @@ typedef struct call {
  * the probed key, if it was there. */
 typedef struct reply {
   el_entry_event event;
-  bool lease_gone;  /* a put was told so */
-  int64_t ttl_ms;   /* grant, keepalive */
-  uint64_t spots;   /* audit: bits, of those whose keys are there */
+  bool lease_gone;           /* a put was told so */
+  int64_t ttl_ms;            /* grant, keepalive */
+  uint16_t spots[AUDIT_MAX]; /* audit: those whose keys are there */
+  int n_spots;
   el_behind behind; /* census */
 } reply;
 

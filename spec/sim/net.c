@@ -249,7 +249,7 @@ static bool has_same_queue(const world *wd, const call *what,
     bool together = ev == with || (ev->run == arrive && with->call.batch != 0 &&
                                    ev->call.batch == with->call.batch);
     if (together && puts_key(&ev->call) && puts_key(what) &&
-        spot_name(ev->call.spot) == spot_name(what->spot)) {
+        spot_is_beside(ev->call.spot, what->spot)) {
       return true;
     }
   }

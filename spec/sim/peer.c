@@ -18,7 +18,7 @@ void peer_init(sim_peer *pr, int id) {
 }
 
 bool peer_is_quiet(const sim_peer *pr) {
-  for (int i = 0; i < SPOTS_MAX; i++) {
+  for (int i = 0; i < LINES_MAX; i++) {
     if (pr->lines[i].n > 0) return false;
   }
   for (int i = 0; i < pr->n_entries; i++) {
@@ -111,11 +111,11 @@ static void retire(world *wd, sim_peer *pr, int session) {
 /* No lease is to be had: everybody who needs one is told. */
 static void refuse_lines(world *wd, sim_peer *pr, int session) {
   pr->sessions[session].refused = false;
-  for (int spot = 0; spot < SPOTS_MAX; spot++) {
-    caller_line *queue = &pr->lines[spot];
+  for (int line = 0; line < LINES_MAX; line++) {
+    caller_line *queue = &pr->lines[line];
     while (queue->n > 0 && !queue->driven) {
       int caller = queue->callers[0];
-      line_leave(pr, spot, caller);
+      line_leave(pr, line, caller);
       caller_on_failed(wd, caller, CALLER_REFUSED);
     }
   }
@@ -152,8 +152,8 @@ static bool settle_claims(world *wd, sim_peer *pr) {
 }
 
 /* The front of the line drives the entry as soon as that is free. */
-static bool start_line(world *wd, sim_peer *pr, int spot) {
-  caller_line *queue = &pr->lines[spot];
+static bool start_line(world *wd, sim_peer *pr, int line) {
+  caller_line *queue = &pr->lines[line];
   int entry, kind;
   if (queue->n == 0 || queue->driven) return false;
   if (pr->session == NOBODY ||
@@ -161,7 +161,7 @@ static bool start_line(world *wd, sim_peer *pr, int spot) {
     session_want(wd, pr);
     return false;
   }
-  entry = entry_get(pr, spot, wd->ttl_ms);
+  entry = entry_get(pr, wd->callers[queue->callers[0]].spot, wd->ttl_ms);
   if (!el_entry_is_free(&pr->entries[entry].core)) return false;
   pr->entries[entry].caller = queue->callers[0];
   queue->driven = true;
@@ -193,10 +193,12 @@ static bool end_unused(world *wd, sim_peer *pr) {
 static void forget_entries(sim_peer *pr) {
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
-    if (at->used && at->core.state == EL_ENTRY_DEAD &&
-        el_entry_is_over(&at->core)) {
+    bool is_of_use = at->core.state != EL_ENTRY_DEAD &&
+                     (spot_mode(at->spot) != EL_MODE_MULTI ||
+                      at->caller != NOBODY || at->core.wanted);
+    if (at->used && !is_of_use && el_entry_is_over(&at->core)) {
       at->used = false;
-      at->watch = at->note_watch = 0;
+      at->watch = at->watch_too = 0;
     }
   }
 }
@@ -210,7 +212,7 @@ void peer_settle(world *wd, sim_peer *pr) {
       if (pr->sessions[i].used) changed |= settle_session(wd, pr, i);
     }
     changed |= settle_claims(wd, pr);
-    for (int i = 0; i < SPOTS_MAX; i++) {
+    for (int i = 0; i < LINES_MAX; i++) {
       changed |= start_line(wd, pr, i);
     }
     for (int i = 0; i < pr->n_sessions; i++) {
@@ -226,7 +228,7 @@ void peer_settle(world *wd, sim_peer *pr) {
 /* ---- for its callers ---- */
 
 void line_leave(sim_peer *pr, int spot, int caller) {
-  caller_line *queue = &pr->lines[spot];
+  caller_line *queue = &pr->lines[spot_line(spot)];
   int i = 0;
   while (i < queue->n && queue->callers[i] != caller) {
     i++;
@@ -241,7 +243,7 @@ void line_leave(sim_peer *pr, int spot, int caller) {
 
 void peer_request(world *wd, int id, int caller) {
   sim_peer *pr = &wd->peers[id];
-  caller_line *queue = &pr->lines[wd->callers[caller].spot];
+  caller_line *queue = &pr->lines[spot_line(wd->callers[caller].spot)];
   queue->callers[queue->n++] = caller;
   peer_settle(wd, pr);
 }

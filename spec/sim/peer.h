@@ -35,11 +35,11 @@ typedef struct peer_entry {
   bool used;
   el_entry core;
   int spot, session;
-  uint32_t call;       /* that is awaited, 0: none */
-  int64_t seen_ms;     /* when the latest request that was answered was sent */
-  int64_t heard_ms;    /* and when its answer came */
-  uint32_t watch;      /* its watch, 0: none */
-  uint32_t note_watch; /* of the note beside that key, 0: none */
+  uint32_t call;      /* that is awaited, 0: none */
+  int64_t seen_ms;    /* when the latest request that was answered was sent */
+  int64_t heard_ms;   /* and when its answer came */
+  uint32_t watch;     /* its watch, 0: none */
+  uint32_t watch_too; /* of another key: a note, or of another name; 0: none */
   el_place watched;
   int64_t deleting_rev; /* of the key that a delete was last sent for */
   bool let_go;          /* by its holder, who hasn't been told how that ended */
@@ -67,7 +67,7 @@ typedef struct peer {
   int n_sessions;
   peer_entry entries[ENTRIES_MAX];
   int n_entries;
-  caller_line lines[SPOTS_MAX];
+  caller_line lines[LINES_MAX];
   stream stream;
   int64_t tick_ms; /* when it is going to look at its timers, by the world's
                       clock; 0: never */
@@ -130,6 +130,10 @@ void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev);
 
 /* The entry of the current session at |spot|, a new one if there is none. */
 int entry_get(sim_peer *pr, int spot, int64_t ttl_ms);
+
+/* The same for a key at |spot| that was found: of several names that of the first, if it
+ * is there. */
+int entry_of_key(sim_peer *pr, int spot, int64_t ttl_ms);
 
 /* A call of |kind| about the key of |at|, to be sent. */
 call entry_call(world *wd, const sim_peer *pr, const peer_entry *at,

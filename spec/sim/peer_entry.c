@@ -76,7 +76,8 @@ static uint32_t watch_key(world *wd, sim_peer *pr, int entry,
   what.id = world_new_id(wd);
   if (place->rev != 0 || place->lease != 0) {
     what.owner = place->lease;
-    what.spot = spot_make(spot_name(at->spot), place->mode, (int)place->slot);
+    what.spot = spot_make(spot_name(at->spot) + place->name, place->mode,
+                          (int)place->slot);
   }
   stream_watch(wd, pr->id, &what);
   return what.id;
@@ -84,23 +85,30 @@ static uint32_t watch_key(world *wd, sim_peer *pr, int entry,
 
 static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
   if (at->watch != 0) stream_unwatch(wd, pr->id, at->watch);
-  if (at->note_watch != 0) stream_unwatch(wd, pr->id, at->note_watch);
-  at->watch = at->note_watch = 0;
+  if (at->watch_too != 0) stream_unwatch(wd, pr->id, at->watch_too);
+  at->watch = at->watch_too = 0;
 }
 
 static void start_watch(world *wd, sim_peer *pr, int entry) {
   peer_entry *at = &pr->entries[entry];
   const el_keys own = {.mode = spot_mode(at->spot)};
+  int spots[NAMES_MAX];
   el_place note;
   stop_watch(wd, pr, at);
   at->watch = watch_key(wd, pr, entry, &at->watched);
   if (at->watched.rev != 0 && el_kind_may_change(&own, &at->watched, &note)) {
-    at->note_watch = watch_key(wd, pr, entry, &note);
+    at->watch_too = watch_key(wd, pr, entry, &note);
+  } else if (at->watched.rev == 0 && spot_all(at->spot, spots) > 1) {
+    el_place second = {.lease = at->core.lease,
+                       .slot = spot_slot(at->spot),
+                       .mode = EL_MODE_MULTI,
+                       .name = 1};
+    at->watch_too = watch_key(wd, pr, entry, &second);
   }
 }
 
 static bool is_of(const peer_entry *at, uint32_t id) {
-  return id != 0 && (id == at->watch || id == at->note_watch);
+  return id != 0 && (id == at->watch || id == at->watch_too);
 }
 
 bool peer_is_watching(const world *wd, int id, const watch *what) {
@@ -154,7 +162,7 @@ static void lose(world *wd, sim_peer *pr, peer_entry *at, el_loss loss) {
 }
 
 static void restart(sim_peer *pr, peer_entry *at) {
-  if (at->caller != NOBODY) pr->lines[at->spot].driven = false;
+  if (at->caller != NOBODY) pr->lines[spot_line(at->spot)].driven = false;
   at->caller = NOBODY;
 }
 
@@ -286,12 +294,23 @@ static int add_entry(sim_peer *pr) {
   abort();
 }
 
-int entry_get(sim_peer *pr, int spot, int64_t ttl_ms) {
-  int index;
+static int find(const sim_peer *pr, int spot) {
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
     if (at->used && at->spot == spot && at->session == pr->session) return i;
   }
+  return NOBODY;
+}
+
+int entry_of_key(sim_peer *pr, int spot, int64_t ttl_ms) {
+  int first = spot_make(0, spot_mode(spot), (int)spot_slot(spot));
+  int index = spot_mode(spot) == EL_MODE_MULTI ? find(pr, first) : NOBODY;
+  return index != NOBODY ? index : entry_get(pr, spot, ttl_ms);
+}
+
+int entry_get(sim_peer *pr, int spot, int64_t ttl_ms) {
+  int index = find(pr, spot);
+  if (index != NOBODY) return index;
   index = add_entry(pr);
   pr->entries[index].spot = spot;
   pr->entries[index].session = pr->session;

@@ -142,11 +142,11 @@ static void revoke(world *wd, sim_peer *pr, int session, int64_t id) {
 static void on_audited(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   if (!is_awaited(ev, &session_of(wd, ev)->audit_call)) return;
-  for (int spot = 0; spot < SPOTS_MAX && pr->session == ev->call.session;
-       spot++) {
-    if ((ev->reply.spots & UINT64_C(1) << spot) != 0 &&
-        spot_mode(spot) <= EL_MODE_PERMIT) {
-      entry_step_simple(wd, pr, entry_get(pr, spot, wd->ttl_ms),
+  for (int i = 0; i < ev->reply.n_spots && pr->session == ev->call.session;
+       i++) {
+    int spot = ev->reply.spots[i];
+    if (spot_mode(spot) != EL_NOTE_DOWNGRADED) {
+      entry_step_simple(wd, pr, entry_of_key(pr, spot, wd->ttl_ms),
                         EL_ENTRY_KEY_FOUND);
     }
   }

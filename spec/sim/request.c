@@ -1,6 +1,7 @@
 /* sim request: what each of our requests does to the store and finds there. */
 #include "request.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "spot.h"
@@ -26,7 +27,8 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
   for (int i = 0; i < at.n; i++) {
     const key *it = &at.keys[i];
     if (it->create_rev != 0 && it->lease == what->lease) {
-      out->spots |= UINT64_C(1) << it->spot;
+      assert(out->n_spots < AUDIT_MAX);
+      out->spots[out->n_spots++] = (uint16_t)it->spot;
     }
   }
 }

@@ -145,8 +145,10 @@ static void revoke_lease(world *wd, const world_event *ev) {
   world_count(wd, FAULT_ADMIN_REVOKE);
   world_trace(wd, "admin revokes lease %d", (int)it->owner);
   ls->sabotaged = true;
-  for (int spot = 0; spot < SPOTS_MAX; spot++) {
-    store_mark_sabotaged(&wd->store, spot, it->owner, wd->now_ms);
+  for (int i = 0; i < wd->store.n_keys; i++) {
+    const key *of = &wd->store.keys[i];
+    if (of->owner != it->owner) continue;
+    store_mark_sabotaged(&wd->store, of->spot, of->owner, wd->now_ms);
   }
   store_revoke(&wd->store, it->owner);
 }

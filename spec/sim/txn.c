@@ -13,15 +13,21 @@ enum { STATUS_NOT_FOUND = 5 };
 /* ---- keys as text ---- */
 
 size_t txn_name(char *to, int spot) {
-  return (size_t)snprintf(to, TXN_TEXT_MAX, "lock%d", spot_name(spot));
+  int spots[NAMES_MAX], n = spot_all(spot, spots);
+  size_t len = 0;
+  for (int i = 0; i < n; i++) {
+    if (i > 0) to[len++] = '\0';
+    len += (size_t)snprintf(to + len, TXN_TEXT_MAX - len, "lock%d",
+                            spot_name(spots[i]));
+  }
+  return len;
 }
 
 static el_bytes text_of(const key *it, char *to) {
-  static const char *const stems[] = {[EL_MODE_LOCK] = "",
-                                      [EL_MODE_READ] = "read/",
-                                      [EL_MODE_WRITE] = "write/",
-                                      [EL_MODE_PERMIT] = "permit/",
-                                      [EL_NOTE_DOWNGRADED] = "write/read/"};
+  static const char *const stems[] = {
+      [EL_MODE_LOCK] = "",        [EL_MODE_READ] = "read/",
+      [EL_MODE_WRITE] = "write/", [EL_MODE_PERMIT] = "permit/",
+      [EL_MODE_MULTI] = "",       [EL_NOTE_DOWNGRADED] = "write/read/"};
   unsigned slot = spot_slot(it->spot);
   int len =
       key_is_nested(it)
@@ -69,6 +75,8 @@ static bool parse(el_bytes text, int *spot, int64_t *owner) {
     *spot = spot_make(name, EL_NOTE_DOWNGRADED, 0);
   } else if (sscanf(copy, "lock%d/write/%llx", &name, &hex) == 2) {
     *spot = spot_make(name, EL_MODE_WRITE, 0);
+  } else if (sscanf(copy, "lock%d/%llx-%x", &name, &hex, &slot) == 3) {
+    *spot = spot_make(name, EL_MODE_MULTI, (int)slot);
   } else if (sscanf(copy, "lock%d/%llx", &name, &hex) == 2) {
     *spot = spot_make(name, EL_MODE_LOCK, 0);
   } else {

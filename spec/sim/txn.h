@@ -16,7 +16,8 @@ typedef struct txn_result {
   char texts[TXN_OPS_MAX][TXN_KEYS_MAX][TXN_TEXT_MAX];
 } txn_result;
 
-/* The name in whose queue |spot| is, in |to| of TXN_TEXT_MAX bytes; its length. */
+/* The name in whose queue |spot| is, or the names as of el_keys_init, in |to| of
+ * TXN_TEXT_MAX bytes; the length. */
 size_t txn_name(char *to, int spot);
 
 /* Do the conditions of |txn| hold now? */

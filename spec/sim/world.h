@@ -56,7 +56,8 @@ struct world {
   enum {
     KINDS_LOCK,
     KINDS_READ_WRITE,
-    KINDS_PERMIT
+    KINDS_PERMIT,
+    KINDS_MULTI
   } kinds; /* that are asked for */
   store store;
   weather weather;

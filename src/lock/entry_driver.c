@@ -104,8 +104,18 @@ typedef struct el_key_watch {
   el_watch watch;
   el_entry_driver *driver;
   struct el_key_watch *next;
+  bool is_created;
   char key[]; /* that is watched */
 } el_key_watch;
+
+/* Has that been said of all of them? Only then is there something to look at. */
+static bool are_created(const el_entry_driver *driver) {
+  const el_key_watch *watching = driver->watching;
+  while (watching != NULL && watching->is_created) {
+    watching = watching->next;
+  }
+  return watching == NULL;
+}
 
 static void on_watch_event(el_watch *watch, const el_watch_event *from) {
   static const int kinds[] = {
@@ -114,11 +124,15 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
       [EL_WATCH_PUT] = EL_ENTRY_WATCH_PUT,
       [EL_WATCH_REFUSED] = EL_ENTRY_WATCH_REFUSED,
   };
-  el_entry_driver *driver = EL_OF(watch, el_key_watch, watch)->driver;
+  el_key_watch *watching = EL_OF(watch, el_key_watch, watch);
+  el_entry_driver *driver = watching->driver;
   el_entry_event event = {.rev = from->rev, .lease = from->lease};
   event.kind = kinds[from->kind];
   if (from->kind == EL_WATCH_REFUSED) {
     note_cause(driver, &from->err);
+  } else if (from->kind == EL_WATCH_CREATED) {
+    watching->is_created = true;
+    if (!are_created(driver)) return;
   }
   step(driver, &event);
 }
@@ -150,7 +164,7 @@ static void watch_key(el_entry_driver *driver, el_bytes key, bool is_prefix) {
 
 static void watch_other(el_entry_driver *driver, const el_place *place) {
   char key[EL_KEY_SIZE];
-  el_bytes name = el_keys_name(&driver->keys);
+  el_bytes name = el_keys_name(el_keys_at(&driver->keys, place->name));
   el_place note;
   if (place->lease == 0) {
     watch_key(driver,
@@ -166,10 +180,12 @@ static void watch_other(el_entry_driver *driver, const el_place *place) {
 static void start_watch(el_entry_driver *driver, const el_place *place) {
   stop_watch(driver);
   driver->waited = driver->waited || driver->entry.state == EL_ENTRY_WAITING;
-  if (place->rev == 0) {
-    watch_key(driver, el_keys_own(&driver->keys), false);
-  } else {
+  if (place->rev != 0) {
     watch_other(driver, place);
+    return;
+  }
+  for (const el_keys *own = &driver->keys; own != NULL; own = own->next) {
+    watch_key(driver, el_keys_own(own), false);
   }
 }
 

@@ -73,17 +73,19 @@ static void touch(el_guarded *guarded) {
                .key = guarded->order_key,
                .touch = is_own,
                .lease = is_own ? 0 : el_lock_lease(guarded->lk)};
-  el_txn txn = {&guarded->guard, 1, &put, 1, NULL, 0};
+  el_txn txn = {guarded->guards, guarded->n_guards, &put, 1, NULL, 0};
   send(guarded, &txn);
 }
 
 static void write_in_order(el_guarded *guarded, el_write_order *order) {
-  el_compare compares[] = {guarded->guard,
-                           {.test = EL_MOD_REV_IS,
-                            .key = guarded->order_key,
-                            .rev = order->mod_rev}};
-  el_op look = {.key = guarded->guard.key, .keys_only = true};
-  el_txn txn = {compares, 2, guarded->ops, guarded->n_ops, &look, 1};
+  size_t n = guarded->n_guards;
+  el_op looks[EL_NAMES_MAX];
+  el_txn txn = {guarded->guards, n + 1, guarded->ops, guarded->n_ops, looks, n};
+  guarded->guards[n] = (el_compare){
+      .test = EL_MOD_REV_IS, .key = guarded->order_key, .rev = order->mod_rev};
+  for (size_t i = 0; i < n; i++) {
+    looks[i] = (el_op){.key = guarded->guards[i].key, .keys_only = true};
+  }
   send(guarded, &txn);
 }
 
@@ -97,8 +99,8 @@ static void fail_let_go(el_guarded *guarded) {
 
 static void attempt(el_guarded *guarded) {
   el_write_order *order = order_of(guarded);
-  el_txn txn = {.compares = &guarded->guard,
-                .n_compares = guarded->is_guarded ? 1 : 0,
+  el_txn txn = {.compares = guarded->guards,
+                .n_compares = guarded->n_guards,
                 .then = guarded->ops,
                 .n_then = guarded->n_ops};
   if (order != NULL && !el_lock_is_kept(guarded->lk)) {
@@ -140,14 +142,23 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
   return true;
 }
 
-/* Has nothing come of it but that our key has another mod_revision now? */
+/* Are all keys of the hold there? */
+static bool is_whole(const el_guarded *guarded, const el_txn_answer *answer) {
+  for (size_t i = 0; i < answer->n_results; i++) {
+    const el_op_result *look = &answer->results[i];
+    if (look->n_kvs != 1 || look->kvs[0].create_rev != guarded->guards[i].rev) {
+      return false;
+    }
+  }
+  return answer->n_results == guarded->n_guards;
+}
+
+/* Has nothing come of it but that the order's key has another mod_revision now? */
 static bool is_out_of_order(const el_guarded *guarded,
                             const el_txn_answer *answer) {
-  const el_op_result *look = answer->results;
   return order_of(guarded) != NULL && !guarded->touching &&
          answer->err.code == EL_OK && !answer->succeeded &&
-         answer->n_results == 1 && look->n_kvs == 1 &&
-         look->kvs[0].create_rev == guarded->guard.rev;
+         is_whole(guarded, answer);
 }
 
 /* What |answer| means for the order of the writes: true if the operations are to

@@ -26,7 +26,10 @@ void el_guarded_unref(el_guarded *guarded) {
     el_bytes_free(guarded->ops[i].value);
   }
   free(guarded->ops);
-  el_bytes_free(guarded->guard.key);
+  for (size_t i = 0; i < guarded->n_guards; i++) {
+    el_bytes_free(guarded->guards[i].key);
+  }
+  free(guarded->guards);
   el_bytes_free(guarded->order_key);
   if (guarded->answer != NULL) {
     el_txn_answer_free(guarded->answer);
@@ -66,10 +69,14 @@ bool el_guarded_add(el_guarded *guarded, const el_op *op) {
 }
 
 bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev) {
-  guarded->is_guarded = true;
-  guarded->guard.test = EL_CREATE_REV_IS;
-  guarded->guard.rev = rev;
-  return copy_bytes(&guarded->guard.key, key);
+  el_compare *guards =
+      realloc(guarded->guards, (guarded->n_guards + 2) * sizeof *guards);
+  el_compare *added;
+  if (guards == NULL) return false;
+  guarded->guards = guards;
+  added = &guards[guarded->n_guards++];
+  *added = (el_compare){.test = EL_CREATE_REV_IS, .rev = rev};
+  return copy_bytes(&added->key, key);
 }
 
 /* The key on whose mod_revision the order of the writes hangs: our own, or, where that
@@ -81,15 +88,19 @@ static el_bytes order_key(const el_lock *lk, char *text) {
     case EL_MODE_WRITE:
       return el_lock_note(lk, EL_NOTE_WRITE_ORDER, text);
     default:
-      return el_lock_key(lk);
+      return el_keys_own(el_lock_keys(lk));
   }
 }
 
 bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
   char text[EL_KEY_SIZE];
+  const el_keys *keys = el_lock_keys(lk);
   guarded->lk = el_lock_ref(lk);
-  return copy_bytes(&guarded->order_key, order_key(lk, text)) &&
-         el_guarded_guard(guarded, el_lock_key(lk), el_lock_token(lk));
+  while (keys != NULL &&
+         el_guarded_guard(guarded, el_keys_own(keys), el_lock_token(lk))) {
+    keys = keys->next;
+  }
+  return keys == NULL && copy_bytes(&guarded->order_key, order_key(lk, text));
 }
 
 bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk) {

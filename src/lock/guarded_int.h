@@ -13,10 +13,10 @@ struct el_guarded {
   atomic_int refs;
   el_handle *handle;
   el_guarded_world *world;
-  el_lock *lk; /* guarded by this lock's token; may be NULL */
-  el_compare guard;
+  el_lock *lk;        /* guarded by this lock's token; may be NULL */
+  el_compare *guards; /* one more than |n_guards|, for the order */
+  size_t n_guards;
   el_bytes order_key; /* with |lk|: on whose mod_revision the order hangs */
-  bool is_guarded;
   el_op *ops;
   size_t n_ops;
   bool writes;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/of.h"
 #include "etcd/batch.h"
+#include "rules/key.h"
 
 enum {
   /* So many may be out before the next ones wait for their return, ... */
@@ -176,7 +177,11 @@ static bool is_of_same_queue(const el_batch_out *batch,
   const el_request *member;
   if (request->queue == 0) return false;
   TAILQ_FOREACH(member, &batch->members, link) {
-    if (member->queue == request->queue) return true;
+    if (member->queue == request->queue ||
+        (member->queue != 0 &&
+         (member->queue == EL_QUEUES || request->queue == EL_QUEUES))) {
+      return true;
+    }
   }
   return false;
 }

@@ -34,7 +34,7 @@ struct el_request {
   bool background;     /* nobody waits for it */
   size_t counted_as;   /* its field in el_stats */
   int64_t deadline_ms; /* an attempt ends then at the latest; 0: no limit */
-  uint64_t queue;      /* that it puts a key into; 0: into none */
+  uint64_t queue; /* that it puts a key into (el_keys_queue); 0: into none */
 
   /* The rest is the gate's own. */
   el_requests *requests;

@@ -22,7 +22,8 @@ el_local_place *el_local_queue_find_place(const el_local_queue *queue,
   return NULL;
 }
 
-el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot) {
+el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
+                                         uint32_t slot) {
   el_place place = {
       .slot = slot, .mode = queue->mode, .permits = queue->permits};
   el_local_place *at = el_alloc(sizeof *at);
@@ -31,8 +32,7 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot) {
   at->queue = queue;
   TAILQ_INIT(&at->fronts);
   TAILQ_INSERT_TAIL(&queue->places, at, link);
-  el_entry_driver_init(&at->driver, queue->queues->world,
-                       (el_bytes){queue->id, queue->name_len}, &place);
+  el_entry_driver_init(&at->driver, queue->queues->world, name, &place);
   return at;
 }
 
@@ -58,15 +58,22 @@ void el_local_queue_touch(el_local_queue *queue) {
   }
 }
 
-enum { ID_MAX = EL_NAME_MAX + 3 };
+enum { ID_MAX = EL_NAME_MAX + 1 + sizeof(uint32_t) };
 
-/* Writes what tells the queue of |name| and |place| from others; returns its length. */
+/* Writes what tells the queue of |name| and |place| from others; returns its length. Who
+ * wants several names has a queue, and a slot, for himself. */
 static size_t write_id(char *id, el_bytes name, const el_place *place) {
-  memcpy(id, name.data, name.len);
+  uint32_t which = place->mode == EL_MODE_MULTI ? place->slot : place->permits;
+  if (name.len > 0) memcpy(id, name.data, name.len);
   id[name.len] = (char)place->mode;
-  id[name.len + 1] = (char)(place->permits & 0xff);
-  id[name.len + 2] = (char)(place->permits >> 8);
-  return name.len + 3;
+  memcpy(id + name.len + 1, &which, sizeof which);
+  return name.len + 1 + sizeof which;
+}
+
+static uint32_t slot_of_multi(const el_local_queue *queue) {
+  uint32_t slot;
+  memcpy(&slot, queue->id + queue->name_len + 1, sizeof slot);
+  return slot;
 }
 
 el_local_queue *el_local_queue_find(const el_local_queues *queues,
@@ -176,24 +183,8 @@ static bool has_to_wait(const el_owner *owner) {
   return n >= most;
 }
 
-/* What of the same name only lingers, and is in the way of |owner|, ends. */
-static void contest(const el_owner *owner) {
-  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ};
-  size_t n = owner->mode == EL_MODE_PERMIT ? 0
-             : is_shared(owner->queue)     ? 2
-                                           : 3;
-  for (size_t i = 0; i < n; i++) {
-    el_place place = {.mode = modes[i]};
-    el_local_queue *queue =
-        el_local_queue_find(owner->queue->queues, owner->name, &place);
-    if (queue != NULL) {
-      el_local_queue_contest(queue);
-    }
-  }
-}
-
 static void begin_wait(el_owner *owner) {
-  contest(owner);
+  el_local_queue_contest_for(owner);
   if (owner->state != EL_OWNER_WAITING) return; /* it is his at once */
   owner->waited = has_to_wait(owner);
   if (owner->try_once && owner->waited) {
@@ -204,9 +195,12 @@ static void begin_wait(el_owner *owner) {
 }
 
 void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
-  el_place wanted = {.mode = owner->mode, .permits = owner->permits};
-  el_local_queue *queue =
-      el_local_queue_find_or_add(queues, owner->name, &wanted);
+  bool is_multi = owner->mode == EL_MODE_MULTI;
+  el_place wanted = {.mode = owner->mode,
+                     .permits = owner->permits,
+                     .slot = is_multi ? ++queues->last_multi : 0};
+  el_local_queue *queue = el_local_queue_find_or_add(
+      queues, is_multi ? (el_bytes){0} : owner->name, &wanted);
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
   EL_COUNT(queues->world->counters, waiting, 1);
   owner->queue = queue;
@@ -278,11 +272,12 @@ static bool is_free(const el_local_place *at) {
 }
 
 /* A place for |next|; NULL: he has to wait for one. */
-static el_local_place *take_place(el_local_queue *queue) {
+static el_local_place *take_place(el_local_queue *queue, const el_owner *next) {
   el_local_place *at, *found = NULL;
-  uint32_t n = 0, slot = 0; /* one that no other has */
+  uint32_t n = 0;
+  uint32_t slot = queue->mode == EL_MODE_MULTI ? slot_of_multi(queue) : 0;
   TAILQ_FOREACH(at, &queue->places, link) {
-    if (at->driver.slot >= slot) slot = at->driver.slot + 1;
+    if (at->driver.slot >= slot) slot = at->driver.slot + 1; /* nobody's */
     if (!is_free(at)) {
       n++;
     } else if (found == NULL) {
@@ -290,7 +285,8 @@ static el_local_place *take_place(el_local_queue *queue) {
     }
   }
   if (n >= capacity(queue)) return NULL;
-  return found != NULL ? found : el_local_queue_new_place(queue, slot);
+  return found != NULL ? found
+                       : el_local_queue_new_place(queue, next->name, slot);
 }
 
 static void hurry(el_local_queue *queue) {
@@ -316,7 +312,7 @@ static void begin_at(el_local_place *at, el_owner *next) {
 static bool give_turn(el_local_queue *queue) {
   el_owner *next = TAILQ_FIRST(&queue->waiting);
   el_sharing how = el_local_queue_share_turn(queue, next);
-  el_local_place *at = how == EL_SHARE_NOT ? take_place(queue) : NULL;
+  el_local_place *at = how == EL_SHARE_NOT ? take_place(queue, next) : NULL;
   if (how == EL_SHARE_NOW) return true;
   if (at != NULL) {
     begin_at(at, next);

@@ -64,7 +64,8 @@ typedef struct el_owner_events {
 /* One who wants a lock: embedded in el_lock. */
 struct el_owner {
   const el_owner_events *events;
-  el_bytes name;       /* its own, as long as it lives */
+  el_bytes name; /* its own, as long as it lives; EL_MODE_MULTI: the names, with
+                          a NUL between one and the next */
   el_bytes value;      /* what its key says; until it holds */
   int64_t timeout_ms;  /* for messages */
   int64_t deadline_ms; /* INT64_MAX: none */

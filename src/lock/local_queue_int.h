@@ -26,10 +26,10 @@ TAILQ_HEAD(el_local_place_list, el_local_place);
 
 struct el_local_queue {
   el_local_queues *queues;
-  char *id; /* hash key: the name, and what write_id adds to it */
-  uint16_t name_len;
-  bool changed; /* in queues->changed */
-  uint8_t mode; /* el_mode */
+  char *id;          /* hash key: the name, and what write_id adds to it */
+  uint16_t name_len; /* EL_MODE_MULTI: 0, or that of what an audit has found */
+  bool changed;      /* in queues->changed */
+  uint8_t mode;      /* el_mode */
   uint16_t permits;
   uint16_t n_seals;             /* no turn for anybody until they are put */
   struct el_owner_list waiting; /* the first is served when a place is free */
@@ -45,12 +45,17 @@ struct el_local_queues {
   TAILQ_HEAD(, el_local_queue) changed;
   el_local_queue orphans; /* nobody's: has the places of earlier sessions */
   TAILQ_HEAD(, el_seal) seals;
-  el_error closed; /* code EL_OK: they are open */
+  el_error closed;     /* code EL_OK: they are open */
+  uint32_t last_multi; /* slot of the latest who has asked for several names */
   bool session_wanted;
 };
 
 static inline el_timers *timers_of(const el_local_queue *queue) {
   return queue->queues->world->timers;
+}
+
+static inline el_counters *counters_of(const el_local_queue *queue) {
+  return queue->queues->world->counters;
 }
 
 /* Is its session over? */
@@ -69,7 +74,7 @@ el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
                                            el_bytes name,
                                            const el_place *place);
 
-/* NULL: there is none. @thread io */
+/* NULL: there is none. EL_MODE_MULTI: that of the slot, |name| is empty. @thread io */
 el_local_queue *el_local_queue_find(const el_local_queues *queues,
                                     el_bytes name, const el_place *place);
 
@@ -77,8 +82,9 @@ el_local_queue *el_local_queue_find(const el_local_queues *queues,
 el_local_place *el_local_queue_find_place(const el_local_queue *queue,
                                           uint32_t slot);
 
-/* @thread io */
-el_local_place *el_local_queue_new_place(el_local_queue *queue, uint32_t slot);
+/* |name| as of an owner. @thread io */
+el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
+                                         uint32_t slot);
 
 /* Nothing of it may be left in etcd. @thread io */
 void el_local_queue_free_place(el_local_place *at);
@@ -145,6 +151,24 @@ void el_local_queue_fail_away(el_owner *owner, const el_error *away);
 /* It fails because its owner wants no more. @thread io */
 void el_local_queue_fail_cancelled(el_owner *owner);
 
+/* It fails because etcd refuses it. @thread io */
+void el_local_queue_fail_refused(el_owner *owner);
+
+/* It fails because our key is gone. @thread io */
+void el_local_queue_fail_place_lost(el_owner *owner);
+
+/* All who drive |at| fail, because others have that semaphore with |permits|.
+ * @thread io */
+void el_local_queue_fail_conflict(el_local_place *at, unsigned permits);
+
+/* What |owner| wants, for messages. @thread any */
+typedef struct el_what {
+  char text[100];
+} el_what;
+
+/* @thread any */
+el_what el_owner_what(const el_owner *owner);
+
 /* |owner|, the first who waits, shares the hold of |at|. @thread io */
 void el_local_queue_share(el_local_place *at, el_owner *owner);
 
@@ -174,6 +198,10 @@ void el_local_queue_give_up(el_local_place *at);
 
 /* Somebody wants the lock: a hold that lingers ends. @thread io */
 void el_local_queue_contest(el_local_queue *queue);
+
+/* |owner|, who waits, wants it: what of its names lingers, and is in its way, ends.
+ * @thread io */
+void el_local_queue_contest_for(const el_owner *owner);
 
 /* Sets the timer of a hold to its hard end. @thread io */
 void el_local_queue_set_hard_end(el_owner *owner);

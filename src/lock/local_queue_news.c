@@ -54,12 +54,17 @@ void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
   el_bytes name = el_key_name(key, &place);
   el_local_queue *queue;
   el_local_place *at;
-  if (name.len == 0 || place.mode > EL_MODE_PERMIT)
+  if (name.len == 0 || place.mode > EL_MODE_MULTI)
     return; /* no place of ours */
-  queue = el_local_queue_find_or_add(queues, name, &place);
+  queue = place.mode == EL_MODE_MULTI
+              ? el_local_queue_find(queues, (el_bytes){0}, &place)
+              : NULL; /* of one who wants this name and others */
+  if (queue == NULL) {
+    queue = el_local_queue_find_or_add(queues, name, &place);
+  }
   at = el_local_queue_find_place(queue, place.slot);
   if (at == NULL) {
-    at = el_local_queue_new_place(queue, place.slot);
+    at = el_local_queue_new_place(queue, name, place.slot);
   }
   el_entry_driver_signal(&at->driver, EL_ENTRY_KEY_FOUND);
 }

@@ -1,14 +1,11 @@
 /* local_queue_verdicts: what becomes of an owner: granted, failed, lost or
  * released, and in which words. */
 #include <assert.h>
+#include <string.h>
 
 #include "base/of.h"
 #include "lock/local_queue_int.h"
 #include "rules/kind.h"
-
-static el_counters *counters_of(const el_local_queue *queue) {
-  return queue->queues->world->counters;
-}
 
 /* What an enqueue puts is its first owner's; of several, that of one who is left. */
 static void leave_place(el_local_place *at, el_owner *owner) {
@@ -33,129 +30,6 @@ void el_local_queue_detach(el_owner *owner) {
   owner->place = NULL;
   owner->state = EL_OWNER_OUT;
   el_local_queue_touch(queue);
-}
-
-void el_local_queue_fail(el_owner *owner, const el_error *err) {
-  EL_COUNT(counters_of(owner->queue), waiting, -1);
-  el_local_queue_detach(owner);
-  owner->events->failed(owner, err);
-  owner->events->forgotten(owner);
-}
-
-/* The place that |owner| drives, or else the one that he waits for; NULL: none. */
-static const el_local_place *place_of(const el_owner *owner) {
-  return owner->place != NULL ? owner->place
-                              : TAILQ_FIRST(&owner->queue->places);
-}
-
-/* What stood in the way last, if anything did. */
-static const el_error *last_cause(const el_owner *owner) {
-  const el_entry_world *world = owner->queue->queues->world;
-  const el_local_place *at = place_of(owner);
-  const el_error *cause;
-  if (at != NULL && at->driver.cause != NULL) return at->driver.cause;
-  cause = el_session_driver_cause(world->session);
-  return cause != NULL ? cause : el_requests_away(world->requests);
-}
-
-/* A name for messages. */
-#define NAME_FORMAT    "lock \"%.*s\""
-#define NAME_MAX_SHOWN 80
-#define NAME_OF(owner) \
-  (int)((owner)->name.len < NAME_MAX_SHOWN ? (owner)->name.len \
-                                           : NAME_MAX_SHOWN), \
-      (owner)->name.data
-
-static bool is_held_here(const el_owner *owner) {
-  const el_local_place *at = place_of(owner);
-  const el_owner *front = at != NULL ? TAILQ_FIRST(&at->fronts) : NULL;
-  return front != NULL && front->state == EL_OWNER_HOLDING;
-}
-
-/* Has etcd answered in all the time that |owner| has waited? Nothing is asked while
- * our place in its queue is known. */
-static bool has_answered(const el_owner *owner) {
-  const el_local_place *at = place_of(owner);
-  int64_t since_ms = owner->deadline_ms == INT64_MAX
-                         ? 0
-                         : owner->deadline_ms - owner->timeout_ms;
-  const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
-  return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
-          entry->ahead.rev != 0) ||
-         el_requests_heard_since(owner->queue->queues->world->requests,
-                                 since_ms);
-}
-
-/* "It was not free" is an answer of etcd's. Where none has come for all that time,
- * or where the last attempt has failed, nobody knows whether it was: then what
- * stands in the way is told, or those who ask would blame a holder for an outage. */
-void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
-  const el_local_queue *queue = owner->queue;
-  double waited_s = (double)waited_ms / 1000;
-  bool is_held = !is_shared(queue) && is_held_here(owner);
-  const el_error *cause = is_held ? NULL : last_cause(owner);
-  el_error err;
-  if (cause != NULL) {
-    el_error_set(&err, EL_UNAVAILABLE, NAME_FORMAT " not taken in %.3g s: %s",
-                 NAME_OF(owner), waited_s, cause->text);
-  } else if (!is_held && !has_answered(owner)) {
-    el_error_set(&err, EL_UNAVAILABLE,
-                 NAME_FORMAT " not taken in %.3g s: no answer from etcd %s",
-                 NAME_OF(owner), waited_s,
-                 el_requests_address(queue->queues->world->requests));
-  } else {
-    el_error_set(&err, EL_TIMEOUT, NAME_FORMAT " was not free within %.3g s",
-                 NAME_OF(owner), waited_s);
-  }
-  el_local_queue_fail(owner, &err);
-}
-
-static void fail_refused(el_owner *owner) {
-  const el_error *cause = last_cause(owner);
-  el_error err;
-  el_error_set(&err, cause != NULL ? cause->code : EL_UNAVAILABLE,
-               NAME_FORMAT ": %s", NAME_OF(owner),
-               cause != NULL ? cause->text : "etcd refused it");
-  el_local_queue_fail(owner, &err);
-}
-
-void el_local_queue_fail_away(el_owner *owner, const el_error *away) {
-  el_error err;
-  el_error_set(&err, EL_UNAVAILABLE, NAME_FORMAT ": %s", NAME_OF(owner),
-               away->text);
-  el_local_queue_fail(owner, &err);
-}
-
-void el_local_queue_fail_cancelled(el_owner *owner) {
-  el_error err;
-  el_error_set(&err, EL_CANCELLED, "the wait for " NAME_FORMAT " was given up",
-               NAME_OF(owner));
-  el_local_queue_fail(owner, &err);
-}
-
-void el_local_queue_fail_locked(el_owner *owner) {
-  el_error err;
-  if (owner->must_share && !owner->try_once) {
-    el_error_set(&err, EL_DEADLOCK,
-                 NAME_FORMAT " is wanted by a writer who waits for a reader of "
-                             "this program, which can't release it while this "
-                             "one waits",
-                 NAME_OF(owner));
-  } else {
-    el_error_set(&err, EL_LOCKED, NAME_FORMAT " is held by somebody else",
-                 NAME_OF(owner));
-  }
-  el_local_queue_fail(owner, &err);
-}
-
-static void fail_place_lost(el_owner *owner) {
-  el_error err;
-  el_error_set(&err, EL_LOST,
-               NAME_FORMAT
-               ": our key in the queue was deleted, or our lease ended, while "
-               "we waited",
-               NAME_OF(owner));
-  el_local_queue_fail(owner, &err);
 }
 
 void el_local_queue_set_hard_end(el_owner *owner) {
@@ -222,7 +96,7 @@ void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
   EL_COUNT(counters_of(owner->queue), lost, 1);
   el_local_queue_detach(owner);
   owner->events->lost(owner, loss);
-  el_error_set(&err, EL_LOST, NAME_FORMAT " was lost: %s", NAME_OF(owner),
+  el_error_set(&err, EL_LOST, "%s was lost: %s", el_owner_what(owner).text,
                el_losses[loss].text);
   owner->events->released(owner, &err);
   owner->events->forgotten(owner);
@@ -321,6 +195,32 @@ void el_local_queue_contest(el_local_queue *queue) {
   }
 }
 
+/* What of |name| only lingers, and is in the way of |owner|, ends. */
+static void contest_name(const el_owner *owner, el_bytes name) {
+  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ};
+  el_local_queues *queues = owner->queue->queues;
+  size_t n = is_shared(owner->queue) ? 2 : 3;
+  for (size_t i = 0; i < n; i++) {
+    el_place place = {.mode = modes[i]};
+    el_local_queue *queue = el_local_queue_find(queues, name, &place);
+    if (queue != NULL) {
+      el_local_queue_contest(queue);
+    }
+  }
+}
+
+void el_local_queue_contest_for(const el_owner *owner) {
+  el_bytes rest = owner->name;
+  const char *end;
+  if (owner->mode == EL_MODE_PERMIT) return;
+  while ((end = memchr(rest.data, '\0', rest.len)) != NULL) {
+    size_t len = (size_t)(end - rest.data);
+    contest_name(owner, (el_bytes){rest.data, len});
+    rest = (el_bytes){end + 1, rest.len - len - 1};
+  }
+  contest_name(owner, rest);
+}
+
 void el_local_queue_let_go(el_owner *owner, bool by_itself) {
   el_local_place *at = owner->place;
   EL_COUNT(counters_of(owner->queue), held, -1);
@@ -347,9 +247,9 @@ void el_local_queue_finish(el_local_place *at, const el_error *err) {
 void el_local_queue_end_unconfirmed(el_owner *owner) {
   el_error err;
   el_error_set(&err, EL_CLOSED,
-               NAME_FORMAT ": the client was closed before etcd confirmed the "
-                           "release",
-               NAME_OF(owner));
+               "%s: the client was closed before etcd confirmed the "
+               "release",
+               el_owner_what(owner).text);
   el_local_queue_end_released(owner, &err);
 }
 
@@ -369,9 +269,8 @@ static void on_released(el_local_place *at, bool found) {
     return;
   }
   if (!found) {
-    el_error_set(&err, EL_LOST,
-                 NAME_FORMAT ": the key was gone before it was released",
-                 NAME_OF(at->releasing));
+    el_error_set(&err, EL_LOST, "%s: the key was gone before it was released",
+                 el_owner_what(at->releasing).text);
   }
   el_local_queue_finish(at, &err);
 }
@@ -385,7 +284,7 @@ static void fail_fronts(el_local_place *at, void (*fail)(el_owner *owner)) {
 /* A release that is refused (rights were taken away) is told, once, as what it is;
  * the entry goes on trying, and at the latest the lease takes the key along. */
 static void on_refused(el_local_place *at) {
-  fail_fronts(at, fail_refused);
+  fail_fronts(at, el_local_queue_fail_refused);
   if (at->releasing != NULL) {
     el_local_queue_finish(at, at->driver.cause);
   }
@@ -400,17 +299,6 @@ static void restart(el_local_place *at) {
     owner->place = NULL;
     owner->state = EL_OWNER_WAITING;
     TAILQ_INSERT_HEAD(&owner->queue->waiting, owner, link);
-  }
-}
-
-static void fail_conflict(el_local_place *at, unsigned permits) {
-  el_owner *owner;
-  el_error err;
-  while ((owner = TAILQ_FIRST(&at->fronts)) != NULL) {
-    el_error_set(&err, EL_CONFLICT,
-                 "semaphore \"%.*s\" has %u permits for others, and not %u",
-                 NAME_OF(owner), permits, (unsigned)owner->permits);
-    el_local_queue_fail(owner, &err);
   }
 }
 
@@ -431,10 +319,10 @@ void el_local_queue_decided(el_entry_driver *driver,
       fail_fronts(at, el_local_queue_fail_locked);
       return;
     case EL_ENTRY_CONFLICT:
-      fail_conflict(at, action->place.permits);
+      el_local_queue_fail_conflict(at, action->place.permits);
       return;
     case EL_ENTRY_PLACE_LOST:
-      fail_fronts(at, fail_place_lost);
+      fail_fronts(at, el_local_queue_fail_place_lost);
       return;
     case EL_ENTRY_RESTART:
       restart(at);

@@ -22,7 +22,10 @@ void el_lock_unref(el_lock *lk) {
   }
   el_completion_destroy(&lk->news);
   el_handle_unref(lk->handle);
-  el_bytes_free(lk->key);
+  if (lk->keys != NULL) {
+    el_keys_destroy(lk->keys);
+    free(lk->keys);
+  }
   el_bytes_free(lk->owner.name);
   el_bytes_free(lk->owner.value);
   free(lk->owner.linger);
@@ -54,10 +57,9 @@ static el_error *copy_of(const el_error *err) {
 static void on_granted(el_owner *owner, const el_grant *grant) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   int pending = EL_HOLD_PENDING;
-  el_bytes key = el_keys_own(grant->keys);
   lk->token = grant->token;
-  lk->lease = grant->keys->lease;
-  lk->key = (el_bytes){el_strndup(key.data, key.len), key.len};
+  lk->keys = el_alloc(sizeof *lk->keys);
+  el_keys_copy(lk->keys, grant->keys);
   lk->claim = el_claim_ref(grant->claim);
   lk->waited = grant->waited;
   lk->writes.mod_rev = grant->mod_rev;
@@ -273,9 +275,9 @@ bool el_lock_waited(const el_lock *lk) { return lk->waited; }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }
 
-int64_t el_lock_lease(const el_lock *lk) { return lk->lease; }
+int64_t el_lock_lease(const el_lock *lk) { return lk->keys->lease; }
 
-el_bytes el_lock_key(const el_lock *lk) { return lk->key; }
+const el_keys *el_lock_keys(const el_lock *lk) { return lk->keys; }
 
 el_mode el_lock_mode(const el_lock *lk) { return lk->owner.mode; }
 
@@ -283,7 +285,7 @@ el_bytes el_lock_note(const el_lock *lk, el_mode note, char *out) {
   el_place place = {.mode = note,
                     .lease = lk->token,
                     .slot = note == EL_NOTE_DOWNGRADED ? 0 : lk->owner.share};
-  return (el_bytes){out, el_key_write(out, lk->owner.name, &place)};
+  return (el_bytes){out, el_key_write(out, el_keys_name(lk->keys), &place)};
 }
 
 el_handle *el_lock_handle(const el_lock *lk) { return lk->handle; }

@@ -28,7 +28,8 @@
 typedef struct el_lock el_lock;
 
 typedef struct el_lock_options {
-  el_bytes name;  /* not empty, at most EL_NAME_MAX bytes */
+  el_bytes
+      name; /* as in el_owner; each of at most EL_NAME_MAX bytes, none empty */
   el_bytes value; /* what the key says about us; copied */
   el_mode mode;
   uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
@@ -128,7 +129,7 @@ void el_lock_drop(el_lock *lk);
  * @thread lua */
 bool el_lock_waited(const el_lock *lk);
 
-/* The fencing token (create_revision of our key), the lease and the key; only
+/* The fencing token (create_revision of our key, or keys), the lease and the keys; only
  * once it was held. @thread any */
 int64_t el_lock_token(const el_lock *lk);
 
@@ -136,7 +137,7 @@ int64_t el_lock_token(const el_lock *lk);
 int64_t el_lock_lease(const el_lock *lk);
 
 /* @thread any */
-el_bytes el_lock_key(const el_lock *lk);
+const el_keys *el_lock_keys(const el_lock *lk);
 
 /* @thread any */
 el_handle *el_lock_handle(const el_lock *lk);

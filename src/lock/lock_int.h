@@ -18,8 +18,7 @@ struct el_lock {
   /* Written by the I/O thread before DECIDED. */
   el_error *err; /* NULL: held */
   int64_t token;
-  int64_t lease;
-  el_bytes key; /* owned */
+  el_keys *keys; /* owned */
   el_claim *claim;
   bool waited;
 

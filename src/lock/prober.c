@@ -38,7 +38,8 @@ static void conclude(const probe *asked, const el_txn_answer *answer) {
   el_entry_event seen;
   el_proof_key *key;
   el_recipe_read(&asked->keys, &LOOK, answer, &seen);
-  event.exists = event.outcome.done && seen.mine.rev == asked->rev;
+  event.exists =
+      event.outcome.done && seen.mine.rev == asked->rev && !seen.partial;
   key = event.outcome.done && !event.exists ? find_probed(asked) : NULL;
   if (key != NULL) {
     key->gone(key);

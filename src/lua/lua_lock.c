@@ -197,7 +197,7 @@ static el_nret l_lock_lease(lua_State *L) {
 
 /* lock:key() -> string */
 static el_nret l_lock_key(lua_State *L) {
-  el_bytes key = el_lock_key(check_lock(L));
+  el_bytes key = el_keys_own(el_lock_keys(check_lock(L)));
   lua_pushlstring(L, key.data, key.len);
   return 1;
 }

@@ -92,7 +92,8 @@ static void on_tried(el_entry *entry, const el_entry_event *event,
     el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
   } else if (event->unsure) {
     el_entry_send_try(entry, out, true);
-  } else if (event->mine.rev != 0 && event->mine.lease != entry->lease) {
+  } else if (event->partial ||
+             (event->mine.rev != 0 && event->mine.lease != entry->lease)) {
     el_entry_refuse(entry, EL_ENTRY_PLACE_LOST, out);
   } else if (event->mine.rev != 0) {
     win(entry, event, out);
@@ -118,7 +119,7 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
                               int64_t now_ms, el_entry_actions *out) {
   if (is_stale(entry, event)) {
     el_entry_send_look(entry, out, false, false);
-  } else if (event->mine.rev != entry->rev) {
+  } else if (event->mine.rev != entry->rev || event->partial) {
     el_entry_push(out, EL_ENTRY_PLACE_LOST);
     el_entry_forget(entry, out);
   } else if (event->mine.lease != entry->lease) {
@@ -144,7 +145,7 @@ static void on_looked_held(el_entry *entry, const el_entry_event *event,
                            el_entry_actions *out) {
   if (is_stale(entry, event)) {
     el_entry_send_look(entry, out, false, false);
-  } else if (event->mine.rev != entry->rev) {
+  } else if (event->mine.rev != entry->rev || event->partial) {
     el_entry_lose(EL_LOSS_DELETED, out);
     el_entry_forget(entry, out);
   } else if (event->mine.lease != entry->lease) {

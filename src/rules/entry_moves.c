@@ -102,9 +102,9 @@ void el_entry_take_out(el_entry *entry, el_entry_actions *out) {
 }
 
 void el_entry_forget(el_entry *entry, el_entry_actions *out) {
-  if (!el_kind_has_notes(entry->mode)) {
+  if (!el_kind_leaves_more(entry->mode)) {
     entry->rev = 0;
-  } /* else they are still to be taken out */
+  } /* else that is still to be taken out */
   el_entry_take_out(entry, out);
 }
 

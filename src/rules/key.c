@@ -14,22 +14,21 @@ static const char *const infixes[] = {
     [EL_MODE_READ] = "/read/",
     [EL_MODE_WRITE] = "/write/",
     [EL_MODE_PERMIT] = "/permit/",
+    [EL_MODE_MULTI] = "/",
     [EL_NOTE_DOWNGRADED] = "/write/read/",
     [EL_NOTE_READ_ORDER] = "/read/order/",
     [EL_NOTE_WRITE_ORDER] = "/write/order/",
 };
 
 const char *const el_modes[] = {
-    [EL_MODE_LOCK] = "lock",
-    [EL_MODE_READ] = "read",
-    [EL_MODE_WRITE] = "write",
-    [EL_MODE_PERMIT] = "permit",
-    NULL,
+    [EL_MODE_LOCK] = "lock",   [EL_MODE_READ] = "read",
+    [EL_MODE_WRITE] = "write", [EL_MODE_PERMIT] = "permit",
+    [EL_MODE_MULTI] = "multi", NULL,
 };
 
 bool el_place_is_same(const el_place *a, const el_place *b) {
   return a->rev == b->rev && a->lease == b->lease && a->slot == b->slot &&
-         a->mode == b->mode;
+         a->mode == b->mode && a->name == b->name;
 }
 
 size_t el_key_write_stem(char *out, el_bytes name, el_mode mode) {
@@ -87,6 +86,7 @@ static bool parse_lease(el_bytes text, el_place *place) {
       (permits != 0) != (place->mode == EL_MODE_PERMIT)) {
     return false;
   }
+  if (place->mode == EL_MODE_LOCK && slot != 0) place->mode = EL_MODE_MULTI;
   place->permits = (uint16_t)permits;
   place->slot = (uint32_t)slot;
   place->lease = (int64_t)parse_number(text, 16, 16);
@@ -96,6 +96,7 @@ static bool parse_lease(el_bytes text, el_place *place) {
 /* What stands behind the stem. */
 static bool parse_who(el_bytes text, el_place *place) {
   place->is_timed = false;
+  place->name = 0;
   if (text.len == 0) return false;
   if (parse_lease(text, place)) return true;
   place->slot = 0;
@@ -130,7 +131,8 @@ static bool ends_with(el_bytes text, const char *tail, size_t len) {
 /* The mode, or kind of note, whose stem |stem| is. */
 static el_mode mode_of(el_bytes stem) {
   el_mode mode = EL_NOTE_WRITE_ORDER;
-  while (!ends_with(stem, infixes[mode], strlen(infixes[mode]))) {
+  while (mode == EL_MODE_MULTI ||
+         !ends_with(stem, infixes[mode], strlen(infixes[mode]))) {
     mode--; /* down to that of a plain lock, which is a slash */
   }
   return mode;
@@ -154,10 +156,11 @@ el_bytes el_key_name(el_bytes key, el_place *place) {
 
 /* ---- one place in one queue ---- */
 
-void el_keys_init(el_keys *keys, el_bytes name, const el_place *place) {
+static void init_one(el_keys *keys, el_bytes name, const el_place *place) {
   char own[EL_KEY_SIZE];
   size_t len = el_key_write(own, name, place);
   keys->text = el_strndup(own, len);
+  keys->next = NULL;
   keys->name_len = (uint16_t)name.len;
   keys->key_len = (uint16_t)len;
   keys->mode = (uint8_t)place->mode;
@@ -165,12 +168,52 @@ void el_keys_init(el_keys *keys, el_bytes name, const el_place *place) {
   keys->lease = place->lease;
 }
 
+void el_keys_init(el_keys *keys, el_bytes name, const el_place *place) {
+  const char *end = memchr(name.data, '\0', name.len);
+  el_bytes rest = name;
+  if (end == NULL) {
+    init_one(keys, name, place);
+    return;
+  }
+  name.len = (size_t)(end - name.data);
+  rest.data = end + 1;
+  rest.len -= name.len + 1;
+  init_one(keys, name, place);
+  keys->next = el_alloc(sizeof *keys->next);
+  el_keys_init(keys->next, rest, place);
+}
+
 void el_keys_copy(el_keys *keys, const el_keys *from) {
   *keys = *from;
   keys->text = el_strndup(from->text, from->key_len);
+  if (from->next != NULL) {
+    keys->next = el_alloc(sizeof *keys->next);
+    el_keys_copy(keys->next, from->next);
+  }
 }
 
-void el_keys_destroy(el_keys *keys) { free(keys->text); }
+void el_keys_destroy(el_keys *keys) {
+  free(keys->text);
+  if (keys->next != NULL) {
+    el_keys_destroy(keys->next);
+    free(keys->next);
+  }
+}
+
+const el_keys *el_keys_at(const el_keys *keys, size_t i) {
+  for (; i > 0; i--) {
+    keys = keys->next;
+  }
+  return keys;
+}
+
+size_t el_keys_count(const el_keys *keys) {
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next) {
+    n++;
+  }
+  return n;
+}
 
 el_bytes el_keys_name(const el_keys *keys) {
   return (el_bytes){keys->text, keys->name_len};
@@ -182,10 +225,11 @@ el_bytes el_keys_own(const el_keys *keys) {
 
 uint64_t el_keys_queue(const el_keys *keys) {
   uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+  if (keys->next != NULL) return EL_QUEUES;
   for (size_t i = 0; i < keys->name_len; i++) {
     hash = (hash ^ (unsigned char)keys->text[i]) * 0x100000001b3;
   }
-  return hash != 0 ? hash : 1;
+  return hash != 0 && hash != EL_QUEUES ? hash : 1;
 }
 
 bool el_keys_are_same(const el_keys *a, const el_keys *b) {

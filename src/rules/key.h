@@ -8,6 +8,9 @@
  * one queue, "-<hex>" tells them apart. Everything else below "name/" is somebody
  * else's: a lock "a/b" doesn't block a lock "a".
  *
+ * Who locks several names at once has a plain key in the queue of each, with a slot that
+ * he has for himself: "name/<hex>-<slot>".
+ *
  * The permits of a semaphore are "name/permit/<hex>.<n>", where n, in hex, is how many
  * there are at a time: a queue of its own, which locks on the name don't see.
  *
@@ -32,14 +35,20 @@ enum {
   EL_KEY_MAX = EL_NAME_MAX + 13 + 16 + 9 + 5, /* "/write/order/", hex, "-", hex,
                                                  ".", hex */
   EL_KEY_SIZE = EL_KEY_MAX + 1,
-  EL_PERMITS_MAX = 1000
+  EL_PERMITS_MAX = 1000,
+  EL_NAMES_MAX =
+      60 /* at once: two operations each, of the 128 that etcd takes */
 };
+
+/* What el_keys_queue says of keys in several queues. */
+#define EL_QUEUES UINT64_MAX
 
 typedef enum el_mode {
   EL_MODE_LOCK,
   EL_MODE_READ,
   EL_MODE_WRITE,
   EL_MODE_PERMIT,
+  EL_MODE_MULTI,
   /* No modes, but notes, whose keys are of the same form. */
   EL_NOTE_DOWNGRADED,
   EL_NOTE_READ_ORDER,
@@ -59,6 +68,7 @@ typedef struct el_place {
   el_mode mode;
   uint16_t permits; /* EL_MODE_PERMIT: how many there are; else 0 */
   bool is_timed;    /* a time stands in the key, in lease, and no lease */
+  uint8_t name; /* EL_MODE_MULTI: under which of the names, from 0; else 0 */
 } el_place;
 
 /* Is it the same key? @thread any */
@@ -81,16 +91,19 @@ bool el_key_parse(const char *name, size_t name_len, const char *key,
  * rev; empty if it doesn't. A part of |key|. @thread any */
 el_bytes el_key_name(el_bytes key, el_place *place);
 
-/* One place in one queue: the name and our key. */
-typedef struct el_keys {
+/* One place in one queue: the name and our key; of several names, one for each. */
+typedef struct el_keys el_keys;
+struct el_keys {
   char *text; /* our key, which begins with the name */
+  el_keys *next;
   int64_t lease;
   uint16_t name_len, key_len;
   uint16_t permits; /* as in el_place */
   uint8_t mode;     /* el_mode */
-} el_keys;
+};
 
-/* That of |place|; |name| has at most EL_NAME_MAX bytes, and is copied.
+/* That of |place|; |name| has at most EL_NAME_MAX bytes, and is copied. For
+ * EL_MODE_MULTI it is up to EL_NAMES_MAX of them, with a NUL between one and the next.
  * @thread any */
 void el_keys_init(el_keys *keys, el_bytes name, const el_place *place);
 
@@ -106,11 +119,17 @@ el_bytes el_keys_name(const el_keys *keys);
 /* Our key. @thread any */
 el_bytes el_keys_own(const el_keys *keys);
 
+/* That under the |i|-th of the names, from 0. @thread any */
+const el_keys *el_keys_at(const el_keys *keys, size_t i);
+
+/* How many there are. @thread any */
+size_t el_keys_count(const el_keys *keys);
+
 /* A number for the queue that the key stands in, not 0; few others have the same.
- * @thread any */
+ * EL_QUEUES: it stands in several. @thread any */
 uint64_t el_keys_queue(const el_keys *keys);
 
-/* Is it the same place? @thread any */
+/* Is it the same place? The first of the keys tells. @thread any */
 bool el_keys_are_same(const el_keys *a, const el_keys *b);
 
 /* What all keys below the name begin with: "name/". @thread any */

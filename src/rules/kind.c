@@ -32,6 +32,7 @@ static el_key_range plain(const el_keys *keys, char **text) {
 
 size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
                       bool *has_notes) {
+  size_t n = 0;
   *has_notes = keys->mode == EL_MODE_READ;
   switch (keys->mode) {
     case EL_MODE_READ:
@@ -42,6 +43,12 @@ size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
     case EL_MODE_PERMIT:
       ranges[0] = of_mode(keys, EL_MODE_PERMIT, &text);
       return 1;
+    case EL_MODE_MULTI:
+      for (; keys != NULL; keys = keys->next) {
+        *ranges++ = below(el_keys_below(keys), &text);
+        n++;
+      }
+      return n;
     default:
       ranges[0] = below(el_keys_below(keys), &text);
       return 1;
@@ -94,6 +101,10 @@ bool el_kind_may_change(const el_keys *keys, const el_place *place,
 
 bool el_kind_has_notes(el_mode mode) {
   return mode == EL_MODE_READ || mode == EL_MODE_WRITE;
+}
+
+bool el_kind_leaves_more(el_mode mode) {
+  return el_kind_has_notes(mode) || mode == EL_MODE_MULTI;
 }
 
 /* The order notes of all owners, between "<rev>-" and "<rev>.". */

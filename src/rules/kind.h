@@ -3,7 +3,9 @@
  * A reader waits for the writers that are older, a writer and a plain lock for
  * everything that is older: so nobody starves, and the order is that in which they
  * asked. A writer that has become a reader (lock:downgrade) keeps its key, and has a note
- * that says so. Of a semaphore's permits as many are held as there are, the oldest.
+ * that says so. Of a semaphore's permits as many are held as there are, the oldest. Who
+ * locks several names waits in the queue of each: as his keys are of one revision, and
+ * everybody waits for older ones only, no two wait for each other.
  */
 #ifndef ETCDLOCK_RULES_KIND_H
 #define ETCDLOCK_RULES_KIND_H
@@ -14,8 +16,8 @@
 #include "rules/key.h"
 
 enum {
-  EL_KIND_RANGES_MAX = 3,
-  EL_KIND_TEXT_SIZE = EL_KIND_RANGES_MAX * 2 * EL_KEY_SIZE
+  EL_KIND_RANGES_MAX = EL_NAMES_MAX,
+  EL_KIND_TEXT_SIZE = EL_KIND_RANGES_MAX * (EL_NAME_MAX + 2)
 };
 
 /* Keys between |from| and, exclusive, |to|; |to| is empty: one key. */
@@ -29,7 +31,7 @@ typedef struct el_key_range {
 size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
                       bool *has_notes);
 
-/* Is |kv|, if it is older, in the way of |keys|? Fills |place| if so. |notes| are what
+/* Is |kv|, if it is older, in the way of |keys|, the first of them? Fills |place| if so. |notes| are what
  * was found where the notes are, NULL: nothing. @thread any */
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     const el_op_result *notes, el_place *place);
@@ -44,6 +46,9 @@ bool el_kind_may_change(const el_keys *keys, const el_place *place,
 
 /* May a key of |mode| have notes? @thread any */
 bool el_kind_has_notes(el_mode mode);
+
+/* May something be left where our key, the first one, is gone? @thread any */
+bool el_kind_leaves_more(el_mode mode);
 
 /* Where the notes are that our key of |rev| may have, for its release. Returns how many
  * ranges; they point into |text| (EL_KIND_TEXT_SIZE bytes). @thread any */

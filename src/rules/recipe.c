@@ -3,16 +3,45 @@
 
 /* ---- requests ---- */
 
-static el_op read_own(const el_keys *keys) {
-  return (el_op){
-      .kind = EL_OP_RANGE, .key = el_keys_own(keys), .keys_only = true};
+/* Each of these adds one for each of our keys, and returns how many. */
+
+static size_t read_own(const el_keys *keys, el_op *ops) {
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next) {
+    ops[n++] = (el_op){
+        .kind = EL_OP_RANGE, .key = el_keys_own(keys), .keys_only = true};
+  }
+  return n;
 }
 
-static el_op put_own(const el_keys *keys, el_bytes value) {
-  return (el_op){.kind = EL_OP_PUT,
-                 .key = el_keys_own(keys),
-                 .value = value,
-                 .lease = keys->lease};
+static size_t put_own(const el_keys *keys, el_bytes value, el_op *ops) {
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next) {
+    ops[n++] = (el_op){.kind = EL_OP_PUT,
+                       .key = el_keys_own(keys),
+                       .value = value,
+                       .lease = keys->lease};
+  }
+  return n;
+}
+
+static size_t delete_own(const el_keys *keys, el_op *ops) {
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next) {
+    ops[n++] = (el_op){.kind = EL_OP_DELETE, .key = el_keys_own(keys)};
+  }
+  return n;
+}
+
+/* |rev| is their create_revision; 0: none is there. */
+static size_t compare_own(const el_keys *keys, int64_t rev,
+                          el_compare *compares) {
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next) {
+    compares[n++] = (el_compare){
+        .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = rev};
+  }
+  return n;
 }
 
 /* Who waits for a permit sees so many beyond those who may hold, and need not look again
@@ -49,21 +78,15 @@ static size_t list_near(el_recipe *to, const el_keys *keys, el_op *ops,
   return list(to, keys, ops, EL_SORT_OLDEST, limit, n_ops);
 }
 
-static el_compare own_is_absent(const el_keys *keys) {
-  return (el_compare){
-      .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = 0};
-}
-
 /* After concurrency/mutex.go: put if absent, and see in the same transaction
  * who is ahead. The else branch makes a repeat harmless. The two youngest are our own
  * key and the one before it, where ours is among them. */
 static void build_enqueue(el_recipe *to, const el_keys *keys, el_bytes value) {
-  size_t n;
-  to->compares[0] = own_is_absent(keys);
-  to->then[0] = put_own(keys, value);
-  list_near(to, keys, to->then + 1, 2, &n);
-  to->otherwise[0] = read_own(keys);
-  to->txn = (el_txn){to->compares, 1, to->then, 1 + n, to->otherwise, 1};
+  size_t own = put_own(keys, value, to->then), n;
+  compare_own(keys, 0, to->compares);
+  list_near(to, keys, to->then + own, 2, &n);
+  read_own(keys, to->otherwise);
+  to->txn = (el_txn){to->compares, own, to->then, own + n, to->otherwise, own};
 }
 
 /* A compare on a range must hold for all its keys, and an empty range compares
@@ -72,56 +95,58 @@ static void build_enqueue(el_recipe *to, const el_keys *keys, el_bytes value) {
  * own key. */
 static void build_try(el_recipe *to, const el_keys *keys,
                       const el_entry_action *action, el_bytes value) {
-  size_t n, n_queued;
-  to->then[0] = put_own(keys, value);
-  to->otherwise[0] = read_own(keys);
-  n_queued = list(to, keys, to->otherwise + 1, EL_SORT_OLDEST,
+  size_t own = put_own(keys, value, to->then), n, n_queued;
+  compare_own(keys, 0, to->compares);
+  read_own(keys, to->otherwise);
+  n_queued = list(to, keys, to->otherwise + own, EL_SORT_OLDEST,
                   action->all ? 0 : 1 + keys->permits, &n);
-  to->compares[0] = own_is_absent(keys);
-  for (size_t i = 1; i <= n_queued; i++) {
+  for (size_t i = own; i < own + n_queued; i++) {
     to->compares[i] = (el_compare){.test = EL_CREATE_REV_BELOW,
                                    .key = to->otherwise[i].key,
                                    .range_end = to->otherwise[i].range_end,
                                    .rev = action->bound};
   }
-  to->txn =
-      (el_txn){to->compares, 1 + n_queued, to->then, 1, to->otherwise, 1 + n};
+  to->txn = (el_txn){to->compares, own + n_queued, to->then,
+                     own,          to->otherwise,  own + n};
 }
 
 static void build_look(el_recipe *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev) {
-  size_t n = 0, n_queued = 0;
-  to->then[0] = read_own(keys);
+  size_t own = read_own(keys, to->then), n = 0, n_queued = 0;
   if (rev > 1) {
-    n_queued = list_near(to, keys, to->then + 1, action->all ? 0 : 1, &n);
+    n_queued = list_near(to, keys, to->then + own, action->all ? 0 : 1, &n);
   }
-  for (size_t i = 0; i <= n; i++) {
-    if (i != 0 && i <= n_queued) to->then[i].max_create_rev = rev - 1;
+  for (size_t i = 0; i < own + n; i++) {
+    if (i >= own && i < own + n_queued) to->then[i].max_create_rev = rev - 1;
     to->then[i].serializable = action->serializable;
   }
-  to->txn = (el_txn){.then = to->then, .n_then = 1 + n};
+  to->txn = (el_txn){.then = to->then, .n_then = own + n};
 }
 
 void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
-  size_t n, n_queued;
-  to->then[0] = read_own(keys);
-  n_queued = list(to, keys, to->then + 1, EL_SORT_YOUNGEST, 1, &n);
-  to->txn = (el_txn){.then = to->then, .n_then = 1 + n_queued};
+  size_t own = read_own(keys, to->then), n, n_queued;
+  n_queued = list(to, keys, to->then + own, EL_SORT_YOUNGEST, 1, &n);
+  to->txn = (el_txn){.then = to->then, .n_then = own + n_queued};
 }
 
-/* The notes go in any case: nobody else takes them out when the key has gone. */
+/* Notes, and what is left of several keys, go in any case: nobody else takes them out when
+ * one key has gone. They can't be another hold's: notes have the revision in their names,
+ * and of several keys the slot is never used again. */
 static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
   el_key_range notes[EL_KIND_RANGES_MAX];
-  size_t n = el_kind_notes(keys, guard, notes, to->text);
-  to->compares[0] = (el_compare){
-      .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = guard};
-  to->then[0] = (el_op){.kind = EL_OP_DELETE, .key = el_keys_own(keys)};
-  for (size_t i = 0; i < n; i++) {
-    to->otherwise[i] = (el_op){
-        .kind = EL_OP_DELETE, .key = notes[i].from, .range_end = notes[i].to};
-    to->then[1 + i] = to->otherwise[i];
+  size_t n_notes = el_kind_notes(keys, guard, notes, to->text);
+  size_t own = delete_own(keys, to->then), n = 0;
+  compare_own(keys, guard, to->compares);
+  if (own > 1) {
+    n = delete_own(keys, to->otherwise);
   }
-  to->txn = (el_txn){to->compares, 1, to->then, 1 + n, to->otherwise, n};
+  for (size_t i = 0; i < n_notes; i++) {
+    to->otherwise[n] = (el_op){
+        .kind = EL_OP_DELETE, .key = notes[i].from, .range_end = notes[i].to};
+    to->then[own + i] = to->otherwise[n++];
+  }
+  to->txn =
+      (el_txn){to->compares, own, to->then, own + n_notes, to->otherwise, n};
 }
 
 void el_recipe_build(el_recipe *recipe, const el_keys *keys,
@@ -148,10 +173,25 @@ void el_recipe_build(el_recipe *recipe, const el_keys *keys,
 
 /* ---- answers ---- */
 
-static el_place place_of_own(const el_op_result *result) {
+static el_place place_of(const el_op_result *result) {
   if (result->n_kvs == 0) return (el_place){0};
   return (el_place){.rev = result->kvs[0].create_rev,
                     .lease = result->kvs[0].lease};
+}
+
+/* Reads what |answer| begins with, and returns how many results that are. Several keys
+ * must be there together, and alike. */
+static size_t read_mine(const el_keys *keys, const el_txn_answer *answer,
+                        el_entry_event *event) {
+  size_t n = el_keys_count(keys);
+  event->mine = place_of(&answer->results[0]);
+  for (size_t i = 1; i < n; i++) {
+    el_place other = place_of(&answer->results[i]);
+    if (other.rev != event->mine.rev) event->partial = true;
+    if (other.rev == 0) continue;
+    if (event->mine.rev == 0 || other.lease != keys->lease) event->mine = other;
+  }
+  return n;
 }
 
 /* What the lists of an answer show of those who are in our way. */
@@ -184,31 +224,32 @@ static el_seen read_permits(const el_keys *keys, const el_op_result *list,
                    .missing = (uint16_t)(ahead - keys->permits + 1)};
 }
 
-/* Reads the lists of |answer|, which come after the answer about our own key. |rev| is
+/* Reads the lists of |answer|, which come after the answers about our own keys. |rev| is
  * ours: younger ones are passed over; 0: none are. */
 static el_seen read_lists(const el_keys *keys, const el_txn_answer *answer,
                           int64_t rev) {
   bool has_notes = keys->mode == EL_MODE_READ;
-  size_t n = answer->n_results - (has_notes ? 1 : 0);
-  const el_op_result *notes = has_notes ? &answer->results[n] : NULL;
+  size_t own = el_keys_count(keys);
+  size_t n = answer->n_results - own - (has_notes ? 1 : 0);
+  const el_op_result *lists = &answer->results[own];
+  const el_op_result *notes = has_notes ? &lists[n] : NULL;
   el_seen seen = {0};
-  if (keys->mode == EL_MODE_PERMIT) {
-    return read_permits(keys, &answer->results[1], rev);
-  }
-  for (size_t i = 1; i < n; i++) {
-    const el_op_result *list = &answer->results[i];
+  if (keys->mode == EL_MODE_PERMIT) return read_permits(keys, lists, rev);
+  for (size_t i = 0; i < n; i++) {
     size_t others = 0, at = 0;
     el_place place = {0};
-    for (; at < list->n_kvs; at++) {
-      bool counts = el_kind_counts(keys, &list->kvs[at], notes, &place);
+    for (; at < lists[i].n_kvs; at++) {
+      bool counts = el_kind_counts(keys, &lists[i].kvs[at], notes, &place);
       if (counts && (rev == 0 || place.rev < rev)) break;
       others += !counts;
     }
-    if (at < list->n_kvs) {
-      if (place.rev > seen.first.rev) seen.first = place;
-    } else if (others > 0 && list->more) {
+    if (at < lists[i].n_kvs && place.rev > seen.first.rev) {
+      seen.first = place;
+      if (own > 1) seen.first.name = (uint8_t)i;
+    } else if (at == lists[i].n_kvs && others > 0 && lists[i].more) {
       seen.hidden = true;
     }
+    if (own > 1) keys = keys->next; /* each list is of one name */
   }
   return seen;
 }
@@ -228,7 +269,7 @@ static void read_enqueue(const el_keys *keys, const el_txn_answer *answer,
     tell(&seen, event);
     event->unsure = seen.hidden;
   } else {
-    event->mine = place_of_own(&answer->results[0]);
+    read_mine(keys, answer, event);
     event->unsure = true;
   }
 }
@@ -240,7 +281,7 @@ static void read_try(const el_keys *keys, const el_entry_action *action,
     event->mine = (el_place){.rev = answer->rev, .lease = keys->lease};
     return;
   }
-  event->mine = place_of_own(&answer->results[0]);
+  read_mine(keys, answer, event);
   seen = read_lists(keys, answer, event->mine.rev);
   tell(&seen, event);
   event->locked = event->older.rev != 0;
@@ -251,8 +292,7 @@ static void read_look(const el_keys *keys, const el_entry_action *action,
                       const el_txn_answer *answer, el_entry_event *event) {
   el_seen seen;
   event->serializable = action->serializable;
-  event->mine = place_of_own(&answer->results[0]);
-  if (answer->n_results == 1) return;
+  if (answer->n_results == read_mine(keys, answer, event)) return;
   seen = read_lists(keys, answer, 0);
   tell(&seen, event);
   event->unsure = !action->all && seen.hidden;
@@ -260,7 +300,7 @@ static void read_look(const el_keys *keys, const el_entry_action *action,
 
 el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer) {
   if (answer->err.code != EL_OK) return EL_BEHIND_UNKNOWN;
-  if (place_of_own(&answer->results[0]).rev != rev) return EL_BEHIND_LOST;
+  if (place_of(&answer->results[0]).rev != rev) return EL_BEHIND_LOST;
   for (size_t i = 1; i < answer->n_results; i++) {
     const el_op_result *youngest = &answer->results[i];
     if (youngest->n_kvs > 0 && youngest->kvs[0].create_rev > rev) {

@@ -16,8 +16,8 @@
  * where it was built. */
 typedef struct el_recipe {
   el_txn txn;
-  el_compare compares[EL_KIND_RANGES_MAX];
-  el_op then[1 + EL_KIND_RANGES_MAX], otherwise[1 + EL_KIND_RANGES_MAX];
+  el_compare compares[2 * EL_NAMES_MAX];
+  el_op then[2 * EL_NAMES_MAX], otherwise[2 * EL_NAMES_MAX];
   char text[EL_KIND_TEXT_SIZE];
 } el_recipe;
 

@@ -1,0 +1,223 @@
+/* sim checks_verdicts: what a caller is told must be the truth. */
+#include <inttypes.h>
+
+#include "caller.h"
+#include "checks.h"
+#include "queue.h"
+
+enum {
+  PROMPT_MS = 1000 /* on a calm day the next in the queue holds by then */
+};
+
+/* In the queue of the key at |spot|. */
+static void check_order(world *wd, const sim_peer *pr, int spot,
+                        int64_t token) {
+  int name = spot_name(spot);
+  sim_way way = queue_way(spot);
+  name_record *record = &wd->names[name];
+  const key *older = NULL;
+  int64_t last = way == WAY_READ    ? record->last_write_token
+                 : way == WAY_WRITE ? record->last_token
+                                    : 0;
+  if (queue_count_older(&wd->store, name, token, way, &older) >=
+      queue_limit(spot)) {
+    world_violate(wd, "I3 FIFO",
+                  "p%d is granted n%d at %" PRId64 ", before %" PRId64, pr->id,
+                  spot, token, older->create_rev);
+  }
+  if (token <= last) {
+    world_violate(wd, "I2 tokens",
+                  "p%d is granted n%d with %" PRId64 " after %" PRId64, pr->id,
+                  spot, token, last);
+  }
+  if (way == WAY_PERMIT) return;
+  if (token > record->last_token) record->last_token = token;
+  if (way == WAY_WRITE) record->last_write_token = token;
+}
+
+/* A key becomes the oldest when the one before it goes, or when it comes. */
+static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
+  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  int64_t since_ms = 0, waited_ms;
+  for (int i = 0; i < n; i++) {
+    const name_record *record = &wd->names[spot_name(spots[i])];
+    int64_t front_ms = record->front_since_ms[queue_way(at->spot)];
+    if (front_ms > since_ms) since_ms = front_ms;
+  }
+  waited_ms = wd->now_ms - since_ms;
+  if (!wd->weather.calm || at->core.attempts != 0) return;
+  if (wd->callers[at->caller].asked_ms > wd->now_ms - waited_ms) {
+    waited_ms = wd->now_ms - wd->callers[at->caller].asked_ms;
+  }
+  if (waited_ms > PROMPT_MS) {
+    world_violate(wd, "I5 progress",
+                  "p%d gets n%d %" PRId64 " ms after it became free", pr->id,
+                  at->spot, waited_ms);
+  }
+}
+
+/* Has an admin taken it, or one of them, or its lease? */
+static bool is_sabotaged(const store *st, int spot, int64_t lease_id,
+                         int64_t token) {
+  int spots[NAMES_MAX], n = spot_all(spot, spots);
+  for (int i = 0; i < n; i++) {
+    if (store_is_sabotaged(st, spots[i], lease_id, token)) return true;
+  }
+  return false;
+}
+
+/* An admin may take the key just before the grant, but not before the look
+ * that led to it; and nothing comes between the look and the grant. */
+static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
+                       int spot, int64_t token) {
+  const key *it = store_find(&wd->store, spot, at->core.lease);
+  bool is_ours = it->create_rev == token && it->lease == at->core.lease;
+  if (at->heard_ms != wd->now_ms) {
+    world_violate(wd, "I1 exclusion",
+                  "p%d is granted n%d on what it saw %" PRId64 " ms ago",
+                  pr->id, at->spot, wd->now_ms - at->heard_ms);
+  }
+  if (!is_ours && it->sabotaged_rev >= token &&
+      it->sabotaged_ms < at->seen_ms) {
+    world_violate(wd, "I1 exclusion",
+                  "p%d is granted n%d, and could see that key %" PRId64 " %s",
+                  pr->id, at->spot, token,
+                  it->create_rev == token ? "hangs on no lease" : "is gone");
+  }
+}
+
+void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
+                       int64_t token) {
+  const store *st = &wd->store;
+  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  if (at->caller == NOBODY) {
+    world_violate(wd, "I8 one verdict", "p%d is granted n%d for nobody", pr->id,
+                  at->spot);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    check_seen(wd, pr, at, spots[i], token);
+  }
+  if (is_sabotaged(st, at->spot, at->core.lease, token)) return;
+  for (int i = 0; i < n; i++) {
+    if (store_create_rev(st, spots[i], at->core.lease) != token) {
+      world_violate(wd, "I1 exclusion",
+                    "p%d is granted n%d, whose key %" PRId64 " is gone", pr->id,
+                    spots[i], token);
+    }
+    check_order(wd, pr, spots[i], token);
+  }
+  check_prompt(wd, pr, at);
+}
+
+void checks_on_locked(world *wd, const sim_caller *who) {
+  int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+  bool was_free = true;
+  for (int i = 0; i < n; i++) {
+    const name_record *record = &wd->names[spot_name(spots[i])];
+    int64_t since_ms = record->free_since_ms[queue_way(who->spot)];
+    was_free = was_free && since_ms != 0 && since_ms < who->asked_ms;
+  }
+  if (wd->weather.calm && was_free) {
+    world_violate(wd, "I8 one verdict",
+                  "caller %d of p%d is told that n%d is locked, and it is free",
+                  who->id, who->peer, who->spot);
+  }
+}
+
+void checks_on_conflict(world *wd, const sim_peer *pr, const peer_entry *at,
+                        int permits) {
+  if (permits == spot_permits(at->spot)) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d is told that others want another n%d, and they don't",
+                  pr->id, at->spot);
+  }
+}
+
+/* Is all of it there, and no admin has been at it? */
+static bool is_untouched(const store *st, const peer_entry *at) {
+  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  for (int i = 0; i < n; i++) {
+    const key *it = store_find(st, spots[i], at->core.lease);
+    if (it == NULL || it->create_rev == 0 || it->sabotaged_rev != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
+                    el_loss loss) {
+  const store *st = &wd->store;
+  const lease *ls = store_find_lease(st, at->core.lease);
+  if (loss != EL_LOSS_DELETED && loss != EL_LOSS_REPLACED &&
+      loss != EL_LOSS_REVOKED) {
+    return;
+  }
+  /* A leader that was deposed before the lease was granted says it is gone. */
+  if (at->core.state == EL_ENTRY_DEAD &&
+      wd->weather.peers[pr->id].deposed_since != 0) {
+    return;
+  }
+  if (is_untouched(st, at) && ls->alive && !ls->sabotaged) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d is told that n%d/%" PRId64 " is gone, and it is not",
+                  pr->id, at->spot, at->core.lease);
+  }
+}
+
+/* A watch on its own key, or the look when that is created, tells a holder. */
+static void check_told(world *wd, const sim_caller *who, int spot) {
+  const key *it = store_find(&wd->store, spot, who->lease);
+  int64_t late_ms;
+  if (!wd->weather.calm || !who->claiming || it == NULL) return;
+  if (it->sabotaged_rev < who->token) return;
+  late_ms = wd->now_ms - (it->sabotaged_ms > who->granted_ms ? it->sabotaged_ms
+                                                             : who->granted_ms);
+  if (late_ms > PROMPT_MS) {
+    world_violate(wd, "I5 progress",
+                  "caller %d of p%d holds n%d and hears nothing for %" PRId64
+                  " ms",
+                  who->id, who->peer, who->spot, late_ms);
+  }
+}
+
+void checks_on_hold_end(world *wd, const sim_caller *who) {
+  int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+  for (int i = 0; i < n; i++) {
+    check_told(wd, who, spots[i]);
+  }
+}
+
+/* A refusal is told at once. */
+void checks_on_delete_answered(world *wd, const sim_peer *pr,
+                               const peer_entry *at,
+                               const el_outcome *outcome) {
+  bool is_refused = !outcome->done && outcome->definite && !outcome->retriable;
+  if (is_refused && at->let_go) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d isn't told that its release of n%d is refused", pr->id,
+                  at->spot);
+  }
+}
+
+void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
+                        bool found) {
+  const store *st = &wd->store;
+  const lease *ls = store_find_lease(st, at->core.lease);
+  /* Told by a deposed leader that the lease has gone, and of the delete nothing: it
+   * can't be known, and is no success. */
+  bool is_unknown = at->delete_unsure && at->cut_short;
+  if (!found && !is_unknown && (ls->alive || at->delete_unsure) &&
+      !ls->sabotaged && !is_sabotaged(st, at->spot, at->core.lease, 1)) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d has released n%d and is told it was not there", pr->id,
+                  at->spot);
+  }
+  if (found && (is_unknown || !at->delete_unsure) &&
+      !store_was_released(st, at->spot, at->core.lease, at->deleting_rev)) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d is told that it has released n%d, which was lost",
+                  pr->id, at->spot);
+  }
+}

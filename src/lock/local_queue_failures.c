@@ -1,0 +1,147 @@
+/* local_queue_failures: in which words an owner hears that his wait has failed. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lock/local_queue_int.h"
+
+/* So many bytes of names are shown. */
+enum { SHOWN_MAX = 80 };
+
+el_what el_owner_what(const el_owner *owner) {
+  el_bytes name = owner->name;
+  el_what what;
+  int len = snprintf(what.text, sizeof what.text, "lock \"");
+  if (name.len > SHOWN_MAX) name.len = SHOWN_MAX;
+  for (size_t i = 0; i < name.len; i++) { /* perhaps of several names */
+    what.text[len++] = (char)(name.data[i] != '\0' ? name.data[i] : ' ');
+  }
+  strcpy(what.text + len, "\"");
+  return what;
+}
+
+void el_local_queue_fail(el_owner *owner, const el_error *err) {
+  EL_COUNT(counters_of(owner->queue), waiting, -1);
+  el_local_queue_detach(owner);
+  owner->events->failed(owner, err);
+  owner->events->forgotten(owner);
+}
+
+/* The place that |owner| drives, or else the one that he waits for; NULL: none. */
+static const el_local_place *place_of(const el_owner *owner) {
+  return owner->place != NULL ? owner->place
+                              : TAILQ_FIRST(&owner->queue->places);
+}
+
+/* What stood in the way last, if anything did. */
+static const el_error *last_cause(const el_owner *owner) {
+  const el_entry_world *world = owner->queue->queues->world;
+  const el_local_place *at = place_of(owner);
+  const el_error *cause;
+  if (at != NULL && at->driver.cause != NULL) return at->driver.cause;
+  cause = el_session_driver_cause(world->session);
+  return cause != NULL ? cause : el_requests_away(world->requests);
+}
+
+static bool is_held_here(const el_owner *owner) {
+  const el_local_place *at = place_of(owner);
+  const el_owner *front = at != NULL ? TAILQ_FIRST(&at->fronts) : NULL;
+  return front != NULL && front->state == EL_OWNER_HOLDING;
+}
+
+/* Has etcd answered in all the time that |owner| has waited? Nothing is asked while
+ * our place in its queue is known. */
+static bool has_answered(const el_owner *owner) {
+  const el_local_place *at = place_of(owner);
+  int64_t since_ms = owner->deadline_ms == INT64_MAX
+                         ? 0
+                         : owner->deadline_ms - owner->timeout_ms;
+  const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
+  return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
+          entry->ahead.rev != 0) ||
+         el_requests_heard_since(owner->queue->queues->world->requests,
+                                 since_ms);
+}
+
+/* "It was not free" is an answer of etcd's. Where none has come for all that time,
+ * or where the last attempt has failed, nobody knows whether it was: then what
+ * stands in the way is told, or those who ask would blame a holder for an outage. */
+void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
+  const el_local_queue *queue = owner->queue;
+  double waited_s = (double)waited_ms / 1000;
+  bool is_held = !is_shared(queue) && is_held_here(owner);
+  const el_error *cause = is_held ? NULL : last_cause(owner);
+  el_error err;
+  if (cause != NULL) {
+    el_error_set(&err, EL_UNAVAILABLE, "%s not taken in %.3g s: %s",
+                 el_owner_what(owner).text, waited_s, cause->text);
+  } else if (!is_held && !has_answered(owner)) {
+    el_error_set(&err, EL_UNAVAILABLE,
+                 "%s not taken in %.3g s: no answer from etcd %s",
+                 el_owner_what(owner).text, waited_s,
+                 el_requests_address(queue->queues->world->requests));
+  } else {
+    el_error_set(&err, EL_TIMEOUT, "%s was not free within %.3g s",
+                 el_owner_what(owner).text, waited_s);
+  }
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_refused(el_owner *owner) {
+  const el_error *cause = last_cause(owner);
+  el_error err;
+  el_error_set(&err, cause != NULL ? cause->code : EL_UNAVAILABLE, "%s: %s",
+               el_owner_what(owner).text,
+               cause != NULL ? cause->text : "etcd refused it");
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_away(el_owner *owner, const el_error *away) {
+  el_error err;
+  el_error_set(&err, EL_UNAVAILABLE, "%s: %s", el_owner_what(owner).text,
+               away->text);
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_cancelled(el_owner *owner) {
+  el_error err;
+  el_error_set(&err, EL_CANCELLED, "the wait for %s was given up",
+               el_owner_what(owner).text);
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_locked(el_owner *owner) {
+  el_error err;
+  if (owner->must_share && !owner->try_once) {
+    el_error_set(&err, EL_DEADLOCK,
+                 "%s is wanted by a writer who waits for a reader of "
+                 "this program, which can't release it while this "
+                 "one waits",
+                 el_owner_what(owner).text);
+  } else {
+    el_error_set(&err, EL_LOCKED, "%s is held by somebody else",
+                 el_owner_what(owner).text);
+  }
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_place_lost(el_owner *owner) {
+  el_error err;
+  el_error_set(
+      &err, EL_LOST,
+      "%s: our key in the queue was deleted, or our lease ended, while "
+      "we waited",
+      el_owner_what(owner).text);
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_conflict(el_local_place *at, unsigned permits) {
+  el_owner *owner;
+  el_error err;
+  while ((owner = TAILQ_FIRST(&at->fronts)) != NULL) {
+    el_error_set(&err, EL_CONFLICT,
+                 "semaphore \"%.*s\" has %u permits for others, and not %u",
+                 (int)owner->name.len, owner->name.data, permits,
+                 (unsigned)owner->permits);
+    el_local_queue_fail(owner, &err);
+  }
+}
