@@ -70,9 +70,9 @@ end
 -- ---- acquiring ----
 
 --- What is asked for where a name is all that is said.
-local function wish_of(mode)
-  return function(name)
-    return { mode = mode, name = name }
+local function in_mode(mode)
+  return function(self, name, ...)
+    return self, { mode = mode, name = name }, ...
   end
 end
 
@@ -109,23 +109,23 @@ end
 -- @return a pending lock (pending.lua): step, cancel, and what loops poll |
 --   nil, message, code if nothing could be asked
 -- An own hold is answered by the first step, with count + 1.
-forms.add(Client, "client", "lock", wish_of "lock")
+forms.add(Client, "client", "lock", in_mode "lock")
 
 --- The same for many readers or one writer: read_lock, try_read_lock, with_read_lock,
 -- read_lock_async; write_lock, try_write_lock, with_write_lock, write_lock_async. A
 -- reader waits for older writers, a writer for all that is older, and a plain lock of
 -- the name is a writer. A writer's owner may read as well (the same hold, count + 1); a
 -- reader's owner who asks to write is told "deadlock", at once.
-forms.add(Client, "client", "read_lock", wish_of "read")
-forms.add(Client, "client", "write_lock", wish_of "write")
+forms.add(Client, "client", "read_lock", in_mode "read")
+forms.add(Client, "client", "write_lock", in_mode "write")
 
 --- The same for several names at once, a list of up to 60: multi_lock, try_multi_lock,
 -- with_multi_lock, multi_lock_async. It is one lock, with one token: taken together, in one
 -- transaction, so that no two wait for each other; released together, lost together. A
 -- try writes nothing unless all are free. Its owner has each of the names by it (the same
 -- hold, count + 1); one who has some of them, but not all, is told "deadlock". No linger.
-forms.add(Client, "client", "multi_lock", function(names)
-  return { mode = "multi", names = names }
+forms.add(Client, "client", "multi_lock", function(self, names, ...)
+  return self, { mode = "multi", names = names }, ...
 end)
 
 --- The semaphore `name`, of which `n` permits (1 to 1000) are held at a time; all who use

@@ -76,13 +76,16 @@ function M.with(self, where, wish, opts, fn)
 end
 
 --- Gives `class`, whose objects are called `noun`, the four forms of the method `name`:
--- name, try_name, with_name and name_async. wish(...) makes the wish of what they are
--- called with.
-function M.add(class, noun, name, wish)
+-- name, try_name, with_name and name_async. What they are called with goes to prepare,
+-- which returns the client, the wish, and the rest: opts, fn.
+function M.add(class, noun, name, prepare)
   local function add(method, form)
     local where = noun .. ":" .. method
-    class[method] = function(self, what, ...)
-      return form(self, where, wish(what), ...)
+    local function ask(client, ...)
+      return form(client, where, ...)
+    end
+    class[method] = function(...)
+      return ask(prepare(...))
     end
   end
   add(name, M.wait)

@@ -9,32 +9,14 @@ local Semaphore = {}
 Semaphore.__index = Semaphore
 Semaphore.__name = "etcdlock.semaphore"
 
-local function wish_of(self)
-  return { mode = "permit", name = self._name, permits = self._permits }
-end
-
 --- Takes a permit, and waits for one: a lock like any other, whose mode is "permit". The
--- same owner gets the permit that it has again, with count + 1.
--- @return lock | nil, message, code as for client:lock; "conflict" if the others know
---   this semaphore with another number of permits
-function Semaphore:lock(opts)
-  return forms.wait(self._client, "semaphore:lock", wish_of(self), opts)
-end
-
---- The same without waiting: "locked" if none is free.
-function Semaphore:try_lock(opts)
-  return forms.try(self._client, "semaphore:try_lock", wish_of(self), opts)
-end
-
---- Runs fn(lock) while a permit is held. See client:with_lock.
-function Semaphore:with_lock(opts, fn)
-  return forms.with(self._client, "semaphore:with_lock", wish_of(self), opts, fn)
-end
-
---- For an event loop of one's own. See client:lock_async.
-function Semaphore:lock_async(opts)
-  return forms.start(self._client, "semaphore:lock_async", wish_of(self), opts)
-end
+-- same owner gets the permit that it has again, with count + 1. semaphore:lock(opts),
+-- try_lock(opts), with_lock(opts, fn) and lock_async(opts) are as those of a client.
+-- @return as for client:lock; "locked" if none is free; "conflict" if the others know this
+--   semaphore with another number of permits
+forms.add(Semaphore, "semaphore", "lock", function(self, ...)
+  return self._client, { mode = "permit", name = self._name, permits = self._permits }, ...
+end)
 
 --- How many permits are free at the moment: others may take them before you do.
 -- @return number | nil, message, code

@@ -78,11 +78,11 @@ end
 -- its digest. (Two keys of the same digest would wait for each other, no more.)
 local function name_of(self, key)
   key = tostring(key)
-  if #key > KEY_MAX or key:find "%z" or lock_options.reserved_end(
-    "/" .. self.name .. "/" .. key) then
-    key = "md5/" .. ngx.md5(key)
+  local name = self.name .. "/" .. key
+  if #key > KEY_MAX or key:find "%z" or lock_options.reserved_end("/" .. name) then
+    return self.name .. "/md5/" .. ngx.md5(key)
   end
-  return self.name .. "/" .. key
+  return name
 end
 
 -- Clients that have been asked before.

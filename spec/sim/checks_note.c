@@ -4,15 +4,8 @@
 #include "checks.h"
 
 static bool is_there(const store *st, const key *note) {
-  int name = spot_name(note->spot);
-  for (int i = 0; i < st->n_keys; i++) {
-    const key *it = &st->keys[i];
-    if (spot_name(it->spot) == name && spot_mode(it->spot) == EL_MODE_WRITE &&
-        it->create_rev == note->owner) {
-      return true;
-    }
-  }
-  return false;
+  int writer = spot_make(spot_name(note->spot), EL_MODE_WRITE, 0);
+  return store_create_rev(st, writer, note->lease) == note->owner;
 }
 
 void checks_on_note(world *wd, const change *what) {

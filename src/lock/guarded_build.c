@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "lock/guarded_int.h"
+#include "rules/kind.h"
 
 el_guarded *el_guarded_new(el_handle *handle, el_guarded_world *world) {
   el_guarded *guarded = calloc(1, sizeof *guarded);
@@ -79,17 +80,19 @@ bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev) {
   return copy_bytes(&added->key, key);
 }
 
-/* The key on whose mod_revision the order of the writes hangs: our own, or, where that
- * must not change, a note beside it. */
+/* |text| has EL_KEY_SIZE bytes. */
+static el_bytes key_of(const el_lock *lk, const el_place *note, char *text) {
+  el_bytes name = el_keys_name(el_lock_keys(lk));
+  return (el_bytes){text, el_key_write(text, name, note)};
+}
+
+/* The key on whose mod_revision the order of the writes hangs: our own, or, where
+ * that must not change, a note beside it. */
 static el_bytes order_key(const el_lock *lk, char *text) {
-  switch (el_lock_mode(lk)) {
-    case EL_MODE_READ:
-      return el_lock_note(lk, EL_NOTE_READ_ORDER, text);
-    case EL_MODE_WRITE:
-      return el_lock_note(lk, EL_NOTE_WRITE_ORDER, text);
-    default:
-      return el_keys_own(el_lock_keys(lk));
-  }
+  el_place note;
+  bool has_note = el_kind_order_note(el_lock_mode(lk), el_lock_token(lk),
+                                     el_lock_share(lk), &note);
+  return has_note ? key_of(lk, &note, text) : el_keys_own(el_lock_keys(lk));
 }
 
 bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
@@ -105,8 +108,9 @@ bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
 
 bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk) {
   char key[EL_KEY_SIZE];
+  el_place note = el_kind_downgrade_note(el_lock_token(lk));
   el_op put = {.kind = EL_OP_PUT,
-               .key = el_lock_note(lk, EL_NOTE_DOWNGRADED, key),
+               .key = key_of(lk, &note, key),
                .lease = el_lock_lease(lk)};
   guarded->downgrades = true;
   return el_guarded_guard_lock(guarded, lk) && el_guarded_add(guarded, &put);

@@ -76,22 +76,26 @@ static uint32_t slot_of_multi(const el_local_queue *queue) {
   return slot;
 }
 
-el_local_queue *el_local_queue_find(const el_local_queues *queues,
-                                    el_bytes name, const el_place *place) {
-  char id[ID_MAX];
-  size_t len = write_id(id, name, place);
+static el_local_queue *find_id(const el_local_queues *queues, const char *id,
+                               size_t len) {
   el_local_queue *queue = NULL;
   HASH_FIND(hh, queues->by_id, id, len, queue);
   return queue;
 }
 
+el_local_queue *el_local_queue_find(const el_local_queues *queues,
+                                    el_bytes name, const el_place *place) {
+  char id[ID_MAX];
+  return find_id(queues, id, write_id(id, name, place));
+}
+
 el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
                                            el_bytes name,
                                            const el_place *place) {
-  el_local_queue *queue = el_local_queue_find(queues, name, place);
+  char id[ID_MAX];
+  size_t len = write_id(id, name, place);
+  el_local_queue *queue = find_id(queues, id, len);
   if (queue == NULL) {
-    char id[ID_MAX];
-    size_t len = write_id(id, name, place);
     queue = el_alloc(sizeof *queue);
     queue->queues = queues;
     queue->id = el_strndup(id, len);

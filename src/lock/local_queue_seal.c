@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/of.h"
 #include "lock/local_queue_int.h"
+#include "rules/kind.h"
 #include "rules/retry.h"
 
 struct el_seal {
@@ -95,18 +96,18 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
 void el_local_queue_seal(el_owner *owner, bool is_lost) {
   const el_entry_driver *driver = &owner->place->driver;
   el_seal *seal = el_alloc(sizeof *seal);
-  char note[EL_KEY_SIZE];
-  el_place place = {.mode = EL_NOTE_READ_ORDER,
-                    .lease = driver->entry.rev,
-                    .slot = owner->share};
-  size_t len = el_key_write(note, owner->name, &place);
+  char key[EL_KEY_SIZE];
+  el_place note;
+  size_t len;
+  el_kind_order_note(owner->mode, driver->entry.rev, owner->share, &note);
+  len = el_key_write(key, owner->name, &note);
   seal->request.done = on_answer;
   seal->request.counted_as = offsetof(el_stats, calls);
   seal->timer.due = on_timer;
   seal->queue = owner->queue;
   seal->owner = is_lost ? NULL : owner;
   seal->rev = driver->entry.rev;
-  seal->note = (el_bytes){el_strndup(note, len), len};
+  seal->note = (el_bytes){el_strndup(key, len), len};
   el_keys_copy(&seal->keys, &driver->keys);
   TAILQ_INSERT_TAIL(&owner->queue->queues->seals, seal, link);
   owner->queue->n_seals++;

@@ -281,12 +281,7 @@ const el_keys *el_lock_keys(const el_lock *lk) { return lk->keys; }
 
 el_mode el_lock_mode(const el_lock *lk) { return lk->owner.mode; }
 
-el_bytes el_lock_note(const el_lock *lk, el_mode note, char *out) {
-  el_place place = {.mode = note,
-                    .lease = lk->token,
-                    .slot = note == EL_NOTE_DOWNGRADED ? 0 : lk->owner.share};
-  return (el_bytes){out, el_key_write(out, el_keys_name(lk->keys), &place)};
-}
+uint32_t el_lock_share(const el_lock *lk) { return lk->owner.share; }
 
 el_handle *el_lock_handle(const el_lock *lk) { return lk->handle; }
 

@@ -57,8 +57,8 @@ typedef enum el_lock_news {
   EL_LOCK_ENDED = 4     /* released or lost */
 } el_lock_news;
 
-/* Asks for a lock of |handle|'s client. NULL and |err| (closed, forked, nomem) if nobody can be asked. The
- * caller owns one reference. @thread lua */
+/* Asks for a lock of |handle|'s client. NULL and |err| (closed, forked, nomem) if
+ * nobody can be asked. The caller owns one reference. @thread lua */
 el_lock *el_lock_new(el_handle *handle, const el_lock_options *options,
                      el_error *err);
 
@@ -153,9 +153,8 @@ typedef struct el_write_order {
 /* @thread io */
 el_write_order *el_lock_writes(el_lock *lk);
 
-/* The key of |note| of a reader's or writer's hold, written to |out| (EL_KEY_SIZE
- * bytes). Only once it was held. @thread any */
-el_bytes el_lock_note(const el_lock *lk, el_mode note, char *out);
+/* Tells others apart who hold by the same key. Only once it was held. @thread any */
+uint32_t el_lock_share(const el_lock *lk);
 
 /* @thread any */
 el_mode el_lock_mode(const el_lock *lk);

@@ -83,24 +83,23 @@ typedef struct el_entry_event {
     EL_ENTRY_LAPSED,        /* it could not in time */
     EL_ENTRY_RENEWED,       /* the lease lived after |confirm_ms| */
     EL_ENTRY_MAX_HOLD,      /* the hold's hard end */
-    EL_ENTRY_KEY_GONE, /* another request of ours found no key of ours; rev: the
-                               create_revision that it looked for */
-    EL_ENTRY_KEY_FOUND,    /* another request of ours found a key of ours */
-    EL_ENTRY_SESSION_DEAD, /* the lease is gone: |end| */
-    EL_ENTRY_TIMER         /* wake_at has come */
+    EL_ENTRY_KEY_GONE,      /* another request of ours found no key of ours;
+                               rev: the create_revision that it looked for */
+    EL_ENTRY_KEY_FOUND,     /* another request of ours found a key of ours */
+    EL_ENTRY_SESSION_DEAD,  /* the lease is gone: |end| */
+    EL_ENTRY_TIMER          /* wake_at has come */
   } kind;
   el_outcome outcome; /* answer; the rest of it is filled only if it is done */
   uint64_t term;      /* answer: raft term */
   int64_t rev;        /* answer, watch: revision */
   int64_t lease;      /* watch put */
   el_place mine;      /* answer: our key; rev 0: there is none */
-  bool partial;   /* answer: of our keys only some are there, or not as one */
-  el_place older; /* answer: the youngest that counts and is older */
-  bool unsure;    /* answer: older can't be told from it; ask for all */
-  bool conflict;  /* answer: older is of a semaphore with other permits */
-  uint16_t
-      missing; /* answer: if more than one is in the way, how many, at least */
-  bool locked; /* try: a key that counts is there */
+  bool partial;     /* answer: of our keys only some are there, or not as one */
+  el_place older;   /* answer: the youngest that counts and is older */
+  bool unsure;      /* answer: older can't be told from it; ask for all */
+  bool conflict;    /* answer: older is of a semaphore with other permits */
+  uint16_t missing; /* answer: if several are in the way, how many have to go */
+  bool locked;      /* try: a key that counts is there */
   bool serializable;  /* look: a member's state, perhaps a stale one */
   bool deleted;       /* delete: the key was there */
   el_session_end end; /* session dead: how */

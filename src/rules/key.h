@@ -62,9 +62,8 @@ extern const char *const el_modes[];
 typedef struct el_place {
   int64_t rev;   /* create_revision: the order; 0: there is no such key */
   int64_t lease; /* of a note: the create_revision of the key that it is for */
-  uint32_t
-      slot; /* which of that lease's places; 0 where there is only one. Of an
-                    order note: whose writes */
+  uint32_t slot; /* which of that lease's places; 0 where there is only one. Of
+                    an order note: whose writes */
   el_mode mode;
   uint16_t permits; /* EL_MODE_PERMIT: how many there are; else 0 */
   bool is_timed;    /* a time stands in the key, in lease, and no lease */

@@ -30,10 +30,8 @@ static el_key_range plain(const el_keys *keys, char **text) {
   return (el_key_range){.from = from, .to = {to, from.len + 1}};
 }
 
-size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
-                      bool *has_notes) {
+size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text) {
   size_t n = 0;
-  *has_notes = keys->mode == EL_MODE_READ;
   switch (keys->mode) {
     case EL_MODE_READ:
       ranges[0] = plain(keys, &text);
@@ -55,13 +53,22 @@ size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
   }
 }
 
-static el_place downgraded(int64_t rev) {
+bool el_kind_reads_notes(el_mode mode) { return mode == EL_MODE_READ; }
+
+el_place el_kind_downgrade_note(int64_t rev) {
   return (el_place){.mode = EL_NOTE_DOWNGRADED, .lease = rev};
+}
+
+bool el_kind_order_note(el_mode mode, int64_t rev, uint32_t n, el_place *note) {
+  if (!el_kind_has_notes(mode)) return false;
+  *note = (el_place){.lease = rev, .slot = n};
+  note->mode = mode == EL_MODE_READ ? EL_NOTE_READ_ORDER : EL_NOTE_WRITE_ORDER;
+  return true;
 }
 
 static bool is_downgraded(const el_keys *keys, const el_place *writer,
                           const el_op_result *notes) {
-  el_place note = downgraded(writer->rev);
+  el_place note = el_kind_downgrade_note(writer->rev);
   char key[EL_KEY_SIZE];
   size_t len = el_key_write(key, el_keys_name(keys), &note);
   for (size_t i = 0; i < notes->n_kvs; i++) {
@@ -94,7 +101,7 @@ bool el_kind_waits(const el_keys *keys, el_bytes key) {
 
 bool el_kind_may_change(const el_keys *keys, const el_place *place,
                         el_place *note) {
-  *note = downgraded(place->rev);
+  *note = el_kind_downgrade_note(place->rev);
   return keys->mode == EL_MODE_READ && place->mode == EL_MODE_WRITE &&
          !place->is_timed;
 }
@@ -108,11 +115,12 @@ bool el_kind_leaves_more(el_mode mode) {
 }
 
 /* The order notes of all owners, between "<rev>-" and "<rev>.". */
-static el_key_range order_notes(const el_keys *keys, el_mode mode, int64_t rev,
-                                char **text) {
-  el_place note = {.mode = mode, .lease = rev};
+static el_key_range order_notes(const el_keys *keys, int64_t rev, char **text) {
+  el_place note;
   char *from = *text, *to;
-  size_t len = el_key_write(from, el_keys_name(keys), &note);
+  size_t len;
+  el_kind_order_note(keys->mode, rev, 0, &note);
+  len = el_key_write(from, el_keys_name(keys), &note);
   from[len++] = '-';
   to = from + len;
   memcpy(to, from, len);
@@ -123,17 +131,11 @@ static el_key_range order_notes(const el_keys *keys, el_mode mode, int64_t rev,
 
 size_t el_kind_notes(const el_keys *keys, int64_t rev, el_key_range *ranges,
                      char *text) {
-  el_place note = downgraded(rev);
-  switch (keys->mode) {
-    case EL_MODE_READ:
-      ranges[0] = order_notes(keys, EL_NOTE_READ_ORDER, rev, &text);
-      return 1;
-    case EL_MODE_WRITE:
-      ranges[0] = order_notes(keys, EL_NOTE_WRITE_ORDER, rev, &text);
-      ranges[1] = (el_key_range){
-          .from = {text, el_key_write(text, el_keys_name(keys), &note)}};
-      return 2;
-    default:
-      return 0;
-  }
+  el_place note = el_kind_downgrade_note(rev);
+  if (!el_kind_has_notes(keys->mode)) return 0;
+  ranges[0] = order_notes(keys, rev, &text);
+  if (keys->mode == EL_MODE_READ) return 1;
+  ranges[1] = (el_key_range){
+      .from = {text, el_key_write(text, el_keys_name(keys), &note)}};
+  return 2;
 }

@@ -25,14 +25,17 @@ typedef struct el_key_range {
   el_bytes from, to;
 } el_key_range;
 
-/* Where to look for those who may be in the way of |keys|, and perhaps others. Returns
- * how many ranges; they point into |keys| and |text| (EL_KIND_TEXT_SIZE bytes). The last
- * is that of the notes if |*has_notes|. @thread any */
-size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text,
-                      bool *has_notes);
+/* Where to look for those who may be in the way of |keys|, and perhaps others.
+ * Returns how many ranges; they point into |keys| and |text| (EL_KIND_TEXT_SIZE
+ * bytes). Of several keys each has one, in their order. @thread any */
+size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text);
 
-/* Is |kv|, if it is older, in the way of |keys|, the first of them? Fills |place| if so. |notes| are what
- * was found where the notes are, NULL: nothing. @thread any */
+/* Is the last of |mode|'s ranges that of the notes of writers who only read?
+ * @thread any */
+bool el_kind_reads_notes(el_mode mode);
+
+/* Is |kv|, if it is older, in the way of |keys|, the first of them? Fills |place| if
+ * so. |notes| are what was found where the notes are, NULL: nothing. @thread any */
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     const el_op_result *notes, el_place *place);
 
@@ -43,6 +46,14 @@ bool el_kind_waits(const el_keys *keys, el_bytes key);
  * |note| tells of that when it comes. @thread any */
 bool el_kind_may_change(const el_keys *keys, const el_place *place,
                         el_place *note);
+
+/* The note that says that the writer whose key is of |rev| only reads any more.
+ * @thread any */
+el_place el_kind_downgrade_note(int64_t rev);
+
+/* The note on which the order of owner |n|'s writes hangs, who holds by a key of |rev|.
+ * False: in |mode| it hangs on that key, and there are no notes at all. @thread any */
+bool el_kind_order_note(el_mode mode, int64_t rev, uint32_t n, el_place *note);
 
 /* May a key of |mode| have notes? @thread any */
 bool el_kind_has_notes(el_mode mode);

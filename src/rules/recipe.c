@@ -53,8 +53,8 @@ enum { PERMITS_SEEN = 32 };
 static size_t list(el_recipe *to, const el_keys *keys, el_op *ops, int sort,
                    int64_t limit, size_t *n_ops) {
   el_key_range ranges[EL_KIND_RANGES_MAX];
-  bool has_notes;
-  size_t n = el_kind_ranges(keys, ranges, to->text, &has_notes);
+  bool has_notes = el_kind_reads_notes(keys->mode);
+  size_t n = el_kind_ranges(keys, ranges, to->text);
   for (size_t i = 0; i < n; i++) {
     ops[i] = (el_op){.kind = EL_OP_RANGE,
                      .key = ranges[i].from,
@@ -196,12 +196,14 @@ static size_t read_mine(const el_keys *keys, const el_txn_answer *answer,
 
 /* What the lists of an answer show of those who are in our way. */
 typedef struct el_seen {
-  el_place first; /* the first that counts in its list, the youngest of these */
-  bool hidden; /* there may be more: a list that is cut off shows only keys that
-                     don't count */
-  bool
-      conflict; /* |first| is of a semaphore of the same name with other permits */
-  uint16_t missing; /* so many have to go, at least, before it is our turn */
+  /* The first that counts in its list, the youngest of these. */
+  el_place first;
+  /* There may be more: a list that is cut off shows only keys that don't count. */
+  bool hidden;
+  /* |first| is of a semaphore of the same name with another number of permits. */
+  bool conflict;
+  /* So many have to go, at least, before it is our turn. */
+  uint16_t missing;
 } el_seen;
 
 /* All who are older are in our way, together. */
@@ -228,7 +230,7 @@ static el_seen read_permits(const el_keys *keys, const el_op_result *list,
  * ours: younger ones are passed over; 0: none are. */
 static el_seen read_lists(const el_keys *keys, const el_txn_answer *answer,
                           int64_t rev) {
-  bool has_notes = keys->mode == EL_MODE_READ;
+  bool has_notes = el_kind_reads_notes(keys->mode);
   size_t own = el_keys_count(keys);
   size_t n = answer->n_results - own - (has_notes ? 1 : 0);
   const el_op_result *lists = &answer->results[own];
