@@ -78,7 +78,7 @@ local function post(self, request)
     return nil, string.format("lock %q: %s", request.name, message), code
   end
   local try = request.timeout == 0
-  return self._core:lock(request.full, label.write(request.said, request.value), {
+  return self._core:lock(request.full, label.write(request.said, request.value, request.fulls), {
     timeout = try and try_wait(self, request) or request.timeout,
     max_hold = request.max_hold,
     linger = request.linger,

@@ -7,6 +7,15 @@ local M = {}
 local TEXT = "etcdlock: lock %q was released because Lua has collected it: nobody kept what"
   .. " client:lock had returned. Keep it until unlock, or use with_lock"
 
+--- As its owner called it: `full` is one name with the prefix, or several.
+local function name_of(client, full)
+  local names = {}
+  for one in (full .. "\0"):gmatch "(.-)%z" do
+    names[#names + 1] = one:sub(#client._prefix + 1)
+  end
+  return table.concat(names, " ")
+end
+
 --- Tells of the latest one of `client`, if there is one since the last time: to its
 -- `log`; without that the first time on standard error (in nginx its error log), and
 -- then by `warn`, where Lua has it (5.4).
@@ -15,7 +24,7 @@ function M.tell(client)
   if not full then
     return
   end
-  local message = TEXT:format(full:sub(#client._prefix + 1))
+  local message = TEXT:format(name_of(client, full))
   if client._log then
     client._log(message)
   elseif not client._has_told then

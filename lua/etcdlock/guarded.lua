@@ -151,7 +151,7 @@ end
 -- @return true | nil, message, code: "invalid" while several unlocks are due (the
 --   others who hold it count on it), "lost", "not_held", "unavailable", ...
 function M:downgrade()
-  if self._mode == "lock" then
+  if self._mode ~= "write" and self._mode ~= "read" then
     check.raise(string.format("lock:downgrade: lock %q is no writer's, wanted one of write_lock",
       self._name))
   elseif not self:_left() then

@@ -76,24 +76,29 @@ local function find_sharer(self, shared, fits)
   end
 end
 
---- A reader's lock of one of the names for which fits(lock); or nil.
-local function find_reader(self, request, fits)
+--- The first lock that find(full) has for one of the names; or nil.
+local function of_any_name(request, find)
   for _, full in ipairs(request.fulls) do
-    local reader = find_sharer(self, shared_by("read", full), fits)
-    if reader then
-      return reader
+    local lock = find(full)
+    if lock then
+      return lock
     end
   end
 end
 
+--- A lock of one of the names that is shared in this mode, for which fits(lock); or nil.
+local function find_shared(self, mode, request, fits)
+  return of_any_name(request, function(full)
+    return find_sharer(self, shared_by(mode, full), fits)
+  end)
+end
+
 --- The same of one that excludes all others.
 local function find_exclusive(self, request, fits)
-  for _, full in ipairs(request.fulls) do
+  return of_any_name(request, function(full)
     local lock = live(self, full)
-    if lock and fits(lock) then
-      return lock
-    end
-  end
+    return lock and fits(lock) and lock
+  end)
 end
 
 local function may_reenter(lock, request)
@@ -102,14 +107,9 @@ local function may_reenter(lock, request)
 end
 
 local function own_sharer(self, mode, request)
-  for _, full in ipairs(request.fulls) do
-    local own = find_sharer(self, shared_by(mode, full), function(lock)
-      return may_reenter(lock, request)
-    end)
-    if own then
-      return own
-    end
-  end
+  return find_shared(self, mode, request, function(lock)
+    return may_reenter(lock, request)
+  end)
 end
 
 --- A lock that its owner has by which he has one of the names, and one by which he has all
@@ -213,7 +213,7 @@ end
 -- ever.
 function Holds:must_share(request, chosen)
   for other in pairs(request.mode == "read" and all or {}) do
-    if other._where == self._where and find_reader(other, request, function(reader)
+    if other._where == self._where and find_shared(other, "read", request, function(reader)
       return is_deadlock(reader, chosen)
     end) then
       return true
@@ -228,7 +228,7 @@ local function find_blocking(self, request, chosen)
     return is_deadlock(lock, chosen)
   end
   return find_exclusive(self, request, fits)
-    or request.mode ~= "read" and find_reader(self, request, fits) or nil
+    or request.mode ~= "read" and find_shared(self, "read", request, fits) or nil
 end
 
 --- The same of another client of this program, of the same etcd.
@@ -287,7 +287,7 @@ local function try_refusal(self, request)
   end
   local function any() return true end
   local lock = find_exclusive(self, request, any)
-    or request.mode ~= "read" and find_reader(self, request, any)
+    or request.mode ~= "read" and find_shared(self, "read", request, any)
   if lock then
     local text = "lock %q is held by %s"
     return text:format(request.name, describe(lock._owner)), "locked"

@@ -6,16 +6,25 @@ local core = require "etcdlock.core"
 local M = {}
 
 --- The label of a request: who (host, pid, owner if it has a name), since when
--- (unix seconds) and the caller's own value.
-function M.write(owner, value)
+-- (unix seconds) and the caller's own value. Of several names, which are given with their
+-- prefix, the key of the first tells all, and the others which is the first: the labels of
+-- both, with a NUL in between.
+function M.write(owner, value, names)
   local named = type(owner) == "string" or type(owner) == "number"
-  return assert(cjson.encode {
+  local label = {
     host = core.host(),
     pid = core.pid(),
     since = os.time(),
     owner = named and tostring(owner) or nil,
     value = value,
-  })
+  }
+  if #names == 1 then
+    return assert(cjson.encode(label))
+  end
+  label.first = names[1]
+  local others = assert(cjson.encode(label))
+  label.first, label.names = nil, names
+  return assert(cjson.encode(label)) .. "\0" .. others
 end
 
 --- JSON's numbers are floats on some Luas.
@@ -25,6 +34,15 @@ end
 
 local function text(value)
   return type(value) == "string" and value or nil
+end
+
+local function texts(list)
+  for _, value in ipairs(type(list) == "table" and list or {}) do
+    if type(value) ~= "string" then
+      return nil
+    end
+  end
+  return type(list) == "table" and list or nil
 end
 
 --- The fields of a label, as far as they are what we would have written: other
@@ -40,6 +58,8 @@ function M.read(json)
     since = integer(label.since),
     owner = text(label.owner),
     value = text(label.value),
+    names = texts(label.names),
+    first = text(label.first),
   }
 end
 

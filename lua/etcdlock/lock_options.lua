@@ -5,7 +5,7 @@ local M = {}
 
 local core = require "etcdlock.core"
 
-local NAME_MAX, NAMES_MAX = core.NAME_MAX, core.NAMES_MAX
+local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
 
 local LINGER_MAX = 86400
 
@@ -61,8 +61,8 @@ function M.names(where, prefix, names)
     check.raise(string.format("%s: names = %s, wanted a list of names", where, tostring(names)))
   end
   local fulls, places = {}, {}
-  if #names < 1 or #names > NAMES_MAX then
-    return check.invalid(where, "#names", #names, "1 to " .. NAMES_MAX)
+  if #names < 1 or #names > MULTI_MAX then
+    return check.invalid(where, "#names", #names, "1 to " .. MULTI_MAX)
   end
   for i = 1, #names do
     local field, name = string.format("names[%d]", i), names[i]

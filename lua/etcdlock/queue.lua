@@ -33,23 +33,14 @@ local function is_held(line, mode, permits)
   return held
 end
 
-local function list(self, where, name)
-  local full, message, code = lock_options.name(where, self._prefix, name)
-  if not full then
-    return nil, message, code
-  end
-  local txn = self._core:txn()
-  txn:list(full .. "/", full .. "0")
-  local ok, held, results = self:_ask(txn)
-  if not ok then
-    return nil, held, results
-  end
+--- The places of one queue, from what stands below its name, the oldest first.
+local function read_line(kvs, full)
   local places, line = {}, { permits = 0 }
-  for _, kv in ipairs(results[1]) do
+  for _, kv in ipairs(kvs) do
     local lease, mode, permits = core.parse_key(full, kv.key)
     if lease then
       local said = label.read(kv.value)
-      if mode == "write" and is_downgraded(results[1], full, kv.create_revision) then
+      if mode == "write" and is_downgraded(kvs, full, kv.create_revision) then
         mode = "read"
       end
       places[#places + 1] = {
@@ -63,18 +54,105 @@ local function list(self, where, name)
         since = said.since,
         owner = said.owner,
         value = said.value,
+        fulls = said.names, -- with their prefix: of several names, at the first
+        first = said.first, -- at the others
       }
     end
   end
   return places
 end
 
+--- What stands in the queues of several names: their lines, and the revision | nil,
+-- message, code. At `revision`, or now.
+local function ask(self, fulls, revision)
+  local txn = self._core:txn()
+  for _, full in ipairs(fulls) do
+    txn:list(full .. "/", full .. "0", revision)
+  end
+  local ok, held, results, found_at = self:_ask(txn)
+  if not ok then
+    return nil, held, results
+  end
+  local lines = {}
+  for i, full in ipairs(fulls) do
+    lines[i] = read_line(results[i], full)
+  end
+  return lines, found_at
+end
+
+local function find(places, token)
+  for _, place in ipairs(places) do
+    if place.token == token then
+      return place
+    end
+  end
+end
+
+--- Who wants several names holds them if he is the first under each. Corrects the `held`
+-- of one who is that under one of them, and adds which they are: true | nil, message, code.
+local function look_at_others(self, place, revision)
+  local lines, message, code
+  if place.first then
+    lines, message, code = ask(self, { place.first }, revision)
+    if not lines then
+      return nil, message, code
+    end
+    place.fulls = (find(lines[1], place.token) or {}).fulls
+  end
+  lines, message, code = ask(self, place.fulls or {}, revision)
+  if not lines then
+    return nil, message, code
+  end
+  for _, line in ipairs(lines) do
+    local there = find(line, place.token)
+    place.held = place.held and there ~= nil and there.held
+  end
+  return true
+end
+
+local function list(self, where, name)
+  local full, message, code = lock_options.name(where, self._prefix, name)
+  if not full then
+    return nil, message, code
+  end
+  local lines, revision
+  lines, revision, code = ask(self, { full })
+  if not lines then
+    return nil, revision, code
+  end
+  for _, place in ipairs(lines[1]) do
+    local ok = true
+    if place.held and (place.fulls or place.first) then
+      ok, message, code = look_at_others(self, place, revision)
+    end
+    if not ok then
+      return nil, message, code
+    end
+  end
+  return lines[1]
+end
+
+--- Without the prefix of the client, where they have it.
+local function names_of(self, fulls)
+  local names, prefix = {}, self._prefix
+  for i, full in ipairs(fulls) do
+    names[i] = full:sub(1, #prefix) == prefix and full:sub(#prefix + 1) or full
+  end
+  return names
+end
+
 --- Who holds the lock and who waits for it, the oldest first.
 -- @return a list of { held, token, lease, mode, key, host, pid, since (unix
---   seconds), owner, value }; the fields from host on are missing if another
---   kind of client wrote the key | nil, message, code
+--   seconds), owner, value, names (of who holds several, and of who waits for
+--   several of which this is the first) }; the fields from host on are missing if
+--   another kind of client wrote the key | nil, message, code
 function M:queue(name)
-  return list(self, "client:queue", name)
+  local places, message, code = list(self, "client:queue", name)
+  for _, place in ipairs(places or {}) do
+    place.names = place.fulls and names_of(self, place.fulls)
+    place.fulls, place.first = nil, nil
+  end
+  return places, message, code
 end
 
 --- Takes the lock away from its holder, but only from the one with `token`.
@@ -85,16 +163,19 @@ function M:break_lock(name, token)
   if not places then
     return nil, message, code
   end
-  local txn, found = self._core:txn(), nil
-  for _, place in ipairs(places) do
-    found = found or place.held and place.token == token and place
-  end
+  local txn, found = self._core:txn(), find(places, token)
   local nobody = string.format("lock %q is not held with token %.0f", name, token)
-  if not found then
+  if not found or not found.held then
     return nil, nobody, "not_held"
   end
   txn:guard(found.key, token)
-  txn:delete(found.key)
+  if found.fulls then
+    for _, full in ipairs(found.fulls) do
+      txn:delete(full .. found.key:match "/[^/]*$")
+    end
+  else
+    txn:delete(found.key)
+  end
   local ok, held, results = self:_ask(txn)
   if not ok then
     return nil, held, results

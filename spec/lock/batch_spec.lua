@@ -156,6 +156,23 @@ describe("one of many that etcd refuses", function()
     assert.same({}, own:keys "elsewhere")
   end)
 
+  it("for want of rights fails alone, whichever of its keys it is", function()
+    local own = secured.start(prefix)
+    finally(function() own:stop() end)
+    local client = connect(secured.options(own, ""))
+    local lock = assert(client:lock(prefix .. "warm"))
+    assert.is_true(lock:put(prefix .. "data", "0"))
+    local asked = ask(client, numbered(prefix, 20))
+    local several = assert(client:multi_lock_async { prefix .. "first", "elsewhere" })
+    ask(client, numbered(prefix .. "later/", 20))
+    assert_fails("denied", lock:txn {
+      { "put", prefix .. "first", "1" }, { "put", "elsewhere", "2" } })
+    assert_fails("denied", clients.ended(several))
+    assert_held(answers(asked))
+    assert.same({}, own:keys(prefix .. "first"))
+    assert.same({}, own:keys "elsewhere")
+  end)
+
   it("because another writes the same key at that moment is carried out by itself", function()
     local missing = loops.missing "cqueues"
     if missing then return pending(missing) end

@@ -1,13 +1,17 @@
 -- Several names at once: one lock, taken in one transaction.
 
+local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local remote = require "spec.support.programs.remote"
+local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
+local STATUS = rows.STATUS
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
-local assert_fails, granted = clients.assert_fails, clients.granted
+local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local granted = clients.granted
 local client, other, third
 
 before_each(function()
@@ -18,18 +22,6 @@ after_each(clients.close_all)
 
 local function ask(of, names)
   return assert(of:multi_lock_async(names, { owner = {} }))
-end
-
-local function await_keys(count)
-  wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")
-end
-
--- None of them gets it in a time in which one that could would have had it.
-local function assert_wait(...)
-  for _ = 1, 5 do
-    for _, one in ipairs { client, other, third } do assert(one:ping()) end
-  end
-  for _, asked in ipairs { ... } do assert.is_false(asked:step()) end
 end
 
 describe("several names at once", function()
@@ -64,7 +56,7 @@ describe("several names at once", function()
   it("are waited for until the last of them is free, in every order", function()
     local a, b = assert(other:lock "a"), assert(third:lock "b")
     local asked = ask(client, { "b", "a", "c" })
-    await_keys(5)
+    etcd:await_keys(prefix, 5)
     assert_wait(asked)
     assert.is_true(b:unlock())
     assert_wait(asked)
@@ -79,9 +71,9 @@ describe("several names at once", function()
   it("stand in the queue of each name where they have asked", function()
     local first = assert(other:lock "b")
     local multi = ask(client, { "a", "b" })
-    await_keys(3)
+    etcd:await_keys(prefix, 3)
     local single = assert(third:lock_async("a", { owner = 1 }))
-    await_keys(4)
+    etcd:await_keys(prefix, 4)
     assert_wait(multi, single)
     assert.is_true(first:unlock())
     multi = granted(multi)
@@ -155,7 +147,7 @@ describe("several names at once", function()
   it("exclude readers and writers of each, and wait for them", function()
     local reader = assert(other:read_lock "b")
     local multi = ask(client, { "a", "b" })
-    await_keys(3)
+    etcd:await_keys(prefix, 3)
     assert_fails("locked", third:try_read_lock "b")
     assert_fails("locked", third:try_read_lock "a")
     assert_wait(multi)
@@ -176,7 +168,7 @@ describe("several names at once", function()
       clients.keep(assert(other:lock "a"))
       return client:multi_lock({ "a", "b" }, { timeout = 0.1 })
     end)())
-    await_keys(1)
+    etcd:await_keys(prefix, 1)
   end)
 
   it("are as many as sixty", function()
@@ -187,13 +179,59 @@ describe("several names at once", function()
     assert.is_true(lock:put(prefix .. "data", "v"))
     assert.is_true(lock:delete(prefix .. "data"))
     local asked = ask(other, names)
-    await_keys(120)
+    etcd:await_keys(prefix, 120)
+    assert_fails("locked", third:try_multi_lock(names))
     assert.is_true(lock:unlock())
     assert.is_true(granted(asked):unlock())
+    assert.is_true(assert(third:try_multi_lock(names)):unlock())
     assert.same({}, etcd:keys(prefix))
     names[61] = "n61"
     assert.equal("client:multi_lock: #names = 61, wanted 1 to 60",
       assert_fails("invalid", client:multi_lock(names)))
+  end)
+end)
+
+describe("who has asked for several names", function()
+  it("and waits for one of them isn't shown as a holder of the others", function()
+    local b = assert(other:lock "b")
+    local asked = ask(client, { "a", "b" })
+    etcd:await_keys(prefix, 3)
+    for _, of in ipairs { client, other } do
+      local places = assert(of:queue "a")
+      assert.equal(1, #places)
+      assert.is_false(places[1].held)
+      assert.same({ "a", "b" }, places[1].names)
+      assert.is_false(of:queue("b")[2].held)
+      assert_fails("not_held", of:break_lock("a", places[1].token))
+    end
+    assert.is_true(b:unlock())
+    local lock = granted(asked)
+    for _, name in ipairs { "a", "b" } do
+      local place = other:queue(name)[1]
+      assert.is_true(place.held)
+      assert.same({ "a", "b" }, place.names)
+      assert.is_nil(place.first or place.fulls)
+    end
+    assert.is_true(lock:unlock())
+  end)
+
+  it("says under each of them who he is", function()
+    local lock = assert(client:multi_lock({ "a", "b" }, { owner = "anna", value = "move" }))
+    for _, name in ipairs { "a", "b" } do
+      local place = other:queue(name)[1]
+      assert.same({ "anna", "move" }, { place.owner, place.value })
+      assert.is_true(place.pid > 0 and place.since > 0 and #place.host > 0)
+    end
+    assert.is_true(lock:unlock())
+  end)
+
+  it("is broken under any of them, and then under all", function()
+    for _, name in ipairs { "a", "b" } do
+      local lock = assert(client:multi_lock { "a", "b" })
+      assert.is_true(other:break_lock(name, lock:token()))
+      assert.same({}, etcd:keys(prefix))
+      assert.equal("deleted", lock:wait_lost(5))
+    end
   end)
 end)
 
@@ -266,8 +304,8 @@ describe("the hold of several names", function()
 
   it("is lost with any of its keys, and then leaves none", function()
     for _, name in ipairs { "a", "b", "c" } do
-      assert.equal("deleted", lose(function(lock)
-        assert.is_true(other:break_lock(name, lock:token()))
+      assert.equal("deleted", lose(function()
+        etcd:del((other:queue(name)[1].key))
       end))
     end
     assert.equal("replaced", lose(function()
@@ -276,20 +314,34 @@ describe("the hold of several names", function()
     end))
   end)
 
-  it("is lost while it waits if any of its keys is", function()
-    local lock = assert(other:lock "b")
-    local asked = ask(client, { "a", "b" })
-    await_keys(3)
-    etcd:del((other:queue("a")[1].key))
-    assert.is_true(lock:unlock())
-    local message, code
-    wait.eventually(function()
-      lock, message, code = asked:step()
-      return lock ~= false
-    end, 10, "an answer")
-    assert_fails("lost", lock, message, code)
-    await_keys(0)
+  it("is lost while it waits if any of its keys is, or its lease", function()
+    for _, take in ipairs {
+      function() etcd:del((other:queue("a")[1].key)) end,
+      function() etcd:revoke(client:lease()) end,
+    } do
+      local lock = assert(other:lock "b")
+      local asked = ask(client, { "a", "b" })
+      etcd:await_keys(prefix, 3)
+      take()
+      assert.is_true(lock:unlock())
+      assert_fails("lost", clients.ended(asked))
+      etcd:await_keys(prefix, 0)
+    end
   end)
+
+  -- A client through |server| that hears nothing of what becomes of its keys.
+  local function deaf(server)
+    local client_of_it = connect { endpoints = server:endpoint(), ttl = 60 }
+    assert(client_of_it:lock "first"):unlock()
+    server:answer("Watch", "never", STATUS.UNAVAILABLE, "")
+    return client_of_it
+  end
+
+  local function scripted()
+    local server = Scripted.start(etcd:endpoint())
+    finally(function() server:stop() end)
+    return server
+  end
 
   it("guards what is written by all of its keys", function()
     local lock = assert(client:multi_lock { "a", "b" })
@@ -297,21 +349,76 @@ describe("the hold of several names", function()
     assert.equal("1", (lock:get(prefix .. "data")))
     assert.same({ true, "2" }, assert(lock:txn {
       { "put", prefix .. "data", "2" }, { "get", prefix .. "data" } }))
-    etcd:del((other:queue("b")[1].key))
-    assert_fails("lost", lock:put(prefix .. "data", "late"))
+    assert.is_true(lock:unlock())
+    local unheard = deaf(scripted())
+    for _, name in ipairs { "a", "b", "c" } do
+      local mine = assert(unheard:multi_lock { "a", "b", "c" })
+      assert.is_true(mine:put(prefix .. "data", "2"))
+      etcd:del((other:queue(name)[1].key))
+      assert_fails("lost", mine:put(prefix .. "data", "late"))
+    end
     assert.equal("2", (etcd:get(prefix .. "data")))
     etcd:del(prefix .. "data")
+  end)
+
+  it("is lost, and not released, if any of its keys was gone before", function()
+    local server = scripted()
+    local unheard = deaf(server)
+    for times = 0, 1 do -- that nobody knows what has become of a first attempt
+      for _, name in ipairs { "a", "b", "c" } do
+        local mine = assert(unheard:multi_lock { "a", "b", "c" })
+        etcd:del((other:queue(name)[1].key))
+        server:answer("Txn", "before", STATUS.UNAVAILABLE, "lost", times)
+        assert_fails("lost", mine:unlock())
+        etcd:await_keys(prefix, 0)
+      end
+    end
+  end)
+
+  it("is what was asked for, though nobody heard the answer", function()
+    local server = scripted()
+    local through = connect { endpoints = server:endpoint(), ttl = 60 }
+    assert(through:lock "first"):unlock()
+    for _, method in ipairs { "multi_lock", "try_multi_lock" } do
+      server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+      local mine = assert(through[method](through, { "a", "b" }))
+      assert.equal(2, #etcd:keys(prefix))
+      assert.is_true(mine:check())
+      server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+      assert.is_true(mine:unlock())
+      assert.same({}, etcd:keys(prefix))
+    end
+  end)
+
+  it("can't become a reader's", function()
+    local lock = assert(client:multi_lock { "a", "b" })
+    assert.has_error(function() lock:downgrade() end,
+      'lock:downgrade: lock "a b" is no writer\'s, wanted one of write_lock')
+    assert.is_true(lock:unlock())
+  end)
+
+  it("that nobody keeps is told of by all of its names", function()
+    local told = {}
+    local heedless = connect { log = function(line) told[#told + 1] = line end }
+    assert(heedless:multi_lock { "a", "b" }) -- luacheck: ignore
+    etcd:await_keys(prefix, 2)
+    collectgarbage()
+    collectgarbage()
+    assert(heedless:lock "c"):unlock()
+    assert.equal(1, #told)
+    assert.matches('lock "a b" was released because', told[1], 1, true)
+    etcd:await_keys(prefix, 0)
   end)
 
   it("ends by max_hold, on its own, and with the one who has it", function()
     local lock = assert(client:multi_lock({ "a", "b" }, { max_hold = 0.1 }))
     assert.equal("max_hold", lock:wait_lost(5))
-    await_keys(0)
+    etcd:await_keys(prefix, 0)
     local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
     assert.same({ "true" }, remote.ask(child,
       "lock = assert(client:multi_lock { 'a', 'b' }) return (lock:held())"))
     local asked = ask(client, { "b", "c" })
-    await_keys(4)
+    etcd:await_keys(prefix, 4)
     child:kill()
     assert.is_true(granted(asked):unlock())
     assert.same({}, etcd:keys(prefix))
@@ -320,16 +427,18 @@ describe("the hold of several names", function()
   it("is given up while it waits, without a trace", function()
     local lock = assert(other:lock "b")
     local asked = ask(client, { "a", "b", "c" })
-    await_keys(4)
+    etcd:await_keys(prefix, 4)
     asked:cancel()
-    await_keys(1)
+    etcd:await_keys(prefix, 1)
     assert.is_true(lock:unlock())
   end)
 
   it("ends for a key of one name that lingers elsewhere, and here", function()
     for _, of in ipairs { client, other } do
       for _, name in ipairs { "a", "b" } do
-        assert.is_true(assert(of:lock(name, { linger = 60 })):unlock())
+        local lock = assert(of:lock(name, { linger = 60 }))
+        clients.await_watched(of, lock) -- and so hears of who comes from elsewhere
+        assert.is_true(lock:unlock())
         assert.is_true(assert(client:multi_lock({ "a", "b" }, { timeout = 5 })):unlock())
         assert.same({}, etcd:keys(prefix))
       end

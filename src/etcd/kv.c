@@ -33,6 +33,7 @@ static void pack_range(Etcd__RangeRequest *to, const el_op *op) {
   to->key = pack_bytes(op->key);
   to->range_end = pack_bytes(op->range_end);
   to->limit = op->limit;
+  to->revision = op->at_rev;
   to->max_create_revision = op->max_create_rev;
   to->serializable = op->serializable;
   to->keys_only = op->keys_only;

@@ -32,6 +32,7 @@ typedef struct el_op {
   int64_t lease;      /* put: 0 for none */
   bool touch;         /* put: value and lease stay, of a key that is there */
   int64_t limit;      /* range: 0 for all */
+  int64_t at_rev; /* range: what was there at this revision; 0: what is now */
   int64_t max_create_rev; /* range: only keys created up to here; 0: all */
   enum { EL_SORT_BY_KEY, EL_SORT_OLDEST, EL_SORT_YOUNGEST } sort;
   bool serializable; /* range: this member's state, perhaps stale */

@@ -90,6 +90,8 @@ static void send(el_entry_driver *driver, const el_entry_action *action) {
       action->request == EL_REQUEST_TRY) {
     out->request.queue = el_keys_queue(&driver->keys);
   }
+  out->request.by_itself =
+      driver->keys.next != NULL && action->request != EL_REQUEST_LOOK;
   out->driver = driver;
   out->action = *action;
   driver->sent = out;
@@ -104,14 +106,14 @@ typedef struct el_key_watch {
   el_watch watch;
   el_entry_driver *driver;
   struct el_key_watch *next;
-  bool is_created;
-  char key[]; /* that is watched */
+  bool is_settled; /* created, or refused */
+  char key[];      /* that is watched */
 } el_key_watch;
 
-/* Has that been said of all of them? Only then is there something to look at. */
-static bool are_created(const el_entry_driver *driver) {
+/* Only when all of them are is there something to look at. */
+static bool are_settled(const el_entry_driver *driver) {
   const el_key_watch *watching = driver->watching;
-  while (watching != NULL && watching->is_created) {
+  while (watching != NULL && watching->is_settled) {
     watching = watching->next;
   }
   return watching == NULL;
@@ -130,9 +132,10 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
   event.kind = kinds[from->kind];
   if (from->kind == EL_WATCH_REFUSED) {
     note_cause(driver, &from->err);
+    watching->is_settled = true;
   } else if (from->kind == EL_WATCH_CREATED) {
-    watching->is_created = true;
-    if (!are_created(driver)) return;
+    watching->is_settled = true;
+    if (!are_settled(driver)) return;
   }
   step(driver, &event);
 }

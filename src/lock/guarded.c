@@ -79,7 +79,7 @@ static void touch(el_guarded *guarded) {
 
 static void write_in_order(el_guarded *guarded, el_write_order *order) {
   size_t n = guarded->n_guards;
-  el_op looks[EL_NAMES_MAX];
+  el_op looks[EL_MULTI_MAX];
   el_txn txn = {guarded->guards, n + 1, guarded->ops, guarded->n_ops, looks, n};
   guarded->guards[n] = (el_compare){
       .test = EL_MOD_REV_IS, .key = guarded->order_key, .rev = order->mod_rev};

@@ -64,6 +64,8 @@ bool el_guarded_add(el_guarded *guarded, const el_op *op) {
   *added = *op;
   added->key = added->range_end = added->value = (el_bytes){0};
   guarded->writes = guarded->writes || op->kind != EL_OP_RANGE;
+  guarded->request.by_itself =
+      guarded->writes && (guarded->n_ops > 1 || op->range_end.len > 0);
   return copy_bytes(&added->key, op->key) &&
          copy_bytes(&added->range_end, op->range_end) &&
          copy_bytes(&added->value, op->value);

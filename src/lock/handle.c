@@ -31,7 +31,7 @@ void el_handle_unref(el_handle *handle) {
   el_wake_free(handle->wake);
   el_last_cause_destroy(&handle->last_cause);
   el_outage_destroy(&handle->outage);
-  free(handle->collected);
+  el_bytes_free(handle->collected);
   free(handle);
 }
 

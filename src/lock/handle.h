@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/wake.h"
 #include "lock/counters.h"
@@ -22,10 +23,10 @@ typedef struct el_handle {
   unsigned fork_generation;
 
   /* Lua's side. */
-  el_loop *loop; /* NULL: closed, or not open yet */
-  el_wake *wake; /* for event loops, made on demand */
-  char *
-      collected; /* the lock that was dropped last while it was held, or NULL */
+  el_loop *loop;      /* NULL: closed, or not open yet */
+  el_wake *wake;      /* for event loops, made on demand */
+  el_bytes collected; /* the name of the lock that was dropped last while it was
+                         held; NULL: none was */
 
   /* The I/O thread's own. */
   struct el_local_queues *queues;

@@ -147,8 +147,9 @@ void el_lock_drop(el_lock *lk) {
   if (el_handle_is_forked(lk->handle)) return; /* the parent's: leaked */
   if (let_go(lk, EL_HOLD_OUTLIVED)) {
     EL_COUNT(&lk->handle->counters, collected, 1);
-    free(lk->handle->collected);
-    lk->handle->collected = el_bytes_copy(lk->owner.name);
+    el_bytes_free(lk->handle->collected);
+    lk->handle->collected =
+        (el_bytes){el_bytes_copy(lk->owner.name), lk->owner.name.len};
   }
   el_lock_unref(lk);
 }

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/of.h"
 #include "etcd/batch.h"
-#include "rules/key.h"
 
 enum {
   /* So many may be out before the next ones wait for their return, ... */
@@ -165,7 +164,8 @@ static void send_many(el_batch_out *batch) {
 
 /* One that has less time than the others would have theirs cut short. */
 static bool goes_with_others(const el_request *request) {
-  return !request->is_alone && time_for(request) == EL_ATTEMPT_MS &&
+  return !request->is_alone && !request->by_itself &&
+         time_for(request) == EL_ATTEMPT_MS &&
          request->packed.len <= MEMBER_BYTES_MAX &&
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
@@ -177,11 +177,7 @@ static bool is_of_same_queue(const el_batch_out *batch,
   const el_request *member;
   if (request->queue == 0) return false;
   TAILQ_FOREACH(member, &batch->members, link) {
-    if (member->queue == request->queue ||
-        (member->queue != 0 &&
-         (member->queue == EL_QUEUES || request->queue == EL_QUEUES))) {
-      return true;
-    }
+    if (member->queue == request->queue) return true;
   }
   return false;
 }

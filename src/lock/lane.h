@@ -24,7 +24,7 @@ enum {
 typedef struct el_requests el_requests;
 
 /* One transaction; embedded in, or made by, whoever asks. Zero-initialised but
- * for the first five. */
+ * for what stands first. */
 typedef struct el_request el_request;
 struct el_request {
   /* Takes over |answer|. Called once for each send that isn't withdrawn, later;
@@ -35,6 +35,9 @@ struct el_request {
   size_t counted_as;   /* its field in el_stats */
   int64_t deadline_ms; /* an attempt ends then at the latest; 0: no limit */
   uint64_t queue; /* that it puts a key into (el_keys_queue); 0: into none */
+  /* It has several keys: of what travels with others some etcds ask for rights on
+   * one key only (batch.c). */
+  bool by_itself;
 
   /* The rest is the gate's own. */
   el_requests *requests;

@@ -187,8 +187,29 @@ static bool has_to_wait(const el_owner *owner) {
   return n >= most;
 }
 
+/* What of |name| only lingers, and is in the way of |owner|, ends. */
+static void contest_name(const el_owner *owner, el_bytes name) {
+  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ};
+  el_local_queues *queues = owner->queue->queues;
+  size_t n = is_shared(owner->queue) ? 2 : 3;
+  for (size_t i = 0; i < n; i++) {
+    el_place place = {.mode = modes[i]};
+    el_local_queue *queue = el_local_queue_find(queues, name, &place);
+    if (queue != NULL) {
+      el_local_queue_contest(queue);
+    }
+  }
+}
+
+static void contest(const el_owner *owner) {
+  el_bytes names = owner->name;
+  while (owner->mode != EL_MODE_PERMIT && names.len > 0) {
+    contest_name(owner, el_list_cut(&names));
+  }
+}
+
 static void begin_wait(el_owner *owner) {
-  el_local_queue_contest_for(owner);
+  contest(owner);
   if (owner->state != EL_OWNER_WAITING) return; /* it is his at once */
   owner->waited = has_to_wait(owner);
   if (owner->try_once && owner->waited) {
@@ -198,13 +219,27 @@ static void begin_wait(el_owner *owner) {
   }
 }
 
+/* The queue of |owner|, who wants several names: his alone, with a slot, not 0, that
+ * nobody has. */
+static el_local_queue *add_multi(el_local_queues *queues) {
+  el_place wanted = {.mode = EL_MODE_MULTI};
+  do {
+    wanted.slot = ++queues->last_multi;
+  } while (wanted.slot == 0 ||
+           el_local_queue_find(queues, (el_bytes){0}, &wanted) != NULL);
+  return el_local_queue_find_or_add(queues, (el_bytes){0}, &wanted);
+}
+
+static el_local_queue *queue_for(el_local_queues *queues,
+                                 const el_owner *owner) {
+  el_place wanted = {.mode = owner->mode, .permits = owner->permits};
+  return owner->mode == EL_MODE_MULTI
+             ? add_multi(queues)
+             : el_local_queue_find_or_add(queues, owner->name, &wanted);
+}
+
 void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
-  bool is_multi = owner->mode == EL_MODE_MULTI;
-  el_place wanted = {.mode = owner->mode,
-                     .permits = owner->permits,
-                     .slot = is_multi ? ++queues->last_multi : 0};
-  el_local_queue *queue = el_local_queue_find_or_add(
-      queues, is_multi ? (el_bytes){0} : owner->name, &wanted);
+  el_local_queue *queue = queue_for(queues, owner);
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
   EL_COUNT(queues->world->counters, waiting, 1);
   owner->queue = queue;

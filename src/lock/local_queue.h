@@ -4,8 +4,8 @@
  * The one in front drives a place, the client's entry in etcd's queue: there is one for
  * each name and mode, however many wait here. Readers share it, as long as that is fair
  * to others; those who come later get another one. Writers get another one when who has
- * the first only reads on, and for a semaphore there are as many as it has permits. I/O
- * thread only.
+ * the first only reads on, and for a semaphore there are as many as it has permits. Who
+ * wants several names has a queue, and a place, for himself. I/O thread only.
  */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_H

@@ -138,9 +138,10 @@ void el_local_queue_fail_conflict(el_local_place *at, unsigned permits) {
   el_owner *owner;
   el_error err;
   while ((owner = TAILQ_FIRST(&at->fronts)) != NULL) {
+    size_t shown = owner->name.len < SHOWN_MAX ? owner->name.len : SHOWN_MAX;
     el_error_set(&err, EL_CONFLICT,
                  "semaphore \"%.*s\" has %u permits for others, and not %u",
-                 (int)owner->name.len, owner->name.data, permits,
+                 (int)shown, owner->name.data, permits,
                  (unsigned)owner->permits);
     el_local_queue_fail(owner, &err);
   }

@@ -199,10 +199,6 @@ void el_local_queue_give_up(el_local_place *at);
 /* Somebody wants the lock: a hold that lingers ends. @thread io */
 void el_local_queue_contest(el_local_queue *queue);
 
-/* |owner|, who waits, wants it: what of its names lingers, and is in its way, ends.
- * @thread io */
-void el_local_queue_contest_for(const el_owner *owner);
-
 /* Sets the timer of a hold to its hard end. @thread io */
 void el_local_queue_set_hard_end(el_owner *owner);
 

@@ -49,6 +49,16 @@ void el_local_queues_lapse(el_local_queues *queues) {
   }
 }
 
+/* That of who wants several names, by a key in the queue of one of them. */
+static el_local_place *find_multi(const el_local_queues *queues,
+                                  const el_place *place) {
+  const el_local_queue *queue =
+      place->mode == EL_MODE_MULTI
+          ? el_local_queue_find(queues, (el_bytes){0}, place)
+          : NULL;
+  return queue != NULL ? TAILQ_FIRST(&queue->places) : NULL;
+}
+
 void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
   el_place place = {.lease = el_session_driver_lease(queues->world->session)};
   el_bytes name = el_key_name(key, &place);
@@ -56,13 +66,11 @@ void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
   el_local_place *at;
   if (name.len == 0 || place.mode > EL_MODE_MULTI)
     return; /* no place of ours */
-  queue = place.mode == EL_MODE_MULTI
-              ? el_local_queue_find(queues, (el_bytes){0}, &place)
-              : NULL; /* of one who wants this name and others */
-  if (queue == NULL) {
+  at = find_multi(queues, &place);
+  if (at == NULL) {
     queue = el_local_queue_find_or_add(queues, name, &place);
+    at = el_local_queue_find_place(queue, place.slot);
   }
-  at = el_local_queue_find_place(queue, place.slot);
   if (at == NULL) {
     at = el_local_queue_new_place(queue, name, place.slot);
   }

@@ -1,5 +1,5 @@
 /* local_queue_verdicts: what becomes of an owner: granted, failed, lost or
- * released, and in which words. */
+ * released. */
 #include <assert.h>
 #include <string.h>
 
@@ -193,32 +193,6 @@ void el_local_queue_contest(el_local_queue *queue) {
   while ((owner = end_linger(queue)) != NULL) {
     el_local_queue_let_go(owner, true);
   }
-}
-
-/* What of |name| only lingers, and is in the way of |owner|, ends. */
-static void contest_name(const el_owner *owner, el_bytes name) {
-  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ};
-  el_local_queues *queues = owner->queue->queues;
-  size_t n = is_shared(owner->queue) ? 2 : 3;
-  for (size_t i = 0; i < n; i++) {
-    el_place place = {.mode = modes[i]};
-    el_local_queue *queue = el_local_queue_find(queues, name, &place);
-    if (queue != NULL) {
-      el_local_queue_contest(queue);
-    }
-  }
-}
-
-void el_local_queue_contest_for(const el_owner *owner) {
-  el_bytes rest = owner->name;
-  const char *end;
-  if (owner->mode == EL_MODE_PERMIT) return;
-  while ((end = memchr(rest.data, '\0', rest.len)) != NULL) {
-    size_t len = (size_t)(end - rest.data);
-    contest_name(owner, (el_bytes){rest.data, len});
-    rest = (el_bytes){end + 1, rest.len - len - 1};
-  }
-  contest_name(owner, rest);
 }
 
 void el_local_queue_let_go(el_owner *owner, bool by_itself) {

@@ -187,13 +187,14 @@ static el_nret l_client_stats(lua_State *L) {
   return 1;
 }
 
-/* client:collected() -> the name of a lock that was collected while it was held,
- *                       the last one since the last call | nil */
+/* client:collected() -> the name of a lock that was collected while it was held, the
+ *                       last one since the last call, as client:lock was given it | nil */
 static el_nret l_client_collected(lua_State *L) {
   el_handle *handle = el_client_handle(el_lua_check_client(L, 1)->client);
-  lua_pushstring(L, handle->collected); /* nil for NULL */
-  free(handle->collected);
-  handle->collected = NULL;
+  if (handle->collected.data == NULL) return 0;
+  lua_pushlstring(L, handle->collected.data, handle->collected.len);
+  el_bytes_free(handle->collected);
+  handle->collected = (el_bytes){0};
   return 1;
 }
 

@@ -72,8 +72,8 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
   el_lua_set_functions(L, functions);
   lua_pushinteger(L, EL_PERMITS_MAX);
   lua_setfield(L, -2, "PERMITS_MAX");
-  lua_pushinteger(L, EL_NAMES_MAX);
-  lua_setfield(L, -2, "NAMES_MAX");
+  lua_pushinteger(L, EL_MULTI_MAX);
+  lua_setfield(L, -2, "MULTI_MAX");
   lua_pushinteger(L, EL_NAME_MAX);
   lua_setfield(L, -2, "NAME_MAX");
   lua_pushinteger(L, (lua_Integer)el_lock_size());

@@ -32,11 +32,13 @@ static el_nret l_txn_get(lua_State *L) {
   return 0;
 }
 
-/* txn:list(from, to): all keys in between, the oldest first */
+/* txn:list(from, to, revision): all keys in between, the oldest first; with a revision,
+ * as they were then */
 static el_nret l_txn_list(lua_State *L) {
   el_op op = {.kind = EL_OP_RANGE,
               .key = el_lua_check_bytes(L, 2),
               .range_end = el_lua_check_bytes(L, 3),
+              .at_rev = luaL_optinteger(L, 4, 0),
               .sort = EL_SORT_OLDEST};
   check_memory(L, el_guarded_add(check_txn(L), &op));
   return 0;

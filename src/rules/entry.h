@@ -94,10 +94,10 @@ typedef struct el_entry_event {
   int64_t rev;        /* answer, watch: revision */
   int64_t lease;      /* watch put */
   el_place mine;      /* answer: our key; rev 0: there is none */
-  bool partial;     /* answer: of our keys only some are there, or not as one */
-  el_place older;   /* answer: the youngest that counts and is older */
-  bool unsure;      /* answer: older can't be told from it; ask for all */
-  bool conflict;    /* answer: older is of a semaphore with other permits */
+  bool partial;   /* answer: of our keys only some were there, or not as one */
+  el_place older; /* answer: the youngest that counts and is older */
+  bool unsure;    /* answer: older can't be told from it; ask for all */
+  bool conflict;  /* answer: older is of a semaphore with other permits */
   uint16_t missing; /* answer: if several are in the way, how many have to go */
   bool locked;      /* try: a key that counts is there */
   bool serializable;  /* look: a member's state, perhaps a stale one */

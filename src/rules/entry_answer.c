@@ -225,6 +225,8 @@ static void on_deleted(el_entry *entry, const el_entry_event *event,
                        int64_t now_ms, el_entry_actions *out) {
   if (!event->outcome.done) {
     on_delete_failed(entry, event, now_ms, out);
+  } else if (event->partial) {
+    el_entry_end_release(entry, false, out);
   } else if (entry->owed && !event->deleted && entry->maybe_deleted &&
              !entry->orphaned) {
     entry->state = EL_ENTRY_CONFIRMING;

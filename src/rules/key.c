@@ -151,7 +151,10 @@ el_bytes el_key_name(el_bytes key, el_place *place) {
   }
   *place = found;
   stem.len -= strlen(infixes[found.mode]);
-  return stem.len <= EL_NAME_MAX ? stem : (el_bytes){0};
+  /* No name of ours has a NUL: many others' keys may. */
+  return stem.len <= EL_NAME_MAX && memchr(stem.data, '\0', stem.len) == NULL
+             ? stem
+             : (el_bytes){0};
 }
 
 /* ---- one place in one queue ---- */
@@ -168,19 +171,28 @@ static void init_one(el_keys *keys, el_bytes name, const el_place *place) {
   keys->lease = place->lease;
 }
 
-void el_keys_init(el_keys *keys, el_bytes name, const el_place *place) {
-  const char *end = memchr(name.data, '\0', name.len);
-  el_bytes rest = name;
+el_bytes el_list_cut(el_bytes *list) {
+  el_bytes first = *list;
+  const char *end = first.len > 0 ? memchr(first.data, '\0', first.len) : NULL;
   if (end == NULL) {
+    list->len = 0;
+    return first;
+  }
+  first.len = (size_t)(end - first.data);
+  *list = (el_bytes){end + 1, list->len - first.len - 1};
+  return first;
+}
+
+void el_keys_init(el_keys *keys, el_bytes name, const el_place *place) {
+  if (place->mode != EL_MODE_MULTI) {
     init_one(keys, name, place);
     return;
   }
-  name.len = (size_t)(end - name.data);
-  rest.data = end + 1;
-  rest.len -= name.len + 1;
-  init_one(keys, name, place);
-  keys->next = el_alloc(sizeof *keys->next);
-  el_keys_init(keys->next, rest, place);
+  init_one(keys, el_list_cut(&name), place);
+  while (name.len > 0) {
+    keys = keys->next = el_alloc(sizeof *keys);
+    init_one(keys, el_list_cut(&name), place);
+  }
 }
 
 void el_keys_copy(el_keys *keys, const el_keys *from) {
@@ -225,11 +237,10 @@ el_bytes el_keys_own(const el_keys *keys) {
 
 uint64_t el_keys_queue(const el_keys *keys) {
   uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
-  if (keys->next != NULL) return EL_QUEUES;
   for (size_t i = 0; i < keys->name_len; i++) {
     hash = (hash ^ (unsigned char)keys->text[i]) * 0x100000001b3;
   }
-  return hash != 0 && hash != EL_QUEUES ? hash : 1;
+  return hash != 0 ? hash : 1;
 }
 
 bool el_keys_are_same(const el_keys *a, const el_keys *b) {

@@ -36,12 +36,9 @@ enum {
                                                  ".", hex */
   EL_KEY_SIZE = EL_KEY_MAX + 1,
   EL_PERMITS_MAX = 1000,
-  EL_NAMES_MAX =
-      60 /* at once: two operations each, of the 128 that etcd takes */
+  /* Names at once: two operations each, of the 128 that etcd takes. */
+  EL_MULTI_MAX = 60
 };
-
-/* What el_keys_queue says of keys in several queues. */
-#define EL_QUEUES UINT64_MAX
 
 typedef enum el_mode {
   EL_MODE_LOCK,
@@ -90,6 +87,10 @@ bool el_key_parse(const char *name, size_t name_len, const char *key,
  * rev; empty if it doesn't. A part of |key|. @thread any */
 el_bytes el_key_name(el_bytes key, el_place *place);
 
+/* Takes the first of a list off it, which has a NUL between one and the next. Empty:
+ * there is none left. @thread any */
+el_bytes el_list_cut(el_bytes *list);
+
 /* One place in one queue: the name and our key; of several names, one for each. */
 typedef struct el_keys el_keys;
 struct el_keys {
@@ -102,8 +103,7 @@ struct el_keys {
 };
 
 /* That of |place|; |name| has at most EL_NAME_MAX bytes, and is copied. For
- * EL_MODE_MULTI it is up to EL_NAMES_MAX of them, with a NUL between one and the next.
- * @thread any */
+ * EL_MODE_MULTI it is up to EL_MULTI_MAX of them; see el_list_cut. @thread any */
 void el_keys_init(el_keys *keys, el_bytes name, const el_place *place);
 
 /* @thread any */
@@ -124,8 +124,8 @@ const el_keys *el_keys_at(const el_keys *keys, size_t i);
 /* How many there are. @thread any */
 size_t el_keys_count(const el_keys *keys);
 
-/* A number for the queue that the key stands in, not 0; few others have the same.
- * EL_QUEUES: it stands in several. @thread any */
+/* A number for the queue that the first key stands in, not 0; few others have the
+ * same. @thread any */
 uint64_t el_keys_queue(const el_keys *keys);
 
 /* Is it the same place? The first of the keys tells. @thread any */

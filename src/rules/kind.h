@@ -16,7 +16,7 @@
 #include "rules/key.h"
 
 enum {
-  EL_KIND_RANGES_MAX = EL_NAMES_MAX,
+  EL_KIND_RANGES_MAX = EL_MULTI_MAX,
   EL_KIND_TEXT_SIZE = EL_KIND_RANGES_MAX * (EL_NAME_MAX + 2)
 };
 

@@ -14,13 +14,16 @@ static size_t read_own(const el_keys *keys, el_op *ops) {
   return n;
 }
 
+/* Of several keys the first gets another value than the rest. */
 static size_t put_own(const el_keys *keys, el_bytes value, el_op *ops) {
+  el_bytes rest = value,
+           first = keys->next != NULL ? el_list_cut(&rest) : value;
   size_t n = 0;
-  for (; keys != NULL; keys = keys->next) {
-    ops[n++] = (el_op){.kind = EL_OP_PUT,
-                       .key = el_keys_own(keys),
-                       .value = value,
-                       .lease = keys->lease};
+  for (; keys != NULL; keys = keys->next, n++) {
+    ops[n] = (el_op){.kind = EL_OP_PUT,
+                     .key = el_keys_own(keys),
+                     .value = n == 0 ? first : rest,
+                     .lease = keys->lease};
   }
   return n;
 }
@@ -300,6 +303,17 @@ static void read_look(const el_keys *keys, const el_entry_action *action,
   event->unsure = !action->all && seen.hidden;
 }
 
+/* What is left of several keys, and goes all the same, shows that somebody else took one
+ * of them out: we only ever take out all. */
+static void read_delete(const el_keys *keys, const el_txn_answer *answer,
+                        el_entry_event *event) {
+  size_t own = el_keys_count(keys);
+  event->deleted = answer->succeeded;
+  for (size_t i = 0; own > 1 && !answer->succeeded && i < own; i++) {
+    event->partial = event->partial || answer->results[i].deleted > 0;
+  }
+}
+
 el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer) {
   if (answer->err.code != EL_OK) return EL_BEHIND_UNKNOWN;
   if (place_of(&answer->results[0]).rev != rev) return EL_BEHIND_LOST;
@@ -331,7 +345,7 @@ void el_recipe_read(const el_keys *keys, const el_entry_action *action,
       read_look(keys, action, answer, event);
       return;
     case EL_REQUEST_DELETE:
-      event->deleted = answer->succeeded;
+      read_delete(keys, answer, event);
       return;
     case EL_REQUEST_NONE:
       return;

@@ -16,14 +16,15 @@
  * where it was built. */
 typedef struct el_recipe {
   el_txn txn;
-  el_compare compares[2 * EL_NAMES_MAX];
-  el_op then[2 * EL_NAMES_MAX], otherwise[2 * EL_NAMES_MAX];
+  el_compare compares[2 * EL_MULTI_MAX];
+  el_op then[2 * EL_MULTI_MAX], otherwise[2 * EL_MULTI_MAX];
   char text[EL_KIND_TEXT_SIZE];
 } el_recipe;
 
 /* Builds the request of |action|. |rev| is the create_revision of our key, 0 if
- * unknown; |value| is what an enqueue or a try puts. |keys| and |value| must
- * live as long as the recipe. @thread any */
+ * unknown; |value| is what an enqueue or a try puts; of several keys that of the
+ * first, a NUL, and that of the others. |keys| and |value| must live as long as the
+ * recipe. @thread any */
 void el_recipe_build(el_recipe *recipe, const el_keys *keys,
                      const el_entry_action *action, int64_t rev,
                      el_bytes value);

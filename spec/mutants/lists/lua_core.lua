@@ -30,7 +30,7 @@ return {
     "options->tls_default = false;",
     by = "tls/connect: with https:// or without" },
   { "a lock that was told of is told of again", "src/lua/lua_client.c",
-    "  free(handle->collected);\n  handle->collected = NULL;\n",
+    "  el_bytes_free(handle->collected);\n  handle->collected = (el_bytes){0};\n",
     "",
     by = "regress/017_lock_nobody_keeps" },
   { "the first 256 that were woken", "src/lua/lua_wait.c",

@@ -166,9 +166,13 @@ return {
     "  entry->state = EL_ENTRY_PROVING;\n  entry->fresh = true;",
     "  entry->state = EL_ENTRY_HELD;\n  entry->fresh = true;\n"
       .. "  el_entry_push(out, EL_ENTRY_GRANTED)->place.rev = entry->rev;" },
+  { "what is left of several keys counts as released", "src/rules/entry_answer.c",
+    "  } else if (event->partial) {\n    el_entry_end_release",
+    "  } else if (false) {\n    el_entry_end_release",
+    by = "lock/multi: is lost, and not released" },
   { "a key without a lease", "src/rules/recipe.c",
-    ".value = value,\n .lease = keys->lease};",
-    ".value = value};" },
+    ".value = n == 0 ? first : rest,\n .lease = keys->lease};",
+    ".value = n == 0 ? first : rest};" },
   { "a key that overwrites", "src/rules/recipe.c",
     "  compare_own(keys, 0, to->compares);\n  list_near(",
     "  compare_own(keys, 0, to->compares);\n  to->compares[0].test = EL_CREATE_REV_BELOW;\n"

@@ -67,14 +67,19 @@ function M.assert_wait(...)
   end
 end
 
--- The lock that was |asked| for (lock_async), once it is granted.
-function M.granted(asked)
-  local lock, message
+-- What becomes of the lock that was |asked| for (lock_async), once that is known.
+function M.ended(asked)
+  local lock, message, code
   wait.eventually(function()
-    lock, message = asked:step()
+    lock, message, code = asked:step()
     return lock ~= false
-  end, 10, "granted")
-  return assert(lock, message)
+  end, 10, "granted, or refused")
+  return lock, message, code
+end
+
+-- The lock that was |asked| for, once it is granted.
+function M.granted(asked)
+  return assert(M.ended(asked))
 end
 
 -- The modes of those who hold |name| now, as |client| finds them in etcd.
