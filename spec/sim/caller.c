@@ -46,13 +46,14 @@ static int pick_spot(world *wd, sim_caller *who) {
                             EL_MODE_READ},
       [KINDS_PERMIT] = {EL_MODE_LOCK, EL_MODE_PERMIT, EL_MODE_PERMIT,
                         EL_MODE_PERMIT},
-      [KINDS_MULTI] = {EL_MODE_LOCK, EL_MODE_READ, EL_MODE_MULTI,
-                       EL_MODE_MULTI},
+      [KINDS_MULTI] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ,
+                       EL_MODE_PERMIT},
   };
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
   el_mode mode = modes[wd->kinds][rng_between(&wd->dice, 0, 3)];
-  if (mode == EL_MODE_MULTI) {
-    return spot_make(0, mode, 1 + who->id + CALLERS_MAX * who->n_multis++);
+  if (wd->kinds == KINDS_MULTI && rng_chance(&wd->dice, 600)) {
+    int order = (int)rng_between(&wd->dice, 0, ORDERS - 1);
+    return spot_several(who->id, order, who->n_multis++);
   }
   return spot_make(name, mode, who->id);
 }

@@ -36,16 +36,19 @@ void checks_before_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
   const peer_entry *at = &pr->entries[what->entry];
   const sim_caller *who;
+  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
   if (what->kind != CALL_ENTRY || what->ask.request != EL_REQUEST_DELETE ||
       !is_of(at, what)) {
     return;
   }
   who = find_claiming(wd, at);
-  if (who != NULL && wd->now_ms < who->claim_end_ms &&
-      who->token == store_create_rev(&wd->store, what->spot, what->lease) &&
-      what->ask.guard == who->token) {
-    world_violate(wd, "I7 one key", "p%d deletes the key that caller %d holds",
-                  pr->id, who->id);
+  for (int i = 0; i < n && who != NULL && wd->now_ms < who->claim_end_ms; i++) {
+    if (who->token == store_create_rev(&wd->store, spots[i], what->lease) &&
+        what->ask.guard == who->token) {
+      world_violate(wd, "I7 one key",
+                    "p%d deletes the key that caller %d holds", pr->id,
+                    who->id);
+    }
   }
 }
 

@@ -201,6 +201,17 @@ void checks_on_delete_answered(world *wd, const sim_peer *pr,
   }
 }
 
+/* All of it? */
+static bool was_released(const store *st, const peer_entry *at) {
+  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  for (int i = 0; i < n; i++) {
+    if (!store_was_released(st, spots[i], at->core.lease, at->deleting_rev)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
                         bool found) {
   const store *st = &wd->store;
@@ -214,8 +225,7 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
                   "p%d has released n%d and is told it was not there", pr->id,
                   at->spot);
   }
-  if (found && (is_unknown || !at->delete_unsure) &&
-      !store_was_released(st, at->spot, at->core.lease, at->deleting_rev)) {
+  if (found && (is_unknown || !at->delete_unsure) && !was_released(st, at)) {
     world_violate(wd, "I8 one verdict",
                   "p%d is told that it has released n%d, which was lost",
                   pr->id, at->spot);

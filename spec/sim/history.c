@@ -26,11 +26,12 @@ static void fill(world *wd) {
   rng *dice = &wd->dice;
   wd->ttl_ms = rng_chance(dice, 50) ? 300000 : ttls[rng_between(dice, 0, 3)];
   wd->n_peers = (int)rng_between(dice, 1, PEERS_MAX);
-  wd->n_names = (int)rng_between(dice, 1, NAMES_MAX);
+  wd->n_names = (int)rng_between(dice, 1, 2);
   wd->kinds = rng_chance(dice, 400)   ? KINDS_LOCK
               : rng_chance(dice, 400) ? KINDS_READ_WRITE
               : rng_chance(dice, 500) ? KINDS_PERMIT
                                       : KINDS_MULTI;
+  if (wd->kinds == KINDS_MULTI) wd->n_names = NAMES_MAX;
   wd->n_callers = 0;
   weather_draw(&wd->weather, dice, wd->ttl_ms);
   store_reset(&wd->store, on_change, wd);

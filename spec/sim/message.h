@@ -42,7 +42,7 @@ typedef struct reply {
   el_entry_event event;
   bool lease_gone;           /* a put was told so */
   int64_t ttl_ms;            /* grant, keepalive */
-  uint16_t spots[AUDIT_MAX]; /* audit: those whose keys are there */
+  int spots[AUDIT_MAX];      /* audit: those whose keys are there */
   int n_spots;
   el_behind behind; /* census */
 } reply;

@@ -198,7 +198,7 @@ static void forget_entries(sim_peer *pr) {
                       at->caller != NOBODY || at->core.wanted);
     if (at->used && !is_of_use && el_entry_is_over(&at->core)) {
       at->used = false;
-      at->watch = at->watch_too = 0;
+      at->n_watches = 0;
     }
   }
 }

@@ -38,9 +38,9 @@ typedef struct peer_entry {
   uint32_t call;      /* that is awaited, 0: none */
   int64_t seen_ms;    /* when the latest request that was answered was sent */
   int64_t heard_ms;   /* and when its answer came */
-  uint32_t watch;     /* its watch, 0: none */
-  uint32_t watch_too; /* of another key: a note, or of another name; 0: none */
-  el_place watched;
+  watch watches[NAMES_MAX]; /* its own */
+  int n_watches;
+  unsigned created; /* a bit for each of them that has been */
   int64_t deleting_rev; /* of the key that a delete was last sent for */
   bool let_go;          /* by its holder, who hasn't been told how that ended */
   bool delete_unsure;   /* of one that was sent nobody knows what became */
@@ -131,8 +131,8 @@ void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev);
 /* The entry of the current session at |spot|, a new one if there is none. */
 int entry_get(sim_peer *pr, int spot, int64_t ttl_ms);
 
-/* The same for a key at |spot| that was found: of several names that of the first, if it
- * is there. */
+/* The same for a key at |spot| that was found: of several that of all of them, if it is
+ * still there. */
 int entry_of_key(sim_peer *pr, int spot, int64_t ttl_ms);
 
 /* A call of |kind| about the key of |at|, to be sent. */

@@ -69,64 +69,87 @@ static void send(world *wd, sim_peer *pr, int entry,
 
 /* ---- watches ---- */
 
-static uint32_t watch_key(world *wd, sim_peer *pr, int entry,
-                          const el_place *place) {
-  const peer_entry *at = &pr->entries[entry];
-  watch what = {.entry = entry, .spot = at->spot, .owner = at->core.lease};
-  what.id = world_new_id(wd);
-  if (place->rev != 0 || place->lease != 0) {
-    what.owner = place->lease;
-    what.spot = spot_make(spot_name(at->spot) + place->name, place->mode,
-                          (int)place->slot);
-  }
-  stream_watch(wd, pr->id, &what);
-  return what.id;
+static void watch_key(world *wd, sim_peer *pr, int entry, int spot,
+                      int64_t owner) {
+  peer_entry *at = &pr->entries[entry];
+  watch *what = &at->watches[at->n_watches++];
+  *what = (watch){world_new_id(wd), entry, spot, owner};
+  stream_watch(wd, pr->id, what);
 }
 
 static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
-  if (at->watch != 0) stream_unwatch(wd, pr->id, at->watch);
-  if (at->watch_too != 0) stream_unwatch(wd, pr->id, at->watch_too);
-  at->watch = at->watch_too = 0;
+  while (at->n_watches > 0) {
+    stream_unwatch(wd, pr->id, at->watches[--at->n_watches].id);
+  }
+  at->created = 0;
 }
 
-static void start_watch(world *wd, sim_peer *pr, int entry) {
-  peer_entry *at = &pr->entries[entry];
-  const el_keys own = {.mode = spot_mode(at->spot)};
-  int spots[NAMES_MAX];
+static void watch_other(world *wd, sim_peer *pr, int entry,
+                        const el_place *place) {
+  const el_keys own = {.mode = spot_mode(pr->entries[entry].spot)};
+  int spots[NAMES_MAX], name;
   el_place note;
-  stop_watch(wd, pr, at);
-  at->watch = watch_key(wd, pr, entry, &at->watched);
-  if (at->watched.rev != 0 && el_kind_may_change(&own, &at->watched, &note)) {
-    at->watch_too = watch_key(wd, pr, entry, &note);
-  } else if (at->watched.rev == 0 && spot_all(at->spot, spots) > 1) {
-    el_place second = {.lease = at->core.lease,
-                       .slot = spot_slot(at->spot),
-                       .mode = EL_MODE_MULTI,
-                       .name = 1};
-    at->watch_too = watch_key(wd, pr, entry, &second);
+  spot_all(pr->entries[entry].spot, spots);
+  name = spot_name(spots[place->name]);
+  watch_key(wd, pr, entry, spot_make(name, place->mode, (int)place->slot),
+            place->lease);
+  if (el_kind_may_change(&own, place, &note)) {
+    watch_key(wd, pr, entry, spot_make(name, note.mode, 0), note.lease);
   }
 }
 
-static bool is_of(const peer_entry *at, uint32_t id) {
-  return id != 0 && (id == at->watch || id == at->watch_too);
+static void start_watch(world *wd, sim_peer *pr, int entry,
+                        const el_place *place) {
+  peer_entry *at = &pr->entries[entry];
+  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  stop_watch(wd, pr, at);
+  if (place->rev != 0) {
+    watch_other(wd, pr, entry, place);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    watch_key(wd, pr, entry, spots[i], at->core.lease);
+  }
+}
+
+/* Which of its watches that is; NOBODY: none. */
+static int find_watch(const peer_entry *at, uint32_t id) {
+  for (int i = 0; i < at->n_watches; i++) {
+    if (at->watches[i].id == id) return i;
+  }
+  return NOBODY;
 }
 
 bool peer_is_watching(const world *wd, int id, const watch *what) {
-  return is_of(&wd->peers[id].entries[what->entry], what->id);
+  return find_watch(&wd->peers[id].entries[what->entry], what->id) != NOBODY;
 }
 
 void peer_watch_again(world *wd, int id) {
   sim_peer *pr = &wd->peers[id];
   for (int i = 0; i < pr->n_entries; i++) {
-    if (pr->entries[i].used && pr->entries[i].watch != 0) {
-      start_watch(wd, pr, i);
+    peer_entry *at = &pr->entries[i];
+    for (int k = 0; at->used && k < at->n_watches; k++) {
+      stream_unwatch(wd, id, at->watches[k].id);
+      at->watches[k].id = world_new_id(wd);
+      stream_watch(wd, id, &at->watches[k]);
     }
   }
 }
 
+/* Has that been said of all its watches, as the entry driver waits for it? */
+static bool are_created(peer_entry *at, int which) {
+  at->created |= 1u << which;
+  return at->created == (1u << at->n_watches) - 1;
+}
+
 void peer_on_watch(world *wd, int id, const watch_message *message) {
   sim_peer *pr = &wd->peers[id];
-  if (!is_of(&pr->entries[message->entry], message->watch)) return;
+  peer_entry *at = &pr->entries[message->entry];
+  int which = find_watch(at, message->watch);
+  if (which == NOBODY || (message->event.kind == EL_ENTRY_WATCH_CREATED &&
+                          !are_created(at, which))) {
+    return;
+  }
   entry_step(wd, pr, message->entry, &message->event);
   peer_settle(wd, pr);
 }
@@ -175,8 +198,7 @@ static void perform(world *wd, sim_peer *pr, int entry,
       send(wd, pr, entry, action);
       return;
     case EL_ENTRY_WATCH:
-      at->watched = action->place;
-      start_watch(wd, pr, entry);
+      start_watch(wd, pr, entry, &action->place);
       return;
     case EL_ENTRY_UNWATCH:
       stop_watch(wd, pr, at);
@@ -303,8 +325,7 @@ static int find(const sim_peer *pr, int spot) {
 }
 
 int entry_of_key(sim_peer *pr, int spot, int64_t ttl_ms) {
-  int first = spot_make(0, spot_mode(spot), (int)spot_slot(spot));
-  int index = spot_mode(spot) == EL_MODE_MULTI ? find(pr, first) : NOBODY;
+  int index = find(pr, spot_whole(spot));
   return index != NOBODY ? index : entry_get(pr, spot, ttl_ms);
 }
 

@@ -65,7 +65,7 @@ static void on_probed(world *wd, const world_event *ev) {
   world_event told = *ev;
   if (!is_awaited(ev, &ses->probe_call)) return;
   if (ev->reply.event.outcome.done &&
-      ev->reply.event.mine.rev != ses->probe_rev) {
+      (ev->reply.event.mine.rev != ses->probe_rev || ev->reply.event.partial)) {
     told.reply.event.mine.rev = 0;
     if (at->used && at->session == ev->call.session &&
         at->core.rev == ses->probe_rev) {

@@ -28,7 +28,7 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
     const key *it = &at.keys[i];
     if (it->create_rev != 0 && it->lease == what->lease) {
       assert(out->n_spots < AUDIT_MAX);
-      out->spots[out->n_spots++] = (uint16_t)it->spot;
+      out->spots[out->n_spots++] = it->spot;
     }
   }
 }

@@ -2,6 +2,9 @@
  * lock, that of its writer and the note that this only reads any more, one for each
  * reader, one for each who wants a permit, and for who wants several names at once one
  * that nobody has again. Its line is what of it comes again.
+ *
+ * Which names somebody wants, and in which order, is written in his slot. His keys
+ * together are a spot, too: that under the name SEVERAL.
  */
 #ifndef SIM_SPOT_H
 #define SIM_SPOT_H
@@ -11,20 +14,28 @@
 #include "rules/key.h"
 
 enum {
-  NAMES_MAX = 2,
+  NAMES_MAX = 4,
+  SEVERAL = NAMES_MAX, /* stands for the names that one wants at once */
+  ORDERS = 72, /* in which two, three or four of four names can be asked for, some
+                  twice */
   CALLERS_MAX = 12,
   FIRST_READER = 3,
   FIRST_PERMIT = FIRST_READER + CALLERS_MAX,
-  FIRST_MULTI = FIRST_PERMIT + CALLERS_MAX,
-  LINES_OF_NAME = FIRST_MULTI + CALLERS_MAX,
-  LINES_MAX = NAMES_MAX * LINES_OF_NAME,
+  LINES_OF_NAME = FIRST_PERMIT + CALLERS_MAX,
+  FIRST_MULTI = NAMES_MAX * LINES_OF_NAME, /* one for each caller */
+  LINES_MAX = FIRST_MULTI + CALLERS_MAX,
   PERMITS = 2 /* of each name's semaphore, and for the last caller one more */
 };
 
 static inline int spot_line(int spot) { return spot % LINES_MAX; }
 
+static inline bool spot_is_multi(int spot) {
+  return spot_line(spot) >= FIRST_MULTI;
+}
+
 static inline int spot_name(int spot) {
-  return spot_line(spot) / LINES_OF_NAME;
+  return spot_is_multi(spot) ? spot / LINES_MAX % (NAMES_MAX + 1)
+                             : spot_line(spot) / LINES_OF_NAME;
 }
 
 /* |slot| counts for readers and permits, who have as many as there are callers, and for
@@ -43,26 +54,28 @@ static inline int spot_make(int name, el_mode mode, int slot) {
     case EL_MODE_PERMIT:
       return first + FIRST_PERMIT + slot;
     default:
-      return first + FIRST_MULTI + (slot - 1) % CALLERS_MAX +
-             (slot - 1) / CALLERS_MAX * LINES_MAX;
+      return FIRST_MULTI + (slot - 1) % CALLERS_MAX +
+             LINES_MAX * (name + (NAMES_MAX + 1) * ((slot - 1) / CALLERS_MAX));
   }
 }
 
 static inline el_mode spot_mode(int spot) {
   int which = spot_line(spot) % LINES_OF_NAME;
+  if (spot_is_multi(spot)) return EL_MODE_MULTI;
   return which == 0             ? EL_MODE_LOCK
          : which == 1           ? EL_MODE_WRITE
          : which == 2           ? EL_NOTE_DOWNGRADED
          : which < FIRST_PERMIT ? EL_MODE_READ
-         : which < FIRST_MULTI  ? EL_MODE_PERMIT
-                                : EL_MODE_MULTI;
+                                : EL_MODE_PERMIT;
 }
 
 static inline uint32_t spot_slot(int spot) {
   int which = spot_line(spot) % LINES_OF_NAME;
-  int again = spot / LINES_MAX * CALLERS_MAX;
-  return (uint32_t)(which >= FIRST_MULTI    ? which - FIRST_MULTI + 1 + again
-                    : which >= FIRST_PERMIT ? which - FIRST_PERMIT
+  if (spot_is_multi(spot)) {
+    int again = spot / LINES_MAX / (NAMES_MAX + 1);
+    return (uint32_t)(spot_line(spot) - FIRST_MULTI + 1 + again * CALLERS_MAX);
+  }
+  return (uint32_t)(which >= FIRST_PERMIT   ? which - FIRST_PERMIT
                     : which >= FIRST_READER ? which - FIRST_READER
                                             : 0);
 }
@@ -73,26 +86,25 @@ static inline uint16_t spot_permits(int spot) {
   return spot_slot(spot) == CALLERS_MAX - 1 ? PERMITS + 1 : PERMITS;
 }
 
-/* The keys of who is at |spot|, in |spots|: where it is the first of several names, one
- * in each. Returns how many. */
-static inline int spot_all(int spot, int *spots) {
-  int n =
-      spot_mode(spot) == EL_MODE_MULTI && spot_name(spot) == 0 ? NAMES_MAX : 1;
-  spots[0] = spot;
-  for (int i = 1; i < n; i++) {
-    spots[i] = spot_make(i, EL_MODE_MULTI, (int)spot_slot(spot));
-  }
-  return n;
+/* The keys together of |caller|, who asks for several names for the |nth| time, from 0;
+ * |order|, below ORDERS, says which they are. */
+static inline int spot_several(int caller, int order, int nth) {
+  return spot_make(SEVERAL, EL_MODE_MULTI,
+                   1 + caller + CALLERS_MAX * (order + ORDERS * nth));
 }
 
-/* Do |a| and |b| stand in one queue? */
-static inline bool spot_is_beside(int a, int b) {
-  int of_a[NAMES_MAX], of_b[NAMES_MAX];
-  int n_a = spot_all(a, of_a), n_b = spot_all(b, of_b);
-  for (int i = 0; i < n_a * n_b; i++) {
-    if (spot_name(of_a[i / n_b]) == spot_name(of_b[i % n_b])) return true;
-  }
-  return false;
+/* The spot of all keys of whom the one at |spot| belongs to. */
+static inline int spot_whole(int spot) {
+  return spot_is_multi(spot)
+             ? spot_make(SEVERAL, EL_MODE_MULTI, (int)spot_slot(spot))
+             : spot;
 }
+
+/* The keys at |spot|, in |spots| of NAMES_MAX, in the order in which they are asked for.
+ * Returns how many. */
+int spot_all(int spot, int *spots);
+
+/* Do |a| and |b| stand in one queue? */
+bool spot_is_beside(int a, int b);
 
 #endif

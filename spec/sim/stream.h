@@ -5,7 +5,7 @@
 
 #include "world.h"
 
-enum { WATCHES_MAX = 64, STREAM_MAX = 256 };
+enum { WATCHES_MAX = 128, STREAM_MAX = 256 };
 
 /* A watch that the store has created. */
 typedef struct watch {
