@@ -138,6 +138,12 @@ static void downgrade(world *wd, const world_event *ev) {
   peer_downgrade(wd, who->peer, who->id);
 }
 
+static void write(world *wd, const world_event *ev) {
+  const sim_caller *who = &wd->callers[ev->who];
+  if (ev->turn != who->turn || !who->claiming || who->reads) return;
+  peer_write(wd, who->peer, who->id);
+}
+
 static void max_hold(world *wd, const world_event *ev) {
   const sim_caller *who = &wd->callers[ev->who];
   if (ev->turn == who->turn) peer_max_hold(wd, who->peer, who->id);
@@ -170,6 +176,7 @@ void caller_on_granted(world *wd, int id, int64_t token) {
   sim_caller *who = &wd->callers[id];
   note_verdict(wd, who, "granted");
   wd->figures->grants++;
+  wd->figures->several += spot_is_multi(who->spot);
   who->turn++;
   who->state = CALLER_HOLDING;
   who->token = token;
@@ -180,6 +187,9 @@ void caller_on_granted(world *wd, int id, int64_t token) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, true), wake);
   if (rng_chance(&wd->dice, 100)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 1, 2000), max_hold);
+  }
+  if (spot_mode(who->spot) != EL_MODE_PERMIT && rng_chance(&wd->dice, 250)) {
+    wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 300), write);
   }
   if (spot_mode(who->spot) == EL_MODE_WRITE && rng_chance(&wd->dice, 400)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 300), downgrade);

@@ -73,28 +73,20 @@ static void check_unexpected(world *wd, const sim_peer *pr,
   if (!pr->sessions[at->session].core.unsure) check_ghost(wd, pr, at);
 }
 
-/* By now all that was on its way has come, and been audited. */
-void checks_after_audits(world *wd, const sim_peer *pr) {
-  for (int i = 0; i < pr->n_entries; i++) {
-    if (pr->entries[i].used) check_ghost(wd, pr, &pr->entries[i]);
-  }
-}
-
 void checks_after_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
-  const peer_entry *at = &pr->entries[what->entry];
   static const char *const kinds[] = {"entry",  "probe",     "grant",
                                       "revoke", "keepalive", "audit",
-                                      "census", "downgrade"};
+                                      "census", "downgrade", "write"};
   static const char *const asks[] = {"", " try", " enqueue", " look",
                                      " delete"};
   world_trace(wd, "store: p%d lease %" PRId64 " %s%s%s", what->peer,
               what->lease, kinds[what->kind],
               what->kind == CALL_ENTRY ? asks[what->ask.request] : "",
               what->mute ? " (nobody is told)" : "");
-  if (what->kind == CALL_ENTRY && is_of(at, what) &&
-      !wd->weather.peers[pr->id].crashed) {
-    check_unexpected(wd, pr, at);
+  checks_all_or_none(wd, what);
+  if (what->kind == CALL_ENTRY && !wd->weather.peers[pr->id].crashed) {
+    checks_all_known(wd, pr);
   }
 }
 

@@ -11,11 +11,17 @@
  *      left        unknown fate brings one, and that doesn't stay; at the end
  *                  nobody has one
  *   I5 progress    nothing waits for ever, and on a calm day nothing waits long:
- *                  no grant, and no news of a key that was taken away
+ *                  no grant, and no news of a key that was taken away; nobody waits
+ *                  for himself, by way of others
  *   I6 lost once   what is lost stays lost
  *   I7 one key     a delete takes no key that is validly held
  *   I8 one verdict a request is told once, and the truth
  *   I9 calm        with nothing wrong, nothing is lost or refused
+ *   I10 fair       who stands behind a key that is handed on gets his turn
+ *   I11 guarded    a holder's write is carried out only while all of his keys are
+ *                  there, and on one name in the order of the tokens
+ *   I12 all or     of several names all keys are put together, and none is left when
+ *      none        they are let go
  *
  * What an admin has sabotaged is exempt from I1 to I3: no client can know at
  * once that its key has been taken away.
@@ -31,12 +37,29 @@ void checks_on_change(world *wd, const change *what);
 /* If it is of a note. */
 void checks_on_note(world *wd, const change *what);
 
-/* |pr| has kept its session for long enough to have been told of every key. */
+/* Each key of the session's has an entry that has to do with it, unless an enqueue of
+ * unknown fate may have brought it. */
+void checks_all_known(world *wd, const sim_peer *pr);
+
+/* The same for all keys: |pr| has kept its session for long enough to have been told of
+ * every one. */
 void checks_after_audits(world *wd, const sim_peer *pr);
+
+/* |at| has begun to wait for somebody else's key. */
+void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at);
+
+/* In fair weather nobody waits for long who has nobody before him. */
+void checks_nobody_waits(world *wd);
 
 void checks_before_apply(world *wd, const call *what);
 
 void checks_after_apply(world *wd, const call *what);
+
+/* What it has done to the keys of who wants several names. */
+void checks_all_or_none(world *wd, const call *what);
+
+/* A guarded write has been carried out, or barred. */
+void checks_on_written(world *wd, const call *what, bool written);
 
 void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token);

@@ -219,7 +219,10 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
   /* Told by a deposed leader that the lease has gone, and of the delete nothing: it
    * can't be known, and is no success. */
   bool is_unknown = at->delete_unsure && at->cut_short;
-  if (!found && !is_unknown && (ls->alive || at->delete_unsure) &&
+  /* An audit has found some of several keys, and it is nobody's release: that of all of
+   * them may come late, and take them. */
+  bool is_swept = spot_is_multi(at->spot) && spot_name(at->spot) != SEVERAL;
+  if (!found && !is_swept && !is_unknown && (ls->alive || at->delete_unsure) &&
       !ls->sabotaged && !is_sabotaged(st, at->spot, at->core.lease, 1)) {
     world_violate(wd, "I8 one verdict",
                   "p%d has released n%d and is told it was not there", pr->id,

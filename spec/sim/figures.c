@@ -75,6 +75,9 @@ void figures_print(const figures *all) {
   print_one("handed over", all->handed_over);
   print_one("downgraded", all->downgrades);
   print_one("granted", all->grants);
+  print_one("of several names", all->several);
+  print_one("written", all->writes);
+  print_one("write barred", all->writes_barred);
   print_one("released", all->releases);
   print_one("locked", all->locked);
   print_one("timed out", all->timeouts);

@@ -36,7 +36,8 @@ typedef enum fault {
 
 typedef struct figures {
   int64_t histories, events, virtual_ms;
-  int64_t batches, handed_over, downgrades, conflicts;
+  int64_t batches, handed_over, downgrades, conflicts, several;
+  int64_t writes, writes_barred;
   int64_t requests, grants, releases, locked, timeouts, refused, places_lost;
   int64_t losses[FIGURE_LOSSES];
   int64_t faults[FAULTS];

@@ -47,6 +47,7 @@ static void fill(world *wd) {
 /* ---- the end ---- */
 
 static void look(world *wd, const world_event *ev) {
+  checks_nobody_waits(wd);
   if (checks_is_clean(wd) && wd->flying == 0 &&
       wd->now_ms > wd->quiet_from_ms) {
     wd->n_heap = 0; /* it is over */

@@ -14,9 +14,10 @@ typedef enum call_kind {
   CALL_GRANT,
   CALL_REVOKE,
   CALL_KEEPALIVE,
-  CALL_AUDIT,    /* which of our keys hang on the lease? */
-  CALL_CENSUS,   /* who is behind our key? */
-  CALL_DOWNGRADE /* our key is a reader's from now on */
+  CALL_AUDIT,     /* which of our keys hang on the lease? */
+  CALL_CENSUS,    /* who is behind our key? */
+  CALL_DOWNGRADE, /* our key is a reader's from now on */
+  CALL_WRITE      /* whatever a holder writes, if all of his keys are there */
 } call_kind;
 
 enum { AUDIT_MAX = 64 };
@@ -40,11 +41,12 @@ typedef struct call {
  * the probed key, if it was there. */
 typedef struct reply {
   el_entry_event event;
-  bool lease_gone;           /* a put was told so */
-  int64_t ttl_ms;            /* grant, keepalive */
-  int spots[AUDIT_MAX];      /* audit: those whose keys are there */
+  bool lease_gone;      /* a put was told so */
+  int64_t ttl_ms;       /* grant, keepalive */
+  int spots[AUDIT_MAX]; /* audit: those whose keys are there */
   int n_spots;
   el_behind behind; /* census */
+  bool written;     /* write */
 } reply;
 
 /* What comes on the watch stream. */

@@ -70,6 +70,7 @@ static void apply(world *wd, const call *what, reply *answer) {
   request_apply(&wd->store, what, wd->now_ms,
                 (int)rng_between(&wd->dice, 0, 500), answer);
   checks_after_apply(wd, what);
+  if (what->kind == CALL_WRITE) checks_on_written(wd, what, answer->written);
   if (what->kind == CALL_GRANT) watch_lease(wd, what->lease);
 }
 

@@ -13,14 +13,13 @@ void peer_init(sim_peer *pr, int id) {
   pr->session = NOBODY;
   pr->n_sessions = pr->n_entries = 0;
   memset(pr->lines, 0, sizeof pr->lines);
+  pr->n_in_lines = 0;
   pr->tick_ms = 0;
   stream_init(&pr->stream);
 }
 
 bool peer_is_quiet(const sim_peer *pr) {
-  for (int i = 0; i < LINES_MAX; i++) {
-    if (pr->lines[i].n > 0) return false;
-  }
+  if (pr->n_in_lines > 0) return false;
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
     if (at->used && !el_entry_is_over(&at->core)) return false;
@@ -190,17 +189,23 @@ static bool end_unused(world *wd, sim_peer *pr) {
   return true;
 }
 
-static void forget_entries(sim_peer *pr) {
+/* As the local queue frees its places: what somebody wants again stays, but several
+ * names at once are wanted only once. */
+static bool is_of_use(const peer_entry *at) {
+  return at->core.state != EL_ENTRY_DEAD &&
+         (!spot_is_multi(at->spot) || at->caller != NOBODY || at->core.wanted);
+}
+
+static void forget_entries(world *wd, sim_peer *pr) {
+  bool some = false;
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
-    bool is_of_use = at->core.state != EL_ENTRY_DEAD &&
-                     (spot_mode(at->spot) != EL_MODE_MULTI ||
-                      at->caller != NOBODY || at->core.wanted);
-    if (at->used && !is_of_use && el_entry_is_over(&at->core)) {
-      at->used = false;
-      at->n_watches = 0;
-    }
+    if (!at->used || is_of_use(at) || !el_entry_is_over(&at->core)) continue;
+    at->used = false;
+    at->n_watches = 0;
+    some = true;
   }
+  if (some) checks_all_known(wd, pr);
 }
 
 void peer_settle(world *wd, sim_peer *pr) {
@@ -212,15 +217,17 @@ void peer_settle(world *wd, sim_peer *pr) {
       if (pr->sessions[i].used) changed |= settle_session(wd, pr, i);
     }
     changed |= settle_claims(wd, pr);
-    for (int i = 0; i < LINES_MAX; i++) {
-      changed |= start_line(wd, pr, i);
+    for (int i = 0; i < wd->n_callers && pr->n_in_lines > 0; i++) {
+      if (wd->callers[i].peer == pr->id) {
+        changed |= start_line(wd, pr, spot_line(wd->callers[i].spot));
+      }
     }
     for (int i = 0; i < pr->n_sessions; i++) {
       if (pr->sessions[i].used) changed |= settle_holds(wd, pr, i);
     }
     changed |= end_unused(wd, pr);
   }
-  forget_entries(pr);
+  forget_entries(wd, pr);
   arm(wd, pr);
   checks_after_peer(wd, pr);
 }
@@ -236,6 +243,7 @@ void line_leave(sim_peer *pr, int spot, int caller) {
   if (i == queue->n) return;
   if (i == 0) queue->driven = false;
   queue->n--;
+  pr->n_in_lines--;
   for (; i < queue->n; i++) {
     queue->callers[i] = queue->callers[i + 1];
   }
@@ -245,6 +253,7 @@ void peer_request(world *wd, int id, int caller) {
   sim_peer *pr = &wd->peers[id];
   caller_line *queue = &pr->lines[spot_line(wd->callers[caller].spot)];
   queue->callers[queue->n++] = caller;
+  pr->n_in_lines++;
   peer_settle(wd, pr);
 }
 

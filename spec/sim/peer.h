@@ -35,12 +35,12 @@ typedef struct peer_entry {
   bool used;
   el_entry core;
   int spot, session;
-  uint32_t call;      /* that is awaited, 0: none */
-  int64_t seen_ms;    /* when the latest request that was answered was sent */
-  int64_t heard_ms;   /* and when its answer came */
+  uint32_t call;    /* that is awaited, 0: none */
+  int64_t seen_ms;  /* when the latest request that was answered was sent */
+  int64_t heard_ms; /* and when its answer came */
   watch watches[NAMES_MAX]; /* its own */
   int n_watches;
-  unsigned created; /* a bit for each of them that has been */
+  unsigned created;     /* a bit for each of them that has been */
   int64_t deleting_rev; /* of the key that a delete was last sent for */
   bool let_go;          /* by its holder, who hasn't been told how that ended */
   bool delete_unsure;   /* of one that was sent nobody knows what became */
@@ -48,6 +48,7 @@ typedef struct peer_entry {
   int caller;     /* who drives it, NOBODY: no one any more */
   el_turn turn;
   uint32_t census_call; /* that is awaited, 0: none */
+  uint32_t write_call;  /* the same */
   int passes_behind;    /* of the key, while another one was behind it */
   int64_t behind_ms;    /* since when one was seen there; 0: none is */
   bool is_downgraded; /* its holder only reads: nobody gets the key from him */
@@ -68,6 +69,7 @@ typedef struct peer {
   peer_entry entries[ENTRIES_MAX];
   int n_entries;
   caller_line lines[LINES_MAX];
+  int n_in_lines; /* callers, in all of them */
   stream stream;
   int64_t tick_ms; /* when it is going to look at its timers, by the world's
                       clock; 0: never */
@@ -94,6 +96,9 @@ void peer_max_hold(world *wd, int id, int caller);
 
 /* Its hold is a reader's from now on. */
 void peer_downgrade(world *wd, int id, int caller);
+
+/* It writes what its lock protects. */
+void peer_write(world *wd, int id, int caller);
 
 /* Which entry the caller drives, NULL if none. */
 peer_entry *peer_find_driven(sim_peer *pr, int caller);
@@ -134,6 +139,9 @@ int entry_get(sim_peer *pr, int spot, int64_t ttl_ms);
 /* The same for a key at |spot| that was found: of several that of all of them, if it is
  * still there. */
 int entry_of_key(sim_peer *pr, int spot, int64_t ttl_ms);
+
+/* Where |place|, of a key that |at| waits for, is. */
+int entry_spot_of(const peer_entry *at, const el_place *place);
 
 /* A call of |kind| about the key of |at|, to be sent. */
 call entry_call(world *wd, const sim_peer *pr, const peer_entry *at,

@@ -84,17 +84,21 @@ static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
   at->created = 0;
 }
 
+int entry_spot_of(const peer_entry *at, const el_place *place) {
+  int spots[NAMES_MAX];
+  spot_all(at->spot, spots);
+  return spot_make(spot_name(spots[place->name]), place->mode,
+                   (int)place->slot);
+}
+
 static void watch_other(world *wd, sim_peer *pr, int entry,
                         const el_place *place) {
-  const el_keys own = {.mode = spot_mode(pr->entries[entry].spot)};
-  int spots[NAMES_MAX], name;
+  const peer_entry *at = &pr->entries[entry];
+  const el_keys own = {.mode = spot_mode(at->spot)};
   el_place note;
-  spot_all(pr->entries[entry].spot, spots);
-  name = spot_name(spots[place->name]);
-  watch_key(wd, pr, entry, spot_make(name, place->mode, (int)place->slot),
-            place->lease);
+  watch_key(wd, pr, entry, entry_spot_of(at, place), place->lease);
   if (el_kind_may_change(&own, place, &note)) {
-    watch_key(wd, pr, entry, spot_make(name, note.mode, 0), note.lease);
+    watch_key(wd, pr, entry, entry_spot_of(at, &note), note.lease);
   }
 }
 
@@ -199,6 +203,7 @@ static void perform(world *wd, sim_peer *pr, int entry,
       return;
     case EL_ENTRY_WATCH:
       start_watch(wd, pr, entry, &action->place);
+      checks_on_wait(wd, pr, at);
       return;
     case EL_ENTRY_UNWATCH:
       stop_watch(wd, pr, at);

@@ -151,6 +151,7 @@ static void on_audited(world *wd, const world_event *ev) {
     }
   }
   step_answer(wd, ev, EL_SESSION_AUDITED);
+  checks_all_known(wd, pr);
 }
 
 static void audit(world *wd, sim_peer *pr, int session) {

@@ -33,14 +33,18 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
   }
 }
 
-/* Builds the Txn that stands for |what|. */
-static void build(const call *what, el_keys *keys, el_recipe *recipe) {
+static void init_keys(el_keys *keys, const call *what) {
   char name[TXN_TEXT_MAX];
   el_place place = {.lease = what->lease,
                     .slot = spot_slot(what->spot),
                     .mode = spot_mode(what->spot),
                     .permits = spot_permits(what->spot)};
   el_keys_init(keys, (el_bytes){name, txn_name(name, what->spot)}, &place);
+}
+
+/* Builds the Txn that stands for |what|. */
+static void build(const call *what, el_keys *keys, el_recipe *recipe) {
+  init_keys(keys, what);
   if (what->kind == CALL_CENSUS) {
     el_recipe_build_census(recipe, keys);
   } else {
@@ -76,6 +80,21 @@ static void conclude(const call *what, const el_keys *keys, txn_result *result,
   if (out->lease_gone) { /* as the entry driver takes it */
     out->event.outcome.retriable = true;
   }
+}
+
+/* A write is guarded as lock/guarded.c does it: by the create_revisions of all keys. What
+ * it writes is of no interest. */
+static void write_guarded(store *st, const call *what, reply *out) {
+  el_compare guards[NAMES_MAX];
+  el_txn txn = {.compares = guards};
+  el_keys keys;
+  init_keys(&keys, what);
+  for (const el_keys *own = &keys; own != NULL; own = own->next) {
+    guards[txn.n_compares++] = (el_compare){
+        .test = EL_CREATE_REV_IS, .key = el_keys_own(own), .rev = what->rev};
+  }
+  out->written = txn_judge(st, &txn);
+  el_keys_destroy(&keys);
 }
 
 /* Has it carried out: the real recipe on both ways. */
@@ -144,6 +163,9 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
       break;
     case CALL_AUDIT:
       audit(st, what, st->rev, out);
+      break;
+    case CALL_WRITE:
+      write_guarded(st, what, out);
       break;
     case CALL_DOWNGRADE: /* guarded by the create_revision */
       if (store_create_rev(st, what->spot, what->lease) == what->rev &&

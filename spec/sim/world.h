@@ -42,6 +42,7 @@ typedef enum sim_way { WAY_WRITE, WAY_READ, WAY_PERMIT, WAYS } sim_way;
 /* What the checks remember of one name. */
 typedef struct name_record {
   int64_t last_token;           /* of the latest grant */
+  int64_t last_written;         /* by whose key the latest write was made */
   int64_t last_write_token;     /* of the latest to somebody who may write */
   int64_t front_since_ms[WAYS]; /* when the oldest key in the way went */
   int64_t free_since_ms[WAYS];  /* when the last one went; 0: there is one */

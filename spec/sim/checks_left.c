@@ -1,0 +1,50 @@
+/* sim checks_left: no key is left behind by somebody who doesn't know of it. */
+#include <inttypes.h>
+
+#include "checks.h"
+
+/* Does an entry have to do with the key? */
+static bool is_known(const sim_peer *pr, const key *it) {
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    bool is_of_it = at->used && at->core.lease == it->owner &&
+                    (at->spot == it->spot || at->spot == spot_whole(it->spot));
+    if (is_of_it && (at->core.state != EL_ENTRY_IDLE || at->core.wanted)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* One that an audit would show. */
+static bool is_of_lease(const key *it, int64_t lease_id) {
+  return it->create_rev != 0 && it->owner == lease_id &&
+         it->lease == lease_id && spot_mode(it->spot) != EL_NOTE_DOWNGRADED;
+}
+
+static void check_all_known(world *wd, const sim_peer *pr) {
+  int64_t lease_id = pr->sessions[pr->session].core.id;
+  for (int i = 0; i < wd->store.n_keys; i++) {
+    const key *it = &wd->store.keys[i];
+    if (!is_of_lease(it, lease_id) || is_known(pr, it)) continue;
+    world_violate(wd, "I4 nothing left",
+                  "p%d has nobody for n%d, and its key is there (lease %" PRId64
+                  ")",
+                  pr->id, it->spot, it->owner);
+  }
+}
+
+static bool is_alive(const sim_peer *pr) {
+  return pr->session != NOBODY &&
+         pr->sessions[pr->session].core.state == EL_SESSION_ALIVE;
+}
+
+void checks_all_known(world *wd, const sim_peer *pr) {
+  if (is_alive(pr) && !pr->sessions[pr->session].core.unsure) {
+    check_all_known(wd, pr);
+  }
+}
+
+void checks_after_audits(world *wd, const sim_peer *pr) {
+  if (is_alive(pr)) check_all_known(wd, pr);
+}

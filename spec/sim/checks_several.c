@@ -1,0 +1,30 @@
+/* sim checks_several: of several names one has all or none. */
+#include <inttypes.h>
+
+#include "checks.h"
+
+/* How many of the keys at |spot| are of |rev|. */
+static int count_of_rev(const world *wd, const call *what, int64_t rev) {
+  int spots[NAMES_MAX], n = spot_all(what->spot, spots), found = 0;
+  for (int i = 0; i < n; i++) {
+    found += store_create_rev(&wd->store, spots[i], what->lease) == rev;
+  }
+  return found;
+}
+
+void checks_all_or_none(world *wd, const call *what) {
+  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  int put = count_of_rev(wd, what, wd->store.rev);
+  if (what->kind != CALL_ENTRY || spot_name(what->spot) != SEVERAL) return;
+  if (put != 0 && put != n) {
+    world_violate(wd, "I12 all or none",
+                  "p%d has put %d of the %d keys at n%d at once", what->peer,
+                  put, n, what->spot);
+  }
+  if (what->ask.request == EL_REQUEST_DELETE &&
+      count_of_rev(wd, what, 0) != n) {
+    world_violate(wd, "I12 all or none",
+                  "p%d has let go of n%d, and one of its keys is there",
+                  what->peer, what->spot);
+  }
+}

@@ -1,0 +1,94 @@
+/* sim checks_wait: nobody waits for himself, and nobody for no one. */
+#include <inttypes.h>
+
+#include "caller.h"
+#include "checks.h"
+#include "queue.h"
+
+/* ---- no circle ---- */
+
+static const peer_entry *find_owner(const world *wd, int spot,
+                                    int64_t lease_id) {
+  for (int i = 0; i < wd->n_peers; i++) {
+    const sim_peer *pr = &wd->peers[i];
+    for (int k = 0; k < pr->n_entries; k++) {
+      const peer_entry *at = &pr->entries[k];
+      if (at->used && at->core.lease == lease_id &&
+          (at->spot == spot || at->spot == spot_whole(spot))) {
+        return at;
+      }
+    }
+  }
+  return NULL;
+}
+
+/* Whose key |at| waits for, if that is there; NULL: nobody's. */
+static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
+  const el_place *ahead = &at->core.ahead;
+  int spot;
+  if (at->core.state != EL_ENTRY_WAITING || ahead->rev == 0 ||
+      ahead->lease == 0) {
+    return NULL;
+  }
+  spot = entry_spot_of(at, ahead);
+  if (store_create_rev(&wd->store, spot, ahead->lease) != ahead->rev) {
+    return NULL;
+  }
+  return find_owner(wd, spot, ahead->lease);
+}
+
+/* Each waits for one key at a time, so whoever is in a circle comes to himself. */
+void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
+  const peer_entry *it = find_ahead(wd, at);
+  for (int i = 1; it != NULL && i <= CALLERS_MAX; i++) {
+    if (it == at) {
+      world_violate(wd, "I5 progress",
+                    "p%d at n%d waits for itself, by way of %d others", pr->id,
+                    at->spot, i - 1);
+      return;
+    }
+    it = find_ahead(wd, it);
+  }
+}
+
+/* ---- no waiting for nothing ---- */
+
+/* Since when nobody has been in the way of |at|; INT64_MAX: somebody is, or it doesn't
+ * stand in all of its queues. */
+static int64_t first_since(const world *wd, const peer_entry *at) {
+  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  sim_way way = queue_way(at->spot);
+  int64_t since_ms = 0;
+  for (int i = 0; i < n; i++) {
+    int name = spot_name(spots[i]);
+    int64_t rev = store_create_rev(&wd->store, spots[i], at->core.lease);
+    if (rev == 0 || queue_count_older(&wd->store, name, rev, way, NULL) >=
+                        queue_limit(at->spot)) {
+      return INT64_MAX;
+    }
+    if (wd->names[name].front_since_ms[way] > since_ms) {
+      since_ms = wd->names[name].front_since_ms[way];
+    }
+  }
+  return since_ms;
+}
+
+void checks_nobody_waits(world *wd) {
+  enum { FOR_A_LOOK_MS = 3000 };
+  int64_t reread_ms = wd->ttl_ms > 10000 ? wd->ttl_ms : 10000;
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    const peer_entry *at = peer_find_driven(&wd->peers[who->peer], i);
+    int64_t since_ms = wd->quiet_from_ms;
+    if (at == NULL || who->state != CALLER_WAITING ||
+        wd->weather.peers[who->peer].crashed) {
+      continue;
+    }
+    if (first_since(wd, at) > since_ms) since_ms = first_since(wd, at);
+    if (wd->now_ms - reread_ms - FOR_A_LOOK_MS > since_ms) {
+      world_violate(wd, "I5 progress",
+                    "caller %d of p%d is first at n%d, and waits on", i,
+                    who->peer, at->spot);
+    }
+  }
+}
