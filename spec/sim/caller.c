@@ -154,7 +154,7 @@ void caller_init(world *wd, int id, int peer) {
   *who = (sim_caller){.id = id, .peer = peer};
   who->left = (int)rng_between(&wd->dice, 1, REQUESTS_MAX);
   who->pace = (int)rng_between(&wd->dice, 0, 2);
-  who->keeper = rng_chance(&wd->dice, 60);
+  who->keeper = rng_chance(&wd->dice, wd->kinds == KINDS_MULTI ? 150 : 60);
   wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 500), wake);
 }
 
@@ -188,7 +188,7 @@ void caller_on_granted(world *wd, int id, int64_t token) {
   if (rng_chance(&wd->dice, 100)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 1, 2000), max_hold);
   }
-  if (spot_mode(who->spot) != EL_MODE_PERMIT && rng_chance(&wd->dice, 250)) {
+  if (rng_chance(&wd->dice, 250)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 300), write);
   }
   if (spot_mode(who->spot) == EL_MODE_WRITE && rng_chance(&wd->dice, 400)) {

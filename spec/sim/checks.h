@@ -51,6 +51,9 @@ void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at);
 /* In fair weather nobody waits for long who has nobody before him. */
 void checks_nobody_waits(world *wd);
 
+/* Nor does anybody hold for long of whose keys one was taken, even if no watch tells it. */
+void checks_nobody_is_deceived(world *wd);
+
 void checks_before_apply(world *wd, const call *what);
 
 void checks_after_apply(world *wd, const call *what);

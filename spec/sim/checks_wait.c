@@ -1,4 +1,4 @@
-/* sim checks_wait: nobody waits for himself, and nobody for no one. */
+/* sim checks_wait: nobody waits for himself, for no one, or for news that don't come. */
 #include <inttypes.h>
 
 #include "caller.h"
@@ -89,6 +89,35 @@ void checks_nobody_waits(world *wd) {
       world_violate(wd, "I5 progress",
                     "caller %d of p%d is first at n%d, and waits on", i,
                     who->peer, at->spot);
+    }
+  }
+}
+
+/* ---- no news ---- */
+
+/* Every third of the TTL one of the keys held is looked at, and each in its turn. */
+static void check_told_in_time(world *wd, const sim_caller *who, int spot) {
+  enum { FOR_A_PROBE_MS = 3000 };
+  const key *it = store_find(&wd->store, spot, who->lease);
+  int64_t holds =
+      session_count_holds(&wd->peers[who->peer], wd->peers[who->peer].session);
+  int64_t since_ms = wd->quiet_from_ms;
+  if (it == NULL || it->create_rev == who->token) return;
+  if (it->sabotaged_ms > since_ms) since_ms = it->sabotaged_ms;
+  if (wd->now_ms > since_ms + holds * wd->ttl_ms / 3 + FOR_A_PROBE_MS) {
+    world_violate(wd, "I5 progress",
+                  "caller %d of p%d holds n%d and hears nothing", who->id,
+                  who->peer, spot);
+  }
+}
+
+void checks_nobody_is_deceived(world *wd) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+    for (int k = 0; k < n && who->claiming; k++) {
+      if (wd->weather.peers[who->peer].crashed) continue;
+      check_told_in_time(wd, who, spots[k]);
     }
   }
 }

@@ -48,6 +48,7 @@ static void fill(world *wd) {
 
 static void look(world *wd, const world_event *ev) {
   checks_nobody_waits(wd);
+  checks_nobody_is_deceived(wd);
   if (checks_is_clean(wd) && wd->flying == 0 &&
       wd->now_ms > wd->quiet_from_ms) {
     wd->n_heap = 0; /* it is over */
@@ -63,6 +64,7 @@ static void calm_down(world *wd, const world_event *ev) {
   world_trace(wd, "the faults end");
   wd->calm_from_ms = wd->now_ms;
   wd->quiet_from_ms = wd->now_ms + 3 * wd->ttl_ms + 3000;
+  trouble_strike_last(wd);
   weather_clear(&wd->weather);
   trouble_clean_up(wd);
   world_post(wd, wd->now_ms, NOBODY, look);

@@ -1,6 +1,7 @@
 /* sim trouble: what befalls a whole peer or the whole cluster. */
 #include "trouble.h"
 
+#include "caller.h"
 #include "peer.h"
 
 static int pick_peer(world *wd) {
@@ -117,14 +118,57 @@ static const key *pick_key(world *wd) {
   return NULL;
 }
 
-static void delete_key(world *wd, const world_event *ev) {
-  const key *it = pick_key(wd);
-  (void)ev;
-  if (wd->calm_from_ms != 0 || it == NULL) return;
+static bool is_running(const world *wd, int peer) {
+  return !wd->weather.peers[peer].crashed &&
+         wd->weather.peers[peer].stopped_until <= wd->now_ms;
+}
+
+/* Who holds by the key is just writing, and doesn't know yet. */
+static void write_meanwhile(world *wd, const key *it) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (who->claiming && !who->reads && who->lease == it->owner &&
+        who->spot == spot_whole(it->spot) && is_running(wd, who->peer)) {
+      peer_write(wd, who->peer, i);
+    }
+  }
+}
+
+static void take_key(world *wd, const key *it) {
+  if (it == NULL || it->create_rev == 0) return;
   world_count(wd, FAULT_ADMIN_DELETE);
   world_trace(wd, "admin deletes n%d/%d", it->spot, (int)it->owner);
   store_mark_sabotaged(&wd->store, it->spot, it->owner, wd->now_ms);
   store_delete(&wd->store, it->spot, it->owner);
+}
+
+static void delete_key(world *wd, const world_event *ev) {
+  const key *it = pick_key(wd);
+  (void)ev;
+  if (wd->calm_from_ms != 0) return;
+  if (it != NULL) write_meanwhile(wd, it);
+  take_key(wd, it);
+}
+
+/* A key of somebody who holds on; NULL: nobody does. */
+static const key *pick_kept(world *wd) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+    if (!who->keeper || !who->claiming) continue;
+    return store_find(&wd->store, spots[rng_between(&wd->dice, 0, n - 1)],
+                      who->lease);
+  }
+  return NULL;
+}
+
+void trouble_strike_last(world *wd) {
+  int *chance = &wd->weather.chance[FAULT_SWALLOWED], was = *chance;
+  const key *kept = pick_kept(wd);
+  if (wd->weather.calm) return;
+  *chance = 1000;
+  take_key(wd, kept != NULL ? kept : pick_key(wd));
+  *chance = was;
 }
 
 static void overwrite_key(world *wd, const world_event *ev) {

@@ -8,6 +8,9 @@
 /* Schedules what wd->weather has drawn, until |end_ms|. */
 void trouble_plan(world *wd, int64_t end_ms);
 
+/* Where the weather isn't calm, the admin takes a key, and no watch tells of it. */
+void trouble_strike_last(world *wd);
+
 /* The admin removes what earlier meddling would leave for ever. */
 void trouble_clean_up(world *wd);
 
