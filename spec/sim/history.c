@@ -27,7 +27,7 @@ static void fill(world *wd) {
   wd->ttl_ms = rng_chance(dice, 50) ? 300000 : ttls[rng_between(dice, 0, 3)];
   wd->n_peers = (int)rng_between(dice, 1, PEERS_MAX);
   wd->n_names = (int)rng_between(dice, 1, 2);
-  wd->kinds = rng_chance(dice, 400)   ? KINDS_LOCK
+  wd->kinds = rng_chance(dice, 350)   ? KINDS_LOCK
               : rng_chance(dice, 400) ? KINDS_READ_WRITE
               : rng_chance(dice, 500) ? KINDS_PERMIT
                                       : KINDS_MULTI;

@@ -5,6 +5,7 @@
 
 #include "checks.h"
 #include "request.h"
+#include "trouble.h"
 
 enum {
   APPLY_MAX_MS = 7000, /* etcd applies a request this long after it got it */
@@ -70,6 +71,7 @@ static void apply(world *wd, const call *what, reply *answer) {
   request_apply(&wd->store, what, wd->now_ms,
                 (int)rng_between(&wd->dice, 0, 500), answer);
   checks_after_apply(wd, what);
+  if (what->kind == CALL_ENTRY) trouble_on_put(wd, what);
   if (what->kind == CALL_WRITE) checks_on_written(wd, what, answer->written);
   if (what->kind == CALL_GRANT) watch_lease(wd, what->lease);
 }

@@ -150,6 +150,26 @@ static void delete_key(world *wd, const world_event *ev) {
   take_key(wd, it);
 }
 
+static void take_new_key(world *wd, const world_event *ev) {
+  if (wd->calm_from_ms != 0) return;
+  take_key(wd, store_find(&wd->store, ev->call.spot, ev->call.lease));
+}
+
+void trouble_on_put(world *wd, const call *what) {
+  enum { PER_MILLE = 20, UNTIL_WATCHED_MS = 150 };
+  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  world_event *ev;
+  if (wd->weather.times[FAULT_ADMIN_DELETE] == 0 ||
+      !rng_chance(&wd->dice, PER_MILLE) ||
+      store_create_rev(&wd->store, spots[0], what->lease) != wd->store.rev) {
+    return;
+  }
+  ev = world_post(wd, wd->now_ms + rng_between(&wd->dice, 0, UNTIL_WATCHED_MS),
+                  NOBODY, take_new_key);
+  ev->call.spot = spots[rng_between(&wd->dice, 0, n - 1)];
+  ev->call.lease = what->lease;
+}
+
 /* A key of somebody who holds on; NULL: nobody does. */
 static const key *pick_kept(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {

@@ -8,6 +8,10 @@
 /* Schedules what wd->weather has drawn, until |end_ms|. */
 void trouble_plan(world *wd, int64_t end_ms);
 
+/* |what| may just have put keys: now and then an admin takes one before its owner knows
+ * of it, or watches it. */
+void trouble_on_put(world *wd, const call *what);
+
 /* Where the weather isn't calm, the admin takes a key, and no watch tells of it. */
 void trouble_strike_last(world *wd);
 
