@@ -24,9 +24,12 @@ int queue_limit(int spot) {
 }
 
 static bool is_in_way(const store *st, const key *it, int name, sim_way way) {
-  el_mode mode = spot_mode(it->spot);
-  if (spot_name(it->spot) != name || it->create_rev == 0 || key_is_nested(it) ||
-      is_note(it) || (mode == EL_MODE_PERMIT) != (way == WAY_PERMIT)) {
+  el_mode mode;
+  if (it->create_rev == 0 || spot_name(it->spot) != name || key_is_nested(it)) {
+    return false;
+  }
+  mode = spot_mode(it->spot);
+  if (is_note(it) || (mode == EL_MODE_PERMIT) != (way == WAY_PERMIT)) {
     return false;
   }
   return way != WAY_READ || (mode != EL_MODE_READ && !is_downgraded(st, it));
