@@ -16,8 +16,7 @@
 enum {
   NAMES_MAX = 4,
   SEVERAL = NAMES_MAX, /* stands for the names that one wants at once */
-  ORDERS = 72, /* in which two, three or four of four names can be asked for, some
-                  twice */
+  ORDERS = 72,         /* of two to four of four names, some of them twice */
   CALLERS_MAX = 12,
   FIRST_READER = 3,
   FIRST_PERMIT = FIRST_READER + CALLERS_MAX,
