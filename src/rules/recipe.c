@@ -132,16 +132,17 @@ void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
   to->txn = (el_txn){.then = to->then, .n_then = own + n_queued};
 }
 
-/* Notes, and what is left of several keys, go in any case: nobody else takes them out when
- * one key has gone. They can't be another hold's: notes have the revision in their names,
- * and of several keys the slot is never used again. */
+/* Notes, and what is left of several keys, go in any case: nobody else takes them out
+ * when one key has gone. They can't be another hold's: notes have the revision in their
+ * names, and of several keys the slot is never used again. */
 static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
   el_key_range notes[EL_KIND_RANGES_MAX];
   size_t n_notes = el_kind_notes(keys, guard, notes, to->text);
   size_t own = delete_own(keys, to->then), n = 0;
   compare_own(keys, guard, to->compares);
   if (own > 1) {
-    n = delete_own(keys, to->otherwise);
+    n = read_own(keys, to->otherwise);
+    n += delete_own(keys, to->otherwise + n);
   }
   for (size_t i = 0; i < n_notes; i++) {
     to->otherwise[n] = (el_op){
@@ -303,14 +304,14 @@ static void read_look(const el_keys *keys, const el_entry_action *action,
   event->unsure = !action->all && seen.hidden;
 }
 
-/* What is left of several keys, and goes all the same, shows that somebody else took one
- * of them out: we only ever take out all. */
-static void read_delete(const el_keys *keys, const el_txn_answer *answer,
-                        el_entry_event *event) {
+/* If a part of our keys is there, somebody else took the others: we only ever take out
+ * all. What has another revision is of an enqueue that came late. */
+static void read_delete(const el_keys *keys, int64_t guard,
+                        const el_txn_answer *answer, el_entry_event *event) {
   size_t own = el_keys_count(keys);
   event->deleted = answer->succeeded;
   for (size_t i = 0; own > 1 && !answer->succeeded && i < own; i++) {
-    event->partial = event->partial || answer->results[i].deleted > 0;
+    if (place_of(&answer->results[i]).rev == guard) event->partial = true;
   }
 }
 
@@ -345,7 +346,7 @@ void el_recipe_read(const el_keys *keys, const el_entry_action *action,
       read_look(keys, action, answer, event);
       return;
     case EL_REQUEST_DELETE:
-      read_delete(keys, answer, event);
+      read_delete(keys, action->guard, answer, event);
       return;
     case EL_REQUEST_NONE:
       return;
