@@ -138,7 +138,8 @@ SUITE_ENV_-tsan = \
 # ---- targets ----------------------------------------------------------------
 
 .PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
-  matrix-short lint asan tsan fresh bench bench-quick bench-report figures failover sim \
+  matrix-short lint asan tsan fresh bench bench-quick bench-report family family-short \
+  figures failover sim \
   mutants suite nginx-module install clean
 .DEFAULT_GOAL := all
 
@@ -228,6 +229,13 @@ bench-quick: deps ## a little of it in a minute, to see that it works
 
 bench-report: ## put the figures of the last `make bench` into bench/README.md
 	@$(RUN_ENV) $(LUA) bench/publish.lua
+
+family: all ## the kinds of lock beside the plain one, fought for by many, in three minutes
+	@$(RUN_ENV) $(LUA) bench/family.lua
+
+family-short: deps ## a few seconds of each
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) $(LUA) bench/family.lua short
 
 figures: all nginx-module ## hand-off, takeover, cost of a lock, waiting in nginx
 	@$(RUN_ENV) $(LUA) bench/figures.lua

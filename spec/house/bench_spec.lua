@@ -13,6 +13,7 @@ local report = require "bench.report"
 local rows = require "bench.rows"
 local suite = require "spec.support.harness.suite"
 local temporary = require "spec.support.harness.temporary"
+local timeline = require "bench.family.timeline"
 local uv = require "luv"
 local write_file = require "bench.write_file"
 
@@ -33,6 +34,32 @@ local RECKLESS = {
 }
 
 after_each(temporary.remove_all)
+
+describe("the timeline of those who fight for a kind of lock", function()
+  local function any() return true end
+
+  it("has their holds, and what has failed", function()
+    local holds, failure = timeline.read {
+      "ready", "in 1.5 0.25 7 a b", "out 2.5", "failed lock: gone", "in 3 0 9 c" }
+    assert.same({
+      { from = 1.5, waited = 0.25, token = 7, what = "a b", to = 2.5 },
+      { from = 3, waited = 0, token = 9, what = "c" },
+    }, holds)
+    assert.equal("failed lock: gone", failure)
+    local lists = timeline.by_name(holds)
+    assert.same({ { holds[1] }, { holds[1] }, { holds[2] } }, { lists.a, lists.b, lists.c })
+  end)
+
+  it("sees two at once, and nobody who comes when another goes", function()
+    local holds = { { from = 1, to = 2 }, { from = 2, to = 4 }, { from = 3, to = 5 } }
+    assert.equal(2, timeline.most(holds))
+    assert.equal(1, timeline.overlaps(holds, any))
+    assert.equal(0, timeline.overlaps(holds, function(new) return new.from < 3 end))
+    holds[3].from = 4
+    assert.equal(1, timeline.most(holds))
+    assert.equal(0, timeline.overlaps(holds, any))
+  end)
+end)
 
 describe("an entrant of the comparison", function()
   it("counts the pairs of its window, and nobody sees two at once", function()

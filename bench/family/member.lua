@@ -1,0 +1,75 @@
+-- One process of those who use a kind of lock together. It says when each of its holds
+-- began and ended, on the machine's clock, and what went wrong.
+--
+-- Arguments: endpoints, kind ("multi", "read", "write", "semaphore"), seconds for which a
+-- hold lasts, a seed.
+
+local etcdlock = require "etcdlock"
+local uv = require "luv"
+
+local endpoints, kind, hold, seed = arg[1], arg[2], tonumber(arg[3]), tonumber(arg[4])
+local NAMES, TTL, PATIENCE = 25, 2, 15
+
+math.randomseed(seed)
+io.stdout:setvbuf "line"
+
+local function now()
+  return uv.hrtime() / 1e9
+end
+
+-- Two to five of the names, in any order.
+local function some_names()
+  local all, names = {}, {}
+  for i = 1, NAMES do all[i] = "name/" .. i end
+  for i = 1, math.random(2, 5) do names[i] = table.remove(all, math.random(#all)) end
+  return names
+end
+
+local client = assert(etcdlock.connect { endpoints = endpoints, ttl = TTL })
+local semaphore = assert(client:semaphore("pool", 3))
+
+-- Each takes what it is about: the lock, and what it is called | nil, message.
+local TAKE = {
+  multi = function()
+    local names = some_names()
+    return client:multi_lock(names, { timeout = PATIENCE }), table.concat(names, " ")
+  end,
+  read = function()
+    return client:read_lock("page", { timeout = PATIENCE }), "page"
+  end,
+  write = function()
+    return client:write_lock("page", { timeout = PATIENCE }), "page"
+  end,
+  semaphore = function()
+    return semaphore:lock { timeout = PATIENCE }, "pool"
+  end,
+}
+
+local function cycle()
+  local asked = now()
+  local lock, what = TAKE[kind]()
+  if not lock then
+    print("failed " .. what)
+    return
+  end
+  local from = now()
+  print(("in %.6f %.6f %.0f %s"):format(from, from - asked, lock:token(), what))
+  if hold > 0 then uv.sleep(math.ceil(hold * 1000)) end
+  local held, ends = lock:held(), now()
+  local unlocked, message = lock:unlock()
+  print(("out %.6f"):format(ends))
+  if not (held and unlocked) then print("failed " .. (message or "lost")) end
+end
+
+assert(client:ping())
+local stdin, ended = uv.new_pipe(false), false
+print "ready"
+io.read()
+stdin:open(0)
+stdin:read_start(function(_, data) ended = ended or not data end)
+while not ended do
+  cycle()
+  uv.run "nowait"
+end
+print "end"
+client:close()
