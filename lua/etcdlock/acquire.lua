@@ -42,7 +42,7 @@ local function read(self, where, wish, opts)
   request.names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
     or { wish.name }
   request.mode, request.fulls = wish.mode, fulls
-  request.name, request.full = table.concat(request.names, " "), table.concat(fulls, "\0")
+  request.name, request.full = lock_options.shown(request.names), table.concat(fulls, "\0")
   request.permits = wish.permits
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)

@@ -122,8 +122,8 @@ forms.add(Client, "client", "write_lock", in_mode "write")
 --- The same for several names at once, a list of up to 60: multi_lock, try_multi_lock,
 -- with_multi_lock, multi_lock_async. It is one lock, with one token: taken together, in one
 -- transaction, so that no two wait for each other; released together, lost together. Its
--- owner has each of the names by it (the same
--- hold, count + 1); one who has some of them, but not all, is told "deadlock". No linger.
+-- owner has each of the names by it (the same hold, count + 1); one who has some of them,
+-- but not all by one hold, is told "deadlock". No linger.
 forms.add(Client, "client", "multi_lock", function(self, names, ...)
   return self, { mode = "multi", names = names }, ...
 end)

@@ -1,6 +1,7 @@
 --- Tells of locks that were held, and that nobody kept: Lua has collected them, and so
 -- they were released, perhaps in the middle of the work.
 local host = require "etcdlock.wait.host"
+local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
@@ -13,7 +14,7 @@ local function name_of(client, full)
   for one in (full .. "\0"):gmatch "(.-)%z" do
     names[#names + 1] = one:sub(#client._prefix + 1)
   end
-  return table.concat(names, " ")
+  return lock_options.shown(names)
 end
 
 --- Tells of the latest one of `client`, if there is one since the last time: to its

@@ -276,7 +276,7 @@ function Holds:own_refusal(request)
   end
   local some = request.mode == "multi" and own_of_names(self, request)
   if some then
-    local text = "lock %q: its owner holds %q, but not all of it: he would wait for himself"
+    local text = "lock %q: its owner holds %q, but not all by one hold: he would wait for himself"
     return text:format(request.name, some._name), "deadlock"
   end
 end

@@ -37,25 +37,28 @@ local function text(value)
 end
 
 local function texts(list)
-  for _, value in ipairs(type(list) == "table" and list or {}) do
-    if type(value) ~= "string" then
+  for i, value in ipairs(type(list) == "table" and list or {}) do
+    if type(value) ~= "string" or i > core.MULTI_MAX then
       return nil
     end
   end
   return type(list) == "table" and list or nil
 end
 
---- The fields of a label, as far as they are what we would have written: other
--- clients write what they like.
+--- The fields of a label; none if it isn't one of ours: other clients write what they like.
 function M.read(json)
   local label = cjson.decode(json)
   if type(label) ~= "table" then
     return {}
   end
+  local host, pid, since = text(label.host), integer(label.pid), integer(label.since)
+  if not (host and pid and since) then
+    return {}
+  end
   return {
-    host = text(label.host),
-    pid = integer(label.pid),
-    since = integer(label.since),
+    host = host,
+    pid = pid,
+    since = since,
     owner = text(label.owner),
     value = text(label.value),
     names = texts(label.names),

@@ -55,6 +55,18 @@ function M.name(where, prefix, name, field)
   return full
 end
 
+-- So many bytes of several names are shown.
+local SHOWN_MAX = 80
+
+--- What a lock of these names is called in messages.
+function M.shown(names)
+  local text = table.concat(names, " ")
+  if #names == 1 or #text <= SHOWN_MAX then
+    return text
+  end
+  return text:sub(1, SHOWN_MAX) .. "..."
+end
+
 --- Several names: the same of each, or nil, message, "invalid".
 function M.names(where, prefix, names)
   if type(names) ~= "table" then

@@ -33,6 +33,16 @@ local function is_held(line, mode, permits)
   return held
 end
 
+--- The names of who locks several, with their prefix, as the key of the first says; this
+-- one is among them, or somebody else has written that.
+local function fulls_of(said, full)
+  for _, one in ipairs(said.names or {}) do
+    if one == full then
+      return said.names
+    end
+  end
+end
+
 --- The places of one queue, from what stands below its name, the oldest first.
 local function read_line(kvs, full)
   local places, line = {}, { permits = 0 }
@@ -54,8 +64,8 @@ local function read_line(kvs, full)
         since = said.since,
         owner = said.owner,
         value = said.value,
-        fulls = said.names, -- with their prefix: of several names, at the first
-        first = said.first, -- at the others
+        fulls = mode == "multi" and fulls_of(said, full) or nil,
+        first = mode == "multi" and said.first or nil,
       }
     end
   end
@@ -88,18 +98,31 @@ local function find(places, token)
   end
 end
 
---- Who wants several names holds them if he is the first under each. Corrects the `held`
--- of one who is that under one of them, and adds which they are: true | nil, message, code.
-local function look_at_others(self, place, revision)
-  local lines, message, code
-  if place.first then
-    lines, message, code = ask(self, { place.first }, revision)
-    if not lines then
-      return nil, message, code
-    end
-    place.fulls = (find(lines[1], place.token) or {}).fulls
+--- The names of who locks several, as the key of the first says, if that is there: true,
+-- names | nil, message, code.
+local function ask_first(self, place, revision)
+  local lines, message, code = ask(self, { place.first }, revision)
+  if not lines then
+    return nil, message, code
   end
-  lines, message, code = ask(self, place.fulls or {}, revision)
+  local there = find(lines[1], place.token)
+  return true, there and there.fulls
+end
+
+--- Who wants several names holds them if he is the first under each, and all his keys are
+-- there. Corrects the `held` of one who is that under one of them, and adds which they are,
+-- if he does hold them: true | nil, message, code.
+local function look_at_others(self, place, revision)
+  local ok, fulls, code = true, place.fulls, nil
+  if place.first then
+    ok, fulls, code = ask_first(self, place, revision)
+  end
+  if not ok or not fulls then
+    place.held = false
+    return ok, fulls, code
+  end
+  local lines, message
+  lines, message, code = ask(self, fulls, revision)
   if not lines then
     return nil, message, code
   end
@@ -107,6 +130,7 @@ local function look_at_others(self, place, revision)
     local there = find(line, place.token)
     place.held = place.held and there ~= nil and there.held
   end
+  place.fulls = (place.held or not place.first) and fulls or nil
   return true
 end
 

@@ -1,14 +1,11 @@
 -- Several names at once: one lock, taken in one transaction.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local remote = require "spec.support.programs.remote"
-local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local STATUS = rows.STATUS
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
 local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
 local granted = clients.granted
@@ -113,7 +110,7 @@ describe("several names at once", function()
     for i = 1, 40 do
       asked[i] = {
         assert(client:lock_async("n" .. i, { owner = "s" })),
-        assert(client:multi_lock_async({ "n" .. i, "m" .. i }, { owner = "m" })),
+        assert(client:multi_lock_async({ "m" .. i, "n" .. i }, { owner = "m" })),
       }
     end
     for _, pair in ipairs(asked) do
@@ -215,6 +212,40 @@ describe("who has asked for several names", function()
     assert.is_true(lock:unlock())
   end)
 
+  it("holds none of them when the key of one is gone, whichever it is", function()
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 60 }
+    for _, gone in ipairs { "a", "b", "c" } do
+      local token = tonumber(remote.ask(child, [[
+        lock = assert(client:multi_lock { 'a', 'b', 'c' }) return ('%.0f'):format(lock:token())
+      ]])[1])
+      child:kill "sigstop" -- he doesn't take out the others
+      etcd:del((other:queue(gone)[1].key))
+      for _, name in ipairs { "a", "b", "c" } do
+        local places = assert(other:queue(name))
+        assert.equal(name == gone and 0 or 1, #places)
+        assert.is_false(places[1] and places[1].held or false)
+        assert_fails("not_held", other:break_lock(name, token))
+      end
+      child:kill "sigcont"
+      etcd:await_keys(prefix, 0)
+      remote.ask(child, "lock:unlock()")
+    end
+  end)
+
+  it("isn't taken for somebody whose key says something like it", function()
+    local PLAIN, SEVERAL = prefix .. "d/77", prefix .. "d/77-1"
+    local FIRST, NAMES = '"first":"a"', '"names":["a","c"]'
+    for _, says in ipairs { FIRST, NAMES, '"names":[]', '"names":0' } do
+      for _, key in ipairs { PLAIN, SEVERAL } do
+        etcd:ctl("put", key, '{"host":"h","pid":1,"since":2,' .. says .. "}")
+        local place = assert(other:queue "d")[1]
+        assert.is_true(place.held or key == SEVERAL)
+        assert.is_nil(place.names or place.first or place.fulls)
+        etcd:del(key)
+      end
+    end
+  end)
+
   it("says under each of them who he is", function()
     local lock = assert(client:multi_lock({ "a", "b" }, { owner = "anna", value = "move" }))
     for _, name in ipairs { "a", "b" } do
@@ -228,7 +259,7 @@ describe("who has asked for several names", function()
   it("is broken under any of them, and then under all", function()
     for _, name in ipairs { "a", "b" } do
       local lock = assert(client:multi_lock { "a", "b" })
-      assert.is_true(other:break_lock(name, lock:token()))
+      assert.is_true(third:break_lock(name, lock:token()))
       assert.same({}, etcd:keys(prefix))
       assert.equal("deleted", lock:wait_lost(5))
     end
@@ -267,8 +298,8 @@ describe("the owner of several names", function()
   it("who has some of them already would wait for himself", function()
     local lock = assert(client:lock "a")
     local message = assert_fails("deadlock", client:multi_lock { "a", "b" })
-    assert.equal('lock "a b": its owner holds "a", but not all of it: he would wait for himself',
-      message)
+    assert.equal('lock "a b": its owner holds "a", but not all by one hold: '
+      .. "he would wait for himself", message)
     assert_fails("deadlock", client:try_multi_lock { "b", "a" })
     assert_fails("deadlock", client:multi_lock_async { "b", "a" })
     assert.equal(lock, client:multi_lock { "a" })
@@ -288,160 +319,5 @@ describe("the owner of several names", function()
     assert_fails("deadlock", client:lock "b")
     assert_fails("locked", client:try_read_lock "a")
     assert.is_true(lock:unlock())
-  end)
-end)
-
-describe("the hold of several names", function()
-  local function lose(take)
-    local watchful = connect { ttl = 60 } -- which doesn't look by itself meanwhile
-    local lock = assert(watchful:multi_lock { "a", "b", "c" })
-    clients.await_watched(watchful, lock)
-    take(lock)
-    local reason = assert(lock:wait_lost(5))
-    wait.eventually(function() return #etcd:keys(prefix) == 0 end, 5, "nothing left")
-    return reason
-  end
-
-  it("is lost with any of its keys, and then leaves none", function()
-    for _, name in ipairs { "a", "b", "c" } do
-      assert.equal("deleted", lose(function()
-        etcd:del((other:queue(name)[1].key))
-      end))
-    end
-    assert.equal("replaced", lose(function()
-      local key = other:queue("b")[1].key
-      etcd:ctl("put", key, "by an admin")
-    end))
-  end)
-
-  it("is lost while it waits if any of its keys is, or its lease", function()
-    for _, take in ipairs {
-      function() etcd:del((other:queue("a")[1].key)) end,
-      function() etcd:revoke(client:lease()) end,
-    } do
-      local lock = assert(other:lock "b")
-      local asked = ask(client, { "a", "b" })
-      etcd:await_keys(prefix, 3)
-      take()
-      assert.is_true(lock:unlock())
-      assert_fails("lost", clients.ended(asked))
-      etcd:await_keys(prefix, 0)
-    end
-  end)
-
-  -- A client through |server| that hears nothing of what becomes of its keys.
-  local function deaf(server)
-    local client_of_it = connect { endpoints = server:endpoint(), ttl = 60 }
-    assert(client_of_it:lock "first"):unlock()
-    server:answer("Watch", "never", STATUS.UNAVAILABLE, "")
-    return client_of_it
-  end
-
-  local function scripted()
-    local server = Scripted.start(etcd:endpoint())
-    finally(function() server:stop() end)
-    return server
-  end
-
-  it("guards what is written by all of its keys", function()
-    local lock = assert(client:multi_lock { "a", "b" })
-    assert.is_true(lock:put(prefix .. "data", "1"))
-    assert.equal("1", (lock:get(prefix .. "data")))
-    assert.same({ true, "2" }, assert(lock:txn {
-      { "put", prefix .. "data", "2" }, { "get", prefix .. "data" } }))
-    assert.is_true(lock:unlock())
-    local unheard = deaf(scripted())
-    for _, name in ipairs { "a", "b", "c" } do
-      local mine = assert(unheard:multi_lock { "a", "b", "c" })
-      assert.is_true(mine:put(prefix .. "data", "2"))
-      etcd:del((other:queue(name)[1].key))
-      assert_fails("lost", mine:put(prefix .. "data", "late"))
-    end
-    assert.equal("2", (etcd:get(prefix .. "data")))
-    etcd:del(prefix .. "data")
-  end)
-
-  it("is lost, and not released, if any of its keys was gone before", function()
-    local server = scripted()
-    local unheard = deaf(server)
-    for times = 0, 1 do -- that nobody knows what has become of a first attempt
-      for _, name in ipairs { "a", "b", "c" } do
-        local mine = assert(unheard:multi_lock { "a", "b", "c" })
-        etcd:del((other:queue(name)[1].key))
-        server:answer("Txn", "before", STATUS.UNAVAILABLE, "lost", times)
-        assert_fails("lost", mine:unlock())
-        etcd:await_keys(prefix, 0)
-      end
-    end
-  end)
-
-  it("is what was asked for, though nobody heard the answer", function()
-    local server = scripted()
-    local through = connect { endpoints = server:endpoint(), ttl = 60 }
-    assert(through:lock "first"):unlock()
-    for _, method in ipairs { "multi_lock", "try_multi_lock" } do
-      server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
-      local mine = assert(through[method](through, { "a", "b" }))
-      assert.equal(2, #etcd:keys(prefix))
-      assert.is_true(mine:check())
-      server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
-      assert.is_true(mine:unlock())
-      assert.same({}, etcd:keys(prefix))
-    end
-  end)
-
-  it("can't become a reader's", function()
-    local lock = assert(client:multi_lock { "a", "b" })
-    assert.has_error(function() lock:downgrade() end,
-      'lock:downgrade: lock "a b" is no writer\'s, wanted one of write_lock')
-    assert.is_true(lock:unlock())
-  end)
-
-  it("that nobody keeps is told of by all of its names", function()
-    local told = {}
-    local heedless = connect { log = function(line) told[#told + 1] = line end }
-    assert(heedless:multi_lock { "a", "b" }) -- luacheck: ignore
-    etcd:await_keys(prefix, 2)
-    collectgarbage()
-    collectgarbage()
-    assert(heedless:lock "c"):unlock()
-    assert.equal(1, #told)
-    assert.matches('lock "a b" was released because', told[1], 1, true)
-    etcd:await_keys(prefix, 0)
-  end)
-
-  it("ends by max_hold, on its own, and with the one who has it", function()
-    local lock = assert(client:multi_lock({ "a", "b" }, { max_hold = 0.1 }))
-    assert.equal("max_hold", lock:wait_lost(5))
-    etcd:await_keys(prefix, 0)
-    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
-    assert.same({ "true" }, remote.ask(child,
-      "lock = assert(client:multi_lock { 'a', 'b' }) return (lock:held())"))
-    local asked = ask(client, { "b", "c" })
-    etcd:await_keys(prefix, 4)
-    child:kill()
-    assert.is_true(granted(asked):unlock())
-    assert.same({}, etcd:keys(prefix))
-  end)
-
-  it("is given up while it waits, without a trace", function()
-    local lock = assert(other:lock "b")
-    local asked = ask(client, { "a", "b", "c" })
-    etcd:await_keys(prefix, 4)
-    asked:cancel()
-    etcd:await_keys(prefix, 1)
-    assert.is_true(lock:unlock())
-  end)
-
-  it("ends for a key of one name that lingers elsewhere, and here", function()
-    for _, of in ipairs { client, other } do
-      for _, name in ipairs { "a", "b" } do
-        local lock = assert(of:lock(name, { linger = 60 }))
-        clients.await_watched(of, lock) -- and so hears of who comes from elsewhere
-        assert.is_true(lock:unlock())
-        assert.is_true(assert(client:multi_lock({ "a", "b" }, { timeout = 5 })):unlock())
-        assert.same({}, etcd:keys(prefix))
-      end
-    end
   end)
 end)

@@ -144,9 +144,12 @@ void el_kv_pack(el_packed_txn *to, const el_txn *txn) {
                         .n_otherwise = txn->n_otherwise,
                         .is_read = true,
                         .is_plain = txn->n_compares == 0,
-                        .is_local = txn->n_then > 0,
-                        .key = txn->n_then > 0 ? txn->then[0].key
-                                               : txn->compares[0].key};
+                        .is_local = txn->n_then > 0};
+  if (txn->n_then > 0) {
+    to->key = txn->then[0].key;
+  } else if (txn->n_compares > 0) {
+    to->key = txn->compares[0].key;
+  }
   classify(to, txn->then, txn->n_then);
   classify(to, txn->otherwise, txn->n_otherwise);
   to->bytes = encode(txn, &to->len);

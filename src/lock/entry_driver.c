@@ -110,7 +110,8 @@ typedef struct el_key_watch {
   char key[];      /* that is watched */
 } el_key_watch;
 
-/* Only when all of them are is there something to look at. */
+/* One look when all of them are spares one after each. (A refusal that comes last spares
+ * it, too; then what was missed is found by a probe.) */
 static bool are_settled(const el_entry_driver *driver) {
   const el_key_watch *watching = driver->watching;
   while (watching != NULL && watching->is_settled) {

@@ -219,8 +219,8 @@ static void begin_wait(el_owner *owner) {
   }
 }
 
-/* The queue of |owner|, who wants several names: his alone, with a slot, not 0, that
- * nobody has. */
+/* A queue for one who wants several names: his alone, with a slot, not 0, that nobody
+ * has. */
 static el_local_queue *add_multi(el_local_queues *queues) {
   el_place wanted = {.mode = EL_MODE_MULTI};
   do {

@@ -28,8 +28,8 @@
 typedef struct el_lock el_lock;
 
 typedef struct el_lock_options {
-  el_bytes
-      name; /* as in el_owner; each of at most EL_NAME_MAX bytes, none empty */
+  /* As in el_owner; each of at most EL_NAME_MAX bytes, none empty. */
+  el_bytes name;
   el_bytes value; /* what the key says about us; copied */
   el_mode mode;
   uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */

@@ -169,7 +169,7 @@ return {
   { "what is left of several keys counts as released", "src/rules/entry_answer.c",
     "  } else if (event->partial) {\n    el_entry_end_release",
     "  } else if (false) {\n    el_entry_end_release",
-    by = "lock/multi: is lost, and not released" },
+    by = "lock/multi_hold: is lost, and not released" },
   { "a key without a lease", "src/rules/recipe.c",
     ".value = n == 0 ? first : rest,\n .lease = keys->lease};",
     ".value = n == 0 ? first : rest};" },
