@@ -113,19 +113,7 @@ describe("several names at once", function()
         assert(client:multi_lock_async({ "m" .. i, "n" .. i }, { owner = "m" })),
       }
     end
-    for _, pair in ipairs(asked) do
-      local first
-      wait.eventually(function()
-        first = first or pair[1]:step() and 1 or pair[2]:step() and 2
-        return first
-      end, 10, "one of them")
-      assert_wait(pair[3 - first])
-      local held = pair[first]:step()
-      assert.is_true(held:unlock())
-      local next_one = granted(pair[3 - first])
-      assert.is_true(next_one:token() > held:token())
-      assert.is_true(next_one:unlock())
-    end
+    for _, pair in ipairs(asked) do clients.assert_one_after_the_other(pair) end
     assert.same({}, etcd:keys(prefix))
   end)
 

@@ -239,20 +239,7 @@ describe("a writer", function()
       }
     end
     wait.eventually(function() return client:stats().shared > 20 end, 5, "what leaves together")
-    for i, pair in ipairs(asked) do
-      local first
-      wait.eventually(function()
-        first = first or pair[1]:step() and 1 or pair[2]:step() and 2
-        return first
-      end, 10, "one of them")
-      assert.is_true(client:ping() > 0)
-      assert.is_false(pair[3 - first]:step(), i .. " is held by both")
-      local held = pair[first]:step()
-      assert.is_true(held:unlock())
-      local next_one = granted(pair[3 - first])
-      assert.is_true(next_one:token() > held:token())
-      assert.is_true(next_one:unlock())
-    end
+    for _, pair in ipairs(asked) do clients.assert_one_after_the_other(pair) end
     assert.same({}, etcd:keys(prefix))
   end)
 

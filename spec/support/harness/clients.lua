@@ -82,6 +82,22 @@ function M.granted(asked)
   return assert(M.ended(asked))
 end
 
+-- Of the two locks that were |asked| for one is granted, and the other one after it, with
+-- a greater token.
+function M.assert_one_after_the_other(asked)
+  local first
+  wait.eventually(function()
+    first = first or asked[1]:step() and 1 or asked[2]:step() and 2
+    return first
+  end, 10, "one of them")
+  M.assert_wait(asked[3 - first])
+  local held = asked[first]:step()
+  assert.is_true(held:unlock())
+  local next_one = M.granted(asked[3 - first])
+  assert.is_true(next_one:token() > held:token())
+  assert.is_true(next_one:unlock())
+end
+
 -- The modes of those who hold |name| now, as |client| finds them in etcd.
 function M.modes_held(client, name)
   local modes = {}
