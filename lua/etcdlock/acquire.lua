@@ -13,6 +13,12 @@ local M = {}
 -- and there without a lease, which means to get one first, and to connect perhaps.
 local TRY_WAIT, PRESSED_WAIT, FIRST_PRESSED_WAIT = 2, 0.1, 0.5
 
+-- Whose key can't linger, and why.
+local NO_LINGER = {
+  permit = "none: a permit goes back at once",
+  multi = "none: of several keys none stays",
+}
+
 --- The names as the core and holds.lua know them: a list | nil, message, code.
 local function read_names(self, where, wish)
   if wish.mode == "multi" then
@@ -34,10 +40,8 @@ local function read(self, where, wish, opts)
   request, message, code = lock_options.read(where, self._timeout, opts)
   if not request then
     return nil, message, code
-  elseif request.linger and wish.mode == "permit" then
-    return check.invalid(where, "linger", request.linger, "none: a permit goes back at once")
-  elseif wish.mode == "multi" and request.linger then
-    return check.invalid(where, "linger", request.linger, "none: of several keys none stays")
+  elseif request.linger and NO_LINGER[wish.mode] then
+    return check.invalid(where, "linger", request.linger, NO_LINGER[wish.mode])
   end
   request.names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
     or { wish.name }
