@@ -61,22 +61,29 @@ local function begin(members)
   for _, member in ipairs(members) do member:send "go" end
 end
 
--- Ends them, and returns all their holds, with what each has waited for and who had it.
+-- Waits for the end of |member|, and adds its holds to |all|. Returns the first message of
+-- a call that has failed, if any has.
+local function add_holds(all, member)
+  wait.eventually(function() return member.out.ended end, PATIENCE, "the end of a process")
+  local holds, failure = timeline.read(member.lines)
+  member.count = #holds
+  for _, hold in ipairs(holds) do
+    hold.member = member
+    all[#all + 1] = hold
+  end
+  member:destroy()
+  return failure
+end
+
+-- Ends them, and returns all their holds.
 local function finish(members)
   local all = {}
   for _, member in ipairs(members) do member:finish() end
   for _, member in ipairs(members) do
-    wait.eventually(function() return member.out.ended end, PATIENCE, "the end of a process")
-    local holds, failure = timeline.read(member.lines)
-    member.count = #holds
+    local failure = add_holds(all, member)
     if failure or member.lines[#member.lines] ~= "end" then
       promise(false, "a process of %s: %s%s", member.kind, failure or "died", member.err.text)
     end
-    for _, hold in ipairs(holds) do
-      hold.member = member
-      all[#all + 1] = hold
-    end
-    member:destroy()
   end
   return all
 end
@@ -97,7 +104,8 @@ local function several(etcd)
   say("Several names: 8 processes, 2 to 5 of 25 names in any order, %d s", seconds)
   promise(overlaps == 0, "%d holds, %d of them of a name that somebody else had", #holds, overlaps)
   promise_pace(#holds / seconds > 200, "%.0f holds a second (limit 200)", #holds / seconds)
-  promise(#etcd:keys "name/" == 0, "%d keys are left", #etcd:keys "name/")
+  local left = #etcd:keys "name/"
+  promise(left == 0, "%d keys are left", left)
 end
 
 local function cost_of_several(etcd)
@@ -161,9 +169,9 @@ local function readers_and_writers(etcd)
   end
   local limit = 2 * measure.spread(lengths).median * #members
   say("6 readers and 2 writers of one name, who hold it for %.0f ms, %d s", hold * 1000, seconds)
-  promise(timeline.overlaps(holds, is_excluded) == 0, "%d holds, %d of them beside a writer",
-    #holds, timeline.overlaps(holds, is_excluded))
-  promise_pace(timeline.most(reading) > 1, "%d readers at once", timeline.most(reading))
+  local overlaps, most = timeline.overlaps(holds, is_excluded), timeline.most(reading)
+  promise(overlaps == 0, "%d holds, %d of them beside a writer", #holds, overlaps)
+  promise_pace(most > 1, "%d readers at once", most)
   promise_pace(longest <= limit, "a writer waits for %.0f ms at most (limit %.0f ms)",
     longest * 1000, limit * 1000)
   local least = math.min(least_share(members, "read"), least_share(members, "write"))
@@ -191,15 +199,12 @@ end
 local function add_gone(holds, gone)
   local n, killed = 0, {}
   for _, member in ipairs(gone) do
-    wait.eventually(function() return member.out.ended end, PATIENCE, "the end of one killed")
-    for _, hold in ipairs((timeline.read(member.lines))) do
-      n = n + (hold.to and 0 or 1)
-      hold.to = hold.to or member.killed
-      hold.member = member
-      holds[#holds + 1] = hold
-    end
+    add_holds(holds, member)
     killed[member.pid] = member.killed
-    member:destroy()
+  end
+  for _, hold in ipairs(holds) do
+    n = n + (hold.to and 0 or 1)
+    hold.to = hold.to or hold.member.killed
   end
   return killed, n
 end
@@ -249,7 +254,8 @@ local function semaphore(etcd)
   client:close()
   say("A semaphore of 3, 12 processes, of which %d were killed, %d of them holders, %d s", #gone,
     died, seconds)
-  promise(timeline.most(holds) <= 3, "%d holds, at most %d at once", #holds, timeline.most(holds))
+  local most = timeline.most(holds)
+  promise(most <= 3, "%d holds, at most %d at once", #holds, most)
   promise_pace(used / #samples > 0.95, "all 3 in use for %.1f %% of the time (limit 95 %%)",
     used / #samples * 100)
 end
