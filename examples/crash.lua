@@ -2,6 +2,7 @@
 -- deletes its key, and the next one has the lock.
 
 local etcdlock = require "etcdlock"
+local start = require "examples.start"
 local uv = require "luv"
 
 local TTL = 2
@@ -11,18 +12,10 @@ local client = assert(etcdlock.connect { ttl = TTL })
 if arg[1] == "victim" then
   local lock = assert(client:lock "crash")
   print(("the victim holds it with token %d, and is killed"):format(lock:token()))
-  io.stdout:flush()
   uv.kill(uv.os_getpid(), "sigkill")
 end
 
--- The victim is this file again; setpriv takes it along should we die first.
-local victim
-victim = assert(uv.spawn("setpriv", {
-  args = { "--pdeathsig", "KILL", uv.exepath(), arg[0], "victim" },
-  stdio = { nil, 1, 2 },
-}, function()
-  victim:close()
-end))
+start "victim" -- this file again
 uv.run() -- until it is dead
 
 local from = uv.hrtime()

@@ -1,8 +1,8 @@
 -- What the token is for: a holder is stopped for longer than its TTL, another
 -- one writes, then the first wakes up and does the write that was its next step.
 local etcdlock = require "etcdlock"
+local start = require "examples.start"
 local uv = require "luv"
-io.stdout:setvbuf "line" -- shared with the other holder
 local plain, checked = arg[1] or os.tmpname(), arg[2] or os.tmpname()
 local client = assert(etcdlock.connect { ttl = 2 })
 
@@ -28,9 +28,8 @@ if arg[1] then -- we are the first holder; this stops us until somebody goes on
   uv.kill(uv.os_getpid(), "sigstop")
   return write_all(lock, "first holder")
 end
-local first -- this file again; setpriv takes it along should we die before it
-first = assert(uv.spawn("setpriv", { stdio = { nil, 1, 2 }, args = {
-  "--pdeathsig", "KILL", uv.exepath(), arg[0], plain, checked } }, function() first:close() end))
+
+local first = start(plain, checked) -- this file again
 repeat uv.sleep(20) until assert(client:queue "fencing")[1]
 write_all(assert(client:lock("fencing", { timeout = 30 })), "second holder")
 first:kill "sigcont"
