@@ -9,8 +9,11 @@ local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
-local NAMES = { "hello", "report", "crash", "fencing" } -- of the examples' locks
-local KEYS = { "last-run/report", "fencing-example" } -- that examples leave
+local ACCOUNTS = { "account/anna", "account/ben", "account/carl" }
+local NAMES = { "hello", "report", "crash", "fencing", "page/news", "config", "api",
+  ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- of the examples' locks
+local KEYS = { "last-run/report", "fencing-example", "page/news", "shop/hosts", "shop/routes",
+  ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- that examples leave
 
 setup(function()
   for _, name in ipairs(NAMES) do suite.etcd():allow(name .. "/") end
@@ -102,6 +105,54 @@ describe("the example", function()
     end
   end)
 
+  it("cache has one of five processes render the page for all", function()
+    local pages, rendered, found = {}, 0, 0
+    for how, page in output("cache"):gmatch "process %d has (%a+) it: ([^\n]+)\n" do
+      if how == "rendered" then rendered = rendered + 1 else found = found + 1 end
+      pages[page] = true
+    end
+    assert.same({ 1, 4 }, { rendered, found })
+    assert.is_nil(next(pages, next(pages)), "there are several pages")
+  end)
+
+  it("config_reload shows no half of a change, and tests each undisturbed", function()
+    local out = output "config_reload"
+    local loads, tests = 0, {}
+    for hosts, routes in out:gmatch "reader %d: hosts (%d), routes (%d)\n" do
+      assert.equal(hosts, routes, out)
+      loads = loads + 1
+    end
+    for test in out:gmatch "version %d is good: hosts %d, routes %d" do tests[#tests + 1] = test end
+    assert.equal(15, loads)
+    assert.same({
+      "version 1 is good: hosts 1, routes 1",
+      "version 2 is good: hosts 2, routes 2",
+    }, tests)
+  end)
+
+  it("transfer keeps the books right", function()
+    local out, balances, tellers = output "transfer", {}, 0
+    for _, account in ipairs(ACCOUNTS) do balances[account] = 100 end
+    for done, amount, from, to in out:gmatch "(%d+) of 20 transfers of (%d+) from (%S+) to (%S+)" do
+      balances[from] = balances[from] - done * amount
+      balances[to] = balances[to] + done * amount
+      tellers = tellers + (tonumber(done) > 0 and 1 or 0)
+    end
+    for _, account in ipairs(ACCOUNTS) do
+      assert.equal(balances[account], tonumber(out:match("\n" .. account .. "%s+(%d+)\n")), out)
+    end
+    assert.equal(3, tellers, out)
+  end)
+
+  it("worker_pool lets three ask at a time, and no more", function()
+    local out = output "worker_pool"
+    local served, most = 0, 0
+    for at_once in out:gmatch "200 OK, (%d) at once\n" do
+      served, most = served + 1, math.max(most, tonumber(at_once))
+    end
+    assert.same({ 18, 3 }, { served, most }, out)
+  end)
+
   it("crash gets the lock of a killed holder when its TTL is over", function()
     local out = output "crash"
     local before = tonumber(out:match "victim holds it with token (%d+), and is killed\n")
@@ -159,7 +210,8 @@ describe("the example", function()
   end)
 
   it("is short", function()
-    for _, name in ipairs { "hello", "scheduled_job", "crash", "fencing" } do
+    for _, name in ipairs { "hello", "scheduled_job", "cache", "config_reload", "transfer",
+      "worker_pool", "crash", "fencing" } do
       assert.is_true(lines_of("examples/" .. name .. ".lua") < 40, name)
     end
   end)

@@ -1,0 +1,39 @@
+-- Three readers load what two deployers change. Nobody loads half of a change; and who has
+-- made one goes on as a reader, to test it: readers are let in, the other deployer isn't.
+local etcdlock = require "etcdlock"
+local start = require "examples.start"
+local uv = require "luv"
+
+local client = assert(etcdlock.connect { timeout = 30 })
+
+local function read(lock)
+  return lock:get "shop/hosts", (lock:get "shop/routes")
+end
+
+local function deploy(lock)
+  local version = ("%d"):format(read(lock) + 1)
+  assert(lock:put("shop/hosts", version))
+  uv.sleep(50) -- for all that doesn't fit in one transaction
+  assert(lock:put("shop/routes", version))
+  print(("deployer: version %s is there, to be tested"):format(version))
+  assert(lock:downgrade())
+  uv.sleep(200) -- the test
+  print(("deployer: version %s is good: hosts %s, routes %s"):format(version, read(lock)))
+end
+
+if arg[1] == "deployer" then
+  assert(client:with_write_lock("config", deploy))
+elseif arg[1] == "reader" then
+  for _ = 1, 5 do
+    local _, hosts, routes = assert(client:with_read_lock("config", read))
+    print(("reader %s: hosts %s, routes %s"):format(arg[2], hosts, routes))
+    uv.sleep(100)
+  end
+else
+  local first = { { "put", "shop/hosts", "0" }, { "put", "shop/routes", "0" } }
+  assert(client:with_write_lock("config", function(lock) assert(lock:txn(first)) end))
+  for number = 1, 3 do start("reader", number) end -- this file again
+  for _ = 1, 2 do start "deployer" end
+  uv.run() -- until all five have ended
+end
+client:close()

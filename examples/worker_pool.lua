@@ -1,0 +1,39 @@
+-- Six workers, on however many machines, use an API that serves three at a time and
+-- refuses more: a semaphore lets three of them use it at a time.
+local etcdlock = require "etcdlock"
+local socket = require "socket"
+local start = require "examples.start"
+local uv = require "luv"
+
+local AT_ONCE = 3
+
+local function work(worker, port)
+  local client = assert(etcdlock.connect { timeout = 30 })
+  local permits = assert(client:semaphore("api", AT_ONCE))
+  for job = 1, 3 do
+    local _, answer = assert(permits:with_lock(function()
+      return assert(socket.connect("127.0.0.1", port)):receive "*a"
+    end))
+    print(("worker %s, job %d: %s"):format(worker, job, answer))
+  end
+  client:close()
+end
+
+if arg[1] then return work(arg[1], arg[2]) end
+
+local api, busy = uv.new_tcp(), 0 -- here it is, and counts whom it serves
+api:bind("127.0.0.1", 0)
+assert(api:listen(128, function()
+  local caller = uv.new_tcp()
+  api:accept(caller)
+  busy = busy + 1
+  local answer = busy <= AT_ONCE and "200 OK" or "429 Too Many Requests"
+  caller:write(("%s, %d at once"):format(answer, busy))
+  uv.new_timer():start(100, 0, function()
+    busy = busy - 1
+    caller:close()
+  end)
+end))
+api:unref()
+for worker = 1, 6 do start(worker, api:getsockname().port) end -- this file again
+uv.run() -- until all six have ended
