@@ -57,29 +57,31 @@ function Crowd.start(entrant, work, endpoint, prefix)
   return self
 end
 
--- What all answered, in one: pairs per second, the share of the process that got the
--- least (1: as much as the others), and how often two were inside at once.
-local function sample_of(answers)
-  local all, least, seconds, broken = 0, math.huge, 0, 0
+-- What all answered, in one: pairs per second (of so many |seconds|, or of as many as the
+-- slowest needed), the share of the process that got the least (1: as much as the others),
+-- and how often two were inside at once.
+local function sample_of(answers, seconds)
+  local all, least, slowest, broken = 0, math.huge, 0, 0
   for _, answer in ipairs(answers) do
     all, least = all + answer.pairs, math.min(least, answer.pairs)
-    seconds, broken = math.max(seconds, answer.seconds), broken + answer.broken
+    slowest, broken = math.max(slowest, answer.seconds), broken + answer.broken
   end
   if all == 0 then return { rate = 0, least = 0, broken = broken } end
-  return { rate = all / seconds, least = least * #answers / all, broken = broken }
+  return { rate = all / (seconds or slowest), least = least * #answers / all, broken = broken }
 end
 
 --- Lets all of them work for one window, |command|: of so many `seconds`, or so many
 -- `holds` of each owner. Returns the sample | nil, why there is none.
 function Crowd:window(command)
-  local line, answers = cjson.encode(command), {}
+  local line, answers, from = cjson.encode(command), {}, uv.hrtime()
   for _, child in ipairs(self.children) do child:send(line) end
   for i, child in ipairs(self.children) do
     local answer, why = answer_of(child, "^{.*}$", PATIENCE)
     if not answer then return nil, why end
     answers[i] = cjson.decode(answer)
   end
-  return sample_of(answers)
+  -- Whoever was told later than others hasn't been at work for as long as all have.
+  return sample_of(answers, command.holds and (uv.hrtime() - from) / 1e9)
 end
 
 function Crowd:stop()
