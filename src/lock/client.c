@@ -31,6 +31,7 @@ struct el_client {
   el_entry_world entries;
   el_local_queues *queues;
   el_guarded_world guarded;
+  el_watcher_world watchers;
   el_alarms *alarms;
   int64_t outage_ms; /* when it was found last; 0: there is none */
   bool fail_fast;    /* nobody waits for an etcd that is away */
@@ -79,6 +80,7 @@ static void tell_outage(el_client *cl) {
   el_outage_note(&cl->handle->outage, found_ms, why);
   if (found_ms != 0 && cl->fail_fast) {
     el_local_queues_fail_waiting(cl->queues, why);
+    el_watcher_world_tell_outage(&cl->watchers);
   }
 }
 
@@ -167,6 +169,7 @@ static void run_open(el_command *command) {
   cl->handle->queues = cl->queues;
   el_guarded_world_init(&cl->guarded, cl->requests, timers,
                         settings->plain.fail_fast);
+  el_watcher_world_init(&cl->watchers, cl->watches, &cl->handle->counters);
   cl->alarms = el_alarms_new(timers);
   el_settings_free(settings);
   cl->settings = NULL;
@@ -185,6 +188,7 @@ static void run_close(el_command *command) {
   el_error_set(&err, EL_CLOSED, "the client was closed");
   el_local_queues_close(cl->queues, &err);
   el_guarded_world_close(&cl->guarded, &err);
+  el_watcher_world_close(&cl->watchers, &err);
   el_session_driver_close(cl->session);
   cl->close_timer.due = on_close_budget_spent;
   el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,
@@ -206,6 +210,7 @@ static void on_stopped(void *arg) {
   el_local_queues_free(cl->queues);
   el_alarms_free(cl->alarms);
   el_session_driver_free(cl->session);
+  el_watcher_world_free(&cl->watchers);
   el_watches_free(cl->watches);
   el_requests_free(cl->requests);
   el_channel_free(cl->channel);
@@ -256,6 +261,10 @@ el_lock *el_client_lock(el_client *cl, const el_lock_options *options,
 
 el_guarded *el_client_guarded(el_client *cl) {
   return el_guarded_new(cl->handle, &cl->guarded);
+}
+
+el_watcher *el_client_watcher(el_client *cl, el_bytes prefix, el_error *err) {
+  return el_watcher_new(cl->handle, &cl->watchers, prefix, err);
 }
 
 int64_t el_client_alive_ms(const el_client *cl) {

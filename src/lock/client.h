@@ -12,6 +12,7 @@
 #include "lock/handle.h"
 #include "lock/lock.h"
 #include "lock/settings.h"
+#include "lock/watcher.h"
 
 typedef struct el_client el_client;
 
@@ -37,6 +38,9 @@ el_lock *el_client_lock(el_client *cl, const el_lock_options *options,
 
 /* A transaction of it, see el_guarded_new. @thread lua */
 el_guarded *el_client_guarded(el_client *cl);
+
+/* See el_watcher_new. @thread lua */
+el_watcher *el_client_watcher(el_client *cl, el_bytes prefix, el_error *err);
 
 /* For how many milliseconds the session's lease is known to live: since the
  * last answered renewal; 0 if it isn't. @thread lua */

@@ -8,9 +8,10 @@
 #include "lua/lua_value.h"
 #include "nginx/wake_server.h"
 
-#define EL_LUA_CLIENT "etcdlock.core.client"
-#define EL_LUA_LOCK   "etcdlock.core.lock"
-#define EL_LUA_TXN    "etcdlock.core.txn"
+#define EL_LUA_CLIENT  "etcdlock.core.client"
+#define EL_LUA_LOCK    "etcdlock.core.lock"
+#define EL_LUA_TXN     "etcdlock.core.txn"
+#define EL_LUA_WATCHER "etcdlock.core.watcher"
 
 /* Numbers of waits from here on are given by client:expect and told to whoever
  * is connected; Lua's own are smaller. All are exact in a lua_Number. */

@@ -10,6 +10,7 @@
 /* Methods of a client. */
 extern const luaL_Reg el_lua_lock_methods[];    /* lua_lock.c */
 extern const luaL_Reg el_lua_guarded_methods[]; /* lua_guarded.c */
+extern const luaL_Reg el_lua_watcher_methods[]; /* lua_watcher.c */
 extern const luaL_Reg el_lua_wait_methods[];    /* lua_wait.c */
 extern const luaL_Reg el_lua_nginx_methods[];   /* lua_nginx.c */
 
@@ -18,6 +19,9 @@ void el_lua_open_lock(lua_State *L);
 
 /* Registers the type of a guarded transaction. @thread lua */
 void el_lua_open_guarded(lua_State *L);
+
+/* Registers the type of a watcher. @thread lua */
+void el_lua_open_watcher(lua_State *L);
 
 /* Lua: yieldable() -> may the running coroutine yield here? @thread lua */
 el_nret el_lua_yieldable(lua_State *L);

@@ -92,6 +92,23 @@ static el_nret l_client_arm_txn(lua_State *L) {
   return 1;
 }
 
+/* client:arm_watcher(watcher, id) -> will |id| be woken? false: there are
+ * news */
+static el_nret l_client_arm_watcher(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_watcher *watcher = el_lua_check_box(L, 2, EL_LUA_WATCHER);
+  uint64_t id = check_id(L, 3);
+  lua_pushboolean(L, el_watcher_arm(watcher, check_wake(L, lc, id), id));
+  return 1;
+}
+
+/* client:disarm_watcher(watcher, id): |id| is not waited for any more */
+static el_nret l_client_disarm_watcher(lua_State *L) {
+  el_watcher *watcher = el_lua_check_box(L, 2, EL_LUA_WATCHER);
+  el_watcher_disarm(watcher, check_id(L, 3));
+  return 0;
+}
+
 /* client:alarm(id, seconds): |id| is woken then; nil: not any more
  * -> true | false: the client is closed, or another process's */
 static el_nret l_client_alarm(lua_State *L) {
@@ -111,6 +128,8 @@ const luaL_Reg el_lua_wait_methods[] = {
     {"arm", l_client_arm},
     {"disarm", l_client_disarm},
     {"arm_txn", l_client_arm_txn},
+    {"arm_watcher", l_client_arm_watcher},
+    {"disarm_watcher", l_client_disarm_watcher},
     {"alarm", l_client_alarm},
     {NULL, NULL},
 };
