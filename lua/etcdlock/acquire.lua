@@ -17,6 +17,7 @@ local TRY_WAIT, PRESSED_WAIT, FIRST_PRESSED_WAIT = 2, 0.1, 0.5
 local NO_LINGER = {
   permit = "none: a permit goes back at once",
   multi = "none: of several keys none stays",
+  leader = "none: the next leader comes at once",
 }
 
 --- The names as the core and holds.lua know them: a list | nil, message, code.
@@ -29,8 +30,8 @@ local function read_names(self, where, wish)
 end
 
 --- What is asked: request | nil, message, code. A wish says which lock: its mode ("lock",
--- "read", "write", "permit", "multi"), its name, of a permit how many there are (permits),
--- and instead of a name the names of "multi".
+-- "read", "write", "permit", "multi", "leader"), its name, of a permit how many there are
+-- (permits), instead of a name the names of "multi", and what a "leader" says.
 local function read(self, where, wish, opts)
   local fulls, message, code = read_names(self, where, wish)
   if not fulls then
@@ -42,12 +43,14 @@ local function read(self, where, wish, opts)
     return nil, message, code
   elseif request.linger and NO_LINGER[wish.mode] then
     return check.invalid(where, "linger", request.linger, NO_LINGER[wish.mode])
+  elseif request.value and wish.mode == "leader" then
+    return check.invalid(where, "value", request.value, "none: what a leader says is all there is")
   end
   request.names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
     or { wish.name }
   request.mode, request.fulls = wish.mode, fulls
   request.name, request.full = lock_options.shown(request.names), table.concat(fulls, "\0")
-  request.permits = wish.permits
+  request.permits, request.says = wish.permits, wish.says
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)
   self._losses:tell()
@@ -82,12 +85,13 @@ local function post(self, request)
     return nil, string.format("lock %q: %s", request.name, message), code
   end
   local try = request.timeout == 0
-  return self._core:lock(request.full, label.write(request.said, request.value, request.fulls), {
+  local says = request.says or label.write(request.said, request.value, request.fulls)
+  return self._core:lock(request.full, says, {
     timeout = try and try_wait(self, request) or request.timeout,
     max_hold = request.max_hold,
     linger = request.linger,
     try = try,
-    mode = request.mode,
+    mode = request.mode == "leader" and "multi" or request.mode, -- of one name
     permits = request.permits,
     must_share = request.must_share,
   })

@@ -1,5 +1,6 @@
 --- A client: one connection, one lease and one I/O thread for any number of
 -- locks.
+local Election = require "etcdlock.election"
 local Holds = require "etcdlock.holds"
 local Losses = require "etcdlock.losses"
 local Scout = require "etcdlock.scout"
@@ -41,9 +42,9 @@ function Client:_outage(is_pressed)
   end
 end
 
---- Sends a transaction and waits for its answer: true, held, results, revision |
--- false, message, code.
-function Client:_ask(txn)
+--- Sends a transaction and waits for its answer, `seconds` at most (nil: the usual time):
+-- true, held, results, revision | false, message, code.
+function Client:_ask(txn, seconds)
   local message, code = host.refusal(self._wakeups.chosen)
   if not message then
     message, code = self:_outage()
@@ -52,7 +53,7 @@ function Client:_ask(txn)
     return false, message, code
   end
   local ok
-  ok, message, code = txn:start(ASK_WAIT)
+  ok, message, code = txn:start(math.min(seconds or ASK_WAIT, ASK_WAIT))
   if not ok then
     return false, message, code
   end
@@ -133,6 +134,12 @@ end)
 -- @return semaphore | nil, message, "invalid"
 function Client:semaphore(name, n)
   return Semaphore.new(self, name, n)
+end
+
+--- The election `name`. Asks nobody. See election.lua.
+-- @return election | nil, message, "invalid"
+function Client:election(name)
+  return Election.new(self, name)
 end
 
 --- A function that runs fn with its own arguments under the lock, and returns

@@ -1,5 +1,6 @@
 --- What the holder of a lock does in etcd: it happens only while the lock is
 -- his. Methods of a lock.
+local candidates = require "etcdlock.candidates"
 local check = require "etcdlock.check"
 
 local M = {}
@@ -134,6 +135,29 @@ function M:txn(list)
     end
   end
   return results
+end
+
+--- Says something else, to all who look or observe: for a leader (election.lua). What he
+-- says already is no news to them.
+-- @return true | nil, message, code as for put
+function M:proclaim(value)
+  if self._mode ~= "leader" then
+    check.raise(string.format("lock:proclaim: lock %q is no leader's, wanted one of campaign",
+      self._name))
+  end
+  local ok, refusal, refusal_code = candidates.check_value("lock:proclaim", value)
+  if not ok then
+    return nil, refusal, refusal_code
+  end
+  local results, message, code, is_definite = send(self, function(txn)
+    txn:proclaim(self._core, value)
+  end)
+  if results then
+    self._says = value
+  elseif not is_definite then
+    self._says = nil -- one or the other
+  end
+  return results and true or nil, message, code
 end
 
 --- From here on the rest of the hold is a reader's.

@@ -135,6 +135,9 @@ function Holds:own(request)
     return own_sharer(self, "permit", request)
   end
   local _, lock = own_of_names(self, request)
+  if request.mode == "leader" then
+    return lock and lock._mode == "leader" and lock._says == request.says and lock or nil
+  end
   return lock or request.mode == "read" and own_sharer(self, "read", request) or nil
 end
 
@@ -272,6 +275,11 @@ function Holds:own_refusal(request)
   local is_writer = request.mode ~= "read" and request.mode ~= "permit"
   if is_writer and own_sharer(self, "read", request) then
     local text = "lock %q is held by its owner to read: to write, he would wait for himself"
+    return text:format(request.name), "deadlock"
+  end
+  if request.mode == "leader" and own_of_names(self, request) then
+    local text = "election %q: its owner holds that name already, but doesn't say the same"
+      .. " there: he would wait for himself"
     return text:format(request.name), "deadlock"
   end
   local some = request.mode == "multi" and own_of_names(self, request)

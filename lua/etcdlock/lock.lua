@@ -64,7 +64,7 @@ function Lock:names()
   return { (table.unpack or unpack)(self._names) } -- luacheck: ignore unpack
 end
 
---- "lock", "read", "write", "permit" or "multi".
+--- "lock", "read", "write", "permit", "multi" or "leader".
 function Lock:mode()
   return self._mode
 end
@@ -176,6 +176,15 @@ function Lock:unlock()
   return nil, message, code
 end
 
+--- A leader's unlock.
+function Lock:resign()
+  if self._mode ~= "leader" then
+    check.raise(string.format("lock:resign: lock %q is no leader's, wanted one of campaign",
+      self._name))
+  end
+  return self:unlock()
+end
+
 --- Sets the hard end of the hold to `seconds` from now, whatever max_hold was.
 -- @return true | nil, message, code as for held
 function Lock:expire(seconds)
@@ -208,6 +217,7 @@ Lock.delete = guarded.delete
 Lock.get = guarded.get
 Lock.txn = guarded.txn
 Lock.downgrade = guarded.downgrade
+Lock.proclaim = guarded.proclaim
 
 check.methods(Lock, "lock")
 
@@ -224,6 +234,7 @@ function Lock.new(client, core_lock, request, tie)
     _permits = request.permits,
     _may_downgrade = request.mode == "write", -- until etcd has confirmed it
     _owner = request.owner,
+    _says = request.says, -- of a leader
     _sharers = nil, -- those who hold beside it: holds.lua's
     _max_hold = request.max_hold,
     _lingers = request.linger ~= nil,

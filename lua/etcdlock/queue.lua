@@ -63,7 +63,7 @@ local function read_line(kvs, full)
         pid = said.pid,
         since = said.since,
         owner = said.owner,
-        value = said.value,
+        value = said.value or next(said) == nil and kv.value ~= "" and kv.value or nil,
         fulls = mode == "multi" and fulls_of(said, full) or nil,
         first = mode == "multi" and said.first or nil,
       }

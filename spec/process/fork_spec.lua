@@ -26,8 +26,9 @@ local PARENT = [[
   local etcdlock, test = require "etcdlock", require("etcdlock.core").test
   local client = assert(etcdlock.connect { endpoints = endpoint, prefix = prefix, ttl = 5 })
   local lock = assert(client:lock "a")
+  local observer = client:election "b":observe()
   local env = setmetatable({ etcdlock = etcdlock, client = client, lock = lock,
-    endpoint = endpoint, prefix = prefix }, { __index = _G })
+    observer = observer, endpoint = endpoint, prefix = prefix }, { __index = _G })
   local run
   if setfenv then
     run = setfenv(assert(loadstring(source)), env)
@@ -83,6 +84,11 @@ describe("a forked child", function()
       check(client:queue "a")
       check(client:break_lock("a", lock:token()))
       check(client:ping())
+      check(client:election "b":campaign "x")
+      check(client:election "b":leader())
+      check(client:election "b":observe():next())
+      check(observer:next())
+      assert(observer:close() == true)
       check(lock:put(prefix .. "k", "v"))
       check(lock:get(prefix .. "k"))
       check(lock:delete(prefix .. "k"))

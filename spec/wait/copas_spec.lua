@@ -1,5 +1,6 @@
 -- Waiting in copas: the others go on.
 
+local election_stories = require "spec.support.programs.election_stories"
 local loops = require "spec.support.programs.loops"
 local stories = require "spec.support.programs.loop_stories"
 
@@ -7,7 +8,7 @@ describe("in copas", function()
   local missing = loops.missing "copas"
   if missing then return pending(missing) end
 
-  for _, story in ipairs(stories) do
-    it(story[1], loops.test("copas", story[2]))
+  for _, list in ipairs { stories, election_stories } do
+    for _, story in ipairs(list) do it(story[1], loops.test("copas", story[2])) end
   end
 end)

@@ -170,10 +170,11 @@ static bool keep_order(el_guarded *guarded, const el_txn_answer *answer) {
     order->in_doubt = true;
     return true;
   }
-  if (guarded->touching && answer->err.code == EL_OK && answer->succeeded) {
+  if ((guarded->touching || guarded->proclaims) && answer->err.code == EL_OK &&
+      answer->succeeded) {
     order->mod_rev = answer->rev;
     order->in_doubt = false;
-    return true;
+    return guarded->touching;
   }
   if (!guarded->touching && answer->err.code != EL_OK &&
       !answer->err.definite) {

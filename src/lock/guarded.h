@@ -56,6 +56,10 @@ bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk);
  * @thread lua */
 bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk);
 
+/* Guarded by |lk|, it gives our key |value|. False when there is no memory.
+ * @thread lua */
+bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value);
+
 /* Sends it. Reads are repeated until |timeout_ms| has passed; one that writes is
  * repeated only after a definite failure, because a write of unknown fate that
  * is sent twice may undo a later one. False and |err| (closed, forked) if it

@@ -118,6 +118,15 @@ bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk) {
   return el_guarded_guard_lock(guarded, lk) && el_guarded_add(guarded, &put);
 }
 
+bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value) {
+  el_op put = {.kind = EL_OP_PUT,
+               .key = el_keys_own(el_lock_keys(lk)),
+               .value = value,
+               .lease = el_lock_lease(lk)};
+  guarded->proclaims = true;
+  return el_guarded_guard_lock(guarded, lk) && el_guarded_add(guarded, &put);
+}
+
 /* ---- sent and waited for ---- */
 
 bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {

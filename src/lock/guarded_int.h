@@ -21,6 +21,7 @@ struct el_guarded {
   size_t n_ops;
   bool writes;
   bool downgrades;
+  bool proclaims;      /* it writes our key, on which the order hangs */
   atomic_bool dropped; /* nobody waits for the answer */
   int64_t deadline_ms;
   int attempts;

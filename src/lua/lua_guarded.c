@@ -82,6 +82,14 @@ static el_nret l_txn_downgrade(lua_State *L) {
   return 0;
 }
 
+/* txn:proclaim(lock, value): guarded by it, its key has that value */
+static el_nret l_txn_proclaim(lua_State *L) {
+  el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
+  el_bytes value = el_lua_check_bytes(L, 3);
+  check_memory(L, el_guarded_proclaim(check_txn(L), lk, value));
+  return 0;
+}
+
 /* txn:start(seconds) -> true | nil, message, code */
 static el_nret l_txn_start(lua_State *L) {
   el_error err;
@@ -164,11 +172,17 @@ static el_nret l_txn_gc(lua_State *L) {
 
 void el_lua_open_guarded(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"get", l_txn_get},     {"list", l_txn_list},
-      {"put", l_txn_put},     {"delete", l_txn_delete},
-      {"guard", l_txn_guard}, {"guard_lock", l_txn_guard_lock},
-      {"start", l_txn_start}, {"downgrade", l_txn_downgrade},
-      {"wait", l_txn_wait},   {NULL, NULL},
+      {"get", l_txn_get},
+      {"list", l_txn_list},
+      {"put", l_txn_put},
+      {"delete", l_txn_delete},
+      {"guard", l_txn_guard},
+      {"guard_lock", l_txn_guard_lock},
+      {"start", l_txn_start},
+      {"downgrade", l_txn_downgrade},
+      {"proclaim", l_txn_proclaim},
+      {"wait", l_txn_wait},
+      {NULL, NULL},
   };
   el_lua_new_type(L, EL_LUA_TXN, methods, l_txn_gc);
 }

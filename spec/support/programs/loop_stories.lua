@@ -328,6 +328,7 @@ return {
       end)
     end
     go(function() fails("closed", lost:wait_lost()) end)
+    go(function() fails("closed", client:election "e":observe():next()) end)
     go(function()
       while #other:queue "a" < 2 do sleep(0.005) end
       sleep(0.02)

@@ -1,0 +1,96 @@
+--- An election: who is the first in the queue of a name leads, and says something, which
+-- others observe. In one line with Go's concurrency.Election and etcdctl elect.
+local Observer = require "etcdlock.observer"
+local candidates = require "etcdlock.candidates"
+local check = require "etcdlock.check"
+local forms = require "etcdlock.forms"
+local lock_options = require "etcdlock.lock_options"
+
+local Election = {}
+Election.__index = Election
+Election.__name = "etcdlock.election"
+
+local function wish_of(self, where, value)
+  local ok, message, code = candidates.check_value(where, value)
+  if not ok then
+    return nil, message, code
+  end
+  return { mode = "leader", name = self._name, says = value }
+end
+
+--- Waits until it leads, and says `value` meanwhile and then. The same owner has the same
+-- leadership again, with count + 1, if he says the same.
+-- @return a lock like any other, with proclaim(value) and resign() | nil, message, code as
+--   for client:lock
+function Election:campaign(value, opts)
+  local wish, message, code = wish_of(self, "election:campaign", value)
+  if not wish then
+    return nil, message, code
+  end
+  return forms.wait(self._client, "election:campaign", wish, opts)
+end
+
+--- Runs fn(leadership) while it leads; see client:with_lock.
+function Election:with_leadership(value, opts, fn)
+  local wish, message, code = wish_of(self, "election:with_leadership", value)
+  if not wish then
+    return nil, message, code
+  end
+  return forms.with(self._client, "election:with_leadership", wish, opts, fn)
+end
+
+--- For an event loop of one's own. See client:lock_async.
+function Election:campaign_async(value, opts)
+  local wish, message, code = wish_of(self, "election:campaign_async", value)
+  if not wish then
+    return nil, message, code
+  end
+  return forms.start(self._client, "election:campaign_async", wish, opts)
+end
+
+-- ---- who leads ----
+
+--- Who leads at this moment, as the cluster's majority has it.
+-- @return what he says, his key, its create_revision (his token) | nil: nobody does |
+--   nil, message, code
+function Election:leader()
+  local all, message, code = candidates.list(self._client, self._full)
+  if not all then
+    return nil, message, code
+  end
+  local first = candidates.first(all)
+  if first then
+    return first.value, first.key, first.since
+  end
+end
+
+--- Who leads, and what he says, as it comes: `for value, key, token in election:observe() do`,
+-- or observer:next(timeout). See observer.lua. Asks nobody.
+-- @return observer, nil, nil, observer: so Lua 5.4 closes it when the loop ends
+function Election:observe()
+  local observer = Observer.new(self._client, self._name, self._full)
+  return observer, nil, nil, observer
+end
+
+--- The name it was asked for by, without the client's prefix.
+function Election:name()
+  return self._name
+end
+
+function Election:__tostring()
+  return string.format("etcdlock.election %q", self._name)
+end
+
+check.methods(Election, "election")
+
+--- For client:election.
+-- @return election | nil, message, "invalid"
+function Election.new(client, name)
+  local full, message, code = lock_options.name("client:election", client._prefix, name)
+  if not full then
+    return nil, message, code
+  end
+  return setmetatable({ _client = client, _name = name, _full = full }, Election)
+end
+
+return Election

@@ -1,0 +1,102 @@
+-- An election is observed while members go and come, and an etcd is away.
+
+local clients = require "spec.support.harness.clients"
+local secured = require "spec.support.servers.secured"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local etcd
+local connect = clients.connector(function()
+  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
+end)
+local assert_fails, granted = clients.assert_fails, clients.granted
+
+after_each(function()
+  clients.close_all()
+  etcd:stop()
+end)
+
+local function observe(changes)
+  local client = connect(changes)
+  return assert(client:election "boss"):observe(), client
+end
+
+describe("an observer in a cluster", function()
+  it("sees each leader once while its members are restarted, and revisions compacted", function()
+    etcd = suite.start { members = 3 }
+    local observer = observe()
+    local election = assert(connect():election "boss")
+    local lock, token = assert(election:campaign("0", { timeout = 20 })), 0
+    for i = 1, 3 do
+      local value, _, since = observer:next(30)
+      assert.equal(tostring(i - 1), value)
+      assert.is_true(since > token)
+      token = since
+      etcd:restart(i)
+      etcd:ctl("compact", ("%d"):format(etcd:revision()))
+      local asked = assert(election:campaign_async(tostring(i), { owner = i, timeout = 30 }))
+      lock:resign()
+      lock = granted(asked)
+    end
+    assert.equal("3", (observer:next(30)))
+    assert_fails("timeout", observer:next(0.5))
+    assert.is_true(lock:resign())
+  end)
+end)
+
+describe("an observer of an etcd", function()
+  before_each(function() etcd = suite.start { members = 1 } end)
+
+  it("that stands still for a while goes on", function()
+    local observer = observe()
+    local lock = assert(connect():election "boss":campaign "1")
+    assert.equal("1", (observer:next(10)))
+    etcd:pause()
+    local _, _, code = observer:next(1)
+    assert.is_true(code == "timeout" or code == "unavailable", code)
+    etcd:resume()
+    wait.eventually(function() return lock:proclaim "2" end, 20, "proclaimed")
+    assert.equal("2", (observer:next(30)))
+  end)
+
+  it("that is away waits for it, unless it is to fail fast", function()
+    local observer, client = observe { fail_fast = true }
+    local lock = assert(client:election "boss":campaign "1")
+    assert.equal("1", (observer:next(10)))
+    etcd:kill()
+    local from = wait.now()
+    assert_fails("unavailable", observer:next())
+    assert.is_true(wait.now() - from < 5 + wait.SLACK)
+    assert_fails("unavailable", observer:next())
+    etcd:restart()
+    wait.eventually(function() return client:ping() end, 20, "etcd is back")
+    if lock:held() then
+      assert.is_true(lock:proclaim "2")
+    else
+      clients.keep(assert(client:election "boss":campaign "2"))
+    end
+    wait.eventually(function() return observer:next(1) == "2" end, 20, "the second")
+  end)
+
+  it("that begins anew ends: it is another one", function()
+    local observer = observe()
+    local lock = assert(connect():election "boss":campaign "1")
+    assert.equal("1", (observer:next(10)))
+    assert.is_true(lock:resign())
+    etcd:wipe(true)
+    local message = assert_fails("conflict", observer:next(30))
+    assert.matches("cluster", message)
+  end)
+end)
+
+describe("an observer who has no right to look", function()
+  it("is told so", function()
+    etcd = secured.start(prefix)
+    local client = clients.connector(function()
+      return secured.options(etcd, "elsewhere/")
+    end)()
+    assert_fails("denied", client:election "boss":observe():next(10))
+    assert_fails("denied", client:election "boss":leader())
+  end)
+end)

@@ -1,0 +1,167 @@
+-- An election: who is first in line leads, and says something.
+
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails, granted = clients.assert_fails, clients.granted
+local client, other, mine, theirs
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+  mine, theirs = assert(client:election "boss"), assert(other:election "boss")
+end)
+
+after_each(clients.close_all)
+
+local function await_keys(count)
+  wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")
+end
+
+describe("an election", function()
+  it("is won by who asks first, and says who he is", function()
+    assert.is_nil(mine:leader())
+    local lock = assert(mine:campaign "anna")
+    assert.equal("leader", lock:mode())
+    assert.is_true(lock:held())
+    assert.same({ "anna", lock:key(), lock:token() }, { theirs:leader() })
+    assert_fails("timeout", theirs:campaign("ben", { timeout = 0.2 }))
+    local asked = assert(theirs:campaign_async("ben", { owner = {} }))
+    await_keys(2)
+    assert.equal("anna", (mine:leader()))
+    assert.is_true(lock:resign())
+    lock = granted(asked)
+    assert.equal("ben", (mine:leader()))
+    assert.is_true(lock:unlock())
+    assert.is_nil(mine:leader())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("has candidates of one client in line, each with what he says", function()
+    local first, asked = assert(mine:campaign "1"), {}
+    for i = 2, 4 do
+      asked[i] = assert(mine:campaign_async(tostring(i), { owner = i }))
+      await_keys(i)
+    end
+    assert.is_true(first:resign())
+    for i = 2, 4 do
+      local lock = granted(asked[i])
+      assert.equal(tostring(i), (theirs:leader()))
+      assert.is_true(lock:resign())
+    end
+  end)
+
+  it("lets a leader say something else", function()
+    local lock = assert(mine:campaign "a")
+    local token = lock:token()
+    assert.is_true(lock:proclaim "b")
+    assert.same({ "b", lock:key(), token }, { theirs:leader() })
+    clients.await_watched(client, lock) -- it sees whether the key is still on its lease
+    assert.is_true(lock:put(prefix .. "data", "v"))
+    assert.is_true(lock:proclaim "c")
+    assert.is_true(lock:delete(prefix .. "data"))
+    assert.is_true(lock:resign())
+    assert_fails("not_held", lock:proclaim "d")
+    local plain = assert(client:lock "x")
+    assert.has_error(function() plain:proclaim "a" end,
+      'lock:proclaim: lock "x" is no leader\'s, wanted one of campaign')
+    assert.has_error(function() plain:resign() end,
+      'lock:resign: lock "x" is no leader\'s, wanted one of campaign')
+    assert.is_true(plain:unlock())
+  end)
+
+  it("runs a function while it leads", function()
+    assert.same({ true, 7 }, { mine:with_leadership("a", function(lock)
+      assert.equal("a", (theirs:leader()))
+      assert.is_true(lock:proclaim "b")
+      return 7
+    end) })
+    assert.is_nil(mine:leader())
+  end)
+
+  it("knows its owners: who leads already, and says the same", function()
+    local lock = assert(mine:campaign "a")
+    assert.equal(lock, mine:campaign "a")
+    assert.equal(2, lock:count())
+    assert_fails("deadlock", mine:campaign "b")
+    assert.is_true(lock:resign())
+    assert.is_true(lock:resign())
+    lock = assert(client:lock "boss")
+    assert_fails("deadlock", mine:campaign "a")
+    assert_fails("timeout", theirs:campaign("a", { timeout = 0.2 })) -- in one line with locks
+    assert.is_true(lock:unlock())
+  end)
+
+  it("gives the place of one who crashed to the next", function()
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
+    assert.same({ "true" }, remote.ask(child,
+      "lock = assert(client:election 'boss':campaign 'child') return (lock:held())"))
+    local _, _, token = mine:leader()
+    local asked = assert(mine:campaign_async("heir", { owner = {} }))
+    await_keys(2)
+    child:kill()
+    local lock = granted(asked)
+    assert.is_true(lock:token() > token)
+    assert.equal("heir", (theirs:leader()))
+    assert.is_true(lock:resign())
+  end)
+
+  it("takes the leadership from one who is cut off before the next one has it", function()
+    local lock = assert(mine:campaign("a", { max_hold = 0.5 }))
+    local reasons = {}
+    lock:on_lost(function(_, reason) reasons[#reasons + 1] = reason end)
+    local heir = granted(assert(theirs:campaign_async("b", { owner = {} })))
+    assert.same({ false, "lost" }, { lock:held() })
+    assert_fails("lost", lock:proclaim "still me")
+    assert_fails("lost", lock:resign())
+    assert.same({ "max_hold" }, reasons)
+    assert.equal("b", (mine:leader()))
+    assert.is_true(heir:resign())
+  end)
+
+  it("can be looked at, and broken, like any queue", function()
+    local lock = assert(mine:campaign '{"at":"10.0.0.1"}')
+    local asked = assert(theirs:campaign_async("b", { owner = {} }))
+    await_keys(2)
+    local places = assert(theirs._client:queue "boss")
+    assert.same({ true, false }, { places[1].held, places[2].held })
+    assert.same({ '{"at":"10.0.0.1"}', "b" }, { places[1].value, places[2].value })
+    assert.is_true(other:break_lock("boss", lock:token()))
+    local heir = granted(asked)
+    assert.equal("deleted", lock:wait_lost(5))
+    assert_fails("lost", lock:proclaim "still me")
+    assert_fails("lost", lock:put(prefix .. "data", "v"))
+    assert.equal("b", (mine:leader()))
+    assert.is_true(heir:resign())
+    assert_fails("lost", lock:resign())
+  end)
+
+  it("is tried without waiting", function()
+    local lock = assert(mine:campaign("a", { timeout = 0 }))
+    assert_fails("locked", theirs:campaign("b", { timeout = 0 }))
+    assert.equal(1, #etcd:keys(prefix))
+    assert.is_true(lock:resign())
+  end)
+
+  it("refuses what can't be", function()
+    assert.equal('etcdlock.election "boss"', tostring(mine))
+    assert.equal("boss", mine:name())
+    assert.has_error(function() mine:campaign() end,
+      "election:campaign: value = nil, wanted a string")
+    assert_fails("invalid", mine:campaign(("x"):rep(4097)))
+    assert.matches("linger", assert_fails("invalid", mine:campaign("a", { linger = 1 })))
+    assert.matches("value", assert_fails("invalid", mine:campaign("a", { value = "b" })))
+    assert_fails("invalid", client:election "")
+    assert_fails("invalid", mine:with_leadership(("x"):rep(4097), function() error "ran" end))
+    assert_fails("invalid", mine:campaign_async(("x"):rep(4097)))
+    assert.matches("it is called with a colon", (select(2, pcall(mine.campaign, "a"))))
+    assert_fails("closed", (function()
+      client:close()
+      return mine:leader()
+    end)())
+    assert_fails("closed", mine:campaign "a")
+  end)
+end)

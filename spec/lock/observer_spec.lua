@@ -1,0 +1,304 @@
+-- An election is observed: who leads, and what he says, once each and in order.
+
+local Scripted = require "spec.support.servers.scripted"
+local clients = require "spec.support.harness.clients"
+local core = require "etcdlock.core"
+local port = require "spec.support.servers.port"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector(function()
+  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
+end)
+local assert_fails, granted = clients.assert_fails, clients.granted
+local client, other, mine, theirs, observer
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+  mine, theirs = assert(client:election "boss"), assert(other:election "boss")
+  observer = theirs:observe()
+end)
+
+after_each(clients.close_all)
+
+local function await_keys(count)
+  wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")
+end
+
+local function assert_sees(...)
+  for _, value in ipairs { ... } do assert.equal(value, (observer:next(10))) end
+end
+
+-- An observer whose watch goes through |server|.
+local function observe_through(server)
+  observer = assert(connect { endpoints = server:endpoint() }:election "boss"):observe()
+end
+
+describe("an observer", function()
+  it("sees each leader once, and whatever he says, in order", function()
+    local lock = assert(mine:campaign "1")
+    assert.same({ "1", lock:key(), lock:token() }, { observer:next() })
+    for i = 2, 9 do assert.is_true(lock:proclaim(tostring(i))) end
+    assert_sees("2", "3", "4", "5", "6", "7", "8", "9")
+    local asked, seen = {}, {}
+    for i = 10, 29 do
+      asked[i] = assert(mine:campaign_async(tostring(i), { owner = i }))
+      await_keys(i - 8)
+    end
+    for i = 10, 29 do
+      assert.is_true(lock:resign())
+      lock = granted(asked[i])
+    end
+    for i = 10, 29 do seen[i] = { assert(observer:next(10)) } end
+    for i = 10, 29 do assert.equal(tostring(i), seen[i][1]) end
+    for i = 11, 29 do assert.is_true(seen[i][3] > seen[i - 1][3]) end
+    assert.is_true(lock:resign())
+    assert_fails("timeout", observer:next(0.2))
+  end)
+
+  it("begins with who leads when it is asked first, and tells nobody older", function()
+    for i = 1, 3 do assert.is_true(assert(mine:campaign(tostring(i))):resign()) end
+    local lock = assert(mine:campaign "4")
+    assert_sees "4"
+    assert_fails("timeout", observer:next(0.3))
+    assert.is_true(lock:resign())
+    assert_fails("timeout", observer:next(0.3))
+  end)
+
+  it("hears nothing while nothing changes", function()
+    assert_fails("timeout", observer:next(0.2))
+    local lock = assert(mine:campaign "a")
+    assert_sees "a"
+    assert.is_true(lock:proclaim "a")
+    assert.is_true(lock:put(prefix .. "data", "v"))
+    assert.is_true(lock:delete(prefix .. "data"))
+    local asked = assert(theirs:campaign_async("b", { owner = {} }))
+    await_keys(2)
+    local message = assert_fails("timeout", observer:next(0.3))
+    assert.equal('election "boss" has had no other leader, nor word of him, within 0.3 s', message)
+    assert_fails("timeout", observer:next(0))
+    assert.is_true(asked:cancel())
+    assert.is_true(lock:resign())
+  end)
+
+  it("doesn't take those who go at once for each other's successors", function()
+    local lock = assert(mine:campaign "1")
+    for i = 2, 5 do
+      clients.keep(assert(mine:campaign_async(tostring(i), { owner = i })))
+      await_keys(i)
+    end
+    assert_sees "1"
+    local heir = assert(theirs:campaign_async("heir", { owner = {} }))
+    await_keys(6)
+    etcd:revoke(lock:lease())
+    assert_sees "heir"
+    assert.is_true(granted(heir):resign())
+  end)
+
+  it("doesn't care for what else is below the name", function()
+    local semaphore = assert(other:semaphore("boss", 2))
+    local permit = assert(semaphore:lock())
+    local below = assert(other:lock "boss/below")
+    assert_fails("timeout", observer:next(0.2))
+    local lock = assert(mine:campaign "a")
+    assert_sees "a"
+    assert.is_true(permit:unlock() and below:unlock())
+    assert_fails("timeout", observer:next(0.2))
+    assert.is_true(lock:resign())
+  end)
+
+  it("is what a for loop goes through, until the end", function()
+    local lock, seen = assert(mine:campaign "1"), {}
+    for value, key, token in observer do
+      assert.same({ lock:key(), lock:token() }, { key, token })
+      seen[#seen + 1] = value
+      if value == "3" then other:close() else lock:proclaim(("%d"):format(value + 1)) end
+    end
+    assert.same({ "1", "2", "3" }, seen)
+    assert_fails("closed", observer:next())
+    assert.is_true(lock:resign())
+  end)
+
+  it("is closed, or by Lua 5.4 at the end of its loop", function()
+    local lock = assert(mine:campaign "1")
+    assert.is_true(observer:close())
+    assert_fails("closed", observer:next(1))
+    assert.is_true(observer:close())
+    local kept
+    for _ in (function(...)
+      kept = ...
+      return ...
+    end)(theirs:observe()) do
+      if kept then break end
+    end
+    if _VERSION == "Lua 5.4" then assert_fails("closed", kept:next(0)) end
+    assert.is_true(lock:resign())
+  end)
+
+  it("has its say with a closed client, and no watch is left when it is dropped", function()
+    assert.equal('etcdlock.observer "boss"', tostring(observer))
+    other:close()
+    assert.is_true(observer:close())
+    assert_fails("closed", observer:next(1))
+    assert_fails("closed", theirs:observe():next(1))
+    assert.has_error(function() observer:next "soon" end,
+      'observer:next: timeout = "soon", wanted seconds')
+  end)
+
+  it("goes on with who leads then, if it was not asked for too long", function()
+    local lock = assert(mine:campaign "1")
+    assert_sees "1"
+    for i = 2, 10 do
+      assert.is_true(lock:proclaim(tostring(i)))
+      -- A candidate who has much to say.
+      assert.is_true(lock:put(prefix .. "boss/1234", ("x"):rep(1000000)))
+    end
+    local count, last = 0
+    repeat
+      count, last = count + 1, assert(observer:next(5))
+    until last == "10"
+    assert.is_true(count < 9, "all were kept in mind")
+    assert.is_true(lock:delete(prefix .. "boss/1234"))
+    assert.is_true(lock:resign())
+  end)
+end)
+
+describe("an observer whose connection breaks", function()
+  local server
+  local NO_LEADER = "etcdserver: no leader"
+
+  before_each(function()
+    server = Scripted.start(suite.endpoint())
+    observe_through(server)
+  end)
+
+  after_each(function()
+    clients.close_all()
+    server:stop()
+  end)
+
+  it("goes on with who leads then: nobody twice, and nobody older", function()
+    local lock = assert(mine:campaign "1")
+    assert_sees "1"
+    server:answer("Watch", "before", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    assert_fails("timeout", observer:next(0.2))
+    local asked = assert(mine:campaign_async("2", { owner = {} }))
+    assert.is_true(lock:resign())
+    local second = granted(asked)
+    assert.is_true(second:proclaim "3")
+    asked = assert(theirs:campaign_async("4", { owner = {} }))
+    await_keys(2)
+    server:pass()
+    assert_sees "3"
+    assert_fails("timeout", observer:next(0.3))
+    assert.is_true(second:resign())
+    assert_sees "4"
+    assert.is_true(granted(asked):resign())
+  end)
+
+  it("says nothing where nothing has changed meanwhile", function()
+    local lock = assert(mine:campaign "1")
+    assert_sees "1"
+    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    local calls = server:calls "Txn"
+    assert_fails("timeout", observer:next(1))
+    assert.is_true(server:calls "Txn" > calls, "it has not looked")
+    assert.is_true(lock:resign())
+  end)
+
+  it("waits until it can look again", function()
+    local lock = assert(mine:campaign "1")
+    assert_sees "1"
+    server:answer("Txn", "before", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
+    assert.is_true(lock:proclaim "2")
+    local message = assert_fails("unavailable", observer:next(1))
+    assert.matches("no leader", message)
+    server:pass()
+    assert_sees "2"
+    assert.is_true(lock:resign())
+  end)
+end)
+
+describe("an observer that was told nothing for long", function()
+  local lock, watcher, is_late
+
+  -- From now on news don't come, until they are late no more.
+  local function hold_back_news()
+    is_late = true
+    observer._watcher = {
+      take = function()
+        if not is_late then return watcher:take() end
+      end,
+      wait = function(_, seconds)
+        if not is_late then return watcher:wait(seconds) end
+        wait.sleep(seconds)
+      end,
+    }
+    observer._ask_at = core.now()
+  end
+
+  before_each(function()
+    lock = assert(mine:campaign "1")
+    assert_sees "1"
+    watcher = observer._watcher
+    local asked = assert(theirs:campaign_async("2", { owner = {} }))
+    await_keys(2)
+    hold_back_news()
+    assert.is_true(lock:resign())
+    lock = granted(asked)
+    assert.is_true(lock:proclaim "3")
+  end)
+
+  after_each(function()
+    assert.is_true(lock:resign())
+    observer._watcher = watcher
+  end)
+
+  it("looks: a deletion may have been swallowed", function()
+    assert_sees "3"
+    assert_fails("timeout", observer:next(0.2))
+  end)
+
+  it("passes nobody over whose news are late", function()
+    assert_fails("timeout", observer:next(0.1)) -- it has looked, and doubts
+    is_late = false
+    assert_sees("2", "3")
+    assert_fails("timeout", observer:next(0.2))
+  end)
+
+  it("tells nobody again whom it was shown, when the news come", function()
+    local steps = { "reset", false }
+    observer._watcher.take = function()
+      if steps[1] == nil then return watcher:take() end
+      return table.remove(steps, 1) or nil
+    end
+    assert_sees "3"
+    is_late = false
+    assert_fails("timeout", observer:next(0.3))
+  end)
+
+  it("finds nothing wrong where nothing is", function()
+    is_late = false
+    assert_sees("2", "3")
+    observer._ask_at = core.now()
+    local calls = other:stats().calls
+    assert_fails("timeout", observer:next(0.2))
+    assert.equal(calls + 1, other:stats().calls)
+  end)
+end)
+
+describe("an observer where etcd", function()
+  it("is away waits for it, but not for one that was never there", function()
+    local nowhere = connect { endpoints = "127.0.0.1:" .. port.free() }
+    observer = assert(nowhere:election "boss"):observe()
+    local from = wait.now()
+    assert.matches("refused", assert_fails("unavailable", observer:next(0.5)))
+    assert.is_true(wait.now() - from < 0.5 + wait.SLACK)
+    assert_fails("unavailable", observer:next())
+    assert.is_true(wait.now() - from < 8 + wait.SLACK)
+  end)
+end)

@@ -1,0 +1,71 @@
+-- How an election is observed in every event loop; see loops.lua beside this for the words
+-- that these programs use.
+
+return {
+  { "an election is observed while others go on, until the end", [[
+    local seen, codes = {}, {}
+    local observer = client:election "e":observe()
+    spin(true)
+    go(function()
+      local before = ticks
+      while true do
+        local value, message, code = observer:next(5)
+        if not value then
+          assert(message:find "closed", message)
+          codes[1] = code
+          break
+        end
+        seen[#seen + 1] = value
+      end
+      assert(ticks > before, "the others stood still")
+      spin(false)
+    end)
+    go(function() fails("timeout", client:election "nobody's":observe():next(0.2)) end)
+    go(function()
+      local election, before = other:election "e", ticks
+      local lock = assert(election:campaign "1")
+      while #seen < 1 do sleep(0.005) end
+      assert(lock:proclaim "2")
+      local heir = assert(other:election "e":campaign_async("3", { owner = "heir" }))
+      while #other:queue "e" < 2 do sleep(0.005) end
+      equal("2", (election:leader()))
+      assert(lock:resign())
+      while #seen < 3 do sleep(0.005) end
+      repeat
+        sleep(0.005)
+        lock = heir:step()
+      until lock
+      equal("3", (client:election "e":leader()))
+      assert(lock:resign())
+      assert(ticks > before, "the others stood still")
+      sleep(0.05)
+      observer:close()
+    end)
+    run()
+    equal("1 2 3", table.concat(seen, " "))
+    equal("closed", codes[1])
+    equal(nil, (client:election "e":leader()))
+  ]] },
+
+  { "an election is observed in a for loop, where it can wait there", [[
+    local seen = {}
+    go(function()
+      local ok, failure = attempt(function()
+        for value in client:election "e":observe() do
+          seen[#seen + 1] = value
+          if #seen == 2 then break end
+        end
+      end)
+      equal(coroutines.crosses, ok)
+      if not ok then assert(failure:find("wanted observer:next()", 1, true), failure) end
+    end)
+    go(function()
+      local lock = assert(other:election "e":campaign "1")
+      while coroutines.crosses and #seen < 1 do sleep(0.005) end
+      assert(lock:proclaim "2")
+      while coroutines.crosses and #seen < 2 do sleep(0.005) end
+      assert(lock:resign())
+    end)
+    run()
+  ]] },
+}
