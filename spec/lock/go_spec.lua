@@ -1,41 +1,24 @@
 -- Go's own read/write lock (etcd's contrib/recipes) and ours on one name.
 
 local clients = require "spec.support.harness.clients"
+local go_programs = require "spec.support.programs.go"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
-
-local PROGRAM = "build/spec/go_rwmutex"
-local GOPATH = "/usr/share/gocode" -- Debian's packages
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix, ttl = 5 }
 local ask, granted, assert_wait = clients.ask, clients.granted, clients.assert_wait
 local NAME = prefix .. "a"
 
-local function build()
-  local _, code = proc.run { "sh", "-c", "command -v go && test -d " .. GOPATH
-    .. "/src/go.etcd.io/etcd/contrib/recipes" }
-  if code ~= 0 then return false end
-  local _, failed, why = proc.run({
-    "go", "build", "-o", PROGRAM, "spec/support/go/rwmutex.go",
-  }, { env = { GO111MODULE = "off", GOPATH = GOPATH }, seconds = 300 })
-  assert.equal(0, failed, why)
-  return true
-end
-
-local has_go = build()
+local start_go = go_programs.build "rwmutex"
 
 after_each(function()
   clients.close_all()
   proc.destroy_children()
 end)
 
-local function start()
-  local go = proc.talk { PROGRAM, (etcd:endpoint()), NAME }
-  go:expect "^ready"
-  return go
-end
+local function start() return start_go(etcd:endpoint(), NAME) end
 
 local function take(go, mode)
   go:send(mode)
@@ -54,11 +37,7 @@ local function unlock(go)
 end
 
 local function told(text, story)
-  if has_go then
-    it(text, story)
-  else
-    it(text, function() pending "Go isn't here, with etcd's client for it: make bench" end)
-  end
+  it(text, start_go and story or function() pending(go_programs.MISSING) end)
 end
 
 describe("Go's read/write lock and ours", function()

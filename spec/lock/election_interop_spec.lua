@@ -1,0 +1,159 @@
+-- Go's concurrency.Election and `etcdctl elect` in one election with ours.
+
+local clients = require "spec.support.harness.clients"
+local go_programs = require "spec.support.programs.go"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix, ttl = 5 }
+local granted = clients.granted
+local NAME = prefix .. "boss"
+
+local client, election
+
+before_each(function()
+  client = connect()
+  election = assert(client:election "boss")
+end)
+
+after_each(function()
+  clients.close_all()
+  proc.destroy_children()
+end)
+
+local function await_keys(count)
+  wait.eventually(function() return #etcd:keys(NAME .. "/") == count end, 5, count .. " keys")
+end
+
+-- `etcdctl elect` with these arguments. It prints a line with the key and one with the value
+-- of a leader.
+local function elect(...)
+  return proc.talk({ "etcdctl", "elect", ... },
+    { ETCDCTL_API = "3", ETCDCTL_ENDPOINTS = suite.endpoint() })
+end
+
+local function assert_prints(ctl, key, value)
+  assert.equal(key, (ctl:expect("^(" .. prefix:gsub("%p", "%%%0") .. ".*)$")))
+  assert.equal(value, (ctl:expect "^(.*)$"))
+end
+
+local function stop(ctl)
+  ctl:kill "sigint"
+  ctl:wait()
+end
+
+describe("with etcdctl elect", function()
+  it("we stand behind its leader, whom we see, and lead when it goes", function()
+    local ctl = elect(NAME, "theirs")
+    local key = ctl:expect("^(" .. prefix:gsub("%p", "%%%0") .. ".*)$")
+    assert.equal("theirs", (ctl:expect "^(.*)$"))
+    local observer = election:observe()
+    local value, seen, token = election:leader()
+    assert.same({ "theirs", key }, { value, seen })
+    assert.same({ "theirs", key, token }, { observer:next(5) })
+    local asked = assert(election:campaign_async("ours", { owner = {} }))
+    await_keys(2)
+    assert.is_false(asked:step())
+    assert.same({ "theirs", true, false },
+      { client:queue "boss"[1].value, client:queue "boss"[1].held, client:queue "boss"[2].held })
+    stop(ctl)
+    local lock = granted(asked)
+    assert.is_true(lock:token() > token)
+    assert.same({ "ours", lock:key(), lock:token() }, { observer:next(5) })
+    assert.is_true(lock:resign())
+  end)
+
+  it("it stands behind ours, and leads when ours resigns", function()
+    local lock = assert(election:campaign "ours")
+    local ctl = elect(NAME, "theirs")
+    await_keys(2)
+    wait.sleep(0.3)
+    assert.is_nil(ctl.lines[1])
+    assert.is_true(lock:resign())
+    ctl:expect("^" .. prefix:gsub("%p", "%%%0"))
+    assert.equal("theirs", (ctl:expect "^(.*)$"))
+    assert.equal("theirs", (election:leader()))
+    stop(ctl)
+    await_keys(0)
+  end)
+
+  it("it observes ours", function()
+    local lock = assert(election:campaign "a")
+    local ctl = elect("-l", NAME)
+    assert_prints(ctl, lock:key(), "a")
+    assert.is_true(lock:proclaim "b")
+    assert_prints(ctl, lock:key(), "b")
+    assert.is_true(lock:resign())
+    lock = assert(election:campaign "c")
+    assert_prints(ctl, lock:key(), "c")
+    stop(ctl)
+    assert.is_true(lock:resign())
+  end)
+end)
+
+describe("with Go's Election", function()
+  local start_go = go_programs.build "election"
+  local function told(text, story)
+    it(text, start_go and story or function() pending(go_programs.MISSING) end)
+  end
+  local function start() return start_go(etcd:endpoint(), NAME) end
+
+  local function tell(go, what, answer)
+    go:send(what)
+    go:expect(answer)
+  end
+
+  told("each leads in its turn, and sees who does", function()
+    local first, second = start(), start()
+    tell(first, "campaign go1", "^leads")
+    assert.equal("go1", (election:leader()))
+    local asked = assert(election:campaign_async("ours", { owner = {} }))
+    await_keys(2)
+    second:send "campaign go2"
+    await_keys(3)
+    tell(first, "resign", "^resigned")
+    local lock = granted(asked)
+    tell(first, "leader", "^leader ours$")
+    assert.is_nil(second.lines[1])
+    assert.is_true(lock:proclaim "ours too")
+    tell(first, "leader", "^leader ours too$")
+    assert.is_true(lock:resign())
+    second:expect "^leads"
+    assert.equal("go2", (election:leader()))
+    tell(second, "resign", "^resigned")
+    assert.is_nil(election:leader())
+  end)
+
+  told("each observes what the other says", function()
+    local go, watching = start(), start()
+    local observer = election:observe()
+    watching:send "observe"
+    tell(go, "campaign a", "^leads")
+    assert.equal("a", (observer:next(5)))
+    watching:expect "^saw a$"
+    tell(go, "proclaim b", "^proclaimed")
+    assert.equal("b", (observer:next(5)))
+    watching:expect "^saw b$"
+    tell(go, "resign", "^resigned")
+    local lock = assert(election:campaign "c")
+    assert.equal("c", (observer:next(5)))
+    watching:expect "^saw c$"
+    assert.is_true(lock:proclaim "d")
+    assert.equal("d", (observer:next(5)))
+    watching:expect "^saw d$"
+    assert.is_true(lock:resign())
+  end)
+
+  told("who is killed is followed by the next", function()
+    local go = start()
+    tell(go, "campaign go", "^leads")
+    local asked = assert(election:campaign_async("ours", { owner = {} }))
+    await_keys(2)
+    go:kill()
+    local lock = granted(asked)
+    assert.equal("ours", (election:leader()))
+    assert.is_true(lock:resign())
+  end)
+end)
