@@ -10,7 +10,7 @@ local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local ACCOUNTS = { "account/anna", "account/ben", "account/carl" }
-local NAMES = { "hello", "report", "crash", "fencing", "page/news", "config", "api",
+local NAMES = { "hello", "report", "crash", "fencing", "page/news", "config", "api", "leader",
   ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- of the examples' locks
 local KEYS = { "last-run/report", "fencing-example", "page/news", "shop/hosts", "shop/routes",
   ACCOUNTS[1], ACCOUNTS[2], ACCOUNTS[3] } -- that examples leave
@@ -171,6 +171,27 @@ describe("the example", function()
     assert.equal("second holder", (suite.etcd():get "fencing-example"))
   end)
 
+  it("leader publishes its address, and the next one's when it resigns", function()
+    local follower, first = start "leader", start("leader", "one:80")
+    finally(function()
+      follower:destroy()
+      first:destroy()
+    end)
+    local token = first:expect "^I lead with token (%d+), and get ready.$"
+    assert.equal(token, (follower:expect "^the leader is one:80 soon, with token (%d+)$"))
+    assert.equal(token, (follower:expect "^the leader is one:80, with token (%d+)$"))
+    first:expect "^I serve. Press Enter to resign.$"
+    local second = start("leader", "two:80")
+    wait.eventually(function() return #suite.etcd():keys "leader/" == 2 end)
+    first:send ""
+    local later = second:expect "^I lead with token (%d+)"
+    assert.is_true(tonumber(later) > tonumber(token))
+    assert.equal(later, (follower:expect "^the leader is two:80, with token (%d+)$"))
+    second:send ""
+    assert.same({ 0, 0 }, { first:wait() })
+    assert.same({ 0, 0 }, { second:wait() })
+  end)
+
   it("flash_sale oversells without the lock and not with it", function()
     local directory = temporary.directory()
     local out, code, err = proc.run_lua("examples/flash_sale.lua", { 100, 60 },
@@ -211,7 +232,7 @@ describe("the example", function()
 
   it("is short", function()
     for _, name in ipairs { "hello", "scheduled_job", "cache", "config_reload", "transfer",
-      "worker_pool", "crash", "fencing" } do
+      "worker_pool", "leader", "crash", "fencing" } do
       assert.is_true(lines_of("examples/" .. name .. ".lua") < 40, name)
     end
   end)

@@ -1,0 +1,30 @@
+-- A leader publishes its address, and others find it. Start it in some terminals with an
+-- address each (make example NAME=leader ARGS=10.0.0.1:80), and in one without.
+
+local etcdlock = require "etcdlock"
+
+local address = arg[1]
+
+local client = assert(etcdlock.connect { ttl = 5 })
+local election = assert(client:election "leader")
+
+local function lead(leadership)
+  print(("I lead with token %d, and get ready."):format(leadership:token()))
+  os.execute "sleep 0.5"
+  assert(leadership:proclaim(address)) -- not if somebody else leads by now
+  print "I serve. Press Enter to resign."
+  io.read()
+end
+
+local function follow()
+  for leader, _, token in election:observe() do
+    print(("the leader is %s, with token %d"):format(leader, token))
+  end
+end
+
+if address then
+  assert(election:with_leadership(address .. " soon", lead))
+else
+  follow()
+end
+client:close()
