@@ -21,6 +21,6 @@ void *el_realloc(void *ptr, size_t size) {
 
 char *el_strndup(const char *text, size_t len) {
   char *copy = el_alloc(len + 1);
-  memcpy(copy, text, len);
+  if (len > 0) memcpy(copy, text, len); /* of nothing, |text| may be NULL */
   return copy;
 }
