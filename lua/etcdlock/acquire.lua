@@ -29,6 +29,18 @@ local function read_names(self, where, wish)
   return full and { full }, message, code
 end
 
+--- Do the options go with this wish? True | nil, message, "invalid".
+local function check_fits(where, wish, request)
+  if request.linger and NO_LINGER[wish.mode] then
+    return check.invalid(where, "linger", request.linger, NO_LINGER[wish.mode])
+  elseif wish.mode ~= "leader" then
+    return true
+  elseif request.value then
+    return check.invalid(where, "value", request.value, "none: what a leader says is all there is")
+  end
+  return lock_options.value(where, wish.says)
+end
+
 --- What is asked: request | nil, message, code. A wish says which lock: its mode ("lock",
 -- "read", "write", "permit", "multi", "leader"), its name, of a permit how many there are
 -- (permits), instead of a name the names of "multi", and what a "leader" says.
@@ -37,14 +49,14 @@ local function read(self, where, wish, opts)
   if not fulls then
     return nil, message, code
   end
-  local request
+  local request, ok
   request, message, code = lock_options.read(where, self._timeout, opts)
   if not request then
     return nil, message, code
-  elseif request.linger and NO_LINGER[wish.mode] then
-    return check.invalid(where, "linger", request.linger, NO_LINGER[wish.mode])
-  elseif request.value and wish.mode == "leader" then
-    return check.invalid(where, "value", request.value, "none: what a leader says is all there is")
+  end
+  ok, message, code = check_fits(where, wish, request)
+  if not ok then
+    return nil, message, code
   end
   request.names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
     or { wish.name }

@@ -1,22 +1,9 @@
 --- Who stands in the line of an election, and who of them leads: the oldest. A candidate is
 -- a table: key, value (what he says), since (the create_revision of his key, his token),
 -- changed (its mod_revision). They are kept by key.
-local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 
 local M = {}
-
--- What one may say, in bytes.
-local VALUE_MAX = 4096
-
---- Can this be said? true | nil, message, "invalid". Raises if it is no string.
-function M.check_value(where, value)
-  check.string(where, "value", value)
-  if #value > VALUE_MAX then
-    return check.invalid(where, "value", value, "at most " .. VALUE_MAX .. " bytes")
-  end
-  return true
-end
 
 --- Does whoever has this key stand in the line? A semaphore of that name is another one.
 function M.counts(full, key)

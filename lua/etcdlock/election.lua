@@ -10,43 +10,15 @@ local Election = {}
 Election.__index = Election
 Election.__name = "etcdlock.election"
 
-local function wish_of(self, where, value)
-  local ok, message, code = candidates.check_value(where, value)
-  if not ok then
-    return nil, message, code
-  end
-  return { mode = "leader", name = self._name, says = value }
-end
-
---- Waits until it leads, and says `value` meanwhile and then. The same owner has the same
--- leadership again, with count + 1, if he says the same.
+--- election:campaign(value, opts) waits until it leads, and says `value` meanwhile and
+-- then. The same owner has the same leadership again, with count + 1, if he says the same.
+-- try_campaign(value, opts), with_leadership(value, opts, fn) and campaign_async(value,
+-- opts) are as those of a client.
 -- @return a lock like any other, with proclaim(value) and resign() | nil, message, code as
 --   for client:lock
-function Election:campaign(value, opts)
-  local wish, message, code = wish_of(self, "election:campaign", value)
-  if not wish then
-    return nil, message, code
-  end
-  return forms.wait(self._client, "election:campaign", wish, opts)
-end
-
---- Runs fn(leadership) while it leads; see client:with_lock.
-function Election:with_leadership(value, opts, fn)
-  local wish, message, code = wish_of(self, "election:with_leadership", value)
-  if not wish then
-    return nil, message, code
-  end
-  return forms.with(self._client, "election:with_leadership", wish, opts, fn)
-end
-
---- For an event loop of one's own. See client:lock_async.
-function Election:campaign_async(value, opts)
-  local wish, message, code = wish_of(self, "election:campaign_async", value)
-  if not wish then
-    return nil, message, code
-  end
-  return forms.start(self._client, "election:campaign_async", wish, opts)
-end
+forms.add(Election, "election", "campaign", function(self, value, ...)
+  return self._client, { mode = "leader", name = self._name, says = value }, ...
+end, "with_leadership")
 
 -- ---- who leads ----
 

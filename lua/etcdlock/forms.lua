@@ -76,9 +76,9 @@ function M.with(self, where, wish, opts, fn)
 end
 
 --- Gives `class`, whose objects are called `noun`, the four forms of the method `name`:
--- name, try_name, with_name and name_async. What they are called with goes to prepare,
--- which returns the client, the wish, and the rest: opts, fn.
-function M.add(class, noun, name, prepare)
+-- name, try_name, with_name (or what `with_name` is) and name_async. What they are called
+-- with goes to prepare, which returns the client, the wish, and the rest: opts, fn.
+function M.add(class, noun, name, prepare, with_name)
   local function add(method, form)
     local where = noun .. ":" .. method
     local function ask(client, ...)
@@ -90,7 +90,7 @@ function M.add(class, noun, name, prepare)
   end
   add(name, M.wait)
   add("try_" .. name, M.try)
-  add("with_" .. name, M.with)
+  add(with_name or "with_" .. name, M.with)
   add(name .. "_async", M.start)
 end
 

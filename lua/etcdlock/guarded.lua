@@ -1,7 +1,7 @@
 --- What the holder of a lock does in etcd: it happens only while the lock is
 -- his. Methods of a lock.
-local candidates = require "etcdlock.candidates"
 local check = require "etcdlock.check"
+local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
@@ -141,11 +141,8 @@ end
 -- says already is no news to them.
 -- @return true | nil, message, code as for put
 function M:proclaim(value)
-  if self._mode ~= "leader" then
-    check.raise(string.format("lock:proclaim: lock %q is no leader's, wanted one of campaign",
-      self._name))
-  end
-  local ok, refusal, refusal_code = candidates.check_value("lock:proclaim", value)
+  self:_check_leader "lock:proclaim"
+  local ok, refusal, refusal_code = lock_options.value("lock:proclaim", value)
   if not ok then
     return nil, refusal, refusal_code
   end

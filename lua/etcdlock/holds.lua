@@ -278,8 +278,8 @@ function Holds:own_refusal(request)
     return text:format(request.name), "deadlock"
   end
   if request.mode == "leader" and own_of_names(self, request) then
-    local text = "election %q: its owner holds that name already, but doesn't say the same"
-      .. " there: he would wait for himself"
+    local text = "election %q: its owner holds that name already, and doesn't say the same"
+      .. " there: he would wait for himself; a leader says something else by proclaim"
     return text:format(request.name), "deadlock"
   end
   local some = request.mode == "multi" and own_of_names(self, request)

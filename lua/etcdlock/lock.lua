@@ -23,6 +23,14 @@ function Lock:_left()
   return self._count > 0 and self._core:left() or nil
 end
 
+--- Raises for other locks than a leader's. For guarded.lua and here.
+function Lock:_check_leader(where)
+  if self._mode ~= "leader" then
+    check.raise(string.format("%s: lock %q is no leader's, wanted one of campaign", where,
+      self._name))
+  end
+end
+
 --- Is it still ours? Local: no RPC, no mutex.
 -- @return true, seconds for which that may be relied on
 -- @return false, code: "lost", "not_held", "closed", "forked"
@@ -178,10 +186,7 @@ end
 
 --- A leader's unlock.
 function Lock:resign()
-  if self._mode ~= "leader" then
-    check.raise(string.format("lock:resign: lock %q is no leader's, wanted one of campaign",
-      self._name))
-  end
+  self:_check_leader "lock:resign"
   return self:unlock()
 end
 

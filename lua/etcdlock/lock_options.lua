@@ -89,6 +89,18 @@ function M.names(where, prefix, names)
   return fulls
 end
 
+-- What a key may say that callers choose, in bytes.
+local VALUE_MAX = 4096
+
+--- Can a key say this? True | nil, message, "invalid". Raises if it is no string.
+function M.value(where, value)
+  check.string(where, "value", value)
+  if #value > VALUE_MAX then
+    return check.invalid(where, "value", value, "at most " .. VALUE_MAX .. " bytes")
+  end
+  return true
+end
+
 --- The options of a lock call: a table with timeout (else the given one), max_hold,
 -- linger, owner and value.
 function M.read(where, timeout, opts)
@@ -104,8 +116,11 @@ function M.read(where, timeout, opts)
     local wanted = "more than 0 seconds, up to " .. LINGER_MAX
     return check.invalid(where, "linger", opts.linger, wanted)
   end
-  if opts.value and #opts.value > 4096 then
-    return check.invalid(where, "value", opts.value, "at most 4096 bytes")
+  if opts.value then
+    local ok, message, code = M.value(where, opts.value)
+    if not ok then
+      return nil, message, code
+    end
   end
   if timeout == math.huge then
     timeout = nil
