@@ -24,7 +24,7 @@ local PING = "/ping"
 -- What close gives to releasing and revoking.
 local CLOSE_WAIT = 0.5
 
--- ---- for acquire.lua, lock.lua, loss.lua, guarded.lua and queue.lua ----
+-- ---- for acquire.lua, lock.lua, loss.lua, guarded.lua, queue.lua and observer.lua ----
 
 --- Waits in the way of what runs here; see wait/init.lua for `wait`.
 function Client:_await(wait)
@@ -42,20 +42,27 @@ function Client:_outage(is_pressed)
   end
 end
 
---- Sends a transaction and waits for its answer, `seconds` at most (nil: the usual time):
--- true, held, results, revision | false, message, code.
-function Client:_ask(txn, seconds)
+--- Why one can't wait here for etcd, or needn't: message, code.
+function Client:_refusal()
   local message, code = host.refusal(self._wakeups.chosen)
   if not message then
     message, code = self:_outage()
   end
+  return message, code
+end
+
+--- Sends a transaction and waits for its answer, `seconds` at most (nil: the usual time):
+-- true, held, results, revision | false, message, code, whether it is certain that nothing
+-- was written.
+function Client:_ask(txn, seconds)
+  local message, code = self:_refusal()
   if message then
-    return false, message, code
+    return false, message, code, true
   end
   local ok
   ok, message, code = txn:start(math.min(seconds or ASK_WAIT, ASK_WAIT))
   if not ok then
-    return false, message, code
+    return false, message, code, true
   end
   return self:_await {
     poll = function(slice)

@@ -47,6 +47,20 @@ return {
     equal(nil, (client:election "e":leader()))
   ]] },
 
+  { "what a leader can't say here was not said", [[
+    go(function()
+      local election, words = other:election "e", { 2, 1 }
+      local lock = assert(election:campaign "1")
+      table.sort(words, function(a, b)
+        fails("context", lock:proclaim "2")
+        return a < b
+      end)
+      equal(lock, election:campaign "1")
+      assert(lock:resign() and lock:resign())
+    end)
+    run()
+  ]] },
+
   { "an election is observed in a for loop, where it can wait there", [[
     local seen = {}
     go(function()
