@@ -26,14 +26,11 @@ end, "with_leadership")
 -- @return what he says, his key, its create_revision (his token) | nil: nobody does |
 --   nil, message, code
 function Election:leader()
-  local all, message, code = candidates.list(self._client, self._full)
-  if not all then
+  local leader, message, code = candidates.leader(self._client, self._full)
+  if not leader then
     return nil, message, code
   end
-  local first = candidates.first(all)
-  if first then
-    return first.value, first.key, first.since
-  end
+  return leader.value, leader.key, leader.since
 end
 
 --- Who leads, and what he says, as it comes: `for value, key, token in election:observe() do`,

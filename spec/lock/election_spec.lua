@@ -139,6 +139,28 @@ describe("an election", function()
     assert_fails("lost", lock:resign())
   end)
 
+  it("asks for few to find the leader, and for all if these are no candidates", function()
+    local semaphore = assert(client:semaphore("boss", 9))
+    local function count()
+      local calls = client:stats().calls
+      mine:leader()
+      return client:stats().calls - calls
+    end
+    for i = 1, 3 do clients.keep(assert(semaphore:lock { owner = i })) end
+    assert.is_nil(mine:leader())
+    assert.equal(1, count())
+    local lock = assert(other:election "boss":campaign "a")
+    assert.equal("a", (mine:leader()))
+    assert.equal(1, count())
+    assert.is_true(lock:resign())
+    clients.keep(assert(semaphore:lock { owner = 4 }))
+    assert.is_nil(mine:leader())
+    lock = assert(other:election "boss":campaign "b")
+    assert.equal("b", (mine:leader()))
+    assert.equal(2, count())
+    assert.is_true(lock:resign())
+  end)
+
   it("is tried without waiting", function()
     local lock = assert(mine:try_campaign "a")
     assert_fails("locked", theirs:try_campaign("b", { max_hold = 5 }))

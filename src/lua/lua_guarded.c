@@ -32,13 +32,14 @@ static el_nret l_txn_get(lua_State *L) {
   return 0;
 }
 
-/* txn:list(from, to, revision): all keys in between, the oldest first; with a revision,
- * as they were then */
+/* txn:list(from, to, revision, limit): the keys in between, the oldest first; with a
+ * revision, as they were then; with a limit, so many at most */
 static el_nret l_txn_list(lua_State *L) {
   el_op op = {.kind = EL_OP_RANGE,
               .key = el_lua_check_bytes(L, 2),
               .range_end = el_lua_check_bytes(L, 3),
               .at_rev = luaL_optinteger(L, 4, 0),
+              .limit = luaL_optinteger(L, 5, 0),
               .sort = EL_SORT_OLDEST};
   check_memory(L, el_guarded_add(check_txn(L), &op));
   return 0;
