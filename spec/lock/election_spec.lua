@@ -139,6 +139,25 @@ describe("an election", function()
     assert_fails("lost", lock:resign())
   end)
 
+  it("shows a leader's word as it is, whatever it looks like", function()
+    local lock = assert(mine:campaign "starting")
+    for _, word in ipairs {
+      '{"names":[]}', '{"first":"x"}', '{"host":"10.0.0.1","port":80}', "[]", "7", "\0",
+      '{"names":["' .. prefix .. 'boss"],"host":"10.0.0.1"}', '{"value":"another"}',
+    } do
+      assert.is_true(lock:proclaim(word))
+      local places = assert(other:queue "boss")
+      assert.same({ true, word }, { places[1].held, places[1].value })
+      assert.same({ nil, nil }, { places[1].host, places[1].names })
+      assert.equal(word, (theirs:leader()))
+    end
+    assert.is_true(lock:proclaim "")
+    assert.is_nil(assert(other:queue "boss")[1].value)
+    assert.equal("", (theirs:leader()))
+    assert.is_true(other:break_lock("boss", lock:token()))
+    assert.equal("deleted", lock:wait_lost(5))
+  end)
+
   it("asks for few to find the leader, and for all if these are no candidates", function()
     local semaphore = assert(client:semaphore("boss", 9))
     local function count()
