@@ -1,6 +1,6 @@
 --- Who stands in the line of an election, and who of them leads: the oldest. A candidate is
--- a table: key, value (what he says), since (the create_revision of his key, his token),
--- changed (its mod_revision). They are kept by key.
+-- a table: key, value (what he says), since (the create_revision of his key, his token).
+-- They are kept by key.
 local core = require "etcdlock.core"
 
 local M = {}
@@ -28,9 +28,7 @@ local function ask(client, full, seconds, revision, limit)
 end
 
 local function read(kv)
-  return {
-    key = kv.key, value = kv.value, since = kv.create_revision, changed = kv.mod_revision,
-  }
+  return { key = kv.key, value = kv.value, since = kv.create_revision }
 end
 
 --- All of them, and the revision at which they stood there. Through the quorum.

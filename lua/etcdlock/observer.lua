@@ -1,10 +1,15 @@
 --- An observer of an election: it tells who leads, and what he says, each once, in their
--- order, from whoever leads when it is asked for the first time.
+-- order, from whoever leads when its watch begins.
 --
--- It has all candidates in mind. Where etcd may have told something that wasn't heard (a
--- watch that begins, or begins anew), they are listed, and what is told of earlier
--- revisions is passed over. Who leads is looked at only between two revisions: those who
--- go at once, with one lease, must not be taken for each other's successors.
+-- It has all candidates in mind, as they stood at one revision. The watch says from which
+-- revision on it tells everything; they are listed as they stood then, and what is told of
+-- later ones is applied, in order: so nobody is missed who leads after that, nobody is told
+-- twice, and nobody after one who came later. Who leads is looked at only between two
+-- revisions: those who go at once, with one lease, must not be taken for each other's
+-- successors.
+--
+-- The first piece of news stays with the watcher until it was dealt with: whoever is ended
+-- while he asks etcd leaves it to the others who ask this observer.
 local candidates = require "etcdlock.candidates"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
@@ -15,8 +20,7 @@ local Observer = {}
 Observer.__index = Observer
 Observer.__name = "etcdlock.observer"
 
--- All in seconds. When nothing was heard for so long, one looks: etcd 3.4 can swallow a
--- deletion.
+-- All in seconds. So often one looks, whatever is heard: etcd 3.4 can swallow a deletion.
 local LOOK_AFTER = 10
 -- If the look shows what was not heard of, that may be on its way for so long.
 local NEWS_LATE = 1
@@ -29,74 +33,92 @@ local ASK_MIN = 0.2
 
 -- ---- what is known ----
 
---- May something have happened that wasn't told?
-local function is_stale(self)
-  return self._listed_for < self._resets
+--- From here on these are the candidates.
+local function know(self, found, revision)
+  self._candidates, self._revision = found, revision
+  self._has_more, self._look = false, nil
+  self._look_at = core.now() + LOOK_AFTER
 end
 
-local function is_same(a, b)
-  return (a and a.key) == (b and b.key) and (a and a.changed) == (b and b.changed)
-end
-
---- Takes over what was found, unless whoever else asks this observer knows more. Where it
--- has only been quiet, and something is found all the same, that may be about to be told.
-local function take_over(self, found, revision, was_stale)
-  local now = core.now()
-  if revision < math.max(self._listed, self._seen) then
-    self._ask_at = now + NEWS_LATE
-  elseif was_stale or self._is_doubtful
-    or is_same(candidates.first(found), candidates.first(self._candidates)) then
-    self._candidates, self._listed = found, revision
-    self._ask_at, self._is_doubtful = now + LOOK_AFTER, false
-  else
-    self._ask_at, self._is_doubtful = now + NEWS_LATE, true
-  end
-end
-
---- Lists the candidates: true | nil, message, code.
-local function ask(self, left)
-  local resets, was_stale = self._resets, is_stale(self)
+--- candidates, revision | nil, message, code. As they stood at `revision`, or now.
+local function list(self, left, revision)
   local seconds = left < math.huge and math.max(left, ASK_MIN) or nil
-  local found, revision, code = candidates.list(self._client, self._full, seconds)
+  local found, at, code = candidates.list(self._client, self._full, seconds, revision)
+  self._failure = code == "unavailable" and { at, code } or nil
+  return found, at, code
+end
+
+--- As they stood at `revision`, or as near to it as etcd still knows.
+local function list_from(self, left, revision)
+  local found, at, code = list(self, left, revision)
+  if code == "invalid" then -- compacted
+    found, at, code = list(self, left)
+  end
+  if found and at < revision then -- by a member that is behind
+    local text = "observer of election %q: etcd doesn't know yet what it has told of"
+    self._failure = { text:format(self._name), "unavailable" }
+    return nil, self._failure[1], self._failure[2]
+  end
+  return found, at, code
+end
+
+--- The watch tells what is later than `revision`. True | nil, message, code.
+local function begin(self, left, revision)
+  local watcher = self._watcher
+  if revision < self._revision then -- that member is behind, or it is another etcd
+    self._look_at = 0
+    watcher:pass()
+    return true
+  end
+  local found, at, code = list_from(self, left, revision)
   if not found then
-    self._ask_at = core.now() + RETRY_AFTER
+    self._begin_at = core.now() + RETRY_AFTER
+    return nil, at, code
+  end
+  local kind, from = watcher:first()
+  if kind == "reset" and from == revision then -- nobody else has dealt with it meanwhile
+    know(self, found, at)
+    watcher:pass()
+  end
+  return true
+end
+
+--- Looks for what was swallowed. True | nil, message, code.
+local function look(self, left)
+  self._look_at = core.now() + RETRY_AFTER -- for others, who ask this observer meanwhile
+  local found, revision, code = list(self, left)
+  if not found then
     return nil, revision, code
+  elseif revision >= self._revision then
+    self._look = { found = found, revision = revision, ends = core.now() + NEWS_LATE }
+    self._look_at = core.now() + LOOK_AFTER
   end
-  take_over(self, found, revision, was_stale)
-  self._listed_for = math.max(self._listed_for, resets)
   return true
 end
 
-local function hear_change(self, kind, key, value, since, revision)
-  if revision > self._listed and candidates.counts(self._full, key) then
-    self._candidates[key] = kind == "put"
-      and { key = key, value = value, since = since, changed = revision } or nil
-    self._seen = revision
-  end
+--- What the last look has found counts: what differs was swallowed, as later news have
+-- come, or none at all for so long.
+local function believe(self)
+  know(self, self._look.found, self._look.revision)
+  return true
 end
 
---- Takes one piece of news: true | false: there is none | nil, message, code: the end.
-local function hear(self)
-  local kind, key, value, since, revision, has_more = self._watcher:take()
-  if kind == nil then
-    return false
-  elseif kind == false then
-    return nil, string.format("observer of election %q: %s", self._name, key), value
+--- Takes in a change, unless it is known: a list has shown it, or etcd tells it again.
+local function hear(self, kind, revision, key, value, since, has_more)
+  if revision > self._revision or revision == self._revision and self._has_more then
+    if candidates.counts(self._full, key) then
+      self._candidates[key] = kind == "put" and { key = key, value = value, since = since } or nil
+    end
+    self._revision, self._has_more = revision, has_more
   end
-  self._has_more, self._is_doubtful = has_more, false
-  if kind == "reset" then
-    self._resets = self._resets + 1
-  elseif kind ~= "away" then -- of that, who waits hears at once
-    hear_change(self, kind, key, value, since, revision)
+  if self._look then
+    self._look.ends = core.now() + NEWS_LATE
   end
-  self._ask_at = is_stale(self) and 0 or core.now() + LOOK_AFTER
-  return true
 end
 
 --- Who leads, if nobody was told so far.
 local function news(self)
-  local told = self._told
-  local first = not self._has_more and not is_stale(self) and candidates.first(self._candidates)
+  local told, first = self._told, not self._has_more and candidates.first(self._candidates)
   if not first or told and told.key == first.key and told.since == first.since
     and told.value == first.value then
     return nil
@@ -107,61 +129,76 @@ end
 
 -- ---- waiting ----
 
---- Why one can't wait here, or needn't: message, code.
-local function refusal(client)
-  local message, code = host.refusal(client._wakeups.chosen)
-  if not message then
-    message, code = client:_outage()
+--- Waits for `what` of the watcher ("news", "end"), until `at`: true | false: time is over
+-- | nil, message, code: it can't.
+local function await(self, what, at, left)
+  if left <= 0 then
+    return false
   end
-  return message, code
-end
-
---- Waits for news, so many seconds at most; why it can't: message, code.
-local function await_news(self, seconds)
   local client, watcher, armed = self._client, self._watcher, nil
+  local message, code = client:_refusal()
+  if message then
+    return nil, message, code
+  end
   local function disarm()
     if armed then
-      client._core:disarm_watcher(watcher, armed)
+      client._core:disarm_watcher(watcher, what, armed)
     end
   end
-  local heard, message, code = client:_await {
+  local heard
+  heard, message, code = client:_await {
     poll = function(slice)
-      return watcher:wait(slice)
+      return watcher:wait(what, slice)
     end,
     arm = function(number)
       disarm()
       armed = number
-      return client._core:arm_watcher(watcher, number)
+      return client._core:arm_watcher(watcher, what, number)
     end,
     losses = client._losses,
-    limit = seconds,
+    limit = math.min(left, at - core.now()),
     ends_early = true,
   }
   disarm()
   if heard == false then
-    return message, code
+    return nil, message, code
   end
+  return true
+end
+
+--- Without news.
+local function idle(self, left)
+  local now = core.now()
+  if now >= self._look_at then
+    return look(self, left)
+  elseif not self._look then
+    return await(self, "news", self._look_at, left)
+  elseif now >= self._look.ends then
+    return believe(self)
+  end
+  return await(self, "news", math.min(self._look_at, self._look.ends), left)
 end
 
 --- One step nearer to the next: true | false: time is over | nil, message, code.
 local function step(self, left)
-  local heard, message, code = hear(self)
-  if heard ~= false then
-    return heard, message, code
+  local kind, revision, key, value, since, has_more = self._watcher:first()
+  if kind == false then
+    return nil, string.format("observer of election %q: %s", self._name, revision), key
+  elseif kind == nil then
+    return idle(self, left)
+  elseif core.now() >= self._look_at and self._revision > 0 then
+    return look(self, left)
+  elseif kind == "reset" and core.now() < self._begin_at then
+    return await(self, "end", self._begin_at, left)
+  elseif kind == "reset" then
+    return begin(self, left, revision)
+  elseif self._look and revision > self._look.revision then
+    return believe(self)
   end
-  local now, at = core.now(), self._ask_at
-  if now >= at then
-    return ask(self, left)
-  elseif left <= 0 then
-    return false
+  if kind ~= "away" then -- of that, who waits hears at once
+    hear(self, kind, revision, key, value, since, has_more)
   end
-  message, code = refusal(self._client)
-  if not message then
-    message, code = await_news(self, math.min(left, at - now))
-  end
-  if message then
-    return nil, message, code
-  end
+  self._watcher:pass()
   return true
 end
 
@@ -169,7 +206,7 @@ end
 -- never there: an address may be wrong.
 local function is_waited_out(self, code, timeout, left)
   return code == "unavailable" and not self._client._fail_fast
-    and left > 0 and (timeout or self._listed > 0)
+    and left > 0 and (timeout or self._revision > 0)
 end
 
 --- The answer when time is over.
@@ -177,13 +214,11 @@ local function timed_out(self, timeout)
   local away = self._client._core:outage()
   if away then
     return nil, string.format("observer of election %q: %s", self._name, away), "unavailable"
+  elseif self._revision == 0 and timeout > 0 and not self._failure then
+    look(self, 0) -- no watch stands: why?
   end
-  local is_there, message, code = true, nil, nil
-  if self._resets == 0 then -- nothing was heard at all
-    is_there, message, code = ask(self, 0)
-  end
-  if not is_there then
-    return nil, message, code
+  if self._failure then
+    return nil, self._failure[1], self._failure[2]
   end
   local text = "election %q has had no other leader, nor word of him, within %g s"
   return nil, text:format(self._name, timeout), "timeout"
@@ -191,8 +226,9 @@ end
 
 --- The next who leads, or the next thing that he says. Several may ask one observer: each
 -- gets another one.
--- @param timeout seconds to wait; 0: only what is known; nil: as long as it takes, but not
---   for an etcd that has never answered
+-- @param timeout seconds to wait; 0: only what is known by then, for which etcd may be asked
+--   who stands there, 0.2 s long; nil: as long as it takes, but not for an etcd that has
+--   never answered
 -- @return what he says, his key, its create_revision (his token) | nil, message, code:
 --   "timeout", "unavailable" (the next call goes on), "closed", "denied", "forked",
 --   "conflict" (another cluster answers), "context", "premature" (in a timer of a worker of
@@ -213,23 +249,23 @@ function Observer:next(timeout)
     local first = ok and news(self)
     if first then
       return first.value, first.key, first.since
-    elseif ok == false then
+    elseif ok == false or ok and left < -ASK_MIN then -- there may always be news
       return timed_out(self, timeout)
-    elseif not ok and not is_waited_out(self, code, timeout, left) then
+    elseif not ok and not is_waited_out(self, code, timeout, ends - core.now()) then
       return nil, message, code
     end
   end
 end
 
---- For `for value, key, token in observer do`: the same. Where it can't wait, the loop
--- doesn't end in silence, but raises.
+--- For `for value, key, token in observer do`: the same. The loop ends with the observer
+-- (closed), or with the worker (premature); whatever else ends it is raised.
 function Observer:__call()
   if not coroutines.crosses and host.loop(self._client._wakeups.chosen) then
     check.raise("observer: a for loop can't wait here in Lua 5.1, wanted observer:next()")
   end
   local value, key, since = self:next()
-  if value == nil and since == "context" then
-    check.raise("observer: " .. key)
+  if value == nil and since ~= "closed" and since ~= "premature" then
+    check.raise(key)
   end
   return value, key, since
 end
@@ -263,15 +299,14 @@ function Observer.new(client, name, full)
     _watcher = watcher,
     _message = message, -- without a watcher: why
     _code = code,
-    _candidates = {},
-    _listed = 0, -- the revision of the list that they are based on,
-    _seen = 0, -- and of the last change since
-    _resets = 0, -- how often something may have been missed,
-    _listed_for = 0, -- and for how many of these they were listed
-    _has_more = false, -- of the last change's revision
+    _candidates = {}, -- by key,
+    _revision = 0, -- as they stood at this one; 0: it isn't known yet who they are
+    _has_more = false, -- of that revision, to come
     _told = nil, -- the candidate
-    _ask_at = core.now() + FIRST_AFTER, -- when etcd is to be asked
-    _is_doubtful = false, -- the last look has shown what was not heard of
+    _begin_at = 0, -- not before that a list is asked for that has failed
+    _failure = nil, -- of the last list that etcd was asked for: message, code
+    _look_at = core.now() + FIRST_AFTER, -- when all are to be looked at
+    _look = nil, -- what that has found, and may be on its way still
   }, Observer)
 end
 

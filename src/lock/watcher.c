@@ -9,11 +9,8 @@
 #include "base/completion.h"
 #include "base/of.h"
 
-enum {
-  NEWS = 1, /* the completion's one event: there are some, or the end */
-  /* Nobody takes them: then only where things stand counts. */
-  BYTES_MAX = 4 * 1024 * 1024
-};
+/* Nobody takes them: then only where things stand counts. */
+enum { BYTES_MAX = 4 * 1024 * 1024 };
 
 STAILQ_HEAD(event_list, el_watcher_event);
 
@@ -23,7 +20,8 @@ struct el_watcher {
   el_watcher_world *world;
   el_bytes prefix; /* owned */
   el_command start_command, stop_command;
-  bool closed; /* Lua's own: stop_command was posted */
+  bool closed;             /* Lua's own: stop_command was posted */
+  el_watcher_event *first; /* Lua's own: of the events, taken out */
   el_completion news;
 
   pthread_mutex_t mu; /* guards the rest; the completion is told under it */
@@ -39,7 +37,8 @@ struct el_watcher {
 
 /* ---- news ---- */
 
-void el_watcher_event_free(el_watcher_event *event) {
+static void free_event(el_watcher_event *event) {
+  if (event == NULL) return;
   el_bytes_free(event->key);
   el_bytes_free(event->value);
   free(event);
@@ -61,13 +60,14 @@ static el_watcher_event *take_first(el_watcher *watcher) {
 static void forget_events(el_watcher *watcher) {
   el_watcher_event *event;
   while ((event = take_first(watcher)) != NULL) {
-    el_watcher_event_free(event);
+    free_event(event);
   }
 }
 
-static el_watcher_event *new_event(int kind) {
+static el_watcher_event *new_event(int kind, int64_t rev) {
   el_watcher_event *event = el_alloc(sizeof *event);
   event->kind = kind;
+  event->rev = rev;
   return event;
 }
 
@@ -76,8 +76,7 @@ static el_bytes own(el_bytes bytes) {
 }
 
 static el_watcher_event *new_change(int kind, const el_watch_event *from) {
-  el_watcher_event *event = new_event(kind);
-  event->rev = from->rev;
+  el_watcher_event *event = new_event(kind, from->rev);
   event->create_rev = from->create_rev;
   event->more = from->more;
   event->key = own(from->key);
@@ -85,16 +84,22 @@ static el_watcher_event *new_change(int kind, const el_watch_event *from) {
   return event;
 }
 
+/* Instead of |event|, which it frees: that there was one, of some revision. */
+static el_watcher_event *reset_for(el_watcher_event *event) {
+  el_watcher_event *reset = new_event(EL_WATCHER_RESET, event->rev);
+  free_event(event);
+  return reset;
+}
+
 static void push(el_watcher *watcher, el_watcher_event *event) {
   pthread_mutex_lock(&watcher->mu);
-  if (watcher->bytes > BYTES_MAX) {
-    el_watcher_event_free(event);
+  if (watcher->bytes > BYTES_MAX && event->rev > 0) {
     forget_events(watcher);
-    event = new_event(EL_WATCHER_RESET);
+    event = reset_for(event);
   }
   STAILQ_INSERT_TAIL(&watcher->events, event, link);
   watcher->bytes += size_of(event);
-  el_completion_complete(&watcher->news, NEWS);
+  el_completion_complete(&watcher->news, EL_WATCHER_NEWS);
   pthread_mutex_unlock(&watcher->mu);
 }
 
@@ -102,7 +107,7 @@ static void push(el_watcher *watcher, el_watcher_event *event) {
 static void end(el_watcher *watcher, const el_error *err) {
   pthread_mutex_lock(&watcher->mu);
   if (watcher->err.code == EL_OK) watcher->err = *err;
-  el_completion_complete(&watcher->news, NEWS);
+  el_completion_complete(&watcher->news, EL_WATCHER_NEWS | EL_WATCHER_END);
   pthread_mutex_unlock(&watcher->mu);
 }
 
@@ -110,7 +115,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   el_watcher *watcher = EL_OF(watch, el_watcher, watch);
   switch (event->kind) {
     case EL_WATCH_CREATED:
-      push(watcher, new_event(EL_WATCHER_RESET));
+      push(watcher, new_event(EL_WATCHER_RESET, event->rev));
       return;
     case EL_WATCH_PUT:
       push(watcher, new_change(EL_WATCHER_PUT, event));
@@ -124,30 +129,38 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   }
 }
 
-el_watcher_event *el_watcher_take(el_watcher *watcher, el_error *err) {
-  el_watcher_event *event = NULL;
+const el_watcher_event *el_watcher_first(el_watcher *watcher, el_error *err) {
   pthread_mutex_lock(&watcher->mu);
   *err = watcher->err;
-  if (err->code == EL_OK) {
-    event = take_first(watcher);
-    if (STAILQ_EMPTY(&watcher->events)) {
-      el_completion_clear(&watcher->news, NEWS);
-    }
+  if (watcher->first == NULL) {
+    watcher->first = take_first(watcher);
   }
   pthread_mutex_unlock(&watcher->mu);
-  return event;
+  return err->code == EL_OK ? watcher->first : NULL;
 }
 
-bool el_watcher_wait(el_watcher *watcher, int64_t timeout_ms) {
-  return el_completion_wait(&watcher->news, NEWS, timeout_ms);
+void el_watcher_pass(el_watcher *watcher) {
+  free_event(watcher->first);
+  watcher->first = NULL;
+  pthread_mutex_lock(&watcher->mu);
+  if (STAILQ_EMPTY(&watcher->events) && watcher->err.code == EL_OK) {
+    el_completion_clear(&watcher->news, EL_WATCHER_NEWS);
+  }
+  pthread_mutex_unlock(&watcher->mu);
 }
 
-bool el_watcher_arm(el_watcher *watcher, el_wake *wake, uint64_t id) {
-  return el_completion_arm(&watcher->news, NEWS, wake, id);
+bool el_watcher_wait(el_watcher *watcher, el_watcher_news news,
+                     int64_t timeout_ms) {
+  return el_completion_wait(&watcher->news, news, timeout_ms);
 }
 
-void el_watcher_disarm(el_watcher *watcher, uint64_t id) {
-  el_completion_disarm(&watcher->news, NEWS, id);
+bool el_watcher_arm(el_watcher *watcher, el_watcher_news news, el_wake *wake,
+                    uint64_t id) {
+  return el_completion_arm(&watcher->news, news, wake, id);
+}
+
+void el_watcher_disarm(el_watcher *watcher, el_watcher_news news, uint64_t id) {
+  el_completion_disarm(&watcher->news, news, id);
 }
 
 /* ---- life ---- */
@@ -155,6 +168,7 @@ void el_watcher_disarm(el_watcher *watcher, uint64_t id) {
 static void unref(el_watcher *watcher) {
   if (atomic_fetch_sub(&watcher->refs, 1) != 1) return;
   forget_events(watcher);
+  free_event(watcher->first);
   pthread_mutex_destroy(&watcher->mu);
   el_completion_destroy(&watcher->news);
   el_bytes_free(watcher->prefix);
@@ -268,7 +282,7 @@ void el_watcher_world_close(el_watcher_world *world, const el_error *err) {
 void el_watcher_world_tell_outage(el_watcher_world *world) {
   el_watcher *watcher;
   TAILQ_FOREACH(watcher, &world->all, link) {
-    push(watcher, new_event(EL_WATCHER_AWAY));
+    push(watcher, new_event(EL_WATCHER_AWAY, 0));
   }
 }
 

@@ -23,16 +23,25 @@ typedef struct el_watcher_world {
   TAILQ_HEAD(, el_watcher) all;
 } el_watcher_world;
 
+/* What one may wait for. */
+typedef enum el_watcher_news {
+  EL_WATCHER_NEWS = 1, /* there are some, or its end */
+  EL_WATCHER_END = 2
+} el_watcher_news;
+
 /* One piece of news. */
 typedef struct el_watcher_event {
   enum {
-    EL_WATCHER_RESET, /* something may have been missed before this */
-    EL_WATCHER_AWAY,  /* etcd is out of reach, and that is to be told at once */
+    /* Something may have been missed up to |rev|; what is of later revisions
+     * follows. */
+    EL_WATCHER_RESET,
+    EL_WATCHER_AWAY, /* etcd is out of reach, and that is to be told at once */
     EL_WATCHER_PUT,
     EL_WATCHER_DELETED
   } kind;
+  int64_t rev; /* 0: of none */
   /* The rest is of a put or a deletion. */
-  int64_t rev, create_rev;
+  int64_t create_rev;
   bool more;           /* of this revision, follows */
   el_bytes key, value; /* owned */
   STAILQ_ENTRY(el_watcher_event) link;
@@ -63,22 +72,25 @@ void el_watcher_close(el_watcher *watcher);
 /* Frees it, and ends it if need be. @thread lua */
 void el_watcher_drop(el_watcher *watcher);
 
-/* Waits up to |timeout_ms| for news, or the end; false: none yet.
- * @thread lua */
-bool el_watcher_wait(el_watcher *watcher, int64_t timeout_ms);
+/* Waits up to |timeout_ms| for |news|; false: none yet. @thread lua */
+bool el_watcher_wait(el_watcher *watcher, el_watcher_news news,
+                     int64_t timeout_ms);
 
-/* Has |id| pushed to |wake| when there are some; false: there are already.
+/* Has |id| pushed to |wake| when there are |news|; false: there are already.
  * |wake| must live as long as the client. @thread lua */
-bool el_watcher_arm(el_watcher *watcher, el_wake *wake, uint64_t id);
+bool el_watcher_arm(el_watcher *watcher, el_watcher_news news, el_wake *wake,
+                    uint64_t id);
 
 /* Takes that back. @thread lua */
-void el_watcher_disarm(el_watcher *watcher, uint64_t id);
+void el_watcher_disarm(el_watcher *watcher, el_watcher_news news, uint64_t id);
 
-/* The next news, the caller's, to be freed with el_watcher_event_free. NULL: none
- * yet, or it has ended, with |err|. @thread lua @locks watcher->mu */
-el_watcher_event *el_watcher_take(el_watcher *watcher, el_error *err);
+/* The first piece of news, the same until el_watcher_pass, up to which it lives:
+ * who is ended while he deals with it leaves it to others. NULL: none yet, or
+ * it has ended, with |err|. @thread lua @locks watcher->mu */
+const el_watcher_event *el_watcher_first(el_watcher *watcher, el_error *err);
 
-/* @thread any */
-void el_watcher_event_free(el_watcher_event *event);
+/* That one was dealt with; harmless if there is none.
+ * @thread lua @locks watcher->mu */
+void el_watcher_pass(el_watcher *watcher);
 
 #endif

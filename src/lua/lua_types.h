@@ -5,6 +5,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 
+#include "lock/watcher.h"
 #include "lua/lua_value.h"
 
 /* Methods of a client. */
@@ -22,6 +23,9 @@ void el_lua_open_guarded(lua_State *L);
 
 /* Registers the type of a watcher. @thread lua */
 void el_lua_open_watcher(lua_State *L);
+
+/* "news" or "end", which one may wait for of a watcher. @thread lua */
+el_watcher_news el_lua_check_watcher_news(lua_State *L, int arg);
 
 /* Lua: yieldable() -> may the running coroutine yield here? @thread lua */
 el_nret el_lua_yieldable(lua_State *L);

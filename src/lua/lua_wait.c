@@ -92,20 +92,22 @@ static el_nret l_client_arm_txn(lua_State *L) {
   return 1;
 }
 
-/* client:arm_watcher(watcher, id) -> will |id| be woken? false: there are
- * news */
+/* client:arm_watcher(watcher, news, id) -> will |id| be woken? false: there
+ * are some */
 static el_nret l_client_arm_watcher(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_watcher *watcher = el_lua_check_box(L, 2, EL_LUA_WATCHER);
-  uint64_t id = check_id(L, 3);
-  lua_pushboolean(L, el_watcher_arm(watcher, check_wake(L, lc, id), id));
+  el_watcher_news news = el_lua_check_watcher_news(L, 3);
+  uint64_t id = check_id(L, 4);
+  el_wake *wake = check_wake(L, lc, id);
+  lua_pushboolean(L, el_watcher_arm(watcher, news, wake, id));
   return 1;
 }
 
-/* client:disarm_watcher(watcher, id): |id| is not waited for any more */
+/* client:disarm_watcher(watcher, news, id): |id| is not waited for any more */
 static el_nret l_client_disarm_watcher(lua_State *L) {
   el_watcher *watcher = el_lua_check_box(L, 2, EL_LUA_WATCHER);
-  el_watcher_disarm(watcher, check_id(L, 3));
+  el_watcher_disarm(watcher, el_lua_check_watcher_news(L, 3), check_id(L, 4));
   return 0;
 }
 

@@ -1,6 +1,4 @@
 /* lua_watcher: the userdata of a watcher. */
-#include "lock/watcher.h"
-
 #include "lua/lua_client.h"
 #include "lua/lua_types.h"
 
@@ -21,15 +19,15 @@ static el_nret l_client_watch(lua_State *L) {
 const luaL_Reg el_lua_watcher_methods[] = {{"watch", l_client_watch},
                                            {NULL, NULL}};
 
-/* watcher:take() -> nil: no news yet | "reset" | "away"
- *                  | "put" or "deleted", key, value, create_revision, revision,
+/* watcher:first() -> nil: no news yet | false, message, code: its end
+ *                  | "reset" or "away", revision
+ *                  | "put" or "deleted", revision, key, value, create_revision,
  *                    does more of this revision follow?
- *                  | false, message, code: its end */
-static el_nret l_watcher_take(lua_State *L) {
+ * The same until watcher:pass(). */
+static el_nret l_watcher_first(lua_State *L) {
   static const char *const kinds[] = {"reset", "away", "put", "deleted"};
   el_error err;
-  el_watcher_event *event = el_watcher_take(check_watcher(L, 1), &err);
-  el_nret n = 1;
+  const el_watcher_event *event = el_watcher_first(check_watcher(L, 1), &err);
   if (event == NULL && err.code != EL_OK) {
     el_lua_fail(L, &err);
     lua_pushboolean(L, 0);
@@ -41,22 +39,36 @@ static el_nret l_watcher_take(lua_State *L) {
     return 1;
   }
   lua_pushstring(L, kinds[event->kind]);
-  if (event->key.data != NULL) {
-    lua_pushlstring(L, event->key.data, event->key.len);
-    lua_pushlstring(L, event->value.data ? event->value.data : "",
-                    event->value.len);
-    el_lua_push_rev(L, event->create_rev);
-    el_lua_push_rev(L, event->rev);
-    lua_pushboolean(L, event->more);
-    n = 6;
+  el_lua_push_rev(L, event->rev);
+  if (event->kind == EL_WATCHER_RESET || event->kind == EL_WATCHER_AWAY) {
+    return 2;
   }
-  el_watcher_event_free(event);
-  return n;
+  lua_pushlstring(L, event->key.data, event->key.len);
+  lua_pushlstring(L, event->value.data ? event->value.data : "",
+                  event->value.len);
+  el_lua_push_rev(L, event->create_rev);
+  lua_pushboolean(L, event->more);
+  return 6;
 }
 
-/* watcher:wait(seconds) -> true: there are news | nil: not yet */
+/* watcher:pass(): the first news were dealt with */
+static el_nret l_watcher_pass(lua_State *L) {
+  el_watcher_pass(check_watcher(L, 1));
+  return 0;
+}
+
+el_watcher_news el_lua_check_watcher_news(lua_State *L, int arg) {
+  static const char *const names[] = {"news", "end", NULL};
+  static const el_watcher_news news[] = {EL_WATCHER_NEWS, EL_WATCHER_END};
+  return news[luaL_checkoption(L, arg, NULL, names)];
+}
+
+/* watcher:wait(news, seconds) -> true: there are some | nil: not yet; news:
+ * "news", or only its "end" */
 static el_nret l_watcher_wait(lua_State *L) {
-  if (el_watcher_wait(check_watcher(L, 1), el_lua_check_ms(L, 2))) {
+  el_watcher *watcher = check_watcher(L, 1);
+  el_watcher_news news = el_lua_check_watcher_news(L, 2);
+  if (el_watcher_wait(watcher, news, el_lua_check_ms(L, 3))) {
     lua_pushboolean(L, 1);
   } else {
     lua_pushnil(L);
@@ -79,7 +91,8 @@ static el_nret l_watcher_gc(lua_State *L) {
 }
 
 void el_lua_open_watcher(lua_State *L) {
-  static const luaL_Reg methods[] = {{"take", l_watcher_take},
+  static const luaL_Reg methods[] = {{"first", l_watcher_first},
+                                     {"pass", l_watcher_pass},
                                      {"wait", l_watcher_wait},
                                      {"close", l_watcher_close},
                                      {NULL, NULL}};

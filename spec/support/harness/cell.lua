@@ -46,7 +46,8 @@ run_elsewhere(is_matrix and (M.is_secure or M.members ~= 1), "the plain cells of
   .. " cluster/auth_spec cluster/rights_spec cluster/storm_spec cluster/swallow_spec"
   .. " errors/table_spec errors/lease_spec errors/etcd_spec cluster/token_spec lock/key_spec"
   .. " lock/claim_spec lock/unheard_spec lock/go_spec lock/election_interop_spec"
-  .. " lock/observer_spec lock/proclaim_spec cluster/observer_spec nginx/election_spec"
+  .. " lock/observer_spec lock/observer_news_spec lock/proclaim_spec cluster/observer_spec"
+  .. " nginx/election_spec"
   .. " process/clock_spec process/secrets_spec"
   .. " regress/014_late_write_spec regress/015_late_key_spec"
   .. " house/layers_spec house/documents_spec house/support_spec")

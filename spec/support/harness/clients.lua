@@ -43,6 +43,22 @@ function M.keep(lock)
   return lock
 end
 
+-- What calls |call|, and is stopped there where etcd has answered what |client| asks in
+-- it; returns the function by which it goes on.
+function M.ask_and_stop(client, call)
+  local ask = client._ask
+  function client:_ask(...)
+    local answer = { ask(self, ...) }
+    client._ask = nil
+    coroutine.yield()
+    return (table.unpack or unpack)(answer, 1, 4)
+  end
+  local go_on = coroutine.wrap(call)
+  go_on()
+  assert.equal(ask, client._ask)
+  return go_on
+end
+
 -- Waits until |client| asks nothing by itself for the next seconds, of |lock|, the only
 -- one that it holds: the next request is the test's.
 function M.await_watched(client, lock)

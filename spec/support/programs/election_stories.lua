@@ -47,6 +47,35 @@ return {
     equal(nil, (client:election "e":leader()))
   ]] },
 
+  { "who asks an observer is woken for one who gets no further", [[
+    local ask, seen, is_first = client._ask, {}, true
+    function client:_ask(...)
+      if is_first then
+        is_first = false
+        while not seen[1] do sleep(0.005) end
+      end
+      return ask(self, ...)
+    end
+    local lock = assert(other:election "e":campaign("1", { owner = "leader" }))
+    local observer, from = client:election "e":observe(), core.now()
+    observer._look_at = from + 20
+    for _ = 1, 2 do
+      go(function()
+        local value = assert(observer:next(20))
+        seen[#seen + 1] = value
+      end)
+    end
+    go(function()
+      while not seen[1] do sleep(0.005) end
+      assert(core.now() - from < 10, "he slept until he had a look")
+      assert(lock:proclaim "2")
+      while not seen[2] do sleep(0.005) end
+      assert(lock:resign())
+    end)
+    run()
+    equal("1 2", table.concat(seen, " "))
+  ]] },
+
   { "what a leader can't say here was not said", [[
     go(function()
       local election, words = other:election "e", { 2, 1 }
@@ -57,6 +86,21 @@ return {
       end)
       equal(lock, election:campaign "1")
       assert(lock:resign() and lock:resign())
+    end)
+    run()
+  ]] },
+
+  { "who has stopped to wait for news is not woken by them", [[
+    local observer = client:election "e":observe()
+    go(function()
+      local lock = assert(other:election "e":campaign "1")
+      equal("1", (observer:next(5)))
+      for _ = 1, 20 do fails("timeout", observer:next(0.01)) end
+      assert(lock:proclaim "2")
+      assert(observer._watcher:wait("news", 5))
+      equal(0, #client._core:woken())
+      equal("2", (observer:next(5)))
+      assert(lock:resign())
     end)
     run()
   ]] },

@@ -1,0 +1,267 @@
+-- What an observer makes of news that are late, told again, or never told.
+
+local clients = require "spec.support.harness.clients"
+local core = require "etcdlock.core"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
+local assert_fails, granted = clients.assert_fails, clients.granted
+local list = table.unpack or unpack -- luacheck: ignore unpack
+local client, other, mine, theirs, observer, lock, news
+
+local function await_keys(count)
+  wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")
+end
+
+local function assert_sees(...)
+  for _, value in ipairs { ... } do assert.equal(value, (observer:next(5))) end
+end
+
+-- Stands between the watcher and its observer. |is_late|: nothing comes. |swallows|(kind,
+-- ...): those for which that is true never come. |also|: these come first. |asked|: so
+-- often it was asked for what is first.
+local function tap(watcher)
+  local self = { asked = 0, also = {}, swallows = function() return false end }
+  function self.first()
+    self.asked = self.asked + 1
+    if self.is_late then return nil end
+    if self.also[1] then return list(self.also[1]) end
+    while true do
+      local first = { watcher:first() }
+      if first[1] == nil or not self.swallows(list(first)) then return list(first, 1, 6) end
+      watcher:pass()
+    end
+  end
+  function self.pass()
+    if table.remove(self.also, 1) == nil then watcher:pass() end
+  end
+  function self.wait(_, what, seconds)
+    if what == "news" and self.also[1] then return true end
+    if not self.is_late then return watcher:wait(what, seconds) end
+    wait.sleep(seconds)
+  end
+  function self.close() watcher:close() end
+  return self
+end
+
+-- Somebody else stands in line behind the leader; asked for.
+local function stand(value)
+  local count = #etcd:keys(prefix)
+  local asked = assert(theirs:campaign_async(value, { owner = value }))
+  await_keys(count + 1)
+  return asked
+end
+
+local function swallow_deletions()
+  function news.swallows(kind) return kind == "deleted" end
+end
+
+-- The leader resigns, and whoever was |asked| for is the next.
+local function follow(asked)
+  assert.is_true(lock:resign())
+  lock = granted(asked)
+end
+
+-- observer:next(seconds), stopped where it has asked etcd.
+local function ask_and_stop(seconds)
+  return clients.ask_and_stop(other, function() return observer:next(seconds) end)
+end
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+  mine, theirs = assert(client:election "boss"), assert(other:election "boss")
+  observer = theirs:observe()
+  lock = assert(mine:campaign "1")
+  assert_sees "1"
+  news = tap(observer._watcher)
+  observer._watcher, observer._look_at = news, core.now() + 10
+end)
+
+after_each(function()
+  assert.is_true(lock:resign())
+  clients.close_all()
+end)
+
+describe("an observer that looks", function()
+  it("finds who leads where a deletion was swallowed", function()
+    swallow_deletions()
+    follow(stand "2")
+    assert_fails("timeout", observer:next(0.2))
+    observer._look_at = core.now()
+    assert_sees "2"
+    assert_fails("timeout", observer:next(0.2))
+  end)
+
+  it("does so however much else it hears", function()
+    swallow_deletions()
+    follow(stand "2")
+    local pass = news.pass
+    function news.pass()
+      pass()
+      assert.is_true(lock:put(prefix .. "boss/below", "v"))
+      assert.is_true(news:wait("news", 5)) -- so there are always some
+    end
+    assert.is_true(lock:put(prefix .. "boss/below", "v"))
+    assert_fails("timeout", observer:next(0.1))
+    observer._look_at = core.now()
+    assert_sees "2"
+    news.pass = pass
+    assert.is_true(lock:delete(prefix .. "boss/below"))
+  end)
+
+  it("passes nobody over whose news are late", function()
+    news.is_late = true
+    follow(stand "2")
+    assert.is_true(lock:proclaim "3")
+    observer._look_at = core.now()
+    assert_fails("timeout", observer:next(0.1)) -- it has looked, and waits
+    news.is_late = false
+    assert_sees("2", "3")
+    assert_fails("timeout", observer:next(0.2))
+  end)
+
+  it("nor anybody whose news come one after the other, as long as some come", function()
+    news.is_late = true
+    follow(stand "2")
+    assert.is_true(lock:proclaim "3" and lock:proclaim "4")
+    observer._look_at = core.now()
+    for i = 2, 4 do
+      assert_fails("timeout", observer:next(0.6))
+      news.is_late = false
+      assert_sees(tostring(i))
+      news.is_late = true
+    end
+    assert_fails("timeout", observer:next(0.6))
+  end)
+
+  it("gives them a second, and tells nobody again when they come after that", function()
+    news.is_late = true
+    follow(stand "2")
+    assert.is_true(lock:proclaim "3")
+    observer._look_at = core.now()
+    assert_sees "3"
+    news.is_late = false
+    assert_fails("timeout", observer:next(0.3))
+  end)
+
+  it("tells of whom it has found, before news of later ones", function()
+    swallow_deletions()
+    follow(stand "2")
+    observer._look_at = core.now()
+    assert_fails("timeout", observer:next(0.1)) -- it has looked, and waits
+    news.swallows = function() return false end
+    follow(stand "3")
+    assert_sees("2", "3")
+    assert_fails("timeout", observer:next(0.2))
+  end)
+
+  it("finds nothing wrong where nothing is, and asks once for that", function()
+    follow(stand "2")
+    assert_sees "2"
+    observer._look_at = core.now()
+    local calls = other:stats().calls
+    assert_fails("timeout", observer:next(1.5))
+    assert.equal(calls + 1, other:stats().calls)
+  end)
+
+  it("passes over what it has found where it has heard of later ones", function()
+    observer._look_at = core.now()
+    local go_on = ask_and_stop(1.5)
+    assert.is_true(lock:proclaim "2")
+    assert_sees "2"
+    assert_fails("timeout", go_on())
+  end)
+
+  it("then looks again soon", function()
+    observer._look_at = core.now()
+    local go_on = ask_and_stop(5)
+    assert.is_true(lock:proclaim "2")
+    assert_sees "2"
+    swallow_deletions()
+    follow(stand "3")
+    assert.equal("3", (go_on()))
+  end)
+
+  it("leaves that to others if it is ended meanwhile", function()
+    swallow_deletions()
+    follow(stand "2")
+    observer._look_at = core.now()
+    ask_and_stop(5)
+    assert_sees "2"
+  end)
+end)
+
+describe("an observer that is told again", function()
+  it("what is older than what it knows, tells nobody", function()
+    local key, token = lock:key(), lock:token()
+    follow(stand "2")
+    assert_sees "2"
+    news.also = { { "put", token, key, "1", token, false } }
+    assert_fails("timeout", observer:next(0.2))
+    assert.same({}, news.also)
+  end)
+
+  it("what is of the same revision, tells nobody", function()
+    assert.is_true(lock:proclaim "2")
+    assert_sees "2"
+    news.also = { { "put", etcd:revision(), lock:key(), "1", lock:token(), false } }
+    assert_fails("timeout", observer:next(0.2))
+  end)
+end)
+
+describe("an observer whose watch begins anew", function()
+  local function begin_anew() news.also = { { "reset", etcd:revision() } } end
+
+  it("goes on from that revision, and misses none who has led since", function()
+    swallow_deletions()
+    follow(stand "2")
+    news.swallows = function() return false end
+    begin_anew()
+    follow(stand "3")
+    assert.is_true(lock:proclaim "4")
+    assert_sees("2", "3", "4")
+    assert_fails("timeout", observer:next(0.2))
+  end)
+
+  it("leaves it to others who ask it, if it is ended while it lists who is there", function()
+    swallow_deletions()
+    follow(stand "2")
+    begin_anew()
+    ask_and_stop(5)
+    assert_sees "2"
+  end)
+
+  it("tells nobody older if others who ask it were faster", function()
+    begin_anew()
+    local go_on = ask_and_stop(0.3)
+    assert_fails("timeout", observer:next(0.1))
+    assert.is_true(lock:proclaim "2")
+    assert_sees "2"
+    assert_fails("timeout", go_on())
+  end)
+
+  it("waits for an etcd that is behind, and asks it now and then", function()
+    news.also = { { "reset", etcd:revision() + 2 } }
+    function news.swallows() return true end
+    local calls, asked = other:stats().calls, news.asked
+    local message = assert_fails("unavailable", observer:next(0.3))
+    assert.matches("doesn't know yet", message)
+    assert.is_true(news.asked - asked < 10, "it was busy")
+    assert.equal(calls + 2, other:stats().calls) -- as they stood then, and now
+    assert.is_true(lock:proclaim "2")
+    assert.is_true(lock:proclaim "3")
+    assert_sees "3"
+  end)
+
+  it("looks at once if it begins in the past", function()
+    swallow_deletions()
+    follow(stand "2")
+    assert.is_true(lock:put(prefix .. "boss/below", "v"))
+    assert.is_true(lock:delete(prefix .. "boss/below"))
+    assert_fails("timeout", observer:next(0.2))
+    news.also = { { "reset", lock:token() - 1 } }
+    assert_sees "2"
+  end)
+end)
