@@ -54,6 +54,17 @@ describe("Ctrl-C", function()
     assert.equal(0, (child:wait()))
   end)
 
+  it("ends the wait of a program that has asked just before", function()
+    local child = start [[
+      assert(client:lock("b"):unlock())
+      return client:lock "a"
+    ]]
+    wait.eventually(function() return #client:queue "a" == 2 end, 10)
+    interrupt(child)
+    wait.eventually(function() return #client:queue "a" == 1 end)
+    child:wait()
+  end)
+
   it("ends a wait with a time limit as well", function()
     local child = start [[ return client:lock("a", { timeout = 60 }) ]]
     wait.eventually(function() return #client:queue "a" == 2 end, 10)

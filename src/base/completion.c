@@ -2,9 +2,9 @@
 #include "base/completion.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 
 struct el_arm {
   el_wake *wake;
@@ -13,12 +13,8 @@ struct el_arm {
 };
 
 void el_completion_init(el_completion *completion) {
-  pthread_condattr_t attr;
   pthread_mutex_init(&completion->mu, NULL);
-  pthread_condattr_init(&attr);
-  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  pthread_cond_init(&completion->cond, &attr);
-  pthread_condattr_destroy(&attr);
+  el_cond_init(&completion->cond);
   completion->events = 0;
   completion->arms = NULL;
   completion->n_arms = 0;
@@ -86,15 +82,8 @@ void el_completion_disarm(el_completion *completion, unsigned event,
 
 bool el_completion_wait(el_completion *completion, unsigned event,
                         int64_t timeout_ms) {
-  struct timespec until;
+  struct timespec until = el_cond_deadline(timeout_ms);
   bool done;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += (time_t)(timeout_ms / 1000);
-  until.tv_nsec += (long)(timeout_ms % 1000) * 1000000L;
-  if (until.tv_nsec >= 1000000000L) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000L;
-  }
   pthread_mutex_lock(&completion->mu);
   while ((completion->events & event) == 0 && timeout_ms > 0 &&
          pthread_cond_timedwait(&completion->cond, &completion->mu, &until) ==

@@ -1,4 +1,5 @@
-/* thread: threads of ours, which no signal of the program's may reach. */
+/* thread: threads of ours, which no signal of the program's may reach, and how one waits
+ * for another. */
 #include "base/thread.h"
 
 #include <signal.h>
@@ -12,4 +13,24 @@ int el_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg) {
   rc = pthread_create(thread, NULL, run, arg);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return rc;
+}
+
+void el_cond_init(pthread_cond_t *cond) {
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(cond, &attr);
+  pthread_condattr_destroy(&attr);
+}
+
+struct timespec el_cond_deadline(int64_t ms) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += (time_t)(ms / 1000);
+  until.tv_nsec += (long)(ms % 1000) * 1000000L;
+  if (until.tv_nsec >= 1000000000L) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000L;
+  }
+  return until;
 }

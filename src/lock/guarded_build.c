@@ -142,7 +142,8 @@ bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
 }
 
 const el_txn_answer *el_guarded_wait(el_guarded *guarded, int64_t timeout_ms) {
-  return el_completion_wait(&guarded->news, EL_GUARDED_ANSWERED, timeout_ms)
+  return el_handle_wait(guarded->handle, &guarded->news, EL_GUARDED_ANSWERED,
+                        timeout_ms)
              ? guarded->answer
              : NULL;
 }

@@ -60,6 +60,11 @@ bool el_handle_is_usable(const el_handle *handle, el_error *err);
  * or the machine, and |err| says for how long. @thread any */
 bool el_handle_stood_still(const el_handle *handle, el_error *err);
 
+/* Waits for what the I/O thread completes: is |event| there? See el_loop_wait.
+ * @thread lua */
+bool el_handle_wait(el_handle *handle, el_completion *awaited, unsigned event,
+                    int64_t timeout_ms);
+
 /* Hands |command| to the I/O thread; false: the client is closed, or another
  * process's. @thread lua */
 bool el_handle_post(el_handle *handle, el_command *command);

@@ -244,13 +244,14 @@ static void read_error(const el_error *from, el_error *to) {
 }
 
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err) {
-  if (!el_completion_wait(&lk->news, EL_LOCK_DECIDED, timeout_ms)) return false;
+  if (!el_handle_wait(lk->handle, &lk->news, EL_LOCK_DECIDED, timeout_ms))
+    return false;
   read_error(lk->err, err);
   return true;
 }
 
 bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err) {
-  if (!el_completion_wait(&lk->news, EL_LOCK_RELEASED, timeout_ms)) {
+  if (!el_handle_wait(lk->handle, &lk->news, EL_LOCK_RELEASED, timeout_ms)) {
     return false;
   }
   read_error(lk->release_err, err);
@@ -258,7 +259,7 @@ bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err) {
 }
 
 bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms) {
-  return el_completion_wait(&lk->news, EL_LOCK_ENDED, timeout_ms);
+  return el_handle_wait(lk->handle, &lk->news, EL_LOCK_ENDED, timeout_ms);
 }
 
 bool el_lock_arm(el_lock *lk, el_lock_news news, el_wake *wake, uint64_t id) {

@@ -115,6 +115,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   el_watcher *watcher = EL_OF(watch, el_watcher, watch);
   switch (event->kind) {
     case EL_WATCH_CREATED:
+      EL_COUNT(watcher->world->counters, watches, 1);
       push(watcher, new_event(EL_WATCHER_RESET, event->rev));
       return;
     case EL_WATCH_PUT:
@@ -151,7 +152,7 @@ void el_watcher_pass(el_watcher *watcher) {
 
 bool el_watcher_wait(el_watcher *watcher, el_watcher_news news,
                      int64_t timeout_ms) {
-  return el_completion_wait(&watcher->news, news, timeout_ms);
+  return el_handle_wait(watcher->handle, &watcher->news, news, timeout_ms);
 }
 
 bool el_watcher_arm(el_watcher *watcher, el_watcher_news news, el_wake *wake,
@@ -196,7 +197,6 @@ static void run_start(el_command *command) {
   watcher->listed = true;
   TAILQ_INSERT_TAIL(&world->all, watcher, link);
   watcher->watch.on_event = on_watch_event;
-  EL_COUNT(world->counters, watches, 1);
   el_watch_start_prefix(world->watches, &watcher->watch, watcher->prefix);
 }
 

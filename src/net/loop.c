@@ -29,6 +29,7 @@
 #include "base/of.h"
 #include "base/thread.h"
 #include "net/grpc_log.h"
+#include "net/leader.h"
 #include "net/loop_calls.h"
 
 /* gRPC is started with 6 threads and 4 descriptors, and takes some more when it is
@@ -59,7 +60,9 @@ struct el_loop {
   bool rung;   /* the doorbell's event is on its way */
   bool closed; /* no post, no ring */
 
-  /* The I/O thread's own. */
+  el_leader leader;
+
+  /* The leader's own. */
   grpc_completion_queue *queue;
   grpc_channel *lame;  /* where the doorbell's call lives */
   grpc_call *doorbell; /* never sent: empty batches on it wake the thread */
@@ -79,7 +82,8 @@ struct el_loop {
   bool lingers;        /* written before that: the thread goes on */
 };
 
-static _Thread_local const el_loop *io_loop; /* the loop run by this thread */
+static _Thread_local const el_loop
+    *io_loop; /* the loop that this thread leads */
 
 bool el_loop_is_io(const el_loop *loop) { return io_loop == loop; }
 
@@ -111,7 +115,7 @@ bool el_loop_post(el_loop *loop, el_command *command) {
   open = !loop->closed;
   if (open) {
     STAILQ_INSERT_TAIL(&loop->inbox, command, link);
-    if (!loop->rung) {
+    if (!loop->rung && el_leader_is_there(&loop->leader)) {
       ring(loop);
     }
   }
@@ -169,14 +173,51 @@ static gpr_timespec next_deadline(el_loop *loop) {
   return el_deadline_in(wait_ms > 0 ? wait_ms : 0);
 }
 
+static void run_once(el_loop *loop, gpr_timespec until) {
+  gpr_timespec next = next_deadline(loop);
+  dispatch(loop, gpr_time_cmp(next, until) < 0 ? next : until);
+  if (el_timers_next(&loop->timers) <= el_now_ms()) {
+    el_timers_run(&loop->timers, el_now_ms());
+    loop->events.after_each(loop->arg);
+  }
+}
+
 static void run_until_stopped(el_loop *loop) {
   while (!loop->stopping) {
-    dispatch(loop, next_deadline(loop));
-    if (el_timers_next(&loop->timers) <= el_now_ms()) {
-      el_timers_run(&loop->timers, el_now_ms());
-      loop->events.after_each(loop->arg);
+    if (el_leader_take(&loop->leader)) {
+      run_inbox(loop);
+    } else {
+      run_once(loop, gpr_inf_future(GPR_CLOCK_MONOTONIC));
+      el_leader_step_aside(&loop->leader);
     }
   }
+}
+
+/* ---- in a thread that waits ---- */
+
+static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
+                       int64_t timeout_ms) {
+  gpr_timespec until = el_deadline_in(timeout_ms);
+  io_loop = loop;
+  run_inbox(loop);
+  while (!loop->stopping && !el_completion_wait(awaited, event, 0) &&
+         gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), until) < 0) {
+    run_once(loop, until);
+  }
+  io_loop = NULL;
+}
+
+bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
+                  int64_t timeout_ms) {
+  if (timeout_ms > 0 && !el_completion_wait(awaited, event, 0)) {
+    if (el_leader_try(&loop->leader, awaited, event)) {
+      lead_until(loop, awaited, event, timeout_ms);
+    } else {
+      el_completion_wait(awaited, event, timeout_ms);
+    }
+    el_leader_leave(&loop->leader);
+  }
+  return el_completion_wait(awaited, event, 0);
 }
 
 static void end_calls(el_loop *loop) {
@@ -211,6 +252,7 @@ static void destroy_queue(el_loop *loop) {
 static void release(el_loop *loop) {
   if (atomic_fetch_sub(&loop->refs, 1) != 1) return;
   el_completion_destroy(&loop->ended);
+  el_leader_destroy(&loop->leader);
   pthread_mutex_destroy(&loop->inbox_mu);
   free(loop);
   atomic_fetch_sub(&running, 1);
@@ -322,6 +364,7 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   loop->events = *events;
   loop->arg = arg;
   pthread_mutex_init(&loop->inbox_mu, NULL);
+  el_leader_init(&loop->leader);
   atomic_init(&loop->refs, 2);
   STAILQ_INIT(&loop->inbox);
   TAILQ_INIT(&loop->calls);
@@ -346,6 +389,7 @@ void el_loop_stop(el_loop *loop) {
 }
 
 void el_loop_join(el_loop *loop) {
+  el_leader_recall(&loop->leader);
   while (!el_completion_wait(&loop->ended, ENDED, MAX_SLEEP_MS)) {
   }
   if (!loop->lingers) {

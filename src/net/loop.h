@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/completion.h"
 #include "base/error.h"
 #include "base/timer.h"
 
@@ -44,6 +45,12 @@ void el_loop_join(el_loop *loop);
  * gives it up. False, and nothing happens, once the loop has closed.
  * @thread any */
 bool el_loop_post(el_loop *loop, el_command *command);
+
+/* As el_completion_wait, for one of those that the loop completes, which the thread
+ * runs itself meanwhile if it can. Not on the loop's own thread.
+ * @thread lua @locks leader->mu */
+bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
+                  int64_t timeout_ms);
 
 /* Ends the loop: cancels the calls that are left, waits for their ends, runs
  * what is still in the inbox, and lets the thread return. @thread io */

@@ -34,7 +34,7 @@ return {
     "      el_wake_push(completion->arms[i].wake, completion->arms[i].id);\n"
       .. "      drop_arm(completion, i);\n      break;",
     by = "wait/cqueues: several are told of one loss" },
-  { "a second that begins meanwhile is overlooked", "src/base/completion.c",
+  { "a second that begins meanwhile is overlooked", "src/base/thread.c",
     "if (until.tv_nsec >= 1000000000L) {",
     "if (until.tv_nsec >= 2000000000L) {",
     by = "lock/lost: at any time of any second" },

@@ -1,0 +1,60 @@
+-- A thread that blocks runs the client's loop itself, and leaves it to the client's own
+-- thread when it doesn't come back.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local client, other
+
+before_each(function()
+  client, other = connect { ttl = 2 }, connect { elsewhere = true }
+  assert.is_true(assert(client:lock "first"):unlock()) -- so that it leads from now on
+end)
+
+after_each(clients.close_all)
+
+describe("a client whose program blocks", function()
+  it("keeps a lock alive that was waited for long, once it works", function()
+    assert(other:lock("a", { max_hold = 4.2 }))
+    local lock = assert(client:lock "a")
+    wait.sleep(3)
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+  end)
+
+  it("does what its program asks for and doesn't wait for", function()
+    local lock = assert(client:lock "a")
+    assert(client:lock_async("b"))
+    etcd:await_keys(prefix .. "b", 1)
+    assert.is_true(lock:unlock())
+    local held = assert(client:lock "c")
+    assert(held:expire(0.1))
+    etcd:await_keys(prefix .. "c", 0)
+  end)
+
+  it("hears of a loss while its program does other things", function()
+    local lock = assert(client:lock "a")
+    wait.sleep(0.1) -- a short hold isn't watched
+    etcd:del(lock:key())
+    wait.eventually(function() return not lock:held() end, 5, "the loss")
+  end)
+
+  it("ends when it is closed, at once", function()
+    local from = wait.now()
+    client:close()
+    assert.is_true(wait.now() - from < wait.SLACK)
+  end)
+
+  it("waits no longer than it was told", function()
+    assert(other:lock "a")
+    for _, timeout in ipairs { 0.05, 0.5 } do
+      local from = wait.now()
+      clients.assert_fails("timeout", client:lock("a", { timeout = timeout }))
+      local took = wait.now() - from
+      assert.is_true(took >= timeout and took < timeout + wait.SLACK, took)
+    end
+  end)
+end)

@@ -1,0 +1,108 @@
+/* leader: which thread runs a loop. */
+#include "net/leader.h"
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+/* For how long nobody leads before the I/O thread does: longer than most need to come
+ * back; and that by which news of a loss, and timers, are late at most. */
+enum { VACANT_MS = 2 };
+
+void el_leader_init(el_leader *leader) {
+  pthread_mutex_init(&leader->mu, NULL);
+  el_cond_init(&leader->left);
+  leader->who = EL_LEADER_THREAD;
+  leader->since_ms = leader->wakes_ms = 0;
+  leader->awaited = NULL;
+  leader->event = 0;
+}
+
+void el_leader_destroy(el_leader *leader) {
+  pthread_cond_destroy(&leader->left);
+  pthread_mutex_destroy(&leader->mu);
+}
+
+/* How much longer the I/O thread isn't needed: of who has led for long, it isn't known
+ * when he'll leave, and he wakes it then. */
+static int64_t spare_ms(const el_leader *leader, int64_t now_ms) {
+  int64_t led_ms = now_ms - leader->since_ms;
+  if (leader->who == EL_LEADER_NOBODY) return VACANT_MS - led_ms;
+  return led_ms > VACANT_MS ? led_ms : VACANT_MS;
+}
+
+bool el_leader_take(el_leader *leader) {
+  bool was_away;
+  pthread_mutex_lock(&leader->mu);
+  was_away = leader->who != EL_LEADER_THREAD;
+  while (leader->who != EL_LEADER_THREAD) {
+    int64_t now_ms = el_now_ms(), ms = spare_ms(leader, now_ms);
+    if (ms <= 0) {
+      leader->who = EL_LEADER_THREAD;
+    } else {
+      struct timespec until = el_cond_deadline(ms);
+      leader->wakes_ms = now_ms + ms;
+      pthread_cond_timedwait(&leader->left, &leader->mu, &until);
+    }
+  }
+  pthread_mutex_unlock(&leader->mu);
+  return was_away;
+}
+
+static void vacate(el_leader *leader) {
+  leader->who = EL_LEADER_NOBODY;
+  leader->since_ms = el_now_ms();
+  leader->awaited = NULL;
+}
+
+void el_leader_step_aside(el_leader *leader) {
+  pthread_mutex_lock(&leader->mu);
+  if (leader->awaited != NULL &&
+      el_completion_wait(leader->awaited, leader->event, 0)) {
+    vacate(leader);
+  }
+  pthread_mutex_unlock(&leader->mu);
+}
+
+bool el_leader_try(el_leader *leader, el_completion *awaited, unsigned event) {
+  bool leads;
+  pthread_mutex_lock(&leader->mu);
+  leads = leader->who == EL_LEADER_NOBODY;
+  if (leads) {
+    leader->who = EL_LEADER_WAITER;
+    leader->since_ms = el_now_ms();
+  } else {
+    leader->awaited = awaited;
+    leader->event = event;
+  }
+  pthread_mutex_unlock(&leader->mu);
+  return leads;
+}
+
+void el_leader_leave(el_leader *leader) {
+  pthread_mutex_lock(&leader->mu);
+  leader->awaited = NULL;
+  if (leader->who == EL_LEADER_WAITER) {
+    vacate(leader);
+    if (leader->wakes_ms > leader->since_ms + VACANT_MS) {
+      pthread_cond_signal(&leader->left);
+    }
+  }
+  pthread_mutex_unlock(&leader->mu);
+}
+
+bool el_leader_is_there(el_leader *leader) {
+  bool is_there;
+  pthread_mutex_lock(&leader->mu);
+  is_there = leader->who != EL_LEADER_NOBODY;
+  pthread_mutex_unlock(&leader->mu);
+  return is_there;
+}
+
+void el_leader_recall(el_leader *leader) {
+  pthread_mutex_lock(&leader->mu);
+  if (leader->who == EL_LEADER_NOBODY) {
+    leader->who = EL_LEADER_THREAD;
+    pthread_cond_signal(&leader->left);
+  }
+  pthread_mutex_unlock(&leader->mu);
+}
