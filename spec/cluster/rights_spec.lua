@@ -120,7 +120,7 @@ describe("a role that is taken away", function()
     local other = connect { user = "root", password = secured.ROOT }
     local lock = assert(other:lock "a")
     local asked = assert(client:lock_async("a", { timeout = 30 }))
-    wait.eventually(function() return client:stats().looks == 1 end, 5, "its watch")
+    wait.eventually(function() return client:stats().watches == 1 end, 5, "its watch")
     revoke()
     server:interrupt("Watch", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
     local results

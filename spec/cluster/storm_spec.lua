@@ -41,7 +41,7 @@ local function start_waiting(endpoint, ...)
   local holder, waiter = connect(endpoint), connect(...)
   local lock = assert(holder:lock "a")
   local wish = assert(waiter._core:lock(prefix .. "a", ""))
-  wait.eventually(function() return waiter:stats().looks > 0 end)
+  wait.eventually(function() return waiter:stats().watches > 0 end)
   cleanup[#cleanup + 1] = function() wish:release() end
   return lock, wish
 end

@@ -116,7 +116,7 @@ describe("a member that swallows", function()
     it(("is left for good, and with all %d that it was asked"):format(count), function()
       local client = connect { endpoints = { silent:endpoint(), etcd:endpoint(2) } }
       local held, asked = assert(client:lock "held"), {}
-      wait.eventually(function() return client:stats().looks == 1 end)
+      wait.eventually(function() return client:stats().watches == 1 end)
       assert.is_true(held:check())
       local from = wait.now()
       silent:swallow()

@@ -147,9 +147,9 @@ describe("a stream that breaks", function()
       held[i] = assert(holder:lock("w" .. i))
       wishes[i] = assert(stage.client._core:lock(prefix .. "w" .. i, ""))
     end
-    wait.eventually(function() return stage.client:stats().looks == COUNT end)
+    wait.eventually(function() return stage.client:stats().watches == COUNT end)
     stage.server:interrupt("Watch", UNAVAILABLE, "etcdserver: no leader")
-    wait.eventually(function() return stage.client:stats().looks == 2 * COUNT end, 1, "looks")
+    wait.eventually(function() return stage.client:stats().watches == 2 * COUNT end, 1, "watches")
     for i = COUNT, 1, -1 do
       assert.is_true(held[i]:unlock())
       assert.is_true((within(0, SOON, function() return wishes[i]:wait(5) end)))

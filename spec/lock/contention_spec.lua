@@ -324,11 +324,11 @@ describe("waiters", function()
       waiters[i]:expect "^unlocked"
       waiters[i]:send "stats"
       local enqueues, watches, looks = waiters[i]:expect "^stats (%d+) (%d+) (%d+)"
-      -- Looks: once when the watch is there, once when the predecessor goes; and the own
-      -- key is watched and looked at if a busy machine makes the hold a long one.
+      -- Looks: once when the predecessor goes, and when a watch is there if something came
+      -- before it; the own key is watched if a busy machine makes the hold a long one.
       assert.equal("1", enqueues)
       assert.is_true(tonumber(watches) <= 2)
-      assert.equal(tonumber(watches) + 1, tonumber(looks))
+      assert.is_true(tonumber(looks) >= 1 and tonumber(looks) <= tonumber(watches) + 1)
     end
     waiters[COUNT + 1] = holder
     finish(waiters)

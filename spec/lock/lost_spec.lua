@@ -28,9 +28,8 @@ local function assert_lost(lock, why)
   assert.same({ false, "lost" }, { lock:held() })
 end
 
--- A key is looked at once more when its watch is there.
 local function await_watch()
-  wait.eventually(function() return client:stats().looks == 1 end, 5, "the watch")
+  wait.eventually(function() return client:stats().watches == 1 end, 5, "the watch")
 end
 
 -- Busy for |seconds| with calls of |client| that ask nothing about the lock.

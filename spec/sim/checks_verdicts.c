@@ -67,18 +67,20 @@ static bool is_sabotaged(const store *st, int spot, int64_t lease_id,
 }
 
 /* An admin may take the key just before the grant, but not before the look
- * that led to it; and nothing comes between the look and the grant. */
+ * that led to it, or before that which was just proven if a member answered that may be
+ * behind; and nothing comes between the look and the grant. */
 static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
                        int spot, int64_t token) {
   const key *it = store_find(&wd->store, spot, at->core.lease);
   bool is_ours = it->create_rev == token && it->lease == at->core.lease;
+  int64_t slack_ms = at->seen_stale ? EL_SESSION_PROVEN_MS : 0;
   if (at->heard_ms != wd->now_ms) {
     world_violate(wd, "I1 exclusion",
                   "p%d is granted n%d on what it saw %" PRId64 " ms ago",
                   pr->id, at->spot, wd->now_ms - at->heard_ms);
   }
   if (!is_ours && it->sabotaged_rev >= token &&
-      it->sabotaged_ms < at->seen_ms) {
+      it->sabotaged_ms < at->seen_ms - slack_ms) {
     world_violate(wd, "I1 exclusion",
                   "p%d is granted n%d, and could see that key %" PRId64 " %s",
                   pr->id, at->spot, token,

@@ -38,9 +38,11 @@ typedef struct peer_entry {
   uint32_t call;    /* that is awaited, 0: none */
   int64_t seen_ms;  /* when the latest request that was answered was sent */
   int64_t heard_ms; /* and when its answer came */
+  bool seen_stale;  /* it may have been answered by a member that is behind */
   watch watches[NAMES_MAX]; /* its own */
   int n_watches;
   unsigned created;     /* a bit for each of them that has been */
+  int64_t created_rev;  /* the latest of them */
   int64_t deleting_rev; /* of the key that a delete was last sent for */
   bool let_go;          /* by its holder, who hasn't been told how that ended */
   bool delete_unsure;   /* of one that was sent nobody knows what became */

@@ -35,6 +35,7 @@ static void on_answer(world *wd, const world_event *ev) {
   if (ev->reply.event.outcome.done) {
     at->seen_ms = clock_when(wd, pr->id, ev->reply.event.outcome.sent_ms);
     at->heard_ms = wd->now_ms;
+    at->seen_stale = ev->reply.event.serializable;
   }
   entry_step(wd, pr, ev->call.entry, &ev->reply.event);
   if (ev->call.ask.request == EL_REQUEST_DELETE) {
@@ -82,6 +83,7 @@ static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
     stream_unwatch(wd, pr->id, at->watches[--at->n_watches].id);
   }
   at->created = 0;
+  at->created_rev = 0;
 }
 
 int entry_spot_of(const peer_entry *at, const el_place *place) {
@@ -141,20 +143,23 @@ void peer_watch_again(world *wd, int id) {
 }
 
 /* Has that been said of all its watches, as the entry driver waits for it? */
-static bool are_created(peer_entry *at, int which) {
+static bool are_created(peer_entry *at, int which, int64_t rev) {
   at->created |= 1u << which;
+  if (rev > at->created_rev) at->created_rev = rev;
   return at->created == (1u << at->n_watches) - 1;
 }
 
 void peer_on_watch(world *wd, int id, const watch_message *message) {
   sim_peer *pr = &wd->peers[id];
   peer_entry *at = &pr->entries[message->entry];
+  el_entry_event event = message->event;
   int which = find_watch(at, message->watch);
-  if (which == NOBODY || (message->event.kind == EL_ENTRY_WATCH_CREATED &&
-                          !are_created(at, which))) {
-    return;
+  if (which == NOBODY) return;
+  if (event.kind == EL_ENTRY_WATCH_CREATED) {
+    if (!are_created(at, which, event.rev)) return;
+    event.rev = at->created_rev;
   }
-  entry_step(wd, pr, message->entry, &message->event);
+  entry_step(wd, pr, message->entry, &event);
   peer_settle(wd, pr);
 }
 
@@ -287,8 +292,11 @@ void entry_step(world *wd, sim_peer *pr, int entry,
                 const el_entry_event *event) {
   peer_entry *at = &pr->entries[entry];
   el_entry was = at->core;
+  el_entry_event known = *event;
   el_entry_actions out;
-  el_entry_step(&at->core, event, clock_now(wd, pr->id), &out);
+  known.proven = el_session_is_proven(&pr->sessions[at->session].core,
+                                      clock_now(wd, pr->id));
+  el_entry_step(&at->core, &known, clock_now(wd, pr->id), &out);
   at->let_go |= event->kind == EL_ENTRY_STOP && was.state == EL_ENTRY_HELD;
   trace_step(wd, pr, at, &was, event, &out);
   for (int i = 0; i < out.n; i++) {

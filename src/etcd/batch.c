@@ -97,6 +97,7 @@ el_txn_answer *el_batch_take(el_txn_answer *whole, const el_packed_txn *packed,
                             .rev = whole->rev,
                             .term = whole->term,
                             .cluster_id = whole->cluster_id,
+                            .batched = true,
                             .message = part};
   if (part == NULL ||
       !el_txn_answer_read(answer, packed->n_then, packed->n_otherwise)) {

@@ -106,18 +106,21 @@ typedef struct el_key_watch {
   el_watch watch;
   el_entry_driver *driver;
   struct el_key_watch *next;
-  bool is_settled; /* created, or refused */
-  char key[];      /* that is watched */
+  int64_t created_rev; /* 0: not yet; 1: it was refused */
+  char key[];          /* that is watched */
 } el_key_watch;
 
-/* One look when all of them are spares one after each. (A refusal that comes last spares
- * it, too; then what was missed is found by a probe.) */
-static bool are_settled(const el_entry_driver *driver) {
+/* When the last of them was created; 0: some aren't yet. One look when all of them are
+ * spares one after each. (A refusal that comes last spares it, too; then what was missed
+ * is found by a probe.) */
+static int64_t all_created_rev(const el_entry_driver *driver) {
   const el_key_watch *watching = driver->watching;
-  while (watching != NULL && watching->is_settled) {
-    watching = watching->next;
+  int64_t last = 0;
+  for (; watching != NULL; watching = watching->next) {
+    if (watching->created_rev == 0) return 0;
+    if (watching->created_rev > last) last = watching->created_rev;
   }
-  return watching == NULL;
+  return last;
 }
 
 static void on_watch_event(el_watch *watch, const el_watch_event *from) {
@@ -133,10 +136,12 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
   event.kind = kinds[from->kind];
   if (from->kind == EL_WATCH_REFUSED) {
     note_cause(driver, &from->err);
-    watching->is_settled = true;
+    watching->created_rev = 1;
   } else if (from->kind == EL_WATCH_CREATED) {
-    watching->is_settled = true;
-    if (!are_settled(driver)) return;
+    EL_COUNT(driver->world->counters, watches, 1);
+    watching->created_rev = from->rev;
+    event.rev = all_created_rev(driver);
+    if (event.rev == 0) return;
   }
   step(driver, &event);
 }
@@ -158,7 +163,6 @@ static void watch_key(el_entry_driver *driver, el_bytes key, bool is_prefix) {
   watching->next = driver->watching;
   driver->watching = watching;
   key.data = watching->key;
-  EL_COUNT(driver->world->counters, watches, 1);
   if (is_prefix) {
     el_watch_start_prefix(driver->world->watches, &watching->watch, key);
   } else {
@@ -207,10 +211,12 @@ static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
       stop_watch(driver);
       return;
     case EL_ENTRY_UNSURE:
-      el_session_driver_note_unsure(driver->world->session, driver->keys.lease);
+      el_session_driver_signal(driver->world->session, driver->keys.lease,
+                               EL_SESSION_UNSURE);
       return;
     case EL_ENTRY_CONFIRM:
-      el_session_driver_confirm(driver->world->session, driver->keys.lease);
+      el_session_driver_signal(driver->world->session, driver->keys.lease,
+                               EL_SESSION_CONFIRM);
       return;
     case EL_ENTRY_PROOF:
       el_session_driver_prove(driver->world->session, action->sent_ms,
@@ -253,7 +259,9 @@ static void note_state(el_entry_driver *driver) {
 
 static void take(el_entry_driver *driver, const el_entry_event *event) {
   el_entry_actions actions;
-  el_entry_step(&driver->entry, event, el_now_ms(), &actions);
+  el_entry_event known = *event;
+  known.proven = el_session_driver_is_proven(driver->world->session);
+  el_entry_step(&driver->entry, &known, el_now_ms(), &actions);
   note_state(driver);
   for (int i = 0; i < actions.n; i++) {
     carry_out(driver, &actions.list[i]);

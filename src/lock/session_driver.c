@@ -258,8 +258,7 @@ static void step(el_session_driver *driver, const el_session_event *event) {
 }
 
 static void step_simple(el_session_driver *driver, int kind) {
-  el_session_event event = {0};
-  event.kind = kind;
+  el_session_event event = {.kind = kind};
   step(driver, &event);
 }
 
@@ -303,15 +302,10 @@ void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
   step_simple(driver, EL_SESSION_LEASE_GONE);
 }
 
-void el_session_driver_note_unsure(el_session_driver *driver, int64_t lease) {
+void el_session_driver_signal(el_session_driver *driver, int64_t lease,
+                              int kind) {
   if (lease == driver->session.id) {
-    step_simple(driver, EL_SESSION_UNSURE);
-  }
-}
-
-void el_session_driver_confirm(el_session_driver *driver, int64_t lease) {
-  if (lease == driver->session.id) {
-    step_simple(driver, EL_SESSION_CONFIRM);
+    step_simple(driver, kind);
   }
 }
 
@@ -364,6 +358,10 @@ el_session_end el_session_driver_end(const el_session_driver *driver) {
 
 bool el_session_driver_can_claim(const el_session_driver *driver) {
   return el_session_can_claim(&driver->session, el_now_ms());
+}
+
+bool el_session_driver_is_proven(const el_session_driver *driver) {
+  return el_session_is_proven(&driver->session, el_now_ms());
 }
 
 int64_t el_session_driver_lease(const el_session_driver *driver) {

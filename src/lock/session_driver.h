@@ -79,6 +79,9 @@ el_session_end el_session_driver_end(const el_session_driver *driver);
 /* May something be claimed now? @thread io */
 bool el_session_driver_can_claim(const el_session_driver *driver);
 
+/* And has that just been proven? @thread io */
+bool el_session_driver_is_proven(const el_session_driver *driver);
+
 /* The lease and its TTL in milliseconds, while it is alive. @thread io */
 int64_t el_session_driver_lease(const el_session_driver *driver);
 
@@ -95,11 +98,10 @@ void el_session_driver_publish_claim(el_session_driver *driver);
 /* What proves that its lease lives. @thread io */
 el_prober *el_session_driver_prober(el_session_driver *driver);
 
-/* A key that was asked for on |lease| may still come. @thread io */
-void el_session_driver_note_unsure(el_session_driver *driver, int64_t lease);
-
-/* Somebody must know whether |lease| lives now. @thread io */
-void el_session_driver_confirm(el_session_driver *driver, int64_t lease);
+/* Of |lease|: EL_SESSION_UNSURE (a key that was asked for on it may still come), or
+ * EL_SESSION_CONFIRM (somebody must know whether it lives now). @thread io */
+void el_session_driver_signal(el_session_driver *driver, int64_t lease,
+                              int kind);
 
 /* When the latest renewal that was answered was sent. @thread io */
 int64_t el_session_driver_renewed_ms(const el_session_driver *driver);

@@ -77,7 +77,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
       return;
     case EL_ENTRY_HELD:
       if (!entry->watching) {
-        el_entry_watch(entry, out, (el_place){0});
+        el_entry_watch(entry, out, (el_place){0}, entry->rev);
         return;
       }
       /* fall through */
@@ -121,10 +121,11 @@ static void on_own_key(el_entry *entry, const el_entry_event *event,
 
 static void on_watch(el_entry *entry, const el_entry_event *event,
                      el_entry_actions *out) {
+  bool is_news = event->rev > entry->watch_rev;
   if (!entry->watching) return;
+  if (is_news) entry->watch_rev = event->rev;
   if (event->kind == EL_ENTRY_WATCH_CREATED) {
-    entry->watch_rev = event->rev;
-    look_soon(entry, true, out);
+    if (is_news) look_soon(entry, true, out);
   } else if (entry->state == EL_ENTRY_HELD) {
     on_own_key(entry, event, out);
   } else if (event->kind == EL_ENTRY_WATCH_DELETED && entry->missing > 1 &&
@@ -132,7 +133,7 @@ static void on_watch(el_entry *entry, const el_entry_event *event,
     entry->missing--; /* a look that is out may have counted it, or not */
   } else if (event->kind == EL_ENTRY_WATCH_DELETED ||
              entry->mode == EL_MODE_READ) { /* the writer may only read now */
-    look_soon(entry, false, out);
+    look_soon(entry, event->proven, out);
   }
 }
 

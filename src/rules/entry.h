@@ -100,8 +100,10 @@ typedef struct el_entry_event {
   bool conflict;  /* answer: older is of a semaphore with other permits */
   uint16_t missing; /* answer: if several are in the way, how many have to go */
   bool locked;      /* try: a key that counts is there */
+  bool batched;     /* answer: |rev| may have changed more than it tells */
   bool serializable;  /* look: a member's state, perhaps a stale one */
   bool deleted;       /* delete: the key was there */
+  bool proven;        /* any: that our lease lives was just proven */
   el_session_end end; /* session dead: how */
 } el_entry_event;
 
@@ -165,7 +167,7 @@ typedef struct el_entry {
   int64_t bound;      /* for the try */
   int64_t rev;        /* create_revision of our key, 0 if unknown */
   el_place ahead;     /* WAITING: whose key is watched */
-  int64_t watch_rev;  /* when the watch was created, 0: not yet */
+  int64_t watch_rev; /* what is known of the watched key is of then, or later */
 } el_entry;
 
 /* An entry of the session with |lease|, IDLE. |ttl_ms| sets how often a waiter

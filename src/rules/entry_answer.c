@@ -20,23 +20,27 @@ static void wait_behind(el_entry *entry, const el_entry_event *event,
   entry->ahead = event->older;
   entry->missing = event->missing;
   entry->again = false;
-  el_entry_watch(entry, out, event->older);
+  el_entry_watch(entry, out, event->older, event->rev - event->batched);
   entry->wake_at = now_ms + entry->reread_ms;
+}
+
+/* A quorum has seen our key. */
+static void prove(const el_entry_event *event, el_entry_actions *out) {
+  el_entry_action *proof = el_entry_push(out, EL_ENTRY_PROOF);
+  proof->sent_ms = event->outcome.sent_ms;
+  proof->term = event->term;
 }
 
 /* The answer at hand shows our key and none older: ours, once the session can
  * prove that its lease lives. */
 static void win(el_entry *entry, const el_entry_event *event,
                 el_entry_actions *out) {
-  el_entry_action *proof;
   el_entry_unwatch(entry, out);
   entry->state = EL_ENTRY_PROVING;
   entry->fresh = true;
   entry->attempts = 0;
   entry->wake_at = 0;
-  proof = el_entry_push(out, EL_ENTRY_PROOF);
-  proof->sent_ms = event->outcome.sent_ms;
-  proof->term = event->term;
+  if (!event->serializable) prove(event, out);
 }
 
 /* An enqueue or a try that was not answered: it may be carried out yet. A repeat is
@@ -69,6 +73,7 @@ static void on_enqueued(el_entry *entry, const el_entry_event *event,
   } else if (event->conflict) {
     refuse_conflict(entry, event, out);
   } else if (event->older.rev != 0) {
+    prove(event, out);
     wait_behind(entry, event, now_ms, out);
   } else {
     win(entry, event, out);
@@ -113,8 +118,9 @@ static bool is_stale(const el_entry *entry, const el_entry_event *event) {
 }
 
 /* Keys older than ours can only disappear, so what a serializable read shows
- * of them is final as soon as its revision isn't before our key's; that our
- * own key is still there needs a linearizable one. */
+ * of them is final as soon as its revision isn't before our key's. That our own key
+ * is still there needs a linearizable one, unless it was just proven that its lease
+ * lives: then only an admin can have taken it, in this moment. */
 static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
                               int64_t now_ms, el_entry_actions *out) {
   if (is_stale(entry, event)) {
@@ -128,7 +134,8 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
     refuse_conflict(entry, event, out);
   } else if (event->unsure) {
     el_entry_send_look(entry, out, false, true);
-  } else if (entry->again || (event->older.rev == 0 && event->serializable)) {
+  } else if (entry->again ||
+             (event->older.rev == 0 && event->serializable && !event->proven)) {
     entry->again = false;
     el_entry_send_look(entry, out, false, false);
   } else if (event->older.rev == 0) {

@@ -22,7 +22,8 @@ void el_entry_send_look(el_entry *entry, el_entry_actions *out,
                         bool serializable, bool all);
 
 /* Watches the key of |place|, instead of any other. @thread any */
-void el_entry_watch(el_entry *entry, el_entry_actions *out, el_place place);
+void el_entry_watch(el_entry *entry, el_entry_actions *out, el_place place,
+                    int64_t known_rev);
 
 /* @thread any */
 void el_entry_unwatch(el_entry *entry, el_entry_actions *out);

@@ -43,10 +43,11 @@ void el_entry_send_enqueue(el_entry *entry, el_entry_actions *out) {
   send(entry, out, EL_REQUEST_ENQUEUE);
 }
 
-void el_entry_watch(el_entry *entry, el_entry_actions *out, el_place place) {
+void el_entry_watch(el_entry *entry, el_entry_actions *out, el_place place,
+                    int64_t known_rev) {
   el_entry_push(out, EL_ENTRY_WATCH)->place = place;
   entry->watching = true;
-  entry->watch_rev = 0;
+  entry->watch_rev = known_rev;
 }
 
 void el_entry_unwatch(el_entry *entry, el_entry_actions *out) {

@@ -333,7 +333,8 @@ void el_recipe_read(const el_keys *keys, const el_entry_action *action,
       (el_entry_event){.kind = EL_ENTRY_ANSWER,
                        .outcome = el_outcome_of(&answer->err, answer->sent_ms),
                        .term = answer->term,
-                       .rev = answer->rev};
+                       .rev = answer->rev,
+                       .batched = answer->batched};
   if (!event->outcome.done) return;
   switch (action->request) {
     case EL_REQUEST_ENQUEUE:

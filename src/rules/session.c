@@ -20,6 +20,8 @@ enum {
   ANSWER_MAX_MS = 1000,
   ANSWER_DOUBLINGS = 2,
   UNPROVEN_MS = 250, /* between renewals that can't be proven */
+  /* Who is let in on the strength of a proof has so much of the TTL left at least. */
+  PROVEN_DIVISOR = 2,
   /* A key for nobody keeps others waiting until an audit finds it. Most that come
    * late come soon; for the others one question every few seconds is kept up. */
   AUDIT_FIRST_MS = 500,
@@ -51,6 +53,12 @@ void el_session_init(el_session *ses, int64_t ttl_ms, int64_t grant_at,
 
 bool el_session_can_claim(const el_session *ses, int64_t now_ms) {
   return ses->state == EL_SESSION_ALIVE && now_ms < ses->claim_until;
+}
+
+bool el_session_is_proven(const el_session *ses, int64_t now_ms) {
+  return ses->state == EL_SESSION_ALIVE &&
+         now_ms < ses->proven_ms + EL_SESSION_PROVEN_MS &&
+         now_ms < ses->claim_until - ses->ttl_ms / PROVEN_DIVISOR;
 }
 
 static el_session_action *push(el_session_actions *out, int kind) {
@@ -101,6 +109,9 @@ static void on_proof(el_session *ses, const el_session_event *event,
   const el_renewal *proven = proves(event, &ses->last)     ? &ses->last
                              : proves(event, &ses->before) ? &ses->before
                                                            : NULL;
+  if (proven != NULL && event->outcome.sent_ms > ses->proven_ms) {
+    ses->proven_ms = event->outcome.sent_ms;
+  }
   if (proven == NULL) {
     /* A new leader: have it renew the lease, then prove that. */
     int64_t soonest = ses->last.sent_ms + UNPROVEN_MS;

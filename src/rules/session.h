@@ -107,6 +107,9 @@ typedef enum el_session_end {
   EL_SESSION_CLOSED     /* by us */
 } el_session_end;
 
+/* For so long a proof is a fresh one. */
+enum { EL_SESSION_PROVEN_MS = 1000 };
+
 typedef struct el_session {
   el_session_state state;
   el_session_end end; /* DEAD: how */
@@ -116,6 +119,7 @@ typedef struct el_session {
   int64_t id;          /* lease id, 0 before it is granted */
   int64_t ttl_ms;      /* as granted */
   int64_t claim_until; /* el_now_ms; 0: nothing may be claimed */
+  int64_t proven_ms;   /* when the latest request was sent that proved it */
   int64_t wake_at;     /* wants a TIMER event then; 0: none */
 
   el_renewal last, before; /* the two latest renewals */
@@ -149,5 +153,9 @@ void el_session_step(el_session *ses, const el_session_event *event,
 
 /* May something be claimed at |now_ms|? @thread any */
 bool el_session_can_claim(const el_session *ses, int64_t now_ms);
+
+/* And has that just been proven, so that who is next needn't ask a quorum? An admin may
+ * have taken his key since. @thread any */
+bool el_session_is_proven(const el_session *ses, int64_t now_ms);
 
 #endif

@@ -62,7 +62,7 @@ end
 -- Waits until |client| asks nothing by itself for the next seconds, of |lock|, the only
 -- one that it holds: the next request is the test's.
 function M.await_watched(client, lock)
-  wait.eventually(function() return client:stats().looks > 0 end, 5, "the look at the own key")
+  wait.eventually(function() return client:stats().watches > 0 end, 5, "the watch of the own key")
   assert.is_true(lock:check())
 end
 
