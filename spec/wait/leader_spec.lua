@@ -2,6 +2,7 @@
 -- thread when it doesn't come back.
 
 local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -40,6 +41,35 @@ describe("a client whose program blocks", function()
     wait.sleep(0.1) -- a short hold isn't watched
     etcd:del(lock:key())
     wait.eventually(function() return not lock:held() end, 5, "the loss")
+  end)
+
+  -- What a watchdog or a profiler does.
+  it("keeps its locks and its time where many signals come", function()
+    local child = proc.lua([[
+      local endpoint, prefix = ...
+      local wait = require "spec.support.harness.wait"
+      require "luv".new_signal():start("sigusr1", function() end)
+      local client = assert(require("etcdlock").connect {
+        endpoints = endpoint, prefix = prefix, ttl = 2 })
+      local held = assert(client:lock "b")
+      print "held"
+      local from = wait.now()
+      print("asked", select(3, client:lock("a", { timeout = 4 })))
+      print("took", wait.now() - from)
+      print("held", held:check())
+      client:close()
+    ]], etcd:endpoints(), prefix)
+    assert(other:lock "a")
+    child:expect "^held$"
+    etcd:await_keys(prefix .. "a", 2)
+    repeat
+      child:kill "sigusr1"
+      wait.sleep(0.01)
+    until child.out.text:find "asked"
+    assert.equal("timeout", (child:expect "^asked\t(%a+)$"))
+    assert.is_true(tonumber((child:expect "^took\t(%S+)$")) < 4 + wait.SLACK)
+    child:expect "^held\ttrue"
+    assert.equal(0, (child:wait()))
   end)
 
   it("ends when it is closed, at once", function()

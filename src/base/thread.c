@@ -2,14 +2,17 @@
  * for another. */
 #include "base/thread.h"
 
-#include <signal.h>
+void el_thread_block_signals(sigset_t *before) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, before);
+}
 
 /* A thread inherits the mask of the one that makes it. */
 int el_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg) {
-  sigset_t all, before;
+  sigset_t before;
   int rc;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  el_thread_block_signals(&before);
   rc = pthread_create(thread, NULL, run, arg);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return rc;

@@ -4,8 +4,13 @@
 #define ETCDLOCK_BASE_THREAD_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <time.h>
+
+/* Has the calling thread hear of no signal until |before| is its mask again.
+ * @thread any */
+void el_thread_block_signals(sigset_t *before);
 
 /* Starts |run| with |arg|, all signals blocked. 0 or an errno. @thread any */
 int el_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);

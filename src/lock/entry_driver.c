@@ -133,14 +133,16 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
   el_key_watch *watching = EL_OF(watch, el_key_watch, watch);
   el_entry_driver *driver = watching->driver;
   el_entry_event event = {.rev = from->rev, .lease = from->lease};
+  bool is_behind;
   event.kind = kinds[from->kind];
   if (from->kind == EL_WATCH_REFUSED) {
     note_cause(driver, &from->err);
     watching->created_rev = 1;
   } else if (from->kind == EL_WATCH_CREATED) {
     EL_COUNT(driver->world->counters, watches, 1);
+    is_behind = from->rev < watching->created_rev; /* as it was before */
     watching->created_rev = from->rev;
-    event.rev = all_created_rev(driver);
+    event.rev = is_behind ? from->rev : all_created_rev(driver);
     if (event.rev == 0) return;
   }
   step(driver, &event);

@@ -12,7 +12,8 @@ void el_leader_init(el_leader *leader) {
   pthread_mutex_init(&leader->mu, NULL);
   el_cond_init(&leader->left);
   leader->who = EL_LEADER_THREAD;
-  leader->since_ms = leader->wakes_ms = 0;
+  leader->since_ms = 0;
+  leader->was_left = leader->sleeps = false;
   leader->awaited = NULL;
   leader->event = 0;
 }
@@ -22,33 +23,38 @@ void el_leader_destroy(el_leader *leader) {
   pthread_mutex_destroy(&leader->mu);
 }
 
-/* How much longer the I/O thread isn't needed: of who has led for long, it isn't known
- * when he'll leave, and he wakes it then. */
-static int64_t spare_ms(const el_leader *leader, int64_t now_ms) {
-  int64_t led_ms = now_ms - leader->since_ms;
-  if (leader->who == EL_LEADER_NOBODY) return VACANT_MS - led_ms;
-  return led_ms > VACANT_MS ? led_ms : VACANT_MS;
+/* Who has led for long may do so for longer; he wakes the I/O thread when he leaves.
+ * Who hasn't is spared that. */
+static void stand_by(el_leader *leader, bool is_long) {
+  if (is_long) {
+    leader->sleeps = true;
+    pthread_cond_wait(&leader->left, &leader->mu);
+    leader->sleeps = false;
+  } else {
+    struct timespec until = el_cond_deadline(VACANT_MS);
+    pthread_cond_timedwait(&leader->left, &leader->mu, &until);
+  }
 }
 
 bool el_leader_take(el_leader *leader) {
-  bool was_away;
+  bool was_left;
   pthread_mutex_lock(&leader->mu);
-  was_away = leader->who != EL_LEADER_THREAD;
   while (leader->who != EL_LEADER_THREAD) {
-    int64_t now_ms = el_now_ms(), ms = spare_ms(leader, now_ms);
-    if (ms <= 0) {
+    bool is_long = el_now_ms() - leader->since_ms >= VACANT_MS;
+    if (is_long && leader->who == EL_LEADER_NOBODY) {
       leader->who = EL_LEADER_THREAD;
     } else {
-      struct timespec until = el_cond_deadline(ms);
-      leader->wakes_ms = now_ms + ms;
-      pthread_cond_timedwait(&leader->left, &leader->mu, &until);
+      stand_by(leader, is_long);
     }
   }
+  was_left = leader->was_left;
+  leader->was_left = false;
   pthread_mutex_unlock(&leader->mu);
-  return was_away;
+  return was_left;
 }
 
 static void vacate(el_leader *leader) {
+  leader->was_left = true;
   leader->who = EL_LEADER_NOBODY;
   leader->since_ms = el_now_ms();
   leader->awaited = NULL;
@@ -78,12 +84,12 @@ bool el_leader_try(el_leader *leader, el_completion *awaited, unsigned event) {
   return leads;
 }
 
-void el_leader_leave(el_leader *leader) {
+void el_leader_leave(el_leader *leader, bool leads) {
   pthread_mutex_lock(&leader->mu);
   leader->awaited = NULL;
-  if (leader->who == EL_LEADER_WAITER) {
+  if (leads) {
     vacate(leader);
-    if (leader->wakes_ms > leader->since_ms + VACANT_MS) {
+    if (leader->sleeps) {
       pthread_cond_signal(&leader->left);
     }
   }

@@ -23,8 +23,9 @@ typedef struct el_leader {
     EL_LEADER_WAITER,
     EL_LEADER_NOBODY
   } who;
-  int64_t since_ms; /* no I/O thread: since when he leads, or nobody */
-  int64_t wakes_ms; /* when the I/O thread looks whether it is needed */
+  int64_t since_ms; /* not the I/O thread: since when he leads, or nobody */
+  bool was_left;    /* since the I/O thread took it last */
+  bool sleeps;      /* the I/O thread, until who leads leaves */
   el_completion
       *awaited; /* who waits while the I/O thread leads, NULL: nobody */
   unsigned event;
@@ -36,7 +37,7 @@ void el_leader_init(el_leader *leader);
 /* @thread io */
 void el_leader_destroy(el_leader *leader);
 
-/* The I/O thread: returns when it leads. Did somebody else meanwhile?
+/* The I/O thread: returns when it leads. Did it leave in between?
  * @thread io @locks leader->mu */
 bool el_leader_take(el_leader *leader);
 
@@ -48,8 +49,8 @@ void el_leader_step_aside(el_leader *leader);
  * and steps aside when |event| has come. @thread lua @locks leader->mu */
 bool el_leader_try(el_leader *leader, el_completion *awaited, unsigned event);
 
-/* He waits no more. @thread lua @locks leader->mu */
-void el_leader_leave(el_leader *leader);
+/* He waits no more; |leads| is what try said. @thread lua @locks leader->mu */
+void el_leader_leave(el_leader *leader, bool leads);
 
 /* Is there anybody to be told that something was posted? If not, then whoever leads
  * next looks. @thread any @locks leader->mu */

@@ -55,7 +55,7 @@ STAILQ_HEAD(command_list, el_command);
 TAILQ_HEAD(call_list, el_live_call);
 
 struct el_loop {
-  pthread_mutex_t inbox_mu; /* guards inbox, rung and closed; a leaf */
+  pthread_mutex_t inbox_mu; /* guards inbox, rung and closed */
   struct command_list inbox;
   bool rung;   /* the doorbell's event is on its way */
   bool closed; /* no post, no ring */
@@ -195,9 +195,13 @@ static void run_until_stopped(el_loop *loop) {
 
 /* ---- in a thread that waits ---- */
 
+/* Signals wait: each that comes would have gRPC sleep anew for as long as it was told,
+ * and a handler of the program's has no business amid gRPC's locks. */
 static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
                        int64_t timeout_ms) {
   gpr_timespec until = el_deadline_in(timeout_ms);
+  sigset_t before;
+  el_thread_block_signals(&before);
   io_loop = loop;
   run_inbox(loop);
   while (!loop->stopping && !el_completion_wait(awaited, event, 0) &&
@@ -205,17 +209,19 @@ static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
     run_once(loop, until);
   }
   io_loop = NULL;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
                   int64_t timeout_ms) {
   if (timeout_ms > 0 && !el_completion_wait(awaited, event, 0)) {
-    if (el_leader_try(&loop->leader, awaited, event)) {
+    bool leads = el_leader_try(&loop->leader, awaited, event);
+    if (leads) {
       lead_until(loop, awaited, event, timeout_ms);
     } else {
       el_completion_wait(awaited, event, timeout_ms);
     }
-    el_leader_leave(&loop->leader);
+    el_leader_leave(&loop->leader, leads);
   }
   return el_completion_wait(awaited, event, 0);
 }
@@ -351,6 +357,7 @@ static bool has_room(el_error *err) {
 
 el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   el_loop *loop;
+  sigset_t before;
   int rc;
   if (!has_room(err)) return NULL;
   loop = calloc(1, sizeof *loop);
@@ -359,7 +366,9 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
     return NULL;
   }
   el_grpc_log_tame();
+  el_thread_block_signals(&before); /* for gRPC's own threads, too */
   grpc_init();
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   atomic_fetch_add(&running, 1);
   loop->events = *events;
   loop->arg = arg;

@@ -1,6 +1,6 @@
 /* loop: the I/O thread of one client.
  *
- * One thread sits in one gRPC completion queue. Everything that etcdlock does
+ * One thread at a time sits in one gRPC completion queue (leader.h). Everything that etcdlock does
  * with etcd happens there: completed calls, timers, and the commands that Lua
  * threads post. The inbox and its doorbell are the only way in.
  */
@@ -59,7 +59,7 @@ void el_loop_stop(el_loop *loop);
 /* The loop's timers. @thread io */
 el_timers *el_loop_timers(el_loop *loop);
 
-/* True on the loop's own thread. @thread any */
+/* Does this thread run the loop? @thread any */
 bool el_loop_is_io(const el_loop *loop);
 
 /* Something that can't be freed yet needs the thread a while longer, also after

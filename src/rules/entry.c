@@ -119,14 +119,22 @@ static void on_own_key(el_entry *entry, const el_entry_event *event,
   }
 }
 
+/* Nothing has come since the answer that led to it if it begins at the revision of that.
+ * An earlier one is a member's that is behind, or another store's. */
+static void on_watch_created(el_entry *entry, int64_t rev,
+                             el_entry_actions *out) {
+  if (!entry->watching || rev == entry->watch_rev) return;
+  entry->watch_rev = rev;
+  look_soon(entry, true, out);
+}
+
 static void on_watch(el_entry *entry, const el_entry_event *event,
                      el_entry_actions *out) {
-  bool is_news = event->rev > entry->watch_rev;
   if (!entry->watching) return;
-  if (is_news) entry->watch_rev = event->rev;
-  if (event->kind == EL_ENTRY_WATCH_CREATED) {
-    if (is_news) look_soon(entry, true, out);
-  } else if (entry->state == EL_ENTRY_HELD) {
+  if (event->rev > entry->watch_rev && entry->state == EL_ENTRY_WAITING) {
+    entry->watch_rev = event->rev;
+  }
+  if (entry->state == EL_ENTRY_HELD) {
     on_own_key(entry, event, out);
   } else if (event->kind == EL_ENTRY_WATCH_DELETED && entry->missing > 1 &&
              entry->busy == EL_REQUEST_NONE) {
@@ -242,6 +250,8 @@ void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
       el_entry_on_answer(entry, event, now_ms, out);
       return;
     case EL_ENTRY_WATCH_CREATED:
+      on_watch_created(entry, event->rev, out);
+      return;
     case EL_ENTRY_WATCH_DELETED:
     case EL_ENTRY_WATCH_PUT:
       on_watch(entry, event, out);
