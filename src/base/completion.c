@@ -80,6 +80,14 @@ void el_completion_disarm(el_completion *completion, unsigned event,
   pthread_mutex_unlock(&completion->mu);
 }
 
+bool el_completion_has(el_completion *completion, unsigned event) {
+  bool has;
+  pthread_mutex_lock(&completion->mu);
+  has = (completion->events & event) != 0;
+  pthread_mutex_unlock(&completion->mu);
+  return has;
+}
+
 bool el_completion_wait(el_completion *completion, unsigned event,
                         int64_t timeout_ms) {
   struct timespec until = el_cond_deadline(timeout_ms);

@@ -47,6 +47,9 @@ bool el_completion_arm(el_completion *completion, unsigned event, el_wake *wake,
 void el_completion_disarm(el_completion *completion, unsigned event,
                           uint64_t id);
 
+/* Is |event| there? @thread any @locks completion->mu */
+bool el_completion_has(el_completion *completion, unsigned event);
+
 /* True as soon as |event| is there, false after |timeout_ms| milliseconds; 0
  * only asks. Signals don't end the wait, so callers that want Ctrl-C to work
  * wait in slices. @thread any @locks completion->mu */

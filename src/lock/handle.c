@@ -62,16 +62,19 @@ bool el_handle_stood_still(const el_handle *handle, el_error *err) {
   return true;
 }
 
+static bool is_open(const el_handle *handle) {
+  return handle->loop != NULL && !el_handle_is_forked(handle);
+}
+
 bool el_handle_wait(el_handle *handle, el_completion *awaited, unsigned event,
                     int64_t timeout_ms) {
-  return handle->loop != NULL && !el_handle_is_forked(handle)
+  return is_open(handle)
              ? el_loop_wait(handle->loop, awaited, event, timeout_ms)
              : el_completion_wait(awaited, event, timeout_ms);
 }
 
 bool el_handle_post(el_handle *handle, el_command *command) {
-  return handle->loop != NULL && !el_handle_is_forked(handle) &&
-         el_loop_post(handle->loop, command);
+  return is_open(handle) && el_loop_post(handle->loop, command);
 }
 
 /* In a forked child it is the parent's to read. */

@@ -244,8 +244,9 @@ static void read_error(const el_error *from, el_error *to) {
 }
 
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err) {
-  if (!el_handle_wait(lk->handle, &lk->news, EL_LOCK_DECIDED, timeout_ms))
+  if (!el_handle_wait(lk->handle, &lk->news, EL_LOCK_DECIDED, timeout_ms)) {
     return false;
+  }
   read_error(lk->err, err);
   return true;
 }

@@ -57,13 +57,13 @@ static void vacate(el_leader *leader) {
   leader->was_left = true;
   leader->who = EL_LEADER_NOBODY;
   leader->since_ms = el_now_ms();
-  leader->awaited = NULL;
 }
 
 void el_leader_step_aside(el_leader *leader) {
   pthread_mutex_lock(&leader->mu);
   if (leader->awaited != NULL &&
-      el_completion_wait(leader->awaited, leader->event, 0)) {
+      el_completion_has(leader->awaited, leader->event)) {
+    leader->awaited = NULL;
     vacate(leader);
   }
   pthread_mutex_unlock(&leader->mu);

@@ -26,8 +26,8 @@ typedef struct el_leader {
   int64_t since_ms; /* not the I/O thread: since when he leads, or nobody */
   bool was_left;    /* since the I/O thread took it last */
   bool sleeps;      /* the I/O thread, until who leads leaves */
-  el_completion
-      *awaited; /* who waits while the I/O thread leads, NULL: nobody */
+  /* What is waited for while the I/O thread leads; NULL: nothing. */
+  el_completion *awaited;
   unsigned event;
 } el_leader;
 

@@ -82,8 +82,8 @@ struct el_loop {
   bool lingers;        /* written before that: the thread goes on */
 };
 
-static _Thread_local const el_loop
-    *io_loop; /* the loop that this thread leads */
+/* The loop that this thread leads. */
+static _Thread_local const el_loop *io_loop;
 
 bool el_loop_is_io(const el_loop *loop) { return io_loop == loop; }
 
@@ -204,7 +204,7 @@ static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
   el_thread_block_signals(&before);
   io_loop = loop;
   run_inbox(loop);
-  while (!loop->stopping && !el_completion_wait(awaited, event, 0) &&
+  while (!loop->stopping && !el_completion_has(awaited, event) &&
          gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), until) < 0) {
     run_once(loop, until);
   }
@@ -214,7 +214,7 @@ static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
 
 bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
                   int64_t timeout_ms) {
-  if (timeout_ms > 0 && !el_completion_wait(awaited, event, 0)) {
+  if (timeout_ms > 0 && !el_completion_has(awaited, event)) {
     bool leads = el_leader_try(&loop->leader, awaited, event);
     if (leads) {
       lead_until(loop, awaited, event, timeout_ms);
@@ -223,7 +223,7 @@ bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
     }
     el_leader_leave(&loop->leader, leads);
   }
-  return el_completion_wait(awaited, event, 0);
+  return el_completion_has(awaited, event);
 }
 
 static void end_calls(el_loop *loop) {

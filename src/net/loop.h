@@ -1,8 +1,8 @@
 /* loop: the I/O thread of one client.
  *
- * One thread at a time sits in one gRPC completion queue (leader.h). Everything that etcdlock does
- * with etcd happens there: completed calls, timers, and the commands that Lua
- * threads post. The inbox and its doorbell are the only way in.
+ * One thread at a time sits in one gRPC completion queue (leader.h). Everything
+ * that etcdlock does with etcd happens there: completed calls, timers, and the
+ * commands that Lua threads post. The inbox and its doorbell are the only way in.
  */
 #ifndef ETCDLOCK_NET_LOOP_H
 #define ETCDLOCK_NET_LOOP_H
