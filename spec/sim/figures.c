@@ -23,6 +23,7 @@ static const char *const fault_str[FAULTS] = {
     [FAULT_PARTITION] = "partition",
     [FAULT_ELECTION] = "election",
     [FAULT_DEPOSED] = "deposed leader",
+    [FAULT_LAGGING] = "member behind",
     [FAULT_RESTART] = "restart",
     [FAULT_STOP] = "peer stopped",
     [FAULT_CRASH] = "peer crashed",

@@ -24,6 +24,7 @@ typedef enum fault {
   FAULT_PARTITION,    /* nothing between one peer and the store */
   FAULT_ELECTION,     /* a new leader */
   FAULT_DEPOSED,      /* a peer hangs on the old leader, which answers */
+  FAULT_LAGGING,      /* a peer hangs on a member that is behind all the time */
   FAULT_RESTART,      /* the store was down for a moment */
   FAULT_STOP,         /* SIGSTOP, and SIGCONT later */
   FAULT_CRASH,        /* SIGKILL */

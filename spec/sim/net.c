@@ -50,10 +50,9 @@ static void watch_lease(world *wd, int64_t id) {
 
 /* The revision that the member has, which a serializable read is served of. */
 static int64_t member_rev(world *wd, int peer) {
-  const condition *cond = &wd->weather.peers[peer];
-  int64_t rev = wd->store.rev;
-  if (weather_is_deposed(&wd->weather, peer, wd->now_ms)) return cond->old_rev;
-  if (world_chance(wd, FAULT_STALE_LOOK)) {
+  int64_t rev =
+      weather_member_rev(&wd->weather, peer, wd->now_ms, wd->store.rev);
+  if (rev == wd->store.rev && world_chance(wd, FAULT_STALE_LOOK)) {
     rev -= rng_between(&wd->dice, 1, 20);
   }
   return rev > 1 ? rev : 1;

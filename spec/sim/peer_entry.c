@@ -170,7 +170,8 @@ static void prove(world *wd, sim_peer *pr, int session,
   el_session_event proof = {.kind = EL_SESSION_PROOF,
                             .outcome.done = true,
                             .outcome.sent_ms = action->sent_ms,
-                            .term = action->term};
+                            .term = action->term,
+                            .rev = action->rev};
   session_step(wd, pr, session, &proof);
 }
 
@@ -253,6 +254,7 @@ static void perform(world *wd, sim_peer *pr, int entry,
     case EL_ENTRY_RELEASED:
       at->let_go = false;
       checks_on_released(wd, pr, at, action->found);
+      at->delete_unsure = false;
       return;
   }
 }
@@ -294,9 +296,10 @@ void entry_step(world *wd, sim_peer *pr, int entry,
   el_entry was = at->core;
   el_entry_event known = *event;
   el_entry_actions out;
-  known.proven = el_session_is_proven(&pr->sessions[at->session].core,
-                                      clock_now(wd, pr->id));
-  el_entry_step(&at->core, &known, clock_now(wd, pr->id), &out);
+  int64_t now_ms = clock_now(wd, pr->id);
+  known.proven_rev =
+      el_session_proven_rev(&pr->sessions[at->session].core, now_ms);
+  el_entry_step(&at->core, &known, now_ms, &out);
   at->let_go |= event->kind == EL_ENTRY_STOP && was.state == EL_ENTRY_HELD;
   trace_step(wd, pr, at, &was, event, &out);
   for (int i = 0; i < out.n; i++) {

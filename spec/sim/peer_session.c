@@ -25,6 +25,7 @@ static void step_answer(world *wd, const world_event *ev, int kind) {
                             .id = ev->call.lease,
                             .ttl_ms = ev->reply.ttl_ms,
                             .term = answer->term,
+                            .rev = answer->rev,
                             .exists = answer->mine.rev != 0};
   sim_peer *pr = &wd->peers[ev->peer];
   session_step(wd, pr, ev->call.session, &event);

@@ -59,6 +59,19 @@ static watch_message message_of(const watch *what, const change *it) {
   return message;
 }
 
+/* A member that is behind has come so far. */
+static void apply_late(world *wd, const world_event *ev) {
+  condition *cond = &wd->weather.peers[ev->call.peer];
+  if (ev->call.rev > cond->lag_rev) cond->lag_rev = ev->call.rev;
+}
+
+static void apply_later(world *wd, int peer, int64_t rev) {
+  int64_t due_ms = weather_lag_due(&wd->weather, peer, wd->now_ms);
+  world_event *ev = world_post(wd, due_ms, NOBODY, apply_late);
+  ev->call.peer = peer;
+  ev->call.rev = rev;
+}
+
 /* What a member that lagged tells when it has caught up. */
 static void emit(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->call.peer].stream;
@@ -67,13 +80,19 @@ static void emit(world *wd, const world_event *ev) {
 
 static void tell(world *wd, int peer, const watch *what, const change *it) {
   watch_message message = message_of(what, it);
+  const condition *cond = &wd->weather.peers[peer];
   world_event *ev;
+  int64_t at_ms;
   if (world_chance(wd, FAULT_SWALLOWED)) return;
-  if (!weather_is_deposed(&wd->weather, peer, wd->now_ms)) {
+  if (weather_is_deposed(&wd->weather, peer, wd->now_ms)) {
+    at_ms = cond->deposed_until;
+  } else if (weather_is_lagging(&wd->weather, peer, wd->now_ms)) {
+    at_ms = cond->lag_due;
+  } else {
     push(wd, peer, &message);
     return;
   }
-  ev = world_post(wd, wd->weather.peers[peer].deposed_until, NOBODY, emit);
+  ev = world_post(wd, at_ms, NOBODY, emit);
   ev->call.peer = peer;
   ev->watch = message;
   ev->turn = wd->peers[peer].stream.epoch;
@@ -90,6 +109,9 @@ static bool is_about(const watch *what, const change *it) {
 void stream_on_change(world *wd, const change *what) {
   for (int i = 0; i < wd->n_peers; i++) {
     stream *line = &wd->peers[i].stream;
+    if (weather_is_lagging(&wd->weather, i, wd->now_ms)) {
+      apply_later(wd, i, what->rev);
+    }
     for (int k = 0; k < line->n_watches; k++) {
       if (is_about(&line->watches[k], what)) {
         tell(wd, i, &line->watches[k], what);
@@ -133,9 +155,8 @@ static void create(world *wd, const world_event *ev) {
   }
   line->watches[line->n_watches++] = what;
   message.event.kind = EL_ENTRY_WATCH_CREATED;
-  message.event.rev = weather_is_deposed(&wd->weather, peer, wd->now_ms)
-                          ? wd->weather.peers[peer].old_rev
-                          : wd->store.rev;
+  message.event.rev =
+      weather_member_rev(&wd->weather, peer, wd->now_ms, wd->store.rev);
   push(wd, peer, &message);
   tell_past(wd, peer, &what, message.event.rev);
 }

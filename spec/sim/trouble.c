@@ -61,6 +61,22 @@ static void depose(world *wd, const world_event *ev) {
   world_trace(wd, "store: term %d", (int)wd->store.term);
 }
 
+/* A member that is busy, or badly connected, applies everything late, and serves
+ * its streams and serializable reads from that. */
+static void lag(world *wd, const world_event *ev) {
+  int peer = pick_peer(wd);
+  condition *cond = &wd->weather.peers[peer];
+  if (wd->calm_from_ms != 0) return;
+  if (weather_is_lagging(&wd->weather, peer, wd->now_ms)) return;
+  (void)ev;
+  world_count(wd, FAULT_LAGGING);
+  cond->lag_ms = rng_between(&wd->dice, 50, 5000);
+  cond->lagging_until = wd->now_ms + pick_length(wd);
+  cond->lag_rev = wd->store.rev;
+  world_trace(wd, "p%d hangs on a member that is %d ms behind", peer,
+              (int)cond->lag_ms);
+}
+
 static void restart(world *wd, const world_event *ev) {
   int64_t down_ms = rng_between(&wd->dice, 100, 2000);
   if (wd->calm_from_ms != 0) return;
@@ -248,6 +264,7 @@ static const struct {
     {FAULT_PARTITION, partition, false},
     {FAULT_ELECTION, elect, false},
     {FAULT_DEPOSED, depose, false},
+    {FAULT_LAGGING, lag, false},
     {FAULT_RESTART, restart, false},
     {FAULT_STOP, stop, false},
     {FAULT_CRASH, crash, false},

@@ -19,10 +19,11 @@ static const measure measures[] = {
     {FAULT_WATCH_LATE, 300, 0}, {FAULT_SWALLOWED, 300, 0},
     {FAULT_REPLAYED, 300, 0},   {FAULT_WATCH_BREAK, 50, 0},
     {FAULT_PARTITION, 0, 6},    {FAULT_ELECTION, 0, 5},
-    {FAULT_DEPOSED, 0, 5},      {FAULT_RESTART, 0, 3},
-    {FAULT_STOP, 0, 8},         {FAULT_CRASH, 0, 1},
-    {FAULT_CLOSE, 0, 1},        {FAULT_ADMIN_DELETE, 0, 6},
-    {FAULT_ADMIN_WRITE, 0, 2},  {FAULT_ADMIN_REVOKE, 0, 2},
+    {FAULT_DEPOSED, 0, 5},      {FAULT_LAGGING, 0, 6},
+    {FAULT_RESTART, 0, 3},      {FAULT_STOP, 0, 8},
+    {FAULT_CRASH, 0, 1},        {FAULT_CLOSE, 0, 1},
+    {FAULT_ADMIN_DELETE, 0, 6}, {FAULT_ADMIN_WRITE, 0, 2},
+    {FAULT_ADMIN_REVOKE, 0, 2},
 };
 
 enum { MEASURES = sizeof measures / sizeof measures[0] };
@@ -102,6 +103,7 @@ void weather_clear(weather *wt) {
   for (int i = 0; i < PEERS_MAX; i++) {
     wt->peers[i].partition_until = 0;
     wt->peers[i].deposed_until = 0;
+    wt->peers[i].lagging_until = 0;
   }
 }
 
@@ -118,4 +120,24 @@ bool weather_is_partitioned(const weather *wt, int peer, int64_t now_ms) {
 
 bool weather_is_deposed(const weather *wt, int peer, int64_t now_ms) {
   return now_ms < wt->peers[peer].deposed_until;
+}
+
+bool weather_is_lagging(const weather *wt, int peer, int64_t now_ms) {
+  const condition *cond = &wt->peers[peer];
+  return now_ms < cond->lagging_until || now_ms < cond->lag_due;
+}
+
+int64_t weather_lag_due(weather *wt, int peer, int64_t now_ms) {
+  condition *cond = &wt->peers[peer];
+  int64_t due_ms =
+      now_ms < cond->lagging_until ? now_ms + cond->lag_ms : now_ms;
+  if (due_ms > cond->lag_due) cond->lag_due = due_ms;
+  return cond->lag_due;
+}
+
+int64_t weather_member_rev(const weather *wt, int peer, int64_t now_ms,
+                           int64_t rev) {
+  if (weather_is_deposed(wt, peer, now_ms)) return wt->peers[peer].old_rev;
+  if (weather_is_lagging(wt, peer, now_ms)) return wt->peers[peer].lag_rev;
+  return rev;
 }

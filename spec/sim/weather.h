@@ -29,6 +29,12 @@ typedef struct condition {
   int64_t old_rev;        /* what that member has seen */
   uint64_t old_term;
   int64_t deposed_since;
+
+  /* The member that it hangs on applies what the others have written only later. */
+  int64_t lagging_until;
+  int64_t lag_ms;
+  int64_t lag_due; /* when it has applied all that was written so far */
+  int64_t lag_rev; /* what it has applied */
 } condition;
 
 typedef struct weather {
@@ -57,5 +63,14 @@ int64_t weather_latency(const weather *wt, rng *dice);
 bool weather_is_partitioned(const weather *wt, int peer, int64_t now_ms);
 
 bool weather_is_deposed(const weather *wt, int peer, int64_t now_ms);
+
+bool weather_is_lagging(const weather *wt, int peer, int64_t now_ms);
+
+/* When its member applies what is written at |now_ms|. */
+int64_t weather_lag_due(weather *wt, int peer, int64_t now_ms);
+
+/* What its member has applied of the |rev| that are written. */
+int64_t weather_member_rev(const weather *wt, int peer, int64_t now_ms,
+                           int64_t rev);
 
 #endif

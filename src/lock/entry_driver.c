@@ -222,7 +222,7 @@ static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
       return;
     case EL_ENTRY_PROOF:
       el_session_driver_prove(driver->world->session, action->sent_ms,
-                              action->term);
+                              action->term, action->rev);
       return;
     default:
       driver->decided(driver, action);
@@ -262,8 +262,10 @@ static void note_state(el_entry_driver *driver) {
 static void take(el_entry_driver *driver, const el_entry_event *event) {
   el_entry_actions actions;
   el_entry_event known = *event;
-  known.proven = el_session_driver_is_proven(driver->world->session);
-  el_entry_step(&driver->entry, &known, el_now_ms(), &actions);
+  int64_t now_ms = el_now_ms();
+  known.proven_rev =
+      el_session_driver_proven_rev(driver->world->session, now_ms);
+  el_entry_step(&driver->entry, &known, now_ms, &actions);
   note_state(driver);
   for (int i = 0; i < actions.n; i++) {
     carry_out(driver, &actions.list[i]);

@@ -34,7 +34,8 @@ static void conclude(const probe *asked, const el_txn_answer *answer) {
   el_session_event event = {.kind = EL_SESSION_PROBED,
                             .outcome =
                                 el_outcome_of(&answer->err, answer->sent_ms),
-                            .term = answer->term};
+                            .term = answer->term,
+                            .rev = answer->rev};
   el_entry_event seen;
   el_proof_key *key;
   el_recipe_read(&asked->keys, &LOOK, answer, &seen);

@@ -287,9 +287,11 @@ void el_session_driver_drop(el_session_driver *driver) {
 }
 
 void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
-                             uint64_t term) {
-  el_session_event proof = {
-      .kind = EL_SESSION_PROOF, .outcome.sent_ms = sent_ms, .term = term};
+                             uint64_t term, int64_t rev) {
+  el_session_event proof = {.kind = EL_SESSION_PROOF,
+                            .outcome.sent_ms = sent_ms,
+                            .term = term,
+                            .rev = rev};
   step(driver, &proof);
 }
 
@@ -304,9 +306,7 @@ void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
 
 void el_session_driver_signal(el_session_driver *driver, int64_t lease,
                               int kind) {
-  if (lease == driver->session.id) {
-    step_simple(driver, kind);
-  }
+  if (lease == driver->session.id) step_simple(driver, kind);
 }
 
 int64_t el_session_driver_renewed_ms(const el_session_driver *driver) {
@@ -360,8 +360,9 @@ bool el_session_driver_can_claim(const el_session_driver *driver) {
   return el_session_can_claim(&driver->session, el_now_ms());
 }
 
-bool el_session_driver_is_proven(const el_session_driver *driver) {
-  return el_session_is_proven(&driver->session, el_now_ms());
+int64_t el_session_driver_proven_rev(const el_session_driver *driver,
+                                     int64_t now_ms) {
+  return el_session_proven_rev(&driver->session, now_ms);
 }
 
 int64_t el_session_driver_lease(const el_session_driver *driver) {

@@ -79,8 +79,9 @@ el_session_end el_session_driver_end(const el_session_driver *driver);
 /* May something be claimed now? @thread io */
 bool el_session_driver_can_claim(const el_session_driver *driver);
 
-/* And has that just been proven? @thread io */
-bool el_session_driver_is_proven(const el_session_driver *driver);
+/* If that has just been proven, the store's revision then, else 0. @thread io */
+int64_t el_session_driver_proven_rev(const el_session_driver *driver,
+                                     int64_t now_ms);
 
 /* The lease and its TTL in milliseconds, while it is alive. @thread io */
 int64_t el_session_driver_lease(const el_session_driver *driver);
@@ -112,10 +113,10 @@ void el_session_driver_note_unused(el_session_driver *driver);
 /* Tells the session how many keys there are, if that has changed. @thread io */
 void el_session_driver_tell_holds(el_session_driver *driver);
 
-/* A quorum saw one of our keys: sent at |sent_ms|, answered in raft term |term|.
- * @thread io */
+/* A quorum saw one of our keys: sent at |sent_ms|, answered in raft term |term|, at the
+ * store's revision |rev|. @thread io */
 void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
-                             uint64_t term);
+                             uint64_t term, int64_t rev);
 
 /* A put on lease |lease| was told |err|: that it is gone. @thread io */
 void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,

@@ -141,7 +141,7 @@ static void on_watch(el_entry *entry, const el_entry_event *event,
     entry->missing--; /* a look that is out may have counted it, or not */
   } else if (event->kind == EL_ENTRY_WATCH_DELETED ||
              entry->mode == EL_MODE_READ) { /* the writer may only read now */
-    look_soon(entry, event->proven, out);
+    look_soon(entry, event->proven_rev != 0, out);
   }
 }
 

@@ -92,8 +92,10 @@ typedef struct el_entry_event {
   el_outcome outcome; /* answer; the rest of it is filled only if it is done */
   uint64_t term;      /* answer: raft term */
   int64_t rev;        /* answer, watch: revision */
-  int64_t lease;      /* watch put */
-  el_place mine;      /* answer: our key; rev 0: there is none */
+  int64_t
+      proven_rev; /* any: at which our lease was just proven; 0: it wasn't */
+  int64_t lease;  /* watch put */
+  el_place mine;  /* answer: our key; rev 0: there is none */
   bool partial;   /* answer: of our keys only some were there, or not as one */
   el_place older; /* answer: the youngest that counts and is older */
   bool unsure;    /* answer: older can't be told from it; ask for all */
@@ -103,7 +105,6 @@ typedef struct el_entry_event {
   bool batched;     /* answer: |rev| may have changed more than it tells */
   bool serializable;  /* look: a member's state, perhaps a stale one */
   bool deleted;       /* delete: the key was there */
-  bool proven;        /* any: that our lease lives was just proven */
   el_session_end end; /* session dead: how */
 } el_entry_event;
 
@@ -112,8 +113,8 @@ typedef struct el_entry_action {
     EL_ENTRY_SEND,  /* |request|; its answer is awaited */
     EL_ENTRY_WATCH, /* |place|'s key, instead of any other; rev 0: ours; lease 0:
                             all of its mode */
-    EL_ENTRY_UNWATCH,    /* no key */
-    EL_ENTRY_PROOF,      /* at sent_ms or later, in term, the key existed */
+    EL_ENTRY_UNWATCH, /* no key */
+    EL_ENTRY_PROOF, /* at sent_ms or later, in |term|, at |rev|, the key existed */
     EL_ENTRY_GRANTED,    /* the caller holds it; place.rev is the token */
     EL_ENTRY_REFUSED,    /* the caller's wait failed with the last error */
     EL_ENTRY_LOCKED,     /* the caller's try found it taken */
@@ -131,8 +132,9 @@ typedef struct el_entry_action {
   int64_t bound;     /* try: only if nothing was created at or after this */
   int64_t guard;     /* delete: only the key of this create_revision */
   el_place place;
-  int64_t sent_ms;
-  uint64_t term;
+  int64_t sent_ms; /* proof */
+  uint64_t term;   /* proof */
+  int64_t rev;     /* proof: the store's */
   el_loss loss;
   bool found;
 } el_entry_action;

@@ -29,6 +29,7 @@ static void prove(const el_entry_event *event, el_entry_actions *out) {
   el_entry_action *proof = el_entry_push(out, EL_ENTRY_PROOF);
   proof->sent_ms = event->outcome.sent_ms;
   proof->term = event->term;
+  proof->rev = event->rev;
 }
 
 /* The answer at hand shows our key and none older: ours, once the session can
@@ -112,6 +113,13 @@ static void on_tried(el_entry *entry, const el_entry_event *event,
   }
 }
 
+/* A member may be behind the others for long, so that it tells of the predecessor's end
+ * after our key has gone as well. One that has come as far as the proof isn't. */
+static bool is_proven(const el_entry_event *look) {
+  return !look->serializable ||
+         (look->proven_rev != 0 && look->rev >= look->proven_rev);
+}
+
 static bool is_stale(const el_entry *entry, const el_entry_event *event) {
   return event->serializable &&
          (event->rev < entry->rev || event->rev < entry->watch_rev);
@@ -134,8 +142,7 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
     refuse_conflict(entry, event, out);
   } else if (event->unsure) {
     el_entry_send_look(entry, out, false, true);
-  } else if (entry->again ||
-             (event->older.rev == 0 && event->serializable && !event->proven)) {
+  } else if (entry->again || (event->older.rev == 0 && !is_proven(event))) {
     entry->again = false;
     el_entry_send_look(entry, out, false, false);
   } else if (event->older.rev == 0) {

@@ -55,10 +55,11 @@ bool el_session_can_claim(const el_session *ses, int64_t now_ms) {
   return ses->state == EL_SESSION_ALIVE && now_ms < ses->claim_until;
 }
 
-bool el_session_is_proven(const el_session *ses, int64_t now_ms) {
-  return ses->state == EL_SESSION_ALIVE &&
-         now_ms < ses->proven_ms + EL_SESSION_PROVEN_MS &&
-         now_ms < ses->claim_until - ses->ttl_ms / PROVEN_DIVISOR;
+int64_t el_session_proven_rev(const el_session *ses, int64_t now_ms) {
+  bool is_fresh = ses->state == EL_SESSION_ALIVE &&
+                  now_ms < ses->proven_ms + EL_SESSION_PROVEN_MS &&
+                  now_ms < ses->claim_until - ses->ttl_ms / PROVEN_DIVISOR;
+  return is_fresh ? ses->proven_rev : 0;
 }
 
 static el_session_action *push(el_session_actions *out, int kind) {
@@ -111,6 +112,7 @@ static void on_proof(el_session *ses, const el_session_event *event,
                                                            : NULL;
   if (proven != NULL && event->outcome.sent_ms > ses->proven_ms) {
     ses->proven_ms = event->outcome.sent_ms;
+    ses->proven_rev = event->rev;
   }
   if (proven == NULL) {
     /* A new leader: have it renew the lease, then prove that. */

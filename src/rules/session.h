@@ -64,6 +64,7 @@ typedef struct el_session_event {
   int64_t id;         /* granted */
   int64_t ttl_ms;     /* granted, kept; 0: the lease is gone */
   uint64_t term;      /* answers, proof: raft term */
+  int64_t rev;        /* probed, proof: the store's revision */
   bool exists;        /* probed */
   int holds;
 } el_session_event;
@@ -119,7 +120,8 @@ typedef struct el_session {
   int64_t id;          /* lease id, 0 before it is granted */
   int64_t ttl_ms;      /* as granted */
   int64_t claim_until; /* el_now_ms; 0: nothing may be claimed */
-  int64_t proven_ms;   /* when the latest request was sent that proved it */
+  int64_t proven_ms;   /* when the latest request was sent that proved it ... */
+  int64_t proven_rev;  /* ... and the store's revision then */
   int64_t wake_at;     /* wants a TIMER event then; 0: none */
 
   el_renewal last, before; /* the two latest renewals */
@@ -154,8 +156,8 @@ void el_session_step(el_session *ses, const el_session_event *event,
 /* May something be claimed at |now_ms|? @thread any */
 bool el_session_can_claim(const el_session *ses, int64_t now_ms);
 
-/* And has that just been proven, so that who is next needn't ask a quorum? An admin may
- * have taken his key since. @thread any */
-bool el_session_is_proven(const el_session *ses, int64_t now_ms);
+/* And if that has just been proven, the store's revision then, else 0: who is next may
+ * ask any member that has come so far, and no quorum. @thread any */
+int64_t el_session_proven_rev(const el_session *ses, int64_t now_ms);
 
 #endif
