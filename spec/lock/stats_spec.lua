@@ -66,6 +66,23 @@ describe("the requests of a client", function()
     assert.is_nil(counted.failed_attempts)
   end)
 
+  -- etcd tells of a change before a member shows it: then the look goes to all of them.
+  it("are two for who waits, and one or two when his turn comes", function()
+    local lock, pending = assert(other:lock "a"), nil
+    local before = client:stats()
+    assert.same({ enqueues = 1, watches = 1, waiting = 1, calls = 1, rpcs = 3 }, spent(function()
+      pending = assert(client:lock_async "a")
+      wait.eventually(function() return client:stats().watches > before.watches end)
+      assert(client:ping()) -- what the watch's beginning has led to is sent by now
+    end))
+    local turn = spent(function()
+      lock:unlock()
+      wait.eventually(function() return pending:step() end)
+    end)
+    assert.is_true(turn.looks <= 2 and turn.rpcs == turn.looks, turn.rpcs)
+    assert(pending:step()):unlock()
+  end)
+
   it("write twice to the store for a lock, and not once for a failed try", function()
     local before = etcd:revision()
     assert(client:lock "a"):unlock()

@@ -29,6 +29,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   el_linger *linger = EL_OF(watch, el_linger, watch);
   switch (event->kind) {
     case EL_WATCH_CREATED:
+      EL_COUNT(linger->driver->world->counters, watches, 1);
       el_census_forget(linger->census);
       linger->census = el_census_take(linger->driver, on_counted, linger);
       return;
@@ -52,7 +53,6 @@ void el_linger_watch(el_linger *linger, el_entry_driver *driver,
   linger->found = found;
   linger->arg = arg;
   linger->watch.on_event = on_watch_event;
-  EL_COUNT(driver->world->counters, watches, 1);
   el_watch_start_prefix(driver->world->watches, &linger->watch,
                         el_keys_below(&driver->keys));
 }
