@@ -1,6 +1,6 @@
 -- The flash sale: two shops, ten worker processes each, sell the same 300 items
 -- from one stock file, and 500 customers come at once. First without a lock,
--- then with one that etcd keeps.
+-- then with one that etcd keeps, then with kill -9 of its holder in the middle.
 --
 --   make demo
 --   lua examples/flash_sale.lua [CUSTOMERS [ITEMS]]
@@ -12,6 +12,7 @@
 local HERE = arg[0]:match "^(.*)/" or "."
 package.path = HERE .. "/?.lua;" .. package.path
 
+local etcdlock = require "etcdlock"
 local socket = require "socket"
 local stage = require "flash_sale.stage"
 local show = require "flash_sale.show"
@@ -29,14 +30,18 @@ local function reserve_port()
   return port, place
 end
 
--- Opens the shops; returns their workers and ports when all are ready.
-local function open_shops(stock_file, endpoint)
+-- Opens the shops; returns their workers and ports when all are ready. The worker whose
+-- customer never pays, if |stuck_at| says when that one comes, tells |on_stuck|.
+local function open_shops(stock_file, endpoint, stuck_at, on_stuck)
   local workers, ports, places, ready = {}, {}, {}, 0
+  local function hear(line)
+    if line == "ready" then ready = ready + 1 else on_stuck() end
+  end
   for shop = 1, SHOPS do
     ports[shop], places[shop] = reserve_port()
     for _ = 1, WORKERS do
       workers[#workers + 1] = stage.start(HERE .. "/flash_sale/shop.lua",
-        { ports[shop], stock_file, endpoint }, function() ready = ready + 1 end)
+        { ports[shop], stock_file, endpoint, stuck_at }, hear)
     end
   end
   stage.wait(function() return ready == SHOPS * WORKERS end, 30, "the shops open")
@@ -44,7 +49,7 @@ local function open_shops(stock_file, endpoint)
   return workers, ports
 end
 
-local function write_stock(file, items)
+local function write_number(file, items)
   local out = assert(io.open(file, "w"))
   out:write(("%5d\n"):format(items))
   out:close()
@@ -57,24 +62,64 @@ local function read_stock(file)
   return items
 end
 
--- One sale: what the customers were told, and how long it took.
-local function sale(title, endpoint)
-  local stock_file = stage.dir .. "/stock"
-  write_stock(stock_file, ITEMS)
-  local workers, ports = open_shops(stock_file, endpoint)
+local function note_answer(result, answer, milliseconds)
+  local number, pid = answer:match "^sold (%d+) by (%d+)"
+  local kind = number and "sold" or answer == "sold out" and "sold_out" or "errors"
+  result[kind] = result[kind] + 1
+  result.first_error = result.first_error or kind == "errors" and answer
+  result.answered = result.answered + 1
+  result.latencies[result.answered] = tonumber(milliseconds)
+  if number then
+    local sellers = result.sellers[number] or {}
+    result.sellers[number] = sellers
+    sellers[#sellers + 1] = tonumber(pid)
+    if #sellers == 2 then
+      result.slip = result.slip or { number = tonumber(number), pids = sellers }
+    end
+  end
+end
 
-  local result = { answered = 0, sold = 0, sold_out = 0, errors = 0, latencies = {} }
+-- Kills who holds the lock, in the middle of a sale, and notes when another one has it.
+local function kill_holder(workers, client, result)
+  local holder = assert(client:queue "stock/1001")[1]
+  local from = socket.gettime()
+  for _, worker in ipairs(workers) do
+    if worker.handle:get_pid() == holder.pid then stage.stop { worker } end
+  end
+  stage.wait(function()
+    local now = assert(client:queue "stock/1001")[1]
+    return now and now.token ~= holder.token
+  end, 30, "the next one has the lock")
+  result.killed_pid, result.takeover = holder.pid, socket.gettime() - from
+end
+
+-- One sale: what the customers were told, and how long it took. If |stuck_at| is given,
+-- a customer doesn't pay when so many are left, and the worker that waits is killed.
+local function sale(title, endpoint, stuck_at)
+  local stock_file = stage.dir .. "/stock"
+  write_number(stock_file, ITEMS)
+  if stuck_at then write_number(stock_file .. ".stuck", stuck_at) end
+  local is_stuck = false
+  local workers, ports = open_shops(stock_file, endpoint, stuck_at, function()
+    is_stuck = true
+  end)
+
+  local result = {
+    answered = 0, sold = 0, sold_out = 0, errors = 0, latencies = {}, sellers = {},
+  }
   local from = socket.gettime()
   stage.start(HERE .. "/flash_sale/crowd.lua", { CUSTOMERS, ports[1], ports[2] },
     function(line)
       local milliseconds, answer = line:match "^(%S+) (.*)"
-      local kind = answer == "sold" and "sold" or answer == "sold out" and "sold_out" or "errors"
-      result[kind] = result[kind] + 1
-      result.first_error = result.first_error or kind == "errors" and answer
-      result.answered = result.answered + 1
-      result.latencies[result.answered] = tonumber(milliseconds)
-      show.progress(title, result, CUSTOMERS)
+      note_answer(result, answer, milliseconds)
+      show.progress(title, result, CUSTOMERS, ITEMS)
     end)
+  if stuck_at then
+    local client = assert(etcdlock.connect { endpoints = endpoint, env = false })
+    stage.wait(function() return is_stuck end, 60, "somebody doesn't pay")
+    kill_holder(workers, client, result)
+    client:close()
+  end
   stage.wait(function() return result.answered == CUSTOMERS end, 60, "everybody is served")
   result.seconds = socket.gettime() - from
 
@@ -83,22 +128,32 @@ local function sale(title, endpoint)
   return result
 end
 
+local function is_right(result)
+  local sold = math.min(ITEMS, CUSTOMERS)
+  return result.sold == sold and result.sold_out == CUSTOMERS - sold
+    and result.left == ITEMS - sold and result.errors == 0 and not result.slip
+end
+
 local function demo()
   print(("%d shops with %d workers each, %d items in stock, %d customers at once."):format(
     SHOPS, WORKERS, ITEMS, CUSTOMERS))
   local endpoint = stage.start_etcd()
-  local unlocked = sale("without the lock", nil)
+  local unlocked = sale("without the lock")
+  show.slip(unlocked)
   local locked = sale("with the lock", endpoint)
-  show.table(unlocked, locked, ITEMS)
+  local stuck_at = ITEMS - math.floor(math.min(ITEMS, CUSTOMERS) / 2)
+  local killed = sale("its holder killed", endpoint, stuck_at)
+  show.takeover(killed)
+  show.table(ITEMS, unlocked, locked, killed)
 
-  local sold = math.min(ITEMS, CUSTOMERS)
-  local right = locked.sold == sold and locked.sold_out == CUSTOMERS - sold
-    and locked.left == ITEMS - sold and locked.errors == 0
+  local right = is_right(locked) and is_right(killed)
   if unlocked.sold > ITEMS then
-    print(("Without the lock %d items were sold that nobody has."):format(unlocked.sold - ITEMS))
+    show.verdict(false, ("Without the lock %d items were sold that nobody has."):format(
+      unlocked.sold - ITEMS))
   end
-  print(right and ("With the lock exactly %d of %d items were sold."):format(sold, ITEMS)
-    or "THIS IS WRONG: the lock did not do what it is for.")
+  show.verdict(right, right and ("With the lock exactly %d of %d items were sold."):format(
+    math.min(ITEMS, CUSTOMERS), ITEMS) or "THIS IS WRONG: the lock did not do what it is for.")
+  show.difference(HERE .. "/flash_sale/shop.lua")
   return right
 end
 

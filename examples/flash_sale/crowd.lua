@@ -1,20 +1,32 @@
 -- The customers: connect all at once, half of them to each shop, and print what
--- each of them is told, and after how many milliseconds.
+-- each of them is told, and after how many milliseconds. Whoever is told nothing,
+-- because his worker has died, asks again.
 --
 --   lua crowd.lua CUSTOMERS PORT PORT
 
 local uv = require "luv"
 
 local customers, ports = tonumber(arg[1]), { arg[2], arg[3] }
+local TRIES, AGAIN_AFTER_MS = 5, 20
 
-local function come(port)
-  local connection, from, heard = uv.new_tcp(), uv.hrtime(), ""
+local function tell(from, answer)
+  print(("%.3f %s"):format((uv.hrtime() - from) / 1e6, answer))
+  io.stdout:flush()
+end
+
+local function come(port, from, tries)
+  local connection, heard = uv.new_tcp(), ""
 
   local function leave(failure)
     connection:close()
-    local answer = heard:match "^(.*)\n" or "error: " .. (failure or "no answer")
-    print(("%.3f %s"):format((uv.hrtime() - from) / 1e6, answer))
-    io.stdout:flush()
+    local answer = heard:match "^(.*)\n"
+    if answer then
+      tell(from, answer)
+    elseif tries > 1 then
+      uv.new_timer():start(AGAIN_AFTER_MS, 0, function() come(port, from, tries - 1) end)
+    else
+      tell(from, "error: " .. (failure or "no answer"))
+    end
   end
 
   connection:connect("127.0.0.1", tonumber(port), function(failure)
@@ -33,6 +45,6 @@ local function come(port)
 end
 
 for i = 1, customers do
-  come(ports[i % #ports + 1])
+  come(ports[i % #ports + 1], uv.hrtime(), TRIES)
 end
 uv.run()

@@ -199,7 +199,32 @@ describe("the example", function()
     assert.equal("", err)
     assert.equal(0, code, out)
     sale.assert_sold(out, 100, 60, "left in the stock file")
+    local first, second = out:match 'Workers (%d+) and (%d+) both read "%d+ left"'
+    assert.is_true(first and first ~= second, out)
+    local seconds = out:match "kill %-9 of worker %d+, which held it%. (%S+) s later"
+    assert.is_true(tonumber(seconds) >= 1, out) -- its lease's time, less what was gone of it
+    assert.matches('\n  %- [^\n]* sell%(%)\n  %+ [^\n]* client:with_lock%("[^\n]*, sell%)\n$', out)
+    assert.is_nil(out:find "\27")
     assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+  end)
+
+  it("flash_sale fills two bars on a terminal, in colour unless that isn't wanted", function()
+    local function show(variables)
+      local command = variables .. " '" .. uv.exepath() .. "' examples/flash_sale.lua 60 36"
+      local out, code, err = proc.run({ "script", "-qec", command, "/dev/null" }, {
+        env = { TMPDIR = temporary.directory(), TERM = "xterm", LC_ALL = "C.UTF-8" }, seconds = 120,
+      })
+      assert.same({ 0, "" }, { code, err }, out)
+      return out
+    end
+    local out = show "NO_COLOR="
+    assert.matches("\27%[32m" .. ("█"):rep(18) .. "\27%[m  60 served  \27%[32m" .. ("█"):rep(11)
+      .. "\27%[m" .. ("░"):rep(7) .. "  36 sold", out)
+    assert.truthy(out:find("\27[31m█", 1, true), "what is sold and isn't there is red")
+    out = show "LC_ALL=C NO_COLOR=1"
+    assert.matches(("#"):rep(18) .. "  60 served  " .. ("#"):rep(11) .. ("%."):rep(7)
+      .. "  36 sold", out)
+    assert.is_nil(out:find "\27%[%d")
   end)
 
   it("flash_sale leaves nothing when it is interrupted", function()
