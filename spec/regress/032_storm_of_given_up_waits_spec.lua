@@ -1,0 +1,42 @@
+-- 1,500 waits that were given up while etcd refused everything asked it 3,508 times a
+-- second, all in step, for a client that waited for nothing.
+
+local Scripted = require "spec.support.servers.scripted"
+local clients = require "spec.support.harness.clients"
+local error_rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local WAITS, SECONDS, RATE = 1500, 3, 100 -- requests a second
+local server, client
+
+before_each(function()
+  server = Scripted.start(suite.endpoint())
+  client = clients.connector { endpoints = server:endpoint(), prefix = prefix, ttl = 60 } ()
+end)
+
+after_each(function()
+  clients.close_all()
+  server:stop()
+end)
+
+-- Whatever asks about keys or the lease.
+local function requests()
+  return server:calls "Txn" + server:calls "Range" + server:calls "LeaseTimeToLive"
+end
+
+it("waits that are given up in an outage don't make a storm", function()
+  local waits = {}
+  for i = 1, WAITS do waits[i] = assert(client:lock_async("a/" .. i)) end
+  etcd:await_keys(prefix .. "a/", WAITS, 30)
+  server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+  local before, from = requests(), wait.now()
+  for i = 1, WAITS do waits[i]:cancel() end
+  wait.sleep(SECONDS)
+  local count = requests() - before
+  assert.is_true(count > 0 and count <= RATE * (wait.now() - from), count .. " requests")
+  server:pass()
+  etcd:await_keys(prefix .. "a/", 0, 60)
+  assert(client:lock("a/1", { timeout = 10 })):unlock()
+end)
