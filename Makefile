@@ -139,7 +139,7 @@ SUITE_ENV_-tsan = \
 
 .PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
   matrix-short lint asan tsan fresh bench bench-quick bench-report family family-short \
-  figures failover sim \
+  figures failover edges sim \
   mutants suite nginx-module install clean
 .DEFAULT_GOAL := all
 
@@ -243,6 +243,9 @@ figures: all nginx-module ## hand-off, takeover, cost of a lock, waiting in ngin
 
 failover: all ## what three members' ends cost: leader kills, restarts, silence
 	@$(RUN_ENV) $(LUA) bench/failover.lua $(PARTS)
+
+edges: all ## late writes, outages, contention and a wiped etcd, in six minutes
+	@$(RUN_ENV) $(LUA) bench/edges.lua $(PARTS)
 
 sim: $(SIM) ## the lock logic against a model of etcd, seeded histories
 	@$(SIM)

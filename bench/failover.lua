@@ -3,6 +3,7 @@
 -- bench/failover.lua`, with the module built.
 
 local Etcd = require "spec.support.servers.etcd"
+local cluster = require "bench.cluster"
 local Swallow = require "spec.support.servers.swallow"
 local uv = require "luv"
 local percentile = require("bench.measure").percentile
@@ -148,32 +149,6 @@ local function end_cyclers(cyclers)
   return slow, cycles, failed
 end
 
--- ---- the cluster --------------------------------------------------------------
-
-local function leader_of(etcd)
-  return wait.eventually(function()
-    local out = etcd:ctl("endpoint", "status")
-    for endpoint in out:gmatch "(%S+), %x+, [^,]+, [^,]+, true," do
-      for i, member in ipairs(etcd.members) do
-        if member.endpoint == endpoint then return i end
-      end
-    end
-  end, 20, "a leader")
-end
-
-local function endpoints_from(etcd, i)
-  local list = {}
-  for k = 0, 2 do list[k + 1] = etcd:endpoint((i - 1 + k) % 3 + 1) end
-  return table.concat(list, ",")
-end
-
-local function await_health(etcd)
-  wait.eventually(function()
-    local _, code, err = etcd:ctl("endpoint", "health")
-    return code == 0, err
-  end, 30, "all members are healthy")
-end
-
 -- ---- the figures ----------------------------------------------------------------
 
 -- The longest acquire of each client that was under way, or began, within
@@ -200,11 +175,11 @@ local function leader_kills(etcd)
   local began, events, elected = wait.now(), {}, {}
   wait.sleep(2)
   for i = 1, KILLS do
-    local leader = leader_of(etcd)
+    local leader = cluster.leader_of(etcd)
     local from = wait.now()
     events[#events + 1] = from
     etcd:kill(leader)
-    leader_of(etcd)
+    cluster.leader_of(etcd)
     elected[i] = string.format("%.2f", wait.now() - from)
     wait.sleep(math.max(0, 4 - (wait.now() - from)))
     etcd:restart(leader)
@@ -237,7 +212,7 @@ local function rolling_restarts(etcd)
       assert(uv.kill(etcd:pid(i), "sigterm"))
       proc.wait(etcd.members[i].process, 20)
       etcd:restart(i)
-      await_health(etcd)
+      cluster.await_health(etcd)
       wait.sleep(1)
     end
   end
@@ -253,9 +228,9 @@ end
 
 local function silent_members(etcd)
   for _, which in ipairs { "a follower", "the leader" } do
-    local leader = leader_of(etcd)
+    local leader = cluster.leader_of(etcd)
     local silent = which == "the leader" and leader or leader % 3 + 1
-    local endpoints = endpoints_from(etcd, silent)
+    local endpoints = cluster.endpoints_from(etcd, silent)
     local label = which == "the leader" and "stopleader" or "stop"
     local holders, cyclers = start_holders(endpoints, label), start_cyclers(endpoints, label)
     wait.sleep(1)
@@ -263,7 +238,7 @@ local function silent_members(etcd)
     etcd:pause(silent)
     wait.sleep(7)
     etcd:resume(silent)
-    await_health(etcd)
+    cluster.await_health(etcd)
     local slow, _, failed = end_cyclers(cyclers)
     local list = stalls({ from }, slow, 6)
     say("The member in use, %s, is stopped (SIGSTOP) for 7 s: %d calls failed", which, failed)
@@ -275,10 +250,10 @@ end
 
 local function swallowing_members(etcd)
   for _, which in ipairs { "a follower", "the leader" } do
-    local leader = leader_of(etcd)
+    local leader = cluster.leader_of(etcd)
     local silent = which == "the leader" and leader or leader % 3 + 1
     local way = Swallow.start(etcd:endpoint(silent))
-    local endpoints = endpoints_from(etcd, silent):gsub("^[^,]+", way:endpoint())
+    local endpoints = cluster.endpoints_from(etcd, silent):gsub("^[^,]+", way:endpoint())
     local label = which == "the leader" and "swallowleader" or "swallow"
     local holders, cyclers = start_holders(endpoints, label), start_cyclers(endpoints, label)
     wait.sleep(1)
@@ -302,7 +277,7 @@ local function all_down(etcd)
   for i = 1, 3 do etcd:kill(i) end
   wait.sleep(3)
   for i = 1, 3 do etcd:restart(i, { wait = false }) end
-  await_health(etcd)
+  cluster.await_health(etcd)
   local back = wait.now()
   wait.sleep(3)
   local slow, _, failed = end_cyclers(cyclers)

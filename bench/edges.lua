@@ -1,0 +1,270 @@
+-- What becomes of locks at the edges, often enough to believe it: writes whose member
+-- stands still, waits through outages and in contention, releases to an etcd that was
+-- wiped. Not a spec: `make edges`, or `make edges PARTS="late wiped"`.
+
+local Etcd = require "spec.support.servers.etcd"
+local cluster = require "bench.cluster"
+local cjson = require "cjson"
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.programs.proc"
+local remote = require "spec.support.programs.remote"
+local wait = require "spec.support.harness.wait"
+
+local WRITE_ROUNDS = 50
+local WIPES = 20
+local CONTENDERS, CONTENTION_SECONDS = 20, 30
+
+local failures = 0
+
+local function say(...)
+  print(string.format(...))
+  io.stdout:flush()
+end
+
+-- The figure that a part comes to: at most |limit| of them.
+local function verdict(count, limit, text)
+  if count > limit then failures = failures + 1 end
+  say("  %s: %s (limit %s)%s", text, count, limit, count > limit and "  MISSED" or "")
+end
+
+-- With etcd's own periods, as in production.
+local function start_three()
+  return Etcd.start {
+    members = 3, args = { "--heartbeat-interval", "100", "--election-timeout", "1000" },
+  }
+end
+
+-- ---- late writes ----------------------------------------------------------------
+
+-- Writes 1, 2, 3 ... under a lock until its input ends, and tells what became of each.
+local WRITER = [[
+  local options, key = ...
+  local uv = require "luv"
+  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local lock = assert(client:lock "writer")
+  local stdin, ended = uv.new_pipe(false), false
+  stdin:open(0)
+  stdin:read_start(function(_, data) ended = ended or not data end)
+  io.stdout:setvbuf "line"
+  print "ready"
+  local n = 0
+  while not ended do
+    n = n + 1
+    local ok, _, code = lock:put(key, tostring(n))
+    print(("%s %d"):format(ok and "written" or code, n))
+    uv.run "nowait"
+  end
+  print "end"
+  lock:unlock()
+  client:close()
+]]
+
+-- One round: the member in use stands still for longer than a request may take.
+-- Returns the last number that was written for sure, how many are of unknown fate, and
+-- the number that is there in the end.
+local function write_round(etcd, member)
+  local key = "late-write"
+  etcd:ctl("del", key)
+  local options = { endpoints = cluster.endpoints_from(etcd, member), ttl = 30 }
+  local child = proc.lua(WRITER, cjson.encode(options), key)
+  child:expect("^ready", 20)
+  child:expect("^written", 20)
+  etcd:pause(member)
+  wait.sleep(2.5)
+  etcd:resume(member)
+  wait.sleep(0.5)
+  child:finish()
+  local last, unknown = 0, 0
+  while true do
+    local word, number = child:expect("^(%S+) ?(%d*)$", 20)
+    if word == "end" then break end
+    if word == "written" then last = tonumber(number) else unknown = unknown + 1 end
+  end
+  child:wait()
+  cluster.await_health(etcd)
+  return last, unknown, tonumber((etcd:get(key)))
+end
+
+local function late_writes()
+  local etcd, older, unknown = start_three(), 0, 0
+  for i = 1, WRITE_ROUNDS do
+    local member = i % 2 == 0 and cluster.leader_of(etcd) or i % 3 + 1
+    local last, doubtful, left = write_round(etcd, member)
+    unknown = unknown + doubtful
+    -- A later one, of unknown fate, may have been written.
+    if left < last then
+      older = older + 1
+      say("  round %d: %d was written last, and %d is there", i, last, left)
+    end
+  end
+  etcd:stop()
+  say("Writes of one hold whose member is stopped for 2.5 s and resumed, %d rounds;"
+    .. " %d writes of unknown fate", WRITE_ROUNDS, unknown)
+  verdict(older, 0, "rounds after which an older write is there than the last")
+end
+
+-- ---- what a wait is told ----------------------------------------------------------
+
+-- Waits for half a second, again and again, for what another holds.
+local WAITER = [[
+  local options = ...
+  local uv = require "luv"
+  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local stdin, ended = uv.new_pipe(false), false
+  stdin:open(0)
+  stdin:read_start(function(_, data) ended = ended or not data end)
+  io.stdout:setvbuf "line"
+  print "ready"
+  while not ended do
+    local from = uv.hrtime() / 1e9
+    local lock, message, code = client:lock("held", { timeout = 0.5 })
+    print(("%.3f %s %s"):format(from, code or "held", lock and "" or message))
+    if lock then lock:unlock() end
+    uv.run "nowait"
+  end
+  print "end"
+  client:close()
+]]
+
+local function outages()
+  local etcd = start_three()
+  local options = cjson.encode { endpoints = etcd:endpoints(), ttl = 30 }
+  local holder = assert(etcdlock.connect { endpoints = etcd:endpoints(), ttl = 60 })
+  local lock = assert(holder:lock "held")
+  local child = proc.lua(WAITER, options)
+  child:expect("^ready", 20)
+  wait.sleep(2)
+  local leader = cluster.leader_of(etcd)
+  etcd:pause(leader)
+  wait.sleep(5)
+  etcd:resume(leader)
+  cluster.await_health(etcd)
+  for i = 1, 3 do etcd:pause(i) end
+  wait.sleep(4)
+  for i = 1, 3 do etcd:resume(i) end
+  cluster.await_health(etcd)
+  assert(holder:ping())
+  wait.sleep(1)
+  local over = wait.now()
+  wait.sleep(10)
+  child:finish()
+  local during, after, others = {}, 0, 0
+  while true do
+    local at, code, message = child:expect("^(%S+) ?(%S*) ?(.*)$", 20)
+    if at == "end" then break end
+    if tonumber(at) < over then
+      during[code] = (during[code] or 0) + 1
+    else
+      after = after + 1
+      if code ~= "timeout" then
+        others = others + 1
+        say("  %s: %s", code, message)
+      end
+    end
+  end
+  child:wait()
+  assert(lock:unlock())
+  holder:close()
+  etcd:stop()
+  say("Waits of 0.5 s for what another holds, after the leader has stood still for 5 s and all"
+    .. " members for 4 s: %d; meanwhile %d timeout, %d unavailable", after,
+    during.timeout or 0, during.unavailable or 0)
+  verdict(others, 0, "told something else than timeout")
+end
+
+local CROWD = [[
+  local options, contenders, seconds = ...
+  local cqueues = require "cqueues"
+  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local loop, codes, over = cqueues.new(), {}, cqueues.monotime() + tonumber(seconds)
+  for i = 1, tonumber(contenders) do
+    loop:wrap(function()
+      while cqueues.monotime() < over do
+        local lock, message, code = client:lock("crowd", { timeout = 0.1 })
+        code = code or "held"
+        codes[code] = (codes[code] or 0) + 1
+        if lock then
+          cqueues.sleep(0.02)
+          assert(lock:unlock())
+        elseif code ~= "timeout" then
+          io.stderr:write(message, "\n")
+        end
+      end
+    end)
+  end
+  assert(loop:loop())
+  print(("codes %d %d %d"):format(codes.held or 0, codes.timeout or 0, codes.unavailable or 0))
+  client:close()
+]]
+
+local function contention()
+  local etcd = Etcd.start()
+  local child = proc.lua(CROWD, cjson.encode { endpoints = etcd:endpoints(), ttl = 10 },
+    CONTENDERS, CONTENTION_SECONDS)
+  local held, timeouts, unavailable = child:expect("^codes (%d+) (%d+) (%d+)",
+    CONTENTION_SECONDS + 30)
+  child:wait()
+  etcd:stop()
+  local all = held + timeouts + unavailable
+  say("%d coroutines of one client contend for %d s, with waits of 0.1 s: %d held, %d timeout",
+    CONTENDERS, CONTENTION_SECONDS, held, timeouts)
+  verdict(tonumber(("%.2f"):format(100 * unavailable / all)), 0.5, "unavailable, in percent")
+end
+
+-- ---- a wiped etcd -----------------------------------------------------------------
+
+local function wipe_round(is_another)
+  local etcd = Etcd.start()
+  local function start()
+    return remote.start { endpoints = etcd:endpoint(), ttl = 5 }
+  end
+  local child = start()
+  remote.send(child, [[
+    return client:with_lock("a", function()
+      io.stderr:write "works\n"
+      io.read "*l"
+      return "result"
+    end)
+  ]])
+  etcd:await_keys("a/", 1)
+  etcd:wipe(is_another)
+  local thief = start()
+  remote.take(thief, "a")
+  child:send "go on"
+  local results = remote.answer_of(child, 20)
+  remote.release(thief)
+  proc.destroy_children()
+  etcd:stop()
+  return results[1] == "true"
+end
+
+local function wiped()
+  local successes = 0
+  for i = 1, WIPES do
+    if wipe_round(i % 2 == 0) then successes = successes + 1 end
+  end
+  say("An etcd is killed in the middle of the work and comes back empty, another takes the lock"
+    .. " there: %d times", WIPES)
+  verdict(successes, 0, "releases that were called a success")
+end
+
+-- ---- all of them ------------------------------------------------------------------
+
+local PARTS = { late = late_writes, outage = outages, contention = contention, wiped = wiped }
+
+local wanted = #arg > 0 and arg or { "late", "outage", "contention", "wiped" }
+for _, part in ipairs(wanted) do
+  if not PARTS[part] then
+    io.stderr:write(("edges: there is no part %q; late, outage, contention, wiped\n"):format(part))
+    os.exit(2)
+  end
+end
+local ok, failure = pcall(function()
+  for _, part in ipairs(wanted) do PARTS[part]() end
+end)
+proc.shut_down()
+Etcd.stop_all()
+if not ok then
+  io.stderr:write(failure, "\n")
+end
+os.exit(ok and failures == 0 and 0 or 1)
