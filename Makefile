@@ -1,6 +1,6 @@
 # etcdlock: build, test, install. `make help` lists the targets.
 #
-#   LUA_VERSION=5.1|5.3|5.4|jit   which Lua to build for
+#   LUA_VERSION=5.1|5.2|5.3|5.4|jit   which Lua to build for
 #   TESTING=1                     with assertions and the test-only C module
 #   SANITIZE=asan|tsan            the same, instrumented
 #   SPEC=spec/lock                run these spec files, or directories, only
@@ -19,9 +19,9 @@ SPEC ?= spec
 JOBS ?= 3
 SUITE ?= bookworm
 
-ifeq ($(filter $(LUA_VERSION),5.1 5.3 5.4 jit),)
+ifeq ($(filter $(LUA_VERSION),5.1 5.2 5.3 5.4 jit),)
 $(error LUA_VERSION=$(LUA_VERSION) is none of those that etcdlock is built for: \
-  5.1, 5.3, 5.4 and jit)
+  5.1, 5.2, 5.3, 5.4 and jit)
 endif
 
 ifeq ($(LUA_VERSION),jit)
@@ -150,7 +150,7 @@ help: ## list the targets
 deps: ## install the Debian packages that are missing
 	@sh .ci/deps.sh dev $(LUA_VERSION)
 
-all: $(MODULE) ## build the module for LUA_VERSION (5.1, 5.3, 5.4 or jit)
+all: $(MODULE) ## build the module for LUA_VERSION (5.1, 5.2, 5.3, 5.4 or jit)
 	@:
 
 # What follows `deps` runs in a second make, which sees the new packages.
@@ -180,7 +180,7 @@ test: deps ## simulator, then every spec against a real etcd
 	@tail -n 1 $(SIM).log
 	@$(MAKE) --no-print-directory TESTING=1 suite
 
-test-all: ## every spec on every Lua: 5.1, 5.3, 5.4 and LuaJIT
+test-all: ## every spec on every Lua: 5.1, 5.2, 5.3, 5.4 and LuaJIT
 	@MAKE='$(MAKE) --no-print-directory' SPEC='$(SPEC)' sh spec/support/harness/luas.sh
 
 # What differs most from Lua to Lua.

@@ -138,16 +138,34 @@ const luaL_Reg el_lua_wait_methods[] = {
 
 /* ---- may we yield? ---- */
 
-/* LuaJIT and Lua 5.3 and newer have it, PUC 5.1 hasn't. */
+/* LuaJIT and Lua 5.3 and newer have it, PUC 5.1 and 5.2 haven't. */
 extern int lua_isyieldable(lua_State *L) __attribute__((weak));
 
-/* There, a coroutine can't be left while a C function is on its stack: pcall,
- * say. (Nor from a metamethod or an iterator, which nothing tells.) */
-static bool has_c_function(lua_State *L) {
+/* Can a coroutine be left while the C function of |frame| is on its stack? In
+ * 5.2 it can if that is pcall or xpcall, in 5.1 it can't. */
+static bool is_crossed(lua_State *L, lua_Debug *frame) {
+#if LUA_VERSION_NUM >= 502
+  lua_getinfo(L, "f", frame);
+  lua_getglobal(L, "pcall");
+  lua_getglobal(L, "xpcall");
+  lua_CFunction running = lua_tocfunction(L, -3);
+  bool is = running != NULL && (running == lua_tocfunction(L, -2) ||
+                                running == lua_tocfunction(L, -1));
+  lua_pop(L, 3);
+  return is;
+#else
+  (void)L, (void)frame;
+  return false;
+#endif
+}
+
+/* Does a C function on the stack hold the running coroutine? (In 5.1 a
+ * metamethod or an iterator does as well, which nothing tells.) */
+static bool is_held(lua_State *L) {
   lua_Debug frame;
   for (int level = 1; lua_getstack(L, level, &frame); level++) {
     lua_getinfo(L, "S", &frame);
-    if (*frame.what == 'C') return true;
+    if (*frame.what == 'C' && !is_crossed(L, &frame)) return true;
   }
   return false;
 }
@@ -157,7 +175,7 @@ el_nret el_lua_yieldable(lua_State *L) {
     lua_pushboolean(L, lua_isyieldable(L));
   } else {
     bool is_main = lua_pushthread(L);
-    lua_pushboolean(L, !is_main && !has_c_function(L));
+    lua_pushboolean(L, !is_main && !is_held(L));
   }
   return 1;
 }

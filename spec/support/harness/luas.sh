@@ -13,7 +13,7 @@ count() {
     grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || echo 0
 }
 
-for lua in 5.1 5.3 5.4 jit; do
+for lua in 5.1 5.2 5.3 5.4 jit; do
   echo "==== Lua $lua"
   $MAKE LUA_VERSION=$lua deps &&
     { $MAKE LUA_VERSION=$lua TESTING=1 SPEC="$SPEC" suite 2>&1; echo $? >"$log.status"; } |
