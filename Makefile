@@ -15,6 +15,7 @@
 LUA_VERSION ?= 5.4
 PREFIX ?= /usr/local
 CFLAGS ?= -O2 -g
+PKG_CONFIG ?= pkg-config
 SPEC ?= spec
 JOBS ?= 3
 SUITE ?= bookworm
@@ -47,6 +48,20 @@ endif
 LUADIR = $(PREFIX)/share/lua/$(LUA_ABI)
 LIBDIR = $(PREFIX)/lib/lua/$(LUA_ABI)
 
+LUA_FILES = $(shell cd lua && find * -name '*.lua')
+LUA_DIRS = $(shell cd lua && find * -type d | sort -r)
+
+# $(call installed,copy) and $(call installed,remove): for each file that is
+# installed. There may be blanks in all these directories.
+copy = install -D -m $(1) '$(2)' '$(DESTDIR)$(3)' &&
+remove = rm -f '$(DESTDIR)$(3)' &&
+installed = \
+  $(foreach file,$(LUA_FILES),$(call $(1),644,lua/$(file),$(LUADIR)/$(file))) \
+  $(call $(1),755,$(MODULE),$(LIBDIR)/etcdlock/core.so)
+
+# The one place in which it stands.
+VERSION := $(shell sed -n 's/.*_VERSION = "\(.*\)".*/\1/p' lua/etcdlock/init.lua)
+
 # ---- where things go --------------------------------------------------------
 
 FLAVOUR := $(or $(SANITIZE:%=-%),$(TESTING:%=-test))
@@ -72,10 +87,10 @@ SIM_OBJECTS := $(patsubst src/%.c,build/sim/%.o,$(wildcard src/rules/*.c) \
 supported = $(foreach f,$(1),$(shell \
   $(CC) -Werror $(f) -x c -c /dev/null -o /dev/null 2>/dev/null && echo $(f)))
 
-LUA_CFLAGS = $(shell pkg-config --cflags $(LUA_PACKAGE))
-LIB_CFLAGS = $(shell pkg-config --cflags grpc libprotobuf-c libssl)
-LIBS = $(shell pkg-config --libs-only-L grpc) -lgrpc -lgpr \
-  $(shell pkg-config --libs libprotobuf-c libssl libcrypto) -lpthread
+LUA_CFLAGS = $(shell $(PKG_CONFIG) --cflags $(LUA_PACKAGE))
+LIB_CFLAGS = $(shell $(PKG_CONFIG) --cflags grpc libprotobuf-c libssl)
+LIBS = $(shell $(PKG_CONFIG) --libs-only-L grpc) -lgrpc -lgpr \
+  $(shell $(PKG_CONFIG) --libs libprotobuf-c libssl libcrypto) -lpthread
 
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
   -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wformat=2
@@ -86,7 +101,9 @@ endif
 HARDENING = -fstack-protector-strong -fno-delete-null-pointer-checks \
   -fno-strict-overflow $(call supported,-fstack-clash-protection \
   -fcf-protection=full -ftrivial-auto-var-init=zero)
-FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3
+# Distributions have a level of their own.
+FORTIFY := $(if $(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),,\
+  -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 
 MODE_ := -DNDEBUG $(FORTIFY)
 MODE_-test := -DEL_TEST $(FORTIFY)
@@ -98,7 +115,7 @@ MODE_-tsan := -DEL_TEST -fno-omit-frame-pointer -fsanitize=thread
 BASE_FLAGS = $(eval BASE_FLAGS := -std=c11 -D_GNU_SOURCE -fPIC -pthread \
   -fvisibility=hidden -Isrc -Ibuild/proto $$(HARDENING) $$(LUA_CFLAGS) \
   $$(LIB_CFLAGS))$(BASE_FLAGS)
-COMPILE = $(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CFLAGS) -MMD -MP -c
+COMPILE = $(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c
 
 # The module is never unmapped: its threads may outlive the Lua state.
 LINK := -shared -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
@@ -107,7 +124,8 @@ LINK := -shared -Wl,-z,nodelete -Wl,-z,relro,-z,now -Wl,-z,noexecstack \
 # ---- running from the checkout ----------------------------------------------
 
 # A versioned path in the caller's environment would hide ours.
-unexport LUA_PATH_5_3 LUA_PATH_5_4 LUA_CPATH_5_3 LUA_CPATH_5_4
+unexport LUA_PATH_5_2 LUA_PATH_5_3 LUA_PATH_5_4
+unexport LUA_CPATH_5_2 LUA_CPATH_5_3 LUA_CPATH_5_4
 # etcd takes every ETCD_... for one of its flags.
 unexport ETCD_VERSION
 RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' \
@@ -140,7 +158,7 @@ SUITE_ENV_-tsan = \
 .PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
   matrix-short lint asan tsan fresh bench bench-quick bench-report family family-short \
   figures failover edges sim \
-  mutants suite nginx-module install clean
+  mutants suite nginx-module install uninstall dist rock deb-deps deb fresh-deb clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
@@ -271,11 +289,30 @@ nginx-module: $(MODULE)
 	@$(MAKE) --no-print-directory LUA_VERSION=jit SANITIZE= TESTING=1 all
 
 install: all ## copy to PREFIX (and DESTDIR)
-	@mkdir -p $(DESTDIR)$(LUADIR) $(DESTDIR)$(LIBDIR)/etcdlock
-	@cd lua && find . -name '*.lua' \
-	  -exec install -D -m 644 {} '$(abspath $(DESTDIR)$(LUADIR))/{}' ';'
-	@install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR)/etcdlock/core.so
-	@echo 'Installed in $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
+	@$(call installed,copy) echo 'Installed in $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
+
+# Directories go as well, with those above them that Lua's modules alone are in.
+uninstall: ## remove what `make install` with the same PREFIX and LUA_VERSION has copied
+	@$(call installed,remove) for dir in \
+	  $(foreach dir,$(LUA_DIRS),'$(DESTDIR)$(LUADIR)/$(dir)') \
+	  '$(DESTDIR)$(LUADIR)' '$(DESTDIR)$(LIBDIR)/etcdlock' '$(DESTDIR)$(LIBDIR)'; do \
+	    rmdir "$$dir" "$${dir%/*}" 2>/dev/null; \
+	  done; echo 'Removed from $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
+
+dist: ## build/dist/etcdlock-VERSION.tar.gz, and its rockspec
+	@sh .ci/dist.sh $(VERSION)
+
+rock: dist ## pack a rock of it, and install, load and remove that in a tree of its own
+	@sh .ci/rock.sh $(VERSION) $(LUA) $(LUA_ABI)
+
+deb-deps: ## install the Debian packages that `make deb` needs
+	@sh .ci/deps.sh deb $(LUA_VERSION)
+
+deb: dist ## build/deb/*.deb: packages for the Debian that it runs on
+	@sh .ci/deb.sh $(VERSION)
+
+fresh-deb: ## build them on a fresh Debian, install, use, remove them: SUITE=bookworm|trixie
+	@SUITE='$(SUITE)' sh .ci/fresh_deb.sh $(VERSION)
 
 clean: ## remove everything that was built
 	rm -rf build
@@ -300,16 +337,16 @@ $(ETCD35)/usr/bin/etcd:
 
 $(BUILD)/lua: spec/support/programs/lua_host.c
 	$(call say,$@)
-	$(Q)$(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CFLAGS) $(WARNINGS) $(LDFLAGS) \
-	  -rdynamic -o $@ $< $(shell pkg-config --libs $(LUA_PACKAGE)) -lm
+	$(Q)$(CC) $(BASE_FLAGS) $(MODE_$(FLAVOUR)) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) \
+	  $(LDFLAGS) -rdynamic -o $@ $< $(shell $(PKG_CONFIG) --libs $(LUA_PACKAGE)) -lm
 	$(said)
 
 # A program of its own, the same for all flavours and versions.
 $(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
 	$(call say,$@)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell pkg-config --cflags grpc) \
-	  $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \
-	  $(shell pkg-config --libs-only-L grpc) -lgrpc -lgpr -lpthread
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell $(PKG_CONFIG) --cflags grpc) \
+	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \
+	  $(shell $(PKG_CONFIG) --libs-only-L grpc) -lgrpc -lgpr -lpthread
 	$(said)
 
 $(BUILD)/obj/%.o: src/%.c | $(PROTO).h
@@ -324,7 +361,7 @@ $(PROTO).c $(PROTO).h &: src/etcd/etcd.proto
 	@mkdir -p $(@D)
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(@D) $(<F)
 
-SIM_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc $(CFLAGS) $(WARNINGS) \
+SIM_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc $(CPPFLAGS) $(CFLAGS) $(WARNINGS) \
   -MMD -MP -c
 
 $(SIM): $(SIM_OBJECTS)

@@ -1,21 +1,31 @@
 rockspec_format = "3.0"
 package = "etcdlock"
-version = "scm-1"
+version = "scm-1" -- `make dist` makes that of a release from this one
+-- etcdlock has no public home yet: what ends in .example leads nowhere (RFC 2606).
 source = {
-  url = "git+file://.", -- built from a checkout: `luarocks make`
+  url = "git+https://etcdlock.example/etcdlock.git",
 }
 description = {
   summary = "A distributed lock for Lua, kept by etcd",
   detailed = [[
     Fair, fenced, reentrant locks, released when their holder dies and honest
-    about being lost. Needs a C compiler, make, pkg-config, protoc-c and the
-    headers of gRPC core, protobuf-c and uthash; at run time lua-cjson, which
-    distributions package too (Debian: lua-cjson).
+    about being lost. To build it needs, beside what stands below, a C compiler,
+    GNU make and pkg-config.
   ]],
+  homepage = "https://etcdlock.example",
   license = "MIT",
 }
+supported_platforms = { "linux" }
 dependencies = {
   "lua >= 5.1",
+  "lua-cjson",
+}
+external_dependencies = {
+  GRPC = { header = "grpc/grpc.h", library = "grpc" },
+  PROTOBUF_C = { header = "protobuf-c/protobuf-c.h", library = "protobuf-c" },
+  PROTOC_C = { program = "protoc-c" },
+  OPENSSL = { header = "openssl/ssl.h", library = "ssl" },
+  UTHASH = { header = "uthash.h" },
 }
 build = {
   type = "make",
@@ -23,8 +33,11 @@ build = {
     LUA_VERSION = "$(shell $(LUA) -e 'print(_VERSION:sub(5))')",
     LUA_CFLAGS = "-I$(LUA_INCDIR)",
     CFLAGS = "$(CFLAGS)",
+    CPPFLAGS = "-I$(GRPC_INCDIR) -I$(PROTOBUF_C_INCDIR) -I$(OPENSSL_INCDIR) -I$(UTHASH_INCDIR)",
+    LDFLAGS = "-L$(GRPC_LIBDIR) -L$(PROTOBUF_C_LIBDIR) -L$(OPENSSL_LIBDIR)",
   },
   install_variables = {
+    PREFIX = "$(PREFIX)",
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
   },

@@ -11,7 +11,7 @@ local finally = require "etcdlock.finally"
 local host = require "etcdlock.wait.host"
 local on_first_use = require "etcdlock.on_first_use"
 
-local M = { _VERSION = "0.1.0" }
+local M = { _VERSION = "0.2.0" }
 
 --- `first` is the first argument of the function `name`, to be called like `shown`.
 local function refuse_colon(first, name, shown)

@@ -15,7 +15,7 @@ local etcdlock = require "etcdlock"
 local lock_options = require "etcdlock.lock_options"
 local on_first_use = require "etcdlock.on_first_use"
 
-local M = { _VERSION = "0.1.0", _client = etcdlock._default }
+local M = { _VERSION = etcdlock._VERSION, _client = etcdlock._default }
 local mt = { __index = M }
 
 local EXPTIME, TIMEOUT = 30, 5

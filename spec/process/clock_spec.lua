@@ -23,7 +23,8 @@ describe("the clock", function()
     local out, code, err = proc.run(argv, {
       env = {
         LUA_PATH = package.path, LUA_CPATH = package.cpath,
-        LUA_PATH_5_3 = false, LUA_PATH_5_4 = false, LUA_CPATH_5_3 = false, LUA_CPATH_5_4 = false,
+        LUA_PATH_5_2 = false, LUA_PATH_5_3 = false, LUA_PATH_5_4 = false,
+        LUA_CPATH_5_2 = false, LUA_CPATH_5_3 = false, LUA_CPATH_5_4 = false,
       },
     })
     if code ~= 0 and err:find "^unshare: " then

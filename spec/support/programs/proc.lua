@@ -103,8 +103,10 @@ local function lua_environment(extra)
   local env = {
     LUA_PATH = package.path,
     LUA_CPATH = package.cpath,
+    LUA_PATH_5_2 = false,
     LUA_PATH_5_3 = false,
     LUA_PATH_5_4 = false,
+    LUA_CPATH_5_2 = false,
     LUA_CPATH_5_3 = false,
     LUA_CPATH_5_4 = false,
   }

@@ -1,0 +1,164 @@
+-- What is released: one version, an archive from which etcdlock can be built and
+-- installed, and an installation that can be taken back.
+
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local write_file = require "bench.write_file"
+
+local VERSION = require "etcdlock"._VERSION
+local ABI = _VERSION:sub(5)
+
+-- Runs make as a user does, not as a part of the make that runs the suite.
+local function make(directory, ...)
+  local out, code, err = proc.run({ "make", "LUA_VERSION=" .. (jit and "jit" or ABI), ... }, {
+    cwd = directory, seconds = 300,
+    env = { MAKEFLAGS = false, MAKELEVEL = false, MFLAGS = false, TESTING = false },
+  })
+  assert.equal(0, code, err)
+  return out, err
+end
+
+-- The paths below |directory| of what is of |kind|, as find(1) calls it, in order.
+local function found(directory, kind)
+  local list = {}
+  local out = proc.run { "find", directory, "-mindepth", "1", "-type", kind }
+  for path in out:gmatch "[^\n]+" do list[#list + 1] = path:sub(#directory + 2) end
+  table.sort(list)
+  return list
+end
+
+-- A directory with a blank in its name, as many a home has one.
+local function room()
+  local directory = temporary.directory() .. "/a b"
+  proc.run { "mkdir", directory }
+  return directory
+end
+
+-- The checkout as it is, committed or not, and nothing that was built.
+local function checkout()
+  local directory = temporary.directory()
+  proc.run { "sh", "-c", 'tar -c --exclude=./build --exclude=./.git . | tar -x -C "$0"', directory }
+  return directory
+end
+
+after_each(temporary.remove_all)
+
+describe("the version", function()
+  it("is the same wherever it stands", function()
+    local changes = assert(read_file "CHANGELOG.md")
+    assert.equal(VERSION, changes:match "\n## (%S+)")
+    assert.equal(VERSION, require "resty.etcdlock"._VERSION)
+    assert.matches("^%d+%.%d+%.%d+$", VERSION)
+  end)
+end)
+
+describe("make dist", function()
+  local source
+
+  before_each(function()
+    source = checkout()
+    local out = make(source, "dist")
+    assert.matches("etcdlock-" .. VERSION .. ".tar.gz", out, 1, true)
+  end)
+
+  local function unpacked()
+    local directory = temporary.directory()
+    local archive = ("%s/build/dist/etcdlock-%s.tar.gz"):format(source, VERSION)
+    local _, code, err = proc.run { "tar", "-xzf", archive, "-C", directory }
+    assert.same({ 0, "" }, { code, err })
+    return directory .. "/etcdlock-" .. VERSION
+  end
+
+  it("packs all that the checkout has", function()
+    assert.same(found(checkout(), "f"), found(unpacked(), "f"))
+  end)
+
+  it("packs the same bytes again", function()
+    local name = ("/build/dist/etcdlock-%s.tar.gz"):format(VERSION)
+    local first = assert(read_file(source .. name))
+    make(source, "dist")
+    assert.is_true(first == read_file(source .. name))
+  end)
+
+  it("packs the commit, and says what isn't in it", function()
+    if select(2, proc.run { "sh", "-c", "command -v git" }) ~= 0 then
+      return pending "there is no git here"
+    end
+    local function git(...)
+      local _, code, err = proc.run({ "git", "-c", "user.name=etcdlock",
+        "-c", "user.email=etcdlock@localhost", ... }, { cwd = source })
+      assert.equal(0, code, err)
+    end
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "all of it")
+    write_file(source .. "/src/late.c", "")
+    local _, err = make(source, "dist")
+    assert.matches("not packed:\n%?%? src/late.c\n$", err)
+    assert.same(found(checkout(), "f"), found(unpacked(), "f"))
+  end)
+
+  it("makes a rockspec of the release", function()
+    local text = assert(read_file(("%s/build/dist/etcdlock-%s-1.rockspec"):format(source, VERSION)))
+    assert.matches(('\nversion = "%s-1"'):format(VERSION), text, 1, true)
+    assert.matches('url = "https://[^"]+/etcdlock%-' .. VERSION:gsub("%.", "%%.")
+      .. '%.tar%.gz"', text)
+  end)
+
+  it("packs what can be built, installed where there are blanks, used and removed", function()
+    local directory, away = unpacked(), room()
+    local prefix = away .. "/usr"
+    proc.run { "mkdir", "-p", prefix .. "/lib/lua/" .. ABI }
+    write_file(prefix .. "/lib/lua/" .. ABI .. "/theirs.so", "")
+    make(directory, "install", "DESTDIR=" .. away, "PREFIX=/usr",
+      "CPPFLAGS=-U_FORTIFY_SOURCE", "CFLAGS=-O0")
+    local env = suite.variables()
+    env.LUA_PATH = ("%s/share/lua/%s/?.lua;%s/share/lua/%s/?/init.lua;;"):format(
+      prefix, ABI, prefix, ABI)
+    env.LUA_CPATH = ("%s/lib/lua/%s/?.so;;"):format(prefix, ABI)
+    write_file(away .. "/use.lua", [[
+      print(require "etcdlock".with_lock("release_spec", function() return "held" end))
+    ]])
+    local out, code, err = proc.run_lua(away .. "/use.lua", {}, { env = env, cwd = away })
+    assert.same({ "true\theld\n", 0, "" }, { out, code, err })
+    make(directory, "uninstall", "DESTDIR=" .. away, "PREFIX=/usr")
+    assert.same({ "use.lua", "usr/lib/lua/" .. ABI .. "/theirs.so" }, found(away, "f"))
+    assert.same({ "usr", "usr/lib", "usr/lib/lua", "usr/lib/lua/" .. ABI, "usr/share" },
+      found(away, "d"))
+    make(directory, "uninstall", "DESTDIR=" .. away, "PREFIX=/usr")
+  end)
+end)
+
+describe("make", function()
+  it("hands the flags of whoever builds to each compiler and linker", function()
+    local out = make(checkout(), "--dry-run", "V=1", "all", "CPPFLAGS=-DTHEIRS", "CFLAGS=-Og",
+      "LDFLAGS=-Wl,--theirs")
+    local compiled, linked = 0, 0
+    for line in out:gsub("\\\n", " "):gmatch "[^\n]+" do
+      if line:find " %-c " then
+        compiled = compiled + 1
+        assert.matches(" -DTHEIRS -Og ", line, 1, true)
+      elseif line:find " %-shared " then
+        linked = linked + 1
+        assert.matches(" -Wl,--theirs ", line, 1, true)
+      end
+    end
+    assert.is_true(compiled > 20)
+    assert.equal(1, linked)
+  end)
+
+  it("leaves the level of fortification to a distribution that has one", function()
+    local directory = checkout()
+    local function levels(...)
+      local found_levels = {}
+      for level in make(directory, "--dry-run", "V=1", "all", ...):gmatch "_FORTIFY_SOURCE=(%d)" do
+        found_levels[level] = true
+      end
+      return found_levels
+    end
+    assert.same({ ["3"] = true }, levels())
+    assert.same({ ["2"] = true }, levels "CPPFLAGS=-D_FORTIFY_SOURCE=2")
+  end)
+end)
