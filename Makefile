@@ -47,9 +47,14 @@ endif
 
 LUADIR = $(PREFIX)/share/lua/$(LUA_ABI)
 LIBDIR = $(PREFIX)/lib/lua/$(LUA_ABI)
+BINDIR = $(PREFIX)/bin
+MANDIR = $(PREFIX)/share/man
+COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
 LUA_FILES = $(shell cd lua && find * -name '*.lua')
-LUA_DIRS = $(shell cd lua && find * -type d | sort -r)
+COMMAND := $(wildcard bin/etcdlock)
+MANUAL := $(wildcard doc/etcdlock.1)
+COMPLETION := $(wildcard bin/etcdlock.bash)
 
 # $(call installed,copy) and $(call installed,remove): for each file that is
 # installed. There may be blanks in all these directories.
@@ -57,7 +62,24 @@ copy = install -D -m $(1) '$(2)' '$(DESTDIR)$(3)' &&
 remove = rm -f '$(DESTDIR)$(3)' &&
 installed = \
   $(foreach file,$(LUA_FILES),$(call $(1),644,lua/$(file),$(LUADIR)/$(file))) \
-  $(call $(1),755,$(MODULE),$(LIBDIR)/etcdlock/core.so)
+  $(call $(1),755,$(MODULE),$(LIBDIR)/etcdlock/core.so) \
+  $(if $(COMMAND),$(call $(1),755,$(BUILD)/command,$(BINDIR)/etcdlock)) \
+  $(if $(MANUAL),$(call $(1),644,$(MANUAL),$(MANDIR)/man1/etcdlock.1)) \
+  $(if $(COMPLETION),$(call $(1),644,$(COMPLETION),$(COMPLETIONDIR)/etcdlock))
+
+# The directories that may be left without a file, the innermost first: ours, and
+# those below PREFIX that Debian doesn't have from the beginning.
+EMPTIED = $(foreach dir,$(shell cd lua && find * -type d | sort -r),\
+  '$(DESTDIR)$(LUADIR)/$(dir)') '$(DESTDIR)$(LIBDIR)/etcdlock' \
+  $(foreach dir,share/lua/$(LUA_ABI) share/lua lib/lua/$(LUA_ABI) lib/lua share/man/man1 \
+  share/bash-completion/completions share/bash-completion,'$(DESTDIR)$(PREFIX)/$(dir)')
+
+# The command is told which Lua runs it, and where the module is.
+absolute = $(if $(filter /%,$(1)),$(1),$(CURDIR)/$(1))
+FOR_COMMAND = 1s|.*|\#!$(or $(shell command -v $(LUA)),/usr/bin/env $(LUA))|; \
+  s|^-- INSTALLED.*|package.path = "$(call absolute,$(LUADIR))/?.lua;$(call \
+  absolute,$(LUADIR))/?/init.lua;" .. package.path\npackage.cpath = "$(call \
+  absolute,$(LIBDIR))/?.so;" .. package.cpath|
 
 # The one place in which it stands.
 VERSION := $(shell sed -n 's/.*_VERSION = "\(.*\)".*/\1/p' lua/etcdlock/init.lua)
@@ -289,15 +311,13 @@ nginx-module: $(MODULE)
 	@$(MAKE) --no-print-directory LUA_VERSION=jit SANITIZE= TESTING=1 all
 
 install: all ## copy to PREFIX (and DESTDIR)
+	$(if $(COMMAND),@sed '$(FOR_COMMAND)' $(COMMAND) >$(BUILD)/command)
 	@$(call installed,copy) echo 'Installed in $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
 
-# Directories go as well, with those above them that Lua's modules alone are in.
 uninstall: ## remove what `make install` with the same PREFIX and LUA_VERSION has copied
-	@$(call installed,remove) for dir in \
-	  $(foreach dir,$(LUA_DIRS),'$(DESTDIR)$(LUADIR)/$(dir)') \
-	  '$(DESTDIR)$(LUADIR)' '$(DESTDIR)$(LIBDIR)/etcdlock' '$(DESTDIR)$(LIBDIR)'; do \
-	    rmdir "$$dir" "$${dir%/*}" 2>/dev/null; \
-	  done; echo 'Removed from $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
+	@$(call installed,remove) for dir in $(EMPTIED); do \
+	  if [ -d "$$dir" ]; then rmdir --ignore-fail-on-non-empty "$$dir"; fi; \
+	done; echo 'Removed from $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
 
 dist: ## build/dist/etcdlock-VERSION.tar.gz, and its rockspec
 	@sh .ci/dist.sh $(VERSION)
@@ -312,7 +332,7 @@ deb: dist ## build/deb/*.deb: packages for the Debian that it runs on
 	@sh .ci/deb.sh $(VERSION)
 
 fresh-deb: ## build them on a fresh Debian, install, use, remove them: SUITE=bookworm|trixie
-	@SUITE='$(SUITE)' sh .ci/fresh_deb.sh $(VERSION)
+	@SUITE='$(SUITE)' sh .ci/fresh_deb.sh
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -40,5 +40,6 @@ build = {
     PREFIX = "$(PREFIX)",
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
+    BINDIR = "$(BINDIR)",
   },
 }

@@ -2,10 +2,11 @@
 # Installs the Debian packages (12 and 13) that etcdlock needs and that are
 # missing.
 #
-#   deps.sh run|openresty|dev|go|python|node|wrk LUA_VERSION
+#   deps.sh run|openresty|dev|deb|go|python|node|wrk LUA_VERSION
 #
 # run: to build the module and run the demo; openresty: the demo in nginx, too;
-# dev: to test and check it all; the others: a peer of `make bench` each.
+# dev: to test and check it all; deb: to build packages; the others: a peer of `make
+# bench` each.
 set -eu
 
 LOG=build/apt.log
@@ -49,12 +50,16 @@ case $1 in
   run) wanted=$RUN ;;
   openresty) wanted="$RUN $OPENRESTY" ;;
   dev) wanted="$RUN $DEV" ;;
+  deb)
+    wanted="build-essential debhelper lintian $(sed -n '/^Build-Depends:/,/^Standards/ {
+      s/^Build-Depends: //; s/^ *\([a-z0-9.+-]*\).*/\1/p
+    }' .ci/debian/control | grep -v debhelper-compat)" ;;
   go) wanted='golang-go golang-etcd-server-dev' ;;
   python) wanted=python3-etcd3 ;;
   # Others' nodejs brings its own npm, which Debian's is in conflict with.
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   wrk) wanted=wrk ;;
-  *) echo "usage: deps.sh run|openresty|dev|go|python|node|wrk LUA_VERSION" >&2; exit 2 ;;
+  *) echo "usage: deps.sh run|openresty|dev|deb|go|python|node|wrk LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

@@ -46,9 +46,9 @@ end
 after_each(temporary.remove_all)
 
 describe("the version", function()
-  it("is the same wherever it stands", function()
-    local changes = assert(read_file "CHANGELOG.md")
-    assert.equal(VERSION, changes:match "\n## (%S+)")
+  it("is the same wherever it is told", function()
+    assert.equal(VERSION, assert(read_file "CHANGELOG.md"):match "\n## (%S+)")
+    assert.equal(VERSION, assert(read_file ".ci/debian/changelog"):match "^etcdlock %(([^-]+)%-1%)")
     assert.equal(VERSION, require "resty.etcdlock"._VERSION)
     assert.matches("^%d+%.%d+%.%d+$", VERSION)
   end)
@@ -147,6 +147,19 @@ describe("make", function()
     end
     assert.is_true(compiled > 20)
     assert.equal(1, linked)
+  end)
+
+  it("builds to the headers of a Lua that is somewhere else, and to no others", function()
+    local compiled = 0
+    for line in make(checkout(), "--dry-run", "V=1", "all", "LUA_CFLAGS=-I/opt/theirs/include")
+      :gsub("\\\n", " "):gmatch "[^\n]+" do
+      if line:find " %-c " then
+        compiled = compiled + 1
+        assert.matches(" -I/opt/theirs/include ", line, 1, true)
+        assert.is_nil(line:find("/usr/include/lua", 1, true))
+      end
+    end
+    assert.is_true(compiled > 20)
   end)
 
   it("leaves the level of fortification to a distribution that has one", function()

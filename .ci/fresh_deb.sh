@@ -1,0 +1,91 @@
+#!/bin/sh
+# `make deb` and what it has made on a Debian that debootstrap has just put together: built
+# in one tree; in another one installed by apt, used, and removed, after which nothing may
+# be there that wasn't before. Needs root, and where this machine gets its packages.
+#
+#   SUITE=bookworm|trixie fresh_deb.sh
+set -eu
+
+SUITE=${SUITE:-bookworm}
+BASE=$PWD/build/fresh/$SUITE-deb
+APT='DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3'
+
+. .ci/tree.sh
+
+# Runs |2| as root in the tree; |1| is what to call it.
+step() {
+  start=$(date +%s)
+  if ! run root "$2" >"$BASE.log" 2>&1 </dev/null; then
+    tail -n 40 "$BASE.log"
+    echo "$SUITE: $1 FAILED"
+    exit 1
+  fi
+  echo "$SUITE: $1 passed ($(($(date +%s) - start)) s): $(tail -n 1 "$BASE.log")"
+}
+
+# The files and directories of the tree, but for what apt itself keeps.
+list() {
+  (cd "$tree" && find . -xdev \( -path ./var/cache -o -path ./var/lib/apt -o -path ./var/log \
+    -o -path ./root -o -path ./tmp -o -path ./run \) -prune -o -print | sort)
+}
+
+tree=$BASE-build
+make_tree
+make_home root
+step 'make deb' "cd etcdlock && $APT update && make deb-deps deb"
+rm -rf --one-file-system "$BASE"
+mkdir -p "$BASE"
+cp "$tree"/root/etcdlock/build/deb/*.deb "$BASE"
+rm -rf --one-file-system "$tree"
+
+tree=$BASE-use
+make_tree
+mkdir "$tree/root/debs"
+cp "$BASE"/*.deb "$tree/root/debs"
+rm -f "$tree"/root/debs/*-dbgsym_*
+# What they need is no part of them, nor are etcd, the Luas and nginx to try them with. (No
+# service is started: there is no init in here.)
+step 'what they need' "$APT update &&
+  $APT install --no-install-recommends etcd-server curl nginx libnginx-mod-http-lua \
+    lua5.1 lua5.2 lua5.3 lua5.4 luajit \
+    \$($APT -s install --no-install-recommends ./debs/*.deb | awk '/^Inst/ && !/etcdlock/ { print \$2 }')"
+list >"$BASE/before"
+step 'apt install' "$APT install --no-install-recommends ./debs/*.deb"
+step 'use' 'set -e
+  etcd --data-dir /tmp/etcd >/tmp/etcd.log 2>&1 & etcd=$!
+  trap "kill $etcd" EXIT
+  for lua in lua5.1 lua5.2 lua5.3 lua5.4 luajit; do
+    $lua -e "print(_VERSION, assert(require([[etcdlock]]).with_lock([[fresh]], { timeout = 60 },
+      function(lock) return lock:token() end)))"
+  done
+  cat >/tmp/nginx.conf <<END
+    include /etc/nginx/modules-enabled/*.conf;
+    events {}
+    http {
+      client_body_temp_path /tmp/body; proxy_temp_path /tmp/proxy; scgi_temp_path /tmp/scgi;
+      fastcgi_temp_path /tmp/fastcgi; uwsgi_temp_path /tmp/uwsgi;
+      server {
+        listen 127.0.0.1:8080;
+        location / {
+          content_by_lua_block { ngx.say(require("etcdlock").with_lock("fresh", ngx.get_phase)) }
+        }
+      }
+    }
+END
+  nginx -c /tmp/nginx.conf
+  curl --silent --fail --retry 10 --retry-connrefused http://127.0.0.1:8080/ | tee /tmp/answer
+  nginx -s stop
+  grep -qx truecontent /tmp/answer
+  if [ -e /usr/bin/etcdlock ]; then
+    etcdlock --version
+    etcdlock run fresh -- echo "run under the lock"
+  fi
+  echo "each Lua and nginx have had the lock"'
+step 'apt purge' "$APT purge \$(cd debs && ls | sed 's/_.*//')"
+list >"$BASE/after"
+if ! diff "$BASE/before" "$BASE/after"; then
+  echo "$SUITE: what differs after the removal is above."
+  exit 1
+fi
+echo "$SUITE: nothing is left ($(wc -l <"$BASE/before") files and directories, before and after)"
+rm -rf --one-file-system "$tree"
