@@ -12,7 +12,7 @@ set -eu
 SUITE=${SUITE:-bookworm}
 WITH=${WITH:-}
 BASE=$PWD/build/fresh
-COMMANDS='demo test demo-openresty'
+COMMANDS='demo test demo-openresty rock'
 
 . .ci/tree.sh
 

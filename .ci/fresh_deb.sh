@@ -8,6 +8,8 @@ set -eu
 
 SUITE=${SUITE:-bookworm}
 BASE=$PWD/build/fresh/$SUITE-deb
+# The one on which nginx's Lua runs there: two can't be installed side by side.
+LUAJIT=$(if [ "$SUITE" = bookworm ]; then echo luajit2; else echo luajit; fi)
 APT='DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3'
 
 . .ci/tree.sh
@@ -47,7 +49,7 @@ rm -f "$tree"/root/debs/*-dbgsym_*
 # service is started: there is no init in here.)
 step 'what they need' "$APT update &&
   $APT install --no-install-recommends etcd-server curl nginx libnginx-mod-http-lua \
-    lua5.1 lua5.2 lua5.3 lua5.4 luajit \
+    lua5.1 lua5.2 lua5.3 lua5.4 $LUAJIT \
     \$($APT -s install --no-install-recommends ./debs/*.deb | awk '/^Inst/ && !/etcdlock/ { print \$2 }')"
 list >"$BASE/before"
 step 'apt install' "$APT install --no-install-recommends ./debs/*.deb"

@@ -13,8 +13,10 @@ TREE=$ROCK/tree
 rm -rf "$ROCK"
 mkdir -p "$ROCK/server"
 
-# Debian's lua-cjson, which luarocks doesn't know.
-echo 'rocks_provided = { ["lua-cjson"] = "2.1.0-1" }' >"$ROCK/config.lua"
+# Debian's, which luarocks doesn't know.
+cat >"$ROCK/config.lua" <<'END'
+rocks_provided = { ["lua-cjson"] = "2.1.0-1", argparse = "0.7.1-1", luv = "1.44.2-1" }
+END
 export LUAROCKS_CONFIG="$ROCK/config.lua"
 
 rocks() {
@@ -37,6 +39,7 @@ if [ "$loaded-1" != "$VERSION" ]; then
   echo "What was loaded is etcdlock $loaded." >&2
   exit 1
 fi
+if [ -e "$TREE/bin/etcdlock" ]; then "$TREE/bin/etcdlock" --version; fi
 cd "$ROCK"
 rocks --tree="$TREE" pack etcdlock
 rocks --tree="$TREE" remove etcdlock
