@@ -12,6 +12,8 @@ DEB=build/deb
 suffix=$(. /etc/os-release && echo "${VERSION_ID:+~deb$VERSION_ID}")
 # The build is no part of the make that has called this.
 unset MAKEFLAGS MAKELEVEL MFLAGS
+# Whoever gives them on gives two files on, not three.
+export DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-} noautodbgsym"
 
 rm -rf "$DEB"
 mkdir -p "$DEB"

@@ -44,7 +44,6 @@ tree=$BASE-use
 make_tree
 mkdir "$tree/root/debs"
 cp "$BASE"/*.deb "$tree/root/debs"
-rm -f "$tree"/root/debs/*-dbgsym_*
 # What they need is no part of them, nor are etcd, the Luas and nginx to try them with. (No
 # service is started: there is no init in here.)
 step 'what they need' "$APT update &&
