@@ -16,6 +16,7 @@ LUA_VERSION ?= 5.4
 PREFIX ?= /usr/local
 CFLAGS ?= -O2 -g
 PKG_CONFIG ?= pkg-config
+PROTOC_C ?= protoc-c
 SPEC ?= spec
 JOBS ?= 3
 SUITE ?= bookworm
@@ -379,7 +380,7 @@ $(BUILD)/obj/etcd.pb-c.o: $(PROTO).c
 
 $(PROTO).c $(PROTO).h &: src/etcd/etcd.proto
 	@mkdir -p $(@D)
-	$(Q)protoc-c --proto_path=$(<D) --c_out=$(@D) $(<F)
+	$(Q)$(PROTOC_C) --proto_path=$(<D) --c_out=$(@D) $(<F)
 
 SIM_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc $(CPPFLAGS) $(CFLAGS) $(WARNINGS) \
   -MMD -MP -c

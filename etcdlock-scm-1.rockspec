@@ -32,6 +32,7 @@ build = {
   variables = {
     LUA_VERSION = "$(shell $(LUA) -e 'print(_VERSION:sub(5))')",
     LUA_CFLAGS = "-I$(LUA_INCDIR)",
+    PROTOC_C = "$(PROTOC_C_BINDIR)/protoc-c",
     CFLAGS = "$(CFLAGS)",
     CPPFLAGS = "-I$(GRPC_INCDIR) -I$(PROTOBUF_C_INCDIR) -I$(OPENSSL_INCDIR) -I$(UTHASH_INCDIR)",
     LDFLAGS = "-L$(GRPC_LIBDIR) -L$(PROTOBUF_C_LIBDIR) -L$(OPENSSL_LIBDIR)",
