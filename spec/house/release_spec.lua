@@ -10,6 +10,10 @@ local write_file = require "bench.write_file"
 local VERSION = require "etcdlock"._VERSION
 local ABI = _VERSION:sub(5)
 
+-- What every system has below PREFIX, files in it or not.
+local NOT_OURS = { usr = true, ["usr/bin"] = true, ["usr/lib"] = true, ["usr/share"] = true,
+  ["usr/share/man"] = true }
+
 -- Runs make as a user does, not as a part of the make that runs the suite.
 local function make(directory, ...)
   local out, code, err = proc.run({ "make", "LUA_VERSION=" .. (jit and "jit" or ABI), ... }, {
@@ -125,8 +129,9 @@ describe("make dist", function()
     assert.same({ "true\theld\n", 0, "" }, { out, code, err })
     make(directory, "uninstall", "DESTDIR=" .. away, "PREFIX=/usr")
     assert.same({ "use.lua", "usr/lib/lua/" .. ABI .. "/theirs.so" }, found(away, "f"))
-    assert.same({ "usr", "usr/lib", "usr/lib/lua", "usr/lib/lua/" .. ABI, "usr/share" },
-      found(away, "d"))
+    for _, path in ipairs(found(away, "d")) do
+      assert.is_true(NOT_OURS[path] or path == "usr/lib/lua" or path == "usr/lib/lua/" .. ABI, path)
+    end
     make(directory, "uninstall", "DESTDIR=" .. away, "PREFIX=/usr")
   end)
 end)
