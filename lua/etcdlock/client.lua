@@ -12,6 +12,7 @@ local core = require "etcdlock.core"
 local forms = require "etcdlock.forms"
 local host = require "etcdlock.wait.host"
 local queue = require "etcdlock.queue"
+local queues = require "etcdlock.queues"
 
 local Client = {}
 Client.__index = Client
@@ -168,6 +169,7 @@ end
 -- ---- looking ----
 
 Client.queue = queue.queue
+Client.queues = queues.queues
 Client.break_lock = queue.break_lock
 
 local REQUESTS = {
