@@ -46,6 +46,7 @@ endif
 
 LUADIR = $(PREFIX)/share/lua/$(LUA_ABI)
 LIBDIR = $(PREFIX)/lib/lua/$(LUA_ABI)
+BINDIR = $(PREFIX)/bin
 
 # ---- where things go --------------------------------------------------------
 
@@ -204,7 +205,7 @@ matrix-short: deps ## the core of them with etcd 3.5, 3 members, secure
 lint: deps ## format, static checks and the layer rules
 	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/sim/*.[ch] \
 	  spec/support/*/*.c)
-	@luacheck -q --no-color lua spec bench examples
+	@luacheck -q --no-color lua spec bench examples bin/etcdlock
 	@$(LUA) spec/lint/layers.lua .
 
 asan: deps ## the specs under the address, undefined and leak sanitizers
@@ -270,12 +271,20 @@ suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) nginx-module \
 nginx-module: $(MODULE)
 	@$(MAKE) --no-print-directory LUA_VERSION=jit SANITIZE= TESTING=1 all
 
+# The command is told which Lua runs it, and where the module is.
+INSTALLED = 1s|.*|\#!$(or $(shell command -v $(LUA)),/usr/bin/env $(LUA))|; \
+  s|^-- INSTALLED.*|package.path = "$(abspath $(LUADIR))/?.lua;$(abspath \
+  $(LUADIR))/?/init.lua;" .. package.path\npackage.cpath = "$(abspath \
+  $(LIBDIR))/?.so;" .. package.cpath|
+
 install: all ## copy to PREFIX (and DESTDIR)
-	@mkdir -p $(DESTDIR)$(LUADIR) $(DESTDIR)$(LIBDIR)/etcdlock
+	@mkdir -p $(DESTDIR)$(LUADIR) $(DESTDIR)$(LIBDIR)/etcdlock $(DESTDIR)$(BINDIR)
 	@cd lua && find . -name '*.lua' \
 	  -exec install -D -m 644 {} '$(abspath $(DESTDIR)$(LUADIR))/{}' ';'
 	@install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR)/etcdlock/core.so
-	@echo 'Installed in $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
+	@sed '$(INSTALLED)' bin/etcdlock >$(DESTDIR)$(BINDIR)/etcdlock
+	@chmod 755 $(DESTDIR)$(BINDIR)/etcdlock
+	@echo 'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 
 clean: ## remove everything that was built
 	rm -rf build

@@ -27,5 +27,6 @@ build = {
   install_variables = {
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
+    BINDIR = "$(BINDIR)",
   },
 }
