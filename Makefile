@@ -47,6 +47,8 @@ endif
 LUADIR = $(PREFIX)/share/lua/$(LUA_ABI)
 LIBDIR = $(PREFIX)/lib/lua/$(LUA_ABI)
 BINDIR = $(PREFIX)/bin
+MANDIR = $(PREFIX)/share/man/man1
+BASHDIR = $(PREFIX)/share/bash-completion/completions
 
 # ---- where things go --------------------------------------------------------
 
@@ -284,6 +286,8 @@ install: all ## copy to PREFIX (and DESTDIR)
 	@install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR)/etcdlock/core.so
 	@sed '$(INSTALLED)' bin/etcdlock >$(DESTDIR)$(BINDIR)/etcdlock
 	@chmod 755 $(DESTDIR)$(BINDIR)/etcdlock
+	@install -D -m 644 doc/etcdlock.1 $(DESTDIR)$(MANDIR)/etcdlock.1
+	@install -D -m 644 bin/etcdlock.bash $(DESTDIR)$(BASHDIR)/etcdlock
 	@echo 'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 
 clean: ## remove everything that was built

@@ -28,5 +28,6 @@ build = {
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
     BINDIR = "$(BINDIR)",
+    PREFIX = "$(PREFIX)", -- of the manual page and the completion
   },
 }

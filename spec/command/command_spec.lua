@@ -35,6 +35,22 @@ local function options(text)
   return found
 end
 
+-- What bash offers for the last word of |line|: a set.
+local function completions(line)
+  local out, code, err = proc.run { "bash", "-c", [==[
+    eval "$0"
+    COMP_WORDS=($1)
+    if [[ "$1" = *" " ]]; then COMP_WORDS+=(""); fi
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _etcdlock_line
+    printf '%s\n' "${COMPREPLY[@]}"
+  ]==], (command.run { "completion", "bash" }), line }
+  assert.same({ 0, "" }, { code, err })
+  local found = {}
+  for word in out:gmatch "[^\n]+" do found[word] = true end
+  return found
+end
+
 describe("the command", function()
   it("tells its version", function()
     assert.equal("etcdlock " .. require "etcdlock"._VERSION .. "\n", (command.run { "--version" }))
@@ -130,9 +146,9 @@ describe("every option of the command", function()
     assert.same({ "-w", "--watch", "--interval", "--json" }, all.ls)
   end)
 
-  for _, file in ipairs { "doc/command.md" } do
+  for _, file in ipairs { "doc/command.md", "doc/etcdlock.1" } do
     it("stands in " .. file, function()
-      local text = assert(read_file(file))
+      local text = assert(read_file(file)):gsub("\\%-", "-")
       for name, list in pairs(all) do
         assert.is_truthy(text:find("etcdlock " .. name, 1, true), name)
         for _, option in ipairs(list) do
@@ -141,4 +157,34 @@ describe("every option of the command", function()
       end
     end)
   end
+
+  it("is completed by bash", function()
+    for name, list in pairs(all) do
+      for _, option in ipairs(list) do
+        assert.is_truthy(completions("etcdlock " .. name .. " " .. option)[option], option)
+      end
+    end
+  end)
+end)
+
+describe("bash", function()
+  it("completes subcommands, and what is said after an option", function()
+    local found = completions "etcdlock "
+    for _, name in ipairs(subcommands()) do assert.is_true(found[name], name) end
+    assert.same({ ["false"] = true }, completions "etcdlock ls --insecure-transport f")
+    assert.is_nil(completions "etcdlock ls --"["--ttl"])
+  end)
+
+  it("completes the command that is run", function()
+    assert.is_true(completions "etcdlock run a -- tru"["true"])
+    assert.is_nil(completions "etcdlock run a -- --t"["--ttl"])
+  end)
+end)
+
+describe("the manual page", function()
+  it("is one without a slip", function()
+    local out, code, err = proc.run { "man", "--warnings", "--local-file", "doc/etcdlock.1" }
+    assert.same({ 0, "" }, { code, err })
+    assert.matches("etcdlock elect", out)
+  end)
 end)

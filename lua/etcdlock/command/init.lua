@@ -37,7 +37,7 @@ return function(words)
     return exit.SIGNAL + SIGINT
   end
   for line in (explain(status) or status):gmatch "[^\n]+" do
-    texts.say("%s", line)
+    texts.say("%s", (line:gsub("\t", "  ")))
   end
   return exit.SYSTEM
 end

@@ -161,5 +161,5 @@ return function(args, take)
   end
   forget()
   client:close()
-  return status
+  return assert(status, "the loop has ended before the command")
 end

@@ -8,6 +8,7 @@ local REDRAW, LINE_END, REST = "\27[H", "\27[K\n", "\27[J"
 -- So often somebody is heard who wants it to end, in seconds.
 local SLICE = 0.2
 
+--- False where nobody reads it any more.
 local function show(args, found, is_screen)
   if args.json then
     io.write(view.json(found), "\n")
@@ -16,7 +17,7 @@ local function show(args, found, is_screen)
   else
     io.write(table.concat(view.lines(found), "\n"), "\n", args.watch and "\n" or "")
   end
-  io.flush()
+  return io.flush()
 end
 
 local function sleep(seconds)
@@ -34,7 +35,9 @@ local function look(args, client)
   while true do
     local found, message, code = client:queues(args.below)
     if found then
-      show(args, found, is_screen)
+      if not show(args, found, is_screen) then
+        return exit.FAILED
+      end
     else
       local status = settings.fail(message, code)
       if not args.watch or code ~= "unavailable" then

@@ -30,12 +30,6 @@ end
 
 -- ---- etcd's connection ----
 
--- Of etcdctl, and not ours: why not.
-local REFUSED = {
-  ["insecure-skip-tls-verify"] = "verification can't be switched off; give the CA with --cacert",
-  ["discovery-srv"] = "discovery by DNS SRV is not supported; give --endpoints",
-}
-
 --- The options by which etcd is found, which every subcommand takes.
 local function add_connection(parser)
   parser:group("Options for etcd, as etcdctl has them, and its variables ETCDCTL_...",
@@ -69,13 +63,6 @@ local function add_connection(parser)
     parser:option "--prefix"
       :argname "TEXT"
       :description "put in front of every NAME")
-  for name, why in pairs(REFUSED) do
-    parser:option("--" .. name)
-      :hidden(true)
-      :action(function()
-        parser:error(string.format("--%s: %s", name, why))
-      end)
-  end
 end
 
 -- ---- subcommands ----
@@ -89,16 +76,16 @@ local function add_hold(command)
   command:option "--ttl"
     :argname "S"
     :convert(number("--ttl", "2 to 300 seconds", 2, 300))
-    :description "when etcd gives it to the next one if this machine dies (default: 10)"
+    :description "when it goes to the next one if this machine dies (default: 10)"
   command:option "--max-hold"
     :argname "S"
     :convert(number("--max-hold", "seconds, more than 0", 0.001, LONGEST))
-    :description "the longest that CMD may have it: then it is lost"
+    :description "seconds that CMD may have it, at most: then it is lost"
   command:option "--grace"
     :argname "S"
     :default "5"
     :convert(seconds "--grace")
-    :description "from TERM to KILL when the lock is lost"
+    :description "seconds from TERM to KILL for CMD when it is lost"
   command:option "-E"
     :argname "N"
     :target "timeout_status"
@@ -155,7 +142,31 @@ local function add_break(parser)
     :description "the number that is its holder's"
 end
 
-local SUBCOMMANDS = { add_run, add_ls, add_break }
+local function add_elect(parser)
+  local command = parser:command "elect"
+    :summary "run a command while it leads, or listen who does"
+    :description("Stands in the election NAME, says VALUE there, runs CMD while it leads, and exits"
+      .. " with CMD's status. With --listen it tells of each leader, his key and his value.")
+    :epilog(EPILOG)
+    :usage("Usage: etcdlock elect NAME VALUE [OPTION...] -- CMD [ARG...]\n"
+      .. "       etcdlock elect --listen [--json] NAME")
+  command:argument "NAME":target "name":description "the election"
+  command:argument "VALUE":target "value":args "?"
+    :description "what others read, an address perhaps"
+  command:flag "-l --listen":description "only tell who leads, again with each new one"
+  command:flag "--json":description "tell it for programs: one line for each"
+  add_hold(command)
+end
+
+local function add_completion(parser)
+  local command = parser:command "completion"
+    :summary "print what a shell needs to complete this command"
+    :description("Prints the completion of this command for SHELL, for"
+      .. " eval \"$(etcdlock completion bash)\"")
+  command:argument "SHELL":target "shell":choices { "bash" }
+end
+
+local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_completion }
 
 -- ---- the parser ----
 
@@ -189,28 +200,36 @@ function M.new()
   return parser
 end
 
---- Go's flags: --flag and --flag=true are the same.
-local BARE = {
-  ["--insecure-transport"] = "--insecure-transport=true",
-  ["--insecure-skip-tls-verify"] = "--insecure-skip-tls-verify=true",
+-- Go's flags: --flag and --flag=true are the same.
+local BARE = { ["--insecure-transport"] = "--insecure-transport=true" }
+
+-- Of etcdctl, and not ours: why not.
+local REFUSED = {
+  ["--insecure-skip-tls-verify"] = "verification can't be switched off; give the CA with --cacert",
+  ["--discovery-srv"] = "discovery by DNS SRV is not supported; give --endpoints",
 }
 
 --- What the words on the command line ask for: the parser's table, with what stands behind
 -- "--" as the list `command`, nil if there is no "--".
 function M.parse(words)
-  local ours, command = {}, nil
+  local ours, command, parser = {}, nil, M.new()
   for _, word in ipairs(words) do
+    local option, value = word:match "^(%-%-[%l-]+)=?(.*)$"
     if command then
       command[#command + 1] = word
     elseif word == "--" then
       command = {}
+    elseif REFUSED[option] then
+      if value ~= "false" then
+        parser:error(option .. ": " .. REFUSED[option])
+      end
     else
       ours[#ours + 1] = BARE[word] or word
     end
   end
-  local parser = M.new()
   local args = parser:parse(ours)
   args.command = command
+  args.parser = parser
   args.refuse = function(message)
     parser:error(message)
   end
