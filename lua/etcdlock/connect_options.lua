@@ -179,6 +179,7 @@ local function check_user(settings, names)
   local user, password = (settings.user or ""):match("^([^:]*):(.*)$")
   if user and names.user == "ETCDCTL_USER" and not settings.password then
     settings.user, settings.password = user, password
+    names.password = names.user
   end
   if settings.user and not settings.password then
     return check.invalid(WHERE, names.user, settings.user, "a password as well")

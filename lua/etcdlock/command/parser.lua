@@ -158,6 +158,15 @@ local function add_elect(parser)
   add_hold(command)
 end
 
+local function add_doctor(parser)
+  parser:command "doctor"
+    :summary "look whether all is well with etcd, and tell what to do"
+    :description("Shows where each setting comes from and how each member is, takes a lock and"
+      .. " gives it back, and tells what to do about what is wrong. Exits with 0 if all is well,"
+      .. " else with 1.")
+    :epilog(EPILOG)
+end
+
 local function add_completion(parser)
   local command = parser:command "completion"
     :summary "print what a shell needs to complete this command"
@@ -166,7 +175,7 @@ local function add_completion(parser)
   command:argument "SHELL":target "shell":choices { "bash" }
 end
 
-local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_completion }
+local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_doctor, add_completion }
 
 -- ---- the parser ----
 

@@ -79,17 +79,27 @@ function M.width(text)
   return select(2, text:gsub("[^\128-\191]", ""))
 end
 
--- What a field of the module is called on the command line, if not "--field".
-local FIELDS = { name = "NAME", n = "--permits", endpoint = "--endpoints" }
+-- What the module's fields are called on the command line.
+local FIELDS = {
+  name = "NAME", names = "NAME", value = "--value", n = "--permits", endpoint = "--endpoints",
+  prefix = "--prefix",
+}
+for _, field in ipairs {
+  "endpoints", "cacert", "cert", "key", "server_name", "user", "password", "ttl", "timeout",
+  "max_hold",
+} do
+  FIELDS[field] = "--" .. field:gsub("_", "-")
+end
 
 --- A message of the module, about an option of ours perhaps, which the module knows as a
 -- field of a call.
 function M.of_module(message)
-  local field, rest = message:match "^[%l]+[:.][%l_]+: ([%l_]+)( .*)$"
-  if not field then
-    return (message:gsub("^etcdlock%.connect: ", ""))
+  message = message:gsub("allow_plaintext_auth = true", "--allow-plaintext-auth")
+  local field, rest = message:match "^%l+[:.][%l_]+: ([%l_]+)( .*)$"
+  if FIELDS[field] then
+    return FIELDS[field] .. rest
   end
-  return (FIELDS[field] or "--" .. field:gsub("_", "-")) .. rest
+  return (message:gsub("^etcdlock%.connect: ", ""))
 end
 
 --- Says something to whoever has called the command, on standard error.
