@@ -5,6 +5,7 @@ local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
+local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
@@ -29,31 +30,44 @@ local function press(terminal, keys)
   terminal.stdin:write(keys)
 end
 
-local LISTENS = [[exec $COMMAND run $NAME -- sh -c '
-  for s in INT QUIT USR1; do trap "echo got-$s" $s; done
-  echo ready $PPID
-  while ! read line; do :; done']]
+-- Says each signal that comes, as often as it comes, until it reads a line. (A shell makes
+-- one of two that come together.)
+local LISTENS = [[
+  local uv = require "luv"
+  for _, name in ipairs { "sigint", "sigquit", "sigusr1" } do
+    uv.new_signal():start(name, function() print("got " .. name) end)
+  end
+  print("ready " .. uv.os_getppid())
+  local input = uv.new_pipe(false)
+  input:open(0)
+  input:read_start(function() os.exit(0) end)
+  io.stdout:setvbuf "line"
+  uv.run()
+]]
 
 describe("etcdlock run at a terminal", function()
   it("hears of Ctrl-C as often as it is pressed, and not more", function()
-    local terminal = at_terminal(LISTENS)
+    local terminal = at_terminal("exec $COMMAND run $NAME -- " .. uv.exepath() .. " -e '"
+      .. LISTENS .. "'")
     local pid = terminal:expect "^ready (%d+)"
     press(terminal, CTRL_C)
-    terminal:expect "got%-INT"
+    terminal:expect "got sigint"
     press(terminal, "\28") -- Ctrl-\
-    terminal:expect "got%-QUIT"
+    terminal:expect "got sigquit"
     proc.run { "kill", "-USR1", pid }
-    terminal:expect "got%-USR1"
-    assert.equal(1, select(2, terminal.out.text:gsub("got%-INT", "")))
-    assert.equal(1, select(2, terminal.out.text:gsub("got%-QUIT", "")))
+    terminal:expect "got sigusr1"
+    assert.equal(1, select(2, terminal.out.text:gsub("got sigint", "")))
+    assert.equal(1, select(2, terminal.out.text:gsub("got sigquit", "")))
     press(terminal, "go\n")
     assert.equal(0, (terminal:wait()))
   end)
 
-  it("gives up waiting at Ctrl-C", function()
+  it("tells for whom it waits, and gives up at Ctrl-C", function()
     local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     clients.keep(assert(client:lock "a"))
     local terminal = at_terminal "exec $COMMAND run $NAME -- true"
+    assert.equal(("%d"):format(uv.os_getpid()), terminal:expect(
+      '^etcdlock: waiting for "' .. NAME:gsub("%p", "%%%0") .. '": .*, pid (%d+), who has asked'))
     etcd:await_keys(NAME .. "/", 2)
     press(terminal, CTRL_C)
     assert.equal(130, (terminal:wait()))

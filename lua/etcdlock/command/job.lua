@@ -19,7 +19,7 @@ local function stop(self)
   if self._child then
     self._child:pass "sigtstp"
   end
-  uv.kill(uv.os_getpid(), "sigstop")
+  self._hearing.default "sigtstp"
 end
 
 local function go_on(self)
@@ -54,10 +54,44 @@ local function fail(self, message, code)
   return status == exit.TIMEOUT and self._args.timeout_status or status
 end
 
+-- A wait is told of when it has lasted so long.
+local QUIET = 1000 -- ms
+
+--- Who holds what is waited for, in words.
+local function holder_of(places)
+  local place = places[1] or {}
+  if not place.host then
+    return "somebody holds it"
+  end
+  return ("%s, pid %.0f, who has asked for it at %s"):format(place.host, place.pid,
+    os.date("%Y-%m-%d %H:%M:%S", place.since))
+end
+
+--- Whoever sits at a terminal is told for whom he waits. Returns what ends that.
+local function tell_wait(self)
+  local timer = uv.new_timer()
+  timer:start(QUIET, 0, function()
+    coroutine.wrap(function()
+      local places = self._client:queue(self._args.name)
+      if places and not timer:is_closing() then
+        texts.say("waiting for %q: %s", self._args.name, holder_of(places))
+      end
+    end)()
+  end)
+  timer:unref()
+  return function()
+    timer:close()
+  end
+end
+
 --- Waits for the lock, and has etcd confirm that it is held.
 -- @return lock, revision | nil, exit status
 local function acquire(self, take)
+  local stop_telling = uv.guess_handle(2) == "tty" and tell_wait(self)
   local lock, message, code = take(self._client)
+  if stop_telling then
+    stop_telling()
+  end
   local held, left, revision
   if lock then
     held, left, revision = lock:check()
@@ -110,12 +144,10 @@ end
 --- Lets go of the lock: the exit status of a command that has ended with `status`.
 local function release(self, status)
   local released, message, code = self._lock:unlock()
-  if self._is_lost then
-    return exit.LOST
-  elseif not released then
+  if not released and not self._is_lost then
     texts.say("%s", message)
   end
-  return code == "lost" and exit.LOST or status
+  return (self._is_lost or code == "lost") and exit.LOST or status
 end
 
 local function run(self, take)
@@ -148,7 +180,7 @@ return function(args, take)
     return status
   end
   local self = setmetatable({ _args = args, _client = client }, Job)
-  local forget = signals.hear(HEARD, function(name)
+  self._hearing = signals.hear(HEARD, function(name)
     on_signal(self, name)
   end)
   status = nil
@@ -159,7 +191,7 @@ return function(args, take)
   if not status then
     uv.run()
   end
-  forget()
+  self._hearing.forget()
   client:close()
   return assert(status, "the loop has ended before the command")
 end

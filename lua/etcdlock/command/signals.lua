@@ -54,25 +54,36 @@ function M.came_to(pid, name)
   return ours ~= nil and ours == foreground and ours == groups(pid)
 end
 
---- Has call(name) called for each signal of `names`, until the function is called that is
--- returned. What was ignored stays so.
+--- Has call(name) called for each signal of `names`; what was ignored stays so. Returns what
+-- hears them: its methods are forget(), and default(name), which does once what the signal
+-- does to who doesn't hear it (one that is to stop is not stopped where no shell could have
+-- it go on).
 function M.hear(names, call)
   local ignored, handles = M.ignored(), {}
+  local function start(name)
+    handles[name]:start(name, function()
+      call(name)
+    end)
+  end
   for _, name in ipairs(names) do
     if not ignored[name] then
-      local handle = assert(uv.new_signal())
-      handle:start(name, function()
-        call(name)
-      end)
-      handle:unref()
-      handles[#handles + 1] = handle
+      handles[name] = assert(uv.new_signal())
+      start(name)
+      handles[name]:unref()
     end
   end
-  return function()
-    for _, handle in ipairs(handles) do
+  local hearing = {}
+  function hearing.default(name)
+    handles[name]:stop()
+    uv.kill(uv.os_getpid(), name)
+    start(name)
+  end
+  function hearing.forget()
+    for _, handle in pairs(handles) do
       handle:close()
     end
   end
+  return hearing
 end
 
 return M
