@@ -97,7 +97,7 @@ describe("etcdlock ls", function()
     assert.is_nil(json:find "\194\155")
     assert.equal("\27[31mred\r\n\7\127 \194\155 \226\128\174 größe 锁 " .. ("\239\191\189"):rep(3),
       cjson.decode(json)[1].places[1].value)
-    local _, _, err = command.run { "break", "\27[2J", "1" }
+    local _, _, err = command.run { "--prefix", prefix, "break", "\27[2J", "1" }
     assert.matches('^etcdlock: lock "\\x?%d%l?%d?%[2J" is not held with token 1\n$', err)
   end)
 

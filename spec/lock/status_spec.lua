@@ -5,8 +5,10 @@ local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
-local etcd
-local connect = clients.connector(function() return { endpoints = etcd:endpoints() } end)
+local prefix, etcd = suite.prefix(), nil
+local connect = clients.connector(function()
+  return { endpoints = etcd:endpoints(), prefix = prefix }
+end)
 
 setup(function() etcd = suite.start { members = 3 } end)
 teardown(function() etcd:stop() end)

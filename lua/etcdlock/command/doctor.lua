@@ -108,15 +108,18 @@ local function compare(members)
   end
 end
 
+--- Does any of them answer?
 local function look_at_members(client, known)
   view.head "Members"
   local members, message = ask(client)
   if not members then
     view.wrong(message)
-    return
+    return false
   end
+  local is_there = false
   view.members(members)
   for i, member in ipairs(members) do
+    is_there = is_there or member.version ~= nil
     if member.version then
       look_at_line(known.endpoints[i], known)
       look_at_one(member)
@@ -125,6 +128,7 @@ local function look_at_members(client, known)
     end
   end
   compare(members)
+  return is_there
 end
 
 -- ---- what can be done there ----
@@ -178,8 +182,9 @@ return function(args)
   if known then
     local client, message = etcdlock.connect(settings.options(args))
     if client then
-      look_at_members(client, known)
-      look_at_use(client, known)
+      if look_at_members(client, known) then
+        look_at_use(client, known)
+      end
       client:close()
     else
       view.wrong(texts.of_module(message), remedies.of_message(message))
