@@ -245,7 +245,7 @@ matrix-short: deps ## the core of them with etcd 3.5, 3 members, secure
 lint: deps ## format, static checks and the layer rules
 	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/sim/*.[ch] \
 	  spec/support/*/*.c)
-	@luacheck -q --no-color lua spec bench examples
+	@luacheck -q --no-color lua spec bench examples bin/etcdlock
 	@$(LUA) spec/lint/layers.lua .
 
 asan: deps ## the specs under the address, undefined and leak sanitizers

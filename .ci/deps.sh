@@ -40,10 +40,10 @@ case $lua in
 esac
 RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
   protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
-  lua-cjson lua-luv lua-socket"
+  lua-argparse lua-cjson lua-luv lua-socket"
 OPENRESTY="nginx libnginx-mod-http-lua $LUAJIT redis-server apache2-utils"
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
-DEV="lua-busted lua-check clang-format luarocks openssl ca-certificates $LOOPS
+DEV="lua-busted lua-check clang-format luarocks openssl ca-certificates man-db $LOOPS
   $OPENRESTY"
 
 case $1 in

@@ -12,6 +12,8 @@ local core = require "etcdlock.core"
 local forms = require "etcdlock.forms"
 local host = require "etcdlock.wait.host"
 local queue = require "etcdlock.queue"
+local queues = require "etcdlock.queues"
+local status = require "etcdlock.status"
 
 local Client = {}
 Client.__index = Client
@@ -168,7 +170,9 @@ end
 -- ---- looking ----
 
 Client.queue = queue.queue
+Client.queues = queues.queues
 Client.break_lock = queue.break_lock
+Client.status = status.status
 
 local REQUESTS = {
   "enqueues", "tries", "looks", "deletes", "probes",

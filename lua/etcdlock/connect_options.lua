@@ -28,6 +28,7 @@ local OPTIONS = {
   cert_pem = "string",
   key_pem = "string",
   server_name = "string",
+  insecure_transport = "boolean",
   user = "string",
   password = "string",
   token = "string",
@@ -65,6 +66,9 @@ local VARIABLES = {
   { "ETCDCTL_PASSWORD", "password", "token" },
 }
 
+-- True where there is any other text in it, as it always was.
+local INSECURE_TRANSPORT = "ETCDCTL_INSECURE_TRANSPORT"
+
 -- Variables that would have etcdctl do what we don't: not to be overlooked.
 local REFUSED = {
   ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "verification can't be switched off",
@@ -98,6 +102,11 @@ local function with_environment(opts)
     if value and opts[field] == nil and (not other or opts[other] == nil) then
       settings[field], names[field] = value, name
     end
+  end
+  local insecure = variable(INSECURE_TRANSPORT)
+  if insecure and opts.insecure_transport == nil then
+    settings.insecure_transport = insecure ~= "false"
+    names.insecure_transport = INSECURE_TRANSPORT
   end
   return settings, names
 end
@@ -170,6 +179,7 @@ local function check_user(settings, names)
   local user, password = (settings.user or ""):match("^([^:]*):(.*)$")
   if user and names.user == "ETCDCTL_USER" and not settings.password then
     settings.user, settings.password = user, password
+    names.password = names.user
   end
   if settings.user and not settings.password then
     return check.invalid(WHERE, names.user, settings.user, "a password as well")
@@ -231,7 +241,7 @@ end
 -- etcdctl's rule for an endpoint that doesn't say: TLS if anything of TLS is
 -- given.
 local function choose_tls(settings)
-  settings.tls = settings.env ~= false and variable("ETCDCTL_INSECURE_TRANSPORT") == "false"
+  settings.tls = settings.insecure_transport == false
   for field in pairs(settings) do
     if field:find("^c?a?cert") or field:find("^key") or field == "server_name" then
       settings.tls = true

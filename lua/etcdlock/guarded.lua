@@ -5,7 +5,8 @@ local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
---- Sends what add(txn) makes, guarded by the lock.
+--- Sends what add(txn) makes, guarded by the lock: results, nil, nil, revision | nil,
+-- message, code, whether it is certain that nothing was written.
 local function send(self, add)
   if not self:_left() then
     return nil, self:_not_held()
@@ -18,7 +19,7 @@ local function send(self, add)
   elseif not held then
     return nil, string.format("lock %q was lost: its key is gone", self._name), "lost"
   end
-  return results
+  return results, nil, nil, extra
 end
 
 --- Runs operations that happen only while the lock is ours: etcd compares the
@@ -31,9 +32,10 @@ local function guarded(self, add)
 end
 
 --- The same as held(), confirmed by the cluster.
--- @return true, seconds | nil, message, code: "lost", "not_held", ...
+-- @return true, seconds, the revision of etcd's store at which it was held | nil, message,
+--   code: "lost", "not_held", ...
 function M:check()
-  local results, message, code = guarded(self, function(txn)
+  local results, message, code, revision = guarded(self, function(txn)
     txn:get(self:key())
   end)
   if not results then
@@ -42,7 +44,7 @@ function M:check()
   end
   local held, left = self:held()
   if held then
-    return true, left
+    return true, left, revision
   end
   return nil, self:_not_held()
 end

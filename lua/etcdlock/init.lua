@@ -25,7 +25,8 @@ end
 --   "http://host:port", "https://host:port" or "unix:path"), ttl (lease seconds,
 --   2 to 300, default 10), timeout (default of lock calls), prefix (put in front
 --   of every lock name), cacert, cert, key (file names), cacert_pem, cert_pem,
---   key_pem (texts), server_name, user, password, token, allow_plaintext_auth,
+--   key_pem (texts), server_name, insecure_transport (false: TLS to endpoints that don't
+--   say), user, password, token, allow_plaintext_auth,
 --   fail_fast (true: nobody waits for an etcd that is known to be out of reach),
 --   socket_dir (in nginx, where the socket is made that wakes its requests),
 --   env (false: etcdctl's variables, the defaults of most of these, are ignored), log

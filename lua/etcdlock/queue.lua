@@ -134,6 +134,21 @@ local function look_at_others(self, place, revision)
   return true
 end
 
+--- Corrects the `held` of those who hold several names, of the places of one queue as it
+-- was at `revision`: the places | nil, message, code.
+local function look_at_multis(self, places, revision)
+  for _, place in ipairs(places) do
+    local ok, message, code = true, nil, nil
+    if place.held and (place.fulls or place.first) then
+      ok, message, code = look_at_others(self, place, revision)
+    end
+    if not ok then
+      return nil, message, code
+    end
+  end
+  return places
+end
+
 local function list(self, where, name)
   local full, message, code = lock_options.name(where, self._prefix, name)
   if not full then
@@ -144,16 +159,7 @@ local function list(self, where, name)
   if not lines then
     return nil, revision, code
   end
-  for _, place in ipairs(lines[1]) do
-    local ok = true
-    if place.held and (place.fulls or place.first) then
-      ok, message, code = look_at_others(self, place, revision)
-    end
-    if not ok then
-      return nil, message, code
-    end
-  end
-  return lines[1]
+  return look_at_multis(self, lines[1], revision)
 end
 
 --- Without the prefix of the client, where they have it.
@@ -165,6 +171,26 @@ local function names_of(self, fulls)
   return names
 end
 
+--- Places as callers see them.
+local function show(self, places)
+  for _, place in ipairs(places) do
+    place.names = place.fulls and names_of(self, place.fulls)
+    place.fulls, place.first = nil, nil
+  end
+  return places
+end
+
+--- The places in the queue of a name (with its prefix), from what stands below it at
+-- `revision`, the oldest first: a list as M.queue answers | nil, message, code. For
+-- queues.lua.
+function M.read(self, full, kvs, revision)
+  local places, message, code = look_at_multis(self, read_line(kvs, full), revision)
+  if not places then
+    return nil, message, code
+  end
+  return show(self, places)
+end
+
 --- Who holds the lock and who waits for it, the oldest first.
 -- @return a list of { held, token, lease, mode, key, host, pid, since (unix
 --   seconds), owner, value, names (of who holds several, and of who waits for
@@ -172,11 +198,10 @@ end
 --   another kind of client wrote the key | nil, message, code
 function M:queue(name)
   local places, message, code = list(self, "client:queue", name)
-  for _, place in ipairs(places or {}) do
-    place.names = place.fulls and names_of(self, place.fulls)
-    place.fulls, place.first = nil, nil
+  if not places then
+    return nil, message, code
   end
-  return places, message, code
+  return show(self, places)
 end
 
 --- Takes the lock away from its holder, but only from the one with `token`.

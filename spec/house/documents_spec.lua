@@ -13,7 +13,7 @@ local SHOWN = "127.0.0.1:2379"
 
 local FILES = { "README.md", "src/README.md", "examples/README.md", "bench/README.md" }
 for name in uv.fs_scandir_next, assert(uv.fs_scandir "doc") do
-  FILES[#FILES + 1] = "doc/" .. name
+  if name:find "%.md$" then FILES[#FILES + 1] = "doc/" .. name end
 end
 
 -- The fenced blocks of |language| ("lua", or "lua nginx" for what runs in a

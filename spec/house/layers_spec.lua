@@ -33,7 +33,7 @@ describe("the layer check", function()
   before_each(function()
     tree = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
     local _, code, err = proc.run {
-      "cp", "-r", "src", "lua", "spec", "bench", "examples", "doc", tree,
+      "cp", "-r", "src", "lua", "spec", "bench", "examples", "doc", "bin", tree,
     }
     assert.equal(0, code, err)
     check("src/lock/above.h", "/* above: a header. */\n")
@@ -173,6 +173,16 @@ static inline int el_new_one(void) {
 }
 #endif
 ]]))
+  end)
+
+  it("keeps from the library what only the command may load", function()
+    assert_red("lua/etcdlock/new.lua:1: argparse is only for lua/etcdlock/command/parser.lua",
+      "lua/etcdlock/new.lua", 'local argparse = require "argparse"\n')
+    assert_red("lua/etcdlock/new.lua:2: luv is only for", "lua/etcdlock/new.lua",
+      "\nlocal uv = require('luv')\n")
+    assert_red("lua/etcdlock/new.lua:1: etcdlock.command.texts is only for", "lua/etcdlock/new.lua",
+      'local texts = require "etcdlock.command.texts"\n')
+    assert.is_nil(check("lua/etcdlock/new.lua", 'local lock = require "etcdlock.lock"\n'))
   end)
 
   it("wants files that hold one idea", function()

@@ -309,6 +309,31 @@ local function check_header(file, text)
   end
 end
 
+-- ---- Lua: what only some of it may load ---------------------------------------
+
+-- A module, and who may load it: the library needs no more than its C core and JSON.
+local LUA_WORLDS = {
+  { "argparse", { "lua/etcdlock/command/parser.lua" } },
+  { "luv", { "lua/etcdlock/command/", "lua/etcdlock/wait/luv.lua" } },
+  { "etcdlock.command", { "lua/etcdlock/command/", "bin/etcdlock" } },
+}
+
+local function check_modules(file, text)
+  for number, line in lines(text) do
+    for module in line:gmatch "require%s*%(?%s*[\"']([%w_.]+)" do
+      for _, world in ipairs(LUA_WORLDS) do
+        local is_allowed = module ~= world[1] and module:sub(1, #world[1] + 1) ~= world[1] .. "."
+        for _, place in ipairs(world[2]) do
+          is_allowed = is_allowed or file:sub(1, #place) == place
+        end
+        if not is_allowed then
+          report(file, number, "%s is only for %s", module, table.concat(world[2], " and "))
+        end
+      end
+    end
+  end
+end
+
 -- ---- every text -------------------------------------------------------------
 
 -- In halves, so that this file does not find itself.
@@ -368,6 +393,9 @@ for _, directory in ipairs { "src", "lua", "spec", "bench", "examples" } do
   for _, file in ipairs(find_files(directory, "%.[chl]u?a?$")) do
     check_text(file, read(file))
   end
+end
+for _, file in ipairs(find_files("lua bin", "")) do
+  check_modules(file, read(file))
 end
 check_reference()
 if arg[2] == "graph" then print_graph(graph) end

@@ -21,7 +21,7 @@ function Tree.new()
   self.output, self.ports = self.root .. "/output", ports.reserve()
   -- With what is built, and with its times: make finds nothing to do.
   local copy = "mkdir '%s/tree' && cp -a Makefile .busted README.md CHANGELOG.md src lua spec"
-    .. " examples bench doc build '%s/tree'"
+    .. " examples bench bin doc build '%s/tree'"
   assert(os.execute(copy:format(self.root, self.root)))
   return self
 end

@@ -158,6 +158,10 @@ describe("etcdctl's variables for TLS", function()
     assert.equal("locked\n", lock_with(env))
     env.ETCDCTL_INSECURE_TRANSPORT = "false"
     assert.matches("^protocol: .*doesn't speak TLS", (lock_with(env)))
+    assert.equal("locked\n", lock_with(env, { insecure_transport = true }))
+    assert.matches("^protocol: .*doesn't speak TLS", lock_without({}, {
+      endpoints = env.ETCDCTL_ENDPOINTS, insecure_transport = false,
+    }))
   end)
 
   it("give way to options", function()

@@ -32,6 +32,7 @@ struct el_client {
   el_local_queues *queues;
   el_guarded_world guarded;
   el_watcher_world watchers;
+  el_status_world statuses;
   el_alarms *alarms;
   int64_t outage_ms; /* when it was found last; 0: there is none */
   bool fail_fast;    /* nobody waits for an etcd that is away */
@@ -170,6 +171,7 @@ static void run_open(el_command *command) {
   el_guarded_world_init(&cl->guarded, cl->requests, timers,
                         settings->plain.fail_fast);
   el_watcher_world_init(&cl->watchers, cl->watches, &cl->handle->counters);
+  el_status_world_init(&cl->statuses, cl->auth, &cl->handle->counters);
   cl->alarms = el_alarms_new(timers);
   el_settings_free(settings);
   cl->settings = NULL;
@@ -189,6 +191,7 @@ static void run_close(el_command *command) {
   el_local_queues_close(cl->queues, &err);
   el_guarded_world_close(&cl->guarded, &err);
   el_watcher_world_close(&cl->watchers, &err);
+  el_status_world_close(&cl->statuses, &err);
   el_session_driver_close(cl->session);
   cl->close_timer.due = on_close_budget_spent;
   el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,
@@ -265,6 +268,10 @@ el_guarded *el_client_guarded(el_client *cl) {
 
 el_watcher *el_client_watcher(el_client *cl, el_bytes prefix, el_error *err) {
   return el_watcher_new(cl->handle, &cl->watchers, prefix, err);
+}
+
+el_status *el_client_status(el_client *cl, int64_t timeout_ms, el_error *err) {
+  return el_status_start(cl->handle, &cl->statuses, timeout_ms, err);
 }
 
 int64_t el_client_alive_ms(const el_client *cl) {

@@ -12,6 +12,7 @@
 #include "lock/handle.h"
 #include "lock/lock.h"
 #include "lock/settings.h"
+#include "lock/status.h"
 #include "lock/watcher.h"
 
 typedef struct el_client el_client;
@@ -41,6 +42,9 @@ el_guarded *el_client_guarded(el_client *cl);
 
 /* See el_watcher_new. @thread lua */
 el_watcher *el_client_watcher(el_client *cl, el_bytes prefix, el_error *err);
+
+/* See el_status_start. @thread lua */
+el_status *el_client_status(el_client *cl, int64_t timeout_ms, el_error *err);
 
 /* For how many milliseconds the session's lease is known to live: since the
  * last answered renewal; 0 if it isn't. @thread lua */

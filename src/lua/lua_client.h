@@ -12,6 +12,7 @@
 #define EL_LUA_LOCK    "etcdlock.core.lock"
 #define EL_LUA_TXN     "etcdlock.core.txn"
 #define EL_LUA_WATCHER "etcdlock.core.watcher"
+#define EL_LUA_STATUS  "etcdlock.core.status"
 
 /* Numbers of waits from here on are given by client:expect and told to whoever
  * is connected; Lua's own are smaller. All are exact in a lua_Number. */

@@ -62,13 +62,18 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"yieldable", el_lua_yieldable},
       {NULL, NULL},
   };
-  static const luaL_Reg *const methods[] = {
-      el_lua_lock_methods, el_lua_guarded_methods, el_lua_watcher_methods,
-      el_lua_wait_methods, el_lua_nginx_methods,   NULL};
+  static const luaL_Reg *const methods[] = {el_lua_lock_methods,
+                                            el_lua_guarded_methods,
+                                            el_lua_watcher_methods,
+                                            el_lua_status_methods,
+                                            el_lua_wait_methods,
+                                            el_lua_nginx_methods,
+                                            NULL};
   el_lua_open_client(L, methods);
   el_lua_open_lock(L);
   el_lua_open_guarded(L);
   el_lua_open_watcher(L);
+  el_lua_open_status(L);
   lua_newtable(L);
   el_lua_set_functions(L, functions);
   lua_pushinteger(L, EL_PERMITS_MAX);

@@ -12,6 +12,7 @@
 extern const luaL_Reg el_lua_lock_methods[];    /* lua_lock.c */
 extern const luaL_Reg el_lua_guarded_methods[]; /* lua_guarded.c */
 extern const luaL_Reg el_lua_watcher_methods[]; /* lua_watcher.c */
+extern const luaL_Reg el_lua_status_methods[];  /* lua_status.c */
 extern const luaL_Reg el_lua_wait_methods[];    /* lua_wait.c */
 extern const luaL_Reg el_lua_nginx_methods[];   /* lua_nginx.c */
 
@@ -23,6 +24,9 @@ void el_lua_open_guarded(lua_State *L);
 
 /* Registers the type of a watcher. @thread lua */
 void el_lua_open_watcher(lua_State *L);
+
+/* Registers the type of a question to all members. @thread lua */
+void el_lua_open_status(lua_State *L);
 
 /* "news" or "end", which one may wait for of a watcher. @thread lua */
 el_watcher_news el_lua_check_watcher_news(lua_State *L, int arg);

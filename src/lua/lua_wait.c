@@ -92,6 +92,15 @@ static el_nret l_client_arm_txn(lua_State *L) {
   return 1;
 }
 
+/* client:arm_status(status, id) -> will |id| be woken? false: all have answered */
+static el_nret l_client_arm_status(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_status *status = el_lua_check_box(L, 2, EL_LUA_STATUS);
+  uint64_t id = check_id(L, 3);
+  lua_pushboolean(L, el_status_arm(status, check_wake(L, lc, id), id));
+  return 1;
+}
+
 /* client:arm_watcher(watcher, news, id) -> will |id| be woken? false: there
  * are some */
 static el_nret l_client_arm_watcher(lua_State *L) {
@@ -130,6 +139,7 @@ const luaL_Reg el_lua_wait_methods[] = {
     {"arm", l_client_arm},
     {"disarm", l_client_disarm},
     {"arm_txn", l_client_arm_txn},
+    {"arm_status", l_client_arm_status},
     {"arm_watcher", l_client_arm_watcher},
     {"disarm_watcher", l_client_disarm_watcher},
     {"alarm", l_client_alarm},

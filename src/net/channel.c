@@ -256,11 +256,13 @@ const char *el_channel_address(const el_channel *ch, size_t member) {
 
 size_t el_channel_member(const el_channel *ch) { return ch->at; }
 
+size_t el_channel_count(const el_channel *ch) { return ch->n; }
+
 el_loop *el_channel_loop(const el_channel *ch) { return ch->loop; }
 
-grpc_call *el_channel_call(el_channel *ch, const char *method,
+grpc_call *el_channel_call(el_channel *ch, size_t member, const char *method,
                            gpr_timespec deadline) {
-  peer *at = &ch->members[ch->at];
+  peer *at = &ch->members[member];
   grpc_slice name = grpc_slice_from_copied_string(method);
   grpc_call *call;
   if (at->grpc == NULL) {

@@ -40,6 +40,9 @@ const char *el_channel_address(const el_channel *ch, size_t member);
 /* The member in use. @thread io */
 size_t el_channel_member(const el_channel *ch);
 
+/* How many members there are. @thread io */
+size_t el_channel_count(const el_channel *ch);
+
 /* The loop on which calls of |ch| complete. @thread io */
 el_loop *el_channel_loop(const el_channel *ch);
 

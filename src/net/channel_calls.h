@@ -11,9 +11,8 @@
 
 typedef struct el_channel el_channel;
 
-/* A new call of |method| ("/package.Service/Method") to the member in use.
- * @thread io */
-grpc_call *el_channel_call(el_channel *ch, const char *method,
+/* A new call of |method| ("/package.Service/Method") to |member|. @thread io */
+grpc_call *el_channel_call(el_channel *ch, size_t member, const char *method,
                            gpr_timespec deadline);
 
 /* A unary call to the member in use is out, or has come to its end; |answered|:

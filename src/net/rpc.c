@@ -23,7 +23,8 @@ typedef struct el_rpc {
   el_live_call entry; /* in the loop's list of calls */
   el_channel *ch;
   size_t member;  /* who was asked */
-  el_asked asked; /* unless it outlasts that */
+  bool is_chosen; /* by whoever asks */
+  el_asked asked; /* unless it outlasts that, or is chosen */
   grpc_call *call;
   el_metadata metadata;
   grpc_metadata_array initial;
@@ -101,7 +102,9 @@ static bool is_answered(grpc_status_code status) {
 static void on_rpc_done(el_tag *tag, bool ok) {
   el_rpc *rpc = (el_rpc *)tag;
   (void)ok;
-  el_channel_ended(rpc->ch, &rpc->asked, is_answered(rpc->status));
+  if (!rpc->is_chosen) {
+    el_channel_ended(rpc->ch, &rpc->asked, is_answered(rpc->status));
+  }
   if (rpc->status == GRPC_STATUS_OK && rpc->received != NULL) {
     answer_message(rpc);
   } else {
@@ -140,18 +143,19 @@ void el_rpc_start(el_channel *ch, const el_rpc_request *request,
   rpc->tag.done = on_rpc_done;
   rpc->entry.cancel = cancel;
   rpc->ch = ch;
-  rpc->member = el_channel_member(ch);
+  rpc->is_chosen = request->chosen != 0;
+  rpc->member = rpc->is_chosen ? request->chosen - 1 : el_channel_member(ch);
   rpc->done = done;
   rpc->arg = arg;
   rpc->details = grpc_empty_slice();
   el_metadata_init(&rpc->metadata, el_channel_token(ch));
   grpc_metadata_array_init(&rpc->initial);
   grpc_metadata_array_init(&rpc->trailing);
-  rpc->call =
-      el_channel_call(ch, request->method, el_deadline_in(request->timeout_ms));
+  rpc->call = el_channel_call(ch, rpc->member, request->method,
+                              el_deadline_in(request->timeout_ms));
   el_loop_add_call(el_channel_loop(ch), &rpc->entry);
   rpc->asked.give_up = give_up;
-  if (!request->outlasts_silence) {
+  if (!request->outlasts_silence && !rpc->is_chosen) {
     el_channel_asked(ch, &rpc->asked);
   }
   start_batch(rpc, message);

@@ -14,6 +14,9 @@ typedef struct el_rpc_request {
   const uint8_t *bytes;
   size_t len;
   int64_t timeout_ms;
+  /* Who is asked: 0 is the member in use, else the members count from 1. What one
+   * that is chosen answers, or doesn't, says nothing about the one in use. */
+  size_t chosen;
   /* The member may say nothing for so long: a password's hash takes its time. */
   bool outlasts_silence;
 } el_rpc_request;

@@ -207,7 +207,8 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   grpc_metadata_array_init(&st->initial);
   grpc_metadata_array_init(&st->trailing);
   st->details = grpc_empty_slice();
-  st->call = el_channel_call(ch, method, gpr_inf_future(GPR_CLOCK_MONOTONIC));
+  st->call = el_channel_call(ch, st->member, method,
+                             gpr_inf_future(GPR_CLOCK_MONOTONIC));
   el_loop_add_call(el_channel_loop(ch), &st->entry);
 
   memset(ops, 0, sizeof ops);

@@ -161,6 +161,8 @@ return {
         equal(true, check("check", lock))
         equal(1, #check("queue", client, "a"))
         check("ping", client)
+        check("queues", client)
+        check("status", client)
         check("unlock", lock)
         check("with_lock", client, "a", function() end)
         lock = check("try_lock", client, "a")

@@ -148,14 +148,21 @@ function M.talk(argv, env)
   return child
 end
 
+-- The same for the Lua file |script|, with |args| (strings); |env| as for spawn.
+function M.talk_lua(script, args, env)
+  local argv = { uv.exepath(), script }
+  for i, word in ipairs(args) do argv[i + 2] = word end
+  return M.talk(argv, lua_environment(env))
+end
+
 -- The same for a Lua child that runs the program text |source| with |...| as
 -- its arguments (strings).
 function M.lua(source, ...)
-  local argv = { uv.exepath(), "spec/support/programs/child.lua", source }
+  local args = { source }
   for i = 1, select("#", ...) do
-    argv[#argv + 1] = tostring((select(i, ...)))
+    args[i + 1] = tostring((select(i, ...)))
   end
-  return M.talk(argv, lua_environment())
+  return M.talk_lua("spec/support/programs/child.lua", args)
 end
 
 function Child:add(data)

@@ -1,0 +1,194 @@
+--- etcdlock doctor: is all well with etcd, and if not, what is to be done?
+local connect_options = require "etcdlock.connect_options"
+local etcdlock = require "etcdlock"
+local exit = require "etcdlock.command.exit"
+local remedies = require "etcdlock.command.remedies"
+local settings = require "etcdlock.command.settings"
+local texts = require "etcdlock.command.texts"
+local view = require "etcdlock.command.view.doctor"
+
+-- The lock that is taken to see whether locks can be taken.
+local NAME = "etcdlock-doctor"
+local LOCK_WAIT = 5 -- seconds
+-- A member that can't be reached is asked again: why, OpenSSL is asked meanwhile.
+local ASKS, ASK_PAUSE = 3, 300 -- ms
+
+-- ---- the settings ----
+
+--- Of each setting its value, and where it came from; true if they make sense.
+local function look_at_settings(args)
+  view.head "Settings"
+  local opts = settings.options(args)
+  local known, message = connect_options.read(opts)
+  if not known then
+    view.wrong(texts.of_module(message), remedies.of_message(message))
+    return nil
+  end
+  view.settings(known, args)
+  return known
+end
+
+-- ---- the members ----
+
+--- Asks all twice, so that the first connection is in no round trip, and again those that
+-- can't be reached.
+local function ask(client)
+  local members, message, code
+  for try = 1, ASKS do
+    members, message, code = client:status()
+    if not members then
+      return nil, message, code
+    end
+    local is_reached = true
+    for _, member in ipairs(members) do
+      is_reached = is_reached and member.version
+    end
+    if is_reached and try > 1 then
+      break
+    elseif not is_reached then
+      require "luv".sleep(ASK_PAUSE)
+    end
+  end
+  return members
+end
+
+-- Endpoints without TLS that don't leave this machine.
+local LOCAL = { "^unix:", "^127%.", "//127%.", "^localhost:", "//localhost:", "%[::1%]" }
+
+--- How a member that has answered was reached at `endpoint`, as connect was told it.
+local function look_at_line(endpoint, known)
+  local scheme = endpoint:match "^(%a+):/" or endpoint:match "^(unixs?):"
+  if scheme == "https" or scheme == "unixs" or not scheme and known.tls then
+    view.good(("%s: TLS, verified with %s%s"):format(endpoint,
+      known.cacert or "this system's CAs", known.cert and "; we show " .. known.cert or ""))
+    return
+  end
+  for _, pattern in ipairs(LOCAL) do
+    if endpoint:find(pattern) then
+      return
+    end
+  end
+  view.note(endpoint .. ": plain text, which all on the way can read and change")
+end
+
+--- What is wrong with one that has answered.
+local function look_at_one(member)
+  for _, problem in ipairs(member.problems) do
+    view.wrong(member.endpoint .. ": " .. problem, remedies.of_message(problem))
+  end
+  if member.is_learner then
+    view.wrong(member.endpoint .. ": it is a learner, which serves no clients",
+      "promote it (etcdctl member promote), or leave it out of --endpoints")
+  end
+  local known_bug = remedies.of_version(member.version)
+  if known_bug then
+    view.note(member.endpoint .. ": etcd " .. member.version .. " " .. known_bug)
+  end
+end
+
+--- Do all of them say the same? Two clusters would be two locks.
+local function compare(members)
+  local leader, version
+  local seen = {}
+  for _, member in ipairs(members) do
+    if member.version then
+      if seen[member.id] then
+        view.note(("%s is the same member as %s"):format(member.endpoint, seen[member.id]))
+      end
+      seen[member.id] = member.endpoint
+      if leader and member.leader_id and leader ~= member.leader_id then
+        view.wrong("the members have different leaders: " .. leader .. ", " .. member.leader_id,
+          "are all of them members of one cluster? etcdctl member list")
+      end
+      if version and version ~= member.version then
+        view.note(("the members are of different versions: %s, %s"):format(version, member.version))
+      end
+      leader, version = leader or member.leader_id, version or member.version
+    end
+  end
+end
+
+--- Does any of them answer?
+local function look_at_members(client, known)
+  view.head "Members"
+  local members, message = ask(client)
+  if not members then
+    view.wrong(message)
+    return false
+  end
+  local is_there = false
+  view.members(members)
+  for i, member in ipairs(members) do
+    is_there = is_there or member.version ~= nil
+    if member.version then
+      look_at_line(known.endpoints[i], known)
+      look_at_one(member)
+    else
+      view.wrong(texts.of_module(member.message), remedies.of_message(member.message))
+    end
+  end
+  compare(members)
+  return is_there
+end
+
+-- ---- what can be done there ----
+
+local function look_at_majority(client)
+  local seconds, message = client:ping()
+  if seconds then
+    view.good(("a majority answers: %.1f ms"):format(seconds * 1000))
+  else
+    view.wrong(texts.of_module(message), remedies.of_message(message))
+  end
+  return seconds
+end
+
+local function look_at_lock(client, known)
+  local name = known.prefix .. NAME
+  local ok, message, code = client:with_lock(NAME, { timeout = LOCK_WAIT }, function(lock)
+    assert(lock:check())
+  end)
+  if ok or code == "timeout" then -- another doctor has it
+    view.good(("a lock can be taken and given back: %q"):format(name))
+  else
+    view.wrong(("no lock can be taken: %s"):format(message),
+      remedies.of_message(message, known.prefix))
+  end
+end
+
+local function look_at_list(client, known)
+  local found, message, code = client:queues()
+  if found then
+    view.good(("etcdlock ls may list what is below %q: %d lock%s"):format(known.prefix, #found,
+      #found == 1 and "" or "s"))
+  elseif code == "denied" then
+    view.note(("etcdlock ls may not list what is below %q: name a PREFIX"):format(known.prefix))
+  else
+    view.wrong(texts.of_module(message), remedies.of_message(message))
+  end
+end
+
+local function look_at_use(client, known)
+  view.head "Use"
+  if look_at_majority(client) then
+    look_at_lock(client, known)
+    look_at_list(client, known)
+  end
+end
+
+--- Looks at all of it: the exit status.
+return function(args)
+  local known = look_at_settings(args)
+  if known then
+    local client, message = etcdlock.connect(settings.options(args))
+    if client then
+      if look_at_members(client, known) then
+        look_at_use(client, known)
+      end
+      client:close()
+    else
+      view.wrong(texts.of_module(message), remedies.of_message(message))
+    end
+  end
+  return view.conclude() and exit.OK or exit.FAILED
+end

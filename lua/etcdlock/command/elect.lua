@@ -1,0 +1,63 @@
+--- etcdlock elect: a command while one leads, or who leads.
+local cjson = require "cjson"
+local exit = require "etcdlock.command.exit"
+local job = require "etcdlock.command.job"
+local settings = require "etcdlock.command.settings"
+local texts = require "etcdlock.command.texts"
+
+--- One leader, as `etcdctl elect -l` tells it, or as JSON; false where nobody reads it.
+local function tell(args, is_screen, value, key, token)
+  if args.json then
+    local told = cjson.encode { value = value, key = key, token = token }
+    io.write(texts.clean_json(told), "\n")
+  elseif is_screen then
+    io.write(texts.clean(key), "\n", texts.clean(value), "\n")
+  else
+    io.write(key, "\n", value, "\n")
+  end
+  return io.flush()
+end
+
+--- Tells of each leader: the exit status, once that can't go on.
+local function listen(args)
+  local client, status = settings.connect(args)
+  if not client then
+    return status
+  end
+  local is_screen = require "luv".guess_handle(1) == "tty"
+  local election, message, code = client:election(args.name)
+  local observer, value, key, token
+  if election then
+    observer = election:observe()
+  end
+  while observer do
+    value, key, token = observer:next()
+    if not value then
+      message, code = key, token
+      break
+    elseif not tell(args, is_screen, value, key, token) then
+      break
+    end
+  end
+  client:close()
+  return code and settings.fail(message, code) or exit.FAILED
+end
+
+--- Does it: the exit status.
+return function(args)
+  if args.listen then
+    if args.value or args.command then
+      return args.refuse "--listen only listens: it takes no VALUE, and runs nothing"
+    end
+    return listen(args)
+  elseif not args.value then
+    return args.refuse "what to say is missing: VALUE"
+  end
+  return job(args, function(client)
+    local election, message, code = client:election(args.name)
+    if not election then
+      return nil, message, code
+    end
+    return election:campaign(args.value, { timeout = args.timeout, max_hold = args.max_hold })
+  end)
+end

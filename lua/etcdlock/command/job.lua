@@ -1,0 +1,197 @@
+--- A command that runs while a lock is held: waits for the lock, runs the command, lets go.
+-- All of it in one luv loop, in which the waits yield, so that signals are heard meanwhile.
+local uv = require "luv"
+local Child = require "etcdlock.command.child"
+local exit = require "etcdlock.command.exit"
+local program = require "etcdlock.command.program"
+local settings = require "etcdlock.command.settings"
+local signals = require "etcdlock.command.signals"
+local texts = require "etcdlock.command.texts"
+
+local Job = {}
+Job.__index = Job
+
+-- ---- signals ----
+
+--- As Ctrl-Z does: both stop, and `fg` has both go on. A lock isn't kept while we stand
+-- still: if it was lost meanwhile, the loss is told before anything else.
+local function stop(self)
+  if self._child then
+    self._child:pass "sigtstp"
+  end
+  self._hearing.default "sigtstp"
+end
+
+local function go_on(self)
+  if self._child and self._lock:held() then
+    self._child:kill "sigcont"
+  end
+end
+
+local function on_signal(self, name)
+  if name == "sigtstp" then
+    stop(self)
+  elseif name == "sigcont" then
+    go_on(self)
+  elseif self._child then
+    self._child:pass(name)
+  elseif signals.ENDS_WAIT[name] and not self._is_done then
+    self._ended_by = self._ended_by or exit.SIGNAL + signals.number(name)
+    self._client:close() -- by which nobody is left in the queue
+  end
+end
+
+local HEARD = { "sigtstp", "sigcont" }
+for _, name in ipairs(signals.PASSED) do
+  HEARD[#HEARD + 1] = name
+end
+
+-- ---- the lock ----
+
+--- The exit status for a failed call of the module, which is told.
+local function fail(self, message, code)
+  local status = settings.fail(message, code)
+  return status == exit.TIMEOUT and self._args.timeout_status or status
+end
+
+-- A wait is told of when it has lasted so long.
+local QUIET = 1000 -- ms
+
+--- Who holds what is waited for, in words.
+local function holder_of(places)
+  local place = places[1] or {}
+  if not place.host then
+    return "somebody holds it"
+  end
+  return ("%s, pid %.0f, who has asked for it at %s"):format(place.host, place.pid,
+    os.date("%Y-%m-%d %H:%M:%S", place.since))
+end
+
+--- Whoever sits at a terminal is told for whom he waits. Returns what ends that.
+local function tell_wait(self)
+  local timer = uv.new_timer()
+  timer:start(QUIET, 0, function()
+    coroutine.wrap(function()
+      local places = self._client:queue(self._args.name)
+      if places and not timer:is_closing() then
+        texts.say("waiting for %q: %s", self._args.name, holder_of(places))
+      end
+    end)()
+  end)
+  timer:unref()
+  return function()
+    timer:close()
+  end
+end
+
+--- Waits for the lock, and has etcd confirm that it is held.
+-- @return lock, revision | nil, exit status
+local function acquire(self, take)
+  local stop_telling = uv.guess_handle(2) == "tty" and tell_wait(self)
+  local lock, message, code = take(self._client)
+  if stop_telling then
+    stop_telling()
+  end
+  local held, left, revision
+  if lock then
+    held, left, revision = lock:check()
+  end
+  if self._ended_by then
+    return nil, self._ended_by
+  elseif not lock then
+    return nil, fail(self, message, code)
+  elseif not held then
+    lock:unlock()
+    return nil, fail(self, left, revision)
+  end
+  return lock, revision
+end
+
+--- Has the command end when the lock is lost.
+local function watch(self)
+  coroutine.wrap(function()
+    if not self._lock:wait_lost() or not self._child then
+      return
+    end
+    self._is_lost = true
+    local _, message = self._lock:check()
+    texts.say("%s; %s is ended", message, self._args.command[1])
+    self._child:terminate(self._args.grace)
+  end)()
+end
+
+--- Runs the command to its end: its exit status | nil, exit status, where it couldn't be
+-- started, which is told.
+local function run_command(self, revision)
+  local thread = coroutine.running()
+  local message, status
+  self._child, message, status = Child.start(self._args.command, {
+    ETCD_LOCK_KEY = self._lock:key(),
+    ETCD_LOCK_REV = ("%.0f"):format(revision),
+    ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
+  }, function(code, signal)
+    self._child = nil
+    assert(coroutine.resume(thread, signal ~= 0 and exit.SIGNAL + signal or code))
+  end)
+  if not self._child then
+    texts.say("%s", message)
+    return nil, status or exit.NOT_EXECUTABLE
+  end
+  watch(self)
+  return coroutine.yield()
+end
+
+--- Lets go of the lock: the exit status of a command that has ended with `status`.
+local function release(self, status)
+  local released, message, code = self._lock:unlock()
+  if not released and not self._is_lost then
+    texts.say("%s", message)
+  end
+  return (self._is_lost or code == "lost") and exit.LOST or status
+end
+
+local function run(self, take)
+  local revision
+  self._lock, revision = acquire(self, take)
+  if not self._lock then
+    return revision
+  end
+  local status, failed = run_command(self, revision)
+  self._is_done = true
+  return release(self, status or failed)
+end
+
+-- ---- the whole ----
+
+--- Runs args.command under the lock that take(client) takes: lock | nil, message, code.
+-- @return the exit status: that of the command, if it has run and the lock was kept
+return function(args, take)
+  if not args.command or not args.command[1] then
+    return args.refuse "what is to run is missing: it stands behind --"
+  end
+  local path, message, status = program.find(args.command[1])
+  if not path then
+    texts.say("%s", message)
+    return status
+  end
+  local client
+  client, status = settings.connect(args, "luv")
+  if not client then
+    return status
+  end
+  local self = setmetatable({ _args = args, _client = client }, Job)
+  self._hearing = signals.hear(HEARD, function(name)
+    on_signal(self, name)
+  end)
+  status = nil
+  coroutine.wrap(function()
+    status = run(self, take)
+    uv.stop()
+  end)()
+  if not status then
+    uv.run()
+  end
+  self._hearing.forget()
+  client:close()
+  return assert(status, "the loop has ended before the command")
+end

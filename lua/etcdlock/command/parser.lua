@@ -1,0 +1,248 @@
+--- What the command understands: its subcommands, their options, and their help.
+local exit = require "etcdlock.command.exit"
+
+local M = {}
+
+local WIDTH = 79
+
+-- ---- values ----
+
+--- What reads a number of `low` to `high`, for the option or argument `name`.
+local function number(name, wanted, low, high, is_whole)
+  return function(text)
+    local value = tonumber(text)
+    if not value or not (value >= low and value <= high) or is_whole and value % 1 ~= 0 then
+      return nil, string.format("%s: '%s', wanted %s", name, text, wanted)
+    end
+    return is_whole and math.floor(value) or value
+  end
+end
+
+local LONGEST = 1e9 -- seconds
+
+local function seconds(name)
+  return number(name, "seconds", 0, LONGEST)
+end
+
+local function whole(name, high)
+  return number(name, "a whole number from 1 to " .. high, 1, high, true)
+end
+
+-- ---- etcd's connection ----
+
+--- The options by which etcd is found, which every subcommand takes.
+local function add_connection(parser)
+  parser:group("Options for etcd, as etcdctl has them, and its variables ETCDCTL_...",
+    parser:option "--endpoints"
+      :argname "LIST"
+      :description "the members, with commas between them (ETCDCTL_ENDPOINTS, else 127.0.0.1:2379)",
+    parser:option "--cacert"
+      :argname "FILE"
+      :description "the CAs to trust (ETCDCTL_CACERT, else this system's)",
+    parser:option "--cert"
+      :argname "FILE"
+      :description "our certificate (ETCDCTL_CERT)",
+    parser:option "--key"
+      :argname "FILE"
+      :description "its key (ETCDCTL_KEY)",
+    parser:option "--user"
+      :argname "NAME[:PASSWORD]"
+      :description "who we are to etcd (ETCDCTL_USER)",
+    parser:option "--password"
+      :argname "PASSWORD"
+      :description "seen by all users of this machine: better in ETCDCTL_PASSWORD",
+    parser:option "--insecure-transport"
+      :argname "BOOL"
+      :choices { "true", "false" }
+      :description "false: TLS to endpoints without a scheme (ETCDCTL_INSECURE_TRANSPORT)",
+    parser:option "--server-name"
+      :argname "NAME"
+      :description "the name to be found in etcd's certificate, if not its address",
+    parser:flag "--allow-plaintext-auth"
+      :description "a password may pass in plain text to other machines",
+    parser:option "--prefix"
+      :argname "TEXT"
+      :description "put in front of every NAME")
+end
+
+-- ---- subcommands ----
+
+local function add_hold(command)
+  command:option "--timeout"
+    :argname "S"
+    :convert(seconds "--timeout")
+    :description("seconds to wait for it, at most; 0: only if it is free (default: as long as it"
+      .. " takes)")
+  command:option "--ttl"
+    :argname "S"
+    :convert(number("--ttl", "2 to 300 seconds", 2, 300))
+    :description "when it goes to the next one if this machine dies (default: 10)"
+  command:option "--max-hold"
+    :argname "S"
+    :convert(number("--max-hold", "seconds, more than 0", 0.001, LONGEST))
+    :description "seconds that CMD may have it, at most: then it is lost"
+  command:option "--grace"
+    :argname "S"
+    :default "5"
+    :convert(seconds "--grace")
+    :description "seconds from TERM to KILL for CMD when it is lost"
+  command:option "-E"
+    :argname "N"
+    :target "timeout_status"
+    :default(tostring(exit.TIMEOUT))
+    :convert(number("-E", "an exit status, 0 to 255", 0, 255, true))
+    :description "the exit status where it could not be had in time"
+end
+
+local EPILOG = "etcdlock --help lists the options for etcd, which may stand here, too."
+
+local function add_run(parser)
+  local command = parser:command "run"
+    :summary "run a command under a lock"
+    :description "Waits for the lock NAME, runs CMD while it is held, and exits with CMD's status."
+    :epilog(EPILOG)
+    :usage "Usage: etcdlock run NAME [OPTION...] -- CMD [ARG...]"
+  command:argument "NAME":target "name":description "the lock"
+  command:mutex(
+    command:flag "--shared"
+      :description "as one of many readers: who asks without it is alone",
+    command:option "--permits"
+      :argname "N"
+      :convert(whole("--permits", 1000))
+      :description "as one of at most N, all of whom have to say the same N")
+  command:option "--value"
+    :argname "TEXT"
+    :description "what 'etcdlock ls' shows to others"
+  add_hold(command)
+end
+
+local function add_ls(parser)
+  local command = parser:command "ls"
+    :summary "list who holds and who waits"
+    :description "Lists the locks whose names begin with PREFIX: who holds them, and who waits."
+    :epilog(EPILOG)
+  command:argument "PREFIX":target "below":args "?":description "all of them without it"
+  command:flag "-w --watch":description "again and again, until Ctrl-C"
+  command:option "--interval"
+    :argname "S"
+    :default "1"
+    :convert(number("--interval", "at least 0.1 seconds", 0.1, LONGEST))
+    :description "the time from one look to the next"
+  command:flag "--json":description "for programs; with --watch, one line for each look"
+end
+
+local function add_break(parser)
+  local command = parser:command "break"
+    :summary "take a lock from its holder"
+    :description("Takes the lock NAME from the holder with that TOKEN, as 'etcdlock ls' shows it,"
+      .. " and from no other. He is told, if he asks.")
+    :epilog(EPILOG)
+  command:argument "NAME":target "name":description "the lock"
+  command:argument "TOKEN":target "token":convert(whole("TOKEN", 2 ^ 53))
+    :description "the number that is its holder's"
+end
+
+local function add_elect(parser)
+  local command = parser:command "elect"
+    :summary "run a command while it leads, or listen who does"
+    :description("Stands in the election NAME, says VALUE there, runs CMD while it leads, and exits"
+      .. " with CMD's status. With --listen it tells of each leader, his key and his value.")
+    :epilog(EPILOG)
+    :usage("Usage: etcdlock elect NAME VALUE [OPTION...] -- CMD [ARG...]\n"
+      .. "       etcdlock elect --listen [--json] NAME")
+  command:argument "NAME":target "name":description "the election"
+  command:argument "VALUE":target "value":args "?"
+    :description "what others read, an address perhaps"
+  command:flag "-l --listen":description "only tell who leads, again with each new one"
+  command:flag "--json":description "tell it for programs: one line for each"
+  add_hold(command)
+end
+
+local function add_doctor(parser)
+  parser:command "doctor"
+    :summary "look whether all is well with etcd, and tell what to do"
+    :description("Shows where each setting comes from and how each member is, takes a lock and"
+      .. " gives it back, and tells what to do about what is wrong. Exits with 0 if all is well,"
+      .. " else with 1.")
+    :epilog(EPILOG)
+end
+
+local function add_completion(parser)
+  local command = parser:command "completion"
+    :summary "print what a shell needs to complete this command"
+    :description("Prints the completion of this command for SHELL, for"
+      .. " eval \"$(etcdlock completion bash)\"")
+  command:argument "SHELL":target "shell":choices { "bash" }
+end
+
+local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_doctor, add_completion }
+
+-- ---- the parser ----
+
+--- Whoever has mistyped is told so, and where to read on.
+local function refuse(parser, message)
+  local name = parser._name:gsub("^etcdlock ?", "")
+  io.stderr:write(string.format("etcdlock: %s\nTry 'etcdlock %s--help'.\n",
+    require "etcdlock.command.texts".clean(message), name == "" and "" or name .. " "))
+  os.exit(exit.USAGE)
+end
+
+--- The parser, of argparse.
+function M.new()
+  local parser = require "argparse" "etcdlock"
+    :description "Locks in etcd: one at a time, wherever it runs."
+    :epilog "The manual: man etcdlock, doc/command.md."
+    :help_max_width(WIDTH)
+    :usage_max_width(WIDTH)
+    :command_target "subcommand"
+  parser.error = refuse
+  parser:flag "--version"
+    :description "show the version, and exit"
+    :action(function()
+      print("etcdlock " .. require "etcdlock"._VERSION)
+      os.exit(exit.OK)
+    end)
+  for _, add in ipairs(SUBCOMMANDS) do
+    add(parser)
+  end
+  add_connection(parser)
+  return parser
+end
+
+-- Go's flags: --flag and --flag=true are the same.
+local BARE = { ["--insecure-transport"] = "--insecure-transport=true" }
+
+-- Of etcdctl, and not ours: why not.
+local REFUSED = {
+  ["--insecure-skip-tls-verify"] = "verification can't be switched off; give the CA with --cacert",
+  ["--discovery-srv"] = "discovery by DNS SRV is not supported; give --endpoints",
+}
+
+--- What the words on the command line ask for: the parser's table, with what stands behind
+-- "--" as the list `command`, nil if there is no "--".
+function M.parse(words)
+  local ours, command, parser = {}, nil, M.new()
+  for _, word in ipairs(words) do
+    local option, value = word:match "^(%-%-[%l-]+)=?(.*)$"
+    if command then
+      command[#command + 1] = word
+    elseif word == "--" then
+      command = {}
+    elseif REFUSED[option] then
+      if value ~= "false" then
+        parser:error(option .. ": " .. REFUSED[option])
+      end
+    else
+      ours[#ours + 1] = BARE[word] or word
+    end
+  end
+  local args = parser:parse(ours)
+  args.command = command
+  args.parser = parser
+  args.refuse = function(message)
+    parser:error(message)
+  end
+  return args
+end
+
+return M

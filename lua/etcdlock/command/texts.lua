@@ -1,0 +1,111 @@
+--- Texts for a terminal. Names, values and messages may come from anybody who may write to
+-- etcd, so nothing in them may steer the terminal, or turn what is read around.
+local M = {}
+
+-- Unicode's characters from 128 on, in UTF-8.
+local SEQUENCES = {
+  "^[\194-\223][\128-\191]",
+  "^\224[\160-\191][\128-\191]",
+  "^[\225-\236\238-\239][\128-\191][\128-\191]",
+  "^\237[\128-\159][\128-\191]",
+  "^\240[\144-\191][\128-\191][\128-\191]",
+  "^[\241-\243][\128-\191][\128-\191][\128-\191]",
+  "^\244[\128-\143][\128-\191][\128-\191]",
+}
+-- Among them: controls (C1), line ends, marks and overrides of the direction of writing.
+local STEERING = {
+  "^\194[\128-\159]", "^\216\156", "^\226\128[\142\143\168-\174]", "^\226\129[\166-\169]",
+}
+
+local function match_any(patterns, text, position)
+  for _, pattern in ipairs(patterns) do
+    local found = text:match(pattern, position)
+    if found then
+      return found
+    end
+  end
+end
+
+--- `text` with what is not to be shown replaced: steering(sequence) gives a text for a
+-- character that steers, byte(byte) one for what is no character.
+local function replace(text, plain, steering, byte)
+  local parts, position = {}, 1
+  while position <= #text do
+    local shown = text:match(plain, position)
+    local taken = shown or match_any(SEQUENCES, text, position)
+    if shown then
+      parts[#parts + 1] = shown
+    elseif taken then
+      parts[#parts + 1] = match_any(STEERING, taken, 1) and steering(taken) or taken
+    else
+      taken = text:sub(position, position)
+      parts[#parts + 1] = byte(taken)
+    end
+    position = position + #taken
+  end
+  return table.concat(parts)
+end
+
+local function escaped(bytes)
+  return (bytes:gsub(".", function(byte)
+    return ("\\x%02x"):format(byte:byte())
+  end))
+end
+
+--- `text` with every byte that isn't to be shown as \x1b, and the like: control characters,
+-- what is no UTF-8, and what changes the direction of writing.
+function M.clean(text)
+  return replace(text, "^[\32-\126]+", escaped, escaped)
+end
+
+-- As JSON has it, for a character of two or three bytes.
+local function json_escaped(sequence)
+  local first, second, third = sequence:byte(1, 3)
+  local code = third and (first % 16 * 64 + second % 64) * 64 + third % 64
+    or first % 32 * 64 + second % 64
+  return ("\\u%04x"):format(code)
+end
+
+--- The same for JSON, in which only texts have other than plain characters, and control
+-- characters are escaped already.
+function M.clean_json(json)
+  return replace(json, "^[%z\1-\127]+", json_escaped, function()
+    return "\\ufffd"
+  end)
+end
+
+--- How many columns a clean text takes: a character each.
+function M.width(text)
+  return select(2, text:gsub("[^\128-\191]", ""))
+end
+
+-- What the module's fields are called on the command line.
+local FIELDS = {
+  name = "NAME", names = "NAME", value = "--value", n = "--permits", endpoint = "--endpoints",
+  prefix = "--prefix",
+}
+for _, field in ipairs {
+  "endpoints", "cacert", "cert", "key", "server_name", "user", "password", "ttl", "timeout",
+  "max_hold",
+} do
+  FIELDS[field] = "--" .. field:gsub("_", "-")
+end
+
+--- A message of the module, about an option of ours perhaps, which the module knows as a
+-- field of a call.
+function M.of_module(message)
+  message = message:gsub("allow_plaintext_auth = true", "--allow-plaintext-auth")
+  local field, rest = message:match "^%l+[:.][%l_]+: ([%l_]+)( .*)$"
+  if FIELDS[field] then
+    return FIELDS[field] .. rest
+  end
+  return (message:gsub("^etcdlock%.connect: ", ""))
+end
+
+--- Says something to whoever has called the command, on standard error.
+function M.say(text, ...)
+  text = select("#", ...) > 0 and text:format(...) or text
+  io.stderr:write("etcdlock: ", M.clean(text), "\n")
+end
+
+return M

@@ -1,0 +1,127 @@
+--- All queues of a client's etcd whose names begin with a prefix. Others keep their data in
+-- that etcd, too: so keys are listed in pages, without what is in them, and of the names that
+-- are found the queues are read. All of it as it stood at one revision.
+local check = require "etcdlock.check"
+local core = require "etcdlock.core"
+local lock_options = require "etcdlock.lock_options"
+local queue = require "etcdlock.queue"
+
+local M = {}
+
+-- So many keys in one answer, so many queues in one transaction (etcd takes 128).
+local PAGE, READS = 1000, 100
+-- A revision that is read in pages may be compacted meanwhile: then one begins again.
+local TRIES = 3
+-- What stands between a name and the last part of a key; see rules/key.h.
+local STEMS = { "/read", "/write", "/permit", "" }
+-- The last part is a lease, or a time in nanoseconds, as Go's RWMutex recipe has it.
+local TIME = "^" .. ("%d"):rep(19) .. "$"
+
+--- The first key that doesn't begin with `prefix` any more; "\0" is etcd's word for "all".
+local function prefix_end(prefix)
+  local head = prefix:gsub("\255*$", "")
+  return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
+end
+
+--- The name in whose queue a key stands; nil: in none. What others have written may look
+-- so, but isn't on the lease that it names.
+local function name_of(kv)
+  local stem, last = kv.key:match "^(.*)/([^/]*)$"
+  if not stem or not kv.lease then
+    return nil
+  end
+  for _, tail in ipairs(STEMS) do
+    local name = stem:sub(-#tail) == tail and stem:sub(1, -#tail - 1) or tail == "" and stem
+    local lease = name and name ~= "" and core.parse_key(name, kv.key)
+    if lease and (lease == kv.lease or last:find(TIME)) then
+      return not lock_options.reserved_end(name) and name or nil
+    end
+  end
+end
+
+--- The names that begin with `prefix`, in order, and the revision | nil, message, code.
+local function list_names(self, prefix)
+  local names, seen, revision = {}, {}, nil
+  local from, to = prefix == "" and "\0" or prefix, prefix_end(prefix)
+  repeat
+    local txn = self._core:txn()
+    txn:keys(from, to, revision, PAGE)
+    local ok, held, results, found_at = self:_ask(txn)
+    if not ok then
+      return nil, held, results
+    end
+    revision = revision or found_at
+    local page = results[1]
+    for _, kv in ipairs(page) do
+      local name = name_of(kv)
+      if name and name:sub(1, #prefix) == prefix and not seen[name] then
+        seen[name] = true
+        names[#names + 1] = name
+      end
+    end
+    from = page[1] and page[#page].key .. "\0"
+  until #page < PAGE
+  table.sort(names)
+  return names, revision
+end
+
+--- Adds the queues of `names` from the `first` on to `found`: true | nil, message, code.
+local function read_some(self, names, first, revision, found)
+  local txn, last = self._core:txn(), math.min(first + READS - 1, #names)
+  for i = first, last do
+    txn:list(names[i] .. "/", names[i] .. "0", revision)
+  end
+  local ok, held, results = self:_ask(txn)
+  if not ok then
+    return nil, held, results
+  end
+  for i = first, last do
+    local places, message, code = queue.read(self, names[i], results[i - first + 1], revision)
+    if not places then
+      return nil, message, code
+    end
+    found[#found + 1] = { name = names[i]:sub(#self._prefix + 1), places = places }
+  end
+  return true
+end
+
+local function read_all(self, prefix)
+  local names, revision, code = list_names(self, prefix)
+  if not names then
+    return nil, revision, code
+  end
+  local found = {}
+  for first = 1, #names, READS do
+    local ok, message
+    ok, message, code = read_some(self, names, first, revision, found)
+    if not ok then
+      return nil, message, code
+    end
+  end
+  return found
+end
+
+--- Who holds and who waits for the locks whose names begin with `prefix` (default: all
+-- names), as they stood at one moment. Whoever may not read all keys has to name a prefix
+-- that he may read.
+-- @return a list of { name, places }, by name; places as those of queue | nil, message,
+--   code
+function M:queues(prefix)
+  prefix = prefix or ""
+  check.string("client:queues", "prefix", prefix)
+  local full = self._prefix .. prefix
+  if #full > core.NAME_MAX or full:find "%z" then
+    local wanted = "at most " .. core.NAME_MAX - #self._prefix .. " bytes, no NUL"
+    return check.invalid("client:queues", "prefix", prefix, wanted)
+  end
+  local found, message, code
+  for _ = 1, TRIES do
+    found, message, code = read_all(self, full)
+    if found or code ~= "invalid" then
+      break
+    end
+  end
+  return found, message, code
+end
+
+return M

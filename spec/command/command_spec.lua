@@ -1,0 +1,190 @@
+-- The command as a whole: what it says of itself, what it refuses, and that the documents
+-- know all of it.
+
+local command = require "spec.support.programs.command"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local suite = require "spec.support.harness.suite"
+
+suite.etcd()
+
+-- That of a subcommand, or of all.
+local function help(name)
+  local out, status, err = command.run(name and { name, "--help" } or { "--help" })
+  assert.same({ 0, "" }, { status, err })
+  return out
+end
+
+local function subcommands()
+  local names = {}
+  for name in help():match "Commands:\n(.-)\n\n":gmatch "\n? +(%l+) [^\n]+" do
+    names[#names + 1] = name
+  end
+  return names
+end
+
+-- The options that a help lists, with their dashes, but not that for help.
+local function options(text)
+  local found = {}
+  for line in text:gmatch "[^\n]+" do
+    for option in (line:match "^ +(%-[^ ].-)  " or line:match "^ +(%-%S+ ?%S*)$" or "")
+      :gmatch "%-%-?[%a-]+" do
+      if option ~= "--help" and option ~= "-h" then found[#found + 1] = option end
+    end
+  end
+  return found
+end
+
+-- What bash offers for the last word of |line|: a set.
+local function completions(line)
+  local out, code, err = proc.run { "bash", "-c", [==[
+    eval "$0"
+    COMP_WORDS=($1)
+    if [[ "$1" = *" " ]]; then COMP_WORDS+=(""); fi
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _etcdlock_line
+    printf '%s\n' "${COMPREPLY[@]}"
+  ]==], (command.run { "completion", "bash" }), line }
+  assert.same({ 0, "" }, { code, err })
+  local found = {}
+  for word in out:gmatch "[^\n]+" do found[word] = true end
+  return found
+end
+
+describe("the command", function()
+  it("tells its version", function()
+    assert.equal("etcdlock " .. require "etcdlock"._VERSION .. "\n", (command.run { "--version" }))
+  end)
+
+  it("lists its subcommands, each of which has a help", function()
+    local names = subcommands()
+    assert.is_true(#names >= 3)
+    for _, name in ipairs(names) do
+      assert.matches("^Usage: etcdlock " .. name, help(name))
+    end
+  end)
+
+  it("tells whoever has mistyped what is wrong, and where to read on", function()
+    for _, case in ipairs {
+      { {}, "a command is required", "etcdlock --help" },
+      { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
+      { { "run", "a" }, "what is to run is missing: it stands behind --", "etcdlock --help" },
+      { { "run", "a", "--" }, "what is to run is missing", "etcdlock --help" },
+      { { "run", "--", "true" }, "missing argument 'NAME'", "etcdlock run --help" },
+      { { "run", "a", "b", "--", "true" }, "too many arguments", "etcdlock run --help" },
+      { { "run", "a", "--tll=1", "--", "true" }, "unknown option '--tll'", "etcdlock run --help" },
+      { { "run", "a", "--ttl=x", "--", "true" }, "--ttl: 'x', wanted 2 to 300 seconds",
+        "etcdlock run --help" },
+      { { "run", "a", "--shared", "--permits=2", "--", "true" }, "can not be used together",
+        "etcdlock run --help" },
+      { { "ls", "--interval=0" }, "--interval: '0', wanted", "etcdlock ls --help" },
+      { { "--discovery-srv=x", "ls" }, "--discovery-srv: discovery by DNS", "etcdlock --help" },
+      { { "ls", "--insecure-skip-tls-verify" }, "verification can't be switched off",
+        "etcdlock --help" },
+      { { "--insecure-transport=maybe", "ls" }, "'true', 'false'", "etcdlock --help" },
+    } do
+      local out, status, err = command.run(case[1])
+      assert.same({ "", 64 }, { out, status }, err)
+      assert.is_truthy(err:find(case[2], 1, true), err)
+      assert.is_truthy(err:find(("\nTry '%s'.\n"):format(case[3]), 1, true), err)
+    end
+  end)
+
+  it("names the option, or the variable, that etcd's client refuses", function()
+    for _, case in ipairs {
+      { { "--endpoints", "x" }, {}, "--endpoints" },
+      { { "--cacert", "/nowhere" }, {}, "--cacert \"/nowhere\" can't be read" },
+      { { "--user", "me" }, {}, "--user = \"me\", wanted a password as well" },
+      { { "--prefix", ("x"):rep(600) }, {}, "--prefix = " },
+      { {}, { ETCDCTL_CACERT = "/nowhere" }, "ETCDCTL_CACERT" },
+      { {}, { ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" }, "ETCDCTL_INSECURE_SKIP_TLS_VERIFY" },
+      { { "--user", "me:secret", "--endpoints", "http://10.0.0.1:2379" }, {},
+        "would pass in plain text" },
+    } do
+      local words = case[1]
+      words[#words + 1] = "ls"
+      local _, status, err = command.run(words, case[2])
+      assert.equal(64, status, err)
+      assert.is_truthy(err:find(case[3], 1, true), err)
+      assert.is_nil(err:find "etcdlock%.connect")
+      assert.is_nil(err:find "secret")
+    end
+  end)
+
+  it("says which Lua module is missing", function()
+    local _, status, err = command.run({ "ls" }, { LUA_PATH = "lua/?.lua;lua/?/init.lua" })
+    assert.equal(71, status)
+    assert.equal("etcdlock: the Lua module argparse is missing; on Debian it is in the package"
+      .. " lua-argparse\n", err)
+  end)
+
+  it("is nothing that a program which uses the module loads", function()
+    local child = proc.lua([[
+      local client = assert(require("etcdlock").connect { endpoints = ... })
+      assert(client:ping())
+      client:queues()
+      client:close()
+      for name in pairs(package.loaded) do
+        if name:find "argparse" or name:find "^luv" or name:find "command" then print(name) end
+      end
+      print "done"
+    ]], suite.endpoints())
+    child:expect "^done"
+    assert.equal("done\n", child.out.text)
+    child:wait()
+  end)
+end)
+
+describe("every option of the command", function()
+  local all = { [""] = options(help()) }
+  for _, name in ipairs(subcommands()) do all[name] = options(help(name)) end
+
+  it("is found in its help", function()
+    assert.is_true(#all[""] >= 11)
+    assert.same({ "--shared", "--permits", "--value", "--timeout", "--ttl", "--max-hold", "--grace",
+      "-E" }, all.run)
+    assert.same({ "-w", "--watch", "--interval", "--json" }, all.ls)
+  end)
+
+  for _, file in ipairs { "doc/command.md", "doc/etcdlock.1" } do
+    it("stands in " .. file, function()
+      local text = assert(read_file(file)):gsub("\\%-", "-")
+      for name, list in pairs(all) do
+        assert.is_truthy(text:find("etcdlock " .. name, 1, true), name)
+        for _, option in ipairs(list) do
+          assert.is_truthy(text:find("%f[%-]" .. option:gsub("%-", "%%-") .. "%f[^%a-]"), option)
+        end
+      end
+    end)
+  end
+
+  it("is completed by bash", function()
+    for name, list in pairs(all) do
+      for _, option in ipairs(list) do
+        assert.is_truthy(completions("etcdlock " .. name .. " " .. option)[option], option)
+      end
+    end
+  end)
+end)
+
+describe("bash", function()
+  it("completes subcommands, and what is said after an option", function()
+    local found = completions "etcdlock "
+    for _, name in ipairs(subcommands()) do assert.is_true(found[name], name) end
+    assert.same({ ["false"] = true }, completions "etcdlock ls --insecure-transport f")
+    assert.is_nil(completions "etcdlock ls --"["--ttl"])
+  end)
+
+  it("completes the command that is run", function()
+    assert.is_true(completions "etcdlock run a -- tru"["true"])
+    assert.is_nil(completions "etcdlock run a -- --t"["--ttl"])
+  end)
+end)
+
+describe("the manual page", function()
+  it("is one without a slip", function()
+    local out, code, err = proc.run { "man", "--warnings", "--local-file", "doc/etcdlock.1" }
+    assert.same({ 0, "" }, { code, err })
+    assert.matches("etcdlock elect", out)
+  end)
+end)

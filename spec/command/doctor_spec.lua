@@ -1,0 +1,143 @@
+-- etcdlock doctor: where each setting came from, how etcd is, and what is to be done.
+
+local Etcd = require "spec.support.servers.etcd"
+local cell = require "spec.support.harness.cell"
+local clients = require "spec.support.harness.clients"
+local command = require "spec.support.programs.command"
+local secured = require "spec.support.servers.secured"
+local suite = require "spec.support.harness.suite"
+
+local prefix = suite.prefix()
+
+-- What it says about |words| and |env|, and its exit status; nothing of the suite's etcd is in
+-- its environment.
+local function doctor(words, env)
+  local out, status, err = command.run({ "doctor", (table.unpack or unpack)(words) },
+    clients.with(cell.no_variables(), env))
+  assert.equal("", err)
+  return out, status
+end
+
+local function assert_says(out, ...)
+  for _, text in ipairs { ... } do
+    assert.is_truthy(out:find(text, 1, true), text .. "\n" .. out)
+  end
+end
+
+-- The words of the line of a table that begins with |first|.
+local function row(out, first)
+  for line in out:gmatch "[^\n]+" do
+    local words = {}
+    for word in line:gmatch "%S+" do words[#words + 1] = word end
+    if words[1] == first then return words end
+  end
+end
+
+describe("etcdlock doctor", function()
+  it("says that all is well", function()
+    local etcd = suite.etcd()
+    local out, status = command.run { "doctor", "--prefix", prefix }
+    assert.equal(0, status, out)
+    assert_says(out, "\nAll is well.\n", "a majority answers: ",
+      'a lock can be taken and given back: "' .. prefix .. 'etcdlock-doctor"',
+      "etcdlock ls may list")
+    local member = row(out, etcd:endpoint():match "//(.*)")
+    assert.matches("^3%.%d+%.%d+$", member[2])
+    assert.is_truthy(member[3] == "leader" or member[3] == "follower")
+    assert.matches("^%d+%.%d$", member[4])
+    assert.equal("answers", member[#member])
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("tells where each setting came from", function()
+    local out, status = doctor({ "--endpoints", "127.0.0.1:1,127.0.0.1:2", "--user=me:pw-7391" }, {
+      ETCDCTL_ENDPOINTS = "127.0.0.1:3", ETCDCTL_INSECURE_TRANSPORT = "true",
+    })
+    assert.equal(1, status)
+    assert.same({ "endpoints", "127.0.0.1:1,127.0.0.1:2", "--endpoints" }, row(out, "endpoints"))
+    assert.same({ "insecure-transport", "true", "ETCDCTL_INSECURE_TRANSPORT" },
+      row(out, "insecure-transport"))
+    assert.same({ "user", "me", "--user" }, row(out, "user"))
+    assert.same({ "password", "(not", "shown)", "--user" }, row(out, "password"))
+    assert.same({ "cacert", "-", "default" }, row(out, "cacert"))
+    assert.is_nil(out:find("7391", 1, true))
+    out = doctor({}, { ETCDCTL_USER = "me:pw-7391" })
+    assert.same({ "endpoints", "127.0.0.1:2379", "default" }, row(out, "endpoints"))
+    assert.same({ "user", "me", "ETCDCTL_USER" }, row(out, "user"))
+    assert.same({ "password", "(not", "shown)", "ETCDCTL_USER" }, row(out, "password"))
+  end)
+
+  it("tells what is wrong with a setting", function()
+    local out, status = doctor({ "--cacert", "/nowhere" }, {})
+    assert.equal(1, status)
+    assert_says(out, '  WRONG  --cacert "/nowhere" can\'t be read: ',
+      "\n         -> correct the path", "\n1 thing is wrong.\n")
+    out, status = doctor({}, { ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" })
+    assert.equal(1, status)
+    assert_says(out, "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "-> unset it")
+  end)
+
+  it("tells which member can't be reached, and why", function()
+    local etcd = Etcd.start { tls = false }
+    finally(function() etcd:stop() end)
+    local here = etcd:endpoint():match "//(.*)"
+    local out, status = doctor({ "--endpoints", here .. ",127.0.0.1:1" }, {})
+    assert.equal(1, status)
+    assert_says(out, "WRONG  etcd 127.0.0.1:1: Connection refused", "-> start etcd there",
+      "a lock can be taken", "\n1 thing is wrong.\n")
+    assert.equal("answers", row(out, here)[10])
+    assert.equal("-", row(out, "127.0.0.1:1")[2])
+    -- The same member twice, and TLS where there is none.
+    out, status = doctor({ "--endpoints", here .. "," .. here:gsub("127.0.0.1", "localhost") }, {})
+    assert.equal(0, status)
+    assert_says(out, "is the same member as")
+    out, status = doctor({ "--endpoints", here, "--insecure-transport=false" }, {})
+    assert.equal(1, status)
+    assert_says(out, "it doesn't speak TLS")
+  end)
+
+  it("tells of alarms, and of a lock that can't be taken", function()
+    local etcd = Etcd.start { tls = false, args = { "--quota-backend-bytes=20000" } }
+    finally(function() etcd:stop() end)
+    for _ = 1, 10 do etcd:ctl("put", "a", ("x"):rep(10000)) end
+    local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
+    assert.equal(1, status)
+    assert_says(out, "alarm:NOSPACE", "-> its quota is used up: etcdctl compact",
+      "WRONG  no lock can be taken: ")
+  end)
+
+  it("tells of rights that are missing", function()
+    local etcd = secured.start(prefix, { tls = false })
+    finally(function() etcd:stop() end)
+    local env = { ETCDCTL_ENDPOINTS = etcd:endpoint() }
+    env.ETCDCTL_USER = "locker:" .. secured.PASSWORD
+    local out, status = doctor({ "--prefix", prefix }, env)
+    assert.equal(0, status, out)
+    out, status = doctor({ "--prefix", "elsewhere/" }, env)
+    assert.equal(1, status)
+    assert_says(out, "WRONG  no lock can be taken: ", "permission denied",
+      "-> etcdctl role grant-permission --prefix=true ROLE readwrite 'elsewhere/'",
+      'etcdlock ls may not list what is below "elsewhere/"')
+    env.ETCDCTL_USER = "locker:" .. secured.WRONG
+    out, status = doctor({ "--prefix", prefix }, env)
+    assert.equal(1, status)
+    assert_says(out, "password is wrong", "-> correct --user or ETCDCTL_PASSWORD")
+    secured.assert_no_secret(out)
+  end)
+
+  it("tells with what TLS was verified", function()
+    local cast = suite.cast()
+    local etcd = Etcd.start { tls = {
+      ca = cast.ca.cert, cert = cast.server.cert, key = cast.server.key, client = cast.client,
+    } }
+    finally(function() etcd:stop() end)
+    local out, status = doctor({ "--endpoints", etcd:endpoint(), "--cacert", cast.ca.cert,
+      "--cert", cast.client.cert, "--key", cast.client.key }, {})
+    assert.equal(0, status, out)
+    assert_says(out, etcd:endpoint() .. ": TLS, verified with " .. cast.ca.cert .. "; we show "
+      .. cast.client.cert)
+    out, status = doctor({ "--endpoints", etcd:endpoint(), "--cacert", cast.other_ca.cert }, {})
+    assert.equal(1, status)
+    assert_says(out, "signed by a CA that is not in", "-> give the CA of etcd's certificate")
+  end)
+end)

@@ -1,0 +1,114 @@
+-- etcdlock elect: a command while it leads, and who leads.
+
+local clients = require "spec.support.harness.clients"
+local command = require "spec.support.programs.command"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
+local NAME = prefix .. "a"
+
+local theirs -- etcdctl
+
+after_each(function()
+  if theirs then proc.destroy(theirs) end
+  proc.destroy_children()
+  clients.close_all()
+end)
+
+local function stand(value, script)
+  return command.start { "elect", NAME, value, "--timeout=60", "--", "sh", "-c", script }
+end
+
+describe("etcdlock elect", function()
+  it("runs a command while it leads, one after the other", function()
+    local first = stand("one", "echo leads $ETCDLOCK_TOKEN; read line; exit 5")
+    local token = first:expect "^leads (%d+)"
+    local second = stand("two", "echo leads $ETCDLOCK_TOKEN")
+    etcd:await_keys(NAME .. "/", 2)
+    local election = connect():election "a"
+    assert.equal("one", (election:leader()))
+    assert.is_nil(second.lines[1])
+    first:send "go"
+    assert.equal(5, (first:wait()))
+    assert.is_true(tonumber((second:expect "^leads (%d+)")) > tonumber(token))
+    assert.equal(0, (second:wait()))
+    etcd:await_keys(NAME .. "/", 0)
+  end)
+
+  it("ends a command that leads no longer", function()
+    local job = stand("one", "echo leads; exec sleep 60")
+    job:expect "^leads"
+    local client = connect()
+    assert(client:break_lock("a", client:queue "a"[1].token))
+    assert.equal(70, (job:wait()))
+  end)
+
+  it("stands in one line with etcdctl elect", function()
+    theirs = proc.spawn({ "etcdctl", "elect", NAME, "theirs" }, { nil, nil, nil }, {
+      env = { ETCDCTL_API = "3", ETCDCTL_ENDPOINTS = suite.endpoint() },
+    })
+    etcd:await_keys(NAME .. "/", 1)
+    local lease = etcd:keys(NAME .. "/")[1]:match "%x+$"
+    local _, status = command.run { "elect", NAME, "ours", "--timeout=0", "--", "true" }
+    assert.equal(75, status)
+    local ours = stand("ours", "echo leads")
+    etcd:await_keys(NAME .. "/", 2)
+    uv.kill(theirs.pid, "sigint")
+    ours:expect "^leads"
+    assert.equal(0, (ours:wait()))
+    proc.wait(theirs)
+    etcd:revoke(lease) -- which would live for a minute
+  end)
+
+  it("tells of each leader as etcdctl does", function()
+    local listener = command.start { "elect", "--listen", NAME }
+    local for_programs = command.start { "elect", "-l", NAME, "--json" }
+    local election = connect():election "a"
+    local leadership = assert(election:campaign("one", { timeout = 20 }))
+    listener:expect("^" .. NAME:gsub("%-", "%%-") .. "/%x+%-1$")
+    listener:expect "^one$"
+    for_programs:expect '"value":"one"'
+    assert(leadership:proclaim "two\27[31m")
+    listener:expect "^two\27%[31m$" -- as it is: no terminal reads it
+    assert.matches('"token":' .. leadership:token(), for_programs:expect '.*"value":"two.*')
+    assert(leadership:resign())
+    for _, child in ipairs { listener, for_programs } do
+      child:kill "sigint"
+      assert.equal(130, (child:wait()))
+      assert.equal("", child:errors())
+    end
+  end)
+
+  it("ends when nobody listens to it any more", function()
+    local words, env = command.words()
+    local leadership = assert(connect():election "a":campaign("one", { timeout = 20 }))
+    local pipe = proc.talk({ "sh", "-c", ('%s %s elect -l "$NAME" | head -n 1; echo done')
+      :format(words[1], words[2]) }, clients.with(env, { NAME = NAME }))
+    pipe:expect "^command/elect_spec/a/"
+    wait.eventually(function()
+      assert(leadership:proclaim(tostring(wait.now())))
+      return pipe.out.text:find "done"
+    end, 5, "its end")
+    pipe:wait()
+  end)
+
+  it("is told what it lacks", function()
+    for words, what in pairs {
+      ["elect a"] = "what to say is missing: VALUE",
+      ["elect a b"] = "what is to run is missing",
+      ["elect -l a b"] = "it takes no VALUE",
+      ["elect -l a -- true"] = "runs nothing",
+    } do
+      local list = {}
+      for word in words:gmatch "%S+" do list[#list + 1] = word end
+      local _, status, err = command.run(list)
+      assert.equal(64, status)
+      assert.is_truthy(err:find(what, 1, true), err)
+    end
+    assert.equal(64, (select(2, command.run { "elect", "a", ("x"):rep(5000), "--", "true" })))
+  end)
+end)

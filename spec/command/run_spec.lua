@@ -1,0 +1,303 @@
+-- etcdlock run: a command under a lock, and what becomes of both.
+
+local clients = require "spec.support.harness.clients"
+local command = require "spec.support.programs.command"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
+local NAME = prefix .. "a"
+
+after_each(function()
+  proc.destroy_children()
+  clients.close_all()
+  temporary.remove_all()
+end)
+
+-- `etcdlock run |...|`, where a list stands for the words behind "--".
+local function words_of(...)
+  local words = { "run" }
+  for i = 1, select("#", ...) do
+    local word = select(i, ...)
+    if type(word) == "table" then
+      words[#words + 1] = "--"
+      for _, one in ipairs(word) do words[#words + 1] = one end
+    else
+      words[#words + 1] = word
+    end
+  end
+  return words
+end
+
+local function run(...) return command.run(words_of(...)) end
+local function start(...) return command.start(words_of(...)) end
+local function sh(script) return { "sh", "-c", script } end
+
+-- A shell says "NAME" for each signal that comes to it, goes on, and ends when it reads a
+-- line. It says "ready PID" before.
+local LISTENS = [[
+  for s in TERM INT HUP QUIT USR1 USR2; do trap "echo got-$s" $s; done
+  echo ready $$
+  while ! read line; do :; done
+]]
+
+-- "T" is stopped; nil: it has ended.
+local function state(pid)
+  local text = read_file(("/proc/%d/stat"):format(pid))
+  local found = text and text:match ".*%) (%S)"
+  return found ~= "Z" and found or nil
+end
+
+describe("etcdlock run", function()
+  it("runs a command while the lock is held, and exits as it does", function()
+    local job = start(NAME, sh "echo held; read line; exit 3")
+    job:expect "^held"
+    assert.equal(1, #etcd:keys(NAME .. "/"))
+    job:send "go"
+    assert.equal(3, (job:wait()))
+    assert.same({}, etcd:keys(NAME .. "/"))
+    local out, status, err = run(NAME, sh "echo out; echo err >&2")
+    assert.same({ "out\n", 0, "err\n" }, { out, status, err })
+  end)
+
+  it("gives the command all words as they are", function()
+    assert.equal("a b|--ttl|--|\n", (run(NAME, { "sh", "-c", [[printf '%s|' "$@"; echo]], "sh",
+      "a b", "--ttl", "--" })))
+  end)
+
+  it("tells the command which lock it has", function()
+    local before = etcd:revision()
+    local out = command.run(words_of(NAME,
+      sh "echo $ETCD_LOCK_KEY $ETCD_LOCK_REV $ETCDLOCK_TOKEN $OF_OURS"), { OF_OURS = "kept" })
+    local key, rev, token = out:match "^(%S+) (%d+) (%d+) kept\n$"
+    assert.equal(NAME, key:match "^(.*)/%x+$")
+    assert.equal(before + 1, tonumber(token))
+    assert.is_true(tonumber(rev) >= tonumber(token))
+    -- It has waited: what was written until then is to be seen at that revision.
+    local client = connect()
+    local lock = assert(client:lock "a")
+    local job = start(NAME, sh "echo $ETCD_LOCK_REV $ETCDLOCK_TOKEN")
+    etcd:await_keys(NAME .. "/", 2)
+    assert(lock:put(prefix .. "data", "1"))
+    local written = etcd:revision()
+    assert(lock:unlock())
+    rev, token = job:expect "^(%d+) (%d+)$"
+    assert.is_true(tonumber(rev) > written)
+    assert.is_true(tonumber(token) < written)
+    job:wait()
+    etcd:del(prefix .. "data")
+  end)
+
+  it("exits with 128 and the signal that has ended the command", function()
+    assert.equal(128 + 9, (select(2, run(NAME, sh "kill -9 $$"))))
+    assert.equal(128 + 15, (select(2, run(NAME, sh "kill -TERM $$"))))
+    assert.same({}, etcd:keys(NAME .. "/"))
+  end)
+
+  it("tells that there is no such command before it waits", function()
+    local client = connect()
+    clients.keep(assert(client:lock "a"))
+    local directory = temporary.directory()
+    local out, status, err = run(NAME, { "no-such-command" })
+    assert.same({ "", 127 }, { out, status })
+    assert.equal("etcdlock: no-such-command: there is no such command\n", err)
+    assert.equal(127, (select(2, run(NAME, { directory .. "/nothing" }))))
+    assert.equal(126, (select(2, run(NAME, { directory }))))
+    assert.equal(126, (select(2, run(NAME, { "./README.md" }))))
+    assert.equal(1, #etcd:keys(NAME .. "/"))
+  end)
+
+  it("tells that it was not to be had in time", function()
+    local client = connect()
+    clients.keep(assert(client:lock "a"))
+    local out, status, err = run(NAME, "--timeout", "0.2", sh "echo ran")
+    assert.same({ "", 75 }, { out, status })
+    assert.matches("^etcdlock: lock \".*a\" was not free within 0.2 s\n$", err)
+    assert.equal(75, (select(2, run(NAME, "--timeout=0", { "true" }))))
+    assert.equal(9, (select(2, run("--timeout=0", "-E", "9", NAME, { "true" }))))
+    etcd:await_keys(NAME .. "/", 1)
+  end)
+
+  it("tells that etcd is away", function()
+    local out, status, err = run("--endpoints", "127.0.0.1:1", NAME, "--timeout", "0.5",
+      sh "echo ran")
+    assert.same({ "", 69 }, { out, status })
+    assert.matches("^etcdlock: .*127%.0%.0%.1:1.*refused\n$", err)
+  end)
+
+  it("shares with other readers, but with nobody else", function()
+    local client = connect()
+    local lock = assert(client:read_lock "a")
+    assert.equal(75, (select(2, run(NAME, "--timeout=0", { "true" }))))
+    assert.equal(0, (select(2, run(NAME, "--timeout=0", "--shared", { "true" }))))
+    assert(lock:unlock())
+  end)
+
+  it("is one of so many", function()
+    local client = connect()
+    local semaphore = assert(client:semaphore("a", 2))
+    clients.keep(assert(semaphore:lock { owner = 1 }))
+    assert.equal(0, (select(2, run(NAME, "--timeout=0", "--permits=2", { "true" }))))
+    local _, status, err = run(NAME, "--timeout=0", "--permits=3", { "true" })
+    assert.equal(78, status, err)
+    clients.keep(assert(semaphore:lock { owner = 2 }))
+    assert.equal(75, (select(2, run(NAME, "--timeout=0", "--permits=2", { "true" }))))
+  end)
+
+  it("publishes what it is told to", function()
+    local job = start(NAME, "--value", "nightly", sh "echo held; read line")
+    job:expect "^held"
+    assert.equal("nightly", connect():queue "a"[1].value)
+    assert.equal(job.pid, connect():queue "a"[1].pid)
+    job:wait()
+  end)
+
+  it("takes no lock of another etcd's, with the prefix it is told", function()
+    local out = run("--prefix", prefix, "a", sh "echo $ETCD_LOCK_KEY")
+    assert.equal(NAME, out:match "^(.*)/%x+\n$")
+  end)
+end)
+
+describe("a signal to etcdlock run", function()
+  it("is passed on", function()
+    local job = start(NAME, sh(LISTENS))
+    job:expect "^ready"
+    for _, name in ipairs { "TERM", "INT", "HUP", "QUIT", "USR1", "USR2" } do
+      job:kill("sig" .. name:lower())
+      job:expect("^got%-" .. name .. "$")
+    end
+    job:send "go"
+    assert.equal(0, (job:wait()))
+  end)
+
+  it("that is ignored is ignored by the command as well", function()
+    local words, env = command.words()
+    local job = proc.talk({ "sh", "-c", "trap '' HUP; exec \"$@\"", "sh", words[1], words[2],
+      "run", NAME, "--", "sh", "-c", "echo ready $$; read line" }, env)
+    local pid = tonumber((job:expect "^ready (%d+)"))
+    job:kill "sighup"
+    assert(uv.kill(pid, "sighup"))
+    job:send "go"
+    assert.equal(0, (job:wait()))
+  end)
+
+  it("ends a wait, and leaves nobody in the queue", function()
+    local client = connect()
+    local lock = assert(client:lock "a")
+    for name, number in pairs { term = 15, int = 2, hup = 1, quit = 3 } do
+      local job = start(NAME, sh "echo ran")
+      etcd:await_keys(NAME .. "/", 2)
+      job:kill("sig" .. name)
+      assert.equal(128 + number, (job:wait()))
+      assert.same({ "", "" }, { job.out.text, job:errors() })
+      etcd:await_keys(NAME .. "/", 1)
+    end
+    assert.is_true(lock:check())
+  end)
+
+  it("is no matter while it waits, if it is for the command", function()
+    local lock = assert(connect():lock "a")
+    local job = start(NAME, sh "echo ran")
+    etcd:await_keys(NAME .. "/", 2)
+    job:kill "sigusr1"
+    job:kill "sigusr2"
+    assert(lock:unlock())
+    job:expect "^ran$"
+    assert.equal(0, (job:wait()))
+  end)
+
+  it("that stops is passed on, and so is the one to go on", function()
+    local job = start(NAME, sh [[
+      trap 'echo got-TSTP' TSTP
+      trap 'echo got-CONT' CONT
+      echo ready
+      while ! read line; do :; done
+    ]])
+    job:expect "^ready"
+    job:kill "sigtstp"
+    job:expect "^got%-TSTP"
+    job:kill "sigcont"
+    job:expect "^got%-CONT"
+    job:send "go"
+    assert.equal(0, (job:wait()))
+  end)
+end)
+
+describe("a lock that etcdlock run has lost", function()
+  -- Has whoever holds the lock lose it.
+  local function take_away()
+    local client = connect()
+    assert(client:break_lock("a", client:queue "a"[1].token))
+  end
+
+  it("ends the command", function()
+    local job = start(NAME, sh [[
+      trap 'echo got-TERM; exit 0' TERM
+      echo ready
+      while :; do sleep 0.05; done
+    ]])
+    job:expect "^ready"
+    take_away()
+    job:expect "^got%-TERM"
+    assert.equal(70, (job:wait()))
+    assert.matches('^etcdlock: lock ".*a" was lost: .*; sh is ended\n$', job:errors())
+  end)
+
+  it("kills one that doesn't end, when its time is over", function()
+    local job = start(NAME, "--grace", "0.3", sh [[
+      trap 'echo got-TERM' TERM
+      echo ready $$
+      while :; do sleep 0.05; done
+    ]])
+    local pid = tonumber((job:expect "^ready (%d+)"))
+    take_away()
+    job:expect "^got%-TERM"
+    assert.equal(70, (job:wait()))
+    assert.is_nil(state(pid))
+  end)
+
+  it("ends one that is stopped", function()
+    local job = start(NAME, "--grace", "60", sh [[
+      trap 'echo got-TERM; exit' TERM
+      echo ready
+      kill -STOP $$
+      while :; do sleep 0.05; done
+    ]])
+    job:expect "^ready"
+    take_away()
+    job:expect "^got%-TERM"
+    assert.equal(70, (job:wait()))
+  end)
+
+  it("is told even if the command has ended well", function()
+    local job = start(NAME, sh "trap '' TERM; echo ready; read line; exit 0")
+    job:expect "^ready"
+    take_away()
+    wait.eventually(function() return job:errors():find "was lost" end, 5, "the loss")
+    job:send "go"
+    assert.equal(70, (job:wait()))
+  end)
+
+  it("has come to its end by --max-hold", function()
+    local job = start(NAME, "--max-hold", "0.3", sh "echo ready; exec sleep 60")
+    job:expect "^ready"
+    assert.equal(70, (job:wait()))
+    etcd:await_keys(NAME .. "/", 0)
+  end)
+end)
+
+describe("etcdlock run that is killed", function()
+  it("takes its command with it", function()
+    local job = start(NAME, "--ttl=2", sh "echo ready $$; read line; sleep 60")
+    local pid = tonumber((job:expect "^ready (%d+)"))
+    job:kill "sigkill"
+    wait.eventually(function() return not state(pid) end, 5, "the end of its command")
+    job:destroy()
+    etcd:await_keys(NAME .. "/", 0, 10)
+  end)
+end)

@@ -1,0 +1,92 @@
+-- etcdlock at a terminal, which `script` (of Debian's bsdutils) makes: keys, and what they
+-- send to whom.
+
+local clients = require "spec.support.harness.clients"
+local command = require "spec.support.programs.command"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local NAME = prefix .. "a"
+local CTRL_C, CTRL_Z = "\3", "\26"
+
+after_each(function()
+  proc.destroy_children()
+  clients.close_all()
+end)
+
+-- Runs the shell's |text| at a terminal of its own; there, etcdlock is a function. What is
+-- sent are keys.
+local function at_terminal(text)
+  local words, env = command.words()
+  env.COMMAND, env.NAME = ("%s %s"):format(words[1], words[2]), NAME
+  env.SHELL, env.PS1, env.TERM = "/bin/bash", "$ ", "dumb"
+  return proc.talk({ "script", "-qefc", text, "/dev/null" }, env)
+end
+
+local function press(terminal, keys)
+  terminal.stdin:write(keys)
+end
+
+-- Says each signal that comes, as often as it comes, until it reads a line. (A shell makes
+-- one of two that come together.)
+local LISTENS = [[
+  local uv = require "luv"
+  for _, name in ipairs { "sigint", "sigquit", "sigusr1" } do
+    uv.new_signal():start(name, function() print("got " .. name) end)
+  end
+  print("ready " .. uv.os_getppid())
+  local input = uv.new_pipe(false)
+  input:open(0)
+  input:read_start(function() os.exit(0) end)
+  io.stdout:setvbuf "line"
+  uv.run()
+]]
+
+describe("etcdlock run at a terminal", function()
+  it("hears of Ctrl-C as often as it is pressed, and not more", function()
+    local terminal = at_terminal("exec $COMMAND run $NAME -- " .. uv.exepath() .. " -e '"
+      .. LISTENS .. "'")
+    local pid = terminal:expect "^ready (%d+)"
+    press(terminal, CTRL_C)
+    terminal:expect "got sigint"
+    press(terminal, "\28") -- Ctrl-\
+    terminal:expect "got sigquit"
+    proc.run { "kill", "-USR1", pid }
+    terminal:expect "got sigusr1"
+    assert.equal(1, select(2, terminal.out.text:gsub("got sigint", "")))
+    assert.equal(1, select(2, terminal.out.text:gsub("got sigquit", "")))
+    press(terminal, "go\n")
+    assert.equal(0, (terminal:wait()))
+  end)
+
+  it("tells for whom it waits, and gives up at Ctrl-C", function()
+    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
+    clients.keep(assert(client:lock "a"))
+    local terminal = at_terminal "exec $COMMAND run $NAME -- true"
+    assert.equal(("%d"):format(uv.os_getpid()), terminal:expect(
+      '^etcdlock: waiting for "' .. NAME:gsub("%p", "%%%0") .. '": .*, pid (%d+), who has asked'))
+    etcd:await_keys(NAME .. "/", 2)
+    press(terminal, CTRL_C)
+    assert.equal(130, (terminal:wait()))
+    etcd:await_keys(NAME .. "/", 1)
+  end)
+
+  it("stops at Ctrl-Z, and goes on as a job of the shell's", function()
+    local terminal = at_terminal "bash --norc --noprofile -i"
+    press(terminal, "$COMMAND run $NAME -- sh -c 'echo rea''dy; read line; echo $line'\n")
+    terminal:expect "ready"
+    press(terminal, CTRL_Z)
+    terminal:expect "Stopped"
+    press(terminal, "fg\n")
+    wait.eventually(function()
+      press(terminal, "again\n")
+      return terminal.out.text:find "\nagain\r?\nagain\r?\n"
+    end, 5, "it goes on")
+    press(terminal, "exit\n")
+    terminal:wait()
+    etcd:await_keys(NAME .. "/", 0)
+  end)
+end)

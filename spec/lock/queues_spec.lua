@@ -1,0 +1,112 @@
+-- All queues below a prefix: whose names they are, and what is none of them.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails, keep = clients.assert_fails, clients.keep
+local client, other
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+end)
+
+after_each(clients.close_all)
+
+-- "name mode+ mode-" for each queue: who holds (+) and who waits (-).
+local function shown(found)
+  local lines = {}
+  for i, queue in ipairs(found) do
+    lines[i] = queue.name
+    for _, place in ipairs(queue.places) do
+      lines[i] = lines[i] .. " " .. place.mode .. (place.held and "+" or "-")
+    end
+  end
+  return lines
+end
+
+describe("the queues of an etcd", function()
+  it("are none when nobody wants a lock", function()
+    assert.same({}, client:queues())
+  end)
+
+  it("are those of all kinds, by name, each as queue tells it", function()
+    keep(assert(client:read_lock("b", { value = "reads" })))
+    keep(assert(client:semaphore("c", 2):lock()))
+    keep(assert(client:lock "a/1"))
+    keep(assert(client:election "leader":campaign "me"))
+    keep(assert(client:write_lock "a"))
+    local waiting = clients.ask(other, "write", "b")
+    etcd:await_keys(prefix .. "b/", 2)
+    local found = assert(other:queues())
+    assert.same({ "a write+", "a/1 lock+", "b read+ write-", "c permit+", "leader multi+" },
+      shown(found))
+    for _, queue in ipairs(found) do
+      assert.same(other:queue(queue.name), queue.places)
+    end
+    waiting:cancel()
+  end)
+
+  it("show who holds several names under each of them", function()
+    local held = keep(assert(client:multi_lock { "b", "a" }))
+    keep(assert(client:lock "c"))
+    local waiting = assert(other:multi_lock_async { "c", "d" })
+    etcd:await_keys(prefix .. "c/", 2)
+    local found = assert(client:queues())
+    assert.same({ "a multi+", "b multi+", "c lock+ multi-", "d multi-" }, shown(found))
+    assert.same({ "b", "a" }, found[1].places[1].names)
+    assert.equal(held:token(), found[2].places[1].token)
+    waiting:cancel()
+  end)
+
+  it("are those only whose names begin so", function()
+    for _, name in ipairs { "stock/1", "stock/2", "stoc", "stockings", "sto\255", "sto\255\255" } do
+      keep(assert(client:lock(name)))
+    end
+    assert.same({ "stock/1 lock+", "stock/2 lock+" }, shown(client:queues "stock/"))
+    assert.same({ "sto\255 lock+", "sto\255\255 lock+" }, shown(client:queues "sto\255"))
+    assert.equal(6, #client:queues "sto")
+    assert.same({}, client:queues "stock/1/")
+  end)
+
+  it("have those of others, and what is in their way there", function()
+    local lease = etcd:ctl("lease", "grant", "60"):match "lease 0*(%x+) granted"
+    etcd:ctl("put", "--lease=" .. lease, prefix .. "theirs/" .. lease, "")
+    etcd:ctl("put", "--lease=" .. lease, prefix .. "rw/read/1700000000123456789", "")
+    etcd:put(prefix .. "stuck/1", "")
+    local waiting = clients.ask(client, "write", "stuck")
+    etcd:await_keys(prefix .. "stuck/", 2)
+    assert.same({ "rw read+", "stuck lock+ write-", "theirs lock+" }, shown(other:queues()))
+    waiting:cancel()
+    etcd:del(prefix .. "stuck/1")
+    etcd:revoke(lease)
+  end)
+
+  it("are found among whatever else is kept there", function()
+    local lock = assert(client:lock "zz")
+    local lease = etcd:ctl("lease", "grant", "60"):match "lease 0*(%x+) granted"
+    etcd:ctl("put", "--lease=" .. lease, prefix .. "service/1f", "not on lease 1f")
+    for page = 1, 21 do
+      local puts = {}
+      for i = 1, 100 do puts[i] = { "put", ("%sdata/%d-%d"):format(prefix, page, i), "x" } end
+      assert(lock:txn(puts))
+    end
+    for i = 1, 101 do keep(assert(client:lock(("many/%03d"):format(i)))) end
+    local found = assert(other:queues())
+    assert.equal(102, #found)
+    assert.equal("many/101", found[101].name)
+    assert.equal("zz", found[102].name)
+    assert.same(other:queue "many/077", found[77].places)
+    etcd:revoke(lease)
+    etcd:ctl("del", "--prefix", prefix .. "data/")
+    assert(lock:unlock())
+  end)
+
+  it("can be asked for by a sound prefix only", function()
+    assert_fails("invalid", client:queues(("x"):rep(513)))
+    assert_fails("invalid", client:queues "a\0")
+    assert.has_error(function() client:queues(1) end,
+      "client:queues: prefix = 1, wanted a string")
+  end)
+end)

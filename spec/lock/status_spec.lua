@@ -1,0 +1,82 @@
+-- How the members of an etcd are, each asked by itself.
+
+local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), nil
+local connect = clients.connector(function()
+  return { endpoints = etcd:endpoints(), prefix = prefix }
+end)
+
+setup(function() etcd = suite.start { members = 3 } end)
+teardown(function() etcd:stop() end)
+after_each(clients.close_all)
+
+local function version()
+  return (proc.run { "etcd", "--version" }):match "etcd Version: (%S+)"
+end
+
+describe("the status of a cluster", function()
+  it("tells of each member what it says of itself", function()
+    local client, ids, leaders = connect(), {}, 0
+    local before = client:stats().rpcs
+    local members = assert(client:status())
+    assert.equal(3, #members)
+    assert.equal(before + 3, client:stats().rpcs)
+    for i, member in ipairs(members) do
+      assert.equal(etcd:endpoint(i):match "//(.*)", member.endpoint)
+      assert.equal(version(), member.version)
+      assert.matches("^%x+$", member.id)
+      assert.is_nil(ids[member.id])
+      ids[member.id] = true
+      leaders = leaders + (member.is_leader and 1 or 0)
+      assert.is_false(member.is_learner)
+      assert.is_true(member.db_size >= member.db_in_use and member.db_in_use > 0)
+      assert.is_true(member.seconds > 0 and member.seconds < 2)
+      assert.same({}, member.problems)
+    end
+    assert.equal(1, leaders)
+    assert.is_true(ids[members[1].leader_id])
+  end)
+
+  it("tells of those who don't answer why, and goes on with the member in use", function()
+    local client = connect()
+    local lock = assert(client:lock("a", { timeout = 20 }))
+    etcd:kill(3)
+    etcd:pause(2)
+    local members = assert(client:status())
+    assert.is_nil(members[1].code)
+    for i = 2, 3 do
+      assert.equal("unavailable", members[i].code)
+      assert.is_truthy(members[i].message:find(members[i].endpoint, 1, true), members[i].message)
+      assert.is_nil(members[i].version)
+    end
+    etcd:resume(2)
+    assert.is_true((lock:check()))
+    -- One alone knows that it has no majority.
+    etcd:kill(2)
+    wait.eventually(function()
+      local member = assert(client:status())[1]
+      return (member.message or ""):find("no leader", 1, true), member.message
+    end, 5, "no leader")
+    etcd:restart(2, { wait = false })
+    etcd:restart(3)
+    wait.eventually(function() return lock:unlock() ~= nil end, 10, "etcd is back")
+  end)
+
+  it("has the alarms", function()
+    local small = suite.start { members = 1, args = { "--quota-backend-bytes=20000" } }
+    finally(function() small:stop() end)
+    for _ = 1, 10 do small:ctl("put", "a", ("x"):rep(10000)) end
+    local client = connect { endpoints = small:endpoints() }
+    assert.matches("alarm:NOSPACE", assert(client:status())[1].problems[1])
+  end)
+
+  it("is none of a client that is closed", function()
+    local client = connect()
+    client:close()
+    clients.assert_fails("closed", client:status())
+  end)
+end)

@@ -1,0 +1,61 @@
+/* maintenance: what a member says of itself. */
+#include "etcd/maintenance.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "etcd.pb-c.h"
+
+typedef struct status_call {
+  int64_t sent_us;
+  el_maintenance_done done;
+  void *arg;
+} status_call;
+
+static void read_status(el_member_status *to,
+                        const Etcd__StatusResponse *message) {
+  to->version = message->version;
+  to->id = message->header->member_id;
+  to->leader_id = message->leader;
+  to->db_size = message->dbsize;
+  to->db_in_use = message->dbsizeinuse;
+  to->is_learner = message->islearner;
+  to->problems = (const char *const *)message->errors;
+  to->n_problems = message->n_errors;
+}
+
+static void on_status_answer(void *arg, const el_rpc_answer *rpc_answer) {
+  status_call *call = arg;
+  Etcd__StatusResponse *message = NULL;
+  el_member_status status = {.err = rpc_answer->err,
+                             .took_us = el_now_us() - call->sent_us};
+  if (rpc_answer->err.code == EL_OK) {
+    message =
+        etcd__status_response__unpack(NULL, rpc_answer->len, rpc_answer->bytes);
+    if (message != NULL && message->header != NULL) {
+      read_status(&status, message);
+    } else {
+      el_error_set(&status.err, EL_PROTOCOL,
+                   "etcd %s: the answer to a Status can't be read",
+                   rpc_answer->from);
+    }
+  }
+  call->done(call->arg, &status);
+  if (message != NULL) {
+    etcd__status_response__free_unpacked(message, NULL);
+  }
+  free(call);
+}
+
+void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
+                           el_maintenance_done done, void *arg) {
+  status_call *call = el_alloc(sizeof *call);
+  *call = (status_call){el_now_us(), done, arg};
+  el_auth_call(auth,
+               &(el_rpc_request){.method = "/etcdserverpb.Maintenance/Status",
+                                 .bytes = (const uint8_t *)"",
+                                 .timeout_ms = timeout_ms,
+                                 .chosen = member + 1},
+               on_status_answer, call);
+}
