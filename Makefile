@@ -53,9 +53,6 @@ MANDIR = $(PREFIX)/share/man
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
 LUA_FILES = $(shell cd lua && find * -name '*.lua')
-COMMAND := $(wildcard bin/etcdlock)
-MANUAL := $(wildcard doc/etcdlock.1)
-COMPLETION := $(wildcard bin/etcdlock.bash)
 
 # $(call installed,copy) and $(call installed,remove): for each file that is
 # installed. There may be blanks in all these directories.
@@ -64,9 +61,9 @@ remove = rm -f '$(DESTDIR)$(3)' &&
 installed = \
   $(foreach file,$(LUA_FILES),$(call $(1),644,lua/$(file),$(LUADIR)/$(file))) \
   $(call $(1),755,$(MODULE),$(LIBDIR)/etcdlock/core.so) \
-  $(if $(COMMAND),$(call $(1),755,$(BUILD)/command,$(BINDIR)/etcdlock)) \
-  $(if $(MANUAL),$(call $(1),644,$(MANUAL),$(MANDIR)/man1/etcdlock.1)) \
-  $(if $(COMPLETION),$(call $(1),644,$(COMPLETION),$(COMPLETIONDIR)/etcdlock))
+  $(call $(1),755,$(BUILD)/command,$(BINDIR)/etcdlock) \
+  $(call $(1),644,doc/etcdlock.1,$(MANDIR)/man1/etcdlock.1) \
+  $(call $(1),644,bin/etcdlock.bash,$(COMPLETIONDIR)/etcdlock)
 
 # The directories that may be left without a file, the innermost first: ours, and
 # those below PREFIX that Debian doesn't have from the beginning.
@@ -312,13 +309,15 @@ nginx-module: $(MODULE)
 	@$(MAKE) --no-print-directory LUA_VERSION=jit SANITIZE= TESTING=1 all
 
 install: all ## copy to PREFIX (and DESTDIR)
-	$(if $(COMMAND),@sed '$(FOR_COMMAND)' $(COMMAND) >$(BUILD)/command)
-	@$(call installed,copy) echo 'Installed in $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
+	@sed '$(FOR_COMMAND)' bin/etcdlock >$(BUILD)/command
+	@$(call installed,copy) echo \
+	  'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 
 uninstall: ## remove what `make install` with the same PREFIX and LUA_VERSION has copied
 	@$(call installed,remove) for dir in $(EMPTIED); do \
 	  if [ -d "$$dir" ]; then rmdir --ignore-fail-on-non-empty "$$dir"; fi; \
-	done; echo 'Removed from $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
+	done; \
+	echo 'Removed from $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 
 dist: ## build/dist/etcdlock-VERSION.tar.gz, and its rockspec
 	@sh .ci/dist.sh $(VERSION)

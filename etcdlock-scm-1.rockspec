@@ -19,6 +19,8 @@ supported_platforms = { "linux" }
 dependencies = {
   "lua >= 5.1",
   "lua-cjson",
+  "argparse", -- both of the command
+  "luv",
 }
 external_dependencies = {
   GRPC = { header = "grpc/grpc.h", library = "grpc" },

@@ -23,7 +23,6 @@ tar -xzf "etcdlock_$VERSION.orig.tar.gz"
 cd "etcdlock-$VERSION"
 cp -R .ci/debian debian
 sed -i "1s/(\(.*\))/(\1$suffix)/" debian/changelog
-if [ ! -e bin/etcdlock ]; then sed -i -e '/^$/N' -e '/^\nPackage: etcdlock$/,$d' debian/control; fi
 
 if ! dpkg-checkbuilddeps; then
   echo "'make deb-deps' installs what is missing." >&2

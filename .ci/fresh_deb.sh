@@ -77,11 +77,8 @@ END
   curl --silent --fail --retry 10 --retry-connrefused http://127.0.0.1:8080/ | tee /tmp/answer
   nginx -s stop
   grep -qx truecontent /tmp/answer
-  if [ -e /usr/bin/etcdlock ]; then
-    etcdlock --version
-    etcdlock run fresh -- echo "run under the lock"
-  fi
-  echo "each Lua and nginx have had the lock"'
+  etcdlock --version
+  etcdlock run fresh -- echo "the command has had the lock, like each Lua and nginx"'
 step 'apt purge' "$APT purge \$(cd debs && ls | sed 's/_.*//')"
 list >"$BASE/after"
 if ! diff "$BASE/before" "$BASE/after"; then

@@ -39,7 +39,7 @@ if [ "$loaded-1" != "$VERSION" ]; then
   echo "What was loaded is etcdlock $loaded." >&2
   exit 1
 fi
-if [ -e "$TREE/bin/etcdlock" ]; then "$TREE/bin/etcdlock" --version; fi
+"$TREE/bin/etcdlock" --version
 cd "$ROCK"
 rocks --tree="$TREE" pack etcdlock
 rocks --tree="$TREE" remove etcdlock

@@ -127,6 +127,8 @@ describe("make dist", function()
     ]])
     local out, code, err = proc.run_lua(away .. "/use.lua", {}, { env = env, cwd = away })
     assert.same({ "true\theld\n", 0, "" }, { out, code, err })
+    out, code, err = proc.run({ prefix .. "/bin/etcdlock", "--version" }, { env = env })
+    assert.same({ "etcdlock " .. VERSION .. "\n", 0, "" }, { out, code, err })
     make(directory, "uninstall", "DESTDIR=" .. away, "PREFIX=/usr")
     assert.same({ "use.lua", "usr/lib/lua/" .. ABI .. "/theirs.so" }, found(away, "f"))
     for _, path in ipairs(found(away, "d")) do
