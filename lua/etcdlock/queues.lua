@@ -104,6 +104,7 @@ end
 --- Who holds and who waits for the locks whose names begin with `prefix` (default: all
 -- names), as they stood at one moment. Whoever may not read all keys has to name a prefix
 -- that he may read.
+-- @param prefix of the names, behind the client's own prefix
 -- @return a list of { name, places }, by name; places as those of queue | nil, message,
 --   code
 function M:queues(prefix)

@@ -17,19 +17,6 @@ after_each(function()
   clients.close_all()
 end)
 
--- Runs the shell's |text| at a terminal of its own; there, etcdlock is a function. What is
--- sent are keys.
-local function at_terminal(text)
-  local words, env = command.words()
-  env.COMMAND, env.NAME = ("%s %s"):format(words[1], words[2]), NAME
-  env.SHELL, env.PS1, env.TERM = "/bin/bash", "$ ", "dumb"
-  return proc.talk({ "script", "-qefc", text, "/dev/null" }, env)
-end
-
-local function press(terminal, keys)
-  terminal.stdin:write(keys)
-end
-
 -- Says each signal that comes, as often as it comes, until it reads a line. (A shell makes
 -- one of two that come together.)
 local LISTENS = [[
@@ -45,10 +32,23 @@ local LISTENS = [[
   uv.run()
 ]]
 
+-- Runs the shell's |text| at a terminal of its own. What is sent there are keys.
+local function at_terminal(text)
+  local words, env = command.words()
+  env.LUA, env.LISTENS = words[1], LISTENS
+  env.COMMAND, env.NAME = ("%s %s"):format(words[1], words[2]), NAME
+  env.SHELL, env.PS1, env.TERM = "/bin/bash", "$ ", "dumb"
+  return proc.talk({ "script", "-qefc", text, "/dev/null" }, env)
+end
+
+local function press(terminal, keys)
+  terminal.stdin:write(keys)
+end
+
 describe("etcdlock run at a terminal", function()
   it("hears of Ctrl-C as often as it is pressed, and not more", function()
-    local terminal = at_terminal("exec $COMMAND run $NAME -- " .. uv.exepath() .. " -e '"
-      .. LISTENS .. "'")
+    local terminal = at_terminal(
+      'exec $COMMAND run $NAME -- $LUA spec/support/programs/child.lua "$LISTENS"')
     local pid = terminal:expect "^ready (%d+)"
     press(terminal, CTRL_C)
     terminal:expect "got sigint"

@@ -74,6 +74,20 @@ describe("the status of a cluster", function()
     assert.matches("alarm:NOSPACE", assert(client:status())[1].problems[1])
   end)
 
+  it("is over with its client, whoever still waits for it", function()
+    etcd:pause()
+    finally(function() etcd:resume() end)
+    local client = connect()
+    local asked = assert(client._core:status(20))
+    assert(client._core:status(20))
+    collectgarbage() -- nobody waits for that one
+    assert.is_nil(asked:wait(0.1))
+    client:close()
+    local members = asked:wait(0)
+    assert.equal(3, #members)
+    for _, member in ipairs(members) do assert.is_string(member.code) end
+  end)
+
   it("is none of a client that is closed", function()
     local client = connect()
     client:close()
