@@ -140,7 +140,7 @@ SUITE_ENV_-tsan = \
 .PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
   matrix-short lint asan tsan fresh bench bench-quick bench-report family family-short \
   figures failover edges sim \
-  mutants suite nginx-module install clean
+  mutants suite nginx-module doc install clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
@@ -204,7 +204,7 @@ matrix-short: deps ## the core of them with etcd 3.5, 3 members, secure
 lint: deps ## format, static checks and the layer rules
 	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/sim/*.[ch] \
 	  spec/support/*/*.c)
-	@luacheck -q --no-color lua spec bench examples
+	@luacheck -q --no-color lua spec bench examples doc
 	@$(LUA) spec/lint/layers.lua .
 
 asan: deps ## the specs under the address, undefined and leak sanitizers
@@ -270,10 +270,21 @@ suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) nginx-module \
 nginx-module: $(MODULE)
 	@$(MAKE) --no-print-directory LUA_VERSION=jit SANITIZE= TESTING=1 all
 
+# The pages go to build/doc. What is made for the repository is looked at by a spec.
+doc: deps ## what the docstrings say: pages, doc/reference.md, types/ for LuaLS
+	@mkdir -p build/doc
+	@MODEL='$(CURDIR)/build/doc/model.lua' LUA_PATH='$(CURDIR)/?.lua;;' \
+	  ldoc -q -c doc/generate/config.ld --filter doc.generate.model.write .
+	@$(RUN_ENV) $(LUA) doc/generate/run.lua build/doc/model.lua
+	@ldoc -q -c doc/generate/config.ld -d '$(CURDIR)/build/doc' .
+	@echo 'The pages are in build/doc/index.html.'
+
 install: all ## copy to PREFIX (and DESTDIR)
 	@mkdir -p $(DESTDIR)$(LUADIR) $(DESTDIR)$(LIBDIR)/etcdlock
 	@cd lua && find . -name '*.lua' \
 	  -exec install -D -m 644 {} '$(abspath $(DESTDIR)$(LUADIR))/{}' ';'
+	@cd types && find . -name '*.lua' \
+	  -exec install -D -m 644 {} '$(abspath $(DESTDIR)$(PREFIX))/share/etcdlock/types/{}' ';'
 	@install -m 755 $(MODULE) $(DESTDIR)$(LIBDIR)/etcdlock/core.so
 	@echo 'Installed in $(DESTDIR)$(LUADIR) and $(DESTDIR)$(LIBDIR).'
 

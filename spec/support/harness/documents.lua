@@ -17,7 +17,7 @@ local M = {}
 
 M.FILES = { "README.md", "src/README.md", "examples/README.md", "bench/README.md" }
 for name in uv.fs_scandir_next, assert(uv.fs_scandir "doc") do
-  M.FILES[#M.FILES + 1] = "doc/" .. name
+  if name:find "%.md$" then M.FILES[#M.FILES + 1] = "doc/" .. name end
 end
 
 -- What the words after the backquotes ask for: kind, and what more it says.
