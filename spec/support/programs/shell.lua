@@ -1,6 +1,6 @@
 -- A shell that is told one thing after another, as in a terminal, in a directory of its
--- own. There `lua5.4` is the Lua of the suite, which finds the checkout's etcdlock, and an
--- etcd that is told nothing of it listens at a port of ours.
+-- own, which has the examples. There `lua5.4` is the Lua of the suite, which finds the
+-- checkout's etcdlock, and an etcd that is told nothing of it listens at a port of ours.
 
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
@@ -45,6 +45,7 @@ function Shell.start(directory, env, port)
   local bin = directory .. "/.bin"
   assert(uv.fs_mkdir(bin, tonumber("700", 8)))
   assert(uv.fs_symlink(assert(uv.fs_realpath(uv.exepath())), bin .. "/lua5.4"))
+  assert(uv.fs_symlink(ROOT .. "/examples", directory .. "/examples"))
   write(bin .. "/etcd", ETCD:format(port, program "etcd", ports.free()), "700")
   env.LUA_PATH, env.LUA_CPATH = absolute(package.path), absolute(package.cpath)
   env.LUA_PATH_5_3, env.LUA_PATH_5_4, env.LUA_CPATH_5_3, env.LUA_CPATH_5_4 = "", "", "", ""
@@ -53,7 +54,7 @@ function Shell.start(directory, env, port)
   end
   env.PATH = bin .. ":" .. os.getenv "PATH"
   local self = setmetatable({ directory = directory }, Shell)
-  self.child = proc.talk({ "bash" }, env)
+  self.child = proc.talk({ "setsid", "bash" }, env) -- a session, with all that it starts
   self.child:send(("exec 2>&1; set -e; cd '%s'"):format(directory))
   return self
 end
@@ -69,7 +70,7 @@ function Shell:run(text, seconds)
   local from = #out.text + 1
   self.child:send(("{\n%s} </dev/null\nprintf '\\001\\n'"):format(text))
   wait.eventually(function()
-    return out.ended or out.text:find(MARK, from, true)
+    return self.child.process.code or out.text:find(MARK, from, true)
   end, seconds or 30, "end of the commands " .. text)
   local last = out.text:find(MARK, from, true)
   if not last then
@@ -78,8 +79,9 @@ function Shell:run(text, seconds)
   return out.text:sub(from, last - 1)
 end
 
--- Ends it; what it has started in the background ends when it is told to, or with it.
+-- Ends it, with what it has left running.
 function Shell:stop()
+  uv.kill(-self.child.pid, "sigkill")
   self.child:destroy()
 end
 
