@@ -25,6 +25,7 @@ build = {
     CFLAGS = "$(CFLAGS)",
   },
   install_variables = {
+    PREFIX = "$(PREFIX)", -- of the rock: the annotations for LuaLS
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
   },

@@ -111,6 +111,19 @@ local function has_heading(file, anchor)
   return false
 end
 
+describe("the documents' commands of make", function()
+  it("are targets", function()
+    local makefile, found = assert(read_file "Makefile"), 0
+    for _, file in ipairs(documents.FILES) do
+      for target in assert(read_file(file)):gmatch "`make (%l[%l-]*)[^`]*`" do
+        assert.is_truthy(makefile:find("\n" .. target .. ":", 1, true), file .. ": " .. target)
+        found = found + 1
+      end
+    end
+    assert.is_true(found > 20, found)
+  end)
+end)
+
 describe("the documents' links", function()
   for _, file in ipairs(documents.FILES) do
     it("in " .. file .. " lead to what is there", function()
