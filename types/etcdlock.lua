@@ -127,7 +127,8 @@ local client = {}
 ---owner gets the lock that it has again, with `count` + 1 and no request.
 ---Raises for an unknown option, a wrong type.
 ---Fails with timeout, locked, deadlock, lost, or a request's: `locked` with a `timeout` of 0,
----`lost` if our entry in the queue was deleted while we waited.
+---`deadlock` at once for a wait that could never end, `lost` if our entry in the queue was deleted
+---while we waited.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
 ---@return etcdlock.Lock|nil
@@ -138,7 +139,8 @@ function client:lock(name, opts) end
 ---Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless so
 ---much comes and goes below its name that only a place in the queue can tell.
 ---Raises for an unknown option, a wrong type.
----Fails with locked, deadlock, or a request's.
+---Fails with locked, deadlock, or a request's: `deadlock` for a wait that could never end, as of a
+---reader who asks to write.
 ---@param name string
 ---@param opts? etcdlock.LockOptions without `timeout`, which doesn't count
 ---@return etcdlock.Lock|nil

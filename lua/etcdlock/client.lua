@@ -93,7 +93,8 @@ end
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail timeout, locked, deadlock, lost, or a request's: `locked` with a `timeout` of 0,
---   `lost` if our entry in the queue was deleted while we waited
+--   `deadlock` at once for a wait that could never end, `lost` if our entry in the queue was
+--   deleted while we waited
 -- @raise for an unknown option, a wrong type
 
 --- Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless
@@ -102,7 +103,8 @@ end
 -- @tparam string name
 -- @tparam[opt] lock_options opts without `timeout`, which doesn't count
 -- @treturn lock
--- @fail locked, deadlock, or a request's
+-- @fail locked, deadlock, or a request's: `deadlock` for a wait that could never end, as of a
+--   reader who asks to write
 -- @raise for an unknown option, a wrong type
 
 --- Runs `fn` under the lock, and releases it however `fn` ends. It never runs `fn` without

@@ -49,7 +49,7 @@ end
 -- Takes a step of |chapter| in |shell|, which has |printed| something before; returns what
 -- it prints.
 local function take(chapter, shell, step, text, printed)
-  if step.kind == "sh" then return shell:run(text, 60) end
+  if step.kind == "sh" then return shell:run(text, 30) end
   if step.kind == "file" then
     assert.is_truthy(chapter.commands:find(step.argument, 1, true),
       step.place .. ": no command of the chapter uses the file")
