@@ -723,7 +723,7 @@ function election:observe() end
 function election:name() end
 
 ---@class etcdlock.Observer
----@operator call(): string, string, etcdlock.token
+---@overload fun(): string|nil, string, etcdlock.token
 local observer = {}
 
 ---Waits for the next who leads, or the next thing that he says. Several coroutines may ask one

@@ -200,7 +200,7 @@ function M.text(model, file)
     out[#out + 1] = ""
     annotate(out, "class", vocabulary[class].luals)
     if class == "observer" then
-      annotate(out, "operator", "call(): string, string, etcdlock.token")
+      annotate(out, "overload", "fun(): string|nil, string, etcdlock.token")
     end
     out[#out + 1] = ("local %s = {}"):format(class)
     for _, item in ipairs(model) do
