@@ -51,8 +51,10 @@ LIBDIR = $(PREFIX)/lib/lua/$(LUA_ABI)
 BINDIR = $(PREFIX)/bin
 MANDIR = $(PREFIX)/share/man
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
+TYPEDIR = $(PREFIX)/share/etcdlock/types
 
 LUA_FILES = $(shell cd lua && find * -name '*.lua')
+TYPE_FILES = $(shell cd types && find * -name '*.lua')
 
 # $(call installed,copy) and $(call installed,remove): for each file that is
 # installed. There may be blanks in all these directories.
@@ -60,6 +62,7 @@ copy = install -D -m $(1) '$(2)' '$(DESTDIR)$(3)' &&
 remove = rm -f '$(DESTDIR)$(3)' &&
 installed = \
   $(foreach file,$(LUA_FILES),$(call $(1),644,lua/$(file),$(LUADIR)/$(file))) \
+  $(foreach file,$(TYPE_FILES),$(call $(1),644,types/$(file),$(TYPEDIR)/$(file))) \
   $(call $(1),755,$(MODULE),$(LIBDIR)/etcdlock/core.so) \
   $(call $(1),755,$(BUILD)/command,$(BINDIR)/etcdlock) \
   $(call $(1),644,doc/etcdlock.1,$(MANDIR)/man1/etcdlock.1) \
@@ -69,7 +72,8 @@ installed = \
 # those below PREFIX that Debian doesn't have from the beginning.
 EMPTIED = $(foreach dir,$(shell cd lua && find * -type d | sort -r),\
   '$(DESTDIR)$(LUADIR)/$(dir)') '$(DESTDIR)$(LIBDIR)/etcdlock' \
-  $(foreach dir,share/lua/$(LUA_ABI) share/lua lib/lua/$(LUA_ABI) lib/lua share/man/man1 \
+  $(foreach dir,$(shell cd types && find * -type d | sort -r) .,'$(DESTDIR)$(TYPEDIR)/$(dir)') \
+  $(foreach dir,share/etcdlock share/lua/$(LUA_ABI) share/lua lib/lua/$(LUA_ABI) lib/lua share/man/man1 \
   share/bash-completion/completions share/bash-completion,'$(DESTDIR)$(PREFIX)/$(dir)')
 
 # The command is told which Lua runs it, and where the module is.
@@ -178,7 +182,7 @@ SUITE_ENV_-tsan = \
 .PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
   matrix-short lint asan tsan fresh bench bench-quick bench-report family family-short \
   figures failover edges sim \
-  mutants suite nginx-module install uninstall dist rock deb-deps deb fresh-deb clean
+  mutants suite nginx-module doc install uninstall dist rock deb-deps deb fresh-deb clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
@@ -242,7 +246,7 @@ matrix-short: deps ## the core of them with etcd 3.5, 3 members, secure
 lint: deps ## format, static checks and the layer rules
 	@clang-format --dry-run -Werror $(wildcard src/*/*.[ch] spec/sim/*.[ch] \
 	  spec/support/*/*.c)
-	@luacheck -q --no-color lua spec bench examples bin/etcdlock
+	@luacheck -q --no-color lua spec bench examples doc bin/etcdlock
 	@$(LUA) spec/lint/layers.lua .
 
 asan: deps ## the specs under the address, undefined and leak sanitizers
@@ -307,6 +311,15 @@ suite: $(MODULE) $(SCRIPTED) $(if $(SANITIZE),$(SUITE_LUA)) nginx-module \
 # nginx runs LuaJIT, whatever runs the suite.
 nginx-module: $(MODULE)
 	@$(MAKE) --no-print-directory LUA_VERSION=jit SANITIZE= TESTING=1 all
+
+# The pages go to build/doc. What is made for the repository is looked at by a spec.
+doc: deps ## what the docstrings say: pages, doc/reference.md, types/ for LuaLS
+	@mkdir -p build/doc
+	@MODEL='$(CURDIR)/build/doc/model.lua' LUA_PATH='$(CURDIR)/?.lua;;' \
+	  ldoc -q -c doc/generate/config.ld --filter doc.generate.model.write .
+	@$(RUN_ENV) $(LUA) doc/generate/run.lua build/doc/model.lua
+	@ldoc -q -c doc/generate/config.ld -d '$(CURDIR)/build/doc' .
+	@echo 'The pages are in build/doc/index.html.'
 
 install: all ## copy to PREFIX (and DESTDIR)
 	@sed '$(FOR_COMMAND)' bin/etcdlock >$(BUILD)/command

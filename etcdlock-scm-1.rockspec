@@ -40,7 +40,7 @@ build = {
     LDFLAGS = "-L$(GRPC_LIBDIR) -L$(PROTOBUF_C_LIBDIR) -L$(OPENSSL_LIBDIR)",
   },
   install_variables = {
-    PREFIX = "$(PREFIX)",
+    PREFIX = "$(PREFIX)", -- of the rock: the annotations for LuaLS
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
     BINDIR = "$(BINDIR)",

@@ -43,7 +43,7 @@ RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
   lua-argparse lua-cjson lua-luv lua-socket"
 OPENRESTY="nginx libnginx-mod-http-lua $LUAJIT redis-server apache2-utils"
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
-DEV="lua-busted lua-check clang-format luarocks openssl ca-certificates man-db $LOOPS
+DEV="lua-busted lua-check lua-ldoc clang-format luarocks openssl ca-certificates man-db $LOOPS
   $OPENRESTY"
 
 case $1 in

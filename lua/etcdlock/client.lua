@@ -1,5 +1,7 @@
 --- A client: one connection, one lease and one I/O thread for any number of
 -- locks.
+-- @classmod client
+-- @alias Client
 local Election = require "etcdlock.election"
 local Holds = require "etcdlock.holds"
 local Losses = require "etcdlock.losses"
@@ -28,13 +30,13 @@ local CLOSE_WAIT = 0.5
 
 -- ---- for acquire.lua, lock.lua, loss.lua, guarded.lua, queue.lua and observer.lua ----
 
---- Waits in the way of what runs here; see wait/init.lua for `wait`.
+-- Waits in the way of what runs here; see wait/init.lua for `wait`.
 function Client:_await(wait)
   wait.wakeups = self._wakeups
   return await(wait)
 end
 
---- Why etcd isn't even to be asked: message, code. Where a wait for it would stop others
+-- Why etcd isn't even to be asked: message, code. Where a wait for it would stop others
 -- (`is_pressed`), or connect was told to fail fast, one finds out for all that it is out
 -- of reach.
 function Client:_outage(is_pressed)
@@ -44,7 +46,7 @@ function Client:_outage(is_pressed)
   end
 end
 
---- Why one can't wait here for etcd, or needn't: message, code.
+-- Why one can't wait here for etcd, or needn't: message, code.
 function Client:_refusal()
   local message, code = host.refusal(self._wakeups.chosen)
   if not message then
@@ -53,7 +55,7 @@ function Client:_refusal()
   return message, code
 end
 
---- Sends a transaction and waits for its answer, `seconds` at most (nil: the usual time):
+-- Sends a transaction and waits for its answer, `seconds` at most (nil: the usual time):
 -- true, held, results, revision | false, message, code, whether it is certain that nothing
 -- was written.
 function Client:_ask(txn, seconds)
@@ -79,80 +81,201 @@ end
 
 -- ---- acquiring ----
 
---- What is asked for where a name is all that is said.
+-- What is asked for where a name is all that is said.
 local function in_mode(mode)
   return function(self, name, ...)
     return self, { mode = mode, name = name }, ...
   end
 end
 
---- client:lock(name, opts) takes the lock `name`, in the order in which it was asked
--- for.
--- @param opts timeout (seconds; 0 tries once; nil waits as long as it takes, but
---   only 5 s if etcd has never answered this client), max_hold (seconds after
---   which the hold ends by itself), linger (seconds for which the key stays after
---   unlock, for whoever of this client asks next), owner (who asks; default: the
---   running coroutine), value (published to queue)
--- @return lock | nil, message, code: "timeout", "locked" (timeout 0),
---   "deadlock", "lost" (our key was deleted while we waited), "unavailable",
---   "closed", "forked", "denied", "no_space", "invalid", "context" (waiting
---   here would stop nginx's worker), "premature" (in a timer of a worker that
---   exits), ...
--- The same owner gets the lock that it has again, with count + 1 and no RPC. In
--- nginx a lock that was waited for ends with its request, and an owner is known
--- in one request only, whose phases and light threads are different ones; a later
--- phase that asks for what an earlier one holds is told "deadlock".
---
--- client:try_lock(name, opts) doesn't wait for others: "locked". It writes nothing if it
--- isn't free, unless so much comes and goes below its name that only a place in the
--- queue can tell.
---
--- client:with_lock(name, opts, fn) runs fn(lock) while the lock is held, and releases it
--- however fn ends; opts may be left out. An error in fn is raised again, the same
--- object.
--- @return true, fn's results | nil, message, code: as for lock, and then fn was not
---   run | nil, message, code, true, fn's results: it ran, but the lock was lost
---   before it was done ("lost"), or can't be released ("denied", "closed", ...)
---
--- client:lock_async(name, opts) is for a program with an event loop of its own: nothing
--- waits here.
--- @return a pending lock (pending.lua): step, cancel, and what loops poll |
---   nil, message, code if nothing could be asked
--- An own hold is answered by the first step, with count + 1.
+--- Takes the lock `name`, in the order in which it was asked for, and waits for its turn.
+-- The same owner gets the lock that it has again, with `count` + 1 and no request.
+-- @function client:lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts
+-- @treturn lock
+-- @fail timeout, locked, deadlock, lost, or a request's: `locked` with a `timeout` of 0,
+--   `deadlock` at once for a wait that could never end, `lost` if our entry in the queue was
+--   deleted while we waited
+-- @raise for an unknown option, a wrong type
+
+--- Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless
+-- so much comes and goes below its name that only a place in the queue can tell.
+-- @function client:try_lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts without `timeout`, which doesn't count
+-- @treturn lock
+-- @fail locked, deadlock, or a request's: `deadlock` for a wait that could never end, as of a
+--   reader who asks to write
+-- @raise for an unknown option, a wrong type
+
+--- Runs `fn` under the lock, and releases it however `fn` ends. It never runs `fn` without
+-- the lock. If `fn` has run, but the lock was lost before it was done (`lost`), `fn` let go of
+-- it itself (`not_held`), or it can't be released (`denied`, `closed`, …), the answer is nil,
+-- message, code, **true**, results of `fn`: the `true` tells that the work is done, and not to
+-- be done again.
+-- @function client:with_lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts may be left out
+-- @tparam body fn called with the lock
+-- @treturn true
+-- @treturn any what `fn` has returned
+-- @fail as client:lock, not_held: followed by true and the results if `fn` has run
+-- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+
+--- Asks for the lock and waits for nothing: for an event loop of your own.
+-- @function client:lock_async
+-- @tparam string name
+-- @tparam[opt] lock_options opts
+-- @treturn pending
+-- @fail deadlock, or a request's: if nothing could be asked
+-- @raise for an unknown option, a wrong type
 forms.add(Client, "client", "lock", in_mode "lock")
 
---- The same for many readers or one writer: read_lock, try_read_lock, with_read_lock,
--- read_lock_async; write_lock, try_write_lock, with_write_lock, write_lock_async. A
--- reader waits for older writers, a writer for all that is older, and a plain lock of
--- the name is a writer. A writer's owner may read as well (the same hold, count + 1); a
--- reader's owner who asks to write is told "deadlock", at once.
+--- Takes the lock `name` as a reader: as `client:lock`, but beside other readers. A reader
+-- waits for the writers that asked before him.
+-- @function client:read_lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts
+-- @treturn lock
+-- @fail as client:lock
+-- @raise for an unknown option, a wrong type
+
+--- As `client:try_lock`, for a reader.
+-- @function client:try_read_lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts
+-- @treturn lock
+-- @fail as client:try_lock
+-- @raise for an unknown option, a wrong type
+
+--- As `client:with_lock`, for a reader.
+-- @function client:with_read_lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts may be left out
+-- @tparam body fn called with the lock
+-- @treturn true
+-- @treturn any what `fn` has returned
+-- @fail as client:with_lock
+-- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+
+--- As `client:lock_async`, for a reader.
+-- @function client:read_lock_async
+-- @tparam string name
+-- @tparam[opt] lock_options opts
+-- @treturn pending
+-- @fail as client:lock_async
+-- @raise for an unknown option, a wrong type
 forms.add(Client, "client", "read_lock", in_mode "read")
+
+--- Takes the lock `name` as a writer: as `client:lock`. A writer waits for everybody who
+-- asked before him; a plain lock of the name is a writer, too. Its owner may read as well
+-- (the same hold, `count` + 1).
+-- @function client:write_lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts
+-- @treturn lock
+-- @fail as client:lock
+-- @raise for an unknown option, a wrong type
+
+--- As `client:try_lock`, for a writer.
+-- @function client:try_write_lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts
+-- @treturn lock
+-- @fail as client:try_lock
+-- @raise for an unknown option, a wrong type
+
+--- As `client:with_lock`, for a writer.
+-- @function client:with_write_lock
+-- @tparam string name
+-- @tparam[opt] lock_options opts may be left out
+-- @tparam body fn called with the lock
+-- @treturn true
+-- @treturn any what `fn` has returned
+-- @fail as client:with_lock
+-- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+
+--- As `client:lock_async`, for a writer.
+-- @function client:write_lock_async
+-- @tparam string name
+-- @tparam[opt] lock_options opts
+-- @treturn pending
+-- @fail as client:lock_async
+-- @raise for an unknown option, a wrong type
 forms.add(Client, "client", "write_lock", in_mode "write")
 
---- The same for several names at once, a list of up to 60: multi_lock, try_multi_lock,
--- with_multi_lock, multi_lock_async. It is one lock, with one token: taken together, in one
--- transaction, so that no two wait for each other; released together, lost together. Its
--- owner has each of the names by it (the same hold, count + 1); one who has some of them,
--- but not all by one hold, is told "deadlock". No linger.
+--- Takes several names at once: one lock, with one token, taken in one transaction, released
+-- together, and lost with any of its keys; a guarded write happens only while all are there.
+-- It waits in the queue of each name, where it has asked, among plain locks, readers and
+-- writers of that name. Its owner has each of the names by it (the same hold, `count` + 1).
+-- @function client:multi_lock
+-- @tparam {string,...} names 1 to 60
+-- @tparam[opt] lock_options opts without `linger`
+-- @treturn lock
+-- @fail as client:lock: `deadlock`, at once, for who has some of the names already, but not
+--   all by one hold
+-- @raise for an unknown option, a wrong type
+
+--- As `client:try_lock`, for several names. If they aren't all free it leaves nothing behind.
+-- @function client:try_multi_lock
+-- @tparam {string,...} names 1 to 60
+-- @tparam[opt] lock_options opts without `linger`
+-- @treturn lock
+-- @fail as client:try_lock
+-- @raise for an unknown option, a wrong type
+
+--- As `client:with_lock`, for several names.
+-- @function client:with_multi_lock
+-- @tparam {string,...} names 1 to 60
+-- @tparam[opt] lock_options opts without `linger`; may be left out
+-- @tparam body fn called with the lock
+-- @treturn true
+-- @treturn any what `fn` has returned
+-- @fail as client:with_lock
+-- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+
+--- As `client:lock_async`, for several names.
+-- @function client:multi_lock_async
+-- @tparam {string,...} names 1 to 60
+-- @tparam[opt] lock_options opts without `linger`
+-- @treturn pending
+-- @fail as client:lock_async
+-- @raise for an unknown option, a wrong type
 forms.add(Client, "client", "multi_lock", function(self, names, ...)
   return self, { mode = "multi", names = names }, ...
 end)
 
---- The semaphore `name`, of which `n` permits (1 to 1000) are held at a time; all who use
--- it have to agree on n. Asks nobody. See semaphore.lua.
--- @return semaphore | nil, message, "invalid"
+--- Makes the semaphore `name`, of which at most `n` permits are held at a time, in the order
+-- in which they were asked for; all who use it have to agree on `n`. Asks nobody. It has
+-- nothing to do with a lock of the same name.
+-- @tparam string name
+-- @tparam count n how many permits there are, 1 to 1000
+-- @treturn semaphore
+-- @fail invalid
+-- @raise for a wrong type
 function Client:semaphore(name, n)
   return Semaphore.new(self, name, n)
 end
 
---- The election `name`. Asks nobody. See election.lua.
--- @return election | nil, message, "invalid"
+--- Makes the election `name`: who is first in the queue of that name leads, and says
+-- something, an address perhaps, which others read or observe. Asks nobody.
+-- @tparam string name
+-- @treturn election
+-- @fail invalid
+-- @raise for a wrong type
 function Client:election(name)
   return Election.new(self, name)
 end
 
---- A function that runs fn with its own arguments under the lock, and returns
--- what with_lock returns.
+--- Makes a function that calls `fn` with its own arguments under the lock, and answers what
+-- `with_lock` answers.
+-- @tparam string name
+-- @tparam[opt] lock_options opts may be left out
+-- @tparam function fn
+-- @treturn function which answers and raises as `client:with_lock` does
+-- @fail never
+-- @raise for a wrong type
 function Client:wrap(name, opts, fn)
   if fn == nil then
     opts, fn = nil, opts
@@ -169,20 +292,43 @@ end
 
 -- ---- looking ----
 
+-- Both are described in queue.lua.
 Client.queue = queue.queue
 Client.queues = queues.queues
 Client.break_lock = queue.break_lock
 Client.status = status.status
 
+--- What `client:stats` tells.
+-- @table stats
+-- @tfield count enqueues requests that ask for a place in a queue
+-- @tfield count tries requests of tries
+-- @tfield count looks requests that look who is there
+-- @tfield count deletes requests that release
+-- @tfield count probes requests that ask whether the lease lives
+-- @tfield count keepalives requests that keep it alive
+-- @tfield count grants requests for a lease
+-- @tfield count revokes requests that end one
+-- @tfield count audits requests that look for keys that came late
+-- @tfield count watches watches that were begun
+-- @tfield count calls requests of `put`, `get`, `queue` and their like
+-- @tfield count shared how many of them were asked in the round trip of another one, because
+--   they came while others were out
+-- @tfield count rpcs the round trips that makes
+-- @tfield count acquired locks that were taken
+-- @tfield count lost locks that were lost
+-- @tfield count collected locks that were dropped while they were held
+-- @tfield count failed_attempts calls that got no lock
+-- @tfield count held locks that are held now
+-- @tfield count waiting calls that wait now
 local REQUESTS = {
   "enqueues", "tries", "looks", "deletes", "probes",
   "keepalives", "grants", "revokes", "audits", "watches", "calls",
 }
 
---- Counters since connect: the requests sent by kind, how many of them shared
--- another's round trip (shared), and the round trips that makes (rpcs); acquired,
--- lost, collected (by Lua, while they were held), failed_attempts; and how many
--- locks are held and waited for now.
+--- Counts since `connect`. Taking and releasing a lock that nobody else wants costs two
+-- requests.
+-- @treturn stats
+-- @fail never
 function Client:stats()
   local stats = self._core:stats()
   stats.rpcs = 0
@@ -193,9 +339,12 @@ function Client:stats()
   return stats
 end
 
---- Does the client have a lease that is known to live? Local.
--- @return true, seconds | false, code: "closed", "forked", "unavailable" (no
---   lease yet, or no news of it)
+--- Tells whether the client has a session that is known to live. It has none before the
+-- first use, and between the end of one and the next time that it is used. Local.
+-- @treturn[1] true
+-- @treturn[1] seconds for which it lives
+-- @treturn[2] false
+-- @treturn[2] code `closed`, `forked` or `unavailable` (no session yet, or no news of it)
 function Client:alive()
   local usable, _, code = self._core:usable()
   if not usable then
@@ -208,9 +357,10 @@ function Client:alive()
   return false, "unavailable"
 end
 
---- One linearizable read through the cluster. That this user may not read
--- there is an answer too: etcd looks at rights once the majority has spoken.
--- @return seconds that it took | nil, message, code
+--- Reads once through etcd's majority. That this user may not read there is an answer, too:
+-- etcd looks at rights once the majority has spoken.
+-- @treturn seconds that it took
+-- @fail a request's
 function Client:ping()
   local txn, from = self._core:txn(), core.now()
   txn:get(self._prefix .. PING)
@@ -221,14 +371,17 @@ function Client:ping()
   return core.now() - from
 end
 
---- The client's lease in hex, nil while it has none.
+--- Tells the session's lease.
+-- @treturn string|nil in hex; nil: there is none
+-- @fail never
 function Client:lease()
   return self._core:lease()
 end
 
---- Releases every lock, revokes the lease and ends the I/O thread, in half a
--- second or a little more. The client and its locks answer "closed" from then
--- on. Idempotent.
+--- Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a
+-- little more for etcd. The client and its locks answer `closed` from then on. May be repeated.
+-- @treturn true
+-- @fail never
 function Client:close()
   self._wakeups:close(CLOSE_WAIT)
   return true
@@ -246,7 +399,7 @@ end
 
 check.methods(Client, "client")
 
---- Wraps a core client. For init.lua only.
+-- Wraps a core client. For init.lua only.
 function Client.new(core_client, options)
   local wakeups = Wakeups.new(core_client, options.loop, options.socket_dir)
   return setmetatable({

@@ -1,5 +1,6 @@
 --- What connect needs to know: its options, and etcdctl's variables for those
 -- that are left out.
+-- @submodule etcdlock
 local check = require "etcdlock.check"
 local loops = require "etcdlock.wait.loops"
 
@@ -13,7 +14,44 @@ local HANDOFF_TIME, HANDOFF_TIME_MAX = 0.05, 60
 local DEFAULT_ENDPOINT = "127.0.0.1:2379"
 local WHERE = "etcdlock.connect"
 
---- connect's options and their types.
+--- The options of `etcdlock.connect`.
+-- @table connect_options
+-- @tfield[opt="`ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`"] string|{string,...} endpoints
+--   the members: a list, or one string with commas; each `host:port`, `http://…`,
+--   `https://…` or `unix:PATH`. Without a scheme it is TLS if any option of TLS is given
+-- @tfield[opt=10] seconds ttl how long etcd keeps our locks without hearing from us, 2 to 300
+-- @tfield[opt="no limit"] seconds timeout how long lock calls wait
+-- @tfield[opt=none] string prefix put in front of every lock name
+-- @tfield[opt="`ETCDCTL_CACERT` or this system's CAs"] string cacert a file: whom to trust
+-- @tfield[opt=`ETCDCTL_CERT`] string cert a file: who we are
+-- @tfield[opt=`ETCDCTL_KEY`] string key a file: the key of that
+-- @tfield[opt] string cacert_pem the text instead of `cacert`
+-- @tfield[opt] string cert_pem the text instead of `cert`
+-- @tfield[opt] string key_pem the text instead of `key`
+-- @tfield[opt="that of the endpoint"] string server_name the name to be found in etcd's
+--   certificate
+-- @tfield[opt="`ETCDCTL_INSECURE_TRANSPORT`, else as `endpoints` says"] boolean
+--   insecure_transport `false`: endpoints without a scheme are TLS
+-- @tfield[opt=`ETCDCTL_USER`] string user for an etcd with authentication; the variable may
+--   also be `name:password`. Its tokens are renewed by themselves
+-- @tfield[opt=`ETCDCTL_PASSWORD`] string password the user's
+-- @tfield[opt=none] string token a ready one instead, which nobody renews
+-- @tfield[opt=refused] boolean allow_plaintext_auth `true` lets a password or token pass in
+--   plain text to other machines
+-- @tfield[opt=32] count|false handoff how many holds in a row the owners of this client may
+--   hand a lock on to each other while others wait; `false`: never
+-- @tfield[opt=0.05] seconds handoff_time and for how long
+-- @tfield[opt=false] boolean fail_fast `true`: while etcd is known to be out of reach, calls
+--   answer `unavailable` at once, those that wait included, instead of waiting their time
+--   out. Whoever comes first finds out; a read in the background finds out that it is back
+-- @tfield[opt=true] boolean env `false`: the environment is not looked at
+-- @tfield[opt=found] string loop `"luv"` or `"copas"`: it runs and is to be yielded to;
+--   `"none"`: block always
+-- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: the directory in which the
+--   socket is made by which its requests are woken. It is unlinked at once, but for that
+--   moment each worker must be able to write there
+-- @tfield[opt="to standard error once"] function log called with a message when a lock was
+--   released because nobody kept it
 local OPTIONS = {
   endpoints = "any", -- string or list
   ttl = "number",
@@ -80,7 +118,7 @@ local function variable(name)
   return value ~= "" and value or nil
 end
 
---- The options with the environment's values where there were none, and where
+-- The options with the environment's values where there were none, and where
 -- each came from, for messages: settings, names | nil, message, code.
 local function with_environment(opts)
   local settings, names = {}, {}
@@ -113,7 +151,7 @@ end
 
 -- ---- checks ----
 
---- The list that `endpoints` stands for: a string may hold several.
+-- The list that `endpoints` stands for: a string may hold several.
 local function endpoint_list(value)
   if type(value) == "table" then
     return value
@@ -171,7 +209,7 @@ local function check_texts(settings, names)
   return settings
 end
 
---- Splits etcdctl's "name:password", and sees that the parts are complete.
+-- Splits etcdctl's "name:password", and sees that the parts are complete.
 local function check_user(settings, names)
   if settings.token and settings.user then
     return check.invalid(WHERE, "token", settings.token, "either a token or a user")
@@ -200,7 +238,7 @@ local function check_numbers(settings)
   return settings
 end
 
---- The C core knows 0 for "never".
+-- The C core knows 0 for "never".
 local function check_handoff(settings)
   local holds, seconds = settings.handoff, settings.handoff_time or HANDOFF_TIME
   if holds == nil or holds == true then
@@ -250,7 +288,7 @@ local function choose_tls(settings)
   return settings
 end
 
---- connect's options, checked and completed | nil, message, code.
+-- connect's options, checked and completed | nil, message, code.
 function M.read(opts)
   opts = check.types(WHERE, opts, OPTIONS, ELSEWHERE)
   check_endpoint_types(opts.endpoints)
@@ -275,7 +313,7 @@ function M.read(opts)
   return settings
 end
 
---- The core's message about an option, with the variable that it came from.
+-- The core's message about an option, with the variable that it came from.
 function M.name_source(settings, message)
   local field, rest = message:match("^([%l_]+)(.*)$")
   field = field == "endpoint" and "endpoints" or field

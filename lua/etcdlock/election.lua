@@ -1,5 +1,7 @@
 --- An election: who is the first in the queue of a name leads, and says something, which
 -- others observe. In one line with Go's concurrency.Election and etcdctl elect.
+-- @classmod election
+-- @alias Election
 local Observer = require "etcdlock.observer"
 local candidates = require "etcdlock.candidates"
 local check = require "etcdlock.check"
@@ -10,21 +12,55 @@ local Election = {}
 Election.__index = Election
 Election.__name = "etcdlock.election"
 
---- election:campaign(value, opts) waits until it leads, and says `value` meanwhile and
--- then. The same owner has the same leadership again, with count + 1, if he says the same.
--- try_campaign(value, opts), with_leadership(value, opts, fn) and campaign_async(value,
--- opts) are as those of a client.
--- @return a lock like any other, with proclaim(value) and resign() | nil, message, code as
---   for client:lock
+--- Stands, says `value`, and waits until it leads. A leadership is a lock like any other, with
+-- its methods and `proclaim` and `resign`. One that is lost is lost like a lock: its holder
+-- knows before the next one leads, if it looks. The same owner who says the same has the same
+-- leadership again, `count` + 1; who says something else would wait for himself: `deadlock`,
+-- use `proclaim`. In nginx it ends with its request or timer.
+-- @function election:campaign
+-- @tparam string value up to 4096 bytes
+-- @tparam[opt] lock_options opts without `linger` and `value`
+-- @treturn lock
+-- @fail as client:lock
+-- @raise for an unknown option, a wrong type
+
+--- As `client:try_lock`, for the lead.
+-- @function election:try_campaign
+-- @tparam string value up to 4096 bytes
+-- @tparam[opt] lock_options opts without `linger` and `value`
+-- @treturn lock
+-- @fail as client:try_lock
+-- @raise for an unknown option, a wrong type
+
+--- As `client:with_lock`, for the lead.
+-- @function election:with_leadership
+-- @tparam string value up to 4096 bytes
+-- @tparam[opt] lock_options opts without `linger` and `value`; may be left out
+-- @tparam body fn called with the leadership
+-- @treturn true
+-- @treturn any what `fn` has returned
+-- @fail as client:with_lock
+-- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+
+--- As `client:lock_async`, for the lead.
+-- @function election:campaign_async
+-- @tparam string value up to 4096 bytes
+-- @tparam[opt] lock_options opts without `linger` and `value`
+-- @treturn pending
+-- @fail as client:lock_async
+-- @raise for an unknown option, a wrong type
 forms.add(Election, "election", "campaign", function(self, value, ...)
   return self._client, { mode = "leader", name = self._name, says = value }, ...
 end, "with_leadership")
 
 -- ---- who leads ----
 
---- Who leads at this moment, as the cluster's majority has it.
--- @return what he says, his key, its create_revision (his token) | nil: nobody does |
---   nil, message, code
+--- Tells who leads at this moment, as the majority of the cluster has it.
+-- @treturn[1] string what the leader says
+-- @treturn[1] string its key
+-- @treturn[1] token of the leader
+-- @treturn[2] nil nobody leads
+-- @fail a request's
 function Election:leader()
   local leader, message, code = candidates.leader(self._client, self._full)
   if not leader then
@@ -33,15 +69,23 @@ function Election:leader()
   return leader.value, leader.key, leader.since
 end
 
---- Who leads, and what he says, as it comes: `for value, key, token in election:observe() do`,
--- or observer:next(timeout). See observer.lua. Asks nobody.
--- @return observer, nil, nil, observer: so Lua 5.4 closes it when the loop ends
+--- Makes an observer: who leads, and what he says, each once and in order, from whoever leads
+-- when its watch begins, a moment after this call. Asks nobody. It returns four values, the
+-- observer first, as Lua's `for` wants them: elsewhere put it in parentheses, as in
+-- `table.insert(list, (election:observe()))`.
+-- @treturn observer
+-- @treturn nil
+-- @treturn nil
+-- @treturn observer which Lua 5.4 closes when the loop ends
+-- @fail never
 function Election:observe()
   local observer = Observer.new(self._client, self._name, self._full)
   return observer, nil, nil, observer
 end
 
---- The name it was asked for by, without the client's prefix.
+--- Tells the name it was asked for by, without the client's prefix.
+-- @treturn string
+-- @fail never
 function Election:name()
   return self._name
 end
@@ -52,7 +96,7 @@ end
 
 check.methods(Election, "election")
 
---- For client:election.
+-- For client:election.
 -- @return election | nil, message, "invalid"
 function Election.new(client, name)
   local full, message, code = lock_options.name("client:election", client._prefix, name)

@@ -1,11 +1,12 @@
 --- What the holder of a lock does in etcd: it happens only while the lock is
 -- his. Methods of a lock.
+-- @submodule lock
 local check = require "etcdlock.check"
 local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
---- Sends what add(txn) makes, guarded by the lock: results, nil, nil, revision | nil,
+-- Sends what add(txn) makes, guarded by the lock: results, nil, nil, revision | nil,
 -- message, code, whether it is certain that nothing was written.
 local function send(self, add)
   if not self:_left() then
@@ -22,7 +23,7 @@ local function send(self, add)
   return results, nil, nil, extra
 end
 
---- Runs operations that happen only while the lock is ours: etcd compares the
+-- Runs operations that happen only while the lock is ours: etcd compares the
 -- create_revision of our key with our token in the same transaction.
 local function guarded(self, add)
   return send(self, function(txn)
@@ -31,9 +32,12 @@ local function guarded(self, add)
   end)
 end
 
---- The same as held(), confirmed by the cluster.
--- @return true, seconds, the revision of etcd's store at which it was held | nil, message,
---   code: "lost", "not_held", ...
+--- Tells the same as `held`, confirmed by etcd.
+-- @function lock:check
+-- @treturn true
+-- @treturn seconds for which that may be relied on
+-- @treturn revision at which it was
+-- @fail lost, not_held, or a request's
 function M:check()
   local results, message, code, revision = guarded(self, function(txn)
     txn:get(self:key())
@@ -49,10 +53,14 @@ function M:check()
   return nil, self:_not_held()
 end
 
---- Writes key = value in etcd, if the lock is still ours when etcd applies it.
--- The key is taken as it is, without the client's prefix.
--- @return true | nil, message, code: "lost", "not_held", ...; "unavailable"
---   means that it may have been written or not
+--- Writes a key of etcd, if the lock is still ours when etcd applies it.
+-- @function lock:put
+-- @tparam string key taken as it is, without the client's prefix
+-- @tparam string value
+-- @treturn true
+-- @fail lost, not_held, or a request's: with `unavailable` it may have been written, or be
+--   written later, but never after a later write of the same hold
+-- @raise for a wrong type
 function M:put(key, value)
   check.string("lock:put", "key", key)
   check.string("lock:put", "value", value)
@@ -62,8 +70,13 @@ function M:put(key, value)
   return results and true or nil, message, code
 end
 
---- Deletes a key, if the lock is still ours when etcd applies it.
--- @return true, whether the key was there | nil, message, code as for put
+--- Deletes a key of etcd, if the lock is still ours when etcd applies it.
+-- @function lock:delete
+-- @tparam string key taken as it is, without the client's prefix
+-- @treturn true
+-- @treturn boolean whether the key was there
+-- @fail as lock:put
+-- @raise for a wrong type
 function M:delete(key)
   check.string("lock:delete", "key", key)
   local results, message, code = guarded(self, function(txn)
@@ -82,9 +95,14 @@ local function read(kvs)
   return false
 end
 
---- Reads a key, if the lock is still ours at that moment.
--- @return value, mod_revision | false if there is no such key | nil, message,
---   code
+--- Reads a key of etcd, if the lock is still ours at that moment.
+-- @function lock:get
+-- @tparam string key taken as it is, without the client's prefix
+-- @treturn[1] string its value
+-- @treturn[1] revision that of its last change
+-- @treturn[2] false there is no such key
+-- @fail lost, not_held, or a request's
+-- @raise for a wrong type
 function M:get(key)
   check.string("lock:get", "key", key)
   local results, message, code = guarded(self, function(txn)
@@ -115,10 +133,15 @@ local function check_operations(list)
   end
 end
 
---- Does several things at once, all or nothing, if the lock is still ours:
--- lock:txn{ { "put", k, v }, { "get", k }, { "delete", k } }
--- @return a list with true for a put, the value or false for a get, and
---   whether the key was there for a delete | nil, message, code as for put
+--- Does several things at once, all or nothing, if the lock is still ours. No key may be
+-- changed twice.
+-- @function lock:txn
+-- @tparam {operation,...} list each of them `{ "put", key, value }`, `{ "get", key }` or
+--   `{ "delete", key }`
+-- @treturn {boolean|string,...} with true for each put, the value or false for a get,
+--   and whether the key was there for a delete
+-- @fail as lock:put
+-- @raise for an operation that is none, a wrong type
 function M:txn(list)
   check_operations(list)
   local results, message, code = guarded(self, function(txn)
@@ -139,9 +162,15 @@ function M:txn(list)
   return results
 end
 
---- Says something else, to all who look or observe: for a leader (election.lua). What he
--- says already is no news to them.
--- @return true | nil, message, code as for put
+--- Says something else to all who look or observe, only while it leads. What it says already
+-- is no news to them.
+-- @function lock:proclaim
+-- @tparam string value up to 4096 bytes
+-- @treturn true
+-- @fail lost, not_held, or a request's: with `lost` and `not_held` nothing was said; with
+--   `unavailable` it may have been said, or be said later, but never after something that it
+--   says later, or after its end; with `context` nothing was sent
+-- @raise for a lock that is no leader's, a wrong type
 function M:proclaim(value)
   self:_check_leader "lock:proclaim"
   local ok, refusal, refusal_code = lock_options.value("lock:proclaim", value)
@@ -159,7 +188,7 @@ function M:proclaim(value)
   return results and true or nil, message, code
 end
 
---- From here on the rest of the hold is a reader's.
+-- From here on the rest of the hold is a reader's.
 local function become_reader(self)
   local holds = self._client._holds
   self._core:downgrade()
@@ -168,11 +197,14 @@ local function become_reader(self)
   holds:add(self)
 end
 
---- Turns a writer's hold into a reader's, with no other writer in between: readers are
--- let in beside it, and the token stays. It is a reader's from the moment of the call,
--- whatever comes of it; one that has failed can be repeated.
--- @return true | nil, message, code: "invalid" while several unlocks are due (the
---   others who hold it count on it), "lost", "not_held", "unavailable", ...
+--- Makes a writer's lock a reader's: readers are let in beside it, no other writer comes in
+-- between, and token and key stay. It counts as a reader's from the moment of the call, even
+-- where etcd has not confirmed it (`unavailable`): then repeat it.
+-- @function lock:downgrade
+-- @treturn true
+-- @fail lost, not_held, or a request's: `invalid` while several `unlock` calls are due,
+--   because all of them count on it
+-- @raise for a lock that is no writer's
 function M:downgrade()
   if self._mode ~= "write" and self._mode ~= "read" then
     check.raise(string.format("lock:downgrade: lock %q is no writer's, wanted one of write_lock",

@@ -1,4 +1,6 @@
 --- A lock that was acquired: what its holder can ask, and how it lets go.
+-- @classmod lock
+-- @alias Lock
 local check = require "etcdlock.check"
 local guarded = require "etcdlock.guarded"
 local host = require "etcdlock.wait.host"
@@ -16,14 +18,14 @@ local RELEASE_WAIT = 2
 Lock._forked = loss.forked
 Lock._not_held = loss.not_held
 
---- Is the hold alive right now? Asks nobody. For holds.lua, loss.lua,
+-- Is the hold alive right now? Asks nobody. For holds.lua, loss.lua,
 -- losses.lua, guarded.lua and here.
 function Lock:_left()
   host.notice_end(self._core, self._tie)
   return self._count > 0 and self._core:left() or nil
 end
 
---- Raises for other locks than a leader's. For guarded.lua and here.
+-- Raises for other locks than a leader's. For guarded.lua and here.
 function Lock:_check_leader(where)
   if self._mode ~= "leader" then
     check.raise(string.format("%s: lock %q is no leader's, wanted one of campaign", where,
@@ -31,9 +33,11 @@ function Lock:_check_leader(where)
   end
 end
 
---- Is it still ours? Local: no RPC, no mutex.
--- @return true, seconds for which that may be relied on
--- @return false, code: "lost", "not_held", "closed", "forked"
+--- Tells whether the lock is still ours. Local, cheap: no request, no mutex.
+-- @treturn[1] true
+-- @treturn[1] seconds for which that may be relied on
+-- @treturn[2] false
+-- @treturn[2] code `lost`, `not_held`, `closed` or `forked`
 function Lock:held()
   local left = self:_left()
   if left then
@@ -44,45 +48,70 @@ function Lock:held()
   return false, code
 end
 
---- Seconds for which it may be relied on; 0 if it isn't held.
+--- Tells for how long it may be relied on. Local, cheap.
+-- @treturn seconds 0 if it isn't held
+-- @fail never
 function Lock:remaining()
   return self:_left() or 0
 end
 
---- The fencing token: the create_revision of our key. It never falls, and grows from
--- client to client; a resource that remembers the largest one can refuse a late
--- holder. (Of readers and permits several are valid at a time.)
+--- Tells the fencing token: the create_revision of our key. It never falls, and grows from
+-- client to client; a resource that remembers the largest one can refuse a late holder.
+-- Those who hand the lock on to each other share one; of readers and permits several are
+-- valid at a time.
+-- @treturn token
+-- @fail never
 function Lock:token()
   return self._core:token()
 end
 
---- How many unlocks are due: 0 after the last.
+--- Tells how many `unlock` calls are due.
+-- @treturn count 0 after the last
+-- @fail never
 function Lock:count()
   return self._count
 end
 
---- The name it was asked for by, without the client's prefix; of several, a space between
--- one and the next.
+--- Tells the name it was asked for by, without the client's prefix.
+-- @treturn string of several names, a space between one and the next
+-- @fail never
 function Lock:name()
   return self._name
 end
 
---- The names: a list, of one where it is no multi_lock.
+--- Tells the names it was asked for by.
+-- @treturn {string,...} of one where it is no `multi_lock`
+-- @fail never
 function Lock:names()
   return { (table.unpack or unpack)(self._names) } -- luacheck: ignore unpack
 end
 
---- "lock", "read", "write", "permit", "multi" or "leader".
+--- What `lock:mode` tells.
+-- @table mode
+-- @field lock of `client:lock`
+-- @field read a reader's
+-- @field write a writer's
+-- @field permit of a semaphore
+-- @field multi several names at once
+-- @field leader of an election
+
+--- Tells what kind of lock it is.
+-- @treturn mode
+-- @fail never
 function Lock:mode()
   return self._mode
 end
 
---- Its key in etcd; of several names, the first one's.
+--- Tells its key in etcd.
+-- @treturn string of several names, the first one's
+-- @fail never
 function Lock:key()
   return self._core:key()
 end
 
---- Its lease, in hex.
+--- Tells its lease.
+-- @treturn string in hex
+-- @fail never
 function Lock:lease()
   return self._core:lease()
 end
@@ -100,7 +129,7 @@ end
 
 -- ---- letting go ----
 
---- Lets go, but not of the key, if the lock is to linger and nobody else wants it.
+-- Lets go, but not of the key, if the lock is to linger and nobody else wants it.
 local function leave_key(self)
   local client = self._client
   if not self._lingers or not self._core:linger() then
@@ -112,7 +141,7 @@ local function leave_key(self)
   return true
 end
 
---- Lets go of the core's lock: was it held?
+-- Lets go of the core's lock: was it held?
 local function release(self)
   local client = self._client
   local was_held = self._core:release()
@@ -120,7 +149,7 @@ local function release(self)
   return was_held
 end
 
---- Waits for etcd to confirm: true | nil, message, code. Where nobody can wait, it is
+-- Waits for etcd to confirm: true | nil, message, code. Where nobody can wait, it is
 -- on its way.
 local function await_release(self)
   local client = self._client
@@ -144,12 +173,15 @@ local function await_release(self)
   return released, message, code
 end
 
---- Lets go once; the last of as many calls as there were locks releases it.
--- Never raises, can't free another's lock, and waits 2 s at most, and not at all
--- where waiting is impossible: a release that takes longer goes on by itself. One
--- that has ended with its request in nginx is released already, which is true.
--- @return true | nil, message, code: "not_held", "lost", "closed", "forked",
---   or what etcd said ("unavailable": not confirmed yet)
+--- Lets go once; the last of as many calls as there were locks releases it. May be repeated,
+-- can't free anybody else's lock. It waits 2 s at most for etcd to confirm; where it can't
+-- be waited for (in some phases of nginx) the answer is true as soon as the release is on its
+-- way. A `local lock <close>` (Lua 5.4) that goes out of scope is released too. A lock that
+-- has ended with its request in nginx is released already, which is true.
+-- @treturn true
+-- @fail not_held, lost, or a request's: `lost` if it was lost before, `unavailable` if it is
+--   not ours any more, but etcd has not confirmed: the release goes on in the background
+-- @raise never
 function Lock:unlock()
   if self._count == 0 then
     return nil, string.format("lock %q is not held", self._name), "not_held"
@@ -184,14 +216,20 @@ function Lock:unlock()
   return nil, message, code
 end
 
---- A leader's unlock.
+--- Gives the lead up: a leader's `unlock`.
+-- @treturn true
+-- @fail as lock:unlock
+-- @raise for a lock that is no leader's
 function Lock:resign()
   self:_check_leader "lock:resign"
   return self:unlock()
 end
 
---- Sets the hard end of the hold to `seconds` from now, whatever max_hold was.
--- @return true | nil, message, code as for held
+--- Sets the hard end of the hold, whatever `max_hold` was.
+-- @tparam seconds seconds from now, above 0
+-- @treturn true
+-- @fail lost, not_held, closed, forked
+-- @raise for a wrong type, for 0 or less
 function Lock:expire(seconds)
   check.seconds("lock:expire", "seconds", seconds)
   if seconds == nil or seconds == 0 then
@@ -204,18 +242,20 @@ function Lock:expire(seconds)
   return true
 end
 
---- Lua 5.4: `local lock <close> = client:lock(name)`.
+-- Lua 5.4: `local lock <close> = client:lock(name)`.
 function Lock:__close()
   self:unlock()
 end
 
 -- ---- being told ----
 
+-- Described in loss.lua.
 Lock.on_lost = loss.on_lost
 Lock.wait_lost = loss.wait_lost
 
 -- ---- guarded access ----
 
+-- Described in guarded.lua.
 Lock.check = guarded.check
 Lock.put = guarded.put
 Lock.delete = guarded.delete
@@ -226,7 +266,7 @@ Lock.proclaim = guarded.proclaim
 
 check.methods(Lock, "lock")
 
---- Wraps a core lock that is held. For acquire.lua only.
+-- Wraps a core lock that is held. For acquire.lua only.
 function Lock.new(client, core_lock, request, tie)
   return setmetatable({
     _core = core_lock,

@@ -1,4 +1,5 @@
 --- What a caller of lock may ask for: names, and the options of one lock.
+-- @submodule etcdlock
 local check = require "etcdlock.check"
 
 local M = {}
@@ -12,6 +13,20 @@ local LINGER_MAX = 86400
 -- What stands between a name and who reads, writes or has a permit there (rules/key.h).
 local RESERVED = { "/read", "/write", "/permit", "/read/order", "/write/order" }
 
+--- The options of a call that takes a lock.
+-- @table lock_options
+-- @tfield[opt="that of `connect`"] seconds timeout how long to wait, in full, whatever
+--   stands in the way; 0 tries once. None waits as long as it takes, also through an outage;
+--   only where etcd has never answered this client it gives up after 5 s, with
+--   `unavailable`: a wrong address is told, not waited for
+-- @tfield[opt=none] seconds max_hold the lock ends by itself after so many, whatever its
+--   holder does
+-- @tfield[opt=none] seconds linger for so many the key stays after the last `unlock`, or until
+--   somebody else queues for it, up to 86400; until then any call of this client for the same
+--   kind of lock gets it again with the same token and without a request, over 100,000 times
+--   a second. For a lock that one process takes again and again
+-- @tfield[opt="the running coroutine"] any owner who asks
+-- @tfield[opt=none] string value of up to 4096 bytes, which `queue` shows to others
 local LOCK = {
   timeout = "number",
   max_hold = "number",
@@ -28,7 +43,7 @@ for field in pairs(require("etcdlock.connect_options").OPTIONS) do
   ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"
 end
 
---- What a name ends with that no name may end with; nil: it is fine.
+-- What a name ends with that no name may end with; nil: it is fine.
 function M.reserved_end(name)
   for _, reserved in ipairs(RESERVED) do
     if name:sub(-#reserved) == reserved then
@@ -37,7 +52,7 @@ function M.reserved_end(name)
   end
 end
 
---- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
+-- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
 -- is called in messages, if not "name".
 function M.name(where, prefix, name, field)
   field = field or "name"
@@ -58,7 +73,7 @@ end
 -- So many bytes of several names are shown.
 local SHOWN_MAX = 80
 
---- What a lock of these names is called in messages.
+-- What a lock of these names is called in messages.
 function M.shown(names)
   local text = table.concat(names, " ")
   if #names == 1 or #text <= SHOWN_MAX then
@@ -67,7 +82,7 @@ function M.shown(names)
   return text:sub(1, SHOWN_MAX) .. "..."
 end
 
---- Several names: the same of each, or nil, message, "invalid".
+-- Several names: the same of each, or nil, message, "invalid".
 function M.names(where, prefix, names)
   if type(names) ~= "table" then
     check.raise(string.format("%s: names = %s, wanted a list of names", where, tostring(names)))
@@ -92,7 +107,7 @@ end
 -- What a key may say that callers choose, in bytes.
 local VALUE_MAX = 4096
 
---- Can a key say this? True | nil, message, "invalid". Raises if it is no string.
+-- Can a key say this? True | nil, message, "invalid". Raises if it is no string.
 function M.value(where, value)
   check.string(where, "value", value)
   if #value > VALUE_MAX then
@@ -101,7 +116,7 @@ function M.value(where, value)
   return true
 end
 
---- The options of a lock call: a table with timeout (else the given one), max_hold,
+-- The options of a lock call: a table with timeout (else the given one), max_hold,
 -- linger, owner and value.
 function M.read(where, timeout, opts)
   opts = check.types(where, opts, LOCK, ELSEWHERE)

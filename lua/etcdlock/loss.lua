@@ -1,11 +1,12 @@
 --- The loss of a lock: why it isn't held, and how its holder hears of it. Methods of
 -- a lock; who hears of which losses when is in losses.lua.
+-- @submodule lock
 local check = require "etcdlock.check"
 local host = require "etcdlock.wait.host"
 
 local M = {}
 
---- Is this another process than the one that has the lock? message, code.
+-- Is this another process than the one that has the lock? message, code.
 function M:forked()
   local usable, message, code = self._client._core:usable()
   if not usable and code == "forked" then
@@ -13,7 +14,7 @@ function M:forked()
   end
 end
 
---- Why it isn't held: message, code. For lock.lua and guarded.lua.
+-- Why it isn't held: message, code. For lock.lua and guarded.lua.
 function M:not_held()
   local message, code = self:_forked()
   if code then
@@ -33,14 +34,16 @@ function M:not_held()
   return string.format("lock %q is not held", self._name), "not_held"
 end
 
---- Has fn(lock, reason) called once if the lock is lost: "expired", "revoked",
--- "deleted", "replaced", "max_hold" or "cluster_changed". It runs inside a later
--- call of this client (held or check of a lost lock, asking for a lock, any wait
--- but unlock's), never by itself and never on another thread; at once if the lock
--- is lost already. An error in it is raised from that call, after the other
--- handlers have run. A lease that ends may be seen as "deleted" first: its keys go
--- with it.
--- @return true | nil, message, code: "not_held"
+--- Has a function called once if the lock is lost. It never runs by itself or on another
+-- thread, only inside a later call of the same client: `held` or `check` of a lost lock, any
+-- call that takes a lock, a wait that lasts (but not that of `unlock`). An error in it is
+-- raised from there, after the other functions have run. If the lock is lost already, it is
+-- called at once.
+-- @function lock:on_lost
+-- @tparam listener fn called with the lock and the reason
+-- @treturn true
+-- @fail not_held
+-- @raise for a wrong type
 function M:on_lost(fn)
   check.callable("lock:on_lost", "fn", fn)
   if self._count == 0 then
@@ -76,9 +79,12 @@ local function await_loss(self, timeout)
   return ended, message, code
 end
 
---- Waits up to `timeout` seconds (nil: for ever) for the lock to be lost.
--- @return the reason | nil, message, code: "timeout", "not_held", "closed",
---   "premature" (in a timer of a worker of nginx that exits)
+--- Waits for the lock to be lost.
+-- @function lock:wait_lost
+-- @tparam[opt] seconds timeout how long at most; nil: for ever
+-- @treturn reason
+-- @fail timeout, not_held, closed, forked, context, premature
+-- @raise for a wrong type
 function M:wait_lost(timeout)
   check.seconds("lock:wait_lost", "timeout", timeout)
   local message, code = self:_forked()

@@ -10,6 +10,8 @@
 --
 -- The first piece of news stays with the watcher until it was dealt with: whoever is ended
 -- while he asks etcd leaves it to the others who ask this observer.
+-- @classmod observer
+-- @alias Observer
 local candidates = require "etcdlock.candidates"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
@@ -33,14 +35,14 @@ local ASK_MIN = 0.2
 
 -- ---- what is known ----
 
---- From here on these are the candidates.
+-- From here on these are the candidates.
 local function know(self, found, revision)
   self._candidates, self._revision = found, revision
   self._has_more, self._look = false, nil
   self._look_at = core.now() + LOOK_AFTER
 end
 
---- candidates, revision | nil, message, code. As they stood at `revision`, or now.
+-- candidates, revision | nil, message, code. As they stood at `revision`, or now.
 local function list(self, left, revision)
   local seconds = left < math.huge and math.max(left, ASK_MIN) or nil
   local found, at, code = candidates.list(self._client, self._full, seconds, revision)
@@ -48,7 +50,7 @@ local function list(self, left, revision)
   return found, at, code
 end
 
---- As they stood at `revision`, or as near to it as etcd still knows.
+-- As they stood at `revision`, or as near to it as etcd still knows.
 local function list_from(self, left, revision)
   local found, at, code = list(self, left, revision)
   if code == "invalid" then -- compacted
@@ -62,7 +64,7 @@ local function list_from(self, left, revision)
   return found, at, code
 end
 
---- The watch tells what is later than `revision`. True | nil, message, code.
+-- The watch tells what is later than `revision`. True | nil, message, code.
 local function begin(self, left, revision)
   local watcher = self._watcher
   if revision < self._revision then -- that member is behind, or it is another etcd
@@ -83,7 +85,7 @@ local function begin(self, left, revision)
   return true
 end
 
---- Looks for what was swallowed. True | nil, message, code.
+-- Looks for what was swallowed. True | nil, message, code.
 local function look(self, left)
   self._look_at = core.now() + RETRY_AFTER -- for others, who ask this observer meanwhile
   local found, revision, code = list(self, left)
@@ -96,14 +98,14 @@ local function look(self, left)
   return true
 end
 
---- What the last look has found counts: what differs was swallowed, as later news have
+-- What the last look has found counts: what differs was swallowed, as later news have
 -- come, or none at all for so long.
 local function believe(self)
   know(self, self._look.found, self._look.revision)
   return true
 end
 
---- Takes in a change, unless it is known: a list has shown it, or etcd tells it again.
+-- Takes in a change, unless it is known: a list has shown it, or etcd tells it again.
 local function hear(self, kind, revision, key, value, since, has_more)
   if revision > self._revision or revision == self._revision and self._has_more then
     if candidates.counts(self._full, key) then
@@ -116,7 +118,7 @@ local function hear(self, kind, revision, key, value, since, has_more)
   end
 end
 
---- Who leads, if nobody was told so far.
+-- Who leads, if nobody was told so far.
 local function news(self)
   local told, first = self._told, not self._has_more and candidates.first(self._candidates)
   if not first or told and told.key == first.key and told.since == first.since
@@ -129,7 +131,7 @@ end
 
 -- ---- waiting ----
 
---- Waits for `what` of the watcher ("news", "end"), until `at`: true | false: time is over
+-- Waits for `what` of the watcher ("news", "end"), until `at`: true | false: time is over
 -- | nil, message, code: it can't.
 local function await(self, what, at, left)
   if left <= 0 then
@@ -166,7 +168,7 @@ local function await(self, what, at, left)
   return true
 end
 
---- Without news.
+-- Without news.
 local function idle(self, left)
   local now = core.now()
   if now >= self._look_at then
@@ -179,7 +181,7 @@ local function idle(self, left)
   return await(self, "news", math.min(self._look_at, self._look.ends), left)
 end
 
---- One step nearer to the next: true | false: time is over | nil, message, code.
+-- One step nearer to the next: true | false: time is over | nil, message, code.
 local function step(self, left)
   local kind, revision, key, value, since, has_more = self._watcher:first()
   if kind == false then
@@ -202,14 +204,14 @@ local function step(self, left)
   return true
 end
 
---- Does it go on where a step has failed? An outage is waited out, but not an etcd that was
+-- Does it go on where a step has failed? An outage is waited out, but not an etcd that was
 -- never there: an address may be wrong.
 local function is_waited_out(self, code, timeout, left)
   return code == "unavailable" and not self._client._fail_fast
     and left > 0 and (timeout or self._revision > 0)
 end
 
---- The answer when time is over.
+-- The answer when time is over.
 local function timed_out(self, timeout)
   local away = self._client._core:outage()
   if away then
@@ -224,15 +226,17 @@ local function timed_out(self, timeout)
   return nil, text:format(self._name, timeout), "timeout"
 end
 
---- The next who leads, or the next thing that he says. Several may ask one observer: each
--- gets another one.
--- @param timeout seconds to wait; 0: only what is known by then, for which etcd may be asked
---   who stands there, 0.2 s long; nil: as long as it takes, but not for an etcd that has
---   never answered
--- @return what he says, his key, its create_revision (his token) | nil, message, code:
---   "timeout", "unavailable" (the next call goes on), "closed", "denied", "forked",
---   "conflict" (another cluster answers), "context", "premature" (in a timer of a worker of
---   nginx that exits)
+--- Waits for the next who leads, or the next thing that he says. Several coroutines may ask
+-- one observer: each gets another leader.
+-- @tparam[opt] seconds timeout how long at most; 0: only what is known by then, for which etcd
+--   may be asked who stands there, 0.2 s long; nil: as long as it takes, through an outage,
+--   but not for an etcd that has never answered
+-- @treturn string what he says
+-- @treturn string his key
+-- @treturn token of his lead
+-- @fail timeout, unavailable, closed, denied, conflict, forked, context, premature: after
+--   `unavailable` (etcd is out of reach) the next call goes on
+-- @raise for a wrong type
 function Observer:next(timeout)
   check.seconds("observer:next", "timeout", timeout)
   local usable, message, code = self._client._core:usable()
@@ -257,7 +261,7 @@ function Observer:next(timeout)
   end
 end
 
---- For `for value, key, token in observer do`: the same. The loop ends with the observer
+-- For `for value, key, token in observer do`: the same. The loop ends with the observer
 -- (closed), or with the worker (premature); whatever else ends it is raised.
 function Observer:__call()
   if not coroutines.crosses and host.loop(self._client._wakeups.chosen) then
@@ -270,8 +274,11 @@ function Observer:__call()
   return value, key, since
 end
 
---- It tells nothing any more: "closed", also to whoever waits for it. Idempotent. One that
--- is dropped is closed when Lua collects it.
+--- Closes it: it tells nothing but `closed` any more, also to whoever waits for it. May be
+-- repeated. Lua 5.4 closes it at the end of `for … in election:observe() do`, also by `break`;
+-- else an observer that was dropped is closed when Lua collects it.
+-- @treturn true
+-- @fail never
 function Observer:close()
   if self._watcher and self._client._core:usable() then
     self._watcher:close()
@@ -289,7 +296,7 @@ end
 
 check.methods(Observer, "observer")
 
---- For election:observe. Where it can't begin, next tells why.
+-- For election:observe. Where it can't begin, next tells why.
 function Observer.new(client, name, full)
   local watcher, message, code = client._core:watch(full .. "/")
   return setmetatable({

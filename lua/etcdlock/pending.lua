@@ -5,13 +5,15 @@
 --
 -- All that wait for one client show the same descriptor. One that is polled may
 -- so be found readable for another's sake: then step answers false.
+-- @classmod pending
+-- @alias Pending
 local check = require "etcdlock.check"
 
 local Pending = {}
 Pending.__index = Pending
 Pending.__name = "etcdlock.pending"
 
---- cqueues keeps in mind what it polls by number: it must hear of the end before
+-- cqueues keeps in mind what it polls by number: it must hear of the end before
 -- another descriptor gets that number.
 local function unpoll(fd)
   local cqueues = package.loaded.cqueues
@@ -69,8 +71,10 @@ local function look(self)
   end
 end
 
---- How is it going? Never blocks.
--- @return false while it waits | lock | nil, message, code
+--- Tells how it is going. Never blocks.
+-- @treturn[1] lock
+-- @treturn[2] false while it waits
+-- @fail as client:lock, cancelled
 function Pending:step()
   if not self._answer and not self._core then
     begin(self)
@@ -84,9 +88,10 @@ function Pending:step()
   return (table.unpack or unpack)(self._answer, 1, self._answer.n) -- luacheck: ignore unpack
 end
 
---- Gives the wait up, or releases the lock if it was decided and nobody has
--- asked for it yet. step answers "cancelled" from then on.
--- @return true if it was still pending, false if step has told the outcome
+--- Gives the wait up, or releases the lock if it was decided and nobody has asked for it yet.
+-- `step` answers `cancelled` from then on.
+-- @treturn boolean true if it was still pending, false if `step` has told the outcome
+-- @fail never
 function Pending:cancel()
   if self._answer then
     return false
@@ -100,24 +105,33 @@ end
 
 -- ---- what loops look for ----
 
---- Is there something to step for, without waiting for the descriptor?
+--- Tells whether there is something to `step` for, without waiting for the descriptor. For
+-- luasocket's `select`.
+-- @treturn boolean
+-- @fail never
 function Pending:dirty()
   return not self._core or self._core:wait(0) ~= nil
 end
 
---- The client's descriptor: readable when any of its waits has ended; nil once it
--- is closed.
+--- Tells the client's descriptor, which is readable when any of its waits has ended. For
+-- cqueues, and a loop of your own.
+-- @treturn descriptor|nil nil once the client is closed
+-- @fail never
 function Pending:pollfd()
   self._polled = true
   return (self._wakeups:fd())
 end
 
---- The same for select, which wants one even where there is nothing to poll.
+--- Tells the same to luasocket's `select`, which wants one even where there is nothing to poll.
+-- @treturn descriptor
+-- @fail never
 function Pending:getfd()
   return self._wakeups:fd() or 0
 end
 
---- copas.receive(pending) yields until step has an answer, and returns that.
+--- Has `copas.receive(pending)` yield until `step` has an answer, and return that.
+-- @treturn lock
+-- @fail as pending:step: and nil, `timeout` while it waits, as copas wants it
 function Pending:receive()
   local lock, message, code = self:step()
   if lock == false then
@@ -126,18 +140,30 @@ function Pending:receive()
   return lock, message, code
 end
 
+--- Does nothing: copas calls it, and the lock has a timeout of its own.
+-- @function pending:settimeout
+-- @treturn nil
+-- @fail never
 function Pending.settimeout() end
 
---- When a coroutine ends, copas closes what it waited for last.
+--- Gives the wait up: when a coroutine ends, copas closes what it waited for last.
+-- @treturn nil
+-- @fail never
 function Pending:close()
   self:cancel()
 end
 
+--- Tells cqueues what to poll the descriptor for.
+-- @function pending:events
+-- @treturn string always `"r"`
+-- @fail never
 function Pending.events()
   return "r"
 end
 
---- 0 if it is decided, else nil: the lock's own timeout is kept by the core.
+--- Tells cqueues how long to poll: the lock's own timeout is kept elsewhere.
+-- @treturn seconds|nil 0 if it is decided, else nil
+-- @fail never
 function Pending:timeout()
   return self:dirty() and 0 or nil
 end
@@ -150,14 +176,14 @@ check.methods(Pending, "pending")
 
 -- ---- for acquire.lua ----
 
---- `finish()` makes the lock of a core lock that is held.
+-- `finish()` makes the lock of a core lock that is held.
 function Pending.new(wakeups, core_lock, finish)
   local self = setmetatable({ _wakeups = wakeups }, Pending)
   wait_for(self, core_lock, finish)
   return self
 end
 
---- One that the same owner holds: `take()` gives it to him once more, or nothing
+-- One that the same owner holds: `take()` gives it to him once more, or nothing
 -- if he has let it go before he asked; then `ask()` gives what new takes.
 function Pending.again(wakeups, take, ask)
   return setmetatable({ _wakeups = wakeups, _take = take, _begin = ask }, Pending)

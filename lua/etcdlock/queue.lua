@@ -1,4 +1,5 @@
 --- Who holds a lock of a client and who waits for it, whoever they are.
+-- @submodule client
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local label = require "etcdlock.label"
@@ -9,7 +10,7 @@ local M = {}
 -- Where the note stands that a writer only reads: rules/key.h.
 local DOWNGRADED = "/write/read/"
 
---- Does the writer whose key has this create_revision only read any more?
+-- Does the writer whose key has this create_revision only read any more?
 local function is_downgraded(kvs, full, revision)
   local note = full .. DOWNGRADED .. string.format("%x", revision)
   for _, kv in ipairs(kvs) do
@@ -20,7 +21,7 @@ local function is_downgraded(kvs, full, revision)
   return false
 end
 
---- Does the next one in line hold? `line` remembers who came before: how many permits
+-- Does the next one in line hold? `line` remembers who came before: how many permits
 -- are held, and the last of the others.
 local function is_held(line, mode, permits)
   if mode == "permit" then
@@ -33,7 +34,7 @@ local function is_held(line, mode, permits)
   return held
 end
 
---- The names of who locks several, with their prefix, as the key of the first says; this
+-- The names of who locks several, with their prefix, as the key of the first says; this
 -- one is among them, or somebody else has written that.
 local function fulls_of(said, full)
   for _, one in ipairs(said.names or {}) do
@@ -43,7 +44,7 @@ local function fulls_of(said, full)
   end
 end
 
---- The places of one queue, from what stands below its name, the oldest first.
+-- The places of one queue, from what stands below its name, the oldest first.
 local function read_line(kvs, full)
   local places, line = {}, { permits = 0 }
   for _, kv in ipairs(kvs) do
@@ -72,7 +73,7 @@ local function read_line(kvs, full)
   return places
 end
 
---- What stands in the queues of several names: their lines, and the revision | nil,
+-- What stands in the queues of several names: their lines, and the revision | nil,
 -- message, code. At `revision`, or now.
 local function ask(self, fulls, revision)
   local txn = self._core:txn()
@@ -98,7 +99,7 @@ local function find(places, token)
   end
 end
 
---- The names of who locks several, as the key of the first says, if that is there: true,
+-- The names of who locks several, as the key of the first says, if that is there: true,
 -- names | nil, message, code.
 local function ask_first(self, place, revision)
   local lines, message, code = ask(self, { place.first }, revision)
@@ -109,7 +110,7 @@ local function ask_first(self, place, revision)
   return true, there and there.fulls
 end
 
---- Who wants several names holds them if he is the first under each, and all his keys are
+-- Who wants several names holds them if he is the first under each, and all his keys are
 -- there. Corrects the `held` of one who is that under one of them, and adds which they are,
 -- if he does hold them: true | nil, message, code.
 local function look_at_others(self, place, revision)
@@ -162,7 +163,7 @@ local function list(self, where, name)
   return look_at_multis(self, lines[1], revision)
 end
 
---- Without the prefix of the client, where they have it.
+-- Without the prefix of the client, where they have it.
 local function names_of(self, fulls)
   local names, prefix = {}, self._prefix
   for i, full in ipairs(fulls) do
@@ -171,7 +172,7 @@ local function names_of(self, fulls)
   return names
 end
 
---- Places as callers see them.
+-- Places as callers see them.
 local function show(self, places)
   for _, place in ipairs(places) do
     place.names = place.fulls and names_of(self, place.fulls)
@@ -180,7 +181,7 @@ local function show(self, places)
   return places
 end
 
---- The places in the queue of a name (with its prefix), from what stands below it at
+-- The places in the queue of a name (with its prefix), from what stands below it at
 -- `revision`, the oldest first: a list as M.queue answers | nil, message, code. For
 -- queues.lua.
 function M.read(self, full, kvs, revision)
@@ -191,11 +192,30 @@ function M.read(self, full, kvs, revision)
   return show(self, places)
 end
 
---- Who holds the lock and who waits for it, the oldest first.
--- @return a list of { held, token, lease, mode, key, host, pid, since (unix
---   seconds), owner, value, names (of who holds several, and of who waits for
---   several of which this is the first) }; the fields from host on are missing if
---   another kind of client wrote the key | nil, message, code
+--- An entry of `client:queue`. The fields from `host` on are missing if another kind of client
+-- wrote the key. A client has one entry in a mode, however many of its owners wait; several of
+-- readers who don't share, and of permits as many as there are.
+-- @table entry
+-- @tfield boolean held does it hold, or wait?
+-- @tfield token token its fencing token
+-- @tfield string lease in hex
+-- @tfield mode mode `multi`, too, of who stands in an election and uses etcdlock
+-- @tfield string key in etcd
+-- @tfield[opt] string host the name of its machine
+-- @tfield[opt] count pid its process there
+-- @tfield[opt] time since when it asked
+-- @tfield[opt] owner owner what the option `owner` says
+-- @tfield[opt] string value what the option `value` says; of who stands in an election, what
+--   he says
+-- @tfield[opt] {string,...} names of who wants several: of who holds them under each, of who
+--   waits under the first
+
+--- Tells who holds the lock and who waits for it, the oldest first.
+-- @function client:queue
+-- @tparam string name
+-- @treturn {entry,...}
+-- @fail a request's
+-- @raise for a wrong type
 function M:queue(name)
   local places, message, code = list(self, "client:queue", name)
   if not places then
@@ -204,8 +224,14 @@ function M:queue(name)
   return show(self, places)
 end
 
---- Takes the lock away from its holder, but only from the one with `token`.
--- @return true | nil, message, code: "not_held" if that token doesn't hold it
+--- Takes the lock away from the holder that has this token, from no other; from one of several
+-- names all of them.
+-- @function client:break_lock
+-- @tparam string name
+-- @tparam token token which `client:queue` tells
+-- @treturn true
+-- @fail not_held, or a request's
+-- @raise for a wrong type
 function M:break_lock(name, token)
   check.number("client:break_lock", "token", token)
   local places, message, code = list(self, "client:break_lock", name)

@@ -1,6 +1,7 @@
 --- All queues of a client's etcd whose names begin with a prefix. Others keep their data in
 -- that etcd, too: so keys are listed in pages, without what is in them, and of the names that
 -- are found the queues are read. All of it as it stood at one revision.
+-- @submodule client
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local lock_options = require "etcdlock.lock_options"
@@ -17,13 +18,13 @@ local STEMS = { "/read", "/write", "/permit", "" }
 -- The last part is a lease, or a time in nanoseconds, as Go's RWMutex recipe has it.
 local TIME = "^" .. ("%d"):rep(19) .. "$"
 
---- The first key that doesn't begin with `prefix` any more; "\0" is etcd's word for "all".
+-- The first key that doesn't begin with `prefix` any more; "\0" is etcd's word for "all".
 local function prefix_end(prefix)
   local head = prefix:gsub("\255*$", "")
   return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
 end
 
---- The name in whose queue a key stands; nil: in none. What others have written may look
+-- The name in whose queue a key stands; nil: in none. What others have written may look
 -- so, but isn't on the lease that it names.
 local function name_of(kv)
   local stem, last = kv.key:match "^(.*)/([^/]*)$"
@@ -39,7 +40,7 @@ local function name_of(kv)
   end
 end
 
---- The names that begin with `prefix`, in order, and the revision | nil, message, code.
+-- The names that begin with `prefix`, in order, and the revision | nil, message, code.
 local function list_names(self, prefix)
   local names, seen, revision = {}, {}, nil
   local from, to = prefix == "" and "\0" or prefix, prefix_end(prefix)
@@ -65,7 +66,7 @@ local function list_names(self, prefix)
   return names, revision
 end
 
---- Adds the queues of `names` from the `first` on to `found`: true | nil, message, code.
+-- Adds the queues of `names` from the `first` on to `found`: true | nil, message, code.
 local function read_some(self, names, first, revision, found)
   local txn, last = self._core:txn(), math.min(first + READS - 1, #names)
   for i = first, last do
@@ -101,12 +102,19 @@ local function read_all(self, prefix)
   return found
 end
 
---- Who holds and who waits for the locks whose names begin with `prefix` (default: all
--- names), as they stood at one moment. Whoever may not read all keys has to name a prefix
--- that he may read.
--- @param prefix of the names, behind the client's own prefix
--- @return a list of { name, places }, by name; places as those of queue | nil, message,
---   code
+--- What stands in one queue of `client:queues`.
+-- @table line
+-- @tfield string name
+-- @tfield {entry,...} places as those of `client:queue`
+
+--- Tells who holds and who waits for all locks whose names begin with a prefix, as they
+-- stood at one moment. Whoever may not read all keys of etcd is told `denied`, unless it
+-- names a prefix that it may read.
+-- @function client:queues
+-- @tparam[opt=""] string prefix
+-- @treturn {line,...} by name
+-- @fail a request's
+-- @raise for a wrong type
 function M:queues(prefix)
   prefix = prefix or ""
   check.string("client:queues", "prefix", prefix)

@@ -1,5 +1,7 @@
 --- A semaphore: a name of which so many permits are held at a time, in the order in
 -- which they were asked for.
+-- @classmod semaphore
+-- @alias Semaphore
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local forms = require "etcdlock.forms"
@@ -9,17 +11,46 @@ local Semaphore = {}
 Semaphore.__index = Semaphore
 Semaphore.__name = "etcdlock.semaphore"
 
---- Takes a permit, and waits for one: a lock like any other, whose mode is "permit". The
--- same owner gets the permit that it has again, with count + 1. semaphore:lock(opts),
--- try_lock(opts), with_lock(opts, fn) and lock_async(opts) are as those of a client.
--- @return as for client:lock; "locked" if none is free; "conflict" if the others know this
---   semaphore with another number of permits
+--- Takes a permit, and waits for one: a lock like any other. The same owner gets the permit
+-- that it has again, with `count` + 1; who wants two names two owners. Permits are held side
+-- by side, and given back in any order: so a resource must not refuse a token for being
+-- smaller than the last one.
+-- @function semaphore:lock
+-- @tparam[opt] lock_options opts without `linger`
+-- @treturn lock
+-- @fail as client:lock: `conflict` if somebody who holds a permit, or waits for one, has
+--   another `n`
+-- @raise for an unknown option, a wrong type
+
+--- As `client:try_lock`, for a permit.
+-- @function semaphore:try_lock
+-- @tparam[opt] lock_options opts without `linger`
+-- @treturn lock
+-- @fail as client:try_lock: `conflict` as for `lock`
+-- @raise for an unknown option, a wrong type
+
+--- As `client:with_lock`, for a permit.
+-- @function semaphore:with_lock
+-- @tparam[opt] lock_options opts without `linger`; may be left out
+-- @tparam body fn called with the permit
+-- @treturn true
+-- @treturn any what `fn` has returned
+-- @fail as client:with_lock: `conflict` as for `lock`
+-- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+
+--- As `client:lock_async`, for a permit.
+-- @function semaphore:lock_async
+-- @tparam[opt] lock_options opts without `linger`
+-- @treturn pending
+-- @fail as client:lock_async
+-- @raise for an unknown option, a wrong type
 forms.add(Semaphore, "semaphore", "lock", function(self, ...)
   return self._client, { mode = "permit", name = self._name, permits = self._permits }, ...
 end)
 
---- How many permits are free at the moment: others may take them before you do.
--- @return number | nil, message, code
+--- Counts the permits that are free at this moment: others may take them before you do.
+-- @treturn count
+-- @fail a request's: `conflict` if others have another `n`
 function Semaphore:available()
   local client, txn = self._client, self._client._core:txn()
   txn:list(self._full .. "/permit/", self._full .. "/permit0")
@@ -39,12 +70,16 @@ function Semaphore:available()
   return math.max(0, self._permits - taken)
 end
 
---- The name it was asked for by, without the client's prefix.
+--- Tells the name it was asked for by, without the client's prefix.
+-- @treturn string
+-- @fail never
 function Semaphore:name()
   return self._name
 end
 
---- How many permits there are.
+--- Tells how many permits there are.
+-- @treturn count
+-- @fail never
 function Semaphore:permits()
   return self._permits
 end
@@ -55,7 +90,7 @@ end
 
 check.methods(Semaphore, "semaphore")
 
---- For client:semaphore.
+-- For client:semaphore.
 -- @return semaphore | nil, message, "invalid"
 function Semaphore.new(client, name, permits)
   local full, message, code = lock_options.name("client:semaphore", client._prefix, name)

@@ -1,4 +1,5 @@
 --- How the members of a client's etcd are, each asked by itself.
+-- @submodule client
 local host = require "etcdlock.wait.host"
 
 local M = {}
@@ -6,12 +7,27 @@ local M = {}
 -- What a member is given to answer.
 local STATUS_WAIT = 2
 
---- Asks each member that connect was told of.
--- @return a list, in their order: endpoint; of who has answered version, id, leader_id (nil:
---   it knows of no leader), is_leader, is_learner, db_size and db_in_use (bytes), problems (a
---   list of etcd's texts: alarms, no leader), seconds (that the answer took, connecting
---   included); of the others message, code | nil, message, code: "closed", "forked", "context",
---   "premature"
+--- One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
+-- `message` and `code`.
+-- @table member
+-- @tfield string endpoint
+-- @tfield[opt] string version of etcd
+-- @tfield[opt] string id in hex
+-- @tfield[opt] string leader_id missing where it knows of no leader
+-- @tfield[opt] boolean is_leader
+-- @tfield[opt] boolean is_learner
+-- @tfield[opt] count db_size bytes of its file
+-- @tfield[opt] count db_in_use bytes of that which are in use
+-- @tfield[opt] {string,...} problems etcd's texts: alarms, `no leader`
+-- @tfield[opt] seconds seconds that the answer took, connecting included
+-- @tfield[opt] string message why there was none
+-- @tfield[opt] code code of that
+
+--- Asks each member that `connect` was told of how it is. It says what the members say, and
+-- not whether a majority is there: that does `client:ping`.
+-- @function client:status
+-- @treturn {member,...} in the order of `connect`
+-- @fail closed, forked, context, premature
 function M:status()
   local message, code = host.refusal(self._wakeups.chosen)
   if message then

@@ -8,6 +8,7 @@
 -- max_step are accepted and not needed); unlock can't hit a lock that has
 -- expired and is somebody else's by now; and a lock ends with the request that
 -- holds it, if that hasn't unlocked it.
+-- @module resty.etcdlock
 local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
@@ -21,9 +22,12 @@ local mt = { __index = M }
 local EXPTIME, TIMEOUT = 30, 5
 local KEY_MAX = 256 -- bytes
 
---- How to connect: etcdlock.connect's options. Connects with the first lock.
--- @return this module, for its caller alone: `new` of what is returned makes locks of
---   that client. Who doesn't call setup has the client of etcdlock.with_lock.
+--- Tells how to connect, which happens with the first lock. Who doesn't call it has the client
+-- of `etcdlock.with_lock`.
+-- @tparam[opt] connect_options opts
+-- @treturn resty_module this one, for its caller alone: `new` of it makes locks of that client
+-- @fail never
+-- @raise for an unknown option, a wrong type
 function M.setup(opts)
   if opts == M then
     check.raise "resty.etcdlock.setup: it is called with a dot, setup{…}, not with a colon"
@@ -32,13 +36,22 @@ function M.setup(opts)
   return setmetatable({ _client = on_first_use(etcdlock.connect, opts) }, mt)
 end
 
---- A lock object: holds one lock at a time.
--- @param name what resty.lock takes for its shared dictionary: here the
---   beginning of the lock's name in etcd, NAME/KEY
--- @param opts exptime (seconds after which a lock ends by itself, 30), timeout
---   (longest wait in seconds, 5; 0 doesn't wait), client (an etcdlock client,
---   instead of setup's)
--- @return object | nil, message
+--- The options of `new`.
+-- @table resty_options
+-- @tfield[opt=30] seconds exptime a lock ends by itself after so many
+-- @tfield[opt=5] seconds timeout the longest wait; 0 doesn't wait
+-- @tfield[opt="setup's"] client client an etcdlock client
+-- @tfield[opt] any step not needed, as nobody polls
+-- @tfield[opt] any ratio likewise
+-- @tfield[opt] any max_step likewise
+
+--- Makes a lock object: it holds one lock at a time.
+-- @function resty_lock:new
+-- @tparam string name what resty.lock takes for its shared dictionary: here the beginning of
+--   the lock's name in etcd, NAME/KEY
+-- @tparam[opt] resty_options opts
+-- @treturn resty_lock
+-- @fail text `bad name` and its like
 function M.new(self, name, opts)
   if type(name) ~= "string" or name == "" then
     return nil, "bad name: a string was wanted"
@@ -69,12 +82,12 @@ local function client_of(self)
   return self._client()
 end
 
---- Is there a lock that this object took and that hasn't ended?
+-- Is there a lock that this object took and that hasn't ended?
 local function live(self)
   return self.held and self.held:held() and self.held or nil
 end
 
---- A key that can't be a name as it is, too long or of the wrong form, stands there by
+-- A key that can't be a name as it is, too long or of the wrong form, stands there by
 -- its digest. (Two keys of the same digest would wait for each other, no more.)
 local function name_of(self, key)
   key = tostring(key)
@@ -88,7 +101,7 @@ end
 -- Clients that have been asked before.
 local asked = setmetatable({}, { __mode = "k" })
 
---- What a client answers that has yet to connect. A time-out is for those who hold the
+-- What a client answers that has yet to connect. A time-out is for those who hold the
 -- lock; one that is free is worth a try's time, which needn't fit into that.
 local function ask_first(client, name, wanted)
   local lock, message, code = client:try_lock(name, wanted)
@@ -96,7 +109,7 @@ local function ask_first(client, name, wanted)
   return lock, message, code
 end
 
---- Where nginx can't wait: what is free is taken, as by resty.lock.
+-- Where nginx can't wait: what is free is taken, as by resty.lock.
 local function ask_at_once(client, name, wanted, refusal)
   local lock, message, code = client:try_lock(name, wanted)
   if code == "locked" then
@@ -121,9 +134,11 @@ local function ask(self, client, name)
 end
 
 --- Takes the lock of `key`, and waits for it if need be.
--- @return seconds for which somebody else had it, 0 if nobody had | nil,
---   "timeout" | nil, "timeout", message: etcd is out of reach | nil, "locked": this
---   object holds a lock already | nil, message
+-- @function resty_lock:lock
+-- @tparam string key
+-- @treturn seconds for which somebody else had it, 0 if nobody had
+-- @fail text `timeout` (and why, if etcd is out of reach), `locked` (this object holds a lock
+--   already), or a message
 function M.lock(self, key)
   if not key then
     return nil, "nil key"
@@ -151,7 +166,9 @@ function M.lock(self, key)
 end
 
 --- Releases it.
--- @return 1 | nil, "unlocked": nothing is held, or not any more | nil, message
+-- @function resty_lock:unlock
+-- @treturn count always 1
+-- @fail text `unlocked` (nothing is held, or not any more), or a message
 function M.unlock(self)
   local lock = self.held
   self.held = nil
@@ -167,8 +184,11 @@ function M.unlock(self)
   return nil, message
 end
 
---- Lets it expire `time` seconds (default: exptime) from now.
--- @return true | nil, "unlocked"
+--- Lets it expire later, or sooner.
+-- @function resty_lock:expire
+-- @tparam[opt=exptime] seconds time from now, above 0
+-- @treturn true
+-- @fail text `unlocked`, or a message
 function M.expire(self, time)
   local lock = live(self)
   if not lock then

@@ -2,6 +2,7 @@
 -- somewhere.
 
 local Nginx = require "spec.support.servers.nginx"
+local documents = require "spec.support.harness.documents"
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
@@ -11,33 +12,6 @@ local uv = require "luv"
 -- Where the documents' etcd is, and ours.
 local SHOWN = "127.0.0.1:2379"
 
-local FILES = { "README.md", "src/README.md", "examples/README.md", "bench/README.md" }
-for name in uv.fs_scandir_next, assert(uv.fs_scandir "doc") do
-  if name:find "%.md$" then FILES[#FILES + 1] = "doc/" .. name end
-end
-
--- The fenced blocks of |language| ("lua", or "lua nginx" for what runs in a
--- content handler), each with its file and the line on which it begins.
-local function blocks(language)
-  local list = {}
-  for _, file in ipairs(FILES) do
-    local block, number = nil, 0
-    for line in assert(read_file(file)):gmatch "([^\n]*)\n" do
-      number = number + 1
-      local fence = line:match "^```(.*)"
-      if fence and block then
-        block = nil
-      elseif fence then
-        block = { place = ("%s:%d"):format(file, number), text = "" }
-        if fence == language then list[#list + 1] = block end
-      elseif block then
-        block.text = block.text .. line .. "\n"
-      end
-    end
-  end
-  return list
-end
-
 local function with_our_etcd(text)
   return (text:gsub(SHOWN:gsub("%.", "%%."), (suite.endpoints():gsub("%%", "%%%%"))))
 end
@@ -45,7 +19,7 @@ end
 after_each(temporary.remove_all)
 
 describe("the documents' Lua", function()
-  for _, block in ipairs(blocks "lua") do
+  for _, block in ipairs(documents.blocks "lua") do
     it(block.place .. " runs", function()
       local script = temporary.directory() .. "/snippet.lua"
       local file = assert(io.open(script, "w"))
@@ -58,15 +32,15 @@ describe("the documents' Lua", function()
   end
 
   it("is there", function()
-    assert.matches("^README.md:", blocks "lua"[1].place)
-    assert.is_true(#blocks "lua nginx" >= 1)
-    assert.is_truthy(blocks "lua"[1].text:find(SHOWN, 1, true)
-      or blocks "lua"[2].text:find(SHOWN, 1, true))
+    local first, second = (table.unpack or unpack)(documents.blocks "lua")
+    assert.matches("^README.md:", first.place)
+    assert.is_true(#documents.blocks "lua nginx" >= 1)
+    assert.is_truthy((first.text .. second.text):find(SHOWN, 1, true))
   end)
 end)
 
 describe("the documents' Lua for nginx", function()
-  for _, block in ipairs(blocks "lua nginx") do
+  for _, block in ipairs(documents.blocks "lua nginx") do
     it(block.place .. " runs in a content handler", function()
       local nginx = Nginx.start {
         main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
@@ -81,6 +55,50 @@ describe("the documents' Lua for nginx", function()
   end
 end)
 
+-- The commands of a block as far as other files need to have them: two words of each line.
+local function commands(text)
+  local list = {}
+  for line in text:gmatch "[^\n]+" do list[#list + 1] = line:match "^%S+ %S+" or line end
+  return list
+end
+
+describe("each block of the documents", function()
+  it("runs, or says why not", function()
+    for _, block in ipairs(documents.blocks()) do
+      assert.is_truthy(block.kind, ("%s: what is done with a block of `%s`? See %s"):format(
+        block.place, tostring(block.argument), "spec/support/harness/documents.lua"))
+    end
+  end)
+
+  it("that is run elsewhere stands there", function()
+    local elsewhere = documents.blocks "run elsewhere"
+    assert.is_true(#elsewhere > 0)
+    for _, block in ipairs(elsewhere) do
+      local texts = {}
+      for file in block.argument:gmatch "[^%s,]+" do texts[#texts + 1] = assert(read_file(file)) end
+      for _, command in ipairs(commands(block.text)) do
+        assert.is_truthy(table.concat(texts, "\n"):find(command, 1, true),
+          block.place .. ": " .. command)
+      end
+    end
+  end)
+
+  it("is found with its kind, its chapter and its text", function()
+    local list = documents.blocks_of("x.md", table.concat({
+      "# Title", "```sh", "ls", "```", "## One", "```lua job.lua", "return 1", "```",
+      "```text not run: it is told", "```", "```", "plain", "```", "```text not run:", "```", "",
+    }, "\n"))
+    assert.same({
+      { kind = "sh", chapter = "", text = "ls\n", place = "x.md:2" },
+      { kind = "file", argument = "job.lua", chapter = "One", text = "return 1\n",
+        place = "x.md:6" },
+      { kind = "not run", argument = "it is told", chapter = "One", text = "", place = "x.md:9" },
+      { argument = "", chapter = "One", text = "plain\n", place = "x.md:11" },
+      { argument = "text not run:", chapter = "One", text = "", place = "x.md:14" },
+    }, list)
+  end)
+end)
+
 -- The anchor of a heading.
 local function slug(heading)
   return (heading:lower():gsub("[^%w%s_-]", ""):gsub("%s", "-"))
@@ -93,8 +111,21 @@ local function has_heading(file, anchor)
   return false
 end
 
+describe("the documents' commands of make", function()
+  it("are targets", function()
+    local makefile, found = assert(read_file "Makefile"), 0
+    for _, file in ipairs(documents.FILES) do
+      for target in assert(read_file(file)):gmatch "`make (%l[%l-]*)[^`]*`" do
+        assert.is_truthy(makefile:find("\n" .. target .. ":", 1, true), file .. ": " .. target)
+        found = found + 1
+      end
+    end
+    assert.is_true(found > 20, found)
+  end)
+end)
+
 describe("the documents' links", function()
-  for _, file in ipairs(FILES) do
+  for _, file in ipairs(documents.FILES) do
     it("in " .. file .. " lead to what is there", function()
       for target in assert(read_file(file)):gmatch "%]%(([^)]+)%)" do
         if not target:find "^https?:" then
@@ -109,7 +140,7 @@ describe("the documents' links", function()
 
   it("lead from README to every document", function()
     local readme = assert(read_file "README.md")
-    for _, file in ipairs(FILES) do
+    for _, file in ipairs(documents.FILES) do
       assert.is_truthy(file == "README.md" or readme:find(("](%s)"):format(file), 1, true), file)
     end
   end)

@@ -354,24 +354,6 @@ local function check_text(file, text)
   end
 end
 
--- ---- the reference: every public method is described ---------------------------
-
-local REFERENCE = "doc/reference.md"
-
-local function check_reference()
-  local reference = read(REFERENCE) or ""
-  for _, file in ipairs(find_files("lua", "%.lua$")) do
-    for number, line in lines(read(file)) do
-      local class, name = line:match "^function (%a+):(%a[%w_]*)%("
-      if not class then class, name = line:match "^(%a+)%.(%a[%w_]*) = %a+%.%a" end
-      if (class == "Client" or class == "Lock")
-        and not reference:find(":" .. name .. "(", 1, true) then
-        report(file, number, "%s does not describe %s:%s()", REFERENCE, class:lower(), name)
-      end
-    end
-  end
-end
-
 -- ---- all of it --------------------------------------------------------------
 
 local sources = find_files("src", "%.[ch]$")
@@ -397,7 +379,6 @@ end
 for _, file in ipairs(find_files("lua bin", "")) do
   check_modules(file, read(file))
 end
-check_reference()
 if arg[2] == "graph" then print_graph(graph) end
 
 os.exit(violations == 0 and 0 or 1)

@@ -40,7 +40,9 @@ local INIT = ([[
     told[4] = select(3, client:ping()) or "pong"
     lock, message, code = client:try_lock(name .. "/try")
     told[5] = lock and "held" or code
-    told[6] = lock and (select(3, lock:check())) or "-"
+    local checked, _, why
+    if lock then checked, _, why = lock:check() end
+    told[6] = lock and not checked and why or "-"
     told[7] = lock and lock:held() and "yes" or "no"
     if lock then
       local ok

@@ -28,7 +28,7 @@ local HOLDER = [[
   end
   function words.check()
     local held, _, code = lock:check()
-    print("answer " .. tostring(held) .. " " .. tostring(code))
+    print("answer " .. tostring(held) .. " " .. tostring(not held and code or nil))
   end
   function words.unlock()
     local ok, _, code = lock:unlock()

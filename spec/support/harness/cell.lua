@@ -50,13 +50,15 @@ run_elsewhere(is_matrix and (M.is_secure or M.members ~= 1), "the plain cells of
   .. " nginx/election_spec"
   .. " process/clock_spec process/secrets_spec"
   .. " regress/014_late_write_spec regress/015_late_key_spec"
-  .. " house/layers_spec house/documents_spec house/release_spec house/support_spec")
+  .. " house/layers_spec house/documents_spec house/walkthrough_spec house/release_spec"
+  .. " house/recipes_spec house/reference_spec house/support_spec")
 run_elsewhere(is_matrix and M.members ~= 3, "the cells of three members",
   "cluster/failover_spec cluster/identity_spec cluster/secured_spec")
 -- They run no C of ours, or have nginx run it, which isn't built for that, or look
 -- at all memory, most of which is the sanitizer's.
 run_elsewhere(M.is_sanitized, "runs without a sanitizer",
-  "nginx house/layers_spec house/documents_spec house/release_spec process/secrets_spec")
+  "nginx house/layers_spec house/documents_spec house/walkthrough_spec house/reference_spec"
+  .. " house/recipes_spec house/release_spec process/secrets_spec")
 
 -- A spec file, as it is named here and in keys: "lock/queue_spec".
 function M.place(file)

@@ -1,0 +1,106 @@
+--- What the docstrings say, as LDoc has read it: a table in a file, for those who make
+-- the reference and the types from it, and for the spec that asks whether all is said.
+--
+--   MODEL=/absolute/path ldoc -c doc/generate/config.ld --filter doc.generate.model.write .
+local M = {}
+
+local FILE = assert(os.getenv "MODEL", "MODEL is not set")
+
+-- A text in one line.
+local function line(text)
+  return (((text or ""):gsub("%s+", " ")):gsub("^ ", ""):gsub(" $", ""))
+end
+
+-- { type, text } of each result, in their groups.
+local function results(item)
+  local groups = {}
+  for _, group in ipairs(item.retgroups or {}) do
+    local list = {}
+    for _, result in ipairs(group) do
+      list[#list + 1] = { type = result.type, text = line(result.text) }
+    end
+    groups[#groups + 1] = list
+  end
+  return groups
+end
+
+-- What stands in quotation marks has spaces.
+local function default(opt)
+  return type(opt) == "string" and opt:gsub('^"(.*)"$', "%1") or opt
+end
+
+-- { name, type, text, opt: true or the default } of each parameter, or field of a table.
+local function parameters(item)
+  local list = {}
+  local modifiers = item.modifiers[item.type == "table" and "field" or "param"] or {}
+  for i, name in ipairs(item.params or {}) do
+    local modifier = modifiers[i] or {}
+    list[i] = {
+      name = name, type = modifier.type, opt = default(modifier.opt),
+      text = line(item.params.map[name]),
+    }
+  end
+  return list
+end
+
+-- A paragraph ends where a line is empty.
+local function paragraphs(summary, description)
+  local text = (summary or "") .. " " .. (description or ""):gsub("^\n", "")
+  local list = {}
+  for paragraph in (text:gsub("\n%s*\n", "\1") .. "\1"):gmatch "([^\1]*)\1" do
+    if paragraph:find "%S" then list[#list + 1] = line(paragraph) end
+  end
+  return table.concat(list, "\n\n")
+end
+
+local function describe(module, item)
+  local class, name = item.name:match "^([^:]+):(.+)$"
+  return {
+    class = class or module.name,
+    name = name or item.name:match "[^.]*$",
+    is_method = class ~= nil,
+    is_table = item.type == "table",
+    text = paragraphs(item.summary, item.description),
+    params = parameters(item),
+    results = results(item),
+    fail = item.tags.fail and line(item.tags.fail[1]),
+    raise = item.raise and line(item.raise),
+  }
+end
+
+local function write(out, value, indent)
+  if type(value) ~= "table" then
+    out[#out + 1] = type(value) == "string" and ("%q"):format(value):gsub("\\\n", "\\n")
+      or tostring(value)
+    return
+  end
+  local keys = {}
+  for key in pairs(value) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b)
+    if type(a) == type(b) then return a < b end
+    return type(a) == "number"
+  end)
+  out[#out + 1] = "{\n"
+  for _, key in ipairs(keys) do
+    out[#out + 1] = indent .. "  "
+    if type(key) == "string" then out[#out + 1] = key .. " = " end
+    write(out, value[key], indent .. "  ")
+    out[#out + 1] = ",\n"
+  end
+  out[#out + 1] = indent .. "}"
+end
+
+--- LDoc's filter.
+function M.write(modules)
+  local list = {}
+  for module in modules:iter() do
+    for item in module.items:iter() do list[#list + 1] = describe(module, item) end
+  end
+  local out = { "return " }
+  write(out, list, "")
+  local file = assert(io.open(FILE, "w"))
+  file:write(table.concat(out), "\n")
+  file:close()
+end
+
+return M

@@ -1,0 +1,47 @@
+--- The types that docstrings may name: what each is for LuaLS, and what it says to a
+-- reader. There is no plain number: a type tells the unit.
+return {
+  -- plain ones
+  string = { luals = "string" },
+  boolean = { luals = "boolean" },
+  ["true"] = { luals = "true" },
+  ["false"] = { luals = "false" },
+  ["nil"] = { luals = "nil" },
+  any = { luals = "any" },
+  ["function"] = { luals = "function" },
+  body = { luals = "fun(lock: etcdlock.Lock): ...", shown = "function" },
+  listener = {
+    luals = "fun(lock: etcdlock.Lock, reason: etcdlock.reason)", shown = "function",
+  },
+  owner = { luals = "string|number", shown = "string or number" },
+  -- numbers, by what they count
+  seconds = { luals = "etcdlock.seconds", number = "number", says = "Fractions are allowed." },
+  count = { luals = "integer", shown = "whole number" },
+  token = {
+    luals = "etcdlock.token", number = "integer", says = "It grows from holder to holder.",
+  },
+  revision = { luals = "integer", shown = "revision of etcd" },
+  time = { luals = "integer", shown = "Unix time in seconds" },
+  descriptor = { luals = "integer", shown = "file descriptor" },
+  -- words, which have a table of their own
+  code = { luals = "etcdlock.code" },
+  reason = { luals = "etcdlock.reason" },
+  mode = { luals = "etcdlock.mode" },
+  -- ours
+  client = { luals = "etcdlock.Client" },
+  lock = { luals = "etcdlock.Lock" },
+  pending = { luals = "etcdlock.Pending" },
+  semaphore = { luals = "etcdlock.Semaphore" },
+  election = { luals = "etcdlock.Election" },
+  observer = { luals = "etcdlock.Observer" },
+  connect_options = { luals = "etcdlock.ConnectOptions", shown = "[options](#options-of-connect)" },
+  lock_options = { luals = "etcdlock.LockOptions", shown = "[options](#options-of-a-lock)" },
+  stats = { luals = "etcdlock.Stats", shown = "table as below" },
+  entry = { luals = "etcdlock.Entry", shown = "entry", plural = "entries as below" },
+  line = { luals = "etcdlock.Line", shown = "queue", plural = "queues as below" },
+  member = { luals = "etcdlock.Member", shown = "member", plural = "members as below" },
+  operation = { luals = "string[]", shown = "table" },
+  resty_module = { luals = "resty.etcdlock", shown = "module" },
+  resty_lock = { luals = "resty.etcdlock.Lock", shown = "object" },
+  resty_options = { luals = "resty.etcdlock.Options", shown = "options as below" },
+}

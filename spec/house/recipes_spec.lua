@@ -1,0 +1,39 @@
+-- What a single run of a recipe doesn't show.
+
+local Nginx = require "spec.support.servers.nginx"
+local documents = require "spec.support.harness.documents"
+local suite = require "spec.support.harness.suite"
+
+local REQUESTS = 10 -- of each machine, at once
+
+local function start(text)
+  return Nginx.start {
+    workers = 2,
+    main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
+    locations = { ["/news"] = text, ["/made"] = "ngx.print(shared:get 'made' or 0)" },
+  }
+end
+
+describe("the recipe of a cache in nginx", function()
+  it("has the page made once by two machines that want it many times at once", function()
+    local text
+    for _, block in ipairs(documents.blocks "lua nginx") do
+      if block.place:find "^doc/recipes.md" then text = block.text end
+    end
+    local machines = { start(text), start(text) }
+    finally(function()
+      for _, nginx in ipairs(machines) do nginx:stop() end
+    end)
+    local requests, pages, made = {}, {}, 0
+    for i = 1, 2 * REQUESTS do requests[i] = machines[i % 2 + 1]:begin "/news" end
+    for _, request in ipairs(requests) do
+      request:wait()
+      assert.equal(200, request.status)
+      pages[request.body] = true
+    end
+    for _, nginx in ipairs(machines) do made = made + tonumber(nginx:get("/made").body) end
+    assert.equal(1, made)
+    assert.matches("^the news of %d+\n$", (next(pages)))
+    assert.is_nil(next(pages, next(pages)), "there are several pages")
+  end)
+end)

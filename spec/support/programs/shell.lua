@@ -1,0 +1,88 @@
+-- A shell that is told one thing after another, as in a terminal, in a directory of its
+-- own, which has the examples. There `lua5.4` is the Lua of the suite, which finds the
+-- checkout's etcdlock, and an etcd that is told nothing of it listens at a port of ours.
+
+local ports = require "spec.support.servers.port"
+local proc = require "spec.support.programs.proc"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local Shell = {}
+Shell.__index = Shell
+
+local ROOT = uv.cwd()
+
+-- Goes between what one command prints and what the next one does.
+local MARK = "\1"
+
+local ETCD = [[
+#!/bin/sh
+url=http://127.0.0.1:%s
+exec setpriv --pdeathsig KILL '%s' "$@" --listen-client-urls $url --advertise-client-urls $url \
+  --listen-peer-urls http://127.0.0.1:%s
+]]
+
+local function write(path, text, mode)
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  if mode then assert(uv.fs_chmod(path, tonumber(mode, 8))) end
+end
+
+-- A search path of Lua's that means the same in any directory.
+local function absolute(path)
+  return (path:gsub("[^;]+", function(one)
+    return one:sub(1, 1) == "/" and one or ROOT .. "/" .. one:gsub("^%./", "")
+  end))
+end
+
+local function program(name)
+  return (proc.run { "sh", "-c", "command -v " .. name }):match "%S+"
+end
+
+-- Starts one in |directory| with |env|; `port` is that of its etcd.
+function Shell.start(directory, env, port)
+  local bin = directory .. "/.bin"
+  assert(uv.fs_mkdir(bin, tonumber("700", 8)))
+  assert(uv.fs_symlink(assert(uv.fs_realpath(uv.exepath())), bin .. "/lua5.4"))
+  assert(uv.fs_symlink(ROOT .. "/examples", directory .. "/examples"))
+  write(bin .. "/etcd", ETCD:format(port, program "etcd", ports.free()), "700")
+  env.LUA_PATH, env.LUA_CPATH = absolute(package.path), absolute(package.cpath)
+  env.LUA_PATH_5_3, env.LUA_PATH_5_4, env.LUA_CPATH_5_3, env.LUA_CPATH_5_4 = "", "", "", ""
+  for name in pairs(env) do
+    if env[name] == "" then env[name] = false end
+  end
+  env.PATH = bin .. ":" .. os.getenv "PATH"
+  local self = setmetatable({ directory = directory }, Shell)
+  self.child = proc.talk({ "setsid", "bash" }, env) -- a session, with all that it starts
+  self.child:send(("exec 2>&1; set -e; cd '%s'"):format(directory))
+  return self
+end
+
+function Shell:write(name, text)
+  write(self.directory .. "/" .. name, text)
+end
+
+-- Runs |text| to its end, and returns what it has printed. Fails if one of its commands
+-- does, and is patient for |seconds|.
+function Shell:run(text, seconds)
+  local out = self.child.out
+  local from = #out.text + 1
+  self.child:send(("{\n%s} </dev/null\nprintf '\\001\\n'"):format(text))
+  wait.eventually(function()
+    return self.child.process.code or out.text:find(MARK, from, true)
+  end, seconds or 30, "end of the commands " .. text)
+  local last = out.text:find(MARK, from, true)
+  if not last then
+    error(("one of these failed:\n%s--- it printed:\n%s"):format(text, out.text:sub(from)), 2)
+  end
+  return out.text:sub(from, last - 1)
+end
+
+-- Ends it, with what it has left running.
+function Shell:stop()
+  uv.kill(-self.child.pid, "sigkill")
+  self.child:destroy()
+end
+
+return Shell
