@@ -72,8 +72,8 @@ installed = \
 # those below PREFIX that Debian doesn't have from the beginning.
 EMPTIED = $(foreach dir,$(shell cd lua && find * -type d | sort -r),\
   '$(DESTDIR)$(LUADIR)/$(dir)') '$(DESTDIR)$(LIBDIR)/etcdlock' \
-  $(foreach dir,$(shell cd types && find * -type d | sort -r) .,'$(DESTDIR)$(TYPEDIR)/$(dir)') \
-  $(foreach dir,share/etcdlock share/lua/$(LUA_ABI) share/lua lib/lua/$(LUA_ABI) lib/lua share/man/man1 \
+  $(foreach dir,$(shell cd types && find * -type d | sort -r),'$(DESTDIR)$(TYPEDIR)/$(dir)') \
+  '$(DESTDIR)$(TYPEDIR)' $(foreach dir,share/etcdlock share/lua/$(LUA_ABI) share/lua lib/lua/$(LUA_ABI) lib/lua share/man/man1 \
   share/bash-completion/completions share/bash-completion,'$(DESTDIR)$(PREFIX)/$(dir)')
 
 # The command is told which Lua runs it, and where the module is.

@@ -12,7 +12,12 @@ set -eu
 SUITE=${SUITE:-bookworm}
 WITH=${WITH:-}
 BASE=$PWD/build/fresh
-COMMANDS='demo test demo-openresty rock'
+# Debian's modules are not known to luarocks.
+COMMANDS='make demo
+make test
+make demo-openresty
+make rock
+luarocks make --deps-mode=none --tree="$HOME/tree"'
 
 . .ci/tree.sh
 
@@ -25,18 +30,21 @@ for user in ${*:-user root}; do
     run root "apt-get -q update && apt-get -q install -y --no-install-recommends $WITH" \
       >"$tree.with.log" 2>&1 || { tail "$tree.with.log" >&2; exit 1; }
   fi
-  for command in $COMMANDS; do
+  while read -r command; do
+    log=$tree.$(echo "$command" | sed 's/ -.*//; s/ /-/g').log
     start=$(date +%s)
-    if run "$user" "cd etcdlock && make $command" >"$tree.$command.log" 2>&1 </dev/null; then
+    if run "$user" "cd etcdlock && $command" >"$log" 2>&1 </dev/null; then
       verdict=passed
     else
       verdict=FAILED
       failed=$((failed + 1))
-      tail -n 40 "$tree.$command.log"
+      tail -n 40 "$log"
     fi
-    echo "$SUITE${WITH:+ with $WITH}, as $user: make $command $verdict" \
-      "($(($(date +%s) - start)) s): $(tail -n 1 "$tree.$command.log")"
-  done
+    echo "$SUITE${WITH:+ with $WITH}, as $user: $command $verdict" \
+      "($(($(date +%s) - start)) s): $(tail -n 1 "$log")"
+  done <<END
+$COMMANDS
+END
   rm -rf --one-file-system "$tree"
 done
 [ "$failed" -eq 0 ]

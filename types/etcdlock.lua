@@ -114,18 +114,18 @@
 
 ---What stands in one queue of `client:queues`.
 ---@class (exact) etcdlock.Line
----@field name string
+---@field name string without the prefix of the client
 ---@field places etcdlock.Entry[] as those of `client:queue`
 
 ---One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`, `message`
 ---and `code`.
 ---@class (exact) etcdlock.Member
----@field endpoint string
+---@field endpoint string as `connect` was told it
 ---@field version? string of etcd
 ---@field id? string in hex
 ---@field leader_id? string missing where it knows of no leader
----@field is_leader? boolean
----@field is_learner? boolean
+---@field is_leader? boolean does it lead?
+---@field is_learner? boolean has it no vote?
 ---@field db_size? integer bytes of its file
 ---@field db_in_use? integer bytes of that which are in use
 ---@field problems? string[] etcd's texts: alarms, `no leader`

@@ -104,7 +104,7 @@ end
 
 --- What stands in one queue of `client:queues`.
 -- @table line
--- @tfield string name
+-- @tfield string name without the prefix of the client
 -- @tfield {entry,...} places as those of `client:queue`
 
 --- Tells who holds and who waits for all locks whose names begin with a prefix, as they

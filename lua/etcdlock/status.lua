@@ -10,12 +10,12 @@ local STATUS_WAIT = 2
 --- One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
 -- `message` and `code`.
 -- @table member
--- @tfield string endpoint
+-- @tfield string endpoint as `connect` was told it
 -- @tfield[opt] string version of etcd
 -- @tfield[opt] string id in hex
 -- @tfield[opt] string leader_id missing where it knows of no leader
--- @tfield[opt] boolean is_leader
--- @tfield[opt] boolean is_learner
+-- @tfield[opt] boolean is_leader does it lead?
+-- @tfield[opt] boolean is_learner has it no vote?
 -- @tfield[opt] count db_size bytes of its file
 -- @tfield[opt] count db_in_use bytes of that which are in use
 -- @tfield[opt] {string,...} problems etcd's texts: alarms, `no leader`

@@ -111,7 +111,7 @@ describe("make dist", function()
       .. '%.tar%.gz"', text)
   end)
 
-  it("packs what can be built, installed where there are blanks, used and removed", function()
+  it("packs what `make install` puts where there are blanks, and `make uninstall` takes", function()
     local directory, away = unpacked(), room()
     local prefix = away .. "/usr"
     proc.run { "mkdir", "-p", prefix .. "/lib/lua/" .. ABI }

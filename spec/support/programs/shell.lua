@@ -1,6 +1,7 @@
 -- A shell that is told one thing after another, as in a terminal, in a directory of its
 -- own, which has the examples. There `lua5.4` is the Lua of the suite, which finds the
--- checkout's etcdlock, and an etcd that is told nothing of it listens at a port of ours.
+-- checkout's etcdlock, `etcdlock` is the checkout's command, and an etcd that is told nothing
+-- of it listens at a port of ours.
 
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
@@ -20,6 +21,11 @@ local ETCD = [[
 url=http://127.0.0.1:%s
 exec setpriv --pdeathsig KILL '%s' "$@" --listen-client-urls $url --advertise-client-urls $url \
   --listen-peer-urls http://127.0.0.1:%s
+]]
+
+local COMMAND = [[
+#!/bin/sh
+exec lua5.4 '%s/bin/etcdlock' "$@"
 ]]
 
 local function write(path, text, mode)
@@ -46,6 +52,7 @@ function Shell.start(directory, env, port)
   assert(uv.fs_mkdir(bin, tonumber("700", 8)))
   assert(uv.fs_symlink(assert(uv.fs_realpath(uv.exepath())), bin .. "/lua5.4"))
   assert(uv.fs_symlink(ROOT .. "/examples", directory .. "/examples"))
+  write(bin .. "/etcdlock", COMMAND:format(ROOT), "700")
   write(bin .. "/etcd", ETCD:format(port, program "etcd", ports.free()), "700")
   env.LUA_PATH, env.LUA_CPATH = absolute(package.path), absolute(package.cpath)
   env.LUA_PATH_5_3, env.LUA_PATH_5_4, env.LUA_CPATH_5_3, env.LUA_CPATH_5_4 = "", "", "", ""
