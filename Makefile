@@ -227,7 +227,7 @@ test-all: ## every spec on every Lua: 5.1, 5.2, 5.3, 5.4 and LuaJIT
 
 # What differs most from Lua to Lua.
 SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/lock/,lock with_lock \
-  reentrancy gc) spec/nginx/worker spec/nginx/resty) spec/wait spec/regress
+  reentrancy gc) spec/eyes/log spec/nginx/worker spec/nginx/resty) spec/wait spec/regress
 
 test-all-short: deps ## the core of them on every Lua
 	@$(MAKE) --no-print-directory test-all \

@@ -53,7 +53,7 @@
 ---@field cert_pem? string the text instead of `cert`
 ---@field key_pem? string the text instead of `key`
 ---@field server_name? string the name to be found in etcd's certificate (default: that of the endpoint)
----@field insecure_transport? boolean `false`: endpoints without a scheme are TLS (default: "`ETCDCTL_INSECURE_TRANSPORT`)
+---@field insecure_transport? boolean `false`: endpoints without a scheme are TLS (default: `ETCDCTL_INSECURE_TRANSPORT`)
 ---@field user? string for an etcd with authentication; the variable may also be `name:password`. Its tokens are renewed by themselves (default: `ETCDCTL_USER`)
 ---@field password? string the user's (default: `ETCDCTL_PASSWORD`)
 ---@field token? string a ready one instead, which nobody renews (default: none)
@@ -64,7 +64,9 @@
 ---@field env? boolean `false`: the environment is not looked at (default: true)
 ---@field loop? string `"luv"` or `"copas"`: it runs and is to be yielded to; `"none"`: block always (default: found)
 ---@field socket_dir? string in nginx: the directory in which the socket is made by which its requests are woken. It is unlinked at once, but for that moment each worker must be able to write there (default: `TMPDIR` or `/tmp`)
----@field log? function called with a message when a lock was released because nobody kept it (default: to standard error once)
+---@field log? fun(event: table) called with an [event](observability.md#the-log): a lock was waited for, taken, released, lost, [released because nobody kept it](#taking-a-lock) … (default: of a lock that nobody kept: to standard error once)
+---@field log_rate? integer so many events of each kind a second are told to `log`, and the number of the others; 0 or more (default: 100)
+---@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string `true`, patterns of names (`"stock/*"`), or a function from a name and a mode to a label: by what [metrics](observability.md#metrics) tells apart how long locks are waited for and held (default: none)
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
@@ -95,6 +97,10 @@
 ---@field failed_attempts integer calls that got no lock
 ---@field held integer locks that are held now
 ---@field waiting integer calls that wait now
+
+---The options of `client:metrics`.
+---@class (exact) etcdlock.MetricsOptions
+---@field labels? table<string, string> which all of it gets: they tell this client from others
 
 ---An entry of `client:queue`. The fields from `host` on are missing if another kind of client wrote
 ---the key. A client has one entry in a mode, however many of its owners wait; several of readers
@@ -359,6 +365,16 @@ function client:wrap(name, opts, fn) end
 ---Counts since `connect`. Taking and releasing a lock that nobody else wants costs two requests.
 ---@return etcdlock.Stats
 function client:stats() end
+
+---Tells what `client:stats` counts, and for how long locks were waited for and held (see `metrics`
+---of connect), as a page in Prometheus' text format (text/plain; version=0.0.4). Local.
+---Raises for an unknown option, a wrong type, a label that Prometheus doesn't take.
+---Fails with forked.
+---@param opts? etcdlock.MetricsOptions
+---@return string|nil
+---@return string|nil message
+---@return etcdlock.code|nil code
+function client:metrics(opts) end
 
 ---Tells whether the client has a session that is known to live. It has none before the first use,
 ---and between the end of one and the next time that it is used. Local.
@@ -808,6 +824,12 @@ function M.connect(opts) end
 ---@return true|nil
 ---@return any ... what `fn` has returned; or a message and a code
 function M.with_lock(name, opts, fn) end
+
+---Makes one page of several that `client:metrics` has answered. What has the same name and labels
+---in them is added up.
+---@param texts string[]
+---@return string
+function M.join_metrics(texts) end
 
 ---Tells where the last error came from that went through a `with_lock`. Only needed before Lua 5.4
 ---and in coroutines; elsewhere, whoever catches the error still finds the stack.

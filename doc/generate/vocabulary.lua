@@ -13,6 +13,12 @@ return {
   listener = {
     luals = "fun(lock: etcdlock.Lock, reason: etcdlock.reason)", shown = "function",
   },
+  logger = { luals = "fun(event: table)", shown = "function" },
+  labels = { luals = "table<string, string>", shown = "table, name to value" },
+  patterns = {
+    luals = "true|string[]|fun(name: string, mode: etcdlock.mode): string",
+    shown = "true, list of strings or function",
+  },
   owner = { luals = "string|number", shown = "string or number" },
   -- numbers, by what they count
   seconds = { luals = "etcdlock.seconds", number = "number", says = "Fractions are allowed." },
@@ -36,6 +42,7 @@ return {
   observer = { luals = "etcdlock.Observer" },
   connect_options = { luals = "etcdlock.ConnectOptions", shown = "[options](#options-of-connect)" },
   lock_options = { luals = "etcdlock.LockOptions", shown = "[options](#options-of-a-lock)" },
+  metrics_options = { luals = "etcdlock.MetricsOptions", shown = "options as below" },
   stats = { luals = "etcdlock.Stats", shown = "table as below" },
   entry = { luals = "etcdlock.Entry", shown = "entry", plural = "entries as below" },
   line = { luals = "etcdlock.Line", shown = "queue", plural = "queues as below" },

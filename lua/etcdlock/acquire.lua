@@ -2,7 +2,7 @@
 local Lock = require "etcdlock.lock"
 local Pending = require "etcdlock.pending"
 local check = require "etcdlock.check"
-local collected = require "etcdlock.collected"
+local core = require "etcdlock.core"
 local host = require "etcdlock.wait.host"
 local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
@@ -66,7 +66,11 @@ local function read(self, where, wish, opts)
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)
   self._losses:tell()
-  collected.tell(self)
+  local events = self._events
+  events:tell()
+  if events.is_on then
+    request.began = core.now()
+  end
   return request
 end
 
@@ -109,8 +113,12 @@ local function post(self, request)
   })
 end
 
---- Waits for the core's verdict; whatever interrupts the wait gives it up.
-local function wait_for(self, core_lock, tie)
+-- After so many seconds a lock that isn't there yet is told to be waited for.
+local WAITING_AFTER = 0.1
+
+--- Waits for the core's verdict; whatever interrupts the wait gives it up. Nil: there was
+-- none within `limit`.
+local function await_verdict(self, core_lock, tie, limit)
   local function give_up()
     core_lock:release()
     host.untie(self._wakeups, tie)
@@ -126,18 +134,41 @@ local function wait_for(self, core_lock, tie)
     losses = self._losses,
     tie = tie,
     ends_early = true,
+    limit = limit,
   }
-  if not ok then
+  if ok == false then
     give_up() -- it may be only the wait that has failed
   end
   return ok, message, code
+end
+
+local function wait_for(self, core_lock, request, tie)
+  if request.began then
+    local ok, message, code = await_verdict(self, core_lock, tie, WAITING_AFTER)
+    if ok ~= nil then
+      return ok, message, code
+    end
+    self._events:waiting(request)
+  end
+  return await_verdict(self, core_lock, tie)
 end
 
 --- The lock that the core has granted.
 local function wrap(self, core_lock, request, tie)
   local lock = Lock.new(self, core_lock, request, tie)
   self._holds:add(lock)
+  if request.began then
+    self._events:acquired(request, lock)
+  end
   return lock
+end
+
+--- Tells that nothing came of the request, and why.
+local function refuse(self, request, message, code)
+  if request.began then
+    self._events:not_acquired(request, message, code)
+  end
+  return nil, message, code
 end
 
 --- The lock that somebody of this client has let go of with its key kept; or nil. Where a
@@ -155,7 +186,7 @@ local function ask_core(self, request)
     return nil, message, code
   end
   local tie = host.tie(core_lock)
-  local ok, why, why_code = wait_for(self, core_lock, tie)
+  local ok, why, why_code = wait_for(self, core_lock, request, tie)
   if not ok then
     if request.is_pressed and why_code == "unavailable" then
       self._scout:send()
@@ -189,21 +220,31 @@ function M.wait(self, where, wish, opts)
     return lock
   end
   message, code = refusal(self, request)
-  if code then
-    return nil, message, code
+  if not code then
+    lock, message, code = ask_core(self, request)
   end
-  return ask_core(self, request)
+  if not lock then
+    return refuse(self, request, message, code)
+  end
+  return lock
 end
 
---- Asks the core: core lock, finish | nil, message, code; see Pending.new.
+--- Asks the core: core lock, told | nil, message, code; see Pending.new.
 local function begin(self, request)
   local core_lock, message, code = post(self, request)
   if not core_lock then
-    return nil, message, code
+    return refuse(self, request, message, code)
   end
-  local tie = host.tie(core_lock)
-  return core_lock, function()
-    return wrap(self, core_lock, request, tie)
+  local tie, is_told = host.tie(core_lock), false
+  return core_lock, function(ok, why, why_code)
+    if ok then
+      return wrap(self, core_lock, request, tie)
+    elseif ok == false then
+      return refuse(self, request, why, why_code)
+    elseif request.began and not is_told and core.now() - request.began >= WAITING_AFTER then
+      is_told = true
+      self._events:waiting(request)
+    end
   end
 end
 
@@ -222,7 +263,7 @@ function M.start(self, where, wish, opts)
   if not take then
     message, code = self._holds:own_refusal(request)
     if message then
-      return nil, message, code
+      return refuse(self, request, message, code)
     end
     take = self._holds:has_lingering(request) and retake
   end
@@ -235,12 +276,12 @@ function M.start(self, where, wish, opts)
       return begin(self, request)
     end)
   end
-  local core_lock, finish
-  core_lock, finish, code = begin(self, request)
+  local core_lock, told
+  core_lock, told, code = begin(self, request)
   if not core_lock then
-    return nil, finish, code
+    return nil, told, code
   end
-  return Pending.new(self._wakeups, core_lock, finish)
+  return Pending.new(self._wakeups, core_lock, told)
 end
 
 return M

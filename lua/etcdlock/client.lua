@@ -3,14 +3,17 @@
 -- @classmod client
 -- @alias Client
 local Election = require "etcdlock.election"
+local Events = require "etcdlock.events"
 local Holds = require "etcdlock.holds"
 local Losses = require "etcdlock.losses"
+local Metrics = require "etcdlock.metrics"
 local Scout = require "etcdlock.scout"
 local Semaphore = require "etcdlock.semaphore"
 local Wakeups = require "etcdlock.wait.wakeups"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
+local exposition = require "etcdlock.exposition"
 local forms = require "etcdlock.forms"
 local host = require "etcdlock.wait.host"
 local queue = require "etcdlock.queue"
@@ -32,7 +35,7 @@ local CLOSE_WAIT = 0.5
 
 -- Waits in the way of what runs here; see wait/init.lua for `wait`.
 function Client:_await(wait)
-  wait.wakeups = self._wakeups
+  wait.wakeups, wait.events = self._wakeups, self._events
   return await(wait)
 end
 
@@ -339,6 +342,29 @@ function Client:stats()
   return stats
 end
 
+--- The options of `client:metrics`.
+-- @table metrics_options
+-- @tfield[opt] labels labels which all of it gets: they tell this client from others
+
+--- Tells what `client:stats` counts, and for how long locks were waited for and held (see
+-- `metrics` of connect), as a page in Prometheus' text format (text/plain; version=0.0.4).
+-- Local.
+-- @function client:metrics
+-- @tparam[opt] metrics_options opts
+-- @treturn string
+-- @fail forked
+-- @raise for an unknown option, a wrong type, a label that Prometheus doesn't take
+function Client:metrics(opts)
+  opts = check.types("client:metrics", opts, { labels = "table" }, {})
+  local labels = exposition.labels("client:metrics", opts.labels, Metrics.TAKEN)
+  local usable, message, code = self._core:usable()
+  if not usable and code == "forked" then
+    return nil, message, code
+  end
+  self._events:tell()
+  return Metrics.page(self._metrics, self:stats(), REQUESTS, self._core:alive(), labels)
+end
+
 --- Tells whether the client has a session that is known to live. It has none before the
 -- first use, and between the end of one and the next time that it is used. Local.
 -- @treturn[1] true
@@ -384,6 +410,7 @@ end
 -- @fail never
 function Client:close()
   self._wakeups:close(CLOSE_WAIT)
+  self._events:close()
   return true
 end
 
@@ -402,17 +429,19 @@ check.methods(Client, "client")
 -- Wraps a core client. For init.lua only.
 function Client.new(core_client, options)
   local wakeups = Wakeups.new(core_client, options.loop, options.socket_dir)
+  local metrics = options.metrics and Metrics.new(options.metrics) or nil
   return setmetatable({
     _core = core_client,
     _wakeups = wakeups,
     _losses = Losses.new(wakeups),
+    _metrics = metrics,
+    _events = Events.new(core_client, options, metrics),
     _scout = Scout.new(core_client, options.prefix .. PING),
     _fail_fast = options.fail_fast,
     _holds = Holds.new(options.endpoints),
     _endpoints = table.concat(options.endpoints, ","),
     _timeout = options.timeout,
     _prefix = options.prefix,
-    _log = options.log,
   }, Client)
 end
 

@@ -12,6 +12,8 @@ local TTL_MIN, TTL_MAX, TTL_DEFAULT = 2, 300, 10
 local HANDOFF, HANDOFF_MAX = 32, 1000000
 local HANDOFF_TIME, HANDOFF_TIME_MAX = 0.05, 60
 local DEFAULT_ENDPOINT = "127.0.0.1:2379"
+local LOG_RATE = 100
+local PATTERNS_MAX, PATTERN_BYTES_MAX = 100, 128
 local WHERE = "etcdlock.connect"
 
 --- The options of `etcdlock.connect`.
@@ -30,8 +32,8 @@ local WHERE = "etcdlock.connect"
 -- @tfield[opt] string key_pem the text instead of `key`
 -- @tfield[opt="that of the endpoint"] string server_name the name to be found in etcd's
 --   certificate
--- @tfield[opt="`ETCDCTL_INSECURE_TRANSPORT`, else as `endpoints` says"] boolean
---   insecure_transport `false`: endpoints without a scheme are TLS
+-- @tfield[opt=`ETCDCTL_INSECURE_TRANSPORT`] boolean insecure_transport `false`: endpoints
+--   without a scheme are TLS
 -- @tfield[opt=`ETCDCTL_USER`] string user for an etcd with authentication; the variable may
 --   also be `name:password`. Its tokens are renewed by themselves
 -- @tfield[opt=`ETCDCTL_PASSWORD`] string password the user's
@@ -50,8 +52,14 @@ local WHERE = "etcdlock.connect"
 -- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: the directory in which the
 --   socket is made by which its requests are woken. It is unlinked at once, but for that
 --   moment each worker must be able to write there
--- @tfield[opt="to standard error once"] function log called with a message when a lock was
---   released because nobody kept it
+-- @tfield[opt="of a lock that nobody kept: to standard error once"] logger log called with an
+--   [event](observability.md#the-log): a lock was waited for, taken, released, lost,
+--   [released because nobody kept it](#taking-a-lock) …
+-- @tfield[opt=100] count log_rate so many events of each kind a second are told to `log`, and
+--   the number of the others; 0 or more
+-- @tfield[opt=none] patterns metrics `true`, patterns of names (`"stock/*"`), or a function
+--   from a name and a mode to a label: by what [metrics](observability.md#metrics) tells apart
+--   how long locks are waited for and held
 local OPTIONS = {
   endpoints = "any", -- string or list
   ttl = "number",
@@ -75,6 +83,8 @@ local OPTIONS = {
   loop = "string",
   socket_dir = "string",
   log = "function",
+  log_rate = "number",
+  metrics = "any", -- true, a list of patterns or a function
   fail_fast = "boolean",
 }
 M.OPTIONS = OPTIONS
@@ -256,6 +266,42 @@ local function check_handoff(settings)
   return settings
 end
 
+local function check_log(settings)
+  settings.log_rate = settings.log_rate or LOG_RATE
+  if not check.is_within(settings.log_rate, 0, math.huge) then
+    return check.invalid(WHERE, "log_rate", settings.log_rate, "0 or more events a second")
+  end
+  return settings
+end
+
+local function check_metrics(settings)
+  local list = settings.metrics
+  settings.wants_events = settings.log ~= nil or list ~= nil
+  if type(list) ~= "table" then
+    return settings
+  elseif #list < 1 or #list > PATTERNS_MAX then
+    return check.invalid(WHERE, "#metrics", #list, "1 to " .. PATTERNS_MAX .. " patterns")
+  end
+  for i, pattern in ipairs(list) do
+    local field = "metrics[" .. i .. "]"
+    if pattern == "" or #pattern > PATTERN_BYTES_MAX or pattern:find "%z" then
+      local wanted = "1 to " .. PATTERN_BYTES_MAX .. " bytes, no NUL"
+      return check.invalid(WHERE, field, pattern, wanted)
+    end
+  end
+  return settings
+end
+
+local function check_metrics_types(value)
+  if type(value) == "table" then
+    for i = 1, math.max(#value, 1) do
+      check.string(WHERE, "metrics[" .. i .. "]", value[i])
+    end
+  elseif value ~= nil and value ~= true then
+    check.callable(WHERE, "metrics", value)
+  end
+end
+
 local function check_prefix(settings)
   settings.prefix = settings.prefix or ""
   if #settings.prefix >= NAME_MAX or settings.prefix:find("%z") then
@@ -292,6 +338,7 @@ end
 function M.read(opts)
   opts = check.types(WHERE, opts, OPTIONS, ELSEWHERE)
   check_endpoint_types(opts.endpoints)
+  check_metrics_types(opts.metrics)
   if type(opts.handoff) ~= "boolean" and opts.handoff ~= nil then
     check.number(WHERE, "handoff", opts.handoff)
   end
@@ -301,7 +348,7 @@ function M.read(opts)
   end
   for _, step in ipairs {
     check_endpoints, check_texts, check_user, check_numbers, check_handoff, check_prefix,
-    check_loop, choose_tls,
+    check_loop, check_log, check_metrics, choose_tls,
   } do
     local ok, message
     ok, message, code = step(settings, names)

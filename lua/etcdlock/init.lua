@@ -8,6 +8,7 @@ local Client = require "etcdlock.client"
 local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
+local exposition = require "etcdlock.exposition"
 local finally = require "etcdlock.finally"
 local host = require "etcdlock.wait.host"
 local on_first_use = require "etcdlock.on_first_use"
@@ -69,6 +70,14 @@ function M.with_lock(name, opts, fn)
   end
   return client:with_lock(name, opts, fn)
 end
+
+--- Makes one page of several that `client:metrics` has answered. What has the same name and
+-- labels in them is added up.
+-- @function join_metrics
+-- @tparam {string,...} texts
+-- @treturn string
+-- @fail never
+M.join_metrics = exposition.join
 
 --- Tells where the last error came from that went through a `with_lock`. Only needed before
 -- Lua 5.4 and in coroutines; elsewhere, whoever catches the error still finds the stack.

@@ -44,6 +44,7 @@ function Lock:held()
     return true, left
   end
   self._client._losses:tell()
+  self._client._events:tell()
   local _, code = self:_not_held()
   return false, code
 end
@@ -129,6 +130,13 @@ end
 
 -- ---- letting go ----
 
+local function tell_released(self)
+  local events = self._client._events
+  if events.is_on then
+    events:released(self, self._core:held_for())
+  end
+end
+
 -- Lets go, but not of the key, if the lock is to linger and nobody else wants it.
 local function leave_key(self)
   local client = self._client
@@ -138,6 +146,7 @@ local function leave_key(self)
   self._has_left = true
   client._holds:linger(self)
   client._losses:leave(self, false)
+  tell_released(self)
   return true
 end
 
@@ -146,6 +155,9 @@ local function release(self)
   local client = self._client
   local was_held = self._core:release()
   client._losses:leave(self, not was_held)
+  if was_held then
+    tell_released(self) -- while etcd is on its way to hear of it
+  end
   return was_held
 end
 
@@ -213,6 +225,7 @@ function Lock:unlock()
   if released then
     return true
   end
+  self._client._events:tell()
   return nil, message, code
 end
 

@@ -22,8 +22,8 @@ local function unpoll(fd)
   end
 end
 
-local function wait_for(self, core_lock, finish)
-  self._core, self._finish = core_lock, finish
+local function wait_for(self, core_lock, told)
+  self._core, self._told = core_lock, told
   local wakeups = self._wakeups -- and not self, which may be forgotten
   local number = wakeups:expect(function()
     unpoll(wakeups:fd())
@@ -38,21 +38,21 @@ end
 
 local function decide(self, ...)
   self._answer = { n = select("#", ...), ... }
-  self._core, self._finish = nil, nil
+  self._core, self._told = nil, nil
   if self._polled then
     unpoll(self._wakeups:fd())
   end
 end
 
 local function begin(self)
-  local lock, core_lock, finish, code = self._take(), nil, nil, nil
+  local lock, core_lock, told, code = self._take(), nil, nil, nil
   if not lock then
-    core_lock, finish, code = self._begin()
+    core_lock, told, code = self._begin()
   end
   if core_lock then
-    wait_for(self, core_lock, finish)
+    wait_for(self, core_lock, told)
   else
-    decide(self, lock, finish, code)
+    decide(self, lock, told, code)
   end
 end
 
@@ -64,10 +64,10 @@ local function look(self)
   self._wakeups:deliver() -- or the descriptor would stay readable
   local ok
   ok, message, code = self._core:wait(0)
-  if ok then
-    decide(self, self._finish())
-  elseif ok == false then
-    decide(self, nil, message, code)
+  if ok == nil then
+    self._told(nil)
+  else
+    decide(self, self._told(ok, message, code))
   end
 end
 
@@ -96,10 +96,12 @@ function Pending:cancel()
   if self._answer then
     return false
   end
+  local message, code = "the wait for the lock was given up", "cancelled"
   if self._core then
     self._core:release()
+    self._told(false, message, code)
   end
-  decide(self, nil, "the wait for the lock was given up", "cancelled")
+  decide(self, nil, message, code)
   return true
 end
 
@@ -176,10 +178,11 @@ check.methods(Pending, "pending")
 
 -- ---- for acquire.lua ----
 
--- `finish()` makes the lock of a core lock that is held.
-function Pending.new(wakeups, core_lock, finish)
+-- `told(ok, message, code)` hears the verdict on the core lock, and answers what step
+-- does: the lock, or nil, message, code; before that nil, when somebody has asked.
+function Pending.new(wakeups, core_lock, told)
   local self = setmetatable({ _wakeups = wakeups }, Pending)
-  wait_for(self, core_lock, finish)
+  wait_for(self, core_lock, told)
   return self
 end
 

@@ -28,7 +28,7 @@ local TIMES, MORE = 3, 30
 
 local LISTS = {
   "base", "tls", "net", "etcd", "rules", "lock", "local_queue", "nginx", "lua_core", "lua",
-  "election", "command",
+  "election", "command", "eyes",
 }
 
 local function is_wanted(list, mutant)

@@ -24,7 +24,9 @@ end
 
 it("a lock that nobody keeps is told of, to the log that connect was given", function()
   local told = {}
-  local client = connect { log = function(message) told[#told + 1] = message end }
+  local client = connect { log = function(message)
+    if message.event == "collected" then told[#told + 1] = tostring(message) end
+  end }
   drop_one(client)
   assert.equal(1, client:stats().collected)
   assert(client:lock "b"):unlock()
@@ -57,7 +59,8 @@ it("without a log it is told on standard error, once", function()
 end)
 
 it("nothing is told of what was let go before, was lost, or was only waited for", function()
-  local client, other = connect { log = error }, connect()
+  local told, other = {}, connect()
+  local client = connect { log = function(message) told[message.event] = true end }
   assert(client:lock "a"):unlock()
   local held = assert(other:lock "b")
   client:lock("b", { timeout = 0.05 })
@@ -72,4 +75,6 @@ it("nothing is told of what was let go before, was lost, or was only waited for"
   assert.equal(0, client:stats().collected)
   assert(client:lock "a"):unlock()
   assert.is_true(held:unlock())
+  assert.is_true(told.acquired and told.lost)
+  assert.is_nil(told.collected)
 end)

@@ -2,6 +2,7 @@
 #include "lock/client.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -34,6 +35,8 @@ struct el_client {
   el_watcher_world watchers;
   el_status_world statuses;
   el_alarms *alarms;
+  el_move move;      /* from one member to another */
+  size_t member;     /* the one before it */
   int64_t outage_ms; /* when it was found last; 0: there is none */
   bool fail_fast;    /* nobody waits for an etcd that is away */
   bool has_left;     /* the cluster, which is another one now */
@@ -137,6 +140,16 @@ static void on_key_found(void *arg, el_bytes key) {
   el_local_queues_find_key(cl->queues, key);
 }
 
+static void on_moved(el_move *move, const el_error *why) {
+  el_client *cl = EL_OF(move, el_client, move);
+  const char *left = el_channel_address(cl->channel, cl->member);
+  cl->member = el_channel_member(cl->channel);
+  el_events_note(&cl->handle->events,
+                 &(el_event){.kind = EL_EVENT_MEMBER_LEFT,
+                             .subject = {left, strlen(left)},
+                             .why = {why->text, strlen(why->text)}});
+}
+
 /* The parts that only the I/O thread may touch are made there. */
 static void run_open(el_command *command) {
   el_client *cl = EL_OF(command, el_client, open_command);
@@ -145,12 +158,16 @@ static void run_open(el_command *command) {
   el_session_world session;
   cl->channel =
       el_channel_new(cl->loop, settings->endpoints, settings->n, settings->tls);
+  cl->member = el_channel_member(cl->channel);
+  cl->move.moved = on_moved;
+  el_channel_add_move(cl->channel, &cl->move);
   cl->auth = el_auth_new(cl->channel, timers, settings->user,
                          settings->password, settings->token);
   settings->tls = NULL; /* theirs now */
   settings->user = settings->password = NULL;
   cl->fail_fast = settings->plain.fail_fast;
-  cl->requests = el_requests_new(cl->auth, timers, &cl->handle->counters);
+  cl->requests = el_requests_new(cl->auth, timers, &cl->handle->counters,
+                                 &cl->handle->events);
   session = (el_session_world){.auth = cl->auth,
                                .requests = cl->requests,
                                .timers = timers,
@@ -316,6 +333,7 @@ static el_client *new_client(const el_connect_options *options, el_error *err) {
     return NULL;
   }
   cl->settings = el_settings_new(options, err);
+  cl->handle->events.are_wanted = options->plain.wants_events;
   if (cl->settings != NULL && start(cl, err)) return cl;
   if (cl->settings != NULL) {
     el_settings_free(cl->settings);

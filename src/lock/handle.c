@@ -18,6 +18,7 @@ el_handle *el_handle_new(void) {
   handle->fork_generation = el_fork_generation();
   el_last_cause_init(&handle->last_cause);
   el_outage_init(&handle->outage);
+  el_events_init(&handle->events);
   return handle;
 }
 
@@ -31,7 +32,7 @@ void el_handle_unref(el_handle *handle) {
   el_wake_free(handle->wake);
   el_last_cause_destroy(&handle->last_cause);
   el_outage_destroy(&handle->outage);
-  el_bytes_free(handle->collected);
+  el_events_destroy(&handle->events);
   free(handle);
 }
 

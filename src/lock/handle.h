@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/wake.h"
 #include "lock/counters.h"
+#include "lock/events.h"
 #include "lock/last_cause.h"
 #include "lock/outage.h"
 #include "net/loop.h"
@@ -23,10 +23,8 @@ typedef struct el_handle {
   unsigned fork_generation;
 
   /* Lua's side. */
-  el_loop *loop;      /* NULL: closed, or not open yet */
-  el_wake *wake;      /* for event loops, made on demand */
-  el_bytes collected; /* the name of the lock that was dropped last while it was
-                         held; NULL: none was */
+  el_loop *loop; /* NULL: closed, or not open yet */
+  el_wake *wake; /* for event loops, made on demand */
 
   /* The I/O thread's own. */
   struct el_local_queues *queues;
@@ -38,6 +36,8 @@ typedef struct el_handle {
   el_counters counters;
   el_last_cause last_cause; /* of the session */
   el_outage outage;
+
+  el_events events; /* written and read by any */
 } el_handle;
 
 /* One that is closed, with one reference. NULL: no memory. @thread lua */

@@ -1,6 +1,7 @@
 /* hold: what its holder does with a lock, on Lua's side: asks whether it is still his, and
  * lets go of it. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "lock/lock_int.h"
@@ -14,6 +15,41 @@ static void post_stop(el_lock *lk) {
   }
 }
 
+void el_lock_read_cause(const el_lock *lk, el_error *cause) {
+  if (!el_handle_stood_still(lk->handle, cause)) {
+    el_last_cause_read(&lk->handle->last_cause, cause);
+  }
+}
+
+void el_lock_note_begin(el_lock *lk) {
+  atomic_store_explicit(&lk->held_since_us,
+                        lk->handle->events.are_wanted ? el_now_us() : 0,
+                        memory_order_relaxed);
+}
+
+int64_t el_lock_held_us(const el_lock *lk) {
+  int64_t since_us =
+      atomic_load_explicit(&lk->held_since_us, memory_order_relaxed);
+  return since_us != 0 ? el_now_us() - since_us : 0;
+}
+
+void el_lock_note_end(el_lock *lk, el_event_kind kind, el_loss loss) {
+  el_error cause = {.code = EL_OK};
+  el_event event = {.kind = kind,
+                    .subject = lk->owner.name,
+                    .mode = (el_mode)lk->owner.mode,
+                    .loss = loss,
+                    .token = lk->token,
+                    .held_us = el_lock_held_us(lk)};
+  if (loss == EL_LOSS_EXPIRED) {
+    el_lock_read_cause(lk, &cause);
+  }
+  if (cause.code != EL_OK) {
+    event.why = (el_bytes){cause.text, strlen(cause.text)};
+  }
+  el_events_note(&lk->handle->events, &event);
+}
+
 /* Latches the loss of a hold whose time is over, and returns the state that stands
  * then. By exchange: the I/O thread may find another reason at the same moment, or
  * another thread release it, and what came first stays true. The key would live on
@@ -24,6 +60,7 @@ static int latch_loss(el_lock *lk, el_loss loss) {
                                      EL_HOLD_LOST + (int)loss)) {
     state = EL_HOLD_LOST + (int)loss;
     el_completion_complete(&lk->news, EL_LOCK_ENDED);
+    el_lock_note_end(lk, EL_EVENT_LOST, loss);
     post_stop(lk);
   }
   return state;
@@ -124,6 +161,7 @@ bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
   }
   atomic_store(&lk->hold_until,
                max_hold_ms > 0 ? el_now_ms() + max_hold_ms : INT64_MAX);
+  el_lock_note_begin(lk);
   el_completion_clear(&lk->news, EL_LOCK_ENDED);
   if (!atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD)) {
     return false;
@@ -137,7 +175,11 @@ bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
 
 bool el_lock_release(el_lock *lk) { return let_go(lk, EL_HOLD_RELEASED); }
 
-void el_lock_outlive(el_lock *lk) { let_go(lk, EL_HOLD_OUTLIVED); }
+void el_lock_outlive(el_lock *lk) {
+  if (let_go(lk, EL_HOLD_OUTLIVED)) {
+    el_lock_note_end(lk, EL_EVENT_ENDED, EL_LOSS_NONE);
+  }
+}
 
 bool el_lock_is_outlived(const el_lock *lk) {
   return atomic_load(&lk->state) == EL_HOLD_OUTLIVED;
@@ -147,9 +189,7 @@ void el_lock_drop(el_lock *lk) {
   if (el_handle_is_forked(lk->handle)) return; /* the parent's: leaked */
   if (let_go(lk, EL_HOLD_OUTLIVED)) {
     EL_COUNT(&lk->handle->counters, collected, 1);
-    el_bytes_free(lk->handle->collected);
-    lk->handle->collected =
-        (el_bytes){el_bytes_copy(lk->owner.name), lk->owner.name.len};
+    el_lock_note_end(lk, EL_EVENT_COLLECTED, EL_LOSS_NONE);
   }
   el_lock_unref(lk);
 }

@@ -68,6 +68,7 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   }
   el_bytes_free(owner->value);
   owner->value = (el_bytes){0};
+  el_lock_note_begin(lk);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
   el_completion_complete(&lk->news, EL_LOCK_DECIDED);
 }
@@ -84,8 +85,11 @@ static void on_failed(el_owner *owner, const el_error *err) {
 static void on_lost(el_owner *owner, el_loss loss) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
-  if (!atomic_compare_exchange_strong(&lk->state, &held,
-                                      EL_HOLD_LOST + (int)loss)) {
+  if (atomic_compare_exchange_strong(&lk->state, &held,
+                                     EL_HOLD_LOST + (int)loss)) {
+    el_lock_note_end(
+        lk, loss == EL_LOSS_CLOSED ? EL_EVENT_ENDED : EL_EVENT_LOST, loss);
+  } else {
     atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_RELEASED);
   }
   el_completion_complete(&lk->news, EL_LOCK_ENDED);

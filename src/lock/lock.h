@@ -79,6 +79,14 @@ el_hold el_lock_hold(el_lock *lk, int64_t *left_ms);
 /* Why it was lost, EL_LOSS_NONE if it wasn't. @thread any */
 el_loss el_lock_loss(const el_lock *lk);
 
+/* What stands, or stood, in the way of the proof that would have kept it.
+ * @thread any */
+void el_lock_read_cause(const el_lock *lk, el_error *cause);
+
+/* How long it is held, or was; only once it was; 0 unless somebody reads of all that happens (events.h).
+ * @thread any */
+int64_t el_lock_held_us(const el_lock *lk);
+
 /* Sets the hard end of the hold to |max_hold_ms| from now, instead of what it
  * was. False if it is not held. @thread lua */
 bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);

@@ -12,8 +12,12 @@ struct el_lock {
   atomic_int state; /* el_hold, EL_HOLD_LOST + el_loss: any thread */
   el_handle *handle;
 
-  /* Set before the I/O thread hears of it, constant afterwards. */
-  int64_t max_hold_ms;
+  union { /* a held lock has no byte to spare */
+    /* Set before the I/O thread hears of it, and read until it is held. */
+    int64_t max_hold_ms;
+    /* From then on; 0: nobody reads of it. Any thread. */
+    _Atomic int64_t held_since_us;
+  };
 
   /* Written by the I/O thread before DECIDED. */
   el_error *err; /* NULL: held */
@@ -41,6 +45,13 @@ struct el_lock {
 /* Posts |command| with a reference of its own; false: the client is closed.
  * @thread any */
 bool el_lock_post(el_lock *lk, el_command *command);
+
+/* It is held from now on; for el_lock_held_us, and what is told of its end.
+ * @thread any */
+void el_lock_note_begin(el_lock *lk);
+
+/* Its hold has ended, in a way that its holder doesn't tell of. @thread any */
+void el_lock_note_end(el_lock *lk, el_event_kind kind, el_loss loss);
 
 /* Has the I/O thread look at the hard end: the command that does so. @thread io */
 void el_lock_run_expire(el_command *command);

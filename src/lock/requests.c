@@ -26,6 +26,7 @@ struct el_requests {
   el_auth *auth;
   el_timers *timers;
   el_counters *counters;
+  el_events *events;
 
   el_lane lanes[LANES];              /* past |paused_until| */
   struct el_request_list background; /* until there is room */
@@ -269,6 +270,11 @@ static void note_luck(el_requests *requests, const el_request *request,
 
 /* ---- in and out ---- */
 
+static void note_failure(el_requests *requests, const el_error *err) {
+  EL_COUNT(requests->counters, failed_attempts, 1);
+  el_events_note_failure(requests->events, err);
+}
+
 /* Nothing that comes of |answer| leaves before all that came with it are told. */
 static void on_answered(el_request *request, el_txn_answer *answer) {
   el_requests *requests = request->requests;
@@ -289,7 +295,7 @@ static void on_answered(el_request *request, el_txn_answer *answer) {
   }
   judge_answer(requests, request, answer);
   if (answer->err.code != EL_OK) {
-    EL_COUNT(requests->counters, failed_attempts, 1);
+    note_failure(requests, &answer->err);
   }
   if (is_answer(&answer->err)) {
     requests->contacted = true;
@@ -360,7 +366,7 @@ bool el_requests_judge_lease(el_requests *requests,
                              const el_lease_answer *answer) {
   el_sighting seen = {.id = answer->cluster_id, .how = EL_SEEN_LOCAL};
   if (answer->err.code != EL_OK) {
-    EL_COUNT(requests->counters, failed_attempts, 1);
+    note_failure(requests, &answer->err);
   }
   requests->contacted = requests->contacted || is_answer(&answer->err);
   if (answer->err.code == EL_OK) {
@@ -376,11 +382,12 @@ bool el_requests_judge_lease(el_requests *requests,
 /* ---- life ---- */
 
 el_requests *el_requests_new(el_auth *auth, el_timers *timers,
-                             el_counters *counters) {
+                             el_counters *counters, el_events *events) {
   el_requests *requests = el_alloc(sizeof *requests);
   requests->auth = auth;
   requests->timers = timers;
   requests->counters = counters;
+  requests->events = events;
   requests->timer.due = on_timer;
   requests->verify.done = on_verified;
   requests->verify.counted_as = offsetof(el_stats, calls);

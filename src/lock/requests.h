@@ -15,12 +15,13 @@
 
 #include "etcd/lease.h"
 #include "lock/counters.h"
+#include "lock/events.h"
 #include "lock/lane.h"
 #include "net/loop.h"
 
 /* @thread io */
 el_requests *el_requests_new(el_auth *auth, el_timers *timers,
-                             el_counters *counters);
+                             el_counters *counters, el_events *events);
 
 /* Nothing may be out any more. @thread io */
 void el_requests_free(el_requests *requests);

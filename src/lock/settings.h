@@ -18,6 +18,7 @@ typedef struct el_plain_settings {
   int64_t ttl_ms;         /* of the lease */
   el_turn_limits handoff; /* among the owners of the client */
   bool fail_fast;         /* nobody waits for an etcd that is away */
+  bool wants_events;      /* somebody reads of all that happens */
 } el_plain_settings;
 
 /* What connect is told. Strings are borrowed for the call; NULL: not given. */

@@ -67,7 +67,9 @@ static void read_options(lua_State *L, el_connect_options *options) {
   options->allow_plaintext_auth = lua_toboolean(L, -1);
   lua_getfield(L, 1, "fail_fast");
   options->plain.fail_fast = lua_toboolean(L, -1);
-  lua_pop(L, 6);
+  lua_getfield(L, 1, "wants_events");
+  options->plain.wants_events = lua_toboolean(L, -1);
+  lua_pop(L, 7);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     *(const char **)(void *)((char *)options + texts[i].offset) =
         text_of(L, texts[i].name);
@@ -187,17 +189,6 @@ static el_nret l_client_stats(lua_State *L) {
   return 1;
 }
 
-/* client:collected() -> the name of a lock that was collected while it was held, the
- *                       last one since the last call, as client:lock was given it | nil */
-static el_nret l_client_collected(lua_State *L) {
-  el_handle *handle = el_client_handle(el_lua_check_client(L, 1)->client);
-  if (handle->collected.data == NULL) return 0;
-  lua_pushlstring(L, handle->collected.data, handle->collected.len);
-  el_bytes_free(handle->collected);
-  handle->collected = (el_bytes){0};
-  return 1;
-}
-
 static el_nret l_client_gc(lua_State *L) {
   el_lua_client *lc = el_lua_take_box(L, 1, EL_LUA_CLIENT);
   if (lc != NULL && !el_handle_is_forked(el_client_handle(lc->client))) {
@@ -211,10 +202,13 @@ static el_nret l_client_gc(lua_State *L) {
 
 void el_lua_open_client(lua_State *L, const luaL_Reg *const *methods) {
   static const luaL_Reg own[] = {
-      {"usable", l_client_usable},       {"close", l_client_close},
-      {"lease", l_client_lease},         {"alive", l_client_alive},
-      {"outage", l_client_outage},       {"stats", l_client_stats},
-      {"collected", l_client_collected}, {NULL, NULL},
+      {"usable", l_client_usable},
+      {"close", l_client_close},
+      {"lease", l_client_lease},
+      {"alive", l_client_alive},
+      {"outage", l_client_outage},
+      {"stats", l_client_stats},
+      {NULL, NULL},
   };
   el_lua_new_type(L, EL_LUA_CLIENT, own, l_client_gc);
   luaL_getmetatable(L, EL_LUA_CLIENT);

@@ -60,12 +60,14 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"pid", l_pid},
       {"parse_key", l_parse_key},
       {"yieldable", el_lua_yieldable},
+      {"call", el_lua_call},
       {NULL, NULL},
   };
   static const luaL_Reg *const methods[] = {el_lua_lock_methods,
                                             el_lua_guarded_methods,
                                             el_lua_watcher_methods,
                                             el_lua_status_methods,
+                                            el_lua_events_methods,
                                             el_lua_wait_methods,
                                             el_lua_nginx_methods,
                                             NULL};

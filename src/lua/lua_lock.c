@@ -150,12 +150,11 @@ static el_nret l_lock_left(lua_State *L) {
   return 1;
 }
 
-/* What stood in the way of the proof that would have kept |lk|. */
-static void read_cause(const el_lock *lk, el_error *cause) {
-  el_handle *handle = el_lock_handle(lk);
-  if (!el_handle_stood_still(handle, cause)) {
-    el_last_cause_read(&handle->last_cause, cause);
-  }
+/* lock:held_for() -> seconds since it was taken; 0 unless connect was told that somebody
+ *                    wants events */
+static el_nret l_lock_held_for(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)el_lock_held_us(check_lock(L)) / 1e6);
+  return 1;
 }
 
 /* lock:loss() -> why it was lost, the same in words | nil */
@@ -168,7 +167,7 @@ static el_nret l_lock_loss(lua_State *L) {
     return 1;
   }
   if (loss == EL_LOSS_EXPIRED) {
-    read_cause(lk, &cause);
+    el_lock_read_cause(lk, &cause);
   }
   lua_pushstring(L, el_losses[loss].name);
   lua_pushfstring(L, "%s%s%s", el_losses[loss].text,
@@ -223,6 +222,7 @@ void el_lua_open_lock(lua_State *L) {
       {"outlive", l_lock_outlive},
       {"is_outlived", l_lock_is_outlived},
       {"left", l_lock_left},
+      {"held_for", l_lock_held_for},
       {"loss", l_lock_loss},
       {"waited", l_lock_waited},
       {"token", l_lock_token},

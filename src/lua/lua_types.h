@@ -13,8 +13,12 @@ extern const luaL_Reg el_lua_lock_methods[];    /* lua_lock.c */
 extern const luaL_Reg el_lua_guarded_methods[]; /* lua_guarded.c */
 extern const luaL_Reg el_lua_watcher_methods[]; /* lua_watcher.c */
 extern const luaL_Reg el_lua_status_methods[];  /* lua_status.c */
+extern const luaL_Reg el_lua_events_methods[];  /* lua_events.c */
 extern const luaL_Reg el_lua_wait_methods[];    /* lua_wait.c */
 extern const luaL_Reg el_lua_nginx_methods[];   /* lua_nginx.c */
+
+/* Lua: call(fn, ...) -> true | false, error; fn must not yield. @thread lua */
+el_nret el_lua_call(lua_State *L);
 
 /* Registers the type of a lock. @thread lua */
 void el_lua_open_lock(lua_State *L);

@@ -3,11 +3,11 @@
 -- A wait is a table: poll(seconds), whose first result isn't nil once it is
 -- over; arm(number), which has the core tell its end by a number (false: it is
 -- over already); wakeups, of its client; losses, those of which its client's
--- handlers shall hear meanwhile; give_up(), called when an error or the end of
--- its coroutine ends it; limit in seconds; tie, to the request that waits
--- (host.lua); ends_early, with the worker that it is in (host.lua). The last five
--- may be missing. While a loop waits, it has leave()
--- there, by which the loop forgets it.
+-- handlers shall hear meanwhile; events, its client's, to be told meanwhile; give_up(),
+-- called when an error or the end of its coroutine ends it; limit in seconds; tie, to the
+-- request that waits (host.lua); ends_early, with the worker that it is in (host.lua).
+-- losses and the last four may be missing. While a loop waits, it has leave() there, by
+-- which the loop forgets it.
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
@@ -38,8 +38,9 @@ local function conclude(wait, ok, ...)
   error((...), 0)
 end
 
---- Has the handlers of locks called that were lost meanwhile.
+--- Tells of what has happened meanwhile; has the handlers of locks called that were lost.
 local function tell(wait)
+  wait.events:tell()
   if wait.losses and wait.give_up and not coroutines.crosses then
     -- yield itself can't be protected there.
     conclude(wait, pcall(wait.losses.tell, wait.losses))

@@ -182,9 +182,8 @@ return {
     "el_loss loss = hard_end > until ? EL_LOSS_MAX_HOLD : EL_LOSS_EXPIRED;",
     by = "lock/max_hold" },
   { "a loss that we see ourselves isn't posted", "src/lock/hold.c",
-    "    el_completion_complete(&lk->news, EL_LOCK_ENDED);\n    post_stop(lk);\n  }\n"
-      .. "  return state;",
-    "    el_completion_complete(&lk->news, EL_LOCK_ENDED);\n  }\n  return state;",
+    "    post_stop(lk);\n  }\n  return state;",
+    "  }\n  return state;",
     harmless = "the thread has a timer for the same moment" },
   { "the end is where it was", "src/lock/hold.c",
     "  atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);\n  post_expire(lk);",

@@ -1,0 +1,80 @@
+--- What `log` of connect is given: a table with the name of the event in `event` and what
+-- belongs to it (doc/observability.md), whose tostring is a line for people.
+local M = {}
+
+local COLLECTED = "lock %q was released because Lua has collected it: nobody kept what"
+  .. " client:lock had returned. Keep it until unlock, or use with_lock"
+
+local BY = {
+  unlock = "",
+  request = " with the request that held it",
+  close = " with its client",
+}
+
+--- Seconds as people read them.
+local function span(seconds)
+  return string.format(seconds < 1 and "%.3g s" or "%.1f s", seconds)
+end
+
+-- What each kind of event says, and how grave it is.
+local KINDS = {
+  waiting = { "info", function(event)
+    return string.format("lock %q: waiting since %s", event.name, span(event.wait))
+  end },
+  acquired = { "info", function(event)
+    local text = "lock %q: acquired after %s, token %.0f"
+    return text:format(event.name, span(event.wait), event.token)
+  end },
+  not_acquired = { "warn", function(event)
+    local text = "lock %q: not acquired after %s, %s: %s"
+    return text:format(event.name, span(event.wait), event.code, event.message)
+  end },
+  released = { "info", function(event)
+    local text = "lock %q: released%s after %s, token %.0f"
+    return text:format(event.name, BY[event.by], span(event.hold), event.token)
+  end },
+  lost = { "warn", function(event)
+    local text = "lock %q: lost after %s, token %.0f, %s: %s"
+    return text:format(event.name, span(event.hold), event.token, event.reason, event.message)
+  end },
+  collected = { "warn", function(event)
+    return COLLECTED:format(event.name)
+  end },
+  member_left = { "warn", function(event)
+    return string.format("member %s of etcd left for another: %s", event.member, event.message)
+  end },
+  retry = { "warn", function(event)
+    local times = event.count > 1 and string.format(", %d times", event.count) or ""
+    return string.format("asking etcd again%s: %s", times, event.message)
+  end },
+  left_out = { "warn", function(event)
+    return string.format("%d more %q were left out here", event.count, event.of)
+  end },
+}
+
+--- The names of all of them.
+M.KINDS = {}
+for kind in pairs(KINDS) do
+  M.KINDS[#M.KINDS + 1] = kind
+end
+
+local mt = { __name = "etcdlock.event" }
+
+function mt.__tostring(event)
+  local late = event.ago >= 1 and string.format(" (%s ago)", span(event.ago)) or ""
+  return "etcdlock: " .. KINDS[event.event][2](event) .. late
+end
+
+-- Whoever has logged messages so far may have put something before or behind them.
+function mt.__concat(a, b)
+  return tostring(a) .. tostring(b)
+end
+
+--- Makes an event of a table with its fields; `ago`: it happened so many seconds ago.
+function M.new(event)
+  event.level = event.level or KINDS[event.event][1]
+  event.ago = event.ago or 0
+  return setmetatable(event, mt)
+end
+
+return M

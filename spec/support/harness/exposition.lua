@@ -1,0 +1,52 @@
+-- A page of metrics, as Prometheus' own parser reads it.
+
+local assert = require "luassert"
+local cjson = require "cjson"
+local proc = require "spec.support.programs.proc"
+local temporary = require "spec.support.harness.temporary"
+
+-- Debian's, which has the package; others may be found before it.
+local PYTHON = "/usr/bin/python3"
+
+local Page = {}
+Page.__index = Page
+
+local M = {}
+
+-- The page |text|; fails if Prometheus can't read it.
+function M.read(text)
+  local path = temporary.directory() .. "/metrics"
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+  local out, code, err = proc.run { PYTHON, "spec/support/programs/prometheus.py", path }
+  assert.equal(0, code, err .. text)
+  return setmetatable({ families = cjson.decode(out) }, Page)
+end
+
+local function has(labels, wanted)
+  for name, value in pairs(wanted or {}) do
+    if labels[name] ~= value then return false end
+  end
+  return true
+end
+
+-- The values of the samples |name| of |family| that have these |labels|.
+function Page:values(family, name, labels)
+  local values = {}
+  for _, sample in ipairs(assert(self.families[family], family).samples) do
+    if sample[1] == name and has(sample[2], labels) then values[#values + 1] = sample[3] end
+  end
+  return values
+end
+
+-- The value of the one sample |name| with these |labels|.
+function Page:value(name, labels)
+  local family = name:gsub("_total$", ""):gsub("_bucket$", ""):gsub("_sum$", "")
+    :gsub("_count$", "")
+  local values = self:values(family, name, labels)
+  assert.equal(1, #values, name)
+  return values[1]
+end
+
+return M

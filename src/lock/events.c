@@ -1,0 +1,116 @@
+/* events: what happens to a client's locks, members and requests while its program does
+ * something else. */
+#include "lock/events.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+void el_events_init(el_events *events) {
+  memset(events, 0, sizeof *events);
+  pthread_mutex_init(&events->mu, NULL);
+}
+
+void el_event_free(const el_event *event) {
+  el_bytes_free(event->subject);
+  el_bytes_free(event->why);
+}
+
+void el_events_destroy(el_events *events) {
+  for (unsigned i = 0; i < events->n; i++) {
+    el_event_free(&events->ring[(events->first + i) % EL_EVENTS_MAX]);
+  }
+  free(events->ring);
+  pthread_mutex_destroy(&events->mu);
+}
+
+static bool has_room(el_events *events) {
+  if (events->ring == NULL) {
+    events->ring = calloc(EL_EVENTS_MAX, sizeof *events->ring);
+  }
+  return events->ring != NULL && events->n < EL_EVENTS_MAX;
+}
+
+static el_bytes copy_of(el_bytes bytes) {
+  if (bytes.data == NULL) return (el_bytes){0};
+  bytes.data = el_bytes_copy(bytes);
+  if (bytes.data == NULL) bytes.len = 0;
+  return bytes;
+}
+
+static bool is_retry_for(const el_event *event, el_bytes why) {
+  return event->kind == EL_EVENT_RETRY && event->why.data != NULL &&
+         event->why.len == why.len &&
+         memcmp(event->why.data, why.data, why.len) == 0;
+}
+
+/* The one that |event| is only one more of; NULL: it is news. */
+static el_event *find_same(el_events *events, const el_event *event) {
+  if (event->kind != EL_EVENT_RETRY) return NULL;
+  for (unsigned i = 0; i < events->n; i++) {
+    el_event *one = &events->ring[(events->first + i) % EL_EVENTS_MAX];
+    if (is_retry_for(one, event->why)) return one;
+  }
+  return NULL;
+}
+
+static void add(el_events *events, const el_event *event) {
+  el_event *added =
+      &events->ring[(events->first + events->n++) % EL_EVENTS_MAX];
+  *added = *event;
+  added->subject = copy_of(event->subject);
+  added->why = copy_of(event->why);
+  added->at_ms = el_now_ms();
+  added->count = 1;
+  atomic_store(&events->has_some, true);
+}
+
+void el_events_note(el_events *events, const el_event *event) {
+  el_event *same;
+  if (!events->are_wanted && event->kind != EL_EVENT_COLLECTED) return;
+  pthread_mutex_lock(&events->mu);
+  same = find_same(events, event);
+  if (same != NULL) {
+    same->count++;
+  } else if (has_room(events)) {
+    add(events, event);
+  } else {
+    events->left_out[event->kind]++;
+    atomic_store(&events->has_some, true);
+  }
+  pthread_mutex_unlock(&events->mu);
+}
+
+void el_events_note_failure(el_events *events, const el_error *err) {
+  if (!err->retriable) return;
+  el_events_note(events, &(el_event){.kind = EL_EVENT_RETRY,
+                                     .why = {err->text, strlen(err->text)}});
+}
+
+bool el_events_has_some(const el_events *events) {
+  return atomic_load_explicit(&events->has_some, memory_order_relaxed);
+}
+
+bool el_events_take(el_events *events, el_event *event) {
+  bool has_one;
+  pthread_mutex_lock(&events->mu);
+  has_one = events->n > 0;
+  if (has_one) {
+    *event = events->ring[events->first];
+    events->first = (events->first + 1) % EL_EVENTS_MAX;
+    events->n--;
+  }
+  if (events->n == 0) atomic_store(&events->has_some, false);
+  pthread_mutex_unlock(&events->mu);
+  return has_one;
+}
+
+int64_t el_events_take_left_out(el_events *events, el_event_kind kind) {
+  int64_t n;
+  pthread_mutex_lock(&events->mu);
+  n = events->left_out[kind];
+  events->left_out[kind] = 0;
+  pthread_mutex_unlock(&events->mu);
+  return n;
+}
