@@ -44,7 +44,7 @@ RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
 OPENRESTY="nginx libnginx-mod-http-lua $LUAJIT redis-server apache2-utils"
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
 DEV="lua-busted lua-check lua-ldoc clang-format luarocks openssl ca-certificates man-db
-  python3-prometheus-client $LOOPS $OPENRESTY"
+  python3-prometheus-client chromium-headless-shell $LOOPS $OPENRESTY"
 
 case $1 in
   run) wanted=$RUN ;;

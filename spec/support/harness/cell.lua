@@ -47,7 +47,7 @@ run_elsewhere(is_matrix and (M.is_secure or M.members ~= 1), "the plain cells of
   .. " errors/table_spec errors/lease_spec errors/etcd_spec cluster/token_spec lock/key_spec"
   .. " lock/claim_spec lock/unheard_spec lock/go_spec lock/election_interop_spec"
   .. " lock/observer_spec lock/observer_news_spec lock/proclaim_spec cluster/observer_spec"
-  .. " nginx/election_spec"
+  .. " nginx/election_spec eyes/status_spec eyes/log_elsewhere_spec"
   .. " process/clock_spec process/secrets_spec"
   .. " regress/014_late_write_spec regress/015_late_key_spec"
   .. " house/layers_spec house/documents_spec house/walkthrough_spec house/release_spec"
@@ -57,8 +57,8 @@ run_elsewhere(is_matrix and M.members ~= 3, "the cells of three members",
 -- They run no C of ours, or have nginx run it, which isn't built for that, or look
 -- at all memory, most of which is the sanitizer's.
 run_elsewhere(M.is_sanitized, "runs without a sanitizer",
-  "nginx house/layers_spec house/documents_spec house/walkthrough_spec house/reference_spec"
-  .. " house/recipes_spec house/release_spec process/secrets_spec")
+  "nginx eyes/status_spec house/layers_spec house/documents_spec house/walkthrough_spec"
+  .. " house/reference_spec house/recipes_spec house/release_spec process/secrets_spec")
 
 -- A spec file, as it is named here and in keys: "lock/queue_spec".
 function M.place(file)
