@@ -158,7 +158,9 @@ describe("the hold of several names", function()
 
   it("that nobody keeps is told of by all of its names", function()
     local told = {}
-    local heedless = connect { log = function(line) told[#told + 1] = line end }
+    local heedless = connect { log = function(event)
+      if event.event == "collected" then told[#told + 1] = tostring(event) end
+    end }
     assert(heedless:multi_lock { "a", "b" }) -- luacheck: ignore
     etcd:await_keys(prefix, 2)
     collectgarbage()
