@@ -231,7 +231,7 @@ describe("etcdlock.with_lock", function()
       local etcdlock = require "etcdlock"
       print(etcdlock.with_lock(... .. "a", function(lock) return lock:check() end))
     ]]
-    assert.matches("^true\ttrue\t[%d.]+\n$", out)
+    assert.matches("^true\ttrue\t[%d.]+\t%d+\n$", out)
   end)
 
   it("takes options and refuses like a client's", function()
