@@ -63,14 +63,11 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"call", el_lua_call},
       {NULL, NULL},
   };
-  static const luaL_Reg *const methods[] = {el_lua_lock_methods,
-                                            el_lua_guarded_methods,
-                                            el_lua_watcher_methods,
-                                            el_lua_status_methods,
-                                            el_lua_events_methods,
-                                            el_lua_wait_methods,
-                                            el_lua_nginx_methods,
-                                            NULL};
+  static const luaL_Reg *const methods[] = {
+      el_lua_lock_methods,    el_lua_guarded_methods,
+      el_lua_watcher_methods, el_lua_status_methods,
+      el_lua_events_methods,  el_lua_wait_methods,
+      el_lua_nginx_methods,   NULL};
   el_lua_open_client(L, methods);
   el_lua_open_lock(L);
   el_lua_open_guarded(L);
