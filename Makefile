@@ -179,7 +179,7 @@ SUITE_ENV_-tsan = \
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo example demo-openresty test test-all test-all-short matrix \
+.PHONY: help deps all demo example demo-openresty test test-go test-all test-all-short matrix \
   matrix-short lint asan tsan fresh bench bench-quick bench-report family family-short \
   figures failover edges sim \
   mutants suite nginx-module doc install uninstall dist rock deb-deps deb fresh-deb clean
@@ -232,6 +232,12 @@ SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/lock/,lock with_lock \
 test-all-short: deps ## the core of them on every Lua
 	@$(MAKE) --no-print-directory test-all \
 	  SPEC='$(SHORT_LUA)'
+
+# `make test` skips them where Go isn't installed: it is large.
+test-go: deps ## the specs beside Go's own locks and elections, with Go, which this installs
+	@sh bench/prepare.sh go
+	@$(MAKE) --no-print-directory TESTING=1 suite \
+	  SPEC='spec/lock/go_spec.lua spec/lock/election_interop_spec.lua'
 
 matrix: deps ## every spec with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
 	@MAKE='$(MAKE)' sh spec/support/harness/matrix.sh
