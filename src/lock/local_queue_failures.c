@@ -38,7 +38,7 @@ static const el_error *last_cause(const el_owner *owner) {
   const el_local_place *at = place_of(owner);
   const el_error *cause;
   if (at != NULL && at->driver.cause != NULL) return at->driver.cause;
-  cause = el_session_driver_cause(world->session);
+  cause = el_session_driver_cause(owner->queue->world->session);
   return cause != NULL ? cause : el_requests_away(world->requests);
 }
 
@@ -99,6 +99,16 @@ void el_local_queue_fail_away(el_owner *owner, const el_error *away) {
   el_error err;
   el_error_set(&err, EL_UNAVAILABLE, "%s: %s", el_owner_what(owner).text,
                away->text);
+  el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_delays(el_owner *owner, int64_t delay_ms) {
+  el_error err;
+  el_error_set(&err, EL_INVALID,
+               "%s: this client has locks with %d other delays than %g s, and "
+               "can't have more at a time",
+               el_owner_what(owner).text, EL_DELAYS_MAX,
+               (double)delay_ms / 1000);
   el_local_queue_fail(owner, &err);
 }
 

@@ -26,6 +26,7 @@ TAILQ_HEAD(el_local_place_list, el_local_place);
 
 struct el_local_queue {
   el_local_queues *queues;
+  el_entry_world *world;
   char *id;          /* hash key: the name, and what write_id adds to it */
   uint16_t name_len; /* EL_MODE_MULTI: 0, or that of what an audit has found */
   bool changed;      /* in queues->changed */
@@ -39,7 +40,8 @@ struct el_local_queue {
 };
 
 struct el_local_queues {
-  el_entry_world *world;
+  el_sessions *sessions;
+  el_entry_world *world; /* of the usual session, first of all */
   el_turn_limits limits;
   el_local_queue *by_id; /* hash */
   TAILQ_HEAD(, el_local_queue) changed;
@@ -47,7 +49,6 @@ struct el_local_queues {
   TAILQ_HEAD(, el_seal) seals;
   el_error closed;     /* code EL_OK: they are open */
   uint32_t last_multi; /* slot of the latest who has asked for several names */
-  bool session_wanted;
 };
 
 static inline el_timers *timers_of(const el_local_queue *queue) {
@@ -68,15 +69,16 @@ static inline bool is_shared(const el_local_queue *queue) {
   return queue->mode == EL_MODE_READ;
 }
 
-/* The queue of those who want |name| in the mode of |place|, and as many permits; a new
- * one if there is none. @thread io */
+/* The queue of those who want |name| in the mode of |place|, and as many permits, with the
+ * session of |world|; a new one if there is none. @thread io */
 el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
-                                           el_bytes name,
+                                           el_entry_world *world, el_bytes name,
                                            const el_place *place);
 
 /* NULL: there is none. EL_MODE_MULTI: that of the slot, |name| is empty. @thread io */
 el_local_queue *el_local_queue_find(const el_local_queues *queues,
-                                    el_bytes name, const el_place *place);
+                                    const el_entry_world *world, el_bytes name,
+                                    const el_place *place);
 
 /* NULL: there is no such place. @thread io */
 el_local_place *el_local_queue_find_place(const el_local_queue *queue,
@@ -148,6 +150,10 @@ void el_local_queue_fail_locked(el_owner *owner);
 /* It fails because etcd is out of reach, for |away|. @thread io */
 void el_local_queue_fail_away(el_owner *owner, const el_error *away);
 
+/* It fails because this client has too many delays in use for |delay_ms|, too.
+ * @thread io */
+void el_local_queue_fail_delays(el_owner *owner, int64_t delay_ms);
+
 /* It fails because its owner wants no more. @thread io */
 void el_local_queue_fail_cancelled(el_owner *owner);
 
@@ -198,6 +204,10 @@ void el_local_queue_give_up(el_local_place *at);
 
 /* Somebody wants the lock: a hold that lingers ends. @thread io */
 void el_local_queue_contest(el_local_queue *queue);
+
+/* |owner| wants it: those that linger and are in his way end, whatever their mode and
+ * their delay. @thread io */
+void el_local_queue_contest_for(const el_owner *owner);
 
 /* Sets the timer of a hold to its hard end. @thread io */
 void el_local_queue_set_hard_end(el_owner *owner);
