@@ -166,6 +166,66 @@ describe("after a holder that has crashed", function()
   end)
 end)
 
+describe("a try", function()
+  it("is told whether the holder has crashed, and for how long others are kept out", function()
+    local client, child = connect(), start("lock", 30)
+    local message = assert_fails("locked", client:try_lock "of-lock")
+    assert.matches('of-lock" is held by somebody else', message, 1, true)
+    local place, asked = client:queue("of-lock")[1], client:stats().audits
+    child:kill "sigkill"
+    local from = wait.now()
+    message = wait.eventually(function()
+      local _, text, code = client:try_lock("of-lock", { delay = 1 })
+      assert.equal("locked", code)
+      return text:find "crashed" and text, text
+    end, 5)
+    local left = tonumber(message:match("by nobody, but who had it has crashed, and its delay"
+      .. " keeps others out for (%S+) s yet"))
+    assert.is_true(left > 0 and left <= 30, message)
+    assert.is_true(wait.now() - from + left >= 30, message)
+    assert.is_true(client:stats().audits > asked)
+    for _, mode in ipairs { "read", "write", "multi" } do
+      local name = mode == "multi" and { "of-lock", "of-more" } or "of-lock"
+      local text = assert_fails("locked", client["try_" .. mode .. "_lock"](client, name))
+      assert.matches("crashed", text)
+    end
+    local pending = assert(client:lock_async("of-lock", { timeout = 0 }))
+    assert.matches("crashed", assert_fails("locked", ended(pending)))
+    assert.is_true(client:break_lock("of-lock", place.token))
+    assert(client:try_lock "of-lock"):unlock()
+    assert.equal(0, select(2, etcd:ctl("lease", "revoke", place.lease)))
+  end)
+
+  it("asks nothing more where the holder has no delay, or is no etcdlock", function()
+    local client, other = connect(), connect { elsewhere = true }
+    local lock = assert(other:lock "a")
+    local before = client:stats()
+    assert_fails("locked", client:try_lock "a")
+    assert.equal(before.tries + 1, client:stats().tries)
+    assert.equal(before.audits, client:stats().audits)
+    assert.is_true(lock:unlock())
+  end)
+
+  it("that is given up, or whose client is closed, while it asks leaves nothing", function()
+    local client, other = connect(), connect { elsewhere = true }
+    local lock = assert(other:lock("a", { delay = 5 }))
+    for _ = 1, 20 do
+      local audits = client:stats().audits
+      local asked = assert(client:lock_async("a", { timeout = 0, owner = {} }))
+      wait.eventually(function()
+        return client:stats().audits > audits or asked:step() == nil
+      end)
+      asked:cancel()
+      assert_fails("locked", client:try_lock "a")
+    end
+    local one = connect { elsewhere = true }
+    assert(one:lock_async("a", { timeout = 0 }))
+    one:close()
+    assert.is_true(lock:unlock())
+    assert(client:try_lock "a"):unlock()
+  end)
+end)
+
 describe("a holder that finds out late that its time was over", function()
   it("is followed as one that has crashed", function()
     local client, child = connect(), start "lock"

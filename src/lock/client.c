@@ -193,7 +193,8 @@ static void run_open(el_command *command) {
                                .found_key = on_key_found,
                                .arg = cl};
   cl->watches = el_watches_new(cl->auth, timers);
-  world = (el_entry_world){.requests = cl->requests,
+  world = (el_entry_world){.auth = cl->auth,
+                           .requests = cl->requests,
                            .watches = cl->watches,
                            .timers = timers,
                            .counters = &cl->handle->counters};

@@ -25,6 +25,7 @@ TAILQ_HEAD(el_proving_list, el_entry_driver);
 /* What entries of one session work with; everything outlives them. */
 typedef struct el_entry_world el_entry_world;
 struct el_entry_world {
+  el_auth *auth;
   el_requests *requests;
   el_session_driver *session;
   int64_t delay_ms;     /* the session's */

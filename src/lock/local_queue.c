@@ -37,6 +37,7 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
 }
 
 void el_local_queue_free_place(el_local_place *at) {
+  el_local_queue_end_inquiry(at);
   TAILQ_REMOVE(&at->queue->places, at, link);
   at->driver.world->users -= is_orphan(at);
   el_handoff_destroy(&at->handoff);
@@ -416,6 +417,7 @@ el_local_queues *el_local_queues_new(el_sessions *sessions,
   queues->orphans.queues = queues;
   TAILQ_INIT(&queues->orphans.places);
   TAILQ_INIT(&queues->seals);
+  TAILQ_INIT(&queues->inquiries);
   return queues;
 }
 

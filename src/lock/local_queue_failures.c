@@ -71,6 +71,10 @@ void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
   bool is_held = !is_shared(queue) && is_held_here(owner);
   const el_error *cause = is_held ? NULL : last_cause(owner);
   el_error err;
+  if (owner->place != NULL && el_local_queue_is_inquired(owner->place)) {
+    el_local_queue_fail_locked(owner);
+    return;
+  }
   if (cause != NULL) {
     el_error_set(&err, EL_UNAVAILABLE, "%s not taken in %.3g s: %s",
                  el_owner_what(owner).text, waited_s, cause->text);
@@ -132,6 +136,22 @@ void el_local_queue_fail_locked(el_owner *owner) {
                  el_owner_what(owner).text);
   }
   el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_kept_out(el_local_place *at, int64_t left_ms) {
+  el_owner *owner;
+  el_error err;
+  while ((owner = TAILQ_FIRST(&at->fronts)) != NULL) {
+    if (left_ms == 0 || owner->must_share) {
+      el_local_queue_fail_locked(owner);
+      continue;
+    }
+    el_error_set(&err, EL_LOCKED,
+                 "%s is held by nobody, but who had it has crashed, and its "
+                 "delay keeps others out for %.3g s yet",
+                 el_owner_what(owner).text, (double)left_ms / 1000);
+    el_local_queue_fail(owner, &err);
+  }
 }
 
 void el_local_queue_fail_place_lost(el_owner *owner) {

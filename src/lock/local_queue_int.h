@@ -21,6 +21,7 @@ struct el_local_place {
 };
 
 typedef struct el_seal el_seal;
+typedef struct el_inquiry el_inquiry;
 
 TAILQ_HEAD(el_local_place_list, el_local_place);
 
@@ -47,6 +48,7 @@ struct el_local_queues {
   TAILQ_HEAD(, el_local_queue) changed;
   el_local_queue orphans; /* nobody's: has the places of earlier sessions */
   TAILQ_HEAD(, el_seal) seals;
+  TAILQ_HEAD(, el_inquiry) inquiries;
   el_error closed;     /* code EL_OK: they are open */
   uint32_t last_multi; /* slot of the latest who has asked for several names */
 };
@@ -147,6 +149,10 @@ void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms);
 /* It fails because somebody else has the lock. @thread io */
 void el_local_queue_fail_locked(el_owner *owner);
 
+/* All who drive |at| fail because who had it has crashed, and keeps others out for |left_ms|
+ * yet at most; 0: somebody else has it. @thread io */
+void el_local_queue_fail_kept_out(el_local_place *at, int64_t left_ms);
+
 /* It fails because etcd is out of reach, for |away|. @thread io */
 void el_local_queue_fail_away(el_owner *owner, const el_error *away);
 
@@ -211,6 +217,18 @@ void el_local_queue_contest_for(const el_owner *owner);
 
 /* Sets the timer of a hold to its hard end. @thread io */
 void el_local_queue_set_hard_end(el_owner *owner);
+
+/* ---- inquiries ---- */
+
+/* Those in front of |at|, who only tried, hear that somebody else has it when it is known
+ * whether he lives, who has |lease|. False: there is nothing to ask. @thread io */
+bool el_local_queue_inquire(el_local_place *at, int64_t lease);
+
+/* Do they wait for that? @thread io */
+bool el_local_queue_is_inquired(const el_local_place *at);
+
+/* If so, they hear it now. @thread io */
+void el_local_queue_end_inquiry(el_local_place *at);
 
 /* ---- seals ---- */
 

@@ -316,7 +316,9 @@ void el_local_queue_decided(el_entry_driver *driver,
       grant_all(at, action->place.rev);
       return;
     case EL_ENTRY_LOCKED:
-      fail_fronts(at, el_local_queue_fail_locked);
+      if (!el_local_queue_inquire(at, action->place.lease)) {
+        fail_fronts(at, el_local_queue_fail_locked);
+      }
       return;
     case EL_ENTRY_CONFLICT:
       el_local_queue_fail_conflict(at, action->place.permits);

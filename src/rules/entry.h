@@ -120,7 +120,7 @@ typedef struct el_entry_action {
     EL_ENTRY_PROOF, /* at sent_ms or later, in |term|, at |rev|, the key existed */
     EL_ENTRY_GRANTED,    /* the caller holds it; place.rev is the token */
     EL_ENTRY_REFUSED,    /* the caller's wait failed with the last error */
-    EL_ENTRY_LOCKED,     /* the caller's try found it taken */
+    EL_ENTRY_LOCKED,     /* the caller's try found it taken, by place's key */
     EL_ENTRY_CONFLICT,   /* for others it is something else: place.permits */
     EL_ENTRY_PLACE_LOST, /* the caller waited, and our key is gone */
     EL_ENTRY_RESTART,    /* the session died before we were in the queue */
