@@ -101,11 +101,12 @@ local function post(self, request)
     return nil, string.format("lock %q: %s", request.name, message), code
   end
   local try = request.timeout == 0
-  local says = request.says or label.write(request.said, request.value, request.fulls)
+  local says = request.says or label.write(request)
   return self._core:lock(request.full, says, {
     timeout = try and try_wait(self, request) or request.timeout,
     max_hold = request.max_hold,
     linger = request.linger,
+    delay = request.delay,
     try = try,
     mode = request.mode == "leader" and "multi" or request.mode, -- of one name
     permits = request.permits,

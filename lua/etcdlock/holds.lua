@@ -21,7 +21,7 @@ function Holds.new(endpoints)
     -- Sets of locks that don't, by what they share. Each has its set, which ends with
     -- the last of them.
     _sharers = setmetatable({}, { __mode = "v" }),
-    _lingering = {}, -- core locks whose key was kept, by mode and full name
+    _lingering = {}, -- core locks whose key was kept, by mode, delay and full name
     _where = table.concat(where, ","),
   }, Holds)
   all[self] = true
@@ -171,22 +171,22 @@ function Holds:remove(lock)
   end
 end
 
-local function lingering_as(mode, full)
-  return mode .. ":" .. full
+local function lingering_as(mode, delay, full)
+  return mode .. ":" .. delay .. ":" .. full
 end
 
 --- A lock was let go of, with its key kept: the next who wants it may have it.
 function Holds:linger(lock)
-  self._lingering[lingering_as(lock._mode, lock._full)] = lock._core
+  self._lingering[lingering_as(lock._mode, lock._delay, lock._full)] = lock._core
 end
 
 function Holds:has_lingering(request)
-  return self._lingering[lingering_as(request.mode, request.full)] ~= nil
+  return self._lingering[lingering_as(request.mode, request.delay, request.full)] ~= nil
 end
 
 --- The core lock that was let go of so, once; it may have ended since.
 function Holds:take_lingering(request)
-  local as = lingering_as(request.mode, request.full)
+  local as = lingering_as(request.mode, request.delay, request.full)
   local core_lock = self._lingering[as]
   self._lingering[as] = nil
   return core_lock

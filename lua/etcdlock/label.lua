@@ -6,17 +6,19 @@ local core = require "etcdlock.core"
 local M = {}
 
 --- The label of a request: who (host, pid, owner if it has a name), since when
--- (unix seconds) and the caller's own value. Of several names, which are given with their
--- prefix, the key of the first tells all, and the others which is the first: the labels of
--- both, with a NUL in between.
-function M.write(owner, value, names)
+-- (unix seconds), for how long nobody follows a crash, and the caller's own value. Of
+-- several names, which are given with their prefix, the key of the first tells all, and
+-- the others which is the first: the labels of both, with a NUL in between.
+function M.write(request)
+  local owner, names = request.said, request.fulls
   local named = type(owner) == "string" or type(owner) == "number"
   local label = {
     host = core.host(),
     pid = core.pid(),
     since = os.time(),
     owner = named and tostring(owner) or nil,
-    value = value,
+    value = request.value,
+    delay = request.delay > 0 and request.delay or nil,
   }
   if #names == 1 then
     return assert(cjson.encode(label))
@@ -30,6 +32,10 @@ end
 --- JSON's numbers are floats on some Luas.
 local function integer(value)
   return type(value) == "number" and value == value and math.floor(value) or nil
+end
+
+local function number(value)
+  return type(value) == "number" and value == value and value or nil
 end
 
 local function text(value)
@@ -61,6 +67,7 @@ function M.read(json)
     since = since,
     owner = text(label.owner),
     value = text(label.value),
+    delay = number(label.delay),
     names = texts(label.names),
     first = text(label.first),
   }

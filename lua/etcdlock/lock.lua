@@ -296,6 +296,7 @@ function Lock.new(client, core_lock, request, tie)
     _sharers = nil, -- those who hold beside it: holds.lua's
     _max_hold = request.max_hold,
     _lingers = request.linger ~= nil,
+    _delay = request.delay,
     _has_left = false, -- the key, which may be another's now
     _tie = tie,
     _count = 1,

@@ -10,6 +10,9 @@ local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
 
 local LINGER_MAX = 86400
 
+-- What nobody can break into but by break_lock should not last for ever.
+local DELAY_MAX = 300
+
 -- What stands between a name and who reads, writes or has a permit there (rules/key.h).
 local RESERVED = { "/read", "/write", "/permit", "/read/order", "/write/order" }
 
@@ -25,12 +28,15 @@ local RESERVED = { "/read", "/write", "/permit", "/read/order", "/write/order" }
 --   somebody else queues for it, up to 86400; until then any call of this client for the same
 --   kind of lock gets it again with the same token and without a request, over 100,000 times
 --   a second. For a lock that one process takes again and again
+-- @tfield[opt=0] seconds delay after a crash of its holder nobody follows for so many more
+--   than the TTL, up to 300; after an `unlock` the next one does at once
 -- @tfield[opt="the running coroutine"] any owner who asks
 -- @tfield[opt=none] string value of up to 4096 bytes, which `queue` shows to others
 local LOCK = {
   timeout = "number",
   max_hold = "number",
   linger = "number",
+  delay = "number",
   owner = "any",
   value = "string",
 }
@@ -117,7 +123,7 @@ function M.value(where, value)
 end
 
 -- The options of a lock call: a table with timeout (else the given one), max_hold,
--- linger, owner and value.
+-- linger, delay, owner and value.
 function M.read(where, timeout, opts)
   opts = check.types(where, opts, LOCK, ELSEWHERE)
   timeout = opts.timeout or timeout
@@ -131,6 +137,9 @@ function M.read(where, timeout, opts)
     local wanted = "more than 0 seconds, up to " .. LINGER_MAX
     return check.invalid(where, "linger", opts.linger, wanted)
   end
+  if opts.delay and not check.is_within(opts.delay, 0, DELAY_MAX) then
+    return check.invalid(where, "delay", opts.delay, "0 to " .. DELAY_MAX .. " seconds")
+  end
   if opts.value then
     local ok, message, code = M.value(where, opts.value)
     if not ok then
@@ -142,7 +151,7 @@ function M.read(where, timeout, opts)
   end
   return {
     timeout = timeout, max_hold = opts.max_hold, linger = opts.linger, owner = opts.owner,
-    value = opts.value,
+    value = opts.value, delay = opts.delay or 0,
   }
 end
 

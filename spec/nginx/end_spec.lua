@@ -21,7 +21,8 @@ local LOCATIONS = {
 
   -- Holds for a while, or for ever.
   ["/hold"] = [[
-    local lock = assert(client:lock(ngx.var.arg_name))
+    local delay = tonumber(ngx.var.arg_delay)
+    local lock = assert(client:lock(ngx.var.arg_name, { delay = delay }))
     ngx.sleep(tonumber(ngx.var.arg_hold or 3600))
     local held = lock:held()
     assert(lock:unlock())
@@ -255,6 +256,19 @@ describe("nginx", function()
     assert.is_true(wait.now() - from < 3 + wait.SLACK)
     assert(lock:unlock())
     assert.matches("^held", nginx:get("/hold?name=killed&hold=0").body)
+    assert.same({}, nginx:leftovers())
+  end)
+
+  it("whose worker is killed keeps others out for the delay of its lock", function()
+    local nginx = start()
+    local holder = nginx:begin "/hold?name=delayed&delay=4"
+    etcd:await_keys(prefix .. "delayed/", 1)
+    local from = wait.now()
+    assert(uv.kill(nginx:workers()[1], "sigkill"))
+    holder:wait()
+    assert.matches("^held", nginx:begin("/hold?name=delayed&hold=0"):wait(20).body)
+    assert.is_true(wait.now() - from >= 4)
+    assert.matches("^held", nginx:get("/hold?name=delayed&hold=0").body)
     assert.same({}, nginx:leftovers())
   end)
 

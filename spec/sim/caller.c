@@ -184,6 +184,7 @@ void caller_on_granted(world *wd, int id, int64_t token) {
   who->claiming = true;
   who->lease = peer_find_driven(&wd->peers[who->peer], id)->core.lease;
   who->claim_end_ms = INT64_MAX; /* until the first look at the session */
+  checks_delay(wd, who);
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, true), wake);
   if (rng_chance(&wd->dice, 100)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 1, 2000), max_hold);
@@ -226,6 +227,9 @@ void caller_on_lost(world *wd, int id, el_loss loss) {
   }
   checks_on_hold_end(wd, who);
   who->claiming = false;
+  if (loss == EL_LOSS_EXPIRED || loss == EL_LOSS_REVOKED) {
+    checks_on_left(wd, who);
+  }
   if (wd->weather.calm && !wd->weather.meddled && loss != EL_LOSS_MAX_HOLD) {
     world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", id,
                   who->peer);
@@ -235,5 +239,6 @@ void caller_on_lost(world *wd, int id, el_loss loss) {
 void caller_on_closed(world *wd, int id) {
   sim_caller *who = &wd->callers[id];
   who->left = 0;
+  who->was.end_ms = 0;
   rest(wd, who);
 }

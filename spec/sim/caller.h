@@ -25,6 +25,14 @@ typedef enum caller_verdict {
   CALLER_PLACE_LOST
 } caller_verdict;
 
+/* One that has ended otherwise than by its holder. */
+typedef struct sim_hold {
+  int spot;
+  bool reads;
+  int64_t token, lease;
+  int64_t end_ms; /* 0: there was none */
+} sim_hold;
+
 typedef struct caller {
   int id, peer;
   caller_state state;
@@ -41,6 +49,7 @@ typedef struct caller {
   int64_t token, lease; /* of the key, once it is granted */
   bool claiming;        /* granted, not released, and not told of a loss */
   int64_t claim_end_ms; /* the claim as far as we have seen it */
+  sim_hold was;         /* the latest that it lost, and nobody took away */
 } sim_caller;
 
 void caller_init(world *wd, int id, int peer);

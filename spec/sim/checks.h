@@ -22,6 +22,8 @@
  *                  there, and on one name in the order of the tokens
  *   I12 all or     of several names all keys are put together, and none is left when
  *      none        they are let go
+ *   I13 delay      who has neither released nor closed keeps others out for as long as
+ *                  his peer has said, from the end of his claim on
  *
  * What an admin has sabotaged is exempt from I1 to I3: no client can know at
  * once that its key has been taken away.
@@ -66,6 +68,12 @@ void checks_on_written(world *wd, const call *what, bool written);
 
 void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token);
+
+/* |who|, who was granted, was kept out for long enough. */
+void checks_delay(world *wd, const struct caller *who);
+
+/* The hold of |who| has ended with its session. */
+void checks_on_left(world *wd, struct caller *who);
 
 /* The one who drives |at| now has the key from another caller of his peer. */
 void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at);

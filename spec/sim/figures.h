@@ -39,6 +39,8 @@ typedef struct figures {
   int64_t histories, events, virtual_ms;
   int64_t batches, handed_over, downgrades, conflicts, several;
   int64_t writes, writes_barred;
+  int64_t
+      delayed; /* holds that had ended and whose delay wasn't over at a grant */
   int64_t requests, grants, releases, locked, timeouts, refused, places_lost;
   int64_t losses[FIGURE_LOSSES];
   int64_t faults[FAULTS];

@@ -21,9 +21,20 @@ static void on_change(void *arg, const change *what) {
   stream_on_change(wd, what);
 }
 
+/* |share|, per mille, of the peers want others to be kept out for a while after them. */
+static void draw_delay(world *wd, sim_peer *pr, int share) {
+  static const int64_t delays[] = {1, 1000, 4000, 15000};
+  if (!rng_chance(&wd->dice, share)) return;
+  pr->delay_ms = delays[rng_between(&wd->dice, 0, 3)];
+  if (wd->ttl_ms + pr->delay_ms > wd->lease_ms) {
+    wd->lease_ms = wd->ttl_ms + pr->delay_ms;
+  }
+}
+
 static void fill(world *wd) {
   static const int64_t ttls[] = {2000, 3000, 5000, 10000};
   rng *dice = &wd->dice;
+  int delayed;
   wd->ttl_ms = rng_chance(dice, 50) ? 300000 : ttls[rng_between(dice, 0, 3)];
   wd->n_peers = (int)rng_between(dice, 1, PEERS_MAX);
   wd->n_names = (int)rng_between(dice, 1, 2);
@@ -35,9 +46,12 @@ static void fill(world *wd) {
   wd->n_callers = 0;
   weather_draw(&wd->weather, dice, wd->ttl_ms);
   store_reset(&wd->store, on_change, wd);
+  wd->lease_ms = wd->ttl_ms;
+  delayed = rng_chance(dice, 300) ? 700 : 0;
   for (int i = 0; i < wd->n_peers; i++) {
     int n = (int)rng_between(dice, 1, CALLERS_MAX / PEERS_MAX);
     peer_init(&wd->peers[i], i);
+    draw_delay(wd, &wd->peers[i], delayed);
     while (n-- > 0) {
       caller_init(wd, wd->n_callers++, i);
     }
@@ -52,7 +66,7 @@ static void look(world *wd, const world_event *ev) {
   if (checks_is_clean(wd) && wd->flying == 0 &&
       wd->now_ms > wd->quiet_from_ms) {
     wd->n_heap = 0; /* it is over */
-  } else if (wd->now_ms > wd->calm_from_ms + PATIENCE_MS + 6 * wd->ttl_ms) {
+  } else if (wd->now_ms > wd->calm_from_ms + PATIENCE_MS + 6 * wd->lease_ms) {
     checks_blame(wd);
   } else {
     world_post(wd, wd->now_ms + LOOK_EVERY_MS, NOBODY, look)->who = ev->who;
@@ -63,7 +77,7 @@ static void calm_down(world *wd, const world_event *ev) {
   (void)ev;
   world_trace(wd, "the faults end");
   wd->calm_from_ms = wd->now_ms;
-  wd->quiet_from_ms = wd->now_ms + 3 * wd->ttl_ms + 3000;
+  wd->quiet_from_ms = wd->now_ms + 3 * wd->lease_ms + 3000;
   trouble_strike_last(wd);
   weather_clear(&wd->weather);
   trouble_clean_up(wd);

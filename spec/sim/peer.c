@@ -10,6 +10,7 @@
 void peer_init(sim_peer *pr, int id) {
   memset(pr, 0, offsetof(sim_peer, sessions));
   pr->id = id;
+  pr->delay_ms = 0;
   pr->session = NOBODY;
   pr->n_sessions = pr->n_entries = 0;
   memset(pr->lines, 0, sizeof pr->lines);
@@ -99,8 +100,9 @@ static void retire(world *wd, sim_peer *pr, int session) {
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
     if (at->used && at->session == session) {
-      at->cut_short = dead.end != EL_SESSION_CLOSED &&
-                      clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms;
+      at->cut_short =
+          dead.end != EL_SESSION_CLOSED &&
+          clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->delay_ms;
       entry_step(wd, pr, i, &dead);
     }
   }
@@ -160,7 +162,7 @@ static bool start_line(world *wd, sim_peer *pr, int line) {
     session_want(wd, pr);
     return false;
   }
-  entry = entry_get(pr, wd->callers[queue->callers[0]].spot, wd->ttl_ms);
+  entry = entry_get(pr, wd->callers[queue->callers[0]].spot);
   if (!el_entry_is_free(&pr->entries[entry].core)) return false;
   pr->entries[entry].caller = queue->callers[0];
   queue->driven = true;

@@ -64,6 +64,7 @@ typedef struct caller_line {
 
 typedef struct peer {
   int id;
+  int64_t delay_ms; /* nobody follows its holds sooner, if it crashes */
   bool closed;
   int session; /* NOBODY: none */
   peer_session sessions[SESSIONS_MAX];
@@ -136,11 +137,11 @@ void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
 void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev);
 
 /* The entry of the current session at |spot|, a new one if there is none. */
-int entry_get(sim_peer *pr, int spot, int64_t ttl_ms);
+int entry_get(sim_peer *pr, int spot);
 
 /* The same for a key at |spot| that was found: of several that of all of them, if it is
  * still there. */
-int entry_of_key(sim_peer *pr, int spot, int64_t ttl_ms);
+int entry_of_key(sim_peer *pr, int spot);
 
 /* Where |place|, of a key that |at| waits for, is. */
 int entry_spot_of(const peer_entry *at, const el_place *place);

@@ -340,12 +340,12 @@ static int find(const sim_peer *pr, int spot) {
   return NOBODY;
 }
 
-int entry_of_key(sim_peer *pr, int spot, int64_t ttl_ms) {
+int entry_of_key(sim_peer *pr, int spot) {
   int index = find(pr, spot_whole(spot));
-  return index != NOBODY ? index : entry_get(pr, spot, ttl_ms);
+  return index != NOBODY ? index : entry_get(pr, spot);
 }
 
-int entry_get(sim_peer *pr, int spot, int64_t ttl_ms) {
+int entry_get(sim_peer *pr, int spot) {
   int index = find(pr, spot);
   if (index != NOBODY) return index;
   index = add_entry(pr);
@@ -353,7 +353,7 @@ int entry_get(sim_peer *pr, int spot, int64_t ttl_ms) {
   pr->entries[index].session = pr->session;
   pr->entries[index].caller = NOBODY;
   el_entry_init(&pr->entries[index].core, spot_mode(spot),
-                pr->sessions[pr->session].core.id, ttl_ms);
+                &pr->sessions[pr->session].core);
   return index;
 }
 

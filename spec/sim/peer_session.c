@@ -82,7 +82,7 @@ static void grant(world *wd, sim_peer *pr, int session) {
   peer_session *ses = &pr->sessions[session];
   call what = call_of(wd, pr, session, CALL_GRANT);
   what.lease = ses->grant_id = store_new_id(&wd->store);
-  what.ttl_ms = ses->core.want_ttl_ms;
+  what.ttl_ms = el_session_lease_ms(&ses->core);
   ses->grant_call = what.id;
   net_send(wd, &what, on_granted);
 }
@@ -147,8 +147,7 @@ static void on_audited(world *wd, const world_event *ev) {
        i++) {
     int spot = ev->reply.spots[i];
     if (spot_mode(spot) != EL_NOTE_DOWNGRADED) {
-      entry_step_simple(wd, pr, entry_of_key(pr, spot, wd->ttl_ms),
-                        EL_ENTRY_KEY_FOUND);
+      entry_step_simple(wd, pr, entry_of_key(pr, spot), EL_ENTRY_KEY_FOUND);
     }
   }
   step_answer(wd, ev, EL_SESSION_AUDITED);
@@ -259,7 +258,7 @@ static int add_session(sim_peer *pr, int64_t ttl_ms) {
     if (i == pr->n_sessions) pr->n_sessions++;
     memset(ses, 0, sizeof *ses);
     ses->used = true;
-    el_session_init(&ses->core, ttl_ms, 0, (uint64_t)pr->id);
+    el_session_init(&ses->core, ttl_ms, pr->delay_ms, 0, (uint64_t)pr->id);
     return i;
   }
   abort();

@@ -53,6 +53,7 @@ struct world {
   rng dice;
   int64_t now_ms;
   int64_t ttl_ms;
+  int64_t lease_ms; /* the TTL, and the longest delay of a peer */
   int n_peers, n_names, n_callers;
   enum {
     KINDS_LOCK,

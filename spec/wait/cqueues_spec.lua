@@ -1,6 +1,7 @@
 -- Waiting in cqueues: the others go on.
 
 local election_stories = require "spec.support.programs.election_stories"
+local kind_stories = require "spec.support.programs.kind_stories"
 local loops = require "spec.support.programs.loops"
 local stories = require "spec.support.programs.loop_stories"
 
@@ -177,7 +178,7 @@ describe("in cqueues", function()
   local missing = loops.missing "cqueues"
   if missing then return pending(missing) end
 
-  for _, list in ipairs { stories, election_stories, OWN } do
+  for _, list in ipairs { stories, kind_stories, election_stories, OWN } do
     for _, story in ipairs(list) do
       it(story[1], loops.test("cqueues", story[2]))
     end

@@ -1,5 +1,5 @@
-/* lease: etcd's leases: grant, revoke, and the one stream on which all
- * leases of a client are kept alive. */
+/* lease: etcd's leases: grant, revoke, ask, and the stream on which one is kept
+ * alive. */
 #ifndef ETCDLOCK_ETCD_LEASE_H
 #define ETCDLOCK_ETCD_LEASE_H
 
@@ -43,6 +43,10 @@ typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 /* Asks for the keys of lease |id|, which are valid during |done|. @thread io */
 void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
                    el_lease_keys_done done, void *arg);
+
+/* The same without its keys, of anybody's lease. @thread io */
+void el_lease_ask(el_auth *auth, int64_t id, int64_t timeout_ms,
+                  el_lease_keys_done done, void *arg);
 
 /* The keepalive stream. */
 typedef struct el_keepalive el_keepalive;

@@ -13,7 +13,7 @@
 #include "lock/entry_driver.h"
 #include "lock/local_queue.h"
 #include "lock/requests.h"
-#include "lock/session_driver.h"
+#include "lock/sessions.h"
 
 struct el_client {
   /* Lua's side. */
@@ -27,9 +27,8 @@ struct el_client {
   el_channel *channel;
   el_auth *auth;
   el_requests *requests;
-  el_session_driver *session;
   el_watches *watches;
-  el_entry_world entries;
+  el_sessions *sessions;
   el_local_queues *queues;
   el_guarded_world guarded;
   el_watcher_world watchers;
@@ -50,28 +49,32 @@ struct el_client {
 /* Another cluster answers: nothing that we hold is worth anything. */
 static void leave_cluster(el_client *cl) {
   const el_error *wrong = el_requests_wrong_cluster(cl->requests);
+  el_entry_world *world = el_sessions_first(cl->sessions);
   if (wrong == NULL || cl->has_left) return;
   cl->has_left = true;
   el_local_queues_leave(cl->queues, wrong);
-  el_session_driver_drop(cl->session);
+  for (; world != NULL; world = world->next) {
+    el_session_driver_drop(world->session);
+  }
 }
 
-static void take_session_news(el_client *cl) {
-  unsigned news = el_session_driver_take_news(cl->session);
+static void take_news(el_client *cl, el_entry_world *world) {
+  el_session_driver *session = world->session;
+  unsigned news = el_session_driver_take_news(session);
   if (news & EL_SESSION_NEWS_LAPSED) {
-    el_local_queues_lapse(cl->queues);
+    el_local_queues_lapse(cl->queues, world);
   }
   if (news & EL_SESSION_NEWS_GONE) {
-    el_local_queues_bury(cl->queues, el_session_driver_end(cl->session));
+    el_local_queues_bury(cl->queues, world, el_session_driver_end(session));
     if (!cl->closing) {
-      el_session_driver_renew(cl->session);
+      el_session_driver_renew(session);
     }
   }
   if (news & EL_SESSION_NEWS_REFUSED) {
-    el_local_queues_refuse(cl->queues, el_session_driver_cause(cl->session));
+    el_local_queues_refuse(cl->queues, world, el_session_driver_cause(session));
   }
   if (news & EL_SESSION_NEWS_READY) {
-    el_local_queues_begin(cl->queues);
+    el_local_queues_begin(cl->queues, world);
   }
 }
 
@@ -89,14 +92,14 @@ static void tell_outage(el_client *cl) {
 }
 
 static bool is_settled(const el_client *cl) {
-  return !el_session_driver_has_news(cl->session) &&
+  return !el_sessions_have_news(cl->sessions) &&
          el_local_queues_are_settled(cl->queues) &&
          (cl->has_left || el_requests_wrong_cluster(cl->requests) == NULL);
 }
 
 /* Once closing has done what it can: nothing is waited for any more. */
 static void stop_if_closed(el_client *cl) {
-  if (cl->closing && el_session_driver_is_over(cl->session)) {
+  if (cl->closing && el_sessions_are_over(cl->sessions)) {
     cl->stopping = true;
     el_loop_stop(cl->loop);
   }
@@ -113,31 +116,44 @@ static void stop_if_closed(el_client *cl) {
  * it grows), after it the grants that it covers, and last the turns of those
  * who wait, because each of the former may have made a place free. The number of
  * holds comes at the end, when it is what it is. */
+static void settle_once(el_client *cl) {
+  el_entry_world *first = el_sessions_first(cl->sessions), *world;
+  leave_cluster(cl);
+  for (world = first; world != NULL; world = world->next) {
+    take_news(cl, world);
+  }
+  tell_outage(cl);
+  for (world = first; world != NULL; world = world->next) {
+    el_session_driver_publish_claim(world->session);
+    el_entry_world_settle_proving(world);
+  }
+  el_local_queues_settle(cl->queues);
+  for (world = first; world != NULL; world = world->next) {
+    if (world->wanted && !cl->closing) {
+      el_session_driver_want(world->session);
+    }
+    world->wanted = false;
+    el_session_driver_tell_holds(world->session);
+    if (world->users == 0) {
+      el_session_driver_note_unused(world->session);
+    }
+  }
+}
+
 static void settle(void *arg) {
   el_client *cl = arg;
   if (cl->stopping) return;
   do {
-    leave_cluster(cl);
-    take_session_news(cl);
-    tell_outage(cl);
-    el_session_driver_publish_claim(cl->session);
-    el_entry_world_settle_proving(&cl->entries);
-    if (el_local_queues_settle(cl->queues) && !cl->closing) {
-      el_session_driver_want(cl->session);
-    }
-    el_session_driver_tell_holds(cl->session);
-    if (el_local_queues_are_empty(cl->queues)) {
-      el_session_driver_note_unused(cl->session);
-    }
+    settle_once(cl);
   } while (!is_settled(cl));
   stop_if_closed(cl);
 }
 
 /* ---- open and close ---- */
 
-static void on_key_found(void *arg, el_bytes key) {
+static void on_key_found(void *arg, int64_t lease, el_bytes key) {
   el_client *cl = arg;
-  el_local_queues_find_key(cl->queues, key);
+  el_local_queues_find_key(cl->queues, lease, key);
 }
 
 static void on_moved(el_move *move, const el_error *why) {
@@ -156,6 +172,7 @@ static void run_open(el_command *command) {
   el_settings *settings = cl->settings;
   el_timers *timers = el_loop_timers(cl->loop);
   el_session_world session;
+  el_entry_world world;
   cl->channel =
       el_channel_new(cl->loop, settings->endpoints, settings->n, settings->tls);
   cl->member = el_channel_member(cl->channel);
@@ -175,15 +192,14 @@ static void run_open(el_command *command) {
                                .ttl_ms = settings->plain.ttl_ms,
                                .found_key = on_key_found,
                                .arg = cl};
-  cl->session = el_session_driver_new(&session);
   cl->watches = el_watches_new(cl->auth, timers);
-  cl->entries = (el_entry_world){.requests = cl->requests,
-                                 .session = cl->session,
-                                 .watches = cl->watches,
-                                 .timers = timers,
-                                 .counters = &cl->handle->counters};
-  TAILQ_INIT(&cl->entries.proving);
-  cl->queues = el_local_queues_new(&cl->entries, &settings->plain.handoff);
+  world = (el_entry_world){.auth = cl->auth,
+                           .requests = cl->requests,
+                           .watches = cl->watches,
+                           .timers = timers,
+                           .counters = &cl->handle->counters};
+  cl->sessions = el_sessions_new(&session, &world);
+  cl->queues = el_local_queues_new(cl->sessions, &settings->plain.handoff);
   cl->handle->queues = cl->queues;
   el_guarded_world_init(&cl->guarded, cl->requests, timers,
                         settings->plain.fail_fast);
@@ -202,6 +218,7 @@ static void on_close_budget_spent(el_timer *timer) {
 
 static void run_close(el_command *command) {
   el_client *cl = EL_OF(command, el_client, close_command);
+  el_entry_world *world = el_sessions_first(cl->sessions);
   el_error err;
   cl->closing = true;
   el_error_set(&err, EL_CLOSED, "the client was closed");
@@ -209,7 +226,9 @@ static void run_close(el_command *command) {
   el_guarded_world_close(&cl->guarded, &err);
   el_watcher_world_close(&cl->watchers, &err);
   el_status_world_close(&cl->statuses, &err);
-  el_session_driver_close(cl->session);
+  for (; world != NULL; world = world->next) {
+    el_session_driver_close(world->session);
+  }
   cl->close_timer.due = on_close_budget_spent;
   el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,
                 el_now_ms() + cl->close_budget_ms);
@@ -218,7 +237,7 @@ static void run_close(el_command *command) {
 /* Before calls are cancelled: what they answer is only tidied up. */
 static void on_stopping(void *arg) {
   el_client *cl = arg;
-  el_session_driver_stop(cl->session);
+  el_sessions_stop(cl->sessions);
   el_requests_stop(cl->requests);
   el_auth_stop(cl->auth);
 }
@@ -229,7 +248,7 @@ static void on_stopped(void *arg) {
   el_auth_free(cl->auth); /* first: it ends the calls that wait for it */
   el_local_queues_free(cl->queues);
   el_alarms_free(cl->alarms);
-  el_session_driver_free(cl->session);
+  el_sessions_free(cl->sessions);
   el_watcher_world_free(&cl->watchers);
   el_watches_free(cl->watches);
   el_requests_free(cl->requests);

@@ -364,8 +364,8 @@ void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
   own.lease = el_session_driver_lease(world->session);
   driver->world = world;
   driver->slot = own.slot;
-  el_entry_init(&driver->entry, own.mode, own.lease,
-                el_session_driver_ttl_ms(world->session));
+  el_entry_init(&driver->entry, own.mode,
+                el_session_driver_core(world->session));
   el_keys_init(&driver->keys, name, &own);
   driver->timer.due = on_timer;
   driver->proof_key.gone = on_key_gone;

@@ -22,15 +22,21 @@ typedef struct el_entry_driver el_entry_driver;
 
 TAILQ_HEAD(el_proving_list, el_entry_driver);
 
-/* What entries work with; everything outlives them. */
-typedef struct el_entry_world {
+/* What entries of one session work with; everything outlives them. */
+typedef struct el_entry_world el_entry_world;
+struct el_entry_world {
+  el_auth *auth;
   el_requests *requests;
   el_session_driver *session;
+  int64_t delay_ms;     /* the session's */
+  int users;            /* queues, and places that outlive their session */
+  bool wanted;          /* somebody needs the session */
+  el_entry_world *next; /* of the same client */
   el_watches *watches;
   el_timers *timers;
   el_counters *counters;
   struct el_proving_list proving; /* those that wait for the session's proof */
-} el_entry_world;
+};
 
 /* Embedded in its owner's memory. */
 struct el_entry_driver {

@@ -32,12 +32,14 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
   at->queue = queue;
   TAILQ_INIT(&at->fronts);
   TAILQ_INSERT_TAIL(&queue->places, at, link);
-  el_entry_driver_init(&at->driver, queue->queues->world, name, &place);
+  el_entry_driver_init(&at->driver, queue->world, name, &place);
   return at;
 }
 
 void el_local_queue_free_place(el_local_place *at) {
+  el_local_queue_end_inquiry(at);
   TAILQ_REMOVE(&at->queue->places, at, link);
+  at->driver.world->users -= is_orphan(at);
   el_handoff_destroy(&at->handoff);
   el_entry_driver_destroy(&at->driver);
   free(at);
@@ -58,16 +60,19 @@ void el_local_queue_touch(el_local_queue *queue) {
   }
 }
 
-enum { ID_MAX = EL_NAME_MAX + 1 + sizeof(uint32_t) };
+enum { ID_MAX = EL_NAME_MAX + 1 + 2 * sizeof(uint32_t) };
 
 /* Writes what tells the queue of |name| and |place| from others; returns its length. Who
  * wants several names has a queue, and a slot, for himself. */
-static size_t write_id(char *id, el_bytes name, const el_place *place) {
+static size_t write_id(char *id, const el_entry_world *world, el_bytes name,
+                       const el_place *place) {
   uint32_t which = place->mode == EL_MODE_MULTI ? place->slot : place->permits;
+  uint32_t delay = (uint32_t)world->delay_ms;
   if (name.len > 0) memcpy(id, name.data, name.len);
   id[name.len] = (char)place->mode;
   memcpy(id + name.len + 1, &which, sizeof which);
-  return name.len + 1 + sizeof which;
+  memcpy(id + name.len + 1 + sizeof which, &delay, sizeof delay);
+  return name.len + 1 + sizeof which + sizeof delay;
 }
 
 static uint32_t slot_of_multi(const el_local_queue *queue) {
@@ -84,20 +89,23 @@ static el_local_queue *find_id(const el_local_queues *queues, const char *id,
 }
 
 el_local_queue *el_local_queue_find(const el_local_queues *queues,
-                                    el_bytes name, const el_place *place) {
+                                    const el_entry_world *world, el_bytes name,
+                                    const el_place *place) {
   char id[ID_MAX];
-  return find_id(queues, id, write_id(id, name, place));
+  return find_id(queues, id, write_id(id, world, name, place));
 }
 
 el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
-                                           el_bytes name,
+                                           el_entry_world *world, el_bytes name,
                                            const el_place *place) {
   char id[ID_MAX];
-  size_t len = write_id(id, name, place);
+  size_t len = write_id(id, world, name, place);
   el_local_queue *queue = find_id(queues, id, len);
   if (queue == NULL) {
     queue = el_alloc(sizeof *queue);
     queue->queues = queues;
+    queue->world = world;
+    world->users++;
     queue->id = el_strndup(id, len);
     queue->name_len = (uint16_t)name.len;
     queue->mode = (uint8_t)place->mode;
@@ -117,6 +125,7 @@ static void free_queue(el_local_queue *queue) {
   if (queue->changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
   }
+  queue->world->users--;
   HASH_DEL(queue->queues->by_id, queue);
   free(queue->id);
   free(queue);
@@ -180,36 +189,18 @@ static bool has_to_wait(const el_owner *owner) {
   const el_local_place *at;
   uint32_t n = 0, most = capacity(queue);
   if (is_shared(queue)) return false;
-  TAILQ_FOREACH(at, &queue->places, link) { n += !TAILQ_EMPTY(&at->fronts); }
+  TAILQ_FOREACH(at, &queue->places, link) {
+    n += !TAILQ_EMPTY(&at->fronts) ||
+         at->driver.entry.state == EL_ENTRY_DELAYING;
+  }
   for (; other != owner && n < most; other = TAILQ_NEXT(other, link)) {
     n++;
   }
   return n >= most;
 }
 
-/* What of |name| only lingers, and is in the way of |owner|, ends. */
-static void contest_name(const el_owner *owner, el_bytes name) {
-  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ};
-  el_local_queues *queues = owner->queue->queues;
-  size_t n = is_shared(owner->queue) ? 2 : 3;
-  for (size_t i = 0; i < n; i++) {
-    el_place place = {.mode = modes[i]};
-    el_local_queue *queue = el_local_queue_find(queues, name, &place);
-    if (queue != NULL) {
-      el_local_queue_contest(queue);
-    }
-  }
-}
-
-static void contest(const el_owner *owner) {
-  el_bytes names = owner->name;
-  while (owner->mode != EL_MODE_PERMIT && names.len > 0) {
-    contest_name(owner, el_list_cut(&names));
-  }
-}
-
 static void begin_wait(el_owner *owner) {
-  contest(owner);
+  el_local_queue_contest_for(owner);
   if (owner->state != EL_OWNER_WAITING) return; /* it is his at once */
   owner->waited = has_to_wait(owner);
   if (owner->try_once && owner->waited) {
@@ -221,25 +212,31 @@ static void begin_wait(el_owner *owner) {
 
 /* A queue for one who wants several names: his alone, with a slot, not 0, that nobody
  * has. */
-static el_local_queue *add_multi(el_local_queues *queues) {
+static el_local_queue *add_multi(el_local_queues *queues,
+                                 el_entry_world *world) {
   el_place wanted = {.mode = EL_MODE_MULTI};
   do {
     wanted.slot = ++queues->last_multi;
   } while (wanted.slot == 0 ||
-           el_local_queue_find(queues, (el_bytes){0}, &wanted) != NULL);
-  return el_local_queue_find_or_add(queues, (el_bytes){0}, &wanted);
+           el_local_queue_find(queues, world, (el_bytes){0}, &wanted) != NULL);
+  return el_local_queue_find_or_add(queues, world, (el_bytes){0}, &wanted);
 }
 
-static el_local_queue *queue_for(el_local_queues *queues,
+static el_local_queue *queue_for(el_local_queues *queues, el_entry_world *world,
                                  const el_owner *owner) {
   el_place wanted = {.mode = owner->mode, .permits = owner->permits};
   return owner->mode == EL_MODE_MULTI
-             ? add_multi(queues)
-             : el_local_queue_find_or_add(queues, owner->name, &wanted);
+             ? add_multi(queues, world)
+             : el_local_queue_find_or_add(queues, world, owner->name, &wanted);
 }
 
-void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
-  el_local_queue *queue = queue_for(queues, owner);
+void el_local_queue_join(el_local_queues *queues, el_owner *owner,
+                         int64_t delay_ms) {
+  el_entry_world *world = queues->closed.code == EL_OK
+                              ? el_sessions_find(queues->sessions, delay_ms)
+                              : queues->world;
+  el_local_queue *queue =
+      queue_for(queues, world != NULL ? world : queues->world, owner);
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
   EL_COUNT(queues->world->counters, waiting, 1);
   owner->queue = queue;
@@ -251,6 +248,8 @@ void el_local_queue_join(el_local_queues *queues, el_owner *owner) {
     el_local_queue_fail(owner, &queues->closed);
   } else if (wrong != NULL) {
     el_local_queue_fail(owner, wrong);
+  } else if (world == NULL) {
+    el_local_queue_fail_delays(owner, delay_ms);
   } else {
     begin_wait(owner);
   }
@@ -373,11 +372,10 @@ static void give_turns(el_local_queue *queue) {
  * ours can be left in etcd: a place has to outlive the last who wanted it, to take its
  * key out. */
 static void settle(el_local_queue *queue) {
-  el_local_queues *queues = queue->queues;
   el_local_place *at, *next;
-  if (!el_session_driver_is_alive(queues->world->session)) {
-    queues->session_wanted =
-        queues->session_wanted ||
+  if (!el_session_driver_is_alive(queue->world->session)) {
+    queue->world->wanted =
+        queue->world->wanted ||
         (!TAILQ_EMPTY(&queue->waiting) && !el_local_queue_has_fronts(queue));
   } else if (queue->n_seals == 0) {
     give_turns(queue);
@@ -394,17 +392,13 @@ static void settle(el_local_queue *queue) {
   }
 }
 
-bool el_local_queues_settle(el_local_queues *queues) {
+void el_local_queues_settle(el_local_queues *queues) {
   el_local_queue *queue;
-  bool wanted;
   while ((queue = TAILQ_FIRST(&queues->changed)) != NULL) {
     TAILQ_REMOVE(&queues->changed, queue, changed_link);
     queue->changed = false;
     settle(queue);
   }
-  wanted = queues->session_wanted;
-  queues->session_wanted = false;
-  return wanted;
 }
 
 bool el_local_queues_are_settled(const el_local_queues *queues) {
@@ -413,15 +407,17 @@ bool el_local_queues_are_settled(const el_local_queues *queues) {
 
 /* ---- life ---- */
 
-el_local_queues *el_local_queues_new(el_entry_world *world,
+el_local_queues *el_local_queues_new(el_sessions *sessions,
                                      const el_turn_limits *limits) {
   el_local_queues *queues = el_alloc(sizeof *queues);
-  queues->world = world;
+  queues->sessions = sessions;
+  queues->world = el_sessions_first(sessions);
   queues->limits = *limits;
   TAILQ_INIT(&queues->changed);
   queues->orphans.queues = queues;
   TAILQ_INIT(&queues->orphans.places);
   TAILQ_INIT(&queues->seals);
+  TAILQ_INIT(&queues->inquiries);
   return queues;
 }
 

@@ -20,6 +20,7 @@
 #include "lock/claim.h"
 #include "lock/entry_driver.h"
 #include "lock/linger.h"
+#include "lock/sessions.h"
 #include "rules/turn.h"
 
 enum {
@@ -99,15 +100,17 @@ typedef enum el_leave {
 } el_leave;
 
 /* |limits| hold for what owners hand on to each other. @thread io */
-el_local_queues *el_local_queues_new(el_entry_world *world,
+el_local_queues *el_local_queues_new(el_sessions *sessions,
                                      const el_turn_limits *limits);
 
 /* Whatever is in there is forgotten. @thread io */
 void el_local_queues_free(el_local_queues *queues);
 
 /* Puts |owner| into the queue of its name, where it stays until it is
- * forgotten. @thread io */
-void el_local_queue_join(el_local_queues *queues, el_owner *owner);
+ * forgotten. If it holds and crashes, nobody follows it sooner than after |delay_ms|.
+ * @thread io */
+void el_local_queue_join(el_local_queues *queues, el_owner *owner,
+                         int64_t delay_ms);
 
 /* Takes |owner| out, for |loss| if its hold is lost. Harmless if it is out.
  * @thread io */
@@ -122,7 +125,7 @@ void el_local_queue_downgrade(el_owner *owner);
 /* Another request of |owner| found no key of ours with |rev|. @thread io */
 void el_local_queue_key_gone(el_owner *owner, int64_t rev);
 
-/* ---- what the session's news mean to all queues ---- */
+/* ---- what the news of a session mean to its queues ---- */
 
 /* It is another cluster, |err| says which: everybody fails, holders lose, and so
  * do those whose release is not confirmed yet. @thread io */
@@ -131,31 +134,33 @@ void el_local_queues_leave(el_local_queues *queues, const el_error *err);
 /* Fails everybody with |err|, and whoever joins from now on. @thread io */
 void el_local_queues_close(el_local_queues *queues, const el_error *err);
 
-/* The session's claim has lapsed: holds are lost. @thread io */
-void el_local_queues_lapse(el_local_queues *queues);
+/* Its claim has lapsed: holds are lost. @thread io */
+void el_local_queues_lapse(el_local_queues *queues,
+                           const el_entry_world *world);
 
-/* The session is dead, and its keys with it. @thread io */
-void el_local_queues_bury(el_local_queues *queues, el_session_end end);
+/* It is dead, and its keys with it. @thread io */
+void el_local_queues_bury(el_local_queues *queues, const el_entry_world *world,
+                          el_session_end end);
 
-/* The session's lease has |key|; one that nobody wants is taken out. @thread io */
-void el_local_queues_find_key(el_local_queues *queues, el_bytes key);
-
-/* Is nothing wanted, and nothing left to be taken out? @thread io */
-bool el_local_queues_are_empty(const el_local_queues *queues);
+/* |lease|, one of theirs, has |key|; one that nobody wants is taken out. @thread io */
+void el_local_queues_find_key(el_local_queues *queues, int64_t lease,
+                              el_bytes key);
 
 /* No lease is to be had, for |err|: whoever waits for one fails. @thread io */
-void el_local_queues_refuse(el_local_queues *queues, const el_error *err);
+void el_local_queues_refuse(el_local_queues *queues,
+                            const el_entry_world *world, const el_error *err);
 
 /* etcd is out of reach, for |away|: whoever waits fails. @thread io */
 void el_local_queues_fail_waiting(el_local_queues *queues,
                                   const el_error *away);
 
 /* There is a lease: whose turn is it? @thread io */
-void el_local_queues_begin(el_local_queues *queues);
+void el_local_queues_begin(el_local_queues *queues,
+                           const el_entry_world *world);
 
-/* Gives the turn to the next ones where something has changed. Does somebody
- * need a session? @thread io */
-bool el_local_queues_settle(el_local_queues *queues);
+/* Gives the turn to the next ones where something has changed. Where somebody needs a
+ * session, its |wanted| says so. @thread io */
+void el_local_queues_settle(el_local_queues *queues);
 
 /* Has nothing changed since? @thread io */
 bool el_local_queues_are_settled(const el_local_queues *queues);

@@ -38,7 +38,7 @@ static const el_error *last_cause(const el_owner *owner) {
   const el_local_place *at = place_of(owner);
   const el_error *cause;
   if (at != NULL && at->driver.cause != NULL) return at->driver.cause;
-  cause = el_session_driver_cause(world->session);
+  cause = el_session_driver_cause(owner->queue->world->session);
   return cause != NULL ? cause : el_requests_away(world->requests);
 }
 
@@ -71,6 +71,10 @@ void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
   bool is_held = !is_shared(queue) && is_held_here(owner);
   const el_error *cause = is_held ? NULL : last_cause(owner);
   el_error err;
+  if (owner->place != NULL && el_local_queue_is_inquired(owner->place)) {
+    el_local_queue_fail_locked(owner);
+    return;
+  }
   if (cause != NULL) {
     el_error_set(&err, EL_UNAVAILABLE, "%s not taken in %.3g s: %s",
                  el_owner_what(owner).text, waited_s, cause->text);
@@ -102,6 +106,16 @@ void el_local_queue_fail_away(el_owner *owner, const el_error *away) {
   el_local_queue_fail(owner, &err);
 }
 
+void el_local_queue_fail_delays(el_owner *owner, int64_t delay_ms) {
+  el_error err;
+  el_error_set(&err, EL_INVALID,
+               "%s: this client has locks with %d other delays than %g s, and "
+               "can't have more at a time",
+               el_owner_what(owner).text, EL_DELAYS_MAX,
+               (double)delay_ms / 1000);
+  el_local_queue_fail(owner, &err);
+}
+
 void el_local_queue_fail_cancelled(el_owner *owner) {
   el_error err;
   el_error_set(&err, EL_CANCELLED, "the wait for %s was given up",
@@ -122,6 +136,22 @@ void el_local_queue_fail_locked(el_owner *owner) {
                  el_owner_what(owner).text);
   }
   el_local_queue_fail(owner, &err);
+}
+
+void el_local_queue_fail_kept_out(el_local_place *at, int64_t left_ms) {
+  el_owner *owner;
+  el_error err;
+  while ((owner = TAILQ_FIRST(&at->fronts)) != NULL) {
+    if (left_ms == 0 || owner->must_share) {
+      el_local_queue_fail_locked(owner);
+      continue;
+    }
+    el_error_set(&err, EL_LOCKED,
+                 "%s is held by nobody, but who had it has crashed, and its "
+                 "delay keeps others out for %.3g s yet",
+                 el_owner_what(owner).text, (double)left_ms / 1000);
+    el_local_queue_fail(owner, &err);
+  }
 }
 
 void el_local_queue_fail_place_lost(el_owner *owner) {

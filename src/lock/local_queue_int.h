@@ -21,11 +21,13 @@ struct el_local_place {
 };
 
 typedef struct el_seal el_seal;
+typedef struct el_inquiry el_inquiry;
 
 TAILQ_HEAD(el_local_place_list, el_local_place);
 
 struct el_local_queue {
   el_local_queues *queues;
+  el_entry_world *world;
   char *id;          /* hash key: the name, and what write_id adds to it */
   uint16_t name_len; /* EL_MODE_MULTI: 0, or that of what an audit has found */
   bool changed;      /* in queues->changed */
@@ -39,15 +41,16 @@ struct el_local_queue {
 };
 
 struct el_local_queues {
-  el_entry_world *world;
+  el_sessions *sessions;
+  el_entry_world *world; /* of the usual session, first of all */
   el_turn_limits limits;
   el_local_queue *by_id; /* hash */
   TAILQ_HEAD(, el_local_queue) changed;
   el_local_queue orphans; /* nobody's: has the places of earlier sessions */
   TAILQ_HEAD(, el_seal) seals;
+  TAILQ_HEAD(, el_inquiry) inquiries;
   el_error closed;     /* code EL_OK: they are open */
   uint32_t last_multi; /* slot of the latest who has asked for several names */
-  bool session_wanted;
 };
 
 static inline el_timers *timers_of(const el_local_queue *queue) {
@@ -68,15 +71,16 @@ static inline bool is_shared(const el_local_queue *queue) {
   return queue->mode == EL_MODE_READ;
 }
 
-/* The queue of those who want |name| in the mode of |place|, and as many permits; a new
- * one if there is none. @thread io */
+/* The queue of those who want |name| in the mode of |place|, and as many permits, with the
+ * session of |world|; a new one if there is none. @thread io */
 el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
-                                           el_bytes name,
+                                           el_entry_world *world, el_bytes name,
                                            const el_place *place);
 
 /* NULL: there is none. EL_MODE_MULTI: that of the slot, |name| is empty. @thread io */
 el_local_queue *el_local_queue_find(const el_local_queues *queues,
-                                    el_bytes name, const el_place *place);
+                                    const el_entry_world *world, el_bytes name,
+                                    const el_place *place);
 
 /* NULL: there is no such place. @thread io */
 el_local_place *el_local_queue_find_place(const el_local_queue *queue,
@@ -145,8 +149,16 @@ void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms);
 /* It fails because somebody else has the lock. @thread io */
 void el_local_queue_fail_locked(el_owner *owner);
 
+/* All who drive |at| fail because who had it has crashed, and keeps others out for |left_ms|
+ * yet at most; 0: somebody else has it. @thread io */
+void el_local_queue_fail_kept_out(el_local_place *at, int64_t left_ms);
+
 /* It fails because etcd is out of reach, for |away|. @thread io */
 void el_local_queue_fail_away(el_owner *owner, const el_error *away);
+
+/* It fails because this client has too many delays in use for |delay_ms|, too.
+ * @thread io */
+void el_local_queue_fail_delays(el_owner *owner, int64_t delay_ms);
 
 /* It fails because its owner wants no more. @thread io */
 void el_local_queue_fail_cancelled(el_owner *owner);
@@ -199,8 +211,24 @@ void el_local_queue_give_up(el_local_place *at);
 /* Somebody wants the lock: a hold that lingers ends. @thread io */
 void el_local_queue_contest(el_local_queue *queue);
 
+/* |owner| wants it: those that linger and are in his way end, whatever their mode and
+ * their delay. @thread io */
+void el_local_queue_contest_for(const el_owner *owner);
+
 /* Sets the timer of a hold to its hard end. @thread io */
 void el_local_queue_set_hard_end(el_owner *owner);
+
+/* ---- inquiries ---- */
+
+/* Those in front of |at|, who only tried, hear that somebody else has it when it is known
+ * whether he lives, who has |lease|. False: there is nothing to ask. @thread io */
+bool el_local_queue_inquire(el_local_place *at, int64_t lease);
+
+/* Do they wait for that? @thread io */
+bool el_local_queue_is_inquired(const el_local_place *at);
+
+/* If so, they hear it now. @thread io */
+void el_local_queue_end_inquiry(el_local_place *at);
 
 /* ---- seals ---- */
 

@@ -1,16 +1,20 @@
-/* local_queue_news: what the session's news mean to all queues of a client. */
+/* local_queue_news: what the news of a session mean to its queues. */
 #include "lock/local_queue_int.h"
 
-void el_local_queues_begin(el_local_queues *queues) {
-  el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_id, queue, next) { el_local_queue_touch(queue); }
-}
-
-void el_local_queues_refuse(el_local_queues *queues, const el_error *err) {
+void el_local_queues_begin(el_local_queues *queues,
+                           const el_entry_world *world) {
   el_local_queue *queue, *next;
   HASH_ITER(hh, queues->by_id, queue, next) {
-    if (el_local_queue_has_fronts(queue))
-      continue; /* their own requests tell them */
+    if (queue->world == world) el_local_queue_touch(queue);
+  }
+}
+
+void el_local_queues_refuse(el_local_queues *queues,
+                            const el_entry_world *world, const el_error *err) {
+  el_local_queue *queue, *next;
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    /* Of those in front their own requests tell. */
+    if (queue->world != world || el_local_queue_has_fronts(queue)) continue;
     while (!TAILQ_EMPTY(&queue->waiting)) {
       el_local_queue_fail(TAILQ_FIRST(&queue->waiting), err);
     }
@@ -39,10 +43,12 @@ void el_local_queues_fail_waiting(el_local_queues *queues,
   }
 }
 
-void el_local_queues_lapse(el_local_queues *queues) {
+void el_local_queues_lapse(el_local_queues *queues,
+                           const el_entry_world *world) {
   el_local_queue *queue, *next;
   el_local_place *at;
   HASH_ITER(hh, queues->by_id, queue, next) {
+    if (queue->world != world) continue;
     TAILQ_FOREACH(at, &queue->places, link) {
       el_entry_driver_signal(&at->driver, EL_ENTRY_LAPSED);
     }
@@ -51,24 +57,35 @@ void el_local_queues_lapse(el_local_queues *queues) {
 
 /* That of who wants several names, by a key in the queue of one of them. */
 static el_local_place *find_multi(const el_local_queues *queues,
+                                  const el_entry_world *world,
                                   const el_place *place) {
   const el_local_queue *queue =
       place->mode == EL_MODE_MULTI
-          ? el_local_queue_find(queues, (el_bytes){0}, place)
+          ? el_local_queue_find(queues, world, (el_bytes){0}, place)
           : NULL;
   return queue != NULL ? TAILQ_FIRST(&queue->places) : NULL;
 }
 
-void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
-  el_place place = {.lease = el_session_driver_lease(queues->world->session)};
+static el_entry_world *world_of(const el_local_queues *queues, int64_t lease) {
+  el_entry_world *world = queues->world;
+  while (world != NULL && el_session_driver_lease(world->session) != lease) {
+    world = world->next;
+  }
+  return world;
+}
+
+void el_local_queues_find_key(el_local_queues *queues, int64_t lease,
+                              el_bytes key) {
+  el_entry_world *world = world_of(queues, lease);
+  el_place place = {.lease = lease};
   el_bytes name = el_key_name(key, &place);
   el_local_queue *queue;
   el_local_place *at;
   if (name.len == 0 || place.mode > EL_MODE_MULTI)
     return; /* no place of ours */
-  at = find_multi(queues, &place);
+  at = find_multi(queues, world, &place);
   if (at == NULL) {
-    queue = el_local_queue_find_or_add(queues, name, &place);
+    queue = el_local_queue_find_or_add(queues, world, name, &place);
     at = el_local_queue_find_place(queue, place.slot);
   }
   if (at == NULL) {
@@ -77,19 +94,17 @@ void el_local_queues_find_key(el_local_queues *queues, el_bytes key) {
   el_entry_driver_signal(&at->driver, EL_ENTRY_KEY_FOUND);
 }
 
-bool el_local_queues_are_empty(const el_local_queues *queues) {
-  return queues->by_id == NULL && TAILQ_EMPTY(&queues->orphans.places);
-}
-
 /* Its place stays until the last request is answered, because the answer comes to
  * it; but it is not the queue's any more, whose next one begins anew, with another
  * lease and so with another key. */
 static void bury_place(el_local_place *at, el_session_end end) {
   el_local_queue *queue = at->queue;
+  el_local_queue_end_inquiry(at);
   el_entry_driver_orphan(&at->driver, end);
   TAILQ_REMOVE(&queue->places, at, link);
   at->queue = &queue->queues->orphans;
   TAILQ_INSERT_TAIL(&at->queue->places, at, link);
+  at->driver.world->users++;
   if (el_entry_is_over(&at->driver.entry)) {
     el_local_queue_free_place(at);
   }
@@ -104,9 +119,12 @@ static void bury(el_local_queue *queue, el_session_end end) {
   el_local_queue_touch(queue);
 }
 
-void el_local_queues_bury(el_local_queues *queues, el_session_end end) {
+void el_local_queues_bury(el_local_queues *queues, const el_entry_world *world,
+                          el_session_end end) {
   el_local_queue *queue, *next;
-  HASH_ITER(hh, queues->by_id, queue, next) { bury(queue, end); }
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    if (queue->world == world) bury(queue, end);
+  }
 }
 
 /* Those who hold by |at| lose; those who wait fail. */

@@ -17,8 +17,7 @@ static el_sharing share_hold(el_local_queue *queue, el_owner *next) {
     if (TAILQ_EMPTY(&at->fronts) || at->driver.entry.state != EL_ENTRY_HELD) {
       continue;
     }
-    how = next->must_share &&
-                  el_session_driver_can_claim(queue->queues->world->session)
+    how = next->must_share && el_session_driver_can_claim(queue->world->session)
               ? EL_SHARE_NOW
               : el_handoff_share(&at->handoff, &at->driver, limits);
     if (how == EL_SHARE_NOW) {

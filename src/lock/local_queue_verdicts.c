@@ -58,8 +58,7 @@ static void grant(el_owner *owner, int64_t mod_rev, bool waited) {
                    /* or the order of writes hangs on a note of his own */
                    .mod_rev = el_kind_has_notes(owner->mode) ? 0 : mod_rev,
                    .keys = &driver->keys,
-                   .claim =
-                       el_session_driver_claim(queue->queues->world->session),
+                   .claim = el_session_driver_claim(queue->world->session),
                    .waited = waited};
   EL_COUNT(counters_of(queue), waiting, -1);
   EL_COUNT(counters_of(queue), held, 1);
@@ -109,7 +108,8 @@ void el_local_queue_leave_lost(el_owner *owner, el_loss loss) {
   }
   el_local_queue_end_lost(owner, loss);
   /* Nobody is to be told what becomes of the key. */
-  el_local_queue_signal_last(at, EL_ENTRY_LAPSED);
+  el_local_queue_signal_last(at, loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_MAX_HOLD
+                                                          : EL_ENTRY_LAPSED);
 }
 
 void el_local_queue_end_released(el_owner *owner, const el_error *err) {
@@ -192,6 +192,32 @@ void el_local_queue_contest(el_local_queue *queue) {
   el_owner *owner;
   while ((owner = end_linger(queue)) != NULL) {
     el_local_queue_let_go(owner, true);
+  }
+}
+
+/* What of |name| only lingers with |world|, and is in the way of |owner|, ends. */
+static void contest_name(const el_owner *owner, const el_entry_world *world,
+                         el_bytes name) {
+  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ};
+  el_local_queues *queues = owner->queue->queues;
+  size_t n = is_shared(owner->queue) ? 2 : 3;
+  for (size_t i = 0; i < n; i++) {
+    el_place place = {.mode = modes[i]};
+    el_local_queue *queue = el_local_queue_find(queues, world, name, &place);
+    if (queue != NULL) {
+      el_local_queue_contest(queue);
+    }
+  }
+}
+
+void el_local_queue_contest_for(const el_owner *owner) {
+  el_bytes names = owner->name;
+  while (owner->mode != EL_MODE_PERMIT && names.len > 0) {
+    const el_entry_world *world = owner->queue->queues->world;
+    el_bytes name = el_list_cut(&names);
+    for (; world != NULL; world = world->next) {
+      contest_name(owner, world, name);
+    }
   }
 }
 
@@ -290,7 +316,9 @@ void el_local_queue_decided(el_entry_driver *driver,
       grant_all(at, action->place.rev);
       return;
     case EL_ENTRY_LOCKED:
-      fail_fronts(at, el_local_queue_fail_locked);
+      if (!el_local_queue_inquire(at, action->place.lease)) {
+        fail_fronts(at, el_local_queue_fail_locked);
+      }
       return;
     case EL_ENTRY_CONFLICT:
       el_local_queue_fail_conflict(at, action->place.permits);

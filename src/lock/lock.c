@@ -147,7 +147,7 @@ static const el_owner_events owner_events = {
 /* The command's reference becomes the queue's. */
 static void run_start(el_command *command) {
   el_lock *lk = EL_OF(command, el_lock, command);
-  el_local_queue_join(lk->handle->queues, &lk->owner);
+  el_local_queue_join(lk->handle->queues, &lk->owner, lk->delay_ms);
 }
 
 static void run_stop(el_command *command) {
@@ -209,6 +209,7 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   lk->owner.events = &owner_events;
   lk->owner.mode = (uint8_t)options->mode;
   lk->owner.permits = options->permits;
+  lk->delay_ms = (int32_t)options->delay_ms;
   lk->owner.try_once = options->try_once;
   lk->owner.must_share = options->must_share;
   lk->owner.timeout_ms = options->timeout_ms;

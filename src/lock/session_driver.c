@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/of.h"
 #include "lock/farewells.h"
+#include "rules/delay.h"
 #include "rules/retry.h"
 
 struct el_session_driver {
@@ -74,7 +75,8 @@ static bool take_back(lease_question *question) {
 }
 
 static void say_farewell(el_session_driver *driver, int64_t id) {
-  el_farewells_add(&driver->farewells, id, driver->world.ttl_ms);
+  el_farewells_add(&driver->farewells, id,
+                   el_session_lease_ms(&driver->session));
 }
 
 /* An answer that comes too late for its session (it was given up meanwhile, or it is
@@ -96,9 +98,10 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 
 static void grant(el_session_driver *driver) {
   EL_COUNT(&driver->world.handle->counters, grants, 1);
-  el_lease_grant(driver->world.auth, el_lease_new_id(),
-                 driver->session.want_ttl_ms, EL_ATTEMPT_MS, on_granted,
-                 ask(driver));
+  el_lease_grant(driver->world.auth,
+                 el_delay_mark(el_lease_new_id(), driver->session.delay_ms),
+                 el_session_lease_ms(&driver->session), EL_ATTEMPT_MS,
+                 on_granted, ask(driver));
 }
 
 static void on_revoked(void *arg, const el_lease_answer *answer) {
@@ -162,7 +165,8 @@ static void on_audited(void *arg, const el_lease_keys *answer) {
     return;
   }
   for (size_t i = 0; i < answer->n; i++) {
-    driver->world.found_key(driver->world.arg, answer->keys[i]);
+    driver->world.found_key(driver->world.arg, answer->lease.id,
+                            answer->keys[i]);
   }
   step(driver, &event);
 }
@@ -217,16 +221,6 @@ static void carry_out(el_session_driver *driver,
   }
 }
 
-/* What other threads may read of the session, but for the claim. */
-static void publish(el_session_driver *driver) {
-  const el_session *session = &driver->session;
-  bool alive = session->state == EL_SESSION_ALIVE;
-  atomic_store(&driver->world.handle->lease, alive ? session->id : 0);
-  atomic_store(&driver->world.handle->due_at, session->wake_at);
-  atomic_store(&driver->world.handle->alive_until,
-               alive ? session->last.sent_ms + session->last.ttl_ms : 0);
-}
-
 /* If whatever comes first comes much later than was asked for, that is why claims
  * lapse. */
 static void note_standstill(el_session_driver *driver) {
@@ -251,7 +245,7 @@ static void step(el_session_driver *driver, const el_session_event *event) {
   } else {
     el_timers_stop(driver->world.timers, &driver->timer);
   }
-  publish(driver);
+  driver->world.changed(driver->world.changed_arg);
   for (int i = 0; i < actions.n; i++) {
     carry_out(driver, &actions.list[i]);
   }
@@ -284,6 +278,12 @@ void el_session_driver_drop(el_session_driver *driver) {
   }
   step_simple(driver, alive ? EL_SESSION_LEASE_GONE
                             : EL_SESSION_CLOSE); /* nothing to revoke yet */
+}
+
+void el_session_driver_change_delay(el_session_driver *driver,
+                                    int64_t delay_ms) {
+  el_session_driver_drop(driver);
+  driver->world.delay_ms = delay_ms;
 }
 
 void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
@@ -365,12 +365,12 @@ int64_t el_session_driver_proven_rev(const el_session_driver *driver,
   return el_session_proven_rev(&driver->session, now_ms);
 }
 
-int64_t el_session_driver_lease(const el_session_driver *driver) {
-  return driver->session.id;
+const el_session *el_session_driver_core(const el_session_driver *driver) {
+  return &driver->session;
 }
 
-int64_t el_session_driver_ttl_ms(const el_session_driver *driver) {
-  return driver->session.ttl_ms;
+int64_t el_session_driver_lease(const el_session_driver *driver) {
+  return driver->session.id;
 }
 
 el_claim *el_session_driver_claim(const el_session_driver *driver) {
@@ -403,7 +403,8 @@ el_session_driver *el_session_driver_new(const el_session_world *world) {
   driver->prober.probed = on_probed;
   el_prober_init(&driver->prober);
   driver->salt = (uint64_t)el_lease_new_id();
-  el_session_init(&driver->session, world->ttl_ms, 0, driver->salt);
+  el_session_init(&driver->session, world->ttl_ms, world->delay_ms, 0,
+                  driver->salt);
   return driver;
 }
 
@@ -427,15 +428,14 @@ void el_session_driver_renew(el_session_driver *driver) {
   el_claim_set(driver->claim, 0);
   el_claim_unref(driver->claim);
   driver->claim = el_claim_new();
-  el_session_init(&driver->session, driver->world.ttl_ms, next_grant_at(driver),
-                  driver->salt);
+  el_session_init(&driver->session, driver->world.ttl_ms,
+                  driver->world.delay_ms, next_grant_at(driver), driver->salt);
   driver->fruitless += was_lost; /* until it proves otherwise */
-  publish(driver);
+  driver->world.changed(driver->world.changed_arg);
 }
 
 void el_session_driver_stop(el_session_driver *driver) {
   driver->stopping = true;
-  atomic_store(&driver->world.handle->due_at, 0);
   el_farewells_stop(&driver->farewells);
   el_timers_stop(driver->world.timers, &driver->timer);
 }

@@ -33,11 +33,15 @@ typedef struct el_session_world {
   el_auth *auth;
   el_requests *requests;
   el_timers *timers;
-  el_handle *handle; /* where lease and last cause are published */
+  el_handle *handle; /* where the last cause is published */
   int64_t ttl_ms;
-  /* An audit of the living lease has found |key|: does anybody want it? */
-  void (*found_key)(void *arg, el_bytes key);
+  int64_t
+      delay_ms; /* for so long nobody follows a hold that ends with its lease */
+  /* An audit of the living |lease| has found |key|: does anybody want it? */
+  void (*found_key)(void *arg, int64_t lease, el_bytes key);
   void *arg;
+  void (*changed)(void *changed_arg); /* what core shows */
+  void *changed_arg;
 } el_session_world;
 
 /* @thread io */
@@ -61,6 +65,11 @@ void el_session_driver_close(el_session_driver *driver);
 /* Gives the session up without another word to etcd. @thread io */
 void el_session_driver_drop(el_session_driver *driver);
 
+/* The next session is for another delay; this one, of which nobody needs anything, ends.
+ * @thread io */
+void el_session_driver_change_delay(el_session_driver *driver,
+                                    int64_t delay_ms);
+
 /* A new session after one that is gone. @thread io */
 void el_session_driver_renew(el_session_driver *driver);
 
@@ -83,11 +92,11 @@ bool el_session_driver_can_claim(const el_session_driver *driver);
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,
                                      int64_t now_ms);
 
-/* The lease and its TTL in milliseconds, while it is alive. @thread io */
-int64_t el_session_driver_lease(const el_session_driver *driver);
+/* What drives it. @thread io */
+const el_session *el_session_driver_core(const el_session_driver *driver);
 
-/* @thread io */
-int64_t el_session_driver_ttl_ms(const el_session_driver *driver);
+/* The lease, while it is alive. @thread io */
+int64_t el_session_driver_lease(const el_session_driver *driver);
 
 /* Until when this session's holders may say "held"; published by
  * el_session_driver_publish_claim. @thread io */

@@ -11,15 +11,11 @@
 enum { WATCH_HOLD_AFTER_MS = 50 };
 
 const char *const el_entry_state_str[] = {
-    [EL_ENTRY_IDLE] = "idle",
-    [EL_ENTRY_TRYING] = "trying",
-    [EL_ENTRY_ENQUEUING] = "enqueuing",
-    [EL_ENTRY_WAITING] = "waiting",
-    [EL_ENTRY_PROVING] = "proving",
-    [EL_ENTRY_HELD] = "held",
-    [EL_ENTRY_RELEASING] = "releasing",
-    [EL_ENTRY_SWEEPING] = "sweeping",
-    [EL_ENTRY_CONFIRMING] = "confirming",
+    [EL_ENTRY_IDLE] = "idle",           [EL_ENTRY_TRYING] = "trying",
+    [EL_ENTRY_ENQUEUING] = "enqueuing", [EL_ENTRY_WAITING] = "waiting",
+    [EL_ENTRY_PROVING] = "proving",     [EL_ENTRY_HELD] = "held",
+    [EL_ENTRY_DELAYING] = "delaying",   [EL_ENTRY_RELEASING] = "releasing",
+    [EL_ENTRY_SWEEPING] = "sweeping",   [EL_ENTRY_CONFIRMING] = "confirming",
     [EL_ENTRY_DEAD] = "dead",
 };
 
@@ -36,12 +32,12 @@ const struct el_loss_names el_losses[] = {
     [EL_LOSS_CLOSED] = {"closed", "the client was closed"},
 };
 
-void el_entry_init(el_entry *entry, el_mode mode, int64_t lease,
-                   int64_t ttl_ms) {
+void el_entry_init(el_entry *entry, el_mode mode, const el_session *ses) {
   memset(entry, 0, sizeof *entry);
   entry->mode = mode;
-  entry->lease = lease;
-  entry->reread_ms = ttl_ms > 10000 ? (int32_t)ttl_ms : 10000;
+  entry->lease = ses->id;
+  entry->reread_ms = ses->ttl_ms > 10000 ? (int32_t)ses->ttl_ms : 10000;
+  entry->delay_ms = (int32_t)ses->delay_ms;
 }
 
 bool el_entry_is_free(const el_entry *entry) {
@@ -67,7 +63,9 @@ static void on_start(el_entry *entry, bool trying, el_entry_actions *out) {
 
 static void on_timer(el_entry *entry, el_entry_actions *out) {
   entry->wake_at = 0;
-  if (entry->busy != EL_REQUEST_NONE) return;
+  if (entry->busy != EL_REQUEST_NONE && entry->state != EL_ENTRY_DELAYING) {
+    return;
+  }
   switch (entry->state) {
     case EL_ENTRY_TRYING:
       el_entry_send_try(entry, out, entry->bound > 1);
@@ -87,6 +85,9 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
       return;
     case EL_ENTRY_RELEASING:
       el_entry_take_out_next(entry, out);
+      return;
+    case EL_ENTRY_DELAYING:
+      el_entry_take_out(entry, out);
       return;
     case EL_ENTRY_IDLE:
     case EL_ENTRY_PROVING:
@@ -180,10 +181,25 @@ static void on_key_found(el_entry *entry, el_entry_actions *out) {
   }
 }
 
-static void on_loss(el_entry *entry, el_loss loss, el_entry_actions *out) {
+static void on_max_hold(el_entry *entry, el_entry_actions *out) {
   if (entry->state != EL_ENTRY_HELD) return;
-  el_entry_lose(loss, out);
+  el_entry_lose(EL_LOSS_MAX_HOLD, out);
   el_entry_take_out(entry, out);
+}
+
+/* Whoever held it may not know yet, and what he did last be on its way: as after a crash
+ * nobody follows before the delay is over. */
+static void on_lapsed(el_entry *entry, int64_t now_ms, el_entry_actions *out) {
+  if (entry->state != EL_ENTRY_HELD) return;
+  el_entry_lose(EL_LOSS_EXPIRED, out);
+  if (entry->delay_ms == 0) {
+    el_entry_take_out(entry, out);
+    return;
+  }
+  el_entry_unwatch(entry, out);
+  entry->state = EL_ENTRY_DELAYING;
+  entry->wanted = false;
+  entry->wake_at = now_ms + entry->delay_ms;
 }
 
 static void on_stop(el_entry *entry, el_entry_actions *out) {
@@ -202,6 +218,7 @@ static void on_stop(el_entry *entry, el_entry_actions *out) {
       el_entry_take_out(entry, out);
       return;
     case EL_ENTRY_IDLE:
+    case EL_ENTRY_DELAYING:
     case EL_ENTRY_RELEASING:
     case EL_ENTRY_CONFIRMING:
     case EL_ENTRY_DEAD:
@@ -268,7 +285,7 @@ void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
       entry->fresh = false;
       return;
     case EL_ENTRY_LAPSED:
-      on_loss(entry, EL_LOSS_EXPIRED, out);
+      on_lapsed(entry, now_ms, out);
       return;
     case EL_ENTRY_RENEWED:
       if (entry->state == EL_ENTRY_CONFIRMING) {
@@ -276,7 +293,7 @@ void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
       }
       return;
     case EL_ENTRY_MAX_HOLD:
-      on_loss(entry, EL_LOSS_MAX_HOLD, out);
+      on_max_hold(entry, out);
       return;
     case EL_ENTRY_KEY_FOUND:
       on_key_found(entry, out);

@@ -10,6 +10,7 @@
  *    |                v                   | none older    | lapsed, deleted, ...
  *    -try-> TRYING   WAITING -------------+               v                 v
  *                                                     (LOST)  ->    IDLE -found-> SWEEPING
+ *   HELD -lapsed, where there is a delay-> DELAYING -delay over-> RELEASING
  *   RELEASING -gone, by an attempt of unknown fate-> CONFIRMING -renewed-> IDLE
  *   any -session dead-> DEAD, but for a release that its holder is to be told of
  *
@@ -30,12 +31,14 @@
 #include "rules/session.h"
 
 typedef enum el_entry_state {
-  EL_ENTRY_IDLE,       /* nothing of ours is in etcd, or will come */
-  EL_ENTRY_TRYING,     /* the try is out */
-  EL_ENTRY_ENQUEUING,  /* the enqueue is out */
-  EL_ENTRY_WAITING,    /* in the queue, behind |ahead| */
-  EL_ENTRY_PROVING,    /* ours; the session must prove that its lease lives */
-  EL_ENTRY_HELD,       /* ours, and the caller knows */
+  EL_ENTRY_IDLE,      /* nothing of ours is in etcd, or will come */
+  EL_ENTRY_TRYING,    /* the try is out */
+  EL_ENTRY_ENQUEUING, /* the enqueue is out */
+  EL_ENTRY_WAITING,   /* in the queue, behind |ahead| */
+  EL_ENTRY_PROVING,   /* ours; the session must prove that its lease lives */
+  EL_ENTRY_HELD,      /* ours, and the caller knows */
+  EL_ENTRY_DELAYING, /* the hold has lapsed: the key stays a while, in the way of
+                          others, as that of one who has crashed */
   EL_ENTRY_RELEASING,  /* the key is being taken out */
   EL_ENTRY_CONFIRMING, /* it has gone, by an attempt of unknown fate if the lease
                           has lived till then */
@@ -117,7 +120,7 @@ typedef struct el_entry_action {
     EL_ENTRY_PROOF, /* at sent_ms or later, in |term|, at |rev|, the key existed */
     EL_ENTRY_GRANTED,    /* the caller holds it; place.rev is the token */
     EL_ENTRY_REFUSED,    /* the caller's wait failed with the last error */
-    EL_ENTRY_LOCKED,     /* the caller's try found it taken */
+    EL_ENTRY_LOCKED,     /* the caller's try found it taken, by place's key */
     EL_ENTRY_CONFLICT,   /* for others it is something else: place.permits */
     EL_ENTRY_PLACE_LOST, /* the caller waited, and our key is gone */
     EL_ENTRY_RESTART,    /* the session died before we were in the queue */
@@ -147,10 +150,12 @@ typedef struct el_entry_actions {
 } el_entry_actions;
 
 typedef struct el_entry {
-  el_entry_state state;
-  el_mode mode;
-  el_request_kind busy; /* the request that is out */
-  int32_t reread_ms;    /* a waiter looks again this often */
+  el_entry_state state : 8; /* a byte: there are many of these */
+  el_mode mode : 8;
+  el_request_kind busy : 8; /* the request that is out */
+  int attempts;             /* failures in a row */
+  int32_t reread_ms;        /* a waiter looks again this often */
+  int32_t delay_ms; /* for so long nobody follows a hold that has lapsed */
   int64_t lease;
   int64_t wake_at; /* wants a TIMER event then; 0: none */
 
@@ -164,7 +169,6 @@ typedef struct el_entry {
   bool orphaned;      /* RELEASING, and its session is dead ... */
   bool cut_short;     /* ... before its time */
   uint16_t missing;   /* WAITING: look when so many have gone */
-  int attempts;       /* failures in a row */
   int64_t confirm_ms; /* CONFIRMING: since when */
   int64_t bound;      /* for the try */
   int64_t rev;        /* create_revision of our key, 0 if unknown */
@@ -172,10 +176,8 @@ typedef struct el_entry {
   int64_t watch_rev; /* what is known of the watched key is of then, or later */
 } el_entry;
 
-/* An entry of the session with |lease|, IDLE. |ttl_ms| sets how often a waiter
- * looks again without an event. @thread any */
-void el_entry_init(el_entry *entry, el_mode mode, int64_t lease,
-                   int64_t ttl_ms);
+/* An entry of the session |ses|, which is alive, IDLE. @thread any */
+void el_entry_init(el_entry *entry, el_mode mode, const el_session *ses);
 
 /* Takes |event| at |now_ms| and fills |out|, in the order in which the actions
  * must be carried out. @thread any */

@@ -3,17 +3,18 @@
 
 #include "rules/entry_int.h"
 
-/* For others it is something else. */
-static void refuse_conflict(el_entry *entry, const el_entry_event *event,
-                            el_entry_actions *out) {
-  el_entry_push(out, EL_ENTRY_CONFLICT)->place = event->older;
+/* Because of who is older; |verdict| is the kind of an action. */
+static void refuse_for_older(el_entry *entry, int verdict,
+                             const el_entry_event *event,
+                             el_entry_actions *out) {
+  el_entry_push(out, verdict)->place = event->older;
   el_entry_take_out(entry, out);
 }
 
 static void wait_behind(el_entry *entry, const el_entry_event *event,
                         int64_t now_ms, el_entry_actions *out) {
   if (entry->trying) {
-    el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
+    refuse_for_older(entry, EL_ENTRY_LOCKED, event, out);
     return;
   }
   entry->state = EL_ENTRY_WAITING;
@@ -72,7 +73,7 @@ static void on_enqueued(el_entry *entry, const el_entry_event *event,
     entry->ahead = (el_place){0};
     el_entry_send_look(entry, out, false, false);
   } else if (event->conflict) {
-    refuse_conflict(entry, event, out);
+    refuse_for_older(entry, EL_ENTRY_CONFLICT, event, out);
   } else if (event->older.rev != 0) {
     prove(event, out);
     wait_behind(entry, event, now_ms, out);
@@ -93,9 +94,9 @@ static void on_tried(el_entry *entry, const el_entry_event *event,
   if (!entry->wanted) {
     el_entry_take_out_next(entry, out);
   } else if (event->conflict) {
-    refuse_conflict(entry, event, out);
+    refuse_for_older(entry, EL_ENTRY_CONFLICT, event, out);
   } else if (event->locked) {
-    el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
+    refuse_for_older(entry, EL_ENTRY_LOCKED, event, out);
   } else if (event->unsure) {
     el_entry_send_try(entry, out, true);
   } else if (event->partial ||
@@ -139,7 +140,7 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
   } else if (event->mine.lease != entry->lease) {
     el_entry_refuse(entry, EL_ENTRY_PLACE_LOST, out);
   } else if (event->conflict) {
-    refuse_conflict(entry, event, out);
+    refuse_for_older(entry, EL_ENTRY_CONFLICT, event, out);
   } else if (event->unsure) {
     el_entry_send_look(entry, out, false, true);
   } else if (entry->again || (event->older.rev == 0 && !is_proven(event))) {
@@ -192,6 +193,8 @@ static void on_looked(el_entry *entry, const el_entry_event *event,
       return;
     case EL_ENTRY_RELEASING:
       el_entry_take_out_next(entry, out);
+      return;
+    case EL_ENTRY_DELAYING:
       return;
     case EL_ENTRY_WAITING:
     case EL_ENTRY_HELD:

@@ -61,10 +61,10 @@ typedef struct el_place {
   int64_t lease; /* of a note: the create_revision of the key that it is for */
   uint32_t slot; /* which of that lease's places; 0 where there is only one. Of
                     an order note: whose writes */
-  el_mode mode;
   uint16_t permits; /* EL_MODE_PERMIT: how many there are; else 0 */
-  bool is_timed;    /* a time stands in the key, in lease, and no lease */
   uint8_t name; /* EL_MODE_MULTI: under which of the names, from 0; else 0 */
+  el_mode mode : 7;  /* a byte with the next: there are many of these */
+  bool is_timed : 1; /* a time stands in the key, in lease, and no lease */
 } el_place;
 
 /* Is it the same key? @thread any */

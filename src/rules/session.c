@@ -43,12 +43,17 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : value;
 }
 
-void el_session_init(el_session *ses, int64_t ttl_ms, int64_t grant_at,
-                     uint64_t salt) {
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t delay_ms,
+                     int64_t grant_at, uint64_t salt) {
   memset(ses, 0, sizeof *ses);
   ses->grant_at = grant_at;
   ses->want_ttl_ms = ttl_ms;
+  ses->delay_ms = delay_ms;
   ses->salt = salt;
+}
+
+int64_t el_session_lease_ms(const el_session *ses) {
+  return ses->want_ttl_ms + ses->delay_ms;
 }
 
 bool el_session_can_claim(const el_session *ses, int64_t now_ms) {
@@ -161,24 +166,25 @@ static void die(el_session *ses, el_session_end end, el_session_actions *out) {
 /* etcd has ended the lease, or never had it: another etcd would say so, too. */
 static void lose_lease(el_session *ses, int64_t now_ms,
                        el_session_actions *out) {
-  bool is_early = now_ms < ses->last.sent_ms + ses->last.ttl_ms;
+  bool is_early = now_ms < ses->last.sent_ms + ses->last.ttl_ms + ses->delay_ms;
   die(ses, is_early ? EL_SESSION_CUT_SHORT : EL_SESSION_EXPIRED, out);
 }
 
+/* etcd never grants less than was asked for. */
 static void note_renewal(el_session *ses, const el_session_event *event,
                          int64_t now_ms) {
+  int64_t ttl_ms = event->ttl_ms - ses->delay_ms;
   ses->before = ses->last;
   ses->last = (el_renewal){.sent_ms = event->outcome.sent_ms,
                            .answered_ms = now_ms,
-                           .ttl_ms = event->ttl_ms,
+                           .ttl_ms = ttl_ms,
                            .term = event->term};
   ses->attempts = 0;
   ses->renewing_since = 0;
   ses->silences = 0;
-  ses->renew_at =
-      event->outcome.sent_ms + clamp(event->ttl_ms - ELECTION_MS,
-                                     event->ttl_ms / RENEW_DIVISOR_MAX,
-                                     event->ttl_ms / RENEW_DIVISOR);
+  ses->renew_at = event->outcome.sent_ms + clamp(ttl_ms - ELECTION_MS,
+                                                 ttl_ms / RENEW_DIVISOR_MAX,
+                                                 ttl_ms / RENEW_DIVISOR);
   if (ses->last.sent_ms < ses->confirm_ms) ses->renew_at = now_ms;
 }
 
@@ -200,8 +206,8 @@ static void on_granted(el_session *ses, const el_session_event *event,
   if (event->outcome.done) {
     ses->state = EL_SESSION_ALIVE;
     ses->id = event->id;
-    ses->ttl_ms = event->ttl_ms;
     note_renewal(ses, event, now_ms);
+    ses->ttl_ms = ses->last.ttl_ms;
     push(out, EL_SESSION_READY);
     return;
   }
@@ -224,8 +230,11 @@ static void on_kept(el_session *ses, const el_session_event *event,
     ses->renew_at = retry_at(ses, &event->outcome, now_ms, &ses->attempts);
   } else if (event->ttl_ms == 0) {
     /* A deposed leader says this of leases granted since; then the lease
-     * would live on, and its keys would keep everybody waiting. */
-    push(out, EL_SESSION_REVOKE)->id = ses->id;
+     * would live on, and its keys would keep everybody waiting. Where there is a delay
+     * and something is held, they shall. */
+    if (ses->delay_ms == 0 || ses->holds == 0) {
+      push(out, EL_SESSION_REVOKE)->id = ses->id;
+    }
     lose_lease(ses, now_ms, out);
   } else {
     note_renewal(ses, event, now_ms);

@@ -17,6 +17,11 @@
  * keepalive and, while something is held, one quorum read of any held key; a
  * lock taken meanwhile is such a proof itself.
  *
+ * The delay. A session may be for holds that nobody follows at once when they end without
+ * being let go of: then its lease is asked for with so much more time than the TTL, and
+ * what is beyond the TTL is never claimed. So the keys of one that crashes stay for that
+ * long after the end of his claims, in everybody's way, whatever client that is.
+ *
  * Once claim_until has passed with something held, that is lost for ever
  * (LAPSED), even if the lease turns out to live on.
  *
@@ -62,7 +67,7 @@ typedef struct el_session_event {
   } kind;
   el_outcome outcome; /* answers; of a proof sent_ms */
   int64_t id;         /* granted */
-  int64_t ttl_ms;     /* granted, kept; 0: the lease is gone */
+  int64_t ttl_ms;     /* granted, kept: the lease's; 0: it is gone */
   uint64_t term;      /* answers, proof: raft term */
   int64_t rev;        /* probed, proof: the store's revision */
   bool exists;        /* probed */
@@ -96,7 +101,7 @@ typedef struct el_session_actions {
 typedef struct el_renewal {
   int64_t sent_ms;
   int64_t answered_ms;
-  int64_t ttl_ms;
+  int64_t ttl_ms; /* without the delay */
   uint64_t term;
 } el_renewal;
 
@@ -115,10 +120,11 @@ typedef struct el_session {
   el_session_state state;
   el_session_end end; /* DEAD: how */
   int64_t want_ttl_ms;
+  int64_t delay_ms;    /* how much of its lease's time nobody may claim */
   int64_t grant_at;    /* ask for no lease before */
   uint64_t salt;       /* for its retries */
   int64_t id;          /* lease id, 0 before it is granted */
-  int64_t ttl_ms;      /* as granted */
+  int64_t ttl_ms;      /* as granted, without the delay */
   int64_t claim_until; /* el_now_ms; 0: nothing may be claimed */
   int64_t proven_ms;   /* when the latest request was sent that proved it ... */
   int64_t proven_rev;  /* ... and the store's revision then */
@@ -143,10 +149,13 @@ typedef struct el_session {
   int audit_failures;  /* in a row */
 } el_session;
 
-/* A session that will ask for a lease of |ttl_ms|, not before |grant_at|. |salt|
- * tells it from others that fail when it does (retry.h). @thread any */
-void el_session_init(el_session *ses, int64_t ttl_ms, int64_t grant_at,
-                     uint64_t salt);
+/* A session that will ask for a lease of |ttl_ms| and |delay_ms|, not before |grant_at|.
+ * |salt| tells it from others that fail when it does (retry.h). @thread any */
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t delay_ms,
+                     int64_t grant_at, uint64_t salt);
+
+/* The time of the lease that it asks for. @thread any */
+int64_t el_session_lease_ms(const el_session *ses);
 
 /* Takes |event| at |now_ms| and fills |out|, in the order in which the actions
  * must be carried out. @thread any */

@@ -17,7 +17,7 @@ return {
     "request.ttl = ttl_ms / 1000;",
     by = "cluster/connect: a broken number of seconds" },
   { "an audit asks for no keys", "src/etcd/lease.c",
-    "request.keys = true;",
+    "request.keys = with_keys;",
     "request.keys = false;",
     by = "regress/015_late_key" },
   { "a member whose keepalives are silent is kept", "src/etcd/lease.c",

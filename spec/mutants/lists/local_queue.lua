@@ -9,7 +9,8 @@ return {
     "el_requests_have_contact(queues->world->requests);",
     by = "errors/codes: is told even to a call" },
   { "what ended by itself keeps its key", "src/lock/local_queue_verdicts.c",
-    "  el_local_queue_signal_last(at, EL_ENTRY_LAPSED);\n",
+    "  el_local_queue_signal_last(at, loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_MAX_HOLD\n"
+      .. " : EL_ENTRY_LAPSED);\n",
     "  (void)at;\n",
     by = { "lock/max_hold", "lock/claim" } },
   { "a cancelled wait keeps its place", "src/lock/local_queue.c",
@@ -91,7 +92,7 @@ return {
     "if (event->lease != linger->driver->keys.lease &&",
     "if (event->lease == -1 &&",
     by = "lock/linger" },
-  { "a key lingers for who wants its name in another way", "src/lock/local_queue.c",
+  { "a key lingers for who wants its name in another way", "src/lock/local_queue_verdicts.c",
     "    if (queue != NULL) {\n      el_local_queue_contest(queue);",
     "    if (queue == owner->queue) {\n      el_local_queue_contest(queue);",
     by = "lock/downgrade: leaves for the others of the same client" },
@@ -181,7 +182,7 @@ return {
     "guarded->writes && (guarded->n_ops > 1 || op->range_end.len > 0);",
     "false;",
     by = "lock/batch: fails alone, whichever of its keys it is" },
-  { "who wants several names lets others' keys linger", "src/lock/local_queue.c",
+  { "who wants several names lets others' keys linger", "src/lock/local_queue_verdicts.c",
     "  while (owner->mode != EL_MODE_PERMIT && names.len > 0) {",
     "  if (owner->mode != EL_MODE_PERMIT && names.len > 0) {",
     by = "lock/multi_hold: a key of one name that lingers" },
@@ -195,7 +196,7 @@ return {
     by = "lock/multi_hold: is lost with any of its keys" },
   { "another one of several names has the slot", "src/lock/local_queue.c",
     "  } while (wanted.slot == 0 ||\n"
-      .. "           el_local_queue_find(queues, (el_bytes){0}, &wanted) != NULL);",
+      .. "           el_local_queue_find(queues, world, (el_bytes){0}, &wanted) != NULL);",
     "    wanted.slot = 1;\n  } while (false);",
     by = "lock/multi: in opposite orders" },
 }

@@ -1,0 +1,68 @@
+/* sim checks_delay: whose hold has ended without being let go of keeps all others out for
+ * so long as he had asked for. */
+#include <inttypes.h>
+
+#include "caller.h"
+#include "checks.h"
+
+/* By the store's clock, where the peer's may run faster. */
+static int64_t delay_of(const world *wd, int peer) {
+  int64_t ms = wd->peers[peer].delay_ms,
+          ppm = wd->weather.peers[peer].clock_ppm;
+  return ppm > 0 ? ms - ms * ppm / 1000000 - 1 : ms;
+}
+
+static bool is_sabotaged(const store *st, const sim_hold *hold) {
+  int spots[NAMES_MAX], n = spot_all(hold->spot, spots);
+  for (int i = 0; i < n; i++) {
+    if (store_is_sabotaged(st, spots[i], hold->lease, hold->token)) return true;
+  }
+  return false;
+}
+
+/* If he was told late, his lease may have ended long ago. */
+void checks_on_left(world *wd, sim_caller *who) {
+  int64_t end_ms =
+      who->claim_end_ms < wd->now_ms ? who->claim_end_ms : wd->now_ms;
+  who->was = (sim_hold){.spot = who->spot,
+                        .reads = who->reads,
+                        .token = who->token,
+                        .lease = who->lease,
+                        .end_ms = end_ms};
+}
+
+/* Does |hold|, of |other|, keep |who| out? */
+static bool is_delayed(const world *wd, const sim_caller *other,
+                       const sim_hold *hold, const sim_caller *who) {
+  bool is_permit = spot_mode(who->spot) == EL_MODE_PERMIT;
+  return hold->end_ms != 0 && hold->lease != who->lease &&
+         wd->now_ms < hold->end_ms + delay_of(wd, other->peer) &&
+         spot_is_beside(hold->spot, who->spot) &&
+         (spot_mode(hold->spot) == EL_MODE_PERMIT) == is_permit &&
+         !(hold->reads && who->reads) && !is_sabotaged(&wd->store, hold);
+}
+
+void checks_delay(world *wd, const sim_caller *who) {
+  sim_hold mine = {.spot = who->spot, .token = who->token, .lease = who->lease};
+  int n = 0, most = 0;
+  if (is_sabotaged(&wd->store, &mine)) return;
+  if (spot_mode(who->spot) == EL_MODE_PERMIT)
+    most = spot_permits(who->spot) - 1;
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *other = &wd->callers[i];
+    sim_hold now = {other->spot, other->reads, other->token, other->lease,
+                    other->claiming ? other->claim_end_ms : 0};
+    bool is_new = other->claiming && is_delayed(wd, other, &now, who);
+    if (other == who || wd->peers[other->peer].delay_ms == 0) continue;
+    if (!is_new && !is_delayed(wd, other, &other->was, who)) continue;
+    wd->figures->delayed++;
+    if (++n > most) {
+      world_violate(wd, "I13 delay",
+                    "caller %d of p%d is granted n%d, %" PRId64
+                    " ms after the end of caller %d of p%d",
+                    who->id, who->peer, who->spot,
+                    wd->now_ms - (is_new ? now.end_ms : other->was.end_ms),
+                    other->id, other->peer);
+    }
+  }
+}

@@ -1,0 +1,34 @@
+-- What the other kinds of locks do in every event loop; see loops.lua beside this for the
+-- words that these programs use.
+
+return {
+  { "locks of every kind are followed at once by the next one, whatever the delay", [[
+    local function kinds(one)
+      return {
+        function(opts) return one:lock("a", opts) end,
+        function(opts) return one:write_lock("b", opts) end,
+        function(opts) return one:semaphore("c", 1):lock(opts) end,
+        function(opts) return one:multi_lock({ "d", "e" }, opts) end,
+        function(opts) return one:election("f"):campaign("me", opts) end,
+      }
+    end
+    local held, asked, got = {}, kinds(client), 0
+    for i, take in ipairs(kinds(other)) do held[i] = assert(take { delay = 60 }) end
+    for i, take in ipairs(asked) do
+      go(function()
+        local lock = assert(take { delay = i })
+        got = got + 1
+        assert(lock:unlock())
+      end)
+    end
+    local from = core.now()
+    go(function()
+      while client:stats().waiting < #held do sleep(0.001) end
+      equal(0, got)
+      for _, lock in ipairs(held) do assert(lock:unlock()) end
+    end)
+    run()
+    equal(#held, got)
+    took(0, from)
+  ]] },
+}
