@@ -70,6 +70,18 @@ describe("etcdlock run", function()
       "a b", "--ttl", "--" })))
   end)
 
+  it("gives the command no connection of its own for a stream that is closed", function()
+    local words, env = command.words()
+    local file = temporary.directory() .. "/streams"
+    local _, status = proc.run({ "sh", "-c", '"$@" <&- >&- 2>&-', "sh", words[1], words[2], "run",
+      NAME, "--", "sh", "-c", [[
+        for n in 0 1 2; do readlink /proc/$$/fd/$n; done | cat >"$0"
+        exit 3
+      ]], file }, { env = env })
+    assert.equal(3, status)
+    assert.equal(("/dev/null\n"):rep(3), read_file(file))
+  end)
+
   it("tells the command which lock it has", function()
     local before = etcd:revision()
     local out = command.run(words_of(NAME,

@@ -2,6 +2,7 @@
 -- subcommand. Whatever else it needs is loaded by that, and not before: it is often started
 -- for a moment only.
 local exit = require "etcdlock.command.exit"
+local streams = require "etcdlock.command.streams"
 local texts = require "etcdlock.command.texts"
 
 -- What the Lua interpreter makes of Ctrl-C.
@@ -25,6 +26,7 @@ end
 --- Does what `words`, the arguments of the command, ask for.
 -- @return the exit status
 return function(words)
+  streams.complete()
   local ok, status = xpcall(function()
     return run(words)
   end, function(err)
