@@ -295,6 +295,48 @@ describe("a lock that etcdlock run has lost", function()
     assert.equal(70, (job:wait()))
   end)
 
+  -- `etcdlock run`, what it says of itself on a pipe to the shell's |reader|, who reads no
+  -- line before "go" comes from us, as descriptor 4.
+  local function start_piped(reader, script)
+    local words, env = command.words()
+    return proc.talk({ "sh", "-c", ([[
+      exec 3>&1 4<&0
+      { "$@" 2>&1 >&3 4<&-; echo status $? >&3; } | { %s; }
+    ]]):format(reader), "sh", words[1], words[2], "run", NAME, "--", "sh", "-c", script }, env)
+  end
+
+  it("ends the command also where nobody reads what is said about it", function()
+    local job = start_piped("read line <&4; cat >&2", [[
+      trap 'echo got-TERM; kill $!; exit' TERM
+      yes >&2 &
+      until grep -q "^State:.S" /proc/$!/status; do sleep 0.05; done
+      echo ready
+      while :; do sleep 0.05; done
+    ]])
+    job:expect "^ready"
+    take_away()
+    job:expect "^got%-TERM"
+    job:send "go"
+    job:expect "^status 70$"
+    wait.eventually(function() return job:errors():find "was lost" end, 5, "the loss")
+    job:wait()
+  end)
+
+  it("ends the command with TERM also where nobody can read it any more", function()
+    local job = start_piped("exec 0<&- 3>&-; echo gone >&2; read line <&4", [[
+      trap 'sleep 0.2; echo got-TERM; exit' TERM
+      echo ready
+      while :; do sleep 0.05; done
+    ]])
+    job:expect "^ready"
+    wait.eventually(function() return job:errors():find "gone" end, 5, "the reader's end")
+    take_away()
+    job:expect "^got%-TERM"
+    job:expect "^status 70$"
+    job:send "go"
+    job:wait()
+  end)
+
   it("has come to its end by --max-hold", function()
     local job = start(NAME, "--max-hold", "0.3", sh "echo ready; exec sleep 60")
     job:expect "^ready"

@@ -29,7 +29,9 @@ local function go_on(self)
 end
 
 local function on_signal(self, name)
-  if name == "sigtstp" then
+  if name == "sigpipe" then
+    return -- nobody reads what we say: that is no reason to leave the command alone
+  elseif name == "sigtstp" then
     stop(self)
   elseif name == "sigcont" then
     go_on(self)
@@ -41,7 +43,7 @@ local function on_signal(self, name)
   end
 end
 
-local HEARD = { "sigtstp", "sigcont" }
+local HEARD = { "sigpipe", "sigtstp", "sigcont" }
 for _, name in ipairs(signals.PASSED) do
   HEARD[#HEARD + 1] = name
 end
@@ -74,7 +76,7 @@ local function tell_wait(self)
     coroutine.wrap(function()
       local places = self._client:queue(self._args.name)
       if places and not timer:is_closing() then
-        texts.say("waiting for %q: %s", self._args.name, holder_of(places))
+        texts.say_aside("waiting for %q: %s", self._args.name, holder_of(places))
       end
     end)()
   end)
@@ -114,9 +116,9 @@ local function watch(self)
       return
     end
     self._is_lost = true
-    local _, message = self._lock:check()
-    texts.say("%s; %s is ended", message, self._args.command[1])
     self._child:terminate(self._args.grace)
+    local _, message = self._lock:check()
+    texts.say_aside("%s; %s is ended", message, self._args.command[1])
   end)()
 end
 

@@ -2,6 +2,8 @@
 -- etcd, so nothing in them may steer the terminal, or turn what is read around.
 local M = {}
 
+local STDERR = 2
+
 -- Unicode's characters from 128 on, in UTF-8.
 local SEQUENCES = {
   "^[\194-\223][\128-\191]",
@@ -102,10 +104,18 @@ function M.of_module(message)
   return (message:gsub("^etcdlock%.connect: ", ""))
 end
 
+local function line_of(text, ...)
+  return "etcdlock: " .. M.clean(text:format(...)) .. "\n"
+end
+
 --- Says something to whoever has called the command, on standard error.
 function M.say(text, ...)
-  text = select("#", ...) > 0 and text:format(...) or text
-  io.stderr:write("etcdlock: ", M.clean(text), "\n")
+  io.stderr:write(line_of(text, ...))
+end
+
+--- The same where luv's loop runs, which must not stand still for one who doesn't read.
+function M.say_aside(text, ...)
+  require "luv".fs_write(STDERR, line_of(text, ...), -1, function() end)
 end
 
 return M
