@@ -1,6 +1,9 @@
 -- The command as a whole: what it says of itself, what it refuses, and that the documents
 -- know all of it.
 
+local Etcd = require "spec.support.servers.etcd"
+local cell = require "spec.support.harness.cell"
+local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
@@ -68,8 +71,17 @@ describe("the command", function()
     for _, case in ipairs {
       { {}, "a command is required", "etcdlock --help" },
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
-      { { "run", "a" }, "what is to run is missing: it stands behind --", "etcdlock --help" },
-      { { "run", "a", "--" }, "what is to run is missing", "etcdlock --help" },
+      { { "run", "a" }, "what is to run is missing: it stands behind --", "etcdlock run --help" },
+      { { "run", "a", "--" }, "what is to run is missing", "etcdlock run --help" },
+      { { "run", "a", "true" }, "too many arguments: what is to run stands behind --",
+        "etcdlock run --help" },
+      { { "run", "a", "--timeout", "-1", "--", "true" }, "unknown option '-1'. Did you mean",
+        "etcdlock run --help" },
+      { { "elect", "a", "--", "true" }, "what to say is missing: VALUE", "etcdlock elect --help" },
+      { { "ls", "--", "a" }, "ls runs nothing: nothing may stand behind --", "etcdlock ls --help" },
+      { { "ls", "a", "b" }, "too many arguments\n", "etcdlock ls --help" },
+      { { "break", "a", "0" }, "TOKEN: '0', wanted a whole number from 1 to 9007199254740992\n",
+        "etcdlock break --help" },
       { { "run", "--", "true" }, "missing argument 'NAME'", "etcdlock run --help" },
       { { "run", "a", "b", "--", "true" }, "too many arguments", "etcdlock run --help" },
       { { "run", "a", "--tll=1", "--", "true" }, "unknown option '--tll'", "etcdlock run --help" },
@@ -108,6 +120,22 @@ describe("the command", function()
       assert.is_truthy(err:find(case[3], 1, true), err)
       assert.is_nil(err:find "etcdlock%.connect")
       assert.is_nil(err:find "secret")
+    end
+  end)
+
+  it("takes a flag of etcdctl's with and without its value", function()
+    local etcd = Etcd.start { tls = false }
+    finally(function() etcd:stop() end)
+    local env = clients.with(cell.no_variables(),
+      { ETCDCTL_ENDPOINTS = etcd:endpoint():match "//(.*)" })
+    for _, case in ipairs {
+      { { "--insecure-transport" }, 0 }, { { "--insecure-transport", "true" }, 0 },
+      { { "--insecure-transport=false" }, 76 }, { { "--insecure-transport", "false" }, 76 },
+    } do
+      local words = case[1]
+      words[#words + 1] = "ls"
+      local _, status, err = command.run(words, env)
+      assert.equal(case[2], status, err)
     end
   end)
 

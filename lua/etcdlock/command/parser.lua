@@ -25,7 +25,7 @@ local function seconds(name)
 end
 
 local function whole(name, high)
-  return number(name, "a whole number from 1 to " .. high, 1, high, true)
+  return number(name, ("a whole number from 1 to %.0f"):format(high), 1, high, true)
 end
 
 -- ---- etcd's connection ----
@@ -179,11 +179,18 @@ local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_doctor, add_com
 
 -- ---- the parser ----
 
---- Whoever has mistyped is told so, and where to read on.
-local function refuse(parser, message)
-  local name = parser._name:gsub("^etcdlock ?", "")
+-- The subcommands that run what stands behind "--".
+local RUNS = { run = true, elect = true }
+
+--- Whoever has mistyped what is for `subcommand` (nil: for all) is told so, and where to
+-- read on.
+local function refuse(subcommand, message)
+  message = message:gsub("\n", ". ")
+  if RUNS[subcommand] and message == "too many arguments" then
+    message = message .. ": what is to run stands behind --"
+  end
   io.stderr:write(string.format("etcdlock: %s\nTry 'etcdlock %s--help'.\n",
-    require "etcdlock.command.texts".clean(message), name == "" and "" or name .. " "))
+    require "etcdlock.command.texts".clean(message), subcommand and subcommand .. " " or ""))
   os.exit(exit.USAGE)
 end
 
@@ -195,7 +202,9 @@ function M.new()
     :help_max_width(WIDTH)
     :usage_max_width(WIDTH)
     :command_target "subcommand"
-  parser.error = refuse
+  parser.error = function(of, message)
+    refuse(of ~= parser and of._name or nil, message)
+  end
   parser:flag "--version"
     :description "show the version, and exit"
     :action(function()
@@ -211,6 +220,7 @@ end
 
 -- Go's flags: --flag and --flag=true are the same.
 local BARE = { ["--insecure-transport"] = "--insecure-transport=true" }
+local BOOL = { ["true"] = true, ["false"] = true }
 
 -- Of etcdctl, and not ours: why not.
 local REFUSED = {
@@ -222,7 +232,7 @@ local REFUSED = {
 -- "--" as the list `command`, nil if there is no "--".
 function M.parse(words)
   local ours, command, parser = {}, nil, M.new()
-  for _, word in ipairs(words) do
+  for i, word in ipairs(words) do
     local option, value = word:match "^(%-%-[%l-]+)=?(.*)$"
     if command then
       command[#command + 1] = word
@@ -230,17 +240,20 @@ function M.parse(words)
       command = {}
     elseif REFUSED[option] then
       if value ~= "false" then
-        parser:error(option .. ": " .. REFUSED[option])
+        refuse(nil, option .. ": " .. REFUSED[option])
       end
     else
-      ours[#ours + 1] = BARE[word] or word
+      ours[#ours + 1] = not BOOL[words[i + 1]] and BARE[word] or word
     end
   end
   local args = parser:parse(ours)
   args.command = command
   args.parser = parser
   args.refuse = function(message)
-    parser:error(message)
+    refuse(args.subcommand, message)
+  end
+  if command and not RUNS[args.subcommand] then
+    args.refuse(args.subcommand .. " runs nothing: nothing may stand behind --")
   end
   return args
 end
