@@ -106,6 +106,16 @@ describe("etcdlock doctor", function()
       "WRONG  no lock can be taken: ")
   end)
 
+  it("doesn't say of a lock that somebody else has that it could be taken", function()
+    local client = clients.connector { endpoints = suite.endpoints(), prefix = prefix } ()
+    finally(clients.close_all)
+    clients.keep(assert(client:lock "etcdlock-doctor"))
+    local out, status = command.run { "doctor", "--prefix", prefix }
+    assert.equal(0, status)
+    assert_says(out, "note   no lock was taken to see: somebody has had \"" .. prefix)
+    assert.is_nil(out:find "can be taken")
+  end)
+
   it("tells of rights that are missing", function()
     local etcd = secured.start(prefix, { tls = false })
     finally(function() etcd:stop() end)
@@ -118,6 +128,9 @@ describe("etcdlock doctor", function()
     assert_says(out, "WRONG  no lock can be taken: ", "permission denied",
       "-> etcdctl role grant-permission --prefix=true ROLE readwrite 'elsewhere/'",
       'etcdlock ls may not list what is below "elsewhere/"')
+    out = doctor({}, env)
+    assert_says(out, "WRONG  no lock can be taken: ", "\n         -> give --prefix: ")
+    assert.is_nil(out:find "grant")
     env.ETCDCTL_USER = "locker:" .. secured.WRONG
     out, status = doctor({ "--prefix", prefix }, env)
     assert.equal(1, status)

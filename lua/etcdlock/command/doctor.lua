@@ -148,8 +148,11 @@ local function look_at_lock(client, known)
   local ok, message, code = client:with_lock(NAME, { timeout = LOCK_WAIT }, function(lock)
     assert(lock:check())
   end)
-  if ok or code == "timeout" then -- another doctor has it
+  if ok then
     view.good(("a lock can be taken and given back: %q"):format(name))
+  elseif code == "timeout" then
+    view.note(("no lock was taken to see: somebody has had %q for %d s, another doctor perhaps")
+      :format(name, LOCK_WAIT))
   else
     view.wrong(("no lock can be taken: %s"):format(message),
       remedies.of_message(message, known.prefix))

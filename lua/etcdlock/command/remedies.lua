@@ -31,11 +31,17 @@ local BY_MESSAGE = {
   { "can't be read", "correct the path, or the rights of the file" },
 }
 
+-- Where rights are missing for names that have no prefix; those to all of etcd are no remedy.
+local NO_PREFIX = "give --prefix: below which this user may have locks"
+
 --- The remedy for a message of the module, or of etcd; nil: none is known. `prefix` of the
 -- names.
 function M.of_message(message, prefix)
   for _, row in ipairs(BY_MESSAGE) do
     if message:find(row[1]) then
+      if prefix == "" and row[2]:find("%s", 1, true) then
+        return NO_PREFIX
+      end
       return (row[2]:gsub("%%s", ((prefix or "PREFIX"):gsub("%%", "%%%%"))))
     end
   end
