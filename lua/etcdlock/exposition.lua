@@ -1,33 +1,22 @@
 --- Prometheus' text format (version 0.0.4): how metrics are written.
+local characters = require "etcdlock.characters"
 local check = require "etcdlock.check"
 
 local M = {}
 
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
---- The length of the UTF-8 sequence that begins at `i`; nil: none does.
-local function sequence(text, i)
-  local lead = text:byte(i)
-  local more = lead < 0x80 and 0 or lead >= 0xC2 and lead < 0xE0 and 1
-    or lead >= 0xE0 and lead < 0xF0 and 2 or lead >= 0xF0 and lead < 0xF5 and 3 or nil
-  if more and text:find("^" .. ("[\128-\191]"):rep(more), i + 1) then
-    return 1 + more
-  end
+local function as_it_is(character)
+  return character
+end
+
+local function in_hex(byte)
+  return string.format("\\x%02X", byte:byte())
 end
 
 --- Bytes that are no UTF-8 would spoil the whole page: they are shown as \xHH.
 local function readable(text)
-  if not text:find "[\128-\255]" then
-    return text
-  end
-  local parts, i = {}, 1
-  while i <= #text do
-    local length = sequence(text, i)
-    parts[#parts + 1] = length and text:sub(i, i + length - 1)
-      or string.format("\\x%02X", text:byte(i))
-    i = i + (length or 1)
-  end
-  return table.concat(parts)
+  return characters.replace(text, "^[%z\1-\127]+", as_it_is, in_hex)
 end
 
 local function number(value)

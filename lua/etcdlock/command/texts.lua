@@ -1,51 +1,26 @@
 --- Texts for a terminal. Names, values and messages may come from anybody who may write to
 -- etcd, so nothing in them may steer the terminal, or turn what is read around.
+local characters = require "etcdlock.characters"
+
 local M = {}
 
 local STDERR = 2
 
--- Unicode's characters from 128 on, in UTF-8.
-local SEQUENCES = {
-  "^[\194-\223][\128-\191]",
-  "^\224[\160-\191][\128-\191]",
-  "^[\225-\236\238-\239][\128-\191][\128-\191]",
-  "^\237[\128-\159][\128-\191]",
-  "^\240[\144-\191][\128-\191][\128-\191]",
-  "^[\241-\243][\128-\191][\128-\191][\128-\191]",
-  "^\244[\128-\143][\128-\191][\128-\191]",
-}
--- Among them: controls (C1), line ends, marks and overrides of the direction of writing.
+-- Controls (C1), line ends, marks and overrides of the direction of writing.
 local STEERING = {
   "^\194[\128-\159]", "^\216\156", "^\226\128[\142\143\168-\174]", "^\226\129[\166-\169]",
 }
 
-local function match_any(patterns, text, position)
-  for _, pattern in ipairs(patterns) do
-    local found = text:match(pattern, position)
-    if found then
-      return found
+-- What stands for a character: itself, or if it steers, replacement(sequence).
+local function without_steering(replacement)
+  return function(sequence)
+    for _, pattern in ipairs(STEERING) do
+      if sequence:find(pattern) then
+        return replacement(sequence)
+      end
     end
+    return sequence
   end
-end
-
---- `text` with what is not to be shown replaced: steering(sequence) gives a text for a
--- character that steers, byte(byte) one for what is no character.
-local function replace(text, plain, steering, byte)
-  local parts, position = {}, 1
-  while position <= #text do
-    local shown = text:match(plain, position)
-    local taken = shown or match_any(SEQUENCES, text, position)
-    if shown then
-      parts[#parts + 1] = shown
-    elseif taken then
-      parts[#parts + 1] = match_any(STEERING, taken, 1) and steering(taken) or taken
-    else
-      taken = text:sub(position, position)
-      parts[#parts + 1] = byte(taken)
-    end
-    position = position + #taken
-  end
-  return table.concat(parts)
 end
 
 local function escaped(bytes)
@@ -57,7 +32,7 @@ end
 --- `text` with every byte that isn't to be shown as \x1b, and the like: control characters,
 -- what is no UTF-8, and what changes the direction of writing.
 function M.clean(text)
-  return replace(text, "^[\32-\126]+", escaped, escaped)
+  return characters.replace(text, "^[\32-\126]+", without_steering(escaped), escaped)
 end
 
 -- As JSON has it, for a character of two or three bytes.
@@ -71,7 +46,7 @@ end
 --- The same for JSON, in which only texts have other than plain characters, and control
 -- characters are escaped already.
 function M.clean_json(json)
-  return replace(json, "^[%z\1-\127]+", json_escaped, function()
+  return characters.replace(json, "^[%z\1-\127]+", without_steering(json_escaped), function()
     return "\\ufffd"
   end)
 end

@@ -41,12 +41,12 @@ return {
     "return true, left, self:token()",
     by = { "command/run: which lock it has", "lock/lock: is confirmed by the cluster" } },
   { "a value steers the terminal", "lua/etcdlock/command/texts.lua",
-    'return replace(text, "^[\\32-\\126]+", escaped, escaped)',
+    'return characters.replace(text, "^[\\32-\\126]+", without_steering(escaped), escaped)',
     "return text",
     by = "command/ls: could steer it" },
   { "JSON steers the terminal", "lua/etcdlock/command/texts.lua",
-    'return replace(json, "^[%z\\1-\\127]+", json_escaped, function()\n'
-      .. '    return "\\\\ufffd"\n  end)',
+    'return characters.replace(json, "^[%z\\1-\\127]+", without_steering(json_escaped), '
+      .. 'function()\n    return "\\\\ufffd"\n  end)',
     "return json",
     by = "command/ls: could steer it" },
   { "others' keys are locks", "lua/etcdlock/queues.lua",

@@ -69,7 +69,7 @@ return {
     "readable(pair[2])",
     by = "eyes/metrics" },
   { "a label may be no text", "lua/etcdlock/exposition.lua",
-    '  if not text:find "[\\128-\\255]" then',
-    "  if text then",
+    '  return characters.replace(text, "^[%z\\1-\\127]+", as_it_is, in_hex)',
+    "  return text",
     by = "eyes/metrics: take the label from a function" },
 }
