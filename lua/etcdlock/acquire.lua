@@ -109,6 +109,7 @@ local function post(self, request)
     delay = request.delay,
     try = try,
     mode = request.mode == "leader" and "multi" or request.mode, -- of one name
+    leads = request.mode == "leader",
     permits = request.permits,
     must_share = request.must_share,
   })

@@ -133,6 +133,23 @@ describe("the log of a client is told", function()
     assert.same({ "a b multi", "c read", "d permit", "e leader" }, seen)
   end)
 
+  it("of what was lost by what it was: a lead, a reader's that was a writer's", function()
+    local labels = {}
+    local client = connect_told { metrics = function(_, mode)
+      labels[mode] = true
+      return mode
+    end }
+    local lead = assert(assert(client:election "e"):campaign("me", { max_hold = 0.02 }))
+    wait.eventually(function() return not lead:held() end)
+    local lock = assert(client:write_lock("c"))
+    assert(lock:downgrade() and lock:expire(0.02))
+    wait.eventually(function() return not lock:held() end)
+    local seen = {}
+    for i, event in ipairs(of_kind "lost") do seen[i] = event.name .. " " .. event.mode end
+    assert.same({ "e leader", "c read" }, seen)
+    assert.same({ leader = true, write = true, read = true }, labels)
+  end)
+
   it("of a lock that nobody kept", function()
     local client = connect_told()
     assert(client:lock "a")

@@ -35,7 +35,8 @@ typedef struct el_event {
   int64_t at_ms;
   int64_t count; /* of requests that have failed so */
   /* Of a lock. */
-  el_mode mode;
+  el_mode mode; /* a writer's that was downgraded is a reader's */
+  bool leads;   /* as el_lock_options */
   el_loss loss;
   int64_t token;
   int64_t held_us; /* how long it was held */

@@ -37,7 +37,10 @@ void el_lock_note_end(el_lock *lk, el_event_kind kind, el_loss loss) {
   el_error cause = {.code = EL_OK};
   el_event event = {.kind = kind,
                     .subject = lk->owner.name,
-                    .mode = (el_mode)lk->owner.mode,
+                    .mode = atomic_load(&lk->is_downgraded)
+                                ? EL_MODE_READ
+                                : (el_mode)lk->owner.mode,
+                    .leads = lk->leads,
                     .loss = loss,
                     .token = lk->token,
                     .held_us = el_lock_held_us(lk)};

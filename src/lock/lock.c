@@ -205,6 +205,7 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   atomic_init(&lk->hold_until, INT64_MAX);
   lk->handle = el_handle_ref(handle);
   lk->max_hold_ms = options->max_hold_ms;
+  lk->leads = options->leads;
   TAILQ_INIT(&lk->writes.waiting);
   lk->owner.events = &owner_events;
   lk->owner.mode = (uint8_t)options->mode;

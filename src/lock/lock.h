@@ -35,6 +35,7 @@ typedef struct el_lock_options {
   uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
   bool try_once;       /* for Lua, try: don't wait for others */
   bool must_share;     /* a reader: who has it here can't let go meanwhile */
+  bool leads;          /* for events: whoever holds this name leads */
   int64_t timeout_ms;  /* how long to wait; negative: for ever */
   int64_t max_hold_ms; /* hard end of the hold; 0: none */
   int64_t linger_ms;   /* how long the key stays after it; 0: it doesn't */

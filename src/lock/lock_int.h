@@ -26,6 +26,7 @@ struct el_lock {
   el_claim *claim;
   bool waited;
 
+  bool leads;                /* as el_lock_options; constant */
   atomic_bool is_downgraded; /* a note says that it is a reader's */
   atomic_bool stop_posted, expire_posted;
 

@@ -19,7 +19,7 @@ static bool is_of_lock(const el_event *event) {
 }
 
 static void push_lock(lua_State *L, const el_event *event) {
-  lua_pushstring(L, el_modes[event->mode]);
+  lua_pushstring(L, event->leads ? "leader" : el_modes[event->mode]);
   lua_setfield(L, -2, "mode");
   el_lua_push_rev(L, event->token);
   lua_setfield(L, -2, "token");

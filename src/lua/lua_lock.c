@@ -33,6 +33,7 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
   options->delay_ms = read_ms(L, table, "delay", 0);
   options->try_once = read_flag(L, table, "try");
   options->must_share = read_flag(L, table, "must_share");
+  options->leads = read_flag(L, table, "leads");
   lua_getfield(L, table, "mode");
   options->mode = (el_mode)luaL_checkoption(L, -1, "lock", el_modes);
   lua_getfield(L, table, "permits");
