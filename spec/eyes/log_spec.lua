@@ -110,6 +110,24 @@ describe("the log of a client is told", function()
       tostring(told[2]))
   end)
 
+  it("by whatever asks etcd, be it answered at once", function()
+    local client = connect_told()
+    local lock = assert(client:lock "a")
+    for i, ask in ipairs {
+      function() assert(lock:put("log/of/a", "x")) end,
+      function() assert(lock:get "log/of/a") end,
+      function() assert(client:queue "a") end,
+      function() assert(client:ping()) end,
+      function() assert(lock:unlock()) end,
+    } do
+      local lost = assert(client:lock("b", { max_hold = 0.02, owner = i }))
+      wait.eventually(function() return client:stats().lost == i end)
+      ask()
+      assert.equal(i, #of_kind "lost")
+      clients.assert_fails("lost", lost:unlock())
+    end
+  end)
+
   it("of a loss once, whoever finds it first", function()
     local client = connect_told()
     for _ = 1, 5 do

@@ -51,6 +51,7 @@ end
 
 local function block(wait)
   local left, slices = wait.limit or math.huge, 0
+  wait.events:tell() -- most are over within the first slice
   while true do
     local slice = left < SLICE and left or SLICE
     local a, b, c, d = wait.poll(slice)
