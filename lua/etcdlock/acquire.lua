@@ -259,7 +259,7 @@ function M.start(self, where, wish, opts)
   local fd
   fd, message, code = self._wakeups:fd()
   if not fd then
-    return nil, message, code
+    return refuse(self, request, message, code)
   end
   local take = self._holds:own(request) and reenter
   if not take then
