@@ -95,7 +95,7 @@
 ---@field acquired integer locks that were taken
 ---@field lost integer locks that were lost
 ---@field collected integer locks that were dropped while they were held
----@field failed_attempts integer calls that got no lock
+---@field failed_attempts integer requests to etcd that have failed, each try
 ---@field held integer locks that are held now
 ---@field waiting integer calls that wait now
 

@@ -320,7 +320,7 @@ Client.status = status.status
 -- @tfield count acquired locks that were taken
 -- @tfield count lost locks that were lost
 -- @tfield count collected locks that were dropped while they were held
--- @tfield count failed_attempts calls that got no lock
+-- @tfield count failed_attempts requests to etcd that have failed, each try
 -- @tfield count held locks that are held now
 -- @tfield count waiting calls that wait now
 local REQUESTS = {
