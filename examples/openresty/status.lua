@@ -24,8 +24,8 @@ end
 
 function M.metrics()
   local texts = {}
-  for i, worker in ipairs(ngx.shared.etcdlock:get_keys()) do
-    texts[i] = ngx.shared.etcdlock:get(worker)
+  for _, worker in ipairs(ngx.shared.etcdlock:get_keys()) do
+    texts[#texts + 1] = ngx.shared.etcdlock:get(worker) -- nil: its time was over just now
   end
   ngx.header.content_type = "text/plain; version=0.0.4"
   ngx.print(etcdlock.join_metrics(texts))

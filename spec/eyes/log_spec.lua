@@ -4,6 +4,7 @@
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
 local temporary = require "spec.support.harness.temporary"
 local wait = require "spec.support.harness.wait"
@@ -333,6 +334,17 @@ describe("the log of a client", function()
     assert.equal(0, code, err)
     assert.matches("^true\t[%d.]+\ntrue\ntrue\ndead\n$", out)
     assert.matches("has failed, which is told once: attempt to yield", err, 1, true)
+  end)
+
+  it("is told of what the document tells of", function()
+    local described = {}
+    local rows = assert(read_file "doc/observability.md")
+      :match "\n## The log\n.-\n|%-[^\n]*(\n.-\n)\n"
+    for kind in rows:gmatch "\n| `([%l_]+)` |" do described[#described + 1] = kind end
+    local known = { (table.unpack or unpack)(require("etcdlock.event").KINDS) }
+    table.sort(described)
+    table.sort(known)
+    assert.same(known, described)
   end)
 
   it("is a function, and its rate a number", function()

@@ -3,6 +3,7 @@
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
 local exposition = require "spec.support.harness.exposition"
+local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
 local temporary = require "spec.support.harness.temporary"
 local wait = require "spec.support.harness.wait"
@@ -193,6 +194,18 @@ describe("the metrics of a client", function()
     assert.has_error(function() etcdlock.join_metrics(one:metrics()) end)
     assert.has_error(function() etcdlock.join_metrics { 1 } end,
       "etcdlock.join_metrics: texts[1] = 1, wanted a string")
+  end)
+
+  it("are those that the document tells of", function()
+    local client, known = connect { metrics = true }, {}
+    local text = assert(read_file "doc/observability.md")
+    for name in assert(client:metrics()):gmatch "# HELP (%S+)" do
+      assert.is_truthy(text:find("`" .. name .. "`", 1, true), name)
+      known[name] = true
+    end
+    for name in text:gmatch "etcdlock_[%l_]+" do
+      assert.is_true(known[name:gsub("_bucket$", "")], name)
+    end
   end)
 
   it("are asked for with true, a list of patterns, or a function", function()
