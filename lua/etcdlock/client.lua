@@ -398,7 +398,7 @@ function Client:ping()
 end
 
 --- Tells the session's lease.
--- @treturn string|nil in hex; nil: there is none
+-- @treturn string|nil hex; nil: there is none
 -- @fail never
 function Client:lease()
   return self._core:lease()

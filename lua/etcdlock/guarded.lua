@@ -99,7 +99,7 @@ end
 -- @function lock:get
 -- @tparam string key taken as it is, without the client's prefix
 -- @treturn[1] string its value
--- @treturn[1] revision that of its last change
+-- @treturn[1] revision at which it was changed last
 -- @treturn[2] false there is no such key
 -- @fail lost, not_held, or a request's
 -- @raise for a wrong type

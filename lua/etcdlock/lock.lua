@@ -74,14 +74,14 @@ function Lock:count()
 end
 
 --- Tells the name it was asked for by, without the client's prefix.
--- @treturn string of several names, a space between one and the next
+-- @treturn string a space stands between one and the next where there are several
 -- @fail never
 function Lock:name()
   return self._name
 end
 
 --- Tells the names it was asked for by.
--- @treturn {string,...} of one where it is no `multi_lock`
+-- @treturn {string,...} one only where it is no `multi_lock`
 -- @fail never
 function Lock:names()
   return { (table.unpack or unpack)(self._names) } -- luacheck: ignore unpack
@@ -104,7 +104,7 @@ function Lock:mode()
 end
 
 --- Tells its key in etcd.
--- @treturn string of several names, the first one's
+-- @treturn string the first one's where there are several names
 -- @fail never
 function Lock:key()
   return self._core:key()
