@@ -62,8 +62,13 @@ describe("the metrics of a client", function()
   end)
 
   it("tell how long locks were waited for and held", function()
-    local client, other = connect { metrics = true }, connect { elsewhere = true }
-    clients.keep(assert(other:lock("a", { max_hold = 0.3 })))
+    local other = assert(connect { elsewhere = true }:lock "a")
+    local client = connect { metrics = true, log = function(event)
+      if event.event == "waiting" then -- after 0.1 s
+        wait.sleep(0.1)
+        assert(other:unlock())
+      end
+    end }
     local from = wait.now()
     local lock = assert(client:lock "a")
     assert(client:lock "a" == lock and lock:unlock()) -- taken again: counts no more
