@@ -29,9 +29,12 @@ function M.write(request)
   return assert(cjson.encode(label)) .. "\0" .. others
 end
 
+-- Above that a float is no exact integer; and 1e999 is infinite.
+local INTEGER_MAX = 2 ^ 53
+
 --- JSON's numbers are floats on some Luas.
 local function integer(value)
-  return type(value) == "number" and value == value and math.floor(value) or nil
+  return type(value) == "number" and math.abs(value) <= INTEGER_MAX and math.floor(value) or nil
 end
 
 local function number(value)
