@@ -42,7 +42,6 @@ typedef struct el_grant {
       mod_rev; /* of the key that the order of writes hangs on; 0: there is none */
   const el_keys *keys;
   el_claim *claim;
-  bool waited; /* somebody else had it when it was asked for */
 } el_grant;
 
 /* What an owner is told, and asked. */
@@ -85,7 +84,7 @@ struct el_owner {
     EL_OWNER_HOLDING,
     EL_OWNER_RELEASING
   } state : 8; /* a byte: there are many of these */
-  bool waited;
+  bool waited; /* somebody else had it when it was asked for */
   el_local_queue *queue;
   el_local_place *place; /* FRONT and HOLDING: whose entry it is */
   el_timer timer;        /* deadline while it waits, hard end while it holds */

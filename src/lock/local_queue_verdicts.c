@@ -51,15 +51,14 @@ static uint16_t next_share(el_local_place *at) {
 
 /* The claim is the session's, not the lock's: one renewal prolongs all its holds,
  * and the end of the session ends them all without a visit to each. */
-static void grant(el_owner *owner, int64_t mod_rev, bool waited) {
+static void grant(el_owner *owner, int64_t mod_rev) {
   el_local_queue *queue = owner->queue;
   el_entry_driver *driver = &owner->place->driver;
   el_grant what = {.token = driver->entry.rev,
                    /* or the order of writes hangs on a note of his own */
                    .mod_rev = el_kind_has_notes(owner->mode) ? 0 : mod_rev,
                    .keys = &driver->keys,
-                   .claim = el_session_driver_claim(queue->world->session),
-                   .waited = waited};
+                   .claim = el_session_driver_claim(queue->world->session)};
   EL_COUNT(counters_of(queue), waiting, -1);
   EL_COUNT(counters_of(queue), held, 1);
   EL_COUNT(counters_of(queue), acquired, 1);
@@ -76,7 +75,8 @@ static void grant_all(el_local_place *at, int64_t rev) {
   el_owner *owner;
   el_handoff_begin(&at->handoff);
   TAILQ_FOREACH(owner, &at->fronts, link) {
-    grant(owner, rev, owner->waited || at->driver.waited);
+    owner->waited = owner->waited || at->driver.waited;
+    grant(owner, rev);
   }
 }
 
@@ -136,7 +136,7 @@ static void leave_to_others(el_owner *owner) {
 /* |owner|, who waits, holds by the key that |at| has already. */
 static void pass(el_local_place *at, el_owner *owner, int64_t mod_rev) {
   el_local_queue_put_in_front(at, owner);
-  grant(owner, mod_rev, owner->waited);
+  grant(owner, mod_rev);
   el_handoff_passed(&at->handoff, &at->driver,
                     el_local_queue_limits(owner->queue));
 }

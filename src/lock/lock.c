@@ -61,7 +61,6 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   lk->keys = el_alloc(sizeof *lk->keys);
   el_keys_copy(lk->keys, grant->keys);
   lk->claim = el_claim_ref(grant->claim);
-  lk->waited = grant->waited;
   lk->writes.mod_rev = grant->mod_rev;
   if (lk->max_hold_ms > 0) {
     atomic_store(&lk->hold_until, el_now_ms() + lk->max_hold_ms);
@@ -279,7 +278,7 @@ void el_lock_disarm(el_lock *lk, el_lock_news news, uint64_t id) {
 
 /* ---- what it is ---- */
 
-bool el_lock_waited(const el_lock *lk) { return lk->waited; }
+bool el_lock_waited(const el_lock *lk) { return lk->owner.waited; }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }
 

@@ -24,7 +24,6 @@ struct el_lock {
   int64_t token;
   el_keys *keys; /* owned */
   el_claim *claim;
-  bool waited;
 
   bool leads;                /* as el_lock_options; constant */
   atomic_bool is_downgraded; /* a note says that it is a reader's */
