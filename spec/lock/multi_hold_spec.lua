@@ -71,7 +71,10 @@ describe("the hold of several names", function()
 
   local function scripted()
     local server = Scripted.start(etcd:endpoint())
-    finally(function() server:stop() end)
+    finally(function()
+      clients.close_all() -- as long as they can end their leases
+      server:stop()
+    end)
     return server
   end
 

@@ -218,6 +218,7 @@ describe("who has asked for several names", function()
       etcd:await_keys(prefix, 0)
       remote.ask(child, "lock:unlock()")
     end
+    remote.ask(child, "client:close()") -- and with it the lease
   end)
 
   it("isn't taken for somebody whose key says something like it", function()
