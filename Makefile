@@ -4,7 +4,7 @@
 #   TESTING=1                     with assertions and the test-only C module
 #   SANITIZE=asan|tsan            the same, instrumented
 #   SPEC=spec/lock                run these spec files, or directories, only
-#   JOBS=3                        so many of them at a time
+#   JOBS=5                        so many of them at a time (3 with SANITIZE)
 #   ETCD_VERSION=3.5              which etcd: 3.4 is Debian 12's, 3.5 Debian 13's
 #   SUITE=trixie                  which Debian `make fresh` is about: 12 is bookworm
 #   MEMBERS=3 SECURE=1            run them with so many members, and with client
@@ -18,7 +18,8 @@ CFLAGS ?= -O2 -g
 PKG_CONFIG ?= pkg-config
 PROTOC_C ?= protoc-c
 SPEC ?= spec
-JOBS ?= 3
+# They wait more than they work, unless they are instrumented.
+JOBS ?= $(if $(SANITIZE),3,5)
 SUITE ?= bookworm
 
 ifeq ($(filter $(LUA_VERSION),5.1 5.2 5.3 5.4 jit),)

@@ -202,7 +202,7 @@ local function main()
     for field in pairs(sum) do sum[field] = sum[field] + run[field] end
   end
   say("%d spec files, %d at a time%s", #files, JOBS,
-    #files > MANY and ", which takes 3 to 5 minutes on two cores" or "")
+    #files > MANY and ", which takes 4 to 5 minutes on two cores" or "")
   local function first(run)
     done = done + 1
     tell(run, ("%d/%d"):format(done, #files))

@@ -91,6 +91,7 @@ describe("the hold of several names", function()
       assert.is_true(mine:put(prefix .. "data", "2"))
       etcd:del((other:queue(name)[1].key))
       assert_fails("lost", mine:put(prefix .. "data", "late"))
+      etcd:await_keys(prefix, 1) -- or it waits for its own, and hears nothing of their end
     end
     assert.equal("2", (etcd:get(prefix .. "data")))
     etcd:del(prefix .. "data")
