@@ -2,7 +2,6 @@
 -- came, whatever happens to those in between.
 
 local etcdlock = require "etcdlock"
-local http = require "socket.http"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
@@ -268,15 +267,6 @@ describe("a waiter that goes", function()
 end)
 
 describe("waiters", function()
-  local function watchers(etcd)
-    local count = 0
-    for _, member in ipairs(etcd.members) do
-      local text = assert(http.request(member.metrics .. "/metrics"))
-      count = count + text:match "\netcd_debugging_mvcc_watcher_total (%d+)"
-    end
-    return count
-  end
-
   -- While their clients go on.
   it("leave no watch behind when they have had their turn, or somebody has given up", function()
     local etcd = suite.start()
@@ -295,7 +285,7 @@ describe("waiters", function()
       patient:expect "^unlocked"
     end
     wait.eventually(function()
-      local count = watchers(etcd)
+      local count = etcd:watchers()
       return count == 0, count .. " watchers"
     end, 5, "no watcher is left")
     finish { holder, hasty, patient }
@@ -314,7 +304,7 @@ describe("waiters", function()
     end
     -- One each, and one by the holder if it watches its own key by now.
     wait.eventually(function()
-      local count = watchers(etcd)
+      local count = etcd:watchers()
       return count == COUNT or count == COUNT + 1, count .. " watchers"
     end, 5, "a watcher for each waiter")
     holder:send "unlock"
@@ -332,6 +322,6 @@ describe("waiters", function()
     end
     waiters[COUNT + 1] = holder
     finish(waiters)
-    wait.eventually(function() return watchers(etcd) == 0 end, 5, "no watcher is left")
+    wait.eventually(function() return etcd:watchers() == 0 end, 5, "no watcher is left")
   end)
 end)

@@ -2,7 +2,6 @@
 
 local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
-local http = require "socket.http"
 local port = require "spec.support.servers.port"
 local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
@@ -33,12 +32,6 @@ end
 
 -- From now on its watch tells everything.
 local function await_watch() assert.is_true(observer._watcher:wait("news", 5)) end
-
--- How many watches etcd has.
-local function watches()
-  local text = assert(http.request(suite.endpoint() .. "/metrics"))
-  return tonumber(text:match "\netcd_debugging_mvcc_watcher_total (%d+)")
-end
 
 -- An observer whose watch goes through |server|.
 local function observe_through(server)
@@ -178,21 +171,22 @@ describe("an observer", function()
   end)
 
   it("leaves no watch with etcd, closed or dropped", function()
+    local etcd = suite.etcd()
     await_watch()
-    local count = watches()
+    local count = etcd:watchers()
     local function watch_too()
       local second = theirs:observe()
-      wait.eventually(function() return watches() == count + 1 end, 5, "another watch")
+      wait.eventually(function() return etcd:watchers() == count + 1 end, 5, "another watch")
       return second
     end
     local closed = watch_too()
     closed:close()
-    wait.eventually(function() return watches() == count end, 5, "its watch is gone")
+    wait.eventually(function() return etcd:watchers() == count end, 5, "its watch is gone")
     assert_fails("closed", closed:next(0)) -- so that it was not collected before
     watch_too()
     collectgarbage()
     collectgarbage()
-    wait.eventually(function() return watches() == count end, 5, "its watch is gone, too")
+    wait.eventually(function() return etcd:watchers() == count end, 5, "its watch is gone, too")
   end)
 
   it("has its say with a closed client", function()

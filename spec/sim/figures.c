@@ -73,6 +73,7 @@ void figures_print(const figures *all) {
   printf("requests\n");
   print_one("made", all->requests);
   print_one("sent together", all->batches);
+  print_one("watches kept", all->watches_kept);
   print_one("handed over", all->handed_over);
   print_one("downgraded", all->downgrades);
   print_one("granted", all->grants);

@@ -70,12 +70,36 @@ static void send(world *wd, sim_peer *pr, int entry,
 
 /* ---- watches ---- */
 
-static void watch_key(world *wd, sim_peer *pr, int entry, int spot,
-                      int64_t owner) {
+/* Has that been said of all its watches, as the entry driver waits for it? */
+static bool are_created(peer_entry *at, int which, int64_t rev) {
+  at->created |= 1u << which;
+  if (rev > at->created_rev) at->created_rev = rev;
+  return at->created == (1u << at->n_watches) - 1;
+}
+
+static watch *add_watch(world *wd, sim_peer *pr, int entry, int spot,
+                        int64_t owner) {
   peer_entry *at = &pr->entries[entry];
   watch *what = &at->watches[at->n_watches++];
   *what = (watch){world_new_id(wd), entry, spot, owner};
-  stream_watch(wd, pr->id, what);
+  return what;
+}
+
+static void watch_own(world *wd, sim_peer *pr, int entry, int spot) {
+  int64_t lease = pr->entries[entry].core.lease;
+  stream_watch(wd, pr->id, add_watch(wd, pr, entry, spot, lease));
+}
+
+/* Somebody else's key, if |owner| isn't 0; or those of a semaphore. */
+static void watch_key(world *wd, sim_peer *pr, int entry, int spot,
+                      int64_t owner) {
+  peer_entry *at = &pr->entries[entry];
+  watch *what = add_watch(wd, pr, entry, spot, owner);
+  if (owner != 0 && stream_resume(wd, pr->id, what, at->core.watch_rev)) {
+    are_created(at, at->n_watches - 1, at->core.watch_rev);
+  } else {
+    stream_watch(wd, pr->id, what);
+  }
 }
 
 static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
@@ -114,7 +138,7 @@ static void start_watch(world *wd, sim_peer *pr, int entry,
     return;
   }
   for (int i = 0; i < n; i++) {
-    watch_key(wd, pr, entry, spots[i], at->core.lease);
+    watch_own(wd, pr, entry, spots[i]);
   }
 }
 
@@ -140,13 +164,6 @@ void peer_watch_again(world *wd, int id) {
       stream_watch(wd, id, &at->watches[k]);
     }
   }
-}
-
-/* Has that been said of all its watches, as the entry driver waits for it? */
-static bool are_created(peer_entry *at, int which, int64_t rev) {
-  at->created |= 1u << which;
-  if (rev > at->created_rev) at->created_rev = rev;
-  return at->created == (1u << at->n_watches) - 1;
 }
 
 void peer_on_watch(world *wd, int id, const watch_message *message) {

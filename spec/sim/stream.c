@@ -173,6 +173,18 @@ void stream_watch(world *wd, int peer, const watch *what) {
   ev->turn = wd->peers[peer].stream.epoch;
 }
 
+bool stream_resume(world *wd, int peer, const watch *what, int64_t rev) {
+  stream *line = &wd->peers[peer].stream;
+  if (line->is_broken || line->n_watches == WATCHES_MAX ||
+      !rng_chance(&wd->dice, 400)) {
+    return false;
+  }
+  wd->figures->watches_kept++;
+  line->watches[line->n_watches++] = *what;
+  tell_past(wd, peer, what, rev);
+  return true;
+}
+
 void stream_unwatch(world *wd, int peer, uint32_t id) {
   stream *line = &wd->peers[peer].stream;
   for (int i = 0; i < line->n_watches; i++) {
@@ -184,7 +196,9 @@ void stream_unwatch(world *wd, int peer, uint32_t id) {
 }
 
 static void reopen(world *wd, const world_event *ev) {
-  if (ev->turn == wd->peers[ev->peer].stream.epoch) {
+  stream *line = &wd->peers[ev->peer].stream;
+  if (ev->turn == line->epoch) {
+    line->is_broken = false;
     peer_watch_again(wd, ev->peer);
   }
 }
@@ -194,6 +208,7 @@ void stream_break(world *wd, int peer) {
   int64_t at_ms = wd->now_ms + rng_between(&wd->dice, 50, 1000);
   world_trace(wd, "p%d watch stream breaks", peer);
   line->epoch++;
+  line->is_broken = true;
   line->n_watches = line->n_waiting = 0;
   if (wd->weather.peers[peer].partition_until > at_ms) {
     at_ms = wd->weather.peers[peer].partition_until;

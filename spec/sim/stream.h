@@ -17,6 +17,7 @@ typedef struct watch {
 
 typedef struct stream {
   uint32_t epoch; /* counts the breaks */
+  bool is_broken; /* and not open again yet */
   watch watches[WATCHES_MAX];
   int n_watches;
   watch_message waiting[STREAM_MAX]; /* on their way, a ring */
@@ -28,6 +29,10 @@ void stream_init(stream *line);
 
 /* The peer asks for a watch. */
 void stream_watch(world *wd, int peer, const watch *what);
+
+/* The peer has one that it kept from before, and knows the key until |rev|: what has
+ * happened since is told, in its time. False: there is none. */
+bool stream_resume(world *wd, int peer, const watch *what, int64_t rev);
 
 /* It isn't interested any more. */
 void stream_unwatch(world *wd, int peer, uint32_t id);

@@ -106,8 +106,11 @@ typedef struct el_key_watch {
   el_watch watch;
   el_entry_driver *driver;
   struct el_key_watch *next;
-  int64_t created_rev; /* 0: not yet; 1: it was refused */
-  char key[];          /* that is watched */
+  int64_t
+      told_rev; /* the store's when it was created, or told something last; 0: it
+                       isn't yet; 1: it was refused */
+  bool is_own;  /* of those that this entry has */
+  char key[];   /* that is watched */
 } el_key_watch;
 
 /* When the last of them was created; 0: some aren't yet. One look when all of them are
@@ -117,8 +120,8 @@ static int64_t all_created_rev(const el_entry_driver *driver) {
   const el_key_watch *watching = driver->watching;
   int64_t last = 0;
   for (; watching != NULL; watching = watching->next) {
-    if (watching->created_rev == 0) return 0;
-    if (watching->created_rev > last) last = watching->created_rev;
+    if (watching->told_rev == 0) return 0;
+    if (watching->told_rev > last) last = watching->told_rev;
   }
   return last;
 }
@@ -137,13 +140,17 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
   event.kind = kinds[from->kind];
   if (from->kind == EL_WATCH_REFUSED) {
     note_cause(driver, &from->err);
-    watching->created_rev = 1;
+    watching->told_rev = 1;
   } else if (from->kind == EL_WATCH_CREATED) {
     EL_COUNT(driver->world->counters, watches, 1);
-    is_behind = from->rev < watching->created_rev; /* as it was before */
-    watching->created_rev = from->rev;
+    is_behind = from->rev < watching->told_rev; /* as it was before */
+    watching->told_rev = from->rev;
     event.rev = is_behind ? from->rev : all_created_rev(driver);
     if (event.rev == 0) return;
+  } else if (from->rev < watching->told_rev) {
+    return; /* what the entry knows: this watch was another wait's before */
+  } else {
+    watching->told_rev = from->rev;
   }
   step(driver, &event);
 }
@@ -152,21 +159,45 @@ static void stop_watch(el_entry_driver *driver) {
   el_key_watch *watching;
   while ((watching = driver->watching) != NULL) {
     driver->watching = watching->next;
-    el_watch_stop(driver->world->watches, &watching->watch);
+    if (watching->is_own) {
+      el_watch_stop(driver->world->watches, &watching->watch);
+    } else {
+      el_kept_watches_put(driver->world->kept_watches, &watching->watch,
+                          watching->told_rev);
+    }
     free(watching);
   }
 }
 
-static void watch_key(el_entry_driver *driver, el_bytes key, bool is_prefix) {
-  el_key_watch *watching = el_alloc(sizeof *watching + key.len);
-  memcpy(watching->key, key.data, key.len);
+static el_key_watch *add_watch(el_entry_driver *driver, el_bytes *key) {
+  el_key_watch *watching = el_alloc(sizeof *watching + key->len);
+  memcpy(watching->key, key->data, key->len);
   watching->watch.on_event = on_watch_event;
   watching->driver = driver;
   watching->next = driver->watching;
   driver->watching = watching;
-  key.data = watching->key;
-  if (is_prefix) {
-    el_watch_start_prefix(driver->world->watches, &watching->watch, key);
+  key->data = watching->key;
+  return watching;
+}
+
+static void watch_own(el_entry_driver *driver, el_bytes key) {
+  el_key_watch *watching = add_watch(driver, &key);
+  watching->is_own = true;
+  el_watch_start(driver->world->watches, &watching->watch, key);
+}
+
+static void watch_stem(el_entry_driver *driver, el_bytes stem) {
+  el_key_watch *watching = add_watch(driver, &stem);
+  el_watch_start_prefix(driver->world->watches, &watching->watch, stem);
+}
+
+/* Somebody else's key, of which the entry knows what it was at |watch_rev|. */
+static void watch_key(el_entry_driver *driver, el_bytes key) {
+  el_key_watch *watching = add_watch(driver, &key);
+  int64_t known_rev = driver->entry.watch_rev;
+  if (el_kept_watches_take(driver->world->kept_watches, &watching->watch, key,
+                           known_rev)) {
+    watching->told_rev = known_rev;
   } else {
     el_watch_start(driver->world->watches, &watching->watch, key);
   }
@@ -177,13 +208,13 @@ static void watch_other(el_entry_driver *driver, const el_place *place) {
   el_bytes name = el_keys_name(el_keys_at(&driver->keys, place->name));
   el_place note;
   if (place->lease == 0) {
-    watch_key(driver,
-              (el_bytes){key, el_key_write_stem(key, name, place->mode)}, true);
+    watch_stem(driver,
+               (el_bytes){key, el_key_write_stem(key, name, place->mode)});
     return;
   }
-  watch_key(driver, (el_bytes){key, el_key_write(key, name, place)}, false);
+  watch_key(driver, (el_bytes){key, el_key_write(key, name, place)});
   if (el_kind_may_change(&driver->keys, place, &note)) {
-    watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)}, false);
+    watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)});
   }
 }
 
@@ -195,7 +226,7 @@ static void start_watch(el_entry_driver *driver, const el_place *place) {
     return;
   }
   for (const el_keys *own = &driver->keys; own != NULL; own = own->next) {
-    watch_key(driver, el_keys_own(own), false);
+    watch_own(driver, el_keys_own(own));
   }
 }
 

@@ -1,0 +1,98 @@
+-- Who waits for a busy lock waits for the same neighbour again and again: the watch of
+-- one wait is kept for the next.
+
+local Scripted = require "spec.support.servers.scripted"
+local clients = require "spec.support.harness.clients"
+local cqueues = require "cqueues"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+-- Who missed the end of a key would look for it after a minute.
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 }
+local holder, waiter
+
+before_each(function()
+  holder, waiter = connect(), connect { elsewhere = true }
+end)
+
+after_each(clients.close_all)
+
+-- |client| waits for what |from| has, and gets it.
+local function pass(name, from, client)
+  local held = assert(from:lock(name))
+  local asked = assert(client:lock_async(name, { owner = {} }))
+  etcd:await_keys(prefix .. name .. "/", 2)
+  assert.is_true(held:unlock())
+  assert.is_true(clients.granted(asked):unlock())
+end
+
+describe("the watch of a wait", function()
+  it("is the next one's, if that waits for the same key", function()
+    local server = Scripted.start(etcd:endpoint())
+    finally(function()
+      clients.close_all()
+      server:stop()
+    end)
+    waiter = connect { endpoints = server:endpoint() }
+    pass("a", holder, waiter)
+    local begun = waiter:stats().watches
+    assert.equal(1, begun)
+    for _ = 1, 5 do pass("a", holder, waiter) end
+    assert.equal(begun, waiter:stats().watches)
+    pass("b", holder, waiter)
+    assert.equal(begun + 1, waiter:stats().watches)
+    assert.equal(1, server:calls "Watch") -- one stream for all of them
+  end)
+
+  it("hears of what comes, whatever became of the stream since", function()
+    local server = Scripted.start(etcd:endpoint())
+    finally(function()
+      clients.close_all()
+      server:stop()
+    end)
+    waiter = connect { endpoints = server:endpoint() }
+    for round = 1, 10 do
+      pass("a", holder, waiter)
+      local held = assert(holder:lock "a")
+      server:interrupt("Watch", rows.STATUS.UNAVAILABLE, "broken")
+      local asked = assert(waiter:lock_async("a", { owner = {} }))
+      if round % 2 == 0 then
+        etcd:await_keys(prefix .. "a/", 2)
+      end
+      assert.is_true(held:unlock())
+      assert.is_true(clients.granted(asked):unlock())
+    end
+  end)
+
+  it("misses nothing, however quickly two take turns", function()
+    local TURNS = 300
+    local loop, last = cqueues.new(), nil
+    for _, client in ipairs { holder, waiter } do
+      loop:wrap(function()
+        for _ = 1, TURNS do
+          local lock = assert(client:lock "a")
+          assert.not_equal(last, lock:token())
+          last = lock:token()
+          assert.is_true(lock:unlock())
+        end
+      end)
+    end
+    local from = uv.hrtime()
+    assert(loop:loop())
+    assert.is_true((uv.hrtime() - from) / 1e9 < 50) -- nobody's look has helped
+    local stats = waiter:stats()
+    assert.is_true(stats.watches < TURNS / 2, stats.watches .. " watches")
+  end)
+
+  it("ends soon after, if nobody waits for that key again", function()
+    pass("a", holder, waiter)
+    assert.is_true(etcd:watchers() > 0)
+    wait.eventually(function()
+      local count = etcd:watchers()
+      return count == 0, count .. " watchers"
+    end, 10, "no watcher is left")
+  end)
+end)
