@@ -171,7 +171,6 @@ describe("an observer", function()
   end)
 
   it("leaves no watch with etcd, closed or dropped", function()
-    local etcd = suite.etcd()
     await_watch()
     local count = etcd:watchers()
     local function watch_too()

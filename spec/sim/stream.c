@@ -173,14 +173,35 @@ void stream_watch(world *wd, int peer, const watch *what) {
   ev->turn = wd->peers[peer].stream.epoch;
 }
 
+/* When that key was put or deleted last, as the peer's member knows. */
+static int64_t last_change_rev(const world *wd, int peer, const watch *what) {
+  int64_t last = 0, member_rev = weather_member_rev(&wd->weather, peer,
+                                                    wd->now_ms, wd->store.rev);
+  for (int i = 0; i < wd->store.n_changes; i++) {
+    const change *it = &wd->store.changes[i];
+    if (is_about(what, it) && it->rev <= member_rev) last = it->rev;
+  }
+  return last;
+}
+
 bool stream_resume(world *wd, int peer, const watch *what, int64_t rev) {
   stream *line = &wd->peers[peer].stream;
+  int64_t last_rev;
   if (line->is_broken || line->n_watches == WATCHES_MAX ||
       !rng_chance(&wd->dice, 400)) {
     return false;
   }
   wd->figures->watches_kept++;
   line->watches[line->n_watches++] = *what;
+  last_rev = last_change_rev(wd, peer, what);
+  if (last_rev > rev && rng_chance(&wd->dice, 500)) { /* heard of already */
+    watch_message message = {.entry = what->entry, .watch = what->id};
+    message.event.kind = EL_ENTRY_WATCH_CREATED;
+    message.event.rev = last_rev;
+    push(wd, peer, &message);
+    tell_past(wd, peer, what, last_rev);
+    return false;
+  }
   tell_past(wd, peer, what, rev);
   return true;
 }

@@ -194,11 +194,10 @@ static void watch_stem(el_entry_driver *driver, el_bytes stem) {
 /* Somebody else's key, of which the entry knows what it was at |watch_rev|. */
 static void watch_key(el_entry_driver *driver, el_bytes key) {
   el_key_watch *watching = add_watch(driver, &key);
-  int64_t known_rev = driver->entry.watch_rev;
-  if (el_kept_watches_take(driver->world->kept_watches, &watching->watch, key,
-                           known_rev)) {
-    watching->told_rev = known_rev;
-  } else {
+  watching->told_rev =
+      el_kept_watches_take(driver->world->kept_watches, &watching->watch, key,
+                           driver->entry.watch_rev);
+  if (watching->told_rev == 0) {
     el_watch_start(driver->world->watches, &watching->watch, key);
   }
 }
@@ -290,6 +289,16 @@ static void note_state(el_entry_driver *driver) {
   }
 }
 
+/* Where the watch that it has begun was kept from before: something has happened since the
+ * entry knew the key. */
+static bool has_missed(const el_entry_driver *driver, el_entry_event *created) {
+  const el_entry *entry = &driver->entry;
+  *created = (el_entry_event){.kind = EL_ENTRY_WATCH_CREATED,
+                              .rev = all_created_rev(driver)};
+  return entry->state == EL_ENTRY_WAITING && entry->watching &&
+         created->rev > entry->watch_rev;
+}
+
 static void take(el_entry_driver *driver, const el_entry_event *event) {
   el_entry_actions actions;
   el_entry_event known = *event;
@@ -324,9 +333,13 @@ static void step(el_entry_driver *driver, const el_entry_event *event) {
   static const el_entry_event withdrawn = {
       .kind = EL_ENTRY_ANSWER,
       .outcome = {.definite = true, .retriable = true}};
+  el_entry_event created;
   take(driver, event);
   while (withdraw(driver)) {
     take(driver, &withdrawn);
+  }
+  if (has_missed(driver, &created)) {
+    take(driver, &created);
   }
   driver->stepped(driver); /* which may be its end */
 }

@@ -113,13 +113,13 @@ static kept_watch *find(el_kept_watches *kept, el_bytes key) {
   return one;
 }
 
-bool el_kept_watches_take(el_kept_watches *kept, el_watch *watch, el_bytes key,
-                          int64_t rev) {
+int64_t el_kept_watches_take(el_kept_watches *kept, el_watch *watch,
+                             el_bytes key, int64_t rev) {
   kept_watch *one = find(kept, key);
-  if (one == NULL) return false;
-  if (one->rev <= rev) {
-    el_watch_move(kept->watches, &one->watch, watch, key);
-  }
+  int64_t told_rev;
+  if (one == NULL) return 0;
+  told_rev = one->rev > rev ? one->rev : rev;
+  el_watch_move(kept->watches, &one->watch, watch, key);
   forget(one);
-  return watch->id != 0;
+  return told_rev;
 }
