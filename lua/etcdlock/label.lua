@@ -5,6 +5,18 @@ local core = require "etcdlock.core"
 
 local M = {}
 
+-- Most say nothing else than who and when: the label of this second, and the process
+-- that it is of.
+local plain, plain_since, plain_pid
+
+local function write_plain(pid, since)
+  if since ~= plain_since or pid ~= plain_pid then
+    plain = assert(cjson.encode { host = core.host(), pid = pid, since = since })
+    plain_since, plain_pid = since, pid
+  end
+  return plain
+end
+
 --- The label of a request: who (host, pid, owner if it has a name), since when
 -- (unix seconds), for how long nobody follows a crash, and the caller's own value. Of
 -- several names, which are given with their prefix, the key of the first tells all, and
@@ -12,10 +24,14 @@ local M = {}
 function M.write(request)
   local owner, names = request.said, request.fulls
   local named = type(owner) == "string" or type(owner) == "number"
+  local pid, since = core.pid(), os.time()
+  if #names == 1 and not (named or request.value) and request.delay == 0 then
+    return write_plain(pid, since)
+  end
   local label = {
     host = core.host(),
-    pid = core.pid(),
-    since = os.time(),
+    pid = pid,
+    since = since,
     owner = named and tostring(owner) or nil,
     value = request.value,
     delay = request.delay > 0 and request.delay or nil,

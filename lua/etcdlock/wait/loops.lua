@@ -12,10 +12,17 @@ local LOOPS = {
   { name = "luv", is_named = true },
 }
 
+-- Asked several times for each lock.
 local function find(chosen)
-  for _, entry in ipairs(LOOPS) do
-    if package.loaded[entry.name] then
-      local loop = require("etcdlock.wait." .. entry.name)
+  local loaded = package.loaded
+  for i = 1, #LOOPS do
+    local entry = LOOPS[i]
+    if loaded[entry.name] then
+      local loop = entry.loop
+      if not loop then
+        loop = require("etcdlock.wait." .. entry.name)
+        entry.loop = loop
+      end
       if loop.is_here(chosen) then
         return loop
       end
