@@ -86,8 +86,8 @@ static watch *add_watch(world *wd, sim_peer *pr, int entry, int spot,
 }
 
 static void watch_own(world *wd, sim_peer *pr, int entry, int spot) {
-  int64_t lease = pr->entries[entry].core.lease;
-  stream_watch(wd, pr->id, add_watch(wd, pr, entry, spot, lease));
+  int64_t owner = pr->entries[entry].core.lease;
+  stream_watch(wd, pr->id, add_watch(wd, pr, entry, spot, owner));
 }
 
 /* Somebody else's key, if |owner| isn't 0; or those of a semaphore. */
