@@ -153,22 +153,21 @@ typedef struct el_entry {
   el_entry_state state : 8; /* a byte: there are many of these */
   el_mode mode : 8;
   el_request_kind busy : 8; /* the request that is out */
-  int attempts;             /* failures in a row */
-  int32_t reread_ms;        /* a waiter looks again this often */
+  bool wanted : 1;          /* a caller waits for it or holds it */
+  bool trying : 1;          /* and only if it is free */
+  bool fresh : 1;           /* PROVING: won by the answer just processed */
+  bool watching : 1;        /* a watch of ours is open or being opened */
+  bool again : 1;           /* look again: something happened during the look */
+  bool owed : 1; /* a holder has let go, and is told what comes of it */
+  bool maybe_deleted : 1; /* a delete of unknown fate was sent */
+  bool orphaned : 1;      /* RELEASING, and its session is dead ... */
+  bool cut_short : 1;     /* ... before its time */
+  uint16_t missing;       /* WAITING: look when so many have gone */
+  int attempts;           /* failures in a row */
+  int32_t reread_ms;      /* a waiter looks again this often */
   int32_t delay_ms; /* for so long nobody follows a hold that has lapsed */
   int64_t lease;
-  int64_t wake_at; /* wants a TIMER event then; 0: none */
-
-  bool wanted;        /* a caller waits for it or holds it */
-  bool trying;        /* and only if it is free */
-  bool fresh;         /* PROVING: won by the answer just processed */
-  bool watching;      /* a watch of ours is open or being opened */
-  bool again;         /* look again: something happened during the look */
-  bool owed;          /* a holder has let go, and is told what comes of it */
-  bool maybe_deleted; /* a delete of unknown fate was sent */
-  bool orphaned;      /* RELEASING, and its session is dead ... */
-  bool cut_short;     /* ... before its time */
-  uint16_t missing;   /* WAITING: look when so many have gone */
+  int64_t wake_at;    /* wants a TIMER event then; 0: none */
   int64_t confirm_ms; /* CONFIRMING: since when */
   int64_t bound;      /* for the try */
   int64_t rev;        /* create_revision of our key, 0 if unknown */
