@@ -63,6 +63,7 @@ local function read(self, where, wish, opts)
   request.mode, request.fulls = wish.mode, fulls
   request.name, request.full = lock_options.shown(request.names), table.concat(fulls, "\0")
   request.permits, request.says = wish.permits, wish.says
+  request.try = request.timeout == 0
   request.said = request.owner
   request.owner = self._holds.owner(request.owner)
   self._losses:tell()
@@ -100,46 +101,43 @@ local function post(self, request)
   if message then
     return nil, string.format("lock %q: %s", request.name, message), code
   end
-  local try = request.timeout == 0
-  local says = request.says or label.write(request)
-  return self._core:lock(request.full, says, {
-    timeout = try and try_wait(self, request) or request.timeout,
-    max_hold = request.max_hold,
-    linger = request.linger,
-    delay = request.delay,
-    try = try,
-    mode = request.mode == "leader" and "multi" or request.mode, -- of one name
-    leads = request.mode == "leader",
-    permits = request.permits,
-    must_share = request.must_share,
-  })
+  request.limit = request.try and try_wait(self, request) or request.timeout
+  return self._core:lock(request.full, request.says or label.write(request), request)
 end
 
 -- After so many seconds a lock that isn't there yet is told to be waited for.
 local WAITING_AFTER = 0.1
 
+-- The methods of that wait.
+local function poll(wait, seconds)
+  return wait.core_lock:wait(seconds)
+end
+
+local function arm(wait, number)
+  return wait.wakeups.core:arm(wait.core_lock, "decided", number)
+end
+
+local function give_up(wait)
+  wait.core_lock:release()
+  host.untie(wait.wakeups, wait.tie)
+end
+
 --- Waits for the core's verdict; whatever interrupts the wait gives it up. Nil: there was
 -- none within `limit`.
 local function await_verdict(self, core_lock, tie, limit)
-  local function give_up()
-    core_lock:release()
-    host.untie(self._wakeups, tie)
-  end
-  local ok, message, code = self:_await {
-    poll = function(seconds)
-      return core_lock:wait(seconds)
-    end,
-    arm = function(number)
-      return self._core:arm(core_lock, "decided", number)
-    end,
+  local wait = {
+    core_lock = core_lock,
+    poll = poll,
+    arm = arm,
     give_up = give_up,
     losses = self._losses,
     tie = tie,
     ends_early = true,
     limit = limit,
   }
+  local ok, message, code = self:_await(wait)
   if ok == false then
-    give_up() -- it may be only the wait that has failed
+    wait:give_up() -- it may be only the wait that has failed
   end
   return ok, message, code
 end
@@ -201,7 +199,7 @@ end
 --- Why this wait can't be here: message, code. A try can be everywhere, but must be short
 -- where it stops what should go on.
 local function refusal(self, request)
-  local try, chosen = request.timeout == 0, self._wakeups.chosen
+  local try, chosen = request.try, self._wakeups.chosen
   local message, code = host.refusal(chosen)
   if message and not try then
     return string.format("lock %q: %s", request.name, message), code

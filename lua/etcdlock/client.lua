@@ -72,10 +72,10 @@ function Client:_ask(txn, seconds)
     return false, message, code, true
   end
   return self:_await {
-    poll = function(slice)
+    poll = function(_, slice)
       return txn:wait(slice)
     end,
-    arm = function(number)
+    arm = function(_, number)
       return self._core:arm_txn(txn, number)
     end,
     losses = self._losses,

@@ -9,6 +9,8 @@ Holds.__index = Holds
 -- Lua 5.1 has no name for its main coroutine. Nobody can name this one.
 local MAIN = {}
 
+local NONE = {} -- none of something
+
 -- Those of all clients of this program (keys).
 local all = setmetatable({}, { __mode = "k" })
 
@@ -67,38 +69,27 @@ local function shared_by(mode, full)
   return mode == "permit" and full .. "\0permit" or nil
 end
 
---- A lock that shares this for which fits(lock); or nil.
-local function find_sharer(self, shared, fits)
-  for lock in pairs(self._sharers[shared] or {}) do
-    if fits(lock) and is_live(self, lock) then
-      return lock
-    end
-  end
-end
-
---- The first lock that find(full) has for one of the names; or nil.
-local function of_any_name(request, find)
+--- A lock of one of the names that is shared in this mode, for which fits(lock, as); or
+-- nil.
+local function find_shared(self, mode, request, fits, as)
   for _, full in ipairs(request.fulls) do
-    local lock = find(full)
-    if lock then
-      return lock
+    local sharers = self._sharers[shared_by(mode, full)]
+    for lock in pairs(sharers or NONE) do
+      if fits(lock, as) and is_live(self, lock) then
+        return lock
+      end
     end
   end
-end
-
---- A lock of one of the names that is shared in this mode, for which fits(lock); or nil.
-local function find_shared(self, mode, request, fits)
-  return of_any_name(request, function(full)
-    return find_sharer(self, shared_by(mode, full), fits)
-  end)
 end
 
 --- The same of one that excludes all others.
-local function find_exclusive(self, request, fits)
-  return of_any_name(request, function(full)
+local function find_exclusive(self, request, fits, as)
+  for _, full in ipairs(request.fulls) do
     local lock = live(self, full)
-    return lock and fits(lock) and lock
-  end)
+    if lock and fits(lock, as) then
+      return lock
+    end
+  end
 end
 
 local function may_reenter(lock, request)
@@ -107,9 +98,7 @@ local function may_reenter(lock, request)
 end
 
 local function own_sharer(self, mode, request)
-  return find_shared(self, mode, request, function(lock)
-    return may_reenter(lock, request)
-  end)
+  return find_shared(self, mode, request, may_reenter, request)
 end
 
 --- A lock that its owner has by which he has one of the names, and one by which he has all
@@ -215,10 +204,9 @@ end
 -- could let go of it while he waits? Behind a writer who waits for them he would wait for
 -- ever.
 function Holds:must_share(request, chosen)
-  for other in pairs(request.mode == "read" and all or {}) do
-    if other._where == self._where and find_shared(other, "read", request, function(reader)
-      return is_deadlock(reader, chosen)
-    end) then
+  for other in pairs(request.mode == "read" and all or NONE) do
+    if other._where == self._where
+      and find_shared(other, "read", request, is_deadlock, chosen) then
       return true
     end
   end
@@ -227,11 +215,9 @@ end
 
 --- A lock that this client has and that is in the way of the request for ever.
 local function find_blocking(self, request, chosen)
-  local function fits(lock)
-    return is_deadlock(lock, chosen)
-  end
-  return find_exclusive(self, request, fits)
-    or request.mode ~= "read" and find_shared(self, "read", request, fits) or nil
+  return find_exclusive(self, request, is_deadlock, chosen)
+    or request.mode ~= "read" and find_shared(self, "read", request, is_deadlock, chosen)
+    or nil
 end
 
 --- The same of another client of this program, of the same etcd.
@@ -248,7 +234,7 @@ end
 local function are_blocked(self, request, chosen)
   local shared, held = shared_by("permit", request.full), 0
   for other in pairs(all) do
-    for lock in pairs(other._where == self._where and other._sharers[shared] or {}) do
+    for lock in pairs(other._where == self._where and other._sharers[shared] or NONE) do
       local counts = lock._permits == request.permits and is_live(other, lock)
         and is_deadlock(lock, chosen)
       held = held + (counts and 1 or 0)
@@ -289,11 +275,14 @@ function Holds:own_refusal(request)
   end
 end
 
+local function any()
+  return true
+end
+
 local function try_refusal(self, request)
   if request.mode == "permit" then
     return nil
   end
-  local function any() return true end
   local lock = find_exclusive(self, request, any)
     or request.mode ~= "read" and find_shared(self, "read", request, any)
   if lock then
@@ -311,12 +300,13 @@ function Holds:refusal(request, try, chosen)
   elseif try then
     return try_refusal(self, request)
   end
-  if not host.loop(chosen) and find_deadlock(self, request, chosen) then
+  local holder = find_deadlock(self, request, chosen)
+  if holder and not host.loop(chosen) then
     -- It may have been dropped, and then is released when Lua collects it.
     collectgarbage()
     collectgarbage()
+    holder = find_deadlock(self, request, chosen)
   end
-  local holder = find_deadlock(self, request, chosen)
   if holder then
     local text = "lock %q is held by %s, which can't release it while this one waits"
     return text:format(request.name, holder), "deadlock"

@@ -161,6 +161,15 @@ local function release(self)
   return was_held
 end
 
+-- The methods of the wait for that.
+local function poll_release(wait, seconds)
+  return wait.core_lock:wait_released(seconds)
+end
+
+local function arm_release(wait, number)
+  return wait.wakeups.core:arm(wait.core_lock, "released", number)
+end
+
 -- Waits for etcd to confirm: true | nil, message, code. Where nobody can wait, it is
 -- on its way.
 local function await_release(self)
@@ -169,12 +178,9 @@ local function await_release(self)
     return true
   end
   local released, message, code = client:_await {
-    poll = function(seconds)
-      return self._core:wait_released(seconds)
-    end,
-    arm = function(number)
-      return client._core:arm(self._core, "released", number)
-    end,
+    core_lock = self._core,
+    poll = poll_release,
+    arm = arm_release,
     limit = client:_outage() and 0 or RELEASE_WAIT,
     tie = self._tie,
   }

@@ -62,11 +62,11 @@ local function await_loss(self, timeout)
     end
   end
   local ended, message, code = client:_await {
-    poll = function(seconds)
+    poll = function(_, seconds)
       self:_left() -- notices an expiry of this moment
       return self._core:wait_ended(seconds) or nil
     end,
-    arm = function(number)
+    arm = function(_, number)
       disarm()
       armed = number
       return client._core:arm(self._core, "ended", number)

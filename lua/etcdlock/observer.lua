@@ -149,10 +149,10 @@ local function await(self, what, at, left)
   end
   local heard
   heard, message, code = client:_await {
-    poll = function(slice)
+    poll = function(_, slice)
       return watcher:wait(what, slice)
     end,
-    arm = function(number)
+    arm = function(_, number)
       disarm()
       armed = number
       return client._core:arm_watcher(watcher, what, number)

@@ -40,10 +40,10 @@ function M:status()
   end
   local members
   members, message, code = self:_await {
-    poll = function(slice)
+    poll = function(_, slice)
       return asked:wait(slice)
     end,
-    arm = function(number)
+    arm = function(_, number)
       return self._core:arm_status(asked, number)
     end,
     losses = self._losses,

@@ -1,6 +1,8 @@
 /* lua_lock: the userdata of a lock. */
 #include "lock/lock.h"
 
+#include <string.h>
+
 #include "lua/lua_client.h"
 #include "lua/lua_types.h"
 
@@ -26,23 +28,32 @@ static bool read_flag(lua_State *L, int table, const char *field) {
   return flag;
 }
 
+/* A leader has his key as several names would have theirs. */
+static void read_mode(lua_State *L, int table, el_lock_options *options) {
+  lua_getfield(L, table, "mode");
+  options->leads = strcmp(luaL_optstring(L, -1, ""), "leader") == 0;
+  options->mode = options->leads
+                      ? EL_MODE_MULTI
+                      : (el_mode)luaL_checkoption(L, -1, "lock", el_modes);
+  lua_pop(L, 1);
+}
+
 static void read_options(lua_State *L, int table, el_lock_options *options) {
-  options->timeout_ms = read_ms(L, table, "timeout", -1);
+  options->timeout_ms = read_ms(L, table, "limit", -1);
   options->max_hold_ms = read_ms(L, table, "max_hold", 0);
   options->linger_ms = read_ms(L, table, "linger", 0);
   options->delay_ms = read_ms(L, table, "delay", 0);
   options->try_once = read_flag(L, table, "try");
   options->must_share = read_flag(L, table, "must_share");
-  options->leads = read_flag(L, table, "leads");
-  lua_getfield(L, table, "mode");
-  options->mode = (el_mode)luaL_checkoption(L, -1, "lock", el_modes);
+  read_mode(L, table, options);
   lua_getfield(L, table, "permits");
   options->permits = (uint16_t)luaL_optinteger(L, -1, 0);
-  lua_pop(L, 2);
+  lua_pop(L, 1);
 }
 
 /* client:lock(name, value, options) -> lock | nil, message, code. The options are those
- * of el_lock_options, times in seconds; without, it is a plain lock that is waited for. */
+ * of el_lock_options, times in seconds, the timeout as `limit`, and the mode may be
+ * "leader"; without, it is a plain lock that is waited for. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_lock_options options = {.name = el_lua_check_bytes(L, 2),

@@ -1,8 +1,8 @@
 --- The one place where etcdlock waits.
 --
--- A wait is a table: poll(seconds), whose first result isn't nil once it is
+-- A wait is a table with methods: poll(seconds), whose first result isn't nil once it is
 -- over; arm(number), which has the core tell its end by a number (false: it is
--- over already); wakeups, of its client; losses, those of which its client's
+-- over already); with wakeups, of its client; losses, those of which its client's
 -- handlers shall hear meanwhile; events, its client's, to be told meanwhile; give_up(),
 -- called when an error or the end of its coroutine ends it; limit in seconds; tie, to the
 -- request that waits (host.lua); ends_early, with the worker that it is in (host.lua).
@@ -24,7 +24,7 @@ local function abandon(wait)
     wait.leave()
   end
   if wait.give_up then
-    wait.give_up()
+    wait:give_up()
   end
 end
 
@@ -54,7 +54,7 @@ local function block(wait)
   wait.events:tell() -- most are over within the first slice
   while true do
     local slice = left < SLICE and left or SLICE
-    local a, b, c, d = wait.poll(slice)
+    local a, b, c, d = wait:poll(slice)
     left = left - slice
     if a ~= nil or left <= 0 then
       return a, b, c, d
@@ -72,18 +72,18 @@ end
 -- error before.
 local with_close = _VERSION == "Lua 5.4" and load [[
   local abandon = ...
-  local guard = { __close = function(self)
-    if self.wait then
-      abandon(self.wait)
+  local guard = { __close = function(wait)
+    if not wait.has_returned then
+      abandon(wait)
     end
   end }
-  local function done(guarded, ...)
-    guarded.wait = nil
+  local function done(wait, ...)
+    wait.has_returned = true
     return ...
   end
   return function(way, wait, loop)
-    local guarded <close> = setmetatable({ wait = wait }, guard)
-    return done(guarded, way(wait, loop))
+    local guarded <close> = setmetatable(wait, guard)
+    return done(guarded, way(guarded, loop))
   end
 ]](abandon)
 
@@ -96,11 +96,11 @@ local function yield(wait, loop)
   repeat
     local left = ends and ends - core.now()
     if left and left <= 0 then
-      return wait.poll(0)
+      return wait:poll(0)
     end
     local message, code = loop.wait(wait, left)
     tell(wait)
-    a, b, c, d = wait.poll(0)
+    a, b, c, d = wait:poll(0)
     -- What is held, but not tied to whoever waited, would outlive him.
     if message and (a == nil or a and wait.give_up) then
       return false, message, code
@@ -109,20 +109,22 @@ local function yield(wait, loop)
   return a, b, c, d
 end
 
+local function wait_in(loop, wait)
+  if not loop then
+    return block(wait)
+  elseif with_close then
+    return with_close(yield, wait, loop)
+  end
+  return yield(wait, loop)
+end
+
 --- Waits, in the way of the event loop that runs here or, if there is none, by
 -- blocking, and returns what poll returned; nil once the limit has passed;
 -- false, message, code if waiting is impossible.
 return function(wait)
   local loop = host.loop(wait.wakeups.chosen)
-  local way = loop and yield or block
-  if loop and with_close then
-    local inner = way
-    way = function()
-      return with_close(inner, wait, loop)
-    end
-  end
   if wait.give_up and (coroutines.crosses or not loop) then
-    return conclude(wait, pcall(way, wait, loop))
+    return conclude(wait, pcall(wait_in, loop, wait))
   end
-  return way(wait, loop)
+  return wait_in(loop, wait)
 end

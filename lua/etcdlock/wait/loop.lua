@@ -56,7 +56,7 @@ return function(parts)
         park.unwatch()
       end
     end
-    if wait.arm(number) then
+    if wait:arm(number) then
       if seconds then
         has_alarm = wakeups.core:alarm(number, seconds)
       end

@@ -215,7 +215,7 @@ local function wait_tied(wait, seconds, tie)
     tie.link = link
     say(link)
   end
-  if wait.arm(tie.link.number) then
+  if wait:arm(tie.link.number) then
     return read_or_lose(wait, tie.link, seconds)
   end
   -- Over already; but it must be tied.
@@ -239,7 +239,7 @@ local function wait_once(wait, seconds)
   if not link then
     return message, code
   end
-  if wait.arm(link.number) then
+  if wait:arm(link.number) then
     message, code = read_or_lose(wait, link, seconds)
   end
   keep(wait.wakeups, link)

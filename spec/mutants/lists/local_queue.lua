@@ -60,8 +60,8 @@ return {
     "const el_error *cause = last_cause(owner);",
     by = "lock/claim: what is held here" },
   { "nobody waits for others' keys", "src/lock/local_queue_verdicts.c",
-    "grant(owner, rev, owner->waited || at->driver.waited);",
-    "grant(owner, rev, owner->waited);",
+    "    owner->waited = owner->waited || at->driver.waited;\n",
+    "",
     by = "lock/lock: tells whether somebody else had it" },
   { "a hold that is lost is held", "src/lock/local_queue_verdicts.c",
     "  EL_COUNT(counters_of(owner->queue), held, -1);\n"
