@@ -106,11 +106,11 @@ typedef struct el_key_watch {
   el_watch watch;
   el_entry_driver *driver;
   struct el_key_watch *next;
-  int64_t
-      told_rev; /* the store's when it was created, or told something last; 0: it
-                       isn't yet; 1: it was refused */
-  bool is_own;  /* of those that this entry has */
-  char key[];   /* that is watched */
+  /* The store's when it was created, or told something last. 0: it isn't created yet; 1:
+   * it was refused. */
+  int64_t told_rev;
+  bool is_own; /* of those that this entry has */
+  char key[];  /* that is watched */
 } el_key_watch;
 
 /* When the last of them was created; 0: some aren't yet. One look when all of them are
@@ -289,14 +289,12 @@ static void note_state(el_entry_driver *driver) {
   }
 }
 
-/* Where the watch that it has begun was kept from before: something has happened since the
+/* Where the watch that it waits by was kept from before: something has happened since the
  * entry knew the key. */
-static bool has_missed(const el_entry_driver *driver, el_entry_event *created) {
+static bool has_missed(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
-  *created = (el_entry_event){.kind = EL_ENTRY_WATCH_CREATED,
-                              .rev = all_created_rev(driver)};
   return entry->state == EL_ENTRY_WAITING && entry->watching &&
-         created->rev > entry->watch_rev;
+         all_created_rev(driver) > entry->watch_rev;
 }
 
 static void take(el_entry_driver *driver, const el_entry_event *event) {
@@ -333,13 +331,13 @@ static void step(el_entry_driver *driver, const el_entry_event *event) {
   static const el_entry_event withdrawn = {
       .kind = EL_ENTRY_ANSWER,
       .outcome = {.definite = true, .retriable = true}};
-  el_entry_event created;
   take(driver, event);
   while (withdraw(driver)) {
     take(driver, &withdrawn);
   }
-  if (has_missed(driver, &created)) {
-    take(driver, &created);
+  if (has_missed(driver)) {
+    take(driver, &(el_entry_event){.kind = EL_ENTRY_WATCH_CREATED,
+                                   .rev = all_created_rev(driver)});
   }
   driver->stepped(driver); /* which may be its end */
 }
