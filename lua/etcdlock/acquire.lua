@@ -6,6 +6,7 @@ local core = require "etcdlock.core"
 local host = require "etcdlock.wait.host"
 local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
+local of_lock = require "etcdlock.wait.of_lock"
 
 local M = {}
 
@@ -108,15 +109,6 @@ end
 -- After so many seconds a lock that isn't there yet is told to be waited for.
 local WAITING_AFTER = 0.1
 
--- The methods of that wait.
-local function poll(wait, seconds)
-  return wait.core_lock:wait(seconds)
-end
-
-local function arm(wait, number)
-  return wait.wakeups.core:arm(wait.core_lock, "decided", number)
-end
-
 local function give_up(wait)
   wait.core_lock:release()
   host.untie(wait.wakeups, wait.tie)
@@ -125,16 +117,13 @@ end
 --- Waits for the core's verdict; whatever interrupts the wait gives it up. Nil: there was
 -- none within `limit`.
 local function await_verdict(self, core_lock, tie, limit)
-  local wait = {
-    core_lock = core_lock,
-    poll = poll,
-    arm = arm,
+  local wait = of_lock(core_lock, "decided", {
     give_up = give_up,
     losses = self._losses,
     tie = tie,
     ends_early = true,
     limit = limit,
-  }
+  })
   local ok, message, code = self:_await(wait)
   if ok == false then
     wait:give_up() -- it may be only the wait that has failed

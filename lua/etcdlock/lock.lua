@@ -5,6 +5,7 @@ local check = require "etcdlock.check"
 local guarded = require "etcdlock.guarded"
 local host = require "etcdlock.wait.host"
 local loss = require "etcdlock.loss"
+local of_lock = require "etcdlock.wait.of_lock"
 
 local Lock = {}
 Lock.__index = Lock
@@ -161,15 +162,6 @@ local function release(self)
   return was_held
 end
 
--- The methods of the wait for that.
-local function poll_release(wait, seconds)
-  return wait.core_lock:wait_released(seconds)
-end
-
-local function arm_release(wait, number)
-  return wait.wakeups.core:arm(wait.core_lock, "released", number)
-end
-
 -- Waits for etcd to confirm: true | nil, message, code. Where nobody can wait, it is
 -- on its way.
 local function await_release(self)
@@ -177,13 +169,10 @@ local function await_release(self)
   if host.refusal(client._wakeups.chosen) then
     return true
   end
-  local released, message, code = client:_await {
-    core_lock = self._core,
-    poll = poll_release,
-    arm = arm_release,
+  local released, message, code = client:_await(of_lock(self._core, "released", {
     limit = client:_outage() and 0 or RELEASE_WAIT,
     tie = self._tie,
-  }
+  }))
   if released == nil then
     local text = "lock %q: etcd has not confirmed the release yet; it goes on"
     return nil, text:format(self._name), "unavailable"
