@@ -56,12 +56,15 @@ function M.invalid(where, field, value, wanted)
   return nil, string.format("%s: %s = %s, wanted %s", where, field, shown, wanted), "invalid"
 end
 
+-- The options of a call that was given none; like those that it is given, only read.
+local NONE = {}
+
 --- Raises unless opts is a table (or nil) whose fields are all in `known`,
 -- which maps names to the name of a type, or to "any". `elsewhere` says of names
 -- that are another call's options where they belong. Returns the table.
 function M.types(where, opts, known, elsewhere)
   if opts == nil then
-    return {}
+    return NONE
   end
   if type(opts) ~= "table" then
     raise(string.format("%s: options are a table, got %s", where, type(opts)))

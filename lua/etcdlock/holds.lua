@@ -9,7 +9,7 @@ Holds.__index = Holds
 -- Lua 5.1 has no name for its main coroutine. Nobody can name this one.
 local MAIN = {}
 
-local NONE = {} -- none of something
+local NONE = {} -- no locks
 
 -- Those of all clients of this program (keys).
 local all = setmetatable({}, { __mode = "k" })

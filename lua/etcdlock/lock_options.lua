@@ -41,8 +41,6 @@ local LOCK = {
   value = "string",
 }
 
-local NONE = {}
-
 -- Options that are not a lock's, and where they belong.
 local ELSEWHERE = {
   ttl = "etcdlock.connect, whose lease all locks of the client share; did you mean max_hold?",
@@ -127,7 +125,7 @@ end
 -- The options of a lock call: a table with timeout (else the given one), max_hold,
 -- linger, delay, owner and value.
 function M.read(where, timeout, opts)
-  opts = opts == nil and NONE or check.types(where, opts, LOCK, ELSEWHERE)
+  opts = check.types(where, opts, LOCK, ELSEWHERE)
   timeout = opts.timeout or timeout
   if timeout and not check.is_within(timeout, 0, math.huge) then
     return check.invalid(where, "timeout", timeout, "0 or more seconds")
