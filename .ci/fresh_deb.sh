@@ -28,7 +28,7 @@ step() {
 # The files and directories of the tree, but for what apt itself keeps.
 list() {
   (cd "$tree" && find . -xdev \( -path ./var/cache -o -path ./var/lib/apt -o -path ./var/log \
-    -o -path ./root -o -path ./tmp -o -path ./run \) -prune -o -print | sort)
+    -o -path ".$home" -o -path ./tmp -o -path ./run \) -prune -o -print | sort)
 }
 
 tree=$BASE-build
@@ -37,13 +37,13 @@ make_home root
 step 'make deb' "cd etcdlock && $APT update && make deb-deps deb"
 rm -rf --one-file-system "$BASE"
 mkdir -p "$BASE"
-cp "$tree"/root/etcdlock/build/deb/*.deb "$BASE"
+cp "$tree$home"/etcdlock/build/deb/*.deb "$BASE"
 rm -rf --one-file-system "$tree"
 
 tree=$BASE-use
 make_tree
-mkdir "$tree/root/debs"
-cp "$BASE"/*.deb "$tree/root/debs"
+mkdir "$tree$home/debs"
+cp "$BASE"/*.deb "$tree$home/debs"
 # What they need is no part of them, nor are etcd, the Luas and nginx to try them with. (No
 # service is started: there is no init in here.)
 step 'what they need' "$APT update &&

@@ -23,7 +23,7 @@ make_tree() {
   done
 }
 
-# The checkout in the home of |1|, who is made if need be.
+# The checkout in $home, that of |1|, who is made if need be.
 make_home() {
   if [ "$1" = root ]; then home=/root; else
     home=/home/user
