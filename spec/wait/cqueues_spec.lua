@@ -180,7 +180,7 @@ describe("in cqueues", function()
 
   for _, list in ipairs { stories, kind_stories, election_stories, OWN } do
     for _, story in ipairs(list) do
-      it(story[1], loops.test("cqueues", story[2]))
+      it(story[1], function() assert.equal(0, loops.play("cqueues", story[2])) end)
     end
   end
 end)

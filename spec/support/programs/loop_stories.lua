@@ -61,11 +61,11 @@ return {
     for i = 1, N do equal(asked[i], served[i]) end
     print(("took %.2f s"):format(core.now() - from))
     ]])
-    child:expect("^done$", 30 + WAITERS / 100)
+    local status = loops.finish(child, 30 + WAITERS / 100)
     if os.getenv "ETCDLOCK_WAITERS" then
       print(("  %d waiters in %s %s"):format(WAITERS, name, child.out.text:match "took %S+ s"))
     end
-    child:wait()
+    return status
   end },
 
   { "a wait ends when its time is over", [[
@@ -111,9 +111,9 @@ return {
     child:expect "^locked$"
     for i = 1, #etcd.members do etcd:pause(i) end
     child:send "go"
-    child:expect "^done$"
-    child:wait()
+    local status = loops.finish(child, 10)
     etcd:stop()
+    return status
   end },
 
   { "a loss wakes those who wait for it, and is told", [[

@@ -7,6 +7,7 @@
 --   client, other, connect(opts), equal(wanted, got), fails(code, ...), took(s,
 --   from), descriptors(), ticks (counted while spin(true))
 
+local assert = require "luassert"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 
@@ -194,11 +195,10 @@ print "done"]],
     (etcd or suite.etcd()):endpoints(), prefix(name), OPT_IN[name] or "")
 end
 
--- Runs it to its end, |seconds| (30) at most.
-function M.run(name, source, seconds)
-  local child = M.start(name, source)
+-- Waits until |child| is done, |seconds| (30) at most; returns its exit status, and signal.
+function M.finish(child, seconds)
   child:expect("^done$", seconds or 30)
-  child:wait()
+  return child:wait()
 end
 
 -- Why |module| can't be tested; nil if it can.
@@ -208,15 +208,15 @@ function M.missing(module)
   end
 end
 
+-- Runs the |story|, a program or what plays one, on the loop |name|; returns the exit status.
+function M.play(name, story)
+  if type(story) == "function" then return (story(name)) end
+  return (M.finish(M.start(name, story)))
+end
+
 -- The test of a |story| on the loop |name|.
 function M.test(name, story)
-  return function()
-    if type(story) == "function" then
-      story(name)
-    else
-      M.run(name, story)
-    end
-  end
+  return function() assert.equal(0, M.play(name, story)) end
 end
 
 return M
