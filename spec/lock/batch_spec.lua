@@ -2,7 +2,6 @@
 -- etcd.
 
 local Etcd = require "spec.support.servers.etcd"
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local loops = require "spec.support.programs.loops"
 local proc = require "spec.support.programs.proc"
@@ -50,12 +49,7 @@ end
 describe("a hundred locks that are asked for at once", function()
   local server
 
-  before_each(function() server = Scripted.start(suite.endpoint()) end)
-
-  after_each(function()
-    clients.close_all()
-    server:stop()
-  end)
+  before_each(function() server = clients.scripted(suite.endpoint()) end)
 
   it("are had in a few round trips, each with its own key and token", function()
     local client = connect { endpoints = server:endpoint() }

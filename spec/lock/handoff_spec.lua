@@ -1,7 +1,6 @@
 -- The owners of one client hand a key on to each other without etcd, and others get
 -- their turn nevertheless.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.harness.suite"
@@ -170,10 +169,9 @@ describe("a key is not handed on", function()
   end)
 
   it("by one whose last write may yet be carried out", function()
-    local server = Scripted.start(suite.endpoint())
+    local server = clients.scripted(suite.endpoint())
     finally(function()
       clients.close_all()
-      server:stop()
       etcd:ctl("del", prefix .. "data")
     end)
     client = connect { endpoints = server:endpoint(), handoff_time = 60 }
@@ -190,10 +188,9 @@ describe("a key is not handed on", function()
 end)
 
 it("what was written under a key keeps its order when that is handed on", function()
-  local server = Scripted.start(suite.endpoint())
+  local server = clients.scripted(suite.endpoint())
   finally(function()
     clients.close_all()
-    server:stop()
     etcd:ctl("del", prefix .. "data")
   end)
   local client = connect { endpoints = server:endpoint(), handoff_time = 60 }

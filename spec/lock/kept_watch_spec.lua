@@ -1,7 +1,6 @@
 -- Who waits for a busy lock waits for the same neighbour again and again: the watch of
 -- one wait is kept for the next.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local cqueues = require "cqueues"
 local rows = require "spec.support.harness.error_rows"
@@ -31,11 +30,7 @@ end
 
 describe("the watch of a wait", function()
   it("is the next one's, if that waits for the same key", function()
-    local server = Scripted.start(etcd:endpoint())
-    finally(function()
-      clients.close_all()
-      server:stop()
-    end)
+    local server = clients.scripted(etcd:endpoint())
     waiter = connect { endpoints = server:endpoint() }
     pass("a", holder, waiter)
     local begun = waiter:stats().watches
@@ -48,11 +43,7 @@ describe("the watch of a wait", function()
   end)
 
   it("hears of what comes, whatever became of the stream since", function()
-    local server = Scripted.start(etcd:endpoint())
-    finally(function()
-      clients.close_all()
-      server:stop()
-    end)
+    local server = clients.scripted(etcd:endpoint())
     waiter = connect { endpoints = server:endpoint() }
     for round = 1, 10 do
       pass("a", holder, waiter)

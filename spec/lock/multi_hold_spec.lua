@@ -1,6 +1,5 @@
 -- The hold of several names: guarded, lost and released as one.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local remote = require "spec.support.programs.remote"
 local rows = require "spec.support.harness.error_rows"
@@ -69,15 +68,6 @@ describe("the hold of several names", function()
     return client_of_it
   end
 
-  local function scripted()
-    local server = Scripted.start(etcd:endpoint())
-    finally(function()
-      clients.close_all() -- as long as they can end their leases
-      server:stop()
-    end)
-    return server
-  end
-
   it("guards what is written by all of its keys", function()
     local lock = assert(client:multi_lock { "a", "b" })
     assert.is_true(lock:put(prefix .. "data", "1"))
@@ -85,7 +75,7 @@ describe("the hold of several names", function()
     assert.same({ true, "2" }, assert(lock:txn {
       { "put", prefix .. "data", "2" }, { "get", prefix .. "data" } }))
     assert.is_true(lock:unlock())
-    local unheard = deaf(scripted())
+    local unheard = deaf(clients.scripted(etcd:endpoint()))
     for _, name in ipairs { "a", "b", "c" } do
       local mine = assert(unheard:multi_lock { "a", "b", "c" })
       assert.is_true(mine:put(prefix .. "data", "2"))
@@ -98,7 +88,7 @@ describe("the hold of several names", function()
   end)
 
   it("is lost, and not released, if any of its keys was gone before", function()
-    local server = scripted()
+    local server = clients.scripted(etcd:endpoint())
     local unheard = deaf(server)
     for times = 0, 1 do -- that nobody knows what has become of a first attempt
       for _, name in ipairs { "a", "b", "c" } do
@@ -112,7 +102,7 @@ describe("the hold of several names", function()
   end)
 
   it("is what was asked for, though nobody heard the answer", function()
-    local server = scripted()
+    local server = clients.scripted(etcd:endpoint())
     local through = connect { endpoints = server:endpoint(), ttl = 60 }
     assert(through:lock "first"):unlock()
     for _, method in ipairs { "multi_lock", "try_multi_lock" } do
@@ -127,7 +117,7 @@ describe("the hold of several names", function()
   end)
 
   it("is left alone by who looks for keys that nobody wants", function()
-    local server = scripted()
+    local server = clients.scripted(etcd:endpoint())
     local unsure = connect { endpoints = server:endpoint(), ttl = 60 }
     assert(unsure:lock "first"):unlock()
     server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
@@ -139,7 +129,7 @@ describe("the hold of several names", function()
   end)
 
   it("that comes when nobody wants it any more is taken out, all of it", function()
-    local server = scripted()
+    local server = clients.scripted(etcd:endpoint())
     local unsure = connect { endpoints = server:endpoint(), ttl = 60 }
     local kept = assert(unsure:lock "kept") -- and with it the lease
     server:delay("Txn", 100)

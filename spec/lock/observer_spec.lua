@@ -1,6 +1,5 @@
 -- An election is observed: who leads, and what he says, once each and in order.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local port = require "spec.support.servers.port"
 local rows = require "spec.support.harness.error_rows"
@@ -222,13 +221,8 @@ describe("an observer whose connection breaks", function()
   local NO_LEADER = "etcdserver: no leader"
 
   before_each(function()
-    server = Scripted.start(suite.endpoint())
+    server = clients.scripted(suite.endpoint())
     observe_through(server)
-  end)
-
-  after_each(function()
-    clients.close_all()
-    server:stop()
   end)
 
   it("goes on with who leads then: nobody twice, and nobody older", function()

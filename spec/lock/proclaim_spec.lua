@@ -1,6 +1,5 @@
 -- What a leader says is written in the order in which he says it.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
@@ -25,17 +24,14 @@ describe("what a leader says whose answer was lost", function()
   end
 
   before_each(function()
-    server = Scripted.start(suite.endpoint())
+    server = clients.scripted(suite.endpoint())
     local cut_off = connect { endpoints = server:endpoint() }
     election = assert(cut_off:election "boss")
     lock = assert(election:campaign "first")
     clients.await_watched(cut_off, lock)
   end)
 
-  after_each(function()
-    clients.close_all()
-    server:stop()
-  end)
+  after_each(clients.close_all)
 
   it("may be said later", function()
     proclaim_late "late"

@@ -1,7 +1,6 @@
 -- Requests for a lock that etcd has carried out, and whose answers nobody has heard;
 -- and those that etcd was told of too late.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
@@ -13,16 +12,13 @@ local connect = clients.connector { prefix = prefix, ttl = 60 }
 local server, client, other
 
 before_each(function()
-  server = Scripted.start(etcd:endpoint())
+  server = clients.scripted(etcd:endpoint())
   client = connect { endpoints = server:endpoint() }
   other = connect { endpoints = etcd:endpoint() }
   assert(client:lock "first"):unlock()
 end)
 
-after_each(function()
-  clients.close_all()
-  server:stop()
-end)
+after_each(clients.close_all)
 
 -- Waits until etcd has been asked |count| things more than |before|.
 local function await_asked(before, count)

@@ -1,6 +1,5 @@
 -- A guarded write whose answer was lost came later, over a newer one of the same hold.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local loops = require "spec.support.programs.loops"
 local proc = require "spec.support.programs.proc"
@@ -12,7 +11,7 @@ local server, client, lock
 
 -- Of a reader or writer the order hangs on a key of its own.
 local function hold(call)
-  server = Scripted.start(suite.endpoint())
+  server = clients.scripted(suite.endpoint())
   client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
   lock = assert(client[call](client, call == "multi_lock" and { "a", "b" } or "a"))
   clients.await_watched(client, lock)
@@ -20,7 +19,6 @@ end
 
 after_each(function()
   clients.close_all()
-  server:stop()
   etcd:ctl("del", KEY)
 end)
 

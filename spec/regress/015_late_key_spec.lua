@@ -1,7 +1,6 @@
 -- A key that was asked for with a lost answer, and came after 8 s, when nobody looked
 -- for it any more, stood in the queue for as long as its client lived.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
@@ -12,14 +11,11 @@ local LATE = 9
 local server, client
 
 before_each(function()
-  server = Scripted.start(suite.endpoint())
+  server = clients.scripted(suite.endpoint())
   client = clients.connector { endpoints = server:endpoint(), prefix = prefix, ttl = 20 } ()
 end)
 
-after_each(function()
-  clients.close_all()
-  server:stop()
-end)
+after_each(clients.close_all)
 
 it("a key for nobody that comes late is taken out while the client goes on", function()
   local busy = assert(client:lock "busy")

@@ -1,7 +1,6 @@
 -- Words that did not say why: a hold that was lost because its process stood still blamed
 -- etcd, and what a server says went to the terminal as it was, escapes and all.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"
 local remote = require "spec.support.programs.remote"
@@ -31,11 +30,8 @@ it("a process that stood still is told so, by whatever it asks first", function(
 end)
 
 it("what a server says is shown without what a terminal would obey", function()
-  local server = Scripted.start(suite.endpoint())
-  finally(function()
-    clients.close_all()
-    server:stop()
-  end)
+  finally(clients.close_all)
+  local server = clients.scripted(suite.endpoint())
   local client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
   server:answer("Txn", "before", error_rows.STATUS.PERMISSION_DENIED,
     "etcdserver: \27[31mred\27[0m \7 bell")

@@ -1,7 +1,6 @@
 -- A reader who let go of a key that others hold on to: a write of his whose answer was
 -- lost came later, over a newer one of his next hold.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
@@ -11,7 +10,7 @@ local KEY = prefix .. "data"
 local server, client, stays
 
 before_each(function()
-  server = Scripted.start(suite.endpoint())
+  server = clients.scripted(suite.endpoint())
   client = clients.connector {
     endpoints = server:endpoint(), prefix = prefix, handoff_time = 60, -- no look in between
   } ()
@@ -21,7 +20,6 @@ end)
 
 after_each(function()
   clients.close_all()
-  server:stop()
   etcd:ctl("del", KEY)
 end)
 

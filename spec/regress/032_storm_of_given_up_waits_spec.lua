@@ -1,7 +1,6 @@
 -- 1,500 waits that were given up while etcd refused everything asked it 3,508 times a
 -- second, all in step, for a client that waited for nothing.
 
-local Scripted = require "spec.support.servers.scripted"
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
@@ -12,14 +11,11 @@ local WAITS, SECONDS, RATE = 1500, 3, 100 -- requests a second
 local server, client
 
 before_each(function()
-  server = Scripted.start(suite.endpoint())
+  server = clients.scripted(suite.endpoint())
   client = clients.connector { endpoints = server:endpoint(), prefix = prefix, ttl = 60 } ()
 end)
 
-after_each(function()
-  clients.close_all()
-  server:stop()
-end)
+after_each(clients.close_all)
 
 -- Whatever asks about keys or the lease.
 local function requests()

@@ -1,12 +1,13 @@
 -- The clients of a test, and what their calls answer.
 
+local Scripted = require "spec.support.servers.scripted"
 local assert = require "luassert"
 local etcdlock = require "etcdlock"
 local wait = require "spec.support.harness.wait"
 
 local M = {}
 
-local open, kept = {}, {}
+local open, kept, between = {}, {}, {}
 
 -- |defaults| with |changes| (false: none) to them.
 function M.with(defaults, changes)
@@ -123,12 +124,23 @@ function M.modes_held(client, name)
   return modes
 end
 
+-- A server of scripted.lua before the etcd at |endpoint|, for the clients of a test:
+-- close_all stops it after them, who can end their leases so.
+function M.scripted(endpoint)
+  between[#between + 1] = Scripted.start(endpoint)
+  return between[#between]
+end
+
 -- For after_each.
 function M.close_all()
   kept = {}
   for i = #open, 1, -1 do
     open[i]:close()
     open[i] = nil
+  end
+  for i = #between, 1, -1 do
+    between[i]:stop()
+    between[i] = nil
   end
 end
 
