@@ -41,7 +41,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
 el_census *el_census_take(el_entry_driver *driver, el_census_done done,
                           void *arg) {
   el_census *census = el_alloc(sizeof *census);
-  el_recipe recipe;
+  EL_UNCLEARED el_recipe recipe;
   census->request.done = on_answer;
   census->request.counted_as = offsetof(el_stats, looks);
   census->driver = driver;

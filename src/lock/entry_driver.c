@@ -82,7 +82,7 @@ static bool is_background(const el_entry_driver *driver) {
 
 static void send(el_entry_driver *driver, const el_entry_action *action) {
   el_sent *out = el_alloc(sizeof *out);
-  el_recipe recipe;
+  EL_UNCLEARED el_recipe recipe;
   out->request.done = on_answer;
   out->request.background = is_background(driver);
   out->request.counted_as = counted_as(action->request);

@@ -61,7 +61,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
 }
 
 static void send(el_prober *prober, const el_proof_key *key) {
-  el_recipe recipe;
+  EL_UNCLEARED el_recipe recipe;
   probe *asked = el_alloc(sizeof *asked);
   asked->request.done = on_answer;
   asked->request.counted_as = offsetof(el_stats, probes);
