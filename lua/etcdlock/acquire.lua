@@ -109,22 +109,11 @@ end
 -- After so many seconds a lock that isn't there yet is told to be waited for.
 local WAITING_AFTER = 0.1
 
-local function give_up(wait)
-  wait.core_lock:release()
-  host.untie(wait.wakeups, wait.tie)
-end
-
 --- Waits for the core's verdict; whatever interrupts the wait gives it up. Nil: there was
 -- none within `limit`.
 local function await_verdict(self, core_lock, tie, limit)
-  local wait = of_lock(core_lock, "decided", {
-    give_up = give_up,
-    losses = self._losses,
-    tie = tie,
-    ends_early = true,
-    limit = limit,
-  })
-  local ok, message, code = self:_await(wait)
+  local wait = { core_lock = core_lock, tie = tie, limit = limit }
+  local ok, message, code = self:_await(of_lock.Decided, wait)
   if ok == false then
     wait:give_up() -- it may be only the wait that has failed
   end

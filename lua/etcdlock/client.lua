@@ -16,6 +16,7 @@ local core = require "etcdlock.core"
 local exposition = require "etcdlock.exposition"
 local forms = require "etcdlock.forms"
 local host = require "etcdlock.wait.host"
+local of_txn = require "etcdlock.wait.of_txn"
 local queue = require "etcdlock.queue"
 local queues = require "etcdlock.queues"
 local status = require "etcdlock.status"
@@ -33,10 +34,11 @@ local CLOSE_WAIT = 0.5
 
 -- ---- for acquire.lua, lock.lua, loss.lua, guarded.lua, queue.lua and observer.lua ----
 
--- Waits in the way of what runs here; see wait/init.lua for `wait`.
-function Client:_await(wait)
+-- Waits in the way of what runs here; see wait/init.lua for `wait`, which is of this kind.
+function Client:_await(its_kind, wait)
   wait.wakeups, wait.events = self._wakeups, self._events
-  return await(wait)
+  wait.losses = its_kind.hears_losses and self._losses
+  return await(setmetatable(wait, its_kind))
 end
 
 -- Why etcd isn't even to be asked: message, code. Where a wait for it would stop others
@@ -71,15 +73,7 @@ function Client:_ask(txn, seconds)
   if not ok then
     return false, message, code, true
   end
-  return self:_await {
-    poll = function(_, slice)
-      return txn:wait(slice)
-    end,
-    arm = function(_, number)
-      return self._core:arm_txn(txn, number)
-    end,
-    losses = self._losses,
-  }
+  return self:_await(of_txn, { txn = txn })
 end
 
 -- ---- acquiring ----

@@ -222,11 +222,11 @@ end
 --- A lock was let go of, after so many seconds.
 function Events:released(lock, hold)
   if self._metrics then
-    self._metrics:held(lock._names[1], lock._mode, hold)
+    self._metrics:held(lock._request.names[1], lock._mode, hold)
   end
   if may_log(self, "released") then
     call(self, {
-      event = "released", name = lock._name, mode = lock._mode, token = lock:token(),
+      event = "released", name = lock:name(), mode = lock._mode, token = lock:token(),
       hold = hold, by = "unlock",
     })
   end

@@ -18,7 +18,7 @@ local function send(self, add)
   if not ok then
     return nil, held, results, extra
   elseif not held then
-    return nil, string.format("lock %q was lost: its key is gone", self._name), "lost"
+    return nil, string.format("lock %q was lost: its key is gone", self:name()), "lost"
   end
   return results, nil, nil, extra
 end
@@ -208,14 +208,14 @@ end
 function M:downgrade()
   if self._mode ~= "write" and self._mode ~= "read" then
     check.raise(string.format("lock:downgrade: lock %q is no writer's, wanted one of write_lock",
-      self._name))
+      self:name()))
   elseif not self:_left() then
     return nil, self:_not_held()
   elseif not self._may_downgrade then
     return true
   elseif self._count > 1 then
     local text = "lock %q is held %d times by its owner, and would end as a writer's for all"
-    return nil, text:format(self._name, self._count), "invalid"
+    return nil, text:format(self:name(), self._count), "invalid"
   end
   if self._mode == "write" then
     become_reader(self)

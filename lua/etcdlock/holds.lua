@@ -93,7 +93,7 @@ local function find_exclusive(self, request, fits, as)
 end
 
 local function may_reenter(lock, request)
-  return lock._owner == request.owner and lock._permits == request.permits
+  return lock._request.owner == request.owner and lock._request.permits == request.permits
     and host.is_reentered(lock)
 end
 
@@ -131,9 +131,9 @@ function Holds:own(request)
 end
 
 function Holds:add(lock)
-  local shared = shared_by(lock._mode, lock._full)
+  local shared = shared_by(lock._mode, lock._request.full)
   if not shared then
-    for _, full in ipairs(lock._fulls) do
+    for _, full in ipairs(lock._request.fulls) do
       self._locks[full] = lock
     end
     return
@@ -149,7 +149,7 @@ end
 
 --- Forgets a lock that was released, so that its owner may take it anew.
 function Holds:remove(lock)
-  for _, full in ipairs(lock._fulls) do
+  for _, full in ipairs(lock._request.fulls) do
     if self._locks[full] == lock then
       self._locks[full] = nil
     end
@@ -166,7 +166,7 @@ end
 
 --- A lock was let go of, with its key kept: the next who wants it may have it.
 function Holds:linger(lock)
-  self._lingering[lingering_as(lock._mode, lock._delay, lock._full)] = lock._core
+  self._lingering[lingering_as(lock._mode, lock._request.delay, lock._request.full)] = lock._core
 end
 
 function Holds:has_lingering(request)
@@ -235,7 +235,7 @@ local function are_blocked(self, request, chosen)
   local shared, held = shared_by("permit", request.full), 0
   for other in pairs(all) do
     for lock in pairs(other._where == self._where and other._sharers[shared] or NONE) do
-      local counts = lock._permits == request.permits and is_live(other, lock)
+      local counts = lock._request.permits == request.permits and is_live(other, lock)
         and is_deadlock(lock, chosen)
       held = held + (counts and 1 or 0)
     end
@@ -250,7 +250,8 @@ local function find_deadlock(self, request, chosen)
   end
   local lock = find_blocking(self, request, chosen)
   if lock then
-    return host.is_past(lock) and "an earlier phase of this request" or describe(lock._owner)
+    return host.is_past(lock) and "an earlier phase of this request"
+      or describe(lock._request.owner)
   elseif is_blocked_elsewhere(self, request, chosen) then
     return "another client of this program"
   end
@@ -271,7 +272,7 @@ function Holds:own_refusal(request)
   local some = request.mode == "multi" and own_of_names(self, request)
   if some then
     local text = "lock %q: its owner holds %q, but not all by one hold: he would wait for himself"
-    return text:format(request.name, some._name), "deadlock"
+    return text:format(request.name, some:name()), "deadlock"
   end
 end
 
@@ -287,7 +288,7 @@ local function try_refusal(self, request)
     or request.mode ~= "read" and find_shared(self, "read", request, any)
   if lock then
     local text = "lock %q is held by %s"
-    return text:format(request.name, describe(lock._owner)), "locked"
+    return text:format(request.name, describe(lock._request.owner)), "locked"
   end
 end
 

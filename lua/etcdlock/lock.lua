@@ -30,7 +30,7 @@ end
 function Lock:_check_leader(where)
   if self._mode ~= "leader" then
     check.raise(string.format("%s: lock %q is no leader's, wanted one of campaign", where,
-      self._name))
+      self:name()))
   end
 end
 
@@ -78,14 +78,14 @@ end
 -- @treturn string a space stands between one and the next where there are several
 -- @fail never
 function Lock:name()
-  return self._name
+  return self._request.name
 end
 
 --- Tells the names it was asked for by.
 -- @treturn {string,...} one only where it is no `multi_lock`
 -- @fail never
 function Lock:names()
-  return { (table.unpack or unpack)(self._names) } -- luacheck: ignore unpack
+  return { (table.unpack or unpack)(self._request.names) } -- luacheck: ignore unpack
 end
 
 --- What `lock:mode` tells.
@@ -126,7 +126,7 @@ function Lock:__tostring()
     local _, code = self:_not_held()
     state = code
   end
-  return string.format("etcdlock.lock %q (%s)", self._name, state)
+  return string.format("etcdlock.lock %q (%s)", self:name(), state)
 end
 
 -- ---- letting go ----
@@ -141,7 +141,7 @@ end
 -- Lets go, but not of the key, if the lock is to linger and nobody else wants it.
 local function leave_key(self)
   local client = self._client
-  if not self._lingers or not self._core:linger() then
+  if not self._request.linger or not self._core:linger() then
     return false
   end
   self._has_left = true
@@ -169,13 +169,12 @@ local function await_release(self)
   if host.refusal(client._wakeups.chosen) then
     return true
   end
-  local released, message, code = client:_await(of_lock(self._core, "released", {
-    limit = client:_outage() and 0 or RELEASE_WAIT,
-    tie = self._tie,
-  }))
+  local released, message, code = client:_await(of_lock.Released, {
+    core_lock = self._core, tie = self._tie, limit = client:_outage() and 0 or RELEASE_WAIT,
+  })
   if released == nil then
     local text = "lock %q: etcd has not confirmed the release yet; it goes on"
-    return nil, text:format(self._name), "unavailable"
+    return nil, text:format(self:name()), "unavailable"
   end
   return released, message, code
 end
@@ -191,7 +190,7 @@ end
 -- @raise never
 function Lock:unlock()
   if self._count == 0 then
-    return nil, string.format("lock %q is not held", self._name), "not_held"
+    return nil, string.format("lock %q is not held", self:name()), "not_held"
   end
   local message, code = self:_forked()
   if code then
@@ -279,19 +278,12 @@ function Lock.new(client, core_lock, request, tie)
   return setmetatable({
     _core = core_lock,
     _client = client,
-    _name = request.name,
-    _names = request.names,
-    _full = request.full,
-    _fulls = request.fulls,
+    _request = request, -- of acquire.lua, by which it was taken
     _mode = request.mode,
-    _permits = request.permits,
     _may_downgrade = request.mode == "write", -- until etcd has confirmed it
-    _owner = request.owner,
     _says = request.says, -- of a leader
     _sharers = nil, -- those who hold beside it: holds.lua's
     _max_hold = request.max_hold,
-    _lingers = request.linger ~= nil,
-    _delay = request.delay,
     _has_left = false, -- the key, which may be another's now
     _tie = tie,
     _count = 1,

@@ -3,6 +3,7 @@
 -- @submodule lock
 local check = require "etcdlock.check"
 local host = require "etcdlock.wait.host"
+local wait_kind = require "etcdlock.wait.kind"
 
 local M = {}
 
@@ -25,13 +26,13 @@ function M:not_held()
     loss, why = self._core:loss()
   end
   if loss == "closed" then
-    return string.format("lock %q: the client was closed", self._name), "closed"
+    return string.format("lock %q: the client was closed", self:name()), "closed"
   elseif loss then
-    return string.format("lock %q was lost: %s", self._name, why), "lost"
+    return string.format("lock %q was lost: %s", self:name(), why), "lost"
   elseif self._core:is_outlived() then
-    return string.format("lock %q ended with the request that held it", self._name), "not_held"
+    return string.format("lock %q ended with the request that held it", self:name()), "not_held"
   end
-  return string.format("lock %q is not held", self._name), "not_held"
+  return string.format("lock %q is not held", self:name()), "not_held"
 end
 
 --- Has a function called once if the lock is lost. It never runs by itself or on another
@@ -47,35 +48,36 @@ end
 function M:on_lost(fn)
   check.callable("lock:on_lost", "fn", fn)
   if self._count == 0 then
-    return nil, string.format("lock %q is not held", self._name), "not_held"
+    return nil, string.format("lock %q is not held", self:name()), "not_held"
   end
   self._client._losses:watch(self, fn)
   return true
 end
 
-local function await_loss(self, timeout)
-  local client = self._client
-  local armed -- one of several, perhaps, that wait for this
-  local function disarm()
-    if armed then
-      client._core:disarm(self._core, "ended", armed)
+-- The wait for the end of the hold of a `lock`, for which several may wait.
+local Ended = wait_kind.new {
+  hears_losses = true,
+  ends_early = true,
+  poll = function(wait, seconds)
+    wait.lock:_left() -- notices an expiry of this moment
+    return wait.lock._core:wait_ended(seconds) or nil
+  end,
+  arm = function(wait, number)
+    wait:disarm()
+    wait.armed = number
+    return wait.wakeups.core:arm(wait.lock._core, "ended", number)
+  end,
+  disarm = function(wait)
+    if wait.armed then
+      wait.wakeups.core:disarm(wait.lock._core, "ended", wait.armed)
     end
-  end
-  local ended, message, code = client:_await {
-    poll = function(_, seconds)
-      self:_left() -- notices an expiry of this moment
-      return self._core:wait_ended(seconds) or nil
-    end,
-    arm = function(_, number)
-      disarm()
-      armed = number
-      return client._core:arm(self._core, "ended", number)
-    end,
-    losses = client._losses,
-    limit = timeout,
-    ends_early = true,
-  }
-  disarm()
+  end,
+}
+
+local function await_loss(self, timeout)
+  local wait = { lock = self, limit = timeout }
+  local ended, message, code = self._client:_await(Ended, wait)
+  wait:disarm()
   return ended, message, code
 end
 
@@ -99,7 +101,7 @@ function M:wait_lost(timeout)
   if ended == false then
     return nil, message, code
   elseif not ended then
-    return nil, string.format("lock %q was not lost within %g s", self._name, timeout), "timeout"
+    return nil, string.format("lock %q was not lost within %g s", self:name(), timeout), "timeout"
   end
   self._client._losses:tell()
   message, code = self:_not_held()

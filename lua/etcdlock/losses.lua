@@ -8,7 +8,7 @@ Losses.__index = Losses
 function Losses.new(wakeups)
   return setmetatable({
     _wakeups = wakeups,
-    _hearers = {}, -- of who waits: key -> wake
+    _hearers = {}, -- who waits (keys)
     --- The locks with handlers (keys).
     watched = setmetatable({}, { __mode = "k" }),
     --- Has something been lost of which no wait has told yet?
@@ -81,38 +81,41 @@ function Losses:leave(lock, was_lost)
   end
 end
 
---- Has the core tell of the loss. All who wait are woken then, since some may be
--- forgotten, and look around.
+--- The core tells of a loss. All who wait are woken, since some may be forgotten, and
+-- look around.
+function Losses:wake()
+  self.is_untold = true
+  for one in pairs(self._hearers) do
+    one:wake()
+  end
+end
+
+--- Has the core tell of the loss.
 local function expect(self, lock)
   if lock._news then
     return
   end
-  lock._news = self._wakeups:expect(function()
-    self.is_untold = true
-    for _, wake in pairs(self._hearers) do
-      wake()
-    end
-  end)
+  lock._news = self._wakeups:expect(self)
   if not self._wakeups.core:arm(lock._core, "ended", lock._news) then
     self._wakeups:forget(lock._news)
     self.is_untold = true
   end
 end
 
---- Has wake() called when there is a loss to tell, until stop_hearing(key). False,
+--- Has one:wake() called when there is a loss to tell, until stop_hearing(one). False,
 -- and it won't be, if there is one already.
-function Losses:hear(key, wake)
+function Losses:hear(one)
   for lock in pairs(self.watched) do
     expect(self, lock)
   end
   if not self.is_untold then
-    self._hearers[key] = wake
+    self._hearers[one] = true
   end
   return not self.is_untold
 end
 
-function Losses:stop_hearing(key)
-  self._hearers[key] = nil
+function Losses:stop_hearing(one)
+  self._hearers[one] = nil
 end
 
 return Losses

@@ -17,6 +17,7 @@ local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
+local wait_kind = require "etcdlock.wait.kind"
 
 local Observer = {}
 Observer.__index = Observer
@@ -131,37 +132,41 @@ end
 
 -- ---- waiting ----
 
--- Waits for `what` of the watcher ("news", "end"), until `at`: true | false: time is over
--- | nil, message, code: it can't.
+-- The wait for `what` of a `watcher`: "news", "end".
+local Heard = wait_kind.new {
+  hears_losses = true,
+  ends_early = true,
+  poll = function(wait, seconds)
+    return wait.watcher:wait(wait.what, seconds)
+  end,
+  arm = function(wait, number)
+    wait:disarm()
+    wait.armed = number
+    return wait.wakeups.core:arm_watcher(wait.watcher, wait.what, number)
+  end,
+  disarm = function(wait)
+    if wait.armed then
+      wait.wakeups.core:disarm_watcher(wait.watcher, wait.what, wait.armed)
+    end
+  end,
+}
+
+-- Waits for `what`, until `at`: true | false: time is over | nil, message, code: it can't.
 local function await(self, what, at, left)
   if left <= 0 then
     return false
   end
-  local client, watcher, armed = self._client, self._watcher, nil
+  local client = self._client
   local message, code = client:_refusal()
   if message then
     return nil, message, code
   end
-  local function disarm()
-    if armed then
-      client._core:disarm_watcher(watcher, what, armed)
-    end
-  end
-  local heard
-  heard, message, code = client:_await {
-    poll = function(_, slice)
-      return watcher:wait(what, slice)
-    end,
-    arm = function(_, number)
-      disarm()
-      armed = number
-      return client._core:arm_watcher(watcher, what, number)
-    end,
-    losses = client._losses,
-    limit = math.min(left, at - core.now()),
-    ends_early = true,
+  local wait = {
+    watcher = self._watcher, what = what, limit = math.min(left, at - core.now()),
   }
-  disarm()
+  local heard
+  heard, message, code = client:_await(Heard, wait)
+  wait:disarm()
   if heard == false then
     return nil, message, code
   end

@@ -22,12 +22,19 @@ local function unpoll(fd)
   end
 end
 
+-- Hears of the end of a wait. It holds the wakeups, and not what is pending, which may be
+-- forgotten.
+local Hearer = {}
+Hearer.__index = Hearer
+
+function Hearer:wake()
+  unpoll(self.wakeups:fd())
+end
+
 local function wait_for(self, core_lock, told)
   self._core, self._told = core_lock, told
-  local wakeups = self._wakeups -- and not self, which may be forgotten
-  local number = wakeups:expect(function()
-    unpoll(wakeups:fd())
-  end)
+  local wakeups = self._wakeups
+  local number = wakeups:expect(setmetatable({ wakeups = wakeups }, Hearer))
   if not wakeups.core:arm(core_lock, "decided", number) then
     wakeups:forget(number)
   end

@@ -1,11 +1,23 @@
 --- How the members of a client's etcd are, each asked by itself.
 -- @submodule client
 local host = require "etcdlock.wait.host"
+local wait_kind = require "etcdlock.wait.kind"
 
 local M = {}
 
 -- What a member is given to answer.
 local STATUS_WAIT = 2
+
+-- The wait for what was `asked`.
+local Answered = wait_kind.new {
+  hears_losses = true,
+  poll = function(wait, seconds)
+    return wait.asked:wait(seconds)
+  end,
+  arm = function(wait, number)
+    return wait.wakeups.core:arm_status(wait.asked, number)
+  end,
+}
 
 --- One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
 -- `message` and `code`.
@@ -39,15 +51,7 @@ function M:status()
     return nil, message, code
   end
   local members
-  members, message, code = self:_await {
-    poll = function(_, slice)
-      return asked:wait(slice)
-    end,
-    arm = function(_, number)
-      return self._core:arm_status(asked, number)
-    end,
-    losses = self._losses,
-  }
+  members, message, code = self:_await(Answered, { asked = asked })
   if not members then
     return nil, message, code
   end

@@ -50,10 +50,13 @@ return loop {
     return (copas.running or chosen == "copas") and coroutines.running() ~= nil
   end,
   suspend = function(park)
-    copas.receive(setmetatable(park, Door))
+    park.door = setmetatable({ fd = park.wakeups:fd() }, Door)
+    copas.receive(park.door)
   end,
   wake = function(park)
-    park.is_open = true
+    if park.door then
+      park.door.is_open = true
+    end
   end,
   watch = watch,
 }

@@ -1,16 +1,17 @@
 --- The one place where etcdlock waits.
 --
--- A wait is a table with methods: poll(seconds), whose first result isn't nil once it is
--- over; arm(number), which has the core tell its end by a number (false: it is
--- over already); with wakeups, of its client; losses, those of which its client's
--- handlers shall hear meanwhile; events, its client's, to be told meanwhile; give_up(),
--- called when an error or the end of its coroutine ends it; limit in seconds; tie, to the
+-- A wait is an object of a kind (kind.lua), with methods: poll(seconds), whose first result
+-- isn't nil once it is over; arm(number), which has the core tell its end by a number (false:
+-- it is over already); give_up(), called when an error or the end of its coroutine ends it;
+-- with its client's wakeups; losses, of which those who wait for them hear meanwhile, where
+-- the kind hears_losses; events, which are told meanwhile; limit in seconds; tie, to the
 -- request that waits (host.lua); ends_early, with the worker that it is in (host.lua).
--- losses and the last four may be missing. While a loop waits, it has leave() there, by
--- which the loop forgets it.
+-- give_up, losses and the last three may be missing. While a loop has it, `park` is what
+-- the loop knows of it (loop.lua).
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
+local wait_kind = require "etcdlock.wait.kind"
 
 -- Where nothing else runs, a wait is a row of short slices: between two of them
 -- the interpreter runs, which is when Ctrl-C (a debug hook) gets its turn.
@@ -19,22 +20,13 @@ local SLICE = 0.2 -- seconds
 -- has dropped what stands in the way, and nobody else would have that collected.
 local DROPPED_AFTER = 5
 
-local function abandon(wait)
-  if wait.leave then
-    wait.leave()
-  end
-  if wait.give_up then
-    wait:give_up()
-  end
-end
-
 --- Passes on what a protected call gave; an error gives the wait up: Ctrl-C, or
 -- one in an on_lost handler.
 local function conclude(wait, ok, ...)
   if ok then
     return ...
   end
-  abandon(wait)
+  wait_kind.abandon(wait)
   error((...), 0)
 end
 
@@ -68,24 +60,17 @@ local function block(wait)
   end
 end
 
--- Lua 5.4 can close a coroutine that waits. Compiled here because it is a syntax
--- error before.
+-- What is closed with its coroutine is declared so, which is a syntax error before Lua 5.4.
 local with_close = _VERSION == "Lua 5.4" and load [[
-  local abandon = ...
-  local guard = { __close = function(wait)
-    if not wait.has_returned then
-      abandon(wait)
-    end
-  end }
   local function done(wait, ...)
     wait.has_returned = true
     return ...
   end
   return function(way, wait, loop)
-    local guarded <close> = setmetatable(wait, guard)
+    local guarded <close> = wait
     return done(guarded, way(guarded, loop))
   end
-]](abandon)
+]]()
 
 -- The loop comes first, even if the end is there already: a lock is tied to its
 -- request by it.

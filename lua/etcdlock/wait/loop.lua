@@ -7,7 +7,8 @@
 --   watch(fd, deliver)  has deliver() called, in this loop, whenever fd is
 --                       readable, until the function that it returns is called
 --                       with fd (which must not hold on to what which() gave)
--- A park is the wait's own table: fd, the client's descriptor, and is_over.
+-- A park is what such a loop knows of a wait, with is_over, and what the loop's own file
+-- adds to it. It doesn't hold the wait.
 
 --- The loop with these parts, for await: wait(wait, seconds) yields until the end
 -- of the wait is told, there are losses to tell, or `seconds` have passed (nil: no
@@ -15,8 +16,38 @@
 return function(parts)
   local loop = { is_here = parts.is_here }
 
-  local function suspend(wakeups, park)
-    park.unwatch = wakeups:watch(parts.which and parts.which() or parts, parts.watch)
+  local Park = {}
+  Park.__index = Park
+
+  --- What it waits for is there, or a loss.
+  function Park:wake()
+    if self.losses then -- here too: a coroutine that was dropped never leaves
+      self.losses:stop_hearing(self)
+    end
+    if not self.is_woken then
+      self.is_woken = true
+      parts.wake(self)
+    end
+  end
+
+  --- The loop forgets it.
+  function Park:leave()
+    local wakeups = self.wakeups
+    self.is_over = true
+    wakeups:forget(self.number)
+    if self.has_alarm then
+      wakeups.core:alarm(self.number, nil)
+    end
+    if self.losses then
+      self.losses:stop_hearing(self)
+    end
+    if self.watcher then
+      self.watcher:leave()
+    end
+  end
+
+  local function suspend(park)
+    park.watcher = park.wakeups:watch(parts.which and parts.which() or parts, parts.watch)
     if not park.is_woken then
       parts.suspend(park)
     end
@@ -28,41 +59,20 @@ return function(parts)
     if not fd then
       return message, code
     end
-    local park = { fd = fd }
-    local function wake()
-      if losses then -- here too: a coroutine that was dropped never leaves
-        losses:stop_hearing(park)
-      end
-      if not park.is_woken then
-        park.is_woken = true
-        parts.wake(park)
-      end
-    end
-    if losses and not losses:hear(park, wake) then
+    local park = setmetatable({
+      wakeups = wakeups, losses = losses, has_alarm = false, is_woken = false, is_over = false,
+    }, Park)
+    if losses and not losses:hear(park) then
       return nil -- first things first
     end
-    local number, has_alarm = wakeups:expect(wake), false
-    function wait.leave()
-      wait.leave = nil
-      park.is_over = true
-      wakeups:forget(number)
-      if has_alarm then
-        wakeups.core:alarm(number, nil)
-      end
-      if losses then
-        losses:stop_hearing(park)
-      end
-      if park.unwatch then
-        park.unwatch()
-      end
+    park.number = wakeups:expect(park)
+    wait.park = park
+    if wait:arm(park.number) then
+      park.has_alarm = seconds and wakeups.core:alarm(park.number, seconds)
+      suspend(park)
     end
-    if wait:arm(number) then
-      if seconds then
-        has_alarm = wakeups.core:alarm(number, seconds)
-      end
-      suspend(wakeups, park)
-    end
-    wait.leave()
+    wait.park = nil
+    park:leave()
   end
 
   return loop

@@ -1,21 +1,33 @@
---- The waits for what becomes of one lock.
+--- The waits for what becomes of a lock of the core: `core_lock`, which is tied by `tie`.
+local host = require "etcdlock.wait.host"
+local wait_kind = require "etcdlock.wait.kind"
 
--- By what the core asks for it, the method that waits for it.
-local METHODS = { decided = "wait", released = "wait_released" }
+local M = {}
 
-local function poll(wait, seconds)
-  local core_lock = wait.core_lock
-  return core_lock[wait.method](core_lock, seconds)
-end
+--- Whether it is held.
+M.Decided = wait_kind.new {
+  hears_losses = true,
+  ends_early = true,
+  poll = function(wait, seconds)
+    return wait.core_lock:wait(seconds)
+  end,
+  arm = function(wait, number)
+    return wait.wakeups.core:arm(wait.core_lock, "decided", number)
+  end,
+  give_up = function(wait)
+    wait.core_lock:release()
+    host.untie(wait.wakeups, wait.tie)
+  end,
+}
 
-local function arm(wait, number)
-  return wait.wakeups.core:arm(wait.core_lock, wait.news, number)
-end
+--- That etcd has heard of its release.
+M.Released = wait_kind.new {
+  poll = function(wait, seconds)
+    return wait.core_lock:wait_released(seconds)
+  end,
+  arm = function(wait, number)
+    return wait.wakeups.core:arm(wait.core_lock, "released", number)
+  end,
+}
 
---- `wait`, whose other fields are there, as one for the `news` of a lock of the core: that
--- it is "decided" whether it is held, or that it is "released".
-return function(core_lock, news, wait)
-  wait.core_lock, wait.news, wait.method = core_lock, news, METHODS[news]
-  wait.poll, wait.arm = poll, arm
-  return wait
-end
+return M
