@@ -31,15 +31,40 @@ local function read_names(self, where, wish)
 end
 
 --- Do the options go with this wish? True | nil, message, "invalid".
-local function check_fits(where, wish, request)
-  if request.linger and NO_LINGER[wish.mode] then
-    return check.invalid(where, "linger", request.linger, NO_LINGER[wish.mode])
+local function check_fits(where, wish, opts)
+  if opts.linger and NO_LINGER[wish.mode] then
+    return check.invalid(where, "linger", opts.linger, NO_LINGER[wish.mode])
   elseif wish.mode ~= "leader" then
     return true
-  elseif request.value then
-    return check.invalid(where, "value", request.value, "none: what a leader says is all there is")
+  elseif opts.value then
+    return check.invalid(where, "value", opts.value, "none: what a leader says is all there is")
   end
   return lock_options.value(where, wish.says)
+end
+
+--- What is asked with options that are checked. At most 16 fields: a table of more takes
+-- twice as much, and a lock keeps it.
+local function new_request(self, wish, fulls, opts, timeout)
+  local names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
+    or { wish.name }
+  return {
+    mode = wish.mode,
+    names = names,
+    name = lock_options.shown(names),
+    fulls = fulls,
+    full = fulls[2] and table.concat(fulls, "\0") or fulls[1],
+    permits = wish.permits,
+    says = wish.says,
+    timeout = timeout,
+    try = timeout == 0,
+    max_hold = opts.max_hold,
+    linger = opts.linger,
+    delay = opts.delay or 0,
+    said = opts.owner,
+    owner = self._holds.owner(opts.owner),
+    value = opts.value,
+    began = self._events.is_on and core.now() or nil,
+  }
 end
 
 --- What is asked: request | nil, message, code. A wish says which lock: its mode ("lock",
@@ -50,30 +75,18 @@ local function read(self, where, wish, opts)
   if not fulls then
     return nil, message, code
   end
-  local request, ok
-  request, message, code = lock_options.read(where, self._timeout, opts)
-  if not request then
-    return nil, message, code
+  local checked, timeout, ok
+  checked, timeout, code = lock_options.read(where, self._timeout, opts)
+  if not checked then
+    return nil, timeout, code -- the message
   end
-  ok, message, code = check_fits(where, wish, request)
+  ok, message, code = check_fits(where, wish, checked)
   if not ok then
     return nil, message, code
   end
-  request.names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
-    or { wish.name }
-  request.mode, request.fulls = wish.mode, fulls
-  request.name, request.full = lock_options.shown(request.names), table.concat(fulls, "\0")
-  request.permits, request.says = wish.permits, wish.says
-  request.try = request.timeout == 0
-  request.said = request.owner
-  request.owner = self._holds.owner(request.owner)
   self._losses:tell()
-  local events = self._events
-  events:tell()
-  if events.is_on then
-    request.began = core.now()
-  end
-  return request
+  self._events:tell()
+  return new_request(self, wish, fulls, checked, timeout)
 end
 
 --- One more of a hold that the same owner has: lock, or nil.

@@ -72,8 +72,9 @@ end
 --- A lock of one of the names that is shared in this mode, for which fits(lock, as); or
 -- nil.
 local function find_shared(self, mode, request, fits, as)
-  for _, full in ipairs(request.fulls) do
-    local sharers = self._sharers[shared_by(mode, full)]
+  local fulls = request.fulls
+  for i = 1, #fulls do
+    local sharers = self._sharers[shared_by(mode, fulls[i])]
     for lock in pairs(sharers or NONE) do
       if fits(lock, as) and is_live(self, lock) then
         return lock
@@ -84,8 +85,9 @@ end
 
 --- The same of one that excludes all others.
 local function find_exclusive(self, request, fits, as)
-  for _, full in ipairs(request.fulls) do
-    local lock = live(self, full)
+  local fulls = request.fulls
+  for i = 1, #fulls do
+    local lock = live(self, fulls[i])
     if lock and fits(lock, as) then
       return lock
     end
@@ -104,9 +106,9 @@ end
 --- A lock that its owner has by which he has one of the names, and one by which he has all
 -- of them.
 local function own_of_names(self, request)
-  local some, all_by
-  for i, full in ipairs(request.fulls) do
-    local lock = live(self, full)
+  local fulls, some, all_by = request.fulls, nil, nil
+  for i = 1, #fulls do
+    local lock = live(self, fulls[i])
     lock = lock and may_reenter(lock, request) and lock or nil
     some = some or lock
     if i == 1 then
@@ -133,8 +135,9 @@ end
 function Holds:add(lock)
   local shared = shared_by(lock._mode, lock._request.full)
   if not shared then
-    for _, full in ipairs(lock._request.fulls) do
-      self._locks[full] = lock
+    local fulls = lock._request.fulls
+    for i = 1, #fulls do
+      self._locks[fulls[i]] = lock
     end
     return
   end
@@ -149,9 +152,10 @@ end
 
 --- Forgets a lock that was released, so that its owner may take it anew.
 function Holds:remove(lock)
-  for _, full in ipairs(lock._request.fulls) do
-    if self._locks[full] == lock then
-      self._locks[full] = nil
+  local fulls = lock._request.fulls
+  for i = 1, #fulls do
+    if self._locks[fulls[i]] == lock then
+      self._locks[fulls[i]] = nil
     end
   end
   if lock._sharers then

@@ -49,8 +49,17 @@ for field in pairs(require("etcdlock.connect_options").OPTIONS) do
   ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"
 end
 
+-- The last bytes of these: most names are seen to be fine by their own.
+local LAST_BYTES = {}
+for _, reserved in ipairs(RESERVED) do
+  LAST_BYTES[reserved:byte(-1)] = true
+end
+
 -- What a name ends with that no name may end with; nil: it is fine.
 function M.reserved_end(name)
+  if not LAST_BYTES[name:byte(-1)] then
+    return nil
+  end
   for _, reserved in ipairs(RESERVED) do
     if name:sub(-#reserved) == reserved then
       return reserved
@@ -81,8 +90,11 @@ local SHOWN_MAX = 80
 
 -- What a lock of these names is called in messages.
 function M.shown(names)
+  if #names == 1 then
+    return names[1]
+  end
   local text = table.concat(names, " ")
-  if #names == 1 or #text <= SHOWN_MAX then
+  if #text <= SHOWN_MAX then
     return text
   end
   return text:sub(1, SHOWN_MAX) .. "..."
@@ -122,11 +134,11 @@ function M.value(where, value)
   return true
 end
 
--- The options of a lock call: a table with timeout (else the given one), max_hold,
--- linger, delay, owner and value.
-function M.read(where, timeout, opts)
+-- Checks the options of a lock call: a table of them, and the timeout, else the given one,
+-- nil for none | nil, message, "invalid".
+function M.read(where, default, opts)
   opts = check.types(where, opts, LOCK, ELSEWHERE)
-  timeout = opts.timeout or timeout
+  local timeout = opts.timeout or default
   if timeout and not check.is_within(timeout, 0, math.huge) then
     return check.invalid(where, "timeout", timeout, "0 or more seconds")
   end
@@ -146,13 +158,7 @@ function M.read(where, timeout, opts)
       return nil, message, code
     end
   end
-  if timeout == math.huge then
-    timeout = nil
-  end
-  return {
-    timeout = timeout, max_hold = opts.max_hold, linger = opts.linger, owner = opts.owner,
-    value = opts.value, delay = opts.delay or 0,
-  }
+  return opts, timeout ~= math.huge and timeout or nil
 end
 
 return M
