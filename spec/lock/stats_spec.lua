@@ -2,10 +2,9 @@
 
 local clients = require "spec.support.harness.clients"
 local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
-local uv = require "luv"
 local wait = require "spec.support.harness.wait"
+local wakings = require "spec.support.programs.wakings"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 -- A long lease: nothing is renewed while a test counts.
@@ -18,18 +17,6 @@ before_each(function()
 end)
 
 after_each(clients.close_all)
-
--- How often the thread of the client in the process |pid| has gone to sleep.
-local function wakings(pid)
-  local tasks, count = ("/proc/%d/task"):format(pid), 0
-  for task in uv.fs_scandir_next, assert(uv.fs_scandir(tasks)) do
-    local status = read_file(("%s/%s/status"):format(tasks, task)) or ""
-    if status:find "^Name:%s*etcdlock%-io" then
-      count = count + status:match "\nvoluntary_ctxt_switches:%s*(%d+)"
-    end
-  end
-  return count
-end
 
 -- What |run| adds to the counters, without those that it leaves alone.
 local function spent(run)

@@ -4,12 +4,13 @@ local election_stories = require "spec.support.programs.election_stories"
 local kind_stories = require "spec.support.programs.kind_stories"
 local loops = require "spec.support.programs.loops"
 local stories = require "spec.support.programs.loop_stories"
+local thread_stories = require "spec.support.programs.thread_stories"
 
 describe("in luv", function()
   local missing = loops.missing "luv"
   if missing then return pending(missing) end
 
-  for _, list in ipairs { stories, kind_stories, election_stories } do
+  for _, list in ipairs { stories, thread_stories, kind_stories, election_stories } do
     for _, story in ipairs(list) do
       it(story[1], function() assert.equal(0, loops.play("luv", story[2])) end)
     end

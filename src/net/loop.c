@@ -30,6 +30,7 @@
 #include "base/thread.h"
 #include "net/grpc_log.h"
 #include "net/leader.h"
+#include "net/lingerers.h"
 #include "net/loop_calls.h"
 
 /* gRPC is started with 6 threads and 4 descriptors, and takes some more when it is
@@ -39,17 +40,8 @@ enum { GRPC_THREADS = 10, GRPC_DESCRIPTORS = 8, OWN_DESCRIPTORS = 4 };
 
 static atomic_int running; /* loops that have started gRPC */
 
-/* How often what lingers is looked at. */
-enum { LINGER_LOOK_MS = 20 };
-
 /* The one event of its completion. */
 enum { ENDED = 1 };
-
-typedef struct lingerer {
-  bool (*look)(void *arg);
-  void *arg;
-  LIST_ENTRY(lingerer) link;
-} lingerer;
 
 STAILQ_HEAD(command_list, el_command);
 TAILQ_HEAD(call_list, el_live_call);
@@ -62,15 +54,18 @@ struct el_loop {
 
   el_leader leader;
 
-  /* The leader's own. */
+  /* Held by who is at work: the leader, except while he sleeps, and then whoever runs a
+   * command of his own (el_loop_run). Guards what follows. Never waited for with
+   * inbox_mu. */
+  pthread_mutex_t work_mu;
+  int64_t wakes_at_ms; /* he sleeps at most until then */
   grpc_completion_queue *queue;
   grpc_channel *lame;  /* where the doorbell's call lives */
   grpc_call *doorbell; /* never sent: empty batches on it wake the thread */
   el_tag doorbell_tag;
   el_timers timers;
   struct call_list calls;
-  LIST_HEAD(, lingerer) lingerers;
-  el_timer linger_timer;
+  el_lingerers lingerers;
   bool stopping;
   el_loop_events events;
   void *arg;
@@ -82,7 +77,7 @@ struct el_loop {
   bool lingers;        /* written before that: the thread goes on */
 };
 
-/* The loop that this thread leads. */
+/* The loop in which this thread is at work. */
 static _Thread_local const el_loop *io_loop;
 
 bool el_loop_is_io(const el_loop *loop) { return io_loop == loop; }
@@ -109,15 +104,20 @@ static void ring(el_loop *loop) {
   loop->rung = true;
 }
 
+/* Wakes the leader; under inbox_mu. */
+static void wake_leader(el_loop *loop) {
+  if (!loop->closed && !loop->rung && el_leader_is_there(&loop->leader)) {
+    ring(loop);
+  }
+}
+
 bool el_loop_post(el_loop *loop, el_command *command) {
   bool open;
   pthread_mutex_lock(&loop->inbox_mu);
   open = !loop->closed;
   if (open) {
     STAILQ_INSERT_TAIL(&loop->inbox, command, link);
-    if (!loop->rung && el_leader_is_there(&loop->leader)) {
-      ring(loop);
-    }
+    wake_leader(loop);
   }
   pthread_mutex_unlock(&loop->inbox_mu);
   return open;
@@ -142,10 +142,57 @@ static void on_doorbell(el_tag *tag, bool ok) {
   (void)ok; /* the inbox is run by the dispatch loop */
 }
 
+/* ---- in a thread of Lua's ---- */
+
+/* Signals wait: each that comes would have gRPC sleep anew for as long as it was told,
+ * and a handler of the program's has no business amid gRPC's locks. */
+static void begin_work(el_loop *loop, sigset_t *before) {
+  el_thread_block_signals(before);
+  io_loop = loop;
+}
+
+static void end_work(el_loop *loop, const sigset_t *before) {
+  io_loop = NULL;
+  pthread_mutex_unlock(&loop->work_mu);
+  pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/* What is set up here may be due before the leader wakes. */
+static void run_here(el_loop *loop) {
+  bool is_urgent;
+  sigset_t before;
+  begin_work(loop, &before);
+  run_inbox(loop);
+  is_urgent = el_timers_next(&loop->timers) < loop->wakes_at_ms;
+  end_work(loop, &before);
+  if (is_urgent) {
+    pthread_mutex_lock(&loop->inbox_mu);
+    wake_leader(loop);
+    pthread_mutex_unlock(&loop->inbox_mu);
+  }
+}
+
+bool el_loop_run(el_loop *loop, el_command *command) {
+  bool open, is_free = false;
+  pthread_mutex_lock(&loop->inbox_mu);
+  open = !loop->closed;
+  if (open) {
+    STAILQ_INSERT_TAIL(&loop->inbox, command, link);
+    is_free = pthread_mutex_trylock(&loop->work_mu) == 0;
+    if (!is_free) wake_leader(loop);
+  }
+  pthread_mutex_unlock(&loop->inbox_mu);
+  if (is_free) run_here(loop);
+  return open;
+}
+
 /* ---- the thread ---- */
 
 static void dispatch(el_loop *loop, gpr_timespec deadline) {
-  grpc_event event = grpc_completion_queue_next(loop->queue, deadline, NULL);
+  grpc_event event;
+  pthread_mutex_unlock(&loop->work_mu);
+  event = grpc_completion_queue_next(loop->queue, deadline, NULL);
+  pthread_mutex_lock(&loop->work_mu);
   if (event.type == GRPC_OP_COMPLETE) {
     el_tag *tag = event.tag;
     if (tag == &loop->doorbell_tag) {
@@ -162,11 +209,12 @@ static void dispatch(el_loop *loop, gpr_timespec deadline) {
 enum { MAX_SLEEP_MS = 1000 };
 
 static gpr_timespec next_deadline(el_loop *loop) {
-  int64_t wait_ms = el_timers_next(&loop->timers);
-  if (wait_ms == INT64_MAX) {
+  int64_t wait_ms;
+  loop->wakes_at_ms = el_timers_next(&loop->timers);
+  if (loop->wakes_at_ms == INT64_MAX) {
     return gpr_inf_future(GPR_CLOCK_MONOTONIC);
   }
-  wait_ms -= el_now_ms();
+  wait_ms = loop->wakes_at_ms - el_now_ms();
   if (wait_ms > MAX_SLEEP_MS) {
     wait_ms = MAX_SLEEP_MS;
   }
@@ -182,34 +230,37 @@ static void run_once(el_loop *loop, gpr_timespec until) {
   }
 }
 
+/* Returns at work. */
 static void run_until_stopped(el_loop *loop) {
+  bool was_left = el_leader_take(&loop->leader);
+  pthread_mutex_lock(&loop->work_mu);
   while (!loop->stopping) {
-    if (el_leader_take(&loop->leader)) {
+    if (was_left) {
       run_inbox(loop);
     } else {
       run_once(loop, gpr_inf_future(GPR_CLOCK_MONOTONIC));
       el_leader_step_aside(&loop->leader);
     }
+    pthread_mutex_unlock(&loop->work_mu);
+    was_left = el_leader_take(&loop->leader);
+    pthread_mutex_lock(&loop->work_mu);
   }
 }
 
 /* ---- in a thread that waits ---- */
 
-/* Signals wait: each that comes would have gRPC sleep anew for as long as it was told,
- * and a handler of the program's has no business amid gRPC's locks. */
 static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
                        int64_t timeout_ms) {
   gpr_timespec until = el_deadline_in(timeout_ms);
   sigset_t before;
-  el_thread_block_signals(&before);
-  io_loop = loop;
+  pthread_mutex_lock(&loop->work_mu);
+  begin_work(loop, &before);
   run_inbox(loop);
   while (!loop->stopping && !el_completion_has(awaited, event) &&
          gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), until) < 0) {
     run_once(loop, until);
   }
-  io_loop = NULL;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  end_work(loop, &before);
 }
 
 bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
@@ -259,6 +310,7 @@ static void release(el_loop *loop) {
   if (atomic_fetch_sub(&loop->refs, 1) != 1) return;
   el_completion_destroy(&loop->ended);
   el_leader_destroy(&loop->leader);
+  pthread_mutex_destroy(&loop->work_mu);
   pthread_mutex_destroy(&loop->inbox_mu);
   free(loop);
   atomic_fetch_sub(&running, 1);
@@ -267,40 +319,14 @@ static void release(el_loop *loop) {
 
 /* ---- what lingers ---- */
 
-/* Frees what can be freed; is anything left? */
-static bool look_at_lingerers(el_loop *loop) {
-  lingerer *one, *next;
-  for (one = LIST_FIRST(&loop->lingerers); one != NULL; one = next) {
-    next = LIST_NEXT(one, link);
-    if (!one->look(one->arg)) {
-      LIST_REMOVE(one, link);
-      free(one);
-    }
-  }
-  return !LIST_EMPTY(&loop->lingerers);
-}
-
-static void on_linger(el_timer *timer) {
-  el_loop *loop = EL_OF(timer, el_loop, linger_timer);
-  if (look_at_lingerers(loop)) {
-    el_timers_set(&loop->timers, timer, el_now_ms() + LINGER_LOOK_MS);
-  }
-}
-
 void el_loop_linger(el_loop *loop, bool (*look)(void *arg), void *arg) {
-  lingerer *one = el_alloc(sizeof *one);
-  one->look = look;
-  one->arg = arg;
-  LIST_INSERT_HEAD(&loop->lingerers, one, link);
-  loop->linger_timer.due = on_linger;
-  el_timers_set(&loop->timers, &loop->linger_timer,
-                el_now_ms() + LINGER_LOOK_MS);
+  el_lingerers_add(&loop->lingerers, look, arg);
 }
 
 /* Nothing but gRPC's own events can come any more. */
 static void linger(el_loop *loop) {
-  while (look_at_lingerers(loop)) {
-    dispatch(loop, el_deadline_in(LINGER_LOOK_MS));
+  while (el_lingerers_look(&loop->lingerers)) {
+    dispatch(loop, el_deadline_in(EL_LINGERERS_LOOK_MS));
   }
 }
 
@@ -314,7 +340,7 @@ static void *io_main(void *arg) {
   end_calls(loop);
   close_inbox(loop);
   loop->events.stopped(loop->arg);
-  loop->lingers = !LIST_EMPTY(&loop->lingerers);
+  loop->lingers = el_lingerers_any(&loop->lingerers);
   if (loop->lingers) {
     loop->events.after_each = ignore; /* its owner may be gone */
     pthread_detach(pthread_self());
@@ -325,6 +351,7 @@ static void *io_main(void *arg) {
     destroy_queue(loop);
     el_completion_complete(&loop->ended, ENDED);
   }
+  pthread_mutex_unlock(&loop->work_mu);
   release(loop);
   return NULL;
 }
@@ -373,11 +400,12 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   loop->events = *events;
   loop->arg = arg;
   pthread_mutex_init(&loop->inbox_mu, NULL);
+  pthread_mutex_init(&loop->work_mu, NULL);
   el_leader_init(&loop->leader);
   atomic_init(&loop->refs, 2);
   STAILQ_INIT(&loop->inbox);
   TAILQ_INIT(&loop->calls);
-  LIST_INIT(&loop->lingerers);
+  el_lingerers_init(&loop->lingerers, &loop->timers);
   el_completion_init(&loop->ended);
   loop->queue = grpc_completion_queue_create_for_next(NULL);
   open_doorbell(loop);

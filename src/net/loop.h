@@ -2,7 +2,8 @@
  *
  * One thread at a time sits in one gRPC completion queue (leader.h). Everything
  * that etcdlock does with etcd happens there: completed calls, timers, and the
- * commands that Lua threads post. The inbox and its doorbell are the only way in.
+ * commands that Lua threads hand over. The inbox is the only way in. A doorbell wakes
+ * who sleeps there, unless whoever comes may do the work himself meanwhile.
  */
 #ifndef ETCDLOCK_NET_LOOP_H
 #define ETCDLOCK_NET_LOOP_H
@@ -45,6 +46,11 @@ void el_loop_join(el_loop *loop);
  * gives it up. False, and nothing happens, once the loop has closed.
  * @thread any */
 bool el_loop_post(el_loop *loop, el_command *command);
+
+/* The same; but while that thread sleeps the caller runs what is in the inbox, as
+ * "@thread io". Nobody is woken then, and what comes of the command at once is there
+ * when this returns. The caller holds no mutex. @thread lua @locks loop->work_mu */
+bool el_loop_run(el_loop *loop, el_command *command);
 
 /* As el_completion_wait, for one of those that the loop completes, which the thread
  * runs itself meanwhile if it can. Not on the loop's own thread.
