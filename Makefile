@@ -181,9 +181,9 @@ SUITE_ENV_-tsan = \
 # ---- targets ----------------------------------------------------------------
 
 .PHONY: help deps all demo example demo-openresty test test-go test-all test-all-short matrix \
-  matrix-short lint asan tsan fresh bench bench-quick bench-report family family-short \
-  figures failover edges sim \
-  mutants suite nginx-module doc install uninstall dist rock deb-deps deb fresh-deb clean
+  matrix-short lint asan tsan fresh bench bench-quick bench-report profile scale family \
+  family-short figures failover edges sim mutants suite nginx-module \
+  doc install uninstall dist rock deb-deps deb fresh-deb clean
 .DEFAULT_GOAL := all
 
 help: ## list the targets
@@ -276,7 +276,15 @@ bench-quick: deps ## a little of it in a minute, to see that it works
 	@$(MAKE) --no-print-directory all
 	@$(RUN_ENV) $(LUA) bench/run.lua quick
 
-bench-report: ## put the figures of the last `make bench` into bench/README.md
+profile: deps ## where the time of a lock goes, in a minute: see doc/performance.md
+	@sh bench/prepare.sh go perf
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) $(LUA) bench/profile.lua
+
+scale: all ## ten times and a hundred times as many owners, clients and names, in two minutes
+	@$(RUN_ENV) $(LUA) bench/scale.lua
+
+bench-report: ## put what bench, profile and scale have found into the documents
 	@$(RUN_ENV) $(LUA) bench/publish.lua
 
 family: all ## the kinds of lock beside the plain one, fought for by many, in three minutes

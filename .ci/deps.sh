@@ -2,11 +2,11 @@
 # Installs the Debian packages (12 and 13) that etcdlock needs and that are
 # missing.
 #
-#   deps.sh run|openresty|dev|deb|go|python|node|wrk LUA_VERSION
+#   deps.sh run|openresty|dev|deb|go|python|node|wrk|perf LUA_VERSION
 #
 # run: to build the module and run the demo; openresty: the demo in nginx, too;
 # dev: to test and check it all; deb: to build packages; the others: a peer of `make
-# bench` each.
+# bench` each, and perf.
 set -eu
 
 LOG=build/apt.log
@@ -59,7 +59,8 @@ case $1 in
   # Others' nodejs brings its own npm, which Debian's is in conflict with.
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   wrk) wanted=wrk ;;
-  *) echo "usage: deps.sh run|openresty|dev|deb|go|python|node|wrk LUA_VERSION" >&2; exit 2 ;;
+  perf) wanted=linux-perf ;;
+  *) echo "usage: deps.sh run|openresty|dev|deb|go|python|node|wrk|perf LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

@@ -24,6 +24,8 @@ local function job_of(entrant, work, endpoint, prefix)
     prefix = prefix,
     work = entrant.work or "lock",
     linger = entrant.linger,
+    clients = entrant.clients,
+    fresh = entrant.fresh,
     owners = work.owners,
     names = work.names,
     hold = work.hold or 0,

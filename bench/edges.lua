@@ -7,6 +7,7 @@ local cluster = require "bench.cluster"
 local cjson = require "cjson"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
 local remote = require "spec.support.programs.remote"
 local wait = require "spec.support.harness.wait"
 
@@ -259,12 +260,7 @@ for _, part in ipairs(wanted) do
     os.exit(2)
   end
 end
-local ok, failure = pcall(function()
+program(function()
   for _, part in ipairs(wanted) do PARTS[part]() end
+  return failures == 0
 end)
-proc.shut_down()
-Etcd.stop_all()
-if not ok then
-  io.stderr:write(failure, "\n")
-end
-os.exit(ok and failures == 0 and 0 or 1)

@@ -5,6 +5,7 @@
 local Etcd = require "spec.support.servers.etcd"
 local cluster = require "bench.cluster"
 local Swallow = require "spec.support.servers.swallow"
+local program = require "bench.program"
 local uv = require "luv"
 local percentile = require("bench.measure").percentile
 local proc = require "spec.support.programs.proc"
@@ -297,16 +298,13 @@ local PARTS = {
   kill = leader_kills, roll = rolling_restarts, silent = silent_members,
   swallow = swallowing_members, down = all_down,
 }
--- With etcd's own periods, as in production.
-local etcd = Etcd.start {
-  members = 3, args = { "--heartbeat-interval", "100", "--election-timeout", "1000" },
-}
-say("Three members of etcd on this machine; %s", jit and jit.version or _VERSION)
-local ok, failure = pcall(function()
+program(function()
+  -- With etcd's own periods, as in production.
+  local etcd = Etcd.start {
+    members = 3, args = { "--heartbeat-interval", "100", "--election-timeout", "1000" },
+  }
+  say("Three members of etcd on this machine; %s", jit and jit.version or _VERSION)
   for _, name in ipairs(arg[1] and arg or { "kill", "roll", "silent", "swallow", "down" }) do
     PARTS[name](etcd)
   end
 end)
-etcd:stop()
-proc.shut_down()
-if not ok then error(failure, 0) end

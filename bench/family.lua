@@ -6,6 +6,7 @@ local Etcd = require "spec.support.servers.etcd"
 local etcdlock = require "etcdlock"
 local measure = require "bench.measure"
 local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
 local timeline = require "bench.family.timeline"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
@@ -262,15 +263,12 @@ end
 
 -- ---- all of them ----
 
--- The specs run without fsync; figures must not.
-local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
-local ok, failure = pcall(function()
+program(function()
+  -- The specs run without fsync; figures must not.
+  local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
   cost_of_several(etcd)
   several(etcd)
   readers_and_writers(etcd)
   semaphore(etcd)
+  return broken == 0
 end)
-etcd:stop()
-proc.shut_down()
-if not ok then error(failure, 0) end
-os.exit(broken == 0)

@@ -8,6 +8,7 @@ local etcdlock = require "etcdlock"
 local handoff = require "spec.support.programs.handoff"
 local measure = require "bench.measure"
 local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
 local wait = require "spec.support.harness.wait"
 
 local KILLS = 20
@@ -139,15 +140,12 @@ end
 
 -- ---- all of them ----
 
--- The specs run without fsync; figures must not.
-local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
-say("One member of etcd on this machine, with fsync; %s", jit and jit.version or _VERSION)
-local ok, failure = pcall(function()
+program(function()
+  -- The specs run without fsync; figures must not.
+  local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
+  say("One member of etcd on this machine, with fsync; %s", jit and jit.version or _VERSION)
   uncontended(etcd)
   handoffs(etcd)
   takeovers(etcd)
   deadlines(etcd)
 end)
-etcd:stop()
-proc.shut_down()
-if not ok then error(failure, 0) end

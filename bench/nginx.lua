@@ -8,7 +8,7 @@ local etcdlock = require "etcdlock"
 local handoff = require "spec.support.programs.handoff"
 local http = require "spec.support.servers.http"
 local measure = require "bench.measure"
-local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
@@ -117,9 +117,9 @@ end
 -- ---- all of them ----
 
 -- The specs run without fsync; figures must not.
-local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
-say("nginx, and one member of etcd on this machine, with fsync")
-local ok, failure = pcall(function()
+program(function()
+  local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
+  say("nginx, and one member of etcd on this machine, with fsync")
   local nginx = Nginx.start {
     init_worker = INIT_WORKER:format(etcd:endpoint()),
     locations = LOCATIONS,
@@ -127,7 +127,3 @@ local ok, failure = pcall(function()
   crowd(etcd, nginx)
   handoffs(etcd, nginx)
 end)
-Nginx.stop_all()
-etcd:stop()
-proc.shut_down()
-if not ok then error(failure, 0) end

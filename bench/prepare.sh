@@ -2,7 +2,7 @@
 # Gets ready whom etcdlock is measured beside. Each comes by itself: who can't be had is
 # told of, and left out.
 #
-#   prepare.sh PEER...      go, python, node, wrk
+#   prepare.sh PEER...      go, python, node, wrk; perf, to see where the time goes
 set -u
 
 OUT=build/bench
@@ -20,6 +20,10 @@ prepare_python() {
 
 prepare_wrk() {
   deps wrk
+}
+
+prepare_perf() {
+  deps perf
 }
 
 # From Debian's sources alone: no module is fetched.

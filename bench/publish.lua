@@ -1,5 +1,5 @@
--- The figures of the last `make bench`, put into bench/README.md and the charts beside
--- it: `make bench-report`.
+-- What the last `make bench`, `make profile` and `make scale` have found, put into the pages
+-- that show it, and the charts beside: `make bench-report`.
 
 local cjson = require "cjson"
 local draw = require "bench.draw"
@@ -8,14 +8,34 @@ local read_file = require "spec.support.harness.read_file"
 local report = require "bench.report"
 local write_file = require "bench.write_file"
 
-local RESULTS, PAGE, CHARTS = "bench/out/all/results.json", "bench/README.md", "bench/charts/"
-local BEGIN, END = "<!-- figures -->\n", "<!-- end of the figures -->\n"
+local CHARTS = "bench/charts/"
+local END = "<!-- end of the figures -->\n"
 
-local results = cjson.decode((assert(read_file(RESULTS), "run `make bench` first")))
-local page = assert(read_file(PAGE))
-local _, before = page:find(BEGIN, 1, true)
-local after = page:find(END, 1, true)
-write_file(PAGE, page:sub(1, before) .. report.markdown(results) .. page:sub(after))
-proc.run { "mkdir", "-p", CHARTS }
-draw(results, function(name, svg) write_file(CHARTS .. name .. ".svg", svg) end)
-print(("%s and %s have the figures of %s"):format(PAGE, CHARTS, RESULTS))
+-- Puts |text| into |page|, between its marks for |command|.
+local function put(page, command, text)
+  local old = assert(read_file(page))
+  local _, before = old:find(("<!-- figures of %s -->\n"):format(command), 1, true)
+  local after = old:find(END, before, true)
+  write_file(page, old:sub(1, before) .. text .. old:sub(after))
+  print(("%s has the figures of %s"):format(page, command))
+end
+
+-- What |command| has left in bench/out/; nil if it wasn't run.
+local function found_by(command, file)
+  local text = read_file("bench/out/" .. file)
+  if not text then print(("nothing of %s: run it first"):format(command)) end
+  return text
+end
+
+local text = found_by("make bench", "all/results.json")
+if text then
+  local results = cjson.decode(text)
+  put("bench/README.md", "make bench", report.markdown(results))
+  proc.run { "mkdir", "-p", CHARTS }
+  draw(results, function(name, svg) write_file(CHARTS .. name .. ".svg", svg) end)
+end
+for _, what in ipairs { "profile", "scale" } do
+  local command = "make " .. what
+  text = found_by(command, what .. ".md")
+  if text then put("doc/performance.md", command, text) end
+end

@@ -5,15 +5,13 @@
 --
 -- What it finds is left below bench/out/.
 
-local Etcd = require "spec.support.servers.etcd"
-local Nginx = require "spec.support.servers.nginx"
 local cjson = require "cjson"
 local compare = require "bench.compare"
 local draw = require "bench.draw"
 local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
 local report = require "bench.report"
 local rows = require "bench.rows"
-local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
 local write_file = require "bench.write_file"
 
@@ -142,10 +140,4 @@ end
 
 -- What is written is to cost what a disk costs: not everybody's /tmp is on one.
 uv.os_setenv("TMPDIR", "/var/tmp")
-local ok, result = xpcall(main, debug.traceback)
-Nginx.stop_all()
-Etcd.stop_all()
-temporary.remove_all()
-proc.shut_down()
-if not ok then error(result, 0) end
-os.exit(result and 0 or 1)
+program(main)

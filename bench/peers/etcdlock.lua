@@ -5,14 +5,24 @@ local etcdlock = require "etcdlock"
 local owners = require "bench.peers.owners"
 
 local job = cjson.decode(arg[1])
-local client = assert(etcdlock.connect { endpoints = job.endpoint, env = false })
 local options = { linger = job.linger }
+
+local clients = {}
+
+local function connect()
+  clients[#clients + 1] = assert(etcdlock.connect { endpoints = job.endpoint, env = false })
+  return clients[#clients]
+end
+
+local shared = connect()
 
 local new_pair = {}
 
 function new_pair.lock(name)
+  local client, count = job.clients and connect() or shared, 0
   return function(work)
-    local lock = assert(client:lock(name, options))
+    count = count + 1
+    local lock = assert(client:lock(job.fresh and name .. "/" .. count or name, options))
     work()
     assert(lock:unlock())
   end
@@ -22,7 +32,7 @@ end
 function new_pair.put(name)
   local lock, key = nil, name .. "/floor"
   return function(work)
-    lock = lock or assert(client:lock(name))
+    lock = lock or assert(shared:lock(name))
     assert(lock:put(key, ""))
     work()
     assert(lock:delete(key))
@@ -30,6 +40,6 @@ function new_pair.put(name)
 end
 
 -- A window begins with a session that is there.
-assert(assert(client:lock(job.prefix .. "/first", options)):unlock())
+assert(assert(shared:lock(job.prefix .. "/first", options)):unlock())
 owners.serve(job, new_pair[job.work])
-client:close()
+for _, client in ipairs(clients) do client:close() end

@@ -206,24 +206,33 @@ describe("the report of the comparison", function()
     assert.matches(">etcdlock</text>.*>Go</text>.*>a limit</text>.*</svg>\n$", charts.row)
   end)
 
-  it("is put where the page has room for it, as often as wanted", function()
+  it("is put where the pages have room for it, as often as wanted", function()
     local directory, here = temporary.directory(), uv.cwd()
-    proc.run { "mkdir", "-p", directory .. "/bench/out/all" }
+    local bench_page = directory .. "/bench/README.md"
+    local other_page = directory .. "/doc/performance.md"
+    proc.run { "mkdir", "-p", directory .. "/bench/out/all", directory .. "/doc" }
     write_file(directory .. "/bench/out/all/results.json", cjson.encode(results_of(row_of())))
-    write_file(directory .. "/bench/README.md",
-      "before\n<!-- figures -->\nold\n<!-- end of the figures -->\nafter\n")
+    write_file(directory .. "/bench/out/scale.md", "| new |\n")
+    write_file(bench_page,
+      "before\n<!-- figures of make bench -->\nold\n<!-- end of the figures -->\nafter\n")
+    write_file(other_page, "<!-- figures of make profile -->\nkept\n<!-- end of the figures -->\n"
+      .. "<!-- figures of make scale -->\nold\n<!-- end of the figures -->\nafter\n")
     for _ = 1, 2 do
-      local _, code, err = proc.run_lua(here .. "/bench/publish.lua", {}, {
+      local out, code, err = proc.run_lua(here .. "/bench/publish.lua", {}, {
         cwd = directory, env = { LUA_PATH = here .. "/?.lua;;" },
       })
       assert.same({ 0, "" }, { code, err })
+      assert.matches("nothing of make profile: run it first", out)
     end
-    local page = read_file(directory .. "/bench/README.md")
-    assert.matches("^before\n<!%-%- figures %-%->\n!.*\nMedians", page)
+    local page = read_file(bench_page)
+    assert.matches("^before\n<!%-%- figures of make bench %-%->\n!.*\nMedians", page)
     assert.matches("\n<!%-%- end of the figures %-%->\nafter\n$", page)
     assert.is_nil(page:find "old")
     assert.is_truthy(page:find("| the work | Go | **9.00** | 5.00 to 10.0 | ≥ 8.00 |", 1, true))
     assert.matches("</svg>", read_file(directory .. "/bench/charts/beside_go.svg"))
+    assert.equal("<!-- figures of make profile -->\nkept\n<!-- end of the figures -->\n"
+      .. "<!-- figures of make scale -->\n| new |\n<!-- end of the figures -->\nafter\n",
+      read_file(other_page))
   end)
 end)
 

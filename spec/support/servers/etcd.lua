@@ -3,7 +3,7 @@
 
 local cell = require "spec.support.harness.cell"
 local cjson = require "cjson"
-local http = require "socket.http"
+local metric = require "spec.support.servers.metric"
 local mime = require "mime"
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
@@ -393,12 +393,7 @@ end
 
 -- How many watches its members have.
 function Etcd:watchers()
-  local count = 0
-  for _, member in ipairs(self.members) do
-    local text = assert(http.request(member.metrics .. "/metrics"))
-    count = count + text:match "\netcd_debugging_mvcc_watcher_total (%d+)"
-  end
-  return count
+  return metric(self, "etcd_debugging_mvcc_watcher_total")
 end
 
 -- The ids of all leases, as lower-case hex, not padded (etcdctl pads).

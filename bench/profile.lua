@@ -1,0 +1,157 @@
+-- Where the time of a lock and its unlock goes: in etcd, on its disk, in the client, and
+-- there by thread and by library.
+--
+--   make profile
+--
+-- What it finds is left in bench/out/profile.md; `make bench-report` puts it into
+-- doc/performance.md.
+
+local Crowd = require "bench.crowd"
+local entrants = require "bench.entrants"
+local measure = require "bench.measure"
+local metric = require "spec.support.servers.metric"
+local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
+local rows = require "bench.rows"
+local servers = require "bench.servers"
+local temporary = require "spec.support.harness.temporary"
+local usage = require "bench.usage"
+local uv = require "luv"
+local write_file = require "bench.write_file"
+
+local OUT, PAGE = "bench/out", "bench/out/profile.md"
+local ROWS = { uncontended = true, names = true, processes_2 = true }
+local WARM_UP, WINDOW = { seconds = 1 }, { seconds = 5 }
+
+-- ---- by process and thread --------------------------------------------------------
+
+local METRICS = {
+  fsyncs = "etcd_disk_wal_fsync_duration_seconds_count",
+  fsync_seconds = "etcd_disk_wal_fsync_duration_seconds_sum",
+  requests = "grpc_server_started_total",
+}
+
+local function snapshot(etcd, crowd)
+  local taken = { etcd = 0, client = 0 }
+  for name, field in pairs(METRICS) do taken[name] = metric(etcd, field) end
+  for _, time in pairs(usage.thread_times(etcd:pid(), {})) do taken.etcd = taken.etcd + time end
+  local threads = {}
+  for _, child in ipairs(crowd.children) do usage.thread_times(child.process.pid, threads) end
+  for who, time in pairs(threads) do
+    taken[who], taken.client = time, taken.client + time
+  end
+  return taken
+end
+
+-- What a window of |crowd| takes for each pair of lock and unlock: times in µs, and
+-- numbers.
+local function spent(etcd, crowd)
+  local before = snapshot(etcd, crowd)
+  local sample = assert(crowd:window(WINDOW))
+  local after = snapshot(etcd, crowd)
+  local pairs_done, result = sample.rate * WINDOW.seconds, { pair = 1e6 / sample.rate }
+  for name, value in pairs(after) do
+    result[name] = (value - (before[name] or 0)) / pairs_done
+  end
+  result.fsync = result.fsync_seconds * 1e6
+  return result
+end
+
+-- ---- by library -------------------------------------------------------------------
+
+local LIBRARIES = {
+  { "the kernel", "^%[" },
+  { "gRPC", "libgrpc", "libgpr", "libaddress_sorting", "libabsl", "libcares", "libupb" },
+  { "Lua", "^lua", "liblua" },
+  { "the C library", "^libc%.", "^libm%.", "libpthread", "^ld%-", "libstdc", "libgcc", "vdso" },
+  { "etcdlock's core", "^core%.so" },
+  { "what it is measured with", "cjson", "luv", "libuv" },
+}
+
+local function library_of(file)
+  for _, library in ipairs(LIBRARIES) do
+    for i = 2, #library do
+      if file:find(library[i]) then return library[1] end
+    end
+  end
+  return "others"
+end
+
+-- The shares of the libraries in what the processes of |crowd| do, in percent; nil where
+-- there is no perf.
+local function shares(crowd)
+  local file, pids = temporary.directory() .. "/perf.data", {}
+  for i, child in ipairs(crowd.children) do pids[i] = child.process.pid end
+  local perf = proc.spawn {
+    "perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-o", file,
+    "-p", table.concat(pids, ","),
+  }
+  assert(crowd:window(WINDOW))
+  if not perf.code then uv.kill(perf.pid, "sigint") end
+  proc.wait(perf)
+  if not uv.fs_stat(file) then return nil end
+  local text, list = proc.run { "perf", "report", "-q", "--stdio", "--sort", "dso", "-i", file }, {}
+  for share, dso in text:gmatch "([%d.]+)%%%s+(%S+)" do
+    local name = library_of(dso)
+    list[name] = (list[name] or 0) + tonumber(share)
+  end
+  return next(list) and list
+end
+
+-- ---- what is told of it -----------------------------------------------------------
+
+local LINES = {
+  { "pair", "a pair, µs" },
+  { "requests", "requests to etcd" },
+  { "fsyncs", "writes of etcd to its disk" },
+  { "fsync", "… until they are there, µs" },
+  { "etcd", "etcd at work, µs" },
+  { "client", "the client at work, µs" },
+  { "caller", "… Lua's thread" },
+  { "etcdlock-io", "… the I/O thread" },
+}
+
+local function tell(title, ours, go, libraries)
+  local lines = { ("| %s | etcdlock | Go |\n|---|--:|--:|"):format(title) }
+  local function add(label, our_value, go_value)
+    lines[#lines + 1] = ("| %s | %s | %s |"):format(label, measure.number(our_value),
+      go_value and measure.number(go_value) or "")
+  end
+  for _, line in ipairs(LINES) do
+    local field, label = line[1], line[2]
+    local is_of_ours = field == "caller" or field == "etcdlock-io"
+    add(label, ours[field], not is_of_ours and go[field])
+  end
+  for _, library in ipairs(LIBRARIES) do
+    local share = libraries and libraries[library[1]]
+    if share then add(("… %s"):format(library[1]), ours.client * share / 100) end
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local function profile(id, row)
+  local etcd = servers.etcd()
+  local crowd = assert(Crowd.start(entrants[id], row.work, etcd:endpoint(), row.id))
+  assert(crowd:window(WARM_UP))
+  local result = spent(etcd, crowd)
+  local libraries = id == "etcdlock" and shares(crowd)
+  crowd:stop()
+  etcd:stop()
+  return result, libraries
+end
+
+local function main()
+  local texts = {}
+  for _, row in ipairs(rows) do
+    if ROWS[row.id] then
+      local ours, libraries = profile("etcdlock", row)
+      texts[#texts + 1] = tell(row.title, ours, profile("go", row), libraries)
+      print(texts[#texts])
+    end
+  end
+  proc.run { "mkdir", "-p", OUT }
+  write_file(PAGE, table.concat(texts, "\n"))
+end
+
+uv.os_setenv("TMPDIR", "/var/tmp") -- on a disk
+program(main)

@@ -1,0 +1,122 @@
+-- Many at once: how long a hold takes, what it asks of etcd and what all of them need, when
+-- there are ten times and a hundred times as many.
+--
+--   make scale
+--
+-- What it finds is left in bench/out/scale.md; `make bench-report` puts it into
+-- doc/performance.md.
+
+local Crowd = require "bench.crowd"
+local entrants = require "bench.entrants"
+local measure = require "bench.measure"
+local metric = require "spec.support.servers.metric"
+local proc = require "spec.support.programs.proc"
+local program = require "bench.program"
+local servers = require "bench.servers"
+local usage = require "bench.usage"
+local uv = require "luv"
+local write_file = require "bench.write_file"
+
+local OUT, PAGE = "bench/out", "bench/out/scale.md"
+local SHARES = 20 -- processes among which many are divided
+
+local function in_one(count)
+  return { processes = 1, owners = count, names = 1 }
+end
+
+local function in_many(count)
+  return { processes = SHARES, owners = count / SHARES, names = 1 }
+end
+
+-- As many names at a time as an etcd of this machine gets through.
+local function names(count)
+  return { processes = 1, owners = count, names = count }
+end
+
+local TESTS = {
+  {
+    title = "owners of one process wait for one name",
+    entrant = "etcdlock", sizes = { 100, 1000, 10000 }, work = in_one, holds = 10000,
+  },
+  {
+    title = ("owners of %d processes do"):format(SHARES),
+    entrant = "etcdlock", sizes = { 100, 1000, 10000 }, work = in_many, holds = 10000,
+  },
+  {
+    title = ("clients in %d processes do: a key of etcd each"):format(SHARES),
+    entrant = "etcdlock_clients", sizes = { 20, 100, 1000 }, work = in_many,
+    holds = 5000,
+  },
+  {
+    title = "names at a time, never the same again",
+    entrant = "etcdlock_fresh", sizes = { 1, 64, 1000 }, work = names,
+    seconds = 5,
+  },
+}
+
+-- The bytes of memory of all processes, "now" or at "most".
+local function memory_of(crowd, when)
+  local bytes = 0
+  for _, child in ipairs(crowd.children) do
+    bytes = bytes + usage.memory(child.process.pid)[when]
+  end
+  return bytes
+end
+
+-- Until now: requests that etcd got, and µs that it and all processes were at work.
+local function work_of(etcd, crowd)
+  local function add(pid, time)
+    for _, part in pairs(usage.thread_times(pid, {})) do time = time + part end
+    return time
+  end
+  local done = { requests = metric(etcd, "grpc_server_started_total"), etcd = add(etcd:pid(), 0) }
+  done.clients = 0
+  for _, child in ipairs(crowd.children) do done.clients = add(child.process.pid, done.clients) end
+  return done
+end
+
+-- What a hold of |test| takes where there are |count| of them.
+local function measured(test, count)
+  local etcd = servers.etcd()
+  local crowd = assert(Crowd.start(entrants[test.entrant], test.work(count), etcd:endpoint(), "x"))
+  local memory = memory_of(crowd, "now")
+  local before = work_of(etcd, crowd)
+  local sample = assert(crowd:window {
+    holds = test.holds and test.holds / count, seconds = test.seconds,
+  })
+  local after = work_of(etcd, crowd)
+  local holds = test.holds or sample.rate * test.seconds
+  local result = { rate = sample.rate, memory = memory_of(crowd, "most") - memory }
+  for what, value in pairs(after) do result[what] = (value - before[what]) / holds end
+  crowd:stop()
+  etcd:stop()
+  return result
+end
+
+local function tell(test)
+  local lines = {
+    ("| %s | holds a second | requests, each | etcd at work, µs | clients at work, µs "
+      .. "| more memory, MB |"):format(test.title),
+    "|--:|--:|--:|--:|--:|--:|",
+  }
+  for _, count in ipairs(test.sizes) do
+    local result = measured(test, count)
+    lines[#lines + 1] = ("| %d | %s | %s | %s | %s | %s |"):format(count,
+      measure.number(result.rate), measure.number(result.requests), measure.number(result.etcd),
+      measure.number(result.clients), measure.number(result.memory / 2^20))
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
+local function main()
+  local texts = {}
+  for i, test in ipairs(TESTS) do
+    texts[i] = tell(test)
+    print(texts[i])
+  end
+  proc.run { "mkdir", "-p", OUT }
+  write_file(PAGE, table.concat(texts, "\n"))
+end
+
+uv.os_setenv("TMPDIR", "/var/tmp") -- on a disk
+program(main)
