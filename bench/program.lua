@@ -14,5 +14,5 @@ return function(main)
   temporary.remove_all()
   proc.shut_down()
   if not ok then io.stderr:write(tostring(result), "\n") end
-  os.exit(ok and result ~= false)
+  os.exit(ok and result ~= false and 0 or 1)
 end

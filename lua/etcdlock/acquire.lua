@@ -42,8 +42,8 @@ local function check_fits(where, wish, opts)
   return lock_options.value(where, wish.says)
 end
 
---- What is asked with options that are checked. At most 16 fields: a table of more takes
--- twice as much, and a lock keeps it.
+--- What is asked with options that are checked. A lock keeps it, so it should stay small:
+-- above 16 fields a table takes twice as much.
 local function new_request(self, wish, fulls, opts, timeout)
   local names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
     or { wish.name }
@@ -84,9 +84,10 @@ local function read(self, where, wish, opts)
   if not ok then
     return nil, message, code
   end
-  self._losses:tell()
+  local request = new_request(self, wish, fulls, checked, timeout)
+  self._losses:tell() -- whose handlers may change the options
   self._events:tell()
-  return new_request(self, wish, fulls, checked, timeout)
+  return request
 end
 
 --- One more of a hold that the same owner has: lock, or nil.
@@ -146,6 +147,7 @@ end
 
 --- The lock that the core has granted.
 local function wrap(self, core_lock, request, tie)
+  request.value = nil -- etcd has it
   local lock = Lock.new(self, core_lock, request, tie)
   self._holds:add(lock)
   if request.began then

@@ -36,7 +36,8 @@ local function wait_for(self, core_lock, told)
   local wakeups = self._wakeups
   local number = wakeups:expect(setmetatable({ wakeups = wakeups }, Hearer))
   if not wakeups.core:arm(core_lock, "decided", number) then
-    wakeups:forget(number)
+    -- Decided already; who looks at nothing but the descriptor has to see it.
+    wakeups.core:alarm(number, 0)
   end
   wakeups:watch(Pending, function()
     return unpoll

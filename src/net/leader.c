@@ -96,12 +96,20 @@ void el_leader_leave(el_leader *leader, bool leads) {
   pthread_mutex_unlock(&leader->mu);
 }
 
-bool el_leader_is_there(el_leader *leader) {
-  bool is_there;
+static int who_leads(el_leader *leader) {
+  int who;
   pthread_mutex_lock(&leader->mu);
-  is_there = leader->who != EL_LEADER_NOBODY;
+  who = leader->who;
   pthread_mutex_unlock(&leader->mu);
-  return is_there;
+  return who;
+}
+
+bool el_leader_is_waiter(el_leader *leader) {
+  return who_leads(leader) == EL_LEADER_WAITER;
+}
+
+bool el_leader_is_there(el_leader *leader) {
+  return who_leads(leader) != EL_LEADER_NOBODY;
 }
 
 void el_leader_recall(el_leader *leader) {

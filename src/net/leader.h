@@ -52,6 +52,9 @@ bool el_leader_try(el_leader *leader, el_completion *awaited, unsigned event);
 /* He waits no more; |leads| is what try said. @thread lua @locks leader->mu */
 void el_leader_leave(el_leader *leader, bool leads);
 
+/* Does a thread lead that waits for something? @thread any @locks leader->mu */
+bool el_leader_is_waiter(el_leader *leader);
+
 /* Is there anybody to be told that something was posted? If not, then whoever leads
  * next looks. @thread any @locks leader->mu */
 bool el_leader_is_there(el_leader *leader);

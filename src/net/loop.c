@@ -58,7 +58,8 @@ struct el_loop {
    * command of his own (el_loop_run). Guards what follows. Never waited for with
    * inbox_mu. */
   pthread_mutex_t work_mu;
-  int64_t wakes_at_ms; /* he sleeps at most until then */
+  int64_t
+      wakes_at_ms; /* the leader, by himself or because it was rung for that */
   grpc_completion_queue *queue;
   grpc_channel *lame;  /* where the doorbell's call lives */
   grpc_call *doorbell; /* never sent: empty batches on it wake the thread */
@@ -111,18 +112,6 @@ static void wake_leader(el_loop *loop) {
   }
 }
 
-bool el_loop_post(el_loop *loop, el_command *command) {
-  bool open;
-  pthread_mutex_lock(&loop->inbox_mu);
-  open = !loop->closed;
-  if (open) {
-    STAILQ_INSERT_TAIL(&loop->inbox, command, link);
-    wake_leader(loop);
-  }
-  pthread_mutex_unlock(&loop->inbox_mu);
-  return open;
-}
-
 static void run_inbox(el_loop *loop) {
   struct command_list taken = STAILQ_HEAD_INITIALIZER(taken);
   pthread_mutex_lock(&loop->inbox_mu);
@@ -137,10 +126,8 @@ static void run_inbox(el_loop *loop) {
   }
 }
 
-static void on_doorbell(el_tag *tag, bool ok) {
-  (void)tag;
-  (void)ok; /* the inbox is run by the dispatch loop */
-}
+/* The inbox is run by the dispatch loop. */
+static void on_doorbell(el_tag *tag, bool ok) { (void)tag, (void)ok; }
 
 /* ---- in a thread of Lua's ---- */
 
@@ -157,13 +144,15 @@ static void end_work(el_loop *loop, const sigset_t *before) {
   pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* What is set up here may be due before the leader wakes. */
+/* What is set up here may be due before the leader wakes, and an end is his to bring. */
 static void run_here(el_loop *loop) {
   bool is_urgent;
   sigset_t before;
   begin_work(loop, &before);
   run_inbox(loop);
   is_urgent = el_timers_next(&loop->timers) < loop->wakes_at_ms;
+  if (is_urgent) loop->wakes_at_ms = el_timers_next(&loop->timers);
+  is_urgent = is_urgent || loop->stopping;
   end_work(loop, &before);
   if (is_urgent) {
     pthread_mutex_lock(&loop->inbox_mu);
@@ -172,18 +161,35 @@ static void run_here(el_loop *loop) {
   }
 }
 
-bool el_loop_run(el_loop *loop, el_command *command) {
-  bool open, is_free = false;
+/* Is nobody at work? Then the caller is. Who waits for an answer, and leads, has to see
+ * it come. */
+static bool begin_here(el_loop *loop) {
+  if (pthread_mutex_trylock(&loop->work_mu) != 0) return false;
+  if (!el_leader_is_waiter(&loop->leader)) return true;
+  pthread_mutex_unlock(&loop->work_mu);
+  return false;
+}
+
+static bool hand_over(el_loop *loop, el_command *command, bool may_run) {
+  bool open, runs = false;
   pthread_mutex_lock(&loop->inbox_mu);
   open = !loop->closed;
   if (open) {
     STAILQ_INSERT_TAIL(&loop->inbox, command, link);
-    is_free = pthread_mutex_trylock(&loop->work_mu) == 0;
-    if (!is_free) wake_leader(loop);
+    runs = may_run && begin_here(loop);
+    if (!runs) wake_leader(loop);
   }
   pthread_mutex_unlock(&loop->inbox_mu);
-  if (is_free) run_here(loop);
+  if (runs) run_here(loop);
   return open;
+}
+
+bool el_loop_post(el_loop *loop, el_command *command) {
+  return hand_over(loop, command, false);
+}
+
+bool el_loop_run(el_loop *loop, el_command *command) {
+  return hand_over(loop, command, true);
 }
 
 /* ---- the thread ---- */
@@ -209,16 +215,11 @@ static void dispatch(el_loop *loop, gpr_timespec deadline) {
 enum { MAX_SLEEP_MS = 1000 };
 
 static gpr_timespec next_deadline(el_loop *loop) {
-  int64_t wait_ms;
-  loop->wakes_at_ms = el_timers_next(&loop->timers);
-  if (loop->wakes_at_ms == INT64_MAX) {
-    return gpr_inf_future(GPR_CLOCK_MONOTONIC);
-  }
-  wait_ms = loop->wakes_at_ms - el_now_ms();
-  if (wait_ms > MAX_SLEEP_MS) {
-    wait_ms = MAX_SLEEP_MS;
-  }
-  return el_deadline_in(wait_ms > 0 ? wait_ms : 0);
+  int64_t next = el_timers_next(&loop->timers), now = el_now_ms();
+  loop->wakes_at_ms = next;
+  if (next == INT64_MAX) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  if (next > now + MAX_SLEEP_MS) loop->wakes_at_ms = now + MAX_SLEEP_MS;
+  return el_deadline_in(next > now ? loop->wakes_at_ms - now : 0);
 }
 
 static void run_once(el_loop *loop, gpr_timespec until) {

@@ -169,7 +169,7 @@ return {
     'since ~= "premature"',
     by = "lock/observer: a for loop" },
   { "who waits no more is woken", "lua/etcdlock/observer.lua",
-    "  disarm()\n  if heard",
+    "  wait:disarm()\n  if heard",
     "  if heard",
     by = "wait/cqueues: has stopped to wait" },
   { "an observer can't be closed", "lua/etcdlock/observer.lua",
