@@ -43,7 +43,10 @@ end
 -- The checkout as it is, committed or not, and nothing that was built.
 local function checkout()
   local directory = temporary.directory()
-  proc.run { "sh", "-c", 'tar -c --exclude=./build --exclude=./.git . | tar -x -C "$0"', directory }
+  proc.run { "sh", "-c", [[
+    tar -c --exclude=./build --exclude=./bench/out --exclude='*.rock' --exclude=./.git . |
+      tar -x -C "$0"
+  ]], directory }
   return directory
 end
 
