@@ -155,8 +155,11 @@ describe("the hold of several names", function()
     local heedless = connect { log = function(event)
       if event.event == "collected" then told[#told + 1] = tostring(event) end
     end }
-    assert(heedless:multi_lock { "a", "b" }) -- luacheck: ignore
-    etcd:await_keys(prefix, 2)
+    coroutine.wrap(function() -- whose stack goes with it
+      local lock = assert(heedless:multi_lock { "a", "b" })
+      assert.equal(2, #etcd:keys(prefix))
+      assert.is_true(lock:held())
+    end)()
     collectgarbage()
     collectgarbage()
     assert(heedless:lock "c"):unlock()
