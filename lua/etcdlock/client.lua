@@ -16,7 +16,7 @@ local core = require "etcdlock.core"
 local exposition = require "etcdlock.exposition"
 local forms = require "etcdlock.forms"
 local host = require "etcdlock.wait.host"
-local of_txn = require "etcdlock.wait.of_txn"
+local of_answer = require "etcdlock.wait.of_answer"
 local queue = require "etcdlock.queue"
 local queues = require "etcdlock.queues"
 local status = require "etcdlock.status"
@@ -29,6 +29,7 @@ Client.__name = "etcdlock.client"
 local ASK_WAIT = 5
 -- A key to ask for when only the answer counts.
 local PING = "/ping"
+local Answered = of_answer "arm_txn"
 -- What close gives to releasing and revoking.
 local CLOSE_WAIT = 0.5
 
@@ -73,7 +74,7 @@ function Client:_ask(txn, seconds)
   if not ok then
     return false, message, code, true
   end
-  return self:_await(of_txn, { txn = txn })
+  return self:_await(Answered, { asked = txn })
 end
 
 -- ---- acquiring ----

@@ -1,23 +1,14 @@
 --- How the members of a client's etcd are, each asked by itself.
 -- @submodule client
 local host = require "etcdlock.wait.host"
-local wait_kind = require "etcdlock.wait.kind"
+local of_answer = require "etcdlock.wait.of_answer"
 
 local M = {}
 
 -- What a member is given to answer.
 local STATUS_WAIT = 2
 
--- The wait for what was `asked`.
-local Answered = wait_kind.new {
-  hears_losses = true,
-  poll = function(wait, seconds)
-    return wait.asked:wait(seconds)
-  end,
-  arm = function(wait, number)
-    return wait.wakeups.core:arm_status(wait.asked, number)
-  end,
-}
+local Answered = of_answer "arm_status"
 
 --- One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
 -- `message` and `code`.
