@@ -1,14 +1,18 @@
--- metric(etcd, name): what the metrics of its members tell as `name`, the sum of all labels.
+-- metric(etcd, name): what the metrics of its members tell as `name`, the sum of all labels. A
+-- name that a member doesn't know is an error.
 
 local http = require "socket.http"
 
 return function(etcd, name)
   local sum = 0
   for _, member in ipairs(etcd.members) do
-    local text = assert(http.request(member.metrics .. "/metrics"))
+    local text, is_known = assert(http.request(member.metrics .. "/metrics")), false
     for labels, value in ("\n" .. text):gmatch("\n" .. name .. "(%S*) (%S+)") do
-      if labels == "" or labels:find "^{" then sum = sum + tonumber(value) end
+      if labels == "" or labels:find "^{" then
+        sum, is_known = sum + tonumber(value), true
+      end
     end
+    assert(is_known, name)
   end
   return sum
 end
