@@ -86,6 +86,13 @@ function Crowd:window(command)
   return sample_of(answers, command.holds and (uv.hrtime() - from) / 1e9)
 end
 
+--- The process ids of all of them.
+function Crowd:pids()
+  local pids = {}
+  for i, child in ipairs(self.children) do pids[i] = child.process.pid end
+  return pids
+end
+
 function Crowd:stop()
   for _, child in ipairs(self.children) do child:destroy() end
 end

@@ -11,16 +11,15 @@ local entrants = require "bench.entrants"
 local measure = require "bench.measure"
 local metric = require "spec.support.servers.metric"
 local proc = require "spec.support.programs.proc"
+local page = require "bench.page"
 local program = require "bench.program"
 local rows = require "bench.rows"
 local servers = require "bench.servers"
 local temporary = require "spec.support.harness.temporary"
 local usage = require "bench.usage"
 local uv = require "luv"
-local write_file = require "bench.write_file"
 
-local OUT, PAGE = "bench/out", "bench/out/profile.md"
-local ROWS = { uncontended = true, names = true, processes_2 = true }
+local IDS = { uncontended = true, names = true, processes_2 = true }
 local WARM_UP, WINDOW = { seconds = 1 }, { seconds = 5 }
 
 -- ---- by process and thread --------------------------------------------------------
@@ -32,11 +31,10 @@ local METRICS = {
 }
 
 local function snapshot(etcd, crowd)
-  local taken = { etcd = 0, client = 0 }
+  local taken = { etcd = usage.time { etcd:pid() }, client = 0 }
   for name, field in pairs(METRICS) do taken[name] = metric(etcd, field) end
-  for _, time in pairs(usage.thread_times(etcd:pid(), {})) do taken.etcd = taken.etcd + time end
   local threads = {}
-  for _, child in ipairs(crowd.children) do usage.thread_times(child.process.pid, threads) end
+  for _, pid in ipairs(crowd:pids()) do usage.thread_times(pid, threads) end
   for who, time in pairs(threads) do
     taken[who], taken.client = time, taken.client + time
   end
@@ -80,11 +78,10 @@ end
 -- The shares of the libraries in what the processes of |crowd| do, in percent; nil where
 -- there is no perf.
 local function shares(crowd)
-  local file, pids = temporary.directory() .. "/perf.data", {}
-  for i, child in ipairs(crowd.children) do pids[i] = child.process.pid end
+  local file = temporary.directory() .. "/perf.data"
   local perf = proc.spawn {
     "perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "-o", file,
-    "-p", table.concat(pids, ","),
+    "-p", table.concat(crowd:pids(), ","),
   }
   assert(crowd:window(WINDOW))
   if not perf.code then uv.kill(perf.pid, "sigint") end
@@ -141,16 +138,14 @@ local function profile(id, row)
 end
 
 local function main()
-  local texts = {}
+  local list = {}
   for _, row in ipairs(rows) do
-    if ROWS[row.id] then
-      local ours, libraries = profile("etcdlock", row)
-      texts[#texts + 1] = tell(row.title, ours, profile("go", row), libraries)
-      print(texts[#texts])
-    end
+    if IDS[row.id] then list[#list + 1] = row end
   end
-  proc.run { "mkdir", "-p", OUT }
-  write_file(PAGE, table.concat(texts, "\n"))
+  page("profile", list, function(row)
+    local ours, libraries = profile("etcdlock", row)
+    return tell(row.title, ours, profile("go", row), libraries)
+  end)
 end
 
 uv.os_setenv("TMPDIR", "/var/tmp") -- on a disk

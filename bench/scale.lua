@@ -10,14 +10,12 @@ local Crowd = require "bench.crowd"
 local entrants = require "bench.entrants"
 local measure = require "bench.measure"
 local metric = require "spec.support.servers.metric"
-local proc = require "spec.support.programs.proc"
+local page = require "bench.page"
 local program = require "bench.program"
 local servers = require "bench.servers"
 local usage = require "bench.usage"
 local uv = require "luv"
-local write_file = require "bench.write_file"
 
-local OUT, PAGE = "bench/out", "bench/out/scale.md"
 local SHARES = 20 -- processes among which many are divided
 
 local function in_one(count)
@@ -57,22 +55,17 @@ local TESTS = {
 -- The bytes of memory of all processes, "now" or at "most".
 local function memory_of(crowd, when)
   local bytes = 0
-  for _, child in ipairs(crowd.children) do
-    bytes = bytes + usage.memory(child.process.pid)[when]
-  end
+  for _, pid in ipairs(crowd:pids()) do bytes = bytes + usage.memory(pid)[when] end
   return bytes
 end
 
 -- Until now: requests that etcd got, and µs that it and all processes were at work.
 local function work_of(etcd, crowd)
-  local function add(pid, time)
-    for _, part in pairs(usage.thread_times(pid, {})) do time = time + part end
-    return time
-  end
-  local done = { requests = metric(etcd, "grpc_server_started_total"), etcd = add(etcd:pid(), 0) }
-  done.clients = 0
-  for _, child in ipairs(crowd.children) do done.clients = add(child.process.pid, done.clients) end
-  return done
+  return {
+    requests = metric(etcd, "grpc_server_started_total"),
+    etcd = usage.time { etcd:pid() },
+    clients = usage.time(crowd:pids()),
+  }
 end
 
 -- What a hold of |test| takes where there are |count| of them.
@@ -108,15 +101,5 @@ local function tell(test)
   return table.concat(lines, "\n") .. "\n"
 end
 
-local function main()
-  local texts = {}
-  for i, test in ipairs(TESTS) do
-    texts[i] = tell(test)
-    print(texts[i])
-  end
-  proc.run { "mkdir", "-p", OUT }
-  write_file(PAGE, table.concat(texts, "\n"))
-end
-
 uv.os_setenv("TMPDIR", "/var/tmp") -- on a disk
-program(main)
+program(function() page("scale", TESTS, tell) end)

@@ -1,9 +1,8 @@
 -- A worker that used etcdlock.with_lock and resty.etcdlock had two clients for one etcd;
 -- setup took any option for one, and two libraries that called it overwrote each other's.
 local Nginx = require "spec.support.servers.nginx"
-local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
-local uv = require "luv"
+local tasks = require "spec.support.programs.tasks"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
@@ -53,10 +52,9 @@ after_each(function() nginx:stop() end)
 
 -- How many clients the worker has: each has one I/O thread.
 local function clients()
-  local count, tasks = 0, ("/proc/%d/task"):format(nginx:workers()[1])
-  local scan = assert(uv.fs_scandir(tasks))
-  for task in function() return uv.fs_scandir_next(scan) end do
-    if read_file(tasks .. "/" .. task .. "/comm") == "etcdlock-io\n" then count = count + 1 end
+  local count = 0
+  for _, comm in pairs(tasks(nginx:workers()[1], "comm")) do
+    if comm == "etcdlock-io\n" then count = count + 1 end
   end
   return count
 end

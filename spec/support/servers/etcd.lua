@@ -8,6 +8,7 @@ local mime = require "mime"
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
+local tasks = require "spec.support.programs.tasks"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
@@ -258,16 +259,12 @@ function Etcd:kill(i)
   for _, k in ipairs(numbers(self, i)) do proc.destroy(self.members[k].process) end
 end
 
--- Is each thread of |pid| stopped? (Looks at all: libuv loses the last entry of a
--- directory that isn't read to its end, which the leak sanitizer reports.)
+-- Is each thread of |pid| stopped?
 local function is_stopped(pid)
-  local tasks, running = ("/proc/%d/task"):format(pid), nil
-  local scan = assert(uv.fs_scandir(tasks))
-  for task in function() return uv.fs_scandir_next(scan) end do
-    local text = read_file(tasks .. "/" .. task .. "/stat") or ") T"
-    if not text:find "%) T" then running = "thread " .. task .. " runs" end
+  for task, stat in pairs(tasks(pid, "stat")) do
+    if not stat:find "%) T" then return false, "thread " .. task .. " runs" end
   end
-  return not running, running
+  return true
 end
 
 -- Stops member |i| (all) in its tracks, and lets it go on.
