@@ -14,6 +14,25 @@ setup(function() etcd = suite.start { members = 3 } end)
 teardown(function() etcd:stop() end)
 after_each(clients.close_all)
 
+-- A server that closes its first connection, and says nothing on the others.
+local HANGS_UP_ONCE = [[
+  local uv, held = require "luv", {}
+  local server = uv.new_tcp()
+  assert(server:bind("127.0.0.1", 0))
+  assert(server:listen(64, function()
+    local near = uv.new_tcp()
+    server:accept(near)
+    if #held == 0 then
+      near:close()
+    else
+      print "held"
+    end
+    held[#held + 1] = near
+  end))
+  print("port " .. server:getsockname().port)
+  uv.run()
+]]
+
 local function version()
   return (proc.run { "etcd", "--version" }):match "etcd Version: (%S+)"
 end
@@ -72,6 +91,25 @@ describe("the status of a cluster", function()
     for _ = 1, 10 do small:ctl("put", "a", ("x"):rep(10000)) end
     local client = connect { endpoints = small:endpoints() }
     assert.matches("alarm:NOSPACE", assert(client:status())[1].problems[1])
+  end)
+
+  it("tells with its first answer what no member has said", function()
+    local client = connect { endpoints = "https://" .. etcd:endpoint():match "//(.*)" }
+    local member = assert(client:status())[1]
+    assert.equal("protocol", member.code)
+    assert.matches("it doesn't speak TLS", member.message)
+  end)
+
+  it("is over with its client while it is found out why", function()
+    local child = proc.lua(HANGS_UP_ONCE)
+    local client = connect { endpoints = "https://127.0.0.1:" .. child:expect "^port (%d+)" }
+    local asked = assert(client._core:status(20))
+    child:expect "^held"
+    assert.is_nil(asked:wait(0.1))
+    client:close()
+    local members = asked:wait(0)
+    assert.equal("unavailable", members[1].code)
+    child:destroy()
   end)
 
   it("is over with its client, whoever still waits for it", function()

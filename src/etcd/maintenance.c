@@ -5,10 +5,15 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/of.h"
 #include "etcd.pb-c.h"
 
 typedef struct status_call {
+  el_channel *ch;
+  size_t member;
   int64_t sent_us;
+  el_reason_wait wait; /* the call has failed as |failure| says */
+  el_member_status failure;
   el_maintenance_done done;
   void *arg;
 } status_call;
@@ -23,6 +28,15 @@ static void read_status(el_member_status *to,
   to->is_learner = message->islearner;
   to->problems = (const char *const *)message->errors;
   to->n_problems = message->n_errors;
+}
+
+static void on_reason(el_reason_wait *wait, const el_error *reason) {
+  status_call *call = EL_OF(wait, status_call, wait);
+  if (reason != NULL) {
+    call->failure.err = *reason;
+  }
+  call->done(call->arg, &call->failure);
+  free(call);
 }
 
 static void on_status_answer(void *arg, const el_rpc_answer *rpc_answer) {
@@ -41,6 +55,11 @@ static void on_status_answer(void *arg, const el_rpc_answer *rpc_answer) {
                    rpc_answer->from);
     }
   }
+  if (rpc_answer->err.connection &&
+      el_channel_await_reason(call->ch, call->member, &call->wait)) {
+    call->failure = status;
+    return;
+  }
   call->done(call->arg, &status);
   if (message != NULL) {
     etcd__status_response__free_unpacked(message, NULL);
@@ -51,7 +70,12 @@ static void on_status_answer(void *arg, const el_rpc_answer *rpc_answer) {
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg) {
   status_call *call = el_alloc(sizeof *call);
-  *call = (status_call){el_now_us(), done, arg};
+  *call = (status_call){.ch = el_auth_channel(auth),
+                        .member = member,
+                        .sent_us = el_now_us(),
+                        .wait.done = on_reason,
+                        .done = done,
+                        .arg = arg};
   el_auth_call(auth,
                &(el_rpc_request){.method = "/etcdserverpb.Maintenance/Status",
                                  .bytes = (const uint8_t *)"",

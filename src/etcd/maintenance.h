@@ -24,7 +24,8 @@ typedef struct el_member_status {
 typedef void (*el_maintenance_done)(void *arg, const el_member_status *status);
 
 /* Asks the |member|-th member, from 0, of the channel of |auth|. |done| is called
- * exactly once, and usually later. @thread io */
+ * exactly once, and usually later: after a failure when it is known why, if
+ * that can be found out. @thread io */
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg);
 

@@ -36,6 +36,7 @@ typedef struct peer {
   int64_t diagnosed_ms;    /* when the last one began */
   int64_t believed_until;
   el_error verdict; /* what it found */
+  STAILQ_HEAD(, el_reason_wait) curious;
 } peer;
 
 struct el_channel {
@@ -215,6 +216,7 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
     ch->members[i].ch = ch;
     ch->members[i].renew.due = on_renew;
     ch->members[i].endpoint = endpoints[i];
+    STAILQ_INIT(&ch->members[i].curious);
   }
   return ch;
 }
@@ -224,6 +226,14 @@ static void close_members(el_channel *ch) {
   for (size_t i = 0; i < ch->n; i++) {
     el_timers_stop(el_loop_timers(ch->loop), &ch->members[i].renew);
     drop_connection(&ch->members[i]);
+  }
+}
+
+static void tell_reason(peer *member, const el_error *reason) {
+  el_reason_wait *wait;
+  while ((wait = STAILQ_FIRST(&member->curious)) != NULL) {
+    STAILQ_REMOVE_HEAD(&member->curious, link);
+    wait->done(wait, reason);
   }
 }
 
@@ -242,6 +252,7 @@ void el_channel_free(el_channel *ch) {
     if (ch->members[i].diagnosis != NULL) {
       el_diagnosis_stop(ch->members[i].diagnosis);
     }
+    tell_reason(&ch->members[i], NULL);
   }
   if (ch->tls != NULL) {
     el_tls_unref(ch->tls);
@@ -310,6 +321,7 @@ static void on_diagnosed(void *arg, bool found, const el_error *err) {
     member->verdict = *err;
     member->believed_until = el_now_ms() + BELIEVED_MS;
   }
+  tell_reason(member, found ? err : NULL);
 }
 
 /* Connections fail for reasons that gRPC doesn't tell: ask OpenSSL. */
@@ -369,4 +381,12 @@ void el_channel_note(el_channel *ch, size_t member, el_error *err) {
   asked->failed_until = el_now_ms() + FAILED_FOR_MS;
   el_channel_leave(ch, member, err);
   err->elsewhere = el_channel_is_fresh(ch);
+}
+
+bool el_channel_await_reason(el_channel *ch, size_t member,
+                             el_reason_wait *wait) {
+  peer *asked = &ch->members[member];
+  if (asked->diagnosis == NULL) return false;
+  STAILQ_INSERT_TAIL(&asked->curious, wait, link);
+  return true;
 }

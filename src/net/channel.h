@@ -25,13 +25,22 @@ struct el_move {
   TAILQ_ENTRY(el_move) link;
 };
 
+/* Somebody who wants to know why a member can't be reached. |reason| is NULL when
+ * no more was found than the failure has said. */
+typedef struct el_reason_wait el_reason_wait;
+struct el_reason_wait {
+  void (*done)(el_reason_wait *wait, const el_error *reason);
+  STAILQ_ENTRY(el_reason_wait) link;
+};
+
 /* A channel to the |n| members at |endpoints|, which are copied. |tls| is taken
  * over; NULL if no endpoint wants it. Connecting is left to the first call.
  * @thread io */
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
                            size_t n, el_tls *tls);
 
-/* Frees |ch|; its calls must have ended. @thread io */
+/* Frees |ch|; its calls must have ended. Who waits for a reason gets none.
+ * @thread io */
 void el_channel_free(el_channel *ch);
 
 /* The address of member |member|, for messages. @thread io */
@@ -60,6 +69,11 @@ void el_channel_leave(el_channel *ch, size_t member, const el_error *why);
 
 /* Has the member in use not failed just now? @thread io */
 bool el_channel_is_fresh(const el_channel *ch);
+
+/* Is it being found out why |member| can't be reached? Then wait->done is called
+ * once, later, with what was found. @thread io */
+bool el_channel_await_reason(el_channel *ch, size_t member,
+                             el_reason_wait *wait);
 
 /* Calls move->moved after each move until the channel is freed. @thread io */
 void el_channel_add_move(el_channel *ch, el_move *move);

@@ -10,8 +10,6 @@ local view = require "etcdlock.command.view.doctor"
 -- The lock that is taken to see whether locks can be taken.
 local NAME = "etcdlock-doctor"
 local LOCK_WAIT = 5 -- seconds
--- A member that can't be reached is asked again: why, OpenSSL is asked meanwhile.
-local ASKS, ASK_PAUSE = 3, 300 -- ms
 
 -- ---- the settings ----
 
@@ -30,26 +28,13 @@ end
 
 -- ---- the members ----
 
---- Asks all twice, so that the first connection is in no round trip, and again those that
--- can't be reached.
+--- Asks all twice, so that the first connection is in no round trip.
 local function ask(client)
-  local members, message, code
-  for try = 1, ASKS do
-    members, message, code = client:status()
-    if not members then
-      return nil, message, code
-    end
-    local is_reached = true
-    for _, member in ipairs(members) do
-      is_reached = is_reached and member.version
-    end
-    if is_reached and try > 1 then
-      break
-    elseif not is_reached then
-      require "luv".sleep(ASK_PAUSE)
-    end
+  local members, message, code = client:status()
+  if not members then
+    return nil, message, code
   end
-  return members
+  return client:status()
 end
 
 -- Endpoints without TLS that don't leave this machine.
