@@ -148,6 +148,30 @@ describe("with Go's Election", function()
     assert.is_true(lock:resign())
   end)
 
+  told("both see each of twenty changes of leader", function()
+    local go, watching, observer, lock = start(), start(), election:observe(), nil
+    watching:send "observe"
+    local function assert_seen(value)
+      assert.equal(value, (observer:next(5)))
+      assert.equal(value, (watching:expect "^saw (.*)$"))
+    end
+    for i = 1, 10 do
+      go:send("campaign go" .. i)
+      if lock then
+        await_keys(2)
+        assert.is_true(lock:resign())
+      end
+      go:expect "^leads"
+      assert_seen("go" .. i)
+      local asked = assert(election:campaign_async("ours" .. i, { owner = {} }))
+      await_keys(2)
+      tell(go, "resign", "^resigned")
+      lock = granted(asked)
+      assert_seen("ours" .. i)
+    end
+    assert.is_true(lock:resign())
+  end)
+
   told("who is killed is followed by the next", function()
     local go = start()
     tell(go, "campaign go", "^leads")
