@@ -27,7 +27,10 @@ end
 
 -- The rounds of a |race| that was started; returns id → list of samples.
 local function run_rounds(race, row, mode)
-  local rounds, command = mode.rounds, { seconds = row.seconds or mode.seconds }
+  local rounds, command = mode.rounds, { seconds = mode.seconds }
+  if not mode.is_quick then
+    rounds, command.seconds = row.rounds or rounds, row.seconds or command.seconds
+  end
   if row.holds then rounds, command = 1, { holds = row.holds } end
   local ours, samples = race.ids[1], {}
   for _, id in ipairs(race.ids) do samples[id] = {} end
