@@ -27,7 +27,7 @@ local TIMES, MORE = 3, 30
 -- ---- which ------------------------------------------------------------------
 
 local LISTS = {
-  "base", "tls", "net", "etcd", "rules", "lock", "local_queue", "nginx", "lua_core", "lua",
+  "base", "tls", "net", "etcd", "rules", "several", "lock", "local_queue", "nginx", "lua_core", "lua",
   "election", "command", "eyes",
 }
 

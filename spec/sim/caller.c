@@ -53,9 +53,24 @@ static int pick_spot(world *wd, sim_caller *who) {
   el_mode mode = modes[wd->kinds][rng_between(&wd->dice, 0, 3)];
   if (wd->kinds == KINDS_MULTI && rng_chance(&wd->dice, 600)) {
     int order = (int)rng_between(&wd->dice, 0, ORDERS - 1);
+    int again = who->again;
+    who->again = 0;
+    if (again != 0 && rng_chance(&wd->dice, 500)) {
+      wd->figures->repeats++;
+      return again;
+    }
     return spot_several(who->id, order, who->n_multis++);
   }
   return spot_make(name, mode, who->id);
+}
+
+void caller_may_repeat(world *wd, int spot) {
+  wd->callers[spot_caller(spot)].again = spot;
+}
+
+bool caller_can_repeat(const world *wd, int spot) {
+  int whole = spot_whole(spot);
+  return spot_is_multi(spot) && wd->callers[spot_caller(whole)].again == whole;
 }
 
 static void request(world *wd, sim_caller *who) {

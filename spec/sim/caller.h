@@ -41,7 +41,8 @@ typedef struct caller {
   int pace;      /* how long it holds and rests: 0 hectic .. 2 slow */
   bool keeper;   /* holds on after the faults */
   int spot;      /* that it asks for */
-  int n_multis;  /* how often it has asked for several names */
+  int n_multis;  /* how often it has asked for several names with a new slot */
+  int again;     /* those whose slot can be had again; 0: none */
   bool reads;    /* and others may read as well */
   bool trying;
   int64_t asked_ms, granted_ms;
@@ -61,6 +62,12 @@ void caller_on_granted(world *wd, int id, int64_t token);
 void caller_on_failed(world *wd, int id, caller_verdict verdict);
 
 void caller_on_lost(world *wd, int id, el_loss loss);
+
+/* Of its place at |spot|, for several names, nothing may come any more. */
+void caller_may_repeat(world *wd, int spot);
+
+/* Is the key at |spot| one of such a place? */
+bool caller_can_repeat(const world *wd, int spot);
 
 /* Its peer closes; it asks for nothing any more. */
 void caller_on_closed(world *wd, int id);

@@ -78,6 +78,7 @@ void figures_print(const figures *all) {
   print_one("downgraded", all->downgrades);
   print_one("granted", all->grants);
   print_one("of several names", all->several);
+  print_one("of them again", all->repeats);
   print_one("written", all->writes);
   print_one("write barred", all->writes_barred);
   print_one("released", all->releases);

@@ -198,12 +198,23 @@ static bool is_of_use(const peer_entry *at) {
          (!spot_is_multi(at->spot) || at->caller != NOBODY || at->core.wanted);
 }
 
+/* As the local queue gives the slot back of |gone|, which it has forgotten. */
+static bool may_repeat(const sim_peer *pr, const peer_entry *gone) {
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    if (at->used && at->spot == gone->spot) return false;
+  }
+  return spot_is_multi(gone->spot) && spot_name(gone->spot) == SEVERAL &&
+         el_entry_is_certain(&gone->core);
+}
+
 static void forget_entries(world *wd, sim_peer *pr) {
   bool some = false;
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
     if (!at->used || is_of_use(at) || !el_entry_is_over(&at->core)) continue;
     at->used = false;
+    if (may_repeat(pr, at)) caller_may_repeat(wd, at->spot);
     at->n_watches = 0;
     some = true;
   }

@@ -92,6 +92,11 @@ static inline int spot_several(int caller, int order, int nth) {
                    1 + caller + CALLERS_MAX * (order + ORDERS * nth));
 }
 
+/* Whose they are. */
+static inline int spot_caller(int several) {
+  return ((int)spot_slot(several) - 1) % CALLERS_MAX;
+}
+
 /* The spot of all keys of whom the one at |spot| belongs to. */
 static inline int spot_whole(int spot) {
   return spot_is_multi(spot)

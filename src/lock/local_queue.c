@@ -38,6 +38,8 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
 
 void el_local_queue_free_place(el_local_place *at) {
   el_local_queue_end_inquiry(at);
+  at->queue->uncertain =
+      at->queue->uncertain || !el_entry_is_certain(&at->driver.entry);
   TAILQ_REMOVE(&at->queue->places, at, link);
   at->driver.world->users -= is_orphan(at);
   el_handoff_destroy(&at->handoff);
@@ -73,6 +75,11 @@ static size_t write_id(char *id, const el_entry_world *world, el_bytes name,
   memcpy(id + name.len + 1, &which, sizeof which);
   memcpy(id + name.len + 1 + sizeof which, &delay, sizeof delay);
   return name.len + 1 + sizeof which + sizeof delay;
+}
+
+/* Did somebody ask for several names with it? */
+static bool has_slot(const el_local_queue *queue) {
+  return queue->mode == EL_MODE_MULTI && queue->name_len == 0;
 }
 
 static uint32_t slot_of_multi(const el_local_queue *queue) {
@@ -121,6 +128,9 @@ static void free_queue(el_local_queue *queue) {
   el_local_place *at;
   while ((at = TAILQ_FIRST(&queue->places)) != NULL) {
     el_local_queue_free_place(at);
+  }
+  if (has_slot(queue) && !queue->uncertain) {
+    el_slots_give_back(&queue->queues->slots, slot_of_multi(queue));
   }
   if (queue->changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
@@ -210,15 +220,11 @@ static void begin_wait(el_owner *owner) {
   }
 }
 
-/* A queue for one who wants several names: his alone, with a slot, not 0, that nobody
- * has. */
+/* A queue for one who wants several names: his alone, with a slot that nobody has. */
 static el_local_queue *add_multi(el_local_queues *queues,
                                  el_entry_world *world) {
-  el_place wanted = {.mode = EL_MODE_MULTI};
-  do {
-    wanted.slot = ++queues->last_multi;
-  } while (wanted.slot == 0 ||
-           el_local_queue_find(queues, world, (el_bytes){0}, &wanted) != NULL);
+  el_place wanted = {.slot = el_slots_take(&queues->slots),
+                     .mode = EL_MODE_MULTI};
   return el_local_queue_find_or_add(queues, world, (el_bytes){0}, &wanted);
 }
 
@@ -433,6 +439,7 @@ void el_local_queues_free(el_local_queues *queues) {
     el_local_queue_give_up(at);
     el_local_queue_free_place(at);
   }
+  el_slots_destroy(&queues->slots);
   free(queues);
 }
 

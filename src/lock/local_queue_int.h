@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "lock/handoff.h"
 #include "lock/local_queue.h"
+#include "lock/slots.h"
 
 TAILQ_HEAD(el_owner_list, el_owner);
 
@@ -28,10 +29,11 @@ TAILQ_HEAD(el_local_place_list, el_local_place);
 struct el_local_queue {
   el_local_queues *queues;
   el_entry_world *world;
-  char *id;          /* hash key: the name, and what write_id adds to it */
-  uint16_t name_len; /* EL_MODE_MULTI: 0, or that of what an audit has found */
-  bool changed;      /* in queues->changed */
-  uint8_t mode;      /* el_mode */
+  char *id;           /* hash key: the name, and what write_id adds to it */
+  uint16_t name_len;  /* EL_MODE_MULTI: 0, or that of what an audit has found */
+  bool changed : 1;   /* in queues->changed; a byte with the next */
+  bool uncertain : 1; /* a place had a request that may be carried out yet */
+  uint8_t mode;       /* el_mode */
   uint16_t permits;
   uint16_t n_seals;             /* no turn for anybody until they are put */
   struct el_owner_list waiting; /* the first is served when a place is free */
@@ -49,8 +51,8 @@ struct el_local_queues {
   el_local_queue orphans; /* nobody's: has the places of earlier sessions */
   TAILQ_HEAD(, el_seal) seals;
   TAILQ_HEAD(, el_inquiry) inquiries;
-  el_error closed;     /* code EL_OK: they are open */
-  uint32_t last_multi; /* slot of the latest who has asked for several names */
+  el_error closed; /* code EL_OK: they are open */
+  el_slots slots;  /* of those who want several names */
 };
 
 static inline el_timers *timers_of(const el_local_queue *queue) {

@@ -50,6 +50,8 @@ bool el_entry_is_over(const el_entry *entry) {
          (entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_DEAD);
 }
 
+bool el_entry_is_certain(const el_entry *entry) { return !entry->uncertain; }
+
 static void on_start(el_entry *entry, bool trying, el_entry_actions *out) {
   assert(el_entry_is_free(entry));
   entry->wanted = true;

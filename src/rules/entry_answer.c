@@ -260,6 +260,10 @@ void el_entry_on_answer(el_entry *entry, const el_entry_event *event,
                         int64_t now_ms, el_entry_actions *out) {
   el_request_kind request = entry->busy;
   entry->busy = EL_REQUEST_NONE;
+  if (request != EL_REQUEST_LOOK && !event->outcome.done &&
+      !event->outcome.definite) {
+    entry->uncertain = true;
+  }
   if (entry->state == EL_ENTRY_DEAD) return;
   switch (request) {
     case EL_REQUEST_TRY:

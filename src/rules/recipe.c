@@ -134,7 +134,8 @@ void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
 
 /* Notes, and what is left of several keys, go in any case: nobody else takes them out
  * when one key has gone. They can't be another hold's: notes have the revision in their
- * names, and of several keys the slot is never used again. */
+ * names, and of several keys the slot isn't used again while this may be on its way (see
+ * lock/slots.h). */
 static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
   el_key_range notes[EL_KIND_RANGES_MAX];
   size_t n_notes = el_kind_notes(keys, guard, notes, to->text);

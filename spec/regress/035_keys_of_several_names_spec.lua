@@ -1,0 +1,54 @@
+-- Each multi-lock made keys of its own, which etcd's index keeps until it is compacted, and
+-- passes at each look at one of the names: after 12,000 of them one took 12 ms instead of 1.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local NAMES = { "a", "b" }
+local server, client
+
+before_each(function()
+  server = clients.scripted(suite.endpoint())
+  client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+end)
+
+after_each(clients.close_all)
+
+local function ask(names)
+  return assert(client:multi_lock(names or NAMES, { owner = {} }))
+end
+
+describe("the key of a multi-lock", function()
+  it("is taken again by the next one", function()
+    local first, beside = ask(), ask { "c", "d" }
+    local key, other = first:key(), beside:key():match "%-%x+$"
+    assert.are_not_equal(other, key:match "%-%x+$")
+    assert.is_true(first:unlock())
+    local token = first:token()
+    for _ = 1, 5 do
+      local again = ask()
+      assert.equal(key, again:key())
+      assert.is_true(again:token() > token)
+      token = again:token()
+      assert.is_true(again:unlock())
+    end
+    assert.is_true(beside:check())
+    assert.is_true(beside:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("is not, where a delete of the one before may come late", function()
+    local first = ask()
+    local key = first:key()
+    server:delay "Txn"
+    assert.is_true(first:unlock())
+    local second = ask()
+    assert.are_not_equal(key, second:key())
+    assert.is_true(server:deliver "Txn" >= 1)
+    assert.is_true(second:check())
+    assert.equal(2, #etcd:keys(prefix))
+    assert.is_true(second:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+end)
