@@ -138,6 +138,20 @@ describe("etcdlock doctor", function()
     secured.assert_no_secret(out)
   end)
 
+  it("tells how each member is, whoever gives the token", function()
+    local etcd = secured.start(prefix, { tls = false })
+    finally(function() etcd:stop() end)
+    local here = etcd:endpoint():match "//(.*)"
+    local out, status = doctor({ "--prefix", prefix,
+      "--endpoints", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3," .. here },
+      { ETCDCTL_USER = "locker:" .. secured.PASSWORD })
+    assert.equal(1, status)
+    assert.equal("answers", row(out, here)[10], out)
+    assert_says(out, "WRONG  etcd 127.0.0.1:1: Connection refused",
+      "WRONG  etcd 127.0.0.1:3: Connection refused", "a lock can be taken",
+      "\n3 things are wrong.\n")
+  end)
+
   it("tells with what TLS was verified", function()
     local cast = suite.cast()
     local etcd = Etcd.start { tls = {

@@ -66,9 +66,14 @@ describe("the end of a request", function()
     { OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted", "invalid",
       true, false, false },
     { UNIMPLEMENTED, "unknown service etcdserverpb.KV", "protocol", true, false, false },
-    { UNAVAILABLE, "last error: UNKNOWN: Failed parsing HTTP/2", "protocol", true, false, false },
+    -- A request that has left may have been carried out, whatever the connection broke of.
+    { UNAVAILABLE, "UNKNOWN: Failed parsing HTTP/2", "protocol", false, false, false },
+    { UNAVAILABLE, "failed to connect to all addresses; last error: UNKNOWN: Failed parsing HTTP/2",
+      "protocol", true, false, false },
     { UNAVAILABLE, "INTERNAL: Trying to connect an http1.x server", "protocol",
-      true, false, false },
+      false, false, false },
+    { UNAVAILABLE, "failed to connect to all addresses; last error: INTERNAL: Trying to connect "
+      .. "an http1.x server", "protocol", true, false, false },
     { UNAVAILABLE, "etcdserver: no leader", "unavailable", false, true, false },
     { UNAVAILABLE, "etcdserver: leader changed", "unavailable", false, true, false },
     { UNAVAILABLE, "etcdserver: request timed out", "unavailable", false, true, false },

@@ -120,9 +120,8 @@ static const struct {
     {GRPC_RESOURCE_EXHAUSTED, NULL, EL_INVALID, DEFINITE, NULL},
     {GRPC_OUT_OF_RANGE, NULL, EL_INVALID, DEFINITE, NULL},
     {GRPC_UNIMPLEMENTED, NULL, EL_PROTOCOL, DEFINITE, NOT_ETCD},
-    {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, DEFINITE, NOT_ETCD},
-    {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, DEFINITE,
-     NOT_ETCD},
+    {GRPC_UNAVAILABLE, "http1.x server", EL_PROTOCOL, 0, NOT_ETCD},
+    {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, 0, NOT_ETCD},
     {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE | SILENT, NULL},
     {ANY_STATUS, NULL, EL_UNAVAILABLE, RETRIABLE, NULL},
 };
@@ -210,8 +209,10 @@ void el_error_from_status(el_error *err, int status, const char *details,
   write_cause(cause, sizeof cause, status, details);
   el_error_set(err, rules[i].code, "etcd %s: %s%s%s", endpoint, cause,
                rules[i].hint ? "; " : "", rules[i].hint ? rules[i].hint : "");
-  err->definite = rules[i].flags & DEFINITE;
   err->retriable = rules[i].flags & RETRIABLE;
+  err->unsent = status == GRPC_UNAVAILABLE &&
+                strstr(details, "failed to connect to all addresses") != NULL;
+  err->definite = rules[i].flags & DEFINITE || (err->unsent && !err->retriable);
   err->lease_gone = rules[i].flags & LEASE_GONE;
   err->token_bad = rules[i].flags & TOKEN_BAD;
   err->auth_off = rules[i].flags & AUTH_OFF;

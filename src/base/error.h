@@ -42,6 +42,7 @@ typedef struct el_error {
   bool silent;     /* nobody has answered */
   bool elsewhere;  /* another member is there to be asked at once */
   bool connection; /* it broke, or never came about, for an unsaid reason */
+  bool unsent;     /* it never came about: the request has not left us */
   char text[256];
 } el_error;
 

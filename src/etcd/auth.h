@@ -1,5 +1,5 @@
-/* auth: who we are to etcd. Every call of etcd/ goes through here, so that it
- * carries a token when etcd wants one.
+/* auth: who we are to etcd. Every call of etcd/ that needs a right goes through here, so
+ * that it carries a token when etcd wants one.
  *
  * A token belongs to one member and lives in its memory: it expires, dies with
  * a restart, and is worth nothing to the next member; changes of the auth

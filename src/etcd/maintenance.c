@@ -9,8 +9,9 @@
 #include "etcd.pb-c.h"
 
 typedef struct status_call {
-  el_channel *ch;
-  size_t member;
+  el_auth *auth;
+  el_rpc_request request;
+  bool with_token;
   int64_t sent_us;
   el_reason_wait wait; /* the call has failed as |failure| says */
   el_member_status failure;
@@ -39,6 +40,13 @@ static void on_reason(el_reason_wait *wait, const el_error *reason) {
   free(call);
 }
 
+static bool await_reason(status_call *call, const el_member_status *status) {
+  call->failure = *status;
+  return status->err.connection &&
+         el_channel_await_reason(el_auth_channel(call->auth),
+                                 call->request.chosen - 1, &call->wait);
+}
+
 static void on_status_answer(void *arg, const el_rpc_answer *rpc_answer) {
   status_call *call = arg;
   Etcd__StatusResponse *message = NULL;
@@ -55,11 +63,12 @@ static void on_status_answer(void *arg, const el_rpc_answer *rpc_answer) {
                    rpc_answer->from);
     }
   }
-  if (rpc_answer->err.connection &&
-      el_channel_await_reason(call->ch, call->member, &call->wait)) {
-    call->failure = status;
+  if (rpc_answer->err.token_bad && !call->with_token) {
+    call->with_token = true;
+    el_auth_call(call->auth, &call->request, on_status_answer, call);
     return;
   }
+  if (await_reason(call, &status)) return;
   call->done(call->arg, &status);
   if (message != NULL) {
     etcd__status_response__free_unpacked(message, NULL);
@@ -67,19 +76,20 @@ static void on_status_answer(void *arg, const el_rpc_answer *rpc_answer) {
   free(call);
 }
 
+/* A member tells everybody how it is (v3rpc/maintenance.go): none is kept from it by a
+ * token that another one doesn't give. One that wants a token says so. */
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg) {
   status_call *call = el_alloc(sizeof *call);
-  *call = (status_call){.ch = el_auth_channel(auth),
-                        .member = member,
-                        .sent_us = el_now_us(),
-                        .wait.done = on_reason,
-                        .done = done,
-                        .arg = arg};
-  el_auth_call(auth,
-               &(el_rpc_request){.method = "/etcdserverpb.Maintenance/Status",
-                                 .bytes = (const uint8_t *)"",
-                                 .timeout_ms = timeout_ms,
-                                 .chosen = member + 1},
-               on_status_answer, call);
+  *call =
+      (status_call){.auth = auth,
+                    .request = {.method = "/etcdserverpb.Maintenance/Status",
+                                .bytes = (const uint8_t *)"",
+                                .timeout_ms = timeout_ms,
+                                .chosen = member + 1},
+                    .sent_us = el_now_us(),
+                    .wait.done = on_reason,
+                    .done = done,
+                    .arg = arg};
+  el_rpc_start(el_auth_channel(auth), &call->request, on_status_answer, call);
 }

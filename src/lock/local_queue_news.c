@@ -83,11 +83,11 @@ void el_local_queues_find_key(el_local_queues *queues, int64_t lease,
   el_local_place *at;
   if (name.len == 0 || place.mode > EL_MODE_MULTI)
     return; /* no place of ours */
-  if (place.mode == EL_MODE_MULTI &&
+  at = find_multi(queues, world, &place);
+  if (at == NULL && place.mode == EL_MODE_MULTI &&
       el_slots_is_free(&queues->slots, place.slot)) {
     return; /* it has gone since, and who asks next may have its name */
   }
-  at = find_multi(queues, world, &place);
   if (at == NULL) {
     queue = el_local_queue_find_or_add(queues, world, name, &place);
     at = el_local_queue_find_place(queue, place.slot);

@@ -2,8 +2,9 @@
  *
  * A number is used again: each key that there ever was stays in etcd's index until the
  * store is compacted, and whoever looks at a queue passes all that were ever in it. But not
- * that of a place of which some request may still be carried out: of several keys the
- * delete takes out what it finds (rules/recipe.h), whosever it is.
+ * that of a place of which some request may still be carried out in the same session (the
+ * next one has another lease in its keys): of several keys the delete takes out what it
+ * finds (rules/recipe.h), whosever it is.
  */
 #ifndef ETCDLOCK_LOCK_SLOTS_H
 #define ETCDLOCK_LOCK_SLOTS_H
@@ -25,7 +26,8 @@ uint32_t el_slots_take(el_slots *slots);
 /* |slot| can be had again. @thread io */
 void el_slots_give_back(el_slots *slots, uint32_t slot);
 
-/* Can it be had again, so that there is nothing of it in etcd? @thread io */
+/* Can it be had again, so that on the lease that lives there is nothing of it in etcd?
+ * @thread io */
 bool el_slots_is_free(const el_slots *slots, uint32_t slot);
 
 /* @thread io */

@@ -33,6 +33,7 @@ typedef struct peer {
   el_timer renew;          /* looks at a connection that has failed */
   int64_t failed_until;    /* not worth asking before */
   el_diagnosis *diagnosis; /* under way */
+  bool outdated;           /* it asks with what we showed and trusted before */
   int64_t diagnosed_ms;    /* when the last one began */
   int64_t believed_until;
   el_error verdict; /* what it found */
@@ -317,6 +318,8 @@ void el_channel_ended(el_channel *ch, el_asked *asked, bool answered) {
 static void on_diagnosed(void *arg, bool found, const el_error *err) {
   peer *member = arg;
   member->diagnosis = NULL;
+  found = found && !member->outdated;
+  member->outdated = false;
   if (found) {
     member->verdict = *err;
     member->believed_until = el_now_ms() + BELIEVED_MS;
@@ -352,15 +355,19 @@ static void start_anew(el_channel *ch) {
   close_members(ch);
   for (size_t i = 0; i < ch->n; i++) {
     ch->members[i].believed_until = ch->members[i].diagnosed_ms = 0;
+    ch->members[i].outdated = ch->members[i].diagnosis != NULL;
   }
 }
 
 static void explain(el_channel *ch, peer *member, el_error *err) {
   if (!err->connection) return; /* etcd's own words are believed */
   if (member->believed_until > el_now_ms()) {
-    bool definite = is_hopeless(ch);
+    /* It says why there is no connection, and not what became of a request that left on
+     * one that broke. */
+    bool definite = err->unsent;
     *err = member->verdict;
-    err->retriable = !definite;
+    err->definite = err->unsent = definite;
+    err->retriable = !is_hopeless(ch);
   } else {
     diagnose(member);
   }
