@@ -190,8 +190,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' \
 	  $(firstword $(MAKEFILE_LIST))
 
-deps: ## install the Debian packages that are missing
+deps: ## install the Debian packages that are missing to test and check it all
 	@sh .ci/deps.sh dev $(LUA_VERSION)
+
+build-deps: ## those that are missing to build it, and etcd
+	@sh .ci/deps.sh run $(LUA_VERSION)
 
 all: $(MODULE) ## build the module for LUA_VERSION (5.1, 5.2, 5.3, 5.4 or jit)
 	@:

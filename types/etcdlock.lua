@@ -126,7 +126,7 @@
 ---@field places etcdlock.Entry[] as those of `client:queue`
 
 ---One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`, `message`
----and `code`.
+---and `code`; to find out why may take a second more.
 ---@class (exact) etcdlock.Member
 ---@field endpoint string as `connect` was told it
 ---@field version? string of etcd

@@ -11,7 +11,7 @@ local STATUS_WAIT = 2
 local Answered = of_answer "arm_status"
 
 --- One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
--- `message` and `code`.
+-- `message` and `code`; to find out why may take a second more.
 -- @table member
 -- @tfield string endpoint as `connect` was told it
 -- @tfield[opt] string version of etcd

@@ -6,6 +6,7 @@ local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local secured = require "spec.support.servers.secured"
 local suite = require "spec.support.harness.suite"
+local tls = require "spec.support.servers.tls"
 
 local prefix = suite.prefix()
 
@@ -94,6 +95,15 @@ describe("etcdlock doctor", function()
     out, status = doctor({ "--endpoints", here, "--insecure-transport=false" }, {})
     assert.equal(1, status)
     assert_says(out, "it doesn't speak TLS")
+  end)
+
+  it("tells in its own options what is to be done about a certificate", function()
+    local etcd = Etcd.start { tls = tls.served_by(suite.cast().server_alone, false) }
+    finally(function() etcd:stop() end)
+    local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
+    assert.equal(1, status)
+    assert_says(out, "its certificate is self-signed, and not in the system's CA file",
+      "; give --cacert", "\n         -> give that certificate with --cacert, if it is etcd's")
   end)
 
   it("tells of alarms, and of a lock that can't be taken", function()

@@ -50,7 +50,7 @@ describe("etcdlock ls", function()
     assert.same({ 0, "" }, { status, err })
     local function row(...) return (" "):rep(select("#", ...)):gsub(".", "%%s ") :format(...) end
     assert.same({
-      "NAME MODE STATE TOKEN HOST PID SINCE FOR SAYS",
+      "NAME MODE STATE TOKEN HOST PID ASKED FOR SAYS",
       row("b", "read", "holds", reader:token(), HOST, PID, "WHEN", "me:"):sub(1, -2),
       row("", "write", "waits", theirs, HOST, PID, "WHEN", "-"):sub(1, -2),
       row("stock/1", "lock", "holds", held:token(), HOST, PID, "WHEN", "order", "4711"):sub(1, -2),

@@ -17,6 +17,7 @@ local BY_MESSAGE = {
   { "no answer in time", "it hangs, has no leader, or a firewall swallows what is sent" },
   { "not an etcd v3 client port", "give etcd's client port, which is 2379 and not 2380" },
   { "not gRPC", "give etcd's client port, which is 2379 and not 2380" },
+  { "is self%-signed", "give that certificate with --cacert, if it is etcd's" },
   { "signed by a CA that", "give the CA of etcd's certificate with --cacert" },
   { "is for .*, not for", "give one of the certificate's names as --server-name" },
   { "expired", "renew that certificate, and look at this machine's clock" },

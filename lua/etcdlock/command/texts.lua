@@ -68,10 +68,20 @@ for _, field in ipairs {
   FIELDS[field] = "--" .. field:gsub("_", "-")
 end
 
+-- What the module says is to be done, and what that is here.
+local ADVICE = {
+  ["allow_plaintext_auth = true"] = "--allow-plaintext-auth",
+  ["set cert and key"] = "give --cert and --key",
+  ["set cacert"] = "give --cacert",
+  ["set server_name"] = "give --server-name",
+}
+
 --- A message of the module, about an option of ours perhaps, which the module knows as a
 -- field of a call.
 function M.of_module(message)
-  message = message:gsub("allow_plaintext_auth = true", "--allow-plaintext-auth")
+  for words, ours in pairs(ADVICE) do
+    message = message:gsub(words, ours)
+  end
   local field, rest = message:match "^%l+[:.][%l_]+: ([%l_]+)( .*)$"
   if FIELDS[field] then
     return FIELDS[field] .. rest

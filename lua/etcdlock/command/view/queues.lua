@@ -5,7 +5,7 @@ local texts = require "etcdlock.command.texts"
 
 local M = {}
 
-local HEAD = { "NAME", "MODE", "STATE", "TOKEN", "HOST", "PID", "SINCE", "FOR", "SAYS" }
+local HEAD = { "NAME", "MODE", "STATE", "TOKEN", "HOST", "PID", "ASKED", "FOR", "SAYS" }
 local IS_NUMBER = { [4] = true, [6] = true, [8] = true }
 
 local NOTHING = "-"
