@@ -2,7 +2,9 @@
 -- passes at each look at one of the names: after 12,000 of them one took 12 ms instead of 1.
 
 local clients = require "spec.support.harness.clients"
+local error_rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local NAMES = { "a", "b" }
@@ -50,5 +52,23 @@ describe("the key of a multi-lock", function()
     assert.equal(2, #etcd:keys(prefix))
     assert.is_true(second:unlock())
     assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("is nobody's, if only an audit that began before has seen it", function()
+    local first, stays = ask(), ask { "c", "d" } -- without which the session would end
+    -- What may come late has the client look for keys that nobody has.
+    server:answer("Txn", "late", error_rows.STATUS.RESOURCE_EXHAUSTED,
+      "etcdserver: mvcc: database space exceeded", 1)
+    server:hold_back("LeaseTimeToLive")
+    clients.assert_fails("no_space", client:lock "late")
+    wait.eventually(function() return server:held "LeaseTimeToLive" == 1 end, 10, "an audit")
+    assert.is_true(first:unlock())
+    local before = client:stats()
+    server:tell "LeaseTimeToLive"
+    -- The next one has seen that the first has ended.
+    wait.eventually(function() return client:stats().audits > before.audits end, 10, "another")
+    assert.equal(before.looks, client:stats().looks)
+    assert.equal(first:key(), ask():key())
+    assert.is_true(stays:unlock())
   end)
 end)

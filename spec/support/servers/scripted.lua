@@ -45,6 +45,21 @@ function Scripted:deliver(method)
   return (ask(self, "deliver %s", method))
 end
 
+-- Keeps what etcd answers to the next |times| (1) calls of |method|.
+function Scripted:hold_back(method, times)
+  self:answer(method, "held", 0, "-", times or 1)
+end
+
+-- How many answers are kept.
+function Scripted:held(method)
+  return (ask(self, "held %s", method))
+end
+
+-- Passes on the answers to |method| that are kept.
+function Scripted:tell(method)
+  ask(self, "tell %s", method)
+end
+
 -- Streams of |method| that run now end so.
 function Scripted:interrupt(method, status, text)
   ask(self, "break %s %d %s", method, status, text)

@@ -158,6 +158,9 @@ static void on_received(batch *b) {
   if (p->message == NULL) {
     b->pump->sent.done = come_back;
     end_messages(c, p);
+  } else if (p == &c->back && c->order.when == HELD) {
+    come_back(b);
+    return; /* the message is kept */
   } else if (p == &c->back && c->order.when != PASS) {
     receive(p); /* thrown away */
   } else {
@@ -277,6 +280,32 @@ void scripted_deliver(const method *m) {
     }
   }
   if (delivered == 0) puts("0");
+}
+
+/* ---- answers that the client gets late ---- */
+
+static bool is_held(const call *c, const method *m) {
+  return c->method == m && c->order.when == HELD && c->back.message != NULL;
+}
+
+int scripted_count_held(const method *m) {
+  const call *c;
+  int n = 0;
+  LIST_FOREACH(c, &calls, link) { n += is_held(c, m); }
+  return n;
+}
+
+void scripted_tell(const method *m) {
+  call *c;
+  grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
+  LIST_FOREACH(c, &calls, link) {
+    if (!is_held(c, m)) continue;
+    c->order.when = PASS;
+    op.data.send_message.send_message = c->back.message;
+    start(c->back.to, &op, 1, &c->back.sent);
+    grpc_byte_buffer_destroy(c->back.message);
+    c->back.message = NULL;
+  }
 }
 
 /* ---- calls ---- */

@@ -6,7 +6,14 @@
 
 #include <pthread.h>
 
-enum { BEFORE = 'b', AFTER = 'a', NEVER = 'n', LATE = 'l', PASS = 0 };
+enum {
+  BEFORE = 'b',
+  AFTER = 'a',
+  NEVER = 'n',
+  LATE = 'l',
+  HELD = 'h',
+  PASS = 0
+};
 
 typedef struct order {
   char when; /* one of the above */
@@ -34,6 +41,12 @@ void scripted_break(const method *m, const order *o);
 
 /* Asks etcd what was late, and prints how many there were when it has answered. */
 void scripted_deliver(const method *m);
+
+/* How many answers are held? */
+int scripted_count_held(const method *m);
+
+/* Passes on the answers that were held. */
+void scripted_tell(const method *m);
 
 /* Serves in front of |etcd| ("host:port"), and prints "port N". */
 void scripted_serve(const char *etcd);

@@ -9,9 +9,12 @@
  *       TIMES calls (-1: all) end with this gRPC status. WHEN: "before" they
  *       reach etcd; "after" etcd has carried them out, and its answer is thrown
  *       away; "never" is the same, but no answer comes at all; "late": etcd is
- *       asked when that is ordered.
+ *       asked when that is ordered; "held": its answer is passed on when that is
+ *       ordered, whatever STATUS says.
  *   deliver METHOD               asks etcd what was late: "N" such calls, when it
  *                                has answered them
+ *   held METHOD                  how many answers are held now: "N"
+ *   tell METHOD                  passes them on
  *   break METHOD STATUS TEXT     so do those that run now
  *   pass                         what comes from now on is forwarded again
  *   calls METHOD                 how many have come: "N"
@@ -51,6 +54,11 @@ static void obey(const char *line) {
     puts("0");
   } else if (strcmp(verb, "deliver") == 0) {
     scripted_deliver(m);
+  } else if (strcmp(verb, "held") == 0) {
+    printf("%d\n", scripted_count_held(m));
+  } else if (strcmp(verb, "tell") == 0) {
+    scripted_tell(m);
+    puts("0");
   } else if (strcmp(verb, "calls") == 0) {
     printf("%d\n", m->calls);
   } else if (strcmp(verb, "heard") == 0) {
