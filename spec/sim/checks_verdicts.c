@@ -9,30 +9,39 @@ enum {
   PROMPT_MS = 1000 /* on a calm day the next in the queue holds by then */
 };
 
+/* The latest that anybody was granted who is in the way of who wants the name as |mine|. */
+static int64_t last_in_way(const name_record *record, el_mode mine) {
+  int64_t last = 0;
+  for (int other = 0; other < MODES; other++) {
+    if (queue_is_in_way(mine, (el_mode)other) &&
+        record->last_token[other] > last) {
+      last = record->last_token[other];
+    }
+  }
+  return last;
+}
+
 /* In the queue of the key at |spot|. */
 static void check_order(world *wd, const sim_peer *pr, int spot,
                         int64_t token) {
   int name = spot_name(spot);
-  sim_way way = queue_way(spot);
+  el_mode mode = spot_mode(spot);
   name_record *record = &wd->names[name];
   const key *older = NULL;
-  int64_t last = way == WAY_READ    ? record->last_write_token
-                 : way == WAY_WRITE ? record->last_token
-                                    : 0;
-  if (queue_count_older(&wd->store, name, token, way, &older) >=
+  int64_t last = last_in_way(record, mode);
+  if (queue_count_older(&wd->store, name, token, mode, &older) >=
       queue_limit(spot)) {
     world_violate(wd, "I3 FIFO",
                   "p%d is granted n%d at %" PRId64 ", before %" PRId64, pr->id,
                   spot, token, older->create_rev);
   }
+  if (mode == EL_MODE_PERMIT) return; /* several hold at once, in any order */
   if (token <= last) {
     world_violate(wd, "I2 tokens",
                   "p%d is granted n%d with %" PRId64 " after %" PRId64, pr->id,
                   spot, token, last);
   }
-  if (way == WAY_PERMIT) return;
-  if (token > record->last_token) record->last_token = token;
-  if (way == WAY_WRITE) record->last_write_token = token;
+  if (token > record->last_token[mode]) record->last_token[mode] = token;
 }
 
 /* A key becomes the oldest when the one before it goes, or when it comes. */
@@ -41,7 +50,7 @@ static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
   int64_t since_ms = 0, waited_ms;
   for (int i = 0; i < n; i++) {
     const name_record *record = &wd->names[spot_name(spots[i])];
-    int64_t front_ms = record->front_since_ms[queue_way(at->spot)];
+    int64_t front_ms = record->front_since_ms[spot_mode(at->spot)];
     if (front_ms > since_ms) since_ms = front_ms;
   }
   waited_ms = wd->now_ms - since_ms;
@@ -117,7 +126,7 @@ void checks_on_locked(world *wd, const sim_caller *who) {
   bool was_free = true;
   for (int i = 0; i < n; i++) {
     const name_record *record = &wd->names[spot_name(spots[i])];
-    int64_t since_ms = record->free_since_ms[queue_way(who->spot)];
+    int64_t since_ms = record->free_since_ms[spot_mode(who->spot)];
     was_free = was_free && since_ms != 0 && since_ms < who->asked_ms;
   }
   if (wd->weather.calm && was_free) {

@@ -57,17 +57,17 @@ void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
  * stand in all of its queues. */
 static int64_t first_since(const world *wd, const peer_entry *at) {
   int spots[NAMES_MAX], n = spot_all(at->spot, spots);
-  sim_way way = queue_way(at->spot);
+  el_mode mode = spot_mode(at->spot);
   int64_t since_ms = 0;
   for (int i = 0; i < n; i++) {
     int name = spot_name(spots[i]);
     int64_t rev = store_create_rev(&wd->store, spots[i], at->core.lease);
-    if (rev == 0 || queue_count_older(&wd->store, name, rev, way, NULL) >=
+    if (rev == 0 || queue_count_older(&wd->store, name, rev, mode, NULL) >=
                         queue_limit(at->spot)) {
       return INT64_MAX;
     }
-    if (wd->names[name].front_since_ms[way] > since_ms) {
-      since_ms = wd->names[name].front_since_ms[way];
+    if (wd->names[name].front_since_ms[mode] > since_ms) {
+      since_ms = wd->names[name].front_since_ms[mode];
     }
   }
   return since_ms;

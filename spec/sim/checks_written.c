@@ -6,20 +6,20 @@
 
 static void check_name(world *wd, const call *what, int spot) {
   name_record *record = &wd->names[spot_name(spot)];
-  sim_way way = queue_way(spot);
+  el_mode mode = spot_mode(spot);
   const key *older = NULL;
   if (store_create_rev(&wd->store, spot, what->lease) != what->rev) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d, which is gone",
                   what->peer, what->rev, spot);
   }
-  if (queue_count_older(&wd->store, spot_name(spot), what->rev, way, &older) >=
+  if (queue_count_older(&wd->store, spot_name(spot), what->rev, mode, &older) >=
       queue_limit(spot)) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d, before %" PRId64,
                   what->peer, what->rev, spot, older->create_rev);
   }
-  if (way == WAY_PERMIT) return;
+  if (mode == EL_MODE_PERMIT) return;
   if (what->rev < record->last_written) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d after %" PRId64,

@@ -4,15 +4,16 @@
 
 #include "world.h"
 
-/* Which others are in the way of who has a key at |spot|. */
-sim_way queue_way(int spot);
+/* Is who has a key in the mode |other| in the way of who wants the name as |mine|? */
+bool queue_is_in_way(el_mode mine, el_mode other);
 
-/* How many of these, being older, keep it waiting. */
+/* How many of those that are in the way of who has a key at |spot|, being older, keep it
+ * waiting. */
 int queue_limit(int spot);
 
-/* How many keys of lock |name| older than |rev| are in that |way|; |*one|, which may be
- * NULL, is one of them. */
-int queue_count_older(const store *st, int name, int64_t rev, sim_way way,
+/* How many keys of lock |name| older than |rev| are in the way of who wants it as |mine|;
+ * |*one|, which may be NULL, is one of them. */
+int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
                       const key **one);
 
 /* Remembers who is next after |what|, of a key in a queue or its note. */

@@ -35,17 +35,14 @@ struct world_event {
 struct peer;
 struct caller;
 
-/* Who is in whose way: for who wants to write, and has a plain lock, all others; for who
- * wants to read, those who write; for who wants a permit, those who have one. */
-typedef enum sim_way { WAY_WRITE, WAY_READ, WAY_PERMIT, WAYS } sim_way;
+enum { MODES = EL_MODE_MULTI + 1 };
 
-/* What the checks remember of one name. */
+/* What the checks remember of one name; of who wants it in each mode. */
 typedef struct name_record {
-  int64_t last_token;           /* of the latest grant */
-  int64_t last_written;         /* by whose key the latest write was made */
-  int64_t last_write_token;     /* of the latest to somebody who may write */
-  int64_t front_since_ms[WAYS]; /* when the oldest key in the way went */
-  int64_t free_since_ms[WAYS];  /* when the last one went; 0: there is one */
+  int64_t last_written;          /* by whose key the latest write was made */
+  int64_t last_token[MODES];     /* of the latest grant */
+  int64_t front_since_ms[MODES]; /* when the oldest key in his way went */
+  int64_t free_since_ms[MODES];  /* when the last one went; 0: there is one */
 } name_record;
 
 struct world {
