@@ -68,6 +68,22 @@ static inline el_mode spot_mode(int spot) {
                                 : EL_MODE_PERMIT;
 }
 
+/* What stands in the key of |mode| between the name and its owner. */
+static inline const char *spot_stem(el_mode mode) {
+  switch (mode) {
+    case EL_MODE_READ:
+      return "read/";
+    case EL_MODE_WRITE:
+      return "write/";
+    case EL_MODE_PERMIT:
+      return "permit/";
+    case EL_NOTE_DOWNGRADED:
+      return "write/read/";
+    default:
+      return "";
+  }
+}
+
 static inline uint32_t spot_slot(int spot) {
   int which = spot_line(spot) % LINES_OF_NAME;
   if (spot_is_multi(spot)) {

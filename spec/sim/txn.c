@@ -2,6 +2,7 @@
 #include "txn.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,10 +43,6 @@ static size_t put_hex(char *to, uint64_t number) {
 }
 
 static el_bytes text_of(const key *it, char *to) {
-  static const char *const stems[] = {
-      [EL_MODE_LOCK] = "",        [EL_MODE_READ] = "read/",
-      [EL_MODE_WRITE] = "write/", [EL_MODE_PERMIT] = "permit/",
-      [EL_MODE_MULTI] = "",       [EL_NOTE_DOWNGRADED] = "write/read/"};
   bool is_nested = key_is_nested(it);
   size_t len = put_text(to, "lock");
   to[len++] = (char)('0' + spot_name(it->spot));
@@ -53,7 +50,7 @@ static el_bytes text_of(const key *it, char *to) {
   if (is_nested) {
     len += put_text(to + len, it->owner % 2 == 0 ? "permit/below/" : "below/");
   } else {
-    len += put_text(to + len, stems[spot_mode(it->spot)]);
+    len += put_text(to + len, spot_stem(spot_mode(it->spot)));
   }
   len += put_hex(to + len, (uint64_t)(is_nested ? -it->owner : it->owner));
   if (spot_slot(it->spot) != 0) {
@@ -85,32 +82,38 @@ static bool may_be_in(const key *it, el_bytes from) {
          from.data[sizeof "lock" - 1] - '0' == spot_name(it->spot);
 }
 
+/* That of the longest stem with which |rest|, what follows the name, begins. */
+static el_mode mode_of(const char *rest) {
+  el_mode found = EL_MODE_LOCK;
+  for (int mode = 0; mode <= EL_NOTE_DOWNGRADED; mode++) {
+    const char *stem = spot_stem((el_mode)mode);
+    if (strlen(stem) > strlen(spot_stem(found)) &&
+        strncmp(rest, stem, strlen(stem)) == 0) {
+      found = (el_mode)mode;
+    }
+  }
+  return found;
+}
+
 /* The place and the lease that |text|, a key of ours, stands for; false: it is a note
  * that nobody here writes. */
 static bool parse(el_bytes text, int *spot, int64_t *owner) {
   char copy[TXN_TEXT_MAX];
   unsigned long long hex;
   unsigned slot = 0;
-  int name;
+  int name, at = 0;
+  el_mode mode;
   assert(text.len < sizeof copy);
   memcpy(copy, text.data, text.len);
   copy[text.len] = '\0';
   if (strstr(copy, "/order/") != NULL) return false;
-  if (sscanf(copy, "lock%d/read/%llx-%x", &name, &hex, &slot) >= 2) {
-    *spot = spot_make(name, EL_MODE_READ, (int)slot);
-  } else if (sscanf(copy, "lock%d/permit/%llx-%x", &name, &hex, &slot) >= 2) {
-    *spot = spot_make(name, EL_MODE_PERMIT, (int)slot);
-  } else if (sscanf(copy, "lock%d/write/read/%llx", &name, &hex) == 2) {
-    *spot = spot_make(name, EL_NOTE_DOWNGRADED, 0);
-  } else if (sscanf(copy, "lock%d/write/%llx", &name, &hex) == 2) {
-    *spot = spot_make(name, EL_MODE_WRITE, 0);
-  } else if (sscanf(copy, "lock%d/%llx-%x", &name, &hex, &slot) == 3) {
-    *spot = spot_make(name, EL_MODE_MULTI, (int)slot);
-  } else if (sscanf(copy, "lock%d/%llx", &name, &hex) == 2) {
-    *spot = spot_make(name, EL_MODE_LOCK, 0);
-  } else {
-    assert(!"a write to a key that no lock has");
-  }
+  if (sscanf(copy, "lock%d/%n", &name, &at) != 1 || at == 0) abort();
+  mode = mode_of(copy + at);
+  at += (int)strlen(spot_stem(mode));
+  /* or somebody writes to a key that no lock has */
+  if (sscanf(copy + at, "%llx-%x", &hex, &slot) < 1) abort();
+  if (mode == EL_MODE_LOCK && slot != 0) mode = EL_MODE_MULTI;
+  *spot = spot_make(name, mode, (int)slot);
   *owner = (int64_t)hex;
   return true;
 }
