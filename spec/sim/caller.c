@@ -83,7 +83,7 @@ static void request(world *wd, sim_caller *who) {
   who->verdicts = 0;
   who->asked_ms = wd->now_ms;
   who->spot = pick_spot(wd, who);
-  who->reads = spot_mode(who->spot) == EL_MODE_READ;
+  who->mode = spot_mode(who->spot);
   who->trying = rng_chance(&wd->dice, 250);
   who->state = CALLER_WAITING;
   wd->figures->requests++;
@@ -149,13 +149,15 @@ static void downgrade(world *wd, const world_event *ev) {
   if (ev->turn != who->turn || !who->claiming) return;
   world_trace(wd, "p%d caller %d only reads on", who->peer, who->id);
   wd->figures->downgrades++;
-  who->reads = true;
+  who->mode = EL_MODE_READ;
   peer_downgrade(wd, who->peer, who->id);
 }
 
 static void write(world *wd, const world_event *ev) {
   const sim_caller *who = &wd->callers[ev->who];
-  if (ev->turn != who->turn || !who->claiming || who->reads) return;
+  if (ev->turn != who->turn || !who->claiming || who->mode == EL_MODE_READ) {
+    return;
+  }
   peer_write(wd, who->peer, who->id);
 }
 

@@ -28,7 +28,7 @@ typedef enum caller_verdict {
 /* One that has ended otherwise than by its holder. */
 typedef struct sim_hold {
   int spot;
-  bool reads;
+  el_mode mode;
   int64_t token, lease;
   int64_t end_ms; /* 0: there was none */
 } sim_hold;
@@ -43,7 +43,7 @@ typedef struct caller {
   int spot;      /* that it asks for */
   int n_multis;  /* how often it has asked for several names with a new slot */
   int again;     /* those whose slot can be had again; 0: none */
-  bool reads;    /* and others may read as well */
+  el_mode mode;  /* a writer who only reads on is a reader */
   bool trying;
   int64_t asked_ms, granted_ms;
   int verdicts;         /* on this request */

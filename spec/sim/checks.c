@@ -188,7 +188,7 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
       continue;
     }
     with_permit += is_sabotaged(wd, other) ? 0 : is_permit(other);
-    if (is_permit(other) == is_permit(who) && !(other->reads && who->reads) &&
+    if (queue_excludes(other->mode, who->mode) &&
         (!is_permit(who) || with_permit >= spot_permits(who->spot) ||
          spot_permits(other->spot) != spot_permits(who->spot))) {
       check_overlap(wd, who, other);

@@ -4,6 +4,7 @@
 
 #include "caller.h"
 #include "checks.h"
+#include "queue.h"
 
 /* By the store's clock, where the peer's may run faster. */
 static int64_t delay_of(const world *wd, int peer) {
@@ -25,7 +26,7 @@ void checks_on_left(world *wd, sim_caller *who) {
   int64_t end_ms =
       who->claim_end_ms < wd->now_ms ? who->claim_end_ms : wd->now_ms;
   who->was = (sim_hold){.spot = who->spot,
-                        .reads = who->reads,
+                        .mode = who->mode,
                         .token = who->token,
                         .lease = who->lease,
                         .end_ms = end_ms};
@@ -34,12 +35,11 @@ void checks_on_left(world *wd, sim_caller *who) {
 /* Does |hold|, of |other|, keep |who| out? */
 static bool is_delayed(const world *wd, const sim_caller *other,
                        const sim_hold *hold, const sim_caller *who) {
-  bool is_permit = spot_mode(who->spot) == EL_MODE_PERMIT;
   return hold->end_ms != 0 && hold->lease != who->lease &&
          wd->now_ms < hold->end_ms + delay_of(wd, other->peer) &&
          spot_is_beside(hold->spot, who->spot) &&
-         (spot_mode(hold->spot) == EL_MODE_PERMIT) == is_permit &&
-         !(hold->reads && who->reads) && !is_sabotaged(&wd->store, hold);
+         queue_excludes(hold->mode, who->mode) &&
+         !is_sabotaged(&wd->store, hold);
 }
 
 void checks_delay(world *wd, const sim_caller *who) {
@@ -50,7 +50,7 @@ void checks_delay(world *wd, const sim_caller *who) {
     most = spot_permits(who->spot) - 1;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    sim_hold now = {other->spot, other->reads, other->token, other->lease,
+    sim_hold now = {other->spot, other->mode, other->token, other->lease,
                     other->claiming ? other->claim_end_ms : 0};
     bool is_new = other->claiming && is_delayed(wd, other, &now, who);
     if (other == who || wd->peers[other->peer].delay_ms == 0) continue;

@@ -24,6 +24,10 @@ bool queue_is_in_way(el_mode mine, el_mode other) {
   }
 }
 
+bool queue_excludes(el_mode one, el_mode other) {
+  return queue_is_in_way(one, other) || queue_is_in_way(other, one);
+}
+
 int queue_limit(int spot) {
   return spot_mode(spot) == EL_MODE_PERMIT ? spot_permits(spot) : 1;
 }

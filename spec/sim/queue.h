@@ -7,6 +7,9 @@
 /* Is who has a key in the mode |other| in the way of who wants the name as |mine|? */
 bool queue_is_in_way(el_mode mine, el_mode other);
 
+/* May the two not be held at once, but for how many there are of one? */
+bool queue_excludes(el_mode one, el_mode other);
+
 /* How many of those that are in the way of who has a key at |spot|, being older, keep it
  * waiting. */
 int queue_limit(int spot);

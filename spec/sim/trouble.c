@@ -143,7 +143,7 @@ static bool is_running(const world *wd, int peer) {
 static void write_meanwhile(world *wd, const key *it) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
-    if (who->claiming && !who->reads && who->lease == it->owner &&
+    if (who->claiming && who->mode != EL_MODE_READ && who->lease == it->owner &&
         who->spot == spot_whole(it->spot) && is_running(wd, who->peer)) {
       peer_write(wd, who->peer, i);
     }
