@@ -61,22 +61,22 @@ static void note_free(world *wd, int name, el_mode mine) {
   }
 }
 
-/* A key is deleted, or its writer only reads from now on: who is next? */
-static void note_front(world *wd, const key *gone, el_mode mine) {
-  int name = spot_name(gone->spot);
+/* The key of |rev| is deleted, or its writer only reads from now on: who is next? */
+static void note_front(world *wd, int name, int64_t rev, el_mode mine) {
   if (mine == EL_MODE_PERMIT ||
-      queue_count_older(&wd->store, name, gone->create_rev, mine, NULL) == 0) {
+      queue_count_older(&wd->store, name, rev, mine, NULL) == 0) {
     wd->names[name].front_since_ms[mine] = wd->now_ms;
   }
 }
 
 void queue_note(world *wd, const change *what) {
   const key *before = &what->before;
+  int name = spot_name(before->spot);
   for (int mine = 0; mine < MODES; mine++) {
-    note_free(wd, spot_name(before->spot), (el_mode)mine);
+    note_free(wd, name, (el_mode)mine);
   }
   if (is_note(before)) {
-    note_front(wd, &what->after, EL_MODE_READ);
+    note_front(wd, name, what->after.owner, EL_MODE_READ);
     return;
   }
   if (before->create_rev == 0 || what->after.create_rev != 0) return;
@@ -84,7 +84,7 @@ void queue_note(world *wd, const change *what) {
     el_mode gone = spot_mode(before->spot);
     /* Of his own mode it may have been his client's, who now has a place for him. */
     if (queue_is_in_way((el_mode)mine, gone) || (el_mode)mine == gone) {
-      note_front(wd, before, (el_mode)mine);
+      note_front(wd, name, before->create_rev, (el_mode)mine);
     }
   }
 }
