@@ -200,7 +200,7 @@ describe("keys that don't count", function()
     local lock = assert(client:lock("a", { timeout = 5 }))
     assert.equal(1, #client:queue "a")
     assert_fails("locked", other:try_lock "a")
-    assert_fails("timeout", other:lock("a", { timeout = 0.2 }))
+    assert_fails("timeout", other:lock("a", { timeout = 1 }))
     assert.is_true(lock:check())
     assert.is_true(lock:unlock())
     lock = assert(client:try_lock "a")
@@ -222,7 +222,7 @@ describe("keys that don't count", function()
       { "a/x/1", "a/x/2", "a/1" } } do
       for _, key in ipairs(order) do put(key) end
       assert_fails("locked", client:try_lock "a")
-      assert_fails("timeout", client:lock("a", { timeout = 0.2 }))
+      assert_fails("timeout", client:lock("a", { timeout = 0.5 }))
       for _, key in ipairs(order) do etcd:del(prefix .. key) end
     end
   end)
@@ -262,7 +262,7 @@ describe("keys of other clients that count", function()
     for _, key in ipairs { "a/1", "a/ffffffffffffffff", "a/read/1", "a/write/1" } do
       put(key)
       assert_fails("locked", client:try_lock "a")
-      assert_fails("timeout", client:lock("a", { timeout = 0.1 }))
+      assert_fails("timeout", client:lock("a", { timeout = 0.5 }))
       local asked = assert(client:lock_async("a", { timeout = 5 }))
       wait.eventually(function() return #client:queue "a" == 2 end)
       -- When nothing is asked any more, only a watch can tell.

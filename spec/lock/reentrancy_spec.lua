@@ -114,7 +114,7 @@ describe("the same owner", function()
     local other = connect { elsewhere = true }
     clients.keep(assert(client:lock("a", { owner = "me" })))
     assert_fails("locked", other:try_lock("a", { owner = "me" }))
-    assert_fails("timeout", other:lock("a", { owner = "me", timeout = 0.1 }))
+    assert_fails("timeout", other:lock("a", { owner = "me", timeout = 1 }))
   end)
 end)
 
@@ -220,7 +220,7 @@ describe("another owner of the same client", function()
 
   it("gives up while it waits for such a hold", function()
     local long = assert(client:lock("a", { owner = "x", max_hold = 30 }))
-    assert_fails("timeout", client:lock("a", { owner = "y", timeout = 0.2 }))
+    assert_fails("timeout", client:lock("a", { owner = "y", timeout = 1 }))
     assert_fails("locked", client:try_lock("a", { owner = "y" }))
     assert.is_true(long:check())
     assert.is_true(long:unlock())

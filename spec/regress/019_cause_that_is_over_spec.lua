@@ -25,7 +25,7 @@ it("after an outage another holder is called one", function()
   wait.eventually(function() return client:stats().failed_attempts >= 3 end)
   etcd:restart()
   wait.eventually(function() return client:ping() end, 10, "an answer")
-  for _ = 1, 3 do clients.assert_fails("timeout", client:lock("a", { timeout = 0.3 })) end
+  for _ = 1, 3 do clients.assert_fails("timeout", client:lock("a", { timeout = 1 })) end
   assert.is_true(lock:unlock())
 end)
 
