@@ -89,7 +89,7 @@ return {
       .. "    to->target = ETCD__COMPARE__COMPARE_TARGET__MOD;\n"
       .. "    to->target_union_case = ETCD__COMPARE__TARGET_UNION_MOD_REVISION;\n"
       .. "    to->mod_revision = 0;",
-    by = "regress/014_late_write: a write that is carried out late" },
+    by = "regress/014_late_write: that is carried out late" },
   { "the youngest comes last", "src/etcd/kv.c",
     "to->sort_order = op->sort == EL_SORT_OLDEST",
     "to->sort_order = op->sort != EL_SORT_OLDEST",

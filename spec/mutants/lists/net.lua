@@ -147,7 +147,7 @@ return {
   { "why there is no connection is what became of a request", "src/net/channel.c",
     "bool definite = err->unsent;",
     "bool definite = true;",
-    by = "regress/036" },
+    by = "regress/036_verdict_on_a_request_that_left" },
   { "a member that can't be reached is told of before it is known why", "src/net/channel.c",
     "if (asked->diagnosis == NULL) return false;",
     "return false;",
