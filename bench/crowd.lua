@@ -23,7 +23,7 @@ local function job_of(entrant, work, endpoint, prefix)
     endpoint = endpoint,
     prefix = prefix,
     work = entrant.work or "lock",
-    linger = entrant.linger,
+    linger = entrant.linger, handoff_time = entrant.handoff_time,
     clients = entrant.clients,
     fresh = entrant.fresh,
     owners = work.owners,

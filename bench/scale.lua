@@ -26,6 +26,12 @@ local function in_many(count)
   return { processes = SHARES, owners = count / SHARES, names = 1 }
 end
 
+local function who_hold(count)
+  local work = in_many(count)
+  work.hold = 0.05
+  return work
+end
+
 -- As many names at a time as an etcd of this machine gets through.
 local function names(count)
   return { processes = 1, owners = count, names = count }
@@ -39,6 +45,10 @@ local TESTS = {
   {
     title = ("owners of %d processes do"):format(SHARES),
     entrant = "etcdlock", sizes = { 100, 1000, 10000 }, work = in_many, holds = 10000,
+  },
+  {
+    title = ("owners of %d processes hold for 50 ms, in turns of a second"):format(SHARES),
+    entrant = "etcdlock_turns", sizes = { 100, 1000 }, work = who_hold, holds = 1000,
   },
   {
     title = ("clients in %d processes do: a key of etcd each"):format(SHARES),

@@ -10,7 +10,9 @@ local options = { linger = job.linger }
 local clients = {}
 
 local function connect()
-  clients[#clients + 1] = assert(etcdlock.connect { endpoints = job.endpoint, env = false })
+  clients[#clients + 1] = assert(etcdlock.connect {
+    endpoints = job.endpoint, env = false, handoff_time = job.handoff_time,
+  })
   return clients[#clients]
 end
 
