@@ -125,8 +125,8 @@ local WAITING_AFTER = 0.1
 
 --- Waits for the core's verdict; whatever interrupts the wait gives it up. Nil: there was
 -- none within `limit`.
-local function await_verdict(self, core_lock, tie, limit)
-  local wait = { core_lock = core_lock, tie = tie, limit = limit }
+local function await_verdict(self, core_lock, request, tie, limit)
+  local wait = { core_lock = core_lock, tie = tie, limit = limit, may_collect = not request.try }
   local ok, message, code = self:_await(of_lock.Decided, wait)
   if ok == false then
     wait:give_up() -- it may be only the wait that has failed
@@ -136,13 +136,13 @@ end
 
 local function wait_for(self, core_lock, request, tie)
   if request.began then
-    local ok, message, code = await_verdict(self, core_lock, tie, WAITING_AFTER)
+    local ok, message, code = await_verdict(self, core_lock, request, tie, WAITING_AFTER)
     if ok ~= nil then
       return ok, message, code
     end
     self._events:waiting(request)
   end
-  return await_verdict(self, core_lock, tie)
+  return await_verdict(self, core_lock, request, tie)
 end
 
 --- The lock that the core has granted.

@@ -21,7 +21,7 @@ function Events.new(core_client, options, metrics)
   for _, kind in ipairs(event.KINDS) do
     windows[kind] = { from = -math.huge, told = 0, left_out = 0 }
   end
-  return setmetatable({
+  local self = setmetatable({
     --- Does anybody want to hear of all that happens?
     is_on = options.log ~= nil or metrics ~= nil,
     _core = core_client,
@@ -35,6 +35,8 @@ function Events.new(core_client, options, metrics)
     _has_complained = false,
     _has_told = false, -- of a lock that was collected, where there is no log
   }, Events)
+  core_client:attend(self)
+  return self
 end
 
 -- ---- the log ----
@@ -169,6 +171,15 @@ function Events:tell()
   end
   if self._has_left_out then
     tell_left_out(self, false)
+  end
+end
+
+--- Lua has just collected a lock that was held. A log may do what mustn't be done in the
+-- middle of somebody's work, and metrics may be what was interrupted: they hear of it with
+-- the next call.
+function Events:tell_collected()
+  if not self.is_on then
+    self:tell()
   end
 end
 

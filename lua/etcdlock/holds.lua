@@ -14,20 +14,44 @@ local NONE = {} -- no locks
 -- Those of all clients of this program (keys).
 local all = setmetatable({}, { __mode = "k" })
 
+--- The members at `endpoints`, a set: in whatever way they are written.
+local function members_at(endpoints)
+  local members = {}
+  for _, endpoint in ipairs(endpoints) do
+    if not endpoint:find "^unix:" then
+      endpoint = endpoint:lower():gsub("^https?://", ""):gsub("^localhost:", "127.0.0.1:")
+    end
+    members[endpoint] = true
+  end
+  return members
+end
+
 --- For a client of the etcd at `endpoints`, a list.
 function Holds.new(endpoints)
-  local where = { (table.unpack or unpack)(endpoints) } -- luacheck: ignore unpack
-  table.sort(where)
   local self = setmetatable({
     _locks = setmetatable({}, { __mode = "v" }), -- that exclude all others, by full name
     -- Sets of locks that don't, by what they share. Each has its set, which ends with
     -- the last of them.
     _sharers = setmetatable({}, { __mode = "v" }),
     _lingering = {}, -- core locks whose key was kept, by mode, delay and full name
-    _where = table.concat(where, ","),
+    _members = members_at(endpoints),
   }, Holds)
   all[self] = true
   return self
+end
+
+--- Is it one etcd? One member is enough, for it belongs to one cluster only. By their ids
+-- clusters can't be told apart: those that were set up alike have the same.
+local function is_same_etcd(self, other)
+  if self == other then
+    return true
+  end
+  for member in pairs(self._members) do
+    if other._members[member] then
+      return true
+    end
+  end
+  return false
 end
 
 --- Who asks: what the caller says, else the running coroutine.
@@ -227,7 +251,7 @@ end
 --- The same of another client of this program, of the same etcd.
 local function is_blocked_elsewhere(self, request, chosen)
   for other in pairs(all) do
-    if other ~= self and other._where == self._where
+    if other ~= self and is_same_etcd(self, other)
       and find_blocking(other, request, chosen) then
       return true
     end
@@ -238,7 +262,7 @@ end
 local function are_blocked(self, request, chosen)
   local shared, held = shared_by("permit", request.full), 0
   for other in pairs(all) do
-    for lock in pairs(other._where == self._where and other._sharers[shared] or NONE) do
+    for lock in pairs(is_same_etcd(self, other) and other._sharers[shared] or NONE) do
       local counts = lock._request.permits == request.permits and is_live(other, lock)
         and is_deadlock(lock, chosen)
       held = held + (counts and 1 or 0)

@@ -11,9 +11,12 @@ local wait = require "spec.support.harness.wait"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local client, other
 
+local options = { endpoints = etcd:endpoints(), prefix = prefix }
+local connect_other = clients.connector(options)
+
 -- Not of clients.connector, which would keep it.
-local function connect(endpoints)
-  return assert(etcdlock.connect { endpoints = endpoints or etcd:endpoints(), prefix = prefix })
+local function connect()
+  return assert(etcdlock.connect(options))
 end
 
 local function collect()
@@ -50,11 +53,13 @@ local function interrupted(seconds, fn, ...)
   assert.equal("enough", failure)
 end
 
-before_each(function() client, other = connect(), connect(clients.elsewhere(etcd:endpoints())) end)
+before_each(function()
+  client, other = connect(), connect_other { elsewhere = true }
+end)
 
 after_each(function()
   if client then client:close() end
-  other:close()
+  clients.close_all()
 end)
 
 describe("a dropped handle", function()

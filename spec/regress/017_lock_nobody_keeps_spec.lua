@@ -37,26 +37,73 @@ it("a lock that nobody keeps is told of, to the log that connect was given", fun
   for _, message in ipairs(told) do assert.matches(TEXT, message, 1, true) end
 end)
 
-it("without a log it is told on standard error, once", function()
+-- What a program says that does |work| with a client: standard output, and error.
+local function said(work)
   local script = temporary.directory() .. "/script.lua"
   local file = assert(io.open(script, "w"))
   file:write(([[
-    local client = assert(require("etcdlock").connect { endpoints = %q, prefix = %q })
-    for _ = 1, 3 do
+    local etcdlock = require "etcdlock"
+    local options = { endpoints = %q, prefix = %q }
+    local client = assert(etcdlock.connect(options))
+    local function drop_one()
       assert(client:lock "a")
       collectgarbage()
       collectgarbage()
     end
-    assert(client:lock "b"):unlock()
-    print(client:stats().collected)
-    local kept = client:lock "kept"
-  ]]):format(suite.endpoint(), prefix))
+    %s]]):format(suite.endpoint(), prefix, work))
   file:close()
   local out, code, err = proc.run_lua(script)
-  assert.same({ "3\n", 0 }, { out, code }, err)
+  assert.equal(0, code, err)
+  return out, err
+end
+
+local function assert_lines(count, text)
+  assert.equal(count, select(2, text:gsub("\n", "")), text)
+end
+
+it("without a log it is told on standard error, once", function()
+  local out, err = said [[
+    for _ = 1, 3 do drop_one() end
+    assert(client:lock "b"):unlock()
+    print(client:stats().collected)]]
+  assert.equal("3\n", out)
   assert.matches(TEXT, err, 1, true)
-  assert.equal(1, select(2, err:gsub("\n", "")))
+  assert_lines(1, err)
 end)
+
+it("it is told when it happens, although the program asks nothing more", function()
+  local _, err = said [[
+    drop_one()
+    io.stderr:write "the work\n"]]
+  assert.matches(TEXT .. ".*\nthe work\n$", err)
+  assert_lines(2, err)
+end)
+
+it("it is told of a client that nobody keeps either", function()
+  local _, err = said [[
+    client = nil
+    assert(assert(etcdlock.connect(options)):lock "of nobody's client")
+    collectgarbage()
+    collectgarbage()]]
+  assert.matches('lock "of nobody\'s client" was released because', err, 1, true)
+  assert_lines(1, err)
+end)
+
+it("a lock that is kept to the end of the program ends with it, without a word", function()
+  for _, ending in ipairs { "", "os.exit(0, true)", "os.exit(0)" } do
+    local _, err = said("kept = assert(client:lock 'kept')\n" .. ending)
+    assert.equal("", err, ending)
+  end
+end)
+
+if _VERSION == "Lua 5.4" then
+  it("where warnings are on, it is told each time", function()
+    local _, err = said [[
+      warn "@on"
+      for _ = 1, 3 do drop_one() end]]
+    assert_lines(3, err)
+  end)
+end
 
 it("nothing is told of what was let go before, was lost, or was only waited for", function()
   local told, other = {}, connect()

@@ -30,8 +30,9 @@ local COUNTER = [[
   end
 ]]
 
-local function counted(program)
-  local child = proc.lua(COUNTER .. program .. "\nclient:close()", suite.endpoints(), prefix)
+local function counted(program, endpoint)
+  local child = proc.lua(COUNTER .. program .. "\nclient:close()",
+    endpoint or suite.endpoints(), prefix)
   local count = tonumber((child:expect "^collections (%d+)"))
   assert.equal(0, (child:wait()))
   return count
@@ -52,6 +53,16 @@ it("a try of what this process holds collects nothing", function()
     end))
     lock:unlock()
   ]])
+end)
+
+it("nor does a try of which etcd says nothing", function()
+  local between = clients.scripted(suite.endpoint())
+  between:hold_back("Txn", -1)
+  assert.equal(0, counted([[
+    print("collections " .. collections(function()
+      assert(select(3, client:try_lock "a") == "unavailable")
+    end))
+  ]], between:endpoint()))
 end)
 
 it("an answer deadlock is looked for once, which is two full collections at most", function()

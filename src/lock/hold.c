@@ -188,11 +188,14 @@ bool el_lock_is_outlived(const el_lock *lk) {
   return atomic_load(&lk->state) == EL_HOLD_OUTLIVED;
 }
 
-void el_lock_drop(el_lock *lk) {
-  if (el_handle_is_forked(lk->handle)) return; /* the parent's: leaked */
-  if (let_go(lk, EL_HOLD_OUTLIVED)) {
+bool el_lock_drop(el_lock *lk) {
+  bool was_held;
+  if (el_handle_is_forked(lk->handle)) return false; /* the parent's: leaked */
+  was_held = let_go(lk, EL_HOLD_OUTLIVED);
+  if (was_held) {
     EL_COUNT(&lk->handle->counters, collected, 1);
     el_lock_note_end(lk, EL_EVENT_COLLECTED, EL_LOSS_NONE);
   }
   el_lock_unref(lk);
+  return was_held;
 }

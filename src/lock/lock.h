@@ -132,8 +132,9 @@ bool el_lock_arm(el_lock *lk, el_lock_news news, el_wake *wake, uint64_t id);
 /* Takes that back. @thread lua */
 void el_lock_disarm(el_lock *lk, el_lock_news news, uint64_t id);
 
-/* Releases the hold and the caller's reference; never blocks. @thread lua */
-void el_lock_drop(el_lock *lk);
+/* Releases the hold, if it was held (returned), and the caller's reference; never
+ * blocks. @thread lua */
+bool el_lock_drop(el_lock *lk);
 
 /* Did somebody else have it when it was asked for? Only once it was held.
  * @thread lua */

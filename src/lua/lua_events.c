@@ -87,7 +87,18 @@ static el_nret l_client_events_left_out(lua_State *L) {
   return 1;
 }
 
+/* client:attend(events), a table, whose method tell_collected is called in the middle of
+ * whatever runs when Lua has collected a lock that was held */
+static el_nret l_client_attend(lua_State *L) {
+  el_lua_check_client(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_settop(L, 2);
+  el_lua_attach(L, 1);
+  return 0;
+}
+
 const luaL_Reg el_lua_events_methods[] = {
+    {"attend", l_client_attend},
     {"next_event", l_client_next_event},
     {"events_left_out", l_client_events_left_out},
     {NULL, NULL},

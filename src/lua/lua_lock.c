@@ -1,6 +1,7 @@
 /* lua_lock: the userdata of a lock. */
 #include "lock/lock.h"
 
+#include <lualib.h>
 #include <string.h>
 
 #include "lua/lua_client.h"
@@ -66,6 +67,8 @@ static el_nret l_client_lock(lua_State *L) {
     read_options(L, 4, &options);
   }
   box = el_lua_new_box(L, EL_LUA_LOCK);
+  el_lua_push_attached(L, 1); /* for tell_collected */
+  el_lua_attach(L, -2);
   *box = el_client_lock(lc->client, &options, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }
@@ -214,10 +217,43 @@ static el_nret l_lock_key(lua_State *L) {
   return 1;
 }
 
+/* ---- collection ---- */
+
+/* Does this finalizer run because the state is closed? Else it has interrupted somebody. */
+static bool is_closing(lua_State *L) {
+  lua_Debug interrupted;
+  if (lua_getstack(L, 2, &interrupted) == 0) return true;
+#if LUA_VERSION_NUM == 503
+  /* There os.exit stays on the stack of the state that it closes. */
+  lua_getinfo(L, "f", &interrupted);
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, LUA_OSLIBNAME);
+  lua_getfield(L, -1, "exit");
+  return lua_rawequal(L, -4, -1);
+#else
+  return false;
+#endif
+}
+
+/* Not at the end of the program, to which a lock may well be kept. */
+static el_nret tell_collected(lua_State *L) {
+  if (!is_closing(L)) {
+    el_lua_push_attached(L, 1);
+    lua_getfield(L, -1, "tell_collected");
+    lua_insert(L, -2);
+    lua_call(L, 1, 0);
+  }
+  return 0;
+}
+
+/* What was dropped is told at once, for there may be no next call. An error has nobody to
+ * go to. */
 static el_nret l_lock_gc(lua_State *L) {
   el_lock *lk = el_lua_take_box(L, 1, EL_LUA_LOCK);
-  if (lk != NULL) {
-    el_lock_drop(lk);
+  if (lk != NULL && el_lock_drop(lk)) {
+    lua_pushcfunction(L, tell_collected);
+    lua_pushvalue(L, 1);
+    (void)lua_pcall(L, 1, 0, 0);
   }
   return 0;
 }

@@ -66,6 +66,22 @@ void *el_lua_take_box(lua_State *L, int arg, const char *type) {
   return held;
 }
 
+void el_lua_attach(lua_State *L, int index) {
+#if LUA_VERSION_NUM == 501
+  lua_setfenv(L, index);
+#else
+  lua_setuservalue(L, index);
+#endif
+}
+
+void el_lua_push_attached(lua_State *L, int index) {
+#if LUA_VERSION_NUM == 501
+  lua_getfenv(L, index);
+#else
+  lua_getuservalue(L, index);
+#endif
+}
+
 void el_lua_set_functions(lua_State *L, const luaL_Reg *list) {
   for (; list->name != NULL; list++) {
     lua_pushcfunction(L, list->func);

@@ -48,6 +48,14 @@ void *el_lua_check_box(lua_State *L, int arg, const char *type);
  * nothing. @thread lua */
 void *el_lua_take_box(lua_State *L, int arg, const char *type);
 
+/* Hangs the table on top of the stack on the userdata at |index|, and pops it.
+ * @thread lua */
+void el_lua_attach(lua_State *L, int index);
+
+/* Pushes the table that hangs on the userdata at |index|; if none does, what Lua
+ * has there (nil, or in 5.1 its globals). @thread lua */
+void el_lua_push_attached(lua_State *L, int index);
+
 /* Makes the metatable of |type| with |methods| and |gc|. @thread lua */
 void el_lua_new_type(lua_State *L, const char *type, const luaL_Reg *methods,
                      lua_CFunction gc);

@@ -4,9 +4,9 @@
 -- isn't nil once it is over; arm(number), which has the core tell its end by a number (false:
 -- it is over already); give_up(), called when an error or the end of its coroutine ends it;
 -- with its client's wakeups; losses, of which those who wait for them hear meanwhile, where
--- the kind hears_losses; events, which are told meanwhile; limit in seconds; tie, to the
--- request that waits (host.lua); ends_early, with the worker that it is in (host.lua).
--- give_up, losses and the last three may be missing. While a loop has it, `park` is what
+-- the kind hears_losses; events, which are told meanwhile; limit in seconds; may_collect, what
+-- was dropped, while it blocks; tie, to the request that waits (host.lua); ends_early, with
+-- the worker that it is in (host.lua). give_up, losses and the last four may be missing. While a loop has it, `park` is what
 -- the loop knows of it (loop.lua).
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
@@ -53,7 +53,7 @@ local function block(wait)
     end
     tell(wait)
     slices = slices + 1
-    if slices == DROPPED_AFTER and wait.give_up then
+    if slices == DROPPED_AFTER and wait.may_collect then
       collectgarbage()
       collectgarbage()
     end

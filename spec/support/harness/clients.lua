@@ -17,11 +17,6 @@ function M.with(defaults, changes)
   return opts
 end
 
--- |endpoints|, told so that etcdlock doesn't know by them that it is the same etcd.
-function M.elsewhere(endpoints)
-  return endpoints .. "," .. endpoints:match "^[^,]+"
-end
-
 -- connect(changes), for clients with these options (a table, or a function that
 -- returns one). close_all ends them. With |changes.elsewhere| the client is to the
 -- others as one of another program would be: waiting for each other is no deadlock.
@@ -29,10 +24,10 @@ function M.connector(defaults)
   return function(changes)
     local opts = type(defaults) == "function" and defaults() or defaults
     opts = M.with(opts, changes)
-    if opts.elsewhere then
-      opts.endpoints, opts.elsewhere = M.elsewhere(opts.endpoints), nil
-    end
+    local is_elsewhere = opts.elsewhere
+    opts.elsewhere = nil
     local client = assert(etcdlock.connect(opts))
+    if is_elsewhere then client._holds._members = {} end
     open[#open + 1] = client
     return client
   end
