@@ -105,7 +105,7 @@ OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/etcd.pb-c.o
 
 # The simulator drives the pure part of the lock, which needs no library.
 SIM_OBJECTS := $(patsubst src/%.c,build/sim/%.o,$(wildcard src/rules/*.c) \
-  src/base/error.c src/base/alloc.c) $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
+  src/base/error.c src/base/alloc.c src/base/jitter.c) $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
 
 # ---- flags ------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/jitter.h"
 #include "etcd.pb-c.h"
 #include "net/stream.h"
 #include "base/of.h"
@@ -22,6 +23,7 @@ struct el_watches {
   el_timer reopen;
   el_token_wait token; /* until the stream may be opened */
   int64_t reopen_delay_ms;
+  uint64_t salt; /* of the delay */
   el_move move;
 };
 
@@ -84,13 +86,14 @@ static void give_id(el_watches *watches, el_watch *watch) {
   HASH_ADD(hh, watches->by_id, id, sizeof watch->id, watch);
 }
 
-/* Opens the stream again after a while; the delay grows until a message
- * arrives. */
+/* Opens the stream again after a while, which grows until a message arrives: up
+ * to a quarter sooner, for all clients of a member lose it at once. */
 static void schedule_reopen(el_watches *watches) {
   int64_t delay_ms = watches->reopen_delay_ms * 2;
   if (delay_ms < REOPEN_FIRST_MS) delay_ms = REOPEN_FIRST_MS;
   if (delay_ms > REOPEN_MAX_MS) delay_ms = REOPEN_MAX_MS;
   watches->reopen_delay_ms = delay_ms;
+  delay_ms -= el_jitter(delay_ms / 4, watches->salt, el_now_ms());
   el_timers_set(watches->timers, &watches->reopen, el_now_ms() + delay_ms);
 }
 
@@ -254,6 +257,7 @@ el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
   el_watches *watches = el_alloc(sizeof *watches);
   watches->auth = auth;
   watches->timers = timers;
+  watches->salt = el_salt();
   watches->reopen.due = on_reopen;
   watches->token.done = on_token;
   watches->move.moved = on_moved;

@@ -2,10 +2,10 @@
 #include "lock/requests.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/jitter.h"
 #include "base/of.h"
 #include "rules/identity.h"
 
@@ -40,7 +40,7 @@ struct el_requests {
   el_error away;    /* why it is, ... */
   int64_t away_ms; /* ... and when that was found last; 0: it was heard since */
   int64_t heard_ms; /* when a request was answered last */
-  uint64_t dice;
+  uint64_t salt;    /* of the pause */
 
   el_identity identity;
   el_request verify; /* a question about it, ... */
@@ -231,16 +231,6 @@ static void on_timer(el_timer *timer) {
   let_all_go(EL_OF(timer, el_requests, timer));
 }
 
-/* Between |ms| / 2 and |ms| (xorshift, Marsaglia 2003). */
-static int64_t jitter(el_requests *requests, int64_t ms) {
-  uint64_t x = requests->dice;
-  x ^= x << 13;
-  x ^= x >> 7;
-  x ^= x << 17;
-  requests->dice = x;
-  return ms / 2 + (int64_t)(x % (uint64_t)(ms / 2 + 1));
-}
-
 static void open_gate(el_requests *requests) {
   requests->pause_ms = requests->paused_until = 0;
   requests->away_ms = 0;
@@ -264,7 +254,9 @@ static void note_luck(el_requests *requests, const el_request *request,
                          : requests->pause_ms < PAUSE_MAX_MS
                              ? requests->pause_ms * 2
                              : PAUSE_MAX_MS;
-    requests->paused_until = el_now_ms() + jitter(requests, requests->pause_ms);
+    requests->paused_until =
+        el_now_ms() + requests->pause_ms -
+        el_jitter(requests->pause_ms / 2, requests->salt, el_now_ms());
   }
 }
 
@@ -400,11 +392,7 @@ el_requests *el_requests_new(el_auth *auth, el_timers *timers,
     el_lane_init(&requests->lanes[i]);
   }
   TAILQ_INIT(&requests->background);
-  while (requests->dice == 0) {
-    if (getrandom(&requests->dice, sizeof requests->dice, 0) < 0) {
-      requests->dice = (uint64_t)el_now_us();
-    }
-  }
+  requests->salt = el_salt();
   return requests;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/jitter.h"
 #include "base/of.h"
 #include "lock/farewells.h"
 #include "rules/delay.h"
@@ -402,7 +403,7 @@ el_session_driver *el_session_driver_new(const el_session_world *world) {
   driver->prober.requests = world->requests;
   driver->prober.probed = on_probed;
   el_prober_init(&driver->prober);
-  driver->salt = (uint64_t)el_lease_new_id();
+  driver->salt = el_salt();
   el_session_init(&driver->session, world->ttl_ms, world->delay_ms, 0,
                   driver->salt);
   return driver;

@@ -1,6 +1,8 @@
 /* retry: when a request that failed is sent again. */
 #include "rules/retry.h"
 
+#include "base/jitter.h"
+
 enum {
   /* An election takes a second or two, and whoever asks every 400 ms finds its
    * end soon without being a burden. */
@@ -10,14 +12,9 @@ enum {
   REFUSED_AGAIN_MS = 1000
 };
 
-/* |ms|, or up to a quarter less: a hash (splitmix64, Steele 2014) of who fails,
- * and when. */
-static int64_t jittered(int64_t ms, uint64_t salt, int64_t now_ms) {
-  uint64_t x = salt + (uint64_t)now_ms * 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  x ^= x >> 31;
-  return ms - (int64_t)(x % (uint64_t)(ms / 4 + 1));
+/* |ms|, or up to a quarter less. */
+static int64_t about(int64_t ms, uint64_t salt, int64_t now_ms) {
+  return ms - el_jitter(ms / 4, salt, now_ms);
 }
 
 int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
@@ -25,12 +22,12 @@ int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
   int64_t ms = BACKOFF_FIRST_MS;
   int64_t soonest = now_ms + AGAIN_MIN_MS;
   if (failed->definite && !failed->retriable) {
-    return now_ms + jittered(REFUSED_AGAIN_MS, salt, now_ms);
+    return now_ms + about(REFUSED_AGAIN_MS, salt, now_ms);
   }
   if (failed->elsewhere) return soonest;
   while (--n > 0 && ms < BACKOFF_MAX_MS) {
     ms *= 2;
   }
-  ms = jittered(ms, salt, now_ms);
+  ms = about(ms, salt, now_ms);
   return failed->sent_ms + ms > soonest ? failed->sent_ms + ms : soonest;
 }

@@ -6,8 +6,8 @@
 -- with its client's wakeups; losses, of which those who wait for them hear meanwhile, where
 -- the kind hears_losses; events, which are told meanwhile; limit in seconds; may_collect, what
 -- was dropped, while it blocks; tie, to the request that waits (host.lua); ends_early, with
--- the worker that it is in (host.lua). give_up, losses and the last four may be missing. While a loop has it, `park` is what
--- the loop knows of it (loop.lua).
+-- the worker that it is in (host.lua). give_up, losses and the last four may be missing. While
+-- a loop has it, `park` is what the loop knows of it (loop.lua).
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"

@@ -1,0 +1,20 @@
+/* jitter: what keeps those who fail at the same time from coming back so. */
+#include "base/jitter.h"
+
+#include <sys/random.h>
+
+uint64_t el_salt(void) {
+  uint64_t salt;
+  while (getrandom(&salt, sizeof salt, 0) != (ssize_t)sizeof salt) {
+  }
+  return salt;
+}
+
+/* A hash: splitmix64, Steele 2014. */
+int64_t el_jitter(int64_t span_ms, uint64_t salt, int64_t now_ms) {
+  uint64_t x = salt + (uint64_t)now_ms * 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return (int64_t)(x % (uint64_t)(span_ms + 1));
+}
