@@ -54,7 +54,7 @@ static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
     if (front_ms > since_ms) since_ms = front_ms;
   }
   waited_ms = wd->now_ms - since_ms;
-  if (!wd->weather.calm || at->core.attempts != 0) return;
+  if (!wd->weather.calm || at->core.failures != 0) return;
   if (wd->callers[at->caller].asked_ms > wd->now_ms - waited_ms) {
     waited_ms = wd->now_ms - wd->callers[at->caller].asked_ms;
   }

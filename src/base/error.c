@@ -54,6 +54,10 @@ el_outcome el_outcome_of(const el_error *err, int64_t sent_ms) {
                       .sent_ms = sent_ms};
 }
 
+bool el_outcome_is_final(const el_outcome *outcome) {
+  return !outcome->done && outcome->definite && !outcome->retriable;
+}
+
 /* What others say is shown on terminals, which obey some of it. */
 static void disarm(char *text) {
   for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {

@@ -56,6 +56,9 @@ typedef struct el_outcome {
 /* What |err|, the end of a request, means in short. @thread any */
 el_outcome el_outcome_of(const el_error *err, int64_t sent_ms);
 
+/* Was it refused, and will be again? @thread any */
+bool el_outcome_is_final(const el_outcome *outcome);
+
 /* The code as Lua programs see it: "timeout", "lost", ... Static memory.
  * @thread any */
 const char *el_code_str(el_code code);

@@ -20,18 +20,13 @@ typedef struct el_sent {
   el_entry_action action;
 } el_sent;
 
-static size_t counted_as(el_request_kind kind) {
-  switch (kind) {
-    case EL_REQUEST_TRY:
-      return offsetof(el_stats, tries);
-    case EL_REQUEST_ENQUEUE:
-      return offsetof(el_stats, enqueues);
-    case EL_REQUEST_LOOK:
-      return offsetof(el_stats, looks);
-    default:
-      return offsetof(el_stats, deletes);
-  }
-}
+/* Which of el_stats counts them. */
+static const size_t counted_as[] = {
+    [EL_REQUEST_TRY] = offsetof(el_stats, tries),
+    [EL_REQUEST_ENQUEUE] = offsetof(el_stats, enqueues),
+    [EL_REQUEST_LOOK] = offsetof(el_stats, looks),
+    [EL_REQUEST_DELETE] = offsetof(el_stats, deletes),
+};
 
 static void note_cause(el_entry_driver *driver, const el_error *err) {
   if (err->code == EL_OK) {
@@ -77,7 +72,7 @@ static bool is_background(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   if (entry->wanted || driver->hindrant) return false;
   return entry->state == EL_ENTRY_SWEEPING ||
-         entry->attempts > (driver->awaited ? 1 : 0);
+         entry->failures > (driver->awaited ? 1 : 0);
 }
 
 static void send(el_entry_driver *driver, const el_entry_action *action) {
@@ -85,7 +80,7 @@ static void send(el_entry_driver *driver, const el_entry_action *action) {
   EL_UNCLEARED el_recipe recipe;
   out->request.done = on_answer;
   out->request.background = is_background(driver);
-  out->request.counted_as = counted_as(action->request);
+  out->request.counted_as = counted_as[action->request];
   if (action->request == EL_REQUEST_ENQUEUE ||
       action->request == EL_REQUEST_TRY) {
     out->request.queue = el_keys_queue(&driver->keys);
@@ -407,7 +402,7 @@ void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
   driver->world = world;
   driver->slot = own.slot;
   el_entry_init(&driver->entry, own.mode,
-                el_session_driver_core(world->session));
+                el_session_driver_session(world->session));
   el_keys_init(&driver->keys, name, &own);
   driver->timer.due = on_timer;
   driver->proof_key.gone = on_key_gone;

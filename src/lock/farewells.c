@@ -29,15 +29,14 @@ static void on_answer(void *arg, const el_lease_answer *answer) {
   el_farewells *farewells = arg;
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
   farewells->is_out = false;
-  if (failed.done || (failed.definite && !failed.retriable)) {
-    farewells->attempts = 0;
+  if (failed.done || el_outcome_is_final(&failed)) {
+    farewells->failures = 0;
     drop_first(farewells);
     send_first(farewells);
   } else if (!farewells->stopping) {
-    farewells->attempts += !failed.elsewhere;
     el_timers_set(farewells->timers, &farewells->timer,
-                  el_retry_at(&failed, el_now_ms(), farewells->attempts,
-                              (uint64_t)STAILQ_FIRST(&farewells->list)->id));
+                  el_retry_next(&failed, el_now_ms(), &farewells->failures,
+                                (uint64_t)STAILQ_FIRST(&farewells->list)->id));
   }
 }
 

@@ -19,9 +19,9 @@ typedef struct el_farewells {
   el_timers *timers;
   el_counters *counters;
   STAILQ_HEAD(, el_farewell) list;
-  el_timer timer; /* until the next attempt */
-  int attempts;   /* failures in a row */
-  bool is_out;    /* a revoke, of the first */
+  el_timer timer;   /* until the next attempt */
+  uint8_t failures; /* in a row */
+  bool is_out;      /* a revoke, of the first */
   bool stopping;
 } el_farewells;
 

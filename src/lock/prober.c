@@ -2,6 +2,7 @@
 #include "lock/prober.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -75,17 +76,20 @@ static void send(el_prober *prober, const el_proof_key *key) {
 
 void el_prober_init(el_prober *prober) { TAILQ_INIT(&prober->keys); }
 
+static bool is_listed(const el_proof_key *key) {
+  return key->link.tqe_prev != NULL;
+}
+
 void el_prober_add(el_prober *prober, el_proof_key *key) {
-  if (key->listed) return;
-  key->listed = true;
+  if (is_listed(key)) return;
   TAILQ_INSERT_TAIL(&prober->keys, key, link);
   prober->n_keys++;
 }
 
 void el_prober_remove(el_prober *prober, el_proof_key *key) {
-  if (!key->listed) return;
-  key->listed = false;
+  if (!is_listed(key)) return;
   TAILQ_REMOVE(&prober->keys, key, link);
+  memset(&key->link, 0, sizeof key->link);
   prober->n_keys--;
 }
 

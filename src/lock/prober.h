@@ -17,9 +17,8 @@ typedef struct el_proof_key el_proof_key;
 struct el_proof_key {
   void (*gone)(el_proof_key *key); /* a probe did not find it */
   const el_keys *keys;
-  int64_t rev; /* its create_revision */
-  bool listed;
-  TAILQ_ENTRY(el_proof_key) link;
+  int64_t rev;                    /* its create_revision */
+  TAILQ_ENTRY(el_proof_key) link; /* all zero while it isn't listed */
 };
 
 /* Embedded in the session's driver. */

@@ -366,7 +366,7 @@ int64_t el_session_driver_proven_rev(const el_session_driver *driver,
   return el_session_proven_rev(&driver->session, now_ms);
 }
 
-const el_session *el_session_driver_core(const el_session_driver *driver) {
+const el_session *el_session_driver_session(const el_session_driver *driver) {
   return &driver->session;
 }
 

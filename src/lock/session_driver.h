@@ -92,8 +92,8 @@ bool el_session_driver_can_claim(const el_session_driver *driver);
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,
                                      int64_t now_ms);
 
-/* What drives it. @thread io */
-const el_session *el_session_driver_core(const el_session_driver *driver);
+/* What it drives. @thread io */
+const el_session *el_session_driver_session(const el_session_driver *driver);
 
 /* The lease, while it is alive. @thread io */
 int64_t el_session_driver_lease(const el_session_driver *driver);

@@ -22,7 +22,7 @@ static void publish(void *arg) {
   int64_t lease = 0, alive_until = 0, due_at = 0;
   const el_entry_world *world = sessions->first;
   for (; world != NULL; world = world->next) {
-    const el_session *ses = el_session_driver_core(world->session);
+    const el_session *ses = el_session_driver_session(world->session);
     int64_t until = ses->last.sent_ms + ses->last.ttl_ms;
     if (ses->wake_at != 0 && (due_at == 0 || ses->wake_at < due_at)) {
       due_at = ses->wake_at;

@@ -162,12 +162,11 @@ typedef struct el_entry {
   bool maybe_deleted : 1; /* a delete of unknown fate was sent */
   bool orphaned : 1;      /* RELEASING, and its session is dead ... */
   bool cut_short : 1;     /* ... before its time */
-  bool
-      uncertain : 1; /* of an enqueue, try or delete nobody knows what became */
-  uint16_t missing;  /* WAITING: look when so many have gone */
-  int attempts;      /* failures in a row */
-  int32_t reread_ms; /* a waiter looks again this often */
-  int32_t delay_ms;  /* for so long nobody follows a hold that has lapsed */
+  bool uncertain : 1; /* of a request that writes nobody knows what became */
+  uint8_t failures;   /* in a row */
+  uint16_t missing;   /* WAITING: look when so many have gone */
+  int32_t reread_ms;  /* a waiter looks again this often */
+  int32_t delay_ms;   /* for so long nobody follows a hold that has lapsed */
   int64_t lease;
   int64_t wake_at;    /* wants a TIMER event then; 0: none */
   int64_t confirm_ms; /* CONFIRMING: since when */

@@ -40,7 +40,7 @@ static void win(el_entry *entry, const el_entry_event *event,
   el_entry_unwatch(entry, out);
   entry->state = EL_ENTRY_PROVING;
   entry->fresh = true;
-  entry->attempts = 0;
+  entry->failures = 0;
   entry->wake_at = 0;
   if (!event->serializable) prove(event, out);
 }
@@ -65,7 +65,7 @@ static void on_put_failed(el_entry *entry, const el_entry_event *event,
 static void on_enqueued(el_entry *entry, const el_entry_event *event,
                         int64_t now_ms, el_entry_actions *out) {
   entry->rev = event->mine.rev;
-  entry->attempts = 0;
+  entry->failures = 0;
   if (!entry->wanted) {
     el_entry_take_out_next(entry, out);
   } else if (event->unsure) {
@@ -90,7 +90,7 @@ static void on_enqueued(el_entry *entry, const el_entry_event *event,
 static void on_tried(el_entry *entry, const el_entry_event *event,
                      el_entry_actions *out) {
   entry->rev = event->mine.rev;
-  entry->attempts = 0;
+  entry->failures = 0;
   if (!entry->wanted) {
     el_entry_take_out_next(entry, out);
   } else if (event->conflict) {
@@ -180,7 +180,7 @@ static void on_swept(el_entry *entry, const el_entry_event *event,
     el_entry_retry_later(entry, event, now_ms);
   } else {
     entry->rev = event->mine.rev; /* 0: it has gone, or we may not look */
-    entry->attempts = 0;
+    entry->failures = 0;
     el_entry_take_out_next(entry, out);
   }
 }
@@ -210,17 +210,17 @@ static void on_looked(el_entry *entry, const el_entry_event *event,
   } else if (!event->outcome.done) {
     entry->wake_at = 0; /* the session's own proofs decide about the hold */
   } else if (entry->state == EL_ENTRY_WAITING) {
-    entry->attempts = 0;
+    entry->failures = 0;
     on_looked_waiting(entry, event, now_ms, out);
   } else {
-    entry->attempts = 0;
+    entry->failures = 0;
     on_looked_held(entry, event, out);
   }
 }
 
 static void on_delete_failed(el_entry *entry, const el_entry_event *event,
                              int64_t now_ms, el_entry_actions *out) {
-  bool is_refused = event->outcome.definite && !event->outcome.retriable;
+  bool is_refused = el_outcome_is_final(&event->outcome);
   if (!event->outcome.definite) {
     entry->maybe_deleted = true;
   } else if (is_refused && entry->owed) {

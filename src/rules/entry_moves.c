@@ -61,9 +61,8 @@ void el_entry_unwatch(el_entry *entry, el_entry_actions *out) {
 
 void el_entry_retry_later(el_entry *entry, const el_entry_event *event,
                           int64_t now_ms) {
-  entry->attempts += !event->outcome.elsewhere;
-  entry->wake_at = el_retry_at(&event->outcome, now_ms, entry->attempts,
-                               (uint64_t)entry->lease + (uint64_t)entry->rev);
+  entry->wake_at = el_retry_next(&event->outcome, now_ms, &entry->failures,
+                                 (uint64_t)entry->lease + (uint64_t)entry->rev);
 }
 
 /* ---- ways out ---- */
@@ -83,7 +82,7 @@ void el_entry_take_out_next(el_entry *entry, el_entry_actions *out) {
 void el_entry_end_release(el_entry *entry, bool found, el_entry_actions *out) {
   el_entry_push(out, EL_ENTRY_RELEASED)->found = found;
   entry->rev = 0;
-  entry->attempts = 0;
+  entry->failures = 0;
   entry->owed = entry->maybe_deleted = false;
   if (entry->orphaned) {
     entry->state = EL_ENTRY_DEAD;
@@ -123,7 +122,7 @@ void el_entry_refuse(el_entry *entry, int verdict, el_entry_actions *out) {
 void el_entry_begin(el_entry *entry, el_entry_actions *out) {
   entry->rev = 0;
   entry->bound = 1;
-  entry->attempts = 0;
+  entry->failures = 0;
   entry->owed = entry->maybe_deleted = false;
   if (entry->trying) {
     entry->state = EL_ENTRY_TRYING;

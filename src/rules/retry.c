@@ -21,7 +21,7 @@ int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
                     uint64_t salt) {
   int64_t ms = BACKOFF_FIRST_MS;
   int64_t soonest = now_ms + AGAIN_MIN_MS;
-  if (failed->definite && !failed->retriable) {
+  if (el_outcome_is_final(failed)) {
     return now_ms + about(REFUSED_AGAIN_MS, salt, now_ms);
   }
   if (failed->elsewhere) return soonest;
@@ -30,4 +30,10 @@ int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
   }
   ms = about(ms, salt, now_ms);
   return failed->sent_ms + ms > soonest ? failed->sent_ms + ms : soonest;
+}
+
+int64_t el_retry_next(const el_outcome *failed, int64_t now_ms,
+                      uint8_t *failures, uint64_t salt) {
+  if (!failed->elsewhere && *failures < UINT8_MAX) ++*failures;
+  return el_retry_at(failed, now_ms, *failures, salt);
 }

@@ -14,4 +14,9 @@
 int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
                     uint64_t salt);
 
+/* The same of one more of |*failures| in a row, which counts it: not if another
+ * member is asked now. @thread any */
+int64_t el_retry_next(const el_outcome *failed, int64_t now_ms,
+                      uint8_t *failures, uint64_t salt);
+
 #endif

@@ -75,13 +75,6 @@ static el_session_action *push(el_session_actions *out, int kind) {
   return action;
 }
 
-/* When to repeat what ended with |failed|, |*attempts| times before. */
-static int64_t retry_at(const el_session *ses, const el_outcome *failed,
-                        int64_t now_ms, int *attempts) {
-  *attempts += !failed->elsewhere;
-  return el_retry_at(failed, now_ms, *attempts, ses->salt);
-}
-
 /* ---- the claim ---- */
 
 /* How long |renewal| lets us claim. The margin is for clocks that run at
@@ -143,7 +136,7 @@ static void on_probed(el_session *ses, const el_session_event *event,
   ses->probing = false;
   if (!event->outcome.done) {
     ses->probe_at =
-        retry_at(ses, &event->outcome, now_ms, &ses->probe_failures);
+        el_retry_next(&event->outcome, now_ms, &ses->probe_failures, ses->salt);
     return;
   }
   ses->probe_failures = 0;
@@ -179,7 +172,7 @@ static void note_renewal(el_session *ses, const el_session_event *event,
                            .answered_ms = now_ms,
                            .ttl_ms = ttl_ms,
                            .term = event->term};
-  ses->attempts = 0;
+  ses->failures = 0;
   ses->renewing_since = 0;
   ses->silences = 0;
   ses->renew_at = event->outcome.sent_ms + clamp(ttl_ms - ELECTION_MS,
@@ -215,10 +208,11 @@ static void on_granted(el_session *ses, const el_session_event *event,
     push(out, EL_SESSION_REVOKE)->id = event->id; /* it may exist */
   }
   if (event->outcome.retriable) {
-    ses->renew_at = retry_at(ses, &event->outcome, now_ms, &ses->attempts);
+    ses->renew_at =
+        el_retry_next(&event->outcome, now_ms, &ses->failures, ses->salt);
   } else {
     ses->state = EL_SESSION_NEW;
-    ses->attempts = 0;
+    ses->failures = 0;
     push(out, EL_SESSION_REFUSED);
   }
 }
@@ -227,7 +221,8 @@ static void on_kept(el_session *ses, const el_session_event *event,
                     int64_t now_ms, el_session_actions *out) {
   if (!event->outcome.done) {
     ses->renewing_since = 0;
-    ses->renew_at = retry_at(ses, &event->outcome, now_ms, &ses->attempts);
+    ses->renew_at =
+        el_retry_next(&event->outcome, now_ms, &ses->failures, ses->salt);
   } else if (event->ttl_ms == 0) {
     /* A deposed leader says this of leases granted since; then the lease
      * would live on, and its keys would keep everybody waiting. Where there is a delay
@@ -251,7 +246,7 @@ static int64_t patience_of(const el_session *ses) {
 
 static void on_confirm(el_session *ses, int64_t now_ms) {
   ses->confirm_ms = now_ms;
-  if (ses->renewing_since == 0 && ses->attempts == 0) ses->renew_at = now_ms;
+  if (ses->renewing_since == 0 && ses->failures == 0) ses->renew_at = now_ms;
 }
 
 /* ---- audits ---- */
@@ -277,7 +272,7 @@ static void on_audited(el_session *ses, const el_session_event *event,
     ses->audit_every = clamp(2 * ses->audit_every, 0, AUDIT_MAX_MS);
   } else {
     ses->audit_at =
-        retry_at(ses, &event->outcome, now_ms, &ses->audit_failures);
+        el_retry_next(&event->outcome, now_ms, &ses->audit_failures, ses->salt);
   }
 }
 
@@ -326,7 +321,7 @@ static void on_timer(el_session *ses, int64_t now_ms, el_session_actions *out) {
 static void on_close(el_session *ses, el_session_actions *out) {
   if (ses->state == EL_SESSION_ALIVE) {
     ses->state = EL_SESSION_REVOKING;
-    ses->attempts = 0;
+    ses->failures = 0;
     ses->renew_at = 0;
     push(out, EL_SESSION_REVOKE)->id = ses->id;
   } else if (ses->state != EL_SESSION_REVOKING) {
@@ -340,10 +335,11 @@ static void on_revoked(el_session *ses, const el_session_event *event,
   if (ses->state != EL_SESSION_REVOKING || event->id != ses->id) return;
   if (event->outcome.done) {
     die(ses, EL_SESSION_CLOSED, out);
-  } else if (event->outcome.definite && !event->outcome.retriable) {
+  } else if (el_outcome_is_final(&event->outcome)) {
     lose_lease(ses, now_ms, out);
   } else {
-    ses->renew_at = retry_at(ses, &event->outcome, now_ms, &ses->attempts);
+    ses->renew_at =
+        el_retry_next(&event->outcome, now_ms, &ses->failures, ses->salt);
   }
 }
 

@@ -136,17 +136,17 @@ typedef struct el_session {
   int64_t renew_at;        /* when to send the next */
   int64_t probe_at;        /* when to probe again; 0: at the next renewal */
   bool probing;            /* a probe is out */
-  int probe_failures;      /* in a row */
+  uint8_t probe_failures;  /* in a row */
   int holds;
-  int attempts; /* failures in a row */
+  uint8_t failures; /* in a row */
 
   int64_t confirm_ms; /* a renewal must be sent after this; 0: none must */
 
   bool unsure;      /* a key that was asked for may still come, at any time */
   bool auditing;    /* an audit is out */
   int64_t audit_at; /* when to audit; 0: not at all, or one is out */
-  int64_t audit_every; /* how long after that again */
-  int audit_failures;  /* in a row */
+  int64_t audit_every;    /* how long after that again */
+  uint8_t audit_failures; /* in a row */
 } el_session;
 
 /* A session that will ask for a lease of |ttl_ms| and |delay_ms|, not before |grant_at|.
