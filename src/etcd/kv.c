@@ -28,6 +28,7 @@ typedef struct packed_op {
   } as;
 } packed_op;
 
+/* What is 0 or false is left out by protobuf, and means to etcd: not asked for. */
 static void pack_range(Etcd__RangeRequest *to, const el_op *op) {
   etcd__range_request__init(to);
   to->key = pack_bytes(op->key);
@@ -58,6 +59,7 @@ static void pack_op(packed_op *to, const el_op *op) {
       to->as.put.key = pack_bytes(op->key);
       to->as.put.value = pack_bytes(op->value);
       to->as.put.lease = op->lease;
+      /* A touch moves the key's mod_revision, and nothing else. */
       to->as.put.ignore_value = to->as.put.ignore_lease = op->touch;
       to->op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_PUT;
       to->op.request_put = &to->as.put;
@@ -103,6 +105,7 @@ static Etcd__RequestOp **pack_ops(packed_op *to, Etcd__RequestOp **pointers,
   return pointers;
 }
 
+/* protobuf-c wants a list of pointers where we have one of structs. */
 static uint8_t *encode(const el_txn *txn, size_t *len) {
   size_t n_ops = txn->n_then + txn->n_otherwise;
   packed_op *ops = el_alloc(n_ops * sizeof *ops);

@@ -11,7 +11,8 @@
 #include "rules/retry.h"
 
 struct el_farewell {
-  int64_t id, until_ms;
+  int64_t id;
+  int64_t until_ms; /* then etcd has ended it without us */
   STAILQ_ENTRY(el_farewell) link;
 };
 
@@ -25,6 +26,7 @@ static void drop_first(el_farewells *farewells) {
 
 static void send_first(el_farewells *farewells);
 
+/* A refusal that will be one again is most likely that there is no such lease. */
 static void on_answer(void *arg, const el_lease_answer *answer) {
   el_farewells *farewells = arg;
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
@@ -40,6 +42,7 @@ static void on_answer(void *arg, const el_lease_answer *answer) {
   }
 }
 
+/* One at a time: nobody waits for these, and there may be many after an outage. */
 static void send_first(el_farewells *farewells) {
   el_farewell *first;
   if (farewells->stopping || farewells->is_out) return;
@@ -67,6 +70,7 @@ void el_farewells_add(el_farewells *farewells, int64_t id, int64_t ttl_ms) {
   el_farewell *farewell = el_alloc(sizeof *farewell);
   *farewell = (el_farewell){.id = id, .until_ms = el_now_ms() + ttl_ms};
   STAILQ_INSERT_TAIL(&farewells->list, farewell, link);
+  /* Else one before it waits to be repeated. */
   if (farewells->timer.slot == 0) {
     send_first(farewells);
   }
