@@ -87,6 +87,26 @@ describe("the layer check", function()
       '/* new: impure. */\n#include "etcd/kv.h"\n')
   end)
 
+  it("keeps clocks and threads from rules/, also through others", function()
+    assert.is_nil(check("src/rules/new.c", "/* new: fine. */\n#include <string.h>\n"))
+    for _, header in ipairs { "time.h", "pthread.h", "unistd.h" } do
+      assert_red("src/rules/new.c:2: rules/ must not see " .. header, "src/rules/new.c",
+        "/* new: impure. */\n#include <" .. header .. ">\n")
+    end
+    assert_red("src/rules/new.c:2: rules/ must not see base/: rules/new.c > base/clock.h",
+      "src/rules/new.c", '/* new: impure. */\n#include "base/clock.h"\n')
+    check("src/base/bytes.h", "/* bytes: broken. */\n#include <time.h>\n")
+    assert_red("src/rules/new.c:2: rules/ must not see time.h: "
+      .. "rules/new.c > base/bytes.h > time.h",
+      "src/rules/new.c", '/* new: innocent. */\n#include "base/bytes.h"\n')
+  end)
+
+  it("wants uthash with our own end of a lack of memory", function()
+    assert_red('src/lock/new.c:2: include "base/hash.h" instead of uthash.h', "src/lock/new.c",
+      "/* new: ends the process. */\n#include <uthash.h>\n")
+    assert.is_nil(check("src/lock/new.c", '/* new: fine. */\n#include "base/hash.h"\n'))
+  end)
+
   it("wants a header that is included to be there", function()
     assert_red("src/lock/new.c:2: there is no such header", "src/lock/new.c",
       '/* new: lost. */\n#include "lock/nowhere.h"\n')

@@ -62,14 +62,34 @@ local MAY_INCLUDE = {
   tls = { "base" },
   net = { "base", "tls" },
   etcd = { "base", "net" },
-  rules = { "base" },
+  rules = {},
   lock = { "base", "tls", "net", "etcd", "rules" },
   nginx = { "base" },
   lua = { "base", "rules", "lock", "nginx" },
 }
 
--- Single headers besides: plain data, in whose words somebody above speaks.
-local EXCEPTIONS = { rules = { ["etcd/txn.h"] = true } }
+local function set_of(list)
+  local set = {}
+  for _, name in ipairs(list) do set[name] = true end
+  return set
+end
+
+-- Single headers besides. What is pure sees no clock and no thread: of base/ what has
+-- neither, and plain data, in whose words somebody above speaks.
+local EXCEPTIONS = {
+  rules = set_of { "base/alloc.h", "base/bytes.h", "base/error.h", "etcd/txn.h" },
+}
+
+-- The same of the system's headers; a folder that isn't here may include any.
+local SYSTEM = {
+  rules = set_of {
+    "assert.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
+  },
+}
+
+-- A header that one file has to change before others may use it, and that file: uthash
+-- as it is ends the process where memory runs out.
+local WRAPPED = { ["uthash.h"] = "base/hash.h" }
 
 -- The foreign worlds, by their headers, and the one folder that knows each.
 local WORLDS = {
@@ -126,6 +146,16 @@ local function check_place(file, text)
   return true
 end
 
+local function check_wrapped(file)
+  for _, include in ipairs(includes[file]) do
+    local wrapper = WRAPPED[include.header]
+    if wrapper and wrapper ~= file then
+      report("src/" .. file, include.number, "include \"%s\" instead of %s", wrapper,
+        include.header)
+    end
+  end
+end
+
 -- Follows the includes of |file|, and reports for the line of |from| on which they
 -- begin (|first|) what it must not see.
 local function follow(from, first, file, chain, seen)
@@ -137,7 +167,12 @@ local function follow(from, first, file, chain, seen)
       if folder_of(from) ~= home then
         report("src/" .. from, line.number, "%s belongs to %s/ only: %s", world, home, way)
       end
-    elseif include.is_ours and not seen[header] then
+    elseif not include.is_ours then
+      local own = folder_of(from)
+      if SYSTEM[own] and not SYSTEM[own][header] then
+        report("src/" .. from, line.number, "%s/ must not see %s: %s", own, header, way)
+      end
+    elseif not seen[header] then
       seen[header] = true
       local folder, own = folder_of(header), folder_of(from)
       local allowed = folder == own or below(own)[folder]
@@ -367,6 +402,7 @@ for _, file in ipairs(sources) do
   if check_place(file, text) then
     follow(file, nil, file, file, {})
   end
+  check_wrapped(file)
   if file:find "%.h$" then check_header("src/" .. file, text) end
 end
 local graph = module_graph()
