@@ -2,177 +2,11 @@
 #include "lock/local_queue.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
-#include "base/of.h"
 #include "lock/local_queue_int.h"
 
-/* ---- places ---- */
-
-static void on_stepped(el_entry_driver *driver);
-
-el_local_place *el_local_queue_find_place(const el_local_queue *queue,
-                                          uint32_t slot) {
-  el_local_place *at;
-  TAILQ_FOREACH(at, &queue->places, link) {
-    if (at->driver.slot == slot) return at;
-  }
-  return NULL;
-}
-
-el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
-                                         uint32_t slot) {
-  el_place place = {
-      .slot = slot, .mode = queue->mode, .permits = queue->permits};
-  el_local_place *at = el_alloc(sizeof *at);
-  at->driver.decided = el_local_queue_decided;
-  at->driver.stepped = on_stepped;
-  at->queue = queue;
-  TAILQ_INIT(&at->fronts);
-  TAILQ_INSERT_TAIL(&queue->places, at, link);
-  el_entry_driver_init(&at->driver, queue->world, name, &place);
-  return at;
-}
-
-void el_local_queue_free_place(el_local_place *at) {
-  el_local_queue_end_inquiry(at);
-  at->queue->uncertain =
-      at->queue->uncertain || !el_entry_is_certain(&at->driver.entry);
-  TAILQ_REMOVE(&at->queue->places, at, link);
-  at->driver.world->users -= is_orphan(at);
-  el_handoff_destroy(&at->handoff);
-  el_entry_driver_destroy(&at->driver);
-  free(at);
-}
-
-/* Can nothing of it be left in etcd, and does nobody need it? */
-static bool is_idle(const el_local_place *at) {
-  return TAILQ_EMPTY(&at->fronts) && at->releasing == NULL &&
-         el_entry_is_over(&at->driver.entry);
-}
-
-/* ---- queues ---- */
-
-void el_local_queue_touch(el_local_queue *queue) {
-  if (!queue->changed) {
-    queue->changed = true;
-    TAILQ_INSERT_TAIL(&queue->queues->changed, queue, changed_link);
-  }
-}
-
-enum { ID_MAX = EL_NAME_MAX + 1 + 2 * sizeof(uint32_t) };
-
-/* Writes what tells the queue of |name| and |place| from others; returns its length. Who
- * wants several names has a queue, and a slot, for himself. */
-static size_t write_id(char *id, const el_entry_world *world, el_bytes name,
-                       const el_place *place) {
-  uint32_t which = place->mode == EL_MODE_MULTI ? place->slot : place->permits;
-  uint32_t delay = (uint32_t)world->delay_ms;
-  if (name.len > 0) memcpy(id, name.data, name.len);
-  id[name.len] = (char)place->mode;
-  memcpy(id + name.len + 1, &which, sizeof which);
-  memcpy(id + name.len + 1 + sizeof which, &delay, sizeof delay);
-  return name.len + 1 + sizeof which + sizeof delay;
-}
-
-/* Did somebody ask for several names with it? */
-static bool has_slot(const el_local_queue *queue) {
-  return queue->mode == EL_MODE_MULTI && queue->name_len == 0;
-}
-
-static uint32_t slot_of_multi(const el_local_queue *queue) {
-  uint32_t slot;
-  memcpy(&slot, queue->id + queue->name_len + 1, sizeof slot);
-  return slot;
-}
-
-static el_local_queue *find_id(const el_local_queues *queues, const char *id,
-                               size_t len) {
-  el_local_queue *queue = NULL;
-  HASH_FIND(hh, queues->by_id, id, len, queue);
-  return queue;
-}
-
-el_local_queue *el_local_queue_find(const el_local_queues *queues,
-                                    const el_entry_world *world, el_bytes name,
-                                    const el_place *place) {
-  char id[ID_MAX];
-  return find_id(queues, id, write_id(id, world, name, place));
-}
-
-el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
-                                           el_entry_world *world, el_bytes name,
-                                           const el_place *place) {
-  char id[ID_MAX];
-  size_t len = write_id(id, world, name, place);
-  el_local_queue *queue = find_id(queues, id, len);
-  if (queue == NULL) {
-    queue = el_alloc(sizeof *queue);
-    queue->queues = queues;
-    queue->world = world;
-    world->users++;
-    queue->id = el_strndup(id, len);
-    queue->name_len = (uint16_t)name.len;
-    queue->mode = (uint8_t)place->mode;
-    queue->permits = place->permits;
-    TAILQ_INIT(&queue->waiting);
-    TAILQ_INIT(&queue->places);
-    HASH_ADD_KEYPTR(hh, queues->by_id, queue->id, len, queue);
-  }
-  return queue;
-}
-
-static void free_queue(el_local_queue *queue) {
-  el_local_place *at;
-  while ((at = TAILQ_FIRST(&queue->places)) != NULL) {
-    el_local_queue_free_place(at);
-  }
-  if (has_slot(queue) && !queue->uncertain) {
-    el_slots_give_back(&queue->queues->slots, slot_of_multi(queue));
-  }
-  if (queue->changed) {
-    TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
-  }
-  queue->world->users--;
-  HASH_DEL(queue->queues->by_id, queue);
-  free(queue->id);
-  free(queue);
-}
-
-/* Where nothing is handed on, readers share their key all the same. */
-const el_turn_limits *el_local_queue_limits(const el_local_queue *queue) {
-  static const el_turn_limits usual = {.holds = 32, .ms = 50};
-  const el_turn_limits *limits = &queue->queues->limits;
-  return is_shared(queue) && limits->holds < 2 ? &usual : limits;
-}
-
-/* Its entry may be free for the next one now, or over. */
-static void on_stepped(el_entry_driver *driver) {
-  el_local_place *at = EL_OF(driver, el_local_place, driver);
-  if (!is_orphan(at)) {
-    el_local_queue_touch(at->queue);
-  } else if (el_entry_is_over(&driver->entry)) {
-    el_local_queue_free_place(at);
-  }
-}
-
-void el_local_queue_signal_last(el_local_place *at, int kind) {
-  if (at != NULL && TAILQ_EMPTY(&at->fronts)) {
-    el_entry_driver_signal(&at->driver, kind);
-  }
-}
-
 /* ---- joining and leaving ---- */
-
-bool el_local_queue_has_fronts(const el_local_queue *queue) {
-  const el_local_place *at;
-  TAILQ_FOREACH(at, &queue->places, link) {
-    if (!TAILQ_EMPTY(&at->fronts)) return true;
-  }
-  return false;
-}
 
 /* How many places there may be. A writer who only reads on is not in the way of the next
  * one's place in etcd's queue. */
@@ -296,18 +130,6 @@ void el_local_queue_key_gone(el_owner *owner, int64_t rev) {
 
 /* ---- whose turn ---- */
 
-bool el_local_queue_is_alone(const el_owner *owner) {
-  return TAILQ_FIRST(&owner->place->fronts) == owner &&
-         TAILQ_NEXT(owner, link) == NULL;
-}
-
-void el_local_queue_put_in_front(el_local_place *at, el_owner *owner) {
-  TAILQ_REMOVE(&owner->queue->waiting, owner, link);
-  TAILQ_INSERT_TAIL(&at->fronts, owner, link);
-  owner->place = at;
-  owner->state = EL_OWNER_FRONT;
-}
-
 /* Not before the one in front has left etcd's queue for good: it is the same key,
  * and of two requests about it that are out at once etcd may carry out the later
  * one first. */
@@ -319,7 +141,7 @@ static bool is_free(const el_local_place *at) {
 static el_local_place *take_place(el_local_queue *queue, const el_owner *next) {
   el_local_place *at, *found = NULL;
   uint32_t n = 0;
-  uint32_t slot = queue->mode == EL_MODE_MULTI ? slot_of_multi(queue) : 0;
+  uint32_t slot = el_local_queue_first_slot(queue);
   TAILQ_FOREACH(at, &queue->places, link) {
     if (at->driver.slot >= slot) slot = at->driver.slot + 1; /* nobody's */
     if (!is_free(at)) {
@@ -374,6 +196,12 @@ static void give_turns(el_local_queue *queue) {
   TAILQ_FOREACH(at, &queue->places, link) { el_handoff_settle(&at->handoff); }
 }
 
+/* Can nothing of it be left in etcd, and does nobody need it? */
+static bool is_idle(const el_local_place *at) {
+  return TAILQ_EMPTY(&at->fronts) && at->releasing == NULL &&
+         el_entry_is_over(&at->driver.entry);
+}
+
 /* The next one's turn, or the end of the queue. That comes only when nothing of
  * ours can be left in etcd: a place has to outlive the last who wanted it, to take its
  * key out. */
@@ -394,7 +222,7 @@ static void settle(el_local_queue *queue) {
   }
   if (TAILQ_EMPTY(&queue->waiting) && TAILQ_EMPTY(&queue->places) &&
       queue->n_seals == 0) {
-    free_queue(queue);
+    el_local_queue_free(queue);
   }
 }
 
@@ -419,6 +247,7 @@ el_local_queues *el_local_queues_new(el_sessions *sessions,
   queues->sessions = sessions;
   queues->world = el_sessions_first(sessions);
   queues->limits = *limits;
+  queues->decided = el_local_queue_decided;
   TAILQ_INIT(&queues->changed);
   queues->orphans.queues = queues;
   TAILQ_INIT(&queues->orphans.places);
@@ -433,7 +262,7 @@ void el_local_queues_free(el_local_queues *queues) {
   el_local_queue_forget_seals(queues);
   HASH_ITER(hh, queues->by_id, queue, next) {
     TAILQ_FOREACH(at, &queue->places, link) { el_local_queue_give_up(at); }
-    free_queue(queue);
+    el_local_queue_free(queue);
   }
   while ((at = TAILQ_FIRST(&queues->orphans.places)) != NULL) {
     el_local_queue_give_up(at);

@@ -1,4 +1,5 @@
-/* local_queue_int: what the parts of local_queue share. */
+/* local_queue_int: what the parts of local_queue share. They stand in their order: each
+ * calls only those above it. */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_INT_H
 
@@ -46,6 +47,8 @@ struct el_local_queues {
   el_sessions *sessions;
   el_entry_world *world; /* of the usual session, first of all */
   el_turn_limits limits;
+  /* For the entries of their places. */
+  void (*decided)(el_entry_driver *driver, const el_entry_action *action);
   el_local_queue *by_id; /* hash */
   TAILQ_HEAD(, el_local_queue) changed;
   el_local_queue orphans; /* nobody's: has the places of earlier sessions */
@@ -73,16 +76,27 @@ static inline bool is_shared(const el_local_queue *queue) {
   return queue->mode == EL_MODE_READ;
 }
 
-/* The queue of those who want |name| in the mode of |place|, and as many permits, with the
- * session of |world|; a new one if there is none. @thread io */
-el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
-                                           el_entry_world *world, el_bytes name,
-                                           const el_place *place);
+/* ---- local_queue_inquiry.c ---- */
 
-/* NULL: there is none. EL_MODE_MULTI: that of the slot, |name| is empty. @thread io */
-el_local_queue *el_local_queue_find(const el_local_queues *queues,
-                                    const el_entry_world *world, el_bytes name,
-                                    const el_place *place);
+/* Tells those in front of |at|, who only tried, that somebody else has it; |left_ms|: who
+ * has crashed, and keeps others out for so long yet at most; 0: who lives, perhaps. */
+typedef void el_local_queue_told(el_local_place *at, int64_t left_ms);
+
+/* Has |told| called when it is known whether he lives who has |lease|. False: there is
+ * nothing to ask. @thread io */
+bool el_local_queue_inquire(el_local_place *at, int64_t lease,
+                            el_local_queue_told *told);
+
+/* Do those in front of |at| wait for that? @thread io */
+bool el_local_queue_is_inquired(const el_local_place *at);
+
+/* They don't any more; false: they didn't. @thread io */
+bool el_local_queue_drop_inquiry(const el_local_place *at);
+
+/* ---- local_queue_places.c ---- */
+
+/* Has settle look at |queue|. @thread io */
+void el_local_queue_touch(el_local_queue *queue);
 
 /* NULL: there is no such place. @thread io */
 el_local_place *el_local_queue_find_place(const el_local_queue *queue,
@@ -92,55 +106,54 @@ el_local_place *el_local_queue_find_place(const el_local_queue *queue,
 el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
                                          uint32_t slot);
 
-/* Nothing of it may be left in etcd. @thread io */
+/* Nothing of it may be left in etcd, and nobody be in front. @thread io */
 void el_local_queue_free_place(el_local_place *at);
-
-/* Does somebody drive a place, or hold by it? @thread io */
-bool el_local_queue_has_fronts(const el_local_queue *queue);
 
 /* Tells |at|, which may be NULL, what has become of those who drove it, if the last of
  * them has gone. @thread io */
 void el_local_queue_signal_last(el_local_place *at, int kind);
 
-/* Has settle look at |queue|. @thread io */
-void el_local_queue_touch(el_local_queue *queue);
+/* NULL: there is none. EL_MODE_MULTI: that of the slot, |name| is empty. @thread io */
+el_local_queue *el_local_queue_find(const el_local_queues *queues,
+                                    const el_entry_world *world, el_bytes name,
+                                    const el_place *place);
 
-/* How long those of |queue| may hand a key on. @thread io */
-const el_turn_limits *el_local_queue_limits(const el_local_queue *queue);
+/* The queue of those who want |name| in the mode of |place|, and as many permits, with the
+ * session of |world|; a new one if there is none. @thread io */
+el_local_queue *el_local_queue_find_or_add(el_local_queues *queues,
+                                           el_entry_world *world, el_bytes name,
+                                           const el_place *place);
 
-/* |owner| waits no more, but drives |at|, or holds by it. @thread io */
-void el_local_queue_put_in_front(el_local_place *at, el_owner *owner);
+/* The slot of its first place. Who wants several names has one that nobody else has.
+ * @thread io */
+uint32_t el_local_queue_first_slot(const el_local_queue *queue);
+
+/* With its places; nobody may be in it. @thread io */
+void el_local_queue_free(el_local_queue *queue);
+
+/* Does somebody drive a place, or hold by it? @thread io */
+bool el_local_queue_has_fronts(const el_local_queue *queue);
 
 /* Does nobody else drive the place of |owner|, or hold by it? @thread io */
 bool el_local_queue_is_alone(const el_owner *owner);
 
-/* ---- sharing ---- */
-
-/* Does it take only what is free? @thread io */
-bool el_local_queue_tries(const el_owner *owner);
-
-/* Has |next|, the first who waits, hold with others, or wait with them. NOT: he needs a
- * place of his own. @thread io */
-el_sharing el_local_queue_share_turn(el_local_queue *queue, el_owner *next);
-
-/* ---- time ---- */
-
-/* Sets the timer of a wait, as long as its owner is willing to wait. @thread io */
-void el_local_queue_set_deadline(el_owner *owner);
-
-/* An owner's. @thread io */
-void el_local_queue_on_timer(el_timer *timer);
-
-/* ---- verdicts: what becomes of an owner ---- */
-
-/* What the entry of a place has decided. @thread io */
-void el_local_queue_decided(el_entry_driver *driver,
-                            const el_entry_action *action);
+/* |owner| waits no more, but drives |at|, or holds by it. @thread io */
+void el_local_queue_put_in_front(el_local_place *at, el_owner *owner);
 
 /* Takes |owner| out of its queue, and has settle look at that: it may be the next
  * one's turn. Before he is told, because what he is told may make him ask again.
  * @thread io */
 void el_local_queue_detach(el_owner *owner);
+
+/* ---- local_queue_ends.c ---- */
+
+/* What |owner| wants, for messages. @thread any */
+typedef struct el_what {
+  char text[100];
+} el_what;
+
+/* @thread any */
+el_what el_owner_what(const el_owner *owner);
 
 /* The wait of |owner| fails with |err|. @thread io */
 void el_local_queue_fail(el_owner *owner, const el_error *err);
@@ -148,12 +161,8 @@ void el_local_queue_fail(el_owner *owner, const el_error *err);
 /* It fails because |waited_ms| have passed. @thread io */
 void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms);
 
-/* It fails because somebody else has the lock. @thread io */
-void el_local_queue_fail_locked(el_owner *owner);
-
-/* All who drive |at| fail because who had it has crashed, and keeps others out for |left_ms|
- * yet at most; 0: somebody else has it. @thread io */
-void el_local_queue_fail_kept_out(el_local_place *at, int64_t left_ms);
+/* It fails because etcd refuses it. @thread io */
+void el_local_queue_fail_refused(el_owner *owner);
 
 /* It fails because etcd is out of reach, for |away|. @thread io */
 void el_local_queue_fail_away(el_owner *owner, const el_error *away);
@@ -165,8 +174,11 @@ void el_local_queue_fail_delays(el_owner *owner, int64_t delay_ms);
 /* It fails because its owner wants no more. @thread io */
 void el_local_queue_fail_cancelled(el_owner *owner);
 
-/* It fails because etcd refuses it. @thread io */
-void el_local_queue_fail_refused(el_owner *owner);
+/* It fails because somebody else has the lock. @thread io */
+void el_local_queue_fail_locked(el_owner *owner);
+
+/* All who drive |at| fail, as el_local_queue_told says. @thread io */
+void el_local_queue_fail_kept_out(el_local_place *at, int64_t left_ms);
 
 /* It fails because our key is gone. @thread io */
 void el_local_queue_fail_place_lost(el_owner *owner);
@@ -175,30 +187,8 @@ void el_local_queue_fail_place_lost(el_owner *owner);
  * @thread io */
 void el_local_queue_fail_conflict(el_local_place *at, unsigned permits);
 
-/* What |owner| wants, for messages. @thread any */
-typedef struct el_what {
-  char text[100];
-} el_what;
-
-/* @thread any */
-el_what el_owner_what(const el_owner *owner);
-
-/* |owner|, the first who waits, shares the hold of |at|. @thread io */
-void el_local_queue_share(el_local_place *at, el_owner *owner);
-
 /* The hold of |owner| is lost. @thread io */
 void el_local_queue_end_lost(el_owner *owner, el_loss loss);
-
-/* The holder of |owner| has let go of it; |by_itself|: the next one may have it
- * from him. @thread io */
-void el_local_queue_let_go(el_owner *owner, bool by_itself);
-
-/* The same for |loss|, where others may hold on by the same key. @thread io */
-void el_local_queue_leave_lost(el_owner *owner, el_loss loss);
-
-/* The key of the lock that was let go is out (EL_OK), or never will be.
- * @thread io */
-void el_local_queue_finish(el_local_place *at, const el_error *err);
 
 /* |owner|, who is in no queue any more, hears what became of his release.
  * @thread io */
@@ -207,32 +197,14 @@ void el_local_queue_end_released(el_owner *owner, const el_error *err);
 /* The same if that will never be known, because the client was closed. @thread io */
 void el_local_queue_end_unconfirmed(el_owner *owner);
 
+/* The key of the lock that was let go is out (EL_OK), or never will be.
+ * @thread io */
+void el_local_queue_finish(el_local_place *at, const el_error *err);
+
 /* The client was closed: what it lets go is not waited for. @thread io */
 void el_local_queue_give_up(el_local_place *at);
 
-/* Somebody wants the lock: a hold that lingers ends. @thread io */
-void el_local_queue_contest(el_local_queue *queue);
-
-/* |owner| wants it: those that linger and are in his way end, whatever their mode and
- * their delay. @thread io */
-void el_local_queue_contest_for(const el_owner *owner);
-
-/* Sets the timer of a hold to its hard end. @thread io */
-void el_local_queue_set_hard_end(el_owner *owner);
-
-/* ---- inquiries ---- */
-
-/* Those in front of |at|, who only tried, hear that somebody else has it when it is known
- * whether he lives, who has |lease|. False: there is nothing to ask. @thread io */
-bool el_local_queue_inquire(el_local_place *at, int64_t lease);
-
-/* Do they wait for that? @thread io */
-bool el_local_queue_is_inquired(const el_local_place *at);
-
-/* If so, they hear it now. @thread io */
-void el_local_queue_end_inquiry(el_local_place *at);
-
-/* ---- seals ---- */
+/* ---- local_queue_seal.c ---- */
 
 /* |owner| leaves his key to others, with a write on its way, perhaps. He is released when
  * that can't come any more; if he |is_lost| that is only seen to. @thread io */
@@ -240,5 +212,48 @@ void el_local_queue_seal(el_owner *owner, bool is_lost);
 
 /* The client stops: they aren't waited for. @thread io */
 void el_local_queue_forget_seals(el_local_queues *queues);
+
+/* ---- local_queue_verdicts.c ---- */
+
+/* What the entry of a place has decided. @thread io */
+void el_local_queue_decided(el_entry_driver *driver,
+                            const el_entry_action *action);
+
+/* How long those of |queue| may hand a key on. @thread io */
+const el_turn_limits *el_local_queue_limits(const el_local_queue *queue);
+
+/* Sets the timer of a hold to its hard end. @thread io */
+void el_local_queue_set_hard_end(el_owner *owner);
+
+/* |owner|, the first who waits, shares the hold of |at|. @thread io */
+void el_local_queue_share(el_local_place *at, el_owner *owner);
+
+/* The holder of |owner| has let go of it; |by_itself|: the next one may have it
+ * from him. @thread io */
+void el_local_queue_let_go(el_owner *owner, bool by_itself);
+
+/* The same for |loss|, where others may hold on by the same key. @thread io */
+void el_local_queue_leave_lost(el_owner *owner, el_loss loss);
+
+/* |owner| wants it: those that linger and are in his way end, whatever their mode and
+ * their delay. @thread io */
+void el_local_queue_contest_for(const el_owner *owner);
+
+/* ---- local_queue_share.c ---- */
+
+/* Does it take only what is free? @thread io */
+bool el_local_queue_tries(const el_owner *owner);
+
+/* Has |next|, the first who waits, hold with others, or wait with them. NOT: he needs a
+ * place of his own. @thread io */
+el_sharing el_local_queue_share_turn(el_local_queue *queue, el_owner *next);
+
+/* ---- local_queue_time.c ---- */
+
+/* Sets the timer of a wait, as long as its owner is willing to wait. @thread io */
+void el_local_queue_set_deadline(el_owner *owner);
+
+/* An owner's. @thread io */
+void el_local_queue_on_timer(el_timer *timer);
 
 #endif

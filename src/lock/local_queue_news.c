@@ -103,7 +103,9 @@ void el_local_queues_find_key(el_local_queues *queues, int64_t lease,
  * lease and so with another key. */
 static void bury_place(el_local_place *at, el_session_end end) {
   el_local_queue *queue = at->queue;
-  el_local_queue_end_inquiry(at);
+  if (el_local_queue_drop_inquiry(at)) {
+    el_local_queue_fail_kept_out(at, 0);
+  }
   el_entry_driver_orphan(&at->driver, end);
   TAILQ_REMOVE(&queue->places, at, link);
   at->queue = &queue->queues->orphans;

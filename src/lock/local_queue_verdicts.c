@@ -1,36 +1,10 @@
 /* local_queue_verdicts: what becomes of an owner: granted, failed, lost or
  * released. */
 #include <assert.h>
-#include <string.h>
 
 #include "base/of.h"
 #include "lock/local_queue_int.h"
 #include "rules/kind.h"
-
-/* What an enqueue puts is its first owner's; of several, that of one who is left. */
-static void leave_place(el_local_place *at, el_owner *owner) {
-  const el_owner *first;
-  TAILQ_REMOVE(&at->fronts, owner, link);
-  first = TAILQ_FIRST(&at->fronts);
-  at->driver.value = first != NULL ? first->value : (el_bytes){0};
-}
-
-void el_local_queue_detach(el_owner *owner) {
-  el_local_queue *queue = owner->queue;
-  if (owner->state == EL_OWNER_WAITING) {
-    TAILQ_REMOVE(&queue->waiting, owner, link);
-  } else {
-    leave_place(owner->place, owner);
-  }
-  el_timers_stop(timers_of(queue), &owner->timer);
-  if (owner->linger != NULL) {
-    el_linger_unwatch(owner->linger);
-  }
-  owner->queue = NULL;
-  owner->place = NULL;
-  owner->state = EL_OWNER_OUT;
-  el_local_queue_touch(queue);
-}
 
 void el_local_queue_set_hard_end(el_owner *owner) {
   int64_t end = owner->events->hard_end(owner);
@@ -41,7 +15,16 @@ void el_local_queue_set_hard_end(el_owner *owner) {
   }
 }
 
-static void on_contender(void *arg) { el_local_queue_contest(arg); }
+/* Where nothing is handed on, readers share their key all the same. */
+const el_turn_limits *el_local_queue_limits(const el_local_queue *queue) {
+  static const el_turn_limits usual = {.holds = 32, .ms = 50};
+  const el_turn_limits *limits = &queue->queues->limits;
+  return is_shared(queue) && limits->holds < 2 ? &usual : limits;
+}
+
+static void contest(el_local_queue *queue);
+
+static void on_contender(void *arg) { contest(arg); }
 
 /* Not 0, which is no number in a key. */
 static uint16_t next_share(el_local_place *at) {
@@ -85,22 +68,6 @@ static bool may_come_late(const el_owner *owner) {
   return owner->events->mod_rev(owner) < 0;
 }
 
-/* Ends a hold that is lost, whoever has found that out: a watch, a probe, a timer,
- * the holder's own clock, or a guarded write. Whichever comes first says why; for
- * the others there is nothing left to end. The loss is told before the end, so that
- * who awaits the end finds it. */
-void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
-  el_error err;
-  EL_COUNT(counters_of(owner->queue), held, -1);
-  EL_COUNT(counters_of(owner->queue), lost, 1);
-  el_local_queue_detach(owner);
-  owner->events->lost(owner, loss);
-  el_error_set(&err, EL_LOST, "%s was lost: %s", el_owner_what(owner).text,
-               el_losses[loss].text);
-  owner->events->released(owner, &err);
-  owner->events->forgotten(owner);
-}
-
 void el_local_queue_leave_lost(el_owner *owner, el_loss loss) {
   el_local_place *at = owner->place;
   if (!el_local_queue_is_alone(owner) && may_come_late(owner)) {
@@ -110,12 +77,6 @@ void el_local_queue_leave_lost(el_owner *owner, el_loss loss) {
   /* Nobody is to be told what becomes of the key. */
   el_local_queue_signal_last(at, loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_MAX_HOLD
                                                           : EL_ENTRY_LAPSED);
-}
-
-void el_local_queue_end_released(el_owner *owner, const el_error *err) {
-  owner->state = EL_OWNER_OUT;
-  owner->events->released(owner, err);
-  owner->events->forgotten(owner);
 }
 
 static void end_handed_over(el_owner *owner) {
@@ -188,7 +149,8 @@ static el_owner *end_linger(const el_local_queue *queue) {
   return NULL;
 }
 
-void el_local_queue_contest(el_local_queue *queue) {
+/* Somebody wants the lock: a hold that lingers ends. */
+static void contest(el_local_queue *queue) {
   el_owner *owner;
   while ((owner = end_linger(queue)) != NULL) {
     el_local_queue_let_go(owner, true);
@@ -205,7 +167,7 @@ static void contest_name(const el_owner *owner, const el_entry_world *world,
     el_place place = {.mode = modes[i]};
     el_local_queue *queue = el_local_queue_find(queues, world, name, &place);
     if (queue != NULL) {
-      el_local_queue_contest(queue);
+      contest(queue);
     }
   }
 }
@@ -235,30 +197,6 @@ void el_local_queue_let_go(el_owner *owner, bool by_itself) {
   at->releasing = owner;
   at->driver.awaited = true;
   el_entry_driver_signal(&at->driver, EL_ENTRY_STOP);
-}
-
-/* The key of the lock that was let go is out, or etcd refuses to take it. */
-void el_local_queue_finish(el_local_place *at, const el_error *err) {
-  el_owner *owner = at->releasing;
-  at->releasing = NULL;
-  el_local_queue_end_released(owner, err);
-}
-
-void el_local_queue_end_unconfirmed(el_owner *owner) {
-  el_error err;
-  el_error_set(&err, EL_CLOSED,
-               "%s: the client was closed before etcd confirmed the "
-               "release",
-               el_owner_what(owner).text);
-  el_local_queue_end_released(owner, &err);
-}
-
-void el_local_queue_give_up(el_local_place *at) {
-  el_owner *owner = at->releasing;
-  at->releasing = NULL;
-  if (owner != NULL) {
-    el_local_queue_end_unconfirmed(owner);
-  }
 }
 
 static void on_released(el_local_place *at, bool found) {
@@ -316,7 +254,8 @@ void el_local_queue_decided(el_entry_driver *driver,
       grant_all(at, action->place.rev);
       return;
     case EL_ENTRY_LOCKED:
-      if (!el_local_queue_inquire(at, action->place.lease)) {
+      if (!el_local_queue_inquire(at, action->place.lease,
+                                  el_local_queue_fail_kept_out)) {
         fail_fronts(at, el_local_queue_fail_locked);
       }
       return;

@@ -189,7 +189,7 @@ return {
     "while (world != NULL && world->users > 0) {",
     "while (world != NULL && world->users < 0) {",
     by = "lock/delay: has up to eight delays" },
-  { "a delay that was in use is in use for ever", "src/lock/local_queue.c",
+  { "a delay that was in use is in use for ever", "src/lock/local_queue_places.c",
     "  queue->world->users--;\n",
     "",
     by = { "lock/delay: has up to eight delays", "lock/unheard: ends with its lease" } },

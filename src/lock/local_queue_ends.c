@@ -1,4 +1,5 @@
-/* local_queue_failures: in which words an owner hears that his wait has failed. */
+/* local_queue_ends: how a wait or a hold ends for its owner, and in which words he hears
+ * of it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,8 @@ el_what el_owner_what(const el_owner *owner) {
   strcpy(what.text + len, "\"");
   return what;
 }
+
+/* ---- waits ---- */
 
 void el_local_queue_fail(el_owner *owner, const el_error *err) {
   EL_COUNT(counters_of(owner->queue), waiting, -1);
@@ -174,5 +177,53 @@ void el_local_queue_fail_conflict(el_local_place *at, unsigned permits) {
                  (int)shown, owner->name.data, permits,
                  (unsigned)owner->permits);
     el_local_queue_fail(owner, &err);
+  }
+}
+
+/* ---- holds ---- */
+
+/* Ends a hold that is lost, whoever has found that out: a watch, a probe, a timer,
+ * the holder's own clock, or a guarded write. Whichever comes first says why; for
+ * the others there is nothing left to end. The loss is told before the end, so that
+ * who awaits the end finds it. */
+void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
+  el_error err;
+  EL_COUNT(counters_of(owner->queue), held, -1);
+  EL_COUNT(counters_of(owner->queue), lost, 1);
+  el_local_queue_detach(owner);
+  owner->events->lost(owner, loss);
+  el_error_set(&err, EL_LOST, "%s was lost: %s", el_owner_what(owner).text,
+               el_losses[loss].text);
+  owner->events->released(owner, &err);
+  owner->events->forgotten(owner);
+}
+
+void el_local_queue_end_released(el_owner *owner, const el_error *err) {
+  owner->state = EL_OWNER_OUT;
+  owner->events->released(owner, err);
+  owner->events->forgotten(owner);
+}
+
+/* The key of the lock that was let go is out, or etcd refuses to take it. */
+void el_local_queue_finish(el_local_place *at, const el_error *err) {
+  el_owner *owner = at->releasing;
+  at->releasing = NULL;
+  el_local_queue_end_released(owner, err);
+}
+
+void el_local_queue_end_unconfirmed(el_owner *owner) {
+  el_error err;
+  el_error_set(&err, EL_CLOSED,
+               "%s: the client was closed before etcd confirmed the "
+               "release",
+               el_owner_what(owner).text);
+  el_local_queue_end_released(owner, &err);
+}
+
+void el_local_queue_give_up(el_local_place *at) {
+  el_owner *owner = at->releasing;
+  at->releasing = NULL;
+  if (owner != NULL) {
+    el_local_queue_end_unconfirmed(owner);
   }
 }
