@@ -213,7 +213,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   finish(guarded, answer);
 }
 
-void el_guarded_on_answer(el_request *request, el_txn_answer *answer) {
+static void on_answer(el_request *request, el_txn_answer *answer) {
   el_guarded *guarded = EL_OF(request, el_guarded, request);
   guarded->sent = false;
   if (!guarded->finished) {
@@ -277,7 +277,7 @@ static void fail_behind(el_guarded *guarded) {
   fail(guarded, &err);
 }
 
-void el_guarded_on_timer(el_timer *timer) {
+static void on_timer(el_timer *timer) {
   el_guarded *guarded = EL_OF(timer, el_guarded, timer);
   if (guarded->sent) {
     on_deadline(guarded);
@@ -308,7 +308,7 @@ static void begin(el_guarded *guarded) {
   el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
 }
 
-void el_guarded_run_start(el_command *command) {
+static void run_start(el_command *command) {
   el_guarded *guarded = EL_OF(command, el_guarded, command);
   const el_error *wrong = el_requests_wrong_cluster(guarded->world->requests);
   if (guarded->world->closed.code != EL_OK) {
@@ -318,6 +318,22 @@ void el_guarded_run_start(el_command *command) {
   } else {
     begin(guarded);
   }
+}
+
+/* On Lua's side; once it is posted, it is the I/O thread's. */
+bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
+  if (!el_handle_is_usable(guarded->handle, err)) return false;
+  guarded->request.done = on_answer;
+  guarded->timer.due = on_timer;
+  guarded->command.run = run_start;
+  guarded->deadline_ms = el_now_ms() + timeout_ms;
+  atomic_fetch_add(&guarded->refs, 1);
+  if (!el_handle_post(guarded->handle, &guarded->command)) {
+    el_guarded_unref(guarded);
+    el_error_set(err, EL_CLOSED, "the client is closed");
+    return false;
+  }
+  return true;
 }
 
 void el_guarded_world_init(el_guarded_world *world, el_requests *requests,

@@ -11,10 +11,7 @@ el_guarded *el_guarded_new(el_handle *handle, el_guarded_world *world) {
   atomic_init(&guarded->refs, 1);
   guarded->handle = el_handle_ref(handle);
   guarded->world = world;
-  guarded->request.done = el_guarded_on_answer;
   guarded->request.counted_as = offsetof(el_stats, calls);
-  guarded->timer.due = el_guarded_on_timer;
-  guarded->command.run = el_guarded_run_start;
   el_completion_init(&guarded->news);
   return guarded;
 }
@@ -127,19 +124,7 @@ bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value) {
   return el_guarded_guard_lock(guarded, lk) && el_guarded_add(guarded, &put);
 }
 
-/* ---- sent and waited for ---- */
-
-bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
-  if (!el_handle_is_usable(guarded->handle, err)) return false;
-  guarded->deadline_ms = el_now_ms() + timeout_ms;
-  atomic_fetch_add(&guarded->refs, 1);
-  if (!el_handle_post(guarded->handle, &guarded->command)) {
-    el_guarded_unref(guarded);
-    el_error_set(err, EL_CLOSED, "the client is closed");
-    return false;
-  }
-  return true;
-}
+/* ---- waited for ---- */
 
 const el_txn_answer *el_guarded_wait(el_guarded *guarded, int64_t timeout_ms) {
   return el_handle_wait(guarded->handle, &guarded->news, EL_GUARDED_ANSWERED,

@@ -44,13 +44,4 @@ struct el_guarded {
 /* Gives back a reference. @thread any */
 void el_guarded_unref(el_guarded *guarded);
 
-/* The request's, the timer's and the start command's. @thread io */
-void el_guarded_on_answer(el_request *request, el_txn_answer *answer);
-
-/* @thread io */
-void el_guarded_on_timer(el_timer *timer);
-
-/* @thread io */
-void el_guarded_run_start(el_command *command);
-
 #endif

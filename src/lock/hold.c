@@ -96,7 +96,6 @@ el_loss el_lock_loss(const el_lock *lk) {
 /* Has the I/O thread look at the hard end. */
 static void post_expire(el_lock *lk) {
   if (!atomic_exchange(&lk->expire_posted, true)) {
-    lk->command.run = el_lock_run_expire; /* it has started long ago */
     el_lock_post(lk, &lk->command);
   }
 }

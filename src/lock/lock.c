@@ -8,40 +8,6 @@
 #include "base/of.h"
 #include "lock/lock_int.h"
 
-/* ---- life ---- */
-
-el_lock *el_lock_ref(el_lock *lk) {
-  atomic_fetch_add(&lk->refs, 1);
-  return lk;
-}
-
-void el_lock_unref(el_lock *lk) {
-  if (atomic_fetch_sub(&lk->refs, 1) != 1) return;
-  if (lk->claim != NULL) {
-    el_claim_unref(lk->claim);
-  }
-  el_completion_destroy(&lk->news);
-  el_handle_unref(lk->handle);
-  if (lk->keys != NULL) {
-    el_keys_destroy(lk->keys);
-    free(lk->keys);
-  }
-  el_bytes_free(lk->owner.name);
-  el_bytes_free(lk->owner.value);
-  free(lk->owner.linger);
-  free(lk->err);
-  free(lk->release_err);
-  free(lk);
-}
-
-/* Posts |command| with a reference of its own. */
-bool el_lock_post(el_lock *lk, el_command *command) {
-  el_lock_ref(lk);
-  if (el_handle_post(lk->handle, command)) return true;
-  el_lock_unref(lk);
-  return false;
-}
-
 /* ---- what the queue tells, on the I/O thread ---- */
 
 static el_error *copy_of(const el_error *err) {
@@ -143,9 +109,19 @@ static const el_owner_events owner_events = {
 
 /* ---- what Lua's side asks, on the I/O thread ---- */
 
-/* The command's reference becomes the queue's. */
+/* Somebody has moved the hard end. */
+static void run_expire(el_command *command) {
+  el_lock *lk = EL_OF(command, el_lock, command);
+  atomic_store(&lk->expire_posted, false);
+  el_local_queue_expire(&lk->owner);
+  el_lock_unref(lk);
+}
+
+/* The command's reference becomes the queue's. From now on the command is for the hard
+ * end, which nobody can move before the lock is held. */
 static void run_start(el_command *command) {
   el_lock *lk = EL_OF(command, el_lock, command);
+  command->run = run_expire;
   el_local_queue_join(lk->handle->queues, &lk->owner, lk->delay_ms);
 }
 
@@ -156,13 +132,6 @@ static void run_stop(el_command *command) {
                  : el_lock_is_outlived(lk) ? EL_LEAVE_ABANDONED
                                            : EL_LEAVE_BY_ITSELF;
   el_local_queue_leave(&lk->owner, how, loss);
-  el_lock_unref(lk);
-}
-
-void el_lock_run_expire(el_command *command) {
-  el_lock *lk = EL_OF(command, el_lock, command);
-  atomic_store(&lk->expire_posted, false);
-  el_local_queue_expire(&lk->owner);
   el_lock_unref(lk);
 }
 

@@ -1,4 +1,5 @@
-/* lock_int: what lock.c and hold.c share. */
+/* lock_int: what the parts of lock share. They stand in their order: each calls only those
+ * above it. */
 #ifndef ETCDLOCK_LOCK_LOCK_INT_H
 #define ETCDLOCK_LOCK_LOCK_INT_H
 
@@ -36,7 +37,7 @@ struct el_lock {
 
   el_completion news;         /* el_lock_news */
   _Atomic int64_t hold_until; /* INT64_MAX: no max_hold; any thread */
-  el_command command;         /* to start, and once it is held, to expire */
+  el_command command;         /* to start, and from then on, to expire */
   el_command stop_command;
 
   /* The I/O thread's own. */
@@ -44,9 +45,13 @@ struct el_lock {
   el_write_order writes;
 };
 
+/* ---- lock_life.c ---- */
+
 /* Posts |command| with a reference of its own; false: the client is closed.
  * @thread any */
 bool el_lock_post(el_lock *lk, el_command *command);
+
+/* ---- hold.c ---- */
 
 /* It is held from now on; for el_lock_held_us, and what is told of its end.
  * @thread any */
@@ -54,8 +59,5 @@ void el_lock_note_begin(el_lock *lk);
 
 /* Its hold has ended, in a way that its holder doesn't tell of. @thread any */
 void el_lock_note_end(el_lock *lk, el_event_kind kind, el_loss loss);
-
-/* Has the I/O thread look at the hard end: the command that does so. @thread io */
-void el_lock_run_expire(el_command *command);
 
 #endif
