@@ -126,10 +126,70 @@ describe("the layer check", function()
       '/* new: asks who asks it. */\n#include "lock/other.h"\n')
   end)
 
-  it("prints who includes whom", function()
+  -- Two files that share a header, of which the second has |rest|.
+  local function check_two(rest)
+    check("src/lock/new_int.h", [[
+/* new_int: shared. */
+/* The first's. @thread io */
+void el_new_first(void);
+
+/* The second's. @thread io */
+void el_new_second(
+    void (*done)(void));
+]])
+    check("src/lock/new.c", [[
+/* new: the first. */
+#include "lock/new_int.h"
+
+static void on_done(void) { el_new_first(); }
+
+void el_new_first(void) { el_new_second(on_done); }
+]])
+    return check("src/lock/new_second.c",
+      '/* new_second: the second. */\n#include "lock/new_int.h"\n\n' .. rest)
+  end
+
+  it("finds files that call each other, also behind one header", function()
+    assert.is_nil(check_two [[
+/* The first calls us: el_new_first(). */
+static void count(void) {}
+
+void el_new_second(
+    void (*done)(void)) {
+  count();
+  done();
+}
+]])
+    local circle = "a circle: lock/new.c > lock/new_second.c > lock/new.c"
+    for _, call in ipairs { "el_new_first();", "done = el_new_first;" } do
+      local out = check_two(
+        "void el_new_second(\n    void (*done)(void)) {\n  " .. call .. "\n}\n")
+      assert.is_truthy(out, "the check is green")
+      assert.is_truthy(out:find(circle, 1, true), out)
+    end
+  end)
+
+  it("finds what calls itself through files of several modules", function()
+    check("src/base/new.h", "/* new: a header. */\n/* A. @thread any */\nvoid el_new_a(void);\n")
+    check("src/base/new.c", '/* new: below. */\n#include "base/new.h"\n'
+      .. "void el_new_b(void);\nvoid el_new_a(void) { el_new_b(); }\n")
+    check("src/lock/new.h", "/* new: a header. */\n/* B. @thread any */\nvoid el_new_b(void);\n")
+    assert_red("a circle: base/new.c > lock/new.c > base/new.c", "src/lock/new.c",
+      '/* new: above. */\n#include "base/new.h"\n\nvoid el_new_b(void) { el_new_a(); }\n')
+  end)
+
+  it("wants what a header declares to be defined", function()
+    assert_red("src/base/new.h:3: el_new_get is defined nowhere", "src/base/new.h",
+      prototype "/* The sum. @thread any */\n")
+    assert_red("src/base/new.h:3: el_new_get is defined nowhere", "src/base/new.c",
+      "/* new: keeps it. */\nstatic int el_new_get(int a, int b) { return a + b; }\n")
+  end)
+
+  it("prints who includes whom, and who calls whom", function()
     local out, code = proc.run_lua("spec/lint/layers.lua", { tree, "graph" })
     assert.equal(0, code, out)
     assert.matches("\nrules/session +> base/error rules/retry\n", out)
+    assert.matches("\nrules/session%.c +> rules/retry%.c\n", out)
   end)
 
   for _, world in ipairs {
@@ -167,6 +227,8 @@ describe("the layer check", function()
   end)
 
   it("accepts each of the three threads", function()
+    check("src/base/new.c",
+      "/* new: the sum. */\n\nint el_new_get(int a,\n  int b) { return a + b; }\n")
     for _, thread in ipairs { "io", "lua", "any" } do
       assert.is_nil(check("src/base/new.h",
         prototype("/* The sum.\n * @thread " .. thread .. " */\n")))

@@ -3,7 +3,10 @@
 --   lua spec/lint/layers.lua ROOT [graph]
 --
 -- prints every violation as "file:line: message" and fails if there is one; with
--- "graph", then also which module includes which others.
+-- "graph", then also which module includes which others, and which file of C calls
+-- which others.
+
+local functions = require "spec.lint.functions"
 
 local ROOT = arg[1] or "."
 local MAX_LINES = 450
@@ -224,75 +227,40 @@ local function sorted(set)
   return list
 end
 
-local function report_circles(graph)
-  local state = {} -- "open" while on the way, "done" afterwards
-  local function visit(module, way)
-    state[module] = "open"
-    way[#way + 1] = module
-    for _, other in ipairs(sorted(graph[module])) do
-      if state[other] == "open" then
-        report("src/" .. module .. ".h", 1, "a circle: %s > %s", table.concat(way, " > "), other)
-      elseif not state[other] then
-        visit(other, way)
+-- |suffix| makes the name of a file of that of a node.
+local function report_circles(graph, suffix)
+  local state, way = {}, {} -- node -> where it is on the way, false when it is left
+  local function visit(node)
+    way[#way + 1] = node
+    state[node] = #way
+    for _, other in ipairs(sorted(graph[node])) do
+      if state[other] then
+        report("src/" .. node .. suffix, 1, "a circle: %s > %s",
+          table.concat(way, " > ", state[other]), other)
+      elseif state[other] == nil then
+        visit(other)
       end
     end
     way[#way] = nil
-    state[module] = "done"
+    state[node] = false
   end
-  for _, module in ipairs(sorted(graph)) do
-    if not state[module] then visit(module, {}) end
+  for _, node in ipairs(sorted(graph)) do
+    if state[node] == nil then visit(node) end
   end
 end
 
 local function print_graph(graph)
-  for _, module in ipairs(sorted(graph)) do
-    print(("%-24s > %s"):format(module, table.concat(sorted(graph[module]), " ")))
+  for _, node in ipairs(sorted(graph)) do
+    print(("%-29s > %s"):format(node, table.concat(sorted(graph[node]), " ")))
   end
 end
 
--- ---- threads: every function says where it runs ------------------------------
-
-local SKIPPED = {
-  { "^%s+" },
-  { "^//[^\n]*" },
-  { "^#[^\n]*\\\n", continued = true },
-  { "^#[^\n]*" },
-}
-
--- The end of the declaration that starts at |start|: its semicolon, or the
--- brace that closes a function's body.
-local function declaration_end(text, start)
-  local depth, position = 0, start
-  while true do
-    position = text:find("[;{}]", position)
-    if not position then return #text end
-    local char = text:sub(position, position)
-    if char == "{" then
-      depth = depth + 1
-    elseif char == "}" then
-      depth = depth - 1
-      local head = text:sub(start, position):match "^[^{]*"
-      if depth == 0 and head:find "%)%s*$" then return position end
-    elseif depth == 0 then
-      return position
-    end
-    position = position + 1
-  end
-end
-
-local function is_public_function(declaration)
-  local head = declaration:match "^[^{;]*"
-  return head:find "%("
-    and not declaration:find "^typedef%f[^%w_]"
-    and not declaration:find "^static%f[^%w_]"
-    and not declaration:find "^[%u_]+%(" -- a macro such as TAILQ_HEAD
-end
+-- ---- functions ----------------------------------------------------------------
 
 local THREADS = { io = true, lua = true, any = true }
 
-local function check_thread(file, text, start, declaration, comment)
-  local name = declaration:match "([%w_]+)%s*%(" or "function"
-  local number = line_at(text, start)
+-- Every function says where it runs.
+local function check_thread(file, number, name, comment)
   local thread = comment and comment:match "@thread (%a+)%f[^%w_]"
   if not thread then
     report(file, number, "%s: no @thread in the comment directly above it", name)
@@ -301,47 +269,40 @@ local function check_thread(file, text, start, declaration, comment)
   end
 end
 
--- Blanks the comments inside of declarations, which may hold any character.
-local function without_inner_comments(declaration)
-  return (declaration:gsub("/%*.-%*/", function(comment)
-    return (comment:gsub("[^\n]", " "))
-  end))
+-- name -> { file =, number = }: what the headers declare
+local declared = {}
+
+local function check_functions(file, text)
+  functions.each_declared(text, function(name, position, comment)
+    local number = line_at(text, position)
+    check_thread(file, number, name, comment)
+    declared[name] = { file = file, number = number }
+  end)
 end
 
-local function skip(text, position)
-  for _, rule in ipairs(SKIPPED) do
-    local _, last = text:find(rule[1], position)
-    while last and rule.continued and text:find("^[^\n]*\\\n", last + 1) do
-      _, last = text:find("^[^\n]*\\\n", last + 1)
-    end
-    if last and rule.continued then _, last = text:find("^[^\n]*", last + 1) end
-    if last then return last + 1 end
-  end
-end
-
-local function check_header(file, text)
-  local position, comment, comment_last = 1, nil, nil
-  while position <= #text do
-    local _, comment_end = text:find("^/%*.-%*/", position)
-    if comment_end then
-      comment, comment_last = text:sub(position, comment_end), comment_end
-      position = comment_end + 1
-    else
-      local after = skip(text, position)
-      if not after then
-        local rest = without_inner_comments(text:sub(position))
-        local declaration = rest:sub(1, declaration_end(rest, 1))
-        if is_public_function(declaration) then
-          local directly = comment
-            and text:sub(comment_last + 1, position - 1):find "^[ \t]*\n[ \t]*$"
-          check_thread(file, text, position, declaration, directly and comment)
-        end
-        comment = nil
-        after = position + #declaration
-      end
-      position = after
+-- file -> set of the files whose functions it names, to call them or to have them called.
+-- What is inline in a header is nobody's.
+local function call_graph(sources)
+  local homes, named, graph = {}, {}, {}
+  for _, file in ipairs(sources) do
+    if file:find "%.c$" then
+      named[file] = functions.read_source(read("src/" .. file), function(name)
+        if declared[name] then homes[name] = file end
+      end)
     end
   end
+  for name, place in pairs(declared) do
+    if not homes[name] then
+      report(place.file, place.number, "%s is defined nowhere", name)
+    end
+  end
+  for file, names in pairs(named) do
+    graph[file] = {}
+    for name in pairs(names) do
+      if homes[name] and homes[name] ~= file then graph[file][homes[name]] = true end
+    end
+  end
+  return graph
 end
 
 -- ---- Lua: what only some of it may load ---------------------------------------
@@ -403,10 +364,11 @@ for _, file in ipairs(sources) do
     follow(file, nil, file, file, {})
   end
   check_wrapped(file)
-  if file:find "%.h$" then check_header("src/" .. file, text) end
+  if file:find "%.h$" then check_functions("src/" .. file, text) end
 end
-local graph = module_graph()
-report_circles(graph)
+local modules, calls = module_graph(), call_graph(sources)
+report_circles(modules, ".h")
+report_circles(calls, "")
 for _, directory in ipairs { "src", "lua", "spec", "bench", "examples" } do
   for _, file in ipairs(find_files(directory, "%.[chl]u?a?$")) do
     check_text(file, read(file))
@@ -415,6 +377,9 @@ end
 for _, file in ipairs(find_files("lua bin", "")) do
   check_modules(file, read(file))
 end
-if arg[2] == "graph" then print_graph(graph) end
+if arg[2] == "graph" then
+  print_graph(modules)
+  print_graph(calls)
+end
 
 os.exit(violations == 0 and 0 or 1)
