@@ -1,15 +1,6 @@
 /* jitter: what keeps those who fail at the same time from coming back so. */
 #include "base/jitter.h"
 
-#include <sys/random.h>
-
-uint64_t el_salt(void) {
-  uint64_t salt;
-  while (getrandom(&salt, sizeof salt, 0) != (ssize_t)sizeof salt) {
-  }
-  return salt;
-}
-
 /* A hash: splitmix64, Steele 2014. */
 int64_t el_jitter(int64_t span_ms, uint64_t salt, int64_t now_ms) {
   uint64_t x = salt + (uint64_t)now_ms * 0x9e3779b97f4a7c15u;

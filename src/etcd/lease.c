@@ -3,19 +3,18 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "etcd.pb-c.h"
 #include "net/stream.h"
 #include "base/of.h"
+#include "base/random.h"
 
 int64_t el_lease_new_id(void) {
   uint64_t id = 0;
   while (id == 0) {
-    if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) id = 0;
-    id &= INT64_MAX; /* etcd's ids are positive; 0 asks it to choose */
+    id = el_random() & INT64_MAX; /* etcd's are positive; 0 asks it to choose */
   }
   return (int64_t)id;
 }

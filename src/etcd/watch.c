@@ -10,6 +10,7 @@
 #include "etcd.pb-c.h"
 #include "net/stream.h"
 #include "base/of.h"
+#include "base/random.h"
 
 /* A stream that breaks is opened again after this; the first time at once. */
 enum { REOPEN_FIRST_MS = 50, REOPEN_MAX_MS = 1000 };
@@ -257,7 +258,7 @@ el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
   el_watches *watches = el_alloc(sizeof *watches);
   watches->auth = auth;
   watches->timers = timers;
-  watches->salt = el_salt();
+  watches->salt = el_random();
   watches->reopen.due = on_reopen;
   watches->token.done = on_token;
   watches->move.moved = on_moved;

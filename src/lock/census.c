@@ -20,7 +20,7 @@ static void conclude(const el_census *census, el_behind behind) {
   if (behind == EL_BEHIND_LOST) {
     el_entry_driver_key_gone(census->driver, census->rev);
   } else {
-    census->driver->stepped(census->driver);
+    census->driver->events->stepped(census->driver);
   }
 }
 

@@ -250,7 +250,7 @@ static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
                               action->term, action->rev);
       return;
     default:
-      driver->decided(driver, action);
+      driver->events->decided(driver, action);
   }
 }
 
@@ -334,7 +334,7 @@ static void step(el_entry_driver *driver, const el_entry_event *event) {
     take(driver, &(el_entry_event){.kind = EL_ENTRY_WATCH_CREATED,
                                    .rev = all_created_rev(driver)});
   }
-  driver->stepped(driver); /* which may be its end */
+  driver->events->stepped(driver); /* which may be its end */
 }
 
 void el_entry_driver_signal(el_entry_driver *driver, int kind) {

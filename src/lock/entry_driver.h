@@ -40,13 +40,16 @@ struct el_entry_world {
   struct el_proving_list proving; /* those that wait for the session's proof */
 };
 
-/* Embedded in its owner's memory. */
-struct el_entry_driver {
+typedef struct el_entry_events {
   /* Takes note of |action|, one of those from EL_ENTRY_GRANTED on. */
   void (*decided)(el_entry_driver *driver, const el_entry_action *action);
   /* Called after each step: the entry may be free, or over. */
   void (*stepped)(el_entry_driver *driver);
+} el_entry_events;
 
+/* Embedded in its owner's memory. */
+struct el_entry_driver {
+  const el_entry_events *events;
   el_entry_world *world;
   el_entry entry;
   el_keys keys;
@@ -65,7 +68,7 @@ struct el_entry_driver {
 };
 
 /* An entry of |world|'s session for the lock |name|, at |place|, whose slot, mode and
- * permits count; the first two fields of |driver| are set already. @thread io */
+ * permits count; |driver|->events is set already. @thread io */
 void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
                           el_bytes name, const el_place *place);
 

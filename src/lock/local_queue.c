@@ -247,7 +247,8 @@ el_local_queues *el_local_queues_new(el_sessions *sessions,
   queues->sessions = sessions;
   queues->world = el_sessions_first(sessions);
   queues->limits = *limits;
-  queues->decided = el_local_queue_decided;
+  queues->place_events =
+      (el_entry_events){el_local_queue_decided, el_local_queue_stepped};
   TAILQ_INIT(&queues->changed);
   queues->orphans.queues = queues;
   TAILQ_INIT(&queues->orphans.places);

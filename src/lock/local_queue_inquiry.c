@@ -35,7 +35,7 @@ static void on_answer(void *arg, const el_lease_keys *answer) {
   free(inquiry);
   if (at == NULL) return;
   told(at, is_known ? el_delay_left(lease->id, lease->ttl_ms) : 0);
-  at->driver.stepped(&at->driver);
+  at->driver.events->stepped(&at->driver);
 }
 
 bool el_local_queue_inquire(el_local_place *at, int64_t lease,

@@ -47,8 +47,7 @@ struct el_local_queues {
   el_sessions *sessions;
   el_entry_world *world; /* of the usual session, first of all */
   el_turn_limits limits;
-  /* For the entries of their places. */
-  void (*decided)(el_entry_driver *driver, const el_entry_action *action);
+  el_entry_events place_events;
   el_local_queue *by_id; /* hash */
   TAILQ_HEAD(, el_local_queue) changed;
   el_local_queue orphans; /* nobody's: has the places of earlier sessions */
@@ -108,6 +107,9 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
 
 /* Nothing of it may be left in etcd, and nobody be in front. @thread io */
 void el_local_queue_free_place(el_local_place *at);
+
+/* The entry of a place may be free for the next owner now, or over. @thread io */
+void el_local_queue_stepped(el_entry_driver *driver);
 
 /* Tells |at|, which may be NULL, what has become of those who drove it, if the last of
  * them has gone. @thread io */

@@ -35,8 +35,7 @@ void el_local_queue_free_place(el_local_place *at) {
   free(at);
 }
 
-/* Its entry may be free for the next one now, or over. */
-static void on_stepped(el_entry_driver *driver) {
+void el_local_queue_stepped(el_entry_driver *driver) {
   el_local_place *at = EL_OF(driver, el_local_place, driver);
   if (!is_orphan(at)) {
     el_local_queue_touch(at->queue);
@@ -50,8 +49,7 @@ el_local_place *el_local_queue_new_place(el_local_queue *queue, el_bytes name,
   el_place place = {
       .slot = slot, .mode = queue->mode, .permits = queue->permits};
   el_local_place *at = el_alloc(sizeof *at);
-  at->driver.decided = queue->queues->decided;
-  at->driver.stepped = on_stepped;
+  at->driver.events = &queue->queues->place_events;
   at->queue = queue;
   TAILQ_INIT(&at->fronts);
   TAILQ_INSERT_TAIL(&queue->places, at, link);

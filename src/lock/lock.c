@@ -24,8 +24,7 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   int pending = EL_HOLD_PENDING;
   lk->token = grant->token;
-  lk->keys = el_alloc(sizeof *lk->keys);
-  el_keys_copy(lk->keys, grant->keys);
+  el_keys_copy(&lk->keys, grant->keys);
   lk->claim = el_claim_ref(grant->claim);
   lk->writes.mod_rev = grant->mod_rev;
   if (lk->max_hold_ms > 0) {
@@ -251,9 +250,9 @@ bool el_lock_waited(const el_lock *lk) { return lk->owner.waited; }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }
 
-int64_t el_lock_lease(const el_lock *lk) { return lk->keys->lease; }
+int64_t el_lock_lease(const el_lock *lk) { return lk->keys.lease; }
 
-const el_keys *el_lock_keys(const el_lock *lk) { return lk->keys; }
+const el_keys *el_lock_keys(const el_lock *lk) { return &lk->keys; }
 
 el_mode el_lock_mode(const el_lock *lk) { return lk->owner.mode; }
 

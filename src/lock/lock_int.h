@@ -23,7 +23,7 @@ struct el_lock {
   /* Written by the I/O thread before DECIDED. */
   el_error *err; /* NULL: held */
   int64_t token;
-  el_keys *keys; /* owned */
+  el_keys keys;
   el_claim *claim;
 
   bool leads;                /* as el_lock_options; constant */

@@ -16,10 +16,7 @@ void el_lock_unref(el_lock *lk) {
   }
   el_completion_destroy(&lk->news);
   el_handle_unref(lk->handle);
-  if (lk->keys != NULL) {
-    el_keys_destroy(lk->keys);
-    free(lk->keys);
-  }
+  el_keys_destroy(&lk->keys);
   el_bytes_free(lk->owner.name);
   el_bytes_free(lk->owner.value);
   free(lk->owner.linger);

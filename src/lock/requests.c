@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/jitter.h"
 #include "base/of.h"
+#include "base/random.h"
 #include "rules/identity.h"
 
 enum {
@@ -392,7 +393,7 @@ el_requests *el_requests_new(el_auth *auth, el_timers *timers,
     el_lane_init(&requests->lanes[i]);
   }
   TAILQ_INIT(&requests->background);
-  requests->salt = el_salt();
+  requests->salt = el_random();
   return requests;
 }
 

@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/jitter.h"
 #include "base/of.h"
+#include "base/random.h"
 #include "lock/farewells.h"
 #include "rules/delay.h"
 #include "rules/retry.h"
@@ -403,7 +403,7 @@ el_session_driver *el_session_driver_new(const el_session_world *world) {
   driver->prober.requests = world->requests;
   driver->prober.probed = on_probed;
   el_prober_init(&driver->prober);
-  driver->salt = el_salt();
+  driver->salt = el_random();
   el_session_init(&driver->session, world->ttl_ms, world->delay_ms, 0,
                   driver->salt);
   return driver;

@@ -1,0 +1,11 @@
+/* random: numbers that nobody else has. */
+#include "base/random.h"
+
+#include <sys/random.h>
+
+uint64_t el_random(void) {
+  uint64_t number;
+  while (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {
+  }
+  return number;
+}
