@@ -69,20 +69,26 @@ static int latch_loss(el_lock *lk, el_loss loss) {
   return state;
 }
 
+el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_ms) {
+  int64_t until = el_claim_until(lk->claim);
+  int64_t hard_end = atomic_load(&lk->hold_until);
+  *left_ms = (hard_end < until ? hard_end : until) - el_now_ms();
+  if (*left_ms > 0) return EL_LOSS_NONE;
+  *left_ms = 0;
+  return hard_end < until ? EL_LOSS_MAX_HOLD : EL_LOSS_EXPIRED;
+}
+
 el_hold el_lock_hold(el_lock *lk, int64_t *left_ms) {
   int state = atomic_load(&lk->state);
   *left_ms = 0;
   if (state == EL_HOLD_HELD) {
-    int64_t until = el_claim_until(lk->claim); /* before the state: claim.h */
-    int64_t hard_end = atomic_load(&lk->hold_until);
-    int64_t now = el_now_ms();
-    el_loss loss = hard_end < until ? EL_LOSS_MAX_HOLD : EL_LOSS_EXPIRED;
-    if (hard_end < until) until = hard_end;
+    /* Before the state: claim.h. */
+    el_loss loss = el_lock_clock_loss(lk, left_ms);
     state = atomic_load(&lk->state);
-    if (state == EL_HOLD_HELD && now >= until) {
+    if (state == EL_HOLD_HELD && loss != EL_LOSS_NONE) {
       state = latch_loss(lk, loss);
-    } else if (state == EL_HOLD_HELD) {
-      *left_ms = until - now;
+    } else if (state != EL_HOLD_HELD) {
+      *left_ms = 0;
     }
   }
   return state >= EL_HOLD_LOST ? EL_HOLD_LOST : (el_hold)state;

@@ -46,9 +46,14 @@ static void on_failed(el_owner *owner, const el_error *err) {
                          EL_LOCK_DECIDED | EL_LOCK_RELEASED | EL_LOCK_ENDED);
 }
 
+/* What the clock has ended was not lost for what has come of it: after a standstill that
+ * may be told first. */
 static void on_lost(el_owner *owner, el_loss loss) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
+  int64_t left_ms;
+  el_loss by_clock = el_lock_clock_loss(lk, &left_ms);
+  if (by_clock != EL_LOSS_NONE) loss = by_clock;
   if (atomic_compare_exchange_strong(&lk->state, &held,
                                      EL_HOLD_LOST + (int)loss)) {
     el_lock_note_end(

@@ -57,6 +57,10 @@ bool el_lock_post(el_lock *lk, el_command *command);
  * @thread any */
 void el_lock_note_begin(el_lock *lk);
 
+/* Why its hold is over by now, whatever else has happened to it, EL_LOSS_NONE while it
+ * isn't; in |left_ms| for how long it isn't. @thread any */
+el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_ms);
+
 /* Its hold has ended, in a way that its holder doesn't tell of. @thread any */
 void el_lock_note_end(el_lock *lk, el_event_kind kind, el_loss loss);
 
