@@ -13,9 +13,6 @@ local LINGER_MAX = 86400
 -- What nobody can break into but by break_lock should not last for ever.
 local DELAY_MAX = 300
 
--- What stands between a name and who reads, writes or has a permit there (rules/key.h).
-local RESERVED = { "/read", "/write", "/permit", "/read/order", "/write/order" }
-
 --- The options of a call that takes a lock.
 -- @table lock_options
 -- @tfield[opt="that of `connect`"] seconds timeout how long to wait, in full, whatever
@@ -49,24 +46,6 @@ for field in pairs(require("etcdlock.connect_options").OPTIONS) do
   ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"
 end
 
--- The last bytes of these: most names are seen to be fine by their own.
-local LAST_BYTES = {}
-for _, reserved in ipairs(RESERVED) do
-  LAST_BYTES[reserved:byte(-1)] = true
-end
-
--- What a name ends with that no name may end with; nil: it is fine.
-function M.reserved_end(name)
-  if not LAST_BYTES[name:byte(-1)] then
-    return nil
-  end
-  for _, reserved in ipairs(RESERVED) do
-    if name:sub(-#reserved) == reserved then
-      return reserved
-    end
-  end
-end
-
 -- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
 -- is called in messages, if not "name".
 function M.name(where, prefix, name, field)
@@ -77,9 +56,9 @@ function M.name(where, prefix, name, field)
     local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
     return check.invalid(where, field, name, wanted)
   end
-  local reserved = M.reserved_end(full)
+  local reserved = core.reserved_end(full)
   if reserved then
-    local wanted = 'an end other than "%s", where readers, writers or permits have their keys'
+    local wanted = 'an end other than "%s", where another kind of lock has its keys'
     return check.invalid(where, field, name, wanted:format(reserved))
   end
   return full

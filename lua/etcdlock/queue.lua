@@ -7,12 +7,9 @@ local lock_options = require "etcdlock.lock_options"
 
 local M = {}
 
--- Where the note stands that a writer only reads: rules/key.h.
-local DOWNGRADED = "/write/read/"
-
 -- Does the writer whose key has this create_revision only read any more?
 local function is_downgraded(kvs, full, revision)
-  local note = full .. DOWNGRADED .. string.format("%x", revision)
+  local note = core.downgrade_note(full, revision)
   for _, kv in ipairs(kvs) do
     if kv.key == note then
       return true

@@ -4,7 +4,6 @@
 -- @submodule client
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local lock_options = require "etcdlock.lock_options"
 local queue = require "etcdlock.queue"
 
 local M = {}
@@ -13,10 +12,6 @@ local M = {}
 local PAGE, READS = 1000, 100
 -- A revision that is read in pages may be compacted meanwhile: then one begins again.
 local TRIES = 3
--- What stands between a name and the last part of a key; see rules/key.h.
-local STEMS = { "/read", "/write", "/permit", "" }
--- The last part is a lease, or a time in nanoseconds, as Go's RWMutex recipe has it.
-local TIME = "^" .. ("%d"):rep(19) .. "$"
 
 -- The first key that doesn't begin with `prefix` any more; "\0" is etcd's word for "all".
 local function prefix_end(prefix)
@@ -25,19 +20,10 @@ local function prefix_end(prefix)
 end
 
 -- The name in whose queue a key stands; nil: in none. What others have written may look
--- so, but isn't on the lease that it names.
+-- so, but isn't on the lease that it names; those of Go's RWMutex recipe name none.
 local function name_of(kv)
-  local stem, last = kv.key:match "^(.*)/([^/]*)$"
-  if not stem or not kv.lease then
-    return nil
-  end
-  for _, tail in ipairs(STEMS) do
-    local name = stem:sub(-#tail) == tail and stem:sub(1, -#tail - 1) or tail == "" and stem
-    local lease = name and name ~= "" and core.parse_key(name, kv.key)
-    if lease and (lease == kv.lease or last:find(TIME)) then
-      return not lock_options.reserved_end(name) and name or nil
-    end
-  end
+  local name, lease = core.name_of_key(kv.key)
+  return kv.lease and (lease == nil or lease == kv.lease) and name or nil
 end
 
 -- The names that begin with `prefix`, in order, and the revision | nil, message, code.

@@ -53,7 +53,8 @@ end)
 -- @fail a request's: `conflict` if others have another `n`
 function Semaphore:available()
   local client, txn = self._client, self._client._core:txn()
-  txn:list(self._full .. "/permit/", self._full .. "/permit0")
+  local stem = core.key_stem(self._full, "permit")
+  txn:list(stem, stem:sub(1, -2) .. "0")
   local ok, held, results = client:_ask(txn)
   if not ok then
     return nil, held, results

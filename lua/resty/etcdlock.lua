@@ -13,7 +13,6 @@ local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
-local lock_options = require "etcdlock.lock_options"
 local on_first_use = require "etcdlock.on_first_use"
 
 local M = { _VERSION = etcdlock._VERSION, _client = etcdlock._default }
@@ -92,7 +91,7 @@ end
 local function name_of(self, key)
   key = tostring(key)
   local name = self.name .. "/" .. key
-  if #key > KEY_MAX or key:find "%z" or lock_options.reserved_end("/" .. name) then
+  if #key > KEY_MAX or key:find "%z" or core.reserved_end("/" .. name) then
     return self.name .. "/md5/" .. ngx.md5(key)
   end
   return name

@@ -96,3 +96,57 @@ describe("a key is a stranger", function()
     assert_stranger("a", "aread/1f")
   end)
 end)
+
+describe("the name of a key", function()
+  local function assert_name(name, key, lease)
+    assert.same({ name, lease }, { core.name_of_key(key) })
+    if name then assert.is_truthy(core.parse_key(name, key), key) end
+  end
+
+  it("is what stands before its stem, in all modes", function()
+    for _, name in ipairs { "a", "a/b", "a/", "/a", "read", "a/reads", "a/order", "1f", "a\0b" } do
+      assert_name(name, name .. "/1f", "1f")
+      assert_name(name, name .. "/1f-2", "1f")
+      assert_name(name, name .. "/read/1f", "1f")
+      assert_name(name, name .. "/write/1f", "1f")
+      assert_name(name, name .. "/permit/1f.3", "1f")
+    end
+  end)
+
+  it("is known where a time stands instead of a lease", function()
+    assert_name("a", "a/read/1700000000123456789")
+    assert_name("a", "a/write/1700000000123456789")
+    assert_name(nil, "a/1700000000123456789")
+  end)
+
+  it("is none that a lock is refused, and none of a note", function()
+    for _, key in ipairs {
+      "", "a", "1f", "/1f", "a/", "a/g", "/read/1f", "a/read/read/1f", "a/permit/1f",
+      "a/write/read/1f", "a/read/order/1f-2", "a/write/order/1f-2",
+    } do
+      assert_name(nil, key)
+    end
+  end)
+end)
+
+describe("the end of a name", function()
+  it("is reserved where keys of another name would end so", function()
+    for _, mode in ipairs { "read", "write", "permit" } do
+      local stem = core.key_stem("a", mode):sub(1, -2)
+      assert.equal("a/" .. mode, stem)
+      assert.equal("/" .. mode, core.reserved_end(stem))
+    end
+    local note = core.downgrade_note("a", 0x1f)
+    assert.equal("a/write/read/1f", note)
+    assert.equal("/read", core.reserved_end "a/write/read")
+    assert.equal("/read/order", core.reserved_end "/read/order")
+    assert.equal("/write/order", core.reserved_end "a/write/order")
+  end)
+
+  it("else is the caller's", function()
+    for _, name in ipairs { "", "/", "a", "read", "a/order", "aread", "a/reads", "a/read/" } do
+      assert.is_nil(core.reserved_end(name), name)
+    end
+    assert.equal("a/", core.key_stem("a", "lock"))
+  end)
+end)

@@ -1,4 +1,6 @@
 /* local_queue_news: what the news of a session mean to its queues. */
+#include <string.h>
+
 #include "lock/local_queue_int.h"
 
 void el_local_queues_begin(el_local_queues *queues,
@@ -74,15 +76,26 @@ static el_entry_world *world_of(const el_local_queues *queues, int64_t lease) {
   return world;
 }
 
+/* The name and the place of a |key| that |lease| has; empty: it is none of ours. No name
+ * of ours has a NUL: many others' keys may. */
+static el_bytes own_name(el_bytes key, int64_t lease, el_place *place) {
+  el_bytes name = el_key_name(key, place);
+  if (name.len == 0 || name.len > EL_NAME_MAX ||
+      memchr(name.data, '\0', name.len) != NULL || place->is_timed ||
+      place->lease != lease || place->mode > EL_MODE_MULTI) {
+    return (el_bytes){0};
+  }
+  return name;
+}
+
 void el_local_queues_find_key(el_local_queues *queues, int64_t lease,
                               el_bytes key) {
   el_entry_world *world = world_of(queues, lease);
-  el_place place = {.lease = lease};
-  el_bytes name = el_key_name(key, &place);
+  el_place place = {0};
+  el_bytes name = own_name(key, lease, &place);
   el_local_queue *queue;
   el_local_place *at;
-  if (name.len == 0 || place.mode > EL_MODE_MULTI)
-    return; /* no place of ours */
+  if (name.len == 0) return;
   at = find_multi(queues, world, &place);
   if (at == NULL && place.mode == EL_MODE_MULTI &&
       el_slots_is_free(&queues->slots, place.slot)) {

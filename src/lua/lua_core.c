@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "rules/key.h"
 #include "lock/lock.h"
 #include "lua/lua_client.h"
 #include "lua/lua_types.h"
@@ -35,21 +34,6 @@ static el_nret l_pid(lua_State *L) {
   return 1;
 }
 
-/* parse_key(name, key) -> lease, mode, permits | nil if key isn't in name's queue */
-static el_nret l_parse_key(lua_State *L) {
-  el_bytes name = el_lua_check_bytes(L, 1);
-  el_bytes key = el_lua_check_bytes(L, 2);
-  el_place place;
-  if (!el_key_parse(name.data, name.len, key.data, key.len, &place)) {
-    lua_pushnil(L);
-    return 1;
-  }
-  el_lua_push_lease(L, place.lease);
-  lua_pushstring(L, el_modes[place.mode]);
-  lua_pushinteger(L, place.permits);
-  return 3;
-}
-
 EXPORT int luaopen_etcdlock_core(lua_State *L);
 
 EXPORT int luaopen_etcdlock_core(lua_State *L) {
@@ -58,7 +42,6 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"now", l_now},
       {"host", l_host},
       {"pid", l_pid},
-      {"parse_key", l_parse_key},
       {"yieldable", el_lua_yieldable},
       {"call", el_lua_call},
       {NULL, NULL},
@@ -75,12 +58,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
   el_lua_open_status(L);
   lua_newtable(L);
   el_lua_set_functions(L, functions);
-  lua_pushinteger(L, EL_PERMITS_MAX);
-  lua_setfield(L, -2, "PERMITS_MAX");
-  lua_pushinteger(L, EL_MULTI_MAX);
-  lua_setfield(L, -2, "MULTI_MAX");
-  lua_pushinteger(L, EL_NAME_MAX);
-  lua_setfield(L, -2, "NAME_MAX");
+  el_lua_open_keys(L);
   lua_pushinteger(L, (lua_Integer)el_lock_size());
   lua_setfield(L, -2, "HOLD_SIZE");
 #ifdef EL_TEST

@@ -32,6 +32,9 @@ void el_lua_open_watcher(lua_State *L);
 /* Registers the type of a question to all members. @thread lua */
 void el_lua_open_status(lua_State *L);
 
+/* Adds what is known of keys to the module on top of the stack. @thread lua */
+void el_lua_open_keys(lua_State *L);
+
 /* "news" or "end", which one may wait for of a watcher. @thread lua */
 el_watcher_news el_lua_check_watcher_news(lua_State *L, int arg);
 

@@ -20,6 +20,8 @@ static const char *const infixes[] = {
     [EL_NOTE_WRITE_ORDER] = "/write/order/",
 };
 
+enum { INFIXES = sizeof infixes / sizeof *infixes };
+
 const char *const el_modes[] = {
     [EL_MODE_LOCK] = "lock",   [EL_MODE_READ] = "read",
     [EL_MODE_WRITE] = "write", [EL_MODE_PERMIT] = "permit",
@@ -113,7 +115,7 @@ static bool parse_who(el_bytes text, el_place *place) {
 bool el_key_parse(const char *name, size_t name_len, const char *key,
                   size_t key_len, el_place *place) {
   if (key_len <= name_len || memcmp(key, name, name_len) != 0) return false;
-  for (el_mode mode = EL_MODE_LOCK; mode <= EL_MODE_PERMIT; mode++) {
+  for (el_mode mode = EL_MODE_LOCK; mode < EL_MODE_MULTI; mode++) {
     size_t len = strlen(infixes[mode]), skip = name_len + len;
     place->mode = mode;
     if (key_len > skip && memcmp(key + name_len, infixes[mode], len) == 0 &&
@@ -130,31 +132,36 @@ static bool ends_with(el_bytes text, const char *tail, size_t len) {
 
 /* The mode, or kind of note, whose stem |stem| is. */
 static el_mode mode_of(el_bytes stem) {
-  el_mode mode = EL_NOTE_WRITE_ORDER;
+  size_t mode = INFIXES - 1;
   while (mode == EL_MODE_MULTI ||
          !ends_with(stem, infixes[mode], strlen(infixes[mode]))) {
     mode--; /* down to that of a plain lock, which is a slash */
   }
-  return mode;
+  return (el_mode)mode;
 }
 
 el_bytes el_key_name(el_bytes key, el_place *place) {
-  el_place found = {.rev = place->rev};
   const char *slash = memrchr(key.data, '/', key.len);
   el_bytes stem = {key.data,
                    slash != NULL ? (size_t)(slash + 1 - key.data) : 0};
+  el_mode mode;
   if (stem.len == 0) return (el_bytes){0};
-  found.mode = mode_of(stem);
-  if (!parse_lease((el_bytes){slash + 1, key.len - stem.len}, &found) ||
-      found.lease != place->lease) {
+  mode = place->mode = mode_of(stem);
+  if (!parse_who((el_bytes){slash + 1, key.len - stem.len}, place)) {
     return (el_bytes){0};
   }
-  *place = found;
-  stem.len -= strlen(infixes[found.mode]);
-  /* No name of ours has a NUL: many others' keys may. */
-  return stem.len <= EL_NAME_MAX && memchr(stem.data, '\0', stem.len) == NULL
-             ? stem
-             : (el_bytes){0};
+  stem.len -= strlen(infixes[mode]);
+  return stem;
+}
+
+el_bytes el_key_reserved_end(el_bytes name) {
+  for (size_t i = 0; i < INFIXES; i++) {
+    size_t len = strlen(infixes[i]) - 1; /* without its last slash */
+    if (len > 0 && ends_with(name, infixes[i], len)) {
+      return (el_bytes){infixes[i], len};
+    }
+  }
+  return (el_bytes){0};
 }
 
 /* ---- one place in one queue ---- */

@@ -45,7 +45,7 @@ typedef enum el_mode {
   EL_MODE_READ,
   EL_MODE_WRITE,
   EL_MODE_PERMIT,
-  EL_MODE_MULTI,
+  EL_MODE_MULTI, /* the last: its keys look like those of EL_MODE_LOCK */
   /* No modes, but notes, whose keys are of the same form. */
   EL_NOTE_DOWNGRADED,
   EL_NOTE_READ_ORDER,
@@ -83,9 +83,13 @@ size_t el_key_write_stem(char *out, el_bytes name, el_mode mode);
 bool el_key_parse(const char *name, size_t name_len, const char *key,
                   size_t key_len, el_place *place);
 
-/* The name in whose queue |key| stands for place->lease, and the rest of |place| but
- * rev; empty if it doesn't. A part of |key|. @thread any */
+/* The name in whose queue |key| stands, or that it is a note below, if it can be either;
+ * else it is empty. A part of |key|. Fills all of |place| but rev. @thread any */
 el_bytes el_key_name(el_bytes key, el_place *place);
+
+/* What |name| ends with that no name may end with, because its keys could be another
+ * name's then; empty: it may. @thread any */
+el_bytes el_key_reserved_end(el_bytes name);
 
 /* Takes the first of a list off it, which has a NUL between one and the next. Empty:
  * there is none left. @thread any */
