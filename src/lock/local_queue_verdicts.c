@@ -160,12 +160,13 @@ static void contest(el_local_queue *queue) {
 /* What of |name| only lingers with |world|, and is in the way of |owner|, ends. */
 static void contest_name(const el_owner *owner, const el_entry_world *world,
                          el_bytes name) {
-  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ};
-  el_local_queues *queues = owner->queue->queues;
-  size_t n = is_shared(owner->queue) ? 2 : 3;
-  for (size_t i = 0; i < n; i++) {
-    el_place place = {.mode = modes[i]};
-    el_local_queue *queue = el_local_queue_find(queues, world, name, &place);
+  const el_local_queues *queues = owner->queue->queues;
+  for (el_mode mode = EL_MODE_LOCK; mode < EL_MODE_MULTI; mode++) {
+    el_place place = {.mode = mode};
+    el_local_queue *queue =
+        el_kind_is_in_way(mode, owner->mode)
+            ? el_local_queue_find(queues, world, name, &place)
+            : NULL;
     if (queue != NULL) {
       contest(queue);
     }
@@ -174,7 +175,7 @@ static void contest_name(const el_owner *owner, const el_entry_world *world,
 
 void el_local_queue_contest_for(const el_owner *owner) {
   el_bytes names = owner->name;
-  while (owner->mode != EL_MODE_PERMIT && names.len > 0) {
+  while (names.len > 0) {
     const el_entry_world *world = owner->queue->queues->world;
     el_bytes name = el_list_cut(&names);
     for (; world != NULL; world = world->next) {

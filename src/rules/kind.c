@@ -78,6 +78,13 @@ static bool is_downgraded(const el_keys *keys, const el_place *writer,
   return false;
 }
 
+bool el_kind_is_in_way(el_mode older, el_mode younger) {
+  if (older == EL_MODE_PERMIT || younger == EL_MODE_PERMIT) {
+    return older == younger;
+  }
+  return older != EL_MODE_READ || younger != EL_MODE_READ;
+}
+
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     const el_op_result *notes, el_place *place) {
   place->rev = kv->create_rev;
@@ -85,9 +92,7 @@ bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     place)) {
     return false;
   }
-  if ((keys->mode == EL_MODE_PERMIT) != (place->mode == EL_MODE_PERMIT)) {
-    return false;
-  }
+  if (!el_kind_is_in_way(place->mode, keys->mode)) return false;
   return notes == NULL || place->mode != EL_MODE_WRITE ||
          !is_downgraded(keys, place, notes);
 }
@@ -95,8 +100,7 @@ bool el_kind_counts(const el_keys *keys, const el_kv *kv,
 bool el_kind_waits(const el_keys *keys, el_bytes key) {
   el_place place;
   return el_key_parse(keys->text, keys->name_len, key.data, key.len, &place) &&
-         (place.mode == EL_MODE_PERMIT) == (keys->mode == EL_MODE_PERMIT) &&
-         (place.mode != EL_MODE_READ || keys->mode != EL_MODE_READ);
+         el_kind_is_in_way(keys->mode, place.mode);
 }
 
 bool el_kind_may_change(const el_keys *keys, const el_place *place,

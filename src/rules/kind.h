@@ -34,6 +34,9 @@ size_t el_kind_ranges(const el_keys *keys, el_key_range *ranges, char *text);
  * @thread any */
 bool el_kind_reads_notes(el_mode mode);
 
+/* Is a key of mode |older| in the way of a younger one of the same name? @thread any */
+bool el_kind_is_in_way(el_mode older, el_mode younger);
+
 /* Is |kv|, if it is older, in the way of |keys|, the first of them? Fills |place| if
  * so. |notes| are what was found where the notes are, NULL: nothing. @thread any */
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,
