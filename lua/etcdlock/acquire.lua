@@ -6,6 +6,7 @@ local core = require "etcdlock.core"
 local host = require "etcdlock.wait.host"
 local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
+local names = require "etcdlock.names"
 local of_lock = require "etcdlock.wait.of_lock"
 
 local M = {}
@@ -24,9 +25,9 @@ local NO_LINGER = {
 --- The names as the core and holds.lua know them: a list | nil, message, code.
 local function read_names(self, where, wish)
   if wish.mode == "multi" then
-    return lock_options.names(where, self._prefix, wish.names)
+    return names.fulls(where, self._prefix, wish.names)
   end
-  local full, message, code = lock_options.name(where, self._prefix, wish.name)
+  local full, message, code = names.full(where, self._prefix, wish.name)
   return full and { full }, message, code
 end
 
@@ -45,12 +46,12 @@ end
 --- What is asked with options that are checked. A lock keeps it, so it should stay small:
 -- above 16 fields a table takes twice as much.
 local function new_request(self, wish, fulls, opts, timeout)
-  local names = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
+  local asked = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
     or { wish.name }
   return {
     mode = wish.mode,
-    names = names,
-    name = lock_options.shown(names),
+    names = asked,
+    name = names.shown(asked),
     fulls = fulls,
     full = fulls[2] and table.concat(fulls, "\0") or fulls[1],
     permits = wish.permits,

@@ -6,7 +6,7 @@ local Observer = require "etcdlock.observer"
 local candidates = require "etcdlock.candidates"
 local check = require "etcdlock.check"
 local forms = require "etcdlock.forms"
-local lock_options = require "etcdlock.lock_options"
+local names = require "etcdlock.names"
 
 local Election = {}
 Election.__index = Election
@@ -99,7 +99,7 @@ check.methods(Election, "election")
 -- For client:election.
 -- @return election | nil, message, "invalid"
 function Election.new(client, name)
-  local full, message, code = lock_options.name("client:election", client._prefix, name)
+  local full, message, code = names.full("client:election", client._prefix, name)
   if not full then
     return nil, message, code
   end

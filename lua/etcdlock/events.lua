@@ -6,7 +6,7 @@
 local core = require "etcdlock.core"
 local event = require "etcdlock.event"
 local host = require "etcdlock.wait.host"
-local lock_options = require "etcdlock.lock_options"
+local names = require "etcdlock.names"
 
 local Events = {}
 Events.__index = Events
@@ -106,21 +106,21 @@ end
 
 --- The names of a lock as its owner said them: `full` is one with the prefix, or several.
 local function names_of(self, full)
-  local names = {}
+  local asked = {}
   for one in (full .. "\0"):gmatch "(.-)%z" do
-    names[#names + 1] = one:sub(#self._prefix + 1)
+    asked[#asked + 1] = one:sub(#self._prefix + 1)
   end
-  return names
+  return asked
 end
 
 --- The event of a lock that has ended, as the core has noted it.
 local function of_lock(self, noted)
-  local names = names_of(self, noted.subject)
+  local asked = names_of(self, noted.subject)
   if self._metrics then
-    self._metrics:held(names[1], noted.mode, noted.hold)
+    self._metrics:held(asked[1], noted.mode, noted.hold)
   end
   local one = {
-    event = noted.event, ago = noted.ago, name = lock_options.shown(names), mode = noted.mode,
+    event = noted.event, ago = noted.ago, name = names.shown(asked), mode = noted.mode,
     token = noted.token, hold = noted.hold,
   }
   if noted.event == "ended" then

@@ -1,12 +1,8 @@
---- What a caller of lock may ask for: names, and the options of one lock.
+--- What a caller of lock may ask for besides a name: its options.
 -- @submodule etcdlock
 local check = require "etcdlock.check"
 
 local M = {}
-
-local core = require "etcdlock.core"
-
-local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
 
 local LINGER_MAX = 86400
 
@@ -44,61 +40,6 @@ local ELSEWHERE = {
 }
 for field in pairs(require("etcdlock.connect_options").OPTIONS) do
   ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"
-end
-
--- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
--- is called in messages, if not "name".
-function M.name(where, prefix, name, field)
-  field = field or "name"
-  check.string(where, field, name)
-  local full = prefix .. name
-  if name == "" or #full > NAME_MAX or full:find("%z") then
-    local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
-    return check.invalid(where, field, name, wanted)
-  end
-  local reserved = core.reserved_end(full)
-  if reserved then
-    local wanted = 'an end other than "%s", where another kind of lock has its keys'
-    return check.invalid(where, field, name, wanted:format(reserved))
-  end
-  return full
-end
-
--- So many bytes of several names are shown.
-local SHOWN_MAX = 80
-
--- What a lock of these names is called in messages.
-function M.shown(names)
-  if #names == 1 then
-    return names[1]
-  end
-  local text = table.concat(names, " ")
-  if #text <= SHOWN_MAX then
-    return text
-  end
-  return text:sub(1, SHOWN_MAX) .. "..."
-end
-
--- Several names: the same of each, or nil, message, "invalid".
-function M.names(where, prefix, names)
-  if type(names) ~= "table" then
-    check.raise(string.format("%s: names = %s, wanted a list of names", where, tostring(names)))
-  end
-  local fulls, places = {}, {}
-  if #names < 1 or #names > MULTI_MAX then
-    return check.invalid(where, "#names", #names, "1 to " .. MULTI_MAX)
-  end
-  for i = 1, #names do
-    local field, name = string.format("names[%d]", i), names[i]
-    local full, message, code = M.name(where, prefix, name, field)
-    if not full then
-      return nil, message, code
-    elseif places[name] then
-      return check.invalid(where, field, name, "another than names[" .. places[name] .. "]")
-    end
-    fulls[i], places[name] = full, i
-  end
-  return fulls
 end
 
 -- What a key may say that callers choose, in bytes.

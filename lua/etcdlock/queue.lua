@@ -3,7 +3,7 @@
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local label = require "etcdlock.label"
-local lock_options = require "etcdlock.lock_options"
+local names = require "etcdlock.names"
 
 local M = {}
 
@@ -149,7 +149,7 @@ local function look_at_multis(self, places, revision)
 end
 
 local function list(self, where, name)
-  local full, message, code = lock_options.name(where, self._prefix, name)
+  local full, message, code = names.full(where, self._prefix, name)
   if not full then
     return nil, message, code
   end
@@ -163,11 +163,11 @@ end
 
 -- Without the prefix of the client, where they have it.
 local function names_of(self, fulls)
-  local names, prefix = {}, self._prefix
+  local asked, prefix = {}, self._prefix
   for i, full in ipairs(fulls) do
-    names[i] = full:sub(1, #prefix) == prefix and full:sub(#prefix + 1) or full
+    asked[i] = full:sub(1, #prefix) == prefix and full:sub(#prefix + 1) or full
   end
-  return names
+  return asked
 end
 
 -- Places as callers see them.

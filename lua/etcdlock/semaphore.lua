@@ -5,7 +5,7 @@
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local forms = require "etcdlock.forms"
-local lock_options = require "etcdlock.lock_options"
+local names = require "etcdlock.names"
 
 local Semaphore = {}
 Semaphore.__index = Semaphore
@@ -94,7 +94,7 @@ check.methods(Semaphore, "semaphore")
 -- For client:semaphore.
 -- @return semaphore | nil, message, "invalid"
 function Semaphore.new(client, name, permits)
-  local full, message, code = lock_options.name("client:semaphore", client._prefix, name)
+  local full, message, code = names.full("client:semaphore", client._prefix, name)
   if not full then
     return nil, message, code
   end

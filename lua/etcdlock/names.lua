@@ -1,0 +1,64 @@
+--- The names by which callers ask for locks: which they may be, and how they are shown.
+local check = require "etcdlock.check"
+local core = require "etcdlock.core"
+
+local M = {}
+
+local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
+
+-- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
+-- is called in messages, if not "name".
+function M.full(where, prefix, name, field)
+  field = field or "name"
+  check.string(where, field, name)
+  local full = prefix .. name
+  if name == "" or #full > NAME_MAX or full:find("%z") then
+    local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
+    return check.invalid(where, field, name, wanted)
+  end
+  local reserved = core.reserved_end(full)
+  if reserved then
+    local wanted = 'an end other than "%s", where another kind of lock has its keys'
+    return check.invalid(where, field, name, wanted:format(reserved))
+  end
+  return full
+end
+
+-- Several names: the same of each, or nil, message, "invalid".
+function M.fulls(where, prefix, names)
+  if type(names) ~= "table" then
+    check.raise(string.format("%s: names = %s, wanted a list of names", where, tostring(names)))
+  end
+  local fulls, places = {}, {}
+  if #names < 1 or #names > MULTI_MAX then
+    return check.invalid(where, "#names", #names, "1 to " .. MULTI_MAX)
+  end
+  for i = 1, #names do
+    local field, name = string.format("names[%d]", i), names[i]
+    local full, message, code = M.full(where, prefix, name, field)
+    if not full then
+      return nil, message, code
+    elseif places[name] then
+      return check.invalid(where, field, name, "another than names[" .. places[name] .. "]")
+    end
+    fulls[i], places[name] = full, i
+  end
+  return fulls
+end
+
+-- So many bytes of several names are shown.
+local SHOWN_MAX = 80
+
+-- What a lock of these names is called in messages.
+function M.shown(names)
+  if #names == 1 then
+    return names[1]
+  end
+  local text = table.concat(names, " ")
+  if #text <= SHOWN_MAX then
+    return text
+  end
+  return text:sub(1, SHOWN_MAX) .. "..."
+end
+
+return M
