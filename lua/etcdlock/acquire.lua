@@ -91,13 +91,12 @@ local function read(self, where, wish, opts)
   return request
 end
 
---- One more of a hold that the same owner has: lock, or nil.
-local function reenter(self, request)
-  local lock = self._holds:own(request)
-  if lock then
-    lock._count = lock._count + 1
+--- Tells that nothing came of the request, and why.
+local function refuse(self, request, message, code)
+  if request.began then
+    self._events:not_acquired(request, message, code)
   end
-  return lock
+  return nil, message, code
 end
 
 --- How long a try may wait for etcd.
@@ -108,17 +107,23 @@ local function try_wait(self, request)
   return self._core:lease() and PRESSED_WAIT or FIRST_PRESSED_WAIT
 end
 
---- Sends the request: core lock | nil, message, code.
+--- Sends the request: core lock, what ties it | nil, message, code.
 local function post(self, request)
   local message, code = host.leaving()
   if not message then
     message, code = self:_outage(request.is_pressed)
   end
   if message then
-    return nil, string.format("lock %q: %s", request.name, message), code
+    return refuse(self, request, string.format("lock %q: %s", request.name, message), code)
   end
   request.limit = request.try and try_wait(self, request) or request.timeout
-  return self._core:lock(request.full, request.says or label.write(request), request)
+  local says = request.says or label.write(request)
+  local core_lock
+  core_lock, message, code = self._core:lock(request.full, says, request)
+  if not core_lock then
+    return refuse(self, request, message, code)
+  end
+  return core_lock, host.tie(core_lock)
 end
 
 -- After so many seconds a lock that isn't there yet is told to be waited for.
@@ -157,37 +162,30 @@ local function wrap(self, core_lock, request, tie)
   return lock
 end
 
---- Tells that nothing came of the request, and why.
-local function refuse(self, request, message, code)
-  if request.began then
-    self._events:not_acquired(request, message, code)
+--- What the core's verdict makes of the request: lock | nil, message, code.
+local function conclude(self, core_lock, request, tie, ok, message, code)
+  if ok then
+    return wrap(self, core_lock, request, tie)
   end
-  return nil, message, code
+  if request.is_pressed and code == "unavailable" then
+    self._scout:send()
+  end
+  return refuse(self, request, message, code)
 end
 
---- The lock that somebody of this client has let go of with its key kept; or nil. Where a
--- lock belongs to a request, that has to wait for it to be tied to it.
-local function retake(self, request)
+--- The lock if nobody is to be asked for it: one more of a hold that the same owner has, or
+-- that which somebody of this client has let go of with its key kept; or nil.
+local function take(self, request)
+  local lock = self._holds:own(request)
+  if lock then
+    lock._count = lock._count + 1
+    return lock
+  end
+  -- Where a lock belongs to a request, that has to wait for it to be tied to it.
   local core_lock = not host.has_requests and self._holds:take_lingering(request)
   if core_lock and core_lock:retake(request.max_hold) then
     return wrap(self, core_lock, request)
   end
-end
-
-local function ask_core(self, request)
-  local core_lock, message, code = post(self, request)
-  if not core_lock then
-    return nil, message, code
-  end
-  local tie = host.tie(core_lock)
-  local ok, why, why_code = wait_for(self, core_lock, request, tie)
-  if not ok then
-    if request.is_pressed and why_code == "unavailable" then
-      self._scout:send()
-    end
-    return nil, why, why_code
-  end
-  return wrap(self, core_lock, request, tie)
 end
 
 --- Why this wait can't be here: message, code. A try can be everywhere, but must be short
@@ -209,32 +207,32 @@ function M.wait(self, where, wish, opts)
   if not request then
     return nil, message, code
   end
-  local lock = reenter(self, request) or retake(self, request)
+  local lock = take(self, request)
   if lock then
     return lock
   end
   message, code = refusal(self, request)
-  if not code then
-    lock, message, code = ask_core(self, request)
-  end
-  if not lock then
+  if code then
     return refuse(self, request, message, code)
   end
-  return lock
+  local core_lock, tie
+  core_lock, tie, code = post(self, request)
+  if not core_lock then
+    return nil, tie, code -- the message
+  end
+  return conclude(self, core_lock, request, tie, wait_for(self, core_lock, request, tie))
 end
 
 --- Asks the core: core lock, told | nil, message, code; see Pending.new.
 local function begin(self, request)
-  local core_lock, message, code = post(self, request)
+  local core_lock, tie, code = post(self, request)
   if not core_lock then
-    return refuse(self, request, message, code)
+    return nil, tie, code -- the message
   end
-  local tie, is_told = host.tie(core_lock), false
-  return core_lock, function(ok, why, why_code)
-    if ok then
-      return wrap(self, core_lock, request, tie)
-    elseif ok == false then
-      return refuse(self, request, why, why_code)
+  local is_told = false
+  return core_lock, function(ok, message, why_code)
+    if ok ~= nil then
+      return conclude(self, core_lock, request, tie, ok, message, why_code)
     elseif request.began and not is_told and core.now() - request.began >= WAITING_AFTER then
       is_told = true
       self._events:waiting(request)
@@ -253,17 +251,15 @@ function M.start(self, where, wish, opts)
   if not fd then
     return refuse(self, request, message, code)
   end
-  local take = self._holds:own(request) and reenter
-  if not take then
+  local owns = self._holds:own(request)
+  if not owns then
     message, code = self._holds:own_refusal(request)
     if message then
       return refuse(self, request, message, code)
     end
-    take = self._holds:has_lingering(request) and retake
   end
-  if take then
-    -- Counted when it is asked for, so that nothing is to be undone if it never
-    -- is.
+  if owns or self._holds:has_lingering(request) then
+    -- Counted when it is asked for, so that nothing is to be undone if it never is.
     return Pending.again(self._wakeups, function()
       return take(self, request)
     end, function()
