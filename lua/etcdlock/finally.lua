@@ -12,36 +12,28 @@ function M.traceback()
   return last_traceback
 end
 
-local function pack(...)
-  return { n = select("#", ...), ... }
-end
-
 -- A to-be-closed variable lets the error pass untouched, with its stack still
 -- there for whoever catches it. Compiled here because it is a syntax error
 -- before Lua 5.4.
 local with_close = _VERSION == "Lua 5.4" and load [[
-  local pack = ...
-  return function(finish, fn, ...)
+  return function(finish, way, ...)
     local guard <close> = setmetatable({}, { __close = finish })
-    return pack(fn(...))
+    return (way(...))
   end
-]](pack)
+]]()
 
 local function note_traceback(err, trace)
   last_traceback = trace
   return err
 end
 
-local function with_pcall(finish, fn, ...)
-  local args, results = pack(...), nil
-  local ok, err = coroutines.xpcall(function()
-    results = pack(fn((table.unpack or unpack)(args, 1, args.n))) -- luacheck: ignore unpack
-  end, note_traceback)
+local function with_pcall(finish, fn)
+  local ok, result = coroutines.xpcall(fn, note_traceback)
   finish()
   if not ok then
-    error(err, 0)
+    error(result, 0)
   end
-  return results
+  return result
 end
 
 local function once(finish)
@@ -54,19 +46,18 @@ local function once(finish)
   end
 end
 
---- Returns fn(...)'s results packed, with their number in n. An error of fn is
--- raised again, the same object. `finish` must not raise.
-function M.run(finish, fn, ...)
+--- Returns the first result of fn(). An error of fn is raised again, the same object.
+-- `finish` must not raise.
+function M.run(finish, fn)
   if not with_close then
-    return with_pcall(finish, fn, ...)
+    return with_pcall(finish, fn)
   elseif not coroutines.running() then
-    return with_close(finish, fn, ...)
+    return with_close(finish, fn)
   end
   -- A coroutine that ends by an error leaves its variables open, unless somebody
   -- closes it, and event loops don't.
   finish = once(finish)
-  local results = with_close(finish, with_pcall, finish, fn, ...)
-  return results[1]
+  return with_close(finish, with_pcall, finish, fn)
 end
 
 return M

@@ -72,7 +72,7 @@ function M.with(self, where, wish, opts, fn)
     end
     unlocked, why, why_code = lock:unlock()
   end, within)
-  return conclude(results[1], unlocked, why, why_code)
+  return conclude(results, unlocked, why, why_code)
 end
 
 --- Gives `class`, whose objects are called `noun`, the four forms of the method `name`:

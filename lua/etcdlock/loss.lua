@@ -3,7 +3,7 @@
 -- @submodule lock
 local check = require "etcdlock.check"
 local host = require "etcdlock.wait.host"
-local wait_kind = require "etcdlock.wait.kind"
+local of_news = require "etcdlock.wait.of_news"
 
 local M = {}
 
@@ -55,27 +55,13 @@ function M:on_lost(fn)
 end
 
 -- The wait for the end of the hold of a `lock`, for which several may wait.
-local Ended = wait_kind.new {
-  hears_losses = true,
-  ends_early = true,
-  poll = function(wait, seconds)
-    wait.lock:_left() -- notices an expiry of this moment
-    return wait.lock._core:wait_ended(seconds) or nil
-  end,
-  arm = function(wait, number)
-    wait:disarm()
-    wait.armed = number
-    return wait.wakeups.core:arm(wait.lock._core, "ended", number)
-  end,
-  disarm = function(wait)
-    if wait.armed then
-      wait.wakeups.core:disarm(wait.lock._core, "ended", wait.armed)
-    end
-  end,
-}
+local Ended = of_news("arm", "disarm", function(wait, seconds)
+  wait.lock:_left() -- notices an expiry of this moment
+  return wait.subject:wait_ended(seconds) or nil
+end)
 
 local function await_loss(self, timeout)
-  local wait = { lock = self, limit = timeout }
+  local wait = { subject = self._core, news = "ended", lock = self, limit = timeout }
   local ended, message, code = self._client:_await(Ended, wait)
   wait:disarm()
   return ended, message, code

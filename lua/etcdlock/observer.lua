@@ -17,7 +17,7 @@ local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
-local wait_kind = require "etcdlock.wait.kind"
+local of_news = require "etcdlock.wait.of_news"
 
 local Observer = {}
 Observer.__index = Observer
@@ -132,24 +132,10 @@ end
 
 -- ---- waiting ----
 
--- The wait for `what` of a `watcher`: "news", "end".
-local Heard = wait_kind.new {
-  hears_losses = true,
-  ends_early = true,
-  poll = function(wait, seconds)
-    return wait.watcher:wait(wait.what, seconds)
-  end,
-  arm = function(wait, number)
-    wait:disarm()
-    wait.armed = number
-    return wait.wakeups.core:arm_watcher(wait.watcher, wait.what, number)
-  end,
-  disarm = function(wait)
-    if wait.armed then
-      wait.wakeups.core:disarm_watcher(wait.watcher, wait.what, wait.armed)
-    end
-  end,
-}
+-- The wait for what a watcher hears: "news", or its "end".
+local Heard = of_news("arm_watcher", "disarm_watcher", function(wait, seconds)
+  return wait.subject:wait(wait.news, seconds)
+end)
 
 -- Waits for `what`, until `at`: true | false: time is over | nil, message, code: it can't.
 local function await(self, what, at, left)
@@ -162,7 +148,7 @@ local function await(self, what, at, left)
     return nil, message, code
   end
   local wait = {
-    watcher = self._watcher, what = what, limit = math.min(left, at - core.now()),
+    subject = self._watcher, news = what, limit = math.min(left, at - core.now()),
   }
   local heard
   heard, message, code = client:_await(Heard, wait)

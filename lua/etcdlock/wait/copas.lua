@@ -11,9 +11,8 @@ local function nothing() end
 local Door = { settimeout = nothing, close = nothing }
 Door.__index = Door
 
---- select looks at dirty only where there is a descriptor, and wakes everybody
--- who shows one that is readable: so those who wait for their own news show it
--- only once these have come.
+--- select looks at dirty only where there is a descriptor, and wakes everybody who shows one
+-- that is readable: so those who wait for their own news show it only once these have come.
 function Door:getfd()
   return (self.is_open or self.watches) and self.fd or -1
 end
@@ -22,8 +21,7 @@ function Door:dirty()
   return self.is_open
 end
 
---- Asked again, because copas took it for readable, it is: the wait looks for
--- itself whether it is over.
+--- Asked again, as copas took it for readable, it is: the wait looks itself if it is over.
 function Door:receive()
   local is_read = self.is_open or self.was_asked
   self.was_asked = true

@@ -176,7 +176,7 @@ return {
     "    self._watcher:close()\n",
     "",
     by = "lock/observer: is closed" },
-  { "who observes is forgotten by a worker that exits", "lua/etcdlock/observer.lua",
+  { "who observes is forgotten by a worker that exits", "lua/etcdlock/wait/of_news.lua",
     "    ends_early = true,\n",
     "",
     by = "nginx/election: until its worker exits" },
