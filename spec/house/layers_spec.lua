@@ -189,7 +189,7 @@ void el_new_second(
     local out, code = proc.run_lua("spec/lint/layers.lua", { tree, "graph" })
     assert.equal(0, code, out)
     assert.matches("\nrules/session +> base/error rules/retry\n", out)
-    assert.matches("\nrules/session%.c +> rules/retry%.c\n", out)
+    assert.matches("\nrules/session%.c +> base/error%.c rules/retry%.c\n", out)
   end)
 
   for _, world in ipairs {
