@@ -297,11 +297,6 @@ bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms) {
 
 el_handle *el_client_handle(const el_client *cl) { return cl->handle; }
 
-el_lock *el_client_lock(el_client *cl, const el_lock_options *options,
-                        el_error *err) {
-  return el_lock_new(cl->handle, options, err);
-}
-
 el_guarded *el_client_guarded(el_client *cl) {
   return el_guarded_new(cl->handle, &cl->guarded);
 }

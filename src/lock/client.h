@@ -33,10 +33,6 @@ void el_client_free(el_client *cl);
 /* What can be asked and read of it; lives on with its locks. @thread lua */
 el_handle *el_client_handle(const el_client *cl);
 
-/* A lock of it, see el_lock_new. @thread lua */
-el_lock *el_client_lock(el_client *cl, const el_lock_options *options,
-                        el_error *err);
-
 /* A transaction of it, see el_guarded_new. @thread lua */
 el_guarded *el_client_guarded(el_client *cl);
 

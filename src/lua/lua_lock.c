@@ -69,7 +69,7 @@ static el_nret l_client_lock(lua_State *L) {
   box = el_lua_new_box(L, EL_LUA_LOCK);
   el_lua_push_attached(L, 1); /* for tell_collected */
   el_lua_attach(L, -2);
-  *box = el_client_lock(lc->client, &options, &err);
+  *box = el_lock_new(el_client_handle(lc->client), &options, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }
 
