@@ -146,6 +146,17 @@ describe("the documents' links", function()
   end)
 end)
 
+describe("the map of the core", function()
+  it("names each file", function()
+    local map, count = assert(read_file "src/README.md"), 0
+    for path in io.popen "ls src/*/*.c":lines() do
+      assert.is_truthy(map:find(path:match "([%w_]+)%.c$", 1, true), path)
+      count = count + 1
+    end
+    assert.is_true(count > 50, count)
+  end)
+end)
+
 describe("the way of a name, in the map of the core", function()
   local way = assert(read_file "src/README.md"):match "\n## The way of a name\n(.-)\n## "
 
