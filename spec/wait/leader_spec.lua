@@ -41,6 +41,7 @@ describe("a client whose program blocks", function()
     wait.sleep(0.1) -- a short hold isn't watched
     etcd:del(lock:key())
     wait.eventually(function() return not lock:held() end, 5, "the loss")
+    assert.equal("deleted", lock:wait_lost(0)) -- by the watch, not by the end of the claim
   end)
 
   -- What a watchdog or a profiler does.
@@ -72,8 +73,9 @@ describe("a client whose program blocks", function()
     assert.equal(0, (child:wait()))
   end)
 
-  it("ends when it is closed, at once", function()
+  it("ends when it is closed, at once, also right after an answer, when nobody leads", function()
     local from = wait.now()
+    assert.is_true(assert(client:lock "a"):unlock())
     client:close()
     assert.is_true(wait.now() - from < wait.SLACK)
   end)
