@@ -279,6 +279,11 @@ describe("waiters", function()
       enqueue(patient, etcd, "left", 3)
       hasty:expect "^failed" -- and the patient one has another in front of him
       etcd:await_keys(prefix .. "left/", 2)
+      -- The holder watches his key, and the patient one nobody but him.
+      wait.eventually(function()
+        local count = etcd:watchers()
+        return count == 2, count .. " watchers"
+      end, 5, "two watchers")
       holder:send "unlock"
       patient:expect "^held"
       patient:send "unlock"

@@ -46,6 +46,7 @@ describe("max_hold", function()
         held, left = lock:held()
         assert.is_true(not held or left > 0, left)
       until not held
+      assert.equal("max_hold", lock:wait_lost(0))
     end
   end)
 
