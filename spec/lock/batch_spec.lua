@@ -5,6 +5,7 @@ local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"
 local loops = require "spec.support.programs.loops"
 local proc = require "spec.support.programs.proc"
+local rows = require "spec.support.harness.error_rows"
 local secured = require "spec.support.servers.secured"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
@@ -215,4 +216,21 @@ describe("one of many that etcd refuses", function()
     end
     assert.same({ prefix .. "filler" }, own:keys(prefix))
   end)
+end)
+
+-- While etcd is away one request asks for all whether it is back.
+it("after an outage nobody waits for what others have asked", function()
+  local server = clients.scripted(suite.endpoint())
+  local client = connect { endpoints = server:endpoint() }
+  assert(client:lock "warm"):unlock()
+  server:answer("Txn", "before", rows.STATUS.UNAVAILABLE, "etcdserver: no leader", 1)
+  assert(client:lock "a"):unlock()
+  server:hold_back "Txn"
+  local asked = assert(client:lock_async "a")
+  wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is answered late")
+  local failed = client:stats().failed_attempts
+  assert(client:ping())
+  assert.equal(failed, client:stats().failed_attempts, "the ping has waited for the lock's end")
+  server:tell "Txn"
+  assert.is_true(clients.granted(asked):unlock())
 end)

@@ -104,8 +104,12 @@ describe("those who ask on a lease that has ended", function()
 
   it("keep their order when there is another", function()
     local asked, got = {}, {}
+    server:hold_back "Txn"
+    local before = assert(client:lock_async "b") -- behind which the others leave
+    wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is answered late")
     etcd:revoke(client:lease())
     for i = 1, 3 do asked[i] = assert(client:lock_async("a", { owner = i })) end
+    server:tell "Txn"
     wait.eventually(function()
       for i, one in ipairs(asked) do
         local lock = one:step()
@@ -117,5 +121,6 @@ describe("those who ask on a lease that has ended", function()
       return #got == 3
     end, 10, "all three")
     assert.same({ 1, 2, 3 }, got)
+    before:cancel()
   end)
 end)

@@ -3,9 +3,11 @@
 -- its place, another took the lock there, and with_lock said true.
 
 local Etcd = require "spec.support.servers.etcd"
+local Scripted = require "spec.support.servers.scripted"
 local proc = require "spec.support.programs.proc"
 local remote = require "spec.support.programs.remote"
 local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 
@@ -42,4 +44,24 @@ end
 describe("a release to an etcd that was wiped meanwhile is no success", function()
   it("if that is the same cluster, as it says", function() tell(false) end)
   it("if it is another", function() tell(true) end)
+end)
+
+it("a release that is out is told so when another cluster is found", function()
+  local etcd = Etcd.start()
+  local server = Scripted.start(etcd:endpoint())
+  finally(function()
+    proc.destroy_children()
+    etcd:stop()
+  end)
+  -- Renewed each second, by which it is found.
+  local child = remote.start { endpoints = server:endpoint(), prefix = prefix, ttl = 3 }
+  remote.take(child, "a")
+  server:answer("Txn", "never", 0)
+  local before = server:calls "Txn"
+  remote.send(child, "return lock:unlock()")
+  wait.eventually(function() return server:calls "Txn" > before end, 5, "the release")
+  etcd:wipe(true)
+  local results = remote.answer_of(child, 20)
+  assert.same({ "nil", "lost" }, { results[1], results[3] })
+  assert.matches("another cluster", results[2])
 end)

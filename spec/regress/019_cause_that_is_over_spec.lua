@@ -3,6 +3,7 @@
 
 local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"
+local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -64,4 +65,28 @@ it("in contention within one client every wait that runs out is told of the hold
   end
   assert.is_nil(codes.unavailable, codes.message)
   assert.is_true(codes.timeout > 10 and codes.held > 10)
+end)
+
+it("a hold that was lost is told of what it was lost for, not of what came later", function()
+  local server = clients.scripted(suite.endpoint())
+  local client = clients.connector { endpoints = server:endpoint(), prefix = prefix, ttl = 2 } ()
+  local lock = assert(client:lock "a")
+  local function fail(text)
+    for _, method in ipairs { "LeaseKeepAlive", "LeaseGrant", "Txn" } do
+      server:answer(method, "before", rows.STATUS.UNAVAILABLE, text)
+    end
+    server:interrupt("LeaseKeepAlive", rows.STATUS.UNAVAILABLE, text)
+  end
+  local function why() return clients.assert_fails("lost", lock:check()) end
+  fail "etcdserver: request timed out"
+  assert.equal("expired", lock:wait_lost(10))
+  assert.matches("request timed out", why())
+  fail "etcdserver: no leader"
+  local asked = assert(client:lock_async "b")
+  wait.eventually(function() return why():find "no leader" end, 10, "the other cause")
+  server:pass()
+  -- Unless the old lease has ended under the key of that wait.
+  local other = clients.ended(asked) or client:lock("b", { timeout = 10 })
+  assert.is_true(other:unlock())
+  assert.matches("request timed out", why())
 end)

@@ -42,7 +42,7 @@ return {
   { "a release dies with its cluster untold", "src/lock/local_queue_news.c",
     "    if (at->releasing != NULL) {\n      el_local_queue_finish(at, &lost);\n    }",
     "    (void)lost;",
-    by = { "regress/013_release_after_loss", "cluster/identity: an etcd that was wiped" } },
+    by = "regress/013_release_after_loss: that is out" },
   { "those who wait are not told of the end", "src/lock/local_queue_news.c",
     "{ end_fronts(at, err, loss); }\n    while (!TAILQ_EMPTY(&queue->waiting)) {",
     "{ end_fronts(at, err, loss); }\n    while (false) {",
