@@ -111,6 +111,61 @@ describe("owners of one client", function()
     assert.is_true(granted(theirs):unlock())
   end)
 
+  -- Whom it hasn't seen came after it, and the holds since then are in his way.
+  it("let another client in after so many holds who came while it was asked who waits", function()
+    local server = clients.scripted(suite.endpoint())
+    local client = connect { endpoints = server:endpoint(), handoff = 8, handoff_time = 60 }
+    local other = connect { elsewhere = true }
+    local lock = assert(client:lock "a")
+    clients.await_watched(client, lock)
+    local asked, count, behind, theirs = ask_many(client, 30), 0, 0, nil
+    local function pass()
+      count = count + 1
+      assert.is_true(lock:unlock())
+      lock = nil
+      wait.eventually(function()
+        lock = asked[count]:step()
+        return lock or theirs and theirs:step()
+      end, 10, "the next one")
+      behind = lock and theirs and behind + 1 or behind
+    end
+    server:hold_back "Txn"
+    for _ = 1, 4 do pass() end
+    wait.eventually(function() return server:held "Txn" == 1 end, 5, "the question")
+    theirs = ask(other, "other")
+    await_queue(other, 2)
+    for _ = 1, 3 do pass() end
+    server:tell "Txn"
+    assert.is_true(lock:check()) -- after which that has been answered, too
+    repeat pass() until not lock
+    assert.is_true(behind >= 4 and behind <= 8, behind .. " holds")
+    assert.is_true(granted(theirs):unlock())
+  end)
+
+  it("let another client in after some time since it was asked who waits", function()
+    local server = clients.scripted(suite.endpoint())
+    local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = 1.2 }
+    local other = connect { elsewhere = true }
+    local lock = assert(client:lock "a")
+    clients.await_watched(client, lock)
+    local asked = ask_many(client, 2)
+    wait.sleep(0.65) -- more than half of the time
+    server:hold_back "Txn"
+    assert.is_true(lock:unlock())
+    lock = granted(asked[1])
+    wait.eventually(function() return server:held "Txn" == 1 end, 5, "the question")
+    local over = wait.now() + 1.2
+    local theirs = ask(other, "other")
+    await_queue(other, 2)
+    repeat assert(client:ping()) until wait.now() > over -- an etcd that answers others
+    server:tell "Txn"
+    assert.is_true(lock:check()) -- after which that has been answered, too
+    assert.is_true(lock:unlock())
+    local their_lock = granted(theirs)
+    assert.is_false(asked[2]:step())
+    assert.is_true(their_lock:unlock())
+  end)
+
   it("have a key each if they want to", function()
     local client = assert(etcdlock.connect {
       endpoints = suite.endpoints(), prefix = prefix, handoff = false,
