@@ -112,6 +112,21 @@ setup(function()
           ngx.say(with "again")
         ]],
       },
+      -- Collecting all there is would stop the whole worker.
+      ["/collections"] = {
+        access = [[ ngx.ctx.lock = assert(client:lock(ngx.var.arg_name)) ]],
+        content = [[
+          local count = 0
+          local function watch()
+            getmetatable(newproxy(true)).__gc = function() count = count + 1; watch() end
+          end
+          collectgarbage "stop"
+          watch()
+          local code = select(3, client:lock(ngx.var.arg_name))
+          collectgarbage "restart"
+          ngx.say(code, ", ", count, " collections")
+        ]],
+      },
       ["/body_filter"] = {
         conf = "lua_http10_buffering off;",
         content = [[
@@ -193,4 +208,8 @@ it("a phase isn't to wait for what an earlier one holds", function()
   local body = nginx:get("/phases?name=phases").body
   assert.matches('^deadlock lock "phases" is held by an earlier phase of this request', body)
   assert.matches("\ndeadlock\nlocked\nagain 1\n$", body)
+end)
+
+it("and is told so without collecting what was dropped", function()
+  assert_answers("/collections", "deadlock, 0 collections\n")
 end)

@@ -95,7 +95,7 @@ return {
   { "Lua collects for whoever waits in a loop", "lua/etcdlock/holds.lua",
     "if holder and not host.loop(chosen) then",
     "if holder then",
-    by = "regress/034_forced_collection: in an event loop" },
+    by = "regress/026_with_lock_that_nginx_ends: without collecting" },
   { "Lua collects for a try", "lua/etcdlock/holds.lua",
     "  elseif try then\n    return try_refusal(self, request)\n  end\n",
     "  end\n  if try then\n    collectgarbage()\n    return try_refusal(self, request)\n  end\n",
