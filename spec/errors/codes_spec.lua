@@ -3,6 +3,7 @@
 local clients = require "spec.support.harness.clients"
 local core = require "etcdlock.core"
 local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -120,6 +121,49 @@ describe("the end of a request", function()
     assert.matches("user name is empty; .*password",
       text(INVALID_ARGUMENT, "etcdserver: user name is empty"))
     assert.matches("; .*not an etcd", text(UNIMPLEMENTED, "unknown service"))
+  end)
+
+  -- What gRPC core and the libraries below it say, an example for each row of error.c, and
+  -- what a caller reads.
+  local PLAIN = {
+    { "etcdserver: recvmsg GOAWAY", "etcdserver: recvmsg GOAWAY" }, -- etcd's own words stay
+    { "DNS resolution failed for a.invalid:2379: C-ares status is not ARES_SUCCESS qtype=A "
+      .. "name=a.invalid is_balancer=0: Domain name not found",
+      "the host name can't be looked up: Domain name not found" },
+    { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: tcp "
+      .. "handshaker shutdown", "connecting takes too long" },
+    { "failed to connect to all addresses; last error: UNKNOWN: Handshake timed out",
+      "connecting takes too long" },
+    { "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:10.0.0.1:2379: "
+      .. "connection attempt timed out before receiving SETTINGS frame",
+      "it takes connections, but says nothing" },
+    { "keepalive watchdog timeout", "the connection is dead" },
+    { "GOAWAY received; Error code: 0; Debug Text: ", "it has ended the connection" },
+    { "INTERNAL: Trying to connect an http1.x server", "it speaks HTTP/1, not gRPC" },
+    { "UNKNOWN: Failed parsing HTTP/2", "it doesn't speak HTTP/2" },
+    { "Endpoint read failed", "it has ended the connection" },
+    { "Socket closed", "it has ended the connection" },
+    { "failed to connect to all addresses; last error: UNKNOWN: unix:/no/etcd: No such file or "
+      .. "directory", "there is no such socket" },
+    { "recvmsg:Connection reset by peer", "the connection broke: Connection reset by peer" },
+    { "sendmsg: Broken pipe", "the connection broke: Broken pipe" },
+  }
+
+  for _, row in ipairs(PLAIN) do
+    it(("is told in plain words: %q"):format(row[1]), function()
+      local text = select(5, core.test.classify(UNAVAILABLE, row[1]))
+      assert.equal("etcd 127.0.0.1:2379: " .. row[2], (text:gsub("; something answers.*", "")))
+    end)
+  end
+
+  it("is told in plain words in each case that error.c knows", function()
+    local body = read_file("src/base/error.c"):match "}%s*plain%[%]%s*=%s*(%b{})"
+    local count = 0
+    for part in body:gmatch '{"([^"]+)"' do
+      count = count + 1
+      assert.matches(part, PLAIN[count] and PLAIN[count][1], 1, true)
+    end
+    assert.equal(#PLAIN, count)
   end)
 
   it("is told in part when etcd says very much", function()
