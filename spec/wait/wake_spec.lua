@@ -228,6 +228,28 @@ describe("the socket of a client", function()
     assert.is_true(lock:wait(0))
   end)
 
+  it("gives up the wait of a connection that asks for another one", function()
+    local one, two, link = held "one", held "two", greeted()
+    local first, first_id = ask "one"
+    local second, second_id = ask "two"
+    assert.is_true(arm(first, first_id) and arm(second, second_id))
+    link:say(first_id)
+    quiet(link, 1)
+    link:say(second_id)
+    wait.eventually(function() return first:wait(0) == false end)
+    assert.equal("cancelled", (select(3, first:wait(0))))
+    assert.is_false(core:taken(first_id))
+    assert(one:unlock())
+    assert_free "one"
+    quiet(link, 1)
+    assert(two:unlock())
+    link:await(2)
+    assert.is_true(second:wait(0))
+    assert.is_false(core:taken(second_id))
+    assert.is_true(second:release())
+    assert_free "two"
+  end)
+
   it("leaves nothing held when hundreds end in all their states", function()
     local waits = {}
     for i = 1, 300 do
