@@ -253,3 +253,27 @@ describe("tokens that live for 2 s", function()
     for _, join in ipairs(joins) do join() end
   end)
 end)
+
+describe("a token that comes while its client is closed", function()
+  -- Before close gives up, at that moment, and when it has.
+  it("is nobody's any more: close returns, and who waits for it is told", function()
+    local server = clients.scripted(etcd:endpoint())
+    for i = 0, 19 do
+      local client = assert(core.connect {
+        endpoints = { server:endpoint() }, ttl = 2, user = "locker", password = secured.PASSWORD,
+      })
+      server:hold_back "Authenticate"
+      local lock = assert(client:lock(prefix .. "a", ""))
+      wait.eventually(function() return server:held "Authenticate" == 1 end, 5, "the token")
+      server.child:send "tell Authenticate"
+      local from = wait.now()
+      client:close(i % 10 / 5000)
+      assert.is_true(wait.now() - from < wait.SLACK)
+      server.child:expect "^0"
+      local held, message, code = lock:wait(0) -- it may have been in time
+      assert.is_true(held or code == "closed", message)
+      assert.is_nil((lock:left()))
+    end
+    etcd:await_keys(prefix, 0)
+  end)
+end)
