@@ -4,6 +4,7 @@ local Nginx = require "spec.support.servers.nginx"
 local clients = require "spec.support.harness.clients"
 local cjson = require "cjson"
 local loops = require "spec.support.programs.loops"
+local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -126,4 +127,35 @@ it("in a cluster the log is told of a member that was left, and why", function()
     tostring(told[1]))
   assert.is_true(lock:held())
   assert.is_true(lock:unlock())
+end)
+
+-- Each of the two members is left for the other one again and again.
+it("why members were left is also told of a lock that is lost by it, and of a wait", function()
+  local one, two = clients.scripted(suite.endpoint()), clients.scripted(suite.endpoint())
+  local why = {}
+  local client = clients.connector {
+    endpoints = { one:endpoint(), two:endpoint() }, prefix = prefix, ttl = 2,
+    log = function(event)
+      if event.event == "member_left" then why[#why + 1] = event.message end
+    end,
+  } ()
+  -- Is it one of these that |message| ends with?
+  local function assert_why(pattern, message)
+    for _, text in ipairs(why) do
+      if message:sub(-#text) == text and text:find(pattern) then return end
+    end
+    error(message .. ", but not one of: " .. table.concat(why, ", "))
+  end
+  local lock = assert(client:lock "a")
+  for _, server in ipairs { one, two } do
+    server:answer("LeaseKeepAlive", "never", rows.STATUS.UNAVAILABLE)
+  end
+  one:interrupt("LeaseKeepAlive", rows.STATUS.UNAVAILABLE, "etcdserver: leader changed")
+  assert.equal("expired", lock:wait_lost(10))
+  assert_why("a keepalive was not answered in time$", clients.assert_fails("lost", lock:check()))
+  for _, server in ipairs { one, two } do
+    server:answer("Txn", "before", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+  end
+  assert_why("etcdserver: no leader$",
+    clients.assert_fails("unavailable", client:lock("b", { timeout = 1 })))
 end)
