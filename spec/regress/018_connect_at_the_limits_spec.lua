@@ -8,16 +8,16 @@ local suite = require "spec.support.harness.suite"
 -- what it prints.
 local function run(program)
   local child = proc.lua([[
-    local endpoint = ...
+    local endpoints, prefix = ...
     local uv = require "luv"
     local function limit(option, value)
       os.execute(("prlimit --pid %d --%s=%d:"):format(uv.os_getpid(), option, value))
     end
     local function connect()
-      return require("etcdlock").connect { endpoints = endpoint }
+      return require("etcdlock").connect { endpoints = endpoints, prefix = prefix }
     end
     require("etcdlock")
-  ]] .. program, suite.endpoint())
+  ]] .. program, suite.endpoints(), suite.prefix())
   finally(function() child:destroy() end)
   return child
 end
