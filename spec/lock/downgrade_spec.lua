@@ -2,7 +2,6 @@
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
@@ -114,30 +113,6 @@ describe("a writer who only reads on", function()
     assert.is_true(next_one:unlock())
     assert.is_true(granted(theirs):unlock())
     assert.same({}, etcd:keys(prefix))
-  end)
-
-  it("hands nothing on where the next writer here has given up, but isn't gone yet", function()
-    local server = clients.scripted(suite.endpoint())
-    local patient = connect { endpoints = server:endpoint(), handoff_time = 60 }
-    local writer = assert(patient:write_lock "a")
-    assert.is_true(writer:downgrade())
-    local next_one = ask(patient, "write", "a")
-    etcd:await_keys(prefix, 3) -- and the note
-    local last = ask(patient, "write", "a")
-    clients.await_watched(patient, writer)
-    server:hold_back "Txn"
-    assert.is_true(next_one:cancel())
-    etcd:await_keys(prefix, 2)
-    wait.eventually(function() return server:held "Txn" == 1 end, 5, "the answer to that")
-    local reader = assert(other:read_lock("a", { timeout = 5 }))
-    writer._core:release()
-    assert_wait(last)
-    server:tell "Txn"
-    assert_wait(last)
-    assert.is_true(reader:check())
-    assert.is_true(reader:unlock())
-    assert.is_true(granted(last):unlock())
-    etcd:await_keys(prefix, 0)
   end)
 
   it("leaves nothing behind when his key is taken away", function()

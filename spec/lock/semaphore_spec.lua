@@ -2,7 +2,6 @@
 
 local clients = require "spec.support.harness.clients"
 local remote = require "spec.support.programs.remote"
-local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -256,64 +255,5 @@ describe("a semaphore", function()
     assert.has_error(function() mine.lock() end)
     assert_fails("invalid", client:semaphore("", 3))
     assert.matches("linger", assert_fails("invalid", mine:lock { linger = 1 }), 1, true)
-  end)
-end)
-
-describe("a semaphore behind a slow etcd", function()
-  local server, slow, theirs_one
-
-  before_each(function()
-    server = clients.scripted(suite.endpoint())
-    local through = connect { endpoints = server:endpoint() }
-    slow, theirs_one = assert(through:semaphore("pool", 1)), assert(other:semaphore("pool", 1))
-    assert(through:lock "first"):unlock()
-  end)
-
-  it("gives a permit that it has given, whoever has come since, when it is asked again", function()
-    server:hold_back "Txn"
-    local asked = assert(slow:lock_async { timeout = 0 })
-    etcd:await_keys(prefix, 1)
-    local behind = ask(theirs_one)
-    etcd:await_keys(prefix, 2)
-    local lock = granted(asked) -- when the first answer isn't waited for any longer
-    assert_wait(behind)
-    assert.is_true(lock:unlock())
-    assert.is_true(granted(behind):unlock())
-  end)
-
-  it("counts nobody twice who goes while it looks", function()
-    local first, ahead = take(theirs_one), {}
-    for i = 1, 2 do
-      ahead[i] = ask(assert(connect { elsewhere = true }:semaphore("pool", 1)))
-      etcd:await_keys(prefix, i + 1)
-    end
-    local asked = ask(slow)
-    etcd:await_keys(prefix, 4)
-    assert_wait(ahead[1], ahead[2], asked)
-    local function await_look()
-      wait.eventually(function() return server:held "Txn" == 1 end, 5, "a look")
-    end
-    -- It looks because something has come before its new watch, and once more, through the
-    -- quorum, because something has come since.
-    server:hold_back "Txn"
-    etcd:put(prefix .. "noise", "x")
-    server:interrupt("Watch", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
-    await_look()
-    assert.is_true(first:unlock())
-    first = granted(ahead[1])
-    wait.sleep(0.1) -- in which that is told
-    server:hold_back "Txn"
-    server:tell "Txn"
-    await_look()
-    assert.is_true(first:unlock())
-    first = granted(ahead[2])
-    wait.sleep(0.1)
-    server:tell "Txn"
-    assert_wait(asked)
-    assert.is_true(first:unlock())
-    -- Not by the look that is made every ten seconds.
-    wait.eventually(function() return asked:step() end, 1, "its turn")
-    assert.is_true(asked:step():unlock())
-    etcd:del(prefix .. "noise")
   end)
 end)

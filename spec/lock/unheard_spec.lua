@@ -1,5 +1,5 @@
--- Requests for a lock that etcd has carried out, and whose answers nobody has heard;
--- and those that etcd was told of too late.
+-- Requests for a lock that etcd has carried out, and whose answers nobody has heard, or
+-- not yet; and those that etcd was told of too late.
 
 local clients = require "spec.support.harness.clients"
 local rows = require "spec.support.harness.error_rows"
@@ -122,5 +122,87 @@ describe("those who ask on a lease that has ended", function()
     end, 10, "all three")
     assert.same({ 1, 2, 3 }, got)
     before:cancel()
+  end)
+end)
+
+describe("a writer who only reads on", function()
+  it("hands nothing on where the next writer here has given up, but isn't gone yet", function()
+    local patient = connect { endpoints = server:endpoint(), handoff_time = 60 }
+    local writer = assert(patient:write_lock "a")
+    assert.is_true(writer:downgrade())
+    local next_one = clients.ask(patient, "write", "a")
+    etcd:await_keys(prefix, 3) -- and the note
+    local last = clients.ask(patient, "write", "a")
+    clients.await_watched(patient, writer)
+    server:hold_back "Txn"
+    assert.is_true(next_one:cancel())
+    etcd:await_keys(prefix, 2)
+    wait.eventually(function() return server:held "Txn" == 1 end, 5, "the answer to that")
+    local reader = assert(other:read_lock("a", { timeout = 5 }))
+    writer._core:release()
+    clients.assert_wait(last)
+    server:tell "Txn"
+    clients.assert_wait(last)
+    assert.is_true(reader:check())
+    assert.is_true(reader:unlock())
+    assert.is_true(clients.granted(last):unlock())
+    etcd:await_keys(prefix, 0)
+  end)
+end)
+
+describe("a semaphore behind a slow etcd", function()
+  local slow, theirs
+
+  before_each(function()
+    slow, theirs = assert(client:semaphore("pool", 1)), assert(other:semaphore("pool", 1))
+  end)
+
+  it("gives a permit that it has given, whoever has come since, when it is asked again", function()
+    server:hold_back "Txn"
+    local asked = assert(slow:lock_async { timeout = 0 })
+    etcd:await_keys(prefix, 1)
+    local behind = assert(theirs:lock_async { owner = {} })
+    etcd:await_keys(prefix, 2)
+    local lock = clients.granted(asked) -- when the first answer isn't waited for any longer
+    clients.assert_wait(behind)
+    assert.is_true(lock:unlock())
+    assert.is_true(clients.granted(behind):unlock())
+  end)
+
+  it("counts nobody twice who goes while it looks", function()
+    local first, ahead = assert(theirs:lock()), {}
+    for i = 1, 2 do
+      local third = assert(connect({ endpoints = etcd:endpoint() }):semaphore("pool", 1))
+      ahead[i] = assert(third:lock_async { owner = {} })
+      etcd:await_keys(prefix, i + 1)
+    end
+    local asked = assert(slow:lock_async())
+    etcd:await_keys(prefix, 4)
+    clients.assert_wait(ahead[1], ahead[2], asked)
+    local function await_look()
+      wait.eventually(function() return server:held "Txn" == 1 end, 5, "a look")
+    end
+    -- It looks because something has come before its new watch, and once more, through the
+    -- quorum, because something has come since.
+    server:hold_back "Txn"
+    etcd:put(prefix .. "noise", "x")
+    server:interrupt("Watch", STATUS.UNAVAILABLE, "etcdserver: no leader")
+    await_look()
+    assert.is_true(first:unlock())
+    first = clients.granted(ahead[1])
+    wait.sleep(0.1) -- in which that is told
+    server:hold_back "Txn"
+    server:tell "Txn"
+    await_look()
+    assert.is_true(first:unlock())
+    first = clients.granted(ahead[2])
+    wait.sleep(0.1)
+    server:tell "Txn"
+    clients.assert_wait(asked)
+    assert.is_true(first:unlock())
+    -- Not by the look that is made every ten seconds.
+    wait.eventually(function() return asked:step() end, 1, "its turn")
+    assert.is_true(asked:step():unlock())
+    etcd:del(prefix .. "noise")
   end)
 end)

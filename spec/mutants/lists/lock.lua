@@ -396,7 +396,7 @@ return {
   { "a writer who only reads hands his key on", "src/lock/lock.c",
     "|| atomic_load(&lk->is_downgraded)",
     "",
-    by = "lock/downgrade: has given up, but isn't gone" },
+    by = "lock/unheard: has given up, but isn't gone" },
   { "a writer who only reads lingers", "src/lock/hold.c",
     "atomic_load(&lk->is_downgraded) ||",
     "",

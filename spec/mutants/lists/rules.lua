@@ -376,7 +376,7 @@ return {
   { "a look that is out has counted all", "src/rules/entry.c",
     "entry->busy == EL_REQUEST_NONE) {\n    entry->missing--;",
     "entry->rev != 0) {\n    entry->missing--;",
-    by = "lock/semaphore: counts nobody twice" },
+    by = "lock/unheard: counts nobody twice" },
   { "what is missing is what was missing at first", "src/rules/entry_answer.c",
     "    entry->missing = event->missing;\n    entry->wake_at = now_ms + entry->reread_ms;\n"
       .. "  } else {",
@@ -384,7 +384,7 @@ return {
   { "a semaphore's younger ones are in the way", "src/rules/recipe.c",
     "        (rev != 0 && place.rev >= rev)) {",
     "        (rev != 0 && place.rev == rev)) {",
-    by = "lock/semaphore: whoever has come since" },
+    by = "lock/unheard: whoever has come since" },
   { "permits are locks", "src/rules/kind.c",
     "if (older == EL_MODE_PERMIT || younger == EL_MODE_PERMIT) {",
     "if (younger == EL_MODE_PERMIT) {" },
