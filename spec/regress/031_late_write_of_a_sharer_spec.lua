@@ -4,6 +4,7 @@
 local clients = require "spec.support.harness.clients"
 local error_rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local KEY = prefix .. "data"
@@ -132,5 +133,26 @@ describe("a late write of a reader who shared his key", function()
     assert.is_nil((etcd:get(KEY)))
     assert.is_true(stays:unlock())
     assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("nor met again when its time is over", function()
+    local lock = read "leaves"
+    local txns = {}
+    server:delay "Txn"
+    for i = 1, 20 do
+      txns[i] = client._core:txn()
+      txns[i]:guard_lock(lock._core)
+      txns[i]:put(KEY, "write " .. i)
+      assert.is_true(txns[i]:start(0.5))
+    end
+    assert.is_true(lock:unlock())
+    for i = 1, 20 do assert.is_false((txns[i]:wait(5))) end
+    wait.sleep(0.7)
+    for i = 1, 20 do txns[i] = nil end
+    collectgarbage()
+    assert.is_true(stays:put(KEY, "last"))
+    server:deliver "Txn"
+    assert.equal("last", (etcd:get(KEY)))
+    assert.is_true(stays:unlock())
   end)
 end)

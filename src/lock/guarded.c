@@ -38,6 +38,7 @@ static void leave_order(el_guarded *guarded) {
   next->has_turn = true;
   TAILQ_REMOVE(&order->waiting, next, order_link);
   TAILQ_REMOVE(&next->world->resting, next, link);
+  el_timers_stop(next->world->timers, &next->timer);
   go_on(next);
 }
 
