@@ -198,14 +198,27 @@ static bool is_of_use(const peer_entry *at) {
          (!spot_is_multi(at->spot) || at->caller != NOBODY || at->core.wanted);
 }
 
-/* As the local queue gives the slot back of |gone|, which it has forgotten. */
-static bool may_repeat(const sim_peer *pr, const peer_entry *gone) {
-  for (int i = 0; i < pr->n_entries; i++) {
-    const peer_entry *at = &pr->entries[i];
-    if (at->used && at->spot == gone->spot) return false;
+/* Does somebody wait in its queue yet, whose session has ended? */
+static bool is_awaited(const world *wd, const peer_entry *gone) {
+  const sim_caller *who = &wd->callers[spot_caller(gone->spot)];
+  return who->spot == gone->spot && who->state == CALLER_WAITING;
+}
+
+/* As the local queue gives the slot back of |gone|, which it has forgotten: with the last
+ * of its places, and if all were certain. */
+static bool may_repeat(const world *wd, sim_peer *pr, const peer_entry *gone) {
+  bool is_certain = el_entry_is_certain(&gone->core) && !gone->has_unsure_twin;
+  bool is_last = true;
+  if (!spot_is_multi(gone->spot) || spot_name(gone->spot) != SEVERAL) {
+    return false;
   }
-  return spot_is_multi(gone->spot) && spot_name(gone->spot) == SEVERAL &&
-         el_entry_is_certain(&gone->core);
+  for (int i = 0; i < pr->n_entries; i++) {
+    peer_entry *at = &pr->entries[i];
+    if (!at->used || at->spot != gone->spot) continue;
+    is_last = false;
+    at->has_unsure_twin |= !is_certain;
+  }
+  return is_last && is_certain && !is_awaited(wd, gone);
 }
 
 static void forget_entries(world *wd, sim_peer *pr) {
@@ -214,7 +227,7 @@ static void forget_entries(world *wd, sim_peer *pr) {
     peer_entry *at = &pr->entries[i];
     if (!at->used || is_of_use(at) || !el_entry_is_over(&at->core)) continue;
     at->used = false;
-    if (may_repeat(pr, at)) caller_may_repeat(wd, at->spot);
+    if (may_repeat(wd, pr, at)) caller_may_repeat(wd, at->spot);
     at->n_watches = 0;
     some = true;
   }

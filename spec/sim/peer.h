@@ -47,7 +47,9 @@ typedef struct peer_entry {
   bool let_go;          /* by its holder, who hasn't been told how that ended */
   bool delete_unsure;   /* of one that was sent nobody knows what became */
   bool cut_short; /* its session was told too early that its lease ended */
-  int caller;     /* who drives it, NOBODY: no one any more */
+  bool
+      has_unsure_twin; /* another session's, for the same, was forgotten uncertain */
+  int caller;          /* who drives it, NOBODY: no one any more */
   el_turn turn;
   uint32_t census_call; /* that is awaited, 0: none */
   uint32_t write_call;  /* the same */

@@ -93,11 +93,12 @@ static void restart(world *wd, const world_event *ev) {
 static void stop(world *wd, const world_event *ev) {
   int peer = pick_peer(wd);
   int64_t length_ms = pick_length(wd);
+  int64_t *until_ms = &wd->weather.peers[peer].stopped_until;
   if (wd->calm_from_ms != 0) return;
   (void)ev;
   world_count(wd, FAULT_STOP);
   world_trace(wd, "p%d is stopped for %d ms", peer, (int)length_ms);
-  wd->weather.peers[peer].stopped_until = wd->now_ms + length_ms;
+  if (*until_ms < wd->now_ms + length_ms) *until_ms = wd->now_ms + length_ms;
 }
 
 static void crash(world *wd, const world_event *ev) {
