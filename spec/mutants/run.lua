@@ -27,8 +27,8 @@ local TIMES, MORE = 3, 30
 -- ---- which ------------------------------------------------------------------
 
 local LISTS = {
-  "base", "tls", "net", "etcd", "rules", "several", "lock", "local_queue", "nginx", "lua_core",
-  "lua", "election", "command", "eyes",
+  "base", "tls", "net", "etcd", "rules", "several", "writes", "lock", "local_queue", "nginx",
+  "lua_core", "lua", "election", "command", "eyes",
 }
 
 local function is_wanted(list, mutant)

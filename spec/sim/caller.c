@@ -6,7 +6,7 @@
 #include "checks.h"
 #include "peer.h"
 
-enum { REQUESTS_MAX = 20 };
+enum { REQUESTS_MAX = 20, WRITES_AT_ONCE = 6 };
 
 static void wake(world *wd, const world_event *ev);
 
@@ -103,6 +103,22 @@ static void give_up(world *wd, sim_caller *who) {
   peer_stop(wd, who->peer, who->id);
 }
 
+static void write(world *wd, const world_event *ev) {
+  const sim_caller *who = &wd->callers[ev->who];
+  bool may_lead = spot_mode(who->spot) == EL_MODE_LOCK;
+  if (ev->turn != who->turn || !who->claiming) return;
+  peer_write(wd, who->peer, who->id,
+             may_lead && rng_chance(&wd->dice, 200) ? WRITE_OWN : WRITE_DATA);
+}
+
+/* Several times within the next |ms|. */
+static void plan_writes(world *wd, sim_caller *who, int64_t ms) {
+  int n = (int)rng_between(&wd->dice, 1, WRITES_AT_ONCE);
+  while (n-- > 0) {
+    wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, ms), write);
+  }
+}
+
 /* One who keeps his lock keeps the session, and so all that may come on it. */
 static bool keeps_on(world *wd, sim_caller *who) {
   int64_t until_ms = wd->calm_from_ms + CALLER_KEEP_MS;
@@ -112,6 +128,7 @@ static bool keeps_on(world *wd, sim_caller *who) {
     return false;
   }
   wake_at(wd, who, until_ms, wake);
+  plan_writes(wd, who, until_ms - wd->now_ms);
   return true;
 }
 
@@ -151,14 +168,6 @@ static void downgrade(world *wd, const world_event *ev) {
   wd->figures->downgrades++;
   who->mode = EL_MODE_READ;
   peer_downgrade(wd, who->peer, who->id);
-}
-
-static void write(world *wd, const world_event *ev) {
-  const sim_caller *who = &wd->callers[ev->who];
-  if (ev->turn != who->turn || !who->claiming || who->mode == EL_MODE_READ) {
-    return;
-  }
-  peer_write(wd, who->peer, who->id);
 }
 
 static void max_hold(world *wd, const world_event *ev) {
@@ -206,8 +215,8 @@ void caller_on_granted(world *wd, int id, int64_t token) {
   if (rng_chance(&wd->dice, 100)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 1, 2000), max_hold);
   }
-  if (rng_chance(&wd->dice, 250)) {
-    wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 300), write);
+  if (rng_chance(&wd->dice, wd->writing)) {
+    plan_writes(wd, who, rng_chance(&wd->dice, 500) ? 300 : 6000);
   }
   if (spot_mode(who->spot) == EL_MODE_WRITE && rng_chance(&wd->dice, 400)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 300), downgrade);

@@ -18,6 +18,7 @@ void checks_on_change(world *wd, const change *what) {
               what->after.create_rev == 0 ? "deleted" : "put");
   if (!key_is_nested(&what->before)) queue_note(wd, what);
   checks_on_note(wd, what);
+  checks_on_put(wd, what);
 }
 
 /* ---- requests ---- */
@@ -77,7 +78,7 @@ void checks_after_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
   static const char *const kinds[] = {"entry",  "probe",     "grant",
                                       "revoke", "keepalive", "audit",
-                                      "census", "downgrade", "write"};
+                                      "census", "write",     "touch"};
   static const char *const asks[] = {"", " try", " enqueue", " look",
                                      " delete"};
   world_trace(wd, "store: p%d lease %" PRId64 " %s%s%s", what->peer,

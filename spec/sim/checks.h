@@ -19,7 +19,9 @@
  *   I9 calm        with nothing wrong, nothing is lost or refused
  *   I10 fair       who stands behind a key that is handed on gets his turn
  *   I11 guarded    a holder's write is carried out only while all of his keys are
- *                  there, and on one name in the order of the tokens
+ *                  there, once, on one name in the order of the tokens, and of one
+ *                  hold in that in which they are wanted; what he is told was
+ *                  written is there, and what he is told won't be never comes
  *   I12 all or     of several names all keys are put together, and none is left when
  *      none        they are let go
  *   I13 delay      who has neither released nor closed keeps others out for as long as
@@ -38,6 +40,9 @@ void checks_on_change(world *wd, const change *what);
 
 /* If it is of a note. */
 void checks_on_note(world *wd, const change *what);
+
+/* If it is a key that was there. */
+void checks_on_put(world *wd, const change *what);
 
 /* Each key of the session's has an entry that has to do with it, unless an enqueue of
  * unknown fate may have brought it. */
@@ -63,8 +68,24 @@ void checks_after_apply(world *wd, const call *what);
 /* What it has done to the keys of who wants several names. */
 void checks_all_or_none(world *wd, const call *what);
 
-/* A guarded write has been carried out, or barred. */
-void checks_on_written(world *wd, const call *what, bool written);
+/* A guarded write, or a touch, has been carried out, or barred. */
+void checks_on_written(world *wd, const call *what,
+                       const el_write_event *answer);
+
+/* Somebody is about to write. The number of that; 0: there have been enough. */
+uint32_t checks_on_write(world *wd);
+
+/* Its holder does |action| first. */
+void checks_on_write_begun(world *wd, const sim_peer *pr, const peer_entry *at,
+                           el_write_action action);
+
+/* That is sent, or its touch. */
+void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
+                          call_kind kind);
+
+/* That is how the first of those under way ends for its holder. */
+void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
+                          el_write_action how);
 
 void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token);

@@ -8,7 +8,8 @@ static bool has_younger(const store *st, const peer_entry *at) {
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[i];
     if (spot_name(it->spot) == spot_name(at->spot) &&
-        it->create_rev > at->core.rev && !key_is_nested(it))
+        it->create_rev > at->core.rev && !key_is_nested(it) &&
+        !spot_is_note(it->spot))
       return true;
   }
   return false;

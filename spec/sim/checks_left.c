@@ -19,7 +19,7 @@ static bool is_known(const sim_peer *pr, const key *it) {
 /* One that an audit would show. */
 static bool is_of_lease(const key *it, int64_t lease_id) {
   return it->create_rev != 0 && it->owner == lease_id &&
-         it->lease == lease_id && spot_mode(it->spot) != EL_NOTE_DOWNGRADED;
+         it->lease == lease_id && !spot_is_note(it->spot);
 }
 
 static void check_all_known(world *wd, const sim_peer *pr) {

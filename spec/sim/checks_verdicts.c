@@ -177,12 +177,14 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
-/* A watch on its own key, or the look when that is created, tells a holder. */
+/* A watch on its own key, or the look when that is created, tells a holder; unless he has
+ * put it back, by what he says as a leader. */
 static void check_told(world *wd, const sim_caller *who, int spot) {
   const key *it = store_find(&wd->store, spot, who->lease);
   int64_t late_ms;
   if (!wd->weather.calm || !who->claiming || it == NULL) return;
   if (it->sabotaged_rev < who->token) return;
+  if (it->create_rev == who->token && it->lease == who->lease) return;
   late_ms = wd->now_ms - (it->sabotaged_ms > who->granted_ms ? it->sabotaged_ms
                                                              : who->granted_ms);
   if (late_ms > PROMPT_MS) {

@@ -1,53 +1,192 @@
-/* sim checks_written: what a holder writes while the lock is his takes effect only then. */
+/* sim checks_written: what a holder writes takes effect while the lock is his, once, in the
+ * order in which he writes it; and he is told the truth about it. */
 #include <inttypes.h>
 
+#include "caller.h"
 #include "checks.h"
 #include "queue.h"
 
-static void check_name(world *wd, const call *what, int spot) {
-  name_record *record = &wd->names[spot_name(spot)];
+enum {
+  ANSWERS_MAX = 20 /* so many touches don't come late before one write */
+};
+
+/* ---- what etcd does ---- */
+
+static bool is_alone(int spot) {
   el_mode mode = spot_mode(spot);
+  return mode != EL_MODE_PERMIT && mode != EL_MODE_READ;
+}
+
+/* By the key at |spot|, one of his. */
+static void check_key(world *wd, const call *what, int spot) {
   const key *older = NULL;
   if (store_create_rev(&wd->store, spot, what->lease) != what->rev) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d, which is gone",
                   what->peer, what->rev, spot);
   }
-  if (queue_count_older(&wd->store, spot_name(spot), what->rev, mode, &older) >=
-      queue_limit(spot)) {
+  if (queue_count_older(&wd->store, spot_name(spot), what->rev, spot_mode(spot),
+                        &older) >= queue_limit(spot)) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d, before %" PRId64,
                   what->peer, what->rev, spot, older->create_rev);
   }
-  if (mode == EL_MODE_PERMIT) return;
-  if (what->rev < record->last_written) {
-    world_violate(wd, "I11 guarded",
-                  "p%d writes by key %" PRId64 " of n%d after %" PRId64,
-                  what->peer, what->rev, spot, record->last_written);
-  }
-  record->last_written = what->rev;
 }
 
-static bool is_whole(const world *wd, const call *what) {
-  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+static void check_token(world *wd, const call *what, int spot) {
+  int64_t *last = &wd->names[spot_name(spot)].last_written;
+  if (!is_alone(spot)) return;
+  if (what->rev < *last) {
+    world_violate(wd, "I11 guarded",
+                  "p%d writes by key %" PRId64 " of n%d after %" PRId64,
+                  what->peer, what->rev, spot, *last);
+  }
+  *last = what->rev;
+}
+
+static void check_order(world *wd, const call *what, int spot) {
+  uint32_t *last = &wd->writes.last[spot_datum(spot)];
+  uint32_t number = what->write.number;
+  if (number <= *last) {
+    world_violate(wd, "I11 guarded",
+                  "p%d writes number %" PRIu32 " by n%d after %" PRIu32,
+                  what->peer, number, spot, *last);
+  }
+  *last = number;
+}
+
+static bool is_whole(const world *wd, int spot, int64_t lease_id, int64_t rev) {
+  int spots[NAMES_MAX], n = spot_all(spot, spots);
   for (int i = 0; i < n; i++) {
-    if (store_create_rev(&wd->store, spots[i], what->lease) != what->rev) {
-      return false;
-    }
+    if (store_create_rev(&wd->store, spots[i], lease_id) != rev) return false;
   }
   return true;
 }
 
-void checks_on_written(world *wd, const call *what, bool written) {
-  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
-  if (written) wd->figures->writes++;
-  for (int i = 0; i < n && written; i++) {
-    check_name(wd, what, spots[i]);
-  }
-  if (!written) wd->figures->writes_barred++;
-  if (!written && is_whole(wd, what)) {
+/* Has the key on which the order hangs the mod_revision that |what| wants? */
+static bool is_in_order(const world *wd, const call *what) {
+  int spots[NAMES_MAX];
+  el_mode mode = spot_mode(what->spot);
+  bool has_note = mode == EL_MODE_READ || mode == EL_MODE_WRITE;
+  el_mode note =
+      mode == EL_MODE_READ ? EL_NOTE_READ_ORDER : EL_NOTE_WRITE_ORDER;
+  const key *it;
+  spot_all(what->spot, spots);
+  it =
+      has_note
+          ? store_find(&wd->store,
+                       spot_make(spot_name(what->spot), note, (int)what->share),
+                       what->rev)
+          : store_find(&wd->store, spots[0], what->lease);
+  return (it != NULL && it->create_rev != 0 ? it->mod_rev : 0) ==
+         what->order.mod_rev;
+}
+
+static void check_barred(world *wd, const call *what) {
+  bool is_touch = what->kind == CALL_TOUCH;
+  if (!is_whole(wd, what->spot, what->lease, what->rev)) return;
+  wd->figures->writes_late += !is_touch;
+  if (is_touch || is_in_order(wd, what)) {
     world_violate(wd, "I11 guarded",
                   "p%d may not write by key %" PRId64 " of n%d, which is there",
                   what->peer, what->rev, what->spot);
   }
+}
+
+void checks_on_written(world *wd, const call *what,
+                       const el_write_event *answer) {
+  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  bool is_touch = what->kind == CALL_TOUCH;
+  if (!answer->outcome.done) return;
+  if (!answer->succeeded) {
+    wd->figures->writes_barred += !is_touch;
+    check_barred(wd, what);
+    return;
+  }
+  wd->figures->writes += !is_touch;
+  wd->figures->touches += is_touch;
+  for (int i = 0; i < n; i++) {
+    check_key(wd, what, spots[i]);
+    if (is_touch) continue;
+    check_token(wd, what, spots[i]);
+    check_order(wd, what, spots[i]);
+  }
+  if (!is_touch && wd->writes.refused[what->write.number]) {
+    world_violate(wd, "I11 guarded",
+                  "p%d writes number %" PRIu32 ", and was told that it won't",
+                  what->peer, what->write.number);
+  }
+}
+
+/* Go's recipe passes whose mod_revision is above its own. */
+void checks_on_put(world *wd, const change *what) {
+  const key *is = &what->after;
+  el_mode mode = spot_mode(is->spot);
+  if ((mode == EL_MODE_READ || mode == EL_MODE_WRITE) && is->create_rev != 0 &&
+      what->before.create_rev != 0 && is->lease != 0) {
+    world_violate(wd, "I3 FIFO",
+                  "key %" PRId64 " of n%d, a reader's or writer's, is put anew",
+                  is->create_rev, is->spot);
+  }
+}
+
+/* ---- what its holder does, and is told ---- */
+
+uint32_t checks_on_write(world *wd) {
+  if (wd->writes.n + 1 == WRITES_MAX) return 0;
+  return ++wd->writes.n;
+}
+
+void checks_on_write_begun(world *wd, const sim_peer *pr, const peer_entry *at,
+                           el_write_action action) {
+  if (at->writes.n > 0 && action != EL_WRITE_WAIT) {
+    world_violate(wd, "I11 guarded", "p%d writes twice at once by n%d", pr->id,
+                  at->spot);
+  }
+}
+
+void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
+                          call_kind kind) {
+  const sim_caller *who =
+      at->caller != NOBODY ? &wd->callers[at->caller] : NULL;
+  if (who == NULL || !who->claiming || who->token != at->writes.rev) {
+    world_violate(wd, "I11 guarded", "p%d writes by n%d, which it has let go",
+                  pr->id, at->spot);
+  }
+  if (kind == CALL_TOUCH && wd->weather.calm && !wd->weather.meddled) {
+    world_violate(wd, "I9 calm", "p%d touches n%d for nothing", pr->id,
+                  at->spot);
+  }
+  if (at->writes.answers > ANSWERS_MAX) {
+    world_violate(wd, "I5 progress", "p%d writes by n%d again and again",
+                  pr->id, at->spot);
+  }
+}
+
+static bool is_there(const world *wd, const peer_entry *at, uint32_t number) {
+  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  for (int i = 0; i < n; i++) {
+    if (wd->writes.last[spot_datum(spots[i])] < number) return false;
+  }
+  return true;
+}
+
+void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
+                          el_write_action how) {
+  const sim_write *told = &at->writes.line[0];
+  bool is_refused = how == EL_WRITE_UNSENT || how == EL_WRITE_LET_GO ||
+                    how == EL_WRITE_KEY_GONE;
+  if (how == EL_WRITE_DONE && !is_there(wd, at, told->number)) {
+    world_violate(wd, "I11 guarded",
+                  "p%d is told that number %" PRIu32
+                  " is written, and it is not",
+                  pr->id, told->number);
+  }
+  if (how == EL_WRITE_KEY_GONE &&
+      is_whole(wd, at->spot, at->core.lease, at->writes.rev)) {
+    world_violate(wd, "I8 one verdict",
+                  "p%d is told by a write that n%d is gone, and it is not",
+                  pr->id, at->spot);
+  }
+  wd->writes.refused[told->number] |= is_refused;
 }

@@ -81,6 +81,8 @@ void figures_print(const figures *all) {
   print_one("of them again", all->repeats);
   print_one("written", all->writes);
   print_one("write barred", all->writes_barred);
+  print_one("by its order", all->writes_late);
+  print_one("touched", all->touches);
   print_one("released", all->releases);
   print_one("locked", all->locked);
   print_one("timed out", all->timeouts);

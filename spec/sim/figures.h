@@ -38,7 +38,7 @@ typedef enum fault {
 typedef struct figures {
   int64_t histories, events, virtual_ms;
   int64_t batches, handed_over, downgrades, conflicts, several, repeats;
-  int64_t writes, writes_barred, watches_kept;
+  int64_t writes, writes_barred, writes_late, touches, watches_kept;
   int64_t
       delayed; /* holds that had ended and whose delay wasn't over at a grant */
   int64_t requests, grants, releases, locked, timeouts, refused, places_lost;

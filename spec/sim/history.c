@@ -43,6 +43,7 @@ static void fill(world *wd) {
               : rng_chance(dice, 500) ? KINDS_PERMIT
                                       : KINDS_MULTI;
   if (wd->kinds == KINDS_MULTI) wd->n_names = NAMES_MAX;
+  wd->writing = (int)rng_between(dice, 0, 1000);
   wd->n_callers = 0;
   weather_draw(&wd->weather, dice, wd->ttl_ms);
   store_reset(&wd->store, on_change, wd);

@@ -14,11 +14,22 @@ typedef enum call_kind {
   CALL_GRANT,
   CALL_REVOKE,
   CALL_KEEPALIVE,
-  CALL_AUDIT,     /* which of our keys hang on the lease? */
-  CALL_CENSUS,    /* who is behind our key? */
-  CALL_DOWNGRADE, /* our key is a reader's from now on */
-  CALL_WRITE      /* whatever a holder writes, if all of his keys are there */
+  CALL_AUDIT,  /* which of our keys hang on the lease? */
+  CALL_CENSUS, /* who is behind our key? */
+  CALL_WRITE,  /* what a holder writes */
+  CALL_TOUCH   /* and what comes before that */
 } call_kind;
+
+/* A write of a holder. */
+typedef struct sim_write {
+  enum {
+    WRITE_DATA,     /* what the lock protects */
+    WRITE_OWN,      /* his own key, as a leader does */
+    WRITE_DOWNGRADE /* his key is a reader's from now on */
+  } what;
+  uint32_t number;  /* those that are wanted later have larger ones */
+  int64_t until_ms; /* it isn't sent any more; by its holder's clock */
+} sim_write;
 
 enum { AUDIT_MAX = 64 };
 
@@ -32,6 +43,9 @@ typedef struct call {
   el_entry_action ask;      /* CALL_ENTRY */
   int64_t rev;              /* of our key, if known */
   int64_t ttl_ms;           /* CALL_GRANT */
+  sim_write write;          /* CALL_WRITE, CALL_TOUCH ... */
+  el_write_order order;     /* ... with this */
+  uint32_t share;           /* and this */
   int64_t sent_ms;          /* by its sender's clock */
   bool mute;                /* its answer will not be heard */
   uint32_t batch; /* it travels with those of the same number; 0: alone */
@@ -45,8 +59,8 @@ typedef struct reply {
   int64_t ttl_ms;       /* grant, keepalive */
   int spots[AUDIT_MAX]; /* audit: those whose keys are there */
   int n_spots;
-  el_behind behind; /* census */
-  bool written;     /* write */
+  el_behind behind;       /* census */
+  el_write_event written; /* write, touch */
 } reply;
 
 /* What comes on the watch stream. */

@@ -74,7 +74,9 @@ static void apply(world *wd, const call *what, reply *answer) {
                 (int)rng_between(&wd->dice, 0, 500), answer);
   checks_after_apply(wd, what);
   if (what->kind == CALL_ENTRY) trouble_on_put(wd, what);
-  if (what->kind == CALL_WRITE) checks_on_written(wd, what, answer->written);
+  if (what->kind == CALL_WRITE || what->kind == CALL_TOUCH) {
+    checks_on_written(wd, what, &answer->written);
+  }
   if (what->kind == CALL_GRANT) watch_lease(wd, what->lease);
 }
 
@@ -180,7 +182,8 @@ static int64_t late(world *wd) {
 }
 
 static bool can_outgrow_space(const call *what) {
-  return what->kind == CALL_GRANT ||
+  return what->kind == CALL_GRANT || what->kind == CALL_WRITE ||
+         what->kind == CALL_TOUCH ||
          (what->kind == CALL_ENTRY &&
           (what->ask.request == EL_REQUEST_TRY ||
            what->ask.request == EL_REQUEST_ENQUEUE));

@@ -14,7 +14,12 @@
 #include "stream.h"
 #include "world.h"
 
-enum { SESSIONS_MAX = 32, ENTRIES_MAX = 64, LINE_MAX = CALLERS_MAX };
+enum {
+  SESSIONS_MAX = 32,
+  ENTRIES_MAX = 64,
+  LINE_MAX = CALLERS_MAX,
+  WRITE_LINE_MAX = 8
+};
 
 typedef struct peer_session {
   bool used;
@@ -30,6 +35,19 @@ typedef struct peer_session {
   int64_t second_ms;          /* for the figures: this second ... */
   int64_t keepalives;         /* ... has seen so many */
 } peer_session;
+
+/* What the one who holds writes. */
+typedef struct peer_writes {
+  el_write_order order;
+  uint32_t share;
+  int64_t rev;                    /* of the key that he holds by */
+  sim_write line[WRITE_LINE_MAX]; /* the first is under way */
+  int n;
+  uint32_t
+      call; /* that is awaited, or the time until it is sent again; 0: none */
+  uint8_t failures;
+  int answers; /* both of the first */
+} peer_writes;
 
 typedef struct peer_entry {
   bool used;
@@ -52,9 +70,9 @@ typedef struct peer_entry {
   int caller;          /* who drives it, NOBODY: no one any more */
   el_turn turn;
   uint32_t census_call; /* that is awaited, 0: none */
-  uint32_t write_call;  /* the same */
-  int passes_behind;    /* of the key, while another one was behind it */
-  int64_t behind_ms;    /* since when one was seen there; 0: none is */
+  peer_writes writes;
+  int passes_behind;  /* of the key, while another one was behind it */
+  int64_t behind_ms;  /* since when one was seen there; 0: none is */
   bool is_downgraded; /* its holder only reads: nobody gets the key from him */
 } peer_entry;
 
@@ -102,8 +120,8 @@ void peer_max_hold(world *wd, int id, int caller);
 /* Its hold is a reader's from now on. */
 void peer_downgrade(world *wd, int id, int caller);
 
-/* It writes what its lock protects. */
-void peer_write(world *wd, int id, int caller);
+/* It writes something by its lock. */
+void peer_write(world *wd, int id, int caller, int what);
 
 /* Which entry the caller drives, NULL if none. */
 peer_entry *peer_find_driven(sim_peer *pr, int caller);
@@ -162,6 +180,11 @@ void handoff_begin(const world *wd, const sim_peer *pr, peer_entry *at);
 /* The next in the line gets the key from the one who drives |at|, and has left the
  * line; false: he has to queue for it. */
 bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at);
+
+/* ---- peer_write.c ---- */
+
+/* Another one holds by the key of |at|, which has, or had, |mod_rev|. */
+void writes_begin(peer_entry *at, int64_t mod_rev);
 
 /* Takes the caller out of its line. */
 void line_leave(sim_peer *pr, int spot, int caller);

@@ -26,17 +26,9 @@ static void ask(world *wd, const sim_peer *pr, peer_entry *at) {
   net_send(wd, &what, on_census);
 }
 
-static void on_downgraded(world *wd, const world_event *ev) {
-  (void)wd;
-  (void)ev;
-}
-
 void peer_downgrade(world *wd, int id, int caller) {
-  sim_peer *pr = &wd->peers[id];
-  peer_entry *at = peer_find_driven(pr, caller);
-  call what = entry_call(wd, pr, at, CALL_DOWNGRADE);
-  at->is_downgraded = true;
-  net_send(wd, &what, on_downgraded);
+  peer_find_driven(&wd->peers[id], caller)->is_downgraded = true;
+  peer_write(wd, id, caller, WRITE_DOWNGRADE);
 }
 
 void handoff_begin(const world *wd, const sim_peer *pr, peer_entry *at) {
@@ -44,6 +36,7 @@ void handoff_begin(const world *wd, const sim_peer *pr, peer_entry *at) {
   at->passes_behind = 0;
   at->behind_ms = 0;
   at->is_downgraded = false;
+  writes_begin(at, at->core.rev);
   el_turn_begin(&at->turn, clock_now(wd, pr->id));
 }
 
@@ -55,7 +48,8 @@ static bool may_pass(const world *wd, const sim_peer *pr,
          !caller_is_trying(wd, queue->callers[0]) &&
          at->core.state == EL_ENTRY_HELD && at->session == pr->session &&
          el_session_can_claim(&pr->sessions[at->session].core, now_ms) &&
-         el_turn_has_room(&at->turn, &peer_limits, now_ms);
+         el_turn_has_room(&at->turn, &peer_limits, now_ms) &&
+         el_write_order_pass(&at->writes.order) >= 0;
 }
 
 bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at) {
@@ -63,6 +57,7 @@ bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at) {
   if (!may_pass(wd, pr, at)) return false;
   wd->figures->handed_over++;
   at->caller = queue->callers[0];
+  writes_begin(at, el_write_order_pass(&at->writes.order));
   queue->driven = true;
   checks_on_handed_over(wd, pr, at);
   caller_on_granted(wd, at->caller, at->core.rev);

@@ -147,7 +147,7 @@ static void on_audited(world *wd, const world_event *ev) {
   for (int i = 0; i < ev->reply.n_spots && pr->session == ev->call.session;
        i++) {
     int spot = ev->reply.spots[i];
-    if (spot_mode(spot) != EL_NOTE_DOWNGRADED && !caller_can_repeat(wd, spot)) {
+    if (!spot_is_note(spot) && !caller_can_repeat(wd, spot)) {
       entry_step_simple(wd, pr, entry_of_key(pr, spot), EL_ENTRY_KEY_FOUND);
     }
   }

@@ -1,23 +1,138 @@
-/* sim peer_write: what a holder writes, guarded by all of his keys. */
+/* sim peer_write: what a holder writes, one after the other, as lock/guarded.c sends it. */
+#include <string.h>
+
+#include "caller.h"
+#include "checks.h"
+#include "clock.h"
 #include "net.h"
 #include "peer.h"
+#include "rules/retry.h"
 
-/* A write that finds a key gone tells of the loss; one of unknown fate tells nothing. */
-static void on_written(world *wd, const world_event *ev) {
+enum { WRITE_FOR_MS = 5000 };
+
+void writes_begin(peer_entry *at, int64_t mod_rev) {
+  at->writes =
+      (peer_writes){.share = at->writes.share + 1, .rev = at->core.rev};
+  el_write_order_init(&at->writes.order, spot_mode(at->spot), mod_rev);
+}
+
+static el_write_action step(const world *wd, peer_entry *at,
+                            el_write_event event) {
+  event.kept = at->caller != NOBODY && wd->callers[at->caller].claiming;
+  return el_write_order_step(&at->writes.order, &event);
+}
+
+static el_write_action start(const world *wd, peer_entry *at,
+                             const sim_write *what) {
+  el_write_event event = {.kind = EL_WRITE_START,
+                          .renews = what->what == WRITE_OWN};
+  return step(wd, at, event);
+}
+
+static void on_answer(world *wd, const world_event *ev);
+static void on_time(world *wd, const world_event *ev);
+
+static void send(world *wd, const sim_peer *pr, peer_entry *at,
+                 call_kind kind) {
+  call what = entry_call(wd, pr, at, kind);
+  what.write = at->writes.line[0];
+  what.order = at->writes.order;
+  what.share = at->writes.share;
+  at->writes.call = what.id;
+  checks_on_write_sent(wd, pr, at, kind);
+  net_send(wd, &what, on_answer);
+}
+
+/* False: it isn't sent again. */
+static bool rest(world *wd, const sim_peer *pr, peer_entry *at,
+                 const el_outcome *failed) {
+  peer_writes *writes = &at->writes;
+  int64_t at_ms;
+  world_event *ev;
+  at_ms = el_retry_next(failed, clock_now(wd, pr->id), &writes->failures,
+                        (uint64_t)pr->id);
+  if (at_ms >= writes->line[0].until_ms) return false;
+  writes->call = world_new_id(wd);
+  ev = world_post(wd, clock_when(wd, pr->id, at_ms), pr->id, on_time);
+  ev->call = (call){.id = writes->call, .entry = (int)(at - pr->entries)};
+  return true;
+}
+
+/* It is over, and the next one's turn. */
+static el_write_action leave(world *wd, sim_peer *pr, peer_entry *at,
+                             el_write_action how) {
+  peer_writes *writes = &at->writes;
+  checks_on_write_told(wd, pr, at, how);
+  if (how == EL_WRITE_KEY_GONE) {
+    entry_key_gone(wd, pr, (int)(at - pr->entries), writes->rev);
+  }
+  writes->call = 0;
+  writes->failures = 0;
+  writes->answers = 0;
+  memmove(writes->line, writes->line + 1,
+          (size_t)--writes->n * sizeof *writes->line);
+  if (writes->n == 0) return EL_WRITE_WAIT;
+  return clock_now(wd, pr->id) < writes->line[0].until_ms
+             ? start(wd, at, &writes->line[0])
+             : EL_WRITE_UNSENT;
+}
+
+static void perform(world *wd, sim_peer *pr, peer_entry *at,
+                    el_write_action action, const el_outcome *outcome) {
+  static const el_write_event stop = {.kind = EL_WRITE_STOP};
+  while (action != EL_WRITE_WAIT) {
+    switch (action) {
+      case EL_WRITE_TOUCH:
+        send(wd, pr, at, CALL_TOUCH);
+        return;
+      case EL_WRITE_SEND:
+        send(wd, pr, at, CALL_WRITE);
+        return;
+      case EL_WRITE_AGAIN:
+        if (rest(wd, pr, at, outcome)) return;
+        action = step(wd, at, stop);
+        break;
+      default:
+        action = leave(wd, pr, at, action);
+    }
+  }
+}
+
+static void on_answer(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   peer_entry *at = &pr->entries[ev->call.entry];
-  if (!at->used || at->write_call != ev->call.id) return;
-  at->write_call = 0;
-  if (ev->reply.event.outcome.done && !ev->reply.written) {
-    entry_key_gone(wd, pr, ev->call.entry, ev->call.rev);
-  }
+  el_write_event event = ev->reply.written;
+  if (!at->used || at->writes.call != ev->call.id) return;
+  event.kind = EL_WRITE_ANSWER;
+  event.outcome = ev->reply.event.outcome;
+  at->writes.answers += event.outcome.done;
+  perform(wd, pr, at, step(wd, at, event), &event.outcome);
   peer_settle(wd, pr);
 }
 
-void peer_write(world *wd, int id, int caller) {
+static void on_time(world *wd, const world_event *ev) {
+  static const el_write_event retry = {.kind = EL_WRITE_RETRY};
+  sim_peer *pr = &wd->peers[ev->peer];
+  peer_entry *at = &pr->entries[ev->call.entry];
+  if (!at->used || at->writes.call != ev->call.id) return;
+  perform(wd, pr, at, step(wd, at, retry), NULL);
+  peer_settle(wd, pr);
+}
+
+void peer_write(world *wd, int id, int caller, int what) {
   sim_peer *pr = &wd->peers[id];
   peer_entry *at = peer_find_driven(pr, caller);
-  call what = entry_call(wd, pr, at, CALL_WRITE);
-  at->write_call = what.id;
-  net_send(wd, &what, on_written);
+  peer_writes *writes = &at->writes;
+  sim_write *added = &writes->line[writes->n];
+  uint32_t number = checks_on_write(wd);
+  el_write_action action;
+  if (number == 0 || writes->n == WRITE_LINE_MAX) return;
+  *added = (sim_write){.what = what,
+                       .number = number,
+                       .until_ms = clock_now(wd, id) + WRITE_FOR_MS};
+  action = start(wd, at, added);
+  checks_on_write_begun(wd, pr, at, action);
+  writes->n++;
+  perform(wd, pr, at, action, NULL);
+  peer_settle(wd, pr);
 }

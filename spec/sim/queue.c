@@ -9,10 +9,6 @@ static bool is_downgraded(const store *st, const key *writer) {
          note->create_rev != 0;
 }
 
-static bool is_note(const key *it) {
-  return spot_mode(it->spot) == EL_NOTE_DOWNGRADED;
-}
-
 bool queue_is_in_way(el_mode mine, el_mode other) {
   switch (mine) {
     case EL_MODE_READ:
@@ -34,7 +30,7 @@ int queue_limit(int spot) {
 
 static bool is_in_way(const store *st, const key *it, int name, el_mode mine) {
   return it->create_rev != 0 && spot_name(it->spot) == name &&
-         !key_is_nested(it) && !is_note(it) &&
+         !key_is_nested(it) && !spot_is_note(it->spot) &&
          queue_is_in_way(mine, spot_mode(it->spot)) &&
          (mine != EL_MODE_READ || !is_downgraded(st, it));
 }
@@ -75,10 +71,10 @@ void queue_note(world *wd, const change *what) {
   for (int mine = 0; mine < MODES; mine++) {
     note_free(wd, name, (el_mode)mine);
   }
-  if (is_note(before)) {
+  if (spot_mode(before->spot) == EL_NOTE_DOWNGRADED) {
     note_front(wd, name, what->after.owner, EL_MODE_READ);
-    return;
   }
+  if (spot_is_note(before->spot)) return;
   if (before->create_rev == 0 || what->after.create_rev != 0) return;
   for (int mine = 0; mine < MODES; mine++) {
     el_mode gone = spot_mode(before->spot);

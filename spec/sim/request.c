@@ -42,75 +42,115 @@ static void init_keys(el_keys *keys, const call *what) {
   el_keys_init(keys, (el_bytes){name, txn_name(name, what->spot)}, &place);
 }
 
-/* Builds the Txn that stands for |what|. */
-static void build(const call *what, el_keys *keys, el_recipe *recipe) {
-  init_keys(keys, what);
-  if (what->kind == CALL_CENSUS) {
-    el_recipe_build_census(recipe, keys);
-  } else {
-    el_recipe_build(recipe, keys, &what->ask, what->rev, (el_bytes){"", 0});
+/* A Txn that is being made, and what it points into. */
+typedef struct sheet {
+  el_keys keys;
+  el_recipe recipe;
+  el_op ops[NAMES_MAX];
+  char texts[NAMES_MAX][EL_KEY_SIZE];
+} sheet;
+
+static el_writer writer_of(const call *what, const sheet *on) {
+  return (el_writer){.keys = &on->keys, .rev = what->rev, .share = what->share};
+}
+
+static int put_data(const call *what, sheet *on) {
+  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  for (int i = 0; i < n; i++) {
+    char *text = on->texts[i];
+    on->ops[i] = (el_op){.kind = EL_OP_PUT,
+                         .key = {text, txn_datum(text, spot_datum(spots[i]))},
+                         .value = {(const char *)&what->write.number,
+                                   sizeof what->write.number}};
+  }
+  return n;
+}
+
+static void build_write(const call *what, sheet *on) {
+  el_writer who = writer_of(what, on);
+  int n = 1;
+  switch (what->write.what) {
+    case WRITE_DATA:
+      n = put_data(what, on);
+      break;
+    case WRITE_OWN:
+      on->ops[0] = el_recipe_proclaim(&who, (el_bytes){"", 0});
+      break;
+    case WRITE_DOWNGRADE:
+      on->ops[0] = el_recipe_downgrade(&who, on->texts[0]);
+      break;
+  }
+  el_recipe_build_guarded(&on->recipe, &who, &what->order, on->ops, (size_t)n);
+}
+
+/* Builds the Txn that stands for |what|, which must stay where it is. */
+static void build(const call *what, sheet *on) {
+  el_writer who = writer_of(what, on);
+  init_keys(&on->keys, what);
+  switch (what->kind) {
+    case CALL_CENSUS:
+      el_recipe_build_census(&on->recipe, &on->keys);
+      return;
+    case CALL_WRITE:
+      build_write(what, on);
+      return;
+    case CALL_TOUCH:
+      el_recipe_build_touch(&on->recipe, &who);
+      return;
+    default:
+      el_recipe_build(&on->recipe, &on->keys, &what->ask, what->rev,
+                      (el_bytes){"", 0});
   }
 }
 
 bool request_is_local(const call *what) {
-  el_keys keys;
-  el_recipe recipe;
+  sheet on;
   bool is_local;
   if (what->kind == CALL_AUDIT) return true;
   if (what->kind != CALL_ENTRY) return false;
-  build(what, &keys, &recipe);
-  is_local = recipe.txn.n_compares == 0;
-  for (size_t i = 0; i < recipe.txn.n_then; i++) {
-    is_local = is_local && recipe.txn.then[i].serializable;
+  build(what, &on);
+  is_local = on.recipe.txn.n_compares == 0;
+  for (size_t i = 0; i < on.recipe.txn.n_then; i++) {
+    is_local = is_local && on.recipe.txn.then[i].serializable;
   }
-  el_keys_destroy(&keys);
+  el_keys_destroy(&on.keys);
   return is_local;
 }
 
 /* Reads the |result| of the Txn that stands for |what|. */
-static void conclude(const call *what, const el_keys *keys, txn_result *result,
+static void conclude(const call *what, const sheet *on, txn_result *result,
                      reply *out) {
+  el_writer who = writer_of(what, on);
   result->answer.sent_ms = what->sent_ms;
   if (what->kind == CALL_CENSUS) {
     out->behind = el_recipe_read_census(what->rev, &result->answer);
     return;
   }
-  el_recipe_read(keys, &what->ask, &result->answer, &out->event);
+  if (what->kind == CALL_WRITE || what->kind == CALL_TOUCH) {
+    el_recipe_read_guarded(&who, &result->answer, &out->written);
+    out->event.outcome = out->written.outcome;
+    return;
+  }
+  el_recipe_read(&on->keys, &what->ask, &result->answer, &out->event);
   out->lease_gone = result->answer.err.lease_gone;
   if (out->lease_gone) { /* as the entry driver takes it */
     out->event.outcome.retriable = true;
   }
 }
 
-/* A write is guarded as lock/guarded.c does it: by the create_revisions of all keys. What
- * it writes is of no interest. */
-static void write_guarded(store *st, const call *what, reply *out) {
-  el_compare guards[NAMES_MAX];
-  el_txn txn = {.compares = guards};
-  el_keys keys;
-  init_keys(&keys, what);
-  for (const el_keys *own = &keys; own != NULL; own = own->next) {
-    guards[txn.n_compares++] = (el_compare){
-        .test = EL_CREATE_REV_IS, .key = el_keys_own(own), .rev = what->rev};
-  }
-  out->written = txn_judge(st, &txn);
-  el_keys_destroy(&keys);
-}
-
 /* Has it carried out: the real recipe on both ways. */
 static void run_recipe(store *st, const call *what, const int64_t *old_rev,
                        reply *out) {
   static txn_result result; /* large */
-  el_keys keys;
-  el_recipe recipe;
-  build(what, &keys, &recipe);
+  sheet on;
+  build(what, &on);
   if (old_rev != NULL) {
-    txn_read(st, &recipe.txn, *old_rev, &result);
+    txn_read(st, &on.recipe.txn, *old_rev, &result);
   } else {
-    txn_apply(st, &recipe.txn, &result);
+    txn_apply(st, &on.recipe.txn, &result);
   }
-  conclude(what, &keys, &result, out);
-  el_keys_destroy(&keys);
+  conclude(what, &on, &result, out);
+  el_keys_destroy(&on.keys);
 }
 
 /* etcd judges the conditions of all before it carries any out, and refuses all if
@@ -118,25 +158,24 @@ static void run_recipe(store *st, const call *what, const int64_t *old_rev,
 bool request_apply_batch(store *st, const call *const *calls, int n,
                          reply *out) {
   static txn_result results[REQUEST_BATCH_MAX]; /* large */
-  el_keys keys[REQUEST_BATCH_MAX];
-  el_recipe recipes[REQUEST_BATCH_MAX];
+  sheet on[REQUEST_BATCH_MAX];
   bool succeeded[REQUEST_BATCH_MAX], sound = true;
   for (int i = 0; i < n; i++) {
-    build(calls[i], &keys[i], &recipes[i]);
-    succeeded[i] = txn_judge(st, &recipes[i].txn);
-    sound = sound && txn_is_sound(st, &recipes[i].txn, succeeded[i]);
+    build(calls[i], &on[i]);
+    succeeded[i] = txn_judge(st, &on[i].recipe.txn);
+    sound = sound && txn_is_sound(st, &on[i].recipe.txn, succeeded[i]);
   }
   store_begin_batch(st);
   for (int i = 0; i < n && sound; i++) {
-    txn_run(st, &recipes[i].txn, succeeded[i], &results[i]);
+    txn_run(st, &on[i].recipe.txn, succeeded[i], &results[i]);
   }
   store_end_batch(st);
   for (int i = 0; i < n; i++) {
     memset(&out[i], 0, sizeof out[i]);
     results[i].answer.rev = st->rev;
     results[i].answer.batched = true;
-    if (sound) conclude(calls[i], &keys[i], &results[i], &out[i]);
-    el_keys_destroy(&keys[i]);
+    if (sound) conclude(calls[i], &on[i], &results[i], &out[i]);
+    el_keys_destroy(&on[i].keys);
   }
   return sound;
 }
@@ -147,6 +186,8 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
   switch (what->kind) {
     case CALL_ENTRY:
     case CALL_PROBE:
+    case CALL_WRITE:
+    case CALL_TOUCH:
       run_recipe(st, what, NULL, out);
       return;
     case CALL_CENSUS:
@@ -164,16 +205,6 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
       break;
     case CALL_AUDIT:
       audit(st, what, st->rev, out);
-      break;
-    case CALL_WRITE:
-      write_guarded(st, what, out);
-      break;
-    case CALL_DOWNGRADE: /* guarded by the create_revision */
-      if (store_create_rev(st, what->spot, what->lease) == what->rev &&
-          store_find_lease(st, what->lease)->alive) {
-        store_put(st, spot_make(spot_name(what->spot), EL_NOTE_DOWNGRADED, 0),
-                  what->rev, what->lease);
-      }
       break;
   }
   out->event.outcome = (el_outcome){.done = true, .sent_ms = what->sent_ms};

@@ -1,7 +1,8 @@
 /* sim spot: the keys that one lease can have in the queues: in each, that of its plain
  * lock, that of its writer and the note that this only reads any more, one for each
  * reader, one for each who wants a permit, and for who wants several names at once one
- * that nobody has again. Its line is what of it comes again.
+ * that nobody has again; and the notes on which the order of writes hangs. Its line is
+ * what of it comes again.
  *
  * Which names somebody wants, and in which order, is written in his slot. His keys
  * together are a spot, too: that under the name SEVERAL.
@@ -18,12 +19,13 @@ enum {
   SEVERAL = NAMES_MAX, /* stands for the names that one wants at once */
   ORDERS = 72,         /* of two to four of four names, some of them twice */
   CALLERS_MAX = 12,
-  FIRST_READER = 3,
+  FIRST_READER = 5,
   FIRST_PERMIT = FIRST_READER + CALLERS_MAX,
   LINES_OF_NAME = FIRST_PERMIT + CALLERS_MAX,
   FIRST_MULTI = NAMES_MAX * LINES_OF_NAME, /* one for each caller */
   LINES_MAX = FIRST_MULTI + CALLERS_MAX,
-  PERMITS = 2 /* of each name's semaphore, and for the last caller one more */
+  PERMITS = 2, /* of each name's semaphore, and for the last caller one more */
+  DATA_MAX = NAMES_MAX * (1 + CALLERS_MAX)
 };
 
 static inline int spot_line(int spot) { return spot % LINES_MAX; }
@@ -38,7 +40,7 @@ static inline int spot_name(int spot) {
 }
 
 /* |slot| counts for readers and permits, who have as many as there are callers, and for
- * several names, where it is above 0. */
+ * several names and the notes of an order, where it is above 0. */
 static inline int spot_make(int name, el_mode mode, int slot) {
   int first = name * LINES_OF_NAME;
   switch (mode) {
@@ -48,6 +50,10 @@ static inline int spot_make(int name, el_mode mode, int slot) {
       return first + 1;
     case EL_NOTE_DOWNGRADED:
       return first + 2;
+    case EL_NOTE_READ_ORDER:
+      return first + 3 + LINES_MAX * slot;
+    case EL_NOTE_WRITE_ORDER:
+      return first + 4 + LINES_MAX * slot;
     case EL_MODE_READ:
       return first + FIRST_READER + slot;
     case EL_MODE_PERMIT:
@@ -64,8 +70,14 @@ static inline el_mode spot_mode(int spot) {
   return which == 0             ? EL_MODE_LOCK
          : which == 1           ? EL_MODE_WRITE
          : which == 2           ? EL_NOTE_DOWNGRADED
+         : which == 3           ? EL_NOTE_READ_ORDER
+         : which == 4           ? EL_NOTE_WRITE_ORDER
          : which < FIRST_PERMIT ? EL_MODE_READ
                                 : EL_MODE_PERMIT;
+}
+
+static inline bool spot_is_note(int spot) {
+  return spot_mode(spot) >= EL_NOTE_DOWNGRADED;
 }
 
 /* What stands in the key of |mode| between the name and its owner. */
@@ -79,6 +91,10 @@ static inline const char *spot_stem(el_mode mode) {
       return "permit/";
     case EL_NOTE_DOWNGRADED:
       return "write/read/";
+    case EL_NOTE_READ_ORDER:
+      return "read/order/";
+    case EL_NOTE_WRITE_ORDER:
+      return "write/order/";
     default:
       return "";
   }
@@ -92,13 +108,22 @@ static inline uint32_t spot_slot(int spot) {
   }
   return (uint32_t)(which >= FIRST_PERMIT   ? which - FIRST_PERMIT
                     : which >= FIRST_READER ? which - FIRST_READER
-                                            : 0);
+                                            : spot / LINES_MAX);
 }
 
 /* How many permits there are, for who has this one; 0: it is none. */
 static inline uint16_t spot_permits(int spot) {
   if (spot_mode(spot) != EL_MODE_PERMIT) return 0;
   return spot_slot(spot) == CALLERS_MAX - 1 ? PERMITS + 1 : PERMITS;
+}
+
+/* What who holds by the key at |spot| writes: of each name there is one; but who is not
+ * alone writes what is his. */
+static inline int spot_datum(int spot) {
+  el_mode mode = spot_mode(spot);
+  return mode != EL_MODE_READ && mode != EL_MODE_PERMIT
+             ? spot_name(spot)
+             : NAMES_MAX + spot_name(spot) * CALLERS_MAX + (int)spot_slot(spot);
 }
 
 /* The keys together of |caller|, who asks for several names for the |nth| time, from 0;

@@ -17,6 +17,7 @@ void store_reset(store *st, store_changed changed, void *arg) {
   st->term = 2;
   st->n_keys = st->n_changes = st->n_leases = 0;
   st->in_batch = st->is_begun = false;
+  memset(st->data, 0, sizeof st->data);
   st->changed = changed;
   st->arg = arg;
 }
@@ -128,6 +129,15 @@ void store_put(store *st, int spot, int64_t owner, int64_t lease_id) {
   after.lease = lease_id;
   if (after.create_rev == 0) after.create_rev = st->rev;
   write(st, it, &after);
+}
+
+void store_touch(store *st, int spot, int64_t owner) {
+  store_put(st, spot, owner, find(st, spot, owner)->lease);
+}
+
+void store_write(store *st, int datum, uint32_t value) {
+  next_rev(st);
+  st->data[datum] = value;
 }
 
 bool store_delete(store *st, int spot, int64_t owner) {

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "spot.h"
+
 /* A key below "name/". |owner| is the lease in the key's own name; if it isn't
  * above 0, the key belongs to a lock "name/..." and doesn't stand in the queue. */
 typedef struct key {
@@ -53,6 +55,7 @@ struct store {
   uint64_t term;
   key *keys;
   int n_keys, room_keys;
+  uint32_t data[DATA_MAX]; /* what holders have written */
   change *changes;
   int n_changes, room_changes;
   lease *leases;
@@ -103,6 +106,12 @@ void store_end_batch(store *st);
 
 /* Creates the key or moves it to another lease. */
 void store_put(store *st, int spot, int64_t owner, int64_t lease_id);
+
+/* Gives the key, which is there, another mod_revision. */
+void store_touch(store *st, int spot, int64_t owner);
+
+/* What a holder writes, which is no key of a lock. */
+void store_write(store *st, int datum, uint32_t value);
 
 /* An admin's; false if there was none. */
 bool store_delete(store *st, int spot, int64_t owner);

@@ -127,8 +127,7 @@ static const key *pick_key(world *wd) {
   first = (int)rng_between(&wd->dice, 0, st->n_keys - 1);
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[(first + i) % st->n_keys];
-    if (it->create_rev != 0 && !key_is_nested(it) &&
-        spot_mode(it->spot) != EL_NOTE_DOWNGRADED) {
+    if (it->create_rev != 0 && !key_is_nested(it) && !spot_is_note(it->spot)) {
       return it;
     }
   }
@@ -144,9 +143,9 @@ static bool is_running(const world *wd, int peer) {
 static void write_meanwhile(world *wd, const key *it) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
-    if (who->claiming && who->mode != EL_MODE_READ && who->lease == it->owner &&
+    if (who->claiming && who->lease == it->owner &&
         who->spot == spot_whole(it->spot) && is_running(wd, who->peer)) {
-      peer_write(wd, who->peer, i);
+      peer_write(wd, who->peer, i, WRITE_DATA);
     }
   }
 }

@@ -85,7 +85,7 @@ static bool may_be_in(const key *it, el_bytes from) {
 /* That of the longest stem with which |rest|, what follows the name, begins. */
 static el_mode mode_of(const char *rest) {
   el_mode found = EL_MODE_LOCK;
-  for (int mode = 0; mode <= EL_NOTE_DOWNGRADED; mode++) {
+  for (int mode = 0; mode <= EL_NOTE_WRITE_ORDER; mode++) {
     const char *stem = spot_stem((el_mode)mode);
     if (strlen(stem) > strlen(spot_stem(found)) &&
         strncmp(rest, stem, strlen(stem)) == 0) {
@@ -95,9 +95,8 @@ static el_mode mode_of(const char *rest) {
   return found;
 }
 
-/* The place and the lease that |text|, a key of ours, stands for; false: it is a note
- * that nobody here writes. */
-static bool parse(el_bytes text, int *spot, int64_t *owner) {
+/* The place and the lease, or the hold, that |text|, a key of ours, stands for. */
+static void parse(el_bytes text, int *spot, int64_t *owner) {
   char copy[TXN_TEXT_MAX];
   unsigned long long hex;
   unsigned slot = 0;
@@ -106,7 +105,6 @@ static bool parse(el_bytes text, int *spot, int64_t *owner) {
   assert(text.len < sizeof copy);
   memcpy(copy, text.data, text.len);
   copy[text.len] = '\0';
-  if (strstr(copy, "/order/") != NULL) return false;
   if (sscanf(copy, "lock%d/%n", &name, &at) != 1 || at == 0) abort();
   mode = mode_of(copy + at);
   at += (int)strlen(spot_stem(mode));
@@ -115,14 +113,31 @@ static bool parse(el_bytes text, int *spot, int64_t *owner) {
   if (mode == EL_MODE_LOCK && slot != 0) mode = EL_MODE_MULTI;
   *spot = spot_make(name, mode, (int)slot);
   *owner = (int64_t)hex;
-  return true;
+}
+
+/* Is |text| that of what holders write? */
+static bool parse_datum(el_bytes text, int *datum) {
+  char copy[TXN_TEXT_MAX];
+  snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
+  return sscanf(copy, "data%d", datum) == 1;
+}
+
+size_t txn_datum(char *to, int datum) {
+  return (size_t)snprintf(to, TXN_TEXT_MAX, "data%d", datum);
 }
 
 /* ---- what is read ---- */
 
-static bool rev_fits(const el_compare *compare, int64_t rev) {
-  return compare->test == EL_CREATE_REV_IS ? rev == compare->rev
-                                           : rev < compare->rev;
+static bool rev_fits(const el_compare *compare, int64_t create_rev,
+                     int64_t mod_rev) {
+  switch (compare->test) {
+    case EL_CREATE_REV_IS:
+      return create_rev == compare->rev;
+    case EL_CREATE_REV_BELOW:
+      return create_rev < compare->rev;
+    default:
+      return mod_rev == compare->rev;
+  }
 }
 
 /* True of every key in the range; an empty one compares as revision 0. */
@@ -136,9 +151,9 @@ static bool holds(const view *at, const el_compare *compare) {
       continue;
     }
     empty = false;
-    if (!rev_fits(compare, it->create_rev)) return false;
+    if (!rev_fits(compare, it->create_rev, it->mod_rev)) return false;
   }
-  return !empty || rev_fits(compare, 0);
+  return !empty || rev_fits(compare, 0, 0);
 }
 
 static bool comes_before(const el_op *op, const el_kv *a, const el_kv *b) {
@@ -195,26 +210,55 @@ static void range(const view *at, const el_op *op, int index, txn_result *out) {
 static bool leases_live(const store *st, const el_op *ops, size_t n) {
   for (size_t i = 0; i < n; i++) {
     const lease *ls = store_find_lease(st, ops[i].lease);
-    if (ops[i].kind == EL_OP_PUT && (ls == NULL || !ls->alive)) return false;
+    if (ops[i].kind == EL_OP_PUT && ops[i].lease != 0 &&
+        (ls == NULL || !ls->alive)) {
+      return false;
+    }
   }
   return true;
 }
 
-static void run(store *st, const el_op *op, int index, txn_result *out) {
-  int spot;
+static void put(store *st, const el_op *op) {
+  int spot, datum;
   int64_t owner;
-  view at;
+  uint32_t value;
+  if (parse_datum(op->key, &datum)) {
+    memcpy(&value, op->value.data, sizeof value);
+    store_write(st, datum, value);
+    return;
+  }
+  parse(op->key, &spot, &owner);
+  if (op->touch) {
+    store_touch(st, spot, owner);
+  } else {
+    store_put(st, spot, owner, op->lease);
+  }
+}
+
+static int64_t delete (store *st, const el_op *op) {
+  char text[TXN_TEXT_MAX];
+  int64_t deleted = 0;
+  for (int i = 0; i < st->n_keys; i++) {
+    const key *it = &st->keys[i];
+    if (may_be_in(it, op->key) &&
+        is_in(text_of(it, text), op->key, op->range_end)) {
+      deleted += store_release(st, it->spot, it->owner);
+    }
+  }
+  return deleted;
+}
+
+static void run(store *st, const el_op *op, int index, txn_result *out) {
+  view at = store_view(st, st->rev);
   if (op->kind == EL_OP_RANGE) {
-    at = store_view(st, st->rev);
     range(&at, op, index, out);
     return;
   }
   out->results[index] = (el_op_result){.kind = op->kind};
-  if (!parse(op->key, &spot, &owner)) return;
   if (op->kind == EL_OP_PUT) {
-    store_put(st, spot, owner, op->lease);
+    put(st, op);
   } else {
-    out->results[index].deleted = store_release(st, spot, owner);
+    out->results[index].deleted = delete (st, op);
   }
 }
 

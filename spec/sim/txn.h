@@ -21,6 +21,10 @@ typedef struct txn_result {
  * TXN_TEXT_MAX bytes; the length. */
 size_t txn_name(char *to, int spot);
 
+/* The key of what holders write, in |to| of TXN_TEXT_MAX bytes; the length. What is put there
+ * is a number, a uint32_t. */
+size_t txn_datum(char *to, int datum);
+
 /* Do the conditions of |txn| hold now? */
 bool txn_judge(store *st, const el_txn *txn);
 

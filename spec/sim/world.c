@@ -77,6 +77,7 @@ void world_reset(world *wd, uint64_t seed) {
       wd->names[i].free_since_ms[mode] = START_MS;
     }
   }
+  wd->writes = (write_record){0};
   wd->calm_from_ms = wd->quiet_from_ms = 0;
   wd->flying = 0;
   wd->last_id = 0;

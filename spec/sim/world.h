@@ -45,6 +45,15 @@ typedef struct name_record {
   int64_t free_since_ms[MODES];  /* when the last one went; 0: there is one */
 } name_record;
 
+enum { WRITES_MAX = 2000 };
+
+/* And of what holders write. */
+typedef struct write_record {
+  uint32_t n;              /* so many were wanted, and have numbers from 1 on */
+  uint32_t last[DATA_MAX]; /* the latest that was carried out */
+  bool refused[WRITES_MAX]; /* its holder was told that it won't be */
+} write_record;
+
 struct world {
   uint64_t seed;
   rng dice;
@@ -63,6 +72,8 @@ struct world {
   struct peer *peers;
   struct caller *callers;
   name_record names[NAMES_MAX];
+  write_record writes;
+  int writing;           /* per mille of the holders who write */
   int64_t calm_from_ms;  /* no faults any more; 0: not yet */
   int64_t quiet_from_ms; /* and their effects are over */
   int flying;            /* requests that may still be applied */

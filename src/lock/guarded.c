@@ -5,41 +5,40 @@
 #include "base/clock.h"
 #include "base/of.h"
 #include "lock/guarded_int.h"
-#include "rules/kind.h"
 #include "rules/retry.h"
 
 /* gRPC's own word about a deadline says more than ours. */
 enum { GRACE_MS = 100 };
 
-/* The order that a write must keep; NULL: none. */
-static el_write_order *order_of(const el_guarded *guarded) {
+/* The writes among which it has its turn; NULL: it keeps no order. */
+static el_writes *writes_of(const el_guarded *guarded) {
   return guarded->lk != NULL && guarded->writes ? el_lock_writes(guarded->lk)
                                                 : NULL;
 }
 
-static void go_on(el_guarded *guarded);
+static el_write_action step(el_guarded *guarded, el_write_event *event) {
+  event->kept = el_lock_is_kept(guarded->lk);
+  return el_write_order_step(&writes_of(guarded)->order, event);
+}
+
+static void take_turn(el_guarded *guarded);
 
 /* It is over, and the next one's turn. */
 static void leave_order(el_guarded *guarded) {
-  el_write_order *order = order_of(guarded);
+  el_writes *writes = writes_of(guarded);
+  el_write_event stop = {.kind = EL_WRITE_STOP};
   el_guarded *next;
   if (guarded->queued) {
     guarded->queued = false;
-    TAILQ_REMOVE(&order->waiting, guarded, order_link);
+    TAILQ_REMOVE(&writes->waiting, guarded, order_link);
   }
   if (!guarded->has_turn) return;
   guarded->has_turn = false;
-  next = TAILQ_FIRST(&order->waiting);
-  if (next == NULL || guarded->world->closed.code != EL_OK) {
-    order->busy = false;
-    return;
+  step(guarded, &stop);
+  next = TAILQ_FIRST(&writes->waiting);
+  if (next != NULL && guarded->world->closed.code == EL_OK) {
+    take_turn(next);
   }
-  next->queued = false;
-  next->has_turn = true;
-  TAILQ_REMOVE(&order->waiting, next, order_link);
-  TAILQ_REMOVE(&next->world->resting, next, link);
-  el_timers_stop(next->world->timers, &next->timer);
-  go_on(next);
 }
 
 static void finish(el_guarded *guarded, el_txn_answer *answer) {
@@ -64,28 +63,27 @@ static void send(el_guarded *guarded, const el_txn *txn) {
   el_requests_send(guarded->world->requests, &guarded->request, txn);
 }
 
-/* A write of unknown fate may be carried out at any time later, over what the same
- * hold has written since. So its writes go one at a time, are guarded by the
- * mod_revision of a key as well, and that is touched after such a one, and before the
- * next: then the late one finds another mod_revision, and changes nothing. */
-static void touch(el_guarded *guarded) {
-  bool is_own = !el_kind_has_notes(el_lock_mode(guarded->lk));
-  el_op put = {.kind = EL_OP_PUT,
-               .key = guarded->order_key,
-               .touch = is_own,
-               .lease = is_own ? 0 : el_lock_lease(guarded->lk)};
-  el_txn txn = {guarded->guards, guarded->n_guards, &put, 1, NULL, 0};
-  send(guarded, &txn);
+static void send_touch(el_guarded *guarded) {
+  EL_UNCLEARED el_recipe recipe;
+  el_writer who = el_lock_writer(guarded->lk);
+  el_recipe_build_touch(&recipe, &who);
+  send(guarded, &recipe.txn);
 }
 
-static void write_in_order(el_guarded *guarded, el_write_order *order) {
-  size_t n = guarded->n_guards;
-  el_op looks[EL_MULTI_MAX];
-  el_txn txn = {guarded->guards, n + 1, guarded->ops, guarded->n_ops, looks, n};
-  guarded->guards[n] = (el_compare){
-      .test = EL_MOD_REV_IS, .key = guarded->order_key, .rev = order->mod_rev};
-  for (size_t i = 0; i < n; i++) {
-    looks[i] = (el_op){.key = guarded->guards[i].key, .keys_only = true};
+/* The operations, as long as the hold has its keys, or another's key is there. */
+static void send_operations(el_guarded *guarded) {
+  EL_UNCLEARED el_recipe recipe;
+  const el_writes *writes = writes_of(guarded);
+  el_txn txn = {.compares = &guarded->guard,
+                .n_compares = guarded->guard.key.len > 0,
+                .then = guarded->ops,
+                .n_then = guarded->n_ops};
+  if (guarded->lk != NULL) {
+    el_writer who = el_lock_writer(guarded->lk);
+    el_recipe_build_guarded(&recipe, &who,
+                            writes != NULL ? &writes->order : NULL,
+                            guarded->ops, guarded->n_ops);
+    txn = recipe.txn;
   }
   send(guarded, &txn);
 }
@@ -98,119 +96,130 @@ static void fail_let_go(el_guarded *guarded) {
   fail(guarded, &err);
 }
 
-static void attempt(el_guarded *guarded) {
-  el_write_order *order = order_of(guarded);
-  el_txn txn = {.compares = guarded->guards,
-                .n_compares = guarded->n_guards,
-                .then = guarded->ops,
-                .n_then = guarded->n_ops};
-  if (order != NULL && !el_lock_is_kept(guarded->lk)) {
-    fail_let_go(guarded);
-    return;
-  }
-  guarded->touching = order != NULL && order->in_doubt;
-  if (guarded->touching) {
-    touch(guarded);
-  } else if (order != NULL) {
-    write_in_order(guarded, order);
-  } else {
-    send(guarded, &txn);
+/* Rests until it is its turn. */
+static void queue_up(el_guarded *guarded) {
+  guarded->queued = true;
+  TAILQ_INSERT_TAIL(&writes_of(guarded)->waiting, guarded, order_link);
+  TAILQ_INSERT_TAIL(&guarded->world->resting, guarded, link);
+  el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
+}
+
+/* What comes before an answer. */
+static void perform(el_guarded *guarded, el_write_action action) {
+  switch (action) {
+    case EL_WRITE_WAIT:
+      queue_up(guarded);
+      return;
+    case EL_WRITE_TOUCH:
+      send_touch(guarded);
+      return;
+    case EL_WRITE_LET_GO:
+      fail_let_go(guarded);
+      return;
+    default: /* EL_WRITE_SEND */
+      send_operations(guarded);
   }
 }
 
-/* A write that may have been carried out is never sent again: between the two,
- * somebody may have written something newer. */
-static bool may_repeat(const el_guarded *guarded, const el_error *err) {
-  return err->code != EL_OK && err->retriable &&
-         (err->definite || guarded->touching || !guarded->writes) &&
-         guarded->world->closed.code == EL_OK &&
-         !(guarded->world->fail_fast &&
-           el_requests_away(guarded->world->requests) != NULL) &&
-         el_requests_wrong_cluster(guarded->world->requests) == NULL;
+/* What keeps no order starts at once, and again, too. */
+static void attempt(el_guarded *guarded, int kind) {
+  el_write_event event = {.kind = kind, .renews = guarded->proclaims};
+  el_write_action action = EL_WRITE_SEND;
+  if (writes_of(guarded) != NULL) {
+    action = step(guarded, &event);
+    guarded->has_turn = action != EL_WRITE_WAIT;
+  }
+  perform(guarded, action);
 }
 
 /* Rests until the next attempt, if there is one: false if not. */
 static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
+  const el_guarded_world *world = guarded->world;
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
   int64_t at_ms;
-  if (!may_repeat(guarded, &answer->err)) return false;
-  guarded->attempts += !failed.elsewhere;
-  at_ms = el_retry_at(&failed, el_now_ms(), guarded->attempts,
-                      (uint64_t)(uintptr_t)guarded);
+  if (world->closed.code != EL_OK ||
+      (world->fail_fast && el_requests_away(world->requests) != NULL) ||
+      el_requests_wrong_cluster(world->requests) != NULL) {
+    return false;
+  }
+  at_ms = el_retry_next(&failed, el_now_ms(), &guarded->failures,
+                        (uint64_t)(uintptr_t)guarded);
   if (at_ms >= guarded->deadline_ms) return false;
   el_timers_set(guarded->world->timers, &guarded->timer, at_ms);
   TAILQ_INSERT_TAIL(&guarded->world->resting, guarded, link);
   return true;
 }
 
-/* Are all keys of the hold there? */
-static bool is_whole(const el_guarded *guarded, const el_txn_answer *answer) {
-  for (size_t i = 0; i < answer->n_results; i++) {
-    const el_op_result *look = &answer->results[i];
-    if (look->n_kvs != 1 || look->kvs[0].create_rev != guarded->guards[i].rev) {
-      return false;
-    }
-  }
-  return answer->n_results == guarded->n_guards;
-}
-
-/* Has nothing come of it but that the order's key has another mod_revision now? */
-static bool is_out_of_order(const el_guarded *guarded,
-                            const el_txn_answer *answer) {
-  return order_of(guarded) != NULL && !guarded->touching &&
-         answer->err.code == EL_OK && !answer->succeeded &&
-         is_whole(guarded, answer);
-}
-
-/* What |answer| means for the order of the writes: true if the operations are to
- * be sent now. */
-static bool keep_order(el_guarded *guarded, const el_txn_answer *answer) {
-  el_write_order *order = order_of(guarded);
-  if (order == NULL) return false;
-  if (is_out_of_order(guarded, answer)) {
-    order->in_doubt = true;
-    return true;
-  }
-  if ((guarded->touching || guarded->proclaims) && answer->err.code == EL_OK &&
-      answer->succeeded) {
-    order->mod_rev = answer->rev;
-    order->in_doubt = false;
-    return guarded->touching;
-  }
-  if (!guarded->touching && answer->err.code != EL_OK &&
-      !answer->err.definite) {
-    order->in_doubt = true;
-  }
-  return false;
-}
-
-/* The operations, of which nothing is carried out yet. */
-static void go_on(el_guarded *guarded) {
+/* Does nobody want it any more, of which nothing is carried out yet? Then it is over. */
+static bool is_over(el_guarded *guarded) {
   el_error cancelled;
   if (guarded->world->closed.code != EL_OK) {
     fail(guarded, &guarded->world->closed);
-  } else if (atomic_load(&guarded->dropped)) {
-    el_error_set(&cancelled, EL_CANCELLED, "nobody waits for it any more");
-    fail(guarded, &cancelled);
-  } else {
-    attempt(guarded);
+    return true;
+  }
+  if (!atomic_load(&guarded->dropped)) return false;
+  el_error_set(&cancelled, EL_CANCELLED, "nobody waits for it any more");
+  fail(guarded, &cancelled);
+  return true;
+}
+
+static void take_turn(el_guarded *guarded) {
+  guarded->queued = false;
+  guarded->has_turn = true;
+  TAILQ_REMOVE(&writes_of(guarded)->waiting, guarded, order_link);
+  TAILQ_REMOVE(&guarded->world->resting, guarded, link);
+  el_timers_stop(guarded->world->timers, &guarded->timer);
+  if (!is_over(guarded)) {
+    attempt(guarded, EL_WRITE_START);
   }
 }
 
+static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
+  el_writer who = {.keys = NULL};
+  el_write_event event;
+  if (guarded->lk != NULL) who = el_lock_writer(guarded->lk);
+  el_recipe_read_guarded(&who, answer, &event);
+  if (writes_of(guarded) != NULL) return step(guarded, &event);
+  if (el_write_may_repeat(&event.outcome, guarded->writes)) {
+    return EL_WRITE_AGAIN;
+  }
+  if (!event.outcome.done) return EL_WRITE_FAILED;
+  return event.succeeded ? EL_WRITE_DONE : EL_WRITE_KEY_GONE;
+}
+
+/* It isn't sent again. */
+static el_write_action give_up(el_guarded *guarded) {
+  el_write_event stop = {.kind = EL_WRITE_STOP};
+  return writes_of(guarded) != NULL ? step(guarded, &stop) : EL_WRITE_FAILED;
+}
+
 static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
-  if (keep_order(guarded, answer)) {
-    el_txn_answer_free(answer);
-    go_on(guarded);
-    return;
+  el_write_action action = judge(guarded, answer);
+  if (action == EL_WRITE_AGAIN && !rest(guarded, answer)) {
+    action = give_up(guarded);
   }
-  if (rest(guarded, answer)) {
-    el_txn_answer_free(answer);
-    return;
+  switch (action) {
+    case EL_WRITE_AGAIN:
+      el_txn_answer_free(answer);
+      return;
+    case EL_WRITE_KEY_GONE:
+      if (guarded->lk != NULL) {
+        el_lock_key_gone(guarded->lk); /* whoever took it */
+      }
+      break;
+    case EL_WRITE_UNSENT:
+      answer->err.definite = true;
+      break;
+    case EL_WRITE_DONE:
+    case EL_WRITE_FAILED:
+      break;
+    default:
+      el_txn_answer_free(answer);
+      if (!is_over(guarded)) {
+        perform(guarded, action);
+      }
+      return;
   }
-  if (answer->err.code == EL_OK && !answer->succeeded && guarded->lk != NULL) {
-    el_lock_key_gone(guarded->lk); /* whoever took it */
-  }
-  answer->err.definite = answer->err.definite || guarded->touching;
   finish(guarded, answer);
 }
 
@@ -253,7 +262,7 @@ static bool withdraw(el_guarded *guarded) {
 /* gRPC tells the end of an attempt that has left, but not of one that has to get a
  * token first. */
 static void on_deadline(el_guarded *guarded) {
-  el_write_order *order = order_of(guarded);
+  el_write_event unheard = {.kind = EL_WRITE_ANSWER};
   int64_t last_ms = guarded->deadline_ms + GRACE_MS;
   el_error err;
   if (withdraw(guarded)) return;
@@ -263,10 +272,8 @@ static void on_deadline(el_guarded *guarded) {
   }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_requests_address(guarded->world->requests));
-  err.definite = guarded->touching;
-  if (order != NULL && !guarded->touching) {
-    order->in_doubt = true;
-  }
+  err.definite =
+      writes_of(guarded) != NULL && step(guarded, &unheard) == EL_WRITE_UNSENT;
   fail(guarded, &err);
 }
 
@@ -288,25 +295,8 @@ static void on_timer(el_timer *timer) {
   if (guarded->queued) {
     fail_behind(guarded);
   } else {
-    attempt(guarded);
+    attempt(guarded, EL_WRITE_RETRY);
   }
-}
-
-/* Whatever comes before it in its hold first. */
-static void begin(el_guarded *guarded) {
-  el_write_order *order = order_of(guarded);
-  if (guarded->downgrades) {
-    el_lock_note_downgrade(guarded->lk);
-  }
-  if (order == NULL || !order->busy) {
-    if (order != NULL) order->busy = guarded->has_turn = true;
-    attempt(guarded);
-    return;
-  }
-  guarded->queued = true;
-  TAILQ_INSERT_TAIL(&order->waiting, guarded, order_link);
-  TAILQ_INSERT_TAIL(&guarded->world->resting, guarded, link);
-  el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
 }
 
 static void run_start(el_command *command) {
@@ -317,7 +307,8 @@ static void run_start(el_command *command) {
   } else if (wrong != NULL) {
     fail(guarded, wrong);
   } else {
-    begin(guarded);
+    if (guarded->downgrades) el_lock_note_downgrade(guarded->lk);
+    attempt(guarded, EL_WRITE_START);
   }
 }
 

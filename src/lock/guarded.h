@@ -44,16 +44,16 @@ void el_guarded_drop(el_guarded *guarded);
  * @thread lua */
 bool el_guarded_add(el_guarded *guarded, const el_op *op);
 
-/* The operations happen only if |key| has this create_revision. False when
- * there is no memory. @thread lua */
+/* The operations happen only if |key|, somebody else's, has this create_revision. At most
+ * once. False when there is no memory. @thread lua */
 bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev);
 
-/* The same with the key and the token of |lk|; if it fails, |lk| is lost.
+/* The same with all keys and the token of |lk|; if it fails, |lk| is lost.
  * @thread lua */
-bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk);
+void el_guarded_guard_lock(el_guarded *guarded, el_lock *lk);
 
-/* The same, and it notes that |lk|, a writer's, is a reader's from then on.
- * @thread lua */
+/* The same, and it notes that |lk|, a writer's, is a reader's from then on. False when
+ * there is no memory. @thread lua */
 bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk);
 
 /* Guarded by |lk|, it gives our key |value|. False when there is no memory.

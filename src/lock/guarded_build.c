@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "lock/guarded_int.h"
-#include "rules/kind.h"
 
 el_guarded *el_guarded_new(el_handle *handle, el_guarded_world *world) {
   el_guarded *guarded = calloc(1, sizeof *guarded);
@@ -24,11 +23,7 @@ void el_guarded_unref(el_guarded *guarded) {
     el_bytes_free(guarded->ops[i].value);
   }
   free(guarded->ops);
-  for (size_t i = 0; i < guarded->n_guards; i++) {
-    el_bytes_free(guarded->guards[i].key);
-  }
-  free(guarded->guards);
-  el_bytes_free(guarded->order_key);
+  el_bytes_free(guarded->guard.key);
   if (guarded->answer != NULL) {
     el_txn_answer_free(guarded->answer);
   }
@@ -69,59 +64,29 @@ bool el_guarded_add(el_guarded *guarded, const el_op *op) {
 }
 
 bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev) {
-  el_compare *guards =
-      realloc(guarded->guards, (guarded->n_guards + 2) * sizeof *guards);
-  el_compare *added;
-  if (guards == NULL) return false;
-  guarded->guards = guards;
-  added = &guards[guarded->n_guards++];
-  *added = (el_compare){.test = EL_CREATE_REV_IS, .rev = rev};
-  return copy_bytes(&added->key, key);
+  guarded->guard = (el_compare){.test = EL_CREATE_REV_IS, .rev = rev};
+  return copy_bytes(&guarded->guard.key, key);
 }
 
-/* |text| has EL_KEY_SIZE bytes. */
-static el_bytes key_of(const el_lock *lk, const el_place *note, char *text) {
-  el_bytes name = el_keys_name(el_lock_keys(lk));
-  return (el_bytes){text, el_key_write(text, name, note)};
-}
-
-/* The key on whose mod_revision the order of the writes hangs: our own, or, where
- * that must not change, a note beside it. */
-static el_bytes order_key(const el_lock *lk, char *text) {
-  el_place note;
-  bool has_note = el_kind_order_note(el_lock_mode(lk), el_lock_token(lk),
-                                     el_lock_share(lk), &note);
-  return has_note ? key_of(lk, &note, text) : el_keys_own(el_lock_keys(lk));
-}
-
-bool el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
-  char text[EL_KEY_SIZE];
-  const el_keys *keys = el_lock_keys(lk);
+void el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
   guarded->lk = el_lock_ref(lk);
-  while (keys != NULL &&
-         el_guarded_guard(guarded, el_keys_own(keys), el_lock_token(lk))) {
-    keys = keys->next;
-  }
-  return keys == NULL && copy_bytes(&guarded->order_key, order_key(lk, text));
 }
 
 bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk) {
   char key[EL_KEY_SIZE];
-  el_place note = el_kind_downgrade_note(el_lock_token(lk));
-  el_op put = {.kind = EL_OP_PUT,
-               .key = key_of(lk, &note, key),
-               .lease = el_lock_lease(lk)};
+  el_writer who = el_lock_writer(lk);
+  el_op put = el_recipe_downgrade(&who, key);
   guarded->downgrades = true;
-  return el_guarded_guard_lock(guarded, lk) && el_guarded_add(guarded, &put);
+  el_guarded_guard_lock(guarded, lk);
+  return el_guarded_add(guarded, &put);
 }
 
 bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value) {
-  el_op put = {.kind = EL_OP_PUT,
-               .key = el_keys_own(el_lock_keys(lk)),
-               .value = value,
-               .lease = el_lock_lease(lk)};
+  el_writer who = el_lock_writer(lk);
+  el_op put = el_recipe_proclaim(&who, value);
   guarded->proclaims = true;
-  return el_guarded_guard_lock(guarded, lk) && el_guarded_add(guarded, &put);
+  el_guarded_guard_lock(guarded, lk);
+  return el_guarded_add(guarded, &put);
 }
 
 /* ---- waited for ---- */

@@ -13,23 +13,20 @@ struct el_guarded {
   atomic_int refs;
   el_handle *handle;
   el_guarded_world *world;
-  el_lock *lk;        /* guarded by this lock's token; may be NULL */
-  el_compare *guards; /* one more than |n_guards|, for the order */
-  size_t n_guards;
-  el_bytes order_key; /* with |lk|: on whose mod_revision the order hangs */
+  el_lock *lk;      /* guarded by this lock's token; may be NULL: */
+  el_compare guard; /* by a key of somebody else's, if it has one */
   el_op *ops;
   size_t n_ops;
   bool writes;
   bool downgrades;
-  bool proclaims;      /* it writes our key, on which the order hangs */
+  bool proclaims;      /* it writes our key */
   atomic_bool dropped; /* nobody waits for the answer */
   int64_t deadline_ms;
-  int attempts;
+  uint8_t failures; /* in a row */
   el_request request;
   bool queued;   /* behind another write of the same hold, ... */
   bool has_turn; /* ... or the one that others wait for */
   bool sent;     /* the request has a reference of its own */
-  bool touching; /* it only prepares ours */
   bool finished; /* its answer comes too late */
   el_command command;
   el_timer

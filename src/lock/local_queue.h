@@ -37,9 +37,8 @@ typedef struct el_owner el_owner;
 
 /* What an owner has when it holds. */
 typedef struct el_grant {
-  int64_t token; /* create_revision of the key */
-  int64_t
-      mod_rev; /* of the key that the order of writes hangs on; 0: there is none */
+  int64_t token;   /* create_revision of the key */
+  int64_t mod_rev; /* of the key */
   const el_keys *keys;
   el_claim *claim;
 } el_grant;
@@ -53,8 +52,7 @@ typedef struct el_owner_events {
   void (*released)(el_owner *owner, const el_error *err);
   void (*forgotten)(el_owner *owner);         /* the last call */
   int64_t (*hard_end)(const el_owner *owner); /* of a hold; INT64_MAX: none */
-  /* Of the key that the order of writes hangs on; -1: a write of the hold may come yet,
-   * or others must not have what it holds. */
+  /* What others who get its key begin with (rules/write_order.h); -1: they must not. */
   int64_t (*mod_rev)(const el_owner *owner);
   /* The hold lingers no more, and never will, if somebody else wants it; else if its
    * time is over. True: it did, and the key is to go. */

@@ -1,10 +1,6 @@
-/* local_queue_seal: one who leaves his key to others while a write of his may still come.
- *
- * Of a key that is deleted nothing can come any more: every write is guarded by it. Where
- * others hold on to it, the note that the order of his writes hangs on is written anew
- * instead: what is late finds another mod_revision, and changes nothing. Until that is
- * sure, he isn't released, and nobody gets a turn here: it might be him again, who
- * writes something newer.
+/* local_queue_seal: one who leaves his key to others while a write of his may still come
+ * (rules/write_order.h). Until that can't be any more he isn't released, and nobody gets a
+ * turn here.
  */
 #include <stdlib.h>
 
@@ -12,7 +8,7 @@
 #include "base/clock.h"
 #include "base/of.h"
 #include "lock/local_queue_int.h"
-#include "rules/kind.h"
+#include "rules/recipe.h"
 #include "rules/retry.h"
 
 struct el_seal {
@@ -21,9 +17,9 @@ struct el_seal {
   el_local_queue *queue;
   el_owner *owner; /* NULL: he has been told that he lost */
   el_keys keys;
-  int64_t rev; /* create_revision of the key */
-  el_bytes note;
-  int attempts;
+  el_writer who;
+  el_write_order order;
+  uint8_t failures; /* in a row */
   TAILQ_ENTRY(el_seal) link;
 };
 
@@ -31,19 +27,16 @@ static void free_seal(el_seal *seal) {
   TAILQ_REMOVE(&seal->queue->queues->seals, seal, link);
   seal->queue->n_seals--;
   el_local_queue_touch(seal->queue);
-  el_bytes_free(seal->note);
   el_keys_destroy(&seal->keys);
   free(seal);
 }
 
 static void send(el_seal *seal) {
-  el_compare guard = {.test = EL_CREATE_REV_IS,
-                      .key = el_keys_own(&seal->keys),
-                      .rev = seal->rev};
-  el_op put = {.kind = EL_OP_PUT, .key = seal->note, .lease = seal->keys.lease};
-  el_txn txn = {&guard, 1, &put, 1, NULL, 0};
-  seal->request.background = seal->attempts > 1;
-  el_requests_send(seal->queue->queues->world->requests, &seal->request, &txn);
+  EL_UNCLEARED el_recipe recipe;
+  el_recipe_build_touch(&recipe, &seal->who);
+  seal->request.background = seal->failures > 1;
+  el_requests_send(seal->queue->queues->world->requests, &seal->request,
+                   &recipe.txn);
 }
 
 /* The client was closed: it isn't waited for. */
@@ -55,7 +48,12 @@ static void forget(el_seal *seal) {
   free_seal(seal);
 }
 
-static void on_timer(el_timer *timer) { send(EL_OF(timer, el_seal, timer)); }
+static void on_timer(el_timer *timer) {
+  el_seal *seal = EL_OF(timer, el_seal, timer);
+  el_write_event retry = {.kind = EL_WRITE_RETRY};
+  el_write_order_step(&seal->order, &retry);
+  send(seal);
+}
 
 /* Another cluster has nothing of ours. */
 static bool is_elsewhere(const el_seal *seal, el_error *err) {
@@ -67,24 +65,27 @@ static bool is_elsewhere(const el_seal *seal, el_error *err) {
   return true;
 }
 
-/* If the key is gone nothing can come any more, either. */
+static void rest(el_seal *seal, const el_outcome *failed) {
+  el_timers_set(timers_of(seal->queue), &seal->timer,
+                el_retry_next(failed, el_now_ms(), &seal->failures,
+                              (uint64_t)seal->who.rev));
+}
+
 static void on_answer(el_request *request, el_txn_answer *answer) {
   el_seal *seal = EL_OF(request, el_seal, request);
   el_error err;
-  el_outcome outcome;
+  el_write_event event;
+  el_write_action action;
   if (answer == NULL) {
     forget(seal);
     return;
   }
   err = answer->err;
-  outcome = el_outcome_of(&err, answer->sent_ms);
+  el_recipe_read_guarded(&seal->who, answer, &event);
   el_txn_answer_free(answer);
-  if (!is_elsewhere(seal, &err) && !outcome.done &&
-      (!outcome.definite || outcome.retriable)) {
-    seal->attempts += !outcome.elsewhere;
-    el_timers_set(timers_of(seal->queue), &seal->timer,
-                  el_retry_at(&outcome, el_now_ms(), seal->attempts,
-                              (uint64_t)seal->rev));
+  action = el_write_order_step(&seal->order, &event);
+  if (!is_elsewhere(seal, &err) && action == EL_WRITE_AGAIN) {
+    rest(seal, &event.outcome);
     return;
   }
   if (seal->owner != NULL) {
@@ -96,25 +97,22 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
 void el_local_queue_seal(el_owner *owner, bool is_lost) {
   const el_entry_driver *driver = &owner->place->driver;
   el_seal *seal = el_alloc(sizeof *seal);
-  char key[EL_KEY_SIZE];
-  el_place note;
-  size_t len;
-  el_kind_order_note(owner->mode, driver->entry.rev, owner->share, &note);
-  len = el_key_write(key, owner->name, &note);
+  el_write_event event = {.kind = EL_WRITE_SEAL};
   seal->request.done = on_answer;
   seal->request.counted_as = offsetof(el_stats, calls);
   seal->timer.due = on_timer;
   seal->queue = owner->queue;
   seal->owner = is_lost ? NULL : owner;
-  seal->rev = driver->entry.rev;
-  seal->note = (el_bytes){el_strndup(key, len), len};
   el_keys_copy(&seal->keys, &driver->keys);
+  seal->who = (el_writer){
+      .keys = &seal->keys, .rev = driver->entry.rev, .share = owner->share};
   TAILQ_INSERT_TAIL(&owner->queue->queues->seals, seal, link);
   owner->queue->n_seals++;
   if (!is_lost) {
     el_local_queue_detach(owner);
     owner->state = EL_OWNER_RELEASING;
   }
+  el_write_order_step(&seal->order, &event);
   send(seal);
 }
 

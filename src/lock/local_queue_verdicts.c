@@ -4,7 +4,6 @@
 
 #include "base/of.h"
 #include "lock/local_queue_int.h"
-#include "rules/kind.h"
 
 void el_local_queue_set_hard_end(el_owner *owner) {
   int64_t end = owner->events->hard_end(owner);
@@ -38,8 +37,7 @@ static void grant(el_owner *owner, int64_t mod_rev) {
   el_local_queue *queue = owner->queue;
   el_entry_driver *driver = &owner->place->driver;
   el_grant what = {.token = driver->entry.rev,
-                   /* or the order of writes hangs on a note of his own */
-                   .mod_rev = el_kind_has_notes(owner->mode) ? 0 : mod_rev,
+                   .mod_rev = mod_rev,
                    .keys = &driver->keys,
                    .claim = el_session_driver_claim(queue->world->session)};
   EL_COUNT(counters_of(queue), waiting, -1);

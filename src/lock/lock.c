@@ -26,7 +26,7 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   lk->token = grant->token;
   el_keys_copy(&lk->keys, grant->keys);
   lk->claim = el_claim_ref(grant->claim);
-  lk->writes.mod_rev = grant->mod_rev;
+  el_write_order_init(&lk->writes.order, owner->mode, grant->mod_rev);
   if (lk->max_hold_ms > 0) {
     atomic_store(&lk->hold_until, el_now_ms() + lk->max_hold_ms);
   }
@@ -101,10 +101,9 @@ static bool end_linger(el_owner *owner, bool is_wanted) {
 
 static int64_t mod_rev(const el_owner *owner) {
   const el_lock *lk = EL_OF(owner, const el_lock, owner);
-  const el_write_order *writes = &lk->writes;
-  return writes->busy || writes->in_doubt || atomic_load(&lk->is_downgraded)
+  return atomic_load(&lk->is_downgraded)
              ? -1
-             : writes->mod_rev;
+             : el_write_order_pass(&lk->writes.order);
 }
 
 static const el_owner_events owner_events = {
@@ -139,7 +138,7 @@ static void run_stop(el_command *command) {
   el_lock_unref(lk);
 }
 
-el_write_order *el_lock_writes(el_lock *lk) { return &lk->writes; }
+el_writes *el_lock_writes(el_lock *lk) { return &lk->writes; }
 
 bool el_lock_is_kept(const el_lock *lk) {
   return lk->owner.state == EL_OWNER_HOLDING;
@@ -259,9 +258,10 @@ int64_t el_lock_lease(const el_lock *lk) { return lk->keys.lease; }
 
 const el_keys *el_lock_keys(const el_lock *lk) { return &lk->keys; }
 
-el_mode el_lock_mode(const el_lock *lk) { return lk->owner.mode; }
-
-uint32_t el_lock_share(const el_lock *lk) { return lk->owner.share; }
+el_writer el_lock_writer(const el_lock *lk) {
+  return (el_writer){
+      .keys = &lk->keys, .rev = lk->token, .share = lk->owner.share};
+}
 
 el_handle *el_lock_handle(const el_lock *lk) { return lk->handle; }
 

@@ -24,6 +24,7 @@
 #include "lock/handle.h"
 #include "lock/local_queue.h"
 #include "rules/entry.h"
+#include "rules/recipe.h"
 
 typedef struct el_lock el_lock;
 
@@ -153,22 +154,17 @@ const el_keys *el_lock_keys(const el_lock *lk);
 /* @thread any */
 el_handle *el_lock_handle(const el_lock *lk);
 
-/* What keeps the guarded writes of a hold in their order (guarded.c). */
-typedef struct el_write_order {
-  int64_t mod_rev; /* of the key that the order hangs on; 0: it isn't there */
-  bool in_doubt;   /* one that was sent may be carried out later */
-  bool busy;       /* one is under way ... */
-  TAILQ_HEAD(, el_guarded) waiting; /* ... and these come after it */
-} el_write_order;
+/* The guarded writes of a hold (guarded.c). */
+typedef struct el_writes {
+  el_write_order order;
+  TAILQ_HEAD(, el_guarded) waiting; /* for the one that is under way */
+} el_writes;
 
 /* @thread io */
-el_write_order *el_lock_writes(el_lock *lk);
+el_writes *el_lock_writes(el_lock *lk);
 
-/* Tells others apart who hold by the same key. Only once it was held. @thread any */
-uint32_t el_lock_share(const el_lock *lk);
-
-/* @thread any */
-el_mode el_lock_mode(const el_lock *lk);
+/* Who writes by it. Only once it was held. @thread any */
+el_writer el_lock_writer(const el_lock *lk);
 
 /* Is it not let go of yet? Then its writes may be sent. @thread io */
 bool el_lock_is_kept(const el_lock *lk);

@@ -42,7 +42,7 @@ struct el_lock {
 
   /* The I/O thread's own. */
   el_owner owner;
-  el_write_order writes;
+  el_writes writes;
 };
 
 /* ---- lock_life.c ---- */

@@ -85,7 +85,7 @@ static el_nret l_txn_guard(lua_State *L) {
 /* txn:guard_lock(lock) */
 static el_nret l_txn_guard_lock(lua_State *L) {
   el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
-  check_memory(L, el_guarded_guard_lock(check_txn(L), lk));
+  el_guarded_guard_lock(check_txn(L), lk);
   return 0;
 }
 

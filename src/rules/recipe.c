@@ -1,11 +1,11 @@
 /* recipe: the transactions of which a lock is made. */
-#include "rules/recipe.h"
+#include "rules/recipe_int.h"
 
 /* ---- requests ---- */
 
 /* Each of these adds one for each of our keys, and returns how many. */
 
-static size_t read_own(const el_keys *keys, el_op *ops) {
+size_t el_recipe_read_own(const el_keys *keys, el_op *ops) {
   size_t n = 0;
   for (; keys != NULL; keys = keys->next) {
     ops[n++] = (el_op){
@@ -36,9 +36,8 @@ static size_t delete_own(const el_keys *keys, el_op *ops) {
   return n;
 }
 
-/* |rev| is their create_revision; 0: none is there. */
-static size_t compare_own(const el_keys *keys, int64_t rev,
-                          el_compare *compares) {
+size_t el_recipe_compare_own(const el_keys *keys, int64_t rev,
+                             el_compare *compares) {
   size_t n = 0;
   for (; keys != NULL; keys = keys->next) {
     compares[n++] = (el_compare){
@@ -86,9 +85,9 @@ static size_t list_near(el_recipe *to, const el_keys *keys, el_op *ops,
  * key and the one before it, where ours is among them. */
 static void build_enqueue(el_recipe *to, const el_keys *keys, el_bytes value) {
   size_t own = put_own(keys, value, to->then), n;
-  compare_own(keys, 0, to->compares);
+  el_recipe_compare_own(keys, 0, to->compares);
   list_near(to, keys, to->then + own, 2, &n);
-  read_own(keys, to->otherwise);
+  el_recipe_read_own(keys, to->otherwise);
   to->txn = (el_txn){to->compares, own, to->then, own + n, to->otherwise, own};
 }
 
@@ -99,8 +98,8 @@ static void build_enqueue(el_recipe *to, const el_keys *keys, el_bytes value) {
 static void build_try(el_recipe *to, const el_keys *keys,
                       const el_entry_action *action, el_bytes value) {
   size_t own = put_own(keys, value, to->then), n, n_queued;
-  compare_own(keys, 0, to->compares);
-  read_own(keys, to->otherwise);
+  el_recipe_compare_own(keys, 0, to->compares);
+  el_recipe_read_own(keys, to->otherwise);
   n_queued = list(to, keys, to->otherwise + own, EL_SORT_OLDEST,
                   action->all ? 0 : 1 + keys->permits, &n);
   for (size_t i = own; i < own + n_queued; i++) {
@@ -115,7 +114,7 @@ static void build_try(el_recipe *to, const el_keys *keys,
 
 static void build_look(el_recipe *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev) {
-  size_t own = read_own(keys, to->then), n = 0, n_queued = 0;
+  size_t own = el_recipe_read_own(keys, to->then), n = 0, n_queued = 0;
   if (rev > 1) {
     n_queued = list_near(to, keys, to->then + own, action->all ? 0 : 1, &n);
   }
@@ -127,7 +126,7 @@ static void build_look(el_recipe *to, const el_keys *keys,
 }
 
 void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
-  size_t own = read_own(keys, to->then), n, n_queued;
+  size_t own = el_recipe_read_own(keys, to->then), n, n_queued;
   n_queued = list(to, keys, to->then + own, EL_SORT_YOUNGEST, 1, &n);
   to->txn = (el_txn){.then = to->then, .n_then = own + n_queued};
 }
@@ -140,9 +139,9 @@ static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
   el_key_range notes[EL_KIND_RANGES_MAX];
   size_t n_notes = el_kind_notes(keys, guard, notes, to->text);
   size_t own = delete_own(keys, to->then), n = 0;
-  compare_own(keys, guard, to->compares);
+  el_recipe_compare_own(keys, guard, to->compares);
   if (own > 1) {
-    n = read_own(keys, to->otherwise);
+    n = el_recipe_read_own(keys, to->otherwise);
     n += delete_own(keys, to->otherwise + n);
   }
   for (size_t i = 0; i < n_notes; i++) {

@@ -1,7 +1,8 @@
 /* recipe: the transactions of which a lock is made.
  *
  * Turns an entry's request into a Txn on the keys of one queue, and the answer
- * back into an entry's event; sends nothing itself.
+ * back into an entry's event; and what a holder asks into a Txn that is guarded by
+ * them, and the answer into an event of the order of his writes. Sends nothing itself.
  */
 #ifndef ETCDLOCK_RULES_RECIPE_H
 #define ETCDLOCK_RULES_RECIPE_H
@@ -11,6 +12,7 @@
 #include "rules/key.h"
 #include "rules/kind.h"
 #include "rules/turn.h"
+#include "rules/write_order.h"
 
 /* A transaction that is being made; |txn| points into the rest, so it must stay
  * where it was built. */
@@ -49,5 +51,37 @@ el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer);
 /* Fills |event| from the |answer| to the request of |action|. @thread any */
 void el_recipe_read(const el_keys *keys, const el_entry_action *action,
                     const el_txn_answer *answer, el_entry_event *event);
+
+/* ---- recipe_write.c: what a holder asks ---- */
+
+/* By whose keys, and for whom. */
+typedef struct el_writer {
+  const el_keys *keys;
+  int64_t rev;    /* their create_revision: the token */
+  uint32_t share; /* tells others apart who hold by the same key */
+} el_writer;
+
+/* Builds what is carried out only while all keys of |who| are there: |ops|, which must
+ * live as long as the recipe, and write in |order|; NULL: they only read.
+ * @thread any */
+void el_recipe_build_guarded(el_recipe *recipe, const el_writer *who,
+                             const el_write_order *order, const el_op *ops,
+                             size_t n_ops);
+
+/* Builds what gives another mod_revision to the key on which the order of the writes
+ * hangs, and changes nothing else. @thread any */
+void el_recipe_build_touch(el_recipe *recipe, const el_writer *who);
+
+/* Reads the |answer| to either. @thread any */
+void el_recipe_read_guarded(const el_writer *who, const el_txn_answer *answer,
+                            el_write_event *event);
+
+/* The write by which |who|, a writer, only reads from then on. It points into |key|
+ * (EL_KEY_SIZE bytes). @thread any */
+el_op el_recipe_downgrade(const el_writer *who, char *key);
+
+/* The write by which the key of |who|, who leads, has another |value|. It renews the
+ * order (rules/write_order.h). @thread any */
+el_op el_recipe_proclaim(const el_writer *who, el_bytes value);
 
 #endif

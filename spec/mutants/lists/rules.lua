@@ -216,8 +216,9 @@ return {
     ".value = n == 0 ? first : rest,\n .lease = keys->lease};",
     ".value = n == 0 ? first : rest};" },
   { "a key that overwrites", "src/rules/recipe.c",
-    "  compare_own(keys, 0, to->compares);\n  list_near(",
-    "  compare_own(keys, 0, to->compares);\n  to->compares[0].test = EL_CREATE_REV_BELOW;\n"
+    "  el_recipe_compare_own(keys, 0, to->compares);\n  list_near(",
+    "  el_recipe_compare_own(keys, 0, to->compares);\n"
+      .. "  to->compares[0].test = EL_CREATE_REV_BELOW;\n"
       .. "  to->compares[0].rev = INT64_MAX;\n  list_near(" },
   { "the enqueue sees only itself", "src/rules/recipe.c",
     "list_near(to, keys, to->then + own, 2, &n);",
@@ -254,8 +255,9 @@ return {
     "event->unsure = !action->all && seen.hidden;",
     "event->unsure = action->all && false;" },
   { "a delete without a guard", "src/rules/recipe.c",
-    "  compare_own(keys, guard, to->compares);",
-    "  compare_own(keys, guard, to->compares);\n  to->compares[0].test = EL_CREATE_REV_BELOW;\n"
+    "  el_recipe_compare_own(keys, guard, to->compares);",
+    "  el_recipe_compare_own(keys, guard, to->compares);\n"
+      .. "  to->compares[0].test = EL_CREATE_REV_BELOW;\n"
       .. "  to->compares[0].rev = INT64_MAX;" },
   { "a delete that found nothing found it", "src/rules/recipe.c",
     "event->deleted = answer->succeeded;",
@@ -345,9 +347,10 @@ return {
     "entry->mode == EL_MODE_READ) {",
     "entry->mode == EL_NOTE_DOWNGRADED) {" },
   { "a repeated try overwrites", "src/rules/recipe.c",
-    "  compare_own(keys, 0, to->compares);\n  read_own(",
-    "  compare_own(keys, 0, to->compares);\n  to->compares[0].test = EL_CREATE_REV_BELOW;\n"
-      .. "  to->compares[0].rev = INT64_MAX;\n  read_own(" },
+    "  el_recipe_compare_own(keys, 0, to->compares);\n  el_recipe_read_own(",
+    "  el_recipe_compare_own(keys, 0, to->compares);\n"
+      .. "  to->compares[0].test = EL_CREATE_REV_BELOW;\n"
+      .. "  to->compares[0].rev = INT64_MAX;\n  el_recipe_read_own(" },
   { "a note outlives its key", "src/rules/recipe.c",
     "own + n_notes, to->otherwise, n};",
     "own, to->otherwise, n};" },

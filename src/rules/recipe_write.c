@@ -1,0 +1,81 @@
+/* recipe_write: the transactions of a holder's guarded writes. */
+#include "rules/recipe_int.h"
+
+/* Writes the key of |note| under the name of |who| to |text| (EL_KEY_SIZE bytes). */
+static el_bytes note_key(const el_writer *who, const el_place *note,
+                         char *text) {
+  return (el_bytes){text, el_key_write(text, el_keys_name(who->keys), note)};
+}
+
+/* The key on whose mod_revision the order of the writes hangs: our own, or, where that
+ * must not change, a note beside it. */
+static el_bytes order_key(const el_writer *who, char *text) {
+  el_place note;
+  bool has_note =
+      el_kind_order_note(who->keys->mode, who->rev, who->share, &note);
+  return has_note ? note_key(who, &note, text) : el_keys_own(who->keys);
+}
+
+static void build_read(el_recipe *to, const el_writer *who, const el_op *ops,
+                       size_t n_ops) {
+  size_t own = el_recipe_compare_own(who->keys, who->rev, to->compares);
+  to->txn = (el_txn){to->compares, own, ops, n_ops, NULL, 0};
+}
+
+/* If it isn't carried out, it is seen which of the guards hasn't held. */
+void el_recipe_build_guarded(el_recipe *to, const el_writer *who,
+                             const el_write_order *order, const el_op *ops,
+                             size_t n_ops) {
+  build_read(to, who, ops, n_ops);
+  if (order == NULL) return;
+  to->compares[to->txn.n_compares++] =
+      (el_compare){.test = EL_MOD_REV_IS,
+                   .key = order_key(who, to->text),
+                   .rev = order->mod_rev};
+  to->txn.otherwise = to->otherwise;
+  to->txn.n_otherwise = el_recipe_read_own(who->keys, to->otherwise);
+}
+
+/* A note may not be there yet. Of our own key everything else stays as it is. */
+void el_recipe_build_touch(el_recipe *to, const el_writer *who) {
+  bool is_own = !el_kind_has_notes(who->keys->mode);
+  to->then[0] = (el_op){.kind = EL_OP_PUT,
+                        .key = order_key(who, to->text),
+                        .touch = is_own,
+                        .lease = is_own ? 0 : who->keys->lease};
+  build_read(to, who, to->then, 1);
+}
+
+el_op el_recipe_downgrade(const el_writer *who, char *key) {
+  el_place note = el_kind_downgrade_note(who->rev);
+  return (el_op){.kind = EL_OP_PUT,
+                 .key = note_key(who, &note, key),
+                 .lease = who->keys->lease};
+}
+
+el_op el_recipe_proclaim(const el_writer *who, el_bytes value) {
+  return (el_op){.kind = EL_OP_PUT,
+                 .key = el_keys_own(who->keys),
+                 .value = value,
+                 .lease = who->keys->lease};
+}
+
+/* Did the looks find all keys of the hold? */
+static bool is_whole(const el_writer *who, const el_txn_answer *answer) {
+  for (size_t i = 0; i < answer->n_results; i++) {
+    const el_op_result *look = &answer->results[i];
+    if (look->n_kvs != 1 || look->kvs[0].create_rev != who->rev) return false;
+  }
+  return answer->n_results == el_keys_count(who->keys);
+}
+
+void el_recipe_read_guarded(const el_writer *who, const el_txn_answer *answer,
+                            el_write_event *event) {
+  *event =
+      (el_write_event){.kind = EL_WRITE_ANSWER,
+                       .outcome = el_outcome_of(&answer->err, answer->sent_ms),
+                       .succeeded = answer->succeeded,
+                       .rev = answer->rev};
+  event->whole =
+      event->outcome.done && !event->succeeded && is_whole(who, answer);
+}
