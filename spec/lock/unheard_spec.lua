@@ -130,6 +130,7 @@ describe("a writer who only reads on", function()
     local patient = connect { endpoints = server:endpoint(), handoff_time = 60 }
     local writer = assert(patient:write_lock "a")
     assert.is_true(writer:downgrade())
+    clients.await_watched(patient, writer)
     local next_one = clients.ask(patient, "write", "a")
     etcd:await_keys(prefix, 3) -- and the note
     local last = clients.ask(patient, "write", "a")

@@ -223,7 +223,7 @@ static el_nret l_lock_key(lua_State *L) {
 static bool is_closing(lua_State *L) {
   lua_Debug interrupted;
   if (lua_getstack(L, 2, &interrupted) == 0) return true;
-#if LUA_VERSION_NUM == 503
+#if LUA_VERSION_NUM == 502 || LUA_VERSION_NUM == 503
   /* There os.exit stays on the stack of the state that it closes. */
   lua_getinfo(L, "f", &interrupted);
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");

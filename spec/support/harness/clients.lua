@@ -58,7 +58,15 @@ end
 -- Waits until |client| asks nothing by itself for the next seconds, of |lock|, the only
 -- one that it holds: the next request is the test's.
 function M.await_watched(client, lock)
+  local seen
   wait.eventually(function() return client:stats().watches > 0 end, 5, "the watch of the own key")
+  wait.eventually(function()
+    local before = seen
+    for _ = 1, 5 do assert(client:ping()) end
+    local stats = client:stats()
+    seen = stats.watches + stats.looks
+    return seen == before
+  end, 5, "what is looked at once it is watched")
   assert.is_true(lock:check())
 end
 

@@ -3,6 +3,7 @@
 
 local Scripted = require "spec.support.servers.scripted"
 local assert = require "luassert"
+local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
@@ -51,11 +52,19 @@ end
 
 -- A hold that has begun to watch its key and asks for nothing more for a while.
 function Stage:hold(name)
+  self:connect_idle()
+  -- Somebody writes between the enqueue and the watch, so that there is one look after
+  -- that was created, and what is scripted next isn't for it.
+  self.server:hold_back "Txn"
+  local pending = assert(self.client:lock_async(name))
+  wait.eventually(function() return self.server:held "Txn" == 1 end, 5, "the enqueue")
+  local beside = self.prefix .. "written beside"
+  suite.etcd():put(beside, "")
+  suite.etcd():del(beside)
   local before = self.server:calls "Txn"
-  local lock = assert(self:connect():lock(name))
-  -- The enqueue, and the look after the watch was created: both have come, so what
-  -- is scripted next isn't for them.
-  wait.eventually(function() return self.server:calls "Txn" == before + 2 end)
+  self.server:tell "Txn"
+  local lock = clients.granted(pending)
+  wait.eventually(function() return self.server:calls "Txn" == before + 1 end, 5, "the look")
   return lock
 end
 
