@@ -170,7 +170,7 @@ CELL_ENV := CELL_ETCD='$(ETCD_VERSION)' CELL_MEMBERS='$(MEMBERS)' \
 SUITE_LUA := $(if $(SANITIZE),$(BUILD)/lua,$(LUA))
 SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1 \
   LSAN_OPTIONS=suppressions='$(CURDIR)/spec/support/harness/lsan.supp':print_suppressions=0 \
-  ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0
+  ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0
 # Without a fixed address layout some kernels leave no room for its shadow.
 # Both guess the size of a library's thread-local block from what stands in
 # front of it, and now and then die of the guess, so they aren't asked to.

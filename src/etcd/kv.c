@@ -105,8 +105,9 @@ static Etcd__RequestOp **pack_ops(packed_op *to, Etcd__RequestOp **pointers,
   return pointers;
 }
 
-/* protobuf-c wants a list of pointers where we have one of structs. */
-static uint8_t *encode(const el_txn *txn, size_t *len) {
+/* protobuf-c wants a list of pointers where we have one of structs. After the |len| bytes
+ * that are returned there is room for |more|. */
+static uint8_t *encode(const el_txn *txn, size_t *len, size_t more) {
   size_t n_ops = txn->n_then + txn->n_otherwise;
   packed_op *ops = el_alloc(n_ops * sizeof *ops);
   Etcd__RequestOp **op_ptrs = el_alloc(n_ops * sizeof *op_ptrs);
@@ -125,7 +126,7 @@ static uint8_t *encode(const el_txn *txn, size_t *len) {
   request.n_failure = txn->n_otherwise;
   request.failure = pack_ops(ops + txn->n_then, op_ptrs + txn->n_then,
                              txn->otherwise, txn->n_otherwise);
-  bytes = el_alloc(etcd__txn_request__get_packed_size(&request));
+  bytes = el_alloc(etcd__txn_request__get_packed_size(&request) + more);
   *len = etcd__txn_request__pack(&request, bytes);
   free(cmp_ptrs);
   free(compares);
@@ -142,20 +143,24 @@ static void classify(el_packed_txn *to, const el_op *ops, size_t n) {
   }
 }
 
+/* Of the first operation, else of the first compare. */
+static el_bytes first_key(const el_txn *txn) {
+  if (txn->n_then > 0) return txn->then[0].key;
+  return txn->n_compares > 0 ? txn->compares[0].key : (el_bytes){0};
+}
+
 void el_kv_pack(el_packed_txn *to, const el_txn *txn) {
+  el_bytes key = first_key(txn);
   *to = (el_packed_txn){.n_then = txn->n_then,
                         .n_otherwise = txn->n_otherwise,
                         .is_read = true,
                         .is_plain = txn->n_compares == 0,
                         .is_local = txn->n_then > 0};
-  if (txn->n_then > 0) {
-    to->key = txn->then[0].key;
-  } else if (txn->n_compares > 0) {
-    to->key = txn->compares[0].key;
-  }
   classify(to, txn->then, txn->n_then);
   classify(to, txn->otherwise, txn->n_otherwise);
-  to->bytes = encode(txn, &to->len);
+  to->bytes = encode(txn, &to->len, key.len);
+  if (key.len > 0) memcpy(to->bytes + to->len, key.data, key.len);
+  to->key = (el_bytes){(const char *)to->bytes + to->len, key.len};
 }
 
 void el_packed_txn_free(el_packed_txn *packed) {

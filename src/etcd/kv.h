@@ -9,16 +9,17 @@
 
 /* A transaction as it travels. */
 typedef struct el_packed_txn {
-  uint8_t *bytes; /* NULL: none */
+  uint8_t *bytes; /* NULL: none; behind its |len| bytes is the key */
   size_t len;
   size_t n_then, n_otherwise;
   bool is_read;  /* it can't write */
   bool is_plain; /* it has no conditions */
   bool is_local; /* one member answers it from what it has */
-  el_bytes key;  /* of its first operation or compare; still the caller's */
+  el_bytes key;  /* of its first operation, else of its first compare */
 } el_packed_txn;
 
-/* Encodes |txn|, which has operations for |then|, or compares. @thread any */
+/* Encodes |txn|, which has operations for |then|, or compares, and may be forgotten.
+ * @thread any */
 void el_kv_pack(el_packed_txn *to, const el_txn *txn);
 
 /* Forgets the bytes. @thread any */

@@ -26,9 +26,7 @@ el_requests *el_requests_new(el_auth *auth, el_timers *timers,
 /* Nothing may be out any more. @thread io */
 void el_requests_free(el_requests *requests);
 
-/* Sends |txn| as soon as it may leave. It is copied, but for the key that it
- * begins with, which has to stay until |request| is answered or withdrawn.
- * @thread io */
+/* Sends |txn|, which is copied, as soon as it may leave. @thread io */
 void el_requests_send(el_requests *requests, el_request *request,
                       const el_txn *txn);
 

@@ -1,0 +1,40 @@
+-- A write of unknown fate is followed by a touch. One that left with other requests took
+-- its key from the stack of a function that had returned.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local KEY = prefix .. "data"
+
+after_each(function()
+  clients.close_all()
+  etcd:ctl("del", KEY)
+end)
+
+it("a touch that has to wait leaves with others as what it is", function()
+  local server = clients.scripted(suite.endpoint())
+  local client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+  local lock = assert(client:write_lock "a")
+  clients.await_watched(client, lock)
+  server:delay "Txn"
+  clients.assert_fails("unavailable", lock:put(KEY, "late"))
+
+  server:hold_back "Txn"
+  local shared, asked = client:stats().shared, { assert(client:lock_async "b1") }
+  wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is out")
+  local write = client._core:txn()
+  write:guard_lock(lock._core)
+  write:put(KEY, "next")
+  assert(write:start(5))
+  for i = 2, 6 do asked[i] = assert(client:lock_async("b" .. i)) end
+  server:tell "Txn"
+  for i = 1, 6 do assert.is_true(clients.granted(asked[i]):unlock()) end
+  assert.is_true((write:wait(5)))
+  assert.is_true(client:stats().shared - shared >= 4)
+  assert.equal("next", (etcd:get(KEY)))
+  assert.equal(1, server:deliver "Txn")
+  assert.equal("next", (etcd:get(KEY)))
+  assert.is_true(lock:unlock())
+end)
