@@ -23,11 +23,11 @@ static el_write_action step(el_guarded *guarded, el_write_event *event) {
 
 static void take_turn(el_guarded *guarded);
 
-/* It is over, and the next one's turn. */
+/* It is over, and the next one's turn: who has none, because nothing of his is to be sent,
+ * ends without one. */
 static void leave_order(el_guarded *guarded) {
   el_writes *writes = writes_of(guarded);
   el_write_event stop = {.kind = EL_WRITE_STOP};
-  el_guarded *next;
   if (guarded->queued) {
     guarded->queued = false;
     TAILQ_REMOVE(&writes->waiting, guarded, order_link);
@@ -35,17 +35,19 @@ static void leave_order(el_guarded *guarded) {
   if (!guarded->has_turn) return;
   guarded->has_turn = false;
   step(guarded, &stop);
-  next = TAILQ_FIRST(&writes->waiting);
-  if (next != NULL && guarded->world->closed.code == EL_OK) {
-    take_turn(next);
+  while (!TAILQ_EMPTY(&writes->waiting) &&
+         writes->order.state == EL_WRITE_IDLE &&
+         guarded->world->closed.code == EL_OK) {
+    take_turn(TAILQ_FIRST(&writes->waiting));
   }
 }
 
 static void finish(el_guarded *guarded, el_txn_answer *answer) {
   guarded->finished = true;
   guarded->answer = answer;
-  el_completion_complete(&guarded->news, EL_GUARDED_ANSWERED);
   leave_order(guarded);
+  if (writes_of(guarded) != NULL) el_lock_end_write(guarded->lk);
+  el_completion_complete(&guarded->news, EL_GUARDED_ANSWERED);
   el_guarded_unref(guarded);
 }
 
@@ -127,7 +129,8 @@ static void attempt(el_guarded *guarded, int kind) {
   el_write_action action = EL_WRITE_SEND;
   if (writes_of(guarded) != NULL) {
     action = step(guarded, &event);
-    guarded->has_turn = action != EL_WRITE_WAIT;
+    guarded->has_turn = guarded->has_turn || action == EL_WRITE_TOUCH ||
+                        action == EL_WRITE_SEND;
   }
   perform(guarded, action);
 }
@@ -165,7 +168,6 @@ static bool is_over(el_guarded *guarded) {
 
 static void take_turn(el_guarded *guarded) {
   guarded->queued = false;
-  guarded->has_turn = true;
   TAILQ_REMOVE(&writes_of(guarded)->waiting, guarded, order_link);
   TAILQ_REMOVE(&guarded->world->resting, guarded, link);
   el_timers_stop(guarded->world->timers, &guarded->timer);
@@ -223,6 +225,13 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   finish(guarded, answer);
 }
 
+/* The client is closed, and what was sent may be carried out. */
+static void fail_unheard(el_guarded *guarded) {
+  el_error err = guarded->world->closed;
+  err.definite = false;
+  fail(guarded, &err);
+}
+
 static void on_answer(el_request *request, el_txn_answer *answer) {
   el_guarded *guarded = EL_OF(request, el_guarded, request);
   guarded->sent = false;
@@ -234,7 +243,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   } else if (!guarded->finished && answer != NULL) {
     take_answer(guarded, answer);
   } else if (!guarded->finished) {
-    fail(guarded, &guarded->world->closed);
+    fail_unheard(guarded);
   }
   el_guarded_unref(guarded);
 }
@@ -294,7 +303,7 @@ static void on_timer(el_timer *timer) {
   TAILQ_REMOVE(&guarded->world->resting, guarded, link);
   if (guarded->queued) {
     fail_behind(guarded);
-  } else {
+  } else if (!is_over(guarded)) {
     attempt(guarded, EL_WRITE_RETRY);
   }
 }
@@ -325,6 +334,7 @@ bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
     el_error_set(err, EL_CLOSED, "the client is closed");
     return false;
   }
+  if (writes_of(guarded) != NULL) el_lock_begin_write(guarded->lk);
   return true;
 }
 

@@ -138,6 +138,11 @@ static bool let_go(el_lock *lk, el_hold over) {
   return was_held;
 }
 
+/* In this order: the last write that ends tells first what is left of it. */
+static bool may_write_later(const el_linger *linger) {
+  return atomic_load(&linger->n_writes) > 0 || atomic_load(&linger->in_doubt);
+}
+
 /* Who contests it tells so first and looks at the state then, and here it is the other
  * way round: so one of the two sees the other. */
 bool el_lock_linger(el_lock *lk) {
@@ -145,7 +150,7 @@ bool el_lock_linger(el_lock *lk) {
   int64_t left_ms;
   int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
   if (linger == NULL || atomic_load(&lk->is_downgraded) ||
-      atomic_load(&linger->is_contested) ||
+      atomic_load(&linger->is_contested) || may_write_later(linger) ||
       el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
     return false;
   }

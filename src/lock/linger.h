@@ -19,6 +19,11 @@ struct el_linger {
   _Atomic int64_t until_ms;
   atomic_bool is_contested; /* somebody else wants it: no lingering any more */
 
+  /* Who takes the key again must not meet what was written before: it might come after
+   * what he has read. */
+  atomic_int n_writes;  /* that aren't over */
+  atomic_bool in_doubt; /* what is over may be carried out later */
+
   /* The I/O thread's own. */
   el_entry_driver *driver; /* of the key that is watched; NULL: none */
   void (*found)(void *arg);

@@ -140,6 +140,19 @@ static void run_stop(el_command *command) {
 
 el_writes *el_lock_writes(el_lock *lk) { return &lk->writes; }
 
+void el_lock_begin_write(el_lock *lk) {
+  if (lk->owner.linger != NULL) {
+    atomic_fetch_add(&lk->owner.linger->n_writes, 1);
+  }
+}
+
+void el_lock_end_write(el_lock *lk) {
+  el_linger *linger = lk->owner.linger;
+  if (linger == NULL) return;
+  atomic_store(&linger->in_doubt, el_write_order_pass(&lk->writes.order) < 0);
+  atomic_fetch_sub(&linger->n_writes, 1);
+}
+
 bool el_lock_is_kept(const el_lock *lk) {
   return lk->owner.state == EL_OWNER_HOLDING;
 }

@@ -163,6 +163,13 @@ typedef struct el_writes {
 /* @thread io */
 el_writes *el_lock_writes(el_lock *lk);
 
+/* A write of the hold was posted, and may be over. While it isn't, the key doesn't linger,
+ * nor after it while it may be carried out. @thread lua */
+void el_lock_begin_write(el_lock *lk);
+
+/* It is over. @thread io */
+void el_lock_end_write(el_lock *lk);
+
 /* Who writes by it. Only once it was held. @thread any */
 el_writer el_lock_writer(const el_lock *lk);
 

@@ -77,9 +77,9 @@ static el_write_action on_written(el_write_order *order,
  * who writes something newer. If the key is gone nothing can come any more, either. */
 static el_write_action on_sealed(el_write_order *order,
                                  const el_outcome *outcome) {
-  bool is_refused = outcome->definite && !outcome->retriable;
   if (outcome->done) return end(order, EL_WRITE_DONE);
-  return is_refused ? end(order, EL_WRITE_FAILED) : EL_WRITE_AGAIN;
+  return el_outcome_is_final(outcome) ? end(order, EL_WRITE_FAILED)
+                                      : EL_WRITE_AGAIN;
 }
 
 static el_write_action on_answer(el_write_order *order,

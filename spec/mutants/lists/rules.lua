@@ -140,7 +140,7 @@ return {
     "  if (!event->outcome.done && event->outcome.definite) {\n    on_delete_failed(" },
   { "a release that is refused after a silence is not told", "src/rules/entry_answer.c",
     "} else if (is_refused && entry->owed) {",
-    "} else if (is_refused && entry->attempts == 0) {" },
+    "} else if (is_refused && entry->failures == 0) {" },
   { "a delete is not repeated", "src/rules/entry_answer.c",
     "    entry->state = EL_ENTRY_DEAD;\n  } else {\n"
       .. "    el_entry_retry_later(entry, event, now_ms);",

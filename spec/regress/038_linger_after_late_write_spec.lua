@@ -1,0 +1,61 @@
+-- A key lingered although a write of its holder's might still come: it came after the next
+-- holder, by the same key, had read what it changed.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local KEY = prefix .. "data"
+local server, client, lock
+
+before_each(function()
+  server = clients.scripted(suite.endpoint())
+  client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+  lock = assert(client:lock("a", { linger = 60 }))
+  clients.await_watched(client, lock)
+end)
+
+after_each(function()
+  clients.close_all()
+  etcd:ctl("del", KEY)
+end)
+
+-- The next holder has a key of his own, and what |lock| wrote last doesn't come any more.
+local function assert_let_go()
+  local heir = assert(client:lock("a", { owner = "next", timeout = 10 }))
+  assert.is_true(heir:token() > lock:token())
+  server:deliver "Txn"
+  assert.is_nil((etcd:get(KEY)))
+  assert.is_true(heir:unlock())
+end
+
+it("a key doesn't linger after a write of unknown fate", function()
+  server:delay "Txn"
+  clients.assert_fails("unavailable", lock:put(KEY, "late"))
+  assert.is_true(lock:unlock())
+  assert_let_go()
+end)
+
+it("nor while a write is on its way", function()
+  server:delay "Txn"
+  local write = client._core:txn()
+  write:guard_lock(lock._core)
+  write:put(KEY, "late")
+  assert(write:start(5))
+  assert.is_true(lock:unlock())
+  assert_let_go()
+  wait.eventually(function() return write:wait(0) ~= nil end, 10, "the end of the write")
+end)
+
+it("but after one that was repeated in time", function()
+  server:delay "Txn"
+  clients.assert_fails("unavailable", lock:put(KEY, "late"))
+  assert.is_true(lock:put(KEY, "next"))
+  assert.is_true(lock:unlock())
+  local heir = assert(client:lock("a", { owner = "next" }))
+  assert.equal(lock:token(), heir:token())
+  server:deliver "Txn"
+  assert.equal("next", (etcd:get(KEY)))
+  assert.is_true(heir:unlock())
+end)
