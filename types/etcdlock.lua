@@ -193,7 +193,8 @@ function client:try_lock(name, opts) end
 ---@return any ... what `fn` has returned; or a message and a code
 function client:with_lock(name, opts, fn) end
 
----Asks for the lock and waits for nothing: for an event loop of your own.
+---Asks for the lock and waits for nothing: for an event loop of your own. Who asks again before he
+---has it waits for himself: where callbacks ask, name an `owner` for each.
 ---Raises for an unknown option, a wrong type.
 ---Fails with deadlock, or a request's: if nothing could be asked.
 ---@param name string

@@ -258,7 +258,7 @@ function M.start(self, where, wish, opts)
       return refuse(self, request, message, code)
     end
   end
-  if owns or self._holds:has_lingering(request) then
+  if owns or not host.has_requests and self._holds:has_lingering(request) then
     -- Counted when it is asked for, so that nothing is to be undone if it never is.
     return Pending.again(self._wakeups, function()
       return take(self, request)

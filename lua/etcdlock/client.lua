@@ -121,7 +121,8 @@ end
 -- @fail as client:lock, not_held: followed by true and the results if `fn` has run
 -- @raise an error in `fn`, the same object; for an unknown option, a wrong type
 
---- Asks for the lock and waits for nothing: for an event loop of your own.
+--- Asks for the lock and waits for nothing: for an event loop of your own. Who asks again
+-- before he has it waits for himself: where callbacks ask, name an `owner` for each.
 -- @function client:lock_async
 -- @tparam string name
 -- @tparam[opt] lock_options opts

@@ -34,6 +34,8 @@ function Events.new(core_client, options, metrics)
     _is_logging = false,
     _has_complained = false,
     _has_told = false, -- of a lock that was collected, where there is no log
+    _is_in_between = false, -- Lua collects, in the middle of whatever runs
+    _unmeasured = {}, -- what `metrics` are to be told of that
   }, Events)
   core_client:attend(self)
   return self
@@ -116,7 +118,9 @@ end
 --- The event of a lock that has ended, as the core has noted it.
 local function of_lock(self, noted)
   local asked = names_of(self, noted.subject)
-  if self._metrics then
+  if self._metrics and self._is_in_between then
+    table.insert(self._unmeasured, { asked[1], noted.mode, noted.hold })
+  elseif self._metrics then
     self._metrics:held(asked[1], noted.mode, noted.hold)
   end
   local one = {
@@ -161,6 +165,10 @@ function Events:tell()
   if self._is_logging then
     return
   end
+  while self._unmeasured[1] and not self._is_in_between do
+    local one = table.remove(self._unmeasured)
+    self._metrics:held(one[1], one[2], one[3])
+  end
   local noted = self._core:next_event()
   if noted then
     repeat
@@ -178,8 +186,11 @@ end
 -- middle of somebody's work, and metrics may be what was interrupted: they hear of it with
 -- the next call.
 function Events:tell_collected()
-  if not self.is_on then
+  if not self._log then
+    local was = self._is_in_between
+    self._is_in_between = true
     self:tell()
+    self._is_in_between = was
   end
 end
 

@@ -11,14 +11,18 @@ local MAIN = {}
 
 local NONE = {} -- no locks
 
+-- Of so many keys that were kept it is looked which still are.
+local SWEPT_FROM = 32
+
 -- Those of all clients of this program (keys).
 local all = setmetatable({}, { __mode = "k" })
 
---- The members at `endpoints`, a set: in whatever way they are written.
+--- The members at `endpoints`, a set, in which a TCP address is the same with and without its
+-- scheme, and localhost an address.
 local function members_at(endpoints)
   local members = {}
   for _, endpoint in ipairs(endpoints) do
-    if not endpoint:find "^unix:" then
+    if not endpoint:find "^unixs?:" then
       endpoint = endpoint:lower():gsub("^https?://", ""):gsub("^localhost:", "127.0.0.1:")
     end
     members[endpoint] = true
@@ -34,6 +38,8 @@ function Holds.new(endpoints)
     -- the last of them.
     _sharers = setmetatable({}, { __mode = "v" }),
     _lingering = {}, -- core locks whose key was kept, by mode, delay and full name
+    _n_lingering = 0, -- no fewer than there are
+    _sweep_at = SWEPT_FROM, -- as many
     _members = members_at(endpoints),
   }, Holds)
   all[self] = true
@@ -192,8 +198,26 @@ local function lingering_as(mode, delay, full)
   return mode .. ":" .. delay .. ":" .. full
 end
 
+--- Forgets those that nobody can have any more, of names that come once.
+local function sweep_lingering(self)
+  local left = 0
+  for as, core_lock in pairs(self._lingering) do
+    if core_lock:wait_released(0) ~= nil then
+      self._lingering[as] = nil
+    else
+      left = left + 1
+    end
+  end
+  self._n_lingering = left
+  self._sweep_at = math.max(SWEPT_FROM, 2 * left)
+end
+
 --- A lock was let go of, with its key kept: the next who wants it may have it.
 function Holds:linger(lock)
+  if self._n_lingering >= self._sweep_at then
+    sweep_lingering(self)
+  end
+  self._n_lingering = self._n_lingering + 1
   self._lingering[lingering_as(lock._mode, lock._request.delay, lock._request.full)] = lock._core
 end
 
@@ -233,7 +257,7 @@ end
 -- ever.
 function Holds:must_share(request, chosen)
   for other in pairs(request.mode == "read" and all or NONE) do
-    if other._where == self._where
+    if is_same_etcd(self, other)
       and find_shared(other, "read", request, is_deadlock, chosen) then
       return true
     end

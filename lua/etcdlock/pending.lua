@@ -31,17 +31,21 @@ function Hearer:wake()
   unpoll(self.wakeups:fd())
 end
 
-local function wait_for(self, core_lock, told)
-  self._core, self._told = core_lock, told
-  local wakeups = self._wakeups
+-- Has the descriptor show when `core_lock` is decided; at once, for who looks at nothing
+-- else, if it is already, or there is none: then there is something to step for.
+local function show(wakeups, core_lock)
   local number = wakeups:expect(setmetatable({ wakeups = wakeups }, Hearer))
-  if not wakeups.core:arm(core_lock, "decided", number) then
-    -- Decided already; who looks at nothing but the descriptor has to see it.
+  if not core_lock or not wakeups.core:arm(core_lock, "decided", number) then
     wakeups.core:alarm(number, 0)
   end
   wakeups:watch(Pending, function()
     return unpoll
   end)
+end
+
+local function wait_for(self, core_lock, told)
+  self._core, self._told = core_lock, told
+  show(self._wakeups, core_lock)
 end
 
 local function decide(self, ...)
@@ -197,6 +201,7 @@ end
 -- One that the same owner holds: `take()` gives it to him once more, or nothing
 -- if he has let it go before he asked; then `ask()` gives what new takes.
 function Pending.again(wakeups, take, ask)
+  show(wakeups)
   return setmetatable({ _wakeups = wakeups, _take = take, _begin = ask }, Pending)
 end
 

@@ -86,6 +86,22 @@ describe("a lock that lingers", function()
     assert.equal(before, asked())
   end)
 
+  it("is forgotten when it is over, of names that come once", function()
+    local cores = setmetatable({}, { __mode = "k" })
+    for i = 1, 200 do
+      local lock = assert(client:lock("a/" .. i, { linger = 0.02 }))
+      cores[lock._core] = true
+      assert.is_true(lock:unlock())
+    end
+    etcd:await_keys(prefix .. "a/", 0)
+    leave()
+    collectgarbage()
+    collectgarbage()
+    local count = 0
+    for _ in pairs(cores) do count = count + 1 end
+    assert.is_true(count < 100, count)
+  end)
+
   it("is had by whoever else wants it, at once", function()
     for _ = 1, 3 do
       local lock = leave()

@@ -162,6 +162,15 @@ describe("another client of the same program", function()
     assert.is_true(lock:unlock())
   end)
 
+  it("of another etcd waits for a writer of that, whoever reads here", function()
+    local another = suite.start()
+    finally(function() another:stop() end)
+    clients.keep(assert(client:read_lock "c"))
+    clients.keep(assert(connect { endpoints = another:endpoints(), elsewhere = true }:lock "c"))
+    assert_fails("timeout",
+      connect { endpoints = another:endpoints() }:read_lock("c", { timeout = 0.5 }))
+  end)
+
   it("waits where the hold ends by itself", function()
     clients.keep(assert(client:lock("a", { max_hold = 0.2 })))
     assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())

@@ -79,6 +79,17 @@ it("it is told when it happens, although the program asks nothing more", functio
   assert_lines(2, err)
 end)
 
+it("it is told so to a client with metrics, which count it with the next call", function()
+  local out, err = said [[
+    client = assert(etcdlock.connect { endpoints = options.endpoints, prefix = options.prefix,
+      metrics = true })
+    drop_one()
+    io.stderr:write "the work\n"
+    print(client:metrics():match "etcdlock_hold_seconds_count[^\n]* (%d+)\n")]]
+  assert.matches(TEXT .. ".*\nthe work\n$", err)
+  assert.equal("1\n", out)
+end)
+
 it("it is told of a client that nobody keeps either", function()
   local _, err = said [[
     client = nil

@@ -44,6 +44,17 @@ describe("a pending lock", function()
     assert.is_true(held:unlock())
   end)
 
+  it("shows so that there is something to step for where nothing is asked", function()
+    local held = assert(client:lock("a", { linger = 60 }))
+    for _, event in ipairs { "held", "lingering" } do
+      if event == "lingering" then assert.is_true(held:unlock()) end
+      local asked = assert(client:lock_async("a", { linger = 60 }))
+      local fd = asked:pollfd()
+      assert.equal(1, #socket.select({ { getfd = function() return fd end } }, nil, 5), event)
+      assert.is_true(assert(asked:step()):unlock())
+    end
+  end)
+
   it("is granted without anybody waiting for it", function()
     local asked = assert(client:lock_async "a")
     local lock = finish(asked)

@@ -219,20 +219,26 @@ static el_nret l_lock_key(lua_State *L) {
 
 /* ---- collection ---- */
 
-/* Does this finalizer run because the state is closed? Else it has interrupted somebody. */
-static bool is_closing(lua_State *L) {
-  lua_Debug interrupted;
-  if (lua_getstack(L, 2, &interrupted) == 0) return true;
-#if LUA_VERSION_NUM == 502 || LUA_VERSION_NUM == 503
-  /* There os.exit stays on the stack of the state that it closes. */
-  lua_getinfo(L, "f", &interrupted);
+/* Is os.exit, or what stands in its place, on the stack? Lua 5.2 and 5.3, and 5.4 before
+ * 5.4.4, leave it there when it closes their state. */
+static bool is_exiting(lua_State *L) {
+  lua_Debug at;
+  bool found = false;
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(L, -1, LUA_OSLIBNAME);
   lua_getfield(L, -1, "exit");
-  return lua_rawequal(L, -4, -1);
-#else
-  return false;
-#endif
+  for (int level = 2; !found && lua_getstack(L, level, &at) != 0; level++) {
+    lua_getinfo(L, "f", &at);
+    found = lua_rawequal(L, -1, -2);
+    lua_pop(L, 1);
+  }
+  return found;
+}
+
+/* Does this finalizer run because the state is closed? Else it has interrupted somebody. */
+static bool is_closing(lua_State *L) {
+  lua_Debug interrupted;
+  return lua_getstack(L, 2, &interrupted) == 0 || is_exiting(L);
 }
 
 /* Not at the end of the program, to which a lock may well be kept. */
