@@ -144,17 +144,18 @@ describe("owners of one client", function()
 
   it("let another client in after some time since it was asked who waits", function()
     local server = clients.scripted(suite.endpoint())
-    local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = 1.2 }
+    local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = 4 }
     local other = connect { elsewhere = true }
     local lock = assert(client:lock "a")
+    local half = wait.now() + 2.1 -- more than half of the time
     clients.await_watched(client, lock)
     local asked = ask_many(client, 2)
-    wait.sleep(0.65) -- more than half of the time
+    wait.sleep(half - wait.now())
     server:hold_back "Txn"
     assert.is_true(lock:unlock())
     lock = granted(asked[1])
     wait.eventually(function() return server:held "Txn" == 1 end, 5, "the question")
-    local over = wait.now() + 1.2
+    local over = wait.now() + 4
     local theirs = ask(other, "other")
     await_queue(other, 2)
     repeat assert(client:ping()) until wait.now() > over -- an etcd that answers others
