@@ -16,8 +16,10 @@ static void post_stop(el_lock *lk) {
 }
 
 void el_lock_read_cause(const el_lock *lk, el_error *cause) {
+  int64_t until_ms = el_claim_until(lk->claim);
+  int64_t ended_ms = until_ms <= el_now_ms() ? until_ms : 0;
   if (!el_handle_stood_still(lk->handle, cause)) {
-    el_last_cause_read(&lk->handle->last_cause, cause);
+    el_last_cause_read(&lk->handle->last_cause, ended_ms, cause);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+
 void el_last_cause_init(el_last_cause *cause) {
   memset(cause, 0, sizeof *cause);
   pthread_mutex_init(&cause->mu, NULL);
@@ -27,11 +29,14 @@ void el_last_cause_end(el_last_cause *cause) {
 void el_last_cause_lapse(el_last_cause *cause) {
   pthread_mutex_lock(&cause->mu);
   cause->at_lapse = cause->now;
+  cause->lapsed_ms = el_now_ms();
   pthread_mutex_unlock(&cause->mu);
 }
 
-void el_last_cause_read(el_last_cause *cause, el_error *err) {
+void el_last_cause_read(el_last_cause *cause, int64_t ended_ms, el_error *err) {
+  bool is_noted;
   pthread_mutex_lock(&cause->mu);
-  *err = cause->now.code != EL_OK ? cause->now : cause->at_lapse;
+  is_noted = cause->lapsed_ms != 0 && cause->lapsed_ms >= ended_ms;
+  *err = is_noted ? cause->at_lapse : cause->now;
   pthread_mutex_unlock(&cause->mu);
 }

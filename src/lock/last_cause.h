@@ -12,6 +12,7 @@ typedef struct el_last_cause {
   pthread_mutex_t mu; /* guards the rest; a leaf */
   el_error now;       /* code EL_OK: none */
   el_error at_lapse;  /* when a claim lapsed for the last time */
+  int64_t lapsed_ms;  /* when that was noted; 0: never */
 } el_last_cause;
 
 /* @thread any */
@@ -29,7 +30,8 @@ void el_last_cause_end(el_last_cause *cause);
 /* It has cost us a claim. @thread io */
 void el_last_cause_lapse(el_last_cause *cause);
 
-/* What it is, or what it was when the last claim lapsed. @thread any */
-void el_last_cause_read(el_last_cause *cause, el_error *err);
+/* What it was when the last claim lapsed. If one has ended at |ended_ms| (0: none), and
+ * that isn't noted yet, or none has ever lapsed, what it is. @thread any */
+void el_last_cause_read(el_last_cause *cause, int64_t ended_ms, el_error *err);
 
 #endif
