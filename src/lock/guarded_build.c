@@ -1,4 +1,5 @@
 /* guarded_build: how a guarded transaction is made and waited for, on Lua's side. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -64,11 +65,13 @@ bool el_guarded_add(el_guarded *guarded, const el_op *op) {
 }
 
 bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev) {
+  assert(guarded->guard.key.len == 0 && guarded->lk == NULL);
   guarded->guard = (el_compare){.test = EL_CREATE_REV_IS, .rev = rev};
   return copy_bytes(&guarded->guard.key, key);
 }
 
 void el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
+  assert(guarded->guard.key.len == 0 && guarded->lk == NULL);
   guarded->lk = el_lock_ref(lk);
 }
 

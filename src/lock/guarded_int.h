@@ -13,8 +13,8 @@ struct el_guarded {
   atomic_int refs;
   el_handle *handle;
   el_guarded_world *world;
-  el_lock *lk;      /* guarded by this lock's token; may be NULL: */
-  el_compare guard; /* by a key of somebody else's, if it has one */
+  el_lock *lk;      /* guarded by this lock's token; NULL: by ... */
+  el_compare guard; /* ... a key of somebody else's, if it has one */
   el_op *ops;
   size_t n_ops;
   bool writes;

@@ -81,8 +81,8 @@ static inline bool is_shared(const el_local_queue *queue) {
  * has crashed, and keeps others out for so long yet at most; 0: who lives, perhaps. */
 typedef void el_local_queue_told(el_local_place *at, int64_t left_ms);
 
-/* Has |told| called when it is known whether he lives who has |lease|. False: there is
- * nothing to ask. @thread io */
+/* Has |told| (which stands below this file, in their order) called when it is known whether
+ * he lives who has |lease|. False: there is nothing to ask. @thread io */
 bool el_local_queue_inquire(el_local_place *at, int64_t lease,
                             el_local_queue_told *told);
 

@@ -155,7 +155,8 @@ static void contest(el_local_queue *queue) {
   }
 }
 
-/* What of |name| only lingers with |world|, and is in the way of |owner|, ends. */
+/* What of |name| only lingers with |world|, and is in the way of |owner|, ends. (A permit
+ * never lingers, and one of no permits is nobody's.) */
 static void contest_name(const el_owner *owner, const el_entry_world *world,
                          el_bytes name) {
   const el_local_queues *queues = owner->queue->queues;

@@ -6,8 +6,9 @@
  *     |   another |     | touched
  *     |  revision v     |
  *     +--start--> TOUCHING -key gone, or failed-> IDLE
- *     |  in doubt
- *     +--seal---> SEALING -touched, or key gone-> IDLE
+ *        in doubt
+ *
+ *   IDLE -seal-> SEALING -touched, or key gone-> IDLE
  *
  * A write of unknown fate may be carried out at any time later, over what the same hold
  * has written since. So its writes go one at a time, are guarded by the mod_revision of a
@@ -17,7 +18,7 @@
  * The key is the hold's own, or where that must not change (key.h) a note beside it, one
  * for each who holds by it. Of a key that is deleted nothing can come any more: every
  * write is guarded by it. Who leaves his to others, while a write of his may still come,
- * seals his note instead: touches it once more.
+ * seals his note instead: touches it once more, by an order of its own.
  */
 #ifndef ETCDLOCK_RULES_WRITE_ORDER_H
 #define ETCDLOCK_RULES_WRITE_ORDER_H
