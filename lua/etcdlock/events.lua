@@ -34,8 +34,7 @@ function Events.new(core_client, options, metrics)
     _is_logging = false,
     _has_complained = false,
     _has_told = false, -- of a lock that was collected, where there is no log
-    _is_in_between = false, -- Lua collects, in the middle of whatever runs
-    _unmeasured = {}, -- what `metrics` are to be told of that
+    _unmeasured = {}, -- what `metrics` are to be told of, once nothing is interrupted
   }, Events)
   core_client:attend(self)
   return self
@@ -116,9 +115,9 @@ local function names_of(self, full)
 end
 
 --- The event of a lock that has ended, as the core has noted it.
-local function of_lock(self, noted)
+local function of_lock(self, noted, interrupts)
   local asked = names_of(self, noted.subject)
-  if self._metrics and self._is_in_between then
+  if self._metrics and interrupts then
     table.insert(self._unmeasured, { asked[1], noted.mode, noted.hold })
   elseif self._metrics then
     self._metrics:held(asked[1], noted.mode, noted.hold)
@@ -143,8 +142,8 @@ local function of_cluster(noted)
   }
 end
 
-local function tell_one(self, noted)
-  local one = noted.mode and of_lock(self, noted) or of_cluster(noted)
+local function tell_one(self, noted, interrupts)
+  local one = noted.mode and of_lock(self, noted, interrupts) or of_cluster(noted)
   if may_log(self, one.event) then
     call(self, one)
   elseif not self._log and one.event == "collected" then
@@ -160,19 +159,20 @@ local function count_unnoted(self)
   end
 end
 
---- Tells what there is to tell. For everybody who is called by the program.
-function Events:tell()
+--- Tells what there is to tell. For everybody who is called by the program; `interrupts`:
+-- by Lua's collector, in the middle of whatever runs.
+function Events:tell(interrupts)
   if self._is_logging then
     return
   end
-  while self._unmeasured[1] and not self._is_in_between do
+  while self._unmeasured[1] and not interrupts do
     local one = table.remove(self._unmeasured)
     self._metrics:held(one[1], one[2], one[3])
   end
   local noted = self._core:next_event()
   if noted then
     repeat
-      tell_one(self, noted)
+      tell_one(self, noted, interrupts)
       noted = self._core:next_event()
     until not noted
     count_unnoted(self)
@@ -187,10 +187,7 @@ end
 -- the next call.
 function Events:tell_collected()
   if not self._log then
-    local was = self._is_in_between
-    self._is_in_between = true
-    self:tell()
-    self._is_in_between = was
+    self:tell(true)
   end
 end
 
