@@ -122,10 +122,7 @@ describe("a late write of a reader who shared his key", function()
     local txns = {}
     server:delay "Txn"
     for i = 1, 2 do -- one after the other, as all writes of a hold
-      txns[i] = client._core:txn()
-      txns[i]:guard_lock(lock._core)
-      txns[i]:put(KEY, "write " .. i)
-      assert.is_true(txns[i]:start(5))
+      txns[i] = clients.start_put(client, lock, KEY, "write " .. i, 5)
     end
     assert.is_true(lock:unlock())
     for i = 1, 2 do txns[i]:wait(5) end
@@ -140,10 +137,7 @@ describe("a late write of a reader who shared his key", function()
     local txns = {}
     server:delay "Txn"
     for i = 1, 20 do
-      txns[i] = client._core:txn()
-      txns[i]:guard_lock(lock._core)
-      txns[i]:put(KEY, "write " .. i)
-      assert.is_true(txns[i]:start(0.5))
+      txns[i] = clients.start_put(client, lock, KEY, "write " .. i, 0.5)
     end
     assert.is_true(lock:unlock())
     for i = 1, 20 do assert.is_false((txns[i]:wait(5))) end

@@ -24,10 +24,7 @@ it("a touch that has to wait leaves with others as what it is", function()
   server:hold_back "Txn"
   local shared, asked = client:stats().shared, { assert(client:lock_async "b1") }
   wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is out")
-  local write = client._core:txn()
-  write:guard_lock(lock._core)
-  write:put(KEY, "next")
-  assert(write:start(5))
+  local write = clients.start_put(client, lock, KEY, "next", 5)
   for i = 2, 6 do asked[i] = assert(client:lock_async("b" .. i)) end
   server:tell "Txn"
   for i = 1, 6 do assert.is_true(clients.granted(asked[i]):unlock()) end

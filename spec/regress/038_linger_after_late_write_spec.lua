@@ -39,10 +39,7 @@ end)
 
 it("nor while a write is on its way", function()
   server:delay "Txn"
-  local write = client._core:txn()
-  write:guard_lock(lock._core)
-  write:put(KEY, "late")
-  assert(write:start(5))
+  local write = clients.start_put(client, lock, KEY, "late", 5)
   assert.is_true(lock:unlock())
   assert_let_go()
   wait.eventually(function() return write:wait(0) ~= nil end, 10, "the end of the write")

@@ -55,6 +55,16 @@ function M.ask_and_stop(client, call)
   return go_on
 end
 
+-- Has |lock|, of |client|, write |value| to |key| within |seconds|; returns what its end can
+-- be waited for with.
+function M.start_put(client, lock, key, value, seconds)
+  local write = client._core:txn()
+  write:guard_lock(lock._core)
+  write:put(key, value)
+  assert.is_true(write:start(seconds))
+  return write
+end
+
 -- Waits until |client| asks nothing by itself for the next seconds, of |lock|, the only
 -- one that it holds: the next request is the test's.
 function M.await_watched(client, lock)
