@@ -396,7 +396,6 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   el_grpc_log_tame();
   el_thread_block_signals(&before); /* for gRPC's own threads, too */
   grpc_init();
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   atomic_fetch_add(&running, 1);
   loop->events = *events;
   loop->arg = arg;
@@ -410,6 +409,8 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   el_completion_init(&loop->ended);
   loop->queue = grpc_completion_queue_create_for_next(NULL);
   open_doorbell(loop);
+  /* Some of gRPC's threads begin with its first channel. */
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   rc = start_thread(loop);
   if (rc != 0) {
     el_error_set(err, EL_NOMEM, "can't start the I/O thread: %s", strerror(rc));
