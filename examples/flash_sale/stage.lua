@@ -18,16 +18,16 @@ local LOOK_EVERY_MS = 20
 -- ---- processes ----------------------------------------------------------------
 
 -- Starts a program that dies with this one, however this one ends: setpriv sees
--- to that, and the shell to the case that we are dead already.
-local ORPHAN_CHECK = 'test "$PPID" = "$0" && exec "$@"'
+-- to that, and the shell to the case that we are dead already. Ctrl-C is for us
+-- alone, and we stop the others.
+local START = 'trap "" INT; test "$PPID" = "$0" && exec "$@"'
 local PID = ("%d"):format(uv.os_getpid())
 
 local function spawn(name, argv, stdout, stderr, signal)
   local process = { name = name, signal = "sig" .. (signal or "KILL"):lower() }
   local handle, failure = uv.spawn("setpriv", {
-    args = { "--pdeathsig", signal or "KILL", "sh", "-c", ORPHAN_CHECK, PID, unpack(argv) },
+    args = { "--pdeathsig", signal or "KILL", "sh", "-c", START, PID, unpack(argv) },
     stdio = { nil, stdout, stderr },
-    detached = true, -- Ctrl-C is for us alone, and we stop the others
   }, function(code, killed_by)
     process.handle:close()
     running[process] = nil
