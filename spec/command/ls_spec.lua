@@ -5,6 +5,7 @@ local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local core = require "etcdlock.core"
 local proc = require "spec.support.programs.proc"
+local session = require "spec.support.programs.session"
 local suite = require "spec.support.harness.suite"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
@@ -117,7 +118,7 @@ describe("etcdlock ls", function()
     local words, env = command.words()
     local line = ("exec %s %s --prefix %s ls --watch --interval 0.1"):format(words[1], words[2],
       prefix)
-    local screen = proc.talk({ "script", "-qefc", line, "/dev/null" }, env)
+    local screen = proc.talk(session.at_terminal(line), env)
     screen:expect "^\27%[HNobody holds a lock, or waits for one%.\27%[K\r$"
     clients.keep(assert(client:lock "a"))
     screen:expect "^\27%[J\27%[HNAME .*\27%[K\r$"

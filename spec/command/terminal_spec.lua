@@ -4,6 +4,7 @@
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
+local session = require "spec.support.programs.session"
 local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
@@ -38,7 +39,7 @@ local function at_terminal(text)
   env.LUA, env.LISTENS = words[1], LISTENS
   env.COMMAND, env.NAME = ("%s %s"):format(words[1], words[2]), NAME
   env.SHELL, env.PS1, env.TERM = "/bin/bash", "$ ", "dumb"
-  return proc.talk({ "script", "-qefc", text, "/dev/null" }, env)
+  return proc.talk(session.at_terminal(text), env)
 end
 
 local function press(terminal, keys)

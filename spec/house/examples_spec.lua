@@ -4,6 +4,7 @@ local cell = require "spec.support.harness.cell"
 local port = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
 local sale = require "spec.support.programs.sale"
+local session = require "spec.support.programs.session"
 local suite = require "spec.support.harness.suite"
 local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
@@ -211,7 +212,7 @@ describe("the example", function()
   it("flash_sale fills two bars on a terminal, in colour unless that isn't wanted", function()
     local function show(variables)
       local command = variables .. " '" .. uv.exepath() .. "' examples/flash_sale.lua 60 36"
-      local out, code, err = proc.run({ "script", "-qec", command, "/dev/null" }, {
+      local out, code, err = proc.run(session.at_terminal(command), {
         env = { TMPDIR = temporary.directory(), TERM = "xterm", LC_ALL = "C.UTF-8" }, seconds = 120,
       })
       assert.same({ 0, "" }, { code, err }, out)

@@ -5,6 +5,7 @@
 
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
+local session = require "spec.support.programs.session"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
@@ -61,7 +62,7 @@ function Shell.start(directory, env, port)
   end
   env.PATH = bin .. ":" .. os.getenv "PATH"
   local self = setmetatable({ directory = directory }, Shell)
-  self.child = proc.talk({ "setsid", "bash" }, env) -- a session, with all that it starts
+  self.child = proc.talk(session.apart "exec bash", env)
   self.child:send(("exec 2>&1; set -e; cd '%s'"):format(directory))
   return self
 end
