@@ -86,6 +86,16 @@ local function tell_wait(self)
   end
 end
 
+--- What has come before this is heard before it returns: luv tells of signals after all else.
+local function hear_signals()
+  local thread, timer = coroutine.running(), uv.new_timer()
+  timer:start(0, 0, function()
+    timer:close()
+    assert(coroutine.resume(thread))
+  end)
+  coroutine.yield()
+end
+
 --- Waits for the lock, and has etcd confirm that it is held.
 -- @return lock, revision | nil, exit status
 local function acquire(self, take)
@@ -97,6 +107,7 @@ local function acquire(self, take)
   local held, left, revision
   if lock then
     held, left, revision = lock:check()
+    hear_signals() -- those that came while we waited are not for the command
   end
   if self._ended_by then
     return nil, self._ended_by
