@@ -271,6 +271,9 @@ static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
 
 void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                 el_txn_done done, void *arg) {
+  /* To give it up would gain nothing, neither another attempt nor another member. */
+  bool awaited_to_its_end =
+      packed->only_once && el_channel_count(el_auth_channel(auth)) == 1;
   txn_call *call = el_alloc(sizeof *call);
   *call = (txn_call){.sent_ms = el_now_ms(),
                      .n_then = packed->n_then,
@@ -281,6 +284,7 @@ void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                &(el_rpc_request){.method = "/etcdserverpb.KV/Txn",
                                  .bytes = packed->bytes,
                                  .len = packed->len,
-                                 .timeout_ms = timeout_ms},
+                                 .timeout_ms = timeout_ms,
+                                 .outlasts_silence = awaited_to_its_end},
                on_txn_answer, call);
 }

@@ -38,6 +38,7 @@ struct el_request {
   /* It has several keys: of what travels with others some etcds ask for rights on
    * one key only (batch.c). */
   bool by_itself;
+  bool only_once; /* if nobody knows what became of it, it isn't sent again */
 
   /* The rest is the gate's own. */
   el_requests *requests;

@@ -330,6 +330,7 @@ void el_requests_send(el_requests *requests, el_request *request,
     return;
   }
   el_kv_pack(&request->packed, txn);
+  request->packed.only_once = request->only_once;
   enqueue(requests, request);
   let_all_go(requests);
 }

@@ -17,7 +17,8 @@ typedef struct el_rpc_request {
   /* Who is asked: 0 is the member in use, else the members count from 1. What one
    * that is chosen answers, or doesn't, says nothing about the one in use. */
   size_t chosen;
-  /* The member may say nothing for so long: a password's hash takes its time. */
+  /* The member may say nothing for so long: a password's hash takes its time, and
+   * what is asked once only is given up where that is of use. */
   bool outlasts_silence;
 } el_rpc_request;
 
