@@ -22,6 +22,7 @@ local LOCATIONS = {
     local lock, message, code = client:lock(args.name, { timeout = tonumber(args.timeout) })
     if not lock then return refused(message, code) end
     while client:stats().waiting < tonumber(args.waiting or 0) do ngx.sleep(0.01) end
+    ngx.sleep(tonumber(args.hold or 0))
     ngx.say("held ", lock:token())
     assert(lock:unlock())
   ]],
@@ -107,11 +108,12 @@ describe("a request in nginx", function()
   end)
 
   it("waits for another request of its worker", function()
-    local first = nginx:begin "/lock?name=a&waiting=1" -- until another waits
+    -- Until another waits, and for longer than a key is handed on.
+    local first = nginx:begin "/lock?name=a&waiting=1&hold=0.3"
     etcd:await_keys(prefix .. "a/", 1)
     local second = nginx:begin "/lock?name=a"
     local token = tonumber(first:wait().body:match "held (%d+)")
-    assert.is_true(tonumber(second:wait().body:match "held (%d+)") >= token) -- handed on, or not
+    assert.is_true(tonumber(second:wait().body:match "held (%d+)") > token)
   end)
 
   it("is told that the lock can't be had while no etcd answers", function()

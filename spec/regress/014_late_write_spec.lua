@@ -11,8 +11,7 @@ local server, client, lock
 
 -- Of a reader or writer the order hangs on a key of its own.
 local function hold(call)
-  server = clients.scripted(suite.endpoint())
-  client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix })
   lock = assert(client[call](client, call == "multi_lock" and { "a", "b" } or "a"))
   clients.await_watched(client, lock)
 end

@@ -11,8 +11,7 @@ local LATE = 9
 local server, client
 
 before_each(function()
-  server = clients.scripted(suite.endpoint())
-  client = clients.connector { endpoints = server:endpoint(), prefix = prefix, ttl = 20 } ()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 20 })
 end)
 
 after_each(clients.close_all)

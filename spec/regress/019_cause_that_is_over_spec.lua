@@ -68,8 +68,7 @@ it("in contention within one client every wait that runs out is told of the hold
 end)
 
 it("a hold that was lost is told of what it was lost for, not of what came later", function()
-  local server = clients.scripted(suite.endpoint())
-  local client = clients.connector { endpoints = server:endpoint(), prefix = prefix, ttl = 2 } ()
+  local server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 2 })
   local lock = assert(client:lock "a")
   local function fail(text)
     for _, method in ipairs { "LeaseKeepAlive", "LeaseGrant", "Txn" } do

@@ -31,8 +31,7 @@ end)
 
 it("what a server says is shown without what a terminal would obey", function()
   finally(clients.close_all)
-  local server = clients.scripted(suite.endpoint())
-  local client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+  local server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix })
   server:answer("Txn", "before", error_rows.STATUS.PERMISSION_DENIED,
     "etcdserver: \27[31mred\27[0m \7 bell")
   local message = clients.assert_fails("denied", client:lock "a")

@@ -11,10 +11,9 @@ local KEY = prefix .. "data"
 local server, client, stays
 
 before_each(function()
-  server = clients.scripted(suite.endpoint())
-  client = clients.connector {
-    endpoints = server:endpoint(), prefix = prefix, handoff_time = 60, -- no look in between
-  } ()
+  server, client = clients.through_scripted(suite.endpoint(), {
+    prefix = prefix, handoff_time = 60, -- no look in between
+  })
   stays = assert(client:read_lock("a", { owner = "stays" }))
   clients.await_watched(client, stays)
 end)

@@ -11,8 +11,7 @@ local WAITS, SECONDS, RATE = 1500, 3, 100 -- requests a second
 local server, client
 
 before_each(function()
-  server = clients.scripted(suite.endpoint())
-  client = clients.connector { endpoints = server:endpoint(), prefix = prefix, ttl = 60 } ()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 60 })
 end)
 
 after_each(clients.close_all)

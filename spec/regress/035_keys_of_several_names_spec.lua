@@ -11,8 +11,7 @@ local NAMES = { "a", "b" }
 local server, client
 
 before_each(function()
-  server = clients.scripted(suite.endpoint())
-  client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix })
 end)
 
 after_each(clients.close_all)

@@ -14,8 +14,7 @@ after_each(function()
 end)
 
 it("a touch that has to wait leaves with others as what it is", function()
-  local server = clients.scripted(suite.endpoint())
-  local client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+  local server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix })
   local lock = assert(client:write_lock "a")
   clients.await_watched(client, lock)
   server:delay "Txn"

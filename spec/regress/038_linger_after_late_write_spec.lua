@@ -10,8 +10,7 @@ local KEY = prefix .. "data"
 local server, client, lock
 
 before_each(function()
-  server = clients.scripted(suite.endpoint())
-  client = clients.connector { endpoints = server:endpoint(), prefix = prefix } ()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix })
   lock = assert(client:lock("a", { linger = 60 }))
   clients.await_watched(client, lock)
 end)

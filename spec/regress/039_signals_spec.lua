@@ -4,6 +4,7 @@
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
+local tasks = require "spec.support.programs.tasks"
 local uv = require "luv"
 
 local connect = clients.connector { endpoints = suite.endpoints() }
@@ -14,14 +15,11 @@ local SIGTERM = 2 ^ (uv.constants.SIGTERM - 1)
 
 -- The names of our threads that a SIGTERM may come to, by number.
 local function open_to_signals()
-  local found, scan = {}, assert(uv.fs_scandir "/proc/self/task")
-  for number in function() return uv.fs_scandir_next(scan) end do
-    local file = io.open("/proc/self/task/" .. number .. "/status")
-    local status = file and file:read "*a" or ""
-    if file then file:close() end
-    local blocked = tonumber(status:match "SigBlk:%s*%x*(%x%x%x%x)\n" or "ffff", 16)
+  local found = {}
+  for number, status in pairs(tasks(uv.os_getpid(), "status")) do
+    local blocked = tonumber(status:match "SigBlk:%s*%x*(%x%x%x%x)\n", 16)
     if math.floor(blocked / SIGTERM) % 2 == 0 then
-      found[tonumber(number)] = status:match "Name:%s*(%C+)"
+      found[number] = status:match "Name:%s*(%C+)"
     end
   end
   return found

@@ -144,6 +144,12 @@ function M.scripted(endpoint)
   return between[#between]
 end
 
+-- One before the etcd at |endpoint|, and a client with |options| that asks it.
+function M.through_scripted(endpoint, options)
+  local server = M.scripted(endpoint)
+  return server, M.connector(options) { endpoints = server:endpoint() }
+end
+
 -- For after_each.
 function M.close_all()
   kept = {}
