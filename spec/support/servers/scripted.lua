@@ -75,6 +75,11 @@ function Scripted:calls(method)
   return (ask(self, "calls %s", method))
 end
 
+-- How many calls of |method| are without an answer now.
+function Scripted:out(method)
+  return (ask(self, "out %s", method))
+end
+
 -- How etcd itself has last refused one: gRPC's status and its text.
 function Scripted:heard(method)
   return ask(self, "heard %s", method)

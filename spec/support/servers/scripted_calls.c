@@ -310,6 +310,13 @@ void scripted_tell(const method *m) {
 
 /* ---- calls ---- */
 
+int scripted_count_out(const method *m) {
+  const call *c;
+  int n = 0;
+  LIST_FOREACH(c, &calls, link) { n += c->method == m && !c->is_answered; }
+  return n;
+}
+
 static void await_call(void);
 
 static void on_arrived(batch *b) {

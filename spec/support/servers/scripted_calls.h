@@ -36,6 +36,9 @@ method *scripted_method(const char *name);
 /* What comes from now on is forwarded. */
 void scripted_pass(void);
 
+/* How many calls of |m| run now? */
+int scripted_count_out(const method *m);
+
 /* Calls of |m| that run now end as |o| says. */
 void scripted_break(const method *m, const order *o);
 

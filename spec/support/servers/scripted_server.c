@@ -18,6 +18,7 @@
  *   break METHOD STATUS TEXT     so do those that run now
  *   pass                         what comes from now on is forwarded again
  *   calls METHOD                 how many have come: "N"
+ *   out METHOD                   how many run now, without an answer: "N"
  *   heard METHOD                 how etcd itself has last refused one: "STATUS
  *                                TEXT"; "0" if it never has
  *
@@ -61,6 +62,8 @@ static void obey(const char *line) {
     puts("0");
   } else if (strcmp(verb, "calls") == 0) {
     printf("%d\n", m->calls);
+  } else if (strcmp(verb, "out") == 0) {
+    printf("%d\n", scripted_count_out(m));
   } else if (strcmp(verb, "heard") == 0) {
     printf("%d %s\n", m->heard.status, m->heard.text);
   } else {
