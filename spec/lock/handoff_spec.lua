@@ -148,10 +148,11 @@ describe("owners of one client", function()
 
   it("let another client in after some time since it was asked who waits", function()
     local server = clients.scripted(suite.endpoint())
-    local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = 4 }
+    local time = 2.8 -- seconds: less than a question has for its answer
+    local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = time }
     local other = connect { elsewhere = true }
     local lock = assert(client:lock "a")
-    local half = wait.now() + 2.1 -- more than half of the time
+    local half = wait.now() + time / 2 + 0.05
     clients.await_watched(client, lock)
     local asked = ask_many(client, 2)
     wait.sleep(half - wait.now())
@@ -159,7 +160,7 @@ describe("owners of one client", function()
     assert.is_true(lock:unlock())
     lock = granted(asked[1])
     wait.eventually(function() return server:held "Txn" == 1 end, 5, "the question")
-    local over = wait.now() + 4
+    local over = wait.now() + time
     local theirs = ask(other, "other")
     await_queue(other, 2)
     repeat assert(client:ping()) until wait.now() > over -- an etcd that answers others
