@@ -45,6 +45,22 @@ describe("the hold of several names", function()
     end))
   end)
 
+  it("is lost with a key of whose end the watch can't tell any more", function()
+    for _, name in ipairs { "a", "b", "c" } do
+      local server = clients.scripted(etcd:endpoint())
+      local unwatched = connect { endpoints = server:endpoint(), ttl = 60 }
+      local lock = assert(unwatched:multi_lock { "a", "b", "c" })
+      clients.await_watched(unwatched, lock)
+      server:answer("Watch", "before", STATUS.UNAVAILABLE, "etcdserver: no leader")
+      server:interrupt("Watch", STATUS.UNAVAILABLE, "etcdserver: no leader")
+      etcd:del((other:queue(name)[1].key))
+      assert.equal(0, select(2, etcd:ctl("compact", ("%d"):format(etcd:revision()))))
+      server:pass()
+      assert.equal("deleted", lock:wait_lost(10))
+      etcd:await_keys(prefix, 0)
+    end
+  end)
+
   it("is lost while it waits if any of its keys is, or its lease", function()
     for _, take in ipairs {
       function() etcd:del((other:queue("a")[1].key)) end,

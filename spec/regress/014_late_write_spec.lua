@@ -1,6 +1,7 @@
 -- A guarded write whose answer was lost came later, over a newer one of the same hold.
 
 local clients = require "spec.support.harness.clients"
+local STATUS = require("spec.support.harness.error_rows").STATUS
 local loops = require "spec.support.programs.loops"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
@@ -82,6 +83,16 @@ for _, call in ipairs { "lock", "read_lock", "write_lock", "multi_lock" } do
       assert_value "next"
       assert.is_true(lock:put(KEY, "last"))
       assert_value "last"
+    end)
+
+    it("and what isn't prepared, because that is refused, isn't sent", function()
+      write_late()
+      server:answer("Txn", "before", STATUS.PERMISSION_DENIED, "etcdserver: permission denied", 1)
+      clients.assert_fails("denied", lock:put(KEY, "refused"))
+      assert_value(nil)
+      assert.is_true(lock:put(KEY, "next"))
+      assert.equal(1, server:deliver "Txn")
+      assert_value "next"
     end)
   end)
 end

@@ -12,14 +12,19 @@ local client, other
 
 before_each(function()
   client, other = connect { ttl = 2 }, connect { elsewhere = true }
-  assert.is_true(assert(client:lock "first"):unlock()) -- so that it leads from now on
 end)
 
 after_each(clients.close_all)
 
+-- Has the program lead in what it waits for next: it has just had an answer.
+local function lead()
+  assert.is_true(assert(client:lock "first"):unlock())
+end
+
 describe("a client whose program blocks", function()
   it("keeps a lock alive that was waited for long, once it works", function()
     assert(other:lock("a", { max_hold = 4.2 }))
+    lead()
     local lock = assert(client:lock "a")
     wait.sleep(3)
     assert.is_true(lock:check())
@@ -27,6 +32,7 @@ describe("a client whose program blocks", function()
   end)
 
   it("does what its program asks for and doesn't wait for", function()
+    lead()
     local lock = assert(client:lock "a")
     assert(client:lock_async("b"))
     etcd:await_keys(prefix .. "b", 1)
@@ -83,10 +89,23 @@ describe("a client whose program blocks", function()
   it("waits no longer than it was told", function()
     assert(other:lock "a")
     for _, timeout in ipairs { 0.05, 0.5 } do
+      lead()
       local from = wait.now()
       clients.assert_fails("timeout", client:lock("a", { timeout = timeout }))
       local took = wait.now() - from
       assert.is_true(took >= timeout and took < timeout + wait.SLACK, took)
     end
+  end)
+
+  -- What needs no timer of the client's.
+  it("has looked for news no longer than it was told, however often", function()
+    local lock, took = assert(client:lock "a"), 0
+    for _ = 1, 50 do
+      lead()
+      local from = wait.now()
+      clients.assert_fails("timeout", lock:wait_lost(0.02))
+      took = took + wait.now() - from
+    end
+    assert.is_true(took < 50 * 0.02 + wait.SLACK, took)
   end)
 end)

@@ -199,7 +199,7 @@ return {
   { "a new watch has missed nothing", "src/lock/watcher.c",
     "      push(watcher, new_event(EL_WATCHER_RESET, event->rev));\n",
     "",
-    by = "lock/observer: nobody twice, and nobody older" },
+    by = "lock/observer: has everybody in mind" },
   { "what was dropped had no revision", "src/lock/watcher.c",
     "el_watcher_event *reset = new_event(EL_WATCHER_RESET, event->rev);",
     "el_watcher_event *reset = new_event(EL_WATCHER_RESET, 1);",

@@ -27,7 +27,7 @@ return {
   { "who leads stays until something happens", "src/net/loop.c",
     "  dispatch(loop, gpr_time_cmp(next, until) < 0 ? next : until);",
     "  dispatch(loop, gpr_time_cmp(next, until) < 0 ? until : next);",
-    by = "wait/leader: no longer than it was told" },
+    by = "wait/leader: no longer than it was told, however often" },
   { "who asks always wakes the thread", "src/lock/handle.c",
     "el_loop_run(handle->loop, command)",
     "el_loop_post(handle->loop, command)",

@@ -21,7 +21,8 @@ return {
   { "a touch that failed is as good as one", ORDER,
     "  if (!event->outcome.done) return end(order, EL_WRITE_UNSENT);\n",
     "  if (!event->outcome.done) {\n    order->in_doubt = false;\n"
-      .. "    return send(order, event);\n  }\n" },
+      .. "    return send(order, event);\n  }\n",
+    by = "regress/014_late_write: because that is refused" },
   { "a write that found another revision has found no key", ORDER,
     "  if (!event->succeeded && event->whole) {",
     "  if (false) {" },
