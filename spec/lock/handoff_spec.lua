@@ -148,7 +148,7 @@ describe("owners of one client", function()
 
   it("let another client in after some time since it was asked who waits", function()
     local server = clients.scripted(suite.endpoint())
-    local time = 2.8 -- seconds: less than a question has for its answer
+    local time = 2.4 -- seconds: less than a question has for its answer
     local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = time }
     local other = connect { elsewhere = true }
     local lock = assert(client:lock "a")

@@ -2,13 +2,13 @@
 -- was no other member to go to: its caller was told `unavailable` of an etcd that was slow.
 
 local clients = require "spec.support.harness.clients"
+local error_rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local KEY = prefix .. "data"
-local SILENCE = 1.5 -- seconds: more than twice what was too long
-local ATTEMPT = 3 -- seconds that it has for its answer
+local SILENCE = 1 -- second: more than was too long, ...
+local ATTEMPT = 3 -- ... and less than a write has for its answer
 local server
 
 before_each(function() server = clients.scripted(suite.endpoint()) end)
@@ -18,68 +18,105 @@ after_each(function()
   etcd:ctl("del", prefix, "--prefix")
 end)
 
--- A client that holds "a", and asks nothing by itself now.
-local function holding(opts)
-  opts.prefix = prefix
-  local client = clients.connector(opts)()
-  local lock = assert(client:lock "a")
-  clients.await_watched(client, lock)
-  return client, lock
+local function key(i)
+  return prefix .. "data/" .. i
 end
 
--- Has it write, where etcd's answers are kept; returns the write.
-local function write_unheard(client, lock)
-  server:hold_back("Txn", -1)
-  local write = clients.start_put(client, lock, KEY, "new", 10)
-  wait.eventually(function() return server:held "Txn" > 0 end)
-  return write
+-- A client and |n| locks that it holds; it asks nothing by itself now.
+local function holding(n, opts)
+  opts.prefix, opts.ttl = prefix, 60
+  local client, locks = clients.connector(opts)(), {}
+  for i = 1, n do locks[i] = assert(client:lock("a" .. i)) end
+  wait.eventually(function() return client:stats().watches >= n end)
+  for _, lock in ipairs(locks) do clients.await_watched(client, lock) end
+  return client, locks
 end
 
-local function assert_written(write)
-  assert.is_true((write:wait(10)))
-  assert.equal("new", (etcd:get(KEY)))
-end
-
-it("it waits for the only member's answer", function()
-  local write = write_unheard(holding { endpoints = server:endpoint() })
-  wait.sleep(SILENCE)
-  server:tell "Txn"
-  assert_written(write)
-end)
-
-it("and with it does what has left together with it", function()
-  local client, lock = holding { endpoints = server:endpoint() }
-  local asked = {}
-  server:hold_back("Txn", 3)
-  for i = 1, 2 do -- beside which nothing else leaves
-    asked[i] = assert(client:lock_async("b" .. i))
-    wait.eventually(function() return server:held "Txn" == i end)
+-- Has each of |locks| write its key.
+local function start_puts(client, locks)
+  local writes = {}
+  for i, lock in ipairs(locks) do
+    writes[i] = clients.start_put(client, lock, key(i), "new", 10)
   end
-  local write = clients.start_put(client, lock, KEY, "new", 10)
-  asked[3] = assert(client:lock_async "b3")
-  server:tell "Txn"
-  wait.eventually(function() return server:held "Txn" == 1 end)
-  wait.sleep(SILENCE)
-  server:tell "Txn"
-  assert_written(write)
-  assert.equal(clients.granted(asked[3]):token(), (select(2, etcd:get(KEY))))
-end)
+  return writes
+end
 
--- Nobody knows what became of it, and its caller is told soon.
-local function assert_given_up(opts)
-  local from = wait.now()
-  local ok, message, code = write_unheard(holding(opts)):wait(10)
+-- Has two requests be out, whose answers don't come: beside them the next ones gather.
+local function crowd(client)
+  local asked = { assert(client:lock_async "b1"), assert(client:lock_async "b2") }
+  wait.eventually(function() return server:held "Txn" >= 2 end)
+  return asked
+end
+
+for words, n in pairs { ["a write waits"] = 1, ["writes that leave together wait"] = 5 } do
+  it(words .. " for the only member's answer", function()
+    local client, locks = holding(n, { endpoints = server:endpoint() })
+    server:hold_back("Txn", -1)
+    local asked = n > 1 and crowd(client)
+    local writes = start_puts(client, locks)
+    wait.eventually(function() return server:held "Txn" >= (asked and 3 or 1) end)
+    wait.sleep(SILENCE)
+    server:pass()
+    server:tell "Txn"
+    for i, write in ipairs(writes) do
+      assert.is_true((write:wait(10)))
+      assert.equal("new", (etcd:get(key(i))))
+    end
+  end)
+end
+
+-- |write| ends before it would if it were waited for, and nobody knows what became of it.
+local function assert_given_up(write, from)
+  local ok, message, code = write:wait(10)
   assert.is_false(ok)
   assert.equal("unavailable", code, message)
   assert.is_true(wait.now() - from < ATTEMPT)
 end
 
+local function assert_given_up_alone(opts)
+  local client, locks = holding(1, opts)
+  server:hold_back("Txn", -1)
+  local from = wait.now()
+  assert_given_up(start_puts(client, locks)[1], from)
+end
+
 it("where there is another member it is given up with everything else", function()
-  assert_given_up {
+  assert_given_up_alone {
     endpoints = { server:endpoint(), clients.scripted(suite.endpoint()):endpoint() },
   }
 end)
 
 it("nor does whoever would rather be told at once wait", function()
-  assert_given_up { endpoints = server:endpoint(), fail_fast = true }
+  assert_given_up_alone { endpoints = server:endpoint(), fail_fast = true }
+end)
+
+it("nor does what leaves with something that is to be sent again", function()
+  local client, locks = holding(1, { endpoints = server:endpoint() })
+  wait.eventually(function() -- they may be too late, and leave apart
+    local shared = client:stats().shared
+    server:hold_back("Txn", -1)
+    crowd(client)
+    local from = wait.now()
+    local write = start_puts(client, locks)[1]
+    client:lock_async "b3"
+    wait.eventually(function() return server:held "Txn" >= 3 end)
+    local is_shared = client:stats().shared > shared
+    if is_shared then assert_given_up(write, from) end
+    server:pass()
+    server:tell "Txn"
+    wait.eventually(function() return write:wait(0) ~= nil end)
+    return is_shared
+  end)
+end)
+
+it("nor does the first one after a failure: others wait for it", function()
+  local client, locks = holding(1, { endpoints = server:endpoint() })
+  local calls = server:calls "Txn"
+  server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+  local asked = assert(client:lock_async "b")
+  wait.eventually(function() return server:calls "Txn" > calls end)
+  server:hold_back("Txn", -1)
+  asked:cancel()
+  local from = wait.now()
+  assert_given_up(start_puts(client, locks)[1], from)
 end)

@@ -48,9 +48,6 @@ static void nest(el_packed_txn *to, const el_packed_txn *const *members,
                 .value = {(const char *)members[i]->bytes, members[i]->len}};
   }
   el_kv_pack(to, &txn);
-  for (size_t i = 0; i < n; i++) {
-    to->only_once = to->only_once || members[i]->only_once;
-  }
   free(ops);
   free(compares);
 }

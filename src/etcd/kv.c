@@ -271,9 +271,8 @@ static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
 
 void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                 el_txn_done done, void *arg) {
-  /* To give it up would gain nothing, neither another attempt nor another member. */
-  bool awaited_to_its_end =
-      packed->only_once && el_channel_count(el_auth_channel(auth)) == 1;
+  bool outlasts_silence =
+      packed->patient && el_channel_count(el_auth_channel(auth)) == 1;
   txn_call *call = el_alloc(sizeof *call);
   *call = (txn_call){.sent_ms = el_now_ms(),
                      .n_then = packed->n_then,
@@ -285,6 +284,6 @@ void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                                  .bytes = packed->bytes,
                                  .len = packed->len,
                                  .timeout_ms = timeout_ms,
-                                 .outlasts_silence = awaited_to_its_end},
+                                 .outlasts_silence = outlasts_silence},
                on_txn_answer, call);
 }

@@ -12,11 +12,12 @@ typedef struct el_packed_txn {
   uint8_t *bytes; /* NULL: none; behind its |len| bytes is the key */
   size_t len;
   size_t n_then, n_otherwise;
-  bool is_read;   /* it can't write */
-  bool is_plain;  /* it has no conditions */
-  bool is_local;  /* one member answers it from what it has */
-  bool only_once; /* whoever sends it, or part of it, doesn't send it again */
-  el_bytes key;   /* of its first operation, else of its first compare */
+  bool is_read;  /* it can't write */
+  bool is_plain; /* it has no conditions */
+  bool is_local; /* one member answers it from what it has */
+  bool
+      patient; /* where no other member can be asked, it is awaited to its end */
+  el_bytes key; /* of its first operation, else of its first compare */
 } el_packed_txn;
 
 /* Encodes |txn|, which has operations for |then|, or compares, and may be forgotten.

@@ -68,7 +68,7 @@ static void send(el_guarded *guarded, const el_txn *txn) {
 static void send_touch(el_guarded *guarded) {
   EL_UNCLEARED el_recipe recipe;
   el_writer who = el_lock_writer(guarded->lk);
-  guarded->request.only_once = false;
+  guarded->request.patient = false;
   el_recipe_build_touch(&recipe, &who);
   send(guarded, &recipe.txn);
 }
@@ -89,7 +89,7 @@ static void send_operations(el_guarded *guarded) {
     txn = recipe.txn;
   }
   /* Whoever would rather be told at once doesn't wait for its answer. */
-  guarded->request.only_once = guarded->writes && !guarded->world->fail_fast;
+  guarded->request.patient = guarded->writes && !guarded->world->fail_fast;
   send(guarded, &txn);
 }
 

@@ -139,11 +139,17 @@ static int64_t time_for(const el_request *request) {
   return left_ms > 0 ? left_ms : 0;
 }
 
+/* For a scout others wait. */
+static bool is_patient(const el_request *request) {
+  return request->patient && !request->is_scout;
+}
+
 static void send_one(el_batch_out *batch) {
   el_request *request = TAILQ_FIRST(&batch->members);
   int64_t timeout_ms = time_for(request);
   request->is_short = timeout_ms < EL_ATTEMPT_MS;
   batch->lane->leaving(request, false);
+  request->packed.patient = is_patient(request);
   el_kv_send(batch->lane->auth, &request->packed, timeout_ms, on_answer, batch);
 }
 
@@ -152,12 +158,16 @@ static void send_many(el_batch_out *batch) {
   el_packed_txn packed;
   el_request *request;
   size_t n = 0;
+  bool patient =
+      true; /* one that would rather be sent again isn't kept waiting */
   TAILQ_FOREACH(request, &batch->members, link) {
     members[n++] = &request->packed;
     request->is_short = false;
     batch->lane->leaving(request, n > 1);
+    patient = patient && is_patient(request);
   }
   el_batch_pack(&packed, members, n);
+  packed.patient = patient;
   el_kv_send(batch->lane->auth, &packed, EL_ATTEMPT_MS, on_answer, batch);
   el_packed_txn_free(&packed);
 }

@@ -16,8 +16,8 @@
 #include "etcd/kv.h"
 
 enum {
-  /* One attempt of one request, at most; a member that answers nothing at all
-   * is left sooner (net/silence.h). etcd's own limit is 7 s. */
+  /* One attempt of one request, at most; where a member answers nothing at all most
+   * are given up sooner (net/silence.h). etcd's own limit is 7 s. */
   EL_ATTEMPT_MS = 3000
 };
 
@@ -38,7 +38,9 @@ struct el_request {
   /* It has several keys: of what travels with others some etcds ask for rights on
    * one key only (batch.c). */
   bool by_itself;
-  bool only_once; /* if nobody knows what became of it, it isn't sent again */
+  /* It isn't sent again where nobody knows what became of it: it would rather wait
+   * for a slow answer than be given up. */
+  bool patient;
 
   /* The rest is the gate's own. */
   el_requests *requests;

@@ -242,13 +242,21 @@ static void note_away(el_requests *requests, const el_error *err) {
   requests->away_ms = el_now_ms();
 }
 
-/* Opens the gate, or shuts it for longer than the last time. That an attempt with
- * less time than usual had no answer says nothing about etcd. */
+/* That there was no answer says nothing about etcd as it is where others have had one
+ * since, or where there was less time for it than usual. */
+static bool is_no_news(const el_requests *requests, const el_request *request,
+                       const el_txn_answer *answer) {
+  return answer->err.silent &&
+         (request->is_short || answer->sent_ms < requests->heard_ms);
+}
+
+/* Opens the gate, or shuts it for longer than the last time. */
 static void note_luck(el_requests *requests, const el_request *request,
-                      const el_error *err) {
+                      const el_txn_answer *answer) {
+  const el_error *err = &answer->err;
   if (err->code != EL_UNAVAILABLE) {
     open_gate(requests);
-  } else if (!err->elsewhere && !(request->is_short && err->silent) &&
+  } else if (!err->elsewhere && !is_no_news(requests, request, answer) &&
              el_now_ms() >= requests->paused_until) {
     note_away(requests, err);
     requests->pause_ms = requests->pause_ms == 0 ? PAUSE_FIRST_MS
@@ -280,7 +288,7 @@ static void on_answered(el_request *request, el_txn_answer *answer) {
     request->done(request, NULL);
     return;
   }
-  note_luck(requests, request, &answer->err);
+  note_luck(requests, request, answer);
   if (request->is_short && answer->err.silent && requests->pause_ms != 0) {
     /* It was too short to find out more than the others have. */
     answer->err = requests->away;
@@ -330,7 +338,6 @@ void el_requests_send(el_requests *requests, el_request *request,
     return;
   }
   el_kv_pack(&request->packed, txn);
-  request->packed.only_once = request->only_once;
   enqueue(requests, request);
   let_all_go(requests);
 }

@@ -17,8 +17,8 @@ typedef struct el_rpc_request {
   /* Who is asked: 0 is the member in use, else the members count from 1. What one
    * that is chosen answers, or doesn't, says nothing about the one in use. */
   size_t chosen;
-  /* The member may say nothing for so long: a password's hash takes its time, and
-   * what is asked once only is given up where that is of use. */
+  /* The member may say nothing for so long: a password's hash takes its time, and to
+   * give up what isn't asked again gains nothing where there is no other member. */
   bool outlasts_silence;
 } el_rpc_request;
 
