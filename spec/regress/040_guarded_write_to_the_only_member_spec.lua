@@ -41,20 +41,42 @@ local function start_puts(client, locks)
   return writes
 end
 
--- Has two requests be out, whose answers don't come: beside them the next ones gather.
-local function crowd(client)
-  local asked = { assert(client:lock_async "b1"), assert(client:lock_async "b2") }
-  wait.eventually(function() return server:held "Txn" >= 2 end)
-  return asked
+it("a write waits for the only member's answer", function()
+  local client, locks = holding(1, { endpoints = server:endpoint() })
+  server:hold_back("Txn", -1)
+  local write = start_puts(client, locks)[1]
+  wait.eventually(function() return server:held "Txn" == 1 end)
+  wait.sleep(SILENCE)
+  server:tell "Txn"
+  assert.is_true((write:wait(10)))
+  assert.equal("new", (etcd:get(key(1))))
+end)
+
+-- Has what |ask| sends gather, because two requests are out, until it leaves as one, whose
+-- answer doesn't come; then calls look(what |ask| returned). If it takes too long it leaves
+-- apart: then that is done again.
+local function together(client, ask, look)
+  local round = 0
+  wait.eventually(function()
+    local shared, asked = client:stats().shared, {}
+    round = round + 1
+    server:hold_back("Txn", -1)
+    for i = 1, 2 do asked[i] = assert(client:lock_async(("b%d of %d"):format(i, round))) end
+    wait.eventually(function() return server:held "Txn" == 2 end)
+    local sent = ask(round)
+    wait.eventually(function() return server:held "Txn" >= 3 end)
+    local is_one = client:stats().shared > shared
+    if is_one then look(sent) end
+    server:pass()
+    server:tell "Txn"
+    for i = 1, 2 do assert.is_true(clients.granted(asked[i]):unlock()) end
+    return is_one
+  end, 15, "what leaves together")
 end
 
-for words, n in pairs { ["a write waits"] = 1, ["writes that leave together wait"] = 5 } do
-  it(words .. " for the only member's answer", function()
-    local client, locks = holding(n, { endpoints = server:endpoint() })
-    server:hold_back("Txn", -1)
-    local asked = n > 1 and crowd(client)
-    local writes = start_puts(client, locks)
-    wait.eventually(function() return server:held "Txn" >= (asked and 3 or 1) end)
+it("writes that leave together wait for it, too", function()
+  local client, locks = holding(5, { endpoints = server:endpoint() })
+  together(client, function() return start_puts(client, locks) end, function(writes)
     wait.sleep(SILENCE)
     server:pass()
     server:tell "Txn"
@@ -63,7 +85,7 @@ for words, n in pairs { ["a write waits"] = 1, ["writes that leave together wait
       assert.equal("new", (etcd:get(key(i))))
     end
   end)
-end
+end)
 
 -- |write| ends before it would if it were waited for, and nobody knows what became of it.
 local function assert_given_up(write, from)
@@ -92,29 +114,23 @@ end)
 
 it("nor does what leaves with something that is to be sent again", function()
   local client, locks = holding(1, { endpoints = server:endpoint() })
-  wait.eventually(function() -- they may be too late, and leave apart
-    local shared = client:stats().shared
-    server:hold_back("Txn", -1)
-    crowd(client)
-    local from = wait.now()
+  local from
+  together(client, function(round)
+    from = wait.now()
     local write = start_puts(client, locks)[1]
-    client:lock_async "b3"
-    wait.eventually(function() return server:held "Txn" >= 3 end)
-    local is_shared = client:stats().shared > shared
-    if is_shared then assert_given_up(write, from) end
-    server:pass()
-    server:tell "Txn"
-    wait.eventually(function() return write:wait(0) ~= nil end)
-    return is_shared
+    clients.keep(assert(client:lock_async("b3 of " .. round)))
+    return write
+  end, function(write)
+    assert_given_up(write, from)
   end)
 end)
 
 it("nor does the first one after a failure: others wait for it", function()
   local client, locks = holding(1, { endpoints = server:endpoint() })
-  local calls = server:calls "Txn"
+  local failed = client:stats().failed_attempts
   server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
   local asked = assert(client:lock_async "b")
-  wait.eventually(function() return server:calls "Txn" > calls end)
+  wait.eventually(function() return client:stats().failed_attempts > failed end)
   server:hold_back("Txn", -1)
   asked:cancel()
   local from = wait.now()

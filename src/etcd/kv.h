@@ -15,9 +15,8 @@ typedef struct el_packed_txn {
   bool is_read;  /* it can't write */
   bool is_plain; /* it has no conditions */
   bool is_local; /* one member answers it from what it has */
-  bool
-      patient; /* where no other member can be asked, it is awaited to its end */
-  el_bytes key; /* of its first operation, else of its first compare */
+  bool patient;  /* where one endpoint is all there is, it outlasts a silence */
+  el_bytes key;  /* of its first operation, else of its first compare */
 } el_packed_txn;
 
 /* Encodes |txn|, which has operations for |then|, or compares, and may be forgotten.

@@ -18,7 +18,9 @@ enum {
   /* After an attempt that found etcd away, the others wait for the next one's
    * luck: not thousands of callers find out each for himself. */
   PAUSE_FIRST_MS = 20,
-  PAUSE_MAX_MS = 160
+  PAUSE_MAX_MS = 160,
+  /* How much earlier than it is due a deadline may come. */
+  ROUNDING_MS = 10
 };
 
 enum { WRITES, READS, LANES };
@@ -40,8 +42,9 @@ struct el_requests {
   int64_t pause_ms; /* 0: etcd isn't known to be away */
   el_error away;    /* why it is, ... */
   int64_t away_ms; /* ... and when that was found last; 0: it was heard since */
-  int64_t heard_ms; /* when a request was answered last */
-  uint64_t salt;    /* of the pause */
+  int64_t heard_ms;  /* when a request was answered last, ... */
+  int64_t opened_ms; /* ... and a question about a lease, or a request */
+  uint64_t salt;     /* of the pause */
 
   el_identity identity;
   el_request verify; /* a question about it, ... */
@@ -235,6 +238,7 @@ static void on_timer(el_timer *timer) {
 static void open_gate(el_requests *requests) {
   requests->pause_ms = requests->paused_until = 0;
   requests->away_ms = 0;
+  requests->opened_ms = el_now_ms();
 }
 
 static void note_away(el_requests *requests, const el_error *err) {
@@ -242,12 +246,15 @@ static void note_away(el_requests *requests, const el_error *err) {
   requests->away_ms = el_now_ms();
 }
 
-/* That there was no answer says nothing about etcd as it is where others have had one
- * since, or where there was less time for it than usual. */
+/* That there was no answer says nothing about etcd as it is now where there was less time
+ * for it than usual, or where it took all of that, and there was another one since. (What
+ * is given up sooner is because there was none.) */
 static bool is_no_news(const el_requests *requests, const el_request *request,
                        const el_txn_answer *answer) {
+  bool took_all = el_now_ms() >= answer->sent_ms + EL_ATTEMPT_MS - ROUNDING_MS;
   return answer->err.silent &&
-         (request->is_short || answer->sent_ms < requests->heard_ms);
+         (request->is_short ||
+          (took_all && answer->sent_ms < requests->opened_ms));
 }
 
 /* Opens the gate, or shuts it for longer than the last time. */

@@ -5,7 +5,7 @@
  * attempt would outlast the election. So the calls that are out are watched
  * together: while one of them is answered now and then, the others may take
  * their time (a burst, a slow disk); once none is, all of them are given up,
- * to be asked again elsewhere. (What nobody would ask again isn't watched: rpc.h.)
+ * to be asked again elsewhere. (Some aren't watched: rpc.h, outlasts_silence.)
  */
 #ifndef ETCDLOCK_NET_SILENCE_H
 #define ETCDLOCK_NET_SILENCE_H

@@ -415,7 +415,11 @@ return {
     "patient = patient || is_patient(request);",
     by = "regress/040_guarded_write_to_the_only_member: is to be sent again" },
   { "who has had no answer shuts the gate while others have one", "src/lock/requests.c",
-    "(request->is_short || answer->sent_ms < requests->heard_ms)",
-    "request->is_short",
+    "(took_all && answer->sent_ms < requests->opened_ms)",
+    "false",
     by = "regress/041_answer_lost_beside_others" },
+  { "what is given up while others had an answer is no news", "src/lock/requests.c",
+    "(took_all && answer->sent_ms < requests->opened_ms)",
+    "answer->sent_ms < requests->opened_ms",
+    by = "regress/041_answer_lost_beside_others: falls silent after an answer" },
 }
