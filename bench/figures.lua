@@ -1,9 +1,11 @@
 -- The figures that the lock promises, measured on this machine against an etcd
 -- of its own: takeover after a holder is killed, hand-off between processes,
--- what a lock costs that nobody else wants, and how late a call returns that waits for
--- an etcd which has stopped. Not a spec: `make figures`.
+-- what a lock costs that nobody else wants, what one that is held takes of the core's
+-- memory, and how late a call returns that waits for an etcd which has stopped. Not a
+-- spec: `make figures`.
 
 local Etcd = require "spec.support.servers.etcd"
+local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
 local handoff = require "spec.support.programs.handoff"
 local measure = require "bench.measure"
@@ -108,6 +110,8 @@ local function uncontended(etcd)
   say("  %d in %.2f s: %.0f/s, %.2f ms each", CYCLES, took, CYCLES / took, took / CYCLES * 1000)
   say("  %.0f RPCs, %.3f each: %s", after.rpcs - before.rpcs,
     (after.rpcs - before.rpcs) / CYCLES, table.concat(parts, ", "))
+  say("A lock that is held (limit: 1,024 bytes of the core's structs)")
+  say("  %d bytes; `make bench ROWS=held` tells of 10,000 of them", core.HOLD_SIZE)
 end
 
 -- ---- deadlines ----
