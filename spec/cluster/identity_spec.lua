@@ -5,7 +5,6 @@ local Etcd = require "spec.support.servers.etcd"
 local proc = require "spec.support.programs.proc"
 local remote = require "spec.support.programs.remote"
 local suite = require "spec.support.harness.suite"
-local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local ask = remote.ask
@@ -86,17 +85,6 @@ describe("an etcd that was wiped", function()
     etcd:wipe(true)
     assert.same({ "cluster_changed" }, ask(child, LOST))
     assert_over(child, etcd, token)
-  end)
-
-  it("keeps nothing of a client that finds out by asking for a lock", function()
-    local etcd = single()
-    local child = remote.start { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 }
-    make_history(child)
-    etcd:wipe()
-    assert_refused(child)
-    wait.eventually(function()
-      return #etcd:keys(prefix) == 0 and #etcd:leases() == 0
-    end, 2, "nothing of ours in another store")
   end)
 
   it("is not believed by one who only looks", function()

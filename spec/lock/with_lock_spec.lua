@@ -115,10 +115,6 @@ describe("with_lock", function()
     end))
   end)
 
-  it("says closed when the client was closed meanwhile", function()
-    assert_ran("closed", client:with_lock("a", function() client:close() end))
-  end)
-
   it("is no plain success for a function that lets go itself", function()
     assert_ran("not_held", client:with_lock("a", function(lock)
       assert.is_true(lock:unlock())

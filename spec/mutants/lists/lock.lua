@@ -35,7 +35,7 @@ return {
   { "another cluster's lease stays", "src/lock/session_driver.c",
     "  if (alive) {\n    say_farewell(driver, driver->session.id);\n  }",
     "",
-    by = "cluster/identity: keeps nothing of a client" },
+    by = "regress/044_keys_on_a_wiped_etcd" },
   { "the claim isn't published", "src/lock/session_driver.c",
     "  el_claim_set(driver->claim, driver->session.claim_until);",
     "  if (driver->session.claim_until == 0) el_claim_set(driver->claim, 0);",

@@ -1,0 +1,77 @@
+-- Two clients of one program that asked for one name, the second within the first's
+-- with_lock, waited for each other for ever.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails = clients.assert_fails
+local client, other
+
+before_each(function()
+  client, other = connect(), connect()
+end)
+
+after_each(clients.close_all)
+
+describe("another client of the same program", function()
+  it("is told at once that it would wait for ever", function()
+    local from = wait.now()
+    local ok, message, code = client:with_lock("a", function(lock)
+      local text = assert_fails("deadlock", other:with_lock("a", error))
+      assert_fails("deadlock", other:lock("a", { timeout = 10 }))
+      assert_fails("locked", other:try_lock "a")
+      assert.is_true(lock:check())
+      return text
+    end)
+    assert.is_true(ok, message, code)
+    assert.matches('lock "a" is held by another client of this program', message, 1, true)
+    assert.is_true(wait.now() - from < 2)
+    assert.is_true(assert(other:lock "a"):unlock())
+  end)
+
+  it("is told so by the name that etcd sees", function()
+    local below = connect { prefix = prefix .. "b/" }
+    clients.keep(assert(client:lock "b/c"))
+    assert_fails("deadlock", below:lock "c")
+    assert.is_true(assert(below:lock "b/c"):unlock())
+  end)
+
+  it("is told so in whatever way it names one of the members", function()
+    local one = etcd:endpoint()
+    local bare, name = one:gsub("^https?://", ""), one:gsub("127%.0%.0%.1", "localhost")
+    clients.keep(assert(client:lock "c"))
+    for _, endpoints in ipairs { bare, name, "nobody.invalid:2379," .. one } do
+      assert_fails("deadlock", connect { endpoints = endpoints }:lock("c", { timeout = 5 }))
+    end
+  end)
+
+  it("of another etcd, which was set up alike, waits for nobody", function()
+    local another = suite.start()
+    finally(function() another:stop() end)
+    clients.keep(assert(client:lock "c"))
+    local lock = assert(connect { endpoints = another:endpoints() }:lock("c", { timeout = 5 }))
+    assert.is_true(lock:unlock())
+  end)
+
+  it("of another etcd waits for a writer of that, whoever reads here", function()
+    local another = suite.start()
+    finally(function() another:stop() end)
+    clients.keep(assert(client:read_lock "c"))
+    clients.keep(assert(connect { endpoints = another:endpoints(), elsewhere = true }:lock "c"))
+    assert_fails("timeout",
+      connect { endpoints = another:endpoints() }:read_lock("c", { timeout = 0.5 }))
+  end)
+
+  it("waits where the hold ends by itself", function()
+    clients.keep(assert(client:lock("a", { max_hold = 0.2 })))
+    assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
+  end)
+
+  it("gets what the first has dropped", function()
+    assert(client:lock("a"))
+    assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
+  end)
+end)

@@ -1,0 +1,24 @@
+-- A client that asked for a lock after its etcd had been wiped, and had the same cluster id
+-- again, left a lease and a key on the new data, for as long as its TTL.
+
+local Etcd = require "spec.support.servers.etcd"
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+it("nothing of who began with the old data stays on the new", function()
+  local etcd = Etcd.start()
+  finally(function()
+    clients.close_all()
+    etcd:stop()
+  end)
+  local client = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 } ()
+  for _ = 1, 20 do assert(client:lock "before"):unlock() end -- revisions that the new lacks
+  etcd:wipe()
+  clients.assert_fails("conflict", client:lock "a")
+  clients.assert_fails("conflict", client:try_lock "a")
+  clients.assert_fails("conflict", client:lock("a", { timeout = 3 }))
+  wait.eventually(function() return #etcd:keys(prefix) == 0 and #etcd:leases() == 0 end, 2)
+end)
