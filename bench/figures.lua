@@ -110,6 +110,11 @@ local function uncontended(etcd)
   say("  %d in %.2f s: %.0f/s, %.2f ms each", CYCLES, took, CYCLES / took, took / CYCLES * 1000)
   say("  %.0f RPCs, %.3f each: %s", after.rpcs - before.rpcs,
     (after.rpcs - before.rpcs) / CYCLES, table.concat(parts, ", "))
+end
+
+-- ---- memory ----
+
+local function memory()
   say("A lock that is held (limit: 1,024 bytes of the core's structs)")
   say("  %d bytes; `make bench ROWS=held` tells of 10,000 of them", core.HOLD_SIZE)
 end
@@ -149,6 +154,7 @@ program(function()
   local etcd = Etcd.start { args = { "--unsafe-no-fsync=false" } }
   say("One member of etcd on this machine, with fsync; %s", jit and jit.version or _VERSION)
   uncontended(etcd)
+  memory()
   handoffs(etcd)
   takeovers(etcd)
   deadlines(etcd)

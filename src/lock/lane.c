@@ -158,12 +158,12 @@ static void send_many(el_batch_out *batch) {
   el_packed_txn packed;
   el_request *request;
   size_t n = 0;
-  bool patient =
-      true; /* one that would rather be sent again isn't kept waiting */
+  bool patient = true;
   TAILQ_FOREACH(request, &batch->members, link) {
     members[n++] = &request->packed;
     request->is_short = false;
     batch->lane->leaving(request, n > 1);
+    /* One that would rather be sent again isn't kept waiting. */
     patient = patient && is_patient(request);
   }
   el_batch_pack(&packed, members, n);

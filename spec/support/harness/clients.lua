@@ -65,6 +65,14 @@ function M.start_put(client, lock, key, value, seconds)
   return write
 end
 
+-- |write|, of start_put, ends, and nobody knows what became of it.
+function M.assert_unheard(write)
+  local ok, message, code, is_unwritten = write:wait(10)
+  assert.is_false(ok)
+  assert.equal("unavailable", code, message)
+  assert.is_false(is_unwritten, message)
+end
+
 -- Waits until |client| asks nothing by itself for the next seconds, of |lock|, the only
 -- one that it holds: the next request is the test's.
 function M.await_watched(client, lock)
