@@ -44,10 +44,15 @@ end
 
 function Link:send(text)
   assert(self.pipe:try_write(text) == #text)
+  core:hear()
+end
+
+local function digits(id)
+  return ("%016x"):format(id)
 end
 
 function Link:say(id)
-  self:send(("%016x"):format(id))
+  self:send(digits(id))
 end
 
 function Link:close()
@@ -188,6 +193,31 @@ describe("the socket of a client", function()
     assert.is_nil(lock:left())
   end)
 
+  it("releases the lock of a connection that ends before it was heard", function()
+    local link = greeted()
+    local lock, id = ask "unheard"
+    assert(link.pipe:try_write(digits(id)))
+    link:close()
+    assert_free "unheard"
+    assert.is_false(core:taken(id))
+    assert.is_falsy(lock:left())
+  end)
+
+  it("hears what is said before it greets", function()
+    assert(core:serve())
+    for i = 1, 30 do
+      local name = "early" .. i
+      local theirs = held(name)
+      local lock, id = ask(name)
+      assert.is_true(arm(lock, id))
+      local link = open()
+      assert(uv.fs_write(link.pipe:fileno(), digits(id))) -- before libuv knows of the connection
+      core:hear()
+      assert(theirs:unlock())
+      link:await(2)
+    end
+  end)
+
   it("serves one wait after the other on one connection", function()
     local link = greeted()
     for i = 1, 20 do
@@ -266,7 +296,7 @@ describe("the socket of a client", function()
     end, 10, "all are greeted")
     for i, each in ipairs(waits) do
       if i % 11 == 0 then
-        each.link:send(("%016x"):format(each.id):sub(1, 8)) -- and no more
+        each.link:send(digits(each.id):sub(1, 8)) -- and no more
         core:taken(each.id)
         each.lock:release()
       else

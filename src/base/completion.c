@@ -41,7 +41,8 @@ void el_completion_complete(el_completion *completion, unsigned events) {
   pthread_cond_broadcast(&completion->cond);
   for (unsigned i = completion->n_arms; i-- > 0;) {
     if ((completion->arms[i].event & events) != 0) {
-      el_wake_push(completion->arms[i].wake, completion->arms[i].id);
+      el_wake *wake = completion->arms[i].wake;
+      wake->push(wake, completion->arms[i].id);
       drop_arm(completion, i);
     }
   }

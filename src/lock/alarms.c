@@ -34,7 +34,7 @@ static void forget(alarm_entry *alarm) {
 
 static void on_due(el_timer *timer) {
   alarm_entry *alarm = EL_OF(timer, alarm_entry, timer);
-  el_wake_push(alarm->wake, alarm->id);
+  alarm->wake->push(alarm->wake, alarm->id);
   forget(alarm);
 }
 

@@ -324,7 +324,7 @@ void el_client_close(el_client *cl, int64_t budget_ms) {
   el_loop_join(cl->loop);
   cl->handle->loop = NULL;
   if (cl->handle->wake != NULL) {
-    el_wake_shut(cl->handle->wake);
+    el_wake_queue_shut(cl->handle->wake);
   }
 }
 

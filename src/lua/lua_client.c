@@ -110,7 +110,7 @@ static el_nret l_client_usable(lua_State *L) {
 }
 
 /* The server's thread posts, and its connections wait for what has ended as
- * closed: so it stops first, and goes last. */
+ * closed: so it stops first, and hangs up last. */
 static void close_client(el_lua_client *lc, int64_t budget_ms) {
   el_error err;
   if (!el_lua_client_is_usable(lc, &err)) return;
@@ -119,11 +119,7 @@ static void close_client(el_lua_client *lc, int64_t budget_ms) {
   }
   el_client_close(lc->client, budget_ms);
   if (lc->server != NULL) {
-    el_wake_server_free(lc->server);
-    lc->server = NULL;
-  }
-  if (lc->served != NULL) {
-    el_wake_shut(lc->served);
+    el_wake_server_hang_up(lc->server);
   }
 }
 
@@ -194,7 +190,7 @@ static el_nret l_client_gc(lua_State *L) {
   if (lc != NULL && !el_handle_is_forked(el_client_handle(lc->client))) {
     close_client(lc, GC_BUDGET_MS);
     el_client_free(lc->client);
-    el_wake_free(lc->served);
+    el_wake_server_free(lc->server);
     free(lc);
   }
   return 0;

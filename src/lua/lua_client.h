@@ -22,8 +22,7 @@
 typedef struct el_lua_client {
   el_client *client;
   /* For a host that waits on connections; NULL until it asks for them. */
-  el_wake *served;
-  el_wake_server *server; /* of |served| */
+  el_wake_server *server;
   uint64_t n_served;
 } el_lua_client;
 

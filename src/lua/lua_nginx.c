@@ -1,8 +1,5 @@
 /* lua_nginx: waits for a host that can only wait on connections: the methods of
  * a client by which nginx's Lua has them served (nginx/wake_server.h). */
-#include <errno.h>
-#include <string.h>
-
 #include "lua/lua_client.h"
 #include "lua/lua_types.h"
 
@@ -16,15 +13,7 @@ static el_wake_server *server_of(el_lua_client *lc, el_error *err) {
 }
 
 static bool start_server(el_lua_client *lc, const char *dir, el_error *err) {
-  if (lc->served == NULL) {
-    lc->served = el_wake_new();
-  }
-  if (lc->served == NULL) {
-    el_error_set(err, EL_NOMEM, "no descriptor to wait with: %s",
-                 strerror(errno));
-    return false;
-  }
-  lc->server = el_wake_server_start(lc->served, dir, err);
+  lc->server = el_wake_server_start(dir, err);
   return lc->server != NULL;
 }
 
@@ -88,6 +77,16 @@ static el_nret l_client_expect(lua_State *L) {
   return 1;
 }
 
+/* client:hear(): numbers were said over the socket */
+static el_nret l_client_hear(lua_State *L) {
+  el_error err;
+  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
+  if (server != NULL) {
+    el_wake_server_hear(server);
+  }
+  return 0;
+}
+
 /* client:taken(number): the connection may end, or serve another wait
  * -> was the number said, and is it certain that no byte was sent for that? */
 static el_nret l_client_taken(lua_State *L) {
@@ -103,7 +102,11 @@ static el_nret l_client_taken(lua_State *L) {
 }
 
 const luaL_Reg el_lua_nginx_methods[] = {
-    {"serve", l_client_serve}, {"next_fd", l_client_next_fd},
-    {"seal", l_client_seal},   {"expect", l_client_expect},
-    {"taken", l_client_taken}, {NULL, NULL},
+    {"serve", l_client_serve},
+    {"next_fd", l_client_next_fd},
+    {"seal", l_client_seal},
+    {"expect", l_client_expect},
+    {"hear", l_client_hear},
+    {"taken", l_client_taken},
+    {NULL, NULL},
 };

@@ -12,12 +12,19 @@ static uint64_t check_id(lua_State *L, int arg) {
   return (uint64_t)id;
 }
 
-/* Where the end of wait |id| is told. */
-static el_wake *check_wake(lua_State *L, el_lua_client *lc, uint64_t id) {
+/* Where the end of wait |id| is told; NULL: nowhere. */
+static el_wake *wake_of(const el_lua_client *lc, uint64_t id) {
   el_error err;
-  el_wake *wake = id >= EL_LUA_SERVED
-                      ? lc->served
-                      : el_handle_wake(el_client_handle(lc->client), &err);
+  el_wake_queue *queue;
+  if (id >= EL_LUA_SERVED) {
+    return lc->server != NULL ? el_wake_server_wake(lc->server) : NULL;
+  }
+  queue = el_handle_wake(el_client_handle(lc->client), &err);
+  return queue != NULL ? el_wake_queue_wake(queue) : NULL;
+}
+
+static el_wake *check_wake(lua_State *L, const el_lua_client *lc, uint64_t id) {
+  el_wake *wake = wake_of(lc, id);
   if (wake == NULL) {
     luaL_error(L, "this client can't be waited for in that way");
   }
@@ -29,11 +36,11 @@ static el_wake *check_wake(lua_State *L, el_lua_client *lc, uint64_t id) {
 static el_nret l_client_wake_fd(lua_State *L) {
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_wake *wake = el_handle_wake(el_client_handle(lc->client), &err);
-  if (wake == NULL || !el_lua_client_is_usable(lc, &err)) {
+  el_wake_queue *queue = el_handle_wake(el_client_handle(lc->client), &err);
+  if (queue == NULL || !el_lua_client_is_usable(lc, &err)) {
     return el_lua_fail(L, &err);
   }
-  lua_pushinteger(L, el_wake_fd(wake));
+  lua_pushinteger(L, el_wake_queue_fd(queue));
   return 1;
 }
 
@@ -42,12 +49,12 @@ static el_nret l_client_woken(lua_State *L) {
   uint64_t ids[WOKEN_MAX];
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_wake *wake = el_handle_wake(el_client_handle(lc->client), &err);
+  el_wake_queue *queue = el_handle_wake(el_client_handle(lc->client), &err);
   int n = 0;
   size_t taken = WOKEN_MAX;
   lua_newtable(L);
-  while (wake != NULL && taken == WOKEN_MAX) {
-    taken = el_wake_take(wake, ids, WOKEN_MAX);
+  while (queue != NULL && taken == WOKEN_MAX) {
+    taken = el_wake_queue_take(queue, ids, WOKEN_MAX);
     for (size_t i = 0; i < taken; i++) {
       lua_pushnumber(L, (lua_Number)ids[i]);
       lua_rawseti(L, -2, ++n);

@@ -15,10 +15,11 @@
 
 #include "base/hash.h"
 #include "base/alloc.h"
+#include "base/of.h"
 #include "base/thread.h"
 #include "nginx/wake_socket.h"
 
-enum { ID_DIGITS = 16, EVENTS_MAX = 64, IDS_MAX = 256, ROOM_US = 2000 };
+enum { ID_DIGITS = 16, EVENTS_MAX = 64, ROOM_US = 2000 };
 
 typedef struct peer peer;
 
@@ -33,23 +34,25 @@ typedef struct wait_entry {
   UT_hash_handle hh;
 } wait_entry;
 
-/* A connection; the server thread's own, but for |waiting|. */
+/* A connection. */
 struct peer {
   int fd;
   char said[ID_DIGITS];
   size_t n_said;
-  wait_entry *waiting; /* guarded by mu */
+  wait_entry *waiting;
   LIST_ENTRY(peer) link;
 };
 
 struct el_wake_server {
-  int epoll_fd, stop_fd;
+  el_wake wake;
+  int epoll_fd; /* the thread's: who comes and who goes */
+  int said_fd;  /* who has said something */
+  int stop_fd;
   int spare_fd; /* given up for a moment when there are no others */
   el_wake_socket at;
   pthread_t thread;
-  el_wake *wake;
+  pthread_mutex_t mu; /* guards the rest, with what is in it; a leaf */
   LIST_HEAD(, peer) peers;
-  pthread_mutex_t mu; /* guards waits and their peers; a leaf */
   wait_entry *waits;
 };
 
@@ -95,8 +98,6 @@ bool el_wake_server_taken(el_wake_server *server, uint64_t id, void **arg) {
   return listened;
 }
 
-/* ---- connections, on the server's thread ---- */
-
 /* One byte to a socket that holds at most a few can't fall short. */
 static void wake_up(const peer *to) {
   (void)!send(to->fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -110,7 +111,10 @@ static void answer(wait_entry *entry) {
   wake_up(entry->at);
 }
 
-static void push(el_wake_server *server, uint64_t id) {
+/* On whichever thread: a byte sent from here costs less than having the server's
+ * thread send it. */
+static void push(el_wake *wake, uint64_t id) {
+  el_wake_server *server = EL_OF(wake, el_wake_server, wake);
   wait_entry *entry;
   pthread_mutex_lock(&server->mu);
   entry = find(server, id);
@@ -119,14 +123,6 @@ static void push(el_wake_server *server, uint64_t id) {
     answer(entry);
   }
   pthread_mutex_unlock(&server->mu);
-}
-
-static void push_all(el_wake_server *server) {
-  uint64_t ids[IDS_MAX];
-  size_t n = el_wake_take(server->wake, ids, IDS_MAX);
-  for (size_t i = 0; i < n; i++) {
-    push(server, ids[i]);
-  }
 }
 
 /* Takes out what |one| waits for; for give_up, without the mutex. */
@@ -145,20 +141,7 @@ static void give_up(wait_entry *entry) {
   free(entry);
 }
 
-static void close_peer(el_wake_server *server, peer *one) {
-  wait_entry *entry;
-  pthread_mutex_lock(&server->mu);
-  entry = take_from(server, one);
-  pthread_mutex_unlock(&server->mu);
-  give_up(entry);
-  LIST_REMOVE(one, link);
-  /* A process that was just started may have a copy for a moment, by which epoll
-   * would go on to tell of it, and whoever waits would not hear of its end. */
-  epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, one->fd, NULL);
-  shutdown(one->fd, SHUT_RDWR);
-  close(one->fd);
-  free(one);
-}
+/* ---- what connections say ---- */
 
 static uint64_t number_of(const char *hex) {
   char digits[ID_DIGITS + 1];
@@ -168,12 +151,10 @@ static uint64_t number_of(const char *hex) {
 }
 
 /* The connection has said which wait it is for, perhaps once more. One that
- * nobody expects is answered at once: it is over. */
-static void attach(el_wake_server *server, peer *one) {
-  wait_entry *entry, *earlier = NULL;
-  one->n_said = 0;
-  pthread_mutex_lock(&server->mu);
-  entry = find(server, number_of(one->said));
+ * nobody expects is answered at once: it is over. Returns what it waits for no
+ * more, for give_up. */
+static wait_entry *attach(el_wake_server *server, peer *one) {
+  wait_entry *entry = find(server, number_of(one->said)), *earlier = NULL;
   if (one->waiting != entry) {
     earlier = take_from(server, one);
   }
@@ -185,25 +166,61 @@ static void attach(el_wake_server *server, peer *one) {
     entry->listens = true;
     answer(entry);
   }
-  pthread_mutex_unlock(&server->mu);
-  give_up(earlier);
+  return earlier;
 }
 
-static void read_peer(el_wake_server *server, peer *one) {
-  for (;;) {
-    ssize_t n = recv(one->fd, one->said + one->n_said, ID_DIGITS - one->n_said,
-                     MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) {
-      close_peer(server, one);
-      return;
-    }
+/* Reads up to the end of a number. Returns what is waited for no more, for
+ * give_up. */
+static wait_entry *read_said(el_wake_server *server, peer *one) {
+  ssize_t n = recv(one->fd, one->said + one->n_said, ID_DIGITS - one->n_said,
+                   MSG_DONTWAIT);
+  if (n > 0) {
     one->n_said += (size_t)n;
-    if (one->n_said == ID_DIGITS) {
-      attach(server, one);
-    }
+  } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    /* It has ended, of which the thread is told. */
+    epoll_ctl(server->said_fd, EPOLL_CTL_DEL, one->fd, NULL);
   }
+  if (one->n_said < ID_DIGITS) return NULL;
+  one->n_said = 0;
+  return attach(server, one);
+}
+
+/* Reads a part of what was said; false if all is read. */
+static bool hear_some(el_wake_server *server) {
+  struct epoll_event event;
+  wait_entry *earlier = NULL;
+  bool heard;
+  pthread_mutex_lock(&server->mu);
+  heard = epoll_wait(server->said_fd, &event, 1, 0) == 1;
+  if (heard) {
+    earlier = read_said(server, event.data.ptr);
+  }
+  pthread_mutex_unlock(&server->mu);
+  give_up(earlier);
+  return heard;
+}
+
+void el_wake_server_hear(el_wake_server *server) {
+  while (hear_some(server)) {
+  }
+}
+
+/* ---- connections that come and go, on the server's thread ---- */
+
+static void close_peer(el_wake_server *server, peer *one) {
+  wait_entry *entry;
+  pthread_mutex_lock(&server->mu);
+  entry = take_from(server, one);
+  LIST_REMOVE(one, link);
+  /* A process that was just started may have a copy for a moment, by which epoll
+   * would go on to tell of it, and whoever waits would not hear of its end. */
+  epoll_ctl(server->said_fd, EPOLL_CTL_DEL, one->fd, NULL);
+  epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, one->fd, NULL);
+  shutdown(one->fd, SHUT_RDWR);
+  close(one->fd);
+  free(one);
+  pthread_mutex_unlock(&server->mu);
+  give_up(entry);
 }
 
 static bool is_ours(int fd) {
@@ -217,9 +234,9 @@ static void close_fd(int fd) {
   if (fd >= 0) close(fd);
 }
 
-static bool poll_fd(const el_wake_server *server, int fd, void *tag) {
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
-  return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+static bool poll_fd(int epoll_fd, int fd, uint32_t events, void *tag) {
+  struct epoll_event event = {.events = events, .data.ptr = tag};
+  return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
@@ -243,6 +260,7 @@ static void turn_away(el_wake_server *server) {
 
 static void accept_one(el_wake_server *server) {
   int fd = accept_fd(server);
+  bool is_polled;
   peer *one;
   if (fd < 0) {
     if (errno == EMFILE || errno == ENFILE) turn_away(server);
@@ -254,10 +272,15 @@ static void accept_one(el_wake_server *server) {
   }
   one = el_alloc(sizeof *one);
   one->fd = fd;
+  pthread_mutex_lock(&server->mu);
   LIST_INSERT_HEAD(&server->peers, one, link);
-  if (poll_fd(server, fd, one)) {
+  is_polled = poll_fd(server->said_fd, fd, EPOLLIN, one) &&
+              poll_fd(server->epoll_fd, fd, EPOLLRDHUP, one);
+  if (is_polled) {
     wake_up(one); /* a greeting */
-  } else {
+  }
+  pthread_mutex_unlock(&server->mu);
+  if (!is_polled) {
     close_peer(server, one);
   }
 }
@@ -277,10 +300,10 @@ static void *serve(void *arg) {
         stopping = true;
       } else if (tag == &server->at.fd) {
         accept_one(server);
-      } else if (tag == &server->wake) {
-        push_all(server);
+        el_wake_server_hear(server); /* what it said until now */
       } else {
-        read_peer(server, tag);
+        el_wake_server_hear(server); /* what it said at last */
+        close_peer(server, tag);
       }
     }
   }
@@ -289,45 +312,45 @@ static void *serve(void *arg) {
 
 /* ---- life ---- */
 
-static void free_server(el_wake_server *server) {
+static void close_all(el_wake_server *server) {
   el_wake_socket_close(&server->at);
   close_fd(server->spare_fd);
   close_fd(server->epoll_fd);
+  close_fd(server->said_fd);
   close_fd(server->stop_fd);
-  pthread_mutex_destroy(&server->mu);
-  free(server);
 }
 
-static bool open_all(el_wake_server *server) {
+static bool start_thread(el_wake_server *server, el_error *err) {
   server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  server->said_fd = epoll_create1(EPOLL_CLOEXEC);
   server->stop_fd = eventfd(0, EFD_CLOEXEC);
   server->spare_fd = open_spare();
-  return server->epoll_fd >= 0 && server->stop_fd >= 0 &&
-         poll_fd(server, server->at.fd, &server->at.fd) &&
-         poll_fd(server, server->stop_fd, &server->stop_fd) &&
-         poll_fd(server, el_wake_fd(server->wake), &server->wake) &&
-         el_thread_start(&server->thread, serve, server) == 0;
+  if (server->epoll_fd >= 0 && server->said_fd >= 0 && server->stop_fd >= 0 &&
+      server->spare_fd >= 0 &&
+      poll_fd(server->epoll_fd, server->at.fd, EPOLLIN, &server->at.fd) &&
+      poll_fd(server->epoll_fd, server->stop_fd, EPOLLIN, &server->stop_fd) &&
+      el_thread_start(&server->thread, serve, server) == 0) {
+    return true;
+  }
+  el_error_set(err, EL_NOMEM, "can't serve the wake-up socket: %s",
+               strerror(errno));
+  return false;
 }
 
-el_wake_server *el_wake_server_start(el_wake *wake, const char *dir,
-                                     el_error *err) {
+el_wake_server *el_wake_server_start(const char *dir, el_error *err) {
   el_wake_server *server = el_alloc(sizeof *server);
-  server->wake = wake;
-  server->epoll_fd = server->stop_fd = server->spare_fd = -1;
+  server->wake.push = push;
+  server->epoll_fd = server->said_fd = -1;
+  server->stop_fd = server->spare_fd = -1;
   server->at.fd = server->at.path_fd = -1;
   pthread_mutex_init(&server->mu, NULL);
   LIST_INIT(&server->peers);
-  if (!el_wake_socket_open(&server->at, dir, err)) {
-    free_server(server);
-    return NULL;
+  if (el_wake_socket_open(&server->at, dir, err) && start_thread(server, err)) {
+    return server;
   }
-  if (!open_all(server)) {
-    el_error_set(err, EL_NOMEM, "can't serve the wake-up socket: %s",
-                 strerror(errno));
-    free_server(server);
-    return NULL;
-  }
-  return server;
+  close_all(server);
+  el_wake_server_free(server);
+  return NULL;
 }
 
 void el_wake_server_stop(el_wake_server *server) {
@@ -335,19 +358,37 @@ void el_wake_server_stop(el_wake_server *server) {
   pthread_join(server->thread, NULL);
 }
 
-void el_wake_server_free(el_wake_server *server) {
+/* For give_up; NULL: nothing is expected any more. */
+static wait_entry *take_any(el_wake_server *server) {
+  wait_entry *entry;
+  pthread_mutex_lock(&server->mu);
+  entry = server->waits;
+  if (entry != NULL) {
+    take_out(server, entry);
+  }
+  pthread_mutex_unlock(&server->mu);
+  return entry;
+}
+
+void el_wake_server_hang_up(el_wake_server *server) {
   peer *one;
-  wait_entry *entry, *next;
+  wait_entry *entry;
   while ((one = LIST_FIRST(&server->peers)) != NULL) {
     close_peer(server, one);
   }
-  HASH_ITER(hh, server->waits, entry, next) {
-    HASH_DEL(server->waits, entry);
-    entry->gone(entry->arg);
-    free(entry);
+  while ((entry = take_any(server)) != NULL) {
+    give_up(entry);
   }
-  free_server(server);
+  close_all(server);
 }
+
+void el_wake_server_free(el_wake_server *server) {
+  if (server == NULL) return;
+  pthread_mutex_destroy(&server->mu);
+  free(server);
+}
+
+el_wake *el_wake_server_wake(el_wake_server *server) { return &server->wake; }
 
 const char *el_wake_server_path(const el_wake_server *server) {
   return server->at.path;

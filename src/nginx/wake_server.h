@@ -2,14 +2,16 @@
  * wait is a connection (nginx's cosockets).
  *
  * A thread of this process listens on a unix-domain socket. The host connects
- * to it, is greeted with a byte, says the number of a wait (16 hex digits), and
- * is sent one byte when the number is pushed, or at once if it was since the
- * last one. The byte says "look again", and no more; who wants another says the
- * number again. A connection that ends while its wait is expected tells that
- * whoever waited is gone. Other processes are turned away, as is everybody while
- * there are no descriptors.
+ * to it, is greeted with a byte, says the number of a wait (16 hex digits), has it
+ * heard (el_wake_server_hear), and is sent one byte when the number is pushed, or
+ * at once if it was since the last one. The byte says "look again", and no more;
+ * who wants another says the number again. A connection that ends while its wait
+ * is expected tells that whoever waited is gone. Other processes are turned away,
+ * as is everybody while there are no descriptors.
  *
- * Connections may be used again, one wait after the other.
+ * Connections may be used again, one wait after the other. The thread is woken by
+ * those that come and go only: what they say is read, and what is pushed is told,
+ * on the thread that says or pushes it.
  */
 #ifndef ETCDLOCK_NGINX_WAKE_SERVER_H
 #define ETCDLOCK_NGINX_WAKE_SERVER_H
@@ -19,25 +21,31 @@
 
 typedef struct el_wake_server el_wake_server;
 
-/* Whoever waited is gone; |arg| is given up. On the server's thread, or on the
- * one that frees the server. */
+/* Whoever waited is gone; |arg| is given up. On the server's thread, or on one
+ * that hears or hangs up. */
 typedef void (*el_wake_gone)(void *arg);
 
-/* Starts the thread, with all signals blocked there; it takes the numbers that
- * are pushed to |wake|, which must outlive it. Its socket is made below |dir|, NULL:
- * see wake_socket.h. NULL and |err| if there is no socket or no thread to be had.
- * @thread lua */
-el_wake_server *el_wake_server_start(el_wake *wake, const char *dir,
-                                     el_error *err);
+/* Starts the thread, with all signals blocked there. Its socket is made below
+ * |dir|, NULL: see wake_socket.h. NULL and |err| if there is no socket or no thread
+ * to be had. @thread lua */
+el_wake_server *el_wake_server_start(const char *dir, el_error *err);
 
 /* Joins the thread: nobody is served, or found gone, any more. @thread lua */
 void el_wake_server_stop(el_wake_server *server);
 
-/* Ends the connections of a stopped server and frees it; what is still expected
- * is gone. @thread lua */
+/* Closes the socket and the connections of a stopped server; what is still
+ * expected is gone. Numbers may still be pushed. @thread lua @locks server->mu */
+void el_wake_server_hang_up(el_wake_server *server);
+
+/* Frees one that has hung up; nobody may push any more. NULL is ignored.
+ * @thread lua */
 void el_wake_server_free(el_wake_server *server);
 
-/* Where to connect; lives as long as the server. @thread lua */
+/* Where the numbers of its waits are pushed; lives as long as the server.
+ * @thread any @locks server->mu */
+el_wake *el_wake_server_wake(el_wake_server *server);
+
+/* Where to connect; till it hangs up. @thread lua */
 const char *el_wake_server_path(const el_wake_server *server);
 
 /* For a host whose connections would be inherited by the programs that it starts,
@@ -52,6 +60,10 @@ void el_wake_server_seal(const el_wake_server *server, int next_fd);
  * el_wake_server_taken. @thread lua @locks server->mu */
 void el_wake_server_expect(el_wake_server *server, uint64_t id,
                            el_wake_gone gone, void *arg);
+
+/* Numbers were said; each is to be followed by this. @thread any
+ * @locks server->mu */
+void el_wake_server_hear(el_wake_server *server);
 
 /* Wait |id| is over: its connection may end, or be used for another; |*arg| is
  * given back, if it was still expected. True if the number was said and not

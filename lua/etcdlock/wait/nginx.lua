@@ -134,12 +134,14 @@ local function connect(wakeups, core_lock)
   return { number = number, socket = socket, is_new = socket:getreusedtimes() == 0 }
 end
 
-local function say(link)
+local function say(wakeups, link)
   if link.is_said then
     return true
   end
   link.is_said = true
-  return link.socket:send(("%016x"):format(link.number))
+  local ok = link.socket:send(("%016x"):format(link.number))
+  wakeups.core:hear()
+  return ok
 end
 
 local function receive(link, ms)
@@ -160,7 +162,7 @@ end
 -- wrong with the connection, if it is: message, code.
 local function read(wakeups, link, seconds)
   local has_alarm = seconds and wakeups.core:alarm(link.number, seconds)
-  local ok = say(link) and await_greeting(link)
+  local ok = say(wakeups, link) and await_greeting(link)
   if ok then
     local byte, why = receive(link, seconds and (seconds + SPARE) * 1000 or FOREVER_MS)
     link.is_said = not byte
@@ -213,7 +215,7 @@ local function wait_tied(wait, seconds, tie)
       return message, code
     end
     tie.link = link
-    say(link)
+    say(wait.wakeups, link)
   end
   if wait:arm(tie.link.number) then
     return read_or_lose(wait, tie.link, seconds)
