@@ -96,7 +96,9 @@ return {
     entrants = { "etcdlock", "shared_dict", "redis" },
     limits = { { id = "limit", label = "10,000 requests/s", rate = 10000 } },
     promised = { limit = 1 },
-    figures = { { field = "tail", label = "p99 of a request's time, in medians", at_most = 3 } },
+    figures = {
+      { field = "tail", label = "p99 of a request beside its median, as wrk has it", at_most = 3 },
+    },
   },
   {
     id = "sale",

@@ -21,18 +21,14 @@ local LABELS = {
   redis = "Redis SET NX, nothing on disk",
 }
 
--- The last requests of a round run to their end, as nginx has it by default: one that is ended
--- between leaves Redis's key behind, and nobody is served for the rest of its TTL.
-local CONF = "lua_check_client_abort off;"
-
 local LOCATIONS = {
-  ["/etcdlock"] = { conf = CONF, content = [[
+  ["/etcdlock"] = [[
     local lock = assert(client:lock "hot")
     work()
     assert(lock:unlock())
-  ]] },
+  ]],
   -- lua-resty-lock itself is no package of Debian's.
-  ["/shared_dict"] = { conf = CONF, content = [[
+  ["/shared_dict"] = [[
     local pause = 0.001
     while not shared:add("hot", true, 30) do
       ngx.sleep(pause)
@@ -40,8 +36,10 @@ local LOCATIONS = {
     end
     work()
     shared:delete "hot"
-  ]] },
-  ["/redis"] = { conf = CONF, content = [[
+  ]],
+  -- The last requests of a round run to their end: one that wrk ends between leaves its key
+  -- behind, and nobody is served for the rest of the TTL.
+  ["/redis"] = { conf = "lua_check_client_abort off;", content = [[
     local token = ngx.var.request_id
     while redis("SET", "hot", token, "NX", "PX", redis_lock.ttl_ms) ~= "OK" do
       ngx.sleep(redis_lock.retry)
@@ -102,7 +100,8 @@ local function sample(nginx, id, seconds)
     "wrk", "-t", "1", "-c", CONNECTIONS, "-d", ("%ds"):format(math.ceil(seconds)), "--latency",
     "--timeout", PATIENCE, ("http://127.0.0.1:%s/%s"):format(nginx.port, id),
   }
-  local failed = out:match "Non%-2xx or 3xx responses: (%d+)" or out:match "Socket errors: (.*)"
+  local failed = nginx:errors()[1] or out:match "Non%-2xx or 3xx responses: (%d+)"
+    or out:match "Socket errors: (.*)"
   if code ~= 0 or failed then error(("wrk: %s%s%s"):format(out, err, nginx:log():sub(-2000)), 0) end
   return {
     rate = tonumber(out:match "Requests/sec: +(%S+)"),

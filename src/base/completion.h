@@ -37,7 +37,8 @@ void el_completion_complete(el_completion *completion, unsigned events);
 void el_completion_clear(el_completion *completion, unsigned events);
 
 /* Has |id| pushed to |wake|, too, when |event| comes. False, and nothing will
- * come, if it is there already. |wake| must outlive |completion|.
+ * come, if it is there already. |wake| must live for as long as an
+ * event may come.
  * @thread any @locks completion->mu */
 bool el_completion_arm(el_completion *completion, unsigned event, el_wake *wake,
                        uint64_t id);

@@ -17,7 +17,7 @@ el_wake_queue *el_wake_queue_new(void);
 /* Nobody may push any more. NULL is ignored. @thread any */
 void el_wake_queue_free(el_wake_queue *queue);
 
-/* Where its numbers are pushed. @thread any @locks queue->mu */
+/* Where its numbers are pushed, under queue->mu. @thread any */
 el_wake *el_wake_queue_wake(el_wake_queue *queue);
 
 /* Readable while numbers are there; negative once it is shut. @thread lua */

@@ -323,8 +323,8 @@ void el_client_close(el_client *cl, int64_t budget_ms) {
   el_loop_post(cl->loop, &cl->close_command);
   el_loop_join(cl->loop);
   cl->handle->loop = NULL;
-  if (cl->handle->wake != NULL) {
-    el_wake_queue_shut(cl->handle->wake);
+  if (cl->handle->wake_queue != NULL) {
+    el_wake_queue_shut(cl->handle->wake_queue);
   }
 }
 

@@ -29,7 +29,7 @@ el_handle *el_handle_ref(el_handle *handle) {
 
 void el_handle_unref(el_handle *handle) {
   if (atomic_fetch_sub(&handle->refs, 1) != 1) return;
-  el_wake_queue_free(handle->wake);
+  el_wake_queue_free(handle->wake_queue);
   el_last_cause_destroy(&handle->last_cause);
   el_outage_destroy(&handle->outage);
   el_events_destroy(&handle->events);
@@ -79,15 +79,16 @@ bool el_handle_post(el_handle *handle, el_command *command) {
 }
 
 /* In a forked child it is the parent's to read. */
-el_wake_queue *el_handle_wake(el_handle *handle, el_error *err) {
+el_wake_queue *el_handle_wake_queue(el_handle *handle, el_error *err) {
   bool usable = el_handle_is_usable(handle, err);
-  if (!usable && (err->code == EL_FORKED || handle->wake == NULL)) return NULL;
-  if (handle->wake == NULL) {
-    handle->wake = el_wake_queue_new();
+  if (!usable && (err->code == EL_FORKED || handle->wake_queue == NULL))
+    return NULL;
+  if (handle->wake_queue == NULL) {
+    handle->wake_queue = el_wake_queue_new();
   }
-  if (handle->wake == NULL) {
+  if (handle->wake_queue == NULL) {
     el_error_set(err, EL_NOMEM, "no descriptor to wait with: %s",
                  strerror(errno));
   }
-  return handle->wake;
+  return handle->wake_queue;
 }

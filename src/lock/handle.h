@@ -23,8 +23,8 @@ typedef struct el_handle {
   unsigned fork_generation;
 
   /* Lua's side. */
-  el_loop *loop;       /* NULL: closed, or not open yet */
-  el_wake_queue *wake; /* for event loops, made on demand */
+  el_loop *loop;             /* NULL: closed, or not open yet */
+  el_wake_queue *wake_queue; /* for event loops, made on demand */
 
   /* The I/O thread's own. */
   struct el_local_queues *queues;
@@ -73,6 +73,6 @@ bool el_handle_post(el_handle *handle, el_command *command);
  * descriptor to be had, or the client was closed before it was asked for. Lives
  * as long as the handle, its descriptor until the client is closed.
  * @thread lua */
-el_wake_queue *el_handle_wake(el_handle *handle, el_error *err);
+el_wake_queue *el_handle_wake_queue(el_handle *handle, el_error *err);
 
 #endif

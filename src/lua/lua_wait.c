@@ -19,7 +19,7 @@ static el_wake *wake_of(const el_lua_client *lc, uint64_t id) {
   if (id >= EL_LUA_SERVED) {
     return lc->server != NULL ? el_wake_server_wake(lc->server) : NULL;
   }
-  queue = el_handle_wake(el_client_handle(lc->client), &err);
+  queue = el_handle_wake_queue(el_client_handle(lc->client), &err);
   return queue != NULL ? el_wake_queue_wake(queue) : NULL;
 }
 
@@ -36,7 +36,8 @@ static el_wake *check_wake(lua_State *L, const el_lua_client *lc, uint64_t id) {
 static el_nret l_client_wake_fd(lua_State *L) {
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_wake_queue *queue = el_handle_wake(el_client_handle(lc->client), &err);
+  el_wake_queue *queue =
+      el_handle_wake_queue(el_client_handle(lc->client), &err);
   if (queue == NULL || !el_lua_client_is_usable(lc, &err)) {
     return el_lua_fail(L, &err);
   }
@@ -49,7 +50,8 @@ static el_nret l_client_woken(lua_State *L) {
   uint64_t ids[WOKEN_MAX];
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_wake_queue *queue = el_handle_wake(el_client_handle(lc->client), &err);
+  el_wake_queue *queue =
+      el_handle_wake_queue(el_client_handle(lc->client), &err);
   int n = 0;
   size_t taken = WOKEN_MAX;
   lua_newtable(L);

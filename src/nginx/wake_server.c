@@ -46,12 +46,12 @@ struct peer {
 struct el_wake_server {
   el_wake wake;
   int epoll_fd; /* the thread's: who comes and who goes */
-  int said_fd;  /* who has said something */
   int stop_fd;
   int spare_fd; /* given up for a moment when there are no others */
   el_wake_socket at;
   pthread_t thread;
   pthread_mutex_t mu; /* guards the rest, with what is in it; a leaf */
+  int said_fd;        /* polled for who has said something */
   LIST_HEAD(, peer) peers;
   wait_entry *waits;
 };
@@ -177,7 +177,8 @@ static wait_entry *read_said(el_wake_server *server, peer *one) {
   if (n > 0) {
     one->n_said += (size_t)n;
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-    /* It has ended, of which the thread is told. */
+    /* It has ended, of which the thread is told; or is of no use, and ends. */
+    shutdown(one->fd, SHUT_RDWR);
     epoll_ctl(server->said_fd, EPOLL_CTL_DEL, one->fd, NULL);
   }
   if (one->n_said < ID_DIGITS) return NULL;
@@ -185,7 +186,8 @@ static wait_entry *read_said(el_wake_server *server, peer *one) {
   return attach(server, one);
 }
 
-/* Reads a part of what was said; false if all is read. */
+/* Reads a part of what was said; false if all is read. It is polled under the mutex
+ * because a connection that is closed leaves the set under it. */
 static bool hear_some(el_wake_server *server) {
   struct epoll_event event;
   wait_entry *earlier = NULL;
@@ -321,19 +323,19 @@ static void close_all(el_wake_server *server) {
 }
 
 static bool start_thread(el_wake_server *server, el_error *err) {
+  int rc = 0;
   server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   server->said_fd = epoll_create1(EPOLL_CLOEXEC);
   server->stop_fd = eventfd(0, EFD_CLOEXEC);
   server->spare_fd = open_spare();
   if (server->epoll_fd >= 0 && server->said_fd >= 0 && server->stop_fd >= 0 &&
-      server->spare_fd >= 0 &&
       poll_fd(server->epoll_fd, server->at.fd, EPOLLIN, &server->at.fd) &&
       poll_fd(server->epoll_fd, server->stop_fd, EPOLLIN, &server->stop_fd) &&
-      el_thread_start(&server->thread, serve, server) == 0) {
+      (rc = el_thread_start(&server->thread, serve, server)) == 0) {
     return true;
   }
   el_error_set(err, EL_NOMEM, "can't serve the wake-up socket: %s",
-               strerror(errno));
+               strerror(rc != 0 ? rc : errno));
   return false;
 }
 

@@ -30,7 +30,8 @@ typedef void (*el_wake_gone)(void *arg);
  * to be had. @thread lua */
 el_wake_server *el_wake_server_start(const char *dir, el_error *err);
 
-/* Joins the thread: nobody is served, or found gone, any more. @thread lua */
+/* Joins the thread: nobody is let in any more, and no end is noticed.
+ * @thread lua */
 void el_wake_server_stop(el_wake_server *server);
 
 /* Closes the socket and the connections of a stopped server; what is still
@@ -41,8 +42,8 @@ void el_wake_server_hang_up(el_wake_server *server);
  * @thread lua */
 void el_wake_server_free(el_wake_server *server);
 
-/* Where the numbers of its waits are pushed; lives as long as the server.
- * @thread any @locks server->mu */
+/* Where the numbers of its waits are pushed, under server->mu; lives as long as
+ * the server. @thread any */
 el_wake *el_wake_server_wake(el_wake_server *server);
 
 /* Where to connect; till it hangs up. @thread lua */
@@ -61,8 +62,8 @@ void el_wake_server_seal(const el_wake_server *server, int next_fd);
 void el_wake_server_expect(el_wake_server *server, uint64_t id,
                            el_wake_gone gone, void *arg);
 
-/* Numbers were said; each is to be followed by this. @thread any
- * @locks server->mu */
+/* Numbers were said; each is to be followed by this. Not once the server has hung
+ * up. @thread any @locks server->mu */
 void el_wake_server_hear(el_wake_server *server);
 
 /* Wait |id| is over: its connection may end, or be used for another; |*arg| is

@@ -288,7 +288,7 @@ return {
     "    (void)sizeof(farewells->timer,\n",
     by = "errors/lease: leases that may have been granted" },
   { "an alarm is heard by nobody", "src/lock/alarms.c",
-    "  el_wake_push(alarm->wake, alarm->id);\n",
+    "  alarm->wake->push(alarm->wake, alarm->id);\n",
     "",
     by = "wait/cqueues" },
   { "an alarm comes twice", "src/lock/alarms.c",
