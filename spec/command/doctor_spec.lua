@@ -7,6 +7,7 @@ local command = require "spec.support.programs.command"
 local secured = require "spec.support.servers.secured"
 local suite = require "spec.support.harness.suite"
 local tls = require "spec.support.servers.tls"
+local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 
@@ -66,6 +67,9 @@ describe("etcdlock doctor", function()
     assert.same({ "endpoints", "127.0.0.1:2379", "default" }, row(out, "endpoints"))
     assert.same({ "user", "me", "ETCDCTL_USER" }, row(out, "user"))
     assert.same({ "password", "(not", "shown)", "ETCDCTL_USER" }, row(out, "password"))
+    out = doctor({}, { ETCDCTL_USER = "me:pw-7391", ETCDCTL_PASSWORD = "pw-1937" })
+    assert.same({ "user", "me:(not", "shown)", "ETCDCTL_USER" }, row(out, "user"))
+    assert.is_nil(out:find "7391" or out:find "1937")
   end)
 
   it("tells what is wrong with a setting", function()
@@ -95,6 +99,22 @@ describe("etcdlock doctor", function()
     out, status = doctor({ "--endpoints", here, "--insecure-transport=false" }, {})
     assert.equal(1, status)
     assert_says(out, "it doesn't speak TLS")
+  end)
+
+  it("tells of a member that has lost its majority how it is", function()
+    local etcd = Etcd.start { tls = false, members = 3 }
+    finally(function() etcd:stop() end)
+    etcd:kill(2)
+    etcd:kill(3)
+    local here, out = etcd:endpoint():match "//(.*)", nil
+    wait.eventually(function()
+      out = doctor({ "--endpoints", here }, {})
+      return out:find(("WRONG  %s: etcdserver: no leader"):format(here), 1, true), out
+    end, 10, "it has no leader")
+    assert.matches("^3%.%d+%.%d+$", row(out, here)[2])
+    assert.equal("-", row(out, here)[3])
+    assert_says(out,
+      "\n         -> it reaches no majority of the members: start those that are down")
   end)
 
   it("tells in its own options what is to be done about a certificate", function()

@@ -78,8 +78,12 @@ describe("the status of a cluster", function()
     etcd:kill(2)
     wait.eventually(function()
       local member = assert(client:status())[1]
-      return (member.message or ""):find("no leader", 1, true), member.message
+      return member.problems and (member.problems[1] or ""):find("no leader", 1, true),
+        member.message
     end, 5, "no leader")
+    local member = assert(client:status())[1]
+    assert.same({ version(), false }, { member.version, member.is_leader })
+    assert.is_nil(member.leader_id)
     etcd:restart(2, { wait = false })
     etcd:restart(3)
     wait.eventually(function() return lock:unlock() ~= nil end, 10, "etcd is back")

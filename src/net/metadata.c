@@ -1,20 +1,25 @@
 /* metadata: what every call of ours tells etcd beside its message. */
 #include "net/metadata.h"
 
-void el_metadata_init(el_metadata *md, const char *token) {
-  md->list[0].key = grpc_slice_from_static_string("hasleader");
-  md->list[0].value = grpc_slice_from_static_string("true");
-  md->n = 1;
+static void add(el_metadata *md, const char *key, grpc_slice value) {
+  grpc_metadata *pair = &md->list[md->n++];
+  pair->key = grpc_slice_from_static_string(key);
+  pair->value = value;
+}
+
+void el_metadata_init(el_metadata *md, bool wants_leader, const char *token) {
+  md->n = 0;
+  if (wants_leader) {
+    add(md, "hasleader", grpc_slice_from_static_string("true"));
+  }
   if (token != NULL) {
-    md->list[1].key = grpc_slice_from_static_string("token");
-    md->list[1].value = grpc_slice_from_copied_string(token);
-    md->n = 2;
+    add(md, "token", grpc_slice_from_copied_string(token));
   }
 }
 
 void el_metadata_destroy(el_metadata *md) {
-  if (md->n == 2) {
-    grpc_slice_unref(md->list[1].value);
+  for (size_t i = 0; i < md->n; i++) {
+    grpc_slice_unref(md->list[i].value);
   }
 }
 

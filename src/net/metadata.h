@@ -3,6 +3,7 @@
 #define ETCDLOCK_NET_METADATA_H
 
 #include <grpc/grpc.h>
+#include <stdbool.h>
 
 /* What one call sends; embedded in the call, because the batch points to it. */
 typedef struct el_metadata {
@@ -10,10 +11,10 @@ typedef struct el_metadata {
   grpc_metadata list[2];
 } el_metadata;
 
-/* "hasleader: true" (rpctypes/md.go): a member that is cut off from the quorum
- * then refuses at once, and ends streams, instead of going quiet. And "token"
- * (rpctypes/metadatafields.go), unless |token| is NULL. @thread io */
-void el_metadata_init(el_metadata *md, const char *token);
+/* "hasleader: true" (rpctypes/md.go), if |wants_leader|: a member that is cut off
+ * from the quorum then refuses at once, and ends streams, instead of going quiet. And
+ * "token" (rpctypes/metadatafields.go), unless |token| is NULL. @thread io */
+void el_metadata_init(el_metadata *md, bool wants_leader, const char *token);
 
 /* After the batch has completed. @thread io */
 void el_metadata_destroy(el_metadata *md);

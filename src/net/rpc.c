@@ -148,7 +148,8 @@ void el_rpc_start(el_channel *ch, const el_rpc_request *request,
   rpc->done = done;
   rpc->arg = arg;
   rpc->details = grpc_empty_slice();
-  el_metadata_init(&rpc->metadata, el_channel_token(ch));
+  /* A member that is asked how it is answers without a leader, too. */
+  el_metadata_init(&rpc->metadata, !rpc->is_chosen, el_channel_token(ch));
   grpc_metadata_array_init(&rpc->initial);
   grpc_metadata_array_init(&rpc->trailing);
   rpc->call = el_channel_call(ch, rpc->member, request->method,

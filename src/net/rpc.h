@@ -15,7 +15,8 @@ typedef struct el_rpc_request {
   size_t len;
   int64_t timeout_ms;
   /* Who is asked: 0 is the member in use, else the members count from 1. What one
-   * that is chosen answers, or doesn't, says nothing about the one in use. */
+   * that is chosen answers, or doesn't, says nothing about the one in use; and it is
+   * to answer though it has no leader. */
   size_t chosen;
   /* The member may say nothing for so long: a password's hash takes its time, and to
    * give up what isn't asked again gains nothing where there is no other member. */

@@ -203,7 +203,7 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   st->received = (batch){{on_received}, st};
   st->ended = (batch){{on_ended}, st};
   STAILQ_INIT(&st->queue);
-  el_metadata_init(&st->metadata, el_channel_token(ch));
+  el_metadata_init(&st->metadata, true, el_channel_token(ch));
   grpc_metadata_array_init(&st->initial);
   grpc_metadata_array_init(&st->trailing);
   st->details = grpc_empty_slice();

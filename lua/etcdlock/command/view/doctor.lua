@@ -43,13 +43,15 @@ local SETTINGS = {
   "endpoints", "cacert", "cert", "key", "server_name", "insecure_transport", "user", "password",
   "allow_plaintext_auth", "prefix",
 }
-local SECRET = { password = true }
+local NOT_SHOWN = "(not shown)"
 
 local function shown(field, value)
   if value == nil or value == "" then
     return "-"
-  elseif SECRET[field] then
-    return "(not shown)"
+  elseif field == "password" then
+    return NOT_SHOWN
+  elseif field == "user" then -- who gives a password as well may have one in here
+    return (value:gsub(":.*", ":" .. NOT_SHOWN))
   end
   return type(value) == "table" and table.concat(value, ",") or tostring(value)
 end
@@ -77,7 +79,8 @@ end
 function M.members(members)
   local rows = {}
   for i, member in ipairs(members) do
-    local role = member.is_leader and "leader" or member.is_learner and "learner" or "follower"
+    local role = member.is_leader and "leader" or member.is_learner and "learner"
+      or member.leader_id and "follower" or "-"
     rows[i] = member.version and {
       "  " .. member.endpoint, member.version, role, ("%.1f ms"):format(member.seconds * 1000),
       megabytes(member.db_size), megabytes(member.db_in_use), "answers",
