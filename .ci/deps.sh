@@ -20,8 +20,15 @@ debian_version() {
   (. /etc/os-release && echo "${VERSION_ID:-}")
 }
 
-# nginx's Lua runs on luajit2 (Debian 12) or on luajit (12 and 13), which can't be
-# installed side by side: what is there stays, and is used.
+# nginx's Lua runs on luajit2 (Debian 12) or on luajit (13), which can't be installed
+# side by side: what is there stays, and is used. So with luajit Debian 12's nginx can
+# have no Lua: its lua-resty-core wants the other.
+nginx_has_no_lua() {
+  [ "$(debian_version)" = 12 ] && is_installed libluajit-5.1-2
+}
+NO_LUA="Debian 12's nginx has no Lua beside the luajit that is installed here: its Lua module
+is for luajit2, and the packages of the two can't be installed together."
+
 luajit_packages() {
   if ! is_installed libluajit-5.1-2 &&
     { is_installed libluajit2-5.1-2 || [ "$(debian_version)" = 12 ]; }; then
@@ -41,15 +48,28 @@ esac
 RUN="gcc libc6-dev make pkg-config libgrpc-dev libprotobuf-c-dev libssl-dev
   protobuf-c-compiler uthash-dev etcd-server etcd-client $LUA
   lua-argparse lua-cjson lua-luv lua-socket"
-OPENRESTY="nginx libnginx-mod-http-lua $LUAJIT redis-server apache2-utils"
+NGINX="nginx $LUAJIT redis-server apache2-utils"
+if ! nginx_has_no_lua; then NGINX="libnginx-mod-http-lua $NGINX"; fi
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
 DEV="lua-busted lua-check lua-ldoc clang-format luarocks openssl ca-certificates man-db
-  python3-prometheus-client chromium-headless-shell $LOOPS $OPENRESTY"
+  python3-prometheus-client chromium-headless-shell $LOOPS $NGINX"
 
 case $1 in
   run) wanted=$RUN ;;
-  openresty) wanted="$RUN $OPENRESTY" ;;
-  dev) wanted="$RUN $DEV" ;;
+  openresty)
+    if nginx_has_no_lua; then
+      echo "$NO_LUA" >&2
+      echo "This needs it: 'apt-get install luajit2' puts luajit2 in its place." >&2
+      exit 1
+    fi
+    wanted="$RUN $NGINX"
+    ;;
+  dev)
+    if nginx_has_no_lua; then
+      echo "$NO_LUA The specs that need it are skipped."
+    fi
+    wanted="$RUN $DEV"
+    ;;
   deb)
     wanted="build-essential debhelper lintian $(sed -n '/^Build-Depends:/,/^Standards/ {
       s/^Build-Depends: //; s/^ *\([a-z0-9.+-]*\).*/\1/p

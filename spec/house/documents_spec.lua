@@ -1,20 +1,12 @@
 -- What README and the documents show runs as it stands there, and their links lead
 -- somewhere.
 
-local Nginx = require "spec.support.servers.nginx"
 local documents = require "spec.support.harness.documents"
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
 local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
-
--- Where the documents' etcd is, and ours.
-local SHOWN = "127.0.0.1:2379"
-
-local function with_our_etcd(text)
-  return (text:gsub(SHOWN:gsub("%.", "%%."), (suite.endpoints():gsub("%%", "%%%%"))))
-end
 
 after_each(temporary.remove_all)
 
@@ -23,7 +15,7 @@ describe("the documents' Lua", function()
     it(block.place .. " runs", function()
       local script = temporary.directory() .. "/snippet.lua"
       local file = assert(io.open(script, "w"))
-      file:write(with_our_etcd(block.text))
+      file:write(documents.with_etcd(block.text, suite.endpoints()))
       file:close()
       local out, code, err = proc.run_lua(script, {}, { env = suite.variables() })
       assert.same({ 0, "" }, { code, err }, out)
@@ -35,24 +27,8 @@ describe("the documents' Lua", function()
     local first, second = (table.unpack or unpack)(documents.blocks "lua")
     assert.matches("^README.md:", first.place)
     assert.is_true(#documents.blocks "lua nginx" >= 1)
-    assert.is_truthy((first.text .. second.text):find(SHOWN, 1, true))
+    assert.is_truthy((first.text .. second.text):find(documents.ETCD, 1, true))
   end)
-end)
-
-describe("the documents' Lua for nginx", function()
-  for _, block in ipairs(documents.blocks "lua nginx") do
-    it(block.place .. " runs in a content handler", function()
-      local nginx = Nginx.start {
-        main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
-        locations = { ["/snippet"] = with_our_etcd(block.text) },
-      }
-      finally(function() nginx:stop() end)
-      local answer = nginx:get "/snippet"
-      assert.equal(200, answer.status, nginx:log())
-      assert.is_nil(answer.body:find "unavailable", answer.body)
-      nginx:assert_no_errors()
-    end)
-  end
 end)
 
 -- The commands of a block as far as other files need to have them: two words of each line.

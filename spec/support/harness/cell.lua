@@ -6,6 +6,7 @@
 
 local Certs = require "spec.support.servers.certs"
 local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
 
 local M = {}
@@ -47,18 +48,28 @@ run_elsewhere(is_matrix and (M.is_secure or M.members ~= 1), "the plain cells of
   .. " errors/table_spec errors/lease_spec errors/etcd_spec cluster/token_spec lock/key_spec"
   .. " lock/claim_spec lock/unheard_spec lock/go_spec lock/election_interop_spec"
   .. " lock/observer_spec lock/observer_news_spec lock/proclaim_spec cluster/observer_spec"
-  .. " nginx/election_spec eyes/status_spec eyes/log_elsewhere_spec"
+  .. " nginx/election_spec nginx/documents_spec nginx/recipes_spec"
+  .. " eyes/status_spec eyes/log_elsewhere_spec"
   .. " process/clock_spec process/secrets_spec"
   .. " regress/014_late_write_spec regress/015_late_key_spec"
   .. " house/layers_spec house/documents_spec house/walkthrough_spec house/release_spec"
-  .. " house/recipes_spec house/reference_spec house/support_spec")
+  .. " house/reference_spec house/support_spec")
 run_elsewhere(is_matrix and M.members ~= 3, "the cells of three members",
   "cluster/failover_spec cluster/identity_spec cluster/secured_spec")
 -- They run no C of ours, or have nginx run it, which isn't built for that, or look
 -- at all memory, most of which is the sanitizer's.
 run_elsewhere(M.is_sanitized, "runs without a sanitizer",
   "nginx eyes/status_spec house/layers_spec house/documents_spec house/walkthrough_spec"
-  .. " house/reference_spec house/recipes_spec house/release_spec process/secrets_spec")
+  .. " house/reference_spec house/release_spec process/secrets_spec")
+
+local NGINX_LUA = "/usr/lib/nginx/modules/ngx_http_lua_module.so"
+local has_nginx = uv.fs_stat(NGINX_LUA) ~= nil
+
+-- Does |file| start a nginx? Where Debian's packages give it no Lua, as deps.sh says, it
+-- can't.
+local function is_for_nginx(file)
+  return file:find "spec/nginx/" or read_file(file):find("spec.support.servers.nginx", 1, true)
+end
 
 -- A spec file, as it is named here and in keys: "lock/queue_spec".
 function M.place(file)
@@ -69,6 +80,7 @@ end
 function M.elsewhere(file)
   local place = M.place(file)
   return ELSEWHERE[place] or ELSEWHERE[place:match "^[^/]*"]
+    or not has_nginx and is_for_nginx(file) and "places where nginx has its Lua module" or nil
 end
 
 -- ---- what clients are told --------------------------------------------------

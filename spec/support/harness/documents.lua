@@ -20,6 +20,14 @@ for name in uv.fs_scandir_next, assert(uv.fs_scandir "doc") do
   if name:find "%.md$" then M.FILES[#M.FILES + 1] = "doc/" .. name end
 end
 
+-- Where their etcd is, ...
+M.ETCD = "127.0.0.1:2379"
+
+-- ... and |text| with ours at |endpoints| instead.
+function M.with_etcd(text, endpoints)
+  return (text:gsub(M.ETCD:gsub("%.", "%%."), (endpoints:gsub("%%", "%%%%"))))
+end
+
 -- What the words after the backquotes ask for: kind, and what more it says.
 local function kind_of(info)
   local reason = info:match "^%l+ not run: (%S.*)$"

@@ -1,0 +1,21 @@
+-- What the documents show for nginx runs in one as it stands there.
+
+local Nginx = require "spec.support.servers.nginx"
+local documents = require "spec.support.harness.documents"
+local suite = require "spec.support.harness.suite"
+
+describe("the documents' Lua for nginx", function()
+  for _, block in ipairs(documents.blocks "lua nginx") do
+    it(block.place .. " runs in a content handler", function()
+      local nginx = Nginx.start {
+        main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
+        locations = { ["/snippet"] = documents.with_etcd(block.text, suite.endpoints()) },
+      }
+      finally(function() nginx:stop() end)
+      local answer = nginx:get "/snippet"
+      assert.equal(200, answer.status, nginx:log())
+      assert.is_nil(answer.body:find "unavailable", answer.body)
+      nginx:assert_no_errors()
+    end)
+  end
+end)
