@@ -175,8 +175,11 @@ describe("the page /metrics", function()
   it("tells of all workers, whichever is asked", function()
     local before = sum_of(metrics(), "etcdlock_acquired_total")
     local count = buy_from_both()
+    -- A worker tells from time to time, perhaps between a lock and its unlock.
     wait.eventually(function()
-      return sum_of(metrics(), "etcdlock_acquired_total") == before + count
+      local page = metrics()
+      return sum_of(page, "etcdlock_acquired_total") == before + count
+        and sum_of(page, "etcdlock_hold_seconds_count", { lock = "stock/*" }) == before + count
     end, 10, "what was counted")
     for _ = 1, 10 do
       local page = metrics()
