@@ -66,7 +66,7 @@
 ---@field socket_dir? string in nginx: the directory in which the socket is made by which its requests are woken. It is unlinked at once, but for that moment each worker must be able to write there (default: `TMPDIR` or `/tmp`)
 ---@field log? fun(event: table) called with an [event](observability.md#the-log): a lock was waited for, taken, released, lost, [released because nobody kept it](#taking-a-lock) … (default: of a lock that nobody kept: to standard error once)
 ---@field log_rate? integer so many events of each kind a second are told to `log`, and the number of the others; 0 or more (default: 100)
----@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string `true`, patterns of names (`"stock/*"`), or a function from a name and a mode to a label: by what [metrics](observability.md#metrics) tells apart how long locks are waited for and held (default: none)
+---@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? `true`, patterns of names (`"stock/*"`), or a function from a name and a mode to a label: by what [metrics](observability.md#metrics) tells apart how long locks are waited for and held (default: none)
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
@@ -362,6 +362,7 @@ function client:election(name) end
 ---@param name string
 ---@param opts? etcdlock.LockOptions may be left out
 ---@param fn function
+---@overload fun(self: etcdlock.Client, name: string, fn: function): function
 ---@return function
 function client:wrap(name, opts, fn) end
 

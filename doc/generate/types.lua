@@ -111,6 +111,9 @@ local function describe_results(out, item)
   end
 end
 
+-- What is returned, where it isn't what `fn` has returned.
+local RETURNED = { wrap = "function" }
+
 -- The options may be left out where something else comes behind them.
 local function describe_overload(out, item, self)
   local last = item.params[#item.params]
@@ -122,7 +125,8 @@ local function describe_overload(out, item, self)
       list[#list + 1] = param.name .. ": " .. luals(param.type)
     end
   end
-  annotate(out, "overload", ("fun(%s): true|nil, any, ..."):format(table.concat(list, ", ")))
+  annotate(out, "overload", ("fun(%s): %s"):format(table.concat(list, ", "),
+    RETURNED[item.name] or "true|nil, any, ..."))
 end
 
 local function describe_function(out, item, class, self)
@@ -138,7 +142,7 @@ local function describe_function(out, item, class, self)
     annotate(out, "param", param.name .. (param.opt and "? " or " ") .. luals(param.type)
       .. " " .. param.text)
   end
-  if item.name ~= "wrap" then describe_overload(out, item, self) end
+  describe_overload(out, item, self)
   describe_results(out, item)
   out[#out + 1] = ("function %s%s%s(%s) end"):format(class, self and ":" or ".", item.name,
     table.concat(names, ", "))

@@ -16,7 +16,7 @@ return {
   logger = { luals = "fun(event: table)", shown = "function" },
   labels = { luals = "table<string, string>", shown = "table, name to value" },
   patterns = {
-    luals = "true|string[]|fun(name: string, mode: etcdlock.mode): string",
+    luals = "true|string[]|fun(name: string, mode: etcdlock.mode): string?",
     shown = "true, list of strings or function",
   },
   owner = { luals = "string|number", shown = "string or number" },

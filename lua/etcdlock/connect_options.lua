@@ -115,8 +115,16 @@ local VARIABLES = {
   { "ETCDCTL_PASSWORD", "password", "token" },
 }
 
--- True where there is any other text in it, as it always was.
 local INSECURE_TRANSPORT = "ETCDCTL_INSECURE_TRANSPORT"
+
+-- The words of Go's strconv.ParseBool, which reads etcdctl's variables.
+local BOOLEANS = {}
+for _, word in ipairs { "1", "t", "T", "true", "True", "TRUE" } do
+  BOOLEANS[word] = true
+end
+for _, word in ipairs { "0", "f", "F", "false", "False", "FALSE" } do
+  BOOLEANS[word] = false
+end
 
 -- Variables that would have etcdctl do what we don't: not to be overlooked.
 local REFUSED = {
@@ -141,7 +149,7 @@ local function with_environment(opts)
   end
   for name, why in pairs(REFUSED) do
     local value = variable(name)
-    if value and value ~= "false" then
+    if value and BOOLEANS[value] ~= false then
       return check.invalid(WHERE, name, value, "none: " .. why)
     end
   end
@@ -154,7 +162,10 @@ local function with_environment(opts)
   end
   local insecure = variable(INSECURE_TRANSPORT)
   if insecure and opts.insecure_transport == nil then
-    settings.insecure_transport = insecure ~= "false"
+    if BOOLEANS[insecure] == nil then
+      return check.invalid(WHERE, INSECURE_TRANSPORT, insecure, '"true" or "false"')
+    end
+    settings.insecure_transport = BOOLEANS[insecure]
     names.insecure_transport = INSECURE_TRANSPORT
   end
   return settings, names

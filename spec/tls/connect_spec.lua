@@ -156,8 +156,13 @@ describe("etcdctl's variables for TLS", function()
     assert.equal("locked\n", lock_with(env))
     env.ETCDCTL_INSECURE_TRANSPORT = "true"
     assert.equal("locked\n", lock_with(env))
-    env.ETCDCTL_INSECURE_TRANSPORT = "false"
-    assert.matches("^protocol: .*doesn't speak TLS", (lock_with(env)))
+    env.ETCDCTL_INSECURE_TRANSPORT = "perhaps"
+    assert.matches('^invalid: .*ETCDCTL_INSECURE_TRANSPORT = "perhaps", wanted "true" or "false"',
+      (lock_with(env)))
+    for _, word in ipairs { "false", "0", "F" } do -- as etcdctl reads them
+      env.ETCDCTL_INSECURE_TRANSPORT = word
+      assert.matches("^protocol: .*doesn't speak TLS", (lock_with(env)))
+    end
     assert.equal("locked\n", lock_with(env, { insecure_transport = true }))
     assert.matches("^protocol: .*doesn't speak TLS", lock_without({}, {
       endpoints = env.ETCDCTL_ENDPOINTS, insecure_transport = false,
@@ -195,8 +200,10 @@ describe("etcdctl's variables for TLS", function()
   it("are refused where they would switch off what is checked", function()
     good.ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true"
     assert.matches("^invalid: .*ETCDCTL_INSECURE_SKIP_TLS_VERIFY", lock_with(good))
-    good.ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "false"
-    assert.equal("locked\n", lock_with(good))
+    for _, word in ipairs { "false", "0" } do
+      good.ETCDCTL_INSECURE_SKIP_TLS_VERIFY = word
+      assert.equal("locked\n", lock_with(good))
+    end
     assert.equal("locked\n", lock_without({ ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" }, {
       endpoints = plain:endpoint(),
     }))

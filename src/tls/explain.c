@@ -237,9 +237,8 @@ static bool ask_tls(const question *q, el_error *err) {
   if (speech == EL_SPEECH_NONE && try_plain(q) != EL_SPEECH_HTTP2) return false;
   if (speech != EL_SPEECH_TLS) {
     el_error_set(err, EL_PROTOCOL,
-                 AT "it doesn't speak TLS; write http:// instead of https:// "
-                    "if that is right",
-                 q->host_port);
+                 AT "it doesn't speak TLS; write http://%.80s if that is right",
+                 q->host_port, q->host_port);
     return true;
   }
   if (hs.problem != X509_V_OK) {
@@ -260,9 +259,8 @@ static bool ask_plain(const question *q, el_error *err) {
       (speech != EL_SPEECH_TLS && try_tls(q, &hs) != EL_SPEECH_TLS)) {
     return false;
   }
-  el_error_set(err, EL_PROTOCOL,
-               AT "it wants TLS; write https:// instead of http://",
-               q->host_port);
+  el_error_set(err, EL_PROTOCOL, AT "it wants TLS; write https://%.80s",
+               q->host_port, q->host_port);
   return true;
 }
 

@@ -150,7 +150,8 @@ local function look_at_list(client, known)
     view.good(("etcdlock ls may list what is below %q: %d lock%s"):format(known.prefix, #found,
       #found == 1 and "" or "s"))
   elseif code == "denied" then
-    view.note(("etcdlock ls may not list what is below %q: name a PREFIX"):format(known.prefix))
+    view.note(("etcdlock ls may not list what is below %q: %s"):format(known.prefix,
+      known.prefix == "" and "name a PREFIX" or "this user may not read all of that"))
   else
     view.wrong(texts.of_module(message), remedies.of_message(message))
   end

@@ -50,6 +50,8 @@ return function(args)
       return args.refuse "--listen only listens: it takes no VALUE, and runs nothing"
     end
     return listen(args)
+  elseif args.json then
+    return args.refuse "--json is for --listen"
   elseif not args.value then
     return args.refuse "what to say is missing: VALUE"
   end

@@ -59,9 +59,21 @@ end
 -- A wait is told of when it has lasted so long.
 local QUIET = 1000 -- ms
 
---- Who holds what is waited for, in words.
-local function holder_of(places)
-  local place = places[1] or {}
+--- Does who is at `place` stand in the way of what `args` ask for? Permits are counted by
+-- themselves.
+local function is_in_the_way(args, place)
+  if args.permits then
+    return place.mode == "permit"
+  end
+  return place.mode ~= "permit" and not (args.shared and place.mode == "read")
+end
+
+--- Who stands in the way, in words.
+local function holder_of(args, places)
+  local place = {}
+  for i = #places, 1, -1 do
+    place = is_in_the_way(args, places[i]) and places[i] or place
+  end
   if not place.host then
     return "somebody holds it"
   end
@@ -76,7 +88,7 @@ local function tell_wait(self)
     coroutine.wrap(function()
       local places = self._client:queue(self._args.name)
       if places and not timer:is_closing() then
-        texts.say_aside("waiting for %q: %s", self._args.name, holder_of(places))
+        texts.say_aside("waiting for %q: %s", self._args.name, holder_of(self._args, places))
       end
     end)()
   end)
@@ -157,7 +169,10 @@ end
 --- Lets go of the lock: the exit status of a command that has ended with `status`.
 local function release(self, status)
   local released, message, code = self._lock:unlock()
-  if not released and not self._is_lost then
+  if code == "unavailable" then
+    texts.say("%q: etcd has not confirmed that it was given back; it is free when its TTL is over,"
+      .. " at the latest", self._args.name)
+  elseif not released and not self._is_lost then
     texts.say("%s", message)
   end
   return (self._is_lost or code == "lost") and exit.LOST or status

@@ -21,7 +21,7 @@ end
 local LONGEST = 1e9 -- seconds
 
 local function seconds(name)
-  return number(name, "seconds", 0, LONGEST)
+  return number(name, "0 to 1000000000 seconds", 0, LONGEST)
 end
 
 local function whole(name, high)
@@ -79,7 +79,7 @@ local function add_hold(command)
     :description "when it goes to the next one if this machine dies (default: 10)"
   command:option "--max-hold"
     :argname "S"
-    :convert(number("--max-hold", "seconds, more than 0", 0.001, LONGEST))
+    :convert(number("--max-hold", "0.001 to 1000000000 seconds", 0.001, LONGEST))
     :description "seconds that CMD may have it, at most: then it is lost"
   command:option "--grace"
     :argname "S"
@@ -186,16 +186,13 @@ local RUNS = { run = true, elect = true }
 -- read on.
 local function refuse(subcommand, message)
   message = message:gsub("\n", ". ")
-  if RUNS[subcommand] and message == "too many arguments" then
-    message = message .. ": what is to run stands behind --"
-  end
   io.stderr:write(string.format("etcdlock: %s\nTry 'etcdlock %s--help'.\n",
     require "etcdlock.command.texts".clean(message), subcommand and subcommand .. " " or ""))
   os.exit(exit.USAGE)
 end
 
---- The parser, of argparse.
-function M.new()
+--- The parser, of argparse. `is_complete`: there is something behind "--".
+local function new(is_complete)
   local parser = require "argparse" "etcdlock"
     :description "Locks in etcd: one at a time, wherever it runs."
     :epilog "The manual: man etcdlock, doc/command.md."
@@ -203,7 +200,11 @@ function M.new()
     :usage_max_width(WIDTH)
     :command_target "subcommand"
   parser.error = function(of, message)
-    refuse(of ~= parser and of._name or nil, message)
+    local subcommand = of ~= parser and of._name or nil
+    if RUNS[subcommand] and message == "too many arguments" then
+      message = message .. (is_complete and " before --" or ": what is to run stands behind --")
+    end
+    refuse(subcommand, message)
   end
   parser:flag "--version"
     :description "show the version, and exit"
@@ -222,6 +223,11 @@ end
 local BARE = { ["--insecure-transport"] = "--insecure-transport=true" }
 local BOOL = { ["true"] = true, ["false"] = true }
 
+--- Is |word| an option that waits for its value?
+local function wants_value(word)
+  return word == "-E" or word:find "^%-%-[%l-]+$" ~= nil
+end
+
 -- Of etcdctl, and not ours: why not.
 local REFUSED = {
   ["--insecure-skip-tls-verify"] = "verification can't be switched off; give the CA with --cacert",
@@ -231,7 +237,7 @@ local REFUSED = {
 --- What the words on the command line ask for: the parser's table, with what stands behind
 -- "--" as the list `command`, nil if there is no "--".
 function M.parse(words)
-  local ours, command, parser = {}, nil, M.new()
+  local ours, command = {}, nil
   for i, word in ipairs(words) do
     local option, value = word:match "^(%-%-[%l-]+)=?(.*)$"
     if command then
@@ -242,10 +248,13 @@ function M.parse(words)
       if value ~= "false" then
         refuse(nil, option .. ": " .. REFUSED[option])
       end
+    elseif word:find "^%-%d" and wants_value(words[i - 1] or "") then
+      ours[#ours] = ours[#ours] .. (ours[#ours] == "-E" and "" or "=") .. word -- no option
     else
       ours[#ours + 1] = not BOOL[words[i + 1]] and BARE[word] or word
     end
   end
+  local parser = new(command ~= nil)
   local args = parser:parse(ours)
   args.command = command
   args.parser = parser

@@ -21,15 +21,24 @@ local function read(path)
   return text or ""
 end
 
---- Those that whoever started us has had ignored, as nohup does: a set of names.
+-- What a terminal sends to have a process stop.
+local STOPS = { "sigtstp", "sigttin", "sigttou" }
+
+--- Those that whoever started us has had ignored, as nohup does: a set of names. SIGPIPE
+-- isn't among them, since luv ignores that itself.
 function M.ignored()
   local mask = tonumber(read("/proc/self/status"):match "SigIgn:%s*(%x+)" or "0", 16)
   local ignored = {}
-  for _, name in ipairs(M.PASSED) do
-    if math.floor(mask / 2 ^ (M.number(name) - 1)) % 2 == 1 then
-      ignored[name] = true
+  for _, names in ipairs { M.PASSED, STOPS } do
+    for _, name in ipairs(names) do
+      if math.floor(mask / 2 ^ (M.number(name) - 1)) % 2 == 1 then
+        ignored[name] = true
+      end
     end
   end
+  -- The Lua interpreter hears SIGINT itself, whatever it was told to do with it. A shell
+  -- that has no job control ignores both for what stands before "&" (POSIX, 2.11).
+  ignored.sigint = ignored.sigint or ignored.sigquit
   return ignored
 end
 
@@ -54,6 +63,8 @@ function M.came_to(pid, name)
   return ours ~= nil and ours == foreground and ours == groups(pid)
 end
 
+local function ignore() end
+
 --- Has call(name) called for each signal of `names`; what was ignored stays so. Returns what
 -- hears them: its methods are forget(), and default(name), which does once what the signal
 -- does to who doesn't hear it (one that is to stop is not stopped where no shell could have
@@ -61,12 +72,12 @@ end
 function M.hear(names, call)
   local ignored, handles = M.ignored(), {}
   local function start(name)
-    handles[name]:start(name, function()
+    handles[name]:start(name, ignored[name] and ignore or function()
       call(name)
     end)
   end
   for _, name in ipairs(names) do
-    if not ignored[name] then
+    if not ignored[name] or name == "sigint" then -- the interpreter's, if not ours
       handles[name] = assert(uv.new_signal())
       start(name)
       handles[name]:unref()

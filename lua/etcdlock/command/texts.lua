@@ -68,19 +68,22 @@ for _, field in ipairs {
   FIELDS[field] = "--" .. field:gsub("_", "-")
 end
 
--- What the module says is to be done, and what that is here.
-local ADVICE = {
-  ["allow_plaintext_auth = true"] = "--allow-plaintext-auth",
-  ["set cert and key"] = "give --cert and --key",
-  ["set cacert"] = "give --cacert",
-  ["set server_name"] = "give --server-name",
+-- What the module says, and what that is here; of those that begin alike the longer one first.
+local WORDS = {
+  { "allow_plaintext_auth = true", "--allow-plaintext-auth" },
+  { "set cert and key", "give --cert and --key" },
+  { "set cacert", "give --cacert" },
+  { "set server_name to one of them", "give one of them as --server-name" },
+  { "set server_name", "give --server-name" },
+  { ' in cert "', ' in --cert "' },
+  { ' in cacert "', ' in --cacert "' },
 }
 
 --- A message of the module, about an option of ours perhaps, which the module knows as a
 -- field of a call.
 function M.of_module(message)
-  for words, ours in pairs(ADVICE) do
-    message = message:gsub(words, ours)
+  for _, row in ipairs(WORDS) do
+    message = message:gsub(row[1], row[2])
   end
   local field, rest = message:match "^%l+[:.][%l_]+: ([%l_]+)( .*)$"
   if FIELDS[field] then
