@@ -162,11 +162,13 @@ describe("etcdlock run", function()
   end)
 
   it("publishes what it is told to", function()
-    local job = start(NAME, "--value", "nightly", sh "echo held; read line")
-    job:expect "^held"
-    assert.equal("nightly", connect():queue "a"[1].value)
-    assert.equal(job.pid, connect():queue "a"[1].pid)
-    job:wait()
+    for _, value in ipairs { "nightly", "-5" } do
+      local job = start(NAME, "--value", value, sh "echo held; read line")
+      job:expect "^held"
+      assert.equal(value, connect():queue "a"[1].value)
+      assert.equal(job.pid, connect():queue "a"[1].pid)
+      job:wait()
+    end
   end)
 
   it("takes no lock of another etcd's, with the prefix it is told", function()
@@ -195,6 +197,24 @@ describe("a signal to etcdlock run", function()
     job:kill "sighup"
     assert(uv.kill(pid, "sighup"))
     job:send "go"
+    assert.equal(0, (job:wait()))
+  end)
+
+  it("that a shell ignores for what stands before & is ignored by both", function()
+    local client = connect()
+    local lock = assert(client:lock "a")
+    local words, env = command.words()
+    local job = proc.talk({ "sh", "-c", "trap '' INT QUIT TSTP; exec \"$@\"", "sh", words[1],
+      words[2], "run", NAME, "--", "sh", "-c", "grep SigIgn /proc/self/status" }, env)
+    etcd:await_keys(NAME .. "/", 2)
+    job:kill "sigint"
+    job:kill "sigquit"
+    job:kill "sigtstp"
+    assert(lock:unlock())
+    local ignored = tonumber((job:expect "^SigIgn:%s*(%x+)"), 16)
+    for _, name in ipairs { "SIGINT", "SIGQUIT", "SIGTSTP" } do
+      assert.equal(1, math.floor(ignored / 2 ^ (uv.constants[name] - 1)) % 2, name)
+    end
     assert.equal(0, (job:wait()))
   end)
 

@@ -80,6 +80,19 @@ describe("etcdlock run at a terminal", function()
     etcd:await_keys(NAME .. "/", 1)
   end)
 
+  it("tells who stands in its way, and not who has a permit", function()
+    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
+    clients.keep(assert(assert(client:semaphore("a", 3)):lock()))
+    local holder = command.start { "run", NAME, "--", "sh", "-c", "echo held; read line" }
+    holder:expect "^held"
+    local terminal = at_terminal "exec $COMMAND run $NAME -- true"
+    assert.equal(("%d"):format(holder.pid),
+      terminal:expect "waiting for .*, pid (%d+), who has asked")
+    holder:send "go"
+    assert.equal(0, (holder:wait()))
+    assert.equal(0, (terminal:wait()))
+  end)
+
   it("stops at Ctrl-Z, and goes on as a job of the shell's", function()
     local terminal = at_terminal "bash --norc --noprofile -i"
     press(terminal, "$COMMAND run $NAME -- sh -c 'echo rea''dy; read line; echo got $line'\n")
