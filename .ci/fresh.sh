@@ -21,7 +21,7 @@ luarocks make --deps-mode=none --tree="$HOME/tree"'
 
 # What can't be had there, and says so.
 REFUSED=
-case "$SUITE $WITH" in "bookworm "*luajit*) REFUSED='make demo-openresty' ;; esac
+case "$SUITE $WITH " in "bookworm "*"luajit "*) REFUSED='make demo-openresty' ;; esac
 
 . .ci/tree.sh
 

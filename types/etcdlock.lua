@@ -53,7 +53,7 @@
 ---@field cert_pem? string the text instead of `cert`
 ---@field key_pem? string the text instead of `key`
 ---@field server_name? string the name to be found in etcd's certificate (default: that of the endpoint)
----@field insecure_transport? boolean `false`: endpoints without a scheme are TLS (default: `ETCDCTL_INSECURE_TRANSPORT`)
+---@field insecure_transport? boolean `false`: endpoints without a scheme are TLS. The variable is `true` or `false`, in one of Go's spellings (default: `ETCDCTL_INSECURE_TRANSPORT`)
 ---@field user? string for an etcd with authentication; the variable may also be `name:password`. Its tokens are renewed by themselves (default: `ETCDCTL_USER`)
 ---@field password? string the user's (default: `ETCDCTL_PASSWORD`)
 ---@field token? string a ready one instead, which nobody renews (default: none)

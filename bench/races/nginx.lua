@@ -73,6 +73,9 @@ function Race.start(_, ids, excuse)
   if not uv.fs_stat "/usr/bin/wrk" then
     excuse("nginx", "there is no wrk")
     return self
+  elseif not Nginx.has_lua() then
+    excuse("nginx", "it has no Lua")
+    return self
   end
   self.ids, self.etcd, self.redis = ids, servers.etcd(), servers.redis()
   self.nginx = Nginx.start {

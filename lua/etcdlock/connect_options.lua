@@ -1,6 +1,7 @@
 --- What connect needs to know: its options, and etcdctl's variables for those
 -- that are left out.
 -- @submodule etcdlock
+local booleans = require "etcdlock.booleans"
 local check = require "etcdlock.check"
 local loops = require "etcdlock.wait.loops"
 
@@ -33,7 +34,7 @@ local WHERE = "etcdlock.connect"
 -- @tfield[opt="that of the endpoint"] string server_name the name to be found in etcd's
 --   certificate
 -- @tfield[opt=`ETCDCTL_INSECURE_TRANSPORT`] boolean insecure_transport `false`: endpoints
---   without a scheme are TLS
+--   without a scheme are TLS. The variable is `true` or `false`, in one of Go's spellings
 -- @tfield[opt=`ETCDCTL_USER`] string user for an etcd with authentication; the variable may
 --   also be `name:password`. Its tokens are renewed by themselves
 -- @tfield[opt=`ETCDCTL_PASSWORD`] string password the user's
@@ -117,18 +118,10 @@ local VARIABLES = {
 
 local INSECURE_TRANSPORT = "ETCDCTL_INSECURE_TRANSPORT"
 
--- The words of Go's strconv.ParseBool, which reads etcdctl's variables.
-local BOOLEANS = {}
-for _, word in ipairs { "1", "t", "T", "true", "True", "TRUE" } do
-  BOOLEANS[word] = true
-end
-for _, word in ipairs { "0", "f", "F", "false", "False", "FALSE" } do
-  BOOLEANS[word] = false
-end
-
 -- Variables that would have etcdctl do what we don't: not to be overlooked.
+local SKIP_TLS_VERIFY = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
 local REFUSED = {
-  ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "verification can't be switched off",
+  [SKIP_TLS_VERIFY] = "verification can't be switched off",
   ETCDCTL_DISCOVERY_SRV = "discovery by DNS SRV is not supported",
 }
 
@@ -149,7 +142,8 @@ local function with_environment(opts)
   end
   for name, why in pairs(REFUSED) do
     local value = variable(name)
-    if value and BOOLEANS[value] ~= false then
+    local is_off = name == SKIP_TLS_VERIFY and booleans[value or ""] == false
+    if value and not is_off then
       return check.invalid(WHERE, name, value, "none: " .. why)
     end
   end
@@ -162,10 +156,10 @@ local function with_environment(opts)
   end
   local insecure = variable(INSECURE_TRANSPORT)
   if insecure and opts.insecure_transport == nil then
-    if BOOLEANS[insecure] == nil then
+    if booleans[insecure] == nil then
       return check.invalid(WHERE, INSECURE_TRANSPORT, insecure, '"true" or "false"')
     end
-    settings.insecure_transport = BOOLEANS[insecure]
+    settings.insecure_transport = booleans[insecure]
     names.insecure_transport = INSECURE_TRANSPORT
   end
   return settings, names

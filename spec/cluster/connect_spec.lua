@@ -65,6 +65,8 @@ describe("connect", function()
       local out = variables.run({ [name] = "true" }, SHOW)
       assert.matches("^invalid: .*" .. name, out)
     end
+    -- A domain may be called so.
+    assert.matches("^invalid: ", variables.run({ ETCDCTL_DISCOVERY_SRV = "f" }, SHOW))
   end)
 
   it("names the variable whose value is no address", function()

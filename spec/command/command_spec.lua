@@ -79,7 +79,11 @@ describe("the command", function()
         "etcdlock run --help" },
       { { "run", "a", "-E", "-1", "--", "true" }, "-E: '-1', wanted an exit status",
         "etcdlock run --help" },
-      { { "run", "-1", "--", "true" }, "unknown option '-1'", "etcdlock run --help" },
+      { { "run", "a", "--timeout", "-.5", "--", "true" }, "--timeout: '-.5', wanted 0 to",
+        "etcdlock run --help" },
+      { { "run", "a", "--shared", "-1", "--", "true" }, "unknown option '-1'",
+        "etcdlock run --help" },
+      { { "--discovery-srv=0", "ls" }, "--discovery-srv: discovery by DNS", "etcdlock --help" },
       { { "elect", "a", "b", "--json", "--", "true" }, "--json is for --listen",
         "etcdlock elect --help" },
       { { "elect", "a", "--", "true" }, "what to say is missing: VALUE", "etcdlock elect --help" },
@@ -136,6 +140,8 @@ describe("the command", function()
       { ETCDCTL_ENDPOINTS = etcd:endpoint():match "//(.*)" })
     for _, case in ipairs {
       { { "--insecure-transport" }, 0 }, { { "--insecure-transport", "true" }, 0 },
+      { { "--insecure-transport=T" }, 0 }, { { "--insecure-transport=0" }, 76 },
+      { { "--insecure-skip-tls-verify=0" }, 0 },
       { { "--insecure-transport=false" }, 76 }, { { "--insecure-transport", "false" }, 76 },
     } do
       local words = case[1]

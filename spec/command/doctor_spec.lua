@@ -103,14 +103,17 @@ describe("etcdlock doctor", function()
 
   it("tells of a member that has lost its majority how it is", function()
     local etcd = Etcd.start { tls = false, members = 3 }
-    finally(function() etcd:stop() end)
     etcd:kill(2)
     etcd:kill(3)
-    local here, out = etcd:endpoint():match "//(.*)", nil
-    wait.eventually(function()
-      out = doctor({ "--endpoints", here }, {})
-      return out:find(("WRONG  %s: etcdserver: no leader"):format(here), 1, true), out
-    end, 10, "it has no leader")
+    local here = etcd:endpoint():match "//(.*)"
+    local client = clients.connector { endpoints = here, env = false } ()
+    finally(function()
+      clients.close_all()
+      etcd:stop()
+    end)
+    wait.eventually(function() return client:status()[1].problems[1] end, 10, "it has no leader")
+    local out = doctor({ "--endpoints", here }, {})
+    assert_says(out, ("WRONG  %s: etcdserver: no leader"):format(here))
     assert.matches("^3%.%d+%.%d+$", row(out, here)[2])
     assert.equal("-", row(out, here)[3])
     assert_says(out,
@@ -124,6 +127,13 @@ describe("etcdlock doctor", function()
     assert.equal(1, status)
     assert_says(out, "its certificate is self-signed, and not in the system's CA file",
       "; give --cacert", "\n         -> give that certificate with --cacert, if it is etcd's")
+    local elsewhere = Etcd.start { tls = tls.served_by(suite.cast().server_elsewhere, false) }
+    finally(function()
+      etcd:stop()
+      elsewhere:stop()
+    end)
+    assert_says((doctor({ "--endpoints", elsewhere:endpoint(), "--cacert", suite.cast().ca.cert },
+      {})), "; give one of them as --server-name", "-> give one of the certificate's names as")
   end)
 
   it("tells of alarms, and of a lock that can't be taken", function()
@@ -157,7 +167,7 @@ describe("etcdlock doctor", function()
     assert.equal(1, status)
     assert_says(out, "WRONG  no lock can be taken: ", "permission denied",
       "-> etcdctl role grant-permission --prefix=true ROLE readwrite 'elsewhere/'",
-      'etcdlock ls may not list what is below "elsewhere/"')
+      'etcdlock ls may not list what is below "elsewhere/": this user may not read')
     out = doctor({}, env)
     assert_says(out, "WRONG  no lock can be taken: ", "\n         -> give --prefix: ")
     assert.is_nil(out:find "grant")
@@ -195,6 +205,13 @@ describe("etcdlock doctor", function()
       .. cast.client.cert)
     out, status = doctor({ "--endpoints", etcd:endpoint(), "--cacert", cast.other_ca.cert }, {})
     assert.equal(1, status)
-    assert_says(out, "signed by a CA that is not in", "-> give the CA of etcd's certificate")
+    assert_says(out, 'signed by a CA that is not in "', "-> give the CA of etcd's certificate")
+    local tls_words = { "--endpoints", etcd:endpoint(), "--cacert", cast.ca.cert,
+      "--cert", cast.client.cert, "--key", cast.client.key, "--server-name" }
+    tls_words[#tls_words + 1] = "elsewhere.example"
+    assert_says((doctor(tls_words, {})),
+      "not for --server-name elsewhere.example; give one of them")
+    tls_words[6], tls_words[8] = cast.client_mismatch.cert, cast.client_mismatch.key
+    assert_says((doctor(tls_words, {})), '--key "', 'does not fit the certificate in "')
   end)
 end)

@@ -171,6 +171,17 @@ describe("etcdlock run", function()
     end
   end)
 
+  it("tells that the lock may stay for its TTL, where etcd is silent at the end", function()
+    local job = start(NAME, "--ttl=3", sh "echo held; read line; exit 5")
+    job:expect "^held"
+    etcd:pause()
+    finally(function() etcd:resume() end)
+    job:send "go"
+    assert.equal(5, (job:wait()))
+    assert.equal('etcdlock: "' .. NAME .. '": etcd has not confirmed that it was given back; it is'
+      .. " free when its TTL is over, at the latest\n", job:errors())
+  end)
+
   it("takes no lock of another etcd's, with the prefix it is told", function()
     local out = run("--prefix", prefix, "a", sh "echo $ETCD_LOCK_KEY")
     assert.equal(NAME, out:match "^(.*)/%x+\n$")

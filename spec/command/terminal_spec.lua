@@ -80,16 +80,43 @@ describe("etcdlock run at a terminal", function()
     etcd:await_keys(NAME .. "/", 1)
   end)
 
-  it("tells who stands in its way, and not who has a permit", function()
-    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
-    clients.keep(assert(assert(client:semaphore("a", 3)):lock()))
-    local holder = command.start { "run", NAME, "--", "sh", "-c", "echo held; read line" }
+  -- We have |lock|; then another holds the same name with |options|; who wants it with
+  -- |wanted| is told of that one.
+  local function assert_in_the_way(lock, options, wanted)
+    clients.keep(assert(lock))
+    local words = { "run", NAME, "--", "sh", "-c", "echo held; read line" }
+    for _, word in ipairs(options) do table.insert(words, 3, word) end
+    local holder = command.start(words)
     holder:expect "^held"
-    local terminal = at_terminal "exec $COMMAND run $NAME -- true"
+    local terminal = at_terminal("exec $COMMAND run $NAME " .. wanted .. " -- true")
     assert.equal(("%d"):format(holder.pid),
       terminal:expect "waiting for .*, pid (%d+), who has asked")
     holder:send "go"
     assert.equal(0, (holder:wait()))
+    assert.equal(0, (terminal:wait()))
+  end
+
+  it("tells who stands in its way, and not who has a permit", function()
+    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
+    assert_in_the_way(assert(client:semaphore("a", 3)):lock(), {}, "")
+    assert_in_the_way(assert(client:semaphore("a", 3)):try_lock(), {}, "--shared")
+  end)
+
+  it("tells of who has the permit, and not of who has the lock", function()
+    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
+    assert_in_the_way(client:lock "a", { "--permits=1" }, "--permits=1")
+  end)
+
+  it("tells a reader of the writer, who waits behind readers", function()
+    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
+    local reader = assert(client:read_lock "a")
+    local writer = command.start { "run", NAME, "--", "true" }
+    etcd:await_keys(NAME .. "/", 2)
+    local terminal = at_terminal "exec $COMMAND run $NAME --shared -- true"
+    assert.equal(("%d"):format(writer.pid),
+      terminal:expect "waiting for .*, pid (%d+), who has asked")
+    assert(reader:unlock())
+    assert.equal(0, (writer:wait()))
     assert.equal(0, (terminal:wait()))
   end)
 

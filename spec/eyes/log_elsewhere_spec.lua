@@ -1,8 +1,6 @@
--- The log where others go on meanwhile: in event loops, in nginx, in a cluster.
+-- The log where others go on meanwhile: in event loops, in a cluster.
 
-local Nginx = require "spec.support.servers.nginx"
 local clients = require "spec.support.harness.clients"
-local cjson = require "cjson"
 local loops = require "spec.support.programs.loops"
 local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
@@ -36,74 +34,6 @@ for _, name in ipairs { "cqueues", "luv", "copas" } do
     ]]))
   end)
 end
-
-describe("in nginx", function()
-  local nginx
-
-  setup(function()
-    nginx = Nginx.start {
-      init_worker = ([[
-        local cjson = require "cjson"
-        client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
-          log = function(event)
-            shared:rpush("told", cjson.encode(event))
-            if event.name == "sleepy" then ngx.sleep(0.001) end
-          end })
-      ]]):format(suite.endpoint(), prefix),
-      locations = {
-        ["/lock"] = [[
-          local lock = assert(client:lock(ngx.var.arg_name, { timeout = 60 }))
-          ngx.sleep(0)
-          ngx.say(tostring(lock:unlock()))
-        ]],
-        ["/keep"] = [[ ngx.say(assert(client:lock "kept"):token()) ]],
-        ["/told"] = [[
-          pcall(client.try_lock, client, "told")
-          ngx.say(shared:lpop "told" or "")
-        ]],
-      },
-    }
-  end)
-
-  teardown(function() nginx:stop() end)
-
-  -- The next event of the lock |name|.
-  local function next_of(name)
-    local event
-    wait.eventually(function()
-      local text = nginx:get("/told").body
-      event = text ~= "\n" and cjson.decode(text)
-      return event and event.name == name
-    end, 5, "an event of " .. name)
-    return event
-  end
-
-  it("the log is told of a wait while it lasts, and of what came of it", function()
-    local held = assert(clients.connector { endpoints = suite.endpoint(), prefix = prefix }()
-      :lock "a")
-    local request = nginx:begin "/lock?name=a"
-    assert.equal("waiting", next_of "a".event)
-    held:unlock()
-    assert.equal("true\n", request:wait(10).body)
-    assert.equal("acquired", next_of "a".event)
-    assert.equal("released", next_of "a".event)
-  end)
-
-  it("the log is told of a lock that has ended with its request", function()
-    local token = tonumber(nginx:get("/keep").body)
-    assert.equal("acquired", next_of "kept".event)
-    local released = next_of "kept"
-    assert.same({ "released", "request", token }, { released.event, released.by, released.token })
-  end)
-
-  it("a log that would wait breaks no lock", function()
-    assert.equal("true\n", nginx:get("/lock?name=sleepy").body)
-    assert.equal("acquired", next_of "sleepy".event)
-    assert.equal("released", next_of "sleepy".event)
-    assert.matches("the log of this client has failed, which is told once: .*yield", nginx:log())
-    nginx:assert_no_errors()
-  end)
-end)
 
 it("in a cluster the log is told of a member that was left, and why", function()
   local etcd = suite.start { members = 3 }

@@ -219,7 +219,7 @@ return function(args, take)
   if not status then
     uv.run()
   end
-  self._hearing.forget()
   client:close()
+  self._hearing.forget()
   return assert(status, "the loop has ended before the command")
 end

@@ -1,4 +1,5 @@
 --- What the command understands: its subcommands, their options, and their help.
+local booleans = require "etcdlock.booleans"
 local exit = require "etcdlock.command.exit"
 
 local M = {}
@@ -20,8 +21,8 @@ end
 
 local LONGEST = 1e9 -- seconds
 
-local function seconds(name)
-  return number(name, "0 to 1000000000 seconds", 0, LONGEST)
+local function seconds(name, low)
+  return number(name, ("%g to %.0f seconds"):format(low, LONGEST), low, LONGEST)
 end
 
 local function whole(name, high)
@@ -70,7 +71,7 @@ end
 local function add_hold(command)
   command:option "--timeout"
     :argname "S"
-    :convert(seconds "--timeout")
+    :convert(seconds("--timeout", 0))
     :description("seconds to wait for it, at most; 0: only if it is free (default: as long as it"
       .. " takes)")
   command:option "--ttl"
@@ -79,12 +80,12 @@ local function add_hold(command)
     :description "when it goes to the next one if this machine dies (default: 10)"
   command:option "--max-hold"
     :argname "S"
-    :convert(number("--max-hold", "0.001 to 1000000000 seconds", 0.001, LONGEST))
+    :convert(seconds("--max-hold", 0.001))
     :description "seconds that CMD may have it, at most: then it is lost"
   command:option "--grace"
     :argname "S"
     :default "5"
-    :convert(seconds "--grace")
+    :convert(seconds("--grace", 0))
     :description "seconds from TERM to KILL for CMD when it is lost"
   command:option "-E"
     :argname "N"
@@ -126,7 +127,7 @@ local function add_ls(parser)
   command:option "--interval"
     :argname "S"
     :default "1"
-    :convert(number("--interval", "at least 0.1 seconds", 0.1, LONGEST))
+    :convert(seconds("--interval", 0.1))
     :description "the time from one look to the next"
   command:flag "--json":description "for programs; with --watch, one line for each look"
 end
@@ -191,8 +192,8 @@ local function refuse(subcommand, message)
   os.exit(exit.USAGE)
 end
 
---- The parser, of argparse. `is_complete`: there is something behind "--".
-local function new(is_complete)
+--- The parser, of argparse. `has_command`: there is a "--", and what stands behind it.
+local function new(has_command)
   local parser = require "argparse" "etcdlock"
     :description "Locks in etcd: one at a time, wherever it runs."
     :epilog "The manual: man etcdlock, doc/command.md."
@@ -202,7 +203,7 @@ local function new(is_complete)
   parser.error = function(of, message)
     local subcommand = of ~= parser and of._name or nil
     if RUNS[subcommand] and message == "too many arguments" then
-      message = message .. (is_complete and " before --" or ": what is to run stands behind --")
+      message = message .. (has_command and " before --" or ": what is to run stands behind --")
     end
     refuse(subcommand, message)
   end
@@ -219,20 +220,33 @@ local function new(is_complete)
   return parser
 end
 
--- Go's flags: --flag and --flag=true are the same.
-local BARE = { ["--insecure-transport"] = "--insecure-transport=true" }
-local BOOL = { ["true"] = true, ["false"] = true }
-
---- Is |word| an option that waits for its value?
-local function wants_value(word)
-  return word == "-E" or word:find "^%-%-[%l-]+$" ~= nil
-end
-
 -- Of etcdctl, and not ours: why not.
+local SKIP_TLS_VERIFY = "--insecure-skip-tls-verify"
 local REFUSED = {
-  ["--insecure-skip-tls-verify"] = "verification can't be switched off; give the CA with --cacert",
+  [SKIP_TLS_VERIFY] = "verification can't be switched off; give the CA with --cacert",
   ["--discovery-srv"] = "discovery by DNS SRV is not supported; give --endpoints",
 }
+
+local INSECURE_TRANSPORT = "--insecure-transport"
+
+--- `word` as argparse wants it. Go's flags: --flag and --flag=true are the same, and there are
+-- several words for true.
+local function spelt_out(word, next_word)
+  local value = word:match "^%-%-insecure%-transport=(.*)$"
+  if word == INSECURE_TRANSPORT and next_word ~= "true" and next_word ~= "false" then
+    value = "true"
+  end
+  if booleans[value or ""] == nil then
+    return word
+  end
+  return ("%s=%s"):format(INSECURE_TRANSPORT, tostring(booleans[value]))
+end
+
+-- Options the value of which may begin with "-", and how it is joined to them.
+local JOINED = { ["-E"] = "" }
+for name in ("timeout ttl max-hold grace permits interval value"):gmatch "%S+" do
+  JOINED["--" .. name] = "="
+end
 
 --- What the words on the command line ask for: the parser's table, with what stands behind
 -- "--" as the list `command`, nil if there is no "--".
@@ -245,13 +259,13 @@ function M.parse(words)
     elseif word == "--" then
       command = {}
     elseif REFUSED[option] then
-      if value ~= "false" then
+      if option ~= SKIP_TLS_VERIFY or booleans[value] ~= false then
         refuse(nil, option .. ": " .. REFUSED[option])
       end
-    elseif word:find "^%-%d" and wants_value(words[i - 1] or "") then
-      ours[#ours] = ours[#ours] .. (ours[#ours] == "-E" and "" or "=") .. word -- no option
+    elseif word:find "^%-%.?%d" and JOINED[words[i - 1]] then
+      ours[#ours] = ours[#ours] .. JOINED[words[i - 1]] .. word
     else
-      ours[#ours + 1] = not BOOL[words[i + 1]] and BARE[word] or word
+      ours[#ours + 1] = spelt_out(word, words[i + 1])
     end
   end
   local parser = new(command ~= nil)

@@ -74,9 +74,10 @@ local WORDS = {
   { "set cert and key", "give --cert and --key" },
   { "set cacert", "give --cacert" },
   { "set server_name to one of them", "give one of them as --server-name" },
+  { "not for server_name (.*); set that to", "not for --server-name %1; give" },
   { "set server_name", "give --server-name" },
-  { ' in cert "', ' in --cert "' },
-  { ' in cacert "', ' in --cacert "' },
+  { ' in cert "', ' in "' },
+  { ' in cacert "', ' in "' },
 }
 
 --- A message of the module, about an option of ours perhaps, which the module knows as a

@@ -49,7 +49,7 @@ return {
     " then",
     by = "tls/errors: a server_name alone" },
   { "verification may be skipped", "lua/etcdlock/connect_options.lua",
-    '  ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "verification can\'t be switched off",\n',
+    '  [SKIP_TLS_VERIFY] = "verification can\'t be switched off",\n',
     "",
     by = "tls/connect: where they would switch off" },
   { "discovery is overlooked", "lua/etcdlock/connect_options.lua",

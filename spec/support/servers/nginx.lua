@@ -17,6 +17,11 @@ local MODULES = "/usr/lib/nginx/modules/"
 local ROOT = uv.cwd()
 local BUILD = "build/jit-test" -- `make suite` sees to it
 
+-- Can it run Lua? Debian 12's can't where luajit is installed.
+function Nginx.has_lua()
+  return uv.fs_stat(MODULES .. "ngx_http_lua_module.so") ~= nil
+end
+
 local started = {}
 
 -- ---- configuration ------------------------------------------------------------
