@@ -66,11 +66,12 @@ static void add(el_events *events, const el_event *event) {
   atomic_store(&events->has_some, true);
 }
 
-void el_events_note(el_events *events, const el_event *event) {
-  el_event *same;
-  if (!events->are_wanted && event->kind != EL_EVENT_COLLECTED) return;
-  pthread_mutex_lock(&events->mu);
-  same = find_same(events, event);
+static bool is_wanted(const el_events *events, const el_event *event) {
+  return events->are_wanted || event->kind == EL_EVENT_COLLECTED;
+}
+
+static void note(el_events *events, const el_event *event) {
+  el_event *same = find_same(events, event);
   if (same != NULL) {
     same->count++;
   } else if (has_room(events)) {
@@ -79,7 +80,30 @@ void el_events_note(el_events *events, const el_event *event) {
     events->left_out[event->kind]++;
     atomic_store(&events->has_some, true);
   }
+}
+
+void el_events_note(el_events *events, const el_event *event) {
+  if (!is_wanted(events, event)) return;
+  pthread_mutex_lock(&events->mu);
+  note(events, event);
   pthread_mutex_unlock(&events->mu);
+}
+
+/* That there are some is said before the change: whoever asks after it waits for |mu|. */
+bool el_events_note_change(el_events *events, const el_event *event,
+                           atomic_int *state, int from, int to) {
+  bool is_changed;
+  if (!is_wanted(events, event)) {
+    return atomic_compare_exchange_strong(state, &from, to);
+  }
+  pthread_mutex_lock(&events->mu);
+  atomic_store(&events->has_some, true);
+  is_changed = atomic_compare_exchange_strong(state, &from, to);
+  if (is_changed) {
+    note(events, event);
+  }
+  pthread_mutex_unlock(&events->mu);
+  return is_changed;
 }
 
 void el_events_note_failure(el_events *events, const el_error *err) {

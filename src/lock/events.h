@@ -62,11 +62,16 @@ void el_events_destroy(el_events *events);
 /* Notes |event|, whose bytes are copied, and whose time is now. @thread any */
 void el_events_note(el_events *events, const el_event *event);
 
+/* Changes |state| from |from| to |to|, and notes |event| of it: whoever sees the change
+ * finds the event. False if it was not |from|. @thread any @locks events->mu */
+bool el_events_note_change(el_events *events, const el_event *event,
+                           atomic_int *state, int from, int to);
+
 /* Notes that a request has ended with |err|, if it is worth another try.
  * @thread any */
 void el_events_note_failure(el_events *events, const el_error *err);
 
-/* Are there any? Cheap. @thread any */
+/* May there be some? Cheap. @thread any */
 bool el_events_has_some(const el_events *events);
 
 /* Takes the oldest one; its bytes are the caller's. False: there is none.

@@ -35,40 +35,44 @@ int64_t el_lock_held_us(const el_lock *lk) {
   return since_us != 0 ? el_now_us() - since_us : 0;
 }
 
-void el_lock_note_end(el_lock *lk, el_event_kind kind, el_loss loss) {
-  el_error cause = {.code = EL_OK};
-  el_event event = {.kind = kind,
+/* The end of its hold, in a way that its holder doesn't tell of. */
+static el_event end_of(const el_lock *lk, el_event_kind kind) {
+  return (el_event){.kind = kind,
                     .subject = lk->owner.name,
                     .mode = atomic_load(&lk->is_downgraded)
                                 ? EL_MODE_READ
                                 : (el_mode)lk->owner.mode,
                     .leads = lk->leads,
-                    .loss = loss,
                     .token = lk->token,
                     .held_us = el_lock_held_us(lk)};
+}
+
+bool el_lock_lose(el_lock *lk, el_loss loss) {
+  el_error cause = {.code = EL_OK};
+  el_event event;
+  if (atomic_load(&lk->state) != EL_HOLD_HELD) return false;
+  event = end_of(lk, loss == EL_LOSS_CLOSED ? EL_EVENT_ENDED : EL_EVENT_LOST);
+  event.loss = loss;
   if (loss == EL_LOSS_EXPIRED) {
     el_lock_read_cause(lk, &cause);
   }
   if (cause.code != EL_OK) {
     event.why = (el_bytes){cause.text, strlen(cause.text)};
   }
-  el_events_note(&lk->handle->events, &event);
+  return el_events_note_change(&lk->handle->events, &event, &lk->state,
+                               EL_HOLD_HELD, EL_HOLD_LOST + (int)loss);
 }
 
 /* Latches the loss of a hold whose time is over, and returns the state that stands
- * then. By exchange: the I/O thread may find another reason at the same moment, or
- * another thread release it, and what came first stays true. The key would live on
- * with the lease, so it is let go as well. */
+ * then: the I/O thread may find another reason at the same moment, or another thread
+ * release it, and what came first stays true. The key would live on with the lease, so
+ * it is let go as well. */
 static int latch_loss(el_lock *lk, el_loss loss) {
-  int state = EL_HOLD_HELD;
-  if (atomic_compare_exchange_strong(&lk->state, &state,
-                                     EL_HOLD_LOST + (int)loss)) {
-    state = EL_HOLD_LOST + (int)loss;
+  if (el_lock_lose(lk, loss)) {
     el_completion_complete(&lk->news, EL_LOCK_ENDED);
-    el_lock_note_end(lk, EL_EVENT_LOST, loss);
     post_stop(lk);
   }
-  return state;
+  return atomic_load(&lk->state);
 }
 
 el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_ms) {
@@ -119,17 +123,34 @@ bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
   return true;
 }
 
-/* Lets go: a hold goes to the state |over|. True if it was held. */
-static bool let_go(el_lock *lk, el_hold over) {
+static bool release_hold(el_lock *lk) {
+  int held = EL_HOLD_HELD;
+  return atomic_compare_exchange_strong(&lk->state, &held, EL_HOLD_RELEASED);
+}
+
+static bool outlive(el_lock *lk, el_event_kind kind) {
+  el_event event = end_of(lk, kind);
+  return el_events_note_change(&lk->handle->events, &event, &lk->state,
+                               EL_HOLD_HELD, EL_HOLD_OUTLIVED);
+}
+
+static bool end_request(el_lock *lk) { return outlive(lk, EL_EVENT_ENDED); }
+
+static bool collect(el_lock *lk) { return outlive(lk, EL_EVENT_COLLECTED); }
+
+/* Lets go, of a hold by |end_hold|. True if it was held. */
+static bool let_go(el_lock *lk, bool (*end_hold)(el_lock *)) {
   int64_t left_ms;
   int state = (int)el_lock_hold(lk, &left_ms);
   bool was_held = false;
-  while (state == EL_HOLD_PENDING || state == EL_HOLD_HELD ||
-         state == EL_HOLD_LINGERING) {
-    int before = state; /* granted in between: once more */
-    int after = before == EL_HOLD_HELD ? (int)over : EL_HOLD_RELEASED;
-    if (atomic_compare_exchange_strong(&lk->state, &state, after)) {
-      was_held = before == EL_HOLD_HELD;
+  /* Granted in between, or taken again: once more. */
+  while (!was_held && (state == EL_HOLD_PENDING || state == EL_HOLD_HELD ||
+                       state == EL_HOLD_LINGERING)) {
+    if (state == EL_HOLD_HELD) {
+      was_held = end_hold(lk);
+      state = atomic_load(&lk->state);
+    } else if (atomic_compare_exchange_strong(&lk->state, &state,
+                                              EL_HOLD_RELEASED)) {
       break;
     }
   }
@@ -188,13 +209,9 @@ bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
   return true;
 }
 
-bool el_lock_release(el_lock *lk) { return let_go(lk, EL_HOLD_RELEASED); }
+bool el_lock_release(el_lock *lk) { return let_go(lk, release_hold); }
 
-void el_lock_outlive(el_lock *lk) {
-  if (let_go(lk, EL_HOLD_OUTLIVED)) {
-    el_lock_note_end(lk, EL_EVENT_ENDED, EL_LOSS_NONE);
-  }
-}
+void el_lock_outlive(el_lock *lk) { let_go(lk, end_request); }
 
 bool el_lock_is_outlived(const el_lock *lk) {
   return atomic_load(&lk->state) == EL_HOLD_OUTLIVED;
@@ -203,10 +220,9 @@ bool el_lock_is_outlived(const el_lock *lk) {
 bool el_lock_drop(el_lock *lk) {
   bool was_held;
   if (el_handle_is_forked(lk->handle)) return false; /* the parent's: leaked */
-  was_held = let_go(lk, EL_HOLD_OUTLIVED);
+  was_held = let_go(lk, collect);
   if (was_held) {
     EL_COUNT(&lk->handle->counters, collected, 1);
-    el_lock_note_end(lk, EL_EVENT_COLLECTED, EL_LOSS_NONE);
   }
   el_lock_unref(lk);
   return was_held;

@@ -50,24 +50,19 @@ static void on_failed(el_owner *owner, const el_error *err) {
  * may be told first. */
 static void on_lost(el_owner *owner, el_loss loss) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
-  int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
   int64_t left_ms;
   el_loss by_clock = el_lock_clock_loss(lk, &left_ms);
   if (by_clock != EL_LOSS_NONE) loss = by_clock;
-  if (atomic_compare_exchange_strong(&lk->state, &held,
-                                     EL_HOLD_LOST + (int)loss)) {
-    el_lock_note_end(
-        lk, loss == EL_LOSS_CLOSED ? EL_EVENT_ENDED : EL_EVENT_LOST, loss);
-  } else {
+  if (!el_lock_lose(lk, loss)) {
+    int lingering = EL_HOLD_LINGERING;
     atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_RELEASED);
   }
-  el_completion_complete(&lk->news, EL_LOCK_ENDED);
 }
 
 static void on_released(el_owner *owner, const el_error *err) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   lk->release_err = copy_of(err);
-  el_completion_complete(&lk->news, EL_LOCK_RELEASED);
+  el_completion_complete(&lk->news, EL_LOCK_RELEASED | EL_LOCK_ENDED);
 }
 
 static void on_forgotten(el_owner *owner) {

@@ -76,7 +76,7 @@ void el_lock_unref(el_lock *lk);
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err);
 
 /* The hold as it is at this moment, and for HELD the milliseconds that may
- * still be relied on. No RPC, no mutex. @thread lua */
+ * still be relied on. No RPC; no mutex, unless it is lost. @thread lua */
 el_hold el_lock_hold(el_lock *lk, int64_t *left_ms);
 
 /* Why it was lost, EL_LOSS_NONE if it wasn't. @thread any */
