@@ -53,9 +53,13 @@ static void on_lost(el_owner *owner, el_loss loss) {
   int64_t left_ms;
   el_loss by_clock = el_lock_clock_loss(lk, &left_ms);
   if (by_clock != EL_LOSS_NONE) loss = by_clock;
-  if (!el_lock_lose(lk, loss)) {
-    int lingering = EL_HOLD_LINGERING;
-    atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_RELEASED);
+  /* Of one that lingers, taken again in between: once more. */
+  while (!el_lock_lose(lk, loss)) {
+    int state = EL_HOLD_LINGERING;
+    if (atomic_compare_exchange_strong(&lk->state, &state, EL_HOLD_RELEASED) ||
+        state != EL_HOLD_HELD) {
+      break;
+    }
   }
 }
 
