@@ -445,7 +445,7 @@ function client:status() end
 ---@class etcdlock.Lock
 local lock = {}
 
----Tells whether the lock is still ours. Local, cheap: no request, no mutex.
+---Tells whether the lock is still ours. Local, cheap: no request, and no mutex while it is.
 ---@return boolean
 ---@return etcdlock.seconds|etcdlock.code
 function lock:held() end

@@ -34,7 +34,7 @@ function Lock:_check_leader(where)
   end
 end
 
---- Tells whether the lock is still ours. Local, cheap: no request, no mutex.
+--- Tells whether the lock is still ours. Local, cheap: no request, and no mutex while it is.
 -- @treturn[1] true
 -- @treturn[1] seconds for which that may be relied on
 -- @treturn[2] false

@@ -57,7 +57,8 @@ end
 -- The wait for the end of the hold of a `lock`, for which several may wait.
 local Ended = of_news("arm", "disarm", function(wait, seconds)
   wait.lock:_left() -- notices an expiry of this moment
-  return wait.subject:wait_ended(seconds) or nil
+  -- A hold whose key was left may be another lock's by now.
+  return wait.lock._has_left or wait.subject:wait_ended(seconds) or nil
 end)
 
 local function await_loss(self, timeout)

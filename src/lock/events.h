@@ -63,7 +63,7 @@ void el_events_destroy(el_events *events);
 void el_events_note(el_events *events, const el_event *event);
 
 /* Changes |state| from |from| to |to|, and notes |event| of it: whoever sees the change
- * finds the event. False if it was not |from|. @thread any @locks events->mu */
+ * finds the event, if it was wanted and had room. False if it was not |from|. @thread any @locks events->mu */
 bool el_events_note_change(el_events *events, const el_event *event,
                            atomic_int *state, int from, int to);
 

@@ -50,6 +50,7 @@ static el_event end_of(const el_lock *lk, el_event_kind kind) {
 bool el_lock_lose(el_lock *lk, el_loss loss) {
   el_error cause = {.code = EL_OK};
   el_event event;
+  bool is_lost;
   if (atomic_load(&lk->state) != EL_HOLD_HELD) return false;
   event = end_of(lk, loss == EL_LOSS_CLOSED ? EL_EVENT_ENDED : EL_EVENT_LOST);
   event.loss = loss;
@@ -59,8 +60,12 @@ bool el_lock_lose(el_lock *lk, el_loss loss) {
   if (cause.code != EL_OK) {
     event.why = (el_bytes){cause.text, strlen(cause.text)};
   }
-  return el_events_note_change(&lk->handle->events, &event, &lk->state,
-                               EL_HOLD_HELD, EL_HOLD_LOST + (int)loss);
+  is_lost = el_events_note_change(&lk->handle->events, &event, &lk->state,
+                                  EL_HOLD_HELD, EL_HOLD_LOST + (int)loss);
+  if (is_lost) {
+    EL_COUNT(&lk->handle->counters, lost, 1);
+  }
+  return is_lost;
 }
 
 /* Latches the loss of a hold whose time is over, and returns the state that stands
@@ -200,6 +205,7 @@ bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
   el_lock_note_begin(lk);
   el_completion_clear(&lk->news, EL_LOCK_ENDED);
   if (!atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD)) {
+    el_completion_complete(&lk->news, EL_LOCK_ENDED);
     return false;
   }
   EL_COUNT(&lk->handle->counters, acquired, 1);

@@ -184,14 +184,13 @@ void el_local_queue_fail_conflict(el_local_place *at, unsigned permits) {
 
 /* Ends a hold that is lost, whoever has found that out: a watch, a probe, a timer,
  * the holder's own clock, or a guarded write. Whichever comes first says why; for
- * the others there is nothing left to end. The loss is told before it is counted, and
- * counted before the end: who waits for one finds what is before it. */
+ * the others there is nothing left to end. A loss is told and counted before the
+ * end: who waits for that finds it. */
 void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
   el_counters *counters = counters_of(owner->queue);
   el_error err;
   el_local_queue_detach(owner);
   owner->events->lost(owner, loss);
-  EL_COUNT(counters, lost, 1);
   EL_COUNT(counters, held, -1);
   el_error_set(&err, EL_LOST, "%s was lost: %s", el_owner_what(owner).text,
                el_losses[loss].text);

@@ -48,25 +48,28 @@ static void on_failed(el_owner *owner, const el_error *err) {
 
 /* What the clock has ended was not lost for what has come of it: after a standstill that
  * may be told first. */
-static void on_lost(el_owner *owner, el_loss loss) {
-  el_lock *lk = EL_OF(owner, el_lock, owner);
+static bool lose_hold(el_lock *lk, el_loss loss) {
   int64_t left_ms;
   el_loss by_clock = el_lock_clock_loss(lk, &left_ms);
-  if (by_clock != EL_LOSS_NONE) loss = by_clock;
-  /* Of one that lingers, taken again in between: once more. */
-  while (!el_lock_lose(lk, loss)) {
-    int state = EL_HOLD_LINGERING;
-    if (atomic_compare_exchange_strong(&lk->state, &state, EL_HOLD_RELEASED) ||
-        state != EL_HOLD_HELD) {
-      break;
-    }
+  return el_lock_lose(lk, by_clock != EL_LOSS_NONE ? by_clock : loss);
+}
+
+/* One that lingers may be taken again meanwhile, and be left again. */
+static void on_lost(el_owner *owner, el_loss loss) {
+  el_lock *lk = EL_OF(owner, el_lock, owner);
+  int state = EL_HOLD_LINGERING;
+  while (
+      !atomic_compare_exchange_strong(&lk->state, &state, EL_HOLD_RELEASED) &&
+      state == EL_HOLD_HELD && !lose_hold(lk, loss)) {
+    state = EL_HOLD_LINGERING;
   }
+  el_completion_complete(&lk->news, EL_LOCK_ENDED);
 }
 
 static void on_released(el_owner *owner, const el_error *err) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   lk->release_err = copy_of(err);
-  el_completion_complete(&lk->news, EL_LOCK_RELEASED | EL_LOCK_ENDED);
+  el_completion_complete(&lk->news, EL_LOCK_RELEASED);
 }
 
 static void on_forgotten(el_owner *owner) {
@@ -249,7 +252,9 @@ bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err) {
 }
 
 bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms) {
-  return el_handle_wait(lk->handle, &lk->news, EL_LOCK_ENDED, timeout_ms);
+  /* Who has seen that it is lost isn't to be told that it isn't yet. */
+  return el_lock_loss(lk) != EL_LOSS_NONE ||
+         el_handle_wait(lk->handle, &lk->news, EL_LOCK_ENDED, timeout_ms);
 }
 
 bool el_lock_arm(el_lock *lk, el_lock_news news, el_wake *wake, uint64_t id) {

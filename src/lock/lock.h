@@ -57,7 +57,7 @@ typedef enum el_hold {
 typedef enum el_lock_news {
   EL_LOCK_DECIDED = 1,  /* held or failed */
   EL_LOCK_RELEASED = 2, /* the key is out of etcd, or that failed */
-  EL_LOCK_ENDED = 4     /* released or lost */
+  EL_LOCK_ENDED = 4     /* released, lost, or left to linger */
 } el_lock_news;
 
 /* Asks for a lock of |handle|'s client. NULL and |err| (closed, forked, nomem) if

@@ -61,7 +61,7 @@ void el_lock_note_begin(el_lock *lk);
  * isn't; in |left_ms| for how long it isn't. @thread any */
 el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_ms);
 
-/* Its hold is lost, or ended by its client, and that is noted with it. False if it isn't
+/* Its hold is lost, or ended by its client, and that is noted with it and counted. False if it isn't
  * held. @thread any */
 bool el_lock_lose(el_lock *lk, el_loss loss);
 

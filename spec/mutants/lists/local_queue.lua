@@ -64,9 +64,8 @@ return {
     "",
     by = "lock/lock: tells whether somebody else had it" },
   { "a hold that is lost is held", "src/lock/local_queue_ends.c",
-    "  EL_COUNT(counters_of(owner->queue), held, -1);\n"
-      .. "  EL_COUNT(counters_of(owner->queue), lost, 1);",
-    "  EL_COUNT(counters_of(owner->queue), lost, 1);",
+    "  EL_COUNT(counters, held, -1);\n",
+    "",
     by = "lock/stats: held, waited for, taken and lost" },
   { "a key that was gone was released", "src/lock/local_queue_verdicts.c",
     "  if (!found) {\n    el_error_set(&err, EL_LOST,",
