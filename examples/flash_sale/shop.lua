@@ -1,7 +1,7 @@
 -- One worker of a shop: plain blocking Lua that serves one customer after the
 -- other. Started by flash_sale.lua:
 --
---   lua shop.lua PORT STOCK_FILE [ETCD [STUCK_AT]]      without ETCD there is no lock
+--   lua shop.lua PORT STOCK_FILE [ETCD TTL [STUCK_AT]]      without ETCD there is no lock
 --
 -- A customer says "buy", and is told "sold NUMBER by PID", where NUMBER were left
 -- before, "sold out" or "error: ...". Who comes when STUCK_AT are left never pays.
@@ -10,7 +10,7 @@ local etcdlock = require "etcdlock"
 local socket = require "socket"
 local uv = require "luv"
 
-local port, stock_file, endpoint, stuck_at = ...
+local port, stock_file, endpoint, ttl, stuck_at = ...
 
 -- ---- the shop -----------------------------------------------------------------
 
@@ -57,7 +57,7 @@ end
 
 -- A worker that is killed keeps the lock for its TTL.
 local client = endpoint and assert(etcdlock.connect {
-  endpoints = endpoint, timeout = 30, ttl = 2, env = false,
+  endpoints = endpoint, timeout = 30, ttl = tonumber(ttl), env = false,
 })
 
 local function serve()

@@ -52,9 +52,9 @@ function M.slip(result)
 end
 
 --- That a holder was killed, and when the next one had the lock.
-function M.takeover(result)
-  local text = "  kill -9 of worker %d, which held it. %.1f s later the next one has it (TTL 2 s)."
-  print(painted(RED, text:format(result.killed_pid, result.takeover)))
+function M.takeover(result, ttl)
+  local text = "  kill -9 of worker %d, which held it. %.1f s later the next one has it (TTL %g s)."
+  print(painted(RED, text:format(result.killed_pid, result.takeover, ttl)))
 end
 
 local function percentile(sorted, share)
