@@ -242,7 +242,7 @@ function Lock:expire(seconds)
   if seconds == nil or seconds == 0 then
     check.raise("lock:expire: seconds, wanted a number above 0")
   end
-  if not self._core:expire(seconds) then
+  if not self:_left() or not self._core:expire(seconds) then
     return nil, self:_not_held()
   end
   self._max_hold = seconds

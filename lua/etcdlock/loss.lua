@@ -61,6 +61,12 @@ local Ended = of_news("arm", "disarm", function(wait, seconds)
   return wait.lock._has_left or wait.subject:wait_ended(seconds) or nil
 end)
 
+local arm = Ended.arm
+
+function Ended.arm(wait, number)
+  return not wait.lock._has_left and arm(wait, number)
+end
+
 local function await_loss(self, timeout)
   local wait = { subject = self._core, news = "ended", lock = self, limit = timeout }
   local ended, message, code = self._client:_await(Ended, wait)

@@ -49,8 +49,10 @@ function Losses:tell()
     end
   end
   for _, lock in ipairs(watched) do
-    lock:_left() -- notices an expiry of this moment
-    tell_of(self, lock)
+    if self.watched[lock] then -- a handler may have let go of it
+      lock:_left() -- notices an expiry of this moment
+      tell_of(self, lock)
+    end
   end
 end
 

@@ -3,6 +3,7 @@
 local election_stories = require "spec.support.programs.election_stories"
 local kind_stories = require "spec.support.programs.kind_stories"
 local loops = require "spec.support.programs.loops"
+local loss_stories = require "spec.support.programs.loss_stories"
 local stories = require "spec.support.programs.loop_stories"
 local thread_stories = require "spec.support.programs.thread_stories"
 
@@ -179,7 +180,8 @@ describe("in cqueues", function()
   local missing = loops.missing "cqueues"
   if missing then return pending(missing) end
 
-  for _, list in ipairs { stories, thread_stories, kind_stories, election_stories, OWN } do
+  local lists = { stories, loss_stories, thread_stories, kind_stories, election_stories, OWN }
+  for _, list in ipairs(lists) do
     for _, story in ipairs(list) do
       it(story[1], function() assert.equal(0, loops.play("cqueues", story[2])) end)
     end

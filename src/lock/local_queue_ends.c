@@ -184,8 +184,7 @@ void el_local_queue_fail_conflict(el_local_place *at, unsigned permits) {
 
 /* Ends a hold that is lost, whoever has found that out: a watch, a probe, a timer,
  * the holder's own clock, or a guarded write. Whichever comes first says why; for
- * the others there is nothing left to end. A loss is told and counted before the
- * end: who waits for that finds it. */
+ * the others there is nothing left to end. The loss is told before the end is. */
 void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
   el_counters *counters = counters_of(owner->queue);
   el_error err;

@@ -116,23 +116,6 @@ return {
     return status
   end },
 
-  { "a loss wakes those who wait for it, and is told", [[
-    local lock = assert(client:lock("a", { owner = "x" }))
-    local told, reason
-    lock:on_lost(function(_, why) told = why end)
-    go(function() reason = lock:wait_lost() end)
-    go(function() equal("deleted", lock:wait_lost(5)) end)
-    go(function() equal("deleted", lock:wait_lost(math.huge)) end)
-    go(function()
-      sleep(0.02)
-      equal(nil, reason)
-      equal(true, (other:break_lock("a", lock:token())))
-    end)
-    run()
-    equal("deleted", reason)
-    equal("deleted", told)
-  ]] },
-
   { "whatever asks etcd yields", [[
     -- An answer may be there before anybody had to wait for it, but not always.
     local yielded = {}
@@ -294,28 +277,6 @@ return {
     run()
     assert(caught:find "text", caught)
     assert(etcdlock.traceback():find "child:%d+: text\nstack traceback", etcdlock.traceback())
-  ]] },
-
-  { "an error in an on_lost handler gives up the wait that it came in", [[
-    local held, mine = assert(other:lock "a"), assert(client:lock("b", { owner = "x" }))
-    mine:on_lost(function() error("told", 0) end)
-    local failure
-    go(function()
-      local lock = assert(client:lock("c", { owner = "y" }))
-      local ok
-      ok, failure = attempt(function() return client:lock "a" end)
-      equal(false, ok)
-      while #client:queue "a" > 1 do sleep(0.005) end
-      assert(lock:unlock())
-    end)
-    go(function()
-      while #other:queue "a" < 2 do sleep(0.005) end
-      assert(other:break_lock("b", mine:token()))
-      assert(other:lock("b")):unlock()
-    end)
-    run()
-    assert(failure:find "told", failure)
-    assert(held:unlock())
   ]] },
 
   { "those who wait for a client that is closed are told so", [[
