@@ -57,7 +57,7 @@ end
 
 -- A worker that is killed keeps the lock for its TTL.
 local client = endpoint and assert(etcdlock.connect {
-  endpoints = endpoint, timeout = 30, ttl = tonumber(ttl), env = false,
+  endpoints = endpoint, timeout = ttl + 30, ttl = tonumber(ttl), env = false,
 })
 
 local function serve()

@@ -211,6 +211,19 @@ describe("the example", function()
     assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
   end)
 
+  it("flash_sale says which argument is none", function()
+    local out, code, err = proc.run_lua("examples/flash_sale.lua", { 100, "many" })
+    assert.same({ "", 2 }, { out, code })
+    assert.equal('flash_sale: ITEMS is "many", wanted a whole number from 1 to 99999\n', err)
+  end)
+
+  it("flash_sale serves a single customer, though his worker is killed", function()
+    local out, code, err = proc.run_lua("examples/flash_sale.lua", { 1, 1 },
+      { env = { TMPDIR = temporary.directory() }, seconds = 60 })
+    assert.same({ "", 0 }, { err, code }, out)
+    assert.matches("With the lock exactly 1 of 1 items were sold", out)
+  end)
+
   it("flash_sale fills two bars on a terminal, in colour unless that isn't wanted", function()
     local function show(variables)
       local command = ("%s '%s' examples/flash_sale.lua 60 36 %d"):format(variables,
