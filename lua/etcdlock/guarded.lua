@@ -12,13 +12,15 @@ local function send(self, add)
   if not self:_left() then
     return nil, self:_not_held()
   end
-  local txn = self._client._core:txn()
+  local core_lock, txn = self._core, self._client._core:txn()
   add(txn)
   local ok, held, results, extra = self._client:_ask(txn)
   if not ok then
     return nil, held, results, extra
   elseif not held then
     return nil, string.format("lock %q was lost: its key is gone", self:name()), "lost"
+  elseif self._core ~= core_lock then -- let go of: the key may have been another's by then
+    return nil, self:_not_held()
   end
   return results, nil, nil, extra
 end

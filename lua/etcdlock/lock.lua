@@ -4,6 +4,7 @@
 local check = require "etcdlock.check"
 local guarded = require "etcdlock.guarded"
 local host = require "etcdlock.wait.host"
+local let_go = require "etcdlock.let_go"
 local loss = require "etcdlock.loss"
 local of_lock = require "etcdlock.wait.of_lock"
 
@@ -131,23 +132,23 @@ end
 
 -- ---- letting go ----
 
-local function tell_released(self)
+local function tell_released(self, core_lock)
   local events = self._client._events
   if events.is_on then
-    events:released(self, self._core:held_for())
+    events:released(self, core_lock:held_for())
   end
 end
 
 -- Lets go, but not of the key, if the lock is to linger and nobody else wants it.
 local function leave_key(self)
-  local client = self._client
-  if not self._request.linger or not self._core:linger() then
+  local client, core_lock = self._client, self._core
+  if not self._request.linger or not core_lock:linger() then
     return false
   end
-  self._has_left = true
   client._holds:linger(self)
   client._losses:leave(self, false)
-  tell_released(self)
+  self._core = let_go(core_lock)
+  tell_released(self, core_lock)
   return true
 end
 
@@ -157,7 +158,7 @@ local function release(self)
   local was_held = self._core:release()
   client._losses:leave(self, not was_held)
   if was_held then
-    tell_released(self) -- while etcd is on its way to hear of it
+    tell_released(self, self._core) -- while etcd is on its way to hear of it
   end
   return was_held
 end
@@ -276,7 +277,7 @@ check.methods(Lock, "lock")
 -- Wraps a core lock that is held. For acquire.lua only.
 function Lock.new(client, core_lock, request, tie)
   return setmetatable({
-    _core = core_lock,
+    _core = core_lock, -- or what let_go.lua keeps of it
     _client = client,
     _request = request, -- of acquire.lua, by which it was taken
     _mode = request.mode,
@@ -284,7 +285,6 @@ function Lock.new(client, core_lock, request, tie)
     _says = request.says, -- of a leader
     _sharers = nil, -- those who hold beside it: holds.lua's
     _max_hold = request.max_hold,
-    _has_left = false, -- the key, which may be another's now
     _tie = tie,
     _count = 1,
     _run = nil, -- of the with_lock that has taken it: host.run's

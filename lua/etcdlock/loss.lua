@@ -21,10 +21,7 @@ function M:not_held()
   if code then
     return message, code
   end
-  local loss, why
-  if not self._has_left then
-    loss, why = self._core:loss()
-  end
+  local loss, why = self._core:loss()
   if loss == "closed" then
     return string.format("lock %q: the client was closed", self:name()), "closed"
   elseif loss then
@@ -57,14 +54,14 @@ end
 -- The wait for the end of the hold of a `lock`, for which several may wait.
 local Ended = of_news("arm", "disarm", function(wait, seconds)
   wait.lock:_left() -- notices an expiry of this moment
-  -- A hold whose key was left may be another lock's by now.
-  return wait.lock._has_left or wait.subject:wait_ended(seconds) or nil
+  -- Not of `subject`, which may be another lock's by now.
+  return wait.lock._core:wait_ended(seconds) or nil
 end)
 
 local arm = Ended.arm
 
 function Ended.arm(wait, number)
-  return not wait.lock._has_left and arm(wait, number)
+  return wait.lock._count > 0 and arm(wait, number)
 end
 
 local function await_loss(self, timeout)

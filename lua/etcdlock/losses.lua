@@ -49,10 +49,8 @@ function Losses:tell()
     end
   end
   for _, lock in ipairs(watched) do
-    if self.watched[lock] then -- a handler may have let go of it
-      lock:_left() -- notices an expiry of this moment
-      tell_of(self, lock)
-    end
+    lock:_left() -- notices an expiry of this moment
+    tell_of(self, lock)
   end
 end
 

@@ -183,12 +183,12 @@ local function read_or_lose(wait, link, seconds)
   for lock in pairs(wait.losses and wait.losses.watched or {}) do
     local is_ours = ties.is_tied(lock) and ties.is_in_hand(lock._tie)
     if is_ours and client:arm(lock._core, "ended", link.number) then
-      heard[#heard + 1] = lock
+      heard[#heard + 1] = lock._core
     end
   end
   local message, code = read(wait.wakeups, link, seconds)
-  for _, lock in ipairs(heard) do
-    client:disarm(lock._core, "ended", link.number)
+  for _, core_lock in ipairs(heard) do
+    client:disarm(core_lock, "ended", link.number)
   end
   return message, code
 end

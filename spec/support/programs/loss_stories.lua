@@ -32,6 +32,20 @@ return {
     run()
   ]] },
 
+  { "nothing is read for a lock that was let go of meanwhile, whoever has it then", [[
+    local first = assert(client:lock("a", { linger = 60 }))
+    go(function() fails("not_held", first:get "x") end)
+    go(function() fails("not_held", first:txn { { "get", "x" } }) end)
+    go(function() fails("not_held", first:check()) end)
+    go(function()
+      equal(true, first:unlock())
+      local second = assert(client:lock("a", { linger = 60 }))
+      equal(first:token(), second:token())
+      equal(false, (second:get "x"))
+    end)
+    run()
+  ]] },
+
   { "an error in an on_lost handler gives up the wait that it came in", [[
     local held, mine = assert(other:lock "a"), assert(client:lock("b", { owner = "x" }))
     mine:on_lost(function() error("told", 0) end)
