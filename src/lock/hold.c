@@ -23,10 +23,13 @@ void el_lock_read_cause(const el_lock *lk, el_error *cause) {
   }
 }
 
-void el_lock_note_begin(el_lock *lk) {
+void el_lock_note_begin(el_lock *lk, int64_t max_hold_ms) {
+  int64_t now_us = el_now_us();
   atomic_store_explicit(&lk->held_since_us,
-                        lk->handle->events.are_wanted ? el_now_us() : 0,
+                        lk->handle->events.are_wanted ? now_us : 0,
                         memory_order_relaxed);
+  atomic_store(&lk->hold_until_us,
+               max_hold_ms > 0 ? now_us + max_hold_ms * 1000 : INT64_MAX);
 }
 
 int64_t el_lock_held_us(const el_lock *lk) {
@@ -80,26 +83,26 @@ static int latch_loss(el_lock *lk, el_loss loss) {
   return atomic_load(&lk->state);
 }
 
-el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_ms) {
-  int64_t until = el_claim_until(lk->claim);
-  int64_t hard_end = atomic_load(&lk->hold_until);
-  *left_ms = (hard_end < until ? hard_end : until) - el_now_ms();
-  if (*left_ms > 0) return EL_LOSS_NONE;
-  *left_ms = 0;
+el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_us) {
+  int64_t until = el_claim_until(lk->claim) * 1000;
+  int64_t hard_end = atomic_load(&lk->hold_until_us);
+  *left_us = (hard_end < until ? hard_end : until) - el_now_us();
+  if (*left_us > 0) return EL_LOSS_NONE;
+  *left_us = 0;
   return hard_end < until ? EL_LOSS_MAX_HOLD : EL_LOSS_EXPIRED;
 }
 
-el_hold el_lock_hold(el_lock *lk, int64_t *left_ms) {
+el_hold el_lock_hold(el_lock *lk, int64_t *left_us) {
   int state = atomic_load(&lk->state);
-  *left_ms = 0;
+  *left_us = 0;
   if (state == EL_HOLD_HELD) {
     /* Before the state: claim.h. */
-    el_loss loss = el_lock_clock_loss(lk, left_ms);
+    el_loss loss = el_lock_clock_loss(lk, left_us);
     state = atomic_load(&lk->state);
     if (state == EL_HOLD_HELD && loss != EL_LOSS_NONE) {
       state = latch_loss(lk, loss);
     } else if (state != EL_HOLD_HELD) {
-      *left_ms = 0;
+      *left_us = 0;
     }
   }
   return state >= EL_HOLD_LOST ? EL_HOLD_LOST : (el_hold)state;
@@ -118,12 +121,12 @@ static void post_expire(el_lock *lk) {
 }
 
 bool el_lock_expire(el_lock *lk, int64_t max_hold_ms) {
-  int64_t left_ms;
+  int64_t left_us;
   if (el_handle_is_forked(lk->handle) ||
-      el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
+      el_lock_hold(lk, &left_us) != EL_HOLD_HELD) {
     return false;
   }
-  atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);
+  atomic_store(&lk->hold_until_us, el_now_us() + max_hold_ms * 1000);
   post_expire(lk);
   return true;
 }
@@ -145,8 +148,8 @@ static bool collect(el_lock *lk) { return outlive(lk, EL_EVENT_COLLECTED); }
 
 /* Lets go, of a hold by |end_hold|. True if it was held. */
 static bool let_go(el_lock *lk, bool (*end_hold)(el_lock *)) {
-  int64_t left_ms;
-  int state = (int)el_lock_hold(lk, &left_ms);
+  int64_t left_us;
+  int state = (int)el_lock_hold(lk, &left_us);
   bool was_held = false;
   /* Granted in between, or taken again: once more. */
   while (!was_held && (state == EL_HOLD_PENDING || state == EL_HOLD_HELD ||
@@ -175,11 +178,11 @@ static bool may_write_later(const el_linger *linger) {
  * way round: so one of the two sees the other. */
 bool el_lock_linger(el_lock *lk) {
   el_linger *linger = lk->owner.linger;
-  int64_t left_ms;
+  int64_t left_us;
   int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
   if (linger == NULL || atomic_load(&lk->is_downgraded) ||
       atomic_load(&linger->is_contested) || may_write_later(linger) ||
-      el_lock_hold(lk, &left_ms) != EL_HOLD_HELD) {
+      el_lock_hold(lk, &left_us) != EL_HOLD_HELD) {
     return false;
   }
   atomic_store(&linger->until_ms, el_now_ms() + linger->ms);
@@ -200,9 +203,7 @@ bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
       el_now_ms() >= el_claim_until(lk->claim)) {
     return false;
   }
-  atomic_store(&lk->hold_until,
-               max_hold_ms > 0 ? el_now_ms() + max_hold_ms : INT64_MAX);
-  el_lock_note_begin(lk);
+  el_lock_note_begin(lk, max_hold_ms);
   el_completion_clear(&lk->news, EL_LOCK_ENDED);
   if (!atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD)) {
     el_completion_complete(&lk->news, EL_LOCK_ENDED);

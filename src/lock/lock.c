@@ -27,12 +27,9 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   el_keys_copy(&lk->keys, grant->keys);
   lk->claim = el_claim_ref(grant->claim);
   el_write_order_init(&lk->writes.order, owner->mode, grant->mod_rev);
-  if (lk->max_hold_ms > 0) {
-    atomic_store(&lk->hold_until, el_now_ms() + lk->max_hold_ms);
-  }
   el_bytes_free(owner->value);
   owner->value = (el_bytes){0};
-  el_lock_note_begin(lk);
+  el_lock_note_begin(lk, lk->max_hold_ms);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
   el_completion_complete(&lk->news, EL_LOCK_DECIDED);
 }
@@ -49,8 +46,8 @@ static void on_failed(el_owner *owner, const el_error *err) {
 /* What the clock has ended was not lost for what has come of it: after a standstill that
  * may be told first. */
 static bool lose_hold(el_lock *lk, el_loss loss) {
-  int64_t left_ms;
-  el_loss by_clock = el_lock_clock_loss(lk, &left_ms);
+  int64_t left_us;
+  el_loss by_clock = el_lock_clock_loss(lk, &left_us);
   return el_lock_lose(lk, by_clock != EL_LOSS_NONE ? by_clock : loss);
 }
 
@@ -79,7 +76,8 @@ static void on_forgotten(el_owner *owner) {
 /* Of one that may linger, it is looked now and then whether it does. */
 static int64_t hard_end(const el_owner *owner) {
   const el_lock *lk = EL_OF(owner, const el_lock, owner);
-  int64_t end_ms = atomic_load(&lk->hold_until), look_ms;
+  int64_t end_us = atomic_load(&lk->hold_until_us);
+  int64_t end_ms = end_us < INT64_MAX ? end_us / 1000 + 1 : INT64_MAX, look_ms;
   if (owner->linger == NULL) return end_ms;
   if (atomic_load(&lk->state) == EL_HOLD_LINGERING) {
     return atomic_load(&owner->linger->until_ms);
@@ -188,7 +186,7 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   }
   atomic_init(&lk->refs, 1);
   atomic_init(&lk->state, EL_HOLD_PENDING);
-  atomic_init(&lk->hold_until, INT64_MAX);
+  atomic_init(&lk->hold_until_us, INT64_MAX);
   lk->handle = el_handle_ref(handle);
   lk->max_hold_ms = options->max_hold_ms;
   lk->leads = options->leads;

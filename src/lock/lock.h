@@ -75,9 +75,9 @@ void el_lock_unref(el_lock *lk);
  * err->code is EL_OK if it is held. @thread lua */
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err);
 
-/* The hold as it is at this moment, and for HELD the milliseconds that may
+/* The hold as it is at this moment, and for HELD the microseconds that may
  * still be relied on. No RPC; no mutex, unless it is lost. @thread lua */
-el_hold el_lock_hold(el_lock *lk, int64_t *left_ms);
+el_hold el_lock_hold(el_lock *lk, int64_t *left_us);
 
 /* Why it was lost, EL_LOSS_NONE if it wasn't. @thread any */
 el_loss el_lock_loss(const el_lock *lk);

@@ -35,9 +35,9 @@ struct el_lock {
   /* Written by the I/O thread before RELEASED. */
   el_error *release_err; /* NULL: the key is out */
 
-  el_completion news;         /* el_lock_news */
-  _Atomic int64_t hold_until; /* INT64_MAX: no max_hold; any thread */
-  el_command command;         /* to start, and from then on, to expire */
+  el_completion news;            /* el_lock_news */
+  _Atomic int64_t hold_until_us; /* INT64_MAX: no max_hold; any thread */
+  el_command command;            /* to start, and from then on, to expire */
   el_command stop_command;
 
   /* The I/O thread's own. */
@@ -53,13 +53,12 @@ bool el_lock_post(el_lock *lk, el_command *command);
 
 /* ---- hold.c ---- */
 
-/* It is held from now on; for el_lock_held_us, and what is told of its end.
- * @thread any */
-void el_lock_note_begin(el_lock *lk);
+/* It is held from now on, for |max_hold_ms| at most (0: no limit). @thread any */
+void el_lock_note_begin(el_lock *lk, int64_t max_hold_ms);
 
 /* Why its hold is over by now, whatever else has happened to it, EL_LOSS_NONE while it
- * isn't; in |left_ms| for how long it isn't. @thread any */
-el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_ms);
+ * isn't; in |left_us| for how long it isn't. @thread any */
+el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_us);
 
 /* Its hold is lost, or ended by its client, and that is noted with it and counted. False if it isn't
  * held. @thread any */

@@ -156,10 +156,10 @@ static el_nret l_lock_is_outlived(lua_State *L) {
 /* lock:left() -> seconds that may be relied on | nil if it is not held */
 static el_nret l_lock_left(lua_State *L) {
   el_lock *lk = check_lock(L);
-  int64_t left_ms;
+  int64_t left_us;
   if (!el_handle_is_forked(el_lock_handle(lk)) &&
-      el_lock_hold(lk, &left_ms) == EL_HOLD_HELD) {
-    el_lua_push_seconds(L, left_ms);
+      el_lock_hold(lk, &left_us) == EL_HOLD_HELD) {
+    lua_pushnumber(L, (lua_Number)left_us / 1e6);
     return 1;
   }
   lua_pushnil(L);

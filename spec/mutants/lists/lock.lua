@@ -252,7 +252,7 @@ return {
     "  }\n  return atomic_load(&lk->state);",
     harmless = "the thread has a timer for the same moment" },
   { "the end is where it was", "src/lock/hold.c",
-    "  atomic_store(&lk->hold_until, el_now_ms() + max_hold_ms);\n  post_expire(lk);",
+    "  atomic_store(&lk->hold_until_us, el_now_us() + max_hold_ms * 1000);\n  post_expire(lk);",
     "  post_expire(lk);",
     by = "lock/max_hold: expire" },
   { "the second expire isn't posted", "src/lock/lock.c",
