@@ -78,9 +78,11 @@ describe("an observer", function()
   end)
 
   it("asks nobody for what is known by now, before there is anything", function()
-    local calls = other:stats().calls
-    assert_fails("timeout", theirs:observe():next(0))
-    assert.equal(calls, other:stats().calls)
+    local server = clients.scripted(suite.endpoint())
+    server:answer("Watch", "never", rows.STATUS.UNAVAILABLE, "") -- not even when it began
+    local waiting = connect { endpoints = server:endpoint() }
+    assert_fails("timeout", assert(waiting:election "boss"):observe():next(0))
+    assert.equal(0, waiting:stats().calls)
   end)
 
   it("tells every word as it is: none at all, and with any byte in it", function()
