@@ -12,17 +12,17 @@ local function send(self, add)
   if not self:_left() then
     return nil, self:_not_held()
   end
-  local core_lock, txn = self._core, self._client._core:txn()
+  local txn = self._client._core:txn()
   add(txn)
   local ok, held, results, extra = self._client:_ask(txn)
   if not ok then
     return nil, held, results, extra
-  elseif not held then
-    return nil, string.format("lock %q was lost: its key is gone", self:name()), "lost"
-  elseif self._core ~= core_lock then -- let go of: the key may have been another's by then
+  elseif held then
+    return results, nil, nil, extra
+  elseif self._count == 0 then -- let go of meanwhile
     return nil, self:_not_held()
   end
-  return results, nil, nil, extra
+  return nil, string.format("lock %q was lost: its key is gone", self:name()), "lost"
 end
 
 -- Runs operations that happen only while the lock is ours: etcd compares the
@@ -32,6 +32,16 @@ local function guarded(self, add)
     txn:guard_lock(self._core)
     add(txn)
   end)
+end
+
+-- The same of operations that write nothing. Who lets go meanwhile may leave the key, as it
+-- is, to another owner of the client, which no write of his allows while it is out.
+local function guarded_read(self, add)
+  local results, message, code = guarded(self, add)
+  if results and not self:_left() then
+    return nil, self:_not_held()
+  end
+  return results, message, code
 end
 
 --- Tells the same as `held`, confirmed by etcd.
@@ -107,7 +117,7 @@ end
 -- @raise for a wrong type
 function M:get(key)
   check.string("lock:get", "key", key)
-  local results, message, code = guarded(self, function(txn)
+  local results, message, code = guarded_read(self, function(txn)
     txn:get(key)
   end)
   if not results then
@@ -118,7 +128,9 @@ end
 
 local OPERATIONS = { put = 3, get = 2, delete = 2 }
 
+-- Do they write anything?
 local function check_operations(list)
+  local writes = false
   if type(list) ~= "table" or #list == 0 then
     check.raise('lock:txn: wanted a list of operations like { "put", key, value }')
   end
@@ -132,7 +144,9 @@ local function check_operations(list)
     for field = 2, size do
       check.string("lock:txn", string.format("operation %d, field %d", i, field), op[field])
     end
+    writes = writes or op[1] ~= "get"
   end
+  return writes
 end
 
 --- Does several things at once, all or nothing, if the lock is still ours. No key may be
@@ -145,8 +159,8 @@ end
 -- @fail as lock:put
 -- @raise for an operation that is none, a wrong type
 function M:txn(list)
-  check_operations(list)
-  local results, message, code = guarded(self, function(txn)
+  local run = check_operations(list) and guarded or guarded_read
+  local results, message, code = run(self, function(txn)
     for _, op in ipairs(list) do
       txn[op[1]](txn, op[2], op[3])
     end

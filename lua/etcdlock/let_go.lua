@@ -3,6 +3,9 @@
 local LetGo = {}
 LetGo.__index = LetGo
 
+--- No core lock has this field.
+LetGo.was_let_go = true
+
 function LetGo:token()
   return self._token
 end

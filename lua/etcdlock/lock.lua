@@ -23,8 +23,11 @@ Lock._not_held = loss.not_held
 -- Is the hold alive right now? Asks nobody. For holds.lua, loss.lua,
 -- losses.lua, guarded.lua and here.
 function Lock:_left()
+  if self._count == 0 then
+    return nil
+  end
   host.notice_end(self._core, self._tie)
-  return self._count > 0 and self._core:left() or nil
+  return self._core:left()
 end
 
 -- Raises for other locks than a leader's. For guarded.lua and here.

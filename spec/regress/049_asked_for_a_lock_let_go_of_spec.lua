@@ -1,0 +1,93 @@
+-- Of what was asked for a lock, and answered when another coroutine had let go of it: a read
+-- in another owner's hold was an answer, a write in its own was none, and what came too late
+-- was told as a loss, of which nothing else knew.
+
+local clients = require "spec.support.harness.clients"
+local cqueues = require "cqueues"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local server, client
+
+before_each(function()
+  server, client = clients.through_scripted(suite.endpoint(),
+    { prefix = prefix, ttl = 60, handoff_time = 60 })
+end)
+
+after_each(function()
+  clients.close_all()
+  etcd:ctl("del", prefix, "--prefix")
+end)
+
+-- Runs |fn|(go), and what that lets go on beside it.
+local function run(fn)
+  local loop = cqueues.new()
+  loop:wrap(fn, function(other) loop:wrap(other) end)
+  assert(loop:loop())
+end
+
+local function until_true(condition)
+  while not condition() do cqueues.sleep(0.001) end
+end
+
+it("nothing is read for whoever has it then", function()
+  local token, code
+  run(function(go)
+    local first = assert(client:lock "a")
+    go(function()
+      local second = assert(client:lock "a")
+      token = second:token()
+      server:tell "Txn"
+    end)
+    until_true(function() return client:stats().waiting == 1 end)
+    clients.await_watched(client, first)
+    server:hold_back "Txn"
+    go(function() code = select(3, first:get(prefix .. "x")) end)
+    until_true(function() return server:held "Txn" == 1 end)
+    assert(first:unlock())
+    until_true(function() return token end)
+    assert.equal(first:token(), token)
+  end)
+  assert.equal("not_held", code)
+end)
+
+it("what was written is told", function()
+  local ok, message
+  run(function(go)
+    local lock = assert(client:lock("a", { linger = 60 }))
+    clients.await_watched(client, lock) -- after which it asks nothing by itself
+    server:hold_back "Txn"
+    go(function() ok, message = lock:put(prefix .. "x", "1") end)
+    until_true(function() return server:held "Txn" == 1 end)
+    server:tell "Txn"
+    local txn = client._core:txn()
+    txn:get(prefix .. "x")
+    assert(txn:start(5))
+    assert(txn:wait(5)) -- while nobody else runs, who could hear the other answer
+    assert(lock:unlock())
+  end)
+  assert.is_true(ok, message)
+end)
+
+it("a read that comes too late is no loss", function()
+  local answers, key = {}, prefix .. "x"
+  etcd:put(key, "1")
+  run(function(go)
+    for i = 1, 5 do
+      local lock = assert(client:lock("a" .. i))
+      server:delay "Txn" -- so that it is asked once more
+      local calls = server:calls "Txn"
+      go(function()
+        local value, _, code = lock:get(key)
+        answers[i] = value or code
+      end)
+      until_true(function() return server:calls "Txn" > calls end)
+      assert(lock:unlock())
+    end
+  end)
+  for i = 1, 5 do
+    -- It may have come before the release.
+    assert.is_true(answers[i] == "not_held" or answers[i] == "1", answers[i])
+  end
+  assert.equal(0, client:stats().lost)
+end)
