@@ -50,7 +50,7 @@ describe("a lock is lost", function()
     etcd:del(lock:key())
     assert.equal("deleted", lock:wait_lost(5))
     assert_lost(lock, "deleted")
-    assert.equal(1, client:stats().lost)
+    wait.eventually(function() return client:stats().lost == 1 end)
   end)
 
   it("when its key is deleted while it is watched", function()
