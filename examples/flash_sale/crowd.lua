@@ -29,7 +29,7 @@ local function come(port, from, tries)
     end
   end
 
-  connection:connect("127.0.0.1", tonumber(port), function(failure)
+  local ok, why = connection:connect("127.0.0.1", tonumber(port), function(failure)
     if failure then
       return leave(failure)
     end
@@ -42,6 +42,9 @@ local function come(port, from, tries)
       end
     end)
   end)
+  if not ok then -- no descriptor is left, for example
+    leave(why)
+  end
 end
 
 for i = 1, customers do
