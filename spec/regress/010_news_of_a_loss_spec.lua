@@ -4,6 +4,7 @@ local loops = require "spec.support.programs.loops"
 local suite = require "spec.support.harness.suite"
 
 it("locks with on_lost leave nothing behind", loops.test("cqueues", [[
+  local locks = {} -- not for the collector to forget
   local function entries()
     local n, losses = 0, client._losses
     for _, list in ipairs { client._wakeups._expected, losses._hearers, losses.watched } do
@@ -14,6 +15,7 @@ it("locks with on_lost leave nothing behind", loops.test("cqueues", [[
   go(function()
     for _ = 1, 50 do
       assert(client:with_lock("a", function(lock)
+        locks[#locks + 1] = lock
         lock:on_lost(error)
         fails("timeout", lock:wait_lost(0.001)) -- so that the core is asked for the news
         return true
