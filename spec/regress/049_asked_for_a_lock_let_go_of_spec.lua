@@ -7,6 +7,7 @@ local cqueues = require "cqueues"
 local suite = require "spec.support.harness.suite"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
+local KEY = prefix .. "x"
 local server, client
 
 before_each(function()
@@ -42,7 +43,7 @@ it("nothing is read for whoever has it then", function()
     until_true(function() return client:stats().waiting == 1 end)
     clients.await_watched(client, first)
     server:hold_back "Txn"
-    go(function() code = select(3, first:get(prefix .. "x")) end)
+    go(function() code = select(3, first:get(KEY)) end)
     until_true(function() return server:held "Txn" == 1 end)
     assert(first:unlock())
     until_true(function() return token end)
@@ -51,34 +52,46 @@ it("nothing is read for whoever has it then", function()
   assert.equal("not_held", code)
 end)
 
-it("what was written is told", function()
-  local ok, message
-  run(function(go)
-    local lock = assert(client:lock("a", { linger = 60 }))
-    clients.await_watched(client, lock) -- after which it asks nothing by itself
-    server:hold_back "Txn"
-    go(function() ok, message = lock:put(prefix .. "x", "1") end)
-    until_true(function() return server:held "Txn" == 1 end)
-    server:tell "Txn"
-    local txn = client._core:txn()
-    txn:get(prefix .. "x")
-    assert(txn:start(5))
-    assert(txn:wait(5)) -- while nobody else runs, who could hear the other answer
-    assert(lock:unlock())
+-- As long as this runs nobody else of the program does, to whom something may be told.
+local function ask_at_once()
+  local txn = client._core:txn()
+  txn:get(KEY)
+  assert(txn:start(5))
+  assert(txn:wait(5))
+end
+
+local WRITES = {
+  put = function(lock) return lock:put(KEY, "1") end,
+  txn = function(lock) return lock:txn { { "get", KEY }, { "put", KEY, "1" } } end,
+}
+
+for name, write in pairs(WRITES) do
+  it("what was written is told: " .. name, function()
+    local ok, message
+    run(function(go)
+      local lock = assert(client:lock("a", { linger = 60 }))
+      clients.await_watched(client, lock) -- after which it asks nothing by itself
+      server:hold_back "Txn"
+      go(function() ok, message = write(lock) end)
+      until_true(function() return server:held "Txn" == 1 end)
+      server:tell "Txn"
+      ask_at_once()
+      assert(lock:unlock())
+    end)
+    assert.truthy(ok, message)
   end)
-  assert.is_true(ok, message)
-end)
+end
 
 it("a read that comes too late is no loss", function()
-  local answers, key = {}, prefix .. "x"
-  etcd:put(key, "1")
+  local answers = {}
+  etcd:put(KEY, "1")
   run(function(go)
     for i = 1, 5 do
       local lock = assert(client:lock("a" .. i))
       server:delay "Txn" -- so that it is asked once more
       local calls = server:calls "Txn"
       go(function()
-        local value, _, code = lock:get(key)
+        local value, _, code = lock:get(KEY)
         answers[i] = value or code
       end)
       until_true(function() return server:calls "Txn" > calls end)
