@@ -34,7 +34,7 @@ describe("etcdlock run and etcdctl lock", function()
     file:close()
     local ways, children = {
       ("%s %s run %s -- sh -c \"$WORK\""):format(words[1], words[2], NAME),
-      ("etcdctl lock --ttl 2 %s -- sh -c \"$WORK\""):format(NAME),
+      ("etcdctl lock --ttl 5 %s -- sh -c \"$WORK\""):format(NAME),
     }, {}
     for i = 1, 4 do
       children[i] = proc.talk({ "sh", "-c", ("for i in $(seq %d); do %s || echo failed $?; done")
@@ -54,7 +54,7 @@ describe("etcdlock run and etcdctl lock", function()
     local _, env = command.words()
     env.ETCDCTL_API, env.ETCDCTL_ENDPOINTS = "3", suite.endpoint()
     local SHOW = "echo ${ETCD_LOCK_KEY%/*} $((ETCD_LOCK_REV > 0))"
-    local theirs = proc.run({ "etcdctl", "lock", "--ttl=2", NAME, "--", "sh", "-c", SHOW }, {
+    local theirs = proc.run({ "etcdctl", "lock", "--ttl=5", NAME, "--", "sh", "-c", SHOW }, {
       env = env,
     })
     assert.equal(NAME .. " 1\n", theirs)
