@@ -8,7 +8,7 @@ local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
 local NAME = prefix .. "a"
 
 local theirs -- etcdctl
