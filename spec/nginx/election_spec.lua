@@ -6,13 +6,13 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 10 }
 local nginx, election
 
 setup(function()
   nginx = Nginx.start {
     init_worker = ([[
-      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 })
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 10 })
       election = assert(client:election "boss")
       seen = 0
       assert(ngx.timer.at(0, function()
@@ -59,7 +59,7 @@ describe("in nginx", function()
     local lock = assert(election:campaign "1")
     for i = 1, 3 do
       wait.eventually(function() return nginx:get("/seen").body == i .. "\n" end, 5, i .. " seen")
-      assert.is_true(nginx:get("/ping").took < 1)
+      assert.is_true(nginx:get("/ping").took < 1 + wait.SLACK)
       assert.is_true(lock:proclaim(tostring(i + 1)))
     end
     assert.equal("1 2 3\n", request:wait(5).body)
@@ -69,10 +69,10 @@ describe("in nginx", function()
   it("a timer observes, until its worker exits, and that leads no more", function()
     local workers = assert(connect():election "workers")
     local observer = workers:observe()
-    local first = assert(observer:next(5))
+    local first = assert(observer:next(20))
     assert.equal("nil\n", nginx:get("/code").body)
     nginx:signal "sighup"
-    local second = assert(observer:next(10))
+    local second = assert(observer:next(20))
     assert.are_not.equal(first, second)
     wait.eventually(function() return nginx:get("/code").body == "premature\n" end, 5, "its end")
     nginx:assert_no_errors()
