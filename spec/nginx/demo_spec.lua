@@ -55,7 +55,7 @@ describe("the flash sale in nginx", function()
 
   it("leaves nothing when it is interrupted", function()
     local directory = temporary.directory()
-    local child = proc.talk(demo(directory, "500", "300"))
+    local child = proc.talk(demo(directory, "1500", "300"))
     child:expect("^without the lock .* answered", 60)
     wait.eventually(function() -- etcd, Redis, two masters with two workers each, two ab
       return count_processes(directory) == 10
