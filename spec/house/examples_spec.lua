@@ -175,17 +175,21 @@ describe("the example", function()
   end)
 
   it("leader publishes its address, and the next one's when it resigns", function()
-    local follower, first = start "leader", start("leader", "one:80")
+    local etcd, first = suite.etcd(), nil
+    wait.eventually(function() return etcd:watchers() == 0 end, 5, "no watch of others")
+    local follower = start "leader"
     finally(function()
       follower:destroy()
-      first:destroy()
+      if first then first:destroy() end
     end)
+    wait.eventually(function() return etcd:watchers() > 0 end, 5, "the follower's watch")
+    first = start("leader", "one:80")
     local token = first:expect "^I lead with token (%d+), and get ready.$"
     assert.equal(token, (follower:expect "^the leader is one:80 soon, with token (%d+)$"))
     assert.equal(token, (follower:expect "^the leader is one:80, with token (%d+)$"))
     first:expect "^I serve. Press Enter to resign.$"
     local second = start("leader", "two:80")
-    wait.eventually(function() return #suite.etcd():keys "leader/" == 2 end)
+    wait.eventually(function() return #etcd:keys "leader/" == 2 end)
     first:send ""
     local later = second:expect "^I lead with token (%d+)"
     assert.is_true(tonumber(later) > tonumber(token))
@@ -252,7 +256,7 @@ describe("the example", function()
       dofile(arg[0])
     ]], directory)
     child:expect("^with the lock .* served", 60)
-    assert.is_true(count_processes(directory) > 20)
+    wait.eventually(function() return count_processes(directory) > 20 end, 5, "a sale goes on")
     child:kill "sigint"
     assert.equal(1, (child:wait()))
     assert.equal("\ninterrupted\n", child:errors())
