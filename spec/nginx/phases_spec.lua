@@ -27,6 +27,8 @@ local CERTIFICATE, certificate_port = tls_server "ssl_certificate"
 local HELLO, hello_port = tls_server "ssl_client_hello"
 
 local INIT = ([[
+  ffi = require "ffi"
+  ffi.cdef "int usleep(unsigned microseconds);"
   function connect()
     return etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 5 }
   end
@@ -38,10 +40,11 @@ local INIT = ([[
     told[2] = message and message:match "%%((.-)[%%);]" or "-"
     told[3] = select(3, client:with_lock(name .. "/with", function() return 1 end)) or "ran"
     told[4] = select(3, client:ping()) or "pong"
-    for _ = 1, 20 do
+    -- Where nginx can't wait etcd is given 100 ms, which a busy machine may not keep.
+    for _ = 1, 100 do
       lock, message, code = client:try_lock(name .. "/try")
-      -- Where nginx can't wait etcd is given 100 ms, which a busy machine may not keep.
       if code ~= "unavailable" then break end
+      ffi.C.usleep(100000)
     end
     told[5] = lock and "held" or code
     local checked, _, why
