@@ -7,7 +7,7 @@ local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 10 }
 local client
 
 local RELOADS = tonumber(os.getenv "ETCDLOCK_RELOADS") or 5
@@ -81,6 +81,14 @@ local function await_stats(nginx, stats, seconds)
     local body = nginx:get("/stats").body
     return body == stats .. "\n", body
   end, seconds, stats .. " held and waiting")
+end
+
+-- A worker whose lease is short may lose a lock where the machine is busy; not each time.
+local function await_served(nginx, name)
+  wait.eventually(function()
+    local body = nginx:get("/hold?hold=0&name=" .. name).body
+    return body:find "^held", body
+  end, 5, "a new worker that takes " .. name)
 end
 
 -- Nothing but this process's lease.
@@ -266,7 +274,7 @@ describe("nginx", function()
     local lock = assert(client:lock("killed", { timeout = 20 }))
     assert.is_true(wait.now() - from < 3 + 2 * wait.SLACK)
     assert(lock:unlock())
-    assert.matches("^held", nginx:get("/hold?name=killed&hold=0").body)
+    await_served(nginx, "killed")
     assert.same({}, nginx:leftovers())
   end)
 
@@ -277,9 +285,10 @@ describe("nginx", function()
     local from = wait.now()
     assert(uv.kill(nginx:workers()[1], "sigkill"))
     holder:wait()
-    assert.matches("^held", nginx:begin("/hold?name=delayed&hold=0"):wait(20).body)
+    local lock = assert(client:lock("delayed", { timeout = 40 }))
     assert.is_true(wait.now() - from >= 4)
-    assert.matches("^held", nginx:get("/hold?name=delayed&hold=0").body)
+    assert(lock:unlock())
+    await_served(nginx, "delayed")
     assert.same({}, nginx:leftovers())
   end)
 
