@@ -118,10 +118,10 @@ story("a timeout that is longer than exptime is cut to it", [[
 ]], "0\n1 nil timeout\n")
 
 story("a lock that isn't unlocked expires after exptime", [[
-  local one, other = new { exptime = 1 }, new()
+  local one, other = new { exptime = 2 }, new { timeout = 20 }
   tell(one:lock "expiring")
   local elapsed, failure = other:lock "expiring"
-  tell(elapsed >= 0.5 and elapsed < 4, failure)
+  tell(elapsed >= 0.5 and elapsed < 10, failure)
   tell(other:unlock())
 ]], [[0
   true nil
@@ -251,7 +251,7 @@ story("a cache is filled once, however many miss", [[
 -- ---- where ours does more ------------------------------------------------------
 
 add(more, "unlock of a lock that has expired answers \"unlocked\", and hits nobody's", [[
-  local one, other, third = new { exptime = 1 }, new(), new { timeout = 0 }
+  local one, other, third = new { exptime = 2 }, new { timeout = 20 }, new { timeout = 0 }
   tell(one:lock "late")
   tell(other:lock "late" > 0)
   tell(one:unlock())
