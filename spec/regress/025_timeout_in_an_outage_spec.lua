@@ -12,7 +12,7 @@ setup(function()
   etcd = Etcd.start()
   nginx = Nginx.start {
     init_worker = ([[
-      resty_lock = require("resty.etcdlock").setup { endpoints = "%s", prefix = "%s", ttl = 2 }
+      resty_lock = require("resty.etcdlock").setup { endpoints = "%s", prefix = "%s", ttl = 10 }
     ]]):format(etcd:endpoint(), prefix),
     locations = {
       -- A cache whose value is stale by now, as a program that knows resty.lock writes it.
@@ -24,9 +24,10 @@ setup(function()
         elseif not elapsed then
           return ngx.say("stale, ", detail or "and somebody fetches it")
         end
-        ngx.sleep(tonumber(ngx.var.arg_takes or 0))
+        while ngx.var.arg_until and not shared:get(ngx.var.arg_until) do ngx.sleep(0.01) end
         ngx.say("fresh, ", lock:unlock())
       ]],
+      ["/go"] = [[ shared:set("go", true) ngx.say "went" ]],
     },
   }
 end)
@@ -39,9 +40,14 @@ end
 
 it("an outage is a time-out, whether etcd is silent or gone, and is told beside it", function()
   assert.equal("fresh, 1\n", nginx:get("/cached").body)
-  local request = nginx:begin "/cached?takes=1.5"
+  local request = nginx:begin "/cached?until=go"
   etcd:await_keys(prefix, 1)
-  assert.equal("stale, and somebody fetches it\n", nginx:get("/cached").body)
+  wait.eventually(function()
+    local body = nginx:get("/cached").body
+    assert.matches("^stale, ", body)
+    return body == "stale, and somebody fetches it\n", body
+  end, 5, "a wait in which etcd answers")
+  assert.equal("went\n", nginx:get("/go").body)
   assert.equal("fresh, 1\n", request:wait(5).body)
   etcd:pause()
   assert_stale()
