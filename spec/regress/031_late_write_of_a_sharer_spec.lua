@@ -12,7 +12,7 @@ local server, client, stays
 
 before_each(function()
   server, client = clients.through_scripted(suite.endpoint(), {
-    prefix = prefix, handoff_time = 60, -- no look in between
+    prefix = prefix, handoff_time = 60, ttl = 60, -- no look in between, and no probe
   })
   stays = assert(client:read_lock("a", { owner = "stays" }))
   clients.await_watched(client, stays)
