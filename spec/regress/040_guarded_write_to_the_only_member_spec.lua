@@ -7,7 +7,7 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local SILENCE = 1 -- second: more than was too long, ...
+local SILENCE = 0.8 -- seconds: more than was too long, ...
 local ATTEMPT = 3 -- ... and less than a write has for its answer
 local server
 
