@@ -54,7 +54,7 @@ describe("a member that swallows", function()
   end)
 
   it("all of a sudden is left in time, and no lock is lost", function()
-    local client = connect { ttl = TIMEOUT }
+    local client = connect { ttl = 2 * TIMEOUT }
     local lock = assert(client:lock "held")
     silent:swallow()
     local another, message = client:lock("a", { timeout = TIMEOUT })
@@ -79,19 +79,27 @@ describe("a member that swallows", function()
   -- Longer than one may say nothing, and without a moment in which none is asked: each
   -- lock leaves when the one before is answered, and that is in the middle of a ping.
   it("is not taken for one that is never done, because it answers", function()
-    local client = connect { endpoints = silent:endpoint() }
-    assert(client:lock "first")
     finally(function() silent:slow(0) end)
-    silent:slow(0.2)
-    local asked = { assert(client:lock_async "busy1") }
-    wait.sleep(0.1)
-    local deadline = wait.now() + 2.5
-    repeat
-      asked[#asked + 1] = assert(client:lock_async("busy" .. #asked + 1))
-      assert(client:ping())
-    until wait.now() > deadline
-    assert.is_true(#asked > 5, #asked)
-    assert.equal(0, client:stats().failed_attempts)
+    wait.eventually(function()
+      silent:slow(0)
+      local client = connect { endpoints = silent:endpoint() }
+      assert(client:lock("first", { timeout = TIMEOUT }))
+      local before = client:stats().failed_attempts
+      silent:slow(0.2)
+      local asked, longest = { assert(client:lock_async "busy1") }, 0
+      wait.sleep(0.1)
+      local deadline = wait.now() + 2.5
+      repeat
+        asked[#asked + 1] = assert(client:lock_async("busy" .. #asked + 1))
+        longest = math.max(longest, (assert(client:ping())))
+      until wait.now() > deadline
+      local failed = client:stats().failed_attempts - before
+      client:close()
+      local is_believed = #asked > 5 and failed == 0
+      -- Or the etcd behind it said nothing for a while, too.
+      assert.is_true(is_believed or longest > 0.35, failed .. " failed, of " .. #asked)
+      return is_believed
+    end, 5, "an etcd that always answers")
   end)
 
   it("is left by a client that waits for its turn", function()
@@ -100,48 +108,65 @@ describe("a member that swallows", function()
     local wish = assert(waiter._core:lock(prefix .. "a", ""))
     etcd:await_keys(prefix .. "a", 2)
     silent:swallow()
-    wait.sleep(TIMEOUT)
+    wait.sleep(TIMEOUT / 2)
     assert.is_nil((wish:wait(0)))
     assert.is_true(holder:unlock())
-    local ok, message = wish:wait(wait.SLACK) -- by the watch, not by the next look
+    local ok, message = wish:wait(2 * wait.SLACK) -- by the watch, not by the next look
     assert.is_true(ok, message)
     wish:release()
   end)
 
   for _, count in ipairs { 1, 8 } do
     it(("is left for good, and with all %d that it was asked"):format(count), function()
-      local client = connect { endpoints = { silent:endpoint(), etcd:endpoint(2) } }
-      local held, asked = assert(client:lock "held"), {}
-      wait.eventually(function() return client:stats().watches == 1 end)
-      assert.is_true(held:check())
-      local from = wait.now()
-      silent:swallow()
-      for i = 1, count do asked[i] = assert(client:lock_async("a" .. i, { owner = i })) end
-      -- Sooner than each of them gives up by itself.
-      for i = 1, count do
-        wait.eventually(function() return asked[i]:dirty() end, 1, "all are asked again")
-      end
-      assert.is_true(wait.now() - from < 0.6 + wait.SLACK, wait.now() - from)
-      -- Each was asked in vain once, and so was, perhaps, what the client asked by itself.
-      local failed = client:stats().failed_attempts
-      assert.is_true(failed == count or failed == count + 1, failed)
-      for i = 1, count do assert(asked[i]:step()):unlock() end
-      assert.is_true(held:check())
-      assert.is_true(held:unlock())
+      wait.eventually(function()
+        silent:forward()
+        local client = connect { endpoints = { silent:endpoint(), etcd:endpoint(2) } }
+        local held, asked = assert(client:lock("held", { timeout = TIMEOUT })), {}
+        wait.eventually(function() return client:stats().watches == 1 end)
+        assert.is_true(held:check())
+        local before, from = client:stats().failed_attempts, wait.now()
+        silent:swallow()
+        for i = 1, count do asked[i] = assert(client:lock_async("a" .. i, { owner = i })) end
+        for i = 1, count do
+          wait.eventually(function() return asked[i]:dirty() end, 1, "all are asked again")
+        end
+        local took = wait.now() - from
+        -- Each was asked in vain once, and so was, perhaps, what the client asked by itself.
+        local failed = client:stats().failed_attempts - before
+        local is_once = failed == count or failed == count + 1
+        -- Or the other member was silent, too, for as long as one may be.
+        assert.is_true(is_once or took > 2 * 0.6, failed .. " failed")
+        for i = 1, count do assert(asked[i]:step()):unlock() end
+        assert.is_true(held:check())
+        assert.is_true(held:unlock())
+        client:close()
+        -- Sooner than each of them gives up by itself.
+        return is_once and took < 0.6 + wait.SLACK, took
+      end, 5, "another member that always answers")
     end)
   end
 
   it("isn't asked by one whose own member answers, whatever he loses", function()
-    local before = silent:swallow()
-    local client = connect { endpoints = { etcd:endpoint(2), silent:endpoint() }, ttl = 3 }
-    for i = 1, 3 do
-      local lock = assert(client:lock("a" .. i, { timeout = TIMEOUT }))
-      local renewals = client:stats().keepalives
-      wait.eventually(function() return client:stats().keepalives > renewals + 1 end)
-      etcd:revoke(lock:lease())
-      assert.is_string(lock:wait_lost(TIMEOUT))
-    end
-    assert.equal(before, silent:forward())
+    wait.eventually(function()
+      local before, has_left = silent:swallow(), false
+      local client = connect {
+        endpoints = { etcd:endpoint(2), silent:endpoint() }, ttl = 3,
+        log = function(event) has_left = has_left or event.event == "member_left" end,
+      }
+      for i = 1, 3 do
+        local lock = assert(client:lock("a" .. i, { timeout = TIMEOUT }))
+        local renewals = client:stats().keepalives
+        wait.eventually(function() return client:stats().keepalives > renewals + 1 end)
+        etcd:revoke(lock:lease())
+        assert.is_string(lock:wait_lost(TIMEOUT))
+      end
+      local failed = client:stats().failed_attempts
+      client:close()
+      local is_spared = silent:forward() == before
+      -- Or the own one didn't answer for too long.
+      assert.is_true(is_spared or has_left or failed > 0, "it was asked")
+      return is_spared
+    end, 5, "an own member that always answers")
   end)
 
   it("is left by a try and by a release", function()
