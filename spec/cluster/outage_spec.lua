@@ -41,7 +41,7 @@ end)
 describe("an outage shorter than the TTL", function()
   it("loses nothing: not the hold, not its token, not the place in the queue", function()
     local etcd = private_etcd()
-    local holder, waiter = start(etcd, 10), start(etcd, 10)
+    local holder, waiter = start(etcd, 20), start(etcd, 20)
     local token = take(holder, "short")
     waiter:send "lock = assert(client:lock 'short') return ('%.0f'):format(lock:token())"
     etcd:await_keys(prefix .. "short/", 2)
@@ -63,7 +63,7 @@ describe("an outage shorter than the TTL", function()
 
   it("in which etcd only says nothing loses nothing either", function()
     local etcd = private_etcd()
-    local holder, waiter = start(etcd, 3), start(etcd, 3)
+    local holder, waiter = start(etcd, 8), start(etcd, 8)
     local token = take(holder, "silent")
     waiter:send "lock = assert(client:lock 'silent') return ('%.0f'):format(lock:token())"
     etcd:await_keys(prefix .. "silent/", 2)
@@ -71,9 +71,8 @@ describe("an outage shorter than the TTL", function()
     wait.sleep(0.7)
     assert_held(holder)
     etcd:resume()
-    -- Longer than the lease would have lived without being renewed again.
-    local told = ask(holder, "return lock:wait_lost(3)")
-    assert.equal("timeout", told[3])
+    remote.assert_renewed(holder, wait.now(), 8)
+    assert.equal("timeout", ask(holder, "return lock:wait_lost(0.1)")[3])
     assert.same({ "true" }, ask(holder, "return (lock:check())"))
     assert.same({ "true" }, ask(holder, "return lock:unlock()"))
     assert.is_true(tonumber(answer_of(waiter, 2)[1]) > token)
@@ -83,36 +82,45 @@ end)
 describe("an outage longer than the TTL", function()
   local WAIT = "lock = assert(client:lock 'long') return ('%.0f'):format(lock:token())"
 
+  -- |holder| is told of its loss when its claim is over; returns how long that was to last.
+  local function assert_expires(holder)
+    local results, took = ask(holder, [[
+      local left = lock:remaining()
+      local reason = lock:wait_lost()
+      return reason, left
+    ]])
+    assert.equal("expired", results[1])
+    local left = tonumber(results[2])
+    assert_within(took, left, left + SLACK, "the news of the loss")
+    return left
+  end
+
   it("ends the hold at its own deadline; waiters wait on, or give up in time", function()
     local etcd = private_etcd()
-    local holder, patient, hasty = start(etcd, 2), start(etcd, 2), start(etcd, 2)
+    local holder, patient, hasty = start(etcd, 4), start(etcd, 4), start(etcd, 4)
     local token = take(holder, "long")
     ask(holder, "lock:on_lost(function(_, reason) told = reason end)")
     patient:send(WAIT)
     etcd:await_keys(prefix .. "long/", 2)
-    hasty:send "return client:lock('long', { timeout = 3 })"
+    hasty:send "return client:lock('long', { timeout = 5 })"
     etcd:await_keys(prefix .. "long/", 3)
     etcd:kill()
-    local left = tonumber(ask(holder, "return lock:remaining()")[1])
+    local left = assert_expires(holder)
     -- TTL and margin: what was proven last was sent before the kill.
-    assert.is_true(left > 0 and left <= 1.8, left .. " s left")
-
-    local results, took = ask(holder, "return lock:wait_lost()")
-    assert.same({ "expired" }, results)
-    assert_within(took, left - 0.1, left + SLACK, "the news of the loss")
+    assert.is_true(left > 0 and left <= 3.6, left .. " s left")
     assert.same({ "false", "lost", "expired", "0" },
       ask(holder, "local held, code = lock:held() return held, code, told, lock:remaining()"))
     assert.equal("lost", ask(holder, "return lock:unlock()")[3])
 
-    results, took = answer_of(hasty)
+    local results, took = answer_of(hasty)
     assert.equal("unavailable", results[3])
-    assert_within(took, 3, 3 + SLACK, "the wait of 3 s")
+    assert_within(took, 5, 5 + SLACK, "the wait of 5 s")
     assert_waits(patient)
 
     etcd:restart()
     local back = wait.now()
     results = answer_of(patient, 10)
-    assert_within(wait.now() - back, 0, 5, "the hand-off after the outage")
+    assert_within(wait.now() - back, 0, 8, "the hand-off after the outage")
     assert.is_true(tonumber(results[1]) > token)
     assert.same({ "true" }, ask(patient, "return (lock:check())"))
     -- What is lost stays lost, and neither it nor the hasty one left a key.
@@ -127,10 +135,7 @@ describe("an outage longer than the TTL", function()
     local holder = start(etcd, 2)
     take(holder, "stopped")
     etcd:pause()
-    local left = tonumber(ask(holder, "return lock:remaining()")[1])
-    local results, took = ask(holder, "return lock:wait_lost()")
-    assert.same({ "expired" }, results)
-    assert_within(took, left - 0.1, left + SLACK, "the news of the loss")
+    assert_expires(holder)
     etcd:resume()
     etcd:await_keys(prefix .. "stopped/", 0)
     assert.same({ "false", "lost" }, ask(holder, "return lock:held()"))
@@ -154,12 +159,13 @@ describe("a client of an etcd that is down", function()
       { "client:ping()", 0, 5 },
       { "client:break_lock('down', 1)", 0, 5 },
     }
-    local children = start_many(#calls, etcd, 5)
+    local children = start_many(#calls, etcd, 60)
     for i, call in ipairs(calls) do children[i]:send("return " .. call[1]) end
     for i, call in ipairs(calls) do
       local results, took = answer_of(children[i])
       assert.same({ "nil", "unavailable" }, { results[1], results[3] })
-      assert.matches("refused", results[2], nil, call[1])
+      -- In less a busy machine may not have found out.
+      if call[3] >= 1 then assert.matches("refused", results[2], nil, call[1]) end
       assert.is_true(etcd:is_named(results[2]), results[2])
       assert_within(took, call[2], call[3] + SLACK, call[1])
     end
@@ -169,11 +175,11 @@ describe("a client of an etcd that is down", function()
     etcd:restart()
     local back = wait.now()
     answer_of(children[1])
-    assert_within(wait.now() - back, 0, 3, "the lock after etcd came")
+    assert_within(wait.now() - back, 0, 3 + SLACK, "the lock after etcd came")
     -- The others did not leave anything that comes to life now.
     etcd:await_keys(prefix .. "down/", 1, 2)
     assert.same({ "true" }, ask(children[1], "return lock:unlock()"))
-    assert.is_true(tonumber(ask(children[3], "return client:ping()")[1]) < 1)
+    assert.is_true(tonumber(ask(children[3], "return client:ping()")[1]) < SLACK)
   end)
 end)
 
@@ -207,7 +213,7 @@ describe("an etcd that is stopped in its tracks", function()
 
   it("keeps no call longer than its deadline and a quarter of a second", function()
     local etcd = private_etcd()
-    local children = start_many(#CALLS + 1, etcd, 20)
+    local children = start_many(#CALLS + 1, etcd, 60)
     local fresh = table.remove(children)
     for i, child in ipairs(children) do take(child, "stop/" .. i) end
     etcd:pause()
@@ -243,7 +249,7 @@ end)
 describe("a release", function()
   it("that an outage cuts off is finished when etcd is back", function()
     local etcd = private_etcd()
-    local children = start_many(10, etcd, 20)
+    local children = start_many(10, etcd, 60)
     for i, child in ipairs(children) do take(child, "cut/" .. i) end
     etcd:await_keys(prefix .. "cut/", 10)
     -- Some before, some during, some after etcd's end.
@@ -273,11 +279,11 @@ describe("a release", function()
 
   it("of a wait that ends in an outage is finished when etcd is back", function()
     local etcd = private_etcd()
-    local holder = start(etcd, 20)
+    local holder = start(etcd, 60)
     take(holder, "given_up")
-    local waiters = start_many(4, etcd, 20)
+    local waiters = start_many(4, etcd, 60)
     for _, child in ipairs(waiters) do
-      child:send "return client:lock('given_up', { timeout = 1 })"
+      child:send "return client:lock('given_up', { timeout = 3 })"
     end
     etcd:await_keys(prefix .. "given_up/", 5)
     etcd:kill()
@@ -285,7 +291,7 @@ describe("a release", function()
       local results, took = answer_of(child)
       assert.equal("nil", results[1])
       assert.is_true(results[3] == "unavailable" or results[3] == "timeout", results[3])
-      assert_within(took, 1, 1 + SLACK, "the wait of 1 s")
+      assert_within(took, 3, 3 + SLACK, "the wait of 3 s")
     end
     etcd:restart()
     etcd:await_keys(prefix .. "given_up/", 1)
@@ -296,7 +302,7 @@ end)
 describe("what was asked in vain while etcd was away", function()
   it("is not done when it is back: a lock that nobody waits for any more", function()
     local etcd = private_etcd()
-    local child = start(etcd, 20)
+    local child = start(etcd, 60)
     ask(child, "return client:lock('warm'):unlock()")
     local before = etcd:revision()
     etcd:kill()
@@ -319,9 +325,8 @@ describe("what was asked in vain while etcd was away", function()
 
   it("is not done when it is back: writes whose callers were told so", function()
     local etcd = private_etcd()
-    local child = start(etcd, 20)
+    local child = start(etcd, 60)
     take(child, "vain")
-    local before = etcd:revision()
     etcd:kill()
     local WRITE = ([[
       local ok, message, code, n = nil, nil, nil, 0
@@ -335,8 +340,8 @@ describe("what was asked in vain while etcd was away", function()
     assert.same({ "nil", "2" }, ask(child, WRITE:format(2), 10))
     etcd:restart()
     assert.equal("true", ask(child, WRITE:format(1e6), 10)[1])
-    -- The key of the lock was touched, and then there was one write.
-    assert.equal(before + 2, etcd:revision())
+    -- There was one write of it.
+    assert.matches('"Version" : 1\n', (etcd:ctl("get", prefix .. "key", "-w", "fields")))
     assert.same({ "true" }, ask(child, "return lock:unlock()"))
     etcd:del(prefix .. "key")
     child:finish()
@@ -347,7 +352,7 @@ end)
 describe("a wait during which etcd compacts its history", function()
   it("goes on, and ends as soon as the lock is free", function()
     local etcd = suite.etcd()
-    local holder, first, second = start(etcd, 5), start(etcd, 5), start(etcd, 5)
+    local holder, first, second = start(etcd, 15), start(etcd, 15), start(etcd, 15)
     local PROGRAM = "lock = assert(client:lock 'compacted') return ('%.0f'):format(lock:token())"
     local original, token = holder, take(holder, "compacted")
     first:send(PROGRAM)
@@ -367,8 +372,9 @@ describe("a wait during which etcd compacts its history", function()
       assert_waits(waiter)
       assert.same({ "true" }, ask(holder, "return lock:unlock()"))
       local released = wait.now()
-      local next_token = tonumber(answer_of(waiter, 2)[1])
-      assert_within(wait.now() - released, 0, 0.5, "the hand-off")
+      local next_token = tonumber(answer_of(waiter, 5)[1])
+      -- It would look again after 10 s.
+      assert_within(wait.now() - released, 0, 5, "the hand-off")
       assert.is_true(next_token > token)
       holder, token = waiter, next_token
       compact()
