@@ -90,14 +90,20 @@ describe("a role that is taken away", function()
 
   it("ends a hold for sure, says so, and makes no storm", function()
     local client = connect { ttl = TTL }
-    local lock = assert(client:lock "a")
-    revoke()
-    secured.assert_refused("denied", "permission denied", wait.now(), client:lock "b")
-    assert_ends_quietly(client, lock)
-    assert.matches("denied", clients.assert_fails("lost", lock:check()))
-    grant()
-    etcd:await_keys(prefix, 0, 10)
-    assert(client:lock "a"):unlock()
+    wait.eventually(function()
+      local lock = assert(client:lock "a")
+      revoke()
+      secured.assert_refused("denied", "permission denied", wait.now(), client:lock "b")
+      assert_ends_quietly(client, lock)
+      local message = clients.assert_fails("lost", lock:check())
+      grant()
+      etcd:await_keys(prefix, 0, 10)
+      assert(client:lock "a"):unlock()
+      -- Or a busy machine was what it was lost for.
+      local is_said = message:find "denied"
+      assert.is_truthy(is_said or message:find "stood still" or message:find "in time", message)
+      return is_said
+    end, 5, "a loss for the rights")
   end)
 
   it("has a release repeated, but not often, until it is given back", function()
@@ -105,10 +111,10 @@ describe("a role that is taken away", function()
     local lock = assert(client:lock "a")
     revoke()
     clients.assert_fails("denied", lock:unlock())
-    local before = client:stats().deletes
+    local before, from = client:stats().deletes, wait.now()
     wait.sleep(2.5)
     local count = client:stats().deletes - before
-    assert.is_true(count >= 1 and count <= 4, count .. " times")
+    assert.is_true(count >= 1 and count <= 4 * (wait.now() - from) / 2.5, count .. " times")
     grant()
     etcd:await_keys(prefix, 0, 10)
   end)
