@@ -25,22 +25,24 @@ after_each(clients.close_all)
 
 describe("a user with a role for the prefix", function()
   it("can do everything with locks", function()
-    local client, other = connect(), connect { elsewhere = true }
-    local lock = assert(client:lock "a")
-    assert.is_true(lock:check())
-    assert(lock:put(prefix .. "data", "v"))
-    assert.equal("v", lock:get(prefix .. "data"))
-    assert(lock:delete(prefix .. "data"))
-    assert.equal(1, #assert(other:queue "a"))
-    clients.assert_fails("locked", other:try_lock "a")
-    clients.assert_fails("timeout", other:lock("a", { timeout = 1 }))
-    assert(lock:unlock())
-    assert(other:with_lock("a", function() end))
-    assert.is_number(client:ping())
-    assert(client:close())
-    assert(other:close())
-    assert.same({}, etcd:keys(prefix))
-    assert.same({}, etcd:leases())
+    clients.assert_nothing_left(etcd, prefix, function()
+      local client, other = connect(), connect { elsewhere = true }
+      local lock = assert(client:lock "a")
+      assert.is_true(lock:check())
+      assert(lock:put(prefix .. "data", "v"))
+      assert.equal("v", lock:get(prefix .. "data"))
+      assert(lock:delete(prefix .. "data"))
+      assert.equal(1, #assert(other:queue "a"))
+      clients.assert_fails("locked", other:try_lock "a")
+      clients.assert_fails("timeout", other:lock("a", { timeout = 1 }))
+      assert(lock:unlock())
+      assert(other:with_lock("a", function() end))
+      assert.is_number(client:ping())
+      local from = wait.now()
+      assert(client:close())
+      assert(other:close())
+      return from
+    end)
   end)
 
   it("waits for a lock and is told when it is free", function()
@@ -100,14 +102,17 @@ describe("a refusal comes at once and is definite:", function()
   end)
 
   it("a name outside the role's prefix", function()
-    local client = connect { prefix = "elsewhere/" }
-    for _ = 1, 3 do
-      assert_refused("denied", "permission denied", wait.now(), client:lock "a")
-      assert_refused("denied", "permission denied", wait.now(), client:try_lock "a")
-    end
-    assert.is_true(client:stats().rpcs <= 16, client:stats().rpcs)
-    client:close()
-    assert.same({}, etcd:leases())
+    clients.assert_nothing_left(etcd, "elsewhere/", function()
+      local client = connect { prefix = "elsewhere/" }
+      for _ = 1, 3 do
+        assert_refused("denied", "permission denied", wait.now(), client:lock "a")
+        assert_refused("denied", "permission denied", wait.now(), client:try_lock "a")
+      end
+      assert.is_true(client:stats().rpcs <= 16, client:stats().rpcs)
+      local from = wait.now()
+      client:close()
+      return from
+    end)
   end)
 
   it("data outside the role's prefix, and the lock stays", function()

@@ -158,6 +158,20 @@ function M.through_scripted(endpoint, options)
   return server, M.connector(options) { endpoints = server:endpoint() }
 end
 
+-- Nothing with |prefix| is left in |etcd| by what |use| does with a client, which it closes
+-- at the end and returns when it began that: again where close has given up, after 0.5 s.
+function M.assert_nothing_left(etcd, prefix, use)
+  wait.eventually(function()
+    local from = use()
+    if wait.now() - from < 0.5 then
+      assert.same({}, etcd:keys(prefix))
+      assert.same({}, etcd:leases())
+      return true
+    end
+    for _, lease in ipairs(etcd:leases()) do etcd:revoke(lease) end
+  end, 5, "an end that etcd hears of in time")
+end
+
 -- For after_each.
 function M.close_all()
   kept = {}
