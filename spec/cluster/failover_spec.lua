@@ -11,8 +11,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local ask, assert_within, SLACK = remote.ask, remote.assert_within, wait.SLACK
--- The shortest that rides out the end of a leader.
-local TTL = 5
+-- Of 5 s would do for the end of a leader, but not on a busy machine.
+local TTL = 8
 
 local etcd
 
@@ -33,7 +33,7 @@ end
 local function hold_and_wait(i, name)
   local holder, waiter = start_at(i, 2)
   local token = remote.take(holder, name)
-  remote.send_take(waiter, name)
+  remote.send_take(waiter, name, 60)
   etcd:await_keys(prefix .. name .. "/", 2)
   return holder, waiter, token
 end
@@ -73,7 +73,7 @@ describe("a client of three members", function()
       local child = start_at(i)
       local from = wait.now()
       local token = remote.take(child, "dead/" .. i)
-      assert_within(wait.now() - from, 0, 1, "the first lock with a dead member")
+      assert_within(wait.now() - from, 0, 1 + SLACK, "the first lock with a dead member")
       remote.assert_held(child, token)
       remote.release(child)
     end
@@ -251,7 +251,7 @@ describe("a cluster of which all members are down", function()
     remote.send_take(fresh, "fresh")
     for name, child in pairs { patient = patient, caller = caller, fresh = fresh } do
       remote.taken(child)
-      assert_within(wait.now() - back, 0, 1, "a lock after all members came: " .. name)
+      assert_within(wait.now() - back, 0, 1 + SLACK, "a lock after all members came: " .. name)
     end
   end)
 end)

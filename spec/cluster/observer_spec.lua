@@ -8,7 +8,7 @@ local wait = require "spec.support.harness.wait"
 local prefix = suite.prefix()
 local etcd
 local connect = clients.connector(function()
-  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
+  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 15 }
 end)
 local assert_fails, granted = clients.assert_fails, clients.granted
 

@@ -9,7 +9,7 @@ local tls = require "spec.support.servers.tls"
 local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
-local TTL = 5
+local TTL = 10
 
 local etcd
 
@@ -37,7 +37,7 @@ describe("a client of three members with TLS and users", function()
   local function assert_undisturbed(i, name, ends)
     local holder, waiter = remote.start(options(i), 2)
     local token = remote.take(holder, name)
-    remote.send_take(waiter, name)
+    remote.send_take(waiter, name, 60)
     etcd:await_keys(prefix .. name .. "/", 2)
     local join = cluster.start_cycles(etcd, options(i), name .. "/work", 3)
     ends(etcd, i)

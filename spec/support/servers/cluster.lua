@@ -9,7 +9,7 @@ local M = {}
 
 -- How long an acquire may stall when a member is lost. The aim is 2.5 s at the
 -- 95th percentile, see failover.lua; this is for a busy machine.
-M.STALL_MAX = 4
+M.STALL_MAX = 6
 
 -- The addresses of all members of |etcd|, that of member |i| first.
 function M.endpoints_from(etcd, i)
