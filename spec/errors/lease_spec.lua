@@ -15,7 +15,7 @@ local within = Stage.within
 
 local function look() return stage:look() end
 
-local each_row = rows.tests_with(it)
+local each_row = rows.tests_with(stage:undisturbed(it))
 
 setup(function() stage:open() end)
 teardown(function() stage:close() end)
@@ -104,7 +104,7 @@ describe("a close whose revoke ends with", function()
   each_row(function(row)
     assert(stage:connect():lock "a")
     stage:script(row, "LeaseRevoke", 1)
-    within(0, 1, function() return stage.client:close() end)
+    within(0, 0.5 + SOON, function() return stage.client:close() end)
     assert.same({}, suite.etcd():keys(prefix))
     assert.same({}, suite.etcd():leases())
   end, function(row) return row.retriable end)
@@ -114,7 +114,7 @@ end)
 
 describe("a stream that breaks", function()
   it("with any of them costs neither hold nor place", function()
-    local lock = assert(stage:connect { ttl = 2 }:lock "a")
+    local lock = assert(stage:connect { ttl = 4 }:lock "a")
     local waiter = assert(etcdlock.connect { endpoints = stage.server:endpoint(), prefix = prefix })
     finally(function() waiter:close() end)
     local wish = assert(waiter._core:lock(prefix .. "a", ""))

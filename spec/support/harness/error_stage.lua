@@ -5,6 +5,7 @@ local Scripted = require "spec.support.servers.scripted"
 local assert = require "luassert"
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
+local rounds = require "spec.support.harness.rounds"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -30,6 +31,16 @@ end
 function Stage:clear()
   self.server:pass()
   if self.client then self.client:close() end
+end
+
+-- What stands for busted's |it| for stories that have a client made for them: they count
+-- what it asks, or look at once at what it has left.
+function Stage:undisturbed(it)
+  return function(name, story)
+    it(name, function()
+      rounds.undisturbed(story, function() self:clear() end)
+    end)
+  end
 end
 
 function Stage:close()
