@@ -67,14 +67,14 @@ local OWN = {
     live = 0
     run()
     equal(0, #client:queue "a")
-    assert(client:lock("a", { timeout = 1 })):unlock()
+    assert(client:lock("a", { timeout = 5 })):unlock()
   ]] },
 
   { "a coroutine of a coroutine blocks, because its yields are its caller's", [[
     local held = assert(other:lock "a")
     local results
     go(function()
-      results = { coroutine.wrap(function() return client:lock("a", { timeout = 0.1 }) end)() }
+      results = { coroutine.wrap(function() return client:lock("a", { timeout = 1 }) end)() }
     end)
     run()
     equal("timeout", results[3])

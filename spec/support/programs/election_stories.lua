@@ -20,7 +20,7 @@ return {
       assert(ticks > before, "the others stood still")
       spin(false)
     end)
-    go(function() fails("timeout", client:election "nobody's":observe():next(0.2)) end)
+    go(function() fails("timeout", client:election "nobody's":observe():next(1)) end)
     go(function()
       local election, before = other:election "e", ticks
       local lock = assert(election:campaign "1")
