@@ -5,6 +5,7 @@ local Etcd = require "spec.support.servers.etcd"
 local etcdlock = require "etcdlock"
 local leaks = require "spec.support.harness.leaks"
 local proc = require "spec.support.programs.proc"
+local rounds = require "spec.support.harness.rounds"
 local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
@@ -35,6 +36,11 @@ local function assert_none_left_here(before)
   leaks.assert_none_left(before, nil, nil, 2)
 end
 
+-- For stories that look at once at what an end has left in etcd.
+local function test(name, story)
+  it(name, function() rounds.undisturbed(story, proc.destroy_children) end)
+end
+
 describe("a closed client", function()
   local before
 
@@ -48,7 +54,7 @@ describe("a closed client", function()
     assert_none_left_here(before)
   end
 
-  it("leaves no key, no lease, no thread and no descriptor", function()
+  test("leaves no key, no lease, no thread and no descriptor", function()
     local client = connect()
     local a, b = assert(client:lock "a"), assert(client:lock "b")
     assert(client:lock "a")
@@ -62,7 +68,7 @@ describe("a closed client", function()
     assert.equal("closed", (select(3, client:lock "a")))
   end)
 
-  it("can be closed again, and has its locks collected", function()
+  test("can be closed again, and has its locks collected", function()
     local client = connect()
     local lock = assert(client:lock "a")
     client:close()
@@ -75,13 +81,13 @@ describe("a closed client", function()
     assert_nothing_left()
   end)
 
-  it("leaves nothing if it was never used", function()
+  test("leaves nothing if it was never used", function()
     connect():close()
     connect("127.0.0.1:1"):close()
     assert_nothing_left()
   end)
 
-  it("leaves nothing if it ends right after a lock or an unlock", function()
+  test("leaves nothing if it ends right after a lock or an unlock", function()
     for i = 1, 20 do
       local client = connect()
       local lock = assert(client:lock "quick")
@@ -91,7 +97,7 @@ describe("a closed client", function()
     assert_nothing_left()
   end)
 
-  it("leaves the locks of other clients alone", function()
+  test("leaves the locks of other clients alone", function()
     local one, other = connect(), connect()
     assert(one:lock "one")
     local lock = assert(other:lock "other")
@@ -171,7 +177,7 @@ describe("a process that ends with locks held, waited for and being released", f
 
   for _, case in ipairs(ENDS) do
     local how, program, wanted, says = case[1], case[2], case[3], case[4]
-    it(how .. " leaves no key and no lease", function()
+    test(how .. " leaves no key and no lease", function()
       local busy, theirs = start_busy(suite.etcd(), LONG)
       local took, code, signal = end_by(busy, program)
       assert.same({ wanted, 0 }, { code, signal })
