@@ -2,6 +2,7 @@
 
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
+local rounds = require "spec.support.harness.rounds"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -34,11 +35,12 @@ local function interrupt(child)
   assert.is_true(took < PROMISED + wait.SLACK, took .. " s")
 end
 
-before_each(function()
+local function begin()
   client = assert(etcdlock.connect { endpoints = etcd:endpoints(), prefix = prefix })
   lock = assert(client:lock "a")
-end)
+end
 
+before_each(begin)
 after_each(function() client:close() end)
 
 describe("Ctrl-C", function()
@@ -115,18 +117,24 @@ describe("Ctrl-C", function()
   end)
 
   it("ends a program that doesn't catch it, which takes its place along", function()
-    local child = proc.lua([[
-      local endpoint, prefix = ...
-      local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
-      client:lock "a"
-      print "never"
-    ]], etcd:endpoints(), prefix)
-    wait.eventually(function() return #client:queue "a" == 2 end, 10)
-    child:kill "sigint"
-    local code, signal = child:wait(3)
-    assert.same({ 1, 0 }, { code, signal })
-    assert.matches("interrupted!", child:errors(), 1, true)
-    assert.equal(1, #client:queue "a")
-    assert.same({ client:lease() }, etcd:leases())
+    rounds.undisturbed(function(round)
+      if round > 1 then begin() end
+      local child = proc.lua([[
+        local endpoint, prefix = ...
+        local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+        client:lock "a"
+        print "never"
+      ]], etcd:endpoints(), prefix)
+      wait.eventually(function() return #client:queue "a" == 2 end, 10)
+      child:kill "sigint"
+      local code, signal = child:wait(3)
+      assert.same({ 1, 0 }, { code, signal })
+      assert.matches("interrupted!", child:errors(), 1, true)
+      assert.equal(1, #client:queue "a")
+      assert.same({ client:lease() }, etcd:leases())
+    end, function()
+      proc.destroy_children()
+      client:close()
+    end)
   end)
 end)
