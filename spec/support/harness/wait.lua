@@ -5,8 +5,9 @@ local uv = require "luv"
 local M = {}
 
 -- How much later than promised something may be where the machine is busy with
--- other things. What is promised for a quiet one, `make figures` measures.
-M.SLACK = 2 -- seconds
+-- other things. What is promised for a quiet one, `make figures` measures. Less than the
+-- 5 s after which an etcd that was never heard is given up.
+M.SLACK = 4 -- seconds
 
 -- What is awaited is found as soon as it is there, so deadlines are only for what
 -- never comes: they are as many times longer than a quiet machine needs.
