@@ -11,7 +11,7 @@ return {
   { "signals come to threads that begin with gRPC's first channel", "src/net/loop.c",
     "  grpc_init();\n",
     "  grpc_init();\n  pthread_sigmask(SIG_SETMASK, &before, NULL);\n",
-    by = "regress/039: the program's own threads" },
+    by = "regress/039_signals: the program's own threads" },
   { "the thread doesn't take over a loop that was left", "src/net/leader.c",
     "if (is_long && leader->who == EL_LEADER_NOBODY) {",
     "if (is_long && leader->who == EL_LEADER_THREAD) {",
