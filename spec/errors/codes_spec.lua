@@ -382,7 +382,7 @@ describe("a wait that is given up", function()
   end)
 
   it("says closed when its client is closed", function()
-    rounds.undisturbed(function()
+    rounds.undisturbed(function(timed)
       local holder = connect(etcd:endpoints())
       clients.keep(assert(holder:lock "a"))
       local waiter = connect(etcd:endpoints())
@@ -391,7 +391,7 @@ describe("a wait that is given up", function()
         wishes[i] = assert(waiter._core:lock(prefix .. "a", ""))
       end
       assert.is_nil((wishes[1]:wait(0.2)))
-      waiter:close()
+      timed(function() waiter:close() end)
       for _, wish in ipairs(wishes) do
         local ok, message, code = wish:wait(0)
         assert.is_false(ok)

@@ -147,14 +147,14 @@ describe("what a call asks of etcd, as the document tells it", function()
   for call, asked, writes in page:gmatch "\n| (`[^|]+) | ([^|]+) | (%d+) |" do
     found[call] = true
     it(call, function()
-      rounds.undisturbed(function()
+      rounds.undisturbed(function(timed)
         local client, other, count = connect(), connect { elsewhere = true }, 0
         assert(client:lock "warm"):unlock() -- gets the lease
         assert(other:lock "warm"):unlock()
         assert(ROWS[call], "nobody runs this row")(client, other, function(run, measured)
           measured, count = measured or client, count + 1
           local before, revision = measured:stats(), etcd:revision()
-          run()
+          timed(run)
           assert.equal(asked, requests(before, measured:stats()))
           assert.equal(tonumber(writes), etcd:revision() - revision)
         end)

@@ -36,7 +36,7 @@ local function assert_none_left_here(before)
   leaks.assert_none_left(before, nil, nil, 2)
 end
 
--- For stories that look at once at what an end has left in etcd.
+-- For stories that look at once at what an end, which is |timed|, has left in etcd.
 local function test(name, story)
   it(name, function() rounds.undisturbed(story, proc.destroy_children) end)
 end
@@ -54,24 +54,24 @@ describe("a closed client", function()
     assert_none_left_here(before)
   end
 
-  test("leaves no key, no lease, no thread and no descriptor", function()
+  test("leaves no key, no lease, no thread and no descriptor", function(timed)
     local client = connect()
     local a, b = assert(client:lock "a"), assert(client:lock "b")
     assert(client:lock "a")
     assert(a:put(prefix .. "data", "x"))
     assert(a:delete(prefix .. "data"))
     assert(b:unlock())
-    assert.is_true(client:close())
+    assert.is_true(timed(function() return client:close() end))
     assert_nothing_left()
     for _, lock in ipairs { a, b } do assert.is_false((lock:held())) end
     assert.equal("closed", (select(2, a:held())))
     assert.equal("closed", (select(3, client:lock "a")))
   end)
 
-  test("can be closed again, and has its locks collected", function()
+  test("can be closed again, and has its locks collected", function(timed)
     local client = connect()
     local lock = assert(client:lock "a")
-    client:close()
+    timed(function() client:close() end)
     client:close()
     assert.is_nil((lock:unlock()))
     lock = nil -- luacheck: ignore 311
@@ -81,29 +81,29 @@ describe("a closed client", function()
     assert_nothing_left()
   end)
 
-  test("leaves nothing if it was never used", function()
+  it("leaves nothing if it was never used", function()
     connect():close()
     connect("127.0.0.1:1"):close()
     assert_nothing_left()
   end)
 
-  test("leaves nothing if it ends right after a lock or an unlock", function()
+  test("leaves nothing if it ends right after a lock or an unlock", function(timed)
     for i = 1, 20 do
       local client = connect()
       local lock = assert(client:lock "quick")
       if i % 2 == 0 then assert(lock:unlock()) end
-      client:close()
+      timed(function() client:close() end)
     end
     assert_nothing_left()
   end)
 
-  test("leaves the locks of other clients alone", function()
+  test("leaves the locks of other clients alone", function(timed)
     local one, other = connect(), connect()
     assert(one:lock "one")
     local lock = assert(other:lock "other")
-    one:close()
+    timed(function() one:close() end)
     assert.is_true((lock:check()))
-    other:close()
+    timed(function() other:close() end)
     assert_nothing_left()
   end)
 end)
@@ -177,9 +177,9 @@ describe("a process that ends with locks held, waited for and being released", f
 
   for _, case in ipairs(ENDS) do
     local how, program, wanted, says = case[1], case[2], case[3], case[4]
-    test(how .. " leaves no key and no lease", function()
+    test(how .. " leaves no key and no lease", function(timed)
       local busy, theirs = start_busy(suite.etcd(), LONG)
-      local took, code, signal = end_by(busy, program)
+      local took, code, signal = timed(function() return end_by(busy, program) end)
       assert.same({ wanted, 0 }, { code, signal })
       assert.is_true(took <= BUDGET + SLACK, "after " .. took .. " s")
       local keys = suite.etcd():keys(prefix)
@@ -187,7 +187,7 @@ describe("a process that ends with locks held, waited for and being released", f
       assert.matches("/theirs/", keys[1])
       assert.equal(1, #suite.etcd():leases())
       assert.matches(says, busy:errors())
-      finish(theirs)
+      timed(function() finish(theirs) end)
       assert_etcd_clean(suite.etcd())
     end)
   end

@@ -117,7 +117,7 @@ describe("Ctrl-C", function()
   end)
 
   it("ends a program that doesn't catch it, which takes its place along", function()
-    rounds.undisturbed(function(round)
+    rounds.undisturbed(function(timed, round)
       if round > 1 then begin() end
       local child = proc.lua([[
         local endpoint, prefix = ...
@@ -126,8 +126,10 @@ describe("Ctrl-C", function()
         print "never"
       ]], etcd:endpoints(), prefix)
       wait.eventually(function() return #client:queue "a" == 2 end, 10)
-      child:kill "sigint"
-      local code, signal = child:wait(3)
+      local code, signal = timed(function()
+        child:kill "sigint"
+        return child:wait(3)
+      end)
       assert.same({ 1, 0 }, { code, signal })
       assert.matches("interrupted!", child:errors(), 1, true)
       assert.equal(1, #client:queue "a")

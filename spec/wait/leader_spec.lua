@@ -3,7 +3,6 @@
 
 local clients = require "spec.support.harness.clients"
 local proc = require "spec.support.programs.proc"
-local rounds = require "spec.support.harness.rounds"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -82,12 +81,12 @@ describe("a client whose program blocks", function()
   end)
 
   it("ends when it is closed, at once, also right after an answer, when nobody leads", function()
-    rounds.undisturbed(function()
+    wait.eventually(function()
       local one, from = connect(), wait.now()
       assert.is_true(assert(one:lock "a"):unlock())
       one:close()
-      assert.is_true(wait.now() - from < 1)
-    end, clients.close_all)
+      return wait.now() - from < 1 -- if the machine isn't too busy for that
+    end, 5, "an end at once")
   end)
 
   it("waits no longer than it was told", function()

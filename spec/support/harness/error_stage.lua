@@ -38,7 +38,7 @@ end
 function Stage:undisturbed(it)
   return function(name, story)
     it(name, function()
-      rounds.undisturbed(story, function() self:clear() end)
+      rounds.undisturbed(function(timed) timed(story) end, function() self:clear() end)
     end)
   end
 end
