@@ -15,7 +15,9 @@ local ACTOR = [[
   local client = assert(require("etcdlock").connect {
     endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
   })
-  local lock
+  -- So that what is asked later waits for no connection and no lease.
+  assert(client:lock(name .. "-before")):unlock()
+  local before, lock = client:stats(), nil
   print "ready"
   for line in io.lines() do
     local word, number = line:match "^(%a+) ?(.*)"
@@ -32,14 +34,15 @@ local ACTOR = [[
       print("unlocked " .. tostring(lock:unlock()))
     elseif word == "stats" then
       local stats = client:stats()
-      print(("stats %.0f %.0f %.0f"):format(stats.enqueues, stats.watches, stats.looks))
+      print(("stats %.0f %.0f %.0f"):format(stats.enqueues - before.enqueues,
+        stats.watches - before.watches, stats.looks - before.looks))
     end
   end
   client:close()
 ]]
 
 local function actor(etcd, name, ttl)
-  local child = proc.lua(ACTOR, etcd:endpoints(), prefix, name, ttl or 5)
+  local child = proc.lua(ACTOR, etcd:endpoints(), prefix, name, ttl or 30)
   child:expect "^ready"
   return child
 end
@@ -76,7 +79,7 @@ describe("processes that contend for a lock", function()
     local endpoint, prefix, file, cycles = ...
     local uv = require "luv"
     local client = assert(require("etcdlock").connect {
-      endpoints = endpoint, prefix = prefix, ttl = 5,
+      endpoints = endpoint, prefix = prefix, ttl = 30,
     })
     local function increment_file()
       local input = assert(io.open(file))
@@ -175,12 +178,12 @@ describe("processes that contend for a lock", function()
 end)
 
 describe("a waiter that goes", function()
-  -- A holder and three waiters, the middle one with the shortest TTL.
-  local function line_up(name)
+  -- A holder and three waiters, the middle one with a TTL of |ttl| seconds.
+  local function line_up(name, ttl)
     local etcd = suite.etcd()
     local holder = actor(etcd, name)
     local token = take(holder)
-    local first, middle, last = actor(etcd, name), actor(etcd, name, 2), actor(etcd, name)
+    local first, middle, last = actor(etcd, name), actor(etcd, name, ttl), actor(etcd, name)
     enqueue(first, etcd, name, 2)
     enqueue(middle, etcd, name, 3)
     enqueue(last, etcd, name, 4)
@@ -203,7 +206,7 @@ describe("a waiter that goes", function()
   end
 
   it("by SIGKILL does not disturb the others", function()
-    local etcd, token, holder, first, middle, last = line_up "killed"
+    local etcd, token, holder, first, middle, last = line_up("killed", 2)
     middle:kill "sigkill"
     middle:wait()
     etcd:await_keys(prefix .. "killed/", 3, 4) -- when the lease of the dead one ends
@@ -211,7 +214,7 @@ describe("a waiter that goes", function()
   end)
 
   it("by SIGKILL makes those behind it wait for its lease, but no longer", function()
-    local _, _, holder, first, middle, last = line_up "killed_late"
+    local _, _, holder, first, middle, last = line_up("killed_late", 2)
     holder:send "unlock"
     first:expect "^held"
     middle:kill "sigkill"
@@ -241,16 +244,16 @@ describe("a waiter that goes", function()
     local etcd, token, holder, first, middle, last = line_up "timed_out"
     local late = actor(etcd, "timed_out")
     local asked = wait.now()
-    late:send "lock 0.4"
+    late:send "lock 2"
     local code = late:expect "^failed (.*)"
     local took = wait.now() - asked
     assert.equal("timeout", code)
-    assert.is_true(took >= 0.4 and took <= 0.4 + wait.SLACK, "after " .. took .. " s")
+    assert.is_true(took >= 2 and took <= 2 + wait.SLACK, "after " .. took .. " s")
     etcd:await_keys(prefix .. "timed_out/", 4, 1)
-    finish { late }
-    middle:kill "sigkill"
-    middle:wait()
+    middle:kill "sigint"
+    middle:expect "^failed .*interrupted"
     assert_undisturbed(token, holder, first, last)
+    finish { late, middle }
   end)
 
   it("in a crowd that all gives up at once leaves nothing of it", function()
@@ -258,7 +261,7 @@ describe("a waiter that goes", function()
     local holder = actor(etcd, "crowd")
     take(holder)
     for i = 1, 10 do crowd[i] = actor(etcd, "crowd") end
-    for i = 1, 10 do crowd[i]:send "lock 0.5" end
+    for i = 1, 10 do crowd[i]:send "lock 2" end
     for i = 1, 10 do assert.equal("timeout", (crowd[i]:expect "^failed (.*)")) end
     etcd:await_keys(prefix .. "crowd/", 1, 1)
     crowd[11] = holder
@@ -271,13 +274,16 @@ describe("waiters", function()
   it("leave no watch behind when they have had their turn, or somebody has given up", function()
     local etcd = suite.start()
     finally(function() etcd:stop() end)
-    local holder, hasty, patient = actor(etcd, "left"), actor(etcd, "left"), actor(etcd, "left")
+    local holder, patient = actor(etcd, "left"), actor(etcd, "left")
+    local actors = { holder, patient }
     for _ = 1, 2 do
+      local hasty = actor(etcd, "left")
+      actors[#actors + 1] = hasty
       take(holder)
-      hasty:send "lock 1"
-      etcd:await_keys(prefix .. "left/", 2)
+      enqueue(hasty, etcd, "left", 2)
       enqueue(patient, etcd, "left", 3)
-      hasty:expect "^failed" -- and the patient one has another in front of him
+      hasty:kill "sigint"
+      hasty:expect "^failed .*interrupted" -- and the patient one has another in front of him
       etcd:await_keys(prefix .. "left/", 2)
       -- The holder watches his key, and the patient one nobody but him.
       wait.eventually(function()
@@ -293,7 +299,7 @@ describe("waiters", function()
       local count = etcd:watchers()
       return count == 0, count .. " watchers"
     end, 5, "no watcher is left")
-    finish { holder, hasty, patient }
+    finish(actors)
   end)
 
   -- A private etcd, whose watchers are nobody else's.
