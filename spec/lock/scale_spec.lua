@@ -14,8 +14,8 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local MANY = [[
   local core, uv = require "etcdlock.core", require "luv"
   local options = require "etcdlock.connect_options"
-  local function connect(endpoints, ttl)
-    return assert(core.connect(assert(options.read { endpoints = endpoints, ttl = ttl })))
+  local function connect(endpoints)
+    return assert(core.connect(assert(options.read { endpoints = endpoints, ttl = 30 })))
   end
   local function wait_all(locks, on_held)
     local left = #locks
@@ -44,7 +44,7 @@ describe("one client", function()
 
   it("holds 1,000 locks on one lease, keeps them and releases them", function()
     local client = assert(etcdlock.connect {
-      endpoints = etcd:endpoints(), prefix = prefix, ttl = 2,
+      endpoints = etcd:endpoints(), prefix = prefix, ttl = 4,
     })
     finally(function() client:close() end)
     local COUNT = 1000
@@ -63,7 +63,7 @@ describe("one client", function()
     -- Longer than the lease would live without being renewed; and renewing
     -- and proving it costs the same as for one lock.
     local before = client:stats()
-    wait.sleep(2.5)
+    wait.sleep(4.2)
     for i = 1, COUNT do assert.is_true((locks[i]:held())) end
     local after = client:stats()
     assert.is_true(after.keepalives > before.keepalives)
@@ -80,7 +80,7 @@ describe("one client", function()
   it("serves 200 waits for one name in their order, with one key", function()
     local child = proc.lua(MANY .. [[
       local endpoint, name = ...
-      local holder, client = connect(endpoint, 5), connect(endpoint, 5)
+      local holder, client = connect(endpoint), connect(endpoint)
       local first = holder:lock(name, "")
       while not first:wait(1) do end
       local locks, order = {}, {}
@@ -113,7 +113,7 @@ describe("a queue of 300 waiters", function()
       local endpoint, name, count = ...
       local clients, locks = {}, {}
       for i = 1, tonumber(count) do
-        clients[i] = connect(endpoint, 10)
+        clients[i] = connect(endpoint)
         locks[i] = clients[i]:lock(name, "")
       end
       print "waiting"
@@ -160,7 +160,7 @@ describe("fifty names at once", function()
     local PROCESSES, NAMES, ROUNDS = 4, 50, 5
     local BUSY = MANY .. [[
       local endpoint, prefix, names, rounds = ...
-      local client = connect(endpoint, 10)
+      local client = connect(endpoint)
       print "ready"
       io.read()
       local lines = {}
@@ -210,7 +210,7 @@ describe("fifty names at once", function()
   it("that become free at once wake the one who waits for all of them", function()
     local WAITER = MANY .. [[
       local endpoint, prefix = ...
-      local client, locks = connect(endpoint, 10), {}
+      local client, locks = connect(endpoint), {}
       for i = 1, 50 do locks[i] = client:lock(prefix .. i, "") end
       print "waiting"
       wait_all(locks, function(lock) lock:release() end)
