@@ -11,7 +11,7 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local OURS = [[
   local endpoint, prefix, name = ...
   local client = assert(require("etcdlock").connect {
-    endpoints = endpoint, prefix = prefix, ttl = 5,
+    endpoints = endpoint, prefix = prefix, ttl = 30,
   })
   local lock = assert(client:lock(name))
   print(("held %.0f %s"):format(lock:token(), lock:key()))
@@ -21,12 +21,12 @@ local OURS = [[
 ]]
 
 -- A running `etcdctl lock`; `text` is what it has printed: its key, once it
--- holds the lock.
-local function etcdctl_lock(name)
+-- holds the lock. Killed, it is gone after |ttl| seconds (10).
+local function etcdctl_lock(name, ttl)
   local pipe = uv.new_pipe(false)
   local ctl = { text = "" }
   ctl.process = proc.spawn({
-    "etcdctl", "lock", "--ttl", "2", prefix .. name,
+    "etcdctl", "lock", "--ttl", tostring(ttl or 10), prefix .. name,
   }, { nil, pipe, 2 }, {
     -- The rest is in our environment. With several members it may show the
     -- token of one to another that hasn't heard of it yet, and gives up then.
@@ -51,16 +51,17 @@ local function await_hold(ctl)
   return wait.eventually(function() return holds(ctl) end, 5, "etcdctl's hold")
 end
 
--- Has it let go, as Ctrl-C does.
+-- Has it let go, as Ctrl-C does; it leaves its lease, for whose end nobody waits here.
 local function stop(ctl)
   uv.kill(ctl.process.pid, "sigint")
   proc.wait(ctl.process)
   wait.eventually(function() return ctl.ended end, 5, "end of etcdctl's output")
+  etcd:revoke(holds(ctl):match "%x+$")
 end
 
 local function connect()
   local client = assert(etcdlock.connect {
-    endpoints = etcd:endpoints(), prefix = prefix, ttl = 5,
+    endpoints = etcd:endpoints(), prefix = prefix, ttl = 30,
   })
   finally(function() client:close() end)
   return client
@@ -102,7 +103,7 @@ describe("with etcdctl on the same name", function()
   end)
 
   it("it is killed, and we get the lock when its lease ends", function()
-    local ctl = etcdctl_lock "killed"
+    local ctl = etcdctl_lock("killed", 3)
     await_hold(ctl)
     local ours = proc.lua(OURS, etcd:endpoints(), prefix, "killed")
     etcd:await_keys(prefix .. "killed/", 2)
@@ -162,7 +163,6 @@ describe("with etcdctl on the same name", function()
     ours:expect("^held", 2)
     ours:send "go"
     ours:wait()
-    proc.destroy(ctl.process)
-    wait.eventually(function() return ctl.ended end, 5, "end of etcdctl's output")
+    stop(ctl)
   end)
 end)
