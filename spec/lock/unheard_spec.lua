@@ -88,7 +88,7 @@ end)
 describe("those who ask on a lease that has ended", function()
   it("get another, although a renewal of the old one is out", function()
     server:answer("LeaseKeepAlive", "never", STATUS.UNAVAILABLE)
-    local short = connect { endpoints = server:endpoint(), ttl = 2 }
+    local short = connect { endpoints = server:endpoint(), ttl = 3 }
     for _ = 1, 3 do
       assert(short:lock("a", { timeout = 5 })):unlock()
       local before = short:stats().keepalives
@@ -106,7 +106,7 @@ describe("those who ask on a lease that has ended", function()
     local asked, got = {}, {}
     server:hold_back "Txn"
     local before = assert(client:lock_async "b") -- behind which the others leave
-    wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is answered late")
+    clients.await_held(server, client)
     etcd:revoke(client:lease())
     for i = 1, 3 do asked[i] = assert(client:lock_async("a", { owner = i })) end
     server:tell "Txn"
@@ -127,6 +127,7 @@ end)
 
 describe("a writer who only reads on", function()
   it("hands nothing on where the next writer here has given up, but isn't gone yet", function()
+    assert(other:lock "first"):unlock() -- who has connected by then
     local patient = connect { endpoints = server:endpoint(), handoff_time = 60 }
     local writer = assert(patient:write_lock "a")
     assert.is_true(writer:downgrade())
@@ -137,8 +138,8 @@ describe("a writer who only reads on", function()
     clients.await_watched(patient, writer)
     server:hold_back "Txn"
     assert.is_true(next_one:cancel())
+    clients.await_held(server, patient)
     etcd:await_keys(prefix, 2)
-    wait.eventually(function() return server:held "Txn" == 1 end, 5, "the answer to that")
     local reader = assert(other:read_lock("a", { timeout = 5 }))
     writer._core:release()
     clients.assert_wait(last)
@@ -180,24 +181,21 @@ describe("a semaphore behind a slow etcd", function()
     local asked = assert(slow:lock_async())
     etcd:await_keys(prefix, 4)
     clients.assert_wait(ahead[1], ahead[2], asked)
-    local function await_look()
-      wait.eventually(function() return server:held "Txn" == 1 end, 5, "a look")
-    end
     -- It looks because something has come before its new watch, and once more, through the
     -- quorum, because something has come since.
     server:hold_back "Txn"
     etcd:put(prefix .. "noise", "x")
     server:interrupt("Watch", STATUS.UNAVAILABLE, "etcdserver: no leader")
-    await_look()
+    clients.await_held(server, client)
     assert.is_true(first:unlock())
     first = clients.granted(ahead[1])
-    wait.sleep(0.1) -- in which that is told
+    clients.assert_wait(asked) -- for a time in which that is told
     server:hold_back "Txn"
     server:tell "Txn"
-    await_look()
+    clients.await_held(server, client)
     assert.is_true(first:unlock())
     first = clients.granted(ahead[2])
-    wait.sleep(0.1)
+    clients.assert_wait(asked)
     server:tell "Txn"
     clients.assert_wait(asked)
     assert.is_true(first:unlock())

@@ -88,6 +88,13 @@ function M.await_watched(client, lock)
   assert.is_true(lock:check())
 end
 
+-- Waits until |server|, of scripted.lua, keeps what etcd has answered to a transaction of
+-- |client|, who then hears something else: it gives that up when nothing comes for a while.
+function M.await_held(server, client)
+  wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is answered late")
+  assert(client:ping())
+end
+
 -- What waits for |client| to have the lock |name| in |mode| ("read", "write"), for an
 -- owner of its own unless |opts| name one.
 function M.ask(client, mode, name, opts)
