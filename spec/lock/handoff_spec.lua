@@ -120,6 +120,7 @@ describe("owners of one client", function()
     local server = clients.scripted(suite.endpoint())
     local client = connect { endpoints = server:endpoint(), handoff = 8, handoff_time = 60 }
     local other = connect { elsewhere = true }
+    assert(other:lock "b"):unlock() -- who has connected by then
     local lock = assert(client:lock "a")
     clients.await_watched(client, lock)
     local asked, count, behind, theirs = ask_many(client, 30), 0, 0, nil
@@ -135,9 +136,10 @@ describe("owners of one client", function()
     end
     server:hold_back "Txn"
     for _ = 1, 4 do pass() end
-    wait.eventually(function() return server:held "Txn" == 1 end, 5, "the question")
+    clients.await_held(server, client)
     theirs = ask(other, "other")
     await_queue(other, 2)
+    clients.assert_wait(theirs)
     for _ = 1, 3 do pass() end
     server:tell "Txn"
     assert.is_true(lock:check()) -- after which that has been answered, too
@@ -151,6 +153,7 @@ describe("owners of one client", function()
     local time = 2.4 -- seconds: less than a question has for its answer
     local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = time }
     local other = connect { elsewhere = true }
+    assert(other:lock "b"):unlock() -- who has connected by then
     local lock = assert(client:lock "a")
     local half = wait.now() + time / 2 + 0.05
     clients.await_watched(client, lock)
@@ -159,7 +162,7 @@ describe("owners of one client", function()
     server:hold_back "Txn"
     assert.is_true(lock:unlock())
     lock = granted(asked[1])
-    wait.eventually(function() return server:held "Txn" == 1 end, 5, "the question")
+    clients.await_held(server, client)
     local over = wait.now() + time
     local theirs = ask(other, "other")
     await_queue(other, 2)
@@ -235,7 +238,7 @@ describe("a key is not handed on", function()
       clients.close_all()
       etcd:ctl("del", prefix .. "data")
     end)
-    client = connect { endpoints = server:endpoint(), handoff_time = 60 }
+    client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
     local lock = take()
     clients.await_watched(client, lock)
     server:delay "Txn"
@@ -254,7 +257,7 @@ it("what was written under a key keeps its order when that is handed on", functi
     clients.close_all()
     etcd:ctl("del", prefix .. "data")
   end)
-  local client = connect { endpoints = server:endpoint(), handoff_time = 60 }
+  local client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
   local lock = assert(client:lock "a")
   local asked = ask(client, "next")
   clients.await_watched(client, lock)
