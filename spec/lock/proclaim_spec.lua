@@ -5,7 +5,7 @@ local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 }
 local assert_fails = clients.assert_fails
 local mine, theirs
 
