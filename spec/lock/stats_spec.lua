@@ -29,15 +29,19 @@ local function spent(run)
   return after
 end
 
+local function spent_briefly(run)
+  return clients.briefly(function() return spent(run) end)
+end
+
 describe("the requests of a client", function()
   it("are two for a free lock: one in, one out", function()
-    assert.same({ enqueues = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent(function()
+    assert.same({ enqueues = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent_briefly(function()
       assert(client:lock "a"):unlock()
     end))
-    assert.same({ tries = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent(function()
+    assert.same({ tries = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent_briefly(function()
       assert(client:try_lock "a"):unlock()
     end))
-    assert.same({ enqueues = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent(function()
+    assert.same({ enqueues = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent_briefly(function()
       assert(client:with_lock("a", function() end))
     end))
   end)
@@ -66,7 +70,9 @@ describe("the requests of a client", function()
       lock:unlock()
       wait.eventually(function() return pending:step() end)
     end)
-    assert.is_true(turn.looks <= 2 and turn.rpcs == turn.looks, turn.rpcs)
+    local watches = turn.watches or 0 -- of its own key, if it holds that for long
+    assert.is_true(turn.looks <= 2 and watches <= 1, turn.looks)
+    assert.equal(turn.looks + watches, turn.rpcs)
     assert(pending:step()):unlock()
   end)
 
@@ -129,9 +135,13 @@ describe("the requests of a client", function()
     ]], etcd:endpoints(), prefix)
     child:expect "^idle"
     wait.sleep(10 / 3 + 0.5) -- until the next renewal, after which a key would be read
-    local before = wakings(child.pid)
-    wait.sleep(2.5)
-    local count = wakings(child.pid) - before
+    local count
+    for _ = 1, 3 do
+      local before, from = wakings(child.pid), wait.now()
+      wait.sleep(2.5)
+      count = wakings(child.pid) - before
+      if wait.now() - from < 2.7 then break end -- else more of its renewals are counted
+    end
     assert.is_true(count <= 6, count .. " times")
     child:wait()
   end)

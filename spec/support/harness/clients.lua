@@ -7,6 +7,9 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
+-- A hold that is shorter is not watched: seconds.
+M.UNWATCHED = 0.05
+
 local open, kept, between = {}, {}, {}
 
 -- |defaults| with |changes| (false: none) to them.
@@ -93,6 +96,18 @@ end
 function M.await_held(server, client)
   wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is answered late")
   assert(client:ping())
+end
+
+-- Does |run|, which takes locks and releases them, again until all was over so soon that none
+-- of them was watched; returns what it returned then.
+function M.briefly(run)
+  local result
+  wait.eventually(function()
+    local from = wait.now()
+    result = run()
+    return wait.now() - from < M.UNWATCHED
+  end, 5, "a hold that is too short for a watch")
+  return result
 end
 
 -- What waits for |client| to have the lock |name| in |mode| ("read", "write"), for an
