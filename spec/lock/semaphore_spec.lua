@@ -133,7 +133,7 @@ describe("a semaphore", function()
   end)
 
   it("gives the permit of one who crashed to the next", function()
-    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 4 }
     assert.same({ "true" }, remote.ask(child,
       "lock = assert(client:semaphore('pool', 3)):lock() return (lock:held())"))
     local locks, asked = { take(mine), take(mine) }, ask(mine)
