@@ -91,12 +91,12 @@ describe("an election", function()
     assert.is_true(lock:resign())
     lock = assert(client:lock "boss")
     assert_fails("deadlock", mine:campaign "a")
-    assert_fails("timeout", theirs:campaign("a", { timeout = 1 })) -- in one line with locks
+    assert_fails("timeout", theirs:campaign("a", { timeout = 2 })) -- in one line with locks
     assert.is_true(lock:unlock())
   end)
 
   it("gives the place of one who crashed to the next", function()
-    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 4 }
     assert.same({ "true" }, remote.ask(child,
       "lock = assert(client:election 'boss':campaign 'child') return (lock:held())"))
     local _, _, token = mine:leader()
