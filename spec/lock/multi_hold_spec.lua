@@ -188,7 +188,7 @@ describe("the hold of several names", function()
     local lock = assert(client:multi_lock({ "a", "b" }, { max_hold = 0.1 }))
     assert.equal("max_hold", lock:wait_lost(5))
     etcd:await_keys(prefix, 0)
-    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 4 }
     assert.same({ "true" }, remote.ask(child,
       "lock = assert(client:multi_lock { 'a', 'b' }) return (lock:held())"))
     local asked = ask(client, { "b", "c" })
