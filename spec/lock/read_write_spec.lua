@@ -303,7 +303,7 @@ end)
 
 describe("a program that is killed", function()
   it("frees what it read, and what it wrote", function()
-    local opts = { endpoints = suite.endpoints(), prefix = prefix, ttl = 2 }
+    local opts = { endpoints = suite.endpoints(), prefix = prefix, ttl = 3 }
     local reader, writer = remote.start(opts, 2)
     assert.same({ "true" }, remote.ask(reader, "lock = client:read_lock('a') return (lock:held())"))
     local asked = ask(client, "write", "a")
