@@ -266,7 +266,7 @@ describe("an observer whose connection breaks", function()
     assert_sees "1"
     server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
     local calls = server:calls "Txn"
-    assert_fails("timeout", observer:next(1))
+    assert_fails("timeout", observer:next(2))
     assert.is_true(server:calls "Txn" > calls, "it has not looked")
     assert.is_true(lock:resign())
   end)
