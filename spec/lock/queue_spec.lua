@@ -222,7 +222,7 @@ describe("keys that don't count", function()
       { "a/x/1", "a/x/2", "a/1" } } do
       for _, key in ipairs(order) do put(key) end
       assert_fails("locked", client:try_lock "a")
-      assert_fails("timeout", client:lock("a", { timeout = 0.5 }))
+      assert_fails("timeout", client:lock("a", { timeout = 0.75 }))
       for _, key in ipairs(order) do etcd:del(prefix .. key) end
     end
   end)
@@ -262,7 +262,7 @@ describe("keys of other clients that count", function()
     for _, key in ipairs { "a/1", "a/ffffffffffffffff", "a/read/1", "a/write/1" } do
       put(key)
       assert_fails("locked", client:try_lock "a")
-      assert_fails("timeout", client:lock("a", { timeout = 0.5 }))
+      assert_fails("timeout", client:lock("a", { timeout = 0.75 }))
       local asked = assert(client:lock_async("a", { timeout = 5 }))
       wait.eventually(function() return #client:queue "a" == 2 end)
       -- When nothing is asked any more, only a watch can tell.
