@@ -6,7 +6,7 @@ local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
-local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 }
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 30 }
 local assert_fails, granted = clients.assert_fails, clients.granted
 local list = table.unpack or unpack -- luacheck: ignore unpack
 local client, other, mine, theirs, observer, lock, news
