@@ -85,6 +85,7 @@ story("lock waits until the other one unlocks, and tells for how long", [[
   end)
   local lock = new()
   local elapsed, failure = lock:lock "waited"
+  ngx.thread.wait(thread) -- who may hear later of his unlock
   tell("second", elapsed >= 0.08 and elapsed < 4, failure)
   tell("second", lock:unlock())
 ]], [[first 0
