@@ -183,7 +183,7 @@ local function take(self, request)
   end
   -- Where a lock belongs to a request, that has to wait for it to be tied to it.
   local core_lock = not host.has_requests and self._holds:take_lingering(request)
-  if core_lock and core_lock:retake(request.max_hold) then
+  if core_lock and core_lock:retake(request.max_hold, request.linger) then
     return wrap(self, core_lock, request)
   end
 end

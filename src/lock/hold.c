@@ -185,7 +185,7 @@ bool el_lock_linger(el_lock *lk) {
       el_lock_hold(lk, &left_us) != EL_HOLD_HELD) {
     return false;
   }
-  atomic_store(&linger->until_ms, el_now_ms() + linger->ms);
+  atomic_store(&linger->until_ms, el_now_ms() + atomic_load(&linger->ms));
   if (!atomic_compare_exchange_strong(&lk->state, &held, lingering)) {
     return false;
   }
@@ -196,8 +196,14 @@ bool el_lock_linger(el_lock *lk) {
 
 void el_lock_downgrade(el_lock *lk) { atomic_store(&lk->is_downgraded, true); }
 
-bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
+/* Does the I/O thread have to look at what lingers earlier than it meant to? */
+static bool set_linger(el_linger *linger, int64_t ms) {
+  return ms > 0 && ms < atomic_exchange(&linger->ms, ms);
+}
+
+bool el_lock_retake(el_lock *lk, int64_t max_hold_ms, int64_t linger_ms) {
   int lingering = EL_HOLD_LINGERING;
+  bool is_earlier;
   if (el_handle_is_forked(lk->handle) ||
       atomic_load(&lk->state) != EL_HOLD_LINGERING ||
       el_now_ms() >= el_claim_until(lk->claim)) {
@@ -210,7 +216,8 @@ bool el_lock_retake(el_lock *lk, int64_t max_hold_ms) {
     return false;
   }
   EL_COUNT(&lk->handle->counters, acquired, 1);
-  if (max_hold_ms > 0) {
+  is_earlier = set_linger(lk->owner.linger, linger_ms);
+  if (max_hold_ms > 0 || is_earlier) {
     post_expire(lk);
   }
   return true;

@@ -8,7 +8,7 @@
 el_linger *el_linger_new(int64_t ms) {
   el_linger *linger = calloc(1, sizeof *linger);
   if (linger == NULL) return NULL;
-  linger->ms = ms;
+  atomic_init(&linger->ms, ms);
   atomic_init(&linger->until_ms, 0);
   atomic_init(&linger->is_contested, false);
   return linger;

@@ -15,7 +15,7 @@
 
 typedef struct el_linger el_linger;
 struct el_linger {
-  int64_t ms; /* how long, from the moment of letting go */
+  _Atomic int64_t ms; /* how long, from the moment of letting go */
   _Atomic int64_t until_ms;
   atomic_bool is_contested; /* somebody else wants it: no lingering any more */
 

@@ -82,7 +82,7 @@ static int64_t hard_end(const el_owner *owner) {
   if (atomic_load(&lk->state) == EL_HOLD_LINGERING) {
     return atomic_load(&owner->linger->until_ms);
   }
-  look_ms = el_now_ms() + owner->linger->ms;
+  look_ms = el_now_ms() + atomic_load(&owner->linger->ms);
   return look_ms < end_ms ? look_ms : end_ms;
 }
 

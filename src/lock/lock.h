@@ -102,9 +102,9 @@ bool el_lock_linger(el_lock *lk);
  * from it. The note that says so has to follow. @thread lua */
 void el_lock_downgrade(el_lock *lk);
 
-/* Takes a lock that lingers, with a new hard end (0: none). False if it doesn't any
- * more. @thread lua */
-bool el_lock_retake(el_lock *lk, int64_t max_hold_ms);
+/* Takes a lock that lingers, with a new hard end (0: none), to linger |linger_ms| the
+ * next time (0: it is not to). False if it does not any more. @thread lua */
+bool el_lock_retake(el_lock *lk, int64_t max_hold_ms, int64_t linger_ms);
 
 /* Lets go: gives up the wait or releases the hold, which is over for the
  * caller from here on. True if it was held. @thread any */

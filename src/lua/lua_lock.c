@@ -134,10 +134,11 @@ static el_nret l_lock_downgrade(lua_State *L) {
   return 0;
 }
 
-/* lock:retake(max_hold) -> is it held again? */
+/* lock:retake(max_hold, linger) -> is it held again? */
 static el_nret l_lock_retake(lua_State *L) {
   int64_t max_hold_ms = lua_isnoneornil(L, 2) ? 0 : el_lua_check_ms(L, 2);
-  lua_pushboolean(L, el_lock_retake(check_lock(L), max_hold_ms));
+  int64_t linger_ms = lua_isnoneornil(L, 3) ? 0 : el_lua_check_ms(L, 3);
+  lua_pushboolean(L, el_lock_retake(check_lock(L), max_hold_ms, linger_ms));
   return 1;
 }
 
