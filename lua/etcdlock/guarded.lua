@@ -19,9 +19,10 @@ local function send(self, add)
     return nil, held, results, extra
   elseif held then
     return results, nil, nil, extra
-  elseif self._count == 0 then -- let go of meanwhile
+  elseif not self:_left() then -- it has ended meanwhile
     return nil, self:_not_held()
   end
+  -- Nothing else knows of it yet.
   return nil, string.format("lock %q was lost: its key is gone", self:name()), "lost"
 end
 

@@ -3,9 +3,6 @@
 local LetGo = {}
 LetGo.__index = LetGo
 
---- No core lock has this field.
-LetGo.was_let_go = true
-
 function LetGo:token()
   return self._token
 end

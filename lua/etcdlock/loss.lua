@@ -61,7 +61,7 @@ end)
 local arm = Ended.arm
 
 function Ended.arm(wait, number)
-  return not wait.lock._core.was_let_go and arm(wait, number)
+  return wait.lock._count > 0 and arm(wait, number)
 end
 
 local function await_loss(self, timeout)

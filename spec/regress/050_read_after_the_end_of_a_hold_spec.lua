@@ -1,0 +1,56 @@
+-- A read that came after its hold had ended was told that the key is gone, and that this is
+-- a loss, whatever had ended the hold.
+
+local clients = require "spec.support.harness.clients"
+local cqueues = require "cqueues"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local KEY = prefix .. "x"
+
+-- What ends a hold, and with which code.
+local ENDS = {
+  ["its max_hold"] = { "lost", function(lock)
+    assert(lock:expire(0.001))
+    assert.equal("max_hold", lock:wait_lost(5))
+  end },
+  -- As nginx does it.
+  ["the request that held it"] = { "not_held", function(lock) lock._core:outlive() end },
+}
+
+before_each(function() etcd:put(KEY, "1") end)
+
+after_each(function()
+  clients.close_all()
+  etcd:ctl("del", prefix, "--prefix")
+end)
+
+for what, row in pairs(ENDS) do
+  it("a read is told of the end by " .. what, function()
+    local code, end_hold = row[1], row[2]
+    local server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 60 })
+    local loop, answers = cqueues.new(), {}
+    loop:wrap(function()
+      for i = 1, 5 do
+        local lock = assert(client:lock("a" .. i))
+        clients.await_watched(client, lock)
+        server:delay "Txn" -- so that it is asked once more
+        local calls = server:calls "Txn"
+        loop:wrap(function()
+          local value, message, got = lock:get(KEY)
+          answers[i] = { value = value, message = message, code = got, held = { lock:held() } }
+        end)
+        repeat cqueues.sleep(0.001) until server:calls "Txn" > calls
+        end_hold(lock)
+        repeat cqueues.sleep(0.001) until answers[i]
+      end
+    end)
+    assert(loop:loop())
+    for _, answer in ipairs(answers) do
+      if answer.value ~= "1" then -- else it came before the end
+        assert.same({ code, { false, code } }, { answer.code, answer.held })
+        assert.not_matches("key is gone", answer.message)
+      end
+    end
+  end)
+end
