@@ -184,11 +184,13 @@ void el_local_queue_fail_conflict(el_local_place *at, unsigned permits) {
 
 /* Ends a hold that is lost, whoever has found that out: a watch, a probe, a timer,
  * the holder's own clock, or a guarded write. Whichever comes first says why; for
- * the others there is nothing left to end. Who hears of the end finds it counted. */
+ * the others there is nothing left to end. Who hears of it from here finds that it
+ * isn't counted as held any more. */
 void el_local_queue_end_lost(el_owner *owner, el_loss loss) {
+  el_counters *counters = counters_of(owner->queue);
   el_error err;
-  EL_COUNT(counters_of(owner->queue), held, -1);
   el_local_queue_detach(owner);
+  EL_COUNT(counters, held, -1);
   owner->events->lost(owner, loss);
   el_error_set(&err, EL_LOST, "%s was lost: %s", el_owner_what(owner).text,
                el_losses[loss].text);
