@@ -16,6 +16,7 @@ local within = Stage.within
 local function look() return stage:look() end
 
 local each_row = rows.tests_with(stage:undisturbed(it))
+local each_row_in_vain = rows.tests_with(stage:undisturbed(it, TIMEOUT))
 
 setup(function() stage:open() end)
 teardown(function() stage:close() end)
@@ -63,7 +64,7 @@ describe("a lease that is asked for and ends with", function()
 end)
 
 describe("a lease that isn't to be had, because of", function()
-  each_row(function(row)
+  each_row_in_vain(function(row)
     stage:connect(LONG_LEASE)
     stage:script(row, "LeaseGrant")
     local count, lock, message, code = stage.server:count("LeaseGrant", function()

@@ -34,11 +34,11 @@ function Stage:clear()
 end
 
 -- What stands for busted's |it| for stories that have a client made for them: they count
--- what it asks, or look at once at what it has left.
-function Stage:undisturbed(it)
+-- what it asks, or look at once at what it has left. |meant| is as in rounds.
+function Stage:undisturbed(it, meant)
   return function(name, story)
     it(name, function()
-      rounds.undisturbed(function(timed) timed(story) end, function() self:clear() end)
+      rounds.undisturbed(function(timed) timed(story) end, function() self:clear() end, meant)
     end)
   end
 end

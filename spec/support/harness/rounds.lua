@@ -12,8 +12,9 @@ local SILENT = 0.5
 --- Runs story(timed, round), which does by timed(fn) what may have etcd fall silent, and gets
 -- what fn returns. If the story fails, and all of that took less time than etcd needs to be
 -- taken for silent, it has failed; else it is told once more, three times at most.
--- |clear| ends the clients of a round that has failed.
-function M.undisturbed(story, clear)
+-- |clear| ends the clients of a round that has failed. Seconds for which the story itself
+-- lets etcd be silent are |meant| (0).
+function M.undisturbed(story, clear, meant)
   for round = 1, ROUNDS do
     local longest, from = 0, nil
     local function stop(...)
@@ -26,10 +27,13 @@ function M.undisturbed(story, clear)
     end, round)
     stop()
     if ok then return end
-    if longest < SILENT or round == ROUNDS then error(failure, 0) end
+    if longest < SILENT + (meant or 0) or round == ROUNDS then error(failure, 0) end
+    print(("told again after %.1f s of silence: %s"):format(longest, tostring(failure)))
     clear()
     -- One may end by itself meanwhile.
-    for _, lease in ipairs(suite.etcd():leases()) do suite.etcd():revoke(lease) end
+    for _, lease in ipairs(suite.etcd():leases()) do
+      suite.etcd():ctl("lease", "revoke", lease)
+    end
   end
 end
 
