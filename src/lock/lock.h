@@ -103,7 +103,7 @@ bool el_lock_linger(el_lock *lk);
 void el_lock_downgrade(el_lock *lk);
 
 /* Takes a lock that lingers, with a new hard end (0: none), to linger |linger_ms| the
- * next time (0: it is not to). False if it does not any more. @thread lua */
+ * next time (0: as it was). False if it doesn't any more. @thread lua */
 bool el_lock_retake(el_lock *lk, int64_t max_hold_ms, int64_t linger_ms);
 
 /* Lets go: gives up the wait or releases the hold, which is over for the

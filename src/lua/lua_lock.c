@@ -16,7 +16,7 @@ static int64_t read_ms(lua_State *L, int table, const char *field,
                        int64_t none) {
   int64_t ms;
   lua_getfield(L, table, field);
-  ms = lua_isnil(L, -1) ? none : el_lua_check_ms(L, -1);
+  ms = el_lua_opt_ms(L, -1, none);
   lua_pop(L, 1);
   return ms;
 }
@@ -136,9 +136,8 @@ static el_nret l_lock_downgrade(lua_State *L) {
 
 /* lock:retake(max_hold, linger) -> is it held again? */
 static el_nret l_lock_retake(lua_State *L) {
-  int64_t max_hold_ms = lua_isnoneornil(L, 2) ? 0 : el_lua_check_ms(L, 2);
-  int64_t linger_ms = lua_isnoneornil(L, 3) ? 0 : el_lua_check_ms(L, 3);
-  lua_pushboolean(L, el_lock_retake(check_lock(L), max_hold_ms, linger_ms));
+  lua_pushboolean(L, el_lock_retake(check_lock(L), el_lua_opt_ms(L, 2, 0),
+                                    el_lua_opt_ms(L, 3, 0)));
   return 1;
 }
 

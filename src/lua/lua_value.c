@@ -36,6 +36,10 @@ int64_t el_lua_check_ms(lua_State *L, int arg) {
   return (int64_t)ceil((seconds < a_century ? seconds : a_century) * 1000);
 }
 
+int64_t el_lua_opt_ms(lua_State *L, int arg, int64_t none) {
+  return lua_isnoneornil(L, arg) ? none : el_lua_check_ms(L, arg);
+}
+
 el_bytes el_lua_check_bytes(lua_State *L, int arg) {
   el_bytes bytes;
   luaL_checktype(L, arg, LUA_TSTRING);

@@ -33,6 +33,9 @@ void el_lua_push_seconds(lua_State *L, int64_t ms);
  * is never shorter than asked; raises unless it is a number. @thread lua */
 int64_t el_lua_check_ms(lua_State *L, int arg);
 
+/* The same, but |none| where it is nil or missing. @thread lua */
+int64_t el_lua_opt_ms(lua_State *L, int arg, int64_t none);
+
 /* Reads argument |arg| as bytes; raises unless it is a string. @thread lua */
 el_bytes el_lua_check_bytes(lua_State *L, int arg);
 

@@ -134,7 +134,7 @@ static el_nret l_client_disarm_watcher(lua_State *L) {
 static el_nret l_client_alarm(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   uint64_t id = check_id(L, 2);
-  int64_t ms = lua_isnoneornil(L, 3) ? -1 : el_lua_check_ms(L, 3);
+  int64_t ms = el_lua_opt_ms(L, 3, -1);
   el_error err;
   bool is_usable = el_lua_client_is_usable(lc, &err);
   el_wake *wake = is_usable ? check_wake(L, lc, id) : NULL;
