@@ -181,7 +181,7 @@ describe("etcdlock run", function()
     assert.equal('etcdlock: "' .. NAME .. '": etcd has not confirmed that it was given back; it is'
       .. " free when its TTL is over, at the latest\n", job:errors())
     etcd:resume()
-    for _, lease in ipairs(etcd:leases()) do etcd:ctl("lease", "revoke", lease) end
+    etcd:revoke_all()
     etcd:await_keys(NAME .. "/", 0)
   end)
 

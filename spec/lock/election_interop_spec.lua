@@ -22,7 +22,7 @@ after_each(function()
   clients.close_all()
   proc.destroy_children()
   -- etcdctl leaves its leases, which would live for a minute.
-  for _, lease in ipairs(etcd:leases()) do pcall(etcd.revoke, etcd, lease) end
+  etcd:revoke_all()
 end)
 
 local function await_keys(count)

@@ -190,8 +190,7 @@ function M.assert_nothing_left(etcd, prefix, use)
       assert.same({}, etcd:leases())
       return true
     end
-    -- One may end by itself meanwhile.
-    for _, lease in ipairs(etcd:leases()) do etcd:ctl("lease", "revoke", lease) end
+    etcd:revoke_all()
   end, 5, "an end that etcd hears of in time")
 end
 

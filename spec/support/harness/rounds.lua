@@ -30,10 +30,7 @@ function M.undisturbed(story, clear, meant)
     if longest < SILENT + (meant or 0) or round == ROUNDS then error(failure, 0) end
     print(("told again after %.1f s of silence: %s"):format(longest, tostring(failure)))
     clear()
-    -- One may end by itself meanwhile.
-    for _, lease in ipairs(suite.etcd():leases()) do
-      suite.etcd():ctl("lease", "revoke", lease)
-    end
+    suite.etcd():revoke_all()
   end
 end
 

@@ -406,6 +406,11 @@ function Etcd:revoke(lease)
   ask(self, "lease", "revoke", lease)
 end
 
+-- Ends all leases there are; one may end by itself meanwhile.
+function Etcd:revoke_all()
+  for _, lease in ipairs(self:leases()) do self:ctl("lease", "revoke", lease) end
+end
+
 -- ---- who may do what --------------------------------------------------------
 
 local allowed = {} -- prefixes
