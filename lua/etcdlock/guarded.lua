@@ -22,7 +22,7 @@ local function send(self, add)
   elseif not self:_left() then -- it has ended meanwhile
     return nil, self:_not_held()
   end
-  -- Nothing else knows of it yet.
+  -- Not to be reached: who reads an answer like this latches the loss before.
   return nil, string.format("lock %q was lost: its key is gone", self:name()), "lost"
 end
 

@@ -138,9 +138,11 @@ describe("a lock that lingers", function()
     local lock = assert(client:lock("a", { linger = 2 }))
     wait.sleep(0.8)
     clients.await_watched(client, lock) -- else it may not linger
+    local core = lock._core
     assert.is_true(lock:unlock())
     assert.equal(1, #keys())
     etcd:await_keys(prefix .. "a/", 0)
+    assert.is_true(core:wait_released(5))
     assert.equal(0, client:stats().lost)
     local again = assert(client:lock("a", LONG))
     assert.is_true(again:token() > lock:token())

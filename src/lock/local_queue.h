@@ -54,9 +54,9 @@ typedef struct el_owner_events {
   int64_t (*hard_end)(const el_owner *owner); /* of a hold; INT64_MAX: none */
   /* What others who get its key begin with (rules/write_order.h); -1: they must not. */
   int64_t (*mod_rev)(const el_owner *owner);
-  /* The hold lingers no more, and never will, if somebody else wants it; else if its
-   * time is over. True: it did, and the key is to go. */
-  bool (*end_linger)(el_owner *owner, bool is_wanted);
+  /* The hold lingers no more if its time is over at |now_ms|; INT64_MAX: somebody else
+   * wants it, and it never will again. True: it did, and the key is to go. */
+  bool (*end_linger)(el_owner *owner, int64_t now_ms);
 } el_owner_events;
 
 /* One who wants a lock: embedded in el_lock. */

@@ -31,11 +31,13 @@ static void on_hard_end(el_owner *owner) {
 
 void el_local_queue_on_timer(el_timer *timer) {
   el_owner *owner = EL_OF(timer, el_owner, timer);
+  /* Read once: what still lingers at that time has no hard end before it. */
+  int64_t now_ms = el_now_ms();
   if (owner->state != EL_OWNER_HOLDING) {
     on_deadline(owner);
-  } else if (owner->events->end_linger(owner, false)) {
+  } else if (owner->events->end_linger(owner, now_ms)) {
     el_local_queue_let_go(owner, true);
-  } else if (el_now_ms() < owner->events->hard_end(owner)) {
+  } else if (now_ms < owner->events->hard_end(owner)) {
     el_local_queue_set_hard_end(owner); /* it was moved this very moment */
   } else {
     on_hard_end(owner);

@@ -73,26 +73,28 @@ static void on_forgotten(el_owner *owner) {
   el_lock_unref(EL_OF(owner, el_lock, owner));
 }
 
-/* Of one that may linger, it is looked now and then whether it does. */
+/* Of one that may linger, it is looked now and then whether it does. Its state is read
+ * first: who takes it again sets the end of his hold before. */
 static int64_t hard_end(const el_owner *owner) {
   const el_lock *lk = EL_OF(owner, const el_lock, owner);
+  int state = atomic_load(&lk->state);
   int64_t end_us = atomic_load(&lk->hold_until_us);
   int64_t end_ms = end_us < INT64_MAX ? end_us / 1000 + 1 : INT64_MAX, look_ms;
   if (owner->linger == NULL) return end_ms;
-  if (atomic_load(&lk->state) == EL_HOLD_LINGERING) {
+  if (state == EL_HOLD_LINGERING) {
     return atomic_load(&owner->linger->until_ms);
   }
   look_ms = el_now_ms() + atomic_load(&owner->linger->ms);
   return look_ms < end_ms ? look_ms : end_ms;
 }
 
-static bool end_linger(el_owner *owner, bool is_wanted) {
+static bool end_linger(el_owner *owner, int64_t now_ms) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   int lingering = EL_HOLD_LINGERING;
   if (owner->linger == NULL) return false;
-  if (is_wanted) {
+  if (now_ms == INT64_MAX) {
     atomic_store(&owner->linger->is_contested, true);
-  } else if (el_now_ms() < atomic_load(&owner->linger->until_ms)) {
+  } else if (now_ms < atomic_load(&owner->linger->until_ms)) {
     return false;
   }
   return atomic_compare_exchange_strong(&lk->state, &lingering,
