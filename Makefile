@@ -180,7 +180,7 @@ SUITE_ENV_-tsan = \
 
 # ---- targets ----------------------------------------------------------------
 
-.PHONY: help deps all demo example demo-openresty test test-go test-all test-all-short matrix \
+.PHONY: help deps build-deps all demo example demo-openresty test test-go test-all test-all-short matrix \
   matrix-short lint asan tsan fresh bench bench-quick bench-report profile scale family \
   family-short figures failover edges sim mutants suite nginx-module \
   doc install uninstall dist rock deb-deps deb fresh-deb clean
@@ -241,7 +241,7 @@ test-all-short: deps ## the core of them on every Lua
 test-go: deps ## the specs beside Go's own locks and elections, with Go, which this installs
 	@sh bench/prepare.sh go
 	@$(MAKE) --no-print-directory TESTING=1 suite \
-	  SPEC='spec/lock/go_spec.lua spec/lock/election_interop_spec.lua'
+	  SPEC='spec/lock/go_spec.lua spec/lock/election_interop_spec.lua spec/command/interop_spec.lua'
 
 matrix: deps ## every spec with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
 	@MAKE='$(MAKE)' sh spec/support/harness/matrix.sh

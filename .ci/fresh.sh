@@ -17,6 +17,7 @@ COMMANDS='make demo
 make test
 make demo-openresty
 make rock
+make build-deps all && sudo make install && etcdlock --version && sudo make uninstall && make clean
 luarocks make --deps-mode=none --tree="$HOME/tree"'
 
 # What can't be had there, and says so.

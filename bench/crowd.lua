@@ -61,15 +61,19 @@ end
 
 -- What all answered, in one: pairs per second (of so many |seconds|, or of as many as the
 -- slowest needed), the share of the process that got the least (1: as much as the others),
--- and how often two were inside at once.
+-- how often two were inside at once, and requests for each pair, of who counts them.
 local function sample_of(answers, seconds)
-  local all, least, slowest, broken = 0, math.huge, 0, 0
+  local all, least, slowest, broken, requests = 0, math.huge, 0, 0, 0
   for _, answer in ipairs(answers) do
     all, least = all + answer.pairs, math.min(least, answer.pairs)
     slowest, broken = math.max(slowest, answer.seconds), broken + answer.broken
+    requests = answer.requests and requests and requests + answer.requests
   end
   if all == 0 then return { rate = 0, least = 0, broken = broken } end
-  return { rate = all / (seconds or slowest), least = least * #answers / all, broken = broken }
+  return {
+    rate = all / (seconds or slowest), least = least * #answers / all, broken = broken,
+    requests = requests and requests / all,
+  }
 end
 
 --- Lets all of them work for one window, |command|: of so many `seconds`, or so many

@@ -12,6 +12,7 @@ return {
   etcdlock = { label = "etcdlock", argv = OURS },
   etcdlock_put = { label = "bare put + delete, etcdlock's core", argv = OURS, work = "put" },
   etcdlock_linger = { label = "etcdlock, lingering", argv = OURS, linger = 10 },
+  etcdlock_released = { label = "etcdlock, without linger", argv = OURS },
   etcdlock_turns = { label = "etcdlock, in turns of a second", argv = OURS, handoff_time = 1 },
   etcdlock_clients = { label = "etcdlock, a client for each owner", argv = OURS, clients = true },
   etcdlock_fresh = { label = "etcdlock, a new name each time", argv = OURS, fresh = true },

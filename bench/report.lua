@@ -89,8 +89,9 @@ end
 function M.markdown(results)
   local about, lines = results.about, {}
   lines[1] = "![How many times as fast as Go's clientv3](charts/beside_go.svg)\n"
-  lines[2] = ("Medians of %d rounds of %g s, or of more and shorter ones; %d cores, etcd %s, %s.\n")
-    :format(about.rounds, about.seconds, about.cores, about.etcd, about.lua)
+  lines[2] = ("Medians of %d rounds of %g s, or of more and shorter ones; etcdlock %s on %s,"
+    .. " %d cores, etcd %s, %s.\n"):format(about.rounds, about.seconds, about.etcdlock, about.date,
+    about.cores, about.etcd, about.lua)
   append_row(lines, "work", "etcdlock beside", "times as fast", "in the rounds", "promised",
     "least served process")
   append_row(lines, "---", "---", "--:", "--:", "--:", "--:")

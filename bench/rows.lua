@@ -57,6 +57,9 @@ return {
     entrants = { "etcdlock", "go", "python", "node", "redis" },
     quick = { "etcdlock", "go" },
     promised = { go = 8 },
+    -- Go's pace depends on where etcd's clock stands when a round begins.
+    rounds = 15,
+    seconds = 0.7,
   },
   {
     id = "processes_16",
@@ -84,9 +87,12 @@ return {
     short = "lingering lock",
     race = "locks",
     work = { processes = 1, owners = 1, names = 1 },
-    entrants = { "etcdlock_linger", "etcdlock", "go" },
+    entrants = { "etcdlock_linger", "etcdlock_released", "go" },
     limits = { { id = "limit", label = "100,000/s", rate = 100000 } },
     promised = { limit = 1 },
+    figures = {
+      { field = "requests", label = "requests to etcd for each", at_most = 0 },
+    },
   },
   {
     id = "nginx",
@@ -109,6 +115,15 @@ return {
     promised = { without = 1 / 3 },
   },
   {
+    id = "command",
+    title = "a command under a free lock, one at a time",
+    race = "command",
+    entrants = { "etcdlock", "etcdctl" },
+    figures = {
+      { field = "more_ms", label = "ms more than `etcdctl lock` needs", at_most = 60 },
+    },
+  },
+  {
     id = "held",
     title = "10,000 locks held by one client",
     race = "held",
@@ -117,6 +132,7 @@ return {
     figures = {
       { field = "core_bytes", label = "bytes of the core's structs, each", at_most = 1024 },
       { field = "bytes", label = "bytes of the process's memory, each" },
+      { field = "lua_bytes", label = "bytes of them on Lua's heap" },
       { field = "cpu_percent", label = "% of a core while idle", at_most = 1 },
       { field = "requests", label = "requests to etcd per second while idle" },
     },

@@ -8,6 +8,7 @@
 local cjson = require "cjson"
 local compare = require "bench.compare"
 local draw = require "bench.draw"
+local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
 local program = require "bench.program"
 local report = require "bench.report"
@@ -88,6 +89,7 @@ end
 
 local function about(mode)
   return {
+    date = os.date "!%Y-%m-%d", etcdlock = etcdlock._VERSION,
     rounds = mode.rounds, seconds = mode.seconds, cores = #uv.cpu_info(),
     etcd = proc.run({ "etcd", "--version" }):match "etcd Version: (%S+)",
     lua = jit and jit.version or _VERSION,

@@ -41,7 +41,17 @@ function new_pair.put(name)
   end
 end
 
+-- Requests about locks, of all clients.
+local function asked()
+  local sum = 0
+  for _, client in ipairs(clients) do
+    local stats = client:stats()
+    sum = sum + stats.enqueues + stats.tries + stats.deletes + stats.calls
+  end
+  return sum
+end
+
 -- A window begins with a session that is there.
 assert(assert(shared:lock(job.prefix .. "/first", options)):unlock())
-owners.serve(job, new_pair[job.work])
+owners.serve(job, new_pair[job.work], asked)
 for _, client in ipairs(clients) do client:close() end

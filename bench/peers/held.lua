@@ -12,9 +12,10 @@ local HELD, ABREAST = 10000, 100
 
 local client = assert(etcdlock.connect { endpoints = arg[1], env = false })
 
-local function resident()
+-- Bytes of the process's memory, and those on Lua's heap.
+local function memory()
   collectgarbage()
-  return uv.resident_set_memory()
+  return uv.resident_set_memory(), collectgarbage "count" * 1024
 end
 
 local function take_all()
@@ -52,16 +53,18 @@ end
 
 -- With the first one the session begins.
 assert(assert(client:lock "first"):unlock())
-local before = resident()
+local bytes_before, lua_bytes_before = memory()
 local held = take_all()
 wait.eventually(function() return client:stats().watches >= HELD end, 20, "all are watched")
-local bytes = (resident() - before) / HELD
+local bytes, lua_bytes = memory()
 io.stdout:setvbuf "line"
 print "ready"
 for line in io.lines() do
   local sample = window(cjson.decode(line).seconds)
   assert_held(held)
-  sample.core_bytes, sample.bytes = core.HOLD_SIZE, bytes
+  sample.core_bytes = core.HOLD_SIZE
+  sample.bytes = (bytes - bytes_before) / HELD
+  sample.lua_bytes = (lua_bytes - lua_bytes_before) / HELD
   print(cjson.encode(sample))
 end
 client:close()

@@ -73,8 +73,9 @@ local function run_all(job, owners, window, witness)
 end
 
 --- Serves windows until the input ends. |new_pair|(name) → a function(work) that
--- takes the lock of that name, calls work() and releases it.
-function M.serve(job, new_pair)
+-- takes the lock of that name, calls work() and releases it. |asked|(), if it is given, tells
+-- how many requests about locks there have been so far.
+function M.serve(job, new_pair, asked)
   local owners, witness = {}, Witness.new(job.marks)
   for i = 1, job.owners do
     local number = i % job.names
@@ -83,9 +84,12 @@ function M.serve(job, new_pair)
   io.stdout:setvbuf "line"
   print "ready"
   for line in io.lines() do
-    local window = open_window(cjson.decode(line))
+    local window, before = open_window(cjson.decode(line)), asked and asked()
     run_all(job, owners, window, witness)
-    print(cjson.encode { pairs = window.pairs, seconds = window.last, broken = witness.broken })
+    print(cjson.encode {
+      pairs = window.pairs, seconds = window.last, broken = witness.broken,
+      requests = asked and asked() - before,
+    })
   end
 end
 

@@ -63,8 +63,9 @@ function Semaphore:available()
   for _, kv in ipairs(results[1]) do
     local lease, _, permits = core.parse_key(self._full, kv.key)
     if lease and permits ~= self._permits then
-      local text = "semaphore %q has %d permits for others, and not %d"
-      return nil, text:format(self._name, permits, self._permits), "conflict"
+      local text = "semaphore %q has %d permit%s for others, and not %d"
+      return nil, text:format(self._name, permits, permits == 1 and "" or "s", self._permits),
+        "conflict"
     end
     taken = taken + (lease and 1 or 0)
   end

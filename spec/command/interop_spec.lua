@@ -1,6 +1,7 @@
--- etcdlock run beside `etcdctl lock`, which is Go's concurrency.Mutex, on one name.
+-- etcdlock run beside `etcdctl lock`, and a program with Go's concurrency.Mutex, on one name.
 
 local command = require "spec.support.programs.command"
+local go_programs = require "spec.support.programs.go"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local temporary = require "spec.support.harness.temporary"
@@ -8,6 +9,8 @@ local temporary = require "spec.support.harness.temporary"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local NAME = prefix .. "a"
 local ROUNDS = 3
+
+local start_go = go_programs.build "mutex"
 
 after_each(function()
   proc.destroy_children()
@@ -23,32 +26,61 @@ local WORK = [[
   rmdir "$DIR/inside"
 ]]
 
+-- A shell's words for WORK under the lock, by ours and by etcdctl.
+local function ways(words)
+  return ("%s %s run %s -- sh -c \"$WORK\""):format(words[1], words[2], NAME),
+    ("etcdctl lock --ttl 5 %s -- sh -c \"$WORK\""):format(NAME)
+end
+
+-- Starts what does |way| so often.
+local function start_shell(way, env)
+  return proc.talk({ "sh", "-c", ("for i in $(seq %d); do %s || echo failed $?; done")
+    :format(ROUNDS, way) }, env)
+end
+
+-- start(env) → children that do WORK, each ROUNDS times: none of them inside when another is.
+local function assert_one_at_a_time(start)
+  local directory = temporary.directory()
+  local words, env = command.words()
+  env.DIR, env.WORK, env.ETCDCTL_API = directory, WORK, "3"
+  env.ETCDCTL_ENDPOINTS = suite.endpoint()
+  local file = assert(io.open(directory .. "/count", "w"))
+  file:write "0\n"
+  file:close()
+  local children = start(words, env)
+  for _, child in ipairs(children) do
+    assert.equal(0, (child:wait(60)))
+    assert.same({ {}, "", "" }, { child.lines, child.partial, child:errors() })
+  end
+  file = assert(io.open(directory .. "/count"))
+  assert.equal(#children * ROUNDS, tonumber(file:read "*a"))
+  file:close()
+  assert.same({}, etcd:keys(NAME .. "/"))
+end
+
 describe("etcdlock run and etcdctl lock", function()
   it("never run at once", function()
-    local directory = temporary.directory()
-    local words, env = command.words()
-    env.DIR, env.WORK, env.ETCDCTL_API = directory, WORK, "3"
-    env.ETCDCTL_ENDPOINTS = suite.endpoint()
-    local file = assert(io.open(directory .. "/count", "w"))
-    file:write "0\n"
-    file:close()
-    local ways, children = {
-      ("%s %s run %s -- sh -c \"$WORK\""):format(words[1], words[2], NAME),
-      ("etcdctl lock --ttl 5 %s -- sh -c \"$WORK\""):format(NAME),
-    }, {}
-    for i = 1, 4 do
-      children[i] = proc.talk({ "sh", "-c", ("for i in $(seq %d); do %s || echo failed $?; done")
-        :format(ROUNDS, ways[i % 2 + 1]) }, env)
-    end
-    for _, child in ipairs(children) do
-      assert.equal(0, (child:wait(60)))
-      assert.same({ "", "" }, { child.out.text, child:errors() })
-    end
-    file = assert(io.open(directory .. "/count"))
-    assert.equal(4 * ROUNDS, tonumber(file:read "*a"))
-    file:close()
-    assert.same({}, etcd:keys(NAME .. "/"))
+    assert_one_at_a_time(function(words, env)
+      local ours, theirs = ways(words)
+      return {
+        start_shell(ours, env), start_shell(theirs, env), start_shell(ours, env),
+        start_shell(theirs, env),
+      }
+    end)
   end)
+
+  it("never run while a program of Go's has the mutex", start_go and function()
+    assert_one_at_a_time(function(words, env)
+      local ours, theirs = ways(words)
+      local function go()
+        return start_go(suite.endpoint(), NAME, tostring(ROUNDS),
+          "env", "DIR=" .. env.DIR, "sh", "-c", WORK)
+      end
+      return {
+        start_shell(ours, env), go(), start_shell(theirs, env), go(), start_shell(ours, env),
+      }
+    end)
+  end or function() pending(go_programs.MISSING) end)
 
   it("give a command the same words about its lock", function()
     local _, env = command.words()

@@ -146,7 +146,10 @@ end
 
 local function results_of(row)
   return {
-    about = { rounds = 3, seconds = 2, cores = 2, etcd = "3.4", lua = "Lua" },
+    about = {
+      date = "2026-01-31", etcdlock = "1.0", rounds = 3, seconds = 2, cores = 2, etcd = "3.4",
+      lua = "Lua",
+    },
     rows = { row }, excuses = {},
   }
 end

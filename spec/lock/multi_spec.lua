@@ -249,8 +249,10 @@ describe("who has asked for several names", function()
   it("is broken under any of them, and then under all", function()
     for _, name in ipairs { "a", "b" } do
       local lock = assert(client:multi_lock { "a", "b" })
+      local before = etcd:revision()
       assert.is_true(third:break_lock(name, lock:token()))
       assert.same({}, etcd:keys(prefix))
+      assert.equal(before + 1, etcd:revision()) -- at once, not by who has lost it
       assert.equal("deleted", lock:wait_lost(5))
     end
   end)

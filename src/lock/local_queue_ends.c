@@ -173,8 +173,8 @@ void el_local_queue_fail_conflict(el_local_place *at, unsigned permits) {
   while ((owner = TAILQ_FIRST(&at->fronts)) != NULL) {
     size_t shown = owner->name.len < SHOWN_MAX ? owner->name.len : SHOWN_MAX;
     el_error_set(&err, EL_CONFLICT,
-                 "semaphore \"%.*s\" has %u permits for others, and not %u",
-                 (int)shown, owner->name.data, permits,
+                 "semaphore \"%.*s\" has %u permit%s for others, and not %u",
+                 (int)shown, owner->name.data, permits, permits == 1 ? "" : "s",
                  (unsigned)owner->permits);
     el_local_queue_fail(owner, &err);
   }

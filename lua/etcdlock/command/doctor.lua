@@ -50,6 +50,7 @@ local function look_at_line(endpoint, known)
   end
   for _, pattern in ipairs(LOCAL) do
     if endpoint:find(pattern) then
+      view.good(endpoint .. ": plain text, which doesn't leave this machine")
       return
     end
   end
@@ -58,6 +59,9 @@ end
 
 --- What is wrong with one that has answered.
 local function look_at_one(member)
+  if not member.problems[1] then
+    view.good(member.endpoint .. ": no alarm")
+  end
   for _, problem in ipairs(member.problems) do
     view.wrong(member.endpoint .. ": " .. problem, remedies.of_message(problem))
   end

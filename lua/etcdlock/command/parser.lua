@@ -73,7 +73,7 @@ local function add_hold(command)
     :argname "S"
     :convert(seconds("--timeout", 0))
     :description("seconds to wait for it, at most; 0: only if it is free (default: as long as it"
-      .. " takes)")
+      .. " takes; 5 for an etcd that has never answered)")
   command:option "--ttl"
     :argname "S"
     :convert(number("--ttl", "2 to 300 seconds", 2, 300))
