@@ -11,6 +11,10 @@ local Semaphore = {}
 Semaphore.__index = Semaphore
 Semaphore.__name = "etcdlock.semaphore"
 
+local function counted(permits)
+  return ("%d permit%s"):format(permits, permits == 1 and "" or "s")
+end
+
 --- Takes a permit, and waits for one: a lock like any other. The same owner gets the permit
 -- that it has again, with `count` + 1; who wants two names two owners. Permits are held side
 -- by side, and given back in any order: so a resource must not refuse a token for being
@@ -63,9 +67,8 @@ function Semaphore:available()
   for _, kv in ipairs(results[1]) do
     local lease, _, permits = core.parse_key(self._full, kv.key)
     if lease and permits ~= self._permits then
-      local text = "semaphore %q has %d permit%s for others, and not %d"
-      return nil, text:format(self._name, permits, permits == 1 and "" or "s", self._permits),
-        "conflict"
+      local text = "semaphore %q has %s for others, and not %d"
+      return nil, text:format(self._name, counted(permits), self._permits), "conflict"
     end
     taken = taken + (lease and 1 or 0)
   end
@@ -87,7 +90,7 @@ function Semaphore:permits()
 end
 
 function Semaphore:__tostring()
-  return string.format("etcdlock.semaphore %q (%d permits)", self._name, self._permits)
+  return string.format("etcdlock.semaphore %q (%s)", self._name, counted(self._permits))
 end
 
 check.methods(Semaphore, "semaphore")
