@@ -40,10 +40,12 @@ describe("etcdlock doctor", function()
     local etcd = suite.etcd()
     local out, status = command.run { "doctor", "--prefix", prefix }
     assert.equal(0, status, out)
-    assert_says(out, "\nAll is well.\n", "a majority answers: ",
+    local here = etcd:endpoint():match "//(.*)"
+    assert_says(out, "\nAll is well.\n", ("ok     %s: no alarm"):format(here),
+      "a majority answers: ",
       'a lock can be taken and given back: "' .. prefix .. 'etcdlock-doctor"',
       "etcdlock ls may list")
-    local member = row(out, etcd:endpoint():match "//(.*)")
+    local member = row(out, here)
     assert.matches("^3%.%d+%.%d+$", member[2])
     assert.is_truthy(member[3] == "leader" or member[3] == "follower")
     assert.matches("^%d+%.%d$", member[4])
@@ -88,7 +90,8 @@ describe("etcdlock doctor", function()
     local here = etcd:endpoint():match "//(.*)"
     local out, status = doctor({ "--endpoints", here .. ",127.0.0.1:1" }, {})
     assert.equal(1, status)
-    assert_says(out, "WRONG  etcd 127.0.0.1:1: Connection refused", "-> start etcd there",
+    assert_says(out, ("ok     %s: plain text, which doesn't leave this machine"):format(here),
+      "WRONG  etcd 127.0.0.1:1: Connection refused", "-> start etcd there",
       "a lock can be taken", "\n1 thing is wrong.\n")
     assert.equal("answers", row(out, here)[10])
     assert.equal("-", row(out, "127.0.0.1:1")[2])
@@ -144,6 +147,7 @@ describe("etcdlock doctor", function()
     assert.equal(1, status)
     assert_says(out, "alarm:NOSPACE", "-> its quota is used up: etcdctl compact",
       "WRONG  no lock can be taken: ")
+    assert.is_nil(out:find("no alarm", 1, true))
   end)
 
   it("doesn't say of a lock that somebody else has that it could be taken", function()

@@ -37,8 +37,13 @@ local function ask(client)
   return client:status()
 end
 
--- Endpoints without TLS that don't leave this machine.
-local LOCAL = { "^unix:", "^127%.", "//127%.", "^localhost:", "//localhost:", "%[::1%]" }
+--- What is asked there doesn't leave this machine.
+local function is_here(endpoint)
+  local address = endpoint:gsub("^http://", "")
+  local host = address:match "^%[(.*)%]" or address:match "^[^:/]*"
+  return host == "unix" or host == "localhost" or host == "::1"
+    or host:find "^127%.%d+%.%d+%.%d+$" ~= nil
+end
 
 --- How a member that has answered was reached at `endpoint`, as connect was told it.
 local function look_at_line(endpoint, known)
@@ -48,13 +53,11 @@ local function look_at_line(endpoint, known)
       known.cacert or "this system's CAs", known.cert and "; we show " .. known.cert or ""))
     return
   end
-  for _, pattern in ipairs(LOCAL) do
-    if endpoint:find(pattern) then
-      view.good(endpoint .. ": plain text, which doesn't leave this machine")
-      return
-    end
+  if is_here(endpoint) then
+    view.good(endpoint .. ": plain text, which doesn't leave this machine")
+  else
+    view.note(endpoint .. ": plain text, which all on the way can read and change")
   end
-  view.note(endpoint .. ": plain text, which all on the way can read and change")
 end
 
 --- What is wrong with one that has answered.
