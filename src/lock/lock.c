@@ -74,7 +74,9 @@ static void on_forgotten(el_owner *owner) {
 }
 
 /* Of one that may linger, it is looked now and then whether it does. Its state is read
- * first: who takes it again sets the end of his hold before. */
+ * first: who takes it again sets the end of his hold before. One window is left: left to
+ * linger and taken again between this answer and the loss that it leads to, the new hold
+ * is told of the old one's max_hold. It has lost its key then, and nobody holds beside it. */
 static int64_t hard_end(const el_owner *owner) {
   const el_lock *lk = EL_OF(owner, const el_lock, owner);
   int state = atomic_load(&lk->state);
@@ -92,7 +94,7 @@ static bool end_linger(el_owner *owner, int64_t now_ms) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   int lingering = EL_HOLD_LINGERING;
   if (owner->linger == NULL) return false;
-  if (now_ms == INT64_MAX) {
+  if (now_ms == EL_LINGER_WANTED) {
     atomic_store(&owner->linger->is_contested, true);
   } else if (now_ms < atomic_load(&owner->linger->until_ms)) {
     return false;
