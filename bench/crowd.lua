@@ -61,7 +61,8 @@ end
 
 -- What all answered, in one: pairs per second (of so many |seconds|, or of as many as the
 -- slowest needed), the share of the process that got the least (1: as much as the others),
--- how often two were inside at once, and requests for each pair, of who counts them.
+-- how often two were inside at once, and of who counts them requests for each pair, or all if
+-- there is none.
 local function sample_of(answers, seconds)
   local all, least, slowest, broken, requests = 0, math.huge, 0, 0, 0
   for _, answer in ipairs(answers) do
@@ -69,7 +70,7 @@ local function sample_of(answers, seconds)
     slowest, broken = math.max(slowest, answer.seconds), broken + answer.broken
     requests = answer.requests and requests and requests + answer.requests
   end
-  if all == 0 then return { rate = 0, least = 0, broken = broken } end
+  if all == 0 then return { rate = 0, least = 0, broken = broken, requests = requests } end
   return {
     rate = all / (seconds or slowest), least = least * #answers / all, broken = broken,
     requests = requests and requests / all,

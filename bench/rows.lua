@@ -91,7 +91,7 @@ return {
     limits = { { id = "limit", label = "100,000/s", rate = 100000 } },
     promised = { limit = 1 },
     figures = {
-      { field = "requests", label = "requests to etcd for each", at_most = 0 },
+      { field = "requests", label = "requests about the lock, each", at_most = 0 },
     },
   },
   {

@@ -41,12 +41,14 @@ function new_pair.put(name)
   end
 end
 
--- Requests about locks, of all clients.
+-- Requests about locks, of all clients, without those about a lease, or about keys that came
+-- late.
 local function asked()
   local sum = 0
   for _, client in ipairs(clients) do
     local stats = client:stats()
-    sum = sum + stats.enqueues + stats.tries + stats.deletes + stats.calls
+    sum = sum + stats.enqueues + stats.tries + stats.looks + stats.deletes + stats.watches
+      + stats.calls
   end
   return sum
 end

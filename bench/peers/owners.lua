@@ -84,7 +84,8 @@ function M.serve(job, new_pair, asked)
   io.stdout:setvbuf "line"
   print "ready"
   for line in io.lines() do
-    local window, before = open_window(cjson.decode(line)), asked and asked()
+    local before = asked and asked()
+    local window = open_window(cjson.decode(line))
     run_all(job, owners, window, witness)
     print(cjson.encode {
       pairs = window.pairs, seconds = window.last, broken = witness.broken,
