@@ -238,7 +238,7 @@ test-all-short: deps ## the core of them on every Lua
 	  SPEC='$(SHORT_LUA)'
 
 # `make test` skips them where Go isn't installed: it is large.
-test-go: deps ## the specs beside Go's own locks and elections, with Go, which this installs
+test-go: deps ## the specs beside programs of Go's, with Go, which this installs
 	@sh bench/prepare.sh go
 	@$(MAKE) --no-print-directory TESTING=1 suite \
 	  SPEC='spec/lock/go_spec.lua spec/lock/election_interop_spec.lua spec/command/interop_spec.lua'

@@ -1,8 +1,8 @@
 #!/bin/sh
 # README's commands as a newcomer runs them, on a Debian that has nothing but what
-# debootstrap puts there, sudo and make: once as an ordinary user, once as root,
-# each in a tree of its own below build/fresh. Needs root, and where this machine
-# gets its packages.
+# debootstrap puts there, sudo and make: once as an ordinary user, once as root, who only
+# installs it first, each in a tree of its own below build/fresh. Needs root, and where this
+# machine gets its packages.
 #
 #   SUITE=bookworm|trixie [WITH="package ..."] fresh.sh [user|root]...
 #
@@ -17,8 +17,9 @@ COMMANDS='make demo
 make test
 make demo-openresty
 make rock
-make build-deps all && sudo make install && etcdlock --version && sudo make uninstall && make clean
 luarocks make --deps-mode=none --tree="$HOME/tree"'
+
+INSTALL='make build-deps all && sudo make install && etcdlock --version && sudo make uninstall'
 
 # What can't be had there, and says so.
 REFUSED=
@@ -31,12 +32,18 @@ for user in ${*:-user root}; do
   tree=$BASE/$SUITE-$user
   make_tree
   make_home "$user"
+  case $user in
+    root) commands="$INSTALL && make clean
+$COMMANDS" ;;
+    *) commands="$COMMANDS
+$INSTALL" ;;
+  esac
   if [ -n "$WITH" ]; then
     run root "apt-get -q update && apt-get -q install -y --no-install-recommends $WITH" \
       >"$tree.with.log" 2>&1 || { tail "$tree.with.log" >&2; exit 1; }
   fi
   while read -r command; do
-    log=$tree.$(echo "$command" | sed 's/ -.*//; s/ /-/g').log
+    log=$tree.$(echo "$command" | sed 's/ [&-].*//; s/ /-/g').log
     start=$(date +%s)
     if run "$user" "cd etcdlock && $command" >"$log" 2>&1 </dev/null; then
       verdict=passed
@@ -53,7 +60,7 @@ for user in ${*:-user root}; do
     echo "$SUITE${WITH:+ with $WITH}, as $user: $command $verdict" \
       "($(($(date +%s) - start)) s): $(tail -n 1 "$log")"
   done <<END
-$COMMANDS
+$commands
 END
   rm -rf --one-file-system "$tree"
 done

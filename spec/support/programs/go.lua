@@ -5,7 +5,7 @@ local proc = require "spec.support.programs.proc"
 
 local M = {
   -- Why the stories about a program that build didn't give are left out.
-  MISSING = "Go isn't here, with etcd's client for it: make bench",
+  MISSING = "Go isn't here, with etcd's client for it: make test-go",
 }
 
 local GOPATH = "/usr/share/gocode" -- Debian's packages
