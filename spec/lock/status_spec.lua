@@ -60,6 +60,22 @@ describe("the status of a cluster", function()
     assert.is_true(ids[members[1].leader_id])
   end)
 
+  it("tells how each is asked, who answers and who doesn't", function()
+    assert.equal("local", assert(connect():status())[1].line)
+    local lines = {
+      ["127.0.0.2:1"] = "local", ["http://localhost:1"] = "local", ["http://[::1]:1"] = "local",
+      ["unix:/nowhere"] = "local", ["unixs:/nowhere"] = "tls", ["https://127.0.0.1:1"] = "tls",
+      ["http://unix:1"] = "open", ["127.0.0.256:1"] = "open", ["127.0.0.1.example:1"] = "open",
+      ["localhost.example:1"] = "open", ["[2001:db8::1]:1"] = "open",
+    }
+    local endpoints, told = {}, {}
+    for endpoint in pairs(lines) do endpoints[#endpoints + 1] = endpoint end
+    for i, member in ipairs(assert(connect { endpoints = endpoints }:status())) do
+      told[endpoints[i]] = member.line
+    end
+    assert.same(lines, told)
+  end)
+
   it("tells of those who don't answer why, and goes on with the member in use", function()
     local client = connect()
     local lock = assert(client:lock("a", { timeout = 20 }))

@@ -44,7 +44,7 @@ typedef struct el_grant {
 } el_grant;
 
 /* To end_linger instead of a time: somebody else wants what lingers. */
-#define EL_LINGER_WANTED INT64_MAX
+#define EL_LINGER_CONTESTED INT64_MAX
 
 /* What an owner is told, and asked. */
 typedef struct el_owner_events {
@@ -57,8 +57,8 @@ typedef struct el_owner_events {
   int64_t (*hard_end)(const el_owner *owner); /* of a hold; INT64_MAX: none */
   /* What others who get its key begin with (rules/write_order.h); -1: they must not. */
   int64_t (*mod_rev)(const el_owner *owner);
-  /* The hold lingers no more if its time is over at |now_ms|, or if it is wanted, and then
-   * it never will again. True: it did, and the key is to go. */
+  /* The hold lingers no more if its time is over at |now_ms|, or if it is contested, and
+   * then it never will again. True: it did, and the key is to go. */
   bool (*end_linger)(el_owner *owner, int64_t now_ms);
 } el_owner_events;
 

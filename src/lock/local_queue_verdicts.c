@@ -139,7 +139,7 @@ static el_owner *end_linger(const el_local_queue *queue) {
   TAILQ_FOREACH(at, &queue->places, link) {
     TAILQ_FOREACH(owner, &at->fronts, link) {
       if (owner->state == EL_OWNER_HOLDING &&
-          owner->events->end_linger(owner, EL_LINGER_WANTED)) {
+          owner->events->end_linger(owner, EL_LINGER_CONTESTED)) {
         return owner;
       }
     }

@@ -94,7 +94,7 @@ static bool end_linger(el_owner *owner, int64_t now_ms) {
   el_lock *lk = EL_OF(owner, el_lock, owner);
   int lingering = EL_HOLD_LINGERING;
   if (owner->linger == NULL) return false;
-  if (now_ms == EL_LINGER_WANTED) {
+  if (now_ms == EL_LINGER_CONTESTED) {
     atomic_store(&owner->linger->is_contested, true);
   } else if (now_ms < atomic_load(&owner->linger->until_ms)) {
     return false;

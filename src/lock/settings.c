@@ -1,9 +1,7 @@
 /* settings: what connect was told, checked, on its way to the I/O thread. */
 #include "lock/settings.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/secret.h"
 
@@ -17,22 +15,6 @@ void el_settings_free(el_settings *settings) {
   free(settings);
 }
 
-/* Does |address|, "host:port", lead to this machine? */
-static bool is_loopback(const char *address) {
-  char host[64];
-  struct in_addr ip;
-  size_t len = (size_t)(strrchr(address, ':') - address);
-  if (len >= sizeof host) return false;
-  memcpy(host, address, len);
-  host[len] = '\0';
-  return strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
-         (inet_pton(AF_INET, host, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
-}
-
-static bool is_open_line(const el_endpoint *endpoint) {
-  return !endpoint->tls && !endpoint->path && !is_loopback(endpoint->address);
-}
-
 static bool check_auth(const el_settings *settings,
                        const el_connect_options *options, el_error *err) {
   if ((options->password == NULL && options->token == NULL) ||
@@ -40,7 +22,7 @@ static bool check_auth(const el_settings *settings,
     return true;
   }
   for (size_t i = 0; i < settings->n; i++) {
-    if (is_open_line(&settings->endpoints[i])) {
+    if (el_endpoint_line(&settings->endpoints[i]) == EL_LINE_OPEN) {
       el_error_set(err, EL_INVALID,
                    "a password or token would pass in plain text to %s; use "
                    "https, or say allow_plaintext_auth = true",

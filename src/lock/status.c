@@ -87,6 +87,7 @@ static void ask(el_status *status, size_t member) {
   *asked = (question){status, answer};
   snprintf(answer->address, sizeof answer->address, "%s",
            el_channel_address(ch, member));
+  answer->line = el_channel_line(ch, member);
   EL_COUNT(world->counters, calls, 1);
   el_maintenance_status(world->auth, member, status->timeout_ms, on_answered,
                         asked);

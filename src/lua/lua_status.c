@@ -50,8 +50,12 @@ static void push_said(lua_State *L, const el_member_status *said) {
 }
 
 static void push_answer(lua_State *L, const el_status_answer *answer) {
+  static const char *const lines[] = {[EL_LINE_TLS] = "tls",
+                                      [EL_LINE_LOCAL] = "local",
+                                      [EL_LINE_OPEN] = "open"};
   lua_newtable(L);
   set_text(L, "endpoint", answer->address);
+  set_text(L, "line", lines[answer->line]);
   if (answer->said.err.code == EL_OK) {
     push_said(L, &answer->said);
   } else {
@@ -61,7 +65,7 @@ static void push_answer(lua_State *L, const el_status_answer *answer) {
 }
 
 /* status:wait(seconds) -> nil while not all have answered | a list, with a table for
- * each member: endpoint, and message and code, or what it has said */
+ * each member: endpoint, line, and message and code, or what it has said */
 static el_nret l_status_wait(lua_State *L) {
   el_status *status = el_lua_check_box(L, 1, EL_LUA_STATUS);
   size_t n = 0;

@@ -1,6 +1,7 @@
 /* endpoint: the address of one etcd member. */
 #include "net/endpoint.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,4 +103,22 @@ bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
     set_host_port(to, rest);
   }
   return true;
+}
+
+/* Does |address|, "host:port", lead to this machine? */
+static bool is_loopback(const char *address) {
+  char host[64];
+  struct in_addr ip;
+  size_t len = (size_t)(strrchr(address, ':') - address);
+  if (len >= sizeof host) return false;
+  memcpy(host, address, len);
+  host[len] = '\0';
+  return strcmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
+         (inet_pton(AF_INET, host, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
+}
+
+el_line el_endpoint_line(const el_endpoint *endpoint) {
+  if (endpoint->tls) return EL_LINE_TLS;
+  return endpoint->path || is_loopback(endpoint->address) ? EL_LINE_LOCAL
+                                                          : EL_LINE_OPEN;
 }

@@ -15,6 +15,13 @@ typedef struct el_endpoint {
   char target[EL_ENDPOINT_MAX + 16]; /* what gRPC calls it */
 } el_endpoint;
 
+/* What the way there is: who can read along? */
+typedef enum el_line {
+  EL_LINE_TLS,   /* nobody */
+  EL_LINE_LOCAL, /* plain text, which doesn't leave this machine */
+  EL_LINE_OPEN,  /* plain text, which all on the way can read */
+} el_line;
+
 /* Reads |text|: "host:port" (TLS if |tls_default|), "http://host:port",
  * "https://host:port", "unix:path" or "unixs:path" (TLS), the latter two also
  * with "//" before the path. The host is a name, an IPv4 address or an IPv6
@@ -22,5 +29,8 @@ typedef struct el_endpoint {
  * @thread any */
 bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
                        el_error *err);
+
+/* @thread any */
+el_line el_endpoint_line(const el_endpoint *endpoint);
 
 #endif

@@ -37,26 +37,15 @@ local function ask(client)
   return client:status()
 end
 
---- What is asked there doesn't leave this machine.
-local function is_here(endpoint)
-  local address = endpoint:gsub("^http://", "")
-  local host = address:match "^%[(.*)%]" or address:match "^[^:/]*"
-  return host == "unix" or host == "localhost" or host == "::1"
-    or host:find "^127%.%d+%.%d+%.%d+$" ~= nil
-end
-
---- How a member that has answered was reached at `endpoint`, as connect was told it.
-local function look_at_line(endpoint, known)
-  local scheme = endpoint:match "^(%a+):/" or endpoint:match "^(unixs?):"
-  if scheme == "https" or scheme == "unixs" or not scheme and known.tls then
-    view.good(("%s: TLS, verified with %s%s"):format(endpoint,
+--- How a member that has answered was asked.
+local function look_at_line(member, known)
+  if member.line == "tls" then
+    view.good(("%s: TLS, verified with %s%s"):format(member.endpoint,
       known.cacert or "this system's CAs", known.cert and "; we show " .. known.cert or ""))
-    return
-  end
-  if is_here(endpoint) then
-    view.good(endpoint .. ": plain text, which doesn't leave this machine")
+  elseif member.line == "local" then
+    view.good(member.endpoint .. ": plain text, which doesn't leave this machine")
   else
-    view.note(endpoint .. ": plain text, which all on the way can read and change")
+    view.note(member.endpoint .. ": plain text, which all on the way can read and change")
   end
 end
 
@@ -110,10 +99,10 @@ local function look_at_members(client, known)
   end
   local is_there = false
   view.members(members)
-  for i, member in ipairs(members) do
+  for _, member in ipairs(members) do
     is_there = is_there or member.version ~= nil
     if member.version then
-      look_at_line(known.endpoints[i], known)
+      look_at_line(member, known)
       look_at_one(member)
     else
       view.wrong(texts.of_module(member.message), remedies.of_message(member.message))
