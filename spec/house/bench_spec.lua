@@ -94,6 +94,17 @@ describe("an entrant of the comparison", function()
     assert.equal(1, sample.least)
   end)
 
+  it("tells how many requests about the lock each pair was", function()
+    local function asked(entrant, name)
+      local crowd = crowd_of(entrant, { processes = 1, owners = 1, names = 1 }, name)
+      await_some("rate", function() return crowd:window { seconds = 0.3 } end)
+      return await_some("rate", function() return crowd:window { seconds = 0.3 } end).requests
+    end
+    local requests = asked(entrants.etcdlock, "asked")
+    assert.is_true(requests >= 2 and requests < 3, requests)
+    assert.equal(0, asked(entrants.etcdlock_linger, "lingering"))
+  end)
+
   it("puts and deletes where it is to be the floor", function()
     local crowd = crowd_of(entrants.etcdlock_put, { processes = 1, owners = 2, names = 2 }, "put")
     await_some("rate", function() return crowd:window { seconds = 0.3 } end)
@@ -238,6 +249,7 @@ describe("the report of the comparison", function()
     end
     local page = read_file(bench_page)
     assert.matches("^before\n<!%-%- figures of make bench %-%->\n!.*\nMedians", page)
+    assert.matches("; etcdlock 1.0 on 2026-01-31, 2 cores, etcd 3.4, Lua.\n", page, 1, true)
     assert.matches("\n<!%-%- end of the figures %-%->\nafter\n$", page)
     assert.is_nil(page:find "old")
     assert.is_truthy(page:find("| the work | Go | **9.00** | 5.00 to 10.0 | ≥ 8.00 |", 1, true))
