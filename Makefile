@@ -340,7 +340,7 @@ doc: deps ## what the docstrings say: pages, doc/reference.md, types/ for LuaLS
 	@echo 'The pages are in build/doc/index.html.'
 
 install: all ## copy to PREFIX (and DESTDIR)
-	@sed '$(FOR_COMMAND)' bin/etcdlock >$(BUILD)/command
+	@rm -f $(BUILD)/command && sed '$(FOR_COMMAND)' bin/etcdlock >$(BUILD)/command
 	@$(call installed,copy) echo \
 	  'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 

@@ -1,8 +1,9 @@
 #!/bin/sh
 # README's commands as a newcomer runs them, on a Debian that has nothing but what
-# debootstrap puts there, sudo and make: once as an ordinary user, once as root, who only
-# installs it first, each in a tree of its own below build/fresh. Needs root, and where this
-# machine gets its packages.
+# debootstrap puts there, sudo and make: once as an ordinary user, once as root, each in a
+# tree of its own below build/fresh. The user begins with the installation, root with the
+# demo, so that both are tried where nothing else is yet. Needs root, and where this machine
+# gets its packages.
 #
 #   SUITE=bookworm|trixie [WITH="package ..."] fresh.sh [user|root]...
 #
@@ -21,6 +22,8 @@ luarocks make --deps-mode=none --tree="$HOME/tree"'
 
 INSTALL='make build-deps all && sudo make install && etcdlock --version && sudo make uninstall'
 
+NOT_BUILT_AGAIN='test -z "$(find build -name "*.o" -user root)"'
+
 # What can't be had there, and says so.
 REFUSED=
 case "$SUITE $WITH " in "bookworm "*"luajit "*) REFUSED='make demo-openresty' ;; esac
@@ -33,10 +36,10 @@ for user in ${*:-user root}; do
   make_tree
   make_home "$user"
   case $user in
-    root) commands="$INSTALL && make clean
-$COMMANDS" ;;
-    *) commands="$COMMANDS
+    root) commands="$COMMANDS
 $INSTALL" ;;
+    *) commands="$INSTALL && $NOT_BUILT_AGAIN && make clean
+$COMMANDS" ;;
   esac
   if [ -n "$WITH" ]; then
     run root "apt-get -q update && apt-get -q install -y --no-install-recommends $WITH" \

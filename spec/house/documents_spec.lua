@@ -31,14 +31,15 @@ describe("the documents' Lua", function()
   end)
 end)
 
--- The commands of a block as far as other files need to have them: of make all but what the
--- reader has to fill in and a comment, of other programs two words, for scripts give them
--- options.
+-- The commands of a block as far as other files need to have them, without what is told of
+-- them: of make all up to what the reader has to fill in, of other programs two words, for
+-- scripts give them options.
 local function commands(text)
   local list = {}
   for line in text:gmatch "[^\n]+" do
     local words = line:gsub("%s+#.*", ""):gsub(" %u+=DIR.*", "")
-    list[#list + 1] = words:find "^make" and words or words:match "^%S+ %S+"
+    list[#list + 1] = words:find "^make" and words
+      or words:match "^%S+ %S+" or words
   end
   return list
 end
