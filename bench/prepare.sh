@@ -6,9 +6,6 @@
 set -u
 
 OUT=build/bench
-DEBIANS_GO=/usr/share/gocode
-OLD_PATH=go.etcd.io/etcd/clientv3
-NEW_PATH=go.etcd.io/etcd/client/v3 # of etcd 3.5 and later, Debian 13's
 
 deps() {
   sh .ci/deps.sh "$1" 5.4
@@ -26,18 +23,10 @@ prepare_perf() {
   deps perf
 }
 
-# From Debian's sources alone: no module is fetched.
 prepare_go() {
   deps go || return 1
-  path=$OLD_PATH
-  if [ -d "$DEBIANS_GO/src/$NEW_PATH" ]; then path=$NEW_PATH; fi
-  mkdir -p "$OUT/go-src"
-  for file in bench/peers/go/*.go; do
-    sed "s,$OLD_PATH,$path," "$file" >"$OUT/go-src/${file##*/}"
-  done
-  if [ -z "${HOME:-}" ]; then export GOCACHE="$PWD/$OUT/go-cache"; fi
   [ -x "$OUT/go" ] || echo "Building $OUT/go"
-  GO111MODULE=off GOPATH=$DEBIANS_GO go build -o "$OUT/go" "./$OUT/go-src"
+  sh spec/support/go/build.sh "$OUT/go" bench/peers/go/*.go
 }
 
 prepare_node() {

@@ -38,8 +38,7 @@ local function commands(text)
   local list = {}
   for line in text:gmatch "[^\n]+" do
     local words = line:gsub("%s+#.*", ""):gsub(" %u+=DIR.*", "")
-    list[#list + 1] = words:find "^make" and words
-      or words:match "^%S+ %S+" or words
+    list[#list + 1] = not words:find "^make" and words:match "^%S+ %S+" or words
   end
   return list
 end
