@@ -285,14 +285,13 @@ static bool parse(question *q) {
 
 bool el_tls_explain(el_tls *tls, const char *host_port, int timeout_ms,
                     int stop_fd, el_error *err) {
-  question q = {.tls = tls,
-                .host_port = host_port,
-                .deadline_ms = el_now_ms() + timeout_ms,
-                .stop_fd = stop_fd};
+  question q = {.tls = tls, .host_port = host_port, .stop_fd = stop_fd};
   bool found;
   if (!parse(&q)) return false;
   q.ctx = tls != NULL ? el_tls_context(tls) : el_tls_bare_context();
   if (q.ctx == NULL) return false;
+  q.deadline_ms =
+      el_now_ms() + timeout_ms; /* of theirs, not of our certificates */
   found = tls != NULL ? ask_tls(&q, err) : ask_plain(&q, err);
   SSL_CTX_free(q.ctx);
   return found;
