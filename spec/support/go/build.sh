@@ -12,12 +12,17 @@ NEW=go.etcd.io/etcd/client/v3 # of etcd 3.5 and later, Debian 13's
 
 program=$1
 shift
-command -v go >/dev/null || exit 3
+missing() {
+  echo "No $1 here" >&2
+  exit 3
+}
+command -v go >/dev/null || missing Go
 if [ -d "$GOPATH/src/$NEW" ]; then client=$NEW recipes=$NEW/experimental/recipes
 elif [ -d "$GOPATH/src/$OLD" ]; then client=$OLD recipes=go.etcd.io/etcd/contrib/recipes
-else exit 3; fi
+else missing "client of etcd in Go"; fi
 
 sources=$program-src
+rm -rf "$sources"
 mkdir -p "$sources"
 for file; do
   sed "s,$OLD,$client,; s,go.etcd.io/etcd/contrib/recipes,$recipes," "$file" \
