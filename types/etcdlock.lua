@@ -125,11 +125,11 @@
 ---@field name string without the prefix of the client
 ---@field places etcdlock.Entry[] as those of `client:queue`
 
----One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`, `line`,
----`message` and `code`; to find out why may take a second more.
+---One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
+---`transport`, `message` and `code`; to find out why may take a second more.
 ---@class (exact) etcdlock.Member
----@field endpoint string as `connect` was told it, without `http://` or `https://`
----@field line string how it was asked: `tls`; in plain text, `local` if that doesn't leave this machine, and `open` if all on the way can read and change it
+---@field endpoint string `host:port`, or `unix:` and the path
+---@field transport string how it was asked: `tls`; in plain text, `local` if that doesn't leave this machine, and `open` if all on the way can read and change it
 ---@field version? string of etcd
 ---@field id? string in hex
 ---@field leader_id? string missing where it knows of no leader

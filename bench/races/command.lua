@@ -46,7 +46,7 @@ end
 function Race:round(number, command)
   local samples = turns(self.ids, number, function(id)
     local out, code, err = proc.run({
-      "sh", "-c", SCRIPT:format(COMMANDS[id]), ("%d"):format(command.seconds * 100),
+      "sh", "-c", SCRIPT:format(COMMANDS[id]), ("%.0f"):format(command.seconds * 100),
     }, { env = self.env })
     if code ~= 0 then error(out .. err, 0) end
     local count, hundredths = out:match "^(%d+) (%d+)\n$"

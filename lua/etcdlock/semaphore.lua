@@ -67,7 +67,7 @@ function Semaphore:available()
   for _, kv in ipairs(results[1]) do
     local lease, _, permits = core.parse_key(self._full, kv.key)
     if lease and permits ~= self._permits then
-      local text = "semaphore %q has %s for others, and not %d"
+      local text = 'semaphore "%s" has %s for others, and not %d'
       return nil, text:format(self._full, counted(permits), self._permits), "conflict"
     end
     taken = taken + (lease and 1 or 0)

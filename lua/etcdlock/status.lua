@@ -11,11 +11,11 @@ local STATUS_WAIT = 2
 local Answered = of_answer "arm_status"
 
 --- One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
--- `line`, `message` and `code`; to find out why may take a second more.
+-- `transport`, `message` and `code`; to find out why may take a second more.
 -- @table member
--- @tfield string endpoint as `connect` was told it, without `http://` or `https://`
--- @tfield string line how it was asked: `tls`; in plain text, `local` if that doesn't leave this
---   machine, and `open` if all on the way can read and change it
+-- @tfield string endpoint `host:port`, or `unix:` and the path
+-- @tfield string transport how it was asked: `tls`; in plain text, `local` if that doesn't leave
+--   this machine, and `open` if all on the way can read and change it
 -- @tfield[opt] string version of etcd
 -- @tfield[opt] string id in hex
 -- @tfield[opt] string leader_id missing where it knows of no leader

@@ -61,18 +61,18 @@ describe("the status of a cluster", function()
   end)
 
   it("tells how each is asked, who answers and who doesn't", function()
-    assert.equal("local", assert(connect():status())[1].line)
-    local lines = {
+    assert.equal("local", assert(connect():status())[1].transport)
+    local transports = {
       ["127.0.0.2:1"] = "local", ["http://localhost:1"] = "local", ["http://[::1]:1"] = "local",
       ["unix:/nowhere"] = "local", ["unixs:/nowhere"] = "tls", ["https://127.0.0.1:1"] = "tls",
       ["192.0.2.1:1"] = "open", ["http://[2001:db8::1]:1"] = "open",
     }
     local endpoints, told = {}, {}
-    for endpoint in pairs(lines) do endpoints[#endpoints + 1] = endpoint end
+    for endpoint in pairs(transports) do endpoints[#endpoints + 1] = endpoint end
     for i, member in ipairs(assert(connect { endpoints = endpoints }:status())) do
-      told[endpoints[i]] = member.line
+      told[endpoints[i]] = member.transport
     end
-    assert.same(lines, told)
+    assert.same(transports, told)
   end)
 
   it("tells of those who don't answer why, and goes on with the member in use", function()

@@ -22,7 +22,7 @@ static bool check_auth(const el_settings *settings,
     return true;
   }
   for (size_t i = 0; i < settings->n; i++) {
-    if (el_endpoint_line(&settings->endpoints[i]) == EL_LINE_OPEN) {
+    if (el_endpoint_transport(&settings->endpoints[i]) == EL_TRANSPORT_OPEN) {
       el_error_set(err, EL_INVALID,
                    "a password or token would pass in plain text to %s; use "
                    "https, or say allow_plaintext_auth = true",

@@ -81,13 +81,8 @@ static void on_answered(void *arg, const el_member_status *said) {
 
 static void ask(el_status *status, size_t member) {
   el_status_world *world = status->world;
-  el_channel *ch = el_auth_channel(world->auth);
-  el_status_answer *answer = &status->answers[member];
   question *asked = el_alloc(sizeof *asked);
-  *asked = (question){status, answer};
-  snprintf(answer->address, sizeof answer->address, "%s",
-           el_channel_address(ch, member));
-  answer->line = el_channel_line(ch, member);
+  *asked = (question){status, &status->answers[member]};
   EL_COUNT(world->counters, calls, 1);
   el_maintenance_status(world->auth, member, status->timeout_ms, on_answered,
                         asked);
@@ -96,15 +91,20 @@ static void ask(el_status *status, size_t member) {
 static void run_start(el_command *command) {
   el_status *status = EL_OF(command, el_status, command);
   el_status_world *world = status->world;
-  size_t n = el_channel_count(el_auth_channel(world->auth));
+  const el_channel *ch = el_auth_channel(world->auth);
+  size_t n = el_channel_count(ch);
   status->answers = el_alloc(n * sizeof *status->answers);
   status->n = n;
   status->left = n + 1; /* ours, so that none ends it before all are asked */
   for (size_t i = 0; i < n; i++) {
+    el_status_answer *answer = &status->answers[i];
+    snprintf(answer->address, sizeof answer->address, "%s",
+             el_channel_address(ch, i));
+    answer->transport = el_channel_transport(ch, i);
     if (world->closed.code == EL_OK) {
       ask(status, i);
     } else {
-      status->answers[i].said.err = world->closed;
+      answer->said.err = world->closed;
       status->left--;
     }
   }

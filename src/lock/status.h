@@ -23,8 +23,8 @@ typedef struct el_status_world {
 /* What one member has answered. */
 typedef struct el_status_answer {
   char address[EL_ENDPOINT_MAX];
-  el_line line;          /* how it was asked */
-  el_member_status said; /* its texts are owned, and may be NULL */
+  el_transport transport; /* how it was asked */
+  el_member_status said;  /* its texts are owned, and may be NULL */
 } el_status_answer;
 
 /* @thread io */

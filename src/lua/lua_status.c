@@ -50,12 +50,12 @@ static void push_said(lua_State *L, const el_member_status *said) {
 }
 
 static void push_answer(lua_State *L, const el_status_answer *answer) {
-  static const char *const lines[] = {[EL_LINE_TLS] = "tls",
-                                      [EL_LINE_LOCAL] = "local",
-                                      [EL_LINE_OPEN] = "open"};
+  static const char *const transports[] = {[EL_TRANSPORT_TLS] = "tls",
+                                           [EL_TRANSPORT_LOCAL] = "local",
+                                           [EL_TRANSPORT_OPEN] = "open"};
   lua_newtable(L);
   set_text(L, "endpoint", answer->address);
-  set_text(L, "line", lines[answer->line]);
+  set_text(L, "transport", transports[answer->transport]);
   if (answer->said.err.code == EL_OK) {
     push_said(L, &answer->said);
   } else {

@@ -266,8 +266,8 @@ const char *el_channel_address(const el_channel *ch, size_t member) {
   return ch->members[member].endpoint.address;
 }
 
-el_line el_channel_line(const el_channel *ch, size_t member) {
-  return el_endpoint_line(&ch->members[member].endpoint);
+el_transport el_channel_transport(const el_channel *ch, size_t member) {
+  return el_endpoint_transport(&ch->members[member].endpoint);
 }
 
 size_t el_channel_member(const el_channel *ch) { return ch->at; }

@@ -47,7 +47,7 @@ void el_channel_free(el_channel *ch);
 const char *el_channel_address(const el_channel *ch, size_t member);
 
 /* What the way to member |member| is. @thread io */
-el_line el_channel_line(const el_channel *ch, size_t member);
+el_transport el_channel_transport(const el_channel *ch, size_t member);
 
 /* The member in use. @thread io */
 size_t el_channel_member(const el_channel *ch);

@@ -117,8 +117,8 @@ static bool is_loopback(const char *address) {
          (inet_pton(AF_INET, host, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
 }
 
-el_line el_endpoint_line(const el_endpoint *endpoint) {
-  if (endpoint->tls) return EL_LINE_TLS;
-  return endpoint->path || is_loopback(endpoint->address) ? EL_LINE_LOCAL
-                                                          : EL_LINE_OPEN;
+el_transport el_endpoint_transport(const el_endpoint *endpoint) {
+  if (endpoint->tls) return EL_TRANSPORT_TLS;
+  return endpoint->path || is_loopback(endpoint->address) ? EL_TRANSPORT_LOCAL
+                                                          : EL_TRANSPORT_OPEN;
 }

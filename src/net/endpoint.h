@@ -15,12 +15,12 @@ typedef struct el_endpoint {
   char target[EL_ENDPOINT_MAX + 16]; /* what gRPC calls it */
 } el_endpoint;
 
-/* What the way there is: who can read along? */
-typedef enum el_line {
-  EL_LINE_TLS,   /* nobody */
-  EL_LINE_LOCAL, /* plain text, which doesn't leave this machine */
-  EL_LINE_OPEN,  /* plain text, which all on the way can read */
-} el_line;
+/* How we get there: who can read along? */
+typedef enum el_transport {
+  EL_TRANSPORT_TLS,   /* nobody */
+  EL_TRANSPORT_LOCAL, /* plain text, which doesn't leave this machine */
+  EL_TRANSPORT_OPEN,  /* plain text, which all on the way can read */
+} el_transport;
 
 /* Reads |text|: "host:port" (TLS if |tls_default|), "http://host:port",
  * "https://host:port", "unix:path" or "unixs:path" (TLS), the latter two also
@@ -31,6 +31,6 @@ bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
                        el_error *err);
 
 /* @thread any */
-el_line el_endpoint_line(const el_endpoint *endpoint);
+el_transport el_endpoint_transport(const el_endpoint *endpoint);
 
 #endif

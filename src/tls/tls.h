@@ -59,10 +59,10 @@ const char *el_tls_server_name(const el_tls *tls);
 
 /* What is wrong between us and |host_port| ("host:port", "[v6]:port"), found
  * by a handshake of our own; |tls| NULL: there should be none, and the question
- * is whether the other end wants TLS. Blocks up to |timeout_ms|, to which the
- * resolver of host names may add its own time, or until |stop_fd| can be read.
- * True and |err| (definite, not
- * retriable) if a cause was found that trying again won't mend:
+ * is whether the other end wants TLS. Reads our certificates first, however long
+ * that takes; then blocks up to |timeout_ms|, to which the resolver of host names
+ * may add its own time, or until |stop_fd| can be read. True and |err| (definite,
+ * not retriable) if a cause was found that trying again won't mend:
  *   unavailable      the server's certificate: unknown CA, out of force,
  *                    another name, not for servers
  *   unauthenticated  a client certificate is wanted, and missing or refused

@@ -39,10 +39,10 @@ end
 
 --- How a member that has answered was asked.
 local function look_at_line(member, known)
-  if member.line == "tls" then
+  if member.transport == "tls" then
     view.good(("%s: TLS, verified with %s%s"):format(member.endpoint,
       known.cacert or "this system's CAs", known.cert and "; we show " .. known.cert or ""))
-  elseif member.line == "local" then
+  elseif member.transport == "local" then
     view.good(member.endpoint .. ": plain text, which doesn't leave this machine")
   else
     view.note(member.endpoint .. ": plain text, which all on the way can read and change")

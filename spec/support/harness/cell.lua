@@ -50,11 +50,11 @@ run_elsewhere(is_matrix and (M.is_secure or M.members ~= 1), "the plain cells of
   .. " lock/claim_spec lock/unheard_spec lock/go_spec lock/election_interop_spec"
   .. " lock/observer_spec lock/observer_news_spec lock/proclaim_spec cluster/observer_spec"
   .. " nginx/election_spec nginx/documents_spec nginx/recipes_spec nginx/log_spec"
-  .. " eyes/status_spec eyes/log_elsewhere_spec"
+  .. " eyes/status_spec eyes/log_elsewhere_spec lock/status_spec"
   .. " process/clock_spec process/secrets_spec"
   .. " regress/014_late_write_spec regress/015_late_key_spec"
   .. " house/layers_spec house/documents_spec house/walkthrough_spec house/release_spec"
-  .. " house/reference_spec house/support_spec")
+  .. " house/reference_spec house/support_spec house/bench_spec")
 run_elsewhere(is_matrix and M.members ~= 3, "the cells of three members",
   "cluster/failover_spec cluster/identity_spec cluster/secured_spec")
 -- They run no C of ours, or have nginx run it, which isn't built for that, or look
