@@ -38,7 +38,7 @@ local function ask(client)
 end
 
 --- How a member that has answered was asked.
-local function look_at_line(member, known)
+local function look_at_transport(member, known)
   if member.transport == "tls" then
     view.good(("%s: TLS, verified with %s%s"):format(member.endpoint,
       known.cacert or "this system's CAs", known.cert and "; we show " .. known.cert or ""))
@@ -102,7 +102,7 @@ local function look_at_members(client, known)
   for _, member in ipairs(members) do
     is_there = is_there or member.version ~= nil
     if member.version then
-      look_at_line(member, known)
+      look_at_transport(member, known)
       look_at_one(member)
     else
       view.wrong(texts.of_module(member.message), remedies.of_message(member.message))
