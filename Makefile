@@ -67,7 +67,7 @@ installed = \
   $(call $(1),755,$(MODULE),$(LIBDIR)/etcdlock/core.so) \
   $(call $(1),755,$(BUILD)/command,$(BINDIR)/etcdlock) \
   $(call $(1),644,doc/etcdlock.1,$(MANDIR)/man1/etcdlock.1) \
-  $(call $(1),644,bin/etcdlock.bash,$(COMPLETIONDIR)/etcdlock)
+  $(call $(1),644,$(BUILD)/completion,$(COMPLETIONDIR)/etcdlock)
 
 # The directories that may be left without a file, the innermost first: ours, and
 # those below PREFIX that Debian doesn't have from the beginning.
@@ -77,12 +77,20 @@ EMPTIED = $(foreach dir,$(shell cd lua && find * -type d | sort -r),\
   '$(DESTDIR)$(TYPEDIR)' $(foreach dir,share/etcdlock share/lua/$(LUA_ABI) share/lua lib/lua/$(LUA_ABI) lib/lua share/man/man1 \
   share/bash-completion/completions share/bash-completion,'$(DESTDIR)$(PREFIX)/$(dir)')
 
-# The command is told which Lua runs it, and where the module is.
+# The installed command has absolute paths of its interpreter and of the module, and its
+# completion has that of the command: nothing is looked for in the current directory.
 absolute = $(if $(filter /%,$(1)),$(1),$(CURDIR)/$(1))
-FOR_COMMAND = 1s|.*|\#!$(or $(shell command -v $(LUA)),/usr/bin/env $(LUA))|; \
-  s|^-- INSTALLED.*|package.path = "$(call absolute,$(LUADIR))/?.lua;$(call \
-  absolute,$(LUADIR))/?/init.lua;" .. package.path\npackage.cpath = "$(call \
-  absolute,$(LIBDIR))/?.so;" .. package.cpath|
+# LuaRocks moves the files of a rock to ROCK_TREE after they were installed.
+in_tree = $(if $(ROCK_TREE),$(ROCK_TREE)/$(1),$(call absolute,$(2)))
+FINAL_LUADIR = $(call in_tree,share/lua/$(LUA_ABI),$(LUADIR))
+FINAL_LIBDIR = $(call in_tree,lib/lua/$(LUA_ABI),$(LIBDIR))
+FINAL_BINDIR = $(call in_tree,bin,$(BINDIR))
+INTERPRETER = $(filter /%,$(shell command -v '$(LUA)') $(LUA))
+FOR_COMMAND = 1s|.*|\#!$(firstword $(or $(INTERPRETER),$(error There is no $(LUA) in an \
+  absolute directory of PATH. Name the interpreter of the command: LUA=/usr/bin/$(LUA))))|; \
+  s|^-- INSTALLED.*|package.path = "$(FINAL_LUADIR)/?.lua;$(FINAL_LUADIR)/?/init.lua;" \
+  .. package.path\npackage.cpath = "$(FINAL_LIBDIR)/?.so;" .. package.cpath|
+FOR_COMPLETION = s|etcdlock completion|'$(FINAL_BINDIR)/etcdlock' completion|
 
 # The one place in which it stands.
 VERSION := $(shell sed -n 's/.*_VERSION = "\(.*\)".*/\1/p' lua/etcdlock/init.lua)
@@ -340,7 +348,9 @@ doc: deps ## what the docstrings say: pages, doc/reference.md, types/ for LuaLS
 	@echo 'The pages are in build/doc/index.html.'
 
 install: all ## copy to PREFIX (and DESTDIR)
-	@rm -f $(BUILD)/command && sed '$(FOR_COMMAND)' bin/etcdlock >$(BUILD)/command
+	@rm -f $(BUILD)/command $(BUILD)/completion
+	@sed '$(FOR_COMMAND)' bin/etcdlock >$(BUILD)/command
+	@sed "$(FOR_COMPLETION)" bin/etcdlock.bash >$(BUILD)/completion
 	@$(call installed,copy) echo \
 	  'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 

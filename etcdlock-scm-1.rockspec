@@ -32,6 +32,7 @@ external_dependencies = {
 build = {
   type = "make",
   variables = {
+    LUA = "$(LUA)",
     LUA_VERSION = "$(shell $(LUA) -e 'print(_VERSION:sub(5))')",
     LUA_CFLAGS = "-I$(LUA_INCDIR)",
     PROTOC_C = "$(PROTOC_C_BINDIR)/protoc-c",
@@ -44,5 +45,8 @@ build = {
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
     BINDIR = "$(BINDIR)",
+    ROCK_TREE = "$(SCRIPTS_DIR)/..",
   },
 }
+-- The wrapper of LuaRocks loads modules of its own from the current directory.
+deploy = { wrap_bin_scripts = false }

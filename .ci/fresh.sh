@@ -18,9 +18,10 @@ COMMANDS='make demo
 make test
 make demo-openresty
 make rock
-luarocks make --deps-mode=none --tree="$HOME/tree"'
+luarocks make --deps-mode=none --tree="$HOME/tree" && sh .ci/hostile_directory.sh "$HOME/tree/bin/etcdlock" --version'
 
-INSTALL='make build-deps all && sudo make install && etcdlock --version && sudo make uninstall'
+INSTALL='make build-deps all && sudo make install'
+INSTALL="$INSTALL && sh .ci/hostile_directory.sh etcdlock --version && sudo make uninstall"
 
 # What is found is told of.
 NOT_BUILT_AGAIN='! find build \( -name "*.o" -o -name core.so \) -user root | grep .'

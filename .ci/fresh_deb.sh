@@ -44,6 +44,7 @@ tree=$BASE-use
 make_tree
 mkdir "$tree$home/debs"
 cp "$BASE"/*.deb "$tree$home/debs"
+cp .ci/hostile_directory.sh "$tree$home"
 # What they need is no part of them, nor are etcd, the Luas and nginx to try them with. (No
 # service is started: there is no init in here.)
 step 'what they need' "$APT update &&
@@ -77,8 +78,8 @@ END
   curl --silent --fail --retry 10 --retry-connrefused http://127.0.0.1:8080/ | tee /tmp/answer
   nginx -s stop
   grep -qx truecontent /tmp/answer
-  etcdlock --version
-  etcdlock run fresh -- echo "the command has had the lock, like each Lua and nginx"'
+  sh hostile_directory.sh etcdlock --version
+  sh hostile_directory.sh etcdlock run fresh -- echo "the command has had the lock, like each Lua and nginx"'
 step 'apt purge' "$APT purge \$(cd debs && ls | sed 's/_.*//')"
 list >"$BASE/after"
 if ! diff "$BASE/before" "$BASE/after"; then

@@ -9,6 +9,7 @@ set -eu
 VERSION=$1-1 LUA=$2 ABI=$3
 ROCK=$PWD/build/rock
 TREE=$ROCK/tree
+HOSTILE=$PWD/.ci/hostile_directory.sh
 
 rm -rf "$ROCK"
 mkdir -p "$ROCK/server"
@@ -39,7 +40,7 @@ if [ "$loaded-1" != "$VERSION" ]; then
   echo "What was loaded is etcdlock $loaded." >&2
   exit 1
 fi
-"$TREE/bin/etcdlock" --version
+sh "$HOSTILE" "$TREE/bin/etcdlock" --version
 cd "$ROCK"
 rocks --tree="$TREE" pack etcdlock
 rocks --tree="$TREE" remove etcdlock

@@ -36,7 +36,7 @@ local SCRIPT = [[
 function Race.start(_, ids)
   local self = setmetatable({ ids = ids, labels = LABELS }, Race)
   self.etcd = servers.etcd()
-  self.env = cell.no_variables()
+  self.env = proc.lua_environment(cell.no_variables())
   self.env.ETCDCTL_API, self.env.ETCDCTL_ENDPOINTS = "3", self.etcd:endpoint()
   self.env.LUA = uv.exepath()
   self:round(0, { seconds = 0.3 }) -- their files are in memory then

@@ -152,7 +152,9 @@ describe("the command", function()
   end)
 
   it("says which Lua module is missing", function()
-    local _, status, err = command.run({ "ls" }, { LUA_PATH = "lua/?.lua;lua/?/init.lua" })
+    local lua = require "luv".cwd() .. "/lua"
+    local _, status, err = command.run({ "ls" },
+      { LUA_PATH = lua .. "/?.lua;" .. lua .. "/?/init.lua" })
     assert.equal(71, status)
     assert.equal("etcdlock: the Lua module argparse is missing; on Debian it is in the package"
       .. " lua-argparse\n", err)

@@ -1,6 +1,7 @@
 -- What is released: one version, an archive from which etcdlock can be built and
 -- installed, and an installation that can be taken back.
 
+local make = require "spec.support.programs.make"
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
@@ -13,16 +14,6 @@ local ABI = _VERSION:sub(5)
 -- What every system has below PREFIX, files in it or not.
 local NOT_OURS = { usr = true, ["usr/bin"] = true, ["usr/lib"] = true, ["usr/share"] = true,
   ["usr/share/man"] = true }
-
--- Runs make as a user does, not as a part of the make that runs the suite.
-local function make(directory, ...)
-  local out, code, err = proc.run({ "make", "LUA_VERSION=" .. (jit and "jit" or ABI), ... }, {
-    cwd = directory, seconds = 300,
-    env = { MAKEFLAGS = false, MAKELEVEL = false, MFLAGS = false, TESTING = false },
-  })
-  assert.equal(0, code, err)
-  return out, err
-end
 
 -- The paths below |directory| of what is of |kind|, as find(1) calls it, in order.
 local function found(directory, kind)

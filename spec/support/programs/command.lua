@@ -27,10 +27,7 @@ end
 -- The words that run it, for a shell or another program, and what that needs in its
 -- environment.
 function M.words()
-  return { require "luv".exepath(), SCRIPT }, environment {
-    LUA_PATH = package.path, LUA_CPATH = package.cpath,
-    LUA_PATH_5_3 = false, LUA_PATH_5_4 = false, LUA_CPATH_5_3 = false, LUA_CPATH_5_4 = false,
-  }
+  return { require "luv".exepath(), SCRIPT }, proc.lua_environment(environment())
 end
 
 return M

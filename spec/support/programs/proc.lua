@@ -98,11 +98,21 @@ function M.run(argv, opts)
   return out.text, process.code, err.text, process.signal
 end
 
--- The same modules as here, whatever LUA_PATH_5_x says.
-local function lua_environment(extra)
+local ROOT = uv.cwd()
+
+-- Returns the search path with its relative entries made absolute.
+local function absolute(path)
+  return (path:gsub("[^;]+", function(entry)
+    return entry:find "^/" and entry or ROOT .. "/" .. entry:gsub("^%./", "")
+  end))
+end
+
+-- Returns the variables |extra| plus LUA_PATH and LUA_CPATH, with which a child finds the suite's
+-- modules in any directory. Unsets their versioned forms (LUA_PATH_5_4).
+function M.lua_environment(extra)
   local env = {
-    LUA_PATH = package.path,
-    LUA_CPATH = package.cpath,
+    LUA_PATH = absolute(package.path),
+    LUA_CPATH = absolute(package.cpath),
     LUA_PATH_5_2 = false,
     LUA_PATH_5_3 = false,
     LUA_PATH_5_4 = false,
@@ -121,7 +131,7 @@ function M.run_lua(script, args, opts)
   local argv = { uv.exepath(), script }
   for _, value in ipairs(args or {}) do argv[#argv + 1] = tostring(value) end
   return M.run(argv, {
-    env = lua_environment(opts.env),
+    env = M.lua_environment(opts.env),
     cwd = opts.cwd,
     seconds = opts.seconds,
   })
@@ -152,7 +162,7 @@ end
 function M.talk_lua(script, args, env)
   local argv = { uv.exepath(), script }
   for i, word in ipairs(args) do argv[i + 2] = word end
-  return M.talk(argv, lua_environment(env))
+  return M.talk(argv, M.lua_environment(env))
 end
 
 -- The same for a Lua child that runs the program text |source| with |...| as

@@ -36,13 +36,6 @@ local function write(path, text, mode)
   if mode then assert(uv.fs_chmod(path, tonumber(mode, 8))) end
 end
 
--- A search path of Lua's that means the same in any directory.
-local function absolute(path)
-  return (path:gsub("[^;]+", function(one)
-    return one:sub(1, 1) == "/" and one or ROOT .. "/" .. one:gsub("^%./", "")
-  end))
-end
-
 local function program(name)
   return (proc.run { "sh", "-c", "command -v " .. name }):match "%S+"
 end
@@ -55,11 +48,10 @@ function Shell.start(directory, env, port)
   assert(uv.fs_symlink(ROOT .. "/examples", directory .. "/examples"))
   write(bin .. "/etcdlock", COMMAND:format(ROOT), "700")
   write(bin .. "/etcd", ETCD:format(port, program "etcd", ports.free()), "700")
-  env.LUA_PATH, env.LUA_CPATH = absolute(package.path), absolute(package.cpath)
-  env.LUA_PATH_5_3, env.LUA_PATH_5_4, env.LUA_CPATH_5_3, env.LUA_CPATH_5_4 = "", "", "", ""
   for name in pairs(env) do
     if env[name] == "" then env[name] = false end
   end
+  env = proc.lua_environment(env)
   env.PATH = bin .. ":" .. os.getenv "PATH"
   local self = setmetatable({ directory = directory }, Shell)
   self.child = proc.talk(session.apart "exec bash", env)
