@@ -190,7 +190,7 @@ SUITE_ENV_-tsan = \
 
 .PHONY: help deps build-deps all demo example demo-openresty test test-go test-all test-all-short matrix \
   matrix-short lint asan tsan fresh bench bench-quick bench-report profile scale family \
-  family-short figures failover edges sim mutants suite nginx-module \
+  family-short figures failover edges sim mutants suite nginx-module asan-short check-all \
   doc install uninstall dist rock deb-deps deb fresh-deb clean
 .DEFAULT_GOAL := all
 
@@ -237,9 +237,9 @@ test: deps ## simulator, then every spec against a real etcd
 test-all: ## every spec on every Lua: 5.1, 5.2, 5.3, 5.4 and LuaJIT
 	@MAKE='$(MAKE) --no-print-directory' SPEC='$(SPEC)' sh spec/support/harness/luas.sh
 
-# What differs most from Lua to Lua.
+# What differs most from one Lua to another.
 SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/lock/,lock with_lock \
-  reentrancy gc) spec/eyes/log spec/nginx/worker spec/nginx/resty) spec/wait spec/regress
+  reentrancy gc) spec/eyes/log spec/nginx/worker spec/nginx/resty) spec/wait
 
 test-all-short: deps ## the core of them on every Lua
 	@$(MAKE) --no-print-directory test-all \
@@ -270,8 +270,19 @@ lint: deps ## format, static checks and the layer rules
 asan: deps ## the specs under the address, undefined and leak sanitizers
 	@$(MAKE) --no-print-directory SANITIZE=asan suite
 
+# What handles memory in the most different ways.
+SHORT_ASAN := lock/lock lock/with_lock lock/lost lock/guarded lock/gc lock/batch lock/handoff \
+  lock/linger lock/queue lock/multi lock/semaphore lock/read_write lock/election lock/observer \
+  cluster/connect cluster/identity process/fork wait/async wait/wake
+
+asan-short: deps ## the core of them under the same sanitizers
+	@$(MAKE) --no-print-directory SANITIZE=asan SPEC='$(SHORT_ASAN:%=spec/%_spec.lua)' suite
+
 tsan: deps ## the specs under the thread sanitizer
 	@$(MAKE) --no-print-directory SANITIZE=tsan suite
+
+check-all: ## everything that must hold before a release: half an hour and more
+	@CHECKS=all bash .ci/run
 
 fresh: ## README's commands on a fresh Debian: SUITE=bookworm|trixie, WITH=packages
 	@SUITE='$(SUITE)' WITH='$(WITH)' sh .ci/fresh.sh
