@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs COMMAND in a new directory. There each module that etcdlock or LuaRocks may look for is a .lua
-# file that raises an error and a .so file that cannot be loaded. COMMAND fails if it loads one.
+# Runs COMMAND in a new directory that has some modules of etcdlock and of LuaRocks: each as a .lua
+# file that raises an error, and as a .so file that cannot be loaded. COMMAND fails if it loads one.
+# Regression 052 tries all modules that the command asks for.
 #
 #   hostile_directory.sh COMMAND [ARGUMENT...]
 set -eu

@@ -20,13 +20,7 @@ describe("the clock", function()
   it("counts the time that the machine has slept", function()
     local argv = { "unshare", "--time", "--boottime", tostring(DAY), "--fork", uv.exepath(),
       "spec/support/programs/child.lua", "print(require('etcdlock.core').now())" }
-    local out, code, err = proc.run(argv, {
-      env = {
-        LUA_PATH = package.path, LUA_CPATH = package.cpath,
-        LUA_PATH_5_2 = false, LUA_PATH_5_3 = false, LUA_PATH_5_4 = false,
-        LUA_CPATH_5_2 = false, LUA_CPATH_5_3 = false, LUA_CPATH_5_4 = false,
-      },
-    })
+    local out, code, err = proc.run(argv, { env = proc.lua_environment() })
     if code ~= 0 and err:find "^unshare: " then
       return pending "this needs the right to make a time namespace"
     end

@@ -94,7 +94,7 @@ local function print_of(source)
   local child = "spec/support/programs/child.lua"
   local told, code = proc.run({
     "unshare", "-m", "sh", "-c", mount, "sh", uv.exepath(), child, source,
-  }, { env = { TMPDIR = false, LUA_PATH = package.path, LUA_CPATH = package.cpath } })
+  }, { env = proc.lua_environment { TMPDIR = false } })
   return code == 0 and told or nil
 end
 

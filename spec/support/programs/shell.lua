@@ -48,9 +48,6 @@ function Shell.start(directory, env, port)
   assert(uv.fs_symlink(ROOT .. "/examples", directory .. "/examples"))
   write(bin .. "/etcdlock", COMMAND:format(ROOT), "700")
   write(bin .. "/etcd", ETCD:format(port, program "etcd", ports.free()), "700")
-  for name in pairs(env) do
-    if env[name] == "" then env[name] = false end
-  end
   env = proc.lua_environment(env)
   env.PATH = bin .. ":" .. os.getenv "PATH"
   local self = setmetatable({ directory = directory }, Shell)
