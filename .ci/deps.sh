@@ -2,11 +2,11 @@
 # Installs the Debian packages (12 and 13) that etcdlock needs and that are
 # missing.
 #
-#   deps.sh run|openresty|dev|deb|go|python|node|wrk|perf LUA_VERSION
+#   deps.sh run|openresty|dev|all|deb|go|python|node|wrk|perf LUA_VERSION
 #
-# run: to build the module and run the demo; openresty: the demo in nginx, too;
-# dev: to test and check it all; deb: to build packages; the others: a peer of `make
-# bench` each, and perf.
+# run: to build the module and run the demo; openresty: the demo in nginx as well; dev: to run the
+# tests; all: for `make check-all`, with a browser; deb: to build packages; the others: one peer of
+# `make bench` each, and perf.
 set -eu
 
 LOG=build/apt.log
@@ -52,7 +52,8 @@ NGINX="nginx $LUAJIT redis-server apache2-utils"
 if ! nginx_has_no_lua; then NGINX="libnginx-mod-http-lua $NGINX"; fi
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
 DEV="lua-busted lua-check lua-ldoc clang-format luarocks openssl ca-certificates man-db
-  python3-prometheus-client chromium-headless-shell $LOOPS $NGINX"
+  python3-prometheus-client $LOOPS $NGINX"
+ALL=chromium-headless-shell
 
 case $1 in
   run) wanted=$RUN ;;
@@ -64,11 +65,12 @@ case $1 in
     fi
     wanted="$RUN $NGINX"
     ;;
-  dev)
+  dev | all)
     if nginx_has_no_lua; then
       echo "$NO_LUA The specs that need it are skipped."
     fi
     wanted="$RUN $DEV"
+    if [ "$1" = all ]; then wanted="$wanted $ALL"; fi
     ;;
   deb)
     wanted="build-essential debhelper lintian $(sed -n '/^Build-Depends:/,/^Standards/ {
@@ -80,7 +82,7 @@ case $1 in
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   wrk) wanted=wrk ;;
   perf) wanted=linux-perf ;;
-  *) echo "usage: deps.sh run|openresty|dev|deb|go|python|node|wrk|perf LUA_VERSION" >&2; exit 2 ;;
+  *) echo "usage: deps.sh run|openresty|dev|all|deb|go|python|node|wrk|perf LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

@@ -65,7 +65,7 @@ local WRITER = [[
 -- the number that is there in the end.
 local function write_round(etcd, member)
   local key = "late-write"
-  etcd:ctl("del", key)
+  etcd:del(key)
   local options = { endpoints = cluster.endpoints_from(etcd, member), ttl = 30 }
   local child = proc.lua(WRITER, cjson.encode(options), key)
   child:expect("^ready", 20)

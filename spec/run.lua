@@ -1,17 +1,20 @@
--- Runs spec files side by side, each in a busted of its own, since they wait more
--- than they work; tells of each in one line, and at the very end
--- "N passed, N failed[, N skipped]". Files with the line "-- Runs alone: ..." come
--- after the others, one at a time: they measure what others would disturb.
+-- Runs spec files in parallel, each in its own busted process, because they wait more than they
+-- compute. Prints one line for each file, and at the end "N passed, N failed[, N skipped]". Files
+-- with the line "-- Runs alone: ..." run after the others, one at a time, because other files would
+-- disturb their measurements. A file that fails is run again alone at the end; if it passes then,
+-- it counts as passed and is listed as "flaky: FILE".
 --
 --   lua spec/run.lua FILE|DIRECTORY... -- BUSTED...
 --
--- The rest is in the environment:
---   JOBS       so many at a time
---   RETRY=1    a file that fails is run once more by itself at the end; if it
---              passes then, it counts as passed and is told of as "flaky: FILE"
---   REPORTS    a directory for what they print and what sanitizers report; a
---              report is a failure, even one of a child whose end nobody saw
---   V=1        shows all that they print, not only that of failures
+-- Environment:
+--   JOBS         how many files run at a time
+--   REPORTS      the directory for the output of the files and the reports of sanitizers; a report
+--                is a failure, even if it comes from a child of a test that passed
+--   PATIENCE     see spec/support/harness/wait.lua; measured if it is not set
+--   COVERAGE     the directory for the coverage data of each file, with a coverage build
+--   LONGEST      seconds after which a file is killed (600)
+--   FAIL_FAST=1  stop at the first failure, and repeat no file
+--   V=1          show all output, not only that of failures
 
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
@@ -20,14 +23,14 @@ local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local JOBS = math.max(1, tonumber(os.getenv "JOBS") or 3)
-local RETRY, VERBOSE = os.getenv "RETRY" == "1", os.getenv "V" == "1"
+local FAIL_FAST, VERBOSE = os.getenv "FAIL_FAST" == "1", os.getenv "V" == "1"
+local COVERAGE = os.getenv "COVERAGE" ~= "" and os.getenv "COVERAGE" or nil
 local REPORTS = assert(os.getenv "REPORTS", "REPORTS is not set")
--- A file that hangs must not take the others' time.
-local LONGEST = 600 -- seconds
-local MANY = 50
+-- Seconds after which a file that hangs is killed.
+local LONGEST = tonumber(os.getenv "LONGEST") or 600
 local SANITIZERS = { "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS" }
 
--- ---- which files --------------------------------------------------------------
+-- ---- files --------------------------------------------------------------------
 
 local function entries(directory)
   local names = {}
@@ -39,7 +42,7 @@ local function entries(directory)
   return names
 end
 
--- The spec files at |path|, added to |list|.
+-- Adds the spec files at |path| to |list| and returns it.
 local function find(path, list)
   if not path:find "%.lua$" then
     for _, entry in ipairs(entries(path)) do
@@ -69,8 +72,8 @@ local function read_arguments()
   return files, command
 end
 
--- Those of |files| that are run side by side, and those that are run alone.
-local function part(files)
+-- Splits |files| into those that run in parallel and those that run alone.
+local function split(files)
   local together, alone = {}, {}
   for _, file in ipairs(files) do
     local list = assert(read_file(file)):find "\n%-%- Runs alone: " and alone or together
@@ -81,7 +84,7 @@ end
 
 -- ---- one run of one file ------------------------------------------------------
 
-local directories = {} -- of the files that run, for what they leave lying around
+local directories = {} -- set of the temporary directories of the running files
 
 local function make_directory()
   local path = assert(uv.fs_mkdtemp((os.getenv "TMPDIR" or "/tmp") .. "/etcdlock-XXXXXX"))
@@ -94,7 +97,8 @@ local function remove_directory(path)
   directories[path] = nil
 end
 
--- Its own ports, directory, reports and log: it is one of several.
+-- Starts |command| with |file| and returns the run. It has its own ports, temporary directory,
+-- reports and log, because other files run at the same time. |try| is 1, or 2 for a repetition.
 local function start(file, command, try)
   local run = { file = file, from = wait.now(), ports = ports.reserve() }
   run.directory = make_directory()
@@ -106,6 +110,12 @@ local function start(file, command, try)
     local options = os.getenv(name)
     env[name] = options and ("%s:log_path=%s/%s"):format(options, run.reports, name)
   end
+  if COVERAGE then
+    local directory = ("%s/%s"):format(COVERAGE, file:match "^spec/(.*)%.lua$":gsub("/", "-"))
+    if try == 1 then assert(uv.fs_mkdir(directory, tonumber("755", 8))) end
+    env.GCOV_PREFIX, env.LUA_COVERAGE = directory, directory
+    env.LUA_INIT = ("@%s/spec/mutants/lua_coverage.lua"):format(uv.cwd())
+  end
   local argv = {}
   for i, word in ipairs(command) do argv[i] = word end
   argv[#argv + 1] = file
@@ -115,14 +125,14 @@ local function start(file, command, try)
   return run
 end
 
--- Threads that end while leaks are looked for leave such lines, and no leak.
-local GONE = {
+-- The leak sanitizer prints these lines if a thread ends during its search. They report no leak.
+local ENDED_THREAD = {
   "^==%d+==Unable to get registers from thread %d+%.$",
   "^==%d+==Running thread %d+ was not suspended%. False leaks are possible%.$",
 }
 
-local function tells_of_gone(line)
-  return line:find(GONE[1]) or line:find(GONE[2])
+local function is_about_ended_thread(line)
+  return line:find(ENDED_THREAD[1]) or line:find(ENDED_THREAD[2])
 end
 
 local function sanitizer_reports(run)
@@ -130,13 +140,14 @@ local function sanitizer_reports(run)
   for _, entry in ipairs(entries(run.reports)) do
     local text = assert(read_file(run.reports .. "/" .. entry.name))
     for line in text:gmatch "[^\n]+" do
-      if not tells_of_gone(line) then lines[#lines + 1] = line end
+      if not is_about_ended_thread(line) then lines[#lines + 1] = line end
     end
   end
   return table.concat(lines, "\n")
 end
 
--- What came of |run|, which has ended.
+-- Sets the results of |run|, whose process has ended, and returns it. Its ports and its directory
+-- are released.
 local function conclude(run)
   run.ports.free()
   remove_directory(run.directory)
@@ -148,14 +159,14 @@ local function conclude(run)
   run.passed, run.failed = tonumber(passed or 0), tonumber(failed or 0)
   run.skipped = tonumber((rest or ""):match "(%d+) skipped" or 0)
   if run.failed == 0 and (not passed or run.process.code ~= 0 or reports ~= "") then
-    run.failed = 1 -- it did not come to its end, or did more than its tests told
+    run.failed = 1 -- it ended too early, or failed outside its tests
     run.text = ("%s\n%s ended with code %d, signal %d%s\n"):format(run.text, run.file,
       run.process.code, run.process.signal, run.is_late and (" after %d s"):format(LONGEST) or "")
   end
   return run
 end
 
--- ---- what is told -------------------------------------------------------------
+-- ---- output -------------------------------------------------------------------
 
 local began = wait.now()
 
@@ -164,21 +175,21 @@ local function say(text, ...)
   io.stdout:flush()
 end
 
-local function tell(run, place)
+local function report(run, position)
   local seconds = math.floor(wait.now() - began)
   local counts = ("%d passed"):format(run.passed)
   if run.failed > 0 then counts = counts .. (", %d FAILED"):format(run.failed) end
   if run.skipped > 0 then counts = counts .. (", %d skipped"):format(run.skipped) end
-  say("%7s %2d:%02d  %s: %s (%.1f s)", place, math.floor(seconds / 60), seconds % 60,
+  say("%7s %2d:%02d  %s: %s (%.1f s)", position, math.floor(seconds / 60), seconds % 60,
     run.file, counts, run.seconds)
   if VERBOSE or run.failed > 0 then say("%s", run.text) end
 end
 
--- ---- all of them --------------------------------------------------------------
+-- ---- all files ----------------------------------------------------------------
 
--- Calls each(run) with the result of each file, |jobs| of which run at a time.
-local interrupted = false
+local interrupted = false -- set by a signal
 
+-- Runs |files|, |jobs| at a time, and calls each(run) with the result of each file.
 local function run_all(files, command, jobs, try, each)
   local running, next_file = {}, 1
   while next(running) or files[next_file] do
@@ -202,29 +213,53 @@ local function run_all(files, command, jobs, try, each)
   end
 end
 
+-- ---- before the run -------------------------------------------------------------
+
+-- Takes a Lua process about 0.1 s on a quiet machine if several processes run at a time.
+local WORK = "local t = {} for i = 1, 7e5 do t[i % 1000] = tostring(i) end"
+
+-- Returns the factor PATIENCE: 4 on a quiet machine of two cores, up to 16 on a busy or slow one.
+local function measure_patience()
+  local from, running = wait.now(), {}
+  for i = 1, JOBS do running[i] = proc.spawn({ uv.exepath(), "-e", WORK }, {}) end
+  for _, process in ipairs(running) do proc.wait(process, 60) end
+  local quiet = 0.06 * JOBS
+  return math.max(4, math.min(16, math.ceil(4 * (wait.now() - from) / quiet)))
+end
+
+local function assert_localhost()
+  if not uv.getaddrinfo("localhost", nil, { socktype = "stream" }) then
+    error("localhost cannot be resolved; the specs need this line in /etc/hosts: "
+      .. "127.0.0.1 localhost", 0)
+  end
+end
+
 local function main()
   local files, command = read_arguments()
+  assert_localhost()
+  local patience = tonumber(os.getenv "PATIENCE") or measure_patience()
+  uv.os_setenv("PATIENCE", tostring(patience))
+  say("%d spec files, %d at a time; patience %g", #files, JOBS, patience)
   local sum, done, again, flaky = { passed = 0, failed = 0, skipped = 0 }, 0, {}, {}
   local function count(run)
     for field in pairs(sum) do sum[field] = sum[field] + run[field] end
   end
-  say("%d spec files, %d at a time%s", #files, JOBS,
-    #files > MANY and ", which takes 4 to 5 minutes on two cores" or "")
   local function first(run)
     done = done + 1
-    tell(run, ("%d/%d"):format(done, #files))
-    -- A crash and a sanitizer's report are no matter of a busy machine.
-    if run.failed > 0 and RETRY and not run.is_broken then
+    report(run, ("%d/%d"):format(done, #files))
+    -- A busy machine causes neither a crash nor a sanitizer report: such files are not repeated.
+    if run.failed > 0 and not run.is_broken and not FAIL_FAST then
       again[#again + 1] = run.file
     else
       count(run)
     end
+    if FAIL_FAST and run.failed > 0 then error("stopped at the first failure", 0) end
   end
-  local together, alone = part(files)
+  local together, alone = split(files)
   run_all(together, command, JOBS, 1, first)
   run_all(alone, command, 1, 1, first)
   run_all(again, command, 1, 2, function(run)
-    tell(run, "again")
+    report(run, "again")
     count(run)
     if run.failed == 0 then flaky[#flaky + 1] = run.file end
   end)
@@ -239,7 +274,7 @@ local function clean_up()
   for path in pairs(directories) do os.execute("rm -rf '" .. path .. "'") end
 end
 
--- Not here, within the loop: what is to be waited for would never come.
+-- The handlers only set a flag: within a luv callback, clean_up could not wait for processes.
 for _, name in ipairs { "sigint", "sigterm", "sighup" } do
   uv.signal_start(uv.new_signal(), name, function() interrupted = true end)
 end

@@ -2,7 +2,7 @@
 -- again. Most of it is the start of the program. A shell counts how often it is done in the window,
 -- and reads the time without starting anything itself.
 
-local cell = require "spec.support.harness.cell"
+local matrix = require "spec.support.harness.matrix"
 local proc = require "spec.support.programs.proc"
 local servers = require "bench.servers"
 local turns = require "bench.turns"
@@ -36,7 +36,7 @@ local SCRIPT = [[
 function Race.start(_, ids)
   local self = setmetatable({ ids = ids, labels = LABELS }, Race)
   self.etcd = servers.etcd()
-  self.env = proc.lua_environment(cell.no_variables())
+  self.env = proc.lua_environment(matrix.no_variables())
   self.env.ETCDCTL_API, self.env.ETCDCTL_ENDPOINTS = "3", self.etcd:endpoint()
   self.env.LUA = uv.exepath()
   self:round(0, { seconds = 0.3 }) -- their files are in memory then

@@ -1,5 +1,6 @@
--- Users and passwords: what a user with a role may do, how the others are
--- refused, and that no secret gets where it shouldn't.
+-- Tests etcd's authentication: what a user with a role may do, which code a refused call
+-- returns, and that no password or token appears in messages, handles or etcd.
+-- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
@@ -24,7 +25,7 @@ teardown(function() etcd:stop() end)
 after_each(clients.close_all)
 
 describe("a user with a role for the prefix", function()
-  it("can do everything with locks", function()
+  it("can use lock, data and queue calls and leaves nothing in etcd", function()
     clients.assert_nothing_left(etcd, prefix, function()
       local client, other = connect(), connect { elsewhere = true }
       local lock = assert(client:lock "a")
@@ -45,7 +46,7 @@ describe("a user with a role for the prefix", function()
     end)
   end)
 
-  it("waits for a lock and is told when it is free", function()
+  it("is granted a lock that it waits for, with a greater token, on unlock", function()
     local client = connect()
     local lock = assert(client:lock "a")
     local waiter = remote.start(options())
@@ -58,14 +59,14 @@ describe("a user with a role for the prefix", function()
     waiter:wait()
   end)
 
-  it("may bring a password to an etcd that asks nobody", function()
+  it("can lock with its password in an etcd without authentication", function()
     local client = connect { endpoints = suite.endpoint() }
     assert(client:lock "a"):unlock()
   end)
 end)
 
-describe("a refusal comes at once and is definite:", function()
-  it("a wrong password", function()
+describe("a refused call", function()
+  it('returns "unauthenticated" at once if the password is wrong', function()
     local client = connect { password = WRONG }
     for _, call in ipairs {
       function() return client:lock "a" end,
@@ -79,29 +80,29 @@ describe("a refusal comes at once and is definite:", function()
     assert_no_secret(tostring(client))
   end)
 
-  it("a wrong password a hundred times, and etcd is spared", function()
+  it("costs at most 2 requests, averaged over 100 calls with a wrong password", function()
     local client = connect { password = WRONG }
     for _ = 1, 100 do assert.is_nil((client:try_lock "a")) end
     assert.is_true(client:stats().rpcs <= 200, client:stats().rpcs)
   end)
 
-  it("a user that isn't there", function()
+  it('returns "unauthenticated" at once if the user does not exist', function()
     assert_refused("unauthenticated", "user or the password is wrong", wait.now(),
       connect { user = "nobody" }:lock "a")
   end)
 
-  it("no user at all", function()
+  it('returns "unauthenticated" at once if the client has no user', function()
     assert_refused("unauthenticated", "wants a user and a password", wait.now(),
       connect { user = false, password = false }:lock "a")
   end)
 
-  it("a token that isn't one", function()
+  it('returns "unauthenticated" at once if the token is invalid', function()
     local client = connect { user = false, password = false, token = WRONG }
     assert_refused("unauthenticated", "invalid auth token", wait.now(), client:lock "a")
     assert_no_secret(tostring(client))
   end)
 
-  it("a name outside the role's prefix", function()
+  it('returns "denied" at once if the role does not cover the lock name', function()
     clients.assert_nothing_left(etcd, "elsewhere/", function()
       local client = connect { prefix = "elsewhere/" }
       for _ = 1, 3 do
@@ -115,7 +116,7 @@ describe("a refusal comes at once and is definite:", function()
     end)
   end)
 
-  it("data outside the role's prefix, and the lock stays", function()
+  it('returns "denied" if the role does not cover the data key, and the hold stays', function()
     local client = connect()
     local lock = assert(client:lock "a")
     assert_refused("denied", "permission denied", wait.now(), lock:put("elsewhere", "v"))
@@ -124,7 +125,7 @@ describe("a refusal comes at once and is definite:", function()
     assert(lock:unlock())
   end)
 
-  it("a role that may only read", function()
+  it('returns "denied" from lock if the role is read-only; queue succeeds', function()
     secured.ctl(etcd, "role", "add", "readers")
     secured.ctl(etcd, "role", "grant-permission", "--prefix=true", "readers", "read", prefix)
     secured.add_user(etcd, "reader", "readers")
@@ -134,19 +135,19 @@ describe("a refusal comes at once and is definite:", function()
   end)
 end)
 
--- connect itself refuses |changes|; returns its message.
+-- Asserts that connect returns "invalid" for options with |changes|; returns its message.
 local function refused(changes)
   local message = clients.assert_fails("invalid", etcdlock.connect(options(changes)))
   assert_no_secret(message)
   return message
 end
 
-describe("a password or token in plain text", function()
+describe("a password or token", function()
   local function assert_plain_refused(changes)
     assert.matches("allow_plaintext_auth", refused(changes))
   end
 
-  it("goes to this machine only", function()
+  it('makes connect return "invalid" for a non-loopback address without TLS', function()
     for _, endpoint in ipairs {
       "http://192.0.2.1:2379", "192.0.2.1:2379", "http://etcd.example:2379",
       "http://[2001:db8::1]:2379", "http://0.0.0.0:2379", "http://localhost.example:2379",
@@ -160,13 +161,13 @@ describe("a password or token in plain text", function()
     end
   end)
 
-  it("goes elsewhere by name", function()
+  it("is accepted for any address without TLS if allow_plaintext_auth is set", function()
     for _, endpoint in ipairs { "http://192.0.2.1:2379", "http://etcd.example:2379" } do
       connect { endpoints = endpoint, allow_plaintext_auth = true }
     end
   end)
 
-  it("goes through TLS, unix sockets and to all addresses of this machine", function()
+  it("is accepted for TLS, unix sockets and loopback addresses", function()
     for _, endpoint in ipairs {
       "https://192.0.2.1:2379", "unix:/run/etcd.sock", "http://127.0.0.2:2379",
       "http://localhost:2379", "http://[::1]:2379",
@@ -176,8 +177,8 @@ describe("a password or token in plain text", function()
   end)
 end)
 
-describe("what is said about users", function()
-  it("names what is missing or too much", function()
+describe("etcdlock", function()
+  it("names the credential option that is missing, conflicting or invalid", function()
     assert.matches("user.*a password as well", refused { password = false })
     assert.matches("password.*a user as well", refused { user = false })
     assert.matches("either a token or a user", refused { token = WRONG })
@@ -185,7 +186,7 @@ describe("what is said about users", function()
     assert.matches("token", refused { user = false, password = false, token = "" })
   end)
 
-  it("never holds a secret of the wrong type", function()
+  it("does not show a credential of the wrong type in the error that it raises", function()
     for _, field in ipairs { "password", "token", "key_pem" } do
       local ok, message = pcall(etcdlock.connect, { [field] = { WRONG } })
       assert.is_false(ok)
@@ -197,7 +198,7 @@ describe("what is said about users", function()
     assert.is_nil(message:find "4826")
   end)
 
-  it("is not in tostring, stats or the lock", function()
+  it("shows no credential in tostring, stats, the lock's key or its value", function()
     local client = connect()
     local lock = assert(client:lock "a")
     local value = etcd:get(lock:key())
@@ -208,7 +209,7 @@ describe("what is said about users", function()
   end)
 end)
 
-describe("etcdctl's variables for users", function()
+describe("connect with etcdctl's variables", function()
   local function lock_with(env, opts)
     env.ETCDCTL_ENDPOINTS = etcd:endpoint()
     local out, err = variables.lock(env,
@@ -217,12 +218,12 @@ describe("etcdctl's variables for users", function()
     return out
   end
 
-  it("may be one or two", function()
+  it("takes the password from ETCDCTL_USER or ETCDCTL_PASSWORD", function()
     assert.equal("locked\n", lock_with { ETCDCTL_USER = "locker:" .. PASSWORD })
     assert.equal("locked\n", lock_with { ETCDCTL_USER = "locker", ETCDCTL_PASSWORD = PASSWORD })
   end)
 
-  it("allow colons in a password", function()
+  it("accepts colons in the password", function()
     secured.add_user(etcd, "colons", "locks", "a:b:" .. PASSWORD)
     assert.equal("locked\n", lock_with { ETCDCTL_USER = "colons:a:b:" .. PASSWORD })
     assert.equal("locked\n", lock_with {
@@ -230,7 +231,7 @@ describe("etcdctl's variables for users", function()
     })
   end)
 
-  it("give way to options", function()
+  it("prefers the options user, password and token over the variables", function()
     local wrong = { ETCDCTL_USER = "locker:" .. WRONG }
     assert.matches("^unauthenticated: .*password is wrong", lock_with(wrong))
     assert.equal("locked\n", lock_with(wrong, { user = "locker", password = PASSWORD }))
@@ -241,7 +242,7 @@ describe("etcdctl's variables for users", function()
       lock_with({ ETCDCTL_USER = "locker:" .. PASSWORD }, { token = WRONG }))
   end)
 
-  it("are named when they are wrong", function()
+  it("names the variable if the user or the password is missing", function()
     assert.matches("^invalid: .*ETCDCTL_USER.*password as well",
       lock_with { ETCDCTL_USER = "locker" })
     assert.matches("^invalid: .*ETCDCTL_PASSWORD.*user as well",

@@ -1,4 +1,4 @@
--- A client: where it connects to, its lease, and its end.
+-- Tests the endpoints that connect accepts, a client's lease, and its close.
 
 local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"
@@ -19,7 +19,7 @@ local SHOW = [[
 describe("connect", function()
   after_each(clients.close_all)
 
-  it("takes an address with and without a scheme, alone or in a list", function()
+  it("accepts an endpoint with or without a scheme, alone or in a list", function()
     local address = etcd:endpoint()
     local plain = address:match "^https?://(.*)"
     local localhost = plain:gsub("127%.0%.0%.1", "localhost")
@@ -31,7 +31,7 @@ describe("connect", function()
     end
   end)
 
-  it("takes an address of IPv6", function()
+  it("accepts an IPv6 endpoint and names it in error messages", function()
     if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
     local own = Etcd.start { host = "::1" }
     finally(function() own:stop() end)
@@ -45,7 +45,7 @@ describe("connect", function()
     assert.matches("[::1]:" .. own.members[1].port, message, 1, true)
   end)
 
-  it("asks ETCDCTL_ENDPOINTS when it is told no address", function()
+  it("uses ETCDCTL_ENDPOINTS if the option endpoints is not set", function()
     local out = variables.run(suite.variables(), [[
       local client = assert(require("etcdlock").connect())
       assert(client:ping())
@@ -55,28 +55,28 @@ describe("connect", function()
     assert.matches(etcd:endpoints(), out, 1, true)
   end)
 
-  it("goes to this machine when nobody says anything", function()
+  it("uses 127.0.0.1:2379 if neither endpoints nor ETCDCTL_ENDPOINTS is set", function()
     assert.matches("127.0.0.1:2379", variables.run({}, SHOW), 1, true)
     assert.matches("127.0.0.1:2379", variables.run({ ETCDCTL_ENDPOINTS = "" }, SHOW), 1, true)
   end)
 
-  it("refuses variables of etcdctl that ask for what it doesn't do", function()
+  it('returns "invalid" and the name of an etcdctl variable that it does not support', function()
     for _, name in ipairs { "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "ETCDCTL_DISCOVERY_SRV" } do
       local out = variables.run({ [name] = "true" }, SHOW)
       assert.matches("^invalid: .*" .. name, out)
     end
-    -- A domain may be called so.
+    -- "f" is a domain name here, not the boolean false.
     assert.matches("^invalid: ", variables.run({ ETCDCTL_DISCOVERY_SRV = "f" }, SHOW))
   end)
 
-  it("names the variable whose value is no address", function()
+  it("names ETCDCTL_ENDPOINTS and the value in it that is not an endpoint", function()
     assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*ftp://a:1",
       variables.run({ ETCDCTL_ENDPOINTS = "a:1,ftp://a:1" }, SHOW))
     assert.matches("^invalid: .*ETCDCTL_ENDPOINTS.*nowhere",
       variables.run({ ETCDCTL_ENDPOINTS = "nowhere" }, SHOW))
   end)
 
-  it("goes straight to etcd, whatever proxy its user has for the web", function()
+  it("ignores http_proxy, https_proxy and grpc_proxy", function()
     local env = suite.variables()
     for _, name in ipairs { "http_proxy", "https_proxy", "grpc_proxy" } do
       env[name] = "http://127.0.0.1:1"
@@ -85,7 +85,7 @@ describe("connect", function()
     assert.equal("locked\n", (variables.lock(env, { prefix = prefix, timeout = 5 })))
   end)
 
-  it("sends nothing before the first use", function()
+  it("sends no request before the first call of the client", function()
     local client = connect()
     assert.equal(0, client:stats().rpcs)
     assert.is_nil(client:lease())
@@ -98,7 +98,7 @@ end)
 describe("a client", function()
   after_each(clients.close_all)
 
-  it("gets one lease with its first lock, for all its locks", function()
+  it("gets one lease with its first lock and uses it for all its locks", function()
     local client = connect { ttl = 7 }
     local a, b = assert(client:lock "a"), assert(client:lock "b")
     assert.same({ client:lease() }, etcd:leases())
@@ -108,7 +108,7 @@ describe("a client", function()
     assert.equal(1, client:stats().grants)
   end)
 
-  it("knows for how long its lease is alive", function()
+  it("returns true and the remaining seconds of its lease from alive()", function()
     local client = connect { ttl = 7 }
     clients.keep(assert(client:lock "a"))
     local alive, seconds = client:alive()
@@ -116,7 +116,7 @@ describe("a client", function()
     assert.is_true(seconds > 3 and seconds <= 7, seconds)
   end)
 
-  it("claims no more than a lease of a broken number of seconds gives", function()
+  it("with ttl = 2.5 gets a lease of at least 2.5 s, and remaining() is less", function()
     local client = connect { ttl = 2.5 }
     local lock = assert(client:lock "a")
     local granted = etcd:ctl("lease", "timetolive", lock:lease()):match "granted with TTL%((%d+)s"
@@ -125,7 +125,7 @@ describe("a client", function()
     assert.is_true(tonumber(granted) >= 2.5)
   end)
 
-  it("keeps its lease alive as long as it lives", function()
+  it("renews its lease, so that a hold stays valid for longer than the TTL", function()
     local client = connect { ttl = 5 }
     local lock, from = assert(client:lock "a"), wait.now()
     repeat
@@ -136,19 +136,19 @@ describe("a client", function()
     assert.is_true(client:stats().keepalives >= 3)
   end)
 
-  it("has a lease of its own", function()
+  it("does not share its lease with another client", function()
     local a, b = connect(), connect()
     clients.keep(assert(a:lock "a"))
     clients.keep(assert(b:lock "b"))
     assert.not_equal(a:lease(), b:lease())
   end)
 
-  it("measures a round trip", function()
+  it("returns the seconds of a round trip from ping()", function()
     local seconds = assert(connect():ping())
     assert.is_true(seconds >= 0 and seconds < wait.SLACK, seconds)
   end)
 
-  it("tells its address and its lease", function()
+  it("shows its endpoints, and its lease or state, in tostring", function()
     local client = connect()
     assert.equal(("etcdlock.client %s (unavailable)"):format(etcd:endpoints()), tostring(client))
     clients.keep(assert(client:lock "a"))
@@ -158,7 +158,7 @@ describe("a client", function()
     assert.equal(("etcdlock.client %s (closed)"):format(etcd:endpoints()), tostring(client))
   end)
 
-  it("puts its prefix in front of the names in etcd only", function()
+  it("puts its prefix before lock names in etcd, but not in name()", function()
     local client = connect { prefix = prefix .. "shop:" }
     local lock = assert(client:lock "stock")
     assert.equal("stock", lock:name())
@@ -168,7 +168,7 @@ describe("a client", function()
     assert.equal("locked", code)
   end)
 
-  it("takes its keys and its lease along when it is closed", function()
+  it("deletes its keys and its lease within 0.5 s when it is closed", function()
     clients.assert_nothing_left(etcd, prefix, function()
       local client = connect()
       for i = 1, 20 do clients.keep(assert(client:lock("a" .. i))) end
@@ -180,13 +180,13 @@ describe("a client", function()
     end)
   end)
 
-  it("may be closed twice, and unused", function()
+  it("can be closed twice, also if it was never used", function()
     local client = connect()
     assert.is_true(client:close())
     assert.is_true(client:close())
   end)
 
-  it("answers closed to everything from then on", function()
+  it('returns "closed" from every call after close', function()
     local client = connect()
     local lock = assert(client:lock "a")
     client:close()
@@ -213,7 +213,7 @@ describe("a client", function()
     assert.equal(1, client:stats().acquired)
   end)
 
-  it("can be a variable that is closed at the end of its block", function()
+  it("is closed at the end of its block if it is a <close> variable", function()
     if _VERSION ~= "Lua 5.4" then return pending "<close> came with Lua 5.4" end
     clients.assert_nothing_left(etcd, prefix, function()
       local lock, from = assert(load [[

@@ -1,5 +1,6 @@
--- Several members: that one of them dies, hangs or is restarted is noticed by
--- nobody; that all of them are gone is told in time.
+-- Tests a cluster of three members: holds and waits continue if a member dies, hangs or
+-- restarts, and calls fail in time with the cause if all members are down.
+-- Needs: three members.
 
 local Etcd = require "spec.support.servers.etcd"
 local cluster = require "spec.support.servers.cluster"
@@ -11,7 +12,7 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local ask, assert_within, SLACK = remote.ask, remote.assert_within, wait.SLACK
--- Of 5 s would do for the end of a leader, but not on a busy machine.
+-- Seconds. A hold with a TTL of 5 s survives the loss of the leader, but not on a busy machine.
 local TTL = 8
 
 local etcd
@@ -20,7 +21,7 @@ local function options(endpoints, ttl)
   return { endpoints = endpoints, prefix = prefix, ttl = ttl or TTL }
 end
 
--- Clients whose first member is member |i|.
+-- Starts |count| (1) clients that use member |i| first.
 local function start_at(i, count)
   return remote.start(options(cluster.endpoints_from(etcd, i)), count)
 end
@@ -29,7 +30,8 @@ local function cycle_once(child)
   assert.same({ "true" }, ask(child, "return assert(client:lock 'x'):unlock()"))
 end
 
--- A client that holds |name|, one that waits for it; its token.
+-- Starts a client that holds |name| and one that waits for it, both at member |i|; returns
+-- the holder, the waiter and the holder's token.
 local function hold_and_wait(i, name)
   local holder, waiter = start_at(i, 2)
   local token = remote.take(holder, name)
@@ -38,7 +40,8 @@ local function hold_and_wait(i, name)
   return holder, waiter, token
 end
 
--- |holder| still has its lock, renewed |since|, and hands it over to |waiter|.
+-- Asserts that |holder| still has its lock, renewed after the time |since|, and that its
+-- release grants the lock to |waiter|.
 local function assert_undisturbed(holder, waiter, token, since)
   remote.assert_renewed(holder, since, TTL)
   remote.assert_held(holder, token)
@@ -56,7 +59,7 @@ teardown(function()
 end)
 
 describe("a client of three members", function()
-  it("takes their addresses as a list or as one text", function()
+  it("accepts the endpoints as a list or as one comma-separated string", function()
     local list = {}
     for i = 1, 3 do list[i] = etcd:endpoint(i) end
     for _, endpoints in ipairs { list, table.concat(list, ",") } do
@@ -66,7 +69,7 @@ describe("a client of three members", function()
     end
   end)
 
-  it("finds those that run, wherever the one that does not is in the list", function()
+  it("gets its first lock within 1 s if a member is down, at any position of the list", function()
     local _, dead = cluster.leader_of(etcd)
     etcd:kill(dead)
     for i = 1, 3 do
@@ -79,7 +82,7 @@ describe("a client of three members", function()
     end
   end)
 
-  it("loses nothing when the leader is killed, and waits no longer than its election", function()
+  it("keeps its hold and its wait if the leader dies; no lock call takes over 6 s", function()
     local leader = cluster.leader_of(etcd)
     local holder, waiter, token = hold_and_wait(leader, "leader")
     local join = cluster.start_cycles(etcd, options(cluster.endpoints_from(etcd, leader)),
@@ -91,7 +94,7 @@ describe("a client of three members", function()
     assert_undisturbed(holder, waiter, token, killed)
   end)
 
-  it("loses nothing when all members are restarted, one after the other", function()
+  it("keeps its hold and its wait while all members restart one after the other", function()
     local leader = cluster.leader_of(etcd)
     local holder, waiter, token = hold_and_wait(leader, "rolling")
     local join = cluster.start_cycles(etcd, options(cluster.endpoints_from(etcd, leader)),
@@ -108,8 +111,9 @@ describe("a client of three members", function()
   end)
 end)
 
-describe("a member that stops answering without closing", function()
-  -- One holds, one waits and one asks, all at member |silent|.
+describe("a client of a paused member", function()
+  -- Pauses member |silent|, and asserts that a holder, a waiter and a client that takes a lock
+  -- all continue at another member; that lock may take |stall| s.
   local function assert_left(silent, name, stall)
     local holder, waiter, token = hold_and_wait(silent, name)
     local other = start_at(silent)
@@ -121,18 +125,19 @@ describe("a member that stops answering without closing", function()
     assert_undisturbed(holder, waiter, token, from)
   end
 
-  it("is left: the lock goes on elsewhere, the hold and the queue too", function()
+  it("moves to another member and keeps its hold and its wait", function()
     local _, follower = cluster.leader_of(etcd)
     assert_left(follower, "silent", 2.5 + SLACK)
   end)
 
-  it("is left even if it was the leader", function()
+  it("keeps its hold and its wait if the member was the leader", function()
     assert_left(cluster.leader_of(etcd), "silent_leader", cluster.STALL_MAX)
   end)
 end)
 
-describe("a member that is cut off from the others", function()
-  -- Where the client would go next; what came there.
+describe("a client of a member without a quorum", function()
+  -- Starts a listener as the client's second endpoint; returns its endpoint, the count of
+  -- connections that it accepted, and close().
   local function listener()
     local socket, seen = uv.new_tcp(), { count = 0 }
     assert(socket:bind("127.0.0.1", 0))
@@ -147,7 +152,7 @@ describe("a member that is cut off from the others", function()
     return seen
   end
 
-  it("is left by one who only holds, and by one who asks", function()
+  it("tries its next endpoint, with only a hold or with a pending call", function()
     local _, alone = cluster.leader_of(etcd)
     local next_ones = { listener(), listener() }
     finally(function()
@@ -166,7 +171,7 @@ describe("a member that is cut off from the others", function()
     remote.send(other, "return client:lock('x', { timeout = 3 })")
     wait.eventually(function() return next_ones[2].count > 0 end, 2.5 + SLACK,
       "the one who asks has moved")
-    -- A third of its TTL until it asks, and what an attempt may take.
+    -- The holder sends its next request after TTL / 3, and an attempt may take 2 s.
     wait.eventually(function() return next_ones[1].count > 0 end, 12 / 3 + 2 + SLACK,
       "the holder has moved")
     local results, took = remote.answer_of(other)
@@ -180,8 +185,8 @@ describe("a member that is cut off from the others", function()
     remote.assert_held(holder, token)
   end)
 
-  -- In its first moments, when it leads as far as it knows.
-  it("is not believed in what it knows alone", function()
+  -- Right after the loss of its followers the member still considers itself the leader.
+  it('gets "unavailable" from ping even if the member was the leader', function()
     local leader = cluster.leader_of(etcd)
     local child = remote.start(options(etcd:endpoint(leader)))
     cycle_once(child)
@@ -192,7 +197,7 @@ describe("a member that is cut off from the others", function()
     assert.same({ "nil", "unavailable" }, { results[1], results[3] })
   end)
 
-  it("answers at once that it is, to a call that nobody else can serve", function()
+  it('gets "unavailable" with "no leader" if it has no other endpoint', function()
     local _, alone = cluster.leader_of(etcd)
     local child = remote.start(options(etcd:endpoint(alone)))
     cycle_once(child)
@@ -210,7 +215,7 @@ describe("a member that is cut off from the others", function()
   end)
 end)
 
-describe("a cluster of which all members are down", function()
+describe("a client of a stopped cluster", function()
   local IDLE = [[
     local usage = require('luv').getrusage
     local function seconds(time) return time.sec + time.usec / 1e6 end
@@ -221,7 +226,7 @@ describe("a cluster of which all members are down", function()
     return cpu(to) - cpu(from), to.nvcsw - from.nvcsw
   ]]
 
-  it("is told in time, with the cause, is not hammered, and is back at once", function()
+  it("fails at its timeout, uses little CPU, and locks within 1 s of the restart", function()
     local caller, idler, patient, fresh = remote.start(options(etcd:endpoints()), 4)
     for _, child in ipairs { caller, idler, patient } do cycle_once(child) end
     for i = 1, 3 do etcd:kill(i) end
@@ -240,9 +245,9 @@ describe("a cluster of which all members are down", function()
     local results, took = remote.answer_of(idler)
     assert_within(took, 3, 3 + SLACK, "the wait of 3 s")
     local share, wakes = tonumber(results[1]) / took, tonumber(results[2]) / took
-    -- It is about 70; each try is a few.
+    -- Usually about 70; each attempt causes a few wake-ups.
     assert.is_true(wakes < 100, ("woke up %.0f times a second"):format(wakes))
-    -- It is about 1 %; more on a busy machine and under sanitizers.
+    -- Usually about 1 %; more on a busy machine and under sanitizers.
     assert.is_true(share < 0.05, ("%.1f %% of a core"):format(share * 100))
 
     for i = 1, 3 do etcd:restart(i, { wait = false }) end

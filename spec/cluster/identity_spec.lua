@@ -1,5 +1,6 @@
--- Another cluster, a wiped one, one of yesterday: who held a lock there learns
--- that it is over, and never goes on with what answers now.
+-- Tests what a client does if etcd is wiped, restored from a backup, or replaced by another
+-- cluster: its holds are lost, and its calls are refused until the program connects again.
+-- Needs: three members.
 
 local Etcd = require "spec.support.servers.etcd"
 local proc = require "spec.support.programs.proc"
@@ -11,11 +12,11 @@ local ask = remote.ask
 local LOST = "local reason, _, code = lock:wait_lost(15) return reason or code"
 
 local function start(endpoints, count)
-  -- Long enough that no lease ends of itself while an etcd is exchanged.
+  -- The TTL is so long that no lease expires while etcd is being replaced.
   return remote.start({ endpoints = endpoints, prefix = prefix, ttl = 15 }, count)
 end
 
--- An etcd for a test, which may do with it what it likes.
+-- Starts an etcd that only this test uses; stops it at the end of the test.
 local function single()
   local etcd = Etcd.start()
   finally(function()
@@ -25,7 +26,7 @@ local function single()
   return etcd
 end
 
--- Revisions that another store doesn't have.
+-- Makes |child| use revisions that a new store does not have yet.
 local function make_history(child)
   assert.same({ "true" }, ask(child, [[
     for i = 1, 20 do assert(client:lock('history')):unlock() end
@@ -33,22 +34,22 @@ local function make_history(child)
   ]]))
 end
 
--- A client that holds, late in the history of |etcd|; its token.
+-- Starts a client that takes a lock at a late revision of |etcd|; returns it and its token.
 local function late_holder(etcd)
   local child = start(etcd:endpoint())
   make_history(child)
   return child, remote.take(child, "late")
 end
 
--- |child| is told that its hold has ended. What it notices first is a matter of
--- luck: that its key is gone, or that the store is another.
+-- Asserts that |child| loses its hold. The reason depends on what the client detects first:
+-- that its key is missing, or that the store is another one.
 local function assert_told(child)
   local reason = ask(child, LOST)[1]
   assert.is_true(reason == "cluster_changed" or reason == "revoked"
     or reason == "expired" or reason == "deleted", reason)
 end
 
--- What |child| asks for is refused for good.
+-- Asserts that all calls of |child| return "conflict" and ask for a new connection.
 local function assert_refused(child)
   for _, call in ipairs {
     "lock('late')", "lock('late', { timeout = 3 })", "try_lock('late')", "queue('late')",
@@ -60,18 +61,19 @@ local function assert_refused(child)
   end
 end
 
--- |child| held under |token| what |etcd| knows nothing of by now.
+-- Asserts that |child| has lost its hold with the token |token|, that its calls are refused,
+-- and that a new client gets a lock in |etcd| with a smaller token.
 local function assert_over(child, etcd, token)
   assert.same({ "false", "lost" }, ask(child, "return lock:held()"))
   assert_refused(child)
   local results = ask(child, "return lock:unlock()")
   assert.same({ "nil", "lost" }, { results[1], results[3] })
-  -- Whoever connects anew begins with the new store, where tokens are smaller.
+  -- A new client gets its token from the new store, where revisions are smaller.
   assert.is_true(remote.take(start(etcd:endpoint()), "anew") < token)
 end
 
-describe("an etcd that was wiped", function()
-  it("and begins anew on the same ports takes all locks with it for good", function()
+describe("a wipe of etcd", function()
+  it('ends holds and makes calls return "conflict" if the cluster ID is the same', function()
     local etcd = single()
     local child, token = late_holder(etcd)
     etcd:wipe()
@@ -79,7 +81,7 @@ describe("an etcd that was wiped", function()
     assert_over(child, etcd, token)
   end)
 
-  it("and has another cluster id is told apart by that", function()
+  it('ends holds with "cluster_changed" if the cluster ID is new', function()
     local etcd = single()
     local child, token = late_holder(etcd)
     etcd:wipe(true)
@@ -87,7 +89,7 @@ describe("an etcd that was wiped", function()
     assert_over(child, etcd, token)
   end)
 
-  it("is not believed by one who only looks", function()
+  it('makes queue and ping of a client without a lock return "conflict"', function()
     local etcd = single()
     local opts = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 300 }
     local children = { remote.start(opts, 2) }
@@ -99,7 +101,7 @@ describe("an etcd that was wiped", function()
     end
   end)
 
-  it("hands nothing to one who waited in its queue", function()
+  it('makes a waiting lock call return "conflict" or "lost"', function()
     local etcd = single()
     local child, token = late_holder(etcd)
     local waiter = start(etcd:endpoint())
@@ -114,7 +116,8 @@ describe("an etcd that was wiped", function()
   end)
 end)
 
-describe("an etcd that was restored from a backup", function()
+describe("a restore of etcd from a backup", function()
+  -- Saves a snapshot of |etcd|; returns its file.
   local function save(etcd)
     local file = etcd.dir .. "/backup"
     local _, code, err = etcd:ctl("snapshot", "save", file)
@@ -122,7 +125,7 @@ describe("an etcd that was restored from a backup", function()
     return file
   end
 
-  -- Has |etcd| go on where it was when |file| was saved, on the same ports.
+  -- Restarts |etcd| on the same ports with the data of the snapshot |file|.
   local function restore(etcd, file)
     local member = etcd.members[1]
     etcd:kill()
@@ -136,7 +139,7 @@ describe("an etcd that was restored from a backup", function()
     etcd:restart()
   end
 
-  it("takes the locks with it that were taken since", function()
+  it("ends holds that began after the backup", function()
     local etcd = single()
     local file = save(etcd)
     local child, token = late_holder(etcd)
@@ -145,8 +148,8 @@ describe("an etcd that was restored from a backup", function()
     assert_over(child, etcd, token)
   end)
 
-  -- The key in the backup proves nothing: what happened since is forgotten, and
-  -- others may have held the lock meanwhile.
+  -- Asserts that a hold is lost although its key is in the backup. The key proves nothing: the
+  -- restored store lacks later changes, and other clients may have held the lock since.
   local function assert_key_is_nothing(etcd)
     local child = late_holder(etcd)
     local file = save(etcd)
@@ -158,17 +161,17 @@ describe("an etcd that was restored from a backup", function()
     assert_refused(child)
   end
 
-  it("takes a lock with it although its key is in the backup", function()
+  it('ends a hold with "cluster_changed" although its key is in the backup', function()
     assert_key_is_nothing(single())
   end)
 
-  it("does so as well if it has had more leaders than the restored one has", function()
+  it('ends a hold that is in the backup even if it lowers the raft term', function()
     local etcd = single()
     for _ = 1, 3 do etcd:restart() end
     assert_key_is_nothing(etcd)
   end)
 
-  it("has no two holders when the lock was handed over since", function()
+  it('leaves no holder of a lock that passed to a waiter after the backup', function()
     local etcd = single()
     local first = late_holder(etcd)
     local second = start(etcd:endpoint())
@@ -179,7 +182,7 @@ describe("an etcd that was restored from a backup", function()
     remote.taken(second)
     make_history(second)
     restore(etcd, file)
-    -- Whose key is the oldest again.
+    -- The key of |first| is the oldest one again.
     local results = ask(first, "lock = client:lock('late', { timeout = 3 }) return lock")
     assert.same({ "nil" }, results)
     assert.same({ "cluster_changed" }, ask(second, LOST))
@@ -188,8 +191,8 @@ describe("an etcd that was restored from a backup", function()
   end)
 end)
 
-describe("another cluster behind the second address", function()
-  it("is not taken for the first", function()
+describe("another cluster at the second endpoint", function()
+  it('makes calls return "conflict" and holds end with "cluster_changed"', function()
     local etcd, another = (table.unpack or unpack)(Etcd.start_all { {}, {} })
     finally(function()
       proc.destroy_children()
@@ -205,7 +208,7 @@ describe("another cluster behind the second address", function()
     assert.matches("another cluster", results[2])
     assert.same({ "cluster_changed" }, ask(child, "return lock:wait_lost(15)"))
     assert_refused(child)
-    -- And nothing of ours stays there.
+    -- The clients leave no key and no lease in the other cluster.
     another:await_keys(prefix, 0, 10)
     assert.same({}, another:leases())
   end)

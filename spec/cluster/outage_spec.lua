@@ -1,4 +1,4 @@
--- What becomes of holds, waits and calls while etcd is gone or says nothing.
+-- Tests holds, waits, releases and calls while etcd is down or paused, and after its return.
 
 local proc = require "spec.support.programs.proc"
 local remote = require "spec.support.programs.remote"
@@ -19,14 +19,15 @@ local function start(etcd, ttl)
   return start_many(1, etcd, ttl)[1]
 end
 
--- As far as |child| knows: nobody is asked.
+-- Asserts that |child| holds its lock by its local knowledge; sends no request.
 local function assert_held(child)
   assert.same({ "true" }, ask(child, "return (lock:held())"))
 end
 
 local own
 
--- The etcd of this file, on which nobody else depends; running.
+-- Returns an etcd that only this file uses, and starts it if it is down or paused. The child
+-- processes end with the test.
 local function private_etcd()
   own = own or suite.start()
   if own.members[1].process.code or own.members[1].paused then own:restart() end
@@ -39,7 +40,7 @@ teardown(function()
 end)
 
 describe("an outage shorter than the TTL", function()
-  it("loses nothing: not the hold, not its token, not the place in the queue", function()
+  it("leaves the hold, its token and the wait intact", function()
     local etcd = private_etcd()
     local holder, waiter = start(etcd, 20), start(etcd, 20)
     local token = take(holder, "short")
@@ -61,7 +62,7 @@ describe("an outage shorter than the TTL", function()
     etcd:await_keys(prefix .. "short/", 0, 1)
   end)
 
-  it("in which etcd only says nothing loses nothing either", function()
+  it("leaves the hold and the wait intact if etcd is paused", function()
     local etcd = private_etcd()
     local holder, waiter = start(etcd, 8), start(etcd, 8)
     local token = take(holder, "silent")
@@ -82,7 +83,8 @@ end)
 describe("an outage longer than the TTL", function()
   local WAIT = "lock = assert(client:lock 'long') return ('%.0f'):format(lock:token())"
 
-  -- |holder| is told of its loss when its claim is over; returns how long that was to last.
+  -- Asserts that |holder| loses its lock as "expired" at its hold deadline; returns the seconds
+  -- that were left until then.
   local function assert_expires(holder)
     local results, took = ask(holder, [[
       local left = lock:remaining()
@@ -95,7 +97,7 @@ describe("an outage longer than the TTL", function()
     return left
   end
 
-  it("ends the hold at its own deadline; waiters wait on, or give up in time", function()
+  it("ends the hold at its deadline; waiters stay queued or fail at their timeout", function()
     local etcd = private_etcd()
     local holder, patient, hasty = start(etcd, 4), start(etcd, 4), start(etcd, 4)
     local token = take(holder, "long")
@@ -106,7 +108,7 @@ describe("an outage longer than the TTL", function()
     etcd:await_keys(prefix .. "long/", 3)
     etcd:kill()
     local left = assert_expires(holder)
-    -- TTL and margin: what was proven last was sent before the kill.
+    -- At most the TTL less the margin, since the last proof was sent before the kill.
     assert.is_true(left > 0 and left <= 3.6, left .. " s left")
     assert.same({ "false", "lost", "expired", "0" },
       ask(holder, "local held, code = lock:held() return held, code, told, lock:remaining()"))
@@ -123,14 +125,14 @@ describe("an outage longer than the TTL", function()
     assert_within(wait.now() - back, 0, 8, "the hand-off after the outage")
     assert.is_true(tonumber(results[1]) > token)
     assert.same({ "true" }, ask(patient, "return (lock:check())"))
-    -- What is lost stays lost, and neither it nor the hasty one left a key.
+    -- The hold stays lost, and neither it nor the call that timed out left a key.
     assert.same({ "false", "lost" }, ask(holder, "return lock:held()"))
     etcd:await_keys(prefix .. "long/", 1)
     assert.same({ "true" }, ask(patient, "return lock:unlock()"))
     assert.is_true(take(holder, "long") > token)
   end)
 
-  it("in which etcd only says nothing ends the hold at the same deadline", function()
+  it("ends the hold at its deadline if etcd is paused", function()
     local etcd = private_etcd()
     local holder = start(etcd, 2)
     take(holder, "stopped")
@@ -144,8 +146,8 @@ describe("an outage longer than the TTL", function()
   end)
 end)
 
-describe("a client of an etcd that is down", function()
-  it("says so, with the cause, at its timeout, after 5 s without one; and recovers", function()
+describe("a call while etcd is down", function()
+  it("fails with the cause at its timeout (default: 5 s), or succeeds once etcd is back", function()
     local etcd = private_etcd()
     etcd:kill()
     local calls = {
@@ -164,28 +166,28 @@ describe("a client of an etcd that is down", function()
     for i, call in ipairs(calls) do
       local results, took = answer_of(children[i])
       assert.same({ "nil", "unavailable" }, { results[1], results[3] })
-      -- In less a busy machine may not have found out.
+      -- In a shorter time, a busy machine may not find the cause.
       if call[3] >= 1 then assert.matches("refused", results[2], nil, call[1]) end
       assert.is_true(etcd:is_named(results[2]), results[2])
       assert_within(took, call[2], call[3] + SLACK, call[1])
     end
 
-    -- One that still waits when etcd comes gets the lock.
+    -- A call that still waits when etcd starts gets the lock.
     children[1]:send "lock = assert(client:lock('down', { timeout = 20 })) return lock:token()"
     etcd:restart()
     local back = wait.now()
     answer_of(children[1])
     assert_within(wait.now() - back, 0, 3 + SLACK, "the lock after etcd came")
-    -- The others did not leave anything that comes to life now.
+    -- The other calls left no request that takes effect now.
     etcd:await_keys(prefix .. "down/", 1, 2)
     assert.same({ "true" }, ask(children[1], "return lock:unlock()"))
     assert.is_true(tonumber(ask(children[3], "return client:ping()")[1]) < SLACK)
   end)
 end)
 
-describe("an etcd that is stopped in its tracks", function()
-  -- What is called, its code (false: no failure), and how many seconds it may
-  -- take at least and at most. Each has a process of its own and a lock.
+describe("a call while etcd is paused", function()
+  -- Each: the call, its code (false: no failure), and the seconds that it may take at least
+  -- and at most. Each call runs in a process of its own that holds a lock.
   local CALLS = {
     { "client:lock('other', { timeout = 1 })", "unavailable", 1, 1 },
     { "client:lock('other', { timeout = 0.2 })", "unavailable", 0.2, 0.2 },
@@ -211,13 +213,13 @@ describe("an etcd that is stopped in its tracks", function()
     return results[1] == "nil" and results[3] or results[1] == "false" and results[2]
   end
 
-  it("keeps no call for long after its deadline", function()
+  it("returns by its deadline, and a failed one changes nothing in etcd", function()
     local etcd = private_etcd()
     local children = start_many(#CALLS + 1, etcd, 60)
     local fresh = table.remove(children)
     for i, child in ipairs(children) do take(child, "stop/" .. i) end
     etcd:pause()
-    fresh:send "return client:lock('other')" -- has never heard of etcd
+    fresh:send "return client:lock('other')" -- has never reached etcd
     for i, call in ipairs(CALLS) do children[i]:send("return " .. call[1]) end
     local wrong = {}
     local function check(child, call, code, low, high)
@@ -233,8 +235,8 @@ describe("an etcd that is stopped in its tracks", function()
     check(fresh, "the first lock of a client", "unavailable", 5, 5)
 
     etcd:resume()
-    -- All but those that were released or closed still hold theirs, and there
-    -- is no trace of the other calls.
+    -- All clients but those that called unlock or close still hold their locks, and the other
+    -- calls left no key.
     for i, call in ipairs(CALLS) do
       if not call[1]:find "unlock" and not call[1]:find "close" then
         assert.same({ "true" }, ask(children[i], "return (lock:check())"), call[1])
@@ -247,12 +249,12 @@ describe("an etcd that is stopped in its tracks", function()
 end)
 
 describe("a release", function()
-  it("that an outage cuts off is finished when etcd is back", function()
+  it("that an outage interrupts is completed when etcd is back", function()
     local etcd = private_etcd()
     local children = start_many(10, etcd, 60)
     for i, child in ipairs(children) do take(child, "cut/" .. i) end
     etcd:await_keys(prefix .. "cut/", 10)
-    -- Some before, some during, some after etcd's end.
+    -- Some calls start before etcd is killed, some meanwhile, some afterwards.
     for i, child in ipairs(children) do
       child:send "return lock:unlock()"
       if i == 5 then etcd:kill() end
@@ -270,14 +272,14 @@ describe("a release", function()
     assert.is_true(cut >= 5, "etcd has heard of all releases")
     etcd:restart()
     etcd:await_keys(prefix .. "cut/", 0)
-    -- That was the release, not the end of the leases, which live on.
+    -- The releases deleted the keys, not the end of the leases, which are still alive.
     for i, child in ipairs(children) do
       take(child, "cut/" .. i)
       assert.same({ "true" }, ask(child, "return lock:unlock()"))
     end
   end)
 
-  it("of a wait that ends in an outage is finished when etcd is back", function()
+  it("of the key of a waiter that times out in an outage is completed when etcd is back", function()
     local etcd = private_etcd()
     local holder = start(etcd, 60)
     take(holder, "given_up")
@@ -299,8 +301,8 @@ describe("a release", function()
   end)
 end)
 
-describe("what was asked in vain while etcd was away", function()
-  it("is not done when it is back: a lock that nobody waits for any more", function()
+describe("etcd after an outage", function()
+  it("gets no write from lock calls that were cancelled during the outage", function()
     local etcd = private_etcd()
     local child = start(etcd, 60)
     ask(child, "return client:lock('warm'):unlock()")
@@ -323,7 +325,7 @@ describe("what was asked in vain while etcd was away", function()
     child:wait()
   end)
 
-  it("is not done when it is back: writes whose callers were told so", function()
+  it('gets no write from puts that returned "unavailable" during the outage', function()
     local etcd = private_etcd()
     local child = start(etcd, 60)
     take(child, "vain")
@@ -340,7 +342,7 @@ describe("what was asked in vain while etcd was away", function()
     assert.same({ "nil", "2" }, ask(child, WRITE:format(2), 10))
     etcd:restart()
     assert.equal("true", ask(child, WRITE:format(1e6), 10)[1])
-    -- There was one write of it.
+    -- Exactly one put was applied.
     assert.matches('"Version" : 1\n', (etcd:ctl("get", prefix .. "key", "-w", "fields")))
     assert.same({ "true" }, ask(child, "return lock:unlock()"))
     etcd:del(prefix .. "key")
@@ -349,8 +351,8 @@ describe("what was asked in vain while etcd was away", function()
   end)
 end)
 
-describe("a wait during which etcd compacts its history", function()
-  it("goes on, and ends as soon as the lock is free", function()
+describe("a wait during a compaction of etcd", function()
+  it("continues, and ends within 5 s when the lock is released", function()
     local etcd = suite.etcd()
     local holder, first, second = start(etcd, 15), start(etcd, 15), start(etcd, 15)
     local PROGRAM = "lock = assert(client:lock 'compacted') return ('%.0f'):format(lock:token())"
@@ -373,7 +375,7 @@ describe("a wait during which etcd compacts its history", function()
       assert.same({ "true" }, ask(holder, "return lock:unlock()"))
       local released = wait.now()
       local next_token = tonumber(answer_of(waiter, 5)[1])
-      -- It would look again after 15 s.
+      -- Without a watch event, the waiter would read again only after 15 s.
       assert_within(wait.now() - released, 0, 5, "the hand-off")
       assert.is_true(next_token > token)
       holder, token = waiter, next_token

@@ -1,4 +1,5 @@
--- All of it at once: three members, TLS, users; and the member in use dies.
+-- Tests three members with TLS and authentication together, and the loss of the member in use.
+-- Needs: three members.
 
 local cluster = require "spec.support.servers.cluster"
 local proc = require "spec.support.programs.proc"
@@ -13,7 +14,7 @@ local TTL = 10
 
 local etcd
 
--- Of a client that begins with member |i|.
+-- Returns the options of a client that uses member |i| first.
 local function options(i)
   return tls.options(etcd, prefix, {
     endpoints = cluster.endpoints_from(etcd, i), ttl = TTL,
@@ -32,8 +33,9 @@ teardown(function()
   etcd:stop()
 end)
 
-describe("a client of three members with TLS and users", function()
-  -- One holds, one waits, some work at member |i|, which |ends|.
+describe("a client with TLS and authentication", function()
+  -- Asserts that a holder, a waiter and three clients that take locks, all at member |i|,
+  -- continue after ends(etcd, i).
   local function assert_undisturbed(i, name, ends)
     local holder, waiter = remote.start(options(i), 2)
     local token = remote.take(holder, name)
@@ -52,7 +54,7 @@ describe("a client of three members with TLS and users", function()
     remote.release(waiter)
   end
 
-  it("is let in by its certificate and its password together", function()
+  it("needs both its certificate and its password", function()
     local child = remote.start(options(1))
     local token = remote.take(child, "a")
     remote.assert_held(child, token)
@@ -68,16 +70,16 @@ describe("a client of three members with TLS and users", function()
     assert.matches("client certificate", results[2])
   end)
 
-  it("goes on with its hold and its wait when the leader is killed", function()
+  it("keeps its hold and its wait if the leader dies", function()
     assert_undisturbed(cluster.leader_of(etcd), "leader", etcd.kill)
   end)
 
-  it("goes on with them when another member, the one in use, is killed", function()
+  it("keeps its hold and its wait if the follower in use dies", function()
     local _, follower = cluster.leader_of(etcd)
     assert_undisturbed(follower, "follower", etcd.kill)
   end)
 
-  it("goes on with them when the member in use says nothing any more", function()
+  it("keeps its hold and its wait if the member in use stops answering", function()
     local _, follower = cluster.leader_of(etcd)
     assert_undisturbed(follower, "silent", etcd.pause)
   end)

@@ -1,8 +1,8 @@
--- The command as a whole: what it says of itself, what it refuses, and that the documents
--- know all of it.
+-- Tests the command as a whole: its help, its usage errors, its bash completion, and that the
+-- documents describe every option.
 
 local Etcd = require "spec.support.servers.etcd"
-local cell = require "spec.support.harness.cell"
+local matrix = require "spec.support.harness.matrix"
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
@@ -11,7 +11,7 @@ local suite = require "spec.support.harness.suite"
 
 suite.etcd()
 
--- That of a subcommand, or of all.
+-- Returns the help text of the subcommand |name|; nil: of the whole command.
 local function help(name)
   local out, status, err = command.run(name and { name, "--help" } or { "--help" })
   assert.same({ 0, "" }, { status, err })
@@ -26,7 +26,7 @@ local function subcommands()
   return names
 end
 
--- The options that a help lists, with their dashes, but not that for help.
+-- Returns a list of the options in the help |text|, with their dashes, without --help and -h.
 local function options(text)
   local found = {}
   for line in text:gmatch "[^\n]+" do
@@ -38,7 +38,7 @@ local function options(text)
   return found
 end
 
--- What bash offers for the last word of |line|: a set.
+-- Returns a set of the words that bash offers for the last word of |line|.
 local function completions(line)
   local out, code, err = proc.run { "bash", "-c", [==[
     eval "$0"
@@ -54,12 +54,12 @@ local function completions(line)
   return found
 end
 
-describe("the command", function()
-  it("tells its version", function()
+describe("the etcdlock command", function()
+  it("prints its version with --version", function()
     assert.equal("etcdlock " .. require "etcdlock"._VERSION .. "\n", (command.run { "--version" }))
   end)
 
-  it("lists its subcommands, each of which has a help", function()
+  it("lists its subcommands with --help, and each has a help text", function()
     local names = subcommands()
     assert.is_true(#names >= 3)
     for _, name in ipairs(names) do
@@ -67,7 +67,7 @@ describe("the command", function()
     end
   end)
 
-  it("tells whoever has mistyped what is wrong, and where to read on", function()
+  it("exits with 64 after a usage error, and prints the error and the help to read", function()
     for _, case in ipairs {
       { {}, "a command is required", "etcdlock --help" },
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
@@ -112,7 +112,7 @@ describe("the command", function()
     end
   end)
 
-  it("names the option, or the variable, that etcd's client refuses", function()
+  it("exits with 64 and names the option or variable if connect rejects a setting", function()
     for _, case in ipairs {
       { { "--endpoints", "x" }, {}, "--endpoints" },
       { { "--cacert", "/nowhere" }, {}, "--cacert \"/nowhere\" can't be read" },
@@ -133,10 +133,10 @@ describe("the command", function()
     end
   end)
 
-  it("takes a flag of etcdctl's with and without its value", function()
+  it("accepts the boolean flags of etcdctl with and without a value", function()
     local etcd = Etcd.start { tls = false }
     finally(function() etcd:stop() end)
-    local env = clients.with(cell.no_variables(),
+    local env = clients.with(matrix.no_variables(),
       { ETCDCTL_ENDPOINTS = etcd:endpoint():match "//(.*)" })
     for _, case in ipairs {
       { { "--insecure-transport" }, 0 }, { { "--insecure-transport", "true" }, 0 },
@@ -151,7 +151,7 @@ describe("the command", function()
     end
   end)
 
-  it("says which Lua module is missing", function()
+  it("exits with 71 and names the Debian package if a Lua module is missing", function()
     local lua = require "luv".cwd() .. "/lua"
     local _, status, err = command.run({ "ls" },
       { LUA_PATH = lua .. "/?.lua;" .. lua .. "/?/init.lua" })
@@ -160,7 +160,7 @@ describe("the command", function()
       .. " lua-argparse\n", err)
   end)
 
-  it("is nothing that a program which uses the module loads", function()
+  it("is not loaded, nor are argparse and luv, by a program that requires etcdlock", function()
     local child = proc.lua([[
       local client = assert(require("etcdlock").connect { endpoints = ... })
       assert(client:ping())
@@ -181,7 +181,7 @@ describe("every option of the command", function()
   local all = { [""] = options(help()) }
   for _, name in ipairs(subcommands()) do all[name] = options(help(name)) end
 
-  it("is found in its help", function()
+  it("is listed by --help", function()
     assert.is_true(#all[""] >= 11)
     assert.same({ "--shared", "--permits", "--value", "--timeout", "--ttl", "--max-hold", "--grace",
       "-E" }, all.run)
@@ -189,7 +189,7 @@ describe("every option of the command", function()
   end)
 
   for _, file in ipairs { "doc/command.md", "doc/etcdlock.1" } do
-    it("stands in " .. file, function()
+    it("is documented in " .. file, function()
       local text = assert(read_file(file)):gsub("\\%-", "-")
       for name, list in pairs(all) do
         assert.is_truthy(text:find("etcdlock " .. name, 1, true), name)
@@ -200,7 +200,7 @@ describe("every option of the command", function()
     end)
   end
 
-  it("is completed by bash", function()
+  it("is offered by the bash completion", function()
     for name, list in pairs(all) do
       for _, option in ipairs(list) do
         assert.is_truthy(completions("etcdlock " .. name .. " " .. option)[option], option)
@@ -209,22 +209,22 @@ describe("every option of the command", function()
   end)
 end)
 
-describe("bash", function()
-  it("completes subcommands, and what is said after an option", function()
+describe("the bash completion", function()
+  it("offers subcommands, the values of an option, and no options of other subcommands", function()
     local found = completions "etcdlock "
     for _, name in ipairs(subcommands()) do assert.is_true(found[name], name) end
     assert.same({ ["false"] = true }, completions "etcdlock ls --insecure-transport f")
     assert.is_nil(completions "etcdlock ls --"["--ttl"])
   end)
 
-  it("completes the command that is run", function()
+  it("completes the words after -- as the command to run", function()
     assert.is_true(completions "etcdlock run a -- tru"["true"])
     assert.is_nil(completions "etcdlock run a -- --t"["--ttl"])
   end)
 end)
 
 describe("the manual page", function()
-  it("is one without a slip", function()
+  it("is formatted by man without a warning", function()
     local out, code, err = proc.run { "man", "--warnings", "--local-file", "doc/etcdlock.1" }
     assert.same({ 0, "" }, { code, err })
     assert.matches("etcdlock elect", out)

@@ -1,7 +1,8 @@
--- etcdlock doctor: where each setting came from, how etcd is, and what is to be done.
+-- Tests etcdlock doctor: it prints the source of each setting, the state of etcd, and a remedy for
+-- each problem.
 
 local Etcd = require "spec.support.servers.etcd"
-local cell = require "spec.support.harness.cell"
+local matrix = require "spec.support.harness.matrix"
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local secured = require "spec.support.servers.secured"
@@ -11,11 +12,11 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 
--- What it says about |words| and |env|, and its exit status; nothing of the suite's etcd is in
--- its environment.
+-- Runs doctor with the arguments |words| and the variables |env|, without the variables of the
+-- suite's etcd. Returns its output and its exit status.
 local function doctor(words, env)
   local out, status, err = command.run({ "doctor", (table.unpack or unpack)(words) },
-    clients.with(cell.no_variables(), env))
+    clients.with(matrix.no_variables(), env))
   assert.equal("", err)
   return out, status
 end
@@ -26,7 +27,7 @@ local function assert_says(out, ...)
   end
 end
 
--- The words of the line of a table that begins with |first|.
+-- Returns the words of the line of |out| that begins with the word |first|; nil: there is none.
 local function row(out, first)
   for line in out:gmatch "[^\n]+" do
     local words = {}
@@ -36,7 +37,7 @@ local function row(out, first)
 end
 
 describe("etcdlock doctor", function()
-  it("says that all is well", function()
+  it('prints "All is well." and the state of etcd, and exits with 0, if etcd works', function()
     local etcd = suite.etcd()
     local out, status = command.run { "doctor", "--prefix", prefix }
     assert.equal(0, status, out)
@@ -53,7 +54,7 @@ describe("etcdlock doctor", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("tells where each setting came from", function()
+  it("prints the source of each setting: option, variable or default, and no password", function()
     local out, status = doctor({ "--endpoints", "127.0.0.1:1,127.0.0.1:2", "--user=me:pw-7391" }, {
       ETCDCTL_ENDPOINTS = "127.0.0.1:3", ETCDCTL_INSECURE_TRANSPORT = "true",
     })
@@ -74,7 +75,7 @@ describe("etcdlock doctor", function()
     assert.is_nil(out:find "7391" or out:find "1937")
   end)
 
-  it("tells what is wrong with a setting", function()
+  it("reports an invalid setting with its remedy, and exits with 1", function()
     local out, status = doctor({ "--cacert", "/nowhere" }, {})
     assert.equal(1, status)
     assert_says(out, '  WRONG  --cacert "/nowhere" can\'t be read: ',
@@ -84,7 +85,7 @@ describe("etcdlock doctor", function()
     assert_says(out, "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "-> unset it")
   end)
 
-  it("tells which member can't be reached, and why", function()
+  it("reports an unreachable member, a duplicate endpoint and a member without TLS", function()
     local etcd = Etcd.start { tls = false }
     finally(function() etcd:stop() end)
     local here = etcd:endpoint():match "//(.*)"
@@ -95,7 +96,7 @@ describe("etcdlock doctor", function()
       "a lock can be taken", "\n1 thing is wrong.\n")
     assert.equal("answers", row(out, here)[10])
     assert.equal("-", row(out, "127.0.0.1:1")[2])
-    -- The same member twice, and TLS where there is none.
+    -- Two endpoints of one member, and then TLS to a member without it.
     out, status = doctor({ "--endpoints", here .. "," .. here:gsub("127.0.0.1", "localhost") }, {})
     assert.equal(0, status)
     assert_says(out, "is the same member as")
@@ -104,7 +105,7 @@ describe("etcdlock doctor", function()
     assert_says(out, "it doesn't speak TLS")
   end)
 
-  it("tells of a member that has lost its majority how it is", function()
+  it("reports the version and the missing leader of a member without a majority", function()
     local etcd = Etcd.start { tls = false, members = 3 }
     etcd:kill(2)
     etcd:kill(3)
@@ -123,7 +124,7 @@ describe("etcdlock doctor", function()
       "\n         -> it reaches no majority of the members: start those that are down")
   end)
 
-  it("tells in its own options what is to be done about a certificate", function()
+  it("names --cacert or --server-name as the remedy for a certificate error", function()
     local etcd = Etcd.start { tls = tls.served_by(suite.cast().server_alone, false) }
     finally(function() etcd:stop() end)
     local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
@@ -139,7 +140,7 @@ describe("etcdlock doctor", function()
       {})), "; give one of them as --server-name", "-> give one of the certificate's names as")
   end)
 
-  it("tells of alarms, and of a lock that can't be taken", function()
+  it("reports a NOSPACE alarm, and that no lock can be taken", function()
     local etcd = Etcd.start { tls = false, args = { "--quota-backend-bytes=20000" } }
     finally(function() etcd:stop() end)
     for _ = 1, 10 do etcd:ctl("put", "a", ("x"):rep(10000)) end
@@ -150,7 +151,7 @@ describe("etcdlock doctor", function()
     assert.is_nil(out:find("no alarm", 1, true))
   end)
 
-  it("doesn't say of a lock that somebody else has that it could be taken", function()
+  it("reports that it took no test lock if another client holds it, and exits with 0", function()
     local client = clients.connector { endpoints = suite.endpoints(), prefix = prefix } ()
     finally(clients.close_all)
     clients.keep(assert(client:lock "etcdlock-doctor"))
@@ -160,7 +161,7 @@ describe("etcdlock doctor", function()
     assert.is_nil(out:find "can be taken")
   end)
 
-  it("tells of rights that are missing", function()
+  it("reports missing rights and a wrong password with the remedy, and prints no secret", function()
     local etcd = secured.start(prefix, { tls = false })
     finally(function() etcd:stop() end)
     local env = { ETCDCTL_ENDPOINTS = etcd:endpoint() }
@@ -182,7 +183,7 @@ describe("etcdlock doctor", function()
     secured.assert_no_secret(out)
   end)
 
-  it("tells how each member is, whoever gives the token", function()
+  it("reports each member's state to a user if only the last of four endpoints answers", function()
     local etcd = secured.start(prefix, { tls = false })
     finally(function() etcd:stop() end)
     local here = etcd:endpoint():match "//(.*)"
@@ -196,7 +197,7 @@ describe("etcdlock doctor", function()
       "\n3 things are wrong.\n")
   end)
 
-  it("tells with what TLS was verified", function()
+  it("prints the certificates that TLS uses, and reports those that do not fit", function()
     local cast = suite.cast()
     local etcd = Etcd.start { tls = {
       ca = cast.ca.cert, cert = cast.server.cert, key = cast.server.key, client = cast.client,

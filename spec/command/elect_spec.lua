@@ -1,4 +1,4 @@
--- etcdlock elect: a command while it leads, and who leads.
+-- Tests etcdlock elect: it runs a command while it leads, and prints the leaders with --listen.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -11,7 +11,7 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
 local NAME = prefix .. "a"
 
-local theirs -- etcdctl
+local theirs -- the process of etcdctl
 
 after_each(function()
   if theirs then proc.destroy(theirs) end
@@ -24,7 +24,7 @@ local function stand(value, script)
 end
 
 describe("etcdlock elect", function()
-  it("runs a command while it leads, one after the other", function()
+  it("runs its command only while it leads, and then the next candidate leads", function()
     local first = stand("one", "echo leads $ETCDLOCK_TOKEN; read line; exit 5")
     local token = first:expect "^leads (%d+)"
     local second = stand("two", "echo leads $ETCDLOCK_TOKEN")
@@ -39,7 +39,7 @@ describe("etcdlock elect", function()
     etcd:await_keys(NAME .. "/", 0)
   end)
 
-  it("ends a command that leads no longer", function()
+  it("ends its command and exits with 70 when it loses the leadership", function()
     local job = stand("one", "echo leads; exec sleep 60")
     job:expect "^leads"
     local client = connect()
@@ -47,7 +47,7 @@ describe("etcdlock elect", function()
     assert.equal(70, (job:wait()))
   end)
 
-  it("stands in one line with etcdctl elect", function()
+  it("waits in one queue with etcdctl elect, and leads when etcdctl ends", function()
     theirs = proc.spawn({ "etcdctl", "elect", NAME, "theirs" }, { nil, nil, nil }, {
       env = { ETCDCTL_API = "3", ETCDCTL_ENDPOINTS = suite.endpoint() },
     })
@@ -61,10 +61,10 @@ describe("etcdlock elect", function()
     ours:expect "^leads"
     assert.equal(0, (ours:wait()))
     proc.wait(theirs)
-    etcd:revoke(lease) -- which would live for a minute
+    etcd:revoke(lease) -- etcdctl leaves it behind, with a TTL of 60 s
   end)
 
-  it("tells of each leader as etcdctl does", function()
+  it("prints each leader in the format of etcdctl with --listen, as JSON with --json", function()
     local listener = command.start { "elect", "--listen", NAME }
     local for_programs = command.start { "elect", "-l", NAME, "--json" }
     local election = connect():election "a"
@@ -73,7 +73,7 @@ describe("etcdlock elect", function()
     listener:expect "^one$"
     for_programs:expect '"value":"one"'
     assert(leadership:proclaim "two\27[31m")
-    listener:expect "^two\27%[31m$" -- as it is: no terminal reads it
+    listener:expect "^two\27%[31m$" -- unescaped, as the output is no terminal
     assert.matches('"token":' .. leadership:token(), for_programs:expect '.*"value":"two.*')
     assert(leadership:resign())
     for _, child in ipairs { listener, for_programs } do
@@ -83,7 +83,7 @@ describe("etcdlock elect", function()
     end
   end)
 
-  it("ends when nobody listens to it any more", function()
+  it("exits from --listen after the reader of its output has ended", function()
     local words, env = command.words()
     local leadership = assert(connect():election "a":campaign("one", { timeout = 20 }))
     local pipe = proc.talk({ "sh", "-c", ('%s %s elect -l "$NAME" | head -n 1; echo done')
@@ -96,7 +96,7 @@ describe("etcdlock elect", function()
     pipe:wait()
   end)
 
-  it("is told what it lacks", function()
+  it("exits with 64 and names the missing or superfluous argument", function()
     for words, what in pairs {
       ["elect a"] = "what to say is missing: VALUE",
       ["elect a b"] = "what is to run is missing",

@@ -1,6 +1,7 @@
--- etcdlock run beside `etcdctl lock`, and a program with Go's concurrency.Mutex, on one name.
+-- Tests etcdlock run together with `etcdctl lock`, and with a Go program that uses
+-- concurrency.Mutex, on one lock name.
 
-local cell = require "spec.support.harness.cell"
+local matrix = require "spec.support.harness.matrix"
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local go_programs = require "spec.support.programs.go"
@@ -14,7 +15,7 @@ local ROUNDS = 3
 
 local start_go = go_programs.build "mutex"
 local no_go = not start_go and go_programs.MISSING
-  or cell.is_secure and "mutex.go knows neither TLS nor users"
+  or matrix.is_secure and "mutex.go knows neither TLS nor users"
 
 local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix }
 
@@ -24,7 +25,8 @@ after_each(function()
   temporary.remove_all()
 end)
 
--- Only one at a time can make a directory. Each adds to a number that it has read before.
+-- The critical section. mkdir fails if another process is inside, and a lost update shows in the
+-- counter.
 local WORK = [[
   mkdir "$DIR/inside" || echo two-at-once
   read n < "$DIR/count"
@@ -33,20 +35,22 @@ local WORK = [[
   rmdir "$DIR/inside"
 ]]
 
--- A shell's words for WORK under the lock, by ours and by etcdctl.
+-- Returns the shell commands that run WORK under the lock with etcdlock run, and with etcdctl lock.
+-- |words|: the interpreter and the path of etcdlock.
 local function ways(words)
   return ("%s %s run %s -- sh -c \"$WORK\""):format(words[1], words[2], NAME),
     ("etcdctl lock --ttl 5 %s -- sh -c \"$WORK\""):format(NAME)
 end
 
--- Starts what does |way| so often.
+-- Starts a shell that runs the command |way| ROUNDS times with the variables |env|.
 local function start_shell(way, env)
   return proc.talk({ "sh", "-c", ("for i in $(seq %d); do %s || echo failed $?; done")
     :format(ROUNDS, way) }, env)
 end
 
--- start(words, env) → children that do WORK, each ROUNDS times: none of them inside when another
--- is. All of them are there before the first begins.
+-- Calls start(words, env), which returns children that run WORK under the lock, each ROUNDS times.
+-- Checks that no two of them run WORK at the same time. All of them are queued before the first one
+-- gets the lock.
 local function assert_one_at_a_time(start)
   local directory = temporary.directory()
   local words, env = command.words()
@@ -70,7 +74,7 @@ local function assert_one_at_a_time(start)
 end
 
 describe("etcdlock run and etcdctl lock", function()
-  it("never run at once", function()
+  it("never run their commands at the same time", function()
     assert_one_at_a_time(function(words, env)
       local ours, theirs = ways(words)
       return {
@@ -80,7 +84,7 @@ describe("etcdlock run and etcdctl lock", function()
     end)
   end)
 
-  it("never run while a program of Go's has the mutex", not no_go and function()
+  it("never run their commands while a Go program holds concurrency.Mutex", not no_go and function()
     assert_one_at_a_time(function(words, env)
       local ours, theirs = ways(words)
       local function go()
@@ -93,7 +97,7 @@ describe("etcdlock run and etcdctl lock", function()
     end)
   end or function() pending(no_go) end)
 
-  it("give a command the same words about its lock", function()
+  it("set ETCD_LOCK_KEY and ETCD_LOCK_REV alike for the command", function()
     local _, env = command.words()
     env.ETCDCTL_API, env.ETCDCTL_ENDPOINTS = "3", suite.endpoint()
     local SHOW = "echo ${ETCD_LOCK_KEY%/*} $((ETCD_LOCK_REV > 0))"

@@ -1,4 +1,5 @@
--- etcdlock ls and break: who holds and who waits, and to take a lock from its holder.
+-- Tests etcdlock ls, which lists holders and waiters, and etcdlock break, which takes a lock from
+-- its holder.
 
 local cjson = require "cjson"
 local clients = require "spec.support.harness.clients"
@@ -26,7 +27,7 @@ local function ls(...)
   return command.run { "--prefix", prefix, "ls", ... }
 end
 
--- The words of each line of a table, without when it was.
+-- Returns the lines of the table |out|, with single blanks, and WHEN instead of times.
 local function rows_of(out)
   local rows = {}
   for line in out:gmatch "([^\n]*)\n" do
@@ -36,12 +37,12 @@ local function rows_of(out)
 end
 
 describe("etcdlock ls", function()
-  it("says that there is nobody", function()
+  it("prints that there is no lock, or [] with --json, if there is none", function()
     assert.equal("Nobody holds a lock, or waits for one.\n", (ls()))
     assert.equal("[]\n", (ls "--json"))
   end)
 
-  it("shows who holds and who waits, since when and from where", function()
+  it("lists holders and waiters with mode, token, host, pid, time and value", function()
     local held = clients.keep(assert(client:lock("stock/1", { value = "order 4711" })))
     local reader = clients.keep(assert(client:read_lock("b", { owner = "me" })))
     local waiting = clients.ask(other, "write", "b")
@@ -60,24 +61,24 @@ describe("etcdlock ls", function()
     waiting:cancel()
   end)
 
-  it("has columns", function()
+  it("aligns its columns after names with multi-byte characters", function()
     clients.keep(assert(client:lock "größe"))
     clients.keep(assert(client:lock "a"))
     local head, first, second = ls():match "^([^\n]*)\n([^\n]*)\n([^\n]*)\n"
     local at = head:find("MODE", 1, true)
     assert.equal(at, (first:find("lock", 1, true)))
-    assert.equal(at + 2, (second:find("lock", 1, true))) -- two of its letters are two bytes
+    assert.equal(at + 2, (second:find("lock", 1, true))) -- two of its letters have two bytes
   end)
 
-  it("knows nothing of others' clients but that they are there", function()
-    local lease = etcd:ctl("lease", "grant", "60"):match "lease 0*(%x+) granted"
-    etcd:ctl("put", "--lease=" .. lease, prefix .. "theirs/" .. lease, "10.0.0.1:80")
+  it("lists the key of another client program with token and value, and - for the rest", function()
+    local lease = etcd:grant(60)
+    etcd:put(prefix .. "theirs/" .. lease, "10.0.0.1:80", lease)
     local _, token = etcd:get(prefix .. "theirs/" .. lease)
     assert.equal(("theirs lock holds %d - - - - 10.0.0.1:80"):format(token), rows_of((ls()))[2])
     etcd:revoke(lease)
   end)
 
-  it("tells programs the same", function()
+  it("prints the result of client:queues as one line of JSON with --json", function()
     local held = clients.keep(assert(client:multi_lock({ "b", "a" }, { value = "v", owner = 7 })))
     local out, status = ls "--json"
     assert.equal(0, status)
@@ -86,7 +87,7 @@ describe("etcdlock ls", function()
     assert.equal(held:token(), cjson.decode(out)[2].places[1].token)
   end)
 
-  it("shows no terminal what could steer it", function()
+  it("escapes control characters and invalid UTF-8 in names and values", function()
     local value = "\27[31mred\r\n\7\127 \194\155 \226\128\174 größe 锁 \255\192\175"
     clients.keep(assert(client:lock("a\27]0;x\7", { value = value })))
     local out = ls()
@@ -102,7 +103,7 @@ describe("etcdlock ls", function()
     assert.matches('^etcdlock: lock "\\x?%d%l?%d?%[2J" is not held with token 1\n$', err)
   end)
 
-  it("looks again and again", function()
+  it("prints the list repeatedly with --watch, until SIGINT", function()
     local watch = command.start { "--prefix", prefix, "ls", "--json", "--watch", "--interval=0.1" }
     watch:expect "^%[%]$"
     local lock = assert(client:lock "a")
@@ -114,7 +115,7 @@ describe("etcdlock ls", function()
     assert.equal("", watch:errors())
   end)
 
-  it("draws on a terminal's screen, until Ctrl-C", function()
+  it("redraws the screen of a terminal with --watch, until Ctrl-C", function()
     local words, env = command.words()
     local line = ("exec %s %s --prefix %s ls --watch --interval 0.1"):format(words[1], words[2],
       prefix)
@@ -127,7 +128,7 @@ describe("etcdlock ls", function()
     assert.equal(130, (screen:wait()))
   end)
 
-  it("tells that etcd is away", function()
+  it("exits with 69 and names the endpoint if etcd is unreachable", function()
     local out, status, err = command.run { "--endpoints", "127.0.0.1:1", "ls" }
     assert.same({ "", 69 }, { out, status })
     assert.matches("^etcdlock: .*127%.0%.0%.1:1", err)
@@ -139,7 +140,7 @@ describe("etcdlock break", function()
     return command.run { "--prefix", prefix, "break", ... }
   end
 
-  it("takes a lock from the holder with that token, and from no other", function()
+  it("ends the hold with the given token, and exits with 1 for any other token", function()
     local lock = assert(client:lock "a")
     local out, status, err = break_lock("a", lock:token() - 1)
     assert.same({ "", 1 }, { out, status })
@@ -149,7 +150,7 @@ describe("etcdlock break", function()
     assert.equal("deleted", lock:wait_lost(5))
   end)
 
-  it("wants a token", function()
+  it("exits with 64 if the token is not a positive integer", function()
     for _, token in ipairs { "x", "0", "1.5", "" } do
       local _, status, err = break_lock("a", token)
       assert.equal(64, status)

@@ -1,4 +1,5 @@
--- etcdlock run: a command under a lock, and what becomes of both.
+-- Tests etcdlock run: its options, its exit status, the signals that it passes on, and the end of
+-- the command when the lock is lost.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -19,7 +20,7 @@ after_each(function()
   temporary.remove_all()
 end)
 
--- `etcdlock run |...|`, where a list stands for the words behind "--".
+-- Returns the arguments |...| of `etcdlock run` as a list. A table stands for "--" and its words.
 local function words_of(...)
   local words = { "run" }
   for i = 1, select("#", ...) do
@@ -38,15 +39,15 @@ local function run(...) return command.run(words_of(...)) end
 local function start(...) return command.start(words_of(...)) end
 local function sh(script) return { "sh", "-c", script } end
 
--- A shell says "NAME" for each signal that comes to it, goes on, and ends when it reads a
--- line. It says "ready PID" before.
+-- Shell code that prints "ready PID", then "got-NAME" for each signal, and ends when it reads a
+-- line.
 local LISTENS = [[
   for s in TERM INT HUP QUIT USR1 USR2; do trap "echo got-$s" $s; done
   echo ready $$
   while ! read line; do :; done
 ]]
 
--- "T" is stopped; nil: it has ended.
+-- Returns the state of the process |pid| as in /proc ("T": stopped), or nil if it has ended.
 local function state(pid)
   local text = read_file(("/proc/%d/stat"):format(pid))
   local found = text and text:match ".*%) (%S)"
@@ -54,7 +55,7 @@ local function state(pid)
 end
 
 describe("etcdlock run", function()
-  it("runs a command while the lock is held, and exits as it does", function()
+  it("runs the command while it holds the lock, and exits with the command's status", function()
     local job = start(NAME, sh "echo held; read line; exit 3")
     job:expect "^held"
     assert.equal(1, #etcd:keys(NAME .. "/"))
@@ -65,12 +66,12 @@ describe("etcdlock run", function()
     assert.same({ "out\n", 0, "err\n" }, { out, status, err })
   end)
 
-  it("gives the command all words as they are", function()
+  it("passes all words after -- to the command unchanged", function()
     assert.equal("a b|--ttl|--|\n", (run(NAME, { "sh", "-c", [[printf '%s|' "$@"; echo]], "sh",
       "a b", "--ttl", "--" })))
   end)
 
-  it("gives the command no connection of its own for a stream that is closed", function()
+  it("gives the command /dev/null for each standard stream that is closed", function()
     local words, env = command.words()
     local file = temporary.directory() .. "/streams"
     local _, status = proc.run({ "sh", "-c", '"$@" <&- >&- 2>&-', "sh", words[1], words[2], "run",
@@ -82,7 +83,7 @@ describe("etcdlock run", function()
     assert.equal(("/dev/null\n"):rep(3), read_file(file))
   end)
 
-  it("tells the command which lock it has", function()
+  it("sets ETCD_LOCK_KEY, ETCD_LOCK_REV and ETCDLOCK_TOKEN for the command", function()
     local before = etcd:revision()
     local out = command.run(words_of(NAME,
       sh "echo $ETCD_LOCK_KEY $ETCD_LOCK_REV $ETCDLOCK_TOKEN $OF_OURS"), { OF_OURS = "kept" })
@@ -90,7 +91,7 @@ describe("etcdlock run", function()
     assert.equal(NAME, key:match "^(.*)/%x+$")
     assert.equal(before + 1, tonumber(token))
     assert.is_true(tonumber(rev) >= tonumber(token))
-    -- It has waited: what was written until then is to be seen at that revision.
+    -- After a wait, ETCD_LOCK_REV includes what was written before the grant.
     local client = connect()
     local lock = assert(client:lock "a")
     local job = start(NAME, sh "echo $ETCD_LOCK_REV $ETCDLOCK_TOKEN")
@@ -105,13 +106,13 @@ describe("etcdlock run", function()
     etcd:del(prefix .. "data")
   end)
 
-  it("exits with 128 and the signal that has ended the command", function()
+  it("exits with 128 + the number of the signal that has ended the command", function()
     assert.equal(128 + 9, (select(2, run(NAME, sh "kill -9 $$"))))
     assert.equal(128 + 15, (select(2, run(NAME, sh "kill -TERM $$"))))
     assert.same({}, etcd:keys(NAME .. "/"))
   end)
 
-  it("tells that there is no such command before it waits", function()
+  it("exits with 126 or 127, without a wait for the lock, if the command cannot be run", function()
     local client = connect()
     clients.keep(assert(client:lock "a"))
     local directory = temporary.directory()
@@ -124,7 +125,7 @@ describe("etcdlock run", function()
     assert.equal(1, #etcd:keys(NAME .. "/"))
   end)
 
-  it("tells that it was not to be had in time", function()
+  it("exits with 75, or the status of -E, if the lock is not free within --timeout", function()
     local client = connect()
     clients.keep(assert(client:lock "a"))
     local out, status, err = run(NAME, "--timeout", "1", sh "echo ran")
@@ -135,14 +136,14 @@ describe("etcdlock run", function()
     etcd:await_keys(NAME .. "/", 1)
   end)
 
-  it("tells that etcd is away", function()
+  it("exits with 69 and names the endpoint if etcd is unreachable", function()
     local out, status, err = run("--endpoints", "127.0.0.1:1", NAME, "--timeout", "0.5",
       sh "echo ran")
     assert.same({ "", 69 }, { out, status })
     assert.matches("^etcdlock: .*127%.0%.0%.1:1.*refused\n$", err)
   end)
 
-  it("shares with other readers, but with nobody else", function()
+  it("runs beside a read hold with --shared, and exits with 75 without it", function()
     local client = connect()
     local lock = assert(client:read_lock "a")
     assert.equal(75, (select(2, run(NAME, "--timeout=0", { "true" }))))
@@ -150,7 +151,7 @@ describe("etcdlock run", function()
     assert(lock:unlock())
   end)
 
-  it("is one of so many", function()
+  it("takes one of n permits with --permits, and exits with 78 for another n", function()
     local client = connect()
     local semaphore = assert(client:semaphore("a", 2))
     clients.keep(assert(semaphore:lock { owner = 1 }))
@@ -161,7 +162,7 @@ describe("etcdlock run", function()
     assert.equal(75, (select(2, run(NAME, "--timeout=0", "--permits=2", { "true" }))))
   end)
 
-  it("publishes what it is told to", function()
+  it("publishes --value and its pid in its queue entry", function()
     for _, value in ipairs { "nightly", "-5" } do
       local job = start(NAME, "--value", value, sh "echo held; read line")
       job:expect "^held"
@@ -171,7 +172,7 @@ describe("etcdlock run", function()
     end
   end)
 
-  it("tells that the lock may stay for its TTL, where etcd is silent at the end", function()
+  it("reports that the lock may stay until its TTL ends if etcd confirms no release", function()
     local job = start(NAME, "--ttl=10", sh "echo held; read line; exit 5")
     job:expect "^held"
     etcd:pause()
@@ -185,14 +186,14 @@ describe("etcdlock run", function()
     etcd:await_keys(NAME .. "/", 0)
   end)
 
-  it("takes no lock of another etcd's, with the prefix it is told", function()
+  it("puts --prefix before the name of the lock", function()
     local out = run("--prefix", prefix, "a", sh "echo $ETCD_LOCK_KEY")
     assert.equal(NAME, out:match "^(.*)/%x+\n$")
   end)
 end)
 
 describe("a signal to etcdlock run", function()
-  it("is passed on", function()
+  it("is passed on to the command if it is TERM, INT, HUP, QUIT, USR1 or USR2", function()
     local job = start(NAME, sh(LISTENS))
     job:expect "^ready"
     for _, name in ipairs { "TERM", "INT", "HUP", "QUIT", "USR1", "USR2" } do
@@ -203,7 +204,7 @@ describe("a signal to etcdlock run", function()
     assert.equal(0, (job:wait()))
   end)
 
-  it("that is ignored is ignored by the command as well", function()
+  it("that etcdlock ignores from its start is ignored by its command, too", function()
     local words, env = command.words()
     local job = proc.talk({ "sh", "-c", "trap '' HUP; exec \"$@\"", "sh", words[1], words[2],
       "run", NAME, "--", "sh", "-c", "echo ready $$; read line" }, env)
@@ -214,7 +215,7 @@ describe("a signal to etcdlock run", function()
     assert.equal(0, (job:wait()))
   end)
 
-  it("that a shell ignores for what stands before & is ignored by both", function()
+  it("that a shell ignores for a background job is ignored by both processes", function()
     local client = connect()
     local lock = assert(client:lock "a")
     local words, env = command.words()
@@ -232,7 +233,7 @@ describe("a signal to etcdlock run", function()
     assert.equal(0, (job:wait()))
   end)
 
-  it("ends a wait, and leaves nobody in the queue", function()
+  it("ends a wait for the lock with exit status 128 + n, and removes the entry", function()
     local client = connect()
     local lock = assert(client:lock "a")
     for name, number in pairs { term = 15, int = 2, hup = 1, quit = 3 } do
@@ -246,7 +247,7 @@ describe("a signal to etcdlock run", function()
     assert.is_true(lock:check())
   end)
 
-  it("is no matter while it waits, if it is for the command", function()
+  it("is ignored during a wait for the lock if it is USR1 or USR2", function()
     local lock = assert(connect():lock "a")
     local job = start(NAME, sh "echo ran")
     etcd:await_keys(NAME .. "/", 2)
@@ -257,7 +258,7 @@ describe("a signal to etcdlock run", function()
     assert.equal(0, (job:wait()))
   end)
 
-  it("that stops is passed on, and so is the one to go on", function()
+  it("is passed on to the command, too, if it is TSTP or CONT", function()
     local job = start(NAME, sh [[
       trap 'echo got-TSTP' TSTP
       trap 'echo got-CONT' CONT
@@ -267,8 +268,7 @@ describe("a signal to etcdlock run", function()
     job:expect "^ready"
     job:kill "sigtstp"
     job:expect "^got%-TSTP"
-    -- Where a shell could have it go on it stops as well, and one that comes before that is
-    -- lost.
+    -- If a shell can continue etcdlock, it stops itself, too; a CONT before that is lost.
     wait.eventually(function()
       job:kill "sigcont"
       return job.out.text:find "\ngot%-CONT\n"
@@ -278,14 +278,14 @@ describe("a signal to etcdlock run", function()
   end)
 end)
 
-describe("a lock that etcdlock run has lost", function()
-  -- Has whoever holds the lock lose it.
+describe("etcdlock run that has lost its lock", function()
+  -- Makes the holder lose the lock.
   local function take_away()
     local client = connect()
     assert(client:break_lock("a", client:queue "a"[1].token))
   end
 
-  it("ends the command", function()
+  it("ends the command with TERM, reports the loss and exits with 70", function()
     local job = start(NAME, sh [[
       trap 'echo got-TERM; exit 0' TERM
       echo ready
@@ -298,7 +298,7 @@ describe("a lock that etcdlock run has lost", function()
     assert.matches('^etcdlock: lock ".*a" was lost: .*; sh is ended\n$', job:errors())
   end)
 
-  it("kills one that doesn't end, when its time is over", function()
+  it("kills a command that ignores TERM when --grace is over", function()
     wait.eventually(function()
       local job = start(NAME, "--grace", "0.5", sh [[
         trap 'echo got-TERM' TERM
@@ -309,11 +309,11 @@ describe("a lock that etcdlock run has lost", function()
       take_away()
       assert.equal(70, (job:wait()))
       assert.is_nil(state(pid))
-      return job.out.text:find "\ngot%-TERM\n" -- which a busy machine may have no time for
+      return job.out.text:find "\ngot%-TERM\n" -- a busy machine may leave no time for it
     end, 5, "TERM before the end")
   end)
 
-  it("ends one that is stopped", function()
+  it("ends a command that is stopped", function()
     local job = start(NAME, "--grace", "60", sh [[
       trap 'echo got-TERM; exit' TERM
       echo ready $$
@@ -327,7 +327,7 @@ describe("a lock that etcdlock run has lost", function()
     assert.equal(70, (job:wait()))
   end)
 
-  it("is told even if the command has ended well", function()
+  it("exits with 70 even if the command exits with 0", function()
     local job = start(NAME, sh "trap '' TERM; echo ready; read line; exit 0")
     job:expect "^ready"
     take_away()
@@ -336,8 +336,8 @@ describe("a lock that etcdlock run has lost", function()
     assert.equal(70, (job:wait()))
   end)
 
-  -- `etcdlock run`, what it says of itself on a pipe to the shell's |reader|, who reads no
-  -- line before "go" comes from us, as descriptor 4.
+  -- Starts `etcdlock run` with the shell code |script|. Its standard error is a pipe to the shell
+  -- code |reader|, which has the input that the test sends as descriptor 4.
   local function start_piped(reader, script)
     local words, env = command.words()
     return proc.talk({ "sh", "-c", ([[
@@ -346,7 +346,7 @@ describe("a lock that etcdlock run has lost", function()
     ]]):format(reader), "sh", words[1], words[2], "run", NAME, "--", "sh", "-c", script }, env)
   end
 
-  it("ends the command also where nobody reads what is said about it", function()
+  it("ends the command although the pipe of its standard error is full", function()
     local job = start_piped("read line <&4; cat >&2", [[
       trap 'echo got-TERM; kill $!; exit' TERM
       yes >&2 &
@@ -363,7 +363,7 @@ describe("a lock that etcdlock run has lost", function()
     job:wait()
   end)
 
-  it("ends the command with TERM also where nobody can read it any more", function()
+  it("ends the command with TERM although its standard error has no reader", function()
     local job = start_piped("exec 0<&- 3>&-; echo gone >&2; read line <&4", [[
       trap 'sleep 0.2; echo got-TERM; exit' TERM
       echo ready
@@ -378,18 +378,18 @@ describe("a lock that etcdlock run has lost", function()
     job:wait()
   end)
 
-  it("has come to its end by --max-hold", function()
+  it("exits with 70 and frees the lock if --max-hold ended the hold", function()
     wait.eventually(function()
       local job = start(NAME, "--max-hold", "0.5", sh "echo ready; exec sleep 60")
       assert.equal(70, (job:wait()))
       etcd:await_keys(NAME .. "/", 0)
-      return job.out.text == "ready\n" -- it counts from the grant, before anything is started
+      return job.out.text == "ready\n" -- --max-hold counts from the grant, not from the start
     end, 5, "a command that has begun")
   end)
 end)
 
-describe("etcdlock run that is killed", function()
-  it("takes its command with it", function()
+describe("etcdlock run", function()
+  it("takes its command with it when SIGKILL ends it, and its key expires", function()
     local job = start(NAME, "--ttl=2", sh "echo ready $$; read line; sleep 60")
     local pid = tonumber((job:expect "^ready (%d+)"))
     job:kill "sigkill"

@@ -1,5 +1,5 @@
--- etcdlock at a terminal, which `script` (of Debian's bsdutils) makes: keys, and what they
--- send to whom.
+-- Tests etcdlock run at a terminal, which `script` (of Debian's bsdutils) creates: the signals of
+-- Ctrl-C, Ctrl-\ and Ctrl-Z, and the message about the holder that it waits for.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -18,8 +18,8 @@ after_each(function()
   clients.close_all()
 end)
 
--- Says each signal that comes, as often as it comes, until it reads a line. (A shell makes
--- one of two that come together.)
+-- Lua code that prints each signal as often as it arrives, and ends when it reads a line. (A shell
+-- would merge two signals that arrive together.)
 local LISTENS = [[
   local uv = require "luv"
   for _, name in ipairs { "sigint", "sigquit", "sigusr1" } do
@@ -33,7 +33,7 @@ local LISTENS = [[
   uv.run()
 ]]
 
--- Runs the shell's |text| at a terminal of its own. What is sent there are keys.
+-- Runs the shell code |text| at a terminal of its own. Input that is sent to it acts as keys.
 local function at_terminal(text)
   local words, env = command.words()
   env.LUA, env.LISTENS = words[1], LISTENS
@@ -47,20 +47,20 @@ local function press(terminal, keys)
 end
 
 describe("etcdlock run at a terminal", function()
-  it("hears of Ctrl-C as often as it is pressed, and not more", function()
+  it("delivers each Ctrl-C and each Ctrl-Backslash to the command exactly once", function()
     local terminal = at_terminal(
       'exec $COMMAND run $NAME -- $LUA spec/support/programs/child.lua "$LISTENS"')
     local pid = terminal:expect "^ready (%d+)"
     local function heard(name)
       return select(2, terminal.out.text:gsub("got " .. name, ""))
     end
-    for i = 1, 5 do -- one that came twice may be heard once
+    for i = 1, 5 do -- two equal signals at once may arrive as one
       press(terminal, CTRL_C)
       wait.eventually(function() return heard "sigint" >= i end)
       press(terminal, "\28") -- Ctrl-\
       wait.eventually(function() return heard "sigquit" >= i end)
     end
-    proc.run { "kill", "-USR1", pid }
+    uv.kill(tonumber(pid), "sigusr1")
     terminal:expect "got sigusr1"
     assert.equal(5, heard "sigint")
     assert.equal(5, heard "sigquit")
@@ -68,7 +68,7 @@ describe("etcdlock run at a terminal", function()
     assert.equal(0, (terminal:wait()))
   end)
 
-  it("tells for whom it waits, and gives up at Ctrl-C", function()
+  it("prints the holder's pid while it waits, and leaves the queue at Ctrl-C", function()
     local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     clients.keep(assert(client:lock "a"))
     local terminal = at_terminal "exec $COMMAND run $NAME -- true"
@@ -80,8 +80,8 @@ describe("etcdlock run at a terminal", function()
     etcd:await_keys(NAME .. "/", 1)
   end)
 
-  -- We have |lock|; then another holds the same name with |options|; who wants it with
-  -- |wanted| is told of that one.
+  -- Takes the same name as |lock|, a hold of this process, with a run of |options| (a list). Checks
+  -- that a run with |wanted| (a string of options) prints the pid of that run while it waits.
   local function assert_in_the_way(lock, options, wanted)
     clients.keep(assert(lock))
     local words = { "run", NAME, "--", "sh", "-c", "echo held; read line" }
@@ -96,18 +96,18 @@ describe("etcdlock run at a terminal", function()
     assert.equal(0, (terminal:wait()))
   end
 
-  it("tells who stands in its way, and not who has a permit", function()
+  it("that wants the lock prints the lock holder's pid, not a permit holder's", function()
     local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     assert_in_the_way(assert(client:semaphore("a", 3)):lock(), {}, "")
     assert_in_the_way(assert(client:semaphore("a", 3)):try_lock(), {}, "--shared")
   end)
 
-  it("tells of who has the permit, and not of who has the lock", function()
+  it("that wants a permit prints a permit holder's pid, not the lock holder's", function()
     local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     assert_in_the_way(client:lock "a", { "--permits=1" }, "--permits=1")
   end)
 
-  it("tells a reader of the writer, who waits behind readers", function()
+  it("that wants a read lock prints the pid of the waiting writer before it", function()
     local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
     local reader = assert(client:read_lock "a")
     local writer = command.start { "run", NAME, "--", "true" }
@@ -120,7 +120,7 @@ describe("etcdlock run at a terminal", function()
     assert.equal(0, (terminal:wait()))
   end)
 
-  it("stops at Ctrl-Z, and goes on as a job of the shell's", function()
+  it("stops at Ctrl-Z, and continues with the shell's fg", function()
     local terminal = at_terminal "bash --norc --noprofile -i"
     press(terminal, "$COMMAND run $NAME -- sh -c 'echo rea''dy; read line; echo got $line'\n")
     terminal:expect "ready"

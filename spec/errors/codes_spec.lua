@@ -1,4 +1,4 @@
--- What etcd and the network can answer, and the code that a caller sees.
+-- Tests the code and message that a caller gets for each failure of etcd or the network.
 
 local clients = require "spec.support.harness.clients"
 local core = require "etcdlock.core"
@@ -11,7 +11,7 @@ local wait = require "spec.support.harness.wait"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local assert_fails = clients.assert_fails
 
--- What to do after a test, the last first.
+-- Functions that undo what a test has done, called in reverse order.
 local cleanup
 
 local connected = clients.connector { prefix = prefix }
@@ -20,7 +20,7 @@ local function connect(endpoints, env)
   return connected { endpoints = endpoints, env = env }
 end
 
--- An etcd of the test's own, and a client of it.
+-- Starts an etcd with |opts| for the running test; returns it and a client with option |env|.
 local function private(opts, env)
   local own = suite.start(opts)
   cleanup[#cleanup + 1] = function()
@@ -36,15 +36,14 @@ after_each(function()
   for i = #cleanup, 1, -1 do cleanup[i]() end
 end)
 
-describe("the end of a request", function()
-  -- gRPC's numbers.
+describe("a failed request", function()
+  -- The status codes of gRPC.
   local CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 1, 2, 3, 4, 5
   local PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 7, 8, 9
   local ABORTED, OUT_OF_RANGE, UNIMPLEMENTED, INTERNAL = 10, 11, 12, 13
   local UNAVAILABLE, DATA_LOSS, UNAUTHENTICATED = 14, 15, 16
 
-  -- status, etcd's or gRPC's text; code, certainly not applied, worth
-  -- repeating, our lease is gone.
+  -- Status, text of etcd or gRPC; expected: code, certainly not applied, retriable, lease is gone.
   local ROWS = {
     { NOT_FOUND, "etcdserver: requested lease not found", "lost", true, false, true },
     { FAILED_PRECONDITION, "etcdserver: lease already exists", "conflict", true, true, false },
@@ -68,7 +67,7 @@ describe("the end of a request", function()
     { OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted", "invalid",
       true, false, false },
     { UNIMPLEMENTED, "unknown service etcdserverpb.KV", "protocol", true, false, false },
-    -- A request that has left may have been carried out, whatever the connection broke of.
+    -- A request that was sent may have been applied, whatever broke the connection.
     { UNAVAILABLE, "UNKNOWN: Failed parsing HTTP/2", "protocol", false, false, false },
     { UNAVAILABLE, "failed to connect to all addresses; last error: UNKNOWN: Failed parsing HTTP/2",
       "protocol", true, false, false },
@@ -94,7 +93,7 @@ describe("the end of a request", function()
 
   for _, row in ipairs(ROWS) do
     local status, text, code, definite, retriable, lease_gone = (table.unpack or unpack)(row)
-    it(("with status %d, %q is %s"):format(status, text, code), function()
+    it(("with status %d and text %q has the code %s"):format(status, text, code), function()
       if not core.test then return pending "needs a build with TESTING=1" end
       local got = { core.test.classify(status, text) }
       assert.same({ code, definite, retriable, lease_gone },
@@ -103,7 +102,7 @@ describe("the end of a request", function()
     end)
   end
 
-  it("is told with who was asked, the cause and what to do about it", function()
+  it("has a message with the endpoint, the cause and the remedy", function()
     local function text(status, details)
       return (select(5, core.test.classify(status, details)))
     end
@@ -124,10 +123,10 @@ describe("the end of a request", function()
     assert.matches("; .*not an etcd", text(UNIMPLEMENTED, "unknown service"))
   end)
 
-  -- What gRPC core and the libraries below it say, an example for each row of error.c, and
-  -- what a caller reads.
+  -- For each row of error.c: a text of gRPC core or of a library below it, and the text that a
+  -- caller reads.
   local PLAIN = {
-    { "etcdserver: recvmsg GOAWAY", "etcdserver: recvmsg GOAWAY" }, -- etcd's own words stay
+    { "etcdserver: recvmsg GOAWAY", "etcdserver: recvmsg GOAWAY" }, -- etcd's own text is unchanged
     { "DNS resolution failed for a.invalid:2379: C-ares status is not ARES_SUCCESS qtype=A "
       .. "name=a.invalid is_balancer=0: Domain name not found",
       "the host name can't be looked up: Domain name not found" },
@@ -151,13 +150,13 @@ describe("the end of a request", function()
   }
 
   for _, row in ipairs(PLAIN) do
-    it(("is told in plain words: %q"):format(row[1]), function()
+    it(("has a plain message for the text %q"):format(row[1]), function()
       local text = select(5, core.test.classify(UNAVAILABLE, row[1]))
       assert.equal("etcd 127.0.0.1:2379: " .. row[2], (text:gsub("; something answers.*", "")))
     end)
   end
 
-  it("is told in plain words in each case that error.c knows", function()
+  it("has an example in this test for each plain message in error.c", function()
     local body = read_file("src/base/error.c"):match "}%s*plain%[%]%s*=%s*(%b{})"
     local count = 0
     for part in body:gmatch '{"([^"]+)"' do
@@ -167,15 +166,15 @@ describe("the end of a request", function()
     assert.equal(#PLAIN, count)
   end)
 
-  it("is told in part when etcd says very much", function()
+  it("has a message below 1000 bytes for any text of etcd", function()
     local text = select(5, core.test.classify(UNKNOWN, ("x"):rep(100000)))
     assert.is_true(#text < 1000)
     assert.matches("^etcd 127.0.0.1:2379: xxx", text)
   end)
 end)
 
-describe("an etcd that isn't there", function()
-  it("is unavailable within the time to wait", function()
+describe("an unreachable etcd", function()
+  it('makes lock fail with "unavailable" within its timeout', function()
     local client = connect "127.0.0.1:1"
     local from = wait.now()
     local message = assert_fails("unavailable", client:lock("a", { timeout = 0.5 }))
@@ -185,7 +184,7 @@ describe("an etcd that isn't there", function()
     assert.matches('"' .. prefix .. 'a"', message, 1, true)
   end)
 
-  it("is unavailable to a try, a ping and a look at the queue", function()
+  it('makes try_lock, ping, queue, break_lock and with_lock fail with "unavailable"', function()
     local client = connect "127.0.0.1:1"
     for _, call in ipairs {
       function() return client:try_lock "a" end,
@@ -202,8 +201,8 @@ describe("an etcd that isn't there", function()
     assert.is_nil(client:lease())
   end)
 
-  it("is told even to a call that would wait for ever, if it never was there", function()
-    -- In a child: a wait for ever would be one of the whole suite.
+  it('makes lock without a timeout fail with "unavailable" if it was never reached', function()
+    -- In a child process: an endless wait would block the whole suite.
     local child = proc.lua [[
       local client = assert(require("etcdlock").connect { endpoints = "127.0.0.1:1" })
       print("answer", client:lock "a")
@@ -213,13 +212,13 @@ describe("an etcd that isn't there", function()
     assert.matches("Connection refused.*\tunavailable$", child:expect("^answer\tnil\t(.*)", 8))
   end)
 
-  it("is unavailable when its name is unknown", function()
+  it('makes lock fail with "unavailable" if its host name is unknown', function()
     local client = connect "does-not-exist.invalid:2379"
     local message = assert_fails("unavailable", client:lock("a", { timeout = 1 }))
     assert.matches("does-not-exist.invalid", message, 1, true)
   end)
 
-  it("may come later", function()
+  it("grants locks once it is started", function()
     local own, client = private()
     own:kill()
     assert_fails("unavailable", client:lock("a", { timeout = 0.3 }))
@@ -229,7 +228,7 @@ describe("an etcd that isn't there", function()
     assert.is_true(lock:unlock())
   end)
 
-  it("doesn't confirm a release, a write or a check", function()
+  it('makes put, check and unlock of a held lock fail with "unavailable"', function()
     local own = private()
     local client = connected { endpoints = own:endpoints(), ttl = 60 }
     local lock, second = assert(client:lock "a"), assert(client:lock "b")
@@ -241,13 +240,13 @@ describe("an etcd that isn't there", function()
     assert.is_false((lock:held()))
     assert.is_true(wait.now() - from < 15)
     local ok, result = client:with_lock("b", function() return "ran" end)
-    assert.same({ true, "ran" }, { ok, result }) -- it is held already
+    assert.same({ true, "ran" }, { ok, result }) -- the owner holds it already
     second:unlock()
   end)
 end)
 
-describe("something else on the port", function()
-  -- Answers every connection with |text| until it is closed.
+describe("a server that is not etcd", function()
+  -- A program that answers all data of each connection with its argument.
   local SERVER = [[
     local uv, text = require "luv", ...
     local server = uv.new_tcp()
@@ -271,7 +270,7 @@ describe("something else on the port", function()
     return "127.0.0.1:" .. child:expect "^port (%d+)"
   end
 
-  it("that speaks HTTP/1 has another protocol, which is told without waiting for more", function()
+  it('but speaks HTTP/1 makes calls fail with "protocol" at once', function()
     local endpoint = serve("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n"
       .. "Content-Length: 4\r\nConnection: close\r\n\r\nhey\n")
     local client = connect(endpoint, false)
@@ -287,7 +286,7 @@ describe("something else on the port", function()
     assert_fails("protocol", client:queue "a")
   end)
 
-  it("that says nothing is unavailable in time", function()
+  it('and sends nothing makes lock fail with "unavailable" within its timeout', function()
     local endpoint = serve ""
     local client = connect(endpoint, false)
     local from = wait.now()
@@ -298,8 +297,8 @@ describe("something else on the port", function()
   end)
 end)
 
-describe("an etcd that has stopped", function()
-  it("is unavailable, not merely a lock that isn't free", function()
+describe("a paused etcd", function()
+  it('makes lock and try_lock fail with "unavailable"', function()
     local own, client = private()
     assert.is_number(client:ping())
     own:pause()
@@ -312,7 +311,7 @@ describe("an etcd that has stopped", function()
 end)
 
 describe("an etcd whose database is full", function()
-  it("refuses new locks, lets the others go, and recovers", function()
+  it('refuses new locks with "no_space", lets holders unlock, and recovers', function()
     local own, client = private { args = { "--quota-backend-bytes", "2000000" } }
     local lock = assert(client:lock "a")
     local big = ("v"):rep(600000)
@@ -334,7 +333,7 @@ describe("an etcd whose database is full", function()
 
     own:del(prefix .. "filler")
     assert.equal(0, select(2, own:ctl("compact", ("%d"):format(own:revision()))))
-    -- Against several members etcdctl brings one's token to another now and then.
+    -- With several members, etcdctl sometimes sends the token of one member to another.
     wait.eventually(function()
       local _, code, err = own:ctl "defrag"
       return code == 0, err
@@ -346,8 +345,8 @@ describe("an etcd whose database is full", function()
   end)
 end)
 
-describe("an etcd with users", function()
-  it("tells a client without one that it wants one", function()
+describe("an etcd with authentication", function()
+  it('makes calls of a client without a user fail with "unauthenticated"', function()
     local own, client = private({ tls = false }, false)
     local lock = assert(client:lock "a")
     assert.equal(0, select(2, own:ctl("user", "add", "root:secret")))
@@ -367,8 +366,8 @@ describe("an etcd with users", function()
   end)
 end)
 
-describe("a wait that is given up", function()
-  it("says cancelled to whoever still listens, and leaves the queue", function()
+describe("a pending lock", function()
+  it('that is released ends with "cancelled" and leaves the queue', function()
     local holder = connect(etcd:endpoints())
     clients.keep(assert(holder:lock "a"))
     local waiter = connect(etcd:endpoints())
@@ -381,7 +380,7 @@ describe("a wait that is given up", function()
     wait.eventually(function() return #holder:queue "a" == 1 end)
   end)
 
-  it("says closed when its client is closed", function()
+  it('ends with "closed" and leaves the queue when its client is closed', function()
     rounds.undisturbed(function(timed)
       local holder = connect(etcd:endpoints())
       clients.keep(assert(holder:lock "a"))

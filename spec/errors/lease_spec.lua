@@ -1,5 +1,6 @@
--- The table in src/base/error.c, row by row, as in table_spec: what becomes of
--- releases, leases, streams and tokens.
+-- Tests the error table in src/base/error.c row by row, as table_spec does, for releases, leases,
+-- streams and tokens.
+-- Needs: one plain member.
 
 local Stage = require "spec.support.harness.error_stage"
 local etcdlock = require "etcdlock"
@@ -22,10 +23,10 @@ setup(function() stage:open() end)
 teardown(function() stage:close() end)
 after_each(function() stage:clear() end)
 
--- ---- what becomes of a release ----
+-- ---- releases ----
 
-describe("a release that ends with", function()
-  -- It is repeated until its fate is known; who waits is told if it is refused.
+describe("unlock is retried or fails as the error table says after", function()
+  -- The delete is retried until its outcome is known; only a refusal is returned to the caller.
   each_row(function(row)
     local lock = assert(stage:connect():lock "a")
     stage:script(row, "Txn", 1)
@@ -40,12 +41,12 @@ describe("a release that ends with", function()
   end, function(row) return not row.lease_gone end)
 end)
 
--- ---- what becomes of a lease ----
+-- ---- leases ----
 
--- What nobody has heard of is ended, and not left to its time.
+-- Longer than a test waits: a lease that the client does not know has to be revoked, not expire.
 local LONG_LEASE = { ttl = 60 }
 
-describe("a lease that is asked for and ends with", function()
+describe("a lease request is retried or fails as the error table says after", function()
   each_row(function(row)
     stage:connect(LONG_LEASE)
     stage:script(row, "LeaseGrant", row.retriable and 2 or 1)
@@ -63,7 +64,7 @@ describe("a lease that is asked for and ends with", function()
   end)
 end)
 
-describe("a lease that isn't to be had, because of", function()
+describe("lock gets exactly one lease after LeaseGrant has ended with", function()
   each_row_in_vain(function(row)
     stage:connect(LONG_LEASE)
     stage:script(row, "LeaseGrant")
@@ -82,7 +83,7 @@ describe("a lease that isn't to be had, because of", function()
     stage.await_leases(1)
   end, function(row) return row.retriable end)
 
-  it("no answer at all", function()
+  it("no answer", function()
     stage:connect(LONG_LEASE)
     stage.server:answer("LeaseGrant", "never", 0, nil, 1)
     assert(stage.client:lock("a", { timeout = LONG }))
@@ -90,8 +91,8 @@ describe("a lease that isn't to be had, because of", function()
   end)
 end)
 
-describe("leases that may have been granted", function()
-  it("are all ended, also when that fails at first", function()
+describe("leases granted without an answer", function()
+  it("are all revoked, even if the first revocations fail", function()
     stage:connect(LONG_LEASE)
     stage.server:answer("LeaseGrant", "after", UNAVAILABLE, "etcdserver: request timed out", 3)
     stage.server:answer("LeaseRevoke", "before", UNAVAILABLE, "etcdserver: no leader", 3)
@@ -101,7 +102,7 @@ describe("leases that may have been granted", function()
   end)
 end)
 
-describe("a close whose revoke ends with", function()
+describe("close leaves no key and no lease after LeaseRevoke has ended with", function()
   each_row(function(row)
     assert(stage:connect():lock "a")
     stage:script(row, "LeaseRevoke", 1)
@@ -111,10 +112,10 @@ describe("a close whose revoke ends with", function()
   end, function(row) return row.retriable end)
 end)
 
--- ---- what becomes of streams ----
+-- ---- streams ----
 
 describe("a stream that breaks", function()
-  it("with any of them costs neither hold nor place", function()
+  it("with the status of any error row ends neither a hold nor a wait", function()
     local lock = assert(stage:connect { ttl = 4 }:lock "a")
     local waiter = assert(etcdlock.connect { endpoints = stage.server:endpoint(), prefix = prefix })
     finally(function() waiter:close() end)
@@ -129,7 +130,7 @@ describe("a stream that breaks", function()
     end
     for i, row in ipairs(ROWS) do
       interrupt("Watch", row)
-      -- It is opened with the next renewal; that takes too long to try them all.
+      -- The keepalive stream is opened at the next renewal, which is too slow to try each row.
       if i % 4 == 1 then interrupt("LeaseKeepAlive", row) end
     end
     assert.is_true(lock:check())
@@ -139,7 +140,7 @@ describe("a stream that breaks", function()
     wish:release()
   end)
 
-  it("has all that was watched on it watched again", function()
+  it("is reopened with all of its watches", function()
     local COUNT, held, wishes = 5, {}, {}
     local holder = assert(etcdlock.connect { endpoints = suite.endpoints(), prefix = prefix })
     finally(function() holder:close() end)
@@ -159,10 +160,10 @@ describe("a stream that breaks", function()
   end)
 end)
 
--- ---- what becomes of a token ----
+-- ---- tokens ----
 
-describe("a token is fetched anew and the call repeated, three times, after", function()
-  -- The etcd behind has no users, and says so, which is as good as a token.
+describe("a token is fetched again and the call retried three times after", function()
+  -- The real etcd has no authentication: the client accepts that answer in place of a token.
   each_row(function(row)
     stage:connect { user = "somebody", password = "secret" }
     assert.is_number(stage.client:ping())
@@ -179,8 +180,8 @@ describe("a token is fetched anew and the call repeated, three times, after", fu
   end, function(row) return row.token_bad end)
 end)
 
-describe("a user who is refused with", function()
-  -- The call itself is never made, and the next one is told the same.
+describe("Authenticate is not repeated for each call after", function()
+  -- No call is sent, and further calls fail with the same error.
   each_row(function(row)
     stage:connect { user = "somebody", password = "secret" }
     stage:script(row, "Authenticate")
@@ -195,7 +196,7 @@ describe("a user who is refused with", function()
     assert.equal(before + 1, stage.server:calls "Authenticate")
   end, function(row) return row.definite and not row.retriable and not row.auth_off end)
 
-  it("anything is let in when the server has changed its mind", function()
+  it("a refusal, but is retried within 3 s", function()
     stage:connect { user = "somebody", password = "secret" }
     stage:script(ROWS[6], "Authenticate", 1)
     assert.is_nil((stage.client:ping()))

@@ -1,4 +1,4 @@
--- The slips of a beginner: each message says what is wrong and what to write.
+-- Tests the messages for common mistakes: each states the mistake and what to write instead.
 
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
@@ -14,7 +14,7 @@ end)
 
 after_each(clients.close_all)
 
--- |call| raises a message with |text| in it, which is about a line of this file.
+-- Asserts that |call| raises a message that contains |text| and names a line of this file.
 local function assert_raises(text, call, ...)
   local ok, message = pcall(call, ...)
   assert.is_false(ok)
@@ -22,8 +22,8 @@ local function assert_raises(text, call, ...)
   assert.matches("messages_spec.lua:%d+: ", message)
 end
 
-describe("a colon and a dot mixed up", function()
-  it("are told of by connect and with_lock", function()
+describe("a call", function()
+  it("of etcdlock.connect or with_lock with a colon raises an error that says so", function()
     assert_raises("etcdlock.connect{…}, not with a colon", function()
       etcdlock:connect { endpoints = suite.endpoints() }
     end)
@@ -32,7 +32,7 @@ describe("a colon and a dot mixed up", function()
     end)
   end)
 
-  it("are told of by every method of a client", function()
+  it("of any client method with a dot raises an error that says so", function()
     local client = connect()
     local count = 0
     for name, method in pairs(getmetatable(client).__index) do
@@ -46,7 +46,7 @@ describe("a colon and a dot mixed up", function()
     assert.is_true(count >= 12, count)
   end)
 
-  it("are told of by every method of a lock, and of a pending one", function()
+  it("of any lock method or of pending:step with a dot raises an error that says so", function()
     local client = connect()
     local lock, asked = assert(client:lock "a"), assert(client:lock_async "b")
     for object, name in pairs { [lock] = "unlock", [asked] = "step" } do
@@ -67,31 +67,31 @@ describe("an endpoint", function()
     return assert_fails("invalid", etcdlock.connect { endpoints = endpoints, env = false })
   end
 
-  it("is missing", function()
+  it("list without an endpoint is refused with an example", function()
     assert.equal('etcdlock.connect: endpoints is empty, wanted at least one, like "127.0.0.1:2379"',
       refused {})
     assert.equal(refused {}, refused "")
     assert.equal(refused {}, refused ",")
   end)
 
-  it("has something behind its port", function()
+  it("with a path behind the port is refused with the correct form", function()
     assert.matches('"http://host:2379/" has something behind the port; write "http://host:2379"',
       refused "http://host:2379/", 1, true)
     assert.matches('; write "host:2379"', refused "host:2379/v3/kv", 1, true)
   end)
 
-  it("has no port", function()
+  it("without a port is refused with the correct form", function()
     assert.matches('"host" has no port; write "host:2379"', refused "host", 1, true)
     assert.matches('write "https://host:2379"', refused "https://host", 1, true)
   end)
 
-  it("is something else", function()
+  it("of an unknown form is refused with the supported forms", function()
     for _, text in ipairs { "::1:2379", "ftp://a:1", "a:0", "a:port", "http://", "a b:1" } do
       assert.matches("is not [http[s]://]host:port or unix:path", refused(text), 1, true)
     end
   end)
 
-  it("has a name that nobody knows, which is told without a library's jargon", function()
+  it("with an unknown host name is reported without terms of gRPC and c-ares", function()
     local client = connect { endpoints = "nobody.invalid:2379", env = false }
     local message = assert_fails("unavailable", client:lock("a", { timeout = 2 }))
     assert.matches("etcd nobody.invalid:2379: the host name can't be looked up: ", message, 1, true)
@@ -100,15 +100,15 @@ describe("an endpoint", function()
     end
   end)
 
-  it("is a socket that isn't there", function()
+  it("that is a missing unix socket is reported as such", function()
     local client = connect { endpoints = "unix:/nowhere/etcd.sock", env = false }
     assert.matches("etcd unix:/nowhere/etcd.sock: there is no such socket$",
       assert_fails("unavailable", client:lock("a", { timeout = 1 })))
   end)
 end)
 
-describe("an option at the wrong place", function()
-  it("is told where it belongs", function()
+describe("an option of another function", function()
+  it("raises an error that names the function to which it belongs", function()
     local client = connect()
     assert_raises('option "ttl" belongs to etcdlock.connect, whose lease all locks of the client '
       .. "share; did you mean max_hold?", function() client:lock("a", { ttl = 5 }) end)
@@ -122,8 +122,8 @@ describe("an option at the wrong place", function()
   end)
 end)
 
-describe("somebody else in this program", function()
-  it("is a coroutine, or an owner with a name", function()
+describe("the message about another owner of this process", function()
+  it("names the owner, or calls it another coroutine", function()
     local client = connect()
     local named = assert(client:lock("named", { owner = "first" }))
     local message = assert_fails("deadlock", client:lock("named", { owner = "second" }))
@@ -140,14 +140,13 @@ describe("somebody else in this program", function()
 end)
 
 describe("make", function()
-  it("names the Luas that there are", function()
+  it("with an unknown LUA_VERSION fails and lists the supported versions", function()
     local _, code, err = proc.run { "make", "LUA_VERSION=5.0", "all" }
     assert.equal(2, code)
-    assert.matches("LUA_VERSION=5.0 is none of those that etcdlock is built for: "
-      .. "5.1, 5.2, 5.3, 5.4 and jit", err, 1, true)
+    assert.matches("LUA_VERSION=5.0: wanted 5.1, 5.2, 5.3, 5.4 or jit", err, 1, true)
   end)
 
-  it("names an example to run", function()
+  it("example with an unknown NAME fails and shows a valid command", function()
     local _, code, err = proc.run_lua("examples/run.lua", { "nothing" })
     assert.equal(2, code)
     assert.matches("make example NAME=hello", err, 1, true)

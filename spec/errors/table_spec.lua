@@ -1,6 +1,7 @@
--- The table in src/base/error.c, row by row: what becomes of calls, locks and tries
--- when a gRPC call ends with that status and text. The etcd here says what it is
--- told to say, in front of a real one, which knows what was done.
+-- Tests the error table in src/base/error.c row by row: how calls, locks and tries end when a gRPC
+-- call ends with the status and text of the row. A scripted etcd gives these answers in front of a
+-- real etcd, whose keys show which requests were applied.
+-- Needs: one plain member.
 
 local Stage = require "spec.support.harness.error_stage"
 local core = require "etcdlock.core"
@@ -14,7 +15,7 @@ local SOON, LONG, TIMEOUT, STORM = Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.
 local STATUS, ROWS = rows.STATUS, rows.ROWS
 local within = Stage.within
 
--- More examples of the last row: what etcd says when it is in trouble.
+-- More examples of the last row: texts of an etcd that cannot process a request.
 local TROUBLE = {
   UNAVAILABLE = { "etcdserver: no leader", "etcdserver: leader changed",
     "etcdserver: request timed out, possibly due to previous leader failure" },
@@ -37,9 +38,9 @@ setup(function() stage:open() end)
 teardown(function() stage:close() end)
 after_each(function() stage:clear() end)
 
--- ---- the rows are the rules ----
+-- ---- rows and rules ----
 
--- The rules as they stand in error.c.
+-- Returns the rules in error.c as lists of their fields, and the number of codes in them.
 local function read_rules()
   local file = assert(io.open "src/base/error.c")
   local text = file:read("*a"):gsub("/%*.-%*/", "")
@@ -50,7 +51,7 @@ local function read_rules()
   local rules = {}
   for rule in body:gmatch "%b{}" do
     local fields, rest = {}, rule:sub(2, -2) .. ","
-    -- A comma within a text is none.
+    -- A comma inside a string separates no fields.
     rest = rest:gsub('"[^"]*"', function(said) return (said:gsub(",", "\1")) end)
     for field in rest:gmatch "%s*(.-)%s*," do
       field = (macros[field] or field):gsub("\1", ",")
@@ -70,8 +71,8 @@ local function rule_of(row)
   }
 end
 
-describe("the table of errors", function()
-  it("has a row here for each rule, and no more", function()
+describe("the error table", function()
+  it("in error.c has the same rules as the rows in error_rows.lua", function()
     local rules, count = read_rules()
     assert.equal(count, #rules, "rules that can't be read")
     for i = 1, #rules > #ROWS and #rules or #ROWS do
@@ -79,7 +80,7 @@ describe("the table of errors", function()
     end
   end)
 
-  it("has no rule that another one hides", function()
+  it("has no rule that is hidden by an earlier rule", function()
     for i, row in ipairs(ROWS) do
       local first
       for k, rule in ipairs(ROWS) do
@@ -91,7 +92,7 @@ describe("the table of errors", function()
     end
   end)
 
-  it("is what the core goes by", function()
+  it("is applied by the core to the example of each row", function()
     if not core.test then return pending "needs a build with TESTING=1" end
     for _, row in ipairs(ROWS) do
       local got = { core.test.classify(row.number, row.says) }
@@ -101,9 +102,9 @@ describe("the table of errors", function()
   end)
 end)
 
--- ---- what becomes of a call ----
+-- ---- calls ----
 
-describe("a read that ends with", function()
+describe("a read is retried or fails as the error table says after", function()
   each_row(function(row)
     stage:connect()
     stage:script(row, "Txn", row.retriable and 2)
@@ -120,8 +121,7 @@ describe("a read that ends with", function()
   end)
 end)
 
-describe("a write that ends with", function()
-  -- It is repeated only if it certainly wasn't done.
+describe("a write is retried only if it was certainly not applied, after", function()
   each_row(function(row)
     local lock = stage:hold "a"
     local key = prefix .. "data"
@@ -146,10 +146,11 @@ describe("a write that ends with", function()
   end)
 end)
 
--- ---- what becomes of a wait ----
+-- ---- locks and tries ----
 
-describe("a lock that ends with", function()
-  -- After |low| to |high| seconds, with a message that begins with |where|.
+describe("lock ends as the error table says after", function()
+  -- Asserts that lock with |timeout| fails after |low| to |high| seconds with the message of |row|
+  -- behind |where|; returns the number of requests and the code.
   local function assert_refused(row, timeout, low, high, where)
     local count, lock, message, code = stage.server:count("Txn", function()
       return within(low, high, function() return stage.client:lock("b", { timeout = timeout }) end)
@@ -182,7 +183,7 @@ describe("a lock that ends with", function()
   each_row_in_vain(refuse, function(row) return row.retriable and not row.lease_gone end)
   each_row(refuse, function(row) return not row.retriable and not row.lease_gone end)
 
-  test(ROWS[1].name .. ", and has another lease then", function()
+  test(ROWS[1].name .. ": it is granted with a new lease", function()
     local first = assert(stage:connect():lock "a")
     stage:script(ROWS[1], "Txn", 1)
     local count, lock = stage.server:count("LeaseGrant", function()
@@ -192,11 +193,11 @@ describe("a lock that ends with", function()
     assert.is_true(lock:check())
     assert.are_not.equal(first:lease(), lock:lease())
     assert.same({ false, "lost" }, { first:held() })
-    suite.etcd():revoke(first:lease()) -- which etcd never lost
+    suite.etcd():revoke(first:lease()) -- it still exists in etcd
   end)
 end)
 
-describe("a lock that is repeated after", function()
+describe("lock is retried and puts one key after", function()
   each_row(function(row)
     stage:connect_idle()
     stage:script(row, "Txn", 2)
@@ -221,8 +222,8 @@ describe("a lock that is repeated after", function()
   end
 end)
 
-describe("a try that ends with", function()
-  -- It has nobody to wait for, but it may have been done all the same.
+describe("try_lock is retried or fails as the error table says after", function()
+  -- A try that fails may have been applied all the same: no key may stay behind.
   each_row(function(row)
     stage:connect_idle()
     stage:script(row, "Txn", not row.retriable and -1 or 1)
@@ -237,8 +238,8 @@ describe("a try that ends with", function()
   end, function(row) return not row.lease_gone end)
 end)
 
-describe("a try that is never let in", function()
-  it("is given up after 2 s", function()
+describe("try_lock without a usable answer", function()
+  it('fails with "unavailable" within 2 s', function()
     stage:connect_idle()
     stage.server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out")
     local count, lock, message, code = stage.server:count("Txn", function()
@@ -252,8 +253,8 @@ describe("a try that is never let in", function()
   end)
 end)
 
-describe("no answer at all", function()
-  it("to a lock whose key was put leaves no key behind", function()
+describe("lock without any answer", function()
+  it("leaves no key behind although its key was put", function()
     stage:connect_idle()
     stage.server:answer("Txn", "never", 0)
     local before = suite.etcd():revision()
@@ -262,12 +263,12 @@ describe("no answer at all", function()
     end)
     assert.is_nil(lock)
     assert.equal("unavailable", code, message)
-    -- The key itself may be taken back by now.
+    -- The key itself may be deleted by now.
     wait.eventually(function() return suite.etcd():revision() > before end, 5, "put")
     stage:assert_free "b"
   end)
 
-  it("to a lock is repeated, and told at the end", function()
+  it('fails with "unavailable" and "no answer in time" at its timeout', function()
     stage:connect_idle()
     stage.server:answer("Txn", "never", 0)
     local lock, message, code = within(2.5, 2.5 + SOON, function()

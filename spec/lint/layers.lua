@@ -1,15 +1,12 @@
--- The rules of the house that a compiler does not know (see src/README.md):
+-- Checks rules of the source tree that a compiler does not know (see src/README.md):
 --
---   lua spec/lint/layers.lua ROOT [graph]
+--   lua spec/lint/layers.lua ROOT
 --
--- prints every violation as "file:line: message" and fails if there is one; with
--- "graph", then also which module includes which others, and which file of C calls
--- which others.
+-- prints each violation as "file:line: message", and fails if there is one.
 
-local functions = require "spec.lint.functions"
+local prototypes = require "spec.lint.prototypes"
 
 local ROOT = arg[1] or "."
-local MAX_LINES = 450
 
 local violations = 0
 
@@ -28,10 +25,10 @@ local function read(file)
   return text
 end
 
--- The files below |directory| whose names match |pattern|, sorted.
-local function find_files(directory, pattern)
+-- Returns the files below |directories| (names, separated by blanks) that match |pattern|, sorted.
+local function find_files(directories, pattern)
   local command = ("cd '%s' && find %s -type f 2>/dev/null"):format(
-    ROOT:gsub("'", "'\\''"), directory)
+    ROOT:gsub("'", "'\\''"), directories)
   local pipe, files = assert(io.popen(command)), {}
   for file in pipe:lines() do
     if file:find(pattern) then files[#files + 1] = file end
@@ -41,7 +38,7 @@ local function find_files(directory, pattern)
   return files
 end
 
--- Line by line, with numbers.
+-- Iterates over the lines of |text|: number, line.
 local function lines(text)
   local number = 0
   local next_line = (text:find "\n$" and text or text .. "\n"):gmatch "([^\n]*)\n"
@@ -56,10 +53,10 @@ local function line_at(text, position)
   return select(2, text:sub(1, position - 1):gsub("\n", "")) + 1
 end
 
--- ---- folders: who may include whom --------------------------------------------
+-- ---- layers -------------------------------------------------------------------
 
--- A file may include its own folder's headers, those of the folders named here,
--- and what these may include. Below them all is the C library.
+-- A file may include headers of its own folder, of the folders listed here, and of the folders
+-- that those may include.
 local MAY_INCLUDE = {
   base = {},
   tls = { "base" },
@@ -77,25 +74,24 @@ local function set_of(list)
   return set
 end
 
--- Single headers besides. What is pure sees no clock and no thread: of base/ what has
--- neither, and plain data, in whose words somebody above speaks.
+-- Single headers that a folder may include as well. The pure folder may include what has neither
+-- clock nor thread.
 local EXCEPTIONS = {
   rules = set_of { "base/alloc.h", "base/bytes.h", "base/error.h", "base/jitter.h", "etcd/txn.h" },
 }
 
--- The same of the system's headers; a folder that isn't here may include any.
+-- System headers that a folder may include; a folder that is not listed may include any.
 local SYSTEM = {
   rules = set_of {
     "assert.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
   },
 }
 
--- A header that one file has to change before others may use it, and that file: uthash
--- as it is ends the process where memory runs out.
+-- A header that only its wrapper may include: plain uthash ends the process if memory runs out.
 local WRAPPED = { ["uthash.h"] = "base/hash.h" }
 
--- The foreign worlds, by their headers, and the one folder that knows each.
-local WORLDS = {
+-- Headers of a foreign library (a pattern), its name, and the only folder that may include them.
+local LIBRARIES = {
   { "^grpc/", "gRPC", "net" },
   { "^openssl/", "OpenSSL", "tls" },
   { "^protobuf%-c/", "protobuf", "etcd" },
@@ -108,13 +104,14 @@ local function folder_of(file)
   return file:match "^([^/]+)/"
 end
 
-local function world_of(header)
-  for _, world in ipairs(WORLDS) do
-    if header:find(world[1]) then return world[2], world[3] end
+-- Returns the name and the folder of the library to which |header| belongs; nil if to none.
+local function library_of(header)
+  for _, library in ipairs(LIBRARIES) do
+    if header:find(library[1]) then return library[2], library[3] end
   end
 end
 
--- All folders that |folder| may include from, through others too.
+-- Returns the set of folders that |folder| may include, directly or through others.
 local function below(folder, found)
   found = found or {}
   for _, name in ipairs(MAY_INCLUDE[folder]) do
@@ -138,13 +135,14 @@ local function read_includes(file, text)
   includes[file] = list
 end
 
+-- Checks the folder and the first line of |file|. Returns false if it is in no known folder.
 local function check_place(file, text)
   local folder, name = file:match "^([^/]+)/([^/]+)%.[ch]$"
   if not MAY_INCLUDE[folder or ""] then
-    report("src/" .. file, 1, "it is in no folder of the house")
+    report("src/" .. file, 1, "this is not a folder of src/README.md")
     return false
   elseif not text:find("^/%* " .. name .. ": ") then
-    report("src/" .. file, 1, "must start with /* %s: and what it is", name)
+    report("src/" .. file, 1, "must start with /* %s: and its purpose", name)
   end
   return true
 end
@@ -153,27 +151,27 @@ local function check_wrapped(file)
   for _, include in ipairs(includes[file]) do
     local wrapper = WRAPPED[include.header]
     if wrapper and wrapper ~= file then
-      report("src/" .. file, include.number, "include \"%s\" instead of %s", wrapper,
+      report("src/" .. file, include.number, 'include "%s" instead of %s', wrapper,
         include.header)
     end
   end
 end
 
--- Follows the includes of |file|, and reports for the line of |from| on which they
--- begin (|first|) what it must not see.
+-- Follows the includes of |file|. Reports what |from| must not include, for the line of |from|
+-- on which the chain of includes begins: |first|, or each line of |from| itself if that is nil.
 local function follow(from, first, file, chain, seen)
   for _, include in ipairs(includes[file] or {}) do
     local header, line = include.header, first or include
-    local way = chain .. " > " .. header
-    local world, home = world_of(header)
-    if world then
+    local path = chain .. " > " .. header
+    local library, home = library_of(header)
+    if library then
       if folder_of(from) ~= home then
-        report("src/" .. from, line.number, "%s belongs to %s/ only: %s", world, home, way)
+        report("src/" .. from, line.number, "%s belongs to %s/ only: %s", library, home, path)
       end
     elseif not include.is_ours then
       local own = folder_of(from)
       if SYSTEM[own] and not SYSTEM[own][header] then
-        report("src/" .. from, line.number, "%s/ must not see %s: %s", own, header, way)
+        report("src/" .. from, line.number, "%s/ must not include %s: %s", own, header, path)
       end
     elseif not seen[header] then
       seen[header] = true
@@ -181,20 +179,20 @@ local function follow(from, first, file, chain, seen)
       local allowed = folder == own or below(own)[folder]
         or EXCEPTIONS[own] and EXCEPTIONS[own][header]
       if not includes[header] then
-        report("src/" .. from, line.number, "there is no such header: %s", way)
+        report("src/" .. from, line.number, "there is no such header: %s", path)
       elseif not allowed then
-        report("src/" .. from, line.number, "%s/ must not see %s/: %s", own, folder, way)
+        report("src/" .. from, line.number, "%s/ must not include %s/: %s", own, folder, path)
       else
-        follow(from, line, header, way, seen)
+        follow(from, line, header, path, seen)
       end
     end
   end
 end
 
--- ---- no circle ------------------------------------------------------------------
+-- ---- include cycles -------------------------------------------------------------
 
--- The files that share an X_int.h are one module, X; else each pair of a source
--- and its header is one.
+-- Returns the module of |file|. A .c file and its header are one module. Files that share an
+-- X_int.h belong to the module X.
 local function module_of(file)
   local folder, name = file:match "^(.-)([^/]+)%.[ch]$"
   local int = name:match "^(.*)_int$"
@@ -206,7 +204,7 @@ local function module_of(file)
   return folder .. name
 end
 
--- module -> set of the modules that it includes
+-- Returns module -> set of the modules that it includes.
 local function module_graph()
   local graph = {}
   for file, list in pairs(includes) do
@@ -227,88 +225,49 @@ local function sorted(set)
   return list
 end
 
--- |suffix| makes the name of a file of that of a node.
-local function report_circles(graph, suffix)
-  local state, way = {}, {} -- node -> where it is on the way, false when it is left
-  local function visit(node)
-    way[#way + 1] = node
-    state[node] = #way
-    for _, other in ipairs(sorted(graph[node])) do
-      if state[other] then
-        report("src/" .. node .. suffix, 1, "a circle: %s > %s",
-          table.concat(way, " > ", state[other]), other)
-      elseif state[other] == nil then
+local function report_cycles(graph)
+  local place, path = {}, {} -- module -> its place on the path; false: visited
+  local function visit(module)
+    path[#path + 1] = module
+    place[module] = #path
+    for _, other in ipairs(sorted(graph[module])) do
+      if place[other] then
+        report("src/" .. module .. ".h", 1, "an include cycle: %s > %s",
+          table.concat(path, " > ", place[other]), other)
+      elseif place[other] == nil then
         visit(other)
       end
     end
-    way[#way] = nil
-    state[node] = false
+    path[#path] = nil
+    place[module] = false
   end
-  for _, node in ipairs(sorted(graph)) do
-    if state[node] == nil then visit(node) end
-  end
-end
-
-local function print_graph(graph)
-  for _, node in ipairs(sorted(graph)) do
-    print(("%-29s > %s"):format(node, table.concat(sorted(graph[node]), " ")))
+  for _, module in ipairs(sorted(graph)) do
+    if place[module] == nil then visit(module) end
   end
 end
 
--- ---- functions ----------------------------------------------------------------
+-- ---- threads ------------------------------------------------------------------
 
-local THREADS = { io = true, lua = true, any = true }
+local THREADS = set_of { "io", "lua", "any" }
 
--- Every function says where it runs.
-local function check_thread(file, number, name, comment)
-  local thread = comment and comment:match "@thread (%a+)%f[^%w_]"
-  if not thread then
-    report(file, number, "%s: no @thread in the comment directly above it", name)
-  elseif not THREADS[thread] then
-    report(file, number, "%s: @thread must be io, lua or any, not %s", name, thread)
-  end
-end
-
--- name -> { file =, number = }: what the headers declare
-local declared = {}
-
-local function check_functions(file, text)
-  functions.each_declared(text, function(name, position, comment)
-    local number = line_at(text, position)
-    check_thread(file, number, name, comment)
-    declared[name] = { file = file, number = number }
+-- Checks that the comment above each prototype of a header says on which thread it runs.
+local function check_threads(file, text)
+  prototypes.each(text, function(name, position, comment)
+    local thread = comment and comment:match "@thread (%a+)%f[^%w_]"
+    if not thread then
+      report(file, line_at(text, position), "%s: no @thread in the comment directly above it", name)
+    elseif not THREADS[thread] then
+      report(file, line_at(text, position), "%s: @thread must be io, lua or any, not %s", name,
+        thread)
+    end
   end)
 end
 
--- file -> set of the files whose functions it names, to call them or to have them called.
--- What is inline in a header is nobody's.
-local function call_graph(sources)
-  local homes, named, graph = {}, {}, {}
-  for _, file in ipairs(sources) do
-    if file:find "%.c$" then
-      named[file] = functions.read_source(read("src/" .. file), function(name)
-        if declared[name] then homes[name] = file end
-      end)
-    end
-  end
-  for name, place in pairs(declared) do
-    if not homes[name] then
-      report(place.file, place.number, "%s is defined nowhere", name)
-    end
-  end
-  for file, names in pairs(named) do
-    graph[file] = {}
-    for name in pairs(names) do
-      if homes[name] and homes[name] ~= file then graph[file][homes[name]] = true end
-    end
-  end
-  return graph
-end
+-- ---- Lua modules ----------------------------------------------------------------
 
--- ---- Lua: what only some of it may load ---------------------------------------
-
--- A module, and who may load it: the library needs no more than its C core and JSON.
-local LUA_WORLDS = {
+-- A Lua module, and the only files or folders that may load it. The library needs nothing but its
+-- C core and JSON.
+local LUA_MODULES = {
   { "argparse", { "lua/etcdlock/command/parser.lua" } },
   { "luv", { "lua/etcdlock/command/", "lua/etcdlock/wait/luv.lua" } },
   { "etcdlock.command", { "lua/etcdlock/command/", "bin/etcdlock" } },
@@ -317,43 +276,38 @@ local LUA_WORLDS = {
 local function check_modules(file, text)
   for number, line in lines(text) do
     for module in line:gmatch "require%s*%(?%s*[\"']([%w_.]+)" do
-      for _, world in ipairs(LUA_WORLDS) do
-        local is_allowed = module ~= world[1] and module:sub(1, #world[1] + 1) ~= world[1] .. "."
-        for _, place in ipairs(world[2]) do
+      for _, rule in ipairs(LUA_MODULES) do
+        local is_allowed = module ~= rule[1] and module:sub(1, #rule[1] + 1) ~= rule[1] .. "."
+        for _, place in ipairs(rule[2]) do
           is_allowed = is_allowed or file:sub(1, #place) == place
         end
         if not is_allowed then
-          report(file, number, "%s is only for %s", module, table.concat(world[2], " and "))
+          report(file, number, "%s is only for %s", module, table.concat(rule[2], " and "))
         end
       end
     end
   end
 end
 
--- ---- every text -------------------------------------------------------------
+-- ---- unfinished work --------------------------------------------------------------
 
 -- In halves, so that this file does not find itself.
 local UNFINISHED = { "TO" .. "DO", "FIX" .. "ME", "XX" .. "X" }
 
-local function check_text(file, text)
-  local count = 0
+local function check_finished(file, text)
   for number, line in lines(text) do
-    count = number
     for _, word in ipairs(UNFINISHED) do
       if line:find("%f[%w]" .. word .. "%f[%W]") then
         report(file, number, "unfinished: %s", word)
       end
     end
   end
-  if count > MAX_LINES then
-    report(file, count, "%d lines, more than %d: it holds two ideas", count, MAX_LINES)
-  end
 end
 
 -- ---- all of it --------------------------------------------------------------
 
 local sources = find_files("src", "%.[ch]$")
-if not sources[1] then report("src", 0, "no sources here") end
+if not sources[1] then report("src", 0, "there are no sources") end
 for i, path in ipairs(sources) do
   sources[i] = path:match "^src/(.*)"
   read_includes(sources[i], read(path))
@@ -364,22 +318,14 @@ for _, file in ipairs(sources) do
     follow(file, nil, file, file, {})
   end
   check_wrapped(file)
-  if file:find "%.h$" then check_functions("src/" .. file, text) end
+  if file:find "%.h$" then check_threads("src/" .. file, text) end
 end
-local modules, calls = module_graph(), call_graph(sources)
-report_circles(modules, ".h")
-report_circles(calls, "")
-for _, directory in ipairs { "src", "lua", "spec", "bench", "examples" } do
-  for _, file in ipairs(find_files(directory, "%.[chl]u?a?$")) do
-    check_text(file, read(file))
-  end
+report_cycles(module_graph())
+for _, file in ipairs(find_files("src lua spec bench examples", "%.[chl]u?a?$")) do
+  check_finished(file, read(file))
 end
 for _, file in ipairs(find_files("lua bin", "")) do
   check_modules(file, read(file))
-end
-if arg[2] == "graph" then
-  print_graph(modules)
-  print_graph(calls)
 end
 
 os.exit(violations == 0 and 0 or 1)

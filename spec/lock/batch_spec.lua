@@ -1,5 +1,5 @@
--- Requests that come while others are out leave together, and nobody notices but
--- etcd.
+-- Batching: transactions that start while others are in flight leave together. Each caller gets
+-- the result that its transaction would have had alone.
 
 local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"
@@ -16,20 +16,21 @@ local connect = clients.connector { endpoints = suite.endpoints(), prefix = pref
 
 after_each(clients.close_all)
 
--- Asks |client| for all |names| at once.
+-- Starts a lock_async of |client| for each of |names|; returns the pending locks.
 local function ask(client, names, opts)
   local asked = {}
   for i, name in ipairs(names) do asked[i] = assert(client:lock_async(name, opts)) end
   return asked
 end
 
+-- Returns the names |name|1 to |name||count|.
 local function numbered(name, count)
   local names = {}
   for i = 1, count do names[i] = name .. i end
   return names
 end
 
--- What became of each: its lock, or nil, message, code.
+-- Waits for all pending locks |asked|; returns for each { lock } or { nil, message, code }.
 local function answers(asked)
   local all = {}
   for i, pending_lock in ipairs(asked) do
@@ -47,8 +48,8 @@ local function assert_held(all)
   return locks
 end
 
--- Does |round|(number), which returns how many attempts have failed in it, until none has,
--- but not for ever: a busy machine may have etcd fall silent.
+-- Calls |round|(number) until it returns 0 failed attempts, three times at most: on a busy machine
+-- etcd may answer too late for reasons of its own.
 local function assert_none_fails(round)
   local number, failed = 0
   repeat
@@ -58,12 +59,12 @@ local function assert_none_fails(round)
   assert.equal(0, failed)
 end
 
-describe("a hundred locks that are asked for at once", function()
+describe("concurrent lock_async calls", function()
   local server
 
   before_each(function() server = clients.scripted(suite.endpoint()) end)
 
-  it("are had in a few round trips, each with its own key and token", function()
+  it("need at most 25 round trips for 100 names, with a key and token each", function()
     local client = connect { endpoints = server:endpoint() }
     assert(client:lock "warm"):unlock()
     local before = client:stats()
@@ -90,7 +91,7 @@ describe("a hundred locks that are asked for at once", function()
     assert.equal(server:calls "Txn", asked - stats.shared)
   end)
 
-  it("are had in their own time, where others have some of them", function()
+  it("take each free name at once, and each held name after its release", function()
     local client, other = connect(), connect { elsewhere = true }
     assert(client:lock "warm"):unlock()
     local theirs = {}
@@ -106,7 +107,7 @@ describe("a hundred locks that are asked for at once", function()
     end
   end)
 
-  it("are had on another lease, if theirs ends just then", function()
+  it("are granted on a new lease if their lease was just revoked", function()
     local client = connect()
     assert(client:lock "warm"):unlock()
     local lease = client:lease()
@@ -117,7 +118,7 @@ describe("a hundred locks that are asked for at once", function()
     end
   end)
 
-  it("are tried at once, too, and those that are taken are told so", function()
+  it("with timeout 0 take the free names and return locked for the others", function()
     local client, other = connect(), connect { elsewhere = true }
     local theirs = {}
     for i = 2, 20, 2 do theirs[i] = assert(other:lock("try/" .. i)) end
@@ -131,7 +132,7 @@ describe("a hundred locks that are asked for at once", function()
     assert.equal(20, #etcd:keys(prefix .. "try/"))
   end)
 
-  it("don't wait for a round trip that hangs", function()
+  it("do not wait for an earlier batch that gets no answer", function()
     local client = connect { endpoints = server:endpoint() }
     assert(client:lock "warm"):unlock()
     assert_none_fails(function(number)
@@ -139,7 +140,8 @@ describe("a hundred locks that are asked for at once", function()
       server:answer("Txn", "never", 14, "lost", 2)
       local hang = ask(client, numbered(number .. "/hangs/", 2))
       assert_held(answers(ask(client, numbered(number .. "/passes/", 20))))
-      -- Those that hang are given up only when etcd has said nothing for 0.6 s.
+      -- The unanswered calls fail only after etcd has been silent for 0.6 s, so no failure yet
+      -- means that the 20 others did not wait for them.
       local failed = client:stats().failed_attempts - before
       assert_held(answers(hang))
       return failed
@@ -147,8 +149,8 @@ describe("a hundred locks that are asked for at once", function()
   end)
 end)
 
-describe("one of many that etcd refuses", function()
-  it("for want of rights fails alone, without a key", function()
+describe("a batched transaction", function()
+  it("without permission fails alone and leaves no key", function()
     local own = secured.start(prefix)
     finally(function() own:stop() end)
     local client = connect(secured.options(own, ""))
@@ -165,10 +167,10 @@ describe("one of many that etcd refuses", function()
     end
     assert.equal(39, #own:keys(prefix))
     assert.same({}, own:keys "elsewhere")
-    assert.equal(40, #list) -- which has kept them
+    assert.equal(40, #list) -- keeps the locks referenced until here
   end)
 
-  it("for want of rights fails alone, whichever of its keys it is", function()
+  it("without permission for one of its two keys fails alone and writes neither", function()
     local own = secured.start(prefix)
     finally(function() own:stop() end)
     local client = connect(secured.options(own, ""))
@@ -185,7 +187,7 @@ describe("one of many that etcd refuses", function()
     assert.same({}, own:keys "elsewhere")
   end)
 
-  it("because another writes the same key at that moment is carried out by itself", function()
+  it("succeeds if another one of the batch writes the same key", function()
     local missing = loops.missing "cqueues"
     if missing then return pending(missing) end
     local program = [[
@@ -208,14 +210,14 @@ describe("one of many that etcd refuses", function()
     local child = proc.lua(program, suite.endpoints(), prefix)
     finally(function()
       child:destroy()
-      etcd:ctl("del", prefix .. "data")
+      etcd:del(prefix .. "data")
     end)
     local calls, shared = child:expect "^(%d+) calls, (%d+) shared"
     assert.is_true(tonumber(calls) >= 300 and tonumber(shared) > 0)
     assert.matches("^%d+ 10$", (etcd:get(prefix .. "data")))
   end)
 
-  it("for want of space leaves the others their release", function()
+  it("that fails with no_space does not fail the unlocks beside it", function()
     local own = Etcd.start { args = { "--quota-backend-bytes", "2000000" } }
     finally(function() own:stop() end)
     local client = connect { endpoints = own:endpoints() }
@@ -233,8 +235,9 @@ describe("one of many that etcd refuses", function()
   end)
 end)
 
--- While etcd is away one request asks for all whether it is back.
-it("after an outage nobody waits for what others have asked", function()
+-- While etcd is unreachable, one request probes it for all others.
+-- The first answer must end that.
+it("after an outage, ping does not wait for another unanswered request", function()
   local server = clients.scripted(suite.endpoint())
   local client = connect { endpoints = server:endpoint() }
   assert(client:lock "warm"):unlock()
@@ -246,7 +249,8 @@ it("after an outage nobody waits for what others have asked", function()
     local asked = assert(client:lock_async "a")
     wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is answered late")
     assert(client:ping())
-    local failed = client:stats().failed_attempts - before -- the ping has waited for its end
+    -- 0: the ping did not wait until the held request failed.
+    local failed = client:stats().failed_attempts - before
     server:tell "Txn"
     assert.is_true(clients.granted(asked):unlock())
     return failed

@@ -1,5 +1,5 @@
--- Many processes that want one lock: one at a time, in the order in which they
--- came, whatever happens to those in between.
+-- Many processes that contend for one lock: one holder at a time, grants in queue order, also if
+-- waiters are killed, interrupted or time out.
 
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
@@ -8,8 +8,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 
--- Takes the lock once for each line "lock TIMEOUT" it reads ("lock" alone waits
--- for ever) and lets go at "unlock".
+-- Takes the lock for each line "lock TIMEOUT" that it reads (seconds; "lock" alone waits without
+-- limit), and releases it for each line "unlock".
 local ACTOR = [[
   local endpoint, prefix, name, ttl = ...
   local client = assert(require("etcdlock").connect {
@@ -41,14 +41,14 @@ local ACTOR = [[
   client:close()
 ]]
 
+-- Starts ACTOR for the lock |name| with a lease of |ttl| seconds (30).
 local function actor(etcd, name, ttl)
   local child = proc.lua(ACTOR, etcd:endpoints(), prefix, name, ttl or 30)
   child:expect "^ready"
   return child
 end
 
--- Has |child| ask for the lock and waits until it is number |place| in the
--- queue.
+-- Has |child| ask for the lock, and waits until the queue has |place| entries.
 local function enqueue(child, etcd, name, place)
   child:send "lock"
   etcd:await_keys(prefix .. name .. "/", place, 10)
@@ -59,7 +59,7 @@ local function take(child)
   return tonumber((child:expect "^held (%d+)"))
 end
 
--- Fails if |child| says anything within |seconds|.
+-- Fails if |child| prints anything within |seconds|.
 local function assert_silent(child, seconds)
   wait.sleep(seconds)
   assert.is_nil(child.lines[1])
@@ -73,8 +73,8 @@ end
 describe("processes that contend for a lock", function()
   local PROCESSES, CYCLES = 10, 30
 
-  -- Both counters are read, incremented and written back: one in etcd under
-  -- the guard of the token, one in a plain file that only the lock protects.
+  -- Increments two counters under the lock: one in etcd by guarded writes, one in a plain file
+  -- that only the lock protects.
   local WORKER = [[
     local endpoint, prefix, file, cycles = ...
     local uv = require "luv"
@@ -125,7 +125,7 @@ describe("processes that contend for a lock", function()
     return holds
   end
 
-  it("never hold it two at a time, and their tokens only grow", function()
+  it("never hold it at the same time, and get growing tokens", function()
     local file = os.tmpname()
     finally(function() os.remove(file) end)
     local output = assert(io.open(file, "w"))
@@ -140,9 +140,8 @@ describe("processes that contend for a lock", function()
     assert.equal(total, input:read "*n")
     input:close()
 
-    -- All processes share the clock: in the order in which the holds began,
-    -- none begins before the one before has ended, and tokens grow. So holds
-    -- come in the order of the places in the queue.
+    -- All processes share one clock. Sorted by start time, each hold begins after the previous
+    -- one has ended and has a greater token, so holds follow the order of the queue.
     table.sort(holds, function(a, b) return a.from < b.from end)
     for i = 2, total do
       assert.is_true(holds[i].from >= holds[i - 1].to, "two holds overlap")
@@ -150,7 +149,7 @@ describe("processes that contend for a lock", function()
     end
   end)
 
-  it("get it in the order in which they came", function()
+  it("are granted it in the order in which they queued", function()
     local etcd, waiters = suite.etcd(), {}
     local holder = actor(etcd, "order")
     local last = take(holder)
@@ -177,8 +176,8 @@ describe("processes that contend for a lock", function()
   end)
 end)
 
-describe("a waiter that goes", function()
-  -- A holder and three waiters, the middle one with a TTL of |ttl| seconds.
+describe("a waiter that leaves the queue", function()
+  -- Starts a holder and three waiters, the middle one with a TTL of |ttl| seconds (30).
   local function line_up(name, ttl)
     local etcd = suite.etcd()
     local holder = actor(etcd, name)
@@ -190,7 +189,8 @@ describe("a waiter that goes", function()
     return etcd, token, holder, first, middle, last
   end
 
-  -- The two that are left get it in their order, and neither too early.
+  -- Asserts that the waiters |first| and |last| are granted the lock in this order, and neither
+  -- of them before the hold ahead of it is released.
   local function assert_undisturbed(token, holder, first, last)
     assert_silent(first, 0.2)
     assert_silent(last, 0)
@@ -205,15 +205,15 @@ describe("a waiter that goes", function()
     finish { holder, first, last }
   end
 
-  it("by SIGKILL does not disturb the others", function()
+  it("by SIGKILL leaves the order of the others unchanged", function()
     local etcd, token, holder, first, middle, last = line_up("killed", 2)
     middle:kill "sigkill"
     middle:wait()
-    etcd:await_keys(prefix .. "killed/", 3, 4) -- when the lease of the dead one ends
+    etcd:await_keys(prefix .. "killed/", 3, 4) -- the killed waiter's lease ends
     assert_undisturbed(token, holder, first, last)
   end)
 
-  it("by SIGKILL makes those behind it wait for its lease, but no longer", function()
+  it("by SIGKILL blocks the next waiter only until its lease ends", function()
     local _, _, holder, first, middle, last = line_up("killed_late", 2)
     holder:send "unlock"
     first:expect "^held"
@@ -227,11 +227,11 @@ describe("a waiter that goes", function()
     finish { holder, first, last }
   end)
 
-  it("by Ctrl-C leaves no key and does not disturb the others", function()
+  it("by Ctrl-C leaves no key and the order of the others unchanged", function()
     local etcd, token, holder, first, middle, last = line_up "cancelled"
     middle:kill "sigint"
     middle:expect("^failed .*interrupted", 1)
-    -- It lives on, and so does its lease; only its key must go.
+    -- The process and its lease go on, so the client must remove the key itself.
     etcd:await_keys(prefix .. "cancelled/", 3, 1)
     assert_undisturbed(token, holder, first, last)
     middle:send "lock"
@@ -240,7 +240,7 @@ describe("a waiter that goes", function()
     finish { middle }
   end)
 
-  it("at its timeout leaves no key and does not disturb the others", function()
+  it("at its timeout leaves no key and the order of the others unchanged", function()
     local etcd, token, holder, first, middle, last = line_up "timed_out"
     local late = actor(etcd, "timed_out")
     local asked = wait.now()
@@ -256,7 +256,7 @@ describe("a waiter that goes", function()
     finish { late, middle }
   end)
 
-  it("in a crowd that all gives up at once leaves nothing of it", function()
+  it("together with 9 others at the same timeout leaves no key", function()
     local etcd, crowd = suite.etcd(), {}
     local holder = actor(etcd, "crowd")
     take(holder)
@@ -270,8 +270,8 @@ describe("a waiter that goes", function()
 end)
 
 describe("waiters", function()
-  -- While their clients go on.
-  it("leave no watch behind when they have had their turn, or somebody has given up", function()
+  -- The clients stay open, so they must end the watches themselves.
+  it("leave no watch behind after their hold, or after another waiter gives up", function()
     local etcd = suite.start()
     finally(function() etcd:stop() end)
     local holder, patient = actor(etcd, "left"), actor(etcd, "left")
@@ -283,9 +283,9 @@ describe("waiters", function()
       enqueue(hasty, etcd, "left", 2)
       enqueue(patient, etcd, "left", 3)
       hasty:kill "sigint"
-      hasty:expect "^failed .*interrupted" -- and the patient one has another in front of him
+      hasty:expect "^failed .*interrupted" -- the patient waiter gets another predecessor
       etcd:await_keys(prefix .. "left/", 2)
-      -- The holder watches his key, and the patient one nobody but him.
+      -- The holder watches its own key, and the patient waiter watches only the holder's.
       wait.eventually(function()
         local count = etcd:watchers()
         return count == 2, count .. " watchers"
@@ -302,8 +302,8 @@ describe("waiters", function()
     finish(actors)
   end)
 
-  -- A private etcd, whose watchers are nobody else's.
-  it("watch their predecessor and nobody else", function()
+  -- In a private etcd all watchers belong to this test.
+  it("watch only their predecessor", function()
     local COUNT = 10
     local etcd, waiters = suite.start(), {}
     finally(function() etcd:stop() end)
@@ -313,7 +313,7 @@ describe("waiters", function()
       waiters[i] = actor(etcd, "herd")
       enqueue(waiters[i], etcd, "herd", i + 1)
     end
-    -- One each, and one by the holder if it watches its own key by now.
+    -- One watcher for each waiter, and one of the holder once it watches its own key.
     wait.eventually(function()
       local count = etcd:watchers()
       return count == COUNT or count == COUNT + 1, count .. " watchers"
@@ -325,8 +325,8 @@ describe("waiters", function()
       waiters[i]:expect "^unlocked"
       waiters[i]:send "stats"
       local enqueues, watches, looks = waiters[i]:expect "^stats (%d+) (%d+) (%d+)"
-      -- Looks: once when the predecessor goes, and when a watch is there if something came
-      -- before it; the own key is watched if a busy machine makes the hold a long one.
+      -- A waiter reads once when its predecessor goes, and once after a watch is created if the
+      -- revision has moved on. It watches its own key only if a busy machine makes its hold long.
       assert.equal("1", enqueues)
       assert.is_true(tonumber(watches) <= 2)
       assert.is_true(tonumber(looks) >= 1 and tonumber(looks) <= tonumber(watches) + 1)

@@ -1,5 +1,5 @@
--- The owners of one client hand a key on to each other without etcd, and others get
--- their turn nevertheless.
+-- Tests the handoff: the owners of one client pass a key to each other without a request, until the
+-- handoff budget is spent and another client waits.
 
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
@@ -11,10 +11,12 @@ local connect = clients.connector { endpoints = suite.endpoints(), prefix = pref
 
 after_each(clients.close_all)
 
+-- Starts an acquisition of lock "a" for |owner|.
 local function ask(client, owner)
   return assert(client:lock_async("a", { owner = owner }))
 end
 
+-- Starts acquisitions for the owners 1 to |count|; returns when all but one of them wait, or all.
 local function ask_many(client, count)
   local asked = {}
   for i = 1, count do asked[i] = ask(client, i) end
@@ -24,12 +26,13 @@ end
 
 local granted = clients.granted
 
+-- Waits until |client| finds |count| entries in the queue.
 local function await_queue(client, count)
   wait.eventually(function() return #assert(client:queue "a") == count end, 5, "queue")
 end
 
-describe("owners of one client", function()
-  it("have the lock in their order, with one key and one token", function()
+describe("handoff within a client", function()
+  it("follows the order of its 20 waiters, with one key and one token", function()
     local client = connect { handoff_time = 60 }
     local first = assert(client:lock "a")
     local before = client:stats()
@@ -52,7 +55,7 @@ describe("owners of one client", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("go on for as long as nobody else waits", function()
+  it("goes on beyond its limits while no other client waits", function()
     local server, client = clients.through_scripted(suite.endpoint(), {
       prefix = prefix, handoff = 8, handoff_time = 60,
     })
@@ -63,9 +66,9 @@ describe("owners of one client", function()
       for i = 1, 60 do
         local lock = granted(asked[i])
         assert.equal(token, lock:token())
-        -- A look that etcd leaves unanswered for four holds has the next one go to it.
+        -- A queue read that stays unanswered for four holds would end the handoff.
         wait.eventually(function() return server:out "Txn" == 0 end)
-        assert.is_true(lock:check()) -- by which the look's answer has come, too
+        assert.is_true(lock:check()) -- is answered after the queue read
         assert.is_true(lock:unlock())
       end
       local looks = client:stats().looks / turn
@@ -73,7 +76,7 @@ describe("owners of one client", function()
     end
   end)
 
-  it("let another client in after so many holds", function()
+  it("stops after 4 holds with handoff = 4 when another client waits", function()
     local client, other = connect { handoff = 4, handoff_time = 60 }, connect { elsewhere = true }
     local lock = assert(client:lock "a")
     local asked = ask_many(client, 20)
@@ -93,7 +96,7 @@ describe("owners of one client", function()
     assert.is_true(granted(asked[4]):token() > their_lock:token())
   end)
 
-  it("let another client in after some time", function()
+  it("stops after the default handoff_time of 0.05 s when another client waits", function()
     local client, other = connect { handoff = 1000 }, connect { elsewhere = true }
     local lock = assert(client:lock "a")
     local asked = ask_many(client, 20)
@@ -115,12 +118,13 @@ describe("owners of one client", function()
     assert.is_true(granted(theirs):unlock())
   end)
 
-  -- Whom it hasn't seen came after it, and the holds since then are in his way.
-  it("let another client in after so many holds who came while it was asked who waits", function()
+  -- A waiter that the queue read does not show has come later, so only the holds since the read
+  -- count against the limit.
+  it("stops after 8 holds when another client enqueues during a queue read", function()
     local server = clients.scripted(suite.endpoint())
     local client = connect { endpoints = server:endpoint(), handoff = 8, handoff_time = 60 }
     local other = connect { elsewhere = true }
-    assert(other:lock "b"):unlock() -- who has connected by then
+    assert(other:lock "b"):unlock() -- connects |other|
     local lock = assert(client:lock "a")
     clients.await_watched(client, lock)
     local asked, count, behind, theirs = ask_many(client, 30), 0, 0, nil
@@ -142,18 +146,18 @@ describe("owners of one client", function()
     clients.assert_wait(theirs)
     for _ = 1, 3 do pass() end
     server:tell "Txn"
-    assert.is_true(lock:check()) -- after which that has been answered, too
+    assert.is_true(lock:check()) -- is answered after the queue read
     repeat pass() until not lock
     assert.is_true(behind >= 4 and behind <= 8, behind .. " holds")
     assert.is_true(granted(theirs):unlock())
   end)
 
-  it("let another client in after some time since it was asked who waits", function()
+  it("stops after handoff_time when another client enqueues during a queue read", function()
     local server = clients.scripted(suite.endpoint())
-    local time = 2.4 -- seconds: less than a question has for its answer
+    local time = 2.4 -- seconds; below the timeout of a request
     local client = connect { endpoints = server:endpoint(), handoff = 1000, handoff_time = time }
     local other = connect { elsewhere = true }
-    assert(other:lock "b"):unlock() -- who has connected by then
+    assert(other:lock "b"):unlock() -- connects |other|
     local lock = assert(client:lock "a")
     local half = wait.now() + time / 2 + 0.05
     clients.await_watched(client, lock)
@@ -166,16 +170,16 @@ describe("owners of one client", function()
     local over = wait.now() + time
     local theirs = ask(other, "other")
     await_queue(other, 2)
-    repeat assert(client:ping()) until wait.now() > over -- an etcd that answers others
+    repeat assert(client:ping()) until wait.now() > over -- shows that etcd answers
     server:tell "Txn"
-    assert.is_true(lock:check()) -- after which that has been answered, too
+    assert.is_true(lock:check()) -- is answered after the queue read
     assert.is_true(lock:unlock())
     local their_lock = granted(theirs)
     assert.is_false(asked[2]:step())
     assert.is_true(their_lock:unlock())
   end)
 
-  it("have a key each if they want to", function()
+  it("is disabled by handoff = false: each hold has a new token", function()
     local client = assert(etcdlock.connect {
       endpoints = suite.endpoints(), prefix = prefix, handoff = false,
     })
@@ -191,7 +195,7 @@ describe("owners of one client", function()
   end)
 end)
 
-describe("a key is not handed on", function()
+describe("the next owner of a client", function()
   local client, asked
 
   local function take(opts)
@@ -211,12 +215,12 @@ describe("a key is not handed on", function()
     return lock
   end
 
-  it("by one whose max_hold has run out", function()
+  it("gets a new token after max_hold ended the previous hold", function()
     local token = take({ max_hold = 0.1 }):token()
     assert_new_key(token)
   end)
 
-  it("by one whom the collector lets go", function()
+  it("gets a new token after the previous lock leaked", function()
     client = connect { handoff_time = 60, log = function() end }
     local token = take():token()
     collectgarbage()
@@ -224,7 +228,7 @@ describe("a key is not handed on", function()
     assert_new_key(token)
   end)
 
-  it("by one who has lost it", function()
+  it("gets a new token after the previous hold was lost", function()
     local lock = take()
     assert(client:break_lock("a", lock:token()))
     wait.eventually(function() return not lock:held() end)
@@ -232,11 +236,11 @@ describe("a key is not handed on", function()
     clients.assert_fails("lost", lock:unlock())
   end)
 
-  it("by one whose last write may yet be carried out", function()
+  it("gets a new token after a put of unknown outcome: the late put fails", function()
     local server = clients.scripted(suite.endpoint())
     finally(function()
       clients.close_all()
-      etcd:ctl("del", prefix .. "data")
+      etcd:del(prefix .. "data")
     end)
     client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
     local lock = take()
@@ -251,11 +255,11 @@ describe("a key is not handed on", function()
   end)
 end)
 
-it("what was written under a key keeps its order when that is handed on", function()
+it("a late put of one hold does not overwrite a put of the next hold after a handoff", function()
   local server = clients.scripted(suite.endpoint())
   finally(function()
     clients.close_all()
-    etcd:ctl("del", prefix .. "data")
+    etcd:del(prefix .. "data")
   end)
   local client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
   local lock = assert(client:lock "a")
@@ -274,12 +278,12 @@ it("what was written under a key keeps its order when that is handed on", functi
   assert.equal("two", (etcd:get(prefix .. "data")))
 end)
 
-it("a key that was taken away is lost to whoever has it when that is noticed", function()
+it("a hold that got its key by handoff is lost if the key was deleted before", function()
   local client = connect { handoff_time = 60 }
   local lock = assert(client:lock "a")
   local asked = ask_many(client, 2)
   etcd:del(lock:key())
-  lock:unlock() -- who may have been told already
+  lock:unlock() -- returns "lost" if the client knows of the deletion by now
   local heir = granted(asked[1])
   if heir:token() == lock:token() then
     assert.is_truthy(heir:wait_lost(10))
@@ -291,7 +295,7 @@ it("a key that was taken away is lost to whoever has it when that is noticed", f
 end)
 
 describe("connect", function()
-  it("says what handoff may be", function()
+  it('returns "invalid" for a bad handoff or handoff_time and states the range', function()
     for _, value in ipairs { 0, 1.5, -1, 1e9, 0 / 0 } do
       local message = clients.assert_fails("invalid", etcdlock.connect { handoff = value })
       assert.matches("handoff", message, 1, true)

@@ -1,5 +1,5 @@
--- A key that is kept after the last unlock: taking it again costs nothing, and nobody
--- else waits for it.
+-- Tests the option linger: the client keeps the key after the last unlock, acquires it again
+-- without a request, and deletes it as soon as another client queues.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -13,10 +13,10 @@ local client, other
 before_each(function() client, other = connect(), connect { elsewhere = true } end)
 after_each(clients.close_all)
 
--- Longer than any test.
+-- The option, in seconds: longer than any test.
 local LONG = { linger = 60 }
 
--- A lock that lingers from now on.
+-- Acquires and unlocks lock "a" with |opts| (nil: LONG), so that it lingers; returns the handle.
 local function leave(opts)
   local lock = assert(client:lock("a", opts or LONG))
   assert.is_true(lock:unlock())
@@ -25,14 +25,14 @@ end
 
 local function keys() return etcd:keys(prefix .. "a/") end
 
--- Requests about the lock, of all kinds.
+-- Returns how many requests about locks the client has sent.
 local function asked()
   local stats = client:stats()
   return stats.enqueues + stats.tries + stats.deletes + stats.calls
 end
 
-describe("a lock that lingers", function()
-  it("is taken again without a request, as often as wanted", function()
+describe("a lingering lock", function()
+  it("is acquired 1,000 times with the same token and without a request", function()
     local first = leave()
     local before, last = asked(), first
     for _ = 1, 1000 do
@@ -51,7 +51,7 @@ describe("a lock that lingers", function()
     assert.same({ false, "not_held" }, { first:held() })
   end)
 
-  it("is taken by any call, and by any owner of the client", function()
+  it("is acquired without a request by any acquiring call and any owner of the client", function()
     leave()
     local before = asked()
     local lock = assert(client:try_lock("a", { owner = "somebody", linger = 60 }))
@@ -62,12 +62,12 @@ describe("a lock that lingers", function()
     assert.is_true(lock:check())
     assert.is_true(lock:unlock())
     assert.equal(before + 1, asked())
-    -- Without the option it is let go of for good.
+    -- Without the option, the last unlock deletes the key.
     assert.is_true(assert(client:lock "a"):unlock())
     assert.same({}, keys())
   end)
 
-  it("is counted for an owner who asks for it twice before he has it", function()
+  it("is granted with count 2 to an owner with two pending acquisitions", function()
     leave()
     local before = asked()
     local one, two = assert(client:lock_async("a", LONG)), assert(client:lock_async("a", LONG))
@@ -77,7 +77,7 @@ describe("a lock that lingers", function()
     assert.equal(before, asked())
   end)
 
-  it("is taken by who had it when he asked, and has let go of it since", function()
+  it("is granted to an acquisition that its owner started before the unlock", function()
     local lock = assert(client:lock("a", LONG))
     local pending = assert(client:lock_async("a", LONG))
     assert.is_true(lock:unlock())
@@ -86,7 +86,7 @@ describe("a lock that lingers", function()
     assert.equal(before, asked())
   end)
 
-  it("is forgotten when it is over, of names that come once", function()
+  it("is freed in memory after its linger time, if the name is not used again", function()
     local cores = setmetatable({}, { __mode = "k" })
     for i = 1, 200 do
       local lock = assert(client:lock("a/" .. i, { linger = 0.02 }))
@@ -102,7 +102,7 @@ describe("a lock that lingers", function()
     assert.is_true(count < 100, count)
   end)
 
-  it("is had by whoever else wants it, at once", function()
+  it("is granted at once to another client that queues for it", function()
     for _ = 1, 3 do
       local lock = leave()
       local from = wait.now()
@@ -114,17 +114,17 @@ describe("a lock that lingers", function()
     end
   end)
 
-  it("is had at once by whoever has waited since before the unlock", function()
+  it("is granted at once to another client that has waited since before the unlock", function()
     local lock = assert(client:lock("a", LONG))
     local theirs = assert(other:lock_async "a")
     etcd:await_keys(prefix .. "a/", 2)
-    wait.sleep(0.1) -- has it heard of that?
+    wait.sleep(0.1) -- the client may know of the waiter by now
     assert.is_true(lock:unlock())
     assert.is_true(clients.granted(theirs):check())
     assert.equal(1, #keys())
   end)
 
-  it("is had by others of the client that wait for it", function()
+  it("is handed off to a waiting owner of the same client", function()
     local lock = assert(client:lock("a", LONG))
     local next_one = assert(client:lock_async("a", { owner = "next" }))
     wait.eventually(function() return client:stats().waiting == 1 end)
@@ -133,11 +133,11 @@ describe("a lock that lingers", function()
     assert.is_false((lock:held()))
   end)
 
-  it("goes when its time is over, but not while it is held", function()
+  it("is deleted after the linger time that follows its last unlock", function()
     leave { linger = 0.3 }
     local lock = assert(client:lock("a", { linger = 2 }))
     wait.sleep(0.8)
-    clients.await_watched(client, lock) -- else it may not linger
+    clients.await_watched(client, lock) -- before that, the lock may not linger
     local core = lock._core
     assert.is_true(lock:unlock())
     assert.equal(1, #keys())
@@ -148,7 +148,7 @@ describe("a lock that lingers", function()
     assert.is_true(again:token() > lock:token())
   end)
 
-  it("can end by max_hold, and then doesn't linger", function()
+  it("that was acquired again is lost at max_hold and does not linger again", function()
     leave()
     local lock = assert(client:lock("a", { linger = 60, max_hold = 0.1 }))
     assert.equal("max_hold", lock:wait_lost(10))
@@ -156,7 +156,7 @@ describe("a lock that lingers", function()
     etcd:await_keys(prefix .. "a/", 0)
   end)
 
-  it("tells its holder of a loss, and nobody who held it before", function()
+  it("that was acquired again calls the on_lost handler of its current holder only", function()
     local first = leave()
     local told = 0
     local lock = assert(client:lock("a", LONG))
@@ -169,17 +169,17 @@ describe("a lock that lingers", function()
     assert.equal(1, told)
   end)
 
-  it("is not there any more when its key has gone meanwhile", function()
+  it("is acquired with a new token after its key was deleted", function()
     local lock = leave()
     etcd:del(lock:key())
     wait.eventually(function() return client:stats().held == 0 end, 5, "the news")
-    assert(client:ping()) -- answered after the end of what lingers
+    assert(client:ping()) -- is answered after the lingering entry has ended
     local again = assert(client:lock("a", LONG))
     assert.is_true(again:token() > lock:token())
     assert.is_true(again:check())
   end)
 
-  it("is not claimed on a lease that may have ended", function()
+  it('is not granted past its hold deadline: with etcd paused, lock gets "unavailable"', function()
     local own = suite.start()
     finally(function()
       clients.close_all()
@@ -193,7 +193,7 @@ describe("a lock that lingers", function()
     own:resume()
   end)
 
-  it("ends with its client", function()
+  it("is deleted by close of its client", function()
     leave()
     client:close()
     assert.same({}, keys())
@@ -201,7 +201,7 @@ describe("a lock that lingers", function()
   end)
 end)
 
-it("how long a lock lingers is more than nothing, and has an end", function()
+it('lock returns "invalid" for a linger time of 0 or less or above 86400 seconds', function()
   for _, seconds in ipairs { 0, -1, 86401, math.huge, 0 / 0 } do
     local message = assert_fails("invalid", client:lock("a", { linger = seconds }))
     assert.matches("linger", message, 1, true)

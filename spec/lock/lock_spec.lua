@@ -1,4 +1,4 @@
--- One lock: how it is taken, what it tells, how it is let go.
+-- Tests one lock: its acquisition, the methods of its handle, and its release.
 
 local clients = require "spec.support.harness.clients"
 local proc = require "spec.support.programs.proc"
@@ -16,8 +16,8 @@ end)
 
 after_each(clients.close_all)
 
-describe("a lock that is free", function()
-  it("is taken and given back", function()
+describe("a free lock", function()
+  it("is acquired by lock, and its key is deleted by unlock", function()
     local lock = assert(client:lock "a")
     assert.is_true(lock:held())
     assert.same({ lock:key() }, etcd:keys(prefix))
@@ -26,7 +26,7 @@ describe("a lock that is free", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("is taken by a try as well", function()
+  it("is acquired by try_lock, and by another client's try_lock after unlock", function()
     local lock = assert(client:try_lock "a")
     assert.is_true(lock:held())
     assert_fails("locked", other:try_lock "a")
@@ -34,7 +34,7 @@ describe("a lock that is free", function()
     assert.is_true(assert(other:try_lock "a"):unlock())
   end)
 
-  it("is taken whatever bytes its name is made of", function()
+  it("may have a name of any bytes", function()
     for _, name in ipairs {
       " ", "/", "a/", "/a", "a//b", "-x", "\n", "\255\254", "größe", "%s", "a\"b", "0", "..",
     } do
@@ -46,7 +46,7 @@ describe("a lock that is free", function()
     end
   end)
 
-  it("is one of many", function()
+  it("is acquired and released among 100 locks of one client", function()
     local locks = {}
     for i = 1, 100 do locks[i] = assert(client:lock("n" .. i)) end
     assert.equal(100, #etcd:keys(prefix))
@@ -56,15 +56,15 @@ describe("a lock that is free", function()
   end)
 end)
 
-describe("a lock that is taken", function()
-  it("is refused to a try at once", function()
+describe("an acquisition", function()
+  it('of a held lock by try_lock, or with timeout = 0, returns "locked"', function()
     clients.keep(assert(other:lock "a"))
     local message = assert_fails("locked", client:try_lock "a")
-    assert.matches("a", message, 1, true)
+    assert.matches(("%q"):format(prefix .. "a"), message, 1, true)
     assert_fails("locked", client:lock("a", { timeout = 0 }))
   end)
 
-  it("is refused after the time to wait, and the place in the queue given up", function()
+  it('of a held lock returns "timeout" after its timeout and deletes its entry', function()
     clients.keep(assert(other:lock "a"))
     local from = wait.now()
     local message = assert_fails("timeout", client:lock("a", { timeout = 1 }))
@@ -75,7 +75,7 @@ describe("a lock that is taken", function()
     etcd:await_keys(prefix, 1)
   end)
 
-  it("is refused after the client's time to wait, if the call names none", function()
+  it("of a held lock uses the client's timeout unless the call names one", function()
     local impatient, hasty = connect { timeout = 1 }, connect { timeout = 0 }
     clients.keep(assert(other:lock "a"))
     assert_fails("timeout", impatient:lock "a")
@@ -84,7 +84,7 @@ describe("a lock that is taken", function()
     assert_fails("locked", impatient:lock("a", { timeout = 0 }))
   end)
 
-  it("is waited for until it is free", function()
+  it("of a held lock waits until unlock and gets a greater token", function()
     local holder = proc.lua([[
       local endpoint, prefix = ...
       local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
@@ -102,7 +102,7 @@ describe("a lock that is taken", function()
     holder:wait()
   end)
 
-  it("is one of several that are waited for at once, and each is told of", function()
+  it("among 10 pending ones of a client is granted within 1 s after unlock", function()
     local held, asked = {}, {}
     for i = 1, 10 do held[i] = assert(other:lock("a" .. i)) end
     for i = 1, 10 do asked[i] = assert(client:lock_async("a" .. i)) end
@@ -117,14 +117,14 @@ describe("a lock that is taken", function()
     end
   end)
 
-  it("is waited for any finite or infinite time", function()
+  it("accepts any positive timeout, also 1e300 and math.huge", function()
     for _, timeout in ipairs { 1e9, 1e300, math.huge, 3.7 } do
       local lock = assert(client:lock("a", { timeout = timeout }))
       assert.is_true(lock:unlock())
     end
   end)
 
-  it("is not freed by anybody else", function()
+  it("that times out leaves the existing hold valid, also after close of its client", function()
     local lock = assert(client:lock "a")
     assert_fails("timeout", other:lock("a", { timeout = 1 }))
     assert.is_true(lock:held())
@@ -135,7 +135,7 @@ describe("a lock that is taken", function()
 end)
 
 describe("a held lock", function()
-  it("tells whether somebody else had it", function()
+  it("knows whether its acquisition waited for another client", function()
     local asked = assert(client:lock_async "a")
     wait.eventually(function() return asked:dirty() end)
     local lock = asked:step()
@@ -149,7 +149,7 @@ describe("a held lock", function()
     assert(lock:unlock())
   end)
 
-  it("tells its name, key, lease and token", function()
+  it("returns its name, key, lease and token", function()
     local lock = assert(client:lock "a")
     assert.equal("a", lock:name())
     assert.equal(client:lease(), lock:lease())
@@ -159,13 +159,13 @@ describe("a held lock", function()
     assert.matches("^{.*}$", value)
   end)
 
-  it("has a token that is a whole number", function()
+  it("has an integer token", function()
     local token = assert(client:lock "a"):token()
     assert.equal(token, math.floor(token))
     assert.matches("^%d+$", tostring(token))
   end)
 
-  it("has a larger token than every holder before it", function()
+  it("has a greater token than every earlier hold", function()
     local last = 0
     for i = 1, 20 do
       local lock = assert((i % 2 == 0 and client or other):lock "a")
@@ -175,7 +175,7 @@ describe("a held lock", function()
     end
   end)
 
-  it("knows for how long it may be relied on", function()
+  it("returns the seconds to its hold deadline from held and remaining", function()
     local lock = assert(connect { ttl = 5 }:lock "a")
     local held, left = lock:held()
     assert.is_true(held)
@@ -183,7 +183,7 @@ describe("a held lock", function()
     assert.is_true(math.abs(lock:remaining() - left) < 0.5)
   end)
 
-  it("never claims longer than its lease lives", function()
+  it("never has more remaining time than the TTL", function()
     local lock = assert(connect { ttl = 5 }:lock "a")
     wait.sleep(0.3)
     for _ = 1, 200 do
@@ -193,7 +193,7 @@ describe("a held lock", function()
     end
   end)
 
-  it("is confirmed by the cluster", function()
+  it("returns from check its remaining time and etcd's current revision", function()
     local lock = assert(client:lock "a")
     local held, left, revision = lock:check()
     assert.is_true(held)
@@ -204,14 +204,14 @@ describe("a held lock", function()
     assert.is_true((lock:delete(prefix .. "data")))
   end)
 
-  it("counts one", function()
+  it("has count 1, and 0 after unlock", function()
     local lock = assert(client:lock "a")
     assert.equal(1, lock:count())
     lock:unlock()
     assert.equal(0, lock:count())
   end)
 
-  it("shows its state as text", function()
+  it("shows its name, state, token and count as a string", function()
     local lock = assert(client:lock "a")
     assert.equal(('etcdlock.lock "a" (held, token %d, count 1)'):format(lock:token()),
       tostring(lock))
@@ -220,8 +220,8 @@ describe("a held lock", function()
   end)
 end)
 
-describe("a lock that was let go", function()
-  it("answers not_held to everything", function()
+describe("an unlocked lock", function()
+  it('returns "not_held" from its methods and keeps its token and key', function()
     local lock = assert(client:lock "a")
     local token, key = lock:token(), lock:key()
     assert.is_true(lock:unlock())
@@ -241,7 +241,7 @@ describe("a lock that was let go", function()
     assert.is_nil(etcd:get(prefix .. "data"))
   end)
 
-  it("can't free the next holder's lock", function()
+  it("cannot release the hold of a later holder", function()
     local first = assert(client:lock "a")
     first:unlock()
     local second = assert(client:lock "a")
@@ -256,7 +256,7 @@ describe("a lock that was let go", function()
     assert.is_true(third:check())
   end)
 
-  it("can be taken again at once, over and over", function()
+  it("is acquired again at once by lock and try_lock, 100 times in turn", function()
     for _ = 1, 100 do
       local lock = assert(client:lock("a", { timeout = 5 }))
       assert.is_true(lock:unlock())
@@ -265,7 +265,7 @@ describe("a lock that was let go", function()
   end)
 end)
 
-describe("a lock in a variable to be closed", function()
+describe("a lock in a to-be-closed variable", function()
   local function run(source, ...)
     return assert(load("local client, lock_of_before = ... " .. source))(...)
   end
@@ -288,7 +288,7 @@ describe("a lock in a variable to be closed", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("is released by an error, which passes untouched", function()
+  it("is released by an error in the block, which stays the same object", function()
     if not is_there then return pending "<close> came with Lua 5.4" end
     local object = {}
     local ok, failure = pcall(run, [[
@@ -300,7 +300,7 @@ describe("a lock in a variable to be closed", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("may have been released before", function()
+  it("may be unlocked before the end of the block", function()
     if not is_there then return pending "<close> came with Lua 5.4" end
     assert.is_true(run([[
       local lock <close> = assert(client:lock "a")
@@ -309,7 +309,7 @@ describe("a lock in a variable to be closed", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("counts down like unlock", function()
+  it("has its count decremented at the end of the block, as by unlock", function()
     if not is_there then return pending "<close> came with Lua 5.4" end
     local outer = assert(client:lock "a")
     run([[ local lock <close> = assert(client:lock "a") ]], client)

@@ -1,11 +1,11 @@
--- The hard end of a hold: max_hold, and expire, which moves it.
+-- Tests the option max_hold, which ends a hold after a fixed time, and expire, which moves its end.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
--- A long lease: a renewal has nothing to do with it.
+-- A long lease: no keepalive happens during most tests.
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 }
 local assert_fails = clients.assert_fails
 local client, other
@@ -17,7 +17,7 @@ end)
 after_each(clients.close_all)
 
 describe("max_hold", function()
-  it("ends a hold, whoever else wants it or not", function()
+  it("ends a hold and deletes its key, even if no other client waits", function()
     local lock = assert(client:lock("a", { max_hold = 0.4 }))
     local held, left = lock:held()
     assert.is_true(held)
@@ -29,7 +29,7 @@ describe("max_hold", function()
     etcd:await_keys(prefix, 0)
   end)
 
-  it("is over on the dot for its holder, before anybody else can have it", function()
+  it("ends a hold before another client is granted the lock", function()
     local lock = assert(client:lock("a", { max_hold = 0.3 }))
     local waiter = assert(other:lock("a", { timeout = 5 }))
     assert.same({ false, "lost" }, { lock:held() })
@@ -37,8 +37,8 @@ describe("max_hold", function()
     assert.is_true(waiter:check())
   end)
 
-  -- By the holder's own clock: the thread that ends it may be late.
-  it("is over for whoever asks as soon as no time is left", function()
+  -- The caller's clock decides: the I/O thread may end the hold later.
+  it("makes held return false as soon as no time is left", function()
     for _ = 1, 50 do
       local lock = assert(client:lock("a", { max_hold = 0.02, timeout = 5 }))
       local held, left
@@ -50,7 +50,7 @@ describe("max_hold", function()
     end
   end)
 
-  it("doesn't outlast itself because the holder asks again", function()
+  it("is not extended by a reentrant call with a longer max_hold", function()
     local lock = assert(client:lock("a", { max_hold = 0.4 }))
     local from = wait.now()
     assert.equal(lock, client:lock("a", { max_hold = 60 }))
@@ -58,7 +58,7 @@ describe("max_hold", function()
     assert.is_true(wait.now() - from < 0.4 + wait.SLACK)
   end)
 
-  it("doesn't matter to a hold that ends before", function()
+  it("does not end the next hold after an early unlock", function()
     local lock = assert(client:lock("a", { max_hold = 0.2 }))
     assert.is_true(lock:unlock())
     local again = assert(client:lock("a"))
@@ -67,9 +67,9 @@ describe("max_hold", function()
     assert.same({ false, "not_held" }, { lock:held() })
   end)
 
-  it("may be longer than a lease, which is then renewed until it is over", function()
+  it("may exceed the TTL: the client renews the lease until max_hold is over", function()
     local short = connect { ttl = 4 }
-    assert(short:lock "before"):unlock() -- which has had to connect first, and to ask for a lease
+    assert(short:lock "before"):unlock() -- connects, and creates the lease
     local asked = wait.now()
     local lock = assert(short:lock("a", { max_hold = 5 }))
     local had = wait.now()
@@ -79,7 +79,7 @@ describe("max_hold", function()
     assert.is_true(over - had < 5 + wait.SLACK, over - had)
   end)
 
-  it("may be as short as it gets", function()
+  it("may be as short as 0.1 ms", function()
     for i = 1, 50 do
       local lock = client:lock("a", { max_hold = i < 5 and 0.0001 or 0.001, timeout = 5 })
       if lock then
@@ -92,7 +92,7 @@ describe("max_hold", function()
 end)
 
 describe("expire", function()
-  it("moves the end of a hold, to and fro, and as often as one likes", function()
+  it("moves the end of a hold earlier and later, any number of times", function()
     local lock = assert(client:lock("a", { max_hold = 60 }))
     for _ = 1, 3 do
       assert.is_true(lock:expire(0.1))
@@ -104,7 +104,7 @@ describe("expire", function()
     local asked = assert(other:lock_async("a", { timeout = 5 }))
     wait.eventually(function() return #client:queue "a" == 2 end)
     assert.is_true(lock:expire(0.3))
-    -- Nobody asks the lock itself, which would find out by its clock.
+    -- No call on the lock itself here: it would find the loss by its clock.
     wait.eventually(function() return asked:dirty() end, 3, "the next one's turn")
     local next_one, message = asked:step()
     assert.is_truthy(next_one, message)

@@ -1,14 +1,14 @@
--- Bad input: misuse raises, a value that can't work answers "invalid"; both
--- name the option and show the value.
+-- Tests bad input: misuse raises an error, a value that cannot work returns "invalid"; both name
+-- the option and show the value.
 
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.harness.suite"
 
 local prefix = suite.prefix()
-local ENDPOINT = "127.0.0.1:2379" -- nothing here gets as far as sending
+local ENDPOINT = "127.0.0.1:2379" -- no test sends a request there
 local HUGE, NAN = math.huge, 0 / 0
 
--- |call| raises, and the message points at this file and has all of |...|.
+-- Asserts that |call| raises an error whose message contains all of |...|; returns the message.
 local function assert_raises(call, ...)
   local ok, message = pcall(call)
   assert.is_false(ok, "nothing was raised")
@@ -16,33 +16,35 @@ local function assert_raises(call, ...)
   return message
 end
 
+-- Asserts that the results |ok|, |message|, |code| of a call are a failure with "invalid", and that
+-- the message contains all |parts|.
 local function assert_invalid(parts, ok, message, code)
   assert.is_nil(ok)
   assert.equal("invalid", code, message)
   for _, part in ipairs(parts) do assert.matches(part, message, 1, true) end
 end
 
-describe("the options of connect", function()
+describe("connect", function()
   local function connect(opts)
-    -- What the environment adds is not these specs' business.
+    -- Options from the environment are not tested here.
     if type(opts) == "table" then opts.env = false end
     local client, message, code = etcdlock.connect(opts)
     if client then client:close() end
     return client, message, code
   end
 
-  it("are a table", function()
+  it("raises an error if its options are not a table", function()
     assert_raises(function() connect "127.0.0.1:2379" end, "etcdlock.connect", "string")
     assert_raises(function() connect(5) end, "etcdlock.connect", "number")
   end)
 
-  it("have known names", function()
+  it("raises an error for an unknown option", function()
     assert_raises(function() connect { endpoint = ENDPOINT } end, '"endpoint"')
     assert_raises(function() connect { ttL = 5 } end, '"ttL"')
     assert_raises(function() connect { ENDPOINT } end, "unknown option 1")
   end)
 
-  it("have the right types", function()
+  it("raises an error for an option of a wrong type", function()
     assert_raises(function() connect { ttl = "ten" } end, "ttl", '"ten"', "number")
     assert_raises(function() connect { ttl = "10" } end, "ttl", '"10"')
     assert_raises(function() connect { timeout = true } end, "timeout", "true", "number")
@@ -52,7 +54,7 @@ describe("the options of connect", function()
     assert_raises(function() connect { endpoints = true } end, "endpoints", "true")
   end)
 
-  it("allow leases from 2 to 300 seconds", function()
+  it("accepts a ttl of 2 to 300 seconds only", function()
     for _, ttl in ipairs { 0, -5, 1.9, 301, HUGE, NAN } do
       assert_invalid({ "ttl", tostring(ttl), "2 to 300" },
         connect { endpoints = ENDPOINT, ttl = ttl })
@@ -61,7 +63,7 @@ describe("the options of connect", function()
     assert.is_truthy(connect { endpoints = ENDPOINT, ttl = 300 })
   end)
 
-  it("allow any time to wait that isn't negative", function()
+  it("accepts any timeout of 0 or more, also math.huge", function()
     for _, timeout in ipairs { -1, -HUGE, NAN } do
       assert_invalid({ "timeout", tostring(timeout) },
         connect { endpoints = ENDPOINT, timeout = timeout })
@@ -70,13 +72,13 @@ describe("the options of connect", function()
     assert.is_truthy(connect { endpoints = ENDPOINT, timeout = HUGE })
   end)
 
-  it("allow a prefix that leaves room for a name", function()
+  it("accepts a prefix of up to 511 bytes without NUL only", function()
     assert_invalid({ "prefix" }, connect { endpoints = ENDPOINT, prefix = ("p"):rep(512) })
     assert_invalid({ "prefix" }, connect { endpoints = ENDPOINT, prefix = "a\0b" })
     assert.is_truthy(connect { endpoints = ENDPOINT, prefix = ("p"):rep(511) })
   end)
 
-  it("name members by their addresses", function()
+  it('returns "invalid" for an endpoint that is no address with a port', function()
     for _, endpoints in ipairs {
       "", " ", ",", "localhost", "localhost:", ":2379", "a:b", "a:0", "a:65536", "a:-1",
       "a:2379x", "http://", "http://a", "ftp://a:2379", "http://a:2379/path", "::1:2379",
@@ -93,7 +95,7 @@ describe("the options of connect", function()
     end
   end)
 
-  it("take IPv6 addresses in brackets, unix sockets and lists", function()
+  it("accepts IPv6 addresses in brackets, unix sockets and lists of up to 32 endpoints", function()
     assert.is_truthy(connect { endpoints = "[::1]:2379" })
     assert.is_truthy(connect { endpoints = "unix:/tmp/etcd" })
     assert.is_truthy(connect { endpoints = "a:1, https://b:2" })
@@ -102,7 +104,7 @@ describe("the options of connect", function()
   end)
 end)
 
-describe("the arguments of a lock call", function()
+describe("a lock call", function()
   local client
 
   before_each(function()
@@ -111,7 +113,7 @@ describe("the arguments of a lock call", function()
 
   after_each(function() client:close() end)
 
-  -- The four ways to ask for a lock, each as a function(name, opts).
+  -- Four calls that acquire a lock, each as a function(name, opts).
   local WAYS = {
     ["client:lock"] = function(...) return client:lock(...) end,
     ["client:try_lock"] = function(...) return client:try_lock(...) end,
@@ -123,7 +125,7 @@ describe("the arguments of a lock call", function()
     for where, way in pairs(WAYS) do check(way, where) end
   end
 
-  it("begin with a name", function()
+  it("raises an error if the name is not a string, as queue and break_lock do", function()
     each_way(function(way, where)
       assert_raises(function() way() end, where, "name = nil", "string")
       assert_raises(function() way(5) end, where, "name = 5")
@@ -133,7 +135,7 @@ describe("the arguments of a lock call", function()
     assert_raises(function() client:break_lock(nil, 5) end, "client:break_lock", "name = nil")
   end)
 
-  it("need a name of 1 to 512 bytes without NUL, the prefix included", function()
+  it("accepts a name of 1 to 512 bytes without NUL only, including the prefix", function()
     local longest = ("n"):rep(512 - #prefix)
     each_way(function(way, where)
       assert_invalid({ where, "name", '""' }, way "")
@@ -147,14 +149,14 @@ describe("the arguments of a lock call", function()
     assert.is_true(lock:unlock())
   end)
 
-  it("are a name and a table", function()
+  it("raises an error if its options are not a table", function()
     each_way(function(way, where)
       assert_raises(function() way("a", "b") end, where, "string")
       assert_raises(function() way("a", 5) end, where, "number")
     end)
   end)
 
-  it("have known names and the right types", function()
+  it("raises an error for an unknown option and for an option of a wrong type", function()
     each_way(function(way, where)
       assert_raises(function() way("a", { time_out = 1 }) end, where, '"time_out"')
       assert_raises(function() way("a", { 1 }) end, where, "unknown option 1")
@@ -165,14 +167,14 @@ describe("the arguments of a lock call", function()
     assert_raises(function() client:lock("a", { timeout = "1" }) end, "timeout", '"1"')
   end)
 
-  it("need a sensible time to wait", function()
+  it('returns "invalid" for a negative timeout or NaN', function()
     for _, timeout in ipairs { -1, -HUGE, NAN } do
       assert_invalid({ "client:lock", "timeout", tostring(timeout) },
         client:lock("a", { timeout = timeout }))
     end
   end)
 
-  it("need a sensible time to hold", function()
+  it('returns "invalid" for a max_hold or lock delay out of range', function()
     for _, max_hold in ipairs { 0, -1, HUGE, NAN } do
       assert_invalid({ "client:lock", "max_hold", tostring(max_hold) },
         client:lock("a", { max_hold = max_hold }))
@@ -183,14 +185,14 @@ describe("the arguments of a lock call", function()
     end
   end)
 
-  it("publish at most 4096 bytes", function()
+  it("accepts a value of up to 4096 bytes only", function()
     assert_invalid({ "client:lock", "value" }, client:lock("a", { value = ("v"):rep(4097) }))
     local lock = assert(client:lock("a", { value = ("v"):rep(4096) }))
     assert.equal(4096, #client:queue("a")[1].value)
     assert.is_true(lock:unlock())
   end)
 
-  it("end with a function where one is to be run", function()
+  it("raises an error for a missing or wrong fn, as break_lock does for its token", function()
     assert_raises(function() client:with_lock "a" end, "client:with_lock", "fn = nil")
     assert_raises(function() client:with_lock("a", {}, 5) end, "client:with_lock", "fn = 5")
     assert_raises(function() client:with_lock("a", "b") end, "client:with_lock", 'fn = "b"')
@@ -199,12 +201,12 @@ describe("the arguments of a lock call", function()
     assert_raises(function() client:break_lock "a" end, "client:break_lock", "token = nil")
   end)
 
-  it("may end with anything that can be called", function()
+  it("accepts a table with a __call metamethod as the function of with_lock", function()
     local callable = setmetatable({}, { __call = function(_, lock) return lock:name() end })
     assert.same({ true, "a" }, { client:with_lock("a", callable) })
   end)
 
-  it("were never sent if they are bad", function()
+  it("sends no request if its arguments are invalid", function()
     pcall(client.lock, client, 5)
     client:lock ""
     client:lock("a", { max_hold = 0 })
@@ -212,7 +214,7 @@ describe("the arguments of a lock call", function()
   end)
 end)
 
-describe("the arguments of a lock's methods", function()
+describe("a method of a lock", function()
   local client, lock
 
   before_each(function()
@@ -222,7 +224,7 @@ describe("the arguments of a lock's methods", function()
 
   after_each(function() client:close() end)
 
-  it("are checked by type", function()
+  it("raises an error for an argument of a wrong type and for a negative timeout", function()
     assert_raises(function() lock:on_lost() end, "lock:on_lost", "fn = nil")
     assert_raises(function() lock:on_lost "f" end, "lock:on_lost", 'fn = "f"')
     assert_raises(function() lock:wait_lost "1" end, "lock:wait_lost", "timeout", '"1"')
@@ -235,7 +237,7 @@ describe("the arguments of a lock's methods", function()
     assert_raises(function() lock:delete() end, "lock:delete", "key = nil")
   end)
 
-  it("are checked operation by operation in a txn", function()
+  it("raises an error with the number of the first malformed operation of a txn", function()
     assert_raises(function() lock:txn() end, "lock:txn")
     assert_raises(function() lock:txn {} end, "lock:txn")
     assert_raises(function() lock:txn { "put", "k", "v" } end, "lock:txn", "operation 1")
@@ -256,14 +258,14 @@ describe("a raised error", function()
 
   after_each(function() client:close() end)
 
-  -- Where it comes from is the line of the caller, as with Lua's own functions.
+  -- Asserts that the error of |call| names the second line of |call|, which calls etcdlock.
   local function assert_blames_caller(call)
     local line = debug.getinfo(call, "S").linedefined + 1
     local _, message = pcall(call)
     assert.matches("options_spec.lua:" .. line .. ":", message, 1, true)
   end
 
-  it("blames the line of the caller of connect", function()
+  it("names the line that called connect", function()
     assert_blames_caller(function()
       local _ = etcdlock.connect { ttl = "x" }
     end)
@@ -275,7 +277,7 @@ describe("a raised error", function()
     end)
   end)
 
-  it("blames the line of the caller of lock and try_lock", function()
+  it("names the line that called lock or try_lock", function()
     assert_blames_caller(function()
       local _ = client:lock(5)
     end)
@@ -290,7 +292,7 @@ describe("a raised error", function()
     end)
   end)
 
-  it("blames the line of the caller of with_lock and of a wrapped function", function()
+  it("names the line that called with_lock, wrap or a wrapped function", function()
     local wrapped_badly = client:wrap("a", { value = 5 }, error)
     assert_blames_caller(function()
       local _ = client:with_lock(5, error)
@@ -309,7 +311,7 @@ describe("a raised error", function()
     end)
   end)
 
-  it("blames the line of the caller of the other methods", function()
+  it("names the line that called queue, break_lock or a method of a lock", function()
     local lock = assert(client:lock "a")
     assert_blames_caller(function()
       local _ = client:queue(5)

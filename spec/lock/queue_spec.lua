@@ -1,4 +1,5 @@
--- Who is in the queue of a lock: the keys that count and those that don't.
+-- Tests client:queue and client:break_lock: which keys in etcd are entries of a lock's queue, and
+-- what queue returns about them.
 
 local clients = require "spec.support.harness.clients"
 local core = require "etcdlock.core"
@@ -11,13 +12,13 @@ local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefi
 local assert_fails = clients.assert_fails
 local client, other, strangers
 
--- Writes a key of somebody else for the duration of a test.
+-- Writes the key |name| of another program, with |value| (nil: empty), until the test ends.
 local function put(name, value)
   strangers[#strangers + 1] = prefix .. name
   etcd:put(prefix .. name, value or "")
 end
 
--- A process that takes lock "a", says "held", and holds it until it reads a line.
+-- Starts a process that acquires lock "a", prints "held", and holds the lock until it reads a line.
 local function start_holder()
   return proc.lua([[
     local endpoint, prefix = ...
@@ -40,11 +41,11 @@ after_each(function()
 end)
 
 describe("the queue of a lock", function()
-  it("is empty when nobody wants it", function()
+  it("is empty if no client holds the lock or waits for it", function()
     assert.same({}, client:queue "a")
   end)
 
-  it("shows the holder", function()
+  it("shows the holder with token, lease, mode, key, host, pid, owner and value", function()
     local from = os.time()
     local lock = assert(client:lock("a", { owner = "me", value = "why" }))
     local queue = assert(other:queue "a")
@@ -65,14 +66,14 @@ describe("the queue of a lock", function()
     }, place)
   end)
 
-  it("shows an owner that is a number, and no other that isn't a text", function()
+  it("shows an owner that is a number as a string, and no owner that is a table", function()
     clients.keep(assert(client:lock("a", { owner = 4711 })))
     clients.keep(assert(client:lock("b", { owner = {} })))
     assert.equal("4711", client:queue "a"[1].owner)
     assert.is_nil(client:queue "b"[1].owner)
   end)
 
-  it("leaves out what the holder did not say", function()
+  it("omits the owner and value that the holder did not set", function()
     clients.keep(assert(client:lock "a"))
     local place = other:queue "a"[1]
     assert.is_nil(place.owner)
@@ -83,7 +84,7 @@ describe("the queue of a lock", function()
     assert.matches("^%d+$", tostring(place.token))
   end)
 
-  it("carries any text as a value", function()
+  it("shows any bytes of the option value unchanged", function()
     for _, value in ipairs { "", "\"quoted\"\n", "größe", "a\0b", "{}" } do
       local lock = assert(client:lock("a", { value = value }))
       assert.equal(value, other:queue "a"[1].value)
@@ -94,7 +95,7 @@ describe("the queue of a lock", function()
     lock:unlock()
   end)
 
-  it("shows the waiters in the order in which they came", function()
+  it("shows waiters after the holder in the order of their arrival", function()
     local lock = assert(client:lock "a")
     local children = {}
     for i = 1, 3 do
@@ -121,7 +122,7 @@ describe("the queue of a lock", function()
     for _, child in ipairs(children) do assert.equal(0, (child:wait())) end
   end)
 
-  it("shows them so, whatever their keys are called", function()
+  it("is ordered by create revision, not by key", function()
     local names = { "a/9", "a/5", "a/7", "a/1" }
     for _, key in ipairs(names) do put(key) end
     for i, place in ipairs(client:queue "a") do
@@ -130,7 +131,7 @@ describe("the queue of a lock", function()
     for _, key in ipairs(names) do etcd:del(prefix .. key) end
   end)
 
-  it("has places for other kinds of client", function()
+  it("shows entries of other programs, with lease, mode and held", function()
     put("a/abc123", "")
     put("a/read/1f", "not ours")
     put("a/write/2f", "")
@@ -143,7 +144,7 @@ describe("the queue of a lock", function()
     assert.is_nil(queue[1].pid)
   end)
 
-  it("shows readers that hold together", function()
+  it("shows all readers before the first writer as holders", function()
     put "a/read/1"
     put "a/read/2"
     put "a/3"
@@ -153,10 +154,10 @@ describe("the queue of a lock", function()
     assert.same({ true, true, false, false }, held)
   end)
 
-  it("is listed, however much there is to tell", function()
+  it("is returned even if its values exceed 4 MB", function()
     local lock, text = assert(other:lock "b"), ("x"):rep(1200000)
     for i = 1, 4 do
-      -- Three members on one slow disk may not have so much written in time.
+      -- Three members on one slow disk may be too slow for such a write.
       wait.eventually(function()
         local ok, why, code = lock:put(prefix .. "a/" .. i, text)
         assert.is_true(ok or code == "unavailable", why)
@@ -167,7 +168,7 @@ describe("the queue of a lock", function()
     for i = 1, 4 do assert.is_true(lock:delete(prefix .. "a/" .. i)) end
   end)
 
-  it("survives whatever other clients write into their keys", function()
+  it("tolerates any values that other programs write into their keys", function()
     local values = {
       "", "x", "{", "null", "1", '"text"', "[]", "[1,2]", "{}", '{"pid":"me"}',
       '{"pid":null,"since":null}', '{"since":"today"}', '{"pid":{}}', '{"host":null}',
@@ -192,14 +193,14 @@ describe("the queue of a lock", function()
   end)
 end)
 
-describe("keys that don't count", function()
+describe("keys that are no entries of a lock", function()
   local STRANGERS = {
     "a", "a/", "a//1", "a/x", "a/1/", "a/b/1", "a/1/2", "a/ABC", "a/0", "a/01", "a/g1",
     "a/12345678901234567", "a/read", "a/read/", "a/read/x", "a/read/read/1", "a/write/0",
     "a/read/write/1", "a/reader/1", "a0", "a0/1", "a.1", "aa/1", "a/1 ", "a/-1", "a/0x1",
   }
 
-  it("neither block a lock nor a try, nor show in its queue", function()
+  it("neither block lock and try_lock nor appear in the queue", function()
     for _, key in ipairs(STRANGERS) do put(key) end
     assert.same({}, client:queue "a")
     local lock = assert(client:lock("a", { timeout = 5 }))
@@ -213,7 +214,7 @@ describe("keys that don't count", function()
     assert.is_true(lock:unlock())
   end)
 
-  it("are left alone", function()
+  it("are neither changed nor deleted by lock, try_lock and unlock", function()
     for _, key in ipairs(STRANGERS) do put(key, "theirs") end
     assert(client:with_lock("a", { timeout = 5 }, function() end))
     assert.is_true(assert(client:try_lock "a"):unlock())
@@ -222,7 +223,7 @@ describe("keys that don't count", function()
     end
   end)
 
-  it("don't hide one that counts, whatever their order", function()
+  it("do not hide an entry from lock and try_lock, in any order", function()
     for _, order in ipairs { { "a/1", "a/x/1", "a/x/2" }, { "a/x/1", "a/1", "a/x/2" },
       { "a/x/1", "a/x/2", "a/1" } } do
       for _, key in ipairs(order) do put(key) end
@@ -232,7 +233,7 @@ describe("keys that don't count", function()
     end
   end)
 
-  it("don't matter when they come between two that count", function()
+  it("do not disturb a waiter if they are created around its entry", function()
     local lock = assert(client:lock "a")
     put "a/x/1"
     local child = start_holder()
@@ -246,8 +247,8 @@ describe("keys that don't count", function()
   end)
 end)
 
-describe("nested names", function()
-  it("are different locks", function()
+describe("nested lock names", function()
+  it("are different locks, each with its own queue", function()
     local held = {}
     for _, name in ipairs { "a", "a/b", "a/b/c", "a/", "a//", "ab", "a/b/", "a/x", "" .. "a/0" } do
       held[name] = assert((#name % 2 == 0 and client or other):lock(name, { timeout = 5 }))
@@ -262,15 +263,15 @@ describe("nested names", function()
   end)
 end)
 
-describe("keys of other clients that count", function()
-  it("block a lock until they go, and not for longer", function()
+describe("an entry of another program", function()
+  it("blocks lock and try_lock until its key is deleted, and no longer", function()
     for _, key in ipairs { "a/1", "a/ffffffffffffffff", "a/read/1", "a/write/1" } do
       put(key)
       assert_fails("locked", client:try_lock "a")
       assert_fails("timeout", client:lock("a", { timeout = 0.75 }))
       local asked = assert(client:lock_async("a", { timeout = 5 }))
       wait.eventually(function() return #client:queue "a" == 2 end)
-      -- When nothing is asked any more, only a watch can tell.
+      -- The client sends almost no reads any more: only its watch can report the deletion.
       local looks = client:stats().looks
       wait.sleep(0.1)
       assert.is_true(client:stats().looks <= looks + 1)
@@ -287,14 +288,14 @@ describe("keys of other clients that count", function()
 end)
 
 describe("break_lock", function()
-  it("takes the lock away from the holder with that token", function()
+  it("ends the hold with the given token", function()
     local lock = assert(client:lock "a")
     assert.is_true(other:break_lock("a", lock:token()))
     assert.same({}, etcd:keys(prefix))
     assert.equal("deleted", lock:wait_lost(5))
   end)
 
-  it("lets the next one in", function()
+  it("makes the next waiter the holder", function()
     local lock = assert(client:lock "a")
     local child = start_holder()
     wait.eventually(function() return #client:queue "a" == 2 end, 10)
@@ -303,7 +304,7 @@ describe("break_lock", function()
     child:wait()
   end)
 
-  it("leaves everybody else alone", function()
+  it('returns "not_held" for any other token and does not end the hold', function()
     assert_fails("not_held", other:break_lock("a", 1))
     local lock = assert(client:lock "a")
     assert_fails("not_held", other:break_lock("a", lock:token() - 1))
@@ -317,7 +318,7 @@ describe("break_lock", function()
     assert.is_true(lock:check())
   end)
 
-  it("doesn't take a waiter's place", function()
+  it('returns "not_held" for the token of a waiter', function()
     put "a/1"
     put "a/2"
     local queue = client:queue "a"
@@ -327,8 +328,8 @@ describe("break_lock", function()
     assert.is_true(client:break_lock("a", queue[2].token))
   end)
 
-  -- Between its look and its deletion.
-  it("breaks nothing that has changed hands meanwhile", function()
+  -- The lock is released and acquired between the read and the deletion of break_lock.
+  it('leaves a hold alone that begins during the call, and returns "not_held"', function()
     local lock = assert(client:lock "a")
     other._ask = function(self, txn)
       self._ask = nil
@@ -342,13 +343,13 @@ describe("break_lock", function()
     assert.is_true(lock:unlock())
   end)
 
-  it("breaks locks of other kinds of client", function()
+  it("ends the hold of another program", function()
     put "a/1"
     assert.is_true(client:break_lock("a", client:queue "a"[1].token))
     assert.is_true(assert(client:try_lock "a"):unlock())
   end)
 
-  it("breaks the client's own", function()
+  it("ends a hold of its own client", function()
     local lock = assert(client:lock "a")
     assert.is_true(client:break_lock("a", lock:token()))
     assert_fails("lost", lock:check())

@@ -1,4 +1,5 @@
--- All queues below a prefix: whose names they are, and what is none of them.
+-- Tests client:queues, which lists all queues below a prefix, and that it omits keys that are no
+-- entries.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -14,7 +15,7 @@ end)
 
 after_each(clients.close_all)
 
--- "name mode+ mode-" for each queue: who holds (+) and who waits (-).
+-- Returns a line "name mode+ mode-" for each queue in |found|: + marks a holder, - a waiter.
 local function shown(found)
   local lines = {}
   for i, queue in ipairs(found) do
@@ -26,12 +27,12 @@ local function shown(found)
   return lines
 end
 
-describe("the queues of an etcd", function()
-  it("are none when nobody wants a lock", function()
+describe("queues", function()
+  it("returns an empty list if there is no entry", function()
     assert.same({}, client:queues())
   end)
 
-  it("are those of all kinds, by name, each as queue tells it", function()
+  it("lists the queues of all lock modes by name, with the same entries as queue", function()
     keep(assert(client:read_lock("b", { value = "reads" })))
     keep(assert(client:semaphore("c", 2):lock()))
     keep(assert(client:lock "a/1"))
@@ -48,7 +49,7 @@ describe("the queues of an etcd", function()
     waiting:cancel()
   end)
 
-  it("show who holds several names under each of them", function()
+  it("lists a multi-lock under each of its names", function()
     local held = keep(assert(client:multi_lock { "b", "a" }))
     keep(assert(client:lock "c"))
     local waiting = assert(other:multi_lock_async { "c", "d" })
@@ -60,7 +61,7 @@ describe("the queues of an etcd", function()
     waiting:cancel()
   end)
 
-  it("are those only whose names begin so", function()
+  it("lists only names that begin with the given prefix", function()
     for _, name in ipairs { "stock/1", "stock/2", "stoc", "stockings", "sto\255", "sto\255\255" } do
       keep(assert(client:lock(name)))
     end
@@ -70,10 +71,10 @@ describe("the queues of an etcd", function()
     assert.same({}, client:queues "stock/1/")
   end)
 
-  it("have those of others, and what is in their way there", function()
-    local lease = etcd:ctl("lease", "grant", "60"):match "lease 0*(%x+) granted"
-    etcd:ctl("put", "--lease=" .. lease, prefix .. "theirs/" .. lease, "")
-    etcd:ctl("put", "--lease=" .. lease, prefix .. "rw/read/1700000000123456789", "")
+  it("lists entries of other programs, and of waiters behind them", function()
+    local lease = etcd:grant(60)
+    etcd:put(prefix .. "theirs/" .. lease, "", lease)
+    etcd:put(prefix .. "rw/read/1700000000123456789", "", lease)
     etcd:put(prefix .. "stuck/1", "")
     local waiting = clients.ask(client, "write", "stuck")
     etcd:await_keys(prefix .. "stuck/", 2)
@@ -83,10 +84,10 @@ describe("the queues of an etcd", function()
     etcd:revoke(lease)
   end)
 
-  it("are found among whatever else is kept there", function()
+  it("lists all entries among more than 2,000 other keys, and omits those", function()
     local lock = assert(client:lock "zz")
-    local lease = etcd:ctl("lease", "grant", "60"):match "lease 0*(%x+) granted"
-    etcd:ctl("put", "--lease=" .. lease, prefix .. "service/1f", "not on lease 1f")
+    local lease = etcd:grant(60)
+    etcd:put(prefix .. "service/1f", "not on lease 1f", lease)
     for page = 1, 21 do
       local puts = {}
       for i = 1, 100 do puts[i] = { "put", ("%sdata/%d-%d"):format(prefix, page, i), "x" } end
@@ -99,11 +100,11 @@ describe("the queues of an etcd", function()
     assert.equal("zz", found[102].name)
     assert.same(other:queue "many/077", found[77].places)
     etcd:revoke(lease)
-    etcd:ctl("del", "--prefix", prefix .. "data/")
+    etcd:del_all(prefix .. "data/")
     assert(lock:unlock())
   end)
 
-  it("can be asked for by a sound prefix only", function()
+  it("rejects a prefix that is too long, contains NUL or is no string", function()
     assert_fails("invalid", client:queues(("x"):rep(513)))
     assert_fails("invalid", client:queues "a\0")
     assert.has_error(function() client:queues(1) end,

@@ -1,5 +1,5 @@
--- Who owns a lock: the same owner gets it again, another one of the same
--- program waits its turn, or is told that it would wait for ever.
+-- Tests the owners of one process: the same owner gets its lock again; another owner waits, or gets
+-- "deadlock" for a wait that could never end.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -10,7 +10,7 @@ local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefi
 local assert_fails = clients.assert_fails
 local client
 
--- Runs |fn| in a coroutine of its own and returns its results.
+-- Runs |fn| in a new coroutine and returns its results.
 local function elsewhere(fn, ...)
   return coroutine.wrap(fn)(...)
 end
@@ -22,7 +22,7 @@ end)
 after_each(clients.close_all)
 
 describe("the same owner", function()
-  it("gets the same lock again, and lets go as often", function()
+  it("gets the same lock again and must unlock it as often", function()
     local lock = assert(client:lock "a")
     local token = lock:token()
     for i = 2, 5 do
@@ -45,7 +45,7 @@ describe("the same owner", function()
     assert.equal(0, lock:count())
   end)
 
-  it("doesn't ask etcd again", function()
+  it("acquires a lock that it holds without a request", function()
     local lock = assert(client:lock "a")
     local before = client:stats()
     for _ = 1, 100 do
@@ -58,7 +58,7 @@ describe("the same owner", function()
     assert.equal(1, after.acquired)
   end)
 
-  it("is the coroutine that asks", function()
+  it("is by default the running coroutine", function()
     elsewhere(function()
       local lock = assert(client:lock "a")
       assert.equal(lock, client:lock "a")
@@ -68,7 +68,7 @@ describe("the same owner", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("is whoever the option says, from any coroutine", function()
+  it("is the value of the option owner, in any coroutine", function()
     for _, owner in ipairs { "request 7", 7, {}, false, print } do
       local lock = assert(client:lock("a", { owner = owner }))
       elsewhere(function()
@@ -80,7 +80,7 @@ describe("the same owner", function()
     end
   end)
 
-  it("takes other names on the way", function()
+  it("holds locks of several names independently", function()
     local a, b = assert(client:lock "a"), assert(client:lock "b")
     assert.not_equal(a, b)
     assert.equal(a, client:lock "a")
@@ -88,7 +88,7 @@ describe("the same owner", function()
     assert.equal(2, a:count())
   end)
 
-  it("gets a new lock when the old one was lost", function()
+  it("gets a new lock after the old one was lost", function()
     local old = assert(client:lock "a")
     etcd:del(old:key())
     assert.equal("deleted", old:wait_lost(5))
@@ -100,7 +100,7 @@ describe("the same owner", function()
     assert.is_true(new:unlock())
   end)
 
-  it("hears of the loss at every one of its unlocks", function()
+  it('gets "lost" from each unlock that is due after a loss, then "not_held"', function()
     local lock = assert(client:lock "a")
     clients.keep(assert(client:lock "a"))
     etcd:del(lock:key())
@@ -110,7 +110,7 @@ describe("the same owner", function()
     assert_fails("not_held", lock:unlock())
   end)
 
-  it("of another client is somebody else", function()
+  it("value in another client names a different owner", function()
     local other = connect { elsewhere = true }
     clients.keep(assert(client:lock("a", { owner = "me" })))
     assert_fails("locked", other:try_lock("a", { owner = "me" }))
@@ -119,7 +119,7 @@ describe("the same owner", function()
 end)
 
 describe("another owner of the same client", function()
-  it("is told at once that it would wait for ever", function()
+  it('gets "deadlock" at once for a wait that could never end', function()
     local lock = assert(client:lock "a")
     local from = wait.now()
     local message = elsewhere(function()
@@ -135,14 +135,14 @@ describe("another owner of the same client", function()
     assert.equal(1, #etcd:keys(prefix))
   end)
 
-  it("is told that it is locked when it only tries", function()
+  it('gets "locked" from try_lock and with timeout = 0', function()
     clients.keep(assert(client:lock "a"))
     assert_fails("locked", client:try_lock("a", { owner = "x" }))
     assert_fails("locked", client:lock("a", { owner = "x", timeout = 0 }))
     elsewhere(function() assert_fails("locked", client:try_lock "a") end)
   end)
 
-  it("gets it when it has been let go", function()
+  it("gets the lock with a greater token after unlock", function()
     local lock = assert(client:lock("a", { owner = "x" }))
     local token = lock:token()
     assert.is_true(lock:unlock())
@@ -153,7 +153,7 @@ describe("another owner of the same client", function()
     assert.is_true(mine:held())
   end)
 
-  it("waits for the end of a hold that ends by itself", function()
+  it("waits for a hold that max_hold will end", function()
     local short = assert(client:lock("a", { owner = "x", max_hold = 0.4 }))
     local mine = assert(client:lock("a", { owner = "y", timeout = 5 }))
     assert.is_true(mine:token() > short:token())
@@ -162,7 +162,7 @@ describe("another owner of the same client", function()
     assert.is_true(mine:check())
   end)
 
-  it("waits for a hold whose end was moved, from never to soon", function()
+  it('gets "deadlock" until expire sets the end of the hold, then waits', function()
     local short = assert(client:lock("a", { owner = "x" }))
     assert_fails("deadlock", client:lock("a", { owner = "y" }))
     assert.is_true(short:expire(0.4))
@@ -171,7 +171,7 @@ describe("another owner of the same client", function()
     assert.is_true(mine:unlock())
   end)
 
-  it("gives up while it waits for such a hold", function()
+  it('gets "timeout" if max_hold ends the hold later than its timeout', function()
     local long = assert(client:lock("a", { owner = "x", max_hold = 30 }))
     assert_fails("timeout", client:lock("a", { owner = "y", timeout = 1 }))
     assert_fails("locked", client:try_lock("a", { owner = "y" }))
@@ -181,7 +181,7 @@ describe("another owner of the same client", function()
     etcd:await_keys(prefix, 0)
   end)
 
-  it("is somebody else although it runs in the same coroutine", function()
+  it('gets "deadlock" also if both run in the same coroutine', function()
     local lock = assert(client:lock("a", { owner = "x" }))
     assert_fails("deadlock", client:lock "a")
     assert.equal(1, lock:count())

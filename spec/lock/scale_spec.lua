@@ -1,4 +1,4 @@
--- Many locks, many waiters, many names.
+-- Tests clients and queues with many locks, many waiters and many names.
 
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
@@ -8,9 +8,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 
--- A process that waits for many locks at once, by way of the core, whose waits
--- can be looked at without blocking. `wait_all` calls on_held for each lock as
--- soon as it is granted.
+-- The beginning of programs that wait for many locks at once through etcdlock.core, which can poll
+-- a wait without blocking. `wait_all` calls |on_held| for each lock as soon as it is granted.
 local MANY = [[
   local core, uv = require "etcdlock.core", require "luv"
   local options = require "etcdlock.connect_options"
@@ -34,15 +33,15 @@ local MANY = [[
   end
 ]]
 
--- A crowd that a failed test leaves would starve the next one.
+-- The processes that a failed test leaves would slow down the next test.
 after_each(proc.destroy_children)
 
-describe("one client", function()
-  it("spends 1 KB at most on each lock that it holds", function()
+describe("a client", function()
+  it("needs structs of at most 1 KB for each lock that it holds", function()
     assert.is_true(core.HOLD_SIZE <= 1024, core.HOLD_SIZE)
   end)
 
-  it("holds 1,000 locks on one lease, keeps them and releases them", function()
+  it("holds 1,000 locks on one lease and renews them with at most 20 requests in 4.2 s", function()
     local client = assert(etcdlock.connect {
       endpoints = etcd:endpoints(), prefix = prefix, ttl = 4,
     })
@@ -60,8 +59,8 @@ describe("one client", function()
     assert.equal(client:lease(), leases[1])
     assert.equal(COUNT, client:stats().held)
 
-    -- Longer than the lease would live without being renewed; and renewing
-    -- and proving it costs the same as for one lock.
+    -- The sleep exceeds the TTL, so that the lease must be renewed. Keepalives and proof reads cost
+    -- the same as for one lock.
     local before = client:stats()
     wait.sleep(4.2)
     for i = 1, COUNT do assert.is_true((locks[i]:held())) end
@@ -77,7 +76,7 @@ describe("one client", function()
     assert.equal(0, client:stats().lost)
   end)
 
-  it("serves 200 waits for one name in their order, with one key", function()
+  it("grants 200 waits for one name in their order, with one key", function()
     local child = proc.lua(MANY .. [[
       local endpoint, name = ...
       local holder, client = connect(endpoint), connect(endpoint)
@@ -107,7 +106,7 @@ describe("one client", function()
 end)
 
 describe("a queue of 300 waiters", function()
-  it("from six processes is drained in its order", function()
+  it("from six processes is granted in the order of its entries", function()
     local PROCESSES, CLIENTS = 6, 50
     local CROWD = MANY .. [[
       local endpoint, name, count = ...
@@ -128,7 +127,7 @@ describe("a queue of 300 waiters", function()
       print "done"
       for i = 1, #clients do clients[i]:close(1) end
     ]]
-    -- Where 300 come at once, a busy machine's etcd says nothing for many seconds.
+    -- A long TTL: with 300 waiters at once, etcd may not answer for many seconds.
     local holder = assert(etcdlock.connect {
       endpoints = etcd:endpoints(), prefix = prefix, ttl = 30,
     })
@@ -158,8 +157,8 @@ describe("a queue of 300 waiters", function()
   end)
 end)
 
-describe("fifty names at once", function()
-  it("are each held by one process at a time, and none waits for another", function()
+describe("fifty locks", function()
+  it("in four processes have one holder at a time each, with growing tokens", function()
     local PROCESSES, NAMES, ROUNDS = 4, 50, 5
     local BUSY = MANY .. [[
       local endpoint, prefix, names, rounds = ...
@@ -210,7 +209,7 @@ describe("fifty names at once", function()
     assert.same({}, etcd:keys(prefix .. "fifty/"))
   end)
 
-  it("that become free at once wake the one who waits for all of them", function()
+  it("that become free at once are all granted to their waiter within 1 s", function()
     local WAITER = MANY .. [[
       local endpoint, prefix = ...
       local client, locks = connect(endpoint), {}
@@ -228,7 +227,7 @@ describe("fifty names at once", function()
     local waiter = proc.lua(WAITER, etcd:endpoints(), prefix .. "free/")
     waiter:expect "^waiting"
     etcd:await_keys(prefix .. "free/", 100)
-    -- All keys in one transaction, as far as etcd is concerned: its lease's end.
+    -- close revokes the lease, so that etcd deletes all keys in one transaction.
     local freed = wait.now()
     holder:close()
     local acquired, watches = waiter:expect("^done (%d+) (%d+)", 10)

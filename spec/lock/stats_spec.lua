@@ -1,4 +1,4 @@
--- What a client counts, and how few requests it takes.
+-- Tests the counters of client:stats, and how many requests each call sends.
 
 local clients = require "spec.support.harness.clients"
 local proc = require "spec.support.programs.proc"
@@ -7,18 +7,18 @@ local wait = require "spec.support.harness.wait"
 local wakings = require "spec.support.programs.wakings"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
--- A long lease: nothing is renewed while a test counts.
+-- A long lease: no keepalive is sent while a test counts.
 local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 300 }
 local client, other
 
 before_each(function()
   client, other = connect(), connect { elsewhere = true }
-  assert(client:lock "warm"):unlock() -- gets the lease
+  assert(client:lock "warm"):unlock() -- creates the lease
 end)
 
 after_each(clients.close_all)
 
--- What |run| adds to the counters, without those that it leaves alone.
+-- Calls |run| and returns by how much each counter has changed; omits those that have not.
 local function spent(run)
   local before = client:stats()
   run()
@@ -29,12 +29,13 @@ local function spent(run)
   return after
 end
 
+-- Does the same as spent, again until the holds of |run| were too short for a watch.
 local function spent_briefly(run)
   return clients.briefly(function() return spent(run) end)
 end
 
-describe("the requests of a client", function()
-  it("are two for a free lock: one in, one out", function()
+describe("a client", function()
+  it("sends two requests for a free lock: one to acquire it, one to release it", function()
     assert.same({ enqueues = 1, deletes = 1, acquired = 1, rpcs = 2 }, spent_briefly(function()
       assert(client:lock "a"):unlock()
     end))
@@ -46,7 +47,7 @@ describe("the requests of a client", function()
     end))
   end)
 
-  it("stay two, however often it is done", function()
+  it("sends two requests per lock when it acquires a lock 50 times in a row", function()
     local counted = spent(function()
       for _ = 1, 50 do assert(client:lock "a"):unlock() end
     end)
@@ -57,26 +58,27 @@ describe("the requests of a client", function()
     assert.is_nil(counted.failed_attempts)
   end)
 
-  -- etcd tells of a change before a member shows it: then the look goes to all of them.
-  it("are two for who waits, and one or two when his turn comes", function()
+  -- A watch may report a deletion that the member does not show yet: then a second read goes
+  -- through the quorum.
+  it("sends two requests to wait for a lock, and one or two reads when it becomes free", function()
     local lock, pending = assert(other:lock "a"), nil
     local before = client:stats()
     assert.same({ enqueues = 1, watches = 1, waiting = 1, calls = 1, rpcs = 3 }, spent(function()
       pending = assert(client:lock_async "a")
       wait.eventually(function() return client:stats().watches > before.watches end)
-      assert(client:ping()) -- what the watch's beginning has led to is sent by now
+      assert(client:ping()) -- requests that the start of the watch causes are sent by now
     end))
     local turn = spent(function()
       lock:unlock()
       wait.eventually(function() return pending:step() end)
     end)
-    local watches = turn.watches or 0 -- of its own key, if it holds that for long
+    local watches = turn.watches or 0 -- of the own key, after a long hold
     assert.is_true(turn.looks <= 2 and watches <= 1, turn.looks)
     assert.equal(turn.looks + watches, turn.rpcs)
     assert(pending:step()):unlock()
   end)
 
-  it("write twice to the store for a lock, and not once for a failed try", function()
+  it("causes two writes in etcd for lock and unlock, and none for a failed try_lock", function()
     local before = etcd:revision()
     assert(client:lock "a"):unlock()
     assert.equal(before + 2, etcd:revision())
@@ -90,7 +92,7 @@ describe("the requests of a client", function()
     lock:unlock()
   end)
 
-  it("are none for what is known here", function()
+  it("sends no request for reentrant calls and for getters of lock and client", function()
     local lock = assert(client:lock "a")
     wait.eventually(function() return client:stats().watches == 1 end)
     wait.sleep(0.1)
@@ -111,7 +113,7 @@ describe("the requests of a client", function()
     lock:unlock()
   end)
 
-  it("are few while nothing is held: a lease is renewed, and no key read", function()
+  it("that holds no lock renews its lease and reads no key", function()
     local idle = connect { ttl = 3 }
     assert(idle:lock "a"):unlock()
     local before = idle:stats()
@@ -124,7 +126,7 @@ describe("the requests of a client", function()
     assert.is_true(after.rpcs - before.rpcs <= 6, after.rpcs - before.rpcs)
   end)
 
-  it("leave its thread asleep while nothing is held", function()
+  it("that holds no lock wakes its I/O thread at most 6 times in 2.5 s", function()
     local child = proc.lua([[
       local endpoints, prefix = ...
       local client = assert(require("etcdlock").connect { endpoints = endpoints, ttl = 10 })
@@ -134,19 +136,19 @@ describe("the requests of a client", function()
       client:close()
     ]], etcd:endpoints(), prefix)
     child:expect "^idle"
-    wait.sleep(10 / 3 + 0.5) -- until the next renewal, after which a key would be read
+    wait.sleep(10 / 3 + 0.5) -- until the next keepalive, after which a held key would be read
     local count
     for _ = 1, 3 do
       local before, from = wakings(child.pid), wait.now()
       wait.sleep(2.5)
       count = wakings(child.pid) - before
-      if wait.now() - from < 2.7 then break end -- else more of its renewals are counted
+      if wait.now() - from < 2.7 then break end -- else further keepalives are counted
     end
     assert.is_true(count <= 6, count .. " times")
     child:wait()
   end)
 
-  it("are one for a look at the queue, a ping and a check, two for a break", function()
+  it("sends one request for queue, ping and check each, and two for break_lock", function()
     local lock = assert(client:lock "a")
     assert.equal(1, spent(function() client:queue "a" end).calls)
     assert.equal(1, spent(function() client:ping() end).calls)
@@ -154,7 +156,7 @@ describe("the requests of a client", function()
     assert.equal(2, spent(function() client:break_lock("a", lock:token()) end).calls)
   end)
 
-  it("add up", function()
+  it("counts in rpcs the sum of its requests of all kinds, without the shared ones", function()
     clients.keep(assert(client:lock "a"))
     client:try_lock "a"
     client:queue "a"
@@ -170,7 +172,7 @@ describe("the requests of a client", function()
 end)
 
 describe("the counters of a client", function()
-  it("tell how many locks are held, waited for, taken and lost", function()
+  it("show how many locks are held, acquired and lost", function()
     local a, b = assert(client:lock "a"), assert(client:lock "b")
     local stats = client:stats()
     assert.same({ 2, 0, 3, 0 }, { stats.held, stats.waiting, stats.acquired, stats.lost })
@@ -179,12 +181,12 @@ describe("the counters of a client", function()
     other:break_lock("b", b:token())
     b:wait_lost(5)
     wait.eventually(function() return client:stats().held == 0 end)
-    assert(client:ping()) -- answered after that is counted
+    assert(client:ping()) -- is answered after the loss is counted
     assert.equal(1, client:stats().lost)
     assert.equal(3, client:stats().acquired)
   end)
 
-  it("tell of the waiters while they wait", function()
+  it("show a waiter while it waits", function()
     local waiting
     clients.keep(assert(other:lock "b"))
     local lock = assert(client:lock("a", { max_hold = 0.1 }))
@@ -194,14 +196,14 @@ describe("the counters of a client", function()
     assert.equal(0, client:stats().waiting)
   end)
 
-  it("count a max_hold once, whoever notices it first", function()
+  it("count a hold that max_hold ended once, also if held finds its end first", function()
     for _ = 1, 5 do
       local lock = assert(client:lock("a", { max_hold = 0.02, timeout = 5 }))
       while lock:held() do end -- luacheck: ignore 542
       lock:unlock()
     end
     wait.eventually(function() return client:stats().held == 0 end)
-    assert(client:ping()) -- answered after the last of them is counted
+    assert(client:ping()) -- is answered after the last loss is counted
     assert.equal(5, client:stats().lost)
   end)
 
@@ -211,7 +213,7 @@ describe("the counters of a client", function()
     end
   end)
 
-  it("count failed attempts against an etcd that isn't there", function()
+  it("show failed attempts, but at most 10 requests, if no etcd is running", function()
     local nowhere = connect { endpoints = "127.0.0.1:1", ttl = 2 }
     finally(function() nowhere:close() end)
     assert.is_nil((nowhere:lock("a", { timeout = 0.3 })))

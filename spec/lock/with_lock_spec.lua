@@ -1,4 +1,4 @@
--- Running a function under a lock: with_lock, wrap and the two-line use.
+-- Tests calls that run a function under a lock: client:with_lock, client:wrap, etcdlock.with_lock.
 
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
@@ -20,7 +20,7 @@ end)
 after_each(clients.close_all)
 
 describe("with_lock", function()
-  it("runs the function while the lock is held, and releases it", function()
+  it("runs the function while the lock is held, and releases the lock", function()
     local seen
     assert.is_true(client:with_lock("a", function(lock)
       assert.is_true(lock:check())
@@ -33,7 +33,7 @@ describe("with_lock", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("returns true and all results of the function, nils too", function()
+  it("returns true and all results of the function, also nil", function()
     local function results(...) return select("#", ...), { ... } end
     assert.equal(1, (results(client:with_lock("a", function() end))))
     assert.equal(2, (results(client:with_lock("a", function() return nil end))))
@@ -45,7 +45,7 @@ describe("with_lock", function()
     end) })
   end)
 
-  it("takes the options of lock", function()
+  it("accepts the options of lock", function()
     assert.same({ true, "v", "me" }, { client:with_lock("a", { value = "v", owner = "me" },
       function()
         local place = client:queue "a"[1]
@@ -53,7 +53,7 @@ describe("with_lock", function()
       end) })
   end)
 
-  it("never runs the function without the lock", function()
+  it("does not run the function if it did not acquire the lock", function()
     clients.keep(assert(other:lock "a"))
     assert_fails("locked", client:with_lock("a", { timeout = 0 }, never))
     assert_fails("timeout", client:with_lock("a", { timeout = 1 }, never))
@@ -62,7 +62,7 @@ describe("with_lock", function()
     assert_fails("closed", client:with_lock("a", never))
   end)
 
-  it("releases the lock when the function fails, and passes the same error on", function()
+  it("releases the lock if the function raises an error, and raises the same error", function()
     local object = setmetatable({}, { __tostring = function() return "an object" end })
     for _, thrown in ipairs { object, "text", 42, false } do
       local ok, caught = pcall(client.with_lock, client, "a", function() error(thrown, 0) end)
@@ -76,7 +76,7 @@ describe("with_lock", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("lets whoever catches the error see where it came from", function()
+  it("preserves the traceback of an error that the function raises", function()
     local function deep_down() error "oops" end
     local trace
     xpcall(function()
@@ -90,7 +90,7 @@ describe("with_lock", function()
     assert.matches("deep_down", trace, 1, true)
   end)
 
-  it("releases the lock when an error ends its coroutine, which nobody closes", function()
+  it("releases the lock if an error ends its coroutine, even without coroutine.close", function()
     local ended = coroutine.create(function()
       client:with_lock("a", function() error("oops", 0) end)
     end)
@@ -99,7 +99,7 @@ describe("with_lock", function()
     assert.equal("dead", coroutine.status(ended))
   end)
 
-  it("says lost when the lock was lost meanwhile, never a plain success", function()
+  it('returns "lost" and the results of the function if the lock was lost meanwhile', function()
     local message, result, nothing = assert_ran("lost", client:with_lock("a", function(lock)
       etcd:del(lock:key())
       lock:wait_lost(5)
@@ -109,19 +109,19 @@ describe("with_lock", function()
     assert.same({ "a result", nil }, { result, nothing })
   end)
 
-  it("says lost even if nobody has noticed before the release", function()
+  it('returns "lost" if only the release finds the loss', function()
     assert_ran("lost", client:with_lock("a", function(lock)
       assert.is_true(other:break_lock("a", lock:token()))
     end))
   end)
 
-  it("is no plain success for a function that lets go itself", function()
+  it('returns "not_held" if the function unlocks the lock', function()
     assert_ran("not_held", client:with_lock("a", function(lock)
       assert.is_true(lock:unlock())
     end))
   end)
 
-  it("passes the function's error on although the lock was lost", function()
+  it("raises the function's error even if the lock was lost", function()
     local ok, caught = pcall(client.with_lock, client, "a", function(lock)
       etcd:del(lock:key())
       lock:wait_lost(5)
@@ -131,7 +131,7 @@ describe("with_lock", function()
     assert.equal("mine", caught)
   end)
 
-  it("may be nested, for the same name and for others", function()
+  it("may be nested for the same name and for other names", function()
     assert.same({ true, true, true, "deep" }, { client:with_lock("a", function(outer)
       return client:with_lock("b", function()
         return client:with_lock("a", function(inner)
@@ -144,7 +144,7 @@ describe("with_lock", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("lets the function yield", function()
+  it("allows the function to yield", function()
     if _VERSION == "Lua 5.1" and not rawget(_G, "jit") then
       return pending "Lua 5.1 can't yield across pcall"
     end
@@ -161,7 +161,7 @@ describe("with_lock", function()
     assert.is_false(lock:held())
   end)
 
-  it("releases when its coroutine is closed half-way", function()
+  it("releases the lock when its coroutine is closed while the function yields", function()
     local close = rawget(coroutine, "close")
     if not close then return pending "coroutine.close came with Lua 5.4" end
     local thread = coroutine.create(function()
@@ -176,7 +176,7 @@ describe("with_lock", function()
 end)
 
 describe("wrap", function()
-  it("makes a function that runs under the lock, with its own arguments", function()
+  it("returns a function that runs under the lock with the arguments of its call", function()
     local add = client:wrap("a", function(...)
       assert.equal(1, #client:queue "a")
       return select("#", ...), ...
@@ -190,7 +190,7 @@ describe("wrap", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("answers as with_lock does", function()
+  it("returns a function that returns failures and raises errors as with_lock does", function()
     local wrapped = client:wrap("a", { timeout = 1 }, never)
     local holder = assert(other:lock "a")
     assert_fails("timeout", wrapped())
@@ -201,7 +201,7 @@ describe("wrap", function()
     assert.same({}, etcd:keys(prefix))
   end)
 
-  it("makes functions that may call themselves", function()
+  it("returns a function that may call itself", function()
     local countdown
     countdown = client:wrap("a", function(n)
       if n == 0 then return "done" end
@@ -212,8 +212,9 @@ describe("wrap", function()
   end)
 end)
 
-describe("etcdlock.with_lock", function()
-  -- Runs |source| in a child whose default etcd is ours.
+describe("a child process", function()
+  -- Runs |source| in a child process with the environment |variables| (nil: the endpoints of the
+  -- test's etcd); returns its output.
   local function run(source, variables)
     local env = variables or { ETCDCTL_ENDPOINTS = etcd:endpoints() }
     local out, code, err = proc.run_lua("spec/support/programs/child.lua", { source, prefix },
@@ -222,7 +223,7 @@ describe("etcdlock.with_lock", function()
     return out
   end
 
-  it("needs no client", function()
+  it("runs etcdlock.with_lock without a client of its own", function()
     local out = run [[
       local etcdlock = require "etcdlock"
       print(etcdlock.with_lock(... .. "a", function(lock) return lock:check() end))
@@ -230,14 +231,14 @@ describe("etcdlock.with_lock", function()
     assert.matches("^true\ttrue\t[%d.]+\t%d+\n$", out)
   end)
 
-  it("takes options and refuses like a client's", function()
+  it('gets "locked" from etcdlock.with_lock with timeout = 0 for a held lock', function()
     clients.keep(assert(client:lock "a"))
     assert.matches("nil\t.*\tlocked", run [[
       print(require("etcdlock").with_lock(... .. "a", { timeout = 0 }, error))
     ]])
   end)
 
-  it("uses one client for all calls", function()
+  it("uses one client for all its calls of etcdlock.with_lock", function()
     assert.matches("^true\ttrue\n$", run [[
       local etcdlock = require "etcdlock"
       local name = ...
@@ -252,19 +253,19 @@ describe("etcdlock.with_lock", function()
     ]])
   end)
 
-  it("gives the lease back at the end of the program", function()
+  it("revokes the lease of etcdlock.with_lock when it exits", function()
     run [[ assert(require("etcdlock").with_lock(... .. "a", function() end)) ]]
-    -- A busy etcd may come to it later, but before it would end by itself.
+    -- A busy etcd may end the lease a little later, but long before its TTL is over.
     wait.eventually(function() return not etcd:leases()[1] end, 1, "the end of the lease")
   end)
 
-  it("answers what is wrong with the environment", function()
+  it('gets "invalid" from etcdlock.with_lock for a bad endpoint in its environment', function()
     assert.matches("nil\t.*nowhere.*\tinvalid", run(
       [[ print(require("etcdlock").with_lock(... .. "a", error)) ]],
       { ETCDCTL_ENDPOINTS = "nowhere" }))
   end)
 
-  it("waits while another process holds the lock", function()
+  it("waits in client:with_lock while another process holds the lock", function()
     local lock = assert(client:lock "a")
     local child = proc.lua([[
       local endpoint, name = ...

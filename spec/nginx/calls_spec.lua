@@ -1,5 +1,6 @@
--- In nginx: what a request can do with a lock, and that its worker goes on
--- meanwhile.
+-- Tests what an nginx request can do with a lock, and that its worker serves other requests
+-- while the request waits.
+-- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"
 local clients = require "spec.support.harness.clients"
@@ -55,7 +56,8 @@ local LOCATIONS = {
     ngx.say(tostring(ok), " ", failure[1])
   ]],
 
-  -- Holds, does one thing when told to, and answers how that went.
+  -- Takes the lock |name|, waits for the flag go-NAME, calls the method |what| of the lock
+  -- and answers its results.
   ["/then"] = [[
     local what, name = ngx.var.arg_what, ngx.var.arg_name
     local lock = assert(client:lock(name))
@@ -184,23 +186,23 @@ local function flag(name)
   assert.equal("set\n", nginx:get("/flag?name=" .. name).body)
 end
 
-describe("in a request", function()
-  it("with_lock, check, put, get, txn, wait_lost, queue and ping work", function()
+describe("an nginx request", function()
+  it("can use with_lock, check, put, get, txn, wait_lost, queue and ping", function()
     assert.equal("true of fn: true true 1 1 false nil 1 true\n", nginx:get("/all").body)
     etcd:await_keys(prefix .. "all/", 0)
   end)
 
-  it("an error in with_lock releases, and is raised again", function()
+  it("releases the lock and gets the error value if its with_lock function raises", function()
     assert.equal("false it\n", nginx:get("/raise").body)
     etcd:await_keys(prefix .. "raise/", 0)
   end)
 
-  it("the module's own with_lock works", function()
+  it("can use etcdlock.with_lock with the default client", function()
     assert.equal("true\n", nginx:get("/default").body)
   end)
 
   for _, what in ipairs { "put", "check", "unlock" } do
-    it(what .. " waits for an etcd that is silent, and others are answered", function()
+    it("that calls " .. what .. " waits for a silent etcd; its worker serves others", function()
       local request = nginx:begin(("/then?what=%s&name=%s"):format(what, what))
       await_flag("holds-" .. what)
       etcd:pause()
@@ -221,7 +223,7 @@ describe("in a request", function()
     end)
   end
 
-  it("unlock says after 2 s that etcd is silent, and lets it go on", function()
+  it('gets "unavailable" from unlock after 2 s if etcd is silent; the release follows', function()
     local request = nginx:begin "/then?what=unlock&name=silent"
     await_flag "holds-silent"
     etcd:pause()
@@ -234,7 +236,7 @@ describe("in a request", function()
     etcd:await_keys(prefix .. "silent/", 0)
   end)
 
-  it("wait_lost ends in its time, or with the reason", function()
+  it('gets "timeout" from wait_lost after the timeout, and "deleted" for a deleted key', function()
     local answer = nginx:get "/wait_lost?name=b&timeout=0.2"
     assert.matches("^timeout ", answer.body)
     assert.is_true(answer.took >= 0.2 and answer.took < 0.2 + wait.SLACK, answer.took)
@@ -244,7 +246,7 @@ describe("in a request", function()
     assert.matches("^deleted ", request:wait(5).body)
   end)
 
-  it("loop = \"none\" blocks the worker, as it was told to", function()
+  it('blocks its worker while it waits if the client has loop = "none"', function()
     local timed, lock = assert(client:lock "timed"), assert(client:lock "blocking")
     local request = nginx:begin "/blocking"
     etcd:await_keys(prefix .. "blocking/", 2)
@@ -257,7 +259,7 @@ describe("in a request", function()
     assert.equal("pong\n", ping:wait().body)
   end)
 
-  it("what waits is told when its client is closed, and the next client works", function()
+  it('gets "closed" from waits and holds of a client it closed, and can connect again', function()
     for _ = 1, 3 do
       assert.equal("closed closed closed closed closed true\n", nginx:get("/close").body)
     end
@@ -266,9 +268,9 @@ describe("in a request", function()
   end)
 end)
 
-describe("a lock that one request holds", function()
+describe("a lock held by one nginx request", function()
   for _, where in ipairs { "content", "log", "timer" } do
-    it("can be unlocked in another one's " .. where, function()
+    it("is released by unlock in another request (phase: " .. where .. ")", function()
       local holder = nginx:begin("/hand_over?name=" .. where)
       await_flag("holds-" .. where)
       local answer = nginx:get(("/unlock?name=%s&where=%s"):format(where, where))
@@ -277,12 +279,12 @@ describe("a lock that one request holds", function()
       assert.falsy(holder.done)
       flag("go-" .. where)
       assert.equal("false\n", holder:wait().body)
-      -- The holder's end has no say in the next hold.
+      -- The end of the first request does not affect the next hold.
       assert(assert(client:lock(where)):unlock())
     end)
   end
 
-  it("tells of its loss in that request only", function()
+  it("calls on_lost only in that request, also if another one runs first", function()
     local holder = nginx:begin "/on_lost"
     await_flag "holds-watched"
     etcd:del((etcd:keys(prefix .. "watched/"))[1])
@@ -295,8 +297,8 @@ describe("a lock that one request holds", function()
   end)
 end)
 
-describe("a request that waits", function()
-  it("is told meanwhile of the loss of another lock of its", function()
+describe("an nginx request that waits for a lock", function()
+  it("runs on_lost of another lock that it loses meanwhile", function()
     local blocker = assert(client:lock "blocked")
     local request = nginx:begin "/on_lost_meanwhile"
     wait.eventually(function()

@@ -1,4 +1,6 @@
--- The flash sale in nginx, and the nginx.conf that is there to copy from.
+-- Tests the nginx flash sale demo (examples/openresty/demo.lua) and the nginx configuration
+-- examples/openresty/minimal.conf.
+-- Needs: no sanitizer.
 
 local Etcd = require "spec.support.servers.etcd"
 local http = require "spec.support.servers.http"
@@ -10,7 +12,7 @@ local temporary = require "spec.support.harness.temporary"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
--- nginx runs LuaJIT, and the demo loads what it does.
+-- The demo runs on LuaJIT and loads the same modules as its nginx.
 local ENV = {
   LUA_PATH = "lua/?.lua;lua/?/init.lua;./?.lua;;",
   LUA_CPATH = "build/jit-test/?.so;;",
@@ -22,8 +24,8 @@ local function demo(directory, requests, items)
   return { "luajit", "examples/openresty/demo.lua", requests, items }, env
 end
 
--- How many processes write their errors to a file below |directory|: all that the
--- demo starts. (nginx's workers don't show it in their command lines.)
+-- Returns the number of processes that write their standard error to a file below |directory|: all
+-- processes that the demo starts. (The command lines of nginx workers do not contain it.)
 local function count_processes(directory)
   local count, scan = 0, assert(uv.fs_scandir "/proc")
   for pid in function() return uv.fs_scandir_next(scan) end do
@@ -40,8 +42,8 @@ end
 
 after_each(temporary.remove_all)
 
-describe("the flash sale in nginx", function()
-  it("oversells without the lock and not with it", function()
+describe("the nginx flash sale demo", function()
+  it("oversells without the lock and sells exactly the stock with it", function()
     local directory = temporary.directory()
     local argv, env = demo(directory, "101", "60")
     local out, code, err = proc.run(argv, { env = env, seconds = 120 })
@@ -53,11 +55,11 @@ describe("the flash sale in nginx", function()
     assert_nothing_left(directory)
   end)
 
-  it("leaves nothing when it is interrupted", function()
+  it("exits with status 1 after SIGINT and leaves no process or file", function()
     local directory = temporary.directory()
     local child = proc.talk(demo(directory, "1500", "300"))
     child:expect("^without the lock .* answered", 60)
-    wait.eventually(function() -- etcd, Redis, two masters with two workers each, two ab
+    wait.eventually(function() -- etcd, Redis, 2 masters with 2 workers each, 2 ab
       return count_processes(directory) == 10
     end, 1, "the second sale")
     child:kill "sigint"
@@ -66,7 +68,7 @@ describe("the flash sale in nginx", function()
     assert_nothing_left(directory)
   end)
 
-  it("leaves no process when it is killed", function()
+  it("leaves no process after SIGKILL", function()
     local directory = temporary.directory()
     local child = proc.talk(demo(directory, "500", "300"))
     child:expect("^without the lock .* answered", 60)
@@ -77,14 +79,15 @@ describe("the flash sale in nginx", function()
 end)
 
 describe("minimal.conf", function()
-  -- |text| with |from| replaced, which must be there.
+  -- Returns |text| with the first |from| replaced by |to|; fails if there is none.
   local function replaced(text, from, to)
     local before, after = text:find(from, 1, true)
     assert(before, from .. " is not there")
     return text:sub(1, before - 1) .. to .. text:sub(after + 1)
   end
 
-  -- The file, for this place and this etcd: all else is as it is.
+  -- Writes minimal.conf to |directory|/nginx.conf with the paths of this checkout, the port
+  -- |own_port| and the endpoint of |etcd|. The rest is unchanged.
   local function configure(directory, own_port, etcd)
     local text = assert(read_file "examples/openresty/minimal.conf")
     local lua = uv.cwd() .. "/lua/?"
@@ -103,7 +106,7 @@ describe("minimal.conf", function()
     file:close()
   end
 
-  it("works", function()
+  it("serves its locations /with_lock and /resty_lock without a Lua error", function()
     local etcd, own_port = Etcd.start { tls = false }, port.free()
     local directory = temporary.directory()
     configure(directory, own_port, etcd)

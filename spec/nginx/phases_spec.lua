@@ -1,5 +1,6 @@
--- In nginx, where waiting is possible and where it isn't; light threads, timers;
--- who owns a lock there.
+-- Tests in which nginx phases a call can wait, and which owner a lock has among light threads,
+-- timers, phases and requests.
+-- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"
 local port = require "spec.support.servers.port"
@@ -10,7 +11,8 @@ local wait = require "spec.support.harness.wait"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
 
--- A TLS server whose handshake runs |phase|, too; returns its port.
+-- Returns the configuration of a TLS server that runs try_all in |phase| of the handshake,
+-- and its port.
 local function tls_server(phase)
   local server, at = suite.cast().server, port.free()
   return ([[
@@ -61,10 +63,11 @@ local INIT = ([[
   end
 ]]):format(etcd:endpoint(), prefix)
 
--- What one of them tells in a phase that can.
+-- The results that try_all stores in a phase that can wait.
 local WAITED = "held|-|ran|pong|held|-|yes|released"
 
--- In a phase that can't wait. Nor for the release, which is on its way then.
+-- The same in a phase that cannot wait. `unlock` does not wait either: it returns true while
+-- the release is under way.
 local REFUSED = "context|%s|context|context|held|context|yes|released"
 
 local LOCATIONS = {
@@ -151,7 +154,7 @@ local LOCATIONS = {
     ]],
   },
 
-  -- Doesn't unlock; keeps its lock from the collector, too.
+  -- Takes a lock without unlock and keeps the handle from the garbage collector.
   ["/leave"] = [[
     local lock, message, code = client:lock(ngx.var.arg_name,
       { timeout = 10, owner = ngx.var.arg_owner })
@@ -191,50 +194,50 @@ local function assert_waited(name)
   assert.equal(WAITED, (told(name):gsub("|[%d.]+|", "|nil|")))
 end
 
--- What |at| answers over TLS.
+-- Returns what the TLS server on port |at| answers.
 local function get_over_tls(at)
   local ask = [[printf 'GET / HTTP/1.0\r\n\r\n' | openssl s_client -quiet -connect 127.0.0.1:]]
   return (proc.run { "sh", "-c", ask .. at })
 end
 
 describe("init_by_lua", function()
-  it("may require etcdlock, but not connect: gRPC must not start before the fork", function()
+  it('can require etcdlock; connect and with_lock fail with "context" before the fork', function()
     local body = nginx:get("/connect").body
     assert.matches("^nil context .*init_by_lua, before nginx forks its workers.* context\n", body)
   end)
 end)
 
-describe("a phase that can yield", function()
+describe("where nginx can yield,", function()
   for _, phase in ipairs { "rewrite", "access" } do
-    it(phase .. " can wait for a lock and for an answer", function()
+    it(phase .. "_by_lua waits for a lock and for answers of etcd", function()
       nginx:get "/rewrite"
       assert_waited(phase)
       etcd:await_keys(prefix .. phase .. "/try", 0)
     end)
   end
 
-  it("ssl_certificate can, and the handshake goes on", function()
+  it("ssl_certificate_by_lua waits for a lock, and the TLS handshake completes", function()
     assert.matches("over TLS\n$", get_over_tls(certificate_port))
     assert_waited "ssl_certificate"
     etcd:await_keys(prefix .. "ssl_certificate/try", 0)
   end)
 
-  it("ngx.timer can, too", function()
+  it("a timer waits for a lock and for answers of etcd", function()
     nginx:get "/timer"
     wait.eventually(function() return told "timer" ~= "nothing" end, 5, "the timer")
     assert_waited "timer"
-    -- It doesn't unlock what it waited for; its end does.
+    -- try_all does not unlock the lock that it waited for; the end of the timer releases it.
     etcd:await_keys(prefix .. "timer", 0)
   end)
 end)
 
-describe("a phase that can't yield", function()
+describe("where nginx cannot yield,", function()
   local PATHS = {
     init_worker = "/ready", set = "/set", header_filter = "/filters", body_filter = "/filters",
     log = "/filters", balancer = "/balanced",
   }
   for phase, path in pairs(PATHS) do
-    it(phase .. " is refused a wait, but can try and unlock", function()
+    it(phase .. '_by_lua gets "context" for a wait; try_lock and unlock work', function()
       local answer = nginx:get(path)
       assert.is_string(answer.status and answer.body, answer.failure)
       wait.eventually(function() return told(phase) ~= "nothing" end, 5, phase)
@@ -243,14 +246,14 @@ describe("a phase that can't yield", function()
     end)
   end
 
-  -- nginx would let it yield, but not every nginx goes on with the handshake then.
-  it("ssl_client_hello is refused a wait, but can try and unlock", function()
+  -- nginx lets this phase yield, but some versions do not resume the handshake afterwards.
+  it('ssl_client_hello_by_lua gets "context" for a wait; try_lock and unlock work', function()
     assert.matches("over TLS\n$", get_over_tls(hello_port))
     assert.equal(REFUSED:format "this is ssl_client_hello_by_lua", told "ssl_client_hello")
     etcd:await_keys(prefix .. "ssl_client_hello/", 0)
   end)
 
-  it("nor can a callback of a C function, and the worker survives it", function()
+  it('a callback of a C function gets "context" for a wait, and the worker goes on', function()
     assert.equal("context context a\n", nginx:get("/boundary").body)
     assert.equal("context context a\n", nginx:get("/boundary").body)
     etcd:await_keys(prefix .. "boundary", 0)
@@ -258,31 +261,31 @@ describe("a phase that can't yield", function()
   end)
 end)
 
-describe("light threads", function()
-  it("of one request wait for each other", function()
+describe("a light thread of an nginx request", function()
+  it("waits while another one of the same request holds the lock", function()
     assert.equal("1 at once, counts 1 1 1\n", nginx:get("/threads").body)
   end)
 
-  it("share a hold if they say who they are", function()
+  it("shares a hold with another one that names the same owner", function()
     assert.equal("3 at once, counts 1 2 3\n", nginx:get("/threads?owner=us").body)
     etcd:await_keys(prefix .. "threads", 0)
   end)
 
-  it("that ask again have the same lock", function()
+  it("gets the same handle with count 2 when it takes a lock twice", function()
     assert.equal("true 2\n", nginx:get("/again").body)
     etcd:await_keys(prefix .. "again", 0)
   end)
 end)
 
-describe("the phases of a request", function()
-  it("are owners of their own, but share a hold if they say who they are", function()
+describe("the phases of an nginx request", function()
+  it("share a hold only if they name the same owner", function()
     assert.equal("true 2 nil locked\n", nginx:get("/across").body)
     etcd:await_keys(prefix .. "across", 0)
   end)
 end)
 
-describe("a hold of a request that has ended without unlocking", function()
-  it("is over, and never the next request's, which may run in the same coroutine", function()
+describe("a hold that an nginx request does not unlock", function()
+  it("ends with the request; the next request gets a new hold", function()
     local COUNT, requests, seen, holds = 50, {}, {}, 0
     for i = 1, 2 do requests[i] = nginx:begin("/leave?name=left", { times = COUNT }) end
     for i = 1, 2 do
@@ -296,7 +299,7 @@ describe("a hold of a request that has ended without unlocking", function()
     etcd:await_keys(prefix .. "left", 0)
   end)
 
-  it("is not that of another request with the same owner either", function()
+  it("is not shared with a later request that names the same owner", function()
     local answer = nginx:begin("/leave?name=owned&owner=us", { times = 20 }):wait(20)
     assert.equal(20, select(2, answer.body:gsub("count=1 token=", "")))
     etcd:await_keys(prefix .. "owned", 0)

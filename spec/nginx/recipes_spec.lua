@@ -1,10 +1,12 @@
--- What a single run of a recipe doesn't show.
+-- Tests the nginx cache recipe of doc/recipes.md under concurrent requests. documents_spec.lua
+-- runs the recipe only once.
+-- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"
 local documents = require "spec.support.harness.documents"
 local suite = require "spec.support.harness.suite"
 
-local REQUESTS = 10 -- of each machine, at once
+local REQUESTS = 10 -- to each nginx server, at the same time
 
 local function start(text)
   return Nginx.start {
@@ -14,8 +16,8 @@ local function start(text)
   }
 end
 
-describe("the recipe of a cache in nginx", function()
-  it("has the page made once by two machines that want it many times at once", function()
+describe("the nginx cache recipe", function()
+  it("builds the page once for 10 simultaneous requests to each of two servers", function()
     local text
     for _, block in ipairs(documents.blocks "lua nginx") do
       if block.place:find "^doc/recipes.md" then text = block.text end

@@ -1,6 +1,6 @@
--- resty.etcdlock in nginx: what lua-resty-lock's documentation and its own tests
--- promise, one story for each. The name "shared" is a dictionary of this nginx,
--- so that the stories can be told of resty.lock as well.
+-- Tests resty.etcdlock in nginx against the documentation and the tests of lua-resty-lock. The
+-- name "shared" is a shared dictionary of this nginx, so the same code can run with resty.lock.
+-- Needs: no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"
 local etcdlock = require "etcdlock"
@@ -23,7 +23,8 @@ local INIT_WORKER = ([[
 local locations = {}
 local same, more, n = {}, {}, 0
 
--- What a request that runs |code| answers, one line of |answer| for each tell.
+-- Adds a test to |list|: the request that runs |code| must answer |answer|, which has one line
+-- for each call of `tell`. |what| is the name of the test.
 local function add(list, what, code, answer)
   n = n + 1
   locations["/" .. n] = code
@@ -32,7 +33,7 @@ end
 
 local function story(...) add(same, ...) end
 
-story("lock tells that it didn't wait, unlock answers 1, and again", [[
+story("lock of a free key returns 0 and unlock returns 1, each time", [[
   for _ = 1, 2 do
     local lock = new()
     tell(lock:lock "serial")
@@ -44,11 +45,11 @@ story("lock tells that it didn't wait, unlock answers 1, and again", [[
   1
 ]])
 
-story("new takes 30 s of exptime and 5 s of timeout if it is told nothing", [[
+story("new without options sets exptime to 30 s and timeout to 5 s", [[
   tell(new().exptime, new().timeout)
 ]], "30 5\n")
 
-story("lock ends with \"timeout\" when it is taken, and unlock then with \"unlocked\"", [[
+story('lock of a held key returns "timeout", and unlock after that "unlocked"', [[
   for _ = 1, 2 do
     local one, other = new { timeout = 1 }, new { timeout = 1 }
     tell(one:lock "busy")
@@ -62,7 +63,7 @@ story("lock ends with \"timeout\" when it is taken, and unlock then with \"unloc
   nil unlocked
 ]]):rep(2))
 
-story("lock with a timeout of 0 doesn't wait", [[
+story('lock with timeout 0 takes a free key and returns "timeout" for a held one', [[
   local one, other = new { timeout = 0 }, new { timeout = 0 }
   tell(one:lock "zero")
   tell(other:lock "zero")
@@ -76,7 +77,7 @@ story("lock with a timeout of 0 doesn't wait", [[
   1
 ]])
 
-story("lock waits until the other one unlocks, and tells for how long", [[
+story("lock waits until the holder unlocks, and returns the seconds it waited", [[
   local thread = ngx.thread.spawn(function()
     local lock = new()
     tell("first", lock:lock "waited")
@@ -95,7 +96,7 @@ story("lock waits until the other one unlocks, and tells for how long", [[
 ]])
 
 for option, value in pairs { step = 0.01, ratio = 3, max_step = 0.05 } do
-  story(("the option %s is taken, though nothing is polled for"):format(option), ([[
+  story(("new accepts the option %s, and lock waits until the holder unlocks"):format(option), ([[
     local one = new()
     tell(one:lock "%s")
     local thread = ngx.thread.spawn(function()
@@ -107,18 +108,18 @@ for option, value in pairs { step = 0.01, ratio = 3, max_step = 0.05 } do
   ]]):format(option, option, value, option), "0\ntrue 1\n")
 end
 
-story("without a timeout it is 5 s, also for a shorter exptime", [[
+story("new without timeout sets it to 5 s, also with a shorter exptime", [[
   tell(new({ exptime = 0.5 }).timeout)
 ]], "5\n")
 
-story("a timeout that is longer than exptime is cut to it", [[
+story("new reduces a timeout that is longer than exptime to exptime", [[
   local one, other = new(), new { exptime = 1, timeout = 60 }
   tell(one:lock "cut")
   tell(other.timeout, other:lock "cut")
   one:unlock()
 ]], "0\n1 nil timeout\n")
 
-story("a lock that isn't unlocked expires after exptime", [[
+story("a lock that is not unlocked expires after exptime", [[
   local one, other = new { exptime = 2 }, new { timeout = 20 }
   tell(one:lock "expiring")
   local elapsed, failure = other:lock "expiring"
@@ -129,11 +130,11 @@ story("a lock that isn't unlocked expires after exptime", [[
   1
 ]])
 
-story("a key that is nil is refused", [[
+story('lock(nil) returns "nil key"', [[
   tell(new():lock(nil))
 ]], "nil nil key\n")
 
-story("a key may be a number", [[
+story("lock takes a number as key, equal to its string form", [[
   local one, other = new(), new { timeout = 0 }
   tell(one:lock(7))
   tell(other:lock "7")
@@ -143,7 +144,7 @@ story("a key may be a number", [[
   1
 ]])
 
-story("a key may have up to 65535 bytes, and any of them", [[
+story("lock takes a key of 65535 bytes, and one with NUL, slash or newline", [[
   local long = ("k"):rep(65534)
   for _, key in ipairs { long, "with\0NUL", "with a / and a \n" } do
     local one, same, other = new(), new { timeout = 0 }, new { timeout = 0 }
@@ -154,7 +155,7 @@ story("a key may have up to 65535 bytes, and any of them", [[
   0 1 1
 ]]):rep(3))
 
-story("an object that holds a lock is refused another, whatever its key", [[
+story('lock on an object that holds a lock returns "locked" for any key', [[
   local lock = new()
   tell(lock:lock "mine")
   tell(lock:lock "mine")
@@ -170,7 +171,7 @@ story("an object that holds a lock is refused another, whatever its key", [[
   1
 ]])
 
-story("different keys are different locks, for different objects", [[
+story("two objects can hold different keys at the same time", [[
   local one, other = new(), new { timeout = 0 }
   tell(one:lock "a")
   tell(other:lock "b")
@@ -182,11 +183,11 @@ story("different keys are different locks, for different objects", [[
   1
 ]])
 
-story("unlock without a lock answers \"unlocked\"", [[
+story('unlock without a lock returns "unlocked"', [[
   tell(new():unlock())
 ]], "nil unlocked\n")
 
-story("expire begins exptime anew, or takes another time, and \"unlocked\" is told", [[
+story('expire restarts exptime or sets a new one; without a lock it returns "unlocked"', [[
   local one, other = new { timeout = 0, exptime = 2 }, new { timeout = 0, exptime = 2 }
   tell("before", one:expire())
   tell("lock", one:lock "expire")
@@ -212,7 +213,7 @@ story("expire begins exptime anew, or takes another time, and \"unlocked\" is to
   other 1
 ]])
 
-story("an object that is collected gives its lock back", [[
+story("an object that is garbage-collected releases its lock", [[
   local object, lock = new(), nil
   tell(object:lock "garbage")
   object = nil
@@ -226,7 +227,7 @@ story("an object that is collected gives its lock back", [[
   1
 ]])
 
-story("a cache is filled once, however many miss", [[
+story("20 light threads that miss a cached value compute it once", [[
   local threads, filled = {}, 0
   local function get()
     if not shared:get "cached" then
@@ -249,9 +250,9 @@ story("a cache is filled once, however many miss", [[
   tell(filled)
 ]], "1\n")
 
--- ---- where ours does more ------------------------------------------------------
+-- ---- differences from lua-resty-lock -------------------------------------------
 
-add(more, "unlock of a lock that has expired answers \"unlocked\", and hits nobody's", [[
+add(more, 'unlock after expiry returns "unlocked" and does not release the next hold', [[
   local one, other, third = new { exptime = 2 }, new { timeout = 20 }, new { timeout = 0 }
   tell(one:lock "late")
   tell(other:lock "late" > 0)
@@ -265,7 +266,7 @@ add(more, "unlock of a lock that has expired answers \"unlocked\", and hits nobo
   1
 ]])
 
-add(more, "a key that ends like those of readers and writers is as good as any", [[
+add(more, "lock takes a key that ends like the key of a read or write lock", [[
   for _, key in ipairs { "/books/read", "write", "a/read/order" } do
     local one, other = new(), new { timeout = 0 }
     tell(one:lock(key), other:lock(key))
@@ -279,7 +280,7 @@ add(more, "a key that ends like those of readers and writers is as good as any",
   1
 ]])
 
-add(more, "what can't be is told: a name, options, a time", [[
+add(more, "new and expire return a message for a bad name, option or time", [[
   tell(resty_lock:new())
   tell(resty_lock:new("x", { exptime = 0 }))
   tell(resty_lock:new("x", { timeout = "1" }))
@@ -317,7 +318,8 @@ setup(function()
   nginx = Nginx.start { init_worker = INIT_WORKER, locations = locations, workers = 2 }
 end)
 
--- Most of them wait: they are told side by side.
+-- Defines a test for each of |stories|. Their requests start together, because most of them
+-- wait.
 local function tell(stories)
   setup(function()
     for _, one in ipairs(stories) do one.request = nginx:begin(one.path) end
@@ -327,12 +329,12 @@ local function tell(stories)
   end
 end
 
-describe("as in lua-resty-lock,", function() tell(same) end)
+describe("resty.etcdlock as lua-resty-lock:", function() tell(same) end)
 
-describe("other than in lua-resty-lock,", function()
+describe("resty.etcdlock unlike lua-resty-lock:", function()
   tell(more)
 
-  it("other machines are kept out", function()
+  it("a request waits for a lock that a client outside nginx holds", function()
     local client = assert(etcdlock.connect { endpoints = etcd:endpoint(), prefix = prefix })
     finally(function() client:close() end)
     local lock = assert(client:lock "shared/shared")
@@ -345,12 +347,12 @@ describe("other than in lua-resty-lock,", function()
     assert.equal("true 1\n", request:wait(5).body)
   end)
 
-  it("what a request leaves behind ends with it", function()
+  it("a lock that a request does not unlock ends with the request", function()
     assert.equal("0\n", nginx:get("/left").body)
     wait.eventually(function() return nginx:get("/try?key=left").body == "0\n" end, 5, "released")
   end)
 
-  it("it is told where waiting can't be", function()
+  it("lock of a held key in header_filter_by_lua returns a message that names the phase", function()
     wait.eventually(function()
       assert.equal("content\n", nginx:get("/filter").body)
       local told = nginx:get("/told").body

@@ -1,4 +1,6 @@
--- In nginx: a request that waits yields, so that its worker goes on.
+-- Tests that an nginx request that waits for a lock yields, so that its worker serves other
+-- requests meanwhile.
+-- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"
 local clients = require "spec.support.harness.clients"
@@ -39,7 +41,8 @@ local LOCATIONS = {
     ngx.say(stats.held, " ", stats.waiting)
   ]],
 
-  -- Says when it came, when its turn was, and how many were inside with it.
+  -- Answers in which order it arrived and was granted, how many requests held the lock at the
+  -- same time, and the token.
   ["/turn"] = [[
     local came = shared:incr("came", 1, 0)
     local lock = assert(client:lock "crowd")
@@ -66,7 +69,7 @@ local function await_waiting(count, seconds)
   end, seconds, count .. " requests wait")
 end
 
--- Holds `name` in this process until the function that is returned is called.
+-- Holds |name| in this process until the returned function is called or the test ends.
 local function hold(name)
   local lock = assert(client:lock(name))
   local released
@@ -78,8 +81,8 @@ local function hold(name)
   return release
 end
 
-describe("a request in nginx", function()
-  it("waits for a lock that another process holds, and is woken by its release", function()
+describe("an nginx request", function()
+  it("waits for a lock that another process holds, and gets it after the release", function()
     local release = hold "a"
     local request = nginx:begin "/lock?name=a"
     etcd:await_keys(prefix .. "a/", 2)
@@ -91,7 +94,7 @@ describe("a request in nginx", function()
     etcd:await_keys(prefix .. "a/", 0)
   end)
 
-  it("is told when its time has passed", function()
+  it('gets "timeout" after its timeout of 1 s if the lock stays held', function()
     local release = hold "a"
     local answer = nginx:get "/lock?name=a&timeout=1"
     assert.matches('^refused timeout lock ".*a" was not free within 1 s', answer.body)
@@ -100,15 +103,16 @@ describe("a request in nginx", function()
     etcd:await_keys(prefix .. "a/", 0)
   end)
 
-  it("tries without waiting", function()
+  it('gets "locked" from try_lock if the lock is held, and the lock if it is free', function()
     local release = hold "a"
     assert.matches("^refused locked", nginx:get("/try?name=a").body)
     release()
     assert.matches("^held", nginx:get("/try?name=a").body)
   end)
 
-  it("waits for another request of its worker", function()
-    -- Until another waits, and for longer than a key is handed on.
+  it("waits for a request of the same worker, and gets a greater token", function()
+    -- The first request holds until another one waits, and longer than the handoff budget, so
+    -- that the second request gets a new key.
     local first = nginx:begin "/lock?name=a&waiting=1&hold=0.3"
     etcd:await_keys(prefix .. "a/", 1)
     local second = nginx:begin "/lock?name=a"
@@ -116,7 +120,7 @@ describe("a request in nginx", function()
     assert.is_true(tonumber(second:wait().body:match "held (%d+)") > token)
   end)
 
-  it("is told that the lock can't be had while no etcd answers", function()
+  it('gets "unavailable" if etcd is silent, and its worker serves others meanwhile', function()
     etcd:pause()
     local answer = nginx:begin "/lock?name=a&timeout=3"
     local ping = nginx:get "/ping"
@@ -129,8 +133,8 @@ describe("a request in nginx", function()
   end)
 end)
 
-describe("500 requests that wait in one worker", function()
-  it("let it answer others, and are served one by one as they came", function()
+describe("waiting requests of one nginx worker", function()
+  it("leave it responsive, and get the lock one at a time in order of arrival", function()
     local release = hold "crowd"
     local COUNT, requests = 500, {}
     for i = 1, COUNT do requests[i] = nginx:begin "/turn" end
@@ -160,7 +164,7 @@ describe("500 requests that wait in one worker", function()
     etcd:await_keys(prefix .. "crowd/", 0)
   end)
 
-  it("cost it a descriptor for each end of a connection, which are used again", function()
+  it("need at most 3 sockets each and no additional thread", function()
     local pid = nginx:workers()[1]
     for round = 1, 3 do
       local release = hold "many"
@@ -169,7 +173,7 @@ describe("500 requests that wait in one worker", function()
       await_waiting(100, 10)
       local during = Nginx.usage(pid)
       assert.equal(before.threads, during.threads)
-      -- Three for each: the client's connection and both ends of its own.
+      -- The connection of the HTTP client, and both ends of the wake-up connection.
       assert.is_true(during.sockets - before.sockets <= 300, round)
       release()
       for i = 1, 100 do assert.equal(200, requests[i]:wait(20).status) end
@@ -177,15 +181,17 @@ describe("500 requests that wait in one worker", function()
   end)
 end)
 
--- Has |count| requests of a nginx with |opts| wait: how many were answered how.
+-- Starts an nginx with |opts| that limit its connections or descriptors, and sends |count|
+-- requests that wait. Returns how many got the lock (held), got "nomem" (refused), or were
+-- ended by nginx (cut).
 local function crowd_out(count, opts)
   opts.client, opts.init_worker, opts.locations = OPTIONS, INIT_WORKER, LOCATIONS
   local small = Nginx.start(opts)
-  -- So that it has its connection to etcd.
+  -- Connects the worker to etcd before descriptors run out.
   assert.matches("^held", small:get("/lock?name=room").body)
   local release, requests, answers = hold "room", {}, { held = 0, refused = 0, cut = 0 }
   for i = 1, count do requests[i] = small:begin "/lock?name=room&timeout=30" end
-  -- Those that have no room are answered at once, by nginx itself or by us.
+  -- Requests beyond the limit are answered at once, by nginx or by etcdlock.
   wait.eventually(function()
     for i = 1, count do
       if requests[i].done then return true end
@@ -210,8 +216,8 @@ local function crowd_out(count, opts)
   assert.equal("pong\n", small:get("/ping").body)
   assert.equal(pid, small:workers()[1])
   assert.is_true(cpu < 0.3, cpu .. " s of CPU in 1 s")
-  -- How many had room depends on whose descriptors were made first: the clients',
-  -- or those of the waits. But somebody had, and a few at a time all have.
+  -- The number depends on which descriptors are opened first, those of the HTTP clients or
+  -- those of the waits. Some requests always fit, and 10 at a time all do.
   assert.is_true(answers.held > 0)
   for i = 1, 10 do requests[i] = small:begin "/lock?name=room&timeout=30" end
   for i = 1, 10 do assert.matches("^held", requests[i]:wait(20).body) end
@@ -219,13 +225,13 @@ local function crowd_out(count, opts)
   return answers
 end
 
-describe("a worker", function()
-  it("that is out of connections refuses the waits it has no room for, and goes on", function()
+describe("an nginx worker", function()
+  it("without free connections refuses some waits, serves the others and goes on", function()
     local answers = crowd_out(45, { connections = 60 })
     assert.is_true(answers.refused + answers.cut > 0)
   end)
 
-  it("that is out of descriptors does, too, and serves those that it has room for", function()
+  it('without free descriptors ends some waits with "nomem", and serves the others', function()
     local answers = crowd_out(150, { files = 300 })
     assert.is_true(answers.refused > 0)
   end)

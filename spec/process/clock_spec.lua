@@ -1,5 +1,6 @@
--- The clock of all deadlines: nobody can set it, and it goes on while the machine
--- sleeps.
+-- Tests that the clock of all deadlines counts from boot, and includes the time for which the
+-- machine sleeps.
+-- Needs: one plain member.
 
 local core = require "etcdlock.core"
 local proc = require "spec.support.programs.proc"
@@ -9,15 +10,15 @@ local uv = require "luv"
 local DAY = 86400
 
 describe("the clock", function()
-  it("counts from when the machine was started", function()
+  it("returns the seconds since boot", function()
     local before = tonumber(assert(read_file "/proc/uptime"):match "%S+")
     local now = core.now()
     local after = tonumber(assert(read_file "/proc/uptime"):match "%S+")
     assert.is_true(before - 0.02 <= now and now <= after + 0.02, now .. " in " .. after)
   end)
 
-  -- To a time namespace a machine can be shown that has slept for a day.
-  it("counts the time that the machine has slept", function()
+  -- In a time namespace, the machine can appear to have slept for a day.
+  it("includes the time for which the machine has slept", function()
     local argv = { "unshare", "--time", "--boottime", tostring(DAY), "--fork", uv.exepath(),
       "spec/support/programs/child.lua", "print(require('etcdlock.core').now())" }
     local out, code, err = proc.run(argv, { env = proc.lua_environment() })

@@ -1,5 +1,5 @@
--- The end of clients and of processes: quick, and nothing is left of them.
--- Runs alone: it is about how quick.
+-- Tests that clients and processes end quickly and leave no key, lease, thread or descriptor.
+-- Runs alone: it measures how long close takes.
 
 local Etcd = require "spec.support.servers.etcd"
 local etcdlock = require "etcdlock"
@@ -12,10 +12,10 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 
--- What close gives to etcd's answers; and how much later it may return.
+-- Seconds for which close waits for etcd's answers, and how much later it may return.
 local BUDGET, SLACK = 0.5, wait.SLACK
 
--- With a lease this long nothing disappears by itself.
+-- TTL in seconds; so long that no key disappears with its lease during a test.
 local LONG = 60
 
 local function connect(endpoint)
@@ -24,19 +24,20 @@ local function connect(endpoint)
   })
 end
 
--- Nothing of this file is left in etcd, as of now.
+-- Asserts that |etcd| has no key of this file and no lease now.
 local function assert_etcd_clean(etcd)
   assert.same({}, etcd:keys(prefix))
   assert.same({}, etcd:leases())
 end
 
--- gRPC's own threads may outlive close by the end of a connection, and by what
--- is left of an attempt to connect: 1 s.
+-- Asserts that this process soon has no more threads and descriptors than |before|. gRPC's own
+-- threads may end up to 1 s after close, with their connection or attempt to connect.
 local function assert_none_left_here(before)
   leaks.assert_none_left(before, nil, nil, 2)
 end
 
--- For stories that look at once at what an end, which is |timed|, has left in etcd.
+-- Defines a test that checks etcd right after the end of a client, for which story(timed) calls
+-- timed(fn). Repeats the story if it fails because etcd was silent meanwhile.
 local function test(name, story)
   it(name, function() rounds.undisturbed(story, proc.destroy_children) end)
 end
@@ -68,7 +69,7 @@ describe("a closed client", function()
     assert.equal("closed", (select(3, client:lock "a")))
   end)
 
-  test("can be closed again, and has its locks collected", function(timed)
+  test("can be closed again, and leaves nothing after its locks are collected", function(timed)
     local client = connect()
     local lock = assert(client:lock "a")
     timed(function() client:close() end)
@@ -87,7 +88,7 @@ describe("a closed client", function()
     assert_nothing_left()
   end)
 
-  test("leaves nothing if it ends right after a lock or an unlock", function(timed)
+  test("leaves nothing if it is closed right after lock or unlock", function(timed)
     for i = 1, 20 do
       local client = connect()
       local lock = assert(client:lock "quick")
@@ -97,7 +98,7 @@ describe("a closed client", function()
     assert_nothing_left()
   end)
 
-  test("leaves the locks of other clients alone", function(timed)
+  test("does not release the locks of other clients", function(timed)
     local one, other = connect(), connect()
     assert(one:lock "one")
     local lock = assert(other:lock "other")
@@ -108,9 +109,9 @@ describe("a closed client", function()
   end)
 end)
 
--- Holds two locks, waits for one of somebody else's, is releasing another, and
--- ends as its first line of input says. What it waits for goes by way of the
--- core, whose waits don't block.
+-- A program that holds two locks, waits for one of them and for one of another process,
+-- releases a third, and ends as its first line of input says. It waits by way of the core,
+-- where waits do not block.
 local BUSY = [[
   local endpoint, prefix, ttl = ...
   local core = require "etcdlock.core"
@@ -127,7 +128,7 @@ local BUSY = [[
   program()
 ]]
 
--- A busy process and, in another, the holder of what it waits for.
+-- Starts a busy process, and a process that holds the lock for which it waits; returns both.
 local function start_busy(etcd, ttl)
   local theirs = proc.lua([[
     local endpoint, prefix, ttl = ...
@@ -143,11 +144,12 @@ local function start_busy(etcd, ttl)
   theirs:expect "^ready"
   local busy = proc.lua(BUSY, etcd:endpoints(), prefix, ttl)
   busy:expect "^ready"
-  etcd:await_keys(prefix, 5) -- four places of the busy one and one of the other
+  etcd:await_keys(prefix, 5) -- four keys of the busy process and one of the other
   return busy, theirs
 end
 
--- Has |busy| end by |program|; returns the seconds until it was gone.
+-- Makes |busy| end by |program|; returns the seconds until it was gone, its exit code and its
+-- signal.
 local function end_by(busy, program)
   local from = wait.now()
   busy:send(program)
@@ -161,16 +163,16 @@ local function finish(theirs)
   theirs:wait()
 end
 
-describe("a process that ends with locks held, waited for and being released", function()
+describe("a process with held and pending locks that ends", function()
   local ENDS = {
     { "at the end of its program", "return", 0, "^$" },
     { "by an error", "error 'on purpose'", 1, "on purpose" },
     { "after close", "client:close()", 0, "^$" },
-    { "after dropping everything",
+    { "after its client and locks are collected",
       "client, held, fourth, pending = nil collectgarbage() collectgarbage()", 0,
       '^etcdlock: lock "%a+[/%d]*" was released because Lua has collected it[^\n]*\n$' },
   }
-  -- Lua 5.1's os.exit closes nothing.
+  -- os.exit of Lua 5.1 cannot close the state.
   if _VERSION ~= "Lua 5.1" or jit then
     table.insert(ENDS, { "by os.exit that closes the state", "os.exit(0, true)", 0, "^$" })
   end
@@ -193,7 +195,9 @@ describe("a process that ends with locks held, waited for and being released", f
   end
 end)
 
-describe("when etcd does not answer", function()
+describe("close", function()
+  -- Starts an etcd and processes that end in different ways after silence(etcd); asserts that
+  -- each ends within |BUDGET| s, and returns the etcd.
   local function gone_within_bound(silence)
     local etcd = suite.start()
     finally(function()
@@ -220,7 +224,7 @@ describe("when etcd does not answer", function()
     return etcd
   end
 
-  it("because it is stopped, a process still ends in time; the rest ends with its lease",
+  it("takes at most 0.5 s at the end of a process if etcd is paused; the leases expire",
     function()
       local etcd = gone_within_bound(Etcd.pause)
       etcd:resume()
@@ -228,7 +232,7 @@ describe("when etcd does not answer", function()
         "end of the leases")
     end)
 
-  it("because it is gone, a process still ends in time; the rest ends with its lease",
+  it("takes at most 0.5 s at the end of a process if etcd is down; the leases expire",
     function()
       local etcd = gone_within_bound(Etcd.kill)
       etcd:restart()
@@ -236,7 +240,7 @@ describe("when etcd does not answer", function()
         "end of the leases")
     end)
 
-  it("close returns in time, and no thread and no descriptor is left", function()
+  it("takes at most 0.5 s if etcd is paused, and leaves no thread and no descriptor", function()
     local etcd = suite.start()
     finally(function() etcd:stop() end)
     local before = leaks.snapshot()
@@ -250,7 +254,7 @@ describe("when etcd does not answer", function()
     assert_none_left_here(before)
     assert.equal("closed", (select(2, lock:held())))
 
-    -- The same for one that has never been answered.
+    -- The same for a client that has never had an answer.
     client = connect(etcd:endpoints())
     assert.is_nil((client:lock("never", { timeout = 0.2 })))
     from = uv.hrtime()

@@ -1,4 +1,5 @@
--- Holders that die, and holders that sleep past the end of their lease.
+-- Tests holders that die, and holders that are stopped (SIGSTOP) for longer or shorter than
+-- their TTL.
 
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
@@ -7,7 +8,7 @@ local wait = require "spec.support.harness.wait"
 local prefix = suite.prefix()
 local RUNS = 20
 
--- Takes the lock and then does what the lines it reads say.
+-- A program that takes the lock and then carries out one command for each line that it reads.
 local HOLDER = [[
   local endpoint, prefix, name, ttl = ...
   local client = assert(require("etcdlock").connect {
@@ -62,7 +63,7 @@ local function ask(child, word)
   return child:expect "^answer (.*)"
 end
 
--- Holders of |count| names of this |kind|, and their tokens.
+-- Starts |count| holders, each of a name that begins with |kind|; returns them and their tokens.
 local function holders(kind, count, ttl)
   local list, tokens = start_all(kind, count, ttl), {}
   for i, child in ipairs(list) do
@@ -72,7 +73,7 @@ local function holders(kind, count, ttl)
   return list, tokens
 end
 
--- Those that wait behind them.
+-- Starts a waiter behind each of the |count| holders of |kind|; returns the waiters.
 local function successors(kind, count, ttl)
   local etcd = suite.etcd()
   local list = start_all(kind, count, ttl)
@@ -87,7 +88,7 @@ local function end_all(children)
 end
 
 describe("a holder that dies", function()
-  -- Holders and successors of |count| names; `finish` ends a holder.
+  -- Starts holders and waiters of |count| names; finish(holder) ends a holder.
   local function group(kind, count, finish)
     local self = { kind = kind, finish = finish, ended = {} }
     self.holders, self.tokens = holders(kind, count, 2)
@@ -95,7 +96,7 @@ describe("a holder that dies", function()
     return self
   end
 
-  -- Ends the holders, each at another time since its last renewal.
+  -- Ends the holders, each at a different time after its last renewal.
   local function end_holders(self)
     for i, child in ipairs(self.holders) do
       self.ended[i] = wait.now()
@@ -104,6 +105,7 @@ describe("a holder that dies", function()
     end
   end
 
+  -- Asserts that each waiter gets the lock within TTL + 1 s, with a greater token.
   local function assert_followed(self)
     for i, child in ipairs(self.successors) do
       local token, at = child:expect("^held (%d+) (%S+)", 10)
@@ -115,13 +117,13 @@ describe("a holder that dies", function()
     end_all(self.successors)
   end
 
-  it("is followed by the next one within TTL + 1 s, 20 of 20 times", function()
+  it("by SIGKILL is followed by the next waiter within TTL + 1 s, in 20 of 20 runs", function()
     local killed = group("killed", RUNS, function(child) child:kill "sigkill" end)
     end_holders(killed)
     assert_followed(killed)
   end)
 
-  it("by os.exit or SIGTERM, closing nothing, is followed just as soon", function()
+  it("by os.exit or SIGTERM is followed by the next waiter within TTL + 1 s", function()
     local exited = group("exited", 4, function(child) child:send "exit" end)
     local ended = group("ended", 4, function(child) child:kill "sigterm" end)
     end_holders(exited)
@@ -132,9 +134,9 @@ describe("a holder that dies", function()
 end)
 
 describe("a holder that is stopped past its TTL", function()
-  it("is first told, when it wakes, that it does not hold, 20 of 20 times", function()
+  it('gets "lost" from its first call after it resumes, in 20 of 20 runs', function()
     local late, tokens = holders("stopped", RUNS, 2)
-    -- Only the stopped ones' lease has to end.
+    -- Only the leases of the stopped holders have to expire.
     local next_ones = successors("stopped", RUNS, 10)
     for _, child in ipairs(late) do child:kill "sigstop" end
     local new_tokens = {}
@@ -142,7 +144,7 @@ describe("a holder that is stopped past its TTL", function()
       new_tokens[i] = tonumber((child:expect("^held (%d+)", 6)))
       assert.is_true(new_tokens[i] > tokens[i])
     end
-    -- What they do first after waking is asked for while they sleep.
+    -- The commands are sent while the holders are stopped, so that these calls come first.
     for _, child in ipairs(late) do
       for _, word in ipairs { "held", "put", "held", "check", "unlock" } do
         child:send(word)
@@ -156,13 +158,13 @@ describe("a holder that is stopped past its TTL", function()
       assert.equal("nil lost", (child:expect "^answer (.*)"), "check of " .. i)
       assert.equal("nil lost", (child:expect "^answer (.*)"), "unlock of " .. i)
     end
-    -- None of that has reached etcd or the ones who hold now.
+    -- None of these calls has changed etcd or the holds of the new holders.
     assert.same({}, suite.etcd():keys(prefix .. "data/"))
     for i, child in ipairs(next_ones) do
       assert.equal("true nil", (ask(child, "check")))
       assert.equal(("%.0f"):format(new_tokens[i]), (ask(child, "token")))
     end
-    -- When those let go, the woken ones can have it again, with a new token.
+    -- After the new holders unlock, the old ones can take the locks again, with a new token.
     for _, child in ipairs(next_ones) do assert.equal("true nil", (ask(child, "unlock"))) end
     for i, child in ipairs(late) do
       assert.is_true(tonumber(ask(child, "again")) > new_tokens[i])
@@ -174,7 +176,7 @@ describe("a holder that is stopped past its TTL", function()
 end)
 
 describe("a holder that is stopped for less than its TTL", function()
-  it("still holds, with the same token, and goes on holding", function()
+  it("keeps its hold and its token for at least one more TTL", function()
     local list, tokens = holders("short", RUNS, 6)
     for _, child in ipairs(list) do child:kill "sigstop" end
     wait.sleep(1)
@@ -186,7 +188,7 @@ describe("a holder that is stopped for less than its TTL", function()
       assert.equal("true false", (child:expect "^answer (.*)"))
       assert.equal(("%.0f"):format(tokens[i]), (ask(child, "token")))
     end
-    -- Longer than its lease would have lasted had it not been renewed again.
+    -- Longer than the lease lasts if it is not renewed again.
     wait.sleep(6.2)
     for i, child in ipairs(list) do
       assert.equal("true false", (ask(child, "held")))

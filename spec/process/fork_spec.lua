@@ -1,5 +1,5 @@
--- A forked child: what it inherited answers "forked" and stays the parent's;
--- with a client of its own it works.
+-- Tests a forked child process: calls on inherited handles return "forked" and do not affect
+-- the parent's locks. The child can connect only if the parent had no client before the fork.
 
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
@@ -9,8 +9,8 @@ local suite = require "spec.support.harness.suite"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local client
 
--- Runs in a process of its own: a parent with a lock forks; the child does
--- |source| and leaves by |way|; the parent shows that it still holds the lock.
+-- A program in which a parent that holds a lock forks. The child runs |source| and exits at
+-- once (|way| is "now") or with its finalizers; then the parent shows that it still holds.
 local PARENT = [[
   local endpoint, prefix, source, way = ...
   -- What wait(2) would tell of a child that has ended: 0 is a clean exit.
@@ -51,8 +51,9 @@ local PARENT = [[
 
 local runs = 0
 
+-- Runs |source| in a forked child; asserts that it succeeds and that the parent still holds.
 local function run(source, way)
-  runs = runs + 1 -- so that what one test leaves behind doesn't fail the next
+  runs = runs + 1 -- a prefix for each run: left keys do not fail the next test
   local parent = proc.lua(PARENT, etcd:endpoints(), prefix .. runs .. "/", source, way or "now")
   finally(function() parent:destroy() end)
   assert.equal("fine", parent:expect("^child: (.*)", 15), parent:errors())
@@ -70,7 +71,7 @@ end)
 after_each(function() client:close() end)
 
 describe("a forked child", function()
-  it("hears forked from everything that it inherited", function()
+  it('gets "forked" from calls on inherited clients, locks and elections', function()
     run [[
       local function check(ok, message, code)
         assert(not ok and type(message) == "string" and code == "forked",
@@ -108,7 +109,7 @@ describe("a forked child", function()
     ]]
   end)
 
-  it("doesn't wait for the loss of a lock that isn't its own", function()
+  it('gets "forked" from wait_lost of an inherited lock, without a wait', function()
     run [[
       local from = os.time()
       local reason, _, code = lock:wait_lost(20)
@@ -117,7 +118,7 @@ describe("a forked child", function()
     ]]
   end)
 
-  it("may look at what it inherited", function()
+  it("can read name, token, count, key and stats of inherited handles", function()
     run [[
       assert(lock:name() == "a" and lock:token() > 0 and lock:count() == 1)
       assert(lock:key():find(lock:lease(), 1, true))
@@ -125,11 +126,11 @@ describe("a forked child", function()
     ]]
   end)
 
-  it("leaves the parent's lock alone when it ends", function()
+  it("does not release the parent's lock when it exits", function()
     run("", "whole")
   end)
 
-  it("leaves the parent's lock alone when its collector runs", function()
+  it("does not release the parent's lock when it collects its inherited handles", function()
     run([[
       lock, client = nil, nil
       collectgarbage()
@@ -137,15 +138,15 @@ describe("a forked child", function()
     ]], "whole")
   end)
 
-  it("leaves the parent's lock alone when it closes what it has", function()
+  it("does not release the parent's lock by unlock and close", function()
     run([[
       lock:unlock()
       client:close()
     ]], "whole")
   end)
 
-  -- gRPC's threads don't survive a fork, so there is nothing to connect with.
-  it("is told that it can't connect, and not left hanging", function()
+  -- The threads of gRPC do not exist in a child, so it has no means to connect.
+  it('gets "forked" from connect and from etcdlock.with_lock', function()
     run([[
       local own, message, code = etcdlock.connect { endpoints = endpoint }
       assert(own == nil and code == "forked", message)
@@ -157,7 +158,7 @@ describe("a forked child", function()
     ]], "whole")
   end)
 
-  it("works if it was forked before the parent had a client", function()
+  it("can connect and lock if it was forked before the parent had a client", function()
     local parent = proc.lua([[
       local endpoint, prefix = ...
       local etcdlock, test = require "etcdlock", require("etcdlock.core").test
@@ -175,7 +176,7 @@ describe("a forked child", function()
     assert.equal(0, (parent:wait()))
   end)
 
-  it("can't connect either if the parent had closed its clients", function()
+  it('gets "forked" from connect if the parent had closed its client before the fork', function()
     local out, code, err = proc.run_lua("spec/support/programs/child.lua", { [[
       local endpoint, prefix = ...
       local etcdlock, test = require "etcdlock", require("etcdlock.core").test
@@ -198,7 +199,7 @@ describe("a forked child", function()
     assert.matches("parent\ttrue", out, 1, true)
   end)
 
-  it("may use etcdlock.with_lock if the parent has not", function()
+  it("can use etcdlock.with_lock if it was forked before the parent used it", function()
     local out, code, err = proc.run_lua("spec/support/programs/child.lua", { [[
       local prefix = ...
       local etcdlock, test = require "etcdlock", require("etcdlock.core").test
@@ -213,7 +214,7 @@ describe("a forked child", function()
     assert.matches("parent\ttrue\ttrue", out, 1, true)
   end)
 
-  it("is known only by fork, not by a thread or a process that it starts", function()
+  it("is not detected in a process that only started other programs", function()
     local lock = assert(client:lock "a")
     assert.equal("", (proc.run { "true" }))
     os.execute "true"

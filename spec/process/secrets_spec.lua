@@ -1,12 +1,14 @@
--- What is left of secrets in the memory of a program that has closed its client: what
--- Lua has of them, and nothing of ours. Their users are children, since whoever looks
--- for a text has it.
+-- Tests that a closed client leaves no copy of a secret in the memory of its process, besides
+-- those of Lua. The clients run in child processes, since a process that searches for a secret
+-- has a copy of it.
+-- Needs: one plain member, no sanitizer.
 
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
 
--- Makes or reads its secret, and then has a client, which nobody uses, and then none.
+-- A program that makes or reads its secret, connects a client without using it, and closes it.
+-- It waits for a line of input after each step.
 local CHILD = [[
   local make, option = ...
   local secret = assert((loadstring or load)(make))()
@@ -34,7 +36,7 @@ local CHILD = [[
   end
 ]]
 
--- How often |text| stands in what the process |pid| has written to its memory.
+-- Returns how often |text| occurs in the heap, stack and anonymous memory of the process |pid|.
 local function count(pid, text)
   local memory, found = assert(io.open(("/proc/%d/mem"):format(pid), "rb")), 0
   for line in assert(read_file(("/proc/%d/maps"):format(pid))):gmatch "[^\n]+" do
@@ -53,7 +55,8 @@ local function count(pid, text)
   return found
 end
 
--- The copies before there was a client, with one, and after that.
+-- Returns the copies of |text| before there is a client, while it is open, and after close.
+-- |make|: Lua code that returns the secret for the option |option|, of which |text| is a part.
 local function copies(option, make, text)
   local child = proc.lua(CHILD, make, option)
   local counts = {}
@@ -66,14 +69,15 @@ local function copies(option, make, text)
   return (table.unpack or unpack)(counts)
 end
 
+-- Asserts that the client has copies of |text|, and that close removes them.
 local function assert_wiped(option, make, text)
   local before, meanwhile, after = copies(option, make, text)
   assert.is_true(meanwhile > before, "it can't be seen")
   assert.is_true(after <= before, ("%d copies, and %d before"):format(after, before))
 end
 
--- Long, so that it isn't used again at once for something else, and looked at where the
--- allocator leaves it alone.
+-- The secret is long, so that its memory is not reused at once. The tests look for a part of it
+-- that the allocator does not overwrite.
 local MAKE = [[
   local parts = {}
   for i = 1, 2000 do parts[i] = ("%d"):format(7919 * i * i + 104729) end
@@ -81,12 +85,12 @@ local MAKE = [[
 ]]
 local SECRET = (loadstring or load)(MAKE)()
 
-describe("of a client that is closed nothing is left in memory of", function()
-  it("its password", function() assert_wiped("password", MAKE, SECRET:sub(-600, -400)) end)
+describe("a closed client leaves no copy in memory", function()
+  it("of its password", function() assert_wiped("password", MAKE, SECRET:sub(-600, -400)) end)
 
-  it("its token", function() assert_wiped("token", MAKE, SECRET:sub(-600, -400)) end)
+  it("of its token", function() assert_wiped("token", MAKE, SECRET:sub(-600, -400)) end)
 
-  it("its key", function()
+  it("of its private key", function()
     local cast, uv = suite.cast(), require "luv"
     uv.os_setenv("SPEC_CACERT", cast.ca.cert)
     uv.os_setenv("SPEC_CERT", cast.client.cert)

@@ -39,7 +39,7 @@ static void rest(world *wd, sim_caller *who) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, false), wake);
 }
 
-static int pick_spot(world *wd, sim_caller *who) {
+static int pick_key_id(world *wd, sim_caller *who) {
   static const el_mode modes[][4] = {
       [KINDS_LOCK] = {EL_MODE_LOCK, EL_MODE_LOCK, EL_MODE_LOCK, EL_MODE_LOCK},
       [KINDS_READ_WRITE] = {EL_MODE_LOCK, EL_MODE_WRITE, EL_MODE_READ,
@@ -59,18 +59,19 @@ static int pick_spot(world *wd, sim_caller *who) {
       wd->figures->repeats++;
       return again;
     }
-    return spot_several(who->id, order, who->n_multis++);
+    return key_id_several(who->id, order, who->n_multis++);
   }
-  return spot_make(name, mode, who->id);
+  return key_id_make(name, mode, who->id);
 }
 
-void caller_may_repeat(world *wd, int spot) {
-  wd->callers[spot_caller(spot)].again = spot;
+void caller_may_repeat(world *wd, int key_id) {
+  wd->callers[key_id_caller(key_id)].again = key_id;
 }
 
-bool caller_can_repeat(const world *wd, int spot) {
-  int whole = spot_whole(spot);
-  return spot_is_multi(spot) && wd->callers[spot_caller(whole)].again == whole;
+bool caller_can_repeat(const world *wd, int key_id) {
+  int whole = key_id_whole(key_id);
+  return key_id_is_multi(key_id) &&
+         wd->callers[key_id_caller(whole)].again == whole;
 }
 
 static void request(world *wd, sim_caller *who) {
@@ -82,16 +83,16 @@ static void request(world *wd, sim_caller *who) {
   who->left--;
   who->verdicts = 0;
   who->asked_ms = wd->now_ms;
-  who->spot = pick_spot(wd, who);
-  who->mode = spot_mode(who->spot);
+  who->key_id = pick_key_id(wd, who);
+  who->mode = key_id_mode(who->key_id);
   who->trying = rng_chance(&wd->dice, 250);
   who->state = CALLER_WAITING;
   wd->figures->requests++;
-  if (!wd->weather.calm && rng_chance(&wd->dice, 400)) {
+  if (!wd->faults.calm && rng_chance(&wd->dice, 400)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 6000), wake);
   }
   world_trace(wd, "p%d caller %d %s n%d", who->peer, who->id,
-              who->trying ? "tries" : "queues for", who->spot);
+              who->trying ? "tries" : "queues for", who->key_id);
   peer_request(wd, who->peer, who->id);
 }
 
@@ -105,7 +106,7 @@ static void give_up(world *wd, sim_caller *who) {
 
 static void write(world *wd, const world_event *ev) {
   const sim_caller *who = &wd->callers[ev->who];
-  bool may_lead = spot_mode(who->spot) == EL_MODE_LOCK;
+  bool may_lead = key_id_mode(who->key_id) == EL_MODE_LOCK;
   if (ev->turn != who->turn || !who->claiming) return;
   peer_write(wd, who->peer, who->id,
              may_lead && rng_chance(&wd->dice, 200) ? WRITE_OWN : WRITE_DATA);
@@ -202,7 +203,7 @@ void caller_on_granted(world *wd, int id, int64_t token) {
   sim_caller *who = &wd->callers[id];
   note_verdict(wd, who, "granted");
   wd->figures->grants++;
-  wd->figures->several += spot_is_multi(who->spot);
+  wd->figures->several += key_id_is_multi(who->key_id);
   who->turn++;
   who->state = CALLER_HOLDING;
   who->token = token;
@@ -218,7 +219,7 @@ void caller_on_granted(world *wd, int id, int64_t token) {
   if (rng_chance(&wd->dice, wd->writing)) {
     plan_writes(wd, who, rng_chance(&wd->dice, 500) ? 300 : 6000);
   }
-  if (spot_mode(who->spot) == EL_MODE_WRITE && rng_chance(&wd->dice, 400)) {
+  if (key_id_mode(who->key_id) == EL_MODE_WRITE && rng_chance(&wd->dice, 400)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 300), downgrade);
   }
 }
@@ -235,7 +236,7 @@ void caller_on_failed(world *wd, int id, caller_verdict verdict) {
   }
   if (verdict == CALLER_PLACE_LOST) wd->figures->places_lost++;
   if (verdict == CALLER_CONFLICT) wd->figures->conflicts++;
-  if (wd->weather.calm && !wd->weather.meddled && verdict != CALLER_LOCKED &&
+  if (wd->faults.calm && !wd->faults.meddled && verdict != CALLER_LOCKED &&
       verdict != CALLER_CONFLICT) {
     world_violate(wd, "I9 calm", "caller %d of p%d fails for nothing", id,
                   who->peer);
@@ -256,7 +257,7 @@ void caller_on_lost(world *wd, int id, el_loss loss) {
   if (loss == EL_LOSS_EXPIRED || loss == EL_LOSS_REVOKED) {
     checks_on_left(wd, who);
   }
-  if (wd->weather.calm && !wd->weather.meddled && loss != EL_LOSS_MAX_HOLD) {
+  if (wd->faults.calm && !wd->faults.meddled && loss != EL_LOSS_MAX_HOLD) {
     world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", id,
                   who->peer);
   }

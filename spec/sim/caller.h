@@ -27,7 +27,7 @@ typedef enum caller_verdict {
 
 /* One that has ended otherwise than by its holder. */
 typedef struct sim_hold {
-  int spot;
+  int key_id;
   el_mode mode;
   int64_t token, lease;
   int64_t end_ms; /* 0: there was none */
@@ -40,7 +40,7 @@ typedef struct caller {
   int left;      /* requests still to come */
   int pace;      /* how long it holds and rests: 0 hectic .. 2 slow */
   bool keeper;   /* holds on after the faults */
-  int spot;      /* that it asks for */
+  int key_id;    /* that it asks for */
   int n_multis;  /* how often it has asked for several names with a new slot */
   int again;     /* those whose slot can be had again; 0: none */
   el_mode mode;  /* a writer who only reads on is a reader */
@@ -63,11 +63,11 @@ void caller_on_failed(world *wd, int id, caller_verdict verdict);
 
 void caller_on_lost(world *wd, int id, el_loss loss);
 
-/* Of its place at |spot|, for several names, nothing may come any more. */
-void caller_may_repeat(world *wd, int spot);
+/* Of its place at |key_id|, for several names, nothing may come any more. */
+void caller_may_repeat(world *wd, int key_id);
 
-/* Is the key at |spot| one of such a place? */
-bool caller_can_repeat(const world *wd, int spot);
+/* Is the key at |key_id| one of such a place? */
+bool caller_can_repeat(const world *wd, int key_id);
 
 /* Its peer closes; it asks for nothing any more. */
 void caller_on_closed(world *wd, int id);

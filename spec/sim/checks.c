@@ -14,7 +14,7 @@ enum {
 
 void checks_on_change(world *wd, const change *what) {
   world_trace(wd, "store: rev %" PRId64 " n%d/%" PRId64 " %s", what->rev,
-              what->after.spot, what->after.owner,
+              what->after.key_id, what->after.owner,
               what->after.create_rev == 0 ? "deleted" : "put");
   if (!key_is_nested(&what->before)) queue_note(wd, what);
   checks_on_note(wd, what);
@@ -24,7 +24,8 @@ void checks_on_change(world *wd, const change *what) {
 /* ---- requests ---- */
 
 static bool is_of(const peer_entry *at, const call *what) {
-  return at->used && at->spot == what->spot && at->core.lease == what->lease;
+  return at->used && at->key_id == what->key_id &&
+         at->core.lease == what->lease;
 }
 
 static const sim_caller *find_claiming(const world *wd, const peer_entry *at) {
@@ -37,14 +38,14 @@ void checks_before_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
   const peer_entry *at = &pr->entries[what->entry];
   const sim_caller *who;
-  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids);
   if (what->kind != CALL_ENTRY || what->ask.request != EL_REQUEST_DELETE ||
       !is_of(at, what)) {
     return;
   }
   who = find_claiming(wd, at);
   for (int i = 0; i < n && who != NULL && wd->now_ms < who->claim_end_ms; i++) {
-    if (who->token == store_create_rev(&wd->store, spots[i], what->lease) &&
+    if (who->token == store_create_rev(&wd->store, key_ids[i], what->lease) &&
         what->ask.guard == who->token) {
       world_violate(wd, "I7 one key",
                     "p%d deletes the key that caller %d holds", pr->id,
@@ -54,17 +55,17 @@ void checks_before_apply(world *wd, const call *what) {
 }
 
 static void check_ghost(world *wd, const sim_peer *pr, const peer_entry *at) {
-  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   if (at->core.state != EL_ENTRY_IDLE || at->core.wanted ||
       pr->sessions[at->session].core.state != EL_SESSION_ALIVE) {
     return;
   }
   for (int i = 0; i < n; i++) {
-    if (store_create_rev(&wd->store, spots[i], at->core.lease) == 0) continue;
+    if (store_create_rev(&wd->store, key_ids[i], at->core.lease) == 0) continue;
     world_violate(wd, "I4 nothing left",
                   "p%d is idle at n%d, and its key is there (lease %" PRId64
                   ")",
-                  pr->id, spots[i], at->core.lease);
+                  pr->id, key_ids[i], at->core.lease);
   }
 }
 
@@ -86,7 +87,7 @@ void checks_after_apply(world *wd, const call *what) {
               what->kind == CALL_ENTRY ? asks[what->ask.request] : "",
               what->mute ? " (nobody is told)" : "");
   checks_all_or_none(wd, what);
-  if (what->kind == CALL_ENTRY && !wd->weather.peers[pr->id].crashed) {
+  if (what->kind == CALL_ENTRY && !wd->faults.peers[pr->id].crashed) {
     checks_all_known(wd, pr);
   }
 }
@@ -112,7 +113,7 @@ void checks_after_session(world *wd, const sim_peer *pr, int session) {
   }
   if ((ses->lapsed || (ses->gone && core->end != EL_SESSION_CLOSED)) &&
       wd->quiet_from_ms != 0 && wd->now_ms > wd->quiet_from_ms && !pr->closed) {
-    world_violate(wd, "I5 progress", "p%d loses its session in fair weather",
+    world_violate(wd, "I5 progress", "p%d loses its session without faults",
                   pr->id);
   }
 }
@@ -126,7 +127,7 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (rests && at->let_go) {
     world_violate(wd, "I8 one verdict",
                   "p%d is never told what became of its release of n%d", pr->id,
-                  at->spot);
+                  at->key_id);
   }
   if (!waits && core->busy == EL_REQUEST_NONE && core->wake_at == 0) {
     world_violate(wd, "I5 progress", "p%d: an entry that is %s stalls", pr->id,
@@ -138,9 +139,10 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
 
 static bool is_sabotaged(const world *wd, const sim_caller *who) {
   const peer_entry *at = peer_find_driven(&wd->peers[who->peer], who->id);
-  int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
   for (int i = 0; i < n && at != NULL; i++) {
-    if (store_is_sabotaged(&wd->store, spots[i], at->core.lease, who->token)) {
+    if (store_is_sabotaged(&wd->store, key_ids[i], at->core.lease,
+                           who->token)) {
       return true;
     }
   }
@@ -159,7 +161,7 @@ static void check_overlap(world *wd, const sim_caller *a, const sim_caller *b) {
   world_violate(wd, "I1 exclusion",
                 "callers %d of p%d and %d of p%d claim n%d for %" PRId64
                 " ms together",
-                a->id, a->peer, b->id, b->peer, a->spot, overlap_ms);
+                a->id, a->peer, b->id, b->peer, a->key_id, overlap_ms);
 }
 
 static bool is_valid(const world *wd, const sim_caller *who) {
@@ -167,7 +169,7 @@ static bool is_valid(const world *wd, const sim_caller *who) {
 }
 
 static bool is_permit(const sim_caller *who) {
-  return spot_mode(who->spot) == EL_MODE_PERMIT;
+  return key_id_mode(who->key_id) == EL_MODE_PERMIT;
 }
 
 /* Follows the claim that the caller has on the session's word. */
@@ -184,14 +186,14 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
   who->claim_end_ms = until_ms;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    if (other == who || !spot_is_beside(other->spot, who->spot) ||
+    if (other == who || !key_id_is_beside(other->key_id, who->key_id) ||
         !is_valid(wd, other) || !is_valid(wd, who)) {
       continue;
     }
     with_permit += is_sabotaged(wd, other) ? 0 : is_permit(other);
     if (queue_excludes(other->mode, who->mode) &&
-        (!is_permit(who) || with_permit >= spot_permits(who->spot) ||
-         spot_permits(other->spot) != spot_permits(who->spot))) {
+        (!is_permit(who) || with_permit >= key_id_permits(who->key_id) ||
+         key_id_permits(other->key_id) != key_id_permits(who->key_id))) {
       check_overlap(wd, who, other);
     }
   }
@@ -199,7 +201,7 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
 
 /* What is left of the promise when a clock runs slower than the store's. */
 static int64_t promised_margin(const world *wd, int peer) {
-  int64_t slower = -wd->weather.peers[peer].clock_ppm;
+  int64_t slower = -wd->faults.peers[peer].clock_ppm;
   int64_t left_ms = MARGIN_MS - wd->ttl_ms * slower / 1000000;
   return slower <= 0 ? MARGIN_MS : left_ms > 0 ? left_ms : 0;
 }
@@ -239,7 +241,7 @@ void checks_after_peer(world *wd, sim_peer *pr) {
 /* ---- the end ---- */
 
 static bool is_running(const world *wd, int peer) {
-  return !wd->weather.peers[peer].crashed;
+  return !wd->faults.peers[peer].crashed;
 }
 
 static bool is_idle(const world *wd) {
@@ -278,7 +280,7 @@ void checks_blame(world *wd) {
   }
   if (left != NULL) {
     world_violate(wd, "I4 nothing left", "n%d/%" PRId64 " is still there",
-                  left->spot, left->owner);
+                  left->key_id, left->owner);
   }
   world_violate(wd, "I5 progress", "an entry is still busy");
 }

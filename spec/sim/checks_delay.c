@@ -8,15 +8,15 @@
 
 /* By the store's clock, where the peer's may run faster. */
 static int64_t delay_of(const world *wd, int peer) {
-  int64_t ms = wd->peers[peer].delay_ms,
-          ppm = wd->weather.peers[peer].clock_ppm;
+  int64_t ms = wd->peers[peer].delay_ms, ppm = wd->faults.peers[peer].clock_ppm;
   return ppm > 0 ? ms - ms * ppm / 1000000 - 1 : ms;
 }
 
 static bool is_sabotaged(const store *st, const sim_hold *hold) {
-  int spots[NAMES_MAX], n = spot_all(hold->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(hold->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    if (store_is_sabotaged(st, spots[i], hold->lease, hold->token)) return true;
+    if (store_is_sabotaged(st, key_ids[i], hold->lease, hold->token))
+      return true;
   }
   return false;
 }
@@ -25,7 +25,7 @@ static bool is_sabotaged(const store *st, const sim_hold *hold) {
 void checks_on_left(world *wd, sim_caller *who) {
   int64_t end_ms =
       who->claim_end_ms < wd->now_ms ? who->claim_end_ms : wd->now_ms;
-  who->was = (sim_hold){.spot = who->spot,
+  who->was = (sim_hold){.key_id = who->key_id,
                         .mode = who->mode,
                         .token = who->token,
                         .lease = who->lease,
@@ -37,20 +37,21 @@ static bool is_delayed(const world *wd, const sim_caller *other,
                        const sim_hold *hold, const sim_caller *who) {
   return hold->end_ms != 0 && hold->lease != who->lease &&
          wd->now_ms < hold->end_ms + delay_of(wd, other->peer) &&
-         spot_is_beside(hold->spot, who->spot) &&
+         key_id_is_beside(hold->key_id, who->key_id) &&
          queue_excludes(hold->mode, who->mode) &&
          !is_sabotaged(&wd->store, hold);
 }
 
 void checks_delay(world *wd, const sim_caller *who) {
-  sim_hold mine = {.spot = who->spot, .token = who->token, .lease = who->lease};
+  sim_hold mine = {
+      .key_id = who->key_id, .token = who->token, .lease = who->lease};
   int n = 0, most = 0;
   if (is_sabotaged(&wd->store, &mine)) return;
-  if (spot_mode(who->spot) == EL_MODE_PERMIT)
-    most = spot_permits(who->spot) - 1;
+  if (key_id_mode(who->key_id) == EL_MODE_PERMIT)
+    most = key_id_permits(who->key_id) - 1;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    sim_hold now = {other->spot, other->mode, other->token, other->lease,
+    sim_hold now = {other->key_id, other->mode, other->token, other->lease,
                     other->claiming ? other->claim_end_ms : 0};
     bool is_new = other->claiming && is_delayed(wd, other, &now, who);
     if (other == who || wd->peers[other->peer].delay_ms == 0) continue;
@@ -60,7 +61,7 @@ void checks_delay(world *wd, const sim_caller *who) {
       world_violate(wd, "I13 delay",
                     "caller %d of p%d is granted n%d, %" PRId64
                     " ms after the end of caller %d of p%d",
-                    who->id, who->peer, who->spot,
+                    who->id, who->peer, who->key_id,
                     wd->now_ms - (is_new ? now.end_ms : other->was.end_ms),
                     other->id, other->peer);
     }

@@ -7,9 +7,9 @@
 static bool has_younger(const store *st, const peer_entry *at) {
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[i];
-    if (spot_name(it->spot) == spot_name(at->spot) &&
+    if (key_id_name(it->key_id) == key_id_name(at->key_id) &&
         it->create_rev > at->core.rev && !key_is_nested(it) &&
-        !spot_is_note(it->spot))
+        !key_id_is_note(it->key_id))
       return true;
   }
   return false;
@@ -29,7 +29,8 @@ static void check_fair(world *wd, const sim_peer *pr, peer_entry *at) {
     world_violate(wd, "I10 fair",
                   "p%d hands n%d over for the %d. time, with somebody behind "
                   "since %" PRId64 " ms",
-                  pr->id, at->spot, at->passes_behind, now_ms - at->behind_ms);
+                  pr->id, at->key_id, at->passes_behind,
+                  now_ms - at->behind_ms);
   }
 }
 
@@ -38,13 +39,13 @@ void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at) {
   int64_t token = at->core.rev;
   if (at->core.state != EL_ENTRY_HELD) {
     world_violate(wd, "I1 exclusion", "p%d hands n%d over, which is %s", pr->id,
-                  at->spot, el_entry_state_str[at->core.state]);
+                  at->key_id, el_entry_state_str[at->core.state]);
   }
   check_fair(wd, pr, at);
-  if (store_is_sabotaged(st, at->spot, at->core.lease, token)) return;
-  if (store_create_rev(st, at->spot, at->core.lease) != token) {
+  if (store_is_sabotaged(st, at->key_id, at->core.lease, token)) return;
+  if (store_create_rev(st, at->key_id, at->core.lease) != token) {
     world_violate(wd, "I1 exclusion",
                   "p%d hands n%d over, whose key %" PRId64 " is gone", pr->id,
-                  at->spot, token);
+                  at->key_id, token);
   }
 }

@@ -7,8 +7,9 @@
 static bool is_known(const sim_peer *pr, const key *it) {
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
-    bool is_of_it = at->used && at->core.lease == it->owner &&
-                    (at->spot == it->spot || at->spot == spot_whole(it->spot));
+    bool is_of_it =
+        at->used && at->core.lease == it->owner &&
+        (at->key_id == it->key_id || at->key_id == key_id_whole(it->key_id));
     if (is_of_it && (at->core.state != EL_ENTRY_IDLE || at->core.wanted)) {
       return true;
     }
@@ -19,7 +20,7 @@ static bool is_known(const sim_peer *pr, const key *it) {
 /* One that an audit would show. */
 static bool is_of_lease(const key *it, int64_t lease_id) {
   return it->create_rev != 0 && it->owner == lease_id &&
-         it->lease == lease_id && !spot_is_note(it->spot);
+         it->lease == lease_id && !key_id_is_note(it->key_id);
 }
 
 static void check_all_known(world *wd, const sim_peer *pr) {
@@ -30,7 +31,7 @@ static void check_all_known(world *wd, const sim_peer *pr) {
     world_violate(wd, "I4 nothing left",
                   "p%d has nobody for n%d, and its key is there (lease %" PRId64
                   ")",
-                  pr->id, it->spot, it->owner);
+                  pr->id, it->key_id, it->owner);
   }
 }
 

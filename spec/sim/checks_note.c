@@ -4,18 +4,18 @@
 #include "checks.h"
 
 static bool is_there(const store *st, const key *note) {
-  int writer = spot_make(spot_name(note->spot), EL_MODE_WRITE, 0);
+  int writer = key_id_make(key_id_name(note->key_id), EL_MODE_WRITE, 0);
   return store_create_rev(st, writer, note->lease) == note->owner;
 }
 
 void checks_on_note(world *wd, const change *what) {
   const key *note = &what->before;
   const lease *ls = store_find_lease(&wd->store, note->lease);
-  if (spot_mode(note->spot) == EL_NOTE_DOWNGRADED &&
+  if (key_id_mode(note->key_id) == EL_NOTE_DOWNGRADED &&
       what->after.create_rev == 0 && ls != NULL && ls->alive &&
       is_there(&wd->store, note)) {
     world_violate(wd, "I1 exclusion",
                   "the note is gone that writer %" PRId64 " of n%d only reads",
-                  note->owner, note->spot);
+                  note->owner, note->key_id);
   }
 }

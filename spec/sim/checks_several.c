@@ -3,28 +3,28 @@
 
 #include "checks.h"
 
-/* How many of the keys at |spot| are of |rev|. */
+/* How many of the keys at |key_id| are of |rev|. */
 static int count_of_rev(const world *wd, const call *what, int64_t rev) {
-  int spots[NAMES_MAX], n = spot_all(what->spot, spots), found = 0;
+  int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids), found = 0;
   for (int i = 0; i < n; i++) {
-    found += store_create_rev(&wd->store, spots[i], what->lease) == rev;
+    found += store_create_rev(&wd->store, key_ids[i], what->lease) == rev;
   }
   return found;
 }
 
 void checks_all_or_none(world *wd, const call *what) {
-  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids);
   int put = count_of_rev(wd, what, wd->store.rev);
-  if (what->kind != CALL_ENTRY || spot_name(what->spot) != SEVERAL) return;
+  if (what->kind != CALL_ENTRY || key_id_name(what->key_id) != SEVERAL) return;
   if (put != 0 && put != n) {
     world_violate(wd, "I12 all or none",
                   "p%d has put %d of the %d keys at n%d at once", what->peer,
-                  put, n, what->spot);
+                  put, n, what->key_id);
   }
   if (what->ask.request == EL_REQUEST_DELETE &&
       count_of_rev(wd, what, 0) != n) {
     world_violate(wd, "I12 all or none",
                   "p%d has let go of n%d, and one of its keys is there",
-                  what->peer, what->spot);
+                  what->peer, what->key_id);
   }
 }

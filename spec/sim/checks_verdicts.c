@@ -21,56 +21,56 @@ static int64_t last_in_way(const name_record *record, el_mode mine) {
   return last;
 }
 
-/* In the queue of the key at |spot|. */
-static void check_order(world *wd, const sim_peer *pr, int spot,
+/* In the queue of the key at |key_id|. */
+static void check_order(world *wd, const sim_peer *pr, int key_id,
                         int64_t token) {
-  int name = spot_name(spot);
-  el_mode mode = spot_mode(spot);
+  int name = key_id_name(key_id);
+  el_mode mode = key_id_mode(key_id);
   name_record *record = &wd->names[name];
   const key *older = NULL;
   int64_t last = last_in_way(record, mode);
   if (queue_count_older(&wd->store, name, token, mode, &older) >=
-      queue_limit(spot)) {
+      queue_limit(key_id)) {
     world_violate(wd, "I3 FIFO",
                   "p%d is granted n%d at %" PRId64 ", before %" PRId64, pr->id,
-                  spot, token, older->create_rev);
+                  key_id, token, older->create_rev);
   }
   if (mode == EL_MODE_PERMIT) return; /* several hold at once, in any order */
   if (token <= last) {
     world_violate(wd, "I2 tokens",
                   "p%d is granted n%d with %" PRId64 " after %" PRId64, pr->id,
-                  spot, token, last);
+                  key_id, token, last);
   }
   if (token > record->last_token[mode]) record->last_token[mode] = token;
 }
 
 /* A key becomes the oldest when the one before it goes, or when it comes. */
 static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
-  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   int64_t since_ms = 0, waited_ms;
   for (int i = 0; i < n; i++) {
-    const name_record *record = &wd->names[spot_name(spots[i])];
-    int64_t front_ms = record->front_since_ms[spot_mode(at->spot)];
+    const name_record *record = &wd->names[key_id_name(key_ids[i])];
+    int64_t front_ms = record->front_since_ms[key_id_mode(at->key_id)];
     if (front_ms > since_ms) since_ms = front_ms;
   }
   waited_ms = wd->now_ms - since_ms;
-  if (!wd->weather.calm || at->core.failures != 0) return;
+  if (!wd->faults.calm || at->core.failures != 0) return;
   if (wd->callers[at->caller].asked_ms > wd->now_ms - waited_ms) {
     waited_ms = wd->now_ms - wd->callers[at->caller].asked_ms;
   }
   if (waited_ms > PROMPT_MS) {
     world_violate(wd, "I5 progress",
                   "p%d gets n%d %" PRId64 " ms after it became free", pr->id,
-                  at->spot, waited_ms);
+                  at->key_id, waited_ms);
   }
 }
 
 /* Has an admin taken it, or one of them, or its lease? */
-static bool is_sabotaged(const store *st, int spot, int64_t lease_id,
+static bool is_sabotaged(const store *st, int key_id, int64_t lease_id,
                          int64_t token) {
-  int spots[NAMES_MAX], n = spot_all(spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    if (store_is_sabotaged(st, spots[i], lease_id, token)) return true;
+    if (store_is_sabotaged(st, key_ids[i], lease_id, token)) return true;
   }
   return false;
 }
@@ -79,20 +79,20 @@ static bool is_sabotaged(const store *st, int spot, int64_t lease_id,
  * that led to it, or before that which was just proven if a member answered that may be
  * behind; and nothing comes between the look and the grant. */
 static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
-                       int spot, int64_t token) {
-  const key *it = store_find(&wd->store, spot, at->core.lease);
+                       int key_id, int64_t token) {
+  const key *it = store_find(&wd->store, key_id, at->core.lease);
   bool is_ours = it->create_rev == token && it->lease == at->core.lease;
   int64_t slack_ms = at->seen_stale ? EL_SESSION_PROVEN_MS : 0;
   if (at->heard_ms != wd->now_ms) {
     world_violate(wd, "I1 exclusion",
                   "p%d is granted n%d on what it saw %" PRId64 " ms ago",
-                  pr->id, at->spot, wd->now_ms - at->heard_ms);
+                  pr->id, at->key_id, wd->now_ms - at->heard_ms);
   }
   if (!is_ours && it->sabotaged_rev >= token &&
       it->sabotaged_ms < at->seen_ms - slack_ms) {
     world_violate(wd, "I1 exclusion",
                   "p%d is granted n%d, and could see that key %" PRId64 " %s",
-                  pr->id, at->spot, token,
+                  pr->id, at->key_id, token,
                   it->create_rev == token ? "hangs on no lease" : "is gone");
   }
 }
@@ -100,56 +100,56 @@ static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
 void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token) {
   const store *st = &wd->store;
-  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   if (at->caller == NOBODY) {
     world_violate(wd, "I8 one verdict", "p%d is granted n%d for nobody", pr->id,
-                  at->spot);
+                  at->key_id);
     return;
   }
   for (int i = 0; i < n; i++) {
-    check_seen(wd, pr, at, spots[i], token);
+    check_seen(wd, pr, at, key_ids[i], token);
   }
-  if (is_sabotaged(st, at->spot, at->core.lease, token)) return;
+  if (is_sabotaged(st, at->key_id, at->core.lease, token)) return;
   for (int i = 0; i < n; i++) {
-    if (store_create_rev(st, spots[i], at->core.lease) != token) {
+    if (store_create_rev(st, key_ids[i], at->core.lease) != token) {
       world_violate(wd, "I1 exclusion",
                     "p%d is granted n%d, whose key %" PRId64 " is gone", pr->id,
-                    spots[i], token);
+                    key_ids[i], token);
     }
-    check_order(wd, pr, spots[i], token);
+    check_order(wd, pr, key_ids[i], token);
   }
   check_prompt(wd, pr, at);
 }
 
 void checks_on_locked(world *wd, const sim_caller *who) {
-  int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
   bool was_free = true;
   for (int i = 0; i < n; i++) {
-    const name_record *record = &wd->names[spot_name(spots[i])];
-    int64_t since_ms = record->free_since_ms[spot_mode(who->spot)];
+    const name_record *record = &wd->names[key_id_name(key_ids[i])];
+    int64_t since_ms = record->free_since_ms[key_id_mode(who->key_id)];
     was_free = was_free && since_ms != 0 && since_ms < who->asked_ms;
   }
-  if (wd->weather.calm && was_free) {
+  if (wd->faults.calm && was_free) {
     world_violate(wd, "I8 one verdict",
                   "caller %d of p%d is told that n%d is locked, and it is free",
-                  who->id, who->peer, who->spot);
+                  who->id, who->peer, who->key_id);
   }
 }
 
 void checks_on_conflict(world *wd, const sim_peer *pr, const peer_entry *at,
                         int permits) {
-  if (permits == spot_permits(at->spot)) {
+  if (permits == key_id_permits(at->key_id)) {
     world_violate(wd, "I8 one verdict",
                   "p%d is told that others want another n%d, and they don't",
-                  pr->id, at->spot);
+                  pr->id, at->key_id);
   }
 }
 
 /* Is all of it there, and no admin has been at it? */
 static bool is_untouched(const store *st, const peer_entry *at) {
-  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    const key *it = store_find(st, spots[i], at->core.lease);
+    const key *it = store_find(st, key_ids[i], at->core.lease);
     if (it == NULL || it->create_rev == 0 || it->sabotaged_rev != 0) {
       return false;
     }
@@ -167,22 +167,22 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
   }
   /* A leader that was deposed before the lease was granted says it is gone. */
   if (at->core.state == EL_ENTRY_DEAD &&
-      wd->weather.peers[pr->id].deposed_since != 0) {
+      wd->faults.peers[pr->id].deposed_since != 0) {
     return;
   }
   if (is_untouched(st, at) && ls->alive && !ls->sabotaged) {
     world_violate(wd, "I8 one verdict",
                   "p%d is told that n%d/%" PRId64 " is gone, and it is not",
-                  pr->id, at->spot, at->core.lease);
+                  pr->id, at->key_id, at->core.lease);
   }
 }
 
 /* A watch on its own key, or the look when that is created, tells a holder; unless he has
  * put it back, by what he says as a leader. */
-static void check_told(world *wd, const sim_caller *who, int spot) {
-  const key *it = store_find(&wd->store, spot, who->lease);
+static void check_told(world *wd, const sim_caller *who, int key_id) {
+  const key *it = store_find(&wd->store, key_id, who->lease);
   int64_t late_ms;
-  if (!wd->weather.calm || !who->claiming || it == NULL) return;
+  if (!wd->faults.calm || !who->claiming || it == NULL) return;
   if (it->sabotaged_rev < who->token) return;
   if (it->create_rev == who->token && it->lease == who->lease) return;
   late_ms = wd->now_ms - (it->sabotaged_ms > who->granted_ms ? it->sabotaged_ms
@@ -191,14 +191,14 @@ static void check_told(world *wd, const sim_caller *who, int spot) {
     world_violate(wd, "I5 progress",
                   "caller %d of p%d holds n%d and hears nothing for %" PRId64
                   " ms",
-                  who->id, who->peer, who->spot, late_ms);
+                  who->id, who->peer, who->key_id, late_ms);
   }
 }
 
 void checks_on_hold_end(world *wd, const sim_caller *who) {
-  int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    check_told(wd, who, spots[i]);
+    check_told(wd, who, key_ids[i]);
   }
 }
 
@@ -210,15 +210,15 @@ void checks_on_delete_answered(world *wd, const sim_peer *pr,
   if (is_refused && at->let_go) {
     world_violate(wd, "I8 one verdict",
                   "p%d isn't told that its release of n%d is refused", pr->id,
-                  at->spot);
+                  at->key_id);
   }
 }
 
 /* All of it? */
 static bool was_released(const store *st, const peer_entry *at) {
-  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    if (!store_was_released(st, spots[i], at->core.lease, at->deleting_rev)) {
+    if (!store_was_released(st, key_ids[i], at->core.lease, at->deleting_rev)) {
       return false;
     }
   }
@@ -234,16 +234,17 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
   bool is_unknown = at->delete_unsure && at->cut_short;
   /* An audit has found some of several keys, and it is nobody's release: that of all of
    * them may come late, and take them. */
-  bool is_swept = spot_is_multi(at->spot) && spot_name(at->spot) != SEVERAL;
+  bool is_swept =
+      key_id_is_multi(at->key_id) && key_id_name(at->key_id) != SEVERAL;
   if (!found && !is_swept && !is_unknown && (ls->alive || at->delete_unsure) &&
-      !ls->sabotaged && !is_sabotaged(st, at->spot, at->core.lease, 1)) {
+      !ls->sabotaged && !is_sabotaged(st, at->key_id, at->core.lease, 1)) {
     world_violate(wd, "I8 one verdict",
                   "p%d has released n%d and is told it was not there", pr->id,
-                  at->spot);
+                  at->key_id);
   }
   if (found && (is_unknown || !at->delete_unsure) && !was_released(st, at)) {
     world_violate(wd, "I8 one verdict",
                   "p%d is told that it has released n%d, which was lost",
-                  pr->id, at->spot);
+                  pr->id, at->key_id);
   }
 }

@@ -7,14 +7,14 @@
 
 /* ---- no circle ---- */
 
-static const peer_entry *find_owner(const world *wd, int spot,
+static const peer_entry *find_owner(const world *wd, int key_id,
                                     int64_t lease_id) {
   for (int i = 0; i < wd->n_peers; i++) {
     const sim_peer *pr = &wd->peers[i];
     for (int k = 0; k < pr->n_entries; k++) {
       const peer_entry *at = &pr->entries[k];
       if (at->used && at->core.lease == lease_id &&
-          (at->spot == spot || at->spot == spot_whole(spot))) {
+          (at->key_id == key_id || at->key_id == key_id_whole(key_id))) {
         return at;
       }
     }
@@ -25,16 +25,16 @@ static const peer_entry *find_owner(const world *wd, int spot,
 /* Whose key |at| waits for, if that is there; NULL: nobody's. */
 static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
   const el_place *ahead = &at->core.ahead;
-  int spot;
+  int key_id;
   if (at->core.state != EL_ENTRY_WAITING || ahead->rev == 0 ||
       ahead->lease == 0) {
     return NULL;
   }
-  spot = entry_spot_of(at, ahead);
-  if (store_create_rev(&wd->store, spot, ahead->lease) != ahead->rev) {
+  key_id = entry_key_id_of(at, ahead);
+  if (store_create_rev(&wd->store, key_id, ahead->lease) != ahead->rev) {
     return NULL;
   }
-  return find_owner(wd, spot, ahead->lease);
+  return find_owner(wd, key_id, ahead->lease);
 }
 
 /* Each waits for one key at a time, so whoever is in a circle comes to himself. */
@@ -44,7 +44,7 @@ void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
     if (it == at) {
       world_violate(wd, "I5 progress",
                     "p%d at n%d waits for itself, by way of %d others", pr->id,
-                    at->spot, i - 1);
+                    at->key_id, i - 1);
       return;
     }
     it = find_ahead(wd, it);
@@ -56,14 +56,14 @@ void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
 /* Since when nobody has been in the way of |at|; INT64_MAX: somebody is, or it doesn't
  * stand in all of its queues. */
 static int64_t first_since(const world *wd, const peer_entry *at) {
-  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
-  el_mode mode = spot_mode(at->spot);
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
+  el_mode mode = key_id_mode(at->key_id);
   int64_t since_ms = 0;
   for (int i = 0; i < n; i++) {
-    int name = spot_name(spots[i]);
-    int64_t rev = store_create_rev(&wd->store, spots[i], at->core.lease);
+    int name = key_id_name(key_ids[i]);
+    int64_t rev = store_create_rev(&wd->store, key_ids[i], at->core.lease);
     if (rev == 0 || queue_count_older(&wd->store, name, rev, mode, NULL) >=
-                        queue_limit(at->spot)) {
+                        queue_limit(at->key_id)) {
       return INT64_MAX;
     }
     if (wd->names[name].front_since_ms[mode] > since_ms) {
@@ -81,14 +81,14 @@ void checks_nobody_waits(world *wd) {
     const peer_entry *at = peer_find_driven(&wd->peers[who->peer], i);
     int64_t since_ms = wd->quiet_from_ms;
     if (at == NULL || who->state != CALLER_WAITING ||
-        wd->weather.peers[who->peer].crashed) {
+        wd->faults.peers[who->peer].crashed) {
       continue;
     }
     if (first_since(wd, at) > since_ms) since_ms = first_since(wd, at);
     if (wd->now_ms - reread_ms - FOR_A_LOOK_MS > since_ms) {
       world_violate(wd, "I5 progress",
                     "caller %d of p%d is first at n%d, and waits on", i,
-                    who->peer, at->spot);
+                    who->peer, at->key_id);
     }
   }
 }
@@ -96,9 +96,9 @@ void checks_nobody_waits(world *wd) {
 /* ---- no news ---- */
 
 /* Every third of the TTL one of the keys held is looked at, and each in its turn. */
-static void check_told_in_time(world *wd, const sim_caller *who, int spot) {
+static void check_told_in_time(world *wd, const sim_caller *who, int key_id) {
   enum { FOR_A_PROBE_MS = 3000 };
-  const key *it = store_find(&wd->store, spot, who->lease);
+  const key *it = store_find(&wd->store, key_id, who->lease);
   int64_t holds =
       session_count_holds(&wd->peers[who->peer], wd->peers[who->peer].session);
   int64_t since_ms = wd->quiet_from_ms;
@@ -107,17 +107,17 @@ static void check_told_in_time(world *wd, const sim_caller *who, int spot) {
   if (wd->now_ms > since_ms + holds * wd->ttl_ms / 3 + FOR_A_PROBE_MS) {
     world_violate(wd, "I5 progress",
                   "caller %d of p%d holds n%d and hears nothing", who->id,
-                  who->peer, spot);
+                  who->peer, key_id);
   }
 }
 
 void checks_nobody_is_deceived(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
-    int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+    int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
     for (int k = 0; k < n && who->claiming; k++) {
-      if (wd->weather.peers[who->peer].crashed) continue;
-      check_told_in_time(wd, who, spots[k]);
+      if (wd->faults.peers[who->peer].crashed) continue;
+      check_told_in_time(wd, who, key_ids[k]);
     }
   }
 }

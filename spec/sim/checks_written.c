@@ -12,90 +12,90 @@ enum {
 
 /* ---- what etcd does ---- */
 
-static bool is_alone(int spot) {
-  el_mode mode = spot_mode(spot);
+static bool is_alone(int key_id) {
+  el_mode mode = key_id_mode(key_id);
   return mode != EL_MODE_PERMIT && mode != EL_MODE_READ;
 }
 
-/* By the key at |spot|, one of his. */
-static void check_key(world *wd, const call *what, int spot) {
+/* By the key at |key_id|, one of his. */
+static void check_key(world *wd, const call *what, int key_id) {
   const key *older = NULL;
-  if (store_create_rev(&wd->store, spot, what->lease) != what->rev) {
+  if (store_create_rev(&wd->store, key_id, what->lease) != what->rev) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d, which is gone",
-                  what->peer, what->rev, spot);
+                  what->peer, what->rev, key_id);
   }
-  if (queue_count_older(&wd->store, spot_name(spot), what->rev, spot_mode(spot),
-                        &older) >= queue_limit(spot)) {
+  if (queue_count_older(&wd->store, key_id_name(key_id), what->rev,
+                        key_id_mode(key_id), &older) >= queue_limit(key_id)) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d, before %" PRId64,
-                  what->peer, what->rev, spot, older->create_rev);
+                  what->peer, what->rev, key_id, older->create_rev);
   }
 }
 
-static void check_token(world *wd, const call *what, int spot) {
-  int64_t *last = &wd->names[spot_name(spot)].last_written;
-  if (!is_alone(spot)) return;
+static void check_token(world *wd, const call *what, int key_id) {
+  int64_t *last = &wd->names[key_id_name(key_id)].last_written;
+  if (!is_alone(key_id)) return;
   if (what->rev < *last) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d after %" PRId64,
-                  what->peer, what->rev, spot, *last);
+                  what->peer, what->rev, key_id, *last);
   }
   *last = what->rev;
 }
 
-static void check_order(world *wd, const call *what, int spot) {
-  uint32_t *last = &wd->writes.last[spot_datum(spot)];
+static void check_order(world *wd, const call *what, int key_id) {
+  uint32_t *last = &wd->writes.last[key_id_datum(key_id)];
   uint32_t number = what->write.number;
   if (number <= *last) {
     world_violate(wd, "I11 guarded",
                   "p%d writes number %" PRIu32 " by n%d after %" PRIu32,
-                  what->peer, number, spot, *last);
+                  what->peer, number, key_id, *last);
   }
   *last = number;
 }
 
-static bool is_whole(const world *wd, int spot, int64_t lease_id, int64_t rev) {
-  int spots[NAMES_MAX], n = spot_all(spot, spots);
+static bool is_whole(const world *wd, int key_id, int64_t lease_id,
+                     int64_t rev) {
+  int key_ids[NAMES_MAX], n = key_id_all(key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    if (store_create_rev(&wd->store, spots[i], lease_id) != rev) return false;
+    if (store_create_rev(&wd->store, key_ids[i], lease_id) != rev) return false;
   }
   return true;
 }
 
 /* Has the key on which the order hangs the mod_revision that |what| wants? */
 static bool is_in_order(const world *wd, const call *what) {
-  int spots[NAMES_MAX];
-  el_mode mode = spot_mode(what->spot);
+  int key_ids[NAMES_MAX];
+  el_mode mode = key_id_mode(what->key_id);
   bool has_note = mode == EL_MODE_READ || mode == EL_MODE_WRITE;
   el_mode note =
       mode == EL_MODE_READ ? EL_NOTE_READ_ORDER : EL_NOTE_WRITE_ORDER;
   const key *it;
-  spot_all(what->spot, spots);
-  it =
-      has_note
-          ? store_find(&wd->store,
-                       spot_make(spot_name(what->spot), note, (int)what->share),
-                       what->rev)
-          : store_find(&wd->store, spots[0], what->lease);
+  key_id_all(what->key_id, key_ids);
+  it = has_note ? store_find(&wd->store,
+                             key_id_make(key_id_name(what->key_id), note,
+                                         (int)what->share),
+                             what->rev)
+                : store_find(&wd->store, key_ids[0], what->lease);
   return (it != NULL && it->create_rev != 0 ? it->mod_rev : 0) ==
          what->order.mod_rev;
 }
 
 static void check_barred(world *wd, const call *what) {
   bool is_touch = what->kind == CALL_TOUCH;
-  if (!is_whole(wd, what->spot, what->lease, what->rev)) return;
+  if (!is_whole(wd, what->key_id, what->lease, what->rev)) return;
   wd->figures->writes_late += !is_touch;
   if (is_touch || is_in_order(wd, what)) {
     world_violate(wd, "I11 guarded",
                   "p%d may not write by key %" PRId64 " of n%d, which is there",
-                  what->peer, what->rev, what->spot);
+                  what->peer, what->rev, what->key_id);
   }
 }
 
 void checks_on_written(world *wd, const call *what,
                        const el_write_event *answer) {
-  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids);
   bool is_touch = what->kind == CALL_TOUCH;
   if (!answer->outcome.done) return;
   if (!answer->succeeded) {
@@ -106,10 +106,10 @@ void checks_on_written(world *wd, const call *what,
   wd->figures->writes += !is_touch;
   wd->figures->touches += is_touch;
   for (int i = 0; i < n; i++) {
-    check_key(wd, what, spots[i]);
+    check_key(wd, what, key_ids[i]);
     if (is_touch) continue;
-    check_token(wd, what, spots[i]);
-    check_order(wd, what, spots[i]);
+    check_token(wd, what, key_ids[i]);
+    check_order(wd, what, key_ids[i]);
   }
   if (!is_touch && wd->writes.refused[what->write.number]) {
     world_violate(wd, "I11 guarded",
@@ -121,12 +121,12 @@ void checks_on_written(world *wd, const call *what,
 /* Go's recipe passes whose mod_revision is above its own. */
 void checks_on_put(world *wd, const change *what) {
   const key *is = &what->after;
-  el_mode mode = spot_mode(is->spot);
+  el_mode mode = key_id_mode(is->key_id);
   if ((mode == EL_MODE_READ || mode == EL_MODE_WRITE) && is->create_rev != 0 &&
       what->before.create_rev != 0 && is->lease != 0) {
     world_violate(wd, "I3 FIFO",
                   "key %" PRId64 " of n%d, a reader's or writer's, is put anew",
-                  is->create_rev, is->spot);
+                  is->create_rev, is->key_id);
   }
 }
 
@@ -141,7 +141,7 @@ void checks_on_write_begun(world *wd, const sim_peer *pr, const peer_entry *at,
                            el_write_action action) {
   if (at->writes.n > 0 && action != EL_WRITE_WAIT) {
     world_violate(wd, "I11 guarded", "p%d writes twice at once by n%d", pr->id,
-                  at->spot);
+                  at->key_id);
   }
 }
 
@@ -151,22 +151,22 @@ void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
       at->caller != NOBODY ? &wd->callers[at->caller] : NULL;
   if (who == NULL || !who->claiming || who->token != at->writes.rev) {
     world_violate(wd, "I11 guarded", "p%d writes by n%d, which it has let go",
-                  pr->id, at->spot);
+                  pr->id, at->key_id);
   }
-  if (kind == CALL_TOUCH && wd->weather.calm && !wd->weather.meddled) {
+  if (kind == CALL_TOUCH && wd->faults.calm && !wd->faults.meddled) {
     world_violate(wd, "I9 calm", "p%d touches n%d for nothing", pr->id,
-                  at->spot);
+                  at->key_id);
   }
   if (at->writes.answers > ANSWERS_MAX) {
     world_violate(wd, "I5 progress", "p%d writes by n%d again and again",
-                  pr->id, at->spot);
+                  pr->id, at->key_id);
   }
 }
 
 static bool is_there(const world *wd, const peer_entry *at, uint32_t number) {
-  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    if (wd->writes.last[spot_datum(spots[i])] < number) return false;
+    if (wd->writes.last[key_id_datum(key_ids[i])] < number) return false;
   }
   return true;
 }
@@ -183,10 +183,10 @@ void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
                   pr->id, told->number);
   }
   if (how == EL_WRITE_KEY_GONE &&
-      is_whole(wd, at->spot, at->core.lease, at->writes.rev)) {
+      is_whole(wd, at->key_id, at->core.lease, at->writes.rev)) {
     world_violate(wd, "I8 one verdict",
                   "p%d is told by a write that n%d is gone, and it is not",
-                  pr->id, at->spot);
+                  pr->id, at->key_id);
   }
   wd->writes.refused[told->number] |= is_refused;
 }

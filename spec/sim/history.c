@@ -45,7 +45,7 @@ static void fill(world *wd) {
   if (wd->kinds == KINDS_MULTI) wd->n_names = NAMES_MAX;
   wd->writing = (int)rng_between(dice, 0, 1000);
   wd->n_callers = 0;
-  weather_draw(&wd->weather, dice, wd->ttl_ms);
+  faults_draw(&wd->faults, dice, wd->ttl_ms);
   store_reset(&wd->store, on_change, wd);
   wd->lease_ms = wd->ttl_ms;
   delayed = rng_chance(dice, 300) ? 700 : 0;
@@ -80,7 +80,7 @@ static void calm_down(world *wd, const world_event *ev) {
   wd->calm_from_ms = wd->now_ms;
   wd->quiet_from_ms = wd->now_ms + 3 * wd->lease_ms + 3000;
   trouble_strike_last(wd);
-  weather_clear(&wd->weather);
+  faults_clear(&wd->faults);
   trouble_clean_up(wd);
   world_post(wd, wd->now_ms, NOBODY, look);
 }

@@ -38,7 +38,7 @@ typedef struct call {
   call_kind kind;
   uint32_t id;
   int peer, session, entry; /* who asks */
-  int spot;                 /* about which place */
+  int key_id;               /* about which place */
   int64_t lease;            /* and which lease */
   el_entry_action ask;      /* CALL_ENTRY */
   int64_t rev;              /* of our key, if known */
@@ -55,10 +55,10 @@ typedef struct call {
  * the probed key, if it was there. */
 typedef struct reply {
   el_entry_event event;
-  bool lease_gone;      /* a put was told so */
-  int64_t ttl_ms;       /* grant, keepalive */
-  int spots[AUDIT_MAX]; /* audit: those whose keys are there */
-  int n_spots;
+  bool lease_gone;        /* a put was told so */
+  int64_t ttl_ms;         /* grant, keepalive */
+  int key_ids[AUDIT_MAX]; /* audit: those whose keys are there */
+  int n_key_ids;
   el_behind behind;       /* census */
   el_write_event written; /* write, touch */
 } reply;

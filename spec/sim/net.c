@@ -16,7 +16,7 @@ enum {
 };
 
 static int64_t latency(world *wd) {
-  return weather_latency(&wd->weather, &wd->dice);
+  return faults_latency(&wd->faults, &wd->dice);
 }
 
 /* ---- the store's side ---- */
@@ -53,8 +53,7 @@ static void watch_lease(world *wd, int64_t id) {
 
 /* The revision that the member has, which a serializable read is served of. */
 static int64_t member_rev(world *wd, int peer) {
-  int64_t rev =
-      weather_member_rev(&wd->weather, peer, wd->now_ms, wd->store.rev);
+  int64_t rev = faults_member_rev(&wd->faults, peer, wd->now_ms, wd->store.rev);
   if (rev == wd->store.rev && world_chance(wd, FAULT_STALE_LOOK)) {
     rev -= rng_between(&wd->dice, 1, 20);
   }
@@ -64,8 +63,8 @@ static int64_t member_rev(world *wd, int peer) {
 static void apply(world *wd, const call *what, reply *answer) {
   if (request_is_local(what)) {
     request_look_at(&wd->store, what, member_rev(wd, what->peer), answer);
-    if (weather_is_deposed(&wd->weather, what->peer, wd->now_ms)) {
-      answer->event.term = wd->weather.peers[what->peer].old_term;
+    if (faults_is_deposed(&wd->faults, what->peer, wd->now_ms)) {
+      answer->event.term = wd->faults.peers[what->peer].old_term;
     }
     return;
   }
@@ -86,7 +85,7 @@ static void answer(world *wd, const world_event *ev, const reply *said) {
 
 static bool is_heard(world *wd, const call *what) {
   return !what->mute &&
-         !weather_is_partitioned(&wd->weather, what->peer, wd->now_ms) &&
+         !faults_is_partitioned(&wd->faults, what->peer, wd->now_ms) &&
          !world_chance(wd, FAULT_ANSWER_LOST);
 }
 
@@ -178,7 +177,7 @@ static void post_error(world *wd, trip go, int64_t at_ms, bool definite,
 
 static int64_t late(world *wd) {
   int64_t most = rng_chance(&wd->dice, 200) ? NET_WAY_MAX_MS : APPLY_MAX_MS;
-  return wd->now_ms + rng_between(&wd->dice, wd->weather.attempt_ms, most);
+  return wd->now_ms + rng_between(&wd->dice, wd->faults.attempt_ms, most);
 }
 
 static bool can_outgrow_space(const call *what) {
@@ -257,7 +256,7 @@ static bool has_same_queue(const world *wd, const call *what,
     bool together = ev == with || (ev->run == arrive && with->call.batch != 0 &&
                                    ev->call.batch == with->call.batch);
     if (together && puts_key(&ev->call) && puts_key(what) &&
-        spot_is_beside(ev->call.spot, what->spot)) {
+        key_id_is_beside(ev->call.key_id, what->key_id)) {
       return true;
     }
   }
@@ -268,7 +267,7 @@ static bool has_same_queue(const world *wd, const call *what,
 static bool join(world *wd, trip go) {
   world_event *with;
   uint32_t batch;
-  if (!is_write(go.what) || !rng_chance(&wd->dice, wd->weather.batching)) {
+  if (!is_write(go.what) || !rng_chance(&wd->dice, wd->faults.batching)) {
     return false;
   }
   with = find_companion(wd, go.what->peer);
@@ -283,12 +282,12 @@ static bool join(world *wd, trip go) {
 static bool needs_quorum(const call *what) { return !request_is_local(what); }
 
 void net_send(world *wd, const call *what, event_run on_reply) {
-  const condition *cond = &wd->weather.peers[what->peer];
+  const condition *cond = &wd->faults.peers[what->peer];
   trip go = {what, on_reply};
-  post_error(wd, go, wd->now_ms + wd->weather.attempt_ms, false, true);
-  if (weather_is_partitioned(&wd->weather, what->peer, wd->now_ms)) {
+  post_error(wd, go, wd->now_ms + wd->faults.attempt_ms, false, true);
+  if (faults_is_partitioned(&wd->faults, what->peer, wd->now_ms)) {
     send_into_partition(wd, go, cond->partition_until);
-  } else if (weather_is_deposed(&wd->weather, what->peer, wd->now_ms) &&
+  } else if (faults_is_deposed(&wd->faults, what->peer, wd->now_ms) &&
              cond->deposed_times_out && needs_quorum(what)) {
     return; /* the old leader waits for a majority that has left it */
   } else if (send_with_error(wd, go)) {
@@ -306,7 +305,7 @@ void net_send(world *wd, const call *what, event_run on_reply) {
 
 /* A deposed leader says yes to whatever it knew, and knows nothing newer. */
 static void keep_for_nothing(const world *wd, const call *what, reply *answer) {
-  const condition *cond = &wd->weather.peers[what->peer];
+  const condition *cond = &wd->faults.peers[what->peer];
   const lease *ls = store_find_lease(&wd->store, what->lease);
   memset(answer, 0, sizeof *answer);
   answer->event.outcome.done = true;
@@ -320,19 +319,19 @@ static void keep_for_nothing(const world *wd, const call *what, reply *answer) {
 static void arrive_keepalive(world *wd, const world_event *ev) {
   reply answer;
   wd->flying--;
-  if (weather_is_deposed(&wd->weather, ev->call.peer, wd->now_ms)) {
+  if (faults_is_deposed(&wd->faults, ev->call.peer, wd->now_ms)) {
     keep_for_nothing(wd, &ev->call, &answer);
   } else {
     apply(wd, &ev->call, &answer);
   }
-  if (weather_is_partitioned(&wd->weather, ev->call.peer, wd->now_ms)) return;
+  if (faults_is_partitioned(&wd->faults, ev->call.peer, wd->now_ms)) return;
   post_reply(wd, &ev->call, &answer, ev->then, wd->now_ms + answer_latency(wd));
 }
 
 void net_keep_alive(world *wd, const call *what, event_run on_reply) {
   trip go = {what, on_reply};
   world_event *ev;
-  if (weather_is_partitioned(&wd->weather, what->peer, wd->now_ms)) return;
+  if (faults_is_partitioned(&wd->faults, what->peer, wd->now_ms)) return;
   if (world_chance(wd, FAULT_KEEP_BREAK)) {
     post_error(wd, go, wd->now_ms + latency(wd), false, true);
     return;

@@ -76,7 +76,7 @@ static void arm(world *wd, sim_peer *pr) {
   if (wake_ms == 0 || (pr->tick_ms != 0 && pr->tick_ms <= wake_ms)) return;
   if (wake_ms < wd->now_ms) wake_ms = wd->now_ms;
   pr->tick_ms = wake_ms;
-  wake_ms += rng_between(&wd->dice, 0, wd->weather.tick_late_ms);
+  wake_ms += rng_between(&wd->dice, 0, wd->faults.tick_late_ms);
   world_post(wd, wake_ms, pr->id, tick)->turn = (uint32_t)pr->tick_ms;
 }
 
@@ -162,7 +162,7 @@ static bool start_line(world *wd, sim_peer *pr, int line) {
     session_want(wd, pr);
     return false;
   }
-  entry = entry_get(pr, wd->callers[queue->callers[0]].spot);
+  entry = entry_get(pr, wd->callers[queue->callers[0]].key_id);
   if (!el_entry_is_free(&pr->entries[entry].core)) return false;
   pr->entries[entry].caller = queue->callers[0];
   queue->driven = true;
@@ -195,13 +195,14 @@ static bool end_unused(world *wd, sim_peer *pr) {
  * names at once are wanted only once. */
 static bool is_of_use(const peer_entry *at) {
   return at->core.state != EL_ENTRY_DEAD &&
-         (!spot_is_multi(at->spot) || at->caller != NOBODY || at->core.wanted);
+         (!key_id_is_multi(at->key_id) || at->caller != NOBODY ||
+          at->core.wanted);
 }
 
 /* Does somebody wait in its queue yet, whose session has ended? */
 static bool is_awaited(const world *wd, const peer_entry *gone) {
-  const sim_caller *who = &wd->callers[spot_caller(gone->spot)];
-  return who->spot == gone->spot && who->state == CALLER_WAITING;
+  const sim_caller *who = &wd->callers[key_id_caller(gone->key_id)];
+  return who->key_id == gone->key_id && who->state == CALLER_WAITING;
 }
 
 /* As the local queue gives the slot back of |gone|, which it has forgotten: with the last
@@ -209,12 +210,12 @@ static bool is_awaited(const world *wd, const peer_entry *gone) {
 static bool may_repeat(const world *wd, sim_peer *pr, const peer_entry *gone) {
   bool is_certain = el_entry_is_certain(&gone->core) && !gone->has_unsure_twin;
   bool is_last = true;
-  if (!spot_is_multi(gone->spot) || spot_name(gone->spot) != SEVERAL) {
+  if (!key_id_is_multi(gone->key_id) || key_id_name(gone->key_id) != SEVERAL) {
     return false;
   }
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
-    if (!at->used || at->spot != gone->spot) continue;
+    if (!at->used || at->key_id != gone->key_id) continue;
     is_last = false;
     at->has_unsure_twin |= !is_certain;
   }
@@ -227,7 +228,7 @@ static void forget_entries(world *wd, sim_peer *pr) {
     peer_entry *at = &pr->entries[i];
     if (!at->used || is_of_use(at) || !el_entry_is_over(&at->core)) continue;
     at->used = false;
-    if (may_repeat(wd, pr, at)) caller_may_repeat(wd, at->spot);
+    if (may_repeat(wd, pr, at)) caller_may_repeat(wd, at->key_id);
     at->n_watches = 0;
     some = true;
   }
@@ -245,7 +246,7 @@ void peer_settle(world *wd, sim_peer *pr) {
     changed |= settle_claims(wd, pr);
     for (int i = 0; i < wd->n_callers && pr->n_in_lines > 0; i++) {
       if (wd->callers[i].peer == pr->id) {
-        changed |= start_line(wd, pr, spot_line(wd->callers[i].spot));
+        changed |= start_line(wd, pr, key_id_line(wd->callers[i].key_id));
       }
     }
     for (int i = 0; i < pr->n_sessions; i++) {
@@ -260,8 +261,8 @@ void peer_settle(world *wd, sim_peer *pr) {
 
 /* ---- for its callers ---- */
 
-void line_leave(sim_peer *pr, int spot, int caller) {
-  caller_line *queue = &pr->lines[spot_line(spot)];
+void line_leave(sim_peer *pr, int key_id, int caller) {
+  caller_line *queue = &pr->lines[key_id_line(key_id)];
   int i = 0;
   while (i < queue->n && queue->callers[i] != caller) {
     i++;
@@ -277,7 +278,7 @@ void line_leave(sim_peer *pr, int spot, int caller) {
 
 void peer_request(world *wd, int id, int caller) {
   sim_peer *pr = &wd->peers[id];
-  caller_line *queue = &pr->lines[spot_line(wd->callers[caller].spot)];
+  caller_line *queue = &pr->lines[key_id_line(wd->callers[caller].key_id)];
   queue->callers[queue->n++] = caller;
   pr->n_in_lines++;
   peer_settle(wd, pr);
@@ -289,7 +290,7 @@ static void step_driven(world *wd, sim_peer *pr, peer_entry *at, int kind) {
 
 static void leave(world *wd, sim_peer *pr, int caller) {
   peer_entry *at = peer_find_driven(pr, caller);
-  line_leave(pr, wd->callers[caller].spot, caller);
+  line_leave(pr, wd->callers[caller].key_id, caller);
   if (at == NULL || handoff_pass(wd, pr, at)) return;
   at->caller = NOBODY;
   step_driven(wd, pr, at, EL_ENTRY_STOP);

@@ -1,6 +1,6 @@
 /* sim peer: one process that locks, driven as the real driver does it.
  *
- * It has one session at a time, at most one entry per session and spot, and per spot a
+ * It has one session at a time, at most one entry per session and key_id, and per key_id a
  * line of callers whose front drives the entry. The parts:
  * peer.c is the order in which things are done after every event (settle),
  * peer_session.c and peer_entry.c carry out what the step functions answer.
@@ -52,7 +52,7 @@ typedef struct peer_writes {
 typedef struct peer_entry {
   bool used;
   el_entry core;
-  int spot, session;
+  int key_id, session;
   uint32_t call;    /* that is awaited, 0: none */
   int64_t seen_ms;  /* when the latest request that was answered was sent */
   int64_t heard_ms; /* and when its answer came */
@@ -156,15 +156,15 @@ void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
 /* Its key of |rev| was looked for, and wasn't there. */
 void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev);
 
-/* The entry of the current session at |spot|, a new one if there is none. */
-int entry_get(sim_peer *pr, int spot);
+/* The entry of the current session at |key_id|, a new one if there is none. */
+int entry_get(sim_peer *pr, int key_id);
 
-/* The same for a key at |spot| that was found: of several that of all of them, if it is
+/* The same for a key at |key_id| that was found: of several that of all of them, if it is
  * still there. */
-int entry_of_key(sim_peer *pr, int spot);
+int entry_of_key(sim_peer *pr, int key_id);
 
 /* Where |place|, of a key that |at| waits for, is. */
-int entry_spot_of(const peer_entry *at, const el_place *place);
+int entry_key_id_of(const peer_entry *at, const el_place *place);
 
 /* A call of |kind| about the key of |at|, to be sent. */
 call entry_call(world *wd, const sim_peer *pr, const peer_entry *at,
@@ -187,6 +187,6 @@ bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at);
 void writes_begin(peer_entry *at, int64_t mod_rev);
 
 /* Takes the caller out of its line. */
-void line_leave(sim_peer *pr, int spot, int caller);
+void line_leave(sim_peer *pr, int key_id, int caller);
 
 #endif

@@ -52,7 +52,7 @@ call entry_call(world *wd, const sim_peer *pr, const peer_entry *at,
                 .peer = pr->id,
                 .session = at->session,
                 .entry = (int)(at - pr->entries),
-                .spot = at->spot,
+                .key_id = at->key_id,
                 .lease = at->core.lease,
                 .rev = at->core.rev,
                 .sent_ms = clock_now(wd, pr->id)};
@@ -77,24 +77,24 @@ static bool are_created(peer_entry *at, int which, int64_t rev) {
   return at->created == (1u << at->n_watches) - 1;
 }
 
-static watch *add_watch(world *wd, sim_peer *pr, int entry, int spot,
+static watch *add_watch(world *wd, sim_peer *pr, int entry, int key_id,
                         int64_t owner) {
   peer_entry *at = &pr->entries[entry];
   watch *what = &at->watches[at->n_watches++];
-  *what = (watch){world_new_id(wd), entry, spot, owner};
+  *what = (watch){world_new_id(wd), entry, key_id, owner};
   return what;
 }
 
-static void watch_own(world *wd, sim_peer *pr, int entry, int spot) {
+static void watch_own(world *wd, sim_peer *pr, int entry, int key_id) {
   int64_t owner = pr->entries[entry].core.lease;
-  stream_watch(wd, pr->id, add_watch(wd, pr, entry, spot, owner));
+  stream_watch(wd, pr->id, add_watch(wd, pr, entry, key_id, owner));
 }
 
 /* Somebody else's key, if |owner| isn't 0; or those of a semaphore. */
-static void watch_key(world *wd, sim_peer *pr, int entry, int spot,
+static void watch_key(world *wd, sim_peer *pr, int entry, int key_id,
                       int64_t owner) {
   peer_entry *at = &pr->entries[entry];
-  watch *what = add_watch(wd, pr, entry, spot, owner);
+  watch *what = add_watch(wd, pr, entry, key_id, owner);
   if (owner != 0 && stream_resume(wd, pr->id, what, at->core.watch_rev)) {
     are_created(at, at->n_watches - 1, at->core.watch_rev);
   } else {
@@ -110,35 +110,35 @@ static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
   at->created_rev = 0;
 }
 
-int entry_spot_of(const peer_entry *at, const el_place *place) {
-  int spots[NAMES_MAX];
-  spot_all(at->spot, spots);
-  return spot_make(spot_name(spots[place->name]), place->mode,
-                   (int)place->slot);
+int entry_key_id_of(const peer_entry *at, const el_place *place) {
+  int key_ids[NAMES_MAX];
+  key_id_all(at->key_id, key_ids);
+  return key_id_make(key_id_name(key_ids[place->name]), place->mode,
+                     (int)place->slot);
 }
 
 static void watch_other(world *wd, sim_peer *pr, int entry,
                         const el_place *place) {
   const peer_entry *at = &pr->entries[entry];
-  const el_keys own = {.mode = spot_mode(at->spot)};
+  const el_keys own = {.mode = key_id_mode(at->key_id)};
   el_place note;
-  watch_key(wd, pr, entry, entry_spot_of(at, place), place->lease);
+  watch_key(wd, pr, entry, entry_key_id_of(at, place), place->lease);
   if (el_kind_may_change(&own, place, &note)) {
-    watch_key(wd, pr, entry, entry_spot_of(at, &note), note.lease);
+    watch_key(wd, pr, entry, entry_key_id_of(at, &note), note.lease);
   }
 }
 
 static void start_watch(world *wd, sim_peer *pr, int entry,
                         const el_place *place) {
   peer_entry *at = &pr->entries[entry];
-  int spots[NAMES_MAX], n = spot_all(at->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   stop_watch(wd, pr, at);
   if (place->rev != 0) {
     watch_other(wd, pr, entry, place);
     return;
   }
   for (int i = 0; i < n; i++) {
-    watch_own(wd, pr, entry, spots[i]);
+    watch_own(wd, pr, entry, key_ids[i]);
   }
 }
 
@@ -198,7 +198,7 @@ static void fail(world *wd, sim_peer *pr, peer_entry *at,
   int caller = at->caller;
   if (caller == NOBODY) return; /* it has left; this is about the release */
   at->caller = NOBODY;
-  line_leave(pr, at->spot, caller);
+  line_leave(pr, at->key_id, caller);
   caller_on_failed(wd, caller, verdict);
 }
 
@@ -207,12 +207,12 @@ static void lose(world *wd, sim_peer *pr, peer_entry *at, el_loss loss) {
   checks_on_lost(wd, pr, at, loss);
   if (caller == NOBODY) return;
   at->caller = NOBODY;
-  line_leave(pr, at->spot, caller);
+  line_leave(pr, at->key_id, caller);
   caller_on_lost(wd, caller, loss);
 }
 
 static void restart(sim_peer *pr, peer_entry *at) {
-  if (at->caller != NOBODY) pr->lines[spot_line(at->spot)].driven = false;
+  if (at->caller != NOBODY) pr->lines[key_id_line(at->key_id)].driven = false;
   at->caller = NOBODY;
 }
 
@@ -298,7 +298,7 @@ static void trace_step(const world *wd, const sim_peer *pr,
     strcat(did, requests[out->list[i].request]);
   }
   world_trace(wd, "p%d n%d lease %d %s%s%s: %s -> %s rev %d%s", pr->id,
-              at->spot, (int)was->lease, events[event->kind],
+              at->key_id, (int)was->lease, events[event->kind],
               event->kind == EL_ENTRY_ANSWER ? requests[was->busy] : "",
               event->kind != EL_ENTRY_ANSWER ? ""
               : event->outcome.done          ? " done"
@@ -349,27 +349,28 @@ static int add_entry(sim_peer *pr) {
   abort();
 }
 
-static int find(const sim_peer *pr, int spot) {
+static int find(const sim_peer *pr, int key_id) {
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
-    if (at->used && at->spot == spot && at->session == pr->session) return i;
+    if (at->used && at->key_id == key_id && at->session == pr->session)
+      return i;
   }
   return NOBODY;
 }
 
-int entry_of_key(sim_peer *pr, int spot) {
-  int index = find(pr, spot_whole(spot));
-  return index != NOBODY ? index : entry_get(pr, spot);
+int entry_of_key(sim_peer *pr, int key_id) {
+  int index = find(pr, key_id_whole(key_id));
+  return index != NOBODY ? index : entry_get(pr, key_id);
 }
 
-int entry_get(sim_peer *pr, int spot) {
-  int index = find(pr, spot);
+int entry_get(sim_peer *pr, int key_id) {
+  int index = find(pr, key_id);
   if (index != NOBODY) return index;
   index = add_entry(pr);
-  pr->entries[index].spot = spot;
+  pr->entries[index].key_id = key_id;
   pr->entries[index].session = pr->session;
   pr->entries[index].caller = NOBODY;
-  el_entry_init(&pr->entries[index].core, spot_mode(spot),
+  el_entry_init(&pr->entries[index].core, key_id_mode(key_id),
                 &pr->sessions[pr->session].core);
   return index;
 }

@@ -42,7 +42,7 @@ void handoff_begin(const world *wd, const sim_peer *pr, peer_entry *at) {
 
 static bool may_pass(const world *wd, const sim_peer *pr,
                      const peer_entry *at) {
-  const caller_line *queue = &pr->lines[spot_line(at->spot)];
+  const caller_line *queue = &pr->lines[key_id_line(at->key_id)];
   int64_t now_ms = clock_now(wd, pr->id);
   return !pr->closed && !at->is_downgraded && queue->n > 0 &&
          !caller_is_trying(wd, queue->callers[0]) &&
@@ -53,7 +53,7 @@ static bool may_pass(const world *wd, const sim_peer *pr,
 }
 
 bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at) {
-  caller_line *queue = &pr->lines[spot_line(at->spot)];
+  caller_line *queue = &pr->lines[key_id_line(at->key_id)];
   if (!may_pass(wd, pr, at)) return false;
   wd->figures->handed_over++;
   at->caller = queue->callers[0];

@@ -123,7 +123,7 @@ static void probe(world *wd, sim_peer *pr, int session) {
     ses->probe_entry = index;
     what.ask.request = EL_REQUEST_LOOK;
     ses->probe_rev = at->core.rev;
-    what.spot = at->spot;
+    what.key_id = at->key_id;
     net_send(wd, &what, on_probed);
     return;
   }
@@ -144,11 +144,11 @@ static void revoke(world *wd, sim_peer *pr, int session, int64_t id) {
 static void on_audited(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   if (!is_awaited(ev, &session_of(wd, ev)->audit_call)) return;
-  for (int i = 0; i < ev->reply.n_spots && pr->session == ev->call.session;
+  for (int i = 0; i < ev->reply.n_key_ids && pr->session == ev->call.session;
        i++) {
-    int spot = ev->reply.spots[i];
-    if (!spot_is_note(spot) && !caller_can_repeat(wd, spot)) {
-      entry_step_simple(wd, pr, entry_of_key(pr, spot), EL_ENTRY_KEY_FOUND);
+    int key_id = ev->reply.key_ids[i];
+    if (!key_id_is_note(key_id) && !caller_can_repeat(wd, key_id)) {
+      entry_step_simple(wd, pr, entry_of_key(pr, key_id), EL_ENTRY_KEY_FOUND);
     }
   }
   step_answer(wd, ev, EL_SESSION_AUDITED);

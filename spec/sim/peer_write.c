@@ -13,7 +13,7 @@ enum { WRITE_FOR_MS = 5000 };
 void writes_begin(peer_entry *at, int64_t mod_rev) {
   at->writes =
       (peer_writes){.share = at->writes.share + 1, .rev = at->core.rev};
-  el_write_order_init(&at->writes.order, spot_mode(at->spot), mod_rev);
+  el_write_order_init(&at->writes.order, key_id_mode(at->key_id), mod_rev);
 }
 
 static el_write_action step(const world *wd, peer_entry *at,

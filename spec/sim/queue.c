@@ -2,10 +2,10 @@
 #include "queue.h"
 
 static bool is_downgraded(const store *st, const key *writer) {
-  int name = spot_name(writer->spot);
-  const key *note = store_find(st, spot_make(name, EL_NOTE_DOWNGRADED, 0),
+  int name = key_id_name(writer->key_id);
+  const key *note = store_find(st, key_id_make(name, EL_NOTE_DOWNGRADED, 0),
                                writer->create_rev);
-  return spot_mode(writer->spot) == EL_MODE_WRITE && note != NULL &&
+  return key_id_mode(writer->key_id) == EL_MODE_WRITE && note != NULL &&
          note->create_rev != 0;
 }
 
@@ -24,14 +24,14 @@ bool queue_excludes(el_mode one, el_mode other) {
   return queue_is_in_way(one, other) || queue_is_in_way(other, one);
 }
 
-int queue_limit(int spot) {
-  return spot_mode(spot) == EL_MODE_PERMIT ? spot_permits(spot) : 1;
+int queue_limit(int key_id) {
+  return key_id_mode(key_id) == EL_MODE_PERMIT ? key_id_permits(key_id) : 1;
 }
 
 static bool is_in_way(const store *st, const key *it, int name, el_mode mine) {
-  return it->create_rev != 0 && spot_name(it->spot) == name &&
-         !key_is_nested(it) && !spot_is_note(it->spot) &&
-         queue_is_in_way(mine, spot_mode(it->spot)) &&
+  return it->create_rev != 0 && key_id_name(it->key_id) == name &&
+         !key_is_nested(it) && !key_id_is_note(it->key_id) &&
+         queue_is_in_way(mine, key_id_mode(it->key_id)) &&
          (mine != EL_MODE_READ || !is_downgraded(st, it));
 }
 
@@ -67,17 +67,17 @@ static void note_front(world *wd, int name, int64_t rev, el_mode mine) {
 
 void queue_note(world *wd, const change *what) {
   const key *before = &what->before;
-  int name = spot_name(before->spot);
+  int name = key_id_name(before->key_id);
   for (int mine = 0; mine < MODES; mine++) {
     note_free(wd, name, (el_mode)mine);
   }
-  if (spot_mode(before->spot) == EL_NOTE_DOWNGRADED) {
+  if (key_id_mode(before->key_id) == EL_NOTE_DOWNGRADED) {
     note_front(wd, name, what->after.owner, EL_MODE_READ);
   }
-  if (spot_is_note(before->spot)) return;
+  if (key_id_is_note(before->key_id)) return;
   if (before->create_rev == 0 || what->after.create_rev != 0) return;
   for (int mine = 0; mine < MODES; mine++) {
-    el_mode gone = spot_mode(before->spot);
+    el_mode gone = key_id_mode(before->key_id);
     /* Of his own mode it may have been his client's, who now has a place for him. */
     if (queue_is_in_way((el_mode)mine, gone) || (el_mode)mine == gone) {
       note_front(wd, name, before->create_rev, (el_mode)mine);

@@ -10,9 +10,9 @@ bool queue_is_in_way(el_mode mine, el_mode other);
 /* May the two not be held at once, but for how many there are of one? */
 bool queue_excludes(el_mode one, el_mode other);
 
-/* How many of those that are in the way of who has a key at |spot|, being older, keep it
+/* How many of those that are in the way of who has a key at |key_id|, being older, keep it
  * waiting. */
-int queue_limit(int spot);
+int queue_limit(int key_id);
 
 /* How many keys of lock |name| older than |rev| are in the way of who wants it as |mine|;
  * |*one|, which may be NULL, is one of them. */

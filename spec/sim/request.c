@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "spot.h"
+#include "key_id.h"
 #include "txn.h"
 
 /* etcd lets nobody renew a lease that has run out, even if it has not ended
@@ -27,8 +27,8 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
   for (int i = 0; i < at.n; i++) {
     const key *it = &at.keys[i];
     if (it->create_rev != 0 && it->lease == what->lease) {
-      assert(out->n_spots < AUDIT_MAX);
-      out->spots[out->n_spots++] = it->spot;
+      assert(out->n_key_ids < AUDIT_MAX);
+      out->key_ids[out->n_key_ids++] = it->key_id;
     }
   }
 }
@@ -36,10 +36,10 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
 static void init_keys(el_keys *keys, const call *what) {
   char name[TXN_TEXT_MAX];
   el_place place = {.lease = what->lease,
-                    .slot = spot_slot(what->spot),
-                    .mode = spot_mode(what->spot),
-                    .permits = spot_permits(what->spot)};
-  el_keys_init(keys, (el_bytes){name, txn_name(name, what->spot)}, &place);
+                    .slot = key_id_slot(what->key_id),
+                    .mode = key_id_mode(what->key_id),
+                    .permits = key_id_permits(what->key_id)};
+  el_keys_init(keys, (el_bytes){name, txn_name(name, what->key_id)}, &place);
 }
 
 /* A Txn that is being made, and what it points into. */
@@ -55,13 +55,14 @@ static el_writer writer_of(const call *what, const sheet *on) {
 }
 
 static int put_data(const call *what, sheet *on) {
-  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids);
   for (int i = 0; i < n; i++) {
     char *text = on->texts[i];
-    on->ops[i] = (el_op){.kind = EL_OP_PUT,
-                         .key = {text, txn_datum(text, spot_datum(spots[i]))},
-                         .value = {(const char *)&what->write.number,
-                                   sizeof what->write.number}};
+    on->ops[i] =
+        (el_op){.kind = EL_OP_PUT,
+                .key = {text, txn_datum(text, key_id_datum(key_ids[i]))},
+                .value = {(const char *)&what->write.number,
+                          sizeof what->write.number}};
   }
   return n;
 }

@@ -63,21 +63,21 @@ void store_elect(store *st, int64_t now_ms) {
 
 /* ---- keys ---- */
 
-static key *find(const store *st, int spot, int64_t owner) {
+static key *find(const store *st, int key_id, int64_t owner) {
   for (int i = st->n_keys - 1; i >= 0; i--) {
-    if (st->keys[i].owner == owner && st->keys[i].spot == spot) {
+    if (st->keys[i].owner == owner && st->keys[i].key_id == key_id) {
       return &st->keys[i];
     }
   }
   return NULL;
 }
 
-static key *find_or_add(store *st, int spot, int64_t owner) {
-  key *it = find(st, spot, owner);
+static key *find_or_add(store *st, int key_id, int64_t owner) {
+  key *it = find(st, key_id, owner);
   if (it != NULL) return it;
   st->keys = grow(st->keys, st->n_keys, &st->room_keys, sizeof *st->keys);
   it = &st->keys[st->n_keys++];
-  *it = (key){.spot = spot, .owner = owner};
+  *it = (key){.key_id = key_id, .owner = owner};
   return it;
 }
 
@@ -103,12 +103,12 @@ static void erase(store *st, key *it) {
   write(st, it, &after);
 }
 
-const key *store_find(const store *st, int spot, int64_t owner) {
-  return find(st, spot, owner);
+const key *store_find(const store *st, int key_id, int64_t owner) {
+  return find(st, key_id, owner);
 }
 
-int64_t store_create_rev(const store *st, int spot, int64_t owner) {
-  const key *it = find(st, spot, owner);
+int64_t store_create_rev(const store *st, int key_id, int64_t owner) {
+  const key *it = find(st, key_id, owner);
   return it != NULL ? it->create_rev : 0;
 }
 
@@ -121,8 +121,8 @@ static void next_rev(store *st) {
   st->is_begun = st->in_batch;
 }
 
-void store_put(store *st, int spot, int64_t owner, int64_t lease_id) {
-  key *it = find_or_add(st, spot, owner);
+void store_put(store *st, int key_id, int64_t owner, int64_t lease_id) {
+  key *it = find_or_add(st, key_id, owner);
   key after = *it;
   next_rev(st);
   after.mod_rev = st->rev;
@@ -131,8 +131,8 @@ void store_put(store *st, int spot, int64_t owner, int64_t lease_id) {
   write(st, it, &after);
 }
 
-void store_touch(store *st, int spot, int64_t owner) {
-  store_put(st, spot, owner, find(st, spot, owner)->lease);
+void store_touch(store *st, int key_id, int64_t owner) {
+  store_put(st, key_id, owner, find(st, key_id, owner)->lease);
 }
 
 void store_write(store *st, int datum, uint32_t value) {
@@ -140,26 +140,26 @@ void store_write(store *st, int datum, uint32_t value) {
   st->data[datum] = value;
 }
 
-bool store_delete(store *st, int spot, int64_t owner) {
-  key *it = find(st, spot, owner);
+bool store_delete(store *st, int key_id, int64_t owner) {
+  key *it = find(st, key_id, owner);
   if (it == NULL || it->create_rev == 0) return false;
   next_rev(st);
   erase(st, it);
   return true;
 }
 
-bool store_release(store *st, int spot, int64_t owner) {
-  bool was_there = store_delete(st, spot, owner);
+bool store_release(store *st, int key_id, int64_t owner) {
+  bool was_there = store_delete(st, key_id, owner);
   if (was_there) st->changes[st->n_changes - 1].released = true;
   return was_there;
 }
 
-bool store_was_released(const store *st, int spot, int64_t owner,
+bool store_was_released(const store *st, int key_id, int64_t owner,
                         int64_t create_rev) {
   for (int i = st->n_changes - 1; i >= 0; i--) {
     const change *what = &st->changes[i];
     if (what->released && what->before.create_rev == create_rev &&
-        what->before.spot == spot && what->before.owner == owner) {
+        what->before.key_id == key_id && what->before.owner == owner) {
       return true;
     }
   }
@@ -182,16 +182,17 @@ bool store_revoke(store *st, int64_t id) {
 
 /* ---- sabotage ---- */
 
-void store_mark_sabotaged(store *st, int spot, int64_t owner, int64_t now_ms) {
-  key *it = find(st, spot, owner);
+void store_mark_sabotaged(store *st, int key_id, int64_t owner,
+                          int64_t now_ms) {
+  key *it = find(st, key_id, owner);
   if (it == NULL || it->create_rev == 0) return;
   it->sabotaged_rev = it->create_rev;
   it->sabotaged_ms = now_ms;
 }
 
-bool store_is_sabotaged(const store *st, int spot, int64_t owner,
+bool store_is_sabotaged(const store *st, int key_id, int64_t owner,
                         int64_t create_rev) {
-  const key *it = find(st, spot, owner);
+  const key *it = find(st, key_id, owner);
   const lease *ls = store_find_lease(st, owner);
   return (ls != NULL && ls->sabotaged) ||
          (it != NULL && it->sabotaged_rev >= create_rev);

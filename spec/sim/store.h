@@ -10,12 +10,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "spot.h"
+#include "key_id.h"
 
 /* A key below "name/". |owner| is the lease in the key's own name; if it isn't
  * above 0, the key belongs to a lock "name/..." and doesn't stand in the queue. */
 typedef struct key {
-  int spot; /* which of the owner's places: spot.h */
+  int key_id; /* which of the owner's places: key_id.h */
   int64_t owner;
   int64_t create_rev; /* 0: there is no such key at the moment */
   int64_t mod_rev;
@@ -94,10 +94,10 @@ bool store_revoke(store *st, int64_t id);
 void store_elect(store *st, int64_t now_ms);
 
 /* The key, whether it exists at the moment or not; NULL: it never did. */
-const key *store_find(const store *st, int spot, int64_t owner);
+const key *store_find(const store *st, int key_id, int64_t owner);
 
 /* Its create_revision, 0 if there is no such key. */
-int64_t store_create_rev(const store *st, int spot, int64_t owner);
+int64_t store_create_rev(const store *st, int key_id, int64_t owner);
 
 /* What is written from now on has one revision, until store_end_batch. */
 void store_begin_batch(store *st);
@@ -105,29 +105,29 @@ void store_begin_batch(store *st);
 void store_end_batch(store *st);
 
 /* Creates the key or moves it to another lease. */
-void store_put(store *st, int spot, int64_t owner, int64_t lease_id);
+void store_put(store *st, int key_id, int64_t owner, int64_t lease_id);
 
 /* Gives the key, which is there, another mod_revision. */
-void store_touch(store *st, int spot, int64_t owner);
+void store_touch(store *st, int key_id, int64_t owner);
 
 /* What a holder writes, which is no key of a lock. */
 void store_write(store *st, int datum, uint32_t value);
 
 /* An admin's; false if there was none. */
-bool store_delete(store *st, int spot, int64_t owner);
+bool store_delete(store *st, int key_id, int64_t owner);
 
 /* Its owner's; false if there was none. */
-bool store_release(store *st, int spot, int64_t owner);
+bool store_release(store *st, int key_id, int64_t owner);
 
 /* Was the key of this create_revision deleted by its owner? */
-bool store_was_released(const store *st, int spot, int64_t owner,
+bool store_was_released(const store *st, int key_id, int64_t owner,
                         int64_t create_rev);
 
 /* Notes that an admin is about to touch the key. */
-void store_mark_sabotaged(store *st, int spot, int64_t owner, int64_t now_ms);
+void store_mark_sabotaged(store *st, int key_id, int64_t owner, int64_t now_ms);
 
 /* Whether an admin took the key of this create_revision, or its lease. */
-bool store_is_sabotaged(const store *st, int spot, int64_t owner,
+bool store_is_sabotaged(const store *st, int key_id, int64_t owner,
                         int64_t create_rev);
 
 /* The keys as of |rev|, which is not above the store's. */

@@ -22,19 +22,19 @@ static void deliver(world *wd, const world_event *ev) {
 }
 
 static int64_t arrival(world *wd, int peer) {
-  const condition *cond = &wd->weather.peers[peer];
+  const condition *cond = &wd->faults.peers[peer];
   int64_t at_ms = wd->now_ms;
   if (cond->partition_until > at_ms) at_ms = cond->partition_until;
   if (world_chance(wd, FAULT_WATCH_LATE)) {
     at_ms += rng_between(&wd->dice, 1, 3000);
   }
-  return at_ms + weather_latency(&wd->weather, &wd->dice);
+  return at_ms + faults_latency(&wd->faults, &wd->dice);
 }
 
 static void push(world *wd, int peer, const watch_message *message) {
   stream *line = &wd->peers[peer].stream;
   int64_t at_ms = arrival(wd, peer);
-  if (wd->weather.peers[peer].crashed) return;
+  if (wd->faults.peers[peer].crashed) return;
   if (line->n_waiting == STREAM_MAX) { /* etcd drops slow readers, too */
     stream_break(wd, peer);
     return;
@@ -61,12 +61,12 @@ static watch_message message_of(const watch *what, const change *it) {
 
 /* A member that is behind has come so far. */
 static void apply_late(world *wd, const world_event *ev) {
-  condition *cond = &wd->weather.peers[ev->call.peer];
+  condition *cond = &wd->faults.peers[ev->call.peer];
   if (ev->call.rev > cond->lag_rev) cond->lag_rev = ev->call.rev;
 }
 
 static void apply_later(world *wd, int peer, int64_t rev) {
-  int64_t due_ms = weather_lag_due(&wd->weather, peer, wd->now_ms);
+  int64_t due_ms = faults_lag_due(&wd->faults, peer, wd->now_ms);
   world_event *ev = world_post(wd, due_ms, NOBODY, apply_late);
   ev->call.peer = peer;
   ev->call.rev = rev;
@@ -80,13 +80,13 @@ static void emit(world *wd, const world_event *ev) {
 
 static void tell(world *wd, int peer, const watch *what, const change *it) {
   watch_message message = message_of(what, it);
-  const condition *cond = &wd->weather.peers[peer];
+  const condition *cond = &wd->faults.peers[peer];
   world_event *ev;
   int64_t at_ms;
   if (world_chance(wd, FAULT_SWALLOWED)) return;
-  if (weather_is_deposed(&wd->weather, peer, wd->now_ms)) {
+  if (faults_is_deposed(&wd->faults, peer, wd->now_ms)) {
     at_ms = cond->deposed_until;
-  } else if (weather_is_lagging(&wd->weather, peer, wd->now_ms)) {
+  } else if (faults_is_lagging(&wd->faults, peer, wd->now_ms)) {
     at_ms = cond->lag_due;
   } else {
     push(wd, peer, &message);
@@ -100,16 +100,16 @@ static void tell(world *wd, int peer, const watch *what, const change *it) {
 
 static bool is_about(const watch *what, const change *it) {
   if (what->owner == 0) { /* all keys of a semaphore */
-    return spot_name(what->spot) == spot_name(it->after.spot) &&
-           spot_mode(it->after.spot) == EL_MODE_PERMIT;
+    return key_id_name(what->key_id) == key_id_name(it->after.key_id) &&
+           key_id_mode(it->after.key_id) == EL_MODE_PERMIT;
   }
-  return what->spot == it->after.spot && what->owner == it->after.owner;
+  return what->key_id == it->after.key_id && what->owner == it->after.owner;
 }
 
 void stream_on_change(world *wd, const change *what) {
   for (int i = 0; i < wd->n_peers; i++) {
     stream *line = &wd->peers[i].stream;
-    if (weather_is_lagging(&wd->weather, i, wd->now_ms)) {
+    if (faults_is_lagging(&wd->faults, i, wd->now_ms)) {
       apply_later(wd, i, what->rev);
     }
     for (int k = 0; k < line->n_watches; k++) {
@@ -143,7 +143,7 @@ static void tell_past(world *wd, int peer, const watch *what, int64_t rev) {
 static void create(world *wd, const world_event *ev) {
   int peer = ev->call.peer;
   stream *line = &wd->peers[peer].stream;
-  watch what = {ev->watch.watch, ev->watch.entry, ev->call.spot,
+  watch what = {ev->watch.watch, ev->watch.entry, ev->call.key_id,
                 ev->call.lease};
   watch_message message = {.entry = what.entry, .watch = what.id};
   if (ev->turn != line->epoch || !peer_is_watching(wd, peer, &what)) return;
@@ -156,7 +156,7 @@ static void create(world *wd, const world_event *ev) {
   line->watches[line->n_watches++] = what;
   message.event.kind = EL_ENTRY_WATCH_CREATED;
   message.event.rev =
-      weather_member_rev(&wd->weather, peer, wd->now_ms, wd->store.rev);
+      faults_member_rev(&wd->faults, peer, wd->now_ms, wd->store.rev);
   push(wd, peer, &message);
   tell_past(wd, peer, &what, message.event.rev);
 }
@@ -166,7 +166,7 @@ static void create(world *wd, const world_event *ev) {
 void stream_watch(world *wd, int peer, const watch *what) {
   world_event *ev = world_post(wd, arrival(wd, peer), NOBODY, create);
   ev->call.peer = peer;
-  ev->call.spot = what->spot;
+  ev->call.key_id = what->key_id;
   ev->call.lease = what->owner;
   ev->watch.entry = what->entry;
   ev->watch.watch = what->id;
@@ -175,8 +175,8 @@ void stream_watch(world *wd, int peer, const watch *what) {
 
 /* When that key was put or deleted last, as the peer's member knows. */
 static int64_t last_change_rev(const world *wd, int peer, const watch *what) {
-  int64_t last = 0, member_rev = weather_member_rev(&wd->weather, peer,
-                                                    wd->now_ms, wd->store.rev);
+  int64_t last = 0, member_rev = faults_member_rev(&wd->faults, peer,
+                                                   wd->now_ms, wd->store.rev);
   for (int i = 0; i < wd->store.n_changes; i++) {
     const change *it = &wd->store.changes[i];
     if (is_about(what, it) && it->rev <= member_rev) last = it->rev;
@@ -231,8 +231,8 @@ void stream_break(world *wd, int peer) {
   line->epoch++;
   line->is_broken = true;
   line->n_watches = line->n_waiting = 0;
-  if (wd->weather.peers[peer].partition_until > at_ms) {
-    at_ms = wd->weather.peers[peer].partition_until;
+  if (wd->faults.peers[peer].partition_until > at_ms) {
+    at_ms = wd->faults.peers[peer].partition_until;
   }
   world_post(wd, at_ms, peer, reopen)->turn = line->epoch;
 }

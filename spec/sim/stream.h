@@ -11,7 +11,7 @@ enum { WATCHES_MAX = 128, STREAM_MAX = 256 };
 typedef struct watch {
   uint32_t id;
   int entry; /* of the sim_peer */
-  int spot;
+  int key_id;
   int64_t owner; /* of the key */
 } watch;
 

@@ -17,7 +17,7 @@ static int64_t pick_length(world *wd) {
 /* ---- the network and the cluster ---- */
 
 static void cut_off(world *wd, int peer, int64_t length_ms) {
-  condition *cond = &wd->weather.peers[peer];
+  condition *cond = &wd->faults.peers[peer];
   world_trace(wd, "p%d is cut off for %d ms", peer, (int)length_ms);
   cond->partition_until = wd->now_ms + length_ms;
   if (rng_chance(&wd->dice, 500)) stream_break(wd, peer);
@@ -48,8 +48,8 @@ static void depose(world *wd, const world_event *ev) {
   world_count(wd, FAULT_DEPOSED);
   for (int i = 0; i < n; i++) {
     int peer = (first + i) % wd->n_peers;
-    condition *cond = &wd->weather.peers[peer];
-    if (weather_is_deposed(&wd->weather, peer, wd->now_ms)) continue;
+    condition *cond = &wd->faults.peers[peer];
+    if (faults_is_deposed(&wd->faults, peer, wd->now_ms)) continue;
     cond->deposed_since = wd->now_ms;
     cond->deposed_until = wd->now_ms + pick_length(wd);
     cond->deposed_times_out = times_out;
@@ -65,9 +65,9 @@ static void depose(world *wd, const world_event *ev) {
  * its streams and serializable reads from that. */
 static void lag(world *wd, const world_event *ev) {
   int peer = pick_peer(wd);
-  condition *cond = &wd->weather.peers[peer];
+  condition *cond = &wd->faults.peers[peer];
   if (wd->calm_from_ms != 0) return;
-  if (weather_is_lagging(&wd->weather, peer, wd->now_ms)) return;
+  if (faults_is_lagging(&wd->faults, peer, wd->now_ms)) return;
   (void)ev;
   world_count(wd, FAULT_LAGGING);
   cond->lag_ms = rng_between(&wd->dice, 50, 5000);
@@ -93,7 +93,7 @@ static void restart(world *wd, const world_event *ev) {
 static void stop(world *wd, const world_event *ev) {
   int peer = pick_peer(wd);
   int64_t length_ms = pick_length(wd);
-  int64_t *until_ms = &wd->weather.peers[peer].stopped_until;
+  int64_t *until_ms = &wd->faults.peers[peer].stopped_until;
   if (wd->calm_from_ms != 0) return;
   (void)ev;
   world_count(wd, FAULT_STOP);
@@ -107,7 +107,7 @@ static void crash(world *wd, const world_event *ev) {
   (void)ev;
   world_count(wd, FAULT_CRASH);
   world_trace(wd, "p%d crashes", peer);
-  wd->weather.peers[peer].crashed = true;
+  wd->faults.peers[peer].crashed = true;
 }
 
 static void close_peer(world *wd, const world_event *ev) {
@@ -127,7 +127,8 @@ static const key *pick_key(world *wd) {
   first = (int)rng_between(&wd->dice, 0, st->n_keys - 1);
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[(first + i) % st->n_keys];
-    if (it->create_rev != 0 && !key_is_nested(it) && !spot_is_note(it->spot)) {
+    if (it->create_rev != 0 && !key_is_nested(it) &&
+        !key_id_is_note(it->key_id)) {
       return it;
     }
   }
@@ -135,8 +136,8 @@ static const key *pick_key(world *wd) {
 }
 
 static bool is_running(const world *wd, int peer) {
-  return !wd->weather.peers[peer].crashed &&
-         wd->weather.peers[peer].stopped_until <= wd->now_ms;
+  return !wd->faults.peers[peer].crashed &&
+         wd->faults.peers[peer].stopped_until <= wd->now_ms;
 }
 
 /* Who holds by the key is just writing, and doesn't know yet. */
@@ -144,7 +145,7 @@ static void write_meanwhile(world *wd, const key *it) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
     if (who->claiming && who->lease == it->owner &&
-        who->spot == spot_whole(it->spot) && is_running(wd, who->peer)) {
+        who->key_id == key_id_whole(it->key_id) && is_running(wd, who->peer)) {
       peer_write(wd, who->peer, i, WRITE_DATA);
     }
   }
@@ -153,9 +154,9 @@ static void write_meanwhile(world *wd, const key *it) {
 static void take_key(world *wd, const key *it) {
   if (it == NULL || it->create_rev == 0) return;
   world_count(wd, FAULT_ADMIN_DELETE);
-  world_trace(wd, "admin deletes n%d/%d", it->spot, (int)it->owner);
-  store_mark_sabotaged(&wd->store, it->spot, it->owner, wd->now_ms);
-  store_delete(&wd->store, it->spot, it->owner);
+  world_trace(wd, "admin deletes n%d/%d", it->key_id, (int)it->owner);
+  store_mark_sabotaged(&wd->store, it->key_id, it->owner, wd->now_ms);
+  store_delete(&wd->store, it->key_id, it->owner);
 }
 
 static void delete_key(world *wd, const world_event *ev) {
@@ -168,21 +169,21 @@ static void delete_key(world *wd, const world_event *ev) {
 
 static void take_new_key(world *wd, const world_event *ev) {
   if (wd->calm_from_ms != 0) return;
-  take_key(wd, store_find(&wd->store, ev->call.spot, ev->call.lease));
+  take_key(wd, store_find(&wd->store, ev->call.key_id, ev->call.lease));
 }
 
 void trouble_on_put(world *wd, const call *what) {
   enum { PER_MILLE = 20, UNTIL_WATCHED_MS = 150 };
-  int spots[NAMES_MAX], n = spot_all(what->spot, spots);
+  int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids);
   world_event *ev;
-  if (wd->weather.times[FAULT_ADMIN_DELETE] == 0 ||
+  if (wd->faults.times[FAULT_ADMIN_DELETE] == 0 ||
       !rng_chance(&wd->dice, PER_MILLE) ||
-      store_create_rev(&wd->store, spots[0], what->lease) != wd->store.rev) {
+      store_create_rev(&wd->store, key_ids[0], what->lease) != wd->store.rev) {
     return;
   }
   ev = world_post(wd, wd->now_ms + rng_between(&wd->dice, 0, UNTIL_WATCHED_MS),
                   NOBODY, take_new_key);
-  ev->call.spot = spots[rng_between(&wd->dice, 0, n - 1)];
+  ev->call.key_id = key_ids[rng_between(&wd->dice, 0, n - 1)];
   ev->call.lease = what->lease;
 }
 
@@ -190,18 +191,18 @@ void trouble_on_put(world *wd, const call *what) {
 static const key *pick_kept(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
-    int spots[NAMES_MAX], n = spot_all(who->spot, spots);
+    int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
     if (!who->keeper || !who->claiming) continue;
-    return store_find(&wd->store, spots[rng_between(&wd->dice, 0, n - 1)],
+    return store_find(&wd->store, key_ids[rng_between(&wd->dice, 0, n - 1)],
                       who->lease);
   }
   return NULL;
 }
 
 void trouble_strike_last(world *wd) {
-  int *chance = &wd->weather.chance[FAULT_SWALLOWED], was = *chance;
+  int *chance = &wd->faults.chance[FAULT_SWALLOWED], was = *chance;
   const key *kept = pick_kept(wd);
-  if (wd->weather.calm) return;
+  if (wd->faults.calm) return;
   *chance = 1000;
   take_key(wd, kept != NULL ? kept : pick_key(wd));
   *chance = was;
@@ -212,9 +213,9 @@ static void overwrite_key(world *wd, const world_event *ev) {
   (void)ev;
   if (wd->calm_from_ms != 0 || it == NULL) return;
   world_count(wd, FAULT_ADMIN_WRITE);
-  world_trace(wd, "admin overwrites n%d/%d", it->spot, (int)it->owner);
-  store_mark_sabotaged(&wd->store, it->spot, it->owner, wd->now_ms);
-  store_put(&wd->store, it->spot, it->owner, 0);
+  world_trace(wd, "admin overwrites n%d/%d", it->key_id, (int)it->owner);
+  store_mark_sabotaged(&wd->store, it->key_id, it->owner, wd->now_ms);
+  store_put(&wd->store, it->key_id, it->owner, 0);
 }
 
 static void revoke_lease(world *wd, const world_event *ev) {
@@ -228,7 +229,7 @@ static void revoke_lease(world *wd, const world_event *ev) {
   for (int i = 0; i < wd->store.n_keys; i++) {
     const key *of = &wd->store.keys[i];
     if (of->owner != it->owner) continue;
-    store_mark_sabotaged(&wd->store, of->spot, of->owner, wd->now_ms);
+    store_mark_sabotaged(&wd->store, of->key_id, of->owner, wd->now_ms);
   }
   store_revoke(&wd->store, it->owner);
 }
@@ -237,8 +238,8 @@ void trouble_clean_up(world *wd) {
   for (int i = 0; i < wd->store.n_keys; i++) {
     const key *it = &wd->store.keys[i];
     if (it->create_rev != 0 && !key_is_nested(it) && it->lease == 0) {
-      store_mark_sabotaged(&wd->store, it->spot, it->owner, wd->now_ms);
-      store_delete(&wd->store, it->spot, it->owner);
+      store_mark_sabotaged(&wd->store, it->key_id, it->owner, wd->now_ms);
+      store_delete(&wd->store, it->key_id, it->owner);
     }
   }
 }
@@ -246,11 +247,11 @@ void trouble_clean_up(world *wd) {
 /* Keys of another lock below the names of these, which count for nothing. */
 static void meddle_nested(world *wd, const world_event *ev) {
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
-  int spot = spot_make(name, EL_MODE_LOCK, 0);
+  int key_id = key_id_make(name, EL_MODE_LOCK, 0);
   int64_t which = -rng_between(&wd->dice, 0, NESTED_MAX - 1);
   (void)ev;
-  if (!store_delete(&wd->store, spot, which)) {
-    store_put(&wd->store, spot, which, 0);
+  if (!store_delete(&wd->store, key_id, which)) {
+    store_put(&wd->store, key_id, which, 0);
   }
 }
 
@@ -277,7 +278,7 @@ static const struct {
 void trouble_plan(world *wd, int64_t end_ms) {
   int n = (int)(sizeof troubles / sizeof troubles[0]);
   for (int i = 0; i < n; i++) {
-    for (int k = 0; k < wd->weather.times[troubles[i].what]; k++) {
+    for (int k = 0; k < wd->faults.times[troubles[i].what]; k++) {
       int peer = troubles[i].at_peer ? pick_peer(wd) : NOBODY;
       world_post(wd, rng_between(&wd->dice, wd->now_ms, end_ms), peer,
                  troubles[i].run);

@@ -5,14 +5,14 @@
 
 #include "world.h"
 
-/* Schedules what wd->weather has drawn, until |end_ms|. */
+/* Schedules what wd->faults has drawn, until |end_ms|. */
 void trouble_plan(world *wd, int64_t end_ms);
 
 /* |what| may just have put keys: now and then an admin takes one before its owner knows
  * of it, or watches it. */
 void trouble_on_put(world *wd, const call *what);
 
-/* Where the weather isn't calm, the admin takes a key, and no watch tells of it. */
+/* If there are faults, the admin takes a key, and no watch tells of it. */
 void trouble_strike_last(world *wd);
 
 /* The admin removes what earlier meddling would leave for ever. */

@@ -6,20 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "spot.h"
+#include "key_id.h"
 
 /* gRPC's NOT_FOUND, which etcd answers for a lease that isn't there. */
 enum { STATUS_NOT_FOUND = 5 };
 
 /* ---- keys as text ---- */
 
-size_t txn_name(char *to, int spot) {
-  int spots[NAMES_MAX], n = spot_all(spot, spots);
+size_t txn_name(char *to, int key_id) {
+  int key_ids[NAMES_MAX], n = key_id_all(key_id, key_ids);
   size_t len = 0;
   for (int i = 0; i < n; i++) {
     if (i > 0) to[len++] = '\0';
     len += (size_t)snprintf(to + len, TXN_TEXT_MAX - len, "lock%d",
-                            spot_name(spots[i]));
+                            key_id_name(key_ids[i]));
   }
   return len;
 }
@@ -45,21 +45,21 @@ static size_t put_hex(char *to, uint64_t number) {
 static el_bytes text_of(const key *it, char *to) {
   bool is_nested = key_is_nested(it);
   size_t len = put_text(to, "lock");
-  to[len++] = (char)('0' + spot_name(it->spot));
+  to[len++] = (char)('0' + key_id_name(it->key_id));
   to[len++] = '/';
   if (is_nested) {
     len += put_text(to + len, it->owner % 2 == 0 ? "permit/below/" : "below/");
   } else {
-    len += put_text(to + len, spot_stem(spot_mode(it->spot)));
+    len += put_text(to + len, key_id_stem(key_id_mode(it->key_id)));
   }
   len += put_hex(to + len, (uint64_t)(is_nested ? -it->owner : it->owner));
-  if (spot_slot(it->spot) != 0) {
+  if (key_id_slot(it->key_id) != 0) {
     to[len++] = '-';
-    len += put_hex(to + len, spot_slot(it->spot));
+    len += put_hex(to + len, key_id_slot(it->key_id));
   }
-  if (spot_permits(it->spot) != 0) {
+  if (key_id_permits(it->key_id) != 0) {
     to[len++] = '.';
-    len += put_hex(to + len, spot_permits(it->spot));
+    len += put_hex(to + len, key_id_permits(it->key_id));
   }
   return (el_bytes){to, len};
 }
@@ -79,15 +79,15 @@ static bool is_in(el_bytes text, el_bytes from, el_bytes to) {
  * the keys of several names in one range; and to write them all as text takes time. */
 static bool may_be_in(const key *it, el_bytes from) {
   return it->create_rev != 0 &&
-         from.data[sizeof "lock" - 1] - '0' == spot_name(it->spot);
+         from.data[sizeof "lock" - 1] - '0' == key_id_name(it->key_id);
 }
 
 /* That of the longest stem with which |rest|, what follows the name, begins. */
 static el_mode mode_of(const char *rest) {
   el_mode found = EL_MODE_LOCK;
   for (int mode = 0; mode <= EL_NOTE_WRITE_ORDER; mode++) {
-    const char *stem = spot_stem((el_mode)mode);
-    if (strlen(stem) > strlen(spot_stem(found)) &&
+    const char *stem = key_id_stem((el_mode)mode);
+    if (strlen(stem) > strlen(key_id_stem(found)) &&
         strncmp(rest, stem, strlen(stem)) == 0) {
       found = (el_mode)mode;
     }
@@ -96,7 +96,7 @@ static el_mode mode_of(const char *rest) {
 }
 
 /* The place and the lease, or the hold, that |text|, a key of ours, stands for. */
-static void parse(el_bytes text, int *spot, int64_t *owner) {
+static void parse(el_bytes text, int *key_id, int64_t *owner) {
   char copy[TXN_TEXT_MAX];
   unsigned long long hex;
   unsigned slot = 0;
@@ -107,11 +107,11 @@ static void parse(el_bytes text, int *spot, int64_t *owner) {
   copy[text.len] = '\0';
   if (sscanf(copy, "lock%d/%n", &name, &at) != 1 || at == 0) abort();
   mode = mode_of(copy + at);
-  at += (int)strlen(spot_stem(mode));
+  at += (int)strlen(key_id_stem(mode));
   /* or somebody writes to a key that no lock has */
   if (sscanf(copy + at, "%llx-%x", &hex, &slot) < 1) abort();
   if (mode == EL_MODE_LOCK && slot != 0) mode = EL_MODE_MULTI;
-  *spot = spot_make(name, mode, (int)slot);
+  *key_id = key_id_make(name, mode, (int)slot);
   *owner = (int64_t)hex;
 }
 
@@ -219,7 +219,7 @@ static bool leases_live(const store *st, const el_op *ops, size_t n) {
 }
 
 static void put(store *st, const el_op *op) {
-  int spot, datum;
+  int key_id, datum;
   int64_t owner;
   uint32_t value;
   if (parse_datum(op->key, &datum)) {
@@ -227,11 +227,11 @@ static void put(store *st, const el_op *op) {
     store_write(st, datum, value);
     return;
   }
-  parse(op->key, &spot, &owner);
+  parse(op->key, &key_id, &owner);
   if (op->touch) {
-    store_touch(st, spot, owner);
+    store_touch(st, key_id, owner);
   } else {
-    store_put(st, spot, owner, op->lease);
+    store_put(st, key_id, owner, op->lease);
   }
 }
 
@@ -242,7 +242,7 @@ static int64_t delete (store *st, const el_op *op) {
     const key *it = &st->keys[i];
     if (may_be_in(it, op->key) &&
         is_in(text_of(it, text), op->key, op->range_end)) {
-      deleted += store_release(st, it->spot, it->owner);
+      deleted += store_release(st, it->key_id, it->owner);
     }
   }
   return deleted;

@@ -4,7 +4,7 @@
 #define SIM_TXN_H
 
 #include "etcd/txn.h"
-#include "spot.h"
+#include "key_id.h"
 #include "store.h"
 
 enum { TXN_OPS_MAX = 2 * NAMES_MAX, TXN_KEYS_MAX = 64, TXN_TEXT_MAX = 40 };
@@ -17,9 +17,9 @@ typedef struct txn_result {
   char texts[TXN_OPS_MAX][TXN_KEYS_MAX][TXN_TEXT_MAX];
 } txn_result;
 
-/* The name in whose queue |spot| is, or the names as of el_keys_init, in |to| of
+/* The name in whose queue |key_id| is, or the names as of el_keys_init, in |to| of
  * TXN_TEXT_MAX bytes; the length. */
-size_t txn_name(char *to, int spot);
+size_t txn_name(char *to, int key_id);
 
 /* The key of what holders write, in |to| of TXN_TEXT_MAX bytes; the length. What is put there
  * is a number, a uint32_t. */

@@ -120,7 +120,7 @@ static bool is_put_off(world *wd, int index) {
   world_event *ev = &wd->pool[index];
   const condition *cond;
   if (ev->peer == NOBODY) return false;
-  cond = &wd->weather.peers[ev->peer];
+  cond = &wd->faults.peers[ev->peer];
   if (cond->stopped_until <= ev->at_ms) return false;
   ev->at_ms = cond->stopped_until + rng_between(&wd->dice, 0, 1);
   ev->order = rng_next(&wd->dice) >> 1;
@@ -139,7 +139,7 @@ bool world_next(world *wd) {
   wd->unused[wd->n_unused++] = index;
   wd->now_ms = ev.at_ms;
   wd->n_events++;
-  if (ev.peer != NOBODY && wd->weather.peers[ev.peer].crashed) return true;
+  if (ev.peer != NOBODY && wd->faults.peers[ev.peer].crashed) return true;
   ev.run(wd, &ev);
   return true;
 }
@@ -151,7 +151,7 @@ uint32_t world_new_id(world *wd) { return ++wd->last_id; }
 void world_count(world *wd, fault what) { wd->figures->faults[what]++; }
 
 bool world_chance(world *wd, fault what) {
-  bool is_hit = rng_chance(&wd->dice, wd->weather.chance[what]);
+  bool is_hit = rng_chance(&wd->dice, wd->faults.chance[what]);
   if (is_hit) world_count(wd, what);
   return is_hit;
 }

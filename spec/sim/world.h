@@ -9,9 +9,9 @@
 #include "figures.h"
 #include "message.h"
 #include "random.h"
-#include "spot.h"
+#include "key_id.h"
 #include "store.h"
-#include "weather.h"
+#include "faults.h"
 
 enum { NOBODY = -1 };
 
@@ -68,7 +68,7 @@ struct world {
     KINDS_MULTI
   } kinds; /* that are asked for */
   store store;
-  weather weather;
+  faults faults;
   struct peer *peers;
   struct caller *callers;
   name_record names[NAMES_MAX];

@@ -1,5 +1,6 @@
--- Files and texts that are no good as a certificate or key are told apart by
--- connect, before anything is sent.
+-- Tests that connect refuses files and texts that are no usable certificate or key, before the
+-- client sends anything.
+-- Needs: one plain member.
 
 local Certs = require "spec.support.servers.certs"
 local clients = require "spec.support.harness.clients"
@@ -9,7 +10,7 @@ local tls = require "spec.support.servers.tls"
 
 local certs, cast = suite.certs(), suite.cast()
 
--- connect refuses |changes| to the good options.
+-- Asserts that connect refuses valid options with |changes| by a message that matches |pattern|.
 local function assert_invalid(pattern, changes)
   local opts = clients.with({
     endpoints = "https://127.0.0.1:1",
@@ -20,8 +21,8 @@ local function assert_invalid(pattern, changes)
   tls.assert_keeps_secrets(message)
 end
 
-describe("wrong files are told apart at once:", function()
-  it("one that isn't there, a directory, an empty one", function()
+describe("connect refuses", function()
+  it("a certificate file that is missing, a directory or empty", function()
     assert_invalid('cacert "/nowhere/ca.pem" can\'t be read: No such file', {
       cacert = "/nowhere/ca.pem",
     })
@@ -29,7 +30,7 @@ describe("wrong files are told apart at once:", function()
     assert_invalid("cacert .*holds no certificate", { cacert = cast.empty })
   end)
 
-  it("rubbish, and PEM that is damaged or cut off", function()
+  it("a file that is no PEM, damaged or cut off", function()
     assert_invalid("cacert .*rubbish.pem\" holds no certificate", { cacert = cast.rubbish })
     assert_invalid("cert .*holds no certificate", { cert = cast.rubbish })
     assert_invalid("key .*holds no private key", { key = cast.rubbish })
@@ -42,17 +43,17 @@ describe("wrong files are told apart at once:", function()
     assert_invalid("key .*damaged private key", { key = certs:half(cast.client.key) })
   end)
 
-  it("a key for a certificate and the reverse", function()
+  it("a key file given as a certificate, and the reverse", function()
     assert_invalid("cert .*private key, but no certificate", { cert = cast.client.key })
     assert_invalid("key .*certificate, but no private key", { key = cast.client.cert })
     assert_invalid("cacert .*private key, but no certificate", { cacert = cast.ca.key })
   end)
 
-  it("a key that wants a password", function()
+  it("a key that is encrypted with a password", function()
     assert_invalid("key .*is encrypted", { key = cast.client_encrypted.key })
   end)
 
-  it("a key that doesn't fit the certificate", function()
+  it("a key that does not fit the certificate", function()
     assert_invalid("key .*does not fit the certificate in cert", {
       key = cast.client_mismatch.key,
     })
@@ -61,12 +62,12 @@ describe("wrong files are told apart at once:", function()
     })
   end)
 
-  it("one without the other", function()
+  it("a certificate without a key, and a key without a certificate", function()
     assert_invalid("cert .*without a key", { key = false })
     assert_invalid("key .*without a cert", { cert = false })
   end)
 
-  it("a certificate that isn't in force", function()
+  it("a certificate that has expired or is not yet valid", function()
     assert_invalid("client certificate .*expired", {
       cert = cast.client_expired.cert, key = cast.client_expired.key,
     })
@@ -76,7 +77,7 @@ describe("wrong files are told apart at once:", function()
     assert_invalid("cacert .*CA certificate .*expired", { cacert = cast.expired_ca.cert })
   end)
 
-  it("a text for a file name and the reverse", function()
+  it("a PEM text given as a file name, and the reverse", function()
     assert_invalid("cacert .*must be a file name", { cacert = Certs.read(cast.ca.cert) })
     assert_invalid("key .*must be a file name", { key = Certs.read(cast.client.key) })
     assert_invalid("cacert_pem holds no certificate", {
@@ -85,7 +86,7 @@ describe("wrong files are told apart at once:", function()
     assert_invalid("key_pem holds no private key", { key = false, key_pem = cast.client.key })
   end)
 
-  it("both a file and a text", function()
+  it("a file and a text for the same option", function()
     assert_invalid("only one of cacert and cacert_pem", {
       cacert_pem = Certs.read(cast.ca.cert),
     })

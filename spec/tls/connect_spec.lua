@@ -1,4 +1,5 @@
--- TLS: with which certificates and addresses a client reaches an etcd.
+-- Tests with which certificates, addresses and environment variables a client reaches etcd by TLS.
+-- Needs: one plain member.
 
 local Certs = require "spec.support.servers.certs"
 local Etcd = require "spec.support.servers.etcd"
@@ -12,9 +13,9 @@ local prefix = suite.prefix()
 local certs, cast = suite.certs(), suite.cast()
 local port_of = tls.port_of
 
-local etcd -- with the good server certificate, wants a client certificate
-local elsewhere -- certified for another name
-local anonymous -- wants no client certificate
+local etcd -- valid server certificate; requires a client certificate
+local elsewhere -- certificate for another host name
+local anonymous -- requires no client certificate
 local plain -- without TLS
 
 local function options(changes) return tls.options(etcd, prefix, changes) end
@@ -40,11 +41,11 @@ end)
 after_each(clients.close_all)
 
 describe("a client with TLS", function()
-  it("locks with the certificates of files", function()
+  it("locks with certificates and a key from files", function()
     assert_works()
   end)
 
-  it("locks with the certificates of texts", function()
+  it("locks with certificates and a key from PEM texts", function()
     assert_works {
       cacert = false, cert = false, key = false,
       cacert_pem = Certs.read(cast.ca.cert),
@@ -53,18 +54,18 @@ describe("a client with TLS", function()
     }
   end)
 
-  it("takes one from a file and another from a text", function()
+  it("locks with a certificate from a file and a key from a text", function()
     assert_works { key = false, key_pem = Certs.read(cast.client.key) }
   end)
 
-  it("finds the server by address and by name, with https:// or without", function()
+  it("reaches the server by IP address and by host name, with or without https://", function()
     for _, host in ipairs { "127.0.0.1", "localhost" } do
       assert_works { endpoints = "https://" .. host .. ":" .. port_of(etcd) }
       assert_works { endpoints = host .. ":" .. port_of(etcd) }
     end
   end)
 
-  it("finds the server by its IPv6 address", function()
+  it("reaches the server by its IPv6 address", function()
     if not Etcd.can_listen "::1" then return pending "this host has no IPv6" end
     local other = Etcd.start { tls = tls.served_by(cast.server), host = "::1" }
     finally(function() other:stop() end)
@@ -72,16 +73,16 @@ describe("a client with TLS", function()
     assert_works { endpoints = "[::1]:" .. port_of(other) }
   end)
 
-  it("can expect another name than the address", function()
+  it("accepts a certificate for server_name instead of the address", function()
     assert_works { endpoints = elsewhere:endpoint(), server_name = "etcd.example" }
     assert_works { endpoints = "127.0.0.1:" .. port_of(elsewhere), server_name = "127.9.9.9" }
   end)
 
-  it("needs no certificate of its own if etcd wants none", function()
+  it("needs no client certificate if etcd requires none", function()
     assert_works { endpoints = anonymous:endpoint(), cert = false, key = false }
   end)
 
-  it("takes keys of every usual kind, and chains", function()
+  it("accepts RSA and P-384 keys and certificate chains", function()
     local between = certs:ca { name = "between", issuer = cast.ca }
     local leaf = certs:issue(between, "client")
     assert_works { cert = certs:bundle(leaf.cert, between.cert), key = leaf.key }
@@ -91,11 +92,11 @@ describe("a client with TLS", function()
     end
   end)
 
-  it("trusts every CA of a bundle, also beside an expired one", function()
+  it("trusts a CA of a bundle that also contains an expired CA", function()
     assert_works { cacert = certs:bundle(cast.expired_ca.cert, cast.other_ca.cert, cast.ca.cert) }
   end)
 
-  it("uses a unix socket, with TLS and without", function()
+  it("uses a unix socket, with and without TLS", function()
     for _, scheme in ipairs { "unixs://", "unixs:" } do
       assert_works { endpoints = scheme .. etcd:socket(), server_name = "localhost" }
     end
@@ -105,11 +106,11 @@ describe("a client with TLS", function()
     end
   end)
 
-  it("does without TLS for http://, whatever its options are", function()
+  it("uses no TLS for http://, even with certificate options", function()
     assert_works { endpoints = plain:endpoint() }
   end)
 
-  it("holds, keeps its lease and waits", function()
+  it("holds a lock, renews its lease and waits for another client", function()
     local TTL = 5
     local holder, waiter = connect { ttl = TTL }, connect { ttl = TTL, elsewhere = true }
     local lock = assert(holder:lock "a")
@@ -122,17 +123,17 @@ describe("a client with TLS", function()
   end)
 end)
 
-describe("etcdctl's variables for TLS", function()
+describe("etcdctl's TLS variables", function()
   local good
 
-  -- What locking with |env| and the options |opts| says.
+  -- Takes a lock with the environment |env| and options |opts|; returns what the program prints.
   local function lock_with(env, opts)
     local out = variables.lock(env, clients.with({ prefix = prefix, timeout = 5 }, opts))
     tls.assert_keeps_secrets(out)
     return out
   end
 
-  -- As lock_with, but looks at no variable.
+  -- Like lock_with, but with the option env = false.
   local function lock_without(env, opts)
     opts.prefix, opts.timeout, opts.env = prefix, 5, false
     return (variables.lock(env, opts))
@@ -145,13 +146,13 @@ describe("etcdctl's variables for TLS", function()
     }
   end)
 
-  it("are enough", function()
+  it("are sufficient to connect", function()
     assert.equal("locked\n", lock_with(good))
     good.ETCDCTL_ENDPOINTS = "127.0.0.1:" .. port_of(etcd)
     assert.equal("locked\n", lock_with(good))
   end)
 
-  it("ask for TLS where no scheme says so: ETCDCTL_INSECURE_TRANSPORT", function()
+  it("select TLS by ETCDCTL_INSECURE_TRANSPORT if the endpoint has no scheme", function()
     local env = { ETCDCTL_ENDPOINTS = "127.0.0.1:" .. port_of(plain) }
     assert.equal("locked\n", lock_with(env))
     env.ETCDCTL_INSECURE_TRANSPORT = "true"
@@ -159,7 +160,7 @@ describe("etcdctl's variables for TLS", function()
     env.ETCDCTL_INSECURE_TRANSPORT = "perhaps"
     assert.matches('^invalid: .*ETCDCTL_INSECURE_TRANSPORT = "perhaps", wanted "true" or "false"',
       (lock_with(env)))
-    for _, word in ipairs { "false", "0", "F" } do -- as etcdctl reads them
+    for _, word in ipairs { "false", "0", "F" } do -- etcdctl accepts these spellings
       env.ETCDCTL_INSECURE_TRANSPORT = word
       assert.matches("^protocol: .*doesn't speak TLS", (lock_with(env)))
     end
@@ -169,7 +170,7 @@ describe("etcdctl's variables for TLS", function()
     }))
   end)
 
-  it("give way to options", function()
+  it("are overridden by options", function()
     good.ETCDCTL_CACERT = cast.other_ca.cert
     assert.matches("^unavailable: .*signed by a CA", lock_with(good))
     assert.equal("locked\n", lock_with(good, { cacert = cast.ca.cert }))
@@ -182,13 +183,13 @@ describe("etcdctl's variables for TLS", function()
     assert.equal("locked\n", lock_with(good, options()))
   end)
 
-  it("aren't looked at with env = false", function()
+  it("are ignored with env = false", function()
     assert.matches("^unauthenticated: .*wants a client certificate", lock_without(good, {
       endpoints = etcd:endpoint(), cacert = cast.ca.cert,
     }))
   end)
 
-  it("are named when they are wrong", function()
+  it("are named in the message if they are wrong", function()
     for name, value in pairs {
       ETCDCTL_CACERT = cast.rubbish, ETCDCTL_CERT = "/nowhere/cert.pem",
       ETCDCTL_KEY = cast.client_mismatch.key, ETCDCTL_ENDPOINTS = "https://nowhere",
@@ -197,7 +198,7 @@ describe("etcdctl's variables for TLS", function()
     end
   end)
 
-  it("are refused where they would switch off what is checked", function()
+  it("are refused if they disable the verification of the server certificate", function()
     good.ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true"
     assert.matches("^invalid: .*ETCDCTL_INSECURE_SKIP_TLS_VERIFY", lock_with(good))
     for _, word in ipairs { "false", "0" } do

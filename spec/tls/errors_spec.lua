@@ -1,5 +1,5 @@
--- What a client says when TLS fails: whose certificate is wrong, how, and what
--- can be done.
+-- Tests the messages for failures of TLS: which certificate is wrong, why, and the remedy.
+-- Needs: one plain member.
 
 local Etcd = require "spec.support.servers.etcd"
 local clients = require "spec.support.harness.clients"
@@ -10,14 +10,14 @@ local wait = require "spec.support.harness.wait"
 local prefix = suite.prefix()
 local certs, cast = suite.certs(), suite.cast()
 
-local etcd -- with the good server certificate, wants a client certificate
+local etcd -- valid server certificate; requires a client certificate
 local WRONG = {
   alone = cast.server_alone, expired = cast.server_expired, future = cast.server_future,
   elsewhere = cast.server_elsewhere,
-  -- etcd's own gateway speaks to it as a client; it is not made for a server.
+  -- A client certificate: etcd starts with it, because its own gateway is a client.
   client = certs:issue(cast.ca, "client", { name = "not a server" }),
 }
-local wrong = {} -- etcds with these, which want no client certificate
+local wrong = {} -- name in WRONG -> an etcd with that certificate; requires no client certificate
 
 local connect = clients.connector(function() return tls.options(etcd, prefix) end)
 
@@ -44,42 +44,42 @@ end)
 
 after_each(clients.close_all)
 
-describe("a wrong server is told apart:", function()
+describe("a server certificate", function()
   local function assert_server_refused(name, pattern)
     assert_refused("unavailable", pattern, { endpoints = wrong[name]:endpoint() })
   end
 
-  it("signed by a CA that we don't know", function()
+  it("signed by a CA that is not in cacert is reported as such", function()
     assert_refused("unavailable", "signed by a CA that is not in cacert.*test CA", {
       cacert = cast.other_ca.cert,
     })
   end)
 
-  it("signed by a CA of the same name", function()
+  it("signed by a CA with the name, but not the key, of a trusted CA is refused", function()
     assert_refused("unavailable", "signed by a CA that is not in cacert", {
       cacert = cast.namesake_ca.cert,
     })
   end)
 
-  it("signed by a CA that this system doesn't know", function()
+  it("signed by a CA unknown to the system is reported with the option cacert", function()
     assert_refused("unavailable", "not in the system's CA file.*set cacert", {
       cacert = false,
     })
   end)
 
-  it("signed by itself", function()
+  it("that is self-signed is reported as such", function()
     assert_server_refused("alone", "self%-signed, and not in cacert")
   end)
 
-  it("expired", function()
+  it("that has expired is reported as such", function()
     assert_server_refused("expired", "its certificate .*expired.*renewed")
   end)
 
-  it("not valid yet", function()
+  it("that is not yet valid is reported with a hint at the clocks", function()
     assert_server_refused("future", "its certificate .*not valid before.*clocks")
   end)
 
-  it("of another name", function()
+  it("for another host name is reported with the option server_name", function()
     assert_server_refused("elsewhere",
       "is for .*etcd.example.* not for 127.0.0.1; set server_name")
     assert_refused("unavailable", "not for server_name elsewhere.example", {
@@ -87,33 +87,33 @@ describe("a wrong server is told apart:", function()
     })
   end)
 
-  it("not made for a server", function()
+  it("that is not made for a server is reported as such", function()
     assert_server_refused("client", "not made for a server")
   end)
 end)
 
-describe("a client certificate that etcd refuses is told apart:", function()
-  it("missing", function()
+describe("a client certificate", function()
+  it("that is missing is reported with the options cert and key", function()
     assert_refused("unauthenticated", "wants a client certificate: set cert and key", {
       cert = false, key = false,
     })
   end)
 
-  it("signed by another CA", function()
+  it("signed by a CA that etcd does not trust is reported as such", function()
     assert_refused("unauthenticated", "refuses the client certificate in cert.*trusted%-ca", {
       cert = cast.client_other.cert, key = cast.client_other.key,
     })
   end)
 
-  it("not made for a client", function()
+  it("that is not made for a client is reported as such", function()
     assert_refused("unauthenticated", "not made for a client", {
       cert = cast.client_as_server.cert, key = cast.client_as_server.key,
     })
   end)
 end)
 
-describe("TLS on one side only is told apart:", function()
-  it("spoken to a port without it", function()
+describe("TLS on one side only", function()
+  it('fails with "protocol" if the server does not speak TLS', function()
     assert_refused("protocol", "doesn't speak TLS; write http://", {
       endpoints = "https://127.0.0.1:" .. tls.port_of(suite.etcd()),
     })
@@ -122,14 +122,14 @@ describe("TLS on one side only is told apart:", function()
     })
   end)
 
-  it("spoken because there is a server_name alone", function()
+  it('fails with "protocol" if the option server_name alone selects TLS', function()
     assert_refused("protocol", "doesn't speak TLS", {
       endpoints = "127.0.0.1:" .. tls.port_of(suite.etcd()), server_name = "etcd.example",
       cacert = false, cert = false, key = false,
     })
   end)
 
-  it("not spoken to a port that wants it", function()
+  it('fails with "protocol" and a hint at https:// if the client does not use TLS', function()
     assert_refused("protocol", "wants TLS; write https://", {
       endpoints = "http://127.0.0.1:" .. tls.port_of(etcd),
     })
@@ -139,8 +139,8 @@ describe("TLS on one side only is told apart:", function()
   end)
 end)
 
-describe("a refused try", function()
-  it("is answered with the same reason by all calls, and costs few requests", function()
+describe("a refused server certificate", function()
+  it("is reported by each call with the same reason, with few requests", function()
     local client = connect { cacert = cast.other_ca.cert }
     for _, call in ipairs {
       function() return client:lock "a" end,

@@ -1,4 +1,5 @@
--- Certificates that are replaced under a running program.
+-- Tests that a connected client reads replaced certificate files again.
+-- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
 local suite = require "spec.support.harness.suite"
@@ -14,10 +15,10 @@ local function copy(from, to)
   assert(uv.fs_rename(to .. ".new", to))
 end
 
-describe("files that are replaced", function()
+describe("replaced certificate files", function()
   local files, etcd, client
 
-  -- Puts these where the client looks for them.
+  -- Copies the certificate of |ca| and the certificate and key of |cert| to the client's files.
   local function install(ca, cert)
     copy(ca.cert, files.cacert)
     copy(cert.cert, files.cert)
@@ -39,7 +40,7 @@ describe("files that are replaced", function()
     etcd:stop()
   end)
 
-  -- Everything by the other CA from now on.
+  -- Restarts etcd with certificates that the other CA has signed.
   local function switch_etcd()
     etcd:set_tls {
       ca = cast.other_ca.cert, cert = cast.server_other.cert, key = cast.server_other.key,
@@ -55,7 +56,7 @@ describe("files that are replaced", function()
     end, 5, "the reason")
   end
 
-  it("are read again before the lock is lost, when etcd comes back with another CA", function()
+  it("are read when etcd restarts with another CA, before a hold is lost", function()
     local lock = assert(client:lock "a")
     install(cast.other_ca, cast.client_other)
     switch_etcd()
@@ -66,18 +67,18 @@ describe("files that are replaced", function()
     assert.equal(0, client:stats().lost)
   end)
 
-  it("are not used while they are of no use", function()
+  it("are not used while they are invalid: the previous ones stay in use", function()
     local lock = assert(client:lock "a")
     for file, rubbish in pairs { cacert = cast.rubbish, key = cast.client_other.key } do
       local good = certs:path("good-" .. file)
       copy(files[file], good)
       copy(rubbish, files[file])
-      -- Whose certificate nobody trusts: that is when they are read again.
+      -- The client reads its files again because it does not trust the new certificate.
       switch_etcd()
       await_refusal()
       etcd:set_tls(tls.served_by(cast.server))
       etcd:restart()
-      -- What was found out about the member is believed for some seconds.
+      -- The client remembers the cause of the failed connection for some seconds.
       wait.eventually(function()
         local b, reason = client:lock("b", { timeout = 5 })
         return b and b:unlock(), reason
@@ -88,12 +89,12 @@ describe("files that are replaced", function()
     assert.is_true(lock:unlock())
   end)
 
-  it("are read again when they come after the change, also one by one", function()
+  it("are read if etcd changes its CA first, also if they change one by one", function()
     local lock = assert(client:lock "a")
     switch_etcd()
     await_refusal()
     copy(cast.other_ca.cert, files.cacert)
-    copy(cast.client_other.key, files.key) -- doesn't fit the certificate yet
+    copy(cast.client_other.key, files.key) -- does not fit the certificate yet
     local b, why, code = client:lock("b", { timeout = 0.5 })
     assert.is_nil(b)
     assert.is_string(code, why)

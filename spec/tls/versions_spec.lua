@@ -1,5 +1,6 @@
--- Servers that speak another TLS than we do: what they have in common with us is
--- said at once, not that they can't be reached.
+-- Tests that a server without a TLS version, cipher or curve in common with the client is reported
+-- as such at once, not as unreachable.
+-- Needs: one plain member.
 
 local Certs = require "spec.support.servers.certs"
 local etcdlock = require "etcdlock"
@@ -9,7 +10,7 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 
--- Much less than the timeout that is given: the answer is known, not awaited.
+-- SOON is much less than TIMEOUT: the failure is reported at once, not at the timeout.
 local TIMEOUT, SOON = 20, 10 -- seconds
 
 local NOTHING = "127.0.0.1:%d+: it has no TLS version, cipher and curve in common with us: "
@@ -18,7 +19,8 @@ local NOTHING = "127.0.0.1:%d+: it has no TLS version, cipher and curve in commo
 local certs, ca, cert
 local cleanup -- functions
 
--- OpenSSL's own server, restricted by |...|; it may even do what is insecure.
+-- Starts `openssl s_server` with the arguments |...|, which may allow insecure versions; returns
+-- its endpoint.
 local function serve(...)
   local server = proc.talk {
     "openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", cert.cert, "-key", cert.key,
@@ -36,7 +38,7 @@ local function connect(...)
   return client
 end
 
--- |call| is answered soon, with |code| and what matches |pattern|.
+-- Asserts that |call| fails in less than SOON with |code| and a message that matches |pattern|.
 local function assert_refused(code, pattern, call)
   local from = wait.now()
   local ok, message, got = call()
@@ -66,7 +68,7 @@ describe("a server that speaks only", function()
     ["TLS 1.0"] = { "-tls1", "-cipher", "DEFAULT@SECLEVEL=0" },
     ["TLS 1.2 with CBC"] = { "-tls1_2", "-cipher", "AES128-SHA@SECLEVEL=0" },
   } do
-    it(name .. " has nothing in common with us, which every call is told at once", function()
+    it(name .. ' makes each call fail with "protocol" at once', function()
       local client = connect(serve((table.unpack or unpack)(args)))
       for _, call in ipairs {
         function() return client:lock "a" end,
@@ -81,7 +83,7 @@ describe("a server that speaks only", function()
   end
 
   for _, version in ipairs { "2", "3" } do
-    it("TLS 1." .. version .. " has that in common with us, but is no etcd", function()
+    it("TLS 1." .. version .. " is not reported as having no TLS version in common", function()
       local client = connect(serve("-tls1_" .. version))
       local ok, message = client:lock("a", { timeout = 1 })
       assert.is_nil(ok)
@@ -91,7 +93,7 @@ describe("a server that speaks only", function()
 end)
 
 describe("a member that speaks only TLS 1.1", function()
-  it("is left for one that speaks ours", function()
+  it("is skipped for a member that supports a newer version", function()
     local client = connect(serve("-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"), suite.endpoint())
     local from = wait.now()
     assert(assert(client:lock "a"):unlock())

@@ -1,25 +1,25 @@
 #!/bin/sh
-# Builds a program in Go from Debian's sources of etcd's client: no module is fetched.
+# Builds a Go program with Debian's sources of etcd's Go client. It downloads no Go module.
 #
 #   build.sh PROGRAM FILE...
 #
-# Ends with 3 where Go isn't here, or etcd's client for it.
+# Exit status 3: Go or etcd's Go client is not installed.
 set -eu
 
 GOPATH=/usr/share/gocode
 OLD=go.etcd.io/etcd/clientv3
-NEW=go.etcd.io/etcd/client/v3 # of etcd 3.5 and later, Debian 13's
+NEW=go.etcd.io/etcd/client/v3 # etcd 3.5 and later (Debian 13)
 
 program=$1
 shift
 missing() {
-  echo "No $1 here" >&2
+  echo "$1 is not installed" >&2
   exit 3
 }
 command -v go >/dev/null || missing Go
 if [ -d "$GOPATH/src/$NEW" ]; then client=$NEW recipes=$NEW/experimental/recipes
 elif [ -d "$GOPATH/src/$OLD" ]; then client=$OLD recipes=go.etcd.io/etcd/contrib/recipes
-else missing "client of etcd in Go"; fi
+else missing "etcd's Go client"; fi
 
 sources=$program-src
 rm -rf "$sources"

@@ -1,4 +1,4 @@
--- The clients of a test, and what their calls answer.
+-- Connects the clients of a test, and checks the results of their calls.
 
 local Scripted = require "spec.support.servers.scripted"
 local assert = require "luassert"
@@ -7,12 +7,13 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- A hold that is shorter is not watched: seconds.
+-- Seconds. A client does not watch the key of a hold that is shorter.
 M.UNWATCHED = 0.05
 
-local open, kept, between = {}, {}, {}
+-- The open clients, the locks of keep, and the scripted servers.
+local open, kept, servers = {}, {}, {}
 
--- |defaults| with |changes| (false: none) to them.
+-- Returns a copy of |defaults| with |changes|; a change to false removes the option.
 function M.with(defaults, changes)
   local opts = {}
   for name, value in pairs(defaults) do opts[name] = value end
@@ -20,9 +21,10 @@ function M.with(defaults, changes)
   return opts
 end
 
--- connect(changes), for clients with these options (a table, or a function that
--- returns one). close_all ends them. With |changes.elsewhere| the client is to the
--- others as one of another program would be: waiting for each other is no deadlock.
+-- Returns the function connect(changes), which connects a client with the options |defaults| (a
+-- table, or a function that returns one) and |changes|. close_all closes these clients. With
+-- |changes.elsewhere| the client counts as a client of another process: deadlock detection ignores
+-- it.
 function M.connector(defaults)
   return function(changes)
     local opts = type(defaults) == "function" and defaults() or defaults
@@ -36,14 +38,15 @@ function M.connector(defaults)
   end
 end
 
--- |lock|, which a test holds but doesn't name: dropped, it would be released.
+-- Returns |lock| and keeps a reference to it until close_all, so that it is not garbage-collected
+-- and released.
 function M.keep(lock)
   kept[#kept + 1] = lock
   return lock
 end
 
--- What calls |call|, and is stopped there where etcd has answered what |client| asks in
--- it; returns the function by which it goes on.
+-- Calls |call| in a coroutine, which is suspended when the first request of |client| in it has been
+-- answered. Returns the function that resumes the coroutine.
 function M.ask_and_stop(client, call)
   local ask = client._ask
   function client:_ask(...)
@@ -58,8 +61,8 @@ function M.ask_and_stop(client, call)
   return go_on
 end
 
--- Has |lock|, of |client|, write |value| to |key| within |seconds|; returns what its end can
--- be waited for with.
+-- Starts a guarded write of |value| to |key| by |lock| of |client|, with a timeout of |seconds|.
+-- Returns the write, whose method wait returns its result.
 function M.start_put(client, lock, key, value, seconds)
   local write = client._core:txn()
   write:guard_lock(lock._core)
@@ -68,7 +71,8 @@ function M.start_put(client, lock, key, value, seconds)
   return write
 end
 
--- |write|, of start_put, ends, and nobody knows what became of it.
+-- Waits for |write| of start_put. Fails unless it ends with "unavailable" and etcd may have carried
+-- it out.
 function M.assert_unheard(write)
   local ok, message, code, is_unwritten = write:wait(10)
   assert.is_false(ok)
@@ -76,30 +80,31 @@ function M.assert_unheard(write)
   assert.is_false(is_unwritten, message)
 end
 
--- Waits until |client| asks nothing by itself for the next seconds, of |lock|, the only
--- one that it holds: the next request is the test's.
+-- Waits until |client| watches the key of |lock|, the only lock that it holds, and will send no
+-- request by itself for the next seconds.
 function M.await_watched(client, lock)
   local seen
-  wait.eventually(function() return client:stats().watches > 0 end, 5, "the watch of the own key")
+  wait.eventually(function() return client:stats().watches > 0 end, 5, "the client watches its key")
   wait.eventually(function()
     local before = seen
     for _ = 1, 5 do assert(client:ping()) end
     local stats = client:stats()
     seen = stats.watches + stats.looks
     return seen == before
-  end, 5, "what is looked at once it is watched")
+  end, 5, "the client queries the watched key")
   assert.is_true(lock:check())
 end
 
--- Waits until |server|, of scripted.lua, keeps what etcd has answered to a transaction of
--- |client|, who then hears something else: it gives that up when nothing comes for a while.
+-- Waits until |server|, of scripted.lua, holds back etcd's answer to a transaction of |client|.
+-- Then pings, because |client| abandons the transaction if it receives no answer at all for a
+-- while.
 function M.await_held(server, client)
-  wait.eventually(function() return server:held "Txn" == 1 end, 5, "what is answered late")
+  wait.eventually(function() return server:held "Txn" == 1 end, 5, "the server holds an answer")
   assert(client:ping())
 end
 
--- Does |run|, which takes locks and releases them, again until all was over so soon that none
--- of them was watched; returns what it returned then.
+-- Repeats |run|, which takes and releases locks, until it ends in less than UNWATCHED seconds, so
+-- that no key was watched. Returns the result of that run.
 function M.briefly(run)
   local result
   wait.eventually(function()
@@ -110,46 +115,47 @@ function M.briefly(run)
   return result
 end
 
--- What waits for |client| to have the lock |name| in |mode| ("read", "write"), for an
--- owner of its own unless |opts| name one.
+-- Starts an asynchronous acquisition of the lock |name| in |mode| ("read", "write") by |client|,
+-- for a new owner unless |opts| name one. Returns the acquisition.
 function M.ask(client, mode, name, opts)
   return assert(client[mode .. "_lock_async"](client, name, M.with({ owner = {} }, opts)))
 end
 
--- None of the waits |...| ends while every open client gets five answers of etcd's, which
--- is a time in which one whose turn it is would have ended.
+-- Fails if one of the acquisitions |...| ends while every open client pings etcd five times. In
+-- that time an acquisition at the head of the queue would have ended.
 function M.assert_wait(...)
   for _ = 1, 5 do
     for _, client in ipairs(open) do assert(client:ping()) end
   end
   for i, asked in ipairs { ... } do
-    assert.is_false(asked:step(), "wait " .. i .. " is over")
+    assert.is_false(asked:step(), "acquisition " .. i .. " has ended")
   end
 end
 
--- What becomes of the lock that was |asked| for (lock_async), once that is known.
+-- Waits for the acquisition |asked| (see ask) and returns its results: a lock, or nil, message,
+-- code.
 function M.ended(asked)
   local lock, message, code
   wait.eventually(function()
     lock, message, code = asked:step()
     return lock ~= false
-  end, 10, "granted, or refused")
+  end, 10, "the acquisition ends")
   return lock, message, code
 end
 
--- The lock that was |asked| for, once it is granted.
+-- Waits for the acquisition |asked| and returns its lock. Raises if it fails.
 function M.granted(asked)
   return assert(M.ended(asked))
 end
 
--- Of the two locks that were |asked| for one is granted, and the other one after it, with
--- a greater token.
+-- Fails unless one of the two acquisitions |asked| is granted, and the other only after the first
+-- lock is released, with a greater token.
 function M.assert_one_after_the_other(asked)
   local first
   wait.eventually(function()
     first = first or asked[1]:step() and 1 or asked[2]:step() and 2
     return first
-  end, 10, "one of them")
+  end, 10, "one of two acquisitions is granted")
   M.assert_wait(asked[3 - first])
   local held = asked[first]:step()
   assert.is_true(held:unlock())
@@ -158,30 +164,32 @@ function M.assert_one_after_the_other(asked)
   assert.is_true(next_one:unlock())
 end
 
--- The modes of those who hold |name| now, as |client| finds them in etcd.
+-- Returns the list of modes of the present holds of |name|, as |client| reads them from etcd.
 function M.modes_held(client, name)
   local modes = {}
-  for i, place in ipairs(assert(client:queue(name))) do
-    modes[i] = place.held and place.mode or nil
+  for i, entry in ipairs(assert(client:queue(name))) do
+    modes[i] = entry.held and entry.mode or nil
   end
   return modes
 end
 
--- A server of scripted.lua before the etcd at |endpoint|, for the clients of a test:
--- close_all stops it after them, who can end their leases so.
+-- Starts a server of scripted.lua in front of the etcd at |endpoint| and returns it. close_all
+-- stops it after the clients, so that they can revoke their leases.
 function M.scripted(endpoint)
-  between[#between + 1] = Scripted.start(endpoint)
-  return between[#between]
+  servers[#servers + 1] = Scripted.start(endpoint)
+  return servers[#servers]
 end
 
--- One before the etcd at |endpoint|, and a client with |options| that asks it.
+-- Returns a scripted server in front of the etcd at |endpoint|, and a client of this server with
+-- |options|.
 function M.through_scripted(endpoint, options)
   local server = M.scripted(endpoint)
   return server, M.connector(options) { endpoints = server:endpoint() }
 end
 
--- Nothing with |prefix| is left in |etcd| by what |use| does with a client, which it closes
--- at the end and returns when it began that: again where close has given up, after 0.5 s.
+-- Fails unless |use| leaves no key with |prefix| and no lease in |etcd|. |use| uses and closes a
+-- client, and returns the time at which it began to close it. If that took 0.5 s or longer, close
+-- has given up, and |use| is repeated.
 function M.assert_nothing_left(etcd, prefix, use)
   wait.eventually(function()
     local from = use()
@@ -191,23 +199,23 @@ function M.assert_nothing_left(etcd, prefix, use)
       return true
     end
     etcd:revoke_all()
-  end, 5, "an end that etcd hears of in time")
+  end, 5, "close ends within 0.5 s")
 end
 
--- For after_each.
+-- Closes the clients and stops the scripted servers; for after_each.
 function M.close_all()
   kept = {}
   for i = #open, 1, -1 do
     open[i]:close()
     open[i] = nil
   end
-  for i = #between, 1, -1 do
-    between[i]:stop()
-    between[i] = nil
+  for i = #servers, 1, -1 do
+    servers[i]:stop()
+    servers[i] = nil
   end
 end
 
--- What a call answered is a failure with |code|; returns its message.
+-- Fails unless the results of a call are nil, a message and |code|. Returns the message.
 function M.assert_fails(code, ok, message, got, ...)
   assert.is_nil(ok)
   assert.equal(code, got, message)
@@ -216,7 +224,8 @@ function M.assert_fails(code, ok, message, got, ...)
   return message
 end
 
--- The same of a with_lock whose function has run; returns that, and its results.
+-- Fails unless the results of a with_lock are those of a failure with |code| after its function has
+-- run. Returns the message and the results of the function.
 function M.assert_ran(code, ok, message, got, has_run, ...)
   M.assert_fails(code, ok, message, got)
   assert.is_true(has_run)

@@ -1,14 +1,15 @@
--- The documents and their fenced blocks. What follows the three backquotes tells what is
--- done with a block:
+-- Reads the documents and their fenced blocks. The text after the three backquotes says how a block
+-- is tested:
 --
---   lua                   it runs as it stands there
---   lua nginx             so it does in a content handler
---   sh                    so it does in a shell, after what its chapter has before it
---   LANGUAGE FILE.NAME    it is that file, for the shell of its chapter
---   text printed          what the shell has printed just before ("…" is anything);
+--   lua                   run it unchanged
+--   lua nginx             run it unchanged in a content handler
+--   sh                    run it in a shell, after the preceding blocks of its chapter
+--   LANGUAGE FILE.NAME    write it to that file, for the shell of its chapter
+--   text printed          compare it with the output of the preceding block ("…": any text)
 --   text printed, but for numbers
---   sh run by FILE, …     each of its commands stands in one of these files, which are run
---   LANGUAGE not run: …   nothing, for this reason
+--                         compare it with that output, ignoring numbers
+--   sh run by FILE, …     each of its commands occurs in one of these files, which are run
+--   LANGUAGE not run: …   do not test it, for this reason
 
 local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
@@ -20,15 +21,16 @@ for name in uv.fs_scandir_next, assert(uv.fs_scandir "doc") do
   if name:find "%.md$" then M.FILES[#M.FILES + 1] = "doc/" .. name end
 end
 
--- Where their etcd is, ...
+-- The address of etcd in the documents.
 M.ETCD = "127.0.0.1:2379"
 
--- ... and |text| with ours at |endpoints| instead.
+-- Returns |text| with |endpoints| in place of ETCD.
 function M.with_etcd(text, endpoints)
   return (text:gsub(M.ETCD:gsub("%.", "%%."), (endpoints:gsub("%%", "%%%%"))))
 end
 
--- What the words after the backquotes ask for: kind, and what more it says.
+-- Parses the text after the backquotes. Returns the kind of the block and its argument; nil and
+-- |info| if the kind is unknown.
 local function kind_of(info)
   local reason = info:match "^%l+ not run: (%S.*)$"
   if reason then return "not run", reason end
@@ -42,8 +44,8 @@ local function kind_of(info)
   return nil, info
 end
 
--- The blocks of |text|, which is |file|'s: a list of { kind (nil if unknown), argument,
--- chapter (its heading), text, place }.
+-- Returns the blocks of |text|, the contents of |file|: a list of { kind (nil if unknown),
+-- argument, chapter (heading), text, place ("FILE:LINE") }.
 function M.blocks_of(file, text)
   local list, block, chapter, number = {}, nil, "", 0
   for line in text:gmatch "([^\n]*)\n" do
@@ -64,7 +66,7 @@ function M.blocks_of(file, text)
   return list
 end
 
--- Those of all documents, or of one kind only.
+-- Returns the blocks of all documents; only those of |kind| if it is not nil.
 function M.blocks(kind)
   local list = {}
   for _, file in ipairs(M.FILES) do

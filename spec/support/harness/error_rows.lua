@@ -1,5 +1,5 @@
--- What a request may end with: the rules of src/base/error.c, told a second time, with
--- an example for each.
+-- Lists the ways in which a request can fail: the rules of src/base/error.c, written independently,
+-- with an example for each.
 
 local M = {}
 
@@ -11,8 +11,9 @@ local STATUS = {
 
 local NOT_ETCD = "something answers there, but it is not an etcd v3 client port"
 
--- One for each rule, in its order: status, part of the text, code, flags, hint,
--- and an example: what the server says, and with which status if any will do.
+-- One row for each rule, in the order of the rules: status, part of the text, code, flags, hint.
+-- Named fields: `says` is an example of the server's text; `status` is the status of this example
+-- if the rule is for any status; `cause` is the text that the message has instead of `says`.
 local ROWS = {
   { "NOT_FOUND", "requested lease not found", "lost", "DEFINITE | LEASE_GONE",
     says = "etcdserver: requested lease not found" },
@@ -59,7 +60,7 @@ local function has(row, flag)
   return row[4]:find(flag, 1, true) ~= nil
 end
 
--- What the flags and the status are, for programs.
+-- Adds to each row its name, the number of its status, and its flags as booleans.
 for _, row in ipairs(ROWS) do
   row.name = ("%s %q"):format(row[1], row.says)
   row.number = STATUS[row.status or row[1]]
@@ -70,8 +71,8 @@ end
 
 M.STATUS, M.ROWS = STATUS, ROWS
 
--- each_row(test, is_wanted): has busted's |it| run test(row) for every row, or for
--- those that are wanted.
+-- Returns the function each_row(test, is_wanted), which defines with busted's |it| one test
+-- test(row) for each row; only for rows for which is_wanted(row) is true, if is_wanted is not nil.
 function M.tests_with(it)
   return function(test, is_wanted)
     for _, row in ipairs(ROWS) do

@@ -1,5 +1,5 @@
--- A stage for the rows of errors: an etcd that says what it is told to, one client
--- of it at a time, and what both files about them ask.
+-- Sets up the tests of error_rows.lua: a scripted etcd, one client of it at a time, and the helpers
+-- and assertions that the spec files share.
 
 local Scripted = require "spec.support.servers.scripted"
 local assert = require "luassert"
@@ -12,12 +12,13 @@ local wait = require "spec.support.harness.wait"
 local Stage = {}
 Stage.__index = Stage
 
--- How soon an answer comes that is known, how long we wait if there is one (LONG)
--- and if there is none, and how many requests may be made of that.
+-- SOON: seconds within which a call returns if it does not wait for etcd. LONG: timeout of calls
+-- that etcd answers. TIMEOUT: timeout of calls that etcd does not answer. STORM: the limit on the
+-- number of requests that one call may send.
 Stage.SOON, Stage.LONG, Stage.TIMEOUT, Stage.STORM = wait.SLACK, 5, 0.5, 10
 
--- A stage for keys with |prefix|. `server` is the scripted etcd, `client` the
--- latest client.
+-- Returns a stage whose clients use keys with |prefix|. Its field `server` is the scripted etcd,
+-- `client` the latest client, `beside` a client that bypasses the scripted etcd.
 function Stage.new(prefix)
   return setmetatable({ prefix = prefix }, Stage)
 end
@@ -27,18 +28,19 @@ function Stage:open()
   self.beside = assert(etcdlock.connect { endpoints = suite.endpoint(), prefix = self.prefix })
 end
 
--- Between tests.
+-- Ends the scripted answers and closes the latest client; for after_each.
 function Stage:clear()
   self.server:pass()
   if self.client then self.client:close() end
 end
 
--- What stands for busted's |it| for stories that have a client made for them: they count
--- what it asks, or look at once at what it has left. |meant| is as in rounds.
+-- Returns a function that defines a test like busted's |it|, but repeats the test if etcd was
+-- silent for too long (see rounds.lua; |meant| as there). For tests that connect their own client
+-- and count its requests, or check at once what it has left.
 function Stage:undisturbed(it, meant)
-  return function(name, story)
+  return function(name, test)
     it(name, function()
-      rounds.undisturbed(function(timed) timed(story) end, function() self:clear() end, meant)
+      rounds.undisturbed(function(timed) timed(test) end, function() self:clear() end, meant)
     end)
   end
 end
@@ -57,17 +59,19 @@ function Stage:connect(opts)
   return self.client
 end
 
--- A client that has a lease already, and nothing to do.
+-- Connects a client that has a lease, and no key and no request under way.
 function Stage:connect_idle()
   assert(self:connect():lock "first"):unlock()
   return self.client
 end
 
--- A hold that has begun to watch its key and asks for nothing more for a while.
+-- Connects a client and takes the lock |name|. Returns the lock when its key is watched and the
+-- client will send no further request for a while.
 function Stage:hold(name)
   self:connect_idle()
-  -- Somebody writes between the enqueue and the watch, so that there is one look after
-  -- that was created, and what is scripted next isn't for it.
+  -- `beside` writes between the enqueue and the watch. The client therefore sends one query after
+  -- it has created the watch. Waiting for this query keeps it from receiving the next scripted
+  -- answer.
   self.server:hold_back "Txn"
   local pending = assert(self.client:lock_async(name))
   wait.eventually(function() return self.server:held "Txn" == 1 end, 5, "the enqueue")
@@ -75,37 +79,38 @@ function Stage:hold(name)
   local before = self.server:calls "Txn"
   self.server:tell "Txn"
   local lock = clients.granted(pending)
-  wait.eventually(function() return self.server:calls "Txn" > before end, 5, "the look")
+  wait.eventually(function() return self.server:calls "Txn" > before end, 5, "the query")
   return lock
 end
 
--- A read that has nothing to find.
+-- Queries an empty queue; results as those of client:queue.
 function Stage:look()
   return self.client:queue "looked-at"
 end
 
--- ---- what is said ----
+-- ---- scripted errors ----
 
--- The next |times| calls (nil: all) of |method| end as |row| says; before etcd
--- knows of them, or after it has carried them out if that is possible.
+-- Makes the next |times| calls (nil: all) of |method| fail as in |row|: before they reach etcd if
+-- the error is definite, else after etcd has carried them out.
 function Stage:script(row, method, times)
   self.server:answer(method, row.definite and "before" or "after", row.number, row.says, times)
 end
 
--- What a message has to say of |row|.
+-- Returns the text that a message must contain for |row|.
 function Stage:text_of(row)
   return ("etcd %s: %s%s"):format(self.server.address, row.cause or row.says,
     row[5] and "; " .. row[5] or "")
 end
 
--- A call returned what |row| says, in a message that begins with |where|.
+-- Fails unless the results of a call are the failure of |row|, with a message that begins with
+-- |where|.
 function Stage:assert_told(row, where, ok, message, code)
   assert.is_nil(ok)
   assert.equal(where .. self:text_of(row), message)
   assert.equal(row[3], code)
 end
 
--- |run| takes at least |low| and at most |high| seconds; returns what it does.
+-- Fails unless |run| takes from |low| to |high| seconds. Returns the results of |run|.
 function Stage.within(low, high, run)
   local from = wait.now()
   local results = { run() }
@@ -114,9 +119,9 @@ function Stage.within(low, high, run)
   return (table.unpack or unpack)(results)
 end
 
--- ---- what is left ----
+-- ---- leases and keys ----
 
--- One that was granted without our knowledge is revoked.
+-- Waits until etcd has |count| leases: the client revokes a lease whose grant it did not learn of.
 function Stage.await_leases(count)
   wait.eventually(function()
     local leases = suite.etcd():leases()
@@ -124,7 +129,7 @@ function Stage.await_leases(count)
   end, 5, count .. " leases")
 end
 
--- Nothing is left of the lock |name|, and it can be had.
+-- Fails unless no key of the lock |name| is left, and the client can take the lock.
 function Stage:assert_free(name)
   self.server:pass()
   suite.etcd():await_keys(self.prefix .. name, 0, 10)

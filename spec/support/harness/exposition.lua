@@ -1,11 +1,11 @@
--- A page of metrics, as Prometheus' own parser reads it.
+-- Parses a page of metrics with Prometheus' own parser.
 
 local assert = require "luassert"
 local cjson = require "cjson"
 local proc = require "spec.support.programs.proc"
 local temporary = require "spec.support.harness.temporary"
 
--- Debian's, which has the package; others may be found before it.
+-- Debian's Python, for which the package is installed; PATH may find another one first.
 local PYTHON = "/usr/bin/python3"
 
 local Page = {}
@@ -13,7 +13,7 @@ Page.__index = Page
 
 local M = {}
 
--- The page |text|; fails if Prometheus can't read it.
+-- Parses |text| and returns the page. Fails if Prometheus cannot parse it.
 function M.read(text)
   local path = temporary.directory() .. "/metrics"
   local file = assert(io.open(path, "wb"))
@@ -31,7 +31,7 @@ local function has(labels, wanted)
   return true
 end
 
--- The values of the samples |name| of |family| that have these |labels|.
+-- Returns the values of the samples |name| of |family| that have these |labels|.
 function Page:values(family, name, labels)
   local values = {}
   for _, sample in ipairs(assert(self.families[family], family).samples) do
@@ -40,7 +40,7 @@ function Page:values(family, name, labels)
   return values
 end
 
--- The value of the one sample |name| with these |labels|.
+-- Returns the value of the sample |name| with these |labels|. Fails unless there is exactly one.
 function Page:value(name, labels)
   local family = name:gsub("_total$", ""):gsub("_bucket$", ""):gsub("_sum$", "")
     :gsub("_count$", "")

@@ -1,24 +1,25 @@
--- Loaded by busted before the specs: looks after every spec file, and stops at
--- the end of the run what the specs have started.
+-- Loaded by busted before the specs. Checks after each spec file that it has left no key, lease,
+-- thread or descriptor. Stops all servers and processes at the end of the run.
 
 local busted = require "busted"
-local cell = require "spec.support.harness.cell"
+local matrix = require "spec.support.harness.matrix"
 local leaks = require "spec.support.harness.leaks"
 local suite = require "spec.support.harness.suite"
 
-io.stdout:write(cell.describe() .. "\n") -- by which luv opens its own descriptors
--- A run tells nothing if it depends on its user's.
-cell.export(cell.variables())
+-- describe also makes luv open its own descriptors, before the first snapshot.
+io.stdout:write(matrix.describe() .. "\n")
+-- Replaces etcdctl's variables of the user who runs the suite.
+matrix.export(matrix.variables())
 -- gRPC core keeps one eventpoll and one eventfd for the life of the process.
 require("etcdlock.core").connect({ endpoints = { "127.0.0.1:1" }, ttl = 2 }):close(0.1)
 
 local before
 
 busted.subscribe({ "file", "start" }, function(file)
-  local elsewhere = cell.elsewhere(file.name)
-  if elsewhere then
+  local missing = matrix.missing(file.name)
+  if missing then
     local function skip()
-      busted.pending("this file: it runs in " .. elsewhere, function() end)
+      busted.pending("this file: it needs " .. missing, function() end)
     end
     file.run = setmetatable({
       getTrace = file.run.getTrace, rewriteMessage = file.run.rewriteMessage,

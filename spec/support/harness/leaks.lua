@@ -1,11 +1,13 @@
--- Proof that nothing is left: keys, leases, threads, descriptors.
+-- Checks that a spec file has left no keys, leases, threads or descriptors.
 
+local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- Entry -> description, for the entries of a directory in /proc/self.
+-- Returns a table from each entry of /proc/self/|name| to describe(path), and the number of
+-- entries. Entries whose description is nil are omitted.
 local function entries(name, describe)
   local path, found, count = "/proc/self/" .. name, {}, 0
   local scan = assert(uv.fs_scandir(path))
@@ -24,12 +26,25 @@ local function thread_name(path)
   return name
 end
 
--- nil for the descriptor that the listing itself had open.
-local function target(path)
-  return (uv.fs_readlink(path))
+-- Returns the addresses and the state, in hex, of the TCP socket |inode|; nil if there is none.
+local function tcp_line(inode)
+  for _, name in ipairs { "tcp", "tcp6" } do
+    for line in (read_file("/proc/self/net/" .. name) or ""):gmatch "[^\n]+" do
+      local addresses, found = line:match "^ *%d+: (%x+:%x+ %x+:%x+ %x%x) .- %d+ +%d+ (%d+) "
+      if found == inode then return addresses end
+    end
+  end
 end
 
--- What this process has now.
+-- Returns the target of the descriptor at |path|; nil for the descriptor of the listing itself.
+local function target(path)
+  local text = uv.fs_readlink(path)
+  local inode = text and text:match "^socket:%[(%d+)%]$"
+  local line = inode and tcp_line(inode)
+  return line and ("%s %s"):format(text, line) or text
+end
+
+-- Returns the threads and descriptors of this process.
 function M.snapshot()
   local snapshot = {}
   snapshot.threads, snapshot.thread_count = entries("task", thread_name)
@@ -48,8 +63,8 @@ local function added(now, before)
   return list
 end
 
--- What is there that was not there |before|, as a list of lines. |etcd| and
--- |prefix| may be nil.
+-- Returns a list of lines about threads and descriptors that have been added since the snapshot
+-- |before|, keys of |etcd| that start with |prefix|, and leases. |etcd| and |prefix| may be nil.
 local function left_since(before, etcd, prefix)
   local left = {}
   local function report(what, list)
@@ -69,9 +84,9 @@ local function left_since(before, etcd, prefix)
   return left
 end
 
--- Fails unless, within |seconds| (15: a killed holder's lease must expire), no
--- more threads and descriptors are there than |before|, no key of |etcd| under
--- |prefix| and no lease.
+-- Fails unless, within |seconds| (15: the lease of a killed holder must expire), there are no more
+-- threads and descriptors than in the snapshot |before|, no keys of |etcd| that start with
+-- |prefix|, and no leases.
 function M.assert_none_left(before, etcd, prefix, seconds)
   wait.eventually(function()
     collectgarbage()

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs the suite ($SPEC) on every Lua, one after the other, by $MAKE, and sums up
-# in one last line. Every Lua is run, whatever failed before.
+# Runs the suite ($SPEC) with $MAKE on every Lua, one after the other, also after a failure. The
+# last line is the sum: "N passed, N failed[, N skipped]".
 set -u
 
 log=$(mktemp)
 trap 'rm -f "$log" "$log.status"' EXIT
 passed=0 failed=0 skipped=0
 
-# The number before |$1| in the suite's last line, 0 if there is none.
+# Prints the number before |$1| in the suite's last line; 0 if there is none.
 count() {
   grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1 |
     grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || echo 0
@@ -21,7 +21,7 @@ for lua in 5.1 5.2 5.3 5.4 jit; do
   status=$(cat "$log.status" 2>/dev/null || echo 1)
   rm -f "$log.status"
   broken=$(count failed)
-  # What isn't a test can fail as well: the build, or the end of the run.
+  # The build or the end of the run can fail although no test failed.
   if [ $status -ne 0 ] && [ "$broken" -eq 0 ]; then broken=1; fi
   passed=$((passed + $(count passed)))
   failed=$((failed + broken))

@@ -1,5 +1,5 @@
--- busted's output: one line per test while it runs, then all failures once
--- more, and at the very end "N passed, N failed[, N skipped]".
+-- Output handler for busted: prints one line per test when it ends, then all failures, and as the
+-- last line "N passed, N failed[, N skipped]".
 
 local busted = require "busted"
 

@@ -1,4 +1,4 @@
--- Stories that presuppose that etcd answers at once, which nobody can promise.
+-- Repeats tests that fail because etcd did not answer fast enough on a busy machine.
 
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
@@ -6,29 +6,29 @@ local wait = require "spec.support.harness.wait"
 local M = {}
 
 local ROUNDS = 3
--- What hasn't been answered for so long is asked again soon, and a close gives it up.
+-- Seconds without an answer after which a client soon repeats a request, and close gives up.
 local SILENT = 0.5
 
---- Runs story(timed, round), which does by timed(fn) what may have etcd fall silent, and gets
--- what fn returns. If the story fails, and all of that took less time than etcd needs to be
--- taken for silent, it has failed; else it is told once more, three times at most.
--- |clear| ends the clients of a round that has failed. Seconds for which the story itself
--- lets etcd be silent are |meant| (0).
-function M.undisturbed(story, clear, meant)
+-- Runs test(timed, round), at most 3 times. The test wraps in timed(fn), which returns the results
+-- of fn, each step that fails if etcd does not answer for SILENT seconds. If the test fails and no
+-- step took SILENT + |meant| seconds or longer, the failure is raised; otherwise the test is
+-- repeated. |clear| closes the clients of a failed round. |meant| (0): seconds for which the test
+-- itself makes etcd silent.
+function M.undisturbed(test, clear, meant)
   for round = 1, ROUNDS do
     local longest, from = 0, nil
     local function stop(...)
       if from then longest, from = math.max(longest, wait.now() - from), nil end
       return ...
     end
-    local ok, failure = pcall(story, function(fn)
+    local ok, failure = pcall(test, function(fn)
       from = wait.now()
       return stop(fn())
     end, round)
     stop()
     if ok then return end
     if longest < SILENT + (meant or 0) or round == ROUNDS then error(failure, 0) end
-    print(("told again after %.1f s of silence: %s"):format(longest, tostring(failure)))
+    print(("repeated, a step took %.1f s: %s"):format(longest, tostring(failure)))
     clear()
     suite.etcd():revoke_all()
   end

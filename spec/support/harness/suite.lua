@@ -1,10 +1,9 @@
--- What all spec files share: one etcd and one set of certificates for the whole
--- run, and how to get at it.
+-- Provides what all spec files share: one etcd and one set of certificates for the whole run.
 
 local Certs = require "spec.support.servers.certs"
 local Etcd = require "spec.support.servers.etcd"
 local Nginx = require "spec.support.servers.nginx"
-local cell = require "spec.support.harness.cell"
+local matrix = require "spec.support.harness.matrix"
 local leaks = require "spec.support.harness.leaks"
 local proc = require "spec.support.programs.proc"
 
@@ -12,66 +11,68 @@ local M = {}
 
 local shared, certs
 
--- An etcd of the cell's kind, for a spec that needs one for itself; its clients
--- find the rest in their environment. |opts| as for Etcd.start.
+-- Starts an etcd of the current configuration for a spec that needs its own, and returns it. Its
+-- clients need only its endpoints; all else is in their environment. |opts| as for Etcd.start.
 function M.start(opts)
   opts = opts or {}
-  opts.members = opts.members or cell.members
+  opts.members = opts.members or matrix.members
   return Etcd.start(opts)
 end
 
--- The etcd of this run, started on first use, which then is in the environment
--- for clients that are told nothing.
+-- Returns the etcd of this run. The first call starts it and exports etcdctl's variables, so that
+-- clients without options reach it.
 function M.etcd()
   if not shared then
     shared = M.start()
-    cell.export(M.variables())
+    matrix.export(M.variables())
   end
   return shared
 end
 
+-- Returns the address of the first member of the run's etcd.
 function M.endpoint()
   return M.etcd():endpoint()
 end
 
--- The maker of this run's certificates, from which a test gets more of its own.
+-- Returns the Certs object of this run, with which a test can issue more certificates.
 function M.certs()
   certs = certs or Certs.new()
   certs.shared = certs.shared or certs:cast()
   return certs
 end
 
--- The usual ones.
+-- Returns the shared set of certificates; see Certs:cast.
 function M.cast()
   return M.certs().shared
 end
 
--- The addresses of its members, with commas between them.
+-- Returns the addresses of all members of the run's etcd, separated by commas.
 function M.endpoints()
   return M.etcd():endpoints()
 end
 
--- What is in the environment to get at it, for proc's |env|.
+-- Returns the environment variables with which a client reaches the run's etcd, for proc's |env|.
 function M.variables()
-  return cell.variables(M.endpoints())
+  return matrix.variables(M.endpoints())
 end
 
 local function prefix_of(file)
-  return cell.place(file) .. "/"
+  return matrix.place(file) .. "/"
 end
 
--- A prefix for keys, different for every spec file.
+-- Returns the prefix for the keys of the calling spec file.
 function M.prefix()
   return prefix_of((debug.getinfo(2, "S").source:gsub("^@", ""))) -- short_src is cut
 end
 
--- Lets the user of a secure cell use the keys of a spec file that begins.
+-- Called before each spec file: in a secure configuration, lets the user access the file's keys.
 function M.begin_file(file)
   Etcd.allow_all(prefix_of(file))
 end
 
--- Stops what a spec file has left running, then fails if a nginx of that has told of
--- errors, or if anything else is left that was not there |before|.
+-- Called after each spec file: stops the processes and servers that it has left. Then fails if its
+-- nginx logged errors, or if keys, leases, threads or descriptors are left since the snapshot
+-- |before|.
 function M.end_file(file, before)
   proc.destroy_children()
   local errors = Nginx.stop_all()
@@ -80,12 +81,12 @@ function M.end_file(file, before)
   if errors[1] then error(#errors .. " errors in nginx's log: " .. errors[1], 0) end
 end
 
--- Stops everything.
+-- Stops all servers and processes and removes the certificates.
 function M.stop()
   Nginx.stop_all()
   Etcd.stop_all()
   if certs then certs:remove() end
-  cell.remove()
+  matrix.remove()
   proc.shut_down()
   shared, certs = nil, nil
 end

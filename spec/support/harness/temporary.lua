@@ -1,4 +1,4 @@
--- Temporary directories of a test.
+-- Creates temporary directories for a test.
 
 local proc = require "spec.support.programs.proc"
 local uv = require "luv"
@@ -7,7 +7,7 @@ local M = {}
 
 local directories = {}
 
--- A new one below |parent| (TMPDIR), until remove_all.
+-- Creates a directory in |parent| (TMPDIR) and returns its path; remove_all removes it.
 function M.directory(parent)
   parent = parent or os.getenv "TMPDIR" or "/tmp"
   local path = assert(uv.fs_mkdtemp(parent .. "/etcdlock-XXXXXX"))
@@ -15,7 +15,7 @@ function M.directory(parent)
   return path
 end
 
--- For after_each.
+-- Removes the directories; for after_each.
 function M.remove_all()
   for i, path in ipairs(directories) do
     directories[i] = nil

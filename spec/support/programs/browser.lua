@@ -1,4 +1,4 @@
--- A browser without a window: Chromium, as Debian has it.
+-- Runs Debian's headless Chromium, if it is installed. `make check-all` installs it.
 
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
@@ -7,13 +7,17 @@ local uv = require "luv"
 
 local M = {}
 
--- Without the shell script of that name: killed, that would leave it behind.
+-- Not /usr/bin/chromium-headless-shell: killing that shell script leaves the browser running.
 local PROGRAM = "/usr/lib/chromium/chromium-headless-shell"
 
--- What starts it with |flags| at |url|, and its environment: all that it writes is in a
--- temporary directory. Its sandbox is for strangers' pages, and not for root.
+-- Returns true if the browser is installed.
+function M.is_installed()
+  return uv.fs_stat(PROGRAM) ~= nil
+end
+
+-- Returns the command that opens |url| with |flags|, and its environment. The browser writes only
+-- to a temporary directory. It runs without its sandbox, which does not work for root.
 local function command(url, flags)
-  assert(uv.fs_stat(PROGRAM), PROGRAM .. " is not there; make deps installs it")
   local directory = temporary.directory()
   local argv = { PROGRAM, "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
     "--user-data-dir=" .. directory }
@@ -29,12 +33,12 @@ local function run(url, flags)
   return out
 end
 
--- The document at |url| as it stands once it is loaded and its scripts have run.
+-- Returns the HTML of |url| after the browser has loaded the page and run its scripts.
 function M.document(url)
   return run(url, { "--dump-dom" })
 end
 
--- The page at |url| as a picture, |width| by |height|: the text of a PNG.
+-- Returns a screenshot of |url|, |width| by |height| pixels, as the bytes of a PNG file.
 function M.picture(url, width, height)
   local file = temporary.directory() .. "/page.png"
   run(url, {
@@ -43,7 +47,7 @@ function M.picture(url, width, height)
   return assert(read_file(file))
 end
 
--- Opens |url| and leaves it open, as on somebody's screen; a child.
+-- Opens |url| and returns the child process; the page stays open until the child is destroyed.
 function M.open(url)
   return proc.talk(command(url, { "--remote-debugging-port=0" }))
 end

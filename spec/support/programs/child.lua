@@ -1,5 +1,5 @@
--- Runs the program text in its first argument with the others as `...`, its
--- output line by line. Started by spec.support.programs.proc.
+-- Runs the Lua source in its first argument, with the other arguments as `...`. Standard output is
+-- line-buffered. Started by spec.support.programs.proc.
 
 local source = assert((loadstring or load)(arg[1], "=child"))
 io.stdout:setvbuf "line"

@@ -1,8 +1,8 @@
--- How an election is observed in every event loop; see loops.lua beside this for the words
--- that these programs use.
+-- Programs that test elections and their observers in an event loop; each runs in cqueues, luv and
+-- copas. See loops.lua beside this file for the functions that they use.
 
 return {
-  { "an election is observed while others go on, until the end", [[
+  { "an observer reports each leader while other coroutines run, until it is closed", [[
     local seen, codes = {}, {}
     local observer = client:election "e":observe()
     spin(true)
@@ -17,7 +17,7 @@ return {
         end
         seen[#seen + 1] = value
       end
-      assert(ticks > before, "the others stood still")
+      assert(ticks > before, "no other coroutine ran")
       spin(false)
     end)
     go(function() fails("timeout", client:election "nobody's":observe():next(1)) end)
@@ -37,7 +37,7 @@ return {
       until lock
       equal("3", (client:election "e":leader()))
       assert(lock:resign())
-      assert(ticks > before, "the others stood still")
+      assert(ticks > before, "no other coroutine ran")
       sleep(0.05)
       observer:close()
     end)
@@ -47,7 +47,7 @@ return {
     equal(nil, (client:election "e":leader()))
   ]] },
 
-  { "who asks an observer is woken for one who gets no further", [[
+  { "observer:next returns the leader while the next of another coroutine is stuck", [[
     local ask, seen, is_first = client._ask, {}, true
     function client:_ask(...)
       if is_first then
@@ -67,7 +67,7 @@ return {
     end
     go(function()
       while not seen[1] do sleep(0.005) end
-      assert(core.now() - from < 10, "he slept until he had a look")
+      assert(core.now() - from < 10, "next slept until the next query of etcd")
       assert(lock:proclaim "2")
       while not seen[2] do sleep(0.005) end
       assert(lock:resign())
@@ -76,7 +76,7 @@ return {
     equal("1 2", table.concat(seen, " "))
   ]] },
 
-  { "what a leader can't say here was not said", [[
+  { 'proclaim inside a C function that cannot yield returns "context" and sets no value', [[
     go(function()
       local election, words = other:election "e", { 2, 1 }
       local lock = assert(election:campaign "1")
@@ -90,7 +90,7 @@ return {
     run()
   ]] },
 
-  { "who has stopped to wait for news is not woken by them", [[
+  { "observer:next that has timed out leaves no wakeup behind", [[
     local observer = client:election "e":observe()
     go(function()
       local lock = assert(other:election "e":campaign "1")
@@ -105,7 +105,7 @@ return {
     run()
   ]] },
 
-  { "an election is observed in a for loop, where it can wait there", [[
+  { "a for loop over an observer returns the leaders, or raises if Lua cannot yield there", [[
     local seen = {}
     go(function()
       local ok, failure = attempt(function()

@@ -1,17 +1,18 @@
--- Programs in Go, on top of etcd's own client for it (spec/support/go).
+-- Builds and starts the Go programs in spec/support/go, which use etcd's Go client.
 
 local assert = require "luassert"
 local proc = require "spec.support.programs.proc"
 
 local M = {
-  -- Why the stories about a program that build didn't give are left out.
-  MISSING = "Go isn't here, with etcd's client for it: make test-go",
+  -- Why a test is skipped if build returns nil.
+  MISSING = "Go or etcd's Go client is not installed: run make test-go",
 }
 
-local MISSING_STATUS = 3 -- of build.sh
+local MISSING_STATUS = 3 -- exit status of build.sh if Go or etcd's client is not installed
 
--- Builds spec/support/go/NAME.go. Returns start(...), which starts it with these arguments
--- and waits until it is ready; nil where Go isn't here.
+-- Builds spec/support/go/|name|.go. Returns the function start(...), which starts the program with
+-- these arguments, waits until it is ready and returns the child. Returns nil if Go or etcd's Go
+-- client is not installed.
 function M.build(name)
   local program = "build/spec/go_" .. name
   local _, status, why = proc.run({

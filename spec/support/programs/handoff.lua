@@ -1,6 +1,6 @@
--- Hand-offs of the lock "handoff" between contenders that hold it for 0 ms. Each
--- tells of its holds in lines "TOKEN GOT LEFT": when lock() returned and when
--- unlock() was called, in ns on the clock that all processes share.
+-- Measures handoffs of the lock "handoff" between processes that hold it for 0 ms. Each process
+-- prints one line "TOKEN GOT LEFT" per hold: the time at which lock() returned and the time at
+-- which unlock() was called, in ns on the monotonic clock that all processes share.
 
 local proc = require "spec.support.programs.proc"
 
@@ -26,14 +26,15 @@ local CONTENDER = [[
   client:close()
 ]]
 
--- A contender that is ready to take the lock |holds| times: send it a line.
+-- Starts a process that takes the lock |holds| times once it receives a line. Returns the child
+-- when it is ready.
 function M.contender(endpoint, holds)
   local child = proc.lua(CONTENDER, endpoint, holds)
   child:expect "^ready"
   return child
 end
 
--- What it tells, when it is done.
+-- Waits until |child| has ended and returns the lines that it printed, |holds| of them.
 function M.holds_of(child, holds)
   local lines = {}
   for i = 1, holds do lines[i] = child:expect("^(%d+ %d+ %d+)$", 60) end
@@ -41,11 +42,11 @@ function M.holds_of(child, holds)
   return table.concat(lines, "\n")
 end
 
--- |told|: contender -> its lines. Returns contender -> list of the ms that passed
--- from another's unlock() to its lock().
-function M.times(told)
+-- |lines_of| maps each process to its lines. Returns a table that maps each process to the list of
+-- its handoff times: ms from the unlock() of another process to the return of its own lock().
+function M.times(lines_of)
   local holds, to = {}, {}
-  for by, text in pairs(told) do
+  for by, text in pairs(lines_of) do
     to[by] = {}
     for token, got, left in text:gmatch "(%d+) (%d+) (%d+)" do
       holds[#holds + 1] = {

@@ -1,8 +1,8 @@
--- What the other kinds of locks do in every event loop; see loops.lua beside this for the
--- words that these programs use.
+-- Programs that test the lock modes in an event loop; each runs in cqueues, luv and copas. See
+-- loops.lua beside this file for the functions that they use.
 
 return {
-  { "locks of every kind are followed at once by the next one, whatever the delay", [[
+  { "unlock in any lock mode grants the next client its lock at once, despite a lock delay", [[
     local function kinds(one)
       return {
         function(opts) return one:lock("a", opts) end,

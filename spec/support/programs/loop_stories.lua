@@ -1,5 +1,5 @@
--- What must hold in every event loop; see spec/support/programs/loops.lua for the words
--- that these programs use.
+-- Programs that test waiting in an event loop; each runs in cqueues, luv and copas. See loops.lua
+-- beside this file for the functions that they use.
 
 local loops = require "spec.support.programs.loops"
 local suite = require "spec.support.harness.suite"
@@ -7,7 +7,7 @@ local suite = require "spec.support.harness.suite"
 local WAITERS = tonumber(os.getenv "ETCDLOCK_WAITERS") or 1000
 
 return {
-  { "others go on while one waits", [[
+  { "other coroutines run while one waits for a lock", [[
     local held = assert(other:lock "a")
     local events = {}
     go(function()
@@ -25,7 +25,7 @@ return {
     equal("worked got", table.concat(events, " "))
   ]] },
 
-  { WAITERS .. " waiters share one descriptor and are served in their order", function(name)
+  { WAITERS .. " waiters share one descriptor and get the lock in FIFO order", function(name)
     local child = loops.start(name, [[
     local N = ]] .. WAITERS .. [[
 
@@ -68,7 +68,7 @@ return {
     return status
   end },
 
-  { "a wait ends when its time is over", [[
+  { 'lock, with_lock and wait_lost return "timeout" when their timeout is over', [[
     local held = assert(other:lock "a")
     local mine = assert(client:lock("b", { owner = "x" }))
     go(function()
@@ -94,7 +94,7 @@ return {
     equal(true, (held:held()))
   ]] },
 
-  { "unlock waits 2 s for an etcd that doesn't answer", function(name)
+  { 'unlock blocks no coroutine and returns "unavailable" if etcd is silent for 2 s', function(name)
     local etcd = suite.start()
     local child = loops.start(name, [[
       local lock = assert(client:lock("a", { owner = "x" }))
@@ -105,7 +105,7 @@ return {
         local from, before = core.now(), ticks
         fails("unavailable", lock:unlock())
         took(2, from)
-        assert(ticks > before + 10, "the others stood still")
+        assert(ticks > before + 10, "no other coroutine ran")
         spin(false)
       end)
       run()
@@ -118,8 +118,8 @@ return {
     return status
   end },
 
-  { "whatever asks etcd yields", [[
-    -- An answer may be there before anybody had to wait for it, but not always.
+  { "every call that sends a request yields to other coroutines", [[
+    -- An answer may arrive before a coroutine waits for it, but not every time.
     local yielded = {}
     local function check(name, object, ...)
       local before = ticks
@@ -155,12 +155,12 @@ return {
         assert(lock:wait_lost(5))
       end
       spin(false)
-      for name, count in pairs(yielded) do assert(count > 0, name .. ": the others stood still") end
+      for name, count in pairs(yielded) do assert(count > 0, name .. ": no other coroutine ran") end
     end)
     run()
   ]] },
 
-  { "two coroutines never hold at once, and wait for each other", [[
+  { "three coroutines hold one lock in FIFO order, never two at once", [[
     local inside, most, order = 0, 0, {}
     for i = 1, 3 do
       go(function()
@@ -182,7 +182,7 @@ return {
     for i = 4, 9 do equal(order[i - 3], order[i]) end
   ]] },
 
-  { "a try is told that another coroutine holds it", [[
+  { 'try_lock returns "locked" while another coroutine holds the lock', [[
     local held, tried
     go(function()
       held = assert(client:lock "a")
@@ -198,7 +198,7 @@ return {
     run()
   ]] },
 
-  { "a hold that was dropped is released when Lua collects it", [[
+  { "a lock that is garbage-collected while held is released to a waiter", [[
     local taken, got
     go(function()
       assert(client:lock "a")
@@ -216,7 +216,7 @@ return {
     run()
   ]] },
 
-  { "coroutines that name one owner share a lock", [[
+  { "coroutines that pass the same owner share one hold and its count", [[
     local first, second
     go(function()
       first = assert(client:lock("a", { owner = "both" }))
@@ -237,7 +237,7 @@ return {
     run()
   ]] },
 
-  { "a coroutine gets its own lock again under with_lock, and waits there", [[
+  { "the function of with_lock can take the same lock again and wait for another lock", [[
     local held, results = assert(other:lock "b"), nil
     go(function()
       sleep(0.05)
@@ -262,7 +262,7 @@ return {
     equal("result", results[2])
   ]] },
 
-  { "an error under with_lock releases the lock", [[
+  { "with_lock releases the lock after an error in its function and raises the same error", [[
     local failure, caught = {}, nil
     go(function()
       local ok
@@ -281,7 +281,7 @@ return {
     assert(etcdlock.traceback():find "child:%d+: text\nstack traceback", etcdlock.traceback())
   ]] },
 
-  { "those who wait for a client that is closed are told so", [[
+  { 'lock, wait_lost and observer:next return "closed" when the client is closed', [[
     local held, codes = assert(other:lock "a"), {}
     local lost = assert(client:lock("b", { owner = "x" }))
     for i = 1, 5 do
@@ -298,7 +298,7 @@ return {
       while #other:queue "a" < 2 do sleep(0.005) end
       sleep(0.02)
       client:close()
-      equal(nil, codes[1]) -- they run when it is their turn
+      equal(nil, codes[1]) -- the waiting coroutines have not run yet
       fails("closed", client:lock "a")
       fails("closed", client:lock_async "a")
       client:close()
@@ -308,7 +308,7 @@ return {
     assert(held:unlock())
   ]] },
 
-  { "two clients wait side by side", [[
+  { "coroutines wait with two clients at the same time, and each gets its lock", [[
     local held = { assert(connect { owner = nil }:lock "a"), assert(connect():lock "b") }
     local got = {}
     go(function() got[1] = assert(client:lock "a") end)
@@ -324,7 +324,7 @@ return {
     assert(got[1]:held() and got[2]:held())
   ]] },
 
-  { "nothing is left when a client is closed, and its descriptor's number works again", [[
+  { "close leaves no descriptor open, and a new client can get the same descriptor number", [[
     client:close()
     other:close()
     go(function() sleep(0.01) end) -- the loop's own descriptors
@@ -348,15 +348,15 @@ return {
         one:close()
       end)
       run()
-      -- gRPC closes its connections when it finds the time.
+      -- gRPC closes its connections some time later.
       local deadline = core.now() + 5
       while descriptors() > before and core.now() < deadline do uv.sleep(5) end
       assert(descriptors() <= before, "a descriptor is left")
     end
-    assert(again, "no number was used again: this tests nothing")
+    assert(again, "no descriptor number was reused, so reuse was not tested")
   ]] },
 
-  { "outside of it the same client blocks", [[
+  { 'lock blocks outside the loop, and returns "deadlock" for a lock of the same process', [[
     local held = assert(other:lock "a")
     local from = core.now()
     fails("timeout", client:lock("a", { timeout = 1 }))
@@ -371,7 +371,7 @@ return {
     assert(mine:unlock())
   ]] },
 
-  { 'loop = "none" blocks', [[
+  { 'a client connected with loop = "none" blocks the loop while it waits', [[
     local blocking = connect { loop = "none" }
     local held = assert(other:lock "a")
     spin(true)
@@ -390,7 +390,7 @@ return {
     blocking:close()
   ]] },
 
-  { "where a coroutine can't be left it is refused", [[
+  { 'lock, ping and wait_lost return "context" inside a C function that cannot yield', [[
     local held = assert(other:lock "a")
     local refused = 0
     go(function()
@@ -400,7 +400,7 @@ return {
         fails("context", client:lock "a")
         fails("context", client:ping())
         fails("context", mine:wait_lost(1))
-        -- A try that stops the loop gives etcd little time.
+        -- try_lock blocks the loop here, so its time limit is short.
         local code
         repeat code = select(3, client:try_lock "a") until code ~= "unavailable"
         equal("locked", code)

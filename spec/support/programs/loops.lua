@@ -1,11 +1,17 @@
--- Programs on an event loop, each in a process of its own, written once for
--- every loop in terms of
---   go(fn)       starts a coroutine
---   sleep(s)     for the running one
---   run()        runs the loop until all of them have ended, and fails if it
---                doesn't end then
---   client, other, connect(opts), equal(wanted, got), fails(code, ...), took(s,
---   from), descriptors(), ticks (counted while spin(true))
+-- Runs test programs on an event loop, each in its own process. A program is the same for every
+-- loop; it uses these functions and variables:
+--   go(fn)                starts a coroutine
+--   sleep(s)              suspends the running coroutine for s seconds
+--   run()                 runs the loop until all coroutines have ended, and fails if the loop does
+--                         not end then
+--   client, other         two clients; each counts as a client of another process for the other
+--   connect(opts)         returns a new client
+--   equal(wanted, got)    fails if the two differ
+--   fails(code, ...)      fails unless ... are the results of a call that failed with code
+--   took(s, from)         fails unless about s seconds have passed since the time from
+--   attempt(fn, ...)      pcall; fn may yield
+--   descriptors()         returns the number of open file descriptors
+--   spin(on)              starts or stops a coroutine that increments the variable ticks
 
 local assert = require "luassert"
 local proc = require "spec.support.programs.proc"
@@ -25,7 +31,7 @@ local function connect(opts)
   for field, value in pairs(opts or {}) do all[field] = value end
   return assert(etcdlock.connect(all))
 end
--- To each other as those of two programs: waiting is no deadlock.
+-- Each counts as a client of another process for the other, so waiting is no deadlock.
 local client, other = connect(), connect()
 other._holds._members = {}
 
@@ -45,7 +51,7 @@ end
 
 local SLACK = require("spec.support.harness.wait").SLACK
 
--- Have |seconds| passed since |from|, and not much more?
+-- Fails unless |seconds| have passed since |from|, and at most SLACK more.
 local function took(seconds, from)
   local late = core.now() - from - seconds
   if late < -0.002 or late > SLACK then error("late by " .. late .. " s", 2) end
@@ -57,7 +63,7 @@ local function descriptors()
   return count
 end
 
--- pcall that can be waited in.
+-- pcall; fn may yield.
 local attempt = coroutines.crosses and pcall or require("coxpcall").pcall
 
 local go, sleep, run
@@ -84,9 +90,10 @@ local function spin(on)
 end
 ]]
 
-local BEGINNINGS = {}
+-- Defines go, sleep and run: loop name -> Lua source.
+local PREAMBLES = {}
 
-BEGINNINGS.cqueues = [[
+PREAMBLES.cqueues = [[
 local cqueues = require "cqueues"
 local controller = cqueues.new()
 
@@ -102,7 +109,7 @@ function run()
 end
 ]]
 
-BEGINNINGS.luv = [[
+PREAMBLES.luv = [[
 local function resume(thread)
   local ok, failure = coroutine.resume(thread)
   if not ok then error(debug.traceback(thread, failure), 0) end
@@ -127,8 +134,8 @@ function run()
 end
 ]]
 
--- Copas 1 has no sleep, and no end.
-BEGINNINGS.copas = [[
+-- Copas 1 has no sleep function, and its loop never ends.
+PREAMBLES.copas = [[
 local copas = require "copas"
 
 function go(fn)
@@ -167,28 +174,29 @@ function run()
 end
 ]]
 
--- Another one for each program: what a failed one leaves is no trouble for the
+-- Each program has its own key prefix, so that keys left by a failed program do not affect the
 -- next.
-local programs = 0
+local program_count = 0
 
 local function prefix(name)
-  programs = programs + 1
-  return ("wait/%s_spec/%d/"):format(name, programs)
+  program_count = program_count + 1
+  return ("wait/%s_spec/%d/"):format(name, program_count)
 end
 
+-- Loops that a client uses only if the option `loop` names them.
 local OPT_IN = { luv = "luv", copas = "copas" }
 
--- Can this Lua load |module|?
+-- Returns true if this Lua can load |module|.
 function M.has(module)
   local out = proc.run_lua("spec/support/programs/child.lua",
     { ("print((pcall(require, %q)))"):format(module) })
   return out == "true\n"
 end
 
--- Starts a program on the loop |name|, that of another etcd than the suite's if
--- it is told; the child prints "done" at its end.
+-- Starts the program |source| on the loop |name|, with clients of |etcd| (default: the suite's
+-- etcd). Returns the child, which prints "done" at its end.
 function M.start(name, source, etcd)
-  return proc.lua(COMMON .. BEGINNINGS[name] .. source .. [[
+  return proc.lua(COMMON .. PREAMBLES[name] .. source .. [[
 
 client:close()
 other:close()
@@ -196,28 +204,29 @@ print "done"]],
     (etcd or suite.etcd()):endpoints(), prefix(name), OPT_IN[name] or "")
 end
 
--- Waits until |child| is done, |seconds| (30) at most; returns its exit status, and signal.
+-- Waits at most |seconds| (30) until |child| is done. Returns its exit status and signal.
 function M.finish(child, seconds)
   child:expect("^done$", seconds or 30)
   return child:wait()
 end
 
--- Why |module| can't be tested; nil if it can.
+-- Returns why |module| cannot be tested; nil if it can.
 function M.missing(module)
   if not M.has(module) then
-    return ("there is no %s for %s"):format(module, jit and jit.version or _VERSION)
+    return ("%s is not installed for %s"):format(module, jit and jit.version or _VERSION)
   end
 end
 
--- Runs the |story|, a program or what plays one, on the loop |name|; returns the exit status.
-function M.play(name, story)
-  if type(story) == "function" then return (story(name)) end
-  return (M.finish(M.start(name, story)))
+-- Runs |program| on the loop |name| and returns its exit status. |program| is Lua source, or a
+-- function that gets the name of the loop, runs a program and returns its exit status.
+function M.play(name, program)
+  if type(program) == "function" then return (program(name)) end
+  return (M.finish(M.start(name, program)))
 end
 
--- The test of a |story| on the loop |name|.
-function M.test(name, story)
-  return function() assert.equal(0, M.play(name, story)) end
+-- Returns a test function that runs |program| on the loop |name|.
+function M.test(name, program)
+  return function() assert.equal(0, M.play(name, program)) end
 end
 
 return M

@@ -1,8 +1,8 @@
--- How the loss of a lock is heard of in every event loop; see loops.lua for the words that
--- these programs use.
+-- Programs that test how an event loop reports the loss of a lock; each runs in cqueues, luv and
+-- copas. See loops.lua beside this file for the functions that they use.
 
 return {
-  { "a loss wakes those who wait for it, and is told", [[
+  { "a loss wakes every wait_lost and runs the on_lost handler", [[
     local lock = assert(client:lock("a", { owner = "x" }))
     local told, reason
     lock:on_lost(function(_, why) told = why end)
@@ -19,7 +19,7 @@ return {
     equal("deleted", told)
   ]] },
 
-  { "who waits for the loss of a lock that is let go of is told, whoever has it then", [[
+  { 'unlock ends wait_lost with "not_held", also if the lingering lock is taken again', [[
     local first = assert(client:lock("a", { linger = 60 }))
     go(function() fails("not_held", first:wait_lost()) end)
     go(function()
@@ -32,7 +32,7 @@ return {
     run()
   ]] },
 
-  { "nothing is read for a lock that was let go of meanwhile, whoever has it then", [[
+  { 'get, txn and check return "not_held" if another hold has the key when the answer comes', [[
     local first, second = assert(client:lock("a", { linger = 60 })), nil
     local ask = client._ask
     local function await_second(...)
@@ -44,7 +44,7 @@ return {
     go(function() fails("not_held", first:txn { { "get", "x" } }) end)
     go(function() fails("not_held", first:check()) end)
     go(function()
-      sleep(0.02) -- in which the others have asked
+      sleep(0.02) -- meanwhile the other coroutines send their requests
       equal(true, first:unlock())
       second = assert(client:lock("a", { linger = 60 }))
       equal(first:token(), second:token())
@@ -53,7 +53,7 @@ return {
     run()
   ]] },
 
-  { "an error in an on_lost handler gives up the wait that it came in", [[
+  { "an error in an on_lost handler ends the wait in which the handler runs", [[
     local held, mine = assert(other:lock "a"), assert(client:lock("b", { owner = "x" }))
     mine:on_lost(function() error("told", 0) end)
     local failure

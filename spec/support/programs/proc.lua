@@ -1,12 +1,13 @@
--- Child processes: commands that run to their end, and Lua programs that are
--- talked to line by line. All of them die with this process, however it ends.
+-- Starts child processes: commands that run until they exit, and programs that exchange lines with
+-- the test. All of them are killed when this process ends, even by a signal.
 
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- Processes that run, and children that have not been waited for.
+-- Sets: `running` are the processes that have not ended; `children` are the children for which
+-- Child:wait has not returned.
 local running, children = {}, {}
 
 -- ---- spawning ---------------------------------------------------------------
@@ -20,13 +21,12 @@ local function environment(extra)
   return list
 end
 
--- Starts |argv| (a list) with |stdio|; |opts| are env (name = value, or false
--- to drop it) and cwd. Returns a process, whose `code` and `signal` are set
--- when it has ended.
+-- Starts |argv| (a list) with |stdio| (see uv.spawn). |opts|: env (name = value; false: unset) and
+-- cwd. Returns a process, whose fields `code` and `signal` are set when it has ended.
 function M.spawn(argv, stdio, opts)
   opts = opts or {}
-  -- setpriv has the child die with us; the shell sees to the case that we are
-  -- dead already.
+  -- setpriv has the kernel kill the child when this process ends. The shell covers the case that
+  -- this process has ended before that.
   local parent = ("%d"):format(uv.os_getpid())
   local args = { "--pdeathsig", "KILL", "sh", "-c", 'test "$PPID" = "$0" && exec "$@"', parent }
   for i = 1, #argv do args[#args + 1] = argv[i] end
@@ -47,21 +47,22 @@ function M.spawn(argv, stdio, opts)
   return process
 end
 
--- Waits for |process|; returns its exit code and signal, or fails.
+-- Waits at most |seconds| (10) for the end of |process|. Returns its exit code and signal.
 function M.wait(process, seconds)
   wait.eventually(function() return process.code end, seconds or 10,
     "end of process " .. process.pid)
   return process.code, process.signal
 end
 
--- Kills |process| if it still runs, and waits for its end.
+-- Kills |process| if it still runs, and waits until it has ended.
 function M.destroy(process)
   if process.code then return end
   uv.kill(process.pid, "sigkill")
   M.wait(process)
 end
 
--- Gathers what arrives on a new pipe: `text` so far, `ended` at end of file.
+-- Returns a table that collects the data from a new pipe: `text` is the data so far, `ended` is
+-- true or an error after the end of file. on_data(data), if given, is called for each piece.
 local function collector(on_data)
   local sink = { text = "", pipe = uv.new_pipe(false) }
   function sink.start()
@@ -80,8 +81,8 @@ end
 
 -- ---- commands ---------------------------------------------------------------
 
--- Runs |argv| to its end, at most |opts.seconds| (30). Returns its standard
--- output, exit code, standard error and signal.
+-- Runs |argv| until it exits, at most |opts.seconds| (30); the other |opts| are those of spawn.
+-- Returns standard output, exit code, standard error and signal.
 function M.run(argv, opts)
   opts = opts or {}
   local out, err = collector(), collector()
@@ -124,8 +125,7 @@ function M.lua_environment(extra)
   return env
 end
 
--- Runs the Lua file |script| with |args| to its end; options and results as
--- those of run.
+-- Runs the Lua file |script| with |args| until it exits. Options and results are those of run.
 function M.run_lua(script, args, opts)
   opts = opts or {}
   local argv = { uv.exepath(), script }
@@ -142,8 +142,8 @@ end
 local Child = {}
 Child.__index = Child
 
--- Starts |argv| as a child whose standard output and input are lines for expect
--- and send.
+-- Starts |argv| and returns the child, whose output expect reads line by line and to whose input
+-- send writes lines.
 function M.talk(argv, env)
   local child = setmetatable({ lines = {}, partial = "" }, Child)
   child.stdin = uv.new_pipe(false)
@@ -158,15 +158,14 @@ function M.talk(argv, env)
   return child
 end
 
--- The same for the Lua file |script|, with |args| (strings); |env| as for spawn.
+-- Starts the Lua file |script| with |args| (strings) like talk; |env| is that of spawn.
 function M.talk_lua(script, args, env)
   local argv = { uv.exepath(), script }
   for i, word in ipairs(args) do argv[i + 2] = word end
   return M.talk(argv, M.lua_environment(env))
 end
 
--- The same for a Lua child that runs the program text |source| with |...| as
--- its arguments (strings).
+-- Starts a Lua process that runs |source|, like talk; |...| are its arguments, passed as strings.
 function M.lua(source, ...)
   local args = { source }
   for i = 1, select("#", ...) do
@@ -183,9 +182,8 @@ function Child:add(data)
   end
 end
 
--- Waits for a line that matches |pattern|, skipping others; returns its
--- captures (or the whole match). Fails after |seconds| (10) or at the child's
--- end, with all that it printed.
+-- Waits for a line that matches |pattern| and skips other lines. Returns the captures, or the whole
+-- match. Raises after |seconds| (10) or when the child ends; the message contains all its output.
 function Child:expect(pattern, seconds)
   local captures
   local ok, failure = pcall(wait.eventually, function()
@@ -208,18 +206,18 @@ function Child:send(line)
   uv.run "nowait"
 end
 
--- Closes its standard input.
+-- Closes the child's standard input.
 function Child:finish()
   if not self.stdin:is_closing() then self.stdin:close() end
 end
 
--- Sends a signal: "sigkill", "sigstop", "sigcont", "sigterm", …
+-- Sends |signal| ("sigkill") to the child.
 function Child:kill(signal)
   assert(uv.kill(self.pid, signal or "sigkill"))
 end
 
--- Closes its input and waits for its end, at most |seconds| (10); returns exit
--- code and signal. A stopped child must be continued or killed before.
+-- Closes the child's standard input and waits at most |seconds| (10) for its end. Returns exit code
+-- and signal. A child stopped by "sigstop" must be continued or killed before.
 function Child:wait(seconds)
   self:finish()
   local code, signal = M.wait(self.process, seconds)
@@ -229,26 +227,26 @@ function Child:wait(seconds)
   return code, signal
 end
 
--- Kills it if need be and lets go of all that it holds; may be repeated.
+-- Kills the child if it still runs, and closes its pipes. May be repeated.
 function Child:destroy()
   M.destroy(self.process)
   self:wait()
 end
 
--- Everything it has written to its standard error.
+-- Returns all that the child has written to standard error.
 function Child:errors()
   return self.err.text
 end
 
--- ---- the end ----------------------------------------------------------------
+-- ---- shutdown ---------------------------------------------------------------
 
--- Destroys the children that failed specs have left.
+-- Destroys the children that failed specs have not destroyed.
 function M.destroy_children()
   for child in pairs(children) do child:destroy() end
 end
 
--- Kills all that runs and lets luv finish: it must not be closed half-way when
--- the Lua state goes.
+-- Kills all processes, closes all luv handles and runs the loop until they are closed: the Lua
+-- state must not be closed before that.
 function M.shut_down()
   M.destroy_children()
   for process in pairs(running) do M.destroy(process) end

@@ -1,4 +1,4 @@
--- Clients in processes of their own, which do what they are told line by line.
+-- Runs clients in child processes, which execute Lua code that the test sends.
 
 local assert = require "luassert"
 local cjson = require "cjson"
@@ -7,8 +7,8 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- Runs each line as a program with the global `client`, and says how long that
--- took and what it returned, or raised.
+-- Runs each line of its input as Lua code with the global `client`. Prints how long the code took,
+-- and its results or the error that it raised.
 local CHILD = [[
   local uv, cjson = require "luv", require "cjson"
   client = assert(require("etcdlock").connect(cjson.decode((...))))
@@ -26,7 +26,7 @@ local CHILD = [[
   end
 ]]
 
--- Starts a client for each of the |options| of connect.
+-- Starts one child for each entry of |options|, the options of its connect. Returns the children.
 function M.start_all(options)
   local children = {}
   for i, opts in ipairs(options) do children[i] = proc.lua(CHILD, cjson.encode(opts)) end
@@ -34,22 +34,22 @@ function M.start_all(options)
   return children
 end
 
--- Starts |count| (1) of them with the same options.
+-- Starts |count| (1) children with the same options |opts|. Returns them as separate results.
 function M.start(opts, count)
   local options = {}
   for i = 1, count or 1 do options[i] = opts end
   return (table.unpack or unpack)(M.start_all(options))
 end
 
--- ---- asking -----------------------------------------------------------------
+-- ---- calls ------------------------------------------------------------------
 
--- Has |child| run |program|, which may have several lines, but no comments.
+-- Makes |child| run |program|, which may have several lines but no comments.
 function M.send(child, program)
   child:send((program:gsub("\n", " ")))
 end
 
--- Waits for the answer to what was sent; returns its results and the seconds
--- that they took.
+-- Waits at most |seconds| (10) for the results of the program sent last. Returns the list of
+-- results as strings, and the seconds that the program took.
 function M.answer_of(child, seconds)
   local took, text = child:expect("^answer (%S+) (.*)", seconds or 10)
   local results = {}
@@ -57,6 +57,7 @@ function M.answer_of(child, seconds)
   return results, tonumber(took)
 end
 
+-- Makes |child| run |program| and waits for it; results as those of answer_of.
 function M.ask(child, program, seconds)
   M.send(child, program)
   return M.answer_of(child, seconds)
@@ -64,7 +65,7 @@ end
 
 -- ---- locks ------------------------------------------------------------------
 
--- Has |child| take the lock |name|, as its global `lock`, within |seconds| (20).
+-- Makes |child| take the lock |name| into its global `lock`, with a timeout of |seconds| (20).
 function M.send_take(child, name, seconds)
   M.send(child, ([[
     lock = assert(client:lock('%s', { timeout = %g }))
@@ -72,7 +73,7 @@ function M.send_take(child, name, seconds)
   ]]):format(name, seconds or 20))
 end
 
--- Waits until it has it; returns its token.
+-- Waits at most |seconds| (25) until |child| holds the lock of send_take. Returns the token.
 function M.taken(child, seconds)
   local results = M.answer_of(child, seconds or 25)
   return tonumber(results[1]) or error(table.concat(results, " "), 2)
@@ -87,17 +88,17 @@ function M.release(child)
   assert.same({ "true" }, M.ask(child, "return lock:unlock()"))
 end
 
--- ---- what is seen -----------------------------------------------------------
+-- ---- assertions -------------------------------------------------------------
 
--- |child| holds what it took, under |token|, and etcd says so too.
+-- Fails unless |child| holds its lock under |token|, and etcd confirms the hold.
 function M.assert_held(child, token)
   assert.same({ "true", ("%.0f"):format(token) },
     M.ask(child, "return (lock:held()), ('%.0f'):format(lock:token())"))
   assert.same({ "true" }, M.ask(child, "local ok, _, why = lock:check() return ok or why"))
 end
 
--- |child|'s hold has been proven by etcd since the moment |since|, and before
--- its |ttl| was over: nothing sent earlier can vouch for more than that.
+-- Fails unless etcd proves the hold of |child| after the time |since|, within |ttl| seconds. A
+-- request sent before |since| cannot move the hold deadline beyond |since| + |ttl|.
 function M.assert_renewed(child, since, ttl)
   wait.eventually(function()
     local now = wait.now()
@@ -106,11 +107,12 @@ function M.assert_renewed(child, since, ttl)
   end, ttl, "a renewed hold")
 end
 
--- What |child| was asked last has not been answered yet.
+-- Fails if |child| has answered the program sent last.
 function M.assert_waits(child)
   assert.is_nil(child.lines[1])
 end
 
+-- Fails unless |took| is between |low| and |high|, all in seconds; |what| is for the message.
 function M.assert_within(took, low, high, what)
   local text = "%s took %.3f s, wanted %g to %g"
   assert.is_true(took >= low - 0.005 and took <= high, text:format(what or "it", took, low, high))

@@ -1,13 +1,13 @@
--- What both flash sales must print.
+-- Checks the output of the flash sale examples.
 
 local assert = require "luassert"
 
 local M = {}
 
--- Fails unless |out| is that of a sale of |items| under |requests| that oversold
--- without the lock and not with it; |left| is its name for the stock that is
--- left. Where there is a third sale, in which a holder is killed, that didn't oversell
--- either. Returns row(name): the figures of that row.
+-- Fails unless |out| is the output of a sale of |items| items to |requests| requests that oversold
+-- without the lock and did not oversell with it. If |out| has a third column, for a sale in which a
+-- holder is killed, that sale must not oversell either. |left| is the name of the row for the
+-- remaining stock. Returns the function row(name), which returns the list of the row's numbers.
 function M.assert_sold(out, requests, items, left)
   local function row(name)
     local unlocked, locked, killed = out:match("\n  " .. name .. " +(%d+) +(%d+) *(%d*)\n")

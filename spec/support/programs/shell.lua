@@ -1,7 +1,7 @@
--- A shell that is told one thing after another, as in a terminal, in a directory of its
--- own, which has the examples. There `lua5.4` is the Lua of the suite, which finds the
--- checkout's etcdlock, `etcdlock` is the checkout's command, and an etcd that is told nothing
--- of it listens at a port of ours.
+-- Runs a shell that executes one command block after another, as in a terminal, in a given
+-- directory that contains the examples. In this shell `lua5.4` is the Lua of the suite and finds
+-- the checkout's etcdlock, `etcdlock` is the checkout's command, and `etcd` listens at a port of
+-- the suite without further arguments.
 
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
@@ -14,7 +14,7 @@ Shell.__index = Shell
 
 local ROOT = uv.cwd()
 
--- Goes between what one command prints and what the next one does.
+-- Separates the output of one block of commands from that of the next.
 local MARK = "\1"
 
 local ETCD = [[
@@ -40,7 +40,7 @@ local function program(name)
   return (proc.run { "sh", "-c", "command -v " .. name }):match "%S+"
 end
 
--- Starts one in |directory| with |env|; `port` is that of its etcd.
+-- Starts a shell in |directory| with the variables |env|; its `etcd` listens at |port|.
 function Shell.start(directory, env, port)
   local bin = directory .. "/.bin"
   assert(uv.fs_mkdir(bin, tonumber("700", 8)))
@@ -60,8 +60,8 @@ function Shell:write(name, text)
   write(self.directory .. "/" .. name, text)
 end
 
--- Runs |text| to its end, and returns what it has printed. Fails if one of its commands
--- does, and is patient for |seconds|.
+-- Runs the commands |text| and returns their output. Raises if a command fails, or after |seconds|
+-- (30).
 function Shell:run(text, seconds)
   local out = self.child.out
   local from = #out.text + 1
@@ -71,12 +71,12 @@ function Shell:run(text, seconds)
   end, seconds or 30, "end of the commands " .. text)
   local last = out.text:find(MARK, from, true)
   if not last then
-    error(("one of these failed:\n%s--- it printed:\n%s"):format(text, out.text:sub(from)), 2)
+    error(("one of these commands failed:\n%s--- output:\n%s"):format(text, out.text:sub(from)), 2)
   end
   return out.text:sub(from, last - 1)
 end
 
--- Ends it, with what it has left running.
+-- Kills the shell and all processes that it has started.
 function Shell:stop()
   uv.kill(-self.child.pid, "sigkill")
   self.child:destroy()

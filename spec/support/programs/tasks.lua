@@ -1,7 +1,7 @@
--- tasks(pid, file): what /proc says in `file` of each thread of the process `pid`, by its
--- number; nothing of one that has ended meanwhile.
--- (Looks at all: libuv loses the last entry of a directory that isn't read to its end, which
--- the leak sanitizer reports.)
+-- tasks(pid, file) returns the text of /proc/PID/task/TID/FILE for each thread of the process
+-- `pid`: a table from thread id to text. It omits threads that have ended meanwhile. It always
+-- reads the whole directory, because libuv leaks an entry of a directory that is not read to its
+-- end.
 
 local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"

@@ -1,10 +1,10 @@
--- When the thread of a client is woken, in every event loop; see loops.lua beside this for
--- the words that these programs use.
+-- Programs that test when an event loop wakes the I/O thread of a client; each runs in cqueues, luv
+-- and copas. See loops.lua beside this file for the functions that they use.
 
 return {
-  { "who asks for what is here doesn't wake the client's thread", [[
+  { "100 local handoffs wake the I/O thread at most 60 times", [[
     local wakings = require "spec.support.programs.wakings"
-    -- All hundred in one chain, however slow they are: none goes back to etcd's line.
+    -- The budget covers all 100 handoffs, so none goes back to the queue in etcd.
     local shop = connect { handoff = 1000, handoff_time = 60 }
     local pid, before = require("luv").os_getpid(), nil
     local held = assert(shop:lock("a", { owner = "first" }))
@@ -22,7 +22,7 @@ return {
     if count > 60 then error(count .. " times") end
   ]] },
 
-  { "who waits for less long than the client's thread sleeps wakes it", [[
+  { "a lock call with a timeout shorter than the I/O thread's sleep ends in time", [[
     local held = assert(client:lock("a", { owner = "first" }))
     local from
     go(function()

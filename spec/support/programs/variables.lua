@@ -1,16 +1,16 @@
--- Programs that find etcdctl's variables in their environment.
+-- Runs Lua programs with etcdctl's variables in their environment.
 
 local assert = require "luassert"
-local cell = require "spec.support.harness.cell"
+local matrix = require "spec.support.harness.matrix"
 local cjson = require "cjson"
 local proc = require "spec.support.programs.proc"
 
 local M = {}
 
--- Runs the program text |source| with these variables, none of etcdctl's
--- otherwise; returns its standard output and error.
+-- Runs |source| with the arguments |...| and |variables|; etcdctl's other variables are unset.
+-- Returns standard output and standard error.
 local function run(variables, source, ...)
-  local env = cell.no_variables()
+  local env = matrix.no_variables()
   for name, value in pairs(variables) do env[name] = value end
   local child = "spec/support/programs/child.lua"
   local out, code, err = proc.run_lua(child, { source, ... }, { env = env })
@@ -18,7 +18,7 @@ local function run(variables, source, ...)
   return out, err
 end
 
--- The same for its standard output only.
+-- Runs a program like run, and returns standard output only.
 function M.run(...)
   return (run(...))
 end
@@ -33,8 +33,8 @@ local LOCK = [[
   client:close()
 ]]
 
--- Connects with |opts| and takes a lock: "locked\n", or "code: message\n"; and
--- what went to standard error.
+-- Connects with |opts| and takes a lock. Returns "locked\n" or "CODE: MESSAGE\n", and standard
+-- error.
 function M.lock(variables, opts)
   return run(variables, LOCK, cjson.encode(opts))
 end

@@ -1,4 +1,5 @@
--- wakings(pid): how often the I/O threads of the clients in the process `pid` have gone to sleep.
+-- wakings(pid) returns how often the I/O threads of the clients in the process `pid` have gone to
+-- sleep.
 
 local tasks = require "spec.support.programs.tasks"
 

@@ -1,4 +1,4 @@
--- Certificates and keys for specs, good and bad ones, in a temporary directory.
+-- Creates valid and invalid certificates and keys for specs, in a temporary directory.
 
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
@@ -7,7 +7,7 @@ local uv = require "luv"
 local Certs = {}
 Certs.__index = Certs
 
--- `openssl ca` is the one command of OpenSSL 3.0 that takes any dates.
+-- Configures `openssl ca`, the only command of OpenSSL 3.0 that accepts arbitrary dates.
 local CONFIG = [[
 [ca]
 default_ca = this
@@ -45,13 +45,13 @@ local function openssl(...)
   return out
 end
 
--- A new file name in the directory, which says what it is for.
+-- Returns a new path in the directory that ends with |name|.
 function Certs:path(name)
   self.files = self.files + 1
   return ("%s/%d-%s"):format(self.dir, self.files, (name:gsub(" ", "-")))
 end
 
--- Puts |text| into a new file and returns its name.
+-- Writes |text| to a new file and returns its path, which ends with |name|.
 function Certs:write(name, text)
   local path = self:path(name)
   local file = assert(io.open(path, "wb"))
@@ -66,7 +66,8 @@ end
 
 -- ---- keys and certificates --------------------------------------------------
 
--- A new private key: "ec" (default), "p384", "rsa", "rsa1024", "ed25519".
+-- Creates a private key and returns its path. |algorithm|: "ec" (default), "p384", "rsa", "rsa1024"
+-- or "ed25519".
 function Certs:key(algorithm)
   local path = self:path "key.pem"
   openssl("genpkey", "-out", path, "-algorithm",
@@ -74,7 +75,7 @@ function Certs:key(algorithm)
   return path
 end
 
--- The time |days| from now, as ASN.1 has it.
+-- Returns the time |days| days from now in the format of ASN.1.
 local function date(days)
   return os.date("!%Y%m%d%H%M%SZ", os.time() + days * 86400)
 end
@@ -96,8 +97,8 @@ local function sign(self, opts, extensions)
   return { cert = cert, key = opts.key }
 end
 
--- A CA: { cert = file, key = file }. |opts|: name ("test CA"), issuer (another
--- CA: an intermediate one), algorithm, and from and to, in days from now.
+-- Creates a CA and returns { cert = file, key = file }. |opts|: name ("test CA"), issuer (the CA
+-- that issues an intermediate CA), algorithm; from (-1) and to (30): validity in days from now.
 function Certs:ca(opts)
   opts = opts or {}
   return sign(self, {
@@ -109,9 +110,9 @@ function Certs:ca(opts)
   }, CA_EXTENSIONS)
 end
 
--- A certificate for |use| ("server", "client" or "both") by |ca| (nil: signed
--- by itself): { cert = file, key = file }. |opts|: name (common name), hosts
--- (subjectAltName), key (file), algorithm, and from and to, in days from now.
+-- Creates a certificate for |use| ("server", "client" or "both"), issued by |ca| (nil:
+-- self-signed), and returns { cert = file, key = file }. |opts|: name (common name), hosts
+-- (subjectAltName), key (file), algorithm; from (-1) and to (30): validity in days from now.
 function Certs:issue(ca, use, opts)
   opts = opts or {}
   local extensions = "extendedKeyUsage=" .. (USES[use] or "serverAuth,clientAuth") .. "\n"
@@ -128,40 +129,40 @@ function Certs:issue(ca, use, opts)
   }, extensions)
 end
 
--- A copy of |key| that wants a password.
+-- Returns the path of a copy of |key| that is encrypted with a password.
 function Certs:encrypted(key)
   local path = self:path "encrypted.pem"
   openssl("pkey", "-in", key, "-aes256", "-passout", "pass:secret", "-out", path)
   return path
 end
 
--- One file with the contents of several.
+-- Concatenates the files |...| into a new file and returns its path.
 function Certs:bundle(...)
   local parts = {}
   for i = 1, select("#", ...) do parts[i] = Certs.read((select(i, ...))) end
   return self:write("bundle.pem", table.concat(parts))
 end
 
--- |file| with its middle spoilt, still looking like PEM.
+-- Returns the path of a copy of |file| whose middle is damaged; it still looks like PEM.
 function Certs:damaged(file)
   local text = Certs.read(file)
   local middle = #text / 2 - #text / 2 % 1
   return self:write("damaged.pem", text:sub(1, middle) .. "!!" .. text:sub(middle + 3))
 end
 
--- |file| as somebody finds it who reads while it is being written.
+-- Returns the path of a copy of the first half of |file|, as a reader finds it during a write.
 function Certs:half(file)
   local text = Certs.read(file)
   return self:write("half.pem", text:sub(1, #text / 2 - #text / 2 % 1))
 end
 
--- ---- all of them ------------------------------------------------------------
+-- ---- the shared set ---------------------------------------------------------
 
--- Each is made when it is first asked for: one run of openssl takes a while.
-local CAST = {
+-- Name -> function that creates the file or certificate on first use, because openssl is slow.
+local CREATORS = {
   ca = function(self) return self:ca() end,
   other_ca = function(self) return self:ca { name = "other CA" } end,
-  -- The same name, another key: only the signature tells them apart.
+  -- The same name as `ca`, another key: only the signature distinguishes them.
   namesake_ca = function(self) return self:ca() end,
   expired_ca = function(self) return self:ca { from = -20, to = -10 } end,
 
@@ -204,17 +205,17 @@ local CAST = {
   empty = function(self) return self:write("empty.pem", "") end,
 }
 
--- The usual cast: good ones (ca, server, client) and everything that is wrong
--- with certificates. Each is { cert = file, key = file } or a file.
+-- Returns the set CREATORS: valid certificates (ca, server, client) and invalid ones of all kinds.
+-- Each field is { cert = file, key = file } or a file.
 function Certs:cast()
   return setmetatable({}, { __index = function(cast, name)
-    local make = CAST[name] or error("nobody is called " .. name, 2)
-    cast[name] = make(self, cast)
+    local create = CREATORS[name] or error("no certificate is called " .. name, 2)
+    cast[name] = create(self, cast)
     return cast[name]
   end })
 end
 
--- An empty directory for certificates.
+-- Returns a new Certs object with an empty directory.
 function Certs.new()
   local temporary = os.getenv "TMPDIR" or "/tmp"
   local self = setmetatable({ files = 0 }, Certs)

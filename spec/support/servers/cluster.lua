@@ -1,4 +1,4 @@
--- Clusters of several members, some of which may be down.
+-- Helpers for tests of clusters with several members, some of which may be down.
 
 local assert = require "luassert"
 local proc = require "spec.support.programs.proc"
@@ -7,11 +7,11 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- How long an acquire may stall when a member is lost. The aim is 2.5 s at the
--- 95th percentile, see failover.lua; this is for a busy machine.
+-- Seconds that an acquisition may take when a member fails, on a busy machine. The goal is 2.5 s at
+-- the 95th percentile; see failover.lua.
 M.STALL_MAX = 6
 
--- The addresses of all members of |etcd|, that of member |i| first.
+-- Returns the addresses of all members of |etcd|, separated by commas, that of member |i| first.
 function M.endpoints_from(etcd, i)
   local list = {}
   for k = 0, #etcd.members - 1 do
@@ -20,7 +20,7 @@ function M.endpoints_from(etcd, i)
   return table.concat(list, ",")
 end
 
--- The number of the member that leads, and of one that doesn't.
+-- Returns the number of the leader and that of another member.
 function M.leader_of(etcd)
   local leader
   wait.eventually(function()
@@ -42,8 +42,8 @@ function M.await_health(etcd)
   end, 30, "all members are healthy")
 end
 
--- Starts again what is down, ends the children that were started: for the
--- beginning of a test of |etcd|.
+-- Destroys all children and restarts the members of |etcd| that are down or paused; for
+-- before_each.
 function M.heal(etcd)
   proc.destroy_children()
   local restarted
@@ -56,9 +56,9 @@ function M.heal(etcd)
   if restarted then M.await_health(etcd) end
 end
 
--- ---- work meanwhile -----------------------------------------------------------
+-- ---- background work ----------------------------------------------------------
 
--- Takes and releases a lock until a key says stop, and then a few more times.
+-- Takes and releases a lock until the key |stop| exists, and then 10 more times.
 local CYCLES = [[
   local uv = require 'luv'
   local name, stop = '%s', '%s'
@@ -80,8 +80,8 @@ local CYCLES = [[
   return count, longest / 1e9
 ]]
 
--- Has |count| clients with |opts| take and release a lock each; returns a
--- function that has them stop, and fails if one failed or had to wait too long.
+-- Starts |count| clients with |opts| that each take and release their own lock in a loop. Returns a
+-- function that stops them, and fails if a client failed or waited longer than STALL_MAX.
 function M.start_cycles(etcd, opts, name, count)
   local options = {}
   for i = 1, count do options[i] = opts end

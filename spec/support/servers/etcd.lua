@@ -1,10 +1,9 @@
--- Real etcd members on free ports of this host, with their data in a
--- temporary directory.
+-- Starts real etcd clusters on free ports of this host, with their data in a temporary directory.
 
-local cell = require "spec.support.harness.cell"
-local cjson = require "cjson"
+local matrix = require "spec.support.harness.matrix"
+local Gateway = require "spec.support.servers.gateway"
+local http = require "socket.http"
 local metric = require "spec.support.servers.metric"
-local mime = require "mime"
 local ports = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
@@ -17,14 +16,14 @@ Etcd.__index = Etcd
 
 local started = {}
 
--- etcd's own periods, 0.1 s and 1 s, are for networks; with these nobody waits a
--- second for a leader. One member elects itself; several share this machine.
+-- Arguments in ms, for a single member and for several. etcd's defaults, 100 and 1000, would delay
+-- each election by about a second. Several members share this machine and need longer periods.
 local ALONE = { "--heartbeat-interval", "10", "--election-timeout", "100" }
 local TOGETHER = { "--heartbeat-interval", "50", "--election-timeout", "500" }
 
 -- ---- this host -----------------------------------------------------------------
 
--- Can an etcd be started there? Not every host has IPv6.
+-- Returns true if a server can listen at the address |host|; not every machine has IPv6.
 function Etcd.can_listen(host)
   local socket = uv.new_tcp()
   local can = socket:bind(host, 0)
@@ -64,7 +63,7 @@ local function spawn(self, member)
   if self.tls then
     local files = {
       "--cert-file", self.tls.cert, "--key-file", self.tls.key,
-      -- Passwords shall cost the specs little.
+      -- The lowest cost, because checking passwords would slow down the specs.
       "--bcrypt-cost", "4",
     }
     if self.tls.client_auth ~= false then
@@ -76,7 +75,7 @@ local function spawn(self, member)
   for _, value in ipairs(self.members[2] and TOGETHER or ALONE) do argv[#argv + 1] = value end
   for _, value in ipairs(self.args) do argv[#argv + 1] = value end
   for _, value in ipairs(member.args or {}) do argv[#argv + 1] = value end
-  -- etcd puts its unix sockets there.
+  -- etcd creates its unix sockets in its working directory.
   member.process = proc.spawn(argv, { nil, log, log }, { cwd = self.dir })
   uv.fs_close(log)
 end
@@ -85,7 +84,7 @@ local function log_of(member)
   return (read_file(member.log) or ""):sub(-2000)
 end
 
-local function await_health(self, member)
+local function await_health(member)
   wait.eventually(function()
     if member.process.code then
       error(member.name .. " has ended:\n" .. log_of(member), 0)
@@ -93,18 +92,15 @@ local function await_health(self, member)
     return is_listening(member.host, member.port)
   end, 10, member.name .. " listens")
   wait.eventually(function()
-    local _, code, err = proc.run({
-      "etcdctl", "--endpoints", member.endpoint, "--insecure-skip-tls-verify",
-      "endpoint", "health",
-    }, { env = self.env })
-    return code == 0, err
+    local body, status = http.request(member.metrics .. "/health")
+    return body and body:find('"health":"true"', 1, true), body or status
   end, 20, member.name .. " is healthy")
 end
 
--- What etcdctl finds in its environment: who it is to a cluster with |tls|, and
--- nothing of what the suite's clients find there.
+-- Returns the environment for etcdctl: the client certificate for a cluster with |tls|, and none of
+-- the variables for the suite's clients.
 local function ctl_environment(tls)
-  local env = cell.no_variables()
+  local env = matrix.no_variables()
   env.ETCDCTL_API = "3"
   if tls then
     env.ETCDCTL_CACERT = tls.ca
@@ -119,12 +115,15 @@ local function new_member(self, name, opts)
   local shown = host:find ":" and "[" .. host .. "]" or host
   local endpoint = ("%s://%s:%s"):format(scheme, shown, port)
   local socket = opts.unix and (",unix%s://localhost:%s"):format(self.tls and "s" or "", port)
+  -- The gateway gets its own plain address, because it has no certificate.
+  local gateway = self.tls and "http://127.0.0.1:" .. ports.free()
   return {
     name = name,
     port = port,
     host = host,
     endpoint = endpoint,
-    listen = endpoint .. (socket or ""),
+    gateway = gateway or endpoint,
+    listen = endpoint .. (socket or "") .. (gateway and "," .. gateway or ""),
     socket = self.dir .. "/localhost:" .. port,
     peer = "http://127.0.0.1:" .. ports.free(),
     metrics = "http://127.0.0.1:" .. ports.free(),
@@ -133,16 +132,30 @@ local function new_member(self, name, opts)
   }
 end
 
--- Starts what |opts| of Etcd.start want, and returns it before it is healthy.
+local function is_running(member)
+  return not member.process.code and not member.paused
+end
+
+-- Returns the first running member, so that all calls use the same one: another member may not know
+-- the auth token yet.
+local function running_member(self)
+  for _, member in ipairs(self.members) do
+    if is_running(member) then return member end
+  end
+  error("no member of etcd runs", 0)
+end
+
+-- Starts a cluster with |opts| (see Etcd.start) and returns it before it is healthy.
 local function launch(opts)
   local tls = opts.tls
-  if tls == nil then tls = cell.tls() end
+  if tls == nil then tls = matrix.tls() end
   local self = setmetatable({
     args = opts.args or {},
     tls = tls,
     env = ctl_environment(tls),
     members = {},
   }, Etcd)
+  self.gateway = Gateway.new(function() return running_member(self).gateway end)
   local temporary = os.getenv "TMPDIR" or "/tmp"
   started[self] = true
   self.dir = assert(uv.fs_mkdtemp(temporary .. "/etcdlock-XXXXXX"))
@@ -157,35 +170,40 @@ local function launch(opts)
   return self
 end
 
--- Returns |self| when all its members are healthy, else stops it: nil, why.
+-- Returns |self| when all its members are healthy. If one fails to start, stops the cluster and
+-- returns nil and a message.
 local function settle(self, opts)
   local ok, failure = pcall(function()
-    for _, member in ipairs(self.members) do await_health(self, member) end
-    if opts.tls == nil and cell.is_secure then self:enable_auth() end
+    for _, member in ipairs(self.members) do await_health(member) end
+    if opts.tls == nil and matrix.is_secure then self:enable_auth() end
   end)
   if ok then return self end
   self:stop()
   return nil, failure
 end
 
--- Starts a cluster and returns it healthy. |opts|: members (1), args (more
--- arguments for every member), tls: client URLs are https, with the files ca,
--- cert and key; etcdctl is client = { cert, key }, and clients without a
--- certificate by that CA are refused unless client_auth is false. host: the
--- address where clients are served ("127.0.0.1"). unix: also at a unix socket.
--- In a secure cell, if tls is nil, clients need certificates and passwords, and
--- may touch what Etcd.allow_all and allow say; with false they are welcome.
+-- Starts a cluster and returns it when it is healthy. |opts|:
+--   members  number of members (1)
+--   args     further arguments for every member
+--   tls      { ca, cert, key, client = { cert, key }, client_auth }: serve clients with TLS and
+--            these files; etcdctl uses client. Clients without a certificate issued by ca are
+--            refused unless client_auth is false. tls = false: plain. tls = nil: as the
+--            configuration demands; in a secure configuration clients need certificates and
+--            passwords, and can access only the prefixes passed to Etcd.allow_all and allow.
+--   host     address at which the members serve clients ("127.0.0.1")
+--   unix     true: serve clients also at a unix socket
 function Etcd.start(opts)
   return Etcd.start_all({ opts or {} })[1]
 end
 
--- Starts several at the same time, one for each of the options in |list|.
+-- Starts one cluster for each entry of |list| (see Etcd.start), all at the same time. Returns them
+-- as a list.
 function Etcd.start_all(list)
   local all = {}
   for i, opts in ipairs(list) do all[i] = launch(opts) end
   for i, opts in ipairs(list) do
     local self, failure = settle(all[i], opts)
-    -- Somebody else may have been faster with a port.
+    -- Another process may have taken a port meanwhile.
     for _ = 1, 2 do
       if self or not failure:find "address already in use" then break end
       self, failure = settle(launch(opts), opts)
@@ -195,7 +213,7 @@ function Etcd.start_all(list)
   return all
 end
 
--- The files of |tls| from the next start on.
+-- Makes members use the files of |tls| (see Etcd.start) from their next start on.
 function Etcd:set_tls(tls)
   self.tls, self.env = tls, ctl_environment(tls)
 end
@@ -208,25 +226,25 @@ function Etcd:stop()
   started[self] = nil
 end
 
--- Stops all clusters but |spared|.
+-- Stops all clusters except |spared|.
 function Etcd.stop_all(spared)
   for etcd in pairs(started) do
     if etcd ~= spared then etcd:stop() end
   end
 end
 
--- The address of member |i| (1).
+-- Returns the address of member |i| (1).
 function Etcd:endpoint(i)
   return self.members[i or 1].endpoint
 end
 
--- The path of member |i|'s (1) unix socket.
+-- Returns the path of the unix socket of member |i| (1).
 function Etcd:socket(i)
   return self.members[i or 1].socket
 end
 
--- The addresses of all members, or of those only that |is_wanted|, with commas
--- between them.
+-- Returns the addresses of the members for which is_wanted(member) is true (nil: all), separated by
+-- commas.
 function Etcd:endpoints(is_wanted)
   local list = {}
   for _, member in ipairs(self.members) do
@@ -235,7 +253,7 @@ function Etcd:endpoints(is_wanted)
   return table.concat(list, ",")
 end
 
--- Does |message| say which member it is about?
+-- Returns true if |message| contains the address of a member.
 function Etcd:is_named(message)
   for _, member in ipairs(self.members) do
     if message:find(member.endpoint:match "//(.*)", 1, true) then return true end
@@ -247,19 +265,19 @@ function Etcd:pid(i)
   return self.members[i or 1].process.pid
 end
 
--- The numbers that |i| stands for: all members' if it is nil.
+-- Returns a list of |i| only, or of all members' numbers if |i| is nil.
 local function numbers(self, i)
   local list = { i }
   for k = 1, i and 0 or #self.members do list[k] = k end
   return list
 end
 
--- Kills member |i| (all) without warning.
+-- Kills member |i| (nil: all) with SIGKILL.
 function Etcd:kill(i)
   for _, k in ipairs(numbers(self, i)) do proc.destroy(self.members[k].process) end
 end
 
--- Is each thread of |pid| stopped?
+-- Returns true if all threads of the process |pid| are stopped; else false and a message.
 local function is_stopped(pid)
   for task, stat in pairs(tasks(pid, "stat")) do
     if not stat:find "%) T" then return false, "thread " .. task .. " runs" end
@@ -267,18 +285,19 @@ local function is_stopped(pid)
   return true
 end
 
--- Stops member |i| (all) in its tracks, and lets it go on.
+-- Stops member |i| (nil: all) with SIGSTOP, until resume.
 function Etcd:pause(i)
   for _, k in ipairs(numbers(self, i)) do
     assert(uv.kill(self:pid(k), "sigstop"))
     self.members[k].paused = true
   end
-  -- The signal's work is done some time after it is sent.
+  -- The threads stop some time after the signal is sent.
   for _, k in ipairs(numbers(self, i)) do
     wait.eventually(function() return is_stopped(self:pid(k)) end, 5, "etcd is stopped")
   end
 end
 
+-- Continues member |i| (nil: all) after pause.
 function Etcd:resume(i)
   for _, k in ipairs(numbers(self, i)) do
     assert(uv.kill(self:pid(k), "sigcont"))
@@ -286,7 +305,7 @@ function Etcd:resume(i)
   end
 end
 
--- Adds a member that only learns, and returns its address.
+-- Adds a learner (a member without a vote) and returns its address.
 function Etcd:add_learner()
   local member = new_member(self, "learner", {})
   local _, code, err = self:ctl("member", "add", member.name, "--learner", "--peer-urls",
@@ -302,8 +321,8 @@ function Etcd:add_learner()
   return member.endpoint
 end
 
--- Starts member |i| (all) again, killed before if need be, with its data and
--- ports. Returns when it is healthy, or at once if |opts.wait| is false.
+-- Kills member |i| (nil: all) if it runs, and starts it with its data and ports. Returns when it is
+-- healthy, or at once if |opts.wait| is false.
 function Etcd:restart(i, opts)
   self:kill(i)
   for _, k in ipairs(numbers(self, i)) do
@@ -311,11 +330,11 @@ function Etcd:restart(i, opts)
     spawn(self, self.members[k])
   end
   if opts and opts.wait == false then return end
-  for _, k in ipairs(numbers(self, i)) do await_health(self, self.members[k]) end
+  for _, k in ipairs(numbers(self, i)) do await_health(self.members[k]) end
 end
 
--- Has the one member begin anew, on the same ports, without its data. Its cluster id
--- is the same, unless it |is_another|.
+-- Restarts the only member on the same ports without its data. The cluster id stays the same unless
+-- |is_another| is true.
 function Etcd:wipe(is_another)
   self:kill()
   proc.run { "rm", "-rf", self.members[1].data }
@@ -323,22 +342,18 @@ function Etcd:wipe(is_another)
   self:restart()
 end
 
--- ---- what is in it ----------------------------------------------------------
+-- ---- data -------------------------------------------------------------------
 
-local function is_running(member)
-  return not member.process.code and not member.paused
-end
-
--- Runs etcdctl with |command| and |...| against a member that runs, or against
--- all of them where that makes a difference; returns standard output, exit code,
--- standard error.
+-- Runs etcdctl with |command| and |...| for one running member; "endpoint" and "defrag" for all
+-- running members. Returns standard output, exit code and standard error.
 function Etcd:ctl(command, ...)
-  local endpoints = self:endpoints(is_running)
-  if command ~= "endpoint" and command ~= "defrag" then
-    -- A token of one member may not be known to the others yet.
-    endpoints = endpoints:match "[^,]*"
+  local endpoints
+  if command == "endpoint" or command == "defrag" then
+    endpoints = self:endpoints(is_running)
+  else
+    endpoints = running_member(self).endpoint
   end
-  -- etcdctl gives up after 5 s, which a crowd on a busy machine may take.
+  -- etcdctl's default timeout is 5 s; a loaded etcd on a busy machine may take longer.
   return proc.run({ "etcdctl", "--command-timeout=30s", "--endpoints", endpoints, command, ... },
     { env = self.env })
 end
@@ -349,19 +364,15 @@ local function ask(self, ...)
   return out
 end
 
-local function range(self, ...)
-  return cjson.decode(ask(self, "get", "--write-out", "json", ...)).kvs or {}
-end
-
--- The keys that start with |prefix|, in order.
+-- Returns the keys that start with |prefix|, in order.
 function Etcd:keys(prefix)
-  local keys = range(self, "--prefix", "--keys-only", prefix)
-  for i, kv in ipairs(keys) do keys[i] = mime.unb64(kv.key) end
+  local keys = self.gateway:range(prefix, true)
+  for i, kv in ipairs(keys) do keys[i] = kv.key end
   return keys
 end
 
--- Waits until |count| keys start with |prefix|: of a lock, its holders and waiters.
--- Fails if that takes longer than |seconds| (5).
+-- Waits until |count| keys start with |prefix|; the keys of a lock are those of its holders and
+-- waiters. Fails after |seconds| (5).
 function Etcd:await_keys(prefix, count, seconds)
   wait.eventually(function()
     local keys = self:keys(prefix)
@@ -369,77 +380,92 @@ function Etcd:await_keys(prefix, count, seconds)
   end, seconds, count .. " keys of " .. prefix)
 end
 
--- The value and the create revision of |key|, or nil.
+-- Returns the value and the create revision of |key|, or nil.
 function Etcd:get(key)
-  local kv = range(self, key)[1]
-  if kv then return mime.unb64(kv.value or ""), kv.create_revision end
+  local kv = self.gateway:range(key)[1]
+  if kv then return kv.value, kv.create_revision end
 end
 
-function Etcd:put(key, value)
-  ask(self, "put", "--", key, value)
+-- Sets |key| to |value|, and attaches it to |lease| (hex) if that is not nil.
+function Etcd:put(key, value, lease)
+  self.gateway:put(key, value, lease)
 end
 
 function Etcd:del(key)
-  ask(self, "del", key)
+  self.gateway:delete(key)
 end
 
--- The store's revision.
+-- Deletes all keys that start with |prefix|.
+function Etcd:del_all(prefix)
+  self.gateway:delete(prefix, true)
+end
+
+-- Returns the revision of the store.
 function Etcd:revision()
-  return cjson.decode(ask(self, "get", "--write-out", "json", "-")).header.revision
+  return self.gateway:revision()
 end
 
--- How many watches its members have.
+-- Returns the number of watches of all members.
 function Etcd:watchers()
   return metric(self, "etcd_debugging_mvcc_watcher_total")
 end
 
--- The ids of all leases, as lower-case hex, not padded (etcdctl pads).
+-- Returns the IDs of all leases, in lower-case hex.
 function Etcd:leases()
-  local ids = {}
-  -- A member lists the leases that it knows of. A read has it catch up before.
-  if self.members[2] then ask(self, "get", "-") end
-  for id in ask(self, "lease", "list"):gmatch "\n0*(%x+)" do ids[#ids + 1] = id end
-  return ids
+  -- A member lists only the leases that it knows of. The read makes it apply all earlier changes.
+  if self.members[2] then self:revision() end
+  return self.gateway:leases()
+end
+
+-- Creates a lease with a TTL of |ttl| seconds and returns its ID.
+function Etcd:grant(ttl)
+  return self.gateway:grant(ttl)
 end
 
 function Etcd:revoke(lease)
-  ask(self, "lease", "revoke", lease)
+  self.gateway:revoke(lease)
 end
 
--- Ends all leases there are; one may end by itself meanwhile.
+-- Revokes all leases. Ignores failures, because a lease may expire meanwhile.
 function Etcd:revoke_all()
-  for _, lease in ipairs(self:leases()) do self:ctl("lease", "revoke", lease) end
+  for _, lease in ipairs(self:leases()) do pcall(self.revoke, self, lease) end
 end
 
--- ---- who may do what --------------------------------------------------------
+-- ---- users and permissions --------------------------------------------------
 
 local allowed = {} -- prefixes
 
--- Has the cell's user use keys that start with |prefix| here, if there are
--- users at all.
+-- Lets the configuration's user access keys of this etcd that start with |prefix|. Does nothing in
+-- an etcd without users.
 function Etcd:allow(prefix)
   if self.has_users then
     ask(self, "role", "grant-permission", "--prefix=true", "locks", "readwrite", prefix)
   end
 end
 
--- The same for all that run and all to come.
+-- Does the same as allow for all running and all future etcds.
 function Etcd.allow_all(prefix)
   allowed[#allowed + 1] = prefix
   for etcd in pairs(started) do etcd:allow(prefix) end
 end
 
--- From now on there are root and the cell's user, whose role is for locks only.
+-- Makes etcdctl and the gateway log in as |user| ("name:password").
+function Etcd:log_in(user)
+  self.env.ETCDCTL_USER, self.gateway.user = user, user
+end
+
+-- Adds root and the configuration's user, whose role is limited to the allowed prefixes, and
+-- enables authentication.
 function Etcd:enable_auth()
-  ask(self, "user", "add", cell.root)
+  ask(self, "user", "add", matrix.root)
   ask(self, "user", "grant-role", "root", "root")
   ask(self, "role", "add", "locks")
-  ask(self, "user", "add", cell.user)
-  ask(self, "user", "grant-role", cell.user:match "^[^:]+", "locks")
+  ask(self, "user", "add", matrix.user)
+  ask(self, "user", "grant-role", matrix.user:match "^[^:]+", "locks")
   self.has_users = true
   for _, prefix in ipairs(allowed) do self:allow(prefix) end
   ask(self, "auth", "enable")
-  self.env.ETCDCTL_USER = cell.root
+  self:log_in(matrix.root)
 end
 
 return Etcd

@@ -1,14 +1,13 @@
 #!/bin/sh
-# Puts Debian 13's etcd (3.5) into DIR, beside this Debian's own: same package
-# sources, another release's name. Its binaries run on Debian 12.
+# Downloads Debian 13's etcd (3.5) and unpacks it into DIR; the installed etcd stays. It uses the
+# machine's package sources with the name of that release. The binaries also run on Debian 12.
 #
 #   etcd35.sh DIR      -> DIR/usr/bin/etcd, DIR/usr/bin/etcdctl
 set -eu
 
 target=$1
 failed() {
-  echo "etcd35.sh: Debian 13's etcd can't be had, so nothing can be said about" \
-    "etcd 3.5: $1" >&2
+  echo "etcd35.sh: cannot install Debian 13's etcd, so etcd 3.5 is not tested: $1" >&2
   exit 1
 }
 
@@ -35,10 +34,10 @@ apt() {
     -o APT::Sandbox::User=root "$@"
 }
 
-apt update || failed "apt-get update says why"
+apt update || failed "apt-get update failed"
 (cd "$work/packages" && apt download etcd-server etcd-client) ||
-  failed "apt-get download says why"
+  failed "apt-get download failed"
 for package in "$work"/packages/*.deb; do
   dpkg-deb -x "$package" "$target"
 done
-"$target/usr/bin/etcd" --version || failed "its binary doesn't run here"
+"$target/usr/bin/etcd" --version || failed "its binary does not run on this machine"

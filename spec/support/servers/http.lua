@@ -1,4 +1,4 @@
--- A HTTP client that can have any number of requests under way.
+-- HTTP client that can have any number of requests under way.
 
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
@@ -26,10 +26,9 @@ local function text_of(path, times)
   return OF_MANY:format(path, "keep-alive"):rep(times - 1) .. OF_MANY:format(path, "close")
 end
 
--- Sends a request for |path| to |port| of this host. The request's fields: done,
--- and then status, body, took (seconds), failure (why there is no answer).
--- opts.times: as many requests, one behind the other on one connection; body is
--- all that comes.
+-- Sends a request for |path| to |port| of this host and returns it. Its fields: done (true at the
+-- end); then status, body, took (seconds) and failure (why there is no answer). |opts.times|: send
+-- this number of requests at once on one connection; body then contains all answers.
 function M.start(port, path, opts)
   local self = setmetatable({ text = "", from = wait.now(), socket = uv.new_tcp() }, Request)
   self.socket:connect("127.0.0.1", tonumber(port), function(failure)
@@ -46,7 +45,7 @@ function M.start(port, path, opts)
   return self
 end
 
--- Goes away without waiting for the answer.
+-- Closes the connection without waiting for the answer.
 function Request:abort()
   finish(self, "aborted")
 end
@@ -57,7 +56,8 @@ function Request:wait(seconds)
   return self
 end
 
--- Asks and waits for the answer, at most |opts.seconds| (10).
+-- Sends a request for |path| to |port| of this host, waits at most |opts.seconds| (10) for the
+-- answer, and returns the request.
 function M.get(port, path, opts)
   local self = M.start(port, path)
   local ok, failure = pcall(self.wait, self, opts and opts.seconds)

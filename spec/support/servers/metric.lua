@@ -1,5 +1,5 @@
--- metric(etcd, name): what the metrics of its members tell as `name`, the sum of all labels. A
--- name that a member doesn't know is an error.
+-- metric(etcd, name) returns the sum of the metric `name` over all members and labels. Raises if a
+-- member has no such metric.
 
 local http = require "socket.http"
 

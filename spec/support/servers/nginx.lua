@@ -1,6 +1,5 @@
--- A private nginx on a free port of this host, with its files in a temporary
--- directory; its Lua code uses the checkout and the LuaJIT build of the module,
--- whatever Lua runs the suite.
+-- Starts nginx on a free port of this host, with its files in a temporary directory. Its Lua code
+-- uses the checkout and the LuaJIT build of the module, whatever Lua runs the suite.
 
 local assert = require "luassert"
 local http = require "spec.support.servers.http"
@@ -15,9 +14,10 @@ Nginx.__index = Nginx
 
 local MODULES = "/usr/lib/nginx/modules/"
 local ROOT = uv.cwd()
-local BUILD = "build/jit-test" -- `make suite` sees to it
+local BUILD = os.getenv "NGINX_BUILD" or "build/jit-test" -- made by `make suite`
 
--- Can it run Lua? Debian 12's can't where luajit is installed.
+-- Returns true if nginx has its Lua module. On Debian 12 the module cannot be installed together
+-- with luajit.
 function Nginx.has_lua()
   return uv.fs_stat(MODULES .. "ngx_http_lua_module.so") ~= nil
 end
@@ -36,6 +36,7 @@ worker_rlimit_nofile %(files)d;
 pid %(dir)s/nginx.pid;
 error_log %(dir)s/error.log notice;
 env TMPDIR=%(dir)s/tmp;
+env GCOV_PREFIX;
 %(main)s
 events { worker_connections %(connections)d; }
 http {
@@ -71,7 +72,8 @@ http {
 }
 ]]
 
--- location path -> its content handler, or { phase = handler, … , conf = text }
+-- Returns the location blocks for |list|: path -> Lua source of the content handler, or
+-- { phase = Lua source, …, conf = text }.
 local function locations_of(list)
   local parts = {}
   for path, handlers in pairs(list or {}) do
@@ -87,7 +89,7 @@ local function locations_of(list)
   return table.concat(parts, "\n")
 end
 
--- Lua code that connects `client` with |options|, if there are any.
+-- Returns Lua source that connects `client` with |options|; "" if |options| is nil.
 local function connecting(options)
   if not options then return "" end
   local fields = {}
@@ -105,7 +107,7 @@ local function configure(self, opts)
     build = ROOT .. "/" .. (opts.build or BUILD),
     dir = self.dir,
     port = self.port,
-    -- The temporary directory is this user's.
+    -- The workers must be able to write to the temporary directory, which this user owns.
     user = uv.getuid() == 0 and "user root;" or "",
     workers = opts.workers or 1,
     connections = opts.connections or 4096,
@@ -122,7 +124,7 @@ local function configure(self, opts)
   file:close()
 end
 
--- ---- life -----------------------------------------------------------------------
+-- ---- start and stop -------------------------------------------------------------
 
 local function spawn(self)
   local log = assert(uv.fs_open(self.dir .. "/output.log", "a", tonumber("600", 8)))
@@ -142,12 +144,17 @@ local function await_ready(self)
   if failure then error(failure, 0) end
 end
 
--- Starts nginx and returns it answering. |opts|: build ("build/jit-test"), workers (1),
--- connections of each (4096), files (8192); texts for main, http and server; Lua code for
--- init and init_worker; client: options of connect, with which each worker connects
--- `client` before that; locations: path -> Lua code for its content, or
--- { phase = Lua code, …, conf = text }. Requests find `etcdlock` and the
--- dictionary `shared`.
+-- Starts nginx and returns it when it answers requests. Its Lua code has the globals `etcdlock`,
+-- `shared` (a shared dictionary) and `client`. |opts|:
+--   build               directory of the module ("build/jit-test")
+--   workers             number of workers (1)
+--   connections         connections per worker (4096)
+--   files               limit on open files per worker (8192)
+--   main, http, server  configuration text for these contexts
+--   init, init_worker   Lua source for these phases
+--   client              options of connect: each worker connects `client` before init_worker
+--   locations           path -> Lua source of the content handler, or
+--                       { phase = Lua source, …, conf = configuration text }
 function Nginx.start(opts)
   local self = setmetatable({ port = port.free() }, Nginx)
   local temporary = os.getenv "TMPDIR" or "/tmp"
@@ -170,8 +177,8 @@ function Nginx:signal(name)
   assert(uv.kill(self.process.pid, name))
 end
 
--- Ends nginx by |signal| ("sigterm" or "sigquit"), which must take no longer than
--- |seconds| (5); returns how long it took.
+-- Sends |signal| ("sigterm" or "sigquit") to nginx and waits at most |seconds| (5) for its end.
+-- Returns the seconds that it took.
 function Nginx:finish(signal, seconds)
   local from = wait.now()
   self:signal(signal)
@@ -179,8 +186,8 @@ function Nginx:finish(signal, seconds)
   return wait.now() - from
 end
 
--- Kills what is left of it and removes its files; may be repeated. Ends it in
--- good order if that is possible, so that no lease is left.
+-- Ends nginx and removes its files; may be repeated. First sends SIGTERM, so that the workers
+-- revoke their leases, and kills all processes if nginx has not ended after 10 s.
 function Nginx:stop()
   if self.process and not self.process.code then
     local workers = self:workers()
@@ -193,7 +200,7 @@ function Nginx:stop()
   started[self] = nil
 end
 
--- Stops all that run. Returns the lines of their logs that tell of an error until then.
+-- Stops all running nginx. Returns the lines about errors that their logs contained before.
 function Nginx.stop_all()
   local errors = {}
   for nginx in pairs(started) do
@@ -205,19 +212,19 @@ end
 
 -- ---- requests -------------------------------------------------------------------
 
--- Asks for |path| and waits for the answer; see http.get.
+-- Sends a request for |path| and waits for the answer; see http.get.
 function Nginx:get(path, opts)
   return http.get(self.port, path, opts)
 end
 
--- The same without waiting; see http.start.
+-- Sends a request for |path| and returns without waiting; see http.start.
 function Nginx:begin(path, opts)
   return http.start(self.port, path, opts)
 end
 
--- ---- looking ----------------------------------------------------------------------
+-- ---- state ------------------------------------------------------------------------
 
--- The process ids of its workers, those included that are on their way out.
+-- Returns the process ids of the workers, including workers that are shutting down.
 function Nginx:workers()
   local pids, master = {}, self.process.pid
   for pid in (read_file(("/proc/%d/task/%d/children"):format(master, master)) or ""):gmatch "%d+" do
@@ -226,18 +233,18 @@ function Nginx:workers()
   return pids
 end
 
--- What it has written.
+-- Returns the output and the error log of nginx.
 function Nginx:log()
   return (read_file(self.dir .. "/output.log") or "") .. (read_file(self.dir .. "/error.log") or "")
 end
 
--- The lines of its log that tell of an error or worse.
+-- Returns the lines of the log with the level error or higher.
 function Nginx:errors()
   local lines = {}
   for line in self:log():gmatch "[^\n]+" do
     local is_error = line:find "%[error%]" or line:find "%[crit%]" or line:find "%[alert%]"
       or line:find "%[emerg%]"
-    -- Debian 12 has nginx work with LuaJIT's own edition, too.
+    -- Debian 12's nginx uses the original LuaJIT, not OpenResty's, and logs an error about it.
     local is_usual = line:find "lua_code_cache is off" or line:find "not OpenResty's"
     if is_error and not is_usual then lines[#lines + 1] = line end
   end
@@ -249,7 +256,7 @@ function Nginx:assert_no_errors()
   assert.equal(nil, errors[1], #errors .. " errors")
 end
 
--- What it has left in its TMPDIR.
+-- Returns the names of the files in the TMPDIR of nginx.
 function Nginx:leftovers()
   local names, scan = {}, assert(uv.fs_scandir(self.dir .. "/tmp"))
   for name in function() return uv.fs_scandir_next(scan) end do names[#names + 1] = name end
@@ -265,8 +272,8 @@ local function count(directory, is_counted)
   return n
 end
 
--- What process |pid| has: descriptors, sockets (among them), threads, and the
--- seconds of CPU that it has used.
+-- Returns the resources of the process |pid|: number of descriptors, of sockets among them, and of
+-- threads; cpu: seconds of CPU time used.
 function Nginx.usage(pid)
   local proc_dir = "/proc/" .. pid
   local fields = {}

@@ -1,13 +1,13 @@
--- Free TCP ports of this host.
+-- Finds free TCP ports of this host.
 
 local uv = require "luv"
 
 local M = {}
 
--- Below the ephemeral range: the kernel must not lend a port to somebody's
--- outgoing connection while its server is down.
+-- Below the ephemeral range: while a server is down, the kernel must not give its port to an
+-- outgoing connection.
 local FIRST, LAST = 15000, 32000
-local SHARE = 200 -- ports of one of several processes that run side by side
+local SHARE = 200 -- number of ports that reserve reserves for one process
 
 local first, last, next_port = FIRST, LAST, nil
 
@@ -18,8 +18,8 @@ local function is_free(port)
   return free
 end
 
--- Those of SPEC_PORTS ("15000-15199"), if there is a share for us; else any,
--- beginning anywhere.
+-- Sets the range of ports: SPEC_PORTS ("15000-15199") if it is set; else all, starting at a random
+-- one.
 local function begin()
   local from, to = (os.getenv "SPEC_PORTS" or ""):match "^(%d+)%-(%d+)$"
   if from then
@@ -31,7 +31,8 @@ local function begin()
   end
 end
 
--- One that nobody listens on, as a string; not the same again for a long time.
+-- Returns a port on which no process listens, as a string. A port is returned again only after all
+-- other ports of the range.
 function M.free()
   if not next_port then begin() end
   for _ = first, last do
@@ -41,9 +42,9 @@ function M.free()
   error "no free port"
 end
 
--- A share for a process that is told so by SPEC_PORTS: its `range`, and free() to
--- give it back. Whoever has the UDP port of the first one has them all, whichever
--- run of the suite he belongs to.
+-- Reserves SHARE ports for a process. Returns { range: the value for its SPEC_PORTS, free(): ends
+-- the reservation }. A process reserves a range by binding the UDP port with the number of its
+-- first port, which also excludes other runs of the suite.
 function M.reserve()
   for from = FIRST, LAST - SHARE, SHARE do
     local mark = uv.new_udp()

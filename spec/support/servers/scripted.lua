@@ -1,5 +1,4 @@
--- An etcd that answers what a spec wants (scripted_server.c), in front of a
--- real one.
+-- Runs scripted_server.c: a proxy in front of a real etcd that answers calls as a spec tells it to.
 
 local error_rows = require "spec.support.harness.error_rows"
 local proc = require "spec.support.programs.proc"
@@ -7,7 +6,7 @@ local proc = require "spec.support.programs.proc"
 local Scripted = {}
 Scripted.__index = Scripted
 
--- Starts one in front of |etcd| ("http://host:port").
+-- Starts a scripted server in front of |etcd| ("http://host:port").
 function Scripted.start(etcd)
   local child = proc.talk { "build/spec/scripted_server", (etcd:gsub("^http://", "")) }
   local self = setmetatable({ child = child }, Scripted)
@@ -25,67 +24,70 @@ local function ask(self, ...)
   return tonumber(number), text
 end
 
--- The next |times| calls (nil: all) of |method| ("Txn", "Watch", ...) end with
--- |status| (gRPC's number) and |text|. |when|: "before" they reach etcd; "after"
--- etcd has carried them out; "never" is the same, but no answer comes; "late": it
--- carries them out when they are delivered.
+-- Makes the next |times| calls (nil: all) of |method| ("Txn", "Watch", ...) end with |status| (a
+-- gRPC status number) and |text|. |when| says when etcd carries them out:
+--   "before"  never: the calls end before they reach etcd
+--   "after"   at once: the calls end afterwards
+--   "never"   at once: the calls get no answer
+--   "late"    at deliver: the calls end before that
 function Scripted:answer(method, when, status, text, times)
   ask(self, "answer %s %d %s %d %s", method, times or -1, when, status, text or "")
 end
 
--- The next |times| (1) calls of |method| are late: who makes them is told that they have
--- timed out, and etcd gets them when they are delivered.
+-- Makes the next |times| (1) calls of |method| end with a timeout error; etcd receives them at
+-- deliver.
 function Scripted:delay(method, times)
   self:answer(method, "late", error_rows.STATUS.UNAVAILABLE, "etcdserver: request timed out",
     times or 1)
 end
 
--- Brings etcd the calls of |method| that were to be late. Returns their number.
+-- Sends etcd the delayed calls of |method|, and returns their number when etcd has answered them.
 function Scripted:deliver(method)
   return (ask(self, "deliver %s", method))
 end
 
--- Keeps what etcd answers to the next |times| (1) calls of |method|.
+-- Holds back etcd's answers to the next |times| (1) calls of |method|, until tell.
 function Scripted:hold_back(method, times)
   self:answer(method, "held", 0, "-", times or 1)
 end
 
--- How many answers are kept.
+-- Returns the number of answers to |method| that are held back.
 function Scripted:held(method)
   return (ask(self, "held %s", method))
 end
 
--- Passes on the answers to |method| that are kept.
+-- Passes on the answers to |method| that are held back.
 function Scripted:tell(method)
   ask(self, "tell %s", method)
 end
 
--- Streams of |method| that run now end so.
+-- Ends the running streams of |method| with |status| and |text|.
 function Scripted:interrupt(method, status, text)
   ask(self, "break %s %d %s", method, status, text)
 end
 
--- Everything that comes from now on is forwarded as it is.
+-- Forwards all future calls unchanged.
 function Scripted:pass()
   ask(self, "pass")
 end
 
--- How many calls of |method| have come, answered or not.
+-- Returns how many calls of |method| the server has received, answered or not.
 function Scripted:calls(method)
   return (ask(self, "calls %s", method))
 end
 
--- How many calls of |method| are without an answer now.
+-- Returns how many calls of |method| have no answer yet.
 function Scripted:out(method)
   return (ask(self, "out %s", method))
 end
 
--- How etcd itself has last refused one: gRPC's status and its text.
+-- Returns the gRPC status and the text of the last error with which etcd itself answered |method|;
+-- 0 if there was none.
 function Scripted:heard(method)
   return ask(self, "heard %s", method)
 end
 
--- How many calls of |method| |run| makes, and what it returns.
+-- Returns how many calls of |method| arrive while |run| runs, and the results of |run|.
 function Scripted:count(method, run)
   local before = self:calls(method)
   local results = { run() }

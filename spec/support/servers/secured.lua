@@ -1,4 +1,4 @@
--- An etcd that asks who is there: root, and a user who may lock.
+-- Starts an etcd with authentication: root, and a user who can access only the keys of the locks.
 
 local Etcd = require "spec.support.servers.etcd"
 local assert = require "luassert"
@@ -16,29 +16,30 @@ function M.ctl(etcd, ...)
   assert.equal(0, code, err)
 end
 
--- Adds |user|, who may do with the keys of the locks what the role says.
+-- Adds |user| with the role |role| ("locks") and |password| (PASSWORD).
 function M.add_user(etcd, user, role, password)
   M.ctl(etcd, "user", "add", user, "--new-user-password", password or M.PASSWORD)
   M.ctl(etcd, "user", "grant-role", user, role or "locks")
 end
 
--- The recipe: root, a role for the keys of the locks, a user with it.
+-- Adds root and the user "locker", whose role can access the keys below |prefix|, and enables
+-- authentication. Returns |etcd|.
 function M.secure(etcd, prefix)
   M.ctl(etcd, "role", "add", "locks")
   M.ctl(etcd, "role", "grant-permission", "--prefix=true", "locks", "readwrite", prefix)
   M.add_user(etcd, "root", "root", M.ROOT)
   M.add_user(etcd, "locker")
   M.ctl(etcd, "auth", "enable")
-  etcd.env.ETCDCTL_USER = "root:" .. M.ROOT
+  etcd:log_in("root:" .. M.ROOT)
   return etcd
 end
 
--- Starts one etcd for each of the options (of Etcd.start) in |list|, at the same
--- time, each with a user for the keys below |prefix|.
+-- Starts one etcd for each entry of |list| (see Etcd.start), all at the same time, and secures each
+-- for the keys below |prefix|. Returns them as a list.
 function M.start_all(prefix, list)
   for _, opts in ipairs(list) do
     opts.args = opts.args or {}
-    -- A password costs etcd 0.05 s with its own cost.
+    -- With etcd's default cost, checking a password takes 0.05 s.
     table.insert(opts.args, "--bcrypt-cost=4")
   end
   local all = Etcd.start_all(list)
@@ -50,7 +51,8 @@ function M.start(prefix, opts)
   return M.start_all(prefix, { opts or {} })[1]
 end
 
--- Options for a client of |etcd| that may lock, with |changes| (false: none).
+-- Returns the options for a client of |etcd| that logs in as "locker", with |changes| (false: no
+-- such option).
 function M.options(etcd, prefix, changes)
   return clients.with({
     endpoints = etcd:endpoints(), prefix = prefix, timeout = 5,
@@ -64,10 +66,11 @@ function M.assert_no_secret(text)
   end
 end
 
--- Less than any wait of ours: the answer was known, not awaited.
+-- Seconds; less than any timeout of the client: the call returned without waiting.
 local SOON = wait.SLACK
 
--- What a call answered since |from|: |code|, and a message like |pattern|, soon.
+-- Fails unless the results |...| of a call that began at |from| are a failure with |code| and a
+-- message that matches |pattern| and contains no password, and the call took less than SOON.
 function M.assert_refused(code, pattern, from, ...)
   local took = wait.now() - from
   local message = clients.assert_fails(code, ...)

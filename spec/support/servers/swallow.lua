@@ -1,15 +1,15 @@
--- A way to a server which can begin to swallow what is sent: connections stay
--- open and new ones are accepted, but no byte gets through any more. Or to hold
--- new connections: they are accepted, and what is sent waits. Or to be slow: what
--- the server says comes later.
+-- TCP proxy in front of a server with these modes:
+--   swallow  connections stay open and new ones are accepted, but all data is discarded
+--   hold     new connections are accepted, but their data is kept until the mode ends
+--   slow     data from the server is delayed
 
 local proc = require "spec.support.programs.proc"
 
 local Swallow = {}
 Swallow.__index = Swallow
 
--- In a process of its own: clients block theirs. Input: "swallow", "hold",
--- "forward", "slow 450" (milliseconds).
+-- Runs in its own process, because a client that waits blocks the process of the test. Input lines:
+-- "swallow", "hold", "forward", "slow 450" (milliseconds).
 local PROXY = [[
   local uv, host, port = require "luv", ...
   local swallowing, swallowed, peers, holding, held = false, 0, {}, false, {}
@@ -53,7 +53,7 @@ local PROXY = [[
     peers[near], peers[far] = far, near
     far:nodelay(true)
     near:nodelay(true)
-    -- What comes meanwhile waits in the kernel.
+    -- Data that arrives before the connection is established waits in the kernel.
     far:connect(host, tonumber(port), function(failure)
       if failure then return close(near, far) end
       pump(near, far)
@@ -72,7 +72,7 @@ local PROXY = [[
     end)
   end
 
-  -- One who closes his end while we write must not end us: luv leaves that to us.
+  -- luv does not ignore SIGPIPE; a write to a closed connection must not end this process.
   uv.new_signal():start("sigpipe", function() end)
 
   local server = uv.new_tcp()
@@ -101,7 +101,7 @@ local PROXY = [[
       elseif word == "forward" then
         for _, near in ipairs(held) do forward(near) end
         holding, held = false, {}
-        -- Whoever was swallowed has lost his thread.
+        -- A connection whose data was discarded cannot continue.
         if swallowing then for socket in pairs(peers) do close(socket) end end
         swallowing = false
       else
@@ -114,7 +114,7 @@ local PROXY = [[
   uv.run()
 ]]
 
--- A way to |endpoint| ("http://host:port").
+-- Starts a proxy in front of |endpoint| ("http://host:port").
 function Swallow.start(endpoint)
   local self = setmetatable({}, Swallow)
   self.child = proc.lua(PROXY, endpoint:match "//(.*):(%d+)$")
@@ -126,31 +126,31 @@ function Swallow:endpoint()
   return "http://" .. self.address
 end
 
--- From now on nothing gets through. Returns the bytes that were swallowed so far.
+-- Discards all data from now on. Returns the number of bytes discarded so far.
 function Swallow:swallow()
   self.child:send "swallow"
   return tonumber((self.child:expect "^done (%d+)"))
 end
 
--- From now on what the server says comes |seconds| later.
+-- Delays data from the server by |seconds| from now on.
 function Swallow:slow(seconds)
   self.child:send(("slow %d"):format(seconds * 1000))
   self.child:expect "^done"
 end
 
--- From now on new connections are held.
+-- Holds new connections from now on.
 function Swallow:hold()
   self.child:send "hold"
   self.child:expect "^done"
 end
 
--- Waits until one is.
+-- Waits until a connection is held.
 function Swallow:await_held()
   self.child:expect "^held"
 end
 
--- From now on connections get through, those that were held, too; those that were
--- swallowed are closed.
+-- Forwards data again, also of the held connections. If data was being discarded, closes the
+-- existing connections. Returns the number of bytes discarded so far.
 function Swallow:forward()
   self.child:send "forward"
   return tonumber((self.child:expect "^done (%d+)"))

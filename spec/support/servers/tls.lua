@@ -1,5 +1,4 @@
--- An etcd that speaks TLS and asks for a certificate, and clients with the files
--- that it wants, or others.
+-- Starts etcds with TLS and client certificates, and checks clients with valid and invalid files.
 
 local Certs = require "spec.support.servers.certs"
 local Etcd = require "spec.support.servers.etcd"
@@ -10,12 +9,13 @@ local wait = require "spec.support.harness.wait"
 
 local M = {}
 
--- The timeout of calls, and much less than that: the answer is known, not awaited.
-local TIMEOUT, SOON = 20, 10 -- seconds
+-- Seconds. TIMEOUT: timeout of calls; SOON: limit for a call that returns without waiting.
+local TIMEOUT, SOON = 20, 10
 
 local cast = suite.cast()
 
--- How a server with |cert| ({ cert, key }) is started; etcdctl stays good.
+-- Returns the tls options of Etcd.start for a server with |cert| ({ cert, key }); etcdctl uses a
+-- valid certificate.
 function M.served_by(cert, client_auth)
   return {
     ca = cast.ca.cert, cert = cert.cert, key = cert.key,
@@ -23,7 +23,7 @@ function M.served_by(cert, client_auth)
   }
 end
 
--- An etcd with the good certificate that wants one from its clients.
+-- Starts an etcd with a valid certificate that requires client certificates.
 function M.start()
   return Etcd.start { tls = M.served_by(cast.server) }
 end
@@ -32,7 +32,7 @@ function M.port_of(etcd)
   return etcd:endpoint():match ":(%d+)$"
 end
 
--- The good options for |etcd|; |changes| replace some (false: none).
+-- Returns valid client options for |etcd|, with |changes| (false: no such option).
 function M.options(etcd, prefix, changes)
   return clients.with({
     endpoints = etcd:endpoints(), prefix = prefix, timeout = TIMEOUT,
@@ -40,7 +40,7 @@ function M.options(etcd, prefix, changes)
   }, changes)
 end
 
--- No part of a key may be in |message|.
+-- Fails if |message| contains a line of a private key.
 function M.assert_keeps_secrets(message)
   for _, file in ipairs { cast.client.key, cast.client_mismatch.key, cast.client_encrypted.key } do
     for line in Certs.read(file):gmatch "[^\n]+" do
@@ -49,7 +49,7 @@ function M.assert_keeps_secrets(message)
   end
 end
 
--- A lock can be had by |client|.
+-- Fails unless |client| can take a lock. Closes |client|.
 function M.assert_works(client)
   local lock = assert(client:lock "a")
   assert.is_true(lock:check())
@@ -57,8 +57,9 @@ function M.assert_works(client)
   client:close()
 end
 
--- What a call of |client| answered since |from|: |code|, and a message like
--- |pattern|, soon.
+-- Fails unless the results |...| of a call of |client| that began at |from| are a failure with
+-- |code| and a message that matches |pattern| and contains no key, and the call took less than
+-- SOON.
 function M.assert_told(client, code, pattern, from, ...)
   local took = wait.now() - from
   local message = clients.assert_fails(code, ...)
@@ -68,7 +69,7 @@ function M.assert_told(client, code, pattern, from, ...)
   M.assert_keeps_secrets(tostring(client))
 end
 
--- A lock can't be had by |client|: |code| and |pattern| say why, soon.
+-- Fails unless |client| fails to take a lock, as in assert_told. Closes |client|.
 function M.assert_refused(client, code, pattern)
   M.assert_told(client, code, pattern, wait.now(), client:lock "a")
   client:close()

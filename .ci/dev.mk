@@ -1,0 +1,218 @@
+# What developers need besides the Makefile, which includes this file: running from the checkout,
+# single checks, measurements, packages. `make help-dev` lists the targets.
+#
+#   ETCD_VERSION=3.5        which etcd: 3.4 is Debian 12's, 3.5 Debian 13's
+#   MEMBERS=3 SECURE=1      run the specs with so many members; with certificates and passwords
+#   PATIENCE=4              wait so many times longer than a quiet machine needs; measured if unset
+#   SUITE=bookworm|trixie   which Debian `make fresh` and `make fresh-deb` use: 12 or 13
+#   ROWS="uncontended ..."  which rows of `make bench`
+#   PARTS="late ..."        which parts of `make failover` and `make edges`
+
+SPEC ?= spec
+SUITE ?= bookworm
+# Specs wait more than they work, unless they are instrumented.
+JOBS ?= $(if $(SANITIZE),3,5)
+
+# ---- running from the checkout --------------------------------------------------
+
+# A versioned path in the caller's environment would hide ours.
+unexport LUA_PATH_5_2 LUA_PATH_5_3 LUA_PATH_5_4
+unexport LUA_CPATH_5_2 LUA_CPATH_5_3 LUA_CPATH_5_4
+# etcd takes every ETCD_... for one of its flags.
+unexport ETCD_VERSION
+RUN_ENV := LUA_PATH='lua/?.lua;lua/?/init.lua;./?.lua;;' LUA_CPATH='$(BUILD)/?.so;;'
+# Debian's nginx is not on every user's path.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+# ---- the suite ------------------------------------------------------------------
+
+SCRIPTED := build/spec/scripted_server
+REPORTS := $(CURDIR)/$(BUILD)/reports
+ETCD35 := build/etcd-3.5
+# Debian's, which any Lua can run; a rock's is a shell script.
+BUSTED := /usr/bin/busted
+
+# Read by spec/support/harness/matrix.lua.
+MATRIX_ENV := MATRIX_ETCD='$(ETCD_VERSION)' MATRIX_MEMBERS='$(MEMBERS)' \
+  MATRIX_SECURE='$(SECURE)' MATRIX_SANITIZE='$(SANITIZE)' \
+  $(if $(filter 3.5,$(ETCD_VERSION)),PATH='$(CURDIR)/$(ETCD35)/usr/bin':"$$PATH")
+
+# A sanitizer needs an interpreter that is built with it.
+SUITE_LUA := $(if $(filter asan tsan,$(SANITIZE)),$(BUILD)/lua,$(LUA))
+NGINX_FLAVOUR := $(if $(filter gcov,$(SANITIZE)),gcov,test)
+SUITE_ENV_-asan = UBSAN_OPTIONS=print_stacktrace=1 \
+  LSAN_OPTIONS=suppressions='$(CURDIR)/spec/support/harness/lsan.supp':print_suppressions=0 \
+  ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0
+# Without a fixed address layout some kernels leave no room for the shadow memory. Both sanitizers
+# guess the size of a library's thread-local block, and now and then crash: intercept_tls_get_addr.
+SUITE_ENV_-tsan = \
+  TSAN_OPTIONS=ignore_noninstrumented_modules=1:intercept_tls_get_addr=0:atexit_sleep_ms=0:suppressions='$(CURDIR)/spec/support/harness/tsan.supp':print_suppressions=0 \
+  $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+.PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short matrix \
+  matrix-short asan-short nginx-module sim mutants fresh bench-quick bench-report profile scale \
+  family family-short figures failover edges rock deb-deps deb fresh-deb
+
+help-dev: ## list the targets of this file
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' .ci/dev.mk
+
+check-all: ## everything that must hold before a release: more than an hour
+	@CHECKS=all bash .ci/run
+
+check-deps: ## install the Debian packages that `make check-all` needs besides
+	@sh .ci/deps.sh all $(LUA_VERSION)
+
+suite: ## the specs alone: SPEC=spec/lock, with TESTING=1 or SANITIZE=asan|tsan
+	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(filter build/%,$(SUITE_LUA)) \
+	  $(if $(filter 3.5,$(ETCD_VERSION)),$(ETCD35)/usr/bin/etcd)
+	@$(MAKE) --no-print-directory nginx-module
+	@rm -rf '$(REPORTS)' && mkdir -p '$(REPORTS)'
+	@$(MATRIX_ENV) $(RUN_ENV) REPORTS='$(REPORTS)' JOBS=$(JOBS) V='$(V)' PATIENCE='$(PATIENCE)' \
+	  COVERAGE='$(COVERAGE)' NGINX_BUILD='build/jit-$(NGINX_FLAVOUR)' \
+	  $(SUITE_ENV_$(FLAVOUR)) $(LUA) spec/run.lua $(SPEC) -- $(SUITE_LUA) $(BUSTED)
+
+# nginx runs LuaJIT, whichever Lua runs the suite.
+nginx-module:
+	+@$(PARALLEL) LUA_VERSION=jit SANITIZE=$(filter gcov,$(SANITIZE)) TESTING=1 \
+	  build/jit-$(NGINX_FLAVOUR)/etcdlock/core.so
+
+sim: ## the lock logic against a model of etcd: build/sim/sim SEED replays one history
+	+@$(PARALLEL) $(SIM)
+	@echo 'The simulator runs 25,000 histories of the lock logic ...'
+	@$(SIM) >$(SIM).log || { cat $(SIM).log; false; }
+	@tail -n 1 $(SIM).log
+
+# What differs most from one Lua to another.
+SHORT_LUA := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/reentrancy \
+  lock/garbage_collection observability/log)) spec/event_loop
+
+test-all: deps ## all specs on every Lua: 5.1, 5.2, 5.3, 5.4 and LuaJIT
+	@MAKE='$(MAKE) --no-print-directory' SPEC='$(SPEC)' sh spec/support/harness/luas.sh
+
+test-all-short: ## a core of the specs on every Lua
+	@$(MAKE) --no-print-directory test-all SPEC='$(SHORT_LUA)'
+
+# What handles memory in most different ways.
+SHORT_ASAN := $(addsuffix _spec.lua,$(addprefix spec/,lock/lock lock/with_lock lock/loss \
+  lock/guarded_writes lock/garbage_collection lock/batch lock/handoff lock/linger lock/queue \
+  multi_lock/multi_lock semaphore/semaphore read_write/read_write election/election \
+  election/observer cluster/connect cluster/identity process/fork event_loop/async \
+  event_loop/wake_socket))
+
+asan-short: deps ## a core of the specs under the address, undefined and leak sanitizers
+	@$(MAKE) --no-print-directory SANITIZE=asan SPEC='$(SHORT_ASAN)' suite
+
+# `make test` skips these specs if Go is not installed: it is large.
+test-go: deps ## the specs that run Go programs, with Go, which this installs
+	@sh bench/prepare.sh go
+	@$(MAKE) --no-print-directory TESTING=1 suite SPEC='spec/read_write/go_interop_spec.lua \
+	  spec/election/go_interop_spec.lua spec/command/interop_spec.lua'
+
+matrix: deps ## all specs with etcd 3.4 and 3.5, 1 and 3 members, plain and secure
+	@MAKE='$(MAKE)' sh spec/support/harness/matrix.sh
+
+# The configuration that differs most from that of `make test`.
+SHORT_MATRIX := lock queue loss max_hold with_lock guarded_writes reentrancy etcdctl_interop
+
+matrix-short: deps ## a core of the specs with etcd 3.5, 3 members, secure
+	@$(MAKE) --no-print-directory TESTING=1 ETCD_VERSION=3.5 MEMBERS=3 SECURE=1 \
+	  SPEC='$(SHORT_MATRIX:%=spec/lock/%_spec.lua)' suite
+
+mutants: deps ## change FILES="src/..." in N=20 random places (SEED=1); print what no test notices
+	@$(RUN_ENV) FILES='$(FILES)' SEED='$(SEED)' N='$(N)' LIMIT='$(LIMIT)' \
+	  $(LUA) spec/mutants/run.lua
+
+fresh: ## run README's commands on a fresh Debian: SUITE=bookworm|trixie WITH=packages
+	@SUITE='$(SUITE)' WITH='$(WITH)' sh .ci/fresh.sh
+
+# ---- examples -------------------------------------------------------------------
+
+example: build-deps all ## run an example: NAME=hello ARGS=..., see examples/README.md
+	@$(RUN_ENV) $(LUA) examples/run.lua $(NAME) $(ARGS)
+
+run-demo-openresty:
+	@$(RUN_ENV) $(LUA) examples/openresty/demo.lua
+
+# ---- measurements ---------------------------------------------------------------
+
+bench-quick: deps ## a minute of `make bench`, to see that it works
+	@sh bench/prepare.sh go
+	@$(MAKE) --no-print-directory all
+	@$(RUN_ENV) $(LUA) bench/run.lua quick
+
+bench-report: ## put the results of bench, profile and scale into the documents
+	@$(RUN_ENV) $(LUA) bench/publish.lua
+
+profile: deps all ## where the time of a lock goes, in a minute: doc/performance.md
+	@sh bench/prepare.sh go perf
+	@$(RUN_ENV) $(LUA) bench/profile.lua
+
+scale: all ## 10 and 100 times as many owners, clients and names, in two minutes
+	@$(RUN_ENV) $(LUA) bench/scale.lua
+
+family: all ## each lock mode under contention, in three minutes
+	@$(RUN_ENV) $(LUA) bench/family.lua
+
+family-short: deps all ## a few seconds of each mode
+	@$(RUN_ENV) $(LUA) bench/family.lua short
+
+figures: all nginx-module ## handoff, takeover, cost of a lock, waiting in nginx
+	@$(RUN_ENV) $(LUA) bench/figures.lua
+	@$(RUN_ENV) $(LUA) bench/nginx.lua
+
+failover: all ## what leader kills, restarts and silence of three members cost
+	@$(RUN_ENV) $(LUA) bench/failover.lua $(PARTS)
+
+edges: all ## late writes, outages, contention and a wiped etcd, in six minutes
+	@$(RUN_ENV) $(LUA) bench/edges.lua $(PARTS)
+
+# ---- packages -------------------------------------------------------------------
+
+rock: dist ## pack a rock; install, load and remove it in a tree of its own
+	@sh .ci/rock.sh $(VERSION) $(LUA) $(LUA_ABI)
+
+deb-deps: ## install the Debian packages that `make deb` needs
+	@sh .ci/deps.sh deb $(LUA_VERSION)
+
+deb: dist ## build/deb/*.deb: packages for the Debian that this runs on
+	@sh .ci/deb.sh $(VERSION)
+
+fresh-deb: ## build, install, use and remove them on a fresh Debian: SUITE=bookworm|trixie
+	@SUITE='$(SUITE)' sh .ci/fresh_deb.sh
+
+# ---- rules ----------------------------------------------------------------------
+
+$(ETCD35)/usr/bin/etcd:
+	@sh spec/support/servers/etcd35.sh $(ETCD35)
+
+$(BUILD)/lua: spec/support/programs/lua_host.c
+	$(call show,LINK)
+	$(Q)$(CC) $(BASE_FLAGS) $(FLAGS_$(FLAVOUR)) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) \
+	  $(LDFLAGS) -rdynamic -o $@ $< $(shell $(PKG_CONFIG) --libs $(LUA_PACKAGE)) -lm
+
+# A program of its own, the same for all flavours and versions.
+$(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
+	$(call show,LINK)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell $(PKG_CONFIG) --cflags grpc) \
+	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \
+	  $(shell $(PKG_CONFIG) --libs-only-L grpc) -lgrpc -lgpr -lpthread
+
+# The simulator drives the pure part of the lock, which needs no library.
+SIM := build/sim/sim
+SIM_OBJECTS := $(patsubst src/%.c,build/sim/%.o,$(wildcard src/rules/*.c) src/base/error.c \
+  src/base/alloc.c src/base/jitter.c) $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
+SIM_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c
+
+$(SIM): $(SIM_OBJECTS)
+	$(call show,LINK)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+
+build/sim/%.o: src/%.c
+	$(call show,CC  )
+	$(Q)$(SIM_COMPILE) -o $@ $<
+
+build/sim/%.o: spec/sim/%.c
+	$(call show,CC  )
+	$(Q)$(SIM_COMPILE) -o $@ $<
+
+-include $(SIM_OBJECTS:.o=.d)

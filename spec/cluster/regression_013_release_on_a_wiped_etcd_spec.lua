@@ -1,0 +1,69 @@
+-- A release that was in progress when its lease was lost was reported as a success, whatever
+-- etcd answered. If etcd was wiped during with_lock, and another client took the lock in the
+-- new data, with_lock returned true.
+
+local Etcd = require "spec.support.servers.etcd"
+local Scripted = require "spec.support.servers.scripted"
+local proc = require "spec.support.programs.proc"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+local function start(etcd)
+  return remote.start { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 }
+end
+
+-- Asserts that with_lock fails if etcd is wiped while its function runs. |is_another|: the
+-- wiped etcd has another cluster ID.
+local function tell(is_another)
+  local etcd = Etcd.start()
+  finally(function()
+    proc.destroy_children()
+    etcd:stop()
+  end)
+  local child = start(etcd)
+  remote.send(child, [[
+    return client:with_lock("a", function()
+      io.stderr:write "works\n"
+      io.read "*l"
+      return "result"
+    end)
+  ]])
+  etcd:await_keys(prefix .. "a/", 1)
+  etcd:wipe(is_another)
+  local thief = start(etcd)
+  remote.take(thief, "a")
+  child:send "go on"
+  local results = remote.answer_of(child, 20)
+  assert.same({ "nil", "true", "result" }, { results[1], results[4], results[5] })
+  assert.is_true(results[3] == "lost" or results[3] == "conflict", results[3])
+  remote.release(thief)
+end
+
+describe("regression 013: with_lock during a wipe of etcd", function()
+  it('returns "lost" or "conflict", with the same cluster ID', function() tell(false) end)
+  it('returns "lost" or "conflict", with a new cluster ID', function() tell(true) end)
+end)
+
+it('regression 013: a pending release ends as "lost" if another cluster is found', function()
+  local etcd = Etcd.start()
+  local server = Scripted.start(etcd:endpoint())
+  finally(function()
+    proc.destroy_children()
+    etcd:stop()
+  end)
+  -- The client finds the other cluster when it renews its lease, every second.
+  local child = remote.start { endpoints = server:endpoint(), prefix = prefix, ttl = 3 }
+  remote.take(child, "a")
+  server:answer("Txn", "never", 0)
+  local before = server:calls "Txn"
+  -- unlock would return before the client finds the other cluster.
+  remote.send(child, "lock._core:release() return lock._core:wait_released(30)")
+  wait.eventually(function() return server:calls "Txn" > before end, 5, "the release")
+  etcd:wipe(true)
+  local results = remote.answer_of(child, 40)
+  assert.same({ "false", "lost" }, { results[1], results[3] })
+  assert.matches("another cluster", results[2])
+end)

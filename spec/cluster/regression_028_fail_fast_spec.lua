@@ -1,0 +1,116 @@
+-- While etcd was known to be unreachable, each call still waited for its full timeout. A
+-- program that prefers to continue without the lock had no way to avoid that; now it can set
+-- the option fail_fast.
+
+local Etcd = require "spec.support.servers.etcd"
+local clients = require "spec.support.harness.clients"
+local port = require "spec.support.servers.port"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local assert_fails = clients.assert_fails
+local LONG = 60 -- seconds; a timeout for which no call may wait
+local SOON = 2 -- seconds that try_lock and unlock wait for etcd without fail_fast
+local etcd, connect
+
+before_each(function()
+  etcd = Etcd.start()
+  connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, fail_fast = true }
+end)
+
+after_each(function()
+  clients.close_all()
+  etcd:stop()
+end)
+
+-- Asserts that call() returns "unavailable" within |SOON| s; returns its message.
+local function assert_fails_fast(call)
+  local from = wait.now()
+  local message = assert_fails("unavailable", call())
+  local took = wait.now() - from
+  assert.is_true(took < SOON, took)
+  return message
+end
+
+local function await_lock(client, name)
+  return wait.eventually(function() return client:lock(name, { timeout = 0.5 }) end, 5, "a lock")
+end
+
+it("regression 028: with fail_fast, calls fail at once while etcd is down, then succeed", function()
+  local client = connect { ttl = 20 }
+  local lock = assert(client:lock "a")
+  etcd:kill()
+  -- The first call finds that etcd is unreachable.
+  assert.matches("Connection refused",
+    assert_fails_fast(function() return client:lock("b", { timeout = LONG }) end))
+  for _ = 1, 20 do
+    assert.matches('^lock "b": ',
+      assert_fails_fast(function() return client:lock "b" end))
+    assert_fails_fast(function() return client:try_lock "b" end)
+    assert_fails_fast(function() return lock:put("x", "y") end)
+    assert_fails_fast(function() return client:queue "a" end)
+    assert_fails_fast(function() return client:ping() end)
+  end
+  assert.is_true(lock:held())
+  assert_fails_fast(function() return lock:unlock() end)
+  etcd:restart()
+  assert(await_lock(client, "b"):unlock())
+  assert.is_number(client:ping())
+end)
+
+it("regression 028: with fail_fast, a wait for another holder fails if etcd dies", function()
+  local other, client = connect { elsewhere = true }, connect { ttl = 3 }
+  local lock = assert(other:lock "a")
+  local pending = assert(client:lock_async("a", { timeout = LONG }))
+  wait.eventually(function() return #client:queue "a" == 2 end)
+  etcd:kill()
+  local code
+  wait.eventually(function() code = select(3, pending:step()) return code end, 5, "an answer")
+  assert.equal("unavailable", code)
+  assert.is_true(lock:held())
+end)
+
+it("regression 028: with fail_fast, lock fails at once if etcd is paused", function()
+  local client = connect()
+  assert(client:lock "a"):unlock()
+  etcd:pause()
+  assert_fails_fast(function() return client:lock("a", { timeout = LONG }) end)
+  assert_fails_fast(function() return client:lock("a", { timeout = LONG }) end)
+  etcd:resume()
+  assert(await_lock(client, "a"):unlock())
+end)
+
+it("regression 028: with fail_fast, lock fails at once if etcd was never reached", function()
+  local client = connect { endpoints = "127.0.0.1:" .. port.free() }
+  assert_fails_fast(function() return client:lock "a" end)
+  assert_fails_fast(function() return client:with_lock("a", { timeout = LONG }, error) end)
+end)
+
+it('regression 028: with fail_fast, lock after close returns "closed" in an outage', function()
+  local client = connect()
+  etcd:kill()
+  assert_fails_fast(function() return client:lock("a", { timeout = LONG }) end)
+  client:close()
+  assert_fails("closed", client:lock "a")
+end)
+
+it("regression 028: with fail_fast, a known outage expires, and lock asks etcd again", function()
+  local client = connect { ttl = 2 }
+  assert(client:lock "a"):unlock()
+  etcd:kill()
+  assert_fails_fast(function() return client:lock("a", { timeout = LONG }) end)
+  wait.eventually(function() return not client:alive() end, 5, "the end of the session")
+  etcd:restart()
+  wait.eventually(function() return not client._core:outage() end, 5, "forgotten")
+  assert(client:lock("a", { timeout = 5 })):unlock()
+end)
+
+it("regression 028: without fail_fast, lock waits for its full timeout in an outage", function()
+  local client = connect { fail_fast = false }
+  assert(client:lock "a"):unlock()
+  etcd:kill()
+  local from = wait.now()
+  assert_fails("unavailable", client:lock("b", { timeout = 1 }))
+  assert.is_true(wait.now() - from >= 1)
+end)

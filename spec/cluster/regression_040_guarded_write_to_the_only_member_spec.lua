@@ -1,0 +1,139 @@
+-- The client gave up a guarded write after 0.6 s without an answer, although such a write is
+-- not retried and there was no other member. The caller got `unavailable` from an etcd that
+-- was only slow.
+
+local clients = require "spec.support.harness.clients"
+local error_rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local SILENCE = 0.8 -- seconds; longer than the 0.6 s after which writes were given up
+local ATTEMPT = 3 -- seconds that a write may wait for its answer
+local server
+
+before_each(function() server = clients.scripted(suite.endpoint()) end)
+
+after_each(function()
+  clients.close_all()
+  etcd:del_all(prefix)
+end)
+
+local function key(i)
+  return prefix .. "data/" .. i
+end
+
+-- Returns a client with |opts| and |n| locks that it holds. The client sends no request by
+-- itself for the next seconds.
+local function holding(n, opts)
+  opts.prefix, opts.ttl = prefix, 60
+  local client, locks = clients.connector(opts)(), {}
+  for i = 1, n do locks[i] = assert(client:lock("a" .. i)) end
+  wait.eventually(function() return client:stats().watches >= n end)
+  for _, lock in ipairs(locks) do clients.await_watched(client, lock) end
+  return client, locks
+end
+
+-- Starts a guarded write with each of |locks|; returns the writes.
+local function start_puts(client, locks)
+  local writes = {}
+  for i, lock in ipairs(locks) do
+    writes[i] = clients.start_put(client, lock, key(i), "new", 10)
+  end
+  return writes
+end
+
+it("regression 040: a guarded write succeeds if the only member answers after 0.8 s", function()
+  local client, locks = holding(1, { endpoints = server:endpoint() })
+  server:hold_back("Txn", -1)
+  local write = start_puts(client, locks)[1]
+  wait.eventually(function() return server:held "Txn" == 1 end)
+  wait.sleep(SILENCE)
+  server:tell "Txn"
+  assert.is_true((write:wait(10)))
+  assert.equal("new", (etcd:get(key(1))))
+end)
+
+-- Calls ask(round) while two requests are in flight, so that its requests leave as one batch,
+-- which gets no answer; then calls look(what |ask| returned). If the requests did not leave as
+-- one batch, because they took too long, repeats all of it.
+local function together(client, ask, look)
+  local round = 0
+  wait.eventually(function()
+    local shared, asked = client:stats().shared, {}
+    round = round + 1
+    server:hold_back("Txn", -1)
+    for i = 1, 2 do asked[i] = assert(client:lock_async(("b%d of %d"):format(i, round))) end
+    wait.eventually(function() return server:held "Txn" == 2 end)
+    local sent = ask(round)
+    wait.eventually(function() return server:held "Txn" >= 3 end)
+    local is_one = client:stats().shared > shared
+    if is_one then look(sent) end
+    server:pass()
+    server:tell "Txn"
+    for i = 1, 2 do assert.is_true(clients.granted(asked[i]):unlock()) end
+    return is_one
+  end, 15, "what leaves together")
+end
+
+it("regression 040: a batch of guarded writes succeeds if the only member needs 0.8 s", function()
+  local client, locks = holding(5, { endpoints = server:endpoint() })
+  together(client, function() return start_puts(client, locks) end, function(writes)
+    wait.sleep(SILENCE)
+    server:pass()
+    server:tell "Txn"
+    for i, write in ipairs(writes) do
+      assert.is_true((write:wait(10)))
+      assert.equal("new", (etcd:get(key(i))))
+    end
+  end)
+end)
+
+-- Asserts that |write|, sent at |from|, ends in less than |ATTEMPT| s with an unknown outcome.
+local function assert_given_up(write, from)
+  clients.assert_unheard(write)
+  assert.is_true(wait.now() - from < ATTEMPT)
+end
+
+local function assert_given_up_alone(opts)
+  local client, locks = holding(1, opts)
+  server:hold_back("Txn", -1)
+  local from = wait.now()
+  assert_given_up(start_puts(client, locks)[1], from)
+end
+
+it("regression 040: a guarded write is given up within 3 s if there is another endpoint", function()
+  assert_given_up_alone {
+    endpoints = { server:endpoint(), clients.scripted(suite.endpoint()):endpoint() },
+  }
+end)
+
+it("regression 040: a guarded write is given up within 3 s with fail_fast", function()
+  assert_given_up_alone { endpoints = server:endpoint(), fail_fast = true }
+end)
+
+it("regression 040: a guarded write is given up within 3 s in a batch that is retried", function()
+  local client, locks = holding(1, { endpoints = server:endpoint() })
+  local from
+  together(client, function(round)
+    from = wait.now()
+    local write = start_puts(client, locks)[1]
+    clients.keep(assert(client:lock_async("b3 of " .. round)))
+    return write
+  end, function(write)
+    assert_given_up(write, from)
+  end)
+end)
+
+-- Other requests wait for the first one after a failure.
+it("regression 040: the first guarded write after a failure is given up within 3 s", function()
+  local client, locks = holding(1, { endpoints = server:endpoint() })
+  local failed = client:stats().failed_attempts
+  server:answer("Txn", "before", error_rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+  local asked = assert(client:lock_async "b")
+  wait.eventually(function() return client:stats().failed_attempts > failed end)
+  server:hold_back("Txn", -1)
+  asked:cancel()
+  local from = wait.now()
+  assert_given_up(start_puts(client, locks)[1], from)
+end)

@@ -1,0 +1,137 @@
+-- Tests that a client retries refused requests at a rate that etcd can bear.
+-- Needs: one plain member.
+
+local Etcd = require "spec.support.servers.etcd"
+local Scripted = require "spec.support.servers.scripted"
+local etcdlock = require "etcdlock"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local STATUS = rows.STATUS
+local NO_LEADER = "etcdserver: no leader"
+
+-- Requests that a client may send in a second.
+local STORM = 20
+
+local cleanup
+
+before_each(function() cleanup = {} end)
+
+after_each(function()
+  for i = #cleanup, 1, -1 do cleanup[i]() end
+end)
+
+local function listen_to(endpoint)
+  local server = Scripted.start(endpoint)
+  cleanup[#cleanup + 1] = function() server:stop() end
+  return server
+end
+
+local function connect(...)
+  local list = { ... }
+  for i, one in ipairs(list) do list[i] = type(one) == "table" and one:endpoint() or one end
+  local client = assert(etcdlock.connect { endpoints = list, prefix = prefix, ttl = 30 })
+  cleanup[#cleanup + 1] = function() client:close() end
+  return client
+end
+
+-- Starts a client of |endpoint| that holds a lock, and a client of |...| that waits for it;
+-- returns the lock and the pending acquisition.
+local function start_waiting(endpoint, ...)
+  local holder, waiter = connect(endpoint), connect(...)
+  local lock = assert(holder:lock "a")
+  local wish = assert(waiter._core:lock(prefix .. "a", ""))
+  wait.eventually(function() return waiter:stats().watches > 0 end)
+  cleanup[#cleanup + 1] = function() wish:release() end
+  return lock, wish
+end
+
+-- Counts the calls of |method| to |servers| for about 1 s; returns the calls a second and the
+-- seconds for which they were counted.
+local function rate(method, servers)
+  local function sum()
+    local count = 0
+    for _, server in ipairs(servers) do count = count + server:calls(method) end
+    return count
+  end
+  local before, from = sum(), wait.now()
+  wait.sleep(1)
+  local seconds = wait.now() - from
+  return (sum() - before) / seconds, seconds
+end
+
+describe("a refused client", function()
+  for count = 1, 2 do
+    it(("sends at most 20 watches a second if %d of %d members refuse them"):format(count,
+      count), function()
+      local servers = {}
+      for i = 1, count do servers[i] = listen_to(suite.endpoint()) end
+      local lock, wish = start_waiting(suite.endpoint(), (table.unpack or unpack)(servers))
+      for _, server in ipairs(servers) do
+        server:answer("Watch", "before", STATUS.UNAVAILABLE, NO_LEADER)
+        server:interrupt("Watch", STATUS.UNAVAILABLE, NO_LEADER)
+      end
+      local calls = rate("Watch", servers)
+      assert.is_true(calls > 0 and calls <= STORM, calls .. " watches")
+      for _, server in ipairs(servers) do server:pass() end
+      assert.is_true(lock:unlock())
+      local ok, message = wish:wait(10)
+      assert.is_true(ok, message)
+    end)
+  end
+
+  for _, method in ipairs { "LeaseGrant", "Txn", "Authenticate" } do
+    it(("sends at most 20 %s calls a second if two members refuse them"):format(method), function()
+      local servers = { listen_to(suite.endpoint()), listen_to(suite.endpoint()) }
+      for _, server in ipairs(servers) do
+        server:answer(method, "before", STATUS.UNAVAILABLE, NO_LEADER)
+      end
+      local client = assert(etcdlock.connect {
+        endpoints = { servers[1]:endpoint(), servers[2]:endpoint() }, prefix = prefix,
+        user = "somebody", password = "secret",
+      })
+      cleanup[#cleanup + 1] = function() client:close() end
+      local wish = assert(client._core:lock(prefix .. "a", ""))
+      local calls = rate(method, servers)
+      assert.is_true(calls > 0 and calls <= STORM, calls .. " calls")
+      for _, server in ipairs(servers) do server:pass() end
+      local ok, message = wish:wait(10)
+      assert.is_true(ok, message)
+      wish:release()
+    end)
+  end
+
+  it("requests at most 20 leases in a lock call of 1 s if each lease is gone at once", function()
+    -- This test has its own etcd, since the leases in fact exist and stay for their TTL.
+    local etcd = Etcd.start()
+    cleanup[#cleanup + 1] = function() etcd:stop() end
+    local server = listen_to(etcd:endpoint())
+    local client = connect(server)
+    server:answer("Txn", "before", STATUS.NOT_FOUND, "etcdserver: requested lease not found")
+    local calls, lock, message, code = server:count("LeaseGrant", function()
+      return client:lock("a", { timeout = 1 })
+    end)
+    assert.is_nil(lock)
+    assert.equal("unavailable", code)
+    assert.is_true(calls <= STORM, calls .. " leases")
+    assert.matches("requested lease not found", message, 1, true)
+  end)
+
+  it("sends at most 20 watches a second, with little CPU, to a member without a quorum", function()
+    local etcd = Etcd.start { members = 3 }
+    cleanup[#cleanup + 1] = function() etcd:stop() end
+    local server = listen_to(etcd:endpoint(1))
+    start_waiting(etcd:endpoint(1), server, etcd:endpoint(2), etcd:endpoint(3))
+    etcd:kill(2)
+    etcd:kill(3)
+    wait.eventually(function()
+      return select(2, server:heard "Watch") == NO_LEADER
+    end, 10, "no leader")
+    local cpu = os.clock()
+    local calls, seconds = rate("Watch", { server })
+    assert.is_true(calls <= STORM, calls .. " watches")
+    assert.is_true(os.clock() - cpu < 0.3 * seconds, "busy")
+  end)
+end)

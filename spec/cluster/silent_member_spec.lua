@@ -1,0 +1,199 @@
+-- Tests a silent member: it accepts all data and never answers, while its connections stay
+-- open, as with a machine that hangs or a firewall that drops packets.
+-- Needs: one plain member.
+
+local Etcd = require "spec.support.servers.etcd"
+local Swallow = require "spec.support.servers.swallow"
+local etcdlock = require "etcdlock"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+-- Seconds in which a client gets a lock although its member has fallen silent; about half of
+-- them are needed.
+local TIMEOUT = 5
+
+local etcd, silent, clients
+
+local function connect(opts)
+  local all = {
+    endpoints = { silent:endpoint(), etcd:endpoint(2), etcd:endpoint(3) }, prefix = prefix,
+  }
+  for name, value in pairs(opts or {}) do all[name] = value end
+  local client = assert(etcdlock.connect(all))
+  clients[#clients + 1] = client
+  return client
+end
+
+setup(function()
+  etcd = Etcd.start { members = 3 }
+  silent = Swallow.start(etcd:endpoint(1))
+end)
+
+teardown(function()
+  silent:stop()
+  etcd:stop()
+end)
+
+before_each(function()
+  silent:forward()
+  clients = {}
+end)
+
+after_each(function()
+  for _, client in ipairs(clients) do client:close() end
+end)
+
+describe("a client", function()
+  it("gets a lock within 5 s if its first member never answers", function()
+    silent:swallow()
+    local lock, message = connect():lock("a", { timeout = TIMEOUT })
+    assert.is_truthy(lock, message)
+    assert.is_true(lock:unlock())
+    assert.is_true(silent:forward() > 0, "nobody has asked it")
+  end)
+
+  it("gets a lock within 5 s and keeps its hold if its member falls silent", function()
+    local client = connect { ttl = 2 * TIMEOUT }
+    local lock = assert(client:lock "held")
+    silent:swallow()
+    local another, message = client:lock("a", { timeout = TIMEOUT })
+    assert.is_truthy(another, message)
+    assert.is_true(another:unlock())
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+  end)
+
+  it("that only holds keeps its hold for longer than the TTL if its member falls silent", function()
+    local lock = assert(connect { ttl = TIMEOUT }:lock "held")
+    silent:swallow()
+    -- Longer than the hold deadline without a proof from another member.
+    local deadline = wait.now() + TIMEOUT + 1
+    while wait.now() < deadline do
+      assert.is_true(lock:held())
+      wait.sleep(0.05)
+    end
+    assert.is_true(lock:unlock())
+  end)
+
+  -- The load lasts longer than a member may be silent, and a request is always in flight: each
+  -- lock request leaves when the previous one is answered, in the middle of a ping.
+  it("does not give up a loaded member that answers each request after 0.2 s", function()
+    finally(function() silent:slow(0) end)
+    wait.eventually(function()
+      silent:slow(0)
+      local client = connect { endpoints = silent:endpoint() }
+      assert(client:lock("first", { timeout = TIMEOUT }))
+      local before = client:stats().failed_attempts
+      silent:slow(0.2)
+      local asked, longest = { assert(client:lock_async "busy1") }, 0
+      wait.sleep(0.1)
+      local deadline = wait.now() + 2.5
+      repeat
+        asked[#asked + 1] = assert(client:lock_async("busy" .. #asked + 1))
+        longest = math.max(longest, (assert(client:ping())))
+      until wait.now() > deadline
+      local failed = client:stats().failed_attempts - before
+      client:close()
+      local is_believed = #asked > 5 and failed == 0
+      -- Otherwise, etcd itself was silent for a while.
+      assert.is_true(is_believed or longest > 0.35, failed .. " failed, of " .. #asked)
+      return is_believed
+    end, 5, "an etcd that always answers")
+  end)
+
+  it("that waits at a silent member is granted the lock within 4 s of the unlock", function()
+    local holder = assert(connect { endpoints = etcd:endpoint(2) }:lock "a")
+    local waiter = connect { ttl = TIMEOUT }
+    local wish = assert(waiter._core:lock(prefix .. "a", ""))
+    etcd:await_keys(prefix .. "a", 2)
+    silent:swallow()
+    wait.sleep(TIMEOUT / 2)
+    assert.is_nil((wish:wait(0)))
+    assert.is_true(holder:unlock())
+    local ok, message = wish:wait(4) -- by the watch, not by the next periodic read
+    assert.is_true(ok, message)
+    wish:release()
+  end)
+
+  for _, count in ipairs { 1, 8 } do
+    it(("moves %d pending requests off a silent member after one failure each"):format(
+      count), function()
+      wait.eventually(function()
+        silent:forward()
+        local client = connect { endpoints = { silent:endpoint(), etcd:endpoint(2) } }
+        local held, asked = assert(client:lock("held", { timeout = TIMEOUT })), {}
+        wait.eventually(function() return client:stats().watches == 1 end)
+        assert.is_true(held:check())
+        local before, from = client:stats().failed_attempts, wait.now()
+        silent:swallow()
+        for i = 1, count do asked[i] = assert(client:lock_async("a" .. i, { owner = i })) end
+        for i = 1, count do
+          wait.eventually(function() return asked[i]:dirty() end, 1, "all are asked again")
+        end
+        local took = wait.now() - from
+        -- Each request failed once, and a background request of the client may have failed.
+        local failed = client:stats().failed_attempts - before
+        local is_once = failed == count or failed == count + 1
+        -- Otherwise, the other member was silent, too, for as long as an attempt may last.
+        assert.is_true(is_once or took > 2 * 0.6, failed .. " failed")
+        for i = 1, count do assert(asked[i]:step()):unlock() end
+        assert.is_true(held:check())
+        assert.is_true(held:unlock())
+        client:close()
+        -- Sooner than if each request waited for its own timeout.
+        return is_once and took < 2.6, took
+      end, 5, "another member that always answers")
+    end)
+  end
+
+  it("does not use a silent member while its first one answers, even after lost leases", function()
+    wait.eventually(function()
+      local before, has_left = silent:swallow(), false
+      local client = connect {
+        endpoints = { etcd:endpoint(2), silent:endpoint() }, ttl = 3,
+        log = function(event) has_left = has_left or event.event == "member_left" end,
+      }
+      for i = 1, 3 do
+        local lock = assert(client:lock("a" .. i, { timeout = TIMEOUT }))
+        local renewals = client:stats().keepalives
+        wait.eventually(function() return client:stats().keepalives > renewals + 1 end)
+        etcd:revoke(lock:lease())
+        assert.is_string(lock:wait_lost(TIMEOUT))
+      end
+      local failed = client:stats().failed_attempts
+      client:close()
+      local is_spared = silent:forward() == before
+      -- Otherwise, the first member did not answer for too long.
+      assert.is_true(is_spared or has_left or failed > 0, "it was asked")
+      return is_spared
+    end, 5, "an own member that always answers")
+  end)
+
+  it("leaves no key after try_lock and unlock at a silent member", function()
+    local client = connect { ttl = 10 }
+    local lock = assert(client:lock "a")
+    silent:swallow()
+    local tried = client:try_lock "b" -- within its 2 s, or not
+    if tried then tried:unlock() end
+    local ok, message, code = lock:unlock()
+    assert.is_true(ok or code == "unavailable", message)
+    etcd:await_keys(prefix, 0, TIMEOUT)
+  end)
+
+  it('gets "unavailable" at its timeout if its only member is silent, and recovers', function()
+    local client = connect { endpoints = silent:endpoint() }
+    local lock = assert(client:lock "a")
+    silent:swallow()
+    local from = wait.now()
+    local other, message, code = client:lock("b", { timeout = 2 })
+    assert.is_nil(other)
+    assert.equal("unavailable", code)
+    assert.matches(silent.address, message, 1, true)
+    assert.is_true(wait.now() - from < 2 + wait.SLACK)
+    silent:forward()
+    assert(client:lock("b", { timeout = TIMEOUT }))
+    assert.is_true(lock:check())
+  end)
+end)

@@ -1,0 +1,138 @@
+-- What README and the documents show runs as it stands there, and their links lead
+-- somewhere.
+-- Needs: one plain member, no sanitizer.
+
+local documents = require "spec.support.harness.documents"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
+
+after_each(temporary.remove_all)
+
+describe("the documents' Lua", function()
+  for _, block in ipairs(documents.blocks "lua") do
+    it(block.place .. " runs", function()
+      local script = temporary.directory() .. "/snippet.lua"
+      local file = assert(io.open(script, "w"))
+      file:write(documents.with_etcd(block.text, suite.endpoints()))
+      file:close()
+      local out, code, err = proc.run_lua(script, {}, { env = suite.variables() })
+      assert.same({ 0, "" }, { code, err }, out)
+      assert.is_nil(out:find "not done")
+    end)
+  end
+
+  it("is there", function()
+    local first, second = (table.unpack or unpack)(documents.blocks "lua")
+    assert.matches("^README.md:", first.place)
+    assert.is_true(#documents.blocks "lua nginx" >= 1)
+    assert.is_truthy((first.text .. second.text):find(documents.ETCD, 1, true))
+  end)
+end)
+
+-- The commands of a block as far as other files need to have them, without what is told of
+-- them: of make all up to what the reader has to fill in, of other programs two words, for
+-- scripts give them options.
+local function commands(text)
+  local list = {}
+  for line in text:gmatch "[^\n]+" do
+    local words = line:gsub("%s+#.*", ""):gsub(" %u+=DIR.*", "")
+    list[#list + 1] = not words:find "^make" and words:match "^%S+ %S+" or words
+  end
+  return list
+end
+
+-- What |file| runs: all of it, or of a document the blocks that are run.
+local function run_by(file)
+  local text = assert(read_file(file))
+  if not file:find "%.md$" then return text end
+  local texts = {}
+  for _, block in ipairs(documents.blocks_of(file, text)) do
+    if block.kind == "sh" then texts[#texts + 1] = block.text end
+  end
+  return table.concat(texts)
+end
+
+describe("each block of the documents", function()
+  it("runs, or says why not", function()
+    for _, block in ipairs(documents.blocks()) do
+      assert.is_truthy(block.kind, ("%s: what is done with a block of `%s`? See %s"):format(
+        block.place, tostring(block.argument), "spec/support/harness/documents.lua"))
+    end
+  end)
+
+  it("that is run elsewhere stands there", function()
+    local elsewhere = documents.blocks "run elsewhere"
+    assert.is_true(#elsewhere > 0)
+    for _, block in ipairs(elsewhere) do
+      local texts = {}
+      for file in block.argument:gmatch "[^%s,]+" do texts[#texts + 1] = run_by(file) end
+      for _, command in ipairs(commands(block.text)) do
+        assert.is_truthy(table.concat(texts, "\n"):find(command, 1, true),
+          block.place .. ": " .. command)
+      end
+    end
+  end)
+
+  it("is found with its kind, its chapter and its text", function()
+    local list = documents.blocks_of("x.md", table.concat({
+      "# Title", "```sh", "ls", "```", "## One", "```lua job.lua", "return 1", "```",
+      "```text not run: it is told", "```", "```", "plain", "```", "```text not run:", "```", "",
+    }, "\n"))
+    assert.same({
+      { kind = "sh", chapter = "", text = "ls\n", place = "x.md:2" },
+      { kind = "file", argument = "job.lua", chapter = "One", text = "return 1\n",
+        place = "x.md:6" },
+      { kind = "not run", argument = "it is told", chapter = "One", text = "", place = "x.md:9" },
+      { argument = "", chapter = "One", text = "plain\n", place = "x.md:11" },
+      { argument = "text not run:", chapter = "One", text = "", place = "x.md:14" },
+    }, list)
+  end)
+end)
+
+-- The anchor of a heading.
+local function slug(heading)
+  return (heading:lower():gsub("[^%w%s_-]", ""):gsub("%s", "-"))
+end
+
+local function has_heading(file, anchor)
+  for heading in assert(read_file(file)):gmatch "\n#+ ([^\n]*)" do
+    if slug(heading) == anchor then return true end
+  end
+  return false
+end
+
+describe("the documents' commands of make", function()
+  it("are targets", function()
+    local makefile = assert(read_file "Makefile") .. assert(read_file ".ci/dev.mk")
+    for _, file in ipairs(documents.FILES) do
+      for target in assert(read_file(file)):gmatch "`make (%l[%l-]*)[^`]*`" do
+        assert.is_truthy(makefile:find("\n" .. target .. ":", 1, true), file .. ": " .. target)
+      end
+    end
+  end)
+end)
+
+describe("the documents' links", function()
+  for _, file in ipairs(documents.FILES) do
+    it("in " .. file .. " lead to what is there", function()
+      for target in assert(read_file(file)):gmatch "%]%(([^)]+)%)" do
+        if not target:find "^https?:" then
+          local path, anchor = target:match "^([^#]*)#?(.*)$"
+          path = path == "" and file or (file:match "^.*/" or "") .. path
+          assert(uv.fs_stat(path))
+          assert.is_true(anchor == "" or has_heading(path, anchor), target)
+        end
+      end
+    end)
+  end
+
+  it("lead from README to every document", function()
+    local readme = assert(read_file "README.md")
+    for _, file in ipairs(documents.FILES) do
+      assert.is_truthy(file == "README.md" or readme:find(("](%s)"):format(file), 1, true), file)
+    end
+  end)
+end)

@@ -1,0 +1,208 @@
+-- Tests that docstrings describe every public function with its parameters, units, results and
+-- errors, and that the reference and the annotations for LuaLS are what `make doc` generates from
+-- the docstrings.
+-- Needs: one plain member, no sanitizer.
+
+local faults = require "doc.generate.faults"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local reference = require "doc.generate.reference"
+local temporary = require "spec.support.harness.temporary"
+local types = require "doc.generate.types"
+local uv = require "luv"
+
+-- The public classes, by their names in docstrings, with their modules and source files.
+local CLASSES = {
+  etcdlock = { module = "etcdlock", files = "init" },
+  client = { module = "etcdlock.client", files = "client queue queues status" },
+  lock = { module = "etcdlock.lock", files = "lock loss guarded" },
+  pending = { module = "etcdlock.pending", files = "pending" },
+  semaphore = { module = "etcdlock.semaphore", files = "semaphore" },
+  election = { module = "etcdlock.election", files = "election" },
+  observer = { module = "etcdlock.observer", files = "observer" },
+  resty_lock = { module = "resty.etcdlock", files = "../resty/etcdlock" },
+}
+
+local model
+
+local function read_docstrings()
+  local path = temporary.directory() .. "/model.lua"
+  local out, code, err = proc.run({
+    "ldoc", "-q", "-c", "doc/generate/config.ld", "--filter", "doc.generate.model.write", ".",
+  }, { env = { MODEL = path, LUA_PATH = uv.cwd() .. "/?.lua;;", LUA_PATH_5_2 = false } })
+  assert.equal(0, code, out .. err)
+  assert.equal("", err)
+  return dofile(path)
+end
+
+-- Returns a set of the names of the public functions of |class|, without its constructors, which
+-- only other modules call. (In resty_lock, `new` is public, and `setup` belongs to the module.)
+local function public(class)
+  local names = {}
+  for name, value in pairs(require(CLASSES[class].module)) do
+    if type(value) == "function" and not name:find "^_" then names[name] = true end
+  end
+  local inner = class == "resty_lock" and "setup" or "new"
+  names[inner], names.again = nil, nil
+  return names
+end
+
+local function described(class)
+  local names = {}
+  for _, item in ipairs(model) do
+    if item.class == class and not item.is_table then names[item.name] = true end
+  end
+  return names
+end
+
+-- Returns the parameters of the function |name| of |class| as its code has them, without self, or
+-- nil if another function creates it.
+local function written(class, name)
+  for file in CLASSES[class].files:gmatch "%S+" do
+    local text = assert(read_file("lua/etcdlock/" .. file .. ".lua"))
+    local dot, list = text:match("\nfunction %a+([.:])" .. name .. "%(([^)]*)%)")
+    if dot then return (list:gsub("^self,? ?", "")) end
+  end
+end
+
+local function parameters(item)
+  local names = {}
+  for i, param in ipairs(item.params) do names[i] = param.name end
+  return table.concat(names, ", ")
+end
+
+local function item_of(class, name)
+  for _, item in ipairs(model) do
+    if item.class == class and item.name == name and not item.is_table then return item end
+  end
+end
+
+setup(function() model = read_docstrings() end)
+teardown(temporary.remove_all)
+
+describe("the docstrings", function()
+  it("describe every public function, and no other function", function()
+    for class in pairs(CLASSES) do assert.same(public(class), described(class), class) end
+    assert.same({ setup = true }, described "resty.etcdlock")
+  end)
+
+  it("state parameters, units, results and errors", function()
+    for _, item in ipairs(model) do
+      assert.same({}, faults.of(model, item), item.class .. ":" .. item.name)
+    end
+  end)
+
+  it("give the parameters the same names as the code", function()
+    local compared = 0
+    for class in pairs(CLASSES) do
+      for name in pairs(described(class)) do
+        local list = written(class, name)
+        if list then
+          assert.equal(list, parameters(item_of(class, name)), class .. ":" .. name)
+          compared = compared + 1
+        end
+      end
+    end
+    assert.is_true(compared > 57, compared)
+  end)
+
+  it("name exactly the options that connect and the lock calls accept", function()
+    local options = {}
+    for _, item in ipairs(model) do
+      if item.is_table then
+        local names = {}
+        for _, field in ipairs(item.params) do names[field.name] = true end
+        options[item.name] = names
+      end
+    end
+    local taken = {}
+    for name in pairs(require("etcdlock.connect_options").OPTIONS) do taken[name] = true end
+    assert.same(taken, options.connect_options)
+    taken = {}
+    local source = assert(read_file "lua/etcdlock/lock_options.lua")
+    for name in source:match "\nlocal LOCK = {\n(.-)\n}":gmatch "([%l_]+) = " do
+      taken[name] = true
+    end
+    assert.same(taken, options.lock_options)
+  end)
+end)
+
+describe("a docstring", function()
+  local good = {
+    class = "lock", name = "x", is_method = true, text = "Does it.", fail = "never",
+    params = { { name = "wait", type = "seconds", text = "" } },
+    results = { { { type = "true", text = "" } } },
+  }
+
+  local function lacking(changes)
+    local item = {}
+    for field, value in pairs(good) do item[field] = value end
+    for field, value in pairs(changes) do item[field] = value ~= "" and value or nil end
+    item.text = item.text or ""
+    return faults.of(model, item)
+  end
+
+  it("is rejected without a text, a unit, a type, a result, or its failure codes", function()
+    assert.same({}, faults.of(model, good))
+    assert.same({ "it isn't said what it does" }, lacking { text = "" })
+    assert.same({ "wait is of the type number, which tells no unit or isn't known" },
+      lacking { params = { { name = "wait", type = "number", text = "" } } })
+    assert.same({ "wait has no type" }, lacking { params = { { name = "wait", text = "" } } })
+    assert.same({ "it has no results" }, lacking { results = {} })
+    assert.same({ "result 1 is of the type number, which tells no unit or isn't known" },
+      lacking { results = { { { type = "number" } } } })
+    assert.same({ "it isn't said how it fails" }, lacking { fail = "" })
+    assert.same({ "it fails with lsot, which is no code and no function" },
+      lacking { fail = "timeout, lsot, or a request's: if so" })
+    assert.same({}, lacking { fail = "as client:lock, lost" })
+  end)
+end)
+
+describe("the output of `make doc`", function()
+  local function assert_made(path, made)
+    assert.is_true(read_file(path) == made, path .. " isn't what the docstrings say: `make doc`")
+  end
+
+  it("is equal to the reference in the checkout", function()
+    local text = assert(read_file(reference.FILE))
+    assert_made(reference.FILE, reference.text(model, text))
+  end)
+
+  it("has every public function and option table exactly once in the reference", function()
+    local text = assert(read_file(reference.FILE))
+    local names = {}
+    for list in text:gmatch "<!%-%- docstrings: ([^\n]*) %-%->" do
+      for name in list:gmatch "%S+" do
+        assert.is_nil(names[name], name)
+        names[name] = true
+      end
+    end
+    for _, item in ipairs(model) do
+      local name = item.is_table and item.name
+        or item.class .. (item.is_method and ":" or ".") .. item.name
+      assert.is_true(names[name], name)
+    end
+  end)
+
+  for _, file in ipairs(types.FILES) do
+    it("is equal to " .. file.path .. ", which Lua can load", function()
+      assert_made(file.path, types.text(model, file))
+      assert(loadfile(file.path))
+    end)
+  end
+
+  it("annotates every public function with the parameters of its docstring", function()
+    local seen = {}
+    for _, file in ipairs(types.FILES) do
+      local text = read_file(file.path)
+      for class, name, list in text:gmatch "\nfunction ([%w_]+)[.:]([%w_]+)%((.-)%)" do
+        class = class == "M" and file.class or class
+        local item = assert(item_of(class, name), class .. ":" .. name)
+        assert.equal(parameters(item), list, class .. ":" .. name)
+        seen[class] = seen[class] or {}
+        seen[class][name] = true
+      end
+    end
+    for class in pairs(CLASSES) do assert.same(public(class), seen[class], class) end
+  end)
+end)

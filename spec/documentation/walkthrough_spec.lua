@@ -1,0 +1,89 @@
+-- Tests the step-by-step instructions of the documents: runs the commands of each chapter in a
+-- shell, with the files that the chapter has the reader write, and compares what they print.
+-- Needs: one plain member, no sanitizer.
+
+local Etcd = require "spec.support.servers.etcd"
+local Shell = require "spec.support.programs.shell"
+local matrix = require "spec.support.harness.matrix"
+local documents = require "spec.support.harness.documents"
+local ports = require "spec.support.servers.port"
+local temporary = require "spec.support.harness.temporary"
+
+-- The endpoint of etcd in the documents, as a pattern.
+local SHOWN = "127%.0%.0%.1:2379"
+
+local STEPS = { sh = true, file = true, printed = true }
+
+-- Returns a list with the steps of each chapter that has commands, in order. The chapters of a file
+-- that have numbers count as one.
+local function chapters()
+  local list, last = {}, nil
+  for _, block in ipairs(documents.blocks()) do
+    local file = block.place:match "^[^:]*"
+    local name = file .. (block.chapter:find "^%d+%. " and "" or ", " .. block.chapter)
+    if STEPS[block.kind] then
+      if not last or last.name ~= name then
+        last = { name = name, commands = "" }
+        list[#list + 1] = last
+      end
+      last[#last + 1] = block
+    end
+    if block.kind == "sh" then last.commands = last.commands .. block.text end
+  end
+  return list
+end
+
+-- Returns a pattern for the expected output |text| of |block|: "…" matches anything, and a number
+-- matches any number if the block says so.
+local function pattern_of(block, text)
+  local pattern = text:gsub("[%^$()%%.[%]*+%-?]", "%%%0"):gsub("…", ".*")
+  if block.argument == "numbers" then pattern = pattern:gsub("%d+", "%%d+") end
+  return "^" .. pattern .. "$"
+end
+
+-- Starts an etcd for |chapter|. Returns it and its port; nil and a free port if the chapter starts
+-- one itself.
+local function etcd_of(chapter)
+  if ("\n" .. chapter.commands):find "\netcd " then return nil, ports.free() end
+  local etcd = Etcd.start { tls = false }
+  return etcd, etcd:endpoint():match "%d+$"
+end
+
+-- Carries out |step| of |chapter|, with the contents |text|, in |shell|. |printed|: the output of
+-- the last command, or nil. Returns the output of the last command after this step.
+local function take(chapter, shell, step, text, printed)
+  if step.kind == "sh" then return shell:run(text, 30) end
+  if step.kind == "file" then
+    assert.is_truthy(chapter.commands:find(step.argument, 1, true),
+      step.place .. ": no command of the chapter uses the file")
+    shell:write(step.argument, text)
+  else
+    assert(printed, step.place .. ": there is no command before it")
+    assert.matches(pattern_of(step, text), printed)
+  end
+  return printed
+end
+
+local function walk(chapter)
+  local etcd, port = etcd_of(chapter)
+  local env, shell = matrix.no_variables(), nil
+  finally(function()
+    if shell then shell:stop() end
+    if etcd then etcd:stop() end
+  end)
+  env.ETCDCTL_API, env.ETCDCTL_ENDPOINTS = "3", "127.0.0.1:" .. port
+  shell = Shell.start(temporary.directory(), env, port)
+  local printed
+  for _, step in ipairs(chapter) do
+    local text = step.text:gsub(SHOWN, "127.0.0.1:" .. port)
+    printed = take(chapter, shell, step, text, printed)
+  end
+end
+
+describe("the step-by-step commands work and print the output that is shown in", function()
+  after_each(temporary.remove_all)
+
+  for _, chapter in ipairs(chapters()) do
+    it(chapter.name, function() walk(chapter) end)
+  end
+end)

@@ -1,0 +1,211 @@
+-- Tests elections: the first candidate in the queue leads and publishes a value.
+
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails, granted = clients.assert_fails, clients.granted
+local client, other, mine, theirs
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+  mine, theirs = assert(client:election "boss"), assert(other:election "boss")
+end)
+
+after_each(clients.close_all)
+
+local function await_keys(count)
+  wait.eventually(function() return #etcd:keys(prefix) == count end, 5, count .. " keys")
+end
+
+describe("an election", function()
+  it("is won by the first candidate, and leader() returns its value", function()
+    assert.is_nil(mine:leader())
+    local lock = assert(mine:campaign "anna")
+    assert.equal("leader", lock:mode())
+    assert.is_true(lock:held())
+    assert.same({ "anna", lock:key(), lock:token() }, { theirs:leader() })
+    assert_fails("timeout", theirs:campaign("ben", { timeout = 1 }))
+    local asked = assert(theirs:campaign_async("ben", { owner = {} }))
+    await_keys(2)
+    assert.equal("anna", (mine:leader()))
+    assert.is_true(lock:resign())
+    lock = granted(asked)
+    assert.equal("ben", (mine:leader()))
+    assert.is_true(lock:unlock())
+    assert.is_nil(mine:leader())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("elects candidates of one client one by one, each with its own value", function()
+    local first, asked = assert(mine:campaign "1"), {}
+    for i = 2, 4 do
+      asked[i] = assert(mine:campaign_async(tostring(i), { owner = i }))
+      await_keys(i)
+    end
+    assert.is_true(first:resign())
+    for i = 2, 4 do
+      local lock = granted(asked[i])
+      assert.equal(tostring(i), (theirs:leader()))
+      assert.is_true(lock:resign())
+    end
+  end)
+
+  it("lets only its leader change the value by proclaim", function()
+    local lock = assert(mine:campaign "a")
+    local token = lock:token()
+    assert.is_true(lock:proclaim "b")
+    assert.same({ "b", lock:key(), token }, { theirs:leader() })
+    clients.await_watched(client, lock) -- the watch would see a key without its lease
+    assert.is_true(lock:put(prefix .. "data", "v"))
+    assert.is_true(lock:proclaim "c")
+    assert.is_true(lock:delete(prefix .. "data"))
+    assert.is_true(lock:resign())
+    assert_fails("not_held", lock:proclaim "d")
+    local plain = assert(client:lock "x")
+    assert.has_error(function() plain:proclaim "a" end,
+      'lock:proclaim: lock "x" is no leader\'s, wanted one of campaign')
+    assert.has_error(function() plain:resign() end,
+      'lock:resign: lock "x" is no leader\'s, wanted one of campaign')
+    assert.is_true(plain:unlock())
+  end)
+
+  it("runs a function via with_leadership and resigns afterwards", function()
+    assert.same({ true, 7 }, { mine:with_leadership("a", function(lock)
+      assert.equal("a", (theirs:leader()))
+      assert.is_true(lock:proclaim "b")
+      return 7
+    end) })
+    assert.is_nil(mine:leader())
+  end)
+
+  it('gives the leading owner the same hold, or "deadlock" for another value', function()
+    local lock = assert(mine:campaign "a")
+    assert.equal(lock, mine:campaign "a")
+    assert.equal(2, lock:count())
+    assert.matches("proclaim", assert_fails("deadlock", mine:campaign "b"))
+    assert.is_true(lock:resign())
+    assert.is_true(lock:resign())
+    lock = assert(client:lock "boss")
+    assert_fails("deadlock", mine:campaign "a")
+    assert_fails("timeout", theirs:campaign("a", { timeout = 2 })) -- shares a queue with locks
+    assert.is_true(lock:unlock())
+  end)
+
+  it("elects the next candidate after the process of the leader is killed", function()
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 4 }
+    assert.same({ "true" }, remote.ask(child,
+      "lock = assert(client:election 'boss':campaign 'child') return (lock:held())"))
+    local _, _, token = mine:leader()
+    local asked = assert(mine:campaign_async("heir", { owner = {} }))
+    await_keys(2)
+    child:kill()
+    local lock = granted(asked)
+    assert.is_true(lock:token() > token)
+    assert.equal("heir", (theirs:leader()))
+    assert.is_true(lock:resign())
+  end)
+
+  it("ends a leadership at max_hold before the next candidate leads", function()
+    local lock = assert(mine:campaign("a", { max_hold = 0.5 }))
+    local reasons = {}
+    lock:on_lost(function(_, reason) reasons[#reasons + 1] = reason end)
+    local heir = granted(assert(theirs:campaign_async("b", { owner = {} })))
+    assert.same({ false, "lost" }, { lock:held() })
+    assert_fails("lost", lock:proclaim "still me")
+    assert_fails("lost", lock:resign())
+    assert.same({ "max_hold" }, reasons)
+    assert.equal("b", (mine:leader()))
+    assert.is_true(heir:resign())
+  end)
+
+  it("is listed by client:queue, and break_lock ends the leadership", function()
+    local lock = assert(mine:campaign '{"at":"10.0.0.1"}')
+    local asked = assert(theirs:campaign_async("b", { owner = {} }))
+    await_keys(2)
+    local places = assert(theirs._client:queue "boss")
+    assert.same({ true, false }, { places[1].held, places[2].held })
+    assert.same({ '{"at":"10.0.0.1"}', "b" }, { places[1].value, places[2].value })
+    assert.is_true(other:break_lock("boss", lock:token()))
+    local heir = granted(asked)
+    assert.equal("deleted", lock:wait_lost(5))
+    assert_fails("lost", lock:proclaim "still me")
+    assert_fails("lost", lock:put(prefix .. "data", "v"))
+    assert.equal("b", (mine:leader()))
+    assert.is_true(heir:resign())
+    assert_fails("lost", lock:resign())
+  end)
+
+  it("returns the value of the leader unchanged, also if it looks like JSON data", function()
+    local lock = assert(mine:campaign "starting")
+    for _, word in ipairs {
+      '{"names":[]}', '{"first":"x"}', '{"host":"10.0.0.1","port":80}', "[]", "7", "\0",
+      '{"names":["' .. prefix .. 'boss"],"host":"10.0.0.1"}', '{"value":"another"}',
+    } do
+      assert.is_true(lock:proclaim(word))
+      local places = assert(other:queue "boss")
+      assert.same({ true, word }, { places[1].held, places[1].value })
+      assert.same({ nil, nil }, { places[1].host, places[1].names })
+      assert.equal(word, (theirs:leader()))
+    end
+    assert.is_true(lock:proclaim "")
+    assert.is_nil(assert(other:queue "boss")[1].value)
+    assert.equal("", (theirs:leader()))
+    assert.is_true(other:break_lock("boss", lock:token()))
+    assert.equal("deleted", lock:wait_lost(5))
+  end)
+
+  it("finds the leader with one request, or two behind four semaphore permits", function()
+    local semaphore = assert(client:semaphore("boss", 9))
+    local function count()
+      local calls = client:stats().calls
+      mine:leader()
+      return client:stats().calls - calls
+    end
+    for i = 1, 3 do clients.keep(assert(semaphore:lock { owner = i })) end
+    assert.is_nil(mine:leader())
+    assert.equal(1, count())
+    local lock = assert(other:election "boss":campaign "a")
+    assert.equal("a", (mine:leader()))
+    assert.equal(1, count())
+    assert.is_true(lock:resign())
+    clients.keep(assert(semaphore:lock { owner = 4 }))
+    assert.is_nil(mine:leader())
+    lock = assert(other:election "boss":campaign "b")
+    assert.equal("b", (mine:leader()))
+    assert.equal(2, count())
+    assert.is_true(lock:resign())
+  end)
+
+  it('fails with "locked" for try_campaign and timeout = 0 if another leads', function()
+    local lock = assert(mine:try_campaign "a")
+    assert_fails("locked", theirs:try_campaign("b", { max_hold = 5 }))
+    assert_fails("locked", theirs:campaign("b", { timeout = 0 }))
+    assert.equal(1, #etcd:keys(prefix))
+    assert.is_true(lock:resign())
+  end)
+
+  it("refuses invalid names, values and options, and calls on a closed client", function()
+    assert.equal('etcdlock.election "boss"', tostring(mine))
+    assert.equal("boss", mine:name())
+    assert.has_error(function() mine:campaign() end,
+      "election:campaign: value = nil, wanted a string")
+    assert.is_true(assert(mine:campaign(("x"):rep(4096))):resign())
+    assert_fails("invalid", mine:campaign(("x"):rep(4097)))
+    assert_fails("invalid", mine:try_campaign(("x"):rep(4097)))
+    assert.matches("linger", assert_fails("invalid", mine:campaign("a", { linger = 1 })))
+    assert.matches("value", assert_fails("invalid", mine:campaign("a", { value = "b" })))
+    assert_fails("invalid", client:election "")
+    assert_fails("invalid", mine:with_leadership(("x"):rep(4097), function() error "ran" end))
+    assert_fails("invalid", mine:campaign_async(("x"):rep(4097)))
+    assert.matches("it is called with a colon", (select(2, pcall(mine.campaign, "a"))))
+    assert_fails("closed", (function()
+      client:close()
+      return mine:leader()
+    end)())
+    assert_fails("closed", mine:campaign "a")
+  end)
+end)

@@ -1,0 +1,83 @@
+-- Tests elections in nginx: nginx requests and timers lead and observe without blocking a worker.
+-- Needs: one plain member.
+
+local Nginx = require "spec.support.servers.nginx"
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 10 }
+local nginx, election
+
+setup(function()
+  nginx = Nginx.start {
+    init_worker = ([[
+      client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s", ttl = 10 })
+      election = assert(client:election "boss")
+      seen = 0
+      assert(ngx.timer.at(0, function()
+        local leader = assert(client:election("workers"):campaign("pid " .. ngx.worker.pid()))
+        shared:set("code", select(3, client:election("nobody's"):observe():next()))
+        assert(leader:resign())
+      end))
+    ]]):format(etcd:endpoint(), prefix),
+    locations = {
+      ["/ping"] = [[ ngx.say "pong" ]],
+      ["/observe"] = [[
+        local all = {}
+        for value in election:observe() do
+          all[#all + 1] = value
+          seen = #all
+          if seen == 3 then break end
+        end
+        ngx.say(table.concat(all, " "))
+      ]],
+      ["/seen"] = [[ ngx.say(seen) ]],
+      ["/campaign"] = [[
+        ngx.say(tostring(election:with_leadership("nginx", function(lock)
+          ngx.sleep(0)
+          assert(lock:proclaim "nginx says")
+          assert(election:leader() == "nginx says")
+        end)))
+      ]],
+      ["/code"] = [[ ngx.say(tostring(shared:get "code")) ]],
+    },
+  }
+end)
+
+before_each(function() election = assert(connect():election "boss") end)
+after_each(clients.close_all)
+
+describe("an election in nginx", function()
+  it("is led by an nginx request in with_leadership, which resigns at the end", function()
+    assert.equal("true\n", nginx:get("/campaign").body)
+    assert.is_nil(election:leader())
+  end)
+
+  it("is observed by an nginx request while others are answered", function()
+    local request = nginx:begin "/observe"
+    local lock = assert(election:campaign "1")
+    for i = 1, 3 do
+      wait.eventually(function() return nginx:get("/seen").body == i .. "\n" end, 5, i .. " seen")
+      assert.is_true(nginx:get("/ping").took < 1 + wait.SLACK)
+      assert.is_true(lock:proclaim(tostring(i + 1)))
+    end
+    assert.equal("1 2 3\n", request:wait(5).body)
+    assert.is_true(lock:resign())
+  end)
+
+  it('moves to a new worker at a reload, and the old observer gets "premature"', function()
+    local workers = assert(connect():election "workers")
+    local observer = workers:observe()
+    local first = assert(observer:next(20))
+    assert.equal("nil\n", nginx:get("/code").body)
+    nginx:signal "sighup"
+    local second = assert(observer:next(20))
+    assert.are_not.equal(first, second)
+    wait.eventually(function() return nginx:get("/code").body == "premature\n" end, 5, "its end")
+    nginx:assert_no_errors()
+  end)
+end)
+
+teardown(function() nginx:stop() end)

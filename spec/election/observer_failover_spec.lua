@@ -1,0 +1,121 @@
+-- Tests observers of elections while etcd members restart, pause, stop or lose their data.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local secured = require "spec.support.servers.secured"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local etcd
+local connect = clients.connector(function()
+  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = 15 }
+end)
+local assert_fails, granted = clients.assert_fails, clients.granted
+
+after_each(function()
+  clients.close_all()
+  etcd:stop()
+end)
+
+local function observe(changes)
+  local client = connect(changes)
+  return assert(client:election "boss"):observe(), client
+end
+
+describe("an observer in a cluster", function()
+  it("sees each leader once while members restart and revisions are compacted", function()
+    etcd = suite.start { members = 3 }
+    local observer = observe()
+    local election = assert(connect():election "boss")
+    local lock, token = assert(election:campaign("0", { timeout = 20 })), 0
+    for i = 1, 3 do
+      local value, _, since = observer:next(30)
+      assert.equal(tostring(i - 1), value)
+      assert.is_true(since > token)
+      token = since
+      etcd:restart(i)
+      etcd:ctl("compact", ("%d"):format(etcd:revision()))
+      local asked = assert(election:campaign_async(tostring(i), { owner = i, timeout = 30 }))
+      lock:resign()
+      lock = granted(asked)
+    end
+    assert.equal("3", (observer:next(30)))
+    assert_fails("timeout", observer:next(0.5))
+    assert.is_true(lock:resign())
+  end)
+end)
+
+describe("an observer of one member", function()
+  before_each(function() etcd = suite.start { members = 1 } end)
+
+  it("continues after the member was paused", function()
+    local observer = observe()
+    local lock = assert(connect():election "boss":campaign "1")
+    assert.equal("1", (observer:next(10)))
+    etcd:pause()
+    local _, _, code = observer:next(1)
+    assert.is_true(code == "timeout" or code == "unavailable", code)
+    etcd:resume()
+    wait.eventually(function() return lock:proclaim "2" end, 20, "proclaimed")
+    assert.equal("2", (observer:next(30)))
+  end)
+
+  it('with fail_fast fails with "unavailable" in an outage and continues after it', function()
+    local observer, client = observe { fail_fast = true }
+    local lock = assert(client:election "boss":campaign "1")
+    assert.equal("1", (observer:next(10)))
+    etcd:kill()
+    local from = wait.now()
+    assert_fails("unavailable", observer:next())
+    assert.is_true(wait.now() - from < 5 + wait.SLACK)
+    assert_fails("unavailable", observer:next())
+    local ok, failure = pcall(function() for _ in observer do error "told" end end)
+    assert.is_false(ok)
+    assert.matches("observer_failover_spec.lua:%d+: .*etcd 127", failure)
+    etcd:restart()
+    wait.eventually(function() return client:ping() end, 20, "etcd is back")
+    if lock:held() then
+      assert.is_true(lock:proclaim "2")
+    else
+      clients.keep(assert(client:election "boss":campaign "2"))
+    end
+    wait.eventually(function() return observer:next(1) == "2" end, 20, "the second")
+  end)
+
+  it("begins with the current leader if the first revision is compacted", function()
+    local observer, client = observe()
+    assert.is_true(observer._watcher:wait("news", 5))
+    local lock = assert(client:election "boss":campaign "1")
+    assert.is_true(lock:proclaim "2")
+    etcd:ctl("compact", ("%d"):format(etcd:revision()))
+    assert.equal("2", (observer:next(10)))
+    assert.is_true(lock:proclaim "3")
+    assert.equal("3", (observer:next(10)))
+    assert.is_true(lock:resign())
+  end)
+
+  it('fails with "conflict" after the member was wiped', function()
+    local observer = observe()
+    local lock = assert(connect():election "boss":campaign "1")
+    assert.equal("1", (observer:next(10)))
+    assert.is_true(lock:resign())
+    etcd:wipe(true)
+    local message = assert_fails("conflict", observer:next(30))
+    assert.matches("cluster", message)
+  end)
+end)
+
+describe("an observer without permission", function()
+  it('fails with "denied", and its for loop raises an error', function()
+    etcd = secured.start(prefix)
+    local client = clients.connector(function()
+      return secured.options(etcd, "elsewhere/")
+    end)()
+    assert_fails("denied", client:election "boss":observe():next(10))
+    assert.matches("permission denied", (select(2, pcall(function()
+      for _ in client:election "boss":observe() do error "told" end
+    end))))
+    assert_fails("denied", client:election "boss":leader())
+  end)
+end)

@@ -1,0 +1,81 @@
+-- Tests that the values of lock:proclaim are written in the order of the calls.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 }
+local assert_fails = clients.assert_fails
+local mine, theirs
+
+before_each(function()
+  mine = assert(connect():election "boss")
+  theirs = assert(connect { elsewhere = true }:election "boss")
+end)
+
+describe("lock:proclaim", function()
+  local server, election, lock
+
+  -- Lets a proclaim of |value| fail; its transaction reaches etcd when |server| delivers it.
+  local function proclaim_late(value)
+    server:answer("Txn", "late", rows.STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+    assert_fails("unavailable", lock:proclaim(value))
+  end
+
+  before_each(function()
+    server = clients.scripted(suite.endpoint())
+    local cut_off = connect { endpoints = server:endpoint() }
+    election = assert(cut_off:election "boss")
+    lock = assert(election:campaign "first")
+    clients.await_watched(cut_off, lock)
+  end)
+
+  after_each(clients.close_all)
+
+  it("may take effect later if its answer was lost", function()
+    proclaim_late "late"
+    assert.equal("first", (mine:leader()))
+    assert.equal(1, server:deliver "Txn")
+    assert.equal("late", (mine:leader()))
+    assert.is_true(lock:check())
+  end)
+
+  it("with a lost answer has no effect after a later proclaim", function()
+    proclaim_late "late"
+    assert.is_true(lock:proclaim "next")
+    assert.equal(1, server:deliver "Txn")
+    assert.equal("next", (mine:leader()))
+    assert.is_true(lock:proclaim "last")
+    assert.equal("last", (mine:leader()))
+    assert.is_true(lock:put(prefix .. "data", "v"))
+    assert.is_true(lock:delete(prefix .. "data"))
+    assert.is_true(lock:check())
+  end)
+
+  it("sends one request", function()
+    local calls = server:count("Txn", function()
+      for i = 1, 5 do assert.is_true(lock:proclaim(tostring(i))) end
+    end)
+    assert.equal(5, calls)
+  end)
+
+  it("with a lost answer has no effect after resign", function()
+    proclaim_late "late"
+    assert.is_true(lock:resign())
+    local heir = assert(theirs:campaign "heir")
+    assert.equal(1, server:deliver "Txn")
+    assert.equal("heir", (mine:leader()))
+    assert.is_true(heir:resign())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it('with a lost answer makes campaign fail with "deadlock" until the next proclaim', function()
+    proclaim_late "late"
+    assert_fails("deadlock", election:campaign "first")
+    assert_fails("deadlock", election:campaign "late")
+    assert.is_true(lock:proclaim "sure")
+    assert.equal(lock, election:campaign "sure")
+  end)
+end)

@@ -1,0 +1,307 @@
+-- Tests that real servers fail requests with the status and text that the rules of
+-- src/base/error.c expect. A scripted etcd without a script forwards the requests and records the
+-- answers; table_spec tests how the client treats them. A real etcd does not give these answers:
+--   "lease already exists": lease IDs are random numbers of 63 bits
+--   "too many requests": needs 5000 requests that etcd has not processed
+--   OUT_OF_RANGE: the client reads no compacted and no future revision
+--   UNIMPLEMENTED: needs another gRPC service in place of etcd
+-- Needs: one plain member.
+
+local Etcd = require "spec.support.servers.etcd"
+local Scripted = require "spec.support.servers.scripted"
+local certs = require "spec.support.servers.certs"
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.programs.proc"
+local rounds = require "spec.support.harness.rounds"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+-- Seconds, less than the `timeout` of the clients here.
+local SOON = 4
+
+-- Functions that undo what a test has done, called in reverse order.
+local cleanup
+
+before_each(function() cleanup = {} end)
+
+local function clean_up()
+  for _ = 1, #cleanup do table.remove(cleanup)() end
+end
+
+after_each(clean_up)
+
+local function connect(endpoints, opts)
+  local all = { endpoints = endpoints, prefix = prefix, timeout = 5 }
+  for name, value in pairs(opts or {}) do all[name] = value end
+  local client = assert(etcdlock.connect(all))
+  cleanup[#cleanup + 1] = function() client:close() end
+  return client
+end
+
+local function listen_to(etcd)
+  local server = Scripted.start(etcd)
+  cleanup[#cleanup + 1] = function() server:stop() end
+  return server
+end
+
+local function start(opts)
+  local etcd = Etcd.start(opts)
+  cleanup[#cleanup + 1] = function() etcd:stop() end
+  return etcd
+end
+
+-- Returns the first row for the number |status| and |text|, or nil.
+local function row_of(status, text)
+  for _, row in ipairs(rows.ROWS) do
+    if row.number == status and (not row[2] or text:find(row[2], 1, true)) then return row end
+  end
+end
+
+-- Asserts that the last refusal of a |method| by etcd had |status| and |text|; returns their row.
+local function assert_heard(server, method, status, text)
+  local number, said = server:heard(method)
+  assert.same({ rows.STATUS[status], text }, { number, said })
+  return row_of(number, said)
+end
+
+-- Asserts that a call failed as |row| says, with a message that has the address of |server|.
+local function assert_told(server, row, ok, message, code)
+  assert.is_nil(ok)
+  assert.equal(row[3], code, message)
+  local hint = row[5] and "; " .. row[5] or ""
+  assert.matches(("etcd %s: %s%s"):format(server.address, row.says, hint), message, 1, true)
+end
+
+local function ctl(etcd, ...)
+  local _, code, err = etcd:ctl(...)
+  assert.equal(0, code, err)
+end
+
+describe("etcd", function()
+  it('answers "lease not found" for a revoked lease, and the client gets a new one', function()
+    local server = listen_to(suite.endpoint())
+    local client = connect(server:endpoint())
+    assert(client:lock "a"):unlock()
+    local lease = client:lease()
+    suite.etcd():revoke(lease)
+    local lock = assert(client:lock "a")
+    assert_heard(server, "Txn", "NOT_FOUND", "etcdserver: requested lease not found")
+    assert.are_not.equal(lease, lock:lease())
+    assert.is_true(lock:check())
+  end)
+
+  it('without authentication answers "not enabled" to a user, and locks are granted', function()
+    local server = listen_to(suite.endpoint())
+    local client = connect(server:endpoint(), { user = "somebody", password = "secret" })
+    assert(client:lock "a"):unlock()
+    assert_heard(server, "Authenticate", "FAILED_PRECONDITION",
+      "etcdserver: authentication is not enabled")
+  end)
+
+  it("refuses requests to a learner, and the client asks another member", function()
+    rounds.undisturbed(function(timed)
+      local etcd = start()
+      local server = listen_to(etcd:add_learner())
+      local client = connect(server:endpoint() .. "," .. etcd:endpoint())
+      local from = wait.now()
+      timed(function() assert(client:lock "a"):unlock() end)
+      assert.is_true(wait.now() - from < SOON)
+      local row = assert_heard(server, "LeaseGrant", "UNAVAILABLE",
+        "etcdserver: rpc not supported for learner")
+      assert.is_true(row.definite, "it may not have been done")
+      local _, message, code = timed(function()
+        return connect(server:endpoint()):lock("a", { timeout = 0.45 })
+      end)
+      assert.equal("unavailable", code)
+      assert.matches(server.address .. ": etcdserver: rpc not supported for learner", message, 1,
+        true)
+    end, clean_up)
+  end)
+
+  it('refuses values of 1.6 and 3 MB as too large, and put fails with "invalid"', function()
+    local server = listen_to(suite.endpoint())
+    local lock = assert(connect(server:endpoint()):lock "a")
+    local _, message, code = lock:put(prefix .. "data", ("v"):rep(1600000))
+    assert_told(server, assert_heard(server, "Txn", "INVALID_ARGUMENT",
+      "etcdserver: request is too large"), nil, message, code)
+    _, message, code = lock:put(prefix .. "data", ("v"):rep(3000000))
+    local status, said = server:heard "Txn"
+    assert.equal(rows.STATUS.RESOURCE_EXHAUSTED, status)
+    assert.matches("grpc: received message larger than max", said, 1, true)
+    assert.equal("invalid", code)
+    assert.matches("received message larger than max", message, 1, true)
+    assert.is_true(lock:check())
+  end)
+
+  it('with a full database refuses requests, and lock fails with "no_space"', function()
+    local etcd = start { args = { "--quota-backend-bytes", "2000000" } }
+    local server = listen_to(etcd:endpoint())
+    local client = connect(server:endpoint())
+    local lock = assert(client:lock "a")
+    wait.eventually(function()
+      local _, _, code = lock:put("filler", ("v"):rep(600000))
+      return code == "no_space"
+    end, 20, "full")
+    assert_told(server, assert_heard(server, "Txn", "RESOURCE_EXHAUSTED",
+      "etcdserver: mvcc: database space exceeded"), client:lock "b")
+    etcd:await_keys(prefix .. "b", 0, 10)
+  end)
+end)
+
+describe("etcd with authentication", function()
+  local etcd, files
+
+  setup(function()
+    -- Only a signed token contains the revision at which it was made, and can be too old.
+    files = certs.new()
+    local key, public = files:key "rsa", files:path "public.pem"
+    proc.run { "openssl", "pkey", "-in", key, "-pubout", "-out", public }
+    -- At the default cost a busy machine checks a password for longer than a request may take.
+    etcd = Etcd.start { args = { "--bcrypt-cost", "4", "--auth-token",
+      ("jwt,pub-key=%s,priv-key=%s,sign-method=RS256,ttl=60s"):format(public, key) } }
+    ctl(etcd, "user", "add", "root:root")
+    ctl(etcd, "user", "grant-role", "root", "root")
+    ctl(etcd, "role", "add", "locks")
+    ctl(etcd, "role", "grant-permission", "--prefix=true", "locks", "readwrite", prefix)
+    ctl(etcd, "user", "add", "locker:secret")
+    ctl(etcd, "user", "grant-role", "locker", "locks")
+    ctl(etcd, "auth", "enable")
+    etcd:log_in "root:root"
+  end)
+
+  teardown(function()
+    etcd:stop()
+    files:remove()
+  end)
+
+  local function assert_refused(method, status, text, opts, name)
+    local server = listen_to(etcd:endpoint())
+    opts.prefix = ""
+    local ok, message, code = connect(server:endpoint(), opts):lock(prefix .. name)
+    assert_told(server, assert_heard(server, method, status, text), ok, message, code)
+  end
+
+  it('answers "user name is empty" to a client without a user', function()
+    assert_refused("Txn", "INVALID_ARGUMENT", "etcdserver: user name is empty", {}, "a")
+  end)
+
+  it('answers "authentication failed" to a wrong password', function()
+    assert_refused("Authenticate", "INVALID_ARGUMENT",
+      "etcdserver: authentication failed, invalid user ID or password",
+      { user = "locker", password = "wrong" }, "a")
+  end)
+
+  it('answers "invalid auth token" to a wrong token', function()
+    assert_refused("LeaseGrant", "UNAUTHENTICATED", "etcdserver: invalid auth token",
+      { token = "rubbish.1" }, "a")
+  end)
+
+  it('answers "permission denied" for a key without permission', function()
+    local server = listen_to(etcd:endpoint())
+    local client = connect(server:endpoint(), { user = "locker", password = "secret", prefix = "" })
+    local ok, message, code = client:lock "another/a"
+    assert_told(server, assert_heard(server, "Txn", "PERMISSION_DENIED",
+      "etcdserver: permission denied"), ok, message, code)
+  end)
+
+  it("refuses a token older than a role change, and the client gets a new one", function()
+    rounds.undisturbed(function(timed, round)
+      local server = listen_to(etcd:endpoint())
+      local client = connect(server:endpoint(), { user = "locker", password = "secret" })
+      local function use() assert(client:lock "a"):unlock() end
+      timed(use)
+      ctl(etcd, "role", "grant-permission", "locks", "read", "another" .. round)
+      timed(use)
+      assert_heard(server, "Txn", "INVALID_ARGUMENT", "etcdserver: revision of auth store is old")
+      assert.equal(2, server:calls "Authenticate")
+    end, clean_up)
+  end)
+end)
+
+describe("a member without a leader", function()
+  it('answers "no leader", and lock fails with "unavailable"', function()
+    local etcd = start { members = 3 }
+    local server = listen_to(etcd:endpoint())
+    -- Long, because a client without a lease asks for a lease and sends no other request.
+    local client = connect(server:endpoint(), { ttl = 60 })
+    assert(client:lock "a"):unlock()
+    etcd:kill(2)
+    etcd:kill(3)
+    local message, code
+    wait.eventually(function()
+      local _
+      _, message, code = client:lock("a", { timeout = 1 })
+      local status, said = server:heard "Txn"
+      return status == rows.STATUS.UNAVAILABLE and said == "etcdserver: no leader", said
+    end, 20, "no leader")
+    assert.equal("unavailable", code, message)
+    assert.matches(server.address, message, 1, true)
+    etcd:restart(2, { wait = false })
+    etcd:restart(3)
+    assert(client:lock("a", { timeout = 10 })):unlock()
+    assert.same({}, etcd:keys(prefix))
+  end)
+end)
+
+describe("a call to an endpoint", function()
+  -- Starts a server that answers each connection with |text|; returns its endpoint.
+  local function serve(text)
+    local child = proc.lua([[
+      local uv, text = require "luv", ...
+      local server = uv.new_tcp()
+      server:bind("127.0.0.1", 0)
+      uv.new_signal():start("sigpipe", function() end) -- luv leaves that to us
+      server:listen(16, function()
+        local peer = uv.new_tcp()
+        server:accept(peer)
+        peer:read_start(function(_, data) if not data then peer:close() end end)
+        peer:write(text)
+      end)
+      print("port " .. server:getsockname().port)
+      uv.run()
+    ]], text)
+    cleanup[#cleanup + 1] = function() child:destroy() end
+    return "127.0.0.1:" .. child:expect "^port (%d+)"
+  end
+
+  local function assert_no_etcd(endpoint, said)
+    local client = connect(endpoint)
+    local from = wait.now()
+    local lock, message, code = client:lock "a"
+    assert.is_nil(lock)
+    assert.equal("protocol", code, message)
+    assert.is_true(wait.now() - from < SOON)
+    assert.matches(endpoint, message, 1, true)
+    assert.matches(said, message, 1, true)
+    assert.matches("not an etcd", message, 1, true)
+  end
+
+  it('of a web server fails with "protocol" at once', function()
+    assert_no_etcd(serve "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+      "it speaks HTTP/1, not gRPC")
+  end)
+
+  it('of an SSH server fails with "protocol" at once', function()
+    assert_no_etcd(serve "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n", "it doesn't speak HTTP/2")
+  end)
+
+  it('without a server fails with "unavailable" and "Connection refused"', function()
+    local _, message, code = connect("127.0.0.1:1"):lock("a", { timeout = 0.5 })
+    assert.equal("unavailable", code)
+    assert.matches("127.0.0.1:1: Connection refused", message, 1, true)
+  end)
+
+  it('of a paused etcd fails with "unavailable" and "no answer in time"', function()
+    local etcd = start()
+    local client = connect(etcd:endpoint())
+    assert(client:lock "a"):unlock()
+    etcd:pause()
+    cleanup[#cleanup + 1] = function() etcd:resume() end
+    local _, message, code = client:lock("a", { timeout = 2.5 })
+    assert.equal("unavailable", code)
+    assert.matches("no answer in time", message, 1, true)
+  end)
+end)

@@ -1,0 +1,153 @@
+-- Tests which keys belong to the queue of a lock: the key layout, which Go's clients share.
+-- Needs: one plain member.
+
+local core = require "etcdlock.core"
+
+local function assert_counts(name, key, lease, mode, permits)
+  assert.same({ lease, mode, permits or 0 }, { core.parse_key(name, key) })
+end
+
+local function assert_stranger(name, key)
+  assert.is_nil(core.parse_key(name, key), ("%q in the queue of %q"):format(key, name))
+end
+
+describe("parse_key", function()
+  it("accepts a lock key: the name, a slash and a lease ID in lower-case hex", function()
+    assert_counts("a", "a/1", "1", "lock")
+    assert_counts("a", "a/694d7a2b3c4d5e6f", "694d7a2b3c4d5e6f", "lock")
+    assert_counts("a", "a/7fffffffffffffff", "7fffffffffffffff", "lock")
+    assert_counts("a", "a/ffffffffffffffff", "ffffffffffffffff", "lock")
+    assert_counts("a", "a/10", "10", "lock")
+  end)
+
+  it("accepts a key with read or write between name and lease ID", function()
+    assert_counts("a", "a/read/1f", "1f", "read")
+    assert_counts("a", "a/write/1f", "1f", "write")
+    assert_counts("a/read", "a/read/1f", "1f", "lock")
+    assert_counts("a/read", "a/read/read/1f", "1f", "read")
+    assert_counts("read", "read/read/1f", "1f", "read")
+    assert_counts("read", "read/1f", "1f", "lock")
+  end)
+
+  it("accepts a multi-lock or read key with a number in hex after the lease ID", function()
+    assert_counts("a", "a/1f-1", "1f", "multi")
+    assert_counts("a", "a/1f-ffffffff", "1f", "multi")
+    assert_counts("a", "a/read/1f-2", "1f", "read")
+    for _, key in ipairs { "a/1f-", "a/1f-0", "a/1f-01", "a/1f--1", "a/1f-g", "a/1f-1ffffffff" } do
+      assert_stranger("a", key)
+    end
+  end)
+
+  it("accepts a permit key and returns its number of permits", function()
+    assert_counts("a", "a/permit/1f.3", "1f", "permit", 3)
+    assert_counts("a", "a/permit/1f-2.3e8", "1f", "permit", 1000)
+    for _, key in ipairs { "a/permit/1f", "a/permit/1f.0", "a/permit/1f.3e9", "a/1f.3" } do
+      assert_stranger("a", key)
+    end
+  end)
+
+  it("accepts keys of names that contain slashes, blanks, NUL or a lease ID", function()
+    for _, name in ipairs { "a/b", "a/", "/", "//", "a/b/c", " ", "a\0b", "\255", "1f", "a/1f" } do
+      assert_counts(name, name .. "/1f", "1f", "lock")
+      assert_counts(name, name .. "/read/1f", "1f", "read")
+      assert_counts(name, name .. "/write/1f", "1f", "write")
+    end
+  end)
+end)
+
+describe("parse_key", function()
+  it("rejects a key of a longer name that begins with the lock's name and a slash", function()
+    assert_stranger("a", "a/b/1f")
+    assert_stranger("a", "a/1f/1f")
+    assert_stranger("a", "a//1f")
+    assert_stranger("a", "a/b/read/1f")
+    assert_stranger("a", "a/read/read/1f")
+    assert_stranger("a", "a/read/write/1f")
+    assert_stranger("a", "a/read/1f/1f")
+  end)
+
+  it("rejects a key of another name", function()
+    assert_stranger("a", "b/1f")
+    assert_stranger("a", "ab/1f")
+    assert_stranger("a", "a")
+    assert_stranger("a", "")
+    assert_stranger("ab", "a/1f")
+    assert_stranger("a/b", "a/1f")
+    assert_stranger("a", "A/1f")
+  end)
+
+  it("rejects a key that ends in anything but a lease ID as etcd prints it", function()
+    for _, text in ipairs {
+      "", "0", "01f", "001f", "1F", "ABC", "1fg", "g", "x", "-1", "+1", "0x1f", " 1f", "1f ",
+      "1f\0", "1f\n", "1f/", "1.0", "12345678901234567", "10000000000000000", "00000000000000001",
+    } do
+      assert_stranger("a", "a/" .. text)
+      assert_stranger("a", "a/read/" .. text)
+      assert_stranger("a", "a/write/" .. text)
+    end
+  end)
+
+  it("rejects a key with a misspelled read or write part", function()
+    for _, infix in ipairs { "Read", "READ", "reads", "rea", "writes", "w", "lock" } do
+      assert_stranger("a", "a/" .. infix .. "/1f")
+    end
+    assert_stranger("a", "a/read1f")
+    assert_stranger("a", "a/read")
+    assert_stranger("a", "a/write")
+    assert_stranger("a", "aread/1f")
+  end)
+end)
+
+describe("name_of_key", function()
+  local function assert_name(name, key, lease)
+    assert.same({ name, lease }, { core.name_of_key(key) })
+    if name then assert.is_truthy(core.parse_key(name, key), key) end
+  end
+
+  it("returns the lock name and lease ID of a key of any mode", function()
+    for _, name in ipairs { "a", "a/b", "a/", "/a", "read", "a/reads", "a/order", "1f", "a\0b" } do
+      assert_name(name, name .. "/1f", "1f")
+      assert_name(name, name .. "/1f-2", "1f")
+      assert_name(name, name .. "/read/1f", "1f")
+      assert_name(name, name .. "/write/1f", "1f")
+      assert_name(name, name .. "/permit/1f.3", "1f")
+    end
+  end)
+
+  it("returns the name of a read or write key with a timestamp instead of a lease ID", function()
+    assert_name("a", "a/read/1700000000123456789")
+    assert_name("a", "a/write/1700000000123456789")
+    assert_name(nil, "a/1700000000123456789")
+  end)
+
+  it("returns nil for keys of reserved names, marker keys and text that is no lock key", function()
+    for _, key in ipairs {
+      "", "a", "1f", "/1f", "a/", "a/g", "/read/1f", "a/read/read/1f", "a/permit/1f",
+      "a/write/read/1f", "a/read/order/1f-2", "a/write/order/1f-2",
+    } do
+      assert_name(nil, key)
+    end
+  end)
+end)
+
+describe("reserved_end", function()
+  it("returns the ending that makes a name collide with keys of another name", function()
+    for _, mode in ipairs { "read", "write", "permit" } do
+      local stem = core.key_stem("a", mode):sub(1, -2)
+      assert.equal("a/" .. mode, stem)
+      assert.equal("/" .. mode, core.reserved_end(stem))
+    end
+    local note = core.downgrade_note("a", 0x1f)
+    assert.equal("a/write/read/1f", note)
+    assert.equal("/read", core.reserved_end "a/write/read")
+    assert.equal("/read/order", core.reserved_end "/read/order")
+    assert.equal("/write/order", core.reserved_end "a/write/order")
+  end)
+
+  it("returns nil for any other name", function()
+    for _, name in ipairs { "", "/", "a", "read", "a/order", "aread", "a/reads", "a/read/" } do
+      assert.is_nil(core.reserved_end(name), name)
+    end
+    assert.equal("a/", core.key_stem("a", "lock"))
+  end)
+end)

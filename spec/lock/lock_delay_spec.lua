@@ -1,0 +1,416 @@
+-- Tests the lock delay (option delay): after a crash of the holder, the lock is granted only after
+-- the delay; after a release, the next waiter gets it at once.
+
+local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local assert_fails, ended, granted = clients.assert_fails, clients.ended, clients.granted
+
+-- Seconds. Without a lock delay, the next waiter would have the lock TTL + 1 s after a crash.
+local TTL, DELAY = 2, 4
+
+local connect = clients.connector(function()
+  return { endpoints = etcd:endpoints(), prefix = prefix, ttl = TTL }
+end)
+-- Options for tests without a crash.
+local LONG = { ttl = 30 }
+
+after_each(clients.close_all)
+after_each(proc.destroy_children)
+
+-- A program that acquires the lock of the kind |only| ("all": one of each kind) with a lock delay
+-- and prints "held". It obeys the input lines "unlock", "close" and "held?", and prints "done"
+-- after each.
+local HOLDER = [[
+  local endpoints, prefix, ttl, delay, only = ...
+  local etcdlock = require "etcdlock"
+  local client = assert(etcdlock.connect {
+    endpoints = endpoints, prefix = prefix, ttl = tonumber(ttl),
+  })
+  local opts, held = { delay = tonumber(delay) }, {}
+  local take = {
+    lock = function() return client:lock("of-lock", opts) end,
+    try = function() return client:try_lock("of-try", opts) end,
+    read = function() return client:read_lock("of-read", opts) end,
+    write = function() return client:write_lock("of-write", opts) end,
+    permit = function() return client:semaphore("of-permit", 1):lock(opts) end,
+    multi = function() return client:multi_lock({ "of-multi", "of-multi2" }, opts) end,
+    leader = function() return client:election("of-leader"):campaign("me", opts) end,
+    async = function()
+      local asked = assert(client:lock_async("of-async", opts))
+      local lock
+      repeat lock = asked:step() until lock
+      return lock
+    end,
+    downgraded = function()
+      local lock = assert(client:write_lock("of-downgraded", opts))
+      assert(lock:downgrade())
+      return lock
+    end,
+    two = function()
+      local first = assert(client:lock("of-two", { delay = opts.delay, owner = "first" }))
+      local second
+      local asked = assert(client:lock_async("of-two", { delay = opts.delay, owner = "second" }))
+      assert(first:unlock()) -- who hands it on
+      repeat second = asked:step() until second
+      assert(first:token() == second:token())
+      return second
+    end,
+  }
+  for kind, call in pairs(take) do
+    if only == kind or only == "all" then held[kind] = assert(call()) end
+  end
+  if only == "with" then
+    client:with_lock("of-with", opts, function()
+      print "held"
+      io.read()
+    end)
+  end
+  print "held"
+  for line in io.lines() do
+    if line == "unlock" then
+      for _, lock in pairs(held) do assert(lock:unlock()) end
+    elseif line == "close" then
+      client:close()
+    elseif line == "held?" then
+      print(select(2, next(held)):held())
+    end
+    print("done " .. line)
+  end
+]]
+
+-- For each kind: starts an acquisition that conflicts with the hold of HOLDER.
+local NEXT = {
+  lock = function(client, opts) return client:lock_async("of-lock", opts) end,
+  try = function(client, opts) return client:lock_async("of-try", opts) end,
+  read = function(client, opts) return client:write_lock_async("of-read", opts) end,
+  write = function(client, opts) return client:read_lock_async("of-write", opts) end,
+  permit = function(client, opts) return client:semaphore("of-permit", 1):lock_async(opts) end,
+  multi = function(client, opts) return client:lock_async("of-multi2", opts) end,
+  leader = function(client, opts)
+    return client:election("of-leader"):campaign_async("he", opts)
+  end,
+  async = function(client, opts) return client:lock_async("of-async", opts) end,
+  downgraded = function(client, opts) return client:lock_async("of-downgraded", opts) end,
+  two = function(client, opts) return client:lock_async("of-two", opts) end,
+}
+
+-- Starts HOLDER for the kind |only| with a lock delay of |delay| seconds (nil: DELAY), and waits
+-- until it holds.
+local function start(only, delay)
+  local child = proc.lua(HOLDER, etcd:endpoints(), prefix, tostring(TTL),
+    tostring(delay or DELAY), only)
+  child:expect("^held", 20)
+  return child
+end
+
+-- Starts an acquisition by |client| for each kind in NEXT, with |opts| and a different owner each;
+-- returns them by kind.
+local function ask_all(client, opts)
+  local asked = {}
+  for kind, ask in pairs(NEXT) do
+    asked[kind] = assert(ask(client, clients.with({ owner = kind }, opts)))
+  end
+  return asked
+end
+
+describe("the lock delay after a crash", function()
+  it("keeps waiters out until it ends, in every lock mode", function()
+    local client, child = connect(), start "all"
+    local asked = ask_all(client)
+    clients.assert_wait(asked.lock, asked.read, asked.permit)
+    local from = wait.now()
+    child:kill "sigkill"
+    for kind, one in pairs(asked) do
+      local lock = granted(one)
+      local took = wait.now() - from
+      assert.is_true(took >= DELAY, kind .. " after " .. took)
+      assert.is_true(took <= TTL + DELAY + 1 + wait.SLACK, kind .. " after " .. took)
+      assert.is_true(lock:unlock())
+    end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("also keeps out acquisitions that start during it, with any lock delay",
+    function()
+      local child = start "all"
+      local from = wait.now()
+      child:kill "sigkill"
+      wait.eventually(function() return wait.now() - from > TTL + 1 end, 5)
+      local late = connect()
+      for kind, one in pairs(ask_all(late, { timeout = 0 })) do
+        local _, message, code = ended(one)
+        if wait.now() - from < DELAY then assert.equal("locked", code, kind .. ": " .. message) end
+      end
+      local lock = granted(late:lock_async("of-lock", { delay = 1 }))
+      assert.is_true(wait.now() - from >= DELAY)
+      assert.is_true(lock:unlock())
+      for _, one in pairs(ask_all(late)) do assert.is_true(granted(one):unlock()) end
+    end)
+
+  it("in with_lock keeps etcdctl lock out, too", function()
+    local child = start "with"
+    local from = wait.now()
+    child:kill "sigkill"
+    local _, status = etcd:ctl("lock", prefix .. "of-with", "true")
+    assert.equal(0, status)
+    assert.is_true(wait.now() - from >= DELAY)
+  end)
+
+  it("is ended by break_lock", function()
+    local client, child = connect(), start("lock", 300)
+    local place = client:queue("of-lock")[1]
+    assert.equal(300, place.delay)
+    child:kill "sigkill"
+    local asked = client:lock_async "of-lock"
+    clients.assert_wait(asked)
+    assert.is_true(client:break_lock("of-lock", place.token))
+    assert.is_true(granted(asked):unlock())
+    etcd:revoke(place.lease)
+  end)
+end)
+
+describe("try_lock of a held lock", function()
+  it("states whether the holder crashed and when the lock delay ends", function()
+    local client, child = connect(), start("lock", 30)
+    local message = assert_fails("locked", client:try_lock "of-lock")
+    assert.matches('of-lock" is held by somebody else', message, 1, true)
+    local place, asked = client:queue("of-lock")[1], client:stats().audits
+    child:kill "sigkill"
+    local from = wait.now()
+    message = wait.eventually(function()
+      local _, text, code = client:try_lock("of-lock", { delay = 1 })
+      assert.equal("locked", code)
+      return text:find "crashed" and text, text
+    end, 5)
+    local left = tonumber(message:match("by nobody, but who had it has crashed, and its delay"
+      .. " keeps others out for (%S+) s yet"))
+    assert.is_true(left > 0 and left <= 30, message)
+    assert.is_true(wait.now() - from + left >= 30, message)
+    assert.is_true(client:stats().audits > asked)
+    for _, mode in ipairs { "read", "write", "multi" } do
+      local name = mode == "multi" and { "of-lock", "of-more" } or "of-lock"
+      local text = assert_fails("locked", client["try_" .. mode .. "_lock"](client, name))
+      assert.matches("crashed", text)
+    end
+    local pending = assert(client:lock_async("of-lock", { timeout = 0 }))
+    assert.matches("crashed", assert_fails("locked", ended(pending)))
+    assert.is_true(client:break_lock("of-lock", place.token))
+    assert(client:try_lock "of-lock"):unlock()
+    etcd:revoke(place.lease)
+  end)
+
+  it("sends one request if the holder has no lock delay", function()
+    local client, other = connect(), connect { elsewhere = true }
+    local lock = assert(other:lock "a")
+    local before = client:stats()
+    assert_fails("locked", client:try_lock "a")
+    assert.equal(before.tries + 1, client:stats().tries)
+    assert.equal(before.audits, client:stats().audits)
+    assert.is_true(lock:unlock())
+  end)
+
+  it("leaves no entry if cancelled, or its client closed, during its lease audit", function()
+    local client, other = connect(), connect { elsewhere = true }
+    local lock = assert(other:lock("a", { delay = 5 }))
+    for _ = 1, 20 do
+      local audits = client:stats().audits
+      local asked = assert(client:lock_async("a", { timeout = 0, owner = {} }))
+      wait.eventually(function()
+        return client:stats().audits > audits or asked:step() == nil
+      end)
+      asked:cancel()
+      assert_fails("locked", client:try_lock "a")
+    end
+    local one = connect { elsewhere = true }
+    assert(one:lock_async("a", { timeout = 0 }))
+    one:close()
+    assert.is_true(lock:unlock())
+    assert(client:try_lock "a"):unlock()
+  end)
+end)
+
+describe("a process stopped past its hold deadline", function()
+  it("loses its hold; the next one begins after the lock delay", function()
+    local client, child = connect(), start "lock"
+    local from = wait.now()
+    local asked = client:lock_async "of-lock"
+    child:kill "sigstop"
+    wait.eventually(function() return wait.now() - from > TTL + 0.3 end, 5)
+    child:kill "sigcont"
+    child:send "held?"
+    child:expect "^false\tlost"
+    local lock = granted(asked)
+    assert.is_true(wait.now() - from >= DELAY, wait.now() - from)
+    assert.is_true(lock:unlock())
+    child:send "close"
+    child:expect "^done"
+  end)
+end)
+
+describe("a hold lost while etcd is unreachable", function()
+  it("keeps other owners and clients out until the lock delay ends", function()
+    local own = suite.start()
+    local client = connect { endpoints = own:endpoints() }
+    local lock = assert(client:lock("a", { delay = DELAY }))
+    local reader = assert(client:read_lock("b", { delay = DELAY }))
+    for i = 1, #own.members do own:pause(i) end
+    local over = wait.now() + DELAY + select(2, lock:held())
+    assert.equal("expired", lock:wait_lost(30))
+    local _, message, code = client:try_lock("a", { delay = DELAY, owner = "else" })
+    if wait.now() < over then assert.equal("locked", code, message) end
+    for i = 1, #own.members do own:resume(i) end
+    local again = assert(client:lock("a", { delay = DELAY, owner = "else" }))
+    assert.is_true(wait.now() >= over)
+    assert.is_true(again:unlock())
+    local other = connect { endpoints = own:endpoints() }
+    assert(other:lock "b"):unlock()
+    assert.is_true(wait.now() >= over)
+    assert_fails("lost", reader:unlock())
+    clients.close_all()
+    own:stop()
+  end)
+end)
+
+describe("a hold with a lock delay", function()
+  -- Asserts that all acquisitions in |asked| are granted at once: if a lease remained, they would
+  -- wait for longer than DELAY. |what| is for the message.
+  local function assert_at_once(asked, what)
+    local from = wait.now()
+    for kind, one in pairs(asked) do
+      assert.is_true(granted(one):unlock())
+      assert.is_true(wait.now() - from < DELAY, what .. ": " .. kind)
+    end
+  end
+
+  for _, word in ipairs { "unlock", "close" } do
+    it("is followed at once by the next waiter after " .. word, function()
+      local client = connect()
+      local child = start("all", 8)
+      local asked = ask_all(client)
+      child:send(word)
+      child:expect("^done", 10)
+      for _, one in pairs(asked) do assert.is_true(granted(one):unlock()) end
+      child:kill "sigkill"
+      assert_at_once(ask_all(client), word)
+    end)
+  end
+
+  it("is followed at once by the next waiter after max_hold", function()
+    local one, two = connect(), connect { elsewhere = true }
+    clients.keep(assert(one:lock("a", { delay = 60, max_hold = 0.2 })))
+    assert_at_once({ two:lock_async "a" }, "max_hold")
+    clients.keep(assert(one:read_lock("a", { delay = 60, max_hold = 0.2 })))
+    clients.keep(assert(one:read_lock("a", { delay = 60, max_hold = 0.1, owner = "else" })))
+    assert_at_once({ two:lock_async "a" }, "shared")
+  end)
+
+  it("costs one request to acquire and one to release, as without", function()
+    local client = connect()
+    assert(client:lock("a", { delay = 5 })):unlock()
+    local before = client:stats()
+    for _ = 1, 10 do assert(client:lock("a", { delay = 5 })):unlock() end
+    local after = client:stats()
+    assert.equal(20, after.enqueues - before.enqueues + after.deletes - before.deletes)
+    assert.equal(before.grants, after.grants)
+    assert.equal(1, after.grants)
+  end)
+end)
+
+describe("a client", function()
+  it("has one lease for each lock delay and one for locks without", function()
+    local client = connect(LONG)
+    local plain = assert(client:lock "plain")
+    local short = assert(client:lock("short", { delay = 1 }))
+    local long = assert(client:lock("long", { delay = 20 }))
+    local other = assert(client:lock("other", { delay = 20 }))
+    assert.equal(client:lease(), plain:lease())
+    assert.equal(long:lease(), other:lease())
+    assert.not_equal(short:lease(), long:lease())
+    assert.not_equal(short:lease(), plain:lease())
+    assert.is_true(select(2, long:held()) <= LONG.ttl)
+    for _, lock in ipairs { plain, short, long, other } do
+      assert.is_true(lock:check())
+      assert.is_true(lock:unlock())
+    end
+  end)
+
+  it("keeps its other holds after the lease of one lock delay was revoked", function()
+    local client = connect(LONG)
+    local held = { assert(client:lock "a"), assert(client:lock("b", { delay = 1 })) }
+    local lost = assert(client:lock("c", { delay = 2 }))
+    etcd:revoke(lost:lease())
+    assert.is_truthy(lost:wait_lost(20))
+    assert(client:lock("c", { delay = 2 })):unlock() -- finds that the lease is gone
+    for _, lock in ipairs(held) do
+      assert.is_true(lock:check())
+      assert.is_true(lock:unlock())
+    end
+  end)
+
+  it("is alive if all its locks have a lock delay", function()
+    local client = connect(LONG)
+    local lock = assert(client:lock("a", { delay = 1 }))
+    assert.is_true((client:alive()))
+    assert.equal(lock:lease(), client:lease())
+    assert.is_true(lock:unlock())
+  end)
+
+  it('uses up to 8 lock delays at a time and returns "invalid" for another one', function()
+    local client, held = connect(LONG), {}
+    for i = 1, 8 do held[i] = assert(client:lock("of " .. i, { delay = i })) end
+    local message = assert_fails("invalid", client:lock("one more", { delay = 9.5 }))
+    assert.matches("8 other delays than 9.5 s", message, 1, true)
+    assert.is_true(assert(client:lock("another", { delay = 3 })):unlock())
+    assert.is_true(held[5]:unlock())
+    local lock = wait.eventually(function() return client:lock("one more", { delay = 9.5 }) end)
+    for i = 1, 8 do assert.equal(i ~= 5, (held[i]:held())) end
+    assert.is_true(lock:unlock())
+  end)
+
+  it("grants a lock to owners with different lock delays one after the other", function()
+    local client = connect(LONG)
+    local held = assert(client:lock("a", { delay = 1, owner = "first" }))
+    local asked = {
+      client:lock_async("a", { owner = "second" }),
+      client:lock_async("a", { delay = 2, owner = "third" }),
+    }
+    assert_fails("locked", client:try_lock("a", { owner = "else" }))
+    clients.assert_wait(asked[1], asked[2])
+    assert.is_true(held:unlock())
+    clients.assert_one_after_the_other(asked)
+  end)
+
+  it("returns the same lock to its owner for a call with another lock delay", function()
+    local client = connect(LONG)
+    local lock = assert(client:lock("a", { delay = 1 }))
+    assert.equal(lock, client:lock("a", { delay = 2 }))
+    assert.equal(lock, client:lock "a")
+    for _ = 1, 3 do assert.is_true(lock:unlock()) end
+  end)
+
+  it("acquires a lingering lock again with the same token for the same lock delay only", function()
+    local client = connect(LONG)
+    local lock = assert(client:lock("a", { delay = 1, linger = 10 }))
+    assert.is_true(lock:unlock())
+    local again = assert(client:lock("a", { delay = 1, linger = 10 }))
+    assert.equal(lock:token(), again:token())
+    assert.is_true(again:unlock())
+    local other = assert(client:lock("a", { delay = 2, timeout = 5 }))
+    assert.is_true(other:token() > lock:token())
+    assert.is_true(other:unlock())
+  end)
+
+  it('returns "deadlock" to a reader with another lock delay while a writer waits', function()
+    local client, writer = connect(LONG), connect { elsewhere = true, ttl = 30 }
+    local reader = assert(client:read_lock("a", { delay = 1 }))
+    local asked = writer:write_lock_async "a"
+    etcd:await_keys(prefix .. "a/", 2)
+    assert_fails("deadlock", client:read_lock("a", { delay = 2, owner = "else" }))
+    assert.is_true(reader:unlock())
+    assert.is_true(granted(asked):unlock())
+  end)
+end)

@@ -1,0 +1,377 @@
+-- Tests the loss of a hold against its holder's will: when the client notices it, and what each
+-- call returns from then on.
+
+local clients = require "spec.support.harness.clients"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+-- A long lease: no keepalive and no proof read happens during a test.
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 60 }
+local assert_fails = clients.assert_fails
+local client, other
+
+-- Asserts what every call of a lost |lock| returns; |why| is in the messages.
+local function assert_lost(lock, why)
+  assert.same({ false, "lost" }, { lock:held() })
+  assert.equal(0, lock:remaining())
+  assert.matches(why, assert_fails("lost", lock:check()), 1, true)
+  assert.matches(why, assert_fails("lost", lock:put(prefix .. "data", "v")), 1, true)
+  assert.is_nil(etcd:get(prefix .. "data"))
+  assert_fails("lost", lock:get(prefix .. "data"))
+  assert_fails("lost", lock:delete(prefix .. "data"))
+  assert_fails("lost", lock:txn { { "put", prefix .. "data", "v" } })
+  assert.matches("(lost)", tostring(lock), 1, true)
+  assert.matches(why, assert_fails("lost", lock:unlock()), 1, true)
+  assert_fails("not_held", lock:unlock())
+  assert.same({ false, "lost" }, { lock:held() })
+end
+
+-- Waits until the client watches one key.
+local function await_watch()
+  wait.eventually(function() return client:stats().watches == 1 end, 5, "the watch")
+end
+
+-- Makes calls of |client| that do not concern the lock, for |seconds|.
+local function work(seconds)
+  local deadline = wait.now() + seconds
+  repeat client:ping() until wait.now() >= deadline
+end
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+end)
+
+after_each(clients.close_all)
+
+describe("a lock", function()
+  it('is lost with the reason "deleted" after its key was deleted', function()
+    local lock = assert(client:lock "a")
+    etcd:del(lock:key())
+    assert.equal("deleted", lock:wait_lost(5))
+    assert_lost(lock, "deleted")
+    wait.eventually(function() return client:stats().lost == 1 end)
+  end)
+
+  it('is lost with the reason "deleted" if its key is deleted while a watch covers it', function()
+    local lock = assert(client:lock "a")
+    await_watch()
+    etcd:del(lock:key())
+    assert.equal("deleted", lock:wait_lost(5))
+  end)
+
+  it('is lost with the reason "revoked" or "deleted" after its lease was revoked', function()
+    local lock = assert(client:lock "a")
+    etcd:revoke(lock:lease())
+    local reason = lock:wait_lost(5)
+    assert.is_true(reason == "revoked" or reason == "deleted", reason)
+    assert_lost(lock, reason == "revoked" and "lease ended" or "deleted")
+  end)
+
+  it('is lost with the reason "replaced" and free after its key was overwritten', function()
+    local lock = assert(client:lock "a")
+    etcd:put(lock:key(), "somebody else's")
+    assert.equal("replaced", lock:wait_lost(5))
+    assert_lost(lock, "overwritten")
+    assert.is_true(assert(other:lock("a", { timeout = 5 })):unlock())
+    etcd:await_keys(prefix, 0)
+  end)
+
+  it('is lost with the reason "replaced" after its key was put on another lease', function()
+    local lease = etcd:grant(60)
+    finally(function() etcd:revoke(lease) end)
+    local lock = assert(client:lock "a")
+    etcd:put(lock:key(), "x", lease)
+    assert.equal("replaced", lock:wait_lost(5))
+    assert_lost(lock, "overwritten")
+  end)
+
+  it("is not lost after its value was changed on the same lease", function()
+    local lock = assert(client:lock "a")
+    await_watch()
+    etcd:put(lock:key(), "x", lock:lease())
+    assert_fails("timeout", lock:wait_lost(0.3))
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it('returns "lost" from a check right after break_lock', function()
+    for _ = 1, 20 do
+      local lock = assert(client:lock "a")
+      assert.is_true(other:break_lock("a", lock:token()))
+      assert_fails("lost", lock:check())
+      assert_lost(lock, "deleted")
+    end
+  end)
+
+  it('returns "lost" from each guarded call and from unlock right after break_lock', function()
+    local calls = {
+      function(lock) return lock:put(prefix .. "data", "v") end,
+      function(lock) return lock:get(prefix .. "data") end,
+      function(lock) return lock:delete(prefix .. "data") end,
+      function(lock) return lock:txn { { "put", prefix .. "data", "v" } } end,
+      function(lock) return lock:unlock() end,
+    }
+    for _, call in ipairs(calls) do
+      local lock = assert(client:lock "a")
+      assert.is_true(other:break_lock("a", lock:token()))
+      assert_fails("lost", call(lock))
+      assert.is_false((lock:held()))
+      lock:unlock()
+    end
+    assert.is_nil(etcd:get(prefix .. "data"))
+  end)
+
+  it("is lost together with all others of the same lease", function()
+    local locks = {}
+    for i = 1, 10 do locks[i] = assert(client:lock("n" .. i)) end
+    etcd:revoke(client:lease())
+    for i = 1, 10 do
+      assert.is_string(locks[i]:wait_lost(5))
+      assert.same({ false, "lost" }, { locks[i]:held() })
+    end
+  end)
+
+  it("is acquired again on a new lease after its lease was revoked", function()
+    local lock = assert(client:lock "a")
+    etcd:revoke(lock:lease())
+    lock:wait_lost(5)
+    local again = assert(client:lock("a", { timeout = 5 }))
+    assert.not_equal(lock:lease(), again:lease())
+    assert.equal(client:lease(), again:lease())
+    assert.is_true(again:token() > lock:token())
+    assert.is_true(again:check())
+    assert.is_true(client:alive())
+  end)
+
+  it("is acquired at the second attempt by an idle client unaware of its lease's end", function()
+    assert.is_true(assert(client:lock "a"):unlock())
+    etcd:revoke(client:lease())
+    local lock = assert(client:lock("a", { timeout = 5 }))
+    assert.is_true(lock:check())
+    assert.equal(1, client:stats().failed_attempts)
+  end)
+
+  it("is acquired at the first attempt by an idle client aware of its lease's end", function()
+    local idle = connect { ttl = 3 }
+    assert.is_true(assert(idle:lock "a"):unlock())
+    etcd:revoke(idle:lease())
+    wait.eventually(function() return not idle:lease() end, 3, "the news")
+    local lock = assert(idle:lock("a", { timeout = 5 }))
+    assert.is_true(lock:check())
+    assert.equal(0, idle:stats().failed_attempts)
+  end)
+
+  it("stays lost after a later acquisition created the same key", function()
+    local lock = assert(client:lock "a")
+    etcd:del(lock:key())
+    assert.equal("deleted", lock:wait_lost(5))
+    local again = assert(client:lock("a", { timeout = 5 }))
+    assert.equal(lock:key(), again:key())
+    assert_lost(lock, "deleted")
+    assert.is_true(again:check())
+  end)
+end)
+
+describe("a waiter", function()
+  local WAITER = [[
+    local endpoint, prefix = ...
+    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+    local lock, message, code = client:lock("a", { timeout = 20 })
+    print(lock and "held" or code .. ": " .. message)
+    client:close()
+  ]]
+
+  local function second_in_line()
+    return wait.eventually(function() return client:queue "a"[2] end, 10, "a waiter")
+  end
+
+  it('gets "lost" at its turn if its key was deleted before', function()
+    clients.keep(assert(client:lock "a"))
+    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
+    etcd:del(second_in_line().key)
+    -- No watch covers the key of a waiter: it finds the loss when its turn would come.
+    local lock = client:lock "a"
+    lock:unlock()
+    lock:unlock()
+    assert.matches("deleted", child:expect("^lost: (.*)", 15))
+    child:wait()
+  end)
+
+  it('gets "lost" after its lease was revoked', function()
+    clients.keep(assert(client:lock "a"))
+    local child = proc.lua(WAITER, etcd:endpoints(), prefix)
+    etcd:revoke(second_in_line().lease)
+    assert.matches("lease", child:expect("^lost: (.*)", 15))
+    child:wait()
+  end)
+end)
+
+describe("on_lost", function()
+  it("calls its handler once, within a later call, with the lock and the reason", function()
+    local calls = {}
+    local lock = assert(client:lock "a")
+    assert.is_true(lock:on_lost(function(...) calls[#calls + 1] = { ... } end))
+    etcd:del(lock:key())
+    wait.sleep(0.5)
+    assert.same({}, calls)
+    assert(client:try_lock "b")
+    assert.equal(1, #calls)
+    assert.equal(lock, calls[1][1])
+    assert.same({ "deleted" }, { calls[1][2] })
+    work(0.2)
+    lock:held()
+    lock:unlock()
+    assert.equal(1, #calls)
+  end)
+
+  it("calls all handlers in the order of their registration", function()
+    local calls = {}
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    for i = 1, 3 do lock:on_lost(function() calls[#calls + 1] = i end) end
+    lock:wait_lost(5)
+    assert.same({ 1, 2, 3 }, calls)
+  end)
+
+  it("calls its handler while the program waits for another lock", function()
+    local reason
+    local lock = assert(client:lock("a", { max_hold = 0.2 }))
+    lock:on_lost(function(_, why) reason = why end)
+    clients.keep(assert(other:lock "b"))
+    assert_fails("timeout", client:lock("b", { timeout = 1 }))
+    assert.equal("max_hold", reason)
+  end)
+
+  it("calls its handler within held if the hold has just ended", function()
+    local reason
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:on_lost(function(_, why) reason = why end)
+    wait.eventually(function() return not lock:held() end)
+    assert.equal("max_hold", reason)
+  end)
+
+  it("calls its handler at once if the lock is already lost", function()
+    local reason
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:wait_lost(5)
+    lock:on_lost(function(_, why) reason = why end)
+    assert.equal("max_hold", reason)
+  end)
+
+  it("calls a handler only once if another one is registered after the loss", function()
+    local calls = {}
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:on_lost(function() calls[#calls + 1] = "early" end)
+    lock:wait_lost(5)
+    lock:on_lost(function() calls[#calls + 1] = "late" end)
+    assert.is_false((lock:held()))
+    work(0.1)
+    assert.same({ "early", "late" }, calls)
+  end)
+
+  it("calls all handlers even if they raise errors, and raises the first error", function()
+    local calls = {}
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    for i = 1, 3 do
+      lock:on_lost(function()
+        calls[#calls + 1] = i
+        error("handler " .. i, 0)
+      end)
+    end
+    local ok, message = pcall(lock.wait_lost, lock, 5)
+    assert.same({ false, "handler 1" }, { ok, message })
+    assert.same({ 1, 2, 3 }, calls)
+  end)
+
+  it("calls no handler after unlock or after close of the client", function()
+    local lock = assert(client:lock "a")
+    lock:on_lost(error)
+    lock:unlock()
+    local closed = assert(client:lock "b")
+    closed:on_lost(error)
+    work(0.1)
+    client:close()
+    assert.is_false((closed:held()))
+    assert_fails("closed", closed:wait_lost(1))
+  end)
+
+  it("allows its handler to acquire the lock again", function()
+    local again
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    lock:on_lost(function() again = assert(client:lock("a", { timeout = 5 })) end)
+    wait.eventually(function() return not lock:held() end)
+    assert.is_true(again:check())
+    assert_fails("lost", lock:unlock())
+    assert.is_true(again:unlock())
+  end)
+
+  it("raises a handler's error from a waiting lock call, which leaves the queue", function()
+    local object = {}
+    local lock = assert(client:lock("a", { max_hold = 0.2 }))
+    lock:on_lost(function() error(object) end)
+    clients.keep(assert(other:lock "b"))
+    local ok, caught = pcall(client.lock, client, "b", { timeout = 10 })
+    assert.is_false(ok)
+    assert.equal(object, caught)
+    wait.eventually(function() return #client:queue "b" == 1 end)
+    assert.is_false((lock:held()))
+  end)
+end)
+
+describe("wait_lost", function()
+  it('returns "timeout" after its timeout if the lock is still held', function()
+    local lock = assert(client:lock "a")
+    local from = wait.now()
+    assert_fails("timeout", lock:wait_lost(0.3))
+    local waited = wait.now() - from
+    assert.is_true(waited >= 0.3 and waited < 0.3 + wait.SLACK, waited)
+    assert_fails("timeout", lock:wait_lost(0))
+    assert.is_true(lock:held())
+  end)
+
+  it("never returns before its timeout, at any fraction of a second", function()
+    local lock = assert(client:lock "a")
+    wait.sleep(0.05) -- by then the I/O thread mostly drives the loop
+    for _ = 1, 11 do
+      local from = wait.now()
+      assert_fails("timeout", lock:wait_lost(0.1))
+      assert.is_true(wait.now() - from >= 0.099)
+    end
+  end)
+
+  it("returns soon after break_lock ended the hold", function()
+    local child = proc.lua([[
+      local endpoint, prefix = ...
+      local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+      local lock = assert(client:lock "a")
+      print "held"
+      print(lock:wait_lost(20))
+      client:close()
+    ]], etcd:endpoints(), prefix)
+    child:expect "^held$"
+    local place = client:queue "a"[1]
+    wait.sleep(0.3) -- by then wait_lost waits
+    local from = wait.now()
+    assert.is_true(client:break_lock("a", place.token))
+    child:expect "^deleted$"
+    assert.is_true(wait.now() - from < wait.SLACK)
+    child:wait()
+  end)
+
+  it("returns the same reason from every call", function()
+    local lock = assert(client:lock("a", { max_hold = 0.1 }))
+    assert.equal("max_hold", lock:wait_lost())
+    assert.equal("max_hold", lock:wait_lost())
+    assert.equal("max_hold", lock:wait_lost(0))
+  end)
+
+  it('returns "closed" after close of the client', function()
+    local lock = assert(client:lock "a")
+    client:close()
+    assert_fails("closed", lock:wait_lost())
+    assert_fails("closed", lock:unlock())
+    assert_fails("not_held", lock:unlock())
+  end)
+end)

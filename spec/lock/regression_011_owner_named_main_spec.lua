@@ -1,0 +1,18 @@
+-- On Lua 5.1 and LuaJIT, which have no value for the main coroutine, the option owner = "main"
+-- was taken for the main coroutine: such a caller shared its holds instead of waiting.
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+
+it('regression 011: the owner "main" does not share a hold of the main coroutine', function()
+  local child = proc.lua([[
+    local endpoint, prefix = ...
+    local client = assert(require("etcdlock").connect { endpoints = endpoint, prefix = prefix })
+    local lock = assert(client:lock "a")
+    print((select(3, client:try_lock("a", { owner = "main" }))))
+    print(lock:count())
+    client:close()
+  ]], suite.endpoints(), suite.prefix())
+  child:expect "^locked$"
+  child:expect "^1$"
+  child:wait()
+end)

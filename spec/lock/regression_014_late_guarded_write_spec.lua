@@ -1,0 +1,170 @@
+-- A guarded write of unknown outcome reached etcd late and overwrote a newer write of the same
+-- hold.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local STATUS = require("spec.support.harness.error_rows").STATUS
+local loops = require "spec.support.programs.loops"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local KEY = prefix .. "data"
+local server, client, lock
+
+-- Takes a hold by |call|, a method of the client. Read and write holds order their guarded
+-- writes by a separate marker key, other holds by their own key.
+local function hold(call)
+  -- With a TTL of 60 s no lease proof, which could take a scripted answer, is due in the test.
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 60 })
+  lock = assert(client[call](client, call == "multi_lock" and { "a", "b" } or "a"))
+  clients.await_watched(client, lock)
+end
+
+after_each(function()
+  clients.close_all()
+  etcd:del(KEY)
+end)
+
+-- Starts a write that fails for the caller; server:deliver carries it out later.
+local function write_late()
+  server:delay "Txn"
+  clients.assert_fails("unavailable", lock:put(KEY, "late"))
+end
+
+local function assert_value(value)
+  assert.equal(value, (etcd:get(KEY)))
+  assert.is_true(lock:check())
+end
+
+for _, call in ipairs { "lock", "read_lock", "write_lock", "multi_lock" } do
+  describe("regression 014: a late write under " .. call, function()
+    before_each(function() hold(call) end)
+
+    it("is applied if the hold wrote nothing else", function()
+      write_late()
+      assert.equal(1, server:deliver "Txn")
+      assert_value "late"
+    end)
+
+    it("changes nothing after a newer put of the hold", function()
+      write_late()
+      assert.is_true(lock:put(KEY, "next"))
+      assert.equal(1, server:deliver "Txn")
+      assert_value "next"
+      assert.is_true(lock:put(KEY, "last"))
+      assert_value "last"
+      -- Other clients order read and write holds by the age of their keys, so an own key must
+      -- not be rewritten.
+      if call == "read_lock" or call == "write_lock" then
+        assert.equal(lock:token(), (select(2, lock:get(lock:key()))))
+      end
+    end)
+
+    it("changes nothing after newer puts, and neither does a second one", function()
+      write_late()
+      assert.is_true(lock:put(KEY, "one"))
+      write_late()
+      assert.is_true(lock:put(KEY, "two"))
+      assert.equal(2, server:deliver "Txn")
+      assert_value "two"
+    end)
+
+    it("changes nothing after a newer delete or txn", function()
+      write_late()
+      assert.is_true(lock:delete(KEY))
+      assert.equal(1, server:deliver "Txn")
+      assert_value(nil)
+      write_late()
+      assert(lock:txn { { "put", KEY, "txn" }, { "get", KEY } })
+      assert.equal(1, server:deliver "Txn")
+      assert_value "txn"
+    end)
+
+    it("changes nothing if the next marker key writes are late, too", function()
+      write_late()
+      server:delay("Txn", 2)
+      assert.is_true(lock:put(KEY, "next"))
+      assert.equal(3, server:deliver "Txn")
+      assert_value "next"
+      assert.is_true(lock:put(KEY, "last"))
+      assert_value "last"
+    end)
+
+    it("fails the next put unsent if etcd denies the marker key write", function()
+      write_late()
+      server:answer("Txn", "before", STATUS.PERMISSION_DENIED, "etcdserver: permission denied", 1)
+      clients.assert_fails("denied", lock:put(KEY, "refused"))
+      assert_value(nil)
+      assert.is_true(lock:put(KEY, "next"))
+      assert.equal(1, server:deliver "Txn")
+      assert_value "next"
+    end)
+  end)
+end
+
+describe("regression 014: a hold", function()
+  before_each(function() hold "lock" end)
+
+  it("keeps its queue entry unchanged when its key is rewritten", function()
+    local before = client:queue "a"
+    write_late()
+    assert.is_true(lock:put(KEY, "next"))
+    assert.same(before, client:queue "a")
+    assert.is_true(lock:unlock())
+    assert.equal(1, server:deliver "Txn")
+    assert.equal("next", (etcd:get(KEY)))
+  end)
+
+  it("needs at most 110 transactions for 100 writes after a late one", function()
+    local program = [[
+      local cqueues = require "cqueues"
+      local endpoint, prefix, key = ...
+      local client = assert(require("etcdlock").connect {
+        endpoints = endpoint, prefix = prefix, ttl = 60,
+      })
+      local loop = cqueues.new()
+      loop:wrap(function()
+        local lock = assert(client:lock "b")
+        print "ready"
+        io.read "*l"
+        for i = 1, 10 do
+          loop:wrap(function()
+            for n = 1, 10 do
+              local ok, message, code
+              repeat
+                ok, message, code = lock:put(key .. i, tostring(n))
+                assert(ok or code == "unavailable", message)
+              until ok
+            end
+          end)
+        end
+        while client:stats().calls < 100 do cqueues.sleep(0.01) end
+      end)
+      assert(loop:loop())
+      print("done " .. client:stats().calls)
+      client:close()
+    ]]
+    local missing = loops.missing "cqueues"
+    if missing then return pending(missing) end
+    local child = proc.lua(program, server:endpoint(), prefix, KEY)
+    finally(function()
+      child:destroy()
+      etcd:del_all(KEY)
+    end)
+    child:expect "^ready"
+    server:delay "Txn"
+    child:send "go"
+    local calls = tonumber((child:expect "^done (%d+)"))
+    assert.is_true(calls <= 110, calls .. " requests for 100 writes")
+    server:deliver "Txn"
+    for i = 1, 10 do assert.equal("10", (etcd:get(KEY .. i))) end
+  end)
+
+  it("sends one request for each of 5 puts in a row", function()
+    local calls = server:count("Txn", function()
+      for i = 1, 5 do assert.is_true(lock:put(KEY, tostring(i))) end
+    end)
+    assert.equal(5, calls)
+  end)
+end)

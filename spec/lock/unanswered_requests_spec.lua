@@ -1,0 +1,209 @@
+-- Tests requests that etcd carries out while their answers are lost or late, and requests that
+-- reach etcd late.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local STATUS = rows.STATUS
+local connect = clients.connector { prefix = prefix, ttl = 60 }
+local server, client, other
+
+before_each(function()
+  server = clients.scripted(etcd:endpoint())
+  client = connect { endpoints = server:endpoint() }
+  other = connect { endpoints = etcd:endpoint() }
+  assert(client:lock "first"):unlock()
+end)
+
+after_each(clients.close_all)
+
+-- Waits until the server has received |count| transactions more than |before|.
+local function await_asked(before, count)
+  wait.eventually(function() return server:calls "Txn" >= before + count end, 5, "requests")
+end
+
+-- Waits until the acquisition |asked| is granted; returns the lock.
+local function await_lock(asked)
+  local lock
+  wait.eventually(function()
+    lock = asked:step()
+    return lock
+  end, 5, "a lock")
+  return lock
+end
+
+describe("an enqueue with a lost answer", function()
+  it("is repeated without a second entry, and waits for the holder", function()
+    local held = assert(other:lock "a")
+    local before = server:calls "Txn"
+    server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+    local asked = assert(client:lock_async "a")
+    await_asked(before, 3) -- the enqueue twice, and a read
+    wait.sleep(0.2)
+    assert.is_false((asked:step()))
+    assert.equal(2, #other:queue "a")
+    assert.is_true(held:unlock())
+    local lock = await_lock(asked)
+    assert.is_true(lock:token() > held:token())
+    assert.is_true(lock:unlock())
+    assert.equal(0, #etcd:keys(prefix))
+  end)
+
+  it("is repeated and returns the lock that it has acquired", function()
+    server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+    local lock = assert(client:lock("a", { timeout = 5 }))
+    assert.is_true(lock:check())
+    assert.equal(1, #etcd:keys(prefix))
+    assert.is_true(lock:unlock())
+  end)
+end)
+
+describe("a release with a lost answer", function()
+  it("counts as a release: with_lock returns true and the function's results", function()
+    local results = { client:with_lock("a", function()
+      server:answer("Txn", "never", STATUS.UNAVAILABLE)
+      return "done"
+    end) }
+    assert.same({ true, "done" }, results)
+    server:pass()
+    etcd:await_keys(prefix, 0)
+  end)
+end)
+
+describe("a late enqueue of a failed acquisition", function()
+  it("creates no key, because the client has ended the lease", function()
+    server:answer("Txn", "late", STATUS.RESOURCE_EXHAUSTED,
+      "etcdserver: mvcc: database space exceeded")
+    clients.assert_fails("no_space", client:lock "a")
+    server:pass()
+    wait.eventually(function() return #etcd:leases() == 0 end, 5, "the end of the lease")
+    assert.equal(1, server:deliver "Txn")
+    assert.same({}, etcd:keys(prefix))
+    assert(client:lock("a", { timeout = 5 })):unlock()
+  end)
+end)
+
+describe("acquisitions on a revoked lease", function()
+  it("get a new lease, although a keepalive of the old one is unanswered", function()
+    server:answer("LeaseKeepAlive", "never", STATUS.UNAVAILABLE)
+    local short = connect { endpoints = server:endpoint(), ttl = 3 }
+    for _ = 1, 3 do
+      assert(short:lock("a", { timeout = 5 })):unlock()
+      local before = short:stats().keepalives
+      wait.eventually(function() return short:stats().keepalives > before end, 5, "a renewal")
+      etcd:revoke(short:lease())
+    end
+    server:pass()
+    local lock, before = assert(short:lock("a", { timeout = 5 })), short:stats().keepalives
+    wait.eventually(function() return short:stats().keepalives > before + 2 end, 5, "renewals")
+    assert.is_true(lock:check())
+    assert.is_true(lock:unlock())
+  end)
+
+  it("keep their order on the new lease", function()
+    local asked, got = {}, {}
+    server:hold_back "Txn"
+    local before = assert(client:lock_async "b") -- the others leave after it
+    clients.await_held(server, client)
+    etcd:revoke(client:lease())
+    for i = 1, 3 do asked[i] = assert(client:lock_async("a", { owner = i })) end
+    server:tell "Txn"
+    wait.eventually(function()
+      for i, one in ipairs(asked) do
+        local lock = one:step()
+        if lock and lock:count() > 0 then
+          got[#got + 1] = i
+          lock:unlock()
+        end
+      end
+      return #got == 3
+    end, 10, "all three")
+    assert.same({ 1, 2, 3 }, got)
+    before:cancel()
+  end)
+end)
+
+describe("a downgraded write lock", function()
+  it("is not handed off to a writer while the cancel of another is unanswered", function()
+    assert(other:lock "first"):unlock() -- connects |other|
+    local patient = connect { endpoints = server:endpoint(), handoff_time = 60 }
+    local writer = assert(patient:write_lock "a")
+    assert.is_true(writer:downgrade())
+    clients.await_watched(patient, writer)
+    local next_one = clients.ask(patient, "write", "a")
+    etcd:await_keys(prefix, 3) -- two entries, and the marker of the downgrade
+    local last = clients.ask(patient, "write", "a")
+    clients.await_watched(patient, writer)
+    server:hold_back "Txn"
+    assert.is_true(next_one:cancel())
+    clients.await_held(server, patient)
+    etcd:await_keys(prefix, 2)
+    local reader = assert(other:read_lock("a", { timeout = 5 }))
+    writer._core:release()
+    clients.assert_wait(last)
+    server:tell "Txn"
+    clients.assert_wait(last)
+    assert.is_true(reader:check())
+    assert.is_true(reader:unlock())
+    assert.is_true(clients.granted(last):unlock())
+    etcd:await_keys(prefix, 0)
+  end)
+end)
+
+describe("a semaphore with late answers", function()
+  local slow, theirs
+
+  before_each(function()
+    slow, theirs = assert(client:semaphore("pool", 1)), assert(other:semaphore("pool", 1))
+  end)
+
+  it("grants a try that is repeated, despite a waiter that came in between", function()
+    server:hold_back "Txn"
+    local asked = assert(slow:lock_async { timeout = 0 })
+    etcd:await_keys(prefix, 1)
+    local behind = assert(theirs:lock_async { owner = {} })
+    etcd:await_keys(prefix, 2)
+    local lock = clients.granted(asked) -- after the client has repeated the request
+    clients.assert_wait(behind)
+    assert.is_true(lock:unlock())
+    assert.is_true(clients.granted(behind):unlock())
+  end)
+
+  it("counts each release once if it happens between two reads of a waiter", function()
+    local first, ahead = assert(theirs:lock()), {}
+    for i = 1, 2 do
+      local third = assert(connect({ endpoints = etcd:endpoint() }):semaphore("pool", 1))
+      ahead[i] = assert(third:lock_async { owner = {} })
+      etcd:await_keys(prefix, i + 1)
+    end
+    local asked = assert(slow:lock_async())
+    etcd:await_keys(prefix, 4)
+    clients.assert_wait(ahead[1], ahead[2], asked)
+    -- The client reads because a change came before its new watch, and a second time, through the
+    -- quorum, because of a change after that.
+    server:hold_back "Txn"
+    etcd:put(prefix .. "noise", "x")
+    server:interrupt("Watch", STATUS.UNAVAILABLE, "etcdserver: no leader")
+    clients.await_held(server, client)
+    assert.is_true(first:unlock())
+    first = clients.granted(ahead[1])
+    clients.assert_wait(asked) -- long enough for the watch event
+    server:hold_back "Txn"
+    server:tell "Txn"
+    clients.await_held(server, client)
+    assert.is_true(first:unlock())
+    first = clients.granted(ahead[2])
+    clients.assert_wait(asked)
+    server:tell "Txn"
+    clients.assert_wait(asked)
+    assert.is_true(first:unlock())
+    -- Within 1 s: not by the read that is made every 10 s.
+    wait.eventually(function() return asked:step() end, 1, "its turn")
+    assert.is_true(asked:step():unlock())
+    etcd:del(prefix .. "noise")
+  end)
+end)

@@ -1,0 +1,221 @@
+-- Tests that the hold of a multi-lock guards writes, is lost and is released as one.
+
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local STATUS = rows.STATUS
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails, granted = clients.assert_fails, clients.granted
+local client, other
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+end)
+
+after_each(clients.close_all)
+
+local function ask(of, names)
+  return assert(of:multi_lock_async(names, { owner = {} }))
+end
+
+describe("a multi-lock", function()
+  local function lose(take)
+    local watchful = connect { ttl = 60 } -- no background read meanwhile
+    local lock = assert(watchful:multi_lock { "a", "b", "c" })
+    clients.await_watched(watchful, lock)
+    take(lock)
+    local reason = assert(lock:wait_lost(5))
+    wait.eventually(function() return #etcd:keys(prefix) == 0 end, 5, "nothing left")
+    return reason
+  end
+
+  it("is lost with all its keys when one of them is deleted or replaced", function()
+    for _, name in ipairs { "a", "b", "c" } do
+      assert.equal("deleted", lose(function()
+        etcd:del((other:queue(name)[1].key))
+      end))
+    end
+    assert.equal("replaced", lose(function()
+      local key = other:queue("b")[1].key
+      etcd:put(key, "by an admin")
+    end))
+  end)
+
+  it("is lost although the DELETE of a key is compacted while the watch is down", function()
+    for _, name in ipairs { "a", "b", "c" } do
+      local server = clients.scripted(etcd:endpoint())
+      local unwatched = connect { endpoints = server:endpoint(), ttl = 60 }
+      local lock = assert(unwatched:multi_lock { "a", "b", "c" })
+      clients.await_watched(unwatched, lock)
+      server:answer("Watch", "before", STATUS.UNAVAILABLE, "etcdserver: no leader")
+      server:interrupt("Watch", STATUS.UNAVAILABLE, "etcdserver: no leader")
+      etcd:del((other:queue(name)[1].key))
+      assert.equal(0, select(2, etcd:ctl("compact", ("%d"):format(etcd:revision()))))
+      server:pass()
+      assert.equal("deleted", lock:wait_lost(10))
+      etcd:await_keys(prefix, 0)
+    end
+  end)
+
+  it('that waits fails with "lost" when a key is deleted or its lease is revoked', function()
+    for _, take in ipairs {
+      function() etcd:del((other:queue("a")[1].key)) end,
+      function() etcd:revoke(client:lease()) end,
+    } do
+      local lock = assert(other:lock "b")
+      local asked = ask(client, { "a", "b" })
+      etcd:await_keys(prefix, 3)
+      take()
+      assert.is_true(lock:unlock())
+      assert_fails("lost", clients.ended(asked))
+      etcd:await_keys(prefix, 0)
+    end
+  end)
+
+  -- Returns a client that asks etcd through |server|, where its watches get no answer.
+  local function deaf(server)
+    local client_of_it = connect { endpoints = server:endpoint(), ttl = 60 }
+    assert(client_of_it:lock "first"):unlock()
+    server:answer("Watch", "never", STATUS.UNAVAILABLE, "")
+    return client_of_it
+  end
+
+  it('refuses guarded writes with "lost" when one of its keys is deleted', function()
+    local lock = assert(client:multi_lock { "a", "b" })
+    assert.is_true(lock:put(prefix .. "data", "1"))
+    assert.equal("1", (lock:get(prefix .. "data")))
+    assert.same({ true, "2" }, assert(lock:txn {
+      { "put", prefix .. "data", "2" }, { "get", prefix .. "data" } }))
+    assert.is_true(lock:unlock())
+    local unheard = deaf(clients.scripted(etcd:endpoint()))
+    for _, name in ipairs { "a", "b", "c" } do
+      local mine = assert(unheard:multi_lock { "a", "b", "c" })
+      assert.is_true(mine:put(prefix .. "data", "2"))
+      etcd:del((other:queue(name)[1].key))
+      assert_fails("lost", mine:put(prefix .. "data", "late"))
+      etcd:await_keys(prefix, 1) -- without a watch it would wait for its old keys
+    end
+    assert.equal("2", (etcd:get(prefix .. "data")))
+    etcd:del(prefix .. "data")
+  end)
+
+  it('makes unlock return "lost" if one of its keys was deleted before', function()
+    local server = clients.scripted(etcd:endpoint())
+    local unheard = deaf(server)
+    for times = 0, 1 do -- attempts whose outcome is unknown
+      for _, name in ipairs { "a", "b", "c" } do
+        local mine = assert(unheard:multi_lock { "a", "b", "c" })
+        etcd:del((other:queue(name)[1].key))
+        server:answer("Txn", "before", STATUS.UNAVAILABLE, "lost", times)
+        assert_fails("lost", mine:unlock())
+        etcd:await_keys(prefix, 0)
+      end
+    end
+  end)
+
+  it("is granted and released although the first answer is lost", function()
+    local server = clients.scripted(etcd:endpoint())
+    local through = connect { endpoints = server:endpoint(), ttl = 60 }
+    assert(through:lock "first"):unlock()
+    for _, method in ipairs { "multi_lock", "try_multi_lock" } do
+      server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+      local mine = assert(through[method](through, { "a", "b" }))
+      assert.equal(2, #etcd:keys(prefix))
+      assert.is_true(mine:check())
+      server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+      assert.is_true(mine:unlock())
+      assert.same({}, etcd:keys(prefix))
+    end
+  end)
+
+  it("keeps its keys during a lease audit", function()
+    local server = clients.scripted(etcd:endpoint())
+    local unsure = connect { endpoints = server:endpoint(), ttl = 60 }
+    assert(unsure:lock "first"):unlock()
+    server:answer("Txn", "after", STATUS.UNAVAILABLE, "etcdserver: request timed out", 1)
+    local mine = assert(unsure:multi_lock { "a", "b" })
+    wait.eventually(function() return unsure:stats().audits > 1 end, 10, "two audits")
+    assert.is_true(mine:check())
+    assert.equal(2, #etcd:keys(prefix))
+    assert.is_true(mine:unlock())
+  end)
+
+  it("that is enqueued late, after the call failed, is removed with all its keys", function()
+    local server = clients.scripted(etcd:endpoint())
+    local unsure = connect { endpoints = server:endpoint(), ttl = 60 }
+    local kept = assert(unsure:lock "kept") -- keeps the session open
+    server:delay("Txn", 100)
+    assert_fails("unavailable", unsure:multi_lock({ "a", "b" }, { timeout = 0.5 }))
+    local before = etcd:revision()
+    server:pass()
+    assert.is_true(server:deliver "Txn" > 0)
+    wait.eventually(function() return etcd:revision() > before end, 5, "the keys")
+    etcd:await_keys(prefix, 1)
+    assert.is_true(kept:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("cannot be downgraded: lock:downgrade raises an error", function()
+    local lock = assert(client:multi_lock { "a", "b" })
+    assert.has_error(function() lock:downgrade() end,
+      'lock:downgrade: lock "a b" is no writer\'s, wanted one of write_lock')
+    assert.is_true(lock:unlock())
+  end)
+
+  it("that is leaked is released and logged once with all of its names", function()
+    local told = {}
+    local heedless = connect { log = function(event)
+      if event.event == "collected" then told[#told + 1] = tostring(event) end
+    end }
+    coroutine.wrap(function() -- its stack is collected, too
+      local lock = assert(heedless:multi_lock { "a", "b" })
+      assert.equal(2, #etcd:keys(prefix))
+      assert.is_true(lock:held())
+    end)()
+    collectgarbage()
+    collectgarbage()
+    assert(heedless:lock "c"):unlock()
+    assert.equal(1, #told)
+    assert.matches('lock "a b" was released because', told[1], 1, true)
+    etcd:await_keys(prefix, 0)
+  end)
+
+  it("ends by max_hold and when the process that holds it is killed", function()
+    local lock = assert(client:multi_lock({ "a", "b" }, { max_hold = 0.1 }))
+    assert.equal("max_hold", lock:wait_lost(5))
+    etcd:await_keys(prefix, 0)
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 4 }
+    assert.same({ "true" }, remote.ask(child,
+      "lock = assert(client:multi_lock { 'a', 'b' }) return (lock:held())"))
+    local asked = ask(client, { "b", "c" })
+    etcd:await_keys(prefix, 4)
+    child:kill()
+    assert.is_true(granted(asked):unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("leaves no key behind when its wait is cancelled", function()
+    local lock = assert(other:lock "b")
+    local asked = ask(client, { "a", "b", "c" })
+    etcd:await_keys(prefix, 4)
+    asked:cancel()
+    etcd:await_keys(prefix, 1)
+    assert.is_true(lock:unlock())
+  end)
+
+  it("ends a lingering key on one of its names, of its own or another client", function()
+    for _, of in ipairs { client, other } do
+      for _, name in ipairs { "a", "b" } do
+        local lock = assert(of:lock(name, { linger = 60 }))
+        clients.await_watched(of, lock) -- sees requests of other clients
+        assert.is_true(lock:unlock())
+        assert.is_true(assert(client:multi_lock({ "a", "b" }, { timeout = 5 })):unlock())
+        assert.same({}, etcd:keys(prefix))
+      end
+    end
+  end)
+end)

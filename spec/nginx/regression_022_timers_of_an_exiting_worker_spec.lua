@@ -1,0 +1,83 @@
+-- Timers that waited without a time limit kept exiting workers alive after a reload. With two
+-- workers that campaigned for leader, eight ran after three reloads, and the next leader was a
+-- worker that was about to exit.
+-- Needs: no sanitizer.
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local WORKERS, RELOADS = 2, 3
+local prefix, etcd = suite.prefix(), suite.etcd()
+local nginx
+
+local function start(run)
+  nginx = Nginx.start {
+    workers = WORKERS,
+    client = { endpoints = etcd:endpoint(), prefix = prefix, ttl = 5 },
+    init_worker = ([[
+      function note(what) shared:incr(what, 1, 0) end
+      assert(ngx.timer.at(0, function() %s end))
+    ]]):format(run),
+    locations = { ["/told"] = [[ ngx.say(tostring(shared:get(ngx.var.arg_of))) ]] },
+  }
+end
+
+after_each(function() nginx:stop() end)
+
+local function told(of)
+  return (nginx:get("/told?of=" .. of).body:gsub("\n$", ""))
+end
+
+local function await_told(of, expected)
+  wait.eventually(function()
+    local value = told(of)
+    return value == expected, value
+  end, 5, of .. ": " .. expected)
+end
+
+-- Reloads nginx, and waits until all old workers have exited.
+local function reload()
+  local old = {}
+  for _, pid in ipairs(nginx:workers()) do old[pid] = true end
+  nginx:signal "sighup"
+  wait.eventually(function()
+    local left, new = 0, 0
+    for _, pid in ipairs(nginx:workers()) do
+      if old[pid] then left = left + 1 else new = new + 1 end
+    end
+    return left == 0 and new == WORKERS, ("%d old, %d new"):format(left, new)
+  end, 5, "the new workers only")
+end
+
+it("regression 022: the lock wait of a timer ends when its worker exits, and no exiting worker "
+  .. "gets the lock", function()
+  start [[
+    local lock, _, code = client:lock "leader"
+    if not lock then return note(code) end
+    note(ngx.worker.exiting() and "late" or "elected")
+    repeat ngx.sleep(0.01) until ngx.worker.exiting() or not lock:held()
+    note(select(3, client:lock("other", { timeout = 1 })))
+    note(select(3, client:try_lock "other"))
+    assert(lock:unlock())
+  ]]
+  for i = 1, RELOADS do
+    await_told("elected", tostring(i))
+    reload()
+  end
+  await_told("elected", tostring(RELOADS + 1))
+  assert.equal("nil", told "late")
+  -- For each reload: the wait of one worker, and two more calls of the worker that held.
+  assert.equal(tostring(3 * RELOADS), told "premature")
+end)
+
+it('regression 022: wait_lost in a timer ends with "premature" when its worker exits', function()
+  start [[
+    local lock = assert(client:lock("keeper/" .. ngx.worker.id()))
+    note "holds"
+    note(select(3, lock:wait_lost()))
+    assert(lock:unlock())
+  ]]
+  await_told("holds", tostring(WORKERS))
+  reload()
+  assert.equal(tostring(WORKERS), told "premature")
+end)

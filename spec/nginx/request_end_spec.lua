@@ -1,0 +1,325 @@
+-- Tests that the locks and waits of an nginx request or worker end with it, however it ends.
+-- Needs: one plain member, no sanitizer.
+
+local Nginx = require "spec.support.servers.nginx"
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoint(), prefix = prefix, ttl = 10 }
+local client
+
+local RELOADS = tonumber(os.getenv "ETCDLOCK_RELOADS") or 5
+
+local LOCATIONS = {
+  ["/ping"] = [[ ngx.say "pong" ]],
+  ["/stats"] = [[
+    local stats = client:stats()
+    ngx.say(stats.held, " ", stats.waiting)
+  ]],
+
+  ["/counts"] = [[ ngx.say(shared:get "came" or 0, " ", shared:get "granted" or 0) ]],
+
+  -- Takes the lock |name| and holds it for |hold| seconds, 3600 by default.
+  ["/hold"] = [[
+    local delay = tonumber(ngx.var.arg_delay)
+    shared:incr("came", 1, 0)
+    local lock = assert(client:lock(ngx.var.arg_name, { delay = delay }))
+    shared:incr("granted", 1, 0)
+    ngx.sleep(tonumber(ngx.var.arg_hold or 3600))
+    local held = lock:held()
+    assert(lock:unlock())
+    ngx.say(held and "held " or "lost ", lock:token())
+  ]],
+
+  -- Takes a lock, for some of the |way|s another one in a timer or a light thread, and ends
+  -- without unlock.
+  ["/end"] = [[
+    local way, name = ngx.var.arg_way, ngx.var.arg_name
+    local lock = assert(client:lock(name))
+    kept = lock -- from the collector
+    if way == "exit" then
+      ngx.exit(204)
+    elseif way == "error" then
+      error "on purpose"
+    elseif way == "timer" then
+      ngx.timer.at(0, function()
+        kept = assert(client:lock(name .. "/timer"))
+        error "on purpose"
+      end)
+    elseif way == "kill" then
+      local thread = ngx.thread.spawn(function() client:lock(name .. "/held") end)
+      while client:stats().waiting == 0 do ngx.sleep(0.005) end
+      ngx.thread.kill(thread)
+    elseif way == "exec" then
+      ngx.exec "/ping"
+    end
+  ]],
+}
+
+setup(function()
+  client = connect()
+end)
+
+teardown(clients.close_all)
+
+-- Returns the options of the client of a worker. Tests that kill a worker use a short |ttl|.
+local function options(ttl)
+  return { endpoints = etcd:endpoint(), prefix = prefix, ttl = ttl }
+end
+
+local function start(more)
+  local opts = { client = options(10), locations = LOCATIONS }
+  for field, value in pairs(more or {}) do opts[field] = value end
+  local nginx = Nginx.start(opts)
+  finally(function() nginx:stop() end)
+  return nginx
+end
+
+local function await_stats(nginx, stats, seconds)
+  wait.eventually(function()
+    local body = nginx:get("/stats").body
+    return body == stats .. "\n", body
+  end, seconds, stats .. " held and waiting")
+end
+
+-- Waits until a request takes and keeps the lock |name|. With a short TTL, a busy machine may
+-- lose it, but not every time.
+local function await_served(nginx, name)
+  wait.eventually(function()
+    local body = nginx:get("/hold?hold=0&name=" .. name).body
+    return body:find "^held", body
+  end, 5, "a new worker that takes " .. name)
+end
+
+-- Waits until etcd has no lease except that of the client in this process.
+local function await_no_lease_of(what, seconds)
+  wait.eventually(function()
+    local leases = {}
+    for _, lease in ipairs(etcd:leases()) do
+      if lease ~= client:lease() then leases[#leases + 1] = lease end
+    end
+    return not leases[1], table.concat(leases, " ")
+  end, seconds, "no lease of " .. what)
+end
+
+describe("an nginx request that its HTTP client aborts", function()
+  it("releases the lock it holds", function()
+    local nginx = start()
+    local request = nginx:begin "/hold?name=a"
+    etcd:await_keys(prefix .. "a/", 1)
+    request:abort()
+    etcd:await_keys(prefix .. "a/", 0)
+    await_stats(nginx, "0 0")
+  end)
+
+  it("leaves the queue; 200 aborted waits leave no key and no socket behind", function()
+    local nginx = start()
+    local pid, sockets = nginx:workers()[1], nil
+    local lock = assert(client:lock "a")
+    for _ = 1, 3 do
+      local requests = {}
+      for i = 1, 200 do requests[i] = nginx:begin "/hold?name=a" end
+      await_stats(nginx, "0 200", 10)
+      etcd:await_keys(prefix .. "a/", 2)
+      for i = 1, 200 do requests[i]:abort() end
+      await_stats(nginx, "0 0")
+      etcd:await_keys(prefix .. "a/", 1)
+      wait.eventually(function()
+        local usage = Nginx.usage(pid)
+        sockets = sockets or usage.sockets
+        return usage.sockets <= sockets + 3, usage.sockets .. " sockets"
+      end, 5, "no more sockets than before")
+    end
+    assert(lock:unlock())
+  end)
+
+  it("does not block others, whether it held the lock or waited", function()
+    local nginx = start()
+    local requests = {}
+    for i = 1, 100 do requests[i] = nginx:begin "/hold?name=a&hold=0" end
+    for i = 1, 100, 3 do
+      wait.sleep(0.001)
+      requests[i]:abort()
+    end
+    for i = 1, 100 do
+      if i % 3 ~= 1 then assert.matches("^held", requests[i]:wait(20).body) end
+    end
+    await_stats(nginx, "0 0")
+    etcd:await_keys(prefix .. "a/", 0)
+  end)
+end)
+
+describe("the locks of an nginx request", function()
+  for _, way in ipairs { "exit", "error", "timer", "kill", "exec", "return" } do
+    it("are released without unlock when it ends (case: " .. way .. ")", function()
+      local nginx = start()
+      local blocker = assert(client:lock(way .. "/held"))
+      nginx:get(("/end?way=%s&name=%s"):format(way, way))
+      assert(blocker:unlock())
+      await_stats(nginx, "0 0")
+      etcd:await_keys(prefix .. way .. "/", 0)
+    end)
+  end
+end)
+
+describe("the wake-up socket of an nginx worker", function()
+  it("leaves no file and rejects connections of other processes", function()
+    local nginx = start()
+    local request = nginx:begin "/hold?name=a&hold=1"
+    etcd:await_keys(prefix .. "a/", 1)
+    assert.same({}, nginx:leftovers())
+    local pid, found = nginx:workers()[1], nil
+    local scan = assert(uv.fs_scandir(("/proc/%d/fd"):format(pid)))
+    for fd in function() return uv.fs_scandir_next(scan) end do
+      local path = ("/proc/%d/fd/%s"):format(pid, fd)
+      if (uv.fs_readlink(path) or ""):find "/etcdlock%-%w+/wake" then found = path end
+    end
+    assert.is_string(found)
+    local pipe, answer = uv.new_pipe(false), nil
+    pipe:connect(found, function(failure)
+      if failure then answer = failure return end
+      pipe:read_start(function(reading, data) answer = data or reading or "turned away" end)
+    end)
+    wait.eventually(function() return answer end, 5, "an answer")
+    pipe:close()
+    assert.is_true(answer == "turned away" or answer == "ECONNRESET", answer)
+    assert.matches("^held", request:wait(5).body)
+  end)
+end)
+
+describe("nginx", function()
+  it(("serves every request while it reloads %d times under load"):format(RELOADS), function()
+    local nginx = start { workers = 2 }
+    local requests, answers = {}, 0
+    local function go_on()
+      for i = 1, 8 do
+        if requests[i] and requests[i].done then
+          local token = requests[i].body:match "^held (%d+)"
+          assert.is_string(token, requests[i].failure or requests[i].body)
+          answers, requests[i] = answers + 1, nil
+        end
+        requests[i] = requests[i] or nginx:begin "/hold?name=load&hold=0.002"
+      end
+    end
+    for _ = 1, RELOADS do
+      local old = {}
+      for _, pid in ipairs(nginx:workers()) do old[pid] = true end
+      local before = answers
+      nginx:signal "sighup"
+      wait.eventually(function()
+        go_on()
+        local left, new = 0, 0
+        for _, pid in ipairs(nginx:workers()) do
+          if old[pid] then left = left + 1 else new = new + 1 end
+        end
+        return left == 0 and new == 2 and answers > before + 20, left .. " old workers"
+      end, 15, "new workers and answers")
+    end
+    for i = 1, 8 do if requests[i] then requests[i]:wait() end end
+    etcd:await_keys(prefix .. "load/", 0)
+    assert.same({}, nginx:leftovers())
+    nginx:finish "sigterm"
+    nginx:assert_no_errors()
+    await_no_lease_of("the workers", 5)
+  end)
+
+  for _, signal in ipairs { "sigquit", "sigterm" } do
+    it("exits on " .. signal .. " while requests hold and wait, and leaves nothing", function()
+      local nginx = start { workers = 2 }
+      local requests = {}
+      for i = 1, 20 do requests[i] = nginx:begin "/hold?name=end&hold=0.05" end
+      wait.eventually(function()
+        local body = nginx:get("/counts").body
+        return body:find "^20 [1-9]", body
+      end, 5, "all have come, and the first one holds")
+      local workers = nginx:workers()
+      local took = nginx:finish(signal, 5)
+      assert.is_true(took < 5 + wait.SLACK, took)
+      for _, pid in ipairs(workers) do assert.falsy(uv.kill(pid, 0)) end
+      local served = 0
+      for i = 1, 20 do
+        if requests[i]:wait().status == 200 then served = served + 1 end
+      end
+      -- On SIGQUIT nginx serves all requests before it exits.
+      if signal == "sigquit" then assert.equal(20, served) end
+      etcd:await_keys(prefix .. "end/", 0, 1)
+      await_no_lease_of("nginx", 5)
+      assert.same({}, nginx:leftovers())
+      nginx:assert_no_errors()
+    end)
+  end
+
+  it("exits on SIGTERM while etcd is silent, and its keys expire later", function()
+    local nginx = start { client = options(2) }
+    local requests = {}
+    for i = 1, 5 do requests[i] = nginx:begin "/hold?name=silent" end
+    etcd:await_keys(prefix .. "silent/", 1)
+    etcd:pause()
+    local ok, took = pcall(nginx.finish, nginx, "sigterm", 5)
+    etcd:resume()
+    assert.is_true(ok, took)
+    for i = 1, 5 do requests[i]:wait() end
+    assert.same({}, nginx:leftovers())
+    etcd:await_keys(prefix .. "silent/", 0, 10)
+  end)
+
+  it("replaces a killed worker, and the lock of that worker ends with its lease", function()
+    local nginx = start { client = options(2) }
+    local holder, waiter = nginx:begin "/hold?name=killed", nginx:begin "/hold?name=killed"
+    etcd:await_keys(prefix .. "killed/", 1)
+    local pid, from = nginx:workers()[1], wait.now()
+    assert(uv.kill(pid, "sigkill"))
+    holder:wait()
+    waiter:wait()
+    local lock = assert(client:lock("killed", { timeout = 20 }))
+    assert.is_true(wait.now() - from < 3 + wait.SLACK)
+    assert(lock:unlock())
+    await_served(nginx, "killed")
+    assert.same({}, nginx:leftovers())
+  end)
+
+  it("keeps the lock of a killed worker from other clients for the lock delay", function()
+    local nginx = start { client = options(2) }
+    local holder = nginx:begin "/hold?name=delayed&delay=4"
+    etcd:await_keys(prefix .. "delayed/", 1)
+    local from = wait.now()
+    assert(uv.kill(nginx:workers()[1], "sigkill"))
+    holder:wait()
+    local lock = assert(client:lock("delayed", { timeout = 40 }))
+    assert.is_true(wait.now() - from >= 4)
+    assert(lock:unlock())
+    await_served(nginx, "delayed")
+    assert.same({}, nginx:leftovers())
+  end)
+
+  it("with lua_code_cache off releases the client and locks of each request at its end", function()
+    local nginx = start {
+      client = false,
+      http = "lua_code_cache off;",
+      locations = {
+        ["/vm"] = ([[
+          local client = assert(etcdlock.connect { endpoints = "%s", prefix = "%s" })
+          local lock = assert(client:lock "vm")
+          ngx.sleep(0.005)
+          assert(lock:held())
+          if ngx.var.arg_close then
+            assert(lock:unlock())
+            client:close()
+          end
+          ngx.say "held"
+        ]]):format(etcd:endpoint(), prefix),
+      },
+    }
+    local pid = nginx:workers()[1]
+    local requests = {}
+    for i = 1, 8 do requests[i] = nginx:begin(i % 2 == 0 and "/vm" or "/vm?close=1") end
+    for i = 1, 8 do assert.equal("held\n", requests[i]:wait(20).body) end
+    assert.equal(pid, nginx:workers()[1])
+    etcd:await_keys(prefix .. "vm/", 0)
+    await_no_lease_of("a request", 5)
+    assert.same({}, nginx:leftovers())
+  end)
+end)

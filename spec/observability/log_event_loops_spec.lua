@@ -1,0 +1,98 @@
+-- Tests the log of a client on event loops and in a cluster.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local loops = require "spec.support.programs.loops"
+local rows = require "spec.support.harness.error_rows"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+after_each(clients.close_all)
+
+for _, name in ipairs { "cqueues", "luv", "copas" } do
+  describe("the log function on " .. name, function()
+    local missing = loops.missing(name)
+    if missing then return pending(missing) end
+
+    it('gets "waiting" during a wait, then "acquired" and "released"', loops.test(name, [[
+      local told = {}
+      local watched = connect { log = function(event) told[#told + 1] = event.event end }
+      local held = assert(other:lock "a")
+      go(function()
+        local lock = assert(watched:lock("a", { timeout = 60 }))
+        sleep(0.001)
+        assert(lock:unlock())
+      end)
+      go(function()
+        while told[1] ~= "waiting" do sleep(0.005) end
+        assert(held:unlock())
+      end)
+      run()
+      equal("waiting acquired released", table.concat(told, " "))
+      watched:close()
+    ]]))
+  end)
+end
+
+it('the log function gets "member_left" with address and cause if a member is killed', function()
+  local etcd = suite.start { members = 3 }
+  finally(function() etcd:stop() end)
+  local told = {}
+  local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 } {
+    log = function(event)
+      if event.event == "member_left" then told[#told + 1] = event end
+    end,
+  }
+  local lock = assert(client:lock("a", { timeout = 20 }))
+  etcd:kill(1)
+  wait.eventually(function()
+    client:try_lock("b")
+    return told[1]
+  end, 10, "member_left")
+  local first = etcd:endpoint(1):gsub("^https?://", "")
+  assert.equal(first, told[1].member)
+  assert.matches(first, told[1].message, 1, true)
+  assert.matches("^etcdlock: member " .. first:gsub("%p", "%%%0") .. " of etcd left for another: ",
+    tostring(told[1]))
+  assert.is_true(lock:held())
+  assert.is_true(lock:unlock())
+end)
+
+-- Both members fail in turn, so that the client leaves each for the other repeatedly.
+it('a lost lock and a failed wait report the same cause as a "member_left" event', function()
+  local one, two = clients.scripted(suite.endpoint()), clients.scripted(suite.endpoint())
+  local why = {}
+  local client = clients.connector {
+    endpoints = { one:endpoint(), two:endpoint() }, prefix = prefix, ttl = 2,
+    log = function(event)
+      if event.event == "member_left" then why[#why + 1] = event.message end
+    end,
+  } ()
+  -- Fails unless |message| ends with a recorded cause that matches |pattern|.
+  local function assert_why(pattern, message)
+    for _, text in ipairs(why) do
+      if message:sub(-#text) == text and text:find(pattern) then return end
+    end
+    error(message .. ", but not one of: " .. table.concat(why, ", "))
+  end
+  local message
+  wait.eventually(function()
+    for _, server in ipairs { one, two } do server:pass() end
+    local lock = assert(client:lock("a", { timeout = 10 }))
+    for _, server in ipairs { one, two } do
+      server:answer("LeaseKeepAlive", "never", rows.STATUS.UNAVAILABLE)
+      server:interrupt("LeaseKeepAlive", rows.STATUS.UNAVAILABLE, "etcdserver: leader changed")
+    end
+    assert.equal("expired", lock:wait_lost(10))
+    message = clients.assert_fails("lost", lock:check())
+    return not message:find "stood still" -- a busy machine may cause that
+  end, 5, "a loss by members that were left")
+  assert_why("a keepalive was not answered in time$", message)
+  for _, server in ipairs { one, two } do
+    server:answer("Txn", "before", rows.STATUS.UNAVAILABLE, "etcdserver: no leader")
+  end
+  assert_why("etcdserver: no leader$",
+    clients.assert_fails("unavailable", client:lock("b", { timeout = 1 })))
+end)

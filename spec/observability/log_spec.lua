@@ -1,0 +1,383 @@
+-- Tests the `log` option of a client: which events the function gets, their fields, and their
+-- text as a line.
+
+local clients = require "spec.support.harness.clients"
+local etcdlock = require "etcdlock"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 5 }
+local told
+
+after_each(function()
+  clients.close_all()
+  temporary.remove_all()
+end)
+
+local function note(event) told[#told + 1] = event end
+
+-- Records |event|, unless it is "waiting": any call may have to wait if etcd is busy, so only
+-- tests of waits record that with |note|.
+local function note_others(event)
+  if event.event ~= "waiting" then note(event) end
+end
+
+local function connect_told(changes)
+  told = {}
+  return connect(clients.with({ log = note_others }, changes))
+end
+
+-- Returns the events of the kind |kind| that were recorded so far.
+local function of_kind(kind)
+  local list = {}
+  for _, event in ipairs(told) do
+    if event.event == kind then list[#list + 1] = event end
+  end
+  return list
+end
+
+local function kinds()
+  local list = {}
+  for i, event in ipairs(told) do list[i] = event.event end
+  return table.concat(list, " ")
+end
+
+local function collect()
+  collectgarbage()
+  collectgarbage()
+end
+
+describe("the log function", function()
+  it('gets "acquired" and "released", with the seconds of the wait and of the hold', function()
+    local client, from = connect_told(), wait.now()
+    local lock = assert(client:lock "a")
+    assert(client:lock "a" == lock and lock:unlock()) -- reentrant: no event
+    wait.sleep(0.05)
+    assert(lock:unlock())
+    local took = wait.now() - from
+    assert.equal("acquired released", kinds())
+    local acquired, released = told[1], told[2]
+    assert.same({ "a", "lock", lock:token(), "info", 0 }, { acquired.name, acquired.mode,
+      acquired.token, acquired.level, acquired.ago })
+    assert.is_true(acquired.wait > 0 and acquired.wait < took - 0.05, acquired.wait)
+    assert.same({ "a", "lock", lock:token(), "info", "unlock" }, { released.name, released.mode,
+      released.token, released.level, released.by })
+    assert.is_true(released.hold >= 0.05 and released.hold < took, released.hold)
+    assert.matches('^etcdlock: lock "a": acquired after [%d.e-]+ s, token %d+$', tostring(acquired))
+    assert.matches('^etcdlock: lock "a": released after [%d.]+ s, token %d+$', tostring(released))
+    assert.equal("<" .. tostring(acquired) .. ">\n", "<" .. acquired .. ">\n")
+  end)
+
+  it('gets "waiting" during a wait, and "acquired" with the length of the whole wait', function()
+    local held = assert(connect { elsewhere = true }:lock "a")
+    local client = connect_told { log = function(event)
+      note(event)
+      if event.event == "waiting" then assert(held:unlock()) end
+    end }
+    assert(client:lock("a", { timeout = 20 })):unlock()
+    assert.equal("waiting acquired released", kinds())
+    assert.same({ "a", "lock", 20 }, { told[1].name, told[1].mode, told[1].timeout })
+    assert.is_true(told[1].wait >= 0.1)
+    assert.is_true(told[2].wait > told[1].wait)
+    assert.matches('^etcdlock: lock "a": waiting since [%d.]+ s$', tostring(told[1]))
+  end)
+
+  it('gets "not_acquired" with the code of a failed lock or try_lock', function()
+    local client, other = connect_told { log = note }, connect { elsewhere = true }
+    clients.keep(assert(other:lock "a"))
+    assert(client:ping())
+    assert.is_nil((client:lock("a", { timeout = 1 })))
+    assert.equal("waiting not_acquired", kinds())
+    assert.is_nil((client:try_lock "a"))
+    local tried = of_kind "not_acquired"[2]
+    assert.same({ "timeout", "warn" }, { told[2].code, told[2].level })
+    assert.same({ "locked", "info" }, { tried.code, tried.level })
+    assert.equal(tried, told[#told])
+    assert.is_true(told[2].wait >= 1)
+    assert.matches("not acquired after [%d.]+ s, timeout: lock .* was not free within 1 s",
+      tostring(told[2]))
+  end)
+
+  it('gets "not_acquired" for a deadlock within the process', function()
+    local client = connect_told()
+    local lock = assert(client:lock "a")
+    clients.assert_fails("deadlock", client:lock("a", { owner = "somebody else" }))
+    assert.equal("acquired not_acquired", kinds())
+    lock:unlock()
+  end)
+
+  it('gets "lost" with the reason, in a later call', function()
+    local client, other = connect_told(), connect()
+    local lock = assert(client:lock "a")
+    assert(other:break_lock("a", lock:token()))
+    wait.eventually(function() return not lock:held() end)
+    assert.is_nil((lock:unlock()))
+    lock = assert(client:lock("b", { max_hold = 0.02 }))
+    wait.eventually(function() return not lock:held() end)
+    assert.equal("acquired lost acquired lost", kinds())
+    assert.same({ "a", "deleted", "warn" }, { told[2].name, told[2].reason, told[2].level })
+    assert.same({ "b", "max_hold", lock:token() }, { told[4].name, told[4].reason, told[4].token })
+    assert.is_true(told[4].hold >= 0.02)
+    assert.matches('lock "a": lost after [%d.]+ s, token %d+, deleted: its key was deleted',
+      tostring(told[2]))
+  end)
+
+  it('gets a pending "lost" during put, get, queue, ping and unlock', function()
+    local client = connect_told()
+    local lock = assert(client:lock "a")
+    for i, ask in ipairs {
+      function() assert(lock:put("log/of/a", "x")) end,
+      function() assert(lock:get "log/of/a") end,
+      function() assert(client:queue "a") end,
+      function() assert(client:ping()) end,
+      function() assert(lock:unlock()) end,
+    } do
+      local lost = assert(client:lock("b", { max_hold = 0.02, owner = i }))
+      wait.eventually(function() return client:stats().lost == i end)
+      ask()
+      assert.equal(i, #of_kind "lost")
+      clients.assert_fails("lost", lost:unlock())
+    end
+  end)
+
+  it('gets one "lost" for a loss that held() and unlock() both report', function()
+    local client = connect_told()
+    for _ = 1, 5 do
+      local lock = assert(client:lock("a", { max_hold = 0.02, timeout = 5 }))
+      while lock:held() do end -- luacheck: ignore 542
+      lock:unlock()
+    end
+    assert(client:lock "b"):unlock()
+    assert.equal(5, #of_kind "lost")
+    assert.equal(1, #of_kind "released")
+  end)
+
+  it("gets the name and mode of multi-locks, read locks, permits and leaderships", function()
+    local client = connect_told()
+    assert(client:with_multi_lock({ "a", "b" }, function() end))
+    assert(client:with_read_lock("c", function() end))
+    assert(assert(client:semaphore("d", 2)):with_lock(function() end))
+    assert(assert(client:election "e"):with_leadership("me", function() end))
+    local seen = {}
+    for i, event in ipairs(of_kind "released") do seen[i] = event.name .. " " .. event.mode end
+    assert.same({ "a b multi", "c read", "d permit", "e leader" }, seen)
+  end)
+
+  it('gets "lost" with mode "leader" for a leadership, "read" for a downgraded lock', function()
+    local labels = {}
+    local client = connect_told { metrics = function(_, mode)
+      labels[mode] = true
+      return mode
+    end }
+    local lead = assert(assert(client:election "e"):campaign("me", { max_hold = 0.02 }))
+    wait.eventually(function() return not lead:held() end)
+    local lock = assert(client:write_lock("c"))
+    assert(lock:downgrade() and lock:expire(0.02))
+    wait.eventually(function() return not lock:held() end)
+    local seen = {}
+    for i, event in ipairs(of_kind "lost") do seen[i] = event.name .. " " .. event.mode end
+    assert.same({ "e leader", "c read" }, seen)
+    assert.same({ leader = true, write = true, read = true }, labels)
+  end)
+
+  it('gets "collected" for a lock that is garbage-collected while held', function()
+    local client = connect_told()
+    assert(client:lock "a")
+    collect()
+    assert(client:lock "b"):unlock()
+    local event = assert(of_kind "collected"[1])
+    assert.same({ "a", "lock", "warn" }, { event.name, event.mode, event.level })
+    assert.is_number(event.hold)
+    assert.matches('lock "a" was released because Lua has collected it', tostring(event), 1, true)
+  end)
+
+  it('gets "released" with by = "close" for a lock that close releases', function()
+    local client = connect_told()
+    clients.keep(assert(client:lock "a"))
+    client:close()
+    assert.equal("acquired released", kinds())
+    assert.equal("close", told[2].by)
+  end)
+
+  it('gets "acquired" and "released" for each hold of a lingering lock', function()
+    local client, from, sum = connect_told(), wait.now(), 0
+    for _ = 1, 3 do
+      local lock = assert(client:lock("a", { linger = 5 }))
+      wait.sleep(0.05)
+      assert(lock:unlock())
+    end
+    assert.equal("acquired released acquired released acquired released", kinds())
+    assert.equal(told[1].token, told[5].token)
+    for _, event in ipairs(of_kind "released") do sum = sum + event.hold end
+    assert.is_true(sum >= 0.15 and sum <= wait.now() - from, sum)
+  end)
+
+  it('gets at most 4 "retry" events, which together count all failed attempts', function()
+    local client = connect_told { endpoints = "127.0.0.1:1" }
+    local asked = assert(client:lock_async("a", { timeout = 600 }))
+    wait.eventually(function() return client:stats().failed_attempts >= 8 end, 10, "failures")
+    asked:cancel()
+    client:close() -- ends the retries
+    local count = 0
+    assert.is_true(#of_kind "retry" <= 4, #of_kind "retry")
+    for _, event in ipairs(of_kind "retry") do
+      assert.matches("127.0.0.1:1", event.message, 1, true)
+      assert.matches("^etcdlock: asking etcd again", tostring(event))
+      count = count + event.count
+    end
+    assert.is_true(count >= 8)
+    assert.equal(client:stats().failed_attempts, count)
+  end)
+
+  it('gets the events of a lock_async wait during step and cancel', function()
+    local client, other = connect_told { log = function(event)
+      if event.name == "a" then note(event) else note_others(event) end
+    end }, connect { elsewhere = true }
+    local held = assert(other:lock "a")
+    local first = assert(client:lock_async "a")
+    wait.eventually(function() return not first:step() and told[1] end)
+    local second = assert(client:lock_async("b", { timeout = 5 }))
+    clients.granted(second):unlock()
+    assert.is_true(first:cancel())
+    assert.equal("waiting acquired released not_acquired", kinds())
+    assert.equal("cancelled", told[4].code)
+    held:unlock()
+  end)
+
+  it('gets "not_acquired" with "closed" for lock and lock_async on a closed client', function()
+    local client = connect_told()
+    client:close()
+    clients.assert_fails("closed", client:lock "a")
+    clients.assert_fails("closed", client:lock_async "a")
+    assert.equal("not_acquired not_acquired", kinds())
+    assert.same({ "closed", "closed" }, { told[1].code, told[2].code })
+  end)
+end)
+
+describe("the log of a client", function()
+  it('drops events beyond log_rate, and counts them in "left_out" events', function()
+    local client = connect_told { log_rate = 3 }
+    for _ = 1, 40 do assert(client:lock "a"):unlock() end
+    client:close()
+    local counts = { acquired = #of_kind "acquired", released = #of_kind "released" }
+    assert.is_true(counts.acquired >= 3 and counts.acquired < 40, counts.acquired)
+    for _, event in ipairs(of_kind "left_out") do
+      counts[event.of] = counts[event.of] + event.count
+      assert.matches('^etcdlock: %d+ more "%a+" were left out here$', tostring(event))
+    end
+    assert.same({ acquired = 40, released = 40 }, counts)
+  end)
+
+  it('gets "left_out" with a later event, before the client is closed', function()
+    local client = connect_told { log_rate = 1 }
+    for _ = 1, 10 do assert(client:lock "a"):unlock() end
+    wait.eventually(function()
+      client:try_lock("a"):unlock()
+      return of_kind "left_out"[1]
+    end)
+  end)
+
+  it('gets at least 100 of 200 "collected" events, and a "left_out" count of the rest', function()
+    local client = connect_told { log_rate = math.huge }
+    local function take_many()
+      local asked = {}
+      for i = 1, 200 do asked[i] = assert(client:lock_async("many/" .. i, { owner = i })) end
+      for i = 1, 200 do asked[i] = clients.granted(asked[i]) end
+    end
+    take_many()
+    collect()
+    assert(client:lock "a"):unlock()
+    local left_out = assert(of_kind "left_out"[1] or client:close() and of_kind "left_out"[1])
+    assert.equal("collected", left_out.of)
+    local count = client:stats().collected -- LuaJIT may keep one handle
+    assert.is_true(count >= 199)
+    assert.equal(count, #of_kind "collected" + left_out.count)
+    assert.is_true(#of_kind "collected" >= 100)
+  end)
+
+  it('may call lock; the events of that lock are only counted in "left_out"', function()
+    local client, tokens = nil, {}
+    client = connect { log_rate = math.huge, log = function(event)
+      if event.event == "waiting" or event.of == "waiting" then return end
+      tokens[#tokens + 1] = event.event
+      if event.event == "left_out" then return end -- during close: locks cannot be taken
+      assert(client:lock("log", { timeout = 5 })):unlock()
+    end }
+    assert(client:lock "a"):unlock()
+    client:close()
+    table.sort(tokens)
+    assert.same({ "acquired", "left_out", "left_out", "released" }, tokens)
+  end)
+
+  it("that raises an error breaks no lock; standard error shows the error once", function()
+    local script = temporary.directory() .. "/script.lua"
+    local file = assert(io.open(script, "w"))
+    file:write(([[
+      local client = assert(require("etcdlock").connect { endpoints = %q, prefix = %q,
+        log = function() error { "oops" } end })
+      for _ = 1, 3 do
+        print(client:with_lock("a", function(lock) return lock:held() end))
+      end
+      client:close()
+    ]]):format(suite.endpoint(), prefix))
+    file:close()
+    local out, code, err = proc.run_lua(script)
+    assert.equal(0, code, err)
+    assert.equal(3, select(2, out:gsub("true\ttrue\t", "")))
+    assert.matches("^etcdlock: the log of this client has failed, which is told once: table", err)
+    assert.equal(1, select(2, err:gsub("\n", "")))
+  end)
+
+  it("cannot yield: the attempt is an error, and the lock call succeeds", function()
+    local script = temporary.directory() .. "/script.lua"
+    local file = assert(io.open(script, "w"))
+    file:write(([[
+      local client = assert(require("etcdlock").connect { endpoints = %q, prefix = %q,
+        log = coroutine.yield })
+      local thread = coroutine.create(function()
+        local lock = assert(client:lock "a")
+        print(lock:held())
+        print(lock:unlock())
+      end)
+      print(coroutine.resume(thread))
+      print(coroutine.status(thread))
+      client:close()
+    ]]):format(suite.endpoint(), prefix))
+    file:close()
+    local out, code, err = proc.run_lua(script)
+    assert.equal(0, code, err)
+    assert.matches("^true\t[%d.]+\ntrue\ntrue\ndead\n$", out)
+    assert.matches("has failed, which is told once: attempt to yield", err, 1, true)
+  end)
+
+  it("has exactly the event kinds that doc/observability.md lists", function()
+    local described = {}
+    local rows = assert(read_file "doc/observability.md")
+      :match "\n## The log\n.-\n|%-[^\n]*(\n.-\n)\n"
+    for kind in rows:gmatch "\n| `([%l_]+)` |" do described[#described + 1] = kind end
+    local known = { (table.unpack or unpack)(require("etcdlock.event").KINDS) }
+    table.sort(described)
+    table.sort(known)
+    assert.same(known, described)
+  end)
+
+  it("must be a function, and log_rate must not be negative", function()
+    assert.has_error(function() etcdlock.connect { log = "stderr" } end,
+      'etcdlock.connect: log = "stderr", wanted a function')
+    local message = clients.assert_fails("invalid", etcdlock.connect { log_rate = -1 })
+    assert.matches("log_rate = -1, wanted 0 or more events a second", message, 1, true)
+  end)
+end)
+
+it("a client without a log records no events", function()
+  local client = connect()
+  local lock = assert(client:lock("a", { max_hold = 0.02 }))
+  wait.eventually(function() return client:stats().lost == 1 end)
+  assert.is_nil((client._core:next_event()))
+  clients.assert_fails("lost", lock:unlock())
+  for kind, count in pairs(client._core:events_left_out()) do assert.equal(0, count, kind) end
+end)

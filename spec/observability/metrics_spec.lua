@@ -1,0 +1,230 @@
+-- Tests that the page of client:metrics is valid for Prometheus, and that its figures are true.
+
+local clients = require "spec.support.harness.clients"
+local etcdlock = require "etcdlock"
+local exposition = require "spec.support.harness.exposition"
+local read_file = require "spec.support.harness.read_file"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 60 }
+
+after_each(function()
+  clients.close_all()
+  temporary.remove_all()
+end)
+
+local function page_of(client, labels)
+  return exposition.read(assert(client:metrics { labels = labels }))
+end
+
+-- Returns the bucket counts of the histogram |name| with the lock label |label|, the smallest
+-- bucket first; checks that they are cumulative.
+local function buckets(page, name, label)
+  local counts = page:values(name, name .. "_bucket", { lock = label })
+  for i = 2, #counts do assert.is_true(counts[i] >= counts[i - 1]) end
+  assert.equal(page:value(name .. "_count", { lock = label }), counts[#counts])
+  return counts
+end
+
+describe("the metrics of a client", function()
+  it("have the values of stats, and the right types", function()
+    local client = connect()
+    for _ = 1, 3 do assert(client:lock "a"):unlock() end
+    local lock = assert(client:lock "b")
+    local stats, text
+    wait.eventually(function() -- until nothing is counted between the two
+      stats, text = client:stats(), client:metrics()
+      return pcall(assert.same, stats, client:stats())
+    end)
+    local page = exposition.read(text)
+    for _, name in ipairs { "acquired", "lost", "collected", "failed_attempts" } do
+      assert.equal("counter", page.families["etcdlock_" .. name].type)
+      assert.equal(stats[name], page:value("etcdlock_" .. name .. "_total"))
+    end
+    assert.equal(stats.rpcs, page:value "etcdlock_round_trips_total")
+    assert.equal(stats.shared, page:value "etcdlock_shared_requests_total")
+    assert.equal(stats.enqueues, page:value("etcdlock_requests_total", { kind = "enqueues" }))
+    local sum = 0
+    for _, value in ipairs(page:values("etcdlock_requests", "etcdlock_requests_total")) do
+      sum = sum + value
+    end
+    assert.equal(stats.rpcs + stats.shared, sum)
+    assert.same({ "gauge", 1 }, { page.families.etcdlock_held.type, page:value "etcdlock_held" })
+    assert.equal(0, page:value "etcdlock_waiting")
+    local left = page:value "etcdlock_session_remaining_seconds"
+    assert.is_true(left > 0 and left <= 60, left)
+    for name, family in pairs(page.families) do assert.matches("^%u.*%.$", family.help, name) end
+    lock:unlock()
+    client:close()
+    assert.equal(4, page_of(client):value "etcdlock_acquired_total")
+  end)
+
+  it("contain histograms of the wait and hold times of locks", function()
+    local other = assert(connect { elsewhere = true }:lock "a")
+    local client = connect { metrics = true, log = function(event)
+      if event.event == "waiting" then -- after 0.1 s
+        wait.sleep(0.1)
+        assert(other:unlock())
+      end
+    end }
+    local from = wait.now()
+    local lock = assert(client:lock "a")
+    assert(client:lock "a" == lock and lock:unlock()) -- reentrant: not counted
+    wait.sleep(0.1)
+    lock:unlock()
+    local took, page = wait.now() - from, page_of(client)
+    assert.equal("histogram", page.families.etcdlock_wait_seconds.type)
+    assert.equal(1, page:value("etcdlock_wait_seconds_count", { lock = "*" }))
+    local waited = page:value("etcdlock_wait_seconds_sum", { lock = "*" })
+    local held = page:value("etcdlock_hold_seconds_sum", { lock = "*" })
+    -- The two overlap: a hold begins with the grant, a wait ends when the client learns of it.
+    assert.is_true(waited >= 0.2 and waited <= took, waited)
+    assert.is_true(held >= 0.1 and held <= took, held)
+    assert.equal(0, buckets(page, "etcdlock_wait_seconds", "*")[1])
+    assert.equal(0, page:value("etcdlock_wait_seconds_bucket", { lock = "*", le = "0.1" }))
+    assert.equal(0, page:value("etcdlock_hold_seconds_bucket", { lock = "*", le = "0.05" }))
+    assert.equal(1, page:value("etcdlock_hold_seconds_bucket", { lock = "*", le = "+Inf" }))
+  end)
+
+  it("count each hold that is unlocked, lost, garbage-collected or closed", function()
+    local client, other = connect { metrics = true, log = function() end }, connect()
+    assert(client:lock "a"):unlock()
+    assert(client:lock("a", { linger = 5 })):unlock()
+    local lock = assert(client:lock "b")
+    assert(other:break_lock("b", lock:token()))
+    wait.eventually(function() return not lock:held() end)
+    assert(client:lock "dropped")
+    lock = nil -- luacheck: ignore
+    collectgarbage()
+    collectgarbage()
+    local page = page_of(client)
+    assert.equal(4, page:value "etcdlock_hold_seconds_count")
+    assert.equal(4, page:value "etcdlock_wait_seconds_count")
+    assert.equal(4, page:value "etcdlock_acquired_total")
+    assert.equal(1, page:value "etcdlock_lost_total")
+    assert.equal(1, page:value "etcdlock_collected_total")
+    clients.keep(assert(client:lock "c"))
+    client:close()
+    assert.equal(5, page_of(client):value "etcdlock_hold_seconds_count")
+  end)
+
+  it("count failed lock calls by their code", function()
+    local client, other = connect { metrics = { "a*" } }, connect { elsewhere = true }
+    local held = assert(other:lock "ab")
+    assert(client:lock "b"):unlock() -- connects to etcd before the timed calls
+    assert.is_nil((client:lock("ab", { timeout = 1 })))
+    for _ = 1, 2 do assert.is_nil((client:try_lock "ab")) end
+    local page = page_of(client)
+    local function count(code)
+      return page:value("etcdlock_not_acquired_total", { lock = "a*", code = code })
+    end
+    assert.same({ 1, 2 }, { count "timeout", count "locked" })
+    held:unlock()
+  end)
+
+  it('label a lock with the first pattern that matches its name, else with "other"', function()
+    local client = connect { metrics = { "stock/*", "*/hot", "a.b", "%d*" } }
+    for _, name in ipairs { "stock/1", "stock/hot", "very/hot", "a.b", "axb", "1", "%d1" } do
+      assert(client:lock(name)):unlock()
+    end
+    assert(client:multi_lock { "very/hot", "stock/1" }):unlock()
+    local page, counts = page_of(client), {}
+    for _, sample in ipairs(page.families.etcdlock_wait_seconds.samples) do
+      if sample[1] == "etcdlock_wait_seconds_count" then counts[sample[2].lock] = sample[3] end
+    end
+    assert.same({ ["stock/*"] = 2, ["*/hot"] = 2, ["a.b"] = 1, other = 2, ["%d*"] = 1 }, counts)
+  end)
+
+  it("take labels from a function, at most 100 different ones", function()
+    local client = connect { metrics = function(name, mode)
+      if name == "raises" then error "oops" end
+      if name == "nothing" then return nil end
+      if name == "long" then return ("x"):rep(200) end
+      return name:sub(1, 40) .. " " .. mode
+    end }
+    local odd = 'q"b\\n\nü\255'
+    for _, name in ipairs { "raises", "nothing", "long", odd } do
+      assert(client:lock(name)):unlock()
+    end
+    local page = page_of(client)
+    assert.equal(3, page:value("etcdlock_wait_seconds_count", { lock = "other" }))
+    assert.equal(1, page:value("etcdlock_wait_seconds_count",
+      { lock = 'q"b\\n\nü\\xFF lock' }))
+    for i = 1, 150 do assert(client:lock("name/" .. i)):unlock() end
+    page = page_of(client)
+    assert.equal(101, #page:values("etcdlock_wait_seconds", "etcdlock_wait_seconds_count"))
+    assert.equal(154, page:value "etcdlock_acquired_total")
+    assert.is_true(page:value("etcdlock_wait_seconds_count", { lock = "other" }) >= 50)
+  end)
+
+  it("carry the given labels on each sample, escaped; invalid label names are errors", function()
+    local value = 'a"b\\c\nd'
+    local client = connect { metrics = true }
+    assert(client:lock "a"):unlock()
+    local page = page_of(client, { worker = value, number = 7 })
+    for name, family in pairs(page.families) do
+      for _, sample in ipairs(family.samples) do
+        assert.same({ value, "7" }, { sample[2].worker, sample[2].number }, name)
+      end
+    end
+    -- Invalid UTF-8 is escaped: a surrogate, an overlong form, a code point above U+10FFFF.
+    page = page_of(client, {
+      worker = "\237\160\128 \224\128\128 \244\144\128\128 \240\159\152\128",
+    })
+    assert.equal(1, page:value("etcdlock_acquired_total", {
+      worker = "\\xED\\xA0\\x80 \\xE0\\x80\\x80 \\xF4\\x90\\x80\\x80 \240\159\152\128",
+    }))
+    for _, wrong in ipairs { "le", "lock", "__name__", "a-b", "1a", "" } do
+      assert.has_error(function() client:metrics { labels = { [wrong] = "x" } } end,
+        ("client:metrics: labels: %q can't be the name of a label here"):format(wrong))
+    end
+    assert.has_error(function() client:metrics { labels = { a = {} } } end)
+    assert.has_error(function() client:metrics { label = {} } end,
+      'client:metrics: unknown option "label"')
+  end)
+
+  it("of several clients join into one page; samples with equal labels are added up", function()
+    local one, two = connect { metrics = true }, connect { metrics = { "a", "b" } }
+    assert(one:lock "a"):unlock()
+    for _ = 1, 2 do assert(two:lock "b"):unlock() end
+    local apart = exposition.read(etcdlock.join_metrics {
+      one:metrics { labels = { client = "1" } }, two:metrics { labels = { client = "2" } },
+    })
+    assert.equal(1, apart:value("etcdlock_acquired_total", { client = "1" }))
+    assert.equal(2, apart:value("etcdlock_wait_seconds_count", { client = "2", lock = "b" }))
+    local sum = exposition.read(etcdlock.join_metrics { one:metrics(), two:metrics() })
+    assert.equal(3, sum:value "etcdlock_acquired_total")
+    assert.equal("", etcdlock.join_metrics {})
+    assert.has_error(function() etcdlock.join_metrics(one:metrics()) end)
+    assert.has_error(function() etcdlock.join_metrics { 1 } end,
+      "etcdlock.join_metrics: texts[1] = 1, wanted a string")
+  end)
+
+  it("are exactly those that doc/observability.md lists", function()
+    local client, known = connect { metrics = true }, {}
+    local text = assert(read_file "doc/observability.md")
+    for name in assert(client:metrics()):gmatch "# HELP (%S+)" do
+      assert.is_truthy(text:find("`" .. name .. "`", 1, true), name)
+      known[name] = true
+    end
+    for name in text:gmatch "etcdlock_[%l_]+" do
+      assert.is_true(known[name:gsub("_bucket$", "")], name)
+    end
+  end)
+
+  it("reject a wrong option type, an empty pattern and more than 100 patterns", function()
+    assert.has_error(function() etcdlock.connect { metrics = 1 } end,
+      "etcdlock.connect: metrics = 1, wanted a function")
+    assert.has_error(function() etcdlock.connect { metrics = { 1 } } end,
+      "etcdlock.connect: metrics[1] = 1, wanted a string")
+    assert.has_error(function() etcdlock.connect { metrics = { ["a*"] = true } } end,
+      "etcdlock.connect: metrics[1] = nil, wanted a string")
+    clients.assert_fails("invalid", etcdlock.connect { metrics = { "a", "" } })
+    local many = {}
+    for i = 1, 101 do many[i] = "a" .. i end
+    clients.assert_fails("invalid", etcdlock.connect { metrics = many })
+  end)
+end)

@@ -1,0 +1,80 @@
+-- Tests the log of a client in an nginx worker.
+-- Needs: one plain member.
+
+local Nginx = require "spec.support.servers.nginx"
+local clients = require "spec.support.harness.clients"
+local cjson = require "cjson"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix = suite.prefix()
+
+after_each(clients.close_all)
+
+describe("the log function in nginx", function()
+  local nginx
+
+  setup(function()
+    nginx = Nginx.start {
+      init_worker = ([[
+        local cjson = require "cjson"
+        client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 5,
+          log = function(event)
+            shared:rpush("told", cjson.encode(event))
+            if event.name == "sleepy" then ngx.sleep(0.001) end
+          end })
+      ]]):format(suite.endpoint(), prefix),
+      locations = {
+        ["/lock"] = [[
+          local lock = assert(client:lock(ngx.var.arg_name, { timeout = 60 }))
+          ngx.sleep(0)
+          ngx.say(tostring(lock:unlock()))
+        ]],
+        ["/keep"] = [[ ngx.say(assert(client:lock "kept"):token()) ]],
+        ["/told"] = [[
+          pcall(client.try_lock, client, "told")
+          ngx.say(shared:lpop "told" or "")
+        ]],
+      },
+    }
+  end)
+
+  teardown(function() nginx:stop() end)
+
+  -- Returns the next event of the lock |name|; skips those of others.
+  local function next_of(name)
+    local event
+    wait.eventually(function()
+      local text = nginx:get("/told").body
+      event = text ~= "\n" and cjson.decode(text)
+      return event and event.name == name
+    end, 5, "an event of " .. name)
+    return event
+  end
+
+  it('gets "waiting" during a wait, then "acquired" and "released"', function()
+    local held = assert(clients.connector { endpoints = suite.endpoint(), prefix = prefix }()
+      :lock "a")
+    local request = nginx:begin "/lock?name=a"
+    assert.equal("waiting", next_of "a".event)
+    held:unlock()
+    assert.equal("true\n", request:wait(10).body)
+    assert.equal("acquired", next_of "a".event)
+    assert.equal("released", next_of "a".event)
+  end)
+
+  it('gets "released" with by = "request" for a lock that ends with its request', function()
+    local token = tonumber(nginx:get("/keep").body)
+    assert.equal("acquired", next_of "kept".event)
+    local released = next_of "kept"
+    assert.same({ "released", "request", token }, { released.event, released.by, released.token })
+  end)
+
+  it("that tries to wait breaks no lock, and the error is in the log of nginx", function()
+    assert.equal("true\n", nginx:get("/lock?name=sleepy").body)
+    assert.equal("acquired", next_of "sleepy".event)
+    assert.equal("released", next_of "sleepy".event)
+    assert.matches("the log of this client has failed, which is told once: .*yield", nginx:log())
+    nginx:assert_no_errors()
+  end)
+end)

@@ -1,0 +1,220 @@
+-- Tests the example pages for nginx, /metrics and /locks (examples/openresty/status.lua and
+-- status.conf). LOCKS_PNG=doc/locks.png saves the screenshot of /locks there.
+-- Needs: one plain member, no sanitizer.
+
+local Etcd = require "spec.support.servers.etcd"
+local Nginx = require "spec.support.servers.nginx"
+local browser = require "spec.support.programs.browser"
+local clients = require "spec.support.harness.clients"
+local exposition = require "spec.support.harness.exposition"
+local http = require "spec.support.servers.http"
+local port = require "spec.support.servers.port"
+local read_file = require "spec.support.harness.read_file"
+local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
+local wait = require "spec.support.harness.wait"
+
+local HERE = "examples/openresty/"
+local own_port = port.free()
+local etcd, nginx
+local connect = clients.connector(function()
+  return { endpoints = etcd:endpoint(), env = false }
+end)
+
+-- Returns status.conf in two parts: the text for http { } and the code for init_worker_by_lua,
+-- which Nginx.start takes separately. Requests of /locks are counted as "looks".
+local function configuration()
+  local text, init_worker = assert(read_file(HERE .. "status.conf")), nil
+  text = text:gsub("127%.0%.0%.1:9145", "127.0.0.1:" .. own_port)
+  text = text:gsub("location = /locks {", [[%0
+    log_by_lua_block { ngx.shared.shared:incr("looks", 1, 0) }]])
+  text = text:gsub("init_worker_by_lua_block (%b{})", function(block)
+    init_worker = block:sub(2, -2)
+    return ""
+  end)
+  return text, assert(init_worker)
+end
+
+setup(function()
+  etcd = Etcd.start { tls = false }
+  local text, init_worker = configuration()
+  nginx = Nginx.start {
+    workers = 2, http = text, init_worker = init_worker,
+    main = ("env ETCDCTL_ENDPOINTS=%s;"):format(etcd:endpoint()),
+    init = ("package.path = %q .. package.path"):format(uv.cwd() .. "/" .. HERE .. "?.lua;"),
+    locations = {
+      ["/buy"] = [[
+        local client = require("status").client
+        assert(client:with_lock("stock/" .. ngx.var.arg_item, function() ngx.sleep(0) end))
+        ngx.say(ngx.worker.id())
+      ]],
+      ["/looks"] = [[ ngx.say(shared:get "looks" or 0) ]],
+    },
+  }
+end)
+
+teardown(function()
+  nginx:stop()
+  etcd:stop()
+end)
+
+after_each(function()
+  clients.close_all()
+  temporary.remove_all()
+end)
+
+local function url(path)
+  return "http://127.0.0.1:" .. own_port .. path
+end
+
+local function metrics()
+  local answer = http.get(own_port, "/metrics")
+  assert.equal(200, answer.status)
+  assert.matches("\r\nContent%-Type: text/plain; version=0%.0%.4\r\n", answer.text)
+  return exposition.read(answer.body)
+end
+
+-- Returns the sum of the samples |name| that have |labels|, and their number: one per worker.
+local function sum_of(page, name, labels)
+  local sum, values = 0, page:values(name:gsub("_total$", ""):gsub("_count$", ""), name, labels)
+  for _, value in ipairs(values) do sum = sum + value end
+  return sum, #values
+end
+
+-- Sends requests until each worker has taken a lock; returns the number of locks taken.
+local function buy_from_both()
+  local seen, count = {}, 0
+  wait.eventually(function()
+    local requests = {}
+    for i = 1, 8 do requests[i] = nginx:begin("/buy?item=" .. i) end
+    for _, request in ipairs(requests) do
+      seen[request:wait(10).body] = true
+      count = count + 1
+    end
+    return seen["0\n"] and seen["1\n"]
+  end, 10, "both workers")
+  return count
+end
+
+local function keep(lock)
+  clients.keep(assert(lock))
+end
+
+-- Adds the holders and waiters that doc/locks.png shows.
+local function fill()
+  local shop, batch, deploy = connect(), connect { elsewhere = true }, connect { elsewhere = true }
+  keep(shop:lock("stock/1001", { owner = "customer 17", value = "order 4711" }))
+  keep(batch:lock_async("stock/1001", { owner = "stocktaking" }))
+  keep(shop:read_lock("config", { owner = "web 1" }))
+  keep(batch:read_lock("config", { owner = "web 2" }))
+  keep(deploy:write_lock_async("config", { owner = "deployment", value = "version 12" }))
+  keep(batch:multi_lock({ "account/anna", "account/ben" },
+    { owner = "transfer", value = "30 from anna to ben" }))
+  keep(shop:semaphore("exports", 3):lock { owner = "nightly export" })
+  etcd:await_keys("", 8)
+end
+
+-- `make test` needs no browser.
+local it_in_browser = browser.is_installed() and it or pending
+
+describe("the page /locks", function()
+  it_in_browser("lists holders and waiters, and escapes HTML in all they contain", function()
+    fill()
+    keep(connect():lock("<script>document.title = 'owned'</script>",
+      { owner = "<img src=x onerror=alert(1)>", value = '&lt;b> "quoted" \226\128\174sdrawkcab' }))
+    local document = browser.document(url "/locks")
+    local text = document:gsub("<bdi>", ""):gsub("</bdi>", ""):gsub("</?b>", "")
+    for _, row in ipairs {
+      '<tr class="holds"><td>stock/1001</td><td>customer 17 [^<]+ %d+</td><td>holds lock</td>'
+        .. "<td>%d+ s ago</td><td>order 4711</td></tr>",
+      '<tr class="waits"><td></td><td>stocktaking [^<]+</td><td>waits lock</td>',
+      '<td>config</td><td>web 1 [^<]+</td><td>holds read</td>',
+      '<td></td><td>web 2 [^<]+</td><td>holds read</td>',
+      '<tr class="waits"><td></td><td>deployment [^<]+</td><td>waits write</td>',
+      "<td>account/ben</td><td>transfer [^<]+</td><td>holds multi</td>",
+      "<td>exports</td><td>nightly export [^<]+</td><td>holds permit</td>",
+      "<td>&lt;script&gt;document.title = 'owned'&lt;/script&gt;</td>"
+        .. "<td>&lt;img src=x onerror=alert%(1%)&gt; [^<]+</td>",
+    } do
+      assert.matches(row, text)
+    end
+    assert.matches("<bdi>&amp;lt;b&gt; \"quoted\" \226\128\174sdrawkcab</bdi>", document, 1, true)
+    assert.matches("<title>Locks</title>", document, 1, true)
+    assert.is_nil(document:find "<script" or document:find "<img" or document:find "<b>&")
+    assert.matches("<p>6 names%s*</p>", text)
+  end)
+
+  it_in_browser("is rendered by a browser, with more content if there are locks", function()
+    local empty = browser.picture(url "/locks", 900, 400)
+    fill()
+    local full = browser.picture(url "/locks", 900, 400)
+    for _, picture in ipairs { empty, full } do
+      assert.equal("\137PNG\r\n\26\n", picture:sub(1, 8))
+      assert.equal("\0\0\3\132\0\0\1\144", picture:sub(17, 24)) -- 900 by 400
+    end
+    assert.is_true(#full > 3 * #empty, #full .. " " .. #empty)
+    local kept = os.getenv "LOCKS_PNG"
+    if kept then
+      local file = assert(io.open(kept, "wb"))
+      file:write(full)
+      file:close()
+    end
+  end)
+
+  it_in_browser("reloads itself in a browser", function()
+    local function looks() return tonumber(nginx:get("/looks").body) end
+    local before, screen = looks(), browser.open(url "/locks")
+    wait.eventually(function() return looks() >= before + 3 end, 15, "three looks")
+    screen:kill()
+    screen:wait()
+  end)
+
+  it("forbids scripts by its content security policy", function()
+    local head = http.get(own_port, "/locks").text:match "^(.-)\r\n\r\n"
+    assert.matches("content-security-policy: default-src 'none';", head, 1, true)
+  end)
+end)
+
+describe("the page /metrics", function()
+  it("shows the counters of both workers, whichever worker answers", function()
+    local before = sum_of(metrics(), "etcdlock_acquired_total")
+    local count = buy_from_both()
+    -- Workers publish their counters every second, possibly between lock and unlock.
+    wait.eventually(function()
+      local page = metrics()
+      return sum_of(page, "etcdlock_acquired_total") == before + count
+        and sum_of(page, "etcdlock_hold_seconds_count", { lock = "stock/*" }) == before + count
+    end, 10, "what was counted")
+    for _ = 1, 10 do
+      local page = metrics()
+      assert.same({ before + count, 2 }, { sum_of(page, "etcdlock_acquired_total") })
+      assert.same({ before + count, 2 }, { sum_of(page, "etcdlock_hold_seconds_count",
+        { lock = "stock/*" }) })
+    end
+  end)
+
+  it("shows the counters of the new workers after a reload", function()
+    buy_from_both()
+    local workers = nginx:workers()
+    nginx:signal "sighup"
+    wait.eventually(function()
+      local now = nginx:workers()
+      return #now == 2 and now[1] ~= workers[1] and now[1] ~= workers[2]
+    end, 10, "other workers")
+    local count = buy_from_both()
+    wait.eventually(function()
+      local sum, workers_told = sum_of(metrics(), "etcdlock_acquired_total")
+      return sum == count and workers_told == 2
+    end, 10, "the new workers' counters")
+    nginx:assert_no_errors()
+  end)
+end)
+
+-- The last test, because it kills the etcd of this file.
+it("the page /locks answers 503 with the cause if etcd is down, and reloads itself", function()
+  etcd:kill()
+  local answer = http.get(own_port, "/locks", { seconds = 20 })
+  assert.equal(503, answer.status)
+  assert.matches("<p><bdi>[^<]*etcd [^<]*</bdi></html>", answer.body)
+  assert.matches('http-equiv="refresh"', answer.body, 1, true)
+end)

@@ -1,0 +1,334 @@
+-- Tests read and write locks: several readers or one writer hold a name, in queue order.
+
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local ask, granted, modes_held = clients.ask, clients.granted, clients.modes_held
+local client, other, third
+
+before_each(function()
+  client, other, third = connect(), connect { elsewhere = true }, connect { elsewhere = true }
+end)
+
+after_each(clients.close_all)
+
+describe("read locks", function()
+  it("are held at the same time by several owners and several clients", function()
+    local reader, another = assert(client:read_lock "a"), assert(other:read_lock "a")
+    local third_one = assert(client:read_lock("a", { owner = "third" }))
+    for _, lock in ipairs { reader, another, third_one } do
+      assert.is_true(lock:check())
+      assert.equal("read", lock:mode())
+    end
+    assert.same({ "read", "read" }, modes_held(third, "a"))
+    assert.is_true(reader:unlock())
+    assert.is_true(third_one:check())
+    assert.is_true(third_one:unlock())
+    assert.is_true(another:check())
+    assert.is_true(another:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("of one client share one key and token, and only the first sends a request", function()
+    local first = assert(client:read_lock "a")
+    local before = client:stats()
+    local locks = {}
+    for i = 1, 20 do
+      locks[i] = assert(client:read_lock("a", { owner = i }))
+      assert.equal(first:key(), locks[i]:key())
+      assert.equal(first:token(), locks[i]:token())
+    end
+    assert.equal(before.enqueues + before.tries, client:stats().enqueues + client:stats().tries)
+    assert.is_true(first:unlock())
+    for i = 20, 1, -1 do
+      assert.is_true(locks[i]:held())
+      assert.is_true(locks[i]:unlock())
+      assert.same({ false, "not_held" }, { locks[i]:held() })
+    end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("of one client that wait for a writer are all granted when it unlocks", function()
+    local writer = assert(other:write_lock "a")
+    local asked = {}
+    for i = 1, 10 do asked[i] = ask(client, "read", "a") end
+    etcd:await_keys(prefix, 2)
+    assert_wait((table.unpack or unpack)(asked))
+    asked[4]:cancel()
+    assert.is_true(writer:unlock())
+    for i, one in ipairs(asked) do
+      if i ~= 4 then assert.is_true(clients.keep(granted(one)):held()) end
+    end
+    assert.equal(9, client:stats().held)
+  end)
+
+  it("wait for a writer that was queued before them, so that it does not starve", function()
+    local reader = assert(client:read_lock "a")
+    local writer = ask(other, "write", "a")
+    etcd:await_keys(prefix, 2)
+    local later = ask(third, "read", "a")
+    etcd:await_keys(prefix, 3)
+    assert_wait(writer, later)
+    assert.is_true(reader:unlock())
+    writer = granted(writer)
+    assert_wait(later)
+    assert.is_true(writer:unlock())
+    assert.is_true(granted(later):unlock())
+  end)
+
+  it("of one client share a key beyond the handoff budget while no other client waits", function()
+    local hasty = connect { handoff = 2, handoff_time = 0 }
+    local first = assert(hasty:read_lock "a")
+    local before = hasty:stats()
+    for i = 1, 10 do
+      assert.equal(first:key(), clients.keep(granted(ask(hasty, "read", "a"))):key(), i)
+    end
+    assert.equal(before.enqueues, hasty:stats().enqueues)
+  end)
+
+  it("that block their process share a key despite a waiting writer: no deadlock", function()
+    local hasty = connect { handoff = 2, handoff_time = 0.001 }
+    local first = assert(hasty:read_lock "a")
+    local writer = ask(other, "write", "a")
+    etcd:await_keys(prefix, 2)
+    local second = assert(hasty:read_lock("a", { owner = 2, timeout = 5 }))
+    assert.equal(first:key(), second:key())
+    local later = ask(hasty, "read", "a") -- does not block the process
+    etcd:await_keys(prefix, 3)
+    assert_wait(writer, later)
+    assert.is_true(first:unlock())
+    assert.is_true(second:unlock())
+    assert.is_true(granted(writer):unlock())
+    assert.is_true(granted(later):unlock())
+  end)
+
+  it('fail with "deadlock" if a queued writer waits for a reader of this process', function()
+    local sibling = connect() -- another client of the same process
+    local first = assert(client:read_lock "a")
+    assert.is_true(assert(sibling:read_lock("a", { owner = 2 })):unlock())
+    local writer = ask(other, "write", "a")
+    etcd:await_keys(prefix, 2)
+    assert.matches("wanted by a writer who waits for a reader of this program",
+      assert_fails("deadlock", sibling:read_lock("a", { owner = 2 })))
+    assert.is_true(first:unlock())
+    writer = granted(writer)
+    assert.is_true(writer:downgrade())
+    assert.is_true(assert(other:read_lock("a", { owner = 2 })):unlock())
+    local next_one = ask(client, "write", "a")
+    etcd:await_keys(prefix, 3)
+    assert_fails("deadlock", other:read_lock("a", { owner = 2 }))
+    assert.is_true(writer:unlock())
+    assert.is_true(granted(next_one):unlock())
+  end)
+
+  it("tried at the same time are all granted, even before the client has a lease", function()
+    local fresh = connect()
+    local asked = {}
+    for i = 1, 5 do asked[i] = ask(fresh, "read", "a", { timeout = 0 }) end
+    for _, one in ipairs(asked) do assert.is_true(granted(one):unlock()) end
+  end)
+
+  it("join a read hold only within the handoff budget while a writer waits", function()
+    local patient = connect { handoff = 4, handoff_time = 60 }
+    local reader = assert(patient:read_lock "a")
+    local writer = ask(other, "write", "a")
+    etcd:await_keys(prefix, 2)
+    local locks = {}
+    wait.eventually(function()
+      local asked = ask(patient, "read", "a")
+      patient:ping() -- is answered after the reader is granted or queued
+      locks[#locks + 1] = asked:step() or nil
+      return asked:step() == false and asked
+    end, 5, "a reader who isn't let in")
+    assert.is_true(#locks >= 2 and #locks < 8, #locks .. " joined")
+    assert.is_true(reader:unlock())
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+    assert.is_true(granted(writer):unlock())
+  end)
+
+  it("that share a key end separately: max_hold of one does not end the other", function()
+    local reader = assert(client:read_lock "a")
+    local brief = assert(client:read_lock("a", { owner = "brief", max_hold = 0.2 }))
+    assert.equal(reader:key(), brief:key())
+    wait.eventually(function() return client:stats().held < 2 end, 5, "his end")
+    assert.equal("max_hold", brief:wait_lost(5))
+    assert.is_true(reader:check())
+    assert_fails("lost", brief:unlock())
+    assert.is_true(reader:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("that share a key are all lost when the key is deleted", function()
+    local reader = assert(client:read_lock "a")
+    local another = assert(client:read_lock("a", { owner = "another" }))
+    etcd:del(reader:key())
+    assert.equal("deleted", reader:wait_lost(5))
+    assert.equal("deleted", another:wait_lost(5))
+    assert.is_true(assert(client:write_lock("a", { timeout = 5, owner = 1 })):unlock())
+  end)
+
+  it('via try_read_lock fail with "locked" while a writer holds or waits', function()
+    local reader = assert(client:try_read_lock "a")
+    assert.is_true(assert(other:try_read_lock "a"):unlock())
+    local writer = ask(other, "write", "a")
+    etcd:await_keys(prefix, 2)
+    assert_fails("locked", third:try_read_lock "a")
+    assert.is_true(reader:unlock())
+    writer = granted(writer)
+    assert_fails("locked", third:try_read_lock "a")
+    assert.is_true(writer:unlock())
+    assert.is_true(assert(third:try_read_lock "a"):unlock())
+  end)
+
+  it('and write locks ignore locks on names below theirs ("a/b1" for "a")', function()
+    for i = 1, 3 do clients.keep(assert(other:lock("a/b" .. i))) end
+    assert.is_true(assert(client:try_read_lock "a"):unlock())
+    assert.is_true(assert(client:try_write_lock "a"):unlock())
+    assert.is_true(assert(client:read_lock("a", { timeout = 5 })):unlock())
+  end)
+end)
+
+describe("a write lock", function()
+  it("waits for all readers and writers that were queued before it", function()
+    local first, second = assert(client:read_lock "a"), assert(other:read_lock "a")
+    local writer = ask(third, "write", "a")
+    etcd:await_keys(prefix, 3)
+    local next_one = ask(client, "write", "a")
+    etcd:await_keys(prefix, 4)
+    assert.is_true(second:unlock())
+    assert_wait(writer, next_one)
+    assert.is_true(first:unlock())
+    writer = granted(writer)
+    assert.same({ "write" }, modes_held(third, "a"))
+    assert_wait(next_one)
+    assert.is_true(writer:token() > first:token())
+    assert.is_true(writer:unlock())
+    next_one = granted(next_one)
+    assert.is_true(next_one:token() > writer:token())
+    assert.is_true(next_one:unlock())
+  end)
+
+  it("waits for a plain lock of the same name, which excludes readers, too", function()
+    local plain = assert(client:lock "a")
+    local reader = ask(other, "read", "a")
+    etcd:await_keys(prefix, 2)
+    local writer = ask(third, "write", "a")
+    etcd:await_keys(prefix, 3)
+    assert_wait(reader, writer)
+    assert_fails("locked", third:try_write_lock("a", { owner = "x" }))
+    assert.is_true(plain:unlock())
+    reader = granted(reader)
+    assert_fails("locked", client:try_lock "a")
+    assert_wait(writer)
+    assert.is_true(reader:unlock())
+    assert.is_true(granted(writer):unlock())
+  end)
+
+  it("and a read lock requested at once are granted one after the other", function()
+    -- Two keys put by one batch have one revision, which would not order them.
+    local asked = {}
+    for i = 1, 60 do
+      asked[i] = {
+        assert(client:write_lock_async("n" .. i, { owner = "w" })),
+        assert(client:read_lock_async("n" .. i, { owner = "r" })),
+      }
+    end
+    wait.eventually(function() return client:stats().shared > 20 end, 5, "what leaves together")
+    for _, pair in ipairs(asked) do clients.assert_one_after_the_other(pair) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("gives its owner the same hold for further read, plain and try locks", function()
+    local lock = assert(client:write_lock "a")
+    assert.equal(lock, client:read_lock "a")
+    assert.equal(lock, client:try_read_lock "a")
+    assert.equal(lock, client:lock "a")
+    assert.equal(4, lock:count())
+    for _ = 1, 4 do assert.is_true(lock:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it('fails with "deadlock" at once if its owner has a read hold', function()
+    local lock = assert(client:read_lock "a")
+    assert.equal(lock, client:read_lock "a")
+    for _, call in ipairs { "write_lock", "lock", "try_write_lock", "write_lock_async" } do
+      local message = assert_fails("deadlock", client[call](client, "a"))
+      assert.matches("held by its owner to read", message)
+    end
+    assert.equal(2, lock:count())
+    assert.is_true(lock:unlock())
+    assert.is_true(lock:unlock())
+    assert.is_true(assert(client:write_lock "a"):unlock())
+  end)
+
+  it('fails with "deadlock" if another owner of the blocking process reads', function()
+    local reader = coroutine.wrap(function() return assert(client:read_lock "a") end)()
+    assert_fails("deadlock", client:write_lock "a")
+    assert_fails("locked", client:try_write_lock "a")
+    assert.is_true(assert(client:read_lock "a"):unlock())
+    assert.is_true(reader:unlock())
+  end)
+
+  it("taken by with_write_lock excludes readers; calls of with_read_lock overlap", function()
+    assert.same({ true, 7 }, { client:with_write_lock("a", function(lock)
+      assert_fails("locked", other:try_read_lock "a")
+      assert.equal("write", lock:mode())
+      return 7
+    end) })
+    assert.same({ true, 8 }, { client:with_read_lock("a", { timeout = 5 }, function()
+      return select(2, other:with_read_lock("a", function() return 8 end))
+    end) })
+    assert.same({}, etcd:keys(prefix))
+  end)
+end)
+
+describe("guarded writes", function()
+  it('of a read or write hold fail with "lost" after its key is deleted', function()
+    for _, call in ipairs { "read_lock", "write_lock" } do
+      local lock = assert(client[call](client, "a"))
+      assert.is_true(lock:put(prefix .. "data", call))
+      assert.equal(call, (lock:get(prefix .. "data")))
+      assert.is_true(lock:txn({ { "delete", prefix .. "data" } })[1])
+      etcd:del(lock:key())
+      assert_fails("lost", lock:put(prefix .. "data", "late"))
+      assert.is_nil(etcd:get(prefix .. "data"))
+    end
+  end)
+end)
+
+describe("the lock of a killed process", function()
+  it("is granted to the next waiter, whether it was a read or a write lock", function()
+    local opts = { endpoints = suite.endpoints(), prefix = prefix, ttl = 3 }
+    local reader, writer = remote.start(opts, 2)
+    assert.same({ "true" }, remote.ask(reader, "lock = client:read_lock('a') return (lock:held())"))
+    local asked = ask(client, "write", "a")
+    etcd:await_keys(prefix, 2)
+    reader:kill()
+    assert.is_true(granted(asked):unlock())
+    assert.same({ "true" },
+      remote.ask(writer, "lock = client:write_lock('a') return (lock:held())"))
+    asked = ask(client, "read", "a")
+    etcd:await_keys(prefix, 2)
+    writer:kill()
+    assert.is_true(granted(asked):unlock())
+  end)
+end)
+
+describe("a lock name that ends like a reserved key (a/read, a/write/order)", function()
+  it('fails with "invalid"', function()
+    for _, name in ipairs {
+      "a/read", "a/write", "a/permit", "a/read/order", "a/write/order", "a/write/read",
+    } do
+      local message = assert_fails("invalid", client:lock(name))
+      assert.matches("/%a+$", message:match '"(a/.-)"')
+      assert_fails("invalid", client:read_lock(name))
+    end
+    assert.is_true(assert(client:lock "a/reads"):unlock())
+    assert.is_true(assert(client:lock "a/b/aread"):unlock())
+  end)
+end)

@@ -1,0 +1,265 @@
+-- Tests semaphores: at most n permits are held at a time, and they are granted in queue order.
+
+local clients = require "spec.support.harness.clients"
+local remote = require "spec.support.programs.remote"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local assert_fails, assert_wait = clients.assert_fails, clients.assert_wait
+local granted = clients.granted
+local client, other, mine, theirs
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+  mine, theirs = assert(client:semaphore("pool", 3)), assert(other:semaphore("pool", 3))
+end)
+
+after_each(clients.close_all)
+
+local function take(semaphore, owner)
+  return assert(semaphore:lock { timeout = 10, owner = owner or {} })
+end
+
+local function ask(semaphore)
+  return assert(semaphore:lock_async { owner = {} })
+end
+
+describe("a semaphore", function()
+  it("grants at most n permits to all clients together", function()
+    assert.equal(3, mine:available())
+    local locks = { take(mine), take(theirs), take(mine) }
+    for i, lock in ipairs(locks) do
+      assert.is_true(lock:check())
+      assert.equal("permit", lock:mode())
+      assert.is_true(i == 1 or lock:token() > locks[i - 1]:token())
+    end
+    assert.equal(0, theirs:available())
+    assert_fails("locked", mine:try_lock { owner = "x" })
+    assert_fails("locked", theirs:try_lock { owner = "x" })
+    assert_fails("timeout", mine:lock { owner = "x", timeout = 1 })
+    assert.is_true(locks[2]:unlock())
+    assert.equal(1, mine:available())
+    assert.is_true(assert(theirs:try_lock { owner = "x" }):unlock())
+    for _, i in ipairs { 1, 3 } do assert.is_true(locks[i]:unlock()) end
+    assert.equal(3, mine:available())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("grants n tries made at the same time, even before the client has a lease", function()
+    local asked, fresh = {}, assert(connect():semaphore("pool", 3))
+    for i = 1, 3 do asked[i] = assert(fresh:lock_async { owner = i, timeout = 0 }) end
+    for _, one in ipairs(asked) do assert.is_true(granted(one):unlock()) end
+  end)
+
+  it("with one permit stays exclusive while 40 locks are held on names below its own", function()
+    local one, theirs_one = assert(client:semaphore("pool", 1)), assert(other:semaphore("pool", 1))
+    for i = 1, 40 do clients.keep(assert(other:lock("pool/permit/x" .. i))) end
+    local lock = take(theirs_one)
+    assert_fails("locked", one:try_lock { owner = 1 })
+    local asked = ask(one)
+    etcd:await_keys(prefix, 42)
+    assert_wait(asked)
+    assert.equal(0, one:available())
+    assert.is_true(lock:unlock())
+    assert.is_true(granted(asked):unlock())
+    assert.is_true(assert(one:try_lock()):unlock())
+  end)
+
+  it("grants a waiter in etcd's queue before a later waiter of the same client", function()
+    local patient, theirs_two = connect { handoff_time = 60 }, assert(other:semaphore("pool", 2))
+    local pool = assert(patient:semaphore("pool", 2))
+    local mine_first, theirs_first = take(pool), take(theirs_two)
+    local first = ask(pool)
+    etcd:await_keys(prefix, 3)
+    local second = ask(pool)
+    assert_wait(first, second)
+    assert.is_true(mine_first:unlock())
+    first = granted(first)
+    assert_wait(second)
+    assert.is_true(theirs_first:unlock())
+    assert.is_true(granted(second):unlock())
+    assert.is_true(first:unlock())
+  end)
+
+  it("grants waiters of several clients in queue order", function()
+    -- One client has at most n keys in etcd; its further waiters are queued locally.
+    local locks = { take(mine), take(mine), take(theirs) }
+    local asked = {}
+    for i, pool in ipairs { theirs, mine, theirs } do
+      asked[i] = ask(pool)
+      etcd:await_keys(prefix, 3 + i)
+    end
+    for i = 1, 3 do
+      assert_wait((table.unpack or unpack)(asked, i))
+      assert.is_true(table.remove(locks, 2):unlock())
+      locks[3] = granted(asked[i])
+    end
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("grants the first waiter, whichever permit is released", function()
+    local first, second, third = take(mine), take(theirs), take(mine)
+    local next_one = ask(theirs)
+    etcd:await_keys(prefix, 4)
+    local last = ask(theirs)
+    etcd:await_keys(prefix, 5)
+    assert.is_true(third:unlock()) -- the newest of the three permits
+    next_one = granted(next_one)
+    assert_wait(last)
+    assert.is_true(next_one:unlock())
+    last = granted(last)
+    for _, lock in ipairs { first, second, last } do assert.is_true(lock:unlock()) end
+  end)
+
+  it("no longer counts cancelled waiters", function()
+    local pools, locks, asked = {}, { take(mine), take(mine), take(mine) }, {}
+    for i = 1, 6 do
+      pools[i] = assert(connect { elsewhere = true }:semaphore("pool", 3))
+      asked[i] = ask(pools[i])
+      etcd:await_keys(prefix, 3 + i)
+    end
+    for _, i in ipairs { 2, 3, 5 } do asked[i]:cancel() end
+    etcd:await_keys(prefix, 6)
+    for _, i in ipairs { 1, 4, 6 } do
+      assert_wait(asked[i])
+      assert.is_true(table.remove(locks):unlock())
+      asked[i] = granted(asked[i])
+    end
+    for _, i in ipairs { 1, 4, 6 } do assert.is_true(asked[i]:unlock()) end
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("grants the permit of a killed process to the next waiter", function()
+    local child = remote.start { endpoints = suite.endpoints(), prefix = prefix, ttl = 4 }
+    assert.same({ "true" }, remote.ask(child,
+      "lock = assert(client:semaphore('pool', 3)):lock() return (lock:held())"))
+    local locks, asked = { take(mine), take(mine) }, ask(mine)
+    assert_wait(asked)
+    child:kill()
+    locks[3] = granted(asked)
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+  end)
+
+  it("gives the same owner the same permit and counts its calls", function()
+    local lock = assert(mine:lock())
+    assert.equal(lock, mine:lock())
+    assert.equal(lock, mine:try_lock())
+    assert.equal(lock, assert(client:semaphore("pool", 3)):lock())
+    assert.equal(4, lock:count())
+    assert.equal(2, mine:available())
+    for _ = 1, 4 do assert.is_true(lock:unlock()) end
+    assert.equal(3, mine:available())
+  end)
+
+  it('fails with "conflict" while permits are held under another number n', function()
+    local four = assert(other:semaphore("pool", 4))
+    local lock = take(mine)
+    local message = 'semaphore "' .. prefix .. 'pool" has 3 permits for others, and not 4'
+    assert.equal(message, assert_fails("conflict", four:lock { timeout = 5 }))
+    assert.equal(message, assert_fails("conflict", four:try_lock()))
+    assert.equal(message, assert_fails("conflict", four:available()))
+    assert_fails("conflict", client:semaphore("pool", 1):lock { owner = "another" })
+    assert.is_true(lock:unlock())
+    lock = take(four)
+    assert_fails("conflict", mine:lock { timeout = 5 })
+    assert.is_true(lock:unlock())
+    lock = take(assert(client:semaphore("pool", 1)))
+    message = message:gsub("3 permits", "1 permit")
+    assert.equal(message, assert_fails("conflict", four:lock { timeout = 5 }))
+    assert.equal(message, assert_fails("conflict", four:available()))
+    assert.is_true(lock:unlock())
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it('fails with "deadlock" if the blocking process holds all permits', function()
+    local locks = { take(mine, 1), take(mine, 2), take(mine, 3) }
+    local message = assert_fails("deadlock", mine:lock { owner = 4 })
+    assert.matches("this program, with all permits", message, 1, true)
+    assert.is_true(table.remove(locks):unlock())
+    locks[3] = take(theirs, 4)
+    assert_fails("timeout", mine:lock { owner = 5, timeout = 1 }) -- the other client may unlock
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+  end)
+
+  it("hands off permits between owners of one client without a new key", function()
+    local patient = connect { handoff_time = 60 }
+    local pool = assert(patient:semaphore("pool", 2))
+    local locks = { take(pool), take(pool) }
+    local asked = {}
+    for i = 1, 10 do asked[i] = ask(pool) end
+    local before
+    wait.eventually(function()
+      before = patient:stats()
+      return before.waiting == 10
+    end, 5, "all wait")
+    for i = 1, 10 do
+      assert.is_true(table.remove(locks, 1):unlock())
+      locks[2] = granted(asked[i])
+      assert.is_true(locks[2]:check())
+    end
+    assert.equal(before.enqueues, patient:stats().enqueues)
+    for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+  end)
+
+  it("is independent of a lock with the same name", function()
+    local lock = assert(client:lock "pool")
+    local permit = take(mine)
+    assert_fails("locked", other:try_lock "pool")
+    local places = assert(other:queue "pool")
+    assert.same({ "lock", true, "permit", true },
+      { places[1].mode, places[1].held, places[2].mode, places[2].held })
+    assert.is_true(lock:unlock())
+    assert.is_true(permit:unlock())
+  end)
+
+  it("has its permits listed by client:queue and deleted by break_lock", function()
+    local locks, asked = { take(mine), take(mine), take(theirs) }, ask(theirs)
+    etcd:await_keys(prefix, 4)
+    local places = assert(client:queue "pool")
+    for i, place in ipairs(places) do
+      assert.equal("permit", place.mode)
+      assert.equal(i <= 3, place.held)
+    end
+    assert_fails("not_held", other:break_lock("pool", places[4].token))
+    assert.is_true(other:break_lock("pool", places[1].token))
+    assert.equal("deleted", locks[1]:wait_lost(5))
+    assert.is_true(granted(asked):unlock())
+    for i = 2, 3 do assert.is_true(locks[i]:unlock()) end
+  end)
+
+  it("supports put, delete, max_hold and with_lock for its permits", function()
+    local lock = take(mine)
+    assert.is_true(lock:put(prefix .. "data", "v"))
+    assert.is_true(lock:delete(prefix .. "data"))
+    assert.is_true(lock:unlock())
+    local brief = assert(mine:lock { max_hold = 0.1 })
+    assert.equal("max_hold", brief:wait_lost(5))
+    wait.eventually(function() return mine:available() == 3 end, 5, "given back")
+    assert.same({ true, "done" }, { mine:with_lock(function(permit)
+      assert.is_true(permit:held())
+      return "done"
+    end) })
+    assert.same({ true, 2 }, { mine:with_lock({ timeout = 5 }, function()
+      return theirs:available()
+    end) })
+    assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("returns its name and number of permits, and refuses invalid arguments", function()
+    assert.equal('etcdlock.semaphore "pool" (3 permits)', tostring(mine))
+    assert.same({ "pool", 3 }, { mine:name(), mine:permits() })
+    assert.equal('etcdlock.semaphore "pool" (1 permit)', tostring(client:semaphore("pool", 1)))
+    for _, n in ipairs { 0, -1, 1.5, 1001, 0 / 0 } do
+      local message = assert_fails("invalid", client:semaphore("pool", n))
+      assert.matches("wanted a whole number from 1 to 1000", message, 1, true)
+    end
+    assert.has_error(function() client:semaphore "pool" end)
+    assert.has_error(function() client:semaphore("pool", "3") end)
+    assert.has_error(function() mine.lock() end)
+    assert_fails("invalid", client:semaphore("", 3))
+    assert.matches("linger", assert_fails("invalid", mine:lock { linger = 1 }), 1, true)
+  end)
+end)

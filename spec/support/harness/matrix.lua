@@ -1,0 +1,133 @@
+-- The configuration in which the suite runs: which version of etcd, how many members the shared
+-- etcd has, and whether etcds require certificates and passwords. Read from MATRIX_ETCD,
+-- MATRIX_MEMBERS and MATRIX_SECURE, which `make` sets; without them the installed etcd, one member,
+-- no security. Also which spec files can run in this configuration, and with the build
+-- MATRIX_SANITIZE.
+
+local Certs = require "spec.support.servers.certs"
+local Nginx = require "spec.support.servers.nginx"
+local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
+local uv = require "luv"
+
+local M = {}
+
+-- The variables that a client and etcdctl read.
+local VARIABLES = {
+  "ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY",
+  "ETCDCTL_USER", "ETCDCTL_PASSWORD", "ETCDCTL_TOKEN", "ETCDCTL_INSECURE_TRANSPORT",
+  "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "ETCDCTL_DISCOVERY_SRV",
+}
+
+local function variable(name)
+  local value = os.getenv(name)
+  return value ~= "" and value or nil
+end
+
+M.members = tonumber(variable "MATRIX_MEMBERS" or 1)
+M.is_secure = variable "MATRIX_SECURE" == "1"
+M.is_sanitized = variable "MATRIX_SANITIZE" ~= nil and variable "MATRIX_SANITIZE" ~= "gcov"
+M.root, M.user = "root:of-all-etcds", "locker:of-this-run"
+
+-- ---- which specs ------------------------------------------------------------
+
+-- What the line "-- Needs: ..." of a spec file may name, and whether it is missing here. `make
+-- matrix` sets MATRIX_MEMBERS; without it a spec that needs another etcd starts it.
+local is_matrix = variable "MATRIX_MEMBERS" ~= nil
+local MISSING = {
+  -- The spec file starts its own etcds, always the same: one configuration suffices.
+  ["one plain member"] = is_matrix and (M.is_secure or M.members ~= 1),
+  ["three members"] = is_matrix and M.members ~= 3,
+  -- The spec file runs none of the project's C code, or runs it in nginx, or searches all memory of
+  -- a process.
+  ["no sanitizer"] = M.is_sanitized,
+}
+
+-- If Debian 12 has luajit, its nginx can have no Lua module (see .ci/deps.sh). If the module is
+-- missing anywhere else, the specs fail.
+local has_no_nginx = not Nginx.has_lua()
+  and (proc.run { "dpkg-query", "-W", "-f", "${Status}", "libluajit-5.1-2" }):find " installed"
+  and (read_file "/etc/os-release" or ""):find 'VERSION_ID="12"'
+
+-- Returns the part of a key prefix that names a spec file: "lock/queue_spec".
+function M.place(file)
+  return file:match "spec/([%w_/]+)%.lua$"
+end
+
+-- Returns the first requirement of |file| that this configuration does not meet; nil if it meets
+-- all.
+function M.missing(file)
+  local text = assert(read_file(file))
+  for need in (text:match "\n%-%- Needs: ([^\n]*)%.\n" or ""):gmatch "[^,]+" do
+    need = need:match "^%s*(.*)$"
+    if MISSING[need] == nil then error(file .. ": unknown need: " .. need, 0) end
+    if MISSING[need] then return need end
+  end
+  if has_no_nginx and text:find("spec.support.servers.nginx", 1, true) then
+    return "nginx with its Lua module"
+  end
+end
+
+-- ---- settings of clients --------------------------------------------------
+
+local certs, tls
+
+-- Returns the TLS options of a secure etcd for Etcd.start; nil in a plain configuration.
+function M.tls()
+  if M.is_secure and not tls then
+    certs = Certs.new()
+    local ca = certs:ca()
+    local server = certs:issue(ca, "server")
+    -- Its common name is not the name of a user: only the password identifies a user.
+    local client = certs:issue(ca, "client")
+    tls = { ca = ca.cert, cert = server.cert, key = server.key, client = client }
+  end
+  return tls
+end
+
+-- Returns an environment for proc that unsets etcdctl's variables.
+function M.no_variables()
+  local env = {}
+  for _, name in ipairs(VARIABLES) do env[name] = false end
+  return env
+end
+
+-- Returns an environment for proc with which a client reaches |endpoints|.
+function M.variables(endpoints)
+  local env = M.no_variables()
+  env.ETCDCTL_ENDPOINTS = endpoints
+  if M.is_secure then
+    env.ETCDCTL_CACERT = M.tls().ca
+    env.ETCDCTL_CERT, env.ETCDCTL_KEY = M.tls().client.cert, M.tls().client.key
+    env.ETCDCTL_USER = M.user
+  end
+  return env
+end
+
+-- Sets the variables |env| in this process, and so in its children.
+function M.export(env)
+  for name, value in pairs(env) do
+    if value then uv.os_setenv(name, value) else uv.os_unsetenv(name) end
+  end
+end
+
+-- ---- start and end ----------------------------------------------------------
+
+-- Returns a description of the configuration. Raises if `etcd` has another version.
+function M.describe()
+  local out = proc.run { "etcd", "--version" }
+  local version, wanted = out:match "etcd Version: (%S+)", variable "MATRIX_ETCD"
+  if wanted and version:sub(1, #wanted + 1) ~= wanted .. "." then
+    error(("ETCD_VERSION=%s, but `etcd --version` reports %s"):format(wanted, version), 0)
+  end
+  return ("etcd %s, %d member%s, %s"):format(version, M.members, M.members > 1 and "s" or "",
+    M.is_secure and "client certificates and passwords" or "plain")
+end
+
+-- Removes the certificates.
+function M.remove()
+  if certs then certs:remove() end
+  certs, tls = nil, nil
+end
+
+return M
