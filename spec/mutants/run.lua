@@ -1,218 +1,154 @@
--- Would anybody notice? Puts small bugs into the code, one at a time, and has those
--- look that should see them.
+-- Mutation testing: changes files in random places, one place at a time, and reports the changes
+-- that neither the simulator nor a spec notices.
 --
---   lua spec/mutants/run.lua [WORDS...]
+--   make mutants FILES="src/rules/session.c" SEED=1 N=20 LIMIT=12
 --
--- from the project's root, in what `make mutants` sets up; with WORDS, only the
--- mutants whose list, file or name has one of them in it (as it stands). Fails if a
--- mutant can't be made any more, or if fewer than 90 in 100 are seen.
---
--- A list (lists/*.lua) holds mutants: what it is called, the file, what stands there,
--- exactly once, however it is laid out, and what is put there instead; and
---   by        who sees it: "sim", or a spec file, as in "lock/lost", or one of its
---             stories, "lock/lost: when its key is overwritten"; or a list of such.
---             It may stand once for the whole list
---   harmless  why nobody needs to see it, as nothing changes that anybody relies on
+-- The changes are made in a copy of the checkout. Of the specs that run the changed line, those
+-- that run most of the file are tried, at most LIMIT. A line that no test runs is reported at once.
 
-local Tree = require "spec.mutants.tree"
-local proc = require "spec.support.programs.proc"
+local coverage = require "spec.mutants.coverage"
+local operators = require "spec.mutants.operators"
+local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
-local wait = require "spec.support.harness.wait"
 
-local JOBS = math.max(1, tonumber(os.getenv "JOBS") or 3)
-local WANTED = 90 -- in 100
--- How long a look may take: as many times longer than it did, and some seconds more.
-local TIMES, MORE = 3, 30
+local TREE = "build/mutants/tree"
+local LOG = uv.cwd() .. "/build/mutants/log"
+local LONGEST = 120 -- seconds for one spec file
 
--- ---- which ------------------------------------------------------------------
-
-local LISTS = {
-  "base", "tls", "net", "etcd", "rules", "several", "writes", "lock", "local_queue", "nginx",
-  "lua_core", "lua", "election", "command", "eyes",
-}
-
-local function is_wanted(list, mutant)
-  for _, word in ipairs(arg) do
-    for _, text in ipairs { list, mutant.file, mutant.name } do
-      if text:find(word, 1, true) then return true end
-    end
-  end
-  return not arg[1]
+local function number_of(name, default)
+  local text = os.getenv(name)
+  if not text or text == "" then return default end
+  return assert(tonumber(text), name .. " is not a number")
 end
 
-local function read_lists()
-  local mutants = {}
-  for _, name in ipairs(LISTS) do
-    local list = require("spec.mutants.lists." .. name)
-    for _, entry in ipairs(list) do
-      local by = entry.by or list.by
-      local mutant = {
-        name = entry[1], file = entry[2], was = entry[3], is = entry[4],
-        by = type(by) == "table" and by or { by }, harmless = entry.harmless,
-      }
-      if is_wanted(name, mutant) then mutants[#mutants + 1] = mutant end
-    end
-  end
-  return mutants
-end
-
--- ---- one of them --------------------------------------------------------------
-
--- Of the looks at the code as it is: how long they took, or why they say nothing.
-local seconds_of, useless = {}, {}
+local SEED, N, LIMIT = number_of("SEED", 1), number_of("N", 20), number_of("LIMIT", 12)
 
 local function say(text, ...)
   io.stdout:write(text:format(...), "\n")
   io.stdout:flush()
 end
 
--- Whoever looks must find nothing in the code as it is; the second time at the latest,
--- because the machine is busy.
-local function look_before(tree, by)
-  local ok, verdict, words
-  for _ = 1, 2 do
-    local from = wait.now()
-    ok, verdict, words = pcall(tree.look, tree, by)
-    seconds_of[by] = wait.now() - from
-    if ok and verdict == "green" then return end
-  end
-  useless[by] = ok and words or verdict
-  say("ERROR     not even mutated: %s\n%s", by, useless[by])
+-- ---- the places ---------------------------------------------------------------------
+
+local function lines_of(text)
+  local lines = {}
+  for line in text:gmatch "([^\n]*)\n" do lines[#lines + 1] = line end
+  return lines
 end
 
--- Is |mutant| seen? By whom, and how.
-local function try(tree, mutant)
-  tree:apply(mutant)
-  for _, by in ipairs(mutant.harmless and {} or mutant.by) do
-    if useless[by] then error(by .. " is of no use", 0) end
-    local verdict = tree:look(by, TIMES * seconds_of[by] + MORE)
-    if verdict ~= "green" then
-      mutant.seen, mutant.how = true, by .. (verdict == "late" and ", which never ends" or "")
-      return
-    end
+local function read_files()
+  local files = {}
+  for file in (os.getenv "FILES" or ""):gmatch "%S+" do
+    assert(read_file(file), file .. ": there is no such file")
+    files[#files + 1] = file
   end
+  assert(files[1], 'usage: make mutants FILES="src/rules/session.c" SEED=1 N=20 LIMIT=12')
+  return files
 end
 
--- ---- all of them --------------------------------------------------------------
-
-local interrupted = false
-
--- Calls each(tree, task) for the |tasks|, one of which is at work in each of the
--- |trees|.
-local function share_out(trees, tasks, each)
-  local next_task, workers = 1, {}
-  for i, tree in ipairs(trees) do
-    workers[i] = coroutine.create(function()
-      while tasks[next_task] do
-        next_task = next_task + 1
-        each(tree, tasks[next_task - 1])
-      end
-    end)
-  end
-  local is_busy
-  repeat
-    is_busy = false
-    if interrupted then error("interrupted", 0) end
-    for _, worker in ipairs(workers) do
-      if coroutine.status(worker) ~= "dead" then
-        is_busy = true
-        local ok, failure = coroutine.resume(worker)
-        if not ok then error(failure, 0) end
+-- Returns all mutants of |files|: { file =, number =, description =, text = }.
+local function all_mutants(files)
+  local list = {}
+  for _, file in ipairs(files) do
+    local lines = lines_of(assert(read_file(file)))
+    for number = 1, #lines do
+      for _, mutant in ipairs(operators.of_line(file, lines, number)) do
+        list[#list + 1] = {
+          file = file, number = number, description = mutant[1], text = mutant[2],
+          was = lines[number],
+        }
       end
     end
-    wait.sleep(0.02)
-  until not is_busy
-end
-
-local function tell(mutant)
-  if mutant.failure then
-    say("ERROR     %s: %s", mutant.name, mutant.failure)
-  elseif mutant.harmless then
-    say("harmless  %-48s %s", mutant.name, mutant.file)
-  elseif mutant.seen then
-    say("seen      %-48s %s", mutant.name, mutant.how)
-  else
-    say("SURVIVED  %-48s %s", mutant.name, mutant.file)
   end
+  return list
 end
 
-local function looks_of(mutants)
-  local looks = {}
-  for _, mutant in ipairs(mutants) do
-    for _, by in ipairs(mutant.harmless and {} or mutant.by) do
-      if not looks[by] then looks[#looks + 1], looks[by] = by, true end
-    end
+-- ---- one mutant -----------------------------------------------------------------------
+
+-- Runs |command| in the copy; true if it succeeds.
+local function succeeds(command)
+  local status = os.execute(("cd '%s' && %s >'%s' 2>&1 </dev/null"):format(TREE, command, LOG))
+  return status == true or status == 0
+end
+
+local function write(path, text)
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+end
+
+-- Returns the specs to try for |mutant|, and how many run its line.
+local function specs_for(mutant, specs)
+  local list = {}
+  for spec, covered in pairs(specs) do
+    if covered.lines[mutant.number] then list[#list + 1] = spec end
   end
-  return looks
-end
-
--- ---- the score ----------------------------------------------------------------
-
-local function percent(score)
-  return 100 * score.seen / (score.seen + score.survived)
-end
-
-local function add_up(mutants)
-  local total, files = { seen = 0, survived = 0, failed = 0, harmless = {} }, {}
-  for _, mutant in ipairs(mutants) do
-    local score = files[mutant.file] or { file = mutant.file, seen = 0, survived = 0 }
-    if not files[mutant.file] then files[#files + 1], files[mutant.file] = score, score end
-    if mutant.failure then
-      total.failed = total.failed + 1
-    elseif mutant.harmless then
-      table.insert(total.harmless, mutant)
-    else
-      local field = mutant.seen and "seen" or "survived"
-      score[field], total[field] = score[field] + 1, total[field] + 1
-    end
-  end
-  return total, files
-end
-
-local function tell_score(mutants)
-  local total, files = add_up(mutants)
-  say "\nseen, of how many, by file"
-  for _, score in ipairs(files) do
-    local count = score.seen + score.survived
-    if count > 0 then
-      say("  %-40s %3d of %3d  %3.0f %%", score.file, score.seen, count, percent(score))
-    end
-  end
-  if total.harmless[1] then say "\nof these nobody needs to see anything" end
-  for _, mutant in ipairs(total.harmless) do
-    say("  %s: %s\n    %s", mutant.file, mutant.name, mutant.harmless)
-  end
-  local count = total.seen + total.survived
-  say("\n%d of %d seen, %.0f %%; %d could not be made", total.seen, count,
-    count > 0 and percent(total) or 100, total.failed)
-  return total.failed == 0 and (count == 0 or percent(total) >= WANTED)
-end
-
--- ---- main -----------------------------------------------------------------------
-
-local trees = {}
-
-local function main()
-  local mutants = read_lists()
-  local looks = looks_of(mutants)
-  for i = 1, math.min(JOBS, #mutants) do trees[i] = Tree.new() end
-  say("%d mutants, %d at a time, and %d who look at them", #mutants, #trees, #looks)
-  share_out(trees, looks, look_before)
-  share_out(trees, mutants, function(tree, mutant)
-    local ok, failure = pcall(try, tree, mutant)
-    mutant.failure = not ok and failure
-    tree:restore(mutant)
-    tell(mutant)
+  table.sort(list, function(a, b)
+    if specs[a].count ~= specs[b].count then return specs[a].count > specs[b].count end
+    return a < b
   end)
-  return tell_score(mutants)
+  local count = #list
+  for i = count, LIMIT + 1, -1 do list[i] = nil end
+  return list, count
 end
 
--- Not here, within the loop: what is to be waited for would never come.
-for _, name in ipairs { "sigint", "sigterm", "sighup" } do
-  uv.signal_start(uv.new_signal(), name, function() interrupted = true end)
+local BUILD = "make --no-print-directory TESTING=1 all nginx-module"
+
+-- Returns what notices |mutant|; nil and what was tried if nothing does; false if it cannot be
+-- built.
+local function judge(mutant, specs)
+  if mutant.file:find "%.c$" and not succeeds(BUILD) then return false end
+  local tried = {}
+  if mutant.file:find "%.c$" and not succeeds "make -q build/sim/sim" then
+    if not succeeds "timeout 300 make --no-print-directory sim" then return "the simulator" end
+    tried[1] = "the simulator"
+  end
+  local list, count = specs_for(mutant, specs)
+  if list[1] then
+    local command = ("LONGEST=%d FAIL_FAST=1 make --no-print-directory TESTING=1 suite SPEC='%s'")
+      :format(LONGEST, table.concat(list, " "))
+    if not succeeds(command) then
+      return (read_file(LOG) or ""):match "%d+/%d+ +%S+ +(%S+): [^\n]-FAILED" or "the suite"
+    end
+    tried[#tried + 1] = ("%d of the %d specs that run the line"):format(#list, count)
+  end
+  return nil, tried[1] and table.concat(tried, ", ") or "no test runs the line"
 end
-local ok, good = xpcall(main, debug.traceback)
-if not ok then io.stderr:write(good, "\n") end
-proc.shut_down()
-for _, tree in ipairs(trees) do tree:remove() end
-os.exit(ok and good and 0 or 1)
+
+-- Judges |mutant| in the copy, and takes it out again.
+local function try(mutant, specs)
+  local path, original = TREE .. "/" .. mutant.file, assert(read_file(mutant.file))
+  local lines = lines_of(original)
+  lines[mutant.number] = mutant.text
+  write(path, table.concat(lines, "\n") .. "\n")
+  local noticed, tried = judge(mutant, specs)
+  write(path, original)
+  return noticed, tried
+end
+
+-- ---- all of them ------------------------------------------------------------------------
+
+local files = read_files()
+coverage.measure(files)
+local specs = {}
+for _, file in ipairs(files) do specs[file] = coverage.of(file) end
+os.execute(("rm -rf '%s' && mkdir -p '%s'"):format(TREE, TREE))
+os.execute("tar -c --exclude=./build/mutants --exclude='./build/*-gcov' --exclude=./.git ."
+  .. " | tar -x -C " .. TREE)
+assert(succeeds(BUILD) and succeeds "make --no-print-directory sim", "see " .. LOG)
+
+math.randomseed(SEED)
+local pool, noticed, survived = all_mutants(files), 0, 0
+while noticed + survived < N and pool[1] do
+  local mutant = table.remove(pool, math.random(#pool))
+  local by, tried = try(mutant, specs[mutant.file])
+  local place = ("%s:%d: %s"):format(mutant.file, mutant.number, mutant.description)
+  if by then
+    noticed = noticed + 1
+    say("noticed   %s (%s)", place, by)
+  elseif by == nil then
+    survived = survived + 1
+    say("SURVIVED  %s (%s)\n            %s", place, tried, mutant.was:match "^%s*(.*)$")
+  end
+end
+say("%d mutants with seed %d: %d noticed, %d survived", noticed + survived, SEED, noticed, survived)
