@@ -27,6 +27,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 # ---- the suite ------------------------------------------------------------------
 
 SCRIPTED := build/spec/scripted_server
+REFUSING := build/spec/refusing_grpc.so
 REPORTS := $(CURDIR)/$(BUILD)/reports
 ETCD35 := build/etcd-3.5
 # Debian's, which any Lua can run; a rock's is a shell script.
@@ -63,7 +64,7 @@ check-deps: ## install the Debian packages that `make check-all` needs besides
 	@sh .ci/deps.sh all $(LUA_VERSION)
 
 suite: ## the specs alone: SPEC=spec/lock, with TESTING=1 or SANITIZE=asan|tsan
-	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(filter build/%,$(SUITE_LUA)) \
+	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(REFUSING) $(filter build/%,$(SUITE_LUA)) \
 	  $(if $(filter 3.5,$(ETCD_VERSION)),$(ETCD35)/usr/bin/etcd)
 	@$(MAKE) --no-print-directory nginx-module
 	@rm -rf '$(REPORTS)' && mkdir -p '$(REPORTS)'
@@ -196,6 +197,12 @@ $(SCRIPTED): $(wildcard spec/support/servers/scripted_*.[ch])
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -pthread $(shell $(PKG_CONFIG) --cflags grpc) \
 	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $(filter %.c,$^) \
 	  $(shell $(PKG_CONFIG) --libs-only-L grpc) -lgrpc -lgpr -lpthread
+
+$(REFUSING): spec/support/programs/refusing_grpc.c
+	$(call show,LINK)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -fPIC -shared $(shell $(PKG_CONFIG) --cflags grpc) \
+	  $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(LDFLAGS) -o $@ $< \
+	  $(shell $(PKG_CONFIG) --libs-only-L grpc) -Wl,--no-as-needed -lgrpc
 
 # The simulator drives the pure part of the lock, which needs no library.
 SIM := build/sim/sim

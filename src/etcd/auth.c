@@ -9,6 +9,7 @@
 #include "etcd.pb-c.h"
 #include "base/secret.h"
 #include "base/of.h"
+#include "net/header.h"
 
 enum {
   /* A password's hash takes etcd up to a second, one after the other; twice as
@@ -89,6 +90,24 @@ static void release_waiting(el_auth *auth, const el_error *err) {
   }
 }
 
+/* Sets |token|, which etcd |from| has given, or refuses it: of a token that no call can
+ * carry, no later call would tell the cause. */
+static void take_token(el_auth *auth, const char *token, const char *from,
+                       el_error *err) {
+  if (*token == '\0') {
+    el_error_set(err, EL_UNAUTHENTICATED,
+                 "etcd %s: its answer to Authenticate has no token", from);
+  } else if (el_header_illegal_at(token) != 0) {
+    el_error_set(err, EL_UNAUTHENTICATED,
+                 "etcd %s: the token in its answer to Authenticate (not shown) "
+                 "has an illegal character at position %zu of %zu, and cannot "
+                 "be sent as an HTTP header; is this endpoint an etcd?",
+                 from, el_header_illegal_at(token), strlen(token));
+  } else {
+    el_channel_set_token(auth->ch, token);
+  }
+}
+
 static void read_token(el_auth *auth, const el_rpc_answer *answer,
                        el_error *err) {
   Etcd__AuthenticateResponse *message =
@@ -98,7 +117,7 @@ static void read_token(el_auth *auth, const el_rpc_answer *answer,
                  "etcd %s: the answer to an Authenticate can't be read",
                  answer->from);
   } else {
-    el_channel_set_token(auth->ch, message->token);
+    take_token(auth, message->token, answer->from, err);
     explicit_bzero(message->token, strlen(message->token));
   }
   if (message != NULL) {

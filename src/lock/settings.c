@@ -2,8 +2,10 @@
 #include "lock/settings.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/secret.h"
+#include "net/header.h"
 
 void el_settings_free(el_settings *settings) {
   el_secret_free(settings->user);
@@ -13,6 +15,18 @@ void el_settings_free(el_settings *settings) {
     el_tls_unref(settings->tls);
   }
   free(settings);
+}
+
+/* The message tells the position of the illegal byte, and nothing of the token. */
+static bool check_token(const char *token, el_error *err) {
+  size_t at = token != NULL ? el_header_illegal_at(token) : 0;
+  if (at == 0) return true;
+  el_error_set(err, EL_INVALID,
+               "token (not shown) has an illegal character at position %zu of "
+               "%zu, wanted printable ASCII with no space at either end; "
+               "remove the line break that a file ends with",
+               at, strlen(token));
+  return false;
 }
 
 static bool check_auth(const el_settings *settings,
@@ -60,7 +74,8 @@ el_settings *el_settings_new(const el_connect_options *options, el_error *err) {
       goto fail;
     }
   }
-  if (!check_auth(settings, options, err) ||
+  if (!check_token(options->token, err) ||
+      !check_auth(settings, options, err) ||
       !load_tls(settings, options, err)) {
     goto fail;
   }

@@ -292,6 +292,13 @@ grpc_call *el_channel_call(el_channel *ch, size_t member, const char *method,
   return call;
 }
 
+void el_channel_refused(const el_channel *ch, size_t member, grpc_call_error rc,
+                        el_error *err) {
+  el_error_set(err, EL_INVALID,
+               "etcd %s: gRPC has refused to send the request: %s",
+               el_channel_address(ch, member), grpc_call_error_to_string(rc));
+}
+
 /* ---- moving on ---- */
 
 void el_channel_add_move(el_channel *ch, el_move *move) {

@@ -28,4 +28,10 @@ void el_channel_ended(el_channel *ch, el_asked *asked, bool answered);
  * TLS where there is none), |err| becomes that reason. @thread io */
 void el_channel_note(el_channel *ch, size_t member, el_error *err);
 
+/* el_channel_refused fills |err| for a call to |member| of which gRPC core has refused a
+ * batch for the reason |rc|: the request was never sent, and a repetition would be
+ * refused, too. The member is not at fault, and stays in use. @thread io */
+void el_channel_refused(const el_channel *ch, size_t member, grpc_call_error rc,
+                        el_error *err);
+
 #endif

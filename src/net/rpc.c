@@ -2,10 +2,10 @@
  *
  * One batch of all six operations: it completes once, when the call is over,
  * and its success flag says nothing; the status does. Everything that the
- * batch points to lives in el_rpc until that event. */
+ * batch points to lives in el_rpc until that event. A batch that gRPC core
+ * refuses never completes: a command ends that call instead. */
 #include "net/rpc.h"
 
-#include <assert.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/support/alloc.h>
@@ -32,6 +32,8 @@ typedef struct el_rpc {
   grpc_byte_buffer *received;
   grpc_status_code status;
   grpc_slice details;
+  grpc_call_error refusal; /* GRPC_CALL_OK: the batch has started */
+  el_command refused;      /* posted if it has not */
   el_rpc_done done;
   void *arg;
 } el_rpc;
@@ -113,9 +115,19 @@ static void on_rpc_done(el_tag *tag, bool ok) {
   free_rpc(rpc);
 }
 
+static void on_refused(el_command *command) {
+  el_rpc *rpc = EL_OF(command, el_rpc, refused);
+  el_rpc_answer answer = {.from = address_of(rpc)};
+  if (!rpc->is_chosen) {
+    el_channel_ended(rpc->ch, &rpc->asked, false);
+  }
+  el_channel_refused(rpc->ch, rpc->member, rpc->refusal, &answer.err);
+  rpc->done(rpc->arg, &answer);
+  free_rpc(rpc);
+}
+
 static void start_batch(el_rpc *rpc, grpc_byte_buffer *message) {
   grpc_op ops[6];
-  grpc_call_error rc;
   memset(ops, 0, sizeof ops);
   el_metadata_send(&ops[0], &rpc->metadata);
   ops[1].op = GRPC_OP_SEND_MESSAGE;
@@ -129,9 +141,11 @@ static void start_batch(el_rpc *rpc, grpc_byte_buffer *message) {
   ops[5].data.recv_status_on_client.trailing_metadata = &rpc->trailing;
   ops[5].data.recv_status_on_client.status = &rpc->status;
   ops[5].data.recv_status_on_client.status_details = &rpc->details;
-  rc = grpc_call_start_batch(rpc->call, ops, 6, &rpc->tag, NULL);
-  assert(rc == GRPC_CALL_OK);
-  (void)rc;
+  rpc->refusal = grpc_call_start_batch(rpc->call, ops, 6, &rpc->tag, NULL);
+  if (rpc->refusal != GRPC_CALL_OK) {
+    /* Later, because callers of el_rpc_start don't expect the answer within it. */
+    el_loop_post(el_channel_loop(rpc->ch), &rpc->refused);
+  }
 }
 
 void el_rpc_start(el_channel *ch, const el_rpc_request *request,
@@ -142,6 +156,7 @@ void el_rpc_start(el_channel *ch, const el_rpc_request *request,
   el_rpc *rpc = el_alloc(sizeof *rpc);
   rpc->tag.done = on_rpc_done;
   rpc->entry.cancel = cancel;
+  rpc->refused.run = on_refused;
   rpc->ch = ch;
   rpc->is_chosen = request->chosen != 0;
   rpc->member = rpc->is_chosen ? request->chosen - 1 : el_channel_member(ch);

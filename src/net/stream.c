@@ -3,10 +3,10 @@
  * Batches: the status alone (it completes last), the initial metadata both
  * ways, and at most one message out and one in at a time; gRPC core refuses a
  * second. Writes queue here; the next read starts when one has completed.
- * The struct lives until every batch has come back. */
+ * The struct lives until every batch has come back. A batch that gRPC core
+ * refuses never does: it ends the stream, and a command comes back instead. */
 #include "net/stream.h"
 
-#include <assert.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/support/alloc.h>
@@ -40,6 +40,8 @@ struct el_stream {
   bool silent; /* closed by us: tell nobody */
   int pending; /* batches that have not come back */
   batch opened, sent, received, ended;
+  grpc_call_error refusal; /* of the first batch that was refused */
+  el_command refused;      /* posted for that one */
   bool sending;
   STAILQ_HEAD(, outgoing) queue;
   grpc_byte_buffer *incoming;
@@ -49,13 +51,6 @@ struct el_stream {
   grpc_status_code status;
   grpc_slice details;
 };
-
-static void start(el_stream *st, const grpc_op *ops, size_t n, batch *b) {
-  grpc_call_error rc = grpc_call_start_batch(st->call, ops, n, &b->tag, NULL);
-  assert(rc == GRPC_CALL_OK);
-  (void)rc;
-  st->pending++;
-}
 
 /* ---- the end ---- */
 
@@ -75,16 +70,26 @@ static void free_stream(el_stream *st) {
   free(st);
 }
 
+/* How the stream has ended. */
+static void read_end(el_stream *st, el_error *err) {
+  char *details;
+  if (st->refusal != GRPC_CALL_OK) {
+    el_channel_refused(st->ch, st->member, st->refusal, err);
+    return;
+  }
+  details = grpc_slice_to_c_string(st->details);
+  el_error_from_status(err, (int)st->status, details,
+                       el_channel_address(st->ch, st->member));
+  gpr_free(details);
+  el_channel_note(st->ch, st->member, err);
+}
+
 /* Counts a batch as come back; the last one is the end of the stream. */
 static void come_back(el_stream *st) {
   if (--st->pending > 0) return;
   if (!st->silent) {
     el_error err;
-    char *details = grpc_slice_to_c_string(st->details);
-    el_error_from_status(&err, (int)st->status, details,
-                         el_channel_address(st->ch, st->member));
-    gpr_free(details);
-    el_channel_note(st->ch, st->member, &err);
+    read_end(st, &err);
     if (!st->silent) { /* else its owner moved on and closed it meanwhile */
       st->events.on_ended(st->arg, &err);
     }
@@ -100,6 +105,24 @@ static void on_ended(el_tag *tag, bool ok) {
 static void cancel(el_live_call *entry) {
   el_stream *st = EL_OF(entry, el_stream, entry);
   grpc_call_cancel(st->call, NULL);
+}
+
+/* Later than the refusal, because whoever opens a stream or sends a message doesn't
+ * expect the stream's end within that. */
+static void on_refused(el_command *command) {
+  come_back(EL_OF(command, el_stream, refused));
+}
+
+static void start(el_stream *st, const grpc_op *ops, size_t n, batch *b) {
+  grpc_call_error rc = grpc_call_start_batch(st->call, ops, n, &b->tag, NULL);
+  if (rc == GRPC_CALL_OK) {
+    st->pending++;
+  } else if (st->refusal == GRPC_CALL_OK) {
+    st->refusal = rc;
+    st->pending++;
+    el_loop_post(el_channel_loop(st->ch), &st->refused);
+    cancel(&st->entry);
+  }
 }
 
 const char *el_stream_address(const el_stream *st) {
@@ -194,6 +217,7 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   el_stream *st = el_alloc(sizeof *st);
   grpc_op ops[2];
   st->entry.cancel = cancel;
+  st->refused.run = on_refused;
   st->ch = ch;
   st->member = el_channel_member(ch);
   st->events = *events;

@@ -51,6 +51,13 @@ function Scripted:hold_back(method, times)
   self:answer(method, "held", 0, "-", times or 1)
 end
 
+-- Answers the next |times| (nil: all) calls of the unary method |method| with |message|, the bytes
+-- of a protobuf message, and does not forward them to etcd.
+function Scripted:reply(method, message, times)
+  local hex = message:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end)
+  self:answer(method, "reply", 0, hex, times)
+end
+
 -- Returns the number of answers to |method| that are held back.
 function Scripted:held(method)
   return (ask(self, "held %s", method))

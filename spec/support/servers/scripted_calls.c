@@ -105,6 +105,34 @@ static void answer(call *c) {
   start(c->client, ops, c->etcd == NULL ? 2 : 1, &c->answered);
 }
 
+/* The message that |hex| stands for, two digits a byte. */
+static grpc_byte_buffer *decode(const char *hex) {
+  size_t len = strlen(hex) / 2;
+  grpc_slice bytes = grpc_slice_malloc(len);
+  grpc_byte_buffer *message;
+  for (size_t i = 0; i < len; i++) {
+    unsigned byte = 0;
+    sscanf(hex + 2 * i, "%2x", &byte);
+    GRPC_SLICE_START_PTR(bytes)[i] = (uint8_t)byte;
+  }
+  message = grpc_raw_byte_buffer_create(&bytes, 1);
+  grpc_slice_unref(bytes);
+  return message;
+}
+
+/* Answers the unary call with the message that is ordered, without etcd. */
+static void reply(call *c) {
+  grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
+                    {.op = GRPC_OP_SEND_MESSAGE},
+                    {.op = GRPC_OP_SEND_STATUS_FROM_SERVER}};
+  grpc_byte_buffer *message = decode(c->order.text);
+  c->is_answered = true;
+  ops[1].data.send_message.send_message = message;
+  ops[2].data.send_status_from_server.status = GRPC_STATUS_OK;
+  start(c->client, ops, 3, &c->answered);
+  grpc_byte_buffer_destroy(message);
+}
+
 /* Either all is over or the client has gone. */
 static void on_closed(batch *b) {
   bool is_late = b->call->order.when == LATE;
@@ -337,6 +365,8 @@ static void on_arrived(batch *b) {
   start(c->client, &op, 1, &c->closed);
   if (c->order.when == BEFORE) {
     answer(c);
+  } else if (c->order.when == REPLY) {
+    reply(c);
   } else if (c->order.when == LATE) {
     keep(c);
   } else {

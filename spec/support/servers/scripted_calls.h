@@ -12,6 +12,7 @@ enum {
   NEVER = 'n',
   LATE = 'l',
   HELD = 'h',
+  REPLY = 'r',
   PASS = 0
 };
 

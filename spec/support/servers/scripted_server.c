@@ -10,7 +10,8 @@
  *       reach etcd; "after" etcd has carried them out, and its answer is thrown
  *       away; "never" is the same, but no answer comes at all; "late": etcd is
  *       asked when that is ordered; "held": its answer is passed on when that is
- *       ordered, whatever STATUS says.
+ *       ordered, whatever STATUS says; "reply": etcd is not asked, and the answer is
+ *       the message TEXT, two hexadecimal digits a byte.
  *   deliver METHOD               asks etcd what was late: "N" such calls, when it
  *                                has answered them
  *   held METHOD                  how many answers are held now: "N"
