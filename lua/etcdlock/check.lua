@@ -12,9 +12,20 @@ local SECRET = { -- of connect
   ETCDCTL_USER = true,
 }
 
+--- Does `value` look like a PEM text, as it is or in base64, rather than a file's name?
+function M.is_pem_text(value)
+  return value:find "[\r\n]" or value:find("-----BEGIN", 1, true) or value:find "^LS0tLS1CRUdJTi"
+end
+
+-- Is the value of connect's `field` a secret, or does it contain one by mistake?
+local function is_secret(field, value)
+  return SECRET[field] or type(value) == "string"
+    and (M.is_pem_text(value) or field == "user" and value:find(":", 1, true))
+end
+
 --- A field's value as it is shown in a message.
 local function show(where, field, value)
-  if where == "etcdlock.connect" and SECRET[field] then
+  if where == "etcdlock.connect" and is_secret(field, value) then
     return "(not shown)"
   elseif type(value) == "string" then
     return string.format("%q", #value > 60 and value:sub(1, 60) .. "..." or value)

@@ -179,6 +179,25 @@ local function endpoint_list(value)
   return list
 end
 
+-- Does |endpoint| contain a user, as in "http://name:password@host:2379"? In the path of a unix
+-- socket an "@" is a character like others.
+local function has_user(endpoint)
+  return endpoint:find("@", 1, true) and not endpoint:find "^unixs?:"
+end
+
+-- No message about an endpoint may show a password. A string is split at commas, which a password
+-- may contain: so all endpoints are looked at before any of them is shown.
+local function check_no_users(list, name)
+  for _, one in ipairs(list) do
+    if has_user(one) then
+      local text = '%s: %s (not shown) contains "@", wanted host:port without a user; '
+        .. "give the options user and password"
+      return nil, text:format(WHERE, name), "invalid"
+    end
+  end
+  return true
+end
+
 local function check_endpoints(settings, names)
   local list = endpoint_list(settings.endpoints or DEFAULT_ENDPOINT)
   if #list == 0 then
@@ -187,6 +206,10 @@ local function check_endpoints(settings, names)
   elseif #list > ENDPOINTS_MAX then
     local text = "%s: %s has %d, wanted at most %d"
     return nil, text:format(WHERE, names.endpoints, #list, ENDPOINTS_MAX), "invalid"
+  end
+  local ok, message, code = check_no_users(list, names.endpoints)
+  if not ok then
+    return nil, message, code
   end
   for _, one in ipairs(list) do
     if one:find("%z") then
@@ -217,7 +240,10 @@ local function check_texts(settings, names)
     end
   end
   for _, field in ipairs { "cacert", "cert", "key" } do
-    if settings[field] and settings[field .. "_pem"] then
+    if settings[field] and check.is_pem_text(settings[field]) then
+      local text = "%s: %s (not shown) is a text, but must be a file name; a text goes into %s_pem"
+      return nil, text:format(WHERE, names[field], field), "invalid"
+    elseif settings[field] and settings[field .. "_pem"] then
       local wanted = "only one of " .. field .. " and " .. field .. "_pem"
       return check.invalid(WHERE, names[field], settings[field], wanted)
     end
@@ -236,7 +262,9 @@ local function check_user(settings, names)
     names.password = names.user
   end
   if settings.user and not settings.password then
-    return check.invalid(WHERE, names.user, settings.user, "a password as well")
+    local wanted = names.user == "user" and settings.user:find(":", 1, true)
+      and "a name alone; give the password as the option password" or "a password as well"
+    return check.invalid(WHERE, names.user, settings.user, wanted)
   elseif settings.password and not settings.user then
     return check.invalid(WHERE, names.password, settings.password, "a user as well")
   end

@@ -115,14 +115,6 @@ bool el_pem_has_changed(const el_pem *pem) {
 
 static bool init_file(el_pem *pem, const char *option, const char *file,
                       el_error *err) {
-  /* A key in the wrong option must not become part of a message. */
-  if (strstr(file, "-----BEGIN") != NULL || strchr(file, '\n') != NULL) {
-    el_error_set(err, EL_INVALID,
-                 "%s is a text, but must be a file name; a text goes into "
-                 "%s_pem",
-                 option, option);
-    return false;
-  }
   snprintf(pem->label, sizeof pem->label, "%s \"%.90s\"", option, file);
   pem->file = strdup(file);
   if (pem->file == NULL) return no_memory(err);
