@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 static const struct {
   const char *text;
@@ -16,20 +17,51 @@ static const struct {
     {"unix:", false, true},    {"unixs:", true, true},
 };
 
+/* Of a host's name, and of an IPv6 zone: no others reach a resolver. */
+#define NAME_CHARACTERS \
+  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._"
+
+/* What a socket's address has room for, without the NUL. */
+enum { UNIX_PATH_MAX = sizeof((struct sockaddr_un *)0)->sun_path - 1 };
+
+static bool is_port(const char *text) {
+  size_t len = strlen(text);
+  long port;
+  if (len == 0 || len > 5 || strspn(text, "0123456789") != len) return false;
+  port = strtol(text, NULL, 10);
+  return port >= 1 && port <= 65535;
+}
+
+/* An IPv6 address, maybe with a zone ("fe80::1%eth0"). */
+static bool is_ipv6(const char *text, size_t len) {
+  char address[INET6_ADDRSTRLEN];
+  struct in6_addr ip;
+  const char *percent = memchr(text, '%', len);
+  size_t address_len = percent != NULL ? (size_t)(percent - text) : len;
+  if (address_len >= sizeof address) return false;
+  memcpy(address, text, address_len);
+  address[address_len] = '\0';
+  if (inet_pton(AF_INET6, address, &ip) != 1) return false;
+  return percent == NULL ||
+         (address_len + 1 < len &&
+          strspn(percent + 1, NAME_CHARACTERS) >= len - address_len - 1);
+}
+
+/* A name or an IPv4 address, as a resolver and the header :authority take it. */
+static bool is_host(const char *text, size_t len) {
+  return len > 0 && strspn(text, NAME_CHARACTERS) >= len;
+}
+
 /* gRPC makes a "lame" channel of a bad target and logs; so check first. */
 static bool is_host_port(const char *text) {
   const char *colon = strrchr(text, ':');
-  char *end;
-  long port;
-  if (colon == NULL || colon == text) return false;
+  size_t len;
+  if (colon == NULL || !is_port(colon + 1)) return false;
+  len = (size_t)(colon - text);
   if (text[0] == '[') {
-    if (colon[-1] != ']') return false;
-  } else if (memchr(text, ':', (size_t)(colon - text)) != NULL) {
-    return false; /* an IPv6 address without its brackets */
+    return len > 2 && text[len - 1] == ']' && is_ipv6(text + 1, len - 2);
   }
-  if (strpbrk(text, "/?#@ ,") != NULL) return false;
-  port = strtol(colon + 1, &end, 10);
-  return end != colon + 1 && *end == '\0' && port >= 1 && port <= 65535;
+  return is_host(text, len);
 }
 
 /* gRPC's name: dns: resolves names and takes IPv4 literals, ipv6: wants the
@@ -48,10 +80,19 @@ static void set_path(el_endpoint *to, const char *path) {
 
 /* What is wrong with |text|, whose part behind the scheme is |rest|, and what to
  * write instead, if that can be guessed. */
-static void explain(el_error *err, const char *text, const char *rest) {
+static void explain(el_error *err, const char *text, const char *rest,
+                    bool path) {
   const char *slash = strchr(rest, '/');
   char guess[120];
   int scheme = (int)(rest - text);
+  if (path && strlen(rest) > UNIX_PATH_MAX) {
+    el_error_set(
+        err, EL_INVALID,
+        "endpoint \"%.60s...\" has a path of %zu bytes, wanted at most "
+        "%d; use a shorter path",
+        text, strlen(rest), UNIX_PATH_MAX);
+    return;
+  }
   snprintf(guess, sizeof guess, "%.*s", slash ? (int)(slash - rest) : 100,
            rest);
   if (slash != NULL && is_host_port(guess)) {
@@ -93,8 +134,9 @@ bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
     }
   }
   if (strlen(rest) >= EL_ENDPOINT_MAX - sizeof "unix:" ||
-      (path ? rest[0] == '\0' : !is_host_port(rest))) {
-    explain(err, text, rest);
+      (path ? rest[0] == '\0' || strlen(rest) > UNIX_PATH_MAX
+            : !is_host_port(rest))) {
+    explain(err, text, rest, path);
     return false;
   }
   if (path) {
