@@ -103,7 +103,7 @@ typedef struct el_entry_event {
   el_place older; /* answer: the youngest that counts and is older */
   bool unsure;    /* answer: older can't be told from it; ask for all */
   bool conflict;  /* answer: older is of a semaphore with other permits */
-  uint16_t missing; /* answer: if several are in the way, how many have to go */
+  uint32_t missing; /* answer: if several are in the way, how many have to go */
   bool locked;      /* try: a key that counts is there */
   bool batched;     /* answer: |rev| may have changed more than it tells */
   bool serializable;  /* look: a member's state, perhaps a stale one */
@@ -164,7 +164,7 @@ typedef struct el_entry {
   bool cut_short : 1;     /* ... before its time */
   bool uncertain : 1; /* of a request that writes nobody knows what became */
   uint8_t failures;   /* in a row */
-  uint16_t missing;   /* WAITING: look when so many have gone */
+  uint32_t missing;   /* WAITING: look when so many have gone */
   int32_t reread_ms;  /* a waiter looks again this often */
   int32_t delay_ms;   /* for so long nobody follows a hold that has lapsed */
   int64_t lease;

@@ -207,14 +207,14 @@ typedef struct el_seen {
   /* |first| is of a semaphore of the same name with another number of permits. */
   bool conflict;
   /* So many have to go, at least, before it is our turn. */
-  uint16_t missing;
+  uint32_t missing;
 } el_seen;
 
 /* All who are older are in our way, together. */
 static el_seen read_permits(const el_keys *keys, const el_op_result *list,
                             int64_t rev) {
   el_place place;
-  uint16_t ahead = 0;
+  uint32_t ahead = 0; /* gRPC's messages have less than 2^32 bytes */
   for (size_t i = 0; i < list->n_kvs; i++) {
     if (!el_kind_counts(keys, &list->kvs[i], NULL, &place) ||
         (rev != 0 && place.rev >= rev)) {
@@ -227,7 +227,7 @@ static el_seen read_permits(const el_keys *keys, const el_op_result *list,
   }
   if (ahead < keys->permits) return (el_seen){.hidden = list->more};
   return (el_seen){.first = {.rev = 1, .mode = EL_MODE_PERMIT},
-                   .missing = (uint16_t)(ahead - keys->permits + 1)};
+                   .missing = ahead - keys->permits + 1};
 }
 
 /* Reads the lists of |answer|, which come after the answers about our own keys. |rev| is
