@@ -6,18 +6,26 @@
 
 local proc = require "spec.support.programs.proc"
 local Scripted = require "spec.support.servers.scripted"
+local secured = require "spec.support.servers.secured"
 local suite = require "spec.support.harness.suite"
+
+local prefix = suite.prefix()
+local etcd -- with users
+
+setup(function() etcd = secured.start(prefix) end)
+
+teardown(function() etcd:stop() end)
 
 local REFUSING = "build/spec/refusing_grpc.so"
 
 -- A program that reads its options, connects a client, and takes a lock for 2 s. It prints what
 -- the calls return.
 local TAKE = [[
-  local endpoint, prefix, user, token = ...
+  local endpoint, prefix, user, token, password = ...
   local etcdlock = require "etcdlock"
   local client, message, code = etcdlock.connect {
     endpoints = endpoint, prefix = prefix, ttl = 2, env = false,
-    user = user ~= "" and user or nil, password = user ~= "" and "pw-pw-pw" or nil,
+    user = user ~= "" and user or nil, password = user ~= "" and password or nil,
     token = token ~= "" and token or nil,
   }
   if not client then
@@ -41,7 +49,7 @@ local SECRET = "fTVqXKZlhcdYWbnM.28"
 -- Runs TAKE; returns the child.
 local function run(endpoint, user, token, variables)
   local child = proc.talk_lua("spec/support/programs/child.lua",
-    { TAKE, endpoint, suite.prefix(), user, token }, variables)
+    { TAKE, endpoint, prefix, user, token, secured.PASSWORD }, variables)
   finally(function() child:destroy() end)
   return child
 end
@@ -77,9 +85,9 @@ describe("regression 053: a token", function()
     end)
 
     it("from etcd " .. what .. ' fails calls with "unauthenticated" and is not shown', function()
-      local server = Scripted.start(suite.endpoint())
+      local server = Scripted.start(etcd:endpoint())
       finally(function() server:stop() end)
-      server:reply("Authenticate", "\18" .. string.char(#token) .. token)
+      server:extend("Authenticate", "\18" .. string.char(#token) .. token)
       local child = run(server:endpoint(), "locker", "")
       local message = child:expect "^lock\t(.*)\tunauthenticated$"
       assert.matches("the token in its answer to Authenticate (not shown) has an illegal character",
@@ -90,9 +98,9 @@ describe("regression 053: a token", function()
   end
 
   it('from etcd that is empty fails calls with "unauthenticated"', function()
-    local server = Scripted.start(suite.endpoint())
+    local server = Scripted.start(etcd:endpoint())
     finally(function() server:stop() end)
-    server:reply("Authenticate", "")
+    server:forge("Authenticate", "")
     local child = run(server:endpoint(), "locker", "")
     assert.matches("its answer to Authenticate has no token",
       child:expect "^lock\t(.*)\tunauthenticated$", 1, true)

@@ -9,10 +9,10 @@
 
 size_t el_batch_cost(const el_packed_txn *packed) {
   if (packed->is_read) {
-    return packed->is_plain ? packed->n_then : EL_BATCH_OPS_MAX + 1;
+    return packed->shape.is_plain ? packed->shape.n_then : EL_BATCH_OPS_MAX + 1;
   }
-  return packed->n_then <= EL_BATCH_MEMBER_OPS_MAX &&
-                 packed->n_otherwise <= EL_BATCH_MEMBER_OPS_MAX
+  return packed->shape.n_then <= EL_BATCH_MEMBER_OPS_MAX &&
+                 packed->shape.n_otherwise <= EL_BATCH_MEMBER_OPS_MAX
              ? 1
              : EL_BATCH_OPS_MAX + 1;
 }
@@ -20,16 +20,20 @@ size_t el_batch_cost(const el_packed_txn *packed) {
 /* Two encoded messages in a row are one, with the operations of both. */
 static void join(el_packed_txn *to, const el_packed_txn *const *members,
                  size_t n) {
-  *to = (el_packed_txn){.is_read = true, .is_plain = true};
+  uint8_t *bytes, *kinds;
+  *to = (el_packed_txn){.is_read = true, .shape.is_plain = true};
   for (size_t i = 0; i < n; i++) {
     to->len += members[i]->len;
-    to->n_then += members[i]->n_then;
+    to->shape.n_then += members[i]->shape.n_then;
   }
-  to->bytes = el_alloc(to->len);
-  to->len = 0;
+  to->bytes = bytes = el_alloc(to->len + to->shape.n_then);
+  to->shape.kinds = kinds = bytes + to->len;
   for (size_t i = 0; i < n; i++) {
-    memcpy(to->bytes + to->len, members[i]->bytes, members[i]->len);
-    to->len += members[i]->len;
+    const el_txn_shape *shape = &members[i]->shape;
+    memcpy(bytes, members[i]->bytes, members[i]->len);
+    memcpy(kinds, shape->kinds, shape->n_then);
+    bytes += members[i]->len;
+    kinds += shape->n_then;
   }
 }
 
@@ -48,6 +52,7 @@ static void nest(el_packed_txn *to, const el_packed_txn *const *members,
                 .value = {(const char *)members[i]->bytes, members[i]->len}};
   }
   el_kv_pack(to, &txn);
+  to->shape.is_plain = true; /* see above: its conditions never fail */
   free(ops);
   free(compares);
 }
@@ -76,12 +81,10 @@ static Etcd__TxnResponse *take_joined(Etcd__TxnResponse *from, size_t *at,
   return part;
 }
 
+/* The answer to the batch fits its shape, so this is the answer to a transaction. */
 static Etcd__TxnResponse *take_nested(Etcd__TxnResponse *from, size_t *at) {
   Etcd__ResponseOp *op = from->responses[(*at)++];
   Etcd__TxnResponse *part = op->response_txn;
-  if (op->response_case != ETCD__RESPONSE_OP__RESPONSE_RESPONSE_TXN) {
-    return NULL;
-  }
   op->response_case = ETCD__RESPONSE_OP__RESPONSE__NOT_SET;
   op->response_txn = NULL;
   return part;
@@ -90,7 +93,7 @@ static Etcd__TxnResponse *take_nested(Etcd__TxnResponse *from, size_t *at) {
 el_txn_answer *el_batch_take(el_txn_answer *whole, const el_packed_txn *packed,
                              size_t *at) {
   Etcd__TxnResponse *part =
-      packed->is_read ? take_joined(whole->message, at, packed->n_then)
+      packed->is_read ? take_joined(whole->message, at, packed->shape.n_then)
                       : take_nested(whole->message, at);
   el_txn_answer *answer = el_alloc(sizeof *answer);
   *answer = (el_txn_answer){.sent_ms = whole->sent_ms,
@@ -99,8 +102,7 @@ el_txn_answer *el_batch_take(el_txn_answer *whole, const el_packed_txn *packed,
                             .cluster_id = whole->cluster_id,
                             .batched = true,
                             .message = part};
-  if (part == NULL ||
-      !el_txn_answer_read(answer, packed->n_then, packed->n_otherwise)) {
+  if (!el_txn_answer_read(answer, &packed->shape)) {
     el_error_set(&answer->err, EL_PROTOCOL,
                  "the answer to a part of a Txn can't be read");
     answer->err.definite = false;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "etcd.pb-c.h"
+#include "etcd/nesting.h"
 
 static ProtobufCBinaryData pack_bytes(el_bytes bytes) {
   return (ProtobufCBinaryData){bytes.len, (uint8_t *)(uintptr_t)bytes.data};
@@ -135,6 +136,12 @@ static uint8_t *encode(const el_txn *txn, size_t *len, size_t more) {
   return bytes;
 }
 
+static void note_kinds(uint8_t *to, const el_op *ops, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    to[i] = (uint8_t)ops[i].kind;
+  }
+}
+
 /* As etcd sees it (v3_server.go, isTxnReadonly and isTxnSerializable). */
 static void classify(el_packed_txn *to, const el_op *ops, size_t n) {
   for (size_t i = 0; i < n; i++) {
@@ -151,16 +158,18 @@ static el_bytes first_key(const el_txn *txn) {
 
 void el_kv_pack(el_packed_txn *to, const el_txn *txn) {
   el_bytes key = first_key(txn);
-  *to = (el_packed_txn){.n_then = txn->n_then,
-                        .n_otherwise = txn->n_otherwise,
-                        .is_read = true,
-                        .is_plain = txn->n_compares == 0,
-                        .is_local = txn->n_then > 0};
+  uint8_t *kinds;
+  *to = (el_packed_txn){.is_read = true, .is_local = txn->n_then > 0};
   classify(to, txn->then, txn->n_then);
   classify(to, txn->otherwise, txn->n_otherwise);
-  to->bytes = encode(txn, &to->len, key.len);
+  to->bytes = encode(txn, &to->len, key.len + txn->n_then + txn->n_otherwise);
   if (key.len > 0) memcpy(to->bytes + to->len, key.data, key.len);
   to->key = (el_bytes){(const char *)to->bytes + to->len, key.len};
+  kinds = to->bytes + to->len + key.len;
+  note_kinds(kinds, txn->then, txn->n_then);
+  note_kinds(kinds + txn->n_then, txn->otherwise, txn->n_otherwise);
+  to->shape = (el_txn_shape){kinds, txn->n_then, txn->n_otherwise,
+                             txn->n_compares == 0};
 }
 
 void el_packed_txn_free(el_packed_txn *packed) {
@@ -171,7 +180,6 @@ void el_packed_txn_free(el_packed_txn *packed) {
 /* ---- answer ---- */
 
 static void read_range(el_op_result *to, const Etcd__RangeResponse *from) {
-  to->kind = EL_OP_RANGE;
   to->n_kvs = from->n_kvs;
   to->kvs = el_alloc(from->n_kvs * sizeof *to->kvs);
   to->more = from->more;
@@ -185,49 +193,76 @@ static void read_range(el_op_result *to, const Etcd__RangeResponse *from) {
   }
 }
 
-static bool read_result(el_op_result *to, const Etcd__ResponseOp *from) {
-  switch (from->response_case) {
+/* The kind of the operation that |op| answers, -1: of none. */
+static int kind_of(const Etcd__ResponseOp *op) {
+  switch (op->response_case) {
     case ETCD__RESPONSE_OP__RESPONSE_RESPONSE_RANGE:
-      read_range(to, from->response_range);
-      return true;
+      return EL_OP_RANGE;
     case ETCD__RESPONSE_OP__RESPONSE_RESPONSE_PUT:
-      to->kind = EL_OP_PUT;
-      return true;
+      return EL_OP_PUT;
     case ETCD__RESPONSE_OP__RESPONSE_RESPONSE_DELETE_RANGE:
-      to->kind = EL_OP_DELETE;
-      to->deleted = from->response_delete_range->deleted;
-      return true;
+      return EL_OP_DELETE;
     case ETCD__RESPONSE_OP__RESPONSE_RESPONSE_TXN:
-      to->kind = EL_OP_TXN;
-      return true;
+      return EL_OP_TXN;
     default:
-      return false;
+      return -1;
   }
 }
 
-bool el_txn_answer_read(el_txn_answer *answer, size_t n_then,
-                        size_t n_otherwise) {
-  const Etcd__TxnResponse *from = answer->message;
-  answer->succeeded = from->succeeded;
-  if (from->n_responses != (from->succeeded ? n_then : n_otherwise)) {
+/* Is |message| an answer that etcd can give to a transaction of |shape|? */
+static bool fits(const Etcd__TxnResponse *message, const el_txn_shape *shape) {
+  bool then = message->succeeded;
+  const uint8_t *kinds = shape->kinds + (then ? 0 : shape->n_then);
+  if (!then && shape->is_plain) return false;
+  if (message->n_responses != (then ? shape->n_then : shape->n_otherwise)) {
     return false;
   }
-  answer->results = el_alloc(from->n_responses * sizeof *answer->results);
-  answer->n_results = from->n_responses;
-  for (size_t i = 0; i < from->n_responses; i++) {
-    if (!read_result(&answer->results[i], from->responses[i])) return false;
+  for (size_t i = 0; i < message->n_responses; i++) {
+    if (kind_of(message->responses[i]) != kinds[i]) return false;
   }
   return true;
 }
 
-static bool read_message(el_txn_answer *answer, size_t n_then,
-                         size_t n_otherwise) {
+static void read_result(el_op_result *to, const Etcd__ResponseOp *from) {
+  to->kind = kind_of(from);
+  if (to->kind == EL_OP_RANGE) {
+    read_range(to, from->response_range);
+  } else if (to->kind == EL_OP_DELETE) {
+    to->deleted = from->response_delete_range->deleted;
+  }
+}
+
+bool el_txn_answer_read(el_txn_answer *answer, const el_txn_shape *shape) {
   const Etcd__TxnResponse *from = answer->message;
-  if (from == NULL || from->header == NULL) return false;
+  if (!fits(from, shape)) return false;
+  answer->succeeded = from->succeeded;
+  answer->results = el_alloc(from->n_responses * sizeof *answer->results);
+  answer->n_results = from->n_responses;
+  for (size_t i = 0; i < from->n_responses; i++) {
+    read_result(&answer->results[i], from->responses[i]);
+  }
+  return true;
+}
+
+/* A batch and its members: members have no transactions in them. */
+enum { LEVELS_MAX = 2 };
+
+static bool read_message(el_txn_answer *answer, const el_rpc_answer *rpc_answer,
+                         const el_txn_shape *shape) {
+  const Etcd__TxnResponse *from;
+  if (!el_nesting_is_within(rpc_answer->bytes, rpc_answer->len, LEVELS_MAX)) {
+    return false;
+  }
+  from = answer->message =
+      etcd__txn_response__unpack(NULL, rpc_answer->len, rpc_answer->bytes);
+  if (from == NULL || from->header == NULL ||
+      !el_txn_answer_read(answer, shape)) {
+    return false;
+  }
   answer->rev = from->header->revision;
   answer->term = from->header->raft_term;
   answer->cluster_id = from->header->cluster_id;
-  return el_txn_answer_read(answer, n_then, n_otherwise);
+  return true;
 }
 
 void el_txn_answer_free(el_txn_answer *answer) {
@@ -245,9 +280,10 @@ void el_txn_answer_free(el_txn_answer *answer) {
 
 typedef struct txn_call {
   int64_t sent_ms;
-  size_t n_then, n_otherwise;
+  el_txn_shape shape; /* its kinds are those below */
   el_txn_done done;
   void *arg;
+  uint8_t kinds[];
 } txn_call;
 
 static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
@@ -255,15 +291,12 @@ static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
   el_txn_answer *answer = el_alloc(sizeof *answer);
   answer->err = rpc_answer->err;
   answer->sent_ms = call->sent_ms;
-  if (rpc_answer->err.code == EL_OK) {
-    answer->message =
-        etcd__txn_response__unpack(NULL, rpc_answer->len, rpc_answer->bytes);
-    if (!read_message(answer, call->n_then, call->n_otherwise)) {
-      el_error_set(&answer->err, EL_PROTOCOL,
-                   "etcd %s: the answer to a Txn can't be read",
-                   rpc_answer->from);
-      answer->err.definite = false; /* whatever it is, it may have written */
-    }
+  if (rpc_answer->err.code == EL_OK &&
+      !read_message(answer, rpc_answer, &call->shape)) {
+    el_error_set(&answer->err, EL_PROTOCOL,
+                 "etcd %s: the answer to a Txn can't be read",
+                 rpc_answer->from);
+    answer->err.definite = false; /* whatever it is, it may have written */
   }
   call->done(call->arg, answer);
   free(call);
@@ -273,12 +306,14 @@ void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                 el_txn_done done, void *arg) {
   bool outlasts_silence =
       packed->patient && el_channel_count(el_auth_channel(auth)) == 1;
-  txn_call *call = el_alloc(sizeof *call);
-  *call = (txn_call){.sent_ms = el_now_ms(),
-                     .n_then = packed->n_then,
-                     .n_otherwise = packed->n_otherwise,
-                     .done = done,
-                     .arg = arg};
+  size_t n_kinds = packed->shape.n_then + packed->shape.n_otherwise;
+  txn_call *call = el_alloc(sizeof *call + n_kinds);
+  call->sent_ms = el_now_ms();
+  call->shape = packed->shape;
+  call->shape.kinds = call->kinds;
+  if (n_kinds > 0) memcpy(call->kinds, packed->shape.kinds, n_kinds);
+  call->done = done;
+  call->arg = arg;
   el_auth_call(auth,
                &(el_rpc_request){.method = "/etcdserverpb.KV/Txn",
                                  .bytes = packed->bytes,

@@ -7,13 +7,20 @@
 #include "etcd/auth.h"
 #include "etcd/txn.h"
 
+/* What the answer to a transaction must look like. */
+typedef struct el_txn_shape {
+  const uint8_t *kinds; /* of its operations: |n_then|, then |n_otherwise| */
+  size_t n_then, n_otherwise;
+  bool is_plain; /* it has no condition that can fail, so it succeeds */
+} el_txn_shape;
+
 /* A transaction as it travels. */
 typedef struct el_packed_txn {
-  uint8_t *bytes; /* NULL: none; behind its |len| bytes is the key */
+  uint8_t
+      *bytes; /* NULL: none; behind its |len| bytes are the key, the kinds */
   size_t len;
-  size_t n_then, n_otherwise;
+  el_txn_shape shape;
   bool is_read;  /* it can't write */
-  bool is_plain; /* it has no conditions */
   bool is_local; /* one member answers it from what it has */
   bool patient;  /* where one endpoint is all there is, it outlasts a silence */
   el_bytes key;  /* of its first operation, else of its first compare */
@@ -34,11 +41,10 @@ typedef void (*el_txn_done)(void *arg, el_txn_answer *answer);
 void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                 el_txn_done done, void *arg);
 
-/* Fills succeeded and results of |answer| from its message. False when that isn't
- * the answer of an etcd to what was asked: whoever reads the results takes them by
- * their place. @thread any */
-bool el_txn_answer_read(el_txn_answer *answer, size_t n_then,
-                        size_t n_otherwise);
+/* Fills succeeded and results of |answer| from its message. False, with nothing filled,
+ * if the message is no answer to a transaction of |shape|. Readers rely on the number,
+ * order and kinds of the results. @thread any */
+bool el_txn_answer_read(el_txn_answer *answer, const el_txn_shape *shape);
 
 /* @thread any */
 void el_txn_answer_free(el_txn_answer *answer);

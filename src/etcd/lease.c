@@ -11,6 +11,9 @@
 #include "base/of.h"
 #include "base/random.h"
 
+/* etcd grants none of more seconds (lessor.go, maxLeaseTTL). */
+static const int64_t TTL_MAX_S = 9000000000;
+
 int64_t el_lease_new_id(void) {
   uint64_t id = 0;
   while (id == 0) {
@@ -53,7 +56,7 @@ static void on_grant_answer(void *arg, const el_rpc_answer *rpc_answer) {
     Etcd__LeaseGrantResponse *message = etcd__lease_grant_response__unpack(
         NULL, rpc_answer->len, rpc_answer->bytes);
     if (message == NULL || message->header == NULL || message->id != call->id ||
-        message->ttl <= 0) {
+        message->ttl <= 0 || message->ttl > TTL_MAX_S) {
       unreadable(&answer.err, rpc_answer->from, "LeaseGrant");
     } else {
       answer.ttl_ms = message->ttl * 1000;
@@ -135,7 +138,8 @@ static void on_list_answer(void *arg, const el_rpc_answer *rpc_answer) {
   if (rpc_answer->err.code == EL_OK) {
     message = etcd__lease_time_to_live_response__unpack(NULL, rpc_answer->len,
                                                         rpc_answer->bytes);
-    if (message == NULL || message->header == NULL || message->id != call->id) {
+    if (message == NULL || message->header == NULL || message->id != call->id ||
+        message->ttl > TTL_MAX_S) {
       unreadable(&answer.lease.err, rpc_answer->from, "LeaseTimeToLive");
     } else {
       read_list(message, &answer);
@@ -195,7 +199,7 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   el_lease_answer answer = {.sent_ms = ka->sent_ms};
   Etcd__LeaseKeepAliveResponse *message =
       etcd__lease_keep_alive_response__unpack(NULL, len, bytes);
-  if (message == NULL || message->header == NULL) {
+  if (message == NULL || message->header == NULL || message->ttl > TTL_MAX_S) {
     unreadable(&answer.err, el_stream_address(ka->st), "LeaseKeepAlive");
     answer.id = ka->id;
   } else {

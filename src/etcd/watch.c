@@ -142,8 +142,7 @@ static void on_canceled(el_watches *watches, el_watch *watch,
 /* etcd doesn't spread the events of a revision over several messages. */
 static bool is_of_revision(const Etcd__WatchResponse *message, size_t i,
                            int64_t rev) {
-  return i < message->n_events && message->events[i]->kv != NULL &&
-         message->events[i]->kv->mod_revision == rev;
+  return i < message->n_events && message->events[i]->kv->mod_revision == rev;
 }
 
 static void on_events(el_watches *watches, int64_t id,
@@ -152,7 +151,7 @@ static void on_events(el_watches *watches, int64_t id,
     const Etcd__Event *from = message->events[i];
     el_watch *watch = find(watches, id); /* an event may stop the watch */
     el_watch_event event = {0};
-    if (watch == NULL || from->kv == NULL) return;
+    if (watch == NULL) return;
     event.kind = from->type == ETCD__EVENT__EVENT_TYPE__DELETE
                      ? EL_WATCH_DELETED
                      : EL_WATCH_PUT;
@@ -167,12 +166,22 @@ static void on_events(el_watches *watches, int64_t id,
   }
 }
 
+/* Has |message| all that is read of it? */
+static bool is_whole(const Etcd__WatchResponse *message) {
+  if (message->header == NULL) return false;
+  for (size_t i = 0; i < message->n_events; i++) {
+    if (message->events[i]->kv == NULL) return false;
+  }
+  return true;
+}
+
 static void on_message(void *arg, const uint8_t *bytes, size_t len) {
   el_watches *watches = arg;
   Etcd__WatchResponse *message = etcd__watch_response__unpack(NULL, len, bytes);
   el_watch *watch;
-  if (message == NULL || message->header == NULL) {
+  if (message == NULL || !is_whole(message)) {
     if (message != NULL) etcd__watch_response__free_unpacked(message, NULL);
+    restart_stream(watches); /* an event may be lost: create all watches anew */
     return;
   }
   watches->reopen_delay_ms = 0;

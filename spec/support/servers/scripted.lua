@@ -9,7 +9,7 @@ Scripted.__index = Scripted
 -- Starts a scripted server in front of |etcd| ("http://host:port").
 function Scripted.start(etcd)
   local child = proc.talk { "build/spec/scripted_server", (etcd:gsub("^http://", "")) }
-  local self = setmetatable({ child = child }, Scripted)
+  local self = setmetatable({ child = child, files = {} }, Scripted)
   self.address = "127.0.0.1:" .. child:expect "^port (%d+)"
   return self
 end
@@ -51,11 +51,30 @@ function Scripted:hold_back(method, times)
   self:answer(method, "held", 0, "-", times or 1)
 end
 
--- Answers the next |times| (nil: all) calls of the unary method |method| with |message|, the bytes
--- of a protobuf message, and does not forward them to etcd.
-function Scripted:reply(method, message, times)
-  local hex = message:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end)
-  self:answer(method, "reply", 0, hex, times)
+-- Writes |bytes| to a file, for the server to read.
+local function file_of(self, bytes)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "wb"))
+  assert(file:write(bytes))
+  file:close()
+  self.files[#self.files + 1] = path
+  return path
+end
+
+-- Replaces all but the header of the first message that etcd answers to each of the next |times|
+-- (nil: all) calls of |method| with |bytes|.
+function Scripted:forge(method, bytes, times)
+  self:answer(method, "forged", 0, file_of(self, bytes), times)
+end
+
+-- Appends |bytes| to that message. Of a field that a message has twice, the second value counts.
+function Scripted:extend(method, bytes, times)
+  self:answer(method, "extended", 0, file_of(self, bytes), times)
+end
+
+-- Replaces that message with |bytes|.
+function Scripted:replace(method, bytes, times)
+  self:answer(method, "replaced", 0, file_of(self, bytes), times)
 end
 
 -- Returns the number of answers to |method| that are held back.
@@ -103,6 +122,7 @@ end
 
 function Scripted:stop()
   self.child:destroy()
+  for _, path in ipairs(self.files) do os.remove(path) end
 end
 
 return Scripted

@@ -2,6 +2,7 @@
 #include "scripted_calls.h"
 
 #include <assert.h>
+#include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 #include <stdbool.h>
@@ -105,34 +106,6 @@ static void answer(call *c) {
   start(c->client, ops, c->etcd == NULL ? 2 : 1, &c->answered);
 }
 
-/* The message that |hex| stands for, two digits a byte. */
-static grpc_byte_buffer *decode(const char *hex) {
-  size_t len = strlen(hex) / 2;
-  grpc_slice bytes = grpc_slice_malloc(len);
-  grpc_byte_buffer *message;
-  for (size_t i = 0; i < len; i++) {
-    unsigned byte = 0;
-    sscanf(hex + 2 * i, "%2x", &byte);
-    GRPC_SLICE_START_PTR(bytes)[i] = (uint8_t)byte;
-  }
-  message = grpc_raw_byte_buffer_create(&bytes, 1);
-  grpc_slice_unref(bytes);
-  return message;
-}
-
-/* Answers the unary call with the message that is ordered, without etcd. */
-static void reply(call *c) {
-  grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA},
-                    {.op = GRPC_OP_SEND_MESSAGE},
-                    {.op = GRPC_OP_SEND_STATUS_FROM_SERVER}};
-  grpc_byte_buffer *message = decode(c->order.text);
-  c->is_answered = true;
-  ops[1].data.send_message.send_message = message;
-  ops[2].data.send_status_from_server.status = GRPC_STATUS_OK;
-  start(c->client, ops, 3, &c->answered);
-  grpc_byte_buffer_destroy(message);
-}
-
 /* Either all is over or the client has gone. */
 static void on_closed(batch *b) {
   bool is_late = b->call->order.when == LATE;
@@ -179,10 +152,58 @@ static void end_messages(call *c, pump *p) {
   }
 }
 
+/* Returns the length of the header in |message|. etcd writes it first: a tag, one byte
+ * with the length of the rest, the rest. */
+static size_t header_of(grpc_slice message) {
+  const uint8_t *bytes = GRPC_SLICE_START_PTR(message);
+  assert(GRPC_SLICE_LENGTH(message) >= 2 && bytes[0] == 0x0a);
+  return 2 + (size_t)bytes[1];
+}
+
+static grpc_slice read_file(const char *path) {
+  grpc_slice content;
+  FILE *file = fopen(path, "rb");
+  assert(file != NULL);
+  fseek(file, 0, SEEK_END);
+  content = grpc_slice_malloc((size_t)ftell(file));
+  rewind(file);
+  if (fread(GRPC_SLICE_START_PTR(content), 1, GRPC_SLICE_LENGTH(content),
+            file) != GRPC_SLICE_LENGTH(content)) {
+    abort();
+  }
+  fclose(file);
+  return content;
+}
+
+/* Changes etcd's message as ordered. Later messages of the call pass. */
+static void forge(call *c, pump *p) {
+  grpc_byte_buffer_reader reader;
+  grpc_slice parts[2] = {grpc_empty_slice(), read_file(c->order.text)};
+  if (c->order.when != REPLACED) {
+    grpc_byte_buffer_reader_init(&reader, p->message);
+    parts[0] = grpc_byte_buffer_reader_readall(&reader);
+    if (c->order.when == FORGED) {
+      GRPC_SLICE_SET_LENGTH(parts[0], header_of(parts[0]));
+    }
+    grpc_byte_buffer_reader_destroy(&reader);
+  }
+  grpc_byte_buffer_destroy(p->message);
+  p->message = grpc_raw_byte_buffer_create(parts, 2);
+  grpc_slice_unref(parts[0]);
+  grpc_slice_unref(parts[1]);
+  c->order.when = PASS;
+}
+
+static bool is_forged(const call *c) {
+  return c->order.when == FORGED || c->order.when == EXTENDED ||
+         c->order.when == REPLACED;
+}
+
 static void on_received(batch *b) {
   pump *p = b->pump;
   call *c = b->call;
   grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
+  if (p->message != NULL && p == &c->back && is_forged(c)) forge(c, p);
   if (p->message == NULL) {
     b->pump->sent.done = come_back;
     end_messages(c, p);
@@ -365,8 +386,6 @@ static void on_arrived(batch *b) {
   start(c->client, &op, 1, &c->closed);
   if (c->order.when == BEFORE) {
     answer(c);
-  } else if (c->order.when == REPLY) {
-    reply(c);
   } else if (c->order.when == LATE) {
     keep(c);
   } else {

@@ -12,7 +12,9 @@ enum {
   NEVER = 'n',
   LATE = 'l',
   HELD = 'h',
-  REPLY = 'r',
+  FORGED = 'f',
+  EXTENDED = 'e',
+  REPLACED = 'r',
   PASS = 0
 };
 

@@ -10,8 +10,9 @@
  *       reach etcd; "after" etcd has carried them out, and its answer is thrown
  *       away; "never" is the same, but no answer comes at all; "late": etcd is
  *       asked when that is ordered; "held": its answer is passed on when that is
- *       ordered, whatever STATUS says; "reply": etcd is not asked, and the answer is
- *       the message TEXT, two hexadecimal digits a byte.
+ *       ordered, whatever STATUS says; in the next three, TEXT names a file,
+ *       whose bytes go into etcd's first message. "forged": they replace all but the
+ *       header; "replaced": they replace the message; "extended": they follow it.
  *   deliver METHOD               asks etcd what was late: "N" such calls, when it
  *                                has answered them
  *   held METHOD                  how many answers are held now: "N"

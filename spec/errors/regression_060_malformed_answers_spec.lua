@@ -1,0 +1,191 @@
+-- The client read an answer as if it always fitted its request. An answer without the expected
+-- responses, or nested thousands of levels deep, crashed the process.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local assert_fails = clients.assert_fails
+local server, client
+
+before_each(function()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 5 })
+end)
+
+after_each(function()
+  server:pass()
+  clients.close_all()
+  etcd:del_all(prefix)
+end)
+
+-- ---- messages, as protobuf encodes them ----
+
+local function varint(number)
+  local bytes = {}
+  while number >= 128 do
+    bytes[#bytes + 1] = string.char(number % 128 + 128)
+    number = math.floor(number / 128)
+  end
+  return table.concat(bytes) .. string.char(number)
+end
+
+local function number_field(field, number) return varint(field * 8) .. varint(number) end
+
+local function bytes_field(field, bytes) return varint(field * 8 + 2) .. varint(#bytes) .. bytes end
+
+local SUCCEEDED = number_field(2, 1)
+
+-- Returns a response to operation |kind| of a transaction with the encoded |content|.
+local KINDS = { range = 1, put = 2, delete = 3, txn = 4 }
+local function response(kind, content)
+  return bytes_field(3, bytes_field(KINDS[kind], content or ""))
+end
+
+-- Returns the answer to a transaction that is nested |levels| deep below the outermost one.
+local function nested(levels)
+  local message = SUCCEEDED
+  for _ = 1, levels do message = SUCCEEDED .. response("txn", message) end
+  return message
+end
+
+-- ---- one transaction ----
+
+local TXN = "the answer to a Txn can't be read"
+
+-- Answers to a read of one key.
+local READ = {
+  { 'says "not succeeded" to a request without conditions', "" },
+  { "has no response", SUCCEEDED },
+  { "has one response too many", SUCCEEDED .. response "range" .. response "range" },
+  { "has a response without a kind", SUCCEEDED .. bytes_field(3, "") },
+  { "has the response to a put", SUCCEEDED .. response "put" },
+  { "has the response to a delete", SUCCEEDED .. response "delete" },
+  { "is nested 1 level deep", nested(1) },
+  { "is nested 5,000 levels deep", nested(5000) },
+  { "is truncated", SUCCEEDED .. "\26\100" },
+}
+
+for _, row in ipairs(READ) do
+  local what, bytes = row[1], row[2]
+  it('regression 060: a read fails with "protocol" if its answer ' .. what, function()
+    server:forge("Txn", bytes, 1)
+    local message = assert_fails("protocol", client:queue "a")
+    assert.matches("etcd " .. server.address .. ": " .. TXN, message, 1, true)
+    assert.same({}, client:queue "a")
+  end)
+end
+
+it('regression 060: a read fails with "protocol" if its answer has no header', function()
+  server:replace("Txn", SUCCEEDED .. response "range", 1)
+  assert.matches(TXN, assert_fails("protocol", client:queue "a"), 1, true)
+end)
+
+it('regression 060: put and get fail with "protocol" if the response is of another kind', function()
+  local lock = assert(client:lock "a")
+  clients.await_watched(client, lock)
+  server:forge("Txn", SUCCEEDED .. response "range", 1)
+  assert_fails("protocol", lock:put(prefix .. "data", "x"))
+  server:forge("Txn", SUCCEEDED .. response "put", 1)
+  assert_fails("protocol", lock:get(prefix .. "data"))
+end)
+
+it('regression 060: lock and try_lock fail with "protocol" if no response comes', function()
+  for _, bytes in ipairs { "", SUCCEEDED } do
+    server:forge("Txn", bytes, 1)
+    assert_fails("protocol", client:try_lock "a")
+    server:forge("Txn", bytes, 1)
+    assert_fails("protocol", client:lock("b", { timeout = 5 }))
+  end
+  etcd:await_keys(prefix, 0, 10)
+end)
+
+it("regression 060: a malformed answer to the read of a waiter crashes nothing", function()
+  local holder = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
+    { elsewhere = true }
+  local lock = assert(holder:lock "a")
+  local waiter = assert(client:lock_async "a")
+  etcd:await_keys(prefix, 2)
+  clients.assert_wait(waiter)
+  server:forge("Txn", "", 1)
+  assert.is_true(lock:unlock())
+  local _, message = clients.ended(waiter)
+  assert.is_true(message == nil or message:find(TXN, 1, true) ~= nil, message)
+end)
+
+-- ---- batches ----
+
+-- Has five locks ask for their keys while two requests are out, until at least two of the five
+-- left in one batch. All answers of etcd to them go on with |bytes| behind the header. Returns what
+-- each call returned.
+local function lock_in_a_batch(bytes)
+  local round, all = 0, {}
+  assert(client:lock "warm"):unlock()
+  wait.eventually(function()
+    round = round + 1
+    local shared, asked = client:stats().shared, {}
+    server:hold_back("Txn", 2)
+    for i = 1, 2 do
+      clients.keep(assert(client:lock_async(("first%d-%d"):format(round, i))))
+      wait.eventually(function() return server:held "Txn" == i end, 5, "requests that are out")
+    end
+    server:forge("Txn", bytes)
+    for i = 1, 5 do asked[i] = assert(client:lock_async(("b%d-%d"):format(round, i))) end
+    for i, pending in ipairs(asked) do all[i] = { clients.ended(pending) } end
+    server:pass()
+    server:tell "Txn"
+    return client:stats().shared > shared
+  end, 10, "a batch")
+  return all
+end
+
+local BATCH = {
+  { 'says "not succeeded"', "" },
+  { "has no response", SUCCEEDED },
+  { "has responses to reads", SUCCEEDED .. response("range"):rep(5) },
+  { "has responses without a kind", SUCCEEDED .. bytes_field(3, ""):rep(5) },
+  { "has empty answers to its members", SUCCEEDED .. response("txn"):rep(5) },
+  { "is nested 5,000 levels deep", nested(5000) },
+}
+
+for _, row in ipairs(BATCH) do
+  local what, bytes = row[1], row[2]
+  it('regression 060: the locks of a batch fail with "protocol" if its answer ' .. what, function()
+    for _, answer in ipairs(lock_in_a_batch(bytes)) do
+      local message = assert_fails("protocol", (table.unpack or unpack)(answer))
+      assert.matches("can't be read", message, 1, true)
+    end
+  end)
+end
+
+-- ---- leases, watches and members ----
+
+local HUGE_TTL = "\24" .. ("\255"):rep(8) .. "\127" -- 2^63 - 1
+
+it('regression 060: lock fails with "protocol" if the answer to LeaseGrant is malformed', function()
+  local answers = { { "replace", "" }, { "forge", "" }, { "extend", HUGE_TTL } }
+  for i, answer in ipairs(answers) do
+    server[answer[1]](server, "LeaseGrant", answer[2], 1)
+    local message = assert_fails("protocol", client:lock("a" .. i, { timeout = 5 }))
+    assert.matches("the answer to a LeaseGrant can't be read", message, 1, true)
+  end
+end)
+
+it('regression 060: status has code "protocol" if the answer of a member has no header', function()
+  server:replace("Status", "", 1)
+  local members = assert(client:status())
+  assert.equal("protocol", members[1].code)
+end)
+
+it("regression 060: a waiter gets its lock if a message of its watch is malformed", function()
+  local holder = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
+    { elsewhere = true }
+  local lock = assert(holder:lock "a")
+  server:replace("Watch", bytes_field(11, ""), 1)
+  local waiter = assert(client:lock_async "a")
+  wait.eventually(function() return server:calls "Watch" == 2 end, 5, "a second stream")
+  clients.assert_wait(waiter)
+  assert.is_true(lock:unlock())
+  assert.is_true(clients.granted(waiter):unlock())
+end)
