@@ -22,6 +22,26 @@ local function sequence_at(text, position)
   end
 end
 
+-- Lua's own lower and upper obey the locale: a Turkish one has no "I" for "i".
+
+local function shifted(by)
+  return function(letter)
+    return string.char(letter:byte() + by)
+  end
+end
+
+local lowered, raised = shifted(32), shifted(-32)
+
+--- `text` with the letters from A to Z as those from a to z, in every locale.
+function M.lower(text)
+  return (text:gsub("[A-Z]", lowered))
+end
+
+--- The other way round.
+function M.upper(text)
+  return (text:gsub("[a-z]", raised))
+end
+
 --- `text` with parts of it replaced: what fits the pattern `plain` stays; character(sequence)
 -- gives a text for any other character from 128 on, byte(byte) for whatever is none.
 function M.replace(text, plain, character, byte)

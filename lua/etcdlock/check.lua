@@ -2,6 +2,8 @@
 -- the program and raises, at the line that called us; a value that can't work
 -- is answered with nil, message, "invalid". Both name the field and the value,
 -- unless it is a secret.
+local numbers = require "etcdlock.numbers"
+
 local M = {}
 
 local SECRET = { -- of connect
@@ -30,7 +32,7 @@ local function show(where, field, value)
   elseif type(value) == "string" then
     return string.format("%q", #value > 60 and value:sub(1, 60) .. "..." or value)
   end
-  return tostring(value)
+  return numbers.text(value)
 end
 
 local HERE = debug.getinfo(1, "S").source:match("^(.*)check%.lua$")

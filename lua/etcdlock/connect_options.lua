@@ -396,7 +396,7 @@ end
 
 -- The core's message about an option, with the variable that it came from.
 function M.name_source(settings, message)
-  local field, rest = message:match("^([%l_]+)(.*)$")
+  local field, rest = message:match("^([a-z_]+)(.*)$")
   field = field == "endpoint" and "endpoints" or field
   local source = settings.names[field]
   if not source or source == field then

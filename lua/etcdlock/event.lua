@@ -1,5 +1,7 @@
 --- What `log` of connect is given: a table with the name of the event in `event` and what
 -- belongs to it (doc/observability.md), whose tostring is a line for people.
+local numbers = require "etcdlock.numbers"
+
 local M = {}
 
 local COLLECTED = "lock %q was released because Lua has collected it: nobody kept what"
@@ -13,7 +15,7 @@ local BY = {
 
 --- Seconds as people read them.
 local function span(seconds)
-  return string.format(seconds < 1 and "%.3g s" or "%.1f s", seconds)
+  return numbers.format(seconds < 1 and "%.3g s" or "%.1f s", seconds)
 end
 
 -- What each kind of event says, and how grave it is.

@@ -1,6 +1,7 @@
 --- Prometheus' text format (version 0.0.4): how metrics are written.
 local characters = require "etcdlock.characters"
 local check = require "etcdlock.check"
+local numbers = require "etcdlock.numbers"
 
 local M = {}
 
@@ -20,7 +21,7 @@ local function readable(text)
 end
 
 local function number(value)
-  return value % 1 == 0 and string.format("%.0f", value) or string.format("%.9g", value)
+  return value % 1 == 0 and string.format("%.0f", value) or numbers.format("%.9g", value)
 end
 
 --- `name="value",…` of a list of pairs.
@@ -37,7 +38,7 @@ end
 function M.labels(where, labels, taken)
   local list = {}
   for name, value in pairs(labels or {}) do
-    if type(name) ~= "string" or not name:find "^[%a_][%w_]*$" or name:find "^__"
+    if type(name) ~= "string" or not name:find "^[A-Za-z_][A-Za-z0-9_]*$" or name:find "^__"
       or taken[name] then
       check.raise(string.format("%s: labels: %q can't be the name of a label here", where,
         tostring(name)))
@@ -45,7 +46,7 @@ function M.labels(where, labels, taken)
       check.raise(string.format("%s: labels.%s = %s, wanted a string", where, name,
         tostring(value)))
     end
-    list[#list + 1] = { name, tostring(value) }
+    list[#list + 1] = { name, numbers.text(value) }
   end
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list
@@ -77,7 +78,7 @@ local function add_sample(family, line)
     family.series[#family.series + 1] = series
   end
   if series then
-    family.values[series] = (family.values[series] or 0) + tonumber(value)
+    family.values[series] = (family.values[series] or 0) + numbers.read(value)
   end
 end
 
@@ -101,7 +102,7 @@ end
 -- One page of several; see join_metrics in init.lua.
 function M.join(texts)
   if type(texts) ~= "table" then
-    check.raise("etcdlock.join_metrics: texts = " .. tostring(texts) .. ", wanted a list")
+    check.raise("etcdlock.join_metrics: texts = " .. numbers.text(texts) .. ", wanted a list")
   end
   local families, lines = {}, {}
   for i, text in ipairs(texts) do

@@ -1,7 +1,9 @@
 --- Who of this program holds which lock of one client: by it a lock is reentered,
 -- and a wait refused that could never end.
+local characters = require "etcdlock.characters"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
+local numbers = require "etcdlock.numbers"
 
 local Holds = {}
 Holds.__index = Holds
@@ -23,7 +25,7 @@ local function members_at(endpoints)
   local members = {}
   for _, endpoint in ipairs(endpoints) do
     if not endpoint:find "^unixs?:" then
-      endpoint = endpoint:lower():gsub("^https?://", ""):gsub("^localhost:", "127.0.0.1:")
+      endpoint = characters.lower(endpoint):gsub("^https?://", ""):gsub("^localhost:", "127.0.0.1:")
     end
     members[endpoint] = true
   end
@@ -194,8 +196,9 @@ function Holds:remove(lock)
   end
 end
 
+-- The delay in ms, which is the same text in every locale.
 local function lingering_as(mode, delay, full)
-  return mode .. ":" .. delay .. ":" .. full
+  return string.format("%s:%.0f:%s", mode, delay * 1000, full)
 end
 
 --- Forgets those that nobody can have any more, of names that come once.
@@ -238,7 +241,7 @@ end
 --- Another owner, for messages.
 local function describe(owner)
   if type(owner) == "string" or type(owner) == "number" then
-    return string.format("another owner of this program, %q", tostring(owner))
+    return string.format("another owner of this program, %q", numbers.text(owner))
   end
   return (type(owner) == "thread" or owner == MAIN) and "another coroutine of this program"
     or "another owner of this program"

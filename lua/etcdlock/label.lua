@@ -1,7 +1,8 @@
 --- What our key in a queue says about us: a small JSON object, read by
 -- client:queue and by whoever looks into etcd; other clients ignore it.
-local cjson = require "cjson.safe"
 local core = require "etcdlock.core"
+local json = require "etcdlock.json"
+local numbers = require "etcdlock.numbers"
 
 local M = {}
 
@@ -11,7 +12,7 @@ local plain, plain_since, plain_pid
 
 local function write_plain(pid, since)
   if since ~= plain_since or pid ~= plain_pid then
-    plain = assert(cjson.encode { host = core.host(), pid = pid, since = since })
+    plain = json.encode { host = core.host(), pid = pid, since = since }
     plain_since, plain_pid = since, pid
   end
   return plain
@@ -32,17 +33,17 @@ function M.write(request)
     host = core.host(),
     pid = pid,
     since = since,
-    owner = named and tostring(owner) or nil,
+    owner = named and numbers.text(owner) or nil,
     value = request.value,
     delay = request.delay > 0 and request.delay or nil,
   }
   if #names == 1 then
-    return assert(cjson.encode(label))
+    return json.encode(label)
   end
   label.first = names[1]
-  local others = assert(cjson.encode(label))
+  local others = json.encode(label)
   label.first, label.names = nil, names
-  return assert(cjson.encode(label)) .. "\0" .. others
+  return json.encode(label) .. "\0" .. others
 end
 
 -- Above that a float is no exact integer; and 1e999 is infinite.
@@ -71,8 +72,8 @@ local function texts(list)
 end
 
 --- The fields of a label; none if it isn't one of ours: other clients write what they like.
-function M.read(json)
-  local label = cjson.decode(json)
+function M.read(said)
+  local label = json.decode(said)
   if type(label) ~= "table" then
     return {}
   end

@@ -3,6 +3,7 @@
 -- @submodule lock
 local check = require "etcdlock.check"
 local host = require "etcdlock.wait.host"
+local numbers = require "etcdlock.numbers"
 local of_news = require "etcdlock.wait.of_news"
 
 local M = {}
@@ -91,7 +92,8 @@ function M:wait_lost(timeout)
   if ended == false then
     return nil, message, code
   elseif not ended then
-    return nil, string.format("lock %q was not lost within %g s", self:name(), timeout), "timeout"
+    local text = "lock %q was not lost within %s s"
+    return nil, text:format(self:name(), numbers.format("%g", timeout)), "timeout"
   end
   self._client._losses:tell()
   message, code = self:_not_held()

@@ -5,6 +5,7 @@
 -- the label of a name is the first pattern that fits it, or what a function makes of it.
 local core = require "etcdlock.core"
 local exposition = require "etcdlock.exposition"
+local numbers = require "etcdlock.numbers"
 
 local Metrics = {}
 Metrics.__index = Metrics
@@ -40,7 +41,7 @@ Metrics.TAKEN = { lock = true, le = true, code = true, kind = true }
 
 --- A pattern of connect's list as Lua knows it: `*` stands for any bytes.
 local function lua_pattern(pattern)
-  return "^" .. pattern:gsub("[^%w*]", "%%%0"):gsub("%*", ".*") .. "$"
+  return "^" .. pattern:gsub("[^A-Za-z0-9*]", "%%%0"):gsub("%*", ".*") .. "$"
 end
 
 --- What finds the label of a name: `names` is connect's option, true, a list of patterns,
@@ -131,7 +132,7 @@ local function add_histogram(samples, label, buckets)
   local count = 0
   for i = 1, #BOUNDS + 1 do
     count = count + buckets[i]
-    local le = BOUNDS[i] and string.format("%g", BOUNDS[i]) or "+Inf"
+    local le = BOUNDS[i] and numbers.format("%g", BOUNDS[i]) or "+Inf"
     samples[#samples + 1] = { count, { { "lock", label }, { "le", le } }, "_bucket" }
   end
   samples[#samples + 1] = { buckets.sum, { { "lock", label } }, "_sum" }

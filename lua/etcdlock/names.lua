@@ -1,6 +1,7 @@
 --- The names by which callers ask for locks: which they may be, and how they are shown.
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
+local numbers = require "etcdlock.numbers"
 
 local M = {}
 
@@ -27,7 +28,7 @@ end
 -- Several names: the same of each, or nil, message, "invalid".
 function M.fulls(where, prefix, names)
   if type(names) ~= "table" then
-    check.raise(string.format("%s: names = %s, wanted a list of names", where, tostring(names)))
+    check.raise(string.format("%s: names = %s, wanted a list of names", where, numbers.text(names)))
   end
   local fulls, places = {}, {}
   if #names < 1 or #names > MULTI_MAX then

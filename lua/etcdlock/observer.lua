@@ -17,6 +17,7 @@ local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
+local numbers = require "etcdlock.numbers"
 local of_news = require "etcdlock.wait.of_news"
 
 local Observer = {}
@@ -213,8 +214,8 @@ local function timed_out(self, timeout)
   if self._failure then
     return nil, self._failure[1], self._failure[2]
   end
-  local text = "election %q has had no other leader, nor word of him, within %g s"
-  return nil, text:format(self._name, timeout), "timeout"
+  local text = "election %q has had no other leader, nor word of him, within %s s"
+  return nil, text:format(self._name, numbers.format("%g", timeout)), "timeout"
 end
 
 --- Waits for the next who leads, or the next thing that he says. Several coroutines may ask

@@ -13,6 +13,7 @@ local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
+local numbers = require "etcdlock.numbers"
 local on_first_use = require "etcdlock.on_first_use"
 
 local M = { _VERSION = etcdlock._VERSION, _client = etcdlock._default }
@@ -89,7 +90,7 @@ end
 -- A key that can't be a name as it is, too long or of the wrong form, stands there by
 -- its digest. (Two keys of the same digest would wait for each other, no more.)
 local function name_of(self, key)
-  key = tostring(key)
+  key = numbers.text(key)
   local name = self.name .. "/" .. key
   if #key > KEY_MAX or key:find "%z" or core.reserved_end("/" .. name) then
     return self.name .. "/md5/" .. ngx.md5(key)

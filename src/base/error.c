@@ -1,6 +1,7 @@
 /* error: the table from gRPC status and etcd text to our codes. */
 #include "base/error.h"
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,13 +68,23 @@ static void disarm(char *text) {
   }
 }
 
+/* As vsnprintf, in the "C" locale: a program may have chosen one with a decimal
+ * comma. Only this thread's locale changes meanwhile. */
+static void print(char *to, size_t size, const char *fmt, va_list ap) {
+  locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  locale_t before = uselocale(plain);
+  vsnprintf(to, size, fmt, ap);
+  uselocale(before);
+  if (plain != (locale_t)0) freelocale(plain);
+}
+
 void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
   va_list ap;
   memset(err, 0, sizeof *err);
   err->code = code;
   err->definite = true;
   va_start(ap, fmt);
-  vsnprintf(err->text, sizeof err->text, fmt, ap);
+  print(err->text, sizeof err->text, fmt, ap);
   va_end(ap);
   disarm(err->text);
 }

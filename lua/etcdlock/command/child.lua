@@ -1,5 +1,6 @@
 --- The process that runs under a lock: how it is started, signalled and ended.
 local uv = require "luv"
+local characters = require "etcdlock.characters"
 local program = require "etcdlock.command.program"
 local signals = require "etcdlock.command.signals"
 
@@ -11,7 +12,7 @@ Child.__index = Child
 local function prepare(argv)
   local words, ignored = {}, {}
   for name in pairs(signals.ignored()) do
-    ignored[#ignored + 1] = name:sub(4):upper()
+    ignored[#ignored + 1] = characters.upper(name:sub(4))
   end
   local env, setpriv = program.find_tool "env", program.find_tool "setpriv"
   if ignored[1] and env then

@@ -2,6 +2,7 @@
 local connect_options = require "etcdlock.connect_options"
 local etcdlock = require "etcdlock"
 local exit = require "etcdlock.command.exit"
+local numbers = require "etcdlock.numbers"
 local remedies = require "etcdlock.command.remedies"
 local settings = require "etcdlock.command.settings"
 local texts = require "etcdlock.command.texts"
@@ -117,7 +118,7 @@ end
 local function look_at_majority(client)
   local seconds, message = client:ping()
   if seconds then
-    view.good(("a majority answers: %.1f ms"):format(seconds * 1000))
+    view.good("a majority answers: " .. numbers.format("%.1f ms", seconds * 1000))
   else
     view.wrong(texts.of_module(message), remedies.of_message(message))
   end

@@ -1,14 +1,14 @@
 --- etcdlock elect: a command while one leads, or who leads.
-local cjson = require "cjson"
 local exit = require "etcdlock.command.exit"
 local job = require "etcdlock.command.job"
+local json = require "etcdlock.json"
 local settings = require "etcdlock.command.settings"
 local texts = require "etcdlock.command.texts"
 
 --- One leader, as `etcdctl elect -l` tells it, or as JSON; false where nobody reads it.
 local function tell(args, is_screen, value, key, token)
   if args.json then
-    local told = cjson.encode { value = value, key = key, token = token }
+    local told = json.encode { value = value, key = key, token = token }
     io.write(texts.clean_json(told), "\n")
   elseif is_screen then
     io.write(texts.clean(key), "\n", texts.clean(value), "\n")

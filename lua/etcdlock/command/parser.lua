@@ -1,6 +1,7 @@
 --- What the command understands: its subcommands, their options, and their help.
 local booleans = require "etcdlock.booleans"
 local exit = require "etcdlock.command.exit"
+local numbers = require "etcdlock.numbers"
 
 local M = {}
 
@@ -11,7 +12,7 @@ local WIDTH = 79
 --- What reads a number of `low` to `high`, for the option or argument `name`.
 local function number(name, wanted, low, high, is_whole)
   return function(text)
-    local value = tonumber(text)
+    local value = numbers.read(text)
     if not value or not (value >= low and value <= high) or is_whole and value % 1 ~= 0 then
       return nil, string.format("%s: '%s', wanted %s", name, text, wanted)
     end
@@ -22,7 +23,7 @@ end
 local LONGEST = 1e9 -- seconds
 
 local function seconds(name, low)
-  return number(name, ("%g to %.0f seconds"):format(low, LONGEST), low, LONGEST)
+  return number(name, numbers.format("%g", low) .. (" to %.0f seconds"):format(LONGEST), low, LONGEST)
 end
 
 local function whole(name, high)
@@ -253,7 +254,7 @@ end
 function M.parse(words)
   local ours, command = {}, nil
   for i, word in ipairs(words) do
-    local option, value = word:match "^(%-%-[%l-]+)=?(.*)$"
+    local option, value = word:match "^(%-%-[a-z-]+)=?(.*)$"
     if command then
       command[#command + 1] = word
     elseif word == "--" then

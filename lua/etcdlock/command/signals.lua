@@ -1,5 +1,6 @@
 --- Signals: which ones the command passes on, and to whom they have come already.
 local uv = require "luv"
+local characters = require "etcdlock.characters"
 
 local M = {}
 
@@ -9,7 +10,7 @@ M.ENDS_WAIT = { sigterm = true, sigint = true, sighup = true, sigquit = true }
 
 --- The number of a signal.
 function M.number(name)
-  return uv.constants[name:upper()]
+  return uv.constants[characters.upper(name)]
 end
 
 local function read(path)

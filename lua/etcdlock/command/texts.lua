@@ -86,7 +86,7 @@ function M.of_module(message)
   for _, row in ipairs(WORDS) do
     message = message:gsub(row[1], row[2])
   end
-  local field, rest = message:match "^%l+[:.][%l_]+: ([%l_]+)( .*)$"
+  local field, rest = message:match "^[a-z]+[:.][a-z_]+: ([a-z_]+)( .*)$"
   if FIELDS[field] then
     return FIELDS[field] .. rest
   end

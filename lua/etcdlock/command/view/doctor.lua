@@ -1,5 +1,6 @@
 --- What the doctor finds, as it comes: what is good, what is to be known, what is wrong and
 -- what to do about it.
+local numbers = require "etcdlock.numbers"
 local table_of = require "etcdlock.command.view.table"
 local texts = require "etcdlock.command.texts"
 
@@ -53,7 +54,7 @@ local function shown(field, value)
   elseif field == "user" then -- who gives a password as well may have one in here
     return (value:gsub(":.*", ":" .. NOT_SHOWN))
   end
-  return type(value) == "table" and table.concat(value, ",") or tostring(value)
+  return type(value) == "table" and table.concat(value, ",") or numbers.text(value)
 end
 
 --- Each setting, its value, and where it came from; `known` as connect_options.read gives it.
@@ -72,7 +73,7 @@ function M.settings(known, args)
 end
 
 local function megabytes(bytes)
-  return ("%.1f MB"):format(bytes / 1e6)
+  return numbers.format("%.1f MB", bytes / 1e6)
 end
 
 --- A table of client:status's members.
@@ -82,7 +83,7 @@ function M.members(members)
     local role = member.is_leader and "leader" or member.is_learner and "learner"
       or member.leader_id and "follower" or "-"
     rows[i] = member.version and {
-      "  " .. member.endpoint, member.version, role, ("%.1f ms"):format(member.seconds * 1000),
+      "  " .. member.endpoint, member.version, role, numbers.format("%.1f ms", member.seconds * 1000),
       megabytes(member.db_size), megabytes(member.db_in_use), "answers",
     } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", "doesn't answer" }
   end

@@ -1,5 +1,5 @@
 --- Who holds and who waits, as people read it, and as programs do.
-local cjson = require "cjson"
+local json = require "etcdlock.json"
 local table_of = require "etcdlock.command.view.table"
 local texts = require "etcdlock.command.texts"
 
@@ -69,9 +69,9 @@ function M.json(found)
   for i, queue in ipairs(found) do
     local places = {}
     for k, place in ipairs(queue.places) do
-      places[k] = cjson.encode(place)
+      places[k] = json.encode(place)
     end
-    queues[i] = ('{"name":%s,"places":[%s]}'):format(cjson.encode(queue.name),
+    queues[i] = ('{"name":%s,"places":[%s]}'):format(json.encode(queue.name),
       table.concat(places, ","))
   end
   return texts.clean_json("[" .. table.concat(queues, ",") .. "]")

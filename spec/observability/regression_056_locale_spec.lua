@@ -1,0 +1,157 @@
+-- Tests that what machines read does not depend on the locale of the program: a number had a
+-- comma for its point, and a Turkish "i" no capital.
+
+local cjson = require "cjson"
+local clients = require "spec.support.harness.clients"
+local command = require "spec.support.programs.command"
+local locales = require "spec.support.programs.locales"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+
+local prefix = suite.prefix()
+local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix, ttl = 10 }
+
+after_each(clients.close_all)
+
+-- The German locale has a decimal comma; the Turkish one has no "I" for "i", and letters above 127.
+local german, no_german = locales.compile("de_DE", "UTF-8")
+local turkish, no_turkish = locales.compile("tr_TR", "ISO-8859-9")
+
+teardown(temporary.remove_all)
+
+local CHILD = "spec/support/programs/child.lua"
+
+-- Chooses the locale in the first argument and connects with the options in the second, as
+-- |etcdlock| and |client|; cjson is loaded before the locale is chosen, as most programs do.
+local BEGINNING = [[
+  local cjson, etcdlock = require "cjson", require "etcdlock"
+  assert(os.setlocale((...)), "no such locale")
+  local opts = cjson.new().decode((select(2, ...)))
+  local client = assert(etcdlock.connect(opts))
+]]
+
+-- Runs |source| after that in the locale |name|, which is found below |path|; returns what it
+-- printed.
+local function run_in(name, path, source)
+  local opts = cjson.encode { endpoints = suite.endpoints(), prefix = prefix, env = false }
+  local out, code, err = proc.run_lua(CHILD, { BEGINNING .. source, name, opts },
+    { env = { LOCPATH = path } })
+  assert.equal(0, code, err)
+  return out
+end
+
+-- The same in the German locale.
+local function run_in_german(source)
+  return run_in("de_DE", german, source)
+end
+
+-- Runs the command etcdlock with |args| in the locale |name|, which is found below |path|; results
+-- as those of command.run. The command itself chooses no locale; LUA_INIT of its user may.
+local function command_in(name, path, args)
+  local env = { LOCPATH = path, LUA_INIT = ('assert(os.setlocale "%s")'):format(name) }
+  for _, version in ipairs { "5_2", "5_3", "5_4" } do env["LUA_INIT_" .. version] = false end
+  return command.run(args, env)
+end
+
+-- A test that is skipped if |missing| says why it cannot run.
+local function test(name, missing, run)
+  it("regression 056: " .. name, function()
+    if missing then return pending(missing) end
+    run()
+  end)
+end
+
+describe("in a locale with a decimal comma", function()
+  test("the value of a lock's key is JSON that other clients read", no_german, function()
+    local out = run_in_german [[
+      local lock = assert(client:lock("value", { owner = 0.5, delay = 2.5, value = "v" }))
+      print((assert(lock:get(lock:key()))))
+      local place = assert(client:queue "value")[1]
+      print(place.owner, place.value, place.delay == 2.5, place.host ~= nil, place.pid ~= nil)
+      assert(lock:unlock())
+      client:close()
+    ]]
+    local said, read = out:match "^([^\n]*)\n([^\n]*)\n$"
+    local label = cjson.decode(said)
+    assert.equal(2.5, label.delay)
+    assert.equal("0.5", label.owner)
+    assert.equal("v", label.value)
+    assert.equal("0.5\tv\ttrue\ttrue\ttrue", read)
+  end)
+
+  test("client:metrics and join_metrics make a page that Prometheus reads", no_german, function()
+    local out = run_in_german [[
+      client:close()
+      opts.metrics = true
+      client = assert(etcdlock.connect(opts))
+      local lock = assert(client:lock "metrics")
+      assert(lock:unlock())
+      local page = assert(client:metrics { labels = { share = 0.5 } })
+      io.write(etcdlock.join_metrics { page, page })
+      client:close()
+    ]]
+    assert.matches('le="0.5"', out, 1, true)
+    assert.matches('share="0.5"', out, 1, true)
+    assert.is_nil(out:find "%d,%d", out)
+    local sum = out:match '\netcdlock_wait_seconds_sum{[^}]*} (%S+)\n'
+    assert.matches("^0%.%d+$", sum)
+  end)
+
+  test("messages and events show numbers with a point", no_german, function()
+    local out = run_in_german [[
+      client:close()
+      opts.log = function(event) print(event) end
+      client = assert(etcdlock.connect(opts))
+      local lock = assert(client:lock("text", { owner = 1.5 }))
+      print((select(2, client:try_lock("text", { owner = 2.5 }))))
+      print((select(2, lock:wait_lost(0.25))))
+      print((select(2, client:lock("text", { delay = 300.5 }))))
+      local other = assert(client:lock("other", { max_hold = 10 }))
+      local second = assert(etcdlock.connect(opts))
+      print((select(2, second:lock("other", { timeout = 0.25, owner = 1 }))))
+      second:close()
+      client:close()
+    ]]
+    assert.matches('another owner of this program, "1.5"', out, 1, true)
+    assert.matches("was not lost within 0.25 s", out, 1, true)
+    assert.matches("delay = 300.5, wanted", out, 1, true)
+    assert.matches("was not free within 0.25 s", out, 1, true)
+    assert.matches("acquired after %d+%.%d+ s", out)
+    assert.is_nil(out:find "%d,%d", out)
+  end)
+
+  test("the command reads numbers with a point, and ls --json writes them so", no_german, function()
+    local name = prefix .. "command"
+    local words = { "run", "--timeout", "2.5", name, "--", "echo", "ran" }
+    local out, code, err = command_in("de_DE", german, words)
+    assert.equal("ran\n", out, err)
+    assert.equal(0, code)
+    words[3] = "2,5"
+    out, code, err = command_in("de_DE", german, words)
+    assert.equal("", out)
+    assert.equal(64, code)
+    assert.matches("--timeout: '2,5', wanted 0 to 1000000000 seconds", err, 1, true)
+    local lock = assert(connect():lock("command", { delay = 2.5 }))
+    out, code, err = command_in("de_DE", german, { "ls", "--json", name })
+    assert.equal(0, code, err)
+    assert.equal(2.5, cjson.decode(out)[1].places[1].delay)
+    assert.is_true(lock:unlock())
+  end)
+end)
+
+describe("in a Turkish locale", function()
+  test("etcdlock run knows the signals by their names", no_turkish, function()
+    local words = { "run", prefix .. "turkish", "--", "echo", "ran" }
+    local out, code, err = command_in("tr_TR", turkish, words)
+    assert.equal("ran\n", out, err)
+    assert.equal(0, code)
+  end)
+
+  test("client:metrics refuses a label whose name has a letter above 127", no_turkish, function()
+    assert.matches("can't be the name of a label here", run_in("tr_TR", turkish, [[
+      print(select(2, pcall(client.metrics, client, { labels = { ["gr\246\223e"] = "x" } })))
+      client:close()
+    ]]), 1, true)
+  end)
+end)
