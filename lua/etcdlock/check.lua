@@ -150,7 +150,14 @@ end
 --- Raises unless `value` is a number of at least 0, or nil.
 function M.seconds(where, field, value)
   if value ~= nil and not (type(value) == "number" and value >= 0) then
-    raise_type(where, field, value, "seconds")
+    raise_type(where, field, value, "0 or more seconds")
+  end
+end
+
+--- Raises unless `value` is a number above 0.
+function M.some_seconds(where, field, value)
+  if type(value) ~= "number" or not (value > 0) then
+    raise_type(where, field, value, "more than 0 seconds")
   end
 end
 

@@ -416,7 +416,12 @@ end
 
 function Client:__tostring()
   local alive, code = self:alive()
-  local state = alive and "lease " .. self:lease() or code
+  local state = code
+  if alive then
+    state = "lease " .. self:lease()
+  elseif code == "unavailable" and not self._core:outage() then
+    state = self:stats().rpcs == 0 and "not connected yet" or "no session"
+  end
   return string.format("etcdlock.client %s (%s)", self._endpoints, state)
 end
 

@@ -144,7 +144,7 @@ local function with_environment(opts)
     local value = variable(name)
     local is_off = name == SKIP_TLS_VERIFY and booleans[value or ""] == false
     if value and not is_off then
-      return check.invalid(WHERE, name, value, "none: " .. why)
+      return check.invalid(WHERE, name, value, "no value: " .. why .. "; unset it")
     end
   end
   for _, entry in ipairs(VARIABLES) do

@@ -242,10 +242,7 @@ end
 -- @fail lost, not_held, closed, forked
 -- @raise for a wrong type, for 0 or less
 function Lock:expire(seconds)
-  check.seconds("lock:expire", "seconds", seconds)
-  if seconds == nil or seconds == 0 then
-    check.raise("lock:expire: seconds, wanted a number above 0")
-  end
+  check.some_seconds("lock:expire", "seconds", seconds)
   if not self:_left() or not self._core:expire(seconds) then
     return nil, self:_not_held()
   end

@@ -63,7 +63,8 @@ function M.read(where, default, opts)
     return check.invalid(where, "timeout", timeout, "0 or more seconds")
   end
   if opts.max_hold and not (opts.max_hold > 0 and opts.max_hold < math.huge) then
-    return check.invalid(where, "max_hold", opts.max_hold, "more than 0 seconds")
+    local wanted = "more than 0 seconds and not inf; leave it out for a hold without end"
+    return check.invalid(where, "max_hold", opts.max_hold, wanted)
   end
   if opts.linger and not (opts.linger > 0 and opts.linger <= LINGER_MAX) then
     local wanted = "more than 0 seconds, up to " .. LINGER_MAX

@@ -7,6 +7,16 @@ local M = {}
 
 local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
 
+-- What is wanted of a name for whose `reserved` end, with the prefix or without, there are keys
+-- of another kind.
+local function without_end(reserved, prefix, name)
+  local with = name:sub(-#reserved) == reserved and ""
+    or string.format("with the prefix %q ", prefix)
+  local wanted = 'a name that %sdoes not end in "%s", because etcdlock keeps other keys below "%s";'
+    .. " choose another name"
+  return wanted:format(with, reserved, reserved)
+end
+
 -- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
 -- is called in messages, if not "name".
 function M.full(where, prefix, name, field)
@@ -19,8 +29,7 @@ function M.full(where, prefix, name, field)
   end
   local reserved = core.reserved_end(full)
   if reserved then
-    local wanted = 'an end other than "%s", where another kind of lock has its keys'
-    return check.invalid(where, field, name, wanted:format(reserved))
+    return check.invalid(where, field, name, without_end(reserved, prefix, name))
   end
   return full
 end
@@ -32,7 +41,7 @@ function M.fulls(where, prefix, names)
   end
   local fulls, places = {}, {}
   if #names < 1 or #names > MULTI_MAX then
-    return check.invalid(where, "#names", #names, "1 to " .. MULTI_MAX)
+    return check.invalid(where, "#names", #names, "1 to " .. MULTI_MAX .. " names")
   end
   for i = 1, #names do
     local field, name = string.format("names[%d]", i), names[i]
@@ -40,7 +49,8 @@ function M.fulls(where, prefix, names)
     if not full then
       return nil, message, code
     elseif places[name] then
-      return check.invalid(where, field, name, "another than names[" .. places[name] .. "]")
+      local wanted = "each name once, and it is names[" .. places[name] .. "]"
+      return check.invalid(where, field, name, wanted)
     end
     fulls[i], places[name] = full, i
   end

@@ -58,12 +58,12 @@ function M.new(self, name, opts)
   end
   opts = opts or {}
   local exptime = opts.exptime or EXPTIME
-  if type(exptime) ~= "number" or exptime <= 0 then
-    return nil, "bad exptime: a number of seconds above 0 was wanted"
+  if type(exptime) ~= "number" or not (exptime > 0 and exptime < math.huge) then
+    return nil, "bad exptime: a finite number of seconds above 0 was wanted"
   end
   local timeout = opts.timeout
-  if timeout ~= nil and (type(timeout) ~= "number" or timeout < 0) then
-    return nil, "bad timeout: a number of seconds was wanted"
+  if timeout ~= nil and (type(timeout) ~= "number" or not (timeout >= 0)) then
+    return nil, "bad timeout: 0 or more seconds were wanted"
   end
   return setmetatable({
     name = name,
@@ -195,7 +195,7 @@ function M.expire(self, time)
     return nil, "unlocked"
   end
   time = time or self.exptime
-  if type(time) ~= "number" or time <= 0 then
+  if type(time) ~= "number" or not (time > 0) then
     return nil, "bad time: a number of seconds above 0 was wanted"
   end
   if not lock:expire(time) then

@@ -150,7 +150,8 @@ describe("a client", function()
 
   it("shows its endpoints, and its lease or state, in tostring", function()
     local client = connect()
-    assert.equal(("etcdlock.client %s (unavailable)"):format(etcd:endpoints()), tostring(client))
+    assert.equal(("etcdlock.client %s (not connected yet)"):format(etcd:endpoints()),
+      tostring(client))
     clients.keep(assert(client:lock "a"))
     assert.equal(("etcdlock.client %s (lease %s)"):format(etcd:endpoints(), client:lease()),
       tostring(client))

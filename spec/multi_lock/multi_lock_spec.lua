@@ -172,7 +172,7 @@ describe("multi_lock", function()
     assert.is_true(assert(third:try_multi_lock(names)):unlock())
     assert.same({}, etcd:keys(prefix))
     names[61] = "n61"
-    assert.equal("client:multi_lock: #names = 61, wanted 1 to 60",
+    assert.equal("client:multi_lock: #names = 61, wanted 1 to 60 names",
       assert_fails("invalid", client:multi_lock(names)))
   end)
 end)
@@ -261,7 +261,8 @@ end)
 describe("arguments of multi_lock", function()
   it("are refused for repeated or invalid names, and for linger", function()
     local same = assert_fails("invalid", client:multi_lock { "a", "b", "a" })
-    assert.equal('client:multi_lock: names[3] = "a", wanted another than names[1]', same)
+    assert.equal('client:multi_lock: names[3] = "a", wanted each name once, and it is names[1]',
+      same)
     assert_fails("invalid", client:multi_lock {})
     assert.matches("names[2]", assert_fails("invalid", client:try_multi_lock { "a", "" }), 1, true)
     assert.matches("names[1]", assert_fails("invalid", client:multi_lock { "a/read" }), 1, true)

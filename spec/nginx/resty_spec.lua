@@ -283,14 +283,16 @@ add(more, "lock takes a key that ends like the key of a read or write lock", [[
 add(more, "new and expire return a message for a bad name, option or time", [[
   tell(resty_lock:new())
   tell(resty_lock:new("x", { exptime = 0 }))
+  tell(resty_lock:new("x", { exptime = math.huge }))
   tell(resty_lock:new("x", { timeout = "1" }))
   local lock = new()
   lock:lock "fine"
   tell(lock:expire(-1))
   lock:unlock()
 ]], [[nil bad name: a string was wanted
-  nil bad exptime: a number of seconds above 0 was wanted
-  nil bad timeout: a number of seconds was wanted
+  nil bad exptime: a finite number of seconds above 0 was wanted
+  nil bad exptime: a finite number of seconds above 0 was wanted
+  nil bad timeout: 0 or more seconds were wanted
   nil bad time: a number of seconds above 0 was wanted
 ]])
 
