@@ -8,6 +8,7 @@ local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
 local names = require "etcdlock.names"
 local of_lock = require "etcdlock.wait.of_lock"
+local quote = require("etcdlock.characters").quote
 
 local M = {}
 
@@ -114,7 +115,7 @@ local function post(self, request)
     message, code = self:_outage(request.is_pressed)
   end
   if message then
-    return refuse(self, request, string.format("lock %q: %s", request.name, message), code)
+    return refuse(self, request, string.format("lock %s: %s", quote(request.name), message), code)
   end
   request.limit = request.try and try_wait(self, request) or request.timeout
   local says = request.says or label.write(request)
@@ -194,7 +195,7 @@ local function refusal(self, request)
   local try, chosen = request.try, self._wakeups.chosen
   local message, code = host.refusal(chosen)
   if message and not try then
-    return string.format("lock %q: %s", request.name, message), code
+    return string.format("lock %s: %s", quote(request.name), message), code
   end
   request.is_pressed = message ~= nil
   request.must_share = self._holds:must_share(request, chosen)

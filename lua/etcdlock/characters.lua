@@ -1,5 +1,5 @@
 --- Texts that others have written, character by character, where what is no UTF-8 would spoil
--- a page, or a terminal.
+-- a page, a log or a terminal.
 local M = {}
 
 -- Unicode's characters from 128 on, in UTF-8.
@@ -58,6 +58,45 @@ function M.replace(text, plain, character, byte)
     position = position + #taken
   end
   return table.concat(parts)
+end
+
+-- Controls (C1), line ends, marks and overrides of the direction of writing.
+local STEERING = {
+  "^\194[\128-\159]", "^\216\156", "^\226\128[\142\143\168-\174]", "^\226\129[\166-\169]",
+}
+
+--- What `replace` takes for `character`: a character stays, but one that steers how a text is
+-- shown becomes replacement(sequence).
+function M.without_steering(replacement)
+  return function(sequence)
+    for _, pattern in ipairs(STEERING) do
+      if sequence:find(pattern) then
+        return replacement(sequence)
+      end
+    end
+    return sequence
+  end
+end
+
+local function escaped(bytes)
+  return (bytes:gsub(".", function(byte)
+    return ("\\x%02x"):format(byte:byte())
+  end))
+end
+
+local or_escaped = M.without_steering(escaped)
+
+--- `text` as one line that is safe to show, with every other byte as \x1b, and the like: control
+-- characters, what is no UTF-8, and what changes the direction of writing. Names, values and
+-- messages may come from anybody who may write to etcd or ask a web server: they must not write
+-- lines of their own into a log, nor steer a terminal.
+function M.clean(text)
+  return M.replace(text, "^[\32-\126]+", or_escaped, escaped)
+end
+
+--- `text` in quotes, for a message.
+function M.quote(text)
+  return '"' .. M.clean((text:gsub('["\\]', "\\%0"))) .. '"'
 end
 
 return M

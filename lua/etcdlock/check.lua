@@ -2,6 +2,7 @@
 -- the program and raises, at the line that called us; a value that can't work
 -- is answered with nil, message, "invalid". Both name the field and the value,
 -- unless it is a secret.
+local characters = require "etcdlock.characters"
 local numbers = require "etcdlock.numbers"
 
 local M = {}
@@ -30,7 +31,7 @@ local function show(where, field, value)
   if where == "etcdlock.connect" and is_secret(field, value) then
     return "(not shown)"
   elseif type(value) == "string" then
-    return string.format("%q", #value > 60 and value:sub(1, 60) .. "..." or value)
+    return characters.quote(#value > 60 and value:sub(1, 60) .. "..." or value)
   end
   return numbers.text(value)
 end
@@ -42,10 +43,11 @@ local function is_ours(info)
   return info.what == "tail" or info.source:sub(1, #HERE) == HERE or info.source == RESTY
 end
 
---- Raises `text` with the position of the nearest caller that isn't etcdlock
+--- Raises `text`, as one line, with the position of the nearest caller that isn't etcdlock
 -- itself. (A fixed level would count tail calls, which the Luas do differently.)
 local function raise(text)
   local level = 2
+  text = characters.clean(text)
   if not HERE then -- loaded from bytecode without names
     error(text, 0)
   end
@@ -66,7 +68,8 @@ end
 --- nil, message, "invalid" for a value that isn't what is `wanted`.
 function M.invalid(where, field, value, wanted)
   local shown = show(where, field, value)
-  return nil, string.format("%s: %s = %s, wanted %s", where, field, shown, wanted), "invalid"
+  local text = string.format("%s: %s = %s, wanted %s", where, field, shown, wanted)
+  return nil, characters.clean(text), "invalid"
 end
 
 -- The options of a call that was given none; like those that it is given, only read.
@@ -156,7 +159,7 @@ end
 
 --- Raises unless `value` is a number above 0.
 function M.some_seconds(where, field, value)
-  if type(value) ~= "number" or not (value > 0) then
+  if type(value) ~= "number" or not (value > 0 and value <= math.huge) then
     raise_type(where, field, value, "more than 0 seconds")
   end
 end

@@ -7,6 +7,7 @@ local candidates = require "etcdlock.candidates"
 local check = require "etcdlock.check"
 local forms = require "etcdlock.forms"
 local names = require "etcdlock.names"
+local quote = require("etcdlock.characters").quote
 
 local Election = {}
 Election.__index = Election
@@ -91,7 +92,7 @@ function Election:name()
 end
 
 function Election:__tostring()
-  return string.format("etcdlock.election %q", self._name)
+  return string.format("etcdlock.election %s", quote(self._name))
 end
 
 check.methods(Election, "election")

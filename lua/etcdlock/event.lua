@@ -1,10 +1,13 @@
 --- What `log` of connect is given: a table with the name of the event in `event` and what
 -- belongs to it (doc/observability.md), whose tostring is a line for people.
+local characters = require "etcdlock.characters"
 local numbers = require "etcdlock.numbers"
+
+local quote = characters.quote
 
 local M = {}
 
-local COLLECTED = "lock %q was released because Lua has collected it: nobody kept what"
+local COLLECTED = "lock %s was released because Lua has collected it: nobody kept what"
   .. " client:lock had returned. Keep it until unlock, or use with_lock"
 
 local BY = {
@@ -21,26 +24,27 @@ end
 -- What each kind of event says, and how grave it is.
 local KINDS = {
   waiting = { "info", function(event)
-    return string.format("lock %q: waiting since %s", event.name, span(event.wait))
+    return string.format("lock %s: waiting since %s", quote(event.name), span(event.wait))
   end },
   acquired = { "info", function(event)
-    local text = "lock %q: acquired after %s, token %.0f"
-    return text:format(event.name, span(event.wait), event.token)
+    local text = "lock %s: acquired after %s, token %.0f"
+    return text:format(quote(event.name), span(event.wait), event.token)
   end },
   not_acquired = { "warn", function(event)
-    local text = "lock %q: not acquired after %s, %s: %s"
-    return text:format(event.name, span(event.wait), event.code, event.message)
+    local text = "lock %s: not acquired after %s, %s: %s"
+    return text:format(quote(event.name), span(event.wait), event.code, event.message)
   end },
   released = { "info", function(event)
-    local text = "lock %q: released%s after %s, token %.0f"
-    return text:format(event.name, BY[event.by], span(event.hold), event.token)
+    local text = "lock %s: released%s after %s, token %.0f"
+    return text:format(quote(event.name), BY[event.by], span(event.hold), event.token)
   end },
   lost = { "warn", function(event)
-    local text = "lock %q: lost after %s, token %.0f, %s: %s"
-    return text:format(event.name, span(event.hold), event.token, event.reason, event.message)
+    local text = "lock %s: lost after %s, token %.0f, %s: %s"
+    return text:format(quote(event.name), span(event.hold), event.token, event.reason,
+      event.message)
   end },
   collected = { "warn", function(event)
-    return COLLECTED:format(event.name)
+    return COLLECTED:format(quote(event.name))
   end },
   member_left = { "warn", function(event)
     return string.format("member %s of etcd left for another: %s", event.member, event.message)
@@ -50,7 +54,7 @@ local KINDS = {
     return string.format("asking etcd again%s: %s", times, event.message)
   end },
   left_out = { "warn", function(event)
-    return string.format("%d more %q were left out here", event.count, event.of)
+    return string.format('%d more "%s" were left out here', event.count, event.of)
   end },
 }
 
@@ -64,7 +68,7 @@ local mt = { __name = "etcdlock.event" }
 
 function mt.__tostring(event)
   local late = event.ago >= 1 and string.format(" (%s ago)", span(event.ago)) or ""
-  return "etcdlock: " .. KINDS[event.event][2](event) .. late
+  return "etcdlock: " .. characters.clean(KINDS[event.event][2](event)) .. late
 end
 
 -- Whoever has logged messages so far may have put something before or behind them.

@@ -3,6 +3,7 @@
 -- What the core notes meanwhile (a loss, say) waits there until the client is called; the
 -- rest comes from those who do it. `log` is called so that it can't yield: nobody
 -- else runs in the middle of taking or releasing a lock. Whatever it raises stays here.
+local characters = require "etcdlock.characters"
 local core = require "etcdlock.core"
 local event = require "etcdlock.event"
 local host = require "etcdlock.wait.host"
@@ -48,7 +49,8 @@ local function call(self, one)
   self._is_logging = false
   if not ok and not self._has_complained then
     self._has_complained = true
-    host.log("etcdlock: the log of this client has failed, which is told once: " .. tostring(err))
+    local text = "etcdlock: the log of this client has failed, which is told once: "
+    host.log(text .. characters.clean(tostring(err)))
   end
 end
 

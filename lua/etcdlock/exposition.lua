@@ -40,8 +40,8 @@ function M.labels(where, labels, taken)
   for name, value in pairs(labels or {}) do
     if type(name) ~= "string" or not name:find "^[A-Za-z_][A-Za-z0-9_]*$" or name:find "^__"
       or taken[name] then
-      check.raise(string.format("%s: labels: %q can't be the name of a label here", where,
-        tostring(name)))
+      check.raise(string.format("%s: labels: %s can't be the name of a label here", where,
+        characters.quote(tostring(name))))
     elseif type(value) ~= "string" and type(value) ~= "number" then
       check.raise(string.format("%s: labels.%s = %s, wanted a string", where, name,
         tostring(value)))

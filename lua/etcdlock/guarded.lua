@@ -3,6 +3,7 @@
 -- @submodule lock
 local check = require "etcdlock.check"
 local lock_options = require "etcdlock.lock_options"
+local quote = require("etcdlock.characters").quote
 
 local M = {}
 
@@ -23,7 +24,7 @@ local function send(self, add)
     return nil, self:_not_held()
   end
   -- Not to be reached: who reads an answer like this latches the loss before.
-  return nil, string.format("lock %q was lost: its key is gone", self:name()), "lost"
+  return nil, string.format("lock %s was lost: its key is gone", quote(self:name())), "lost"
 end
 
 -- Runs operations that happen only while the lock is ours: etcd compares the
@@ -224,15 +225,15 @@ end
 -- @raise for a lock that is no writer's
 function M:downgrade()
   if self._mode ~= "write" and self._mode ~= "read" then
-    check.raise(string.format("lock:downgrade: lock %q is no writer's, wanted one of write_lock",
-      self:name()))
+    check.raise(string.format("lock:downgrade: lock %s is no writer's, wanted one of write_lock",
+      quote(self:name())))
   elseif not self:_left() then
     return nil, self:_not_held()
   elseif not self._may_downgrade then
     return true
   elseif self._count > 1 then
-    local text = "lock %q is held %d times by its owner, and would end as a writer's for all"
-    return nil, text:format(self:name(), self._count), "invalid"
+    local text = "lock %s is held %d times by its owner, and would end as a writer's for all"
+    return nil, text:format(quote(self:name()), self._count), "invalid"
   end
   if self._mode == "write" then
     become_reader(self)

@@ -4,6 +4,7 @@ local characters = require "etcdlock.characters"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
 local numbers = require "etcdlock.numbers"
+local quote = require("etcdlock.characters").quote
 
 local Holds = {}
 Holds.__index = Holds
@@ -241,7 +242,7 @@ end
 --- Another owner, for messages.
 local function describe(owner)
   if type(owner) == "string" or type(owner) == "number" then
-    return string.format("another owner of this program, %q", numbers.text(owner))
+    return string.format("another owner of this program, %s", quote(numbers.text(owner)))
   end
   return (type(owner) == "thread" or owner == MAIN) and "another coroutine of this program"
     or "another owner of this program"
@@ -316,18 +317,18 @@ end
 function Holds:own_refusal(request)
   local is_writer = request.mode ~= "read" and request.mode ~= "permit"
   if is_writer and own_sharer(self, "read", request) then
-    local text = "lock %q is held by its owner to read: to write, he would wait for himself"
-    return text:format(request.name), "deadlock"
+    local text = "lock %s is held by its owner to read: to write, he would wait for himself"
+    return text:format(quote(request.name)), "deadlock"
   end
   if request.mode == "leader" and own_of_names(self, request) then
-    local text = "election %q: its owner holds that name already, and doesn't say the same"
+    local text = "election %s: its owner holds that name already, and doesn't say the same"
       .. " there: he would wait for himself; a leader says something else by proclaim"
-    return text:format(request.name), "deadlock"
+    return text:format(quote(request.name)), "deadlock"
   end
   local some = request.mode == "multi" and own_of_names(self, request)
   if some then
-    local text = "lock %q: its owner holds %q, but not all by one hold: he would wait for himself"
-    return text:format(request.name, some:name()), "deadlock"
+    local text = "lock %s: its owner holds %s, but not all by one hold: he would wait for himself"
+    return text:format(quote(request.name), quote(some:name())), "deadlock"
   end
 end
 
@@ -342,8 +343,8 @@ local function try_refusal(self, request)
   local lock = find_exclusive(self, request, any)
     or request.mode ~= "read" and find_shared(self, "read", request, any)
   if lock then
-    local text = "lock %q is held by %s"
-    return text:format(request.name, describe(lock._request.owner)), "locked"
+    local text = "lock %s is held by %s"
+    return text:format(quote(request.name), describe(lock._request.owner)), "locked"
   end
 end
 
@@ -364,8 +365,8 @@ function Holds:refusal(request, try, chosen)
     holder = find_deadlock(self, request, chosen)
   end
   if holder then
-    local text = "lock %q is held by %s, which can't release it while this one waits"
-    return text:format(request.name, holder), "deadlock"
+    local text = "lock %s is held by %s, which can't release it while this one waits"
+    return text:format(quote(request.name), holder), "deadlock"
   end
 end
 

@@ -7,6 +7,7 @@ local host = require "etcdlock.wait.host"
 local let_go = require "etcdlock.let_go"
 local loss = require "etcdlock.loss"
 local of_lock = require "etcdlock.wait.of_lock"
+local quote = require("etcdlock.characters").quote
 
 local Lock = {}
 Lock.__index = Lock
@@ -33,8 +34,8 @@ end
 -- Raises for other locks than a leader's. For guarded.lua and here.
 function Lock:_check_leader(where)
   if self._mode ~= "leader" then
-    check.raise(string.format("%s: lock %q is no leader's, wanted one of campaign", where,
-      self:name()))
+    check.raise(string.format("%s: lock %s is no leader's, wanted one of campaign", where,
+      quote(self:name())))
   end
 end
 
@@ -130,7 +131,7 @@ function Lock:__tostring()
     local _, code = self:_not_held()
     state = code
   end
-  return string.format("etcdlock.lock %q (%s)", self:name(), state)
+  return string.format("etcdlock.lock %s (%s)", quote(self:name()), state)
 end
 
 -- ---- letting go ----
@@ -177,8 +178,8 @@ local function await_release(self)
     core_lock = self._core, tie = self._tie, limit = client:_outage() and 0 or RELEASE_WAIT,
   })
   if released == nil then
-    local text = "lock %q: etcd has not confirmed the release yet; it goes on"
-    return nil, text:format(self:name()), "unavailable"
+    local text = "lock %s: etcd has not confirmed the release yet; it goes on"
+    return nil, text:format(quote(self:name())), "unavailable"
   end
   return released, message, code
 end
@@ -194,7 +195,7 @@ end
 -- @raise never
 function Lock:unlock()
   if self._count == 0 then
-    return nil, string.format("lock %q is not held", self:name()), "not_held"
+    return nil, string.format("lock %s is not held", quote(self:name())), "not_held"
   end
   local message, code = self:_forked()
   if code then

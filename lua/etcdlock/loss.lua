@@ -5,6 +5,7 @@ local check = require "etcdlock.check"
 local host = require "etcdlock.wait.host"
 local numbers = require "etcdlock.numbers"
 local of_news = require "etcdlock.wait.of_news"
+local quote = require("etcdlock.characters").quote
 
 local M = {}
 
@@ -24,13 +25,14 @@ function M:not_held()
   end
   local loss, why = self._core:loss()
   if loss == "closed" then
-    return string.format("lock %q: the client was closed", self:name()), "closed"
+    return string.format("lock %s: the client was closed", quote(self:name())), "closed"
   elseif loss then
-    return string.format("lock %q was lost: %s", self:name(), why), "lost"
+    return string.format("lock %s was lost: %s", quote(self:name()), why), "lost"
   elseif self._core:is_outlived() then
-    return string.format("lock %q ended with the request that held it", self:name()), "not_held"
+    local text = "lock %s ended with the request that held it"
+    return text:format(quote(self:name())), "not_held"
   end
-  return string.format("lock %q is not held", self:name()), "not_held"
+  return string.format("lock %s is not held", quote(self:name())), "not_held"
 end
 
 --- Has a function called once if the lock is lost. It never runs by itself or on another
@@ -46,7 +48,7 @@ end
 function M:on_lost(fn)
   check.callable("lock:on_lost", "fn", fn)
   if self._count == 0 then
-    return nil, string.format("lock %q is not held", self:name()), "not_held"
+    return nil, string.format("lock %s is not held", quote(self:name())), "not_held"
   end
   self._client._losses:watch(self, fn)
   return true
@@ -92,8 +94,8 @@ function M:wait_lost(timeout)
   if ended == false then
     return nil, message, code
   elseif not ended then
-    local text = "lock %q was not lost within %s s"
-    return nil, text:format(self:name(), numbers.format("%g", timeout)), "timeout"
+    local text = "lock %s was not lost within %s s"
+    return nil, text:format(quote(self:name()), numbers.format("%g", timeout)), "timeout"
   end
   self._client._losses:tell()
   message, code = self:_not_held()

@@ -2,6 +2,7 @@
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local numbers = require "etcdlock.numbers"
+local quote = require("etcdlock.characters").quote
 
 local M = {}
 
@@ -11,7 +12,7 @@ local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
 -- of another kind.
 local function without_end(reserved, prefix, name)
   local with = name:sub(-#reserved) == reserved and ""
-    or string.format("with the prefix %q ", prefix)
+    or string.format("with the prefix %s ", quote(prefix))
   local wanted = 'a name that %sdoes not end in "%s", because etcdlock keeps other keys below "%s";'
     .. " choose another name"
   return wanted:format(with, reserved, reserved)

@@ -19,6 +19,7 @@ local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
 local numbers = require "etcdlock.numbers"
 local of_news = require "etcdlock.wait.of_news"
+local quote = require("etcdlock.characters").quote
 
 local Observer = {}
 Observer.__index = Observer
@@ -59,8 +60,8 @@ local function list_from(self, left, revision)
     found, at, code = list(self, left)
   end
   if found and at < revision then -- by a member that is behind
-    local text = "observer of election %q: etcd doesn't know yet what it has told of"
-    self._failure = { text:format(self._name), "unavailable" }
+    local text = "observer of election %s: etcd doesn't know yet what it has told of"
+    self._failure = { text:format(quote(self._name)), "unavailable" }
     return nil, self._failure[1], self._failure[2]
   end
   return found, at, code
@@ -177,7 +178,7 @@ end
 local function step(self, left)
   local kind, revision, key, value, since, has_more = self._watcher:first()
   if kind == false then
-    return nil, string.format("observer of election %q: %s", self._name, revision), key
+    return nil, string.format("observer of election %s: %s", quote(self._name), revision), key
   elseif kind == nil then
     return idle(self, left)
   elseif core.now() >= self._look_at and self._revision > 0 then
@@ -207,15 +208,15 @@ end
 local function timed_out(self, timeout)
   local away = self._client._core:outage()
   if away then
-    return nil, string.format("observer of election %q: %s", self._name, away), "unavailable"
+    return nil, string.format("observer of election %s: %s", quote(self._name), away), "unavailable"
   elseif self._revision == 0 and timeout > 0 and not self._failure then
     look(self, 0) -- no watch stands: why?
   end
   if self._failure then
     return nil, self._failure[1], self._failure[2]
   end
-  local text = "election %q has had no other leader, nor word of him, within %s s"
-  return nil, text:format(self._name, numbers.format("%g", timeout)), "timeout"
+  local text = "election %s has had no other leader, nor word of him, within %s s"
+  return nil, text:format(quote(self._name), numbers.format("%g", timeout)), "timeout"
 end
 
 --- Waits for the next who leads, or the next thing that he says. Several coroutines may ask
@@ -283,7 +284,7 @@ function Observer:__close()
 end
 
 function Observer:__tostring()
-  return string.format("etcdlock.observer %q", self._name)
+  return string.format("etcdlock.observer %s", quote(self._name))
 end
 
 check.methods(Observer, "observer")

@@ -4,6 +4,7 @@ local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local label = require "etcdlock.label"
 local names = require "etcdlock.names"
+local quote = require("etcdlock.characters").quote
 
 local M = {}
 
@@ -238,7 +239,7 @@ function M:break_lock(name, token)
     return nil, message, code
   end
   local txn, found = self._core:txn(), find(places, token)
-  local nobody = string.format("lock %q is not held with token %.0f", name, token)
+  local nobody = string.format("lock %s is not held with token %.0f", quote(name), token)
   if not found or not found.held then
     return nil, nobody, "not_held"
   end

@@ -6,6 +6,7 @@ local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local forms = require "etcdlock.forms"
 local names = require "etcdlock.names"
+local quote = require("etcdlock.characters").quote
 
 local Semaphore = {}
 Semaphore.__index = Semaphore
@@ -67,8 +68,8 @@ function Semaphore:available()
   for _, kv in ipairs(results[1]) do
     local lease, _, permits = core.parse_key(self._full, kv.key)
     if lease and permits ~= self._permits then
-      local text = 'semaphore "%s" has %s for others, and not %d'
-      return nil, text:format(self._full, counted(permits), self._permits), "conflict"
+      local text = 'semaphore %s has %s for others, and not %d'
+      return nil, text:format(quote(self._full), counted(permits), self._permits), "conflict"
     end
     taken = taken + (lease and 1 or 0)
   end
@@ -90,7 +91,7 @@ function Semaphore:permits()
 end
 
 function Semaphore:__tostring()
-  return string.format("etcdlock.semaphore %q (%s)", self._name, counted(self._permits))
+  return string.format("etcdlock.semaphore %s (%s)", quote(self._name), counted(self._permits))
 end
 
 check.methods(Semaphore, "semaphore")

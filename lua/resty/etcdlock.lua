@@ -62,7 +62,8 @@ function M.new(self, name, opts)
     return nil, "bad exptime: a finite number of seconds above 0 was wanted"
   end
   local timeout = opts.timeout
-  if timeout ~= nil and (type(timeout) ~= "number" or not (timeout >= 0)) then
+  local is_limit = type(timeout) == "number" and check.is_within(timeout, 0, math.huge)
+  if timeout ~= nil and not is_limit then
     return nil, "bad timeout: 0 or more seconds were wanted"
   end
   return setmetatable({
@@ -195,7 +196,7 @@ function M.expire(self, time)
     return nil, "unlocked"
   end
   time = time or self.exptime
-  if type(time) ~= "number" or not (time > 0) then
+  if type(time) ~= "number" or not (time > 0 and time <= math.huge) then
     return nil, "bad time: a number of seconds above 0 was wanted"
   end
   if not lock:expire(time) then

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/escape.h"
+
 /* gRPC's numbers (doc/statuscodes.md); base/ doesn't include gRPC. */
 enum {
   GRPC_CANCELLED = 1,
@@ -59,15 +61,6 @@ bool el_outcome_is_final(const el_outcome *outcome) {
   return !outcome->done && outcome->definite && !outcome->retriable;
 }
 
-/* What others say is shown on terminals, which obey some of it. */
-static void disarm(char *text) {
-  for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
-    bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
-    if (at[0] < ' ' || at[0] == 0x7f || is_c1) at[0] = '?';
-    if (is_c1) at[1] = '?';
-  }
-}
-
 /* As vsnprintf, in the "C" locale: a program may have chosen one with a decimal
  * comma. Only this thread's locale changes meanwhile. */
 static void print(char *to, size_t size, const char *fmt, va_list ap) {
@@ -79,14 +72,15 @@ static void print(char *to, size_t size, const char *fmt, va_list ap) {
 }
 
 void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
+  char raw[sizeof err->text];
   va_list ap;
   memset(err, 0, sizeof *err);
   err->code = code;
   err->definite = true;
   va_start(ap, fmt);
-  print(err->text, sizeof err->text, fmt, ap);
+  print(raw, sizeof raw, fmt, ap);
   va_end(ap);
-  disarm(err->text);
+  el_escape(err->text, sizeof err->text, raw);
 }
 
 /* The first row whose status and text fit decides. An error is definite only

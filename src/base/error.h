@@ -63,7 +63,8 @@ bool el_outcome_is_final(const el_outcome *outcome);
  * @thread any */
 const char *el_code_str(el_code code);
 
-/* Fills |err| with |code| and a printf-style text: definite, not retriable.
+/* Fills |err| with |code| and a printf-style text, which becomes one line (escape.h):
+ * definite, not retriable.
  * @thread any */
 void el_error_set(el_error *err, el_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

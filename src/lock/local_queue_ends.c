@@ -13,8 +13,10 @@ el_what el_owner_what(const el_owner *owner) {
   el_what what;
   int len = snprintf(what.text, sizeof what.text, "lock \"");
   if (name.len > SHOWN_MAX) name.len = SHOWN_MAX;
-  for (size_t i = 0; i < name.len; i++) { /* perhaps of several names */
-    what.text[len++] = (char)(name.data[i] != '\0' ? name.data[i] : ' ');
+  for (size_t i = 0; i < name.len; i++) {
+    char c = name.data[i];
+    if (c == '"' || c == '\\') what.text[len++] = '\\';
+    what.text[len++] = (char)(c != '\0' ? c : ' '); /* between several names */
   }
   strcpy(what.text + len, "\"");
   return what;

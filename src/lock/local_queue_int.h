@@ -151,7 +151,7 @@ void el_local_queue_detach(el_owner *owner);
 
 /* What |owner| wants, for messages. @thread any */
 typedef struct el_what {
-  char text[100];
+  char text[180];
 } el_what;
 
 /* @thread any */

@@ -2,9 +2,12 @@
 #include "net/grpc_log.h"
 
 #include <grpc/support/log.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/escape.h"
 
 /* From gRPC's layers of security and TLS ("tsi"). */
 static int is_about_tls(const char *file) {
@@ -13,7 +16,9 @@ static int is_about_tls(const char *file) {
 
 static void write_line(gpr_log_func_args *args) {
   if (!is_about_tls(args->file)) {
-    fprintf(stderr, "gRPC %s:%d: %s\n", args->file, args->line, args->message);
+    char message[LINE_MAX];
+    el_escape(message, sizeof message, args->message);
+    fprintf(stderr, "gRPC %s:%d: %s\n", args->file, args->line, message);
   }
 }
 

@@ -3,6 +3,7 @@ local connect_options = require "etcdlock.connect_options"
 local etcdlock = require "etcdlock"
 local exit = require "etcdlock.command.exit"
 local numbers = require "etcdlock.numbers"
+local quote = require("etcdlock.characters").quote
 local remedies = require "etcdlock.command.remedies"
 local settings = require "etcdlock.command.settings"
 local texts = require "etcdlock.command.texts"
@@ -131,10 +132,10 @@ local function look_at_lock(client, known)
     assert(lock:check())
   end)
   if ok then
-    view.good(("a lock can be taken and given back: %q"):format(name))
+    view.good(("a lock can be taken and given back: %s"):format(quote(name)))
   elseif code == "timeout" then
-    view.note(("no lock was taken to see: somebody has had %q for %d s, another doctor perhaps")
-      :format(name, LOCK_WAIT))
+    view.note(("no lock was taken to see: somebody has had %s for %d s, another doctor perhaps")
+      :format(quote(name), LOCK_WAIT))
   else
     view.wrong(("no lock can be taken: %s"):format(message),
       remedies.of_message(message, known.prefix))
@@ -144,10 +145,10 @@ end
 local function look_at_list(client, known)
   local found, message, code = client:queues()
   if found then
-    view.good(("etcdlock ls may list what is below %q: %d lock%s"):format(known.prefix, #found,
-      #found == 1 and "" or "s"))
+    view.good(("etcdlock ls may list what is below %s: %d lock%s"):format(quote(known.prefix),
+      #found, #found == 1 and "" or "s"))
   elseif code == "denied" then
-    view.note(("etcdlock ls may not list what is below %q: %s"):format(known.prefix,
+    view.note(("etcdlock ls may not list what is below %s: %s"):format(quote(known.prefix),
       known.prefix == "" and "name a PREFIX" or "this user may not read all of that"))
   else
     view.wrong(texts.of_module(message), remedies.of_message(message))

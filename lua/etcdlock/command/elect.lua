@@ -1,4 +1,5 @@
 --- etcdlock elect: a command while one leads, or who leads.
+local characters = require "etcdlock.characters"
 local exit = require "etcdlock.command.exit"
 local job = require "etcdlock.command.job"
 local json = require "etcdlock.json"
@@ -11,7 +12,7 @@ local function tell(args, is_screen, value, key, token)
     local told = json.encode { value = value, key = key, token = token }
     io.write(texts.clean_json(told), "\n")
   elseif is_screen then
-    io.write(texts.clean(key), "\n", texts.clean(value), "\n")
+    io.write(characters.clean(key), "\n", characters.clean(value), "\n")
   else
     io.write(key, "\n", value, "\n")
   end

@@ -4,6 +4,7 @@ local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local exit = require "etcdlock.command.exit"
 local program = require "etcdlock.command.program"
+local quote = require("etcdlock.characters").quote
 local settings = require "etcdlock.command.settings"
 local signals = require "etcdlock.command.signals"
 local texts = require "etcdlock.command.texts"
@@ -88,7 +89,7 @@ local function tell_wait(self)
     coroutine.wrap(function()
       local places = self._client:queue(self._args.name)
       if places and not timer:is_closing() then
-        texts.say_aside("waiting for %q: %s", self._args.name, holder_of(self._args, places))
+        texts.say_aside("waiting for %s: %s", quote(self._args.name), holder_of(self._args, places))
       end
     end)()
   end)
@@ -170,8 +171,8 @@ end
 local function release(self, status)
   local released, message, code = self._lock:unlock()
   if code == "unavailable" then
-    texts.say("%q: etcd has not confirmed that it was given back; it is free when its TTL is over,"
-      .. " at the latest", self._args.name)
+    texts.say("%s: etcd has not confirmed that it was given back; it is free when its TTL is over,"
+      .. " at the latest", quote(self._args.name))
   elseif not released and not self._is_lost then
     texts.say("%s", message)
   end

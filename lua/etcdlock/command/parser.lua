@@ -1,5 +1,6 @@
 --- What the command understands: its subcommands, their options, and their help.
 local booleans = require "etcdlock.booleans"
+local characters = require "etcdlock.characters"
 local exit = require "etcdlock.command.exit"
 local numbers = require "etcdlock.numbers"
 
@@ -23,7 +24,8 @@ end
 local LONGEST = 1e9 -- seconds
 
 local function seconds(name, low)
-  return number(name, numbers.format("%g", low) .. (" to %.0f seconds"):format(LONGEST), low, LONGEST)
+  local wanted = ("%s to %.0f seconds"):format(numbers.format("%g", low), LONGEST)
+  return number(name, wanted, low, LONGEST)
 end
 
 local function whole(name, high)
@@ -189,7 +191,7 @@ local RUNS = { run = true, elect = true }
 local function refuse(subcommand, message)
   message = message:gsub("\n", ". ")
   io.stderr:write(string.format("etcdlock: %s\nTry 'etcdlock %s--help'.\n",
-    require "etcdlock.command.texts".clean(message), subcommand and subcommand .. " " or ""))
+    characters.clean(message), subcommand and subcommand .. " " or ""))
   os.exit(exit.USAGE)
 end
 

@@ -1,39 +1,9 @@
---- Texts for a terminal. Names, values and messages may come from anybody who may write to
--- etcd, so nothing in them may steer the terminal, or turn what is read around.
+--- What the command says at a terminal, and JSON that is shown there.
 local characters = require "etcdlock.characters"
 
 local M = {}
 
 local STDERR = 2
-
--- Controls (C1), line ends, marks and overrides of the direction of writing.
-local STEERING = {
-  "^\194[\128-\159]", "^\216\156", "^\226\128[\142\143\168-\174]", "^\226\129[\166-\169]",
-}
-
--- What stands for a character: itself, or if it steers, replacement(sequence).
-local function without_steering(replacement)
-  return function(sequence)
-    for _, pattern in ipairs(STEERING) do
-      if sequence:find(pattern) then
-        return replacement(sequence)
-      end
-    end
-    return sequence
-  end
-end
-
-local function escaped(bytes)
-  return (bytes:gsub(".", function(byte)
-    return ("\\x%02x"):format(byte:byte())
-  end))
-end
-
---- `text` with every byte that isn't to be shown as \x1b, and the like: control characters,
--- what is no UTF-8, and what changes the direction of writing.
-function M.clean(text)
-  return characters.replace(text, "^[\32-\126]+", without_steering(escaped), escaped)
-end
 
 -- As JSON has it, for a character of two or three bytes.
 local function json_escaped(sequence)
@@ -43,12 +13,16 @@ local function json_escaped(sequence)
   return ("\\u%04x"):format(code)
 end
 
---- The same for JSON, in which only texts have other than plain characters, and control
--- characters are escaped already.
+local or_json_escaped = characters.without_steering(json_escaped)
+
+local function unknown()
+  return "\\ufffd"
+end
+
+--- What characters.clean is for other texts, for JSON, in which only texts have other than plain
+-- characters, and control characters are escaped already.
 function M.clean_json(json)
-  return characters.replace(json, "^[%z\1-\127]+", without_steering(json_escaped), function()
-    return "\\ufffd"
-  end)
+  return characters.replace(json, "^[%z\1-\127]+", or_json_escaped, unknown)
 end
 
 --- How many columns a clean text takes: a character each.
@@ -94,7 +68,7 @@ function M.of_module(message)
 end
 
 local function line_of(text, ...)
-  return "etcdlock: " .. M.clean(text:format(...)) .. "\n"
+  return "etcdlock: " .. characters.clean(text:format(...)) .. "\n"
 end
 
 --- Says something to whoever has called the command, on standard error.

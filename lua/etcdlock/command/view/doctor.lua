@@ -1,15 +1,15 @@
 --- What the doctor finds, as it comes: what is good, what is to be known, what is wrong and
 -- what to do about it.
+local characters = require "etcdlock.characters"
 local numbers = require "etcdlock.numbers"
 local table_of = require "etcdlock.command.view.table"
-local texts = require "etcdlock.command.texts"
 
 local M = {}
 
 local wrongs, has_begun = 0, false
 
 local function write(text, ...)
-  io.write(texts.clean(text:format(...)), "\n")
+  io.write(characters.clean(text:format(...)), "\n")
 end
 
 --- The head of what follows.
@@ -72,6 +72,10 @@ function M.settings(known, args)
   io.write(table.concat(table_of({ "  SETTING", "VALUE", "FROM" }, rows, {}), "\n"), "\n")
 end
 
+local function milliseconds(seconds)
+  return numbers.format("%.1f ms", seconds * 1000)
+end
+
 local function megabytes(bytes)
   return numbers.format("%.1f MB", bytes / 1e6)
 end
@@ -83,7 +87,7 @@ function M.members(members)
     local role = member.is_leader and "leader" or member.is_learner and "learner"
       or member.leader_id and "follower" or "-"
     rows[i] = member.version and {
-      "  " .. member.endpoint, member.version, role, numbers.format("%.1f ms", member.seconds * 1000),
+      "  " .. member.endpoint, member.version, role, milliseconds(member.seconds),
       megabytes(member.db_size), megabytes(member.db_in_use), "answers",
     } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", "doesn't answer" }
   end

@@ -1,4 +1,5 @@
 --- A table of texts, in columns.
+local characters = require "etcdlock.characters"
 local texts = require "etcdlock.command.texts"
 
 local GAP = "  "
@@ -11,7 +12,7 @@ return function(head, rows, is_number)
   for _, row in ipairs(rows) do
     local cleaned = {}
     for i, text in ipairs(row) do
-      cleaned[i] = texts.clean(text)
+      cleaned[i] = characters.clean(text)
     end
     all[#all + 1] = cleaned
   end
