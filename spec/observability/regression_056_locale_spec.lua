@@ -14,8 +14,10 @@ local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefi
 
 after_each(clients.close_all)
 
--- The German locale has a decimal comma; the Turkish one has no "I" for "i", and letters above 127.
+-- The German locale has a decimal comma; the Turkish one no "I" for "i", and letters above 127;
+-- the Pashto one has a decimal point of two bytes.
 local german, no_german = locales.compile("de_DE", "UTF-8")
+local pashto, no_pashto = locales.compile("ps_AF", "UTF-8")
 local turkish, no_turkish = locales.compile("tr_TR", "ISO-8859-9")
 
 teardown(temporary.remove_all)
@@ -26,8 +28,8 @@ local CHILD = "spec/support/programs/child.lua"
 -- |etcdlock| and |client|; cjson is loaded before the locale is chosen, as most programs do.
 local BEGINNING = [[
   local cjson, etcdlock = require "cjson", require "etcdlock"
+  local opts = cjson.decode((select(2, ...)))
   assert(os.setlocale((...)), "no such locale")
-  local opts = cjson.new().decode((select(2, ...)))
   local client = assert(etcdlock.connect(opts))
 ]]
 
@@ -61,6 +63,13 @@ local function test(name, missing, run)
     run()
   end)
 end
+
+test("a lock can be held in a locale with a decimal point of two bytes", no_pashto, function()
+  assert.equal("true", (run_in("ps_AF", pashto, [[
+    local lock = assert(client:lock("pashto", { value = "v" }))
+    io.write(tostring(lock:unlock()))
+  ]])))
+end)
 
 describe("in a locale with a decimal comma", function()
   test("the value of a lock's key is JSON that other clients read", no_german, function()

@@ -4,6 +4,7 @@
  * The module is linked with -z nodelete: lua_close unmaps C libraries after
  * the last finalizer, which would be too early for a thread that is just
  * returning. */
+#include <locale.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,6 +35,13 @@ static el_nret l_pid(lua_State *L) {
   return 1;
 }
 
+/* decimal_point() -> what the C library writes between the whole and the fraction of a
+ * number in the current locale; LuaJIT's own formats don't show it */
+static el_nret l_decimal_point(lua_State *L) {
+  lua_pushstring(L, localeconv()->decimal_point);
+  return 1;
+}
+
 EXPORT int luaopen_etcdlock_core(lua_State *L);
 
 EXPORT int luaopen_etcdlock_core(lua_State *L) {
@@ -42,6 +50,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
       {"now", l_now},
       {"host", l_host},
       {"pid", l_pid},
+      {"decimal_point", l_decimal_point},
       {"yieldable", el_lua_yieldable},
       {"call", el_lua_call},
       {NULL, NULL},
