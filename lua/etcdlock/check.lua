@@ -28,7 +28,8 @@ end
 
 --- A field's value as it is shown in a message.
 local function show(where, field, value)
-  if where == "etcdlock.connect" and is_secret(field, value) then
+  if (where == "etcdlock.connect" or where == "resty.etcdlock.setup")
+      and is_secret(field, value) then
     return "(not shown)"
   elseif type(value) == "string" then
     return characters.quote(#value > 60 and value:sub(1, 60) .. "..." or value)

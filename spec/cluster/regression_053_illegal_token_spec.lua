@@ -80,7 +80,8 @@ describe("regression 053: a token", function()
       local message = child:expect "^connect\t(.*)\tinvalid$"
       assert.matches("^etcdlock.connect: token %(not shown%) has an illegal character at position "
         .. "%d+ of " .. #token .. ", wanted printable ASCII", message)
-      assert.matches("remove the line break", message, 1, true)
+      local has_line_break = token:find "[\r\n]" ~= nil
+      assert.equal(has_line_break, message:find("remove the line break", 1, true) ~= nil)
       assert_ends(child)
     end)
 

@@ -23,9 +23,9 @@ static bool check_token(const char *token, el_error *err) {
   if (at == 0) return true;
   el_error_set(err, EL_INVALID,
                "token (not shown) has an illegal character at position %zu of "
-               "%zu, wanted printable ASCII with no space at either end; "
-               "remove the line break that a file ends with",
-               at, strlen(token));
+               "%zu, wanted printable ASCII with no space at either end%s",
+               at, strlen(token),
+               strpbrk(token, "\r\n") != NULL ? "; remove the line break" : "");
   return false;
 }
 

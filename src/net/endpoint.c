@@ -105,7 +105,7 @@ static void explain(el_error *err, const char *text, const char *rest,
                  "endpoint \"%.60s...\" has more than %d characters", text,
                  (int)(EL_ENDPOINT_MAX - sizeof "unix:"));
   } else if (*guess != '\0' && strlen(rest) <= 100 &&
-             strpbrk(guess, ":/?#@ ,") == NULL &&
+             is_host(guess, strlen(guess)) &&
              strspn(guess, "0123456789") < strlen(guess)) {
     el_error_set(err, EL_INVALID,
                  "endpoint \"%.100s\" has no port; write \"%.*s%s:2379\"", text,

@@ -46,6 +46,7 @@ end
 local WORDS = {
   { "allow_plaintext_auth = true", "--allow-plaintext-auth" },
   { "set cert and key", "give --cert and --key" },
+  { "give the options user and password", "give --user and --password" },
   { "set cacert", "give --cacert" },
   { "set server_name to one of them", "give one of them as --server-name" },
   { "not for server_name (.*); set that to", "not for --server-name %1; give" },
