@@ -47,7 +47,7 @@ it("regression 059: try_lock behind 65,536 permit keys finds the semaphore locke
   local answer
   wait.eventually(function() -- on a busy machine the long list takes longer than a try
     answer = { pool:try_lock { owner = "try" } }
-    return answer[3] ~= "unavailable", answer[2]
+    return answer[3] ~= "unavailable" and answer[3] ~= "timeout", answer[2]
   end, 5, "an answer to a try")
   clients.assert_fails("locked", (table.unpack or unpack)(answer))
 end)

@@ -16,8 +16,7 @@ typedef struct el_txn_shape {
 
 /* A transaction as it travels. */
 typedef struct el_packed_txn {
-  uint8_t
-      *bytes; /* NULL: none; behind its |len| bytes are the key, the kinds */
+  uint8_t *bytes; /* NULL: none; behind |len| bytes: the key and the kinds */
   size_t len;
   el_txn_shape shape;
   bool is_read;  /* it can't write */

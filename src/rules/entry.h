@@ -164,7 +164,7 @@ typedef struct el_entry {
   bool cut_short : 1;     /* ... before its time */
   bool uncertain : 1; /* of a request that writes nobody knows what became */
   uint8_t failures;   /* in a row */
-  uint32_t missing;   /* WAITING: look when so many have gone */
+  uint16_t missing;   /* WAITING: look when so many have gone, or before */
   int32_t reread_ms;  /* a waiter looks again this often */
   int32_t delay_ms;   /* for so long nobody follows a hold that has lapsed */
   int64_t lease;

@@ -11,6 +11,12 @@ static void refuse_for_older(el_entry *entry, int verdict,
   el_entry_take_out(entry, out);
 }
 
+/* To look after fewer deletions than necessary does no harm. */
+static void note_missing(el_entry *entry, const el_entry_event *event) {
+  entry->missing =
+      event->missing < UINT16_MAX ? (uint16_t)event->missing : UINT16_MAX;
+}
+
 static void wait_behind(el_entry *entry, const el_entry_event *event,
                         int64_t now_ms, el_entry_actions *out) {
   if (entry->trying) {
@@ -19,7 +25,7 @@ static void wait_behind(el_entry *entry, const el_entry_event *event,
   }
   entry->state = EL_ENTRY_WAITING;
   entry->ahead = event->older;
-  entry->missing = event->missing;
+  note_missing(entry, event);
   entry->again = false;
   el_entry_watch(entry, out, event->older, event->rev - event->batched);
   entry->wake_at = now_ms + entry->reread_ms;
@@ -149,7 +155,7 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
   } else if (event->older.rev == 0) {
     win(entry, event, out);
   } else if (el_place_is_same(&event->older, &entry->ahead)) {
-    entry->missing = event->missing;
+    note_missing(entry, event);
     entry->wake_at = now_ms + entry->reread_ms;
   } else {
     wait_behind(entry, event, now_ms, out);
