@@ -2,14 +2,15 @@
 -- compute. Prints one line for each file, and at the end "N passed, N failed[, N skipped]". Files
 -- with the line "-- Runs alone: ..." run after the others, one at a time, because other files would
 -- disturb their measurements. A file that fails is run again alone at the end; if it passes then,
--- it counts as passed and is listed as "flaky: FILE".
+-- it counts as passed and is listed as "flaky: FILE". A crash or a sanitizer's report is not
+-- repeated.
 --
 --   lua spec/run.lua FILE|DIRECTORY... -- BUSTED...
 --
 -- Environment:
---   JOBS         how many files run at a time
---   REPORTS      the directory for the output of the files and the reports of sanitizers; a report
---                is a failure, even if it comes from a child of a test that passed
+--   JOBS         how many files run at a time (3)
+--   REPORTS      required: the directory for the output of the files and the reports of sanitizers;
+--                a report is a failure, even if it comes from a child of a test that passed
 --   PATIENCE     see spec/support/harness/wait.lua; measured if it is not set
 --   COVERAGE     the directory for the coverage data of each file, with a coverage build
 --   LONGEST      seconds after which a file is killed (600)
@@ -215,7 +216,7 @@ end
 
 -- ---- before the run -------------------------------------------------------------
 
--- Takes a Lua process about 0.1 s on a quiet machine if several processes run at a time.
+-- JOBS processes that run this take 0.06 s * JOBS on a quiet machine of two cores.
 local WORK = "local t = {} for i = 1, 7e5 do t[i % 1000] = tostring(i) end"
 
 -- Returns the factor PATIENCE: 4 on a quiet machine of two cores, up to 16 on a busy or slow one.

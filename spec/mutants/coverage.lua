@@ -1,5 +1,5 @@
--- Which specs run which lines. The whole suite is run once with a build that counts; what it has
--- counted stays in build/mutants until a file that is asked for changes.
+-- Which specs run which lines. The whole suite is run once with a build that counts. The counts
+-- stay in build/mutants until one of the files, or a spec, changes.
 
 local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
@@ -24,6 +24,7 @@ end
 --- Measures the coverage unless that of |files| is known.
 function M.measure(files)
   local is_known = time_of(DONE) > 0
+    and run(("find spec -name '*_spec.lua' -newer '%s'"):format(DONE)) == ""
   for _, file in ipairs(files) do is_known = is_known and time_of(file) <= time_of(DONE) end
   if is_known then return end
   print "Measuring which specs run which lines: one run of the suite ..."

@@ -1,4 +1,5 @@
--- Provides what all spec files share: one etcd and one set of certificates for the whole run.
+-- Provides what the tests of a spec file share: one etcd and one set of certificates. Each spec
+-- file runs in a process of its own, and so has its own etcd.
 
 local Certs = require "spec.support.servers.certs"
 local Etcd = require "spec.support.servers.etcd"

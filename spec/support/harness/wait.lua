@@ -1,8 +1,9 @@
 -- Waiting for conditions, and how patient specs are: the only place that decides it.
 --
--- A spec waits for a condition with a deadline. The deadlines that specs name are those of a quiet
--- machine; each is multiplied by the factor PATIENCE. spec/run.lua measures the factor at start, or
--- takes it from the environment (`make test PATIENCE=8`).
+-- Specs name the seconds that a quiet machine needs. M.eventually waits that long times the factor
+-- PATIENCE, which spec/run.lua measures at start (4 on a quiet machine, up to 16 on a busy one) or
+-- takes from the environment (`make test PATIENCE=8`). Timeouts that a spec passes to etcdlock are
+-- not multiplied.
 
 local uv = require "luv"
 
@@ -10,13 +11,12 @@ local M = {}
 
 local PATIENCE = tonumber(os.getenv "PATIENCE") or 4
 
--- Seconds by which a busy machine may be later than promised; `make figures` measures what is
--- promised for a quiet one. Less than the 5 s after which a client gives up an etcd that has never
--- answered.
+-- Seconds that a busy machine may be late: added to upper limits in assertions. Less than the 5 s
+-- after which a client gives up an etcd that has never answered.
 M.SLACK = math.min(PATIENCE, 4.5)
 
--- Returns |seconds|, the TTL of a lease that expires on a quiet machine only if a test wants it to,
--- as a busy machine needs it: a whole number, at most etcdlock's limit.
+-- Returns the TTL, in whole seconds, of a lease that must not expire because the machine is
+-- slow: |seconds| on a quiet machine, more on a busy one, at most 300, etcdlock's limit.
 function M.ttl(seconds)
   return math.min(300, math.ceil(seconds * math.max(1, PATIENCE / 4)))
 end
@@ -30,15 +30,16 @@ end
 function M.sleep(seconds)
   local deadline, timer = M.now() + seconds, uv.new_timer()
   uv.update_time()
-  -- It repeats, because a sleep in a callback of this loop may run its first call.
+  -- It repeats: a nested sleep, in a callback of this loop, may consume its first call, and without
+  -- a timer uv.run would block.
   timer:start(math.ceil(seconds * 1000), 1, function() end)
   repeat uv.run "once" until M.now() >= deadline
   timer:close()
 end
 
--- Calls |condition| until it returns something true, and returns that. Raises if a quiet machine
--- would have reached it within |seconds| (5); the message names |what| was waited for and the
--- second result of |condition|.
+-- Calls |condition| until it returns something true, and returns that. Raises after |seconds|
+-- (default 5) times PATIENCE; the message names |what| was waited for and the second result of
+-- |condition|.
 function M.eventually(condition, seconds, what)
   local limit = (seconds or 5) * PATIENCE
   local deadline, pause = M.now() + limit, 0.002

@@ -29,9 +29,6 @@ local function post(self, path, request)
   return tonumber(status), table.concat(answer) .. (tonumber(status) and "" or tostring(status))
 end
 
--- An empty JSON object: cjson makes an array of an empty table.
-local NOTHING = { unused = cjson.null }
-
 local function authenticate(self)
   local name, password = self.user:match "^([^:]+):(.*)$"
   self.token = nil
@@ -39,8 +36,8 @@ local function authenticate(self)
   self.token = body:match '"token":"([^"]+)"'
 end
 
--- Calls |path| with |request|, and returns the answer. Repeats the call as long as etcd has no
--- leader or does not listen; any other failure is an error.
+-- Calls |path| with |request|, and returns the answer. Repeats the call while there is no answer or
+-- one of status 401 (with a new token) or above 499; any other failure is an error.
 function Gateway:call(path, request)
   local answer
   wait.eventually(function()
@@ -69,7 +66,8 @@ local function range_of(key, is_prefix)
   }
 end
 
--- Returns a list of the keys with their values and revisions: |key|, or all that start with it.
+-- Returns a list of the keys with their values and revisions: |key|, or if |is_prefix| all keys
+-- that start with it.
 function Gateway:range(key, is_prefix)
   local kvs = self:call("/v3/kv/range", range_of(key, is_prefix)).kvs or {}
   for _, kv in ipairs(kvs) do
@@ -79,7 +77,7 @@ function Gateway:range(key, is_prefix)
   return kvs
 end
 
--- Deletes |key|, or all keys that start with it.
+-- Deletes |key|, or if |is_prefix| all keys that start with it.
 function Gateway:delete(key, is_prefix)
   self:call("/v3/kv/deleterange", range_of(key, is_prefix))
 end
@@ -126,7 +124,7 @@ end
 -- Returns the IDs of all leases as hex numbers.
 function Gateway:leases()
   local ids = {}
-  for i, lease in ipairs(self:call("/v3/lease/leases", NOTHING).leases or {}) do
+  for i, lease in ipairs(self:call("/v3/lease/leases", {}).leases or {}) do
     ids[i] = convert(lease.ID, 10, 16)
   end
   return ids
