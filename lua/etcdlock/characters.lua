@@ -37,7 +37,7 @@ function M.lower(text)
   return (text:gsub("[A-Z]", lowered))
 end
 
---- The other way round.
+--- `text` with the letters from a to z as those from A to Z, in every locale.
 function M.upper(text)
   return (text:gsub("[a-z]", raised))
 end
@@ -86,8 +86,8 @@ end
 
 local or_escaped = M.without_steering(escaped)
 
---- `text` as one line that is safe to show, with every other byte as \x1b, and the like: control
--- characters, what is no UTF-8, and what changes the direction of writing. Names, values and
+--- `text` as one line that is safe to show: each byte of a control character, of what is no UTF-8,
+-- and of what changes the direction of writing becomes \x1b and the like. Names, values and
 -- messages may come from anybody who may write to etcd or ask a web server: they must not write
 -- lines of their own into a log, nor steer a terminal.
 function M.clean(text)

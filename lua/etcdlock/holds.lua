@@ -4,7 +4,8 @@ local characters = require "etcdlock.characters"
 local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
 local numbers = require "etcdlock.numbers"
-local quote = require("etcdlock.characters").quote
+
+local quote = characters.quote
 
 local Holds = {}
 Holds.__index = Holds

@@ -15,7 +15,7 @@ local function with_point(text)
   return first and text:sub(1, first - 1) .. "." .. text:sub(last + 1) or text
 end
 
---- `number` as string.format writes it, with `format` that has no other text with a comma.
+--- `number` as string.format writes it; `format` itself must contain no comma.
 function M.format(format, number)
   return with_point(string.format(format, number))
 end

@@ -55,7 +55,7 @@ void checks_after_audits(world *wd, const sim_peer *pr);
 /* |at| has begun to wait for somebody else's key. */
 void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at);
 
-/* Without faults nobody waits for long who has nobody before him. */
+/* Without faults, a waiter with nobody before it does not wait for long. */
 void checks_nobody_waits(world *wd);
 
 /* Nor does anybody hold for long of whose keys one was taken, even if no watch tells it. */

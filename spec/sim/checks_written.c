@@ -17,7 +17,7 @@ static bool is_alone(int key_id) {
   return mode != EL_MODE_PERMIT && mode != EL_MODE_READ;
 }
 
-/* By the key at |key_id|, one of his. */
+/* Checks the write against the key at |key_id|, one of the writer's keys. */
 static void check_key(world *wd, const call *what, int key_id) {
   const key *older = NULL;
   if (store_create_rev(&wd->store, key_id, what->lease) != what->rev) {

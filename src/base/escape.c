@@ -1,6 +1,7 @@
 /* escape: what a control character becomes. A lock's name may come from a request: with
  * a raw newline it would write a line of its own into a log, and a terminal obeys some
- * of the others. ../lua/etcdlock/characters.lua does the same for what Lua says. */
+ * of the others. ../lua/etcdlock/characters.lua escapes the same for what Lua says, and
+ * also what is no UTF-8 and what changes the direction of writing. */
 #include "base/escape.h"
 
 #include <stdbool.h>

@@ -90,19 +90,20 @@ static void release_waiting(el_auth *auth, const el_error *err) {
   }
 }
 
-/* Sets |token|, which etcd |from| has given, or refuses it: of a token that no call can
- * carry, no later call would tell the cause. */
+/* Sets |token|, which etcd |from| has given. Refuses it here if no call could carry it:
+ * later calls would fail without telling the cause. */
 static void take_token(el_auth *auth, const char *token, const char *from,
                        el_error *err) {
+  size_t illegal_at = el_header_illegal_at(token);
   if (*token == '\0') {
     el_error_set(err, EL_UNAUTHENTICATED,
                  "etcd %s: its answer to Authenticate has no token", from);
-  } else if (el_header_illegal_at(token) != 0) {
+  } else if (illegal_at != 0) {
     el_error_set(err, EL_UNAUTHENTICATED,
                  "etcd %s: the token in its answer to Authenticate (not shown) "
                  "has an illegal character at position %zu of %zu, and cannot "
                  "be sent as an HTTP header; is this endpoint an etcd?",
-                 from, el_header_illegal_at(token), strlen(token));
+                 from, illegal_at, strlen(token));
   } else {
     el_channel_set_token(auth->ch, token);
   }

@@ -45,18 +45,18 @@ static bool take_bytes(span *from, uint64_t len, span *content) {
 /* Takes the next field off |from|. Accepts nothing that protobuf-c would read in
  * another way, else the two would disagree about where a level begins. */
 static bool take_field(span *from, field *to) {
-  uint64_t tag, number;
+  uint64_t tag, value; /* of a number, which is skipped, or a length */
   if (!take_varint(from, TAG_BYTES_MAX, &tag)) return false;
   to->number = (uint32_t)(tag >> 3);
   to->wire = (int)(tag & 7);
   switch (to->wire) {
     case WIRE_VARINT:
-      return take_varint(from, VARINT_BYTES_MAX, &number);
+      return take_varint(from, VARINT_BYTES_MAX, &value);
     case WIRE_64_BITS:
       return take_bytes(from, 8, &to->content);
     case WIRE_BYTES:
-      return take_varint(from, TAG_BYTES_MAX, &number) &&
-             take_bytes(from, number, &to->content);
+      return take_varint(from, TAG_BYTES_MAX, &value) &&
+             take_bytes(from, value, &to->content);
     case WIRE_32_BITS:
       return take_bytes(from, 4, &to->content);
     default:

@@ -11,9 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Checks that |bytes|, a TxnResponse, have at most |levels| of TxnResponses, of which
- * they are the first. Only the fields that lead to another level are looked into.
- * False also where the bytes are malformed. @thread any */
+/* Is the TxnResponse in |bytes| nested at most |levels| deep? A TxnResponse without
+ * others in it is one level deep. Looks only into the fields that lead to another level.
+ * False also if the bytes are malformed. @thread any */
 bool el_nesting_is_within(const uint8_t *bytes, size_t len, int levels);
 
 #endif
