@@ -283,7 +283,7 @@ static void trace_step(const world *wd, const sim_peer *pr,
   static const char *const events[] = {
       "start",        "try",     "stop",     "answer",   "watch created",
       "deleted",      "put",     "no watch", "claimed",  "unproven",
-      "lapsed",       "renewed", "max hold", "key gone", "key found",
+      "lapsed",       "renewed", "max hold", "handed off", "key gone", "key found",
       "session dead", "timer"};
   static const char *const actions[] = {
       "SEND",    "WATCH",   "UNWATCH",  "PROOF",      "GRANTED",

@@ -6,8 +6,8 @@
 
 #include "rules/entry_int.h"
 
-/* A hold that lasts longer than this watches its own key; a short one is
- * spared the cost. */
+/* A hold that lasts longer than this, or is handed off, watches its own key; a short one
+ * is spared the cost. */
 enum { WATCH_HOLD_AFTER_MS = 50 };
 
 const char *const el_entry_state_str[] = {
@@ -63,6 +63,13 @@ static void on_start(el_entry *entry, bool trying, el_entry_actions *out) {
 
 /* ---- what else happens ---- */
 
+/* Watches the key of a hold, if it is not watched yet. */
+static bool watch_own(el_entry *entry, el_entry_actions *out) {
+  if (entry->watching) return false;
+  el_entry_watch(entry, out, (el_place){0}, entry->rev);
+  return true;
+}
+
 static void on_timer(el_entry *entry, el_entry_actions *out) {
   entry->wake_at = 0;
   if (entry->busy != EL_REQUEST_NONE && entry->state != EL_ENTRY_DELAYING) {
@@ -76,10 +83,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
       el_entry_send_enqueue(entry, out);
       return;
     case EL_ENTRY_HELD:
-      if (!entry->watching) {
-        el_entry_watch(entry, out, (el_place){0}, entry->rev);
-        return;
-      }
+      if (watch_own(entry, out)) return;
       /* fall through */
     case EL_ENTRY_WAITING:
     case EL_ENTRY_SWEEPING:
@@ -296,6 +300,9 @@ void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
       return;
     case EL_ENTRY_MAX_HOLD:
       on_max_hold(entry, out);
+      return;
+    case EL_ENTRY_HANDED_OFF:
+      if (entry->state == EL_ENTRY_HELD) watch_own(entry, out);
       return;
     case EL_ENTRY_KEY_FOUND:
       on_key_found(entry, out);
