@@ -19,7 +19,8 @@
  *   asked who waits behind it; if nobody does, all readers that wait here share.
  * - Linger: after the last unlock a key may stay for a while, without an owner. The next owner
  *   that joins gets it, as in a handoff. The key is released when its time is over, or when
- *   somebody else wants the name: another client, or another local queue of this client.
+ *   somebody else wants the name: a key comes behind it, or an owner joins another local queue
+ *   of this client that conflicts.
  *
  * The entries are driven by the caller (lock/local_queue_driver.c), which also has the clock,
  * the timers and the messages.
@@ -43,9 +44,11 @@ TAILQ_HEAD(el_local_place_list, el_local_place);
 
 /* One request for a lock. Zero to begin with; what it asks for is set before it joins. */
 struct el_local_owner {
-  int32_t linger_ms;   /* how long its key stays after its unlock; 0: it does not */
-  bool try_once : 1;   /* do not wait for others */
-  bool must_share : 1; /* a reader that would wait for ever behind a writer: it takes only
+  int32_t
+      linger_ms; /* how long its key stays after its unlock; 0: it does not */
+  bool try_once : 1; /* do not wait for others */
+  bool
+      must_share : 1; /* a reader that would wait for ever behind a writer: it takes only
                           what is free or what it can share */
 
   /* The queue's own. */
@@ -65,22 +68,23 @@ struct el_local_owner {
 struct el_local_place {
   const el_entry *entry;             /* the caller's */
   struct el_local_owner_list owners; /* ENQUEUED or HOLDING: one, or readers */
-  el_local_owner *releasing;         /* NULL: nobody waits for the end of its release */
-  el_turn turn;                      /* the handoff budget */
-  int64_t linger_until_ms;           /* 0: it does not linger */
-  int64_t mod_rev;       /* lingers: what the next owner's writes begin with */
-  bool looking : 1;      /* a LOOK is out; BEHIND is awaited */
-  bool is_watched : 1;   /* for contenders, from WATCH to UNWATCH */
-  bool is_contended : 1; /* since it was granted, somebody was seen behind its key */
+  el_local_owner *releasing; /* NULL: nobody waits for the end of its release */
+  el_turn turn;              /* the handoff budget */
+  int64_t linger_until_ms;   /* 0: it does not linger */
+  int64_t mod_rev;     /* lingers: what the next owner's writes begin with */
+  bool looking : 1;    /* a LOOK is out; BEHIND is awaited */
+  bool is_watched : 1; /* for contenders, from WATCH to UNWATCH */
+  bool
+      is_contended : 1; /* since it was granted, somebody was seen behind its key */
   bool is_downgraded : 1; /* its owner, a writer, only reads from now on */
   TAILQ_ENTRY(el_local_place) link;
 };
 
 struct el_local_queue {
   struct el_local_owner_list waiting; /* the first is next */
-  struct el_local_place_list places;  /* the one that was started last is last */
-  uint16_t permits;                   /* EL_MODE_PERMIT: how many there are */
-  uint8_t mode;                       /* el_mode */
+  struct el_local_place_list places; /* the one that was started last is last */
+  uint16_t permits;                  /* EL_MODE_PERMIT: how many there are */
+  uint8_t mode;                      /* el_mode */
 };
 
 /* What the caller knows at the time of an event. */
@@ -89,10 +93,9 @@ typedef struct el_local_now {
   const el_turn_limits *limits; /* of a handoff */
   bool is_alive;                /* the session has a lease */
   bool can_claim;               /* and its holders may say "held" */
-  bool is_wanted_elsewhere; /* an owner in another local queue of this client, in a mode that
-                               conflicts, waits for the name */
-  bool is_leaving_elsewhere; /* a key of another such queue is being deleted: a try waits for
-                                the end of that */
+  bool
+      is_leaving_elsewhere; /* a key that conflicts, of another local queue of this client, is
+                                being deleted: a try waits for the end of that */
 } el_local_now;
 
 /* How an owner leaves. */
@@ -100,26 +103,27 @@ typedef enum el_leave {
   EL_LEAVE_BY_ITSELF, /* it unlocks, or gives up its wait */
   EL_LEAVE_ABANDONED, /* the same, because its nginx request or its program has ended: nobody
                          gets the key from it, and it does not linger */
-  EL_LEAVE_LOST       /* its hold is over, for |loss|, and it knows */
+  EL_LEAVE_LOST /* its hold is over, for |loss|, and it knows */
 } el_leave;
 
 typedef struct el_local_event {
   enum {
-    EL_LOCAL_JOIN,      /* |owner|, which is OUT */
-    EL_LOCAL_LEAVE,     /* |owner|: |how|, |loss|, |mod_rev|; an owner that is not granted yet
+    EL_LOCAL_JOIN, /* |owner|, which is OUT */
+    EL_LOCAL_LEAVE, /* |owner|: |how|, |loss|, |mod_rev|; an owner that is not granted yet
                            fails for |err|. Harmless if it is OUT or RELEASING */
-    EL_LOCAL_MAX_HOLD,  /* the hold of |owner| has lasted long enough */
+    EL_LOCAL_MAX_HOLD, /* the hold of |owner| has lasted long enough */
     EL_LOCAL_DOWNGRADE, /* |owner|, a writer that holds, only reads from now on */
     EL_LOCAL_VERDICT,   /* of the entry of |place|: |verdict| */
     EL_LOCAL_BEHIND,    /* the answer to LOOK, about |place|: |behind| */
-    EL_LOCAL_CONTENDER, /* somebody waits behind the key of |place|; or, if |place| is NULL,
-                           joins another local queue of this client that conflicts */
-    EL_LOCAL_TIMER,     /* the time of |place| has come */
+    EL_LOCAL_CONTENDER, /* a key came behind that of |place|, or may have come; or, if |place|
+                           is NULL, an owner joins another local queue of this client that
+                           conflicts */
+    EL_LOCAL_TIMER, /* the time of |place| has come */
     EL_LOCAL_FAIL_WAITING, /* whoever does not hold yet fails, for |err|: etcd is out of reach */
-    EL_LOCAL_REFUSE,       /* there is no lease to be had, for |err|: whoever waits for one
+    EL_LOCAL_REFUSE, /* there is no lease to be had, for |err|: whoever waits for one
                               fails */
-    EL_LOCAL_END,          /* holds are lost for |loss|, waits fail for |err| */
-    EL_LOCAL_SETTLE        /* an entry, the session or another queue may have changed */
+    EL_LOCAL_END,   /* holds are lost for |loss|, waits fail for |err| */
+    EL_LOCAL_SETTLE /* an entry, the session or another queue may have changed */
   } kind;
   el_local_owner *owner;
   el_local_place *place;
@@ -134,20 +138,21 @@ typedef struct el_local_event {
 
 typedef struct el_local_action {
   enum {
-    EL_LOCAL_ADD,      /* a place is needed: add one, then SETTLE */
-    EL_LOCAL_START,    /* the entry of |place|, for |owner|: EL_ENTRY_TRY if |try_once|, else
+    EL_LOCAL_ADD, /* a place is needed: add one, then SETTLE */
+    EL_LOCAL_START, /* the entry of |place|, for |owner|: EL_ENTRY_TRY if |try_once|, else
                           EL_ENTRY_START */
-    EL_LOCAL_SIGNAL,   /* step the entry of |place| with the event kind |signal| */
-    EL_LOCAL_GRANTED,  /* |owner| holds by |place|; its guarded writes begin with |mod_rev| */
-    EL_LOCAL_FAILED,   /* the wait of |owner|, which had |place| (or NULL), is over: |why|, or
+    EL_LOCAL_SIGNAL, /* step the entry of |place| with the event kind |signal| */
+    EL_LOCAL_GRANTED, /* |owner| holds by |place|; its guarded writes begin with |mod_rev| */
+    EL_LOCAL_FAILED, /* the wait of |owner|, which had |place| (or NULL), is over: |why|, or
                           |err| if that is not NULL */
     EL_LOCAL_LOST,     /* the hold of |owner| is lost, for |loss| */
     EL_LOCAL_RELEASED, /* the release of |owner| is over: |release| */
     EL_LOCAL_LOOK,     /* who is behind the key of |place|? BEHIND is awaited */
-    EL_LOCAL_WATCH,    /* give CONTENDER when somebody waits behind the key of |place| */
+    EL_LOCAL_WATCH, /* give CONTENDER when somebody waits behind the key of |place| */
     EL_LOCAL_UNWATCH,  /* no more */
     EL_LOCAL_SET_TIMER /* give TIMER for |place| at |at_ms|; 0: not at all */
   } kind;
+  el_local_queue *queue; /* whose action it is */
   el_local_owner *owner;
   el_local_place *place;
   bool try_once;
@@ -158,15 +163,15 @@ typedef struct el_local_action {
   enum {
     EL_FAILED_LOCKED_HERE, /* another owner of this client has it, or is before it */
     EL_FAILED_LOCKED,      /* another client has it */
-    EL_FAILED_CONFLICT,    /* others use the semaphore with |permits| */
-    EL_FAILED_REFUSED,     /* etcd refused it, for the entry's last error */
-    EL_FAILED_PLACE_LOST   /* its key was deleted while it waited */
+    EL_FAILED_CONFLICT,  /* others use the semaphore with |permits| */
+    EL_FAILED_REFUSED,   /* etcd refused it, for the entry's last error */
+    EL_FAILED_PLACE_LOST /* its key was deleted while it waited */
   } why;
   const el_error *err;
   unsigned permits;
   enum {
-    EL_RELEASE_DONE,   /* the key is deleted, or is another owner's, or lingers */
-    EL_RELEASE_GONE,   /* it was gone before */
+    EL_RELEASE_DONE, /* the key is deleted, or is another owner's, or lingers */
+    EL_RELEASE_GONE, /* it was gone before */
     EL_RELEASE_REFUSED /* etcd refuses to delete it, for the entry's last error */
   } release;
   int64_t at_ms;
@@ -196,9 +201,6 @@ void el_local_queue_step(el_local_queue *queue, const el_local_event *event,
 /* Can |place| be forgotten: has it no owner, and is nothing of it left in etcd?
  * @thread any */
 bool el_local_place_is_idle(const el_local_place *place);
-
-/* Does an owner of |queue| wait for the name, here or in etcd? @thread any */
-bool el_local_queue_is_wanting(const el_local_queue *queue);
 
 /* Is a key of |queue| that no owner wants still to be deleted? @thread any */
 bool el_local_queue_is_leaving(const el_local_queue *queue);
