@@ -11,7 +11,7 @@
 #include "etcd/watch.h"
 #include "lock/alarms.h"
 #include "lock/entry_driver.h"
-#include "lock/local_queue.h"
+#include "lock/local_queues.h"
 #include "lock/requests.h"
 #include "lock/sessions.h"
 

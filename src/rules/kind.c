@@ -100,6 +100,7 @@ bool el_kind_counts(const el_keys *keys, const el_kv *kv,
 bool el_kind_waits(const el_keys *keys, el_bytes key) {
   el_place place;
   return el_key_parse(keys->text, keys->name_len, key.data, key.len, &place) &&
+         place.mode <= EL_MODE_MULTI &&
          el_kind_is_in_way(keys->mode, place.mode);
 }
 
