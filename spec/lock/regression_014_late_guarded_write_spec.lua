@@ -57,6 +57,10 @@ for _, call in ipairs { "lock", "write_lock", "multi_lock" } do
       -- Go's RWMutex passes a key that was rewritten, so the key of a writer must not be.
       if call == "write_lock" then
         assert.equal(lock:token(), (select(2, lock:get(lock:key()))))
+        local marker = ("%sa/write/order/%x"):format(prefix, lock:token())
+        assert.same({ lock:key(), marker, KEY }, etcd:keys(prefix))
+        assert.is_true(lock:unlock())
+        assert.same({ KEY }, etcd:keys(prefix))
       end
     end)
 

@@ -309,6 +309,25 @@ describe("guarded reads", function()
   end)
 end)
 
+describe("marker keys of earlier versions", function()
+  it("block no lock, appear in no queue, and stay when locks are released", function()
+    local keys = { prefix .. "a/read/order/1f-2", prefix .. "a/write/order/1f-2" }
+    for _, key in ipairs(keys) do etcd:put(key, "") end
+    finally(function()
+      clients.close_all()
+      for _, key in ipairs(keys) do etcd:del(key) end
+    end)
+    for _, call in ipairs { "try_lock", "try_write_lock", "try_read_lock" } do
+      local lock = assert(client[call](client, "a"))
+      assert.equal(1, #assert(other:queue "a"))
+      local queues = assert(other:queues())
+      assert.same({ 1, "a", 1 }, { #queues, queues[1].name, #queues[1].places })
+      assert.is_true(lock:unlock())
+      assert.same(keys, etcd:keys(prefix))
+    end
+  end)
+end)
+
 describe("the lock of a killed process", function()
   it("is granted to the next waiter, whether it was a read or a write lock", function()
     local opts = { endpoints = suite.endpoints(), prefix = prefix, ttl = 3 }

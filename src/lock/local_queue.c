@@ -211,7 +211,7 @@ static void settle(el_local_queue *queue) {
     queue->world->wanted =
         queue->world->wanted ||
         (!TAILQ_EMPTY(&queue->waiting) && !el_local_queue_has_fronts(queue));
-  } else if (queue->n_seals == 0) {
+  } else {
     give_turns(queue);
   }
   for (at = TAILQ_FIRST(&queue->places); at != NULL; at = next) {
@@ -220,8 +220,7 @@ static void settle(el_local_queue *queue) {
       el_local_queue_free_place(at);
     }
   }
-  if (TAILQ_EMPTY(&queue->waiting) && TAILQ_EMPTY(&queue->places) &&
-      queue->n_seals == 0) {
+  if (TAILQ_EMPTY(&queue->waiting) && TAILQ_EMPTY(&queue->places)) {
     el_local_queue_free(queue);
   }
 }
@@ -252,7 +251,6 @@ el_local_queues *el_local_queues_new(el_sessions *sessions,
   TAILQ_INIT(&queues->changed);
   queues->orphans.queues = queues;
   TAILQ_INIT(&queues->orphans.places);
-  TAILQ_INIT(&queues->seals);
   TAILQ_INIT(&queues->inquiries);
   return queues;
 }
@@ -260,7 +258,6 @@ el_local_queues *el_local_queues_new(el_sessions *sessions,
 void el_local_queues_free(el_local_queues *queues) {
   el_local_queue *queue, *next;
   el_local_place *at;
-  el_local_queue_forget_seals(queues);
   HASH_ITER(hh, queues->by_id, queue, next) {
     TAILQ_FOREACH(at, &queue->places, link) { el_local_queue_give_up(at); }
     el_local_queue_free(queue);

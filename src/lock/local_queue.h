@@ -38,7 +38,7 @@ typedef struct el_owner el_owner;
 /* What an owner has when it holds. */
 typedef struct el_grant {
   int64_t token;   /* create_revision of the key */
-  int64_t mod_rev; /* of the key */
+  int64_t mod_rev; /* of the key that the order of its writes hangs on */
   const el_keys *keys;
   el_claim *claim;
 } el_grant;
@@ -77,7 +77,6 @@ struct el_owner {
   uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
 
   /* The queue's own. */
-  uint16_t share; /* tells it from the others who hold by one key */
   enum {
     EL_OWNER_OUT,     /* not in a queue, or not any more */
     EL_OWNER_WAITING, /* for its turn here */

@@ -213,7 +213,7 @@ void el_local_queue_finish(el_local_place *at, const el_error *err) {
   el_local_queue_end_released(owner, err);
 }
 
-void el_local_queue_end_unconfirmed(el_owner *owner) {
+static void end_unconfirmed(el_owner *owner) {
   el_error err;
   el_error_set(&err, EL_CLOSED,
                "%s: the client was closed before etcd confirmed the "
@@ -226,6 +226,6 @@ void el_local_queue_give_up(el_local_place *at) {
   el_owner *owner = at->releasing;
   at->releasing = NULL;
   if (owner != NULL) {
-    el_local_queue_end_unconfirmed(owner);
+    end_unconfirmed(owner);
   }
 }

@@ -17,12 +17,10 @@ struct el_local_place {
   el_handoff handoff;
   struct el_owner_list fronts; /* drive it, or hold: one, or readers */
   el_owner *releasing;         /* let go; the key is on its way out */
-  uint16_t n_granted;          /* to how many, modulo 2^16 */
   bool is_downgraded;          /* its writer only reads on */
   TAILQ_ENTRY(el_local_place) link;
 };
 
-typedef struct el_seal el_seal;
 typedef struct el_inquiry el_inquiry;
 
 TAILQ_HEAD(el_local_place_list, el_local_place);
@@ -36,7 +34,6 @@ struct el_local_queue {
   bool uncertain : 1; /* a place had a request that may be carried out yet */
   uint8_t mode;       /* el_mode */
   uint16_t permits;
-  uint16_t n_seals;             /* no turn for anybody until they are put */
   struct el_owner_list waiting; /* the first is served when a place is free */
   struct el_local_place_list places;
   TAILQ_ENTRY(el_local_queue) changed_link;
@@ -51,7 +48,6 @@ struct el_local_queues {
   el_local_queue *by_id; /* hash */
   TAILQ_HEAD(, el_local_queue) changed;
   el_local_queue orphans; /* nobody's: has the places of earlier sessions */
-  TAILQ_HEAD(, el_seal) seals;
   TAILQ_HEAD(, el_inquiry) inquiries;
   el_error closed; /* code EL_OK: they are open */
   el_slots slots;  /* of those who want several names */
@@ -196,24 +192,12 @@ void el_local_queue_end_lost(el_owner *owner, el_loss loss);
  * @thread io */
 void el_local_queue_end_released(el_owner *owner, const el_error *err);
 
-/* The same if that will never be known, because the client was closed. @thread io */
-void el_local_queue_end_unconfirmed(el_owner *owner);
-
 /* The key of the lock that was let go is out (EL_OK), or never will be.
  * @thread io */
 void el_local_queue_finish(el_local_place *at, const el_error *err);
 
 /* The client was closed: what it lets go is not waited for. @thread io */
 void el_local_queue_give_up(el_local_place *at);
-
-/* ---- local_queue_seal.c ---- */
-
-/* |owner| leaves his key to others, with a write on its way, perhaps. He is released when
- * that can't come any more; if he |is_lost| that is only seen to. @thread io */
-void el_local_queue_seal(el_owner *owner, bool is_lost);
-
-/* The client stops: they aren't waited for. @thread io */
-void el_local_queue_forget_seals(el_local_queues *queues);
 
 /* ---- local_queue_verdicts.c ---- */
 

@@ -4,6 +4,7 @@
 
 #include "base/of.h"
 #include "lock/local_queue_int.h"
+#include "rules/write_order.h"
 
 void el_local_queue_set_hard_end(el_owner *owner) {
   int64_t end = owner->events->hard_end(owner);
@@ -25,12 +26,6 @@ static void contest(el_local_queue *queue);
 
 static void on_contender(void *arg) { contest(arg); }
 
-/* Not 0, which is no number in a key. */
-static uint16_t next_share(el_local_place *at) {
-  if (++at->n_granted == 0) at->n_granted = 1;
-  return at->n_granted;
-}
-
 /* The claim is the session's, not the lock's: one renewal prolongs all its holds,
  * and the end of the session ends them all without a visit to each. */
 static void grant(el_owner *owner, int64_t mod_rev) {
@@ -44,7 +39,6 @@ static void grant(el_owner *owner, int64_t mod_rev) {
   EL_COUNT(counters_of(queue), held, 1);
   EL_COUNT(counters_of(queue), acquired, 1);
   owner->state = EL_OWNER_HOLDING;
-  owner->share = next_share(owner->place);
   owner->events->granted(owner, &what);
   el_local_queue_set_hard_end(owner);
   if (owner->linger != NULL) {
@@ -57,20 +51,12 @@ static void grant_all(el_local_place *at, int64_t rev) {
   el_handoff_begin(&at->handoff);
   TAILQ_FOREACH(owner, &at->fronts, link) {
     owner->waited = owner->waited || at->driver.waited;
-    grant(owner, rev);
+    grant(owner, el_write_order_first((el_mode)owner->mode, rev));
   }
-}
-
-/* May a write of the hold come yet, whatever becomes of it? */
-static bool may_come_late(const el_owner *owner) {
-  return owner->events->mod_rev(owner) < 0;
 }
 
 void el_local_queue_leave_lost(el_owner *owner, el_loss loss) {
   el_local_place *at = owner->place;
-  if (!el_local_queue_is_alone(owner) && may_come_late(owner)) {
-    el_local_queue_seal(owner, true);
-  }
   el_local_queue_end_lost(owner, loss);
   /* Nobody is to be told what becomes of the key. */
   el_local_queue_signal_last(at, loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_MAX_HOLD
@@ -84,12 +70,8 @@ static void end_handed_over(el_owner *owner) {
 
 /* Others hold on to the key. */
 static void leave_to_others(el_owner *owner) {
-  if (may_come_late(owner)) {
-    el_local_queue_seal(owner, false);
-  } else {
-    el_local_queue_detach(owner);
-    end_handed_over(owner);
-  }
+  el_local_queue_detach(owner);
+  end_handed_over(owner);
 }
 
 /* |owner|, who waits, holds by the key that |at| has already. */
@@ -120,8 +102,7 @@ static bool try_hand_over(el_owner *owner) {
   el_local_place *at = owner->place;
   el_owner *next = TAILQ_FIRST(&owner->queue->waiting);
   int64_t mod_rev = owner->events->mod_rev(owner);
-  if (next == NULL || mod_rev < 0 || owner->queue->n_seals > 0 ||
-      is_behind_another(owner->queue) ||
+  if (next == NULL || mod_rev < 0 || is_behind_another(owner->queue) ||
       !el_handoff_may_pass(&at->handoff, &at->driver,
                            el_local_queue_limits(owner->queue))) {
     return false;
