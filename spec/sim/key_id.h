@@ -1,8 +1,8 @@
 /* sim key_id: the keys that one lease can have in the queues: in each, that of its plain
- * lock, that of its writer and the note that this only reads any more, one for each
- * reader, one for each who wants a permit, and for who wants several names at once one
- * that nobody has again; and the notes on which the order of writes hangs. Its line is
- * what of it comes again.
+ * lock, that of its writer and the notes that this only reads any more and on which the
+ * order of its writes hangs, one for each reader, one for each who wants a permit, and for
+ * who wants several names at once one that nobody has again. Its line is what of it comes
+ * again.
  *
  * Which names somebody wants, and in which order, is written in his slot. His keys
  * together are a key_id, too: that under the name SEVERAL.
@@ -19,7 +19,7 @@ enum {
   SEVERAL = NAMES_MAX, /* stands for the names that one wants at once */
   ORDERS = 72,         /* of two to four of four names, some of them twice */
   CALLERS_MAX = 12,
-  FIRST_READER = 5,
+  FIRST_READER = 4,
   FIRST_PERMIT = FIRST_READER + CALLERS_MAX,
   LINES_OF_NAME = FIRST_PERMIT + CALLERS_MAX,
   FIRST_MULTI = NAMES_MAX * LINES_OF_NAME, /* one for each caller */
@@ -40,7 +40,7 @@ static inline int key_id_name(int key_id) {
 }
 
 /* |slot| counts for readers and permits, who have as many as there are callers, and for
- * several names and the notes of an order, where it is above 0. */
+ * several names, where it is above 0. */
 static inline int key_id_make(int name, el_mode mode, int slot) {
   int first = name * LINES_OF_NAME;
   switch (mode) {
@@ -50,10 +50,8 @@ static inline int key_id_make(int name, el_mode mode, int slot) {
       return first + 1;
     case EL_NOTE_DOWNGRADED:
       return first + 2;
-    case EL_NOTE_READ_ORDER:
-      return first + 3 + LINES_MAX * slot;
     case EL_NOTE_WRITE_ORDER:
-      return first + 4 + LINES_MAX * slot;
+      return first + 3;
     case EL_MODE_READ:
       return first + FIRST_READER + slot;
     case EL_MODE_PERMIT:
@@ -70,8 +68,7 @@ static inline el_mode key_id_mode(int key_id) {
   return which == 0             ? EL_MODE_LOCK
          : which == 1           ? EL_MODE_WRITE
          : which == 2           ? EL_NOTE_DOWNGRADED
-         : which == 3           ? EL_NOTE_READ_ORDER
-         : which == 4           ? EL_NOTE_WRITE_ORDER
+         : which == 3           ? EL_NOTE_WRITE_ORDER
          : which < FIRST_PERMIT ? EL_MODE_READ
                                 : EL_MODE_PERMIT;
 }
@@ -91,8 +88,6 @@ static inline const char *key_id_stem(el_mode mode) {
       return "permit/";
     case EL_NOTE_DOWNGRADED:
       return "write/read/";
-    case EL_NOTE_READ_ORDER:
-      return "read/order/";
     case EL_NOTE_WRITE_ORDER:
       return "write/order/";
     default:
@@ -109,7 +104,7 @@ static inline uint32_t key_id_slot(int key_id) {
   }
   return (uint32_t)(which >= FIRST_PERMIT   ? which - FIRST_PERMIT
                     : which >= FIRST_READER ? which - FIRST_READER
-                                            : key_id / LINES_MAX);
+                                            : 0);
 }
 
 /* How many permits there are, for who has this one; 0: it is none. */
@@ -118,11 +113,10 @@ static inline uint16_t key_id_permits(int key_id) {
   return key_id_slot(key_id) == CALLERS_MAX - 1 ? PERMITS + 1 : PERMITS;
 }
 
-/* What who holds by the key at |key_id| writes: of each name there is one; but who is not
- * alone writes what is his. */
+/* What who holds by the key at |key_id| writes: of each name there is one; but who has a
+ * permit, and is not alone, writes what is his. Readers write nothing. */
 static inline int key_id_datum(int key_id) {
-  el_mode mode = key_id_mode(key_id);
-  return mode != EL_MODE_READ && mode != EL_MODE_PERMIT
+  return key_id_mode(key_id) != EL_MODE_PERMIT
              ? key_id_name(key_id)
              : NAMES_MAX + key_id_name(key_id) * CALLERS_MAX +
                    (int)key_id_slot(key_id);

@@ -39,7 +39,6 @@ typedef struct peer_session {
 /* What the one who holds writes. */
 typedef struct peer_writes {
   el_write_order order;
-  uint32_t share;
   int64_t rev;                    /* of the key that he holds by */
   sim_write line[WRITE_LINE_MAX]; /* the first is under way */
   int n;
@@ -183,7 +182,7 @@ bool handoff_pass(world *wd, sim_peer *pr, peer_entry *at);
 
 /* ---- peer_write.c ---- */
 
-/* Another one holds by the key of |at|, which has, or had, |mod_rev|. */
+/* Another one holds by the key of |at|; |mod_rev|: as el_write_order_init. */
 void writes_begin(peer_entry *at, int64_t mod_rev);
 
 /* Takes the caller out of its line. */

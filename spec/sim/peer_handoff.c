@@ -36,7 +36,7 @@ void handoff_begin(const world *wd, const sim_peer *pr, peer_entry *at) {
   at->passes_behind = 0;
   at->behind_ms = 0;
   at->is_downgraded = false;
-  writes_begin(at, at->core.rev);
+  writes_begin(at, el_write_order_first(key_id_mode(at->key_id), at->core.rev));
   el_turn_begin(&at->turn, clock_now(wd, pr->id));
 }
 

@@ -51,7 +51,7 @@ typedef struct sheet {
 } sheet;
 
 static el_writer writer_of(const call *what, const sheet *on) {
-  return (el_writer){.keys = &on->keys, .rev = what->rev, .share = what->share};
+  return (el_writer){.keys = &on->keys, .rev = what->rev};
 }
 
 static int put_data(const call *what, sheet *on) {

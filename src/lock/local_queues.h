@@ -31,7 +31,7 @@ typedef struct el_owner el_owner;
 /* What an owner has when it holds. */
 typedef struct el_grant {
   int64_t token;   /* create_revision of the key */
-  int64_t mod_rev; /* of the key */
+  int64_t mod_rev; /* of the key that the order of its writes hangs on */
   const el_keys *keys;
   el_claim *claim;
 } el_grant;

@@ -26,7 +26,7 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
   lk->token = grant->token;
   el_keys_copy(&lk->keys, grant->keys);
   lk->claim = el_claim_ref(grant->claim);
-  el_write_order_init(&lk->writes.order, owner->mode, grant->mod_rev);
+  el_write_order_init(&lk->writes.order, grant->mod_rev);
   el_bytes_free(owner->value);
   owner->value = (el_bytes){0};
   el_lock_note_begin(lk, lk->max_hold_ms);
@@ -227,7 +227,7 @@ int64_t el_lock_lease(const el_lock *lk) { return lk->keys.lease; }
 const el_keys *el_lock_keys(const el_lock *lk) { return &lk->keys; }
 
 el_writer el_lock_writer(const el_lock *lk) {
-  return (el_writer){.keys = &lk->keys, .rev = lk->token, .share = 1};
+  return (el_writer){.keys = &lk->keys, .rev = lk->token};
 }
 
 el_handle *el_lock_handle(const el_lock *lk) { return lk->handle; }

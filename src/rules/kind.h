@@ -54,9 +54,9 @@ bool el_kind_may_change(const el_keys *keys, const el_place *place,
  * @thread any */
 el_place el_kind_downgrade_note(int64_t rev);
 
-/* The note on which the order of owner |n|'s writes hangs, who holds by a key of |rev|.
- * False: in |mode| it hangs on that key, and there are no notes at all. @thread any */
-bool el_kind_order_note(el_mode mode, int64_t rev, uint32_t n, el_place *note);
+/* The note of the writer whose key is of |rev|, on which the order of its writes hangs.
+ * @thread any */
+el_place el_kind_order_note(int64_t rev);
 
 /* May a key of |mode| have notes? @thread any */
 bool el_kind_has_notes(el_mode mode);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "rules/write_order.h"
 
 void el_local_queue_init(el_local_queue *queue, el_mode mode,
                          uint16_t permits) {
@@ -487,13 +488,15 @@ static void fail_owners(el_local_queue *queue, el_local_place *place, int why,
   }
 }
 
-static void on_granted(el_local_place *place, int64_t rev,
-                       const el_local_now *now, el_local_actions *out) {
+static void on_granted(const el_local_queue *queue, el_local_place *place,
+                       int64_t rev, const el_local_now *now,
+                       el_local_actions *out) {
+  int64_t mod_rev = el_write_order_first((el_mode)queue->mode, rev);
   el_local_owner *owner;
   assert(has_owners(place));
   el_turn_begin(&place->turn, now->ms);
   place->looking = false; /* an answer that comes is about an earlier grant */
-  TAILQ_FOREACH(owner, &place->owners, link) { grant(owner, rev, out); }
+  TAILQ_FOREACH(owner, &place->owners, link) { grant(owner, mod_rev, out); }
 }
 
 /* The session ended before the entry was in etcd's queue: they start again with the next
@@ -519,7 +522,7 @@ static void on_verdict(el_local_queue *queue, el_local_place *place,
                        el_local_actions *out) {
   switch (verdict->kind) {
     case EL_ENTRY_GRANTED:
-      on_granted(place, verdict->place.rev, now, out);
+      on_granted(queue, place, verdict->place.rev, now, out);
       return;
     case EL_ENTRY_REFUSED:
       fail_owners(queue, place, EL_FAILED_REFUSED, 0, out);
