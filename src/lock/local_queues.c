@@ -35,14 +35,14 @@ struct el_queue_driver {
   el_local_queue local;
   el_local_queues *queues;
   el_entry_world *world;
-  char *id;          /* hash key: the name, and what write_id adds to it */
   uint16_t name_len; /* EL_MODE_MULTI: 0, or that of what an audit has found */
   bool changed : 1;  /* in queues->changed */
-  bool is_held_back : 1; /* in queues->held_back */
+  bool
+      is_held_back : 1; /* its first owner, a try, waits for the end of a key of another queue */
   bool uncertain : 1; /* an entry had a request that may be carried out yet */
   TAILQ_ENTRY(el_queue_driver) changed_link;
-  TAILQ_ENTRY(el_queue_driver) held_back_link;
   UT_hash_handle hh;
+  char id[]; /* hash key: the name, and what write_id adds to it */
 };
 
 struct el_local_queues {
@@ -52,13 +52,12 @@ struct el_local_queues {
   el_entry_events place_events;
   queue_driver *by_id; /* hash */
   TAILQ_HEAD(, el_queue_driver) changed;
-  /* Where a try waits until another queue's key is deleted. */
-  TAILQ_HEAD(, el_queue_driver) held_back;
-  queue_driver orphans;     /* has the places of sessions that are over */
+  int n_held_back;          /* of them */
   el_local_actions actions; /* still to be carried out */
   bool is_acting;
-  el_error closed; /* code EL_OK: they are open */
-  el_slots slots;  /* of multi-locks */
+  el_error closed;       /* code EL_OK: they are open */
+  el_slots slots;        /* of multi-locks */
+  queue_driver *orphans; /* has the places of sessions that are over */
 };
 
 static el_owner *owner_of(el_local_owner *local) {
@@ -91,7 +90,7 @@ static el_counters *counters_of(const queue_driver *queue) {
 
 /* Is its session over? */
 static bool is_orphan(const place *at) {
-  return at->queue == &at->queue->queues->orphans;
+  return at->queue == at->queue->queues->orphans;
 }
 
 static void touch(queue_driver *queue) {
@@ -139,12 +138,12 @@ static queue_driver *find_or_add(el_local_queues *queues, el_entry_world *world,
   size_t len = write_id(id, world, name, where);
   queue_driver *queue = find_id(queues, id, len);
   if (queue == NULL) {
-    queue = el_alloc(sizeof *queue);
+    queue = el_alloc(sizeof *queue + len);
     el_local_queue_init(&queue->local, where->mode, where->permits);
     queue->queues = queues;
     queue->world = world;
     world->users++;
-    queue->id = el_strndup(id, len);
+    memcpy(queue->id, id, len);
     queue->name_len = (uint16_t)name.len;
     HASH_ADD_KEYPTR(hh, queues->by_id, queue->id, len, queue);
   }
@@ -167,11 +166,9 @@ static bool has_slot(const queue_driver *queue) {
 
 static void free_place(place *at);
 
-static void stop_holding_back(queue_driver *queue) {
-  if (queue->is_held_back) {
-    queue->is_held_back = false;
-    TAILQ_REMOVE(&queue->queues->held_back, queue, held_back_link);
-  }
+static void hold_back(queue_driver *queue, bool is_held_back) {
+  queue->queues->n_held_back += is_held_back - queue->is_held_back;
+  queue->is_held_back = is_held_back;
 }
 
 /* With its places; no owner may be in it. */
@@ -183,13 +180,12 @@ static void free_queue(queue_driver *queue) {
   if (has_slot(queue) && !queue->uncertain) {
     el_slots_give_back(&queue->queues->slots, first_slot(queue));
   }
-  stop_holding_back(queue);
+  hold_back(queue, false);
   if (queue->changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
   }
   queue->world->users--;
   HASH_DEL(queue->queues->by_id, queue);
-  free(queue->id);
   free(queue);
 }
 
@@ -233,12 +229,7 @@ static bool is_held_back(queue_driver *queue, const el_owner *first) {
   bool is_so = first != NULL &&
                (first->local.try_once || first->local.must_share) &&
                visit_conflicting(queue->queues, first, is_leaving);
-  if (!is_so) {
-    stop_holding_back(queue);
-  } else if (!queue->is_held_back) {
-    queue->is_held_back = true;
-    TAILQ_INSERT_TAIL(&queue->queues->held_back, queue, held_back_link);
-  }
+  hold_back(queue, is_so);
   return is_so;
 }
 
@@ -292,10 +283,10 @@ static void step_place(place *at, int kind) {
 
 /* Tries that were held back look again. */
 static void let_try(el_local_queues *queues) {
-  queue_driver *queue;
-  while ((queue = TAILQ_FIRST(&queues->held_back)) != NULL) {
-    stop_holding_back(queue);
-    touch(queue);
+  queue_driver *queue, *next;
+  if (queues->n_held_back == 0) return;
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    if (queue->is_held_back) touch(queue);
   }
 }
 
@@ -348,7 +339,7 @@ static void free_linger(place *at) {
 static void free_place(place *at) {
   at->queue->uncertain =
       at->queue->uncertain || !el_entry_is_certain(&at->driver.entry);
-  at->local.linger_until_ms = 0; /* where the client stops */
+  at->local.is_lingering = false; /* where the client stops */
   el_local_queue_remove(&at->queue->local, &at->local);
   at->driver.world->users -= is_orphan(at);
   free_linger(at);
@@ -923,7 +914,7 @@ void el_local_queues_find_key(el_local_queues *queues, int64_t lease,
  * it; but it is not the queue's any more, whose next owner begins anew, with another
  * lease and so with another key. */
 static void bury_place(place *at, el_session_end end) {
-  queue_driver *orphans = &at->queue->queues->orphans;
+  queue_driver *orphans = at->queue->queues->orphans;
   el_entry_driver_orphan(&at->driver, end);
   free_linger(at);
   el_local_queue_remove(&at->queue->local, &at->local);
@@ -966,7 +957,7 @@ void el_local_queues_leave(el_local_queues *queues, const el_error *err) {
   HASH_ITER(hh, queues->by_id, queue, next) {
     bury(queue, EL_SESSION_CUT_SHORT);
   }
-  for (at = first_place(&queues->orphans); at != NULL; at = after) {
+  for (at = first_place(queues->orphans); at != NULL; at = after) {
     after = next_place(at);
     give_up_release(at);
     el_entry_driver_orphan(&at->driver, EL_SESSION_CUT_SHORT);
@@ -990,9 +981,9 @@ el_local_queues *el_local_queues_new(el_sessions *sessions,
   queues->limits = *limits;
   queues->place_events = (el_entry_events){decided, stepped};
   TAILQ_INIT(&queues->changed);
-  TAILQ_INIT(&queues->held_back);
-  queues->orphans.queues = queues;
-  el_local_queue_init(&queues->orphans.local, EL_MODE_LOCK, 0);
+  queues->orphans = el_alloc(sizeof *queues->orphans);
+  queues->orphans->queues = queues;
+  el_local_queue_init(&queues->orphans->local, EL_MODE_LOCK, 0);
   return queues;
 }
 
@@ -1005,11 +996,12 @@ void el_local_queues_free(el_local_queues *queues) {
     }
     free_queue(queue);
   }
-  while ((at = first_place(&queues->orphans)) != NULL) {
+  while ((at = first_place(queues->orphans)) != NULL) {
     give_up_release(at);
     free_place(at);
   }
   el_slots_destroy(&queues->slots);
+  free(queues->orphans);
   free(queues->actions.list);
   free(queues);
 }

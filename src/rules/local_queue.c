@@ -22,7 +22,7 @@ void el_local_queue_add(el_local_queue *queue, el_local_place *place,
 }
 
 void el_local_queue_remove(el_local_queue *queue, el_local_place *place) {
-  assert(TAILQ_EMPTY(&place->owners) && place->linger_until_ms == 0);
+  assert(TAILQ_EMPTY(&place->owners) && !place->is_lingering);
   TAILQ_REMOVE(&queue->places, place, link);
 }
 
@@ -30,10 +30,6 @@ void el_local_queue_remove(el_local_queue *queue, el_local_place *place) {
 
 static bool has_owners(const el_local_place *place) {
   return !TAILQ_EMPTY(&place->owners);
-}
-
-static bool is_lingering(const el_local_place *place) {
-  return place->linger_until_ms != 0;
 }
 
 static bool is_shared(const el_local_queue *queue) {
@@ -44,7 +40,7 @@ static bool is_shared(const el_local_queue *queue) {
  * key, and of two requests about it that are out at once etcd may carry out the later one
  * first. */
 static bool is_free(const el_local_place *place) {
-  return !has_owners(place) && !is_lingering(place) &&
+  return !has_owners(place) && !place->is_lingering &&
          el_entry_is_free(place->entry);
 }
 
@@ -129,8 +125,8 @@ static void stop_watching(el_local_place *place, el_local_actions *out) {
 }
 
 static void stop_lingering(el_local_place *place, el_local_actions *out) {
-  if (!is_lingering(place)) return;
-  place->linger_until_ms = 0;
+  if (!place->is_lingering) return;
+  place->is_lingering = false;
   push_place(out, EL_LOCAL_SET_TIMER, place);
 }
 
@@ -253,10 +249,10 @@ static bool try_linger(const el_local_queue *queue, el_local_place *place,
       !now->can_claim || place->entry->state != EL_ENTRY_HELD) {
     return false;
   }
-  place->linger_until_ms = now->ms + linger_ms;
+  place->is_lingering = true;
   place->mod_rev = mod_rev;
   signal_entry(place, EL_ENTRY_HANDED_OFF, out);
-  push_place(out, EL_LOCAL_SET_TIMER, place)->at_ms = place->linger_until_ms;
+  push_place(out, EL_LOCAL_SET_TIMER, place)->at_ms = now->ms + linger_ms;
   return true;
 }
 
@@ -434,7 +430,7 @@ static bool start_one(el_local_queue *queue, el_local_owner *next,
 static el_local_place *find_lingering(const el_local_queue *queue) {
   el_local_place *place;
   TAILQ_FOREACH(place, &queue->places, link) {
-    if (is_lingering(place)) return place;
+    if (place->is_lingering) return place;
   }
   return NULL;
 }
@@ -561,7 +557,7 @@ static void on_verdict(el_local_queue *queue, el_local_place *place,
 
 static void on_contender(el_local_place *place, el_local_actions *out) {
   place->is_contended = true;
-  if (is_lingering(place)) stop(place, EL_ENTRY_STOP, out);
+  if (place->is_lingering) stop(place, EL_ENTRY_STOP, out);
 }
 
 /* What does not linger yet is watched, and its watch tells. */
@@ -580,11 +576,8 @@ static void on_behind(el_local_queue *queue, el_local_place *place,
   settle(queue, place, now, out);
 }
 
-static void on_timer(el_local_place *place, const el_local_now *now,
-                     el_local_actions *out) {
-  if (is_lingering(place) && now->ms >= place->linger_until_ms) {
-    stop(place, EL_ENTRY_STOP, out);
-  }
+static void on_timer(el_local_place *place, el_local_actions *out) {
+  if (place->is_lingering) stop(place, EL_ENTRY_STOP, out);
 }
 
 /* ---- everybody's wait or hold ends ---- */
@@ -659,7 +652,7 @@ static void apply(el_local_queue *queue, const el_local_event *event,
       }
       break;
     case EL_LOCAL_TIMER:
-      on_timer(event->place, now, out);
+      on_timer(event->place, out);
       break;
     case EL_LOCAL_FAIL_WAITING:
       fail_enqueued(queue, event->err, out);
@@ -692,14 +685,14 @@ void el_local_queue_step(el_local_queue *queue, const el_local_event *event,
 
 bool el_local_place_is_idle(const el_local_place *place) {
   return !has_owners(place) && place->releasing == NULL &&
-         !is_lingering(place) && el_entry_is_over(place->entry);
+         !place->is_lingering && el_entry_is_over(place->entry);
 }
 
 bool el_local_queue_is_leaving(const el_local_queue *queue) {
   const el_local_place *place;
   TAILQ_FOREACH(place, &queue->places, link) {
     const el_entry *entry = place->entry;
-    if (!has_owners(place) && !is_lingering(place) &&
+    if (!has_owners(place) && !place->is_lingering &&
         !el_entry_is_free(entry) && entry->state != EL_ENTRY_DELAYING &&
         entry->state != EL_ENTRY_DEAD) {
       return true;
@@ -718,18 +711,18 @@ bool el_local_queue_has_owners(const el_local_queue *queue) {
 
 static const char *check_place(const el_local_queue *queue,
                                const el_local_place *place) {
-  bool is_wanted = has_owners(place) || is_lingering(place);
+  bool is_wanted = has_owners(place) || place->is_lingering;
   if (place->entry->wanted != is_wanted) {
     return is_wanted ? "an entry that is not wanted has owners"
                      : "an entry without owners is wanted";
   }
-  if (is_lingering(place) && has_owners(place)) {
+  if (place->is_lingering && has_owners(place)) {
     return "an entry that lingers has owners";
   }
-  if (is_lingering(place) && place->is_contended) {
+  if (place->is_lingering && place->is_contended) {
     return "an entry lingers although it is contended";
   }
-  if (is_lingering(place) && !TAILQ_EMPTY(&queue->waiting)) {
+  if (place->is_lingering && !TAILQ_EMPTY(&queue->waiting)) {
     return "an entry lingers although an owner waits here";
   }
   return NULL;
