@@ -38,7 +38,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
       return;
     case EL_WATCH_PUT:
       if (!is_own(contenders, event->key) &&
-          el_kind_waits(&driver->keys, event->key)) {
+          el_kind_waits(&driver->keys, event->key, event->lease)) {
         contenders->found(contenders->arg);
       }
       return;

@@ -82,11 +82,19 @@ bool el_kind_is_in_way(el_mode older, el_mode younger) {
   return older != EL_MODE_READ || younger != EL_MODE_READ;
 }
 
+bool el_kind_is_entry(el_bytes name, el_bytes key, int64_t lease,
+                      el_place *place) {
+  if (!el_key_parse(name.data, name.len, key.data, key.len, place)) {
+    return false;
+  }
+  return place->mode <= EL_MODE_MULTI &&
+         (place->is_timed ? lease != 0 : lease == place->lease);
+}
+
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     const el_op_result *notes, el_place *place) {
   place->rev = kv->create_rev;
-  if (!el_key_parse(keys->text, keys->name_len, kv->key.data, kv->key.len,
-                    place)) {
+  if (!el_kind_is_entry(el_keys_name(keys), kv->key, kv->lease, place)) {
     return false;
   }
   if (!el_kind_is_in_way(place->mode, keys->mode)) return false;
@@ -94,10 +102,9 @@ bool el_kind_counts(const el_keys *keys, const el_kv *kv,
          !is_downgraded(keys, place, notes);
 }
 
-bool el_kind_waits(const el_keys *keys, el_bytes key) {
+bool el_kind_waits(const el_keys *keys, el_bytes key, int64_t lease) {
   el_place place;
-  return el_key_parse(keys->text, keys->name_len, key.data, key.len, &place) &&
-         place.mode <= EL_MODE_MULTI &&
+  return el_kind_is_entry(el_keys_name(keys), key, lease, &place) &&
          el_kind_is_in_way(keys->mode, place.mode);
 }
 

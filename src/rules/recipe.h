@@ -46,7 +46,8 @@ void el_recipe_build(el_recipe *recipe, const el_keys *keys,
 void el_recipe_build_census(el_recipe *recipe, const el_keys *keys);
 
 /* Reads the |answer|; |rev| is the create_revision of our key. @thread any */
-el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer);
+el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
+                                const el_txn_answer *answer);
 
 /* Fills |event| from the |answer| to the request of |action|. @thread any */
 void el_recipe_read(const el_keys *keys, const el_entry_action *action,
