@@ -274,6 +274,7 @@ static void unlock_last(el_local_queue *queue, el_local_place *place,
                         const el_local_now *now, el_local_actions *out) {
   bool is_given_on =
       event->how == EL_LEAVE_BY_ITSELF && event->mod_rev >= 0 &&
+      !place->is_downgraded &&
       (try_hand_off(queue, place, event->mod_rev, now, out) ||
        try_linger(queue, place, owner->linger_ms, event->mod_rev, now, out));
   if (is_given_on) {
