@@ -564,8 +564,10 @@ static void on_contender(el_local_place *place, el_local_actions *out) {
 
 /* What does not linger yet is watched, and its watch tells. */
 static void end_lingering(el_local_queue *queue, el_local_actions *out) {
-  el_local_place *place = find_lingering(queue);
-  if (place != NULL) stop(place, EL_ENTRY_STOP, out);
+  el_local_place *place;
+  while ((place = find_lingering(queue)) != NULL) {
+    stop(place, EL_ENTRY_STOP, out);
+  }
 }
 
 static void on_behind(el_local_queue *queue, el_local_place *place,
