@@ -349,16 +349,16 @@ typedef enum sharing {
   SHARE_NOW
 } sharing;
 
-/* May |next|, a reader, share the key of |place|? All that wait when |answered| has told that
+/* May |next|, a reader, share the key of |place|? All that wait when |answer| tells that
  * nobody is behind it may, however long the answer took. */
 static sharing may_share(const el_local_queue *queue, el_local_place *place,
                          const el_local_owner *next,
-                         const el_local_place *answered,
-                         const el_local_now *now, el_local_actions *out) {
+                         const el_local_event *answer, const el_local_now *now,
+                         el_local_actions *out) {
   if (!now->can_claim) return SHARE_NOT;
   if (next->must_share || may_hand_off(queue, place, now)) return SHARE_NOW;
-  if (place == answered) {
-    return place->turn.looked_ms == 0 ? SHARE_NOW : SHARE_NOT;
+  if (answer != NULL && place == answer->place) {
+    return answer->behind == EL_BEHIND_NOBODY ? SHARE_NOW : SHARE_NOT;
   }
   if (!place->looking && el_turn_look(&place->turn, now->ms)) {
     look_behind(place, out);
@@ -368,14 +368,14 @@ static sharing may_share(const el_local_queue *queue, el_local_place *place,
 
 /* Has |next| hold with other readers? */
 static sharing share_hold(el_local_queue *queue, el_local_owner *next,
-                          const el_local_place *answered,
-                          const el_local_now *now, el_local_actions *out) {
+                          const el_local_event *answer, const el_local_now *now,
+                          el_local_actions *out) {
   el_local_place *place;
   sharing best = SHARE_NOT;
   TAILQ_FOREACH(place, &queue->places, link) {
     sharing how;
     if (!has_owners(place) || place->entry->state != EL_ENTRY_HELD) continue;
-    how = may_share(queue, place, next, answered, now, out);
+    how = may_share(queue, place, next, answer, now, out);
     if (how == SHARE_NOW) {
       hand_off(queue, place, next, 0, now, out);
       return how;
@@ -440,7 +440,7 @@ static el_local_place *find_lingering(const el_local_queue *queue) {
 }
 
 /* Gives the first owner that waits what it waits for; false: not yet. */
-static bool serve(el_local_queue *queue, const el_local_place *answered,
+static bool serve(el_local_queue *queue, const el_local_event *answer,
                   const el_local_now *now, el_local_actions *out) {
   el_local_owner *next = TAILQ_FIRST(&queue->waiting);
   el_local_place *lingering = find_lingering(queue);
@@ -450,17 +450,17 @@ static bool serve(el_local_queue *queue, const el_local_place *answered,
     return true;
   }
   if (lingering != NULL) stop(lingering, EL_ENTRY_STOP, out);
-  if (is_shared(queue)) how = share_hold(queue, next, answered, now, out);
+  if (is_shared(queue)) how = share_hold(queue, next, answer, now, out);
   if (how != SHARE_NOT) return how == SHARE_NOW;
   if (is_shared(queue) && share_wait(queue, next)) return true;
   return !(is_try(next) && now->is_leaving_elsewhere) &&
          start_one(queue, next, out);
 }
 
-static void settle(el_local_queue *queue, const el_local_place *answered,
+static void settle(el_local_queue *queue, const el_local_event *answer,
                    const el_local_now *now, el_local_actions *out) {
   if (!now->is_alive) return;
-  while (!TAILQ_EMPTY(&queue->waiting) && serve(queue, answered, now, out)) {
+  while (!TAILQ_EMPTY(&queue->waiting) && serve(queue, answer, now, out)) {
   }
 }
 
@@ -570,14 +570,14 @@ static void end_lingering(el_local_queue *queue, el_local_actions *out) {
   }
 }
 
-static void on_behind(el_local_queue *queue, el_local_place *place,
-                      el_behind behind, const el_local_now *now,
-                      el_local_actions *out) {
+static void on_behind(el_local_queue *queue, const el_local_event *event,
+                      const el_local_now *now, el_local_actions *out) {
+  el_local_place *place = event->place;
   if (!place->looking) return; /* it is about an earlier grant */
   place->looking = false;
-  el_turn_note(&place->turn, behind);
-  if (behind == EL_BEHIND_SOMEBODY) on_contender(place, out);
-  settle(queue, place, now, out);
+  el_turn_note(&place->turn, event->behind);
+  if (event->behind == EL_BEHIND_SOMEBODY) on_contender(place, out);
+  settle(queue, event, now, out);
 }
 
 static void on_timer(el_local_place *place, const el_local_now *now,
@@ -649,7 +649,7 @@ static void apply(el_local_queue *queue, const el_local_event *event,
       on_verdict(queue, event->place, event->verdict, now, out);
       return; /* the entry is in the middle of a step */
     case EL_LOCAL_BEHIND:
-      on_behind(queue, event->place, event->behind, now, out);
+      on_behind(queue, event, now, out);
       return;
     case EL_LOCAL_CONTENDER:
       if (event->place != NULL) {
