@@ -439,6 +439,16 @@ static el_local_place *find_lingering(const el_local_queue *queue) {
   return NULL;
 }
 
+/* A try is not to meet a key that its own client is about to delete. (Readers do not keep
+ * each other out.) */
+static bool waits_for_leaving(const el_local_queue *queue,
+                              const el_local_owner *next,
+                              const el_local_now *now) {
+  return is_try(next) &&
+         (now->is_leaving_elsewhere ||
+          (!is_shared(queue) && el_local_queue_is_leaving(queue)));
+}
+
 /* Gives the first owner that waits what it waits for; false: not yet. */
 static bool serve(el_local_queue *queue, const el_local_event *answer,
                   const el_local_now *now, el_local_actions *out) {
@@ -453,8 +463,7 @@ static bool serve(el_local_queue *queue, const el_local_event *answer,
   if (is_shared(queue)) how = share_hold(queue, next, answer, now, out);
   if (how != SHARE_NOT) return how == SHARE_NOW;
   if (is_shared(queue) && share_wait(queue, next)) return true;
-  return !(is_try(next) && now->is_leaving_elsewhere) &&
-         start_one(queue, next, out);
+  return !waits_for_leaving(queue, next, now) && start_one(queue, next, out);
 }
 
 static void settle(el_local_queue *queue, const el_local_event *answer,
@@ -748,8 +757,7 @@ const char *el_local_queue_check(const el_local_queue *queue,
     is_looking = is_looking || (place->looking && has_owners(place));
   }
   if (next == NULL || !now->is_alive || n >= capacity(queue) ||
-      (is_shared(queue) && is_looking) ||
-      (is_try(next) && now->is_leaving_elsewhere)) {
+      (is_shared(queue) && is_looking) || waits_for_leaving(queue, next, now)) {
     return NULL;
   }
   return "an owner waits although an entry is free";
