@@ -248,8 +248,10 @@ static bool try_hand_off(el_local_queue *queue, el_local_place *place,
 static bool try_linger(const el_local_queue *queue, el_local_place *place,
                        int32_t linger_ms, int64_t mod_rev,
                        const el_local_now *now, el_local_actions *out) {
-  if (linger_ms == 0 || !TAILQ_EMPTY(&queue->waiting) || place->is_contended ||
-      !now->can_claim || place->entry->state != EL_ENTRY_HELD) {
+  if (linger_ms == 0 || !TAILQ_EMPTY(&queue->waiting) ||
+      is_behind_another(queue) || place->is_contended ||
+      now->is_wanted_elsewhere || !now->can_claim ||
+      place->entry->state != EL_ENTRY_HELD) {
     return false;
   }
   place->linger_until_ms = now->ms + linger_ms;
@@ -702,6 +704,10 @@ void el_local_queue_step(el_local_queue *queue, const el_local_event *event,
 bool el_local_place_is_idle(const el_local_place *place) {
   return !has_owners(place) && place->releasing == NULL &&
          !is_lingering(place) && el_entry_is_over(place->entry);
+}
+
+bool el_local_queue_is_wanting(const el_local_queue *queue) {
+  return !TAILQ_EMPTY(&queue->waiting) || is_behind_another(queue);
 }
 
 bool el_local_queue_is_leaving(const el_local_queue *queue) {

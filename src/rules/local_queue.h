@@ -94,6 +94,9 @@ typedef struct el_local_now {
   bool is_alive;                /* the session has a lease */
   bool can_claim;               /* and its holders may say "held" */
   bool
+      is_wanted_elsewhere; /* an owner waits in another local queue of this client that
+                               conflicts: no key lingers */
+  bool
       is_leaving_elsewhere; /* a key that conflicts, of another local queue of this client, is
                                 being deleted: a try waits for the end of that */
 } el_local_now;
@@ -201,6 +204,9 @@ void el_local_queue_step(el_local_queue *queue, const el_local_event *event,
 /* Can |place| be forgotten: has it no owner, and is nothing of it left in etcd?
  * @thread any */
 bool el_local_place_is_idle(const el_local_place *place);
+
+/* Does an owner of |queue| wait, here or in etcd? @thread any */
+bool el_local_queue_is_wanting(const el_local_queue *queue);
 
 /* Is a key of |queue| that no owner wants still to be deleted? @thread any */
 bool el_local_queue_is_leaving(const el_local_queue *queue);
