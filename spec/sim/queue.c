@@ -28,7 +28,7 @@ int queue_limit(int key_id) {
   return key_id_mode(key_id) == EL_MODE_PERMIT ? key_id_permits(key_id) : 1;
 }
 
-static bool is_in_way(const store *st, const key *it, int name, el_mode mine) {
+bool queue_has_in_way(const store *st, const key *it, int name, el_mode mine) {
   return it->create_rev != 0 && key_id_name(it->key_id) == name &&
          !key_is_nested(it) && !key_id_is_note(it->key_id) &&
          queue_is_in_way(mine, key_id_mode(it->key_id)) &&
@@ -40,7 +40,8 @@ int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
   int n = 0;
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[i];
-    if (!is_in_way(st, it, name, mine) || it->create_rev >= rev) continue;
+    if (!queue_has_in_way(st, it, name, mine) || it->create_rev >= rev)
+      continue;
     if (one != NULL) *one = it;
     n++;
   }
