@@ -211,11 +211,11 @@ static void hand_off(el_local_queue *queue, el_local_place *place,
 static void take_lingering(el_local_queue *queue, el_local_place *place,
                            const el_local_now *now, el_local_actions *out) {
   el_local_owner *next = TAILQ_FIRST(&queue->waiting);
+  int64_t mod_rev = place->mod_rev;
   stop_lingering(place, out);
   el_turn_begin(&place->turn, now->ms);
-  place->looking = false; /* an answer that comes is about an earlier turn */
   enter(queue, place, next);
-  grant(next, place->mod_rev, out);
+  grant(next, mod_rev, out);
 }
 
 /* ---- the last owner of an entry has left ---- */
@@ -250,6 +250,7 @@ static bool try_linger(const el_local_queue *queue, el_local_place *place,
     return false;
   }
   place->is_lingering = true;
+  place->looking = false; /* an answer that comes is about an earlier turn */
   place->mod_rev = mod_rev;
   signal_entry(place, EL_ENTRY_HANDED_OFF, out);
   push_place(out, EL_LOCAL_SET_TIMER, place)->at_ms = now->ms + linger_ms;

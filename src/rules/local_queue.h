@@ -69,8 +69,10 @@ struct el_local_place {
   const el_entry *entry;             /* the caller's */
   struct el_local_owner_list owners; /* ENQUEUED or HOLDING: one, or readers */
   el_local_owner *releasing; /* NULL: nobody waits for the end of its release */
-  el_turn turn;              /* the handoff budget */
-  int64_t mod_rev; /* it lingers: what the next owner's writes begin with */
+  union {                    /* a held lock has no byte to spare */
+    el_turn turn;            /* the handoff budget */
+    int64_t mod_rev; /* it lingers: what the next owner's writes begin with */
+  };
   bool is_lingering : 1; /* it has no owner, but stays */
   bool looking : 1;      /* a LOOK is out; BEHIND is awaited */
   bool is_watched : 1;   /* for contenders, from WATCH to UNWATCH */
