@@ -543,7 +543,7 @@ function lock:wait_lost(timeout) end
 function lock:check() end
 
 ---Writes a key of etcd, if the lock is still ours when etcd applies it.
----Raises for a wrong type.
+---Raises for a wrong type, under a read hold.
 ---Fails with lost, not_held, or a request's: with `unavailable` it may have been written, or be
 ---written later, but never after a later write of the same hold.
 ---@param key string taken as it is, without the client's prefix
@@ -554,7 +554,7 @@ function lock:check() end
 function lock:put(key, value) end
 
 ---Deletes a key of etcd, if the lock is still ours when etcd applies it.
----Raises for a wrong type.
+---Raises for a wrong type, under a read hold.
 ---Fails as lock:put.
 ---@param key string taken as it is, without the client's prefix
 ---@return true|nil
@@ -573,7 +573,7 @@ function lock:get(key) end
 
 ---Does several things at once, all or nothing, if the lock is still ours. No key may be changed
 ---twice.
----Raises for an operation that is none, a wrong type.
+---Raises for an operation that is none, a wrong type, under a read hold if one of them writes.
 ---Fails as lock:put.
 ---@param list string[][] each of them `{ "put", key, value }`, `{ "get", key }` or `{ "delete", key }`
 ---@return (boolean|string)[]|nil
@@ -595,7 +595,8 @@ function lock:proclaim(value) end
 
 ---Makes a writer's lock a reader's: readers are let in beside it, no other writer comes in between,
 ---and token and key stay. It counts as a reader's from the moment of the call, even where etcd has
----not confirmed it (`unavailable`): then repeat it.
+---not confirmed it (`unavailable`): then repeat it. From then on `put`, `delete` and a `txn` that
+---writes raise. An earlier write of unknown outcome is not applied after readers were let in.
 ---Raises for a lock that is no writer's.
 ---Fails with lost, not_held, or a request's: `invalid` while several `unlock` calls are due,
 ---because all of them count on it.

@@ -23,6 +23,9 @@ local NO_LINGER = {
   leader = "none: the next leader comes at once",
 }
 
+-- After a crash of the client, such a key would keep others out although its lock was released.
+local NO_LINGER_WITH_DELAY = "none together with delay: after a crash, a released lock would block"
+
 --- The names as the core and holds.lua know them: a list | nil, message, code.
 local function read_names(self, where, wish)
   if wish.mode == "multi" then
@@ -36,6 +39,8 @@ end
 local function check_fits(where, wish, opts)
   if opts.linger and NO_LINGER[wish.mode] then
     return check.invalid(where, "linger", opts.linger, NO_LINGER[wish.mode])
+  elseif opts.linger and (opts.delay or 0) > 0 then
+    return check.invalid(where, "linger", opts.linger, NO_LINGER_WITH_DELAY)
   elseif wish.mode ~= "leader" then
     return true
   elseif opts.value then
@@ -174,19 +179,13 @@ local function conclude(self, core_lock, request, tie, ok, message, code)
   return refuse(self, request, message, code)
 end
 
---- The lock if nobody is to be asked for it: one more of a hold that the same owner has, or
--- that which somebody of this client has let go of with its key kept; or nil.
-local function take(self, request)
+--- The lock that the same owner holds already, taken once more; or nil.
+local function reenter(self, request)
   local lock = self._holds:own(request)
   if lock then
     lock._count = lock._count + 1
-    return lock
   end
-  -- Where a lock belongs to a request, that has to wait for it to be tied to it.
-  local core_lock = not host.has_requests and self._holds:take_lingering(request)
-  if core_lock and core_lock:retake(request.max_hold, request.linger) then
-    return wrap(self, core_lock, request)
-  end
+  return lock
 end
 
 --- Why this wait can't be here: message, code. A try can be everywhere, but must be short
@@ -208,7 +207,7 @@ function M.wait(self, where, wish, opts)
   if not request then
     return nil, message, code
   end
-  local lock = take(self, request)
+  local lock = reenter(self, request)
   if lock then
     return lock
   end
@@ -259,10 +258,10 @@ function M.start(self, where, wish, opts)
       return refuse(self, request, message, code)
     end
   end
-  if owns or not host.has_requests and self._holds:has_lingering(request) then
+  if owns then
     -- Counted when it is asked for, so that nothing is to be undone if it never is.
     return Pending.again(self._wakeups, function()
-      return take(self, request)
+      return reenter(self, request)
     end, function()
       return begin(self, request)
     end)

@@ -67,6 +67,19 @@ function M:check()
   return nil, self:_not_held()
 end
 
+-- Raises under a read hold: several clients may have one at a time.
+local function check_may_write(self, where)
+  if self._mode ~= "read" then
+    return
+  end
+  local text = "%s: a read hold of lock %s cannot write; take a write lock (client:write_lock)"
+  if self._request.mode == "write" then
+    text = "%s: lock:downgrade has made lock %s a read hold, which cannot write;"
+      .. " write before lock:downgrade, or take a new write lock"
+  end
+  check.raise(string.format(text, where, quote(self:name())))
+end
+
 --- Writes a key of etcd, if the lock is still ours when etcd applies it.
 -- @function lock:put
 -- @tparam string key taken as it is, without the client's prefix
@@ -74,10 +87,11 @@ end
 -- @treturn true
 -- @fail lost, not_held, or a request's: with `unavailable` it may have been written, or be
 --   written later, but never after a later write of the same hold
--- @raise for a wrong type
+-- @raise for a wrong type, under a read hold
 function M:put(key, value)
   check.string("lock:put", "key", key)
   check.string("lock:put", "value", value)
+  check_may_write(self, "lock:put")
   local results, message, code = guarded(self, function(txn)
     txn:put(key, value)
   end)
@@ -90,9 +104,10 @@ end
 -- @treturn true
 -- @treturn boolean whether the key was there
 -- @fail as lock:put
--- @raise for a wrong type
+-- @raise for a wrong type, under a read hold
 function M:delete(key)
   check.string("lock:delete", "key", key)
+  check_may_write(self, "lock:delete")
   local results, message, code = guarded(self, function(txn)
     txn:delete(key)
   end)
@@ -159,9 +174,13 @@ end
 -- @treturn {boolean|string,...} with true for each put, the value or false for a get,
 --   and whether the key was there for a delete
 -- @fail as lock:put
--- @raise for an operation that is none, a wrong type
+-- @raise for an operation that is none, a wrong type, under a read hold if one of them writes
 function M:txn(list)
-  local run = check_operations(list) and guarded or guarded_read
+  local writes = check_operations(list)
+  if writes then
+    check_may_write(self, "lock:txn")
+  end
+  local run = writes and guarded or guarded_read
   local results, message, code = run(self, function(txn)
     for _, op in ipairs(list) do
       txn[op[1]](txn, op[2], op[3])
@@ -217,7 +236,9 @@ end
 
 --- Makes a writer's lock a reader's: readers are let in beside it, no other writer comes in
 -- between, and token and key stay. It counts as a reader's from the moment of the call, even
--- where etcd has not confirmed it (`unavailable`): then repeat it.
+-- where etcd has not confirmed it (`unavailable`): then repeat it. From then on `put`, `delete`
+-- and a `txn` that writes raise. An earlier write of unknown outcome is not applied after readers
+-- were let in.
 -- @function lock:downgrade
 -- @treturn true
 -- @fail lost, not_held, or a request's: `invalid` while several `unlock` calls are due,

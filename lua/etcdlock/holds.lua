@@ -15,9 +15,6 @@ local MAIN = {}
 
 local NONE = {} -- no locks
 
--- Of so many keys that were kept it is looked which still are.
-local SWEPT_FROM = 32
-
 -- Those of all clients of this program (keys).
 local all = setmetatable({}, { __mode = "k" })
 
@@ -41,9 +38,6 @@ function Holds.new(endpoints)
     -- Sets of locks that don't, by what they share. Each has its set, which ends with
     -- the last of them.
     _sharers = setmetatable({}, { __mode = "v" }),
-    _lingering = {}, -- core locks whose key was kept, by mode, delay and full name
-    _n_lingering = 0, -- no fewer than there are
-    _sweep_at = SWEPT_FROM, -- as many
     _members = members_at(endpoints),
   }, Holds)
   all[self] = true
@@ -196,46 +190,6 @@ function Holds:remove(lock)
     lock._sharers[lock] = nil
     lock._sharers = nil
   end
-end
-
--- The delay in ms, which is the same text in every locale.
-local function lingering_as(mode, delay, full)
-  return string.format("%s:%.0f:%s", mode, delay * 1000, full)
-end
-
---- Forgets those that nobody can have any more, of names that come once.
-local function sweep_lingering(self)
-  local left = 0
-  for as, core_lock in pairs(self._lingering) do
-    if core_lock:wait_released(0) ~= nil then
-      self._lingering[as] = nil
-    else
-      left = left + 1
-    end
-  end
-  self._n_lingering = left
-  self._sweep_at = math.max(SWEPT_FROM, 2 * left)
-end
-
---- A lock was let go of, with its key kept: the next who wants it may have it.
-function Holds:linger(lock)
-  if self._n_lingering >= self._sweep_at then
-    sweep_lingering(self)
-  end
-  self._n_lingering = self._n_lingering + 1
-  self._lingering[lingering_as(lock._mode, lock._request.delay, lock._request.full)] = lock._core
-end
-
-function Holds:has_lingering(request)
-  return self._lingering[lingering_as(request.mode, request.delay, request.full)] ~= nil
-end
-
---- The core lock that was let go of so, once; it may have ended since.
-function Holds:take_lingering(request)
-  local as = lingering_as(request.mode, request.delay, request.full)
-  local core_lock = self._lingering[as]
-  self._lingering[as] = nil
-  return core_lock
 end
 
 -- ---- refusals ----

@@ -4,7 +4,6 @@
 local check = require "etcdlock.check"
 local guarded = require "etcdlock.guarded"
 local host = require "etcdlock.wait.host"
-local let_go = require "etcdlock.let_go"
 local loss = require "etcdlock.loss"
 local of_lock = require "etcdlock.wait.of_lock"
 local quote = require("etcdlock.characters").quote
@@ -143,19 +142,6 @@ local function tell_released(self, core_lock)
   end
 end
 
--- Lets go, but not of the key, if the lock is to linger and nobody else wants it.
-local function leave_key(self)
-  local client, core_lock = self._client, self._core
-  if not self._request.linger or not core_lock:linger() then
-    return false
-  end
-  client._holds:linger(self)
-  client._losses:leave(self, false)
-  self._core = let_go(core_lock)
-  tell_released(self, core_lock)
-  return true
-end
-
 -- Lets go of the core's lock: was it held?
 local function release(self)
   local client = self._client
@@ -211,9 +197,7 @@ function Lock:unlock()
   self._client._holds:remove(self)
   self._client._losses:expect_no_news(self)
   local released
-  if leave_key(self) then
-    released = true
-  elseif release(self) then
+  if release(self) then
     released, message, code = await_release(self)
   elseif self._core:is_outlived() then
     released = true

@@ -46,7 +46,7 @@ end
 local function read_line(kvs, full)
   local places, line = {}, { permits = 0 }
   for _, kv in ipairs(kvs) do
-    local lease, mode, permits = core.parse_key(full, kv.key)
+    local lease, mode, permits = core.parse_key(full, kv.key, kv.lease)
     if lease then
       local said = label.read(kv.value)
       if mode == "write" and is_downgraded(kvs, full, kv.create_revision) then

@@ -66,7 +66,7 @@ function Semaphore:available()
   end
   local taken = 0
   for _, kv in ipairs(results[1]) do
-    local lease, _, permits = core.parse_key(self._full, kv.key)
+    local lease, _, permits = core.parse_key(self._full, kv.key, kv.lease)
     if lease and permits ~= self._permits then
       local text = 'semaphore %s has %s for others, and not %d'
       return nil, text:format(quote(self._full), counted(permits), self._permits), "conflict"

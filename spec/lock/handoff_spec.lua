@@ -255,15 +255,16 @@ describe("the next owner of a client", function()
   end)
 end)
 
-it("a late put of one hold does not overwrite a put of the next hold after a handoff", function()
+-- The order of the writes hangs on the key of a plain lock, and on a marker key of a write lock.
+local function test_late_put_before_handoff(mode)
   local server = clients.scripted(suite.endpoint())
   finally(function()
     clients.close_all()
     etcd:del(prefix .. "data")
   end)
   local client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
-  local lock = assert(client:lock "a")
-  local asked = ask(client, "next")
+  local lock = assert(client[mode](client, "a"))
+  local asked = assert(client[mode .. "_async"](client, "a", { owner = "next" }))
   clients.await_watched(client, lock)
   server:delay "Txn"
   clients.assert_fails("unavailable", lock:put(prefix .. "data", "late"))
@@ -276,6 +277,35 @@ it("a late put of one hold does not overwrite a put of the next hold after a han
   assert.equal(calls + 1, client:stats().calls)
   server:deliver "Txn"
   assert.equal("two", (etcd:get(prefix .. "data")))
+end
+
+for _, mode in ipairs { "lock", "write_lock" } do
+  it("a late put of a " .. mode .. " does not overwrite a put after its handoff", function()
+    test_late_put_before_handoff(mode)
+  end)
+end
+
+it("puts in flight or queued at unlock have no effect", function()
+  local server = clients.scripted(suite.endpoint())
+  finally(function()
+    clients.close_all()
+    etcd:del(prefix .. "data")
+  end)
+  for _, seconds in ipairs { 0.5, 5 } do
+    local client = connect { endpoints = server:endpoint(), handoff_time = 60, ttl = 60 }
+    local lock = assert(client:write_lock "a")
+    clients.await_watched(client, lock)
+    local writes = {}
+    server:delay "Txn"
+    for i = 1, 5 do -- the writes of one hold are sent one by one
+      writes[i] = clients.start_put(client, lock, prefix .. "data", "write " .. i, seconds)
+    end
+    assert.is_true(lock:unlock())
+    for i = 1, 5 do assert.is_false((writes[i]:wait(10))) end
+    assert.equal(1, server:deliver "Txn")
+    assert.is_nil((etcd:get(prefix .. "data")))
+    assert.same({}, etcd:keys(prefix))
+  end
 end)
 
 it("a hold that got its key by handoff is lost if the key was deleted before", function()

@@ -123,7 +123,8 @@ describe("name_of_key", function()
   it("returns nil for keys of reserved names, marker keys and text that is no lock key", function()
     for _, key in ipairs {
       "", "a", "1f", "/1f", "a/", "a/g", "/read/1f", "a/read/read/1f", "a/permit/1f",
-      "a/write/read/1f", "a/read/order/1f-2", "a/write/order/1f-2",
+      "a/write/read/1f", "a/write/order/1f",
+      "a/read/order/1f-2", "a/write/order/1f-2", -- of earlier versions
     } do
       assert_name(nil, key)
     end

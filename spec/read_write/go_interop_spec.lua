@@ -100,8 +100,8 @@ describe("Go's RWMutex and etcdlock", function()
     local writer = assert(client:write_lock "a")
     waiting:send "write"
     etcd:await_keys(NAME, 2)
-    assert.is_true(writer:downgrade())
     assert.is_true(writer:put(prefix .. "data", "v"))
+    assert.is_true(writer:downgrade())
     assert_go_waits(waiting)
     later:send "write"
     etcd:await_keys(NAME, 4)

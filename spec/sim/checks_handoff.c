@@ -11,8 +11,7 @@
 
 static bool is_behind(const key *it, const peer_entry *at) {
   return key_id_name(it->key_id) == key_id_name(at->key_id) &&
-         it->create_rev > at->core.rev && !key_is_nested(it) &&
-         !key_id_is_note(it->key_id) &&
+         it->create_rev > at->core.rev && key_is_entry(it) &&
          queue_is_in_way(key_id_mode(it->key_id), key_id_mode(at->key_id));
 }
 

@@ -12,11 +12,6 @@ enum {
 
 /* ---- what etcd does ---- */
 
-static bool is_alone(int key_id) {
-  el_mode mode = key_id_mode(key_id);
-  return mode != EL_MODE_PERMIT && mode != EL_MODE_READ;
-}
-
 /* Checks the write against the key at |key_id|, one of the writer's keys. */
 static void check_key(world *wd, const call *what, int key_id) {
   const key *older = NULL;
@@ -35,7 +30,7 @@ static void check_key(world *wd, const call *what, int key_id) {
 
 static void check_token(world *wd, const call *what, int key_id) {
   int64_t *last = &wd->names[key_id_name(key_id)].last_written;
-  if (!is_alone(key_id)) return;
+  if (key_id_mode(key_id) == EL_MODE_PERMIT) return; /* not alone */
   if (what->rev < *last) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d after %" PRId64,
@@ -48,7 +43,7 @@ static void check_token(world *wd, const call *what, int key_id) {
 static bool is_of_another_hold(world *wd, const call *what, int datum) {
   bool is_same = wd->writes.last_rev[datum] == what->rev;
   wd->writes.last_rev[datum] = what->rev;
-  return !is_same && !is_alone(what->key_id);
+  return !is_same && key_id_mode(what->key_id) == EL_MODE_PERMIT;
 }
 
 static void check_order(world *wd, const call *what, int key_id) {
@@ -76,17 +71,12 @@ static bool is_whole(const world *wd, int key_id, int64_t lease_id,
 /* Has the key on which the order hangs the mod_revision that |what| wants? */
 static bool is_in_order(const world *wd, const call *what) {
   int key_ids[NAMES_MAX];
-  el_mode mode = key_id_mode(what->key_id);
-  bool has_note = mode == EL_MODE_READ || mode == EL_MODE_WRITE;
-  el_mode note =
-      mode == EL_MODE_READ ? EL_NOTE_READ_ORDER : EL_NOTE_WRITE_ORDER;
+  int note = key_id_make(key_id_name(what->key_id), EL_NOTE_WRITE_ORDER, 0);
   const key *it;
   key_id_all(what->key_id, key_ids);
-  it = has_note ? store_find(&wd->store,
-                             key_id_make(key_id_name(what->key_id), note,
-                                         (int)what->share),
-                             what->rev)
-                : store_find(&wd->store, key_ids[0], what->lease);
+  it = key_id_mode(what->key_id) == EL_MODE_WRITE
+           ? store_find(&wd->store, note, what->rev)
+           : store_find(&wd->store, key_ids[0], what->lease);
   return (it != NULL && it->create_rev != 0 ? it->mod_rev : 0) ==
          what->order.mod_rev;
 }

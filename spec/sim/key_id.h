@@ -83,8 +83,6 @@ static inline const char *key_id_stem(el_mode mode) {
       return "permit/";
     case EL_NOTE_DOWNGRADED:
       return "write/read/";
-    case EL_NOTE_READ_ORDER:
-      return "read/order/";
     case EL_NOTE_WRITE_ORDER:
       return "write/order/";
     default:
@@ -93,10 +91,9 @@ static inline const char *key_id_stem(el_mode mode) {
 }
 
 /* What |caller| writes that holds by the key at |key_id|: of each name there is one; but a
- * holder that is not alone writes what is its own. */
+ * holder of a permit, which is not alone, writes what is its own. Readers write nothing. */
 static inline int key_id_datum(int key_id, int caller) {
-  el_mode mode = key_id_mode(key_id);
-  return mode != EL_MODE_READ && mode != EL_MODE_PERMIT
+  return key_id_mode(key_id) != EL_MODE_PERMIT
              ? key_id_name(key_id)
              : NAMES_MAX + key_id_name(key_id) * CALLERS_MAX + caller;
 }

@@ -45,8 +45,7 @@ typedef struct call {
   int64_t ttl_ms;           /* CALL_GRANT */
   int caller;               /* CALL_WRITE, CALL_TOUCH: whose ... */
   sim_write write;          /* ... and what */
-  el_write_order order;     /* with this */
-  uint32_t share;           /* and this */
+  el_write_order order;     /* in this */
   int64_t sent_ms;          /* by its sender's clock */
   bool mute;                /* its answer will not be heard */
   uint32_t batch; /* it travels with those of the same number; 0: alone */

@@ -42,10 +42,9 @@ typedef struct peer_session {
 /* What the one who holds writes. */
 typedef struct peer_writes {
   el_write_order order;
-  int of;     /* which caller's they are */
-  int caller; /* the same while it holds; else NOBODY */
-  uint32_t share;
-  int64_t rev;                           /* of the key that he holds by */
+  int of;      /* which caller's they are */
+  int caller;  /* the same while it holds; else NOBODY */
+  int64_t rev; /* of the key that he holds by */
   sim_write waiting[WRITES_WAITING_MAX]; /* the first is under way */
   int n;
   uint32_t
@@ -255,7 +254,7 @@ void behind_on_watch(world *wd, sim_peer *pr, peer_entry *at,
 
 /* ---- peer_write.c ---- */
 
-/* |caller| holds by the key of |at|, which has, or had, |mod_rev|. */
+/* |caller| holds by the key of |at|; |mod_rev|: as el_write_order_init. */
 void writes_begin(peer_entry *at, int caller, int64_t mod_rev);
 
 /* Its hold is over. What the next one's writes begin with; negative: one may come yet. */

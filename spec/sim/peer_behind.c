@@ -70,7 +70,9 @@ static void on_looked_first(world *wd, const world_event *ev) {
 static bool is_behind(const peer_entry *at, const watch_message *message) {
   bool is_own =
       message->owner == at->core.lease && message->key_id == at->key_id;
-  return !is_own && message->owner > 0 && !key_id_is_note(message->key_id) &&
+  return !is_own && message->owner > 0 &&
+         message->event.lease == message->owner &&
+         !key_id_is_note(message->key_id) &&
          queue_is_in_way(key_id_mode(message->key_id), key_id_mode(at->key_id));
 }
 

@@ -1,4 +1,5 @@
-/* sim peer_write: what a holder writes, one after the other, as lock/guarded.c sends it. */
+/* sim peer_write: what a holder writes, one after the other, as lock/guarded.c sends it.
+ * Under a read hold nobody writes: lock:put raises, from the call of lock:downgrade on. */
 #include <string.h>
 
 #include "caller.h"
@@ -11,11 +12,9 @@
 enum { WRITE_FOR_MS = 5000 };
 
 void writes_begin(peer_entry *at, int caller, int64_t mod_rev) {
-  at->writes = (peer_writes){.of = caller,
-                             .caller = caller,
-                             .share = at->writes.share + 1,
-                             .rev = at->core.rev};
-  el_write_order_init(&at->writes.order, key_id_mode(at->key_id), mod_rev);
+  at->writes =
+      (peer_writes){.of = caller, .caller = caller, .rev = at->core.rev};
+  el_write_order_init(&at->writes.order, mod_rev);
 }
 
 int64_t writes_end(peer_entry *at, int caller) {
@@ -47,7 +46,6 @@ static void send(world *wd, const sim_peer *pr, peer_entry *at,
   what.write = at->writes.waiting[0];
   what.caller = at->writes.of;
   what.order = at->writes.order;
-  what.share = at->writes.share;
   at->writes.call = what.id;
   checks_on_write_sent(wd, pr, at, kind);
   net_send(wd, &what, on_answer);
@@ -134,8 +132,11 @@ void peer_write(world *wd, int id, int caller, int what) {
   peer_entry *at = peer_entry_of(&wd->callers[caller]);
   peer_writes *writes = &at->writes;
   sim_write *added = &writes->waiting[writes->n];
-  uint32_t number = checks_on_write(wd);
+  bool only_reads = wd->callers[caller].mode == EL_MODE_READ;
+  uint32_t number;
   el_write_action action;
+  if (only_reads && what != WRITE_DOWNGRADE) return;
+  number = checks_on_write(wd);
   if (number == 0 || writes->n == WRITES_WAITING_MAX) return;
   *added = (sim_write){.what = what,
                        .number = number,

@@ -51,7 +51,7 @@ typedef struct sheet {
 } sheet;
 
 static el_writer writer_of(const call *what, const sheet *on) {
-  return (el_writer){.keys = &on->keys, .rev = what->rev, .share = what->share};
+  return (el_writer){.keys = &on->keys, .rev = what->rev};
 }
 
 static int put_data(const call *what, sheet *on) {
@@ -124,7 +124,7 @@ static void conclude(const call *what, const sheet *on, txn_result *result,
   el_writer who = writer_of(what, on);
   result->answer.sent_ms = what->sent_ms;
   if (what->kind == CALL_CENSUS) {
-    out->behind = el_recipe_read_census(what->rev, &result->answer);
+    out->behind = el_recipe_read_census(&on->keys, what->rev, &result->answer);
     return;
   }
   if (what->kind == CALL_WRITE || what->kind == CALL_TOUCH) {

@@ -153,14 +153,14 @@ static void on_list_answer(void *arg, const el_rpc_answer *rpc_answer) {
   free(call);
 }
 
-static void ask(el_auth *auth, int64_t id, bool with_keys, int64_t timeout_ms,
-                el_lease_keys_done done, void *arg) {
+void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
+                   el_lease_keys_done done, void *arg) {
   Etcd__LeaseTimeToLiveRequest request = ETCD__LEASE_TIME_TO_LIVE_REQUEST__INIT;
   uint8_t bytes[16];
   list_call *call = el_alloc(sizeof *call);
   *call = (list_call){id, el_now_ms(), done, arg};
   request.id = id;
-  request.keys = with_keys;
+  request.keys = true;
   el_auth_call(
       auth,
       &(el_rpc_request){
@@ -169,16 +169,6 @@ static void ask(el_auth *auth, int64_t id, bool with_keys, int64_t timeout_ms,
           .len = etcd__lease_time_to_live_request__pack(&request, bytes),
           .timeout_ms = timeout_ms},
       on_list_answer, call);
-}
-
-void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
-                   el_lease_keys_done done, void *arg) {
-  ask(auth, id, true, timeout_ms, done, arg);
-}
-
-void el_lease_ask(el_auth *auth, int64_t id, int64_t timeout_ms,
-                  el_lease_keys_done done, void *arg) {
-  ask(auth, id, false, timeout_ms, done, arg);
 }
 
 /* ---- the keepalive stream ---- */

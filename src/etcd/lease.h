@@ -44,10 +44,6 @@ typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
                    el_lease_keys_done done, void *arg);
 
-/* The same without its keys, of anybody's lease. @thread io */
-void el_lease_ask(el_auth *auth, int64_t id, int64_t timeout_ms,
-                  el_lease_keys_done done, void *arg);
-
 /* The keepalive stream. */
 typedef struct el_keepalive el_keepalive;
 

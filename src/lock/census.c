@@ -26,8 +26,9 @@ static void conclude(const el_census *census, el_behind behind) {
 
 static void on_answer(el_request *request, el_txn_answer *answer) {
   el_census *census = EL_OF(request, el_census, request);
-  el_behind behind = answer != NULL ? el_recipe_read_census(census->rev, answer)
-                                    : EL_BEHIND_UNKNOWN; /* the client stops */
+  el_behind behind =
+      answer != NULL ? el_recipe_read_census(&census->keys, census->rev, answer)
+                     : EL_BEHIND_UNKNOWN; /* the client stops */
   if (answer != NULL) {
     el_txn_answer_free(answer);
   }

@@ -46,7 +46,6 @@ static void finish(el_guarded *guarded, el_txn_answer *answer) {
   guarded->finished = true;
   guarded->answer = answer;
   leave_order(guarded);
-  if (writes_of(guarded) != NULL) el_lock_end_write(guarded->lk);
   el_completion_complete(&guarded->news, EL_GUARDED_ANSWERED);
   el_guarded_unref(guarded);
 }
@@ -337,7 +336,6 @@ bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
     el_error_set(err, EL_CLOSED, "the client is closed");
     return false;
   }
-  if (writes_of(guarded) != NULL) el_lock_begin_write(guarded->lk);
   return true;
 }
 

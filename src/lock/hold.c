@@ -151,9 +151,8 @@ static bool let_go(el_lock *lk, bool (*end_hold)(el_lock *)) {
   int64_t left_us;
   int state = (int)el_lock_hold(lk, &left_us);
   bool was_held = false;
-  /* Granted in between, or taken again: once more. */
-  while (!was_held && (state == EL_HOLD_PENDING || state == EL_HOLD_HELD ||
-                       state == EL_HOLD_LINGERING)) {
+  /* Granted in between: once more. */
+  while (!was_held && (state == EL_HOLD_PENDING || state == EL_HOLD_HELD)) {
     if (state == EL_HOLD_HELD) {
       was_held = end_hold(lk);
       state = atomic_load(&lk->state);
@@ -169,59 +168,7 @@ static bool let_go(el_lock *lk, bool (*end_hold)(el_lock *)) {
   return was_held;
 }
 
-/* In this order: the last write that ends tells first what is left of it. */
-static bool may_write_later(const el_linger *linger) {
-  return atomic_load(&linger->n_writes) > 0 || atomic_load(&linger->in_doubt);
-}
-
-/* Who contests it tells so first and looks at the state then, and here it is the other
- * way round: so one of the two sees the other. */
-bool el_lock_linger(el_lock *lk) {
-  el_linger *linger = lk->owner.linger;
-  int64_t left_us;
-  int held = EL_HOLD_HELD, lingering = EL_HOLD_LINGERING;
-  if (linger == NULL || atomic_load(&lk->is_downgraded) ||
-      atomic_load(&linger->is_contested) || may_write_later(linger) ||
-      el_lock_hold(lk, &left_us) != EL_HOLD_HELD) {
-    return false;
-  }
-  atomic_store(&linger->until_ms, el_now_ms() + atomic_load(&linger->ms));
-  if (!atomic_compare_exchange_strong(&lk->state, &held, lingering)) {
-    return false;
-  }
-  el_completion_complete(&lk->news, EL_LOCK_ENDED);
-  return !atomic_load(&linger->is_contested) ||
-         !atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD);
-}
-
 void el_lock_downgrade(el_lock *lk) { atomic_store(&lk->is_downgraded, true); }
-
-/* Does the I/O thread have to look at what lingers earlier than it meant to? */
-static bool set_linger(el_linger *linger, int64_t ms) {
-  return ms > 0 && ms < atomic_exchange(&linger->ms, ms);
-}
-
-bool el_lock_retake(el_lock *lk, int64_t max_hold_ms, int64_t linger_ms) {
-  int lingering = EL_HOLD_LINGERING;
-  bool is_earlier;
-  if (el_handle_is_forked(lk->handle) ||
-      atomic_load(&lk->state) != EL_HOLD_LINGERING ||
-      el_now_ms() >= el_claim_until(lk->claim)) {
-    return false;
-  }
-  el_lock_note_begin(lk, max_hold_ms);
-  el_completion_clear(&lk->news, EL_LOCK_ENDED);
-  if (!atomic_compare_exchange_strong(&lk->state, &lingering, EL_HOLD_HELD)) {
-    el_completion_complete(&lk->news, EL_LOCK_ENDED);
-    return false;
-  }
-  EL_COUNT(&lk->handle->counters, acquired, 1);
-  is_earlier = set_linger(lk->owner.linger, linger_ms);
-  if (max_hold_ms > 0 || is_earlier) {
-    post_expire(lk);
-  }
-  return true;
-}
 
 bool el_lock_release(el_lock *lk) { return let_go(lk, release_hold); }
 

@@ -1,11 +1,11 @@
 /* lock: one request for a lock, and the hold that comes of it.
  *
- * Made by a Lua thread, served by the I/O thread (local_queue.h), shared by
+ * Made by a Lua thread, served by the I/O thread (local_queues.h), shared by
  * both: Lua's side reads the atomic state and the claim; everything else passes
  * through the completion. Reference-counted, because either side may be done
  * first.
  *
- *   PENDING -granted-> HELD -unlock-> RELEASED, or LINGERING, and back to HELD
+ *   PENDING -granted-> HELD -unlock-> RELEASED
  *      |  |             |  +-- lost --> LOST + reason (latched by whoever sees
  *      |  +--> FAILED   |               it first; never undone)
  *      |                +- its holder ended --> OUTLIVED
@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/wake.h"
 #include "lock/handle.h"
-#include "lock/local_queue.h"
+#include "lock/local_queues.h"
 #include "rules/entry.h"
 #include "rules/recipe.h"
 
@@ -46,7 +46,6 @@ typedef struct el_lock_options {
 typedef enum el_hold {
   EL_HOLD_PENDING,
   EL_HOLD_HELD,
-  EL_HOLD_LINGERING, /* released, but the key is there to be taken again */
   EL_HOLD_RELEASED,
   EL_HOLD_OUTLIVED, /* released, because whoever held it has ended */
   EL_HOLD_FAILED,
@@ -57,7 +56,7 @@ typedef enum el_hold {
 typedef enum el_lock_news {
   EL_LOCK_DECIDED = 1,  /* held or failed */
   EL_LOCK_RELEASED = 2, /* the key is out of etcd, or that failed */
-  EL_LOCK_ENDED = 4     /* released, lost, or left to linger */
+  EL_LOCK_ENDED = 4     /* released or lost */
 } el_lock_news;
 
 /* Asks for a lock of |handle|'s client. NULL and |err| (closed, forked, nomem) if
@@ -94,17 +93,9 @@ int64_t el_lock_held_us(const el_lock *lk);
  * was. False if it is not held. @thread lua */
 bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);
 
-/* Lets go of the hold, but not of the key: it can be taken again, and is let go of
- * when the time is over or somebody else wants it. False: release it. @thread lua */
-bool el_lock_linger(el_lock *lk);
-
 /* From now on it is a reader's hold: it doesn't linger, and nobody here gets its key
  * from it. The note that says so has to follow. @thread lua */
 void el_lock_downgrade(el_lock *lk);
-
-/* Takes a lock that lingers, with a new hard end (0: none), to linger |linger_ms| the
- * next time (0: as it was). False if it doesn't any more. @thread lua */
-bool el_lock_retake(el_lock *lk, int64_t max_hold_ms, int64_t linger_ms);
 
 /* Lets go: gives up the wait or releases the hold, which is over for the
  * caller from here on. True if it was held. @thread any */
@@ -162,13 +153,6 @@ typedef struct el_writes {
 
 /* @thread io */
 el_writes *el_lock_writes(el_lock *lk);
-
-/* A write of the hold was posted, and may be over. While it isn't, the key doesn't linger,
- * nor after it while it may be carried out. @thread lua */
-void el_lock_begin_write(el_lock *lk);
-
-/* It is over. @thread io */
-void el_lock_end_write(el_lock *lk);
 
 /* Who writes by it. Only once it was held. @thread any */
 el_writer el_lock_writer(const el_lock *lk);

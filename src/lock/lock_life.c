@@ -19,7 +19,6 @@ void el_lock_unref(el_lock *lk) {
   el_keys_destroy(&lk->keys);
   el_bytes_free(lk->owner.name);
   el_bytes_free(lk->owner.value);
-  free(lk->owner.linger);
   free(lk->err);
   free(lk->release_err);
   free(lk);

@@ -8,7 +8,6 @@
 #include "base/of.h"
 #include "base/random.h"
 #include "lock/farewells.h"
-#include "rules/delay.h"
 #include "rules/retry.h"
 
 struct el_session_driver {
@@ -99,8 +98,7 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 
 static void grant(el_session_driver *driver) {
   EL_COUNT(&driver->world.handle->counters, grants, 1);
-  el_lease_grant(driver->world.auth,
-                 el_delay_mark(el_lease_new_id(), driver->session.delay_ms),
+  el_lease_grant(driver->world.auth, el_lease_new_id(),
                  el_session_lease_ms(&driver->session), EL_ATTEMPT_MS,
                  on_granted, ask(driver));
 }

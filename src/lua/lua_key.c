@@ -1,14 +1,22 @@
 /* lua_key: the layout of keys below a lock's name, for what Lua reads and lists. */
+#include <stdlib.h>
+
 #include "lua/lua_types.h"
 #include "rules/key.h"
 #include "rules/kind.h"
 
-/* parse_key(name, key) -> lease, mode, permits | nil if key isn't in name's queue */
+/* Argument |arg|: what a key is attached to, in hex; nil: nothing. */
+static int64_t check_lease(lua_State *L, int arg) {
+  return (int64_t)strtoull(luaL_optstring(L, arg, "0"), NULL, 16);
+}
+
+/* parse_key(name, key, lease) -> lease, mode, permits | nil if key, which is attached to lease,
+ * isn't in name's queue */
 static el_nret l_parse_key(lua_State *L) {
   el_bytes name = el_lua_check_bytes(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
   el_place place;
-  if (!el_key_parse(name.data, name.len, key.data, key.len, &place)) {
+  if (!el_kind_is_entry(name, key, check_lease(L, 3), &place)) {
     lua_pushnil(L);
     return 1;
   }

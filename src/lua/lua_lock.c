@@ -122,23 +122,10 @@ static el_nret l_lock_release(lua_State *L) {
   return 1;
 }
 
-/* lock:linger() -> is it let go of with its key kept? */
-static el_nret l_lock_linger(lua_State *L) {
-  lua_pushboolean(L, el_lock_linger(check_lock(L)));
-  return 1;
-}
-
 /* lock:downgrade(): it is a reader's from now on */
 static el_nret l_lock_downgrade(lua_State *L) {
   el_lock_downgrade(check_lock(L));
   return 0;
-}
-
-/* lock:retake(max_hold, linger) -> is it held again? */
-static el_nret l_lock_retake(lua_State *L) {
-  lua_pushboolean(L, el_lock_retake(check_lock(L), el_lua_opt_ms(L, 2, 0),
-                                    el_lua_opt_ms(L, 3, 0)));
-  return 1;
 }
 
 /* lock:outlive(): whoever held it has ended without letting go */
@@ -271,9 +258,7 @@ void el_lua_open_lock(lua_State *L) {
       {"wait_ended", l_lock_wait_ended},
       {"expire", l_lock_expire},
       {"release", l_lock_release},
-      {"linger", l_lock_linger},
       {"downgrade", l_lock_downgrade},
-      {"retake", l_lock_retake},
       {"outlive", l_lock_outlive},
       {"is_outlived", l_lock_is_outlived},
       {"left", l_lock_left},

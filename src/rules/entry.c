@@ -135,6 +135,12 @@ static void on_watch_created(el_entry *entry, int64_t rev,
   look_soon(entry, true, out);
 }
 
+/* Was the key that is watched taken off its lease? Then it is user data (kind.h). */
+static bool is_detached(const el_entry *entry, const el_entry_event *event) {
+  return entry->ahead.lease != 0 && !entry->ahead.is_timed &&
+         event->lease != entry->ahead.lease;
+}
+
 static void on_watch(el_entry *entry, const el_entry_event *event,
                      el_entry_actions *out) {
   if (!entry->watching) return;
@@ -147,7 +153,8 @@ static void on_watch(el_entry *entry, const el_entry_event *event,
              entry->busy == EL_REQUEST_NONE) {
     entry->missing--; /* a look that is out may have counted it, or not */
   } else if (event->kind == EL_ENTRY_WATCH_DELETED ||
-             entry->mode == EL_MODE_READ) { /* the writer may only read now */
+             entry->mode == EL_MODE_READ || /* the writer may only read now */
+             is_detached(entry, event)) {
     look_soon(entry, event->proven_rev != 0, out);
   }
 }

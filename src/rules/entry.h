@@ -86,12 +86,12 @@ typedef struct el_entry_event {
     EL_ENTRY_LAPSED,        /* it could not in time */
     EL_ENTRY_RENEWED,       /* the lease lived after |confirm_ms| */
     EL_ENTRY_MAX_HOLD,      /* the hold's hard end */
-    EL_ENTRY_HANDED_OFF,    /* another owner has got it, or may: watch its key */
-    EL_ENTRY_KEY_GONE,      /* another request of ours found no key of ours;
+    EL_ENTRY_HANDED_OFF,   /* another owner has got it, or may: watch its key */
+    EL_ENTRY_KEY_GONE,     /* another request of ours found no key of ours;
                                rev: the create_revision that it looked for */
-    EL_ENTRY_KEY_FOUND,     /* another request of ours found a key of ours */
-    EL_ENTRY_SESSION_DEAD,  /* the lease is gone: |end| */
-    EL_ENTRY_TIMER          /* wake_at has come */
+    EL_ENTRY_KEY_FOUND,    /* another request of ours found a key of ours */
+    EL_ENTRY_SESSION_DEAD, /* the lease is gone: |end| */
+    EL_ENTRY_TIMER         /* wake_at has come */
   } kind;
   el_outcome outcome; /* answer; the rest of it is filled only if it is done */
   uint64_t term;      /* answer: raft term */

@@ -16,11 +16,13 @@ static const char *const infixes[] = {
     [EL_MODE_PERMIT] = "/permit/",
     [EL_MODE_MULTI] = "/",
     [EL_NOTE_DOWNGRADED] = "/write/read/",
-    [EL_NOTE_READ_ORDER] = "/read/order/",
     [EL_NOTE_WRITE_ORDER] = "/write/order/",
 };
 
 enum { INFIXES = sizeof infixes / sizeof *infixes };
+
+/* Notes of earlier versions are below such a name, and look like keys of its queue. */
+static const el_bytes former_end = {"/read/order", sizeof "/read/order" - 1};
 
 const char *const el_modes[] = {
     [EL_MODE_LOCK] = "lock",   [EL_MODE_READ] = "read",
@@ -161,7 +163,8 @@ el_bytes el_key_reserved_end(el_bytes name) {
       return (el_bytes){infixes[i], len};
     }
   }
-  return (el_bytes){0};
+  return ends_with(name, former_end.data, former_end.len) ? former_end
+                                                          : (el_bytes){0};
 }
 
 /* ---- one place in one queue ---- */

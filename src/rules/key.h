@@ -15,11 +15,13 @@
  * there are at a time: a queue of its own, which locks on the name don't see.
  *
  * Go's recipe passes whoever's mod_revision is above its own: so the key of a reader or
- * writer is never written again, and what changes in its hold stands in a note beside
+ * writer is never written again, and what changes in a write hold stands in a note beside
  * it, whose name ends with the create_revision of that key, in hex: so the note of one
  * hold is never taken for another's. "name/write/read/<rev>" says that its writer only
- * reads any more; on "name/read/order/<rev>-<n>" and "name/write/order/<rev>-<n>" hangs
- * the order of the writes of owner <n> (lock/guarded.h).
+ * reads any more; on "name/write/order/<rev>" hangs the order of its writes
+ * (rules/write_order.h). Earlier versions wrote "name/write/order/<rev>-<n>" and
+ * "name/read/order/<rev>-<n>". These are in no queue, because no name may end in
+ * "/write/order" or "/read/order".
  */
 #ifndef ETCDLOCK_RULES_KEY_H
 #define ETCDLOCK_RULES_KEY_H
@@ -32,8 +34,8 @@
 
 enum {
   EL_NAME_MAX = 512, /* bytes of a lock name, its prefix too */
-  EL_KEY_MAX = EL_NAME_MAX + 13 + 16 + 9 + 5, /* "/write/order/", hex, "-", hex,
-                                                 ".", hex */
+  EL_KEY_MAX = EL_NAME_MAX + 13 + 16 + 9 + 5, /* "/write/order/" is the longest
+                                                 stem; hex, "-", hex, ".", hex */
   EL_KEY_SIZE = EL_KEY_MAX + 1,
   EL_PERMITS_MAX = 1000,
   /* Names at once: two operations each, of the 128 that etcd takes. */
@@ -48,7 +50,6 @@ typedef enum el_mode {
   EL_MODE_MULTI, /* the last: its keys look like those of EL_MODE_LOCK */
   /* No modes, but notes, whose keys are of the same form. */
   EL_NOTE_DOWNGRADED,
-  EL_NOTE_READ_ORDER,
   EL_NOTE_WRITE_ORDER
 } el_mode;
 
@@ -59,8 +60,7 @@ extern const char *const el_modes[];
 typedef struct el_place {
   int64_t rev;   /* create_revision: the order; 0: there is no such key */
   int64_t lease; /* of a note: the create_revision of the key that it is for */
-  uint32_t slot; /* which of that lease's places; 0 where there is only one. Of
-                    an order note: whose writes */
+  uint32_t slot; /* which of that lease's places; 0 where there is only one */
   uint16_t permits; /* EL_MODE_PERMIT: how many there are; else 0 */
   uint8_t name; /* EL_MODE_MULTI: under which of the names, from 0; else 0 */
   el_mode mode : 7;  /* a byte with the next: there are many of these */

@@ -59,11 +59,8 @@ el_place el_kind_downgrade_note(int64_t rev) {
   return (el_place){.mode = EL_NOTE_DOWNGRADED, .lease = rev};
 }
 
-bool el_kind_order_note(el_mode mode, int64_t rev, uint32_t n, el_place *note) {
-  if (!el_kind_has_notes(mode)) return false;
-  *note = (el_place){.lease = rev, .slot = n};
-  note->mode = mode == EL_MODE_READ ? EL_NOTE_READ_ORDER : EL_NOTE_WRITE_ORDER;
-  return true;
+el_place el_kind_order_note(int64_t rev) {
+  return (el_place){.mode = EL_NOTE_WRITE_ORDER, .lease = rev};
 }
 
 static bool is_downgraded(const el_keys *keys, const el_place *writer,
@@ -85,11 +82,19 @@ bool el_kind_is_in_way(el_mode older, el_mode younger) {
   return older != EL_MODE_READ || younger != EL_MODE_READ;
 }
 
+bool el_kind_is_entry(el_bytes name, el_bytes key, int64_t lease,
+                      el_place *place) {
+  if (!el_key_parse(name.data, name.len, key.data, key.len, place)) {
+    return false;
+  }
+  return place->mode <= EL_MODE_MULTI &&
+         (place->is_timed ? lease != 0 : lease == place->lease);
+}
+
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     const el_op_result *notes, el_place *place) {
   place->rev = kv->create_rev;
-  if (!el_key_parse(keys->text, keys->name_len, kv->key.data, kv->key.len,
-                    place)) {
+  if (!el_kind_is_entry(el_keys_name(keys), kv->key, kv->lease, place)) {
     return false;
   }
   if (!el_kind_is_in_way(place->mode, keys->mode)) return false;
@@ -97,9 +102,9 @@ bool el_kind_counts(const el_keys *keys, const el_kv *kv,
          !is_downgraded(keys, place, notes);
 }
 
-bool el_kind_waits(const el_keys *keys, el_bytes key) {
+bool el_kind_waits(const el_keys *keys, el_bytes key, int64_t lease) {
   el_place place;
-  return el_key_parse(keys->text, keys->name_len, key.data, key.len, &place) &&
+  return el_kind_is_entry(el_keys_name(keys), key, lease, &place) &&
          el_kind_is_in_way(keys->mode, place.mode);
 }
 
@@ -110,36 +115,20 @@ bool el_kind_may_change(const el_keys *keys, const el_place *place,
          !place->is_timed;
 }
 
-bool el_kind_has_notes(el_mode mode) {
-  return mode == EL_MODE_READ || mode == EL_MODE_WRITE;
-}
+bool el_kind_has_notes(el_mode mode) { return mode == EL_MODE_WRITE; }
 
 bool el_kind_leaves_more(el_mode mode) {
   return el_kind_has_notes(mode) || mode == EL_MODE_MULTI;
 }
 
-/* The order notes of all owners, between "<rev>-" and "<rev>.". */
-static el_key_range order_notes(const el_keys *keys, int64_t rev, char **text) {
-  el_place note;
-  char *from = *text, *to;
-  size_t len;
-  el_kind_order_note(keys->mode, rev, 0, &note);
-  len = el_key_write(from, el_keys_name(keys), &note);
-  from[len++] = '-';
-  to = from + len;
-  memcpy(to, from, len);
-  to[len - 1] = '-' + 1;
-  *text = to + len;
-  return (el_key_range){{from, len}, {to, len}};
-}
-
 size_t el_kind_notes(const el_keys *keys, int64_t rev, el_key_range *ranges,
                      char *text) {
-  el_place note = el_kind_downgrade_note(rev);
+  el_place notes[] = {el_kind_order_note(rev), el_kind_downgrade_note(rev)};
   if (!el_kind_has_notes(keys->mode)) return 0;
-  ranges[0] = order_notes(keys, rev, &text);
-  if (keys->mode == EL_MODE_READ) return 1;
-  ranges[1] = (el_key_range){
-      .from = {text, el_key_write(text, el_keys_name(keys), &note)}};
+  for (size_t i = 0; i < 2; i++) {
+    size_t len = el_key_write(text, el_keys_name(keys), &notes[i]);
+    ranges[i] = (el_key_range){.from = {text, len}};
+    text += len;
+  }
   return 2;
 }

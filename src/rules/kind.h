@@ -37,13 +37,21 @@ bool el_kind_reads_notes(el_mode mode);
 /* Is a key of mode |older| in the way of a younger one of the same name? @thread any */
 bool el_kind_is_in_way(el_mode older, el_mode younger);
 
+/* Is |key| an entry in the queue of |name|? Only if it is attached to the lease that its name
+ * contains: this is so for Go's concurrency package, etcdctl and v3lock, and everything else
+ * below a name is user data. (The keys of Go's RWMutex recipe contain a time instead: they count
+ * if they have a lease.) |lease| is the one to which it is attached, 0: none. Fills all of |place|
+ * but rev. @thread any */
+bool el_kind_is_entry(el_bytes name, el_bytes key, int64_t lease,
+                      el_place *place);
+
 /* Is |kv|, if it is older, in the way of |keys|, the first of them? Fills |place| if
  * so. |notes| are what was found where the notes are, NULL: nothing. @thread any */
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,
                     const el_op_result *notes, el_place *place);
 
-/* Does |key|, if it is younger, stand behind |keys|? @thread any */
-bool el_kind_waits(const el_keys *keys, el_bytes key);
+/* Does |key|, which is attached to |lease|, stand behind |keys| if it is younger? @thread any */
+bool el_kind_waits(const el_keys *keys, el_bytes key, int64_t lease);
 
 /* May |place|, which is in the way of |keys|, be there and yet get out of it? Then
  * |note| tells of that when it comes. @thread any */
@@ -54,9 +62,9 @@ bool el_kind_may_change(const el_keys *keys, const el_place *place,
  * @thread any */
 el_place el_kind_downgrade_note(int64_t rev);
 
-/* The note on which the order of owner |n|'s writes hangs, who holds by a key of |rev|.
- * False: in |mode| it hangs on that key, and there are no notes at all. @thread any */
-bool el_kind_order_note(el_mode mode, int64_t rev, uint32_t n, el_place *note);
+/* The note of the writer whose key is of |rev|, on which the order of its writes hangs.
+ * @thread any */
+el_place el_kind_order_note(int64_t rev);
 
 /* May a key of |mode| have notes? @thread any */
 bool el_kind_has_notes(el_mode mode);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "rules/write_order.h"
 
 void el_local_queue_init(el_local_queue *queue, el_mode mode,
                          uint16_t permits) {
@@ -21,7 +22,7 @@ void el_local_queue_add(el_local_queue *queue, el_local_place *place,
 }
 
 void el_local_queue_remove(el_local_queue *queue, el_local_place *place) {
-  assert(TAILQ_EMPTY(&place->owners) && place->linger_until_ms == 0);
+  assert(TAILQ_EMPTY(&place->owners) && !place->is_lingering);
   TAILQ_REMOVE(&queue->places, place, link);
 }
 
@@ -29,10 +30,6 @@ void el_local_queue_remove(el_local_queue *queue, el_local_place *place) {
 
 static bool has_owners(const el_local_place *place) {
   return !TAILQ_EMPTY(&place->owners);
-}
-
-static bool is_lingering(const el_local_place *place) {
-  return place->linger_until_ms != 0;
 }
 
 static bool is_shared(const el_local_queue *queue) {
@@ -43,7 +40,7 @@ static bool is_shared(const el_local_queue *queue) {
  * key, and of two requests about it that are out at once etcd may carry out the later one
  * first. */
 static bool is_free(const el_local_place *place) {
-  return !has_owners(place) && !is_lingering(place) &&
+  return !has_owners(place) && !place->is_lingering &&
          el_entry_is_free(place->entry);
 }
 
@@ -128,8 +125,8 @@ static void stop_watching(el_local_place *place, el_local_actions *out) {
 }
 
 static void stop_lingering(el_local_place *place, el_local_actions *out) {
-  if (!is_lingering(place)) return;
-  place->linger_until_ms = 0;
+  if (!place->is_lingering) return;
+  place->is_lingering = false;
   push_place(out, EL_LOCAL_SET_TIMER, place);
 }
 
@@ -214,11 +211,11 @@ static void hand_off(el_local_queue *queue, el_local_place *place,
 static void take_lingering(el_local_queue *queue, el_local_place *place,
                            const el_local_now *now, el_local_actions *out) {
   el_local_owner *next = TAILQ_FIRST(&queue->waiting);
+  int64_t mod_rev = place->mod_rev;
   stop_lingering(place, out);
   el_turn_begin(&place->turn, now->ms);
-  place->looking = false; /* an answer that comes is about an earlier turn */
   enter(queue, place, next);
-  grant(next, place->mod_rev, out);
+  grant(next, mod_rev, out);
 }
 
 /* ---- the last owner of an entry has left ---- */
@@ -254,10 +251,11 @@ static bool try_linger(const el_local_queue *queue, el_local_place *place,
       place->entry->state != EL_ENTRY_HELD) {
     return false;
   }
-  place->linger_until_ms = now->ms + linger_ms;
+  place->is_lingering = true;
+  place->looking = false; /* an answer that comes is about an earlier turn */
   place->mod_rev = mod_rev;
   signal_entry(place, EL_ENTRY_HANDED_OFF, out);
-  push_place(out, EL_LOCAL_SET_TIMER, place)->at_ms = place->linger_until_ms;
+  push_place(out, EL_LOCAL_SET_TIMER, place)->at_ms = now->ms + linger_ms;
   return true;
 }
 
@@ -436,7 +434,7 @@ static bool start_one(el_local_queue *queue, el_local_owner *next,
 static el_local_place *find_lingering(const el_local_queue *queue) {
   el_local_place *place;
   TAILQ_FOREACH(place, &queue->places, link) {
-    if (is_lingering(place)) return place;
+    if (place->is_lingering) return place;
   }
   return NULL;
 }
@@ -499,13 +497,15 @@ static void fail_owners(el_local_queue *queue, el_local_place *place, int why,
   }
 }
 
-static void on_granted(el_local_place *place, int64_t rev,
-                       const el_local_now *now, el_local_actions *out) {
+static void on_granted(const el_local_queue *queue, el_local_place *place,
+                       int64_t rev, const el_local_now *now,
+                       el_local_actions *out) {
+  int64_t mod_rev = el_write_order_first((el_mode)queue->mode, rev);
   el_local_owner *owner;
   assert(has_owners(place));
   el_turn_begin(&place->turn, now->ms);
   place->looking = false; /* an answer that comes is about an earlier grant */
-  TAILQ_FOREACH(owner, &place->owners, link) { grant(owner, rev, out); }
+  TAILQ_FOREACH(owner, &place->owners, link) { grant(owner, mod_rev, out); }
 }
 
 /* The session ended before the entry was in etcd's queue: they start again with the next
@@ -531,7 +531,7 @@ static void on_verdict(el_local_queue *queue, el_local_place *place,
                        el_local_actions *out) {
   switch (verdict->kind) {
     case EL_ENTRY_GRANTED:
-      on_granted(place, verdict->place.rev, now, out);
+      on_granted(queue, place, verdict->place.rev, now, out);
       return;
     case EL_ENTRY_REFUSED:
       fail_owners(queue, place, EL_FAILED_REFUSED, 0, out);
@@ -570,7 +570,7 @@ static void on_verdict(el_local_queue *queue, el_local_place *place,
 
 static void on_contender(el_local_place *place, el_local_actions *out) {
   place->is_contended = true;
-  if (is_lingering(place)) stop(place, EL_ENTRY_STOP, out);
+  if (place->is_lingering) stop(place, EL_ENTRY_STOP, out);
 }
 
 /* What does not linger yet is watched, and its watch tells. */
@@ -591,11 +591,8 @@ static void on_behind(el_local_queue *queue, const el_local_event *event,
   settle(queue, event, now, out);
 }
 
-static void on_timer(el_local_place *place, const el_local_now *now,
-                     el_local_actions *out) {
-  if (is_lingering(place) && now->ms >= place->linger_until_ms) {
-    stop(place, EL_ENTRY_STOP, out);
-  }
+static void on_timer(el_local_place *place, el_local_actions *out) {
+  if (place->is_lingering) stop(place, EL_ENTRY_STOP, out);
 }
 
 /* ---- everybody's wait or hold ends ---- */
@@ -670,7 +667,7 @@ static void apply(el_local_queue *queue, const el_local_event *event,
       }
       break;
     case EL_LOCAL_TIMER:
-      on_timer(event->place, now, out);
+      on_timer(event->place, out);
       break;
     case EL_LOCAL_FAIL_WAITING:
       fail_enqueued(queue, event->err, out);
@@ -703,7 +700,7 @@ void el_local_queue_step(el_local_queue *queue, const el_local_event *event,
 
 bool el_local_place_is_idle(const el_local_place *place) {
   return !has_owners(place) && place->releasing == NULL &&
-         !is_lingering(place) && el_entry_is_over(place->entry);
+         !place->is_lingering && el_entry_is_over(place->entry);
 }
 
 bool el_local_queue_is_wanting(const el_local_queue *queue) {
@@ -714,7 +711,7 @@ bool el_local_queue_is_leaving(const el_local_queue *queue) {
   const el_local_place *place;
   TAILQ_FOREACH(place, &queue->places, link) {
     const el_entry *entry = place->entry;
-    if (!has_owners(place) && !is_lingering(place) &&
+    if (!has_owners(place) && !place->is_lingering &&
         !el_entry_is_free(entry) && entry->state != EL_ENTRY_DELAYING &&
         entry->state != EL_ENTRY_DEAD) {
       return true;
@@ -733,18 +730,18 @@ bool el_local_queue_has_owners(const el_local_queue *queue) {
 
 static const char *check_place(const el_local_queue *queue,
                                const el_local_place *place) {
-  bool is_wanted = has_owners(place) || is_lingering(place);
+  bool is_wanted = has_owners(place) || place->is_lingering;
   if (place->entry->wanted != is_wanted) {
     return is_wanted ? "an entry that is not wanted has owners"
                      : "an entry without owners is wanted";
   }
-  if (is_lingering(place) && has_owners(place)) {
+  if (place->is_lingering && has_owners(place)) {
     return "an entry that lingers has owners";
   }
-  if (is_lingering(place) && place->is_contended) {
+  if (place->is_lingering && place->is_contended) {
     return "an entry lingers although it is contended";
   }
-  if (is_lingering(place) && !TAILQ_EMPTY(&queue->waiting)) {
+  if (place->is_lingering && !TAILQ_EMPTY(&queue->waiting)) {
     return "an entry lingers although an owner waits here";
   }
   return NULL;

@@ -69,11 +69,13 @@ struct el_local_place {
   const el_entry *entry;             /* the caller's */
   struct el_local_owner_list owners; /* ENQUEUED or HOLDING: one, or readers */
   el_local_owner *releasing; /* NULL: nobody waits for the end of its release */
-  el_turn turn;              /* the handoff budget */
-  int64_t linger_until_ms;   /* 0: it does not linger */
-  int64_t mod_rev;     /* lingers: what the next owner's writes begin with */
-  bool looking : 1;    /* a LOOK is out; BEHIND is awaited */
-  bool is_watched : 1; /* for contenders, from WATCH to UNWATCH */
+  union {                    /* a held lock has no byte to spare */
+    el_turn turn;            /* the handoff budget */
+    int64_t mod_rev; /* it lingers: what the next owner's writes begin with */
+  };
+  bool is_lingering : 1; /* it has no owner, but stays */
+  bool looking : 1;      /* a LOOK is out; BEHIND is awaited */
+  bool is_watched : 1;   /* for contenders, from WATCH to UNWATCH */
   bool
       is_contended : 1; /* since it was granted, somebody was seen behind its key */
   bool is_downgraded : 1; /* its owner, a writer, only reads from now on */
@@ -121,7 +123,7 @@ typedef struct el_local_event {
     EL_LOCAL_CONTENDER, /* a key came behind that of |place|, or may have come; or, if |place|
                            is NULL, an owner joins another local queue of this client that
                            conflicts */
-    EL_LOCAL_TIMER, /* the time of |place| has come */
+    EL_LOCAL_TIMER, /* the time that was set for |place| has come */
     EL_LOCAL_FAIL_WAITING, /* whoever does not hold yet fails, for |err|: etcd is out of reach */
     EL_LOCAL_REFUSE, /* there is no lease to be had, for |err|: whoever waits for one
                               fails */
@@ -153,7 +155,7 @@ typedef struct el_local_action {
     EL_LOCAL_LOOK,     /* who is behind the key of |place|? BEHIND is awaited */
     EL_LOCAL_WATCH, /* give CONTENDER when somebody waits behind the key of |place| */
     EL_LOCAL_UNWATCH,  /* no more */
-    EL_LOCAL_SET_TIMER /* give TIMER for |place| at |at_ms|; 0: not at all */
+    EL_LOCAL_SET_TIMER /* give TIMER for |place| at |at_ms|; 0: not any more */
   } kind;
   el_local_queue *queue; /* whose action it is */
   el_local_owner *owner;

@@ -125,9 +125,12 @@ static void build_look(el_recipe *to, const el_keys *keys,
   to->txn = (el_txn){.then = to->then, .n_then = own + n};
 }
 
+/* So many user data keys, younger than ours, do not hide who is behind it. */
+enum { BEHIND_SEEN = 10 };
+
 void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
   size_t own = el_recipe_read_own(keys, to->then), n, n_queued;
-  n_queued = list(to, keys, to->then + own, EL_SORT_YOUNGEST, 1, &n);
+  n_queued = list(to, keys, to->then + own, EL_SORT_YOUNGEST, BEHIND_SEEN, &n);
   to->txn = (el_txn){.then = to->then, .n_then = own + n_queued};
 }
 
@@ -315,14 +318,28 @@ static void read_delete(const el_keys *keys, int64_t guard,
   }
 }
 
-el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer) {
+/* Is an entry of |name| younger than |rev| in |youngest|, or may one be? */
+static bool has_younger(el_bytes name, int64_t rev,
+                        const el_op_result *youngest) {
+  el_place place;
+  for (size_t i = 0; i < youngest->n_kvs; i++) {
+    const el_kv *kv = &youngest->kvs[i];
+    if (kv->create_rev <= rev) return false;
+    if (el_kind_is_entry(name, kv->key, kv->lease, &place)) return true;
+  }
+  return youngest->more;
+}
+
+el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
+                                const el_txn_answer *answer) {
+  size_t own = el_keys_count(keys);
   if (answer->err.code != EL_OK) return EL_BEHIND_UNKNOWN;
   if (place_of(&answer->results[0]).rev != rev) return EL_BEHIND_LOST;
-  for (size_t i = 1; i < answer->n_results; i++) {
-    const el_op_result *youngest = &answer->results[i];
-    if (youngest->n_kvs > 0 && youngest->kvs[0].create_rev > rev) {
+  for (size_t i = own; i < answer->n_results; i++) {
+    if (has_younger(el_keys_name(keys), rev, &answer->results[i])) {
       return EL_BEHIND_SOMEBODY;
     }
+    if (own > 1) keys = keys->next; /* each list is of one name */
   }
   return EL_BEHIND_NOBODY;
 }

@@ -46,7 +46,8 @@ void el_recipe_build(el_recipe *recipe, const el_keys *keys,
 void el_recipe_build_census(el_recipe *recipe, const el_keys *keys);
 
 /* Reads the |answer|; |rev| is the create_revision of our key. @thread any */
-el_behind el_recipe_read_census(int64_t rev, const el_txn_answer *answer);
+el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
+                                const el_txn_answer *answer);
 
 /* Fills |event| from the |answer| to the request of |action|. @thread any */
 void el_recipe_read(const el_keys *keys, const el_entry_action *action,
@@ -54,16 +55,15 @@ void el_recipe_read(const el_keys *keys, const el_entry_action *action,
 
 /* ---- recipe_write.c: what a holder asks ---- */
 
-/* By whose keys, and for whom. */
+/* By whose keys. */
 typedef struct el_writer {
   const el_keys *keys;
-  int64_t rev;    /* their create_revision: the token */
-  uint32_t share; /* tells others apart who hold by the same key */
+  int64_t rev; /* their create_revision: the token */
 } el_writer;
 
 /* Builds what is carried out only while all keys of |who| are there: |ops|, which must
- * live as long as the recipe, and write in |order|; NULL: they only read.
- * @thread any */
+ * live as long as the recipe, and write in |order|; NULL: they only read, as all do under
+ * a read hold. @thread any */
 void el_recipe_build_guarded(el_recipe *recipe, const el_writer *who,
                              const el_write_order *order, const el_op *ops,
                              size_t n_ops);

@@ -1,4 +1,6 @@
 /* recipe_write: the transactions of a holder's guarded writes. */
+#include <assert.h>
+
 #include "rules/recipe_int.h"
 
 /* Writes the key of |note| under the name of |who| to |text| (EL_KEY_SIZE bytes). */
@@ -10,10 +12,10 @@ static el_bytes note_key(const el_writer *who, const el_place *note,
 /* The key on whose mod_revision the order of the writes hangs: our own, or, where that
  * must not change, a note beside it. */
 static el_bytes order_key(const el_writer *who, char *text) {
-  el_place note;
-  bool has_note =
-      el_kind_order_note(who->keys->mode, who->rev, who->share, &note);
-  return has_note ? note_key(who, &note, text) : el_keys_own(who->keys);
+  el_place note = el_kind_order_note(who->rev);
+  assert(who->keys->mode != EL_MODE_READ); /* which only reads */
+  return el_kind_has_notes(who->keys->mode) ? note_key(who, &note, text)
+                                            : el_keys_own(who->keys);
 }
 
 static void build_read(el_recipe *to, const el_writer *who, const el_op *ops,

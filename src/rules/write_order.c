@@ -5,8 +5,12 @@
 
 #include "rules/kind.h"
 
-void el_write_order_init(el_write_order *order, el_mode mode, int64_t mod_rev) {
-  *order = (el_write_order){.mod_rev = el_kind_has_notes(mode) ? 0 : mod_rev};
+int64_t el_write_order_first(el_mode mode, int64_t rev) {
+  return el_kind_has_notes(mode) ? 0 : rev;
+}
+
+void el_write_order_init(el_write_order *order, int64_t mod_rev) {
+  *order = (el_write_order){.mod_rev = mod_rev};
 }
 
 int64_t el_write_order_pass(const el_write_order *order) {
@@ -22,7 +26,7 @@ static el_write_action end(el_write_order *order, el_write_action action) {
   return action;
 }
 
-/* Where others hold by the key, too, what is sent after the hold would find it. */
+/* The next hold may have the same key, which a request sent after this hold would find. */
 static el_write_action send(el_write_order *order,
                             const el_write_event *event) {
   if (!event->kept) return end(order, EL_WRITE_LET_GO);
@@ -73,26 +77,11 @@ static el_write_action on_written(el_write_order *order,
   return end(order, EL_WRITE_DONE);
 }
 
-/* Until it is sure he isn't released, and nobody gets the key anew: it might be him again,
- * who writes something newer. If the key is gone nothing can come any more, either. */
-static el_write_action on_sealed(el_write_order *order,
-                                 const el_outcome *outcome) {
-  if (outcome->done) return end(order, EL_WRITE_DONE);
-  return el_outcome_is_final(outcome) ? end(order, EL_WRITE_FAILED)
-                                      : EL_WRITE_AGAIN;
-}
-
 static el_write_action on_answer(el_write_order *order,
                                  const el_write_event *event) {
   assert(order->state != EL_WRITE_IDLE);
-  switch (order->state) {
-    case EL_WRITE_TOUCHING:
-      return on_touched(order, event);
-    case EL_WRITE_WRITING:
-      return on_written(order, event);
-    default:
-      return on_sealed(order, &event->outcome);
-  }
+  return order->state == EL_WRITE_TOUCHING ? on_touched(order, event)
+                                           : on_written(order, event);
 }
 
 el_write_action el_write_order_step(el_write_order *order,
@@ -100,12 +89,8 @@ el_write_action el_write_order_step(el_write_order *order,
   switch (event->kind) {
     case EL_WRITE_START:
       return start(order, event);
-    case EL_WRITE_SEAL:
-      order->state = EL_WRITE_SEALING;
-      return EL_WRITE_TOUCH;
     case EL_WRITE_RETRY:
-      return order->state == EL_WRITE_SEALING ? EL_WRITE_TOUCH
-                                              : send(order, event);
+      return send(order, event);
     case EL_WRITE_ANSWER:
       return on_answer(order, event);
     case EL_WRITE_STOP:

@@ -8,17 +8,16 @@
  *     +--start--> TOUCHING -key gone, or failed-> IDLE
  *        in doubt
  *
- *   IDLE -seal-> SEALING -touched, or key gone-> IDLE
- *
  * A write of unknown fate may be carried out at any time later, over what the same hold
  * has written since. So its writes go one at a time, are guarded by the mod_revision of a
  * key as well, and that is touched after such a one, and before the next: then the late
  * one finds another mod_revision, and changes nothing.
  *
- * The key is the hold's own, or where that must not change (key.h) a note beside it, one
- * for each who holds by it. Of a key that is deleted nothing can come any more: every
- * write is guarded by it. Who leaves his to others, while a write of his may still come,
- * seals his note instead: touches it once more, by an order of its own.
+ * That key is the hold's own key. A write hold, whose own key must not change (key.h), has
+ * a note beside it for this. After the own key is deleted no write can be applied, because
+ * every write is guarded by it. A hold with a write that may still be applied does not hand
+ * its key on. Read holds write nothing. A downgrade is a write in this order: no other
+ * write of the hold is applied after it.
  */
 #ifndef ETCDLOCK_RULES_WRITE_ORDER_H
 #define ETCDLOCK_RULES_WRITE_ORDER_H
@@ -32,14 +31,12 @@
 typedef enum el_write_state {
   EL_WRITE_IDLE,     /* no write is under way */
   EL_WRITE_TOUCHING, /* one is, but first its key is touched */
-  EL_WRITE_WRITING,  /* one is */
-  EL_WRITE_SEALING   /* none will be any more */
+  EL_WRITE_WRITING   /* one is */
 } el_write_state;
 
 typedef struct el_write_event {
   enum {
     EL_WRITE_START, /* of a write */
-    EL_WRITE_SEAL,  /* its holder leaves the key to others */
     EL_WRITE_RETRY, /* the time for AGAIN has come */
     /* To the request that is out; an outcome of zeros: it isn't awaited any longer. */
     EL_WRITE_ANSWER,
@@ -58,7 +55,7 @@ typedef enum el_write_action {
   EL_WRITE_TOUCH,    /* send what writes the order's key anew */
   EL_WRITE_SEND,     /* send the write */
   EL_WRITE_AGAIN,    /* RETRY a while later, or STOP */
-  EL_WRITE_DONE,     /* it is carried out, or the seal is put */
+  EL_WRITE_DONE,     /* it is carried out */
   EL_WRITE_FAILED,   /* and nobody knows more than its outcome tells */
   EL_WRITE_UNSENT,   /* it failed before it was sent: it will never come */
   EL_WRITE_LET_GO,   /* it is not sent, because the hold is over */
@@ -72,9 +69,13 @@ typedef struct el_write_order {
   bool renews : 1;   /* WRITING: as in the event */
 } el_write_order;
 
-/* A new hold of |mode|, by a key of |mod_rev|, or one that it got from another hold: what
- * el_write_order_pass told of that. @thread any */
-void el_write_order_init(el_write_order *order, el_mode mode, int64_t mod_rev);
+/* Returns what a hold of |mode| begins with if etcd has granted it, by a key of |rev|.
+ * @thread any */
+int64_t el_write_order_first(el_mode mode, int64_t rev);
+
+/* Begins the order of a new hold. |mod_rev| is el_write_order_first, or el_write_order_pass
+ * of the hold that has handed its key on to this one. @thread any */
+void el_write_order_init(el_write_order *order, int64_t mod_rev);
 
 /* What the next hold by this key begins with; -1: a write of this one may come yet.
  * @thread any */

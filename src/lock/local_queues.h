@@ -1,27 +1,22 @@
-/* local_queue: the owners of one client who want one name in one mode, first come,
- * first served.
+/* local_queues: the local queues of one client, with their entries, sessions and timers.
  *
- * The one in front drives a place, the client's entry in etcd's queue: there is one for
- * each name and mode, however many wait here. Readers share it, as long as that is fair
- * to others; those who come later get another one. Writers get another one when who has
- * the first only reads on, and for a semaphore there are as many as it has permits. Who
- * wants several names has a queue, and a place, for himself. I/O thread only.
+ * What is decided about owners is decided in rules/local_queue.h; this drives it: the actions
+ * of a queue become events of entries, watches and timers, and what owners are told. I/O thread
+ * only.
  */
-#ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_H
-#define ETCDLOCK_LOCK_LOCAL_QUEUE_H
+#ifndef ETCDLOCK_LOCK_LOCAL_QUEUES_H
+#define ETCDLOCK_LOCK_LOCAL_QUEUES_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/timer.h"
 #include "lock/claim.h"
 #include "lock/entry_driver.h"
-#include "lock/linger.h"
 #include "lock/sessions.h"
-#include "rules/turn.h"
+#include "rules/local_queue.h"
 
 enum {
   /* A client that never reached its etcd says so after this to those who wait
@@ -31,99 +26,75 @@ enum {
 
 /* All queues of one client. */
 typedef struct el_local_queues el_local_queues;
-typedef struct el_local_queue el_local_queue;
-typedef struct el_local_place el_local_place;
 typedef struct el_owner el_owner;
 
 /* What an owner has when it holds. */
 typedef struct el_grant {
   int64_t token;   /* create_revision of the key */
-  int64_t mod_rev; /* of the key */
+  int64_t mod_rev; /* of the key that the order of its writes hangs on */
   const el_keys *keys;
   el_claim *claim;
 } el_grant;
-
-/* To end_linger instead of a time: somebody else wants what lingers. */
-#define EL_LINGER_CONTESTED INT64_MAX
 
 /* What an owner is told, and asked. */
 typedef struct el_owner_events {
   void (*granted)(el_owner *owner, const el_grant *grant);
   void (*failed)(el_owner *owner, const el_error *err);
   void (*lost)(el_owner *owner, el_loss loss);
-  /* The key is out (EL_OK), was gone before, or etcd refuses to take it. */
+  /* The key is deleted (EL_OK), was gone before, or etcd refuses to delete it. */
   void (*released)(el_owner *owner, const el_error *err);
   void (*forgotten)(el_owner *owner);         /* the last call */
   int64_t (*hard_end)(const el_owner *owner); /* of a hold; INT64_MAX: none */
   /* What others who get its key begin with (rules/write_order.h); -1: they must not. */
   int64_t (*mod_rev)(const el_owner *owner);
-  /* The hold lingers no more if its time is over at |now_ms|, or if it is contested, and
-   * then it never will again. True: it did, and the key is to go. */
-  bool (*end_linger)(el_owner *owner, int64_t now_ms);
 } el_owner_events;
 
-/* One who wants a lock: embedded in el_lock. */
+/* A request for a lock: embedded in el_lock. */
 struct el_owner {
+  el_local_owner local; /* with the options that matter there */
   const el_owner_events *events;
   el_bytes name; /* its own, as long as it lives; EL_MODE_MULTI: the names, with
-                          a NUL between one and the next */
+                     a NUL between one and the next */
   el_bytes value;      /* what its key says; until it holds */
   int64_t timeout_ms;  /* for messages */
   int64_t deadline_ms; /* INT64_MAX: none */
-  el_linger *linger;   /* NULL: its hold never lingers */
   uint8_t mode;        /* el_mode */
-  bool try_once : 1;   /* don't wait for others */
-  bool must_share : 1; /* a reader: who has it here can't let go meanwhile */
   uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
 
   /* The queue's own. */
-  uint16_t share; /* tells it from the others who hold by one key */
-  enum {
-    EL_OWNER_OUT,     /* not in a queue, or not any more */
-    EL_OWNER_WAITING, /* for its turn here */
-    EL_OWNER_FRONT,   /* drives an entry, perhaps with others */
-    EL_OWNER_HOLDING,
-    EL_OWNER_RELEASING
-  } state : 8; /* a byte: there are many of these */
-  bool waited; /* somebody else had it when it was asked for */
-  el_local_queue *queue;
-  el_local_place *place; /* FRONT and HOLDING: whose entry it is */
-  el_timer timer;        /* deadline while it waits, hard end while it holds */
-  TAILQ_ENTRY(el_owner) link;
+  struct el_queue_driver *queue; /* NULL before it joins */
+  el_timer timer; /* deadline while it waits, hard end while it holds */
 };
 
-/* How its owner leaves a queue. */
-typedef enum el_leave {
-  EL_LEAVE_BY_ITSELF, /* gives up its wait, or lets go of its hold */
-  EL_LEAVE_ABANDONED, /* nobody is there any more to do so */
-  EL_LEAVE_LOST       /* the holder has found that out by himself */
-} el_leave;
-
-/* |limits| hold for what owners hand on to each other. @thread io */
+/* |limits| hold for handoffs. @thread io */
 el_local_queues *el_local_queues_new(el_sessions *sessions,
                                      const el_turn_limits *limits);
 
 /* Whatever is in there is forgotten. @thread io */
 void el_local_queues_free(el_local_queues *queues);
 
+/* ---- owners ---- */
+
 /* Puts |owner| into the queue of its name, where it stays until it is
  * forgotten. If it holds and crashes, nobody follows it sooner than after |delay_ms|.
  * @thread io */
-void el_local_queue_join(el_local_queues *queues, el_owner *owner,
-                         int64_t delay_ms);
+void el_owner_join(el_owner *owner, el_local_queues *queues, int64_t delay_ms);
 
 /* Takes |owner| out, for |loss| if its hold is lost. Harmless if it is out.
  * @thread io */
-void el_local_queue_leave(el_owner *owner, el_leave how, el_loss loss);
+void el_owner_leave(el_owner *owner, el_leave how, el_loss loss);
+
+/* Does |owner| hold? @thread io */
+bool el_owner_is_holding(const el_owner *owner);
 
 /* The hard end of |owner|'s hold was moved. @thread io */
-void el_local_queue_expire(el_owner *owner);
+void el_owner_move_hard_end(el_owner *owner);
 
 /* The hold of |owner|, a writer's, is a reader's from now on. @thread io */
-void el_local_queue_downgrade(el_owner *owner);
+void el_owner_downgrade(el_owner *owner);
 
 /* Another request of |owner| found no key of ours with |rev|. @thread io */
-void el_local_queue_key_gone(el_owner *owner, int64_t rev);
+void el_owner_key_gone(el_owner *owner, int64_t rev);
 
 /* ---- what the news of a session mean to its queues ---- */
 

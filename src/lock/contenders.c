@@ -1,0 +1,70 @@
+/* contenders: tells when a key comes behind one that may linger. */
+#include "lock/contenders.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/of.h"
+
+struct el_contenders {
+  el_entry_driver *driver;
+  void (*found)(void *arg);
+  void *arg;
+  el_watch watch;
+  el_census *census; /* NULL: none is out */
+};
+
+static void on_counted(void *arg, el_behind behind) {
+  el_contenders *contenders = arg;
+  contenders->census = NULL;
+  if (behind == EL_BEHIND_SOMEBODY) contenders->found(contenders->arg);
+}
+
+static bool is_own(const el_contenders *contenders, el_bytes key) {
+  el_bytes own = el_keys_own(&contenders->driver->keys);
+  return key.len == own.len && memcmp(key.data, own.data, own.len) == 0;
+}
+
+/* The look finds what was there before the watch, the watch what comes after. */
+static void on_watch_event(el_watch *watch, const el_watch_event *event) {
+  el_contenders *contenders = EL_OF(watch, el_contenders, watch);
+  el_entry_driver *driver = contenders->driver;
+  switch (event->kind) {
+    case EL_WATCH_CREATED:
+      EL_COUNT(driver->world->counters, watches, 1);
+      el_census_forget(contenders->census);
+      contenders->census = el_census_take(driver, on_counted, contenders);
+      return;
+    case EL_WATCH_PUT:
+      if (!is_own(contenders, event->key) &&
+          el_kind_waits(&driver->keys, event->key, event->lease)) {
+        contenders->found(contenders->arg);
+      }
+      return;
+    case EL_WATCH_REFUSED:
+      contenders->found(contenders->arg);
+      return;
+    case EL_WATCH_DELETED:
+      return;
+  }
+}
+
+el_contenders *el_contenders_watch(el_entry_driver *driver,
+                                   void (*found)(void *arg), void *arg) {
+  el_contenders *contenders = el_alloc(sizeof *contenders);
+  contenders->driver = driver;
+  contenders->found = found;
+  contenders->arg = arg;
+  contenders->watch.on_event = on_watch_event;
+  el_watch_start_prefix(driver->world->watches, &contenders->watch,
+                        el_keys_below(&driver->keys));
+  return contenders;
+}
+
+void el_contenders_free(el_contenders *contenders) {
+  if (contenders == NULL) return;
+  el_watch_stop(contenders->driver->world->watches, &contenders->watch);
+  el_census_forget(contenders->census);
+  free(contenders);
+}
