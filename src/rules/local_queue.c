@@ -405,6 +405,7 @@ static void start(el_local_queue *queue, el_local_place *place,
   TAILQ_REMOVE(&queue->places, place, link);
   TAILQ_INSERT_TAIL(&queue->places, place, link);
   place->is_downgraded = place->is_contended = false;
+  place->looking = false; /* an answer that comes is about its last key */
   enter(queue, place, next);
   action->owner = next;
   action->try_once = is_try(next);
