@@ -222,6 +222,7 @@ static void let_go(world *wd, sim_caller *who) {
   checks_on_let_go(wd, who, how);
   rest(wd, who);
   peer_leave(wd, who->peer, who->id, how, EL_LOSS_NONE);
+  checks_after_let_go(wd, who);
 }
 
 static void release(world *wd, sim_caller *who) {

@@ -8,7 +8,8 @@
 #include "queue.h"
 
 enum {
-  MARGIN_MS = 200, /* promised between the end of a claim and of its lease */
+  MARGIN_MS =
+      198, /* promised between the end of a claim and of its lease: 200, rounded */
   STORM = 20 /* keepalives of one session in a second; a sound one sends 2 */
 };
 

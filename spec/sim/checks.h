@@ -102,6 +102,12 @@ void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
 /* The caller lets go of what it holds. */
 void checks_on_let_go(world *wd, const struct caller *who, el_leave how);
 
+/* It has: another one has the key, or it lingers, if that may be. */
+void checks_after_let_go(world *wd, const struct caller *who);
+
+/* The entry of |at| is told to stop. */
+void checks_on_stop(world *wd, const sim_peer *pr, const peer_entry *at);
+
 /* It is told how that ended. */
 void checks_on_release_told(world *wd, const sim_peer *pr,
                             const sim_owner *owner,

@@ -43,6 +43,22 @@ void checks_on_locked(world *wd, const sim_caller *who) {
   }
 }
 
+/* ---- a release ---- */
+
+/* On a calm day it is told soon. */
+static void check_told(world *wd, const sim_caller *who) {
+  const sim_peer *pr = &wd->peers[who->peer];
+  for (int i = 0; i < OWNERS_MAX; i++) {
+    const sim_owner *owner = &who->owners[i];
+    if (owner->state == OWNER_LEAVES && !pr->closed &&
+        wd->now_ms > owner->left_ms + PROMPT_MS) {
+      world_violate(wd, "I8 one verdict",
+                    "caller %d of p%d hears nothing of its release", who->id,
+                    pr->id);
+    }
+  }
+}
+
 /* ---- a wait ---- */
 
 /* Its session may have ended, and the peer not know. */
@@ -68,6 +84,7 @@ void checks_nobody_is_kept(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
     sim_caller *who = &wd->callers[i];
     int64_t since_ms = wd->faults.calm ? 0 : wd->quiet_from_ms;
+    if (wd->faults.calm) check_told(wd, who);
     if (who->state != CALLER_WAITING) continue;
     if (is_cut_off(wd, who) || (!is_try(who) && others_hinder(wd, who))) {
       who->hindered_ms = wd->now_ms;

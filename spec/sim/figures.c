@@ -24,6 +24,7 @@ static const char *const fault_str[FAULTS] = {
     [FAULT_ELECTION] = "election",
     [FAULT_DEPOSED] = "deposed leader",
     [FAULT_LAGGING] = "member behind",
+    [FAULT_AWAY] = "out of reach",
     [FAULT_RESTART] = "restart",
     [FAULT_STOP] = "peer stopped",
     [FAULT_CRASH] = "peer crashed",

@@ -25,6 +25,7 @@ typedef enum fault {
   FAULT_ELECTION,     /* a new leader */
   FAULT_DEPOSED,      /* a peer hangs on the old leader, which answers */
   FAULT_LAGGING,      /* a peer hangs on a member that is behind all the time */
+  FAULT_AWAY,         /* whoever waits is told that the store is out of reach */
   FAULT_RESTART,      /* the store was down for a moment */
   FAULT_STOP,         /* SIGSTOP, and SIGCONT later */
   FAULT_CRASH,        /* SIGKILL */

@@ -79,8 +79,11 @@ typedef struct peer_entry {
   uint32_t contenders_call; /* who was behind when that was created? 0: none */
   int64_t wake_ms;          /* by the peer's clock; 0: no TIMER */
   peer_writes writes;
-  int passes_behind;    /* of the key, while another one was behind it */
-  int64_t behind_ms;    /* since when one is; 0: none is */
+  int64_t granted_ms; /* when etcd granted the key, ... */
+  int n_holds;        /* ... which so many have held since */
+  int due;            /* what is to become of it when its last caller leaves */
+  int passes_behind;  /* of the key, while another one was behind it */
+  int64_t behind_ms;  /* since when one is; 0: none is */
   int64_t contended_ms; /* when that was told; 0: it was not */
   bool is_blind;        /* what its watch was to tell never came */
   int64_t left_ms;      /* when its last caller left it; 0: one has it */

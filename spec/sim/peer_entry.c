@@ -231,6 +231,8 @@ static void tell_granted(world *wd, sim_peer *pr, peer_entry *at,
   checks_on_granted(wd, pr, at, action->place.rev);
   at->passes_behind = 0;
   at->behind_ms = at->contended_ms = 0;
+  at->granted_ms = wd->now_ms;
+  at->n_holds = 0;
   at->is_blind = false;
   queue_tell(wd, pr, at, action);
 }

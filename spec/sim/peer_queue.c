@@ -207,6 +207,7 @@ static void perform(world *wd, sim_peer *pr, const el_local_action *action) {
       start(wd, pr, action);
       return;
     case EL_LOCAL_SIGNAL:
+      if (action->signal == EL_ENTRY_STOP) checks_on_stop(wd, pr, at);
       entry_step_simple(wd, pr, (int)(at - pr->entries), action->signal);
       return;
     case EL_LOCAL_GRANTED:
