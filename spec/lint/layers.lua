@@ -84,6 +84,7 @@ local EXCEPTIONS = {
 local SYSTEM = {
   rules = set_of {
     "assert.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
+    "sys/queue.h",
   },
 }
 

@@ -2,13 +2,21 @@
 #include "caller.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 
 #include "checks.h"
+#include "clock.h"
 #include "peer.h"
 
-enum { REQUESTS_MAX = 20, WRITES_AT_ONCE = 6 };
+enum { REQUESTS_MAX = 15, WRITES_AT_ONCE = 6 };
+
+const el_error caller_gave_up = {.code = EL_CANCELLED};
+const el_error caller_refused = {.code = EL_UNAVAILABLE};
+const el_error caller_closed = {.code = EL_CLOSED};
 
 static void wake(world *wd, const world_event *ev);
+static void max_hold(world *wd, const world_event *ev);
+static void downgrade(world *wd, const world_event *ev);
 
 static void wake_at(world *wd, sim_caller *who, int64_t at_ms, event_run run) {
   world_event *ev = world_post(wd, at_ms, who->peer, run);
@@ -61,7 +69,39 @@ static int pick_key_id(world *wd, sim_caller *who) {
     }
     return key_id_several(who->id, order, who->n_multis++);
   }
-  return key_id_make(name, mode, who->id);
+  if (mode == EL_MODE_PERMIT) {
+    bool is_odd = who->id == CALLERS_MAX - 1 || rng_chance(&wd->dice, 10);
+    return key_id_permit(name, 0, PERMITS + is_odd);
+  }
+  return key_id_make(name, mode, 0);
+}
+
+/* How long the key may stay: from a moment to longer than the history. */
+static int32_t pick_linger(world *wd, const sim_caller *who) {
+  static const int32_t most[] = {1, 20, 200, 2000, 20000, 20000, 1000000};
+  const sim_peer *pr = &wd->peers[who->peer];
+  int which = (int)rng_between(&wd->dice, 0, 6);
+  bool can_linger = pr->delay_ms == 0 && who->mode != EL_MODE_PERMIT &&
+                    who->mode != EL_MODE_MULTI;
+  bool lingers = rng_chance(&wd->dice, pr->lingering);
+  int32_t ms = (int32_t)rng_between(&wd->dice, 1, most[which]);
+  return can_linger && lingers ? ms : 0;
+}
+
+/* An owner for the next request; NULL: all are still to be told of their release. */
+static sim_owner *find_owner(sim_caller *who) {
+  for (int i = 0; i < OWNERS_MAX; i++) {
+    if (who->owners[i].state == OWNER_OVER) return &who->owners[i];
+  }
+  return NULL;
+}
+
+static void prepare_owner(world *wd, sim_caller *who, sim_owner *owner) {
+  *owner = (sim_owner){.caller = who->id, .state = OWNER_ASKS};
+  owner->core.linger_ms = pick_linger(wd, who);
+  owner->core.try_once = who->trying;
+  owner->core.must_share = who->must_share;
+  who->owner = (int)(owner - who->owners);
 }
 
 void caller_may_repeat(world *wd, int key_id) {
@@ -74,34 +114,61 @@ bool caller_can_repeat(const world *wd, int key_id) {
          wd->callers[key_id_caller(whole)].again == whole;
 }
 
+/* When it gives up, if it does. */
+static void plan_give_up(world *wd, sim_caller *who) {
+  int most_ms = rng_chance(&wd->dice, 300) ? 50 : 6000;
+  int share = wd->faults.calm ? 100 : 400;
+  if (!rng_chance(&wd->dice, share)) return;
+  wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, most_ms), wake);
+}
+
 static void request(world *wd, sim_caller *who) {
+  sim_owner *owner = find_owner(who);
   if (wd->calm_from_ms != 0) {
     who->state = CALLER_DONE;
+    return;
+  }
+  if (owner == NULL) {
+    rest(wd, who);
     return;
   }
   who->turn++;
   who->left--;
   who->verdicts = 0;
   who->asked_ms = wd->now_ms;
+  who->asked_nth = ++wd->n_asked;
+  who->saw_other = false;
+  who->hindered_ms = 0;
   who->key_id = pick_key_id(wd, who);
   who->mode = key_id_mode(who->key_id);
   who->trying = rng_chance(&wd->dice, 250);
+  who->must_share = who->mode == EL_MODE_READ && rng_chance(&wd->dice, 150);
+  prepare_owner(wd, who, owner);
   who->state = CALLER_WAITING;
   wd->figures->requests++;
-  if (!wd->faults.calm && rng_chance(&wd->dice, 400)) {
-    wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 6000), wake);
-  }
-  world_trace(wd, "p%d caller %d %s n%d", who->peer, who->id,
-              who->trying ? "tries" : "queues for", who->key_id);
-  peer_request(wd, who->peer, who->id);
+  plan_give_up(wd, who);
+  world_trace(wd, "p%d caller %d %s%s n%d, lingers for %d ms", who->peer,
+              who->id, who->trying ? "tries" : "queues for",
+              who->must_share ? " (it must share)" : "", who->key_id,
+              (int)owner->core.linger_ms);
+  checks_on_asked(wd, who);
+  peer_join(wd, who->peer, who->id);
+}
+
+static el_leave pick_leave(world *wd) {
+  return rng_chance(&wd->dice, 150) ? EL_LEAVE_ABANDONED : EL_LEAVE_BY_ITSELF;
 }
 
 static void give_up(world *wd, sim_caller *who) {
+  el_leave how = pick_leave(wd);
   world_trace(wd, "p%d caller %d gives up", who->peer, who->id);
   wd->figures->timeouts++;
-  who->verdicts++;
-  rest(wd, who);
-  peer_stop(wd, who->peer, who->id);
+  who->owners[who->owner].gives_up = true;
+  peer_leave(wd, who->peer, who->id, how, EL_LOSS_NONE);
+  if (who->state == CALLER_WAITING) {
+    world_violate(wd, "I8 one verdict", "caller %d of p%d gives up, and waits",
+                  who->id, who->peer);
+  }
 }
 
 static void write(world *wd, const world_event *ev) {
@@ -133,15 +200,39 @@ static bool keeps_on(world *wd, sim_caller *who) {
   return true;
 }
 
+/* By its own clock the claim is over, and nobody has told it yet. */
+static bool has_seen_end(const world *wd, const sim_caller *who) {
+  const sim_peer *pr = &wd->peers[who->peer];
+  return !el_session_can_claim(
+      &pr->sessions[pr->entries[who->entry].session].core,
+      clock_now(wd, pr->id));
+}
+
+/* It lets go of what it holds; nothing is the caller's from then on. */
+static void let_go(world *wd, sim_caller *who) {
+  sim_owner *owner = &who->owners[who->owner];
+  el_leave how = has_seen_end(wd, who) ? EL_LEAVE_LOST : pick_leave(wd);
+  if (how == EL_LEAVE_LOST) {
+    peer_leave(wd, who->peer, who->id, how, EL_LOSS_EXPIRED);
+    return;
+  }
+  owner->state = OWNER_LEAVES;
+  owner->left_ms = wd->now_ms;
+  wd->figures->releases++;
+  checks_on_let_go(wd, who, how);
+  rest(wd, who);
+  peer_leave(wd, who->peer, who->id, how, EL_LOSS_NONE);
+  checks_after_let_go(wd, who);
+}
+
 static void release(world *wd, sim_caller *who) {
   bool is_held = who->claiming;
   if (keeps_on(wd, who)) return;
   checks_on_hold_end(wd, who);
   world_trace(wd, "p%d caller %d releases%s", who->peer, who->id,
               is_held ? "" : " what it has lost");
-  if (is_held) wd->figures->releases++;
-  rest(wd, who);
-  if (is_held) peer_stop(wd, who->peer, who->id);
+  if (is_held) let_go(wd, who);
+  if (who->state == CALLER_HOLDING) rest(wd, who);
 }
 
 static void wake(world *wd, const world_event *ev) {
@@ -173,7 +264,13 @@ static void downgrade(world *wd, const world_event *ev) {
 
 static void max_hold(world *wd, const world_event *ev) {
   const sim_caller *who = &wd->callers[ev->who];
-  if (ev->turn == who->turn) peer_max_hold(wd, who->peer, who->id);
+  if (ev->turn != who->turn || !who->claiming) return;
+  peer_max_hold(wd, who->peer, who->id);
+  if (who->claiming) {
+    world_violate(wd, "I8 one verdict",
+                  "caller %d of p%d holds on after its max_hold", who->id,
+                  who->peer);
+  }
 }
 
 void caller_init(world *wd, int id, int peer) {
@@ -185,50 +282,90 @@ void caller_init(world *wd, int id, int peer) {
   wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 500), wake);
 }
 
-bool caller_is_trying(const world *wd, int id) {
-  return wd->callers[id].trying;
+sim_owner *caller_owner_of(const el_local_owner *core) {
+  return (sim_owner *)(uintptr_t)((const char *)core -
+                                  offsetof(sim_owner, core));
+}
+
+bool caller_is_over(const sim_caller *who) {
+  for (int i = 0; i < OWNERS_MAX; i++) {
+    if (who->owners[i].state != OWNER_OVER) return false;
+  }
+  return true;
 }
 
 /* ---- what it is told ---- */
 
-static void note_verdict(world *wd, sim_caller *who, const char *verdict) {
+static void note_verdict(world *wd, sim_caller *who, const sim_owner *owner,
+                         const char *verdict) {
   world_trace(wd, "p%d caller %d is told: %s", who->peer, who->id, verdict);
-  if (who->state != CALLER_WAITING || ++who->verdicts != 1) {
+  if (who->state != CALLER_WAITING || ++who->verdicts != 1 ||
+      owner->state != OWNER_ASKS || owner != &who->owners[who->owner]) {
     world_violate(wd, "I8 one verdict", "caller %d of p%d is told again: %s",
                   who->id, who->peer, verdict);
   }
 }
 
-void caller_on_granted(world *wd, int id, int64_t token) {
-  sim_caller *who = &wd->callers[id];
-  note_verdict(wd, who, "granted");
-  wd->figures->grants++;
-  wd->figures->several += key_id_is_multi(who->key_id);
-  who->turn++;
-  who->state = CALLER_HOLDING;
-  who->token = token;
-  who->granted_ms = wd->now_ms;
-  who->claiming = true;
-  who->lease = peer_find_driven(&wd->peers[who->peer], id)->core.lease;
-  who->claim_end_ms = INT64_MAX; /* until the first look at the session */
-  checks_delay(wd, who);
+static void plan_hold(world *wd, sim_caller *who) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, true), wake);
   if (rng_chance(&wd->dice, 100)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 1, 2000), max_hold);
   }
-  if (rng_chance(&wd->dice, wd->writing)) {
+  if (rng_chance(&wd->dice, wd->writing) && who->mode != EL_MODE_READ) {
     plan_writes(wd, who, rng_chance(&wd->dice, 500) ? 300 : 6000);
   }
-  if (key_id_mode(who->key_id) == EL_MODE_WRITE && rng_chance(&wd->dice, 400)) {
+  if (who->mode == EL_MODE_WRITE && rng_chance(&wd->dice, 400)) {
     wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 300), downgrade);
   }
 }
 
-void caller_on_failed(world *wd, int id, caller_verdict verdict) {
-  static const char *const verdicts[] = {"refused", "locked", "conflict",
-                                         "place lost"};
-  sim_caller *who = &wd->callers[id];
-  note_verdict(wd, who, verdicts[verdict]);
+void caller_on_granted(world *wd, sim_peer *pr, const el_local_owner *core,
+                       peer_entry *at) {
+  sim_owner *owner = caller_owner_of(core);
+  sim_caller *who = &wd->callers[owner->caller];
+  note_verdict(wd, who, owner, "granted");
+  wd->figures->grants++;
+  wd->figures->several += key_id_is_multi(who->key_id);
+  owner->state = OWNER_HOLDS;
+  who->turn++;
+  who->state = CALLER_HOLDING;
+  who->key_id = at->key_id;
+  who->entry = (int)(at - pr->entries);
+  who->token = at->core.rev;
+  who->lease = at->core.lease;
+  who->granted_ms = wd->now_ms;
+  checks_on_grant_told(wd, pr, at, who);
+  who->claiming = true;
+  who->claim_end_ms = INT64_MAX; /* until the first look at the session */
+  checks_delay(wd, who);
+  checks_seen_others(wd);
+  plan_hold(wd, who);
+}
+
+typedef enum caller_verdict {
+  CALLER_REFUSED,
+  CALLER_LOCKED,
+  CALLER_CONFLICT,
+  CALLER_PLACE_LOST
+} caller_verdict;
+
+static caller_verdict verdict_of(const el_local_action *failed) {
+  if (failed->err != NULL) return CALLER_REFUSED;
+  switch (failed->why) {
+    case EL_FAILED_LOCKED_HERE:
+    case EL_FAILED_LOCKED:
+      return CALLER_LOCKED;
+    case EL_FAILED_CONFLICT:
+      return CALLER_CONFLICT;
+    case EL_FAILED_REFUSED:
+      return CALLER_REFUSED;
+    default:
+      return CALLER_PLACE_LOST;
+  }
+}
+
+/* For what reason it has failed, if not for one of its own. */
+static void note_failure(world *wd, sim_caller *who, caller_verdict verdict) {
   if (verdict == CALLER_REFUSED) wd->figures->refused++;
   if (verdict == CALLER_LOCKED) {
     wd->figures->locked++;
@@ -238,33 +375,79 @@ void caller_on_failed(world *wd, int id, caller_verdict verdict) {
   if (verdict == CALLER_CONFLICT) wd->figures->conflicts++;
   if (wd->faults.calm && !wd->faults.meddled && verdict != CALLER_LOCKED &&
       verdict != CALLER_CONFLICT) {
-    world_violate(wd, "I9 calm", "caller %d of p%d fails for nothing", id,
+    world_violate(wd, "I9 calm", "caller %d of p%d fails for nothing", who->id,
                   who->peer);
   }
+}
+
+void caller_on_failed(world *wd, sim_peer *pr, const el_local_action *failed) {
+  static const char *const verdicts[] = {"refused", "locked", "conflict",
+                                         "place lost"};
+  sim_owner *owner = caller_owner_of(failed->owner);
+  sim_caller *who = &wd->callers[owner->caller];
+  caller_verdict verdict = verdict_of(failed);
+  bool is_own =
+      owner->gives_up || (pr->closed && failed->err == &caller_closed);
+  note_verdict(wd, who, owner, owner->gives_up ? "gave up" : verdicts[verdict]);
+  if (owner->gives_up != (failed->err == &caller_gave_up)) {
+    world_violate(wd, "I8 one verdict", "caller %d of p%d fails for another",
+                  who->id, who->peer);
+  }
+  owner->state = OWNER_OVER;
+  if (!is_own) note_failure(wd, who, verdict);
   rest(wd, who);
 }
 
-void caller_on_lost(world *wd, int id, el_loss loss) {
-  sim_caller *who = &wd->callers[id];
-  world_trace(wd, "p%d caller %d is told: lost (%d)", who->peer, id, (int)loss);
+void caller_on_lost(world *wd, const el_local_owner *core, el_loss loss) {
+  sim_owner *owner = caller_owner_of(core);
+  sim_caller *who = &wd->callers[owner->caller];
+  bool is_calm = wd->faults.calm && !wd->faults.meddled;
+  world_trace(wd, "p%d caller %d is told: lost (%d)", who->peer, who->id,
+              (int)loss);
   wd->figures->losses[loss]++;
-  if (who->state != CALLER_HOLDING || !who->claiming) {
+  if (who->state != CALLER_HOLDING || !who->claiming ||
+      owner->state != OWNER_HOLDS || owner != &who->owners[who->owner]) {
     world_violate(wd, "I6 lost once", "caller %d of p%d loses what it has not",
-                  id, who->peer);
+                  who->id, who->peer);
   }
+  owner->state = OWNER_OVER;
   checks_on_hold_end(wd, who);
+  writes_end(&wd->peers[who->peer].entries[who->entry], who->id);
+  checks_on_let_go(wd, who, EL_LEAVE_LOST);
   who->claiming = false;
   if (loss == EL_LOSS_EXPIRED || loss == EL_LOSS_REVOKED) {
     checks_on_left(wd, who);
   }
-  if (wd->faults.calm && !wd->faults.meddled && loss != EL_LOSS_MAX_HOLD) {
-    world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", id,
+  if (is_calm && loss != EL_LOSS_MAX_HOLD && loss != EL_LOSS_CLOSED) {
+    world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", who->id,
                   who->peer);
   }
 }
 
+void caller_on_released(world *wd, sim_peer *pr,
+                        const el_local_action *released) {
+  static const char *const results[] = {"released", "was gone", "not released"};
+  sim_owner *owner = caller_owner_of(released->owner);
+  const sim_caller *who = &wd->callers[owner->caller];
+  world_trace(wd, "p%d caller %d is told: %s", who->peer, who->id,
+              results[released->release]);
+  if (owner->state != OWNER_LEAVES) {
+    world_violate(wd, "I8 one verdict",
+                  "caller %d of p%d has released what it has not", who->id,
+                  who->peer);
+  }
+  owner->state = OWNER_OVER;
+  checks_on_release_told(wd, pr, owner, released);
+}
+
 void caller_on_closed(world *wd, int id) {
   sim_caller *who = &wd->callers[id];
+  sim_owner *owner = &who->owners[who->owner];
+  if (who->claiming || owner->state == OWNER_ASKS) {
+    world_violate(wd, "I8 one verdict",
+                  "caller %d of p%d is not told that its client was closed", id,
+                  who->peer);
+  }
   who->left = 0;
   who->was.end_ms = 0;
   rest(wd, who);

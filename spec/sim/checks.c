@@ -8,7 +8,8 @@
 #include "queue.h"
 
 enum {
-  MARGIN_MS = 200, /* promised between the end of a claim and of its lease */
+  MARGIN_MS =
+      198, /* promised between the end of a claim and of its lease: 200, rounded */
   STORM = 20 /* keepalives of one session in a second; a sound one sends 2 */
 };
 
@@ -19,6 +20,8 @@ void checks_on_change(world *wd, const change *what) {
   if (!key_is_nested(&what->before)) queue_note(wd, what);
   checks_on_note(wd, what);
   checks_on_put(wd, what);
+  checks_behind(wd, what);
+  checks_seen_others(wd);
 }
 
 /* ---- requests ---- */
@@ -28,25 +31,31 @@ static bool is_of(const peer_entry *at, const call *what) {
          at->core.lease == what->lease;
 }
 
-static const sim_caller *find_claiming(const world *wd, const peer_entry *at) {
-  const sim_caller *who =
-      at->caller != NOBODY ? &wd->callers[at->caller] : NULL;
-  return who != NULL && who->claiming ? who : NULL;
+bool checks_is_by(const sim_peer *pr, const sim_caller *who,
+                  const peer_entry *at) {
+  return who->claiming && who->peer == pr->id &&
+         who->entry == (int)(at - pr->entries);
+}
+
+/* Does |who| hold by the key at |key_id| that |what| deletes? */
+static bool is_its_key(const world *wd, const call *what, const sim_caller *who,
+                       int key_id) {
+  return wd->now_ms < who->claim_end_ms && what->ask.guard == who->token &&
+         who->token == store_create_rev(&wd->store, key_id, what->lease);
 }
 
 void checks_before_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
   const peer_entry *at = &pr->entries[what->entry];
-  const sim_caller *who;
   int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids);
   if (what->kind != CALL_ENTRY || what->ask.request != EL_REQUEST_DELETE ||
       !is_of(at, what)) {
     return;
   }
-  who = find_claiming(wd, at);
-  for (int i = 0; i < n && who != NULL && wd->now_ms < who->claim_end_ms; i++) {
-    if (who->token == store_create_rev(&wd->store, key_ids[i], what->lease) &&
-        what->ask.guard == who->token) {
+  for (int i = 0; i < n * wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i / n];
+    if (checks_is_by(pr, who, at) &&
+        is_its_key(wd, what, who, key_ids[i % n])) {
       world_violate(wd, "I7 one key",
                     "p%d deletes the key that caller %d holds", pr->id,
                     who->id);
@@ -138,15 +147,13 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
 /* ---- claims ---- */
 
 static bool is_sabotaged(const world *wd, const sim_caller *who) {
-  const peer_entry *at = peer_find_driven(&wd->peers[who->peer], who->id);
   int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
-  for (int i = 0; i < n && at != NULL; i++) {
-    if (store_is_sabotaged(&wd->store, key_ids[i], at->core.lease,
-                           who->token)) {
+  for (int i = 0; i < n; i++) {
+    if (store_is_sabotaged(&wd->store, key_ids[i], who->lease, who->token)) {
       return true;
     }
   }
-  return at == NULL;
+  return false;
 }
 
 static void check_overlap(world *wd, const sim_caller *a, const sim_caller *b) {
@@ -230,12 +237,14 @@ void checks_after_peer(world *wd, sim_peer *pr) {
   for (int i = 0; i < pr->n_sessions; i++) {
     if (pr->sessions[i].used) check_margin(wd, pr, &pr->sessions[i]);
   }
-  for (int i = 0; i < pr->n_entries; i++) {
-    const peer_entry *at = &pr->entries[i];
-    if (at->used && at->caller != NOBODY && wd->callers[at->caller].claiming) {
-      follow_claim(wd, pr, at, &wd->callers[at->caller]);
+  for (int i = 0; i < wd->n_callers; i++) {
+    sim_caller *who = &wd->callers[i];
+    if (who->claiming && who->peer == pr->id) {
+      follow_claim(wd, pr, &pr->entries[who->entry], who);
     }
   }
+  checks_local_queues(wd, pr);
+  checks_nothing_is_kept(wd, pr);
 }
 
 /* ---- the end ---- */
@@ -247,7 +256,8 @@ static bool is_running(const world *wd, int peer) {
 static bool is_idle(const world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
     if (is_running(wd, wd->callers[i].peer) &&
-        wd->callers[i].state != CALLER_DONE) {
+        (wd->callers[i].state != CALLER_DONE ||
+         !caller_is_over(&wd->callers[i]))) {
       return false;
     }
   }
@@ -275,6 +285,11 @@ void checks_blame(world *wd) {
     const sim_caller *who = &wd->callers[i];
     if (is_running(wd, who->peer) && who->state != CALLER_DONE) {
       world_violate(wd, "I5 progress", "caller %d of p%d waits for ever", i,
+                    who->peer);
+    }
+    if (is_running(wd, who->peer) && !caller_is_over(who)) {
+      world_violate(wd, "I8 one verdict",
+                    "caller %d of p%d is never told of its release", i,
                     who->peer);
     }
   }

@@ -33,6 +33,7 @@
 #ifndef SIM_CHECKS_H
 #define SIM_CHECKS_H
 
+#include "caller.h"
 #include "peer.h"
 #include "world.h"
 
@@ -90,16 +91,80 @@ void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
 void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token);
 
+/* The caller is about to ask. */
+void checks_on_asked(world *wd, struct caller *who);
+
+/* The caller is told that it holds by the key of |at|: etcd has granted that, or another
+ * caller had it. */
+void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
+                          const struct caller *who);
+
+/* The caller lets go of what it holds. */
+void checks_on_let_go(world *wd, const struct caller *who, el_leave how);
+
+/* It has: another one has the key, or it lingers, if that may be. */
+void checks_after_let_go(world *wd, const struct caller *who);
+
+/* The entry of |at| is told to stop. */
+void checks_on_stop(world *wd, const sim_peer *pr, const peer_entry *at);
+
+/* It is told how that ended. */
+void checks_on_release_told(world *wd, const sim_peer *pr,
+                            const sim_owner *owner,
+                            const el_local_action *released);
+
+/* It is told that somebody is behind the key of |at|. */
+void checks_on_contended(const world *wd, peer_entry *at);
+
+/* The watch for that begins, or ends. */
+void checks_on_contender_watch(world *wd, const sim_peer *pr,
+                               const peer_entry *at, bool begins);
+
+/* The peer forgets |at|. */
+void checks_on_forgotten(world *wd, const sim_peer *pr, const peer_entry *at);
+
+/* The local queues of |pr|, after each event. */
+void checks_local_queues(world *wd, const sim_peer *pr);
+
+/* Has an admin taken the key of |token|, or one of several, or their lease? */
+bool checks_is_sabotaged(const store *st, int key_id, int64_t lease_id,
+                         int64_t token);
+
+/* Does |who| hold by the key of |at|? */
+bool checks_is_by(const sim_peer *pr, const struct caller *who,
+                  const peer_entry *at);
+
 /* |who|, who was granted, was kept out for long enough. */
 void checks_delay(world *wd, const struct caller *who);
 
 /* The hold of |who| has ended with its session. */
 void checks_on_left(world *wd, struct caller *who);
 
-/* The one who drives |at| now has the key from another caller of his peer. */
-void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at);
+/* |who| has the key of |at| from another caller of its peer, or with it. */
+void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at,
+                           const struct caller *who);
+
+/* It has it from etcd, early enough. */
+void checks_on_prompt(world *wd, const sim_peer *pr, const peer_entry *at,
+                      const struct caller *who);
 
 void checks_on_locked(world *wd, const struct caller *who);
+
+/* Something has changed that may be before a caller that tries. */
+void checks_seen_others(world *wd);
+
+/* Something has changed that may be behind a key. */
+void checks_behind(world *wd, const change *what);
+
+/* Each waiter has another one before it, or is granted soon. */
+void checks_nobody_is_kept(world *wd);
+
+/* No key stays that nobody wants. */
+void checks_nothing_is_kept(world *wd, const sim_peer *pr);
+
+/* May the key of |at| linger? */
+bool checks_may_linger(const world *wd, const sim_peer *pr,
+                       const peer_entry *at);
 
 /* |permits|: of how many others want one. */
 void checks_on_conflict(world *wd, const sim_peer *pr, const peer_entry *at,

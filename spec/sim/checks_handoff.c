@@ -1,48 +1,120 @@
 /* sim checks_handoff: what must hold where a key is handed on within a peer. */
 #include <inttypes.h>
 
+#include "caller.h"
 #include "checks.h"
+#include "checks_others.h"
 #include "clock.h"
+#include "queue.h"
+
+/* ---- who is behind ---- */
+
+static bool is_behind(const key *it, const peer_entry *at) {
+  return key_id_name(it->key_id) == key_id_name(at->key_id) &&
+         it->create_rev > at->core.rev && key_is_entry(it) &&
+         queue_is_in_way(key_id_mode(it->key_id), key_id_mode(at->key_id));
+}
 
 static bool has_younger(const store *st, const peer_entry *at) {
   for (int i = 0; i < st->n_keys; i++) {
-    const key *it = &st->keys[i];
-    if (key_id_name(it->key_id) == key_id_name(at->key_id) &&
-        it->create_rev > at->core.rev && !key_is_nested(it) &&
-        !key_id_is_note(it->key_id))
-      return true;
+    if (is_behind(&st->keys[i], at)) return true;
   }
   return false;
 }
 
-/* Whoever is behind a key waits for so many holds at most, and for so long. */
-static void check_fair(world *wd, const sim_peer *pr, peer_entry *at) {
-  int64_t now_ms = clock_now(wd, pr->id);
+static void note_behind(const world *wd, peer_entry *at) {
   if (!has_younger(&wd->store, at)) {
     at->passes_behind = 0;
     at->behind_ms = 0;
-    return;
+  } else if (at->behind_ms == 0) {
+    at->behind_ms = wd->now_ms;
   }
-  if (at->behind_ms == 0) at->behind_ms = now_ms;
+}
+
+void checks_behind(world *wd, const change *what) {
+  int name = key_id_name(what->after.key_id);
+  if (key_is_nested(&what->after) || key_id_is_note(what->after.key_id)) return;
+  for (int i = 0; i < wd->n_peers; i++) {
+    sim_peer *pr = &wd->peers[i];
+    for (int k = 0; k < pr->n_entries; k++) {
+      peer_entry *at = &pr->entries[k];
+      if (at->used && at->core.state == EL_ENTRY_HELD &&
+          key_id_name(at->key_id) == name) {
+        note_behind(wd, at);
+      }
+    }
+  }
+}
+
+void checks_on_contended(const world *wd, peer_entry *at) {
+  wd->figures->contended++;
+  if (at->contended_ms == 0) at->contended_ms = wd->now_ms;
+}
+
+/* ---- a handoff ---- */
+
+/* A waiter behind a key waits for so many holds at most, and for so long. If the peer has
+ * not heard of it, that counts from when it took a key that lingered. */
+static void check_fair(world *wd, const sim_peer *pr, peer_entry *at) {
+  enum { CLOCKS_MS = 50 }; /* by which the peer's may differ in that time */
+  if (at->behind_ms == 0) return;
   if (++at->passes_behind >= peer_limits.holds ||
-      now_ms >= at->behind_ms + peer_limits.ms) {
+      wd->now_ms >= at->behind_ms + peer_limits.ms + CLOCKS_MS) {
     world_violate(wd, "I10 fair",
                   "p%d hands n%d over for the %d. time, with somebody behind "
                   "since %" PRId64 " ms",
                   pr->id, at->key_id, at->passes_behind,
-                  now_ms - at->behind_ms);
+                  wd->now_ms - at->behind_ms);
   }
 }
 
-void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at) {
+static void take_lingering(world *wd, const sim_peer *pr, peer_entry *at) {
+  wd->figures->retaken++;
+  if (!checks_may_linger(wd, pr, at)) {
+    world_violate(wd, "I10 fair", "p%d takes n%d again, which may not linger",
+                  pr->id, at->key_id);
+  }
+  at->passes_behind = 0;
+  if (at->behind_ms != 0) at->behind_ms = wd->now_ms;
+}
+
+static bool is_shared(const world *wd, const sim_peer *pr,
+                      const peer_entry *at) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    if (checks_is_by(pr, &wd->callers[i], at)) return true;
+  }
+  return false;
+}
+
+/* Only a voluntary unlock, of a lock as it was granted, hands a key off. */
+static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
+  if (at->left_how != EL_LEAVE_BY_ITSELF || at->left_as_reader) {
+    world_violate(wd, "I10 fair",
+                  "p%d hands n%d over from a holder that did not unlock it",
+                  pr->id, at->key_id);
+  }
+}
+
+static bool is_sabotaged(const store *st, const peer_entry *at) {
+  return store_is_sabotaged(st, at->key_id, at->core.lease, at->core.rev);
+}
+
+void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at,
+                           const sim_caller *who) {
   const store *st = &wd->store;
   int64_t token = at->core.rev;
   if (at->core.state != EL_ENTRY_HELD) {
     world_violate(wd, "I1 exclusion", "p%d hands n%d over, which is %s", pr->id,
                   at->key_id, el_entry_state_str[at->core.state]);
   }
-  check_fair(wd, pr, at);
-  if (store_is_sabotaged(st, at->key_id, at->core.lease, token)) return;
+  wd->figures->handed_over++;
+  if (!is_shared(wd, pr, at)) check_left(wd, pr, at);
+  if (!is_shared(wd, pr, at) && at->lingered) {
+    take_lingering(wd, pr, at);
+  } else if (!who->must_share && !at->is_answered) {
+    check_fair(wd, pr, at);
+  }
+  if (is_sabotaged(st, at)) return;
   if (store_create_rev(st, at->key_id, at->core.lease) != token) {
     world_violate(wd, "I1 exclusion",
                   "p%d hands n%d over, whose key %" PRId64 " is gone", pr->id,

@@ -4,8 +4,15 @@
 #include "checks.h"
 
 static bool is_there(const store *st, const key *note) {
-  int writer = key_id_make(key_id_name(note->key_id), EL_MODE_WRITE, 0);
-  return store_create_rev(st, writer, note->lease) == note->owner;
+  for (int i = 0; i < st->n_keys; i++) {
+    const key *it = &st->keys[i];
+    if (it->create_rev == note->owner && it->owner == note->lease &&
+        key_id_name(it->key_id) == key_id_name(note->key_id) &&
+        key_id_mode(it->key_id) == EL_MODE_WRITE) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void checks_on_note(world *wd, const change *what) {

@@ -3,6 +3,7 @@
 
 #include "caller.h"
 #include "checks.h"
+#include "checks_others.h"
 #include "queue.h"
 
 enum {
@@ -45,7 +46,8 @@ static void check_order(world *wd, const sim_peer *pr, int key_id,
 }
 
 /* A key becomes the oldest when the one before it goes, or when it comes. */
-static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
+void checks_on_prompt(world *wd, const sim_peer *pr, const peer_entry *at,
+                      const sim_caller *who) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   int64_t since_ms = 0, waited_ms;
   for (int i = 0; i < n; i++) {
@@ -55,8 +57,8 @@ static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
   waited_ms = wd->now_ms - since_ms;
   if (!wd->faults.calm || at->core.failures != 0) return;
-  if (wd->callers[at->caller].asked_ms > wd->now_ms - waited_ms) {
-    waited_ms = wd->now_ms - wd->callers[at->caller].asked_ms;
+  if (who->asked_ms > wd->now_ms - waited_ms) {
+    waited_ms = wd->now_ms - who->asked_ms;
   }
   if (waited_ms > PROMPT_MS) {
     world_violate(wd, "I5 progress",
@@ -65,8 +67,7 @@ static void check_prompt(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
 }
 
-/* Has an admin taken it, or one of them, or its lease? */
-static bool is_sabotaged(const store *st, int key_id, int64_t lease_id,
+bool checks_is_sabotaged(const store *st, int key_id, int64_t lease_id,
                          int64_t token) {
   int key_ids[NAMES_MAX], n = key_id_all(key_id, key_ids);
   for (int i = 0; i < n; i++) {
@@ -101,7 +102,7 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token) {
   const store *st = &wd->store;
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
-  if (at->caller == NOBODY) {
+  if (TAILQ_EMPTY(&at->place.owners)) {
     world_violate(wd, "I8 one verdict", "p%d is granted n%d for nobody", pr->id,
                   at->key_id);
     return;
@@ -109,7 +110,7 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
   for (int i = 0; i < n; i++) {
     check_seen(wd, pr, at, key_ids[i], token);
   }
-  if (is_sabotaged(st, at->key_id, at->core.lease, token)) return;
+  if (checks_is_sabotaged(st, at->key_id, at->core.lease, token)) return;
   for (int i = 0; i < n; i++) {
     if (store_create_rev(st, key_ids[i], at->core.lease) != token) {
       world_violate(wd, "I1 exclusion",
@@ -117,22 +118,6 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                     key_ids[i], token);
     }
     check_order(wd, pr, key_ids[i], token);
-  }
-  check_prompt(wd, pr, at);
-}
-
-void checks_on_locked(world *wd, const sim_caller *who) {
-  int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
-  bool was_free = true;
-  for (int i = 0; i < n; i++) {
-    const name_record *record = &wd->names[key_id_name(key_ids[i])];
-    int64_t since_ms = record->free_since_ms[key_id_mode(who->key_id)];
-    was_free = was_free && since_ms != 0 && since_ms < who->asked_ms;
-  }
-  if (wd->faults.calm && was_free) {
-    world_violate(wd, "I8 one verdict",
-                  "caller %d of p%d is told that n%d is locked, and it is free",
-                  who->id, who->peer, who->key_id);
   }
 }
 
@@ -161,6 +146,7 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
                     el_loss loss) {
   const store *st = &wd->store;
   const lease *ls = store_find_lease(st, at->core.lease);
+  if (!others_use(wd, pr->id, at)) return; /* and nobody is told */
   if (loss != EL_LOSS_DELETED && loss != EL_LOSS_REPLACED &&
       loss != EL_LOSS_REVOKED) {
     return;
@@ -237,7 +223,8 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
   bool is_swept =
       key_id_is_multi(at->key_id) && key_id_name(at->key_id) != SEVERAL;
   if (!found && !is_swept && !is_unknown && (ls->alive || at->delete_unsure) &&
-      !ls->sabotaged && !is_sabotaged(st, at->key_id, at->core.lease, 1)) {
+      !ls->sabotaged &&
+      !checks_is_sabotaged(st, at->key_id, at->core.lease, 1)) {
     world_violate(wd, "I8 one verdict",
                   "p%d has released n%d and is told it was not there", pr->id,
                   at->key_id);

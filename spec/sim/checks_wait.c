@@ -3,29 +3,15 @@
 
 #include "caller.h"
 #include "checks.h"
+#include "checks_others.h"
 #include "queue.h"
 
 /* ---- no circle ---- */
 
-static const peer_entry *find_owner(const world *wd, int key_id,
-                                    int64_t lease_id) {
-  for (int i = 0; i < wd->n_peers; i++) {
-    const sim_peer *pr = &wd->peers[i];
-    for (int k = 0; k < pr->n_entries; k++) {
-      const peer_entry *at = &pr->entries[k];
-      if (at->used && at->core.lease == lease_id &&
-          (at->key_id == key_id || at->key_id == key_id_whole(key_id))) {
-        return at;
-      }
-    }
-  }
-  return NULL;
-}
-
 /* Whose key |at| waits for, if that is there; NULL: nobody's. */
 static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
   const el_place *ahead = &at->core.ahead;
-  int key_id;
+  int key_id, peer;
   if (at->core.state != EL_ENTRY_WAITING || ahead->rev == 0 ||
       ahead->lease == 0) {
     return NULL;
@@ -34,7 +20,7 @@ static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
   if (store_create_rev(&wd->store, key_id, ahead->lease) != ahead->rev) {
     return NULL;
   }
-  return find_owner(wd, key_id, ahead->lease);
+  return others_find_entry(wd, key_id, ahead->lease, &peer);
 }
 
 /* Each waits for one key at a time, so whoever is in a circle comes to himself. */
@@ -78,12 +64,10 @@ void checks_nobody_waits(world *wd) {
   int64_t reread_ms = wd->ttl_ms > 10000 ? wd->ttl_ms : 10000;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
-    const peer_entry *at = peer_find_driven(&wd->peers[who->peer], i);
+    const peer_entry *at = NULL;
     int64_t since_ms = wd->quiet_from_ms;
-    if (at == NULL || who->state != CALLER_WAITING ||
-        wd->faults.peers[who->peer].crashed) {
-      continue;
-    }
+    if (who->state == CALLER_WAITING) at = peer_entry_of(who);
+    if (at == NULL || wd->faults.peers[who->peer].crashed) continue;
     if (first_since(wd, at) > since_ms) since_ms = first_since(wd, at);
     if (wd->now_ms - reread_ms - FOR_A_LOOK_MS > since_ms) {
       world_violate(wd, "I5 progress",

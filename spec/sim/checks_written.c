@@ -28,9 +28,17 @@ static void check_key(world *wd, const call *what, int key_id) {
   }
 }
 
+/* Has an admin taken the key off its lease? Then it is no entry, others may hold, and no
+ * guard tells that, because none is about the lease. */
+static bool is_detached(const world *wd, int key_id, int64_t lease_id) {
+  const key *it = store_find(&wd->store, key_id, lease_id);
+  return it != NULL && it->create_rev != 0 && it->lease != lease_id;
+}
+
 static void check_token(world *wd, const call *what, int key_id) {
   int64_t *last = &wd->names[key_id_name(key_id)].last_written;
   if (key_id_mode(key_id) == EL_MODE_PERMIT) return; /* not alone */
+  if (is_detached(wd, key_id, what->lease)) return;
   if (what->rev < *last) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d after %" PRId64,
@@ -39,15 +47,25 @@ static void check_token(world *wd, const call *what, int key_id) {
   *last = what->rev;
 }
 
+/* One that is not alone may write by several of its holds: each has an order of its own. */
+static bool is_of_another_hold(world *wd, const call *what, int datum) {
+  bool is_same = wd->writes.last_rev[datum] == what->rev;
+  wd->writes.last_rev[datum] = what->rev;
+  return !is_same && key_id_mode(what->key_id) == EL_MODE_PERMIT;
+}
+
 static void check_order(world *wd, const call *what, int key_id) {
-  uint32_t *last = &wd->writes.last[key_id_datum(key_id)];
+  int datum = key_id_datum(key_id, what->caller);
+  uint32_t *last = &wd->writes.last_of_rev[datum];
   uint32_t number = what->write.number;
-  if (number <= *last) {
+  if (!is_of_another_hold(wd, what, datum) && number <= *last &&
+      !is_detached(wd, key_id, what->lease)) {
     world_violate(wd, "I11 guarded",
                   "p%d writes number %" PRIu32 " by n%d after %" PRIu32,
                   what->peer, number, key_id, *last);
   }
   *last = number;
+  if (number > wd->writes.last[datum]) wd->writes.last[datum] = number;
 }
 
 static bool is_whole(const world *wd, int key_id, int64_t lease_id,
@@ -138,7 +156,7 @@ void checks_on_write_begun(world *wd, const sim_peer *pr, const peer_entry *at,
 void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
                           call_kind kind) {
   const sim_caller *who =
-      at->caller != NOBODY ? &wd->callers[at->caller] : NULL;
+      at->writes.caller != NOBODY ? &wd->callers[at->writes.caller] : NULL;
   if (who == NULL || !who->claiming || who->token != at->writes.rev) {
     world_violate(wd, "I11 guarded", "p%d writes by n%d, which it has let go",
                   pr->id, at->key_id);
@@ -156,14 +174,15 @@ void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
 static bool is_there(const world *wd, const peer_entry *at, uint32_t number) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    if (wd->writes.last[key_id_datum(key_ids[i])] < number) return false;
+    if (wd->writes.last[key_id_datum(key_ids[i], at->writes.of)] < number)
+      return false;
   }
   return true;
 }
 
 void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
                           el_write_action how) {
-  const sim_write *told = &at->writes.line[0];
+  const sim_write *told = &at->writes.waiting[0];
   bool is_refused = how == EL_WRITE_UNSENT || how == EL_WRITE_LET_GO ||
                     how == EL_WRITE_KEY_GONE;
   if (how == EL_WRITE_DONE && !is_there(wd, at, told->number)) {

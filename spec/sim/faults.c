@@ -31,11 +31,11 @@ enum { MEASURES = sizeof measures / sizeof measures[0] };
 static void draw_latency(faults *fl, rng *dice) {
   static const int64_t max_ms[] = {2, 5, 20, 60, 200, 350};
   int kind = (int)rng_between(dice, 0, fl->calm ? 2 : 5);
-  fl->latency_min_ms = 1;
+  fl->latency_min_ms = rng_between(dice, 0, 1);
   fl->latency_max_ms = max_ms[kind];
   if (!fl->calm && rng_chance(dice, 400)) {
     fl->slow = (int)rng_between(dice, 10, 200);
-    fl->slow_max_ms = rng_between(dice, 100, 1400);
+    fl->slow_max_ms = rng_between(dice, 100, 3000);
   }
 }
 

@@ -24,6 +24,7 @@ static const char *const fault_str[FAULTS] = {
     [FAULT_ELECTION] = "election",
     [FAULT_DEPOSED] = "deposed leader",
     [FAULT_LAGGING] = "member behind",
+    [FAULT_AWAY] = "out of reach",
     [FAULT_RESTART] = "restart",
     [FAULT_STOP] = "peer stopped",
     [FAULT_CRASH] = "peer crashed",
@@ -75,6 +76,8 @@ void figures_print(const figures *all) {
   print_one("sent together", all->batches);
   print_one("watches kept", all->watches_kept);
   print_one("handed over", all->handed_over);
+  print_one("of lingering keys", all->retaken);
+  print_one("contended", all->contended);
   print_one("downgraded", all->downgrades);
   print_one("granted", all->grants);
   print_one("of several names", all->several);

@@ -25,6 +25,7 @@ typedef enum fault {
   FAULT_ELECTION,     /* a new leader */
   FAULT_DEPOSED,      /* a peer hangs on the old leader, which answers */
   FAULT_LAGGING,      /* a peer hangs on a member that is behind all the time */
+  FAULT_AWAY,         /* whoever waits is told that the store is out of reach */
   FAULT_RESTART,      /* the store was down for a moment */
   FAULT_STOP,         /* SIGSTOP, and SIGCONT later */
   FAULT_CRASH,        /* SIGKILL */
@@ -37,7 +38,8 @@ typedef enum fault {
 
 typedef struct figures {
   int64_t histories, events, virtual_ms;
-  int64_t batches, handed_over, downgrades, conflicts, several, repeats;
+  int64_t batches, handed_over, retaken, contended, downgrades, conflicts,
+      several, repeats;
   int64_t writes, writes_barred, writes_late, touches, watches_kept;
   int64_t
       delayed; /* holds that had ended and whose delay wasn't over at a grant */

@@ -33,8 +33,9 @@ static void draw_delay(world *wd, sim_peer *pr, int share) {
 
 static void fill(world *wd) {
   static const int64_t ttls[] = {2000, 3000, 5000, 10000};
+  static const int lingerings[] = {0, 0, 300, 900}; /* per mille */
   rng *dice = &wd->dice;
-  int delayed;
+  int delayed, lingering;
   wd->ttl_ms = rng_chance(dice, 50) ? 300000 : ttls[rng_between(dice, 0, 3)];
   wd->n_peers = (int)rng_between(dice, 1, PEERS_MAX);
   wd->n_names = (int)rng_between(dice, 1, 2);
@@ -49,9 +50,12 @@ static void fill(world *wd) {
   store_reset(&wd->store, on_change, wd);
   wd->lease_ms = wd->ttl_ms;
   delayed = rng_chance(dice, 300) ? 700 : 0;
+  lingering = lingerings[rng_between(dice, 0, 3)];
+  wd->waits_out = rng_chance(dice, 50);
   for (int i = 0; i < wd->n_peers; i++) {
-    int n = (int)rng_between(dice, 1, CALLERS_MAX / PEERS_MAX);
+    int n = (int)rng_between(dice, 1, CALLERS_MAX / wd->n_peers);
     peer_init(&wd->peers[i], i);
+    wd->peers[i].lingering = lingering;
     draw_delay(wd, &wd->peers[i], delayed);
     while (n-- > 0) {
       caller_init(wd, wd->n_callers++, i);
@@ -61,13 +65,39 @@ static void fill(world *wd) {
 
 /* ---- the end ---- */
 
+/* A client that would keep a key for long is closed. */
+static void close_lingering(world *wd) {
+  enum { LONG_MS = 20000 };
+  if (wd->waits_out || wd->now_ms <= wd->quiet_from_ms) return;
+  for (int i = 0; i < wd->n_peers; i++) {
+    const sim_peer *pr = &wd->peers[i];
+    for (int k = 0; k < pr->n_entries && !wd->faults.peers[i].crashed; k++) {
+      const peer_entry *at = &pr->entries[k];
+      if (at->used && at->left_ms != 0 && at->linger_ms > LONG_MS) {
+        peer_close(wd, i);
+        break;
+      }
+    }
+  }
+}
+
+static void look_at_waits(world *wd, const world_event *ev) {
+  (void)ev;
+  if (wd->calm_from_ms != 0) return;
+  checks_nobody_is_kept(wd);
+  world_post(wd, wd->now_ms + LOOK_EVERY_MS, NOBODY, look_at_waits);
+}
+
 static void look(world *wd, const world_event *ev) {
+  int64_t patience_ms = PATIENCE_MS + (wd->waits_out ? 1000000 : 0);
+  close_lingering(wd);
   checks_nobody_waits(wd);
+  checks_nobody_is_kept(wd);
   checks_nobody_is_deceived(wd);
   if (checks_is_clean(wd) && wd->flying == 0 &&
       wd->now_ms > wd->quiet_from_ms) {
     wd->n_heap = 0; /* it is over */
-  } else if (wd->now_ms > wd->calm_from_ms + PATIENCE_MS + 6 * wd->lease_ms) {
+  } else if (wd->now_ms > wd->calm_from_ms + patience_ms + 6 * wd->lease_ms) {
     checks_blame(wd);
   } else {
     world_post(wd, wd->now_ms + LOOK_EVERY_MS, NOBODY, look)->who = ev->who;
@@ -93,6 +123,7 @@ bool history_run(world *wd, uint64_t seed, figures *all) {
   end_ms = wd->now_ms + rng_between(&wd->dice, ACTIVE_MIN_MS, ACTIVE_MAX_MS);
   trouble_plan(wd, end_ms);
   world_post(wd, end_ms, NOBODY, calm_down);
+  if (wd->faults.calm) look_at_waits(wd, NULL);
   while (!wd->failed && world_next(wd)) {
     if (wd->n_events > EVENTS_MAX) {
       world_violate(wd, "I5 progress", "it runs in circles");

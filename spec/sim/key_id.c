@@ -1,6 +1,8 @@
 /* sim key_id: the keys that one lease can have in the queues. */
 #include "key_id.h"
 
+#include "rules/kind.h"
+
 /* Takes the |nth| of the names that aren't |taken| yet. */
 static int take_name(unsigned *taken, int nth) {
   int name = 0;
@@ -11,13 +13,11 @@ static int take_name(unsigned *taken, int nth) {
   return name;
 }
 
-int key_id_all(int key_id, int *key_ids) {
-  int slot = (int)key_id_slot(key_id), n = 1;
+int key_id_all_of_several(int several, int *key_ids) {
+  int slot = (int)key_id_slot(several);
   int order = (slot - 1) / CALLERS_MAX % ORDERS;
+  int n = 2 + order % (NAMES_MAX - 1);
   unsigned taken = 0;
-  key_ids[0] = key_id;
-  if (key_id_name(key_id) != SEVERAL) return 1;
-  n = 2 + order % (NAMES_MAX - 1);
   order /= NAMES_MAX - 1;
   for (int i = 0; i < n; i++) {
     int name = take_name(&taken, order % (NAMES_MAX - i));
@@ -27,11 +27,7 @@ int key_id_all(int key_id, int *key_ids) {
   return n;
 }
 
-bool key_id_is_beside(int a, int b) {
-  int of_a[NAMES_MAX], of_b[NAMES_MAX];
-  int n_a = key_id_all(a, of_a), n_b = key_id_all(b, of_b);
-  for (int i = 0; i < n_a * n_b; i++) {
-    if (key_id_name(of_a[i / n_b]) == key_id_name(of_b[i % n_b])) return true;
-  }
-  return false;
+bool key_id_conflicts(int a, int b) {
+  return el_kind_is_in_way(key_id_mode(a), key_id_mode(b)) &&
+         key_id_is_beside(a, b);
 }

@@ -43,8 +43,9 @@ typedef struct call {
   el_entry_action ask;      /* CALL_ENTRY */
   int64_t rev;              /* of our key, if known */
   int64_t ttl_ms;           /* CALL_GRANT */
-  sim_write write;          /* CALL_WRITE, CALL_TOUCH ... */
-  el_write_order order;     /* ... in this */
+  int caller;               /* CALL_WRITE, CALL_TOUCH: whose ... */
+  sim_write write;          /* ... and what */
+  el_write_order order;     /* in this */
   int64_t sent_ms;          /* by its sender's clock */
   bool mute;                /* its answer will not be heard */
   uint32_t batch; /* it travels with those of the same number; 0: alone */
@@ -66,6 +67,8 @@ typedef struct reply {
 typedef struct watch_message {
   int entry;
   uint32_t watch;
+  int key_id;    /* what has changed: that key ... */
+  int64_t owner; /* ... of this lease */
   el_entry_event event;
 } watch_message;
 

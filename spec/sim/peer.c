@@ -10,17 +10,17 @@
 void peer_init(sim_peer *pr, int id) {
   memset(pr, 0, offsetof(sim_peer, sessions));
   pr->id = id;
-  pr->delay_ms = 0;
   pr->session = NOBODY;
-  pr->n_sessions = pr->n_entries = 0;
-  memset(pr->lines, 0, sizeof pr->lines);
-  pr->n_in_lines = 0;
-  pr->tick_ms = 0;
+  el_local_queue_init(&pr->left_over, EL_MODE_LOCK, 0);
+  pr->actions.n = 0;
   stream_init(&pr->stream);
 }
 
 bool peer_is_quiet(const sim_peer *pr) {
-  if (pr->n_in_lines > 0) return false;
+  for (int i = 0; i < pr->n_queues; i++) {
+    const peer_queue *queue = &pr->queues[i];
+    if (queue->used && !TAILQ_EMPTY(&queue->core.waiting)) return false;
+  }
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
     if (at->used && !el_entry_is_over(&at->core)) return false;
@@ -44,6 +44,7 @@ static int64_t next_wake(const sim_peer *pr) {
   for (int i = 0; i < pr->n_entries; i++) {
     if (pr->entries[i].used) {
       note_earlier(&first_ms, pr->entries[i].core.wake_at);
+      note_earlier(&first_ms, pr->entries[i].wake_ms);
     }
   }
   return first_ms;
@@ -51,6 +52,12 @@ static int64_t next_wake(const sim_peer *pr) {
 
 static bool is_due(const world *wd, const sim_peer *pr, int64_t wake_at) {
   return wake_at != 0 && wake_at <= clock_now(wd, pr->id);
+}
+
+static void tell_time(world *wd, sim_peer *pr, peer_entry *at) {
+  el_local_event event = {.kind = EL_LOCAL_TIMER};
+  at->wake_ms = 0;
+  queue_step_entry(wd, pr, at, &event);
 }
 
 static void tick(world *wd, const world_event *ev) {
@@ -66,6 +73,9 @@ static void tick(world *wd, const world_event *ev) {
   for (int i = 0; i < pr->n_entries; i++) {
     if (pr->entries[i].used && is_due(wd, pr, pr->entries[i].core.wake_at)) {
       entry_step_simple(wd, pr, i, EL_ENTRY_TIMER);
+    }
+    if (pr->entries[i].used && is_due(wd, pr, pr->entries[i].wake_ms)) {
+      tell_time(wd, pr, &pr->entries[i]);
     }
   }
   peer_settle(wd, pr);
@@ -92,33 +102,45 @@ static void spread_lapse(world *wd, sim_peer *pr, int session) {
   }
 }
 
-static void retire(world *wd, sim_peer *pr, int session) {
+static void end_entry(world *wd, sim_peer *pr, int entry, int session) {
   el_entry_event dead = {.kind = EL_ENTRY_SESSION_DEAD,
                          .end = pr->sessions[session].core.end};
   const el_renewal *last = &pr->sessions[session].core.last;
-  pr->sessions[session].gone = false;
-  for (int i = 0; i < pr->n_entries; i++) {
-    peer_entry *at = &pr->entries[i];
-    if (at->used && at->session == session) {
-      at->cut_short =
-          dead.end != EL_SESSION_CLOSED &&
-          clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->delay_ms;
-      entry_step(wd, pr, i, &dead);
-    }
-  }
-  if (pr->session == session) pr->session = NOBODY;
+  peer_entry *at = &pr->entries[entry];
+  at->cut_short =
+      dead.end != EL_SESSION_CLOSED &&
+      clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->delay_ms;
+  entry_step(wd, pr, entry, &dead);
+  if (at->queue != NOBODY && !wd->failed) entry_leave_over(pr, entry);
 }
 
-/* No lease is to be had: everybody who needs one is told. */
-static void refuse_lines(world *wd, sim_peer *pr, int session) {
-  pr->sessions[session].refused = false;
-  for (int line = 0; line < LINES_MAX; line++) {
-    caller_line *queue = &pr->lines[line];
-    while (queue->n > 0 && !queue->driven) {
-      int caller = queue->callers[0];
-      line_leave(pr, line, caller);
-      caller_on_failed(wd, caller, CALLER_REFUSED);
+/* Those that were started last come first: their owners wait again, each before those
+ * that do already. */
+static void end_entries(world *wd, sim_peer *pr, int queue, int session) {
+  struct el_local_place_list *places = &pr->queues[queue].core.places;
+  while (!TAILQ_EMPTY(places) && !wd->failed) {
+    el_local_place *last = TAILQ_LAST(places, el_local_place_list);
+    end_entry(wd, pr, (int)(entry_of_place(last) - pr->entries), session);
+  }
+}
+
+static void retire(world *wd, sim_peer *pr, int session) {
+  pr->sessions[session].gone = false;
+  if (pr->session == session) {
+    for (int i = 0; i < pr->n_queues; i++) {
+      if (pr->queues[i].used) end_entries(wd, pr, i, session);
     }
+    pr->session = NOBODY;
+    queues_change(pr);
+  }
+}
+
+/* No lease is to be had: whoever needs one is told. */
+static void refuse(world *wd, sim_peer *pr, int session) {
+  pr->sessions[session].refused = false;
+  for (int i = 0; i < pr->n_queues; i++) {
+    el_local_event event = {.kind = EL_LOCAL_REFUSE, .err = &caller_refused};
+    if (pr->queues[i].used) queue_step(wd, pr, i, &event);
   }
 }
 
@@ -127,7 +149,7 @@ static bool settle_session(world *wd, sim_peer *pr, int session) {
   bool changed = ses->lapsed || ses->gone || ses->refused;
   if (ses->lapsed) spread_lapse(wd, pr, session);
   if (ses->gone) retire(wd, pr, session);
-  if (ses->refused) refuse_lines(wd, pr, session);
+  if (ses->refused) refuse(wd, pr, session);
   return changed;
 }
 
@@ -152,26 +174,6 @@ static bool settle_claims(world *wd, sim_peer *pr) {
   return changed;
 }
 
-/* The front of the line drives the entry as soon as that is free. */
-static bool start_line(world *wd, sim_peer *pr, int line) {
-  caller_line *queue = &pr->lines[line];
-  int entry, kind;
-  if (queue->n == 0 || queue->driven) return false;
-  if (pr->session == NOBODY ||
-      pr->sessions[pr->session].core.state != EL_SESSION_ALIVE) {
-    session_want(wd, pr);
-    return false;
-  }
-  entry = entry_get(pr, wd->callers[queue->callers[0]].key_id);
-  if (!el_entry_is_free(&pr->entries[entry].core)) return false;
-  pr->entries[entry].caller = queue->callers[0];
-  queue->driven = true;
-  kind =
-      caller_is_trying(wd, queue->callers[0]) ? EL_ENTRY_TRY : EL_ENTRY_START;
-  entry_step_simple(wd, pr, entry, kind);
-  return true;
-}
-
 static bool settle_holds(world *wd, sim_peer *pr, int session) {
   el_session_event holds = {.kind = EL_SESSION_HOLDS};
   holds.holds = session_count_holds(pr, session);
@@ -191,12 +193,11 @@ static bool end_unused(world *wd, sim_peer *pr) {
   return true;
 }
 
-/* As the local queue frees its places: what somebody wants again stays, but several
- * names at once are wanted only once. */
-static bool is_of_use(const peer_entry *at) {
-  return at->core.state != EL_ENTRY_DEAD &&
-         (!key_id_is_multi(at->key_id) || at->caller != NOBODY ||
-          at->core.wanted);
+/* One that has nothing left in etcd, and that no owner waits for. */
+static bool is_of_use(const sim_peer *pr, const peer_entry *at) {
+  return !el_local_place_is_idle(&at->place) ||
+         (at->queue != NOBODY &&
+          !TAILQ_EMPTY(&pr->queues[at->queue].core.waiting));
 }
 
 /* Does somebody wait in its queue yet, whose session has ended? */
@@ -222,16 +223,26 @@ static bool may_repeat(const world *wd, sim_peer *pr, const peer_entry *gone) {
   return is_last && is_certain && !is_awaited(wd, gone);
 }
 
+static void forget(sim_peer *pr, peer_entry *at) {
+  el_local_queue_remove(at->queue != NOBODY ? &pr->queues[at->queue].core
+                                            : &pr->left_over,
+                        &at->place);
+  at->used = false;
+  at->n_watches = 0;
+  at->look_call = at->contenders_call = 0;
+}
+
 static void forget_entries(world *wd, sim_peer *pr) {
   bool some = false;
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
-    if (!at->used || is_of_use(at) || !el_entry_is_over(&at->core)) continue;
-    at->used = false;
+    if (!at->used || is_of_use(pr, at)) continue;
+    checks_on_forgotten(wd, pr, at);
+    forget(pr, at);
     if (may_repeat(wd, pr, at)) caller_may_repeat(wd, at->key_id);
-    at->n_watches = 0;
     some = true;
   }
+  queues_forget(pr);
   if (some) checks_all_known(wd, pr);
 }
 
@@ -244,16 +255,15 @@ void peer_settle(world *wd, sim_peer *pr) {
       if (pr->sessions[i].used) changed |= settle_session(wd, pr, i);
     }
     changed |= settle_claims(wd, pr);
-    for (int i = 0; i < wd->n_callers && pr->n_in_lines > 0; i++) {
-      if (wd->callers[i].peer == pr->id) {
-        changed |= start_line(wd, pr, key_id_line(wd->callers[i].key_id));
-      }
+    for (int i = 0; i < pr->n_queues; i++) {
+      changed |= queue_settle(wd, pr, i);
     }
     for (int i = 0; i < pr->n_sessions; i++) {
       if (pr->sessions[i].used) changed |= settle_holds(wd, pr, i);
     }
     changed |= end_unused(wd, pr);
   }
+  if (wd->failed) return;
   forget_entries(wd, pr);
   arm(wd, pr);
   checks_after_peer(wd, pr);
@@ -261,65 +271,79 @@ void peer_settle(world *wd, sim_peer *pr) {
 
 /* ---- for its callers ---- */
 
-void line_leave(sim_peer *pr, int key_id, int caller) {
-  caller_line *queue = &pr->lines[key_id_line(key_id)];
-  int i = 0;
-  while (i < queue->n && queue->callers[i] != caller) {
-    i++;
-  }
-  if (i == queue->n) return;
-  if (i == 0) queue->driven = false;
-  queue->n--;
-  pr->n_in_lines--;
-  for (; i < queue->n; i++) {
-    queue->callers[i] = queue->callers[i + 1];
+/* What conflicts with what |queue| wants lingers no longer. */
+static void contend(world *wd, sim_peer *pr, int queue) {
+  for (int i = 0; i < pr->n_queues; i++) {
+    el_local_event event = {.kind = EL_LOCAL_CONTENDER};
+    if (queue_is_beside(pr, queue, i)) queue_step(wd, pr, i, &event);
   }
 }
 
-void peer_request(world *wd, int id, int caller) {
+void peer_join(world *wd, int id, int caller) {
   sim_peer *pr = &wd->peers[id];
-  caller_line *queue = &pr->lines[key_id_line(wd->callers[caller].key_id)];
-  queue->callers[queue->n++] = caller;
-  pr->n_in_lines++;
+  sim_caller *who = &wd->callers[caller];
+  el_local_event join = {.kind = EL_LOCAL_JOIN,
+                         .owner = &who->owners[who->owner].core};
+  int queue = queue_get(pr, key_id_queue(who->key_id));
+  who->owners[who->owner].queue = queue;
+  contend(wd, pr, queue);
+  queue_step(wd, pr, queue, &join);
   peer_settle(wd, pr);
 }
 
-static void step_driven(world *wd, sim_peer *pr, peer_entry *at, int kind) {
-  entry_step_simple(wd, pr, (int)(at - pr->entries), kind);
-}
-
-static void leave(world *wd, sim_peer *pr, int caller) {
-  peer_entry *at = peer_find_driven(pr, caller);
-  line_leave(pr, wd->callers[caller].key_id, caller);
-  if (at == NULL || handoff_pass(wd, pr, at)) return;
-  at->caller = NOBODY;
-  step_driven(wd, pr, at, EL_ENTRY_STOP);
-}
-
-void peer_stop(world *wd, int id, int caller) {
+/* |event| of the caller's present owner, if its queue still has it. */
+static void step_owner(world *wd, int id, int caller, el_local_event *event) {
   sim_peer *pr = &wd->peers[id];
-  leave(wd, pr, caller);
+  sim_caller *who = &wd->callers[caller];
+  event->owner = &who->owners[who->owner].core;
+  queue_step(wd, pr, who->owners[who->owner].queue, event);
   peer_settle(wd, pr);
+}
+
+void peer_leave(world *wd, int id, int caller, el_leave how, el_loss loss) {
+  sim_caller *who = &wd->callers[caller];
+  peer_entry *at = peer_entry_of(who);
+  el_local_event leave = {
+      .kind = EL_LOCAL_LEAVE, .how = how, .loss = loss, .err = &caller_gave_up};
+  if (at != NULL) leave.mod_rev = writes_end(at, caller);
+  step_owner(wd, id, caller, &leave);
 }
 
 void peer_max_hold(world *wd, int id, int caller) {
-  sim_peer *pr = &wd->peers[id];
-  peer_entry *at = peer_find_driven(pr, caller);
-  if (at == NULL) return;
-  step_driven(wd, pr, at, EL_ENTRY_MAX_HOLD);
-  peer_settle(wd, pr);
+  el_local_event event = {.kind = EL_LOCAL_MAX_HOLD};
+  step_owner(wd, id, caller, &event);
+}
+
+void peer_downgrade(world *wd, int id, int caller) {
+  el_local_event event = {.kind = EL_LOCAL_DOWNGRADE};
+  step_owner(wd, id, caller, &event);
+  peer_write(wd, id, caller, WRITE_DOWNGRADE);
+}
+
+static void step_all(world *wd, sim_peer *pr, const el_local_event *event) {
+  for (int i = 0; i < pr->n_queues; i++) {
+    el_local_event it = *event;
+    if (pr->queues[i].used) queue_step(wd, pr, i, &it);
+  }
+}
+
+void peer_fail_waiting(world *wd, int id) {
+  el_local_event event = {.kind = EL_LOCAL_FAIL_WAITING,
+                          .err = &caller_refused};
+  step_all(wd, &wd->peers[id], &event);
+  peer_settle(wd, &wd->peers[id]);
 }
 
 void peer_close(world *wd, int id) {
   sim_peer *pr = &wd->peers[id];
   el_session_event close = {.kind = EL_SESSION_CLOSE};
+  el_local_event end = {
+      .kind = EL_LOCAL_END, .loss = EL_LOSS_CLOSED, .err = &caller_closed};
   if (pr->closed) return;
   pr->closed = true;
+  step_all(wd, pr, &end);
   for (int i = 0; i < wd->n_callers; i++) {
-    if (wd->callers[i].peer == id) {
-      caller_on_closed(wd, i);
-      leave(wd, pr, i);
-    }
+    if (wd->callers[i].peer == id) caller_on_closed(wd, i);
   }
   if (pr->session != NOBODY) session_step(wd, pr, pr->session, &close);
   peer_settle(wd, pr);

@@ -1,5 +1,5 @@
 /* sim peer_entry: carries out what an entry's step function answers. */
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,10 +111,12 @@ static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
 }
 
 int entry_key_id_of(const peer_entry *at, const el_place *place) {
-  int key_ids[NAMES_MAX];
+  int key_ids[NAMES_MAX], name;
   key_id_all(at->key_id, key_ids);
-  return key_id_make(key_id_name(key_ids[place->name]), place->mode,
-                     (int)place->slot);
+  name = key_id_name(key_ids[place->name]);
+  return place->mode == EL_MODE_PERMIT
+             ? key_id_permit(name, (int)place->slot, place->permits)
+             : key_id_make(name, place->mode, (int)place->slot);
 }
 
 static void watch_other(world *wd, sim_peer *pr, int entry,
@@ -151,7 +153,14 @@ static int find_watch(const peer_entry *at, uint32_t id) {
 }
 
 bool peer_is_watching(const world *wd, int id, const watch *what) {
-  return find_watch(&wd->peers[id].entries[what->entry], what->id) != NOBODY;
+  const peer_entry *at = &wd->peers[id].entries[what->entry];
+  return at->contenders.id == what->id || find_watch(at, what->id) != NOBODY;
+}
+
+static void watch_again(world *wd, const sim_peer *pr, watch *what) {
+  stream_unwatch(wd, pr->id, what->id);
+  what->id = world_new_id(wd);
+  stream_watch(wd, pr->id, what);
 }
 
 void peer_watch_again(world *wd, int id) {
@@ -159,10 +168,10 @@ void peer_watch_again(world *wd, int id) {
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
     for (int k = 0; at->used && k < at->n_watches; k++) {
-      stream_unwatch(wd, id, at->watches[k].id);
-      at->watches[k].id = world_new_id(wd);
-      stream_watch(wd, id, &at->watches[k]);
+      watch_again(wd, pr, &at->watches[k]);
     }
+    if (at->used && at->contenders.id != 0)
+      watch_again(wd, pr, &at->contenders);
   }
 }
 
@@ -171,6 +180,11 @@ void peer_on_watch(world *wd, int id, const watch_message *message) {
   peer_entry *at = &pr->entries[message->entry];
   el_entry_event event = message->event;
   int which = find_watch(at, message->watch);
+  if (at->contenders.id == message->watch) {
+    behind_on_watch(wd, pr, at, message);
+    peer_settle(wd, pr);
+    return;
+  }
   if (which == NOBODY) return;
   if (event.kind == EL_ENTRY_WATCH_CREATED) {
     if (!are_created(at, which, event.rev)) return;
@@ -192,28 +206,35 @@ static void prove(world *wd, sim_peer *pr, int session,
   session_step(wd, pr, session, &proof);
 }
 
-/* The caller's request is over before it held anything. */
-static void fail(world *wd, sim_peer *pr, peer_entry *at,
-                 caller_verdict verdict) {
-  int caller = at->caller;
-  if (caller == NOBODY) return; /* it has left; this is about the release */
-  at->caller = NOBODY;
-  line_leave(pr, at->key_id, caller);
-  caller_on_failed(wd, caller, verdict);
+static void tell_conflict(world *wd, sim_peer *pr, peer_entry *at,
+                          const el_entry_action *action) {
+  checks_on_conflict(wd, pr, at, action->place.permits);
+  queue_tell(wd, pr, at, action);
 }
 
-static void lose(world *wd, sim_peer *pr, peer_entry *at, el_loss loss) {
-  int caller = at->caller;
-  checks_on_lost(wd, pr, at, loss);
-  if (caller == NOBODY) return;
-  at->caller = NOBODY;
-  line_leave(pr, at->key_id, caller);
-  caller_on_lost(wd, caller, loss);
+static void tell_released(world *wd, sim_peer *pr, peer_entry *at,
+                          const el_entry_action *action) {
+  bool is_refused = action->kind == EL_ENTRY_REFUSED;
+  at->let_go = false;
+  at->release = is_refused      ? EL_RELEASE_REFUSED
+                : action->found ? EL_RELEASE_DONE
+                                : EL_RELEASE_GONE;
+  if (!is_refused) {
+    checks_on_released(wd, pr, at, action->found);
+    at->delete_unsure = false;
+  }
+  queue_tell(wd, pr, at, action);
 }
 
-static void restart(sim_peer *pr, peer_entry *at) {
-  if (at->caller != NOBODY) pr->lines[key_id_line(at->key_id)].driven = false;
-  at->caller = NOBODY;
+static void tell_granted(world *wd, sim_peer *pr, peer_entry *at,
+                         const el_entry_action *action) {
+  checks_on_granted(wd, pr, at, action->place.rev);
+  at->passes_behind = 0;
+  at->behind_ms = at->contended_ms = 0;
+  at->granted_ms = wd->now_ms;
+  at->n_holds = 0;
+  at->is_blind = false;
+  queue_tell(wd, pr, at, action);
 }
 
 static void perform(world *wd, sim_peer *pr, int entry,
@@ -234,44 +255,33 @@ static void perform(world *wd, sim_peer *pr, int entry,
     case EL_ENTRY_PROOF:
       prove(wd, pr, at->session, action);
       return;
-    case EL_ENTRY_GRANTED:
-      checks_on_granted(wd, pr, at, action->place.rev);
-      handoff_begin(wd, pr, at);
-      if (at->caller != NOBODY) {
-        caller_on_granted(wd, at->caller, action->place.rev);
-      }
-      return;
-    case EL_ENTRY_REFUSED:
-      at->let_go = false;
-      fail(wd, pr, at, CALLER_REFUSED);
-      return;
-    case EL_ENTRY_CONFLICT:
-      checks_on_conflict(wd, pr, at, action->place.permits);
-      fail(wd, pr, at, CALLER_CONFLICT);
-      return;
-    case EL_ENTRY_LOCKED:
-      fail(wd, pr, at, CALLER_LOCKED);
-      return;
-    case EL_ENTRY_PLACE_LOST:
-      checks_on_lost(wd, pr, at, EL_LOSS_DELETED);
-      fail(wd, pr, at, CALLER_PLACE_LOST);
-      return;
-    case EL_ENTRY_RESTART:
-      restart(pr, at);
-      return;
     case EL_ENTRY_CONFIRM:
       session_step(wd, pr, at->session, &confirm);
       return;
     case EL_ENTRY_UNSURE:
       tell_unsure(wd, pr, at->session);
       return;
-    case EL_ENTRY_LOST:
-      lose(wd, pr, at, action->loss);
+    case EL_ENTRY_GRANTED:
+      tell_granted(wd, pr, at, action);
       return;
+    case EL_ENTRY_REFUSED:
     case EL_ENTRY_RELEASED:
-      at->let_go = false;
-      checks_on_released(wd, pr, at, action->found);
-      at->delete_unsure = false;
+      tell_released(wd, pr, at, action);
+      return;
+    case EL_ENTRY_CONFLICT:
+      tell_conflict(wd, pr, at, action);
+      return;
+    case EL_ENTRY_LOST:
+      checks_on_lost(wd, pr, at, action->loss);
+      queue_tell(wd, pr, at, action);
+      return;
+    case EL_ENTRY_PLACE_LOST:
+      checks_on_lost(wd, pr, at, EL_LOSS_DELETED);
+      queue_tell(wd, pr, at, action);
+      return;
+    case EL_ENTRY_LOCKED:
+    case EL_ENTRY_RESTART:
+      queue_tell(wd, pr, at, action);
       return;
   }
 }
@@ -281,10 +291,10 @@ static void trace_step(const world *wd, const sim_peer *pr,
                        const el_entry_event *event,
                        const el_entry_actions *out) {
   static const char *const events[] = {
-      "start",        "try",     "stop",     "answer",   "watch created",
-      "deleted",      "put",     "no watch", "claimed",  "unproven",
-      "lapsed",       "renewed", "max hold", "handed off", "key gone", "key found",
-      "session dead", "timer"};
+      "start",     "try",          "stop",     "answer",     "watch created",
+      "deleted",   "put",          "no watch", "claimed",    "unproven",
+      "lapsed",    "renewed",      "max hold", "handed off", "key gone",
+      "key found", "session dead", "timer"};
   static const char *const actions[] = {
       "SEND",    "WATCH",   "UNWATCH",  "PROOF",      "GRANTED",
       "REFUSED", "LOCKED",  "CONFLICT", "PLACE_LOST", "RESTART",
@@ -323,6 +333,8 @@ void entry_step(world *wd, sim_peer *pr, int entry,
     perform(wd, pr, entry, &out.list[i]);
   }
   checks_after_entry(wd, pr, at);
+  if (at->queue != NOBODY) queue_change(pr, at->queue);
+  queues_perform(wd, pr);
 }
 
 void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind) {
@@ -337,49 +349,75 @@ void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev) {
 
 /* ---- their lives ---- */
 
-static int add_entry(sim_peer *pr) {
-  for (int i = 0; i < ENTRIES_MAX; i++) {
-    peer_entry *at = &pr->entries[i];
-    if (i < pr->n_entries && at->used) continue;
-    if (i == pr->n_entries) pr->n_entries++;
-    memset(at, 0, sizeof *at);
-    at->used = true;
-    return i;
+static int find_unused(sim_peer *pr) {
+  for (int i = 0; i < pr->n_entries; i++) {
+    if (!pr->entries[i].used) return i;
   }
-  abort();
+  if (pr->n_entries == ENTRIES_MAX) abort();
+  return pr->n_entries++;
 }
 
 static int find(const sim_peer *pr, int key_id) {
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
-    if (at->used && at->key_id == key_id && at->session == pr->session)
-      return i;
+    if (at->used && at->key_id == key_id && at->queue != NOBODY) return i;
   }
   return NOBODY;
 }
 
-int entry_of_key(sim_peer *pr, int key_id) {
-  int index = find(pr, key_id_whole(key_id));
-  return index != NOBODY ? index : entry_get(pr, key_id);
-}
-
-int entry_get(sim_peer *pr, int key_id) {
-  int index = find(pr, key_id);
-  if (index != NOBODY) return index;
-  index = add_entry(pr);
-  pr->entries[index].key_id = key_id;
-  pr->entries[index].session = pr->session;
-  pr->entries[index].caller = NOBODY;
-  el_entry_init(&pr->entries[index].core, key_id_mode(key_id),
+int entry_add_at(sim_peer *pr, int queue, int slot) {
+  int index = find_unused(pr);
+  peer_entry *at = &pr->entries[index];
+  memset(at, 0, sizeof *at);
+  at->used = true;
+  at->key_id = key_id_at_slot(pr->queues[queue].id, slot);
+  at->session = pr->session;
+  at->queue = queue;
+  at->writes.caller = NOBODY;
+  el_entry_init(&at->core, key_id_mode(at->key_id),
                 &pr->sessions[pr->session].core);
+  el_local_queue_add(&pr->queues[queue].core, &at->place, &at->core);
   return index;
 }
 
-peer_entry *peer_find_driven(sim_peer *pr, int caller) {
-  for (int i = 0; i < pr->n_entries; i++) {
-    if (pr->entries[i].used && pr->entries[i].caller == caller) {
-      return &pr->entries[i];
+int entry_add(world *wd, sim_peer *pr, int queue) {
+  int id = pr->queues[queue].id, slot = 0;
+  el_mode mode = key_id_mode(id);
+  if (mode == EL_MODE_LOCK || mode == EL_MODE_MULTI) {
+    if (find(pr, id) != NOBODY) {
+      world_violate(wd, "I7 one key", "p%d needs two keys at n%d", pr->id, id);
     }
+    return entry_add_at(pr, queue, 0);
   }
-  return NULL;
+  while (find(pr, key_id_at_slot(id, slot)) != NOBODY) {
+    slot++;
+  }
+  return entry_add_at(pr, queue, slot);
+}
+
+int entry_of_key(sim_peer *pr, int key_id) {
+  int index = find(pr, key_id_whole(key_id)), queue;
+  if (index == NOBODY) index = find(pr, key_id);
+  if (index != NOBODY) return index;
+  queue = queue_get(pr, key_id_queue(key_id));
+  return entry_add_at(pr, queue,
+                      key_id_is_multi(key_id) ? 0 : (int)key_id_slot(key_id));
+}
+
+void entry_leave_over(sim_peer *pr, int entry) {
+  peer_entry *at = &pr->entries[entry];
+  el_local_queue_remove(&pr->queues[at->queue].core, &at->place);
+  queue_change(pr, at->queue);
+  el_local_queue_add(&pr->left_over, &at->place, &at->core);
+  at->queue = NOBODY;
+  at->wake_ms = 0;
+}
+
+peer_entry *entry_of_place(el_local_place *place) {
+  return (peer_entry *)((char *)place - offsetof(peer_entry, place));
+}
+
+peer_entry *peer_entry_of(const sim_caller *who) {
+  el_local_place *place = who->owners[who->owner].core.place;
+  return place != NULL ? entry_of_place(place) : NULL;
 }

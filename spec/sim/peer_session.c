@@ -233,6 +233,7 @@ void session_step(world *wd, sim_peer *pr, int session,
     world_violate(wd, "I5 progress", "p%d puts off an audit", pr->id);
   }
   checks_after_session(wd, pr, session);
+  queues_change(pr);
 }
 
 /* ---- its life ---- */

@@ -11,14 +11,22 @@
 
 enum { WRITE_FOR_MS = 5000 };
 
-void writes_begin(peer_entry *at, int64_t mod_rev) {
-  at->writes = (peer_writes){.rev = at->core.rev};
+void writes_begin(peer_entry *at, int caller, int64_t mod_rev) {
+  at->writes =
+      (peer_writes){.of = caller, .caller = caller, .rev = at->core.rev};
   el_write_order_init(&at->writes.order, mod_rev);
+}
+
+int64_t writes_end(peer_entry *at, int caller) {
+  if (at->writes.caller != caller) return 0;
+  at->writes.caller = NOBODY;
+  return el_write_order_pass(&at->writes.order);
 }
 
 static el_write_action step(const world *wd, peer_entry *at,
                             el_write_event event) {
-  event.kept = at->caller != NOBODY && wd->callers[at->caller].claiming;
+  event.kept =
+      at->writes.caller != NOBODY && wd->callers[at->writes.caller].claiming;
   return el_write_order_step(&at->writes.order, &event);
 }
 
@@ -35,7 +43,8 @@ static void on_time(world *wd, const world_event *ev);
 static void send(world *wd, const sim_peer *pr, peer_entry *at,
                  call_kind kind) {
   call what = entry_call(wd, pr, at, kind);
-  what.write = at->writes.line[0];
+  what.write = at->writes.waiting[0];
+  what.caller = at->writes.of;
   what.order = at->writes.order;
   at->writes.call = what.id;
   checks_on_write_sent(wd, pr, at, kind);
@@ -50,7 +59,7 @@ static bool rest(world *wd, const sim_peer *pr, peer_entry *at,
   world_event *ev;
   at_ms = el_retry_next(failed, clock_now(wd, pr->id), &writes->failures,
                         (uint64_t)pr->id);
-  if (at_ms >= writes->line[0].until_ms) return false;
+  if (at_ms >= writes->waiting[0].until_ms) return false;
   writes->call = world_new_id(wd);
   ev = world_post(wd, clock_when(wd, pr->id, at_ms), pr->id, on_time);
   ev->call = (call){.id = writes->call, .entry = (int)(at - pr->entries)};
@@ -68,11 +77,11 @@ static el_write_action leave(world *wd, sim_peer *pr, peer_entry *at,
   writes->call = 0;
   writes->failures = 0;
   writes->answers = 0;
-  memmove(writes->line, writes->line + 1,
-          (size_t)--writes->n * sizeof *writes->line);
+  memmove(writes->waiting, writes->waiting + 1,
+          (size_t)--writes->n * sizeof *writes->waiting);
   if (writes->n == 0) return EL_WRITE_WAIT;
-  return clock_now(wd, pr->id) < writes->line[0].until_ms
-             ? start(wd, at, &writes->line[0])
+  return clock_now(wd, pr->id) < writes->waiting[0].until_ms
+             ? start(wd, at, &writes->waiting[0])
              : EL_WRITE_UNSENT;
 }
 
@@ -120,15 +129,15 @@ static void on_time(world *wd, const world_event *ev) {
 
 void peer_write(world *wd, int id, int caller, int what) {
   sim_peer *pr = &wd->peers[id];
-  peer_entry *at = peer_find_driven(pr, caller);
+  peer_entry *at = peer_entry_of(&wd->callers[caller]);
   peer_writes *writes = &at->writes;
-  sim_write *added = &writes->line[writes->n];
+  sim_write *added = &writes->waiting[writes->n];
   bool only_reads = wd->callers[caller].mode == EL_MODE_READ;
   uint32_t number;
   el_write_action action;
   if (only_reads && what != WRITE_DOWNGRADE) return;
   number = checks_on_write(wd);
-  if (number == 0 || writes->n == WRITE_LINE_MAX) return;
+  if (number == 0 || writes->n == WRITES_WAITING_MAX) return;
   *added = (sim_write){.what = what,
                        .number = number,
                        .until_ms = clock_now(wd, id) + WRITE_FOR_MS};

@@ -28,9 +28,8 @@ int queue_limit(int key_id) {
   return key_id_mode(key_id) == EL_MODE_PERMIT ? key_id_permits(key_id) : 1;
 }
 
-static bool is_in_way(const store *st, const key *it, int name, el_mode mine) {
-  return it->create_rev != 0 && key_id_name(it->key_id) == name &&
-         !key_is_nested(it) && !key_id_is_note(it->key_id) &&
+bool queue_has_in_way(const store *st, const key *it, int name, el_mode mine) {
+  return key_id_name(it->key_id) == name && key_is_entry(it) &&
          queue_is_in_way(mine, key_id_mode(it->key_id)) &&
          (mine != EL_MODE_READ || !is_downgraded(st, it));
 }
@@ -40,7 +39,8 @@ int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
   int n = 0;
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[i];
-    if (!is_in_way(st, it, name, mine) || it->create_rev >= rev) continue;
+    if (!queue_has_in_way(st, it, name, mine) || it->create_rev >= rev)
+      continue;
     if (one != NULL) *one = it;
     n++;
   }
@@ -57,7 +57,7 @@ static void note_free(world *wd, int name, el_mode mine) {
   }
 }
 
-/* The key of |rev| is deleted, or its writer only reads from now on: who is next? */
+/* The key of |rev| is no entry any more, or its writer only reads from now on: who is next? */
 static void note_front(world *wd, int name, int64_t rev, el_mode mine) {
   if (mine == EL_MODE_PERMIT ||
       queue_count_older(&wd->store, name, rev, mine, NULL) == 0) {
@@ -75,7 +75,7 @@ void queue_note(world *wd, const change *what) {
     note_front(wd, name, what->after.owner, EL_MODE_READ);
   }
   if (key_id_is_note(before->key_id)) return;
-  if (before->create_rev == 0 || what->after.create_rev != 0) return;
+  if (!key_is_entry(before) || key_is_entry(&what->after)) return;
   for (int mine = 0; mine < MODES; mine++) {
     el_mode gone = key_id_mode(before->key_id);
     /* Of his own mode it may have been his client's, who now has a place for him. */

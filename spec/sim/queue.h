@@ -14,6 +14,9 @@ bool queue_excludes(el_mode one, el_mode other);
  * waiting. */
 int queue_limit(int key_id);
 
+/* Is |it|, if it is older, in the way of who wants |name| as |mine|? */
+bool queue_has_in_way(const store *st, const key *it, int name, el_mode mine);
+
 /* How many keys of lock |name| older than |rev| are in the way of who wants it as |mine|;
  * |*one|, which may be NULL, is one of them. */
 int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,

@@ -58,11 +58,11 @@ static int put_data(const call *what, sheet *on) {
   int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids);
   for (int i = 0; i < n; i++) {
     char *text = on->texts[i];
-    on->ops[i] =
-        (el_op){.kind = EL_OP_PUT,
-                .key = {text, txn_datum(text, key_id_datum(key_ids[i]))},
-                .value = {(const char *)&what->write.number,
-                          sizeof what->write.number}};
+    on->ops[i] = (el_op){
+        .kind = EL_OP_PUT,
+        .key = {text, txn_datum(text, key_id_datum(key_ids[i], what->caller))},
+        .value = {(const char *)&what->write.number,
+                  sizeof what->write.number}};
   }
   return n;
 }

@@ -29,6 +29,12 @@ enum { NESTED_MAX = 3 };
 
 static inline bool key_is_nested(const key *it) { return it->owner <= 0; }
 
+/* Is it there, and of the lease that its name contains? Else it is user data. */
+static inline bool key_is_entry(const key *it) {
+  return it->create_rev != 0 && !key_is_nested(it) && it->lease == it->owner &&
+         !key_id_is_note(it->key_id);
+}
+
 typedef struct lease {
   int64_t ttl_ms;
   int64_t granted_at; /* 0: not yet */

@@ -49,6 +49,8 @@ static void push(world *wd, int peer, const watch_message *message) {
 
 static watch_message message_of(const watch *what, const change *it) {
   watch_message message = {.entry = what->entry, .watch = what->id};
+  message.key_id = it->after.key_id;
+  message.owner = it->after.owner;
   message.event.rev = it->rev;
   if (it->after.create_rev == 0) {
     message.event.kind = EL_ENTRY_WATCH_DELETED;
@@ -83,7 +85,12 @@ static void tell(world *wd, int peer, const watch *what, const change *it) {
   const condition *cond = &wd->faults.peers[peer];
   world_event *ev;
   int64_t at_ms;
-  if (world_chance(wd, FAULT_SWALLOWED)) return;
+  if (world_chance(wd, FAULT_SWALLOWED)) {
+    if (what->owner == WATCH_BELOW) {
+      wd->peers[peer].entries[what->entry].is_blind = true;
+    }
+    return;
+  }
   if (faults_is_deposed(&wd->faults, peer, wd->now_ms)) {
     at_ms = cond->deposed_until;
   } else if (faults_is_lagging(&wd->faults, peer, wd->now_ms)) {
@@ -99,9 +106,10 @@ static void tell(world *wd, int peer, const watch *what, const change *it) {
 }
 
 static bool is_about(const watch *what, const change *it) {
-  if (what->owner == 0) { /* all keys of a semaphore */
+  if (what->owner == WATCH_PERMITS || what->owner == WATCH_BELOW) {
     return key_id_name(what->key_id) == key_id_name(it->after.key_id) &&
-           key_id_mode(it->after.key_id) == EL_MODE_PERMIT;
+           (what->owner == WATCH_BELOW ||
+            key_id_mode(it->after.key_id) == EL_MODE_PERMIT);
   }
   return what->key_id == it->after.key_id && what->owner == it->after.owner;
 }

@@ -5,12 +5,18 @@
 
 #include "world.h"
 
-enum { WATCHES_MAX = 128, STREAM_MAX = 256 };
+enum { WATCHES_MAX = 512, STREAM_MAX = 256 };
+
+/* Instead of the owner of one key. */
+enum {
+  WATCH_PERMITS = 0, /* all keys of the semaphore */
+  WATCH_BELOW = -1   /* all keys below the name */
+};
 
 /* A watch that the store has created. */
 typedef struct watch {
-  uint32_t id;
-  int entry; /* of the sim_peer */
+  uint32_t id; /* 0: none */
+  int entry;   /* of the sim_peer */
   int key_id;
   int64_t owner; /* of the key */
 } watch;

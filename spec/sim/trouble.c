@@ -16,11 +16,23 @@ static int64_t pick_length(world *wd) {
 
 /* ---- the network and the cluster ---- */
 
+/* The peer has noticed that nothing comes. */
+static void give_up(world *wd, const world_event *ev) {
+  if (wd->calm_from_ms != 0 || wd->peers[ev->peer].closed) return;
+  world_count(wd, FAULT_AWAY);
+  world_trace(wd, "p%d is told that the store is out of reach", ev->peer);
+  peer_fail_waiting(wd, ev->peer);
+}
+
 static void cut_off(world *wd, int peer, int64_t length_ms) {
   condition *cond = &wd->faults.peers[peer];
   world_trace(wd, "p%d is cut off for %d ms", peer, (int)length_ms);
   cond->partition_until = wd->now_ms + length_ms;
   if (rng_chance(&wd->dice, 500)) stream_break(wd, peer);
+  if (rng_chance(&wd->dice, 300)) {
+    world_post(wd, wd->now_ms + rng_between(&wd->dice, 0, length_ms), peer,
+               give_up);
+  }
 }
 
 static void partition(world *wd, const world_event *ev) {

@@ -99,8 +99,8 @@ static el_mode mode_of(const char *rest) {
 static void parse(el_bytes text, int *key_id, int64_t *owner) {
   char copy[TXN_TEXT_MAX];
   unsigned long long hex;
-  unsigned slot = 0;
-  int name, at = 0;
+  unsigned slot = 0, permits = 0;
+  int name, n, at = 0;
   el_mode mode;
   assert(text.len < sizeof copy);
   memcpy(copy, text.data, text.len);
@@ -108,10 +108,13 @@ static void parse(el_bytes text, int *key_id, int64_t *owner) {
   if (sscanf(copy, "lock%d/%n", &name, &at) != 1 || at == 0) abort();
   mode = mode_of(copy + at);
   at += (int)strlen(key_id_stem(mode));
-  /* or somebody writes to a key that no lock has */
-  if (sscanf(copy + at, "%llx-%x", &hex, &slot) < 1) abort();
+  n = sscanf(copy + at, "%llx-%x.%x", &hex, &slot, &permits);
+  if (n < 1) abort(); /* or somebody writes to a key that no lock has */
+  if (n == 1) sscanf(copy + at, "%llx.%x", &hex, &permits);
   if (mode == EL_MODE_LOCK && slot != 0) mode = EL_MODE_MULTI;
-  *key_id = key_id_make(name, mode, (int)slot);
+  *key_id = mode == EL_MODE_PERMIT
+                ? key_id_permit(name, (int)slot, (int)permits)
+                : key_id_make(name, mode, (int)slot);
   *owner = (int64_t)hex;
 }
 

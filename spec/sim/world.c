@@ -81,6 +81,7 @@ void world_reset(world *wd, uint64_t seed) {
   wd->calm_from_ms = wd->quiet_from_ms = 0;
   wd->flying = 0;
   wd->last_id = 0;
+  wd->n_asked = 0;
   wd->n_heap = wd->n_unused = 0;
   for (int i = wd->room - 1; i >= 0; i--) {
     wd->unused[wd->n_unused++] = i;

@@ -51,7 +51,9 @@ enum { WRITES_MAX = 2000 };
 typedef struct write_record {
   uint32_t n;              /* so many were wanted, and have numbers from 1 on */
   uint32_t last[DATA_MAX]; /* the latest that was carried out */
-  bool refused[WRITES_MAX]; /* its holder was told that it won't be */
+  int64_t last_rev[DATA_MAX];     /* by which key ... */
+  uint32_t last_of_rev[DATA_MAX]; /* ... and which by that */
+  bool refused[WRITES_MAX];       /* its holder was told that it won't be */
 } write_record;
 
 struct world {
@@ -78,6 +80,8 @@ struct world {
   int64_t quiet_from_ms; /* and their effects are over */
   int flying;            /* requests that may still be applied */
   uint32_t last_id;      /* of a call, a watch */
+  int64_t n_asked;       /* requests of all callers */
+  bool waits_out;        /* at the end, for keys that linger for long */
 
   world_event *pool;
   int *heap, *unused;

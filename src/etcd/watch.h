@@ -57,11 +57,6 @@ void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key);
 void el_watch_start_prefix(el_watches *watches, el_watch *watch,
                            el_bytes prefix);
 
-/* |to| is from now on what |from| was, which watches nothing any more; |key| is as it
- * was, in memory that lives until |to| is stopped. @thread io */
-void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
-                   el_bytes key);
-
 /* No event comes after this; harmless when not watching. @thread io */
 void el_watch_stop(el_watches *watches, el_watch *watch);
 

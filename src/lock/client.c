@@ -28,7 +28,6 @@ struct el_client {
   el_auth *auth;
   el_requests *requests;
   el_watches *watches;
-  el_kept_watches *kept_watches;
   el_sessions *sessions;
   el_local_queues *queues;
   el_guarded_world guarded;
@@ -194,11 +193,9 @@ static void run_open(el_command *command) {
                                .found_key = on_key_found,
                                .arg = cl};
   cl->watches = el_watches_new(cl->auth, timers);
-  cl->kept_watches = el_kept_watches_new(cl->watches, timers);
   world = (el_entry_world){.auth = cl->auth,
                            .requests = cl->requests,
                            .watches = cl->watches,
-                           .kept_watches = cl->kept_watches,
                            .timers = timers,
                            .counters = &cl->handle->counters};
   cl->sessions = el_sessions_new(&session, &world);
@@ -253,7 +250,6 @@ static void on_stopped(void *arg) {
   el_alarms_free(cl->alarms);
   el_sessions_free(cl->sessions);
   el_watcher_world_free(&cl->watchers);
-  el_kept_watches_free(cl->kept_watches);
   el_watches_free(cl->watches);
   el_requests_free(cl->requests);
   el_channel_free(cl->channel);

@@ -104,8 +104,7 @@ typedef struct el_key_watch {
   /* The store's when it was created, or told something last. 0: it isn't created yet; 1:
    * it was refused. */
   int64_t told_rev;
-  bool is_own; /* of those that this entry has */
-  char key[];  /* that is watched */
+  char key[]; /* that is watched */
 } el_key_watch;
 
 /* When the last of them was created; 0: some aren't yet. One look when all of them are
@@ -142,9 +141,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
     watching->told_rev = from->rev;
     event.rev = is_behind ? from->rev : all_created_rev(driver);
     if (event.rev == 0) return;
-  } else if (from->rev < watching->told_rev) {
-    return; /* what the entry knows: this watch was another wait's before */
-  } else {
+  } else if (from->rev > watching->told_rev) {
     watching->told_rev = from->rev;
   }
   step(driver, &event);
@@ -154,12 +151,7 @@ static void stop_watch(el_entry_driver *driver) {
   el_key_watch *watching;
   while ((watching = driver->watching) != NULL) {
     driver->watching = watching->next;
-    if (watching->is_own) {
-      el_watch_stop(driver->world->watches, &watching->watch);
-    } else {
-      el_kept_watches_put(driver->world->kept_watches, &watching->watch,
-                          watching->told_rev);
-    }
+    el_watch_stop(driver->world->watches, &watching->watch);
     free(watching);
   }
 }
@@ -175,26 +167,14 @@ static el_key_watch *add_watch(el_entry_driver *driver, el_bytes *key) {
   return watching;
 }
 
-static void watch_own(el_entry_driver *driver, el_bytes key) {
-  el_key_watch *watching = add_watch(driver, &key);
-  watching->is_own = true;
-  el_watch_start(driver->world->watches, &watching->watch, key);
-}
-
 static void watch_stem(el_entry_driver *driver, el_bytes stem) {
   el_key_watch *watching = add_watch(driver, &stem);
   el_watch_start_prefix(driver->world->watches, &watching->watch, stem);
 }
 
-/* Somebody else's key, of which the entry knows what it was at |watch_rev|. */
 static void watch_key(el_entry_driver *driver, el_bytes key) {
   el_key_watch *watching = add_watch(driver, &key);
-  watching->told_rev =
-      el_kept_watches_take(driver->world->kept_watches, &watching->watch, key,
-                           driver->entry.watch_rev);
-  if (watching->told_rev == 0) {
-    el_watch_start(driver->world->watches, &watching->watch, key);
-  }
+  el_watch_start(driver->world->watches, &watching->watch, key);
 }
 
 static void watch_other(el_entry_driver *driver, const el_place *place) {
@@ -220,7 +200,7 @@ static void start_watch(el_entry_driver *driver, const el_place *place) {
     return;
   }
   for (const el_keys *own = &driver->keys; own != NULL; own = own->next) {
-    watch_own(driver, el_keys_own(own));
+    watch_key(driver, el_keys_own(own));
   }
 }
 
@@ -284,14 +264,6 @@ static void note_state(el_entry_driver *driver) {
   }
 }
 
-/* Where the watch that it waits by was kept from before: something has happened since the
- * entry knew the key. */
-static bool has_missed(const el_entry_driver *driver) {
-  const el_entry *entry = &driver->entry;
-  return entry->state == EL_ENTRY_WAITING && entry->watching &&
-         all_created_rev(driver) > entry->watch_rev;
-}
-
 static void take(el_entry_driver *driver, const el_entry_event *event) {
   el_entry_actions actions;
   el_entry_event known = *event;
@@ -329,10 +301,6 @@ static void step(el_entry_driver *driver, const el_entry_event *event) {
   take(driver, event);
   while (withdraw(driver)) {
     take(driver, &withdrawn);
-  }
-  if (has_missed(driver)) {
-    take(driver, &(el_entry_event){.kind = EL_ENTRY_WATCH_CREATED,
-                                   .rev = all_created_rev(driver)});
   }
   driver->events->stepped(driver); /* which may be its end */
 }

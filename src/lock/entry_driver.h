@@ -13,7 +13,6 @@
 #include <sys/queue.h>
 
 #include "etcd/watch.h"
-#include "lock/kept_watches.h"
 #include "lock/requests.h"
 #include "lock/session_driver.h"
 #include "rules/entry.h"
@@ -34,7 +33,6 @@ struct el_entry_world {
   bool wanted;          /* somebody needs the session */
   el_entry_world *next; /* of the same client */
   el_watches *watches;
-  el_kept_watches *kept_watches;
   el_timers *timers;
   el_counters *counters;
   struct el_proving_list proving; /* those that wait for the session's proof */

@@ -211,11 +211,11 @@ static void hand_off(el_local_queue *queue, el_local_place *place,
 static void take_lingering(el_local_queue *queue, el_local_place *place,
                            const el_local_now *now, el_local_actions *out) {
   el_local_owner *next = TAILQ_FIRST(&queue->waiting);
+  int64_t mod_rev = place->mod_rev;
   stop_lingering(place, out);
   el_turn_begin(&place->turn, now->ms);
-  place->looking = false; /* an answer that comes is about an earlier turn */
   enter(queue, place, next);
-  grant(next, place->mod_rev, out);
+  grant(next, mod_rev, out);
 }
 
 /* ---- the last owner of an entry has left ---- */
@@ -245,11 +245,14 @@ static bool try_hand_off(el_local_queue *queue, el_local_place *place,
 static bool try_linger(const el_local_queue *queue, el_local_place *place,
                        int32_t linger_ms, int64_t mod_rev,
                        const el_local_now *now, el_local_actions *out) {
-  if (linger_ms == 0 || !TAILQ_EMPTY(&queue->waiting) || place->is_contended ||
-      !now->can_claim || place->entry->state != EL_ENTRY_HELD) {
+  if (linger_ms == 0 || !TAILQ_EMPTY(&queue->waiting) ||
+      is_behind_another(queue) || place->is_contended ||
+      now->is_wanted_elsewhere || !now->can_claim ||
+      place->entry->state != EL_ENTRY_HELD) {
     return false;
   }
   place->is_lingering = true;
+  place->looking = false; /* an answer that comes is about an earlier turn */
   place->mod_rev = mod_rev;
   signal_entry(place, EL_ENTRY_HANDED_OFF, out);
   push_place(out, EL_LOCAL_SET_TIMER, place)->at_ms = now->ms + linger_ms;
@@ -271,6 +274,7 @@ static void unlock_last(el_local_queue *queue, el_local_place *place,
                         const el_local_now *now, el_local_actions *out) {
   bool is_given_on =
       event->how == EL_LEAVE_BY_ITSELF && event->mod_rev >= 0 &&
+      !place->is_downgraded &&
       (try_hand_off(queue, place, event->mod_rev, now, out) ||
        try_linger(queue, place, owner->linger_ms, event->mod_rev, now, out));
   if (is_given_on) {
@@ -345,16 +349,16 @@ typedef enum sharing {
   SHARE_NOW
 } sharing;
 
-/* May |next|, a reader, share the key of |place|? All that wait when |answered| has told that
+/* May |next|, a reader, share the key of |place|? All that wait when |answer| tells that
  * nobody is behind it may, however long the answer took. */
 static sharing may_share(const el_local_queue *queue, el_local_place *place,
                          const el_local_owner *next,
-                         const el_local_place *answered,
-                         const el_local_now *now, el_local_actions *out) {
+                         const el_local_event *answer, const el_local_now *now,
+                         el_local_actions *out) {
   if (!now->can_claim) return SHARE_NOT;
   if (next->must_share || may_hand_off(queue, place, now)) return SHARE_NOW;
-  if (place == answered) {
-    return place->turn.looked_ms == 0 ? SHARE_NOW : SHARE_NOT;
+  if (answer != NULL && place == answer->place) {
+    return answer->behind == EL_BEHIND_NOBODY ? SHARE_NOW : SHARE_NOT;
   }
   if (!place->looking && el_turn_look(&place->turn, now->ms)) {
     look_behind(place, out);
@@ -364,14 +368,14 @@ static sharing may_share(const el_local_queue *queue, el_local_place *place,
 
 /* Has |next| hold with other readers? */
 static sharing share_hold(el_local_queue *queue, el_local_owner *next,
-                          const el_local_place *answered,
-                          const el_local_now *now, el_local_actions *out) {
+                          const el_local_event *answer, const el_local_now *now,
+                          el_local_actions *out) {
   el_local_place *place;
   sharing best = SHARE_NOT;
   TAILQ_FOREACH(place, &queue->places, link) {
     sharing how;
     if (!has_owners(place) || place->entry->state != EL_ENTRY_HELD) continue;
-    how = may_share(queue, place, next, answered, now, out);
+    how = may_share(queue, place, next, answer, now, out);
     if (how == SHARE_NOW) {
       hand_off(queue, place, next, 0, now, out);
       return how;
@@ -401,6 +405,7 @@ static void start(el_local_queue *queue, el_local_place *place,
   TAILQ_REMOVE(&queue->places, place, link);
   TAILQ_INSERT_TAIL(&queue->places, place, link);
   place->is_downgraded = place->is_contended = false;
+  place->looking = false; /* an answer that comes is about its last key */
   enter(queue, place, next);
   action->owner = next;
   action->try_once = is_try(next);
@@ -435,8 +440,18 @@ static el_local_place *find_lingering(const el_local_queue *queue) {
   return NULL;
 }
 
+/* A try is not to meet a key that its own client is about to delete. (Readers do not keep
+ * each other out.) */
+static bool waits_for_leaving(const el_local_queue *queue,
+                              const el_local_owner *next,
+                              const el_local_now *now) {
+  return is_try(next) &&
+         (now->is_leaving_elsewhere ||
+          (!is_shared(queue) && el_local_queue_is_leaving(queue)));
+}
+
 /* Gives the first owner that waits what it waits for; false: not yet. */
-static bool serve(el_local_queue *queue, const el_local_place *answered,
+static bool serve(el_local_queue *queue, const el_local_event *answer,
                   const el_local_now *now, el_local_actions *out) {
   el_local_owner *next = TAILQ_FIRST(&queue->waiting);
   el_local_place *lingering = find_lingering(queue);
@@ -446,17 +461,16 @@ static bool serve(el_local_queue *queue, const el_local_place *answered,
     return true;
   }
   if (lingering != NULL) stop(lingering, EL_ENTRY_STOP, out);
-  if (is_shared(queue)) how = share_hold(queue, next, answered, now, out);
+  if (is_shared(queue)) how = share_hold(queue, next, answer, now, out);
   if (how != SHARE_NOT) return how == SHARE_NOW;
   if (is_shared(queue) && share_wait(queue, next)) return true;
-  return !(is_try(next) && now->is_leaving_elsewhere) &&
-         start_one(queue, next, out);
+  return !waits_for_leaving(queue, next, now) && start_one(queue, next, out);
 }
 
-static void settle(el_local_queue *queue, const el_local_place *answered,
+static void settle(el_local_queue *queue, const el_local_event *answer,
                    const el_local_now *now, el_local_actions *out) {
   if (!now->is_alive) return;
-  while (!TAILQ_EMPTY(&queue->waiting) && serve(queue, answered, now, out)) {
+  while (!TAILQ_EMPTY(&queue->waiting) && serve(queue, answer, now, out)) {
   }
 }
 
@@ -562,18 +576,20 @@ static void on_contender(el_local_place *place, el_local_actions *out) {
 
 /* What does not linger yet is watched, and its watch tells. */
 static void end_lingering(el_local_queue *queue, el_local_actions *out) {
-  el_local_place *place = find_lingering(queue);
-  if (place != NULL) stop(place, EL_ENTRY_STOP, out);
+  el_local_place *place;
+  while ((place = find_lingering(queue)) != NULL) {
+    stop(place, EL_ENTRY_STOP, out);
+  }
 }
 
-static void on_behind(el_local_queue *queue, el_local_place *place,
-                      el_behind behind, const el_local_now *now,
-                      el_local_actions *out) {
+static void on_behind(el_local_queue *queue, const el_local_event *event,
+                      const el_local_now *now, el_local_actions *out) {
+  el_local_place *place = event->place;
   if (!place->looking) return; /* it is about an earlier grant */
   place->looking = false;
-  el_turn_note(&place->turn, behind);
-  if (behind == EL_BEHIND_SOMEBODY) on_contender(place, out);
-  settle(queue, place, now, out);
+  el_turn_note(&place->turn, event->behind);
+  if (event->behind == EL_BEHIND_SOMEBODY) on_contender(place, out);
+  settle(queue, event, now, out);
 }
 
 static void on_timer(el_local_place *place, el_local_actions *out) {
@@ -642,7 +658,7 @@ static void apply(el_local_queue *queue, const el_local_event *event,
       on_verdict(queue, event->place, event->verdict, now, out);
       return; /* the entry is in the middle of a step */
     case EL_LOCAL_BEHIND:
-      on_behind(queue, event->place, event->behind, now, out);
+      on_behind(queue, event, now, out);
       return;
     case EL_LOCAL_CONTENDER:
       if (event->place != NULL) {
@@ -686,6 +702,10 @@ void el_local_queue_step(el_local_queue *queue, const el_local_event *event,
 bool el_local_place_is_idle(const el_local_place *place) {
   return !has_owners(place) && place->releasing == NULL &&
          !place->is_lingering && el_entry_is_over(place->entry);
+}
+
+bool el_local_queue_is_wanting(const el_local_queue *queue) {
+  return !TAILQ_EMPTY(&queue->waiting) || is_behind_another(queue);
 }
 
 bool el_local_queue_is_leaving(const el_local_queue *queue) {
@@ -741,8 +761,7 @@ const char *el_local_queue_check(const el_local_queue *queue,
     is_looking = is_looking || (place->looking && has_owners(place));
   }
   if (next == NULL || !now->is_alive || n >= capacity(queue) ||
-      (is_shared(queue) && is_looking) ||
-      (is_try(next) && now->is_leaving_elsewhere)) {
+      (is_shared(queue) && is_looking) || waits_for_leaving(queue, next, now)) {
     return NULL;
   }
   return "an owner waits although an entry is free";

@@ -69,8 +69,10 @@ struct el_local_place {
   const el_entry *entry;             /* the caller's */
   struct el_local_owner_list owners; /* ENQUEUED or HOLDING: one, or readers */
   el_local_owner *releasing; /* NULL: nobody waits for the end of its release */
-  el_turn turn;              /* the handoff budget */
-  int64_t mod_rev; /* it lingers: what the next owner's writes begin with */
+  union {                    /* a held lock has no byte to spare */
+    el_turn turn;            /* the handoff budget */
+    int64_t mod_rev; /* it lingers: what the next owner's writes begin with */
+  };
   bool is_lingering : 1; /* it has no owner, but stays */
   bool looking : 1;      /* a LOOK is out; BEHIND is awaited */
   bool is_watched : 1;   /* for contenders, from WATCH to UNWATCH */
@@ -93,6 +95,9 @@ typedef struct el_local_now {
   const el_turn_limits *limits; /* of a handoff */
   bool is_alive;                /* the session has a lease */
   bool can_claim;               /* and its holders may say "held" */
+  bool
+      is_wanted_elsewhere; /* an owner waits in another local queue of this client that
+                               conflicts: no key lingers */
   bool
       is_leaving_elsewhere; /* a key that conflicts, of another local queue of this client, is
                                 being deleted: a try waits for the end of that */
@@ -201,6 +206,9 @@ void el_local_queue_step(el_local_queue *queue, const el_local_event *event,
 /* Can |place| be forgotten: has it no owner, and is nothing of it left in etcd?
  * @thread any */
 bool el_local_place_is_idle(const el_local_place *place);
+
+/* Does an owner of |queue| wait, here or in etcd? @thread any */
+bool el_local_queue_is_wanting(const el_local_queue *queue);
 
 /* Is a key of |queue| that no owner wants still to be deleted? @thread any */
 bool el_local_queue_is_leaving(const el_local_queue *queue);

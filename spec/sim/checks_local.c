@@ -1,0 +1,192 @@
+/* sim checks_local: what must hold within a peer: in its local queues, and of what they tell
+ * their owners. */
+#include <inttypes.h>
+
+#include "caller.h"
+#include "checks.h"
+#include "checks_others.h"
+#include "clock.h"
+
+/* ---- the queues ---- */
+
+void checks_local_queues(world *wd, const sim_peer *pr) {
+  for (int i = 0; i < pr->n_queues && !pr->closed; i++) {
+    const peer_queue *queue = &pr->queues[i];
+    el_local_now now;
+    const char *broken;
+    if (!queue->used) continue;
+    now = queue_now(wd, pr, &queue->core);
+    broken = el_local_queue_check(&queue->core, &now);
+    if (broken != NULL) {
+      world_violate(wd, "I5 progress", "p%d n%d: %s", pr->id, queue->id,
+                    broken);
+    }
+  }
+}
+
+void checks_on_contender_watch(world *wd, const sim_peer *pr,
+                               const peer_entry *at, bool begins) {
+  if (begins == (at->contenders.id != 0)) {
+    world_violate(wd, "I5 progress", "p%d %s to watch behind n%d twice", pr->id,
+                  begins ? "begins" : "ends", at->key_id);
+  }
+}
+
+void checks_on_forgotten(world *wd, const sim_peer *pr, const peer_entry *at) {
+  if (at->contenders.id != 0 || at->wake_ms != 0) {
+    world_violate(wd, "I4 nothing left",
+                  "p%d forgets n%d, and what was begun for it goes on", pr->id,
+                  at->key_id);
+  }
+}
+
+/* ---- a grant ---- */
+
+/* Nobody else holds by the same key, unless both only read. */
+static void check_alone(world *wd, const sim_peer *pr, const peer_entry *at,
+                        const sim_caller *who) {
+  if (key_id_mode(at->key_id) == EL_MODE_READ) return;
+  for (int i = 0; i < wd->n_callers; i++) {
+    if (i != who->id && checks_is_by(pr, &wd->callers[i], at)) {
+      world_violate(wd, "I1 exclusion",
+                    "callers %d and %d of p%d hold by one key of n%d", i,
+                    who->id, pr->id, at->key_id);
+    }
+  }
+}
+
+/* Within a local queue whoever asked first is first, unless several hold at once. */
+static void check_order(world *wd, const sim_caller *who) {
+  el_mode mode = key_id_mode(who->key_id);
+  if (mode != EL_MODE_LOCK && mode != EL_MODE_WRITE) return;
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *other = &wd->callers[i];
+    if (other->state == CALLER_WAITING && other->peer == who->peer &&
+        key_id_queue(other->key_id) == key_id_queue(who->key_id) &&
+        other->asked_nth < who->asked_nth) {
+      world_violate(wd, "I3 FIFO",
+                    "caller %d of p%d is granted n%d before caller %d", who->id,
+                    who->peer, who->key_id, i);
+    }
+  }
+}
+
+void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
+                          const sim_caller *who) {
+  check_alone(wd, pr, at, who);
+  check_order(wd, who);
+  at->n_holds++;
+  if (who->owners[who->owner].is_new) {
+    checks_on_prompt(wd, pr, at, who);
+  } else {
+    checks_on_handed_over(wd, pr, at, who);
+  }
+}
+
+/* ---- the end of a hold ---- */
+
+enum { DUE_NOTHING, DUE_HANDOFF, DUE_LINGER };
+
+/* Does a caller of |pr| wait for the same lock, in a mode that conflicts, or in this? */
+static bool is_asked_for(const world *wd, const sim_peer *pr,
+                         const peer_entry *at) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (who->state == CALLER_WAITING && who->peer == pr->id &&
+        (key_id_conflicts(who->key_id, at->key_id) ||
+         who->key_id == key_id_queue(at->key_id))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool waits_beside(const world *wd, const sim_peer *pr,
+                         const peer_entry *at) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (who->state == CALLER_WAITING && who->peer == pr->id &&
+        who->key_id == key_id_queue(at->key_id)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* What must become of the key when |who|, its last caller, leaves it: of a plain lock, which
+ * has one entry. */
+static int due_of(const world *wd, const sim_peer *pr, const peer_entry *at,
+                  const sim_caller *who) {
+  int64_t now_ms = clock_now(wd, pr->id);
+  bool has_room = at->n_holds < peer_limits.holds &&
+                  wd->now_ms < at->granted_ms + peer_limits.ms * 9 / 10;
+  if (at->left_how != EL_LEAVE_BY_ITSELF || pr->closed ||
+      key_id_mode(at->key_id) != EL_MODE_LOCK ||
+      at->core.state != EL_ENTRY_HELD ||
+      el_write_order_pass(&at->writes.order) < 0 ||
+      !el_session_can_claim(&pr->sessions[at->session].core, now_ms)) {
+    return DUE_NOTHING;
+  }
+  if (waits_beside(wd, pr, at)) return has_room ? DUE_HANDOFF : DUE_NOTHING;
+  if (is_asked_for(wd, pr, at) || at->contended_ms != 0) return DUE_NOTHING;
+  return who->owners[who->owner].core.linger_ms > 0 ? DUE_LINGER : DUE_NOTHING;
+}
+
+void checks_on_let_go(world *wd, const sim_caller *who, el_leave how) {
+  sim_peer *pr = &wd->peers[who->peer];
+  peer_entry *at = &pr->entries[who->entry];
+  for (int i = 0; i < wd->n_callers; i++) {
+    if (i != who->id && checks_is_by(pr, &wd->callers[i], at)) return;
+  }
+  at->left_ms = wd->now_ms;
+  at->left_how = how;
+  at->left_as_reader = who->mode != key_id_mode(who->key_id);
+  at->linger_ms =
+      how == EL_LEAVE_BY_ITSELF ? who->owners[who->owner].core.linger_ms : 0;
+  at->due = due_of(wd, pr, at, who);
+}
+
+void checks_after_let_go(world *wd, const sim_caller *who) {
+  const sim_peer *pr = &wd->peers[who->peer];
+  peer_entry *at = &wd->peers[who->peer].entries[who->entry];
+  bool is_handed_off = false;
+  for (int i = 0; i < wd->n_callers; i++) {
+    is_handed_off |= checks_is_by(pr, &wd->callers[i], at);
+  }
+  if (at->due == DUE_HANDOFF && !is_handed_off) {
+    world_violate(wd, "I10 fair", "p%d does not hand n%d off", pr->id,
+                  at->key_id);
+  }
+  if (at->due == DUE_LINGER && at->core.state != EL_ENTRY_HELD) {
+    world_violate(wd, "I9 calm", "p%d does not keep n%d, which may linger",
+                  pr->id, at->key_id);
+  }
+  at->due = DUE_NOTHING;
+}
+
+void checks_on_stop(world *wd, const sim_peer *pr, const peer_entry *at) {
+  int64_t over_ms = at->left_ms + at->linger_ms - at->linger_ms / 10 - 1;
+  if (!at->lingered || at->core.state != EL_ENTRY_HELD ||
+      others_use(wd, pr->id, at) || at->contended_ms != 0 || pr->closed) {
+    return;
+  }
+  if (wd->now_ms < over_ms && !is_asked_for(wd, pr, at)) {
+    world_violate(wd, "I9 calm",
+                  "p%d ends n%d, which lingers, %" PRId64 " ms too early",
+                  pr->id, at->key_id, over_ms - wd->now_ms);
+  }
+}
+
+/* Another one has its key, or it lingers; or it was deleted, and that was told so. */
+void checks_on_release_told(world *wd, const sim_peer *pr,
+                            const sim_owner *owner,
+                            const el_local_action *released) {
+  const peer_entry *at = entry_of_place(released->place);
+  bool is_kept = at->core.state == EL_ENTRY_HELD;
+  int due = is_kept ? EL_RELEASE_DONE : at->release;
+  if ((int)released->release != due) {
+    world_violate(wd, "I8 one verdict",
+                  "caller %d of p%d is told of its release: %d, not %d",
+                  owner->caller, pr->id, (int)released->release, due);
+  }
+}

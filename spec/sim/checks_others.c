@@ -1,0 +1,138 @@
+/* sim checks_others: who is before a caller that waits? */
+#include "checks_others.h"
+
+#include "queue.h"
+
+const peer_entry *others_find_entry(const world *wd, int key_id,
+                                    int64_t lease_id, int *peer) {
+  for (int i = 0; i < wd->n_peers; i++) {
+    const sim_peer *pr = &wd->peers[i];
+    for (int k = 0; k < pr->n_entries; k++) {
+      const peer_entry *at = &pr->entries[k];
+      if (at->used && at->core.lease == lease_id &&
+          (at->key_id == key_id || at->key_id == key_id_whole(key_id))) {
+        *peer = i;
+        return at;
+      }
+    }
+  }
+  return NULL;
+}
+
+bool others_use(const world *wd, int peer, const peer_entry *at) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (who->peer != peer) continue;
+    if (who->claiming && &wd->peers[peer].entries[who->entry] == at) {
+      return true;
+    }
+    if (who->state == CALLER_WAITING && peer_entry_of(who) == at) return true;
+  }
+  return false;
+}
+
+/* ---- of the same client ---- */
+
+/* One that asked later may have its key sooner. */
+static bool has_key(const world *wd, const sim_caller *who) {
+  const peer_entry *at = peer_entry_of(who);
+  return at != NULL &&
+         store_create_rev(&wd->store, at->key_id, at->core.lease) != 0;
+}
+
+static bool is_before(const world *wd, const sim_caller *other,
+                      const sim_caller *who) {
+  return other->claiming ||
+         (other->state == CALLER_WAITING &&
+          (other->asked_nth < who->asked_nth || has_key(wd, other)));
+}
+
+/* What is kept for a lock delay, if the key may have gone without the peer's knowing. */
+static int count_delaying(const world *wd, const sim_caller *who) {
+  const sim_peer *pr = &wd->peers[who->peer];
+  int n = 0;
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    n += at->used && at->core.state == EL_ENTRY_DELAYING &&
+         key_id_conflicts(at->key_id, who->key_id);
+  }
+  return n;
+}
+
+static int count_local(const world *wd, const sim_caller *who) {
+  int n = 0;
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *other = &wd->callers[i];
+    n += other != who && other->peer == who->peer &&
+         is_before(wd, other, who) && queue_excludes(other->mode, who->mode) &&
+         key_id_is_beside(other->key_id, who->key_id);
+  }
+  return n + count_delaying(wd, who);
+}
+
+/* ---- by their keys ---- */
+
+typedef struct rival {
+  const sim_caller *who;
+  bool is_try;
+} rival;
+
+static bool is_own(const sim_caller *who, const peer_entry *at) {
+  return who->state == CALLER_WAITING && peer_entry_of(who) == at;
+}
+
+/* Does a key, of |at| of |peer|, keep |of| from its lock? */
+static bool counts(const world *wd, const rival *of, const peer_entry *at,
+                   int peer) {
+  bool is_used = others_use(wd, peer, at);
+  bool is_of_live_session =
+      at->queue != NOBODY && !wd->faults.peers[peer].crashed;
+  bool is_kept = !is_of_live_session || at->core.state == EL_ENTRY_DELAYING;
+  if (peer != of->who->peer) return is_used || is_kept || of->is_try;
+  if (is_used) return of->who->mode != EL_MODE_PERMIT; /* or counted twice */
+  return is_kept ||
+         (of->is_try && (at->left_ms == 0 || at->left_ms >= of->who->asked_ms));
+}
+
+static int count_at(const world *wd, const rival *of, int key_id) {
+  const store *st = &wd->store;
+  const peer_entry *own =
+      of->who->state == CALLER_WAITING ? peer_entry_of(of->who) : NULL;
+  int64_t own_rev =
+      own != NULL ? store_create_rev(st, key_id_of_name(own->key_id, key_id),
+                                     own->core.lease)
+                  : 0;
+  int n = 0;
+  for (int i = 0; i < st->n_keys; i++) {
+    const key *it = &st->keys[i];
+    int peer = NOBODY;
+    const peer_entry *at;
+    if (!queue_has_in_way(st, it, key_id_name(key_id), of->who->mode)) continue;
+    if (own_rev != 0 && it->create_rev >= own_rev) continue;
+    at = others_find_entry(wd, it->key_id, it->owner, &peer);
+    if (at != NULL && is_own(of->who, at)) continue;
+    n += at == NULL || counts(wd, of, at, peer);
+  }
+  return n;
+}
+
+static bool are_before(const world *wd, const rival *of) {
+  int key_ids[NAMES_MAX], n = key_id_all(of->who->key_id, key_ids);
+  int local = count_local(wd, of->who);
+  for (int i = 0; i < n; i++) {
+    if (local + count_at(wd, of, key_ids[i]) >= queue_limit(of->who->key_id)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool others_hinder(const world *wd, const sim_caller *who) {
+  rival of = {who, false};
+  return are_before(wd, &of);
+}
+
+bool others_lock(const world *wd, const sim_caller *who) {
+  rival of = {who, true};
+  return are_before(wd, &of);
+}
