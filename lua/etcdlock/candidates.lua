@@ -10,7 +10,7 @@ local FEW, ALL = 4, 0
 -- Returns true if the key of `kv` is a candidate's. The permits of a semaphore of the same name
 -- are not.
 local function counts(full, kv)
-  local lease, mode = core.parse_key(full, kv.key)
+  local lease, mode = core.parse_key(full, kv.key, kv.lease)
   return lease ~= nil and mode ~= "permit"
 end
 

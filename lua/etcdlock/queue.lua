@@ -8,11 +8,12 @@ local quote = require("etcdlock.characters").quote
 
 local M = {}
 
--- Does the writer whose key has this create_revision only read any more?
-local function is_downgraded(kvs, full, revision)
-  local note = core.downgrade_note(full, revision)
+-- Does the writer whose key is that of `writer` only read any more? Its note is attached to the
+-- same lease.
+local function is_downgraded(kvs, full, writer)
+  local note = core.downgrade_note(full, writer.create_revision)
   for _, kv in ipairs(kvs) do
-    if kv.key == note then
+    if kv.key == note and kv.lease == writer.lease then
       return true
     end
   end
@@ -46,16 +47,16 @@ end
 local function read_line(kvs, full)
   local places, line = {}, { permits = 0 }
   for _, kv in ipairs(kvs) do
-    local lease, mode, permits = core.parse_key(full, kv.key, kv.lease)
-    if lease then
+    local is_entry, mode, permits = core.parse_key(full, kv.key, kv.lease)
+    if is_entry then
       local said = label.read(kv.value)
-      if mode == "write" and is_downgraded(kvs, full, kv.create_revision) then
+      if mode == "write" and is_downgraded(kvs, full, kv) then
         mode = "read"
       end
       places[#places + 1] = {
         held = is_held(line, mode, permits),
         token = kv.create_revision,
-        lease = kv.lease or lease,
+        lease = kv.lease,
         mode = mode,
         key = kv.key,
         host = said.host,

@@ -19,13 +19,6 @@ local function prefix_end(prefix)
   return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
 end
 
--- The name in whose queue a key stands; nil: in none. What others have written may look
--- so, but isn't on the lease that it names; those of Go's RWMutex recipe name none.
-local function name_of(kv)
-  local name, lease = core.name_of_key(kv.key)
-  return kv.lease and (lease == nil or lease == kv.lease) and name or nil
-end
-
 -- The names that begin with `prefix`, in order, and the revision | nil, message, code.
 local function list_names(self, prefix)
   local names, seen, revision = {}, {}, nil
@@ -40,7 +33,7 @@ local function list_names(self, prefix)
     revision = revision or found_at
     local page = results[1]
     for _, kv in ipairs(page) do
-      local name = name_of(kv)
+      local name = core.name_of_key(kv.key, kv.lease)
       if name and name:sub(1, #prefix) == prefix and not seen[name] then
         seen[name] = true
         names[#names + 1] = name

@@ -4,11 +4,13 @@
 local core = require "etcdlock.core"
 
 local function assert_counts(name, key, lease, mode, permits)
-  assert.same({ lease, mode, permits or 0 }, { core.parse_key(name, key) })
+  assert.same({ lease, mode, permits or 0 }, { core.parse_key(name, key, lease) })
 end
 
-local function assert_stranger(name, key)
-  assert.is_nil(core.parse_key(name, key), ("%q in the queue of %q"):format(key, name))
+-- Asserts that |key|, attached to |lease| (1f), is no entry.
+local function assert_stranger(name, key, lease)
+  assert.is_nil(core.parse_key(name, key, lease or "1f"),
+    ("%q in the queue of %q"):format(key, name))
 end
 
 describe("parse_key", function()
@@ -51,6 +53,23 @@ describe("parse_key", function()
       assert_counts(name, name .. "/1f", "1f", "lock")
       assert_counts(name, name .. "/read/1f", "1f", "read")
       assert_counts(name, name .. "/write/1f", "1f", "write")
+    end
+  end)
+
+  it("rejects a key that is not attached to the lease that its name contains", function()
+    for _, key in ipairs { "a/1f", "a/1f-2", "a/read/1f", "a/write/1f", "a/permit/1f.3" } do
+      assert.is_nil(core.parse_key("a", key), key)
+      for _, lease in ipairs { "1", "1e", "1f0", "f1", "f000000000000001f" } do
+        assert_stranger("a", key, lease)
+      end
+    end
+  end)
+
+  it("accepts a read or write key with a timestamp if it is attached to any lease", function()
+    for _, mode in ipairs { "read", "write" } do
+      local key = "a/" .. mode .. "/1700000000123456789"
+      assert.equal(mode, (select(2, core.parse_key("a", key, "1f"))))
+      assert.is_nil(core.parse_key("a", key), key)
     end
   end)
 end)
@@ -99,18 +118,18 @@ describe("parse_key", function()
 end)
 
 describe("name_of_key", function()
-  local function assert_name(name, key, lease)
-    assert.same({ name, lease }, { core.name_of_key(key) })
-    if name then assert.is_truthy(core.parse_key(name, key), key) end
+  local function assert_name(name, key)
+    assert.equal(name, core.name_of_key(key, "1f"))
+    if name then assert.is_truthy(core.parse_key(name, key, "1f"), key) end
   end
 
-  it("returns the lock name and lease ID of a key of any mode", function()
+  it("returns the lock name of a key of any mode", function()
     for _, name in ipairs { "a", "a/b", "a/", "/a", "read", "a/reads", "a/order", "1f", "a\0b" } do
-      assert_name(name, name .. "/1f", "1f")
-      assert_name(name, name .. "/1f-2", "1f")
-      assert_name(name, name .. "/read/1f", "1f")
-      assert_name(name, name .. "/write/1f", "1f")
-      assert_name(name, name .. "/permit/1f.3", "1f")
+      assert_name(name, name .. "/1f")
+      assert_name(name, name .. "/1f-2")
+      assert_name(name, name .. "/read/1f")
+      assert_name(name, name .. "/write/1f")
+      assert_name(name, name .. "/permit/1f.3")
     end
   end)
 
@@ -118,6 +137,14 @@ describe("name_of_key", function()
     assert_name("a", "a/read/1700000000123456789")
     assert_name("a", "a/write/1700000000123456789")
     assert_name(nil, "a/1700000000123456789")
+    assert.is_nil(core.name_of_key "a/read/1700000000123456789")
+  end)
+
+  it("returns nil for a key that is attached to no lease or another one", function()
+    for _, key in ipairs { "a/1f", "a/1f-2", "a/read/1f", "a/write/1f", "a/permit/1f.3" } do
+      assert.is_nil(core.name_of_key(key))
+      assert.is_nil(core.name_of_key(key, "1e"))
+    end
   end)
 
   it("returns nil for keys of reserved names, marker keys and text that is no lock key", function()

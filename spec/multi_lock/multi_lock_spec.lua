@@ -227,11 +227,11 @@ describe("the queue entry of a multi-lock", function()
     local FIRST, NAMES = '"first":"a"', '"names":["a","c"]'
     for _, says in ipairs { FIRST, NAMES, '"names":[]', '"names":0' } do
       for _, key in ipairs { PLAIN, SEVERAL } do
-        etcd:put(key, '{"host":"h","pid":1,"since":2,' .. says .. "}")
+        etcd:put_entry(key, '{"host":"h","pid":1,"since":2,' .. says .. "}")
         local place = assert(other:queue "d")[1]
         assert.is_true(place.held or key == SEVERAL)
         assert.is_nil(place.names or place.first or place.fulls)
-        etcd:del(key)
+        etcd:revoke "77"
       end
     end
   end)

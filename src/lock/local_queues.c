@@ -878,7 +878,7 @@ static el_bytes own_name(el_bytes key, int64_t lease, el_place *where) {
   el_bytes name = el_key_name(key, where);
   if (name.len == 0 || name.len > EL_NAME_MAX ||
       memchr(name.data, '\0', name.len) != NULL || where->is_timed ||
-      where->lease != lease || where->mode > EL_MODE_MULTI) {
+      !el_place_is_attached(where, lease) || where->mode > EL_MODE_MULTI) {
     return (el_bytes){0};
   }
   return name;

@@ -1,22 +1,15 @@
 /* lua_key: the layout of keys below a lock's name, for what Lua reads and lists. */
-#include <stdlib.h>
-
 #include "lua/lua_types.h"
 #include "rules/key.h"
 #include "rules/kind.h"
 
-/* Argument |arg|: what a key is attached to, in hex; nil: nothing. */
-static int64_t check_lease(lua_State *L, int arg) {
-  return (int64_t)strtoull(luaL_optstring(L, arg, "0"), NULL, 16);
-}
-
-/* parse_key(name, key, lease) -> lease, mode, permits | nil if key, which is attached to lease,
- * isn't in name's queue */
+/* parse_key(name, key, lease) -> lease, mode, permits | nil if key, which is attached to lease
+ * (nil: to none), is no entry in name's queue */
 static el_nret l_parse_key(lua_State *L) {
   el_bytes name = el_lua_check_bytes(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
   el_place place;
-  if (!el_kind_is_entry(name, key, check_lease(L, 3), &place)) {
+  if (!el_kind_is_entry(name, key, el_lua_opt_lease(L, 3), &place)) {
     lua_pushnil(L);
     return 1;
   }
@@ -26,21 +19,20 @@ static el_nret l_parse_key(lua_State *L) {
   return 3;
 }
 
-/* name_of_key(key) -> name, lease: in whose queue it stands; the lease is nil if a time
- * stands in its place | nil */
+/* name_of_key(key, lease) -> name in whose queue key, which is attached to lease (nil: to none),
+ * is an entry | nil */
 static el_nret l_name_of_key(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 1);
   el_place place;
   el_bytes name = el_key_name(key, &place);
   if (name.len == 0 || place.mode > EL_MODE_MULTI ||
-      el_key_reserved_end(name).len > 0) {
+      el_key_reserved_end(name).len > 0 ||
+      !el_place_is_attached(&place, el_lua_opt_lease(L, 2))) {
     lua_pushnil(L);
     return 1;
   }
   lua_pushlstring(L, name.data, name.len);
-  if (place.is_timed) return 1;
-  el_lua_push_lease(L, place.lease);
-  return 2;
+  return 1;
 }
 
 /* Puts |len| bytes of |text| behind the name, argument 1, of whatever length. */

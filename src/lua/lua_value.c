@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 el_nret el_lua_fail(lua_State *L, const el_error *err) {
   lua_pushnil(L);
@@ -23,6 +24,10 @@ void el_lua_push_lease(lua_State *L, int64_t lease) {
   char hex[17];
   snprintf(hex, sizeof hex, "%llx", (unsigned long long)lease);
   lua_pushstring(L, hex);
+}
+
+int64_t el_lua_opt_lease(lua_State *L, int arg) {
+  return (int64_t)strtoull(luaL_optstring(L, arg, "0"), NULL, 16);
 }
 
 void el_lua_push_seconds(lua_State *L, int64_t ms) {

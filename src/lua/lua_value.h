@@ -26,6 +26,10 @@ void el_lua_push_rev(lua_State *L, int64_t rev);
  * @thread lua */
 void el_lua_push_lease(lua_State *L, int64_t lease);
 
+/* Reads argument |arg|, a lease id as el_lua_push_lease pushes it; nil or missing: 0, no lease.
+ * @thread lua */
+int64_t el_lua_opt_lease(lua_State *L, int arg);
+
 /* Pushes milliseconds as seconds. @thread lua */
 void el_lua_push_seconds(lua_State *L, int64_t ms);
 

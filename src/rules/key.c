@@ -30,6 +30,10 @@ const char *const el_modes[] = {
     [EL_MODE_MULTI] = "multi", NULL,
 };
 
+bool el_place_is_attached(const el_place *place, int64_t lease) {
+  return place->is_timed ? lease != 0 : lease == place->lease;
+}
+
 bool el_place_is_same(const el_place *a, const el_place *b) {
   return a->rev == b->rev && a->lease == b->lease && a->slot == b->slot &&
          a->mode == b->mode && a->name == b->name;

@@ -67,6 +67,12 @@ typedef struct el_place {
   bool is_timed : 1; /* a time stands in the key, in lease, and no lease */
 } el_place;
 
+/* Is the key of |place| an entry in its queue if it is attached to |lease| (0: to none)? Only if
+ * that is the lease that its name contains. All keys of Go's concurrency package, etcdctl and
+ * v3lock are; any other key below a lock's name is user data. A key of Go's RWMutex recipe contains
+ * a time: it is an entry if it is attached to any lease. @thread any */
+bool el_place_is_attached(const el_place *place, int64_t lease);
+
 /* Is it the same key? @thread any */
 bool el_place_is_same(const el_place *a, const el_place *b);
 
@@ -78,12 +84,12 @@ size_t el_key_write(char *out, el_bytes name, const el_place *place);
  * @thread any */
 size_t el_key_write_stem(char *out, el_bytes name, el_mode mode);
 
-/* Tells whether |key| stands in the queue of |name|, and fills all of |place| but
+/* Tells whether |key| has the form of an entry in the queue of |name|, and fills all of |place| but
  * rev if so. @thread any */
 bool el_key_parse(const char *name, size_t name_len, const char *key,
                   size_t key_len, el_place *place);
 
-/* The name in whose queue |key| stands, or that it is a note below, if it can be either;
+/* The name in whose queue |key| stands, or that it is a note below, if its form is that of either;
  * else it is empty. A part of |key|. Fills all of |place| but rev. @thread any */
 el_bytes el_key_name(el_bytes key, el_place *place);
 

@@ -63,6 +63,7 @@ el_place el_kind_order_note(int64_t rev) {
   return (el_place){.mode = EL_NOTE_WRITE_ORDER, .lease = rev};
 }
 
+/* The note is attached to the writer's lease, as the writer's key. */
 static bool is_downgraded(const el_keys *keys, const el_place *writer,
                           const el_op_result *notes) {
   el_place note = el_kind_downgrade_note(writer->rev);
@@ -70,7 +71,9 @@ static bool is_downgraded(const el_keys *keys, const el_place *writer,
   size_t len = el_key_write(key, el_keys_name(keys), &note);
   for (size_t i = 0; i < notes->n_kvs; i++) {
     el_bytes found = notes->kvs[i].key;
-    if (found.len == len && memcmp(found.data, key, len) == 0) return true;
+    if (found.len == len && memcmp(found.data, key, len) == 0) {
+      return el_place_is_attached(writer, notes->kvs[i].lease);
+    }
   }
   return false;
 }
@@ -84,11 +87,8 @@ bool el_kind_is_in_way(el_mode older, el_mode younger) {
 
 bool el_kind_is_entry(el_bytes name, el_bytes key, int64_t lease,
                       el_place *place) {
-  if (!el_key_parse(name.data, name.len, key.data, key.len, place)) {
-    return false;
-  }
-  return place->mode <= EL_MODE_MULTI &&
-         (place->is_timed ? lease != 0 : lease == place->lease);
+  return el_key_parse(name.data, name.len, key.data, key.len, place) &&
+         el_place_is_attached(place, lease);
 }
 
 bool el_kind_counts(const el_keys *keys, const el_kv *kv,

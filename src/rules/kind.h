@@ -37,11 +37,8 @@ bool el_kind_reads_notes(el_mode mode);
 /* Is a key of mode |older| in the way of a younger one of the same name? @thread any */
 bool el_kind_is_in_way(el_mode older, el_mode younger);
 
-/* Is |key| an entry in the queue of |name|? Only if it is attached to the lease that its name
- * contains: this is so for Go's concurrency package, etcdctl and v3lock, and everything else
- * below a name is user data. (The keys of Go's RWMutex recipe contain a time instead: they count
- * if they have a lease.) |lease| is the one to which it is attached, 0: none. Fills all of |place|
- * but rev. @thread any */
+/* Is |key|, which is attached to |lease| (0: to none), an entry in the queue of |name|? See
+ * el_place_is_attached. Fills all of |place| but rev if |key| has the form of one. @thread any */
 bool el_kind_is_entry(el_bytes name, el_bytes key, int64_t lease,
                       el_place *place);
 

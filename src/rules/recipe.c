@@ -125,7 +125,7 @@ static void build_look(el_recipe *to, const el_keys *keys,
   to->txn = (el_txn){.then = to->then, .n_then = own + n};
 }
 
-/* So many user data keys, younger than ours, do not hide who is behind it. */
+/* So many keys of user data that are younger than ours do not hide an entry. */
 enum { BEHIND_SEEN = 10 };
 
 void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
@@ -318,14 +318,13 @@ static void read_delete(const el_keys *keys, int64_t guard,
   }
 }
 
-/* Is an entry of |name| younger than |rev| in |youngest|, or may one be? */
-static bool has_younger(el_bytes name, int64_t rev,
+/* Does an entry younger than |rev| wait behind |keys| in |youngest|, or may one do so? */
+static bool has_younger(const el_keys *keys, int64_t rev,
                         const el_op_result *youngest) {
-  el_place place;
   for (size_t i = 0; i < youngest->n_kvs; i++) {
     const el_kv *kv = &youngest->kvs[i];
     if (kv->create_rev <= rev) return false;
-    if (el_kind_is_entry(name, kv->key, kv->lease, &place)) return true;
+    if (el_kind_waits(keys, kv->key, kv->lease)) return true;
   }
   return youngest->more;
 }
@@ -336,7 +335,7 @@ el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
   if (answer->err.code != EL_OK) return EL_BEHIND_UNKNOWN;
   if (place_of(&answer->results[0]).rev != rev) return EL_BEHIND_LOST;
   for (size_t i = own; i < answer->n_results; i++) {
-    if (has_younger(el_keys_name(keys), rev, &answer->results[i])) {
+    if (has_younger(keys, rev, &answer->results[i])) {
       return EL_BEHIND_SOMEBODY;
     }
     if (own > 1) keys = keys->next; /* each list is of one name */

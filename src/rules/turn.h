@@ -18,7 +18,7 @@
 typedef enum el_behind {
   EL_BEHIND_UNKNOWN, /* it was not answered */
   EL_BEHIND_NOBODY,
-  EL_BEHIND_SOMEBODY, /* or so it seems: what is below the name counts, too */
+  EL_BEHIND_SOMEBODY, /* or somebody may be, behind many keys of user data */
   EL_BEHIND_LOST      /* it is gone */
 } el_behind;
 

@@ -391,6 +391,16 @@ function Etcd:put(key, value, lease)
   self.gateway:put(key, value, lease)
 end
 
+-- Puts the entry |key| of another program: attaches it to the lease that its name contains, which
+-- is created if it does not exist. The test revokes it, with Etcd:revoke_all.
+function Etcd:put_entry(key, value)
+  local lease = key:match "/(%x+)[^/]*$"
+  local exists = false
+  for _, id in ipairs(self:leases()) do exists = exists or id == lease end
+  if not exists then self.gateway:grant(600, lease) end
+  self:put(key, value, lease)
+end
+
 function Etcd:del(key)
   self.gateway:delete(key)
 end

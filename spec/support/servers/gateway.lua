@@ -130,9 +130,11 @@ function Gateway:leases()
   return ids
 end
 
--- Creates a lease with a TTL of |ttl| seconds and returns its ID as a hex number.
-function Gateway:grant(ttl)
-  return convert(self:call("/v3/lease/grant", { TTL = ttl }).ID, 10, 16)
+-- Creates a lease with a TTL of |ttl| seconds and returns its ID as a hex number: |id|; nil: etcd
+-- chooses one.
+function Gateway:grant(ttl, id)
+  local request = { TTL = ttl, ID = id and Gateway.to_decimal(id) }
+  return convert(self:call("/v3/lease/grant", request).ID, 10, 16)
 end
 
 -- Raises an error if there is no such lease.
