@@ -244,7 +244,7 @@ function M:break_lock(name, token)
   if not found or not found.held then
     return nil, nobody, "not_held"
   end
-  txn:guard(found.key, token)
+  txn:guard(found.key, token, found.lease)
   if found.fulls then
     for _, full in ipairs(found.fulls) do
       txn:delete(full .. found.key:match "/[^/]*$")

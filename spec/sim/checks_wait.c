@@ -86,7 +86,7 @@ static void check_told_in_time(world *wd, const sim_caller *who, int key_id) {
   int64_t holds =
       session_count_holds(&wd->peers[who->peer], wd->peers[who->peer].session);
   int64_t since_ms = wd->quiet_from_ms;
-  if (it == NULL || it->create_rev == who->token) return;
+  if (it == NULL || (it->create_rev == who->token && key_is_entry(it))) return;
   if (it->sabotaged_ms > since_ms) since_ms = it->sabotaged_ms;
   if (wd->now_ms > since_ms + holds * wd->ttl_ms / 3 + FOR_A_PROBE_MS) {
     world_violate(wd, "I5 progress",

@@ -12,12 +12,20 @@ enum {
 
 /* ---- what etcd does ---- */
 
+/* Is the key of this create_revision an entry? */
+static bool is_entry(const world *wd, int key_id, int64_t lease_id,
+                     int64_t rev) {
+  const key *it = store_find(&wd->store, key_id, lease_id);
+  return it != NULL && it->create_rev == rev && key_is_entry(it);
+}
+
 /* Checks the write against the key at |key_id|, one of the writer's keys. */
 static void check_key(world *wd, const call *what, int key_id) {
   const key *older = NULL;
-  if (store_create_rev(&wd->store, key_id, what->lease) != what->rev) {
+  if (!is_entry(wd, key_id, what->lease, what->rev)) {
     world_violate(wd, "I11 guarded",
-                  "p%d writes by key %" PRId64 " of n%d, which is gone",
+                  "p%d writes by key %" PRId64
+                  " of n%d, which is gone, or off its lease",
                   what->peer, what->rev, key_id);
   }
   if (queue_count_older(&wd->store, key_id_name(key_id), what->rev,
@@ -28,17 +36,9 @@ static void check_key(world *wd, const call *what, int key_id) {
   }
 }
 
-/* Has an admin taken the key off its lease? Then it is no entry, others may hold, and no
- * guard tells that, because none is about the lease. */
-static bool is_detached(const world *wd, int key_id, int64_t lease_id) {
-  const key *it = store_find(&wd->store, key_id, lease_id);
-  return it != NULL && it->create_rev != 0 && it->lease != lease_id;
-}
-
 static void check_token(world *wd, const call *what, int key_id) {
   int64_t *last = &wd->names[key_id_name(key_id)].last_written;
   if (key_id_mode(key_id) == EL_MODE_PERMIT) return; /* not alone */
-  if (is_detached(wd, key_id, what->lease)) return;
   if (what->rev < *last) {
     world_violate(wd, "I11 guarded",
                   "p%d writes by key %" PRId64 " of n%d after %" PRId64,
@@ -58,8 +58,7 @@ static void check_order(world *wd, const call *what, int key_id) {
   int datum = key_id_datum(key_id, what->caller);
   uint32_t *last = &wd->writes.last_of_rev[datum];
   uint32_t number = what->write.number;
-  if (!is_of_another_hold(wd, what, datum) && number <= *last &&
-      !is_detached(wd, key_id, what->lease)) {
+  if (!is_of_another_hold(wd, what, datum) && number <= *last) {
     world_violate(wd, "I11 guarded",
                   "p%d writes number %" PRIu32 " by n%d after %" PRIu32,
                   what->peer, number, key_id, *last);
@@ -72,7 +71,7 @@ static bool is_whole(const world *wd, int key_id, int64_t lease_id,
                      int64_t rev) {
   int key_ids[NAMES_MAX], n = key_id_all(key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    if (store_create_rev(&wd->store, key_ids[i], lease_id) != rev) return false;
+    if (!is_entry(wd, key_ids[i], lease_id, rev)) return false;
   }
   return true;
 }
@@ -130,8 +129,8 @@ void checks_on_written(world *wd, const call *what,
 void checks_on_put(world *wd, const change *what) {
   const key *is = &what->after;
   el_mode mode = key_id_mode(is->key_id);
-  if ((mode == EL_MODE_READ || mode == EL_MODE_WRITE) && is->create_rev != 0 &&
-      what->before.create_rev != 0 && is->lease != 0) {
+  if ((mode == EL_MODE_READ || mode == EL_MODE_WRITE) && key_is_entry(is) &&
+      what->before.create_rev != 0) {
     world_violate(wd, "I3 FIFO",
                   "key %" PRId64 " of n%d, a reader's or writer's, is put anew",
                   is->create_rev, is->key_id);

@@ -50,7 +50,8 @@ typedef struct peer_writes {
   uint32_t
       call; /* that is awaited, or the time until it is sent again; 0: none */
   uint8_t failures;
-  int answers; /* both of the first */
+  int answers;   /* both of the first */
+  bool detached; /* the last of them found a key off its lease */
 } peer_writes;
 
 typedef struct peer_entry {
@@ -180,7 +181,8 @@ void entry_step(world *wd, sim_peer *pr, int entry,
 void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
 
 /* Its key of |rev| was looked for, and wasn't there. */
-void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev);
+void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev,
+                    bool detached);
 
 /* A new one for |queue|, with a slot that no other of its entries has, or with |slot|. */
 int entry_add(world *wd, sim_peer *pr, int queue);

@@ -8,10 +8,11 @@ static peer_entry *entry_of(world *wd, const world_event *ev) {
   return &wd->peers[ev->peer].entries[ev->call.entry];
 }
 
-/* The key was looked for, and is not there. */
+/* The key was looked for, and is not there, or off its lease. */
 static void tell_if_gone(world *wd, const world_event *ev) {
   if (ev->reply.behind == EL_BEHIND_LOST) {
-    entry_key_gone(wd, &wd->peers[ev->peer], ev->call.entry, ev->call.rev);
+    entry_key_gone(wd, &wd->peers[ev->peer], ev->call.entry, ev->call.rev,
+                   ev->reply.event.detached);
   }
 }
 

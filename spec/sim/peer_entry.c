@@ -342,8 +342,10 @@ void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind) {
   entry_step(wd, pr, entry, &event);
 }
 
-void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev) {
-  el_entry_event event = {.kind = EL_ENTRY_KEY_GONE, .rev = rev};
+void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev,
+                    bool detached) {
+  el_entry_event event = {
+      .kind = EL_ENTRY_KEY_GONE, .rev = rev, .detached = detached};
   entry_step(wd, pr, entry, &event);
 }
 

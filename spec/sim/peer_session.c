@@ -59,6 +59,11 @@ static void on_revoked(world *wd, const world_event *ev) {
   step_answer(wd, ev, EL_SESSION_REVOKED);
 }
 
+static bool is_there(const peer_session *ses, const world_event *ev) {
+  const el_entry_event *seen = &ev->reply.event;
+  return seen->mine.rev == ses->probe_rev && !seen->partial;
+}
+
 /* The entry may have let go of the probed key meanwhile, or have another. */
 static void on_probed(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
@@ -67,11 +72,12 @@ static void on_probed(world *wd, const world_event *ev) {
   world_event told = *ev;
   if (!is_awaited(ev, &ses->probe_call)) return;
   if (ev->reply.event.outcome.done &&
-      (ev->reply.event.mine.rev != ses->probe_rev || ev->reply.event.partial)) {
+      (!is_there(ses, ev) || ev->reply.event.mine.lease != ev->call.lease)) {
     told.reply.event.mine.rev = 0;
     if (at->used && at->session == ev->call.session &&
         at->core.rev == ses->probe_rev) {
-      entry_key_gone(wd, pr, ses->probe_entry, ses->probe_rev);
+      entry_key_gone(wd, pr, ses->probe_entry, ses->probe_rev,
+                     is_there(ses, ev));
     }
   }
   step_answer(wd, &told, EL_SESSION_PROBED);

@@ -72,7 +72,8 @@ static el_write_action leave(world *wd, sim_peer *pr, peer_entry *at,
   peer_writes *writes = &at->writes;
   checks_on_write_told(wd, pr, at, how);
   if (how == EL_WRITE_KEY_GONE) {
-    entry_key_gone(wd, pr, (int)(at - pr->entries), writes->rev);
+    entry_key_gone(wd, pr, (int)(at - pr->entries), writes->rev,
+                   writes->detached);
   }
   writes->call = 0;
   writes->failures = 0;
@@ -114,6 +115,7 @@ static void on_answer(world *wd, const world_event *ev) {
   event.kind = EL_WRITE_ANSWER;
   event.outcome = ev->reply.event.outcome;
   at->writes.answers += event.outcome.done;
+  at->writes.detached = event.detached;
   perform(wd, pr, at, step(wd, at, event), &event.outcome);
   peer_settle(wd, pr);
 }

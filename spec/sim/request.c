@@ -21,12 +21,13 @@ static void keep_alive(store *st, const call *what, int64_t now_ms,
   }
 }
 
-/* Any member that takes itself for the leader answers this. */
+/* Any member that takes itself for the leader answers this. Other keys on the lease are user
+ * data. */
 static void audit(store *st, const call *what, int64_t rev, reply *out) {
   view at = store_view(st, rev);
   for (int i = 0; i < at.n; i++) {
     const key *it = &at.keys[i];
-    if (it->create_rev != 0 && it->lease == what->lease) {
+    if (key_is_entry(it) && it->lease == what->lease) {
       assert(out->n_key_ids < AUDIT_MAX);
       out->key_ids[out->n_key_ids++] = it->key_id;
     }
@@ -124,7 +125,8 @@ static void conclude(const call *what, const sheet *on, txn_result *result,
   el_writer who = writer_of(what, on);
   result->answer.sent_ms = what->sent_ms;
   if (what->kind == CALL_CENSUS) {
-    out->behind = el_recipe_read_census(&on->keys, what->rev, &result->answer);
+    out->behind = el_recipe_read_census(&on->keys, what->rev, &result->answer,
+                                        &out->event.detached);
     return;
   }
   if (what->kind == CALL_WRITE || what->kind == CALL_TOUCH) {

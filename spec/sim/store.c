@@ -20,6 +20,9 @@ void store_reset(store *st, store_changed changed, void *arg) {
   memset(st->data, 0, sizeof st->data);
   st->changed = changed;
   st->arg = arg;
+  while (st->n_leases < DATA_LEASES) {
+    store_new_id(st);
+  }
 }
 
 void store_destroy(store *st) {
@@ -159,7 +162,8 @@ bool store_was_released(const store *st, int key_id, int64_t owner,
   for (int i = st->n_changes - 1; i >= 0; i--) {
     const change *what = &st->changes[i];
     if (what->released && what->before.create_rev == create_rev &&
-        what->before.key_id == key_id && what->before.owner == owner) {
+        key_is_entry(&what->before) && what->before.key_id == key_id &&
+        what->before.owner == owner) {
       return true;
     }
   }

@@ -29,10 +29,25 @@ enum { NESTED_MAX = 3 };
 
 static inline bool key_is_nested(const key *it) { return it->owner <= 0; }
 
+/* So many lease ids, from 1, are never granted. They stand in keys of user data that have the form
+ * of entries. */
+enum { DATA_LEASES = 2 };
+
+static inline bool key_is_data(const key *it) {
+  return it->owner > 0 && it->owner <= DATA_LEASES &&
+         !key_id_is_note(it->key_id);
+}
+
 /* Is it there, and of the lease that its name contains? Else it is user data. */
 static inline bool key_is_entry(const key *it) {
   return it->create_rev != 0 && !key_is_nested(it) && it->lease == it->owner &&
          !key_id_is_note(it->key_id);
+}
+
+/* Has it the form of an entry, although it is user data? */
+static inline bool key_is_detached(const key *it) {
+  return it->create_rev != 0 && !key_is_nested(it) &&
+         !key_id_is_note(it->key_id) && !key_is_entry(it);
 }
 
 typedef struct lease {
@@ -125,7 +140,7 @@ bool store_delete(store *st, int key_id, int64_t owner);
 /* Its owner's; false if there was none. */
 bool store_release(store *st, int key_id, int64_t owner);
 
-/* Was the key of this create_revision deleted by its owner? */
+/* Was the key of this create_revision an entry until its owner deleted it? */
 bool store_was_released(const store *st, int key_id, int64_t owner,
                         int64_t create_rev);
 

@@ -57,6 +57,7 @@ static watch_message message_of(const watch *what, const change *it) {
   } else {
     message.event.kind = EL_ENTRY_WATCH_PUT;
     message.event.lease = it->after.lease;
+    message.event.detached = key_is_detached(&it->after);
   }
   return message;
 }

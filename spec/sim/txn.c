@@ -131,13 +131,15 @@ size_t txn_datum(char *to, int datum) {
 
 /* ---- what is read ---- */
 
-static bool rev_fits(const el_compare *compare, int64_t create_rev,
-                     int64_t mod_rev) {
+static bool fits(const el_compare *compare, int64_t create_rev, int64_t mod_rev,
+                 int64_t lease_id) {
   switch (compare->test) {
     case EL_CREATE_REV_IS:
       return create_rev == compare->rev;
     case EL_CREATE_REV_BELOW:
       return create_rev < compare->rev;
+    case EL_LEASE_IS:
+      return lease_id == compare->rev;
     default:
       return mod_rev == compare->rev;
   }
@@ -154,9 +156,9 @@ static bool holds(const view *at, const el_compare *compare) {
       continue;
     }
     empty = false;
-    if (!rev_fits(compare, it->create_rev, it->mod_rev)) return false;
+    if (!fits(compare, it->create_rev, it->mod_rev, it->lease)) return false;
   }
-  return !empty || rev_fits(compare, 0, 0);
+  return !empty || fits(compare, 0, 0, 0);
 }
 
 static bool comes_before(const el_op *op, const el_kv *a, const el_kv *b) {

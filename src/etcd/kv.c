@@ -90,6 +90,10 @@ static void pack_compare(Etcd__Compare *to, const el_compare *compare) {
     to->target = ETCD__COMPARE__COMPARE_TARGET__MOD;
     to->target_union_case = ETCD__COMPARE__TARGET_UNION_MOD_REVISION;
     to->mod_revision = compare->rev;
+  } else if (compare->test == EL_LEASE_IS) {
+    to->target = ETCD__COMPARE__COMPARE_TARGET__LEASE;
+    to->target_union_case = ETCD__COMPARE__TARGET_UNION_LEASE;
+    to->lease = compare->rev;
   } else {
     to->target = ETCD__COMPARE__COMPARE_TARGET__CREATE;
     to->target_union_case = ETCD__COMPARE__TARGET_UNION_CREATE_REVISION;

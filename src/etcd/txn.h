@@ -15,12 +15,17 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-/* A condition on a revision; on a range (range_end.len > 0) it must be true of
+/* A condition on a revision or lease; on a range (range_end.len > 0) it must be true of
  * every key in it, and an empty range counts as revision 0. */
 typedef struct el_compare {
-  enum { EL_CREATE_REV_IS, EL_CREATE_REV_BELOW, EL_MOD_REV_IS } test;
+  enum {
+    EL_CREATE_REV_IS,
+    EL_CREATE_REV_BELOW,
+    EL_MOD_REV_IS,
+    EL_LEASE_IS
+  } test;
   el_bytes key, range_end;
-  int64_t rev;
+  int64_t rev; /* EL_LEASE_IS: the lease, 0 for none */
 } el_compare;
 
 /* One operation of a transaction. */

@@ -15,10 +15,10 @@ struct el_census {
   int64_t rev; /* of our key */
 };
 
-static void conclude(const el_census *census, el_behind behind) {
+static void conclude(const el_census *census, el_behind behind, bool detached) {
   census->done(census->arg, behind);
   if (behind == EL_BEHIND_LOST) {
-    el_entry_driver_key_gone(census->driver, census->rev);
+    el_entry_driver_key_gone(census->driver, census->rev, detached);
   } else {
     census->driver->events->stepped(census->driver);
   }
@@ -27,13 +27,15 @@ static void conclude(const el_census *census, el_behind behind) {
 static void on_answer(el_request *request, el_txn_answer *answer) {
   el_census *census = EL_OF(request, el_census, request);
   el_behind behind =
-      answer != NULL ? el_recipe_read_census(&census->keys, census->rev, answer)
-                     : EL_BEHIND_UNKNOWN; /* the client stops */
+      EL_BEHIND_UNKNOWN; /* without an answer: the client stops */
+  bool detached = false;
   if (answer != NULL) {
+    behind =
+        el_recipe_read_census(&census->keys, census->rev, answer, &detached);
     el_txn_answer_free(answer);
   }
   if (census->driver != NULL) {
-    conclude(census, behind);
+    conclude(census, behind, detached);
   }
   el_keys_destroy(&census->keys);
   free(census);

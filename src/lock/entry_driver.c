@@ -132,6 +132,8 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
   el_entry_event event = {.rev = from->rev, .lease = from->lease};
   bool is_behind;
   event.kind = kinds[from->kind];
+  event.detached =
+      from->kind == EL_WATCH_PUT && el_key_is_detached(from->key, from->lease);
   if (from->kind == EL_WATCH_REFUSED) {
     note_cause(driver, &from->err);
     watching->told_rev = 1;
@@ -337,13 +339,16 @@ static void on_timer(el_timer *timer) {
   el_entry_driver_signal(EL_OF(timer, el_entry_driver, timer), EL_ENTRY_TIMER);
 }
 
-void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev) {
-  el_entry_event event = {.kind = EL_ENTRY_KEY_GONE, .rev = rev};
+void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
+                              bool detached) {
+  el_entry_event event = {
+      .kind = EL_ENTRY_KEY_GONE, .rev = rev, .detached = detached};
   step(driver, &event);
 }
 
-static void on_key_gone(el_proof_key *key) {
-  el_entry_driver_key_gone(EL_OF(key, el_entry_driver, proof_key), key->rev);
+static void on_key_gone(el_proof_key *key, bool detached) {
+  el_entry_driver_key_gone(EL_OF(key, el_entry_driver, proof_key), key->rev,
+                           detached);
 }
 
 void el_entry_world_settle_proving(el_entry_world *world) {

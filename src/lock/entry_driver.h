@@ -81,8 +81,10 @@ void el_entry_driver_start(el_entry_driver *driver, bool try_once,
 /* Steps with an event that is only a kind. @thread io */
 void el_entry_driver_signal(el_entry_driver *driver, int kind);
 
-/* Another request of ours has found that our key of |rev| is gone. @thread io */
-void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev);
+/* Another request of ours has found that our key of |rev| is gone, or is |detached| from our lease.
+ * @thread io */
+void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
+                              bool detached);
 
 /* Somebody waits here until the entry is free. @thread io */
 void el_entry_driver_hurry(el_entry_driver *driver);

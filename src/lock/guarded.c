@@ -76,8 +76,8 @@ static void send_touch(el_guarded *guarded) {
 static void send_operations(el_guarded *guarded) {
   EL_UNCLEARED el_recipe recipe;
   const el_writes *writes = writes_of(guarded);
-  el_txn txn = {.compares = &guarded->guard,
-                .n_compares = guarded->guard.key.len > 0,
+  el_txn txn = {.compares = guarded->guards,
+                .n_compares = guarded->guards[0].key.len > 0 ? 2 : 0,
                 .then = guarded->ops,
                 .n_then = guarded->n_ops};
   if (guarded->lk != NULL) {
@@ -183,6 +183,7 @@ static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
   el_write_event event;
   if (guarded->lk != NULL) who = el_lock_writer(guarded->lk);
   el_recipe_read_guarded(&who, answer, &event);
+  guarded->detached = event.detached;
   if (writes_of(guarded) != NULL) return step(guarded, &event);
   if (el_write_may_repeat(&event.outcome, guarded->writes)) {
     return EL_WRITE_AGAIN;
@@ -208,7 +209,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
       return;
     case EL_WRITE_KEY_GONE:
       if (guarded->lk != NULL) {
-        el_lock_key_gone(guarded->lk); /* whoever took it */
+        el_lock_key_gone(guarded->lk, guarded->detached); /* whoever took it */
       }
       break;
     case EL_WRITE_UNSENT:

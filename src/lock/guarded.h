@@ -44,9 +44,10 @@ void el_guarded_drop(el_guarded *guarded);
  * @thread lua */
 bool el_guarded_add(el_guarded *guarded, const el_op *op);
 
-/* The operations happen only if |key|, somebody else's, has this create_revision. One guard
- * at most. False when there is no memory. @thread lua */
-bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev);
+/* The operations happen only if |key|, somebody else's, has this create_revision and is attached
+ * to |lease| (0: to none). One guard at most. False when there is no memory. @thread lua */
+bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev,
+                      int64_t lease);
 
 /* The same with all keys and the token of |lk|; if it fails, |lk| is lost.
  * @thread lua */

@@ -24,7 +24,7 @@ void el_guarded_unref(el_guarded *guarded) {
     el_bytes_free(guarded->ops[i].value);
   }
   free(guarded->ops);
-  el_bytes_free(guarded->guard.key);
+  el_bytes_free(guarded->guards[0].key); /* of both */
   if (guarded->answer != NULL) {
     el_txn_answer_free(guarded->answer);
   }
@@ -64,14 +64,20 @@ bool el_guarded_add(el_guarded *guarded, const el_op *op) {
          copy_bytes(&added->value, op->value);
 }
 
-bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev) {
-  assert(guarded->guard.key.len == 0 && guarded->lk == NULL);
-  guarded->guard = (el_compare){.test = EL_CREATE_REV_IS, .rev = rev};
-  return copy_bytes(&guarded->guard.key, key);
+bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev,
+                      int64_t lease) {
+  el_bytes copy;
+  assert(guarded->guards[0].key.len == 0 && guarded->lk == NULL);
+  if (!copy_bytes(&copy, key)) return false;
+  guarded->guards[0] =
+      (el_compare){.test = EL_CREATE_REV_IS, .key = copy, .rev = rev};
+  guarded->guards[1] =
+      (el_compare){.test = EL_LEASE_IS, .key = copy, .rev = lease};
+  return true;
 }
 
 void el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
-  assert(guarded->guard.key.len == 0 && guarded->lk == NULL);
+  assert(guarded->guards[0].key.len == 0 && guarded->lk == NULL);
   guarded->lk = el_lock_ref(lk);
 }
 

@@ -13,8 +13,9 @@ struct el_guarded {
   atomic_int refs;
   el_handle *handle;
   el_guarded_world *world;
-  el_lock *lk;      /* guarded by this lock's token; NULL: by ... */
-  el_compare guard; /* ... a key of somebody else's, if it has one */
+  el_lock *lk; /* guarded by this lock's token; NULL: by ... */
+  el_compare
+      guards[2]; /* ... a key of somebody else's and its lease, if it has one */
   el_op *ops;
   size_t n_ops;
   bool writes;
@@ -28,6 +29,7 @@ struct el_guarded {
   bool has_turn; /* ... or the one that others wait for */
   bool sent;     /* the request has a reference of its own */
   bool finished; /* its answer comes too late */
+  bool detached; /* a key of |lk| was found off its lease */
   el_command command;
   el_timer
       timer; /* until the next attempt, in world->resting meanwhile; or, while

@@ -747,9 +747,10 @@ void el_owner_downgrade(el_owner *owner) {
   if (el_owner_is_holding(owner)) step(owner->queue, &downgrade);
 }
 
-void el_owner_key_gone(el_owner *owner, int64_t rev) {
+void el_owner_key_gone(el_owner *owner, int64_t rev, bool detached) {
   if (el_owner_is_holding(owner)) {
-    el_entry_driver_key_gone(&place_of(owner->local.place)->driver, rev);
+    el_entry_driver_key_gone(&place_of(owner->local.place)->driver, rev,
+                             detached);
   }
 }
 

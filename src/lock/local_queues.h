@@ -93,8 +93,8 @@ void el_owner_move_hard_end(el_owner *owner);
 /* The hold of |owner|, a writer's, is a reader's from now on. @thread io */
 void el_owner_downgrade(el_owner *owner);
 
-/* Another request of |owner| found no key of ours with |rev|. @thread io */
-void el_owner_key_gone(el_owner *owner, int64_t rev);
+/* Another request of |owner| found no key of ours with |rev|, or it |detached|. @thread io */
+void el_owner_key_gone(el_owner *owner, int64_t rev, bool detached);
 
 /* ---- what the news of a session mean to its queues ---- */
 

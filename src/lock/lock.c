@@ -120,7 +120,9 @@ bool el_lock_is_kept(const el_lock *lk) {
 
 void el_lock_note_downgrade(el_lock *lk) { el_owner_downgrade(&lk->owner); }
 
-void el_lock_key_gone(el_lock *lk) { el_owner_key_gone(&lk->owner, lk->token); }
+void el_lock_key_gone(el_lock *lk, bool detached) {
+  el_owner_key_gone(&lk->owner, lk->token, detached);
+}
 
 /* ---- asking ---- */
 

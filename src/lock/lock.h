@@ -163,8 +163,8 @@ bool el_lock_is_kept(const el_lock *lk);
 /* The note of its downgrade is about to be sent. @thread io */
 void el_lock_note_downgrade(el_lock *lk);
 
-/* A guarded request of the holder found its key gone. @thread io */
-void el_lock_key_gone(el_lock *lk);
+/* A guarded request of the holder found its key gone, or |detached|. @thread io */
+void el_lock_key_gone(el_lock *lk, bool detached);
 
 /* For figures: the bytes of the structs of one hold. @thread any */
 size_t el_lock_size(void);

@@ -39,12 +39,13 @@ static void conclude(const probe *asked, const el_txn_answer *answer) {
                             .rev = answer->rev};
   el_entry_event seen;
   el_proof_key *key;
+  bool is_there;
   el_recipe_read(&asked->keys, &LOOK, answer, &seen);
-  event.exists =
-      event.outcome.done && seen.mine.rev == asked->rev && !seen.partial;
+  is_there = event.outcome.done && seen.mine.rev == asked->rev && !seen.partial;
+  event.exists = is_there && seen.mine.lease == asked->keys.lease;
   key = event.outcome.done && !event.exists ? find_probed(asked) : NULL;
   if (key != NULL) {
-    key->gone(key);
+    key->gone(key, is_there);
   }
   asked->prober->probed(asked->prober, &event, &answer->err);
 }

@@ -15,7 +15,8 @@
  * it. */
 typedef struct el_proof_key el_proof_key;
 struct el_proof_key {
-  void (*gone)(el_proof_key *key); /* a probe did not find it */
+  /* A probe did not find it, or |detached| from our lease. */
+  void (*gone)(el_proof_key *key, bool detached);
   const el_keys *keys;
   int64_t rev;                    /* its create_revision */
   TAILQ_ENTRY(el_proof_key) link; /* all zero while it isn't listed */

@@ -74,11 +74,12 @@ static el_nret l_txn_delete(lua_State *L) {
   return 0;
 }
 
-/* txn:guard(key, create_revision) */
+/* txn:guard(key, create_revision, lease) */
 static el_nret l_txn_guard(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 2);
+  int64_t rev = (int64_t)luaL_checknumber(L, 3);
   check_memory(
-      L, el_guarded_guard(check_txn(L), key, (int64_t)luaL_checknumber(L, 3)));
+      L, el_guarded_guard(check_txn(L), key, rev, el_lua_opt_lease(L, 4)));
   return 0;
 }
 

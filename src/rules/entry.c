@@ -135,26 +135,19 @@ static void on_watch_created(el_entry *entry, int64_t rev,
   look_soon(entry, true, out);
 }
 
-/* Was the key that is watched taken off its lease? Then it is user data (kind.h). */
-static bool is_detached(const el_entry *entry, const el_entry_event *event) {
-  return entry->ahead.lease != 0 && !entry->ahead.is_timed &&
-         event->lease != entry->ahead.lease;
-}
-
 static void on_watch(el_entry *entry, const el_entry_event *event,
                      el_entry_actions *out) {
+  bool has_left = event->kind == EL_ENTRY_WATCH_DELETED || event->detached;
   if (!entry->watching) return;
   if (event->rev > entry->watch_rev && entry->state == EL_ENTRY_WAITING) {
     entry->watch_rev = event->rev;
   }
   if (entry->state == EL_ENTRY_HELD) {
     on_own_key(entry, event, out);
-  } else if (event->kind == EL_ENTRY_WATCH_DELETED && entry->missing > 1 &&
-             entry->busy == EL_REQUEST_NONE) {
+  } else if (has_left && entry->missing > 1 && entry->busy == EL_REQUEST_NONE) {
     entry->missing--; /* a look that is out may have counted it, or not */
-  } else if (event->kind == EL_ENTRY_WATCH_DELETED ||
-             entry->mode == EL_MODE_READ || /* the writer may only read now */
-             is_detached(entry, event)) {
+  } else if (has_left ||
+             entry->mode == EL_MODE_READ) { /* the writer may only read now */
     look_soon(entry, event->proven_rev != 0, out);
   }
 }
@@ -178,10 +171,15 @@ static void on_key_gone(el_entry *entry, const el_entry_event *event,
                         el_entry_actions *out) {
   if (event->rev != entry->rev) return;
   if (entry->state == EL_ENTRY_HELD) {
-    el_entry_lose(EL_LOSS_DELETED, out);
-    el_entry_forget(entry, out);
+    el_entry_lose(event->detached ? EL_LOSS_REPLACED : EL_LOSS_DELETED, out);
   } else if (entry->state == EL_ENTRY_PROVING) {
     el_entry_push(out, EL_ENTRY_PLACE_LOST);
+  } else {
+    return;
+  }
+  if (event->detached) {
+    el_entry_take_out(entry, out);
+  } else {
     el_entry_forget(entry, out);
   }
 }

@@ -99,6 +99,8 @@ typedef struct el_entry_event {
   int64_t
       proven_rev; /* any: at which our lease was just proven; 0: it wasn't */
   int64_t lease;  /* watch put */
+  bool detached;  /* watch put: the key has left the queue, being off its lease;
+                     key gone: it is there, and off its lease */
   el_place mine;  /* answer: our key; rev 0: there is none */
   bool partial;   /* answer: of our keys only some were there, or not as one */
   el_place older; /* answer: the youngest that counts and is older */

@@ -160,6 +160,12 @@ el_bytes el_key_name(el_bytes key, el_place *place) {
   return stem;
 }
 
+bool el_key_is_detached(el_bytes key, int64_t lease) {
+  el_place place;
+  return el_key_name(key, &place).len > 0 && place.mode <= EL_MODE_MULTI &&
+         !el_place_is_attached(&place, lease);
+}
+
 el_bytes el_key_reserved_end(el_bytes name) {
   for (size_t i = 0; i < INFIXES; i++) {
     size_t len = strlen(infixes[i]) - 1; /* without its last slash */

@@ -93,6 +93,10 @@ bool el_key_parse(const char *name, size_t name_len, const char *key,
  * else it is empty. A part of |key|. Fills all of |place| but rev. @thread any */
 el_bytes el_key_name(el_bytes key, el_place *place);
 
+/* Does |key| have the form of an entry, although it is none, being attached to |lease|?
+ * @thread any */
+bool el_key_is_detached(el_bytes key, int64_t lease);
+
 /* What |name| ends with that no name may end with, because its keys could be another
  * name's then; empty: it may. @thread any */
 el_bytes el_key_reserved_end(el_bytes name);

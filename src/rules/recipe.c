@@ -137,11 +137,13 @@ void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
 /* Notes, and what is left of several keys, go in any case: nobody else takes them out
  * when one key has gone. They can't be another hold's: notes have the revision in their
  * names, and of several keys the slot isn't used again while this may be on its way (see
- * lock/slots.h). */
+ * lock/slots.h). A key of ours that somebody has taken off its lease goes, too; but then
+ * the hold had been lost, and so the keys are read first. */
 static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
   el_key_range notes[EL_KIND_RANGES_MAX];
   size_t n_notes = el_kind_notes(keys, guard, notes, to->text);
-  size_t own = delete_own(keys, to->then), n = 0;
+  size_t own = el_recipe_read_own(keys, to->then), n_then = own, n = 0;
+  n_then += delete_own(keys, to->then + own);
   el_recipe_compare_own(keys, guard, to->compares);
   if (own > 1) {
     n = el_recipe_read_own(keys, to->otherwise);
@@ -150,10 +152,9 @@ static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
   for (size_t i = 0; i < n_notes; i++) {
     to->otherwise[n] = (el_op){
         .kind = EL_OP_DELETE, .key = notes[i].from, .range_end = notes[i].to};
-    to->then[own + i] = to->otherwise[n++];
+    to->then[n_then++] = to->otherwise[n++];
   }
-  to->txn =
-      (el_txn){to->compares, own, to->then, own + n_notes, to->otherwise, n};
+  to->txn = (el_txn){to->compares, own, to->then, n_then, to->otherwise, n};
 }
 
 void el_recipe_build(el_recipe *recipe, const el_keys *keys,
@@ -184,6 +185,10 @@ static el_place place_of(const el_op_result *result) {
   if (result->n_kvs == 0) return (el_place){0};
   return (el_place){.rev = result->kvs[0].create_rev,
                     .lease = result->kvs[0].lease};
+}
+
+bool el_recipe_is_detached(const el_keys *keys, const el_op_result *own) {
+  return own->n_kvs > 0 && own->kvs[0].lease != keys->lease;
 }
 
 /* Reads what |answer| begins with, and returns how many results that are. Several keys
@@ -313,6 +318,9 @@ static void read_delete(const el_keys *keys, int64_t guard,
                         const el_txn_answer *answer, el_entry_event *event) {
   size_t own = el_keys_count(keys);
   event->deleted = answer->succeeded;
+  for (size_t i = 0; answer->succeeded && i < own; i++) {
+    if (el_recipe_is_detached(keys, &answer->results[i])) event->partial = true;
+  }
   for (size_t i = 0; own > 1 && !answer->succeeded && i < own; i++) {
     if (place_of(&answer->results[i]).rev == guard) event->partial = true;
   }
@@ -330,10 +338,17 @@ static bool has_younger(const el_keys *keys, int64_t rev,
 }
 
 el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
-                                const el_txn_answer *answer) {
+                                const el_txn_answer *answer, bool *detached) {
   size_t own = el_keys_count(keys);
+  bool is_gone = false;
+  *detached = false;
   if (answer->err.code != EL_OK) return EL_BEHIND_UNKNOWN;
-  if (place_of(&answer->results[0]).rev != rev) return EL_BEHIND_LOST;
+  for (size_t i = 0; i < own; i++) {
+    is_gone = is_gone || place_of(&answer->results[i]).rev != rev;
+    *detached = *detached || el_recipe_is_detached(keys, &answer->results[i]);
+  }
+  *detached = *detached && !is_gone;
+  if (is_gone || *detached) return EL_BEHIND_LOST;
   for (size_t i = own; i < answer->n_results; i++) {
     if (has_younger(keys, rev, &answer->results[i])) {
       return EL_BEHIND_SOMEBODY;

@@ -18,7 +18,7 @@
  * where it was built. */
 typedef struct el_recipe {
   el_txn txn;
-  el_compare compares[2 * EL_MULTI_MAX];
+  el_compare compares[2 * EL_MULTI_MAX + 1];
   el_op then[2 * EL_MULTI_MAX], otherwise[2 * EL_MULTI_MAX];
   char text[EL_KIND_TEXT_SIZE];
 } el_recipe;
@@ -45,9 +45,10 @@ void el_recipe_build(el_recipe *recipe, const el_keys *keys,
 /* Builds the question who is behind our key. @thread any */
 void el_recipe_build_census(el_recipe *recipe, const el_keys *keys);
 
-/* Reads the |answer|; |rev| is the create_revision of our key. @thread any */
+/* Reads the |answer|; |rev| is the create_revision of our key. EL_BEHIND_LOST: one of our keys is
+ * gone, or, if |*detached|, off our lease. @thread any */
 el_behind el_recipe_read_census(const el_keys *keys, int64_t rev,
-                                const el_txn_answer *answer);
+                                const el_txn_answer *answer, bool *detached);
 
 /* Fills |event| from the |answer| to the request of |action|. @thread any */
 void el_recipe_read(const el_keys *keys, const el_entry_action *action,

@@ -13,4 +13,8 @@ size_t el_recipe_read_own(const el_keys *keys, el_op *ops);
 size_t el_recipe_compare_own(const el_keys *keys, int64_t rev,
                              el_compare *compares);
 
+/* Is the key that |own|, the answer to a look at one of ours, shows off its lease?
+ * @thread any */
+bool el_recipe_is_detached(const el_keys *keys, const el_op_result *own);
+
 #endif

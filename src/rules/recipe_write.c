@@ -18,13 +18,19 @@ static el_bytes order_key(const el_writer *who, char *text) {
                                             : el_keys_own(who->keys);
 }
 
+/* A key that somebody has taken off its lease guards nothing: others no longer wait for it. If
+ * the guards don't hold, it is seen which of them. */
 static void build_read(el_recipe *to, const el_writer *who, const el_op *ops,
                        size_t n_ops) {
-  size_t own = el_recipe_compare_own(who->keys, who->rev, to->compares);
-  to->txn = (el_txn){to->compares, own, ops, n_ops, NULL, 0};
+  size_t n = el_recipe_compare_own(who->keys, who->rev, to->compares);
+  for (const el_keys *own = who->keys; own != NULL; own = own->next) {
+    to->compares[n++] = (el_compare){
+        .test = EL_LEASE_IS, .key = el_keys_own(own), .rev = own->lease};
+  }
+  to->txn = (el_txn){to->compares, n, ops, n_ops, to->otherwise, 0};
+  to->txn.n_otherwise = el_recipe_read_own(who->keys, to->otherwise);
 }
 
-/* If it isn't carried out, it is seen which of the guards hasn't held. */
 void el_recipe_build_guarded(el_recipe *to, const el_writer *who,
                              const el_write_order *order, const el_op *ops,
                              size_t n_ops) {
@@ -34,8 +40,6 @@ void el_recipe_build_guarded(el_recipe *to, const el_writer *who,
       (el_compare){.test = EL_MOD_REV_IS,
                    .key = order_key(who, to->text),
                    .rev = order->mod_rev};
-  to->txn.otherwise = to->otherwise;
-  to->txn.n_otherwise = el_recipe_read_own(who->keys, to->otherwise);
 }
 
 /* A note may not be there yet. Of our own key everything else stays as it is. */
@@ -62,13 +66,20 @@ el_op el_recipe_proclaim(const el_writer *who, el_bytes value) {
                  .lease = who->keys->lease};
 }
 
-/* Did the looks find all keys of the hold? */
-static bool is_whole(const el_writer *who, const el_txn_answer *answer) {
+/* Judges what the looks have found of the keys of the hold. */
+static void read_own(const el_writer *who, const el_txn_answer *answer,
+                     el_write_event *event) {
+  bool are_there = true, is_detached = false;
   for (size_t i = 0; i < answer->n_results; i++) {
     const el_op_result *look = &answer->results[i];
-    if (look->n_kvs != 1 || look->kvs[0].create_rev != who->rev) return false;
+    if (look->n_kvs != 1 || look->kvs[0].create_rev != who->rev) {
+      are_there = false;
+    } else if (el_recipe_is_detached(who->keys, look)) {
+      is_detached = true;
+    }
   }
-  return answer->n_results == el_keys_count(who->keys);
+  event->whole = are_there && !is_detached;
+  event->detached = are_there && is_detached;
 }
 
 void el_recipe_read_guarded(const el_writer *who, const el_txn_answer *answer,
@@ -78,6 +89,7 @@ void el_recipe_read_guarded(const el_writer *who, const el_txn_answer *answer,
                        .outcome = el_outcome_of(&answer->err, answer->sent_ms),
                        .succeeded = answer->succeeded,
                        .rev = answer->rev};
-  event->whole =
-      event->outcome.done && !event->succeeded && is_whole(who, answer);
+  if (event->outcome.done && !event->succeeded && who->keys != NULL) {
+    read_own(who, answer, event);
+  }
 }

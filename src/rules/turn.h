@@ -19,7 +19,7 @@ typedef enum el_behind {
   EL_BEHIND_UNKNOWN, /* it was not answered */
   EL_BEHIND_NOBODY,
   EL_BEHIND_SOMEBODY, /* or somebody may be, behind many keys of user data */
-  EL_BEHIND_LOST      /* it is gone */
+  EL_BEHIND_LOST      /* it is gone, or off its lease */
 } el_behind;
 
 typedef struct el_turn_limits {

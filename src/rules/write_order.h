@@ -47,6 +47,7 @@ typedef struct el_write_event {
   el_outcome outcome; /* answer; the rest of it is filled only if it is done */
   bool succeeded;     /* answer: all guards held */
   bool whole;         /* answer: if not, all keys of the hold were there */
+  bool detached;      /* answer: if not, all were, but one was off its lease */
   int64_t rev;        /* answer: the store's */
 } el_write_event;
 

@@ -1,0 +1,275 @@
+-- Any key below a lock's name that ended in hex digits was taken for an entry: user data such as
+-- "order/1001" kept the lock "order" from ever being free, break_lock deleted it, and an election
+-- reported it as its leader. An entry is attached to the lease that its name contains.
+
+local clients = require "spec.support.harness.clients"
+local command = require "spec.support.programs.command"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = suite.endpoints(), prefix = prefix, ttl = 30 }
+local assert_fails, granted, keep = clients.assert_fails, clients.granted, clients.keep
+local client, other
+
+-- Below the name "order".
+local DATA = {
+  "1001", "cafe", "2026", "1f-2", "read/77", "read/77-1", "write/77", "permit/1f.1",
+  "permit/1f-2.3",
+}
+-- A lock that is not free within this time is blocked.
+local SOON = { timeout = 5 }
+
+before_each(function()
+  client, other = connect(), connect { elsewhere = true }
+end)
+
+after_each(function()
+  clients.close_all()
+  etcd:del_all(prefix)
+  etcd:revoke_all()
+end)
+
+-- Puts user data below |name|: without a lease, or attached to |lease|.
+local function put_data(name, lease)
+  for _, key in ipairs(DATA) do
+    etcd:put(("%s%s/%s"):format(prefix, name, key), "price=12", lease)
+  end
+end
+
+-- Asserts that only user data is left below the name, unchanged.
+local function assert_data(name)
+  local keys = etcd:keys(prefix .. name .. "/")
+  assert.equal(#DATA, #keys, table.concat(keys, " "))
+  for _, key in ipairs(keys) do assert.equal("price=12", (etcd:get(key))) end
+end
+
+-- Calls |check| with user data below "order" that has no lease, and then one of another program.
+local function with_data(check)
+  for _, lease in ipairs { false, etcd:grant(600) } do
+    put_data("order", lease or nil)
+    check()
+    assert_data "order"
+  end
+end
+
+describe("regression 073: user data below a lock's name", function()
+  it("does not block lock, try_lock, read_lock, write_lock and multi_lock", function()
+    with_data(function()
+      assert.is_true(assert(client:lock("order", SOON)):unlock())
+      assert.is_true(assert(client:try_lock "order"):unlock())
+      assert.is_true(assert(client:read_lock("order", SOON)):unlock())
+      assert.is_true(assert(client:try_read_lock "order"):unlock())
+      assert.is_true(assert(client:write_lock("order", SOON)):unlock())
+      assert.is_true(assert(client:try_write_lock "order"):unlock())
+      assert.is_true(assert(client:multi_lock({ "order", "other" }, SOON)):unlock())
+      assert.is_true(assert(client:try_multi_lock { "other", "order" }):unlock())
+    end)
+  end)
+
+  it("takes no permits of a semaphore, and causes no conflict", function()
+    with_data(function()
+      local pool = assert(client:semaphore("order", 2))
+      assert.equal(2, (pool:available()))
+      local first = assert(pool:try_lock { owner = 1 })
+      local second = assert(pool:lock { owner = 2, timeout = 5 })
+      assert.equal(0, (pool:available()))
+      assert_fails("locked", pool:try_lock { owner = 3 })
+      assert.is_true(first:unlock())
+      assert.is_true(second:unlock())
+    end)
+  end)
+
+  it("leads no election", function()
+    with_data(function()
+      local election = assert(client:election "order")
+      local observer = assert(other:election "order"):observe()
+      assert.is_nil((election:leader()))
+      assert_fails("timeout", observer:next(0.3))
+      local lock = assert(election:campaign("me", SOON))
+      assert.equal("me", (election:leader()))
+      assert.equal("me", (observer:next(5)))
+      assert.is_true(lock:resign())
+      assert.is_false((observer:next(5)))
+    end)
+  end)
+
+  it("is listed by neither queue nor queues, and break_lock refuses it", function()
+    with_data(function()
+      assert.same({}, client:queue "order")
+      assert.same({}, client:queues())
+      local lock = keep(assert(client:lock("order", SOON)))
+      assert.equal(1, #client:queue "order")
+      assert.equal(1, #client:queues())
+      for _, key in ipairs(DATA) do
+        local _, revision = etcd:get(prefix .. "order/" .. key)
+        assert_fails("not_held", other:break_lock("order", revision))
+      end
+      assert.is_true(lock:unlock())
+    end)
+  end)
+
+  it("is not deleted by etcdlock break, nor listed by etcdlock ls", function()
+    with_data(function()
+      local _, revision = etcd:get(prefix .. "order/1001")
+      local _, status, message = command.run {
+        "break", "--prefix", prefix, "order", ("%d"):format(revision) }
+      assert.not_equal(0, status)
+      assert.matches('lock "order" is not held', message, 1, true)
+      assert.matches("^Nobody holds a lock", (command.run { "ls", "--prefix", prefix }))
+    end)
+  end)
+
+  it("may be put by the holder of the lock, which can be locked again", function()
+    local lock = assert(client:lock "stock")
+    assert.is_true(lock:put(prefix .. "stock/1001", "12"))
+    assert.is_true(lock:unlock())
+    for _ = 1, 2 do
+      assert.is_true(assert(client:lock("stock", SOON)):unlock())
+      assert.is_true(assert(other:try_lock "stock"):unlock())
+    end
+    assert.equal("12", (etcd:get(prefix .. "stock/1001")))
+  end)
+
+  it("does not hide an entry, and does not wake or disturb its waiters", function()
+    with_data(function()
+      local lock = assert(client:lock("order", SOON))
+      assert_fails("locked", other:try_lock "order")
+      assert_fails("locked", other:try_multi_lock { "other", "order" })
+      local pending = assert(other:lock_async("order", { timeout = 30 }))
+      etcd:await_keys(prefix .. "order/", #DATA + 2)
+      put_data "order"
+      assert.is_false((pending:step()))
+      assert.is_true(lock:unlock())
+      assert.is_true(granted(pending):unlock())
+    end)
+  end)
+
+  it("does not end a linger", function()
+    put_data "order"
+    assert.is_true(assert(client:lock("order", { linger = 60, timeout = 5 })):unlock())
+    put_data "order"
+    local deletes = client:stats().deletes
+    for _ = 1, 5 do assert(client:ping()) end
+    assert.equal(#DATA + 1, #etcd:keys(prefix .. "order/"))
+    assert.equal(deletes, client:stats().deletes)
+    assert.is_true(assert(other:lock("order", SOON)):unlock()) -- which does
+  end)
+
+  it("costs lock and try_lock at most two requests more than a free name", function()
+    put_data "order"
+    local before = client:stats()
+    assert.is_true(assert(client:lock("order", SOON)):unlock())
+    local after = client:stats()
+    assert.equal(1, after.enqueues - before.enqueues)
+    assert.is_true(after.looks - before.looks <= 2)
+    assert.is_true(assert(client:try_lock "order"):unlock())
+    assert.is_true(client:stats().tries - after.tries <= 3)
+  end)
+end)
+
+describe("regression 073: an entry that somebody overwrote with another lease or none", function()
+  -- Calls |check| with the function that overwrites a key, in both ways.
+  local function with_overwrite(check)
+    for _, lease in ipairs { false, etcd:grant(600) } do
+      check(function(key) etcd:put(key, "price=12", lease or nil) end)
+      etcd:del_all(prefix)
+    end
+  end
+
+  it("blocks no waiter any longer", function()
+    with_overwrite(function(overwrite)
+      local key = prefix .. "order/" .. etcd:grant(600)
+      etcd:put(key, "", key:match "[^/]*$")
+      local calls = {
+        client:lock_async("order", { timeout = 30 }), clients.ask(other, "read", "order"),
+      }
+      etcd:await_keys(prefix .. "order/", 3)
+      overwrite(key)
+      assert.is_true(granted(calls[1]):unlock())
+      assert.is_true(granted(calls[2]):unlock())
+    end)
+  end)
+
+  it("blocks no waiter for a permit any longer", function()
+    with_overwrite(function(overwrite)
+      local lease = etcd:grant(600)
+      local key = ("%sorder/permit/%s.1"):format(prefix, lease)
+      etcd:put(key, "", lease)
+      local pending = assert(assert(client:semaphore("order", 1)):lock_async { timeout = 30 })
+      etcd:await_keys(prefix .. "order/", 2)
+      clients.assert_wait(pending)
+      overwrite(key)
+      assert.is_true(granted(pending):unlock())
+    end)
+  end)
+
+  it('is not reported as leader, and its campaigner is told "lost"', function()
+    with_overwrite(function(overwrite)
+      local election = assert(client:election "order")
+      local observer = assert(other:election "order"):observe()
+      local lock = assert(election:campaign("me", SOON))
+      assert.equal("me", (observer:next(5)))
+      overwrite(lock:key())
+      assert.is_false((observer:next(5)))
+      assert_fails("lost", lock:proclaim "still me")
+      assert.equal("replaced", lock:wait_lost(5))
+      assert.is_nil((election:leader()))
+    end)
+  end)
+
+  -- Returns a client whose watches get no answer: it learns of the key only by its requests.
+  local function unwatched()
+    local server = clients.scripted(suite.endpoint())
+    local deaf = connect { endpoints = server:endpoint() }
+    assert(deaf:lock "first"):unlock()
+    server:answer("Watch", "never", 14, "")
+    return deaf
+  end
+
+  local CALLS = {
+    put = function(lock) return lock:put(prefix .. "data", "late") end,
+    get = function(lock) return lock:get(prefix .. "data") end,
+    check = function(lock) return lock:check() end,
+    unlock = function(lock) return lock:unlock() end,
+  }
+
+  it('guards nothing: put, get, check and unlock return "lost"', function()
+    local deaf = unwatched()
+    for _, call in pairs(CALLS) do
+      for _, take in ipairs { "lock", "read_lock", "write_lock" } do
+        with_overwrite(function(overwrite)
+          local lock = assert(deaf[take](deaf, "order", SOON))
+          if not (take == "read_lock" and call == CALLS.put) then
+            overwrite(lock:key())
+            local next_holder = assert(other:lock("order", SOON))
+            assert_fails("lost", call(lock))
+            assert.is_nil((etcd:get(prefix .. "data")))
+            assert.is_true(next_holder:unlock())
+          end
+          lock:unlock()
+        end)
+      end
+    end
+  end)
+
+  it('is told "replaced" to its holder by the next read of the key, without a watch', function()
+    local server = clients.scripted(suite.endpoint())
+    local deaf = connect { endpoints = server:endpoint(), ttl = 3 }
+    assert(deaf:lock "first"):unlock()
+    server:answer("Watch", "never", 14, "")
+    local lock = assert(deaf:lock("order", SOON))
+    etcd:put(lock:key(), "price=12")
+    assert.equal("replaced", lock:wait_lost(10))
+    assert_fails("lost", lock:check())
+  end)
+
+  it("does not keep its client from taking the lock again", function()
+    with_overwrite(function(overwrite)
+      local lock = assert(client:lock("order", SOON))
+      overwrite(lock:key())
+      assert.equal("replaced", lock:wait_lost(5))
+      assert.is_true(assert(client:lock("order", SOON)):unlock())
+      assert.same({}, etcd:keys(prefix .. "order/"))
+    end)
+  end)
+end)
