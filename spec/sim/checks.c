@@ -272,7 +272,9 @@ static bool is_idle(const world *wd) {
 static const key *find_left(const world *wd) {
   for (int i = 0; i < wd->store.n_keys; i++) {
     const key *it = &wd->store.keys[i];
-    if (it->create_rev != 0 && !key_is_nested(it)) return it;
+    if (it->create_rev != 0 && !key_is_nested(it) && !key_is_data(it)) {
+      return it;
+    }
   }
   return NULL;
 }

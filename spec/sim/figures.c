@@ -82,6 +82,7 @@ void figures_print(const figures *all) {
   print_one("granted", all->grants);
   print_one("of several names", all->several);
   print_one("of them again", all->repeats);
+  print_one("user data put", all->data_puts);
   print_one("written", all->writes);
   print_one("write barred", all->writes_barred);
   print_one("by its order", all->writes_late);

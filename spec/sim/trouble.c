@@ -139,7 +139,7 @@ static const key *pick_key(world *wd) {
   first = (int)rng_between(&wd->dice, 0, st->n_keys - 1);
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[(first + i) % st->n_keys];
-    if (it->create_rev != 0 && !key_is_nested(it) &&
+    if (it->create_rev != 0 && !key_is_nested(it) && !key_is_data(it) &&
         !key_id_is_note(it->key_id)) {
       return it;
     }
@@ -220,6 +220,13 @@ void trouble_strike_last(world *wd) {
   *chance = was;
 }
 
+/* What user data is attached to: no lease, or that of some client. */
+static int64_t pick_lease(world *wd, int64_t but) {
+  store *st = &wd->store;
+  int64_t id = rng_between(&wd->dice, 1, st->n_leases);
+  return id != but && store_find_lease(st, id)->alive ? id : 0;
+}
+
 static void overwrite_key(world *wd, const world_event *ev) {
   const key *it = pick_key(wd);
   (void)ev;
@@ -227,7 +234,7 @@ static void overwrite_key(world *wd, const world_event *ev) {
   world_count(wd, FAULT_ADMIN_WRITE);
   world_trace(wd, "admin overwrites n%d/%d", it->key_id, (int)it->owner);
   store_mark_sabotaged(&wd->store, it->key_id, it->owner, wd->now_ms);
-  store_put(&wd->store, it->key_id, it->owner, 0);
+  store_put(&wd->store, it->key_id, it->owner, pick_lease(wd, it->owner));
 }
 
 static void revoke_lease(world *wd, const world_event *ev) {
@@ -249,7 +256,7 @@ static void revoke_lease(world *wd, const world_event *ev) {
 void trouble_clean_up(world *wd) {
   for (int i = 0; i < wd->store.n_keys; i++) {
     const key *it = &wd->store.keys[i];
-    if (it->create_rev != 0 && !key_is_nested(it) && it->lease == 0) {
+    if (key_is_detached(it) && !key_is_data(it)) {
       store_mark_sabotaged(&wd->store, it->key_id, it->owner, wd->now_ms);
       store_delete(&wd->store, it->key_id, it->owner);
     }
@@ -264,6 +271,35 @@ static void meddle_nested(world *wd, const world_event *ev) {
   (void)ev;
   if (!store_delete(&wd->store, key_id, which)) {
     store_put(&wd->store, key_id, which, 0);
+  }
+}
+
+/* The place in the queue of |name| that user data seems to have. */
+static int pick_data(world *wd, int name) {
+  static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_READ, EL_MODE_WRITE,
+                                  EL_MODE_PERMIT, EL_MODE_MULTI};
+  el_mode mode = modes[rng_between(&wd->dice, 0, 4)];
+  int slot = (int)rng_between(&wd->dice, 1, 2);
+  switch (mode) {
+    case EL_MODE_PERMIT:
+      return key_id_permit(name, slot, PERMITS + slot - 1);
+    case EL_MODE_READ:
+    case EL_MODE_MULTI:
+      return key_id_make(name, mode, slot);
+    default:
+      return key_id_make(name, mode, 0);
+  }
+}
+
+/* User data that has the form of an entry is put, overwritten or deleted. It counts for nothing. */
+static void meddle_data(world *wd, const world_event *ev) {
+  int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
+  int key_id = pick_data(wd, name);
+  int64_t owner = rng_between(&wd->dice, 1, DATA_LEASES);
+  (void)ev;
+  if (!rng_chance(&wd->dice, 300) || !store_delete(&wd->store, key_id, owner)) {
+    wd->figures->data_puts++;
+    store_put(&wd->store, key_id, owner, pick_lease(wd, owner));
   }
 }
 
@@ -287,6 +323,14 @@ static const struct {
     {FAULT_ADMIN_REVOKE, revoke_lease, false},
 };
 
+/* In some histories. */
+static void plan_often(world *wd, int64_t end_ms, int times, event_run run) {
+  if (!rng_chance(&wd->dice, 400)) return;
+  for (int i = 0; i < times; i++) {
+    world_post(wd, rng_between(&wd->dice, wd->now_ms, end_ms), NOBODY, run);
+  }
+}
+
 void trouble_plan(world *wd, int64_t end_ms) {
   int n = (int)(sizeof troubles / sizeof troubles[0]);
   for (int i = 0; i < n; i++) {
@@ -296,9 +340,6 @@ void trouble_plan(world *wd, int64_t end_ms) {
                  troubles[i].run);
     }
   }
-  if (!rng_chance(&wd->dice, 400)) return;
-  for (int k = 0; k < 6; k++) {
-    world_post(wd, rng_between(&wd->dice, wd->now_ms, end_ms), NOBODY,
-               meddle_nested);
-  }
+  plan_often(wd, end_ms, 6, meddle_nested);
+  plan_often(wd, end_ms, 20, meddle_data);
 }
