@@ -153,6 +153,7 @@ static void request(world *wd, sim_caller *who) {
               (int)owner->core.linger_ms);
   checks_on_asked(wd, who);
   peer_join(wd, who->peer, who->id);
+  checks_after_asked(wd, who);
 }
 
 static el_leave pick_leave(world *wd) {
@@ -192,7 +193,9 @@ static bool keeps_on(world *wd, sim_caller *who) {
   int64_t until_ms = wd->calm_from_ms + CALLER_KEEP_MS;
   if (!who->keeper || wd->calm_from_ms == 0 || !who->claiming) return false;
   if (wd->now_ms >= until_ms) {
-    checks_after_audits(wd, &wd->peers[who->peer]);
+    if (who->granted_ms < until_ms) { /* else something may just have come */
+      checks_after_audits(wd, &wd->peers[who->peer]);
+    }
     return false;
   }
   wake_at(wd, who, until_ms, wake);
@@ -211,7 +214,9 @@ static bool has_seen_end(const world *wd, const sim_caller *who) {
 /* It lets go of what it holds; nothing is the caller's from then on. */
 static void let_go(world *wd, sim_caller *who) {
   sim_owner *owner = &who->owners[who->owner];
-  el_leave how = has_seen_end(wd, who) ? EL_LEAVE_LOST : pick_leave(wd);
+  bool looks = rng_chance(&wd->dice, 500); /* at the clock, just before */
+  el_leave how =
+      looks && has_seen_end(wd, who) ? EL_LEAVE_LOST : pick_leave(wd);
   if (how == EL_LEAVE_LOST) {
     peer_leave(wd, who->peer, who->id, how, EL_LOSS_EXPIRED);
     return;

@@ -66,6 +66,7 @@ typedef struct caller {
   int64_t asked_ms, granted_ms;
   int64_t asked_nth;    /* of all requests of the history */
   int entry;            /* by which it holds */
+  bool is_due;          /* it is to be granted as soon as it asks */
   bool saw_other;       /* since it asked, another was before it */
   int64_t hindered_ms;  /* when another was before it last */
   int verdicts;         /* on this request */

@@ -94,6 +94,18 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
 /* The caller is about to ask. */
 void checks_on_asked(world *wd, struct caller *who);
 
+/* It has. */
+void checks_after_asked(world *wd, const struct caller *who);
+
+/* All who waited were told that etcd is out of reach. */
+void checks_after_fail_waiting(world *wd, const sim_peer *pr);
+
+/* And all who waited for a lease that none is to be had. */
+void checks_after_refusal(world *wd, const sim_peer *pr);
+
+/* The readers of |queue| were told that nobody is behind the key of |at|. */
+void checks_after_nobody(world *wd, const sim_peer *pr, const peer_entry *at);
+
 /* The caller is told that it holds by the key of |at|: etcd has granted that, or another
  * caller had it. */
 void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
@@ -161,6 +173,9 @@ void checks_nobody_is_kept(world *wd);
 
 /* No key stays that nobody wants. */
 void checks_nothing_is_kept(world *wd, const sim_peer *pr);
+
+/* Is there a key of its client that |who|, which is about to ask, can have at once? */
+bool checks_is_due(const world *wd, const struct caller *who);
 
 /* May the key of |at| linger? */
 bool checks_may_linger(const world *wd, const sim_peer *pr,

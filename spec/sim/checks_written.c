@@ -29,10 +29,11 @@ static void check_key(world *wd, const call *what, int key_id) {
 }
 
 /* Has an admin taken the key off its lease? Then it is no entry, others may hold, and no
- * guard tells that, because none is about the lease. */
+ * guard tells that, because none is about the lease; until a leader puts it back. */
 static bool is_detached(const world *wd, int key_id, int64_t lease_id) {
   const key *it = store_find(&wd->store, key_id, lease_id);
-  return it != NULL && it->create_rev != 0 && it->lease != lease_id;
+  return it != NULL && it->create_rev != 0 &&
+         (it->lease != lease_id || it->sabotaged_rev == it->create_rev);
 }
 
 static void check_token(world *wd, const call *what, int key_id) {

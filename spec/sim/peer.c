@@ -142,6 +142,7 @@ static void refuse(world *wd, sim_peer *pr, int session) {
     el_local_event event = {.kind = EL_LOCAL_REFUSE, .err = &caller_refused};
     if (pr->queues[i].used) queue_step(wd, pr, i, &event);
   }
+  checks_after_refusal(wd, pr);
 }
 
 static bool settle_session(world *wd, sim_peer *pr, int session) {
@@ -331,6 +332,7 @@ void peer_fail_waiting(world *wd, int id) {
   el_local_event event = {.kind = EL_LOCAL_FAIL_WAITING,
                           .err = &caller_refused};
   step_all(wd, &wd->peers[id], &event);
+  checks_after_fail_waiting(wd, &wd->peers[id]);
   peer_settle(wd, &wd->peers[id]);
 }
 
