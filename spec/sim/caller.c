@@ -8,7 +8,7 @@
 #include "clock.h"
 #include "peer.h"
 
-enum { REQUESTS_MAX = 15, WRITES_AT_ONCE = 6 };
+enum { REQUESTS_MAX = 12, WRITES_AT_ONCE = 6 };
 
 const el_error caller_gave_up = {.code = EL_CANCELLED};
 const el_error caller_refused = {.code = EL_UNAVAILABLE};
