@@ -139,12 +139,6 @@ static void on_canceled(el_watches *watches, el_watch *watch,
   watch->on_event(watch, &event);
 }
 
-/* etcd doesn't spread the events of a revision over several messages. */
-static bool is_of_revision(const Etcd__WatchResponse *message, size_t i,
-                           int64_t rev) {
-  return i < message->n_events && message->events[i]->kv->mod_revision == rev;
-}
-
 static void on_events(el_watches *watches, int64_t id,
                       const Etcd__WatchResponse *message) {
   for (size_t i = 0; i < message->n_events; i++) {
@@ -158,10 +152,6 @@ static void on_events(el_watches *watches, int64_t id,
     event.rev = from->kv->mod_revision;
     event.lease = from->kv->lease;
     event.key = (el_bytes){(const char *)from->kv->key.data, from->kv->key.len};
-    event.value =
-        (el_bytes){(const char *)from->kv->value.data, from->kv->value.len};
-    event.create_rev = from->kv->create_revision;
-    event.more = is_of_revision(message, i + 1, event.rev);
     watch->on_event(watch, &event);
   }
 }
