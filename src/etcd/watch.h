@@ -42,7 +42,7 @@ struct el_watch {
   el_bytes key;
   int64_t id;     /* on the stream; 0: not watching */
   bool is_prefix; /* of those keys */
-  bool created;   /* this stream has answered the create */
+  bool created;   /* this stream has answered the create; false if id is 0 */
   UT_hash_handle hh;
 };
 
@@ -60,8 +60,8 @@ void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key);
 void el_watch_start_prefix(el_watches *watches, el_watch *watch,
                            el_bytes prefix);
 
-/* |to| is from now on what |from| was, which watches nothing any more; |key| is as it
- * was, in memory that lives until |to| is stopped. @thread io */
+/* |to| is from now on what |from| was, which must watch and watches nothing any more;
+ * |key| is as it was, in memory that lives until |to| is stopped. @thread io */
 void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
                    el_bytes key);
 
