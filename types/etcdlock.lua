@@ -170,8 +170,10 @@ function client:lock(name, opts) end
 ---Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless so
 ---much comes and goes below its name that only a place in the queue can tell.
 ---Raises for an unknown option, a wrong type.
----Fails with locked, deadlock, or a request's: `deadlock` for a wait that could never end, as of a
----reader who asks to write.
+---Fails with locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows
+---that another owner has it, `unavailable` if no answer has come in 2 s, `deadlock` for a wait that
+---could never end, as of a reader who asks to write, `lost` if our entry in the queue was deleted
+---meanwhile.
 ---@param name string
 ---@param opts? etcdlock.LockOptions without `timeout`, which doesn't count
 ---@return etcdlock.Lock|nil

@@ -67,13 +67,37 @@ static bool has_answered(const el_owner *owner) {
                                  since_ms);
 }
 
+/* How many places of |queue| are taken, as far as this client knows: by an owner that
+ * holds, by one that waits for another client, or by a lost hold with a delay. */
+static unsigned count_known_taken(const el_local_queue *queue) {
+  const el_local_place *at;
+  unsigned n = 0;
+  TAILQ_FOREACH(at, &queue->places, link) {
+    el_entry_state state = at->driver.entry.state;
+    n += state == EL_ENTRY_DELAYING ||
+         (!TAILQ_EMPTY(&at->fronts) &&
+          (state == EL_ENTRY_HELD || state == EL_ENTRY_WAITING));
+  }
+  return n;
+}
+
+/* Why nobody knows whether |owner|, who tries and has asked etcd nothing, could have the
+ * lock: the owners before it have no answer either. NULL: the lock is taken. */
+static const el_error *cause_of_doubt(const el_owner *owner) {
+  const el_local_queue *queue = owner->queue;
+  unsigned capacity = queue->mode == EL_MODE_PERMIT ? queue->permits : 1;
+  if (owner->place != NULL || count_known_taken(queue) >= capacity) return NULL;
+  return last_cause(owner);
+}
+
 /* "It was not free" is an answer of etcd's. Where none has come for all that time,
  * or where the last attempt has failed, nobody knows whether it was: then what
- * stands in the way is told, or those who ask would blame a holder for an outage. */
+ * stands in the way is told, or those who ask would blame a holder for an outage. A try
+ * whose time is over has no answer of its own, whatever others were told. */
 void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
   const el_local_queue *queue = owner->queue;
   double waited_s = (double)waited_ms / 1000;
-  bool is_held = !is_shared(queue) && is_held_here(owner);
+  bool is_held = !owner->try_once && !is_shared(queue) && is_held_here(owner);
   const el_error *cause = is_held ? NULL : last_cause(owner);
   el_error err;
   if (owner->place != NULL && el_local_queue_is_inquired(owner->place)) {
@@ -83,7 +107,7 @@ void el_local_queue_fail_in_time(el_owner *owner, int64_t waited_ms) {
   if (cause != NULL) {
     el_error_set(&err, EL_UNAVAILABLE, "%s not taken in %.3g s: %s",
                  el_owner_what(owner).text, waited_s, cause->text);
-  } else if (!is_held && !has_answered(owner)) {
+  } else if (owner->try_once || (!is_held && !has_answered(owner))) {
     el_error_set(&err, EL_UNAVAILABLE,
                  "%s not taken in %.3g s: no answer from etcd %s",
                  el_owner_what(owner).text, waited_s,
@@ -129,8 +153,12 @@ void el_local_queue_fail_cancelled(el_owner *owner) {
 }
 
 void el_local_queue_fail_locked(el_owner *owner) {
+  const el_error *doubt = cause_of_doubt(owner);
   el_error err;
-  if (owner->must_share && !owner->try_once) {
+  if (doubt != NULL) {
+    el_error_set(&err, EL_UNAVAILABLE, "%s: %s", el_owner_what(owner).text,
+                 doubt->text);
+  } else if (owner->must_share && !owner->try_once) {
     el_error_set(&err, EL_DEADLOCK,
                  "%s is wanted by a writer who waits for a reader of "
                  "this program, which can't release it while this "
