@@ -402,7 +402,8 @@ function client:ping() end
 function client:lease() end
 
 ---Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a little
----more for etcd. The client and its locks answer `closed` from then on. May be repeated.
+---more for etcd. A lease whose hold was lost less than its `delay` ago is not revoked; it ends by
+---itself. The client and its locks answer `closed` from then on. May be repeated.
 ---@return true
 function client:close() end
 

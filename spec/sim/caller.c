@@ -5,6 +5,7 @@
 
 #include "checks.h"
 #include "peer.h"
+#include "trouble.h"
 
 enum { REQUESTS_MAX = 20, WRITES_AT_ONCE = 6 };
 
@@ -134,7 +135,9 @@ static bool keeps_on(world *wd, sim_caller *who) {
 }
 
 static void release(world *wd, sim_caller *who) {
-  bool is_held = who->claiming;
+  bool is_held;
+  if (who->claiming) peer_notice_end(wd, who->peer, who->id);
+  is_held = who->claiming;
   if (keeps_on(wd, who)) return;
   checks_on_hold_end(wd, who);
   world_trace(wd, "p%d caller %d releases%s", who->peer, who->id,
@@ -244,6 +247,12 @@ void caller_on_failed(world *wd, int id, caller_verdict verdict) {
   rest(wd, who);
 }
 
+/* Its hold has ended, and not by its will; perhaps its claim had before. */
+static void note_end(const world *wd, sim_caller *who) {
+  who->lost_lease = who->lease;
+  who->lost_ms = wd->now_ms;
+}
+
 void caller_on_lost(world *wd, int id, el_loss loss) {
   sim_caller *who = &wd->callers[id];
   world_trace(wd, "p%d caller %d is told: lost (%d)", who->peer, id, (int)loss);
@@ -256,16 +265,21 @@ void caller_on_lost(world *wd, int id, el_loss loss) {
   who->claiming = false;
   if (loss == EL_LOSS_EXPIRED || loss == EL_LOSS_REVOKED) {
     checks_on_left(wd, who);
+    trouble_on_lost(wd, who->peer);
   }
+  note_end(wd, who);
   if (wd->faults.calm && !wd->faults.meddled && loss != EL_LOSS_MAX_HOLD) {
     world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", id,
                   who->peer);
   }
 }
 
-void caller_on_closed(world *wd, int id) {
+void caller_on_closed(world *wd, int id, bool is_over) {
   sim_caller *who = &wd->callers[id];
   who->left = 0;
-  who->was.end_ms = 0;
+  if (who->claiming && is_over) {
+    checks_on_left(wd, who);
+    note_end(wd, who);
+  }
   rest(wd, who);
 }

@@ -50,7 +50,9 @@ typedef struct caller {
   int64_t token, lease; /* of the key, once it is granted */
   bool claiming;        /* granted, not released, and not told of a loss */
   int64_t claim_end_ms; /* the claim as far as we have seen it */
-  sim_hold was;         /* the latest that it lost, and nobody took away */
+  int64_t lost_lease; /* of the latest hold that it lost for any reason, ... */
+  int64_t lost_ms;    /* ... and when it was told */
+  sim_hold was;       /* the latest that it lost, and nobody took away */
 } sim_caller;
 
 void caller_init(world *wd, int id, int peer);
@@ -69,7 +71,8 @@ void caller_may_repeat(world *wd, int key_id);
 /* Is the key at |key_id| one of such a place? */
 bool caller_can_repeat(const world *wd, int key_id);
 
-/* Its peer closes; it asks for nothing any more. */
-void caller_on_closed(world *wd, int id);
+/* Its peer closes; it asks for nothing any more. |is_over|: if it holds, its claim has ended,
+ * and it was not told. */
+void caller_on_closed(world *wd, int id, bool is_over);
 
 #endif

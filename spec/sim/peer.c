@@ -100,8 +100,9 @@ static void retire(world *wd, sim_peer *pr, int session) {
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
     if (at->used && at->session == session) {
+      at->keeps_out = at->core.state == EL_ENTRY_DELAYING;
       at->cut_short =
-          dead.end != EL_SESSION_CLOSED &&
+          dead.end != EL_SESSION_CLOSED && dead.end != EL_SESSION_LEFT &&
           clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->delay_ms;
       entry_step(wd, pr, i, &dead);
     }
@@ -188,7 +189,7 @@ static bool end_unused(world *wd, sim_peer *pr) {
   core = &pr->sessions[pr->session].core;
   if (core->state != EL_SESSION_ALIVE || !core->unsure) return false;
   session_step(wd, pr, pr->session, &unused);
-  return true;
+  return core->state != EL_SESSION_ALIVE;
 }
 
 /* As the local queue frees its places: what somebody wants again stays, but several
@@ -302,12 +303,32 @@ void peer_stop(world *wd, int id, int caller) {
   peer_settle(wd, pr);
 }
 
+static bool is_claim_over(const world *wd, sim_peer *pr, int caller) {
+  const peer_entry *at = peer_find_driven(pr, caller);
+  return at != NULL && !el_session_can_claim(&pr->sessions[at->session].core,
+                                             clock_now(wd, pr->id));
+}
+
+void peer_notice_end(world *wd, int id, int caller) {
+  sim_peer *pr = &wd->peers[id];
+  if (!is_claim_over(wd, pr, caller)) return;
+  step_driven(wd, pr, peer_find_driven(pr, caller), EL_ENTRY_LAPSED);
+  peer_settle(wd, pr);
+}
+
 void peer_max_hold(world *wd, int id, int caller) {
   sim_peer *pr = &wd->peers[id];
   peer_entry *at = peer_find_driven(pr, caller);
   if (at == NULL) return;
   step_driven(wd, pr, at, EL_ENTRY_MAX_HOLD);
   peer_settle(wd, pr);
+}
+
+/* As the local queue closes: the entry is not told. */
+static void drop(const world *wd, sim_peer *pr, int caller) {
+  peer_entry *at = peer_find_driven(pr, caller);
+  line_leave(pr, wd->callers[caller].key_id, caller);
+  if (at != NULL) at->caller = NOBODY;
 }
 
 void peer_close(world *wd, int id) {
@@ -317,8 +338,8 @@ void peer_close(world *wd, int id) {
   pr->closed = true;
   for (int i = 0; i < wd->n_callers; i++) {
     if (wd->callers[i].peer == id) {
-      caller_on_closed(wd, i);
-      leave(wd, pr, i);
+      caller_on_closed(wd, i, is_claim_over(wd, pr, i));
+      drop(wd, pr, i);
     }
   }
   if (pr->session != NOBODY) session_step(wd, pr, pr->session, &close);

@@ -64,6 +64,7 @@ typedef struct peer_entry {
   int64_t deleting_rev; /* of the key that a delete was last sent for */
   bool let_go;          /* by its holder, who hasn't been told how that ended */
   bool delete_unsure;   /* of one that was sent nobody knows what became */
+  bool keeps_out; /* when its session ended, its lost hold kept others out */
   bool cut_short; /* its session was told too early that its lease ended */
   bool
       has_unsure_twin; /* another session's, for the same, was forgotten uncertain */
@@ -114,6 +115,9 @@ void peer_request(world *wd, int id, int caller);
 
 /* It gives up, or releases. */
 void peer_stop(world *wd, int id, int caller);
+
+/* The caller looks at the clock: has its hold ended? */
+void peer_notice_end(world *wd, int id, int caller);
 
 void peer_max_hold(world *wd, int id, int caller);
 

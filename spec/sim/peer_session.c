@@ -202,8 +202,9 @@ static void trace_step(const world *wd, const sim_peer *pr,
                        const el_session_event *event,
                        const el_session_actions *out) {
   static const char *const events[] = {
-      "want",  "granted", "kept",   "probed",  "proof",  "lease gone", "holds",
-      "close", "revoked", "unsure", "audited", "unused", "confirm",    "timer"};
+      "want",       "granted", "kept",   "probed",  "proof",
+      "lease gone", "holds",   "close",  "drop",    "revoked",
+      "unsure",     "audited", "unused", "confirm", "timer"};
   static const char *const actions[] = {
       "GRANT",  "KEEPALIVE", "RESET",   "PROBE",  "AUDIT",
       "REVOKE", "READY",     "REFUSED", "LAPSED", "GONE"};
