@@ -170,8 +170,10 @@ function client:lock(name, opts) end
 ---Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless so
 ---much comes and goes below its name that only a place in the queue can tell.
 ---Raises for an unknown option, a wrong type.
----Fails with locked, deadlock, or a request's: `deadlock` for a wait that could never end, as of a
----reader who asks to write.
+---Fails with locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows
+---that another owner has it, `unavailable` if no answer has come in 2 s, `deadlock` for a wait that
+---could never end, as of a reader who asks to write, `lost` if our entry in the queue was deleted
+---meanwhile.
 ---@param name string
 ---@param opts? etcdlock.LockOptions without `timeout`, which doesn't count
 ---@return etcdlock.Lock|nil
@@ -400,7 +402,8 @@ function client:ping() end
 function client:lease() end
 
 ---Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a little
----more for etcd. The client and its locks answer `closed` from then on. May be repeated.
+---more for etcd. A lease whose hold was lost less than its `delay` ago is not revoked; it ends by
+---itself. The client and its locks answer `closed` from then on. May be repeated.
 ---@return true
 function client:close() end
 
@@ -516,8 +519,9 @@ function lock:expire(seconds) end
 
 ---Has a function called once if the lock is lost. It never runs by itself or on another thread,
 ---only inside a later call of the same client: `held` or `check` of a lost lock, any call that
----takes a lock, a wait that lasts (but not that of `unlock`). An error in it is raised from there,
----after the other functions have run. If the lock is lost already, it is called at once.
+---takes a lock, a wait that lasts (but not that of `unlock`). The functions of all lost locks run
+---in that call, in the order of their locks' first `on_lost`. If some raise an error, the call
+---raises the first one after all have run. If the lock is lost already, fn is called at once.
 ---Raises for a wrong type.
 ---Fails with not_held.
 ---@param fn fun(lock: etcdlock.Lock, reason: etcdlock.reason) called with the lock and the reason
