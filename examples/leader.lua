@@ -18,7 +18,11 @@ end
 
 local function follow()
   for leader, _, token in election:observe() do
-    print(("the leader is %s, with token %d"):format(leader, token))
+    if leader then
+      print(("the leader is %s, with token %d"):format(leader, token))
+    else
+      print "nobody leads"
+    end
   end
 end
 

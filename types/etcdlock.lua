@@ -170,8 +170,10 @@ function client:lock(name, opts) end
 ---Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless so
 ---much comes and goes below its name that only a place in the queue can tell.
 ---Raises for an unknown option, a wrong type.
----Fails with locked, deadlock, or a request's: `deadlock` for a wait that could never end, as of a
----reader who asks to write.
+---Fails with locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows
+---that another owner has it, `unavailable` if no answer has come in 2 s, `deadlock` for a wait that
+---could never end, as of a reader who asks to write, `lost` if our entry in the queue was deleted
+---meanwhile.
 ---@param name string
 ---@param opts? etcdlock.LockOptions without `timeout`, which doesn't count
 ---@return etcdlock.Lock|nil
@@ -400,7 +402,8 @@ function client:ping() end
 function client:lease() end
 
 ---Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a little
----more for etcd. The client and its locks answer `closed` from then on. May be repeated.
+---more for etcd. A lease whose hold was lost less than its `delay` ago is not revoked; it ends by
+---itself. The client and its locks answer `closed` from then on. May be repeated.
 ---@return true
 function client:close() end
 
@@ -516,8 +519,9 @@ function lock:expire(seconds) end
 
 ---Has a function called once if the lock is lost. It never runs by itself or on another thread,
 ---only inside a later call of the same client: `held` or `check` of a lost lock, any call that
----takes a lock, a wait that lasts (but not that of `unlock`). An error in it is raised from there,
----after the other functions have run. If the lock is lost already, it is called at once.
+---takes a lock, a wait that lasts (but not that of `unlock`). The functions of all lost locks run
+---in that call, in the order of their locks' first `on_lost`. If some raise an error, the call
+---raises the first one after all have run. If the lock is lost already, fn is called at once.
 ---Raises for a wrong type.
 ---Fails with not_held.
 ---@param fn fun(lock: etcdlock.Lock, reason: etcdlock.reason) called with the lock and the reason
@@ -722,8 +726,8 @@ local election = {}
 ---Stands, says `value`, and waits until it leads. A leadership is a lock like any other, with its
 ---methods and `proclaim` and `resign`. One that is lost is lost like a lock: its holder knows
 ---before the next one leads, if it looks. The same owner who says the same has the same leadership
----again, `count` + 1; who says something else would wait for himself: `deadlock`, use `proclaim`.
----In nginx it ends with its request or timer.
+---again, `count` + 1; with another value the call fails with `deadlock`: use `proclaim`. In nginx
+---it ends with its request or timer.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param value string up to 4096 bytes
@@ -771,10 +775,11 @@ function election:campaign_async(value, opts) end
 ---@return etcdlock.token|nil|etcdlock.code code
 function election:leader() end
 
----Makes an observer: who leads, and what he says, each once and in order, from whoever leads when
----its watch begins, a moment after this call. Asks nobody. It returns four values, the observer
----first, as Lua's `for` wants them: elsewhere put it in parentheses, as in `table.insert(list,
----(election:observe()))`.
+---Makes an observer, which reports the current leader and then each change of the leader or its
+---value. It always ends with the newest leader and never reports an older one after a newer one;
+---intermediate leaders and values may be skipped. It also reports when nobody leads any more. Sends
+---no request itself. Returns four values, as Lua's `for` wants them; elsewhere put the call in
+---parentheses, as in `table.insert(list, (election:observe()))`.
 ---@return etcdlock.Observer
 ---@return nil
 ---@return nil
@@ -786,23 +791,24 @@ function election:observe() end
 function election:name() end
 
 ---@class etcdlock.Observer
----@overload fun(): string|nil, string, etcdlock.token
+---@overload fun(): string|false|nil, string?, etcdlock.token?
 local observer = {}
 
----Waits for the next who leads, or the next thing that he says. Several coroutines may ask one
----observer: each gets another leader.
+---Waits until the leader or its value has changed and returns both, or `false` if nobody leads any
+---more. The first call returns the current leader, or waits for one. Several coroutines may call
+---one observer: each change is returned to one of them.
 ---Raises for a wrong type.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
 ---`unavailable` (etcd is out of reach) the next call goes on.
----@param timeout? etcdlock.seconds how long at most; 0: only what is known by then, for which etcd may be asked who stands there, 0.2 s long; nil: as long as it takes, through an outage, but not for an etcd that has never answered
----@return string|nil
+---@param timeout? etcdlock.seconds seconds to wait; 0: only asks etcd, 0.2 s at most, if there may be a change; nil: no limit, also in an outage, but not for an etcd that was never reached
+---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code
 function observer:next(timeout) end
 
----Closes it: it tells nothing but `closed` any more, also to whoever waits for it. May be repeated.
----Lua 5.4 closes it at the end of `for … in election:observe() do`, also by `break`; else an
----observer that was dropped is closed when Lua collects it.
+---Closes the observer: every call fails with `closed` from then on, also one that waits. May be
+---repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`, also
+---after `break`; otherwise Lua closes it when it is collected as garbage.
 ---@return true
 function observer:close() end
 

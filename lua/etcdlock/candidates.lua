@@ -1,88 +1,53 @@
---- Who stands in the line of an election, and who of them leads: the oldest. A candidate is
--- a table: key, value (what he says), since (the create_revision of his key, his token).
--- They are kept by key.
+--- The candidates of an election and the leader: the oldest candidate.
 local core = require "etcdlock.core"
 
 local M = {}
 
--- So many of what stands below the name are asked for where only the first counts, and all
--- if none of these is a candidate's.
+-- Number of keys below the name that are read at first; if none of them is a candidate's, all
+-- are read.
 local FEW, ALL = 4, 0
 
---- Does whoever has this key stand in the line? A semaphore of that name is another one.
-function M.counts(full, key)
-  local lease, mode = core.parse_key(full, key)
+-- Returns true if the key of `kv` is a candidate's. The permits of a semaphore of the same name
+-- are not.
+local function counts(full, kv)
+  local lease, mode = core.parse_key(full, kv.key)
   return lease ~= nil and mode ~= "permit"
 end
 
---- What stands below the name: a list of keys, the oldest first, and the revision at which
--- they stood there | nil, message, code.
-local function ask(client, full, seconds, revision, limit)
+-- Reads `limit` keys below the name, the oldest first, through a majority of the members:
+-- keys, revision | nil, message, code.
+local function list(client, full, seconds, limit)
   local txn = client._core:txn()
-  txn:list(full .. "/", full .. "0", revision, limit)
-  local ok, message, results, now = client:_ask(txn, seconds)
+  txn:list(full .. "/", full .. "0", nil, limit)
+  local ok, message, results, revision = client:_ask(txn, seconds)
   if not ok then
     return nil, message, results
   end
-  return results[1], revision or now
-end
-
-local function read(kv)
-  return { key = kv.key, value = kv.value, since = kv.create_revision }
-end
-
---- All of them, and the revision at which they stood there. Through the quorum.
--- @param seconds that it may take; nil: as any question
--- @param revision as they stood then; nil: now
--- @return candidates, revision | nil, message, code: "invalid" if etcd knows that revision
---   no more, or not yet
-function M.list(client, full, seconds, revision)
-  local kvs, at, code = ask(client, full, seconds, revision)
-  if not kvs then
-    return nil, at, code
-  end
-  local candidates = {}
-  for _, kv in ipairs(kvs) do
-    if M.counts(full, kv.key) then
-      candidates[kv.key] = read(kv)
-    end
-  end
-  return candidates, at
+  return results[1], revision
 end
 
 local function first_of(kvs, full)
   for _, kv in ipairs(kvs) do
-    if M.counts(full, kv.key) then
-      return read(kv)
+    if counts(full, kv) then
+      return { key = kv.key, value = kv.value, token = kv.create_revision }
     end
   end
 end
 
---- Who leads now, as the cluster's majority has it.
--- @return candidate; false: nobody | nil, message, code
-function M.leader(client, full)
-  for _, limit in ipairs { FEW, ALL } do
-    local kvs, message, code = ask(client, full, nil, nil, limit)
-    if not kvs then
-      return nil, message, code
-    end
-    local first = first_of(kvs, full)
-    if first or #kvs < FEW then
-      return first or false
-    end
+--- Reads who leads.
+-- @param seconds at most; nil: as any request
+-- @return the leader (key, value, token); false: nobody leads, and the store revision of that
+--   answer | nil, message, code
+function M.leader(client, full, seconds)
+  local ends = core.now() + (seconds or math.huge)
+  local kvs, revision, code = list(client, full, seconds, FEW)
+  if kvs and #kvs == FEW and not first_of(kvs, full) then
+    kvs, revision, code = list(client, full, math.max(ends - core.now(), 0), ALL)
   end
-  return false
-end
-
---- Who of them leads; nil: nobody.
-function M.first(candidates)
-  local first
-  for _, candidate in pairs(candidates) do
-    if not first or candidate.since < first.since then
-      first = candidate
-    end
+  if not kvs then
+    return nil, revision, code
   end
-  return first
+  return first_of(kvs, full) or false, revision
 end
 
 return M

@@ -16,8 +16,8 @@ Election.__name = "etcdlock.election"
 --- Stands, says `value`, and waits until it leads. A leadership is a lock like any other, with
 -- its methods and `proclaim` and `resign`. One that is lost is lost like a lock: its holder
 -- knows before the next one leads, if it looks. The same owner who says the same has the same
--- leadership again, `count` + 1; who says something else would wait for himself: `deadlock`,
--- use `proclaim`. In nginx it ends with its request or timer.
+-- leadership again, `count` + 1; with another value the call fails with `deadlock`: use
+-- `proclaim`. In nginx it ends with its request or timer.
 -- @function election:campaign
 -- @tparam string value up to 4096 bytes
 -- @tparam[opt] lock_options opts without `linger` and `value`
@@ -64,20 +64,23 @@ end, "with_leadership")
 -- @fail a request's
 function Election:leader()
   local leader, message, code = candidates.leader(self._client, self._full)
-  if not leader then
+  if leader == nil then
     return nil, message, code
+  elseif not leader then
+    return nil
   end
-  return leader.value, leader.key, leader.since
+  return leader.value, leader.key, leader.token
 end
 
---- Makes an observer: who leads, and what he says, each once and in order, from whoever leads
--- when its watch begins, a moment after this call. Asks nobody. It returns four values, the
--- observer first, as Lua's `for` wants them: elsewhere put it in parentheses, as in
--- `table.insert(list, (election:observe()))`.
+--- Makes an observer, which reports the current leader and then each change of the leader or its
+-- value. It always ends with the newest leader and never reports an older one after a newer one;
+-- intermediate leaders and values may be skipped. It also reports when nobody leads any more.
+-- Sends no request itself. Returns four values, as Lua's `for` wants them; elsewhere put the call
+-- in parentheses, as in `table.insert(list, (election:observe()))`.
 -- @treturn observer
 -- @treturn nil
 -- @treturn nil
--- @treturn observer which Lua 5.4 closes when the loop ends
+-- @treturn observer that Lua 5.4 closes when the loop ends
 -- @fail never
 function Election:observe()
   local observer = Observer.new(self._client, self._name, self._full)

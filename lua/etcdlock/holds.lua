@@ -268,21 +268,22 @@ local function find_deadlock(self, request, chosen)
   end
 end
 
---- Who would wait for himself: message, code.
+--- Returns why the owner of this request would wait for its own hold: message, code.
 function Holds:own_refusal(request)
   local is_writer = request.mode ~= "read" and request.mode ~= "permit"
   if is_writer and own_sharer(self, "read", request) then
-    local text = "lock %s is held by its owner to read: to write, he would wait for himself"
+    local text = "lock %s: its owner holds it to read; a read hold cannot be upgraded to write"
     return text:format(quote(request.name)), "deadlock"
   end
   if request.mode == "leader" and own_of_names(self, request) then
-    local text = "election %s: its owner holds that name already, and doesn't say the same"
-      .. " there: he would wait for himself; a leader says something else by proclaim"
+    local text = "election %s: its owner holds that name already, but not with this value;"
+      .. " a leader changes its value with proclaim"
     return text:format(quote(request.name)), "deadlock"
   end
   local some = request.mode == "multi" and own_of_names(self, request)
   if some then
-    local text = "lock %s: its owner holds %s, but not all by one hold: he would wait for himself"
+    local text = "lock %s: its owner holds %s already, but not all names in one hold;"
+      .. " unlock that first"
     return text:format(quote(request.name), quote(some:name())), "deadlock"
   end
 end

@@ -17,10 +17,11 @@ local DELAY_MAX = 300
 --   `unavailable`: a wrong address is told, not waited for
 -- @tfield[opt=none] seconds max_hold the lock ends by itself after so many, whatever its
 --   holder does
--- @tfield[opt=none] seconds linger for so many the key stays after the last `unlock`, or until
---   somebody else queues for it, up to 86400; until then any call of this client for the same
---   kind of lock gets it again with the same token and without a request, over 100,000 times
---   a second. For a lock that one process takes again and again
+-- @tfield[opt=none] seconds linger seconds to keep the key after the last `unlock`, up to
+--   86400, unless another client queues for the name, or this one asks for it in another mode.
+--   Until then any call of this client for the same kind of lock gets it with the same token
+--   and without a request, over 50,000 times a second. For a lock that one process takes again
+--   and again. Not together with `delay`
 -- @tfield[opt=0] seconds delay after a crash of its holder nobody follows for so many more
 --   than the TTL, up to 300; after an `unlock` the next one does at once
 -- @tfield[opt="the running coroutine"] any owner who asks

@@ -64,7 +64,7 @@ describe("etcdlock elect", function()
     etcd:revoke(lease) -- etcdctl leaves it behind, with a TTL of 60 s
   end)
 
-  it("prints each leader in the format of etcdctl with --listen, as JSON with --json", function()
+  it("prints each leader, and if nobody leads, with --listen, as JSON with --json", function()
     local listener = command.start { "elect", "--listen", NAME }
     local for_programs = command.start { "elect", "-l", NAME, "--json" }
     local election = connect():election "a"
@@ -75,6 +75,14 @@ describe("etcdlock elect", function()
     assert(leadership:proclaim "two\27[31m")
     listener:expect "^two\27%[31m$" -- unescaped, as the output is no terminal
     assert.matches('"token":' .. leadership:token(), for_programs:expect '.*"value":"two.*')
+    assert(leadership:resign())
+    listener:expect "^nobody leads$"
+    listener:expect "^$"
+    for_programs:expect '^{"key":null,"token":null,"value":null}$'
+    leadership = assert(election:campaign("nobody leads", { timeout = 20 }))
+    listener:expect("^" .. NAME:gsub("%-", "%%-") .. "/%x+%-%d+$")
+    listener:expect "^nobody leads$"
+    for_programs:expect '"value":"nobody leads"'
     assert(leadership:resign())
     for _, child in ipairs { listener, for_programs } do
       child:kill "sigint"

@@ -73,7 +73,9 @@ describe("an election in nginx", function()
     local first = assert(observer:next(20))
     assert.equal("nil\n", nginx:get("/code").body)
     nginx:signal "sighup"
-    local second = assert(observer:next(20))
+    local second = observer:next(20)
+    if second == false then second = observer:next(20) end -- the old worker has resigned first
+    assert.is_string(second)
     assert.are_not.equal(first, second)
     wait.eventually(function() return nginx:get("/code").body == "premature\n" end, 5, "its end")
     nginx:assert_no_errors()

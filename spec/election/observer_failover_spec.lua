@@ -24,7 +24,7 @@ local function observe(changes)
 end
 
 describe("an observer in a cluster", function()
-  it("sees each leader once while members restart and revisions are compacted", function()
+  it("reports each new leader, and none again, over restarts and compactions", function()
     etcd = suite.start { members = 3 }
     local observer = observe()
     local election = assert(connect():election "boss")
@@ -43,6 +43,40 @@ describe("an observer in a cluster", function()
     assert.equal("3", (observer:next(30)))
     assert_fails("timeout", observer:next(0.5))
     assert.is_true(lock:resign())
+  end)
+
+  it("ends with the newest leader and reports no older one if its member restarts", function()
+    etcd = suite.start { members = 3 }
+    local election = assert(connect():election "boss")
+    local lock = assert(election:campaign("0", { timeout = 20 }))
+    local observer = observe { endpoints = etcd:endpoint(1) .. "," .. etcd:endpoint(2) }
+    assert.equal("0", (observer:next(30)))
+    local last, token = 0, lock:token()
+    -- Reads what the observer knows; values are numbers that grow.
+    local function read(seconds)
+      local value, _, since = observer:next(seconds)
+      if value then
+        assert.is_true(tonumber(value) > last and since >= token, value .. " after " .. last)
+        last, token = tonumber(value), since
+      end
+      assert.is_not_false(value)
+    end
+    for i = 1, 20 do
+      if i == 5 then etcd:kill(1) end
+      if i == 12 then etcd:restart(1) end
+      local asked = assert(election:campaign_async(tostring(10 * i), { owner = i, timeout = 30 }))
+      wait.eventually(function() return #etcd:keys(prefix) == 2 end, 20, "the next candidate")
+      assert.is_true(lock:resign())
+      lock = granted(asked)
+      wait.eventually(function() return lock:proclaim(tostring(10 * i + 1)) end, 20, "a value")
+      read(0)
+    end
+    wait.eventually(function()
+      read(0.2)
+      return last == 201
+    end, 30, "the newest leader")
+    assert.is_true(lock:resign())
+    assert.is_false(observer:next(30))
   end)
 end)
 
@@ -83,7 +117,7 @@ describe("an observer of one member", function()
     wait.eventually(function() return observer:next(1) == "2" end, 20, "the second")
   end)
 
-  it("begins with the current leader if the first revision is compacted", function()
+  it("reports the current leader and later ones if older revisions are compacted", function()
     local observer, client = observe()
     assert.is_true(observer._watcher:wait("news", 5))
     local lock = assert(client:election "boss":campaign "1")
@@ -100,6 +134,7 @@ describe("an observer of one member", function()
     local lock = assert(connect():election "boss":campaign "1")
     assert.equal("1", (observer:next(10)))
     assert.is_true(lock:resign())
+    assert.is_false(observer:next(10))
     etcd:wipe(true)
     local message = assert_fails("conflict", observer:next(30))
     assert.matches("cluster", message)

@@ -7,6 +7,7 @@
 #include "checks.h"
 #include "clock.h"
 #include "peer.h"
+#include "trouble.h"
 
 enum { REQUESTS_MAX = 12, WRITES_AT_ONCE = 6 };
 
@@ -403,6 +404,12 @@ void caller_on_failed(world *wd, sim_peer *pr, const el_local_action *failed) {
   rest(wd, who);
 }
 
+/* Its hold has ended, and not by its will; perhaps its claim had before. */
+static void note_end(const world *wd, sim_caller *who) {
+  who->lost_lease = who->lease;
+  who->lost_ms = wd->now_ms;
+}
+
 void caller_on_lost(world *wd, const el_local_owner *core, el_loss loss) {
   sim_owner *owner = caller_owner_of(core);
   sim_caller *who = &wd->callers[owner->caller];
@@ -422,7 +429,10 @@ void caller_on_lost(world *wd, const el_local_owner *core, el_loss loss) {
   who->claiming = false;
   if (loss == EL_LOSS_EXPIRED || loss == EL_LOSS_REVOKED) {
     checks_on_left(wd, who);
+    trouble_on_lost(wd, who->peer);
   }
+  if (loss == EL_LOSS_CLOSED && has_seen_end(wd, who)) checks_on_left(wd, who);
+  if (loss != EL_LOSS_CLOSED || has_seen_end(wd, who)) note_end(wd, who);
   if (is_calm && loss != EL_LOSS_MAX_HOLD && loss != EL_LOSS_CLOSED) {
     world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", who->id,
                   who->peer);
@@ -454,6 +464,5 @@ void caller_on_closed(world *wd, int id) {
                   who->peer);
   }
   who->left = 0;
-  who->was.end_ms = 0;
   rest(wd, who);
 }

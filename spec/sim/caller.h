@@ -73,7 +73,9 @@ typedef struct caller {
   int64_t token, lease; /* of the key, once it is granted */
   bool claiming;        /* granted, not released, and not told of a loss */
   int64_t claim_end_ms; /* the claim as far as we have seen it */
-  sim_hold was;         /* the latest that it lost, and nobody took away */
+  int64_t lost_lease; /* of the latest hold that it lost for any reason, ... */
+  int64_t lost_ms;    /* ... and when it was told */
+  sim_hold was;       /* the latest that it lost, and nobody took away */
 } sim_caller;
 
 void caller_init(world *wd, int id, int peer);

@@ -24,8 +24,10 @@
  *                  written is there, and what he is told won't be never comes
  *   I12 all or     of several names all keys are put together, and none is left when
  *      none        they are let go
- *   I13 delay      who has neither released nor closed keeps others out for as long as
- *                  his peer has said, from the end of his claim on
+ *   I13 delay      a hold that has neither been released nor ended by a close keeps others
+ *                  out for as long as its peer has said, from the end of its claim on, also
+ *                  if the peer closes meanwhile; a peer that closes leaves no lease for
+ *                  any other reason, and no other key on it
  *
  * What an admin has sabotaged is exempt from I1 to I3: no client can know at
  * once that its key has been taken away.
@@ -148,6 +150,9 @@ bool checks_is_by(const sim_peer *pr, const struct caller *who,
 
 /* |who|, who was granted, was kept out for long enough. */
 void checks_delay(world *wd, const struct caller *who);
+
+/* |pr| has closed, and left the lease of |left| to end by itself. */
+void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left);
 
 /* The hold of |who| has ended with its session. */
 void checks_on_left(world *wd, struct caller *who);

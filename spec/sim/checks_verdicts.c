@@ -151,6 +151,7 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
       loss != EL_LOSS_REVOKED) {
     return;
   }
+  if (pr->closed) return; /* nobody is told */
   /* A leader that was deposed before the lease was granted says it is gone. */
   if (at->core.state == EL_ENTRY_DEAD &&
       wd->faults.peers[pr->id].deposed_since != 0) {

@@ -107,8 +107,9 @@ static void end_entry(world *wd, sim_peer *pr, int entry, int session) {
                          .end = pr->sessions[session].core.end};
   const el_renewal *last = &pr->sessions[session].core.last;
   peer_entry *at = &pr->entries[entry];
+  at->keeps_out = at->core.state == EL_ENTRY_DELAYING;
   at->cut_short =
-      dead.end != EL_SESSION_CLOSED &&
+      dead.end != EL_SESSION_CLOSED && dead.end != EL_SESSION_LEFT &&
       clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->delay_ms;
   entry_step(wd, pr, entry, &dead);
   if (at->queue != NOBODY && !wd->failed) entry_leave_over(pr, entry);
@@ -191,7 +192,7 @@ static bool end_unused(world *wd, sim_peer *pr) {
   core = &pr->sessions[pr->session].core;
   if (core->state != EL_SESSION_ALIVE || !core->unsure) return false;
   session_step(wd, pr, pr->session, &unused);
-  return true;
+  return core->state != EL_SESSION_ALIVE;
 }
 
 /* One that has nothing left in etcd, and that no owner waits for. */

@@ -68,6 +68,7 @@ typedef struct peer_entry {
   int64_t deleting_rev; /* of the key that a delete was last sent for */
   bool let_go;          /* by its holder, who hasn't been told how that ended */
   bool delete_unsure;   /* of one that was sent nobody knows what became */
+  bool keeps_out; /* when its session ended, its lost hold kept others out */
   bool cut_short; /* its session was told too early that its lease ended */
   bool
       has_unsure_twin; /* another session's, for the same, was forgotten uncertain */

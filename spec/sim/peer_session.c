@@ -202,8 +202,9 @@ static void trace_step(const world *wd, const sim_peer *pr,
                        const el_session_event *event,
                        const el_session_actions *out) {
   static const char *const events[] = {
-      "want",  "granted", "kept",   "probed",  "proof",  "lease gone", "holds",
-      "close", "revoked", "unsure", "audited", "unused", "confirm",    "timer"};
+      "want",       "granted", "kept",   "probed",  "proof",
+      "lease gone", "holds",   "close",  "drop",    "revoked",
+      "unsure",     "audited", "unused", "confirm", "timer"};
   static const char *const actions[] = {
       "GRANT",  "KEEPALIVE", "RESET",   "PROBE",  "AUDIT",
       "REVOKE", "READY",     "REFUSED", "LAPSED", "GONE"};
@@ -233,7 +234,9 @@ void session_step(world *wd, sim_peer *pr, int session,
     world_violate(wd, "I5 progress", "p%d puts off an audit", pr->id);
   }
   checks_after_session(wd, pr, session);
-  queues_change(pr);
+  if (core->state != was.state || core->claim_until != was.claim_until) {
+    queues_change(pr);
+  }
 }
 
 /* ---- its life ---- */

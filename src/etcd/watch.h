@@ -29,9 +29,6 @@ typedef struct el_watch_event {
   int64_t rev;
   int64_t lease;
   el_bytes key; /* that was put or deleted */
-  el_bytes value;
-  int64_t create_rev; /* of the key that was put */
-  bool more;          /* the next event is of the same revision */
   el_error err;
 } el_watch_event;
 
@@ -42,7 +39,7 @@ struct el_watch {
   el_bytes key;
   int64_t id;     /* on the stream; 0: not watching */
   bool is_prefix; /* of those keys */
-  bool created;   /* this stream has answered the create */
+  bool created;   /* this stream has answered the create; false if id is 0 */
   UT_hash_handle hh;
 };
 

@@ -271,12 +271,7 @@ void el_session_driver_close(el_session_driver *driver) {
 
 /* A store that isn't ours may have given us the lease, and keys on it. */
 void el_session_driver_drop(el_session_driver *driver) {
-  bool alive = driver->session.state == EL_SESSION_ALIVE;
-  if (alive) {
-    say_farewell(driver, driver->session.id);
-  }
-  step_simple(driver, alive ? EL_SESSION_LEASE_GONE
-                            : EL_SESSION_CLOSE); /* nothing to revoke yet */
+  step_simple(driver, EL_SESSION_DROP);
 }
 
 void el_session_driver_change_delay(el_session_driver *driver,

@@ -25,7 +25,7 @@ enum {
   EL_SESSION_NEWS_READY = 1,   /* the lease can be used */
   EL_SESSION_NEWS_REFUSED = 2, /* no lease is to be had, for the last cause */
   EL_SESSION_NEWS_LAPSED = 4,  /* whatever is held is lost */
-  EL_SESSION_NEWS_GONE = 8     /* the lease is gone, and every key with it */
+  EL_SESSION_NEWS_GONE = 8     /* the session is over; see its end */
 };
 
 /* What a session works with; everything outlives it. */
@@ -59,10 +59,11 @@ unsigned el_session_driver_take_news(el_session_driver *driver);
 /* Somebody needs the lease. @thread io */
 void el_session_driver_want(el_session_driver *driver);
 
-/* Revokes the lease; is_over tells when it is done. @thread io */
+/* Revokes the lease, or leaves it to end by itself if a hold was lost whose delay is not
+ * over (EL_SESSION_LEFT); is_over tells when it is done. @thread io */
 void el_session_driver_close(el_session_driver *driver);
 
-/* Gives the session up without another word to etcd. @thread io */
+/* The same at once; a revocation goes out in the background. @thread io */
 void el_session_driver_drop(el_session_driver *driver);
 
 /* The next session is for another delay; this one, of which nobody needs anything, ends.

@@ -122,9 +122,17 @@ bool el_sessions_have_news(const el_sessions *sessions) {
   return world != NULL;
 }
 
+/* The end of a lease takes the keys along; before a session that leaves it is over, its
+ * entries delete them. */
+static bool is_over(const el_entry_world *world) {
+  return el_session_driver_is_over(world->session) &&
+         (el_session_driver_end(world->session) != EL_SESSION_LEFT ||
+          world->users == 0);
+}
+
 bool el_sessions_are_over(const el_sessions *sessions) {
   const el_entry_world *world = sessions->first;
-  while (world != NULL && el_session_driver_is_over(world->session)) {
+  while (world != NULL && is_over(world)) {
     world = world->next;
   }
   return world == NULL;

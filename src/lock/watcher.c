@@ -1,18 +1,13 @@
-/* watcher: what happens to the keys that begin alike, in order. */
+/* watcher: counts the changes of the keys that begin alike. */
 #include "lock/watcher.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/alloc.h"
 #include "base/completion.h"
 #include "base/of.h"
-
-/* Nobody takes them: then only where things stand counts. */
-enum { BYTES_MAX = 4 * 1024 * 1024 };
-
-STAILQ_HEAD(event_list, el_watcher_event);
 
 struct el_watcher {
   atomic_int refs;
@@ -20,86 +15,43 @@ struct el_watcher {
   el_watcher_world *world;
   el_bytes prefix; /* owned */
   el_command start_command, stop_command;
-  bool closed;             /* Lua's own: stop_command was posted */
-  el_watcher_event *first; /* Lua's own: of the events, taken out */
+  bool closed; /* stop_command was posted; for the Lua thread only */
   el_completion news;
 
-  pthread_mutex_t mu; /* guards the rest; the completion is told under it */
-  struct event_list events;
-  size_t bytes; /* of the events */
-  el_error err; /* code EL_OK: it goes on */
+  pthread_mutex_t mu; /* guards the next five; held while news is completed */
+  int64_t changes;    /* number of changes so far */
+  int64_t rev;        /* store revision of the last change, 0: unknown */
+  int64_t passed;     /* value of |changes| at the last el_watcher_pass */
+  el_bytes only; /* owned; after |passed| only this key counts, NULL: all do */
+  el_error err;  /* why the watcher has ended; EL_OK: it has not */
 
-  /* The I/O thread's own. */
+  /* For the I/O thread only. */
   el_watch watch;
   bool listed; /* in world->all */
   TAILQ_ENTRY(el_watcher) link;
 };
 
-/* ---- news ---- */
+/* ---- changes ---- */
 
-static void free_event(el_watcher_event *event) {
-  if (event == NULL) return;
-  el_bytes_free(event->key);
-  el_bytes_free(event->value);
-  free(event);
+static bool is_equal(el_bytes a, el_bytes b) {
+  return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
 }
 
-static size_t size_of(const el_watcher_event *event) {
-  return sizeof *event + event->key.len + event->value.len;
+/* After one change that was not passed yet, every key counts: the change may
+ * have made another key important. */
+static bool counts(const el_watcher *watcher, el_bytes key) {
+  return watcher->changes != watcher->passed || watcher->only.data == NULL ||
+         key.data == NULL || is_equal(watcher->only, key);
 }
 
-static el_watcher_event *take_first(el_watcher *watcher) {
-  el_watcher_event *event = STAILQ_FIRST(&watcher->events);
-  if (event != NULL) {
-    STAILQ_REMOVE_HEAD(&watcher->events, link);
-    watcher->bytes -= size_of(event);
-  }
-  return event;
-}
-
-static void forget_events(el_watcher *watcher) {
-  el_watcher_event *event;
-  while ((event = take_first(watcher)) != NULL) {
-    free_event(event);
-  }
-}
-
-static el_watcher_event *new_event(int kind, int64_t rev) {
-  el_watcher_event *event = el_alloc(sizeof *event);
-  event->kind = kind;
-  event->rev = rev;
-  return event;
-}
-
-static el_bytes own(el_bytes bytes) {
-  return (el_bytes){el_strndup(bytes.data, bytes.len), bytes.len};
-}
-
-static el_watcher_event *new_change(int kind, const el_watch_event *from) {
-  el_watcher_event *event = new_event(kind, from->rev);
-  event->create_rev = from->create_rev;
-  event->more = from->more;
-  event->key = own(from->key);
-  if (kind == EL_WATCHER_PUT) event->value = own(from->value);
-  return event;
-}
-
-/* Instead of |event|, which it frees: that there was one, of some revision. */
-static el_watcher_event *reset_for(el_watcher_event *event) {
-  el_watcher_event *reset = new_event(EL_WATCHER_RESET, event->rev);
-  free_event(event);
-  return reset;
-}
-
-static void push(el_watcher *watcher, el_watcher_event *event) {
+/* |key|: what has changed; no data: any key may have. |rev| 0: unknown. */
+static void note_change(el_watcher *watcher, el_bytes key, int64_t rev) {
   pthread_mutex_lock(&watcher->mu);
-  if (watcher->bytes > BYTES_MAX && event->rev > 0) {
-    forget_events(watcher);
-    event = reset_for(event);
+  if (counts(watcher, key)) {
+    watcher->changes++;
+    watcher->rev = rev;
+    el_completion_complete(&watcher->news, EL_WATCHER_NEWS);
   }
-  STAILQ_INSERT_TAIL(&watcher->events, event, link);
-  watcher->bytes += size_of(event);
-  el_completion_complete(&watcher->news, EL_WATCHER_NEWS);
   pthread_mutex_unlock(&watcher->mu);
 }
 
@@ -116,13 +68,11 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   switch (event->kind) {
     case EL_WATCH_CREATED:
       EL_COUNT(watcher->world->counters, watches, 1);
-      push(watcher, new_event(EL_WATCHER_RESET, event->rev));
+      note_change(watcher, (el_bytes){0}, event->rev);
       return;
     case EL_WATCH_PUT:
-      push(watcher, new_change(EL_WATCHER_PUT, event));
-      return;
     case EL_WATCH_DELETED:
-      push(watcher, new_change(EL_WATCHER_DELETED, event));
+      note_change(watcher, event->key, event->rev);
       return;
     case EL_WATCH_REFUSED:
       end(watcher, &event->err);
@@ -130,22 +80,27 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   }
 }
 
-const el_watcher_event *el_watcher_first(el_watcher *watcher, el_error *err) {
+int64_t el_watcher_changes(el_watcher *watcher, int64_t *rev, el_error *err) {
+  int64_t changes;
   pthread_mutex_lock(&watcher->mu);
+  changes = watcher->changes;
+  *rev = watcher->rev;
   *err = watcher->err;
-  if (watcher->first == NULL) {
-    watcher->first = take_first(watcher);
-  }
   pthread_mutex_unlock(&watcher->mu);
-  return err->code == EL_OK ? watcher->first : NULL;
+  return changes;
 }
 
-void el_watcher_pass(el_watcher *watcher) {
-  free_event(watcher->first);
-  watcher->first = NULL;
+void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only) {
   pthread_mutex_lock(&watcher->mu);
-  if (STAILQ_EMPTY(&watcher->events) && watcher->err.code == EL_OK) {
-    el_completion_clear(&watcher->news, EL_WATCHER_NEWS);
+  if (changes == watcher->changes) {
+    watcher->passed = changes;
+    el_bytes_free(watcher->only);
+    /* Without memory for a copy every key counts. */
+    watcher->only =
+        (el_bytes){only.data != NULL ? el_bytes_copy(only) : NULL, only.len};
+    if (watcher->err.code == EL_OK) {
+      el_completion_clear(&watcher->news, EL_WATCHER_NEWS);
+    }
   }
   pthread_mutex_unlock(&watcher->mu);
 }
@@ -168,11 +123,10 @@ void el_watcher_disarm(el_watcher *watcher, el_watcher_news news, uint64_t id) {
 
 static void unref(el_watcher *watcher) {
   if (atomic_fetch_sub(&watcher->refs, 1) != 1) return;
-  forget_events(watcher);
-  free_event(watcher->first);
   pthread_mutex_destroy(&watcher->mu);
   el_completion_destroy(&watcher->news);
   el_bytes_free(watcher->prefix);
+  el_bytes_free(watcher->only);
   el_handle_unref(watcher->handle);
   free(watcher);
 }
@@ -226,7 +180,6 @@ static el_watcher *new_watcher(el_handle *handle, el_bytes prefix) {
   watcher->handle = el_handle_ref(handle);
   watcher->start_command.run = run_start;
   watcher->stop_command.run = run_stop;
-  STAILQ_INIT(&watcher->events);
   pthread_mutex_init(&watcher->mu, NULL);
   el_completion_init(&watcher->news);
   return watcher;
@@ -282,7 +235,7 @@ void el_watcher_world_close(el_watcher_world *world, const el_error *err) {
 void el_watcher_world_tell_outage(el_watcher_world *world) {
   el_watcher *watcher;
   TAILQ_FOREACH(watcher, &world->all, link) {
-    push(watcher, new_event(EL_WATCHER_AWAY, 0));
+    note_change(watcher, (el_bytes){0}, 0);
   }
 }
 

@@ -1,5 +1,6 @@
-/* watcher: what happens to the keys that begin alike, in order, for whoever
- * asks. What nobody takes is kept, up to 4 MiB of it; then only that is told.
+/* watcher: counts the changes of the keys that begin alike, for a reader that
+ * then reads the keys. It keeps nothing of what has changed: several changes
+ * between two reads cost one read.
  */
 #ifndef ETCDLOCK_LOCK_WATCHER_H
 #define ETCDLOCK_LOCK_WATCHER_H
@@ -23,29 +24,11 @@ typedef struct el_watcher_world {
   TAILQ_HEAD(, el_watcher) all;
 } el_watcher_world;
 
-/* What one may wait for. */
+/* What a reader may wait for. */
 typedef enum el_watcher_news {
-  EL_WATCHER_NEWS = 1, /* there are some, or its end */
+  EL_WATCHER_NEWS = 1, /* changes that were not passed, or the end */
   EL_WATCHER_END = 2
 } el_watcher_news;
-
-/* One piece of news. */
-typedef struct el_watcher_event {
-  enum {
-    /* Something may have been missed up to |rev|; what is of later revisions
-     * follows. */
-    EL_WATCHER_RESET,
-    EL_WATCHER_AWAY, /* etcd is out of reach, and that is to be told at once */
-    EL_WATCHER_PUT,
-    EL_WATCHER_DELETED
-  } kind;
-  int64_t rev; /* 0: of none */
-  /* The rest is of a put or a deletion. */
-  int64_t create_rev;
-  bool more;           /* of this revision, follows */
-  el_bytes key, value; /* owned */
-  STAILQ_ENTRY(el_watcher_event) link;
-} el_watcher_event;
 
 /* @thread io */
 void el_watcher_world_init(el_watcher_world *world, el_watches *watches,
@@ -54,7 +37,8 @@ void el_watcher_world_init(el_watcher_world *world, el_watches *watches,
 /* Ends all, and whoever comes, with |err|. @thread io */
 void el_watcher_world_close(el_watcher_world *world, const el_error *err);
 
-/* etcd was found out of reach, and the client fails fast. @thread io */
+/* etcd was found out of reach, and the client fails fast: counts as a change,
+ * so that waiting readers learn it. @thread io */
 void el_watcher_world_tell_outage(el_watcher_world *world);
 
 /* The client stops. @thread io */
@@ -84,13 +68,16 @@ bool el_watcher_arm(el_watcher *watcher, el_watcher_news news, el_wake *wake,
 /* Takes that back. @thread lua */
 void el_watcher_disarm(el_watcher *watcher, el_watcher_news news, uint64_t id);
 
-/* The first piece of news, the same until el_watcher_pass, up to which it lives:
- * who is ended while he deals with it leaves it to others. NULL: none yet, or
- * it has ended, with |err|. @thread lua @locks watcher->mu */
-const el_watcher_event *el_watcher_first(el_watcher *watcher, el_error *err);
-
-/* That one was dealt with; harmless if there is none.
+/* Returns the number of changes so far, and in |rev| the store revision of the
+ * last one, 0 if that is unknown. A watch that was created (anew) is a change
+ * of all keys. |err|: why the watcher has ended, EL_OK: it has not.
  * @thread lua @locks watcher->mu */
-void el_watcher_pass(el_watcher *watcher);
+int64_t el_watcher_changes(el_watcher *watcher, int64_t *rev, el_error *err);
+
+/* The caller has read the keys since there were |changes|. Unless there are more
+ * by now, EL_WATCHER_NEWS ends, and until el_watcher_pass is called again
+ * changes of other keys than |only| do not bring it back; |only| without data:
+ * changes of all keys do. @thread lua @locks watcher->mu */
+void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only);
 
 #endif

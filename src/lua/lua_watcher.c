@@ -19,41 +19,26 @@ static el_nret l_client_watch(lua_State *L) {
 const luaL_Reg el_lua_watcher_methods[] = {{"watch", l_client_watch},
                                            {NULL, NULL}};
 
-/* watcher:first() -> nil: no news yet | false, message, code: its end
- *                  | "reset" or "away", revision
- *                  | "put" or "deleted", revision, key, value, create_revision,
- *                    does more of this revision follow?
- * The same until watcher:pass(). */
-static el_nret l_watcher_first(lua_State *L) {
-  static const char *const kinds[] = {"reset", "away", "put", "deleted"};
+/* watcher:changes() -> number of changes, store revision of the last (0: unknown)
+ *                    | nil, message, code: the watcher has ended */
+static el_nret l_watcher_changes(lua_State *L) {
   el_error err;
-  const el_watcher_event *event = el_watcher_first(check_watcher(L, 1), &err);
-  if (event == NULL && err.code != EL_OK) {
-    el_lua_fail(L, &err);
-    lua_pushboolean(L, 0);
-    lua_replace(L, -4);
-    return 3;
-  }
-  if (event == NULL) {
-    lua_pushnil(L);
-    return 1;
-  }
-  lua_pushstring(L, kinds[event->kind]);
-  el_lua_push_rev(L, event->rev);
-  if (event->kind == EL_WATCHER_RESET || event->kind == EL_WATCHER_AWAY) {
-    return 2;
-  }
-  lua_pushlstring(L, event->key.data, event->key.len);
-  lua_pushlstring(L, event->value.data ? event->value.data : "",
-                  event->value.len);
-  el_lua_push_rev(L, event->create_rev);
-  lua_pushboolean(L, event->more);
-  return 6;
+  int64_t rev;
+  int64_t changes = el_watcher_changes(check_watcher(L, 1), &rev, &err);
+  if (err.code != EL_OK) return el_lua_fail(L, &err);
+  el_lua_push_rev(L, changes);
+  el_lua_push_rev(L, rev);
+  return 2;
 }
 
-/* watcher:pass(): the first news were dealt with */
+/* watcher:pass(changes[, only]): the keys were read since there were |changes|;
+ * from now on changes of the key |only| are news, without it those of all keys */
 static el_nret l_watcher_pass(lua_State *L) {
-  el_watcher_pass(check_watcher(L, 1));
+  el_watcher *watcher = check_watcher(L, 1);
+  int64_t changes = luaL_checkinteger(L, 2);
+  el_bytes only = {0};
+  if (!lua_isnoneornil(L, 3)) only = el_lua_check_bytes(L, 3);
+  el_watcher_pass(watcher, changes, only);
   return 0;
 }
 
@@ -91,7 +76,7 @@ static el_nret l_watcher_gc(lua_State *L) {
 }
 
 void el_lua_open_watcher(lua_State *L) {
-  static const luaL_Reg methods[] = {{"first", l_watcher_first},
+  static const luaL_Reg methods[] = {{"changes", l_watcher_changes},
                                      {"pass", l_watcher_pass},
                                      {"wait", l_watcher_wait},
                                      {"close", l_watcher_close},

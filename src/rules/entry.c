@@ -239,10 +239,31 @@ static void on_stop(el_entry *entry, el_entry_actions *out) {
   }
 }
 
+/* The lease lives on for another key, of a hold that was lost. Nobody wants this one any
+ * more, and it would keep others waiting: it is deleted, if it is known or found. */
+static void on_session_left(el_entry *entry, el_entry_actions *out) {
+  entry->orphaned = true;
+  entry->wanted = false;
+  if (entry->state != EL_ENTRY_RELEASING && entry->state != EL_ENTRY_SWEEPING) {
+    el_entry_take_out(entry, out);
+  }
+}
+
+/* Does the end of the session leave its key in etcd, with nobody who wants it? */
+static bool is_left_behind(const el_entry *entry, el_session_end end) {
+  return end == EL_SESSION_LEFT && !entry->orphaned &&
+         entry->state != EL_ENTRY_DELAYING &&
+         entry->state != EL_ENTRY_CONFIRMING && entry->state != EL_ENTRY_DEAD;
+}
+
 /* A release that is owed to a holder outlives the session: only the delete's own
  * answer tells whether the key was still his. Told once more, it is given up. */
 static void on_session_dead(el_entry *entry, const el_entry_event *event,
                             el_entry_actions *out) {
+  if (is_left_behind(entry, event->end)) {
+    on_session_left(entry, out);
+    return;
+  }
   if (entry->state == EL_ENTRY_RELEASING && entry->owed && !entry->orphaned) {
     entry->orphaned = true;
     entry->cut_short = event->end == EL_SESSION_CUT_SHORT;

@@ -90,7 +90,7 @@ typedef struct el_entry_event {
     EL_ENTRY_KEY_GONE,     /* another request of ours found no key of ours;
                                rev: the create_revision that it looked for */
     EL_ENTRY_KEY_FOUND,    /* another request of ours found a key of ours */
-    EL_ENTRY_SESSION_DEAD, /* the lease is gone: |end| */
+    EL_ENTRY_SESSION_DEAD, /* the session is over: |end| */
     EL_ENTRY_TIMER         /* wake_at has come */
   } kind;
   el_outcome outcome; /* answer; the rest of it is filled only if it is done */
@@ -161,8 +161,8 @@ typedef struct el_entry {
   bool again : 1;           /* look again: something happened during the look */
   bool owed : 1; /* a holder has let go, and is told what comes of it */
   bool maybe_deleted : 1; /* a delete of unknown fate was sent */
-  bool orphaned : 1;      /* RELEASING, and its session is dead ... */
-  bool cut_short : 1;     /* ... before its time */
+  bool orphaned : 1;  /* RELEASING or SWEEPING, and its session is dead ... */
+  bool cut_short : 1; /* ... before its time */
   bool uncertain : 1; /* of a request that writes nobody knows what became */
   uint8_t failures;   /* in a row */
   uint16_t missing;   /* WAITING: look when so many have gone, or before */

@@ -23,7 +23,10 @@
  * long after the end of his claims, in everybody's way, whatever client that is.
  *
  * Once claim_until has passed with something held, that is lost for ever
- * (LAPSED), even if the lease turns out to live on.
+ * (LAPSED), even if the lease turns out to live on. From then on the session does not
+ * revoke its lease until the delay is over, whatever it is told: the keys of lost holds
+ * hang on the lease. A session that is closed meanwhile leaves the lease to end by
+ * itself (LEFT), and its entries delete their other keys.
  *
  * Audits. A key that was asked for with a lost answer may come at any time later,
  * and would keep others waiting for as long as the lease lives. From then on its
@@ -57,7 +60,8 @@ typedef struct el_session_event {
     EL_SESSION_PROOF,   /* a quorum saw one of our keys, for another reason */
     EL_SESSION_LEASE_GONE, /* a put was told that there is no such lease */
     EL_SESSION_HOLDS,      /* |holds| keys are held or about to be */
-    EL_SESSION_CLOSE,      /* revoke the lease */
+    EL_SESSION_CLOSE,      /* revoke the lease, or leave it */
+    EL_SESSION_DROP,       /* the same at once, and the answer is not awaited */
     EL_SESSION_REVOKED,    /* the answer to REVOKE */
     EL_SESSION_UNSURE,     /* a key that was asked for may still come */
     EL_SESSION_AUDITED,    /* the answer to AUDIT */
@@ -85,7 +89,7 @@ typedef struct el_session_action {
     EL_SESSION_READY,     /* the lease can be used */
     EL_SESSION_REFUSED,   /* no lease is to be had, for the last error */
     EL_SESSION_LAPSED,    /* whatever is held is lost */
-    EL_SESSION_GONE       /* the lease is gone, and every key with it */
+    EL_SESSION_GONE       /* the session is over: |end| */
   } kind;
   int64_t id;
 } el_session_action;
@@ -110,7 +114,8 @@ typedef enum el_session_end {
   EL_SESSION_EXPIRED,   /* its lease, after its time */
   EL_SESSION_CUT_SHORT, /* its lease, before its time: whatever holds there, etcd
                            has not kept it as long as it had promised */
-  EL_SESSION_CLOSED     /* by us */
+  EL_SESSION_CLOSED,    /* by us */
+  EL_SESSION_LEFT       /* by us; its lease lives on until its time is over */
 } el_session_end;
 
 /* For so long a proof is a fresh one. */
@@ -138,6 +143,8 @@ typedef struct el_session {
   bool probing;            /* a probe is out */
   uint8_t probe_failures;  /* in a row */
   int holds;
+  int64_t
+      kept_until; /* the lease is not revoked before, for a hold that was lost */
   uint8_t failures; /* in a row */
 
   int64_t confirm_ms; /* a renewal must be sent after this; 0: none must */

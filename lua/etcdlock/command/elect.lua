@@ -1,4 +1,4 @@
---- etcdlock elect: a command while one leads, or who leads.
+--- etcdlock elect: runs a command while it leads, or prints the leaders of an election.
 local characters = require "etcdlock.characters"
 local exit = require "etcdlock.command.exit"
 local job = require "etcdlock.command.job"
@@ -6,9 +6,16 @@ local json = require "etcdlock.json"
 local settings = require "etcdlock.command.settings"
 local texts = require "etcdlock.command.texts"
 
---- One leader, as `etcdctl elect -l` tells it, or as JSON; false where nobody reads it.
+-- Printed when nobody leads: one line in the place of the key, which always has a slash, and one in
+-- the place of the value.
+local NOBODY, NOBODY_JSON = "nobody leads\n\n", '{"key":null,"token":null,"value":null}\n'
+
+-- Prints a leader in two lines, as `etcdctl elect -l` does, or as JSON; `value` false: nobody
+-- leads. Returns false if the output cannot be written.
 local function tell(args, is_screen, value, key, token)
-  if args.json then
+  if not value then
+    io.write(args.json and NOBODY_JSON or NOBODY)
+  elseif args.json then
     local told = json.encode { value = value, key = key, token = token }
     io.write(texts.clean_json(told), "\n")
   elseif is_screen then
@@ -19,7 +26,7 @@ local function tell(args, is_screen, value, key, token)
   return io.flush()
 end
 
---- Tells of each leader: the exit status, once that can't go on.
+-- Prints each leader until that fails: the exit status.
 local function listen(args)
   local client, status = settings.connect(args)
   if not client then
@@ -33,7 +40,7 @@ local function listen(args)
   end
   while observer do
     value, key, token = observer:next()
-    if not value then
+    if value == nil then
       message, code = key, token
       break
     elseif not tell(args, is_screen, value, key, token) then

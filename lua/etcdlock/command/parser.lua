@@ -150,15 +150,17 @@ local function add_elect(parser)
   local command = parser:command "elect"
     :summary "run a command while it leads, or listen who does"
     :description("Stands in the election NAME, says VALUE there, runs CMD while it leads, and exits"
-      .. " with CMD's status. With --listen it tells of each leader, his key and his value.")
+      .. " with CMD's status. With --listen it prints the leader's key and value, a line each,"
+      .. " again after each change, or 'nobody leads' and an empty line if nobody leads any more."
+      .. " Leaders and values that are replaced soon may be skipped.")
     :epilog(EPILOG)
     :usage("Usage: etcdlock elect NAME VALUE [OPTION...] -- CMD [ARG...]\n"
       .. "       etcdlock elect --listen [--json] NAME")
   command:argument "NAME":target "name":description "the election"
   command:argument "VALUE":target "value":args "?"
     :description "what others read, an address perhaps"
-  command:flag "-l --listen":description "only tell who leads, again with each new one"
-  command:flag "--json":description "tell it for programs: one line for each"
+  command:flag "-l --listen":description "only print who leads, again after each change"
+  command:flag "--json":description "with --listen: print one line of JSON each time"
   add_hold(command)
 end
 

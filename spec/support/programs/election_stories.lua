@@ -58,7 +58,7 @@ return {
     end
     local lock = assert(other:election "e":campaign("1", { owner = "leader" }))
     local observer, from = client:election "e":observe(), core.now()
-    observer._look_at = from + 20
+    observer._read_at = from + 20
     for _ = 1, 2 do
       go(function()
         local value = assert(observer:next(20))
