@@ -403,8 +403,8 @@ function Client:lease()
 end
 
 --- Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a
--- little more for etcd. A lease whose hold was lost less than its `delay` ago is not revoked; it
--- ends by itself. The client and its locks answer `closed` from then on. May be repeated.
+-- little more for etcd. A lease whose hold was lost less than its `lock_delay` ago is not revoked;
+-- it ends by itself. The client and its locks answer `closed` from then on. May be repeated.
 -- @treturn true
 -- @fail never
 function Client:close()

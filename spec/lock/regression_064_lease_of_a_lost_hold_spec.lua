@@ -12,7 +12,7 @@ local wait = require "spec.support.harness.wait"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
 local TTL, DELAY = 2, 5 -- seconds
-local OPTS = { delay = DELAY }
+local OPTS = { lock_delay = DELAY }
 local server, client, other
 
 before_each(function()
@@ -106,7 +106,7 @@ it("regression 064: a process that ends after a lost hold leaves the lock delay"
     local client = assert(require("etcdlock").connect {
       endpoints = endpoint, prefix = prefix, ttl = tonumber(ttl),
     })
-    local lock = assert(client:lock("a", { delay = tonumber(delay) }))
+    local lock = assert(client:lock("a", { lock_delay = tonumber(delay) }))
     print(select(2, lock:held()))
     io.read()
     assert(not lock:held())

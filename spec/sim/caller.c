@@ -82,7 +82,7 @@ static int32_t pick_linger(world *wd, const sim_caller *who) {
   static const int32_t most[] = {1, 20, 200, 2000, 20000, 20000, 1000000};
   const sim_peer *pr = &wd->peers[who->peer];
   int which = (int)rng_between(&wd->dice, 0, 6);
-  bool can_linger = pr->delay_ms == 0 && who->mode != EL_MODE_PERMIT &&
+  bool can_linger = pr->lock_delay_ms == 0 && who->mode != EL_MODE_PERMIT &&
                     who->mode != EL_MODE_MULTI;
   bool lingers = rng_chance(&wd->dice, pr->lingering);
   int32_t ms = (int32_t)rng_between(&wd->dice, 1, most[which]);

@@ -242,13 +242,13 @@ static void check_margin(world *wd, const sim_peer *pr,
       ls->sabotaged) {
     return;
   }
-  margin_ms = ls->expires_at - pr->delay_ms -
+  margin_ms = ls->expires_at - pr->lock_delay_ms -
               clock_when(wd, pr->id, ses->core.claim_until);
   if (ses->holds > 0) figures_note_margin(wd->figures, margin_ms);
   if (!ls->alive || margin_ms < promised_margin(wd, pr->id)) {
     world_violate(wd, "I1 exclusion",
                   "p%d may claim until %" PRId64
-                  " ms before the delay of lease %" PRId64 " %s",
+                  " ms before the lock delay of lease %" PRId64 " %s",
                   pr->id, margin_ms, ses->core.id,
                   ls->alive ? "begins" : "ended");
   }

@@ -8,7 +8,8 @@
 
 /* By the store's clock, where the peer's may run faster. */
 static int64_t delay_of(const world *wd, int peer) {
-  int64_t ms = wd->peers[peer].delay_ms, ppm = wd->faults.peers[peer].clock_ppm;
+  int64_t ms = wd->peers[peer].lock_delay_ms,
+          ppm = wd->faults.peers[peer].clock_ppm;
   return ppm > 0 ? ms - ms * ppm / 1000000 - 1 : ms;
 }
 
@@ -36,7 +37,7 @@ void checks_on_left(world *wd, sim_caller *who) {
  * differ by less than a hundredth. */
 static bool may_delay(const world *wd, const sim_caller *who,
                       int64_t lease_id) {
-  int64_t ms = wd->peers[who->peer].delay_ms;
+  int64_t ms = wd->peers[who->peer].lock_delay_ms;
   return who->lost_lease == lease_id &&
          wd->now_ms <= who->lost_ms + ms + ms / 100 + 1;
 }
@@ -76,7 +77,7 @@ void checks_delay(world *wd, const sim_caller *who) {
                     .lease = other->lease,
                     .end_ms = other->claiming ? other->claim_end_ms : 0};
     bool is_new = other->claiming && is_delayed(wd, other, &now, who);
-    if (other == who || wd->peers[other->peer].delay_ms == 0) continue;
+    if (other == who || wd->peers[other->peer].lock_delay_ms == 0) continue;
     if (!is_new && !is_delayed(wd, other, &other->was, who)) continue;
     wd->figures->delayed++;
     if (++n > most) {

@@ -107,10 +107,10 @@ static void end_entry(world *wd, sim_peer *pr, int entry, int session) {
                          .end = pr->sessions[session].core.end};
   const el_renewal *last = &pr->sessions[session].core.last;
   peer_entry *at = &pr->entries[entry];
-  at->keeps_out = at->core.state == EL_ENTRY_DELAYING;
+  at->keeps_out = at->core.state == EL_ENTRY_LOCK_DELAY;
   at->cut_short =
       dead.end != EL_SESSION_CLOSED && dead.end != EL_SESSION_LEFT &&
-      clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->delay_ms;
+      clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->lock_delay_ms;
   entry_step(wd, pr, entry, &dead);
   if (at->queue != NOBODY && !wd->failed) entry_leave_over(pr, entry);
 }

@@ -106,8 +106,8 @@ typedef struct peer_queue {
 
 typedef struct peer {
   int id;
-  int64_t delay_ms; /* nobody follows its holds sooner, if it crashes */
-  int lingering;    /* per mille of its requests */
+  int64_t lock_delay_ms; /* nobody follows its holds sooner, if it crashes */
+  int lingering;         /* per mille of its requests */
   bool closed;
   int session;     /* NOBODY: none */
   int64_t tick_ms; /* when it is going to look at its timers, by the world's

@@ -263,7 +263,7 @@ static int add_session(sim_peer *pr, int64_t ttl_ms) {
     if (i == pr->n_sessions) pr->n_sessions++;
     memset(ses, 0, sizeof *ses);
     ses->used = true;
-    el_session_init(&ses->core, ttl_ms, pr->delay_ms, 0, (uint64_t)pr->id);
+    el_session_init(&ses->core, ttl_ms, pr->lock_delay_ms, 0, (uint64_t)pr->id);
     return i;
   }
   abort();

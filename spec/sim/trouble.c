@@ -131,12 +131,12 @@ static void close_peer(world *wd, const world_event *ev) {
 
 void trouble_on_lost(world *wd, int peer) {
   enum { PER_MILLE = 100 };
-  int64_t delay_ms = wd->peers[peer].delay_ms;
-  if (delay_ms == 0 || wd->faults.times[FAULT_CLOSE] == 0 ||
+  int64_t lock_delay_ms = wd->peers[peer].lock_delay_ms;
+  if (lock_delay_ms == 0 || wd->faults.times[FAULT_CLOSE] == 0 ||
       !rng_chance(&wd->dice, PER_MILLE)) {
     return;
   }
-  world_post(wd, wd->now_ms + rng_between(&wd->dice, 0, delay_ms), peer,
+  world_post(wd, wd->now_ms + rng_between(&wd->dice, 0, lock_delay_ms), peer,
              close_peer);
 }
 

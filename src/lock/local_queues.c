@@ -110,7 +110,7 @@ enum { ID_MAX = EL_NAME_MAX + 1 + 2 * sizeof(uint32_t) };
 static size_t write_id(char *id, const el_entry_world *world, el_bytes name,
                        const el_place *where) {
   uint32_t which = where->mode == EL_MODE_MULTI ? where->slot : where->permits;
-  uint32_t delay = (uint32_t)world->delay_ms;
+  uint32_t delay = (uint32_t)world->lock_delay_ms;
   if (name.len > 0) memcpy(id, name.data, name.len);
   id[name.len] = (char)where->mode;
   memcpy(id + name.len + 1, &which, sizeof which);
@@ -449,12 +449,12 @@ static bool has_answered(const el_owner *owner, const place *at) {
 }
 
 /* How many entries of |queue| are taken, as far as this client knows: by an owner that
- * holds, by one that waits for another client, or by a lost hold with a delay. */
+ * holds, by one that waits for another client, or by a lost hold with a lock delay. */
 static unsigned count_known_taken(const queue_driver *queue) {
   unsigned n = 0;
   for (const place *at = first_place(queue); at != NULL; at = next_place(at)) {
     el_entry_state state = at->driver.entry.state;
-    n += state == EL_ENTRY_DELAYING ||
+    n += state == EL_ENTRY_LOCK_DELAY ||
          (!TAILQ_EMPTY(&at->local.owners) &&
           (state == EL_ENTRY_HELD || state == EL_ENTRY_WAITING));
   }
@@ -761,7 +761,7 @@ static bool contend(queue_driver *queue) {
 
 /* Why nobody can join any more; false: everybody can. */
 static bool is_refused(const el_local_queues *queues, const el_owner *owner,
-                       const el_entry_world *world, int64_t delay_ms,
+                       const el_entry_world *world, int64_t lock_delay_ms,
                        el_error *err) {
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
   if (queues->closed.code != EL_OK) {
@@ -769,20 +769,22 @@ static bool is_refused(const el_local_queues *queues, const el_owner *owner,
   } else if (wrong != NULL) {
     *err = *wrong;
   } else if (world == NULL) {
-    el_lock_message_delays(owner, delay_ms, err);
+    el_lock_message_lock_delays(owner, lock_delay_ms, err);
   } else {
     return false;
   }
   return true;
 }
 
-void el_owner_join(el_owner *owner, el_local_queues *queues, int64_t delay_ms) {
+void el_owner_join(el_owner *owner, el_local_queues *queues,
+                   int64_t lock_delay_ms) {
   el_local_event join = {.kind = EL_LOCAL_JOIN, .owner = &owner->local};
-  el_entry_world *world = queues->closed.code == EL_OK
-                              ? el_sessions_find(queues->sessions, delay_ms)
-                              : queues->world;
+  el_entry_world *world =
+      queues->closed.code == EL_OK
+          ? el_sessions_find(queues->sessions, lock_delay_ms)
+          : queues->world;
   el_error err;
-  if (is_refused(queues, owner, world, delay_ms, &err)) {
+  if (is_refused(queues, owner, world, lock_delay_ms, &err)) {
     owner->events->failed(owner, &err);
     forget(owner);
     return;

@@ -76,9 +76,10 @@ void el_local_queues_free(el_local_queues *queues);
 /* ---- owners ---- */
 
 /* Puts |owner| into the queue of its name, where it stays until it is
- * forgotten. If it holds and crashes, nobody follows it sooner than after |delay_ms|.
+ * forgotten. If it holds and crashes, nobody follows it sooner than after |lock_delay_ms|.
  * @thread io */
-void el_owner_join(el_owner *owner, el_local_queues *queues, int64_t delay_ms);
+void el_owner_join(el_owner *owner, el_local_queues *queues,
+                   int64_t lock_delay_ms);
 
 /* Takes |owner| out, for |loss| if its hold is lost. Harmless if it is out.
  * @thread io */

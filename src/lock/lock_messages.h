@@ -23,8 +23,8 @@ void el_lock_message_away(const el_owner *owner, const el_error *away,
                           el_error *err);
 
 /* This client has too many lock delays in use. @thread any */
-void el_lock_message_delays(const el_owner *owner, int64_t delay_ms,
-                            el_error *err);
+void el_lock_message_lock_delays(const el_owner *owner, int64_t lock_delay_ms,
+                                 el_error *err);
 
 /* Its owner wants no more. @thread any */
 void el_lock_message_cancelled(const el_owner *owner, el_error *err);

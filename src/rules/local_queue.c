@@ -46,7 +46,7 @@ static bool is_free(const el_local_place *place) {
 
 /* Is it in use, or kept from use by a lock delay? */
 static bool is_taken(const el_local_place *place) {
-  return has_owners(place) || place->entry->state == EL_ENTRY_DELAYING;
+  return has_owners(place) || place->entry->state == EL_ENTRY_LOCK_DELAY;
 }
 
 /* How many entries there may be. A writer that was downgraded does not conflict with the
@@ -713,7 +713,7 @@ bool el_local_queue_is_leaving(const el_local_queue *queue) {
   TAILQ_FOREACH(place, &queue->places, link) {
     const el_entry *entry = place->entry;
     if (!has_owners(place) && !place->is_lingering &&
-        !el_entry_is_free(entry) && entry->state != EL_ENTRY_DELAYING &&
+        !el_entry_is_free(entry) && entry->state != EL_ENTRY_LOCK_DELAY &&
         entry->state != EL_ENTRY_DEAD) {
       return true;
     }

@@ -43,17 +43,17 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : value;
 }
 
-void el_session_init(el_session *ses, int64_t ttl_ms, int64_t delay_ms,
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t lock_delay_ms,
                      int64_t grant_at, uint64_t salt) {
   memset(ses, 0, sizeof *ses);
   ses->grant_at = grant_at;
   ses->want_ttl_ms = ttl_ms;
-  ses->delay_ms = delay_ms;
+  ses->lock_delay_ms = lock_delay_ms;
   ses->salt = salt;
 }
 
 int64_t el_session_lease_ms(const el_session *ses) {
-  return ses->want_ttl_ms + ses->delay_ms;
+  return ses->want_ttl_ms + ses->lock_delay_ms;
 }
 
 bool el_session_can_claim(const el_session *ses, int64_t now_ms) {
@@ -86,10 +86,10 @@ static int64_t claim_of(const el_renewal *renewal) {
 }
 
 /* What is held is lost from now on. Its holder may not know yet, and its last writes may
- * be on their way: its keys stay for the delay. */
+ * be on their way: its keys stay for the lock delay. */
 static void lose_holds(el_session *ses, int64_t now_ms) {
-  if (ses->holds > 0 && ses->delay_ms > 0) {
-    ses->kept_until = now_ms + ses->delay_ms;
+  if (ses->holds > 0 && ses->lock_delay_ms > 0) {
+    ses->kept_until = now_ms + ses->lock_delay_ms;
   }
 }
 
@@ -176,7 +176,8 @@ static void die(el_session *ses, el_session_end end, el_session_actions *out) {
 /* etcd has ended the lease, or never had it: another etcd would say so, too. */
 static void lose_lease(el_session *ses, int64_t now_ms,
                        el_session_actions *out) {
-  bool is_early = now_ms < ses->last.sent_ms + ses->last.ttl_ms + ses->delay_ms;
+  bool is_early =
+      now_ms < ses->last.sent_ms + ses->last.ttl_ms + ses->lock_delay_ms;
   die(ses, is_early ? EL_SESSION_CUT_SHORT : EL_SESSION_EXPIRED, out);
 }
 
@@ -190,7 +191,7 @@ static void drop(el_session *ses, int64_t now_ms, el_session_actions *out) {
 /* etcd never grants less than was asked for. */
 static void note_renewal(el_session *ses, const el_session_event *event,
                          int64_t now_ms) {
-  int64_t ttl_ms = event->ttl_ms - ses->delay_ms;
+  int64_t ttl_ms = event->ttl_ms - ses->lock_delay_ms;
   ses->before = ses->last;
   ses->last = (el_renewal){.sent_ms = event->outcome.sent_ms,
                            .answered_ms = now_ms,

@@ -17,14 +17,14 @@
  * keepalive and, while something is held, one quorum read of any held key; a
  * lock taken meanwhile is such a proof itself.
  *
- * The delay. A session may be for holds that nobody follows at once when they end without
+ * The lock delay. A session may be for holds that nobody follows at once when they end without
  * being let go of: then its lease is asked for with so much more time than the TTL, and
  * what is beyond the TTL is never claimed. So the keys of one that crashes stay for that
  * long after the end of his claims, in everybody's way, whatever client that is.
  *
  * Once claim_until has passed with something held, that is lost for ever
  * (LAPSED), even if the lease turns out to live on. From then on the session does not
- * revoke its lease until the delay is over, whatever it is told: the keys of lost holds
+ * revoke its lease until the lock delay is over, whatever it is told: the keys of lost holds
  * hang on the lease. A session that is closed meanwhile leaves the lease to end by
  * itself (LEFT), and its entries delete their other keys.
  *
@@ -105,7 +105,7 @@ typedef struct el_session_actions {
 typedef struct el_renewal {
   int64_t sent_ms;
   int64_t answered_ms;
-  int64_t ttl_ms; /* without the delay */
+  int64_t ttl_ms; /* without the lock delay */
   uint64_t term;
 } el_renewal;
 
@@ -125,15 +125,15 @@ typedef struct el_session {
   el_session_state state;
   el_session_end end; /* DEAD: how */
   int64_t want_ttl_ms;
-  int64_t delay_ms;    /* how much of its lease's time nobody may claim */
-  int64_t grant_at;    /* ask for no lease before */
-  uint64_t salt;       /* for its retries */
-  int64_t id;          /* lease id, 0 before it is granted */
-  int64_t ttl_ms;      /* as granted, without the delay */
-  int64_t claim_until; /* el_now_ms; 0: nothing may be claimed */
-  int64_t proven_ms;   /* when the latest request was sent that proved it ... */
-  int64_t proven_rev;  /* ... and the store's revision then */
-  int64_t wake_at;     /* wants a TIMER event then; 0: none */
+  int64_t lock_delay_ms; /* how much of its lease's time nobody may claim */
+  int64_t grant_at;      /* ask for no lease before */
+  uint64_t salt;         /* for its retries */
+  int64_t id;            /* lease id, 0 before it is granted */
+  int64_t ttl_ms;        /* as granted, without the lock delay */
+  int64_t claim_until;   /* el_now_ms; 0: nothing may be claimed */
+  int64_t proven_ms;  /* when the latest request was sent that proved it ... */
+  int64_t proven_rev; /* ... and the store's revision then */
+  int64_t wake_at;    /* wants a TIMER event then; 0: none */
 
   el_renewal last, before; /* the two latest renewals */
   int64_t renewing_since;  /* a keepalive is out since; 0: none is */
@@ -156,9 +156,9 @@ typedef struct el_session {
   uint8_t audit_failures; /* in a row */
 } el_session;
 
-/* A session that will ask for a lease of |ttl_ms| and |delay_ms|, not before |grant_at|.
+/* A session that will ask for a lease of |ttl_ms| and |lock_delay_ms|, not before |grant_at|.
  * |salt| tells it from others that fail when it does (retry.h). @thread any */
-void el_session_init(el_session *ses, int64_t ttl_ms, int64_t delay_ms,
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t lock_delay_ms,
                      int64_t grant_at, uint64_t salt);
 
 /* The time of the lease that it asks for. @thread any */
