@@ -212,6 +212,12 @@ static bool has_seen_end(const world *wd, const sim_caller *who) {
       clock_now(wd, pr->id));
 }
 
+/* Its hold has ended, and not by its will; perhaps its claim had before. */
+static void note_end(const world *wd, sim_caller *who) {
+  who->lost_lease = who->lease;
+  who->lost_ms = wd->now_ms;
+}
+
 /* It lets go of what it holds; nothing is the caller's from then on. */
 static void let_go(world *wd, sim_caller *who) {
   sim_owner *owner = &who->owners[who->owner];
@@ -222,6 +228,7 @@ static void let_go(world *wd, sim_caller *who) {
     peer_leave(wd, who->peer, who->id, how, EL_LOSS_EXPIRED);
     return;
   }
+  if (has_seen_end(wd, who)) note_end(wd, who); /* but it has not looked */
   owner->state = OWNER_LEAVES;
   owner->left_ms = wd->now_ms;
   wd->figures->releases++;
@@ -402,12 +409,6 @@ void caller_on_failed(world *wd, sim_peer *pr, const el_local_action *failed) {
   owner->state = OWNER_OVER;
   if (!is_own) note_failure(wd, who, verdict);
   rest(wd, who);
-}
-
-/* Its hold has ended, and not by its will; perhaps its claim had before. */
-static void note_end(const world *wd, sim_caller *who) {
-  who->lost_lease = who->lease;
-  who->lost_ms = wd->now_ms;
 }
 
 void caller_on_lost(world *wd, const el_local_owner *core, el_loss loss) {

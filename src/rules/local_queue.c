@@ -293,11 +293,14 @@ static void leave_hold(el_local_queue *queue, el_local_owner *owner,
                        el_local_actions *out) {
   el_local_place *place = owner->place;
   if (event->how == EL_LEAVE_LOST) {
+    int signal =
+        event->loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_MAX_HOLD : EL_ENTRY_LAPSED;
     lose(queue, owner, event->loss, out);
-    if (has_owners(place)) return;
-    stop(place,
-         event->loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_MAX_HOLD : EL_ENTRY_LAPSED,
-         out);
+    if (!has_owners(place)) {
+      stop(place, signal, out);
+    } else if (event->loss == EL_LOSS_EXPIRED) {
+      signal_entry(place, signal, out); /* which ends the holds of all */
+    }
     return;
   }
   detach(queue, owner);
