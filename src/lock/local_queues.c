@@ -769,7 +769,7 @@ static bool is_refused(const el_local_queues *queues, const el_owner *owner,
   } else if (wrong != NULL) {
     *err = *wrong;
   } else if (world == NULL) {
-    el_lock_message_lock_delays(owner, lock_delay_ms, err);
+    el_lock_message_lock_delays(owner, lock_delay_ms, EL_LOCK_DELAYS_MAX, err);
   } else {
     return false;
   }
