@@ -72,8 +72,8 @@
 ---@class (exact) etcdlock.LockOptions
 ---@field timeout? etcdlock.seconds how long to wait, in full, whatever stands in the way; 0 tries once. None waits as long as it takes, also through an outage; only where etcd has never answered this client it gives up after 5 s, with `unavailable`: a wrong address is told, not waited for (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds the lock ends by itself after so many, whatever its holder does (default: none)
----@field linger? etcdlock.seconds for so many the key stays after the last `unlock`, or until somebody else queues for it, up to 86400; until then any call of this client for the same kind of lock gets it again with the same token and without a request, over 100,000 times a second. For a lock that one process takes again and again (default: none)
----@field delay? etcdlock.seconds after a crash of its holder nobody follows for so many more than the TTL, up to 300; after an `unlock` the next one does at once (default: 0)
+---@field linger? etcdlock.seconds seconds to keep the key after the last `unlock`, up to 86400, unless another client queues for the name, or this one asks for it in another mode. Until then any call of this client for the same kind of lock gets it with the same token and without a request, over 50,000 times a second. For a lock that one process takes again and again. Not together with `lock_delay` (default: none)
+---@field lock_delay? etcdlock.seconds seconds, up to 300, for which the lock stays taken after the TTL if its holder crashes; after an `unlock` it is free at once (default: 0)
 ---@field owner? any who asks (default: the running coroutine)
 ---@field value? string of up to 4096 bytes, which `queue` shows to others (default: none)
 
@@ -116,7 +116,7 @@
 ---@field pid? integer its process there
 ---@field since? integer when it asked
 ---@field owner? string|number what the option `owner` says
----@field delay? etcdlock.seconds what the option `delay` says
+---@field lock_delay? etcdlock.seconds what the option `lock_delay` says
 ---@field value? string what the option `value` says; of who stands in an election, what he says
 ---@field names? string[] of who wants several: of who holds them under each, of who waits under the first
 
@@ -170,8 +170,10 @@ function client:lock(name, opts) end
 ---Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless so
 ---much comes and goes below its name that only a place in the queue can tell.
 ---Raises for an unknown option, a wrong type.
----Fails with locked, deadlock, or a request's: `deadlock` for a wait that could never end, as of a
----reader who asks to write.
+---Fails with locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows
+---that another owner has it, `unavailable` if no answer has come in 2 s, `deadlock` for a wait that
+---could never end, as of a reader who asks to write, `lost` if our entry in the queue was deleted
+---meanwhile.
 ---@param name string
 ---@param opts? etcdlock.LockOptions without `timeout`, which doesn't count
 ---@return etcdlock.Lock|nil
@@ -400,7 +402,8 @@ function client:ping() end
 function client:lease() end
 
 ---Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a little
----more for etcd. The client and its locks answer `closed` from then on. May be repeated.
+---more for etcd. A lease whose hold was lost less than its `lock_delay` ago is not revoked; it ends
+---by itself. The client and its locks answer `closed` from then on. May be repeated.
 ---@return true
 function client:close() end
 
@@ -516,8 +519,9 @@ function lock:expire(seconds) end
 
 ---Has a function called once if the lock is lost. It never runs by itself or on another thread,
 ---only inside a later call of the same client: `held` or `check` of a lost lock, any call that
----takes a lock, a wait that lasts (but not that of `unlock`). An error in it is raised from there,
----after the other functions have run. If the lock is lost already, it is called at once.
+---takes a lock, a wait that lasts (but not that of `unlock`). The functions of all lost locks run
+---in that call, in the order of their locks' first `on_lost`. If some raise an error, the call
+---raises the first one after all have run. If the lock is lost already, fn is called at once.
 ---Raises for a wrong type.
 ---Fails with not_held.
 ---@param fn fun(lock: etcdlock.Lock, reason: etcdlock.reason) called with the lock and the reason

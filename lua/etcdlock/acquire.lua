@@ -24,7 +24,8 @@ local NO_LINGER = {
 }
 
 -- After a crash of the client, such a key would keep others out although its lock was released.
-local NO_LINGER_WITH_DELAY = "none together with delay: after a crash, a released lock would block"
+local NO_LINGER_WITH_DELAY = "none together with lock_delay: a released lock would block others"
+  .. " after a crash"
 
 --- The names as the core and holds.lua know them: a list | nil, message, code.
 local function read_names(self, where, wish)
@@ -39,7 +40,7 @@ end
 local function check_fits(where, wish, opts)
   if opts.linger and NO_LINGER[wish.mode] then
     return check.invalid(where, "linger", opts.linger, NO_LINGER[wish.mode])
-  elseif opts.linger and (opts.delay or 0) > 0 then
+  elseif opts.linger and (opts.lock_delay or 0) > 0 then
     return check.invalid(where, "linger", opts.linger, NO_LINGER_WITH_DELAY)
   elseif wish.mode ~= "leader" then
     return true
@@ -66,7 +67,7 @@ local function new_request(self, wish, fulls, opts, timeout)
     try = timeout == 0,
     max_hold = opts.max_hold,
     linger = opts.linger,
-    delay = opts.delay or 0,
+    lock_delay = opts.lock_delay or 0,
     said = opts.owner,
     owner = self._holds.owner(opts.owner),
     value = opts.value,

@@ -103,8 +103,10 @@ end
 -- @tparam string name
 -- @tparam[opt] lock_options opts without `timeout`, which doesn't count
 -- @treturn lock
--- @fail locked, deadlock, or a request's: `deadlock` for a wait that could never end, as of a
---   reader who asks to write
+-- @fail locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows that
+--   another owner has it, `unavailable` if no answer has come in 2 s, `deadlock` for a wait that
+--   could never end, as of a reader who asks to write, `lost` if our entry in the queue was
+--   deleted meanwhile
 -- @raise for an unknown option, a wrong type
 
 --- Runs `fn` under the lock, and releases it however `fn` ends. It never runs `fn` without
@@ -401,7 +403,8 @@ function Client:lease()
 end
 
 --- Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a
--- little more for etcd. The client and its locks answer `closed` from then on. May be repeated.
+-- little more for etcd. A lease whose hold was lost less than its `lock_delay` ago is not revoked;
+-- it ends by itself. The client and its locks answer `closed` from then on. May be repeated.
 -- @treturn true
 -- @fail never
 function Client:close()

@@ -94,7 +94,7 @@ M.OPTIONS = OPTIONS
 local ELSEWHERE = {
   max_hold = "client:lock and its like",
   linger = "client:lock and its like",
-  delay = "client:lock and its like",
+  lock_delay = "client:lock and its like",
   owner = "client:lock and its like",
   value = "client:lock and its like",
 }

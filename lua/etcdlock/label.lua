@@ -26,7 +26,7 @@ function M.write(request)
   local owner, names = request.said, request.fulls
   local named = type(owner) == "string" or type(owner) == "number"
   local pid, since = core.pid(), os.time()
-  if #names == 1 and not (named or request.value) and request.delay == 0 then
+  if #names == 1 and not (named or request.value) and request.lock_delay == 0 then
     return write_plain(pid, since)
   end
   local label = {
@@ -35,7 +35,7 @@ function M.write(request)
     since = since,
     owner = named and numbers.text(owner) or nil,
     value = request.value,
-    delay = request.delay > 0 and request.delay or nil,
+    lock_delay = request.lock_delay > 0 and request.lock_delay or nil,
   }
   if #names == 1 then
     return json.encode(label)
@@ -87,7 +87,7 @@ function M.read(said)
     since = since,
     owner = text(label.owner),
     value = text(label.value),
-    delay = number(label.delay),
+    lock_delay = number(label.lock_delay),
     names = texts(label.names),
     first = text(label.first),
   }

@@ -7,7 +7,7 @@ local M = {}
 local LINGER_MAX = 86400
 
 -- What nobody can break into but by break_lock should not last for ever.
-local DELAY_MAX = 300
+local LOCK_DELAY_MAX = 300
 
 --- The options of a call that takes a lock.
 -- @table lock_options
@@ -17,19 +17,20 @@ local DELAY_MAX = 300
 --   `unavailable`: a wrong address is told, not waited for
 -- @tfield[opt=none] seconds max_hold the lock ends by itself after so many, whatever its
 --   holder does
--- @tfield[opt=none] seconds linger for so many the key stays after the last `unlock`, or until
---   somebody else queues for it, up to 86400; until then any call of this client for the same
---   kind of lock gets it again with the same token and without a request, over 100,000 times
---   a second. For a lock that one process takes again and again
--- @tfield[opt=0] seconds delay after a crash of its holder nobody follows for so many more
---   than the TTL, up to 300; after an `unlock` the next one does at once
+-- @tfield[opt=none] seconds linger seconds to keep the key after the last `unlock`, up to
+--   86400, unless another client queues for the name, or this one asks for it in another mode.
+--   Until then any call of this client for the same kind of lock gets it with the same token
+--   and without a request, over 50,000 times a second. For a lock that one process takes again
+--   and again. Not together with `lock_delay`
+-- @tfield[opt=0] seconds lock_delay seconds, up to 300, for which the lock stays taken after the
+--   TTL if its holder crashes; after an `unlock` it is free at once
 -- @tfield[opt="the running coroutine"] any owner who asks
 -- @tfield[opt=none] string value of up to 4096 bytes, which `queue` shows to others
 local LOCK = {
   timeout = "number",
   max_hold = "number",
   linger = "number",
-  delay = "number",
+  lock_delay = "number",
   owner = "any",
   value = "string",
 }
@@ -70,8 +71,9 @@ function M.read(where, default, opts)
     local wanted = "more than 0 seconds, up to " .. LINGER_MAX
     return check.invalid(where, "linger", opts.linger, wanted)
   end
-  if opts.delay and not check.is_within(opts.delay, 0, DELAY_MAX) then
-    return check.invalid(where, "delay", opts.delay, "0 to " .. DELAY_MAX .. " seconds")
+  if opts.lock_delay and not check.is_within(opts.lock_delay, 0, LOCK_DELAY_MAX) then
+    local wanted = "0 to " .. LOCK_DELAY_MAX .. " seconds"
+    return check.invalid(where, "lock_delay", opts.lock_delay, wanted)
   end
   if opts.value then
     local ok, message, code = M.value(where, opts.value)

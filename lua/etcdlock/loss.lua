@@ -37,8 +37,9 @@ end
 
 --- Has a function called once if the lock is lost. It never runs by itself or on another
 -- thread, only inside a later call of the same client: `held` or `check` of a lost lock, any
--- call that takes a lock, a wait that lasts (but not that of `unlock`). An error in it is
--- raised from there, after the other functions have run. If the lock is lost already, it is
+-- call that takes a lock, a wait that lasts (but not that of `unlock`). The functions of all
+-- lost locks run in that call, in the order of their locks' first `on_lost`. If some raise an
+-- error, the call raises the first one after all have run. If the lock is lost already, fn is
 -- called at once.
 -- @function lock:on_lost
 -- @tparam listener fn called with the lock and the reason

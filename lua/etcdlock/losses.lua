@@ -9,26 +9,34 @@ function Losses.new(wakeups)
   return setmetatable({
     _wakeups = wakeups,
     _hearers = {}, -- who waits (keys)
-    --- The locks with handlers (keys).
+    --- The locks with handlers (keys), numbered in the order in which they got the first one.
     watched = setmetatable({}, { __mode = "k" }),
+    _n_watched = 0, -- the last number
     --- Has something been lost of which no wait has told yet?
     is_untold = false,
   }, Losses)
 end
 
---- Calls the handlers of a lock that was lost.
-local function tell_of(self, lock)
-  local handlers, loss = lock._handlers, lock._core:loss()
-  if not handlers or not loss or loss == "closed" then
-    return
-  end
-  lock._handlers = nil
-  self.watched[lock] = nil
+--- Does this lock have handlers that are due?
+local function is_due(lock)
+  lock:_left() -- notices an expiry of this moment
+  local loss = lock._handlers and lock._core:loss()
+  return loss and loss ~= "closed"
+end
+
+--- Calls all handlers of the locks in the list `due`, and then raises the first error of one.
+local function call_handlers(self, due)
   local failed, failure
-  for _, handler in ipairs(handlers) do
-    local ok, err = pcall(handler, lock, loss)
-    if not ok and not failed then
-      failed, failure = true, err
+  for _, lock in ipairs(due) do
+    -- No handlers are left if a handler of another lock has made a call that ran them.
+    local handlers, loss = lock._handlers or {}, lock._core:loss()
+    lock._handlers = nil
+    self.watched[lock] = nil
+    for _, handler in ipairs(handlers) do
+      local ok, err = pcall(handler, lock, loss)
+      if not ok and not failed then
+        failed, failure = true, err
+      end
     end
   end
   if failed then
@@ -42,25 +50,30 @@ function Losses:tell()
   if next(self.watched) == nil then
     return
   end
-  local watched = {}
-  for lock in pairs(self.watched) do
-    if host.is_told(lock) then
-      watched[#watched + 1] = lock
+  local due, numbers = {}, {}
+  for lock, number in pairs(self.watched) do
+    if host.is_told(lock) and is_due(lock) then
+      due[#due + 1] = lock
+      numbers[lock] = number
     end
   end
-  for _, lock in ipairs(watched) do
-    lock:_left() -- notices an expiry of this moment
-    tell_of(self, lock)
-  end
+  table.sort(due, function(a, b)
+    return numbers[a] < numbers[b]
+  end)
+  call_handlers(self, due)
 end
 
 --- Has fn(lock, reason) called once if the lock is lost, or at once if it is.
 function Losses:watch(lock, fn)
   lock._handlers = lock._handlers or {}
   table.insert(lock._handlers, fn)
-  self.watched[lock] = true
-  lock:_left() -- notices an expiry of this moment
-  tell_of(self, lock)
+  if not self.watched[lock] then
+    self._n_watched = self._n_watched + 1
+    self.watched[lock] = self._n_watched
+  end
+  if is_due(lock) then
+    call_handlers(self, { lock })
+  end
 end
 
 --- The lock is about to be released, which is no news.

@@ -63,7 +63,7 @@ local function read_line(kvs, full)
         pid = said.pid,
         since = said.since,
         owner = said.owner,
-        delay = said.delay,
+        lock_delay = said.lock_delay,
         value = said.value or next(said) == nil and kv.value ~= "" and kv.value or nil,
         fulls = mode == "multi" and fulls_of(said, full) or nil,
         first = mode == "multi" and said.first or nil,
@@ -205,7 +205,7 @@ end
 -- @tfield[opt] count pid its process there
 -- @tfield[opt] time since when it asked
 -- @tfield[opt] owner owner what the option `owner` says
--- @tfield[opt] seconds delay what the option `delay` says
+-- @tfield[opt] seconds lock_delay what the option `lock_delay` says
 -- @tfield[opt] string value what the option `value` says; of who stands in an election, what
 --   he says
 -- @tfield[opt] {string,...} names of who wants several: of who holds them under each, of who

@@ -3,6 +3,7 @@
 -- Needs: one plain member.
 
 local clients = require "spec.support.harness.clients"
+local protobuf = require "spec.support.servers.protobuf"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
 
@@ -20,27 +21,14 @@ after_each(function()
   etcd:del_all(prefix)
 end)
 
--- ---- messages, as protobuf encodes them ----
+-- ---- messages ----
 
-local function varint(number)
-  local bytes = {}
-  while number >= 128 do
-    bytes[#bytes + 1] = string.char(number % 128 + 128)
-    number = math.floor(number / 128)
-  end
-  return table.concat(bytes) .. string.char(number)
-end
-
-local function number_field(field, number) return varint(field * 8) .. varint(number) end
-
-local function bytes_field(field, bytes) return varint(field * 8 + 2) .. varint(#bytes) .. bytes end
-
-local SUCCEEDED = number_field(2, 1)
+local SUCCEEDED = protobuf.number(2, 1)
 
 -- Returns a response to operation |kind| of a transaction with the encoded |content|.
 local KINDS = { range = 1, put = 2, delete = 3, txn = 4 }
 local function response(kind, content)
-  return bytes_field(3, bytes_field(KINDS[kind], content or ""))
+  return protobuf.bytes(3, protobuf.bytes(KINDS[kind], content or ""))
 end
 
 -- Returns the answer to a transaction that is nested |levels| deep below the outermost one.
@@ -59,7 +47,7 @@ local READ = {
   { 'says "not succeeded" to a request without conditions', "" },
   { "has no response", SUCCEEDED },
   { "has one response too many", SUCCEEDED .. response "range" .. response "range" },
-  { "has a response without a kind", SUCCEEDED .. bytes_field(3, "") },
+  { "has a response without a kind", SUCCEEDED .. protobuf.bytes(3, "") },
   { "has the response to a put", SUCCEEDED .. response "put" },
   { "has the response to a delete", SUCCEEDED .. response "delete" },
   { "is nested 1 level deep", nested(1) },
@@ -144,7 +132,7 @@ local BATCH = {
   { 'says "not succeeded"', "" },
   { "has no response", SUCCEEDED },
   { "has responses to reads", SUCCEEDED .. response("range"):rep(5) },
-  { "has responses without a kind", SUCCEEDED .. bytes_field(3, ""):rep(5) },
+  { "has responses without a kind", SUCCEEDED .. protobuf.bytes(3, ""):rep(5) },
   { "has empty answers to its members", SUCCEEDED .. response("txn"):rep(5) },
   { "is nested 5,000 levels deep", nested(5000) },
 }
@@ -182,7 +170,7 @@ it("regression 060: a waiter gets its lock if a message of its watch is malforme
   local holder = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
     { elsewhere = true }
   local lock = assert(holder:lock "a")
-  server:replace("Watch", bytes_field(11, ""), 1)
+  server:replace("Watch", protobuf.bytes(11, ""), 1)
   local waiter = assert(client:lock_async "a")
   wait.eventually(function() return server:calls "Watch" == 2 end, 5, "a second stream")
   clients.assert_wait(waiter)

@@ -30,7 +30,7 @@ local HOLDER = [[
   local client = assert(etcdlock.connect {
     endpoints = endpoints, prefix = prefix, ttl = tonumber(ttl),
   })
-  local opts, held = { delay = tonumber(delay) }, {}
+  local opts, held = { lock_delay = tonumber(delay) }, {}
   local take = {
     lock = function() return client:lock("of-lock", opts) end,
     try = function() return client:try_lock("of-try", opts) end,
@@ -51,9 +51,13 @@ local HOLDER = [[
       return lock
     end,
     two = function()
-      local first = assert(client:lock("of-two", { delay = opts.delay, owner = "first" }))
+      local first = assert(client:lock("of-two", {
+        lock_delay = opts.lock_delay, owner = "first",
+      }))
       local second
-      local asked = assert(client:lock_async("of-two", { delay = opts.delay, owner = "second" }))
+      local asked = assert(client:lock_async("of-two", {
+        lock_delay = opts.lock_delay, owner = "second",
+      }))
       assert(first:unlock()) -- who hands it on
       repeat second = asked:step() until second
       assert(first:token() == second:token())
@@ -145,7 +149,7 @@ describe("the lock delay after a crash", function()
         local _, message, code = ended(one)
         if wait.now() - from < DELAY then assert.equal("locked", code, kind .. ": " .. message) end
       end
-      local lock = granted(late:lock_async("of-lock", { delay = 1 }))
+      local lock = granted(late:lock_async("of-lock", { lock_delay = 1 }))
       assert.is_true(wait.now() - from >= DELAY)
       assert.is_true(lock:unlock())
       for _, one in pairs(ask_all(late)) do assert.is_true(granted(one):unlock()) end
@@ -163,7 +167,7 @@ describe("the lock delay after a crash", function()
   it("is ended by break_lock", function()
     local client, child = connect(), start("lock", 300)
     local place = client:queue("of-lock")[1]
-    assert.equal(300, place.delay)
+    assert.equal(300, place.lock_delay)
     child:kill "sigkill"
     local asked = client:lock_async "of-lock"
     clients.assert_wait(asked)
@@ -214,15 +218,15 @@ describe("a hold lost while etcd is unreachable", function()
   it("keeps other owners and clients out until the lock delay ends", function()
     local own = suite.start()
     local client = connect { endpoints = own:endpoints() }
-    local lock = assert(client:lock("a", { delay = DELAY }))
-    local reader = assert(client:read_lock("b", { delay = DELAY }))
+    local lock = assert(client:lock("a", { lock_delay = DELAY }))
+    local reader = assert(client:read_lock("b", { lock_delay = DELAY }))
     for i = 1, #own.members do own:pause(i) end
     local over = wait.now() + DELAY + select(2, lock:held())
     assert.equal("expired", lock:wait_lost(30))
-    local _, message, code = client:try_lock("a", { delay = DELAY, owner = "else" })
+    local _, message, code = client:try_lock("a", { lock_delay = DELAY, owner = "else" })
     if wait.now() < over then assert.equal("locked", code, message) end
     for i = 1, #own.members do own:resume(i) end
-    local again = assert(client:lock("a", { delay = DELAY, owner = "else" }))
+    local again = assert(client:lock("a", { lock_delay = DELAY, owner = "else" }))
     assert.is_true(wait.now() >= over)
     assert.is_true(again:unlock())
     local other = connect { endpoints = own:endpoints() }
@@ -260,18 +264,18 @@ describe("a hold with a lock delay", function()
 
   it("is followed at once by the next waiter after max_hold", function()
     local one, two = connect(), connect { elsewhere = true }
-    clients.keep(assert(one:lock("a", { delay = 60, max_hold = 0.2 })))
+    clients.keep(assert(one:lock("a", { lock_delay = 60, max_hold = 0.2 })))
     assert_at_once({ two:lock_async "a" }, "max_hold")
-    clients.keep(assert(one:read_lock("a", { delay = 60, max_hold = 0.2 })))
-    clients.keep(assert(one:read_lock("a", { delay = 60, max_hold = 0.1, owner = "else" })))
+    clients.keep(assert(one:read_lock("a", { lock_delay = 60, max_hold = 0.2 })))
+    clients.keep(assert(one:read_lock("a", { lock_delay = 60, max_hold = 0.1, owner = "else" })))
     assert_at_once({ two:lock_async "a" }, "shared")
   end)
 
   it("costs one request to acquire and one to release, as without", function()
     local client = connect()
-    assert(client:lock("a", { delay = 5 })):unlock()
+    assert(client:lock("a", { lock_delay = 5 })):unlock()
     local before = client:stats()
-    for _ = 1, 10 do assert(client:lock("a", { delay = 5 })):unlock() end
+    for _ = 1, 10 do assert(client:lock("a", { lock_delay = 5 })):unlock() end
     local after = client:stats()
     assert.equal(20, after.enqueues - before.enqueues + after.deletes - before.deletes)
     assert.equal(before.grants, after.grants)
@@ -283,9 +287,9 @@ describe("a client", function()
   it("has one lease for each lock delay and one for locks without", function()
     local client = connect(LONG)
     local plain = assert(client:lock "plain")
-    local short = assert(client:lock("short", { delay = 1 }))
-    local long = assert(client:lock("long", { delay = 20 }))
-    local other = assert(client:lock("other", { delay = 20 }))
+    local short = assert(client:lock("short", { lock_delay = 1 }))
+    local long = assert(client:lock("long", { lock_delay = 20 }))
+    local other = assert(client:lock("other", { lock_delay = 20 }))
     assert.equal(client:lease(), plain:lease())
     assert.equal(long:lease(), other:lease())
     assert.not_equal(short:lease(), long:lease())
@@ -299,11 +303,11 @@ describe("a client", function()
 
   it("keeps its other holds after the lease of one lock delay was revoked", function()
     local client = connect(LONG)
-    local held = { assert(client:lock "a"), assert(client:lock("b", { delay = 1 })) }
-    local lost = assert(client:lock("c", { delay = 2 }))
+    local held = { assert(client:lock "a"), assert(client:lock("b", { lock_delay = 1 })) }
+    local lost = assert(client:lock("c", { lock_delay = 2 }))
     etcd:revoke(lost:lease())
     assert.is_truthy(lost:wait_lost(20))
-    assert(client:lock("c", { delay = 2 })):unlock() -- finds that the lease is gone
+    assert(client:lock("c", { lock_delay = 2 })):unlock() -- finds that the lease is gone
     for _, lock in ipairs(held) do
       assert.is_true(lock:check())
       assert.is_true(lock:unlock())
@@ -312,7 +316,7 @@ describe("a client", function()
 
   it("is alive if all its locks have a lock delay", function()
     local client = connect(LONG)
-    local lock = assert(client:lock("a", { delay = 1 }))
+    local lock = assert(client:lock("a", { lock_delay = 1 }))
     assert.is_true((client:alive()))
     assert.equal(lock:lease(), client:lease())
     assert.is_true(lock:unlock())
@@ -320,22 +324,24 @@ describe("a client", function()
 
   it('uses up to 8 lock delays at a time and returns "invalid" for another one', function()
     local client, held = connect(LONG), {}
-    for i = 1, 8 do held[i] = assert(client:lock("of " .. i, { delay = i })) end
-    local message = assert_fails("invalid", client:lock("one more", { delay = 9.5 }))
-    assert.matches("8 other delays than 9.5 s", message, 1, true)
-    assert.is_true(assert(client:lock("another", { delay = 3 })):unlock())
+    for i = 1, 8 do held[i] = assert(client:lock("of " .. i, { lock_delay = i })) end
+    local message = assert_fails("invalid", client:lock("one more", { lock_delay = 9.5 }))
+    assert.matches("8 other lock delays than 9.5 s", message, 1, true)
+    assert.is_true(assert(client:lock("another", { lock_delay = 3 })):unlock())
     assert.is_true(held[5]:unlock())
-    local lock = wait.eventually(function() return client:lock("one more", { delay = 9.5 }) end)
+    local lock = wait.eventually(function()
+      return client:lock("one more", { lock_delay = 9.5 })
+    end)
     for i = 1, 8 do assert.equal(i ~= 5, (held[i]:held())) end
     assert.is_true(lock:unlock())
   end)
 
   it("grants a lock to owners with different lock delays one after the other", function()
     local client = connect(LONG)
-    local held = assert(client:lock("a", { delay = 1, owner = "first" }))
+    local held = assert(client:lock("a", { lock_delay = 1, owner = "first" }))
     local asked = {
       client:lock_async("a", { owner = "second" }),
-      client:lock_async("a", { delay = 2, owner = "third" }),
+      client:lock_async("a", { lock_delay = 2, owner = "third" }),
     }
     assert_fails("locked", client:try_lock("a", { owner = "else" }))
     clients.assert_wait(asked[1], asked[2])
@@ -345,18 +351,18 @@ describe("a client", function()
 
   it("returns the same lock to its owner for a call with another lock delay", function()
     local client = connect(LONG)
-    local lock = assert(client:lock("a", { delay = 1 }))
-    assert.equal(lock, client:lock("a", { delay = 2 }))
+    local lock = assert(client:lock("a", { lock_delay = 1 }))
+    assert.equal(lock, client:lock("a", { lock_delay = 2 }))
     assert.equal(lock, client:lock "a")
     for _ = 1, 3 do assert.is_true(lock:unlock()) end
   end)
 
   it('returns "deadlock" to a reader with another lock delay while a writer waits', function()
     local client, writer = connect(LONG), connect { elsewhere = true, ttl = 30 }
-    local reader = assert(client:read_lock("a", { delay = 1 }))
+    local reader = assert(client:read_lock("a", { lock_delay = 1 }))
     local asked = writer:write_lock_async "a"
     etcd:await_keys(prefix .. "a/", 2)
-    assert_fails("deadlock", client:read_lock("a", { delay = 2, owner = "else" }))
+    assert_fails("deadlock", client:read_lock("a", { lock_delay = 2, owner = "else" }))
     assert.is_true(reader:unlock())
     assert.is_true(granted(asked):unlock())
   end)

@@ -161,7 +161,7 @@ describe("a lock call", function()
       assert_raises(function() way("a", { time_out = 1 }) end, where, '"time_out"')
       assert_raises(function() way("a", { 1 }) end, where, "unknown option 1")
       assert_raises(function() way("a", { max_hold = "1" }) end, where, "max_hold", '"1"')
-      assert_raises(function() way("a", { delay = "1" }) end, where, "delay", '"1"')
+      assert_raises(function() way("a", { lock_delay = "1" }) end, where, "lock_delay", '"1"')
       assert_raises(function() way("a", { value = 5 }) end, where, "value", "5", "string")
     end)
     assert_raises(function() client:lock("a", { timeout = "1" }) end, "timeout", '"1"')
@@ -180,8 +180,8 @@ describe("a lock call", function()
         client:lock("a", { max_hold = max_hold }))
     end
     for _, delay in ipairs { -1, 300.1, HUGE, NAN } do
-      assert_invalid({ "client:lock", "delay", tostring(delay), "0 to 300 seconds" },
-        client:lock("a", { delay = delay }))
+      assert_invalid({ "client:lock", "lock_delay", tostring(delay), "0 to 300 seconds" },
+        client:lock("a", { lock_delay = delay }))
     end
   end)
 

@@ -46,6 +46,6 @@ it("regression 072: stats does not count a lingering lock as held", function()
 end)
 
 it('regression 072: linger together with a lock delay is "invalid"', function()
-  clients.assert_fails("invalid", connect():lock("c", { linger = 1, delay = 1 }))
-  assert.is_true(assert(connect():lock("c", { linger = 1, delay = 0 })):unlock())
+  clients.assert_fails("invalid", connect():lock("c", { linger = 1, lock_delay = 1 }))
+  assert.is_true(assert(connect():lock("c", { linger = 1, lock_delay = 0 })):unlock())
 end)

@@ -26,7 +26,7 @@ local LOCATIONS = {
   ["/hold"] = [[
     local delay = tonumber(ngx.var.arg_delay)
     shared:incr("came", 1, 0)
-    local lock = assert(client:lock(ngx.var.arg_name, { delay = delay }))
+    local lock = assert(client:lock(ngx.var.arg_name, { lock_delay = delay }))
     shared:incr("granted", 1, 0)
     ngx.sleep(tonumber(ngx.var.arg_hold or 3600))
     local held = lock:held()

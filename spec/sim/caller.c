@@ -7,8 +7,9 @@
 #include "checks.h"
 #include "clock.h"
 #include "peer.h"
+#include "trouble.h"
 
-enum { REQUESTS_MAX = 15, WRITES_AT_ONCE = 6 };
+enum { REQUESTS_MAX = 12, WRITES_AT_ONCE = 6 };
 
 const el_error caller_gave_up = {.code = EL_CANCELLED};
 const el_error caller_refused = {.code = EL_UNAVAILABLE};
@@ -81,7 +82,7 @@ static int32_t pick_linger(world *wd, const sim_caller *who) {
   static const int32_t most[] = {1, 20, 200, 2000, 20000, 20000, 1000000};
   const sim_peer *pr = &wd->peers[who->peer];
   int which = (int)rng_between(&wd->dice, 0, 6);
-  bool can_linger = pr->delay_ms == 0 && who->mode != EL_MODE_PERMIT &&
+  bool can_linger = pr->lock_delay_ms == 0 && who->mode != EL_MODE_PERMIT &&
                     who->mode != EL_MODE_MULTI;
   bool lingers = rng_chance(&wd->dice, pr->lingering);
   int32_t ms = (int32_t)rng_between(&wd->dice, 1, most[which]);
@@ -153,6 +154,7 @@ static void request(world *wd, sim_caller *who) {
               (int)owner->core.linger_ms);
   checks_on_asked(wd, who);
   peer_join(wd, who->peer, who->id);
+  checks_after_asked(wd, who);
 }
 
 static el_leave pick_leave(world *wd) {
@@ -192,7 +194,9 @@ static bool keeps_on(world *wd, sim_caller *who) {
   int64_t until_ms = wd->calm_from_ms + CALLER_KEEP_MS;
   if (!who->keeper || wd->calm_from_ms == 0 || !who->claiming) return false;
   if (wd->now_ms >= until_ms) {
-    checks_after_audits(wd, &wd->peers[who->peer]);
+    if (who->granted_ms < until_ms) { /* else something may just have come */
+      checks_after_audits(wd, &wd->peers[who->peer]);
+    }
     return false;
   }
   wake_at(wd, who, until_ms, wake);
@@ -208,14 +212,23 @@ static bool has_seen_end(const world *wd, const sim_caller *who) {
       clock_now(wd, pr->id));
 }
 
+/* Its hold has ended, and not by its will; perhaps its claim had before. */
+static void note_end(const world *wd, sim_caller *who) {
+  who->lost_lease = who->lease;
+  who->lost_ms = wd->now_ms;
+}
+
 /* It lets go of what it holds; nothing is the caller's from then on. */
 static void let_go(world *wd, sim_caller *who) {
   sim_owner *owner = &who->owners[who->owner];
-  el_leave how = has_seen_end(wd, who) ? EL_LEAVE_LOST : pick_leave(wd);
+  bool looks = rng_chance(&wd->dice, 500); /* at the clock, just before */
+  el_leave how =
+      looks && has_seen_end(wd, who) ? EL_LEAVE_LOST : pick_leave(wd);
   if (how == EL_LEAVE_LOST) {
     peer_leave(wd, who->peer, who->id, how, EL_LOSS_EXPIRED);
     return;
   }
+  if (has_seen_end(wd, who)) note_end(wd, who); /* but it has not looked */
   owner->state = OWNER_LEAVES;
   owner->left_ms = wd->now_ms;
   wd->figures->releases++;
@@ -417,7 +430,10 @@ void caller_on_lost(world *wd, const el_local_owner *core, el_loss loss) {
   who->claiming = false;
   if (loss == EL_LOSS_EXPIRED || loss == EL_LOSS_REVOKED) {
     checks_on_left(wd, who);
+    trouble_on_lost(wd, who->peer);
   }
+  if (loss == EL_LOSS_CLOSED && has_seen_end(wd, who)) checks_on_left(wd, who);
+  if (loss != EL_LOSS_CLOSED || has_seen_end(wd, who)) note_end(wd, who);
   if (is_calm && loss != EL_LOSS_MAX_HOLD && loss != EL_LOSS_CLOSED) {
     world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", who->id,
                   who->peer);
@@ -449,6 +465,5 @@ void caller_on_closed(world *wd, int id) {
                   who->peer);
   }
   who->left = 0;
-  who->was.end_ms = 0;
   rest(wd, who);
 }

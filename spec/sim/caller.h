@@ -66,13 +66,16 @@ typedef struct caller {
   int64_t asked_ms, granted_ms;
   int64_t asked_nth;    /* of all requests of the history */
   int entry;            /* by which it holds */
+  bool is_due;          /* it is to be granted as soon as it asks */
   bool saw_other;       /* since it asked, another was before it */
   int64_t hindered_ms;  /* when another was before it last */
   int verdicts;         /* on this request */
   int64_t token, lease; /* of the key, once it is granted */
   bool claiming;        /* granted, not released, and not told of a loss */
   int64_t claim_end_ms; /* the claim as far as we have seen it */
-  sim_hold was;         /* the latest that it lost, and nobody took away */
+  int64_t lost_lease; /* of the latest hold that it lost for any reason, ... */
+  int64_t lost_ms;    /* ... and when it was told */
+  sim_hold was;       /* the latest that it lost, and nobody took away */
 } sim_caller;
 
 void caller_init(world *wd, int id, int peer);

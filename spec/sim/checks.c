@@ -78,6 +78,23 @@ static void check_ghost(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
 }
 
+/* Once the entries of a session that has left its lease are over. */
+static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
+  const el_session *ses = &pr->sessions[at->session].core;
+  int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
+  if (ses->state != EL_SESSION_DEAD || ses->end != EL_SESSION_LEFT ||
+      at->keeps_out || ses->unsure || !el_entry_is_certain(&at->core) ||
+      !el_entry_is_over(&at->core)) {
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    if (store_create_rev(&wd->store, key_ids[i], at->core.lease) == 0) continue;
+    world_violate(wd, "I13 delay",
+                  "p%d has closed and leaves the key n%d on lease %" PRId64,
+                  pr->id, key_ids[i], at->core.lease);
+  }
+}
+
 /* A session that knows of no enqueue of unknown fate has no key for nobody. */
 static void check_unexpected(world *wd, const sim_peer *pr,
                              const peer_entry *at) {
@@ -116,6 +133,9 @@ void checks_after_session(world *wd, const sim_peer *pr, int session) {
     world_violate(wd, "I5 progress", "p%d: a session that is %s stalls", pr->id,
                   el_session_state_str[core->state]);
   }
+  if (ses->gone && core->end == EL_SESSION_LEFT) {
+    checks_lease_left(wd, pr, core);
+  }
   if (ses->keepalives > STORM) {
     world_violate(wd, "I5 progress", "p%d sends %d keepalives in a second",
                   pr->id, (int)ses->keepalives);
@@ -133,6 +153,7 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
                core->state == EL_ENTRY_PROVING || core->state == EL_ENTRY_DEAD;
   bool waits = rests || core->state == EL_ENTRY_CONFIRMING;
   check_unexpected(wd, pr, at);
+  check_left(wd, pr, at);
   if (rests && at->let_go) {
     world_violate(wd, "I8 one verdict",
                   "p%d is never told what became of its release of n%d", pr->id,
@@ -221,13 +242,13 @@ static void check_margin(world *wd, const sim_peer *pr,
       ls->sabotaged) {
     return;
   }
-  margin_ms = ls->expires_at - pr->delay_ms -
+  margin_ms = ls->expires_at - pr->lock_delay_ms -
               clock_when(wd, pr->id, ses->core.claim_until);
   if (ses->holds > 0) figures_note_margin(wd->figures, margin_ms);
   if (!ls->alive || margin_ms < promised_margin(wd, pr->id)) {
     world_violate(wd, "I1 exclusion",
                   "p%d may claim until %" PRId64
-                  " ms before the delay of lease %" PRId64 " %s",
+                  " ms before the lock delay of lease %" PRId64 " %s",
                   pr->id, margin_ms, ses->core.id,
                   ls->alive ? "begins" : "ended");
   }

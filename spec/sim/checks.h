@@ -24,8 +24,10 @@
  *                  written is there, and what he is told won't be never comes
  *   I12 all or     of several names all keys are put together, and none is left when
  *      none        they are let go
- *   I13 delay      who has neither released nor closed keeps others out for as long as
- *                  his peer has said, from the end of his claim on
+ *   I13 delay      a hold that has neither been released nor ended by a close keeps others
+ *                  out for as long as its peer has said, from the end of its claim on, also
+ *                  if the peer closes meanwhile; a peer that closes leaves no lease for
+ *                  any other reason, and no other key on it
  *
  * What an admin has sabotaged is exempt from I1 to I3: no client can know at
  * once that its key has been taken away.
@@ -94,6 +96,18 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
 /* The caller is about to ask. */
 void checks_on_asked(world *wd, struct caller *who);
 
+/* It has. */
+void checks_after_asked(world *wd, const struct caller *who);
+
+/* All who waited were told that etcd is out of reach. */
+void checks_after_fail_waiting(world *wd, const sim_peer *pr);
+
+/* And all who waited for a lease that none is to be had. */
+void checks_after_refusal(world *wd, const sim_peer *pr);
+
+/* The readers of |queue| were told that nobody is behind the key of |at|. */
+void checks_after_nobody(world *wd, const sim_peer *pr, const peer_entry *at);
+
 /* The caller is told that it holds by the key of |at|: etcd has granted that, or another
  * caller had it. */
 void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
@@ -137,6 +151,9 @@ bool checks_is_by(const sim_peer *pr, const struct caller *who,
 /* |who|, who was granted, was kept out for long enough. */
 void checks_delay(world *wd, const struct caller *who);
 
+/* |pr| has closed, and left the lease of |left| to end by itself. */
+void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left);
+
 /* The hold of |who| has ended with its session. */
 void checks_on_left(world *wd, struct caller *who);
 
@@ -161,6 +178,9 @@ void checks_nobody_is_kept(world *wd);
 
 /* No key stays that nobody wants. */
 void checks_nothing_is_kept(world *wd, const sim_peer *pr);
+
+/* Is there a key of its client that |who|, which is about to ask, can have at once? */
+bool checks_is_due(const world *wd, const struct caller *who);
 
 /* May the key of |at| linger? */
 bool checks_may_linger(const world *wd, const sim_peer *pr,

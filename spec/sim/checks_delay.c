@@ -8,7 +8,8 @@
 
 /* By the store's clock, where the peer's may run faster. */
 static int64_t delay_of(const world *wd, int peer) {
-  int64_t ms = wd->peers[peer].delay_ms, ppm = wd->faults.peers[peer].clock_ppm;
+  int64_t ms = wd->peers[peer].lock_delay_ms,
+          ppm = wd->faults.peers[peer].clock_ppm;
   return ppm > 0 ? ms - ms * ppm / 1000000 - 1 : ms;
 }
 
@@ -32,6 +33,25 @@ void checks_on_left(world *wd, sim_caller *who) {
                         .end_ms = end_ms};
 }
 
+/* May the session of |who| keep the lease for a hold? By the store's clock; those of peers
+ * differ by less than a hundredth. */
+static bool may_delay(const world *wd, const sim_caller *who,
+                      int64_t lease_id) {
+  int64_t ms = wd->peers[who->peer].lock_delay_ms;
+  return who->lost_lease == lease_id &&
+         wd->now_ms <= who->lost_ms + ms + ms / 100 + 1;
+}
+
+void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (who->peer == pr->id && may_delay(wd, who, left->id)) return;
+  }
+  world_violate(wd, "I13 delay",
+                "p%d closes and leaves lease %" PRId64 " for no lost hold",
+                pr->id, left->id);
+}
+
 /* Does |hold|, of |other|, keep |who| out? */
 static bool is_delayed(const world *wd, const sim_caller *other,
                        const sim_hold *hold, const sim_caller *who) {
@@ -51,10 +71,13 @@ void checks_delay(world *wd, const sim_caller *who) {
     most = key_id_permits(who->key_id) - 1;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    sim_hold now = {other->key_id, other->mode, other->token, other->lease,
-                    other->claiming ? other->claim_end_ms : 0};
+    sim_hold now = {.key_id = other->key_id,
+                    .mode = other->mode,
+                    .token = other->token,
+                    .lease = other->lease,
+                    .end_ms = other->claiming ? other->claim_end_ms : 0};
     bool is_new = other->claiming && is_delayed(wd, other, &now, who);
-    if (other == who || wd->peers[other->peer].delay_ms == 0) continue;
+    if (other == who || wd->peers[other->peer].lock_delay_ms == 0) continue;
     if (!is_new && !is_delayed(wd, other, &other->was, who)) continue;
     wd->figures->delayed++;
     if (++n > most) {

@@ -20,7 +20,10 @@ static void note_others(const world *wd, sim_caller *who) {
   if (is_try(who) && !who->saw_other) who->saw_other = others_lock(wd, who);
 }
 
-void checks_on_asked(world *wd, sim_caller *who) { note_others(wd, who); }
+void checks_on_asked(world *wd, sim_caller *who) {
+  note_others(wd, who);
+  who->is_due = checks_is_due(wd, who);
+}
 
 void checks_seen_others(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {

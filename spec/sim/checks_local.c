@@ -71,6 +71,12 @@ static void check_order(world *wd, const sim_caller *who) {
   }
 }
 
+static bool can_claim(const world *wd, const sim_peer *pr) {
+  return pr->session != NOBODY &&
+         el_session_can_claim(&pr->sessions[pr->session].core,
+                              clock_now(wd, pr->id));
+}
+
 void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
                           const sim_caller *who) {
   check_alone(wd, pr, at, who);
@@ -80,6 +86,96 @@ void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
     checks_on_prompt(wd, pr, at, who);
   } else {
     checks_on_handed_over(wd, pr, at, who);
+    if (!can_claim(wd, pr)) {
+      world_violate(wd, "I1 exclusion",
+                    "caller %d of p%d is handed n%d, by a claim that is over",
+                    who->id, pr->id, at->key_id);
+    }
+  }
+}
+
+/* ---- what is to be told at once ---- */
+
+/* A caller that waits in the local queue |queue_id| for an entry, and is not |but|; NULL: none
+ * does. */
+static const sim_caller *find_waiting(const world *wd, int peer, int queue_id,
+                                      const sim_caller *but) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (who != but && who->state == CALLER_WAITING && who->peer == peer &&
+        who->key_id == queue_id && peer_entry_of(who) == NULL) {
+      return who;
+    }
+  }
+  return NULL;
+}
+
+/* One that lingers, or that a reader must share. */
+bool checks_is_due(const world *wd, const sim_caller *who) {
+  const sim_peer *pr = &wd->peers[who->peer];
+  if (find_waiting(wd, who->peer, who->key_id, who) != NULL) return false;
+  for (int i = 0; i < pr->n_entries && can_claim(wd, pr); i++) {
+    const peer_entry *at = &pr->entries[i];
+    bool is_its = at->used && at->queue != NOBODY &&
+                  at->core.state == EL_ENTRY_HELD &&
+                  key_id_queue(at->key_id) == who->key_id;
+    if (is_its && (who->must_share || !others_use(wd, pr->id, at))) return true;
+  }
+  return false;
+}
+
+void checks_after_asked(world *wd, const sim_caller *who) {
+  if (who->is_due && !who->claiming) {
+    world_violate(wd, "I10 fair",
+                  "caller %d of p%d does not get n%d, which its client has",
+                  who->id, who->peer, who->key_id);
+  }
+}
+
+void checks_after_fail_waiting(world *wd, const sim_peer *pr) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (who->state == CALLER_WAITING && who->peer == pr->id) {
+      world_violate(wd, "I8 one verdict",
+                    "caller %d of p%d waits on, and etcd is out of reach", i,
+                    pr->id);
+    }
+  }
+}
+
+static bool has_entry(const world *wd, const sim_caller *who) {
+  const sim_peer *pr = &wd->peers[who->peer];
+  for (int i = 0; i < pr->n_entries; i++) {
+    const peer_entry *at = &pr->entries[i];
+    if (at->used && key_id_queue(at->key_id) == who->key_id &&
+        others_use(wd, pr->id, at)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void checks_after_refusal(world *wd, const sim_peer *pr) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *who = &wd->callers[i];
+    if (who->state == CALLER_WAITING && who->peer == pr->id &&
+        !has_entry(wd, who)) {
+      world_violate(wd, "I8 one verdict",
+                    "caller %d of p%d waits on for a lease, which is refused",
+                    i, pr->id);
+    }
+  }
+}
+
+void checks_after_nobody(world *wd, const sim_peer *pr, const peer_entry *at) {
+  const sim_caller *who =
+      find_waiting(wd, pr->id, key_id_queue(at->key_id), NULL);
+  if (key_id_mode(at->key_id) == EL_MODE_READ && who != NULL &&
+      at->core.state == EL_ENTRY_HELD && others_use(wd, pr->id, at) &&
+      can_claim(wd, pr)) {
+    world_violate(wd, "I10 fair",
+                  "caller %d of p%d does not share n%d, with nobody behind",
+                  who->id, pr->id, at->key_id);
   }
 }
 
@@ -141,8 +237,9 @@ void checks_on_let_go(world *wd, const sim_caller *who, el_leave how) {
   at->left_ms = wd->now_ms;
   at->left_how = how;
   at->left_as_reader = who->mode != key_id_mode(who->key_id);
-  at->linger_ms =
-      how == EL_LEAVE_BY_ITSELF ? who->owners[who->owner].core.linger_ms : 0;
+  at->linger_ms = how == EL_LEAVE_BY_ITSELF && can_claim(wd, pr)
+                      ? who->owners[who->owner].core.linger_ms
+                      : 0;
   at->due = due_of(wd, pr, at, who);
 }
 

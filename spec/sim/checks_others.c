@@ -53,7 +53,7 @@ static int count_delaying(const world *wd, const sim_caller *who) {
   int n = 0;
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
-    n += at->used && at->core.state == EL_ENTRY_DELAYING &&
+    n += at->used && at->core.state == EL_ENTRY_LOCK_DELAY &&
          key_id_conflicts(at->key_id, who->key_id);
   }
   return n;
@@ -87,7 +87,7 @@ static bool counts(const world *wd, const rival *of, const peer_entry *at,
   bool is_used = others_use(wd, peer, at);
   bool is_of_live_session =
       at->queue != NOBODY && !wd->faults.peers[peer].crashed;
-  bool is_kept = !is_of_live_session || at->core.state == EL_ENTRY_DELAYING;
+  bool is_kept = !is_of_live_session || at->core.state == EL_ENTRY_LOCK_DELAY;
   if (peer != of->who->peer) return is_used || is_kept || of->is_try;
   if (is_used) return of->who->mode != EL_MODE_PERMIT; /* or counted twice */
   return is_kept ||

@@ -43,7 +43,7 @@ typedef struct figures {
   int64_t data_puts; /* of user data in the form of an entry */
   int64_t writes, writes_barred, writes_late, touches, watches_kept;
   int64_t
-      delayed; /* holds that had ended and whose delay wasn't over at a grant */
+      delayed; /* holds that had ended and whose lock delay wasn't over at a grant */
   int64_t requests, grants, releases, locked, timeouts, refused, places_lost;
   int64_t losses[FIGURE_LOSSES];
   int64_t faults[FAULTS];

@@ -25,9 +25,9 @@ static void on_change(void *arg, const change *what) {
 static void draw_delay(world *wd, sim_peer *pr, int share) {
   static const int64_t delays[] = {1, 1000, 4000, 15000};
   if (!rng_chance(&wd->dice, share)) return;
-  pr->delay_ms = delays[rng_between(&wd->dice, 0, 3)];
-  if (wd->ttl_ms + pr->delay_ms > wd->lease_ms) {
-    wd->lease_ms = wd->ttl_ms + pr->delay_ms;
+  pr->lock_delay_ms = delays[rng_between(&wd->dice, 0, 3)];
+  if (wd->ttl_ms + pr->lock_delay_ms > wd->lease_ms) {
+    wd->lease_ms = wd->ttl_ms + pr->lock_delay_ms;
   }
 }
 

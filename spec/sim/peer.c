@@ -107,9 +107,10 @@ static void end_entry(world *wd, sim_peer *pr, int entry, int session) {
                          .end = pr->sessions[session].core.end};
   const el_renewal *last = &pr->sessions[session].core.last;
   peer_entry *at = &pr->entries[entry];
+  at->keeps_out = at->core.state == EL_ENTRY_LOCK_DELAY;
   at->cut_short =
-      dead.end != EL_SESSION_CLOSED &&
-      clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->delay_ms;
+      dead.end != EL_SESSION_CLOSED && dead.end != EL_SESSION_LEFT &&
+      clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->lock_delay_ms;
   entry_step(wd, pr, entry, &dead);
   if (at->queue != NOBODY && !wd->failed) entry_leave_over(pr, entry);
 }
@@ -142,6 +143,7 @@ static void refuse(world *wd, sim_peer *pr, int session) {
     el_local_event event = {.kind = EL_LOCAL_REFUSE, .err = &caller_refused};
     if (pr->queues[i].used) queue_step(wd, pr, i, &event);
   }
+  checks_after_refusal(wd, pr);
 }
 
 static bool settle_session(world *wd, sim_peer *pr, int session) {
@@ -190,7 +192,7 @@ static bool end_unused(world *wd, sim_peer *pr) {
   core = &pr->sessions[pr->session].core;
   if (core->state != EL_SESSION_ALIVE || !core->unsure) return false;
   session_step(wd, pr, pr->session, &unused);
-  return true;
+  return core->state != EL_SESSION_ALIVE;
 }
 
 /* One that has nothing left in etcd, and that no owner waits for. */
@@ -331,6 +333,7 @@ void peer_fail_waiting(world *wd, int id) {
   el_local_event event = {.kind = EL_LOCAL_FAIL_WAITING,
                           .err = &caller_refused};
   step_all(wd, &wd->peers[id], &event);
+  checks_after_fail_waiting(wd, &wd->peers[id]);
   peer_settle(wd, &wd->peers[id]);
 }
 

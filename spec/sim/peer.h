@@ -69,6 +69,7 @@ typedef struct peer_entry {
   int64_t deleting_rev; /* of the key that a delete was last sent for */
   bool let_go;          /* by its holder, who hasn't been told how that ended */
   bool delete_unsure;   /* of one that was sent nobody knows what became */
+  bool keeps_out; /* when its session ended, its lost hold kept others out */
   bool cut_short; /* its session was told too early that its lease ended */
   bool
       has_unsure_twin; /* another session's, for the same, was forgotten uncertain */
@@ -106,8 +107,8 @@ typedef struct peer_queue {
 
 typedef struct peer {
   int id;
-  int64_t delay_ms; /* nobody follows its holds sooner, if it crashes */
-  int lingering;    /* per mille of its requests */
+  int64_t lock_delay_ms; /* nobody follows its holds sooner, if it crashes */
+  int lingering;         /* per mille of its requests */
   bool closed;
   int session;     /* NOBODY: none */
   int64_t tick_ms; /* when it is going to look at its timers, by the world's

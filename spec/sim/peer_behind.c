@@ -35,7 +35,9 @@ static void on_looked(world *wd, const world_event *ev) {
   }
   at->is_answered = ev->reply.behind == EL_BEHIND_NOBODY;
   if (at->queue != NOBODY) {
+    bool counts = at->is_answered && at->place.looking;
     queue_step_entry(wd, &wd->peers[ev->peer], at, &event);
+    if (counts) checks_after_nobody(wd, &wd->peers[ev->peer], at);
   }
   at->is_answered = false;
   tell_if_gone(wd, ev);

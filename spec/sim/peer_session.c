@@ -208,8 +208,9 @@ static void trace_step(const world *wd, const sim_peer *pr,
                        const el_session_event *event,
                        const el_session_actions *out) {
   static const char *const events[] = {
-      "want",  "granted", "kept",   "probed",  "proof",  "lease gone", "holds",
-      "close", "revoked", "unsure", "audited", "unused", "confirm",    "timer"};
+      "want",       "granted", "kept",   "probed",  "proof",
+      "lease gone", "holds",   "close",  "drop",    "revoked",
+      "unsure",     "audited", "unused", "confirm", "timer"};
   static const char *const actions[] = {
       "GRANT",  "KEEPALIVE", "RESET",   "PROBE",  "AUDIT",
       "REVOKE", "READY",     "REFUSED", "LAPSED", "GONE"};
@@ -239,7 +240,9 @@ void session_step(world *wd, sim_peer *pr, int session,
     world_violate(wd, "I5 progress", "p%d puts off an audit", pr->id);
   }
   checks_after_session(wd, pr, session);
-  queues_change(pr);
+  if (core->state != was.state || core->claim_until != was.claim_until) {
+    queues_change(pr);
+  }
 }
 
 /* ---- its life ---- */
@@ -266,7 +269,7 @@ static int add_session(sim_peer *pr, int64_t ttl_ms) {
     if (i == pr->n_sessions) pr->n_sessions++;
     memset(ses, 0, sizeof *ses);
     ses->used = true;
-    el_session_init(&ses->core, ttl_ms, pr->delay_ms, 0, (uint64_t)pr->id);
+    el_session_init(&ses->core, ttl_ms, pr->lock_delay_ms, 0, (uint64_t)pr->id);
     return i;
   }
   abort();

@@ -129,6 +129,17 @@ static void close_peer(world *wd, const world_event *ev) {
   peer_close(wd, ev->peer);
 }
 
+void trouble_on_lost(world *wd, int peer) {
+  enum { PER_MILLE = 100 };
+  int64_t lock_delay_ms = wd->peers[peer].lock_delay_ms;
+  if (lock_delay_ms == 0 || wd->faults.times[FAULT_CLOSE] == 0 ||
+      !rng_chance(&wd->dice, PER_MILLE)) {
+    return;
+  }
+  world_post(wd, wd->now_ms + rng_between(&wd->dice, 0, lock_delay_ms), peer,
+             close_peer);
+}
+
 /* ---- admins ---- */
 
 /* A key of some lock, NULL if there is none. */

@@ -18,4 +18,8 @@ void trouble_strike_last(world *wd);
 /* The admin removes what earlier meddling would leave for ever. */
 void trouble_clean_up(world *wd);
 
+/* A caller of |peer| has lost what it held: now and then the peer closes while its lock delay
+ * runs. */
+void trouble_on_lost(world *wd, int peer);
+
 #endif

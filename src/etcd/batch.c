@@ -7,14 +7,20 @@
 #include "base/alloc.h"
 #include "etcd.pb-c.h"
 
+/* As etcd counts them: see EL_BATCH_OPS_MAX. */
+static size_t count_ops(const el_packed_txn *packed) {
+  size_t n = packed->n_compares;
+  if (n < packed->shape.n_then) n = packed->shape.n_then;
+  if (n < packed->shape.n_otherwise) n = packed->shape.n_otherwise;
+  return n;
+}
+
 size_t el_batch_cost(const el_packed_txn *packed) {
   if (packed->is_read) {
     return packed->shape.is_plain ? packed->shape.n_then : EL_BATCH_OPS_MAX + 1;
   }
-  return packed->shape.n_then <= EL_BATCH_MEMBER_OPS_MAX &&
-                 packed->shape.n_otherwise <= EL_BATCH_MEMBER_OPS_MAX
-             ? 1
-             : EL_BATCH_OPS_MAX + 1;
+  return count_ops(packed) <= EL_BATCH_MEMBER_OPS_MAX ? 1
+                                                      : EL_BATCH_OPS_MAX + 1;
 }
 
 /* Two encoded messages in a row are one, with the operations of both. */

@@ -15,8 +15,9 @@
 #include "etcd/kv.h"
 
 enum {
-  /* Of one transaction etcd takes 128 operations, and what is nested in it has
-   * as many less as it has itself (key.go, checkTxnRequest). */
+  /* etcd counts the compares of a transaction, the operations if they are true, and the
+   * operations if not. It takes 128 of each; of what is nested, as many less as the
+   * largest of the three outside (key.go, checkTxnRequest). */
   EL_BATCH_OPS_MAX = 120,
   EL_BATCH_MEMBER_OPS_MAX = 8
 };

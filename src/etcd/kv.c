@@ -163,7 +163,9 @@ static el_bytes first_key(const el_txn *txn) {
 void el_kv_pack(el_packed_txn *to, const el_txn *txn) {
   el_bytes key = first_key(txn);
   uint8_t *kinds;
-  *to = (el_packed_txn){.is_read = true, .is_local = txn->n_then > 0};
+  *to = (el_packed_txn){.n_compares = txn->n_compares,
+                        .is_read = true,
+                        .is_local = txn->n_then > 0};
   classify(to, txn->then, txn->n_then);
   classify(to, txn->otherwise, txn->n_otherwise);
   to->bytes = encode(txn, &to->len, key.len + txn->n_then + txn->n_otherwise);

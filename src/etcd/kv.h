@@ -18,6 +18,7 @@ typedef struct el_txn_shape {
 typedef struct el_packed_txn {
   uint8_t *bytes; /* NULL: none; behind |len| bytes: the key and the kinds */
   size_t len;
+  size_t n_compares;
   el_txn_shape shape;
   bool is_read;  /* it can't write */
   bool is_local; /* one member answers it from what it has */

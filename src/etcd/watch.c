@@ -12,15 +12,21 @@
 #include "base/of.h"
 #include "base/random.h"
 
-/* A stream that breaks is opened again after this; the first time at once. */
-enum { REOPEN_FIRST_MS = 50, REOPEN_MAX_MS = 1000 };
+enum {
+  /* A stream that breaks is opened again after this; the first time at once. */
+  REOPEN_FIRST_MS = 50,
+  REOPEN_MAX_MS = 1000,
+  NO_ID = -1 /* in etcd's answer to a create that it refuses */
+};
 
 struct el_watches {
   el_auth *auth;
   el_timers *timers;
   el_stream *st;
-  el_watch *by_id; /* hash */
-  int64_t last_id; /* ids are ours (watch_id > 0) and never used twice */
+  el_watch *by_id;       /* hash */
+  int64_t last_id;       /* ids are ours (watch_id > 0) and never used twice */
+  int64_t unanswered_id; /* the oldest create on this stream without an answer;
+                            above last_id: each has one */
   el_timer reopen;
   el_token_wait token; /* until the stream may be opened */
   int64_t reopen_delay_ms;
@@ -55,6 +61,7 @@ static void send_create(el_watches *watches, const el_watch *watch) {
     create.range_end.len = watch->key.len;
   }
   create.watch_id = watch->id;
+  if (watches->unanswered_id == 0) watches->unanswered_id = watch->id;
   request.request_union_case =
       ETCD__WATCH_REQUEST__REQUEST_UNION_CREATE_REQUEST;
   request.create_request = &create;
@@ -80,14 +87,15 @@ static el_watch *find(el_watches *watches, int64_t id) {
   return watch;
 }
 
-/* A watch has an id from start to stop, one on each stream that it was on. */
+/* A watch has an id from start to stop, one on each stream that it was on. The ids of
+ * the creates on one stream have no gaps. */
 static void give_id(el_watches *watches, el_watch *watch) {
   watch->id = ++watches->last_id;
   watch->created = false;
   HASH_ADD(hh, watches->by_id, id, sizeof watch->id, watch);
 }
 
-/* Opens the stream again after a while, which grows until a message arrives: up
+/* Opens the stream again after a while, which grows until a watch is created: up
  * to a quarter sooner, for all clients of a member lose it at once. */
 static void schedule_reopen(el_watches *watches) {
   int64_t delay_ms = watches->reopen_delay_ms * 2;
@@ -104,39 +112,44 @@ static void restart_stream(el_watches *watches) {
   schedule_reopen(watches);
 }
 
-/* The watch that a refusal without an id is about: creates are answered in
- * order, so it is the first that has no answer yet. */
-static el_watch *first_unanswered(el_watches *watches) {
-  el_watch *watch = watches->by_id; /* the hash keeps the order of adding */
-  while (watch != NULL && watch->created) {
-    watch = watch->hh.next;
-  }
-  return watch;
+/* etcd answers creates in their order; a refused one without its id (-1) since 3.4.
+ * Returns the id of the create that |message| answers; 0: of none that is out. */
+static int64_t take_answered(el_watches *watches,
+                             const Etcd__WatchResponse *message) {
+  int64_t id = watches->unanswered_id;
+  bool fits = message->watch_id == id ||
+              (message->watch_id == NO_ID && message->canceled);
+  if (id > watches->last_id || !fits) return 0;
+  watches->unanswered_id++;
+  return id;
 }
 
-/* etcd ended one watch. Permission is the watch's own affair; any other reason
- * (the token, compaction, a member's trouble) is answered by starting over. */
+/* Stops |watch|, which etcd has ended, and tells its owner. */
+static void refuse(el_watches *watches, el_watch *watch,
+                   const el_watch_event *event) {
+  HASH_DEL(watches->by_id, watch);
+  watch->id = 0;
+  watch->created = false;
+  watch->on_event(watch, event);
+}
+
+/* etcd ended |watch|, or did not create it. "Permission denied" concerns this watch
+ * only; after any other reason (the token, compaction, a member's trouble) all watches
+ * are created anew. */
 static void on_canceled(el_watches *watches, el_watch *watch,
-                        const Etcd__WatchResponse *message) {
+                        const char *reason) {
   el_watch_event event = {.kind = EL_WATCH_REFUSED};
-  if (watch == NULL && message->created) {
-    watch = first_unanswered(watches); /* etcd 3.5 says -1 to a refused one */
-  }
-  if (watch == NULL) return; /* the answer to our cancel */
-  if (strstr(message->cancel_reason, "permission denied") == NULL) {
-    event.err.token_bad =
-        strstr(message->cancel_reason, "auth token") != NULL ||
-        strstr(message->cancel_reason, "auth store is old") != NULL;
+  if (strstr(reason, "permission denied") == NULL) {
+    event.err.token_bad = strstr(reason, "auth token") != NULL ||
+                          strstr(reason, "auth store is old") != NULL;
     el_auth_note(watches->auth, &event.err);
     restart_stream(watches);
     return;
   }
   el_error_set(&event.err, EL_DENIED, "etcd %s: watch of \"%.*s\": %s",
                el_stream_address(watches->st), (int)watch->key.len,
-               watch->key.data, message->cancel_reason);
-  HASH_DEL(watches->by_id, watch);
-  watch->id = 0;
-  watch->on_event(watch, &event);
+               watch->key.data, reason);
+  refuse(watches, watch, &event);
 }
 
 static void on_events(el_watches *watches, int64_t id,
@@ -165,28 +178,41 @@ static bool is_whole(const Etcd__WatchResponse *message) {
   return true;
 }
 
+static void on_created(el_watches *watches, el_watch *watch, int64_t rev) {
+  el_watch_event event = {.kind = EL_WATCH_CREATED, .rev = rev};
+  watches->reopen_delay_ms = 0;
+  watch->created = true;
+  watch->on_event(watch, &event);
+}
+
+/* Ignores messages about watches that were stopped after etcd had sent them. */
+static void on_response(el_watches *watches,
+                        const Etcd__WatchResponse *message) {
+  int64_t id =
+      message->created ? take_answered(watches, message) : message->watch_id;
+  el_watch *watch = find(watches, id);
+  if (message->created && id == 0) {
+    restart_stream(watches); /* it is unknown which watches etcd has */
+  } else if (watch == NULL) {
+    return;
+  } else if (message->canceled) {
+    on_canceled(watches, watch, message->cancel_reason);
+  } else if (message->created) {
+    on_created(watches, watch, message->header->revision);
+  } else {
+    on_events(watches, id, message);
+  }
+}
+
 static void on_message(void *arg, const uint8_t *bytes, size_t len) {
   el_watches *watches = arg;
   Etcd__WatchResponse *message = etcd__watch_response__unpack(NULL, len, bytes);
-  el_watch *watch;
-  if (message == NULL || !is_whole(message)) {
-    if (message != NULL) etcd__watch_response__free_unpacked(message, NULL);
+  if (message != NULL && is_whole(message)) {
+    on_response(watches, message);
+  } else {
     restart_stream(watches); /* an event may be lost: create all watches anew */
-    return;
   }
-  watches->reopen_delay_ms = 0;
-  watch = find(watches, message->watch_id);
-  if (message->canceled) {
-    on_canceled(watches, watch, message);
-  } else if (watch != NULL && message->created) {
-    el_watch_event event = {.kind = EL_WATCH_CREATED,
-                            .rev = message->header->revision};
-    watch->created = true;
-    watch->on_event(watch, &event);
-  } else if (watch != NULL) {
-    on_events(watches, message->watch_id, message);
-  }
-  etcd__watch_response__free_unpacked(message, NULL);
+  if (message != NULL) etcd__watch_response__free_unpacked(message, NULL);
 }
 
 static void open_stream(el_watches *watches);
@@ -221,6 +247,7 @@ static void open_stream(el_watches *watches) {
     el_auth_await(watches->auth, &watches->token);
     return;
   }
+  watches->unanswered_id = 0;
   watches->st = el_stream_open(el_auth_channel(watches->auth),
                                "/etcdserverpb.Watch/Watch", &events, watches);
 }
@@ -304,4 +331,5 @@ void el_watch_stop(el_watches *watches, el_watch *watch) {
     send_cancel(watches, watch->id);
   }
   watch->id = 0;
+  watch->created = false;
 }

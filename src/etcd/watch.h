@@ -39,7 +39,7 @@ struct el_watch {
   el_bytes key;
   int64_t id;     /* on the stream; 0: not watching */
   bool is_prefix; /* of those keys */
-  bool created;   /* this stream has answered the create */
+  bool created;   /* this stream has answered the create; false if id is 0 */
   UT_hash_handle hh;
 };
 

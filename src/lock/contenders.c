@@ -18,7 +18,9 @@ struct el_contenders {
 static void on_counted(void *arg, el_behind behind) {
   el_contenders *contenders = arg;
   contenders->census = NULL;
-  if (behind == EL_BEHIND_SOMEBODY) contenders->found(contenders->arg);
+  if (behind == EL_BEHIND_SOMEBODY || behind == EL_BEHIND_UNKNOWN) {
+    contenders->found(contenders->arg);
+  }
 }
 
 static bool is_own(const el_contenders *contenders, el_bytes key) {

@@ -7,8 +7,8 @@
 typedef struct el_contenders el_contenders;
 
 /* Watches the queue of |driver|'s key, which is held, and looks once when that has begun.
- * |found| is called, perhaps more than once, when a key is behind it, or when that can't be
- * known because this user may not watch. @thread io */
+ * |found| is called, perhaps more than once, when a key is behind it, or when that
+ * can't be known: this user may not watch, or the look failed. @thread io */
 el_contenders *el_contenders_watch(el_entry_driver *driver,
                                    void (*found)(void *arg), void *arg);
 

@@ -28,10 +28,10 @@ struct el_entry_world {
   el_auth *auth;
   el_requests *requests;
   el_session_driver *session;
-  int64_t delay_ms;     /* the session's */
-  int users;            /* queues, and places that outlive their session */
-  bool wanted;          /* somebody needs the session */
-  el_entry_world *next; /* of the same client */
+  int64_t lock_delay_ms; /* the session's */
+  int users;             /* queues, and places that outlive their session */
+  bool wanted;           /* somebody needs the session */
+  el_entry_world *next;  /* of the same client */
   el_watches *watches;
   el_timers *timers;
   el_counters *counters;

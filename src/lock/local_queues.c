@@ -52,6 +52,7 @@ struct el_local_queues {
   el_entry_events place_events;
   queue_driver *by_id; /* hash */
   TAILQ_HEAD(, el_queue_driver) changed;
+  int n_multis;             /* queues of multi-locks */
   int n_held_back;          /* of them */
   el_local_actions actions; /* still to be carried out */
   bool is_acting;
@@ -109,7 +110,7 @@ enum { ID_MAX = EL_NAME_MAX + 1 + 2 * sizeof(uint32_t) };
 static size_t write_id(char *id, const el_entry_world *world, el_bytes name,
                        const el_place *where) {
   uint32_t which = where->mode == EL_MODE_MULTI ? where->slot : where->permits;
-  uint32_t delay = (uint32_t)world->delay_ms;
+  uint32_t delay = (uint32_t)world->lock_delay_ms;
   if (name.len > 0) memcpy(id, name.data, name.len);
   id[name.len] = (char)where->mode;
   memcpy(id + name.len + 1, &which, sizeof which);
@@ -180,6 +181,7 @@ static void free_queue(queue_driver *queue) {
   if (has_slot(queue) && !queue->uncertain) {
     el_slots_give_back(&queue->queues->slots, first_slot(queue));
   }
+  queue->queues->n_multis -= has_slot(queue);
   hold_back(queue, false);
   if (queue->changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
@@ -191,11 +193,10 @@ static void free_queue(queue_driver *queue) {
 
 /* ---- the other queues of a name ---- */
 
-/* Calls |visit| for each queue of |name| that conflicts with that of |owner|, but for those of
- * multi-locks, until it returns true; then that is returned. (A permit conflicts with none.) */
-static bool visit_name(const el_local_queues *queues, el_bytes name,
-                       const el_owner *owner,
-                       bool (*visit)(queue_driver *queue)) {
+typedef bool visitor(queue_driver *queue);
+
+static bool visit_name(const el_local_queues *queues, const el_owner *owner,
+                       el_bytes name, visitor *visit) {
   const el_entry_world *world = queues->world;
   for (; world != NULL; world = world->next) {
     for (el_mode other = EL_MODE_LOCK; other < EL_MODE_PERMIT; other++) {
@@ -209,15 +210,59 @@ static bool visit_name(const el_local_queues *queues, el_bytes name,
   return false;
 }
 
-/* The same for all names of |owner|. */
-static bool visit_conflicting(const el_local_queues *queues,
-                              const el_owner *owner,
-                              bool (*visit)(queue_driver *queue)) {
-  el_bytes names = owner->name;
+static bool list_has(el_bytes names, el_bytes name) {
   while (names.len > 0) {
-    if (visit_name(queues, el_list_cut(&names), owner, visit)) return true;
+    el_bytes one = el_list_cut(&names);
+    if (one.len == name.len && memcmp(one.data, name.data, one.len) == 0) {
+      return true;
+    }
   }
   return false;
+}
+
+/* Does |multi|, the queue of a multi-lock, have a name of |names|? */
+static bool shares_name(const queue_driver *multi, el_bytes names) {
+  const place *at = first_place(multi);
+  const el_local_owner *first = TAILQ_FIRST(&multi->local.waiting);
+  const el_keys *keys = at != NULL ? &at->driver.keys : NULL;
+  el_bytes wanted = keys == NULL && first != NULL
+                        ? EL_OF(first, const el_owner, local)->name
+                        : (el_bytes){0};
+  for (; keys != NULL; keys = keys->next) {
+    if (list_has(names, el_keys_name(keys))) return true;
+  }
+  while (wanted.len > 0) {
+    if (list_has(names, el_list_cut(&wanted))) return true;
+  }
+  return false;
+}
+
+static bool visit_multis(const el_local_queues *queues, const el_owner *owner,
+                         visitor *visit) {
+  queue_driver *queue, *next;
+  if (queues->n_multis == 0 || owner->mode == EL_MODE_PERMIT) return false;
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    if (mode_of(queue) == EL_MODE_MULTI && queue != owner->queue &&
+        shares_name(queue, owner->name) && visit(queue)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Calls |visit| for each other queue that conflicts with what |owner| wants, until it returns
+ * true; then that is returned. */
+static bool visit_conflicting(const el_local_queues *queues,
+                              const el_owner *owner, visitor *visit) {
+  el_bytes names = owner->name;
+  while (names.len > 0) {
+    if (visit_name(queues, owner, el_list_cut(&names), visit)) return true;
+  }
+  return visit_multis(queues, owner, visit);
+}
+
+static bool is_wanting(queue_driver *queue) {
+  return el_local_queue_is_wanting(&queue->local);
 }
 
 static bool is_leaving(queue_driver *queue) {
@@ -245,6 +290,13 @@ static const el_owner *first_waiting(const queue_driver *queue,
   return first != NULL ? owner_of(first) : NULL;
 }
 
+/* Does an owner that leaves, and whose key may linger, conflict with one that waits? */
+static bool is_wanted_elsewhere(const el_local_queues *queues,
+                                const el_local_event *event) {
+  return event->kind == EL_LOCAL_LEAVE && event->owner->linger_ms > 0 &&
+         visit_conflicting(queues, owner_of(event->owner), is_wanting);
+}
+
 /* What the actions bring about may be events of queues again: their actions follow. */
 static void step(queue_driver *queue, const el_local_event *event) {
   el_local_queues *queues = queue->queues;
@@ -254,6 +306,7 @@ static void step(queue_driver *queue, const el_local_event *event) {
     now.is_alive = queues->closed.code == EL_OK &&
                    el_session_driver_is_alive(queue->world->session);
     now.can_claim = el_session_driver_can_claim(queue->world->session);
+    now.is_wanted_elsewhere = is_wanted_elsewhere(queues, event);
     now.is_leaving_elsewhere = is_held_back(queue, first_waiting(queue, event));
   }
   el_local_queue_step(&queue->local, event, &now, actions);
@@ -395,12 +448,34 @@ static bool has_answered(const el_owner *owner, const place *at) {
                                  since_ms);
 }
 
+/* How many entries of |queue| are taken, as far as this client knows: by an owner that
+ * holds, by one that waits for another client, or by a lost hold with a lock delay. */
+static unsigned count_known_taken(const queue_driver *queue) {
+  unsigned n = 0;
+  for (const place *at = first_place(queue); at != NULL; at = next_place(at)) {
+    el_entry_state state = at->driver.entry.state;
+    n += state == EL_ENTRY_LOCK_DELAY ||
+         (!TAILQ_EMPTY(&at->local.owners) &&
+          (state == EL_ENTRY_HELD || state == EL_ENTRY_WAITING));
+  }
+  return n;
+}
+
+/* Why nobody knows whether a try that found others before it here could have the lock: they
+ * have no answer either. NULL: the lock is taken. */
+static const el_error *cause_of_doubt(const queue_driver *queue) {
+  unsigned most = mode_of(queue) == EL_MODE_PERMIT ? queue->local.permits : 1;
+  return count_known_taken(queue) >= most ? NULL : last_cause(queue, NULL);
+}
+
+/* A try whose time is over has no answer of its own, whatever others were told. */
 static void explain_timeout(const el_owner *owner, int64_t waited_ms,
                             el_error *err) {
   const place *at = awaited_place(owner);
-  bool is_held = is_held_here(owner, at);
+  bool is_held = !owner->local.try_once && is_held_here(owner, at);
   const el_error *cause = is_held ? NULL : last_cause(owner->queue, at);
-  bool is_answered = is_held || has_answered(owner, at);
+  bool is_answered =
+      !owner->local.try_once && (is_held || has_answered(owner, at));
   const char *address =
       el_requests_address(owner->queue->queues->world->requests);
   el_lock_message_timeout(owner, waited_ms, cause, is_answered ? NULL : address,
@@ -506,8 +581,16 @@ static void grant(el_owner *owner, place *at, int64_t mod_rev) {
 static void explain_failure(const el_owner *owner,
                             const el_local_action *action, el_error *err) {
   const place *at = place_of(action->place);
+  const el_error *doubt;
   switch (action->why) {
     case EL_FAILED_LOCKED_HERE:
+      doubt = cause_of_doubt(owner->queue);
+      if (doubt != NULL) {
+        el_lock_message_away(owner, doubt, err);
+      } else {
+        el_lock_message_locked(owner, err);
+      }
+      return;
     case EL_FAILED_LOCKED:
       el_lock_message_locked(owner, err);
       return;
@@ -659,6 +742,7 @@ static void carry_out(const el_local_action *action) {
 static queue_driver *add_multi(el_local_queues *queues, el_entry_world *world) {
   el_place where = {.slot = el_slots_take(&queues->slots),
                     .mode = EL_MODE_MULTI};
+  queues->n_multis++;
   return find_or_add(queues, world, (el_bytes){0}, &where);
 }
 
@@ -677,7 +761,7 @@ static bool contend(queue_driver *queue) {
 
 /* Why nobody can join any more; false: everybody can. */
 static bool is_refused(const el_local_queues *queues, const el_owner *owner,
-                       const el_entry_world *world, int64_t delay_ms,
+                       const el_entry_world *world, int64_t lock_delay_ms,
                        el_error *err) {
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
   if (queues->closed.code != EL_OK) {
@@ -685,20 +769,22 @@ static bool is_refused(const el_local_queues *queues, const el_owner *owner,
   } else if (wrong != NULL) {
     *err = *wrong;
   } else if (world == NULL) {
-    el_lock_message_delays(owner, delay_ms, err);
+    el_lock_message_lock_delays(owner, lock_delay_ms, EL_LOCK_DELAYS_MAX, err);
   } else {
     return false;
   }
   return true;
 }
 
-void el_owner_join(el_owner *owner, el_local_queues *queues, int64_t delay_ms) {
+void el_owner_join(el_owner *owner, el_local_queues *queues,
+                   int64_t lock_delay_ms) {
   el_local_event join = {.kind = EL_LOCAL_JOIN, .owner = &owner->local};
-  el_entry_world *world = queues->closed.code == EL_OK
-                              ? el_sessions_find(queues->sessions, delay_ms)
-                              : queues->world;
+  el_entry_world *world =
+      queues->closed.code == EL_OK
+          ? el_sessions_find(queues->sessions, lock_delay_ms)
+          : queues->world;
   el_error err;
-  if (is_refused(queues, owner, world, delay_ms, &err)) {
+  if (is_refused(queues, owner, world, lock_delay_ms, &err)) {
     owner->events->failed(owner, &err);
     forget(owner);
     return;

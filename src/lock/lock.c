@@ -99,7 +99,7 @@ static void run_expire(el_command *command) {
 static void run_start(el_command *command) {
   el_lock *lk = EL_OF(command, el_lock, command);
   command->run = run_expire;
-  el_owner_join(&lk->owner, lk->handle->queues, lk->delay_ms);
+  el_owner_join(&lk->owner, lk->handle->queues, lk->lock_delay_ms);
 }
 
 static void run_stop(el_command *command) {
@@ -148,7 +148,7 @@ static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
   lk->owner.events = &owner_events;
   lk->owner.mode = (uint8_t)options->mode;
   lk->owner.permits = options->permits;
-  lk->delay_ms = (int32_t)options->delay_ms;
+  lk->lock_delay_ms = (int32_t)options->lock_delay_ms;
   lk->owner.local.linger_ms = (int32_t)options->linger_ms;
   lk->owner.local.try_once = options->try_once;
   lk->owner.local.must_share = options->must_share;

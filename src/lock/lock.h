@@ -40,7 +40,8 @@ typedef struct el_lock_options {
   int64_t timeout_ms;  /* how long to wait; negative: for ever */
   int64_t max_hold_ms; /* hard end of the hold; 0: none */
   int64_t linger_ms;   /* how long the key stays after it; 0: it doesn't */
-  int64_t delay_ms;    /* nobody follows it sooner, if it crashes; 0: at once */
+  int64_t
+      lock_delay_ms; /* nobody follows it sooner, if it crashes; 0: at once */
 } el_lock_options;
 
 typedef enum el_hold {

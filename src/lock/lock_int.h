@@ -30,7 +30,7 @@ struct el_lock {
   atomic_bool is_downgraded; /* a note says that it is a reader's */
   atomic_bool stop_posted, expire_posted;
 
-  int32_t delay_ms; /* set as max_hold_ms is */
+  int32_t lock_delay_ms; /* set as max_hold_ms is */
 
   /* Written by the I/O thread before RELEASED. */
   el_error *release_err; /* NULL: the key is out */

@@ -63,12 +63,13 @@ void el_lock_message_away(const el_owner *owner, const el_error *away,
                away->text);
 }
 
-void el_lock_message_delays(const el_owner *owner, int64_t delay_ms,
-                            el_error *err) {
-  el_error_set(err, EL_INVALID,
-               "%s: this client has locks with %d other delays than %g s, and "
-               "can't have more at a time",
-               subject_of(owner).text, EL_DELAYS_MAX, (double)delay_ms / 1000);
+void el_lock_message_lock_delays(const el_owner *owner, int64_t lock_delay_ms,
+                                 int most, el_error *err) {
+  el_error_set(
+      err, EL_INVALID,
+      "%s: this client has locks with %d other lock delays than %g s, and "
+      "can't have more at a time",
+      subject_of(owner).text, most, (double)lock_delay_ms / 1000);
 }
 
 void el_lock_message_cancelled(const el_owner *owner, el_error *err) {

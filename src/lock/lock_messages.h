@@ -4,7 +4,7 @@
 #define ETCDLOCK_LOCK_LOCK_MESSAGES_H
 
 #include "base/error.h"
-#include "lock/local_queues.h"
+#include "lock/owner.h"
 
 /* ---- waits ---- */
 
@@ -22,9 +22,9 @@ void el_lock_message_refused(const el_owner *owner, const el_error *cause,
 void el_lock_message_away(const el_owner *owner, const el_error *away,
                           el_error *err);
 
-/* This client has too many lock delays in use. @thread any */
-void el_lock_message_delays(const el_owner *owner, int64_t delay_ms,
-                            el_error *err);
+/* This client has |most| other lock delays in use, and can't have more. @thread any */
+void el_lock_message_lock_delays(const el_owner *owner, int64_t lock_delay_ms,
+                                 int most, el_error *err);
 
 /* Its owner wants no more. @thread any */
 void el_lock_message_cancelled(const el_owner *owner, el_error *err);

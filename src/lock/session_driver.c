@@ -271,18 +271,13 @@ void el_session_driver_close(el_session_driver *driver) {
 
 /* A store that isn't ours may have given us the lease, and keys on it. */
 void el_session_driver_drop(el_session_driver *driver) {
-  bool alive = driver->session.state == EL_SESSION_ALIVE;
-  if (alive) {
-    say_farewell(driver, driver->session.id);
-  }
-  step_simple(driver, alive ? EL_SESSION_LEASE_GONE
-                            : EL_SESSION_CLOSE); /* nothing to revoke yet */
+  step_simple(driver, EL_SESSION_DROP);
 }
 
-void el_session_driver_change_delay(el_session_driver *driver,
-                                    int64_t delay_ms) {
+void el_session_driver_change_lock_delay(el_session_driver *driver,
+                                         int64_t lock_delay_ms) {
   el_session_driver_drop(driver);
-  driver->world.delay_ms = delay_ms;
+  driver->world.lock_delay_ms = lock_delay_ms;
 }
 
 void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
@@ -402,7 +397,7 @@ el_session_driver *el_session_driver_new(const el_session_world *world) {
   driver->prober.probed = on_probed;
   el_prober_init(&driver->prober);
   driver->salt = el_random();
-  el_session_init(&driver->session, world->ttl_ms, world->delay_ms, 0,
+  el_session_init(&driver->session, world->ttl_ms, world->lock_delay_ms, 0,
                   driver->salt);
   return driver;
 }
@@ -428,7 +423,8 @@ void el_session_driver_renew(el_session_driver *driver) {
   el_claim_unref(driver->claim);
   driver->claim = el_claim_new();
   el_session_init(&driver->session, driver->world.ttl_ms,
-                  driver->world.delay_ms, next_grant_at(driver), driver->salt);
+                  driver->world.lock_delay_ms, next_grant_at(driver),
+                  driver->salt);
   driver->fruitless += was_lost; /* until it proves otherwise */
   driver->world.changed(driver->world.changed_arg);
 }

@@ -25,7 +25,7 @@ enum {
   EL_SESSION_NEWS_READY = 1,   /* the lease can be used */
   EL_SESSION_NEWS_REFUSED = 2, /* no lease is to be had, for the last cause */
   EL_SESSION_NEWS_LAPSED = 4,  /* whatever is held is lost */
-  EL_SESSION_NEWS_GONE = 8     /* the lease is gone, and every key with it */
+  EL_SESSION_NEWS_GONE = 8     /* the session is over; see its end */
 };
 
 /* What a session works with; everything outlives it. */
@@ -36,7 +36,7 @@ typedef struct el_session_world {
   el_handle *handle; /* where the last cause is published */
   int64_t ttl_ms;
   int64_t
-      delay_ms; /* for so long nobody follows a hold that ends with its lease */
+      lock_delay_ms; /* for so long nobody follows a hold that ends with its lease */
   /* An audit of the living |lease| has found |key|: does anybody want it? */
   void (*found_key)(void *arg, int64_t lease, el_bytes key);
   void *arg;
@@ -59,16 +59,17 @@ unsigned el_session_driver_take_news(el_session_driver *driver);
 /* Somebody needs the lease. @thread io */
 void el_session_driver_want(el_session_driver *driver);
 
-/* Revokes the lease; is_over tells when it is done. @thread io */
+/* Revokes the lease, or leaves it to end by itself if a hold was lost whose lock delay is not
+ * over (EL_SESSION_LEFT); is_over tells when it is done. @thread io */
 void el_session_driver_close(el_session_driver *driver);
 
-/* Gives the session up without another word to etcd. @thread io */
+/* The same at once; a revocation goes out in the background. @thread io */
 void el_session_driver_drop(el_session_driver *driver);
 
-/* The next session is for another delay; this one, of which nobody needs anything, ends.
+/* The next session is for another lock delay; this one, of which nobody needs anything, ends.
  * @thread io */
-void el_session_driver_change_delay(el_session_driver *driver,
-                                    int64_t delay_ms);
+void el_session_driver_change_lock_delay(el_session_driver *driver,
+                                         int64_t lock_delay_ms);
 
 /* A new session after one that is gone. @thread io */
 void el_session_driver_renew(el_session_driver *driver);

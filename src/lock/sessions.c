@@ -9,7 +9,7 @@ struct el_sessions {
   el_session_world common;
   el_entry_world world;
   el_entry_world *first;
-  int n_delays;
+  int n_lock_delays;
 };
 
 /* ---- what other threads may read of them, but for claims ---- */
@@ -38,13 +38,13 @@ static void publish(void *arg) {
 
 /* ---- life ---- */
 
-static el_entry_world *add(el_sessions *sessions, int64_t delay_ms) {
+static el_entry_world *add(el_sessions *sessions, int64_t lock_delay_ms) {
   el_session_world session = sessions->common;
   el_entry_world *world = el_alloc(sizeof *world), **last = &sessions->first;
-  session.delay_ms = delay_ms;
+  session.lock_delay_ms = lock_delay_ms;
   *world = sessions->world;
   world->session = el_session_driver_new(&session);
-  world->delay_ms = delay_ms;
+  world->lock_delay_ms = lock_delay_ms;
   TAILQ_INIT(&world->proving);
   while (*last != NULL) {
     last = &(*last)->next;
@@ -88,7 +88,7 @@ el_entry_world *el_sessions_first(const el_sessions *sessions) {
   return sessions->first;
 }
 
-/* One for a delay that nobody asks for any more; NULL: there is none. */
+/* One for a lock delay that nobody asks for any more; NULL: there is none. */
 static el_entry_world *find_unused(const el_sessions *sessions) {
   el_entry_world *world = sessions->first->next;
   while (world != NULL && world->users > 0) {
@@ -97,19 +97,19 @@ static el_entry_world *find_unused(const el_sessions *sessions) {
   return world;
 }
 
-el_entry_world *el_sessions_find(el_sessions *sessions, int64_t delay_ms) {
+el_entry_world *el_sessions_find(el_sessions *sessions, int64_t lock_delay_ms) {
   el_entry_world *world = sessions->first;
   for (; world != NULL; world = world->next) {
-    if (world->delay_ms == delay_ms) return world;
+    if (world->lock_delay_ms == lock_delay_ms) return world;
   }
-  if (sessions->n_delays < EL_DELAYS_MAX) {
-    sessions->n_delays++;
-    return add(sessions, delay_ms);
+  if (sessions->n_lock_delays < EL_LOCK_DELAYS_MAX) {
+    sessions->n_lock_delays++;
+    return add(sessions, lock_delay_ms);
   }
   world = find_unused(sessions);
   if (world != NULL) {
-    world->delay_ms = delay_ms;
-    el_session_driver_change_delay(world->session, delay_ms);
+    world->lock_delay_ms = lock_delay_ms;
+    el_session_driver_change_lock_delay(world->session, lock_delay_ms);
   }
   return world;
 }
@@ -122,9 +122,17 @@ bool el_sessions_have_news(const el_sessions *sessions) {
   return world != NULL;
 }
 
+/* The end of a lease takes the keys along; before a session that leaves it is over, its
+ * entries delete them. */
+static bool is_over(const el_entry_world *world) {
+  return el_session_driver_is_over(world->session) &&
+         (el_session_driver_end(world->session) != EL_SESSION_LEFT ||
+          world->users == 0);
+}
+
 bool el_sessions_are_over(const el_sessions *sessions) {
   const el_entry_world *world = sessions->first;
-  while (world != NULL && el_session_driver_is_over(world->session)) {
+  while (world != NULL && is_over(world)) {
     world = world->next;
   }
   return world == NULL;

@@ -43,7 +43,7 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
   options->timeout_ms = read_ms(L, table, "limit", -1);
   options->max_hold_ms = read_ms(L, table, "max_hold", 0);
   options->linger_ms = read_ms(L, table, "linger", 0);
-  options->delay_ms = read_ms(L, table, "delay", 0);
+  options->lock_delay_ms = read_ms(L, table, "lock_delay", 0);
   options->try_once = read_flag(L, table, "try");
   options->must_share = read_flag(L, table, "must_share");
   read_mode(L, table, options);

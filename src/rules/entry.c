@@ -11,11 +11,16 @@
 enum { WATCH_HOLD_AFTER_MS = 50 };
 
 const char *const el_entry_state_str[] = {
-    [EL_ENTRY_IDLE] = "idle",           [EL_ENTRY_TRYING] = "trying",
-    [EL_ENTRY_ENQUEUING] = "enqueuing", [EL_ENTRY_WAITING] = "waiting",
-    [EL_ENTRY_PROVING] = "proving",     [EL_ENTRY_HELD] = "held",
-    [EL_ENTRY_DELAYING] = "delaying",   [EL_ENTRY_RELEASING] = "releasing",
-    [EL_ENTRY_SWEEPING] = "sweeping",   [EL_ENTRY_CONFIRMING] = "confirming",
+    [EL_ENTRY_IDLE] = "idle",
+    [EL_ENTRY_TRYING] = "trying",
+    [EL_ENTRY_ENQUEUING] = "enqueuing",
+    [EL_ENTRY_WAITING] = "waiting",
+    [EL_ENTRY_PROVING] = "proving",
+    [EL_ENTRY_HELD] = "held",
+    [EL_ENTRY_LOCK_DELAY] = "lock delay",
+    [EL_ENTRY_RELEASING] = "releasing",
+    [EL_ENTRY_SWEEPING] = "sweeping",
+    [EL_ENTRY_CONFIRMING] = "confirming",
     [EL_ENTRY_DEAD] = "dead",
 };
 
@@ -37,7 +42,7 @@ void el_entry_init(el_entry *entry, el_mode mode, const el_session *ses) {
   entry->mode = mode;
   entry->lease = ses->id;
   entry->reread_ms = ses->ttl_ms > 10000 ? (int32_t)ses->ttl_ms : 10000;
-  entry->delay_ms = (int32_t)ses->delay_ms;
+  entry->lock_delay_ms = (int32_t)ses->lock_delay_ms;
 }
 
 bool el_entry_is_free(const el_entry *entry) {
@@ -72,7 +77,7 @@ static bool watch_own(el_entry *entry, el_entry_actions *out) {
 
 static void on_timer(el_entry *entry, el_entry_actions *out) {
   entry->wake_at = 0;
-  if (entry->busy != EL_REQUEST_NONE && entry->state != EL_ENTRY_DELAYING) {
+  if (entry->busy != EL_REQUEST_NONE && entry->state != EL_ENTRY_LOCK_DELAY) {
     return;
   }
   switch (entry->state) {
@@ -92,7 +97,7 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
     case EL_ENTRY_RELEASING:
       el_entry_take_out_next(entry, out);
       return;
-    case EL_ENTRY_DELAYING:
+    case EL_ENTRY_LOCK_DELAY:
       el_entry_take_out(entry, out);
       return;
     case EL_ENTRY_IDLE:
@@ -199,18 +204,18 @@ static void on_max_hold(el_entry *entry, el_entry_actions *out) {
 }
 
 /* Whoever held it may not know yet, and what he did last be on its way: as after a crash
- * nobody follows before the delay is over. */
+ * nobody follows before the lock delay is over. */
 static void on_lapsed(el_entry *entry, int64_t now_ms, el_entry_actions *out) {
   if (entry->state != EL_ENTRY_HELD) return;
   el_entry_lose(EL_LOSS_EXPIRED, out);
-  if (entry->delay_ms == 0) {
+  if (entry->lock_delay_ms == 0) {
     el_entry_take_out(entry, out);
     return;
   }
   el_entry_unwatch(entry, out);
-  entry->state = EL_ENTRY_DELAYING;
+  entry->state = EL_ENTRY_LOCK_DELAY;
   entry->wanted = false;
-  entry->wake_at = now_ms + entry->delay_ms;
+  entry->wake_at = now_ms + entry->lock_delay_ms;
 }
 
 static void on_stop(el_entry *entry, el_entry_actions *out) {
@@ -229,7 +234,7 @@ static void on_stop(el_entry *entry, el_entry_actions *out) {
       el_entry_take_out(entry, out);
       return;
     case EL_ENTRY_IDLE:
-    case EL_ENTRY_DELAYING:
+    case EL_ENTRY_LOCK_DELAY:
     case EL_ENTRY_RELEASING:
     case EL_ENTRY_CONFIRMING:
     case EL_ENTRY_DEAD:
@@ -237,10 +242,31 @@ static void on_stop(el_entry *entry, el_entry_actions *out) {
   }
 }
 
+/* The lease lives on for another key, of a hold that was lost. Nobody wants this one any
+ * more, and it would keep others waiting: it is deleted, if it is known or found. */
+static void on_session_left(el_entry *entry, el_entry_actions *out) {
+  entry->orphaned = true;
+  entry->wanted = false;
+  if (entry->state != EL_ENTRY_RELEASING && entry->state != EL_ENTRY_SWEEPING) {
+    el_entry_take_out(entry, out);
+  }
+}
+
+/* Does the end of the session leave its key in etcd, with nobody who wants it? */
+static bool is_left_behind(const el_entry *entry, el_session_end end) {
+  return end == EL_SESSION_LEFT && !entry->orphaned &&
+         entry->state != EL_ENTRY_LOCK_DELAY &&
+         entry->state != EL_ENTRY_CONFIRMING && entry->state != EL_ENTRY_DEAD;
+}
+
 /* A release that is owed to a holder outlives the session: only the delete's own
  * answer tells whether the key was still his. Told once more, it is given up. */
 static void on_session_dead(el_entry *entry, const el_entry_event *event,
                             el_entry_actions *out) {
+  if (is_left_behind(entry, event->end)) {
+    on_session_left(entry, out);
+    return;
+  }
   if (entry->state == EL_ENTRY_RELEASING && entry->owed && !entry->orphaned) {
     entry->orphaned = true;
     entry->cut_short = event->end == EL_SESSION_CUT_SHORT;

@@ -10,7 +10,7 @@
  *    |                v                   | none older    | lapsed, deleted, ...
  *    -try-> TRYING   WAITING -------------+               v                 v
  *                                                     (LOST)  ->    IDLE -found-> SWEEPING
- *   HELD -lapsed, where there is a delay-> DELAYING -delay over-> RELEASING
+ *   HELD -lapsed, with a lock delay-> LOCK_DELAY -it is over-> RELEASING
  *   RELEASING -gone, by an attempt of unknown fate-> CONFIRMING -renewed-> IDLE
  *   any -session dead-> DEAD, but for a release that its holder is to be told of
  *
@@ -37,7 +37,7 @@ typedef enum el_entry_state {
   EL_ENTRY_WAITING,   /* in the queue, behind |ahead| */
   EL_ENTRY_PROVING,   /* ours; the session must prove that its lease lives */
   EL_ENTRY_HELD,      /* ours, and the caller knows */
-  EL_ENTRY_DELAYING, /* the hold has lapsed: the key stays a while, in the way of
+  EL_ENTRY_LOCK_DELAY, /* the hold has lapsed: the key stays a while, in the way of
                           others, as that of one who has crashed */
   EL_ENTRY_RELEASING,  /* the key is being taken out */
   EL_ENTRY_CONFIRMING, /* it has gone, by an attempt of unknown fate if the lease
@@ -90,7 +90,7 @@ typedef struct el_entry_event {
     EL_ENTRY_KEY_GONE,     /* another request of ours found no key of ours;
                                rev: the create_revision that it looked for */
     EL_ENTRY_KEY_FOUND,    /* another request of ours found a key of ours */
-    EL_ENTRY_SESSION_DEAD, /* the lease is gone: |end| */
+    EL_ENTRY_SESSION_DEAD, /* the session is over: |end| */
     EL_ENTRY_TIMER         /* wake_at has come */
   } kind;
   el_outcome outcome; /* answer; the rest of it is filled only if it is done */
@@ -163,13 +163,13 @@ typedef struct el_entry {
   bool again : 1;           /* look again: something happened during the look */
   bool owed : 1; /* a holder has let go, and is told what comes of it */
   bool maybe_deleted : 1; /* a delete of unknown fate was sent */
-  bool orphaned : 1;      /* RELEASING, and its session is dead ... */
-  bool cut_short : 1;     /* ... before its time */
+  bool orphaned : 1;  /* RELEASING or SWEEPING, and its session is dead ... */
+  bool cut_short : 1; /* ... before its time */
   bool uncertain : 1; /* of a request that writes nobody knows what became */
   uint8_t failures;   /* in a row */
   uint16_t missing;   /* WAITING: look when so many have gone, or before */
   int32_t reread_ms;  /* a waiter looks again this often */
-  int32_t delay_ms;   /* for so long nobody follows a hold that has lapsed */
+  int32_t lock_delay_ms; /* for so long nobody follows a hold that has lapsed */
   int64_t lease;
   int64_t wake_at;    /* wants a TIMER event then; 0: none */
   int64_t confirm_ms; /* CONFIRMING: since when */

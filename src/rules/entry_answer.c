@@ -200,7 +200,7 @@ static void on_looked(el_entry *entry, const el_entry_event *event,
     case EL_ENTRY_RELEASING:
       el_entry_take_out_next(entry, out);
       return;
-    case EL_ENTRY_DELAYING:
+    case EL_ENTRY_LOCK_DELAY:
       return;
     case EL_ENTRY_WAITING:
     case EL_ENTRY_HELD:

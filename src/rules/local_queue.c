@@ -46,7 +46,7 @@ static bool is_free(const el_local_place *place) {
 
 /* Is it in use, or kept from use by a lock delay? */
 static bool is_taken(const el_local_place *place) {
-  return has_owners(place) || place->entry->state == EL_ENTRY_DELAYING;
+  return has_owners(place) || place->entry->state == EL_ENTRY_LOCK_DELAY;
 }
 
 /* How many entries there may be. A writer that was downgraded does not conflict with the
@@ -293,11 +293,14 @@ static void leave_hold(el_local_queue *queue, el_local_owner *owner,
                        el_local_actions *out) {
   el_local_place *place = owner->place;
   if (event->how == EL_LEAVE_LOST) {
+    int signal =
+        event->loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_MAX_HOLD : EL_ENTRY_LAPSED;
     lose(queue, owner, event->loss, out);
-    if (has_owners(place)) return;
-    stop(place,
-         event->loss == EL_LOSS_MAX_HOLD ? EL_ENTRY_MAX_HOLD : EL_ENTRY_LAPSED,
-         out);
+    if (!has_owners(place)) {
+      stop(place, signal, out);
+    } else if (event->loss == EL_LOSS_EXPIRED) {
+      signal_entry(place, signal, out); /* which ends the holds of all */
+    }
     return;
   }
   detach(queue, owner);
@@ -713,7 +716,7 @@ bool el_local_queue_is_leaving(const el_local_queue *queue) {
   TAILQ_FOREACH(place, &queue->places, link) {
     const el_entry *entry = place->entry;
     if (!has_owners(place) && !place->is_lingering &&
-        !el_entry_is_free(entry) && entry->state != EL_ENTRY_DELAYING &&
+        !el_entry_is_free(entry) && entry->state != EL_ENTRY_LOCK_DELAY &&
         entry->state != EL_ENTRY_DEAD) {
       return true;
     }

@@ -43,17 +43,17 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : value;
 }
 
-void el_session_init(el_session *ses, int64_t ttl_ms, int64_t delay_ms,
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t lock_delay_ms,
                      int64_t grant_at, uint64_t salt) {
   memset(ses, 0, sizeof *ses);
   ses->grant_at = grant_at;
   ses->want_ttl_ms = ttl_ms;
-  ses->delay_ms = delay_ms;
+  ses->lock_delay_ms = lock_delay_ms;
   ses->salt = salt;
 }
 
 int64_t el_session_lease_ms(const el_session *ses) {
-  return ses->want_ttl_ms + ses->delay_ms;
+  return ses->want_ttl_ms + ses->lock_delay_ms;
 }
 
 bool el_session_can_claim(const el_session *ses, int64_t now_ms) {
@@ -85,12 +85,29 @@ static int64_t claim_of(const el_renewal *renewal) {
   return renewal->sent_ms + renewal->ttl_ms - margin;
 }
 
+/* What is held is lost from now on. Its holder may not know yet, and its last writes may
+ * be on their way: its keys stay for the lock delay. */
+static void lose_holds(el_session *ses, int64_t now_ms) {
+  if (ses->holds > 0 && ses->lock_delay_ms > 0) {
+    ses->kept_until = now_ms + ses->lock_delay_ms;
+  }
+}
+
+/* The only way to end a lease before its time. False: it must live on, see above. */
+static bool revoke(const el_session *ses, int64_t now_ms,
+                   el_session_actions *out) {
+  if (now_ms < ses->kept_until) return false;
+  push(out, EL_SESSION_REVOKE)->id = ses->id;
+  return true;
+}
+
 /* A claim that has run out is never prolonged: it is over before any proof
  * that comes later is looked at. */
 static void check_lapse(el_session *ses, int64_t now_ms,
                         el_session_actions *out) {
   if (ses->claim_until != 0 && now_ms >= ses->claim_until) {
     ses->claim_until = 0;
+    lose_holds(ses, now_ms);
     if (ses->holds > 0) {
       push(out, EL_SESSION_LAPSED);
     }
@@ -159,14 +176,22 @@ static void die(el_session *ses, el_session_end end, el_session_actions *out) {
 /* etcd has ended the lease, or never had it: another etcd would say so, too. */
 static void lose_lease(el_session *ses, int64_t now_ms,
                        el_session_actions *out) {
-  bool is_early = now_ms < ses->last.sent_ms + ses->last.ttl_ms + ses->delay_ms;
+  bool is_early =
+      now_ms < ses->last.sent_ms + ses->last.ttl_ms + ses->lock_delay_ms;
   die(ses, is_early ? EL_SESSION_CUT_SHORT : EL_SESSION_EXPIRED, out);
+}
+
+/* The lease may live yet, and is of no use any more. */
+static void drop(el_session *ses, int64_t now_ms, el_session_actions *out) {
+  lose_holds(ses, now_ms);
+  revoke(ses, now_ms, out);
+  lose_lease(ses, now_ms, out);
 }
 
 /* etcd never grants less than was asked for. */
 static void note_renewal(el_session *ses, const el_session_event *event,
                          int64_t now_ms) {
-  int64_t ttl_ms = event->ttl_ms - ses->delay_ms;
+  int64_t ttl_ms = event->ttl_ms - ses->lock_delay_ms;
   ses->before = ses->last;
   ses->last = (el_renewal){.sent_ms = event->outcome.sent_ms,
                            .answered_ms = now_ms,
@@ -225,12 +250,8 @@ static void on_kept(el_session *ses, const el_session_event *event,
         el_retry_next(&event->outcome, now_ms, &ses->failures, ses->salt);
   } else if (event->ttl_ms == 0) {
     /* A deposed leader says this of leases granted since; then the lease
-     * would live on, and its keys would keep everybody waiting. Where there is a delay
-     * and something is held, they shall. */
-    if (ses->delay_ms == 0 || ses->holds == 0) {
-      push(out, EL_SESSION_REVOKE)->id = ses->id;
-    }
-    lose_lease(ses, now_ms, out);
+     * would live on, and its keys would keep everybody waiting. */
+    drop(ses, now_ms, out);
   } else {
     note_renewal(ses, event, now_ms);
     probe(ses, out);
@@ -277,9 +298,9 @@ static void on_audited(el_session *ses, const el_session_event *event,
 }
 
 /* With the lease end all keys that may come on it. */
-static void on_unused(el_session *ses, el_session_actions *out) {
-  if (ses->unsure) {
-    push(out, EL_SESSION_REVOKE)->id = ses->id;
+static void on_unused(el_session *ses, int64_t now_ms,
+                      el_session_actions *out) {
+  if (ses->unsure && revoke(ses, now_ms, out)) {
     die(ses, EL_SESSION_CLOSED, out);
   }
 }
@@ -318,16 +339,25 @@ static void on_timer(el_session *ses, int64_t now_ms, el_session_actions *out) {
   }
 }
 
-static void on_close(el_session *ses, el_session_actions *out) {
-  if (ses->state == EL_SESSION_ALIVE) {
+static void on_close(el_session *ses, int64_t now_ms, el_session_actions *out) {
+  if (ses->state == EL_SESSION_ALIVE && revoke(ses, now_ms, out)) {
     ses->state = EL_SESSION_REVOKING;
     ses->failures = 0;
     ses->renew_at = 0;
-    push(out, EL_SESSION_REVOKE)->id = ses->id;
+  } else if (ses->state == EL_SESSION_ALIVE) {
+    die(ses, EL_SESSION_LEFT, out);
   } else if (ses->state != EL_SESSION_REVOKING) {
     die(ses, EL_SESSION_CLOSED, out);
   }
   ses->claim_until = 0;
+}
+
+static void on_drop(el_session *ses, int64_t now_ms, el_session_actions *out) {
+  if (ses->state == EL_SESSION_ALIVE) {
+    drop(ses, now_ms, out);
+  } else {
+    on_close(ses, now_ms, out); /* nothing to revoke yet */
+  }
 }
 
 static void on_revoked(el_session *ses, const el_session_event *event,
@@ -394,7 +424,10 @@ void el_session_step(el_session *ses, const el_session_event *event,
       if (ses->holds == 0) ses->probe_at = 0;
       break;
     case EL_SESSION_CLOSE:
-      on_close(ses, out);
+      on_close(ses, now_ms, out);
+      break;
+    case EL_SESSION_DROP:
+      on_drop(ses, now_ms, out);
       break;
     case EL_SESSION_REVOKED:
       on_revoked(ses, event, now_ms, out);
@@ -406,7 +439,7 @@ void el_session_step(el_session *ses, const el_session_event *event,
       if (ses->state == EL_SESSION_ALIVE) on_audited(ses, event, now_ms);
       break;
     case EL_SESSION_UNUSED:
-      if (ses->state == EL_SESSION_ALIVE) on_unused(ses, out);
+      if (ses->state == EL_SESSION_ALIVE) on_unused(ses, now_ms, out);
       break;
     case EL_SESSION_CONFIRM:
       if (ses->state == EL_SESSION_ALIVE) on_confirm(ses, now_ms);

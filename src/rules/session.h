@@ -17,13 +17,16 @@
  * keepalive and, while something is held, one quorum read of any held key; a
  * lock taken meanwhile is such a proof itself.
  *
- * The delay. A session may be for holds that nobody follows at once when they end without
+ * The lock delay. A session may be for holds that nobody follows at once when they end without
  * being let go of: then its lease is asked for with so much more time than the TTL, and
  * what is beyond the TTL is never claimed. So the keys of one that crashes stay for that
  * long after the end of his claims, in everybody's way, whatever client that is.
  *
  * Once claim_until has passed with something held, that is lost for ever
- * (LAPSED), even if the lease turns out to live on.
+ * (LAPSED), even if the lease turns out to live on. From then on the session does not
+ * revoke its lease until the lock delay is over, whatever it is told: the keys of lost holds
+ * hang on the lease. A session that is closed meanwhile leaves the lease to end by
+ * itself (LEFT), and its entries delete their other keys.
  *
  * Audits. A key that was asked for with a lost answer may come at any time later,
  * and would keep others waiting for as long as the lease lives. From then on its
@@ -57,7 +60,8 @@ typedef struct el_session_event {
     EL_SESSION_PROOF,   /* a quorum saw one of our keys, for another reason */
     EL_SESSION_LEASE_GONE, /* a put was told that there is no such lease */
     EL_SESSION_HOLDS,      /* |holds| keys are held or about to be */
-    EL_SESSION_CLOSE,      /* revoke the lease */
+    EL_SESSION_CLOSE,      /* revoke the lease, or leave it */
+    EL_SESSION_DROP,       /* the same at once, and the answer is not awaited */
     EL_SESSION_REVOKED,    /* the answer to REVOKE */
     EL_SESSION_UNSURE,     /* a key that was asked for may still come */
     EL_SESSION_AUDITED,    /* the answer to AUDIT */
@@ -85,7 +89,7 @@ typedef struct el_session_action {
     EL_SESSION_READY,     /* the lease can be used */
     EL_SESSION_REFUSED,   /* no lease is to be had, for the last error */
     EL_SESSION_LAPSED,    /* whatever is held is lost */
-    EL_SESSION_GONE       /* the lease is gone, and every key with it */
+    EL_SESSION_GONE       /* the session is over: |end| */
   } kind;
   int64_t id;
 } el_session_action;
@@ -101,7 +105,7 @@ typedef struct el_session_actions {
 typedef struct el_renewal {
   int64_t sent_ms;
   int64_t answered_ms;
-  int64_t ttl_ms; /* without the delay */
+  int64_t ttl_ms; /* without the lock delay */
   uint64_t term;
 } el_renewal;
 
@@ -110,7 +114,8 @@ typedef enum el_session_end {
   EL_SESSION_EXPIRED,   /* its lease, after its time */
   EL_SESSION_CUT_SHORT, /* its lease, before its time: whatever holds there, etcd
                            has not kept it as long as it had promised */
-  EL_SESSION_CLOSED     /* by us */
+  EL_SESSION_CLOSED,    /* by us */
+  EL_SESSION_LEFT       /* by us; its lease lives on until its time is over */
 } el_session_end;
 
 /* For so long a proof is a fresh one. */
@@ -120,15 +125,15 @@ typedef struct el_session {
   el_session_state state;
   el_session_end end; /* DEAD: how */
   int64_t want_ttl_ms;
-  int64_t delay_ms;    /* how much of its lease's time nobody may claim */
-  int64_t grant_at;    /* ask for no lease before */
-  uint64_t salt;       /* for its retries */
-  int64_t id;          /* lease id, 0 before it is granted */
-  int64_t ttl_ms;      /* as granted, without the delay */
-  int64_t claim_until; /* el_now_ms; 0: nothing may be claimed */
-  int64_t proven_ms;   /* when the latest request was sent that proved it ... */
-  int64_t proven_rev;  /* ... and the store's revision then */
-  int64_t wake_at;     /* wants a TIMER event then; 0: none */
+  int64_t lock_delay_ms; /* how much of its lease's time nobody may claim */
+  int64_t grant_at;      /* ask for no lease before */
+  uint64_t salt;         /* for its retries */
+  int64_t id;            /* lease id, 0 before it is granted */
+  int64_t ttl_ms;        /* as granted, without the lock delay */
+  int64_t claim_until;   /* el_now_ms; 0: nothing may be claimed */
+  int64_t proven_ms;  /* when the latest request was sent that proved it ... */
+  int64_t proven_rev; /* ... and the store's revision then */
+  int64_t wake_at;    /* wants a TIMER event then; 0: none */
 
   el_renewal last, before; /* the two latest renewals */
   int64_t renewing_since;  /* a keepalive is out since; 0: none is */
@@ -138,6 +143,8 @@ typedef struct el_session {
   bool probing;            /* a probe is out */
   uint8_t probe_failures;  /* in a row */
   int holds;
+  int64_t
+      kept_until; /* the lease is not revoked before, for a hold that was lost */
   uint8_t failures; /* in a row */
 
   int64_t confirm_ms; /* a renewal must be sent after this; 0: none must */
@@ -149,9 +156,9 @@ typedef struct el_session {
   uint8_t audit_failures; /* in a row */
 } el_session;
 
-/* A session that will ask for a lease of |ttl_ms| and |delay_ms|, not before |grant_at|.
+/* A session that will ask for a lease of |ttl_ms| and |lock_delay_ms|, not before |grant_at|.
  * |salt| tells it from others that fail when it does (retry.h). @thread any */
-void el_session_init(el_session *ses, int64_t ttl_ms, int64_t delay_ms,
+void el_session_init(el_session *ses, int64_t ttl_ms, int64_t lock_delay_ms,
                      int64_t grant_at, uint64_t salt);
 
 /* The time of the lease that it asks for. @thread any */

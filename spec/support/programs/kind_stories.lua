@@ -13,10 +13,10 @@ return {
       }
     end
     local held, asked, got = {}, kinds(client), 0
-    for i, take in ipairs(kinds(other)) do held[i] = assert(take { delay = 60 }) end
+    for i, take in ipairs(kinds(other)) do held[i] = assert(take { lock_delay = 60 }) end
     for i, take in ipairs(asked) do
       go(function()
-        local lock = assert(take { delay = i })
+        local lock = assert(take { lock_delay = i })
         got = got + 1
         assert(lock:unlock())
       end)

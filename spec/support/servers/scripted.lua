@@ -77,6 +77,12 @@ function Scripted:replace(method, bytes, times)
   self:answer(method, "replaced", 0, file_of(self, bytes), times)
 end
 
+-- Sends |bytes| as one more message of etcd on the running streams of |method|. Returns how many
+-- streams that are.
+function Scripted:push(method, bytes)
+  return (ask(self, "push %s %s", method, file_of(self, bytes)))
+end
+
 -- Returns the number of answers to |method| that are held back.
 function Scripted:held(method)
   return (ask(self, "held %s", method))

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/queue.h>
 
+enum { PUSHED_MAX = 8 };
+
 /* One batch's tag. */
 typedef struct batch {
   void (*done)(struct batch *b);
@@ -38,6 +40,12 @@ typedef struct call {
   grpc_call_details details;
   grpc_metadata_array headers, etcd_headers, etcd_trailers;
   grpc_metadata forwarded[2];
+  /* Messages that the client gets between those of etcd. */
+  grpc_byte_buffer *pushed[PUSHED_MAX];
+  int n_pushed;
+  batch push_sent;
+  bool is_sending; /* a message to the client */
+  bool is_ready;   /* etcd's message, back.message, waits for that */
   grpc_status_code status;
   grpc_slice text;
   LIST_ENTRY(call) link;
@@ -137,8 +145,35 @@ static void receive(pump *p) {
   start(p->from, &op, 1, &p->received);
 }
 
+/* Sends the client its next message, unless another one is on its way. */
+static void send_back(call *c) {
+  grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
+  grpc_byte_buffer **message =
+      c->n_pushed > 0 ? &c->pushed[0] : &c->back.message;
+  if (c->is_sending || (c->n_pushed == 0 && !c->is_ready)) return;
+  c->is_sending = true;
+  op.data.send_message.send_message = *message;
+  start(c->client, &op, 1, c->n_pushed > 0 ? &c->push_sent : &c->back.sent);
+  grpc_byte_buffer_destroy(*message);
+  *message = NULL;
+}
+
+static void on_push_sent(batch *b) {
+  call *c = b->call;
+  c->is_sending = false;
+  c->n_pushed--;
+  memmove(c->pushed, c->pushed + 1, (size_t)c->n_pushed * sizeof *c->pushed);
+  send_back(c);
+  come_back(b);
+}
+
 static void on_sent(batch *b) {
+  call *c = b->call;
   receive(b->pump);
+  if (b->pump == &c->back) {
+    c->is_sending = c->is_ready = false;
+    send_back(c);
+  }
   come_back(b);
 }
 
@@ -212,6 +247,11 @@ static void on_received(batch *b) {
     return; /* the message is kept */
   } else if (p == &c->back && c->order.when != PASS) {
     receive(p); /* thrown away */
+  } else if (p == &c->back) {
+    c->is_ready = true;
+    send_back(c);
+    come_back(b);
+    return;
   } else {
     op.data.send_message.send_message = p->message;
     start(p->to, &op, 1, &p->sent);
@@ -346,15 +386,32 @@ int scripted_count_held(const method *m) {
 
 void scripted_tell(const method *m) {
   call *c;
-  grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
   LIST_FOREACH(c, &calls, link) {
     if (!is_held(c, m)) continue;
     c->order.when = PASS;
-    op.data.send_message.send_message = c->back.message;
-    start(c->back.to, &op, 1, &c->back.sent);
-    grpc_byte_buffer_destroy(c->back.message);
-    c->back.message = NULL;
+    c->is_ready = true;
+    send_back(c);
   }
+}
+
+/* ---- messages that etcd has not sent ---- */
+
+int scripted_push(const method *m, const char *path) {
+  call *c;
+  int n = 0;
+  LIST_FOREACH(c, &calls, link) {
+    grpc_slice content;
+    if (c->method != m || c->etcd == NULL || c->is_answered || c->cancelled) {
+      continue;
+    }
+    assert(c->n_pushed < PUSHED_MAX);
+    content = read_file(path);
+    c->pushed[c->n_pushed++] = grpc_raw_byte_buffer_create(&content, 1);
+    grpc_slice_unref(content);
+    send_back(c);
+    n++;
+  }
+  return n;
 }
 
 /* ---- calls ---- */
@@ -403,6 +460,7 @@ static void await_call(void) {
   c->text = grpc_empty_slice();
   c->arrived = (batch){on_arrived, c, NULL};
   c->opened = c->asked = c->answered = (batch){come_back, c, NULL};
+  c->push_sent = (batch){on_push_sent, c, NULL};
   c->closed = (batch){on_closed, c, NULL};
   c->ended = (batch){on_ended, c, NULL};
   c->pending = 1;

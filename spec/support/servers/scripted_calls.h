@@ -54,6 +54,10 @@ int scripted_count_held(const method *m);
 /* Passes on the answers that were held. */
 void scripted_tell(const method *m);
 
+/* Sends the content of the file |path| as one more message of etcd on the calls of |m| that
+ * run. Returns how many there are. */
+int scripted_push(const method *m, const char *path);
+
 /* Serves in front of |etcd| ("host:port"), and prints "port N". */
 void scripted_serve(const char *etcd);
 

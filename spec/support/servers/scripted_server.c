@@ -17,6 +17,8 @@
  *                                has answered them
  *   held METHOD                  how many answers are held now: "N"
  *   tell METHOD                  passes them on
+ *   push METHOD FILE             sends the bytes of FILE as one more message of etcd
+ *                                on the calls that run now: "N" of them
  *   break METHOD STATUS TEXT     so do those that run now
  *   pass                         what comes from now on is forwarded again
  *   calls METHOD                 how many have come: "N"
@@ -52,6 +54,9 @@ static void obey(const char *line) {
              sscanf(line, "%*s %*s %d %255[^\n]", &o.status, o.text) >= 1) {
     scripted_break(m, &o);
     puts("0");
+  } else if (strcmp(verb, "push") == 0 &&
+             sscanf(line, "%*s %*s %255[^\n]", o.text) == 1) {
+    printf("%d\n", scripted_push(m, o.text));
   } else if (strcmp(verb, "pass") == 0) {
     scripted_pass();
     puts("0");

@@ -1,0 +1,89 @@
+-- A batch counted the operations of its members, but not their compares, which etcd limits as well.
+-- etcd refused a batch with a request of a multi-lock that has many names, and each member of the
+-- batch was sent once more by itself.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local etcd = suite.etcd()
+-- Short keys: a request of more than 4 KiB leaves alone.
+local PREFIX = "r65/"
+local server, client
+
+before_each(function()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = PREFIX, ttl = 60 })
+end)
+
+after_each(function()
+  clients.close_all()
+  etcd:del_all(PREFIX)
+end)
+
+-- Takes a multi-lock with |n| names that begin with |stem|.
+local function multi(stem, n)
+  local names = {}
+  for i = 1, n do names[i] = stem .. i end
+  return assert(client:multi_lock(names, { owner = stem }))
+end
+
+-- Starts a guarded write by each of |locks|, and |others| acquisitions of other locks, while two
+-- requests are out, so that they leave together. Returns how many requests left in a batch.
+local function write_beside(locks, others)
+  clients.await_watched(client, locks[1])
+  local writes, asked, shared = {}, {}, client:stats().shared
+  server:hold_back("Txn", 2)
+  for i = 1, 2 do
+    asked[i] = assert(client:lock_async("first" .. i))
+    wait.eventually(function() return server:held "Txn" == i end, 5, "requests that are out")
+  end
+  for i, lock in ipairs(locks) do
+    writes[i] = clients.start_put(client, lock, PREFIX .. "data" .. i, "next", 10)
+  end
+  for i = 1, others do asked[i + 2] = assert(client:lock_async("other" .. i)) end
+  server:tell "Txn"
+  local granted = {}
+  for i, one in ipairs(asked) do granted[i] = clients.granted(one) end
+  for i, write in ipairs(writes) do
+    assert.is_true((write:wait(10)))
+    assert.equal("next", (etcd:get(PREFIX .. "data" .. i)))
+  end
+  shared = client:stats().shared - shared
+  for _, lock in ipairs(granted) do assert.is_true(lock:unlock()) end
+  return shared
+end
+
+-- Asserts that etcd has refused no transaction.
+local function assert_none_refused()
+  local status, text = server:heard "Txn"
+  assert.equal(0, status, text)
+end
+
+it("regression 065: no batch is refused for the marker key write of a multi-lock", function()
+  local lock = multi("m", 60)
+  clients.await_watched(client, lock)
+  server:delay "Txn"
+  clients.assert_fails("unavailable", lock:put(PREFIX .. "data1", "late"))
+  assert(client:ping())
+  assert.is_true(write_beside({ lock }, 100) >= 90)
+  assert_none_refused()
+  assert.equal(1, server:deliver "Txn")
+  assert.equal("next", (etcd:get(PREFIX .. "data1")))
+  assert.is_true(lock:unlock())
+end)
+
+it("regression 065: no batch is refused for a guarded write of a multi-lock of 8 names", function()
+  local lock = multi("m", 8)
+  assert.is_true(write_beside({ lock }, 160) >= 100)
+  assert_none_refused()
+  assert.is_true(lock:unlock())
+end)
+
+it("regression 065: no guarded write of 5 multi-locks with 60 names each is refused", function()
+  local locks = {}
+  for i = 1, 5 do locks[i] = multi("m" .. i .. "-", 60) end
+  write_beside(locks, 100)
+  assert_none_refused()
+  for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
+end)
