@@ -22,11 +22,6 @@ static int64_t last_in_way(const name_record *record, el_mode mine) {
   return last;
 }
 
-/* Has an admin taken it off its lease, so that it was no entry, until a leader put it back? */
-static bool was_detached(const key *it) {
-  return it->sabotaged_rev == it->create_rev;
-}
-
 /* In the queue of the key at |key_id|. */
 static void check_order(world *wd, const sim_peer *pr, int key_id,
                         int64_t token) {
@@ -35,8 +30,8 @@ static void check_order(world *wd, const sim_peer *pr, int key_id,
   name_record *record = &wd->names[name];
   const key *older = NULL;
   int64_t last = last_in_way(record, mode);
-  int n = queue_count_older(&wd->store, name, token, mode, &older);
-  if (n >= queue_limit(key_id) && !was_detached(older)) {
+  if (queue_count_older(&wd->store, name, token, mode, &older) >=
+      queue_limit(key_id)) {
     world_violate(wd, "I3 FIFO",
                   "p%d is granted n%d at %" PRId64 ", before %" PRId64, pr->id,
                   key_id, token, older->create_rev);
