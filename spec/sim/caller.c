@@ -111,8 +111,12 @@ void caller_may_repeat(world *wd, int key_id) {
 
 bool caller_can_repeat(const world *wd, int key_id) {
   int whole = key_id_whole(key_id);
-  return key_id_is_multi(key_id) &&
-         wd->callers[key_id_caller(whole)].again == whole;
+  const sim_caller *who;
+  if (!key_id_is_multi(key_id)) return false;
+  who = &wd->callers[key_id_caller(whole)];
+  return who->again == whole ||
+         (who->state == CALLER_WAITING && who->key_id == whole &&
+          peer_entry_of(who) == NULL);
 }
 
 /* When it gives up, if it does. */

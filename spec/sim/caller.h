@@ -102,7 +102,7 @@ extern const el_error caller_gave_up, caller_refused, caller_closed;
 /* Of its place at |key_id|, for several names, nothing may come any more. */
 void caller_may_repeat(world *wd, int key_id);
 
-/* Is the key at |key_id| one of such a place? */
+/* Is the key at |key_id| one of such a place, or of one that is not begun yet? */
 bool caller_can_repeat(const world *wd, int key_id);
 
 /* Its peer closes; it asks for nothing any more. */

@@ -942,13 +942,22 @@ void el_local_queues_lapse(el_local_queues *queues,
   }
 }
 
-/* That of a multi-lock, by a key in the queue of one of its names. */
-static place *find_multi(const el_local_queues *queues,
-                         const el_entry_world *world, const el_place *where) {
-  const queue_driver *queue = where->mode == EL_MODE_MULTI
-                                  ? find(queues, world, (el_bytes){0}, where)
-                                  : NULL;
-  return queue != NULL ? first_place(queue) : NULL;
+/* That of a multi-lock, by a key in the queue of one of its names; NULL: none. */
+static const queue_driver *find_multi(const el_local_queues *queues,
+                                      const el_entry_world *world,
+                                      const el_place *where) {
+  return where->mode == EL_MODE_MULTI
+             ? find(queues, world, (el_bytes){0}, where)
+             : NULL;
+}
+
+/* Can no key of that multi-lock be there, unless its owner enqueues later? A member that is behind
+ * lists keys that have gone since. */
+static bool is_unused(const el_local_queues *queues, const queue_driver *multi,
+                      const el_place *where) {
+  if (where->mode != EL_MODE_MULTI) return false;
+  if (multi == NULL) return el_slots_is_free(&queues->slots, where->slot);
+  return first_place(multi) == NULL && !multi->uncertain;
 }
 
 static el_entry_world *world_of(const el_local_queues *queues, int64_t lease) {
@@ -986,13 +995,12 @@ void el_local_queues_find_key(el_local_queues *queues, int64_t lease,
   el_entry_world *world = world_of(queues, lease);
   el_place where = {0};
   el_bytes name = own_name(key, lease, &where);
+  const queue_driver *multi;
   place *at;
   if (name.len == 0) return;
-  at = find_multi(queues, world, &where);
-  if (at == NULL && where.mode == EL_MODE_MULTI &&
-      el_slots_is_free(&queues->slots, where.slot)) {
-    return; /* it has gone since, and who asks next may have its name */
-  }
+  multi = find_multi(queues, world, &where);
+  if (is_unused(queues, multi, &where)) return;
+  at = multi != NULL ? first_place(multi) : NULL;
   if (at == NULL) at = find_or_add_place(queues, world, name, &where);
   el_entry_driver_signal(&at->driver, EL_ENTRY_KEY_FOUND);
 }
