@@ -1,4 +1,4 @@
--- An administrator who breaks locks, revokes leases and deletes keys. Connected to etcd directly.
+-- The administrator, a client without a proxy, breaks locks, revokes leases and deletes keys.
 
 local etcdlock = require "etcdlock"
 local faults = require "spec.stress.faults"
@@ -71,7 +71,7 @@ local function delete_key()
   faults.take(marks)
 end
 
--- Starts the administrator of |etcd|, who acts until is_ending() is true.
+-- Starts the administrator of |etcd|, which acts until is_ending() is true.
 function M.start(etcd, source, is_ending)
   random = source
   client = assert(etcdlock.connect {

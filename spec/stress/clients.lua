@@ -18,6 +18,7 @@ Client.__index = Client
 M.list = {}
 
 local proxies = {}
+local isolated = {} -- by place: until when its data is discarded
 
 -- Returns a client of the place |i|, connected through its proxies. Fields: id, core (etcdlock's
 -- client), election (of each name), semaphores (by name), is_closed, was_reached.
@@ -96,10 +97,16 @@ end
 function M.isolate(i, seconds)
   faults.begin("place %d: isolated for %.1f s", i, seconds)
   proxies[i]:swallow()
+  isolated[i] = loop.now() + seconds
   loop.after(seconds, function()
     proxies[i]:forward()
     faults.finish("place %d: connected again", i)
   end)
+end
+
+-- Returns the seconds for which |self| is still isolated; 0: it is not.
+function Client:isolation()
+  return math.max(0, (isolated[self.place] or 0) - loop.now())
 end
 
 -- ---- acquisitions ------------------------------------------------------------------
@@ -109,20 +116,23 @@ local METHODS = {
   leader = "campaign",
 }
 
--- Calls the method that acquires |names| in |mode| with |opts|. |form| is "try", "async" or "wait".
-function Client:acquire(form, mode, names, opts)
-  local method = (form == "try" and "try_" or "") .. METHODS[mode]
-    .. (form == "async" and "_async" or "")
+local PREFIXES = { try = "try_", with = "with_" }
+
+-- Calls the method that acquires |names| in |mode| with |opts|. |form| is "try", "async", "wait",
+-- or "with", which calls run(lock).
+function Client:acquire(form, mode, names, opts, run)
+  local method = (PREFIXES[form] or "") .. METHODS[mode] .. (form == "async" and "_async" or "")
   if mode == "permit" then
     local semaphore = self.semaphores[names[1]]
-    return semaphore[method](semaphore, opts)
+    return semaphore[method](semaphore, opts, run)
   elseif mode == "leader" then
     local election = assert(self.core:election(names[1]))
     local says = opts.value
     opts.value = nil
-    return election[method](election, says, opts)
+    if form == "with" then method = "with_leadership" end
+    return election[method](election, says, opts, run)
   end
-  return self.core[method](self.core, mode == "multi" and names or names[1], opts)
+  return self.core[method](self.core, mode == "multi" and names or names[1], opts, run)
 end
 
 return M

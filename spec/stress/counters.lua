@@ -1,6 +1,5 @@
 -- A counter in etcd for each name, written only under holds that exclude others, by guarded writes.
--- It must never run backwards, lose an acknowledged increment, or change under somebody else's
--- hold.
+-- It must never run backwards, lose an acknowledged increment, or change under another hold.
 
 local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"

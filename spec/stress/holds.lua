@@ -10,10 +10,16 @@ local M = {}
 
 local by_name = {} -- name = list of holds
 local highest = {} -- name = { writer, reader }: the largest tokens so far, with their clients
-M.changed = {} -- name = when a hold of it began or ended last
+-- name = when a hold of it began or ended last: any hold, and one that excludes readers.
+M.changed, M.changed_for_readers = {}, {}
 
 local function touch(hold)
-  for _, name in ipairs(hold.names) do M.changed[name] = loop.now() end
+  for _, name in ipairs(hold.names) do
+    M.changed[name] = loop.now()
+    if hold.mode ~= "read" or hold.granted_mode ~= "read" then
+      M.changed_for_readers[name] = loop.now()
+    end
+  end
 end
 
 local function list_of(name)
@@ -57,11 +63,10 @@ end
 -- Adds |hold|: names, mode, client, owner, token, lease, max_hold, and lock, which is only referred
 -- to weakly, so that a dropped handle is collected.
 function M.add(hold)
-  hold.began = loop.now()
+  hold.began, hold.granted_mode = loop.now(), hold.mode
   hold.ref = setmetatable({ hold.lock }, { __mode = "v" })
   local is_held = hold.lock:held()
   hold.lock = nil
-  hold.granted_mode = hold.mode
   touch(hold)
   history.count "acquisitions"
   history.count(hold.mode)
@@ -151,8 +156,9 @@ local function report_overlap(name, one, other)
   end
 end
 
--- Every hold of |held| was held when the list was made. One that is held after another was looked
--- at, and was before, was held together with it.
+-- Every hold of |held| was held when the list was made, and a hold that has ended does not begin
+-- again. So if the first hold of a pair is held after a look at the second one, which was held,
+-- both were held at the time of that look.
 local function check_exclusion(name, held)
   for i, one in ipairs(held) do
     for j = i + 1, #held do

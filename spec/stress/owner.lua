@@ -26,7 +26,7 @@ local MODES = {
   { 30, "lock" }, { 22, "read" }, { 20, "write" }, { 10, "permit" }, { 10, "multi" },
   { 8, "leader" },
 }
-local FORMS = { { 65, "async" }, { 20, "wait" }, { 15, "try" } }
+local FORMS = { { 60, "async" }, { 15, "wait" }, { 10, "with" }, { 15, "try" } }
 local PERMITS = {}
 for name in pairs(plan.PERMITS) do PERMITS[#PERMITS + 1] = name end
 table.sort(PERMITS)
@@ -48,7 +48,8 @@ end
 local function timeout_for(form)
   if form == "try" then return nil end
   return random:weighted {
-    { form == "async" and 15 or 0, 0 }, { 30, random:real(0.02, 1) }, { 45, random:real(1, 8) },
+    { form == "async" and 15 or 0, 0 }, { 30, random:real(0.02, 1) }, { 30, random:real(1, 5) },
+    { 15, random:real(5, plan.WAIT_MAX) },
     { form == "async" and 10 or 0, false },
   } or nil
 end
@@ -91,7 +92,8 @@ local function poll(asked, pending)
   local is_endless = not asked.timeout
   local gives_up = is_endless or random:chance(0.2)
   local limit = gives_up and loop.now() + random:weighted {
-    { 40, random:real(0, 0.1) }, { 40, random:real(0.1, 1.5) }, { 20, random:real(1.5, 6) },
+    { 40, random:real(0, 0.1) }, { 40, random:real(0.1, 1.5) },
+    { 20, random:real(1.5, plan.WAIT_MAX) },
   }
   local function is_ready()
     return is_endless and is_ending() or pending:dirty()
@@ -176,13 +178,24 @@ local function proclaim(hold, lock)
   if not ok then counters.check_failure(hold, "proclaim", message, code) end
 end
 
+local function expire(hold, lock)
+  local seconds = random:real(0.02, 0.5)
+  local ok, message, code = lock:expire(seconds)
+  if ok then
+    hold.max_hold = loop.now() - hold.began + seconds
+    holds.note(hold, "expires in %.3f s", seconds)
+  else
+    counters.check_failure(hold, "expire", message, code)
+  end
+end
+
 local function act(hold, lock)
   local is_writer = hold.mode ~= "read" and hold.mode ~= "permit"
   local action = random:weighted {
     { 40, "pause" }, { is_writer and 35 or 0, "increment" },
     { hold.mode ~= "permit" and 15 or 0, "watch" },
     { hold.mode == "write" and 15 or 0, "downgrade" }, { 5, "check" }, { 8, "reenter" },
-    { hold.mode == "leader" and 10 or 0, "proclaim" },
+    { hold.mode == "leader" and 10 or 0, "proclaim" }, { 3, "expire" },
   }
   if action == "pause" then
     pause()
@@ -196,8 +209,26 @@ local function act(hold, lock)
     confirm(hold, lock)
   elseif action == "reenter" then
     reenter(hold, lock)
-  else
+  elseif action == "proclaim" then
     proclaim(hold, lock)
+  else
+    expire(hold, lock)
+  end
+end
+
+-- Does some things with |lock|.
+local function act_some_times(hold, lock)
+  for _ = 1, random:whole(0, 3) do
+    if not lock:held() or is_ending() then break end
+    act(hold, lock)
+  end
+  if hold.max_hold and random:chance(0.3) then
+    loop.sleep(math.max(0, hold.began + hold.max_hold - loop.now()) + 0.02)
+  end
+  if hold.client:isolation() > 0 and random:chance(0.8) then
+    -- Other clients get the lock when the lease has expired: this one must know before that.
+    holds.note(hold, "keeps it while its client is isolated")
+    loop.sleep(hold.client:isolation() + 1)
   end
 end
 
@@ -243,13 +274,7 @@ end
 
 -- Uses |lock|, and ends the hold somehow.
 local function use(hold, lock)
-  for _ = 1, random:whole(0, 3) do
-    if not lock:held() or is_ending() then break end
-    act(hold, lock)
-  end
-  if hold.max_hold and random:chance(0.3) then
-    loop.sleep(math.max(0, hold.began + hold.max_hold - loop.now()) + 0.02)
-  end
+  act_some_times(hold, lock)
   if random:chance(0.08) and not is_ending() and lock:held() then
     history.count "dropped holds"
     return holds.note(hold, "is dropped")
@@ -259,21 +284,67 @@ end
 
 -- ---- the owner --------------------------------------------------------------------------------
 
+-- Returns the hold that |asked| got with |lock|.
+local function begin_hold(asked, lock)
+  waits.finish(asked, lock)
+  local hold = {
+    names = asked.names, mode = asked.mode, client = asked.client, owner = asked.owner,
+    token = lock:token(), lease = lock:lease(), max_hold = asked.max_hold, lock = lock,
+  }
+  holds.add(hold)
+  return hold
+end
+
+-- Checks what a with_lock has answered whose function has run and returned "done".
+local function check_with(hold, was_lost, ok, message, code, has_run, result)
+  history.count(ok and "unlocked" or "with " .. tostring(code))
+  if ok then
+    has_run, result, message = true, message, nil
+  else
+    holds.note(hold, "with_lock: %s (%s)", tostring(code), tostring(message))
+  end
+  local why = objection(hold, was_lost, ok, code)
+    or (has_run ~= true or result ~= "done") and "the function has run"
+    or code == "unavailable" and "the function has run under the lock" or nil
+  if why then
+    history.violation(hold.names[1], "%s: with_lock answers %s (%s): %s", holds.describe(hold),
+      tostring(ok or code), tostring(message), why)
+  end
+end
+
+-- Acquires, uses and releases by a with_lock.
+local function cycle_within(asked, opts)
+  local hold, was_lost
+  local function run(lock)
+    hold = begin_hold(asked, lock)
+    act_some_times(hold, lock)
+    was_lost = not lock:held()
+    holds.remove(hold, "ends its function")
+    return "done"
+  end
+  local ok, message, code, has_run, result =
+    asked.client:acquire("with", asked.mode, asked.names, opts, run)
+  if hold then
+    check_with(hold, was_lost, ok, message, code, has_run, result)
+  else
+    waits.finish(asked, nil, message, code)
+  end
+end
+
 -- Acquires and releases once. All references to the lock are gone when it returns.
 local function cycle(client, owner)
   local asked = new_acquisition(client, owner)
   local opts = options_for(asked)
   waits.begin(asked)
+  if asked.form == "with" then return cycle_within(asked, opts) end
   local lock, message, code = acquire(asked, opts)
-  if asked.is_dropped then return waits.drop(asked) end
-  waits.finish(asked, lock, message, code)
-  if not lock then return end
-  local hold = {
-    names = asked.names, mode = asked.mode, client = client, owner = owner,
-    token = lock:token(), lease = lock:lease(), max_hold = asked.max_hold, lock = lock,
-  }
-  holds.add(hold)
-  use(hold, lock)
+  if asked.is_dropped then
+    waits.drop(asked)
+  elseif lock then
+    use(begin_hold(asked, lock), lock)
+  else
+    waits.finish(asked, nil, message, code)
+  end
 end
 
 -- Returns the number of owners that have not ended.

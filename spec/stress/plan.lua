@@ -7,6 +7,7 @@ local M = {
   COUNTERS = "stress/count/", -- one counter key for each name
   TTL = 5, -- seconds, of every client
   DELAY_MAX = 2, -- seconds, the longest lock delay that is asked for
+  WAIT_MAX = 14, -- seconds, the longest timeout
   CLIENTS = 4,
   OWNERS = 6, -- per client
   LOCKS = { "a", "b", "c" }, -- names of locks, readers, writers, multi-locks, some elections

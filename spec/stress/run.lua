@@ -58,7 +58,7 @@ end
 -- ---- end ----------------------------------------------------------------------------
 
 -- The longest timeout of an acquisition, and what may be in its way at the end of faults.
-local DRAIN_MAX = 8 + 2 + plan.LEFT_MAX
+local DRAIN_MAX = plan.WAIT_MAX + 2 + plan.LEFT_MAX
 
 local function drain()
   is_ending = true

@@ -53,7 +53,7 @@ local function strike()
     kind(random:whole(1, #etcd.members))
   elseif kind == clients.isolate then
     history.count "isolations"
-    kind(random:whole(1, plan.CLIENTS), random:real(0.3, 1.5 * plan.TTL))
+    kind(random:whole(1, plan.CLIENTS), random:real(0.3, 2 * plan.TTL))
   else
     history.count(kind == clients.cut and "cuts" or "closes")
     kind(random:whole(1, plan.CLIENTS))

@@ -76,7 +76,6 @@ end
 function M.finish(asked, lock, message, code)
   waiting[asked] = nil
   check_limit(asked)
-  for _, name in ipairs(asked.names) do holds.changed[name] = loop.now() end
   if lock then
     asked.client.was_reached = true
     return
@@ -100,7 +99,6 @@ end
 function M.drop(asked)
   waiting[asked] = nil
   for _, name in ipairs(asked.names) do
-    holds.changed[name] = loop.now()
     history.note(name, "%s drops what it has asked for", asked.owner)
   end
 end
@@ -114,7 +112,9 @@ local function connected(name)
     grows = false
     for asked in pairs(waiting) do
       local touches = false
-      for _, one in ipairs(asked.names) do touches = touches or set[one] end
+      for _, one in ipairs(asked.names[2] and asked.names or {}) do
+        touches = touches or set[one]
+      end
       for _, one in ipairs(touches and asked.names or {}) do
         grows = grows or not set[one]
         set[one] = true
@@ -124,35 +124,53 @@ local function connected(name)
   return set
 end
 
--- Returns true if holds or waiting writers may be in the way of |asked| under |name|.
-local function is_taken(asked, name)
-  local list = holds.of(name)
-  if asked.mode == "permit" then return #list >= plan.PERMITS[name] end
-  if asked.mode ~= "read" then return #list > 0 end
-  for _, hold in ipairs(list) do
-    if hold.mode ~= "read" then return true end
-  end
-  for other in pairs(waiting) do
-    if other.mode ~= "read" and not plan.PERMITS[name] then
-      for _, one in ipairs(other.names) do
-        if one == name then return true end
-      end
+-- Returns what stands in the way of acquisitions of |name|: names are those that are connected with
+-- it, changed and changed_for_readers the times of holds.lua, holds is the number of holds, writers
+-- the number of holds and acquisitions that exclude readers.
+local function situation_of(name)
+  local this = {
+    names = connected(name), changed = 0, changed_for_readers = 0, holds = 0, writers = 0,
+  }
+  for one in pairs(this.names) do
+    for _, field in ipairs { "changed", "changed_for_readers" } do
+      this[field] = math.max(this[field], holds[field][one] or 0)
+    end
+    for _, hold in ipairs(holds.of(one)) do
+      this.holds = this.holds + 1
+      this.writers = this.writers + (hold.mode == "read" and 0 or 1)
     end
   end
+  for asked in pairs(waiting) do
+    for _, one in ipairs(asked.mode == "read" and {} or asked.names) do
+      this.writers = this.writers + (this.names[one] and 1 or 0)
+    end
+  end
+  return this
 end
 
--- Moves the times since which |asked| has been free to be granted, if a hold is in its way.
-local function look_at_holds(asked)
-  local now, changed = loop.now(), 0
-  for _, own in ipairs(asked.names) do
-    for name in pairs(connected(own)) do
-      changed = math.max(changed, holds.changed[name] or 0)
-      if is_taken(asked, name) then changed = now end
-    end
+-- Returns the time until which holds or waiting writers of |situation| may have been in the way of
+-- |asked|.
+local function taken_until(asked, situation)
+  if asked.mode == "permit" then
+    return situation.holds >= plan.PERMITS[asked.names[1]] and loop.now() or 0
+  elseif asked.mode == "read" then
+    return situation.writers > 0 and loop.now() or situation.changed_for_readers
   end
-  if faults.calm() < plan.SETTLE then changed = now end
-  asked.free_since = math.max(asked.free_since, changed)
-  asked.unblocked_since = math.max(asked.unblocked_since, changed)
+  return situation.holds > 0 and loop.now() or situation.changed
+end
+
+-- Moves the times since which those that wait could be granted, if a hold is in their way.
+local function look_at_holds()
+  local now, is_calm, situations = loop.now(), faults.calm() >= plan.SETTLE, {}
+  for asked in pairs(waiting) do
+    local since = is_calm and 0 or now
+    for _, name in ipairs(asked.names) do
+      situations[name] = situations[name] or situation_of(name)
+      since = math.max(since, taken_until(asked, situations[name]))
+    end
+    asked.free_since = math.max(asked.free_since, since)
+    asked.unblocked_since = math.max(asked.unblocked_since, since)
+  end
 end
 
 -- Returns true if the client of |entry| holds or waits with its key.
@@ -173,12 +191,31 @@ local function is_used(entry)
   end
 end
 
--- Returns an entry that neither holds nor waits, below a name that is connected with |asked|.
+-- Returns true if the client of |entry| can have it for |asked|.
+local function is_own(asked, entry)
+  local is_plain = asked.mode == "multi" or asked.mode == "leader"
+  return entry.client == asked.client.id and entry.mode == (is_plain and "lock" or asked.mode)
+end
+
+-- Returns the token of the youngest key by which |asked| may wait under |name|; or huge.
+local function own_token(asked, name, snapshot)
+  local token
+  for _, entry in ipairs(snapshot.entries) do
+    if entry.name == name and is_own(asked, entry) then
+      token = math.max(token or 0, entry.token)
+    end
+  end
+  return token or math.huge
+end
+
+-- Returns an entry that neither holds nor waits, and is in the way of |asked|: older, or below
+-- another name that is connected.
 local function leftover(asked, snapshot)
   for _, own in ipairs(asked.names) do
-    local names = connected(own)
+    local names, token = connected(own), own_token(asked, own, snapshot)
     for _, entry in ipairs(snapshot.entries) do
-      if names[entry.name] and not is_used(entry)
+      local is_before = entry.name ~= own or entry.token < token
+      if names[entry.name] and is_before and not is_used(entry)
         and not (asked.mode == "read" and entry.mode == "read") then
         return entry
       end
@@ -212,7 +249,6 @@ function M.look(snapshot)
       if entry then
         asked.free_since, asked.leftover = now, entry.key .. " of " .. tostring(entry.client)
       end
-      look_at_holds(asked)
       check_free(asked)
     end
   end
@@ -220,6 +256,7 @@ end
 
 -- Checks the limits of all that wait; for each tick.
 function M.check()
+  look_at_holds()
   for asked in pairs(waiting) do check_limit(asked) end
 end
 
