@@ -9,7 +9,7 @@ local M = {}
 
 local NEVER = -math.huge
 
-local last_fault, last_wake = NEVER, NEVER
+local last_fault, last_wake, last_leader_wake = NEVER, NEVER, NEVER
 local active = 0 -- faults that have begun and not ended
 -- When an administrator took something: by token, by lease, and by client and name.
 local taken = {}
@@ -34,9 +34,10 @@ function M.disturbed(text, ...)
   history.note("*", text, ...)
 end
 
--- A stopped member goes on.
-function M.woken()
+-- A stopped member goes on; |has_led|: it was the leader.
+function M.woken(has_led)
   last_wake = loop.now()
+  if has_led then last_leader_wake = loop.now() end
 end
 
 -- Returns the seconds since the last fault; 0 while one lasts.
@@ -57,14 +58,14 @@ local function taken_since(marks)
   return since
 end
 
--- Returns the seconds since the last stopped member went on.
+-- Returns the seconds since the last leader that was stopped went on.
 local function awake()
-  return loop.now() - last_wake
+  return loop.now() - last_leader_wake
 end
 
 -- Returns true if etcd may have answered with old data (doc/cluster.md, Versions).
 function M.may_be_stale()
-  return awake() < plan.WAKE_MAX
+  return loop.now() - last_wake < plan.WAKE_MAX
 end
 
 -- Returns the marks by which M.take knows |hold|.

@@ -146,8 +146,8 @@ end
 local function report_overlap(name, one, other)
   local excuse = faults.overlap_excuse(one) or faults.overlap_excuse(other)
   if one.overlaps ~= other then
-    history.count(excuse and "excused overlaps" or "overlaps")
     note(one, "overlaps %s (%s)", M.describe(other), tostring(excuse))
+    if excuse then history.count("overlaps excused: " .. excuse) end
   end
   one.overlaps = other
   if not excuse and one.reported ~= other then
@@ -180,7 +180,6 @@ local function check_permits(name, held)
     end
   end
   local n = plan.PERMITS[name]
-  if count > n then history.count "excused overlaps" end
   if count - excused > n then
     history.violation(name, "%d of %d permits are held", count, n)
   end

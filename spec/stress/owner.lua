@@ -219,7 +219,7 @@ end
 -- Does some things with |lock|.
 local function act_some_times(hold, lock)
   for _ = 1, random:whole(0, 3) do
-    if not lock:held() or is_ending() then break end
+    if not lock:held() or is_ending() or hold.client:isolation() > 0 then break end
     act(hold, lock)
   end
   if hold.max_hold and random:chance(0.3) then

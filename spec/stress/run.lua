@@ -24,7 +24,7 @@ local FIGURES = {
   "acquisitions", "lock", "read", "write", "permit", "multi", "leader", "timeout", "locked",
   "aborts", "dropped waits", "dropped holds", "max_hold", "downgrades", "increments", "breaks",
   "revocations", "deletions", "stops", "kills", "cuts", "isolations", "closes", "losses",
-  "excused overlaps", "excused reads", "overlaps",
+  "overlaps excused: taken", "overlaps excused: woken", "excused reads",
 }
 
 local seconds, seed = tonumber(arg[1]), tonumber(arg[2])

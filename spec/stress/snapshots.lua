@@ -94,6 +94,22 @@ function M.revoke(lease)
   return M.ask("/v3/lease/revoke", { ID = Gateway.to_decimal(lease) })
 end
 
+local numbers = {} -- member ID = number of the member
+
+-- Finds out which member leads, and notes it in M.leader; it stays nil before the first answer.
+local function look_for_leader()
+  for i, member in ipairs(etcd.members) do
+    local is_known = false
+    for _, number in pairs(numbers) do is_known = is_known or number == i end
+    if not is_known then
+      local answer = post(member.port, "/v3/maintenance/status", {}, ANSWER_MAX)
+      if answer then numbers[answer.header.member_id] = i end
+    end
+  end
+  local answer = M.ask("/v3/maintenance/status", {})
+  if answer and answer.leader ~= "0" then M.leader = numbers[answer.leader] or M.leader end
+end
+
 -- Calls look(snapshot) with each snapshot, and look(nil) if etcd did not answer, until
 -- is_over() is true.
 function M.follow(look, is_over)
@@ -106,6 +122,7 @@ function M.follow(look, is_over)
       end
       term = snapshot and snapshot.term or term
       look(snapshot)
+      look_for_leader()
       loop.sleep(PERIOD)
     end
   end)

@@ -4,8 +4,10 @@
 local clients = require "spec.stress.clients"
 local faults = require "spec.stress.faults"
 local history = require "spec.stress.history"
+local holds = require "spec.stress.holds"
 local loop = require "spec.stress.loop"
 local plan = require "spec.stress.plan"
+local snapshots = require "spec.stress.snapshots"
 local uv = require "luv"
 
 local M = {}
@@ -18,15 +20,16 @@ local is_down = false -- is a member stopped or killed? One at a time.
 
 local function stop_member(i)
   local member, seconds = etcd.members[i], random:real(0.2, plan.TTL)
+  local may_lead = snapshots.leader == nil or snapshots.leader == i
   is_down = true
   history.count "stops"
-  faults.begin("member %d is stopped for %.1f s", i, seconds)
+  faults.begin("member %d is stopped for %.1f s%s", i, seconds, may_lead and ", it leads" or "")
   member.paused = true
   assert(uv.kill(member.process.pid, "sigstop"))
   loop.after(seconds, function()
     assert(uv.kill(member.process.pid, "sigcont"))
     member.paused, is_down = false, false
-    faults.woken()
+    faults.woken(may_lead)
     faults.finish("member %d goes on", i)
   end)
 end
@@ -44,16 +47,25 @@ local function kill_member(i)
   end)
 end
 
+-- Isolates a client that holds something, in half of the cases until its lease has expired.
+local function isolate_holder()
+  local all = holds.all()
+  local place = all[1] and random:pick(all).client.place or random:whole(1, plan.CLIENTS)
+  local seconds = random:chance(0.5) and random:real(0.5, plan.TTL)
+    or random:real(plan.TTL + 1, 2 * plan.TTL)
+  history.count "isolations"
+  clients.isolate(place, seconds)
+end
+
 local function strike()
   local kind = random:weighted {
     { is_down and 0 or 25, stop_member }, { is_down and 0 or 15, kill_member },
-    { 30, clients.cut }, { 15, clients.isolate }, { 15, clients.renew },
+    { 20, clients.cut }, { 30, clients.isolate }, { 15, clients.renew },
   }
   if kind == stop_member or kind == kill_member then
     kind(random:whole(1, #etcd.members))
   elseif kind == clients.isolate then
-    history.count "isolations"
-    kind(random:whole(1, plan.CLIENTS), random:real(0.3, 2 * plan.TTL))
+    isolate_holder()
   else
     history.count(kind == clients.cut and "cuts" or "closes")
     kind(random:whole(1, plan.CLIENTS))

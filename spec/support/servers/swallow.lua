@@ -15,11 +15,12 @@ local PROXY = [[
   local uv = require "luv"
   local swallowing, swallowed, peers, holding, held = false, 0, {}, false, {}
   local slow_ms, jitter_low, jitter_high = 0, 0, 0
+  local connecting = {} -- sockets (keys) that are not closed yet: luv may crash then
   local due = {} -- by socket: the time in ms before which no later data is written to it
 
   local function close(...)
     for _, socket in ipairs { ... } do
-      if not socket:is_closing() then socket:close() end
+      if not socket:is_closing() and not connecting[socket] then socket:close() end
       peers[socket], due[socket] = nil, nil
     end
   end
@@ -31,6 +32,7 @@ local PROXY = [[
   -- Writes |data| after |ms|, and not before what was given earlier. Timers that are due at the
   -- same time fire in the order in which they were started.
   local function write_later(to, data, ms)
+    if to:is_closing() then return end
     local now, timer = uv.now(), uv.new_timer()
     due[to] = math.max(due[to] or 0, now + ms)
     timer:start(due[to] - now, 0, function()
@@ -68,8 +70,10 @@ local PROXY = [[
     far:nodelay(true)
     near:nodelay(true)
     -- Data that arrives before the connection is established waits in the kernel.
+    connecting[far] = true
     far:connect(host, tonumber(port), function(failure)
-      if failure then return close(near, far) end
+      connecting[far] = nil
+      if failure or near:is_closing() then return close(near, far) end
       pump(near, far)
       pump(far, near, true)
     end)
