@@ -6,6 +6,7 @@
 #   PATIENCE=4              wait so many times longer than a quiet machine needs; measured if unset
 #   SUITE=bookworm|trixie   which Debian `make fresh` and `make fresh-deb` use: 12 or 13
 #   ROWS="uncontended ..."  which rows of `make bench`
+#   SECONDS=60 SEED=1       how long `make stress` runs, and which random numbers it draws
 #   PARTS="late ..."        which parts of `make failover` and `make edges`
 
 SPEC ?= spec
@@ -52,7 +53,7 @@ SUITE_ENV_-tsan = \
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short matrix \
   matrix-short asan-short nginx-module sim mutants fresh bench-quick bench-report profile scale \
-  family family-short figures failover edges rock deb-deps deb fresh-deb
+  family family-short figures failover edges stress run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' .ci/dev.mk
@@ -163,6 +164,14 @@ figures: all nginx-module ## handoff, takeover, cost of a lock, waiting in nginx
 
 failover: all ## what leader kills, restarts and silence of three members cost
 	@$(RUN_ENV) $(LUA) bench/failover.lua $(PARTS)
+
+stress: deps ## random use and faults of a real etcd: SECONDS=60 SEED=1, SANITIZE=asan|tsan
+	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) run-stress
+
+run-stress:
+	+@$(PARALLEL) $(MODULE) $(filter build/%,$(SUITE_LUA))
+	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' $(SUITE_ENV_$(FLAVOUR)) \
+	  $(SUITE_LUA) spec/stress/run.lua $(or $(SECONDS),60) $(or $(SEED),1)
 
 edges: all ## late writes, outages, contention and a wiped etcd, in six minutes
 	@$(RUN_ENV) $(LUA) bench/edges.lua $(PARTS)

@@ -195,7 +195,8 @@ function Child:expect(pattern, seconds)
   end, seconds or 10, "line " .. pattern)
   if captures then return (table.unpack or unpack)(captures) end
   if ok then
-    failure = "child ended before line " .. pattern
+    failure = ("child ended before line %s; exit code %s, signal %s"):format(pattern,
+      tostring(self.process.code), tostring(self.process.signal))
   end
   error(("%s\n--- its output:\n%s--- its errors:\n%s"):format(
     failure, self.out.text, self.err.text), 2)

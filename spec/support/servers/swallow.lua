@@ -1,7 +1,8 @@
--- TCP proxy in front of a server with these modes:
+-- TCP proxy in front of one server or several, with these modes:
 --   swallow  connections stay open and new ones are accepted, but all data is discarded
 --   hold     new connections are accepted, but their data is kept until the mode ends
---   slow     data from the server is delayed
+--   slow     data from the servers is delayed
+--   jitter   data in both directions is delayed by random times
 
 local proc = require "spec.support.programs.proc"
 
@@ -9,16 +10,18 @@ local Swallow = {}
 Swallow.__index = Swallow
 
 -- Runs in its own process, because a client that waits blocks the process of the test. Input lines:
--- "swallow", "hold", "forward", "slow 450" (milliseconds).
+-- "swallow", "hold", "forward", "cut", "slow 450" and "jitter 0 50" (milliseconds), "seed 4711".
 local PROXY = [[
-  local uv, host, port = require "luv", ...
+  local uv = require "luv"
   local swallowing, swallowed, peers, holding, held = false, 0, {}, false, {}
-  local slow_ms = 0
+  local slow_ms, jitter_low, jitter_high = 0, 0, 0
+  local connecting = {} -- sockets (keys) that are not closed yet: luv may crash then
+  local due = {} -- by socket: the time in ms before which no later data is written to it
 
   local function close(...)
     for _, socket in ipairs { ... } do
-      if not socket:is_closing() then socket:close() end
-      peers[socket] = nil
+      if not socket:is_closing() and not connecting[socket] then socket:close() end
+      peers[socket], due[socket] = nil, nil
     end
   end
 
@@ -26,12 +29,26 @@ local PROXY = [[
     if not to:is_closing() then to:write(data) end
   end
 
-  local function write_later(to, data)
-    local timer = uv.new_timer()
-    timer:start(slow_ms, 0, function()
+  -- Writes |data| after |ms|, and not before what was given earlier. Timers that are due at the
+  -- same time fire in the order in which they were started.
+  local function write_later(to, data, ms)
+    if to:is_closing() then return end
+    local now, timer = uv.now(), uv.new_timer()
+    due[to] = math.max(due[to] or 0, now + ms)
+    timer:start(due[to] - now, 0, function()
       timer:close()
       write(to, data)
     end)
+  end
+
+  local function delay_of(is_answer)
+    local ms = is_answer and slow_ms or 0
+    return jitter_high > 0 and ms + math.random(jitter_low, jitter_high) or ms
+  end
+
+  -- Is data for |to| still delayed?
+  local function is_behind(to)
+    return due[to] and due[to] >= uv.now()
   end
 
   local function pump(from, to, is_answer)
@@ -40,22 +57,23 @@ local PROXY = [[
         close(from, to)
       elseif swallowing then
         swallowed = swallowed + #data
-      elseif is_answer and slow_ms > 0 then
-        write_later(to, data)
       else
-        write(to, data)
+        local ms = delay_of(is_answer)
+        if ms > 0 or is_behind(to) then write_later(to, data, ms) else write(to, data) end
       end
     end)
   end
 
-  local function forward(near)
+  local function forward(near, host, port)
     local far = uv.new_tcp()
     peers[near], peers[far] = far, near
     far:nodelay(true)
     near:nodelay(true)
     -- Data that arrives before the connection is established waits in the kernel.
+    connecting[far] = true
     far:connect(host, tonumber(port), function(failure)
-      if failure then return close(near, far) end
+      connecting[far] = nil
+      if failure or near:is_closing() then return close(near, far) end
       pump(near, far)
       pump(far, near, true)
     end)
@@ -75,34 +93,50 @@ local PROXY = [[
   -- luv does not ignore SIGPIPE; a write to a closed connection must not end this process.
   uv.new_signal():start("sigpipe", function() end)
 
-  local server = uv.new_tcp()
-  assert(server:bind("127.0.0.1", 0))
-  assert(server:listen(64, function()
-    local near = uv.new_tcp()
-    server:accept(near)
-    if holding then
-      held[#held + 1] = near
-      print "held"
-    elseif swallowing then
-      swallow(near)
-    else
-      forward(near)
-    end
-  end))
+  local function listen(host, port)
+    local server = uv.new_tcp()
+    assert(server:bind("127.0.0.1", 0))
+    assert(server:listen(64, function()
+      local near = uv.new_tcp()
+      server:accept(near)
+      if holding then
+        held[#held + 1] = { near, host, port }
+        print "held"
+      elseif swallowing then
+        swallow(near)
+      else
+        forward(near, host, port)
+      end
+    end))
+    return server:getsockname().port
+  end
+
+  local function close_all()
+    local all = {}
+    for socket in pairs(peers) do all[#all + 1] = socket end
+    close((table.unpack or unpack)(all))
+  end
+
   local stdin = uv.new_pipe(false)
   stdin:open(0)
   stdin:read_start(function(_, data)
     if not data then return os.exit(0) end
-    for word, number in data:gmatch "(%a+) ?(%d*)" do
+    for word, number, other in data:gmatch "(%a+) ?(%d*) ?(%d*)" do
       if word == "slow" then
         slow_ms = tonumber(number)
+      elseif word == "jitter" then
+        jitter_low, jitter_high = tonumber(number), tonumber(other)
+      elseif word == "seed" then
+        math.randomseed(tonumber(number))
+      elseif word == "cut" then
+        close_all()
       elseif word == "hold" then
         holding = true
       elseif word == "forward" then
-        for _, near in ipairs(held) do forward(near) end
+        for _, connection in ipairs(held) do forward((table.unpack or unpack)(connection)) end
         holding, held = false, {}
         -- A connection whose data was discarded cannot continue.
-        if swallowing then for socket in pairs(peers) do close(socket) end end
+        if swallowing then close_all() end
         swallowing = false
       else
         swallowing = true
@@ -110,15 +144,25 @@ local PROXY = [[
       print("done " .. swallowed)
     end
   end)
-  print("port " .. server:getsockname().port)
+  local arguments = { ... }
+  for i = 1, #arguments, 2 do print("port " .. listen(arguments[i], arguments[i + 1])) end
   uv.run()
 ]]
 
--- Starts a proxy in front of |endpoint| ("http://host:port").
-function Swallow.start(endpoint)
-  local self = setmetatable({}, Swallow)
-  self.child = proc.lua(PROXY, endpoint:match "//(.*):(%d+)$")
-  self.address = "127.0.0.1:" .. self.child:expect "^port (%d+)"
+-- Starts a proxy in front of |endpoints|: one ("http://host:port"), or a list. It has an address of
+-- its own for each, in the same order: the list `endpoints`.
+function Swallow.start(endpoints)
+  if type(endpoints) == "string" then endpoints = { endpoints } end
+  local self, arguments = setmetatable({ endpoints = {} }, Swallow), {}
+  for _, endpoint in ipairs(endpoints) do
+    local host, port = endpoint:match "//(.*):(%d+)$"
+    arguments[#arguments + 1], arguments[#arguments + 2] = host, port
+  end
+  self.child = proc.lua(PROXY, (table.unpack or unpack)(arguments))
+  for i in ipairs(endpoints) do
+    self.endpoints[i] = "http://127.0.0.1:" .. self.child:expect "^port (%d+)"
+  end
+  self.address = self.endpoints[1]:match "//(.*)"
   return self
 end
 
@@ -134,7 +178,24 @@ end
 
 -- Delays data from the server by |seconds| from now on.
 function Swallow:slow(seconds)
-  self.child:send(("slow %d"):format(seconds * 1000))
+  self.child:send(("slow %.0f"):format(seconds * 1000))
+  self.child:expect "^done"
+end
+
+-- Delays data in each direction by |low| to |high| seconds from now on; |seed| (a number, may be
+-- nil) decides which times.
+function Swallow:jitter(low, high, seed)
+  if seed then
+    self.child:send(("seed %.0f"):format(seed))
+    self.child:expect "^done"
+  end
+  self.child:send(("jitter %.0f %.0f"):format(low * 1000, high * 1000))
+  self.child:expect "^done"
+end
+
+-- Closes all connections; new ones are forwarded.
+function Swallow:cut()
+  self.child:send "cut"
   self.child:expect "^done"
 end
 

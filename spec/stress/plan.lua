@@ -1,0 +1,49 @@
+-- What all parts of the stress program agree on: names, options of the clients, and bounds.
+
+local matrix = require "spec.support.harness.matrix"
+
+local M = {
+  PREFIX = "stress/lock/", -- of the clients' lock names
+  COUNTERS = "stress/count/", -- one counter key for each name
+  TTL = 5, -- seconds, of every client
+  DELAY_MAX = 2, -- seconds, the longest lock delay that is asked for
+  WAIT_MAX = 14, -- seconds, the longest timeout
+  CLIENTS = 4,
+  OWNERS = 6, -- per client
+  LOCKS = { "a", "b", "c" }, -- names of locks, readers, writers, multi-locks, some elections
+  ELECTION = "e", -- a name of elections only
+  PERMITS = { p = 2, q = 3 }, -- name = number of permits
+
+  -- Seconds from the end of all faults until the strict checks begin.
+  SETTLE = 5,
+}
+
+-- Seconds that this machine may be late, in addition to the time for which the program itself could
+-- not run.
+M.SLACK = matrix.is_sanitized and 8 or 3
+
+-- Seconds for which a waiter may wait while nobody holds the name, no key in etcd is in its way but
+-- those of waiters, and there is no fault. Less than the 10 s after which a waiter looks again by
+-- itself: a lost wake-up is to be seen.
+M.FREE_MAX = 2 + M.SLACK
+
+-- The same while keys of ended waits or crashed sessions are in the way: doc/reference.md promises
+-- the next grant after the TTL and the lock delay; design: plus 1 s.
+M.LEFT_MAX = M.TTL + M.DELAY_MAX + 1 + M.SLACK
+
+-- Seconds after an administrator has taken a key for which its hold may still count as held: the
+-- holder watches its key and hears of it. If the holder cannot hear because of a fault, the hold
+-- ends at its deadline, at most a TTL after the last proof.
+M.HEAR_MAX = 1 + M.SLACK
+M.HEAR_MAX_IN_FAULTS = M.TTL + M.SLACK
+
+-- Seconds after a stopped member goes on for which its late decisions are excused: an old leader
+-- may revoke leases that live, and a member may answer stale reads (doc/cluster.md, Versions).
+M.WAKE_MAX = 5 + M.SLACK
+
+-- The modes that exclude one another under one name, by the mode of a hold.
+function M.conflict(one, other)
+  return not (one == "read" and other == "read") and one ~= "permit"
+end
+
+return M
