@@ -64,7 +64,7 @@ local function options_for(asked)
   if may_linger and random:chance(0.35) then
     opts.linger = 10 ^ random:real(-3, 3)
   elseif random:chance(0.1) then
-    opts.delay = random:pick { 0.5, 1, plan.DELAY_MAX }
+    opts.lock_delay = random:pick { 0.5, 1, plan.DELAY_MAX }
   end
   if random:chance(0.12) then
     opts.max_hold = random:real(0.05, 1)

@@ -436,13 +436,12 @@ static bool is_held_here(const el_owner *owner, const place *at) {
 }
 
 /* Has etcd answered in all the time that |owner| has waited? Nothing is asked while
- * our place in its queue is known. A try ends with the answer, so it has had none. */
+ * our place in its queue is known. */
 static bool has_answered(const el_owner *owner, const place *at) {
   int64_t since_ms = owner->deadline_ms == INT64_MAX
                          ? 0
                          : owner->deadline_ms - owner->timeout_ms;
   const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
-  if (owner->local.try_once) return false;
   return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
           entry->ahead.rev != 0) ||
          el_requests_heard_since(owner->queue->queues->world->requests,

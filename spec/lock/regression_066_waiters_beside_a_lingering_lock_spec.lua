@@ -15,7 +15,7 @@ after_each(clients.close_all)
 -- Seconds: longer than any wait of the suite.
 local LONG = 86400
 
-it("regression 070: owners that wait get a lock with a long linger in their order", function()
+it("regression 066: owners that wait get a lock with a long linger in their order", function()
   local opts = { linger = LONG }
   local first = assert(client:lock("a", { linger = LONG, owner = 0 }))
   local pending = {}
@@ -32,7 +32,7 @@ it("regression 070: owners that wait get a lock with a long linger in their orde
   end
 end)
 
-it("regression 070: owners that acquire a lingering lock in turns all get it", function()
+it("regression 066: owners that acquire a lingering lock in turns all get it", function()
   local counts, pending, n = {}, {}, 10
   for i = 1, n do
     counts[i] = 0
@@ -52,7 +52,7 @@ it("regression 070: owners that acquire a lingering lock in turns all get it", f
 end)
 
 for _, mode in ipairs { "read", "write", "multi" } do
-  it("regression 070: a try in mode " .. mode .. " gets a lock whose own key lingers", function()
+  it("regression 066: a try in mode " .. mode .. " gets a lock whose own key lingers", function()
     local name = mode == "multi" and { "c", "d" } or "c"
     for _ = 1, 20 do
       assert.is_true(assert(client:lock("c", { linger = LONG })):unlock())
@@ -62,7 +62,7 @@ for _, mode in ipairs { "read", "write", "multi" } do
     assert.same({}, etcd:keys(prefix .. "c/"))
   end)
 
-  it("regression 070: a waiter in mode " .. mode .. " gets a lock whose own key lingers", function()
+  it("regression 066: a waiter in mode " .. mode .. " gets a lock whose own key lingers", function()
     local name = mode == "multi" and { "e", "f" } or "e"
     for _ = 1, 5 do
       local lock = assert(client:lock("e", { linger = LONG }))

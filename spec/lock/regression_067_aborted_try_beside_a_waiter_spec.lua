@@ -10,7 +10,7 @@ local granted = clients.granted
 
 after_each(clients.close_all)
 
-it("regression 071: a waiter is not told the result of a try that was given up", function()
+it("regression 067: a waiter is not told the result of a try that was given up", function()
   local client, other = connect(), connect { elsewhere = true }
   for _ = 1, 20 do
     local held = assert(other:lock("a", { lock_delay = 5 }))
@@ -28,7 +28,7 @@ it("regression 071: a waiter is not told the result of a try that was given up",
   end
 end)
 
-it("regression 071: a try sends one request, also if a holder with a lock delay crashed", function()
+it("regression 067: a try sends one request, also if a holder with a lock delay crashed", function()
   local client, other = connect(), connect { elsewhere = true }
   local held = assert(other:lock("b", { lock_delay = 5 }))
   local before = client:stats()

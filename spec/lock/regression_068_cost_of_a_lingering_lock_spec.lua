@@ -24,7 +24,7 @@ local function sleeps()
   return n
 end
 
-it("regression 072: a hold with a linger of 1 ms does not wake the process", function()
+it("regression 068: a hold with a linger of 1 ms does not wake the process", function()
   local client = connect()
   local lock = assert(client:lock("a", { linger = 0.001 }))
   clients.await_watched(client, lock)
@@ -34,7 +34,7 @@ it("regression 072: a hold with a linger of 1 ms does not wake the process", fun
   assert.is_true(lock:unlock())
 end)
 
-it("regression 072: stats does not count a lingering lock as held", function()
+it("regression 068: stats does not count a lingering lock as held", function()
   local client = connect()
   local lock = assert(client:lock("b", { linger = 60 }))
   assert.equal(1, client:stats().held)
@@ -45,7 +45,7 @@ it("regression 072: stats does not count a lingering lock as held", function()
   assert.is_true(lock:unlock())
 end)
 
-it('regression 072: linger together with a lock delay is "invalid"', function()
+it('regression 068: linger together with a lock delay is "invalid"', function()
   clients.assert_fails("invalid", connect():lock("c", { linger = 1, lock_delay = 1 }))
   assert.is_true(assert(connect():lock("c", { linger = 1, lock_delay = 0 })):unlock())
 end)

@@ -52,7 +52,7 @@ local function with_data(check)
   end
 end
 
-describe("regression 073: user data below a lock's name", function()
+describe("regression 069: user data below a lock's name", function()
   it("does not block lock, try_lock, read_lock, write_lock and multi_lock", function()
     with_data(function()
       assert.is_true(assert(client:lock("order", SOON)):unlock())
@@ -167,7 +167,7 @@ describe("regression 073: user data below a lock's name", function()
   end)
 end)
 
-describe("regression 073: an entry that somebody overwrote with another lease or none", function()
+describe("regression 069: an entry that somebody overwrote with another lease or none", function()
   -- Calls |check| with the function that overwrites a key, in both ways.
   local function with_overwrite(check)
     for _, lease in ipairs { false, etcd:grant(600) } do
