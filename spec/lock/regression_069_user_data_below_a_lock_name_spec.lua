@@ -180,13 +180,13 @@ describe("regression 069: an entry that somebody overwrote with another lease or
     with_overwrite(function(overwrite)
       local key = prefix .. "order/" .. etcd:grant(600)
       etcd:put(key, "", key:match "[^/]*$")
-      local calls = {
-        client:lock_async("order", { timeout = 30 }), clients.ask(other, "read", "order"),
-      }
+      local first = assert(client:lock_async("order", { timeout = 30 }))
+      etcd:await_keys(prefix .. "order/", 2)
+      local second = clients.ask(other, "read", "order")
       etcd:await_keys(prefix .. "order/", 3)
       overwrite(key)
-      assert.is_true(granted(calls[1]):unlock())
-      assert.is_true(granted(calls[2]):unlock())
+      assert.is_true(granted(first):unlock())
+      assert.is_true(granted(second):unlock())
     end)
   end)
 
