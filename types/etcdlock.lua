@@ -36,7 +36,7 @@
 ---| "expired" # no proof in time that the session's lease lives: etcd out of reach, or we stood still
 ---| "revoked" # the lease was revoked; it may be seen as `deleted`, as its keys go with it
 ---| "deleted" # the key was deleted
----| "replaced" # somebody overwrote our key and took it off our lease
+---| "replaced" # somebody overwrote our key and took it off our lease, so that it blocks nobody
 ---| "cluster_changed" # another cluster answers, or an earlier state of ours: wiped, or restored from a backup
 ---| "max_hold" # that time has passed
 
@@ -124,6 +124,7 @@
 ---@class (exact) etcdlock.Line
 ---@field name string without the prefix of the client
 ---@field places etcdlock.Entry[] as those of `client:queue`
+---@field other_keys integer how many keys below the name are no entries; many slow each request
 
 ---One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
 ---`transport`, `message` and `code`; to find out why may take a second more.
@@ -407,7 +408,8 @@ function client:lease() end
 ---@return true
 function client:close() end
 
----Tells who holds the lock and who waits for it, the oldest first.
+---Tells who holds the lock and who waits for it, the oldest first. A key below the name is an entry
+---only if it is attached to the lease that its name contains; any other key is user data.
 ---Raises for a wrong type.
 ---Fails with a request's.
 ---@param name string
@@ -417,7 +419,7 @@ function client:close() end
 function client:queue(name) end
 
 ---Takes the lock away from the holder that has this token, from no other; from one of several names
----all of them.
+---all of them. Deletes no user data: a key that is no entry is refused with `not_held`.
 ---Raises for a wrong type.
 ---Fails with not_held, or a request's.
 ---@param name string
@@ -768,7 +770,8 @@ function election:with_leadership(value, opts, fn) end
 ---@return etcdlock.code|nil code
 function election:campaign_async(value, opts) end
 
----Tells who leads at this moment, as the majority of the cluster has it.
+---Tells who leads at this moment, as the majority of the cluster has it. A key is a candidate's
+---only if it is attached to the lease that its name contains.
 ---Fails with a request's.
 ---@return string|nil
 ---@return string|nil message

@@ -56,7 +56,8 @@ end, "with_leadership")
 
 -- ---- who leads ----
 
---- Tells who leads at this moment, as the majority of the cluster has it.
+--- Tells who leads at this moment, as the majority of the cluster has it. A key is a candidate's
+-- only if it is attached to the lease that its name contains.
 -- @treturn[1] string what the leader says
 -- @treturn[1] string its key
 -- @treturn[1] token of the leader

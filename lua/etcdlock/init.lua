@@ -118,7 +118,7 @@ M.traceback = finally.traceback
 --   stood still
 -- @field revoked the lease was revoked; it may be seen as `deleted`, as its keys go with it
 -- @field deleted the key was deleted
--- @field replaced somebody overwrote our key and took it off our lease
+-- @field replaced somebody overwrote our key and took it off our lease, so that it blocks nobody
 -- @field cluster_changed another cluster answers, or an earlier state of ours: wiped, or
 --   restored from a backup
 -- @field max_hold that time has passed

@@ -211,7 +211,8 @@ end
 -- @tfield[opt] {string,...} names of who wants several: of who holds them under each, of who
 --   waits under the first
 
---- Tells who holds the lock and who waits for it, the oldest first.
+--- Tells who holds the lock and who waits for it, the oldest first. A key below the name is an
+-- entry only if it is attached to the lease that its name contains; any other key is user data.
 -- @function client:queue
 -- @tparam string name
 -- @treturn {entry,...}
@@ -226,7 +227,7 @@ function M:queue(name)
 end
 
 --- Takes the lock away from the holder that has this token, from no other; from one of several
--- names all of them.
+-- names all of them. Deletes no user data: a key that is no entry is refused with `not_held`.
 -- @function client:break_lock
 -- @tparam string name
 -- @tparam token token which `client:queue` tells

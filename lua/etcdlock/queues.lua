@@ -56,11 +56,16 @@ local function read_some(self, names, first, revision, found)
     return nil, held, results
   end
   for i = first, last do
-    local places, message, code = queue.read(self, names[i], results[i - first + 1], revision)
+    local kvs = results[i - first + 1]
+    local places, message, code = queue.read(self, names[i], kvs, revision)
     if not places then
       return nil, message, code
     end
-    found[#found + 1] = { name = names[i]:sub(#self._prefix + 1), places = places }
+    found[#found + 1] = {
+      name = names[i]:sub(#self._prefix + 1),
+      places = places,
+      other_keys = #kvs - #places,
+    }
   end
   return true
 end
@@ -85,6 +90,7 @@ end
 -- @table line
 -- @tfield string name without the prefix of the client
 -- @tfield {entry,...} places as those of `client:queue`
+-- @tfield count other_keys how many keys below the name are no entries; many slow each request
 
 --- Tells who holds and who waits for all locks whose names begin with a prefix, as they
 -- stood at one moment. Whoever may not read all keys of etcd is told `denied`, unless it

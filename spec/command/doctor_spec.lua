@@ -161,6 +161,36 @@ describe("etcdlock doctor", function()
     assert.is_nil(out:find "can be taken")
   end)
 
+  it("reports locks with 1,000 or more other keys below their names, the worst first", function()
+    local etcd = suite.etcd()
+    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
+    finally(function()
+      clients.close_all()
+      etcd:del_all(prefix)
+    end)
+    -- Puts |count| keys below |name|, in transactions of 100.
+    local function fill(lock, name, count)
+      for first = 1, count, 100 do
+        local puts = {}
+        for i = first, math.min(first + 99, count) do
+          puts[#puts + 1] = { "put", ("%s%s/%d"):format(prefix, name, i), "price=12" }
+        end
+        assert(lock:txn(puts))
+      end
+    end
+    for name, count in pairs { order = 1000, stock = 1100, small = 999 } do
+      fill(clients.keep(assert(client:lock(name))), name, count)
+    end
+    local out, status = command.run { "doctor", "--prefix", prefix }
+    assert.equal(0, status, out)
+    local slow = {}
+    for name, count in out:gmatch '\n  note   lock "([^"]*)": (%d+) other keys below its name' do
+      slow[#slow + 1] = name:sub(#prefix + 1) .. " " .. count
+    end
+    assert.same({ "stock 1100", "order 1000" }, slow)
+    assert_says(out, "slow each lock and unlock; give locks a prefix of their own\n")
+  end)
+
   it("reports missing rights and a wrong password with the remedy, and prints no secret", function()
     local etcd = secured.start(prefix, { tls = false })
     finally(function() etcd:stop() end)

@@ -88,6 +88,7 @@ describe("queues", function()
     local lock = assert(client:lock "zz")
     local lease = etcd:grant(60)
     etcd:put(prefix .. "service/1f", "not on lease 1f", lease)
+    for i = 1, 3 do etcd:put(("%szz/%d"):format(prefix, i), "user data") end
     for page = 1, 21 do
       local puts = {}
       for i = 1, 100 do puts[i] = { "put", ("%sdata/%d-%d"):format(prefix, page, i), "x" } end
@@ -98,6 +99,8 @@ describe("queues", function()
     assert.equal(102, #found)
     assert.equal("many/101", found[101].name)
     assert.equal("zz", found[102].name)
+    assert.same({ 3, 0 }, { found[102].other_keys, found[101].other_keys })
+    for i = 1, 3 do etcd:del(("%szz/%d"):format(prefix, i)) end
     assert.same(other:queue "many/077", found[77].places)
     etcd:revoke(lease)
     etcd:del_all(prefix .. "data/")

@@ -12,6 +12,8 @@ local view = require "etcdlock.command.view.doctor"
 -- The lock that is taken to see whether locks can be taken.
 local NAME = "etcdlock-doctor"
 local LOCK_WAIT = 5 -- seconds
+-- From so many other keys below a lock's name on they are reported, for so many names at most.
+local MANY_KEYS, NAMES_SHOWN = 1000, 5
 
 -- ---- the settings ----
 
@@ -142,11 +144,33 @@ local function look_at_lock(client, known)
   end
 end
 
+--- Names that many keys of user data slow, the worst first: only of the locks that are held or
+-- waited for now it is known that they are locks.
+local function look_at_other_keys(found, known)
+  local slow = {}
+  for _, queue in ipairs(found) do
+    if queue.other_keys >= MANY_KEYS then
+      slow[#slow + 1] = queue
+    end
+  end
+  table.sort(slow, function(a, b) return a.other_keys > b.other_keys end)
+  for i = 1, math.min(#slow, NAMES_SHOWN) do
+    view.note(("lock %s: %d other keys below its name slow each lock and unlock; "
+      .. "give locks a prefix of their own"):format(quote(known.prefix .. slow[i].name),
+      slow[i].other_keys))
+  end
+  if #slow > NAMES_SHOWN then
+    view.note(("%d more locks have %d or more other keys below their names")
+      :format(#slow - NAMES_SHOWN, MANY_KEYS))
+  end
+end
+
 local function look_at_list(client, known)
   local found, message, code = client:queues()
   if found then
     view.good(("etcdlock ls may list what is below %s: %d lock%s"):format(quote(known.prefix),
       #found, #found == 1 and "" or "s"))
+    look_at_other_keys(found, known)
   elseif code == "denied" then
     view.note(("etcdlock ls may not list what is below %s: %s"):format(quote(known.prefix),
       known.prefix == "" and "name a PREFIX" or "this user may not read all of that"))

@@ -63,7 +63,7 @@ function M.lines(found)
   return table_of(HEAD, rows, IS_NUMBER)
 end
 
---- The same as one line of JSON: a list of { name, places }, by name.
+--- The same as one line of JSON: a list of { name, places, other_keys }, by name.
 function M.json(found)
   local queues = {}
   for i, queue in ipairs(found) do
@@ -71,8 +71,8 @@ function M.json(found)
     for k, place in ipairs(queue.places) do
       places[k] = json.encode(place)
     end
-    queues[i] = ('{"name":%s,"places":[%s]}'):format(json.encode(queue.name),
-      table.concat(places, ","))
+    queues[i] = ('{"name":%s,"other_keys":%d,"places":[%s]}'):format(json.encode(queue.name),
+      queue.other_keys, table.concat(places, ","))
   end
   return texts.clean_json("[" .. table.concat(queues, ",") .. "]")
 end
