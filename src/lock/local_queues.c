@@ -282,7 +282,7 @@ static bool is_held_back(queue_driver *queue, const el_owner *first) {
 
 static void carry_out(const el_local_action *action);
 
-/* Whoever waits in |queue|, or is about to. */
+/* The first owner that waits in |queue|, or is about to. */
 static const el_owner *first_waiting(const queue_driver *queue,
                                      const el_local_event *event) {
   el_local_owner *first = TAILQ_FIRST(&queue->local.waiting);
@@ -353,7 +353,7 @@ static void stepped(el_entry_driver *driver) {
   }
 }
 
-/* Who waited for the entry has waited for others if that did. */
+/* Owners whose entry waited for another client have waited, too. */
 static void note_waited(place *at) {
   el_local_owner *owner;
   TAILQ_FOREACH(owner, &at->local.owners, link) {
@@ -515,8 +515,8 @@ static void stop_wait(el_owner *owner, const el_error *err) {
   step(owner->queue, &leave);
 }
 
-/* One who waits without a time limit waits out an outage like another holder;
- * but where etcd has never been, he would wait for a typing mistake. */
+/* A wait without a time limit lasts through an outage; but if etcd was never reached, its
+ * address may be wrong. */
 static void on_deadline(el_owner *owner) {
   bool endless = owner->deadline_ms == INT64_MAX;
   el_error err;
@@ -621,7 +621,7 @@ static void fail(el_owner *owner, const el_local_action *action) {
   forget(owner);
 }
 
-/* Whoever hears of it from here finds that it isn't counted as held any more. */
+/* Counted first: an owner that is told of the loss finds it counted in `stats`. */
 static void lose(el_owner *owner, el_loss loss) {
   el_error err;
   EL_COUNT(counters_of(owner->queue), held, -1);
