@@ -105,7 +105,7 @@ static inline int key_id_several(int caller, int order, int nth) {
                      1 + caller + CALLERS_MAX * (order + ORDERS * nth));
 }
 
-/* Whose they are. */
+/* Returns the caller that asks for the multi-lock |several|. */
 static inline int key_id_caller(int several) {
   return ((int)key_id_slot(several) - 1) % CALLERS_MAX;
 }

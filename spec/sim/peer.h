@@ -44,7 +44,7 @@ typedef struct peer_writes {
   el_write_order order;
   int of;      /* which caller's they are */
   int caller;  /* the same while it holds; else NOBODY */
-  int64_t rev; /* of the key that he holds by */
+  int64_t rev; /* create_revision of the hold's key */
   sim_write waiting[WRITES_WAITING_MAX]; /* the first is under way */
   int n;
   uint32_t

@@ -155,7 +155,7 @@ void queue_step_entry(world *wd, sim_peer *pr, peer_entry *at,
   queues_perform(wd, pr);
 }
 
-/* Whom etcd grants the key, and not another caller. */
+/* Marks the owners that are granted by etcd, not by a handoff. */
 static void mark_granted(sim_peer *pr, peer_entry *at, size_t first) {
   for (; first < pr->actions.n; first++) {
     const el_local_action *action = &pr->actions.list[first];

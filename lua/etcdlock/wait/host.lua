@@ -16,8 +16,6 @@ local M = {
   loop = loops.current,
   --- Would a wait here stop what must go on? message, code if so.
   refusal = loops.refusal,
-  --- Do locks belong to requests, and end with them?
-  has_requests = false,
 }
 
 --- Is it too early to connect? message, code if so.

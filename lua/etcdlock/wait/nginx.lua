@@ -6,7 +6,7 @@
 local core = require "etcdlock.core"
 local ties = require "etcdlock.wait.tie"
 
-local M = { has_requests = true }
+local M = {}
 
 local ngx = rawget(_G, "ngx")
 local POOL_SIZE = 512
