@@ -15,4 +15,8 @@ char *el_bytes_copy(el_bytes bytes) {
   return copy;
 }
 
+bool el_bytes_are_equal(el_bytes a, el_bytes b) {
+  return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
 void el_bytes_free(el_bytes copy) { free((void *)(uintptr_t)copy.data); }

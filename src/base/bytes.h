@@ -2,6 +2,7 @@
 #ifndef ETCDLOCK_BASE_BYTES_H
 #define ETCDLOCK_BASE_BYTES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct el_bytes {
@@ -11,6 +12,9 @@ typedef struct el_bytes {
 
 /* A copy with a NUL behind it, the caller's; NULL: no memory. @thread any */
 char *el_bytes_copy(el_bytes bytes);
+
+/* @thread any */
+bool el_bytes_are_equal(el_bytes a, el_bytes b);
 
 /* Frees such a copy; harmless if there is none. @thread any */
 void el_bytes_free(el_bytes copy);

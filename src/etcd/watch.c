@@ -324,6 +324,18 @@ void el_watch_start_prefix(el_watches *watches, el_watch *watch,
   start(watches, watch, prefix, true);
 }
 
+void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
+                   el_bytes key) {
+  HASH_DEL(watches->by_id, from);
+  to->key = key;
+  to->id = from->id;
+  to->is_prefix = from->is_prefix;
+  to->created = from->created;
+  from->id = 0;
+  from->created = false;
+  HASH_ADD(hh, watches->by_id, id, sizeof to->id, to);
+}
+
 void el_watch_stop(el_watches *watches, el_watch *watch) {
   if (watch->id == 0) return;
   HASH_DEL(watches->by_id, watch);

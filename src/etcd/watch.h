@@ -57,6 +57,11 @@ void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key);
 void el_watch_start_prefix(el_watches *watches, el_watch *watch,
                            el_bytes prefix);
 
+/* |to| takes the place of |from|, which must watch and watches nothing any more; |key| is
+ * the same, in memory that lives until |to| is stopped. @thread io */
+void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
+                   el_bytes key);
+
 /* No event comes after this; harmless when not watching. @thread io */
 void el_watch_stop(el_watches *watches, el_watch *watch);
 

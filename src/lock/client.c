@@ -28,6 +28,7 @@ struct el_client {
   el_auth *auth;
   el_requests *requests;
   el_watches *watches;
+  el_watch_cache *watch_cache;
   el_sessions *sessions;
   el_local_queues *queues;
   el_guarded_world guarded;
@@ -193,9 +194,11 @@ static void run_open(el_command *command) {
                                .found_key = on_key_found,
                                .arg = cl};
   cl->watches = el_watches_new(cl->auth, timers);
+  cl->watch_cache = el_watch_cache_new(cl->watches, timers);
   world = (el_entry_world){.auth = cl->auth,
                            .requests = cl->requests,
                            .watches = cl->watches,
+                           .watch_cache = cl->watch_cache,
                            .timers = timers,
                            .counters = &cl->handle->counters};
   cl->sessions = el_sessions_new(&session, &world);
@@ -250,6 +253,7 @@ static void on_stopped(void *arg) {
   el_alarms_free(cl->alarms);
   el_sessions_free(cl->sessions);
   el_watcher_world_free(&cl->watchers);
+  el_watch_cache_free(cl->watch_cache);
   el_watches_free(cl->watches);
   el_requests_free(cl->requests);
   el_channel_free(cl->channel);

@@ -23,11 +23,6 @@ static void on_counted(void *arg, el_behind behind) {
   }
 }
 
-static bool is_own(const el_contenders *contenders, el_bytes key) {
-  el_bytes own = el_keys_own(&contenders->driver->keys);
-  return key.len == own.len && memcmp(key.data, own.data, own.len) == 0;
-}
-
 /* The look finds what was there before the watch, the watch what comes after. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   el_contenders *contenders = EL_OF(watch, el_contenders, watch);
@@ -39,7 +34,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
       contenders->census = el_census_take(driver, on_counted, contenders);
       return;
     case EL_WATCH_PUT:
-      if (!is_own(contenders, event->key) &&
+      if (!el_bytes_are_equal(event->key, el_keys_own(&driver->keys)) &&
           el_kind_waits(&driver->keys, event->key, event->lease)) {
         contenders->found(contenders->arg);
       }

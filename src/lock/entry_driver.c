@@ -143,17 +143,32 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
     watching->told_rev = from->rev;
     event.rev = is_behind ? from->rev : all_created_rev(driver);
     if (event.rev == 0) return;
-  } else if (from->rev > watching->told_rev) {
+  } else if (from->rev < watching->told_rev) {
+    return; /* the entry knows: the watch was in the cache before */
+  } else {
     watching->told_rev = from->rev;
   }
   step(driver, &event);
+}
+
+static bool is_own_key(const el_entry_driver *driver, el_bytes key) {
+  const el_keys *own = &driver->keys;
+  while (own != NULL && !el_bytes_are_equal(el_keys_own(own), key)) {
+    own = own->next;
+  }
+  return own != NULL;
 }
 
 static void stop_watch(el_entry_driver *driver) {
   el_key_watch *watching;
   while ((watching = driver->watching) != NULL) {
     driver->watching = watching->next;
-    el_watch_stop(driver->world->watches, &watching->watch);
+    if (is_own_key(driver, watching->watch.key)) {
+      el_watch_stop(driver->world->watches, &watching->watch);
+    } else {
+      el_watch_cache_put(driver->world->watch_cache, &watching->watch,
+                         watching->told_rev);
+    }
     free(watching);
   }
 }
@@ -169,14 +184,25 @@ static el_key_watch *add_watch(el_entry_driver *driver, el_bytes *key) {
   return watching;
 }
 
+static void watch_own(el_entry_driver *driver, el_bytes key) {
+  el_key_watch *watching = add_watch(driver, &key);
+  el_watch_start(driver->world->watches, &watching->watch, key);
+}
+
 static void watch_stem(el_entry_driver *driver, el_bytes stem) {
   el_key_watch *watching = add_watch(driver, &stem);
   el_watch_start_prefix(driver->world->watches, &watching->watch, stem);
 }
 
-static void watch_key(el_entry_driver *driver, el_bytes key) {
+/* Somebody else's key, of which the entry knows what it was at |watch_rev|. */
+static void watch_another(el_entry_driver *driver, el_bytes key) {
   el_key_watch *watching = add_watch(driver, &key);
-  el_watch_start(driver->world->watches, &watching->watch, key);
+  watching->told_rev =
+      el_watch_cache_take(driver->world->watch_cache, &watching->watch, key,
+                          driver->entry.watch_rev);
+  if (watching->told_rev == 0) {
+    el_watch_start(driver->world->watches, &watching->watch, key);
+  }
 }
 
 static void watch_other(el_entry_driver *driver, const el_place *place) {
@@ -188,9 +214,9 @@ static void watch_other(el_entry_driver *driver, const el_place *place) {
                (el_bytes){key, el_key_write_stem(key, name, place->mode)});
     return;
   }
-  watch_key(driver, (el_bytes){key, el_key_write(key, name, place)});
+  watch_another(driver, (el_bytes){key, el_key_write(key, name, place)});
   if (el_kind_may_change(&driver->keys, place, &note)) {
-    watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)});
+    watch_another(driver, (el_bytes){key, el_key_write(key, name, &note)});
   }
 }
 
@@ -202,7 +228,7 @@ static void start_watch(el_entry_driver *driver, const el_place *place) {
     return;
   }
   for (const el_keys *own = &driver->keys; own != NULL; own = own->next) {
-    watch_key(driver, el_keys_own(own));
+    watch_own(driver, el_keys_own(own));
   }
 }
 
@@ -266,6 +292,14 @@ static void note_state(el_entry_driver *driver) {
   }
 }
 
+/* Has the key changed after the entry knew it and before it took its watch from the
+ * cache? */
+static bool has_missed(const el_entry_driver *driver) {
+  const el_entry *entry = &driver->entry;
+  return entry->state == EL_ENTRY_WAITING && entry->watching &&
+         all_created_rev(driver) > entry->watch_rev;
+}
+
 static void take(el_entry_driver *driver, const el_entry_event *event) {
   el_entry_actions actions;
   el_entry_event known = *event;
@@ -303,6 +337,10 @@ static void step(el_entry_driver *driver, const el_entry_event *event) {
   take(driver, event);
   while (withdraw(driver)) {
     take(driver, &withdrawn);
+  }
+  if (has_missed(driver)) {
+    take(driver, &(el_entry_event){.kind = EL_ENTRY_WATCH_CREATED,
+                                   .rev = all_created_rev(driver)});
   }
   driver->events->stepped(driver); /* which may be its end */
 }

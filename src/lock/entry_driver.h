@@ -15,6 +15,7 @@
 #include "etcd/watch.h"
 #include "lock/requests.h"
 #include "lock/session_driver.h"
+#include "lock/watch_cache.h"
 #include "rules/entry.h"
 #include "rules/key.h"
 
@@ -33,6 +34,7 @@ struct el_entry_world {
   bool wanted;           /* somebody needs the session */
   el_entry_world *next;  /* of the same client */
   el_watches *watches;
+  el_watch_cache *watch_cache;
   el_timers *timers;
   el_counters *counters;
   struct el_proving_list proving; /* those that wait for the session's proof */

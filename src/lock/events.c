@@ -41,8 +41,7 @@ static el_bytes copy_of(el_bytes bytes) {
 
 static bool is_retry_for(const el_event *event, el_bytes why) {
   return event->kind == EL_EVENT_RETRY && event->why.data != NULL &&
-         event->why.len == why.len &&
-         memcmp(event->why.data, why.data, why.len) == 0;
+         el_bytes_are_equal(event->why, why);
 }
 
 /* The one that |event| is only one more of; NULL: it is news. */

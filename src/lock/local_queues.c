@@ -212,10 +212,7 @@ static bool visit_name(const el_local_queues *queues, const el_owner *owner,
 
 static bool list_has(el_bytes names, el_bytes name) {
   while (names.len > 0) {
-    el_bytes one = el_list_cut(&names);
-    if (one.len == name.len && memcmp(one.data, name.data, one.len) == 0) {
-      return true;
-    }
+    if (el_bytes_are_equal(el_list_cut(&names), name)) return true;
   }
   return false;
 }

@@ -33,15 +33,11 @@ struct el_watcher {
 
 /* ---- changes ---- */
 
-static bool is_equal(el_bytes a, el_bytes b) {
-  return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
-}
-
 /* After one change that was not passed yet, every key counts: the change may
  * have made another key important. */
 static bool counts(const el_watcher *watcher, el_bytes key) {
   return watcher->changes != watcher->passed || watcher->only.data == NULL ||
-         key.data == NULL || is_equal(watcher->only, key);
+         key.data == NULL || el_bytes_are_equal(watcher->only, key);
 }
 
 /* |key|: what has changed; no data: any key may have. |rev| 0: unknown. */

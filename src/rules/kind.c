@@ -68,10 +68,9 @@ static bool is_downgraded(const el_keys *keys, const el_place *writer,
                           const el_op_result *notes) {
   el_place note = el_kind_downgrade_note(writer->rev);
   char key[EL_KEY_SIZE];
-  size_t len = el_key_write(key, el_keys_name(keys), &note);
+  el_bytes wanted = {key, el_key_write(key, el_keys_name(keys), &note)};
   for (size_t i = 0; i < notes->n_kvs; i++) {
-    el_bytes found = notes->kvs[i].key;
-    if (found.len == len && memcmp(found.data, key, len) == 0) {
+    if (el_bytes_are_equal(notes->kvs[i].key, wanted)) {
       return el_place_is_attached(writer, notes->kvs[i].lease);
     }
   }
