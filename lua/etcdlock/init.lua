@@ -46,6 +46,7 @@ function M.connect(opts)
   if not client then
     return nil, message, code
   end
+  host.connected(client)
   return Client.new(client, known)
 end
 

@@ -21,6 +21,7 @@ struct el_client {
   el_command open_command, close_command;
   el_settings *settings;   /* until the client is open */
   int64_t close_budget_ms; /* written before the command is posted */
+  bool has_begun_to_close;
 
   /* The I/O thread's own. */
   el_loop *loop;
@@ -316,13 +317,22 @@ int64_t el_client_alive_ms(const el_client *cl) {
 
 /* ---- life ---- */
 
-void el_client_close(el_client *cl, int64_t budget_ms) {
-  if (cl->handle->loop == NULL || el_handle_is_forked(cl->handle)) return;
+void el_client_begin_close(el_client *cl, int64_t budget_ms) {
+  if (cl->has_begun_to_close || el_handle_is_forked(cl->handle)) return;
+  cl->has_begun_to_close = true;
   cl->close_budget_ms = budget_ms;
   cl->close_command.run = run_close;
   el_loop_post(cl->loop, &cl->close_command);
+}
+
+bool el_client_has_stopped(el_client *cl) {
+  return cl->handle->loop == NULL || el_loop_has_ended(cl->loop);
+}
+
+void el_client_shut(el_client *cl) { cl->handle->loop = NULL; }
+
+void el_client_join(el_client *cl) {
   el_loop_join(cl->loop);
-  cl->handle->loop = NULL;
   if (cl->handle->wake_queue != NULL) {
     el_wake_queue_shut(cl->handle->wake_queue);
   }

@@ -21,13 +21,22 @@ typedef struct el_client el_client;
  * forked) if that can't be. @thread lua */
 el_client *el_client_new(const el_connect_options *options, el_error *err);
 
-/* Releases everything, revokes the lease, stops and joins the I/O thread:
- * within |budget_ms| and a moment, whether or not etcd answers (what it didn't
- * hear of ends with the lease). Idempotent; does nothing in a forked child.
- * @thread lua */
-void el_client_close(el_client *cl, int64_t budget_ms);
+/* Begins to close: releases everything, revokes the lease and stops the I/O thread, within
+ * |budget_ms| and a moment, whether or not etcd answers (what it didn't hear of ends with
+ * the lease). Idempotent; does nothing in a forked child. @thread lua */
+void el_client_begin_close(el_client *cl, int64_t budget_ms);
 
-/* Frees a closed client; its locks may live on. @thread lua */
+/* Is that done, so that el_client_join returns at once? @thread lua */
+bool el_client_has_stopped(el_client *cl);
+
+/* Nobody asks a client any more that has begun to close: its handle answers "closed".
+ * @thread lua */
+void el_client_shut(el_client *cl);
+
+/* Joins the I/O thread of a client that is shut. @thread any */
+void el_client_join(el_client *cl);
+
+/* Frees a client that was joined; its locks may live on. @thread any */
 void el_client_free(el_client *cl);
 
 /* What can be asked and read of it; lives on with its locks. @thread lua */

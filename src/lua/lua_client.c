@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
-/* What lua_close and the collector give to releasing and revoking. */
+#include "base/reaper.h"
+
+/* What the collector gives to releasing and revoking. */
 enum { GC_BUDGET_MS = 500 };
 
 el_lua_client *el_lua_check_client(lua_State *L, int arg) {
@@ -111,21 +113,52 @@ static el_nret l_client_usable(lua_State *L) {
 
 /* The server's thread posts, and its connections wait for what has ended as
  * closed: so it stops first, and hangs up last. */
-static void close_client(el_lua_client *lc, int64_t budget_ms) {
-  el_error err;
-  if (!el_lua_client_is_usable(lc, &err)) return;
+static void begin_close(el_lua_client *lc, int64_t budget_ms) {
+  if (lc->is_closing) return;
+  lc->is_closing = true;
   if (lc->server != NULL) {
     el_wake_server_stop(lc->server);
   }
-  el_client_close(lc->client, budget_ms);
+  el_client_begin_close(lc->client, budget_ms);
+}
+
+/* Of a client that is shut. */
+static void finish_close(el_lua_client *lc) {
+  el_client_join(lc->client);
   if (lc->server != NULL) {
     el_wake_server_hang_up(lc->server);
   }
 }
 
+/* client:begin_close(budget): returns at once; client:close is to follow when
+ * client:has_stopped() */
+static el_nret l_client_begin_close(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_error err;
+  if (el_lua_client_is_usable(lc, &err)) {
+    begin_close(lc, el_lua_check_ms(L, 2));
+  }
+  return 0;
+}
+
+/* client:has_stopped() -> will client:close return at once? */
+static el_nret l_client_has_stopped(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_error err;
+  lua_pushboolean(L, !el_lua_client_is_usable(lc, &err) ||
+                         el_client_has_stopped(lc->client));
+  return 1;
+}
+
 /* client:close(budget) */
 static el_nret l_client_close(lua_State *L) {
-  close_client(el_lua_check_client(L, 1), el_lua_check_ms(L, 2));
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_error err;
+  if (el_lua_client_is_usable(lc, &err)) {
+    begin_close(lc, el_lua_check_ms(L, 2));
+    el_client_shut(lc->client);
+    finish_close(lc);
+  }
   return 0;
 }
 
@@ -185,20 +218,54 @@ static el_nret l_client_stats(lua_State *L) {
   return 1;
 }
 
+static void free_client(el_lua_client *lc) {
+  el_client_free(lc->client);
+  el_wake_server_free(lc->server);
+  free(lc);
+}
+
+static void reap(void *arg) {
+  finish_close(arg);
+  free_client(arg);
+}
+
+/* Lua's collector waits for nothing. lua_close does, see el_lua_open_client. */
 static el_nret l_client_gc(lua_State *L) {
   el_lua_client *lc = el_lua_take_box(L, 1, EL_LUA_CLIENT);
-  if (lc != NULL && !el_handle_is_forked(el_client_handle(lc->client))) {
-    close_client(lc, GC_BUDGET_MS);
-    el_client_free(lc->client);
-    el_wake_server_free(lc->server);
-    free(lc);
+  el_error err;
+  if (lc == NULL || el_handle_is_forked(el_client_handle(lc->client))) return 0;
+  if (!el_lua_client_is_usable(lc, &err)) { /* it is closed */
+    free_client(lc);
+    return 0;
   }
+  begin_close(lc, GC_BUDGET_MS);
+  el_client_shut(lc->client);
+  if (!el_reaper_start(reap, lc)) reap(lc);
   return 0;
+}
+
+static el_nret l_wait_for_reaper(lua_State *L) {
+  (void)L;
+  el_reaper_wait();
+  return 0;
+}
+
+/* lua_close calls finalizers from the newest object to the oldest: this one's comes after
+ * those of all clients. */
+static void open_exit_guard(lua_State *L) {
+  lua_newuserdata(L, 1);
+  lua_newtable(L);
+  lua_pushcfunction(L, l_wait_for_reaper);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, LUA_REGISTRYINDEX, "etcdlock.core.exit_guard");
 }
 
 void el_lua_open_client(lua_State *L, const luaL_Reg *const *methods) {
   static const luaL_Reg own[] = {
       {"usable", l_client_usable},
+      {"begin_close", l_client_begin_close},
+      {"has_stopped", l_client_has_stopped},
       {"close", l_client_close},
       {"lease", l_client_lease},
       {"alive", l_client_alive},
@@ -206,6 +273,7 @@ void el_lua_open_client(lua_State *L, const luaL_Reg *const *methods) {
       {"stats", l_client_stats},
       {NULL, NULL},
   };
+  open_exit_guard(L);
   el_lua_new_type(L, EL_LUA_CLIENT, own, l_client_gc);
   luaL_getmetatable(L, EL_LUA_CLIENT);
   lua_getfield(L, -1, "__index");

@@ -24,6 +24,8 @@ typedef struct el_lua_client {
   /* For a host that waits on connections; NULL until it asks for them. */
   el_wake_server *server;
   uint64_t n_served;
+  bool
+      is_closing; /* a call of client:begin_close or of client:close has begun */
 } el_lua_client;
 
 /* The client at |arg|. @thread lua */

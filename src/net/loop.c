@@ -427,6 +427,10 @@ void el_loop_stop(el_loop *loop) {
   loop->stopping = true;
 }
 
+bool el_loop_has_ended(el_loop *loop) {
+  return el_completion_has(&loop->ended, ENDED);
+}
+
 void el_loop_join(el_loop *loop) {
   el_leader_recall(&loop->leader);
   while (!el_completion_wait(&loop->ended, ENDED, MAX_SLEEP_MS)) {

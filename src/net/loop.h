@@ -37,9 +37,13 @@ typedef struct el_loop_events {
  * if there is no memory or no thread to be had. @thread lua */
 el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err);
 
+/* Has the loop that el_loop_stop stops done all its work, so that el_loop_join doesn't
+ * wait? @thread lua */
+bool el_loop_has_ended(el_loop *loop);
+
 /* Waits until the loop that el_loop_stop stops has done all its work, and gives
  * it up. Its thread may still linger for a moment, see el_loop_linger.
- * @thread lua */
+ * @thread any */
 void el_loop_join(el_loop *loop);
 
 /* Hands |command| to the I/O thread, which runs it exactly once; the caller

@@ -52,6 +52,14 @@ function M.is_cut_off()
   return false
 end
 
+--- Has noticed a client that was just made, and is not closed.
+function M.connected() end
+
+--- Closes a core client, within so many seconds.
+function M.close(core_client, seconds)
+  core_client:close(seconds)
+end
+
 --- Where a message goes for which nobody has given another place.
 function M.log(message)
   io.stderr:write(message, "\n")

@@ -4,6 +4,7 @@
 -- the light thread (the request was aborted, the worker goes), it closes the
 -- connection, by which the core learns that nobody waits any more.
 local core = require "etcdlock.core"
+local collector = require "etcdlock.wait.collector"
 local ties = require "etcdlock.wait.tie"
 
 local M = {}
@@ -80,6 +81,26 @@ function M.leaving()
       "premature"
   end
 end
+
+-- ---- the end of clients ----
+
+local CLOSE_LOOK = 0.001 -- seconds, at first
+local CLOSE_LOOK_MOST = 0.05
+
+--- Where nothing can wait here, the core closes the client alone, and the collector frees it.
+function M.close(core_client, seconds)
+  core_client:begin_close(seconds)
+  if can_yield() then
+    local look = CLOSE_LOOK
+    while not core_client:has_stopped() do
+      ngx.sleep(look)
+      look = math.min(look * 2, CLOSE_LOOK_MOST)
+    end
+    core_client:close(0)
+  end
+end
+
+M.connected = collector.notice
 
 -- ---- connections ----
 

@@ -1,5 +1,7 @@
 --- The numbers by which the core tells one client's program what has come to its
 -- end, and who is to be called then; and the descriptor that says so.
+local host = require "etcdlock.wait.host"
+
 local Wakeups = {}
 Wakeups.__index = Wakeups
 
@@ -101,7 +103,7 @@ function Wakeups:close(seconds)
     end
     watcher.is_over = true
   end
-  self.core:close(seconds)
+  host.close(self.core, seconds)
   self:deliver()
 end
 
