@@ -172,8 +172,12 @@ end
 --- What the core's verdict makes of the request: lock | nil, message, code.
 local function conclude(self, core_lock, request, tie, ok, message, code)
   if ok then
+    if tie then
+      host.share(self._wakeups, tie)
+    end
     return wrap(self, core_lock, request, tie)
   end
+  host.untie(self._wakeups, tie)
   if request.is_pressed and code == "unavailable" then
     self._scout:send()
   end

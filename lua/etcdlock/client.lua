@@ -405,8 +405,8 @@ end
 --- Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a
 -- little more for etcd. In nginx the request waits, not its worker; in a phase that can't
 -- wait, `close` returns at once and the rest is done in the background. A client that is
--- dropped without `close` is closed when Lua collects it, in the background, too. A lease whose hold was lost less than its `lock_delay` ago is not revoked;
--- it ends by itself. The client and its locks answer `closed` from then on. May be repeated.
+-- dropped without `close` is closed when Lua collects it, in the background, too. A lease
+-- whose hold was lost less than its `lock_delay` ago is not revoked; it ends by itself. The client and its locks answer `closed` from then on. May be repeated.
 -- @treturn true
 -- @fail never
 function Client:close()

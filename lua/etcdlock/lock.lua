@@ -262,7 +262,7 @@ check.methods(Lock, "lock")
 -- Wraps a core lock that is held. For acquire.lua only.
 function Lock.new(client, core_lock, request, tie)
   return setmetatable({
-    _core = core_lock, -- or what let_go.lua keeps of it
+    _core = core_lock,
     _client = client,
     _request = request, -- of acquire.lua, by which it was taken
     _mode = request.mode,

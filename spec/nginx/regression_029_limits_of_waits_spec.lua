@@ -49,7 +49,7 @@ local function assert_no_room(opts, why)
   told.held = nil
   local line = next(told)
   assert.equal("nomem etcdlock can't wait here, it has no connection to its own thread: " .. why
-    .. " for each request that waits at once, and the rest", line)
+    .. " for each request that waits for a lock or holds one, and the rest", line)
   assert.is_nil(next(told, line))
 end
 

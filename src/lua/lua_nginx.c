@@ -12,8 +12,15 @@ static el_wake_server *server_of(el_lua_client *lc, el_error *err) {
   return lc->server;
 }
 
+/* The request that waited for this lock, or held it, has ended. */
+static void outlive(void *arg) {
+  el_lock *lk = arg;
+  el_lock_outlive(lk);
+  el_lock_unref(lk);
+}
+
 static bool start_server(el_lua_client *lc, const char *dir, el_error *err) {
-  lc->server = el_wake_server_start(dir, err);
+  lc->server = el_wake_server_start(dir, outlive, err);
   return lc->server != NULL;
 }
 
@@ -51,30 +58,45 @@ static el_nret l_client_seal(lua_State *L) {
   return 0;
 }
 
-/* Whoever waited for the lock, or held it, is gone. */
-static void outlive(void *arg) {
-  el_lock *lk = arg;
-  if (lk == NULL) return; /* a mere look */
-  el_lock_outlive(lk);
-  el_lock_unref(lk);
-}
-
-/* client:expect([lock]) -> the number of a wait, which will be said over the
- * socket | nil, message, code. With a lock, that is released if the connection
- * ends before taken(number). */
+/* client:expect() -> the number of a wait, which will be said over the socket
+ *                  | nil, message, code */
 static el_nret l_client_expect(lua_State *L) {
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_lock *lk =
-      lua_isnoneornil(L, 2) ? NULL : el_lua_check_box(L, 2, EL_LUA_LOCK);
   el_wake_server *server = server_of(lc, &err);
   uint64_t id;
   if (server == NULL) return el_lua_fail(L, &err);
   id = EL_LUA_SERVED + lc->n_served++;
-  el_wake_server_expect(server, id, outlive,
-                        lk != NULL ? el_lock_ref(lk) : NULL);
+  el_wake_server_expect(server, id);
   lua_pushnumber(L, (lua_Number)id);
   return 1;
+}
+
+static uint64_t check_number(lua_State *L, int arg) {
+  return (uint64_t)luaL_checknumber(L, arg);
+}
+
+/* client:tie(number, lock): the lock is released if the connection of that wait ends
+ * -> false: it has ended */
+static el_nret l_client_tie(lua_State *L) {
+  el_error err;
+  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
+  uint64_t id = check_number(L, 2);
+  el_lock *lk = el_lock_ref(el_lua_check_box(L, 3, EL_LUA_LOCK));
+  bool is_tied = server != NULL && el_wake_server_tie(server, id, lk);
+  if (!is_tied) el_lock_unref(lk);
+  lua_pushboolean(L, is_tied);
+  return 1;
+}
+
+/* client:untie(number, lock): the reverse */
+static el_nret l_client_untie(lua_State *L) {
+  el_error err;
+  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
+  uint64_t id = check_number(L, 2);
+  el_lock *lk = el_lua_check_box(L, 3, EL_LUA_LOCK);
+  if (server != NULL && el_wake_server_untie(server, id, lk)) el_lock_unref(lk);
+  return 0;
 }
 
 /* client:hear(): numbers were said over the socket */
@@ -91,13 +113,9 @@ static el_nret l_client_hear(lua_State *L) {
  * -> was the number said, and is it certain that no byte was sent for that? */
 static el_nret l_client_taken(lua_State *L) {
   el_error err;
-  void *lk = NULL;
-  uint64_t id = (uint64_t)luaL_checknumber(L, 2);
+  uint64_t id = check_number(L, 2);
   el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
-  lua_pushboolean(L, server != NULL && el_wake_server_taken(server, id, &lk));
-  if (lk != NULL) {
-    el_lock_unref(lk);
-  }
+  lua_pushboolean(L, server != NULL && el_wake_server_taken(server, id));
   return 1;
 }
 
@@ -106,6 +124,8 @@ const luaL_Reg el_lua_nginx_methods[] = {
     {"next_fd", l_client_next_fd},
     {"seal", l_client_seal},
     {"expect", l_client_expect},
+    {"tie", l_client_tie},
+    {"untie", l_client_untie},
     {"hear", l_client_hear},
     {"taken", l_client_taken},
     {NULL, NULL},

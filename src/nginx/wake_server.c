@@ -29,8 +29,8 @@ typedef struct wait_entry {
   peer *at;     /* NULL: its connection has not spoken yet */
   bool listens; /* it has, and was not answered yet */
   bool pushed;  /* while it didn't listen */
-  el_wake_gone gone;
-  void *arg;
+  void **tied;  /* what ends with the connection, an array */
+  size_t n_tied;
   UT_hash_handle hh;
 } wait_entry;
 
@@ -47,6 +47,7 @@ struct el_wake_server {
   el_wake wake;
   int epoll_fd; /* the thread's: who comes and who goes */
   int stop_fd;
+  el_wake_gone gone;
   int spare_fd; /* given up for a moment when there are no others */
   el_wake_socket at;
   pthread_t thread;
@@ -72,18 +73,48 @@ static void take_out(el_wake_server *server, wait_entry *entry) {
   }
 }
 
-void el_wake_server_expect(el_wake_server *server, uint64_t id,
-                           el_wake_gone gone, void *arg) {
+static void free_wait(wait_entry *entry) {
+  free(entry->tied);
+  free(entry);
+}
+
+void el_wake_server_expect(el_wake_server *server, uint64_t id) {
   wait_entry *entry = el_alloc(sizeof *entry);
   entry->id = id;
-  entry->gone = gone;
-  entry->arg = arg;
   pthread_mutex_lock(&server->mu);
   HASH_ADD(hh, server->waits, id, sizeof entry->id, entry);
   pthread_mutex_unlock(&server->mu);
 }
 
-bool el_wake_server_taken(el_wake_server *server, uint64_t id, void **arg) {
+bool el_wake_server_tie(el_wake_server *server, uint64_t id, void *arg) {
+  wait_entry *entry;
+  pthread_mutex_lock(&server->mu);
+  entry = find(server, id);
+  if (entry != NULL) {
+    entry->tied =
+        el_realloc(entry->tied, (entry->n_tied + 1) * sizeof *entry->tied);
+    entry->tied[entry->n_tied++] = arg;
+  }
+  pthread_mutex_unlock(&server->mu);
+  return entry != NULL;
+}
+
+bool el_wake_server_untie(el_wake_server *server, uint64_t id,
+                          const void *arg) {
+  wait_entry *entry;
+  size_t i = 0, n;
+  pthread_mutex_lock(&server->mu);
+  entry = find(server, id);
+  n = entry != NULL ? entry->n_tied : 0;
+  while (i < n && entry->tied[i] != arg) {
+    i++;
+  }
+  if (i < n) entry->tied[i] = entry->tied[--entry->n_tied];
+  pthread_mutex_unlock(&server->mu);
+  return i < n;
+}
+
+bool el_wake_server_taken(el_wake_server *server, uint64_t id) {
   wait_entry *entry;
   bool listened = false;
   pthread_mutex_lock(&server->mu);
@@ -91,10 +122,9 @@ bool el_wake_server_taken(el_wake_server *server, uint64_t id, void **arg) {
   if (entry != NULL) {
     take_out(server, entry);
     listened = entry->listens;
-    *arg = entry->arg;
+    free_wait(entry);
   }
   pthread_mutex_unlock(&server->mu);
-  free(entry);
   return listened;
 }
 
@@ -134,11 +164,13 @@ static wait_entry *take_from(el_wake_server *server, peer *one) {
   return entry;
 }
 
-/* Nobody waits for |entry| any more. */
-static void give_up(wait_entry *entry) {
+/* The connection of |entry| has ended. */
+static void give_up(const el_wake_server *server, wait_entry *entry) {
   if (entry == NULL) return;
-  entry->gone(entry->arg);
-  free(entry);
+  for (size_t i = 0; i < entry->n_tied; i++) {
+    server->gone(entry->tied[i]);
+  }
+  free_wait(entry);
 }
 
 /* ---- what connections say ---- */
@@ -198,7 +230,7 @@ static bool hear_some(el_wake_server *server) {
     earlier = read_said(server, event.data.ptr);
   }
   pthread_mutex_unlock(&server->mu);
-  give_up(earlier);
+  give_up(server, earlier);
   return heard;
 }
 
@@ -222,7 +254,7 @@ static void close_peer(el_wake_server *server, peer *one) {
   close(one->fd);
   free(one);
   pthread_mutex_unlock(&server->mu);
-  give_up(entry);
+  give_up(server, entry);
 }
 
 static bool is_ours(int fd) {
@@ -339,8 +371,10 @@ static bool start_thread(el_wake_server *server, el_error *err) {
   return false;
 }
 
-el_wake_server *el_wake_server_start(const char *dir, el_error *err) {
+el_wake_server *el_wake_server_start(const char *dir, el_wake_gone gone,
+                                     el_error *err) {
   el_wake_server *server = el_alloc(sizeof *server);
+  server->gone = gone;
   server->wake.push = push;
   server->epoll_fd = server->said_fd = -1;
   server->stop_fd = server->spare_fd = -1;
@@ -379,7 +413,7 @@ void el_wake_server_hang_up(el_wake_server *server) {
     close_peer(server, one);
   }
   while ((entry = take_any(server)) != NULL) {
-    give_up(entry);
+    give_up(server, entry);
   }
   close_all(server);
 }

@@ -21,21 +21,22 @@
 
 typedef struct el_wake_server el_wake_server;
 
-/* Whoever waited is gone; |arg| is given up. On the server's thread, or on one
- * that hears or hangs up. */
+/* A connection has ended; |arg|, which was tied to it, is given up. On the server's thread,
+ * or on one that hears or hangs up. */
 typedef void (*el_wake_gone)(void *arg);
 
 /* Starts the thread, with all signals blocked there. Its socket is made below
- * |dir|, NULL: see wake_socket.h. NULL and |err| if there is no socket or no thread
- * to be had. @thread lua */
-el_wake_server *el_wake_server_start(const char *dir, el_error *err);
+ * |dir|, NULL: see wake_socket.h. |gone| is called for all that is tied to a connection
+ * that ends. NULL and |err| if there is no socket or no thread to be had. @thread lua */
+el_wake_server *el_wake_server_start(const char *dir, el_wake_gone gone,
+                                     el_error *err);
 
 /* Joins the thread: nobody is let in any more, and no end is noticed.
  * @thread lua */
 void el_wake_server_stop(el_wake_server *server);
 
 /* Closes the socket and the connections of a stopped server; what is still
- * expected is gone. Numbers may still be pushed. @thread lua @locks server->mu */
+ * tied is gone. Numbers may still be pushed. @thread lua @locks server->mu */
 void el_wake_server_hang_up(el_wake_server *server);
 
 /* Frees one that has hung up; nobody may push any more. NULL is ignored.
@@ -57,18 +58,25 @@ int el_wake_server_next_fd(const el_wake_server *server);
 /* @thread lua */
 void el_wake_server_seal(const el_wake_server *server, int next_fd);
 
-/* Wait |id| begins; |gone| is called with |arg| if its connection ends before
- * el_wake_server_taken. @thread lua @locks server->mu */
-void el_wake_server_expect(el_wake_server *server, uint64_t id,
-                           el_wake_gone gone, void *arg);
+/* Wait |id| begins, and ends with its connection or with el_wake_server_taken.
+ * @thread lua @locks server->mu */
+void el_wake_server_expect(el_wake_server *server, uint64_t id);
+
+/* Ties |arg| to the connection of wait |id|; false: that has ended.
+ * @thread lua @locks server->mu */
+bool el_wake_server_tie(el_wake_server *server, uint64_t id, void *arg);
+
+/* The reverse; false: it wasn't tied, or its connection has ended.
+ * @thread lua @locks server->mu */
+bool el_wake_server_untie(el_wake_server *server, uint64_t id, const void *arg);
 
 /* Numbers were said; each is to be followed by this. Not once the server has hung
  * up. @thread any @locks server->mu */
 void el_wake_server_hear(el_wake_server *server);
 
-/* Wait |id| is over: its connection may end, or be used for another; |*arg| is
- * given back, if it was still expected. True if the number was said and not
- * answered, and will not be. @thread lua @locks server->mu */
-bool el_wake_server_taken(el_wake_server *server, uint64_t id, void **arg);
+/* Wait |id| is over: its connection, to which nothing is tied, may end, or be used for
+ * another. True if the number was said and not answered, and will not be.
+ * @thread lua @locks server->mu */
+bool el_wake_server_taken(el_wake_server *server, uint64_t id);
 
 #endif

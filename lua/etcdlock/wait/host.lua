@@ -28,6 +28,9 @@ function M.leaving() end
 --- What ties a core lock to what runs here, nil if nothing does.
 function M.tie() end
 
+--- The lock of this tie, which isn't nil, is held from now on.
+function M.share() end
+
 --- The lock of this tie is not held, or waited for, any more.
 function M.untie() end
 

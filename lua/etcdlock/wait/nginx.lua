@@ -10,8 +10,8 @@ local ties = require "etcdlock.wait.tie"
 local M = {}
 
 local ngx = rawget(_G, "ngx")
-local POOL_SIZE = 512
-local IDLE_MS = 60000
+local POOL_SIZE = 128
+local IDLE_MS = 10000
 local SEND_MS = 2000
 local GREETING_MS = 5000
 -- The core ends a wait in time; this is a net below it, because a cosocket that
@@ -22,10 +22,11 @@ local LONGEST = 2e6 -- seconds that a cosocket can tell
 local LOOK_EVERY = 1 -- second
 local NO_CONNECTION = "etcdlock can't wait here, it has no connection to its own thread: "
 local NOT_MADE = NO_CONNECTION .. "nginx has none left; raise worker_connections,"
-  .. " to 2 for each request that waits at once, and the rest"
+  .. " to 2 for each request that waits for a lock or holds one, and the rest"
 -- The core ends those that it has no descriptor for, or never comes to greet them.
 local NOT_ACCEPTED = NO_CONNECTION .. "its worker has no descriptor left; raise"
-  .. " worker_rlimit_nofile, to 3 for each request that waits at once, and the rest"
+  .. " worker_rlimit_nofile, to 3 for each request that waits for a lock or holds one,"
+  .. " and the rest"
 
 -- A phase in which nginx lets Lua yield, but without a patch that not every nginx
 -- has the handshake ends there.
@@ -116,6 +117,7 @@ local function open(wakeups)
   if not wakeups.pool then
     pools = pools + 1
     wakeups.pool = "etcdlock/" .. pools
+    wakeups.shared = setmetatable({}, { __mode = "k" })
   end
   local socket = ngx.socket.tcp()
   socket:settimeouts(SEND_MS, SEND_MS, FOREVER_MS)
@@ -137,22 +139,23 @@ local function open(wakeups)
 end
 
 --- A link is the connection of a wait: its number, the socket, whether the core
--- has still to greet it (is_new), and whether the number was said to the core,
--- whose answer, a byte, was not read yet (is_said). For a new wait: link | nil,
--- message, code. Neither this nor `read` yields before the core knows the lock and
--- the connection: a light thread may be ended wherever it yields.
-local function connect(wakeups, core_lock)
+-- has still to greet it (is_new), whether the number was said to the core,
+-- whose answer, a byte, was not read yet (is_said), and how many locks are tied to it
+-- (n_tied), which end with it. For a new wait: link | nil, message, code. Neither this
+-- nor `read` yields before the core knows the lock and the connection: a light thread
+-- may be ended wherever it yields.
+local function connect(wakeups)
   local socket, message, code = open(wakeups)
   if not socket then
     return nil, message, code
   end
   local number
-  number, message, code = wakeups.core:expect(core_lock)
+  number, message, code = wakeups.core:expect()
   if not number then
     socket:close()
     return nil, message, code
   end
-  return { number = number, socket = socket, is_new = socket:getreusedtimes() == 0 }
+  return { number = number, socket = socket, is_new = socket:getreusedtimes() == 0, n_tied = 0 }
 end
 
 local function say(wakeups, link)
@@ -202,7 +205,7 @@ end
 local function read_or_lose(wait, link, seconds)
   local client, heard = wait.wakeups.core, {}
   for lock in pairs(wait.losses and wait.losses.watched or {}) do
-    local is_ours = ties.is_tied(lock) and ties.is_in_hand(lock._tie)
+    local is_ours = ties.is_tied(lock) and ties.is_usable(lock._tie.link)
     if is_ours and client:arm(lock._core, "ended", link.number) then
       heard[#heard + 1] = lock._core
     end
@@ -225,17 +228,60 @@ local function keep(wakeups, link)
   end
 end
 
+-- ---- ties ----
+
+--- Ties the lock of `tie` to that connection; false if it has ended.
+local function bind(wakeups, tie, link)
+  local is_tied = wakeups.core:tie(link.number, tie.core_lock)
+  if is_tied then
+    link.n_tied, tie.link = link.n_tied + 1, link
+  end
+  return is_tied
+end
+
+local function unbind(wakeups, tie, link)
+  wakeups.core:untie(link.number, tie.core_lock)
+  link.n_tied = link.n_tied - 1
+  if link.n_tied == 0 then
+    keep(wakeups, link)
+  end
+end
+
+--- The lock of this tie is held from now on. All locks of a request share the connection of
+-- the first one: a request that holds many would use up the worker's.
+function M.share(wakeups, tie)
+  local own, request = tie.link, tie.scope
+  if not own or not request then
+    return
+  end
+  local shared = wakeups.shared[request]
+  if not shared or shared.n_tied == 0 or not ties.is_usable(shared) then
+    wakeups.shared[request] = own
+  elseif shared ~= own and bind(wakeups, tie, shared) then
+    unbind(wakeups, tie, own)
+  end
+end
+
+function M.untie(wakeups, tie)
+  local link = tie and tie.link
+  if link then
+    tie.link = nil
+    -- Another request's socket can't be touched; it ends with that request.
+    pcall(unbind, wakeups, tie, link)
+  end
+end
+
 -- ---- waits ----
 
---- The link of a lock's wait is its tie: it is kept as long as the lock is held,
--- so that the lock ends with the request that waited for it.
+--- A lock is tied to the connection of its wait, and ends with the request that waited
+-- for it.
 local function wait_tied(wait, seconds, tie)
   if not tie.link then
-    local link, message, code = connect(wait.wakeups, tie.core_lock)
+    local link, message, code = connect(wait.wakeups)
     if not link then
       return message, code
     end
-    tie.link = link
+    bind(wait.wakeups, tie, link)
     say(wait.wakeups, link)
   end
   if wait:arm(tie.link.number) then
@@ -252,10 +298,16 @@ local function bounded(seconds)
   return seconds and seconds < LONGEST and seconds or nil
 end
 
+--- May the running light thread wait on that connection? If it is ended while it does so,
+-- nginx closes the connection, and with it all locks that are tied to it end.
+local function can_wait_on(link)
+  return link.n_tied == 1 and ties.is_usable(link)
+end
+
 local function wait_once(wait, seconds)
   local tie = wait.tie
   seconds = bounded(seconds)
-  if tie and not (tie.link and not ties.is_in_hand(tie)) then
+  if tie and (not tie.link or can_wait_on(tie.link)) then
     return wait_tied(wait, seconds, tie)
   end
   local link, message, code = connect(wait.wakeups)
@@ -291,14 +343,5 @@ M.is_told = ties.is_told
 M.is_past = ties.is_past
 M.run = ties.run
 M.is_cut_off = ties.is_cut_off
-
-function M.untie(wakeups, tie)
-  local link = tie and tie.link
-  if link then
-    tie.link = nil
-    -- Another request's socket can't be touched; it ends with that request.
-    pcall(keep, wakeups, link)
-  end
-end
 
 return M

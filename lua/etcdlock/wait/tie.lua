@@ -26,10 +26,10 @@ function M.is_tied(lock)
   return lock._tie ~= nil and lock._tie.link ~= nil
 end
 
---- Can the running request use this tie, that is: has it tied it? Another one's
+--- Can the running request use this connection, that is: has it made it? Another one's
 -- socket raises an error, that of a request that has ended is closed.
-function M.is_in_hand(tie)
-  local socket = tie.link.socket
+function M.is_usable(link)
+  local socket = link.socket
   return socket:getreusedtimes() ~= nil and (pcall(socket.receive, socket, 0))
 end
 
@@ -37,7 +37,7 @@ end
 local function is_own(lock)
   local tie = lock._tie
   if M.is_tied(lock) then
-    return M.is_in_hand(tie)
+    return M.is_usable(tie.link)
   end
   return tie ~= nil and tie.scope ~= nil and tie.scope == scope()
 end
@@ -58,11 +58,11 @@ function M.is_reentered(lock)
   if type(lock._request.owner) ~= "thread" then
     return is_own(lock)
   end
-  return M.is_tied(lock) and M.is_in_hand(lock._tie) and not is_over(lock._tie)
+  return M.is_tied(lock) and M.is_usable(lock._tie.link) and not is_over(lock._tie)
 end
 
 function M.is_told(lock)
-  return not M.is_tied(lock) or M.is_in_hand(lock._tie)
+  return not M.is_tied(lock) or M.is_usable(lock._tie.link)
 end
 
 --- Was it taken in a part of the running request that is over?
