@@ -28,7 +28,7 @@ end
 
 --- A field's value as it is shown in a message.
 local function show(where, field, value)
-  if (where == "etcdlock.connect" or where == "resty.etcdlock.setup")
+  if (where == "etcdlock.connect" or where == "resty.etcdlock.connect")
       and is_secret(field, value) then
     return "(not shown)"
   elseif type(value) == "string" then

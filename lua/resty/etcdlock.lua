@@ -2,7 +2,7 @@
 -- program that uses resty.lock, change the name in `require`. Where etcd is says the
 -- environment (see etcdlock.connect), or, in the same place,
 --
---   local resty_lock = require("resty.etcdlock").setup { endpoints = "10.0.0.1:2379" }
+--   local resty_lock = require("resty.etcdlock").connect { endpoints = "10.0.0.1:2379" }
 --
 -- What differs: waiting is in turn and woken, not polled for (step, ratio and
 -- max_step are accepted and not needed); unlock can't hit a lock that has
@@ -22,17 +22,17 @@ local mt = { __index = M }
 local EXPTIME, TIMEOUT = 30, 5
 local KEY_MAX = 256 -- bytes
 
---- Tells how to connect, which happens with the first lock. Who doesn't call it has the client
--- of `etcdlock.with_lock`.
+--- Makes a module like this one with a client of its own, which connects with its first lock.
+-- The locks of this module use the client of `etcdlock.with_lock`.
 -- @tparam[opt] connect_options opts
--- @treturn resty_module this one, for its caller alone: `new` of it makes locks of that client
+-- @treturn resty_module its `new` makes locks of that client
 -- @fail never
 -- @raise for an unknown option, a wrong type
-function M.setup(opts)
+function M.connect(opts)
   if opts == M then
-    check.raise "resty.etcdlock.setup: it is called with a dot, setup{…}, not with a colon"
+    check.raise "resty.etcdlock.connect: it is called with a dot, connect{…}, not with a colon"
   end
-  opts = check.types("resty.etcdlock.setup", opts, connect_options.OPTIONS, {})
+  opts = check.types("resty.etcdlock.connect", opts, connect_options.OPTIONS, {})
   return setmetatable({ _client = on_first_use(etcdlock.connect, opts) }, mt)
 end
 
@@ -40,7 +40,7 @@ end
 -- @table resty_options
 -- @tfield[opt=30] seconds exptime a lock ends by itself after so many
 -- @tfield[opt=5] seconds timeout the longest wait; 0 doesn't wait
--- @tfield[opt="setup's"] client client an etcdlock client
+-- @tfield[opt="that of `connect`"] client client an etcdlock client
 -- @tfield[opt] any step not needed, as nobody polls
 -- @tfield[opt] any ratio likewise
 -- @tfield[opt] any max_step likewise

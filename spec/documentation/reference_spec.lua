@@ -36,13 +36,13 @@ local function read_docstrings()
 end
 
 -- Returns a set of the names of the public functions of |class|, without its constructors, which
--- only other modules call. (In resty_lock, `new` is public, and `setup` belongs to the module.)
+-- only other modules call. (In resty_lock, `new` is public, and `connect` belongs to the module.)
 local function public(class)
   local names = {}
   for name, value in pairs(require(CLASSES[class].module)) do
     if type(value) == "function" and not name:find "^_" then names[name] = true end
   end
-  local inner = class == "resty_lock" and "setup" or "new"
+  local inner = class == "resty_lock" and "connect" or "new"
   names[inner], names.again = nil, nil
   return names
 end
@@ -83,7 +83,7 @@ teardown(temporary.remove_all)
 describe("the docstrings", function()
   it("describe every public function, and no other function", function()
     for class in pairs(CLASSES) do assert.same(public(class), described(class), class) end
-    assert.same({ setup = true }, described "resty.etcdlock")
+    assert.same({ connect = true }, described "resty.etcdlock")
   end)
 
   it("state parameters, units, results and errors", function()

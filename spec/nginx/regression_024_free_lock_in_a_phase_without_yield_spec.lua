@@ -63,7 +63,7 @@ setup(function()
       ["/short"] = [[ ngx.say(new({ timeout = 0.01 }):lock "short") ]],
       -- Two clients; the one named `fresh` has not connected yet.
       ["/fresh"] = ([[
-        local fresh = resty_lock.setup { endpoints = "%s", prefix = "%s", ttl = 5 }
+        local fresh = resty_lock.connect { endpoints = "%s", prefix = "%s", ttl = 5 }
         local one, other = new(), fresh:new("shared", { timeout = 0.2 })
         assert(one:lock "fresh")
         local thread = ngx.thread.spawn(function()

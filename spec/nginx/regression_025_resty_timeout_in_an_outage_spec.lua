@@ -13,7 +13,7 @@ setup(function()
   etcd = Etcd.start()
   nginx = Nginx.start {
     init_worker = ([[
-      resty_lock = require("resty.etcdlock").setup { endpoints = "%s", prefix = "%s", ttl = 10 }
+      resty_lock = require("resty.etcdlock").connect { endpoints = "%s", prefix = "%s", ttl = 10 }
     ]]):format(etcd:endpoint(), prefix),
     locations = {
       -- A cache with a stale value, written for resty.lock: it serves that on "timeout".

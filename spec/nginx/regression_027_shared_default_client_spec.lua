@@ -1,4 +1,4 @@
--- A worker that used etcdlock.with_lock and resty.etcdlock had two clients for one etcd. `setup`
+-- A worker that used etcdlock.with_lock and resty.etcdlock had two clients for one etcd. `connect`
 -- of resty.etcdlock accepted unknown options, and two libraries that called it overwrote the
 -- options of each other.
 -- Needs: no sanitizer.
@@ -9,10 +9,10 @@ local tasks = require "spec.support.programs.tasks"
 local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
 
--- Returns Lua code of a library that calls setup; its function |name| makes a lock object.
+-- Returns Lua code of a library that calls connect; its function |name| makes a lock object.
 local function library(name)
   return ([[
-    local resty_lock = require("resty.etcdlock").setup {
+    local resty_lock = require("resty.etcdlock").connect {
       endpoints = "%s", prefix = "%s%s/", ttl = 5,
     }
     function %s() return assert(resty_lock:new "cache") end
@@ -43,9 +43,9 @@ before_each(function()
       ["/go"] = [[ shared:delete "hold" ngx.say "went" ]],
       ["/mistakes"] = [[
         local resty_lock = require "resty.etcdlock"
-        ngx.say(select(2, pcall(function() resty_lock.setup { endpoint = "127.0.0.1:1" } end)))
-        ngx.say(select(2, pcall(function() resty_lock.setup { ttl = "5" } end)))
-        ngx.say(select(2, pcall(function() resty_lock:setup { ttl = 5 } end)))
+        ngx.say(select(2, pcall(function() resty_lock.connect { endpoint = "127.0.0.1:1" } end)))
+        ngx.say(select(2, pcall(function() resty_lock.connect { ttl = "5" } end)))
+        ngx.say(select(2, pcall(function() resty_lock:connect { ttl = 5 } end)))
       ]],
     },
   }
@@ -67,7 +67,7 @@ it("regression 027: etcdlock.with_lock and resty.etcdlock share one default clie
   assert.equal(1, clients())
 end)
 
-it("regression 027: each library that calls setup in init_by_lua has its own client", function()
+it("regression 027: each library that calls connect in init_by_lua has its own client", function()
   local request = nginx:begin "/libraries"
   for _, name in ipairs { "one", "other" } do
     etcd:await_keys(prefix .. name .. "/cache/x/", 1)
@@ -77,8 +77,8 @@ it("regression 027: each library that calls setup in init_by_lua has its own cli
   assert.equal("0 1 1\n", request:wait(5).body)
 end)
 
-it("regression 027: setup raises misuse errors with the line of its caller", function()
-  local place = 'content_by_lua[^ ]*:%d+: resty.etcdlock.setup: '
+it("regression 027: connect raises misuse errors with the line of its caller", function()
+  local place = 'content_by_lua[^ ]*:%d+: resty.etcdlock.connect: '
   local lines = {}
   for line in nginx:get("/mistakes").body:gmatch "[^\n]+" do lines[#lines + 1] = line end
   assert.matches(place .. 'unknown option "endpoint"$', lines[1])

@@ -11,7 +11,7 @@ local prefix, etcd = suite.prefix(), suite.etcd()
 local nginx
 
 local INIT_WORKER = ([[
-  resty_lock = require("resty.etcdlock").setup { endpoints = "%s", prefix = "%s", ttl = 5 }
+  resty_lock = require("resty.etcdlock").connect { endpoints = "%s", prefix = "%s", ttl = 5 }
   function new(opts) return assert(resty_lock:new("shared", opts)) end
   function tell(...)
     local told = { ... }

@@ -5,7 +5,7 @@
 ---@class (exact) resty.etcdlock.Options
 ---@field exptime? etcdlock.seconds a lock ends by itself after so many (default: 30)
 ---@field timeout? etcdlock.seconds the longest wait; 0 doesn't wait (default: 5)
----@field client? etcdlock.Client an etcdlock client (default: setup's)
+---@field client? etcdlock.Client an etcdlock client (default: that of `connect`)
 ---@field step? any not needed, as nobody polls
 ---@field ratio? any likewise
 ---@field max_step? any likewise
@@ -45,11 +45,11 @@ function resty_lock:expire(time) end
 ---@class resty.etcdlock : resty.etcdlock.Lock
 local M = { _VERSION = "" }
 
----Tells how to connect, which happens with the first lock. Who doesn't call it has the client of
----`etcdlock.with_lock`.
+---Makes a module like this one with a client of its own, which connects with its first lock. The
+---locks of this module use the client of `etcdlock.with_lock`.
 ---Raises for an unknown option, a wrong type.
 ---@param opts? etcdlock.ConnectOptions
 ---@return resty.etcdlock
-function M.setup(opts) end
+function M.connect(opts) end
 
 return M
