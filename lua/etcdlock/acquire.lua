@@ -225,7 +225,11 @@ function M.wait(self, where, wish, opts)
   if not core_lock then
     return nil, tie, code -- the message
   end
-  return conclude(self, core_lock, request, tie, wait_for(self, core_lock, request, tie))
+  self._holds:begin_wait(request, core_lock)
+  local ok
+  ok, message, code = wait_for(self, core_lock, request, tie)
+  self._holds:end_wait(request, core_lock)
+  return conclude(self, core_lock, request, tie, ok, message, code)
 end
 
 --- Asks the core: core lock, told | nil, message, code; see Pending.new.

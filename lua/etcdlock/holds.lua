@@ -38,6 +38,8 @@ function Holds.new(endpoints)
     -- Sets of locks that don't, by what they share. Each has its set, which ends with
     -- the last of them.
     _sharers = setmetatable({}, { __mode = "v" }),
+    -- owner -> full name -> the core lock for which the owner waits in a coroutine.
+    _waits = setmetatable({}, { __mode = "k" }),
     _members = members_at(endpoints),
   }, Holds)
   all[self] = true
@@ -268,6 +270,36 @@ local function find_deadlock(self, request, chosen)
   end
 end
 
+-- ---- waits ----
+
+--- The owner of this request begins to wait for `core_lock`.
+function Holds:begin_wait(request, core_lock)
+  local waits = self._waits[request.owner] or {}
+  waits[request.full], self._waits[request.owner] = core_lock, waits
+end
+
+function Holds:end_wait(request, core_lock)
+  local waits = self._waits[request.owner]
+  if waits and waits[request.full] == core_lock then
+    waits[request.full] = nil
+    if not next(waits) then
+      self._waits[request.owner] = nil
+    end
+  end
+end
+
+--- Returns why the owner of this request can't wait: it waits for that name already, in another
+-- coroutine, and the first wait may end only after the second. (A wait whose coroutine was ended
+-- has its verdict, or gets it soon.)
+local function wait_refusal(self, request)
+  local waits = self._waits[request.owner]
+  local core_lock = waits and request.mode ~= "permit" and waits[request.full]
+  if core_lock and core_lock:wait(0) == nil then
+    local text = "lock %s: its owner waits for it already, in another coroutine"
+    return text:format(quote(request.name)), "deadlock"
+  end
+end
+
 --- Returns why the owner of this request would wait for its own hold: message, code.
 function Holds:own_refusal(request)
   local is_writer = request.mode ~= "read" and request.mode ~= "permit"
@@ -312,6 +344,10 @@ function Holds:refusal(request, try, chosen)
     return message, code
   elseif try then
     return try_refusal(self, request)
+  end
+  message, code = wait_refusal(self, request)
+  if message then
+    return message, code
   end
   local holder = find_deadlock(self, request, chosen)
   if holder and not host.loop(chosen) then

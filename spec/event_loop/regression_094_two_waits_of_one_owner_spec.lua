@@ -1,0 +1,59 @@
+-- Of two coroutines with one owner that waited for a lock, the second got it only when the first
+-- had released it. Both hung if the first waited for the second.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local cqueues = require "cqueues"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local OWNER = {}
+local client, held
+
+before_each(function()
+  client = connect()
+  held = assert(connect { elsewhere = true }:lock "a")
+end)
+
+after_each(clients.close_all)
+
+-- Runs |second| in a coroutine while another one waits for the lock "a" as OWNER; the first gets
+-- the lock afterwards.
+local function beside_a_wait(second)
+  local loop = cqueues.new()
+  local first
+  loop:wrap(function() first = assert(client:lock("a", { owner = OWNER })) end)
+  loop:wrap(function()
+    while client:stats().waiting == 0 do cqueues.sleep(0.01) end
+    second()
+    assert.is_true(held:unlock())
+  end)
+  assert(loop:loop())
+  assert.is_true(first:unlock())
+end
+
+it('regression 094: an owner that waits already gets "deadlock" for a second wait', function()
+  beside_a_wait(function()
+    local text = clients.assert_fails("deadlock", client:lock("a", { owner = OWNER, timeout = 5 }))
+    assert.matches('lock "a": its owner waits for it already, in another coroutine', text, 1, true)
+  end)
+end)
+
+it("regression 094: an owner may wait for two names, and two owners for one", function()
+  local others = {}
+  beside_a_wait(function()
+    others[1] = assert(client:lock("b", { owner = OWNER }))
+    others[2] = assert(client:lock_async("a", { owner = {} }))
+  end)
+  assert.is_true(others[1]:unlock())
+  assert.is_true(clients.granted(others[2]):unlock())
+end)
+
+it("regression 094: an owner may wait again after its wait has ended", function()
+  for _ = 1, 2 do
+    clients.assert_fails("timeout", client:lock("a", { owner = OWNER, timeout = 0.1 }))
+  end
+  assert.is_true(held:unlock())
+  assert.is_true(assert(client:lock("a", { owner = OWNER, timeout = 5 })):unlock())
+end)
