@@ -406,8 +406,9 @@ function client:lease() end
 ---more for etcd. In nginx the request waits, not its worker; in a phase that can't wait, `close`
 ---returns at once and the rest is done in the background. A client that is dropped without `close`
 ---is closed when Lua collects it, in the background, too. A lease whose hold was lost less than its
----`lock_delay` ago is not revoked; it ends by itself. Afterwards the client and its locks answer
----`closed`. May be repeated.
+---`lock_delay` ago is not revoked; it ends by itself. If a member does not answer, the I/O thread
+---and a socket end later, when the attempt to connect to the member ends: after at most 2 s, with
+---TLS 5 s. Afterwards the client and its locks answer `closed`. May be repeated.
 ---@return true
 function client:close() end
 

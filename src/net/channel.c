@@ -11,6 +11,7 @@
 #include "base/secret.h"
 #include "net/channel_calls.h"
 #include "net/diagnosis.h"
+#include "net/gate.h"
 #include "net/loop_calls.h"
 
 /* How often a member that can't be reached is looked at more closely, and how
@@ -29,7 +30,7 @@ typedef struct peer {
   el_channel *ch;
   el_endpoint endpoint;
   grpc_channel *grpc;      /* NULL: the next call makes it */
-  int64_t opened_ms;       /* when its first attempt began */
+  el_gate *gate;           /* of |grpc| */
   el_timer renew;          /* looks at a connection that has failed */
   int64_t failed_until;    /* not worth asking before */
   el_diagnosis *diagnosis; /* under way */
@@ -66,7 +67,7 @@ static int connect_ms_of(const el_endpoint *endpoint) {
 }
 
 static grpc_channel *open_channel(const el_endpoint *endpoint,
-                                  const el_tls *tls) {
+                                  const el_tls *tls, el_gate *gate) {
   int connect_ms = connect_ms_of(endpoint);
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
@@ -92,6 +93,7 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       /* A long queue's listing may pass gRPC's 4 MiB. */
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1),
+      el_gate_arg(gate),
       /* Last, because it isn't always used: whom the certificate must name. */
       {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
   };
@@ -111,61 +113,51 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
 
 /* ---- the end of a connection ---- */
 
-/* gRPC 1.51 leaks a connection, its descriptor and so its threads, if the
- * channel is destroyed after the TCP connection and before the peer's SETTINGS,
- * and these still come (Subchannel::OnConnectingFinishedLocked drops what it is
- * handed). So a channel that may be connecting is kept until it is connected, or
- * as long as two attempts take: a peer that says nothing for so long is not likely
- * to speak in the next one. */
+/* gRPC 1.51 never closes a connection whose channel is destroyed after the TCP
+ * connection and before the peer's SETTINGS, if these still come: in
+ * Subchannel::OnConnectingFinishedLocked it drops the finished connection without a
+ * destructor. So a channel is destroyed when no attempt to connect can be under way. */
 typedef struct remains {
-  grpc_channel *channel;
-  int64_t until_ms;
+  grpc_channel *grpc;
+  el_gate *gate;
+  int64_t until_ms; /* every attempt has ended, by its own deadline */
 } remains;
 
-static bool may_be_connecting(grpc_channel *channel) {
+/* may_be_connecting returns whether an attempt that began before the gate was closed may be
+ * under way. gRPC sets the state CONNECTING before the first attempt, and keeps
+ * TRANSIENT_FAILURE during the attempts that follow a failed one. */
+static bool may_be_connecting(const remains *left) {
   grpc_connectivity_state state =
-      grpc_channel_check_connectivity_state(channel, 0);
-  return state == GRPC_CHANNEL_CONNECTING ||
-         state == GRPC_CHANNEL_TRANSIENT_FAILURE;
+      grpc_channel_check_connectivity_state(left->grpc, 0);
+  return (state == GRPC_CHANNEL_CONNECTING ||
+          state == GRPC_CHANNEL_TRANSIENT_FAILURE) &&
+         !el_gate_has_refused(left->gate) && el_now_ms() < left->until_ms;
 }
 
 static bool look_at_remains(void *arg) {
   remains *left = arg;
-  if (may_be_connecting(left->channel) && el_now_ms() < left->until_ms) {
-    return true;
-  }
-  grpc_channel_destroy(left->channel);
+  if (may_be_connecting(left)) return true;
+  grpc_channel_destroy(left->grpc);
+  el_gate_unref(left->gate);
   free(left);
   return false;
 }
 
-/* Has the first attempt failed before its time, so that gRPC waits for the end of
- * that before it tries again? */
-static bool is_resting(const peer *member) {
-  int64_t rests_until =
-      member->opened_ms + connect_ms_of(&member->endpoint) * 3 / 4;
-  return grpc_channel_check_connectivity_state(member->grpc, 0) ==
-             GRPC_CHANNEL_TRANSIENT_FAILURE &&
-         el_now_ms() < rests_until;
-}
-
-static void leave_remains(peer *member) {
-  remains *left = el_alloc(sizeof *left);
-  *left = (remains){member->grpc,
-                    el_now_ms() + 2 * connect_ms_of(&member->endpoint)};
-  el_loop_linger(member->ch->loop, look_at_remains, left);
-}
-
 /* The next call opens a new connection. */
 static void drop_connection(peer *member) {
-  if (member->grpc != NULL) {
-    if (may_be_connecting(member->grpc) && !is_resting(member)) {
-      leave_remains(member);
-    } else {
-      grpc_channel_destroy(member->grpc);
-    }
-  }
+  remains *left;
+  if (member->grpc == NULL) return;
+  left = el_alloc(sizeof *left);
+  *left = (remains){member->grpc, member->gate,
+                    el_now_ms() + 2 * connect_ms_of(&member->endpoint)};
   member->grpc = NULL;
+  member->gate = NULL;
+  el_gate_close(left->gate);
+  /* A pause between two attempts ends now, and the gate refuses the next one. */
+  grpc_channel_reset_connect_backoff(left->grpc);
+  if (look_at_remains(left)) {
+    el_loop_linger(member->ch->loop, look_at_remains, left);
+  }
 }
 
 /* A channel that failed would connect again by itself, and nobody can see when:
@@ -282,8 +274,8 @@ grpc_call *el_channel_call(el_channel *ch, size_t member, const char *method,
   grpc_slice name = grpc_slice_from_copied_string(method);
   grpc_call *call;
   if (at->grpc == NULL) {
-    at->grpc = open_channel(&at->endpoint, ch->tls);
-    at->opened_ms = el_now_ms();
+    at->gate = el_gate_new();
+    at->grpc = open_channel(&at->endpoint, ch->tls, at->gate);
   }
   call = grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
                                   el_loop_queue(ch->loop), name, NULL, deadline,
