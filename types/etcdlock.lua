@@ -42,7 +42,7 @@
 
 ---The options of `etcdlock.connect`.
 ---@class (exact) etcdlock.ConnectOptions
----@field endpoints? string|string[] the members: a list, or one string with commas; each `host:port`, `http://…`, `https://…` or `unix:PATH`. Without a scheme it is TLS if any option of TLS is given (default: `ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`)
+---@field endpoints? string|string[] the members: a list, or one string with commas; each `host:port`, `http://…`, `https://…` or `unix:PATH`; an IPv6 address in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme it is TLS if any option of TLS is given (default: `ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`)
 ---@field ttl? etcdlock.seconds how long etcd keeps our locks without hearing from us, 2 to 300 (default: 10)
 ---@field timeout? etcdlock.seconds how long lock calls wait (default: no limit)
 ---@field prefix? string put in front of every lock name (default: none)

@@ -21,7 +21,8 @@ local WHERE = "etcdlock.connect"
 -- @table connect_options
 -- @tfield[opt="`ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`"] string|{string,...} endpoints
 --   the members: a list, or one string with commas; each `host:port`, `http://…`,
---   `https://…` or `unix:PATH`. Without a scheme it is TLS if any option of TLS is given
+--   `https://…` or `unix:PATH`; an IPv6 address in brackets, as in `[2001:db8::1]:2379` or
+--   `[fe80::1%eth0]:2379`. Without a scheme it is TLS if any option of TLS is given
 -- @tfield[opt=10] seconds ttl how long etcd keeps our locks without hearing from us, 2 to 300
 -- @tfield[opt="no limit"] seconds timeout how long lock calls wait
 -- @tfield[opt=none] string prefix put in front of every lock name

@@ -111,7 +111,7 @@ describe("a failed request", function()
     assert.equal("etcd 127.0.0.1:2379: Connection refused", text(UNAVAILABLE,
       "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:2379: "
       .. "Failed to connect to remote host: Connection refused"))
-    assert.equal("etcd 127.0.0.1:2379: UNKNOWN: oops",
+    assert.equal("etcd 127.0.0.1:2379: oops",
       text(UNAVAILABLE, "failed to connect to all addresses; last error: UNKNOWN: oops"))
     assert.equal("etcd 127.0.0.1:2379: no answer in time",
       text(DEADLINE_EXCEEDED, "Deadline Exceeded"))
@@ -145,6 +145,12 @@ describe("a failed request", function()
     { "Socket closed", "it has ended the connection" },
     { "failed to connect to all addresses; last error: UNKNOWN: unix:/no/etcd: No such file or "
       .. "directory", "there is no such socket" },
+    { "Failed to create secure client channel", "this machine has no such network interface" },
+    { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: Too many open "
+      .. "files", "this process can't open a socket (ulimit -n, RLIMIT_NOFILE)" },
+    { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: Cannot "
+      .. "allocate memory", "this process has no memory left for a connection (ulimit -v, "
+      .. "RLIMIT_AS, memory.max of the control group)" },
     { "recvmsg:Connection reset by peer", "the connection broke: Connection reset by peer" },
     { "sendmsg: Broken pipe", "the connection broke: Broken pipe" },
   }

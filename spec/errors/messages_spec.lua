@@ -86,7 +86,7 @@ describe("an endpoint", function()
   end)
 
   it("of an unknown form is refused with the supported forms", function()
-    for _, text in ipairs { "::1:2379", "ftp://a:1", "a:0", "a:port", "http://", "a b:1" } do
+    for _, text in ipairs { "ftp://a:1", "a:0", "a:port", "http://", "a b:1" } do
       assert.matches("is not [http[s]://]host:port or unix:path", refused(text), 1, true)
     end
   end)

@@ -154,21 +154,39 @@ static const struct {
     {"Endpoint read failed", "it has ended the connection", false},
     {"Socket closed", "it has ended the connection", false},
     {"No such file or directory", "there is no such socket", false},
+    {"Failed to create secure client channel",
+     "this machine has no such network interface", false},
+    {"Too many open files",
+     "this process can't open a socket (ulimit -n, RLIMIT_NOFILE)", false},
+    {"Cannot allocate memory",
+     "this process has no memory left for a connection (ulimit -v, RLIMIT_AS, "
+     "memory.max of the control group)",
+     false},
     {"recvmsg", "the connection broke", true},
     {"sendmsg", "the connection broke", true},
 };
 
-/* "failed to connect to all addresses; last error: UNKNOWN: ipv4:...: Failed to
- * connect to remote host: Connection refused", say: keep what follows the last
- * known prefix. */
-static const char *without_prefix(const char *details) {
-  static const char *const prefixes[] = {"Failed to connect to remote host: ",
-                                         "last error: "};
-  for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-    const char *found = strstr(details, prefixes[i]);
-    if (found != NULL) return found + strlen(prefixes[i]);
+/* Is the field of |len| at |text| a status, an address or the step that failed? */
+static bool is_context(const char *text, size_t len) {
+  static const char *const starts[] = {
+      "ipv4:", "ipv6:", "unix:", "Failed to connect to remote host"};
+  for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+    if (strncmp(text, starts[i], strlen(starts[i])) == 0) return true;
   }
-  return details;
+  return strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == len;
+}
+
+/* Returns the cause at the end of, say, "failed to connect to all addresses; last error:
+ * UNKNOWN: ipv4:...: Failed to connect to remote host: Connection refused". */
+static const char *without_context(const char *details) {
+  const char *last = strstr(details, "last error: ");
+  const char *text = last != NULL ? last + strlen("last error: ") : details;
+  const char *end;
+  while ((end = strstr(text, ": ")) != NULL &&
+         is_context(text, (size_t)(end - text))) {
+    text = end + strlen(": ");
+  }
+  return text;
 }
 
 /* Writes the cause that |status| and |details| stand for into |to| of |size|. */
@@ -191,15 +209,15 @@ static void write_cause(char *to, size_t size, int status,
     return;
   }
   snprintf(to, size, "%s",
-           *details ? without_prefix(details) : "no reason given");
+           *details ? without_context(details) : "no reason given");
 }
 
 /* Is |details| etcd's own word, or a cause that needs no closer look? */
 static bool says_why(const char *details) {
   static const char *const causes[] = {
-      "etcdserver:",     "Connection refused",     "DNS resolution failed",
-      "No such file",    "Network is unreachable", "No route to host",
-      "Timeout occurred"};
+      "etcdserver:",      "Connection refused",     "DNS resolution failed",
+      "No such file",     "Network is unreachable", "No route to host",
+      "Timeout occurred", "Too many open files",    "Cannot allocate memory"};
   for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
     if (strstr(details, causes[i]) != NULL) return true;
   }

@@ -64,18 +64,46 @@ static bool is_host_port(const char *text) {
   return is_host(text, len);
 }
 
-/* gRPC's name: dns: resolves names and takes IPv4 literals, ipv6: wants the
- * brackets. */
+/* Sets the name that gRPC has for |text|, a URI of |scheme|. It fits: |text| is a path of
+ * at most UNIX_PATH_MAX bytes, or only the '%' of a zone is escaped. */
+static void set_target(el_endpoint *to, const char *scheme, const char *text) {
+  size_t n = (size_t)snprintf(to->target, sizeof to->target, "%s", scheme);
+  for (; *text != '\0'; text++) {
+    bool is_plain = strchr(NAME_CHARACTERS "/:[]", *text) != NULL;
+    n += (size_t)snprintf(to->target + n, sizeof to->target - n,
+                          is_plain ? "%c" : "%%%02X", (unsigned char)*text);
+  }
+}
+
+/* dns: resolves names and takes IPv4 literals, ipv6: wants the brackets. */
 static void set_host_port(el_endpoint *to, const char *host_port) {
   snprintf(to->address, sizeof to->address, "%s", host_port);
-  snprintf(to->target, sizeof to->target,
-           host_port[0] == '[' ? "ipv6:%s" : "dns:///%s", host_port);
+  set_target(to, host_port[0] == '[' ? "ipv6:" : "dns:///", host_port);
 }
 
 static void set_path(el_endpoint *to, const char *path) {
   to->path = true;
   snprintf(to->address, sizeof to->address, "unix:%s", path);
-  snprintf(to->target, sizeof to->target, "unix:%s", path);
+  set_target(to, "unix:", path);
+}
+
+/* Writes into |to| of |size| what |text|, an IPv6 address without brackets or a port, should
+ * be; false if it is something else. */
+static bool correct_ipv6(char *to, size_t size, const char *text) {
+  size_t len = strlen(text);
+  const char *colon = strrchr(text, ':');
+  if (len > 2 && text[0] == '[' && text[len - 1] == ']' &&
+      is_ipv6(text + 1, len - 2)) {
+    snprintf(to, size, "%s:2379", text);
+  } else if (colon != NULL && is_port(colon + 1) &&
+             is_ipv6(text, (size_t)(colon - text))) {
+    snprintf(to, size, "[%.*s]%s", (int)(colon - text), text, colon);
+  } else if (is_ipv6(text, len)) {
+    snprintf(to, size, "[%s]:2379", text);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 /* What is wrong with |text|, whose part behind the scheme is |rest|, and what to
@@ -83,7 +111,7 @@ static void set_path(el_endpoint *to, const char *path) {
 static void explain(el_error *err, const char *text, const char *rest,
                     bool path) {
   const char *slash = strchr(rest, '/');
-  char guess[120];
+  char guess[120], corrected[sizeof guess + sizeof "[]:2379"];
   int scheme = (int)(rest - text);
   if (path && strlen(rest) > UNIX_PATH_MAX) {
     el_error_set(
@@ -110,6 +138,11 @@ static void explain(el_error *err, const char *text, const char *rest,
     el_error_set(err, EL_INVALID,
                  "endpoint \"%.100s\" has no port; write \"%.*s%s:2379\"", text,
                  scheme, text, guess);
+  } else if (correct_ipv6(corrected, sizeof corrected, guess)) {
+    el_error_set(err, EL_INVALID,
+                 "endpoint \"%.100s\" is not [IPv6 address]:port; write "
+                 "\"%.*s%s\"",
+                 text, scheme, text, corrected);
   } else {
     el_error_set(err, EL_INVALID,
                  "endpoint \"%.100s\" is not [http[s]://]host:port or "
