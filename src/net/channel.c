@@ -131,7 +131,7 @@ static bool may_be_connecting(const remains *left) {
       grpc_channel_check_connectivity_state(left->grpc, 0);
   return (state == GRPC_CHANNEL_CONNECTING ||
           state == GRPC_CHANNEL_TRANSIENT_FAILURE) &&
-         !el_gate_has_refused(left->gate) && el_now_ms() < left->until_ms;
+         el_gate_may_be_connecting(left->gate) && el_now_ms() < left->until_ms;
 }
 
 static bool look_at_remains(void *arg) {
@@ -153,8 +153,10 @@ static void drop_connection(peer *member) {
   member->grpc = NULL;
   member->gate = NULL;
   el_gate_close(left->gate);
-  /* A pause between two attempts ends now, and the gate refuses the next one. */
-  grpc_channel_reset_connect_backoff(left->grpc);
+  if (el_gate_may_be_connecting(left->gate)) {
+    /* A pause between two attempts ends now, and the gate refuses the next one. */
+    grpc_channel_reset_connect_backoff(left->grpc);
+  }
   if (look_at_remains(left)) {
     el_loop_linger(member->ch->loop, look_at_remains, left);
   }

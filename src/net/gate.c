@@ -22,13 +22,15 @@ typedef struct mutator_vtable {
 struct grpc_socket_mutator {
   const mutator_vtable *vtable; /* gRPC reads these two */
   gpr_refcount refs;
-  atomic_bool closed, has_refused;
+  atomic_bool closed;
+  atomic_bool has_attempt; /* that may have a connection; may have ended */
 };
 
 static bool let_pass(int fd, el_gate *gate) {
   (void)fd;
+  atomic_store(&gate->has_attempt, true); /* before the gate is seen open */
   if (!atomic_load(&gate->closed)) return true;
-  atomic_store(&gate->has_refused, true);
+  atomic_store(&gate->has_attempt, false);
   return false;
 }
 
@@ -63,8 +65,8 @@ grpc_arg el_gate_arg(el_gate *gate) {
 
 void el_gate_close(el_gate *gate) { atomic_store(&gate->closed, true); }
 
-bool el_gate_has_refused(const el_gate *gate) {
-  return atomic_load(&gate->has_refused);
+bool el_gate_may_be_connecting(const el_gate *gate) {
+  return atomic_load(&gate->has_attempt);
 }
 
 void el_gate_unref(el_gate *gate) {

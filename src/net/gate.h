@@ -19,9 +19,10 @@ grpc_arg el_gate_arg(el_gate *gate);
  * connection. @thread io */
 void el_gate_close(el_gate *gate);
 
-/* Returns whether an attempt has begun, and failed, since the gate was closed. The attempts of
- * a channel follow one another: no earlier one is under way then. @thread io */
-bool el_gate_has_refused(const el_gate *gate);
+/* Returns whether an attempt that began before the gate was closed may be under way. The
+ * attempts of a channel follow one another, so there is none after the gate has made one
+ * fail. @thread io */
+bool el_gate_may_be_connecting(const el_gate *gate);
 
 /* Gives |gate| up; its channel may still use it. @thread io */
 void el_gate_unref(el_gate *gate);
