@@ -63,7 +63,13 @@ describe("a failed request", function()
     { RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", "no_space",
       false, false, false },
     { RESOURCE_EXHAUSTED, "etcdserver: too many requests", "unavailable", true, true, false },
-    { RESOURCE_EXHAUSTED, "Sent message larger than max", "invalid", true, false, false },
+    -- etcd has refused a request that is too large; an answer comes of what was carried out.
+    { RESOURCE_EXHAUSTED, "grpc: received message larger than max (3000000 vs. 2097152)", "invalid",
+      true, false, false },
+    { RESOURCE_EXHAUSTED, "Received message larger than max (40000000 vs. 33554432)", "invalid",
+      false, false, false },
+    { RESOURCE_EXHAUSTED, "received initial metadata size exceeds limit", "invalid",
+      false, false, false },
     { OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted", "invalid",
       true, false, false },
     { UNIMPLEMENTED, "unknown service etcdserverpb.KV", "protocol", true, false, false },
@@ -143,6 +149,7 @@ describe("a failed request", function()
     { "UNKNOWN: Failed parsing HTTP/2", "it doesn't speak HTTP/2" },
     { "Endpoint read failed", "it has ended the connection" },
     { "Socket closed", "it has ended the connection" },
+    { "Received message larger than max (40000000 vs. 33554432)", "its answer is too large" },
     { "failed to connect to all addresses; last error: UNKNOWN: unix:/no/etcd: No such file or "
       .. "directory", "there is no such socket" },
     { "Failed to create secure client channel", "this machine has no such network interface" },

@@ -287,6 +287,7 @@ void el_txn_answer_free(el_txn_answer *answer) {
 typedef struct txn_call {
   int64_t sent_ms;
   el_txn_shape shape; /* its kinds are those below */
+  bool is_read;
   el_txn_done done;
   void *arg;
   uint8_t kinds[];
@@ -304,6 +305,10 @@ static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
                  rpc_answer->from);
     answer->err.definite = false; /* whatever it is, it may have written */
   }
+  /* A batch of reads whose answer is too large may be sent apart. */
+  if (call->is_read && answer->err.code == EL_INVALID) {
+    answer->err.definite = true;
+  }
   call->done(call->arg, answer);
   free(call);
 }
@@ -317,6 +322,7 @@ void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
   call->sent_ms = el_now_ms();
   call->shape = packed->shape;
   call->shape.kinds = call->kinds;
+  call->is_read = packed->is_read;
   if (n_kinds > 0) memcpy(call->kinds, packed->shape.kinds, n_kinds);
   call->done = done;
   call->arg = arg;

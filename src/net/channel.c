@@ -22,6 +22,13 @@ enum { DIAGNOSE_EVERY_MS = 2000, BELIEVED_MS = 5000 };
  * can't be shut down earlier than that under way, so no longer than needed. */
 enum { CONNECT_MS = 1000, CONNECT_TLS_MS = 2500 };
 
+/* The most bytes of a message that is accepted: about what comes before a member counts as silent.
+ * It is room for 20 of the largest values, for etcd takes 1.5 MiB in a request by default; for 1000
+ * keys of user data in a page of client:queues, and for 100,000 entries in a queue. A watch tells of
+ * the changes of one request at a time, and of several only if the member lags behind; if its
+ * message is too large the stream ends, and each watch is created anew, upon which its owner reads. */
+enum { MESSAGE_BYTES_MAX = 32 << 20 };
+
 /* A member that failed is asked again after this; the others at once. A failed
  * connection is given up after RENEW_MS, and the next call makes another. */
 enum { FAILED_FOR_MS = 300, RENEW_MS = 250 };
@@ -91,8 +98,7 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000),
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
-      /* A long queue's listing may pass gRPC's 4 MiB. */
-      INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1),
+      INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
       el_gate_arg(gate),
       /* Last, because it isn't always used: whom the certificate must name. */
       {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},

@@ -1,0 +1,84 @@
+-- The client accepted messages of any size, so a server could have it take all memory. An error
+-- for an answer that is too large counted as proof that the request was not carried out.
+-- Needs: one plain member.
+
+local clients = require "spec.support.harness.clients"
+local protobuf = require "spec.support.servers.protobuf"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local assert_fails = clients.assert_fails
+local server, client, large
+
+-- A field that no message has, which is skipped, of a few bytes more than are accepted.
+setup(function()
+  large = temporary.directory() .. "/large"
+  local file = assert(io.open(large, "wb"))
+  assert(file:write(protobuf.bytes(99, ("x"):rep(33 * 2 ^ 20))))
+  file:close()
+end)
+
+teardown(temporary.remove_all)
+
+before_each(function()
+  server, client = clients.through_scripted(suite.endpoint(), { prefix = prefix, ttl = 60 })
+end)
+
+after_each(function()
+  server:pass()
+  clients.close_all()
+  etcd:del_all(prefix)
+end)
+
+-- Asserts that |run| fails because of a large answer, which on a busy machine may come too late.
+local function assert_too_large(run, ...)
+  local results
+  local arguments = { ... }
+  wait.eventually(function()
+    results = { run((table.unpack or unpack)(arguments)) }
+    return results[3] ~= "unavailable"
+  end, 10, "an answer in time")
+  local message = assert_fails("invalid", (table.unpack or unpack)(results, 1, 3))
+  assert.matches("etcd " .. server.address .. ": its answer is too large; ", message, 1, true)
+end
+
+it('regression 073: a read fails with "invalid" if its answer is too large', function()
+  server:answer("Txn", "extended", 0, large)
+  assert_too_large(client.queue, client, "a")
+end)
+
+it('regression 073: lock fails with "invalid" if an answer is too large', function()
+  for _, method in ipairs { "LeaseGrant", "Txn" } do
+    server:answer(method, "extended", 0, large)
+    assert_too_large(client.lock, client, "a")
+    server:pass()
+    etcd:await_keys(prefix, 0, 10)
+    assert.is_true(assert(client:lock("b", { timeout = 5 })):unlock())
+  end
+end)
+
+it("regression 073: a write whose answer is too large may have been carried out", function()
+  local lock = assert(client:lock "a")
+  server:answer("Txn", "extended", 0, large)
+  assert_too_large(lock.put, lock, prefix .. "data", "v")
+  server:pass()
+  assert.equal("v", etcd:get(prefix .. "data"))
+  assert.is_true(lock:put(prefix .. "data", "w"))
+  assert.is_true(lock:unlock())
+end)
+
+it("regression 073: a waiter gets its lock although a message of its watch is too large", function()
+  local other = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
+    { elsewhere = true }
+  local lock = assert(other:lock "a")
+  local waiter = assert(client:lock_async "a")
+  wait.eventually(function() return client:stats().watches == 1 end, 5, "its watch")
+  server:answer("Watch", "extended", 0, large, 1)
+  server:interrupt("Watch", 14, "away")
+  wait.eventually(function() return server:calls "Watch" == 3 end, 10, "a third stream")
+  clients.assert_wait(waiter)
+  assert.is_true(lock:unlock())
+  assert.is_true(clients.granted(waiter):unlock())
+end)
