@@ -140,9 +140,13 @@ static uint8_t *encode(const el_txn *txn, size_t *len, size_t more) {
   return bytes;
 }
 
+/* Of a range that is one key. */
+enum { ONE_KEY = 0x80 };
+
 static void note_kinds(uint8_t *to, const el_op *ops, size_t n) {
   for (size_t i = 0; i < n; i++) {
-    to[i] = (uint8_t)ops[i].kind;
+    bool is_one = ops[i].kind == EL_OP_RANGE && ops[i].range_end.len == 0;
+    to[i] = (uint8_t)(ops[i].kind | (is_one ? ONE_KEY : 0));
   }
 }
 
@@ -215,6 +219,20 @@ static int kind_of(const Etcd__ResponseOp *op) {
   }
 }
 
+/* Is |op| an answer to an operation of |kind|? */
+static bool op_fits(const Etcd__ResponseOp *op, uint8_t kind) {
+  const Etcd__RangeResponse *range;
+  if (kind_of(op) != (kind & ~ONE_KEY)) return false;
+  if ((kind & ~ONE_KEY) != EL_OP_RANGE) return true;
+  range = op->response_range;
+  if (range->n_kvs > 1 && kind & ONE_KEY) return false;
+  for (size_t i = 0; i < range->n_kvs; i++) {
+    if (range->kvs[i]->create_revision <= 0)
+      return false; /* 0: there is none */
+  }
+  return true;
+}
+
 /* Is |message| an answer that etcd can give to a transaction of |shape|? */
 static bool fits(const Etcd__TxnResponse *message, const el_txn_shape *shape) {
   bool then = message->succeeded;
@@ -224,7 +242,7 @@ static bool fits(const Etcd__TxnResponse *message, const el_txn_shape *shape) {
     return false;
   }
   for (size_t i = 0; i < message->n_responses; i++) {
-    if (kind_of(message->responses[i]) != kinds[i]) return false;
+    if (!op_fits(message->responses[i], kinds[i])) return false;
   }
   return true;
 }
@@ -261,7 +279,7 @@ static bool read_message(el_txn_answer *answer, const el_rpc_answer *rpc_answer,
   }
   from = answer->message =
       etcd__txn_response__unpack(NULL, rpc_answer->len, rpc_answer->bytes);
-  if (from == NULL || from->header == NULL ||
+  if (from == NULL || from->header == NULL || from->header->revision <= 0 ||
       !el_txn_answer_read(answer, shape)) {
     return false;
   }

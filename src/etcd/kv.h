@@ -9,7 +9,8 @@
 
 /* What the answer to a transaction must look like. */
 typedef struct el_txn_shape {
-  const uint8_t *kinds; /* of its operations: |n_then|, then |n_otherwise| */
+  const uint8_t
+      *kinds; /* of its operations: |n_then|, then |n_otherwise|; see kv.c */
   size_t n_then, n_otherwise;
   bool is_plain; /* it has no condition that can fail, so it succeeds */
 } el_txn_shape;

@@ -26,16 +26,21 @@ int64_t el_lease_new_id(void) {
 
 typedef struct lease_call {
   int64_t id;
+  int64_t asked_s; /* grant: the TTL */
   int64_t sent_ms;
   el_lease_done done;
   void *arg;
 } lease_call;
 
-static lease_call *new_call(int64_t id, el_lease_done done, void *arg) {
+static lease_call *new_call(int64_t id, int64_t asked_s, el_lease_done done,
+                            void *arg) {
   lease_call *call = el_alloc(sizeof *call);
-  *call = (lease_call){id, el_now_ms(), done, arg};
+  *call = (lease_call){id, asked_s, el_now_ms(), done, arg};
   return call;
 }
+
+/* etcd counts in seconds. */
+static int64_t seconds_of(int64_t ms) { return (ms + 999) / 1000; }
 
 static void finish(lease_call *call, const el_lease_answer *answer) {
   call->done(call->arg, answer);
@@ -48,6 +53,19 @@ static void unreadable(el_error *err, const char *from, const char *what) {
   err->definite = false;
 }
 
+/* Refuses a TTL below the one that was asked for. etcd grants that or more, and renews a lease for
+ * what it has granted (lessor.go). With less, a lock delay could be longer than its lease. */
+static bool is_enough(el_error *err, const char *from, int64_t ttl_s,
+                      int64_t asked_s) {
+  if (ttl_s >= asked_s) return true;
+  el_error_set(err, EL_PROTOCOL,
+               "etcd %s: a lease of %lld s was asked for, and the answer says "
+               "%lld s; is this endpoint an etcd?",
+               from, (long long)asked_s, (long long)ttl_s);
+  err->definite = false;
+  return false;
+}
+
 static void on_grant_answer(void *arg, const el_rpc_answer *rpc_answer) {
   lease_call *call = arg;
   el_lease_answer answer = {
@@ -58,7 +76,8 @@ static void on_grant_answer(void *arg, const el_rpc_answer *rpc_answer) {
     if (message == NULL || message->header == NULL || message->id != call->id ||
         message->ttl <= 0 || message->ttl > TTL_MAX_S) {
       unreadable(&answer.err, rpc_answer->from, "LeaseGrant");
-    } else {
+    } else if (is_enough(&answer.err, rpc_answer->from, message->ttl,
+                         call->asked_s)) {
       answer.ttl_ms = message->ttl * 1000;
       answer.term = message->header->raft_term;
       answer.cluster_id = message->header->cluster_id;
@@ -75,14 +94,14 @@ void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
   Etcd__LeaseGrantRequest request = ETCD__LEASE_GRANT_REQUEST__INIT;
   uint8_t bytes[32];
   request.id = id;
-  request.ttl = (ttl_ms + 999) / 1000; /* etcd counts in seconds */
+  request.ttl = seconds_of(ttl_ms);
   el_auth_call(
       auth,
       &(el_rpc_request){.method = "/etcdserverpb.Lease/LeaseGrant",
                         .bytes = bytes,
                         .len = etcd__lease_grant_request__pack(&request, bytes),
                         .timeout_ms = timeout_ms},
-      on_grant_answer, new_call(id, done, arg));
+      on_grant_answer, new_call(id, request.ttl, done, arg));
 }
 
 static void on_revoke_answer(void *arg, const el_rpc_answer *rpc_answer) {
@@ -103,7 +122,7 @@ void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                    .bytes = bytes,
                    .len = etcd__lease_revoke_request__pack(&request, bytes),
                    .timeout_ms = timeout_ms},
-               on_revoke_answer, new_call(id, done, arg));
+               on_revoke_answer, new_call(id, 0, done, arg));
 }
 
 /* ---- keys ---- */
@@ -177,12 +196,25 @@ struct el_keepalive {
   el_auth *auth;
   el_stream *st;   /* NULL: opened by the next send */
   int64_t id;      /* the lease that is being renewed */
+  int64_t asked_s; /* its TTL */
   int64_t sent_ms; /* 0: no request is out */
   el_lease_done done;
   void *arg;
   el_move move;
   el_token_wait token; /* until the stream may be opened */
 };
+
+static void read_renewal(const el_keepalive *ka,
+                         const Etcd__LeaseKeepAliveResponse *message,
+                         el_lease_answer *to) {
+  bool is_gone = message->ttl <= 0;
+  if (is_gone || is_enough(&to->err, el_stream_address(ka->st), message->ttl,
+                           ka->asked_s)) {
+    to->ttl_ms = is_gone ? 0 : message->ttl * 1000;
+    to->term = message->header->raft_term;
+    to->cluster_id = message->header->cluster_id;
+  }
+}
 
 static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   el_keepalive *ka = arg;
@@ -194,9 +226,7 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
     answer.id = ka->id;
   } else {
     answer.id = message->id;
-    answer.ttl_ms = message->ttl > 0 ? message->ttl * 1000 : 0;
-    answer.term = message->header->raft_term;
-    answer.cluster_id = message->header->cluster_id;
+    read_renewal(ka, message, &answer);
   }
   if (message != NULL) {
     etcd__lease_keep_alive_response__free_unpacked(message, NULL);
@@ -277,9 +307,10 @@ static void send_renewal(el_keepalive *ka) {
                  etcd__lease_keep_alive_request__pack(&request, bytes));
 }
 
-void el_keepalive_send(el_keepalive *ka, int64_t id) {
+void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms) {
   assert(ka->sent_ms == 0);
   ka->id = id;
+  ka->asked_s = seconds_of(ttl_ms);
   ka->sent_ms = el_now_ms();
   if (ka->st == NULL && !el_auth_is_ready(ka->auth)) {
     el_auth_await(ka->auth, &ka->token);

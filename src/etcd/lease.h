@@ -22,7 +22,8 @@ typedef void (*el_lease_done)(void *arg, const el_lease_answer *answer);
 /* A random id for a lease. @thread any */
 int64_t el_lease_new_id(void);
 
-/* Asks for lease |id| (chosen by us, positive) of |ttl_ms|. @thread io */
+/* Asks for lease |id| (chosen by us, positive) of |ttl_ms|, and accepts no shorter one.
+ * @thread io */
 void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
                     int64_t timeout_ms, el_lease_done done, void *arg);
 
@@ -51,10 +52,10 @@ typedef struct el_keepalive el_keepalive;
  * breaks while an answer is awaited. @thread io */
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 
-/* Asks etcd to renew lease |id|, over a new stream if there is none. At most
- * one request may be out at a time, because an answer says only for which
- * lease it is, not for which request. @thread io */
-void el_keepalive_send(el_keepalive *ka, int64_t id);
+/* Asks etcd to renew lease |id|, of |ttl_ms| as asked for, over a new stream if there
+ * is none. At most one request may be out at a time, because an answer says only for
+ * which lease it is, not for which request. @thread io */
+void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms);
 
 /* Drops the stream, and with it an answer that is out. @thread io */
 void el_keepalive_reset(el_keepalive *ka);

@@ -186,7 +186,8 @@ static void carry_out(el_session_driver *driver,
       return;
     case EL_SESSION_KEEPALIVE:
       EL_COUNT(&driver->world.handle->counters, keepalives, 1);
-      el_keepalive_send(driver->keepalive, driver->session.id);
+      el_keepalive_send(driver->keepalive, driver->session.id,
+                        el_session_lease_ms(&driver->session));
       return;
     case EL_SESSION_RESET:
       reset_keepalive(driver);

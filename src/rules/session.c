@@ -188,7 +188,7 @@ static void drop(el_session *ses, int64_t now_ms, el_session_actions *out) {
   lose_lease(ses, now_ms, out);
 }
 
-/* etcd never grants less than was asked for. */
+/* A renewal for less than was asked for is no answer of etcd: see etcd/lease.c. */
 static void note_renewal(el_session *ses, const el_session_event *event,
                          int64_t now_ms) {
   int64_t ttl_ms = event->ttl_ms - ses->lock_delay_ms;
