@@ -1,12 +1,12 @@
 /* error: the table from gRPC status and etcd text to our codes. */
 #include "base/error.h"
 
-#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/escape.h"
+#include "base/plain_locale.h"
 
 /* gRPC's numbers (doc/statuscodes.md); base/ doesn't include gRPC. */
 enum {
@@ -61,25 +61,17 @@ bool el_outcome_is_final(const el_outcome *outcome) {
   return !outcome->done && outcome->definite && !outcome->retriable;
 }
 
-/* As vsnprintf, in the "C" locale: a program may have chosen one with a decimal
- * comma. Only this thread's locale changes meanwhile. */
-static void print(char *to, size_t size, const char *fmt, va_list ap) {
-  locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-  locale_t before = uselocale(plain);
-  vsnprintf(to, size, fmt, ap);
-  uselocale(before);
-  if (plain != (locale_t)0) freelocale(plain);
-}
-
 void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
   char raw[sizeof err->text];
+  locale_t before = el_plain_locale_enter();
   va_list ap;
   memset(err, 0, sizeof *err);
   err->code = code;
   err->definite = true;
   va_start(ap, fmt);
-  print(raw, sizeof raw, fmt, ap);
+  vsnprintf(raw, sizeof raw, fmt, ap);
   va_end(ap);
+  el_plain_locale_leave(before);
   el_escape(err->text, sizeof err->text, raw);
 }
 

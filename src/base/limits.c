@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/plain_locale.h"
 #include "base/thread.h"
 
 enum { TRIED_MAX = 32 };
@@ -35,7 +36,7 @@ static bool allow_descriptors(int n, el_error *err) {
   el_error_set(err, EL_NOMEM,
                "a client needs %d free descriptors, and there are %d: %s (this "
                "process may have %lld, RLIMIT_NOFILE, ulimit -n)",
-               n, got, strerror(why), (long long)limit.rlim_cur);
+               n, got, el_errno_text(why), (long long)limit.rlim_cur);
   return false;
 }
 
@@ -92,7 +93,7 @@ static bool allow_threads(int n, el_error *err) {
                "a client needs %d threads, and %d can be started: %s (the "
                "limits are ulimit -u, RLIMIT_NPROC, pids.max of the control "
                "group, ulimit -v, RLIMIT_AS, and memory for their stacks)",
-               n, got, strerror(why));
+               n, got, el_errno_text(why));
   return false;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/plain_locale.h"
 
 /* A busy machine is as late as this now and then. */
 enum { STANDSTILL_MS = 1000 };
@@ -88,7 +89,7 @@ el_wake_queue *el_handle_wake_queue(el_handle *handle, el_error *err) {
   }
   if (handle->wake_queue == NULL) {
     el_error_set(err, EL_NOMEM, "no descriptor to wait with: %s",
-                 strerror(errno));
+                 el_errno_text(errno));
   }
   return handle->wake_queue;
 }

@@ -27,6 +27,7 @@
 #include "base/completion.h"
 #include "base/limits.h"
 #include "base/of.h"
+#include "base/plain_locale.h"
 #include "base/thread.h"
 #include "net/grpc_log.h"
 #include "net/leader.h"
@@ -131,23 +132,32 @@ static void on_doorbell(el_tag *tag, bool ok) { (void)tag, (void)ok; }
 
 /* ---- in a thread of Lua's ---- */
 
+/* What the thread had before. */
+typedef struct borrowed {
+  sigset_t signals;
+  locale_t locale;
+} borrowed;
+
 /* Signals wait: each that comes would have gRPC sleep anew for as long as it was told,
- * and a handler of the program's has no business amid gRPC's locks. */
-static void begin_work(el_loop *loop, sigset_t *before) {
-  el_thread_block_signals(before);
+ * and a handler of the program's has no business amid gRPC's locks. gRPC's errors have
+ * the system's words in them, which are to be the same in every locale. */
+static void begin_work(el_loop *loop, borrowed *before) {
+  el_thread_block_signals(&before->signals);
+  before->locale = el_plain_locale_enter();
   io_loop = loop;
 }
 
-static void end_work(el_loop *loop, const sigset_t *before) {
+static void end_work(el_loop *loop, const borrowed *before) {
   io_loop = NULL;
   pthread_mutex_unlock(&loop->work_mu);
-  pthread_sigmask(SIG_SETMASK, before, NULL);
+  el_plain_locale_leave(before->locale);
+  pthread_sigmask(SIG_SETMASK, &before->signals, NULL);
 }
 
 /* What is set up here may be due before the leader wakes, and an end is his to bring. */
 static void run_here(el_loop *loop) {
   bool is_urgent;
-  sigset_t before;
+  borrowed before;
   begin_work(loop, &before);
   run_inbox(loop);
   is_urgent = el_timers_next(&loop->timers) < loop->wakes_at_ms;
@@ -253,7 +263,7 @@ static void run_until_stopped(el_loop *loop) {
 static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
                        int64_t timeout_ms) {
   gpr_timespec until = el_deadline_in(timeout_ms);
-  sigset_t before;
+  borrowed before;
   pthread_mutex_lock(&loop->work_mu);
   begin_work(loop, &before);
   run_inbox(loop);
@@ -335,6 +345,7 @@ static void ignore(void *arg) { (void)arg; }
 
 static void *io_main(void *arg) {
   el_loop *loop = arg;
+  el_plain_locale_enter(); /* for as long as the thread lives */
   io_loop = loop;
   run_until_stopped(loop);
   loop->events.stopping(loop->arg);
@@ -413,7 +424,8 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   rc = start_thread(loop);
   if (rc != 0) {
-    el_error_set(err, EL_NOMEM, "can't start the I/O thread: %s", strerror(rc));
+    el_error_set(err, EL_NOMEM, "can't start the I/O thread: %s",
+                 el_errno_text(rc));
     destroy_queue(loop);
     atomic_store(&loop->refs, 1);
     release(loop);

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/alloc.h"
 #include "base/of.h"
+#include "base/plain_locale.h"
 #include "base/thread.h"
 #include "nginx/wake_socket.h"
 
@@ -367,7 +368,7 @@ static bool start_thread(el_wake_server *server, el_error *err) {
     return true;
   }
   el_error_set(err, EL_NOMEM, "can't serve the wake-up socket: %s",
-               strerror(rc != 0 ? rc : errno));
+               el_errno_text(rc != 0 ? rc : errno));
   return false;
 }
 

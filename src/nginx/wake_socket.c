@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/plain_locale.h"
+
 enum {
   BACKLOG = 4096,
   SCAN_MAX = 65536 /* descriptors that are looked at, at most */
@@ -38,7 +40,7 @@ static bool make_dir(const char *parent, char *dir, size_t size,
                "can't make the socket to wait with below %s: %s; name a "
                "directory that this process may write to: socket_dir of "
                "connect, or TMPDIR",
-               parent, strerror(errno));
+               parent, el_errno_text(errno));
   return false;
 }
 
@@ -71,7 +73,7 @@ bool el_wake_socket_open(el_wake_socket *at, const char *parent,
   snprintf(address.sun_path, sizeof address.sun_path, "%s/wake", dir);
   if (!listen_at(at, &address)) {
     el_error_set(err, EL_NOMEM, "can't listen at %s: %s", address.sun_path,
-                 strerror(errno));
+                 el_errno_text(errno));
     unlink(address.sun_path);
     rmdir(dir);
     return false;

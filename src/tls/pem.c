@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plain_locale.h"
+
 /* The bundle of all public CAs is 220 kB. */
 enum { MAX_BYTES = 4 << 20 };
 
@@ -70,9 +72,8 @@ static bool read_file(el_pem_text *to, const el_pem *pem, el_error *err) {
   int fd = open(pem->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   bool ok;
   if (fd < 0) {
-    char why[80];
     el_error_set(err, EL_INVALID, "%s can't be read: %s", pem->label,
-                 strerror_r(errno, why, sizeof why));
+                 el_errno_text(errno));
     return false;
   }
   ok = read_open_file(to, pem, fd, err);
