@@ -515,7 +515,7 @@ function lock:unlock() end
 function lock:resign() end
 
 ---Sets the hard end of the hold, whatever `max_hold` was.
----Raises for a wrong type, for 0 or less.
+---Raises for a wrong type, for 0 or less, for inf.
 ---Fails with lost, not_held, closed, forked.
 ---@param seconds etcdlock.seconds from now, above 0
 ---@return true|nil

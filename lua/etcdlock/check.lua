@@ -158,10 +158,10 @@ function M.seconds(where, field, value)
   end
 end
 
---- Raises unless `value` is a number above 0.
+--- Raises unless `value` is a number above 0, and not infinite.
 function M.some_seconds(where, field, value)
-  if type(value) ~= "number" or not (value > 0 and value <= math.huge) then
-    raise_type(where, field, value, "more than 0 seconds")
+  if type(value) ~= "number" or not (value > 0 and value < math.huge) then
+    raise_type(where, field, value, "more than 0 seconds and not inf")
   end
 end
 

@@ -225,7 +225,7 @@ end
 -- @tparam seconds seconds from now, above 0
 -- @treturn true
 -- @fail lost, not_held, closed, forked
--- @raise for a wrong type, for 0 or less
+-- @raise for a wrong type, for 0 or less, for inf
 function Lock:expire(seconds)
   check.some_seconds("lock:expire", "seconds", seconds)
   if not self:_left() or not self._core:expire(seconds) then

@@ -196,8 +196,8 @@ function M.expire(self, time)
     return nil, "unlocked"
   end
   time = time or self.exptime
-  if type(time) ~= "number" or not (time > 0 and time <= math.huge) then
-    return nil, "bad time: a number of seconds above 0 was wanted"
+  if type(time) ~= "number" or not (time > 0 and time < math.huge) then
+    return nil, "bad time: a finite number of seconds above 0 was wanted"
   end
   if not lock:expire(time) then
     return nil, "unlocked"

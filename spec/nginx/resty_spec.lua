@@ -288,12 +288,14 @@ add(more, "new and expire return a message for a bad name, option or time", [[
   local lock = new()
   lock:lock "fine"
   tell(lock:expire(-1))
+  tell(lock:expire(math.huge))
   lock:unlock()
 ]], [[nil bad name: a string was wanted
   nil bad exptime: a finite number of seconds above 0 was wanted
   nil bad exptime: a finite number of seconds above 0 was wanted
   nil bad timeout: 0 or more seconds were wanted
-  nil bad time: a number of seconds above 0 was wanted
+  nil bad time: a finite number of seconds above 0 was wanted
+  nil bad time: a finite number of seconds above 0 was wanted
 ]])
 
 locations["/told"] = [[ ngx.say(shared:get "told") ]]

@@ -110,7 +110,7 @@ static bool correct_ipv6(char *to, size_t size, const char *text) {
  * write instead, if that can be guessed. */
 static void explain(el_error *err, const char *text, const char *rest,
                     bool path) {
-  const char *slash = strchr(rest, '/');
+  size_t behind = strcspn(rest, "/?#");
   char guess[120], corrected[sizeof guess + sizeof "[]:2379"];
   int scheme = (int)(rest - text);
   if (path && strlen(rest) > UNIX_PATH_MAX) {
@@ -121,9 +121,8 @@ static void explain(el_error *err, const char *text, const char *rest,
         text, strlen(rest), UNIX_PATH_MAX);
     return;
   }
-  snprintf(guess, sizeof guess, "%.*s", slash ? (int)(slash - rest) : 100,
-           rest);
-  if (slash != NULL && is_host_port(guess)) {
+  snprintf(guess, sizeof guess, "%.*s", behind < 100 ? (int)behind : 100, rest);
+  if (rest[behind] != '\0' && is_host_port(guess)) {
     el_error_set(err, EL_INVALID,
                  "endpoint \"%.100s\" has something behind the port; write "
                  "\"%.*s%s\"",
