@@ -62,7 +62,8 @@ HARDENING = -fstack-protector-strong -fno-delete-null-pointer-checks -fno-strict
 FORTIFY := $(if $(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),,\
   -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 
-FLAGS_ := -DNDEBUG $(FORTIFY)
+# A package must not tell where it was built.
+FLAGS_ := -DNDEBUG $(FORTIFY) '-ffile-prefix-map=$(CURDIR)=.'
 FLAGS_-test := -DEL_TEST $(FORTIFY)
 FLAGS_-asan := -DEL_TEST -fno-omit-frame-pointer -fstrict-overflow \
   -fsanitize=address,undefined -fno-sanitize-recover=undefined
@@ -142,30 +143,43 @@ clean: ## remove everything that was built
 # The installed command has absolute paths of its interpreter and of the module, and its
 # completion has that of the command: nothing is looked for in the current directory.
 absolute = $(if $(filter /%,$(1)),$(1),$(CURDIR)/$(1))
-# LuaRocks moves the files of a rock to ROCK_TREE after they were installed.
-in_tree = $(if $(ROCK_TREE),$(ROCK_TREE)/$(1),$(call absolute,$(2)))
-FINAL_LUADIR = $(call in_tree,share/lua/$(LUA_ABI),$(LUADIR))
-FINAL_LIBDIR = $(call in_tree,lib/lua/$(LUA_ABI),$(LIBDIR))
-FINAL_BINDIR = $(call in_tree,bin,$(BINDIR))
+FINAL_LUADIR = "$(call absolute,$(LUADIR))
+FINAL_LIBDIR = "$(call absolute,$(LIBDIR))
+FINAL_BINDIR = $(call absolute,$(BINDIR))
+# A rock that was built is installed in any tree: its command finds that by its own path.
+ifneq ($(IS_ROCK),)
+FINAL_LUADIR = tree .. "/share/lua/$(LUA_ABI)
+FINAL_LIBDIR = tree .. "/lib/lua/$(LUA_ABI)
+FIND_TREE = local tree = ((arg[0]:find "^/" and "" or os.getenv "PWD" .. "/") .. arg[0]):match "^(.*)/" .. "/.."\n
+endif
 INTERPRETER = $(filter /%,$(shell command -v '$(LUA)') $(LUA))
 FOR_COMMAND = 1s|.*|\#!$(firstword $(or $(INTERPRETER),$(error There is no $(LUA) in an \
   absolute directory of PATH. Name the interpreter of the command: LUA=/usr/bin/$(LUA))))|; \
-  s|^-- INSTALLED.*|package.path = "$(FINAL_LUADIR)/?.lua;$(FINAL_LUADIR)/?/init.lua;" \
-  .. package.path\npackage.cpath = "$(FINAL_LIBDIR)/?.so;" .. package.cpath|
-FOR_COMPLETION = s|etcdlock completion|'$(FINAL_BINDIR)/etcdlock' completion|
+  s|^-- INSTALLED.*|$(FIND_TREE)package.path = $(FINAL_LUADIR)/?.lua;" .. \
+  $(FINAL_LUADIR)/?/init.lua;" .. package.path\npackage.cpath = $(FINAL_LIBDIR)/?.so;" .. package.cpath|
+FOR_COMPLETION = $(if $(IS_ROCK),,s|etcdlock completion|'$(FINAL_BINDIR)/etcdlock' completion|)
+
+# These would end a word of the shell, of sed or of Lua's package.path. $(call unfit,DIRECTORY)
+unfit = $(strip $(foreach c,& ; ' " ` \ | ?,$(findstring $(c),$(1))))
+DIRECTORIES = PREFIX DESTDIR LUADIR LIBDIR BINDIR MANDIR COMPLETIONDIR TYPEDIR CURDIR INTERPRETER
+check_directories = $(foreach d,$(DIRECTORIES),$(if $(call unfit,$($(d))),$(error \
+  $(d)=$($(d)): this has $(call unfit,$($(d))) in it; choose a directory without that)))
 
 install: all ## copy to PREFIX (and DESTDIR)
-	@sed '$(FOR_COMMAND)' bin/etcdlock >$(BUILD)/command
-	@sed "$(FOR_COMPLETION)" bin/etcdlock.bash >$(BUILD)/completion
+	$(check_directories)@:
 	@cd lua && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTDIR)$(LUADIR)/{}' \;
 	@cd types && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTDIR)$(TYPEDIR)/{}' \;
 	@install -D -m 755 $(MODULE) '$(DESTDIR)$(LIBDIR)/etcdlock/core.so'
-	@install -D -m 755 $(BUILD)/command '$(DESTDIR)$(BINDIR)/etcdlock'
+	@install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(COMPLETIONDIR)'
+	@sed '$(FOR_COMMAND)' bin/etcdlock >'$(DESTDIR)$(BINDIR)/etcdlock'
+	@sed "$(FOR_COMPLETION)" bin/etcdlock.bash >'$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
+	@chmod 755 '$(DESTDIR)$(BINDIR)/etcdlock'
+	@chmod 644 '$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
 	@install -D -m 644 doc/etcdlock.1 '$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
-	@install -D -m 644 $(BUILD)/completion '$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
 	@echo 'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
 
 uninstall: ## remove what `make install` with the same PREFIX and LUA_VERSION has copied
+	$(check_directories)@:
 	@cd lua && find . -name '*.lua' -exec rm -f '$(DESTDIR)$(LUADIR)/{}' \;
 	@rm -rf '$(DESTDIR)$(TYPEDIR)' '$(DESTDIR)$(LIBDIR)/etcdlock'
 	@rm -f '$(DESTDIR)$(BINDIR)/etcdlock' '$(DESTDIR)$(MANDIR)/man1/etcdlock.1' \

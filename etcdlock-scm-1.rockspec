@@ -45,7 +45,7 @@ build = {
     LUADIR = "$(LUADIR)",
     LIBDIR = "$(LIBDIR)",
     BINDIR = "$(BINDIR)",
-    ROCK_TREE = "$(SCRIPTS_DIR)/..",
+    IS_ROCK = "1",
   },
 }
 -- The wrapper of LuaRocks loads modules of its own from the current directory.
