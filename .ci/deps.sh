@@ -2,11 +2,11 @@
 # Installs the Debian packages (12 and 13) that etcdlock needs and that are
 # missing.
 #
-#   deps.sh run|openresty|dev|all|deb|go|python|node|wrk|perf LUA_VERSION
+#   deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|perf LUA_VERSION
 #
 # run: to build the module and run the demo; openresty: the demo in nginx as well; dev: to run the
-# tests; all: for `make check-all`, with a browser; deb: to build packages; the others: one peer of
-# `make bench` each, and perf.
+# tests; all: for `make check-all`, with a browser and clang; deb: to build packages; fuzz: clang, for
+# `make fuzz`; the others: one peer of `make bench` each, and perf.
 set -eu
 
 LOG=build/apt.log
@@ -53,7 +53,8 @@ if ! nginx_has_no_lua; then NGINX="libnginx-mod-http-lua $NGINX"; fi
 LOOPS="lua-cqueues lua-copas lua-coxpcall"
 DEV="lua-busted lua-check lua-ldoc clang-format luarocks locales openssl ca-certificates man-db
   python3-prometheus-client $LOOPS $NGINX"
-ALL=chromium-headless-shell
+FUZZ="clang libclang-rt-dev"
+ALL="chromium-headless-shell $FUZZ"
 
 case $1 in
   run) wanted=$RUN ;;
@@ -76,13 +77,14 @@ case $1 in
     wanted="build-essential debhelper lintian $(sed -n '/^Build-Depends:/,/^Standards/ {
       s/^Build-Depends: //; s/^ *\([a-z0-9.+-]*\).*/\1/p
     }' .ci/debian/control | grep -v debhelper-compat)" ;;
+  fuzz) wanted="$RUN $FUZZ openssl" ;;
   go) wanted='golang-go golang-etcd-server-dev' ;;
   python) wanted=python3-etcd3 ;;
   # Others' nodejs brings its own npm, which Debian's is in conflict with.
   node) wanted=$(command -v npm >/dev/null || echo nodejs npm) ;;
   wrk) wanted=wrk ;;
   perf) wanted=linux-perf ;;
-  *) echo "usage: deps.sh run|openresty|dev|all|deb|go|python|node|wrk|perf LUA_VERSION" >&2; exit 2 ;;
+  *) echo "usage: deps.sh run|openresty|dev|all|deb|fuzz|go|python|node|wrk|perf LUA_VERSION" >&2; exit 2 ;;
 esac
 
 missing=

@@ -6,7 +6,8 @@
 #   PATIENCE=4              wait so many times longer than a quiet machine needs; measured if unset
 #   SUITE=bookworm|trixie   which Debian `make fresh` and `make fresh-deb` use: 12 or 13
 #   ROWS="uncontended ..."  which rows of `make bench`
-#   SECONDS=60 SEED=1       how long `make stress` runs, and which random numbers it draws
+#   SECONDS=60 SEED=1       how long `make stress` and each target of `make fuzz` run, and which
+#                           random numbers `make stress` draws
 #   PARTS="late ..."        which parts of `make failover` and `make edges`
 
 SPEC ?= spec
@@ -52,8 +53,8 @@ SUITE_ENV_-tsan = \
   $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help-dev check-all check-deps suite example run-demo-openresty test-go test-all test-all-short matrix \
-  matrix-short asan-short nginx-module sim mutants fresh bench-quick bench-report profile scale \
-  family family-short figures failover edges stress run-stress rock deb-deps deb fresh-deb
+  matrix-short asan-short nginx-module sim fuzz mutants fresh bench-quick bench-report profile scale \
+  family family-short figures failover edges stress hostile run-stress rock deb-deps deb fresh-deb
 
 help-dev: ## list the targets of this file
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' .ci/dev.mk
@@ -119,6 +120,13 @@ SHORT_MATRIX := lock queue loss max_hold with_lock guarded_writes reentrancy etc
 matrix-short: deps ## a core of the specs with etcd 3.5, 3 members, secure
 	@$(MAKE) --no-print-directory TESTING=1 ETCD_VERSION=3.5 MEMBERS=3 SECURE=1 \
 	  SPEC='$(SHORT_MATRIX:%=spec/lock/%_spec.lua)' suite
+
+# Seeds are written anew each time; what a target has found stays in build/fuzz/corpus.
+fuzz: ## feed hostile bytes to each reader, with clang, for SECONDS=60: one for each spec/fuzz/*.c
+	@sh .ci/deps.sh fuzz $(LUA_VERSION)
+	+@$(PARALLEL) $(FUZZ_TARGETS)
+	@$(RUN_ENV) $(LUA) spec/fuzz/seeds.lua $(FUZZ)/seeds
+	@$(RUN_ENV) SECONDS='$(or $(SECONDS),60)' sh spec/fuzz/run.sh $(FUZZ_TARGETS)
 
 mutants: deps ## change FILES="src/..." in N=20 random places (SEED=1); print what no test notices
 	@$(RUN_ENV) FILES='$(FILES)' SEED='$(SEED)' N='$(N)' LIMIT='$(LIMIT)' \
@@ -232,3 +240,38 @@ build/sim/%.o: spec/sim/%.c
 	$(Q)$(SIM_COMPILE) -o $@ $<
 
 -include $(SIM_OBJECTS:.o=.d)
+
+# The fuzz targets, one for each file of spec/fuzz, with clang's libFuzzer. A library of all objects:
+# a target links those that it needs, and has a network of its own (fuzz.h).
+FUZZ := build/fuzz
+FUZZ_TARGETS := $(patsubst spec/fuzz/%.c,$(FUZZ)/%,$(wildcard spec/fuzz/*.c))
+FUZZ_OBJECTS := $(patsubst src/%.c,$(FUZZ)/obj/%.o,$(filter-out src/lua/%,$(wildcard src/*/*.c))) \
+  $(FUZZ)/obj/etcd.pb-c.o
+FUZZ_SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZ_COMPILE = clang -std=c11 -D_GNU_SOURCE -DEL_TEST -pthread -Isrc -Ibuild/proto $(LUA_CFLAGS) \
+  $(LIB_CFLAGS) -O1 -g -fno-omit-frame-pointer $(FUZZ_SANITIZE) -MMD -MP -c
+
+$(FUZZ)/%: $(FUZZ)/obj/fuzz/%.o $(FUZZ)/all.a
+	$(call show,LINK)
+	$(Q)clang $(FUZZ_SANITIZE) -fsanitize=fuzzer -o $@ $^ $(LIBS) \
+	  $(shell $(PKG_CONFIG) --libs $(LUA_PACKAGE))
+
+$(FUZZ)/all.a: $(FUZZ_OBJECTS)
+	$(call show,LINK)
+	$(Q)$(AR) rcs $@ $^
+
+$(FUZZ)/obj/fuzz/%.o: spec/fuzz/%.c | $(PROTO).h
+	$(call show,CC  )
+	$(Q)$(FUZZ_COMPILE) -fsanitize=fuzzer-no-link $(WARNINGS) -o $@ $<
+
+$(FUZZ)/obj/%.o: src/%.c | $(PROTO).h
+	$(call show,CC  )
+	$(Q)$(FUZZ_COMPILE) -fsanitize=fuzzer-no-link $(WARNINGS) -o $@ $<
+
+$(FUZZ)/obj/etcd.pb-c.o: $(PROTO).c
+	$(call show,CC  )
+	$(Q)$(FUZZ_COMPILE) -fsanitize=fuzzer-no-link -o $@ $<
+
+.SECONDARY: $(FUZZ_TARGETS:$(FUZZ)/%=$(FUZZ)/obj/fuzz/%.o)
+
+-include $(FUZZ_OBJECTS:.o=.d)

@@ -2,6 +2,7 @@
 #include "tls/certificate.h"
 
 #include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/x509v3.h>
 #include <string.h>
 
@@ -46,9 +47,18 @@ void el_certificate_name(const X509_NAME *name, char *to) {
   take_words(bio, to);
 }
 
+/* NULL: it has none, or they can't be read, of which OpenSSL's queue of errors says
+ * nothing afterwards. */
+static GENERAL_NAMES *names_of(const X509 *cert) {
+  GENERAL_NAMES *names;
+  ERR_set_mark();
+  names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+  ERR_pop_to_mark();
+  return names;
+}
+
 void el_certificate_hosts(const X509 *cert, char *to) {
-  GENERAL_NAMES *names =
-      X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
+  GENERAL_NAMES *names = names_of(cert);
   BIO *bio;
   if (names == NULL) {
     el_certificate_name(X509_get_subject_name(cert), to);

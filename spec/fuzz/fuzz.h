@@ -1,0 +1,194 @@
+/* fuzz: what the fuzz targets share. Each target is a program, and the only file of it that includes
+ * this header: an input that is taken apart, and a network that answers with its parts.
+ *
+ * A target aborts on what no input may cause. The sanitizers find the rest.
+ */
+#ifndef ETCDLOCK_SPEC_FUZZ_H
+#define ETCDLOCK_SPEC_FUZZ_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "net/channel.h"
+#include "net/rpc.h"
+#include "net/stream.h"
+
+#define FUZZ_CHECK(condition) \
+  do { \
+    if (!(condition)) { \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      abort(); \
+    } \
+  } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* ---- the input ---- */
+
+typedef struct fuzz_input {
+  const uint8_t *at;
+  size_t left;
+} fuzz_input;
+
+/* The next byte, below |bound|; 0 at the end. */
+static inline unsigned fuzz_number(fuzz_input *in, unsigned bound) {
+  if (in->left == 0) return 0;
+  in->left--;
+  return *in->at++ % bound;
+}
+
+/* The next part: a length in two bytes, the lower first, and so many bytes, or all that are left.
+ * In memory of its own: the sanitizer sees each byte that is read behind it. */
+static inline el_bytes fuzz_part(fuzz_input *in) {
+  size_t len = fuzz_number(in, 256);
+  char *copy;
+  len += 256 * (size_t)fuzz_number(in, 256);
+  if (len > in->left) len = in->left;
+  copy = malloc(len > 0 ? len : 1);
+  if (len > 0) memcpy(copy, in->at, len);
+  in->at += len;
+  in->left -= len;
+  return (el_bytes){copy, len};
+}
+
+/* The rest as a text, which ends at its first NUL. */
+static inline char *fuzz_text(fuzz_input *in) {
+  char *text = malloc(in->left + 1);
+  if (in->left > 0) memcpy(text, in->at, in->left);
+  text[in->left] = '\0';
+  in->left = 0;
+  return text;
+}
+
+/* ---- properties ---- */
+
+/* A text for people is one line. */
+static inline void fuzz_check_line(const char *text) {
+  for (; *text != '\0'; text++) {
+    FUZZ_CHECK((unsigned char)*text >= ' ' && *text != 0x7f);
+  }
+}
+
+/* An error has a code and a text. */
+static inline void fuzz_check_error(const el_error *err) {
+  FUZZ_CHECK(err->code != EL_OK);
+  FUZZ_CHECK(err->text[0] != '\0');
+  fuzz_check_line(err->text);
+}
+
+/* ---- the network ---- */
+
+enum { FUZZ_CALLS_MAX = 4, FUZZ_STREAMS_MAX = 64 };
+
+struct el_channel {
+  char *token;
+};
+
+struct el_stream {
+  el_stream_events events;
+  void *arg;
+  bool is_closed;
+};
+
+static struct el_channel fuzz_channel;
+/* Unary calls that are out, the oldest first, and all streams of this run, the last one in use. */
+static struct {
+  el_rpc_done done;
+  void *arg;
+} fuzz_calls[FUZZ_CALLS_MAX];
+static size_t fuzz_n_calls;
+static el_stream fuzz_streams[FUZZ_STREAMS_MAX];
+static size_t fuzz_n_streams;
+
+/* Answers the oldest call that is out with |bytes|. False if there is none. */
+static inline bool fuzz_answer(el_bytes bytes) {
+  el_rpc_answer answer = {.from = "fuzz:2379",
+                          .bytes = (const uint8_t *)bytes.data,
+                          .len = bytes.len};
+  el_rpc_done done = fuzz_calls[0].done;
+  void *arg = fuzz_calls[0].arg;
+  if (fuzz_n_calls == 0) return false;
+  memmove(fuzz_calls, fuzz_calls + 1, --fuzz_n_calls * sizeof *fuzz_calls);
+  done(arg, &answer);
+  return true;
+}
+
+/* Sends |bytes| on the stream that is open. False if there is none. */
+static inline bool fuzz_tell(el_bytes bytes) {
+  el_stream *st = &fuzz_streams[fuzz_n_streams - 1];
+  if (fuzz_n_streams == 0 || st->is_closed) return false;
+  st->events.on_message(st->arg, (const uint8_t *)bytes.data, bytes.len);
+  return true;
+}
+
+static inline void fuzz_reset(void) {
+  el_channel_set_token(&fuzz_channel, NULL);
+  fuzz_n_calls = fuzz_n_streams = 0;
+}
+
+void el_rpc_start(el_channel *ch, const el_rpc_request *request,
+                  el_rpc_done done, void *arg) {
+  (void)ch, (void)request;
+  FUZZ_CHECK(fuzz_n_calls < FUZZ_CALLS_MAX);
+  fuzz_calls[fuzz_n_calls].done = done;
+  fuzz_calls[fuzz_n_calls++].arg = arg;
+}
+
+el_stream *el_stream_open(el_channel *ch, const char *method,
+                          const el_stream_events *events, void *arg) {
+  el_stream *st = &fuzz_streams[fuzz_n_streams++];
+  (void)ch, (void)method;
+  FUZZ_CHECK(fuzz_n_streams <= FUZZ_STREAMS_MAX);
+  *st = (el_stream){*events, arg, false};
+  return st;
+}
+
+void el_stream_send(el_stream *st, const uint8_t *bytes, size_t len) {
+  FUZZ_CHECK(!st->is_closed);
+  (void)bytes, (void)len;
+}
+
+void el_stream_close(el_stream *st) {
+  FUZZ_CHECK(!st->is_closed);
+  st->is_closed = true;
+}
+
+void el_stream_leave(el_stream *st, const el_error *why) {
+  (void)why;
+  el_stream_close(st);
+}
+
+const char *el_stream_address(const el_stream *st) {
+  (void)st;
+  return "fuzz:2379";
+}
+
+void el_channel_add_move(el_channel *ch, el_move *move) {
+  (void)ch, (void)move;
+}
+
+bool el_channel_await_reason(el_channel *ch, size_t member,
+                             el_reason_wait *wait) {
+  (void)ch, (void)member, (void)wait;
+  return false;
+}
+
+size_t el_channel_count(const el_channel *ch) {
+  (void)ch;
+  return 1;
+}
+
+bool el_channel_is_fresh(const el_channel *ch) {
+  (void)ch;
+  return true;
+}
+
+void el_channel_set_token(el_channel *ch, const char *token) {
+  free(ch->token);
+  ch->token = token != NULL ? strdup(token) : NULL;
+}
+
+#endif

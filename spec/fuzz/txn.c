@@ -1,0 +1,133 @@
+/* Answers to one transaction, or to a batch of several, and what the rules of a lock read in them. */
+#include "fuzz.h"
+
+#include "base/timer.h"
+#include "etcd/batch.h"
+#include "rules/recipe.h"
+
+enum { MEMBERS_MAX = 4, MODES = EL_MODE_MULTI + 1 };
+
+enum { READ_CENSUS = EL_REQUEST_DELETE + 1, READ_GUARDED, QUESTIONS };
+
+static const int64_t LEASE = 0x1234, REV = 7;
+
+typedef struct member {
+  unsigned question; /* an el_request_kind, or one of the above */
+  el_entry_action action;
+  el_keys keys;
+  el_packed_txn packed;
+} member;
+
+static member members[MEMBERS_MAX];
+static size_t n_members;
+static el_packed_txn sent;
+
+static void build(member *it, fuzz_input *in) {
+  static const char names[] = "a\0a/b\0c";
+  static el_recipe recipe;
+  el_place place = {.lease = LEASE, .mode = (el_mode)fuzz_number(in, MODES)};
+  bool is_multi = place.mode == EL_MODE_MULTI;
+  unsigned flags = fuzz_number(in, 256);
+  el_op ops[] = {{.kind = EL_OP_RANGE, .key = {"data", 4}},
+                 {.kind = EL_OP_PUT, .key = {"data", 4}, .value = {"v", 1}}};
+  if (is_multi) place.slot = 1;
+  if (place.mode == EL_MODE_PERMIT) place.permits = 2;
+  el_keys_init(&it->keys, (el_bytes){names, is_multi ? sizeof names - 1 : 1},
+               &place);
+  it->question = EL_REQUEST_TRY + fuzz_number(in, QUESTIONS - EL_REQUEST_TRY);
+  it->action = (el_entry_action){.request = (el_request_kind)it->question,
+                                 .serializable = flags & 1,
+                                 .all = flags & 2,
+                                 .bound = flags & 4 ? 1 : REV,
+                                 .guard = REV};
+  if (it->question == READ_CENSUS) {
+    el_recipe_build_census(&recipe, &it->keys);
+  } else if (it->question == READ_GUARDED) {
+    el_writer who = {&it->keys, REV};
+    el_write_order order;
+    bool writes = flags & 1 && place.mode != EL_MODE_READ;
+    el_write_order_init(&order, REV);
+    el_recipe_build_guarded(&recipe, &who, writes ? &order : NULL, ops,
+                            writes ? 2 : 1);
+  } else {
+    el_recipe_build(&recipe, &it->keys, &it->action, flags & 8 ? REV : 0,
+                    (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
+  }
+  el_kv_pack(&it->packed, &recipe.txn);
+}
+
+/* The answer that |it| gets. */
+static void read_answer(const member *it, el_txn_answer *answer) {
+  el_entry_event event;
+  el_write_event written;
+  bool detached;
+  if (answer->err.code != EL_OK) {
+    fuzz_check_error(&answer->err);
+    FUZZ_CHECK(!answer->err.definite);
+  }
+  if (it->question == READ_CENSUS) {
+    el_recipe_read_census(&it->keys, REV, answer, &detached);
+  } else if (it->question == READ_GUARDED) {
+    el_recipe_read_guarded(&(el_writer){&it->keys, REV}, answer, &written);
+  } else {
+    el_recipe_read(&it->keys, &it->action, answer, &event);
+  }
+  el_txn_answer_free(answer);
+}
+
+static void on_answer(void *arg, el_txn_answer *answer) {
+  size_t at = 0;
+  (void)arg;
+  if (n_members == 1) {
+    read_answer(&members[0], answer);
+    return;
+  }
+  for (size_t i = 0; i < n_members && answer->err.code == EL_OK; i++) {
+    read_answer(&members[i], el_batch_take(answer, &members[i].packed, &at));
+  }
+  el_txn_answer_free(answer);
+}
+
+/* One that no batch takes travels alone, as do those of another kind than the first. */
+static void pack(void) {
+  const el_packed_txn *packed[MEMBERS_MAX];
+  size_t n = 0, cost = 0;
+  for (; n < n_members; n++) {
+    packed[n] = &members[n].packed;
+    cost += el_batch_cost(packed[n]);
+    if (cost > EL_BATCH_OPS_MAX || packed[n]->is_read != packed[0]->is_read) {
+      break;
+    }
+  }
+  for (size_t i = n > 0 ? n : 1; i < n_members; i++) {
+    el_packed_txn_free(&members[i].packed);
+    el_keys_destroy(&members[i].keys);
+  }
+  n_members = n > 0 ? n : 1;
+  if (n_members > 1) el_batch_pack(&sent, packed, n_members);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  fuzz_input in = {data, size};
+  el_timers timers = {0};
+  el_auth *auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL);
+  el_bytes answer;
+  n_members = 1 + fuzz_number(&in, MEMBERS_MAX);
+  for (size_t i = 0; i < n_members; i++) {
+    build(&members[i], &in);
+  }
+  pack();
+  answer = fuzz_part(&in);
+  el_kv_send(auth, n_members > 1 ? &sent : &members[0].packed, 1000, on_answer,
+             NULL);
+  fuzz_answer(answer);
+  el_bytes_free(answer);
+  if (n_members > 1) el_packed_txn_free(&sent);
+  for (size_t i = 0; i < n_members; i++) {
+    el_packed_txn_free(&members[i].packed);
+    el_keys_destroy(&members[i].keys);
+  }
+  el_auth_free(auth);
+  fuzz_reset();
+  return 0;
+}
