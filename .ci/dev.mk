@@ -176,10 +176,13 @@ failover: all ## what leader kills, restarts and silence of three members cost
 stress: deps ## random use and faults of a real etcd: SECONDS=60 SEED=1, SANITIZE=asan|tsan
 	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) run-stress
 
+hostile: deps ## random use of an etcd whose messages are changed at random: as stress
+	@$(MAKE) --no-print-directory $(if $(SANITIZE),,TESTING=1) PROGRAM=hostile run-stress
+
 run-stress:
-	+@$(PARALLEL) $(MODULE) $(filter build/%,$(SUITE_LUA))
+	+@$(PARALLEL) $(MODULE) $(SCRIPTED) $(filter build/%,$(SUITE_LUA))
 	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' $(SUITE_ENV_$(FLAVOUR)) \
-	  $(SUITE_LUA) spec/stress/run.lua $(or $(SECONDS),60) $(or $(SEED),1)
+	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1)
 
 edges: all ## late writes, outages, contention and a wiped etcd, in six minutes
 	@$(RUN_ENV) $(LUA) bench/edges.lua $(PARTS)

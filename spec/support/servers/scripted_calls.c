@@ -1,5 +1,6 @@
 /* The calls that go through scripted_server. */
 #include "scripted_calls.h"
+#include "scripted_mutation.h"
 
 #include <assert.h>
 #include <grpc/byte_buffer_reader.h>
@@ -238,7 +239,10 @@ static void on_received(batch *b) {
   pump *p = b->pump;
   call *c = b->call;
   grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
-  if (p->message != NULL && p == &c->back && is_forged(c)) forge(c, p);
+  if (p->message != NULL && p == &c->back) {
+    if (is_forged(c)) forge(c, p);
+    p->message = scripted_mutation(p->message, c->method->name);
+  }
   if (p->message == NULL) {
     b->pump->sent.done = come_back;
     end_messages(c, p);

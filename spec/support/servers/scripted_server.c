@@ -21,6 +21,8 @@
  *                                on the calls that run now: "N" of them
  *   break METHOD STATUS TEXT     so do those that run now
  *   pass                         what comes from now on is forwarded again
+ *   mutate SEED PERCENT          so many of etcd's messages are changed at random
+ *   mutated                      how many were: "N"
  *   calls METHOD                 how many have come: "N"
  *   out METHOD                   how many run now, without an answer: "N"
  *   heard METHOD                 how etcd itself has last refused one: "STATUS
@@ -29,18 +31,30 @@
  * Messages are forwarded as they are, both ways, until the call ends; unary
  * calls and streams need no distinction. Ends with its input.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "scripted_calls.h"
+#include "scripted_mutation.h"
+
+static bool obey_mutate(const char *line) {
+  unsigned long seed;
+  int percent;
+  if (sscanf(line, "mutate %lu %d", &seed, &percent) != 2) return false;
+  scripted_mutate(seed, percent);
+  puts("0");
+  return true;
+}
 
 static void obey(const char *line) {
   char verb[16] = "", name[32] = "", when[16] = "after";
   int times = 0;
   order o = {.when = AFTER};
   method *m;
+  if (obey_mutate(line)) return;
   sscanf(line, "%15s %31s", verb, name);
   m = scripted_method(name);
   if (strcmp(verb, "answer") == 0 &&
@@ -60,6 +74,8 @@ static void obey(const char *line) {
   } else if (strcmp(verb, "pass") == 0) {
     scripted_pass();
     puts("0");
+  } else if (strcmp(verb, "mutated") == 0) {
+    printf("%d\n", scripted_count_mutated());
   } else if (strcmp(verb, "deliver") == 0) {
     scripted_deliver(m);
   } else if (strcmp(verb, "held") == 0) {
