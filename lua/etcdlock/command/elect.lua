@@ -68,6 +68,6 @@ return function(args)
     if not election then
       return nil, message, code
     end
-    return election:campaign(args.value, { timeout = args.timeout, max_hold = args.max_hold })
+    return election:campaign(args.value, { timeout = args.timeout, lock_delay = args.lock_delay })
   end)
 end

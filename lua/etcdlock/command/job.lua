@@ -2,8 +2,10 @@
 -- All of it in one luv loop, in which the waits yield, so that signals are heard meanwhile.
 local uv = require "luv"
 local Child = require "etcdlock.command.child"
+local core = require "etcdlock.core"
 local exit = require "etcdlock.command.exit"
 local program = require "etcdlock.command.program"
+local numbers = require "etcdlock.numbers"
 local quote = require("etcdlock.characters").quote
 local settings = require "etcdlock.command.settings"
 local signals = require "etcdlock.command.signals"
@@ -133,17 +135,45 @@ local function acquire(self, take)
   return lock, revision
 end
 
+-- How old the hold deadline that `watch` knows may be, in seconds.
+local DEADLINE_AGE = 1
+
+-- Ends the command with TERM, and with KILL after `grace` seconds, and says why.
+local function end_command(self, why, grace)
+  if not self._is_ended then
+    self._is_ended = true
+    self._child:terminate(grace)
+    texts.say_aside("%s; %s is ended", why, self._args.command[1])
+  end
+end
+
 --- Has the command end when the lock is lost.
+-- KILL comes --grace seconds after the hold deadline, also if this process stood still at the
+-- deadline: the lock delay counts from there, too.
 local function watch(self)
   coroutine.wrap(function()
-    if not self._lock:wait_lost() or not self._child then
-      return
+    local deadline
+    repeat
+      deadline = core.now() + self._lock:remaining()
+    until self._lock:wait_lost(DEADLINE_AGE) or not self._child
+    if self._child then
+      local late = math.max(0, core.now() - deadline)
+      local _, message = self._lock:check()
+      end_command(self, message, math.max(0, self._args.grace - late))
     end
-    self._is_lost = true
-    self._child:terminate(self._args.grace)
-    local _, message = self._lock:check()
-    texts.say_aside("%s; %s is ended", message, self._args.command[1])
   end)()
+end
+
+-- Starts the timer of --max-hold. The lock is kept until the command has ended.
+local function limit_hold(self)
+  if not self._args.max_hold then
+    return
+  end
+  self._limit = uv.new_timer()
+  self._limit:start(math.ceil(self._args.max_hold * 1000), 0, function()
+    end_command(self, ("lock %s: --max-hold is over after %s s"):format(quote(self._args.name),
+      numbers.format("%g", self._args.max_hold)), self._args.grace)
+  end)
 end
 
 --- Runs the command to its end: its exit status | nil, exit status, where it couldn't be
@@ -157,6 +187,9 @@ local function run_command(self, revision)
     ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
   }, function(code, signal)
     self._child = nil
+    if self._limit then
+      self._limit:close()
+    end
     assert(coroutine.resume(thread, signal ~= 0 and exit.SIGNAL + signal or code))
   end)
   if not self._child then
@@ -164,6 +197,7 @@ local function run_command(self, revision)
     return nil, status or exit.NOT_EXECUTABLE
   end
   watch(self)
+  limit_hold(self)
   return coroutine.yield()
 end
 
@@ -173,10 +207,21 @@ local function release(self, status)
   if code == "unavailable" then
     texts.say("%s: etcd has not confirmed that it was given back; it is free when its TTL is over,"
       .. " at the latest", quote(self._args.name))
-  elseif not released and not self._is_lost then
+  elseif not released and not self._is_ended then
     texts.say("%s", message)
   end
-  return (self._is_lost or code == "lost") and exit.LOST or status
+  return (self._is_ended or code == "lost") and exit.LOST or status
+end
+
+local LOCK_DELAY_MAX = 300 -- seconds, the limit of the option lock_delay
+
+-- Sets --lock-delay to its default, --grace: KILL comes before the next holder.
+local function choose_lock_delay(args)
+  args.lock_delay = args.lock_delay or args.grace
+  if args.lock_delay > LOCK_DELAY_MAX then
+    args.refuse(("--grace: %s s is longer than the longest lock delay, %d s; give --lock-delay,"
+      .. " too"):format(numbers.format("%g", args.grace), LOCK_DELAY_MAX))
+  end
 end
 
 local function run(self, take)
@@ -198,6 +243,7 @@ return function(args, take)
   if not args.command or not args.command[1] then
     return args.refuse "what is to run is missing: it stands behind --"
   end
+  choose_lock_delay(args)
   local path, message, status = program.find(args.command[1])
   if not path then
     texts.say("%s", message)

@@ -80,16 +80,22 @@ local function add_hold(command)
   command:option "--ttl"
     :argname "S"
     :convert(number("--ttl", "2 to 300 seconds", 2, 300))
-    :description "when it goes to the next one if this machine dies (default: 10)"
+    :description("seconds, and --lock-delay more, until it goes to the next one if this machine"
+      .. " dies (default: 10)")
   command:option "--max-hold"
     :argname "S"
     :convert(seconds("--max-hold", 0.001))
-    :description "seconds that CMD may have it, at most: then it is lost"
+    :description "seconds that CMD may have it, at most: then CMD is ended"
   command:option "--grace"
     :argname "S"
     :default "5"
     :convert(seconds("--grace", 0))
-    :description "seconds from TERM to KILL for CMD when it is lost"
+    :description "seconds from TERM to KILL for CMD when it is lost or --max-hold is over"
+  command:option "--lock-delay"
+    :argname "S"
+    :convert(number("--lock-delay", "0 to 300 seconds", 0, 300))
+    :description("seconds for which nobody gets it after it was lost, so that CMD has ended by then"
+      .. " (default: --grace)")
   command:option "-E"
     :argname "N"
     :target "timeout_status"
@@ -249,7 +255,7 @@ end
 
 -- Options the value of which may begin with "-", and how it is joined to them.
 local JOINED = { ["-E"] = "" }
-for name in ("timeout ttl max-hold grace permits interval value"):gmatch "%S+" do
+for name in ("timeout ttl max-hold grace lock-delay permits interval value"):gmatch "%S+" do
   JOINED["--" .. name] = "="
 end
 

@@ -4,7 +4,7 @@ local job = require "etcdlock.command.job"
 --- Does it: the exit status.
 return function(args)
   return job(args, function(client)
-    local opts = { timeout = args.timeout, max_hold = args.max_hold, value = args.value }
+    local opts = { timeout = args.timeout, lock_delay = args.lock_delay, value = args.value }
     if args.shared then
       return client:read_lock(args.name, opts)
     elseif not args.permits then

@@ -37,7 +37,7 @@ local FIELDS = {
 }
 for _, field in ipairs {
   "endpoints", "cacert", "cert", "key", "server_name", "user", "password", "ttl", "timeout",
-  "max_hold",
+  "lock_delay",
 } do
   FIELDS[field] = "--" .. field:gsub("_", "-")
 end

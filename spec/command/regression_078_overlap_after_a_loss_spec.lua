@@ -1,0 +1,128 @@
+-- Regression 078: `etcdlock run` and `etcdlock elect` sent KILL --grace seconds after the loss of
+-- the lock, but the next holder's command started about a second after the loss. Both commands ran
+-- for up to --grace seconds. The same happened after --max-hold.
+-- Needs: one plain member.
+
+local Etcd = require "spec.support.servers.etcd"
+local Swallow = require "spec.support.servers.swallow"
+local clients = require "spec.support.harness.clients"
+local command = require "spec.support.programs.command"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local temporary = require "spec.support.harness.temporary"
+local wait = require "spec.support.harness.wait"
+
+-- Seconds.
+local TTL, GRACE = 2, 2
+
+-- Shell code that ignores TERM. It prints "alone" if no other copy of it runs, and else "overlap".
+local COMMAND = [[
+  exec 9>"$0"
+  if flock -n 9; then echo alone $$; else echo overlap; fi
+  trap 'echo got-TERM' TERM
+  while :; do sleep 0.05 9<&-; done
+]]
+
+describe("regression 078: the command of a holder that has lost its lock", function()
+  local etcd, proxy, file
+
+  setup(function() etcd = Etcd.start { tls = false } end)
+
+  before_each(function()
+    proxy = Swallow.start(etcd:endpoint())
+    file = temporary.directory() .. "/alone"
+  end)
+
+  after_each(function()
+    proxy:stop()
+    proc.destroy_children()
+    temporary.remove_all()
+  end)
+
+  teardown(function() etcd:stop() end)
+
+  local function start(subcommand, endpoint, ...)
+    local words = { subcommand, "a", "--endpoints", endpoint, "--ttl=" .. TTL, "--grace=" .. GRACE }
+    if subcommand == "elect" then table.insert(words, 3, "value") end
+    for _, option in ipairs { ... } do words[#words + 1] = option end
+    for _, word in ipairs { "--", "sh", "-c", COMMAND, file } do words[#words + 1] = word end
+    return command.start(words)
+  end
+
+  -- Starts a holder with the options |...|, which reaches etcd through the proxy, and a waiter.
+  -- Calls |part|(holder), after which the holder loses its lock. Asserts that the waiter's command
+  -- starts when the holder's command has ended.
+  local function assert_alone(part, subcommand, ...)
+    local holder = start(subcommand, proxy:endpoint(), ...)
+    assert.matches("^alone", holder:expect "^%a+.*")
+    local waiter = start(subcommand, etcd:endpoint(), ...)
+    etcd:await_keys("a/", 2)
+    part(holder)
+    assert.matches("^alone", waiter:expect("^%a+.*", 20))
+    holder:expect "^got%-TERM"
+    assert.equal(70, (holder:wait()))
+  end
+
+  for _, subcommand in ipairs { "run", "elect" } do
+    it("is killed before the next holder's starts if the holder is cut off: " .. subcommand,
+      function()
+        assert_alone(function() proxy:swallow() end, subcommand)
+      end)
+  end
+
+  for option in ("--shared --permits=1"):gmatch "%S+" do
+    it("is killed before the next holder's starts with " .. option, function()
+      local holder = start("run", proxy:endpoint(), option)
+      assert.matches("^alone", holder:expect "^%a+.*")
+      local waiter = start("run", etcd:endpoint(), option ~= "--shared" and option or nil)
+      etcd:await_keys("a/", 2)
+      proxy:swallow()
+      assert.matches("^alone", waiter:expect("^%a+.*", 20))
+    end)
+  end
+
+  it("is killed before the next holder's starts if etcd stood still", function()
+    assert_alone(function(holder)
+      etcd:pause()
+      finally(function() etcd:resume() end)
+      wait.eventually(function() return holder:errors():find "was lost" end, 5, "the loss")
+      etcd:resume()
+    end, "run")
+  end)
+
+  it("is killed before the next holder's starts if etcdlock stood still", function()
+    assert_alone(function(holder)
+      holder:kill "sigstop"
+      wait.sleep(TTL + 1)
+      holder:kill "sigcont"
+    end, "run")
+  end)
+
+  it("is killed before the next holder's starts if --max-hold is over", function()
+    assert_alone(function() end, "run", "--max-hold=1")
+  end)
+end)
+
+describe("regression 078: etcdlock run", function()
+  after_each(clients.close_all)
+  after_each(proc.destroy_children)
+
+  it("leaves no lock delay behind when its command ends by itself", function()
+    local etcd = suite.etcd()
+    local name = suite.prefix() .. "a"
+    local _, status = command.run { "run", name, "--lock-delay=300", "--", "true" }
+    assert.equal(0, status)
+    assert.same({}, etcd:keys(name .. "/"))
+    _, status = command.run { "run", name, "--timeout=0", "--", "true" }
+    assert.equal(0, status)
+  end)
+
+  it("refuses a --grace that no lock delay can cover, unless --lock-delay is given", function()
+    local name = suite.prefix() .. "a"
+    local _, status, err = command.run { "run", name, "--grace=301", "--", "true" }
+    assert.equal(64, status)
+    assert.matches("--grace: 301 s is longer than the longest lock delay, 300 s", err, 1, true)
+    _, status = command.run { "run", name, "--grace=301", "--lock-delay=300", "--", "true" }
+    assert.equal(0, status)
+  end)
+end)
