@@ -148,17 +148,6 @@ describe("regression 052: the installed command", function()
     assert.matches("^loaded: argparse", err)
   end)
 
-  it("starts neither env nor setpriv from a relative entry of PATH", function()
-    local directory = plant_programs { "env", "setpriv" }
-    -- etcdlock needs env only if a signal is ignored.
-    local command = ([[trap '' USR1 && exec "%s" run %slock -- true]]):format(installed, prefix)
-    for _, entry in ipairs { "", ".", "./" } do
-      local out, code, err = proc.run({ "sh", "-c", 'PATH="$0:$PATH" && ' .. command, entry },
-        { cwd = directory, env = proc.lua_environment(suite.variables()) })
-      assert.same({ "", 0, "" }, { out, code, err }, entry)
-    end
-  end)
-
   it("is run by its bash completion instead of ./etcdlock", function()
     local out, code, err = proc.run({ "bash", "-c", [[
       PATH=":$PATH" && source "$0/share/bash-completion/completions/etcdlock" &&

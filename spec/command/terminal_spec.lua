@@ -135,4 +135,78 @@ describe("etcdlock run at a terminal", function()
     terminal:wait()
     etcd:await_keys(NAME .. "/", 0)
   end)
+
+  it("runs the command in the foreground, in a process group of its own", function()
+    local terminal = at_terminal "bash --norc --noprofile -i"
+    press(terminal, "$COMMAND run $NAME -- sh -c 'ps -o pid=,pgid=,tpgid= -p $$'; echo do''ne\n")
+    local pid, group, foreground = terminal:expect "^%s*(%d+)%s+(%d+)%s+(%d+)"
+    assert.same({ pid, pid }, { group, foreground })
+    terminal:expect "done"
+    press(terminal, "exit\n")
+    terminal:wait()
+  end)
+
+  it("gives the terminal to a command in the background of a script when it reads", function()
+    local terminal = at_terminal [[
+      sh -c '$COMMAND run $NAME -- sh -c "echo ready; read line; echo got \$line"; read x; echo $x'
+    ]]
+    terminal:expect "ready"
+    press(terminal, "again\n")
+    terminal:expect "^got again"
+    press(terminal, "and again\n")
+    terminal:expect "^and again"
+    assert.equal(0, (terminal:wait()))
+  end)
+
+  it("ends the command and the script around it at Ctrl-C", function()
+    local terminal = at_terminal([[
+      trap : INT
+      sh -c '$COMMAND run $NAME -- sh -c "echo ready; exec sleep 60"; echo next'
+      echo ended
+    ]])
+    terminal:expect "ready"
+    press(terminal, CTRL_C)
+    terminal:expect "ended"
+    assert.is_nil(terminal.out.text:find "next")
+    assert.equal(0, (terminal:wait()))
+  end)
+
+  it("leaves the terminal to the other commands of a pipeline", function()
+    local terminal = at_terminal "bash --norc --noprofile -i"
+    press(terminal, "$COMMAND run $NAME -- sh -c 'echo rea''dy; sleep 60' | "
+      .. "sh -c 'read l; echo $l; read key </dev/tty; echo got $key'\n")
+    terminal:expect "^ready"
+    press(terminal, "again\n")
+    terminal:expect "^got again"
+    press(terminal, CTRL_C)
+    press(terminal, "exit\n")
+    terminal:wait()
+    etcd:await_keys(NAME .. "/", 0)
+  end)
+
+  it("stops in the background when the command reads, and continues with fg", function()
+    local terminal = at_terminal "bash --norc --noprofile -i"
+    press(terminal, "$COMMAND run $NAME -- sh -c 'echo rea''dy; read line; echo got $line' &\n")
+    terminal:expect "ready"
+    wait.eventually(function()
+      press(terminal, "jobs\n")
+      return terminal.out.text:find "Stopped"
+    end, 5, "its stop")
+    press(terminal, "fg\n")
+    wait.eventually(function()
+      press(terminal, "again\n")
+      return terminal.out.text:find "got again"
+    end, 5, "it goes on")
+    press(terminal, "exit\n")
+    terminal:wait()
+    etcd:await_keys(NAME .. "/", 0)
+  end)
+
+  it("continues a command that Ctrl-Z stops if no shell could continue it", function()
+    local terminal = at_terminal "exec $COMMAND run $NAME -- sh -c 'echo ready; read line; exit 3'"
+    terminal:expect "ready"
+    press(terminal, CTRL_Z)
+    press(terminal, "go\n")
+    assert.equal(3, (terminal:wait()))
+  end)
 end)

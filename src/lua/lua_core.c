@@ -67,6 +67,7 @@ EXPORT int luaopen_etcdlock_core(lua_State *L) {
   el_lua_open_status(L);
   lua_newtable(L);
   el_lua_set_functions(L, functions);
+  el_lua_set_functions(L, el_lua_child_functions);
   el_lua_open_keys(L);
   lua_pushinteger(L, (lua_Integer)el_lock_size());
   lua_setfield(L, -2, "HOLD_SIZE");

@@ -17,6 +17,9 @@ extern const luaL_Reg el_lua_events_methods[];  /* lua_events.c */
 extern const luaL_Reg el_lua_wait_methods[];    /* lua_wait.c */
 extern const luaL_Reg el_lua_nginx_methods[];   /* lua_nginx.c */
 
+/* Functions of the module. */
+extern const luaL_Reg el_lua_child_functions[]; /* lua_child.c */
+
 /* Lua: call(fn, ...) -> true | false, error; fn must not yield. @thread lua */
 el_nret el_lua_call(lua_State *L);
 

@@ -1,35 +1,17 @@
---- The process that runs under a lock: how it is started, signalled and ended.
+--- The process that runs under a lock, in a process group of its own: how it is started,
+-- signalled, stopped and ended.
 local uv = require "luv"
-local characters = require "etcdlock.characters"
+local core = require "etcdlock.core"
 local program = require "etcdlock.command.program"
 local signals = require "etcdlock.command.signals"
 
 local Child = {}
 Child.__index = Child
 
---- What has to be done in the new process before it runs the command, by programs that do
--- it and become the next one: it dies with us, and what was ignored it ignores, too.
-local function prepare(argv)
-  local words, ignored = {}, {}
-  for name in pairs(signals.ignored()) do
-    ignored[#ignored + 1] = characters.upper(name:sub(4))
-  end
-  local env, setpriv = program.find_tool "env", program.find_tool "setpriv"
-  if ignored[1] and env then
-    words = { env, "--ignore-signal=" .. table.concat(ignored, ",") }
-  end
-  if setpriv then
-    for _, word in ipairs { setpriv, "--pdeathsig", "KILL", "--" } do
-      words[#words + 1] = word
-    end
-  end
-  for _, word in ipairs(argv) do
-    words[#words + 1] = word
-  end
-  return words
-end
+-- How often it is asked whether a process of the group is left, in ms.
+local POLL = 20
 
---- Our environment, and `extra`: a list as luv wants it.
+--- Our environment, and `extra`: a list of NAME=value.
 local function environment(extra)
   local all, list = uv.os_environ(), {}
   for name, value in pairs(extra) do
@@ -41,64 +23,138 @@ local function environment(extra)
   return list
 end
 
+-- Did an interactive shell start this process alone, in the foreground? In a pipeline or a script,
+-- other processes of our group need the terminal and its Ctrl-C.
+local function is_alone_in_foreground()
+  local group = core.group()
+  return core.pid() == group and core.terminal_group() == group
+    and uv.guess_handle(0) == "tty" and uv.guess_handle(1) == "tty"
+end
+
 --- Starts `argv`, with what we have open and `extra` (name = value) in its environment.
--- on_exit(code, signal) is called when it has ended.
+-- on_exit("exit", code) or on_exit("signal", number) is called when it has ended; if terminate was
+-- called, when its whole group has ended or was killed. may_continue() tells whether it may run on
+-- after a stop.
 -- @return child | nil, message, exit status
-function Child.start(argv, extra, on_exit)
+function Child.start(argv, extra, on_exit, may_continue)
   local path, message, status = program.find(argv[1]) -- it may have gone while we waited
   if not path then
     return nil, message, status
   end
-  local words = prepare(argv)
-  local self = setmetatable({}, Child)
-  local handle, pid = uv.spawn(words[1], {
-    args = { (table.unpack or unpack)(words, 2) }, -- luacheck: ignore unpack
-    env = environment(extra),
-    stdio = { 0, 1, 2 },
-  }, function(code, signal)
-    self:close()
-    on_exit(code, signal)
-  end)
-  if not handle then
-    return nil, ("%s: it can't be executed: %s"):format(argv[1], pid), status
+  local ignored = {}
+  for name in pairs(signals.ignored()) do
+    ignored[#ignored + 1] = signals.number(name)
   end
-  self._handle, self._pid = handle, pid
-  return self
+  local has_terminal = is_alone_in_foreground()
+  local pid
+  pid, message = core.start_child(argv, environment(extra), ignored, has_terminal)
+  if not pid then
+    return nil, ("%s: it can't be executed: %s"):format(argv[1], message)
+  end
+  return setmetatable({
+    _pid = pid,
+    _has_terminal = has_terminal,
+    _on_exit = on_exit,
+    _may_continue = may_continue,
+  }, Child)
 end
 
---- Sends it a signal, of luv's names.
-function Child:kill(name)
-  if not self._handle:is_closing() then
-    self._handle:kill(name)
-  end
+-- Sends a signal, of luv's names, to the whole group.
+function Child:_signal_group(name)
+  uv.kill(-self._pid, name)
 end
 
---- Passes on a signal that has come to us, unless it has come to it as well.
+--- Passes on a signal that has come to us.
 function Child:pass(name)
-  if not signals.came_to(self._pid, name) then
-    self:kill(name)
+  if signals.FOR_GROUP[name] then
+    self:_signal_group(name)
+  elseif not self._has_ended then
+    uv.kill(self._pid, name)
   end
 end
 
---- Has it end: TERM, and KILL after `grace` seconds.
+-- ---- stop and continue ----
+
+--- Continues the group after a stop, in the foreground if it was there and we are now.
+function Child:continue()
+  if not self._may_continue() then
+    return
+  elseif self._has_terminal and core.terminal_group() == core.group() then
+    core.set_terminal_group(self._pid)
+  end
+  self:_signal_group "sigcont"
+end
+
+-- What a terminal sends to a group in its background that uses the terminal.
+local WANTS_TERMINAL = { [signals.number "sigttin"] = true, [signals.number "sigttou"] = true }
+
+-- Called when it was stopped by the signal with the number `number`.
+function Child:_on_stop(number)
+  local foreground = core.terminal_group()
+  if WANTS_TERMINAL[number] and foreground == core.group() then
+    self._has_terminal = true
+    self:continue()
+  elseif foreground == self._pid then
+    core.stop(true)
+    self:continue() -- also if no shell could have continued us: nobody else would
+  elseif WANTS_TERMINAL[number] and core.stop(true) then
+    self:continue()
+  end
+end
+
+-- ---- the end ----
+
+-- Tells the end if nothing remains to be waited for.
+function Child:_conclude()
+  local _, _, failure = uv.kill(-self._pid, 0)
+  if self._kill_timer and not self._is_killed and failure ~= "ESRCH" then
+    return -- a process of the group uses the grace period
+  end
+  self._poll_timer:close()
+  if self._kill_timer then
+    self._kill_timer:close()
+  end
+  if core.terminal_group() == self._pid then
+    core.set_terminal_group(core.group())
+  end
+  self._on_exit(self._what, self._number)
+end
+
+--- Has it end: TERM to the group, and KILL after `grace` seconds.
 function Child:terminate(grace)
-  if self._timer or self._handle:is_closing() then
+  if self._kill_timer then
     return
   end
-  self._timer = uv.new_timer()
-  self:kill "sigterm"
-  self:kill "sigcont" -- one that is stopped hears of nothing else
-  self._timer:start(math.ceil(grace * 1000), 0, function()
-    self:kill "sigkill"
+  self._kill_timer = uv.new_timer()
+  self:_signal_group "sigterm"
+  self:_signal_group "sigcont" -- a stopped process does not see other signals
+  self._kill_timer:start(math.ceil(grace * 1000), 0, function()
+    self._is_killed = true
+    self:_signal_group "sigkill"
   end)
 end
 
---- Lets go of what luv has of it.
-function Child:close()
-  self._handle:close()
-  if self._timer then
-    self._timer:close()
+function Child:_notice(what, number)
+  if what == "stop" then
+    self:_on_stop(number)
+    return
   end
+  self._has_ended, self._what, self._number = true, what, number
+  self._poll_timer = uv.new_timer()
+  self._poll_timer:start(0, POLL, function()
+    self:_conclude()
+  end)
+end
+
+--- Takes note of what has happened to `child` (nil: none runs), after SIGCHLD. Reaps all other
+-- children, too: orphans are children of the process with pid 1.
+function Child.reap(child)
+  repeat
+    local pid, what, number = core.next_child()
+    if child and pid == child._pid then
+      child:_notice(what, number)
+    end
+  until not pid
 end
 
 return Child

@@ -16,28 +16,24 @@ Job.__index = Job
 
 -- ---- signals ----
 
---- As Ctrl-Z does: both stop, and `fg` has both go on. A lock isn't kept while we stand
--- still: if it was lost meanwhile, the loss is told before anything else.
+-- Stops the command and this process, as Ctrl-Z does; returns when both go on.
 local function stop(self)
   if self._child then
     self._child:pass "sigtstp"
   end
-  self._hearing.default "sigtstp"
-end
-
-local function go_on(self)
-  if self._child and self._lock:held() then
-    self._child:kill "sigcont"
+  core.stop(false)
+  if self._child then
+    self._child:continue()
   end
 end
 
 local function on_signal(self, name)
   if name == "sigpipe" then
     return -- nobody reads what we say: that is no reason to leave the command alone
+  elseif name == "sigchld" then
+    Child.reap(self._child)
   elseif name == "sigtstp" then
     stop(self)
-  elseif name == "sigcont" then
-    go_on(self)
   elseif self._child then
     self._child:pass(name)
   elseif signals.ENDS_WAIT[name] and not self._is_done then
@@ -46,7 +42,7 @@ local function on_signal(self, name)
   end
 end
 
-local HEARD = { "sigpipe", "sigtstp", "sigcont" }
+local HEARD = { "sigpipe", "sigtstp", "sigchld" }
 for _, name in ipairs(signals.PASSED) do
   HEARD[#HEARD + 1] = name
 end
@@ -185,12 +181,14 @@ local function run_command(self, revision)
     ETCD_LOCK_KEY = self._lock:key(),
     ETCD_LOCK_REV = ("%.0f"):format(revision),
     ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
-  }, function(code, signal)
+  }, function(what, number)
     self._child = nil
     if self._limit then
       self._limit:close()
     end
-    assert(coroutine.resume(thread, signal ~= 0 and exit.SIGNAL + signal or code))
+    assert(coroutine.resume(thread, what == "signal" and exit.SIGNAL + number or number))
+  end, function()
+    return (self._lock:held()) -- if it was lost meanwhile, it is ended first
   end)
   if not self._child then
     texts.say("%s", message)

@@ -35,18 +35,4 @@ function M.find(name)
   return nil, name .. ": there is no such command", exit.NOT_FOUND
 end
 
---- Returns the path of the first executable `name` in an absolute entry of PATH; nil if there is
--- none, or if that one is busybox, which lacks the options that etcdlock needs (`env
--- --ignore-signal`, `setpriv --pdeathsig`). The user chooses CMD, but not this program: a relative
--- entry must not select it.
-function M.find_tool(name)
-  for directory in (os.getenv "PATH" or DEFAULT_PATH):gmatch "[^:]+" do
-    local path = directory .. "/" .. name
-    if directory:find "^/" and is_program(path) then
-      local real = uv.fs_realpath(path)
-      return real and not real:find "busybox" and path or nil
-    end
-  end
-end
-
 return M

@@ -1,4 +1,4 @@
---- Signals: which ones the command passes on, and to whom they have come already.
+--- Signals: which ones the command hears and passes on, and which were ignored from the start.
 local uv = require "luv"
 local characters = require "etcdlock.characters"
 
@@ -7,6 +7,11 @@ local M = {}
 --- Those that are passed on, in luv's words, and which of them ends a wait.
 M.PASSED = { "sigterm", "sigint", "sighup", "sigquit", "sigusr1", "sigusr2" }
 M.ENDS_WAIT = { sigterm = true, sigint = true, sighup = true, sigquit = true }
+
+--- Those that are for all processes of a job. The others may mean something else to CMD, as HUP
+-- does to a daemon that reads its configuration again, and would end the processes that CMD has
+-- started.
+M.FOR_GROUP = { sigterm = true, sigint = true, sigquit = true, sigtstp = true }
 
 --- The number of a signal.
 function M.number(name)
@@ -43,53 +48,21 @@ function M.ignored()
   return ignored
 end
 
---- The process group of a process, and that in the foreground of its terminal.
-local function groups(pid)
-  local group, foreground = read(("/proc/%s/stat"):format(pid))
-    :match ".*%) %S %S+ (%S+) %S+ %S+ (%S+)"
-  return group, foreground
-end
-
--- What a terminal sends to all who are in its foreground, when keys are pressed.
-local BY_KEYS = { sigint = true, sigquit = true, sigtstp = true }
-
---- Has a signal that has come to us come to process `pid` as well? One that keys have made
--- has, and which one that is nobody tells; so it is said of all, while both are in the
--- foreground of a terminal.
-function M.came_to(pid, name)
-  if not BY_KEYS[name] then
-    return false
-  end
-  local ours, foreground = groups "self"
-  return ours ~= nil and ours == foreground and ours == groups(pid)
-end
-
 local function ignore() end
 
 --- Has call(name) called for each signal of `names`; what was ignored stays so. Returns what
--- hears them: its methods are forget(), and default(name), which does once what the signal
--- does to who doesn't hear it (one that is to stop is not stopped where no shell could have
--- it go on).
+-- hears them, with the method forget().
 function M.hear(names, call)
   local ignored, handles = M.ignored(), {}
-  local function start(name)
-    handles[name]:start(name, ignored[name] and ignore or function()
-      call(name)
-    end)
-  end
   for _, name in ipairs(names) do
     if not ignored[name] or name == "sigint" then -- the interpreter's, if not ours
       handles[name] = assert(uv.new_signal())
-      start(name)
-      handles[name]:unref()
+      handles[name]:start(name, ignored[name] and ignore or function()
+        call(name)
+      end)
     end
   end
   local hearing = {}
-  function hearing.default(name)
-    handles[name]:stop()
-    uv.kill(uv.os_getpid(), name)
-    start(name)
-  end
   function hearing.forget()
     for _, handle in pairs(handles) do
       handle:close()

@@ -1,0 +1,106 @@
+/* child: a child process in a process group of its own, and job control of the terminal
+ * for it. For the command etcdlock. */
+#include "base/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+
+extern char **environ;
+
+pid_t el_terminal_group(void) {
+  int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  pid_t group = -1;
+  if (terminal >= 0) {
+    group = tcgetpgrp(terminal);
+    close(terminal);
+  }
+  return group;
+}
+
+void el_terminal_set_group(pid_t group) {
+  int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) {
+    tcsetpgrp(terminal, group);
+    close(terminal);
+  }
+}
+
+static void reset_signals(const sigset_t *ignored) {
+  sigset_t none;
+  for (int number = 1; number < NSIG; number++) {
+    signal(number, sigismember(ignored, number) == 1 ? SIG_IGN : SIG_DFL);
+  }
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Becomes |argv|; returns only if that fails. Runs in the child of a process with
+ * threads: all calls must be async-signal-safe. */
+static void become(char *const argv[], char *const env[],
+                   const sigset_t *ignored, bool is_foreground, pid_t parent) {
+  setpgid(0, 0);
+  if (is_foreground) {
+    el_terminal_set_group(getpid());
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(EXIT_FAILURE); /* it ended before prctl */
+  reset_signals(ignored);
+  environ = (char **)env;
+  execvp(argv[0], argv);
+}
+
+pid_t el_child_start(char *const argv[], char *const env[],
+                     const sigset_t *ignored, bool is_foreground) {
+  int report[2]; /* the errno of a failed exec */
+  int failure = 0;
+  ssize_t size;
+  sigset_t before;
+  pid_t parent = getpid();
+  pid_t pid;
+  if (pipe2(report, O_CLOEXEC) != 0) return -errno;
+  signal(SIGTTOU, SIG_IGN);
+  el_thread_block_signals(
+      &before); /* no handler of ours may run in the child */
+  pid = fork();
+  if (pid == 0) {
+    become(argv, env, ignored, is_foreground, parent);
+    failure = errno;
+    size = write(report[1], &failure, sizeof failure);
+    (void)size;
+    _exit(EXIT_FAILURE);
+  }
+  if (pid < 0) {
+    failure = errno;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  close(report[1]);
+  if (pid > 0) {
+    do {
+      size = read(report[0], &failure, sizeof failure);
+    } while (size < 0 && errno == EINTR);
+  }
+  close(report[0]);
+  return failure != 0 ? -failure : pid;
+}
+
+bool el_job_stop(bool is_group) {
+  struct sigaction handler, by_default = {.sa_handler = SIG_DFL};
+  sigset_t cont, before, pending;
+  bool was_stopped;
+  /* A blocked SIGCONT continues the process, too, and stays pending. */
+  sigemptyset(&cont);
+  sigaddset(&cont, SIGCONT);
+  pthread_sigmask(SIG_BLOCK, &cont, &before);
+  sigaction(SIGTSTP, &by_default, &handler);
+  kill(is_group ? 0 : getpid(), SIGTSTP);
+  sigpending(&pending);
+  was_stopped = sigismember(&pending, SIGCONT) == 1;
+  sigaction(SIGTSTP, &handler, NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return was_stopped;
+}

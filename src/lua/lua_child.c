@@ -1,0 +1,108 @@
+/* lua_child: child processes and the terminal, for the command etcdlock. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "lua/lua_types.h"
+
+/* Returns the strings of the list at |arg| with NULL behind them, in memory that Lua frees when
+ * the userdata on top of the stack is collected. They live as long as the list has them. */
+static char **check_list(lua_State *L, int arg) {
+  size_t n;
+  char **list;
+  luaL_checktype(L, arg, LUA_TTABLE);
+#if LUA_VERSION_NUM >= 502
+  n = lua_rawlen(L, arg);
+#else
+  n = lua_objlen(L, arg);
+#endif
+  list = lua_newuserdata(L, (n + 1) * sizeof *list);
+  for (size_t i = 0; i < n; i++) {
+    lua_rawgeti(L, arg, (int)i + 1);
+    list[i] = (char *)lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  list[n] = NULL;
+  return list;
+}
+
+/* start_child(argv, env, ignored, is_foreground) -> pid | nil, message; |ignored|: a list of
+ * signal numbers. See el_child_start. */
+static el_nret l_start_child(lua_State *L) {
+  char **argv = check_list(L, 1), **env = check_list(L, 2);
+  sigset_t ignored;
+  pid_t pid;
+  sigemptyset(&ignored);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  for (int i = 1;; i++) {
+    lua_rawgeti(L, 3, i);
+    if (lua_isnil(L, -1)) break;
+    sigaddset(&ignored, (int)lua_tointeger(L, -1));
+    lua_pop(L, 1);
+  }
+  pid = el_child_start(argv, env, &ignored, lua_toboolean(L, 4));
+  if (pid < 0) {
+    lua_pushnil(L);
+    lua_pushstring(L, strerror(-pid));
+    return 2;
+  }
+  lua_pushinteger(L, pid);
+  return 1;
+}
+
+/* next_child() -> pid, "exit", exit code | pid, "signal" or "stop", signal number | nil. Each
+ * call returns what has happened to a child since, or reaps one; nil: nothing more. The
+ * orphans that a process with pid 1 has to reap are children, too. */
+static el_nret l_next_child(lua_State *L) {
+  int status;
+  pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
+  if (pid <= 0) return 0;
+  lua_pushinteger(L, pid);
+  if (WIFEXITED(status)) {
+    lua_pushliteral(L, "exit");
+    lua_pushinteger(L, WEXITSTATUS(status));
+  } else if (WIFSTOPPED(status)) {
+    lua_pushliteral(L, "stop");
+    lua_pushinteger(L, WSTOPSIG(status));
+  } else {
+    lua_pushliteral(L, "signal");
+    lua_pushinteger(L, WTERMSIG(status));
+  }
+  return 3;
+}
+
+/* group() -> the id of this process's group */
+static el_nret l_group(lua_State *L) {
+  lua_pushinteger(L, getpgrp());
+  return 1;
+}
+
+/* terminal_group() -> the foreground group of the controlling terminal, -1 without one */
+static el_nret l_terminal_group(lua_State *L) {
+  lua_pushinteger(L, el_terminal_group());
+  return 1;
+}
+
+/* set_terminal_group(group) */
+static el_nret l_set_terminal_group(lua_State *L) {
+  el_terminal_set_group((pid_t)luaL_checkinteger(L, 1));
+  return 0;
+}
+
+/* stop(is_group) -> was it stopped and continued? */
+static el_nret l_stop(lua_State *L) {
+  lua_pushboolean(L, el_job_stop(lua_toboolean(L, 1)));
+  return 1;
+}
+
+const luaL_Reg el_lua_child_functions[] = {
+    {"start_child", l_start_child},
+    {"next_child", l_next_child},
+    {"group", l_group},
+    {"terminal_group", l_terminal_group},
+    {"set_terminal_group", l_set_terminal_group},
+    {"stop", l_stop},
+    {NULL, NULL},
+};
