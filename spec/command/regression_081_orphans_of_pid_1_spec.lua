@@ -1,0 +1,34 @@
+-- Regression 081: as the first process of a container, etcdlock did not reap the orphans that
+-- become its children: they remained zombies for as long as the command ran.
+
+local command = require "spec.support.programs.command"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+
+suite.etcd()
+
+after_each(proc.destroy_children)
+
+-- Starts the program with the arguments |...| as pid 1.
+local function as_pid_1(env, ...)
+  return proc.talk({ "unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child",
+    "--mount-proc", ... }, env)
+end
+
+describe("regression 081: etcdlock run with pid 1", function()
+  it("reaps orphans, passes TERM on, and exits with the command's status", function()
+    if as_pid_1({}, "true"):wait() ~= 0 then pending "unshare needs rights" end
+    local words, env = command.words()
+    local job = as_pid_1(env, words[1], words[2], "run", suite.prefix() .. "a", "--", "sh", "-c", [[
+      trap 'exit 3' TERM
+      orphan=$(sh -c 'sleep 0.1 >/dev/null & echo $!')
+      while test -d /proc/$orphan; do sleep 0.05; done
+      echo reaped by $PPID
+      while :; do sleep 0.05; done
+    ]])
+    assert.equal("1", (job:expect "^reaped by (%d+)"))
+    local pid = tonumber((proc.run { "pgrep", "-P", tostring(job.pid) }))
+    assert(require "luv".kill(pid, "sigterm"))
+    assert.equal(3, (job:wait()))
+  end)
+end)
