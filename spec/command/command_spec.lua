@@ -183,8 +183,8 @@ describe("every option of the command", function()
 
   it("is listed by --help", function()
     assert.is_true(#all[""] >= 11)
-    assert.same({ "--shared", "--permits", "--value", "--timeout", "--ttl", "--max-hold", "--grace",
-      "--lock-delay", "-E" }, all.run)
+    assert.same({ "--shared", "--permits", "--value", "--at-least", "--timeout",
+      "--ttl", "--max-hold", "--grace", "--lock-delay", "-E" }, all.run)
     assert.same({ "-w", "--watch", "--interval", "--json" }, all.ls)
   end)
 

@@ -366,8 +366,8 @@ describe("etcdlock run that has lost its lock", function()
   it("ends the command with TERM although its standard error has no reader", function()
     local job = start_piped("exec 0<&- 3>&-; echo gone >&2; read line <&4", [[
       trap 'sleep 0.2; echo got-TERM; exit' TERM
-      echo ready
       sleep 60 &
+      echo ready
       wait
     ]])
     job:expect "^ready"
@@ -397,5 +397,55 @@ describe("etcdlock run", function()
     wait.eventually(function() return not state(pid) end, 5, "the end of its command")
     job:destroy()
     etcd:await_keys(NAME .. "/", 0, 10)
+  end)
+end)
+
+describe("etcdlock run --at-least", function()
+  -- Starts a run that keeps the lock after its command has ended with status 3.
+  local function start_kept()
+    local job = start(NAME, "--at-least=600", sh "echo done; exit 3")
+    job:expect "^done"
+    wait.eventually(function()
+      return proc.run { "pgrep", "-P", tostring(job.pid) } == ""
+    end, 5, "the end of the command")
+    return job
+  end
+
+  it("keeps the lock after the command has ended, and exits with the command's status", function()
+    local from = wait.now()
+    local job = start(NAME, "--at-least=1.5", sh "echo done; exit 3")
+    assert.equal(3, (job:wait()))
+    assert.is_true(wait.now() - from >= 1.5)
+    assert.same({}, etcd:keys(NAME .. "/"))
+  end)
+
+  it("does not keep the lock for longer if the command has run for longer", function()
+    assert.equal(0, (select(2, run(NAME, "--at-least=0.01", sh "sleep 0.1"))))
+    assert.same({}, etcd:keys(NAME .. "/"))
+  end)
+
+  for _, name in ipairs { "term", "int", "hup", "quit" } do
+    it("releases the lock, and keeps the exit status, after SIG" .. name:upper(), function()
+      local job = start_kept()
+      assert.equal(1, #etcd:keys(NAME .. "/"))
+      job:kill("sig" .. name)
+      assert.equal(3, (job:wait()))
+      assert.same({}, etcd:keys(NAME .. "/"))
+    end)
+  end
+
+  it("does not keep the lock if TERM has ended the command", function()
+    local job = start(NAME, "--at-least=60", sh "trap 'exit 3' TERM; sleep 60 & echo ready; wait")
+    job:expect "^ready"
+    job:kill "sigterm"
+    assert.equal(3, (job:wait()))
+  end)
+
+  it("ends when the lock is lost, reports it and keeps the exit status", function()
+    local job = start_kept()
+    local client = connect()
+    assert(client:break_lock("a", client:queue "a"[1].token))
+    assert.equal(3, (job:wait()))
+    assert.matches("was lost", job:errors(), 1, true)
   end)
 end)

@@ -35,7 +35,10 @@ local function on_signal(self, name)
   elseif name == "sigtstp" then
     stop(self)
   elseif self._child then
+    self._is_asked_to_end = self._is_asked_to_end or signals.FOR_GROUP[name]
     self._child:pass(name)
+  elseif self._end_keeping and signals.ENDS_WAIT[name] then
+    self._end_keeping()
   elseif signals.ENDS_WAIT[name] and not self._is_done then
     self._ended_by = self._ended_by or exit.SIGNAL + signals.number(name)
     self._client:close() -- by which nobody is left in the queue
@@ -118,6 +121,7 @@ local function acquire(self, take)
   local held, left, revision
   if lock then
     held, left, revision = lock:check()
+    self._granted_at = core.now()
     hear_signals() -- those that came while we waited are not for the command
   end
   if self._ended_by then
@@ -151,8 +155,10 @@ local function watch(self)
     local deadline
     repeat
       deadline = core.now() + self._lock:remaining()
-    until self._lock:wait_lost(DEADLINE_AGE) or not self._child
-    if self._child then
+    until self._lock:wait_lost(DEADLINE_AGE) or self._is_done
+    if self._end_keeping then
+      self._end_keeping()
+    elseif self._child then
       local late = math.max(0, core.now() - deadline)
       local _, message = self._lock:check()
       end_command(self, message, math.max(0, self._args.grace - late))
@@ -199,8 +205,27 @@ local function run_command(self, revision)
   return coroutine.yield()
 end
 
---- Lets go of the lock: the exit status of a command that has ended with `status`.
-local function release(self, status)
+-- Keeps the lock until --at-least is over, it is lost, or a signal asks for the end. Returns true
+-- if it was held at the end of the command.
+local function keep(self)
+  local left = self._granted_at + (self._args.at_least or 0) - core.now()
+  if left <= 0 or self._is_ended or self._is_asked_to_end or not self._lock:held() then
+    return false
+  end
+  local thread, timer = coroutine.running(), uv.new_timer()
+  function self._end_keeping()
+    self._end_keeping = nil
+    timer:close()
+    assert(coroutine.resume(thread))
+  end
+  timer:start(math.ceil(left * 1000), 0, self._end_keeping)
+  coroutine.yield()
+  return true
+end
+
+--- Lets go of the lock: the exit status of a command that has ended with `status`, while the lock
+-- was held if `was_held`.
+local function release(self, status, was_held)
   local released, message, code = self._lock:unlock()
   if code == "unavailable" then
     texts.say("%s: etcd has not confirmed that it was given back; it is free when its TTL is over,"
@@ -208,7 +233,7 @@ local function release(self, status)
   elseif not released and not self._is_ended then
     texts.say("%s", message)
   end
-  return (self._is_ended or code == "lost") and exit.LOST or status
+  return (self._is_ended or code == "lost" and not was_held) and exit.LOST or status
 end
 
 local LOCK_DELAY_MAX = 300 -- seconds, the limit of the option lock_delay
@@ -229,8 +254,9 @@ local function run(self, take)
     return revision
   end
   local status, failed = run_command(self, revision)
+  local was_held = status and keep(self)
   self._is_done = true
-  return release(self, status or failed)
+  return release(self, status or failed, was_held)
 end
 
 -- ---- the whole ----

@@ -123,6 +123,11 @@ local function add_run(parser)
   command:option "--value"
     :argname "TEXT"
     :description "what 'etcdlock ls' shows to others"
+  command:option "--at-least"
+    :argname "S"
+    :convert(seconds("--at-least", 0))
+    :description("seconds to keep the lock, at least, also if CMD ends sooner: for a job that many"
+      .. " machines start and one does (default: 0)")
   add_hold(command)
 end
 
@@ -255,7 +260,8 @@ end
 
 -- Options the value of which may begin with "-", and how it is joined to them.
 local JOINED = { ["-E"] = "" }
-for name in ("timeout ttl max-hold grace lock-delay permits interval value"):gmatch "%S+" do
+for name in ("timeout ttl max-hold grace lock-delay at-least permits interval value")
+  :gmatch "%S+" do
   JOINED["--" .. name] = "="
 end
 
