@@ -72,7 +72,7 @@ describe("the etcdlock command", function()
       { {}, "a command is required", "etcdlock --help" },
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
       { { "run", "a" }, "what is to run is missing: it stands behind --", "etcdlock run --help" },
-      { { "run", "a", "--" }, "what is to run is missing", "etcdlock run --help" },
+      { { "run", "a", "--" }, "'-- sleep infinity' to keep the lock", "etcdlock run --help" },
       { { "run", "a", "true" }, "too many arguments: what is to run stands behind --",
         "etcdlock run --help" },
       { { "run", "a", "--timeout", "-1", "--", "true" }, "--timeout: '-1', wanted 0 to",

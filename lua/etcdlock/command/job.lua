@@ -265,7 +265,8 @@ end
 -- @return the exit status: that of the command, if it has run and the lock was kept
 return function(args, take)
   if not args.command or not args.command[1] then
-    return args.refuse "what is to run is missing: it stands behind --"
+    return args.refuse("what is to run is missing: it stands behind --, as in '-- bash' for a shell"
+      .. " that has the lock, or '-- sleep infinity' to keep the lock until Ctrl-C")
   end
   choose_lock_delay(args)
   local path, message, status = program.find(args.command[1])
