@@ -1,0 +1,37 @@
+-- Runs a job again and again in one worker of all nginxes; doc/nginx.md. In nginx.conf:
+--
+--   init_worker_by_lua_block { require("timer").every("cleanup", 60, function(lock) ... end) }
+
+local etcdlock = require "etcdlock"
+
+local M = {}
+
+-- Sleeps for |seconds|, or until the worker exits or the lock is lost.
+local function pause(lock, seconds)
+  local over = ngx.now() + seconds
+  while ngx.now() < over and lock:held() and not ngx.worker.exiting() do
+    ngx.sleep(math.min(1, seconds))
+  end
+end
+
+-- Calls job(lock) every |seconds| in one worker. The other workers, of this nginx and of others,
+-- wait for the lock |name|: after a reload or a crash one of them goes on.
+function M.every(name, seconds, job)
+  local function run()
+    while not ngx.worker.exiting() do
+      local ok, message, code = etcdlock.with_lock(name, function(lock)
+        while lock:held() and not ngx.worker.exiting() do
+          job(lock)
+          pause(lock, seconds)
+        end
+      end)
+      if not ok and code ~= "premature" then
+        ngx.log(ngx.WARN, message)
+        ngx.sleep(1)
+      end
+    end
+  end
+  assert(ngx.timer.at(0, run))
+end
+
+return M

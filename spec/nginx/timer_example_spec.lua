@@ -1,0 +1,54 @@
+-- Tests examples/openresty/timer.lua: a job runs in one nginx worker, also after a reload.
+-- Needs: one plain member, no sanitizer.
+
+local Nginx = require "spec.support.servers.nginx"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local NAME = suite.prefix() .. "job"
+local WORKERS = 2
+
+suite.etcd()
+
+describe("the job of examples/openresty/timer.lua", function()
+  local nginx
+
+  after_each(function() nginx:stop() end)
+
+  -- Returns the pid of the worker that runs the job, how often it ran, and whether two ran it at
+  -- the same time.
+  local function runs()
+    local pid, count, is_twice = nginx:get("/runs").body:match "^(%S+) (%d+) (%S+)"
+    return tonumber(pid), tonumber(count), is_twice == "true"
+  end
+
+  it("runs in one worker, and after each reload in one of the new workers", function()
+    nginx = Nginx.start {
+      workers = WORKERS,
+      main = "env ETCDCTL_ENDPOINTS;",
+      init_worker = ([[
+        dofile("%s/examples/openresty/timer.lua").every("%s", 0.02, function()
+          if shared:incr("inside", 1, 0) > 1 then shared:set("twice", true) end
+          shared:incr("count", 1, 0)
+          shared:set("pid", ngx.worker.pid())
+          ngx.sleep(0.01)
+          shared:incr("inside", -1)
+        end)
+      ]]):format(require "luv".cwd(), NAME),
+      locations = {
+        ["/runs"] = [[
+          ngx.say(shared:get "pid", " ", shared:get "count" or 0, " ", shared:get "twice" or false)
+        ]],
+      },
+    }
+    for _ = 1, 3 do
+      local old = {}
+      wait.eventually(function() return runs() end, 10, "a run")
+      for _, pid in ipairs(nginx:workers()) do old[pid] = true end
+      assert.is_true(old[runs()])
+      nginx:signal "sighup"
+      wait.eventually(function() return not old[runs()] end, 10, "a run in a new worker")
+    end
+    assert.is_false((select(3, runs())))
+  end)
+end)
