@@ -107,7 +107,7 @@
 ---the key. A client has one entry in a mode, however many of its owners wait; several of readers
 ---who don't share, and of permits as many as there are.
 ---@class (exact) etcdlock.Entry
----@field held boolean does it hold, or wait?
+---@field held? boolean does it hold, or wait? Missing if it is unknown: for a multi-lock that is the first here, if the queues of its other names can't be read
 ---@field token etcdlock.token its fencing token
 ---@field lease string in hex
 ---@field mode etcdlock.mode `multi`, too, of who stands in an election and uses etcdlock
@@ -423,7 +423,9 @@ function client:close() end
 function client:queue(name) end
 
 ---Takes the lock away from the holder that has this token, from no other; from one of several names
----all of them. Deletes no user data: a key that is no entry is refused with `not_held`.
+---all of them. If it is unknown whether a multi-lock holds (`held` of `client:queue`), only its key
+---below this name is deleted, which ends the hold or the wait of all its names. Deletes no user
+---data: a key that is no entry is refused with `not_held`.
 ---Raises for a wrong type.
 ---Fails with not_held, or a request's.
 ---@param name string

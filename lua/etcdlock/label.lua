@@ -2,6 +2,7 @@
 -- client:queue and by whoever looks into etcd; other clients ignore it.
 local core = require "etcdlock.core"
 local json = require "etcdlock.json"
+local names = require "etcdlock.names"
 local numbers = require "etcdlock.numbers"
 
 local M = {}
@@ -23,10 +24,10 @@ end
 -- several names, which are given with their prefix, the key of the first tells all, and
 -- the others which is the first: the labels of both, with a NUL in between.
 function M.write(request)
-  local owner, names = request.said, request.fulls
+  local owner, fulls = request.said, request.fulls
   local named = type(owner) == "string" or type(owner) == "number"
   local pid, since = core.pid(), os.time()
-  if #names == 1 and not (named or request.value) and request.lock_delay == 0 then
+  if #fulls == 1 and not (named or request.value) and request.lock_delay == 0 then
     return write_plain(pid, since)
   end
   local label = {
@@ -37,59 +38,75 @@ function M.write(request)
     value = request.value,
     lock_delay = request.lock_delay > 0 and request.lock_delay or nil,
   }
-  if #names == 1 then
+  if #fulls == 1 then
     return json.encode(label)
   end
-  label.first = names[1]
+  label.first = fulls[1]
   local others = json.encode(label)
-  label.first, label.names = nil, names
+  label.first, label.names = nil, fulls
   return json.encode(label) .. "\0" .. others
 end
 
+-- Other clients write what they like: a field counts only if a client of ours could have
+-- written it.
+
 -- Above that a float is no exact integer; and 1e999 is infinite.
 local INTEGER_MAX = 2 ^ 53
+-- Bytes of a host name; Linux allows 64.
+local HOST_MAX = 255
 
 --- JSON's numbers are floats on some Luas.
 local function integer(value)
   return type(value) == "number" and math.abs(value) <= INTEGER_MAX and math.floor(value) or nil
 end
 
-local function number(value)
-  return type(value) == "number" and value == value and value or nil
+local function seconds(value)
+  return type(value) == "number" and value >= 0 and value <= INTEGER_MAX and value or nil
 end
 
 local function text(value)
   return type(value) == "string" and value or nil
 end
 
-local function texts(list)
-  for i, value in ipairs(type(list) == "table" and list or {}) do
-    if type(value) ~= "string" or i > core.MULTI_MAX then
-      return nil
-    end
-  end
-  return type(list) == "table" and list or nil
+local function host(value)
+  return type(value) == "string" and #value <= HOST_MAX and value or nil
 end
 
---- The fields of a label; none if it isn't one of ours: other clients write what they like.
+local function full_name(value)
+  return type(value) == "string" and names.is_full(value) and value or nil
+end
+
+-- The different names of a multi-lock.
+local function full_names(value)
+  local found, seen = {}, {}
+  for i, name in ipairs(type(value) == "table" and value or {}) do
+    if i > core.MULTI_MAX or not full_name(name) or seen[name] then
+      return nil
+    end
+    found[i], seen[name] = name, true
+  end
+  return found[1] and found
+end
+
+--- The fields of a label; none if it isn't one of ours.
 function M.read(said)
   local label = json.decode(said)
   if type(label) ~= "table" then
     return {}
   end
-  local host, pid, since = text(label.host), integer(label.pid), integer(label.since)
-  if not (host and pid and since) then
+  local machine, pid, since = host(label.host), integer(label.pid), integer(label.since)
+  if not (machine and pid and since) then
     return {}
   end
   return {
-    host = host,
+    host = machine,
     pid = pid,
     since = since,
     owner = text(label.owner),
     value = text(label.value),
-    lock_delay = number(label.lock_delay),
-    names = texts(label.names),
-    first = text(label.first),
+    lock_delay = seconds(label.lock_delay),
+    names = full_names(label.names),
+    first = full_name(label.first),
   }
 end
 

@@ -18,6 +18,11 @@ local function without_end(reserved, prefix, name)
   return wanted:format(with, reserved, reserved)
 end
 
+--- Could that be a lock's name with the client's prefix, read from etcd?
+function M.is_full(full)
+  return full ~= "" and #full <= NAME_MAX and not full:find "%z" and not core.reserved_end(full)
+end
+
 -- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
 -- is called in messages, if not "name".
 function M.full(where, prefix, name, field)

@@ -33,8 +33,7 @@ local function is_held(line, mode, permits)
   return held
 end
 
--- The names of who locks several, with their prefix, as the key of the first says; this
--- one is among them, or somebody else has written that.
+-- The names of a multi-lock, with their prefix, as its label says, if `full` is one of them.
 local function fulls_of(said, full)
   for _, one in ipairs(said.names or {}) do
     if one == full then
@@ -73,24 +72,6 @@ local function read_line(kvs, full)
   return places
 end
 
--- What stands in the queues of several names: their lines, and the revision | nil,
--- message, code. At `revision`, or now.
-local function ask(self, fulls, revision)
-  local txn = self._core:txn()
-  for _, full in ipairs(fulls) do
-    txn:list(full .. "/", full .. "0", revision)
-  end
-  local ok, held, results, found_at = self:_ask(txn)
-  if not ok then
-    return nil, held, results
-  end
-  local lines = {}
-  for i, full in ipairs(fulls) do
-    lines[i] = read_line(results[i], full)
-  end
-  return lines, found_at
-end
-
 local function find(places, token)
   for _, place in ipairs(places) do
     if place.token == token then
@@ -99,68 +80,102 @@ local function find(places, token)
   end
 end
 
--- The names of who locks several, as the key of the first says, if that is there: true,
--- names | nil, message, code.
-local function ask_first(self, place, revision)
-  local lines, message, code = ask(self, { place.first }, revision)
-  if not lines then
-    return nil, message, code
-  end
-  local there = find(lines[1], place.token)
-  return true, there and there.fulls
+-- ---- the other names of a multi-lock ----
+
+-- What its keys end with, the same below each name.
+local function key_end(place)
+  return place.key:match "/[^/]*$"
 end
 
--- Who wants several names holds them if he is the first under each, and all his keys are
--- there. Corrects the `held` of one who is that under one of them, and adds which they are,
--- if he does hold them: true | nil, message, code.
-local function look_at_others(self, place, revision)
-  local ok, fulls, code = true, place.fulls, nil
+-- The names of the multi-lock of `place`, an entry of the queue of `full`, as the key below the
+-- first name says; false: that key is gone; nil: etcd did not tell.
+local function ask_first(self, full, place, revision)
+  local txn, key = self._core:txn(), place.first .. key_end(place)
+  txn:list(key, key .. "\0", revision)
+  local ok, _, results = self:_ask(txn)
+  if not ok then
+    return nil
+  end
+  local kv = results[1][1]
+  if kv and kv.create_revision == place.token and kv.lease == place.lease then
+    return fulls_of(label.read(kv.value), full) or false
+  end
+  return false
+end
+
+-- So many keys are read below each name. Another client has written the names into its label, and
+-- any amount of data may be below them.
+local KEYS = 1000
+
+-- Is the entry of the multi-lock of `place` the first one in the queue of `full`? `kvs`: the oldest
+-- keys there. nil: no entry is among them, but there are more.
+local function is_first(kvs, full, place)
+  for _, kv in ipairs(kvs) do
+    local is_entry, mode = core.parse_key(full, kv.key, kv.lease)
+    if is_entry and mode ~= "permit" then
+      return kv.key == full .. key_end(place) and kv.create_revision == place.token
+    end
+  end
+  return #kvs == KEYS and nil
+end
+
+-- Is it the first one in the queues of all `fulls`? nil: etcd did not tell.
+local function ask_all(self, fulls, place, revision)
+  local txn, answer = self._core:txn(), true
+  for _, full in ipairs(fulls) do
+    txn:oldest_keys(full .. "/", full .. "0", revision, KEYS)
+  end
+  local ok, _, results = self:_ask(txn)
+  if not ok then
+    return nil
+  end
+  for i, full in ipairs(fulls) do
+    local first = is_first(results[i], full, place)
+    if first == false then
+      return false
+    end
+    answer = answer and first
+  end
+  return answer
+end
+
+-- A multi-lock holds its names if it is the first one in the queue of each. Corrects the `held` of
+-- one that is that in the queue of `full`: nil if the other queues can't be read. Adds its names if
+-- it holds them.
+local function look_at_others(self, full, place, revision)
+  local fulls = place.fulls
   if place.first then
-    ok, fulls, code = ask_first(self, place, revision)
+    fulls = ask_first(self, full, place, revision)
   end
-  if not ok or not fulls then
-    place.held = false
-    return ok, fulls, code
-  end
-  local lines, message
-  lines, message, code = ask(self, fulls, revision)
-  if not lines then
-    return nil, message, code
-  end
-  for _, line in ipairs(lines) do
-    local there = find(line, place.token)
-    place.held = place.held and there ~= nil and there.held
-  end
+  place.held = fulls and ask_all(self, fulls, place, revision)
   place.fulls = (place.held or not place.first) and fulls or nil
-  return true
 end
 
---- Corrects the `held` of those who hold several names, of the places of one queue as it
--- was at `revision`: the places | nil, message, code.
-local function look_at_multis(self, places, revision)
+-- Corrects the `held` of multi-locks among the places of the queue of `full` as it was at
+-- `revision`.
+local function look_at_multis(self, full, places, revision)
   for _, place in ipairs(places) do
-    local ok, message, code = true, nil, nil
     if place.held and (place.fulls or place.first) then
-      ok, message, code = look_at_others(self, place, revision)
-    end
-    if not ok then
-      return nil, message, code
+      look_at_others(self, full, place, revision)
     end
   end
-  return places
 end
 
+-- The places in the queue of a name | nil, message, code.
 local function list(self, where, name)
   local full, message, code = names.full(where, self._prefix, name)
   if not full then
     return nil, message, code
   end
-  local lines, revision
-  lines, revision, code = ask(self, { full })
-  if not lines then
-    return nil, revision, code
+  local txn = self._core:txn()
+  txn:list(full .. "/", full .. "0")
+  local ok, held, results, revision = self:_ask(txn)
+  if not ok then
+    return nil, held, results
   end
-  return look_at_multis(self, lines[1], revision)
+  local places = read_line(results[1], full)
+  look_at_multis(self, full, places, revision)
+  return places
 end
 
 -- Without the prefix of the client, where they have it.
@@ -182,13 +197,10 @@ local function show(self, places)
 end
 
 -- The places in the queue of a name (with its prefix), from what stands below it at
--- `revision`, the oldest first: a list as M.queue answers | nil, message, code. For
--- queues.lua.
+-- `revision`, the oldest first: a list as M.queue answers. For queues.lua.
 function M.read(self, full, kvs, revision)
-  local places, message, code = look_at_multis(self, read_line(kvs, full), revision)
-  if not places then
-    return nil, message, code
-  end
+  local places = read_line(kvs, full)
+  look_at_multis(self, full, places, revision)
   return show(self, places)
 end
 
@@ -196,7 +208,8 @@ end
 -- wrote the key. A client has one entry in a mode, however many of its owners wait; several of
 -- readers who don't share, and of permits as many as there are.
 -- @table entry
--- @tfield boolean held does it hold, or wait?
+-- @tfield[opt] boolean held does it hold, or wait? Missing if it is unknown: for a multi-lock that
+--   is the first here, if the queues of its other names can't be read
 -- @tfield token token its fencing token
 -- @tfield string lease in hex
 -- @tfield mode mode `multi`, too, of who stands in an election and uses etcdlock
@@ -227,7 +240,9 @@ function M:queue(name)
 end
 
 --- Takes the lock away from the holder that has this token, from no other; from one of several
--- names all of them. Deletes no user data: a key that is no entry is refused with `not_held`.
+-- names all of them. If it is unknown whether a multi-lock holds (`held` of `client:queue`), only
+-- its key below this name is deleted, which ends the hold or the wait of all its names. Deletes no
+-- user data: a key that is no entry is refused with `not_held`.
 -- @function client:break_lock
 -- @tparam string name
 -- @tparam token token which `client:queue` tells
@@ -242,13 +257,13 @@ function M:break_lock(name, token)
   end
   local txn, found = self._core:txn(), find(places, token)
   local nobody = string.format("lock %s is not held with token %.0f", quote(name), token)
-  if not found or not found.held then
+  if not found or found.held == false then
     return nil, nobody, "not_held"
   end
   txn:guard(found.key, token, found.lease)
-  if found.fulls then
+  if found.held and found.fulls then
     for _, full in ipairs(found.fulls) do
-      txn:delete(full .. found.key:match "/[^/]*$")
+      txn:delete(full .. key_end(found))
     end
   else
     txn:delete(found.key)

@@ -4,6 +4,7 @@
 -- @submodule client
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
+local names = require "etcdlock.names"
 local queue = require "etcdlock.queue"
 
 local M = {}
@@ -21,7 +22,7 @@ end
 
 -- The names that begin with `prefix`, in order, and the revision | nil, message, code.
 local function list_names(self, prefix)
-  local names, seen, revision = {}, {}, nil
+  local fulls, seen, revision = {}, {}, nil
   local from, to = prefix == "" and "\0" or prefix, prefix_end(prefix)
   repeat
     local txn = self._core:txn()
@@ -34,22 +35,22 @@ local function list_names(self, prefix)
     local page = results[1]
     for _, kv in ipairs(page) do
       local name = core.name_of_key(kv.key, kv.lease)
-      if name and name:sub(1, #prefix) == prefix and not seen[name] then
+      if name and name:sub(1, #prefix) == prefix and names.is_full(name) and not seen[name] then
         seen[name] = true
-        names[#names + 1] = name
+        fulls[#fulls + 1] = name
       end
     end
     from = page[1] and page[#page].key .. "\0"
   until #page < PAGE
-  table.sort(names)
-  return names, revision
+  table.sort(fulls)
+  return fulls, revision
 end
 
--- Adds the queues of `names` from the `first` on to `found`: true | nil, message, code.
-local function read_some(self, names, first, revision, found)
-  local txn, last = self._core:txn(), math.min(first + READS - 1, #names)
+-- Adds the queues of `fulls` from the `first` on to `found`: true | nil, message, code.
+local function read_some(self, fulls, first, revision, found)
+  local txn, last = self._core:txn(), math.min(first + READS - 1, #fulls)
   for i = first, last do
-    txn:list(names[i] .. "/", names[i] .. "0", revision)
+    txn:list(fulls[i] .. "/", fulls[i] .. "0", revision)
   end
   local ok, held, results = self:_ask(txn)
   if not ok then
@@ -57,12 +58,9 @@ local function read_some(self, names, first, revision, found)
   end
   for i = first, last do
     local kvs = results[i - first + 1]
-    local places, message, code = queue.read(self, names[i], kvs, revision)
-    if not places then
-      return nil, message, code
-    end
+    local places = queue.read(self, fulls[i], kvs, revision)
     found[#found + 1] = {
-      name = names[i]:sub(#self._prefix + 1),
+      name = fulls[i]:sub(#self._prefix + 1),
       places = places,
       other_keys = #kvs - #places,
     }
@@ -71,14 +69,14 @@ local function read_some(self, names, first, revision, found)
 end
 
 local function read_all(self, prefix)
-  local names, revision, code = list_names(self, prefix)
-  if not names then
+  local fulls, revision, code = list_names(self, prefix)
+  if not fulls then
     return nil, revision, code
   end
   local found = {}
-  for first = 1, #names, READS do
+  for first = 1, #fulls, READS do
     local ok, message
-    ok, message, code = read_some(self, names, first, revision, found)
+    ok, message, code = read_some(self, fulls, first, revision, found)
     if not ok then
       return nil, message, code
     end

@@ -45,6 +45,19 @@ static el_nret l_txn_list(lua_State *L) {
   return 0;
 }
 
+/* txn:oldest_keys(from, to, revision, limit): as list, without what is in the keys */
+static el_nret l_txn_oldest_keys(lua_State *L) {
+  el_op op = {.kind = EL_OP_RANGE,
+              .key = el_lua_check_bytes(L, 2),
+              .range_end = el_lua_check_bytes(L, 3),
+              .at_rev = luaL_optinteger(L, 4, 0),
+              .limit = luaL_optinteger(L, 5, 0),
+              .sort = EL_SORT_OLDEST,
+              .keys_only = true};
+  check_memory(L, el_guarded_add(check_txn(L), &op));
+  return 0;
+}
+
 /* txn:keys(from, to, revision, limit): the same in the order of their names, without what
  * is in them */
 static el_nret l_txn_keys(lua_State *L) {
@@ -190,6 +203,7 @@ void el_lua_open_guarded(lua_State *L) {
       {"get", l_txn_get},
       {"list", l_txn_list},
       {"keys", l_txn_keys},
+      {"oldest_keys", l_txn_oldest_keys},
       {"put", l_txn_put},
       {"delete", l_txn_delete},
       {"guard", l_txn_guard},

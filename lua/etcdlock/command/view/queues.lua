@@ -24,6 +24,9 @@ local function duration(seconds)
   return ("%dd%02dh"):format(math.floor(hours / 24), hours % 24)
 end
 
+-- Bytes of what an owner says that are shown: as many as the option `value` may have.
+local SAYS_MAX = 4096
+
 --- What its owner has said about himself.
 local function says(place)
   local words = {}
@@ -31,14 +34,22 @@ local function says(place)
     words[1] = place.owner .. ":"
   end
   words[#words + 1] = place.value
-  return words[1] and table.concat(words, " ") or NOTHING
+  local text = words[1] and table.concat(words, " ") or NOTHING
+  return #text > SAYS_MAX and text:sub(1, SAYS_MAX) .. "..." or text
+end
+
+local function state_of(place)
+  if place.held == nil then
+    return "unknown"
+  end
+  return place.held and "holds" or "waits"
 end
 
 local function row_of(name, place, now)
   return {
     name,
     place.mode,
-    place.held and "holds" or "waits",
+    state_of(place),
     ("%.0f"):format(place.token),
     place.host or NOTHING,
     place.pid and ("%.0f"):format(place.pid) or NOTHING,
