@@ -8,16 +8,19 @@ local quote = require("etcdlock.characters").quote
 
 local M = {}
 
+-- Returns the lease of each key.
+local function leases_of(kvs)
+  local leases = {}
+  for _, kv in ipairs(kvs) do
+    leases[kv.key] = kv.lease
+  end
+  return leases
+end
+
 -- Does the writer whose key is that of `writer` only read any more? Its note is attached to the
 -- same lease.
-local function is_downgraded(kvs, full, writer)
-  local note = core.downgrade_note(full, writer.create_revision)
-  for _, kv in ipairs(kvs) do
-    if kv.key == note and kv.lease == writer.lease then
-      return true
-    end
-  end
-  return false
+local function is_downgraded(leases, full, writer)
+  return leases[core.downgrade_note(full, writer.create_revision)] == writer.lease
 end
 
 -- Does the next one in line hold? `line` remembers who came before: how many permits
@@ -44,12 +47,12 @@ end
 
 -- The places of one queue, from what stands below its name, the oldest first.
 local function read_line(kvs, full)
-  local places, line = {}, { permits = 0 }
+  local places, line, leases = {}, { permits = 0 }, leases_of(kvs)
   for _, kv in ipairs(kvs) do
     local is_entry, mode, permits = core.parse_key(full, kv.key, kv.lease)
     if is_entry then
       local said = label.read(kv.value)
-      if mode == "write" and is_downgraded(kvs, full, kv) then
+      if mode == "write" and is_downgraded(leases, full, kv) then
         mode = "read"
       end
       places[#places + 1] = {
