@@ -439,7 +439,7 @@ function client:break_lock(name, token) end
 ---moment. Whoever may not read all keys of etcd is told `denied`, unless it names a prefix that it
 ---may read.
 ---Raises for a wrong type.
----Fails with a request's.
+---Fails with a request's: `unavailable`, too, if it can't be read in 5 s.
 ---@param prefix? string
 ---@return etcdlock.Line[]|nil
 ---@return string|nil message

@@ -16,10 +16,10 @@ end
 
 -- Reads `limit` keys below the name, the oldest first, through a majority of the members:
 -- keys, revision | nil, message, code.
-local function list(client, full, seconds, limit)
+local function list(client, full, ends, limit)
   local txn = client._core:txn()
   txn:list(full .. "/", full .. "0", nil, limit)
-  local ok, message, results, revision = client:_ask(txn, seconds)
+  local ok, message, results, revision = client:_ask(txn, ends)
   if not ok then
     return nil, message, results
   end
@@ -35,14 +35,13 @@ local function first_of(kvs, full)
 end
 
 --- Reads who leads.
--- @param seconds at most; nil: as any request
+-- @param ends until when to ask
 -- @return the leader (key, value, token); false: nobody leads, and the store revision of that
 --   answer | nil, message, code
-function M.leader(client, full, seconds)
-  local ends = core.now() + (seconds or math.huge)
-  local kvs, revision, code = list(client, full, seconds, FEW)
+function M.leader(client, full, ends)
+  local kvs, revision, code = list(client, full, ends, FEW)
   if kvs and #kvs == FEW and not first_of(kvs, full) then
-    kvs, revision, code = list(client, full, math.max(ends - core.now(), 0), ALL)
+    kvs, revision, code = list(client, full, ends, ALL)
   end
   if not kvs then
     return nil, revision, code

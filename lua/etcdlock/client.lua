@@ -25,7 +25,7 @@ local Client = {}
 Client.__index = Client
 Client.__name = "etcdlock.client"
 
--- How long a question may take when etcd doesn't answer.
+-- How long a call may ask etcd.
 local ASK_WAIT = 5
 -- A key to ask for when only the answer counts.
 local PING = "/ping"
@@ -61,16 +61,21 @@ function Client:_refusal()
   return message, code
 end
 
--- Sends a transaction and waits for its answer, `seconds` at most (nil: the usual time):
+-- Until when a call that begins now may ask etcd.
+function Client._ask_ends()
+  return core.now() + ASK_WAIT
+end
+
+-- Sends a transaction and waits for its answer until `ends` (nil: as long as a call may ask):
 -- true, held, results, revision | false, message, code, whether it is certain that nothing
 -- was written.
-function Client:_ask(txn, seconds)
+function Client:_ask(txn, ends)
   local message, code = self:_refusal()
   if message then
     return false, message, code, true
   end
   local ok
-  ok, message, code = txn:start(math.min(seconds or ASK_WAIT, ASK_WAIT))
+  ok, message, code = txn:start(ends and ends - core.now() or ASK_WAIT)
   if not ok then
     return false, message, code, true
   end

@@ -64,7 +64,8 @@ end, "with_leadership")
 -- @treturn[2] nil nobody leads
 -- @fail a request's
 function Election:leader()
-  local leader, message, code = candidates.leader(self._client, self._full)
+  local client = self._client
+  local leader, message, code = candidates.leader(client, self._full, client._ask_ends())
   if leader == nil then
     return nil, message, code
   elseif not leader then

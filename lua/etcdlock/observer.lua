@@ -38,8 +38,9 @@ end
 -- true | nil, message, code.
 local function read(self, left, changes, changed_at)
   local known, reads = math.max(self._revision, changed_at), self._reads
+  local client, ends = self._client, core.now() + math.max(left, READ_MIN)
   local leader, revision, code =
-    candidates.leader(self._client, self._full, math.max(left, READ_MIN))
+    candidates.leader(client, self._full, math.min(ends, client._ask_ends()))
   if leader ~= nil and revision < known then -- a linearizable read must not do that
     leader, code = nil, "unavailable"
     revision = about(self, "etcd answers from an older revision than it has reported")

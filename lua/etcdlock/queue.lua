@@ -5,6 +5,7 @@ local core = require "etcdlock.core"
 local label = require "etcdlock.label"
 local names = require "etcdlock.names"
 local quote = require("etcdlock.characters").quote
+local snapshots = require "etcdlock.snapshot"
 
 local M = {}
 
@@ -92,11 +93,11 @@ end
 
 -- The names of the multi-lock of `place`, an entry of the queue of `full`, as the key below the
 -- first name says; false: that key is gone; nil: etcd did not tell.
-local function ask_first(self, full, place, revision)
-  local txn, key = self._core:txn(), place.first .. key_end(place)
-  txn:list(key, key .. "\0", revision)
-  local ok, _, results = self:_ask(txn)
-  if not ok then
+local function ask_first(snapshot, full, place)
+  local txn, key = snapshot:txn(), place.first .. key_end(place)
+  txn:list(key, key .. "\0", snapshot.revision)
+  local results = snapshot:ask(txn)
+  if not results then
     return nil
   end
   local kv = results[1][1]
@@ -123,13 +124,13 @@ local function is_first(kvs, full, place)
 end
 
 -- Is it the first one in the queues of all `fulls`? nil: etcd did not tell.
-local function ask_all(self, fulls, place, revision)
-  local txn, answer = self._core:txn(), true
+local function ask_all(snapshot, fulls, place)
+  local txn, answer = snapshot:txn(), true
   for _, full in ipairs(fulls) do
-    txn:oldest_keys(full .. "/", full .. "0", revision, KEYS)
+    txn:oldest_keys(full .. "/", full .. "0", snapshot.revision, KEYS)
   end
-  local ok, _, results = self:_ask(txn)
-  if not ok then
+  local results = snapshot:ask(txn)
+  if not results then
     return nil
   end
   for i, full in ipairs(fulls) do
@@ -145,40 +146,41 @@ end
 -- A multi-lock holds its names if it is the first one in the queue of each. Corrects the `held` of
 -- one that is that in the queue of `full`: nil if the other queues can't be read. Adds its names if
 -- it holds them.
-local function look_at_others(self, full, place, revision)
+local function look_at_others(snapshot, full, place)
   local fulls = place.fulls
   if place.first then
-    fulls = ask_first(self, full, place, revision)
+    fulls = ask_first(snapshot, full, place)
   end
-  place.held = fulls and ask_all(self, fulls, place, revision)
+  place.held = fulls and ask_all(snapshot, fulls, place)
   place.fulls = (place.held or not place.first) and fulls or nil
 end
 
--- Corrects the `held` of multi-locks among the places of the queue of `full` as it was at
--- `revision`.
-local function look_at_multis(self, full, places, revision)
+-- The places in the queue of `full`, of which `kvs` are the keys.
+local function read_places(snapshot, full, kvs)
+  local places = read_line(kvs, full)
   for _, place in ipairs(places) do
     if place.held and (place.fulls or place.first) then
-      look_at_others(self, full, place, revision)
+      look_at_others(snapshot, full, place)
     end
   end
+  return places
 end
 
 -- The places in the queue of a name | nil, message, code.
-local function list(self, where, name)
+local function list(self, where, name, ends)
   local full, message, code = names.full(where, self._prefix, name)
   if not full then
     return nil, message, code
   end
-  local txn = self._core:txn()
-  txn:list(full .. "/", full .. "0")
-  local ok, held, results, revision = self:_ask(txn)
-  if not ok then
-    return nil, held, results
-  end
-  local places = read_line(results[1], full)
-  look_at_multis(self, full, places, revision)
-  return places
+  return snapshots.read(self, ends, function(snapshot)
+    local txn = snapshot:txn()
+    txn:list(full .. "/", full .. "0")
+    local results, text, failure = snapshot:ask(txn)
+    if not results then
+      return nil, text, failure
+    end
+    return read_places(snapshot, full, results[1])
+  end)
 end
 
 -- Without the prefix of the client, where they have it.
@@ -199,12 +201,10 @@ local function show(self, places)
   return places
 end
 
--- The places in the queue of a name (with its prefix), from what stands below it at
--- `revision`, the oldest first: a list as M.queue answers. For queues.lua.
-function M.read(self, full, kvs, revision)
-  local places = read_line(kvs, full)
-  look_at_multis(self, full, places, revision)
-  return show(self, places)
+-- The places in the queue of a name (with its prefix), of which `kvs` are the keys, the oldest
+-- first: a list as M.queue answers. For queues.lua.
+function M.read(self, snapshot, full, kvs)
+  return show(self, read_places(snapshot, full, kvs))
 end
 
 --- An entry of `client:queue`. The fields from `host` on are missing if another kind of client
@@ -235,7 +235,7 @@ end
 -- @fail a request's
 -- @raise for a wrong type
 function M:queue(name)
-  local places, message, code = list(self, "client:queue", name)
+  local places, message, code = list(self, "client:queue", name, self._ask_ends())
   if not places then
     return nil, message, code
   end
@@ -254,7 +254,8 @@ end
 -- @raise for a wrong type
 function M:break_lock(name, token)
   check.number("client:break_lock", "token", token)
-  local places, message, code = list(self, "client:break_lock", name)
+  local ends = self._ask_ends()
+  local places, message, code = list(self, "client:break_lock", name, ends)
   if not places then
     return nil, message, code
   end
@@ -271,7 +272,7 @@ function M:break_lock(name, token)
   else
     txn:delete(found.key)
   end
-  local ok, held, results = self:_ask(txn)
+  local ok, held, results = self:_ask(txn, ends)
   if not ok then
     return nil, held, results
   elseif not held then

@@ -6,13 +6,12 @@ local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local names = require "etcdlock.names"
 local queue = require "etcdlock.queue"
+local snapshots = require "etcdlock.snapshot"
 
 local M = {}
 
 -- So many keys in one answer, so many queues in one transaction (etcd takes 128).
 local PAGE, READS = 1000, 100
--- A revision that is read in pages may be compacted meanwhile: then one begins again.
-local TRIES = 3
 
 -- The first key that doesn't begin with `prefix` any more; "\0" is etcd's word for "all".
 local function prefix_end(prefix)
@@ -20,18 +19,17 @@ local function prefix_end(prefix)
   return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
 end
 
--- The names that begin with `prefix`, in order, and the revision | nil, message, code.
-local function list_names(self, prefix)
-  local fulls, seen, revision = {}, {}, nil
+-- The names that begin with `prefix`, in order | nil, message, code.
+local function list_names(snapshot, prefix)
+  local fulls, seen = {}, {}
   local from, to = prefix == "" and "\0" or prefix, prefix_end(prefix)
   repeat
-    local txn = self._core:txn()
-    txn:keys(from, to, revision, PAGE)
-    local ok, held, results, found_at = self:_ask(txn)
-    if not ok then
-      return nil, held, results
+    local txn = snapshot:txn()
+    txn:keys(from, to, snapshot.revision, PAGE)
+    local results, message, code = snapshot:ask(txn)
+    if not results then
+      return nil, message, code
     end
-    revision = revision or found_at
     local page = results[1]
     for _, kv in ipairs(page) do
       local name = core.name_of_key(kv.key, kv.lease)
@@ -43,22 +41,22 @@ local function list_names(self, prefix)
     from = page[1] and page[#page].key .. "\0"
   until #page < PAGE
   table.sort(fulls)
-  return fulls, revision
+  return fulls
 end
 
 -- Adds the queues of `fulls` from the `first` on to `found`: true | nil, message, code.
-local function read_some(self, fulls, first, revision, found)
-  local txn, last = self._core:txn(), math.min(first + READS - 1, #fulls)
+local function read_some(self, snapshot, fulls, first, found)
+  local txn, last = snapshot:txn(), math.min(first + READS - 1, #fulls)
   for i = first, last do
-    txn:list(fulls[i] .. "/", fulls[i] .. "0", revision)
+    txn:list(fulls[i] .. "/", fulls[i] .. "0", snapshot.revision)
   end
-  local ok, held, results = self:_ask(txn)
-  if not ok then
-    return nil, held, results
+  local results, message, code = snapshot:ask(txn)
+  if not results then
+    return nil, message, code
   end
   for i = first, last do
     local kvs = results[i - first + 1]
-    local places = queue.read(self, fulls[i], kvs, revision)
+    local places = queue.read(self, snapshot, fulls[i], kvs)
     found[#found + 1] = {
       name = fulls[i]:sub(#self._prefix + 1),
       places = places,
@@ -68,15 +66,15 @@ local function read_some(self, fulls, first, revision, found)
   return true
 end
 
-local function read_all(self, prefix)
-  local fulls, revision, code = list_names(self, prefix)
+local function read_all(self, snapshot, prefix)
+  local fulls, message, code = list_names(snapshot, prefix)
   if not fulls then
-    return nil, revision, code
+    return nil, message, code
   end
   local found = {}
   for first = 1, #fulls, READS do
-    local ok, message
-    ok, message, code = read_some(self, fulls, first, revision, found)
+    local ok
+    ok, message, code = read_some(self, snapshot, fulls, first, found)
     if not ok then
       return nil, message, code
     end
@@ -96,7 +94,7 @@ end
 -- @function client:queues
 -- @tparam[opt=""] string prefix
 -- @treturn {line,...} by name
--- @fail a request's
+-- @fail a request's: `unavailable`, too, if it can't be read in 5 s
 -- @raise for a wrong type
 function M:queues(prefix)
   prefix = prefix or ""
@@ -106,14 +104,9 @@ function M:queues(prefix)
     local wanted = "at most " .. core.NAME_MAX - #self._prefix .. " bytes, no NUL"
     return check.invalid("client:queues", "prefix", prefix, wanted)
   end
-  local found, message, code
-  for _ = 1, TRIES do
-    found, message, code = read_all(self, full)
-    if found or code ~= "invalid" then
-      break
-    end
-  end
-  return found, message, code
+  return snapshots.read(self, self._ask_ends(), function(snapshot)
+    return read_all(self, snapshot, full)
+  end)
 end
 
 return M

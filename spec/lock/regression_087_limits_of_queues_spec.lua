@@ -1,0 +1,80 @@
+-- queues failed with "invalid" if etcd compacted the revision that it reads in pages, and had no
+-- limit of time: each of its requests had the usual 5 s.
+-- Needs: one plain member.
+
+local Swallow = require "spec.support.servers.swallow"
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix }
+local keep = clients.keep
+
+-- Seconds: the limit of a call without a timeout, and half a second for a busy machine.
+local LIMIT = 5.75
+
+after_each(function()
+  clients.close_all()
+  etcd:del_all(prefix)
+end)
+
+-- Lets etcd compact its last revision before the requests with the numbers |from| to |to| of
+-- |client|.
+local function compact_before(client, from, to)
+  local ask, count = client._ask, 0
+  function client:_ask(...)
+    count = count + 1
+    if count >= from and count <= to then
+      etcd:put(prefix .. "data", tostring(count))
+      local _, status, err = etcd:ctl("compact", ("%d"):format(etcd:revision()))
+      assert.equal(0, status, err)
+    end
+    return ask(self, ...)
+  end
+end
+
+describe("regression 087: if etcd compacts while it is read,", function()
+  it("queues reads again", function()
+    local client = connect()
+    local lock = keep(assert(client:lock "a"))
+    compact_before(client, 2, 10)
+    local found = assert(client:queues())
+    assert.same({ "a", lock:token() }, { found[1].name, found[1].places[1].token })
+  end)
+
+  it("queue and break_lock read a multi-lock again", function()
+    local client, other = connect(), connect { elsewhere = true }
+    local lock = keep(assert(client:multi_lock { "a", "b" }))
+    compact_before(other, 2, 4)
+    assert.is_true(assert(other:queue "b")[1].held)
+    compact_before(other, 2, 4)
+    assert.is_true(other:break_lock("b", lock:token()))
+    assert.same({}, etcd:keys(prefix .. "a/"))
+  end)
+
+  it('queues fails with "unavailable" within its limit if it never succeeds', function()
+    local client = connect()
+    keep(assert(client:lock "a"))
+    compact_before(client, 2, math.huge)
+    local from = wait.now()
+    clients.assert_fails("unavailable", client:queues())
+    assert.is_true(wait.now() - from < LIMIT, wait.now() - from)
+  end)
+end)
+
+describe("regression 087: over a slow connection,", function()
+  local proxy
+  before_each(function() proxy = Swallow.start(etcd:endpoint()) end)
+  after_each(function() proxy:stop() end)
+
+  it('queues fails with "unavailable" within its limit', function()
+    local client, slow = connect(), connect { endpoints = proxy:endpoint(), elsewhere = true }
+    for i = 1, 20 do keep(assert(client:multi_lock { "a" .. i, "b" .. i })) end
+    assert.equal(40, #assert(slow:queues()))
+    proxy:slow(0.3)
+    local from = wait.now()
+    clients.assert_fails("unavailable", slow:queues())
+    assert.is_true(wait.now() - from < LIMIT, wait.now() - from)
+  end)
+end)
