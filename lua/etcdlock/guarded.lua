@@ -16,12 +16,12 @@ local function send(self, add)
   local txn = self._client._core:txn()
   add(txn)
   local ok, held, results, extra = self._client:_ask(txn)
-  if not ok then
-    return nil, held, results, extra
-  elseif held then
+  if ok and held then
     return results, nil, nil, extra
-  elseif not self:_left() then -- it has ended meanwhile
+  elseif (ok or extra) and not self:_left() then -- it has ended, and nothing was written
     return nil, self:_not_held()
+  elseif not ok then
+    return nil, held, results, extra
   end
   -- Not to be reached: who reads an answer like this latches the loss before.
   return nil, string.format("lock %s was lost: its key is gone", quote(self:name())), "lost"

@@ -92,10 +92,10 @@ static void send_operations(el_guarded *guarded) {
   send(guarded, &txn);
 }
 
+/* The caller asks the lock how. */
 static void fail_let_go(el_guarded *guarded) {
   el_error err;
-  el_error_set(&err, EL_NOT_HELD,
-               "the lock was let go of before this write was sent");
+  el_error_set(&err, EL_NOT_HELD, "the hold ended before this write was sent");
   err.definite = true;
   fail(guarded, &err);
 }
