@@ -5,10 +5,12 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 struct el_claim {
   atomic_int refs;
-  _Atomic int64_t until_ms;
+  _Atomic int64_t
+      until_ms; /* negative: it has ended, for the el_loss -until_ms */
 };
 
 el_claim *el_claim_new(void) {
@@ -29,10 +31,19 @@ void el_claim_unref(el_claim *claim) {
   }
 }
 
-int64_t el_claim_until(const el_claim *claim) {
-  return atomic_load_explicit(&claim->until_ms, memory_order_acquire);
+int64_t el_claim_until(const el_claim *claim, el_loss *loss) {
+  int64_t until_ms =
+      atomic_load_explicit(&claim->until_ms, memory_order_acquire);
+  *loss = until_ms < 0 ? (el_loss)-until_ms : EL_LOSS_EXPIRED;
+  return until_ms < 0 ? 0 : until_ms;
 }
 
 void el_claim_set(el_claim *claim, int64_t until_ms) {
   atomic_store_explicit(&claim->until_ms, until_ms, memory_order_release);
+}
+
+void el_claim_end(el_claim *claim, el_loss loss) {
+  if (atomic_load(&claim->until_ms) > el_now_ms()) {
+    el_claim_set(claim, -(int64_t)loss);
+  }
 }

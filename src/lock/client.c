@@ -51,11 +51,14 @@ struct el_client {
 /* Another cluster answers: nothing that we hold is worth anything. */
 static void leave_cluster(el_client *cl) {
   const el_error *wrong = el_requests_wrong_cluster(cl->requests);
-  el_entry_world *world = el_sessions_first(cl->sessions);
+  el_entry_world *first = el_sessions_first(cl->sessions), *world;
   if (wrong == NULL || cl->has_left) return;
   cl->has_left = true;
+  for (world = first; world != NULL; world = world->next) {
+    el_session_driver_end_claim(world->session, EL_LOSS_CLUSTER);
+  }
   el_local_queues_leave(cl->queues, wrong);
-  for (; world != NULL; world = world->next) {
+  for (world = first; world != NULL; world = world->next) {
     el_session_driver_drop(world->session);
   }
 }
@@ -67,6 +70,7 @@ static void take_news(el_client *cl, el_entry_world *world) {
     el_local_queues_lapse(cl->queues, world);
   }
   if (news & EL_SESSION_NEWS_GONE) {
+    el_session_driver_end_claim(session, EL_LOSS_REVOKED);
     el_local_queues_bury(cl->queues, world, el_session_driver_end(session));
     if (!cl->closing) {
       el_session_driver_renew(session);
@@ -113,7 +117,9 @@ static void stop_if_closed(el_client *cl) {
  *
  * The order is that of danger. What is lost is told first: a holder must not
  * look held, or a waiter be granted, on the strength of a session that has
- * lapsed, and a renewed session must not inherit holds that it doesn't cover.
+ * lapsed, and a renewed session must not inherit holds that it doesn't cover. The
+ * claim ends before the holds are told one by one, or some would look held still
+ * when others are lost.
  * Only then is the claim published (claim.h wants lost locks to be marked before
  * it grows), after it the grants that it covers, and last the turns of those
  * who wait, because each of the former may have made a place free. The number of

@@ -16,7 +16,8 @@ static void post_stop(el_lock *lk) {
 }
 
 void el_lock_read_cause(const el_lock *lk, el_error *cause) {
-  int64_t until_ms = el_claim_until(lk->claim);
+  el_loss loss;
+  int64_t until_ms = el_claim_until(lk->claim, &loss);
   int64_t ended_ms = until_ms <= el_now_ms() ? until_ms : 0;
   if (!el_handle_stood_still(lk->handle, cause)) {
     el_last_cause_read(&lk->handle->last_cause, ended_ms, cause);
@@ -84,12 +85,14 @@ static int latch_loss(el_lock *lk, el_loss loss) {
 }
 
 el_loss el_lock_clock_loss(const el_lock *lk, int64_t *left_us) {
-  int64_t until = el_claim_until(lk->claim) * 1000;
-  int64_t hard_end = atomic_load(&lk->hold_until_us);
-  *left_us = (hard_end < until ? hard_end : until) - el_now_us();
+  el_loss loss;
+  int64_t until = el_claim_until(lk->claim, &loss) * 1000;
+  int64_t hard_end = atomic_load(&lk->hold_until_us), now = el_now_us();
+  *left_us = (hard_end < until ? hard_end : until) - now;
   if (*left_us > 0) return EL_LOSS_NONE;
   *left_us = 0;
-  return hard_end < until ? EL_LOSS_MAX_HOLD : EL_LOSS_EXPIRED;
+  return hard_end <= now && (until == 0 || hard_end < until) ? EL_LOSS_MAX_HOLD
+                                                             : loss;
 }
 
 el_hold el_lock_hold(el_lock *lk, int64_t *left_us) {

@@ -376,6 +376,10 @@ void el_session_driver_publish_claim(el_session_driver *driver) {
   el_claim_set(driver->claim, driver->session.claim_until);
 }
 
+void el_session_driver_end_claim(el_session_driver *driver, el_loss loss) {
+  el_claim_end(driver->claim, loss);
+}
+
 const el_error *el_session_driver_cause(const el_session_driver *driver) {
   if (driver->cause.code != EL_OK) return &driver->cause;
   return driver->fruitless > 1 && driver->ended.code != EL_OK ? &driver->ended

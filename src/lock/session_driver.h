@@ -106,6 +106,9 @@ el_claim *el_session_driver_claim(const el_session_driver *driver);
 /* After lost locks have been marked (claim.h). @thread io */
 void el_session_driver_publish_claim(el_session_driver *driver);
 
+/* All holds of the session are lost for |loss| from here on. @thread io */
+void el_session_driver_end_claim(el_session_driver *driver, el_loss loss);
+
 /* What proves that its lease lives. @thread io */
 el_prober *el_session_driver_prober(el_session_driver *driver);
 
