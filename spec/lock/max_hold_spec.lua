@@ -80,13 +80,16 @@ describe("max_hold", function()
   end)
 
   it("may be as short as 0.1 ms", function()
+    local count = 0
     for i = 1, 50 do
       local lock = client:lock("a", { max_hold = i < 5 and 0.0001 or 0.001, timeout = 5 })
-      if lock then
+      if lock then -- the hold may be over before the lock is returned
+        count = count + 1
         lock:wait_lost(5)
         assert.same({ false, "lost" }, { lock:held() })
       end
     end
+    assert.is_true(count > 0)
     etcd:await_keys(prefix, 0)
   end)
 end)
