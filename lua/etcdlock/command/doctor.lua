@@ -1,5 +1,7 @@
 --- etcdlock doctor: is all well with etcd, and if not, what is to be done?
+local uv = require "luv"
 local connect_options = require "etcdlock.connect_options"
+local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
 local exit = require "etcdlock.command.exit"
 local numbers = require "etcdlock.numbers"
@@ -12,6 +14,9 @@ local view = require "etcdlock.command.view.doctor"
 -- The lock that is taken to see whether locks can be taken.
 local NAME = "etcdlock-doctor"
 local LOCK_WAIT = 5 -- seconds
+-- Seconds: for how long the second client waits before the release, and then for the lock. Behind
+-- an etcd grpc-proxy it gets the lock 6 to 10 s after the release.
+local WAIT_FIRST, WAKE_WAIT = 0.3, 3
 -- From so many other keys below a lock's name on they are reported, for so many names at most.
 local MANY_KEYS, NAMES_SHOWN = 1000, 5
 
@@ -142,6 +147,45 @@ local function look_at_lock(client, known)
     view.wrong(("no lock can be taken: %s"):format(message),
       remedies.of_message(message, known.prefix))
   end
+  return ok
+end
+
+-- Returns the answer of the pending lock `asked`; false: there is none within `seconds`.
+local function await(asked, seconds)
+  local over = core.now() + seconds
+  repeat
+    local lock = asked:step()
+    if lock ~= false then
+      return lock
+    end
+    uv.sleep(1) -- ms
+  until core.now() >= over
+  return false
+end
+
+-- Has a second client wait for the lock: is it woken when the lock is released?
+local function look_at_wake(client, args)
+  local other = etcdlock.connect(settings.options(args))
+  local first = other and client:lock(NAME, { timeout = LOCK_WAIT })
+  local asked = first and other:lock_async(NAME, { timeout = LOCK_WAIT })
+  if asked then
+    await(asked, WAIT_FIRST)
+    first:unlock()
+    local from = core.now()
+    local lock = await(asked, WAKE_WAIT)
+    if lock then
+      view.good("a waiter gets the lock after its release: "
+        .. numbers.format("%.1f ms", (core.now() - from) * 1000))
+      lock:unlock()
+    elseif lock == false then
+      view.wrong(("a waiter doesn't get the lock within %d s after its release"):format(WAKE_WAIT),
+        "give the members themselves as --endpoints, not an etcd grpc-proxy (doc/cluster.md)")
+      asked:cancel()
+    end
+  end
+  if other then
+    other:close()
+  end
 end
 
 --- Names that many keys of user data slow, the worst first: only of the locks that are held or
@@ -179,10 +223,12 @@ local function look_at_list(client, known)
   end
 end
 
-local function look_at_use(client, known)
+local function look_at_use(client, known, args)
   view.head "Use"
   if look_at_majority(client) then
-    look_at_lock(client, known)
+    if look_at_lock(client, known) then
+      look_at_wake(client, args)
+    end
     look_at_list(client, known)
   end
 end
@@ -194,7 +240,7 @@ return function(args)
     local client, message = etcdlock.connect(settings.options(args))
     if client then
       if look_at_members(client, known) then
-        look_at_use(client, known)
+        look_at_use(client, known, args)
       end
       client:close()
     else
