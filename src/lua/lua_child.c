@@ -1,10 +1,10 @@
 /* lua_child: child processes and the terminal, for the command etcdlock. */
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/plain_locale.h"
 #include "lua/lua_types.h"
 
 /* Returns the strings of the list at |arg| with NULL behind them, in memory that Lua frees when
@@ -45,7 +45,7 @@ static el_nret l_start_child(lua_State *L) {
   pid = el_child_start(argv, env, &ignored, lua_toboolean(L, 4));
   if (pid < 0) {
     lua_pushnil(L);
-    lua_pushstring(L, strerror(-pid));
+    lua_pushstring(L, el_errno_text(-pid));
     return 2;
   }
   lua_pushinteger(L, pid);
