@@ -6,7 +6,7 @@ local M = {}
 local ngx = rawget(_G, "ngx")
 
 -- The phases that come one after the other in a request. The others run within them.
-local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, content = 5 }
+local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, preread = 4, content = 5 }
 
 --- The running request's alone; nil where there is none. An internal redirect (ngx.exec,
 -- error_page) begins a new one in the same request.
