@@ -7,6 +7,8 @@ local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local RUNS = 20
+-- Of holders that die or stop; of holders that stop for less; of those that must not lose a lock.
+local TTL, LONGER, LONG = wait.ttl(2), wait.ttl(6), wait.ttl(10)
 
 -- A program that takes the lock and then carries out one command for each line that it reads.
 local HOLDER = [[
@@ -91,8 +93,8 @@ describe("a holder that dies", function()
   -- Starts holders and waiters of |count| names; finish(holder) ends a holder.
   local function group(kind, count, finish)
     local self = { kind = kind, finish = finish, ended = {} }
-    self.holders, self.tokens = holders(kind, count, 2)
-    self.successors = successors(kind, count, 2)
+    self.holders, self.tokens = holders(kind, count, TTL)
+    self.successors = successors(kind, count, TTL)
     return self
   end
 
@@ -108,9 +110,9 @@ describe("a holder that dies", function()
   -- Asserts that each waiter gets the lock within TTL + 1 s, with a greater token.
   local function assert_followed(self)
     for i, child in ipairs(self.successors) do
-      local token, at = child:expect("^held (%d+) (%S+)", 10)
+      local token, at = child:expect("^held (%d+) (%S+)", TTL + 8)
       local took = tonumber(at) - self.ended[i]
-      assert.is_true(took <= 3 + wait.SLACK, self.kind .. " " .. i .. ": after " .. took .. " s")
+      assert.is_true(took <= TTL + 1 + wait.SLACK, self.kind .. " " .. i .. ": after " .. took .. " s")
       assert.is_true(tonumber(token) > self.tokens[i])
     end
     end_all(self.holders)
@@ -135,13 +137,13 @@ end)
 
 describe("a holder that is stopped past its TTL", function()
   it('gets "lost" from its first call after it resumes, in 20 of 20 runs', function()
-    local late, tokens = holders("stopped", RUNS, 2)
+    local late, tokens = holders("stopped", RUNS, TTL)
     -- Only the leases of the stopped holders have to expire.
-    local next_ones = successors("stopped", RUNS, 10)
+    local next_ones = successors("stopped", RUNS, LONG)
     for _, child in ipairs(late) do child:kill "sigstop" end
     local new_tokens = {}
     for i, child in ipairs(next_ones) do
-      new_tokens[i] = tonumber((child:expect("^held (%d+)", 6)))
+      new_tokens[i] = tonumber((child:expect("^held (%d+)", TTL + 4)))
       assert.is_true(new_tokens[i] > tokens[i])
     end
     -- The commands are sent while the holders are stopped, so that these calls come first.
@@ -177,7 +179,7 @@ end)
 
 describe("a holder that is stopped for less than its TTL", function()
   it("keeps its hold and its token for at least one more TTL", function()
-    local list, tokens = holders("short", RUNS, 6)
+    local list, tokens = holders("short", RUNS, LONGER)
     for _, child in ipairs(list) do child:kill "sigstop" end
     wait.sleep(1)
     for _, child in ipairs(list) do
@@ -189,7 +191,7 @@ describe("a holder that is stopped for less than its TTL", function()
       assert.equal(("%.0f"):format(tokens[i]), (ask(child, "token")))
     end
     -- Longer than the lease lasts if it is not renewed again.
-    wait.sleep(6.2)
+    wait.sleep(LONGER + 0.2)
     for i, child in ipairs(list) do
       assert.equal("true false", (ask(child, "held")))
       assert.equal("true nil", (ask(child, "check")))
