@@ -26,8 +26,8 @@ Observer.__name = "etcdlock.observer"
 local READ_AFTER = 10
 -- Seconds after which a failed read is repeated.
 local RETRY_AFTER = 0.5
--- Least seconds for a read: a call may last so much longer than its timeout.
-local READ_MIN = 0.2
+-- Least seconds for a read. It may end 0.1 s late, and a call 0.25 s after its timeout.
+local READ_MIN = 0.15
 
 -- Returns the message `text` about this observer.
 local function about(self, text)
@@ -131,7 +131,7 @@ end
 --- Waits until the leader or its value has changed and returns both, or `false` if nobody leads any
 -- more. The first call returns the current leader, or waits for one. Several coroutines may call
 -- one observer: each change is returned to one of them.
--- @tparam[opt] seconds timeout seconds to wait; 0: only asks etcd, 0.2 s at most, if there may be a
+-- @tparam[opt] seconds timeout seconds to wait; 0: only asks etcd, 0.25 s at most, if there may be a
 --   change; nil: no limit, also in an outage, but not for an etcd that was never reached
 -- @treturn string|false the leader's value; `false`, without key and token: nobody leads
 -- @treturn string the leader's key
