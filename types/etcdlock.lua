@@ -809,7 +809,7 @@ local observer = {}
 ---Raises for a wrong type.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
 ---`unavailable` (etcd is out of reach) the next call goes on.
----@param timeout? etcdlock.seconds seconds to wait; 0: only asks etcd, 0.25 s at most, if there may be a change; nil: no limit, also in an outage, but not for an etcd that was never reached
+---@param timeout? etcdlock.seconds seconds to wait; 0: only asks etcd, for 0.25 s, if there may be a change; nil: no limit, also in an outage, but not for an etcd that was never reached
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code

@@ -131,7 +131,7 @@ end
 --- Waits until the leader or its value has changed and returns both, or `false` if nobody leads any
 -- more. The first call returns the current leader, or waits for one. Several coroutines may call
 -- one observer: each change is returned to one of them.
--- @tparam[opt] seconds timeout seconds to wait; 0: only asks etcd, 0.25 s at most, if there may be a
+-- @tparam[opt] seconds timeout seconds to wait; 0: only asks etcd, for 0.25 s, if there may be a
 --   change; nil: no limit, also in an outage, but not for an etcd that was never reached
 -- @treturn string|false the leader's value; `false`, without key and token: nobody leads
 -- @treturn string the leader's key

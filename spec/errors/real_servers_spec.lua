@@ -4,6 +4,7 @@
 --   "lease already exists": lease IDs are random numbers of 63 bits
 --   "too many requests": needs 5000 requests that etcd has not processed
 --   OUT_OF_RANGE: the client reads no compacted and no future revision
+--   DATA_LOSS: needs members whose data differ
 --   UNIMPLEMENTED: needs another gRPC service in place of etcd
 -- Needs: one plain member.
 

@@ -6,7 +6,8 @@ local M = {}
 local STATUS = {
   CANCELLED = 1, UNKNOWN = 2, INVALID_ARGUMENT = 3, DEADLINE_EXCEEDED = 4, NOT_FOUND = 5,
   PERMISSION_DENIED = 7, RESOURCE_EXHAUSTED = 8, FAILED_PRECONDITION = 9, OUT_OF_RANGE = 11,
-  UNIMPLEMENTED = 12, INTERNAL = 13, UNAVAILABLE = 14, UNAUTHENTICATED = 16, ANY_STATUS = -1,
+  UNIMPLEMENTED = 12, INTERNAL = 13, UNAVAILABLE = 14, DATA_LOSS = 15, UNAUTHENTICATED = 16,
+  ANY_STATUS = -1,
 }
 
 local NOT_ETCD = "something answers there, but it is not an etcd v3 client port"
@@ -55,6 +56,9 @@ local ROWS = {
     cause = "it speaks HTTP/1, not gRPC" },
   { "UNAVAILABLE", "Failed parsing HTTP/2", "protocol", "", NOT_ETCD,
     says = "UNKNOWN: Failed parsing HTTP/2", cause = "it doesn't speak HTTP/2" },
+  { "DATA_LOSS", "corrupt cluster", "unavailable", "DEFINITE",
+    "etcd refuses all writes until its CORRUPT alarm is disarmed",
+    says = "etcdserver: corrupt cluster" },
   { "DEADLINE_EXCEEDED", nil, "unavailable", "RETRIABLE | SILENT",
     says = "context deadline exceeded", cause = "no answer in time" },
   { "ANY_STATUS", nil, "unavailable", "RETRIABLE",
