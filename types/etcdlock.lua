@@ -508,7 +508,10 @@ function lock:lease() end
 ---@return etcdlock.code|nil code
 function lock:unlock() end
 
----Gives the lead up: a leader's `unlock`.
+---Gives the lead up: a leader's `unlock`. If etcd did not answer a request of `campaign` in time,
+---it may apply that request after `resign`: observers then see this candidate as leader again, with
+---another token, until its client finds and deletes that key, which takes about 8 s at most while
+---etcd answers.
 ---Raises for a lock that is no leader's.
 ---Fails as lock:unlock.
 ---@return true|nil

@@ -212,7 +212,10 @@ function Lock:unlock()
   return nil, message, code
 end
 
---- Gives the lead up: a leader's `unlock`.
+--- Gives the lead up: a leader's `unlock`. If etcd did not answer a request of `campaign` in time,
+-- it may apply that request after `resign`: observers then see this candidate as leader again,
+-- with another token, until its client finds and deletes that key, which takes about 8 s at most
+-- while etcd answers.
 -- @treturn true
 -- @fail as lock:unlock
 -- @raise for a lock that is no leader's
