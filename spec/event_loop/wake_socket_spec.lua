@@ -81,7 +81,9 @@ end
 -- sends to be woken.
 local function ask(name)
   local lock = assert(core:lock(prefix .. name, ""))
-  return lock, assert(core:expect(lock))
+  local id = assert(core:expect())
+  assert.is_true(core:tie(id, lock))
+  return lock, id
 end
 
 local function arm(lock, id)

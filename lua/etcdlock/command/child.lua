@@ -85,13 +85,21 @@ function Child:continue()
   self:_signal_group "sigcont"
 end
 
+--- Continues it when it stops next. (A CONT at once would cancel the TSTP that is on its way.)
+function Child:continue_after_stop()
+  self._is_to_continue = true
+end
+
 -- What a terminal sends to a group in its background that uses the terminal.
 local WANTS_TERMINAL = { [signals.number "sigttin"] = true, [signals.number "sigttou"] = true }
 
 -- Called when it was stopped by the signal with the number `number`.
 function Child:_on_stop(number)
   local foreground = core.terminal_group()
-  if WANTS_TERMINAL[number] and foreground == core.group() then
+  if self._is_to_continue then
+    self._is_to_continue = false
+    self:continue()
+  elseif WANTS_TERMINAL[number] and foreground == core.group() then
     self._has_terminal = true
     self:continue()
   elseif foreground == self._pid then

@@ -16,14 +16,15 @@ Job.__index = Job
 
 -- ---- signals ----
 
--- Stops the command and this process, as Ctrl-Z does; returns when both go on.
+-- Stops the command and this process, as Ctrl-Z does. SIGCONT continues both. If the kernel does
+-- not stop this process, as no shell could continue it, the command must not stay stopped either.
 local function stop(self)
   if self._child then
     self._child:pass "sigtstp"
   end
-  core.stop(false)
-  if self._child then
-    self._child:continue()
+  local was_stopped = core.stop(false)
+  if self._child and not was_stopped then
+    self._child:continue_after_stop()
   end
 end
 
@@ -34,6 +35,10 @@ local function on_signal(self, name)
     Child.reap(self._child)
   elseif name == "sigtstp" then
     stop(self)
+  elseif name == "sigcont" then
+    if self._child then
+      self._child:continue()
+    end
   elseif self._child then
     self._is_asked_to_end = self._is_asked_to_end or signals.FOR_GROUP[name]
     self._child:pass(name)
@@ -45,7 +50,7 @@ local function on_signal(self, name)
   end
 end
 
-local HEARD = { "sigpipe", "sigtstp", "sigchld" }
+local HEARD = { "sigpipe", "sigtstp", "sigcont", "sigchld" }
 for _, name in ipairs(signals.PASSED) do
   HEARD[#HEARD + 1] = name
 end
