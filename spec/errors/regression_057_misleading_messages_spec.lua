@@ -30,8 +30,8 @@ it("regression 057: a number of seconds out of range is refused with the range",
   assert_raises("lock:wait_lost: timeout = -1, wanted 0 or more seconds",
     function() lock:wait_lost(-1) end)
   for _, seconds in ipairs { -1, 0 } do
-    assert_raises(("lock:expire: seconds = %d, wanted more than 0 seconds and not inf"):format(seconds),
-      function() lock:expire(seconds) end)
+    local text = "lock:expire: seconds = %d, wanted more than 0 seconds and not inf"
+    assert_raises(text:format(seconds), function() lock:expire(seconds) end)
   end
   assert_raises("lock:expire: seconds = nil, wanted more than 0 seconds and not inf",
     function() lock:expire() end)

@@ -112,7 +112,7 @@ describe("a holder that dies", function()
     for i, child in ipairs(self.successors) do
       local token, at = child:expect("^held (%d+) (%S+)", TTL + 8)
       local took = tonumber(at) - self.ended[i]
-      assert.is_true(took <= TTL + 1 + wait.SLACK, self.kind .. " " .. i .. ": after " .. took .. " s")
+      assert.is_true(took <= TTL + 1 + wait.SLACK, ("%s %d: %s s"):format(self.kind, i, took))
       assert.is_true(tonumber(token) > self.tokens[i])
     end
     end_all(self.holders)
