@@ -274,7 +274,8 @@ end
 
 --- The owner of this request begins to wait for `core_lock`.
 function Holds:begin_wait(request, core_lock)
-  local waits = self._waits[request.owner] or {}
+  -- Weak: a wait that Lua drops ends only when its core lock is collected.
+  local waits = self._waits[request.owner] or setmetatable({}, { __mode = "v" })
   waits[request.full], self._waits[request.owner] = core_lock, waits
 end
 

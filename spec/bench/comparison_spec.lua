@@ -103,7 +103,9 @@ describe("an entrant of the comparison", function()
     end
     local requests = asked(entrants.etcdlock, "asked")
     assert.is_true(requests >= 2 and requests < 3, requests)
-    assert.equal(0, asked(entrants.etcdlock_linger, "lingering"))
+    -- The look for contenders that the first unlock begins may come in the second window.
+    local lingering = asked(entrants.etcdlock_linger, "lingering")
+    assert.is_true(lingering <= 0.02, lingering)
   end)
 
   it("that measures a bare put and delete reports a rate and leaves no key", function()

@@ -72,6 +72,8 @@ static el_nret l_client_expect(lua_State *L) {
   return 1;
 }
 
+static void untied(void *arg) { el_lock_unref(arg); }
+
 static uint64_t check_number(lua_State *L, int arg) {
   return (uint64_t)luaL_checknumber(L, arg);
 }
@@ -95,7 +97,7 @@ static el_nret l_client_untie(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
   uint64_t id = check_number(L, 2);
   el_lock *lk = el_lua_check_box(L, 3, EL_LUA_LOCK);
-  if (server != NULL && el_wake_server_untie(server, id, lk)) el_lock_unref(lk);
+  if (server != NULL && el_wake_server_untie(server, id, lk)) untied(lk);
   return 0;
 }
 
@@ -109,13 +111,14 @@ static el_nret l_client_hear(lua_State *L) {
   return 0;
 }
 
-/* client:taken(number): the connection may end, or serve another wait
+/* client:taken(number): the connection may end, or serve another wait; its locks are untied
  * -> was the number said, and is it certain that no byte was sent for that? */
 static el_nret l_client_taken(lua_State *L) {
   el_error err;
   uint64_t id = check_number(L, 2);
   el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
-  lua_pushboolean(L, server != NULL && el_wake_server_taken(server, id));
+  lua_pushboolean(L,
+                  server != NULL && el_wake_server_taken(server, id, untied));
   return 1;
 }
 

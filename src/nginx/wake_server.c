@@ -115,7 +115,8 @@ bool el_wake_server_untie(el_wake_server *server, uint64_t id,
   return i < n;
 }
 
-bool el_wake_server_taken(el_wake_server *server, uint64_t id) {
+bool el_wake_server_taken(el_wake_server *server, uint64_t id,
+                          void (*untied)(void *arg)) {
   wait_entry *entry;
   bool listened = false;
   pthread_mutex_lock(&server->mu);
@@ -123,6 +124,9 @@ bool el_wake_server_taken(el_wake_server *server, uint64_t id) {
   if (entry != NULL) {
     take_out(server, entry);
     listened = entry->listens;
+    for (size_t i = 0; i < entry->n_tied; i++) {
+      untied(entry->tied[i]);
+    }
     free_wait(entry);
   }
   pthread_mutex_unlock(&server->mu);

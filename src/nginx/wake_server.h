@@ -74,9 +74,10 @@ bool el_wake_server_untie(el_wake_server *server, uint64_t id, const void *arg);
  * up. @thread any @locks server->mu */
 void el_wake_server_hear(el_wake_server *server);
 
-/* Wait |id| is over: its connection, to which nothing is tied, may end, or be used for
- * another. True if the number was said and not answered, and will not be.
- * @thread lua @locks server->mu */
-bool el_wake_server_taken(el_wake_server *server, uint64_t id);
+/* Wait |id| is over: its connection may end, or be used for another. |untied| is called, under
+ * the mutex, for all that was tied to it. True if the number was said and not answered, and
+ * will not be. @thread lua @locks server->mu */
+bool el_wake_server_taken(el_wake_server *server, uint64_t id,
+                          void (*untied)(void *arg));
 
 #endif
