@@ -6,8 +6,8 @@ local M = {}
 
 local LINGER_MAX = 86400
 
--- What nobody can break into but by break_lock should not last for ever.
-local LOCK_DELAY_MAX = 300
+--- Seconds. What nobody can break into but by break_lock should not last for ever.
+M.LOCK_DELAY_MAX = 300
 
 --- The options of a call that takes a lock.
 -- @table lock_options
@@ -71,8 +71,8 @@ function M.read(where, default, opts)
     local wanted = "more than 0 seconds, up to " .. LINGER_MAX
     return check.invalid(where, "linger", opts.linger, wanted)
   end
-  if opts.lock_delay and not check.is_within(opts.lock_delay, 0, LOCK_DELAY_MAX) then
-    local wanted = "0 to " .. LOCK_DELAY_MAX .. " seconds"
+  if opts.lock_delay and not check.is_within(opts.lock_delay, 0, M.LOCK_DELAY_MAX) then
+    local wanted = "0 to " .. M.LOCK_DELAY_MAX .. " seconds"
     return check.invalid(where, "lock_delay", opts.lock_delay, wanted)
   end
   if opts.value then

@@ -18,9 +18,13 @@ local function without_end(reserved, prefix, name)
   return wanted:format(with, reserved, reserved)
 end
 
+local function has_valid_bytes(full)
+  return #full <= NAME_MAX and not full:find "%z"
+end
+
 --- Could that be a lock's name with the client's prefix, read from etcd?
 function M.is_full(full)
-  return full ~= "" and #full <= NAME_MAX and not full:find "%z" and not core.reserved_end(full)
+  return full ~= "" and has_valid_bytes(full) and not core.reserved_end(full)
 end
 
 -- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
@@ -29,7 +33,7 @@ function M.full(where, prefix, name, field)
   field = field or "name"
   check.string(where, field, name)
   local full = prefix .. name
-  if name == "" or #full > NAME_MAX or full:find("%z") then
+  if name == "" or not has_valid_bytes(full) then
     local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
     return check.invalid(where, field, name, wanted)
   end

@@ -46,6 +46,18 @@ local function press(terminal, keys)
   terminal.stdin:write(keys)
 end
 
+-- Continues the stopped job of an interactive shell, which answers one line, and ends the shell.
+local function assert_continues_with_fg(terminal)
+  press(terminal, "fg\n")
+  wait.eventually(function()
+    press(terminal, "again\n")
+    return terminal.out.text:find "got again"
+  end, 5, "it goes on")
+  press(terminal, "exit\n")
+  terminal:wait()
+  etcd:await_keys(NAME .. "/", 0)
+end
+
 describe("etcdlock run at a terminal", function()
   it("delivers each Ctrl-C and each Ctrl-Backslash to the command exactly once", function()
     local terminal = at_terminal(
@@ -126,14 +138,7 @@ describe("etcdlock run at a terminal", function()
     terminal:expect "ready"
     press(terminal, CTRL_Z)
     terminal:expect "Stopped"
-    press(terminal, "fg\n")
-    wait.eventually(function()
-      press(terminal, "again\n")
-      return terminal.out.text:find "got again"
-    end, 5, "it goes on")
-    press(terminal, "exit\n")
-    terminal:wait()
-    etcd:await_keys(NAME .. "/", 0)
+    assert_continues_with_fg(terminal)
   end)
 
   it("runs the command in the foreground, in a process group of its own", function()
@@ -192,14 +197,7 @@ describe("etcdlock run at a terminal", function()
       press(terminal, "jobs\n")
       return terminal.out.text:find "Stopped"
     end, 5, "its stop")
-    press(terminal, "fg\n")
-    wait.eventually(function()
-      press(terminal, "again\n")
-      return terminal.out.text:find "got again"
-    end, 5, "it goes on")
-    press(terminal, "exit\n")
-    terminal:wait()
-    etcd:await_keys(NAME .. "/", 0)
+    assert_continues_with_fg(terminal)
   end)
 
   it("continues a command that Ctrl-Z stops if no shell could continue it", function()

@@ -12,8 +12,13 @@
 
 extern char **environ;
 
+/* Negative: there is none. */
+static int open_terminal(void) {
+  return open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+}
+
 pid_t el_terminal_group(void) {
-  int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  int terminal = open_terminal();
   pid_t group = -1;
   if (terminal >= 0) {
     group = tcgetpgrp(terminal);
@@ -23,7 +28,7 @@ pid_t el_terminal_group(void) {
 }
 
 void el_terminal_set_group(pid_t group) {
-  int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  int terminal = open_terminal();
   if (terminal >= 0) {
     tcsetpgrp(terminal, group);
     close(terminal);

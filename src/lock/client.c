@@ -21,7 +21,6 @@ struct el_client {
   el_command open_command, close_command;
   el_settings *settings;   /* until the client is open */
   int64_t close_budget_ms; /* written before the command is posted */
-  bool has_begun_to_close;
 
   /* The I/O thread's own. */
   el_loop *loop;
@@ -324,15 +323,13 @@ int64_t el_client_alive_ms(const el_client *cl) {
 /* ---- life ---- */
 
 void el_client_begin_close(el_client *cl, int64_t budget_ms) {
-  if (cl->has_begun_to_close || el_handle_is_forked(cl->handle)) return;
-  cl->has_begun_to_close = true;
   cl->close_budget_ms = budget_ms;
   cl->close_command.run = run_close;
   el_loop_post(cl->loop, &cl->close_command);
 }
 
 bool el_client_has_stopped(el_client *cl) {
-  return cl->handle->loop == NULL || el_loop_has_ended(cl->loop);
+  return el_loop_has_ended(cl->loop);
 }
 
 void el_client_shut(el_client *cl) { cl->handle->loop = NULL; }

@@ -10,7 +10,7 @@
 #include "base/of.h"
 
 enum {
-  KEEP_MS = 1000, /* longer than a busy queue takes to come round */
+  KEEP_MS = 1000, /* longer than one turn of each client in a busy queue */
   CACHED_MAX = 64
 };
 

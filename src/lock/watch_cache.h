@@ -1,8 +1,8 @@
 /* watch_cache: keeps watches for the next wait for the same key.
  *
- * Who waits for a busy lock mostly waits for the same predecessor again. A watch that is
- * still there spares etcd its creation and the waiter a read: with 2 or 16 processes on
- * one lock, that is a quarter of all requests.
+ * The clients that take turns with a busy lock mostly have the same predecessor each time.
+ * With a watch from the last wait, a client creates none and needs no read: that saves a
+ * quarter of all requests if 2 or 16 processes use one lock.
  */
 #ifndef ETCDLOCK_LOCK_WATCH_CACHE_H
 #define ETCDLOCK_LOCK_WATCH_CACHE_H

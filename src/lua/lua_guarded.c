@@ -32,43 +32,35 @@ static el_nret l_txn_get(lua_State *L) {
   return 0;
 }
 
-/* txn:list(from, to, revision, limit): the keys in between, the oldest first; with a
- * revision, as they were then; with a limit, so many at most */
-static el_nret l_txn_list(lua_State *L) {
+/* Adds a read of the keys from argument 2 up to argument 3. Argument 4 is the revision of
+ * which they are read, argument 5 the limit; both may be missing. */
+static el_nret add_range(lua_State *L, int sort, bool keys_only) {
   el_op op = {.kind = EL_OP_RANGE,
               .key = el_lua_check_bytes(L, 2),
               .range_end = el_lua_check_bytes(L, 3),
               .at_rev = luaL_optinteger(L, 4, 0),
               .limit = luaL_optinteger(L, 5, 0),
-              .sort = EL_SORT_OLDEST};
+              .keys_only = keys_only};
+  op.sort = sort;
   check_memory(L, el_guarded_add(check_txn(L), &op));
   return 0;
 }
 
+/* txn:list(from, to, revision, limit): the keys in between, the oldest first; with a
+ * revision, as they were then; with a limit, so many at most */
+static el_nret l_txn_list(lua_State *L) {
+  return add_range(L, EL_SORT_OLDEST, false);
+}
+
 /* txn:oldest_keys(from, to, revision, limit): as list, without what is in the keys */
 static el_nret l_txn_oldest_keys(lua_State *L) {
-  el_op op = {.kind = EL_OP_RANGE,
-              .key = el_lua_check_bytes(L, 2),
-              .range_end = el_lua_check_bytes(L, 3),
-              .at_rev = luaL_optinteger(L, 4, 0),
-              .limit = luaL_optinteger(L, 5, 0),
-              .sort = EL_SORT_OLDEST,
-              .keys_only = true};
-  check_memory(L, el_guarded_add(check_txn(L), &op));
-  return 0;
+  return add_range(L, EL_SORT_OLDEST, true);
 }
 
 /* txn:keys(from, to, revision, limit): the same in the order of their names, without what
  * is in them */
 static el_nret l_txn_keys(lua_State *L) {
-  el_op op = {.kind = EL_OP_RANGE,
-              .key = el_lua_check_bytes(L, 2),
-              .range_end = el_lua_check_bytes(L, 3),
-              .at_rev = luaL_optinteger(L, 4, 0),
-              .limit = luaL_optinteger(L, 5, 0),
-              .keys_only = true};
-  check_memory(L, el_guarded_add(check_txn(L), &op));
-  return 0;
+  return add_range(L, EL_SORT_BY_KEY, true);
 }
 
 /* txn:put(key, value) */

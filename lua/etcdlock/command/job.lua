@@ -4,6 +4,7 @@ local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local core = require "etcdlock.core"
 local exit = require "etcdlock.command.exit"
+local lock_options = require "etcdlock.lock_options"
 local program = require "etcdlock.command.program"
 local numbers = require "etcdlock.numbers"
 local quote = require("etcdlock.characters").quote
@@ -241,14 +242,12 @@ local function release(self, status, was_held)
   return (self._is_ended or code == "lost" and not was_held) and exit.LOST or status
 end
 
-local LOCK_DELAY_MAX = 300 -- seconds, the limit of the option lock_delay
-
 -- Sets --lock-delay to its default, --grace: KILL comes before the next holder.
 local function choose_lock_delay(args)
   args.lock_delay = args.lock_delay or args.grace
-  if args.lock_delay > LOCK_DELAY_MAX then
+  if args.lock_delay > lock_options.LOCK_DELAY_MAX then
     args.refuse(("--grace: %s s is longer than the longest lock delay, %d s; give --lock-delay,"
-      .. " too"):format(numbers.format("%g", args.grace), LOCK_DELAY_MAX))
+      .. " too"):format(numbers.format("%g", args.grace), lock_options.LOCK_DELAY_MAX))
   end
 end
 
