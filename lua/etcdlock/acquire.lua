@@ -225,10 +225,9 @@ function M.wait(self, where, wish, opts)
   if not core_lock then
     return nil, tie, code -- the message
   end
-  self._holds:begin_wait(request, core_lock)
-  local ok
+  local wait, ok = self._holds:begin_wait(request, core_lock, tie), nil
   ok, message, code = wait_for(self, core_lock, request, tie)
-  self._holds:end_wait(request, core_lock)
+  self._holds:end_wait(request, wait)
   return conclude(self, core_lock, request, tie, ok, message, code)
 end
 

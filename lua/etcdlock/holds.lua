@@ -38,7 +38,7 @@ function Holds.new(endpoints)
     -- Sets of locks that don't, by what they share. Each has its set, which ends with
     -- the last of them.
     _sharers = setmetatable({}, { __mode = "v" }),
-    -- owner -> full name -> the core lock for which the owner waits in a coroutine.
+    -- named owner -> full name -> the wait of that owner, see begin_wait.
     _waits = setmetatable({}, { __mode = "k" }),
     _members = members_at(endpoints),
   }, Holds)
@@ -272,16 +272,23 @@ end
 
 -- ---- waits ----
 
---- The owner of this request begins to wait for `core_lock`.
-function Holds:begin_wait(request, core_lock)
+--- The owner of this request begins to wait for `core_lock`, which `tie` ties to what runs here.
+-- Returns what end_wait is given; the caller keeps it until then. Only a named owner can wait in
+-- two coroutines at once.
+function Holds:begin_wait(request, core_lock, tie)
+  if request.said == nil or request.mode == "permit" then
+    return nil
+  end
   -- Weak: a wait that Lua drops ends only when its core lock is collected.
   local waits = self._waits[request.owner] or setmetatable({}, { __mode = "v" })
-  waits[request.full], self._waits[request.owner] = core_lock, waits
+  local wait = { core_lock = core_lock, tie = tie }
+  waits[request.full], self._waits[request.owner] = wait, waits
+  return wait
 end
 
-function Holds:end_wait(request, core_lock)
-  local waits = self._waits[request.owner]
-  if waits and waits[request.full] == core_lock then
+function Holds:end_wait(request, wait)
+  local waits = wait and self._waits[request.owner]
+  if waits and waits[request.full] == wait then
     waits[request.full] = nil
     if not next(waits) then
       self._waits[request.owner] = nil
@@ -290,12 +297,11 @@ function Holds:end_wait(request, core_lock)
 end
 
 --- Returns why the owner of this request can't wait: it waits for that name already, in another
--- coroutine, and the first wait may end only after the second. (A wait whose coroutine was ended
--- has its verdict, or gets it soon.)
+-- coroutine, and the first wait may end only after the second.
 local function wait_refusal(self, request)
   local waits = self._waits[request.owner]
-  local core_lock = waits and request.mode ~= "permit" and waits[request.full]
-  if core_lock and core_lock:wait(0) == nil then
+  local wait = waits and request.mode ~= "permit" and waits[request.full]
+  if wait and wait.core_lock:wait(0) == nil and host.is_waiting(wait.tie) then
     local text = "lock %s: its owner waits for it already, in another coroutine"
     return text:format(quote(request.name)), "deadlock"
   end

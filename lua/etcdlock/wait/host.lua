@@ -31,6 +31,11 @@ function M.tie() end
 --- The lock of this tie, which isn't nil, is held from now on.
 function M.share() end
 
+--- Does what runs here still wait for the lock of this tie, for which there is no verdict yet?
+function M.is_waiting()
+  return true
+end
+
 --- The lock of this tie is not held, or waited for, any more.
 function M.untie() end
 

@@ -140,10 +140,9 @@ end
 
 --- A link is the connection of a wait: its number, the socket, whether the core
 -- has still to greet it (is_new), whether the number was said to the core,
--- whose answer, a byte, was not read yet (is_said), and how many locks are tied to it
--- (n_tied), which end with it. For a new wait: link | nil, message, code. Neither this
--- nor `read` yields before the core knows the lock and the connection: a light thread
--- may be ended wherever it yields.
+-- whose answer, a byte, was not read yet (is_said), and how many locks are tied to it (n_tied), which end with it. For a new wait:
+-- link | nil, message, code. Neither this nor `read` yields before the core knows the lock and
+-- the connection: a light thread may be ended wherever it yields.
 local function connect(wakeups)
   local socket, message, code = open(wakeups)
   if not socket then
@@ -340,6 +339,7 @@ M.tie = ties.new
 M.notice_end = ties.notice_end
 M.is_reentered = ties.is_reentered
 M.is_told = ties.is_told
+M.is_waiting = ties.is_waiting
 M.is_past = ties.is_past
 M.run = ties.run
 M.is_cut_off = ties.is_cut_off

@@ -33,6 +33,12 @@ function M.is_usable(link)
   return socket:getreusedtimes() ~= nil and (pcall(socket.receive, socket, 0))
 end
 
+--- Does the running request still wait for the lock of this tie? Another one may have an owner of
+-- the same name; and if nginx ended the light thread that waited, it has closed the connection.
+function M.is_waiting(tie)
+  return tie.link ~= nil and M.is_usable(tie.link)
+end
+
 --- Is it a lock of the running request?
 local function is_own(lock)
   local tie = lock._tie
