@@ -140,7 +140,8 @@ end
 
 --- A link is the connection of a wait: its number, the socket, whether the core
 -- has still to greet it (is_new), whether the number was said to the core,
--- whose answer, a byte, was not read yet (is_said), and how many locks are tied to it (n_tied), which end with it. For a new wait:
+-- whose answer, a byte, was not read yet (is_said), whether a light thread reads from it
+-- (is_read), and how many locks are tied to it (n_tied), which end with it. For a new wait:
 -- link | nil, message, code. Neither this nor `read` yields before the core knows the lock and
 -- the connection: a light thread may be ended wherever it yields.
 local function connect(wakeups)
@@ -169,7 +170,10 @@ end
 
 local function receive(link, ms)
   link.socket:settimeout(ms)
-  return link.socket:receive(1)
+  link.is_read = true -- for good if nginx ends this light thread, and with it the connection
+  local byte, why = link.socket:receive(1)
+  link.is_read = false
+  return byte, why
 end
 
 --- The core greets a new connection with a byte. Without it, it might never
@@ -254,7 +258,7 @@ function M.share(wakeups, tie)
     return
   end
   local shared = wakeups.shared[request]
-  if not shared or shared.n_tied == 0 or not ties.is_usable(shared) then
+  if not shared or shared.n_tied == 0 or shared.is_read or not ties.is_usable(shared) then
     wakeups.shared[request] = own
   elseif shared ~= own and bind(wakeups, tie, shared) then
     unbind(wakeups, tie, own)
