@@ -24,7 +24,7 @@
 ---| "denied" # this user may not do that, or etcd wants a client certificate
 ---| "no_space" # etcd's database is full
 ---| "invalid" # a value that can't work, or etcd rejects the request
----| "conflict" # another cluster answers than the one we began with: connect anew; or others use that semaphore with another number of permits
+---| "conflict" # another cluster answers than the one we began with: connect anew
 ---| "context" # waiting is not possible in this place of nginx or of an event loop
 ---| "premature" # in nginx: the worker exits, and its timers take no lock and wait for none any more
 ---| "forked" # the client belongs to the parent process
@@ -339,8 +339,9 @@ function client:with_multi_lock(names, opts, fn) end
 function client:multi_lock_async(names, opts) end
 
 ---Makes the semaphore `name`, of which at most `n` permits are held at a time, in the order in
----which they were asked for; all who use it have to agree on `n`. Asks nobody. It has nothing to do
----with a lock of the same name.
+---which they were asked for. Asks nobody. It has nothing to do with a lock of the same name.
+---Programs that name different `n` together hold at most the largest of these: see "Change n" in
+---`doc/reference.md`.
 ---Raises for a wrong type.
 ---Fails with invalid.
 ---@param name string
@@ -680,8 +681,7 @@ local semaphore = {}
 ---given back in any order: so a resource must not refuse a token for being smaller than the last
 ---one.
 ---Raises for an unknown option, a wrong type.
----Fails as client:lock: `conflict` if somebody who holds a permit, or waits for one, has another
----`n`.
+---Fails as client:lock.
 ---@param opts? etcdlock.LockOptions without `linger`
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
@@ -690,7 +690,7 @@ function semaphore:lock(opts) end
 
 ---As `client:try_lock`, for a permit.
 ---Raises for an unknown option, a wrong type.
----Fails as client:try_lock: `conflict` as for `lock`.
+---Fails as client:try_lock.
 ---@param opts? etcdlock.LockOptions without `linger`
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
@@ -699,7 +699,7 @@ function semaphore:try_lock(opts) end
 
 ---As `client:with_lock`, for a permit.
 ---Raises an error in `fn`, the same object; for an unknown option, a wrong type.
----Fails as client:with_lock: `conflict` as for `lock`.
+---Fails as client:with_lock.
 ---@param opts? etcdlock.LockOptions without `linger`; may be left out
 ---@param fn fun(lock: etcdlock.Lock): ... called with the permit
 ---@overload fun(self: etcdlock.Semaphore, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
@@ -716,8 +716,9 @@ function semaphore:with_lock(opts, fn) end
 ---@return etcdlock.code|nil code
 function semaphore:lock_async(opts) end
 
----Counts the permits that are free at this moment: others may take them before you do.
----Fails with a request's: `conflict` if others have another `n`.
+---Counts the permits that are free at this moment, `n` less one for each entry that holds or waits:
+---others may take them before you do.
+---Fails with a request's.
 ---@return integer|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
@@ -727,7 +728,7 @@ function semaphore:available() end
 ---@return string
 function semaphore:name() end
 
----Tells how many permits there are.
+---Tells `n`, how many permits there are for this program.
 ---@return integer
 function semaphore:permits() end
 

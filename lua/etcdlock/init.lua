@@ -104,8 +104,7 @@ M.traceback = finally.traceback
 -- @field denied this user may not do that, or etcd wants a client certificate
 -- @field no_space etcd's database is full
 -- @field invalid a value that can't work, or etcd rejects the request
--- @field conflict another cluster answers than the one we began with: connect anew; or
---   others use that semaphore with another number of permits
+-- @field conflict another cluster answers than the one we began with: connect anew
 -- @field context waiting is not possible in this place of nginx or of an event loop
 -- @field premature in nginx: the worker exits, and its timers take no lock and wait for none
 --   any more

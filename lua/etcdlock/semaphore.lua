@@ -1,5 +1,4 @@
---- A semaphore: a name of which so many permits are held at a time, in the order in
--- which they were asked for.
+--- A semaphore: a name of which so many permits are held at a time.
 -- @classmod semaphore
 -- @alias Semaphore
 local check = require "etcdlock.check"
@@ -12,10 +11,6 @@ local Semaphore = {}
 Semaphore.__index = Semaphore
 Semaphore.__name = "etcdlock.semaphore"
 
-local function counted(permits)
-  return ("%d permit%s"):format(permits, permits == 1 and "" or "s")
-end
-
 --- Takes a permit, and waits for one: a lock like any other. The same owner gets the permit
 -- that it has again, with `count` + 1; who wants two names two owners. Permits are held side
 -- by side, and given back in any order: so a resource must not refuse a token for being
@@ -23,15 +18,14 @@ end
 -- @function semaphore:lock
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
--- @fail as client:lock: `conflict` if somebody who holds a permit, or waits for one, has
---   another `n`
+-- @fail as client:lock
 -- @raise for an unknown option, a wrong type
 
 --- As `client:try_lock`, for a permit.
 -- @function semaphore:try_lock
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
--- @fail as client:try_lock: `conflict` as for `lock`
+-- @fail as client:try_lock
 -- @raise for an unknown option, a wrong type
 
 --- As `client:with_lock`, for a permit.
@@ -40,7 +34,7 @@ end
 -- @tparam body fn called with the permit
 -- @treturn true
 -- @treturn any what `fn` has returned
--- @fail as client:with_lock: `conflict` as for `lock`
+-- @fail as client:with_lock
 -- @raise an error in `fn`, the same object; for an unknown option, a wrong type
 
 --- As `client:lock_async`, for a permit.
@@ -53,9 +47,10 @@ forms.add(Semaphore, "semaphore", "lock", function(self, ...)
   return self._client, { mode = "permit", name = self._name, permits = self._permits }, ...
 end)
 
---- Counts the permits that are free at this moment: others may take them before you do.
+--- Counts the permits that are free at this moment, `n` less one for each entry that holds or
+-- waits: others may take them before you do.
 -- @treturn count
--- @fail a request's: `conflict` if others have another `n`
+-- @fail a request's
 function Semaphore:available()
   local client, txn = self._client, self._client._core:txn()
   local stem = core.key_stem(self._full, "permit")
@@ -66,12 +61,7 @@ function Semaphore:available()
   end
   local taken = 0
   for _, kv in ipairs(results[1]) do
-    local lease, _, permits = core.parse_key(self._full, kv.key, kv.lease)
-    if lease and permits ~= self._permits then
-      local text = 'semaphore %s has %s for others, and not %d'
-      return nil, text:format(quote(self._full), counted(permits), self._permits), "conflict"
-    end
-    taken = taken + (lease and 1 or 0)
+    taken = taken + (core.parse_key(self._full, kv.key, kv.lease) and 1 or 0)
   end
   return math.max(0, self._permits - taken)
 end
@@ -83,7 +73,7 @@ function Semaphore:name()
   return self._name
 end
 
---- Tells how many permits there are.
+--- Tells `n`, how many permits there are for this program.
 -- @treturn count
 -- @fail never
 function Semaphore:permits()
@@ -91,7 +81,8 @@ function Semaphore:permits()
 end
 
 function Semaphore:__tostring()
-  return string.format("etcdlock.semaphore %s (%s)", quote(self._name), counted(self._permits))
+  return string.format("etcdlock.semaphore %s (%d permit%s)", quote(self._name), self._permits,
+    self._permits == 1 and "" or "s")
 end
 
 check.methods(Semaphore, "semaphore")

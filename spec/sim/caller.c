@@ -48,6 +48,13 @@ static void rest(world *wd, sim_caller *who) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, false), wake);
 }
 
+/* Programs that name several numbers for one semaphore may run side by side. */
+static int pick_permits(world *wd) {
+  return rng_chance(&wd->dice, 500)
+             ? PERMITS
+             : (int)rng_between(&wd->dice, 1, PERMITS_MAX);
+}
+
 static int pick_key_id(world *wd, sim_caller *who) {
   static const el_mode modes[][4] = {
       [KINDS_LOCK] = {EL_MODE_LOCK, EL_MODE_LOCK, EL_MODE_LOCK, EL_MODE_LOCK},
@@ -71,8 +78,7 @@ static int pick_key_id(world *wd, sim_caller *who) {
     return key_id_several(who->id, order, who->n_multis++);
   }
   if (mode == EL_MODE_PERMIT) {
-    bool is_odd = who->id == CALLERS_MAX - 1 || rng_chance(&wd->dice, 10);
-    return key_id_permit(name, 0, PERMITS + is_odd);
+    return key_id_permit(name, 0, pick_permits(wd));
   }
   return key_id_make(name, mode, 0);
 }
@@ -336,6 +342,18 @@ static void plan_hold(world *wd, sim_caller *who) {
   }
 }
 
+/* Is a permit held of that semaphore, of another number? */
+static bool is_beside_other_n(const world *wd, const sim_caller *who) {
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *other = &wd->callers[i];
+    if (other->claiming && key_id_conflicts(other->key_id, who->key_id) &&
+        key_id_permits(other->key_id) != key_id_permits(who->key_id)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void caller_on_granted(world *wd, sim_peer *pr, const el_local_owner *core,
                        peer_entry *at) {
   sim_owner *owner = caller_owner_of(core);
@@ -343,6 +361,7 @@ void caller_on_granted(world *wd, sim_peer *pr, const el_local_owner *core,
   note_verdict(wd, who, owner, "granted");
   wd->figures->grants++;
   wd->figures->several += key_id_is_multi(who->key_id);
+  wd->figures->beside_other_n += is_beside_other_n(wd, who);
   owner->state = OWNER_HOLDS;
   who->turn++;
   who->state = CALLER_HOLDING;
@@ -362,7 +381,6 @@ void caller_on_granted(world *wd, sim_peer *pr, const el_local_owner *core,
 typedef enum caller_verdict {
   CALLER_REFUSED,
   CALLER_LOCKED,
-  CALLER_CONFLICT,
   CALLER_PLACE_LOST
 } caller_verdict;
 
@@ -372,8 +390,6 @@ static caller_verdict verdict_of(const el_local_action *failed) {
     case EL_FAILED_LOCKED_HERE:
     case EL_FAILED_LOCKED:
       return CALLER_LOCKED;
-    case EL_FAILED_CONFLICT:
-      return CALLER_CONFLICT;
     case EL_FAILED_REFUSED:
       return CALLER_REFUSED;
     default:
@@ -389,17 +405,14 @@ static void note_failure(world *wd, sim_caller *who, caller_verdict verdict) {
     checks_on_locked(wd, who);
   }
   if (verdict == CALLER_PLACE_LOST) wd->figures->places_lost++;
-  if (verdict == CALLER_CONFLICT) wd->figures->conflicts++;
-  if (wd->faults.calm && !wd->faults.meddled && verdict != CALLER_LOCKED &&
-      verdict != CALLER_CONFLICT) {
+  if (wd->faults.calm && !wd->faults.meddled && verdict != CALLER_LOCKED) {
     world_violate(wd, "I9 calm", "caller %d of p%d fails for nothing", who->id,
                   who->peer);
   }
 }
 
 void caller_on_failed(world *wd, sim_peer *pr, const el_local_action *failed) {
-  static const char *const verdicts[] = {"refused", "locked", "conflict",
-                                         "place lost"};
+  static const char *const verdicts[] = {"refused", "locked", "place lost"};
   sim_owner *owner = caller_owner_of(failed->owner);
   sim_caller *who = &wd->callers[owner->caller];
   caller_verdict verdict = verdict_of(failed);

@@ -200,10 +200,32 @@ static bool is_permit(const sim_caller *who) {
   return key_id_mode(who->key_id) == EL_MODE_PERMIT;
 }
 
+/* Do both claim what excludes each other, but for how many permits there are? */
+static bool is_rival(const world *wd, const sim_caller *other,
+                     const sim_caller *who) {
+  return other != who && key_id_is_beside(other->key_id, who->key_id) &&
+         is_valid(wd, other) && is_valid(wd, who) &&
+         queue_excludes(other->mode, who->mode);
+}
+
+/* Not more claim a permit together than the largest number that one of them names. */
+static void check_permits(world *wd, const sim_caller *who) {
+  const sim_caller *last = NULL;
+  int claims = 1, most = key_id_permits(who->key_id);
+  for (int i = 0; i < wd->n_callers; i++) {
+    const sim_caller *other = &wd->callers[i];
+    int permits = key_id_permits(other->key_id);
+    if (!is_rival(wd, other, who) || is_sabotaged(wd, other)) continue;
+    last = other;
+    claims++;
+    if (permits > most) most = permits;
+  }
+  if (claims > most) check_overlap(wd, who, last);
+}
+
 /* Follows the claim that the caller has on the session's word. */
 static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
                          sim_caller *who) {
-  int with_permit = 0; /* of the others */
   int64_t until_ms =
       clock_when(wd, pr->id, pr->sessions[at->session].core.claim_until);
   if (wd->now_ms >= who->claim_end_ms && until_ms > wd->now_ms) {
@@ -214,17 +236,11 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
   who->claim_end_ms = until_ms;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    if (other == who || !key_id_is_beside(other->key_id, who->key_id) ||
-        !is_valid(wd, other) || !is_valid(wd, who)) {
-      continue;
-    }
-    with_permit += is_sabotaged(wd, other) ? 0 : is_permit(other);
-    if (queue_excludes(other->mode, who->mode) &&
-        (!is_permit(who) || with_permit >= key_id_permits(who->key_id) ||
-         key_id_permits(other->key_id) != key_id_permits(who->key_id))) {
+    if (is_rival(wd, other, who) && !is_permit(who)) {
       check_overlap(wd, who, other);
     }
   }
+  if (is_permit(who)) check_permits(wd, who);
 }
 
 /* What is left of the promise when a clock runs slower than the store's. */

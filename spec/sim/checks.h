@@ -1,7 +1,8 @@
 /* sim checks: what must hold in every history, whatever goes wrong.
  *
  *   I1 exclusion   no two callers claim one name, unless both only read; no more
- *                  claim a permit than there are; a claim ends well before the
+ *                  claim a permit than the largest number that one of them
+ *                  names; a claim ends well before the
  *                  store may end the lease
  *   I2 tokens      every grant of a name has a larger token than all before, a
  *                  reader's than all writers' before; permits have no order
@@ -185,10 +186,6 @@ bool checks_is_due(const world *wd, const struct caller *who);
 /* May the key of |at| linger? */
 bool checks_may_linger(const world *wd, const sim_peer *pr,
                        const peer_entry *at);
-
-/* |permits|: of how many others want one. */
-void checks_on_conflict(world *wd, const sim_peer *pr, const peer_entry *at,
-                        int permits);
 
 void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
                     el_loss loss);

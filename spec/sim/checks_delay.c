@@ -57,6 +57,8 @@ static bool is_delayed(const world *wd, const sim_caller *other,
                        const sim_hold *hold, const sim_caller *who) {
   return hold->end_ms != 0 && hold->lease != who->lease &&
          wd->now_ms < hold->end_ms + delay_of(wd, other->peer) &&
+         (key_id_mode(who->key_id) != EL_MODE_PERMIT ||
+          hold->token < who->token) && /* else its n is the larger one */
          key_id_is_beside(hold->key_id, who->key_id) &&
          queue_excludes(hold->mode, who->mode) &&
          !is_sabotaged(&wd->store, hold);

@@ -121,15 +121,6 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
-void checks_on_conflict(world *wd, const sim_peer *pr, const peer_entry *at,
-                        int permits) {
-  if (permits == key_id_permits(at->key_id)) {
-    world_violate(wd, "I8 one verdict",
-                  "p%d is told that others want another n%d, and they don't",
-                  pr->id, at->key_id);
-  }
-}
-
 /* Is all of it there, and no admin has been at it? */
 static bool is_untouched(const store *st, const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);

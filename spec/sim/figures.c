@@ -80,6 +80,7 @@ void figures_print(const figures *all) {
   print_one("contended", all->contended);
   print_one("downgraded", all->downgrades);
   print_one("granted", all->grants);
+  print_one("beside another n", all->beside_other_n);
   print_one("of several names", all->several);
   print_one("of them again", all->repeats);
   print_one("user data put", all->data_puts);
@@ -91,7 +92,6 @@ void figures_print(const figures *all) {
   print_one("locked", all->locked);
   print_one("timed out", all->timeouts);
   print_one("refused", all->refused);
-  print_one("conflict", all->conflicts);
   print_one("place lost", all->places_lost);
   print_table("losses", loss_str, all->losses, FIGURE_LOSSES);
   print_table("faults", fault_str, all->faults, FAULTS);

@@ -38,8 +38,10 @@ typedef enum fault {
 
 typedef struct figures {
   int64_t histories, events, virtual_ms;
-  int64_t batches, handed_over, retaken, contended, downgrades, conflicts,
-      several, repeats;
+  int64_t batches, handed_over, retaken, contended, downgrades, several,
+      repeats;
+  int64_t
+      beside_other_n; /* permits granted while one with another number was held */
   int64_t data_puts; /* of user data in the form of an entry */
   int64_t writes, writes_barred, writes_late, touches, watches_kept;
   int64_t

@@ -19,7 +19,9 @@ enum {
   SEVERAL = NAMES_MAX, /* stands for the names that one wants at once */
   ORDERS = 72,         /* of two to four of four names, some of them twice */
   CALLERS_MAX = 12,
-  PERMITS = 2, /* of each name's semaphore; a few callers ask for one more */
+  PERMITS =
+      2, /* of each name's semaphore, for most callers; others name 1 to PERMITS_MAX */
+  PERMITS_MAX = 3,
   DATA_MAX = NAMES_MAX * (1 + CALLERS_MAX)
 };
 

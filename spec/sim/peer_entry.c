@@ -206,12 +206,6 @@ static void prove(world *wd, sim_peer *pr, int session,
   session_step(wd, pr, session, &proof);
 }
 
-static void tell_conflict(world *wd, sim_peer *pr, peer_entry *at,
-                          const el_entry_action *action) {
-  checks_on_conflict(wd, pr, at, action->place.permits);
-  queue_tell(wd, pr, at, action);
-}
-
 static void tell_released(world *wd, sim_peer *pr, peer_entry *at,
                           const el_entry_action *action) {
   bool is_refused = action->kind == EL_ENTRY_REFUSED;
@@ -268,9 +262,6 @@ static void perform(world *wd, sim_peer *pr, int entry,
     case EL_ENTRY_RELEASED:
       tell_released(wd, pr, at, action);
       return;
-    case EL_ENTRY_CONFLICT:
-      tell_conflict(wd, pr, at, action);
-      return;
     case EL_ENTRY_LOST:
       checks_on_lost(wd, pr, at, action->loss);
       queue_tell(wd, pr, at, action);
@@ -296,9 +287,9 @@ static void trace_step(const world *wd, const sim_peer *pr,
       "lapsed",    "renewed",      "max hold", "handed off", "key gone",
       "key found", "session dead", "timer"};
   static const char *const actions[] = {
-      "SEND",    "WATCH",   "UNWATCH",  "PROOF",      "GRANTED",
-      "REFUSED", "LOCKED",  "CONFLICT", "PLACE_LOST", "RESTART",
-      "UNSURE",  "CONFIRM", "LOST",     "RELEASED"};
+      "SEND",    "WATCH",  "UNWATCH",    "PROOF",   "GRANTED",
+      "REFUSED", "LOCKED", "PLACE_LOST", "RESTART", "UNSURE",
+      "CONFIRM", "LOST",   "RELEASED"};
   static const char *const requests[] = {"", "(try)", "(enqueue)", "(look)",
                                          "(delete)"};
   char did[300] = "";

@@ -53,7 +53,8 @@ struct el_local_queues {
   queue_driver *by_id; /* hash */
   TAILQ_HEAD(, el_queue_driver) changed;
   int n_multis;             /* queues of multi-locks */
-  int n_held_back;          /* of them */
+  int n_semaphores;         /* queues of semaphores */
+  int n_held_back;          /* queues that are held back */
   el_local_actions actions; /* still to be carried out */
   bool is_acting;
   el_error closed;       /* code EL_OK: they are open */
@@ -147,6 +148,7 @@ static queue_driver *find_or_add(el_local_queues *queues, el_entry_world *world,
     memcpy(queue->id, id, len);
     queue->name_len = (uint16_t)name.len;
     HASH_ADD_KEYPTR(hh, queues->by_id, queue->id, len, queue);
+    queues->n_semaphores += where->mode == EL_MODE_PERMIT;
   }
   return queue;
 }
@@ -182,6 +184,7 @@ static void free_queue(queue_driver *queue) {
     el_slots_give_back(&queue->queues->slots, first_slot(queue));
   }
   queue->queues->n_multis -= has_slot(queue);
+  queue->queues->n_semaphores -= mode_of(queue) == EL_MODE_PERMIT;
   hold_back(queue, false);
   if (queue->changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
@@ -237,10 +240,26 @@ static bool shares_name(const queue_driver *multi, el_bytes names) {
 static bool visit_multis(const el_local_queues *queues, const el_owner *owner,
                          visitor *visit) {
   queue_driver *queue, *next;
-  if (queues->n_multis == 0 || owner->mode == EL_MODE_PERMIT) return false;
+  if (queues->n_multis == 0) return false;
   HASH_ITER(hh, queues->by_id, queue, next) {
     if (mode_of(queue) == EL_MODE_MULTI && queue != owner->queue &&
         shares_name(queue, owner->name) && visit(queue)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A semaphore has a queue for each number of permits that is named. */
+static bool visit_permits(const el_local_queues *queues, const el_owner *owner,
+                          visitor *visit) {
+  queue_driver *queue, *next;
+  if (queues->n_semaphores < 2) return false;
+  HASH_ITER(hh, queues->by_id, queue, next) {
+    if (mode_of(queue) == EL_MODE_PERMIT && queue != owner->queue &&
+        el_bytes_are_equal((el_bytes){queue->id, queue->name_len},
+                           owner->name) &&
+        visit(queue)) {
       return true;
     }
   }
@@ -252,6 +271,9 @@ static bool visit_multis(const el_local_queues *queues, const el_owner *owner,
 static bool visit_conflicting(const el_local_queues *queues,
                               const el_owner *owner, visitor *visit) {
   el_bytes names = owner->name;
+  if (owner->mode == EL_MODE_PERMIT) {
+    return visit_permits(queues, owner, visit);
+  }
   while (names.len > 0) {
     if (visit_name(queues, owner, el_list_cut(&names), visit)) return true;
   }
@@ -590,9 +612,6 @@ static void explain_failure(const el_owner *owner,
       return;
     case EL_FAILED_LOCKED:
       el_lock_message_locked(owner, err);
-      return;
-    case EL_FAILED_CONFLICT:
-      el_lock_message_conflict(owner, action->permits, err);
       return;
     case EL_FAILED_REFUSED:
       el_lock_message_refused(owner, last_cause(owner->queue, at), err);

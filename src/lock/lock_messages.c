@@ -98,13 +98,6 @@ void el_lock_message_place_lost(const el_owner *owner, el_error *err) {
       subject_of(owner).text);
 }
 
-void el_lock_message_conflict(const el_owner *owner, unsigned permits,
-                              el_error *err) {
-  el_error_set(err, EL_CONFLICT, "%s has %u permit%s for others, and not %u",
-               subject_of(owner).text, permits, permits == 1 ? "" : "s",
-               (unsigned)owner->permits);
-}
-
 /* ---- holds ---- */
 
 void el_lock_message_lost(const el_owner *owner, el_loss loss, el_error *err) {

@@ -35,10 +35,6 @@ void el_lock_message_locked(const el_owner *owner, el_error *err);
 /* Our key is gone. @thread any */
 void el_lock_message_place_lost(const el_owner *owner, el_error *err);
 
-/* Others have that semaphore with |permits|. @thread any */
-void el_lock_message_conflict(const el_owner *owner, unsigned permits,
-                              el_error *err);
-
 /* ---- holds ---- */
 
 /* The hold was lost. @thread any */

@@ -105,7 +105,6 @@ typedef struct el_entry_event {
   bool partial;   /* answer: of our keys only some were there, or not as one */
   el_place older; /* answer: the youngest that counts and is older */
   bool unsure;    /* answer: older can't be told from it; ask for all */
-  bool conflict;  /* answer: older is of a semaphore with other permits */
   uint32_t missing; /* answer: if several are in the way, how many have to go */
   bool locked;      /* try: a key that counts is there */
   bool batched;     /* answer: |rev| may have changed more than it tells */
@@ -123,8 +122,7 @@ typedef struct el_entry_action {
     EL_ENTRY_PROOF, /* at sent_ms or later, in |term|, at |rev|, the key existed */
     EL_ENTRY_GRANTED,    /* the caller holds it; place.rev is the token */
     EL_ENTRY_REFUSED,    /* the caller's wait failed with the last error */
-    EL_ENTRY_LOCKED,     /* the caller's try found it taken, by place's key */
-    EL_ENTRY_CONFLICT,   /* for others it is something else: place.permits */
+    EL_ENTRY_LOCKED,     /* the caller's try found it taken */
     EL_ENTRY_PLACE_LOST, /* the caller waited, and our key is gone */
     EL_ENTRY_RESTART,    /* the session died before we were in the queue */
     EL_ENTRY_UNSURE,  /* a key that we have asked for may come, at any time */

@@ -3,14 +3,6 @@
 
 #include "rules/entry_int.h"
 
-/* Because of who is older; |verdict| is the kind of an action. */
-static void refuse_for_older(el_entry *entry, int verdict,
-                             const el_entry_event *event,
-                             el_entry_actions *out) {
-  el_entry_push(out, verdict)->place = event->older;
-  el_entry_take_out(entry, out);
-}
-
 /* To look after fewer deletions than necessary does no harm. */
 static void note_missing(el_entry *entry, const el_entry_event *event) {
   entry->missing =
@@ -20,7 +12,7 @@ static void note_missing(el_entry *entry, const el_entry_event *event) {
 static void wait_behind(el_entry *entry, const el_entry_event *event,
                         int64_t now_ms, el_entry_actions *out) {
   if (entry->trying) {
-    refuse_for_older(entry, EL_ENTRY_LOCKED, event, out);
+    el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
     return;
   }
   entry->state = EL_ENTRY_WAITING;
@@ -78,8 +70,6 @@ static void on_enqueued(el_entry *entry, const el_entry_event *event,
     entry->state = EL_ENTRY_WAITING;
     entry->ahead = (el_place){0};
     el_entry_send_look(entry, out, false, false);
-  } else if (event->conflict) {
-    refuse_for_older(entry, EL_ENTRY_CONFLICT, event, out);
   } else if (event->older.rev != 0) {
     prove(event, out);
     wait_behind(entry, event, now_ms, out);
@@ -99,10 +89,8 @@ static void on_tried(el_entry *entry, const el_entry_event *event,
   entry->failures = 0;
   if (!entry->wanted) {
     el_entry_take_out_next(entry, out);
-  } else if (event->conflict) {
-    refuse_for_older(entry, EL_ENTRY_CONFLICT, event, out);
   } else if (event->locked) {
-    refuse_for_older(entry, EL_ENTRY_LOCKED, event, out);
+    el_entry_refuse(entry, EL_ENTRY_LOCKED, out);
   } else if (event->unsure) {
     el_entry_send_try(entry, out, true);
   } else if (event->partial ||
@@ -145,8 +133,6 @@ static void on_looked_waiting(el_entry *entry, const el_entry_event *event,
     el_entry_forget(entry, out);
   } else if (event->mine.lease != entry->lease) {
     el_entry_refuse(entry, EL_ENTRY_PLACE_LOST, out);
-  } else if (event->conflict) {
-    refuse_for_older(entry, EL_ENTRY_CONFLICT, event, out);
   } else if (event->unsure) {
     el_entry_send_look(entry, out, false, true);
   } else if (entry->again || (event->older.rev == 0 && !is_proven(event))) {

@@ -3,7 +3,9 @@
  * A reader waits for the writers that are older, a writer and a plain lock for
  * everything that is older: so nobody starves, and the order is that in which they
  * asked. A writer that has become a reader (lock:downgrade) keeps its key, and has a note
- * that says so. Of a semaphore's permits as many are held as there are, the oldest. Who
+ * that says so. An entry for a permit names how many permits there are, n, and holds one
+ * while fewer than n entries of the semaphore are older, whatever n these name: so programs
+ * with two numbers together hold at most the larger number of permits. Who
  * locks several names waits in the queue of each: as his keys are of one revision, and
  * everybody waits for older ones only, no two wait for each other.
  */

@@ -492,12 +492,9 @@ static void on_join(el_local_queue *queue, el_local_owner *owner,
 /* ---- what an entry has decided ---- */
 
 static void fail_owners(el_local_queue *queue, el_local_place *place, int why,
-                        unsigned permits, el_local_actions *out) {
+                        el_local_actions *out) {
   while (has_owners(place)) {
-    el_local_action *failed =
-        fail(queue, TAILQ_FIRST(&place->owners), NULL, out);
-    failed->why = why;
-    failed->permits = permits;
+    fail(queue, TAILQ_FIRST(&place->owners), NULL, out)->why = why;
   }
 }
 
@@ -538,18 +535,14 @@ static void on_verdict(el_local_queue *queue, el_local_place *place,
       on_granted(queue, place, verdict->place.rev, now, out);
       return;
     case EL_ENTRY_REFUSED:
-      fail_owners(queue, place, EL_FAILED_REFUSED, 0, out);
+      fail_owners(queue, place, EL_FAILED_REFUSED, out);
       on_released(place, EL_RELEASE_REFUSED, out);
       return;
     case EL_ENTRY_LOCKED:
-      fail_owners(queue, place, EL_FAILED_LOCKED, 0, out);
-      return;
-    case EL_ENTRY_CONFLICT:
-      fail_owners(queue, place, EL_FAILED_CONFLICT, verdict->place.permits,
-                  out);
+      fail_owners(queue, place, EL_FAILED_LOCKED, out);
       return;
     case EL_ENTRY_PLACE_LOST:
-      fail_owners(queue, place, EL_FAILED_PLACE_LOST, 0, out);
+      fail_owners(queue, place, EL_FAILED_PLACE_LOST, out);
       return;
     case EL_ENTRY_RESTART:
       restart(queue, place);

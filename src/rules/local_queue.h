@@ -168,12 +168,10 @@ typedef struct el_local_action {
   enum {
     EL_FAILED_LOCKED_HERE, /* another owner of this client has it, or is before it */
     EL_FAILED_LOCKED,      /* another client has it */
-    EL_FAILED_CONFLICT,  /* others use the semaphore with |permits| */
     EL_FAILED_REFUSED,   /* etcd refused it, for the entry's last error */
     EL_FAILED_PLACE_LOST /* its key was deleted while it waited */
   } why;
   const el_error *err;
-  unsigned permits;
   enum {
     EL_RELEASE_DONE, /* the key is deleted, or is another owner's, or lingers */
     EL_RELEASE_GONE, /* it was gone before */

@@ -212,13 +212,11 @@ typedef struct el_seen {
   el_place first;
   /* There may be more: a list that is cut off shows only keys that don't count. */
   bool hidden;
-  /* |first| is of a semaphore of the same name with another number of permits. */
-  bool conflict;
   /* So many have to go, at least, before it is our turn. */
   uint32_t missing;
 } el_seen;
 
-/* All who are older are in our way, together. */
+/* All who are older are in our way, together, whatever number of permits they name. */
 static el_seen read_permits(const el_keys *keys, const el_op_result *list,
                             int64_t rev) {
   el_place place;
@@ -227,9 +225,6 @@ static el_seen read_permits(const el_keys *keys, const el_op_result *list,
     if (!el_kind_counts(keys, &list->kvs[i], NULL, &place) ||
         (rev != 0 && place.rev >= rev)) {
       continue;
-    }
-    if (place.permits != keys->permits) {
-      return (el_seen){.first = place, .conflict = true};
     }
     ahead++;
   }
@@ -270,7 +265,6 @@ static el_seen read_lists(const el_keys *keys, const el_txn_answer *answer,
 
 static void tell(const el_seen *seen, el_entry_event *event) {
   event->older = seen->first;
-  event->conflict = seen->conflict;
   event->missing = seen->missing;
 }
 

@@ -119,7 +119,7 @@ local function add_run(parser)
     command:option "--permits"
       :argname "N"
       :convert(whole("--permits", 1000))
-      :description "as one of at most N, all of whom have to say the same N")
+      :description "as one of at most N: waits until fewer than N are before it")
   command:option "--value"
     :argname "TEXT"
     :description "what 'etcdlock ls' shows to others"
