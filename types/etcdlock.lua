@@ -676,10 +676,13 @@ function pending:timeout() end
 ---@class etcdlock.Semaphore
 local semaphore = {}
 
----Takes a permit, and waits for one: a lock like any other. The same owner gets the permit that it
----has again, with `count` + 1; who wants two names two owners. Permits are held side by side, and
----given back in any order: so a resource must not refuse a token for being smaller than the last
----one.
+---Takes a permit, and waits for one: a lock like any other, but not reentrant. Each call takes
+---another permit, also for an owner that has one. If the program blocks while it waits and holds
+---`n` permits already, the call fails with `deadlock`, unless the `max_hold` of one of them will
+---end the wait. In an event loop and in nginx it waits, because another coroutine may unlock one:
+---there a coroutine that keeps all `n` permits itself needs a `timeout`. Permits are held side by
+---side, and given back in any order: so a resource must not refuse a token for being smaller than
+---the last one.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param opts? etcdlock.LockOptions without `linger`
@@ -697,7 +700,8 @@ function semaphore:lock(opts) end
 ---@return etcdlock.code|nil code
 function semaphore:try_lock(opts) end
 
----As `client:with_lock`, for a permit.
+---As `client:with_lock`, for a permit. Inside another `with_lock` of the semaphore it takes a
+---second permit.
 ---Raises an error in `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock.
 ---@param opts? etcdlock.LockOptions without `linger`; may be left out

@@ -99,12 +99,11 @@ local function shared_by(mode, full)
   return mode == "permit" and full .. "\0permit" or nil
 end
 
---- A lock of one of the names that is shared in this mode, for which fits(lock, as); or
--- nil.
-local function find_shared(self, mode, request, fits, as)
+--- A reader of one of the names, for which fits(lock, as); or nil.
+local function find_reader(self, request, fits, as)
   local fulls = request.fulls
   for i = 1, #fulls do
-    local sharers = self._sharers[shared_by(mode, fulls[i])]
+    local sharers = self._sharers[shared_by("read", fulls[i])]
     for lock in pairs(sharers or NONE) do
       if fits(lock, as) and is_live(self, lock) then
         return lock
@@ -125,12 +124,11 @@ local function find_exclusive(self, request, fits, as)
 end
 
 local function may_reenter(lock, request)
-  return lock._request.owner == request.owner and lock._request.permits == request.permits
-    and host.is_reentered(lock)
+  return lock._request.owner == request.owner and host.is_reentered(lock)
 end
 
-local function own_sharer(self, mode, request)
-  return find_shared(self, mode, request, may_reenter, request)
+local function own_reader(self, request)
+  return find_reader(self, request, may_reenter, request)
 end
 
 --- A lock that its owner has by which he has one of the names, and one by which he has all
@@ -150,16 +148,17 @@ local function own_of_names(self, request)
   return some, all_by
 end
 
---- The lock that is asked for if its owner holds it and may have it again.
+--- The lock that is asked for if its owner holds it and may have it again. Each call takes
+-- another permit.
 function Holds:own(request)
   if request.mode == "permit" then
-    return own_sharer(self, "permit", request)
+    return nil
   end
   local _, lock = own_of_names(self, request)
   if request.mode == "leader" then
     return lock and lock._mode == "leader" and lock._says == request.says and lock or nil
   end
-  return lock or request.mode == "read" and own_sharer(self, "read", request) or nil
+  return lock or request.mode == "read" and own_reader(self, request) or nil
 end
 
 function Holds:add(lock)
@@ -219,7 +218,7 @@ end
 function Holds:must_share(request, chosen)
   for other in pairs(request.mode == "read" and all or NONE) do
     if is_same_etcd(self, other)
-      and find_shared(other, "read", request, is_deadlock, chosen) then
+      and find_reader(other, request, is_deadlock, chosen) then
       return true
     end
   end
@@ -229,7 +228,7 @@ end
 --- A lock that this client has and that is in the way of the request for ever.
 local function find_blocking(self, request, chosen)
   return find_exclusive(self, request, is_deadlock, chosen)
-    or request.mode ~= "read" and find_shared(self, "read", request, is_deadlock, chosen)
+    or request.mode ~= "read" and find_reader(self, request, is_deadlock, chosen)
     or nil
 end
 
@@ -243,13 +242,13 @@ local function is_blocked_elsewhere(self, request, chosen)
   end
 end
 
---- Has this program all permits, and nobody in it can let go of one?
+--- Has this program at least as many permits as are asked for, and nobody in it can let go of
+-- one? All count that are held, whatever number they were taken with.
 local function are_blocked(self, request, chosen)
   local shared, held = shared_by("permit", request.full), 0
   for other in pairs(all) do
     for lock in pairs(is_same_etcd(self, other) and other._sharers[shared] or NONE) do
-      local counts = lock._request.permits == request.permits and is_live(other, lock)
-        and is_deadlock(lock, chosen)
+      local counts = is_live(other, lock) and is_deadlock(lock, chosen)
       held = held + (counts and 1 or 0)
     end
   end
@@ -310,7 +309,7 @@ end
 --- Returns why the owner of this request would wait for its own hold: message, code.
 function Holds:own_refusal(request)
   local is_writer = request.mode ~= "read" and request.mode ~= "permit"
-  if is_writer and own_sharer(self, "read", request) then
+  if is_writer and own_reader(self, request) then
     local text = "lock %s: its owner holds it to read; a read hold cannot be upgraded to write"
     return text:format(quote(request.name)), "deadlock"
   end
@@ -336,7 +335,7 @@ local function try_refusal(self, request)
     return nil
   end
   local lock = find_exclusive(self, request, any)
-    or request.mode ~= "read" and find_shared(self, "read", request, any)
+    or request.mode ~= "read" and find_reader(self, request, any)
   if lock then
     local text = "lock %s is held by %s"
     return text:format(quote(request.name), describe(lock._request.owner)), "locked"

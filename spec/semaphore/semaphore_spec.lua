@@ -143,17 +143,6 @@ describe("a semaphore", function()
     for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
   end)
 
-  it("gives the same owner the same permit and counts its calls", function()
-    local lock = assert(mine:lock())
-    assert.equal(lock, mine:lock())
-    assert.equal(lock, mine:try_lock())
-    assert.equal(lock, assert(client:semaphore("pool", 3)):lock())
-    assert.equal(4, lock:count())
-    assert.equal(2, mine:available())
-    for _ = 1, 4 do assert.is_true(lock:unlock()) end
-    assert.equal(3, mine:available())
-  end)
-
   it('fails with "deadlock" if the blocking process holds all permits', function()
     local locks = { take(mine, 1), take(mine, 2), take(mine, 3) }
     local message = assert_fails("deadlock", mine:lock { owner = 4 })
