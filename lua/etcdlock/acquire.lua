@@ -225,7 +225,8 @@ function M.wait(self, where, wish, opts)
   if not core_lock then
     return nil, tie, code -- the message
   end
-  local wait, ok = self._holds:begin_wait(request, core_lock, tie), nil
+  local wait = self._holds:begin_wait(request, core_lock, tie)
+  local ok
   ok, message, code = wait_for(self, core_lock, request, tie)
   self._holds:end_wait(request, wait)
   return conclude(self, core_lock, request, tie, ok, message, code)

@@ -25,7 +25,8 @@ setup(function()
           first:unlock()
         end)
         local lock = assert(client:lock("b", { owner = {} }))
-        local was_waiting = coroutine.status(other) ~= "dead" and coroutine.status(other) ~= "zombie"
+        local status = coroutine.status(other)
+        local was_waiting = status ~= "dead" and status ~= "zombie"
         ngx.thread.kill(other)
         ngx.sleep(0.1) -- etcdlock notices the end of a connection in another thread
         ngx.say(was_waiting, " ", (lock:held()))
