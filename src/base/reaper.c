@@ -1,6 +1,7 @@
 /* reaper: finishes in a thread of its own what would stop the program for too long. */
 #include "base/reaper.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/fork.h"
@@ -12,17 +13,17 @@ typedef struct job {
 } job;
 
 static struct {
-  pthread_mutex_t mu; /* guards the rest; a leaf */
+  pthread_mutex_t mu; /* guards n_running; a leaf */
   pthread_cond_t finished;
   unsigned n_running;
-  unsigned fork_generation; /* of the process whose threads they are */
+  atomic_uint fork_generation; /* of the process whose threads they are */
 } reaper = {.mu = PTHREAD_MUTEX_INITIALIZER,
             .finished = PTHREAD_COND_INITIALIZER};
 
 static void count(int by) {
   pthread_mutex_lock(&reaper.mu);
   reaper.n_running += (unsigned)by;
-  reaper.fork_generation = el_fork_generation();
+  atomic_store(&reaper.fork_generation, el_fork_generation());
   pthread_cond_broadcast(&reaper.finished);
   pthread_mutex_unlock(&reaper.mu);
 }
@@ -51,11 +52,11 @@ bool el_reaper_start(void (*finish)(void *arg), void *arg) {
   return true;
 }
 
-/* A forked child has none of its parent's threads. */
+/* A forked child has none of its parent's threads, one of which may have held mu. */
 void el_reaper_wait(void) {
+  if (atomic_load(&reaper.fork_generation) != el_fork_generation()) return;
   pthread_mutex_lock(&reaper.mu);
-  while (reaper.n_running > 0 &&
-         reaper.fork_generation == el_fork_generation()) {
+  while (reaper.n_running > 0) {
     pthread_cond_wait(&reaper.finished, &reaper.mu);
   }
   pthread_mutex_unlock(&reaper.mu);
