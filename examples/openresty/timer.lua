@@ -14,14 +14,17 @@ local function pause(lock, seconds)
   end
 end
 
--- Calls job(lock) every |seconds| in one worker. The other workers, of this nginx and of others,
--- wait for the lock |name|: after a reload or a crash one of them goes on.
+-- Calls job(lock) every |seconds| in one worker, and logs its errors. The other workers, of this
+-- nginx and of others, wait for the lock |name|: after a reload or a crash one of them goes on.
 function M.every(name, seconds, job)
   local function run()
     while not ngx.worker.exiting() do
       local ok, message, code = etcdlock.with_lock(name, function(lock)
         while lock:held() and not ngx.worker.exiting() do
-          job(lock)
+          local is_done, failure = pcall(job, lock)
+          if not is_done then
+            ngx.log(ngx.ERR, "job ", name, ": ", failure)
+          end
           pause(lock, seconds)
         end
       end)
