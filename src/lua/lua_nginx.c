@@ -12,6 +12,13 @@ static el_wake_server *server_of(el_lua_client *lc, el_error *err) {
   return lc->server;
 }
 
+/* For a new wait. Nobody stops a server that is started when the client is closing. */
+static bool may_wait(const el_lua_client *lc, el_error *err) {
+  if (!el_lua_client_is_usable(lc, err)) return false;
+  if (lc->is_closing) el_error_set(err, EL_CLOSED, "the client is closed");
+  return !lc->is_closing;
+}
+
 /* The request that waited for this lock, or held it, has ended. */
 static void outlive(void *arg) {
   el_lock *lk = arg;
@@ -30,7 +37,7 @@ static el_nret l_client_serve(lua_State *L) {
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
   const char *dir = luaL_optstring(L, 2, NULL);
-  if (!el_lua_client_is_usable(lc, &err) ||
+  if (!may_wait(lc, &err) ||
       (lc->server == NULL && !start_server(lc, dir, &err))) {
     return el_lua_fail(L, &err);
   }
@@ -63,7 +70,7 @@ static el_nret l_client_seal(lua_State *L) {
 static el_nret l_client_expect(lua_State *L) {
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_wake_server *server = server_of(lc, &err);
+  el_wake_server *server = may_wait(lc, &err) ? server_of(lc, &err) : NULL;
   uint64_t id;
   if (server == NULL) return el_lua_fail(L, &err);
   id = EL_LUA_SERVED + lc->n_served++;
