@@ -4,6 +4,8 @@
 --
 -- While there are such clients, collections run in small steps, one after the other at first,
 -- and later one a minute: a client may also be one that a module keeps.
+local ties = require "etcdlock.wait.tie"
+
 local M = {}
 
 local ngx = rawget(_G, "ngx")
@@ -17,8 +19,10 @@ local CYCLES = 2
 -- Weak values: a finalized key of a weak table would still be found.
 local clients, last_number = setmetatable({}, { __mode = "v" }), 0
 local rest -- after the next collection
--- Of the timer that is to go on, whose wait is `pause`; earlier ones have no more to do.
-local turn, pause = 0, math.huge
+-- `request` is the one that made the first client; weak, because it may end.
+local first = setmetatable({}, { __mode = "v" })
+-- Of the timer that is to go on, and when it is due; earlier ones have no more to do.
+local turn, due = 0, math.huge
 
 local function has_clients()
   for _, client in pairs(clients) do
@@ -32,8 +36,8 @@ end
 local run
 
 local function run_in(seconds, cycles)
-  turn, pause = turn + 1, seconds
-  ngx.timer.at(seconds, run, turn, cycles)
+  turn = turn + 1
+  due = ngx.timer.at(seconds, run, turn, cycles) and ngx.now() + seconds or math.huge
 end
 
 -- `cycles` of this collection are left.
@@ -50,20 +54,30 @@ function run(premature, its_turn, cycles)
     run_in(rest, CYCLES)
     rest = math.min(rest * 2, REST_MOST)
   else
-    pause = math.huge
+    due = math.huge
   end
 end
 
--- Clients that are made when a worker starts are kept.
---- Notices a core client that was just made.
+--- Is a timer about to go on? nginx drops timers if too many run already.
+local function is_running()
+  local ahead = due - ngx.now()
+  return ahead <= REST and ahead >= -REST
+end
+
+--- Notices a core client that was just made. Clients that are made when a worker starts are kept,
+-- and so is the client that one request makes for all. Besides, without lua_code_cache each
+-- request has a Lua state of its own, which ends with the request and its last timer.
 function M.notice(client)
   local phase = ngx.get_phase()
   if phase == "init_worker" or phase == "exit_worker" then
     return
   end
+  local request = ties.scope()
   last_number = last_number + 1
   clients[last_number], rest = client, REST
-  if pause > REST then
+  if last_number == 1 then
+    first.request = request
+  elseif request ~= first.request and not is_running() then
     run_in(REST, CYCLES)
   end
 end

@@ -10,7 +10,7 @@ local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, preread = 
 
 --- The running request's alone; nil where there is none. An internal redirect (ngx.exec,
 -- error_page) begins a new one in the same request.
-local function scope()
+function M.scope()
   local ok, ctx = pcall(function()
     return ngx.ctx
   end)
@@ -19,7 +19,7 @@ end
 
 --- A tie of the running request.
 function M.new(core_lock)
-  return { core_lock = core_lock, scope = scope(), phase = ngx.get_phase() }
+  return { core_lock = core_lock, scope = M.scope(), phase = ngx.get_phase() }
 end
 
 function M.is_tied(lock)
@@ -45,7 +45,7 @@ local function is_own(lock)
   if M.is_tied(lock) then
     return M.is_usable(tie.link)
   end
-  return tie ~= nil and tie.scope ~= nil and tie.scope == scope()
+  return tie ~= nil and tie.scope ~= nil and tie.scope == M.scope()
 end
 
 --- Is the part of the running request over in which it was tied?
@@ -55,7 +55,7 @@ local function is_over(tie)
     return true
   end
   -- Programs may set ngx.ctx, too.
-  return tie.scope ~= scope() and ngx.req.is_internal()
+  return tie.scope ~= M.scope() and ngx.req.is_internal()
 end
 
 --- Is it one of the running request, and for a coroutine in the part of it that runs? All
