@@ -184,7 +184,7 @@ run-stress:
 	@$(RUN_ENV) MATRIX_SANITIZE='$(SANITIZE)' $(SUITE_ENV_$(FLAVOUR)) \
 	  $(SUITE_LUA) spec/stress/$(or $(PROGRAM),run).lua $(or $(SECONDS),60) $(or $(SEED),1)
 
-edges: all ## late writes, outages, contention and a wiped etcd, in six minutes
+edges: all ## late writes, outages, contention, a wiped etcd, observers: eight minutes
 	@$(RUN_ENV) $(LUA) bench/edges.lua $(PARTS)
 
 # ---- packages -------------------------------------------------------------------

@@ -1,8 +1,10 @@
 -- What becomes of locks at the edges, often enough to believe it: writes whose member
 -- stands still, waits through outages and in contention, releases to an etcd that was
--- wiped. Not a spec: `make edges`, or `make edges PARTS="late wiped"`.
+-- wiped, observers whose connections lose answers. Not a spec: `make edges`, or
+-- `make edges PARTS="late wiped"`.
 
 local Etcd = require "spec.support.servers.etcd"
+local Swallow = require "spec.support.servers.swallow"
 local cluster = require "bench.cluster"
 local cjson = require "cjson"
 local etcdlock = require "etcdlock"
@@ -14,6 +16,7 @@ local wait = require "spec.support.harness.wait"
 local WRITE_ROUNDS = 50
 local WIPES = 20
 local CONTENDERS, CONTENTION_SECONDS = 20, 30
+local OBSERVERS, CANDIDATES, OBSERVED_SECONDS, OBSERVER_LIMIT = 20, 3, 60, 0.5
 
 local failures = 0
 
@@ -249,14 +252,143 @@ local function wiped()
   verdict(successes, 0, "releases that were called a success")
 end
 
+-- ---- observers ----------------------------------------------------------------------
+
+-- Leads for a moment, again and again; what it says grows with its token and then in it.
+local CANDIDATE = [[
+  local options = ...
+  local uv = require "luv"
+  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local election = assert(client:election "boss")
+  local stdin, ended, leads = uv.new_pipe(false), false, 0
+  stdin:open(0)
+  stdin:read_start(function(_, data) ended = ended or not data end)
+  print "ready"
+  while not ended do
+    local lock = election:campaign("0", { timeout = 1 })
+    if lock then
+      leads = leads + 1
+      for i = 1, math.random(0, 3) do
+        uv.sleep(math.random(0, 50))
+        lock:proclaim(tostring(i))
+      end
+      uv.sleep(math.random(0, 100))
+      lock:resign()
+    end
+    uv.run "nowait"
+  end
+  print(("led %d"):format(leads))
+  client:close()
+]]
+
+-- Observes until its input ends. Tells how many leaders and values it saw, how many of them were
+-- older than the one before, how much later than its limit a call of `next` returned at most,
+-- and the token that it saw last.
+local OBSERVER = [[
+  local options, limit = ...
+  local uv = require "luv"
+  limit = tonumber(limit)
+  local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
+  local observer = assert(client:election "boss"):observe()
+  local stdin, ended = uv.new_pipe(false), false
+  stdin:open(0)
+  stdin:read_start(function(_, data) ended = ended or not data end)
+  print "ready"
+  local seen, older, latest, token, said = 0, 0, 0, 0, 0
+  while not ended do
+    local from = uv.hrtime()
+    local value, key, since = observer:next(limit)
+    latest = math.max(latest, (uv.hrtime() - from) / 1e9 - limit)
+    if value then
+      local number = tonumber(value)
+      seen = seen + 1
+      if since < token or since == token and number < said then older = older + 1 end
+      token, said = since, number
+    elseif value == nil and since ~= "timeout" and since ~= "unavailable" then
+      print("failed " .. key)
+    end
+    uv.run "nowait"
+  end
+  print(("seen %d %d %.3f %d"):format(seen, older, latest, token))
+  client:close()
+]]
+
+local function start_all(count, source, endpoints, ...)
+  local children = {}
+  for i = 1, count do
+    local options = cjson.encode { endpoints = endpoints, ttl = 15 }
+    children[i] = proc.lua(source, options, ...)
+  end
+  for _, child in ipairs(children) do child:expect("^ready", 30) end
+  return children
+end
+
+-- Each proxy in turn loses what is on its way for two seconds; in every third turn a member stands
+-- still, too.
+local function lose_answers(etcd, proxies)
+  local over, turn = wait.now() + OBSERVED_SECONDS, 0
+  while wait.now() < over do
+    turn = turn + 1
+    local i = turn % #proxies + 1
+    proxies[i]:swallow()
+    if turn % 3 == 0 then etcd:pause(i) end
+    wait.sleep(2)
+    proxies[i]:forward()
+    etcd:resume(i)
+    wait.sleep(1)
+  end
+  cluster.await_health(etcd)
+end
+
+local function observers()
+  local etcd, proxies, ways = start_three(), {}, {}
+  for i = 1, 3 do
+    proxies[i] = Swallow.start(etcd:endpoint(i))
+    ways[i] = proxies[i]:endpoint()
+  end
+  local endpoints = table.concat(ways, ",")
+  local watching = start_all(OBSERVERS, OBSERVER, endpoints, OBSERVER_LIMIT)
+  local running = start_all(CANDIDATES, CANDIDATE, endpoints)
+  lose_answers(etcd, proxies)
+  local leads, seen, older, stale, latest = 0, 0, 0, 0, 0
+  for _, child in ipairs(running) do child:finish() end
+  for _, child in ipairs(running) do
+    leads = leads + tonumber((child:expect("^led (%d+)", 30)))
+    child:wait()
+  end
+  local client = assert(etcdlock.connect { endpoints = etcd:endpoints() })
+  local lock = assert(assert(client:election "boss"):campaign("9", { timeout = 30 }))
+  wait.sleep(5)
+  for _, child in ipairs(watching) do child:finish() end
+  for _, child in ipairs(watching) do
+    local count, bad, late, token = child:expect("^seen (%d+) (%d+) (%S+) (%d+)", 30)
+    seen, older, latest = seen + count, older + bad, math.max(latest, tonumber(late))
+    if tonumber(token) ~= lock:token() then stale = stale + 1 end
+    child:wait()
+  end
+  client:close()
+  for _, proxy in ipairs(proxies) do proxy:stop() end
+  etcd:stop()
+  say("%d observers of three members that lose answers and stand still, %d s: %d leads, %d times"
+    .. " seen", OBSERVERS, OBSERVED_SECONDS, leads, seen)
+  verdict(older, 0, "reports of a leader or value that is older than the one before")
+  verdict(stale, 0, "observers that did not end with the newest leader")
+  verdict(latest, 0.25, "seconds after its limit at which the latest call returned")
+end
+
 -- ---- all of them ------------------------------------------------------------------
 
-local PARTS = { late = late_writes, outage = outages, contention = contention, wiped = wiped }
+local PARTS = {
+  late = late_writes, outage = outages, contention = contention, wiped = wiped,
+  observers = observers,
+}
+local ALL = { "late", "outage", "contention", "wiped", "observers" }
 
-local wanted = #arg > 0 and arg or { "late", "outage", "contention", "wiped" }
+local wanted = #arg > 0 and arg or ALL
 for _, part in ipairs(wanted) do
   if not PARTS[part] then
-    io.stderr:write(("edges: there is no part %q; late, outage, contention, wiped\n"):format(part))
+    io.stderr:write(("edges: there is no part %q; parts: %s\n"):format(part,
+      table.concat(ALL, ", ")))
     os.exit(2)
   end
 end

@@ -1,6 +1,7 @@
 -- The figures for nginx, measured on this machine against an etcd of its own:
--- what 500 waiting requests cost their worker, and how soon a request runs once
--- its lock is released elsewhere. Not a spec: `make figures`.
+-- what 500 waiting requests cost their worker, how soon a request runs once its
+-- lock is released elsewhere, what held locks cost, and what the end of a client
+-- costs other requests. Not a spec: `make figures`.
 
 local Etcd = require "spec.support.servers.etcd"
 local Nginx = require "spec.support.servers.nginx"
@@ -15,6 +16,9 @@ local wait = require "spec.support.harness.wait"
 local WAITERS = 500
 local SECONDS = 2 -- for which they wait
 local HOLDS = 600 -- of each contender
+local HELD = 100 -- locks of one request
+local IDLE = 11 -- seconds for which a worker keeps a connection at most
+local ENDS = 20 -- clients
 
 local function say(...)
   print(string.format(...))
@@ -26,6 +30,31 @@ local LOCATIONS = {
   ["/lock"] = [[
     local lock = assert(client:lock "crowd")
     assert(lock:unlock())
+  ]],
+  ["/hold"] = [[
+    local locks = {}
+    for i = 1, tonumber(ngx.var.arg_count) do locks[i] = assert(client:lock("held/" .. i)) end
+    shared:set("held", #locks)
+    while shared:get "held" do ngx.sleep(0.01) end
+    for _, lock in ipairs(locks) do assert(lock:unlock()) end
+  ]],
+  ["/held"] = [[ ngx.say(shared:get "held") ]],
+  ["/release"] = [[ shared:delete "held" ]],
+  -- Clients that hold a lock each.
+  ["/connect"] = [[
+    clients = {}
+    for i = 1, tonumber(ngx.var.arg_count) do
+      clients[i] = connect()
+      locks[i] = assert(clients[i]:lock("client/" .. i))
+    end
+  ]],
+  ["/close"] = [[
+    for _, one in ipairs(clients) do one:close() end
+  ]],
+  ["/drop"] = [[
+    clients, locks = {}, {}
+    collectgarbage()
+    collectgarbage()
   ]],
   -- Tells of its holds as handoff.lua's contenders do.
   ["/contend"] = [[
@@ -43,7 +72,8 @@ local LOCATIONS = {
 }
 
 local INIT_WORKER = [[
-  client = assert(etcdlock.connect { endpoints = "%s" })
+  function connect() return assert(etcdlock.connect { endpoints = "%s" }) end
+  client, clients, locks = connect(), {}, {}
   local ffi = require "ffi"
   ffi.cdef "typedef struct { long s, ns; } spec_time; int clock_gettime(int, spec_time *);"
   local time = ffi.new "spec_time"
@@ -114,6 +144,54 @@ local function handoffs(etcd, nginx)
   say("  %d to the other process: %s", #to.child, measure.summary(to.child))
 end
 
+-- ---- held locks ----
+
+local function held(nginx)
+  local pid = nginx:workers()[1]
+  assert(nginx:get("/lock").status == 200)
+  wait.sleep(IDLE) -- until the worker keeps no connection of that
+  local before = Nginx.usage(pid).descriptors
+  say("Descriptors that the locks of one request cost its worker, with the request's own (limit 3,"
+    .. " and 2 of a connection that is kept for the next wait)")
+  for _, count in ipairs { 1, HELD } do
+    local request = nginx:begin("/hold?count=" .. count)
+    wait.eventually(function()
+      return tonumber(nginx:get("/held").body) == count
+    end, 20, "all are held")
+    say("  %d held: %d", count, Nginx.usage(pid).descriptors - before)
+    nginx:get "/release"
+    assert(request:wait(20).status == 200)
+    wait.sleep(IDLE)
+  end
+end
+
+-- ---- the end of clients ----
+
+-- The times of pings from the start of a request for |path| until it is answered.
+local function pings_during(nginx, path)
+  local request, times = nginx:begin(path), {}
+  repeat
+    times[#times + 1] = ping(nginx)
+    wait.sleep(0.002)
+  until request.done
+  assert(request.status == 200, request.failure)
+  return times
+end
+
+local function ends(etcd, nginx)
+  say("/ping while clients of the same worker, each with a lock, end; etcd is stopped (limit: p99"
+    .. " 10 ms)")
+  for _, path in ipairs { "/close", "/drop" } do
+    assert(nginx:get("/connect?count=" .. ENDS, { seconds = 30 }).status == 200)
+    etcd:pause()
+    local times = pings_during(nginx, path)
+    for _, time in ipairs(pings(nginx, SECONDS)) do times[#times + 1] = time end
+    etcd:resume()
+    local how = path == "/close" and "closed one after the other" or "dropped and collected"
+    say("  %d are %s: %s", ENDS, how, measure.summary(times))
+  end
+end
+
 -- ---- all of them ----
 
 -- The specs run without fsync; figures must not.
@@ -126,4 +204,6 @@ program(function()
   }
   crowd(etcd, nginx)
   handoffs(etcd, nginx)
+  held(nginx)
+  ends(etcd, nginx)
 end)
