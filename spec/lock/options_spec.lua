@@ -24,6 +24,11 @@ local function assert_invalid(parts, ok, message, code)
   for _, part in ipairs(parts) do assert.matches(part, message, 1, true) end
 end
 
+-- Returns |number| as messages show it; tostring writes a decimal comma in some locales.
+local function shown(number)
+  return (tostring(number):gsub(",", "."))
+end
+
 describe("connect", function()
   local function connect(opts)
     -- Options from the environment are not tested here.
@@ -56,7 +61,7 @@ describe("connect", function()
 
   it("accepts a ttl of 2 to 300 seconds only", function()
     for _, ttl in ipairs { 0, -5, 1.9, 301, HUGE, NAN } do
-      assert_invalid({ "ttl", tostring(ttl), "2 to 300" },
+      assert_invalid({ "ttl", shown(ttl), "2 to 300" },
         connect { endpoints = ENDPOINT, ttl = ttl })
     end
     assert.is_truthy(connect { endpoints = ENDPOINT, ttl = 2 })
@@ -65,7 +70,7 @@ describe("connect", function()
 
   it("accepts any timeout of 0 or more, also math.huge", function()
     for _, timeout in ipairs { -1, -HUGE, NAN } do
-      assert_invalid({ "timeout", tostring(timeout) },
+      assert_invalid({ "timeout", shown(timeout) },
         connect { endpoints = ENDPOINT, timeout = timeout })
     end
     assert.is_truthy(connect { endpoints = ENDPOINT, timeout = 0 })
@@ -169,18 +174,18 @@ describe("a lock call", function()
 
   it('returns "invalid" for a negative timeout or NaN', function()
     for _, timeout in ipairs { -1, -HUGE, NAN } do
-      assert_invalid({ "client:lock", "timeout", tostring(timeout) },
+      assert_invalid({ "client:lock", "timeout", shown(timeout) },
         client:lock("a", { timeout = timeout }))
     end
   end)
 
   it('returns "invalid" for a max_hold or lock delay out of range', function()
     for _, max_hold in ipairs { 0, -1, HUGE, NAN } do
-      assert_invalid({ "client:lock", "max_hold", tostring(max_hold) },
+      assert_invalid({ "client:lock", "max_hold", shown(max_hold) },
         client:lock("a", { max_hold = max_hold }))
     end
     for _, delay in ipairs { -1, 300.1, HUGE, NAN } do
-      assert_invalid({ "client:lock", "lock_delay", tostring(delay), "0 to 300 seconds" },
+      assert_invalid({ "client:lock", "lock_delay", shown(delay), "0 to 300 seconds" },
         client:lock("a", { lock_delay = delay }))
     end
   end)

@@ -228,7 +228,7 @@ describe("a child process", function()
       local etcdlock = require "etcdlock"
       print(etcdlock.with_lock(... .. "a", function(lock) return lock:check() end))
     ]]
-    assert.matches("^true\ttrue\t[%d.]+\t%d+\n$", out)
+    assert.matches("^true\ttrue\t[%d.,]+\t%d+\n$", out)
   end)
 
   it('gets "locked" from etcdlock.with_lock with timeout = 0 for a held lock', function()
