@@ -96,16 +96,16 @@ describe("an entrant of the comparison", function()
   end)
 
   it("reports 2 to 3 requests for each lock and unlock, and 0 with linger", function()
-    local function asked(entrant, name)
-      local crowd = crowd_of(entrant, { processes = 1, owners = 1, names = 1 }, name)
-      crowd:window { holds = 1 }
-      return crowd:window { holds = 50 }.requests
-    end
-    local requests = asked(entrants.etcdlock, "asked")
+    local work = { processes = 1, owners = 1, names = 1 }
+    local requests = crowd_of(entrants.etcdlock, work, "asked"):window { holds = 50 }.requests
     assert.is_true(requests >= 2 and requests < 3, requests)
-    -- The look for contenders that the first unlock begins may come in the second window.
-    local lingering = asked(entrants.etcdlock_linger, "lingering")
-    assert.is_true(lingering <= 0.02, lingering)
+    -- A lingering key is watched, once, for its end and for contenders. On a busy machine the
+    -- client sends these requests later than in the first window.
+    local lingering = crowd_of(entrants.etcdlock_linger, work, "lingering")
+    wait.eventually(function()
+      local sent = lingering:window { holds = 1000 }.requests
+      return sent == 0, sent
+    end, 5, "a window without a request")
   end)
 
   it("that measures a bare put and delete reports a rate and leaves no key", function()
