@@ -33,7 +33,7 @@ local TAKE = [[
     return
   end
   local lock
-  lock, message, code = client:lock("a", { timeout = 2 })
+  lock, message, code = client:lock("a", { timeout = 20 })
   print("lock", message or "-", code or "-")
   if lock then
     lock:wait_lost(4)

@@ -32,15 +32,9 @@ after_each(function()
   etcd:del_all(prefix)
 end)
 
--- Asserts that |run| fails because of a large answer, which on a busy machine may come too late.
-local function assert_too_large(run, ...)
-  local results
-  local arguments = { ... }
-  wait.eventually(function()
-    results = { run((table.unpack or unpack)(arguments)) }
-    return results[3] ~= "unavailable"
-  end, 10, "an answer in time")
-  local message = assert_fails("invalid", (table.unpack or unpack)(results, 1, 3))
+-- Asserts that |call| with the arguments |...| fails because of a large answer.
+local function assert_too_large(call, ...)
+  local message = assert_fails("invalid", clients.answered(call, ...))
   assert.matches("etcd " .. server.address .. ": its answer is too large; ", message, 1, true)
 end
 

@@ -85,8 +85,11 @@ describe("a pending lock", function()
 
   it('returns "timeout" when its timeout is over, and leaves the queue', function()
     local held = assert(other:lock "a")
-    local from = wait.now()
-    assert_fails("timeout", finish(client:lock_async("a", { timeout = 1 })))
+    local from
+    assert_fails("timeout", clients.answered(function()
+      from = wait.now()
+      return finish(client:lock_async("a", { timeout = 1 }))
+    end))
     local took = wait.now() - from
     assert.is_true(took >= 0.99 and took < 1 + wait.SLACK, took .. " s")
     assert_queued(1, "a")

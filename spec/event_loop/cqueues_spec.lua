@@ -75,7 +75,9 @@ local OWN = {
     local held = assert(other:lock "a")
     local results
     go(function()
-      results = { coroutine.wrap(function() return client:lock("a", { timeout = 1 }) end)() }
+      results = { coroutine.wrap(function()
+        return answered(function() return client:lock("a", { timeout = 1 }) end)
+      end)() }
     end)
     run()
     equal("timeout", results[3])

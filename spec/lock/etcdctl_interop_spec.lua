@@ -1,5 +1,6 @@
 -- Interoperation: `etcdctl lock`, which uses Go's concurrency.Mutex, and etcdlock share one queue.
 
+local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
@@ -77,7 +78,8 @@ describe("etcdlock beside `etcdctl lock`", function()
     local key = await_hold(ctl)
     assert.same({ key }, etcd:keys(prefix .. "theirs/"))
     assert.equal("locked", (select(3, client:try_lock "theirs")))
-    assert.equal("timeout", (select(3, client:lock("theirs", { timeout = 1 }))))
+    clients.assert_fails("timeout",
+      clients.answered(client.lock, client, "theirs", { timeout = 1 }))
     local ours = proc.lua(OURS, etcd:endpoints(), prefix, "theirs")
     etcd:await_keys(prefix .. "theirs/", 2)
     wait.sleep(0.2)

@@ -240,7 +240,7 @@ describe("on_lost", function()
     local lock = assert(client:lock("a", { max_hold = 0.2 }))
     lock:on_lost(function(_, why) reason = why end)
     clients.keep(assert(other:lock "b"))
-    assert_fails("timeout", client:lock("b", { timeout = 1 }))
+    assert_fails("timeout", clients.answered(client.lock, client, "b", { timeout = 1 }))
     assert.equal("max_hold", reason)
   end)
 

@@ -204,7 +204,7 @@ describe("keys that are no entries of a lock", function()
     local lock = assert(client:lock("a", { timeout = 5 }))
     assert.equal(1, #client:queue "a")
     assert_fails("locked", other:try_lock "a")
-    assert_fails("timeout", other:lock("a", { timeout = 1 }))
+    assert_fails("timeout", clients.answered(other.lock, other, "a", { timeout = 1 }))
     assert.is_true(lock:check())
     assert.is_true(lock:unlock())
     lock = assert(client:try_lock "a")
@@ -226,7 +226,7 @@ describe("keys that are no entries of a lock", function()
       { "a/x/1", "a/x/2", "a/1" } } do
       for _, key in ipairs(order) do (key == "a/1" and put_entry or put)(key) end
       assert_fails("locked", client:try_lock "a")
-      assert_fails("timeout", client:lock("a", { timeout = 0.75 }))
+      assert_fails("timeout", clients.answered(client.lock, client, "a", { timeout = 0.75 }))
       for _, key in ipairs(order) do etcd:del(prefix .. key) end
     end
   end)
@@ -266,7 +266,7 @@ describe("an entry of another program", function()
     for _, key in ipairs { "a/1", "a/7fffffffffffffff", "a/read/1", "a/write/1" } do
       put_entry(key)
       assert_fails("locked", client:try_lock "a")
-      assert_fails("timeout", client:lock("a", { timeout = 0.75 }))
+      assert_fails("timeout", clients.answered(client.lock, client, "a", { timeout = 0.75 }))
       local asked = assert(client:lock_async("a", { timeout = 5 }))
       wait.eventually(function() return #client:queue "a" == 2 end)
       -- The client sends almost no reads any more: only its watch can report the deletion.

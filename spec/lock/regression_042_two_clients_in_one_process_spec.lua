@@ -63,7 +63,7 @@ describe("regression 042: a second client of the process", function()
     clients.keep(assert(connect { endpoints = another:endpoints(), elsewhere = true }:lock "c"))
     local reader = connect { endpoints = another:endpoints() }
     assert(reader:lock "warm"):unlock()
-    assert_fails("timeout", reader:read_lock("c", { timeout = 1 }))
+    assert_fails("timeout", clients.answered(reader.read_lock, reader, "c", { timeout = 1 }))
   end)
 
   it("waits for a hold with max_hold, then gets the lock", function()

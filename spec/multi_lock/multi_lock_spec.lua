@@ -150,10 +150,9 @@ describe("multi_lock", function()
       assert.is_true(lock:held())
       return 7
     end) })
-    assert_fails("timeout", (function()
-      clients.keep(assert(other:lock "a"))
-      return client:multi_lock({ "a", "b" }, { timeout = 1 })
-    end)())
+    clients.keep(assert(other:lock "a"))
+    assert_fails("timeout",
+      clients.answered(client.multi_lock, client, { "a", "b" }, { timeout = 1 }))
     etcd:await_keys(prefix, 1)
   end)
 

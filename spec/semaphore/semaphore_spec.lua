@@ -38,7 +38,7 @@ describe("a semaphore", function()
     assert.equal(0, theirs:available())
     assert_fails("locked", mine:try_lock { owner = "x" })
     assert_fails("locked", theirs:try_lock { owner = "x" })
-    assert_fails("timeout", mine:lock { owner = "x", timeout = 1 })
+    assert_fails("timeout", clients.answered(mine.lock, mine, { owner = "x", timeout = 1 }))
     assert.is_true(locks[2]:unlock())
     assert.equal(1, mine:available())
     assert.is_true(assert(theirs:try_lock { owner = "x" }):unlock())
@@ -149,7 +149,8 @@ describe("a semaphore", function()
     assert.matches("this program, with all permits", message, 1, true)
     assert.is_true(table.remove(locks):unlock())
     locks[3] = take(theirs, 4)
-    assert_fails("timeout", mine:lock { owner = 5, timeout = 1 }) -- the other client may unlock
+    -- The other client may unlock.
+    assert_fails("timeout", clients.answered(mine.lock, mine, { owner = 5, timeout = 1 }))
     for _, lock in ipairs(locks) do assert.is_true(lock:unlock()) end
   end)
 

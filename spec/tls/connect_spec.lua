@@ -115,7 +115,7 @@ describe("a client with TLS", function()
     local holder, waiter = connect { ttl = TTL }, connect { ttl = TTL, elsewhere = true }
     local lock = assert(holder:lock "a")
     local from = wait.now()
-    clients.assert_fails("timeout", waiter:lock("a", { timeout = 1.2 }))
+    clients.assert_fails("timeout", clients.answered(waiter.lock, waiter, "a", { timeout = 1.2 }))
     assert.is_true(lock:check())
     wait.eventually(function() return wait.now() + lock:remaining() > from + TTL end, 5, "renewed")
     lock:unlock()

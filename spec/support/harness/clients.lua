@@ -224,6 +224,17 @@ function M.assert_fails(code, ok, message, got, ...)
   return message
 end
 
+-- Calls |call| with the arguments |...| until its code is not "unavailable", and returns its
+-- results. For calls with a time limit in which etcd may not answer on a busy machine.
+function M.answered(call, ...)
+  local arguments, results = { ... }, nil
+  wait.eventually(function()
+    results = { call((table.unpack or unpack)(arguments)) }
+    return results[3] ~= "unavailable", results[2]
+  end, 5, "an answer of etcd")
+  return (table.unpack or unpack)(results, 1, 3)
+end
+
 -- Fails unless the results of a with_lock are those of a failure with |code| after its function has
 -- run. Returns the message and the results of the function.
 function M.assert_ran(code, ok, message, got, has_run, ...)

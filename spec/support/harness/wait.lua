@@ -3,7 +3,7 @@
 -- Specs name the seconds that a quiet machine needs. M.eventually waits that long times the factor
 -- PATIENCE, which spec/run.lua measures at start (4 on a quiet machine, up to 16 on a busy one) or
 -- takes from the environment (`make test PATIENCE=8`). Timeouts that a spec passes to etcdlock are
--- not multiplied.
+-- not multiplied; clients.answered repeats a call in whose time limit etcd has not answered.
 
 local uv = require "luv"
 

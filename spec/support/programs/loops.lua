@@ -8,6 +8,7 @@
 --   connect(opts)         returns a new client
 --   equal(wanted, got)    fails if the two differ
 --   fails(code, ...)      fails unless ... are the results of a call that failed with code
+--   answered(fn)          calls fn until its code is not "unavailable", and returns its results
 --   took(s, from)         fails unless about s seconds have passed since the time from
 --   attempt(fn, ...)      pcall; fn may yield
 --   descriptors()         returns the number of open file descriptors
@@ -47,6 +48,13 @@ local function fails(code, ok, message, got)
       tostring(got)), 2)
   end
   return message
+end
+
+-- For calls with a time limit in which etcd may not answer on a busy machine.
+local function answered(call)
+  local ok, message, code
+  repeat ok, message, code = call() until code ~= "unavailable"
+  return ok, message, code
 end
 
 local SLACK = require("spec.support.harness.wait").SLACK
