@@ -45,7 +45,7 @@ local function assert_ends_with(value)
     end
     return seen == value
   end, 10, "the newest leader")
-  assert_fails("timeout", observer:next(0.2))
+  clients.assert_unchanged(observer, 0.2)
   return reports
 end
 
@@ -93,7 +93,7 @@ describe("an observer", function()
     local lock = assert(mine:campaign "4")
     observer = theirs:observe()
     assert_sees "4"
-    assert_fails("timeout", observer:next(0.3))
+    clients.assert_unchanged(observer, 0.3)
     assert.is_true(lock:resign())
   end)
 
@@ -102,7 +102,7 @@ describe("an observer", function()
     for i = 1, 3 do assert.is_true(assert(mine:campaign(tostring(i))):resign()) end
     local lock = assert(mine:campaign "4")
     assert_sees "4"
-    assert_fails("timeout", observer:next(0.2))
+    clients.assert_unchanged(observer, 0.2)
     assert.is_true(lock:resign())
   end)
 
@@ -111,7 +111,7 @@ describe("an observer", function()
     wait.eventually(function() return observer:next(0) == "1" end, 5, "the leader")
     wait.eventually(function() -- until the watch is created and the leader read again
       local calls = other:stats().calls
-      assert_fails("timeout", observer:next(0.2))
+      clients.assert_unchanged(observer, 0.2)
       return other:stats().calls == calls
     end, 5, "no further request")
     local calls = other:stats().calls
@@ -126,14 +126,14 @@ describe("an observer", function()
   it("sends no request while candidates behind the leader come and go", function()
     local lock = assert(mine:campaign "1")
     assert_sees "1"
-    assert_fails("timeout", observer:next(0.5))
+    clients.assert_unchanged(observer, 0.5)
     local calls = other:stats().calls
     for i = 1, 3 do
       local asked = assert(mine:campaign_async("behind", { owner = i }))
       await_keys(2)
       assert.is_true(asked:cancel())
       await_keys(1)
-      assert_fails("timeout", observer:next(0.1))
+      clients.assert_unchanged(observer, 0.1)
     end
     assert.equal(calls, other:stats().calls)
     assert.is_true(lock:resign())
@@ -151,7 +151,7 @@ describe("an observer", function()
   end)
 
   it("times out without using the CPU while neither leader nor value changes", function()
-    assert_fails("timeout", observer:next(0.2))
+    clients.assert_unchanged(observer, 0.2)
     local lock = assert(mine:campaign "a")
     assert_sees "a"
     assert.is_true(lock:proclaim "a")
@@ -187,11 +187,11 @@ describe("an observer", function()
     local semaphore = assert(other:semaphore("boss", 2))
     local permit = assert(semaphore:lock())
     local below = assert(other:lock "boss/below")
-    assert_fails("timeout", observer:next(0.2))
+    clients.assert_unchanged(observer, 0.2)
     local lock = assert(mine:campaign "a")
     assert_sees "a"
     assert.is_true(permit:unlock() and below:unlock())
-    assert_fails("timeout", observer:next(0.2))
+    clients.assert_unchanged(observer, 0.2)
     assert.is_true(lock:resign())
   end)
 
@@ -211,7 +211,7 @@ describe("an observer", function()
   it('fails with "closed" after close and, in Lua 5.4, after its for loop', function()
     local lock = assert(mine:campaign "1")
     assert_sees "1"
-    assert_fails("timeout", observer:next(0.2)) -- no event is pending
+    clients.assert_unchanged(observer, 0.2) -- no event is pending
     assert.is_true(observer:close())
     assert_fails("closed", observer:next(1))
     assert.is_true(observer:close())
@@ -271,7 +271,7 @@ describe("an observer with a broken watch", function()
     assert_sees "1"
     server:answer("Watch", "before", rows.STATUS.UNAVAILABLE, NO_LEADER)
     server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
-    assert_fails("timeout", observer:next(0.2))
+    clients.assert_unchanged(observer, 0.2)
     local asked = assert(mine:campaign_async("2", { owner = {} }))
     assert.is_true(lock:resign())
     local second = granted(asked)
@@ -280,7 +280,7 @@ describe("an observer with a broken watch", function()
     await_keys(2)
     server:pass()
     assert.equal("3", (observer:next(5))) -- by the new watch, not the periodic read
-    assert_fails("timeout", observer:next(0.3))
+    clients.assert_unchanged(observer, 0.3)
     assert.is_true(second:resign())
     assert_sees "4"
     assert.is_true(granted(asked):resign())
@@ -301,7 +301,7 @@ describe("an observer with a broken watch", function()
   it("reads the leader and reports nothing if nothing has changed", function()
     local lock = assert(mine:campaign "1")
     assert_sees "1"
-    assert_fails("timeout", observer:next(0.5))
+    clients.assert_unchanged(observer, 0.5)
     server:interrupt("Watch", rows.STATUS.UNAVAILABLE, NO_LEADER)
     local calls = server:calls "Txn"
     assert_fails("timeout", observer:next(2))

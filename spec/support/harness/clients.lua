@@ -235,6 +235,11 @@ function M.answered(call, ...)
   return (table.unpack or unpack)(results, 1, 3)
 end
 
+-- Fails unless |observer| has nothing to report for |seconds|.
+function M.assert_unchanged(observer, seconds)
+  M.assert_fails("timeout", M.answered(observer.next, observer, seconds))
+end
+
 -- Fails unless the results of a with_lock are those of a failure with |code| after its function has
 -- run. Returns the message and the results of the function.
 function M.assert_ran(code, ok, message, got, has_run, ...)

@@ -20,7 +20,10 @@ return {
       assert(ticks > before, "no other coroutine ran")
       spin(false)
     end)
-    go(function() fails("timeout", client:election "nobody's":observe():next(1)) end)
+    go(function()
+      local observer = client:election "nobody's":observe()
+      fails("timeout", answered(function() return observer:next(1) end))
+    end)
     go(function()
       local election, before = other:election "e", ticks
       local lock = assert(election:campaign "1")
