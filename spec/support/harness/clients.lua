@@ -24,11 +24,11 @@ end
 -- Returns the function connect(changes), which connects a client with the options |defaults| (a
 -- table, or a function that returns one) and |changes|. close_all closes these clients. With
 -- |changes.elsewhere| the client counts as a client of another process: deadlock detection ignores
--- it.
+-- it. Without |ttl| its lease lives longer than a busy machine may stand still.
 function M.connector(defaults)
   return function(changes)
     local opts = type(defaults) == "function" and defaults() or defaults
-    opts = M.with(opts, changes)
+    opts = M.with(M.with({ ttl = wait.ttl(30) }, opts), changes)
     local is_elsewhere = opts.elsewhere
     opts.elsewhere = nil
     local client = assert(etcdlock.connect(opts))
