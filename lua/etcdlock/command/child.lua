@@ -77,6 +77,7 @@ end
 
 --- Continues the group after a stop, in the foreground if it was there and we are now.
 function Child:continue()
+  self._is_to_continue = false
   if not self._may_continue() then
     return
   elseif self._has_terminal and core.terminal_group() == core.group() then
@@ -85,19 +86,20 @@ function Child:continue()
   self:_signal_group "sigcont"
 end
 
---- Continues it when it stops next. (A CONT at once would cancel the TSTP that is on its way.)
+--- Continues it when it stops at the TSTP that was passed to it, unless a CONT comes before. (A
+-- CONT at once would cancel the TSTP that is on its way.)
 function Child:continue_after_stop()
   self._is_to_continue = true
 end
 
+local TSTP = signals.number "sigtstp"
 -- What a terminal sends to a group in its background that uses the terminal.
 local WANTS_TERMINAL = { [signals.number "sigttin"] = true, [signals.number "sigttou"] = true }
 
 -- Called when it was stopped by the signal with the number `number`.
 function Child:_on_stop(number)
   local foreground = core.terminal_group()
-  if self._is_to_continue then
-    self._is_to_continue = false
+  if self._is_to_continue and number == TSTP then
     self:continue()
   elseif WANTS_TERMINAL[number] and foreground == core.group() then
     self._has_terminal = true
