@@ -35,32 +35,32 @@ void el_terminal_set_group(pid_t group) {
   }
 }
 
-static void reset_signals(const sigset_t *ignored) {
-  sigset_t none;
+static void reset_signals(const sigset_t *ignored, const sigset_t *blocked) {
   for (int number = 1; number < NSIG; number++) {
     signal(number, sigismember(ignored, number) == 1 ? SIG_IGN : SIG_DFL);
   }
-  sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, &none, NULL);
+  pthread_sigmask(SIG_SETMASK, blocked, NULL);
 }
 
 /* Becomes |argv|; returns only if that fails. Runs in the child of a process with
  * threads: all calls must be async-signal-safe. */
 static void become(char *const argv[], char *const env[],
-                   const sigset_t *ignored, bool is_foreground, pid_t parent) {
+                   const sigset_t *ignored, const sigset_t *blocked,
+                   bool is_foreground, pid_t parent) {
   setpgid(0, 0);
   if (is_foreground) {
     el_terminal_set_group(getpid());
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(EXIT_FAILURE); /* it ended before prctl */
-  reset_signals(ignored);
+  reset_signals(ignored, blocked);
   environ = (char **)env;
   execvp(argv[0], argv);
 }
 
 pid_t el_child_start(char *const argv[], char *const env[],
-                     const sigset_t *ignored, bool is_foreground) {
+                     const sigset_t *ignored, const sigset_t *blocked,
+                     bool is_foreground) {
   int report[2]; /* the errno of a failed exec */
   int failure = 0;
   ssize_t size;
@@ -73,7 +73,7 @@ pid_t el_child_start(char *const argv[], char *const env[],
       &before); /* no handler of ours may run in the child */
   pid = fork();
   if (pid == 0) {
-    become(argv, env, ignored, is_foreground, parent);
+    become(argv, env, ignored, blocked, is_foreground, parent);
     failure = errno;
     size = write(report[1], &failure, sizeof failure);
     (void)size;

@@ -1,4 +1,5 @@
 /* lua_child: child processes and the terminal, for the command etcdlock. */
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,21 +29,42 @@ static char **check_list(lua_State *L, int arg) {
   return list;
 }
 
-/* start_child(argv, env, ignored, is_foreground) -> pid | nil, message; |ignored|: a list of
- * signal numbers. See el_child_start. */
-static el_nret l_start_child(lua_State *L) {
-  char **argv = check_list(L, 1), **env = check_list(L, 2);
-  sigset_t ignored;
-  pid_t pid;
-  sigemptyset(&ignored);
-  luaL_checktype(L, 3, LUA_TTABLE);
+/* The signals whose numbers are in the list at |arg|. */
+static sigset_t check_signals(lua_State *L, int arg) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  luaL_checktype(L, arg, LUA_TTABLE);
   for (int i = 1;; i++) {
-    lua_rawgeti(L, 3, i);
+    lua_rawgeti(L, arg, i);
     if (lua_isnil(L, -1)) break;
-    sigaddset(&ignored, (int)lua_tointeger(L, -1));
+    sigaddset(&signals, (int)lua_tointeger(L, -1));
     lua_pop(L, 1);
   }
-  pid = el_child_start(argv, env, &ignored, lua_toboolean(L, 4));
+  lua_pop(L, 1);
+  return signals;
+}
+
+/* unblock(signals) -> all that were blocked before; both are lists of signal numbers. */
+static el_nret l_unblock(lua_State *L) {
+  sigset_t signals = check_signals(L, 1), before;
+  pthread_sigmask(SIG_UNBLOCK, &signals, &before);
+  lua_newtable(L);
+  for (int number = 1, n = 0; number < NSIG; number++) {
+    if (sigismember(&before, number) == 1) {
+      lua_pushinteger(L, number);
+      lua_rawseti(L, -2, ++n);
+    }
+  }
+  return 1;
+}
+
+/* start_child(argv, env, ignored, blocked, is_foreground) -> pid | nil, message; |ignored| and
+ * |blocked|: lists of signal numbers. See el_child_start. */
+static el_nret l_start_child(lua_State *L) {
+  char **argv = check_list(L, 1), **env = check_list(L, 2);
+  sigset_t ignored = check_signals(L, 3), blocked = check_signals(L, 4);
+  pid_t pid =
+      el_child_start(argv, env, &ignored, &blocked, lua_toboolean(L, 5));
   if (pid < 0) {
     lua_pushnil(L);
     lua_pushstring(L, el_errno_text(-pid));
@@ -98,6 +120,7 @@ static el_nret l_stop(lua_State *L) {
 }
 
 const luaL_Reg el_lua_child_functions[] = {
+    {"unblock", l_unblock},
     {"start_child", l_start_child},
     {"next_child", l_next_child},
     {"group", l_group},

@@ -31,12 +31,13 @@ local function is_alone_in_foreground()
     and uv.guess_handle(0) == "tty" and uv.guess_handle(1) == "tty"
 end
 
---- Starts `argv`, with what we have open and `extra` (name = value) in its environment.
+--- Starts `argv`, with what we have open and `extra` (name = value) in its environment. It blocks
+-- the signals in `blocked`, a list of numbers.
 -- on_exit("exit", code) or on_exit("signal", number) is called when it has ended; if terminate was
 -- called, when its whole group has ended or was killed. may_continue() tells whether it may run on
 -- after a stop.
 -- @return child | nil, message, exit status
-function Child.start(argv, extra, on_exit, may_continue)
+function Child.start(argv, extra, blocked, on_exit, may_continue)
   local path, message, status = program.find(argv[1]) -- it may have gone while we waited
   if not path then
     return nil, message, status
@@ -47,7 +48,7 @@ function Child.start(argv, extra, on_exit, may_continue)
   end
   local has_terminal = is_alone_in_foreground()
   local pid
-  pid, message = core.start_child(argv, environment(extra), ignored, has_terminal)
+  pid, message = core.start_child(argv, environment(extra), ignored, blocked, has_terminal)
   if not pid then
     return nil, ("%s: it can't be executed: %s"):format(argv[1], message)
   end

@@ -193,7 +193,7 @@ local function run_command(self, revision)
     ETCD_LOCK_KEY = self._lock:key(),
     ETCD_LOCK_REV = ("%.0f"):format(revision),
     ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
-  }, function(what, number)
+  }, self._hearing.blocked, function(what, number)
     self._child = nil
     if self._limit then
       self._limit:close()

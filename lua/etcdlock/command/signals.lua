@@ -1,6 +1,7 @@
 --- Signals: which ones the command hears and passes on, and which were ignored from the start.
 local uv = require "luv"
 local characters = require "etcdlock.characters"
+local core = require "etcdlock.core"
 
 local M = {}
 
@@ -50,11 +51,13 @@ end
 
 local function ignore() end
 
---- Has call(name) called for each signal of `names`; what was ignored stays so. Returns what
--- hears them, with the method forget().
+--- Has call(name) called for each signal of `names`, also if it was blocked from the start; what
+-- was ignored stays so. Returns what hears them, with the method forget() and `blocked`: the
+-- numbers of all signals that were blocked.
 function M.hear(names, call)
-  local ignored, handles = M.ignored(), {}
-  for _, name in ipairs(names) do
+  local ignored, handles, numbers = M.ignored(), {}, {}
+  for i, name in ipairs(names) do
+    numbers[i] = M.number(name)
     if not ignored[name] or name == "sigint" then -- the interpreter's, if not ours
       handles[name] = assert(uv.new_signal())
       handles[name]:start(name, ignored[name] and ignore or function()
@@ -62,7 +65,7 @@ function M.hear(names, call)
       end)
     end
   end
-  local hearing = {}
+  local hearing = { blocked = core.unblock(numbers) } -- last: one that is pending comes at once
   function hearing.forget()
     for _, handle in pairs(handles) do
       handle:close()
