@@ -33,9 +33,9 @@ end
 
 --- Starts `argv`, with what we have open and `extra` (name = value) in its environment. It blocks
 -- the signals in `blocked`, a list of numbers.
--- on_exit("exit", code) or on_exit("signal", number) is called when it has ended; if terminate was
--- called, when its whole group has ended or was killed. may_continue() tells whether it may run on
--- after a stop.
+-- on_exit("exit", code) or on_exit("signal", number) is called when it has ended; if terminate or
+-- limit_rest was called, when its whole group has ended or was killed. may_continue() tells whether
+-- it may run on after a stop.
 -- @return child | nil, message, exit status
 function Child.start(argv, extra, blocked, on_exit, may_continue)
   local path, message, status = program.find(argv[1]) -- it may have gone while we waited
@@ -115,10 +115,23 @@ end
 
 -- ---- the end ----
 
+-- Kills the group `grace` seconds from now.
+function Child:_kill_after(grace)
+  self._kill_timer = self._kill_timer or uv.new_timer()
+  self._kill_timer:start(math.ceil(grace * 1000), 0, function()
+    self._is_killed = true
+    self:_signal_group "sigkill"
+  end)
+end
+
 -- Tells the end if nothing remains to be waited for.
 function Child:_conclude()
   local _, _, failure = uv.kill(-self._pid, 0)
-  if self._kill_timer and not self._is_killed and failure ~= "ESRCH" then
+  local is_empty = failure == "ESRCH"
+  if self._rest_grace and not self._kill_timer and not is_empty then
+    self:_kill_after(self._rest_grace)
+  end
+  if self._kill_timer and not self._is_killed and not is_empty then
     return -- a process of the group uses the grace period
   end
   self._poll_timer:close()
@@ -133,16 +146,15 @@ end
 
 --- Has it end: TERM to the group, and KILL after `grace` seconds.
 function Child:terminate(grace)
-  if self._kill_timer then
-    return
-  end
-  self._kill_timer = uv.new_timer()
   self:_signal_group "sigterm"
   self:_signal_group "sigcont" -- a stopped process does not see other signals
-  self._kill_timer:start(math.ceil(grace * 1000), 0, function()
-    self._is_killed = true
-    self:_signal_group "sigkill"
-  end)
+  self:_kill_after(grace)
+end
+
+--- Has its group end with it: the other processes have `grace` seconds after its end, then they
+-- get KILL.
+function Child:limit_rest(grace)
+  self._rest_grace = grace
 end
 
 function Child:_notice(what, number)

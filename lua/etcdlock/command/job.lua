@@ -41,8 +41,11 @@ local function on_signal(self, name)
       self._child:continue()
     end
   elseif self._child then
-    self._is_asked_to_end = self._is_asked_to_end or signals.FOR_GROUP[name]
     self._child:pass(name)
+    if signals.FOR_GROUP[name] then
+      self._is_asked_to_end = true
+      self._child:limit_rest(self._args.grace)
+    end
   elseif self._end_keeping and signals.ENDS_WAIT[name] then
     self._end_keeping()
   elseif signals.ENDS_WAIT[name] and not self._is_done then
