@@ -9,9 +9,10 @@
 
 /* Starts |argv| with the variables |env| in a new process group, whose id is the child's
  * pid. If |is_foreground|, the group becomes the foreground group of the controlling
- * terminal. The child ignores the signals in |ignored|, blocks those in |blocked|, and no
- * other. The kernel kills it when the calling thread ends. From now on this process ignores SIGTTOU: it may write to
- * the terminal, and change the foreground group, from the background.
+ * terminal. The child ignores the signals in |ignored| and no other, and blocks those in
+ * |blocked| and no other. The kernel kills it when the calling thread ends. From now on
+ * this process ignores SIGTTOU: it may write to the terminal, and change the foreground
+ * group, from the background.
  * Returns the pid, or a negative errno. @thread lua */
 pid_t el_child_start(char *const argv[], char *const env[],
                      const sigset_t *ignored, const sigset_t *blocked,
