@@ -39,3 +39,4 @@ for _, what in ipairs { "profile", "scale" } do
   text = found_by(command, what .. ".md")
   if text then put("doc/performance.md", command, text) end
 end
+proc.shut_down()

@@ -247,8 +247,8 @@ describe("a client of a stopped cluster", function()
     local share, wakes = tonumber(results[1]) / took, tonumber(results[2]) / took
     -- Usually about 70; each attempt causes a few wake-ups.
     assert.is_true(wakes < 100, ("woke up %.0f times a second"):format(wakes))
-    -- Usually about 1 %; more on a busy machine and under sanitizers.
-    assert.is_true(share < 0.05, ("%.1f %% of a core"):format(share * 100))
+    -- Usually about 1 %; on a slow machine and under a sanitizer up to 6 %.
+    assert.is_true(share < 0.1, ("%.1f %% of a core"):format(share * 100))
 
     for i = 1, 3 do etcd:restart(i, { wait = false }) end
     cluster.await_health(etcd)

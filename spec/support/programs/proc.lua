@@ -249,12 +249,15 @@ end
 -- Kills all processes, closes all luv handles and runs the loop until they are closed: the Lua
 -- state must not be closed before that.
 function M.shut_down()
-  M.destroy_children()
-  for process in pairs(running) do M.destroy(process) end
+  local ok, failure = pcall(function()
+    M.destroy_children()
+    for process in pairs(running) do M.destroy(process) end
+  end)
   uv.walk(function(handle)
     if not handle:is_closing() then handle:close() end
   end)
   uv.run()
+  if not ok then error(failure, 0) end
 end
 
 return M
