@@ -6,7 +6,8 @@
 
 static const char PROGRAM[] =
     "package.preload['etcdlock.core'] = function()"
-    "  return { decimal_point = function() return '.' end, MULTI_MAX = 60 }"
+    "  return { decimal_point = function() return '.' end,"
+    "    reserved_end = function() end, NAME_MAX = 512, MULTI_MAX = 60 }"
     " end\n"
     "local characters = require 'etcdlock.characters'\n"
     "local label = require 'etcdlock.label'\n"
