@@ -76,11 +76,11 @@ local certs, tls
 function M.tls()
   if M.is_secure and not tls then
     certs = Certs.new()
-    local ca = certs:ca()
-    local server = certs:issue(ca, "server")
-    -- Its common name is not the name of a user: only the password identifies a user.
-    local client = certs:issue(ca, "client")
-    tls = { ca = ca.cert, cert = server.cert, key = server.key, client = client }
+    local cast = certs:cast()
+    -- The common name of `client` is not the name of a user: only the password identifies a user.
+    tls = {
+      ca = cast.ca.cert, cert = cast.server.cert, key = cast.server.key, client = cast.client,
+    }
   end
   return tls
 end
