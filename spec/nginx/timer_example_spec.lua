@@ -13,7 +13,7 @@ suite.etcd()
 describe("the job of examples/openresty/timer.lua", function()
   local nginx
 
-  after_each(function() nginx:stop() end)
+  after_each(function() if nginx then nginx:stop() end end)
 
   -- Returns the pid of the worker that runs the job, how often it ran, and whether two ran it at
   -- the same time.
@@ -33,11 +33,12 @@ describe("the job of examples/openresty/timer.lua", function()
           shared:set("pid", ngx.worker.pid())
           ngx.sleep(0.01)
           shared:incr("inside", -1)
-          error "an error in a job"
+          if shared:get "asked" then error "an error in a job" end -- nginx must start without one
         end)
       ]]):format(require "luv".cwd(), NAME),
       locations = {
         ["/runs"] = [[
+          shared:set("asked", true)
           ngx.say(shared:get "pid", " ", shared:get "count" or 0, " ", shared:get "twice" or false)
         ]],
       },
