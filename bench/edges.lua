@@ -43,20 +43,16 @@ end
 -- Writes 1, 2, 3 ... under a lock until its input ends, and tells what became of each.
 local WRITER = [[
   local options, key = ...
-  local uv = require "luv"
   local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
   local lock = assert(client:lock "writer")
-  local stdin, ended = uv.new_pipe(false), false
-  stdin:open(0)
-  stdin:read_start(function(_, data) ended = ended or not data end)
+  local has_ended = require "bench.input_end"
   io.stdout:setvbuf "line"
   print "ready"
   local n = 0
-  while not ended do
+  while not has_ended() do
     n = n + 1
     local ok, _, code = lock:put(key, tostring(n))
     print(("%s %d"):format(ok and "written" or code, n))
-    uv.run "nowait"
   end
   print "end"
   lock:unlock()
@@ -114,17 +110,14 @@ local WAITER = [[
   local options = ...
   local uv = require "luv"
   local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
-  local stdin, ended = uv.new_pipe(false), false
-  stdin:open(0)
-  stdin:read_start(function(_, data) ended = ended or not data end)
+  local has_ended = require "bench.input_end"
   io.stdout:setvbuf "line"
   print "ready"
-  while not ended do
+  while not has_ended() do
     local from = uv.hrtime() / 1e9
     local lock, message, code = client:lock("held", { timeout = 0.5 })
     print(("%.3f %s %s"):format(from, code or "held", lock and "" or message))
     if lock then lock:unlock() end
-    uv.run "nowait"
   end
   print "end"
   client:close()
@@ -260,11 +253,9 @@ local CANDIDATE = [[
   local uv = require "luv"
   local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
   local election = assert(client:election "boss")
-  local stdin, ended, leads = uv.new_pipe(false), false, 0
-  stdin:open(0)
-  stdin:read_start(function(_, data) ended = ended or not data end)
+  local has_ended, leads = require "bench.input_end", 0
   print "ready"
-  while not ended do
+  while not has_ended() do
     local lock = election:campaign("0", { timeout = 1 })
     if lock then
       leads = leads + 1
@@ -275,7 +266,6 @@ local CANDIDATE = [[
       uv.sleep(math.random(0, 100))
       lock:resign()
     end
-    uv.run "nowait"
   end
   print(("led %d"):format(leads))
   client:close()
@@ -290,12 +280,10 @@ local OBSERVER = [[
   limit = tonumber(limit)
   local client = assert(require("etcdlock").connect(require("cjson").decode(options)))
   local observer = assert(client:election "boss"):observe()
-  local stdin, ended = uv.new_pipe(false), false
-  stdin:open(0)
-  stdin:read_start(function(_, data) ended = ended or not data end)
+  local has_ended = require "bench.input_end"
   print "ready"
   local seen, older, latest, token, said = 0, 0, 0, 0, 0
-  while not ended do
+  while not has_ended() do
     local from = uv.hrtime()
     local value, key, since = observer:next(limit)
     latest = math.max(latest, (uv.hrtime() - from) / 1e9 - limit)
@@ -307,16 +295,14 @@ local OBSERVER = [[
     elseif value == nil and since ~= "timeout" and since ~= "unavailable" then
       print("failed " .. key)
     end
-    uv.run "nowait"
   end
   print(("seen %d %d %.3f %d"):format(seen, older, latest, token))
   client:close()
 ]]
 
 local function start_all(count, source, endpoints, ...)
-  local children = {}
+  local children, options = {}, cjson.encode { endpoints = endpoints, ttl = 15 }
   for i = 1, count do
-    local options = cjson.encode { endpoints = endpoints, ttl = 15 }
     children[i] = proc.lua(source, options, ...)
   end
   for _, child in ipairs(children) do child:expect("^ready", 30) end

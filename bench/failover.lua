@@ -36,12 +36,10 @@ local CYCLER = [[
   period, slow = tonumber(period), tonumber(slow)
   local client = assert(require("etcdlock").connect { endpoints = endpoints, ttl = 5 })
   assert(client:ping())
-  local stdin, ended = uv.new_pipe(false), false
-  stdin:open(0)
-  stdin:read_start(function(_, data) ended = ended or not data end)
+  local has_ended = require "bench.input_end"
   print "ready"
   local count, failed = 0, 0
-  while not ended do
+  while not has_ended() do
     local from = uv.hrtime()
     local lock, message = client:lock(name, { timeout = 20 })
     local took = (uv.hrtime() - from) / 1e9
@@ -53,7 +51,6 @@ local CYCLER = [[
       print("failed " .. message)
     end
     count = count + 1
-    uv.run "nowait"
     local left = from / 1e6 + period * 1e3 - uv.hrtime() / 1e6
     if left >= 1 then uv.sleep(math.floor(left)) end
   end
@@ -70,12 +67,10 @@ local HOLDER = [[
     endpoints = endpoints, ttl = tonumber(ttl),
   })
   local lock = assert(client:lock(name))
-  local stdin, ended = uv.new_pipe(false), false
-  stdin:open(0)
-  stdin:read_start(function(_, data) ended = ended or not data end)
+  local has_ended = require "bench.input_end"
   print "ready"
   local reason, lowest, at = nil, math.huge, 0
-  while not ended do
+  while not has_ended() do
     if not reason then
       reason = lock:wait_lost(0.05)
       at = uv.hrtime() / 1e9
@@ -83,7 +78,6 @@ local HOLDER = [[
     else
       uv.sleep(50)
     end
-    uv.run "nowait"
   end
   print(("held %.2f %s %.9f"):format(lowest, reason or "on", at))
   client:close()

@@ -95,13 +95,20 @@ local function ping(nginx)
   return (uv.hrtime() - from) / 1e6
 end
 
-local function pings(nginx, seconds)
-  local times, deadline = {}, wait.now() + seconds
+-- The times of pings until is_over().
+local function pings(nginx, is_over)
+  local times = {}
   repeat
     times[#times + 1] = ping(nginx)
     wait.sleep(0.002)
-  until wait.now() >= deadline
+  until is_over()
   return times
+end
+
+-- Returns a function that tells whether |seconds| from now are over.
+local function after(seconds)
+  local deadline = wait.now() + seconds
+  return function() return wait.now() >= deadline end
 end
 
 local function cpu_percent(pid, seconds)
@@ -115,14 +122,14 @@ local function crowd(etcd, nginx)
   local client = assert(etcdlock.connect { endpoints = etcd:endpoint() })
   say("/ping of one worker while %d of its requests wait for a lock (limit: p99 5 ms, CPU 5 %%)",
     WAITERS)
-  say("  none waits: %s", measure.summary(pings(nginx, SECONDS)))
+  say("  none waits: %s", measure.summary(pings(nginx, after(SECONDS))))
   local lock, requests = assert(client:lock "crowd"), {}
   for i = 1, WAITERS do requests[i] = nginx:begin "/lock" end
   wait.eventually(function()
     return tonumber(nginx:get("/waiting").body) == WAITERS
   end, 20, "all wait")
   local cpu = cpu_percent(pid, SECONDS)
-  local times = pings(nginx, SECONDS)
+  local times = pings(nginx, after(SECONDS))
   say("  %d wait: %s; CPU without pings %.1f %%", WAITERS, measure.summary(times), cpu)
   local from = wait.now()
   assert(lock:unlock())
@@ -167,25 +174,15 @@ end
 
 -- ---- the end of clients ----
 
--- The times of pings from the start of a request for |path| until it is answered.
-local function pings_during(nginx, path)
-  local request, times = nginx:begin(path), {}
-  repeat
-    times[#times + 1] = ping(nginx)
-    wait.sleep(0.002)
-  until request.done
-  assert(request.status == 200, request.failure)
-  return times
-end
-
 local function ends(etcd, nginx)
   say("/ping while clients of the same worker, each with a lock, end; etcd is stopped (limit: p99"
     .. " 10 ms)")
   for _, path in ipairs { "/close", "/drop" } do
     assert(nginx:get("/connect?count=" .. ENDS, { seconds = 30 }).status == 200)
     etcd:pause()
-    local times = pings_during(nginx, path)
-    for _, time in ipairs(pings(nginx, SECONDS)) do times[#times + 1] = time end
+    local request, is_over = nginx:begin(path), after(SECONDS)
+    local times = pings(nginx, function() return request.done and is_over() end)
+    assert(request.status == 200, request.failure)
     etcd:resume()
     local how = path == "/close" and "closed one after the other" or "dropped and collected"
     say("  %d are %s: %s", ENDS, how, measure.summary(times))

@@ -62,14 +62,9 @@ local function cycle()
 end
 
 assert(client:ping())
-local stdin, ended = uv.new_pipe(false), false
 print "ready"
 io.read()
-stdin:open(0)
-stdin:read_start(function(_, data) ended = ended or not data end)
-while not ended do
-  cycle()
-  uv.run "nowait"
-end
+local has_ended = require "bench.input_end"
+while not has_ended() do cycle() end
 print "end"
 client:close()
