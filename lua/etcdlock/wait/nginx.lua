@@ -208,8 +208,7 @@ end
 local function read_or_lose(wait, link, seconds)
   local client, heard = wait.wakeups.core, {}
   for lock in pairs(wait.losses and wait.losses.watched or {}) do
-    local is_ours = ties.is_tied(lock) and ties.is_usable(lock._tie.link)
-    if is_ours and client:arm(lock._core, "ended", link.number) then
+    if ties.is_here(lock._tie) and client:arm(lock._core, "ended", link.number) then
       heard[#heard + 1] = lock._core
     end
   end
@@ -343,7 +342,7 @@ M.tie = ties.new
 M.notice_end = ties.notice_end
 M.is_reentered = ties.is_reentered
 M.is_told = ties.is_told
-M.is_waiting = ties.is_waiting
+M.is_waiting = ties.is_here
 M.is_past = ties.is_past
 M.run = ties.run
 M.is_cut_off = ties.is_cut_off

@@ -33,10 +33,10 @@ function M.is_usable(link)
   return socket:getreusedtimes() ~= nil and (pcall(socket.receive, socket, 0))
 end
 
---- Does the running request still wait for the lock of this tie? Another one may have an owner of
--- the same name; and if nginx ended the light thread that waited, it has closed the connection.
-function M.is_waiting(tie)
-  return tie.link ~= nil and M.is_usable(tie.link)
+--- Is this tie's connection one of the running request? Another one may have an owner of the same
+-- name; and if nginx ended the light thread that waited, it has closed the connection.
+function M.is_here(tie)
+  return tie ~= nil and tie.link ~= nil and M.is_usable(tie.link)
 end
 
 --- Is it a lock of the running request?
@@ -64,7 +64,7 @@ function M.is_reentered(lock)
   if type(lock._request.owner) ~= "thread" then
     return is_own(lock)
   end
-  return M.is_tied(lock) and M.is_usable(lock._tie.link) and not is_over(lock._tie)
+  return M.is_here(lock._tie) and not is_over(lock._tie)
 end
 
 function M.is_told(lock)
