@@ -5,7 +5,7 @@
 
 local Etcd = require "spec.support.servers.etcd"
 local Swallow = require "spec.support.servers.swallow"
-local cluster = require "bench.cluster"
+local cluster = require "spec.support.servers.cluster"
 local cjson = require "cjson"
 local etcdlock = require "etcdlock"
 local proc = require "spec.support.programs.proc"

@@ -3,7 +3,7 @@
 -- bench/failover.lua`, with the module built.
 
 local Etcd = require "spec.support.servers.etcd"
-local cluster = require "bench.cluster"
+local cluster = require "spec.support.servers.cluster"
 local Swallow = require "spec.support.servers.swallow"
 local program = require "bench.program"
 local uv = require "luv"
