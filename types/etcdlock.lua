@@ -104,8 +104,8 @@
 ---@field labels? table<string, string> which all of it gets: they tell this client from others
 
 ---An entry of `client:queue`. The fields from `host` on are missing if another kind of client wrote
----the key. A client has one entry in a mode, however many of its owners wait; several of readers
----who don't share, and of permits as many as there are.
+---the key. A client has one entry for each mode, however many of its owners wait. It has several
+---for readers that do not share a key, and up to `n` for a semaphore.
 ---@class (exact) etcdlock.Entry
 ---@field held? boolean does it hold, or wait? Missing if it is unknown: for a multi-lock that is the first here, if the queues of its other names can't be read
 ---@field token etcdlock.token its fencing token
@@ -339,9 +339,9 @@ function client:with_multi_lock(names, opts, fn) end
 function client:multi_lock_async(names, opts) end
 
 ---Makes the semaphore `name`, of which at most `n` permits are held at a time, in the order in
----which they were asked for. Asks nobody. It has nothing to do with a lock of the same name.
----Programs that name different `n` together hold at most the largest of these: see "Change n" in
----`doc/reference.md`.
+---which they were asked for. Sends no request. A lock of the same name is independent of it.
+---Programs may name different `n`, see [Change n](#change-n): then at most the largest `n` is held,
+---and not always in order.
 ---Raises for a wrong type.
 ---Fails with invalid.
 ---@param name string
@@ -676,13 +676,14 @@ function pending:timeout() end
 ---@class etcdlock.Semaphore
 local semaphore = {}
 
----Takes a permit, and waits for one: a lock like any other, but not reentrant. Each call takes
----another permit, also for an owner that has one. If the program blocks while it waits and holds
----`n` permits already, the call fails with `deadlock`, unless the `max_hold` of one of them will
----end the wait. In an event loop and in nginx it waits, because another coroutine may unlock one:
----there a coroutine that keeps all `n` permits itself needs a `timeout`. Permits are held side by
----side, and given back in any order: so a resource must not refuse a token for being smaller than
----the last one.
+---Takes a permit, and waits until one is free. The permit is a lock like any other, but not
+---reentrant: each call takes another permit, also for an owner that has one. If the program blocks
+---while it waits, and it holds `n` permits without `max_hold`, the call fails with `deadlock` at
+---once. In an event loop and in nginx the call waits, because another coroutine may unlock a
+---permit: a coroutine that holds all `n` permits itself waits for ever without a `timeout`. Only
+---permits that an earlier phase of the same nginx request holds count for `deadlock` there. Permits
+---are unlocked in any order, so a resource must not refuse a token because it is smaller than the
+---last one.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param opts? etcdlock.LockOptions without `linger`
@@ -700,8 +701,8 @@ function semaphore:lock(opts) end
 ---@return etcdlock.code|nil code
 function semaphore:try_lock(opts) end
 
----As `client:with_lock`, for a permit. Inside another `with_lock` of the semaphore it takes a
----second permit.
+---As `client:with_lock`, for a permit. A `with_lock` inside a `with_lock` of the same semaphore
+---takes a second permit.
 ---Raises an error in `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock.
 ---@param opts? etcdlock.LockOptions without `linger`; may be left out
@@ -720,8 +721,8 @@ function semaphore:with_lock(opts, fn) end
 ---@return etcdlock.code|nil code
 function semaphore:lock_async(opts) end
 
----Counts the permits that are free at this moment, `n` less one for each entry that holds or waits:
----others may take them before you do.
+---Counts the permits that are free at this moment: `n` minus the number of entries that hold or
+---wait, at least 0. Others may take them before you do.
 ---Fails with a request's.
 ---@return integer|nil
 ---@return string|nil message
@@ -732,7 +733,7 @@ function semaphore:available() end
 ---@return string
 function semaphore:name() end
 
----Tells `n`, how many permits there are for this program.
+---Tells `n`, the number of permits that this semaphore was made with.
 ---@return integer
 function semaphore:permits() end
 

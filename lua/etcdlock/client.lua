@@ -253,9 +253,9 @@ forms.add(Client, "client", "multi_lock", function(self, names, ...)
 end)
 
 --- Makes the semaphore `name`, of which at most `n` permits are held at a time, in the order
--- in which they were asked for. Asks nobody. It has nothing to do with a lock of the same name.
--- Programs that name different `n` together hold at most the largest of these: see "Change n" in
--- `doc/reference.md`.
+-- in which they were asked for. Sends no request. A lock of the same name is independent of it.
+-- Programs may name different `n`, see [Change n](#change-n): then at most the largest `n` is
+-- held, and not always in order.
 -- @tparam string name
 -- @tparam count n how many permits there are, 1 to 1000
 -- @treturn semaphore

@@ -208,8 +208,8 @@ function M.read(self, snapshot, full, kvs)
 end
 
 --- An entry of `client:queue`. The fields from `host` on are missing if another kind of client
--- wrote the key. A client has one entry in a mode, however many of its owners wait; several of
--- readers who don't share, and of permits as many as there are.
+-- wrote the key. A client has one entry for each mode, however many of its owners wait. It has
+-- several for readers that do not share a key, and up to `n` for a semaphore.
 -- @table entry
 -- @tfield[opt] boolean held does it hold, or wait? Missing if it is unknown: for a multi-lock that
 --   is the first here, if the queues of its other names can't be read

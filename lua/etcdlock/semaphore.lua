@@ -1,4 +1,4 @@
---- A semaphore: a name of which so many permits are held at a time.
+--- A semaphore: a name of which at most `n` permits are held at a time.
 -- @classmod semaphore
 -- @alias Semaphore
 local check = require "etcdlock.check"
@@ -11,13 +11,14 @@ local Semaphore = {}
 Semaphore.__index = Semaphore
 Semaphore.__name = "etcdlock.semaphore"
 
---- Takes a permit, and waits for one: a lock like any other, but not reentrant. Each call takes
--- another permit, also for an owner that has one. If the program blocks while it waits and holds
--- `n` permits already, the call fails with `deadlock`, unless the `max_hold` of one of them will
--- end the wait. In an event loop and in nginx it waits, because another coroutine may unlock one:
--- there a coroutine that keeps all `n` permits itself needs a `timeout`. Permits are held side by
--- side, and given back in any order: so a resource must not refuse a token for being smaller than
--- the last one.
+--- Takes a permit, and waits until one is free. The permit is a lock like any other, but not
+-- reentrant: each call takes another permit, also for an owner that has one. If the program blocks
+-- while it waits, and it holds `n` permits without `max_hold`, the call fails with `deadlock` at
+-- once. In an event loop and in nginx the call waits, because another coroutine may unlock a
+-- permit: a coroutine that holds all `n` permits itself waits for ever without a `timeout`. Only
+-- permits that an earlier phase of the same nginx request holds count for `deadlock` there.
+-- Permits are unlocked in any order, so a resource must not refuse a token because it is smaller
+-- than the last one.
 -- @function semaphore:lock
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
@@ -31,8 +32,8 @@ Semaphore.__name = "etcdlock.semaphore"
 -- @fail as client:try_lock
 -- @raise for an unknown option, a wrong type
 
---- As `client:with_lock`, for a permit. Inside another `with_lock` of the semaphore it takes a
--- second permit.
+--- As `client:with_lock`, for a permit. A `with_lock` inside a `with_lock` of the same semaphore
+-- takes a second permit.
 -- @function semaphore:with_lock
 -- @tparam[opt] lock_options opts without `linger`; may be left out
 -- @tparam body fn called with the permit
@@ -51,8 +52,8 @@ forms.add(Semaphore, "semaphore", "lock", function(self, ...)
   return self._client, { mode = "permit", name = self._name, permits = self._permits }, ...
 end)
 
---- Counts the permits that are free at this moment, `n` less one for each entry that holds or
--- waits: others may take them before you do.
+--- Counts the permits that are free at this moment: `n` minus the number of entries that hold or
+-- wait, at least 0. Others may take them before you do.
 -- @treturn count
 -- @fail a request's
 function Semaphore:available()
@@ -77,7 +78,7 @@ function Semaphore:name()
   return self._name
 end
 
---- Tells `n`, how many permits there are for this program.
+--- Tells `n`, the number of permits that this semaphore was made with.
 -- @treturn count
 -- @fail never
 function Semaphore:permits()
