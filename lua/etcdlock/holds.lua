@@ -99,7 +99,7 @@ local function shared_by(mode, full)
   return mode == "permit" and full .. "\0permit" or nil
 end
 
---- A reader of one of the names, for which fits(lock, as); or nil.
+--- Returns a reader's lock of one of the names for which fits(lock, as) is true; or nil.
 local function find_reader(self, request, fits, as)
   local fulls = request.fulls
   for i = 1, #fulls do
@@ -148,8 +148,8 @@ local function own_of_names(self, request)
   return some, all_by
 end
 
---- The lock that is asked for if its owner holds it and may have it again. Each call takes
--- another permit.
+--- Returns the lock that is asked for if its owner holds it and may have it again; nil for a
+-- permit, because each call takes another one.
 function Holds:own(request)
   if request.mode == "permit" then
     return nil
@@ -242,8 +242,8 @@ local function is_blocked_elsewhere(self, request, chosen)
   end
 end
 
---- Has this program at least as many permits as are asked for, and nobody in it can let go of
--- one? All count that are held, whatever number they were taken with.
+--- Does this program hold at least `request.permits` permits that nothing can release during the
+-- wait? All its permits of the semaphore count, whatever number they were taken with.
 local function are_blocked(self, request, chosen)
   local shared, held = shared_by("permit", request.full), 0
   for other in pairs(all) do
@@ -271,9 +271,10 @@ end
 
 -- ---- waits ----
 
---- The owner of this request begins to wait for `core_lock`, which `tie` ties to what runs here.
--- Returns what end_wait is given; the caller keeps it until then. Only a named owner can wait in
--- two coroutines at once.
+--- Records that the owner of this request begins to wait for `core_lock`, with the tie of
+-- host.tie. Returns the wait, for end_wait: the caller must keep it, because the record is weak.
+-- Returns nil, and records nothing, unless the owner is a named one: no other can wait in two
+-- coroutines at once.
 function Holds:begin_wait(request, core_lock, tie)
   if request.said == nil or request.mode == "permit" then
     return nil
@@ -363,8 +364,9 @@ function Holds:refusal(request, try, chosen)
     holder = find_deadlock(self, request, chosen)
   end
   if holder then
-    local text = "lock %s is held by %s, which can't release it while this one waits"
-    return text:format(quote(request.name), holder), "deadlock"
+    local text = "%s %s is held by %s, which can't release it while this one waits"
+    local what = request.mode == "permit" and "semaphore" or "lock"
+    return text:format(what, quote(request.name), holder), "deadlock"
   end
 end
 
