@@ -180,15 +180,15 @@ describe("etcdlock run", function()
     end
   end)
 
-  it("reports that the lock may stay until its TTL ends if etcd confirms no release", function()
+  it("reports when the lock is free at the latest if etcd confirms no release", function()
     local job = start(NAME, "--ttl=10", sh "echo held; read line; exit 5")
     job:expect "^held"
     etcd:pause()
     finally(function() etcd:resume() end)
     job:send "go"
     assert.equal(5, (job:wait()))
-    assert.equal('etcdlock: "' .. NAME .. '": etcd has not confirmed that it was given back; it is'
-      .. " free when its TTL is over, at the latest\n", job:errors())
+    assert.equal('etcdlock: lock "' .. NAME .. '": etcd has not confirmed the release; it is free'
+      .. " after its TTL and lock delay, at the latest\n", job:errors())
     etcd:resume()
     etcd:revoke_all()
     etcd:await_keys(NAME .. "/", 0)

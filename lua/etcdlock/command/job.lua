@@ -237,8 +237,8 @@ end
 local function release(self, status, was_held)
   local released, message, code = self._lock:unlock()
   if code == "unavailable" then
-    texts.say("%s: etcd has not confirmed that it was given back; it is free when its TTL is over,"
-      .. " at the latest", quote(self._args.name))
+    texts.say("lock %s: etcd has not confirmed the release; it is free after its TTL and lock"
+      .. " delay, at the latest", quote(self._args.name))
   elseif not released and not self._is_ended then
     texts.say("%s", message)
   end

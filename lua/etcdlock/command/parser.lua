@@ -90,7 +90,8 @@ local function add_hold(command)
     :argname "S"
     :default "5"
     :convert(seconds("--grace", 0))
-    :description "seconds from TERM to KILL for CMD when it is lost or --max-hold is over"
+    :description ("seconds from TERM to KILL if the lock is lost or --max-hold is over; after"
+      .. " TERM, INT or QUIT from the end of CMD to KILL for the rest of its process group")
   command:option "--lock-delay"
     :argname "S"
     :convert(number("--lock-delay", "0 to 300 seconds", 0, 300))
@@ -119,7 +120,7 @@ local function add_run(parser)
     command:option "--permits"
       :argname "N"
       :convert(whole("--permits", 1000))
-      :description "as one of at most N: waits until fewer than N are before it")
+      :description "as one of at most N: waits until fewer than N permits are before it")
   command:option "--value"
     :argname "TEXT"
     :description "what 'etcdlock ls' shows to others"
