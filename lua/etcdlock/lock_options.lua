@@ -6,7 +6,7 @@ local M = {}
 
 local LINGER_MAX = 86400
 
--- Seconds. What nobody can break into but by break_lock should not last for ever.
+-- Seconds. There is a limit because only break_lock ends a lock delay early.
 M.LOCK_DELAY_MAX = 300
 
 --- The options of a call that takes a lock.

@@ -1,5 +1,5 @@
--- While a light thread waited in unlock, another one of its request got a lock, which was tied to
--- the same connection. If nginx ended the first one, the lock of the second was released.
+-- While one light thread waited in unlock, another light thread of the same request got a lock. The
+-- lock was tied to the connection of the first thread, and was released if nginx ended that thread.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"

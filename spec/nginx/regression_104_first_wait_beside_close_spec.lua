@@ -1,5 +1,5 @@
--- While a client was closed, a light thread that waited with it for the first time started a thread
--- and a socket of the client. They stayed.
+-- If the first wait of a client began while the client was being closed, it started the client's
+-- wake server. The thread and the socket of that server were never freed.
 -- Needs: one plain member, no sanitizer.
 
 local Nginx = require "spec.support.servers.nginx"

@@ -23,10 +23,10 @@ el_client *el_client_new(const el_connect_options *options, el_error *err);
 
 /* Begins to close: releases everything, revokes the lease and stops the I/O thread, within
  * |budget_ms| and a moment, whether or not etcd answers (what it didn't hear of ends with
- * the lease). Once, and not in a forked child. @thread lua */
+ * the lease). Call it once, and not in a forked child. @thread lua */
 void el_client_begin_close(el_client *cl, int64_t budget_ms);
 
-/* Is that done, so that el_client_join returns at once? Only before the join.
+/* Is that done, so that el_client_join returns at once? Not to be called after the join.
  * @thread lua */
 bool el_client_has_stopped(el_client *cl);
 

@@ -250,7 +250,7 @@ static bool visit_multis(const el_local_queues *queues, const el_owner *owner,
   return false;
 }
 
-/* A semaphore has a queue for each number of permits that is named. */
+/* A semaphore has one local queue for each number of permits that callers name. */
 static bool visit_permits(const el_local_queues *queues, const el_owner *owner,
                           visitor *visit) {
   queue_driver *queue, *next;

@@ -12,7 +12,8 @@ static el_wake_server *server_of(el_lua_client *lc, el_error *err) {
   return lc->server;
 }
 
-/* For a new wait. Nobody stops a server that is started when the client is closing. */
+/* May a new wait begin? Not while the client closes: nothing would stop a wake server that
+ * is started then. */
 static bool may_wait(const el_lua_client *lc, el_error *err) {
   if (!el_lua_client_is_usable(lc, err)) return false;
   if (lc->is_closing) el_error_set(err, EL_CLOSED, "the client is closed");

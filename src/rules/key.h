@@ -11,10 +11,11 @@
  * Who locks several names at once has a plain key in the queue of each, with a slot that
  * he has for himself: "name/<hex>-<slot>".
  *
- * The permits of a semaphore are "name/permit/<hex>.<n>", where n, in hex, is how many
- * there are at a time for whoever put the key: a queue of its own, which locks on the name
- * don't see. All n of one name share the queue; n is in the key because it tells whether
- * that key holds a permit (rules/kind.h), and so that a client can have keys with several n.
+ * The permits of a semaphore are "name/permit/<hex>.<n>", where n, in hex, is the
+ * number of permits that the client of the key names. They have a queue of their own, which
+ * locks on the name don't see. Keys with different n share the queue; n is in the key
+ * because it tells whether that key holds a permit (rules/kind.h), and so that a client can
+ * have keys with several n.
  *
  * Go's recipe passes whoever's mod_revision is above its own: so the key of a reader or
  * writer is never written again, and what changes in a write hold stands in a note beside

@@ -216,7 +216,8 @@ typedef struct el_seen {
   uint32_t missing;
 } el_seen;
 
-/* All who are older are in our way, together, whatever number of permits they name. */
+/* Counts the older entries, whatever number of permits they name. If there are at least
+ * |keys->permits|, they are in our way. */
 static el_seen read_permits(const el_keys *keys, const el_op_result *list,
                             int64_t rev) {
   el_place place;

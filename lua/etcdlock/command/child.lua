@@ -31,11 +31,11 @@ local function is_alone_in_foreground()
     and uv.guess_handle(0) == "tty" and uv.guess_handle(1) == "tty"
 end
 
---- Starts `argv`, with what we have open and `extra` (name = value) in its environment. It blocks
--- the signals in `blocked`, a list of numbers.
--- on_exit("exit", code) or on_exit("signal", number) is called when it has ended; if terminate or
--- limit_rest was called, when its whole group has ended or was killed. may_continue() tells whether
--- it may run on after a stop.
+--- Starts the child `argv`. It inherits our open files and our environment with `extra` (name =
+-- value), and blocks the signals in `blocked`, a list of numbers.
+-- on_exit("exit", code) or on_exit("signal", number) is called when the child has ended; if
+-- terminate or limit_rest was called, when its whole group has ended or got KILL. may_continue()
+-- tells whether the child may run on after a stop.
 -- @return child | nil, message, exit status
 function Child.start(argv, extra, blocked, on_exit, may_continue)
   local path, message, status = program.find(argv[1]) -- it may have gone while we waited
@@ -87,8 +87,8 @@ function Child:continue()
   self:_signal_group "sigcont"
 end
 
---- Continues it when it stops at the TSTP that was passed to it, unless a CONT comes before. (A
--- CONT at once would cancel the TSTP that is on its way.)
+--- Continues the group when the child stops at the TSTP that was passed to it, unless a CONT comes
+-- first. (A CONT sent now would cancel that TSTP if it is still pending.)
 function Child:continue_after_stop()
   self._is_to_continue = true
 end
@@ -124,7 +124,7 @@ function Child:_kill_after(grace)
   end)
 end
 
--- Tells the end if nothing remains to be waited for.
+-- Calls on_exit if the child has ended and no process of its group is waited for.
 function Child:_conclude()
   local _, _, failure = uv.kill(-self._pid, 0)
   local is_empty = failure == "ESRCH"
@@ -144,15 +144,15 @@ function Child:_conclude()
   self._on_exit(self._what, self._number)
 end
 
---- Has it end: TERM to the group, and KILL after `grace` seconds.
+--- Ends the group: sends TERM now, and KILL after `grace` seconds.
 function Child:terminate(grace)
   self:_signal_group "sigterm"
   self:_signal_group "sigcont" -- a stopped process does not see other signals
   self:_kill_after(grace)
 end
 
---- Has its group end with it: the other processes have `grace` seconds after its end, then they
--- get KILL.
+--- Limits the time of the other processes of the group: they get KILL `grace` seconds after the
+-- end of the child.
 function Child:limit_rest(grace)
   self._rest_grace = grace
 end

@@ -51,9 +51,9 @@ end
 
 local function ignore() end
 
---- Has call(name) called for each signal of `names`, also if it was blocked from the start; what
--- was ignored stays so. Returns what hears them, with the method forget() and `blocked`: the
--- numbers of all signals that were blocked.
+--- Calls call(name) for each signal of `names` that comes. Unblocks these signals; those that were
+-- ignored from the start stay ignored. Returns a table with forget(), which ends that, and
+-- `blocked`: the numbers of all signals that were blocked from the start.
 function M.hear(names, call)
   local ignored, handles, numbers = M.ignored(), {}, {}
   for i, name in ipairs(names) do
@@ -65,7 +65,7 @@ function M.hear(names, call)
       end)
     end
   end
-  local hearing = { blocked = core.unblock(numbers) } -- last: one that is pending comes at once
+  local hearing = { blocked = core.unblock(numbers) } -- last: a pending signal comes at once
   function hearing.forget()
     for _, handle in pairs(handles) do
       handle:close()

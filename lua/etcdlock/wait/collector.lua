@@ -19,9 +19,11 @@ local CYCLES = 2
 -- Weak values: a finalized key of a weak table would still be found.
 local clients, last_number = setmetatable({}, { __mode = "v" }), 0
 local rest -- after the next collection
--- `request` is the one that made the first client; weak, because it may end.
+-- `request`: the scope (tie.lua) of the request that made the first client; weak, because that
+-- request may end.
 local first = setmetatable({}, { __mode = "v" })
--- Of the timer that is to go on, and when it is due; earlier ones have no more to do.
+-- The number of the newest timer, and the time at which it is due (math.huge: there is none).
+-- Older timers return at once.
 local turn, due = 0, math.huge
 
 local function has_clients()
@@ -58,15 +60,17 @@ function run(premature, its_turn, cycles)
   end
 end
 
---- Is a timer about to go on? nginx drops timers if too many run already.
+--- Is the newest timer due within REST? If it is overdue by more than REST, nginx has dropped it,
+-- as it does if too many timers run.
 local function is_running()
   local ahead = due - ngx.now()
   return ahead <= REST and ahead >= -REST
 end
 
---- Notices a core client that was just made. Clients that are made when a worker starts are kept,
--- and so is the client that one request makes for all. Besides, without lua_code_cache each
--- request has a Lua state of its own, which ends with the request and its last timer.
+--- Records a core client that was just made, and starts a timer if none is due soon. It starts no
+-- timer for clients that are made when a worker starts, nor for those of the request that made the
+-- first client: a module keeps them. And with `lua_code_cache off` each request has a Lua state of
+-- its own, which a timer would keep alive after the request.
 function M.notice(client)
   local phase = ngx.get_phase()
   if phase == "init_worker" or phase == "exit_worker" then

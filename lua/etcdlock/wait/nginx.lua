@@ -170,7 +170,7 @@ end
 
 local function receive(link, ms)
   link.socket:settimeout(ms)
-  link.is_read = true -- for good if nginx ends this light thread, and with it the connection
+  link.is_read = true -- stays true if nginx ends this light thread, which ends the connection, too
   local byte, why = link.socket:receive(1)
   link.is_read = false
   return byte, why

@@ -8,8 +8,8 @@ local ngx = rawget(_G, "ngx")
 -- The phases that come one after the other in a request. The others run within them.
 local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, preread = 4, content = 5 }
 
---- The running request's alone; nil where there is none. An internal redirect (ngx.exec,
--- error_page) begins a new one in the same request.
+--- Returns the running request's ngx.ctx, which no other request has; nil outside a request. An
+-- internal redirect (ngx.exec, error_page) begins a new ngx.ctx in the same request.
 function M.scope()
   local ok, ctx = pcall(function()
     return ngx.ctx
@@ -33,8 +33,9 @@ function M.is_usable(link)
   return socket:getreusedtimes() ~= nil and (pcall(socket.receive, socket, 0))
 end
 
---- Is this tie's connection one of the running request? Another one may have an owner of the same
--- name; and if nginx ended the light thread that waited, it has closed the connection.
+--- Is this tie's connection one of the running request, and open? The tie may be that of another
+-- request, with an owner of the same name. And nginx closes the connection if it ends the light
+-- thread that waits.
 function M.is_here(tie)
   return tie ~= nil and tie.link ~= nil and M.is_usable(tie.link)
 end
