@@ -143,8 +143,9 @@ describe("etcdlock run at a terminal", function()
 
   it("runs the command in the foreground, in a process group of its own", function()
     local terminal = at_terminal "bash --norc --noprofile -i"
-    press(terminal, "$COMMAND run $NAME -- sh -c 'ps -o pid=,pgid=,tpgid= -p $$'; echo do''ne\n")
-    local pid, group, foreground = terminal:expect "^%s*(%d+)%s+(%d+)%s+(%d+)"
+    press(terminal, "$COMMAND run $NAME -- sh -c 'cat /proc/$$/stat'; echo do''ne\n")
+    -- proc(5): pid (comm) state ppid pgrp session tty_nr tpgid
+    local pid, group, foreground = terminal:expect "^(%d+) %(sh%) %a %d+ (%d+) %d+ %d+ (%d+)"
     assert.same({ pid, pid }, { group, foreground })
     terminal:expect "done"
     press(terminal, "exit\n")

@@ -76,7 +76,9 @@ end
 
 -- Returns the sum of the samples |name| that have |labels|, and their number: one per worker.
 local function sum_of(page, name, labels)
-  local sum, values = 0, page:values(name:gsub("_total$", ""):gsub("_count$", ""), name, labels)
+  local family = name:gsub("_total$", ""):gsub("_count$", "")
+  if not page.families[family] then return 0, 0 end -- no worker has taken a lock yet
+  local sum, values = 0, page:values(family, name, labels)
   for _, value in ipairs(values) do sum = sum + value end
   return sum, #values
 end
