@@ -148,10 +148,20 @@ local function own_of_names(self, request)
   return some, all_by
 end
 
+--- Releases the permits whose `with_lock` nginx has ended, because the request may need one.
+local function release_cut_off(self, request)
+  for lock in pairs(self._sharers[shared_by("permit", request.full)] or NONE) do
+    if lock._run then
+      is_live(self, lock) -- which releases it
+    end
+  end
+end
+
 --- Returns the lock that is asked for if its owner holds it and may have it again; nil for a
 -- permit, because each call takes another one.
 function Holds:own(request)
   if request.mode == "permit" then
+    release_cut_off(self, request)
     return nil
   end
   local _, lock = own_of_names(self, request)
