@@ -20,8 +20,8 @@ local CYCLES = 2
 local clients, last_number = setmetatable({}, { __mode = "v" }), 0
 local rest -- after the next collection
 -- `request`: the scope (tie.lua) of the request that made the first client; weak, because that
--- request may end.
-local first = setmetatable({}, { __mode = "v" })
+-- request may end. has_others: another request has made a client as well.
+local first, has_others = setmetatable({}, { __mode = "v" }), false
 -- The number of the newest timer, and the time at which it is due (math.huge: there is none).
 -- Older timers return at once.
 local turn, due = 0, math.huge
@@ -52,7 +52,7 @@ function run(premature, its_turn, cycles)
   end
   if cycles > 0 then
     run_in(STEP_PAUSE, cycles)
-  elseif has_clients() then
+  elseif has_clients() and (has_others or first.request) then
     run_in(rest, CYCLES)
     rest = math.min(rest * 2, REST_MOST)
   else
@@ -68,9 +68,10 @@ local function is_running()
 end
 
 --- Records a core client that was just made, and starts a timer if none is due soon. It starts no
--- timer for clients that are made when a worker starts, nor for those of the request that made the
--- first client: a module keeps them. And with `lua_code_cache off` each request has a Lua state of
--- its own, which a timer would keep alive after the request.
+-- timer for clients that are made when a worker starts: a module keeps them. If all others are of
+-- one request, the timers end after that request: a client that is left then is kept for later
+-- requests. And with `lua_code_cache off` each request has a Lua state of its own, which a timer
+-- would keep alive after the request.
 function M.notice(client)
   local phase = ngx.get_phase()
   if phase == "init_worker" or phase == "exit_worker" then
@@ -81,7 +82,10 @@ function M.notice(client)
   clients[last_number], rest = client, REST
   if last_number == 1 then
     first.request = request
-  elseif request ~= first.request and not is_running() then
+  elseif request ~= first.request then
+    has_others = true
+  end
+  if not is_running() then
     run_in(REST, CYCLES)
   end
 end
