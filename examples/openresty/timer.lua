@@ -23,7 +23,7 @@ function M.every(name, seconds, job)
         while lock:held() and not ngx.worker.exiting() do
           local is_done, failure = pcall(job, lock)
           if not is_done then
-            ngx.log(ngx.ERR, "job ", name, ": ", failure)
+            ngx.log(ngx.ERR, "job ", name, ": ", tostring(failure))
           end
           pause(lock, seconds)
         end
