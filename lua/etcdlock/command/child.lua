@@ -106,6 +106,7 @@ function Child:_on_stop(number)
     self._has_terminal = true
     self:continue()
   elseif foreground == self._pid then
+    core.set_terminal_group(core.group()) -- another etcdlock that has started us looks there
     core.stop(true)
     self:continue() -- also if no shell could have continued us: nobody else would
   elseif WANTS_TERMINAL[number] and core.stop(true) then
