@@ -3,6 +3,7 @@
 
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
+local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
 
 suite.etcd()
@@ -27,7 +28,7 @@ describe("regression 081: etcdlock run with pid 1", function()
       while :; do sleep 0.05; done
     ]])
     assert.equal("1", (job:expect "^reaped by (%d+)"))
-    local pid = tonumber((proc.run { "pgrep", "-P", tostring(job.pid) }))
+    local pid = tonumber(read_file(("/proc/%d/task/%d/children"):format(job.pid, job.pid)))
     assert(require "luv".kill(pid, "sigterm"))
     assert.equal(3, (job:wait()))
   end)

@@ -11,6 +11,10 @@ Child.__index = Child
 -- How often it is asked whether a process of the group is left, in ms.
 local POLL = 20
 
+-- How long killed processes are awaited, in ms: the kernel may need seconds to free their memory.
+-- A zombie whose parent does not reap it would never end.
+local KILLED_MAX = 5000
+
 --- Our environment, and `extra`: a list of NAME=value.
 local function environment(extra)
   local all, list = uv.os_environ(), {}
@@ -34,7 +38,7 @@ end
 --- Starts the child `argv`. It inherits our open files and our environment with `extra` (name =
 -- value), and blocks the signals in `blocked`, a list of numbers.
 -- on_exit("exit", code) or on_exit("signal", number) is called when the child has ended; if
--- terminate or limit_rest was called, when its whole group has ended or got KILL. may_continue()
+-- terminate or limit_rest was called, when its whole group has ended. may_continue()
 -- tells whether the child may run on after a stop.
 -- @return child | nil, message, exit status
 function Child.start(argv, extra, blocked, on_exit, may_continue)
@@ -116,24 +120,38 @@ end
 
 -- ---- the end ----
 
--- Kills the group `grace` seconds from now.
+-- Kills the group `grace` seconds from now, or earlier if that was said before.
 function Child:_kill_after(grace)
-  self._kill_timer = self._kill_timer or uv.new_timer()
-  self._kill_timer:start(math.ceil(grace * 1000), 0, function()
-    self._is_killed = true
+  local ms = math.ceil(grace * 1000)
+  if not self._kill_timer then
+    self._kill_timer = uv.new_timer()
+  elseif self._killed_at or self._kill_timer:get_due_in() <= ms then
+    return
+  end
+  self._kill_timer:start(ms, 0, function()
+    self._killed_at = uv.now()
     self:_signal_group "sigkill"
   end)
 end
 
--- Calls on_exit if the child has ended and no process of its group is waited for.
-function Child:_conclude()
+-- Is the group awaited? After KILL only the processes that could be killed, not those of another
+-- user.
+function Child:_is_awaited()
   local _, _, failure = uv.kill(-self._pid, 0)
-  local is_empty = failure == "ESRCH"
-  if self._rest_grace and not self._kill_timer and not is_empty then
+  if failure == "ESRCH" then
+    return false
+  elseif self._killed_at then
+    return not failure and uv.now() < self._killed_at + KILLED_MAX
+  elseif self._rest_grace then
     self:_kill_after(self._rest_grace)
   end
-  if self._kill_timer and not self._is_killed and not is_empty then
-    return -- a process of the group uses the grace period
+  return self._kill_timer ~= nil
+end
+
+-- Calls on_exit if the child has ended and no process of its group is waited for.
+function Child:_conclude()
+  if self:_is_awaited() then
+    return
   end
   self._poll_timer:close()
   if self._kill_timer then
@@ -158,6 +176,11 @@ function Child:limit_rest(grace)
   self._rest_grace = grace
 end
 
+--- Has the child itself ended? Its group may go on.
+function Child:has_ended()
+  return self._has_ended
+end
+
 function Child:_notice(what, number)
   if what == "stop" then
     self:_on_stop(number)
@@ -171,7 +194,7 @@ function Child:_notice(what, number)
 end
 
 --- Takes note of what has happened to `child` (nil: none runs), after SIGCHLD. Reaps all other
--- children, too: orphans are children of the process with pid 1.
+-- children, too: the orphans of the command.
 function Child.reap(child)
   repeat
     local pid, what, number = core.next_child()

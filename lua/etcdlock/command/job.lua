@@ -182,6 +182,9 @@ local function limit_hold(self)
   end
   self._limit = uv.new_timer()
   self._limit:start(math.ceil(self._args.max_hold * 1000), 0, function()
+    if self._child:has_ended() then
+      return -- --grace limits the other processes of its group
+    end
     end_command(self, ("lock %s: --max-hold is over after %s s"):format(quote(self._args.name),
       numbers.format("%g", self._args.max_hold)), self._args.grace)
   end)
