@@ -52,8 +52,10 @@ struct el_local_queues {
   el_entry_events place_events;
   queue_driver *by_id; /* hash */
   TAILQ_HEAD(, el_queue_driver) changed;
-  int n_multis;             /* queues of multi-locks */
-  int n_semaphores;         /* queues of semaphores */
+  /* The queues of multi-locks and semaphores, in no order: those that conflict with
+   * another queue can't be found by an id. */
+  queue_driver **listed;
+  size_t n_listed, listed_room;
   int n_held_back;          /* queues that are held back */
   el_local_actions actions; /* still to be carried out */
   bool is_acting;
@@ -134,6 +136,29 @@ static queue_driver *find(const el_local_queues *queues,
   return find_id(queues, id, write_id(id, world, name, where));
 }
 
+static void list_queue(queue_driver *queue) {
+  el_local_queues *queues = queue->queues;
+  if (mode_of(queue) != EL_MODE_MULTI && mode_of(queue) != EL_MODE_PERMIT) {
+    return;
+  }
+  if (queues->n_listed == queues->listed_room) {
+    queues->listed_room = queues->listed_room > 0 ? 2 * queues->listed_room : 8;
+    queues->listed = el_realloc(queues->listed,
+                                queues->listed_room * sizeof *queues->listed);
+  }
+  queues->listed[queues->n_listed++] = queue;
+}
+
+static void unlist_queue(queue_driver *queue) {
+  el_local_queues *queues = queue->queues;
+  for (size_t i = 0; i < queues->n_listed; i++) {
+    if (queues->listed[i] == queue) {
+      queues->listed[i] = queues->listed[--queues->n_listed];
+      return;
+    }
+  }
+}
+
 static queue_driver *find_or_add(el_local_queues *queues, el_entry_world *world,
                                  el_bytes name, const el_place *where) {
   char id[ID_MAX];
@@ -148,7 +173,7 @@ static queue_driver *find_or_add(el_local_queues *queues, el_entry_world *world,
     memcpy(queue->id, id, len);
     queue->name_len = (uint16_t)name.len;
     HASH_ADD_KEYPTR(hh, queues->by_id, queue->id, len, queue);
-    queues->n_semaphores += where->mode == EL_MODE_PERMIT;
+    list_queue(queue);
   }
   return queue;
 }
@@ -183,8 +208,7 @@ static void free_queue(queue_driver *queue) {
   if (has_slot(queue) && !queue->uncertain) {
     el_slots_give_back(&queue->queues->slots, first_slot(queue));
   }
-  queue->queues->n_multis -= has_slot(queue);
-  queue->queues->n_semaphores -= mode_of(queue) == EL_MODE_PERMIT;
+  unlist_queue(queue);
   hold_back(queue, false);
   if (queue->changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
@@ -239,9 +263,8 @@ static bool shares_name(const queue_driver *multi, el_bytes names) {
 
 static bool visit_multis(const el_local_queues *queues, const el_owner *owner,
                          visitor *visit) {
-  queue_driver *queue, *next;
-  if (queues->n_multis == 0) return false;
-  HASH_ITER(hh, queues->by_id, queue, next) {
+  for (size_t i = 0; i < queues->n_listed; i++) {
+    queue_driver *queue = queues->listed[i];
     if (mode_of(queue) == EL_MODE_MULTI && queue != owner->queue &&
         shares_name(queue, owner->name) && visit(queue)) {
       return true;
@@ -253,9 +276,8 @@ static bool visit_multis(const el_local_queues *queues, const el_owner *owner,
 /* A semaphore has one local queue for each number of permits that callers name. */
 static bool visit_permits(const el_local_queues *queues, const el_owner *owner,
                           visitor *visit) {
-  queue_driver *queue, *next;
-  if (queues->n_semaphores < 2) return false;
-  HASH_ITER(hh, queues->by_id, queue, next) {
+  for (size_t i = 0; i < queues->n_listed; i++) {
+    queue_driver *queue = queues->listed[i];
     if (mode_of(queue) == EL_MODE_PERMIT && queue != owner->queue &&
         el_bytes_are_equal((el_bytes){queue->id, queue->name_len},
                            owner->name) &&
@@ -758,7 +780,6 @@ static void carry_out(const el_local_action *action) {
 static queue_driver *add_multi(el_local_queues *queues, el_entry_world *world) {
   el_place where = {.slot = el_slots_take(&queues->slots),
                     .mode = EL_MODE_MULTI};
-  queues->n_multis++;
   return find_or_add(queues, world, (el_bytes){0}, &where);
 }
 
@@ -1113,6 +1134,7 @@ void el_local_queues_free(el_local_queues *queues) {
   }
   el_slots_destroy(&queues->slots);
   free(queues->orphans);
+  free(queues->listed);
   free(queues->actions.list);
   free(queues);
 }
