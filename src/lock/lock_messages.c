@@ -84,6 +84,9 @@ void el_lock_message_locked(const el_owner *owner, el_error *err) {
                  "this program, which can't release it while this "
                  "one waits",
                  subject_of(owner).text);
+  } else if (owner->mode == EL_MODE_PERMIT) {
+    el_error_set(err, EL_LOCKED, "%s has no free permit",
+                 subject_of(owner).text);
   } else {
     el_error_set(err, EL_LOCKED, "%s is held by somebody else",
                  subject_of(owner).text);
