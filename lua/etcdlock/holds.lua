@@ -38,7 +38,7 @@ function Holds.new(endpoints)
     -- Sets of locks that don't, by what they share. Each has its set, which ends with
     -- the last of them.
     _sharers = setmetatable({}, { __mode = "v" }),
-    -- named owner -> full name -> the wait of that owner, see begin_wait.
+    -- named owner -> the set of its waits, see begin_wait.
     _waits = setmetatable({}, { __mode = "k" }),
     _members = members_at(endpoints),
   }, Holds)
@@ -148,9 +148,10 @@ local function own_of_names(self, request)
   return some, all_by
 end
 
---- Releases the permits whose `with_lock` nginx has ended, because the request may need one.
-local function release_cut_off(self, request)
-  for lock in pairs(self._sharers[shared_by("permit", request.full)] or NONE) do
+--- Releases the permits or read locks, by what they share, whose `with_lock` nginx has ended: they
+-- would block what the request asks for.
+local function release_cut_off(self, shared)
+  for lock in pairs(self._sharers[shared] or NONE) do
     if lock._run then
       is_live(self, lock) -- which releases it
     end
@@ -161,8 +162,12 @@ end
 -- permit, because each call takes another one.
 function Holds:own(request)
   if request.mode == "permit" then
-    release_cut_off(self, request)
+    release_cut_off(self, shared_by("permit", request.full))
     return nil
+  elseif request.mode ~= "read" then
+    for _, full in ipairs(request.fulls) do
+      release_cut_off(self, shared_by("read", full))
+    end
   end
   local _, lock = own_of_names(self, request)
   if request.mode == "leader" then
@@ -290,16 +295,16 @@ function Holds:begin_wait(request, core_lock, tie)
     return nil
   end
   -- Weak: a wait that Lua drops ends only when its core lock is collected.
-  local waits = self._waits[request.owner] or setmetatable({}, { __mode = "v" })
-  local wait = { core_lock = core_lock, tie = tie }
-  waits[request.full], self._waits[request.owner] = wait, waits
+  local waits = self._waits[request.owner] or setmetatable({}, { __mode = "k" })
+  local wait = { full = request.full, core_lock = core_lock, tie = tie }
+  waits[wait], self._waits[request.owner] = true, waits
   return wait
 end
 
 function Holds:end_wait(request, wait)
   local waits = wait and self._waits[request.owner]
-  if waits and waits[request.full] == wait then
-    waits[request.full] = nil
+  if waits then
+    waits[wait] = nil
     if not next(waits) then
       self._waits[request.owner] = nil
     end
@@ -309,11 +314,15 @@ end
 --- Returns why the owner of this request can't wait: it waits for that name already, in another
 -- coroutine, and the first wait may end only after the second.
 local function wait_refusal(self, request)
-  local waits = self._waits[request.owner]
-  local wait = waits and request.mode ~= "permit" and waits[request.full]
-  if wait and wait.core_lock:wait(0) == nil and host.is_waiting(wait.tie) then
-    local text = "lock %s: its owner waits for it already, in another coroutine"
-    return text:format(quote(request.name)), "deadlock"
+  if request.mode == "permit" then
+    return nil
+  end
+  for wait in pairs(self._waits[request.owner] or NONE) do
+    if wait.full == request.full and wait.core_lock:wait(0) == nil
+      and host.is_waiting(wait.tie) then
+      local text = "lock %s: its owner waits for it already, in another coroutine"
+      return text:format(quote(request.name)), "deadlock"
+    end
   end
 end
 

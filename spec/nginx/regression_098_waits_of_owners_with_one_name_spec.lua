@@ -32,6 +32,17 @@ setup(function()
         ngx.say(lock and "held" or message)
         if lock then lock:unlock() end
       ]],
+      -- Two light threads of one owner ask, the second when another request waits as well.
+      ["/twice"] = [[
+        local function wait() return client:lock("a", { owner = "one" }) end
+        local thread = ngx.thread.spawn(wait)
+        shared:set("asked", 1)
+        while client:stats().waiting < 2 do ngx.sleep(0.001) end
+        local _, message = wait()
+        ngx.say(message)
+        ngx.thread.kill(thread)
+      ]],
+      ["/forget"] = [[ shared:delete "asked" ]],
       ["/waiting"] = [[ ngx.say(client:stats().waiting, " ", shared:get "asked" or 0) ]],
     },
   }
@@ -75,4 +86,16 @@ it("regression 098: an owner asks again after its light thread was ended", funct
   await_waiting "1 1"
   assert.is_true(held:unlock())
   assert.equal("held\n", request:wait().body)
+end)
+
+it("regression 098: a second wait of an owner is a deadlock beside another request's", function()
+  nginx:get "/forget"
+  local held = assert(connect():lock "a")
+  local twice = nginx:begin "/twice"
+  await_waiting "1 1"
+  local other = nginx:begin "/lock?owner=one"
+  await_waiting "2 1"
+  assert.matches("waits for it already", twice:wait().body)
+  assert.is_true(held:unlock())
+  assert.equal("held\n", other:wait().body)
 end)
