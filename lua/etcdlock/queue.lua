@@ -24,8 +24,8 @@ local function is_downgraded(leases, full, writer)
   return leases[core.downgrade_note(full, writer.create_revision)] == writer.lease
 end
 
--- Does the next one in line hold? `line` remembers who came before: how many permits
--- are held, and the last of the others.
+-- Does the next entry in line hold? `line` remembers the entries before it: the number of those
+-- for permits, and the last of the others.
 local function is_held(line, mode, permits)
   if mode == "permit" then
     line.permits = line.permits + 1

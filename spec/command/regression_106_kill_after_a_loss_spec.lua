@@ -1,4 +1,4 @@
--- Regression 106: after TERM, when the command had ended, the loss of the lock postponed the KILL of
+-- Regression 106: after TERM, when the command had ended, a loss of the lock postponed the KILL of
 -- the other processes of its group by --grace; so did the end of --max-hold, and it changed the
 -- exit status.
 
