@@ -114,6 +114,11 @@ describe("a queue of 300 waiters", function()
       for i = 1, tonumber(count) do
         clients[i] = connect(endpoint)
         locks[i] = clients[i]:lock(name, "")
+        -- One after the other: a wait fails if etcd has not answered its client within 5 s.
+        while clients[i]:stats().watches == 0 do
+          assert(not select(2, locks[i]:wait(0)))
+          uv.sleep(1)
+        end
       end
       print "waiting"
       wait_all(locks, function(lock, i)
@@ -137,7 +142,8 @@ describe("a queue of 300 waiters", function()
     for i = 1, PROCESSES do
       children[i] = proc.lua(CROWD, etcd:endpoints(), prefix .. "drained", CLIENTS)
     end
-    etcd:await_keys(prefix .. "drained/", PROCESSES * CLIENTS + 1, 20)
+    for _, child in ipairs(children) do child:expect("^waiting", 20) end
+    etcd:await_keys(prefix .. "drained/", PROCESSES * CLIENTS + 1, 2)
     local places = assert(holder:queue "drained")
     assert(first:unlock())
     local grants = {}
