@@ -136,11 +136,12 @@ static queue_driver *find(const el_local_queues *queues,
   return find_id(queues, id, write_id(id, world, name, where));
 }
 
+static bool is_listed(const queue_driver *queue) {
+  return mode_of(queue) == EL_MODE_MULTI || mode_of(queue) == EL_MODE_PERMIT;
+}
+
 static void list_queue(queue_driver *queue) {
   el_local_queues *queues = queue->queues;
-  if (mode_of(queue) != EL_MODE_MULTI && mode_of(queue) != EL_MODE_PERMIT) {
-    return;
-  }
   if (queues->n_listed == queues->listed_room) {
     queues->listed_room = queues->listed_room > 0 ? 2 * queues->listed_room : 8;
     queues->listed = el_realloc(queues->listed,
@@ -173,7 +174,7 @@ static queue_driver *find_or_add(el_local_queues *queues, el_entry_world *world,
     memcpy(queue->id, id, len);
     queue->name_len = (uint16_t)name.len;
     HASH_ADD_KEYPTR(hh, queues->by_id, queue->id, len, queue);
-    list_queue(queue);
+    if (is_listed(queue)) list_queue(queue);
   }
   return queue;
 }
@@ -208,7 +209,7 @@ static void free_queue(queue_driver *queue) {
   if (has_slot(queue) && !queue->uncertain) {
     el_slots_give_back(&queue->queues->slots, first_slot(queue));
   }
-  unlist_queue(queue);
+  if (is_listed(queue)) unlist_queue(queue);
   hold_back(queue, false);
   if (queue->changed) {
     TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
