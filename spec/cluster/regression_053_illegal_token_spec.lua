@@ -109,9 +109,13 @@ describe("regression 053: a token", function()
     assert_ends(child)
   end)
 
-  it("option of printable ASCII with a space inside it reaches etcd, which refuses it", function()
+  it("option of printable ASCII with a space inside it reaches etcd", function()
     local child = run(suite.endpoint(), "", "!" .. SECRET .. " ~")
-    assert.matches("invalid auth token", child:expect "^lock\t(.*)\tunauthenticated$", 1, true)
+    local message, code = child:expect "^lock\t(.*)\t(%S+)$"
+    if code ~= "-" then -- etcd 3.5 ignores tokens while it has no users
+      assert.equal("unauthenticated", code)
+      assert.matches("invalid auth token", message, 1, true)
+    end
     child:expect "^closed"
     assert_ends(child)
   end)
