@@ -31,7 +31,7 @@ local function tell(is_another)
       return "result"
     end)
   ]])
-  etcd:await_keys(prefix .. "a/", 1)
+  wait.eventually(function() return child:errors():find "works" end, 5, "the function runs")
   etcd:wipe(is_another)
   local thief = start(etcd)
   remote.take(thief, "a")
