@@ -4,8 +4,7 @@
 local uv = require "luv"
 
 local M = {
-  stalled = 0, -- seconds for which the loop was late, since the start
-  longest = 0, -- seconds, the longest of these times
+  longest = 0, -- seconds, the longest time for which the loop was late
   on_error = error, -- called with the traceback of a coroutine that failed
 }
 
@@ -71,13 +70,20 @@ local function take(list, is_due)
   return due
 end
 
-local last
+local last, stalled = nil, 0
+
+-- Returns the seconds for which the loop was late since the start, up to now: luv calls back before
+-- the next step counts a standstill.
+function M.stalled()
+  local now = M.now()
+  return stalled + math.max(0, now - (last or now) - LATE)
+end
 
 local function count_stall(now)
   local late = now - (last or now) - LATE
   last = now
   if late > 0 then
-    M.stalled = M.stalled + late
+    stalled = stalled + late
     M.longest = math.max(M.longest, late)
   end
 end

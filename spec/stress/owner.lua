@@ -257,11 +257,11 @@ end
 
 local function unlock(hold, lock)
   local was_lost = not lock:held()
-  local from, stalled = loop.now(), loop.stalled
+  local from, stalled = loop.now(), loop.stalled()
   holds.remove(hold, "unlocks")
   local release = hold.granted_mode == "leader" and lock.resign or lock.unlock
   local ok, message, code = release(lock)
-  local took = loop.now() - from - (loop.stalled - stalled)
+  local took = loop.now() - from - (loop.stalled() - stalled)
   history.count(ok and "unlocked" or "unlock " .. tostring(code))
   if not ok then holds.note(hold, "unlock: %s (%s)", tostring(code), tostring(message)) end
   local why = objection(hold, was_lost, ok, code)

@@ -137,5 +137,5 @@ if ok then
 end
 proc.shut_down()
 print(("%s, violations %d, late %.1f s (longest %.1f s), seed %d"):format(
-  history.summary(FIGURES), history.violations, loop.stalled, loop.longest, seed))
+  history.summary(FIGURES), history.violations, loop.stalled(), loop.longest, seed))
 os.exit(history.violations == 0 and 0 or 1, true)

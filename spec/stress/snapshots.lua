@@ -61,7 +61,7 @@ end
 -- Returns what etcd has now: entries (a list) and counters (by name); `before` are the largest
 -- values of the counters before etcd was asked. Returns nil if etcd does not answer.
 function M.read()
-  local from, stalled, before = loop.now(), loop.stalled, counters.largest()
+  local from, stalled, before = loop.now(), loop.stalled(), counters.largest()
   local answer = M.ask("/v3/kv/txn", {
     success = {
       { requestRange = range(plan.PREFIX) },
@@ -69,7 +69,7 @@ function M.read()
     },
   })
   if not answer then return nil end
-  if loop.now() - from - (loop.stalled - stalled) > SLOW then
+  if loop.now() - from - (loop.stalled() - stalled) > SLOW then
     faults.disturbed("etcd took %.1f s for an answer", loop.now() - from)
   end
   local snapshot = { before = before, entries = {}, counters = {} }

@@ -18,7 +18,7 @@ local waiting = {} -- acquisitions (keys)
 
 -- Adds the acquisition |asked|: mode, names, client, owner, timeout (nil: none), is_try.
 function M.begin(asked)
-  asked.began, asked.stalled = loop.now(), loop.stalled
+  asked.began, asked.stalled = loop.now(), loop.stalled()
   asked.free_since, asked.unblocked_since = asked.began, asked.began
   waiting[asked] = true
   for _, name in ipairs(asked.names) do
@@ -29,7 +29,7 @@ end
 
 -- Returns the seconds for which |asked| has waited while the program could run.
 local function waited(asked)
-  return loop.now() - asked.began - (loop.stalled - asked.stalled)
+  return loop.now() - asked.began - (loop.stalled() - asked.stalled)
 end
 
 local function limit_of(asked)
@@ -225,7 +225,7 @@ end
 
 local function check_free(asked)
   local free, unblocked = loop.now() - asked.free_since, loop.now() - asked.unblocked_since
-  local stalled = loop.stalled - asked.stalled
+  local stalled = loop.stalled() - asked.stalled
   if asked.is_starved then return end
   if free - stalled > plan.FREE_MAX then
     asked.is_starved = true
