@@ -3,17 +3,15 @@
 
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
+local session = require "spec.support.programs.session"
 local suite = require "spec.support.harness.suite"
 
 suite.etcd()
 
 after_each(proc.destroy_children)
 
--- Starts the program with the arguments |...| as pid 1.
 local function as_pid_1(env, ...)
-  return proc.talk({ "unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child",
-    "--mount-proc", ... }, env)
+  return proc.talk(session.as_pid_1(...), env)
 end
 
 describe("regression 081: etcdlock run with pid 1", function()
@@ -28,8 +26,7 @@ describe("regression 081: etcdlock run with pid 1", function()
       while :; do sleep 0.05; done
     ]])
     assert.equal("1", (job:expect "^reaped by (%d+)"))
-    local pid = tonumber(read_file(("/proc/%d/task/%d/children"):format(job.pid, job.pid)))
-    assert(require "luv".kill(pid, "sigterm"))
+    assert(require "luv".kill(proc.children_of(job.pid)[1], "sigterm"))
     assert.equal(3, (job:wait()))
   end)
 end)

@@ -3,26 +3,18 @@
 
 local command = require "spec.support.programs.command"
 local proc = require "spec.support.programs.proc"
-local read_file = require "spec.support.harness.read_file"
+local session = require "spec.support.programs.session"
 local suite = require "spec.support.harness.suite"
 
 suite.etcd()
 
 after_each(proc.destroy_children)
 
--- Returns the pids of the children of the process |pid|.
-local function children(pid)
-  local pids = {}
-  local text = read_file(("/proc/%d/task/%d/children"):format(pid, pid)) or ""
-  for child in text:gmatch "%d+" do pids[#pids + 1] = tonumber(child) end
-  return pids
-end
-
 -- Runs the shell command line |line| below a pid 1 that reaps no orphans.
 local function below_pid_1(line, env)
   env.LINE = line
-  return proc.talk({ "unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child",
-    "--mount-proc", command.words()[1], "-e", "os.execute(os.getenv 'LINE')" }, env)
+  local lua = command.words()[1]
+  return proc.talk(session.as_pid_1(lua, "-e", "os.execute(os.getenv 'LINE')"), env)
 end
 
 -- A command that has left a zombie in its group when it prints "ready", and ends with the status 3
@@ -43,9 +35,9 @@ describe("regression 105: etcdlock run", function()
     local job = below_pid_1(([[%s %s run %s --grace=300 -- sh -c "$COMMAND"; echo status $?]])
       :format(words[1], words[2], suite.prefix() .. "a"), env)
     job:expect "^ready"
-    local pid_1 = children(job.pid)[1]
-    local shell = children(pid_1)[1]
-    assert(require "luv".kill(children(shell)[1], "sigterm"))
+    local pid_1 = proc.children_of(job.pid)[1]
+    local shell = proc.children_of(pid_1)[1]
+    assert(require "luv".kill(proc.children_of(shell)[1], "sigterm"))
     job:expect "^status 3"
     job:wait()
   end)

@@ -414,7 +414,7 @@ describe("etcdlock run --at-least", function()
     local job = start(NAME, "--at-least=600", sh "echo done; exit 3")
     job:expect "^done"
     wait.eventually(function()
-      return proc.run { "pgrep", "-P", tostring(job.pid) } == ""
+      return #proc.children_of(job.pid) == 0
     end, 5, "the end of the command")
     return job
   end

@@ -1,6 +1,7 @@
 -- Starts child processes: commands that run until they exit, and programs that exchange lines with
 -- the test. All of them are killed when this process ends, even by a signal.
 
+local read_file = require "spec.support.harness.read_file"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"
 
@@ -97,6 +98,14 @@ function M.run(argv, opts)
     error(failure .. "\n" .. out.text .. err.text, 2)
   end
   return out.text, process.code, err.text, process.signal
+end
+
+-- Returns the process ids of the children of the process |pid|; none if it has ended.
+function M.children_of(pid)
+  local pids = {}
+  local text = read_file(("/proc/%d/task/%d/children"):format(pid, pid)) or ""
+  for child in text:gmatch "%d+" do pids[#pids + 1] = tonumber(child) end
+  return pids
 end
 
 local ROOT = uv.cwd()

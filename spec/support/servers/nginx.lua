@@ -226,11 +226,7 @@ end
 
 -- Returns the process ids of the workers, including workers that are shutting down.
 function Nginx:workers()
-  local pids, master = {}, self.process.pid
-  for pid in (read_file(("/proc/%d/task/%d/children"):format(master, master)) or ""):gmatch "%d+" do
-    pids[#pids + 1] = tonumber(pid)
-  end
-  return pids
+  return proc.children_of(self.process.pid)
 end
 
 -- Returns the output and the error log of nginx.
