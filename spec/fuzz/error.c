@@ -2,7 +2,7 @@
 #include "fuzz.h"
 
 #include "base/escape.h"
-#include "net/header.h"
+#include "net/call.h"
 
 enum { STATUSES = 20 };
 

@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "net/channel.h"
-#include "net/rpc.h"
+#include "net/call.h"
 #include "net/stream.h"
 
 #define FUZZ_CHECK(condition) \

@@ -9,7 +9,7 @@
 #include "etcd.pb-c.h"
 #include "base/secret.h"
 #include "base/of.h"
-#include "net/header.h"
+#include "net/call.h"
 
 enum {
   /* A password's hash takes etcd up to a second, one after the other; twice as

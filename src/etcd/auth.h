@@ -9,7 +9,7 @@
 #ifndef ETCDLOCK_ETCD_AUTH_H
 #define ETCDLOCK_ETCD_AUTH_H
 
-#include "net/rpc.h"
+#include "net/call.h"
 
 typedef struct el_auth el_auth;
 

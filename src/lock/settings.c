@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/secret.h"
-#include "net/header.h"
+#include "net/call.h"
 
 void el_settings_free(el_settings *settings) {
   el_secret_free(settings->user);

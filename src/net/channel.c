@@ -2,6 +2,8 @@
 #include "net/channel.h"
 
 #include <grpc/grpc_security.h>
+#include <grpc/support/sync.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +11,8 @@
 #include "base/clock.h"
 #include "base/of.h"
 #include "base/secret.h"
-#include "net/channel_calls.h"
 #include "net/diagnosis.h"
-#include "net/gate.h"
-#include "net/loop_calls.h"
+#include "net/net_int.h"
 
 /* How often a member that can't be reached is looked at more closely, and how
  * long what was found is believed. */
@@ -33,11 +33,98 @@ enum { MESSAGE_BYTES_MAX = 32 << 20 };
  * connection is given up after RENEW_MS, and the next call makes another. */
 enum { FAILED_FOR_MS = 300, RENEW_MS = 250 };
 
+/* ---- the gate ---- */
+
+/* A gate forbids a gRPC channel to begin attempts to connect. gRPC shows each new socket to
+ * a "socket mutator" before it connects the socket. If the mutator returns false, the attempt
+ * fails. */
+typedef struct grpc_socket_mutator socket_mutator;
+
+/* gRPC documents GRPC_ARG_SOCKET_MUTATOR, but installs no header with this type. The
+ * first three functions are those of gRPC 1.0. A later version has added the fourth, which
+ * replaces the first unless it is NULL. */
+typedef struct mutator_vtable {
+  bool (*mutate_fd)(int fd, socket_mutator *gate);
+  int (*compare)(socket_mutator *a, socket_mutator *b);
+  void (*destroy)(socket_mutator *gate);
+  bool (*mutate_fd_2)(const void *info, socket_mutator *gate);
+} mutator_vtable;
+
+struct grpc_socket_mutator {
+  const mutator_vtable *vtable; /* gRPC reads these two */
+  gpr_refcount refs;
+  atomic_bool closed;
+  atomic_bool has_attempt; /* that may have a connection; may have ended */
+};
+
+static bool let_pass(int fd, socket_mutator *gate) {
+  (void)fd;
+  atomic_store(&gate->has_attempt, true); /* before the gate is seen open */
+  if (!atomic_load(&gate->closed)) return true;
+  atomic_store(&gate->has_attempt, false);
+  return false;
+}
+
+static int compare_gates(socket_mutator *a, socket_mutator *b) {
+  return (a > b) - (a < b);
+}
+
+static void destroy_gate(socket_mutator *gate) { free(gate); }
+
+/* Returns an open gate. */
+static socket_mutator *gate_new(void) {
+  static const mutator_vtable vtable = {let_pass, compare_gates, destroy_gate,
+                                        NULL};
+  socket_mutator *gate = el_alloc(sizeof *gate);
+  gate->vtable = &vtable;
+  gpr_ref_init(&gate->refs, 1);
+  return gate;
+}
+
+/* Gives |gate| up; its channel may still use it. */
+static void gate_unref(socket_mutator *gate) {
+  if (gpr_unref(&gate->refs)) destroy_gate(gate);
+}
+
+static void *copy_arg(void *gate) {
+  gpr_ref(&((socket_mutator *)gate)->refs);
+  return gate;
+}
+
+static void destroy_arg(void *gate) { gate_unref(gate); }
+
+static int compare_args(void *a, void *b) { return compare_gates(a, b); }
+
+/* Returns the argument by which a channel, when it is created, gets |gate|. The argument
+ * is valid as long as |gate|. */
+static grpc_arg gate_arg(socket_mutator *gate) {
+  static const grpc_arg_pointer_vtable vtable = {copy_arg, destroy_arg,
+                                                 compare_args};
+  return (grpc_arg){.type = GRPC_ARG_POINTER,
+                    .key = (char *)GRPC_ARG_SOCKET_MUTATOR,
+                    .value.pointer = {gate, &vtable}};
+}
+
+/* gate_close makes each attempt to connect that begins from now on fail, before it has a
+ * connection. */
+static void gate_close(socket_mutator *gate) {
+  atomic_store(&gate->closed, true);
+}
+
+/* Returns whether an attempt that began before the gate was closed may be under way. The
+ * attempts of a channel follow one another, so there is none after the gate has made one
+ * fail. */
+static bool gate_may_be_connecting(const socket_mutator *gate) {
+  return atomic_load(&gate->has_attempt);
+}
+
+/* ---- types ---- */
+
 typedef struct peer {
   el_channel *ch;
   el_endpoint endpoint;
   grpc_channel *grpc;      /* NULL: the next call makes it */
-  el_gate *gate;           /* of |grpc| */
+  socket_mutator *gate;    /* of |grpc| */
   el_timer renew;          /* looks at a connection that has failed */
   int64_t failed_until;    /* not worth asking before */
   el_diagnosis *diagnosis; /* under way */
@@ -74,7 +161,7 @@ static int connect_ms_of(const el_endpoint *endpoint) {
 }
 
 static grpc_channel *open_channel(const el_endpoint *endpoint,
-                                  const el_tls *tls, el_gate *gate) {
+                                  const el_tls *tls, socket_mutator *gate) {
   int connect_ms = connect_ms_of(endpoint);
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
@@ -99,7 +186,7 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
-      el_gate_arg(gate),
+      gate_arg(gate),
       /* Last, because it isn't always used: whom the certificate must name. */
       {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
   };
@@ -125,7 +212,7 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
  * destructor. So a channel is destroyed when no attempt to connect can be under way. */
 typedef struct remains {
   grpc_channel *grpc;
-  el_gate *gate;
+  socket_mutator *gate;
   int64_t until_ms; /* every attempt has ended, by its own deadline */
 } remains;
 
@@ -137,14 +224,14 @@ static bool may_be_connecting(const remains *left) {
       grpc_channel_check_connectivity_state(left->grpc, 0);
   return (state == GRPC_CHANNEL_CONNECTING ||
           state == GRPC_CHANNEL_TRANSIENT_FAILURE) &&
-         el_gate_may_be_connecting(left->gate) && el_now_ms() < left->until_ms;
+         gate_may_be_connecting(left->gate) && el_now_ms() < left->until_ms;
 }
 
 static bool look_at_remains(void *arg) {
   remains *left = arg;
   if (may_be_connecting(left)) return true;
   grpc_channel_destroy(left->grpc);
-  el_gate_unref(left->gate);
+  gate_unref(left->gate);
   free(left);
   return false;
 }
@@ -158,8 +245,8 @@ static void drop_connection(peer *member) {
                     el_now_ms() + 2 * connect_ms_of(&member->endpoint)};
   member->grpc = NULL;
   member->gate = NULL;
-  el_gate_close(left->gate);
-  if (el_gate_may_be_connecting(left->gate)) {
+  gate_close(left->gate);
+  if (gate_may_be_connecting(left->gate)) {
     /* A pause between two attempts ends now, and the gate refuses the next one. */
     grpc_channel_reset_connect_backoff(left->grpc);
   }
@@ -282,7 +369,7 @@ grpc_call *el_channel_call(el_channel *ch, size_t member, const char *method,
   grpc_slice name = grpc_slice_from_copied_string(method);
   grpc_call *call;
   if (at->grpc == NULL) {
-    at->gate = el_gate_new();
+    at->gate = gate_new();
     at->grpc = open_channel(&at->endpoint, ch->tls, at->gate);
   }
   call = grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,

@@ -31,8 +31,7 @@
 #include "base/thread.h"
 #include "net/grpc_log.h"
 #include "net/leader.h"
-#include "net/lingerers.h"
-#include "net/loop_calls.h"
+#include "net/net_int.h"
 
 /* gRPC is started with 6 threads and 4 descriptors, and takes some more when it is
  * used. It hangs or aborts if it gets none. Where it runs, a loop needs its own
@@ -46,6 +45,23 @@ enum { ENDED = 1 };
 
 STAILQ_HEAD(command_list, el_command);
 TAILQ_HEAD(call_list, el_live_call);
+
+/* How often what lingers is looked at. */
+enum { LINGERERS_LOOK_MS = 20 };
+
+/* What can't be freed yet, and is looked at until it can. */
+typedef struct lingerer {
+  bool (*look)(void *arg);
+  void *arg;
+  LIST_ENTRY(lingerer) link;
+} lingerer;
+
+/* Those of one loop. */
+typedef struct lingerers {
+  el_timers *timers;
+  el_timer timer;
+  LIST_HEAD(, lingerer) all;
+} lingerers;
 
 struct el_loop {
   pthread_mutex_t inbox_mu; /* guards inbox, rung and closed */
@@ -67,7 +83,7 @@ struct el_loop {
   el_tag doorbell_tag;
   el_timers timers;
   struct call_list calls;
-  el_lingerers lingerers;
+  lingerers lingerers;
   bool stopping;
   el_loop_events events;
   void *arg;
@@ -330,14 +346,58 @@ static void release(el_loop *loop) {
 
 /* ---- what lingers ---- */
 
+static bool any_lingers(const lingerers *all_of) {
+  return !LIST_EMPTY(&all_of->all);
+}
+
+/* Looks at all of them; is anything left? */
+static bool look_at_lingerers(lingerers *all_of) {
+  lingerer *one, *next;
+  for (one = LIST_FIRST(&all_of->all); one != NULL; one = next) {
+    next = LIST_NEXT(one, link);
+    if (!one->look(one->arg)) {
+      LIST_REMOVE(one, link);
+      free(one);
+    }
+  }
+  return any_lingers(all_of);
+}
+
+static void look_again(lingerers *all_of) {
+  el_timers_set(all_of->timers, &all_of->timer,
+                el_now_ms() + LINGERERS_LOOK_MS);
+}
+
+static void on_timer(el_timer *timer) {
+  lingerers *all_of = EL_OF(timer, lingerers, timer);
+  if (look_at_lingerers(all_of)) look_again(all_of);
+}
+
+static void init_lingerers(lingerers *all_of, el_timers *timers) {
+  all_of->timers = timers;
+  all_of->timer.due = on_timer;
+  LIST_INIT(&all_of->all);
+}
+
+/* From now on |look| is called with |arg|, by the timer, until it returns false: it is
+ * freed. */
+static void add_lingerer(lingerers *all_of, bool (*look)(void *arg),
+                         void *arg) {
+  lingerer *one = el_alloc(sizeof *one);
+  one->look = look;
+  one->arg = arg;
+  LIST_INSERT_HEAD(&all_of->all, one, link);
+  look_again(all_of);
+}
+
 void el_loop_linger(el_loop *loop, bool (*look)(void *arg), void *arg) {
-  el_lingerers_add(&loop->lingerers, look, arg);
+  add_lingerer(&loop->lingerers, look, arg);
 }
 
 /* Nothing but gRPC's own events can come any more. */
 static void linger(el_loop *loop) {
-  while (el_lingerers_look(&loop->lingerers)) {
-    dispatch(loop, el_deadline_in(EL_LINGERERS_LOOK_MS));
+  while (look_at_lingerers(&loop->lingerers)) {
+    dispatch(loop, el_deadline_in(LINGERERS_LOOK_MS));
   }
 }
 
@@ -352,7 +412,7 @@ static void *io_main(void *arg) {
   end_calls(loop);
   close_inbox(loop);
   loop->events.stopped(loop->arg);
-  loop->lingers = el_lingerers_any(&loop->lingerers);
+  loop->lingers = any_lingers(&loop->lingerers);
   if (loop->lingers) {
     loop->events.after_each = ignore; /* its owner may be gone */
     pthread_detach(pthread_self());
@@ -416,7 +476,7 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   atomic_init(&loop->refs, 2);
   STAILQ_INIT(&loop->inbox);
   TAILQ_INIT(&loop->calls);
-  el_lingerers_init(&loop->lingerers, &loop->timers);
+  init_lingerers(&loop->lingerers, &loop->timers);
   el_completion_init(&loop->ended);
   loop->queue = grpc_completion_queue_create_for_next(NULL);
   open_doorbell(loop);

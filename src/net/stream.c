@@ -14,10 +14,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "net/channel_calls.h"
-#include "net/loop_calls.h"
-#include "net/metadata.h"
 #include "base/of.h"
+#include "net/net_int.h"
 
 typedef struct outgoing {
   grpc_byte_buffer *message;

@@ -1,6 +1,6 @@
-/* rpc: one unary call, bytes in and bytes out. */
-#ifndef ETCDLOCK_NET_RPC_H
-#define ETCDLOCK_NET_RPC_H
+/* call: one unary call, bytes in and bytes out. */
+#ifndef ETCDLOCK_NET_CALL_H
+#define ETCDLOCK_NET_CALL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +38,18 @@ typedef void (*el_rpc_done)(void *arg, const el_rpc_answer *answer);
  * the I/O thread, whatever happens. @thread io */
 void el_rpc_start(el_channel *ch, const el_rpc_request *request,
                   el_rpc_done done, void *arg);
+
+/* el_header_illegal_at returns the position, from 1, of the first byte of |value| that
+ * an HTTP header cannot carry at that place; 0: there is none. Legal are printable ASCII
+ * characters, and spaces between them. gRPC core refuses a call with another value, and
+ * writes that value to standard error: so each token is checked where it comes in.
+ * @thread any */
+static inline size_t el_header_illegal_at(const char *value) {
+  for (size_t i = 0; value[i] != '\0'; i++) {
+    bool is_end = i == 0 || value[i + 1] == '\0';
+    if (value[i] < (is_end ? '!' : ' ') || value[i] > '~') return i + 1;
+  }
+  return 0;
+}
 
 #endif

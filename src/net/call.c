@@ -1,10 +1,10 @@
-/* rpc: one unary call, bytes in and bytes out.
+/* call: one unary call, bytes in and bytes out.
  *
  * One batch of all six operations: it completes once, when the call is over,
  * and its success flag says nothing; the status does. Everything that the
  * batch points to lives in el_rpc until that event. A batch that gRPC core
  * refuses never completes: a command ends that call instead. */
-#include "net/rpc.h"
+#include "net/call.h"
 
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
@@ -13,10 +13,40 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "net/channel_calls.h"
-#include "net/loop_calls.h"
-#include "net/metadata.h"
 #include "base/of.h"
+#include "net/net_int.h"
+
+/* ---- metadata ---- */
+
+static void add(el_metadata *md, const char *key, grpc_slice value) {
+  grpc_metadata *pair = &md->list[md->n++];
+  pair->key = grpc_slice_from_static_string(key);
+  pair->value = value;
+}
+
+void el_metadata_init(el_metadata *md, bool wants_leader, const char *token) {
+  md->n = 0;
+  if (wants_leader) {
+    add(md, "hasleader", grpc_slice_from_static_string("true"));
+  }
+  if (token != NULL) {
+    add(md, "token", grpc_slice_from_copied_string(token));
+  }
+}
+
+void el_metadata_destroy(el_metadata *md) {
+  for (size_t i = 0; i < md->n; i++) {
+    grpc_slice_unref(md->list[i].value);
+  }
+}
+
+void el_metadata_send(grpc_op *op, el_metadata *md) {
+  op->op = GRPC_OP_SEND_INITIAL_METADATA;
+  op->data.send_initial_metadata.count = md->n;
+  op->data.send_initial_metadata.metadata = md->list;
+}
+
+/* ---- the call ---- */
 
 typedef struct el_rpc {
   el_tag tag;         /* first: the completion queue's tag */
