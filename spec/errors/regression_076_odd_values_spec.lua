@@ -47,7 +47,7 @@ end)
 
 it("regression 076: connect tells of what follows a port", function()
   for _, rest in ipairs { "/", "/v3", "?a=b", "#a" } do
-    assert.matches('has something behind the port; write "http://h:2379"',
+    assert.matches('has text after the port; write "http://h:2379"',
       refusal("http://h:2379" .. rest), 1, true)
   end
 end)

@@ -4,7 +4,7 @@
 #include "base/timer.h"
 #include "etcd/auth.h"
 
-static void on_answer(void *arg, const el_rpc_answer *answer) {
+static void on_answer(void *arg, const el_call_answer *answer) {
   *(bool *)arg = true;
   if (answer->err.code != EL_OK) fuzz_check_error(&answer->err);
 }
@@ -22,9 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   el_timers timers = {0};
   el_auth *auth = el_auth_new(&fuzz_channel, &timers, strdup("user"),
                               strdup("password"), NULL);
-  el_rpc_request request = {.method = "/etcdserverpb.KV/Txn",
-                            .bytes = (const uint8_t *)"x",
-                            .len = 1};
+  el_call_request request = {.method = "/etcdserverpb.KV/Txn",
+                             .bytes = (const uint8_t *)"x",
+                             .len = 1};
   bool is_answered = false;
   el_bytes token = fuzz_part(&in), answer = fuzz_part(&in);
   el_auth_call(auth, &request, on_answer, &is_answered);

@@ -8,7 +8,7 @@ static void check(const el_endpoint *endpoint) {
   el_endpoint_transport(endpoint);
   FUZZ_CHECK(strlen(endpoint->address) < sizeof endpoint->address);
   FUZZ_CHECK(strlen(endpoint->target) < sizeof endpoint->target);
-  if (!endpoint->path) {
+  if (!endpoint->is_unix) {
     fuzz_check_line(endpoint->address);
     FUZZ_CHECK(strpbrk(endpoint->address, "/?# @") == NULL);
     FUZZ_CHECK(endpoint->address[0] == '[' ||

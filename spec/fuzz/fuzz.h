@@ -96,7 +96,7 @@ struct el_stream {
 static struct el_channel fuzz_channel;
 /* Unary calls that are out, the oldest first, and all streams of this run, the last one in use. */
 static struct {
-  el_rpc_done done;
+  el_call_done done;
   void *arg;
 } fuzz_calls[FUZZ_CALLS_MAX];
 static size_t fuzz_n_calls;
@@ -105,10 +105,10 @@ static size_t fuzz_n_streams;
 
 /* Answers the oldest call that is out with |bytes|. False if there is none. */
 static inline bool fuzz_answer(el_bytes bytes) {
-  el_rpc_answer answer = {.from = "fuzz:2379",
-                          .bytes = (const uint8_t *)bytes.data,
-                          .len = bytes.len};
-  el_rpc_done done = fuzz_calls[0].done;
+  el_call_answer answer = {.from = "fuzz:2379",
+                           .bytes = (const uint8_t *)bytes.data,
+                           .len = bytes.len};
+  el_call_done done = fuzz_calls[0].done;
   void *arg = fuzz_calls[0].arg;
   if (fuzz_n_calls == 0) return false;
   memmove(fuzz_calls, fuzz_calls + 1, --fuzz_n_calls * sizeof *fuzz_calls);
@@ -129,8 +129,8 @@ static inline void fuzz_reset(void) {
   fuzz_n_calls = fuzz_n_streams = 0;
 }
 
-void el_rpc_start(el_channel *ch, const el_rpc_request *request,
-                  el_rpc_done done, void *arg) {
+void el_call_start(el_channel *ch, const el_call_request *request,
+                   el_call_done done, void *arg) {
   (void)ch, (void)request;
   FUZZ_CHECK(fuzz_n_calls < FUZZ_CALLS_MAX);
   fuzz_calls[fuzz_n_calls].done = done;
@@ -156,7 +156,7 @@ void el_stream_close(el_stream *st) {
   st->is_closed = true;
 }
 
-void el_stream_leave(el_stream *st, const el_error *why) {
+void el_stream_fail_over(el_stream *st, const el_error *why) {
   (void)why;
   el_stream_close(st);
 }
@@ -166,12 +166,12 @@ const char *el_stream_address(const el_stream *st) {
   return "fuzz:2379";
 }
 
-void el_channel_add_move(el_channel *ch, el_move *move) {
+void el_channel_add_listener(el_channel *ch, el_failover_listener *move) {
   (void)ch, (void)move;
 }
 
-bool el_channel_await_reason(el_channel *ch, size_t member,
-                             el_reason_wait *wait) {
+bool el_channel_await_diagnosis(el_channel *ch, size_t member,
+                                el_diagnosis_wait *wait) {
   (void)ch, (void)member, (void)wait;
   return false;
 }
@@ -181,7 +181,7 @@ size_t el_channel_count(const el_channel *ch) {
   return 1;
 }
 
-bool el_channel_is_fresh(const el_channel *ch) {
+bool el_channel_is_healthy(const el_channel *ch) {
   (void)ch;
   return true;
 }

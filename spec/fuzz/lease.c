@@ -52,7 +52,7 @@ static void ask(el_auth *auth, unsigned question, fuzz_input *in) {
   if (question == GRANT) {
     el_lease_grant(auth, ID, TTL_MS, 1000, on_granted, NULL);
   } else if (question == LIST) {
-    el_lease_list(auth, ID, 1000, on_listed, NULL);
+    el_lease_time_to_live(auth, ID, 1000, on_listed, NULL);
   } else {
     el_lease_revoke(auth, ID, 1000, on_revoked, NULL);
   }

@@ -176,7 +176,7 @@ bool request_apply_batch(store *st, const call *const *calls, int n,
   for (int i = 0; i < n; i++) {
     memset(&out[i], 0, sizeof out[i]);
     results[i].answer.rev = st->rev;
-    results[i].answer.batched = true;
+    results[i].answer.is_batched = true;
     if (sound) conclude(calls[i], &on[i], &results[i], &out[i]);
     el_keys_destroy(&on[i].keys);
   }

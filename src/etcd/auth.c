@@ -26,11 +26,11 @@ enum {
 typedef struct auth_call {
   el_token_wait token; /* first: until there is one */
   el_auth *auth;
-  el_rpc_request request;
+  el_call_request request;
   uint8_t *bytes;    /* the request's */
   unsigned renewals; /* auth->renewals when it was sent */
   int repeats;
-  el_rpc_done done;
+  el_call_done done;
   void *arg;
 } auth_call;
 
@@ -47,7 +47,7 @@ struct el_auth {
   el_timers *timers;
   el_timer refuse; /* answers, a moment later, calls that come meanwhile */
   STAILQ_HEAD(token_wait_list, el_token_wait) waiting;
-  el_move move;
+  el_failover_listener move;
   bool stopping;
 };
 
@@ -60,7 +60,7 @@ static void free_call(auth_call *call) {
 
 /* The call itself was never sent. */
 static void fail(auth_call *call, const el_error *err) {
-  el_rpc_answer answer = {.err = *err, .from = ""};
+  el_call_answer answer = {.err = *err, .from = ""};
   answer.err.definite = true;
   call->done(call->arg, &answer);
   free_call(call);
@@ -109,7 +109,7 @@ static void take_token(el_auth *auth, const char *token, const char *from,
   }
 }
 
-static void read_token(el_auth *auth, const el_rpc_answer *answer,
+static void read_token(el_auth *auth, const el_call_answer *answer,
                        el_error *err) {
   Etcd__AuthenticateResponse *message =
       etcd__authenticate_response__unpack(NULL, answer->len, answer->bytes);
@@ -126,7 +126,7 @@ static void read_token(el_auth *auth, const el_rpc_answer *answer,
   }
 }
 
-static void on_authenticated(void *arg, const el_rpc_answer *answer) {
+static void on_authenticated(void *arg, const el_call_answer *answer) {
   el_auth *auth = arg;
   el_error err = answer->err;
   auth->authenticating = false;
@@ -164,13 +164,13 @@ static void authenticate(el_auth *auth) {
   etcd__authenticate_request__pack(&request, bytes);
   auth->authenticating = true;
   el_channel_set_token(auth->ch, NULL);
-  el_rpc_start(auth->ch,
-               &(el_rpc_request){.method = "/etcdserverpb.Auth/Authenticate",
-                                 .bytes = bytes,
-                                 .len = len,
-                                 .timeout_ms = attempt_ms(auth),
-                                 .outlasts_silence = true},
-               on_authenticated, auth);
+  el_call_start(auth->ch,
+                &(el_call_request){.method = "/etcdserverpb.Auth/Authenticate",
+                                   .bytes = bytes,
+                                   .len = len,
+                                   .timeout_ms = attempt_ms(auth),
+                                   .may_be_slow = true},
+                on_authenticated, auth);
   explicit_bzero(bytes, len);
   free(bytes);
 }
@@ -190,7 +190,7 @@ static void get_token(el_auth *auth) {
 }
 
 /* A token is another member's affair. */
-static void on_moved(el_move *move, const el_error *why) {
+static void on_moved(el_failover_listener *move, const el_error *why) {
   el_auth *auth = EL_OF(move, el_auth, move);
   (void)why;
   if (auth->user != NULL) {
@@ -200,7 +200,7 @@ static void on_moved(el_move *move, const el_error *why) {
 
 /* ---- calls ---- */
 
-static void on_answer(void *arg, const el_rpc_answer *answer) {
+static void on_answer(void *arg, const el_call_answer *answer) {
   auth_call *call = arg;
   el_auth *auth = call->auth;
   bool spoilt = answer->err.token_bad || answer->err.silent;
@@ -233,14 +233,14 @@ static void send(auth_call *call) {
     return;
   }
   call->renewals = auth->renewals;
-  el_rpc_start(auth->ch, &call->request, on_answer, call);
+  el_call_start(auth->ch, &call->request, on_answer, call);
 }
 
-void el_auth_call(el_auth *auth, const el_rpc_request *request,
-                  el_rpc_done done, void *arg) {
+void el_auth_call(el_auth *auth, const el_call_request *request,
+                  el_call_done done, void *arg) {
   auth_call *call;
   if (auth->user == NULL) {
-    el_rpc_start(auth->ch, request, done, arg);
+    el_call_start(auth->ch, request, done, arg);
     return;
   }
   call = el_alloc(sizeof *call);
@@ -293,9 +293,9 @@ el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
   auth->user = user;
   auth->password = password;
   auth->refuse.due = on_refuse;
-  auth->move.moved = on_moved;
+  auth->move.on_failover = on_moved;
   STAILQ_INIT(&auth->waiting);
-  el_channel_add_move(ch, &auth->move);
+  el_channel_add_listener(ch, &auth->move);
   if (token != NULL) {
     el_channel_set_token(ch, token);
   }

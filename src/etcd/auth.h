@@ -26,9 +26,9 @@ void el_auth_stop(el_auth *auth);
 /* @thread io */
 void el_auth_free(el_auth *auth);
 
-/* As el_rpc_start, with a token; may authenticate first. @thread io */
-void el_auth_call(el_auth *auth, const el_rpc_request *request,
-                  el_rpc_done done, void *arg);
+/* As el_call_start, with a token; may authenticate first. @thread io */
+void el_auth_call(el_auth *auth, const el_call_request *request,
+                  el_call_done done, void *arg);
 
 /* Somebody who is about to open a stream. One that carries no token would be
  * somebody else's: that of the client certificate's owner. */

@@ -153,7 +153,7 @@ static void note_kinds(uint8_t *to, const el_op *ops, size_t n) {
 static void classify(el_packed_txn *to, const el_op *ops, size_t n) {
   for (size_t i = 0; i < n; i++) {
     to->is_read = to->is_read && ops[i].kind == EL_OP_RANGE;
-    to->is_local = to->is_local && to->is_read && ops[i].serializable;
+    to->is_serializable = to->is_serializable && to->is_read && ops[i].serializable;
   }
 }
 
@@ -168,7 +168,7 @@ void el_kv_pack(el_packed_txn *to, const el_txn *txn) {
   uint8_t *kinds;
   *to = (el_packed_txn){.n_compares = txn->n_compares,
                         .is_read = true,
-                        .is_local = txn->n_then > 0};
+                        .is_serializable = txn->n_then > 0};
   classify(to, txn->then, txn->n_then);
   classify(to, txn->otherwise, txn->n_otherwise);
   to->bytes = encode(txn, &to->len, key.len + txn->n_then + txn->n_otherwise);
@@ -369,7 +369,8 @@ static bool is_within(span message, int levels) {
 /* A batch and its members: members have no transactions in them. */
 enum { LEVELS_MAX = 2 };
 
-static bool read_message(el_txn_answer *answer, const el_rpc_answer *rpc_answer,
+static bool read_message(el_txn_answer *answer,
+                         const el_call_answer *rpc_answer,
                          const el_txn_shape *shape) {
   const Etcd__TxnResponse *from;
   if (!is_within((span){rpc_answer->bytes, rpc_answer->len}, LEVELS_MAX)) {
@@ -409,7 +410,7 @@ typedef struct txn_call {
   uint8_t kinds[];
 } txn_call;
 
-static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
+static void on_txn_answer(void *arg, const el_call_answer *rpc_answer) {
   txn_call *call = arg;
   el_txn_answer *answer = el_alloc(sizeof *answer);
   answer->err = rpc_answer->err;
@@ -431,8 +432,8 @@ static void on_txn_answer(void *arg, const el_rpc_answer *rpc_answer) {
 
 void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                 el_txn_done done, void *arg) {
-  bool outlasts_silence =
-      packed->patient && el_channel_count(el_auth_channel(auth)) == 1;
+  bool may_be_slow =
+      packed->may_be_slow && el_channel_count(el_auth_channel(auth)) == 1;
   size_t n_kinds = packed->shape.n_then + packed->shape.n_otherwise;
   txn_call *call = el_alloc(sizeof *call + n_kinds);
   call->sent_ms = el_now_ms();
@@ -443,10 +444,10 @@ void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
   call->done = done;
   call->arg = arg;
   el_auth_call(auth,
-               &(el_rpc_request){.method = "/etcdserverpb.KV/Txn",
-                                 .bytes = packed->bytes,
-                                 .len = packed->len,
-                                 .timeout_ms = timeout_ms,
-                                 .outlasts_silence = outlasts_silence},
+               &(el_call_request){.method = "/etcdserverpb.KV/Txn",
+                                  .bytes = packed->bytes,
+                                  .len = packed->len,
+                                  .timeout_ms = timeout_ms,
+                                  .may_be_slow = may_be_slow},
                on_txn_answer, call);
 }

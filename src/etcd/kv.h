@@ -22,8 +22,8 @@ typedef struct el_packed_txn {
   size_t n_compares;
   el_txn_shape shape;
   bool is_read;  /* it can't write */
-  bool is_local; /* one member answers it from what it has */
-  bool patient;  /* where one endpoint is all there is, it outlasts a silence */
+  bool is_serializable; /* one member answers it from what it has */
+  bool may_be_slow;  /* where one endpoint is all there is, it outlasts a silence */
   el_bytes key;  /* of its first operation, else of its first compare */
 } el_packed_txn;
 

@@ -66,7 +66,7 @@ static bool is_enough(el_error *err, const char *from, int64_t ttl_s,
   return false;
 }
 
-static void on_grant_answer(void *arg, const el_rpc_answer *rpc_answer) {
+static void on_grant_answer(void *arg, const el_call_answer *rpc_answer) {
   lease_call *call = arg;
   el_lease_answer answer = {
       .err = rpc_answer->err, .sent_ms = call->sent_ms, .id = call->id};
@@ -95,16 +95,16 @@ void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
   uint8_t bytes[32];
   request.id = id;
   request.ttl = seconds_of(ttl_ms);
-  el_auth_call(
-      auth,
-      &(el_rpc_request){.method = "/etcdserverpb.Lease/LeaseGrant",
-                        .bytes = bytes,
-                        .len = etcd__lease_grant_request__pack(&request, bytes),
-                        .timeout_ms = timeout_ms},
-      on_grant_answer, new_call(id, request.ttl, done, arg));
+  el_auth_call(auth,
+               &(el_call_request){
+                   .method = "/etcdserverpb.Lease/LeaseGrant",
+                   .bytes = bytes,
+                   .len = etcd__lease_grant_request__pack(&request, bytes),
+                   .timeout_ms = timeout_ms},
+               on_grant_answer, new_call(id, request.ttl, done, arg));
 }
 
-static void on_revoke_answer(void *arg, const el_rpc_answer *rpc_answer) {
+static void on_revoke_answer(void *arg, const el_call_answer *rpc_answer) {
   lease_call *call = arg;
   el_lease_answer answer = {
       .err = rpc_answer->err, .sent_ms = call->sent_ms, .id = call->id};
@@ -117,7 +117,7 @@ void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
   uint8_t bytes[16];
   request.id = id;
   el_auth_call(auth,
-               &(el_rpc_request){
+               &(el_call_request){
                    .method = "/etcdserverpb.Lease/LeaseRevoke",
                    .bytes = bytes,
                    .len = etcd__lease_revoke_request__pack(&request, bytes),
@@ -148,7 +148,7 @@ static void read_list(const Etcd__LeaseTimeToLiveResponse *message,
   to->n = message->n_keys;
 }
 
-static void on_list_answer(void *arg, const el_rpc_answer *rpc_answer) {
+static void on_list_answer(void *arg, const el_call_answer *rpc_answer) {
   list_call *call = arg;
   Etcd__LeaseTimeToLiveResponse *message = NULL;
   el_lease_keys answer = {.lease = {.err = rpc_answer->err,
@@ -172,8 +172,8 @@ static void on_list_answer(void *arg, const el_rpc_answer *rpc_answer) {
   free(call);
 }
 
-void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
-                   el_lease_keys_done done, void *arg) {
+void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
+                           el_lease_keys_done done, void *arg) {
   Etcd__LeaseTimeToLiveRequest request = ETCD__LEASE_TIME_TO_LIVE_REQUEST__INIT;
   uint8_t bytes[16];
   list_call *call = el_alloc(sizeof *call);
@@ -182,7 +182,7 @@ void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
   request.keys = true;
   el_auth_call(
       auth,
-      &(el_rpc_request){
+      &(el_call_request){
           .method = "/etcdserverpb.Lease/LeaseTimeToLive",
           .bytes = bytes,
           .len = etcd__lease_time_to_live_request__pack(&request, bytes),
@@ -200,7 +200,7 @@ struct el_keepalive {
   int64_t sent_ms; /* 0: no request is out */
   el_lease_done done;
   void *arg;
-  el_move move;
+  el_failover_listener move;
   el_token_wait token; /* until the stream may be opened */
 };
 
@@ -258,14 +258,15 @@ static void on_keepalive_ended(void *arg, const el_error *err) {
 
 /* The member was left, and with it the stream: the renewal that is out may or may
  * not have been carried out, so it is sent again elsewhere, and counts from then. */
-static void on_keepalive_moved(el_move *move, const el_error *why) {
+static void on_keepalive_moved(el_failover_listener *move,
+                               const el_error *why) {
   el_keepalive *ka = EL_OF(move, el_keepalive, move);
   el_error err;
   if (ka->st == NULL) return;
   el_error_set(&err, EL_UNAVAILABLE, "%s", why->text);
   err.definite = false;
   err.retriable = true;
-  err.elsewhere = el_channel_is_fresh(el_auth_channel(ka->auth));
+  err.elsewhere = el_channel_is_healthy(el_auth_channel(ka->auth));
   el_stream_close(ka->st);
   end_stream(ka, &err);
 }
@@ -286,9 +287,9 @@ el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   ka->auth = auth;
   ka->done = done;
   ka->arg = arg;
-  ka->move.moved = on_keepalive_moved;
+  ka->move.on_failover = on_keepalive_moved;
   ka->token.done = on_token;
-  el_channel_add_move(el_auth_channel(auth), &ka->move);
+  el_channel_add_listener(el_auth_channel(auth), &ka->move);
   return ka;
 }
 
@@ -328,13 +329,13 @@ void el_keepalive_reset(el_keepalive *ka) {
   ka->sent_ms = 0;
 }
 
-void el_keepalive_leave(el_keepalive *ka, const el_error *why) {
+void el_keepalive_fail_over(el_keepalive *ka, const el_error *why) {
   el_stream *st = ka->st;
   el_auth_forget(ka->auth, &ka->token);
   ka->st = NULL;
   ka->sent_ms = 0;
   if (st != NULL) {
-    el_stream_leave(st, why);
+    el_stream_fail_over(st, why);
   }
 }
 

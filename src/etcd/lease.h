@@ -42,8 +42,8 @@ typedef struct el_lease_keys {
 typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 
 /* Asks for the keys of lease |id|, which are valid during |done|. @thread io */
-void el_lease_list(el_auth *auth, int64_t id, int64_t timeout_ms,
-                   el_lease_keys_done done, void *arg);
+void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
+                           el_lease_keys_done done, void *arg);
 
 /* The keepalive stream. */
 typedef struct el_keepalive el_keepalive;
@@ -62,7 +62,7 @@ void el_keepalive_reset(el_keepalive *ka);
 
 /* The same for an answer that doesn't come: leaves the member too.
  * @thread io */
-void el_keepalive_leave(el_keepalive *ka, const el_error *why);
+void el_keepalive_fail_over(el_keepalive *ka, const el_error *why);
 
 /* @thread io */
 void el_keepalive_free(el_keepalive *ka);

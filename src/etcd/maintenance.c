@@ -10,10 +10,10 @@
 
 typedef struct status_call {
   el_auth *auth;
-  el_rpc_request request;
+  el_call_request request;
   bool with_token;
   int64_t sent_us;
-  el_reason_wait wait; /* the call has failed as |failure| says */
+  el_diagnosis_wait wait; /* the call has failed as |failure| says */
   el_member_status failure;
   el_maintenance_done done;
   void *arg;
@@ -31,7 +31,7 @@ static void read_status(el_member_status *to,
   to->n_problems = message->n_errors;
 }
 
-static void on_reason(el_reason_wait *wait, const el_error *reason) {
+static void on_reason(el_diagnosis_wait *wait, const el_error *reason) {
   status_call *call = EL_OF(wait, status_call, wait);
   if (reason != NULL) {
     call->failure.err = *reason;
@@ -43,11 +43,11 @@ static void on_reason(el_reason_wait *wait, const el_error *reason) {
 static bool await_reason(status_call *call, const el_member_status *status) {
   call->failure = *status;
   return status->err.connection &&
-         el_channel_await_reason(el_auth_channel(call->auth),
-                                 call->request.chosen - 1, &call->wait);
+         el_channel_await_diagnosis(el_auth_channel(call->auth),
+                                    call->request.pinned_member - 1, &call->wait);
 }
 
-static void on_status_answer(void *arg, const el_rpc_answer *rpc_answer) {
+static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
   status_call *call = arg;
   Etcd__StatusResponse *message = NULL;
   el_member_status status = {.err = rpc_answer->err,
@@ -86,10 +86,10 @@ void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                     .request = {.method = "/etcdserverpb.Maintenance/Status",
                                 .bytes = (const uint8_t *)"",
                                 .timeout_ms = timeout_ms,
-                                .chosen = member + 1},
+                                .pinned_member = member + 1},
                     .sent_us = el_now_us(),
                     .wait.done = on_reason,
                     .done = done,
                     .arg = arg};
-  el_rpc_start(el_auth_channel(auth), &call->request, on_status_answer, call);
+  el_call_start(el_auth_channel(auth), &call->request, on_status_answer, call);
 }

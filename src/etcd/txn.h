@@ -73,7 +73,7 @@ typedef struct el_txn_answer {
   int64_t rev;     /* of the store the answer was made from */
   uint64_t term;   /* raft term of the member that answered */
   uint64_t cluster_id;
-  bool batched;   /* others may have been carried out in the same revision */
+  bool is_batched;   /* others may have been carried out in the same revision */
   bool succeeded; /* |then| was run */
   el_op_result *results;
   size_t n_results;

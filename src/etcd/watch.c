@@ -31,7 +31,7 @@ struct el_watches {
   el_token_wait token; /* until the stream may be opened */
   int64_t reopen_delay_ms;
   uint64_t salt; /* of the delay */
-  el_move move;
+  el_failover_listener move;
 };
 
 static void send_request(el_watches *watches, const Etcd__WatchRequest *req) {
@@ -263,14 +263,14 @@ static void on_token(el_token_wait *wait, const el_error *err) {
 
 /* Another member is in use: its events are wanted, and at once, unless it has
  * just failed, too. */
-static void on_moved(el_move *move, const el_error *why) {
+static void on_moved(el_failover_listener *move, const el_error *why) {
   el_watches *watches = EL_OF(move, el_watches, move);
   (void)why;
   if (watches->st == NULL) return;
   el_stream_close(watches->st);
   watches->st = NULL;
   if (watches->by_id == NULL) return;
-  if (el_channel_is_fresh(el_auth_channel(watches->auth))) {
+  if (el_channel_is_healthy(el_auth_channel(watches->auth))) {
     watches->reopen_delay_ms = 0;
     el_timers_set(watches->timers, &watches->reopen, el_now_ms());
   } else {
@@ -287,8 +287,8 @@ el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
   watches->salt = el_random();
   watches->reopen.due = on_reopen;
   watches->token.done = on_token;
-  watches->move.moved = on_moved;
-  el_channel_add_move(el_auth_channel(auth), &watches->move);
+  watches->move.on_failover = on_moved;
+  el_channel_add_listener(el_auth_channel(auth), &watches->move);
   return watches;
 }
 

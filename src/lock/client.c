@@ -35,11 +35,11 @@ struct el_client {
   el_watcher_world watchers;
   el_status_world statuses;
   el_alarms *alarms;
-  el_move move;      /* from one member to another */
-  size_t member;     /* the one before it */
-  int64_t outage_ms; /* when it was found last; 0: there is none */
-  bool fail_fast;    /* nobody waits for an etcd that is away */
-  bool has_left;     /* the cluster, which is another one now */
+  el_failover_listener move; /* from one member to another */
+  size_t member;             /* the one before it */
+  int64_t outage_ms;         /* when it was found last; 0: there is none */
+  bool fail_fast;            /* nobody waits for an etcd that is away */
+  bool has_left;             /* the cluster, which is another one now */
   bool closing;
   bool stopping;
   el_timer close_timer;
@@ -163,7 +163,7 @@ static void on_key_found(void *arg, int64_t lease, el_bytes key) {
   el_local_queues_find_key(cl->queues, lease, key);
 }
 
-static void on_moved(el_move *move, const el_error *why) {
+static void on_moved(el_failover_listener *move, const el_error *why) {
   el_client *cl = EL_OF(move, el_client, move);
   const char *left = el_channel_address(cl->channel, cl->member);
   cl->member = el_channel_member(cl->channel);
@@ -183,8 +183,8 @@ static void run_open(el_command *command) {
   cl->channel =
       el_channel_new(cl->loop, settings->endpoints, settings->n, settings->tls);
   cl->member = el_channel_member(cl->channel);
-  cl->move.moved = on_moved;
-  el_channel_add_move(cl->channel, &cl->move);
+  cl->move.on_failover = on_moved;
+  el_channel_add_listener(cl->channel, &cl->move);
   cl->auth = el_auth_new(cl->channel, timers, settings->user,
                          settings->password, settings->token);
   settings->tls = NULL; /* theirs now */

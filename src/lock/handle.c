@@ -76,7 +76,7 @@ bool el_handle_wait(el_handle *handle, el_completion *awaited, unsigned event,
 }
 
 bool el_handle_post(el_handle *handle, el_command *command) {
-  return is_open(handle) && el_loop_run(handle->loop, command);
+  return is_open(handle) && el_loop_run_command(handle->loop, command);
 }
 
 /* In a forked child it is the parent's to read. */

@@ -65,7 +65,7 @@ bool el_handle_stood_still(const el_handle *handle, el_error *err);
 bool el_handle_wait(el_handle *handle, el_completion *awaited, unsigned event,
                     int64_t timeout_ms);
 
-/* Hands |command| to the I/O thread, or runs it where that sleeps (el_loop_run); false:
+/* Hands |command| to the I/O thread, or runs it where that sleeps (el_loop_run_command); false:
  * the client is closed, or another process's. @thread lua */
 bool el_handle_post(el_handle *handle, el_command *command);
 

@@ -149,7 +149,7 @@ static void send_one(el_batch_out *batch) {
   int64_t timeout_ms = time_for(request);
   request->is_short = timeout_ms < EL_ATTEMPT_MS;
   batch->lane->leaving(request, false);
-  request->packed.patient = is_patient(request);
+  request->packed.may_be_slow = is_patient(request);
   el_kv_send(batch->lane->auth, &request->packed, timeout_ms, on_answer, batch);
 }
 
@@ -167,7 +167,7 @@ static void send_many(el_batch_out *batch) {
     patient = patient && is_patient(request);
   }
   el_batch_pack(&packed, members, n);
-  packed.patient = patient;
+  packed.may_be_slow = patient;
   el_kv_send(batch->lane->auth, &packed, EL_ATTEMPT_MS, on_answer, batch);
   el_packed_txn_free(&packed);
 }

@@ -17,7 +17,7 @@
 
 enum {
   /* One attempt of one request, at most; where a member answers nothing at all most
-   * are given up sooner (net/silence.h). etcd's own limit is 7 s. */
+   * are given up sooner (net/health.h). etcd's own limit is 7 s. */
   EL_ATTEMPT_MS = 3000
 };
 

@@ -96,7 +96,7 @@ static bool is_answer(const el_error *err) {
 /* What the answer can tell about the cluster. A delete of a key that isn't
  * there changes nothing. */
 static int seen_how(const el_request *request, const el_txn_answer *answer) {
-  if (request->packed.is_local) return EL_SEEN_LOCAL;
+  if (request->packed.is_serializable) return EL_SEEN_LOCAL;
   if (request->packed.is_read) return EL_SEEN_READ;
   for (size_t i = 0; i < answer->n_results; i++) {
     const el_op_result *result = &answer->results[i];

@@ -139,7 +139,7 @@ static void reset_keepalive(el_session_driver *driver) {
                "etcd %s: a keepalive was not answered in time",
                el_requests_address(driver->world.requests));
   note_outcome(driver, &silent);
-  el_keepalive_leave(driver->keepalive, &silent);
+  el_keepalive_fail_over(driver->keepalive, &silent);
 }
 
 static void on_probed(el_prober *prober, const el_session_event *event,
@@ -172,8 +172,8 @@ static void on_audited(void *arg, const el_lease_keys *answer) {
 
 static void audit(el_session_driver *driver) {
   EL_COUNT(&driver->world.handle->counters, audits, 1);
-  el_lease_list(driver->world.auth, driver->session.id, EL_ATTEMPT_MS,
-                on_audited, ask(driver));
+  el_lease_time_to_live(driver->world.auth, driver->session.id, EL_ATTEMPT_MS,
+                        on_audited, ask(driver));
 }
 
 /* ---- step ---- */

@@ -36,7 +36,8 @@ static bool check_auth(const el_settings *settings,
     return true;
   }
   for (size_t i = 0; i < settings->n; i++) {
-    if (el_endpoint_transport(&settings->endpoints[i]) == EL_TRANSPORT_OPEN) {
+    if (el_endpoint_transport(&settings->endpoints[i]) ==
+        EL_TRANSPORT_PLAINTEXT) {
       el_error_set(err, EL_INVALID,
                    "a password or token would pass in plain text to %s; use "
                    "https, or say allow_plaintext_auth = true",
@@ -51,7 +52,7 @@ static bool load_tls(el_settings *settings, const el_connect_options *options,
                      el_error *err) {
   bool wanted = options->tls_default;
   for (size_t i = 0; i < settings->n; i++) {
-    wanted = wanted || settings->endpoints[i].tls;
+    wanted = wanted || settings->endpoints[i].is_tls;
   }
   if (!wanted) return true;
   settings->tls = el_tls_new(&options->tls, err);

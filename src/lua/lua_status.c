@@ -52,7 +52,7 @@ static void push_said(lua_State *L, const el_member_status *said) {
 static void push_answer(lua_State *L, const el_status_answer *answer) {
   static const char *const transports[] = {[EL_TRANSPORT_TLS] = "tls",
                                            [EL_TRANSPORT_LOCAL] = "local",
-                                           [EL_TRANSPORT_OPEN] = "open"};
+                                           [EL_TRANSPORT_PLAINTEXT] = "open"};
   lua_newtable(L);
   set_text(L, "endpoint", answer->address);
   set_text(L, "transport", transports[answer->transport]);

@@ -1,9 +1,9 @@
 /* call: one unary call, bytes in and bytes out.
  *
- * One batch of all six operations: it completes once, when the call is over,
- * and its success flag says nothing; the status does. Everything that the
- * batch points to lives in el_rpc until that event. A batch that gRPC core
- * refuses never completes: a command ends that call instead. */
+ * A call is one batch of all six operations. The batch completes once, when the call is over. Its
+ * success flag is always set: only the status tells how the call ended. Everything that the batch
+ * points to lives in |call| until it completes. A batch that gRPC core refuses never completes:
+ * then a command ends the call. */
 #include "net/call.h"
 
 #include <grpc/byte_buffer.h>
@@ -24,9 +24,9 @@ static void add(el_metadata *md, const char *key, grpc_slice value) {
   pair->value = value;
 }
 
-void el_metadata_init(el_metadata *md, bool wants_leader, const char *token) {
+void el_metadata_init(el_metadata *md, bool needs_leader, const char *token) {
   md->n = 0;
-  if (wants_leader) {
+  if (needs_leader) {
     add(md, "hasleader", grpc_slice_from_static_string("true"));
   }
   if (token != NULL) {
@@ -40,171 +40,173 @@ void el_metadata_destroy(el_metadata *md) {
   }
 }
 
-void el_metadata_send(grpc_op *op, el_metadata *md) {
+void el_metadata_set_op(grpc_op *op, el_metadata *md) {
   op->op = GRPC_OP_SEND_INITIAL_METADATA;
   op->data.send_initial_metadata.count = md->n;
   op->data.send_initial_metadata.metadata = md->list;
 }
 
-/* ---- the call ---- */
+/* ---- the end of a call ---- */
 
-typedef struct el_rpc {
-  el_tag tag;         /* first: the completion queue's tag */
-  el_live_call entry; /* in the loop's list of calls */
+typedef struct call {
+  el_tag tag;        /* first: the tag of the batch */
+  el_live_call live; /* in the loop's list of calls */
   el_channel *ch;
-  size_t member;  /* who was asked */
-  bool is_chosen; /* by whoever asks */
-  el_asked asked; /* unless it outlasts that, or is chosen */
-  grpc_call *call;
+  size_t member;
+  bool is_pinned;             /* to |member|, by the request */
+  el_health_call health_call; /* unused if pinned, or may_be_slow */
+  grpc_call *grpc;
   el_metadata metadata;
   grpc_metadata_array initial;
   grpc_metadata_array trailing;
-  grpc_byte_buffer *received;
+  grpc_byte_buffer *received; /* the message; NULL: none */
   grpc_status_code status;
-  grpc_slice details;
-  grpc_call_error refusal; /* GRPC_CALL_OK: the batch has started */
-  el_command refused;      /* posted if it has not */
-  el_rpc_done done;
+  grpc_slice details;         /* of the status */
+  grpc_call_error refusal;    /* GRPC_CALL_OK: the batch has started */
+  el_command refused_command; /* posted if it was refused */
+  el_call_done done;
   void *arg;
-} el_rpc;
+} call;
 
-static void cancel(el_live_call *entry) {
-  el_rpc *rpc = EL_OF(entry, el_rpc, entry);
-  grpc_call_cancel(rpc->call, NULL);
+static void cancel_for_stop(el_live_call *live) {
+  call *it = EL_OF(live, call, live);
+  grpc_call_cancel(it->grpc, NULL);
 }
 
-static void give_up(el_asked *asked) {
-  el_rpc *rpc = EL_OF(asked, el_rpc, asked);
-  grpc_call_cancel_with_status(rpc->call, GRPC_STATUS_DEADLINE_EXCEEDED,
-                               "the member is silent", NULL);
+static void cancel_for_health(el_health_call *health_call) {
+  call *it = EL_OF(health_call, call, health_call);
+  grpc_call_cancel_with_status(it->grpc, GRPC_STATUS_DEADLINE_EXCEEDED,
+                               "the member does not answer", NULL);
 }
 
-static void free_rpc(el_rpc *rpc) {
-  el_loop_remove_call(el_channel_loop(rpc->ch), &rpc->entry);
-  if (rpc->received != NULL) {
-    grpc_byte_buffer_destroy(rpc->received);
+static void free_call(call *it) {
+  el_loop_remove_call(el_channel_loop(it->ch), &it->live);
+  if (it->received != NULL) {
+    grpc_byte_buffer_destroy(it->received);
   }
-  el_metadata_destroy(&rpc->metadata);
-  grpc_metadata_array_destroy(&rpc->initial);
-  grpc_metadata_array_destroy(&rpc->trailing);
-  grpc_slice_unref(rpc->details);
-  grpc_call_unref(rpc->call);
-  free(rpc);
+  el_metadata_destroy(&it->metadata);
+  grpc_metadata_array_destroy(&it->initial);
+  grpc_metadata_array_destroy(&it->trailing);
+  grpc_slice_unref(it->details);
+  grpc_call_unref(it->grpc);
+  free(it);
 }
 
-static const char *address_of(const el_rpc *rpc) {
-  return el_channel_address(rpc->ch, rpc->member);
+static const char *address_of(const call *it) {
+  return el_channel_address(it->ch, it->member);
 }
 
-/* Hands the message to |done| as one piece of memory. */
-static void answer_message(el_rpc *rpc) {
+/* Passes the message to |done| as one piece of memory. */
+static void answer_message(call *it) {
   grpc_byte_buffer_reader reader;
   grpc_slice all;
-  el_rpc_answer answer = {.err.code = EL_OK, .from = address_of(rpc)};
-  if (!grpc_byte_buffer_reader_init(&reader, rpc->received)) {
-    el_error_set(&answer.err, EL_PROTOCOL, "etcd %s: unreadable message",
+  el_call_answer answer = {.err.code = EL_OK, .from = address_of(it)};
+  if (!grpc_byte_buffer_reader_init(&reader, it->received)) {
+    el_error_set(&answer.err, EL_PROTOCOL, "etcd %s: the answer can't be read",
                  answer.from);
-    rpc->done(rpc->arg, &answer);
+    it->done(it->arg, &answer);
     return;
   }
   all = grpc_byte_buffer_reader_readall(&reader);
   answer.bytes = GRPC_SLICE_START_PTR(all);
   answer.len = GRPC_SLICE_LENGTH(all);
-  el_channel_note(rpc->ch, rpc->member, &answer.err);
-  rpc->done(rpc->arg, &answer);
+  el_channel_record_result(it->ch, it->member, &answer.err);
+  it->done(it->arg, &answer);
   grpc_slice_unref(all);
   grpc_byte_buffer_reader_destroy(&reader);
 }
 
-static void answer_failure(el_rpc *rpc) {
-  el_rpc_answer answer = {.from = address_of(rpc)};
-  char *details = grpc_slice_to_c_string(rpc->details);
-  el_error_from_status(&answer.err, (int)rpc->status, details, answer.from);
+static void answer_failure(call *it) {
+  el_call_answer answer = {.from = address_of(it)};
+  char *details = grpc_slice_to_c_string(it->details);
+  el_error_from_status(&answer.err, (int)it->status, details, answer.from);
   gpr_free(details);
-  el_channel_note(rpc->ch, rpc->member, &answer.err);
-  rpc->done(rpc->arg, &answer);
+  el_channel_record_result(it->ch, it->member, &answer.err);
+  it->done(it->arg, &answer);
 }
 
-/* Is |status| etcd's word, rather than what became of the connection? */
+/* Returns whether |status| comes from etcd: the other ones tell what happened to the connection. */
 static bool is_answered(grpc_status_code status) {
   return status != GRPC_STATUS_UNAVAILABLE && status != GRPC_STATUS_CANCELLED &&
          status != GRPC_STATUS_DEADLINE_EXCEEDED;
 }
 
-static void on_rpc_done(el_tag *tag, bool ok) {
-  el_rpc *rpc = (el_rpc *)tag;
+static void on_done(el_tag *tag, bool ok) {
+  call *it = (call *)tag;
   (void)ok;
-  if (!rpc->is_chosen) {
-    el_channel_ended(rpc->ch, &rpc->asked, is_answered(rpc->status));
+  if (!it->is_pinned) {
+    el_channel_call_ended(it->ch, &it->health_call, is_answered(it->status));
   }
-  if (rpc->status == GRPC_STATUS_OK && rpc->received != NULL) {
-    answer_message(rpc);
+  if (it->status == GRPC_STATUS_OK && it->received != NULL) {
+    answer_message(it);
   } else {
-    answer_failure(rpc);
+    answer_failure(it);
   }
-  free_rpc(rpc);
+  free_call(it);
 }
 
 static void on_refused(el_command *command) {
-  el_rpc *rpc = EL_OF(command, el_rpc, refused);
-  el_rpc_answer answer = {.from = address_of(rpc)};
-  if (!rpc->is_chosen) {
-    el_channel_ended(rpc->ch, &rpc->asked, false);
+  call *it = EL_OF(command, call, refused_command);
+  el_call_answer answer = {.from = address_of(it)};
+  if (!it->is_pinned) {
+    el_channel_call_ended(it->ch, &it->health_call, false);
   }
-  el_channel_refused(rpc->ch, rpc->member, rpc->refusal, &answer.err);
-  rpc->done(rpc->arg, &answer);
-  free_rpc(rpc);
+  el_channel_set_refusal(it->ch, it->member, it->refusal, &answer.err);
+  it->done(it->arg, &answer);
+  free_call(it);
 }
 
-static void start_batch(el_rpc *rpc, grpc_byte_buffer *message) {
+/* ---- the start ---- */
+
+static void start_batch(call *it, grpc_byte_buffer *message) {
   grpc_op ops[6];
   memset(ops, 0, sizeof ops);
-  el_metadata_send(&ops[0], &rpc->metadata);
+  el_metadata_set_op(&ops[0], &it->metadata);
   ops[1].op = GRPC_OP_SEND_MESSAGE;
   ops[1].data.send_message.send_message = message;
   ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
   ops[3].op = GRPC_OP_RECV_INITIAL_METADATA;
-  ops[3].data.recv_initial_metadata.recv_initial_metadata = &rpc->initial;
+  ops[3].data.recv_initial_metadata.recv_initial_metadata = &it->initial;
   ops[4].op = GRPC_OP_RECV_MESSAGE;
-  ops[4].data.recv_message.recv_message = &rpc->received;
+  ops[4].data.recv_message.recv_message = &it->received;
   ops[5].op = GRPC_OP_RECV_STATUS_ON_CLIENT;
-  ops[5].data.recv_status_on_client.trailing_metadata = &rpc->trailing;
-  ops[5].data.recv_status_on_client.status = &rpc->status;
-  ops[5].data.recv_status_on_client.status_details = &rpc->details;
-  rpc->refusal = grpc_call_start_batch(rpc->call, ops, 6, &rpc->tag, NULL);
-  if (rpc->refusal != GRPC_CALL_OK) {
-    /* Later, because callers of el_rpc_start don't expect the answer within it. */
-    el_loop_post(el_channel_loop(rpc->ch), &rpc->refused);
+  ops[5].data.recv_status_on_client.trailing_metadata = &it->trailing;
+  ops[5].data.recv_status_on_client.status = &it->status;
+  ops[5].data.recv_status_on_client.status_details = &it->details;
+  it->refusal = grpc_call_start_batch(it->grpc, ops, 6, &it->tag, NULL);
+  if (it->refusal != GRPC_CALL_OK) {
+    /* By a command, because |done| must not be called within el_call_start. */
+    el_loop_post(el_channel_loop(it->ch), &it->refused_command);
   }
 }
 
-void el_rpc_start(el_channel *ch, const el_rpc_request *request,
-                  el_rpc_done done, void *arg) {
+void el_call_start(el_channel *ch, const el_call_request *request,
+                   el_call_done done, void *arg) {
   grpc_slice slice =
       grpc_slice_from_copied_buffer((const char *)request->bytes, request->len);
   grpc_byte_buffer *message = grpc_raw_byte_buffer_create(&slice, 1);
-  el_rpc *rpc = el_alloc(sizeof *rpc);
-  rpc->tag.done = on_rpc_done;
-  rpc->entry.cancel = cancel;
-  rpc->refused.run = on_refused;
-  rpc->ch = ch;
-  rpc->is_chosen = request->chosen != 0;
-  rpc->member = rpc->is_chosen ? request->chosen - 1 : el_channel_member(ch);
-  rpc->done = done;
-  rpc->arg = arg;
-  rpc->details = grpc_empty_slice();
-  /* A member that is asked how it is answers without a leader, too. */
-  el_metadata_init(&rpc->metadata, !rpc->is_chosen, el_channel_token(ch));
-  grpc_metadata_array_init(&rpc->initial);
-  grpc_metadata_array_init(&rpc->trailing);
-  rpc->call = el_channel_call(ch, rpc->member, request->method,
-                              el_deadline_in(request->timeout_ms));
-  el_loop_add_call(el_channel_loop(ch), &rpc->entry);
-  rpc->asked.give_up = give_up;
-  if (!request->outlasts_silence && !rpc->is_chosen) {
-    el_channel_asked(ch, &rpc->asked);
+  call *it = el_alloc(sizeof *it);
+  it->tag.done = on_done;
+  it->live.cancel = cancel_for_stop;
+  it->refused_command.run = on_refused;
+  it->ch = ch;
+  it->is_pinned = request->pinned_member != 0;
+  it->member =
+      it->is_pinned ? request->pinned_member - 1 : el_channel_member(ch);
+  it->done = done;
+  it->arg = arg;
+  it->details = grpc_empty_slice();
+  el_metadata_init(&it->metadata, !it->is_pinned, el_channel_token(ch));
+  grpc_metadata_array_init(&it->initial);
+  grpc_metadata_array_init(&it->trailing);
+  it->grpc = el_channel_new_call(ch, it->member, request->method,
+                                 el_deadline_in(request->timeout_ms));
+  el_loop_add_call(el_channel_loop(ch), &it->live);
+  it->health_call.cancel = cancel_for_health;
+  if (!request->may_be_slow && !it->is_pinned) {
+    el_channel_call_started(ch, &it->health_call);
   }
-  start_batch(rpc, message);
+  start_batch(it, message);
   grpc_byte_buffer_destroy(message);
   grpc_slice_unref(slice);
 }

@@ -8,42 +8,40 @@
 
 #include "net/channel.h"
 
-/* What is asked. */
-typedef struct el_rpc_request {
+typedef struct el_call_request {
   const char *method; /* "/package.Service/Method"; not copied */
   const uint8_t *bytes;
   size_t len;
   int64_t timeout_ms;
-  /* Who is asked: 0 is the member in use, else the members count from 1. What one
-   * that is chosen answers, or doesn't, says nothing about the one in use; and it is
-   * to answer though it has no leader. */
-  size_t chosen;
-  /* The member may say nothing for so long: a password's hash takes its time, and to
-   * give up what isn't asked again gains nothing where there is no other member. */
-  bool outlasts_silence;
-} el_rpc_request;
+  /* 0: the call goes to the member in use. n > 0: it goes to member n - 1 only, needs no leader
+   * there, and is left out of the health check: its result says nothing about the member in use. */
+  size_t pinned_member;
+  /* The health check does not cancel the call: etcd may take long (the hash of a password), or
+   * nothing is gained because the call is not repeated and there is no other member. */
+  bool may_be_slow;
+} el_call_request;
 
-/* How a call ended. Valid during the callback only. */
-typedef struct el_rpc_answer {
-  el_error err;         /* code EL_OK when bytes is the server's message */
+/* The end of a call; valid during the callback only. */
+typedef struct el_call_answer {
+  el_error err;         /* code EL_OK: |bytes| is etcd's message */
   const char *from;     /* the member's address, for messages */
   const uint8_t *bytes; /* NULL unless EL_OK */
   size_t len;
-} el_rpc_answer;
+} el_call_answer;
 
-typedef void (*el_rpc_done)(void *arg, const el_rpc_answer *answer);
+typedef void (*el_call_done)(void *arg, const el_call_answer *answer);
 
-/* Sends |request|, whose bytes are copied, and gives up after its timeout, or
- * when the member has fallen silent. |done| is called exactly once, later, on
- * the I/O thread, whatever happens. @thread io */
-void el_rpc_start(el_channel *ch, const el_rpc_request *request,
-                  el_rpc_done done, void *arg);
+/* el_call_start sends |request|, whose bytes are copied. |done| is called exactly once, after
+ * el_call_start has returned: with the answer, after the timeout, or when the health check has
+ * cancelled the call. @thread io */
+void el_call_start(el_channel *ch, const el_call_request *request,
+                   el_call_done done, void *arg);
 
-/* el_header_illegal_at returns the position, from 1, of the first byte of |value| that
- * an HTTP header cannot carry at that place; 0: there is none. Legal are printable ASCII
- * characters, and spaces between them. gRPC core refuses a call with another value, and
- * writes that value to standard error: so each token is checked where it comes in.
- * @thread any */
+/* el_header_illegal_at returns the position, from 1, of the first byte of |value| that an HTTP
+ * header cannot carry at that place; 0: there is none. Printable ASCII characters are legal, and
+ * spaces between them. gRPC core refuses a call with another value and writes that value to
+ * standard error, so each token is checked where it is received. (Inline, because the fuzz targets
+ * replace the rest of this file.) @thread any */
 static inline size_t el_header_illegal_at(const char *value) {
   for (size_t i = 0; value[i] != '\0'; i++) {
     bool is_end = i == 0 || value[i + 1] == '\0';

@@ -1,4 +1,4 @@
-/* channel: the way to a cluster. */
+/* channel: the connections of a client to the members of a cluster. */
 #include "net/channel.h"
 
 #include <grpc/grpc_security.h>
@@ -14,139 +14,129 @@
 #include "net/diagnosis.h"
 #include "net/net_int.h"
 
-/* How often a member that can't be reached is looked at more closely, and how
- * long what was found is believed. */
-enum { DIAGNOSE_EVERY_MS = 2000, BELIEVED_MS = 5000 };
+/* How often a member whose connections fail is diagnosed, and how long the cause that was found is
+ * reported. */
+enum { DIAGNOSE_EVERY_MS = 2000, CAUSE_VALID_MS = 5000 };
 
-/* How long connecting may take; a crowd of handshakes needs its time. gRPC
- * can't be shut down earlier than that under way, so no longer than needed. */
+/* The time limit of an attempt to connect. Many TLS handshakes at once need the longer one. gRPC
+ * cannot be shut down while an attempt is under way, so it is no longer than necessary. */
 enum { CONNECT_MS = 1000, CONNECT_TLS_MS = 2500 };
 
-/* The most bytes of a message that is accepted: about what comes before a member counts as silent.
- * It is room for 20 of the largest values, for etcd takes 1.5 MiB in a request by default; for 1000
- * keys of user data in a page of client:queues, and for 100,000 entries in a queue. A watch tells of
- * the changes of one request at a time, and of several only if the member lags behind; if its
- * message is too large the stream ends, and each watch is created anew, upon which its owner reads. */
+/* The size limit of a message that is accepted: about what can be received before the health check
+ * gives the member up. It has room for 20 of the largest values (etcd accepts 1.5 MiB in a request
+ * by default), for 1000 keys of user data in a page of client:queues, and for 100,000 entries in a
+ * queue. A watch message holds the changes of one request, and of several only if the member lags
+ * behind. If it is too large the stream ends, and each watch is created anew, upon which its owner
+ * reads. */
 enum { MESSAGE_BYTES_MAX = 32 << 20 };
 
-/* A member that failed is asked again after this; the others at once. A failed
- * connection is given up after RENEW_MS, and the next call makes another. */
-enum { FAILED_FOR_MS = 300, RENEW_MS = 250 };
+/* For FAILED_FOR_MS after a failed call a member counts as unhealthy, and is not retried at once.
+ * RECREATE_MS after it, a gRPC channel that has failed to connect is destroyed; the next call
+ * creates another. */
+enum { FAILED_FOR_MS = 300, RECREATE_MS = 250 };
 
-/* ---- the gate ---- */
+typedef struct socket_mutator socket_mutator;
 
-/* A gate forbids a gRPC channel to begin attempts to connect. gRPC shows each new socket to
- * a "socket mutator" before it connects the socket. If the mutator returns false, the attempt
- * fails. */
-typedef struct grpc_socket_mutator socket_mutator;
+typedef struct member_state {
+  el_channel *ch;
+  el_endpoint endpoint;
+  grpc_channel *grpc;      /* NULL: the next call creates it */
+  socket_mutator *mutator; /* of |grpc| */
+  el_timer recreate;       /* checks |grpc| after a failed call */
+  int64_t failed_until_ms; /* unhealthy until then */
+  el_diagnosis *diagnosis; /* under way; NULL: none */
+  bool is_diagnosis_stale; /* it uses certificates that were replaced since */
+  int64_t diagnosed_ms;    /* when the last diagnosis began; 0: never */
+  int64_t cause_until_ms;  /* |cause| is reported until then */
+  el_error cause;          /* why connections fail: the last diagnosis */
+  STAILQ_HEAD(, el_diagnosis_wait) waits;
+} member_state;
 
-/* gRPC documents GRPC_ARG_SOCKET_MUTATOR, but installs no header with this type. The
- * first three functions are those of gRPC 1.0. A later version has added the fourth, which
- * replaces the first unless it is NULL. */
-typedef struct mutator_vtable {
-  bool (*mutate_fd)(int fd, socket_mutator *gate);
-  int (*compare)(socket_mutator *a, socket_mutator *b);
-  void (*destroy)(socket_mutator *gate);
-  bool (*mutate_fd_2)(const void *info, socket_mutator *gate);
-} mutator_vtable;
-
-struct grpc_socket_mutator {
-  const mutator_vtable *vtable; /* gRPC reads these two */
-  gpr_refcount refs;
-  atomic_bool closed;
-  atomic_bool has_attempt; /* that may have a connection; may have ended */
+struct el_channel {
+  el_loop *loop;
+  member_state *members;
+  size_t n;
+  size_t current;   /* the member in use */
+  char *token;      /* NULL: none */
+  el_tls *tls;      /* NULL: no member uses it */
+  el_health health; /* of the member in use */
+  TAILQ_HEAD(, el_failover_listener) listeners;
 };
 
-static bool let_pass(int fd, socket_mutator *gate) {
+/* ---- socket mutator ---- */
+
+/* gRPC shows each new socket to a "socket mutator" before it connects the socket; if the mutator
+ * returns false, the attempt to connect fails. That is how a channel is kept from new attempts
+ * before it is destroyed.
+ *
+ * gRPC documents GRPC_ARG_SOCKET_MUTATOR, but installs no header with this type. The first three
+ * functions are those of gRPC 1.0. A later version has added the fourth, which replaces the first
+ * unless it is NULL. */
+typedef struct mutator_vtable {
+  bool (*mutate_fd)(int fd, socket_mutator *mutator);
+  int (*compare)(socket_mutator *a, socket_mutator *b);
+  void (*destroy)(socket_mutator *mutator);
+  bool (*mutate_fd_2)(const void *info, socket_mutator *mutator);
+} mutator_vtable;
+
+struct socket_mutator {
+  const mutator_vtable *vtable; /* gRPC reads these two */
+  gpr_refcount refs;
+  /* The rest is written on the I/O thread and on gRPC's threads. */
+  atomic_bool blocks;            /* new attempts fail */
+  atomic_bool may_be_connecting; /* an attempt was let pass, and no later one
+                                    was made fail */
+};
+
+static bool mutate_fd(int fd, socket_mutator *mutator) {
   (void)fd;
-  atomic_store(&gate->has_attempt, true); /* before the gate is seen open */
-  if (!atomic_load(&gate->closed)) return true;
-  atomic_store(&gate->has_attempt, false);
+  /* Set before |blocks| is read. drop_channel sets |blocks| before it reads this field, so one of
+   * the two threads sees what the other has set. */
+  atomic_store(&mutator->may_be_connecting, true);
+  if (!atomic_load(&mutator->blocks)) return true;
+  /* The attempts of a channel follow one another, so the last one has ended. */
+  atomic_store(&mutator->may_be_connecting, false);
   return false;
 }
 
-static int compare_gates(socket_mutator *a, socket_mutator *b) {
+static int compare_mutators(socket_mutator *a, socket_mutator *b) {
   return (a > b) - (a < b);
 }
 
-static void destroy_gate(socket_mutator *gate) { free(gate); }
+static void destroy_mutator(socket_mutator *mutator) { free(mutator); }
 
-/* Returns an open gate. */
-static socket_mutator *gate_new(void) {
-  static const mutator_vtable vtable = {let_pass, compare_gates, destroy_gate,
-                                        NULL};
-  socket_mutator *gate = el_alloc(sizeof *gate);
-  gate->vtable = &vtable;
-  gpr_ref_init(&gate->refs, 1);
-  return gate;
+static socket_mutator *new_mutator(void) {
+  static const mutator_vtable vtable = {mutate_fd, compare_mutators,
+                                        destroy_mutator, NULL};
+  socket_mutator *mutator = el_alloc(sizeof *mutator);
+  mutator->vtable = &vtable;
+  gpr_ref_init(&mutator->refs, 1);
+  return mutator;
 }
 
-/* Gives |gate| up; its channel may still use it. */
-static void gate_unref(socket_mutator *gate) {
-  if (gpr_unref(&gate->refs)) destroy_gate(gate);
+static void unref_mutator(socket_mutator *mutator) {
+  if (gpr_unref(&mutator->refs)) destroy_mutator(mutator);
 }
 
-static void *copy_arg(void *gate) {
-  gpr_ref(&((socket_mutator *)gate)->refs);
-  return gate;
+static void *copy_arg(void *mutator) {
+  gpr_ref(&((socket_mutator *)mutator)->refs);
+  return mutator;
 }
 
-static void destroy_arg(void *gate) { gate_unref(gate); }
+static void destroy_arg(void *mutator) { unref_mutator(mutator); }
 
-static int compare_args(void *a, void *b) { return compare_gates(a, b); }
+static int compare_args(void *a, void *b) { return compare_mutators(a, b); }
 
-/* Returns the argument by which a channel, when it is created, gets |gate|. The argument
- * is valid as long as |gate|. */
-static grpc_arg gate_arg(socket_mutator *gate) {
+/* Returns the argument with which a channel is created. It is valid as long as |mutator|. */
+static grpc_arg mutator_arg(socket_mutator *mutator) {
   static const grpc_arg_pointer_vtable vtable = {copy_arg, destroy_arg,
                                                  compare_args};
   return (grpc_arg){.type = GRPC_ARG_POINTER,
                     .key = (char *)GRPC_ARG_SOCKET_MUTATOR,
-                    .value.pointer = {gate, &vtable}};
+                    .value.pointer = {mutator, &vtable}};
 }
 
-/* gate_close makes each attempt to connect that begins from now on fail, before it has a
- * connection. */
-static void gate_close(socket_mutator *gate) {
-  atomic_store(&gate->closed, true);
-}
-
-/* Returns whether an attempt that began before the gate was closed may be under way. The
- * attempts of a channel follow one another, so there is none after the gate has made one
- * fail. */
-static bool gate_may_be_connecting(const socket_mutator *gate) {
-  return atomic_load(&gate->has_attempt);
-}
-
-/* ---- types ---- */
-
-typedef struct peer {
-  el_channel *ch;
-  el_endpoint endpoint;
-  grpc_channel *grpc;      /* NULL: the next call makes it */
-  socket_mutator *gate;    /* of |grpc| */
-  el_timer renew;          /* looks at a connection that has failed */
-  int64_t failed_until;    /* not worth asking before */
-  el_diagnosis *diagnosis; /* under way */
-  bool outdated;           /* it asks with what we showed and trusted before */
-  int64_t diagnosed_ms;    /* when the last one began */
-  int64_t believed_until;
-  el_error verdict; /* what it found */
-  STAILQ_HEAD(, el_reason_wait) curious;
-} peer;
-
-struct el_channel {
-  el_loop *loop;
-  peer *members;
-  size_t n;
-  size_t at;          /* the member in use */
-  char *token;        /* NULL: none */
-  el_tls *tls;        /* NULL: no member wants it */
-  el_silence silence; /* with the member in use */
-  TAILQ_HEAD(, el_move) moves;
-};
-
-/* ---- one member's connection ---- */
+/* ---- gRPC channels ---- */
 
 static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
   el_tls_texts texts = el_tls_get_texts(tls);
@@ -156,47 +146,49 @@ static grpc_channel_credentials *tls_credentials(const el_tls *tls) {
       texts.cas, texts.cert != NULL ? &pair : NULL, NULL, NULL);
 }
 
-static int connect_ms_of(const el_endpoint *endpoint) {
-  return endpoint->tls ? CONNECT_TLS_MS : CONNECT_MS;
+static int connect_timeout_ms(const el_endpoint *endpoint) {
+  return endpoint->is_tls ? CONNECT_TLS_MS : CONNECT_MS;
 }
 
-static grpc_channel *open_channel(const el_endpoint *endpoint,
-                                  const el_tls *tls, socket_mutator *gate) {
-  int connect_ms = connect_ms_of(endpoint);
+static grpc_channel *create_channel(const el_endpoint *endpoint,
+                                    const el_tls *tls,
+                                    socket_mutator *mutator) {
+  int connect_ms = connect_timeout_ms(endpoint);
 #define INT_ARG(name, number) \
   {.type = GRPC_ARG_INTEGER, .key = (char *)(name), .value.integer = (number)}
   grpc_arg list[] = {
-      /* A lock service inside a cluster isn't behind a web proxy. */
+      /* A lock service inside a cluster is not behind a web proxy. */
       INT_ARG(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
-      /* Clients of one process share no connection and no back-off. */
+      /* Clients of one process share no connection and no backoff. */
       INT_ARG(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
-      /* We repeat ourselves. gRPC's own retrying aborts the process when a
-       * member says goodbye while a call is on its way. */
+      /* etcdlock retries by itself. gRPC's retries abort the process if a member sends GOAWAY
+       * while a call is being sent. */
       INT_ARG(GRPC_ARG_ENABLE_RETRIES, 0),
-      /* gRPC's 20 s to connect outlive every lease; the "min reconnect
-       * backoff" is in truth the time to connect, if the others aren't longer.
-       * It never comes to a reconnection: see on_renew. */
+      /* gRPC's default of 20 s to connect is longer than a lease. The "min reconnect backoff" is
+       * really the time limit of an attempt, unless one of the others is longer. A reconnection
+       * never happens: see on_recreate. */
       INT_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, connect_ms),
       INT_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, connect_ms),
-      /* Find half-open connections. etcd punishes pings more frequent than
-       * 5 s; without 0 here the probing of an idle watch stops after two. */
+      /* Detect half-open connections. etcd closes a connection with pings less than 5 s apart.
+       * Without the 0 for "without data", gRPC stops pinging an idle watch after two pings. */
       INT_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
       INT_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000),
       INT_ARG(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0),
       INT_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
       INT_ARG(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, MESSAGE_BYTES_MAX),
-      gate_arg(gate),
-      /* Last, because it isn't always used: whom the certificate must name. */
+      mutator_arg(mutator),
+      /* Last, because it is optional: the name that the certificate must have. */
       {.type = GRPC_ARG_STRING, .key = (char *)GRPC_ARG_DEFAULT_AUTHORITY},
   };
 #undef INT_ARG
   grpc_channel_args args = {.num_args = sizeof list / sizeof *list - 1,
                             .args = list};
-  grpc_channel_credentials *creds =
-      endpoint->tls ? tls_credentials(tls) : grpc_insecure_credentials_create();
+  grpc_channel_credentials *creds = endpoint->is_tls
+                                        ? tls_credentials(tls)
+                                        : grpc_insecure_credentials_create();
   grpc_channel *channel;
-  if (endpoint->tls && el_tls_server_name(tls) != NULL) {
+  if (endpoint->is_tls && el_tls_server_name(tls) != NULL) {
     list[args.num_args++].value.string = (char *)el_tls_server_name(tls);
   }
   channel = grpc_channel_create(endpoint->target, creds, &args);
@@ -204,91 +196,89 @@ static grpc_channel *open_channel(const el_endpoint *endpoint,
   return channel;
 }
 
-/* ---- the end of a connection ---- */
-
-/* gRPC 1.51 never closes a connection whose channel is destroyed after the TCP
- * connection and before the peer's SETTINGS, if these still come: in
- * Subchannel::OnConnectingFinishedLocked it drops the finished connection without a
- * destructor. So a channel is destroyed when no attempt to connect can be under way. */
-typedef struct remains {
+/* gRPC 1.51 never closes a connection whose channel is destroyed after the TCP connection is
+ * established and before the peer's SETTINGS frame, if that still comes: in
+ * Subchannel::OnConnectingFinishedLocked it drops the finished connection without a destructor. So
+ * a channel is destroyed only when no attempt to connect can be under way. */
+typedef struct closing_channel {
   grpc_channel *grpc;
-  socket_mutator *gate;
-  int64_t until_ms; /* every attempt has ended, by its own deadline */
-} remains;
+  socket_mutator *mutator; /* blocks new attempts */
+  int64_t until_ms;        /* by then each attempt has reached its time limit */
+} closing_channel;
 
-/* may_be_connecting returns whether an attempt that began before the gate was closed may be
- * under way. gRPC sets the state CONNECTING before the first attempt, and keeps
- * TRANSIENT_FAILURE during the attempts that follow a failed one. */
-static bool may_be_connecting(const remains *left) {
+/* gRPC sets the state CONNECTING before the first attempt, and keeps TRANSIENT_FAILURE during the
+ * attempts that follow a failed one. */
+static bool may_be_connecting(const closing_channel *closing) {
   grpc_connectivity_state state =
-      grpc_channel_check_connectivity_state(left->grpc, 0);
+      grpc_channel_check_connectivity_state(closing->grpc, 0);
   return (state == GRPC_CHANNEL_CONNECTING ||
           state == GRPC_CHANNEL_TRANSIENT_FAILURE) &&
-         gate_may_be_connecting(left->gate) && el_now_ms() < left->until_ms;
+         atomic_load(&closing->mutator->may_be_connecting) &&
+         el_now_ms() < closing->until_ms;
 }
 
-static bool look_at_remains(void *arg) {
-  remains *left = arg;
-  if (may_be_connecting(left)) return true;
-  grpc_channel_destroy(left->grpc);
-  gate_unref(left->gate);
-  free(left);
-  return false;
+static bool try_free_channel(void *arg) {
+  closing_channel *closing = arg;
+  if (may_be_connecting(closing)) return false;
+  grpc_channel_destroy(closing->grpc);
+  unref_mutator(closing->mutator);
+  free(closing);
+  return true;
 }
 
-/* The next call opens a new connection. */
-static void drop_connection(peer *member) {
-  remains *left;
-  if (member->grpc == NULL) return;
-  left = el_alloc(sizeof *left);
-  *left = (remains){member->grpc, member->gate,
-                    el_now_ms() + 2 * connect_ms_of(&member->endpoint)};
-  member->grpc = NULL;
-  member->gate = NULL;
-  gate_close(left->gate);
-  if (gate_may_be_connecting(left->gate)) {
-    /* A pause between two attempts ends now, and the gate refuses the next one. */
-    grpc_channel_reset_connect_backoff(left->grpc);
+/* Closes the connection of |at|; the next call creates a new one. */
+static void drop_channel(member_state *at) {
+  closing_channel *closing;
+  if (at->grpc == NULL) return;
+  closing = el_alloc(sizeof *closing);
+  *closing =
+      (closing_channel){at->grpc, at->mutator,
+                        el_now_ms() + 2 * connect_timeout_ms(&at->endpoint)};
+  at->grpc = NULL;
+  at->mutator = NULL;
+  atomic_store(&closing->mutator->blocks, true);
+  if (atomic_load(&closing->mutator->may_be_connecting)) {
+    /* Ends a pause between two attempts: the next attempt begins, and is made fail. */
+    grpc_channel_reset_connect_backoff(closing->grpc);
   }
-  if (look_at_remains(left)) {
-    el_loop_linger(member->ch->loop, look_at_remains, left);
+  if (!try_free_channel(closing)) {
+    el_loop_defer_free(at->ch->loop, try_free_channel, closing);
   }
 }
 
-/* A channel that failed would connect again by itself, and nobody can see when:
- * its state stays that of the failure. A new one, which the next call makes,
- * tells. */
-static void on_renew(el_timer *timer) {
-  peer *member = EL_OF(timer, peer, renew);
-  if (member->grpc == NULL) return;
-  switch (grpc_channel_check_connectivity_state(member->grpc, 0)) {
+/* A gRPC channel that has failed connects again at a time that cannot be observed: its state
+ * remains TRANSIENT_FAILURE. The state of a new channel, which the next call creates, can. */
+static void on_recreate(el_timer *timer) {
+  member_state *at = EL_OF(timer, member_state, recreate);
+  if (at->grpc == NULL) return;
+  switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
-      drop_connection(member);
+      drop_channel(at);
       return;
     case GRPC_CHANNEL_CONNECTING:
-      el_timers_set(el_loop_timers(member->ch->loop), timer,
-                    el_now_ms() + RENEW_MS);
+      el_timers_set(el_loop_timers(at->ch->loop), timer,
+                    el_now_ms() + RECREATE_MS);
       return;
     default:
       return;
   }
 }
 
-static void renew_soon(peer *member) {
-  if (member->renew.slot == 0) {
-    el_timers_set(el_loop_timers(member->ch->loop), &member->renew,
-                  el_now_ms() + RENEW_MS);
+static void recreate_soon(member_state *at) {
+  if (at->recreate.slot == 0) {
+    el_timers_set(el_loop_timers(at->ch->loop), &at->recreate,
+                  el_now_ms() + RECREATE_MS);
   }
 }
 
-/* ---- the members ---- */
+/* ---- life ---- */
 
-static void on_silent(el_silence *silence) {
-  el_channel *ch = EL_OF(silence, el_channel, silence);
-  el_error silent;
-  el_error_set(&silent, EL_UNAVAILABLE, "etcd %s: no answer in time",
-               el_channel_address(ch, ch->at));
-  el_channel_leave(ch, ch->at, &silent);
+static void on_unresponsive(el_health *health) {
+  el_channel *ch = EL_OF(health, el_channel, health);
+  el_error cause;
+  el_error_set(&cause, EL_UNAVAILABLE, "etcd %s: no answer in time",
+               el_channel_address(ch, ch->current));
+  el_channel_fail_over(ch, ch->current, &cause);
 }
 
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
@@ -298,30 +288,29 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   ch->loop = loop;
   ch->members = el_alloc(n * sizeof *ch->members);
   ch->n = n;
-  TAILQ_INIT(&ch->moves);
-  el_silence_init(&ch->silence, el_loop_timers(loop), on_silent);
+  TAILQ_INIT(&ch->listeners);
+  el_health_init(&ch->health, el_loop_timers(loop), on_unresponsive);
   for (size_t i = 0; i < n; i++) {
     ch->members[i].ch = ch;
-    ch->members[i].renew.due = on_renew;
+    ch->members[i].recreate.due = on_recreate;
     ch->members[i].endpoint = endpoints[i];
-    STAILQ_INIT(&ch->members[i].curious);
+    STAILQ_INIT(&ch->members[i].waits);
   }
   return ch;
 }
 
-/* The next calls open new connections. */
-static void close_members(el_channel *ch) {
+static void drop_all_channels(el_channel *ch) {
   for (size_t i = 0; i < ch->n; i++) {
-    el_timers_stop(el_loop_timers(ch->loop), &ch->members[i].renew);
-    drop_connection(&ch->members[i]);
+    el_timers_stop(el_loop_timers(ch->loop), &ch->members[i].recreate);
+    drop_channel(&ch->members[i]);
   }
 }
 
-static void tell_reason(peer *member, const el_error *reason) {
-  el_reason_wait *wait;
-  while ((wait = STAILQ_FIRST(&member->curious)) != NULL) {
-    STAILQ_REMOVE_HEAD(&member->curious, link);
-    wait->done(wait, reason);
+static void end_waits(member_state *at, const el_error *cause) {
+  el_diagnosis_wait *wait;
+  while ((wait = STAILQ_FIRST(&at->waits)) != NULL) {
+    STAILQ_REMOVE_HEAD(&at->waits, link);
+    wait->done(wait, cause);
   }
 }
 
@@ -334,13 +323,13 @@ const char *el_channel_token(const el_channel *ch) { return ch->token; }
 
 void el_channel_free(el_channel *ch) {
   el_channel_set_token(ch, NULL);
-  el_silence_destroy(&ch->silence);
-  close_members(ch);
+  el_health_destroy(&ch->health);
+  drop_all_channels(ch);
   for (size_t i = 0; i < ch->n; i++) {
     if (ch->members[i].diagnosis != NULL) {
       el_diagnosis_stop(ch->members[i].diagnosis);
     }
-    tell_reason(&ch->members[i], NULL);
+    end_waits(&ch->members[i], NULL);
   }
   if (ch->tls != NULL) {
     el_tls_unref(ch->tls);
@@ -348,6 +337,8 @@ void el_channel_free(el_channel *ch) {
   free(ch->members);
   free(ch);
 }
+
+/* ---- members and calls ---- */
 
 const char *el_channel_address(const el_channel *ch, size_t member) {
   return ch->members[member].endpoint.address;
@@ -357,20 +348,20 @@ el_transport el_channel_transport(const el_channel *ch, size_t member) {
   return el_endpoint_transport(&ch->members[member].endpoint);
 }
 
-size_t el_channel_member(const el_channel *ch) { return ch->at; }
+size_t el_channel_member(const el_channel *ch) { return ch->current; }
 
 size_t el_channel_count(const el_channel *ch) { return ch->n; }
 
 el_loop *el_channel_loop(const el_channel *ch) { return ch->loop; }
 
-grpc_call *el_channel_call(el_channel *ch, size_t member, const char *method,
-                           gpr_timespec deadline) {
-  peer *at = &ch->members[member];
+grpc_call *el_channel_new_call(el_channel *ch, size_t member,
+                               const char *method, gpr_timespec deadline) {
+  member_state *at = &ch->members[member];
   grpc_slice name = grpc_slice_from_copied_string(method);
   grpc_call *call;
   if (at->grpc == NULL) {
-    at->gate = gate_new();
-    at->grpc = open_channel(&at->endpoint, ch->tls, at->gate);
+    at->mutator = new_mutator();
+    at->grpc = create_channel(&at->endpoint, ch->tls, at->mutator);
   }
   call = grpc_channel_create_call(at->grpc, NULL, GRPC_PROPAGATE_DEFAULTS,
                                   el_loop_queue(ch->loop), name, NULL, deadline,
@@ -379,119 +370,124 @@ grpc_call *el_channel_call(el_channel *ch, size_t member, const char *method,
   return call;
 }
 
-void el_channel_refused(const el_channel *ch, size_t member, grpc_call_error rc,
-                        el_error *err) {
+void el_channel_set_refusal(const el_channel *ch, size_t member,
+                            grpc_call_error rc, el_error *err) {
   el_error_set(err, EL_INVALID,
                "etcd %s: gRPC has refused to send the request: %s",
                el_channel_address(ch, member), grpc_call_error_to_string(rc));
 }
 
-/* ---- moving on ---- */
+/* ---- failover ---- */
 
-void el_channel_add_move(el_channel *ch, el_move *move) {
-  TAILQ_INSERT_TAIL(&ch->moves, move, link);
+void el_channel_add_listener(el_channel *ch, el_failover_listener *listener) {
+  TAILQ_INSERT_TAIL(&ch->listeners, listener, link);
 }
 
-void el_channel_leave(el_channel *ch, size_t member, const el_error *why) {
-  el_move *move;
-  if (member != ch->at || ch->n == 1) return;
-  ch->at = (ch->at + 1) % ch->n;
-  TAILQ_FOREACH(move, &ch->moves, link) { move->moved(move, why); }
-}
-
-bool el_channel_is_fresh(const el_channel *ch) {
-  return ch->members[ch->at].failed_until <= el_now_ms();
-}
-
-void el_channel_asked(el_channel *ch, el_asked *asked) {
-  el_silence_sent(&ch->silence, asked);
-}
-
-void el_channel_ended(el_channel *ch, el_asked *asked, bool answered) {
-  el_silence_ended(&ch->silence, asked, answered);
-}
-
-/* ---- why a member can't be reached ---- */
-
-static void on_diagnosed(void *arg, bool found, const el_error *err) {
-  peer *member = arg;
-  member->diagnosis = NULL;
-  found = found && !member->outdated;
-  member->outdated = false;
-  if (found) {
-    member->verdict = *err;
-    member->believed_until = el_now_ms() + BELIEVED_MS;
+void el_channel_fail_over(el_channel *ch, size_t member,
+                          const el_error *cause) {
+  el_failover_listener *listener;
+  if (member != ch->current || ch->n == 1) return;
+  ch->current = (ch->current + 1) % ch->n;
+  TAILQ_FOREACH(listener, &ch->listeners, link) {
+    listener->on_failover(listener, cause);
   }
-  tell_reason(member, found ? err : NULL);
 }
 
-/* Connections fail for reasons that gRPC doesn't tell: ask OpenSSL. */
-static void diagnose(peer *member) {
+bool el_channel_is_healthy(const el_channel *ch) {
+  return ch->members[ch->current].failed_until_ms <= el_now_ms();
+}
+
+void el_channel_call_started(el_channel *ch, el_health_call *call) {
+  el_health_call_started(&ch->health, call);
+}
+
+void el_channel_call_ended(el_channel *ch, el_health_call *call,
+                           bool is_answered) {
+  el_health_call_ended(&ch->health, call, is_answered);
+}
+
+/* ---- why connections fail ---- */
+
+static void on_diagnosed(void *arg, bool is_found, const el_error *err) {
+  member_state *at = arg;
+  at->diagnosis = NULL;
+  is_found = is_found && !at->is_diagnosis_stale;
+  at->is_diagnosis_stale = false;
+  if (is_found) {
+    at->cause = *err;
+    at->cause_until_ms = el_now_ms() + CAUSE_VALID_MS;
+  }
+  end_waits(at, is_found ? err : NULL);
+}
+
+/* gRPC does not tell why a TLS connection fails; OpenSSL does. A Unix socket is not diagnosed. */
+static void diagnose(member_state *at) {
   int64_t now = el_now_ms();
-  if (member->diagnosis != NULL || member->endpoint.path ||
-      (member->diagnosed_ms != 0 &&
-       now < member->diagnosed_ms + DIAGNOSE_EVERY_MS)) {
+  if (at->diagnosis != NULL || at->endpoint.is_unix ||
+      (at->diagnosed_ms != 0 && now < at->diagnosed_ms + DIAGNOSE_EVERY_MS)) {
     return;
   }
-  member->diagnosed_ms = now;
-  member->diagnosis = el_diagnosis_start(
-      member->ch->loop, member->endpoint.tls ? member->ch->tls : NULL,
-      member->endpoint.address, on_diagnosed, member);
+  at->diagnosed_ms = now;
+  at->diagnosis =
+      el_diagnosis_start(at->ch->loop, at->endpoint.is_tls ? at->ch->tls : NULL,
+                         at->endpoint.address, on_diagnosed, at);
 }
 
-/* Is there no member left that might work? */
+/* Returns whether the connections to each member fail for a known cause. */
 static bool is_hopeless(const el_channel *ch) {
   int64_t now = el_now_ms();
   for (size_t i = 0; i < ch->n; i++) {
-    if (ch->members[i].believed_until <= now) return false;
+    if (ch->members[i].cause_until_ms <= now) return false;
   }
   return true;
 }
 
-/* What we show and trust has changed: what was found before counts no more. */
+/* The certificates were replaced: earlier connections and diagnoses say nothing about new ones. */
 static void start_anew(el_channel *ch) {
-  close_members(ch);
+  drop_all_channels(ch);
   for (size_t i = 0; i < ch->n; i++) {
-    ch->members[i].believed_until = ch->members[i].diagnosed_ms = 0;
-    ch->members[i].outdated = ch->members[i].diagnosis != NULL;
+    member_state *at = &ch->members[i];
+    at->cause_until_ms = at->diagnosed_ms = 0;
+    at->is_diagnosis_stale = at->diagnosis != NULL;
   }
 }
 
-static void explain(el_channel *ch, peer *member, el_error *err) {
-  if (!err->connection) return; /* etcd's own words are believed */
-  if (member->believed_until > el_now_ms()) {
-    /* It says why there is no connection, and not what became of a request that left on
-     * one that broke. */
-    bool definite = err->unsent;
-    *err = member->verdict;
-    err->definite = err->unsent = definite;
+/* Replaces |err| by the cause that a diagnosis has found, or starts a diagnosis. */
+static void explain(el_channel *ch, member_state *at, el_error *err) {
+  if (!err->connection) return; /* it was etcd that said |err| */
+  if (at->cause_until_ms > el_now_ms()) {
+    /* The diagnosis tells why there is no connection. It does not tell whether a request that was
+     * sent on a connection that broke was applied. */
+    bool is_definite = err->unsent;
+    *err = at->cause;
+    err->definite = err->unsent = is_definite;
     err->retriable = !is_hopeless(ch);
   } else {
-    diagnose(member);
+    diagnose(at);
   }
 }
 
-void el_channel_note(el_channel *ch, size_t member, el_error *err) {
-  peer *asked = &ch->members[member];
+void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
+  member_state *at = &ch->members[member];
   if (err->code == EL_OK) {
-    asked->believed_until = asked->failed_until = 0;
+    at->cause_until_ms = at->failed_until_ms = 0;
     return;
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
-  renew_soon(asked);
+  recreate_soon(at);
   if (ch->tls != NULL && err->connection && el_tls_reload(ch->tls)) {
     start_anew(ch);
   }
-  explain(ch, asked, err);
-  asked->failed_until = el_now_ms() + FAILED_FOR_MS;
-  el_channel_leave(ch, member, err);
-  err->elsewhere = el_channel_is_fresh(ch);
+  explain(ch, at, err);
+  at->failed_until_ms = el_now_ms() + FAILED_FOR_MS;
+  el_channel_fail_over(ch, member, err);
+  err->elsewhere = el_channel_is_healthy(ch);
 }
 
-bool el_channel_await_reason(el_channel *ch, size_t member,
-                             el_reason_wait *wait) {
-  peer *asked = &ch->members[member];
-  if (asked->diagnosis == NULL) return false;
-  STAILQ_INSERT_TAIL(&asked->curious, wait, link);
+bool el_channel_await_diagnosis(el_channel *ch, size_t member,
+                                el_diagnosis_wait *wait) {
+  member_state *at = &ch->members[member];
+  if (at->diagnosis == NULL) return false;
+  STAILQ_INSERT_TAIL(&at->waits, wait, link);
   return true;
 }

@@ -1,10 +1,9 @@
-/* channel: the way to a cluster: one connection for each of its members,
- * of which one is in use at a time.
+/* channel: the connections of a client to the members of a cluster.
  *
- * Everything goes to the member in use: calls and streams alike, so that a
- * member that has fallen silent, or is cut off from the others, is left as a
- * whole. When a call there fails for a reason of the member's, the channel
- * moves on to the next one and tells those who have streams open.
+ * There is one gRPC channel per member, and one member is in use at a time: all calls and streams
+ * go to it, so that a member that does not answer, or that is cut off from the others, is left as a
+ * whole. If a call fails because of the member, the channel fails over to the next member and tells
+ * its listeners, which have streams open.
  */
 #ifndef ETCDLOCK_NET_CHANNEL_H
 #define ETCDLOCK_NET_CHANNEL_H
@@ -18,67 +17,68 @@
 
 typedef struct el_channel el_channel;
 
-/* Somebody who wants to know when another member is used. */
-typedef struct el_move el_move;
-struct el_move {
-  void (*moved)(el_move *move, const el_error *why);
-  TAILQ_ENTRY(el_move) link;
+/* Hears of each failover; embedded in its owner. |cause| is why the last member was left. */
+typedef struct el_failover_listener el_failover_listener;
+struct el_failover_listener {
+  void (*on_failover)(el_failover_listener *listener, const el_error *cause);
+  TAILQ_ENTRY(el_failover_listener) link;
 };
 
-/* Somebody who wants to know why a member can't be reached. |reason| is NULL when
- * no more was found than the failure has said. */
-typedef struct el_reason_wait el_reason_wait;
-struct el_reason_wait {
-  void (*done)(el_reason_wait *wait, const el_error *reason);
-  STAILQ_ENTRY(el_reason_wait) link;
+/* Waits for the end of a diagnosis; embedded in its owner. |cause| is why connections to the
+ * member fail, or NULL if nothing more was found than the failed call has told. */
+typedef struct el_diagnosis_wait el_diagnosis_wait;
+struct el_diagnosis_wait {
+  void (*done)(el_diagnosis_wait *wait, const el_error *cause);
+  STAILQ_ENTRY(el_diagnosis_wait) link;
 };
 
-/* A channel to the |n| members at |endpoints|, which are copied. |tls| is taken
- * over; NULL if no endpoint wants it. Connecting is left to the first call.
- * @thread io */
+/* el_channel_new returns a channel to the |n| members at |endpoints|, which are copied. The channel
+ * takes over |tls|, NULL if no endpoint uses TLS. The first call connects. @thread io */
 el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
                            size_t n, el_tls *tls);
 
-/* Frees |ch|; its calls must have ended. Who waits for a reason gets none.
+/* el_channel_free frees |ch|, whose calls must have ended. Waits for a diagnosis end with NULL.
  * @thread io */
 void el_channel_free(el_channel *ch);
 
-/* The address of member |member|, for messages. @thread io */
+/* el_channel_address returns the address of |member| (from 0), for messages. @thread io */
 const char *el_channel_address(const el_channel *ch, size_t member);
 
-/* What the way to member |member| is. @thread io */
+/* el_channel_transport returns the transport to |member|. @thread io */
 el_transport el_channel_transport(const el_channel *ch, size_t member);
 
-/* The member in use. @thread io */
+/* el_channel_member returns the member in use. @thread io */
 size_t el_channel_member(const el_channel *ch);
 
-/* How many members there are. @thread io */
+/* el_channel_count returns the number of members. @thread io */
 size_t el_channel_count(const el_channel *ch);
 
-/* The loop on which calls of |ch| complete. @thread io */
+/* el_channel_loop returns the loop on which the calls of |ch| complete. @thread io */
 el_loop *el_channel_loop(const el_channel *ch);
 
-/* The token that every call carries from now on; copied. NULL: none.
+/* el_channel_set_token sets the token that later calls carry; it is copied. NULL: none.
  * @thread io */
 void el_channel_set_token(el_channel *ch, const char *token);
 
-/* That token, NULL if there is none; only until the next call that sets it.
- * @thread io */
+/* el_channel_token returns the token, NULL if there is none. It is valid until the next
+ * el_channel_set_token. @thread io */
 const char *el_channel_token(const el_channel *ch);
 
-/* Leaves |member|, because of |why|, if it is still in use and there is another.
+/* el_channel_fail_over leaves |member| because of |cause|, if it is in use and not the only one.
  * @thread io */
-void el_channel_leave(el_channel *ch, size_t member, const el_error *why);
+void el_channel_fail_over(el_channel *ch, size_t member, const el_error *cause);
 
-/* Has the member in use not failed just now? @thread io */
-bool el_channel_is_fresh(const el_channel *ch);
+/* el_channel_is_healthy returns whether no call to the member in use has failed in the last 0.3 s.
+ * @thread io */
+bool el_channel_is_healthy(const el_channel *ch);
 
-/* Is it being found out why |member| can't be reached? Then wait->done is called
- * once, later, with what was found. @thread io */
-bool el_channel_await_reason(el_channel *ch, size_t member,
-                             el_reason_wait *wait);
+/* el_channel_await_diagnosis has wait->done called once, later, with the result of the diagnosis of
+ * |member|. Returns false, and does nothing, if no diagnosis is under way. @thread io */
+bool el_channel_await_diagnosis(el_channel *ch, size_t member,
+                                el_diagnosis_wait *wait);
 
-/* Calls move->moved after each move until the channel is freed. @thread io */
-void el_channel_add_move(el_channel *ch, el_move *move);
+/* el_channel_add_listener has listener->on_failover called after each failover, until the channel
+ * is freed. @thread io */
+void el_channel_add_listener(el_channel *ch, el_failover_listener *listener);
 
 #endif

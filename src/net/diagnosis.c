@@ -1,4 +1,4 @@
-/* diagnosis: asks OpenSSL why a connection fails, on a thread of its own. */
+/* diagnosis: finds out why connections to a member fail, on a thread of its own. */
 #include "net/diagnosis.h"
 
 #include <pthread.h>
@@ -11,28 +11,28 @@
 #include "base/thread.h"
 #include "base/completion.h"
 
-/* The one event of its completion. */
+/* The only event of the completion |ended|. */
 enum { ENDED = 1 };
 
 enum {
-  PATIENCE_MS = 1000,
-  /* How long to wait for a thread that is told to stop: it is there at once,
-   * unless it is asking for a name. */
+  PROBE_TIMEOUT_MS = 1000,
+  /* How long el_diagnosis_stop waits for the thread. It ends at once, unless it is resolving a
+   * name. */
   STOP_MS = 300
 };
 
 struct el_diagnosis {
-  el_command command; /* first */
+  el_command command; /* first: posted with the result */
   pthread_t thread;
   int stop_fd;
-  el_completion ended; /* the thread has said its last word */
-  pthread_mutex_t mu;  /* guards the next two; its end is told under it */
-  bool posted;         /* or would have, had the loop been open */
-  bool abandoned;      /* the loop may be gone: the thread frees this */
+  el_completion ended; /* the probe is over: the thread posts and ends */
+  pthread_mutex_t mu;  /* guards the next two; held while posting */
+  bool is_posted;      /* also if the loop was closed and took no command */
+  bool is_abandoned;   /* the loop may be freed: the thread frees this */
   el_loop *loop;
   el_tls *tls;
   char *host_port;
-  bool found;
+  bool is_found; /* |err| is the cause */
   el_error err;
   el_diagnosis_done done;
   void *arg;
@@ -51,29 +51,29 @@ static void free_diagnosis(el_diagnosis *diagnosis) {
 
 static void run_done(el_command *command) {
   el_diagnosis *diagnosis = (el_diagnosis *)command;
-  pthread_join(diagnosis->thread, NULL); /* this was its last word */
-  diagnosis->done(diagnosis->arg, diagnosis->found, &diagnosis->err);
+  pthread_join(diagnosis->thread, NULL); /* ends soon: it has posted */
+  diagnosis->done(diagnosis->arg, diagnosis->is_found, &diagnosis->err);
   free_diagnosis(diagnosis);
 }
 
-/* ---- its thread ---- */
+/* ---- the thread ---- */
 
-static void *ask(void *arg) {
+static void *run_probe(void *arg) {
   el_diagnosis *diagnosis = arg;
-  bool abandoned;
+  bool is_abandoned;
   pthread_setname_np(pthread_self(), "etcdlock-tls");
-  diagnosis->found =
-      el_tls_explain(diagnosis->tls, diagnosis->host_port, PATIENCE_MS,
+  diagnosis->is_found =
+      el_tls_explain(diagnosis->tls, diagnosis->host_port, PROBE_TIMEOUT_MS,
                      diagnosis->stop_fd, &diagnosis->err);
   pthread_mutex_lock(&diagnosis->mu);
-  abandoned = diagnosis->abandoned;
-  if (!abandoned) {
-    diagnosis->posted = true;
+  is_abandoned = diagnosis->is_abandoned;
+  if (!is_abandoned) {
+    diagnosis->is_posted = true;
     el_completion_complete(&diagnosis->ended, ENDED);
     el_loop_post(diagnosis->loop, &diagnosis->command);
   }
   pthread_mutex_unlock(&diagnosis->mu);
-  if (abandoned) {
+  if (is_abandoned) {
     free_diagnosis(diagnosis);
   }
   return NULL;
@@ -95,7 +95,7 @@ el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
   diagnosis->done = done;
   diagnosis->arg = arg;
   if (diagnosis->stop_fd < 0 ||
-      el_thread_start(&diagnosis->thread, ask, diagnosis) != 0) {
+      el_thread_start(&diagnosis->thread, run_probe, diagnosis) != 0) {
     free_diagnosis(diagnosis);
     return NULL;
   }
@@ -103,17 +103,17 @@ el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
 }
 
 void el_diagnosis_stop(el_diagnosis *diagnosis) {
-  bool ended;
+  bool is_posted;
   eventfd_write(diagnosis->stop_fd, 1);
   el_completion_wait(&diagnosis->ended, ENDED, STOP_MS);
   pthread_mutex_lock(&diagnosis->mu);
-  diagnosis->abandoned = true;
-  ended = diagnosis->posted;
+  diagnosis->is_abandoned = true;
+  is_posted = diagnosis->is_posted;
   pthread_mutex_unlock(&diagnosis->mu);
-  if (ended) {
+  if (is_posted) {
     pthread_join(diagnosis->thread, NULL);
     free_diagnosis(diagnosis);
   } else {
-    pthread_detach(diagnosis->thread); /* it frees what is its own */
+    pthread_detach(diagnosis->thread); /* it frees |diagnosis| */
   }
 }

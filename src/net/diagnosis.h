@@ -1,8 +1,7 @@
-/* diagnosis: asks OpenSSL why a connection fails, on a thread of its own.
+/* diagnosis: finds out why connections to a member fail, on a thread of its own.
  *
- * The question blocks (a connection, a handshake, perhaps DNS), so it can't be
- * asked on the I/O thread. The thread touches nothing of ours but its own
- * question, and comes back through the loop's inbox.
+ * The TLS probe blocks (DNS, connection, handshake), so it cannot run on the I/O thread. Its thread
+ * uses nothing but the diagnosis itself, and posts the result to the loop.
  */
 #ifndef ETCDLOCK_NET_DIAGNOSIS_H
 #define ETCDLOCK_NET_DIAGNOSIS_H
@@ -13,17 +12,19 @@
 
 typedef struct el_diagnosis el_diagnosis;
 
-/* |found|: |err| says what is wrong. */
-typedef void (*el_diagnosis_done)(void *arg, bool found, const el_error *err);
+/* |is_found|: |err| is the cause. */
+typedef void (*el_diagnosis_done)(void *arg, bool is_found,
+                                  const el_error *err);
 
-/* Asks what is wrong with |host_port| (see el_tls_explain). |done| is called
- * once, later, on the I/O thread, unless the diagnosis is stopped before. NULL if there is no thread to be had. @thread io */
+/* el_diagnosis_start examines |host_port| (see el_tls_explain). |done| is called once, later, on
+ * the I/O thread, unless the diagnosis is stopped before. Returns NULL if no thread can be
+ * started. @thread io */
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
                                  const char *host_port, el_diagnosis_done done,
                                  void *arg);
 
-/* Ends it: |done| isn't called. For the time when |loop| takes no posts any
- * more. @thread io @locks diagnosis->mu */
+/* el_diagnosis_stop ends |diagnosis|: |done| is not called. Only for the time when |loop| accepts
+ * no commands any more. @thread io @locks diagnosis->mu */
 void el_diagnosis_stop(el_diagnosis *diagnosis);
 
 #endif

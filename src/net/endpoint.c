@@ -1,4 +1,4 @@
-/* endpoint: the address of one etcd member. */
+/* endpoint: the address of one etcd member, as etcdctl accepts it. */
 #include "net/endpoint.h"
 
 #include <arpa/inet.h>
@@ -9,19 +9,19 @@
 
 static const struct {
   const char *text;
-  bool tls;
-  bool path;
+  bool is_tls;
+  bool is_unix;
 } schemes[] = {
     {"http://", false, false}, {"https://", true, false},
     {"unix://", false, true},  {"unixs://", true, true},
     {"unix:", false, true},    {"unixs:", true, true},
 };
 
-/* Of a host's name, and of an IPv6 zone: no others reach a resolver. */
+/* The characters of a host name and of an IPv6 zone: no others are passed to a resolver. */
 #define NAME_CHARACTERS \
   "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._"
 
-/* What a socket's address has room for, without the NUL. */
+/* The length limit of a Unix socket's path, without the NUL. */
 enum { UNIX_PATH_MAX = sizeof((struct sockaddr_un *)0)->sun_path - 1 };
 
 static bool is_port(const char *text) {
@@ -32,7 +32,7 @@ static bool is_port(const char *text) {
   return port >= 1 && port <= 65535;
 }
 
-/* An IPv6 address, maybe with a zone ("fe80::1%eth0"). */
+/* Returns whether |text| is an IPv6 address, with or without a zone ("fe80::1%eth0"). */
 static bool is_ipv6(const char *text, size_t len) {
   char address[INET6_ADDRSTRLEN];
   struct in6_addr ip;
@@ -47,12 +47,14 @@ static bool is_ipv6(const char *text, size_t len) {
           strspn(percent + 1, NAME_CHARACTERS) >= len - address_len - 1);
 }
 
-/* A name or an IPv4 address, as a resolver and the header :authority take it. */
+/* Returns whether |text| looks like a name or an IPv4 address, which a resolver and the header
+ * :authority accept. */
 static bool is_host(const char *text, size_t len) {
   return len > 0 && strspn(text, NAME_CHARACTERS) >= len;
 }
 
-/* gRPC makes a "lame" channel of a bad target and logs; so check first. */
+/* A target is checked here, because gRPC writes a log line about a bad one and creates a "lame"
+ * channel. */
 static bool is_host_port(const char *text) {
   const char *colon = strrchr(text, ':');
   size_t len;
@@ -64,8 +66,8 @@ static bool is_host_port(const char *text) {
   return is_host(text, len);
 }
 
-/* Sets the name that gRPC has for |text|, a URI of |scheme|. It fits: |text| is a path of
- * at most UNIX_PATH_MAX bytes, or only the '%' of a zone is escaped. */
+/* Sets the URI of |scheme| that gRPC gets for |text|. The buffer is large enough: |text| is a path
+ * of at most UNIX_PATH_MAX bytes, or only the '%' of a zone is escaped. */
 static void set_target(el_endpoint *to, const char *scheme, const char *text) {
   size_t n = (size_t)snprintf(to->target, sizeof to->target, "%s", scheme);
   for (; *text != '\0'; text++) {
@@ -75,20 +77,20 @@ static void set_target(el_endpoint *to, const char *scheme, const char *text) {
   }
 }
 
-/* dns: resolves names and takes IPv4 literals, ipv6: wants the brackets. */
+/* gRPC's "dns:" resolves names and accepts IPv4 addresses; "ipv6:" needs the brackets. */
 static void set_host_port(el_endpoint *to, const char *host_port) {
   snprintf(to->address, sizeof to->address, "%s", host_port);
   set_target(to, host_port[0] == '[' ? "ipv6:" : "dns:///", host_port);
 }
 
 static void set_path(el_endpoint *to, const char *path) {
-  to->path = true;
+  to->is_unix = true;
   snprintf(to->address, sizeof to->address, "unix:%s", path);
   set_target(to, "unix:", path);
 }
 
-/* Writes into |to| of |size| what |text|, an IPv6 address without brackets or a port, should
- * be; false if it is something else. */
+/* Writes into |to| of |size| bytes the corrected form of |text|, an IPv6 address without brackets
+ * or without a port. Returns false if |text| is something else. */
 static bool correct_ipv6(char *to, size_t size, const char *text) {
   size_t len = strlen(text);
   const char *colon = strrchr(text, ':');
@@ -106,14 +108,14 @@ static bool correct_ipv6(char *to, size_t size, const char *text) {
   return true;
 }
 
-/* What is wrong with |text|, whose part behind the scheme is |rest|, and what to
- * write instead, if that can be guessed. */
+/* Fills |err| with what is wrong with |text|, whose part after the scheme is |rest|, and with what
+ * to write instead if that can be guessed. */
 static void explain(el_error *err, const char *text, const char *rest,
-                    bool path) {
-  size_t behind = strcspn(rest, "/?#");
+                    bool is_unix) {
+  size_t host_port_len = strcspn(rest, "/?#");
   char guess[120], corrected[sizeof guess + sizeof "[]:2379"];
   int scheme = (int)(rest - text);
-  if (path && strlen(rest) > UNIX_PATH_MAX) {
+  if (is_unix && strlen(rest) > UNIX_PATH_MAX) {
     el_error_set(
         err, EL_INVALID,
         "endpoint \"%.60s...\" has a path of %zu bytes, wanted at most "
@@ -121,10 +123,11 @@ static void explain(el_error *err, const char *text, const char *rest,
         text, strlen(rest), UNIX_PATH_MAX);
     return;
   }
-  snprintf(guess, sizeof guess, "%.*s", behind < 100 ? (int)behind : 100, rest);
-  if (rest[behind] != '\0' && is_host_port(guess)) {
+  snprintf(guess, sizeof guess, "%.*s",
+           host_port_len < 100 ? (int)host_port_len : 100, rest);
+  if (rest[host_port_len] != '\0' && is_host_port(guess)) {
     el_error_set(err, EL_INVALID,
-                 "endpoint \"%.100s\" has something behind the port; write "
+                 "endpoint \"%.100s\" has text after the port; write "
                  "\"%.*s%s\"",
                  text, scheme, text, guess);
   } else if (strlen(rest) >= EL_ENDPOINT_MAX - sizeof "unix:") {
@@ -150,28 +153,28 @@ static void explain(el_error *err, const char *text, const char *rest,
   }
 }
 
-bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
+bool el_endpoint_parse(el_endpoint *to, const char *text, bool is_tls_default,
                        el_error *err) {
   const char *rest = text;
-  bool path = false;
+  bool is_unix = false;
   memset(to, 0, sizeof *to);
-  to->tls = tls_default;
+  to->is_tls = is_tls_default;
   for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
     size_t len = strlen(schemes[i].text);
     if (strncmp(text, schemes[i].text, len) == 0) {
       rest = text + len;
-      to->tls = schemes[i].tls;
-      path = schemes[i].path;
+      to->is_tls = schemes[i].is_tls;
+      is_unix = schemes[i].is_unix;
       break;
     }
   }
   if (strlen(rest) >= EL_ENDPOINT_MAX - sizeof "unix:" ||
-      (path ? rest[0] == '\0' || strlen(rest) > UNIX_PATH_MAX
-            : !is_host_port(rest))) {
-    explain(err, text, rest, path);
+      (is_unix ? rest[0] == '\0' || strlen(rest) > UNIX_PATH_MAX
+               : !is_host_port(rest))) {
+    explain(err, text, rest, is_unix);
     return false;
   }
-  if (path) {
+  if (is_unix) {
     set_path(to, rest);
   } else {
     set_host_port(to, rest);
@@ -179,7 +182,7 @@ bool el_endpoint_parse(el_endpoint *to, const char *text, bool tls_default,
   return true;
 }
 
-/* Does |address|, "host:port", lead to this machine? */
+/* Returns whether |address| ("host:port") is a loopback address. */
 static bool is_loopback(const char *address) {
   char host[64];
   struct in_addr ip;
@@ -192,7 +195,8 @@ static bool is_loopback(const char *address) {
 }
 
 el_transport el_endpoint_transport(const el_endpoint *endpoint) {
-  if (endpoint->tls) return EL_TRANSPORT_TLS;
-  return endpoint->path || is_loopback(endpoint->address) ? EL_TRANSPORT_LOCAL
-                                                          : EL_TRANSPORT_OPEN;
+  if (endpoint->is_tls) return EL_TRANSPORT_TLS;
+  return endpoint->is_unix || is_loopback(endpoint->address)
+             ? EL_TRANSPORT_LOCAL
+             : EL_TRANSPORT_PLAINTEXT;
 }

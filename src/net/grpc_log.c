@@ -1,4 +1,4 @@
-/* grpc_log: what gRPC writes to standard error. */
+/* grpc_log: filters what gRPC writes to standard error. */
 #include "net/grpc_log.h"
 
 #include <grpc/support/log.h>
@@ -9,8 +9,8 @@
 
 #include "base/escape.h"
 
-/* gRPC's lines name its own files and no client, so they can't go to a client's log: the
- * messages of calls say what is wrong. But a failed assertion ends the process. */
+/* gRPC's lines name gRPC's own source files but no client, so they cannot go to the log of a
+ * client. A failed assertion is written, because it ends the process. */
 static void write_line(gpr_log_func_args *args) {
   if (strstr(args->message, "assertion failed") != NULL) {
     char message[LINE_MAX];
@@ -19,7 +19,7 @@ static void write_line(gpr_log_func_args *args) {
   }
 }
 
-void el_grpc_log_tame(void) {
+void el_grpc_log_filter(void) {
   if (getenv("GRPC_VERBOSITY") == NULL) {
     gpr_set_log_function(write_line);
   }

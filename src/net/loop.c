@@ -1,17 +1,16 @@
-/* loop: the I/O thread of one client.
+/* loop: the event loop of one client.
  *
- * Start: grpc_init, queue, doorbell, thread. Stop, in this order and nowhere
- * else:
- *   1. the owner calls el_loop_stop on the I/O thread;
- *   2. every call is cancelled once, and events are dispatched until none of
- *      them is left (a queue that is shut with a live call never drains);
- *   3. closed = true under the mutex: from here no post is taken and nobody
- *      rings (starting a batch on a shut queue aborts the process);
- *   4. what is left in the inbox runs, then stopped;
- *   5. el_loop_join may return: nobody waits for what follows;
- *   6. what lingers is looked at until it can be freed;
- *   7. doorbell and queue are destroyed, and whoever comes last, the thread or
- *      the joiner, pairs grpc_init with grpc_shutdown.
+ * Start: grpc_init, completion queue, wake-up call, I/O thread. Stop, only here and in this order:
+ *   1. the owner calls el_loop_stop in the loop;
+ *   2. each call is cancelled, and events are dispatched until no call is left (a completion queue
+ *      that is shut down while a call is live never drains);
+ *   3. is_closed is set under inbox_mu: from now on no command is accepted and no wake-up is sent
+ *      (starting a batch on a queue that is shut down aborts the process);
+ *   4. the rest of the inbox runs, then on_stopped;
+ *   5. el_loop_join may return: nothing that follows is waited for;
+ *   6. deferred frees are tried until each has succeeded;
+ *   7. the wake-up call and the queue are destroyed. Of the I/O thread and the thread that joins,
+ *      the last one calls grpc_shutdown, the counterpart of grpc_init.
  */
 #include "net/loop.h"
 
@@ -30,72 +29,70 @@
 #include "base/plain_locale.h"
 #include "base/thread.h"
 #include "net/grpc_log.h"
-#include "net/leader.h"
+#include "net/loop_thread.h"
 #include "net/net_int.h"
 
-/* gRPC is started with 6 threads and 4 descriptors, and takes some more when it is
- * used. It hangs or aborts if it gets none. Where it runs, a loop needs its own
- * thread, and a connection. */
+/* gRPC starts with 6 threads and 4 descriptors, and takes some more when it is used. It hangs or
+ * aborts if it gets none. Once gRPC runs, a loop needs its own thread and a connection. */
 enum { GRPC_THREADS = 10, GRPC_DESCRIPTORS = 8, OWN_DESCRIPTORS = 4 };
 
-static atomic_int running; /* loops that have started gRPC */
+/* A wait on the monotonic clock does not notice that the machine was suspended. So no wait is
+ * longer, and timers, which count the time of suspension, are at most this late. */
+enum { MAX_SLEEP_MS = 1000 };
 
-/* The one event of its completion. */
+/* How often deferred frees are tried. */
+enum { DEFERRED_FREE_MS = 20 };
+
+/* The only event of the completion |ended|. */
 enum { ENDED = 1 };
+
+/* The number of loops in this process that have started gRPC. */
+static atomic_int n_loops;
 
 STAILQ_HEAD(command_list, el_command);
 TAILQ_HEAD(call_list, el_live_call);
 
-/* How often what lingers is looked at. */
-enum { LINGERERS_LOOK_MS = 20 };
-
-/* What can't be freed yet, and is looked at until it can. */
-typedef struct lingerer {
-  bool (*look)(void *arg);
+/* An object that gRPC may still use, so that it cannot be freed yet. */
+typedef struct deferred_free {
+  bool (*try_free)(void *arg); /* returns true if it has freed the object */
   void *arg;
-  LIST_ENTRY(lingerer) link;
-} lingerer;
-
-/* Those of one loop. */
-typedef struct lingerers {
-  el_timers *timers;
-  el_timer timer;
-  LIST_HEAD(, lingerer) all;
-} lingerers;
+  LIST_ENTRY(deferred_free) link;
+} deferred_free;
 
 struct el_loop {
-  pthread_mutex_t inbox_mu; /* guards inbox, rung and closed */
+  pthread_mutex_t inbox_mu; /* guards the next three */
   struct command_list inbox;
-  bool rung;   /* the doorbell's event is on its way */
-  bool closed; /* no post, no ring */
+  bool is_wakeup_sent; /* its event has not been dispatched yet */
+  bool is_closed;      /* no command is accepted, no wake-up is sent */
 
-  el_leader leader;
+  el_loop_thread current; /* which thread drives the loop */
 
-  /* Held by who is at work: the leader, except while he sleeps, and then whoever runs a
-   * command of his own (el_loop_run). Guards what follows. Never waited for with
-   * inbox_mu. */
+  /* Held by the thread at work: the one that drives, except while that sleeps in gRPC; then a
+   * thread that runs its own command (el_loop_run_command). Guards the fields down to |arg|. A
+   * thread that holds inbox_mu never blocks on it. */
   pthread_mutex_t work_mu;
-  int64_t
-      wakes_at_ms; /* the leader, by himself or because it was rung for that */
+  int64_t wakes_at_ms; /* when the sleep of the thread that drives ends, or
+                          earlier if a wake-up was sent for that */
   grpc_completion_queue *queue;
-  grpc_channel *lame;  /* where the doorbell's call lives */
-  grpc_call *doorbell; /* never sent: empty batches on it wake the thread */
-  el_tag doorbell_tag;
+  grpc_channel *wakeup_channel; /* a "lame" channel: the call needs one */
+  grpc_call *wakeup_call;       /* never sent; an empty batch on it wakes up the
+                             thread that sleeps in gRPC */
+  el_tag wakeup_tag;
   el_timers timers;
-  struct call_list calls;
-  lingerers lingerers;
-  bool stopping;
+  struct call_list calls; /* under way */
+  LIST_HEAD(, deferred_free) deferred_frees;
+  el_timer deferred_timer; /* set while deferred_frees is not empty */
+  bool is_stopping;
   el_loop_events events;
-  void *arg;
+  void *arg; /* of the events */
 
-  /* For the joiner. */
-  atomic_int refs;
-  pthread_t thread;
-  el_completion ended; /* all work is done */
-  bool lingers;        /* written before that: the thread goes on */
+  atomic_int refs; /* the I/O thread and the one that joins */
+  pthread_t io_thread;
+  el_completion ended;     /* the work is done */
+  bool has_deferred_frees; /* written before |ended|: the I/O thread goes on */
 };
 
-/* The loop in which this thread is at work. */
+/* The loop in which this thread is at work; NULL: none. */
 static _Thread_local const el_loop *io_loop;
 
 bool el_loop_is_io(const el_loop *loop) { return io_loop == loop; }
@@ -109,23 +106,24 @@ gpr_timespec el_deadline_in(int64_t ms) {
                       gpr_time_from_millis(ms, GPR_TIMESPAN));
 }
 
-/* ---- inbox and doorbell ---- */
+/* ---- inbox and wake-up ---- */
 
-/* An empty batch completes at once, without the network (grpc.h); gRPC core
- * has no public alarm. Rung under the mutex, because "is the loop open?" and
- * the ring must be one step. */
-static void ring(el_loop *loop) {
-  grpc_call_error rc =
-      grpc_call_start_batch(loop->doorbell, NULL, 0, &loop->doorbell_tag, NULL);
+/* Wakes up the thread that sleeps in gRPC. gRPC core has no public alarm, but an empty batch
+ * completes at once, without the network (grpc.h). Called under inbox_mu, because the check of
+ * is_closed and the start of the batch must be one step. */
+static void send_wakeup(el_loop *loop) {
+  grpc_call_error rc = grpc_call_start_batch(loop->wakeup_call, NULL, 0,
+                                             &loop->wakeup_tag, NULL);
   assert(rc == GRPC_CALL_OK);
   (void)rc;
-  loop->rung = true;
+  loop->is_wakeup_sent = true;
 }
 
-/* Wakes the leader; under inbox_mu. */
-static void wake_leader(el_loop *loop) {
-  if (!loop->closed && !loop->rung && el_leader_is_there(&loop->leader)) {
-    ring(loop);
+/* Wakes up the thread that drives, if there is one; under inbox_mu. */
+static void wake_up(el_loop *loop) {
+  if (!loop->is_closed && !loop->is_wakeup_sent &&
+      el_loop_thread_exists(&loop->current)) {
+    send_wakeup(loop);
   }
 }
 
@@ -133,93 +131,96 @@ static void run_inbox(el_loop *loop) {
   struct command_list taken = STAILQ_HEAD_INITIALIZER(taken);
   pthread_mutex_lock(&loop->inbox_mu);
   STAILQ_CONCAT(&taken, &loop->inbox);
-  loop->rung = false;
+  loop->is_wakeup_sent = false;
   pthread_mutex_unlock(&loop->inbox_mu);
   while (!STAILQ_EMPTY(&taken)) {
     el_command *command = STAILQ_FIRST(&taken);
     STAILQ_REMOVE_HEAD(&taken, link);
     command->run(command);
-    loop->events.after_each(loop->arg);
+    loop->events.after_event(loop->arg);
   }
 }
 
-/* The inbox is run by the dispatch loop. */
-static void on_doorbell(el_tag *tag, bool ok) { (void)tag, (void)ok; }
+/* Does nothing: dispatch runs the inbox. */
+static void on_wakeup(el_tag *tag, bool ok) { (void)tag, (void)ok; }
 
-/* ---- in a thread of Lua's ---- */
+/* ---- work in a Lua thread ---- */
 
-/* What the thread had before. */
-typedef struct borrowed {
+/* What begin_work changes in the calling thread. */
+typedef struct thread_state {
   sigset_t signals;
   locale_t locale;
-} borrowed;
+} thread_state;
 
-/* Signals wait: each that comes would have gRPC sleep anew for as long as it was told,
- * and a handler of the program's has no business amid gRPC's locks. gRPC's errors have
- * the system's words in them, which are to be the same in every locale. */
-static void begin_work(el_loop *loop, borrowed *before) {
+/* Blocks signals: after each one, gRPC would sleep anew for the full time, and a signal handler of
+ * the program must not run while gRPC holds its locks. Sets the C locale: gRPC's errors contain
+ * system error texts, which must be the same in every locale. */
+static void begin_work(el_loop *loop, thread_state *before) {
   el_thread_block_signals(&before->signals);
   before->locale = el_plain_locale_enter();
   io_loop = loop;
 }
 
-static void end_work(el_loop *loop, const borrowed *before) {
+static void end_work(el_loop *loop, const thread_state *before) {
   io_loop = NULL;
   pthread_mutex_unlock(&loop->work_mu);
   el_plain_locale_leave(before->locale);
   pthread_sigmask(SIG_SETMASK, &before->signals, NULL);
 }
 
-/* What is set up here may be due before the leader wakes, and an end is his to bring. */
+/* Runs the inbox in the calling thread, which holds work_mu. Wakes up the thread that drives if a
+ * new timer is due before that thread wakes up, or if the loop was stopped: only that thread can
+ * carry the stop out. */
 static void run_here(el_loop *loop) {
   bool is_urgent;
-  borrowed before;
+  thread_state before;
   begin_work(loop, &before);
   run_inbox(loop);
   is_urgent = el_timers_next(&loop->timers) < loop->wakes_at_ms;
   if (is_urgent) loop->wakes_at_ms = el_timers_next(&loop->timers);
-  is_urgent = is_urgent || loop->stopping;
+  is_urgent = is_urgent || loop->is_stopping;
   end_work(loop, &before);
   if (is_urgent) {
     pthread_mutex_lock(&loop->inbox_mu);
-    wake_leader(loop);
+    wake_up(loop);
     pthread_mutex_unlock(&loop->inbox_mu);
   }
 }
 
-/* Is nobody at work? Then the caller is. Who waits for an answer, and leads, has to see
- * it come. */
-static bool begin_here(el_loop *loop) {
+/* Acquires work_mu if no thread is at work. Returns false also if a Lua thread drives: it must be
+ * woken up, because the command may complete what that thread waits for. */
+static bool try_begin_here(el_loop *loop) {
   if (pthread_mutex_trylock(&loop->work_mu) != 0) return false;
-  if (!el_leader_is_waiter(&loop->leader)) return true;
+  if (!el_loop_thread_is_lua(&loop->current)) return true;
   pthread_mutex_unlock(&loop->work_mu);
   return false;
 }
 
-static bool hand_over(el_loop *loop, el_command *command, bool may_run) {
-  bool open, runs = false;
+static bool enqueue(el_loop *loop, el_command *command, bool may_run_here) {
+  bool is_open, runs_here = false;
   pthread_mutex_lock(&loop->inbox_mu);
-  open = !loop->closed;
-  if (open) {
+  is_open = !loop->is_closed;
+  if (is_open) {
     STAILQ_INSERT_TAIL(&loop->inbox, command, link);
-    runs = may_run && begin_here(loop);
-    if (!runs) wake_leader(loop);
+    runs_here = may_run_here && try_begin_here(loop);
+    if (!runs_here) wake_up(loop);
   }
   pthread_mutex_unlock(&loop->inbox_mu);
-  if (runs) run_here(loop);
-  return open;
+  if (runs_here) run_here(loop);
+  return is_open;
 }
 
 bool el_loop_post(el_loop *loop, el_command *command) {
-  return hand_over(loop, command, false);
+  return enqueue(loop, command, false);
 }
 
-bool el_loop_run(el_loop *loop, el_command *command) {
-  return hand_over(loop, command, true);
+bool el_loop_run_command(el_loop *loop, el_command *command) {
+  return enqueue(loop, command, true);
 }
 
-/* ---- the thread ---- */
+/* ---- events ---- */
 
+/* Waits for one event and dispatches it. Holds work_mu, except while it waits. */
 static void dispatch(el_loop *loop, gpr_timespec deadline) {
   grpc_event event;
   pthread_mutex_unlock(&loop->work_mu);
@@ -227,18 +228,14 @@ static void dispatch(el_loop *loop, gpr_timespec deadline) {
   pthread_mutex_lock(&loop->work_mu);
   if (event.type == GRPC_OP_COMPLETE) {
     el_tag *tag = event.tag;
-    if (tag == &loop->doorbell_tag) {
+    if (tag == &loop->wakeup_tag) {
       run_inbox(loop);
     } else {
       tag->done(tag, event.success != 0);
-      loop->events.after_each(loop->arg);
+      loop->events.after_event(loop->arg);
     }
   }
 }
-
-/* The longest sleep: a wait on the monotonic clock doesn't notice that the
- * machine was suspended, so timers are looked at this often at least. */
-enum { MAX_SLEEP_MS = 1000 };
 
 static gpr_timespec next_deadline(el_loop *loop) {
   int64_t next = el_timers_next(&loop->timers), now = el_now_ms();
@@ -253,37 +250,39 @@ static void run_once(el_loop *loop, gpr_timespec until) {
   dispatch(loop, gpr_time_cmp(next, until) < 0 ? next : until);
   if (el_timers_next(&loop->timers) <= el_now_ms()) {
     el_timers_run(&loop->timers, el_now_ms());
-    loop->events.after_each(loop->arg);
+    loop->events.after_event(loop->arg);
   }
 }
 
-/* Returns at work. */
+/* ---- the I/O thread ---- */
+
+/* Returns with work_mu held. */
 static void run_until_stopped(el_loop *loop) {
-  bool was_left = el_leader_take(&loop->leader);
+  bool was_released = el_loop_thread_acquire(&loop->current);
   pthread_mutex_lock(&loop->work_mu);
-  while (!loop->stopping) {
-    if (was_left) {
-      run_inbox(loop);
+  while (!loop->is_stopping) {
+    if (was_released) {
+      run_inbox(loop); /* it may hold commands without a wake-up */
     } else {
       run_once(loop, gpr_inf_future(GPR_CLOCK_MONOTONIC));
-      el_leader_step_aside(&loop->leader);
+      el_loop_thread_yield(&loop->current);
     }
     pthread_mutex_unlock(&loop->work_mu);
-    was_left = el_leader_take(&loop->leader);
+    was_released = el_loop_thread_acquire(&loop->current);
     pthread_mutex_lock(&loop->work_mu);
   }
 }
 
-/* ---- in a thread that waits ---- */
+/* ---- a Lua thread that waits ---- */
 
-static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
-                       int64_t timeout_ms) {
+static void drive_until(el_loop *loop, el_completion *awaited, unsigned event,
+                        int64_t timeout_ms) {
   gpr_timespec until = el_deadline_in(timeout_ms);
-  borrowed before;
+  thread_state before;
   pthread_mutex_lock(&loop->work_mu);
   begin_work(loop, &before);
   run_inbox(loop);
-  while (!loop->stopping && !el_completion_has(awaited, event) &&
+  while (!loop->is_stopping && !el_completion_has(awaited, event) &&
          gpr_time_cmp(gpr_now(GPR_CLOCK_MONOTONIC), until) < 0) {
     run_once(loop, until);
   }
@@ -293,20 +292,64 @@ static void lead_until(el_loop *loop, el_completion *awaited, unsigned event,
 bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
                   int64_t timeout_ms) {
   if (timeout_ms > 0 && !el_completion_has(awaited, event)) {
-    bool leads = el_leader_try(&loop->leader, awaited, event);
-    if (leads) {
-      lead_until(loop, awaited, event, timeout_ms);
+    bool is_driving =
+        el_loop_thread_try_acquire(&loop->current, awaited, event);
+    if (is_driving) {
+      drive_until(loop, awaited, event, timeout_ms);
     } else {
       el_completion_wait(awaited, event, timeout_ms);
     }
-    el_leader_leave(&loop->leader, leads);
+    el_loop_thread_release(&loop->current, is_driving);
   }
   return el_completion_has(awaited, event);
 }
 
+/* ---- deferred frees ---- */
+
+/* Tries to free each object. Returns whether one is left. */
+static bool try_deferred_frees(el_loop *loop) {
+  deferred_free *deferred, *next;
+  for (deferred = LIST_FIRST(&loop->deferred_frees); deferred != NULL;
+       deferred = next) {
+    next = LIST_NEXT(deferred, link);
+    if (deferred->try_free(deferred->arg)) {
+      LIST_REMOVE(deferred, link);
+      free(deferred);
+    }
+  }
+  return !LIST_EMPTY(&loop->deferred_frees);
+}
+
+static void set_deferred_timer(el_loop *loop) {
+  el_timers_set(&loop->timers, &loop->deferred_timer,
+                el_now_ms() + DEFERRED_FREE_MS);
+}
+
+static void on_deferred_timer(el_timer *timer) {
+  el_loop *loop = EL_OF(timer, el_loop, deferred_timer);
+  if (try_deferred_frees(loop)) set_deferred_timer(loop);
+}
+
+void el_loop_defer_free(el_loop *loop, bool (*try_free)(void *arg), void *arg) {
+  deferred_free *deferred = el_alloc(sizeof *deferred);
+  deferred->try_free = try_free;
+  deferred->arg = arg;
+  LIST_INSERT_HEAD(&loop->deferred_frees, deferred, link);
+  set_deferred_timer(loop);
+}
+
+/* Step 6 of the stop: only gRPC's own events can come now. */
+static void finish_deferred_frees(el_loop *loop) {
+  while (try_deferred_frees(loop)) {
+    dispatch(loop, el_deadline_in(DEFERRED_FREE_MS));
+  }
+}
+
+/* ---- the end ---- */
+
 static void end_calls(el_loop *loop) {
-  el_live_call *entry;
-  TAILQ_FOREACH(entry, &loop->calls, link) { entry->cancel(entry); }
+  el_live_call *call;
+  TAILQ_FOREACH(call, &loop->calls, link) { call->cancel(call); }
   while (!TAILQ_EMPTY(&loop->calls)) {
     dispatch(loop, gpr_inf_future(GPR_CLOCK_MONOTONIC));
   }
@@ -314,15 +357,15 @@ static void end_calls(el_loop *loop) {
 
 static void close_inbox(el_loop *loop) {
   pthread_mutex_lock(&loop->inbox_mu);
-  loop->closed = true;
+  loop->is_closed = true;
   pthread_mutex_unlock(&loop->inbox_mu);
   run_inbox(loop);
 }
 
 static void destroy_queue(el_loop *loop) {
   grpc_event event;
-  grpc_call_unref(loop->doorbell);
-  grpc_channel_destroy(loop->lame);
+  grpc_call_unref(loop->wakeup_call);
+  grpc_channel_destroy(loop->wakeup_channel);
   grpc_completion_queue_shutdown(loop->queue);
   do {
     event = grpc_completion_queue_next(
@@ -332,92 +375,35 @@ static void destroy_queue(el_loop *loop) {
   el_timers_destroy(&loop->timers);
 }
 
-/* Both the thread and the joiner let go of it. */
+/* Called once by the I/O thread and once by the thread that joins; the second call frees. */
 static void release(el_loop *loop) {
   if (atomic_fetch_sub(&loop->refs, 1) != 1) return;
   el_completion_destroy(&loop->ended);
-  el_leader_destroy(&loop->leader);
+  el_loop_thread_destroy(&loop->current);
   pthread_mutex_destroy(&loop->work_mu);
   pthread_mutex_destroy(&loop->inbox_mu);
   free(loop);
-  atomic_fetch_sub(&running, 1);
+  atomic_fetch_sub(&n_loops, 1);
   grpc_shutdown();
-}
-
-/* ---- what lingers ---- */
-
-static bool any_lingers(const lingerers *all_of) {
-  return !LIST_EMPTY(&all_of->all);
-}
-
-/* Looks at all of them; is anything left? */
-static bool look_at_lingerers(lingerers *all_of) {
-  lingerer *one, *next;
-  for (one = LIST_FIRST(&all_of->all); one != NULL; one = next) {
-    next = LIST_NEXT(one, link);
-    if (!one->look(one->arg)) {
-      LIST_REMOVE(one, link);
-      free(one);
-    }
-  }
-  return any_lingers(all_of);
-}
-
-static void look_again(lingerers *all_of) {
-  el_timers_set(all_of->timers, &all_of->timer,
-                el_now_ms() + LINGERERS_LOOK_MS);
-}
-
-static void on_timer(el_timer *timer) {
-  lingerers *all_of = EL_OF(timer, lingerers, timer);
-  if (look_at_lingerers(all_of)) look_again(all_of);
-}
-
-static void init_lingerers(lingerers *all_of, el_timers *timers) {
-  all_of->timers = timers;
-  all_of->timer.due = on_timer;
-  LIST_INIT(&all_of->all);
-}
-
-/* From now on |look| is called with |arg|, by the timer, until it returns false: it is
- * freed. */
-static void add_lingerer(lingerers *all_of, bool (*look)(void *arg),
-                         void *arg) {
-  lingerer *one = el_alloc(sizeof *one);
-  one->look = look;
-  one->arg = arg;
-  LIST_INSERT_HEAD(&all_of->all, one, link);
-  look_again(all_of);
-}
-
-void el_loop_linger(el_loop *loop, bool (*look)(void *arg), void *arg) {
-  add_lingerer(&loop->lingerers, look, arg);
-}
-
-/* Nothing but gRPC's own events can come any more. */
-static void linger(el_loop *loop) {
-  while (look_at_lingerers(&loop->lingerers)) {
-    dispatch(loop, el_deadline_in(LINGERERS_LOOK_MS));
-  }
 }
 
 static void ignore(void *arg) { (void)arg; }
 
 static void *io_main(void *arg) {
   el_loop *loop = arg;
-  el_plain_locale_enter(); /* for as long as the thread lives */
+  el_plain_locale_enter(); /* until the thread ends */
   io_loop = loop;
   run_until_stopped(loop);
-  loop->events.stopping(loop->arg);
+  loop->events.on_stopping(loop->arg);
   end_calls(loop);
   close_inbox(loop);
-  loop->events.stopped(loop->arg);
-  loop->lingers = any_lingers(&loop->lingerers);
-  if (loop->lingers) {
-    loop->events.after_each = ignore; /* its owner may be gone */
+  loop->events.on_stopped(loop->arg);
+  loop->has_deferred_frees = !LIST_EMPTY(&loop->deferred_frees);
+  if (loop->has_deferred_frees) {
+    loop->events.after_event = ignore; /* the owner of |arg| may be gone */
     pthread_detach(pthread_self());
     el_completion_complete(&loop->ended, ENDED);
-    linger(loop);
+    finish_deferred_frees(loop);
     destroy_queue(loop);
   } else {
     destroy_queue(loop);
@@ -431,25 +417,25 @@ static void *io_main(void *arg) {
 /* ---- start, stop, join ---- */
 
 static int start_thread(el_loop *loop) {
-  int rc = el_thread_start(&loop->thread, io_main, loop);
+  int rc = el_thread_start(&loop->io_thread, io_main, loop);
   if (rc == 0) {
-    pthread_setname_np(loop->thread, "etcdlock-io");
+    pthread_setname_np(loop->io_thread, "etcdlock-io");
   }
   return rc;
 }
 
-static void open_doorbell(el_loop *loop) {
-  grpc_slice method = grpc_slice_from_static_string("/doorbell");
-  loop->lame = grpc_lame_client_channel_create("doorbell", GRPC_STATUS_UNKNOWN,
-                                               "never sent");
-  loop->doorbell = grpc_channel_create_call(
-      loop->lame, NULL, GRPC_PROPAGATE_DEFAULTS, loop->queue, method, NULL,
-      gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
-  loop->doorbell_tag.done = on_doorbell;
+static void open_wakeup_call(el_loop *loop) {
+  grpc_slice method = grpc_slice_from_static_string("/wakeup");
+  loop->wakeup_channel = grpc_lame_client_channel_create(
+      "wakeup", GRPC_STATUS_UNKNOWN, "never sent");
+  loop->wakeup_call = grpc_channel_create_call(
+      loop->wakeup_channel, NULL, GRPC_PROPAGATE_DEFAULTS, loop->queue, method,
+      NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+  loop->wakeup_tag.done = on_wakeup;
 }
 
 static bool has_room(el_error *err) {
-  return atomic_load(&running) > 0
+  return atomic_load(&n_loops) > 0
              ? el_limits_allow(1, OWN_DESCRIPTORS, err)
              : el_limits_allow(GRPC_THREADS + 1, GRPC_DESCRIPTORS, err);
 }
@@ -461,26 +447,28 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   if (!has_room(err)) return NULL;
   loop = calloc(1, sizeof *loop);
   if (loop == NULL) {
-    el_error_set(err, EL_NOMEM, "no memory for a client");
+    el_error_set(err, EL_NOMEM, "not enough memory for a client");
     return NULL;
   }
-  el_grpc_log_tame();
-  el_thread_block_signals(&before); /* for gRPC's own threads, too */
+  el_grpc_log_filter();
+  /* gRPC's threads inherit the mask. Some of them start with the first channel, which is the
+   * wake-up channel. */
+  el_thread_block_signals(&before);
   grpc_init();
-  atomic_fetch_add(&running, 1);
+  atomic_fetch_add(&n_loops, 1);
   loop->events = *events;
   loop->arg = arg;
   pthread_mutex_init(&loop->inbox_mu, NULL);
   pthread_mutex_init(&loop->work_mu, NULL);
-  el_leader_init(&loop->leader);
+  el_loop_thread_init(&loop->current);
   atomic_init(&loop->refs, 2);
   STAILQ_INIT(&loop->inbox);
   TAILQ_INIT(&loop->calls);
-  init_lingerers(&loop->lingerers, &loop->timers);
+  LIST_INIT(&loop->deferred_frees);
+  loop->deferred_timer.due = on_deferred_timer;
   el_completion_init(&loop->ended);
   loop->queue = grpc_completion_queue_create_for_next(NULL);
-  open_doorbell(loop);
-  /* Some of gRPC's threads begin with its first channel. */
+  open_wakeup_call(loop);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   rc = start_thread(loop);
   if (rc != 0) {
@@ -496,7 +484,7 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
 
 void el_loop_stop(el_loop *loop) {
   assert(el_loop_is_io(loop));
-  loop->stopping = true;
+  loop->is_stopping = true;
 }
 
 bool el_loop_has_ended(el_loop *loop) {
@@ -504,23 +492,23 @@ bool el_loop_has_ended(el_loop *loop) {
 }
 
 void el_loop_join(el_loop *loop) {
-  el_leader_recall(&loop->leader);
+  el_loop_thread_return_to_io(&loop->current);
   while (!el_completion_wait(&loop->ended, ENDED, MAX_SLEEP_MS)) {
   }
-  if (!loop->lingers) {
-    pthread_join(loop->thread, NULL);
+  if (!loop->has_deferred_frees) {
+    pthread_join(loop->io_thread, NULL);
   }
   release(loop);
 }
 
 /* ---- calls ---- */
 
-void el_loop_add_call(el_loop *loop, el_live_call *entry) {
+void el_loop_add_call(el_loop *loop, el_live_call *call) {
   assert(el_loop_is_io(loop));
-  TAILQ_INSERT_TAIL(&loop->calls, entry, link);
+  TAILQ_INSERT_TAIL(&loop->calls, call, link);
 }
 
-void el_loop_remove_call(el_loop *loop, el_live_call *entry) {
+void el_loop_remove_call(el_loop *loop, el_live_call *call) {
   assert(el_loop_is_io(loop));
-  TAILQ_REMOVE(&loop->calls, entry, link);
+  TAILQ_REMOVE(&loop->calls, call, link);
 }

@@ -1,9 +1,9 @@
-/* loop: the I/O thread of one client.
+/* loop: the event loop of one client.
  *
- * One thread at a time sits in one gRPC completion queue (leader.h). Everything
- * that etcdlock does with etcd happens there: completed calls, timers, and the
- * commands that Lua threads hand over. The inbox is the only way in. A doorbell wakes
- * who sleeps there, unless whoever comes may do the work himself meanwhile.
+ * All work with etcd is done in the loop, by one thread at a time: completed gRPC calls, timers,
+ * and commands that other threads post to the inbox. The I/O thread drives the loop unless a
+ * waiting Lua thread does (loop_thread.h). "@thread io" in a prototype means the thread that is at
+ * work in the loop, whichever it is.
  */
 #ifndef ETCDLOCK_NET_LOOP_H
 #define ETCDLOCK_NET_LOOP_H
@@ -18,63 +18,61 @@
 
 typedef struct el_loop el_loop;
 
-/* Something for the I/O thread to do; embedded in what it is about. */
+/* A piece of work for the loop; embedded in the object that it concerns. */
 typedef struct el_command el_command;
 struct el_command {
   void (*run)(el_command *command);
   STAILQ_ENTRY(el_command) link;
 };
 
-/* What the owner of a loop is told, all on the I/O thread. */
+/* Callbacks of the loop's owner, all called on the I/O thread. */
 typedef struct el_loop_events {
-  void (*after_each)(void *arg); /* after every event, command and timer */
-  void (*stopping)(
-      void *arg);             /* before the calls that are left are cancelled */
-  void (*stopped)(void *arg); /* last, when no call is left */
+  void (*after_event)(void *arg); /* after each event, command and timer */
+  void (*on_stopping)(void *arg); /* before the remaining calls are cancelled */
+  void (*on_stopped)(void *arg);  /* last, when no call is left */
 } el_loop_events;
 
-/* Starts gRPC and the thread, with all signals blocked there. NULL and |err|
- * if there is no memory or no thread to be had. @thread lua */
+/* el_loop_start initializes gRPC and starts the I/O thread, in which all signals are blocked.
+ * Returns NULL and fills |err| if there is not enough memory, or no thread or descriptor left.
+ * @thread lua */
 el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err);
 
-/* Has the loop that el_loop_stop stops done all its work, so that el_loop_join doesn't
- * wait? @thread lua */
+/* el_loop_has_ended returns whether a loop that was stopped has finished its work: el_loop_join
+ * does not block then. @thread lua */
 bool el_loop_has_ended(el_loop *loop);
 
-/* Waits until the loop that el_loop_stop stops has done all its work, and gives
- * it up. Its thread may still linger for a moment, see el_loop_linger.
- * @thread any */
+/* el_loop_join waits until a loop that was stopped has finished its work, and releases it. The
+ * I/O thread may live on for some time: see el_loop_defer_free. @thread any */
 void el_loop_join(el_loop *loop);
 
-/* Hands |command| to the I/O thread, which runs it exactly once; the caller
- * gives it up. False, and nothing happens, once the loop has closed.
- * @thread any */
+/* el_loop_post has the loop run |command| exactly once; until then |command| belongs to the loop.
+ * Returns false, and does nothing, if the loop is closed. @thread any */
 bool el_loop_post(el_loop *loop, el_command *command);
 
-/* The same; but while that thread sleeps the caller runs what is in the inbox, as
- * "@thread io". Nobody is woken then, and what comes of the command at once is there
- * when this returns. The caller holds no mutex. @thread lua @locks loop->work_mu */
-bool el_loop_run(el_loop *loop, el_command *command);
+/* el_loop_run_command does the same as el_loop_post, but runs the inbox in the calling thread if no
+ * other thread is at work in the loop. No thread is woken up then, and the immediate effects of
+ * |command| are visible on return. The caller must not hold a mutex.
+ * @thread lua @locks loop->work_mu */
+bool el_loop_run_command(el_loop *loop, el_command *command);
 
-/* As el_completion_wait, for one of those that the loop completes, which the thread
- * runs itself meanwhile if it can. Not on the loop's own thread.
- * @thread lua @locks leader->mu */
+/* el_loop_wait does the same as el_completion_wait, for a completion that is completed by the
+ * loop. The calling thread drives the loop meanwhile, if it can. Must not be called in the loop.
+ * @thread lua @locks loop_thread->mu */
 bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
                   int64_t timeout_ms);
 
-/* Ends the loop: cancels the calls that are left, waits for their ends, runs
- * what is still in the inbox, and lets the thread return. @thread io */
+/* el_loop_stop ends the loop: the remaining calls are cancelled, their ends and the rest of the
+ * inbox are processed, and the I/O thread ends. @thread io */
 void el_loop_stop(el_loop *loop);
 
-/* The loop's timers. @thread io */
+/* el_loop_timers returns the timers of |loop|. @thread io */
 el_timers *el_loop_timers(el_loop *loop);
 
-/* Does this thread run the loop? @thread any */
+/* el_loop_is_io returns whether the calling thread is at work in |loop|. @thread any */
 bool el_loop_is_io(const el_loop *loop);
 
-/* Something that can't be freed yet needs the thread a while longer, also after
- * the stop: |look| is called with |arg| now and then, until it returns false: it
- * is freed. @thread io */
-void el_loop_linger(el_loop *loop, bool (*look)(void *arg), void *arg);
+/* el_loop_defer_free calls |try_free| with |arg| every 20 ms until it returns true: the object is
+ * freed. The calls go on after the loop was stopped, and keep the I/O thread alive. @thread io */
+void el_loop_defer_free(el_loop *loop, bool (*try_free)(void *arg), void *arg);
 
 #endif

@@ -1,10 +1,10 @@
-/* stream: one bidirectional call, messages both ways until it ends.
+/* stream: one bidirectional call, with messages both ways until it ends.
  *
- * Batches: the status alone (it completes last), the initial metadata both
- * ways, and at most one message out and one in at a time; gRPC core refuses a
- * second. Writes queue here; the next read starts when one has completed.
- * The struct lives until every batch has come back. A batch that gRPC core
- * refuses never does: it ends the stream, and a command comes back instead. */
+ * There are four batches: the status alone (it completes last), the initial metadata of both
+ * sides, and at most one message out and one message in at a time, because gRPC core refuses a
+ * second one. So messages out are queued, and the next read starts when the last one has completed.
+ * The struct lives until each batch has completed. A batch that gRPC core refuses never completes:
+ * it ends the stream, and a command takes the place of its completion. */
 #include "net/stream.h"
 
 #include <grpc/byte_buffer.h>
@@ -22,27 +22,27 @@ typedef struct outgoing {
   STAILQ_ENTRY(outgoing) link;
 } outgoing;
 
-/* One batch's tag, which knows its stream. */
+/* The tag of one batch of |st|. */
 typedef struct batch {
-  el_tag tag; /* first */
+  el_tag tag; /* first: the tag of the batch */
   el_stream *st;
 } batch;
 
 struct el_stream {
-  el_live_call entry;
+  el_live_call live; /* in the loop's list of calls */
   el_channel *ch;
-  size_t member; /* to whom */
+  size_t member;
   grpc_call *call;
   el_stream_events events;
   void *arg;
-  bool silent; /* closed by us: tell nobody */
-  int pending; /* batches that have not come back */
+  bool is_closed; /* by the owner: no event comes any more */
+  int n_pending;  /* batches that have not completed */
   batch opened, sent, received, ended;
-  grpc_call_error refusal; /* of the first batch that was refused */
-  el_command refused;      /* posted for that one */
-  bool sending;
+  grpc_call_error refusal; /* of the first refused batch; GRPC_CALL_OK: none */
+  el_command refused_command; /* posted in place of its completion */
+  bool is_sending;            /* the batch |sent| is pending */
   STAILQ_HEAD(, outgoing) queue;
-  grpc_byte_buffer *incoming;
+  grpc_byte_buffer *incoming; /* the message received; NULL: none */
   el_metadata metadata;
   grpc_metadata_array initial;
   grpc_metadata_array trailing;
@@ -53,7 +53,7 @@ struct el_stream {
 /* ---- the end ---- */
 
 static void free_stream(el_stream *st) {
-  el_loop_remove_call(el_channel_loop(st->ch), &st->entry);
+  el_loop_remove_call(el_channel_loop(st->ch), &st->live);
   while (!STAILQ_EMPTY(&st->queue)) {
     outgoing *out = STAILQ_FIRST(&st->queue);
     STAILQ_REMOVE_HEAD(&st->queue, link);
@@ -68,27 +68,28 @@ static void free_stream(el_stream *st) {
   free(st);
 }
 
-/* How the stream has ended. */
-static void read_end(el_stream *st, el_error *err) {
+/* Fills |err| with the reason for which the stream has ended. */
+static void fill_end(el_stream *st, el_error *err) {
   char *details;
   if (st->refusal != GRPC_CALL_OK) {
-    el_channel_refused(st->ch, st->member, st->refusal, err);
+    el_channel_set_refusal(st->ch, st->member, st->refusal, err);
     return;
   }
   details = grpc_slice_to_c_string(st->details);
   el_error_from_status(err, (int)st->status, details,
                        el_channel_address(st->ch, st->member));
   gpr_free(details);
-  el_channel_note(st->ch, st->member, err);
+  el_channel_record_result(st->ch, st->member, err);
 }
 
-/* Counts a batch as come back; the last one is the end of the stream. */
-static void come_back(el_stream *st) {
-  if (--st->pending > 0) return;
-  if (!st->silent) {
+/* Counts a batch as completed. After the last one the stream has ended. */
+static void batch_completed(el_stream *st) {
+  if (--st->n_pending > 0) return;
+  if (!st->is_closed) {
     el_error err;
-    read_end(st, &err);
-    if (!st->silent) { /* else its owner moved on and closed it meanwhile */
+    fill_end(st, &err);
+    /* A failover listener may have closed the stream within fill_end. */
+    if (!st->is_closed) {
       st->events.on_ended(st->arg, &err);
     }
   }
@@ -97,29 +98,28 @@ static void come_back(el_stream *st) {
 
 static void on_ended(el_tag *tag, bool ok) {
   (void)ok;
-  come_back(((batch *)tag)->st);
+  batch_completed(((batch *)tag)->st);
 }
 
-static void cancel(el_live_call *entry) {
-  el_stream *st = EL_OF(entry, el_stream, entry);
+static void cancel(el_live_call *live) {
+  el_stream *st = EL_OF(live, el_stream, live);
   grpc_call_cancel(st->call, NULL);
 }
 
-/* Later than the refusal, because whoever opens a stream or sends a message doesn't
- * expect the stream's end within that. */
+/* A command, because a stream must not end within el_stream_open or el_stream_send. */
 static void on_refused(el_command *command) {
-  come_back(EL_OF(command, el_stream, refused));
+  batch_completed(EL_OF(command, el_stream, refused_command));
 }
 
 static void start(el_stream *st, const grpc_op *ops, size_t n, batch *b) {
   grpc_call_error rc = grpc_call_start_batch(st->call, ops, n, &b->tag, NULL);
   if (rc == GRPC_CALL_OK) {
-    st->pending++;
+    st->n_pending++;
   } else if (st->refusal == GRPC_CALL_OK) {
     st->refusal = rc;
-    st->pending++;
-    el_loop_post(el_channel_loop(st->ch), &st->refused);
-    cancel(&st->entry);
+    st->n_pending++;
+    el_loop_post(el_channel_loop(st->ch), &st->refused_command);
+    cancel(&st->live);
   }
 }
 
@@ -127,16 +127,16 @@ const char *el_stream_address(const el_stream *st) {
   return el_channel_address(st->ch, st->member);
 }
 
-void el_stream_leave(el_stream *st, const el_error *why) {
+void el_stream_fail_over(el_stream *st, const el_error *cause) {
   el_channel *ch = st->ch;
   size_t member = st->member;
   el_stream_close(st);
-  el_channel_leave(ch, member, why);
+  el_channel_fail_over(ch, member, cause);
 }
 
 void el_stream_close(el_stream *st) {
-  st->silent = true;
-  cancel(&st->entry);
+  st->is_closed = true;
+  cancel(&st->live);
 }
 
 /* ---- messages out ---- */
@@ -145,22 +145,20 @@ static void send_next(el_stream *st);
 
 static void on_sent(el_tag *tag, bool ok) {
   el_stream *st = ((batch *)tag)->st;
-  st->sending = false;
-  if (ok) {
-    send_next(st);
-  } /* else the status tells why */
-  come_back(st);
+  st->is_sending = false;
+  if (ok) send_next(st); /* else the status will tell why */
+  batch_completed(st);
 }
 
 static void send_next(el_stream *st) {
   outgoing *out = STAILQ_FIRST(&st->queue);
   grpc_op op;
-  if (st->sending || out == NULL) return;
+  if (st->is_sending || out == NULL) return;
   STAILQ_REMOVE_HEAD(&st->queue, link);
   memset(&op, 0, sizeof op);
   op.op = GRPC_OP_SEND_MESSAGE;
   op.data.send_message.send_message = out->message;
-  st->sending = true;
+  st->is_sending = true;
   start(st, &op, 1, &st->sent);
   grpc_byte_buffer_destroy(out->message);
   free(out);
@@ -187,7 +185,7 @@ static void receive_next(el_stream *st) {
 
 static void deliver(el_stream *st) {
   grpc_byte_buffer_reader reader;
-  if (!st->silent && grpc_byte_buffer_reader_init(&reader, st->incoming)) {
+  if (!st->is_closed && grpc_byte_buffer_reader_init(&reader, st->incoming)) {
     grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
     st->events.on_message(st->arg, GRPC_SLICE_START_PTR(all),
                           GRPC_SLICE_LENGTH(all));
@@ -201,11 +199,11 @@ static void deliver(el_stream *st) {
 static void on_received(el_tag *tag, bool ok) {
   el_stream *st = ((batch *)tag)->st;
   (void)ok;
-  if (st->incoming != NULL) { /* NULL: no message will come, only the status */
+  if (st->incoming != NULL) { /* NULL: only the status is still to come */
     deliver(st);
     receive_next(st);
   }
-  come_back(st);
+  batch_completed(st);
 }
 
 /* ---- open ---- */
@@ -214,8 +212,8 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
                           const el_stream_events *events, void *arg) {
   el_stream *st = el_alloc(sizeof *st);
   grpc_op ops[2];
-  st->entry.cancel = cancel;
-  st->refused.run = on_refused;
+  st->live.cancel = cancel;
+  st->refused_command.run = on_refused;
   st->ch = ch;
   st->member = el_channel_member(ch);
   st->events = *events;
@@ -229,9 +227,9 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   grpc_metadata_array_init(&st->initial);
   grpc_metadata_array_init(&st->trailing);
   st->details = grpc_empty_slice();
-  st->call = el_channel_call(ch, st->member, method,
-                             gpr_inf_future(GPR_CLOCK_MONOTONIC));
-  el_loop_add_call(el_channel_loop(ch), &st->entry);
+  st->call = el_channel_new_call(ch, st->member, method,
+                                 gpr_inf_future(GPR_CLOCK_MONOTONIC));
+  el_loop_add_call(el_channel_loop(ch), &st->live);
 
   memset(ops, 0, sizeof ops);
   ops[0].op = GRPC_OP_RECV_STATUS_ON_CLIENT;
@@ -240,7 +238,7 @@ el_stream *el_stream_open(el_channel *ch, const char *method,
   ops[0].data.recv_status_on_client.status_details = &st->details;
   start(st, ops, 1, &st->ended);
   memset(ops, 0, sizeof ops);
-  el_metadata_send(&ops[0], &st->metadata);
+  el_metadata_set_op(&ops[0], &st->metadata);
   ops[1].op = GRPC_OP_RECV_INITIAL_METADATA;
   ops[1].data.recv_initial_metadata.recv_initial_metadata = &st->initial;
   start(st, ops, 2, &st->opened);

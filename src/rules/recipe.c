@@ -360,7 +360,7 @@ void el_recipe_read(const el_keys *keys, const el_entry_action *action,
                        .outcome = el_outcome_of(&answer->err, answer->sent_ms),
                        .term = answer->term,
                        .rev = answer->rev,
-                       .batched = answer->batched};
+                       .batched = answer->is_batched};
   if (!event->outcome.done) return;
   switch (action->request) {
     case EL_REQUEST_ENQUEUE:
