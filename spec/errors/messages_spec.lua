@@ -74,7 +74,7 @@ describe("an endpoint", function()
     assert.equal(refused {}, refused ",")
   end)
 
-  it("with a path behind the port is refused with the correct form", function()
+  it("with a path after the port is refused with the correct form", function()
     assert.matches('"http://host:2379/" has text after the port; write "http://host:2379"',
       refused "http://host:2379/", 1, true)
     assert.matches('; write "host:2379"', refused "host:2379/v3/kv", 1, true)

@@ -1,4 +1,4 @@
-/* auth: who we are to etcd. */
+/* auth: authentication. */
 #include "etcd/auth.h"
 
 #include <stdlib.h>
@@ -12,43 +12,44 @@
 #include "net/call.h"
 
 enum {
-  /* A password's hash takes etcd up to a second, one after the other; twice as
-   * long after each silence. */
+  /* The timeout of Authenticate, which doubles after each one without an answer. etcd computes the
+   * hashes of passwords one after the other, and needs up to a second for each. */
   ATTEMPT_MS = 750,
   ATTEMPT_DOUBLINGS = 2,
-  /* After a refusal the same answer is given for a while: no storm of wrong
-   * passwords. */
+  /* How long a refusal is repeated without a request, so that many calls with a wrong password do
+   * not flood etcd. */
   REFUSED_FOR_MS = 1000,
-  /* A token may be spoilt again while the call is on its way. */
+  /* How often a call is sent again: a new token may become invalid before the call arrives. */
   REPEATS_MAX = 3
 };
 
 typedef struct auth_call {
-  el_token_wait token; /* first: until there is one */
+  el_token_wait token; /* first: waits for a token */
   el_auth *auth;
   el_call_request request;
-  uint8_t *bytes;    /* the request's */
-  unsigned renewals; /* auth->renewals when it was sent */
-  int repeats;
+  uint8_t *bytes;    /* of the request */
+  unsigned n_tokens; /* auth->n_tokens when the call was sent */
+  int n_repeats;
   el_call_done done;
   void *arg;
 } auth_call;
 
 struct el_auth {
   el_channel *ch;
-  char *user; /* NULL: no token of ours */
+  char *user; /* NULL: no token is requested */
   char *password;
-  bool authenticated; /* the channel has a token, or needs none */
-  bool authenticating;
-  unsigned renewals;
-  int silences;     /* requests for a token without an answer, in a row */
-  el_error refused; /* the last definite refusal ... */
-  int64_t refused_until;
+  bool is_authenticated;    /* the channel has a token, or needs none */
+  bool is_authenticating;   /* Authenticate was sent */
+  unsigned n_tokens;        /* how often is_authenticated was set */
+  int n_timeouts;           /* Authenticates without an answer, in a row */
+  el_error refusal;         /* the last definite refusal of Authenticate */
+  int64_t refusal_until_ms; /* it is repeated until then */
   el_timers *timers;
-  el_timer refuse; /* answers, a moment later, calls that come meanwhile */
+  el_timer refuse_timer; /* ends, with the refusal, the waits that begin
+                            meanwhile: not within el_auth_await_token */
   STAILQ_HEAD(token_wait_list, el_token_wait) waiting;
-  el_failover_listener move;
-  bool stopping;
+  el_failover_listener listener;
+  bool is_stopped;
 };
 
 static void send(auth_call *call);
@@ -58,7 +59,7 @@ static void free_call(auth_call *call) {
   free(call);
 }
 
-/* The call itself was never sent. */
+/* Fails a call that was not sent, or was refused: it was not applied. */
 static void fail(auth_call *call, const el_error *err) {
   el_call_answer answer = {.err = *err, .from = ""};
   answer.err.definite = true;
@@ -77,7 +78,7 @@ static void on_token(el_token_wait *wait, const el_error *err) {
   }
 }
 
-/* Those who begin to wait meanwhile are left for the next time. */
+/* Ends the waits that have begun before; callbacks may begin new ones. */
 static void release_waiting(el_auth *auth, const el_error *err) {
   el_token_wait *wait;
   size_t n = 0;
@@ -85,13 +86,13 @@ static void release_waiting(el_auth *auth, const el_error *err) {
   while (n-- > 0 && !STAILQ_EMPTY(&auth->waiting)) {
     wait = STAILQ_FIRST(&auth->waiting);
     STAILQ_REMOVE_HEAD(&auth->waiting, link);
-    wait->waiting = false;
+    wait->is_waiting = false;
     wait->done(wait, err);
   }
 }
 
-/* Sets |token|, which etcd |from| has given. Refuses it here if no call could carry it:
- * later calls would fail without telling the cause. */
+/* Sets |token|, which the member |from| has sent. Refuses a token that no call could carry: the calls
+ * would fail without a message that tells the cause. */
 static void take_token(el_auth *auth, const char *token, const char *from,
                        el_error *err) {
   size_t illegal_at = el_header_illegal_at(token);
@@ -129,40 +130,40 @@ static void read_token(el_auth *auth, const el_call_answer *answer,
 static void on_authenticated(void *arg, const el_call_answer *answer) {
   el_auth *auth = arg;
   el_error err = answer->err;
-  auth->authenticating = false;
-  auth->silences = err.code == EL_UNAVAILABLE ? auth->silences + 1 : 0;
+  auth->is_authenticating = false;
+  auth->n_timeouts = err.code == EL_UNAVAILABLE ? auth->n_timeouts + 1 : 0;
   if (err.code == EL_OK) {
     read_token(auth, answer, &err);
   } else if (err.auth_off) {
-    err.code = EL_OK; /* nobody is asked who he is: no token is needed */
+    err.code = EL_OK; /* authentication is disabled: no token is needed */
   }
   if (err.code == EL_OK) {
-    auth->authenticated = true;
-    auth->renewals++;
+    auth->is_authenticated = true;
+    auth->n_tokens++;
   } else if (err.definite) {
-    auth->refused = err;
-    auth->refused_until = el_now_ms() + REFUSED_FOR_MS;
+    auth->refusal = err;
+    auth->refusal_until_ms = el_now_ms() + REFUSED_FOR_MS;
   }
   release_waiting(auth, &err);
 }
 
 static int64_t attempt_ms(const el_auth *auth) {
   return (int64_t)ATTEMPT_MS
-         << (auth->silences < ATTEMPT_DOUBLINGS ? auth->silences
-                                                : ATTEMPT_DOUBLINGS);
+         << (auth->n_timeouts < ATTEMPT_DOUBLINGS ? auth->n_timeouts
+                                                  : ATTEMPT_DOUBLINGS);
 }
 
 static void authenticate(el_auth *auth) {
   Etcd__AuthenticateRequest request = ETCD__AUTHENTICATE_REQUEST__INIT;
   size_t len;
   uint8_t *bytes;
-  if (auth->authenticating) return;
+  if (auth->is_authenticating) return;
   request.name = auth->user;
   request.password = auth->password;
   len = etcd__authenticate_request__get_packed_size(&request);
   bytes = el_alloc(len);
   etcd__authenticate_request__pack(&request, bytes);
-  auth->authenticating = true;
+  auth->is_authenticating = true;
   el_channel_set_token(auth->ch, NULL);
   el_call_start(auth->ch,
                 &(el_call_request){.method = "/etcdserverpb.Auth/Authenticate",
@@ -176,25 +177,25 @@ static void authenticate(el_auth *auth) {
 }
 
 static void on_refuse(el_timer *timer) {
-  el_auth *auth = EL_OF(timer, el_auth, refuse);
-  release_waiting(auth, &auth->refused);
+  el_auth *auth = EL_OF(timer, el_auth, refuse_timer);
+  release_waiting(auth, &auth->refusal);
 }
 
 static void get_token(el_auth *auth) {
-  if (auth->stopping) return;
-  if (el_now_ms() < auth->refused_until) {
-    el_timers_set(auth->timers, &auth->refuse, el_now_ms());
+  if (auth->is_stopped) return;
+  if (el_now_ms() < auth->refusal_until_ms) {
+    el_timers_set(auth->timers, &auth->refuse_timer, el_now_ms());
   } else {
     authenticate(auth);
   }
 }
 
-/* A token is another member's affair. */
-static void on_moved(el_failover_listener *move, const el_error *why) {
-  el_auth *auth = EL_OF(move, el_auth, move);
-  (void)why;
+/* The new member does not know the token of the last one. */
+static void on_failover(el_failover_listener *listener, const el_error *cause) {
+  el_auth *auth = EL_OF(listener, el_auth, listener);
+  (void)cause;
   if (auth->user != NULL) {
-    auth->authenticated = false;
+    auth->is_authenticated = false;
   }
 }
 
@@ -203,15 +204,15 @@ static void on_moved(el_failover_listener *move, const el_error *why) {
 static void on_answer(void *arg, const el_call_answer *answer) {
   auth_call *call = arg;
   el_auth *auth = call->auth;
-  bool spoilt = answer->err.token_bad || answer->err.silent;
-  if (spoilt && call->renewals == auth->renewals) {
-    /* Else it was renewed meanwhile. To a token from before it was wiped or
-     * restored, an etcd says nothing until it has as many revisions again
-     * (simple_token.go, isValidSimpleToken). */
-    auth->authenticated = false;
+  bool is_token_suspect = answer->err.token_bad || answer->err.silent;
+  if (is_token_suspect && call->n_tokens == auth->n_tokens) {
+    /* No new token has come meanwhile, so this one may be invalid. After a timeout as well: an
+     * etcd that was wiped or restored does not answer a call with an older token until it has as
+     * many revisions again (simple_token.go, isValidSimpleToken). */
+    auth->is_authenticated = false;
   }
-  if (answer->err.token_bad && call->repeats < REPEATS_MAX) {
-    call->repeats++;
+  if (answer->err.token_bad && call->n_repeats < REPEATS_MAX) {
+    call->n_repeats++;
     send(call);
     return;
   }
@@ -219,20 +220,21 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   free_call(call);
 }
 
-/* A token that comes while the client stops starts nothing any more. */
+/* Sends |call|, or has it wait for a token. After el_auth_stop it fails: a token that comes while the
+ * client closes must not start a request. */
 static void send(auth_call *call) {
   el_auth *auth = call->auth;
   el_error closed;
-  if (auth->stopping) {
+  if (auth->is_stopped) {
     el_error_set(&closed, EL_CLOSED, "the client was closed");
     fail(call, &closed);
     return;
   }
-  if (!auth->authenticated) {
-    el_auth_await(auth, &call->token);
+  if (!auth->is_authenticated) {
+    el_auth_await_token(auth, &call->token);
     return;
   }
-  call->renewals = auth->renewals;
+  call->n_tokens = auth->n_tokens;
   el_call_start(auth->ch, &call->request, on_answer, call);
 }
 
@@ -258,27 +260,27 @@ void el_auth_call(el_auth *auth, const el_call_request *request,
 /* ---- streams ---- */
 
 bool el_auth_is_ready(const el_auth *auth) {
-  return auth->user == NULL || auth->authenticated;
+  return auth->user == NULL || auth->is_authenticated;
 }
 
-void el_auth_await(el_auth *auth, el_token_wait *wait) {
-  if (!wait->waiting) {
-    wait->waiting = true;
+void el_auth_await_token(el_auth *auth, el_token_wait *wait) {
+  if (!wait->is_waiting) {
+    wait->is_waiting = true;
     STAILQ_INSERT_TAIL(&auth->waiting, wait, link);
   }
   get_token(auth);
 }
 
-void el_auth_forget(el_auth *auth, el_token_wait *wait) {
-  if (wait->waiting) {
-    wait->waiting = false;
+void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait) {
+  if (wait->is_waiting) {
+    wait->is_waiting = false;
     STAILQ_REMOVE(&auth->waiting, wait, el_token_wait, link);
   }
 }
 
-void el_auth_note(el_auth *auth, const el_error *err) {
+void el_auth_report(el_auth *auth, const el_error *err) {
   if (err->token_bad && auth->user != NULL) {
-    auth->authenticated = false;
+    auth->is_authenticated = false;
     get_token(auth);
   }
 }
@@ -292,10 +294,10 @@ el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
   auth->timers = timers;
   auth->user = user;
   auth->password = password;
-  auth->refuse.due = on_refuse;
-  auth->move.on_failover = on_moved;
+  auth->refuse_timer.due = on_refuse;
+  auth->listener.on_failover = on_failover;
   STAILQ_INIT(&auth->waiting);
-  el_channel_add_listener(ch, &auth->move);
+  el_channel_add_listener(ch, &auth->listener);
   if (token != NULL) {
     el_channel_set_token(ch, token);
   }
@@ -304,8 +306,8 @@ el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
 
 void el_auth_stop(el_auth *auth) {
   el_error closed;
-  auth->stopping = true;
-  el_timers_stop(auth->timers, &auth->refuse);
+  auth->is_stopped = true;
+  el_timers_stop(auth->timers, &auth->refuse_timer);
   el_error_set(&closed, EL_CLOSED, "the client was closed");
   release_waiting(auth, &closed);
 }

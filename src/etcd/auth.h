@@ -1,10 +1,10 @@
-/* auth: who we are to etcd. Every call of etcd/ that needs a right goes through here, so
- * that it carries a token when etcd wants one.
+/* auth: authentication. Calls of etcd/ that need a right are sent by el_auth_call, so that they
+ * carry a token if etcd requires one.
  *
- * A token belongs to one member and lives in its memory: it expires, dies with
- * a restart, and is worth nothing to the next member; changes of the auth
- * store end it too. So it is renewed when a call is told so, with one request
- * at a time, and the call is sent again (it was refused, so that is safe).
+ * A token is valid at one member only, which has it in memory: it expires, is lost when the member
+ * restarts, and is unknown to other members. Changes of the auth store end it too. So when etcd
+ * refuses a call because of its token, one new token is requested for all, and the call is sent
+ * again. (It was refused, so that is safe.)
  */
 #ifndef ETCDLOCK_ETCD_AUTH_H
 #define ETCDLOCK_ETCD_AUTH_H
@@ -13,47 +13,48 @@
 
 typedef struct el_auth el_auth;
 
-/* As |user| with |password|, which are taken over and wiped at the end; or with
- * a |token| that somebody else renews, which is copied; or, all NULL, as
- * nobody. @thread io */
+/* el_auth_new authenticates as |user| with |password|, which it takes over and wipes at the end; or
+ * uses |token|, which is copied and never renewed; or, if all are NULL, does nothing. @thread io */
 el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
                      char *password, const char *token);
 
-/* Starts nothing any more: those that wait for a token hear that the client is
- * closed. @thread io */
+/* el_auth_stop fails each call and stream that waits for a token with `closed`. Nothing is sent
+ * from now on. @thread io */
 void el_auth_stop(el_auth *auth);
 
-/* @thread io */
+/* el_auth_free stops and frees |auth|. @thread io */
 void el_auth_free(el_auth *auth);
 
-/* As el_call_start, with a token; may authenticate first. @thread io */
+/* el_auth_call does the same as el_call_start, with a token, which may have to be requested first.
+ * After el_auth_stop, |done| may be called before el_auth_call returns. @thread io */
 void el_auth_call(el_auth *auth, const el_call_request *request,
                   el_call_done done, void *arg);
 
-/* Somebody who is about to open a stream. One that carries no token would be
- * somebody else's: that of the client certificate's owner. */
+/* Waits until a stream may be opened; embedded in its owner. A stream without a token would not be
+ * refused if there is a client certificate: etcd would take its name for the user. */
 typedef struct el_token_wait el_token_wait;
 struct el_token_wait {
   void (*done)(el_token_wait *wait, const el_error *err);
-  bool waiting;
+  bool is_waiting;
   STAILQ_ENTRY(el_token_wait) link;
 };
 
-/* May a stream be opened now? @thread io */
+/* el_auth_is_ready returns whether a stream may be opened now. @thread io */
 bool el_auth_is_ready(const el_auth *auth);
 
-/* Calls wait->done, later, when streams may be opened (code EL_OK), or with the
- * reason for which there is no token to be had. @thread io */
-void el_auth_await(el_auth *auth, el_token_wait *wait);
+/* el_auth_await_token calls wait->done, later, when a stream may be opened (code EL_OK), or with
+ * the reason for which there is no token. @thread io */
+void el_auth_await_token(el_auth *auth, el_token_wait *wait);
 
-/* Calls it no more; harmless if it isn't waiting. @thread io */
-void el_auth_forget(el_auth *auth, el_token_wait *wait);
+/* el_auth_cancel_wait ends |wait| without a call of done. Harmless if it is not waiting.
+ * @thread io */
+void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait);
 
-/* A stream ended, or a watch was refused, for |err|: if it was the token, a
- * new one is asked for. @thread io */
-void el_auth_note(el_auth *auth, const el_error *err);
+/* el_auth_report tells that a stream has ended, or that etcd has refused a watch, because of |err|.
+ * If that was the token, a new one is requested. @thread io */
+void el_auth_report(el_auth *auth, const el_error *err);
 
-/* Where the calls go. @thread io */
+/* el_auth_channel returns the channel on which calls are sent. @thread io */
 el_channel *el_auth_channel(const el_auth *auth);
 
 #endif

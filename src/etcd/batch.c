@@ -1,4 +1,4 @@
-/* batch: several transactions that travel as one. */
+/* batch: several transactions that are sent as one. */
 #include "etcd/batch.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "etcd.pb-c.h"
 
-/* As etcd counts them: see EL_BATCH_OPS_MAX. */
+/* Counts as etcd does: see EL_BATCH_OPS_MAX. */
 static size_t count_ops(const el_packed_txn *packed) {
   size_t n = packed->n_compares;
   if (n < packed->shape.n_then) n = packed->shape.n_then;
@@ -23,7 +23,7 @@ size_t el_batch_cost(const el_packed_txn *packed) {
                                                       : EL_BATCH_OPS_MAX + 1;
 }
 
-/* Two encoded messages in a row are one, with the operations of both. */
+/* Two encoded messages, one after the other, are one message with the operations of both. */
 static void join(el_packed_txn *to, const el_packed_txn *const *members,
                  size_t n) {
   uint8_t *bytes, *kinds;
@@ -43,8 +43,8 @@ static void join(el_packed_txn *to, const el_packed_txn *const *members,
   }
 }
 
-/* Each member's key stands in a condition that is always true: etcd before 3.4.42,
- * 3.5.28 and 3.6.9 asks for no rights on what is nested, but it does on that. */
+/* The key of each member is part of a condition that always holds. etcd before 3.4.42, 3.5.28 and
+ * 3.6.9 does not check the rights on the keys of nested transactions, but on those of conditions. */
 static void nest(el_packed_txn *to, const el_packed_txn *const *members,
                  size_t n) {
   el_compare *compares = el_alloc(n * sizeof *compares);
@@ -58,7 +58,7 @@ static void nest(el_packed_txn *to, const el_packed_txn *const *members,
                 .value = {(const char *)members[i]->bytes, members[i]->len}};
   }
   el_kv_pack(to, &txn);
-  to->shape.is_plain = true; /* see above: its conditions never fail */
+  to->shape.is_plain = true; /* its conditions always hold */
   free(ops);
   free(compares);
 }
@@ -72,7 +72,7 @@ void el_batch_pack(el_packed_txn *to, const el_packed_txn *const *members,
   }
 }
 
-/* The next |n| responses of |from|, which it loses, as a message of their own. */
+/* Moves the next |n| responses of |from| into a message of their own. */
 static Etcd__TxnResponse *take_joined(Etcd__TxnResponse *from, size_t *at,
                                       size_t n) {
   Etcd__TxnResponse *part = el_alloc(sizeof *part);
@@ -87,7 +87,7 @@ static Etcd__TxnResponse *take_joined(Etcd__TxnResponse *from, size_t *at,
   return part;
 }
 
-/* The answer to the batch fits its shape, so this is the answer to a transaction. */
+/* Moves the next response out of |from|. It is a TxnResponse, because |from| fits the batch. */
 static Etcd__TxnResponse *take_nested(Etcd__TxnResponse *from, size_t *at) {
   Etcd__ResponseOp *op = from->responses[(*at)++];
   Etcd__TxnResponse *part = op->response_txn;

@@ -1,4 +1,4 @@
-/* kv: sends transactions to etcd, and decodes its answers. */
+/* kv: sends transactions to etcd and decodes the answers. */
 #include "etcd/kv.h"
 
 #include <stdlib.h>
@@ -16,9 +16,9 @@ static el_bytes unpack_bytes(ProtobufCBinaryData bytes) {
   return (el_bytes){(const char *)bytes.data, bytes.len};
 }
 
-/* ---- request ---- */
+/* ---- encoding a request ---- */
 
-/* One operation with the message that it selects. */
+/* An operation and the message that it points to. */
 typedef struct packed_op {
   Etcd__RequestOp op;
   union {
@@ -28,7 +28,7 @@ typedef struct packed_op {
   } as;
 } packed_op;
 
-/* What is 0 or false is left out by protobuf, and means to etcd: not asked for. */
+/* protobuf omits fields that are 0 or false; for etcd, a missing field selects its default. */
 static void pack_range(Etcd__RangeRequest *to, const el_op *op) {
   etcd__range_request__init(to);
   to->key = pack_bytes(op->key);
@@ -59,7 +59,7 @@ static void pack_op(packed_op *to, const el_op *op) {
       to->as.put.key = pack_bytes(op->key);
       to->as.put.value = pack_bytes(op->value);
       to->as.put.lease = op->lease;
-      /* A touch moves the key's mod_revision, and nothing else. */
+      /* A touch changes the mod_revision of the key only. */
       to->as.put.ignore_value = to->as.put.ignore_lease = op->touch;
       to->op.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_PUT;
       to->op.request_put = &to->as.put;
@@ -109,8 +109,8 @@ static Etcd__RequestOp **pack_ops(packed_op *to, Etcd__RequestOp **pointers,
   return pointers;
 }
 
-/* protobuf-c wants a list of pointers where we have one of structs. After the |len| bytes
- * that are returned there is room for |more|. */
+/* Returns |len| bytes, with room for |more| bytes after them. (protobuf-c needs arrays of pointers
+ * to structs.) */
 static uint8_t *encode(const el_txn *txn, size_t *len, size_t more) {
   size_t n_ops = txn->n_then + txn->n_otherwise;
   packed_op *ops = el_alloc(n_ops * sizeof *ops);
@@ -139,25 +139,26 @@ static uint8_t *encode(const el_txn *txn, size_t *len, size_t more) {
   return bytes;
 }
 
-/* Of a range that is one key. */
+/* Added to the kind of a range of one key: its result has at most one. */
 enum { ONE_KEY = 0x80 };
 
-static void note_kinds(uint8_t *to, const el_op *ops, size_t n) {
+static void write_kinds(uint8_t *to, const el_op *ops, size_t n) {
   for (size_t i = 0; i < n; i++) {
     bool is_one = ops[i].kind == EL_OP_RANGE && ops[i].range_end.len == 0;
     to[i] = (uint8_t)(ops[i].kind | (is_one ? ONE_KEY : 0));
   }
 }
 
-/* As etcd sees it (v3_server.go, isTxnReadonly and isTxnSerializable). */
+/* Classifies |ops| as etcd does (v3_server.go, isTxnReadonly and isTxnSerializable). */
 static void classify(el_packed_txn *to, const el_op *ops, size_t n) {
   for (size_t i = 0; i < n; i++) {
     to->is_read = to->is_read && ops[i].kind == EL_OP_RANGE;
-    to->is_serializable = to->is_serializable && to->is_read && ops[i].serializable;
+    to->is_serializable =
+        to->is_serializable && to->is_read && ops[i].serializable;
   }
 }
 
-/* Of the first operation, else of the first compare. */
+/* Returns the key of the first operation, else of the first compare. */
 static el_bytes first_key(const el_txn *txn) {
   if (txn->n_then > 0) return txn->then[0].key;
   return txn->n_compares > 0 ? txn->compares[0].key : (el_bytes){0};
@@ -175,8 +176,8 @@ void el_kv_pack(el_packed_txn *to, const el_txn *txn) {
   if (key.len > 0) memcpy(to->bytes + to->len, key.data, key.len);
   to->key = (el_bytes){(const char *)to->bytes + to->len, key.len};
   kinds = to->bytes + to->len + key.len;
-  note_kinds(kinds, txn->then, txn->n_then);
-  note_kinds(kinds + txn->n_then, txn->otherwise, txn->n_otherwise);
+  write_kinds(kinds, txn->then, txn->n_then);
+  write_kinds(kinds + txn->n_then, txn->otherwise, txn->n_otherwise);
   to->shape = (el_txn_shape){kinds, txn->n_then, txn->n_otherwise,
                              txn->n_compares == 0};
 }
@@ -186,7 +187,7 @@ void el_packed_txn_free(el_packed_txn *packed) {
   packed->bytes = NULL;
 }
 
-/* ---- answer ---- */
+/* ---- reading an answer ---- */
 
 static void read_range(el_op_result *to, const Etcd__RangeResponse *from) {
   to->n_kvs = from->n_kvs;
@@ -202,7 +203,7 @@ static void read_range(el_op_result *to, const Etcd__RangeResponse *from) {
   }
 }
 
-/* The kind of the operation that |op| answers, -1: of none. */
+/* Returns the kind of the operation that |op| answers; -1: it answers none. */
 static int kind_of(const Etcd__ResponseOp *op) {
   switch (op->response_case) {
     case ETCD__RESPONSE_OP__RESPONSE_RESPONSE_RANGE:
@@ -218,7 +219,7 @@ static int kind_of(const Etcd__ResponseOp *op) {
   }
 }
 
-/* Is |op| an answer to an operation of |kind|? */
+/* Returns whether |op| is an answer to an operation of |kind|. */
 static bool op_fits(const Etcd__ResponseOp *op, uint8_t kind) {
   const Etcd__RangeResponse *range;
   if (kind_of(op) != (kind & ~ONE_KEY)) return false;
@@ -226,13 +227,12 @@ static bool op_fits(const Etcd__ResponseOp *op, uint8_t kind) {
   range = op->response_range;
   if (range->n_kvs > 1 && kind & ONE_KEY) return false;
   for (size_t i = 0; i < range->n_kvs; i++) {
-    if (range->kvs[i]->create_revision <= 0)
-      return false; /* 0: there is none */
+    if (range->kvs[i]->create_revision <= 0) return false;
   }
   return true;
 }
 
-/* Is |message| an answer that etcd can give to a transaction of |shape|? */
+/* Returns whether |message| is an answer that etcd can give to a transaction of |shape|. */
 static bool fits(const Etcd__TxnResponse *message, const el_txn_shape *shape) {
   bool then = message->succeeded;
   const uint8_t *kinds = shape->kinds + (then ? 0 : shape->n_then);
@@ -267,19 +267,18 @@ bool el_txn_answer_read(el_txn_answer *answer, const el_txn_shape *shape) {
   return true;
 }
 
-/* ---- depth of an answer ---- */
+/* ---- limiting the depth of an answer ---- */
 
-/* The answer to a nested transaction is nested, too, and protobuf-c decodes a nested
- * message by recursion. So an answer of thousands of levels would overflow the stack:
- * its depth is checked before protobuf-c sees it. */
+/* protobuf-c decodes nested messages by recursion, so an answer with thousands of nested
+ * TxnResponses would overflow the stack. Its depth is checked before protobuf-c sees it. */
 
 /* Field numbers of etcd.proto. */
 enum { TXN_RESPONSE_RESPONSES = 3, RESPONSE_OP_RESPONSE_TXN = 4 };
 
-/* The wire type, in the low 3 bits of a tag, tells how the value is encoded. */
+/* The wire type, in the lower 3 bits of a tag, is the encoding of the value. */
 enum { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5 };
 
-/* protobuf-c accepts at most so many bytes for a tag or a length, and for a number. */
+/* The most bytes that protobuf-c accepts for a tag or a length, and for a number. */
 enum { TAG_BYTES_MAX = 5, VARINT_BYTES_MAX = 10 };
 
 typedef struct span {
@@ -290,7 +289,7 @@ typedef struct span {
 typedef struct field {
   uint32_t number;
   int wire;
-  span content; /* WIRE_BYTES */
+  span content; /* of WIRE_BYTES */
 } field;
 
 static bool take_varint(span *from, size_t most, uint64_t *value) {
@@ -314,10 +313,10 @@ static bool take_bytes(span *from, uint64_t len, span *content) {
   return true;
 }
 
-/* Takes the next field off |from|. Accepts nothing that protobuf-c would read in
- * another way, else the two would disagree about where a level begins. */
+/* Takes the next field off |from|. Must accept nothing that protobuf-c reads differently:
+ * otherwise the two would disagree about where a level begins. */
 static bool take_field(span *from, field *to) {
-  uint64_t tag, value; /* of a number, which is skipped, or a length */
+  uint64_t tag, value; /* a number, which is skipped, or a length */
   if (!take_varint(from, TAG_BYTES_MAX, &tag)) return false;
   to->number = (uint32_t)(tag >> 3);
   to->wire = (int)(tag & 7);
@@ -336,7 +335,9 @@ static bool take_field(span *from, field *to) {
   }
 }
 
-/* The recursion ends after |levels|, whatever the message holds. */
+/* Returns whether the TxnResponse |message| is nested at most |levels| deep, itself included, and
+ * is not malformed. Looks only into the fields that lead to another level. The recursion ends after
+ * |levels|, whatever the message contains. */
 static bool is_within(span message, int levels);
 
 static bool is_op_within(span op, int levels) {
@@ -364,9 +365,9 @@ static bool is_within(span message, int levels) {
   return true;
 }
 
-/* ---- decode ---- */
+/* ---- decoding an answer ---- */
 
-/* A batch and its members: members have no transactions in them. */
+/* A batch and its members, which contain no transactions. */
 enum { LEVELS_MAX = 2 };
 
 static bool read_message(el_txn_answer *answer,
@@ -399,11 +400,11 @@ void el_txn_answer_free(el_txn_answer *answer) {
   free(answer);
 }
 
-/* ---- call ---- */
+/* ---- the call ---- */
 
 typedef struct txn_call {
   int64_t sent_ms;
-  el_txn_shape shape; /* its kinds are those below */
+  el_txn_shape shape; /* with the kinds below */
   bool is_read;
   el_txn_done done;
   void *arg;
@@ -420,9 +421,10 @@ static void on_txn_answer(void *arg, const el_call_answer *rpc_answer) {
     el_error_set(&answer->err, EL_PROTOCOL,
                  "etcd %s: the answer to a Txn can't be read",
                  rpc_answer->from);
-    answer->err.definite = false; /* whatever it is, it may have written */
+    answer->err.definite = false; /* the transaction may have been applied */
   }
-  /* A batch of reads whose answer is too large may be sent apart. */
+  /* A read changes nothing, so its failure is definite: the members of a batch of reads whose
+   * answer is too large can be sent one by one. */
   if (call->is_read && answer->err.code == EL_INVALID) {
     answer->err.definite = true;
   }

@@ -1,4 +1,4 @@
-/* kv: sends transactions to etcd, and decodes its answers. */
+/* kv: sends transactions to etcd and decodes the answers. */
 #ifndef ETCDLOCK_ETCD_KV_H
 #define ETCDLOCK_ETCD_KV_H
 
@@ -9,45 +9,47 @@
 
 /* What the answer to a transaction must look like. */
 typedef struct el_txn_shape {
-  const uint8_t
-      *kinds; /* of its operations: |n_then|, then |n_otherwise|; see kv.c */
+  const uint8_t *kinds; /* of the |n_then| operations, then of the |n_otherwise|
+                           ones; see ONE_KEY in kv.c */
   size_t n_then, n_otherwise;
-  bool is_plain; /* it has no condition that can fail, so it succeeds */
+  bool
+      is_plain; /* no condition of it can fail: the answer must say succeeded */
 } el_txn_shape;
 
-/* A transaction as it travels. */
+/* An encoded transaction. */
 typedef struct el_packed_txn {
-  uint8_t *bytes; /* NULL: none; behind |len| bytes: the key and the kinds */
+  uint8_t *bytes; /* NULL: none. After the |len| bytes: |key| and the kinds */
   size_t len;
   size_t n_compares;
   el_txn_shape shape;
-  bool is_read;  /* it can't write */
-  bool is_serializable; /* one member answers it from what it has */
-  bool may_be_slow;  /* where one endpoint is all there is, it outlasts a silence */
-  el_bytes key;  /* of its first operation, else of its first compare */
+  bool is_read;         /* no operation writes */
+  bool is_serializable; /* one member answers from its own state */
+  bool may_be_slow;     /* if there is only one member, the health check does
+                           not cancel the request; set by the caller */
+  el_bytes key;         /* of the first operation, else of the first compare */
 } el_packed_txn;
 
-/* Encodes |txn|, which has operations for |then|, or compares, and may be forgotten.
- * @thread any */
+/* el_kv_pack encodes |txn|, which may be freed afterwards. If |txn| has compares but no |then|, its
+ * key is that of the first compare. @thread any */
 void el_kv_pack(el_packed_txn *to, const el_txn *txn);
 
-/* Forgets the bytes. @thread any */
+/* el_packed_txn_free frees what |packed| holds. @thread any */
 void el_packed_txn_free(el_packed_txn *packed);
 
 /* Takes over |answer|. */
 typedef void (*el_txn_done)(void *arg, el_txn_answer *answer);
 
-/* Sends |packed|, which may be freed at once. |done| is called exactly once,
- * later, and owns the answer. @thread io */
+/* el_kv_send sends |packed|, which may be freed at once. |done| is called exactly once, later.
+ * @thread io */
 void el_kv_send(el_auth *auth, const el_packed_txn *packed, int64_t timeout_ms,
                 el_txn_done done, void *arg);
 
-/* Fills succeeded and results of |answer| from its message. False, with nothing filled,
- * if the message is no answer to a transaction of |shape|. Readers rely on the number,
- * order and kinds of the results. @thread any */
+/* el_txn_answer_read fills succeeded and the results of |answer| from its message. Returns false,
+ * and fills nothing, if the message is no answer to a transaction of |shape|: readers rely on the
+ * number, order and kinds of the results. @thread any */
 bool el_txn_answer_read(el_txn_answer *answer, const el_txn_shape *shape);
 
-/* @thread any */
+/* el_txn_answer_free frees |answer| and its message. @thread any */
 void el_txn_answer_free(el_txn_answer *answer);
 
 #endif

@@ -1,4 +1,4 @@
-/* lease: etcd's leases. */
+/* lease: etcd's leases: grant, revoke, time to live, and the keepalive stream. */
 #include "etcd/lease.h"
 
 #include <assert.h>
@@ -11,13 +11,13 @@
 #include "base/of.h"
 #include "base/random.h"
 
-/* etcd grants none of more seconds (lessor.go, maxLeaseTTL). */
+/* The longest TTL that etcd grants, in seconds (lessor.go, maxLeaseTTL). */
 static const int64_t TTL_MAX_S = 9000000000;
 
 int64_t el_lease_new_id(void) {
   uint64_t id = 0;
   while (id == 0) {
-    id = el_random() & INT64_MAX; /* etcd's are positive; 0 asks it to choose */
+    id = el_random() & INT64_MAX; /* with 0, etcd would choose an ID */
   }
   return (int64_t)id;
 }
@@ -26,20 +26,20 @@ int64_t el_lease_new_id(void) {
 
 typedef struct lease_call {
   int64_t id;
-  int64_t asked_s; /* grant: the TTL */
+  int64_t ttl_s; /* grant: as requested */
   int64_t sent_ms;
   el_lease_done done;
   void *arg;
 } lease_call;
 
-static lease_call *new_call(int64_t id, int64_t asked_s, el_lease_done done,
+static lease_call *new_call(int64_t id, int64_t ttl_s, el_lease_done done,
                             void *arg) {
   lease_call *call = el_alloc(sizeof *call);
-  *call = (lease_call){id, asked_s, el_now_ms(), done, arg};
+  *call = (lease_call){id, ttl_s, el_now_ms(), done, arg};
   return call;
 }
 
-/* etcd counts in seconds. */
+/* Rounds up: etcd's TTLs are whole seconds. */
 static int64_t seconds_of(int64_t ms) { return (ms + 999) / 1000; }
 
 static void finish(lease_call *call, const el_lease_answer *answer) {
@@ -53,15 +53,15 @@ static void unreadable(el_error *err, const char *from, const char *what) {
   err->definite = false;
 }
 
-/* Refuses a TTL below the one that was asked for. etcd grants that or more, and renews a lease for
- * what it has granted (lessor.go). With less, a lock delay could be longer than its lease. */
+/* Refuses a TTL shorter than requested. etcd grants what was requested or more, and renews a lease
+ * for the time that it has granted (lessor.go). With less, a lock delay could outlast its lease. */
 static bool is_enough(el_error *err, const char *from, int64_t ttl_s,
-                      int64_t asked_s) {
-  if (ttl_s >= asked_s) return true;
+                      int64_t requested_s) {
+  if (ttl_s >= requested_s) return true;
   el_error_set(err, EL_PROTOCOL,
-               "etcd %s: a lease of %lld s was asked for, and the answer says "
-               "%lld s; is this endpoint an etcd?",
-               from, (long long)asked_s, (long long)ttl_s);
+               "etcd %s: requested a lease of %lld s and got %lld s; is this "
+               "endpoint an etcd?",
+               from, (long long)requested_s, (long long)ttl_s);
   err->definite = false;
   return false;
 }
@@ -77,7 +77,7 @@ static void on_grant_answer(void *arg, const el_call_answer *rpc_answer) {
         message->ttl <= 0 || message->ttl > TTL_MAX_S) {
       unreadable(&answer.err, rpc_answer->from, "LeaseGrant");
     } else if (is_enough(&answer.err, rpc_answer->from, message->ttl,
-                         call->asked_s)) {
+                         call->ttl_s)) {
       answer.ttl_ms = message->ttl * 1000;
       answer.term = message->header->raft_term;
       answer.cluster_id = message->header->cluster_id;
@@ -125,17 +125,17 @@ void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                on_revoke_answer, new_call(id, 0, done, arg));
 }
 
-/* ---- keys ---- */
+/* ---- time to live ---- */
 
-typedef struct list_call {
+typedef struct ttl_call {
   int64_t id;
   int64_t sent_ms;
   el_lease_keys_done done;
   void *arg;
-} list_call;
+} ttl_call;
 
-static void read_list(const Etcd__LeaseTimeToLiveResponse *message,
-                      el_lease_keys *to) {
+static void read_time_to_live(const Etcd__LeaseTimeToLiveResponse *message,
+                              el_lease_keys *to) {
   el_bytes *keys = el_alloc(message->n_keys * sizeof *keys);
   for (size_t i = 0; i < message->n_keys; i++) {
     keys[i] =
@@ -148,8 +148,8 @@ static void read_list(const Etcd__LeaseTimeToLiveResponse *message,
   to->n = message->n_keys;
 }
 
-static void on_list_answer(void *arg, const el_call_answer *rpc_answer) {
-  list_call *call = arg;
+static void on_ttl_answer(void *arg, const el_call_answer *rpc_answer) {
+  ttl_call *call = arg;
   Etcd__LeaseTimeToLiveResponse *message = NULL;
   el_lease_keys answer = {.lease = {.err = rpc_answer->err,
                                     .sent_ms = call->sent_ms,
@@ -161,7 +161,7 @@ static void on_list_answer(void *arg, const el_call_answer *rpc_answer) {
         message->ttl > TTL_MAX_S) {
       unreadable(&answer.lease.err, rpc_answer->from, "LeaseTimeToLive");
     } else {
-      read_list(message, &answer);
+      read_time_to_live(message, &answer);
     }
   }
   call->done(call->arg, &answer);
@@ -176,8 +176,8 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
                            el_lease_keys_done done, void *arg) {
   Etcd__LeaseTimeToLiveRequest request = ETCD__LEASE_TIME_TO_LIVE_REQUEST__INIT;
   uint8_t bytes[16];
-  list_call *call = el_alloc(sizeof *call);
-  *call = (list_call){id, el_now_ms(), done, arg};
+  ttl_call *call = el_alloc(sizeof *call);
+  *call = (ttl_call){id, el_now_ms(), done, arg};
   request.id = id;
   request.keys = true;
   el_auth_call(
@@ -187,7 +187,7 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
           .bytes = bytes,
           .len = etcd__lease_time_to_live_request__pack(&request, bytes),
           .timeout_ms = timeout_ms},
-      on_list_answer, call);
+      on_ttl_answer, call);
 }
 
 /* ---- the keepalive stream ---- */
@@ -195,21 +195,21 @@ void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
 struct el_keepalive {
   el_auth *auth;
   el_stream *st;   /* NULL: opened by the next send */
-  int64_t id;      /* the lease that is being renewed */
-  int64_t asked_s; /* its TTL */
-  int64_t sent_ms; /* 0: no request is out */
+  int64_t id;      /* the lease that was renewed last */
+  int64_t ttl_s;   /* its TTL, as requested */
+  int64_t sent_ms; /* when the renewal was sent; 0: none is awaited */
   el_lease_done done;
   void *arg;
-  el_failover_listener move;
-  el_token_wait token; /* until the stream may be opened */
+  el_failover_listener listener;
+  el_token_wait token; /* waits until the stream may be opened */
 };
 
 static void read_renewal(const el_keepalive *ka,
                          const Etcd__LeaseKeepAliveResponse *message,
                          el_lease_answer *to) {
   bool is_gone = message->ttl <= 0;
-  if (is_gone || is_enough(&to->err, el_stream_address(ka->st), message->ttl,
-                           ka->asked_s)) {
+  if (is_gone ||
+      is_enough(&to->err, el_stream_address(ka->st), message->ttl, ka->ttl_s)) {
     to->ttl_ms = is_gone ? 0 : message->ttl * 1000;
     to->term = message->header->raft_term;
     to->cluster_id = message->header->cluster_id;
@@ -231,39 +231,38 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   if (message != NULL) {
     etcd__lease_keep_alive_response__free_unpacked(message, NULL);
   }
-  /* An answer to what nobody awaits any more must not count for what is out: the
-   * claim is counted from when its own request was sent. */
+  /* A late answer to an earlier request must not count for the request that is awaited: the hold
+   * deadline is computed from the time at which the request of the answer was sent. */
   if (ka->sent_ms != 0 && answer.id == ka->id) {
     ka->sent_ms = 0;
     ka->done(ka->arg, &answer);
   }
 }
 
-/* The stream is over; whoever awaits an answer hears why. */
+/* The stream has ended because of |err|; answers the renewal that is awaited. */
 static void end_stream(el_keepalive *ka, const el_error *err) {
   el_lease_answer answer = {.err = *err, .sent_ms = ka->sent_ms, .id = ka->id};
-  bool awaited = ka->sent_ms != 0;
+  bool is_awaited = ka->sent_ms != 0;
   ka->st = NULL;
   ka->sent_ms = 0;
-  if (awaited) {
+  if (is_awaited) {
     ka->done(ka->arg, &answer);
   }
 }
 
 static void on_keepalive_ended(void *arg, const el_error *err) {
   el_keepalive *ka = arg;
-  el_auth_note(ka->auth, err);
+  el_auth_report(ka->auth, err);
   end_stream(ka, err);
 }
 
-/* The member was left, and with it the stream: the renewal that is out may or may
- * not have been carried out, so it is sent again elsewhere, and counts from then. */
-static void on_keepalive_moved(el_failover_listener *move,
-                               const el_error *why) {
-  el_keepalive *ka = EL_OF(move, el_keepalive, move);
+/* The renewal that is awaited may or may not have been applied: its sender repeats it at the new
+ * member, and the hold deadline counts from the repetition. */
+static void on_failover(el_failover_listener *listener, const el_error *cause) {
+  el_keepalive *ka = EL_OF(listener, el_keepalive, listener);
   el_error err;
   if (ka->st == NULL) return;
-  el_error_set(&err, EL_UNAVAILABLE, "%s", why->text);
+  el_error_set(&err, EL_UNAVAILABLE, "%s", cause->text);
   err.definite = false;
   err.retriable = true;
   err.elsewhere = el_channel_is_healthy(el_auth_channel(ka->auth));
@@ -287,9 +286,9 @@ el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg) {
   ka->auth = auth;
   ka->done = done;
   ka->arg = arg;
-  ka->move.on_failover = on_keepalive_moved;
+  ka->listener.on_failover = on_failover;
   ka->token.done = on_token;
-  el_channel_add_listener(el_auth_channel(auth), &ka->move);
+  el_channel_add_listener(el_auth_channel(auth), &ka->listener);
   return ka;
 }
 
@@ -302,7 +301,7 @@ static void send_renewal(el_keepalive *ka) {
     ka->st = el_stream_open(el_auth_channel(ka->auth),
                             "/etcdserverpb.Lease/LeaseKeepAlive", &events, ka);
   }
-  ka->sent_ms = el_now_ms(); /* anew: it may have waited for a token */
+  ka->sent_ms = el_now_ms(); /* again: it may have waited for a token */
   request.id = ka->id;
   el_stream_send(ka->st, bytes,
                  etcd__lease_keep_alive_request__pack(&request, bytes));
@@ -311,17 +310,17 @@ static void send_renewal(el_keepalive *ka) {
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms) {
   assert(ka->sent_ms == 0);
   ka->id = id;
-  ka->asked_s = seconds_of(ttl_ms);
+  ka->ttl_s = seconds_of(ttl_ms);
   ka->sent_ms = el_now_ms();
   if (ka->st == NULL && !el_auth_is_ready(ka->auth)) {
-    el_auth_await(ka->auth, &ka->token);
+    el_auth_await_token(ka->auth, &ka->token);
   } else {
     send_renewal(ka);
   }
 }
 
 void el_keepalive_reset(el_keepalive *ka) {
-  el_auth_forget(ka->auth, &ka->token);
+  el_auth_cancel_wait(ka->auth, &ka->token);
   if (ka->st != NULL) {
     el_stream_close(ka->st);
   }
@@ -329,13 +328,13 @@ void el_keepalive_reset(el_keepalive *ka) {
   ka->sent_ms = 0;
 }
 
-void el_keepalive_fail_over(el_keepalive *ka, const el_error *why) {
+void el_keepalive_fail_over(el_keepalive *ka, const el_error *cause) {
   el_stream *st = ka->st;
-  el_auth_forget(ka->auth, &ka->token);
+  el_auth_cancel_wait(ka->auth, &ka->token);
   ka->st = NULL;
   ka->sent_ms = 0;
   if (st != NULL) {
-    el_stream_fail_over(st, why);
+    el_stream_fail_over(st, cause);
   }
 }
 

@@ -1,5 +1,4 @@
-/* lease: etcd's leases: grant, revoke, ask, and the stream on which one is kept
- * alive. */
+/* lease: etcd's leases: grant, revoke, time to live, and the keepalive stream. */
 #ifndef ETCDLOCK_ETCD_LEASE_H
 #define ETCDLOCK_ETCD_LEASE_H
 
@@ -9,30 +8,30 @@
 #include "etcd/auth.h"
 
 typedef struct el_lease_answer {
-  el_error err;    /* code EL_OK when the rest is filled */
-  int64_t sent_ms; /* when the request left us */
+  el_error err;    /* code EL_OK: the rest is filled */
+  int64_t sent_ms; /* el_now_ms when the request was sent */
   int64_t id;
-  int64_t ttl_ms; /* as etcd counts it; keepalive: 0 means the lease is gone */
+  int64_t ttl_ms; /* as etcd says; keepalive: 0 if the lease is gone */
   uint64_t term;  /* raft term of the member that answered */
   uint64_t cluster_id;
 } el_lease_answer;
 
 typedef void (*el_lease_done)(void *arg, const el_lease_answer *answer);
 
-/* A random id for a lease. @thread any */
+/* el_lease_new_id returns a random lease ID. @thread any */
 int64_t el_lease_new_id(void);
 
-/* Asks for lease |id| (chosen by us, positive) of |ttl_ms|, and accepts no shorter one.
- * @thread io */
+/* el_lease_grant creates lease |id| (positive) of |ttl_ms|, rounded up to seconds. An answer with a
+ * shorter TTL is an error. @thread io */
 void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
                     int64_t timeout_ms, el_lease_done done, void *arg);
 
-/* Revokes lease |id| and so deletes its keys. A lease that etcd doesn't know
- * is an error with lease_gone set. @thread io */
+/* el_lease_revoke revokes lease |id|, which deletes its keys. If etcd does not know the lease, the
+ * answer is an error with lease_gone. @thread io */
 void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                      el_lease_done done, void *arg);
 
-/* Which keys hang on a lease. */
+/* The keys that are attached to a lease; valid during the callback. */
 typedef struct el_lease_keys {
   el_lease_answer lease; /* ttl_ms 0: there is no such lease */
   const el_bytes *keys;
@@ -41,30 +40,30 @@ typedef struct el_lease_keys {
 
 typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 
-/* Asks for the keys of lease |id|, which are valid during |done|. @thread io */
+/* el_lease_time_to_live reads the remaining TTL and the keys of lease |id|. @thread io */
 void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
                            el_lease_keys_done done, void *arg);
 
-/* The keepalive stream. */
+/* The keepalive stream of a client. */
 typedef struct el_keepalive el_keepalive;
 
-/* |done| is called for every answer, and, with an error, when the stream
- * breaks while an answer is awaited. @thread io */
+/* el_keepalive_new prepares a keepalive stream. |done| is called with each answer, and with an
+ * error if the stream ends while an answer is awaited. @thread io */
 el_keepalive *el_keepalive_new(el_auth *auth, el_lease_done done, void *arg);
 
-/* Asks etcd to renew lease |id|, of |ttl_ms| as asked for, over a new stream if there
- * is none. At most one request may be out at a time, because an answer says only for
- * which lease it is, not for which request. @thread io */
+/* el_keepalive_send requests a renewal of lease |id|, which was granted for at least |ttl_ms|, and
+ * opens the stream if there is none. Only one request may be awaited at a time, because an answer
+ * names the lease but not the request. @thread io */
 void el_keepalive_send(el_keepalive *ka, int64_t id, int64_t ttl_ms);
 
-/* Drops the stream, and with it an answer that is out. @thread io */
+/* el_keepalive_reset closes the stream; an answer that is awaited does not come. @thread io */
 void el_keepalive_reset(el_keepalive *ka);
 
-/* The same for an answer that doesn't come: leaves the member too.
- * @thread io */
-void el_keepalive_fail_over(el_keepalive *ka, const el_error *why);
+/* el_keepalive_fail_over does the same after an answer has not come in time, and has the channel
+ * leave the stream's member because of |cause|. @thread io */
+void el_keepalive_fail_over(el_keepalive *ka, const el_error *cause);
 
-/* @thread io */
+/* el_keepalive_free closes the stream and frees |ka|. @thread io */
 void el_keepalive_free(el_keepalive *ka);
 
 #endif

@@ -1,4 +1,4 @@
-/* maintenance: what a member says of itself. */
+/* maintenance: the Status call, which tells about one member. */
 #include "etcd/maintenance.h"
 
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 typedef struct status_call {
   el_auth *auth;
   el_call_request request;
-  bool with_token;
+  bool has_token;
   int64_t sent_us;
-  el_diagnosis_wait wait; /* the call has failed as |failure| says */
-  el_member_status failure;
+  el_diagnosis_wait wait;   /* for the cause of the failure */
+  el_member_status failure; /* while waiting */
   el_maintenance_done done;
   void *arg;
 } status_call;
@@ -31,20 +31,21 @@ static void read_status(el_member_status *to,
   to->n_problems = message->n_errors;
 }
 
-static void on_reason(el_diagnosis_wait *wait, const el_error *reason) {
+static void on_diagnosed(el_diagnosis_wait *wait, const el_error *cause) {
   status_call *call = EL_OF(wait, status_call, wait);
-  if (reason != NULL) {
-    call->failure.err = *reason;
+  if (cause != NULL) {
+    call->failure.err = *cause;
   }
   call->done(call->arg, &call->failure);
   free(call);
 }
 
-static bool await_reason(status_call *call, const el_member_status *status) {
+static bool await_cause(status_call *call, const el_member_status *status) {
   call->failure = *status;
   return status->err.connection &&
          el_channel_await_diagnosis(el_auth_channel(call->auth),
-                                    call->request.pinned_member - 1, &call->wait);
+                                    call->request.pinned_member - 1,
+                                    &call->wait);
 }
 
 static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
@@ -63,12 +64,12 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
                    rpc_answer->from);
     }
   }
-  if (rpc_answer->err.token_bad && !call->with_token) {
-    call->with_token = true;
+  if (rpc_answer->err.token_bad && !call->has_token) {
+    call->has_token = true;
     el_auth_call(call->auth, &call->request, on_status_answer, call);
     return;
   }
-  if (await_reason(call, &status)) return;
+  if (await_cause(call, &status)) return;
   call->done(call->arg, &status);
   if (message != NULL) {
     etcd__status_response__free_unpacked(message, NULL);
@@ -76,8 +77,8 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
   free(call);
 }
 
-/* A member tells everybody how it is (v3rpc/maintenance.go): none is kept from it by a
- * token that another one doesn't give. One that wants a token says so. */
+/* Status needs no rights (v3rpc/maintenance.go), so it is sent without a wait for a token: a member
+ * can be asked although no token can be got. If a member wants a token, it is sent again with one. */
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg) {
   status_call *call = el_alloc(sizeof *call);
@@ -88,7 +89,7 @@ void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                                 .timeout_ms = timeout_ms,
                                 .pinned_member = member + 1},
                     .sent_us = el_now_us(),
-                    .wait.done = on_reason,
+                    .wait.done = on_diagnosed,
                     .done = done,
                     .arg = arg};
   el_call_start(el_auth_channel(auth), &call->request, on_status_answer, call);

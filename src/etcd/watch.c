@@ -1,4 +1,4 @@
-/* watch: the one watch stream of a client. */
+/* watch: the watch stream of a client, for any number of keys. */
 #include "etcd/watch.h"
 
 #include <stdlib.h>
@@ -13,25 +13,27 @@
 #include "base/random.h"
 
 enum {
-  /* A stream that breaks is opened again after this; the first time at once. */
+  /* The delay before a broken stream is opened again, which doubles each time. */
   REOPEN_FIRST_MS = 50,
   REOPEN_MAX_MS = 1000,
-  NO_ID = -1 /* in etcd's answer to a create that it refuses */
+  NO_ID = -1 /* the ID in etcd's answer to a create that it refuses */
 };
 
 struct el_watches {
   el_auth *auth;
   el_timers *timers;
-  el_stream *st;
-  el_watch *by_id;       /* hash */
-  int64_t last_id;       /* ids are ours (watch_id > 0) and never used twice */
-  int64_t unanswered_id; /* the oldest create on this stream without an answer;
-                            above last_id: each has one */
-  el_timer reopen;
-  el_token_wait token; /* until the stream may be opened */
-  int64_t reopen_delay_ms;
-  uint64_t salt; /* of the delay */
-  el_failover_listener move;
+  el_stream *st;         /* NULL: none */
+  el_watch *by_id;       /* hash of the started watches */
+  int64_t last_id;       /* IDs are chosen here, from 1, and never used twice */
+  int64_t unanswered_id; /* of the oldest create on this stream without an
+                            answer; above last_id: all have one; 0: no create
+                            was sent */
+  el_timer reopen;       /* opens the stream again */
+  int64_t
+      reopen_delay_ms; /* the last delay; 0: none since a watch was created */
+  uint64_t salt;       /* of the jitter of that delay */
+  el_token_wait token; /* waits until the stream may be opened */
+  el_failover_listener listener;
 };
 
 static void send_request(el_watches *watches, const Etcd__WatchRequest *req) {
@@ -42,7 +44,8 @@ static void send_request(el_watches *watches, const Etcd__WatchRequest *req) {
   free(bytes);
 }
 
-/* The first key behind all those that begin with |prefix|, of the same length. */
+/* Returns the range_end for all keys that begin with |prefix|: it has the length of |prefix|, and
+ * the caller frees it. */
 static uint8_t *end_of_prefix(el_bytes prefix) {
   uint8_t *end = el_alloc(prefix.len);
   memcpy(end, prefix.data, prefix.len);
@@ -87,16 +90,16 @@ static el_watch *find(el_watches *watches, int64_t id) {
   return watch;
 }
 
-/* A watch has an id from start to stop, one on each stream that it was on. The ids of
- * the creates on one stream have no gaps. */
+/* Gives |watch| a new ID, for the present stream. The IDs of the creates on one stream have no
+ * gaps. */
 static void give_id(el_watches *watches, el_watch *watch) {
   watch->id = ++watches->last_id;
-  watch->created = false;
+  watch->is_created = false;
   HASH_ADD(hh, watches->by_id, id, sizeof watch->id, watch);
 }
 
-/* Opens the stream again after a while, which grows until a watch is created: up
- * to a quarter sooner, for all clients of a member lose it at once. */
+/* Opens the stream again after a delay that doubles until a watch is created. A jitter of up to a
+ * quarter spreads the clients of a member, which lose their streams at the same time. */
 static void schedule_reopen(el_watches *watches) {
   int64_t delay_ms = watches->reopen_delay_ms * 2;
   if (delay_ms < REOPEN_FIRST_MS) delay_ms = REOPEN_FIRST_MS;
@@ -112,8 +115,8 @@ static void restart_stream(el_watches *watches) {
   schedule_reopen(watches);
 }
 
-/* etcd answers creates in their order; a refused one without its id (-1) since 3.4.
- * Returns the id of the create that |message| answers; 0: of none that is out. */
+/* Returns the ID of the create that |message| answers; 0: of none that was sent. etcd answers
+ * creates in their order; since 3.4, the answer to a refused one has the ID -1. */
 static int64_t take_answered(el_watches *watches,
                              const Etcd__WatchResponse *message) {
   int64_t id = watches->unanswered_id;
@@ -124,25 +127,24 @@ static int64_t take_answered(el_watches *watches,
   return id;
 }
 
-/* Stops |watch|, which etcd has ended, and tells its owner. */
+/* Ends |watch| for good and tells its owner. */
 static void refuse(el_watches *watches, el_watch *watch,
                    const el_watch_event *event) {
   HASH_DEL(watches->by_id, watch);
   watch->id = 0;
-  watch->created = false;
+  watch->is_created = false;
   watch->on_event(watch, event);
 }
 
-/* etcd ended |watch|, or did not create it. "Permission denied" concerns this watch
- * only; after any other reason (the token, compaction, a member's trouble) all watches
- * are created anew. */
+/* etcd has ended |watch|, or has not created it. "Permission denied" concerns this watch only. After
+ * any other reason (the token, compaction, a fault of the member) all watches are created anew. */
 static void on_canceled(el_watches *watches, el_watch *watch,
                         const char *reason) {
   el_watch_event event = {.kind = EL_WATCH_REFUSED};
   if (strstr(reason, "permission denied") == NULL) {
     event.err.token_bad = strstr(reason, "auth token") != NULL ||
                           strstr(reason, "auth store is old") != NULL;
-    el_auth_note(watches->auth, &event.err);
+    el_auth_report(watches->auth, &event.err);
     restart_stream(watches);
     return;
   }
@@ -156,7 +158,8 @@ static void on_events(el_watches *watches, int64_t id,
                       const Etcd__WatchResponse *message) {
   for (size_t i = 0; i < message->n_events; i++) {
     const Etcd__Event *from = message->events[i];
-    el_watch *watch = find(watches, id); /* an event may stop the watch */
+    el_watch *watch =
+        find(watches, id); /* the last event may have stopped it */
     el_watch_event event = {0};
     if (watch == NULL) return;
     event.kind = from->type == ETCD__EVENT__EVENT_TYPE__DELETE
@@ -169,7 +172,7 @@ static void on_events(el_watches *watches, int64_t id,
   }
 }
 
-/* Has |message| all that is read of it? */
+/* Returns whether |message| has all fields that are read. */
 static bool is_whole(const Etcd__WatchResponse *message) {
   if (message->header == NULL) return false;
   for (size_t i = 0; i < message->n_events; i++) {
@@ -181,18 +184,18 @@ static bool is_whole(const Etcd__WatchResponse *message) {
 static void on_created(el_watches *watches, el_watch *watch, int64_t rev) {
   el_watch_event event = {.kind = EL_WATCH_CREATED, .rev = rev};
   watches->reopen_delay_ms = 0;
-  watch->created = true;
+  watch->is_created = true;
   watch->on_event(watch, &event);
 }
 
-/* Ignores messages about watches that were stopped after etcd had sent them. */
+/* Ignores messages about watches that were stopped meanwhile. */
 static void on_response(el_watches *watches,
                         const Etcd__WatchResponse *message) {
   int64_t id =
       message->created ? take_answered(watches, message) : message->watch_id;
   el_watch *watch = find(watches, id);
   if (message->created && id == 0) {
-    restart_stream(watches); /* it is unknown which watches etcd has */
+    restart_stream(watches); /* which watches etcd has is unknown */
   } else if (watch == NULL) {
     return;
   } else if (message->canceled) {
@@ -210,7 +213,7 @@ static void on_message(void *arg, const uint8_t *bytes, size_t len) {
   if (message != NULL && is_whole(message)) {
     on_response(watches, message);
   } else {
-    restart_stream(watches); /* an event may be lost: create all watches anew */
+    restart_stream(watches); /* an event may be lost */
   }
   if (message != NULL) etcd__watch_response__free_unpacked(message, NULL);
 }
@@ -219,7 +222,7 @@ static void open_stream(el_watches *watches);
 
 static void on_ended(void *arg, const el_error *err) {
   el_watches *watches = arg;
-  el_auth_note(watches->auth, err);
+  el_auth_report(watches->auth, err);
   watches->st = NULL;
   if (watches->by_id != NULL) {
     schedule_reopen(watches);
@@ -231,7 +234,7 @@ static void on_reopen(el_timer *timer) {
   el_watch *old = watches->by_id, *watch, *next;
   if (watches->st != NULL || old == NULL) return;
   open_stream(watches);
-  if (watches->st == NULL) return; /* not yet */
+  if (watches->st == NULL) return; /* it waits for a token */
   watches->by_id = NULL;
   HASH_ITER(hh, old, watch, next) {
     HASH_DEL(old, watch);
@@ -240,11 +243,11 @@ static void on_reopen(el_timer *timer) {
   }
 }
 
-/* Or begins to wait until it may; on_token goes on then. */
+/* If no stream may be opened yet, waits for that; then on_token continues. */
 static void open_stream(el_watches *watches) {
   static const el_stream_events events = {on_message, on_ended};
   if (!el_auth_is_ready(watches->auth)) {
-    el_auth_await(watches->auth, &watches->token);
+    el_auth_await_token(watches->auth, &watches->token);
     return;
   }
   watches->unanswered_id = 0;
@@ -261,11 +264,10 @@ static void on_token(el_token_wait *wait, const el_error *err) {
   }
 }
 
-/* Another member is in use: its events are wanted, and at once, unless it has
- * just failed, too. */
-static void on_moved(el_failover_listener *move, const el_error *why) {
-  el_watches *watches = EL_OF(move, el_watches, move);
-  (void)why;
+/* Opens the stream to the new member at once, unless that has just failed, too. */
+static void on_failover(el_failover_listener *listener, const el_error *cause) {
+  el_watches *watches = EL_OF(listener, el_watches, listener);
+  (void)cause;
   if (watches->st == NULL) return;
   el_stream_close(watches->st);
   watches->st = NULL;
@@ -287,8 +289,8 @@ el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
   watches->salt = el_random();
   watches->reopen.due = on_reopen;
   watches->token.done = on_token;
-  watches->move.on_failover = on_moved;
-  el_channel_add_listener(el_auth_channel(auth), &watches->move);
+  watches->listener.on_failover = on_failover;
+  el_channel_add_listener(el_auth_channel(auth), &watches->listener);
   return watches;
 }
 
@@ -297,7 +299,7 @@ void el_watches_free(el_watches *watches) {
     el_stream_close(watches->st);
   }
   el_timers_stop(watches->timers, &watches->reopen);
-  el_auth_forget(watches->auth, &watches->token);
+  el_auth_cancel_wait(watches->auth, &watches->token);
   HASH_CLEAR(hh, watches->by_id);
   free(watches);
 }
@@ -312,7 +314,7 @@ static void start(el_watches *watches, el_watch *watch, el_bytes key,
   }
   if (watches->st != NULL) {
     send_create(watches, watch);
-  } /* else the opening, or the reopening, creates it */
+  } /* else on_reopen or on_token creates it */
 }
 
 void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key) {
@@ -330,9 +332,9 @@ void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
   to->key = key;
   to->id = from->id;
   to->is_prefix = from->is_prefix;
-  to->created = from->created;
+  to->is_created = from->is_created;
   from->id = 0;
-  from->created = false;
+  from->is_created = false;
   HASH_ADD(hh, watches->by_id, id, sizeof to->id, to);
 }
 
@@ -343,5 +345,5 @@ void el_watch_stop(el_watches *watches, el_watch *watch) {
     send_cancel(watches, watch->id);
   }
   watch->id = 0;
-  watch->created = false;
+  watch->is_created = false;
 }

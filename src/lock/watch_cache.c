@@ -81,7 +81,7 @@ void el_watch_cache_free(el_watch_cache *cache) {
 void el_watch_cache_put(el_watch_cache *cache, el_watch *watch,
                         int64_t told_rev) {
   cached *one;
-  if (!watch->created || watch->is_prefix) {
+  if (!watch->is_created || watch->is_prefix) {
     el_watch_stop(cache->watches, watch);
     return;
   }
