@@ -91,8 +91,8 @@ static void release_waiting(el_auth *auth, const el_error *err) {
   }
 }
 
-/* Sets |token|, which the member |from| has sent. Refuses a token that no call could carry: the calls
- * would fail without a message that tells the cause. */
+/* Sets |token|, which the member |from| has sent. Refuses a token that no call could carry: the
+ * calls would fail without a message that tells the cause. */
 static void take_token(el_auth *auth, const char *token, const char *from,
                        el_error *err) {
   size_t illegal_at = el_header_illegal_at(token);
@@ -220,8 +220,8 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   free_call(call);
 }
 
-/* Sends |call|, or has it wait for a token. After el_auth_stop it fails: a token that comes while the
- * client closes must not start a request. */
+/* Sends |call|, or has it wait for a token. After el_auth_stop it fails: a token that comes while
+ * the client closes must not start a request. */
 static void send(auth_call *call) {
   el_auth *auth = call->auth;
   el_error closed;

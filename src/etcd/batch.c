@@ -44,7 +44,7 @@ static void join(el_packed_txn *to, const el_packed_txn *const *members,
 }
 
 /* The key of each member is part of a condition that always holds. etcd before 3.4.42, 3.5.28 and
- * 3.6.9 does not check the rights on the keys of nested transactions, but on those of conditions. */
+ * 3.6.9 checks the rights on the keys of conditions, but not on those of nested transactions. */
 static void nest(el_packed_txn *to, const el_packed_txn *const *members,
                  size_t n) {
   el_compare *compares = el_alloc(n * sizeof *compares);

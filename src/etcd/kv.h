@@ -7,7 +7,7 @@
 #include "etcd/auth.h"
 #include "etcd/txn.h"
 
-/* What the answer to a transaction must look like. */
+/* The number and kinds of the results that the answer to a transaction must have. */
 typedef struct el_txn_shape {
   const uint8_t *kinds; /* of the |n_then| operations, then of the |n_otherwise|
                            ones; see ONE_KEY in kv.c */

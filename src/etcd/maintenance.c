@@ -1,4 +1,4 @@
-/* maintenance: the Status call, which tells about one member. */
+/* maintenance: the Status call, which returns the state of one member. */
 #include "etcd/maintenance.h"
 
 #include <stdlib.h>
@@ -77,8 +77,9 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
   free(call);
 }
 
-/* Status needs no rights (v3rpc/maintenance.go), so it is sent without a wait for a token: a member
- * can be asked although no token can be got. If a member wants a token, it is sent again with one. */
+/* Status needs no rights (v3rpc/maintenance.go), so it is sent without a wait for a token: that of
+ * another member may not be available. If the member requires a token, Status is sent again with
+ * one. */
 void el_maintenance_status(el_auth *auth, size_t member, int64_t timeout_ms,
                            el_maintenance_done done, void *arg) {
   status_call *call = el_alloc(sizeof *call);

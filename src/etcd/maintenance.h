@@ -1,4 +1,4 @@
-/* maintenance: the Status call, which tells about one member. */
+/* maintenance: the Status call, which returns the state of one member. */
 #ifndef ETCDLOCK_ETCD_MAINTENANCE_H
 #define ETCDLOCK_ETCD_MAINTENANCE_H
 

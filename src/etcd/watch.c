@@ -136,8 +136,9 @@ static void refuse(el_watches *watches, el_watch *watch,
   watch->on_event(watch, event);
 }
 
-/* etcd has ended |watch|, or has not created it. "Permission denied" concerns this watch only. After
- * any other reason (the token, compaction, a fault of the member) all watches are created anew. */
+/* etcd has ended |watch|, or has not created it. "Permission denied" concerns this watch only.
+ * After any other reason (the token, compaction, a fault of the member) all watches are created
+ * anew. */
 static void on_canceled(el_watches *watches, el_watch *watch,
                         const char *reason) {
   el_watch_event event = {.kind = EL_WATCH_REFUSED};

@@ -54,7 +54,8 @@ typedef struct call {
   el_channel *ch;
   size_t member;
   bool is_pinned;             /* to |member|, by the request */
-  el_health_call health_call; /* unused if pinned, or may_be_slow */
+  el_health_call health_call; /* unused if pinned; never pending if
+                                 may_be_slow */
   grpc_call *grpc;
   el_metadata metadata;
   grpc_metadata_array initial;

@@ -82,7 +82,7 @@ typedef struct mutator_vtable {
 struct socket_mutator {
   const mutator_vtable *vtable; /* gRPC reads these two */
   gpr_refcount refs;
-  /* The rest is written on the I/O thread and on gRPC's threads. */
+  /* The rest is atomic, because gRPC may call mutate_fd on a thread of its own. */
   atomic_bool blocks;            /* new attempts fail */
   atomic_bool may_be_connecting; /* an attempt was let pass, and no later one
                                     was made fail */

@@ -146,7 +146,7 @@ static void on_wakeup(el_tag *tag, bool ok) { (void)tag, (void)ok; }
 
 /* ---- work in a Lua thread ---- */
 
-/* What begin_work changes in the calling thread. */
+/* The state of the calling thread that begin_work changes and end_work restores. */
 typedef struct thread_state {
   sigset_t signals;
   locale_t locale;

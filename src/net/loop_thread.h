@@ -23,7 +23,7 @@ typedef struct el_loop_thread {
                                  unused while that is the I/O thread */
   bool was_released;          /* since the I/O thread acquired the loop last */
   bool is_io_thread_sleeping; /* until |released| is signalled */
-  /* What a Lua thread waits for while the I/O thread drives; NULL: nothing. */
+  /* The event that a Lua thread waits for while another thread drives; NULL: none. */
   el_completion *awaited;
   unsigned event;
 } el_loop_thread;

@@ -17,6 +17,7 @@
 #include "base/of.h"
 #include "net/net_int.h"
 
+/* A message that waits to be sent. */
 typedef struct outgoing {
   grpc_byte_buffer *message;
   STAILQ_ENTRY(outgoing) link;
