@@ -1,7 +1,7 @@
 /* How a call ended, in the words of a server; and header values, and texts in a message. */
 #include "fuzz.h"
 
-#include "base/escape.h"
+#include "base/text.h"
 #include "net/call.h"
 
 enum { STATUSES = 20 };

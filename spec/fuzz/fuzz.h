@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
+#include "base/alloc.h"
 #include "base/error.h"
-#include "net/channel.h"
 #include "net/call.h"
+#include "net/channel.h"
 #include "net/stream.h"
 
 #define FUZZ_CHECK(condition) \

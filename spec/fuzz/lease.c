@@ -15,7 +15,7 @@ static void check(const el_lease_answer *answer) {
   FUZZ_CHECK(answer->id == ID);
   if (answer->err.code != EL_OK) {
     fuzz_check_error(&answer->err);
-    FUZZ_CHECK(!answer->err.definite);
+    FUZZ_CHECK(!answer->err.is_definite);
   }
 }
 

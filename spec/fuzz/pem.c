@@ -3,17 +3,16 @@
 
 #include <openssl/err.h>
 
-#include "tls/certificate.h"
 #include "tls/pem.h"
 
 static void read_certificate(const X509 *cert) {
-  char words[EL_CERTIFICATE_WORDS];
+  char words[EL_CERTIFICATE_TEXT_SIZE];
   el_error err;
-  el_certificate_is_out(cert, words);
-  el_certificate_name(X509_get_subject_name(cert), words);
+  el_certificate_is_outside_validity(cert, words);
+  el_certificate_format_name(X509_get_subject_name(cert), words);
   el_error_set(&err, EL_INVALID, "%s", words);
   fuzz_check_line(err.text);
-  el_certificate_hosts(cert, words);
+  el_certificate_format_hosts(cert, words);
   el_error_set(&err, EL_INVALID, "%s", words);
   fuzz_check_line(err.text);
   FUZZ_CHECK(ERR_peek_error() == 0); /* nothing is left for other users */

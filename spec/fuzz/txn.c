@@ -63,7 +63,7 @@ static void read_answer(const member *it, el_txn_answer *answer) {
   bool detached;
   if (answer->err.code != EL_OK) {
     fuzz_check_error(&answer->err);
-    FUZZ_CHECK(!answer->err.definite);
+    FUZZ_CHECK(!answer->err.is_definite);
   }
   if (it->question == READ_CENSUS) {
     el_recipe_read_census(&it->keys, REV, answer, &detached);

@@ -77,7 +77,7 @@ end
 -- Single headers that a folder may include as well. The pure folder may include what has neither
 -- clock nor thread.
 local EXCEPTIONS = {
-  rules = set_of { "base/alloc.h", "base/bytes.h", "base/error.h", "base/jitter.h", "etcd/txn.h" },
+  rules = set_of { "base/alloc.h", "base/error.h", "base/jitter.h", "etcd/txn.h" },
 }
 
 -- System headers that a folder may include; a folder that is not listed may include any.

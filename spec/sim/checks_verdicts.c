@@ -184,7 +184,8 @@ void checks_on_hold_end(world *wd, const sim_caller *who) {
 void checks_on_delete_answered(world *wd, const sim_peer *pr,
                                const peer_entry *at,
                                const el_outcome *outcome) {
-  bool is_refused = !outcome->done && outcome->definite && !outcome->retriable;
+  bool is_refused =
+      !outcome->is_done && outcome->is_definite && !outcome->is_retriable;
   if (is_refused && at->let_go) {
     world_violate(wd, "I8 one verdict",
                   "p%d isn't told that its release of n%d is refused", pr->id,

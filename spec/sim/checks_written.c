@@ -104,7 +104,7 @@ void checks_on_written(world *wd, const call *what,
                        const el_write_event *answer) {
   int key_ids[NAMES_MAX], n = key_id_all(what->key_id, key_ids);
   bool is_touch = what->kind == CALL_TOUCH;
-  if (!answer->outcome.done) return;
+  if (!answer->outcome.is_done) return;
   if (!answer->succeeded) {
     wd->figures->writes_barred += !is_touch;
     check_barred(wd, what);

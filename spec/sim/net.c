@@ -170,8 +170,8 @@ static void post_error(world *wd, trip go, int64_t at_ms, bool definite,
   memset(&answer, 0, sizeof answer);
   answer.event.kind = EL_ENTRY_ANSWER;
   answer.event.outcome.sent_ms = go.what->sent_ms;
-  answer.event.outcome.definite = definite;
-  answer.event.outcome.retriable = retriable;
+  answer.event.outcome.is_definite = definite;
+  answer.event.outcome.is_retriable = retriable;
   post_reply(wd, go.what, &answer, go.on_reply, at_ms);
 }
 
@@ -308,7 +308,7 @@ static void keep_for_nothing(const world *wd, const call *what, reply *answer) {
   const condition *cond = &wd->faults.peers[what->peer];
   const lease *ls = store_find_lease(&wd->store, what->lease);
   memset(answer, 0, sizeof *answer);
-  answer->event.outcome.done = true;
+  answer->event.outcome.is_done = true;
   answer->event.outcome.sent_ms = what->sent_ms;
   answer->event.term = cond->old_term;
   if (ls->granted_at != 0 && ls->granted_at < cond->deposed_since) {

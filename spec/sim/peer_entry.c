@@ -28,11 +28,11 @@ static void on_answer(world *wd, const world_event *ev) {
   at->call = 0;
   if (ev->call.ask.request == EL_REQUEST_DELETE) {
     const el_outcome *outcome = &ev->reply.event.outcome;
-    at->delete_unsure |= !outcome->done && !outcome->definite;
+    at->delete_unsure |= !outcome->is_done && !outcome->is_definite;
   } else if (ev->call.ask.request != EL_REQUEST_LOOK) {
     at->delete_unsure = false;
   }
-  if (ev->reply.event.outcome.done) {
+  if (ev->reply.event.outcome.is_done) {
     at->seen_ms = clock_when(wd, pr->id, ev->reply.event.outcome.sent_ms);
     at->heard_ms = wd->now_ms;
     at->seen_stale = ev->reply.event.serializable;
@@ -199,7 +199,7 @@ void peer_on_watch(world *wd, int id, const watch_message *message) {
 static void prove(world *wd, sim_peer *pr, int session,
                   const el_entry_action *action) {
   el_session_event proof = {.kind = EL_SESSION_PROOF,
-                            .outcome.done = true,
+                            .outcome.is_done = true,
                             .outcome.sent_ms = action->sent_ms,
                             .term = action->term,
                             .rev = action->rev};
@@ -302,7 +302,7 @@ static void trace_step(const world *wd, const sim_peer *pr,
               at->key_id, (int)was->lease, events[event->kind],
               event->kind == EL_ENTRY_ANSWER ? requests[was->busy] : "",
               event->kind != EL_ENTRY_ANSWER ? ""
-              : event->outcome.done          ? " done"
+              : event->outcome.is_done       ? " done"
                                              : " failed",
               el_entry_state_str[was->state],
               el_entry_state_str[at->core.state], (int)at->core.rev, did);

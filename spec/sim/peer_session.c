@@ -71,7 +71,7 @@ static void on_probed(world *wd, const world_event *ev) {
   const peer_entry *at = &pr->entries[ses->probe_entry];
   world_event told = *ev;
   if (!is_awaited(ev, &ses->probe_call)) return;
-  if (ev->reply.event.outcome.done &&
+  if (ev->reply.event.outcome.is_done &&
       (!is_there(ses, ev) || ev->reply.event.mine.lease != ev->call.lease)) {
     told.reply.event.mine.rev = 0;
     if (at->used && at->session == ev->call.session &&
@@ -221,7 +221,7 @@ static void trace_step(const world *wd, const sim_peer *pr,
   }
   world_trace(wd, "p%d session %d %s%s: %s -> %s claim %lld%s", pr->id,
               (int)is->id, events[event->kind],
-              event->outcome.done ? " done" : "",
+              event->outcome.is_done ? " done" : "",
               el_session_state_str[was->state], el_session_state_str[is->state],
               (long long)is->claim_until, did);
 }

@@ -114,7 +114,7 @@ static void on_answer(world *wd, const world_event *ev) {
   if (!at->used || at->writes.call != ev->call.id) return;
   event.kind = EL_WRITE_ANSWER;
   event.outcome = ev->reply.event.outcome;
-  at->writes.answers += event.outcome.done;
+  at->writes.answers += event.outcome.is_done;
   at->writes.detached = event.detached;
   perform(wd, pr, at, step(wd, at, event), &event.outcome);
   peer_settle(wd, pr);

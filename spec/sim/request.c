@@ -135,9 +135,9 @@ static void conclude(const call *what, const sheet *on, txn_result *result,
     return;
   }
   el_recipe_read(&on->keys, &what->ask, &result->answer, &out->event);
-  out->lease_gone = result->answer.err.lease_gone;
+  out->lease_gone = result->answer.err.is_lease_gone;
   if (out->lease_gone) { /* as the entry driver takes it */
-    out->event.outcome.retriable = true;
+    out->event.outcome.is_retriable = true;
   }
 }
 
@@ -210,7 +210,7 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
       audit(st, what, st->rev, out);
       break;
   }
-  out->event.outcome = (el_outcome){.done = true, .sent_ms = what->sent_ms};
+  out->event.outcome = (el_outcome){.is_done = true, .sent_ms = what->sent_ms};
   out->event.term = st->term;
   out->event.rev = st->rev;
 }
@@ -222,7 +222,7 @@ void request_look_at(store *st, const call *what, int64_t rev, reply *out) {
     return;
   }
   audit(st, what, rev, out);
-  out->event.outcome = (el_outcome){.done = true, .sent_ms = what->sent_ms};
+  out->event.outcome = (el_outcome){.is_done = true, .sent_ms = what->sent_ms};
   out->event.term = st->term;
   out->event.rev = rev;
 }

@@ -1,21 +1,58 @@
-/* alloc: memory for the I/O thread, where a failure can't be answered.
+/* alloc: allocation that cannot fail, byte ranges, and secrets.
  *
- * gRPC core, which shares that thread, aborts the process when memory runs
- * out; so do these. What a Lua call allocates uses plain malloc instead and
- * answers "nomem".
+ * el_alloc, el_realloc and el_strndup are for the I/O thread, which cannot
+ * report a lack of memory. They abort the process, as gRPC core does, which
+ * runs on the same thread. Code that runs in a Lua call uses malloc instead
+ * and returns "nomem".
  */
 #ifndef ETCDLOCK_BASE_ALLOC_H
 #define ETCDLOCK_BASE_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* |size| zeroed bytes; the caller frees them. @thread any */
+/* ---- memory ---- */
+
+/* el_alloc returns |size| zeroed bytes, which the caller frees with free().
+ * @thread any */
 void *el_alloc(size_t size);
 
-/* |ptr| grown or shrunk to |size| bytes. @thread any */
+/* el_realloc resizes |ptr| to |size| bytes, as realloc() does. @thread any */
 void *el_realloc(void *ptr, size_t size);
 
-/* A NUL-terminated copy of |len| bytes. @thread any */
+/* el_strndup returns a NUL-terminated copy of the |len| bytes at |text|, which
+ * the caller frees with free(). @thread any */
 char *el_strndup(const char *text, size_t len);
+
+/* ---- byte ranges ---- */
+
+/* el_bytes is a byte range, which may contain NUL bytes. By default it does not
+ * own |data|. */
+typedef struct el_bytes {
+  const char *data;
+  size_t len;
+} el_bytes;
+
+/* el_bytes_copy returns a copy of |bytes| with a NUL after it, which the caller
+ * frees with free(). Returns NULL if there is no memory. @thread any */
+char *el_bytes_copy(el_bytes bytes);
+
+/* el_bytes_are_equal compares length and content. @thread any */
+bool el_bytes_are_equal(el_bytes a, el_bytes b);
+
+/* el_bytes_free frees copy.data, which el_bytes_copy returned; NULL is allowed.
+ * @thread any */
+void el_bytes_free(el_bytes copy);
+
+/* ---- secrets ---- */
+
+/* el_secret_copy stores a copy of |from|, a password or a token, in |*to|; NULL
+ * is copied as NULL. The caller frees it with el_secret_free. Returns false if
+ * there is no memory. @thread any */
+bool el_secret_copy(char **to, const char *from);
+
+/* el_secret_free overwrites |secret| and frees it; NULL is allowed.
+ * @thread any */
+void el_secret_free(char *secret);
 
 #endif

@@ -1,5 +1,5 @@
-/* child: a child process in a process group of its own, and job control of the terminal
- * for it. For the command etcdlock. */
+/* child: a child process in its own process group, and job control of the
+ * terminal. */
 #include "base/child.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-/* Negative: there is none. */
+/* Returns a descriptor; a negative number if there is no terminal. */
 static int open_terminal(void) {
   return open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
 }
@@ -42,17 +42,17 @@ static void reset_signals(const sigset_t *ignored, const sigset_t *blocked) {
   pthread_sigmask(SIG_SETMASK, blocked, NULL);
 }
 
-/* Becomes |argv|; returns only if that fails. Runs in the child of a process with
- * threads: all calls must be async-signal-safe. */
-static void become(char *const argv[], char *const env[],
-                   const sigset_t *ignored, const sigset_t *blocked,
-                   bool is_foreground, pid_t parent) {
+/* Replaces the forked child by |argv|; returns only if that fails. The parent
+ * has threads, so all calls must be async-signal-safe. */
+static void exec_command(char *const argv[], char *const env[],
+                         const sigset_t *ignored, const sigset_t *blocked,
+                         bool is_foreground, pid_t parent) {
   setpgid(0, 0);
   if (is_foreground) {
     el_terminal_set_group(getpid());
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(EXIT_FAILURE); /* it ended before prctl */
+  if (getppid() != parent) _exit(EXIT_FAILURE); /* parent ended before prctl */
   reset_signals(ignored, blocked);
   environ = (char **)env;
   execvp(argv[0], argv);
@@ -61,10 +61,10 @@ static void become(char *const argv[], char *const env[],
 pid_t el_child_start(char *const argv[], char *const env[],
                      const sigset_t *ignored, const sigset_t *blocked,
                      bool is_foreground) {
-  int report[2]; /* the errno of a failed exec */
+  int report[2]; /* a pipe for the errno of a failed exec */
   int failure = 0;
   ssize_t size;
-  sigset_t before;
+  sigset_t previous;
   pid_t parent = getpid();
   pid_t pid;
   if (pipe2(report, O_CLOEXEC) != 0) return -errno;
@@ -72,11 +72,11 @@ pid_t el_child_start(char *const argv[], char *const env[],
    * nobody reaps would count as a member of its group for ever. */
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   signal(SIGTTOU, SIG_IGN);
-  el_thread_block_signals(
-      &before); /* no handler of ours may run in the child */
+  /* No signal handler of this program may run in the child. */
+  el_thread_block_signals(&previous);
   pid = fork();
   if (pid == 0) {
-    become(argv, env, ignored, blocked, is_foreground, parent);
+    exec_command(argv, env, ignored, blocked, is_foreground, parent);
     failure = errno;
     size = write(report[1], &failure, sizeof failure);
     (void)size;
@@ -85,7 +85,7 @@ pid_t el_child_start(char *const argv[], char *const env[],
   if (pid < 0) {
     failure = errno;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_sigmask(SIG_SETMASK, &previous, NULL);
   close(report[1]);
   if (pid > 0) {
     do {
@@ -97,18 +97,19 @@ pid_t el_child_start(char *const argv[], char *const env[],
 }
 
 bool el_job_stop(bool is_group) {
-  struct sigaction handler, by_default = {.sa_handler = SIG_DFL};
-  sigset_t cont, before, pending;
+  struct sigaction previous_action, default_action = {.sa_handler = SIG_DFL};
+  sigset_t cont, previous_mask, pending;
   bool was_stopped;
-  /* A blocked SIGCONT continues the process, too, and stays pending. */
+  /* A blocked SIGCONT continues the process as well, and stays pending: this
+   * shows afterwards whether the process was stopped. */
   sigemptyset(&cont);
   sigaddset(&cont, SIGCONT);
-  pthread_sigmask(SIG_BLOCK, &cont, &before);
-  sigaction(SIGTSTP, &by_default, &handler);
+  pthread_sigmask(SIG_BLOCK, &cont, &previous_mask);
+  sigaction(SIGTSTP, &default_action, &previous_action);
   kill(is_group ? 0 : getpid(), SIGTSTP);
   sigpending(&pending);
   was_stopped = sigismember(&pending, SIGCONT) == 1;
-  sigaction(SIGTSTP, &handler, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  sigaction(SIGTSTP, &previous_action, NULL);
+  pthread_sigmask(SIG_SETMASK, &previous_mask, NULL);
   return was_stopped;
 }

@@ -1,4 +1,4 @@
-/* clock: the one clock of etcdlock. */
+/* clock: the only clock that etcdlock uses. */
 #include "base/clock.h"
 
 #include <time.h>

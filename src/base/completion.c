@@ -1,4 +1,4 @@
-/* completion: what has become of something, from one thread to others. */
+/* completion: tells other threads that events have occurred. */
 #include "base/completion.h"
 
 #include <stdlib.h>
@@ -6,9 +6,9 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 
-struct el_arm {
+struct el_armed_wake {
   el_wake *wake;
-  uint64_t id;
+  uint64_t id; /* pushed to |wake| when |event| is set */
   unsigned event;
 };
 
@@ -16,22 +16,22 @@ void el_completion_init(el_completion *completion) {
   pthread_mutex_init(&completion->mu, NULL);
   el_cond_init(&completion->cond);
   completion->events = 0;
-  completion->arms = NULL;
-  completion->n_arms = 0;
+  completion->armed = NULL;
+  completion->n_armed = 0;
 }
 
 void el_completion_destroy(el_completion *completion) {
   pthread_cond_destroy(&completion->cond);
   pthread_mutex_destroy(&completion->mu);
-  free(completion->arms);
+  free(completion->armed);
 }
 
-/* Takes the arm at |i| out; the order of the others doesn't matter. */
-static void drop_arm(el_completion *completion, unsigned i) {
-  completion->arms[i] = completion->arms[--completion->n_arms];
-  if (completion->n_arms == 0) {
-    free(completion->arms);
-    completion->arms = NULL;
+/* Removes armed[i]; the order of the others may change. */
+static void remove_armed(el_completion *completion, unsigned i) {
+  completion->armed[i] = completion->armed[--completion->n_armed];
+  if (completion->n_armed == 0) {
+    free(completion->armed);
+    completion->armed = NULL;
   }
 }
 
@@ -39,11 +39,11 @@ void el_completion_complete(el_completion *completion, unsigned events) {
   pthread_mutex_lock(&completion->mu);
   completion->events |= events;
   pthread_cond_broadcast(&completion->cond);
-  for (unsigned i = completion->n_arms; i-- > 0;) {
-    if ((completion->arms[i].event & events) != 0) {
-      el_wake *wake = completion->arms[i].wake;
-      wake->push(wake, completion->arms[i].id);
-      drop_arm(completion, i);
+  for (unsigned i = completion->n_armed; i-- > 0;) {
+    if ((completion->armed[i].event & events) != 0) {
+      el_wake *wake = completion->armed[i].wake;
+      wake->push(wake, completion->armed[i].id);
+      remove_armed(completion, i);
     }
   }
   pthread_mutex_unlock(&completion->mu);
@@ -57,24 +57,26 @@ void el_completion_clear(el_completion *completion, unsigned events) {
 
 bool el_completion_arm(el_completion *completion, unsigned event, el_wake *wake,
                        uint64_t id) {
-  bool armed;
+  bool is_armed;
   pthread_mutex_lock(&completion->mu);
-  armed = (completion->events & event) == 0;
-  if (armed) {
-    completion->arms = el_realloc(
-        completion->arms, (completion->n_arms + 1) * sizeof *completion->arms);
-    completion->arms[completion->n_arms++] = (struct el_arm){wake, id, event};
+  is_armed = (completion->events & event) == 0;
+  if (is_armed) {
+    completion->armed =
+        el_realloc(completion->armed,
+                   (completion->n_armed + 1) * sizeof *completion->armed);
+    completion->armed[completion->n_armed++] =
+        (struct el_armed_wake){wake, id, event};
   }
   pthread_mutex_unlock(&completion->mu);
-  return armed;
+  return is_armed;
 }
 
 void el_completion_disarm(el_completion *completion, unsigned event,
                           uint64_t id) {
   pthread_mutex_lock(&completion->mu);
-  for (unsigned i = 0; i < completion->n_arms; i++) {
-    if (completion->arms[i].id == id && completion->arms[i].event == event) {
-      drop_arm(completion, i);
+  for (unsigned i = 0; i < completion->n_armed; i++) {
+    if (completion->armed[i].id == id && completion->armed[i].event == event) {
+      remove_armed(completion, i);
       break;
     }
   }
@@ -82,23 +84,23 @@ void el_completion_disarm(el_completion *completion, unsigned event,
 }
 
 bool el_completion_has(el_completion *completion, unsigned event) {
-  bool has;
+  bool is_set;
   pthread_mutex_lock(&completion->mu);
-  has = (completion->events & event) != 0;
+  is_set = (completion->events & event) != 0;
   pthread_mutex_unlock(&completion->mu);
-  return has;
+  return is_set;
 }
 
 bool el_completion_wait(el_completion *completion, unsigned event,
                         int64_t timeout_ms) {
-  struct timespec until = el_cond_deadline(timeout_ms);
-  bool done;
+  struct timespec deadline = el_cond_deadline(timeout_ms);
+  bool is_set;
   pthread_mutex_lock(&completion->mu);
   while ((completion->events & event) == 0 && timeout_ms > 0 &&
-         pthread_cond_timedwait(&completion->cond, &completion->mu, &until) ==
-             0) {
+         pthread_cond_timedwait(&completion->cond, &completion->mu,
+                                &deadline) == 0) {
   }
-  done = (completion->events & event) != 0;
+  is_set = (completion->events & event) != 0;
   pthread_mutex_unlock(&completion->mu);
-  return done;
+  return is_set;
 }

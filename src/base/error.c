@@ -1,14 +1,14 @@
-/* error: the table from gRPC status and etcd text to our codes. */
+/* error: the error table: from gRPC's status and etcd's text to el_error. */
 #include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/escape.h"
-#include "base/plain_locale.h"
+#include "base/text.h"
 
-/* gRPC's numbers (doc/statuscodes.md); base/ doesn't include gRPC. */
+/* gRPC's status numbers (its doc/statuscodes.md). Only net/ may include
+ * gRPC. */
 enum {
   GRPC_CANCELLED = 1,
   GRPC_UNKNOWN = 2,
@@ -51,52 +51,56 @@ const char *el_code_str(el_code code) {
 }
 
 el_outcome el_outcome_of(const el_error *err, int64_t sent_ms) {
-  return (el_outcome){.done = err->code == EL_OK,
-                      .definite = err->definite,
-                      .retriable = err->retriable,
-                      .elsewhere = err->elsewhere,
+  return (el_outcome){.is_done = err->code == EL_OK,
+                      .is_definite = err->is_definite,
+                      .is_retriable = err->is_retriable,
+                      .has_other_member = err->has_other_member,
                       .sent_ms = sent_ms};
 }
 
 bool el_outcome_is_final(const el_outcome *outcome) {
-  return !outcome->done && outcome->definite && !outcome->retriable;
+  return !outcome->is_done && outcome->is_definite && !outcome->is_retriable;
 }
 
 void el_error_set(el_error *err, el_code code, const char *fmt, ...) {
   char raw[sizeof err->text];
-  locale_t before = el_plain_locale_enter();
+  locale_t previous = el_c_locale_enter();
   va_list ap;
   memset(err, 0, sizeof *err);
   err->code = code;
-  err->definite = true;
+  err->is_definite = true;
   va_start(ap, fmt);
   vsnprintf(raw, sizeof raw, fmt, ap);
   va_end(ap);
-  el_plain_locale_leave(before);
+  el_c_locale_leave(previous);
   el_escape(err->text, sizeof err->text, raw);
 }
 
-/* The first row whose status and text fit decides. An error is definite only
- * where etcd refuses before it proposes: UNAVAILABLE, DEADLINE_EXCEEDED and
- * even "database space exceeded" may hide a commit (quotaApplierV3.Txn applies
- * first and reports the alarm afterwards). */
+/* ---- the error table ---- */
+
+/* Flags of a rule, as in el_error. An error is DEFINITE only if etcd rejects
+ * the request before it proposes it to raft. UNAVAILABLE, DEADLINE_EXCEEDED and
+ * even "database space exceeded" may follow a commit: quotaApplierV3.Txn
+ * applies the transaction first and reports the alarm afterwards. */
 enum {
   DEFINITE = 1,
   RETRIABLE = 2,
   LEASE_GONE = 4,
   TOKEN_BAD = 8,
   AUTH_OFF = 16,
-  SILENT = 32
+  UNANSWERED = 32
 };
 
 #define NOT_ETCD "something answers there, but it is not an etcd v3 client port"
 
+/* The first rule that matches status and text applies. The texts are those of
+ * etcd's rpctypes/error.go. */
 static const struct {
   int status;
-  const char *text; /* part of the details, NULL for any */
+  const char *text; /* part of the details; NULL: any */
   el_code code;
   int flags;
-  const char *hint; /* what to do, NULL if the cause says it all */
+  const char *hint; /* the remedy or an explanation; NULL: none */
 } rules[] = {
     {GRPC_NOT_FOUND, "requested lease not found", EL_LOST,
      DEFINITE | LEASE_GONE, NULL},
@@ -116,10 +120,11 @@ static const struct {
      NULL},
     {GRPC_PERMISSION_DENIED, NULL, EL_DENIED, DEFINITE, NULL},
     {GRPC_RESOURCE_EXHAUSTED, "database space exceeded", EL_NO_SPACE, 0,
-     "compact, defragment and disarm etcd's NOSPACE alarm"},
+     "compact and defragment etcd, then disarm its NOSPACE alarm"},
     {GRPC_RESOURCE_EXHAUSTED, "too many requests", EL_UNAVAILABLE,
      DEFINITE | RETRIABLE, NULL},
-    /* etcd refuses the request; but an answer comes of what was carried out. */
+    /* etcd rejects a request that is too large before it applies it. An answer
+     * that is too large belongs to a request that was applied. */
     {GRPC_RESOURCE_EXHAUSTED, "grpc: received message larger", EL_INVALID,
      DEFINITE, NULL},
     {GRPC_RESOURCE_EXHAUSTED, "message larger than max", EL_INVALID, 0,
@@ -131,16 +136,19 @@ static const struct {
     {GRPC_UNAVAILABLE, "Failed parsing HTTP/2", EL_PROTOCOL, 0, NOT_ETCD},
     {GRPC_DATA_LOSS, "corrupt cluster", EL_UNAVAILABLE, DEFINITE,
      "etcd refuses all writes until its CORRUPT alarm is disarmed"},
-    {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE | SILENT, NULL},
+    {GRPC_DEADLINE_EXCEEDED, NULL, EL_UNAVAILABLE, RETRIABLE | UNANSWERED,
+     NULL},
     {ANY_STATUS, NULL, EL_UNAVAILABLE, RETRIABLE, NULL},
 };
 
-/* What gRPC core and the libraries below it say, in words that help whoever asks
- * for a lock. The first one that is part of the details decides. */
+/* ---- the message ---- */
+
+/* Plain messages for the texts of gRPC core and the libraries below it. The
+ * first row whose |part| occurs in the details applies. */
 static const struct {
   const char *part;
-  const char *words;
-  bool and_last; /* what follows the last colon says more */
+  const char *message;  /* NULL: the details are plain enough */
+  bool is_end_appended; /* append the details after their last colon */
 } plain[] = {
     {"etcdserver:", NULL, false},
     {"DNS resolution failed", "the host name can't be looked up", true},
@@ -167,7 +175,8 @@ static const struct {
     {"sendmsg", "the connection broke", true},
 };
 
-/* Is the field of |len| at |text| a status, an address or the step that failed? */
+/* Returns whether the |len| bytes at |text| are a status, an address or the
+ * step that failed, and not the cause. */
 static bool is_context(const char *text, size_t len) {
   static const char *const starts[] = {
       "ipv4:", "ipv6:", "unix:", "Failed to connect to remote host"};
@@ -177,9 +186,10 @@ static bool is_context(const char *text, size_t len) {
   return strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == len;
 }
 
-/* Returns the cause at the end of, say, "failed to connect to all addresses; last error:
- * UNKNOWN: ipv4:...: Failed to connect to remote host: Connection refused". */
-static const char *without_context(const char *details) {
+/* Returns the cause at the end of |details|: "Connection refused" of "failed to
+ * connect to all addresses; last error: UNKNOWN: ipv4:...: Failed to connect to
+ * remote host: Connection refused". */
+static const char *skip_context(const char *details) {
   const char *last = strstr(details, "last error: ");
   const char *text = last != NULL ? last + strlen("last error: ") : details;
   const char *end;
@@ -190,7 +200,8 @@ static const char *without_context(const char *details) {
   return text;
 }
 
-/* Writes the cause that |status| and |details| stand for into |to| of |size|. */
+/* Writes the cause that |status| and |details| mean to |to|, at most |size|
+ * bytes. */
 static void write_cause(char *to, size_t size, int status,
                         const char *details) {
   const char *last = strrchr(details, ':');
@@ -200,21 +211,22 @@ static void write_cause(char *to, size_t size, int status,
   }
   for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
     if (strstr(details, plain[i].part) == NULL) continue;
-    if (plain[i].words == NULL) break;
-    if (plain[i].and_last && last != NULL) {
-      snprintf(to, size, "%s: %s", plain[i].words,
+    if (plain[i].message == NULL) break;
+    if (plain[i].is_end_appended && last != NULL) {
+      snprintf(to, size, "%s: %s", plain[i].message,
                last + 1 + strspn(last + 1, " "));
     } else {
-      snprintf(to, size, "%s", plain[i].words);
+      snprintf(to, size, "%s", plain[i].message);
     }
     return;
   }
   snprintf(to, size, "%s",
-           *details ? without_context(details) : "no reason given");
+           *details ? skip_context(details) : "no reason given");
 }
 
-/* Is |details| etcd's own word, or a cause that needs no closer look? */
-static bool says_why(const char *details) {
+/* Returns whether |details| is etcd's own text or names the cause, so that no
+ * probe (tls/probe.c) has to find it. */
+static bool names_cause(const char *details) {
   static const char *const causes[] = {
       "etcdserver:",      "Connection refused",     "DNS resolution failed",
       "No such file",     "Network is unreachable", "No route to host",
@@ -229,6 +241,7 @@ void el_error_from_status(el_error *err, int status, const char *details,
                           const char *endpoint) {
   char cause[sizeof err->text];
   size_t i = 0;
+  /* The last rule matches any error. */
   while (rules[i].status != ANY_STATUS &&
          (rules[i].status != status ||
           (rules[i].text != NULL && strstr(details, rules[i].text) == NULL))) {
@@ -237,13 +250,15 @@ void el_error_from_status(el_error *err, int status, const char *details,
   write_cause(cause, sizeof cause, status, details);
   el_error_set(err, rules[i].code, "etcd %s: %s%s%s", endpoint, cause,
                rules[i].hint ? "; " : "", rules[i].hint ? rules[i].hint : "");
-  err->retriable = rules[i].flags & RETRIABLE;
-  err->unsent = status == GRPC_UNAVAILABLE &&
-                strstr(details, "failed to connect to all addresses") != NULL;
-  err->definite = rules[i].flags & DEFINITE || (err->unsent && !err->retriable);
-  err->lease_gone = rules[i].flags & LEASE_GONE;
-  err->token_bad = rules[i].flags & TOKEN_BAD;
-  err->auth_off = rules[i].flags & AUTH_OFF;
-  err->silent = rules[i].flags & SILENT;
-  err->connection = status == GRPC_UNAVAILABLE && !says_why(details);
+  err->is_retriable = rules[i].flags & RETRIABLE;
+  err->is_unsent =
+      status == GRPC_UNAVAILABLE &&
+      strstr(details, "failed to connect to all addresses") != NULL;
+  err->is_definite =
+      rules[i].flags & DEFINITE || (err->is_unsent && !err->is_retriable);
+  err->is_lease_gone = rules[i].flags & LEASE_GONE;
+  err->is_token_bad = rules[i].flags & TOKEN_BAD;
+  err->is_auth_off = rules[i].flags & AUTH_OFF;
+  err->is_unanswered = rules[i].flags & UNANSWERED;
+  err->is_unexplained = status == GRPC_UNAVAILABLE && !names_cause(details);
 }

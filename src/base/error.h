@@ -1,8 +1,7 @@
-/* error: what went wrong, as a stable code for programs and a text for
- * people, and what a caller may conclude from it.
+/* error: error codes, messages, and what they mean for the caller.
  *
- * Errors live in the caller's memory: no allocation on the way out of a
- * failure. A text is written once, where the failure happens, and passed on.
+ * An el_error is the caller's memory: to report an error allocates nothing. The
+ * text is written where the failure occurs, and passed on unchanged.
  */
 #ifndef ETCDLOCK_BASE_ERROR_H
 #define ETCDLOCK_BASE_ERROR_H
@@ -10,69 +9,74 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The codes that Lua sees as the third result, by el_code_str. */
+/* el_code is the third result of a failed call in Lua, as a string
+ * (el_code_str). */
 typedef enum el_code {
   EL_OK,
-  EL_TIMEOUT,         /* the lock was not free within the caller's time */
-  EL_LOCKED,          /* a try found somebody else's key */
-  EL_DEADLOCK,        /* this wait can never end */
-  EL_NOT_HELD,        /* nothing to release, or not the holder's token */
-  EL_LOST,            /* it was ours, and it is no longer */
-  EL_CANCELLED,       /* the wait was given up by its caller */
+  EL_TIMEOUT,         /* the lock did not become free within the timeout */
+  EL_LOCKED,          /* try_lock: another owner holds the lock or waits */
+  EL_DEADLOCK,        /* this wait could never end */
+  EL_NOT_HELD,        /* nothing to release, or the token is not the holder's */
+  EL_LOST,            /* the lock was held, but is not any more */
+  EL_CANCELLED,       /* the caller cancelled the wait */
   EL_CLOSED,          /* the client is closed */
   EL_UNAVAILABLE,     /* etcd can't be reached, or can't answer now */
-  EL_UNAUTHENTICATED, /* etcd wants a user, or rejects this one */
-  EL_DENIED,          /* this user may not touch this key */
+  EL_UNAUTHENTICATED, /* etcd requires a user, or rejects this one */
+  EL_DENIED,          /* this user may not access this key */
   EL_NO_SPACE,        /* etcd's database is full */
-  EL_INVALID,         /* etcd rejects the request as such */
-  EL_CONFLICT,        /* it exists with other properties */
-  EL_CONTEXT,         /* not possible in this place */
+  EL_INVALID,         /* the request or an option is invalid */
+  EL_CONFLICT,        /* the object exists with other properties */
+  EL_CONTEXT,         /* the call is not possible in this place */
   EL_FORKED,          /* the handle belongs to the parent process */
-  EL_PROTOCOL,        /* the other end doesn't speak etcd's v3 API */
-  EL_NOMEM
+  EL_PROTOCOL,        /* the server does not speak etcd's v3 API */
+  EL_NOMEM            /* no memory, or a resource limit is reached */
 } el_code;
 
 typedef struct el_error {
   el_code code;
-  bool definite;   /* certainly not applied; false: it may have been */
-  bool retriable;  /* the same request may succeed a little later */
-  bool lease_gone; /* etcd no longer knows our lease */
-  bool token_bad;  /* etcd wants another token */
-  bool auth_off;   /* etcd has no users: there is no token to be had */
-  bool silent;     /* nobody has answered */
-  bool elsewhere;  /* another member is there to be asked at once */
-  bool connection; /* it broke, or never came about, for an unsaid reason */
-  bool unsent;     /* it never came about: the request has not left us */
-  char text[256];
+  bool is_definite;      /* etcd has certainly not applied the request, and will
+                            not; false: it may have */
+  bool is_retriable;     /* the same request may succeed later */
+  bool is_lease_gone;    /* etcd does not know the lease (any more) */
+  bool is_token_bad;     /* etcd rejects the auth token and requires another */
+  bool is_auth_off;      /* authentication is disabled in etcd: no tokens */
+  bool is_unanswered;    /* no answer came before the deadline */
+  bool has_other_member; /* another member can be asked at once */
+  bool is_unexplained;   /* the connection failed; the cause is not known yet */
+  bool is_unsent;        /* there was no connection: the request was not sent */
+  char text[256];        /* the message, one line */
 } el_error;
 
-/* How a request ended, for those who decide what follows. */
+/* el_outcome is how a request ended, reduced to what decides the next step. */
 typedef struct el_outcome {
-  bool done;                           /* carried out, and answered */
-  bool definite, retriable, elsewhere; /* else: as in el_error */
-  int64_t sent_ms;                     /* when it left us */
+  bool is_done; /* etcd applied the request and answered */
+  /* If not |is_done|, as in el_error: */
+  bool is_definite, is_retriable, has_other_member;
+  int64_t sent_ms; /* when the request was sent, by el_now_ms */
 } el_outcome;
 
-/* What |err|, the end of a request, means in short. @thread any */
+/* el_outcome_of returns the outcome of a request that ended with |err| (EL_OK:
+ * success) and was sent at |sent_ms|. @thread any */
 el_outcome el_outcome_of(const el_error *err, int64_t sent_ms);
 
-/* Was it refused, and will be again? @thread any */
+/* el_outcome_is_final returns whether etcd rejected the request and would
+ * reject it again. @thread any */
 bool el_outcome_is_final(const el_outcome *outcome);
 
-/* The code as Lua programs see it: "timeout", "lost", ... Static memory.
- * @thread any */
+/* el_code_str returns |code| as Lua programs see it: "timeout", "lost", ... The
+ * string is static. @thread any */
 const char *el_code_str(el_code code);
 
-/* Fills |err| with |code| and a printf-style text, which becomes one line (escape.h):
- * definite, not retriable.
- * @thread any */
+/* el_error_set fills |err| with |code| and a printf-style message: definite,
+ * not retriable. Control characters are escaped (text.h), so the message is one
+ * line. @thread any */
 void el_error_set(el_error *err, el_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Fills |err| from the end of a gRPC call: |status| is the gRPC status number,
- * |details| the server's or the library's text (not NULL), |endpoint| who was
- * asked. The rules are one table in error.c, after etcd's rpctypes/error.go.
- * @thread any */
+/* el_error_from_status fills |err| from a gRPC call that failed. |status| is
+ * the gRPC status number, |details| the text of the server or of gRPC (not
+ * NULL), |endpoint| the address of the member. The rules are the table in
+ * error.c. @thread any */
 void el_error_from_status(el_error *err, int status, const char *details,
                           const char *endpoint);
 

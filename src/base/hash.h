@@ -1,5 +1,7 @@
-/* hash: uthash, whose memory is ours: its own way out of a lack of it runs what the
- * program has left for its end (exit).
+/* hash: uthash with el_alloc.
+ *
+ * Without memory uthash calls exit(), which runs the program's exit handlers on
+ * the I/O thread; el_alloc aborts instead.
  */
 #ifndef ETCDLOCK_BASE_HASH_H
 #define ETCDLOCK_BASE_HASH_H

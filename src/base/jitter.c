@@ -1,7 +1,7 @@
-/* jitter: what keeps those who fail at the same time from coming back so. */
+/* jitter: random parts of retry delays. */
 #include "base/jitter.h"
 
-/* A hash: splitmix64, Steele 2014. */
+/* Hashes |salt| and |now_ms| with splitmix64 (Steele 2014). */
 int64_t el_jitter(int64_t span_ms, uint64_t salt, int64_t now_ms) {
   uint64_t x = salt + (uint64_t)now_ms * 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

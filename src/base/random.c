@@ -1,4 +1,4 @@
-/* random: numbers that nobody else has. */
+/* random: random numbers from the kernel. */
 #include "base/random.h"
 
 #include <sys/random.h>

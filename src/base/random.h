@@ -1,11 +1,11 @@
-/* random: numbers that nobody else has. */
+/* random: random numbers from the kernel. */
 #ifndef ETCDLOCK_BASE_RANDOM_H
 #define ETCDLOCK_BASE_RANDOM_H
 
 #include <stdint.h>
 
-/* From the kernel, which also a forked child has different ones from.
- * @thread any */
+/* el_random returns a random number from the kernel. There is no state in this
+ * process, so a forked child gets other numbers than its parent. @thread any */
 uint64_t el_random(void);
 
 #endif

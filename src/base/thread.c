@@ -1,20 +1,19 @@
-/* thread: threads of ours, which no signal of the program's may reach, and how one waits
- * for another. */
+/* thread: threads with all signals blocked, and waits with a time limit. */
 #include "base/thread.h"
 
-void el_thread_block_signals(sigset_t *before) {
+void el_thread_block_signals(sigset_t *previous) {
   sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, before);
+  pthread_sigmask(SIG_SETMASK, &all, previous);
 }
 
-/* A thread inherits the mask of the one that makes it. */
+/* A thread inherits the signal mask of the thread that creates it. */
 int el_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg) {
-  sigset_t before;
+  sigset_t previous;
   int rc;
-  el_thread_block_signals(&before);
+  el_thread_block_signals(&previous);
   rc = pthread_create(thread, NULL, run, arg);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_sigmask(SIG_SETMASK, &previous, NULL);
   return rc;
 }
 
@@ -27,13 +26,13 @@ void el_cond_init(pthread_cond_t *cond) {
 }
 
 struct timespec el_cond_deadline(int64_t ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += (time_t)(ms / 1000);
-  until.tv_nsec += (long)(ms % 1000) * 1000000L;
-  if (until.tv_nsec >= 1000000000L) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000L;
+  struct timespec deadline;
+  clock_gettime(CLOCK_MONOTONIC, &deadline);
+  deadline.tv_sec += (time_t)(ms / 1000);
+  deadline.tv_nsec += (long)(ms % 1000) * 1000000L;
+  if (deadline.tv_nsec >= 1000000000L) {
+    deadline.tv_sec++;
+    deadline.tv_nsec -= 1000000000L;
   }
-  return until;
+  return deadline;
 }

@@ -1,5 +1,4 @@
-/* thread: threads of ours, which no signal of the program's may reach, and how one waits
- * for another. */
+/* thread: threads with all signals blocked, and waits with a time limit. */
 #ifndef ETCDLOCK_BASE_THREAD_H
 #define ETCDLOCK_BASE_THREAD_H
 
@@ -8,17 +7,21 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Has the calling thread hear of no signal until |before| is its mask again.
- * @thread any */
-void el_thread_block_signals(sigset_t *before);
+/* el_thread_block_signals blocks all signals in the calling thread and stores
+ * its previous signal mask in |previous|. @thread any */
+void el_thread_block_signals(sigset_t *previous);
 
-/* Starts |run| with |arg|, all signals blocked. 0 or an errno. @thread any */
+/* el_thread_start starts a thread that calls |run| with |arg|. All signals are
+ * blocked in it, so that the program's signal handlers run in the program's own
+ * threads. Returns 0 or an errno value. @thread any */
 int el_thread_start(pthread_t *thread, void *(*run)(void *arg), void *arg);
 
-/* A condition that is waited for on the monotonic clock. @thread any */
+/* el_cond_init initializes |cond|, whose timed waits use the monotonic clock.
+ * @thread any */
 void el_cond_init(pthread_cond_t *cond);
 
-/* |ms| milliseconds from now, for pthread_cond_timedwait. @thread any */
+/* el_cond_deadline returns the time |ms| milliseconds from now, for
+ * pthread_cond_timedwait on a condition of el_cond_init. @thread any */
 struct timespec el_cond_deadline(int64_t ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* timer: the timers of one loop, as a binary heap. */
+/* timer: the timers of an event loop, in a binary heap. */
 #include "base/timer.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@ static void place(el_timers *timers, el_timer *timer, size_t slot) {
   timer->slot = slot;
 }
 
-/* Moves |timer| from |slot| to where its time belongs. */
-static void settle(el_timers *timers, el_timer *timer, size_t slot) {
+/* Moves |timer| up or down from |slot| until the heap is ordered. */
+static void restore_order(el_timers *timers, el_timer *timer, size_t slot) {
   while (slot > 1 && timers->heap[slot / 2]->at_ms > timer->at_ms) {
     place(timers, timers->heap[slot / 2], slot);
     slot /= 2;
@@ -33,14 +33,14 @@ static void settle(el_timers *timers, el_timer *timer, size_t slot) {
 void el_timers_set(el_timers *timers, el_timer *timer, int64_t at_ms) {
   timer->at_ms = at_ms;
   if (timer->slot == 0) {
-    if (timers->n + 1 >= timers->room) {
-      timers->room = timers->room ? timers->room * 2 : 16;
+    if (timers->n + 1 >= timers->capacity) {
+      timers->capacity = timers->capacity ? timers->capacity * 2 : 16;
       timers->heap =
-          el_realloc(timers->heap, timers->room * sizeof *timers->heap);
+          el_realloc(timers->heap, timers->capacity * sizeof *timers->heap);
     }
     timer->slot = ++timers->n;
   }
-  settle(timers, timer, timer->slot);
+  restore_order(timers, timer, timer->slot);
 }
 
 void el_timers_stop(el_timers *timers, el_timer *timer) {
@@ -50,7 +50,7 @@ void el_timers_stop(el_timers *timers, el_timer *timer) {
   timer->slot = 0;
   last = timers->heap[timers->n--];
   if (last != timer) {
-    settle(timers, last, slot);
+    restore_order(timers, last, slot);
   }
 }
 
@@ -62,12 +62,12 @@ void el_timers_run(el_timers *timers, int64_t now_ms) {
   while (timers->n && timers->heap[1]->at_ms <= now_ms) {
     el_timer *timer = timers->heap[1];
     el_timers_stop(timers, timer);
-    timer->due(timer);
+    timer->on_due(timer);
   }
 }
 
 void el_timers_destroy(el_timers *timers) {
   free(timers->heap);
   timers->heap = NULL;
-  timers->n = timers->room = 0;
+  timers->n = timers->capacity = 0;
 }

@@ -1,4 +1,4 @@
-/* wake_queue: a wake for programs that poll. */
+/* wake_queue: reports ended waits through one file descriptor. */
 #include "base/wake_queue.h"
 
 #include <pthread.h>
@@ -8,31 +8,32 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/of.h"
+#include "base/container_of.h"
 
 struct el_wake_queue {
   el_wake wake;
-  int fd;             /* written by Lua's side, when nobody can push any more */
-  pthread_mutex_t mu; /* guards the rest; a leaf */
+  int fd; /* an eventfd; negative: closed. A Lua thread closes it, when no
+             completion is armed with |wake| */
+  pthread_mutex_t mu; /* guards the rest; no other mutex is taken under it */
   uint64_t *ids;
-  size_t n, room;
+  size_t n, capacity; /* ids in the queue, and room for them */
 };
 
 static void grow(el_wake_queue *queue) {
-  size_t room = queue->room > 0 ? queue->room * 2 : 16;
-  uint64_t *ids = el_alloc(room * sizeof *ids);
+  size_t capacity = queue->capacity > 0 ? queue->capacity * 2 : 16;
+  uint64_t *ids = el_alloc(capacity * sizeof *ids);
   if (queue->n > 0) {
     memcpy(ids, queue->ids, queue->n * sizeof *ids);
   }
   free(queue->ids);
   queue->ids = ids;
-  queue->room = room;
+  queue->capacity = capacity;
 }
 
 static void push(el_wake *wake, uint64_t id) {
-  el_wake_queue *queue = EL_OF(wake, el_wake_queue, wake);
+  el_wake_queue *queue = EL_CONTAINER_OF(wake, el_wake_queue, wake);
   pthread_mutex_lock(&queue->mu);
-  if (queue->n == queue->room) {
+  if (queue->n == queue->capacity) {
     grow(queue);
   }
   queue->ids[queue->n++] = id;
@@ -57,7 +58,7 @@ el_wake_queue *el_wake_queue_new(void) {
 
 void el_wake_queue_free(el_wake_queue *queue) {
   if (queue == NULL) return;
-  el_wake_queue_shut(queue);
+  el_wake_queue_close_fd(queue);
   pthread_mutex_destroy(&queue->mu);
   free(queue->ids);
   free(queue);
@@ -67,7 +68,7 @@ el_wake *el_wake_queue_wake(el_wake_queue *queue) { return &queue->wake; }
 
 int el_wake_queue_fd(const el_wake_queue *queue) { return queue->fd; }
 
-void el_wake_queue_shut(el_wake_queue *queue) {
+void el_wake_queue_close_fd(el_wake_queue *queue) {
   if (queue->fd < 0) return;
   close(queue->fd);
   queue->fd = -1;
@@ -75,7 +76,7 @@ void el_wake_queue_shut(el_wake_queue *queue) {
 
 size_t el_wake_queue_take(el_wake_queue *queue, uint64_t *ids, size_t max) {
   size_t n;
-  eventfd_t rings;
+  eventfd_t count;
   pthread_mutex_lock(&queue->mu);
   n = queue->n < max ? queue->n : max;
   if (n > 0) {
@@ -84,7 +85,7 @@ size_t el_wake_queue_take(el_wake_queue *queue, uint64_t *ids, size_t max) {
     queue->n -= n;
   }
   if (queue->n == 0 && queue->fd >= 0) {
-    eventfd_read(queue->fd, &rings);
+    eventfd_read(queue->fd, &count);
   }
   pthread_mutex_unlock(&queue->mu);
   return n;

@@ -6,9 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/container_of.h"
 #include "etcd.pb-c.h"
-#include "base/secret.h"
-#include "base/of.h"
 #include "net/call.h"
 
 enum {
@@ -62,7 +61,7 @@ static void free_call(auth_call *call) {
 /* Fails a call that was not sent, or was refused: it was not applied. */
 static void fail(auth_call *call, const el_error *err) {
   el_call_answer answer = {.err = *err, .from = ""};
-  answer.err.definite = true;
+  answer.err.is_definite = true;
   call->done(call->arg, &answer);
   free_call(call);
 }
@@ -134,13 +133,13 @@ static void on_authenticated(void *arg, const el_call_answer *answer) {
   auth->n_timeouts = err.code == EL_UNAVAILABLE ? auth->n_timeouts + 1 : 0;
   if (err.code == EL_OK) {
     read_token(auth, answer, &err);
-  } else if (err.auth_off) {
+  } else if (err.is_auth_off) {
     err.code = EL_OK; /* authentication is disabled: no token is needed */
   }
   if (err.code == EL_OK) {
     auth->is_authenticated = true;
     auth->n_tokens++;
-  } else if (err.definite) {
+  } else if (err.is_definite) {
     auth->refusal = err;
     auth->refusal_until_ms = el_now_ms() + REFUSED_FOR_MS;
   }
@@ -177,7 +176,7 @@ static void authenticate(el_auth *auth) {
 }
 
 static void on_refuse(el_timer *timer) {
-  el_auth *auth = EL_OF(timer, el_auth, refuse_timer);
+  el_auth *auth = EL_CONTAINER_OF(timer, el_auth, refuse_timer);
   release_waiting(auth, &auth->refusal);
 }
 
@@ -192,7 +191,7 @@ static void get_token(el_auth *auth) {
 
 /* The new member does not know the token of the last one. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
-  el_auth *auth = EL_OF(listener, el_auth, listener);
+  el_auth *auth = EL_CONTAINER_OF(listener, el_auth, listener);
   (void)cause;
   if (auth->user != NULL) {
     auth->is_authenticated = false;
@@ -204,14 +203,14 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
 static void on_answer(void *arg, const el_call_answer *answer) {
   auth_call *call = arg;
   el_auth *auth = call->auth;
-  bool is_token_suspect = answer->err.token_bad || answer->err.silent;
+  bool is_token_suspect = answer->err.is_token_bad || answer->err.is_unanswered;
   if (is_token_suspect && call->n_tokens == auth->n_tokens) {
     /* No new token has come meanwhile, so this one may be invalid. After a timeout as well: an
      * etcd that was wiped or restored does not answer a call with an older token until it has as
      * many revisions again (simple_token.go, isValidSimpleToken). */
     auth->is_authenticated = false;
   }
-  if (answer->err.token_bad && call->n_repeats < REPEATS_MAX) {
+  if (answer->err.is_token_bad && call->n_repeats < REPEATS_MAX) {
     call->n_repeats++;
     send(call);
     return;
@@ -279,7 +278,7 @@ void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait) {
 }
 
 void el_auth_report(el_auth *auth, const el_error *err) {
-  if (err->token_bad && auth->user != NULL) {
+  if (err->is_token_bad && auth->user != NULL) {
     auth->is_authenticated = false;
     get_token(auth);
   }
@@ -294,7 +293,7 @@ el_auth *el_auth_new(el_channel *ch, el_timers *timers, char *user,
   auth->timers = timers;
   auth->user = user;
   auth->password = password;
-  auth->refuse_timer.due = on_refuse;
+  auth->refuse_timer.on_due = on_refuse;
   auth->listener.on_failover = on_failover;
   STAILQ_INIT(&auth->waiting);
   el_channel_add_listener(ch, &auth->listener);

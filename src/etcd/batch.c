@@ -111,7 +111,7 @@ el_txn_answer *el_batch_take(el_txn_answer *whole, const el_packed_txn *packed,
   if (!el_txn_answer_read(answer, &packed->shape)) {
     el_error_set(&answer->err, EL_PROTOCOL,
                  "the answer to a part of a Txn can't be read");
-    answer->err.definite = false;
+    answer->err.is_definite = false;
   }
   return answer;
 }

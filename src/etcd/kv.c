@@ -421,12 +421,12 @@ static void on_txn_answer(void *arg, const el_call_answer *rpc_answer) {
     el_error_set(&answer->err, EL_PROTOCOL,
                  "etcd %s: the answer to a Txn can't be read",
                  rpc_answer->from);
-    answer->err.definite = false; /* the transaction may have been applied */
+    answer->err.is_definite = false; /* the transaction may have been applied */
   }
   /* A read changes nothing, so its failure is definite: the members of a batch of reads whose
    * answer is too large can be sent one by one. */
   if (call->is_read && answer->err.code == EL_INVALID) {
-    answer->err.definite = true;
+    answer->err.is_definite = true;
   }
   call->done(call->arg, answer);
   free(call);

@@ -6,10 +6,10 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/container_of.h"
+#include "base/random.h"
 #include "etcd.pb-c.h"
 #include "net/stream.h"
-#include "base/of.h"
-#include "base/random.h"
 
 /* The longest TTL that etcd grants, in seconds (lessor.go, maxLeaseTTL). */
 static const int64_t TTL_MAX_S = 9000000000;
@@ -50,7 +50,7 @@ static void finish(lease_call *call, const el_lease_answer *answer) {
 static void unreadable(el_error *err, const char *from, const char *what) {
   el_error_set(err, EL_PROTOCOL, "etcd %s: the answer to a %s can't be read",
                from, what);
-  err->definite = false;
+  err->is_definite = false;
 }
 
 /* Refuses a TTL shorter than requested. etcd grants what was requested or more, and renews a lease
@@ -62,7 +62,7 @@ static bool is_enough(el_error *err, const char *from, int64_t ttl_s,
                "etcd %s: requested a lease of %lld s and got %lld s; is this "
                "endpoint an etcd?",
                from, (long long)requested_s, (long long)ttl_s);
-  err->definite = false;
+  err->is_definite = false;
   return false;
 }
 
@@ -259,13 +259,13 @@ static void on_keepalive_ended(void *arg, const el_error *err) {
 /* The renewal that is awaited may or may not have been applied: its sender repeats it at the new
  * member, and the hold deadline counts from the repetition. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
-  el_keepalive *ka = EL_OF(listener, el_keepalive, listener);
+  el_keepalive *ka = EL_CONTAINER_OF(listener, el_keepalive, listener);
   el_error err;
   if (ka->st == NULL) return;
   el_error_set(&err, EL_UNAVAILABLE, "%s", cause->text);
-  err.definite = false;
-  err.retriable = true;
-  err.elsewhere = el_channel_is_healthy(el_auth_channel(ka->auth));
+  err.is_definite = false;
+  err.is_retriable = true;
+  err.has_other_member = el_channel_is_healthy(el_auth_channel(ka->auth));
   el_stream_close(ka->st);
   end_stream(ka, &err);
 }
@@ -273,7 +273,7 @@ static void on_failover(el_failover_listener *listener, const el_error *cause) {
 static void send_renewal(el_keepalive *ka);
 
 static void on_token(el_token_wait *wait, const el_error *err) {
-  el_keepalive *ka = EL_OF(wait, el_keepalive, token);
+  el_keepalive *ka = EL_CONTAINER_OF(wait, el_keepalive, token);
   if (err->code == EL_OK) {
     send_renewal(ka);
   } else {

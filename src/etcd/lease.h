@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/alloc.h"
 #include "etcd/auth.h"
 
 typedef struct el_lease_answer {

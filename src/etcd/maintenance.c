@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "etcd.pb-c.h"
 
 typedef struct status_call {
@@ -32,7 +32,7 @@ static void read_status(el_member_status *to,
 }
 
 static void on_diagnosed(el_diagnosis_wait *wait, const el_error *cause) {
-  status_call *call = EL_OF(wait, status_call, wait);
+  status_call *call = EL_CONTAINER_OF(wait, status_call, wait);
   if (cause != NULL) {
     call->failure.err = *cause;
   }
@@ -42,7 +42,7 @@ static void on_diagnosed(el_diagnosis_wait *wait, const el_error *cause) {
 
 static bool await_cause(status_call *call, const el_member_status *status) {
   call->failure = *status;
-  return status->err.connection &&
+  return status->err.is_unexplained &&
          el_channel_await_diagnosis(el_auth_channel(call->auth),
                                     call->request.pinned_member - 1,
                                     &call->wait);
@@ -64,7 +64,7 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
                    rpc_answer->from);
     }
   }
-  if (rpc_answer->err.token_bad && !call->has_token) {
+  if (rpc_answer->err.is_token_bad && !call->has_token) {
     call->has_token = true;
     el_auth_call(call->auth, &call->request, on_status_answer, call);
     return;

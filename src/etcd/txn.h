@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/alloc.h"
 #include "base/error.h"
 
 /* A condition on a key. With range_end it must hold for each key of the range, and an empty range

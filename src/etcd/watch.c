@@ -6,11 +6,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/container_of.h"
 #include "base/jitter.h"
+#include "base/random.h"
 #include "etcd.pb-c.h"
 #include "net/stream.h"
-#include "base/of.h"
-#include "base/random.h"
 
 enum {
   /* The delay before a broken stream is opened again, which doubles each time. */
@@ -143,8 +143,8 @@ static void on_canceled(el_watches *watches, el_watch *watch,
                         const char *reason) {
   el_watch_event event = {.kind = EL_WATCH_REFUSED};
   if (strstr(reason, "permission denied") == NULL) {
-    event.err.token_bad = strstr(reason, "auth token") != NULL ||
-                          strstr(reason, "auth store is old") != NULL;
+    event.err.is_token_bad = strstr(reason, "auth token") != NULL ||
+                             strstr(reason, "auth store is old") != NULL;
     el_auth_report(watches->auth, &event.err);
     restart_stream(watches);
     return;
@@ -231,7 +231,7 @@ static void on_ended(void *arg, const el_error *err) {
 }
 
 static void on_reopen(el_timer *timer) {
-  el_watches *watches = EL_OF(timer, el_watches, reopen);
+  el_watches *watches = EL_CONTAINER_OF(timer, el_watches, reopen);
   el_watch *old = watches->by_id, *watch, *next;
   if (watches->st != NULL || old == NULL) return;
   open_stream(watches);
@@ -257,7 +257,7 @@ static void open_stream(el_watches *watches) {
 }
 
 static void on_token(el_token_wait *wait, const el_error *err) {
-  el_watches *watches = EL_OF(wait, el_watches, token);
+  el_watches *watches = EL_CONTAINER_OF(wait, el_watches, token);
   if (err->code == EL_OK) {
     on_reopen(&watches->reopen);
   } else if (watches->st == NULL && watches->by_id != NULL) {
@@ -267,7 +267,7 @@ static void on_token(el_token_wait *wait, const el_error *err) {
 
 /* Opens the stream to the new member at once, unless that has just failed, too. */
 static void on_failover(el_failover_listener *listener, const el_error *cause) {
-  el_watches *watches = EL_OF(listener, el_watches, listener);
+  el_watches *watches = EL_CONTAINER_OF(listener, el_watches, listener);
   (void)cause;
   if (watches->st == NULL) return;
   el_stream_close(watches->st);
@@ -288,7 +288,7 @@ el_watches *el_watches_new(el_auth *auth, el_timers *timers) {
   watches->auth = auth;
   watches->timers = timers;
   watches->salt = el_random();
-  watches->reopen.due = on_reopen;
+  watches->reopen.on_due = on_reopen;
   watches->token.done = on_token;
   watches->listener.on_failover = on_failover;
   el_channel_add_listener(el_auth_channel(auth), &watches->listener);

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "base/hash.h"
 #include "base/alloc.h"
-#include "base/of.h"
+#include "base/container_of.h"
+#include "base/hash.h"
 
 typedef struct alarm_entry {
   uint64_t id; /* hash key */
@@ -33,7 +33,7 @@ static void forget(alarm_entry *alarm) {
 }
 
 static void on_due(el_timer *timer) {
-  alarm_entry *alarm = EL_OF(timer, alarm_entry, timer);
+  alarm_entry *alarm = EL_CONTAINER_OF(timer, alarm_entry, timer);
   alarm->wake->push(alarm->wake, alarm->id);
   forget(alarm);
 }
@@ -45,7 +45,7 @@ void el_alarms_set(el_alarms *alarms, el_wake *wake, uint64_t id,
     alarm = el_alloc(sizeof *alarm);
     alarm->id = id;
     alarm->alarms = alarms;
-    alarm->timer.due = on_due;
+    alarm->timer.on_due = on_due;
     HASH_ADD(hh, alarms->by_id, id, sizeof alarm->id, alarm);
   }
   alarm->wake = wake;

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
+#include "base/completion.h"
 #include "base/timer.h"
-#include "base/wake.h"
 
 typedef struct el_alarms el_alarms;
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/of.h"
+#include "base/container_of.h"
 
 struct el_census {
   el_request request;
@@ -25,7 +25,7 @@ static void conclude(const el_census *census, el_behind behind, bool detached) {
 }
 
 static void on_answer(el_request *request, el_txn_answer *answer) {
-  el_census *census = EL_OF(request, el_census, request);
+  el_census *census = EL_CONTAINER_OF(request, el_census, request);
   el_behind behind =
       EL_BEHIND_UNKNOWN; /* without an answer: the client stops */
   bool detached = false;

@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fork.h"
-#include "base/of.h"
+#include "base/container_of.h"
+#include "base/process.h"
 #include "etcd/watch.h"
 #include "lock/alarms.h"
 #include "lock/entry_driver.h"
@@ -164,7 +164,7 @@ static void on_key_found(void *arg, int64_t lease, el_bytes key) {
 }
 
 static void on_moved(el_failover_listener *move, const el_error *why) {
-  el_client *cl = EL_OF(move, el_client, move);
+  el_client *cl = EL_CONTAINER_OF(move, el_client, move);
   const char *left = el_channel_address(cl->channel, cl->member);
   cl->member = el_channel_member(cl->channel);
   el_events_note(&cl->handle->events,
@@ -175,7 +175,7 @@ static void on_moved(el_failover_listener *move, const el_error *why) {
 
 /* The parts that only the I/O thread may touch are made there. */
 static void run_open(el_command *command) {
-  el_client *cl = EL_OF(command, el_client, open_command);
+  el_client *cl = EL_CONTAINER_OF(command, el_client, open_command);
   el_settings *settings = cl->settings;
   el_timers *timers = el_loop_timers(cl->loop);
   el_session_world session;
@@ -220,13 +220,13 @@ static void run_open(el_command *command) {
 }
 
 static void on_close_budget_spent(el_timer *timer) {
-  el_client *cl = EL_OF(timer, el_client, close_timer);
+  el_client *cl = EL_CONTAINER_OF(timer, el_client, close_timer);
   cl->stopping = true;
   el_loop_stop(cl->loop);
 }
 
 static void run_close(el_command *command) {
-  el_client *cl = EL_OF(command, el_client, close_command);
+  el_client *cl = EL_CONTAINER_OF(command, el_client, close_command);
   el_entry_world *world = el_sessions_first(cl->sessions);
   el_error err;
   cl->closing = true;
@@ -238,7 +238,7 @@ static void run_close(el_command *command) {
   for (; world != NULL; world = world->next) {
     el_session_driver_close(world->session);
   }
-  cl->close_timer.due = on_close_budget_spent;
+  cl->close_timer.on_due = on_close_budget_spent;
   el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,
                 el_now_ms() + cl->close_budget_ms);
 }
@@ -276,7 +276,7 @@ typedef struct alarm_request {
 } alarm_request;
 
 static void run_alarm(el_command *command) {
-  alarm_request *request = EL_OF(command, alarm_request, command);
+  alarm_request *request = EL_CONTAINER_OF(command, alarm_request, command);
   if (request->at_ms != 0) {
     el_alarms_set(request->cl->alarms, request->wake, request->id,
                   request->at_ms);
@@ -337,7 +337,7 @@ void el_client_shut(el_client *cl) { cl->handle->loop = NULL; }
 void el_client_join(el_client *cl) {
   el_loop_join(cl->loop);
   if (cl->handle->wake_queue != NULL) {
-    el_wake_queue_shut(cl->handle->wake_queue);
+    el_wake_queue_close_fd(cl->handle->wake_queue);
   }
 }
 
@@ -374,7 +374,7 @@ static el_client *new_client(const el_connect_options *options, el_error *err) {
 }
 
 el_client *el_client_new(const el_connect_options *options, el_error *err) {
-  if (!el_fork_enter()) {
+  if (!el_process_use_grpc()) {
     el_error_set(
         err, EL_FORKED,
         "this process was forked after its parent had connected, so it "

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/of.h"
+#include "base/container_of.h"
 
 struct el_contenders {
   el_entry_driver *driver;
@@ -25,7 +25,7 @@ static void on_counted(void *arg, el_behind behind) {
 
 /* The look finds what was there before the watch, the watch what comes after. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
-  el_contenders *contenders = EL_OF(watch, el_contenders, watch);
+  el_contenders *contenders = EL_CONTAINER_OF(watch, el_contenders, watch);
   el_entry_driver *driver = contenders->driver;
   switch (event->kind) {
     case EL_WATCH_CREATED:

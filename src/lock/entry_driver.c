@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "rules/recipe.h"
 
 static void step(el_entry_driver *driver, const el_entry_event *event);
@@ -42,12 +42,12 @@ static void note_cause(el_entry_driver *driver, const el_error *err) {
  * of the same news: it was never in the queue, so it starts again. */
 static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
                             el_entry_event *event) {
-  event->outcome.definite = event->outcome.retriable = true;
+  event->outcome.is_definite = event->outcome.is_retriable = true;
   el_session_driver_lease_gone(driver->world->session, driver->keys.lease, err);
 }
 
 static void on_answer(el_request *request, el_txn_answer *answer) {
-  el_sent *out = EL_OF(request, el_sent, request);
+  el_sent *out = EL_CONTAINER_OF(request, el_sent, request);
   el_entry_driver *driver = out->driver;
   el_entry_event event;
   driver->sent = NULL;
@@ -58,7 +58,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   }
   note_cause(driver, &answer->err);
   el_recipe_read(&driver->keys, &out->action, answer, &event);
-  if (answer->err.lease_gone) {
+  if (answer->err.is_lease_gone) {
     tell_lease_gone(driver, &answer->err, &event);
   }
   el_txn_answer_free(answer);
@@ -127,7 +127,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
       [EL_WATCH_PUT] = EL_ENTRY_WATCH_PUT,
       [EL_WATCH_REFUSED] = EL_ENTRY_WATCH_REFUSED,
   };
-  el_key_watch *watching = EL_OF(watch, el_key_watch, watch);
+  el_key_watch *watching = EL_CONTAINER_OF(watch, el_key_watch, watch);
   el_entry_driver *driver = watching->driver;
   el_entry_event event = {.rev = from->rev, .lease = from->lease};
   bool is_behind;
@@ -333,7 +333,7 @@ static bool withdraw(el_entry_driver *driver) {
 static void step(el_entry_driver *driver, const el_entry_event *event) {
   static const el_entry_event withdrawn = {
       .kind = EL_ENTRY_ANSWER,
-      .outcome = {.definite = true, .retriable = true}};
+      .outcome = {.is_definite = true, .is_retriable = true}};
   take(driver, event);
   while (withdraw(driver)) {
     take(driver, &withdrawn);
@@ -374,7 +374,8 @@ void el_entry_driver_orphan(el_entry_driver *driver, el_session_end end) {
 }
 
 static void on_timer(el_timer *timer) {
-  el_entry_driver_signal(EL_OF(timer, el_entry_driver, timer), EL_ENTRY_TIMER);
+  el_entry_driver_signal(EL_CONTAINER_OF(timer, el_entry_driver, timer),
+                         EL_ENTRY_TIMER);
 }
 
 void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
@@ -385,8 +386,8 @@ void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
 }
 
 static void on_key_gone(el_proof_key *key, bool detached) {
-  el_entry_driver_key_gone(EL_OF(key, el_entry_driver, proof_key), key->rev,
-                           detached);
+  el_entry_driver_key_gone(EL_CONTAINER_OF(key, el_entry_driver, proof_key),
+                           key->rev, detached);
 }
 
 void el_entry_world_settle_proving(el_entry_world *world) {
@@ -415,7 +416,7 @@ void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
   el_entry_init(&driver->entry, own.mode,
                 el_session_driver_session(world->session));
   el_keys_init(&driver->keys, name, &own);
-  driver->timer.due = on_timer;
+  driver->timer.on_due = on_timer;
   driver->proof_key.gone = on_key_gone;
   driver->proof_key.keys = &driver->keys;
 }

@@ -106,7 +106,7 @@ bool el_events_note_change(el_events *events, const el_event *event,
 }
 
 void el_events_note_failure(el_events *events, const el_error *err) {
-  if (!err->retriable) return;
+  if (!err->is_retriable) return;
   el_events_note(events, &(el_event){.kind = EL_EVENT_RETRY,
                                      .why = {err->text, strlen(err->text)}});
 }

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/alloc.h"
 #include "base/error.h"
 #include "rules/entry.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "etcd/lease.h"
 #include "lock/requests.h"
 #include "rules/retry.h"
@@ -31,7 +31,7 @@ static void on_answer(void *arg, const el_lease_answer *answer) {
   el_farewells *farewells = arg;
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
   farewells->is_out = false;
-  if (failed.done || el_outcome_is_final(&failed)) {
+  if (failed.is_done || el_outcome_is_final(&failed)) {
     farewells->failures = 0;
     drop_first(farewells);
     send_first(farewells);
@@ -58,12 +58,12 @@ static void send_first(el_farewells *farewells) {
 }
 
 static void on_timer(el_timer *timer) {
-  send_first(EL_OF(timer, el_farewells, timer));
+  send_first(EL_CONTAINER_OF(timer, el_farewells, timer));
 }
 
 void el_farewells_init(el_farewells *farewells) {
   STAILQ_INIT(&farewells->list);
-  farewells->timer.due = on_timer;
+  farewells->timer.on_due = on_timer;
 }
 
 void el_farewells_add(el_farewells *farewells, int64_t id, int64_t ttl_ms) {

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "lock/guarded_int.h"
 #include "rules/retry.h"
 
@@ -96,7 +96,7 @@ static void send_operations(el_guarded *guarded) {
 static void fail_let_go(el_guarded *guarded) {
   el_error err;
   el_error_set(&err, EL_NOT_HELD, "the hold ended before this write was sent");
-  err.definite = true;
+  err.is_definite = true;
   fail(guarded, &err);
 }
 
@@ -188,7 +188,7 @@ static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
   if (el_write_may_repeat(&event.outcome, guarded->writes)) {
     return EL_WRITE_AGAIN;
   }
-  if (!event.outcome.done) return EL_WRITE_FAILED;
+  if (!event.outcome.is_done) return EL_WRITE_FAILED;
   return event.succeeded ? EL_WRITE_DONE : EL_WRITE_KEY_GONE;
 }
 
@@ -213,7 +213,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
       }
       break;
     case EL_WRITE_UNSENT:
-      answer->err.definite = true;
+      answer->err.is_definite = true;
       break;
     case EL_WRITE_DONE:
     case EL_WRITE_FAILED:
@@ -231,12 +231,12 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
 /* The client is closed, and what was sent may be carried out. */
 static void fail_unheard(el_guarded *guarded) {
   el_error err = guarded->world->closed;
-  err.definite = false;
+  err.is_definite = false;
   fail(guarded, &err);
 }
 
 static void on_answer(el_request *request, el_txn_answer *answer) {
-  el_guarded *guarded = EL_OF(request, el_guarded, request);
+  el_guarded *guarded = EL_CONTAINER_OF(request, el_guarded, request);
   guarded->sent = false;
   if (!guarded->finished) {
     el_timers_stop(guarded->world->timers, &guarded->timer);
@@ -264,7 +264,7 @@ static bool withdraw(el_guarded *guarded) {
     el_error_set(&err, EL_UNAVAILABLE, "etcd %s: it was not asked in time",
                  el_requests_address(requests));
   }
-  err.definite = true;
+  err.is_definite = true;
   guarded->sent = false;
   fail(guarded, &err);
   el_guarded_unref(guarded);
@@ -284,7 +284,7 @@ static void on_deadline(el_guarded *guarded) {
   }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_requests_address(guarded->world->requests));
-  err.definite =
+  err.is_definite =
       writes_of(guarded) != NULL && step(guarded, &unheard) == EL_WRITE_UNSENT;
   fail(guarded, &err);
 }
@@ -298,7 +298,7 @@ static void fail_behind(el_guarded *guarded) {
 }
 
 static void on_timer(el_timer *timer) {
-  el_guarded *guarded = EL_OF(timer, el_guarded, timer);
+  el_guarded *guarded = EL_CONTAINER_OF(timer, el_guarded, timer);
   if (guarded->sent) {
     on_deadline(guarded);
     return;
@@ -312,7 +312,7 @@ static void on_timer(el_timer *timer) {
 }
 
 static void run_start(el_command *command) {
-  el_guarded *guarded = EL_OF(command, el_guarded, command);
+  el_guarded *guarded = EL_CONTAINER_OF(command, el_guarded, command);
   const el_error *wrong = el_requests_wrong_cluster(guarded->world->requests);
   if (guarded->world->closed.code != EL_OK) {
     fail(guarded, &guarded->world->closed);
@@ -328,7 +328,7 @@ static void run_start(el_command *command) {
 bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
   if (!el_handle_is_usable(guarded->handle, err)) return false;
   guarded->request.done = on_answer;
-  guarded->timer.due = on_timer;
+  guarded->timer.on_due = on_timer;
   guarded->command.run = run_start;
   guarded->deadline_ms = el_now_ms() + timeout_ms;
   atomic_fetch_add(&guarded->refs, 1);

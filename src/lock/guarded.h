@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "base/wake.h"
+#include "base/completion.h"
 #include "etcd/txn.h"
 #include "lock/handle.h"
 #include "lock/lock.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fork.h"
-#include "base/plain_locale.h"
+#include "base/process.h"
+#include "base/text.h"
 
 /* A busy machine is as late as this now and then. */
 enum { STANDSTILL_MS = 1000 };

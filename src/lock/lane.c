@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "etcd/batch.h"
 
 enum {
@@ -60,7 +60,7 @@ int64_t el_lane_ready_ms(const el_lane *lane) {
 
 /* Is |err|, of a batch, perhaps due to one member only, with none carried out? */
 static bool is_one_members(const el_error *err) {
-  return err->code != EL_OK && err->definite && !err->retriable;
+  return err->code != EL_OK && err->is_definite && !err->is_retriable;
 }
 
 /* Each member gets its own attempt. */

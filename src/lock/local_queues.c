@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/container_of.h"
 #include "base/hash.h"
-#include "base/of.h"
 #include "lock/contenders.h"
 #include "lock/lock_messages.h"
 #include "lock/slots.h"
@@ -65,11 +65,11 @@ struct el_local_queues {
 };
 
 static el_owner *owner_of(el_local_owner *local) {
-  return EL_OF(local, el_owner, local);
+  return EL_CONTAINER_OF(local, el_owner, local);
 }
 
 static place *place_of(el_local_place *local) {
-  return local != NULL ? EL_OF(local, place, local) : NULL;
+  return local != NULL ? EL_CONTAINER_OF(local, place, local) : NULL;
 }
 
 static place *first_place(const queue_driver *queue) {
@@ -251,7 +251,7 @@ static bool shares_name(const queue_driver *multi, el_bytes names) {
   const el_local_owner *first = TAILQ_FIRST(&multi->local.waiting);
   const el_keys *keys = at != NULL ? &at->driver.keys : NULL;
   el_bytes wanted = keys == NULL && first != NULL
-                        ? EL_OF(first, const el_owner, local)->name
+                        ? EL_CONTAINER_OF(first, const el_owner, local)->name
                         : (el_bytes){0};
   for (; keys != NULL; keys = keys->next) {
     if (list_has(names, el_keys_name(keys))) return true;
@@ -386,7 +386,7 @@ static void let_try(el_local_queues *queues) {
 }
 
 static void stepped(el_entry_driver *driver) {
-  place *at = EL_OF(driver, place, driver);
+  place *at = EL_CONTAINER_OF(driver, place, driver);
   let_try(at->queue->queues);
   if (!is_orphan(at)) {
     touch(at->queue);
@@ -404,7 +404,7 @@ static void note_waited(place *at) {
 }
 
 static void decided(el_entry_driver *driver, const el_entry_action *action) {
-  place *at = EL_OF(driver, place, driver);
+  place *at = EL_CONTAINER_OF(driver, place, driver);
   el_local_event event = {
       .kind = EL_LOCAL_VERDICT, .place = &at->local, .verdict = action};
   if (action->kind == EL_ENTRY_GRANTED) note_waited(at);
@@ -569,7 +569,7 @@ static void on_deadline(el_owner *owner) {
 }
 
 static void on_timer(el_timer *timer) {
-  el_owner *owner = EL_OF(timer, el_owner, timer);
+  el_owner *owner = EL_CONTAINER_OF(timer, el_owner, timer);
   el_local_event end = {.kind = EL_LOCAL_MAX_HOLD, .owner = &owner->local};
   if (!el_owner_is_holding(owner)) {
     on_deadline(owner);
@@ -713,13 +713,13 @@ static void look(place *at) {
 static void on_contender(void *arg) { step_place(arg, EL_LOCAL_CONTENDER); }
 
 static void on_linger_timer(el_timer *timer) {
-  step_place(EL_OF(timer, linger, timer)->place, EL_LOCAL_TIMER);
+  step_place(EL_CONTAINER_OF(timer, linger, timer)->place, EL_LOCAL_TIMER);
 }
 
 static void watch(place *at) {
   at->linger = el_alloc(sizeof *at->linger);
   at->linger->place = at;
-  at->linger->timer.due = on_linger_timer;
+  at->linger->timer.on_due = on_linger_timer;
   at->linger->contenders = el_contenders_watch(&at->driver, on_contender, at);
 }
 
@@ -740,7 +740,7 @@ static void carry_out(const el_local_action *action) {
   place *at = place_of(action->place);
   switch (action->kind) {
     case EL_LOCAL_ADD:
-      add_place(EL_OF(action->queue, queue_driver, local));
+      add_place(EL_CONTAINER_OF(action->queue, queue_driver, local));
       return;
     case EL_LOCAL_START:
       start(at, action);
@@ -828,7 +828,7 @@ void el_owner_join(el_owner *owner, el_local_queues *queues,
     return;
   }
   EL_COUNT(queues->world->counters, waiting, 1);
-  owner->timer.due = on_timer;
+  owner->timer.on_due = on_timer;
   owner->queue = queue_for(queues, world, owner);
   visit_conflicting(queues, owner, contend);
   touch(owner->queue);

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "lock/lock_int.h"
 
 /* ---- what the queue tells, on the I/O thread ---- */
@@ -21,7 +21,7 @@ static el_error *copy_of(const el_error *err) {
 /* A wait that was given up meanwhile stays given up: whoever did that has posted
  * its release. */
 static void on_granted(el_owner *owner, const el_grant *grant) {
-  el_lock *lk = EL_OF(owner, el_lock, owner);
+  el_lock *lk = EL_CONTAINER_OF(owner, el_lock, owner);
   int pending = EL_HOLD_PENDING;
   lk->token = grant->token;
   el_keys_copy(&lk->keys, grant->keys);
@@ -35,7 +35,7 @@ static void on_granted(el_owner *owner, const el_grant *grant) {
 }
 
 static void on_failed(el_owner *owner, const el_error *err) {
-  el_lock *lk = EL_OF(owner, el_lock, owner);
+  el_lock *lk = EL_CONTAINER_OF(owner, el_lock, owner);
   int pending = EL_HOLD_PENDING;
   lk->err = copy_of(err);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_FAILED);
@@ -52,29 +52,29 @@ static void lose_hold(el_lock *lk, el_loss loss) {
 }
 
 static void on_lost(el_owner *owner, el_loss loss) {
-  el_lock *lk = EL_OF(owner, el_lock, owner);
+  el_lock *lk = EL_CONTAINER_OF(owner, el_lock, owner);
   lose_hold(lk, loss);
   el_completion_complete(&lk->news, EL_LOCK_ENDED);
 }
 
 static void on_released(el_owner *owner, const el_error *err) {
-  el_lock *lk = EL_OF(owner, el_lock, owner);
+  el_lock *lk = EL_CONTAINER_OF(owner, el_lock, owner);
   lk->release_err = copy_of(err);
   el_completion_complete(&lk->news, EL_LOCK_RELEASED);
 }
 
 static void on_forgotten(el_owner *owner) {
-  el_lock_unref(EL_OF(owner, el_lock, owner));
+  el_lock_unref(EL_CONTAINER_OF(owner, el_lock, owner));
 }
 
 static int64_t hard_end(const el_owner *owner) {
-  const el_lock *lk = EL_OF(owner, const el_lock, owner);
+  const el_lock *lk = EL_CONTAINER_OF(owner, const el_lock, owner);
   int64_t end_us = atomic_load(&lk->hold_until_us);
   return end_us < INT64_MAX ? end_us / 1000 + 1 : INT64_MAX;
 }
 
 static int64_t mod_rev(const el_owner *owner) {
-  const el_lock *lk = EL_OF(owner, const el_lock, owner);
+  const el_lock *lk = EL_CONTAINER_OF(owner, const el_lock, owner);
   return atomic_load(&lk->is_downgraded)
              ? -1
              : el_write_order_pass(&lk->writes.order);
@@ -88,7 +88,7 @@ static const el_owner_events owner_events = {
 
 /* Somebody has moved the hard end. */
 static void run_expire(el_command *command) {
-  el_lock *lk = EL_OF(command, el_lock, command);
+  el_lock *lk = EL_CONTAINER_OF(command, el_lock, command);
   atomic_store(&lk->expire_posted, false);
   el_owner_move_hard_end(&lk->owner);
   el_lock_unref(lk);
@@ -97,13 +97,13 @@ static void run_expire(el_command *command) {
 /* The command's reference becomes the queue's. From now on the command is for the hard
  * end, which nobody can move before the lock is held. */
 static void run_start(el_command *command) {
-  el_lock *lk = EL_OF(command, el_lock, command);
+  el_lock *lk = EL_CONTAINER_OF(command, el_lock, command);
   command->run = run_expire;
   el_owner_join(&lk->owner, lk->handle->queues, lk->lock_delay_ms);
 }
 
 static void run_stop(el_command *command) {
-  el_lock *lk = EL_OF(command, el_lock, stop_command);
+  el_lock *lk = EL_CONTAINER_OF(command, el_lock, stop_command);
   el_loss loss = el_lock_loss(lk);
   el_leave how = loss != EL_LOSS_NONE      ? EL_LEAVE_LOST
                  : el_lock_is_outlived(lk) ? EL_LEAVE_ABANDONED

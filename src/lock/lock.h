@@ -18,9 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/alloc.h"
+#include "base/completion.h"
 #include "base/error.h"
-#include "base/wake.h"
 #include "lock/handle.h"
 #include "lock/local_queues.h"
 #include "rules/entry.h"

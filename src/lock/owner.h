@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/alloc.h"
 #include "base/error.h"
 #include "base/timer.h"
 #include "lock/claim.h"

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "rules/recipe.h"
 
 typedef struct probe {
@@ -41,9 +41,10 @@ static void conclude(const probe *asked, const el_txn_answer *answer) {
   el_proof_key *key;
   bool is_there;
   el_recipe_read(&asked->keys, &LOOK, answer, &seen);
-  is_there = event.outcome.done && seen.mine.rev == asked->rev && !seen.partial;
+  is_there =
+      event.outcome.is_done && seen.mine.rev == asked->rev && !seen.partial;
   event.exists = is_there && seen.mine.lease == asked->keys.lease;
-  key = event.outcome.done && !event.exists ? find_probed(asked) : NULL;
+  key = event.outcome.is_done && !event.exists ? find_probed(asked) : NULL;
   if (key != NULL) {
     key->gone(key, is_there);
   }
@@ -51,7 +52,7 @@ static void conclude(const probe *asked, const el_txn_answer *answer) {
 }
 
 static void on_answer(el_request *request, el_txn_answer *answer) {
-  probe *asked = EL_OF(request, probe, request);
+  probe *asked = EL_CONTAINER_OF(request, probe, request);
   if (answer != NULL) {
     if (asked->generation == asked->prober->generation) {
       conclude(asked, answer);

@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/container_of.h"
 #include "base/jitter.h"
-#include "base/of.h"
 #include "base/random.h"
 #include "rules/identity.h"
 
@@ -67,7 +67,7 @@ static el_verdict judge(el_requests *requests, const el_sighting *seen) {
 }
 
 static void on_verified(el_request *request, el_txn_answer *answer) {
-  el_requests *requests = EL_OF(request, el_requests, verify);
+  el_requests *requests = EL_CONTAINER_OF(request, el_requests, verify);
   requests->verifying = false; /* what it says has been judged on its way */
   free(requests->verify_key);
   requests->verify_key = NULL;
@@ -89,8 +89,9 @@ static void verify(el_requests *requests, el_bytes key) {
 }
 
 static bool is_answer(const el_error *err) {
-  return err->code == EL_OK || (err->definite && err->code != EL_UNAVAILABLE &&
-                                err->code != EL_PROTOCOL);
+  return err->code == EL_OK ||
+         (err->is_definite && err->code != EL_UNAVAILABLE &&
+          err->code != EL_PROTOCOL);
 }
 
 /* What the answer can tell about the cluster. A delete of a key that isn't
@@ -130,7 +131,7 @@ static void judge_answer(el_requests *requests, const el_request *request,
       answer->err = requests->wrong_cluster;
       break;
   }
-  answer->err.retriable = true;
+  answer->err.is_retriable = true;
 }
 
 /* ---- who may leave ---- */
@@ -232,7 +233,7 @@ static void let_all_go(el_requests *requests) {
 }
 
 static void on_timer(el_timer *timer) {
-  let_all_go(EL_OF(timer, el_requests, timer));
+  let_all_go(EL_CONTAINER_OF(timer, el_requests, timer));
 }
 
 static void open_gate(el_requests *requests) {
@@ -252,7 +253,7 @@ static void note_away(el_requests *requests, const el_error *err) {
 static bool is_no_news(const el_requests *requests, const el_request *request,
                        const el_txn_answer *answer) {
   bool took_all = el_now_ms() >= answer->sent_ms + EL_ATTEMPT_MS - ROUNDING_MS;
-  return answer->err.silent &&
+  return answer->err.is_unanswered &&
          (request->is_short ||
           (took_all && answer->sent_ms < requests->opened_ms));
 }
@@ -263,7 +264,7 @@ static void note_luck(el_requests *requests, const el_request *request,
   const el_error *err = &answer->err;
   if (err->code != EL_UNAVAILABLE) {
     open_gate(requests);
-  } else if (!err->elsewhere && !is_no_news(requests, request, answer) &&
+  } else if (!err->has_other_member && !is_no_news(requests, request, answer) &&
              el_now_ms() >= requests->paused_until) {
     note_away(requests, err);
     requests->pause_ms = requests->pause_ms == 0 ? PAUSE_FIRST_MS
@@ -296,10 +297,11 @@ static void on_answered(el_request *request, el_txn_answer *answer) {
     return;
   }
   note_luck(requests, request, answer);
-  if (request->is_short && answer->err.silent && requests->pause_ms != 0) {
+  if (request->is_short && answer->err.is_unanswered &&
+      requests->pause_ms != 0) {
     /* It was too short to find out more than the others have. */
     answer->err = requests->away;
-    answer->err.definite = false;
+    answer->err.is_definite = false;
   }
   judge_answer(requests, request, answer);
   if (answer->err.code != EL_OK) {
@@ -380,7 +382,8 @@ bool el_requests_judge_lease(el_requests *requests,
   if (answer->err.code == EL_OK) {
     open_gate(requests);
     let_all_go(requests);
-  } else if (answer->err.code == EL_UNAVAILABLE && !answer->err.elsewhere) {
+  } else if (answer->err.code == EL_UNAVAILABLE &&
+             !answer->err.has_other_member) {
     note_away(requests, &answer->err);
   }
   return answer->err.code != EL_OK || seen.id == 0 ||
@@ -396,7 +399,7 @@ el_requests *el_requests_new(el_auth *auth, el_timers *timers,
   requests->timers = timers;
   requests->counters = counters;
   requests->events = events;
-  requests->timer.due = on_timer;
+  requests->timer.on_due = on_timer;
   requests->verify.done = on_verified;
   requests->verify.counted_as = offsetof(el_stats, calls);
   for (int i = 0; i < LANES; i++) {

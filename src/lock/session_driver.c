@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "base/random.h"
 #include "lock/farewells.h"
 #include "rules/retry.h"
@@ -91,7 +91,7 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
   if (el_requests_judge_lease(driver->world.requests, answer) && current) {
     note_outcome(driver, &answer->err);
     step(driver, &event);
-  } else if (!answer->err.definite) {
+  } else if (!answer->err.is_definite) {
     say_farewell(driver, answer->id);
   }
 }
@@ -144,7 +144,8 @@ static void reset_keepalive(el_session_driver *driver) {
 
 static void on_probed(el_prober *prober, const el_session_event *event,
                       const el_error *err) {
-  el_session_driver *driver = EL_OF(prober, el_session_driver, prober);
+  el_session_driver *driver =
+      EL_CONTAINER_OF(prober, el_session_driver, prober);
   if (err != NULL) {
     note_outcome(driver, err);
   }
@@ -257,7 +258,8 @@ static void step_simple(el_session_driver *driver, int kind) {
 }
 
 static void on_timer(el_timer *timer) {
-  step_simple(EL_OF(timer, el_session_driver, timer), EL_SESSION_TIMER);
+  step_simple(EL_CONTAINER_OF(timer, el_session_driver, timer),
+              EL_SESSION_TIMER);
 }
 
 /* ---- what others say ---- */
@@ -392,7 +394,7 @@ el_session_driver *el_session_driver_new(const el_session_world *world) {
   el_session_driver *driver = el_alloc(sizeof *driver);
   driver->world = *world;
   driver->claim = el_claim_new();
-  driver->timer.due = on_timer;
+  driver->timer.on_due = on_timer;
   driver->keepalive = el_keepalive_new(world->auth, on_kept, driver);
   driver->farewells.auth = world->auth;
   driver->farewells.timers = world->timers;
@@ -410,7 +412,7 @@ el_session_driver *el_session_driver_new(const el_session_world *world) {
 /* When a new session may begin: at once, unless leases keep dying before
  * anything could be claimed on their strength. */
 static int64_t next_grant_at(const el_session_driver *driver) {
-  el_outcome failed = {.retriable = true, .sent_ms = el_now_ms()};
+  el_outcome failed = {.is_retriable = true, .sent_ms = el_now_ms()};
   return driver->fruitless == 0 ? 0
                                 : el_retry_at(&failed, failed.sent_ms,
                                               driver->fruitless, driver->salt);

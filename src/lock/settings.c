@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/secret.h"
+#include "base/alloc.h"
 #include "net/call.h"
 
 void el_settings_free(el_settings *settings) {

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/completion.h"
-#include "base/of.h"
+#include "base/container_of.h"
 
 enum { ANSWERED = 1 }; /* its one event */
 
@@ -89,7 +89,7 @@ static void ask(el_status *status, size_t member) {
 }
 
 static void run_start(el_command *command) {
-  el_status *status = EL_OF(command, el_status, command);
+  el_status *status = EL_CONTAINER_OF(command, el_status, command);
   el_status_world *world = status->world;
   const el_channel *ch = el_auth_channel(world->auth);
   size_t n = el_channel_count(ch);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/wake.h"
+#include "base/completion.h"
 #include "etcd/maintenance.h"
 #include "lock/handle.h"
 #include "lock/settings.h"

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 
 enum {
   KEEP_MS = 1000, /* longer than one turn of each client in a busy queue */
@@ -41,7 +41,7 @@ static void drop(cached *one) {
 
 /* A watch that was created anew, on another stream, has missed what was before. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
-  cached *one = EL_OF(watch, cached, watch);
+  cached *one = EL_CONTAINER_OF(watch, cached, watch);
   if (event->kind == EL_WATCH_REFUSED) {
     drop(one);
   } else if (event->rev > one->told_rev) {
@@ -50,7 +50,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
 }
 
 static void on_timer(el_timer *timer) {
-  el_watch_cache *cache = EL_OF(timer, el_watch_cache, timer);
+  el_watch_cache *cache = EL_CONTAINER_OF(timer, el_watch_cache, timer);
   cached *one;
   while ((one = TAILQ_FIRST(&cache->list)) != NULL &&
          one->until_ms <= el_now_ms()) {
@@ -65,7 +65,7 @@ el_watch_cache *el_watch_cache_new(el_watches *watches, el_timers *timers) {
   el_watch_cache *cache = el_alloc(sizeof *cache);
   cache->watches = watches;
   cache->timers = timers;
-  cache->timer.due = on_timer;
+  cache->timer.on_due = on_timer;
   TAILQ_INIT(&cache->list);
   return cache;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/completion.h"
-#include "base/of.h"
+#include "base/container_of.h"
 
 struct el_watcher {
   atomic_int refs;
@@ -60,7 +60,7 @@ static void end(el_watcher *watcher, const el_error *err) {
 }
 
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
-  el_watcher *watcher = EL_OF(watch, el_watcher, watch);
+  el_watcher *watcher = EL_CONTAINER_OF(watch, el_watcher, watch);
   switch (event->kind) {
     case EL_WATCH_CREATED:
       EL_COUNT(watcher->world->counters, watches, 1);
@@ -137,7 +137,7 @@ static void unlist(el_watcher *watcher) {
 }
 
 static void run_start(el_command *command) {
-  el_watcher *watcher = EL_OF(command, el_watcher, start_command);
+  el_watcher *watcher = EL_CONTAINER_OF(command, el_watcher, start_command);
   el_watcher_world *world = watcher->world;
   if (world->closed.code != EL_OK) {
     end(watcher, &world->closed);
@@ -151,7 +151,7 @@ static void run_start(el_command *command) {
 }
 
 static void run_stop(el_command *command) {
-  el_watcher *watcher = EL_OF(command, el_watcher, stop_command);
+  el_watcher *watcher = EL_CONTAINER_OF(command, el_watcher, stop_command);
   unlist(watcher);
   unref(watcher);
 }

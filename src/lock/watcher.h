@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "base/wake.h"
+#include "base/completion.h"
 #include "etcd/watch.h"
 #include "lock/counters.h"
 #include "lock/handle.h"

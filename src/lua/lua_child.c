@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/child.h"
-#include "base/plain_locale.h"
+#include "base/text.h"
 #include "lua/lua_types.h"
 
 /* Returns the strings of the list at |arg| with NULL behind them, in memory that Lua frees when

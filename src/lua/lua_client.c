@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/reaper.h"
+#include "base/background.h"
 
 /* What the collector gives to releasing and revoking. */
 enum { GC_BUDGET_MS = 500 };
@@ -240,13 +240,13 @@ static el_nret l_client_gc(lua_State *L) {
   }
   begin_close(lc, GC_BUDGET_MS);
   el_client_shut(lc->client);
-  if (!el_reaper_start(reap, lc)) reap(lc);
+  if (!el_background_start(reap, lc)) reap(lc);
   return 0;
 }
 
-static el_nret l_wait_for_reaper(lua_State *L) {
+static el_nret l_wait_for_background(lua_State *L) {
   (void)L;
-  el_reaper_wait();
+  el_background_wait();
   return 0;
 }
 
@@ -255,7 +255,7 @@ static el_nret l_wait_for_reaper(lua_State *L) {
 static void open_exit_guard(lua_State *L) {
   lua_newuserdata(L, 1);
   lua_newtable(L);
-  lua_pushcfunction(L, l_wait_for_reaper);
+  lua_pushcfunction(L, l_wait_for_background);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   lua_setfield(L, LUA_REGISTRYINDEX, "etcdlock.core.exit_guard");

@@ -169,7 +169,7 @@ static el_nret l_txn_wait(lua_State *L) {
   if (answer->err.code != EL_OK) {
     lua_pushstring(L, answer->err.text);
     lua_pushstring(L, el_code_str(answer->err.code));
-    lua_pushboolean(L, answer->err.definite);
+    lua_pushboolean(L, answer->err.is_definite);
     return 4;
   }
   lua_pushboolean(L, answer->succeeded);

@@ -21,9 +21,9 @@ static el_nret l_classify(lua_State *L) {
   el_error_from_status(&err, (int)luaL_checkinteger(L, 1),
                        luaL_checkstring(L, 2), "127.0.0.1:2379");
   lua_pushstring(L, el_code_str(err.code));
-  lua_pushboolean(L, err.definite);
-  lua_pushboolean(L, err.retriable);
-  lua_pushboolean(L, err.lease_gone);
+  lua_pushboolean(L, err.is_definite);
+  lua_pushboolean(L, err.is_retriable);
+  lua_pushboolean(L, err.is_lease_gone);
   lua_pushstring(L, err.text);
   return 5;
 }

@@ -9,8 +9,8 @@
 #include <lua.h>
 #include <stdint.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
-#include "base/bytes.h"
 
 /* How many values a function leaves on the stack. */
 typedef int el_nret;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "net/net_int.h"
 
 /* ---- metadata ---- */
@@ -70,12 +70,12 @@ typedef struct call {
 } call;
 
 static void cancel_for_stop(el_live_call *live) {
-  call *it = EL_OF(live, call, live);
+  call *it = EL_CONTAINER_OF(live, call, live);
   grpc_call_cancel(it->grpc, NULL);
 }
 
 static void cancel_for_health(el_health_call *health_call) {
-  call *it = EL_OF(health_call, call, health_call);
+  call *it = EL_CONTAINER_OF(health_call, call, health_call);
   grpc_call_cancel_with_status(it->grpc, GRPC_STATUS_DEADLINE_EXCEEDED,
                                "the member does not answer", NULL);
 }
@@ -147,7 +147,7 @@ static void on_done(el_tag *tag, bool ok) {
 }
 
 static void on_refused(el_command *command) {
-  call *it = EL_OF(command, call, refused_command);
+  call *it = EL_CONTAINER_OF(command, call, refused_command);
   el_call_answer answer = {.from = address_of(it)};
   if (!it->is_pinned) {
     el_channel_call_ended(it->ch, &it->health_call, false);

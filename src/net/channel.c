@@ -9,8 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/of.h"
-#include "base/secret.h"
+#include "base/container_of.h"
 #include "net/diagnosis.h"
 #include "net/net_int.h"
 
@@ -249,7 +248,7 @@ static void drop_channel(member_state *at) {
 /* A gRPC channel that has failed connects again at a time that cannot be observed: its state
  * remains TRANSIENT_FAILURE. The state of a new channel, which the next call creates, can. */
 static void on_recreate(el_timer *timer) {
-  member_state *at = EL_OF(timer, member_state, recreate);
+  member_state *at = EL_CONTAINER_OF(timer, member_state, recreate);
   if (at->grpc == NULL) return;
   switch (grpc_channel_check_connectivity_state(at->grpc, 0)) {
     case GRPC_CHANNEL_TRANSIENT_FAILURE:
@@ -274,7 +273,7 @@ static void recreate_soon(member_state *at) {
 /* ---- life ---- */
 
 static void on_unresponsive(el_health *health) {
-  el_channel *ch = EL_OF(health, el_channel, health);
+  el_channel *ch = EL_CONTAINER_OF(health, el_channel, health);
   el_error cause;
   el_error_set(&cause, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_channel_address(ch, ch->current));
@@ -292,7 +291,7 @@ el_channel *el_channel_new(el_loop *loop, const el_endpoint *endpoints,
   el_health_init(&ch->health, el_loop_timers(loop), on_unresponsive);
   for (size_t i = 0; i < n; i++) {
     ch->members[i].ch = ch;
-    ch->members[i].recreate.due = on_recreate;
+    ch->members[i].recreate.on_due = on_recreate;
     ch->members[i].endpoint = endpoints[i];
     STAILQ_INIT(&ch->members[i].waits);
   }
@@ -454,14 +453,14 @@ static void start_anew(el_channel *ch) {
 
 /* Replaces |err| by the cause that a diagnosis has found, or starts a diagnosis. */
 static void explain(el_channel *ch, member_state *at, el_error *err) {
-  if (!err->connection) return; /* it was etcd that said |err| */
+  if (!err->is_unexplained) return; /* it was etcd that said |err| */
   if (at->cause_until_ms > el_now_ms()) {
     /* The diagnosis tells why there is no connection. It does not tell whether a request that was
      * sent on a connection that broke was applied. */
-    bool is_definite = err->unsent;
+    bool is_definite = err->is_unsent;
     *err = at->cause;
-    err->definite = err->unsent = is_definite;
-    err->retriable = !is_hopeless(ch);
+    err->is_definite = err->is_unsent = is_definite;
+    err->is_retriable = !is_hopeless(ch);
   } else {
     diagnose(at);
   }
@@ -475,13 +474,13 @@ void el_channel_record_result(el_channel *ch, size_t member, el_error *err) {
   }
   if (err->code != EL_UNAVAILABLE && err->code != EL_PROTOCOL) return;
   recreate_soon(at);
-  if (ch->tls != NULL && err->connection && el_tls_reload(ch->tls)) {
+  if (ch->tls != NULL && err->is_unexplained && el_tls_reload(ch->tls)) {
     start_anew(ch);
   }
   explain(ch, at, err);
   at->failed_until_ms = el_now_ms() + FAILED_FOR_MS;
   el_channel_fail_over(ch, member, err);
-  err->elsewhere = el_channel_is_healthy(ch);
+  err->has_other_member = el_channel_is_healthy(ch);
 }
 
 bool el_channel_await_diagnosis(el_channel *ch, size_t member,

@@ -63,8 +63,8 @@ static void *run_probe(void *arg) {
   bool is_abandoned;
   pthread_setname_np(pthread_self(), "etcdlock-tls");
   diagnosis->is_found =
-      el_tls_explain(diagnosis->tls, diagnosis->host_port, PROBE_TIMEOUT_MS,
-                     diagnosis->stop_fd, &diagnosis->err);
+      el_tls_probe(diagnosis->tls, diagnosis->host_port, PROBE_TIMEOUT_MS,
+                   diagnosis->stop_fd, &diagnosis->err);
   pthread_mutex_lock(&diagnosis->mu);
   is_abandoned = diagnosis->is_abandoned;
   if (!is_abandoned) {

@@ -16,7 +16,7 @@ typedef struct el_diagnosis el_diagnosis;
 typedef void (*el_diagnosis_done)(void *arg, bool is_found,
                                   const el_error *err);
 
-/* el_diagnosis_start examines |host_port| (see el_tls_explain). |done| is called once, later, on
+/* el_diagnosis_start examines |host_port| (see el_tls_probe). |done| is called once, later, on
  * the I/O thread, unless the diagnosis is stopped before. Returns NULL if no thread can be
  * started. @thread io */
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,

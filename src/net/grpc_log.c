@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/escape.h"
+#include "base/text.h"
 
 /* gRPC's lines name gRPC's own source files but no client, so they cannot go to the log of a
  * client. A failed assertion is written, because it ends the process. */

@@ -2,7 +2,7 @@
 #include "net/health.h"
 
 #include "base/clock.h"
-#include "base/of.h"
+#include "base/container_of.h"
 
 enum {
   /* etcd elects a leader 1 s to 2 s after the last one's end. The first timeouts are short, so
@@ -37,7 +37,7 @@ static void cancel_all(el_health *health) {
 
 /* An answer does not move the timer, so it may be early. */
 static void on_timer(el_timer *timer) {
-  el_health *health = EL_OF(timer, el_health, timer);
+  el_health *health = EL_CONTAINER_OF(timer, el_health, timer);
   if (el_now_ms() < health->quiet_since_ms + timeout_ms(health)) {
     set_timer(health);
   } else {
@@ -49,7 +49,7 @@ static void on_timer(el_timer *timer) {
 void el_health_init(el_health *health, el_timers *timers,
                     void (*on_unresponsive)(el_health *health)) {
   *health = (el_health){.on_unresponsive = on_unresponsive, .timers = timers};
-  health->timer.due = on_timer;
+  health->timer.on_due = on_timer;
   TAILQ_INIT(&health->pending);
 }
 

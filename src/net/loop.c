@@ -24,9 +24,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/completion.h"
-#include "base/limits.h"
-#include "base/of.h"
-#include "base/plain_locale.h"
+#include "base/container_of.h"
+#include "base/process.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "net/grpc_log.h"
 #include "net/loop_thread.h"
@@ -157,14 +157,14 @@ typedef struct thread_state {
  * system error texts, which must be the same in every locale. */
 static void begin_work(el_loop *loop, thread_state *before) {
   el_thread_block_signals(&before->signals);
-  before->locale = el_plain_locale_enter();
+  before->locale = el_c_locale_enter();
   io_loop = loop;
 }
 
 static void end_work(el_loop *loop, const thread_state *before) {
   io_loop = NULL;
   pthread_mutex_unlock(&loop->work_mu);
-  el_plain_locale_leave(before->locale);
+  el_c_locale_leave(before->locale);
   pthread_sigmask(SIG_SETMASK, &before->signals, NULL);
 }
 
@@ -326,7 +326,7 @@ static void set_deferred_timer(el_loop *loop) {
 }
 
 static void on_deferred_timer(el_timer *timer) {
-  el_loop *loop = EL_OF(timer, el_loop, deferred_timer);
+  el_loop *loop = EL_CONTAINER_OF(timer, el_loop, deferred_timer);
   if (try_deferred_frees(loop)) set_deferred_timer(loop);
 }
 
@@ -391,7 +391,7 @@ static void ignore(void *arg) { (void)arg; }
 
 static void *io_main(void *arg) {
   el_loop *loop = arg;
-  el_plain_locale_enter(); /* until the thread ends */
+  el_c_locale_enter(); /* until the thread ends */
   io_loop = loop;
   run_until_stopped(loop);
   loop->events.on_stopping(loop->arg);
@@ -436,8 +436,8 @@ static void open_wakeup_call(el_loop *loop) {
 
 static bool has_room(el_error *err) {
   return atomic_load(&n_loops) > 0
-             ? el_limits_allow(1, OWN_DESCRIPTORS, err)
-             : el_limits_allow(GRPC_THREADS + 1, GRPC_DESCRIPTORS, err);
+             ? el_process_has_room(1, OWN_DESCRIPTORS, err)
+             : el_process_has_room(GRPC_THREADS + 1, GRPC_DESCRIPTORS, err);
 }
 
 el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
@@ -465,7 +465,7 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   STAILQ_INIT(&loop->inbox);
   TAILQ_INIT(&loop->calls);
   LIST_INIT(&loop->deferred_frees);
-  loop->deferred_timer.due = on_deferred_timer;
+  loop->deferred_timer.on_due = on_deferred_timer;
   el_completion_init(&loop->ended);
   loop->queue = grpc_completion_queue_create_for_next(NULL);
   open_wakeup_call(loop);

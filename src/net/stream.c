@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/of.h"
+#include "base/container_of.h"
 #include "net/net_int.h"
 
 /* A message that waits to be sent. */
@@ -103,13 +103,13 @@ static void on_ended(el_tag *tag, bool ok) {
 }
 
 static void cancel(el_live_call *live) {
-  el_stream *st = EL_OF(live, el_stream, live);
+  el_stream *st = EL_CONTAINER_OF(live, el_stream, live);
   grpc_call_cancel(st->call, NULL);
 }
 
 /* A command, because a stream must not end within el_stream_open or el_stream_send. */
 static void on_refused(el_command *command) {
-  batch_completed(EL_OF(command, el_stream, refused_command));
+  batch_completed(EL_CONTAINER_OF(command, el_stream, refused_command));
 }
 
 static void start(el_stream *st, const grpc_op *ops, size_t n, batch *b) {

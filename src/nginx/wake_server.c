@@ -13,10 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "base/alloc.h"
-#include "base/of.h"
-#include "base/plain_locale.h"
+#include "base/container_of.h"
+#include "base/hash.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "nginx/wake_socket.h"
 
@@ -149,7 +149,7 @@ static void answer(wait_entry *entry) {
 /* On whichever thread: a byte sent from here costs less than having the server's
  * thread send it. */
 static void push(el_wake *wake, uint64_t id) {
-  el_wake_server *server = EL_OF(wake, el_wake_server, wake);
+  el_wake_server *server = EL_CONTAINER_OF(wake, el_wake_server, wake);
   wait_entry *entry;
   pthread_mutex_lock(&server->mu);
   entry = find(server, id);

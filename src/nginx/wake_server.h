@@ -16,8 +16,8 @@
 #ifndef ETCDLOCK_NGINX_WAKE_SERVER_H
 #define ETCDLOCK_NGINX_WAKE_SERVER_H
 
+#include "base/completion.h"
 #include "base/error.h"
-#include "base/wake.h"
 
 typedef struct el_wake_server el_wake_server;
 

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/plain_locale.h"
+#include "base/text.h"
 
 enum {
   BACKLOG = 4096,

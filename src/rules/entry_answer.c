@@ -48,12 +48,12 @@ static void win(el_entry *entry, const el_entry_event *event,
  * still come. */
 static void on_put_failed(el_entry *entry, const el_entry_event *event,
                           int64_t now_ms, el_entry_actions *out) {
-  if (!event->outcome.definite) {
+  if (!event->outcome.is_definite) {
     el_entry_push(out, EL_ENTRY_UNSURE);
   }
   if (!entry->wanted) {
     el_entry_take_out_next(entry, out);
-  } else if (event->outcome.retriable) {
+  } else if (event->outcome.is_retriable) {
     el_entry_retry_later(entry, event, now_ms);
   } else {
     el_entry_refuse(entry, EL_ENTRY_REFUSED, out);
@@ -168,7 +168,7 @@ static void on_swept(el_entry *entry, const el_entry_event *event,
                      int64_t now_ms, el_entry_actions *out) {
   if (entry->wanted) {
     el_entry_begin(entry, out);
-  } else if (!event->outcome.done && event->outcome.retriable) {
+  } else if (!event->outcome.is_done && event->outcome.is_retriable) {
     el_entry_retry_later(entry, event, now_ms);
   } else {
     entry->rev = event->mine.rev; /* 0: it has gone, or we may not look */
@@ -195,11 +195,11 @@ static void on_looked(el_entry *entry, const el_entry_event *event,
       assert(!"a look is answered in a state that sends none");
       return;
   }
-  if (!event->outcome.done && event->outcome.retriable) {
+  if (!event->outcome.is_done && event->outcome.is_retriable) {
     el_entry_retry_later(entry, event, now_ms);
-  } else if (!event->outcome.done && entry->state == EL_ENTRY_WAITING) {
+  } else if (!event->outcome.is_done && entry->state == EL_ENTRY_WAITING) {
     el_entry_refuse(entry, EL_ENTRY_REFUSED, out);
-  } else if (!event->outcome.done) {
+  } else if (!event->outcome.is_done) {
     entry->wake_at = 0; /* the session's own proofs decide about the hold */
   } else if (entry->state == EL_ENTRY_WAITING) {
     entry->failures = 0;
@@ -213,7 +213,7 @@ static void on_looked(el_entry *entry, const el_entry_event *event,
 static void on_delete_failed(el_entry *entry, const el_entry_event *event,
                              int64_t now_ms, el_entry_actions *out) {
   bool is_refused = el_outcome_is_final(&event->outcome);
-  if (!event->outcome.definite) {
+  if (!event->outcome.is_definite) {
     entry->maybe_deleted = true;
   } else if (is_refused && entry->owed) {
     entry->owed = false; /* told once; at the latest the lease takes the key */
@@ -232,7 +232,7 @@ static void on_delete_failed(el_entry *entry, const el_entry_event *event,
  * gone before we asked, and somebody else's turn have come. */
 static void on_deleted(el_entry *entry, const el_entry_event *event,
                        int64_t now_ms, el_entry_actions *out) {
-  if (!event->outcome.done) {
+  if (!event->outcome.is_done) {
     on_delete_failed(entry, event, now_ms, out);
   } else if (event->partial) {
     el_entry_end_release(entry, false, out);
@@ -252,15 +252,15 @@ void el_entry_on_answer(el_entry *entry, const el_entry_event *event,
                         int64_t now_ms, el_entry_actions *out) {
   el_request_kind request = entry->busy;
   entry->busy = EL_REQUEST_NONE;
-  if (request != EL_REQUEST_LOOK && !event->outcome.done &&
-      !event->outcome.definite) {
+  if (request != EL_REQUEST_LOOK && !event->outcome.is_done &&
+      !event->outcome.is_definite) {
     entry->uncertain = true;
   }
   if (entry->state == EL_ENTRY_DEAD) return;
   switch (request) {
     case EL_REQUEST_TRY:
     case EL_REQUEST_ENQUEUE:
-      if (!event->outcome.done) {
+      if (!event->outcome.is_done) {
         on_put_failed(entry, event, now_ms, out);
       } else if (request == EL_REQUEST_TRY) {
         on_tried(entry, event, out);

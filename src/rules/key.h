@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/bytes.h"
+#include "base/alloc.h"
 
 enum {
   EL_NAME_MAX = 512, /* bytes of a lock name, its prefix too */

@@ -361,7 +361,7 @@ void el_recipe_read(const el_keys *keys, const el_entry_action *action,
                        .term = answer->term,
                        .rev = answer->rev,
                        .batched = answer->is_batched};
-  if (!event->outcome.done) return;
+  if (!event->outcome.is_done) return;
   switch (action->request) {
     case EL_REQUEST_ENQUEUE:
       read_enqueue(keys, answer, event);

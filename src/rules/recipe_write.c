@@ -89,7 +89,7 @@ void el_recipe_read_guarded(const el_writer *who, const el_txn_answer *answer,
                        .outcome = el_outcome_of(&answer->err, answer->sent_ms),
                        .succeeded = answer->succeeded,
                        .rev = answer->rev};
-  if (event->outcome.done && !event->succeeded && who->keys != NULL) {
+  if (event->outcome.is_done && !event->succeeded && who->keys != NULL) {
     read_own(who, answer, event);
   }
 }

@@ -24,7 +24,7 @@ int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
   if (el_outcome_is_final(failed)) {
     return now_ms + about(REFUSED_AGAIN_MS, salt, now_ms);
   }
-  if (failed->elsewhere) return soonest;
+  if (failed->has_other_member) return soonest;
   while (--n > 0 && ms < BACKOFF_MAX_MS) {
     ms *= 2;
   }
@@ -34,6 +34,6 @@ int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
 
 int64_t el_retry_next(const el_outcome *failed, int64_t now_ms,
                       uint8_t *failures, uint64_t salt) {
-  if (!failed->elsewhere && *failures < UINT8_MAX) ++*failures;
+  if (!failed->has_other_member && *failures < UINT8_MAX) ++*failures;
   return el_retry_at(failed, now_ms, *failures, salt);
 }

@@ -151,7 +151,7 @@ static void probe(el_session *ses, el_session_actions *out) {
 static void on_probed(el_session *ses, const el_session_event *event,
                       int64_t now_ms, el_session_actions *out) {
   ses->probing = false;
-  if (!event->outcome.done) {
+  if (!event->outcome.is_done) {
     ses->probe_at =
         el_retry_next(&event->outcome, now_ms, &ses->probe_failures, ses->salt);
     return;
@@ -221,7 +221,7 @@ static void on_granted(el_session *ses, const el_session_event *event,
     push(out, EL_SESSION_REVOKE)->id = event->id;
     return;
   }
-  if (event->outcome.done) {
+  if (event->outcome.is_done) {
     ses->state = EL_SESSION_ALIVE;
     ses->id = event->id;
     note_renewal(ses, event, now_ms);
@@ -229,10 +229,10 @@ static void on_granted(el_session *ses, const el_session_event *event,
     push(out, EL_SESSION_READY);
     return;
   }
-  if (!event->outcome.definite) {
+  if (!event->outcome.is_definite) {
     push(out, EL_SESSION_REVOKE)->id = event->id; /* it may exist */
   }
-  if (event->outcome.retriable) {
+  if (event->outcome.is_retriable) {
     ses->renew_at =
         el_retry_next(&event->outcome, now_ms, &ses->failures, ses->salt);
   } else {
@@ -244,7 +244,7 @@ static void on_granted(el_session *ses, const el_session_event *event,
 
 static void on_kept(el_session *ses, const el_session_event *event,
                     int64_t now_ms, el_session_actions *out) {
-  if (!event->outcome.done) {
+  if (!event->outcome.is_done) {
     ses->renewing_since = 0;
     ses->renew_at =
         el_retry_next(&event->outcome, now_ms, &ses->failures, ses->salt);
@@ -287,7 +287,7 @@ static void on_unsure(el_session *ses, int64_t now_ms) {
 static void on_audited(el_session *ses, const el_session_event *event,
                        int64_t now_ms) {
   ses->auditing = false;
-  if (event->outcome.done) {
+  if (event->outcome.is_done) {
     ses->audit_failures = 0;
     ses->audit_at = now_ms + ses->audit_every;
     ses->audit_every = clamp(2 * ses->audit_every, 0, AUDIT_MAX_MS);
@@ -363,7 +363,7 @@ static void on_drop(el_session *ses, int64_t now_ms, el_session_actions *out) {
 static void on_revoked(el_session *ses, const el_session_event *event,
                        int64_t now_ms, el_session_actions *out) {
   if (ses->state != EL_SESSION_REVOKING || event->id != ses->id) return;
-  if (event->outcome.done) {
+  if (event->outcome.is_done) {
     die(ses, EL_SESSION_CLOSED, out);
   } else if (el_outcome_is_final(&event->outcome)) {
     lose_lease(ses, now_ms, out);

@@ -18,7 +18,8 @@ int64_t el_write_order_pass(const el_write_order *order) {
 }
 
 bool el_write_may_repeat(const el_outcome *failed, bool writes) {
-  return !failed->done && failed->retriable && (failed->definite || !writes);
+  return !failed->is_done && failed->is_retriable &&
+         (failed->is_definite || !writes);
 }
 
 static el_write_action end(el_write_order *order, el_write_action action) {
@@ -50,7 +51,7 @@ static void renew(el_write_order *order, int64_t rev) {
 static el_write_action on_touched(el_write_order *order,
                                   const el_write_event *event) {
   if (el_write_may_repeat(&event->outcome, false)) return EL_WRITE_AGAIN;
-  if (!event->outcome.done) return end(order, EL_WRITE_UNSENT);
+  if (!event->outcome.is_done) return end(order, EL_WRITE_UNSENT);
   if (!event->succeeded) return end(order, EL_WRITE_KEY_GONE);
   renew(order, event->rev);
   return send(order, event);
@@ -58,7 +59,7 @@ static el_write_action on_touched(el_write_order *order,
 
 static el_write_action on_not_written(el_write_order *order,
                                       const el_outcome *failed) {
-  if (!failed->definite) order->in_doubt = true;
+  if (!failed->is_definite) order->in_doubt = true;
   return el_write_may_repeat(failed, true) ? EL_WRITE_AGAIN
                                            : end(order, EL_WRITE_FAILED);
 }
@@ -67,7 +68,7 @@ static el_write_action on_not_written(el_write_order *order,
  * that came late, say), it is sent again with that. */
 static el_write_action on_written(el_write_order *order,
                                   const el_write_event *event) {
-  if (!event->outcome.done) return on_not_written(order, &event->outcome);
+  if (!event->outcome.is_done) return on_not_written(order, &event->outcome);
   if (!event->succeeded && event->whole) {
     order->in_doubt = true;
     return send(order, event);

@@ -1,8 +1,7 @@
-/* pem: a file or a text with certificates or a key in it, as the caller
- * gave it.
+/* pem: reads and parses certificates and keys, and formats certificates.
  *
- * It may be a private key, so it is read without buffers in between, wiped
- * before it is freed, and never quoted in a message.
+ * The PEM text may be a private key. It is read without intermediate buffers,
+ * overwritten before it is freed, and never quoted in a message.
  */
 #ifndef ETCDLOCK_TLS_PEM_H
 #define ETCDLOCK_TLS_PEM_H
@@ -14,47 +13,76 @@
 
 #include "base/error.h"
 
-enum { EL_PEM_LABEL = 112 };
+/* ---- PEM texts ---- */
 
-/* What was read, and when its file was of which size. */
+enum { EL_PEM_LABEL_SIZE = 112 };
+
 typedef struct el_pem_text {
-  char *bytes; /* NUL-terminated; NULL: nothing was given */
+  char *bytes; /* NUL-terminated; NULL: the option is not set */
   size_t len;
-  struct stat stamp;
+  struct stat file_stat; /* of the file when it was read */
 } el_pem_text;
 
+/* el_pem is the value of an option that is a file name or a PEM string. */
 typedef struct el_pem {
-  char label[EL_PEM_LABEL]; /* for messages: 'cert "file"' or 'cert_pem' */
-  char *file;               /* NULL: a text was given, or nothing */
+  char label[EL_PEM_LABEL_SIZE]; /* for messages: 'cert "file"' or 'cert_pem' */
+  char *file;                    /* NULL: a PEM string, or not set */
   el_pem_text text;
 } el_pem;
 
-/* Reads |file|, or copies |text|, of which one may be given; |option| is the
- * name of the file's option. False and |err| (invalid, nomem) if that can't be
- * done; |pem| is to be destroyed in any case. @thread lua */
+/* el_pem_init reads |file| or copies |text|; at most one may be given. |option|
+ * is the name of the option for the file. Returns false and fills |err|
+ * ("invalid", "nomem") on failure. The caller destroys |pem| in either case.
+ * @thread lua */
 bool el_pem_init(el_pem *pem, const char *option, const char *file,
                  const char *text, el_error *err);
 
-/* Wipes and frees what is in |pem|. @thread any */
+/* el_pem_destroy overwrites and frees what |pem| holds. @thread any */
 void el_pem_destroy(el_pem *pem);
 
-/* Has the file changed since it was read? @thread io */
+/* el_pem_has_changed returns whether the file differs from the file that was
+ * read, by its time, size and inode. @thread io */
 bool el_pem_has_changed(const el_pem *pem);
 
-/* Reads the file again, or copies the text, into |to|, which the caller wipes.
- * False and |err| as above. @thread io */
+/* el_pem_reread reads the file again, or copies the PEM string, into |to|,
+ * which the caller frees with el_pem_wipe. Returns false and fills |err| as
+ * el_pem_init does. @thread io */
 bool el_pem_reread(el_pem_text *to, const el_pem *pem, el_error *err);
 
-/* Wipes and frees. @thread any */
+/* el_pem_wipe overwrites and frees |text|. @thread any */
 void el_pem_wipe(el_pem_text *text);
 
-/* All certificates in |pem|, in order, at least one; the caller frees them.
- * NULL and |err| (invalid) if one can't be read, or there is none.
- * @thread any */
+/* ---- parsing ---- */
+
+/* el_pem_certificates returns all certificates in |pem|, in order, at least
+ * one. The caller frees them. Returns NULL and fills |err| ("invalid") if a
+ * certificate is damaged or there is none. @thread any */
 STACK_OF(X509) * el_pem_certificates(const el_pem *pem, el_error *err);
 
-/* The private key in |pem|; the caller frees it. NULL and |err| (invalid) if
- * there is none, or it is encrypted. @thread any */
+/* el_pem_key returns the private key in |pem|, which the caller frees. Returns
+ * NULL and fills |err| ("invalid") if there is none or it is encrypted.
+ * @thread any */
 EVP_PKEY *el_pem_key(const el_pem *pem, el_error *err);
+
+/* ---- certificates in messages ----
+ *
+ * |to| has EL_CERTIFICATE_TEXT_SIZE bytes; a longer text is cut and ends with
+ * "...". The text is untrusted, as it comes from the certificate: pass it on
+ * through el_error_set, which escapes it. */
+
+enum { EL_CERTIFICATE_TEXT_SIZE = 96 };
+
+/* el_certificate_is_outside_validity returns whether |cert| has expired or is
+ * not valid yet. If so, it writes "expired on <time>" or "is not valid before
+ * <time>" to |to|. @thread any */
+bool el_certificate_is_outside_validity(const X509 *cert, char *to);
+
+/* el_certificate_format_name writes |name|, a subject or an issuer, to |to|.
+ * @thread any */
+void el_certificate_format_name(const X509_NAME *name, char *to);
+
+/* el_certificate_format_hosts writes the host names and addresses of |cert| to
+ * |to|; its subject if it has none. @thread any */
+void el_certificate_format_hosts(const X509 *cert, char *to);
 
 #endif

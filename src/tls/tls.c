@@ -1,4 +1,4 @@
-/* tls: certificates and keys, read and checked. */
+/* tls: the certificates and keys of a client. */
 #include "tls/tls_int.h"
 
 #include <openssl/err.h>
@@ -6,16 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tls/certificate.h"
+/* ---- OpenSSL contexts ---- */
 
-/* ---- OpenSSL's context ---- */
-
-/* What OpenSSL has against |pem| that is PEM all the same, such as a key too
- * short for the system's security level. */
-static bool refuse(el_error *err, const el_pem *pem) {
-  const char *why = ERR_reason_error_string(ERR_peek_last_error());
+/* Fills |err| with OpenSSL's reason for rejecting valid PEM, such as a key that
+ * is too short for the system's security level. Returns false. */
+static bool reject(el_error *err, const el_pem *pem) {
+  const char *reason = ERR_reason_error_string(ERR_peek_last_error());
   el_error_set(err, EL_INVALID, "%s is not usable: %s", pem->label,
-               why != NULL ? why : "no reason given");
+               reason != NULL ? reason : "no reason given");
   return false;
 }
 
@@ -25,23 +23,23 @@ static bool add_cas(SSL_CTX *ctx, const el_pem *pem, el_error *err) {
   bool ok = list != NULL;
   for (int i = 0; ok && i < sk_X509_num(list); i++) {
     if (X509_STORE_add_cert(store, sk_X509_value(list, i)) != 1) {
-      ok = refuse(err, pem);
+      ok = reject(err, pem);
     }
   }
   sk_X509_pop_free(list, X509_free);
   return ok;
 }
 
-/* The certificate comes first, then those that lead from it to a CA. */
+/* The client's certificate comes first, then the intermediate CAs. */
 static bool add_chain(SSL_CTX *ctx, const el_pem *pem, el_error *err) {
   STACK_OF(X509) *list = el_pem_certificates(pem, err);
   bool ok = list != NULL;
   if (ok && SSL_CTX_use_certificate(ctx, sk_X509_value(list, 0)) != 1) {
-    ok = refuse(err, pem);
+    ok = reject(err, pem);
   }
   for (int i = 1; ok && i < sk_X509_num(list); i++) {
     if (SSL_CTX_add1_chain_cert(ctx, sk_X509_value(list, i)) != 1) {
-      ok = refuse(err, pem);
+      ok = reject(err, pem);
     }
   }
   sk_X509_pop_free(list, X509_free);
@@ -58,19 +56,20 @@ static bool add_key(SSL_CTX *ctx, const el_pem pems[], el_error *err) {
     ok = false;
   }
   if (ok && SSL_CTX_use_PrivateKey(ctx, key) != 1) {
-    ok = refuse(err, pem);
+    ok = reject(err, pem);
   }
   EVP_PKEY_free(key);
   return ok;
 }
 
-/* The versions, ciphers, group and ALPN that gRPC 1.51 offers, so that its
- * failures are found here too. */
+/* Offers the same versions, ciphers, group and ALPN protocol as gRPC 1.51, so
+ * that a probe fails for the same reasons. */
 SSL_CTX *el_tls_bare_context(void) {
   static const unsigned char h2[] = {2, 'h', '2'};
   SSL_CTX *ctx;
-  /* A process that exits while a diagnosis, or gRPC, is inside OpenSSL would
-   * crash as OpenSSL cleans up under it. Only the first user can choose. */
+  /* Without NO_ATEXIT, a process that exits while a probe or gRPC is inside
+   * OpenSSL crashes, because OpenSSL frees its state at exit. Only the first
+   * call in a process has an effect. */
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
   ctx = SSL_CTX_new(TLS_client_method());
   if (ctx == NULL) return NULL;
@@ -82,14 +81,15 @@ SSL_CTX *el_tls_bare_context(void) {
     return NULL;
   }
   SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-  /* As gRPC: whatever is in cacert is trusted, be it a root or not. */
+  /* As in gRPC, each certificate in cacert is trusted, also one that is not a
+   * root. */
   X509_STORE_set_flags(SSL_CTX_get_cert_store(ctx),
                        X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_TRUSTED_FIRST);
   return ctx;
 }
 
 static SSL_CTX *make_context(const el_pem pems[], el_error *err) {
-  SSL_CTX *ctx = el_tls_bare_context(); /* before any other use of OpenSSL */
+  SSL_CTX *ctx = el_tls_bare_context(); /* must be the first use of OpenSSL */
   bool ok;
   ERR_set_mark();
   if (ctx == NULL) {
@@ -117,44 +117,49 @@ SSL_CTX *el_tls_context(el_tls *tls) {
 
 /* ---- checks ---- */
 
-static bool is_in_force(const SSL_CTX *ctx, const el_pem *pem, el_error *err) {
+static bool is_cert_valid_now(const SSL_CTX *ctx, const el_pem *pem,
+                              el_error *err) {
   const X509 *own = SSL_CTX_get0_certificate(ctx);
-  char why[EL_CERTIFICATE_WORDS];
-  if (own == NULL || !el_certificate_is_out(own, why)) return true;
+  char validity[EL_CERTIFICATE_TEXT_SIZE];
+  if (own == NULL || !el_certificate_is_outside_validity(own, validity)) {
+    return true;
+  }
   el_error_set(err, EL_INVALID, "%s: the client certificate %s", pem->label,
-               why);
+               validity);
   return false;
 }
 
-/* In a bundle old CAs may linger; but one must be good for something. */
-static bool has_ca_in_force(const el_pem *pem, el_error *err) {
+/* A CA bundle may contain expired CAs; one of them must be valid. */
+static bool has_valid_ca(const el_pem *pem, el_error *err) {
   STACK_OF(X509) *list = el_pem_certificates(pem, err);
-  char why[EL_CERTIFICATE_WORDS];
-  bool out = true;
+  char validity[EL_CERTIFICATE_TEXT_SIZE];
+  bool has_valid = false;
   if (list == NULL) return false;
-  for (int i = 0; out && i < sk_X509_num(list); i++) {
-    out = el_certificate_is_out(sk_X509_value(list, i), why);
+  for (int i = 0; !has_valid && i < sk_X509_num(list); i++) {
+    has_valid =
+        !el_certificate_is_outside_validity(sk_X509_value(list, i), validity);
   }
   sk_X509_pop_free(list, X509_free);
-  if (out) {
-    el_error_set(err, EL_INVALID, "%s: the CA certificate %s", pem->label, why);
+  if (!has_valid) {
+    el_error_set(err, EL_INVALID, "%s: the CA certificate %s", pem->label,
+                 validity);
   }
-  return !out;
+  return has_valid;
 }
 
 static bool check(const el_pem pems[], el_error *err) {
   SSL_CTX *ctx = make_context(pems, err);
-  bool ok = ctx != NULL && is_in_force(ctx, &pems[EL_TLS_CERT], err) &&
-            has_ca_in_force(&pems[EL_TLS_CA], err);
+  bool ok = ctx != NULL && is_cert_valid_now(ctx, &pems[EL_TLS_CERT], err) &&
+            has_valid_ca(&pems[EL_TLS_CA], err);
   SSL_CTX_free(ctx);
   return ok;
 }
 
-/* ---- life ---- */
+/* ---- new, ref and unref ---- */
 
-/* Where the distributions keep the CAs. Found here, not by gRPC, which says
- * nothing if there are none, and has a stale list of its own. */
-static const char *system_cas(void) {
+/* Returns the CA file of the distribution; NULL if there is none. gRPC does not
+ * report a missing file, and its list of places is outdated. */
+static const char *system_ca_file(void) {
   static const char *const places[] = {
       "/etc/ssl/certs/ca-certificates.crt", /* Debian, Alpine, Arch */
       "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora */
@@ -173,16 +178,14 @@ static bool load_cas(el_tls *tls, const el_tls_options *options,
                      el_error *err) {
   el_pem *pem = &tls->pems[EL_TLS_CA];
   const char *file;
-  tls->own_cas = options->cacert != NULL || options->cacert_pem != NULL;
-  if (tls->own_cas) {
+  tls->has_own_cas = options->cacert != NULL || options->cacert_pem != NULL;
+  if (tls->has_own_cas) {
     return el_pem_init(pem, "cacert", options->cacert, options->cacert_pem,
                        err);
   }
-  file = system_cas();
+  file = system_ca_file();
   if (file == NULL) {
-    el_error_set(err, EL_INVALID,
-                 "this system has no file of CAs; say with cacert whom to "
-                 "trust");
+    el_error_set(err, EL_INVALID, "this system has no CA file: set cacert");
     return false;
   }
   return el_pem_init(pem, "the system's CA file", file, NULL, err);
@@ -196,9 +199,10 @@ static bool load(el_tls *tls, const el_tls_options *options, el_error *err) {
     return false;
   }
   if ((cert->text.bytes == NULL) != (key->text.bytes == NULL)) {
-    bool lonely = key->text.bytes == NULL;
+    bool is_key_missing = key->text.bytes == NULL;
     el_error_set(err, EL_INVALID, "%s is given without a %s: give both or none",
-                 lonely ? cert->label : key->label, lonely ? "key" : "cert");
+                 is_key_missing ? cert->label : key->label,
+                 is_key_missing ? "key" : "cert");
     return false;
   }
   if (options->server_name != NULL) {
@@ -245,12 +249,12 @@ void el_tls_unref(el_tls *tls) {
 
 /* ---- reloading ---- */
 
-static bool have_files_changed(const el_tls *tls) {
-  bool changed = false;
+static bool has_changed_file(const el_tls *tls) {
+  bool has_changed = false;
   for (int i = 0; i < EL_TLS_PEMS; i++) {
-    changed = changed || el_pem_has_changed(&tls->pems[i]);
+    has_changed = has_changed || el_pem_has_changed(&tls->pems[i]);
   }
-  return changed;
+  return has_changed;
 }
 
 static bool is_same_text(const el_pem_text *a, const el_pem_text *b) {
@@ -258,31 +262,32 @@ static bool is_same_text(const el_pem_text *a, const el_pem_text *b) {
          (a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0);
 }
 
-/* True if one of them has other contents than before. */
-static bool take_over(el_tls *tls, el_pem fresh[]) {
-  bool is_new = false;
+/* Exchanges the texts of |tls| and |fresh|. Returns whether one of them
+ * differs. */
+static bool swap_texts(el_tls *tls, el_pem fresh[]) {
+  bool is_different = false;
   pthread_mutex_lock(&tls->mu);
   for (int i = 0; i < EL_TLS_PEMS; i++) {
     el_pem_text old = tls->pems[i].text;
-    is_new = is_new || !is_same_text(&old, &fresh[i].text);
+    is_different = is_different || !is_same_text(&old, &fresh[i].text);
     tls->pems[i].text = fresh[i].text;
     fresh[i].text = old;
   }
   pthread_mutex_unlock(&tls->mu);
-  return is_new;
+  return is_different;
 }
 
 bool el_tls_reload(el_tls *tls) {
   el_pem fresh[EL_TLS_PEMS];
   el_error ignored;
   bool ok = true;
-  if (!have_files_changed(tls)) return false;
-  /* Labels and file names are borrowed; only the texts are new. */
+  if (!has_changed_file(tls)) return false;
+  /* Labels and file names belong to |tls|; only the texts are read again. */
   for (int i = 0; i < EL_TLS_PEMS; i++) {
     fresh[i] = tls->pems[i];
     ok = el_pem_reread(&fresh[i].text, &tls->pems[i], &ignored) && ok;
   }
-  ok = ok && check(fresh, &ignored) && take_over(tls, fresh);
+  ok = ok && check(fresh, &ignored) && swap_texts(tls, fresh);
   for (int i = 0; i < EL_TLS_PEMS; i++) {
     el_pem_wipe(&fresh[i].text);
   }

@@ -1,31 +1,84 @@
-/* tls_int: what tls.c and explain.c share. */
+/* tls_int: shared by tls.c, probe.c and the fuzz target handshake. */
 #ifndef ETCDLOCK_TLS_TLS_INT_H
 #define ETCDLOCK_TLS_TLS_INT_H
 
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "tls/pem.h"
 #include "tls/tls.h"
+
+/* ---- tls.c ---- */
 
 enum { EL_TLS_CA, EL_TLS_CERT, EL_TLS_KEY, EL_TLS_PEMS };
 
 struct el_tls {
   atomic_int refs;
-  bool own_cas;       /* false: the system's */
-  char *server_name;  /* NULL: the endpoint's */
-  pthread_mutex_t mu; /* guards the texts: the I/O thread writes them, a
-                         diagnosis reads them; a leaf */
+  bool has_own_cas;   /* the option cacert or cacert_pem is set */
+  char *server_name;  /* the option; NULL: not set */
+  pthread_mutex_t mu; /* guards the texts in |pems|: the I/O thread writes them,
+                         a probe reads them; no other mutex is taken under it */
   el_pem pems[EL_TLS_PEMS];
 };
 
-/* A context for client connections, set up as gRPC does it, with what |tls|
- * holds now; the caller frees it. NULL if there is no memory.
- * @thread any @locks tls->mu */
+/* el_tls_context returns an OpenSSL context for client connections, configured
+ * as gRPC does, with the present certificates of |tls|. The caller frees it.
+ * Returns NULL if there is no memory. @thread any @locks tls->mu */
 SSL_CTX *el_tls_context(el_tls *tls);
 
-/* The same without CAs and certificates: nobody is trusted. @thread any */
+/* el_tls_bare_context returns the same without CAs and certificates, so that no
+ * server is trusted. @thread any */
 SSL_CTX *el_tls_bare_context(void);
+
+/* ---- probe.c ---- */
+
+enum { EL_PROBE_FIRST_LEN = 9 }; /* length of an HTTP/2 frame header */
+
+/* el_probe_connection is the TCP connection of a probe. */
+typedef struct el_probe_connection {
+  int fd;
+  int stop_fd;                       /* readable: end the probe */
+  int64_t deadline_ms;               /* on the clock of el_now_ms */
+  uint8_t first[EL_PROBE_FIRST_LEN]; /* the first bytes that were received */
+  size_t n_first;
+} el_probe_connection;
+
+typedef enum el_probe_protocol {
+  EL_PROBE_NOTHING, /* no bytes were received */
+  EL_PROBE_TLS,
+  EL_PROBE_HTTP2, /* without TLS */
+  EL_PROBE_OTHER
+} el_probe_protocol;
+
+/* el_probe_detect_protocol returns the protocol of the first bytes that |conn|
+ * received. @thread any */
+el_probe_protocol el_probe_detect_protocol(const el_probe_connection *conn);
+
+/* el_probe_handshake is the result of a TLS handshake. */
+typedef struct el_probe_handshake {
+  /* The first problem with the server's certificates. */
+  int verify_error; /* X509_V_ERR_*; X509_V_OK: none */
+  int verify_depth; /* 0: the server's own certificate; more: a CA above it */
+  char subject[EL_CERTIFICATE_TEXT_SIZE];
+  char issuer[EL_CERTIFICATE_TEXT_SIZE];
+  char hosts[EL_CERTIFICATE_TEXT_SIZE];
+  char validity[EL_CERTIFICATE_TEXT_SIZE]; /* empty: within its period */
+  bool is_cert_requested; /* the server asked for a client certificate */
+  bool is_done;           /* the handshake succeeded */
+  bool has_h2;            /* the server chose HTTP/2 by ALPN */
+  int alert;              /* SSL_AD_* that the server sent; 0: none */
+  int failure; /* SSL_R_* of OpenSSL, if neither certificate nor alert is the
+                  cause; 0: none */
+} el_probe_handshake;
+
+/* el_probe_run_handshake performs a TLS handshake over |conn| with |ctx|.
+ * |name|, a host name or an address, must be in the server's certificate. Fills
+ * |hs|. Returns false if there is no memory. @thread any */
+bool el_probe_run_handshake(el_probe_handshake *hs, SSL_CTX *ctx,
+                            const char *name, el_probe_connection *conn);
 
 #endif

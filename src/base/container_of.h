@@ -1,0 +1,11 @@
+/* container_of: from a member to the struct that contains it. */
+#ifndef ETCDLOCK_BASE_CONTAINER_OF_H
+#define ETCDLOCK_BASE_CONTAINER_OF_H
+
+#include <stddef.h>
+
+/* EL_CONTAINER_OF returns the |type| whose member |field| is at |member|. */
+#define EL_CONTAINER_OF(member, type, field) \
+  ((type *)(void *)((char *)(member)-offsetof(type, field)))
+
+#endif

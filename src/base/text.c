@@ -1,0 +1,58 @@
+/* text: text for messages: one line, the same in every locale. */
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- control characters ----
+ *
+ * A lock's name may come from a request of the program's user. A raw newline in
+ * it would forge a line in a log, and terminals obey other control characters.
+ * ../lua/etcdlock/characters.lua escapes the same characters in messages that
+ * Lua makes, and also invalid UTF-8 and characters that change the writing
+ * direction. */
+
+enum { ESCAPED_LEN = 4 }; /* \x0a: the escape of one byte */
+
+/* Returns how many bytes of a control character begin at |at|: 0, 1, or 2 for
+ * U+0080 to U+009F. */
+static size_t control_len(const unsigned char *at) {
+  bool is_c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+  if (is_c1) return 2;
+  return at[0] < ' ' || at[0] == 0x7f ? 1 : 0;
+}
+
+void el_escape(char *to, size_t size, const char *text) {
+  const unsigned char *at = (const unsigned char *)text;
+  while (*at != '\0') {
+    size_t controls = control_len(at);
+    size_t needed = controls > 0 ? controls * ESCAPED_LEN : 1;
+    if (needed >= size) break;
+    size -= needed;
+    if (controls == 0) *to++ = (char)*at++;
+    for (; controls > 0; controls--) {
+      snprintf(to, ESCAPED_LEN + 1, "\\x%02x", *at++);
+      to += ESCAPED_LEN;
+    }
+  }
+  *to = '\0';
+}
+
+/* ---- the C locale ---- */
+
+locale_t el_c_locale_enter(void) {
+  return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+}
+
+void el_c_locale_leave(locale_t previous) {
+  locale_t c_locale = uselocale(previous);
+  if (c_locale != previous) freelocale(c_locale);
+}
+
+const char *el_errno_text(int code) {
+  locale_t previous = el_c_locale_enter();
+  const char *text = strerror(code);
+  el_c_locale_leave(previous);
+  return text;
+}

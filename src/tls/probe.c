@@ -1,0 +1,587 @@
+/* probe: finds out why a connection fails, by a connection of its own.
+ *
+ * It connects, looks at the first bytes that the server sends, performs a TLS
+ * handshake if the server speaks TLS, and translates the result into a message
+ * with a remedy. It sends nothing but the start of the protocol.
+ */
+#include "tls/tls_int.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* ---- connection ---- */
+
+/* Waits for |events|. Returns false at |deadline_ms| or if stop_fd is
+ * readable. */
+static bool wait_for(const el_probe_connection *conn, short events,
+                     int64_t deadline_ms) {
+  struct pollfd entries[] = {{.fd = conn->fd, .events = events},
+                             {.fd = conn->stop_fd, .events = POLLIN}};
+  for (;;) {
+    int64_t left = deadline_ms - el_now_ms();
+    int rc = poll(entries, 2, left > 0 ? (int)left : 0);
+    if (rc >= 0 || errno != EINTR) return rc > 0 && entries[1].revents == 0;
+  }
+}
+
+static bool connect_to_address(const el_probe_connection *conn,
+                               const struct addrinfo *at, int64_t deadline_ms) {
+  int failure = 0;
+  socklen_t size = sizeof failure;
+  if (connect(conn->fd, at->ai_addr, at->ai_addrlen) == 0) return true;
+  return errno == EINPROGRESS && wait_for(conn, POLLOUT, deadline_ms) &&
+         getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &size) == 0 &&
+         failure == 0;
+}
+
+static void close_connection(el_probe_connection *conn) {
+  close(conn->fd);
+  conn->fd = -1;
+}
+
+static void try_address(el_probe_connection *conn, const struct addrinfo *at,
+                        int64_t deadline_ms) {
+  conn->fd =
+      socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (conn->fd >= 0 && !connect_to_address(conn, at, deadline_ms)) {
+    close_connection(conn);
+  }
+}
+
+static int64_t count_addresses(const struct addrinfo *at) {
+  int64_t n = 0;
+  for (; at != NULL; at = at->ai_next) {
+    n++;
+  }
+  return n;
+}
+
+/* Connects to the first address of |host| that accepts a connection, until
+ * |deadline_ms| or until |stop_fd| is readable. Returns false if none does. */
+static bool open_connection(el_probe_connection *conn, const char *host,
+                            const char *port, int64_t deadline_ms,
+                            int stop_fd) {
+  struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                           .ai_flags = AI_NUMERICSERV};
+  struct addrinfo *list;
+  memset(conn, 0, sizeof *conn);
+  conn->fd = -1;
+  conn->stop_fd = stop_fd;
+  conn->deadline_ms = deadline_ms;
+  if (getaddrinfo(host, port, &hints, &list) != 0) return false;
+  for (struct addrinfo *at = list; at != NULL && conn->fd < 0;
+       at = at->ai_next) {
+    /* Each address gets an equal share of the time that is left. */
+    int64_t now = el_now_ms();
+    try_address(conn, at, now + (deadline_ms - now) / count_addresses(at));
+  }
+  freeaddrinfo(list);
+  return conn->fd >= 0;
+}
+
+/* Errors are ignored: they show when receiving. */
+static void send_bytes(el_probe_connection *conn, const void *bytes,
+                       size_t len) {
+  const char *from = bytes;
+  while (len > 0 && wait_for(conn, POLLOUT, conn->deadline_ms)) {
+    /* MSG_NOSIGNAL: the server may have closed, and SIGPIPE may not be
+     * blocked. */
+    ssize_t n = send(conn->fd, from, len, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return;
+    if (n > 0) {
+      from += n;
+      len -= (size_t)n;
+    }
+  }
+}
+
+/* Keeps the first bytes, for el_probe_detect_protocol. */
+static void keep_first_bytes(el_probe_connection *conn, const void *bytes,
+                             size_t len) {
+  size_t room = sizeof conn->first - conn->n_first;
+  size_t n = len < room ? len : room;
+  memcpy(conn->first + conn->n_first, bytes, n);
+  conn->n_first += n;
+}
+
+/* Receives up to |size| bytes. Returns how many; 0 at the end of the connection
+ * or at the deadline. */
+static size_t receive(el_probe_connection *conn, void *to, size_t size) {
+  while (wait_for(conn, POLLIN, conn->deadline_ms)) {
+    ssize_t n = recv(conn->fd, to, size, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (n <= 0) return 0;
+    keep_first_bytes(conn, to, (size_t)n);
+    return (size_t)n;
+  }
+  return 0;
+}
+
+/* TLS: a record of any type (20 to 24), version 3.x (RFC 8446, 5.1). HTTP/2:
+ * the server's first frame is SETTINGS (type 4) on stream 0 (RFC 9113, 3.4). */
+el_probe_protocol el_probe_detect_protocol(const el_probe_connection *conn) {
+  static const uint8_t stream_0[4];
+  const uint8_t *b = conn->first;
+  if (conn->n_first == 0) return EL_PROBE_NOTHING;
+  if (conn->n_first >= 2 && b[0] >= 20 && b[0] <= 24 && b[1] == 3) {
+    return EL_PROBE_TLS;
+  }
+  if (conn->n_first == EL_PROBE_FIRST_LEN && b[0] == 0 && b[3] == 4 &&
+      memcmp(b + 5, stream_0, sizeof stream_0) == 0) {
+    return EL_PROBE_HTTP2;
+  }
+  return EL_PROBE_OTHER;
+}
+
+/* ---- handshake ----
+ *
+ * OpenSSL reads and writes memory buffers, so that the first bytes of the
+ * server are kept whatever OpenSSL makes of them. The server's certificate is
+ * verified. */
+
+typedef struct session {
+  SSL *ssl;
+  el_probe_connection *conn;
+  el_probe_handshake *hs;
+} session;
+
+/* Records the first problem with a certificate; does not change OpenSSL's
+ * result |ok|. */
+static int on_verified(int ok, X509_STORE_CTX *store) {
+  const SSL *ssl =
+      X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+  el_probe_handshake *hs = SSL_get_app_data(ssl);
+  const X509 *cert = X509_STORE_CTX_get_current_cert(store);
+  if (ok || hs->verify_error != X509_V_OK) return ok;
+  hs->verify_error = X509_STORE_CTX_get_error(store);
+  hs->verify_depth = X509_STORE_CTX_get_error_depth(store);
+  if (cert != NULL) {
+    el_certificate_format_name(X509_get_subject_name(cert), hs->subject);
+    el_certificate_format_name(X509_get_issuer_name(cert), hs->issuer);
+    el_certificate_format_hosts(cert, hs->hosts);
+    el_certificate_is_outside_validity(cert, hs->validity);
+  }
+  return ok;
+}
+
+/* Is called when the server asks for a client certificate. */
+static int on_cert_requested(SSL *ssl, void *arg) {
+  el_probe_handshake *hs = arg;
+  (void)ssl;
+  hs->is_cert_requested = true;
+  return 1;
+}
+
+/* OpenSSL reports a server's alert as SSL_AD_REASON_OFFSET plus the alert. */
+static void record_failure(el_probe_handshake *hs) {
+  unsigned long code = ERR_peek_error();
+  int reason = ERR_GET_REASON(code);
+  if (ERR_GET_LIB(code) != ERR_LIB_SSL) return;
+  if (reason >= SSL_AD_REASON_OFFSET) {
+    hs->alert = reason - SSL_AD_REASON_OFFSET;
+  } else if (hs->verify_error == X509_V_OK) {
+    hs->failure = reason;
+  }
+}
+
+/* Sends what OpenSSL has written. */
+static void flush(const session *s) {
+  char bytes[4096];
+  int n;
+  while ((n = BIO_read(SSL_get_wbio(s->ssl), bytes, sizeof bytes)) > 0) {
+    send_bytes(s->conn, bytes, (size_t)n);
+  }
+}
+
+/* Receives bytes and calls |step| until it succeeds or fails, or the connection
+ * or the time ends. Returns whether it succeeded. */
+static bool run_step(const session *s, int (*step)(SSL *ssl)) {
+  char bytes[4096];
+  for (;;) {
+    size_t n;
+    int rc;
+    ERR_clear_error(); /* SSL_get_error also reads older errors */
+    rc = step(s->ssl);
+    flush(s);
+    if (rc > 0) return true;
+    if (SSL_get_error(s->ssl, rc) != SSL_ERROR_WANT_READ) {
+      record_failure(s->hs);
+      return false;
+    }
+    n = receive(s->conn, bytes, sizeof bytes);
+    if (n == 0) return false;
+    BIO_write(SSL_get_rbio(s->ssl), bytes, (int)n);
+  }
+}
+
+static int read_once(SSL *ssl) {
+  char byte;
+  return SSL_read(ssl, &byte, 1);
+}
+
+/* Performs the handshake and reads once. With TLS 1.3 the client's handshake
+ * ends before the server has checked the client certificate: an alert that
+ * rejects it is the first thing to read. Otherwise that is HTTP/2's SETTINGS
+ * frame. */
+static void perform(const session *s) {
+  const unsigned char *alpn;
+  unsigned len;
+  s->hs->is_done = run_step(s, SSL_do_handshake);
+  if (!s->hs->is_done) return;
+  SSL_get0_alpn_selected(s->ssl, &alpn, &len);
+  s->hs->has_h2 = len == 2 && memcmp(alpn, "h2", 2) == 0;
+  if (run_step(s, read_once)) {
+    SSL_shutdown(s->ssl);
+    flush(s);
+  }
+}
+
+static bool is_address(const char *name) {
+  unsigned char address[16];
+  return inet_pton(AF_INET, name, address) == 1 ||
+         inet_pton(AF_INET6, name, address) == 1;
+}
+
+/* Sets |name| as the name that the certificate must contain, and for SNI. */
+static bool set_name(SSL *ssl, const char *name) {
+  X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+  if (is_address(name)) {
+    return X509_VERIFY_PARAM_set1_ip_asc(param, name) == 1;
+  }
+  X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  return X509_VERIFY_PARAM_set1_host(param, name, 0) == 1 &&
+         SSL_set_tlsext_host_name(ssl, name) == 1;
+}
+
+static bool set_buffers(SSL *ssl) {
+  BIO *in = BIO_new(BIO_s_mem()), *out = BIO_new(BIO_s_mem());
+  if (in == NULL || out == NULL) {
+    BIO_free(in);
+    BIO_free(out);
+    return false;
+  }
+  SSL_set_bio(ssl, in, out);
+  return true;
+}
+
+bool el_probe_run_handshake(el_probe_handshake *hs, SSL_CTX *ctx,
+                            const char *name, el_probe_connection *conn) {
+  session s = {.ssl = SSL_new(ctx), .conn = conn, .hs = hs};
+  bool ok = s.ssl != NULL && set_buffers(s.ssl) && set_name(s.ssl, name);
+  memset(hs, 0, sizeof *hs);
+  if (ok) {
+    SSL_set_app_data(s.ssl, hs);
+    SSL_set_verify(s.ssl, SSL_VERIFY_PEER, on_verified);
+    SSL_set_cert_cb(s.ssl, on_cert_requested, hs);
+    SSL_set_connect_state(s.ssl);
+    perform(&s);
+  }
+  SSL_free(s.ssl);
+  ERR_clear_error();
+  return ok;
+}
+
+/* ---- messages ---- */
+
+/* The start of each message; its argument is probe.host_port. */
+#define ETCD_AT "etcd %.80s: "
+
+typedef struct probe {
+  el_tls *tls; /* NULL: the client uses no TLS */
+  const char *host_port;
+  char host[256], port[8]; /* the parts of |host_port| */
+  int64_t deadline_ms;     /* on the clock of el_now_ms */
+  int stop_fd;             /* readable: end the probe */
+  SSL_CTX *ctx;
+} probe;
+
+static void set_unknown_ca(const probe *p, const el_probe_handshake *hs,
+                           el_error *err) {
+  const char *cas = p->tls->pems[EL_TLS_CA].label;
+  const char *hint = p->tls->has_own_cas ? "" : "; set cacert";
+  if (hs->verify_error == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT) {
+    el_error_set(err, EL_UNAVAILABLE,
+                 ETCD_AT "its certificate is self-signed, and not in %s%s",
+                 p->host_port, cas, hint);
+  } else {
+    el_error_set(err, EL_UNAVAILABLE,
+                 ETCD_AT
+                 "its certificate is signed by a CA that is not in %s%s "
+                 "(the CA is %s)",
+                 p->host_port, cas, hint, hs->issuer);
+  }
+}
+
+static void set_outside_validity(const probe *p, const el_probe_handshake *hs,
+                                 el_error *err) {
+  const char *hint = hs->verify_error == X509_V_ERR_CERT_HAS_EXPIRED
+                         ? "renew it"
+                         : "check both clocks";
+  if (hs->verify_depth == 0) {
+    el_error_set(err, EL_UNAVAILABLE, ETCD_AT "its certificate %s; %s",
+                 p->host_port, hs->validity, hint);
+  } else {
+    el_error_set(err, EL_UNAVAILABLE,
+                 ETCD_AT "a CA certificate in its chain %s; %s (%s)",
+                 p->host_port, hs->validity, hint, hs->subject);
+  }
+}
+
+static const char *expected_name(const probe *p) {
+  const char *name = p->tls != NULL ? el_tls_server_name(p->tls) : NULL;
+  return name != NULL ? name : p->host;
+}
+
+static void set_other_name(const probe *p, const el_probe_handshake *hs,
+                           el_error *err) {
+  const char *override = el_tls_server_name(p->tls);
+  el_error_set(err, EL_UNAVAILABLE,
+               ETCD_AT "its certificate is for %s, not for %s%.80s; %s",
+               p->host_port, hs->hosts, override != NULL ? "server_name " : "",
+               expected_name(p),
+               override != NULL ? "set that to one of them"
+                                : "set server_name to one of them");
+}
+
+static void set_verify_error(const probe *p, const el_probe_handshake *hs,
+                             el_error *err) {
+  switch (hs->verify_error) {
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE: /* a CA of the same name */
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+      set_unknown_ca(p, hs, err);
+      break;
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+      set_outside_validity(p, hs, err);
+      break;
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      set_other_name(p, hs, err);
+      break;
+    case X509_V_ERR_INVALID_PURPOSE:
+      el_error_set(err, EL_UNAVAILABLE,
+                   ETCD_AT "its certificate is not made for a server "
+                           "(extendedKeyUsage lacks serverAuth)",
+                   p->host_port);
+      break;
+    default:
+      el_error_set(err, EL_UNAVAILABLE,
+                   ETCD_AT "its certificate can't be trusted: %s", p->host_port,
+                   X509_verify_cert_error_string(hs->verify_error));
+  }
+}
+
+/* The server's alert does not name the problem with the client certificate: Go
+ * 1.19 sends "bad certificate" for any. So the certificate is checked here. */
+static void set_cert_rejected(const probe *p, const el_probe_handshake *hs,
+                              el_error *err) {
+  X509 *own = SSL_CTX_get0_certificate(p->ctx);
+  const char *label = p->tls->pems[EL_TLS_CERT].label;
+  char validity[EL_CERTIFICATE_TEXT_SIZE];
+  if (own == NULL) {
+    el_error_set(err, EL_UNAUTHENTICATED,
+                 ETCD_AT "it wants a client certificate: set cert and key",
+                 p->host_port);
+  } else if (el_certificate_is_outside_validity(own, validity)) {
+    el_error_set(err, EL_UNAUTHENTICATED,
+                 ETCD_AT "it refuses the client certificate in %s, which %s",
+                 p->host_port, label, validity);
+  } else if (X509_check_purpose(own, X509_PURPOSE_SSL_CLIENT, 0) != 1) {
+    el_error_set(err, EL_UNAUTHENTICATED,
+                 ETCD_AT
+                 "it refuses the client certificate in %s, which is not "
+                 "made for a client (extendedKeyUsage lacks clientAuth)",
+                 p->host_port, label);
+  } else {
+    el_error_set(err, EL_UNAUTHENTICATED,
+                 ETCD_AT "it refuses the client certificate in %s (%s): is it "
+                         "signed by a CA in etcd's --trusted-ca-file?",
+                 p->host_port, label, SSL_alert_desc_string_long(hs->alert));
+  }
+}
+
+/* Returns true, as set_alert does. */
+static bool set_not_etcd(const probe *p, el_error *err) {
+  el_error_set(err, EL_PROTOCOL,
+               ETCD_AT
+               "it speaks TLS, but not HTTP/2, so it is not an etcd client "
+               "port",
+               p->host_port);
+  return true;
+}
+
+/* Returns true, as set_alert does. */
+static bool set_nothing_in_common(const probe *p, el_error *err) {
+  el_error_set(
+      err, EL_PROTOCOL,
+      ETCD_AT
+      "it has no TLS version, cipher and curve in common with the client: "
+      "TLS 1.2 or newer with AES-GCM and P-256 is needed",
+      p->host_port);
+  return true;
+}
+
+/* Returns false, without an error, for an alert that may be temporary. */
+static bool set_alert(const probe *p, const el_probe_handshake *hs,
+                      el_error *err) {
+  switch (hs->alert) {
+    case SSL_AD_PROTOCOL_VERSION:
+    case SSL_AD_INSUFFICIENT_SECURITY:
+      return set_nothing_in_common(p, err);
+    case SSL_AD_NO_APPLICATION_PROTOCOL:
+      return set_not_etcd(p, err);
+    case SSL_AD_HANDSHAKE_FAILURE:
+      /* An OpenSSL server sends this up to TLS 1.2 for a missing
+       * certificate. */
+      if (!hs->is_cert_requested) return set_nothing_in_common(p, err);
+      break;
+    case SSL_AD_UNRECOGNIZED_NAME:
+      el_error_set(err, EL_UNAVAILABLE,
+                   ETCD_AT "it has no certificate for %.80s; set server_name",
+                   p->host_port, expected_name(p));
+      return true;
+    case SSL_AD_BAD_CERTIFICATE:
+    case SSL_AD_UNSUPPORTED_CERTIFICATE:
+    case SSL_AD_CERTIFICATE_REVOKED:
+    case SSL_AD_CERTIFICATE_EXPIRED:
+    case SSL_AD_CERTIFICATE_UNKNOWN:
+    case SSL_AD_UNKNOWN_CA:
+    case SSL_AD_ACCESS_DENIED:
+    case SSL_AD_CERTIFICATE_REQUIRED:
+      break;
+    default:
+      return false;
+  }
+  set_cert_rejected(p, hs, err);
+  return true;
+}
+
+static bool set_failure(const probe *p, const el_probe_handshake *hs,
+                        el_error *err) {
+  const char *reason =
+      ERR_reason_error_string(ERR_PACK(ERR_LIB_SSL, 0, hs->failure));
+  if (hs->failure == SSL_R_UNSUPPORTED_PROTOCOL ||
+      hs->failure == SSL_R_WRONG_SSL_VERSION) {
+    return set_nothing_in_common(p, err);
+  }
+  el_error_set(err, EL_PROTOCOL, ETCD_AT "the TLS handshake fails: %s",
+               p->host_port, reason != NULL ? reason : "no reason given");
+  return true;
+}
+
+/* ---- probes ---- */
+
+/* Starts a TLS handshake. Returns the protocol of the server's answer. */
+static el_probe_protocol try_tls(const probe *p, el_probe_handshake *hs) {
+  el_probe_connection conn;
+  memset(hs, 0, sizeof *hs);
+  if (!open_connection(&conn, p->host, p->port, p->deadline_ms, p->stop_fd)) {
+    return EL_PROBE_NOTHING;
+  }
+  el_probe_run_handshake(hs, p->ctx, expected_name(p), &conn);
+  close_connection(&conn);
+  return el_probe_detect_protocol(&conn);
+}
+
+/* Starts HTTP/2 without TLS. Returns the protocol of the server's answer. */
+static el_probe_protocol try_plain(const probe *p) {
+  static const char start[] =
+      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" /* preface */
+      "\0\0\0\4\0\0\0\0"; /* SETTINGS, with the NUL as the last byte */
+  char bytes[64];
+  el_probe_connection conn;
+  if (!open_connection(&conn, p->host, p->port, p->deadline_ms, p->stop_fd)) {
+    return EL_PROBE_NOTHING;
+  }
+  send_bytes(&conn, start, sizeof start);
+  while (conn.n_first < EL_PROBE_FIRST_LEN &&
+         receive(&conn, bytes, sizeof bytes) > 0) {
+  }
+  close_connection(&conn);
+  return el_probe_detect_protocol(&conn);
+}
+
+/* The client uses TLS. An etcd without TLS closes the connection without an
+ * answer to a TLS handshake, as other failing servers do, so HTTP/2 without TLS
+ * is tried as well. */
+static bool probe_tls(const probe *p, el_error *err) {
+  el_probe_handshake hs;
+  el_probe_protocol protocol = try_tls(p, &hs);
+  if (protocol == EL_PROBE_NOTHING && try_plain(p) != EL_PROBE_HTTP2) {
+    return false;
+  }
+  if (protocol != EL_PROBE_TLS) {
+    el_error_set(err, EL_PROTOCOL,
+                 ETCD_AT
+                 "it doesn't speak TLS; write http://%.80s if that is right",
+                 p->host_port, p->host_port);
+    return true;
+  }
+  if (hs.verify_error != X509_V_OK) {
+    set_verify_error(p, &hs, err);
+    return true;
+  }
+  if (hs.alert != 0) return set_alert(p, &hs, err);
+  if (hs.failure != 0) return set_failure(p, &hs, err);
+  return hs.is_done && !hs.has_h2 && set_not_etcd(p, err);
+}
+
+/* The client uses no TLS. An etcd with TLS closes the connection without an
+ * answer to HTTP/2, so a TLS handshake is tried as well. */
+static bool probe_plain(const probe *p, el_error *err) {
+  el_probe_handshake hs;
+  el_probe_protocol protocol = try_plain(p);
+  if (protocol == EL_PROBE_HTTP2 ||
+      (protocol != EL_PROBE_TLS && try_tls(p, &hs) != EL_PROBE_TLS)) {
+    return false;
+  }
+  el_error_set(err, EL_PROTOCOL, ETCD_AT "it wants TLS; write https://%.80s",
+               p->host_port, p->host_port);
+  return true;
+}
+
+/* Splits host_port. Returns false if it is malformed. */
+static bool split_host_port(probe *p) {
+  const char *from = p->host_port, *colon = strrchr(from, ':');
+  const char *end = colon;
+  if (colon == NULL) return false;
+  if (*from == '[') {
+    from++;
+    end--; /* the closing bracket */
+  }
+  if (end <= from || (size_t)(end - from) >= sizeof p->host ||
+      strlen(colon + 1) >= sizeof p->port) {
+    return false;
+  }
+  memcpy(p->host, from, (size_t)(end - from));
+  strcpy(p->port, colon + 1);
+  return true;
+}
+
+bool el_tls_probe(el_tls *tls, const char *host_port, int timeout_ms,
+                  int stop_fd, el_error *err) {
+  probe p = {.tls = tls, .host_port = host_port, .stop_fd = stop_fd};
+  bool has_cause;
+  if (!split_host_port(&p)) return false;
+  p.ctx = tls != NULL ? el_tls_context(tls) : el_tls_bare_context();
+  if (p.ctx == NULL) return false;
+  /* The preparation of the certificates does not count. */
+  p.deadline_ms = el_now_ms() + timeout_ms;
+  has_cause = tls != NULL ? probe_tls(&p, err) : probe_plain(&p, err);
+  SSL_CTX_free(p.ctx);
+  return has_cause;
+}
