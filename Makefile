@@ -43,7 +43,7 @@ FLAVOUR := $(or $(SANITIZE:%=-%),$(TESTING:%=-test))
 BUILD := build/$(LUA_VERSION)$(FLAVOUR)
 MODULE := $(BUILD)/etcdlock/core.so
 PROTO := build/proto/etcd.pb-c
-SOURCES := $(filter-out $(if $(FLAVOUR),,src/lua/lua_test.c),$(wildcard src/*/*.c))
+SOURCES := $(filter-out $(if $(FLAVOUR),,src/lua/test.c),$(wildcard src/*/*.c))
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/etcd.pb-c.o
 
 supported = $(foreach f,$(1),$(shell \

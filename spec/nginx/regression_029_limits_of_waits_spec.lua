@@ -63,9 +63,9 @@ it("regression 029: the error for too few descriptors names worker_rlimit_nofile
 end)
 
 it("regression 029: the error for a missing socket directory names it and socket_dir", function()
-  local expected = [[^context can't make the socket to wait with below /proc/nowhere: ]]
-    .. [[No such file or directory; name a directory that this process may write to: ]]
-    .. [[socket_dir of connect, or TMPDIR$]]
+  local expected = [[^context cannot create the wake%-up socket below /proc/nowhere: ]]
+    .. [[No such file or directory; set socket_dir of connect, or TMPDIR, ]]
+    .. [[to a directory that this process can write to$]]
   local told = answers_of(2, {}, "/proc/nowhere")
   local line = next(told)
   assert.matches(expected, line)
@@ -110,6 +110,6 @@ it("regression 029: the error for a read-only /tmp names /tmp and the cause", fu
   if not told then
     return pending "this user can't make /tmp read-only for a process"
   end
-  assert.matches("below /tmp: Read%-only file system; name a directory", told)
+  assert.matches("below /tmp: Read%-only file system; set socket_dir", told)
   assert.matches("context\n$", told)
 end)

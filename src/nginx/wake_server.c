@@ -1,4 +1,4 @@
-/* wake_server: wakes waits through a socket. */
+/* wake_server: ends waits through a unix-domain socket. */
 #include "nginx/wake_server.h"
 
 #include <errno.h>
@@ -18,59 +18,63 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "nginx/wake_socket.h"
 
-enum { ID_DIGITS = 16, EVENTS_MAX = 64, ROOM_US = 2000 };
+enum { ID_DIGITS = 16, EVENTS_MAX = 64, NO_DESCRIPTOR_PAUSE_US = 2000 };
 
-typedef struct peer peer;
+typedef struct connection connection;
 
-/* A wait that Lua's side expects. */
+/* A wait between el_wake_server_begin_wait and its end. */
 typedef struct wait_entry {
-  uint64_t id;  /* hash key */
-  peer *at;     /* NULL: its connection has not spoken yet */
-  bool listens; /* it has, and was not answered yet */
-  bool pushed;  /* while it didn't listen */
-  void **tied;  /* what ends with the connection, an array */
+  uint64_t id;             /* hash key */
+  connection *conn;        /* from which |id| was received; NULL: none yet */
+  bool is_awaiting_answer; /* |id| was received; no byte was sent for it yet */
+  bool is_pushed;          /* |id| was pushed; no byte was sent for it yet */
+  void **tied;             /* array of the tied objects */
   size_t n_tied;
   UT_hash_handle hh;
 } wait_entry;
 
-/* A connection. */
-struct peer {
+/* The server's end of a connection. */
+struct connection {
   int fd;
-  char said[ID_DIGITS];
-  size_t n_said;
-  wait_entry *waiting;
-  LIST_ENTRY(peer) link;
+  char received[ID_DIGITS]; /* the part of an id that was read */
+  size_t n_received;
+  wait_entry *waiting; /* the wait that it belongs to; NULL: none */
+  LIST_ENTRY(connection) link;
 };
 
 struct el_wake_server {
+  /* Constant while the thread runs. */
   el_wake wake;
-  int epoll_fd; /* the thread's: who comes and who goes */
-  int stop_fd;
-  el_wake_gone gone;
-  int spare_fd; /* given up for a moment when there are no others */
-  el_wake_socket at;
+  el_wake_socket socket;
+  el_wake_on_disconnect on_disconnect;
+  int epoll_fd; /* polled by the thread: new and ended connections, stop_fd */
+  int stop_fd;  /* an eventfd */
   pthread_t thread;
-  pthread_mutex_t mu; /* guards the rest, with what is in it; a leaf */
-  int said_fd;        /* polled for who has said something */
-  LIST_HEAD(, peer) peers;
-  wait_entry *waits;
+
+  /* The thread's own. */
+  int spare_fd; /* see refuse_connection; -1: none */
+
+  pthread_mutex_t mu; /* guards the rest and all it points to; a leaf */
+  int receive_fd;     /* an epoll set: connections with bytes to receive */
+  LIST_HEAD(, connection) connections;
+  wait_entry *waits; /* hash */
 };
 
 /* ---- waits ---- */
 
+/* Called under server->mu. */
 static wait_entry *find(el_wake_server *server, uint64_t id) {
   wait_entry *entry = NULL;
   HASH_FIND(hh, server->waits, &id, sizeof id, entry);
   return entry;
 }
 
-/* Takes |entry| out; the caller frees it. */
-static void take_out(el_wake_server *server, wait_entry *entry) {
+/* Ends the wait |entry|, which the caller frees. Called under server->mu. */
+static void remove_wait(el_wake_server *server, wait_entry *entry) {
   HASH_DEL(server->waits, entry);
-  if (entry->at != NULL) {
-    entry->at->waiting = NULL;
+  if (entry->conn != NULL) {
+    entry->conn->waiting = NULL;
   }
 }
 
@@ -79,7 +83,7 @@ static void free_wait(wait_entry *entry) {
   free(entry);
 }
 
-void el_wake_server_expect(el_wake_server *server, uint64_t id) {
+void el_wake_server_begin_wait(el_wake_server *server, uint64_t id) {
   wait_entry *entry = el_alloc(sizeof *entry);
   entry->id = id;
   pthread_mutex_lock(&server->mu);
@@ -115,158 +119,162 @@ bool el_wake_server_untie(el_wake_server *server, uint64_t id,
   return i < n;
 }
 
-bool el_wake_server_taken(el_wake_server *server, uint64_t id,
-                          void (*untied)(void *arg)) {
+bool el_wake_server_end_wait(el_wake_server *server, uint64_t id,
+                             void (*untied)(void *arg)) {
   wait_entry *entry;
-  bool listened = false;
+  bool is_unanswered = false;
   pthread_mutex_lock(&server->mu);
   entry = find(server, id);
   if (entry != NULL) {
-    take_out(server, entry);
-    listened = entry->listens;
+    remove_wait(server, entry);
+    is_unanswered = entry->is_awaiting_answer;
     for (size_t i = 0; i < entry->n_tied; i++) {
       untied(entry->tied[i]);
     }
     free_wait(entry);
   }
   pthread_mutex_unlock(&server->mu);
-  return listened;
+  return is_unanswered;
 }
 
-/* One byte to a socket that holds at most a few can't fall short. */
-static void wake_up(const peer *to) {
-  (void)!send(to->fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+/* The socket's buffer never holds more than a few bytes, so send does not fail for lack of
+ * room. */
+static void send_byte(const connection *conn) {
+  (void)!send(conn->fd, "\n", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* One byte for each time that the connection has spoken, and no more: then it
- * can be used again by whoever has read them all. */
+/* Sends exactly one byte for each received id: a connection can serve another wait once all
+ * these bytes were read. Called under server->mu. */
 static void answer(wait_entry *entry) {
-  if (!entry->listens || !entry->pushed) return;
-  entry->listens = entry->pushed = false;
-  wake_up(entry->at);
+  if (!entry->is_awaiting_answer || !entry->is_pushed) return;
+  entry->is_awaiting_answer = entry->is_pushed = false;
+  send_byte(entry->conn);
 }
 
-/* On whichever thread: a byte sent from here costs less than having the server's
- * thread send it. */
+/* el_wake.push: runs on any thread. */
 static void push(el_wake *wake, uint64_t id) {
   el_wake_server *server = EL_CONTAINER_OF(wake, el_wake_server, wake);
   wait_entry *entry;
   pthread_mutex_lock(&server->mu);
   entry = find(server, id);
   if (entry != NULL) {
-    entry->pushed = true;
+    entry->is_pushed = true;
     answer(entry);
   }
   pthread_mutex_unlock(&server->mu);
 }
 
-/* Takes out what |one| waits for; for give_up, without the mutex. */
-static wait_entry *take_from(el_wake_server *server, peer *one) {
-  wait_entry *entry = one->waiting;
+/* Ends the wait of |conn| and returns it for abandon, which the caller calls without the
+ * mutex; NULL: |conn| belongs to none. Called under server->mu. */
+static wait_entry *remove_wait_of(el_wake_server *server, connection *conn) {
+  wait_entry *entry = conn->waiting;
   if (entry != NULL) {
-    take_out(server, entry);
+    remove_wait(server, entry);
   }
   return entry;
 }
 
-/* The connection of |entry| has ended. */
-static void give_up(const el_wake_server *server, wait_entry *entry) {
+/* Calls on_disconnect for what is tied to |entry|, a removed wait whose connection has ended,
+ * and frees it. NULL is ignored. Called without the mutex: on_disconnect may take others. */
+static void abandon(const el_wake_server *server, wait_entry *entry) {
   if (entry == NULL) return;
   for (size_t i = 0; i < entry->n_tied; i++) {
-    server->gone(entry->tied[i]);
+    server->on_disconnect(entry->tied[i]);
   }
   free_wait(entry);
 }
 
-/* ---- what connections say ---- */
+/* ---- received ids ---- */
 
-static uint64_t number_of(const char *hex) {
+static uint64_t parse_id(const char *hex) {
   char digits[ID_DIGITS + 1];
   memcpy(digits, hex, ID_DIGITS);
   digits[ID_DIGITS] = '\0';
   return strtoull(digits, NULL, 16);
 }
 
-/* The connection has said which wait it is for, perhaps once more. One that
- * nobody expects is answered at once: it is over. Returns what it waits for no
- * more, for give_up. */
-static wait_entry *attach(el_wake_server *server, peer *one) {
-  wait_entry *entry = find(server, number_of(one->said)), *earlier = NULL;
-  if (one->waiting != entry) {
-    earlier = take_from(server, one);
+/* Gives |conn| to the wait whose id it has received, perhaps again. The byte for an unknown
+ * id, whose wait is over, is sent at once. Returns the wait that |conn| belonged to before, for
+ * abandon. Called under server->mu. */
+static wait_entry *attach(el_wake_server *server, connection *conn) {
+  wait_entry *entry = find(server, parse_id(conn->received)), *earlier = NULL;
+  if (conn->waiting != entry) {
+    earlier = remove_wait_of(server, conn);
   }
-  if (entry == NULL || (entry->at != NULL && entry->at != one)) {
-    wake_up(one);
+  if (entry == NULL || (entry->conn != NULL && entry->conn != conn)) {
+    send_byte(conn);
   } else {
-    entry->at = one;
-    one->waiting = entry;
-    entry->listens = true;
+    entry->conn = conn;
+    conn->waiting = entry;
+    entry->is_awaiting_answer = true;
     answer(entry);
   }
   return earlier;
 }
 
-/* Reads up to the end of a number. Returns what is waited for no more, for
- * give_up. */
-static wait_entry *read_said(el_wake_server *server, peer *one) {
-  ssize_t n = recv(one->fd, one->said + one->n_said, ID_DIGITS - one->n_said,
-                   MSG_DONTWAIT);
+/* Reads from |conn|, at most to the end of an id. Returns a wait for abandon, or NULL. Called
+ * under server->mu. */
+static wait_entry *receive_from(el_wake_server *server, connection *conn) {
+  ssize_t n = recv(conn->fd, conn->received + conn->n_received,
+                   ID_DIGITS - conn->n_received, MSG_DONTWAIT);
   if (n > 0) {
-    one->n_said += (size_t)n;
+    conn->n_received += (size_t)n;
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-    /* It has ended, of which the thread is told; or is of no use, and ends. */
-    shutdown(one->fd, SHUT_RDWR);
-    epoll_ctl(server->said_fd, EPOLL_CTL_DEL, one->fd, NULL);
+    /* The connection has ended or is broken. After shutdown the thread's epoll set reports
+     * its end, and the thread closes it. */
+    shutdown(conn->fd, SHUT_RDWR);
+    epoll_ctl(server->receive_fd, EPOLL_CTL_DEL, conn->fd, NULL);
   }
-  if (one->n_said < ID_DIGITS) return NULL;
-  one->n_said = 0;
-  return attach(server, one);
+  if (conn->n_received < ID_DIGITS) return NULL;
+  conn->n_received = 0;
+  return attach(server, conn);
 }
 
-/* Reads a part of what was said; false if all is read. It is polled under the mutex
- * because a connection that is closed leaves the set under it. */
-static bool hear_some(el_wake_server *server) {
+/* Receives from one connection; returns false if none has bytes to receive. Polls under the
+ * mutex, under which close_connection removes a connection from the set and frees it. */
+static bool receive_some(el_wake_server *server) {
   struct epoll_event event;
   wait_entry *earlier = NULL;
-  bool heard;
+  bool is_ready;
   pthread_mutex_lock(&server->mu);
-  heard = epoll_wait(server->said_fd, &event, 1, 0) == 1;
-  if (heard) {
-    earlier = read_said(server, event.data.ptr);
+  is_ready = epoll_wait(server->receive_fd, &event, 1, 0) == 1;
+  if (is_ready) {
+    earlier = receive_from(server, event.data.ptr);
   }
   pthread_mutex_unlock(&server->mu);
-  give_up(server, earlier);
-  return heard;
+  abandon(server, earlier);
+  return is_ready;
 }
 
-void el_wake_server_hear(el_wake_server *server) {
-  while (hear_some(server)) {
+void el_wake_server_receive(el_wake_server *server) {
+  while (receive_some(server)) {
   }
 }
 
-/* ---- connections that come and go, on the server's thread ---- */
+/* ---- connections, on the server's thread ---- */
 
-static void close_peer(el_wake_server *server, peer *one) {
+static void close_connection(el_wake_server *server, connection *conn) {
   wait_entry *entry;
   pthread_mutex_lock(&server->mu);
-  entry = take_from(server, one);
-  LIST_REMOVE(one, link);
-  /* A process that was just started may have a copy for a moment, by which epoll
-   * would go on to tell of it, and whoever waits would not hear of its end. */
-  epoll_ctl(server->said_fd, EPOLL_CTL_DEL, one->fd, NULL);
-  epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, one->fd, NULL);
-  shutdown(one->fd, SHUT_RDWR);
-  close(one->fd);
-  free(one);
+  entry = remove_wait_of(server, conn);
+  LIST_REMOVE(conn, link);
+  /* close is not enough while a child process that was just forked has a copy of the
+   * descriptor: the epoll sets would go on reporting the connection, and the host's end
+   * would not see its end. */
+  epoll_ctl(server->receive_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+  epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
+  shutdown(conn->fd, SHUT_RDWR);
+  close(conn->fd);
+  free(conn);
   pthread_mutex_unlock(&server->mu);
-  give_up(server, entry);
+  abandon(server, entry);
 }
 
-static bool is_ours(int fd) {
-  struct ucred who;
-  socklen_t size = sizeof who;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
-         who.pid == getpid();
+static bool is_from_this_process(int fd) {
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         peer.pid == getpid();
 }
 
 static void close_fd(int fd) {
@@ -281,46 +289,48 @@ static bool poll_fd(int epoll_fd, int fd, uint32_t events, void *tag) {
 static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 static int accept_fd(const el_wake_server *server) {
-  return accept4(server->at.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  return accept4(server->socket.listen_fd, NULL, NULL,
+                 SOCK_CLOEXEC | SOCK_NONBLOCK);
 }
 
-/* No descriptor is left for a connection that asks for one. It is ended, so
- * that whoever waits is told at once. */
-static void turn_away(el_wake_server *server) {
+/* Called when the process has no free descriptor. Uses the spare one to accept a connection
+ * and close it, so that the host fails at once instead of waiting for the greeting. */
+static void refuse_connection(el_wake_server *server) {
   if (server->spare_fd >= 0) {
     close(server->spare_fd);
     close_fd(accept_fd(server));
   }
   server->spare_fd = open_spare();
   if (server->spare_fd < 0) {
-    usleep(ROOM_US); /* another thread was faster; spinning makes no room */
+    /* Another thread took the descriptor. The socket stays readable: don't spin. */
+    usleep(NO_DESCRIPTOR_PAUSE_US);
   }
 }
 
-static void accept_one(el_wake_server *server) {
+static void accept_connection(el_wake_server *server) {
   int fd = accept_fd(server);
   bool is_polled;
-  peer *one;
+  connection *conn;
   if (fd < 0) {
-    if (errno == EMFILE || errno == ENFILE) turn_away(server);
+    if (errno == EMFILE || errno == ENFILE) refuse_connection(server);
     return;
   }
-  if (!is_ours(fd)) {
+  if (!is_from_this_process(fd)) {
     close(fd);
     return;
   }
-  one = el_alloc(sizeof *one);
-  one->fd = fd;
+  conn = el_alloc(sizeof *conn);
+  conn->fd = fd;
   pthread_mutex_lock(&server->mu);
-  LIST_INSERT_HEAD(&server->peers, one, link);
-  is_polled = poll_fd(server->said_fd, fd, EPOLLIN, one) &&
-              poll_fd(server->epoll_fd, fd, EPOLLRDHUP, one);
+  LIST_INSERT_HEAD(&server->connections, conn, link);
+  is_polled = poll_fd(server->receive_fd, fd, EPOLLIN, conn) &&
+              poll_fd(server->epoll_fd, fd, EPOLLRDHUP, conn);
   if (is_polled) {
-    wake_up(one); /* a greeting */
+    send_byte(conn); /* the greeting */
   }
   pthread_mutex_unlock(&server->mu);
   if (!is_polled) {
-    close_peer(server, one);
+    close_connection(server, conn);
   }
 }
 
@@ -329,64 +339,71 @@ static void accept_one(el_wake_server *server) {
 static void *serve(void *arg) {
   el_wake_server *server = arg;
   struct epoll_event events[EVENTS_MAX];
-  bool stopping = false;
+  bool is_stopping = false;
   pthread_setname_np(pthread_self(), "etcdlock-wake");
-  while (!stopping) {
+  while (!is_stopping) {
     int n = epoll_wait(server->epoll_fd, events, EVENTS_MAX, -1);
     for (int i = 0; i < n; i++) {
       void *tag = events[i].data.ptr;
       if (tag == &server->stop_fd) {
-        stopping = true;
-      } else if (tag == &server->at.fd) {
-        accept_one(server);
-        el_wake_server_hear(server); /* what it said until now */
+        is_stopping = true;
+      } else if (tag == &server->socket.listen_fd) {
+        accept_connection(server);
+        /* The host may have called el_wake_server_receive before the accept. */
+        el_wake_server_receive(server);
       } else {
-        el_wake_server_hear(server); /* what it said at last */
-        close_peer(server, tag);
+        /* An id sent just before the end decides which wait ends with the connection. */
+        el_wake_server_receive(server);
+        close_connection(server, tag);
       }
     }
   }
   return NULL;
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static void close_all(el_wake_server *server) {
-  el_wake_socket_close(&server->at);
+  el_wake_socket_close(&server->socket);
   close_fd(server->spare_fd);
   close_fd(server->epoll_fd);
-  close_fd(server->said_fd);
+  close_fd(server->receive_fd);
   close_fd(server->stop_fd);
 }
 
 static bool start_thread(el_wake_server *server, el_error *err) {
   int rc = 0;
   server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  server->said_fd = epoll_create1(EPOLL_CLOEXEC);
+  server->receive_fd = epoll_create1(EPOLL_CLOEXEC);
   server->stop_fd = eventfd(0, EFD_CLOEXEC);
   server->spare_fd = open_spare();
-  if (server->epoll_fd >= 0 && server->said_fd >= 0 && server->stop_fd >= 0 &&
-      poll_fd(server->epoll_fd, server->at.fd, EPOLLIN, &server->at.fd) &&
+  if (server->epoll_fd >= 0 && server->receive_fd >= 0 &&
+      server->stop_fd >= 0 &&
+      poll_fd(server->epoll_fd, server->socket.listen_fd, EPOLLIN,
+              &server->socket.listen_fd) &&
       poll_fd(server->epoll_fd, server->stop_fd, EPOLLIN, &server->stop_fd) &&
       (rc = el_thread_start(&server->thread, serve, server)) == 0) {
     return true;
   }
-  el_error_set(err, EL_NOMEM, "can't serve the wake-up socket: %s",
+  el_error_set(err, EL_NOMEM,
+               "cannot start the thread of the wake-up socket: %s",
                el_errno_text(rc != 0 ? rc : errno));
   return false;
 }
 
-el_wake_server *el_wake_server_start(const char *dir, el_wake_gone gone,
+el_wake_server *el_wake_server_start(const char *dir,
+                                     el_wake_on_disconnect on_disconnect,
                                      el_error *err) {
   el_wake_server *server = el_alloc(sizeof *server);
-  server->gone = gone;
+  server->on_disconnect = on_disconnect;
   server->wake.push = push;
-  server->epoll_fd = server->said_fd = -1;
+  server->epoll_fd = server->receive_fd = -1;
   server->stop_fd = server->spare_fd = -1;
-  server->at.fd = server->at.path_fd = -1;
+  server->socket.listen_fd = server->socket.path_fd = -1;
   pthread_mutex_init(&server->mu, NULL);
-  LIST_INIT(&server->peers);
-  if (el_wake_socket_open(&server->at, dir, err) && start_thread(server, err)) {
+  LIST_INIT(&server->connections);
+  if (el_wake_socket_open(&server->socket, dir, err) &&
+      start_thread(server, err)) {
     return server;
   }
   close_all(server);
@@ -399,26 +416,26 @@ void el_wake_server_stop(el_wake_server *server) {
   pthread_join(server->thread, NULL);
 }
 
-/* For give_up; NULL: nothing is expected any more. */
-static wait_entry *take_any(el_wake_server *server) {
+/* Ends any wait and returns it for abandon; NULL: none is left. */
+static wait_entry *remove_any_wait(el_wake_server *server) {
   wait_entry *entry;
   pthread_mutex_lock(&server->mu);
   entry = server->waits;
   if (entry != NULL) {
-    take_out(server, entry);
+    remove_wait(server, entry);
   }
   pthread_mutex_unlock(&server->mu);
   return entry;
 }
 
-void el_wake_server_hang_up(el_wake_server *server) {
-  peer *one;
+void el_wake_server_disconnect(el_wake_server *server) {
+  connection *conn;
   wait_entry *entry;
-  while ((one = LIST_FIRST(&server->peers)) != NULL) {
-    close_peer(server, one);
+  while ((conn = LIST_FIRST(&server->connections)) != NULL) {
+    close_connection(server, conn);
   }
-  while ((entry = take_any(server)) != NULL) {
-    give_up(server, entry);
+  while ((entry = remove_any_wait(server)) != NULL) {
+    abandon(server, entry);
   }
   close_all(server);
 }
@@ -431,14 +448,6 @@ void el_wake_server_free(el_wake_server *server) {
 
 el_wake *el_wake_server_wake(el_wake_server *server) { return &server->wake; }
 
-const char *el_wake_server_path(const el_wake_server *server) {
-  return server->at.path;
-}
-
-int el_wake_server_next_fd(const el_wake_server *server) {
-  return el_wake_socket_next_fd(&server->at);
-}
-
-void el_wake_server_seal(const el_wake_server *server, int next_fd) {
-  el_wake_socket_seal(&server->at, next_fd);
+const el_wake_socket *el_wake_server_socket(const el_wake_server *server) {
+  return &server->socket;
 }

@@ -1,83 +1,89 @@
-/* wake_server: wakes waits through a socket, for hosts whose only way to
- * wait is a connection (nginx's cosockets).
+/* wake_server: ends waits through a unix-domain socket, for a host whose only way to wait
+ * is a connection (nginx's cosockets).
  *
- * A thread of this process listens on a unix-domain socket. The host connects
- * to it, is greeted with a byte, says the number of a wait (16 hex digits), has it
- * heard (el_wake_server_hear), and is sent one byte when the number is pushed, or
- * at once if it was since the last one. The byte says "look again", and no more;
- * who wants another says the number again. A connection that ends while its wait
- * is expected tells that whoever waited is gone. Other processes are turned away,
- * as is everybody while there are no descriptors.
+ * A thread of this process listens on the socket. One wait works like this:
  *
- * Connections may be used again, one wait after the other. The thread is woken by
- * those that come and go only: what they say is read, and what is pushed is told,
- * on the thread that says or pushes it.
+ *   host                                  server
+ *   el_wake_server_begin_wait(id)
+ *   connects, or reuses a connection      greets a new connection with one byte
+ *   sends |id| as 16 hex digits
+ *   el_wake_server_receive                reads |id|; the connection belongs to wait |id|
+ *   reads a byte                          sends one byte when |id| is pushed
+ *   el_wake_server_end_wait(id)
+ *
+ * The byte means "poll again" and carries no data. If |id| was pushed before it was received,
+ * the byte is sent at once. For another byte the host sends |id| again. If the
+ * connection ends before el_wake_server_end_wait, the waiter is gone, and the server
+ * calls |on_disconnect| for each object that is tied to the wait.
+ *
+ * The server closes connections from other processes, and new connections while the
+ * process has no free descriptor. Its thread runs only when a connection begins or
+ * ends: the host's thread receives ids, and the pushing thread sends the byte, which costs
+ * less than a wake-up of the server's thread.
  */
 #ifndef ETCDLOCK_NGINX_WAKE_SERVER_H
 #define ETCDLOCK_NGINX_WAKE_SERVER_H
 
 #include "base/completion.h"
 #include "base/error.h"
+#include "nginx/wake_socket.h"
 
 typedef struct el_wake_server el_wake_server;
 
-/* A connection has ended; |arg|, which was tied to it, is given up. On the server's thread,
- * or on one that hears or hangs up. */
-typedef void (*el_wake_gone)(void *arg);
+/* Called without server->mu when the connection of a wait has ended, once for each |arg| that
+ * is tied to the wait. Runs on the server's thread, or in el_wake_server_receive or
+ * el_wake_server_disconnect. */
+typedef void (*el_wake_on_disconnect)(void *arg);
 
-/* Starts the thread, with all signals blocked there. Its socket is made below
- * |dir|, NULL: see wake_socket.h. |gone| is called for all that is tied to a connection
- * that ends. NULL and |err| if there is no socket or no thread to be had. @thread lua */
-el_wake_server *el_wake_server_start(const char *dir, el_wake_gone gone,
+/* el_wake_server_start opens the socket below |dir| (NULL: see wake_socket.h) and starts
+ * the thread with all signals blocked. Returns NULL and sets |err| (context, nomem) on
+ * failure. @thread lua */
+el_wake_server *el_wake_server_start(const char *dir,
+                                     el_wake_on_disconnect on_disconnect,
                                      el_error *err);
 
-/* Joins the thread: nobody is let in any more, and no end is noticed.
- * @thread lua */
+/* el_wake_server_stop joins the thread. From then on the server accepts no connection and
+ * notices no end of one. @thread lua */
 void el_wake_server_stop(el_wake_server *server);
 
-/* Closes the socket and the connections of a stopped server; what is still
- * tied is gone. Numbers may still be pushed. @thread lua @locks server->mu */
-void el_wake_server_hang_up(el_wake_server *server);
+/* el_wake_server_disconnect closes the socket and all connections of a stopped server and
+ * calls |on_disconnect| for all tied objects. Ids may still be pushed.
+ * @thread lua @locks server->mu */
+void el_wake_server_disconnect(el_wake_server *server);
 
-/* Frees one that has hung up; nobody may push any more. NULL is ignored.
- * @thread lua */
+/* el_wake_server_free frees a disconnected server; no id may be pushed any more. NULL is
+ * ignored. @thread lua */
 void el_wake_server_free(el_wake_server *server);
 
-/* Where the numbers of its waits are pushed, under server->mu; lives as long as
- * the server. @thread any */
+/* el_wake_server_wake returns the wake to which the ids of the server's waits are pushed. A
+ * push locks server->mu. The wake lives as long as the server. @thread any */
 el_wake *el_wake_server_wake(el_wake_server *server);
 
-/* Where to connect; till it hangs up. @thread lua */
-const char *el_wake_server_path(const el_wake_server *server);
+/* el_wake_server_socket returns the socket to connect to, which is open until
+ * el_wake_server_disconnect. @thread lua */
+const el_wake_socket *el_wake_server_socket(const el_wake_server *server);
 
-/* For a host whose connections would be inherited by the programs that it starts,
- * and so seem to be there when they have ended: see wake_socket.h.
- * @thread lua */
-int el_wake_server_next_fd(const el_wake_server *server);
+/* el_wake_server_begin_wait begins wait |id|, an unused number. The wait ends with
+ * el_wake_server_end_wait or with its connection. @thread lua @locks server->mu */
+void el_wake_server_begin_wait(el_wake_server *server, uint64_t id);
 
-/* @thread lua */
-void el_wake_server_seal(const el_wake_server *server, int next_fd);
-
-/* Wait |id| begins, and ends with its connection or with el_wake_server_taken.
- * @thread lua @locks server->mu */
-void el_wake_server_expect(el_wake_server *server, uint64_t id);
-
-/* Ties |arg| to the connection of wait |id|; false: that has ended.
+/* el_wake_server_tie ties |arg| to wait |id|. Returns false if the wait has ended.
  * @thread lua @locks server->mu */
 bool el_wake_server_tie(el_wake_server *server, uint64_t id, void *arg);
 
-/* The reverse; false: it wasn't tied, or its connection has ended.
- * @thread lua @locks server->mu */
+/* el_wake_server_untie undoes el_wake_server_tie. Returns false if |arg| is not tied or the
+ * wait has ended. @thread lua @locks server->mu */
 bool el_wake_server_untie(el_wake_server *server, uint64_t id, const void *arg);
 
-/* Numbers were said; each is to be followed by this. Not once the server has hung
- * up. @thread any @locks server->mu */
-void el_wake_server_hear(el_wake_server *server);
+/* el_wake_server_receive reads the ids that were sent over connections. The host calls it
+ * after each send, until el_wake_server_disconnect. @thread any @locks server->mu */
+void el_wake_server_receive(el_wake_server *server);
 
-/* Wait |id| is over: its connection may end, or be used for another. |untied| is called, under
- * the mutex, for all that was tied to it. True if the number was said and not answered, and
- * will not be. @thread lua @locks server->mu */
-bool el_wake_server_taken(el_wake_server *server, uint64_t id,
-                          void (*untied)(void *arg));
+/* el_wake_server_end_wait ends wait |id|; its connection may be closed or serve another
+ * wait. Calls |untied| for each tied object, under server->mu. Returns true if |id| was
+ * received and no byte was or will be sent for it: then the host need not read one.
+ * @thread lua @locks server->mu */
+bool el_wake_server_end_wait(el_wake_server *server, uint64_t id,
+                             void (*untied)(void *arg));
 
 #endif

@@ -1,6 +1,7 @@
-/* wake_socket: a unix-domain socket that listens and leaves no file behind.
+/* wake_socket: a listening unix-domain socket that leaves no file behind.
  *
- * It is made in a private directory, unlinked at once and reached through /proc/self/fd. Where there is no /proc it keeps its name.
+ * The socket is created in a private directory, unlinked at once and reached through
+ * /proc/self/fd. Without /proc its file stays until el_wake_socket_close.
  */
 #ifndef ETCDLOCK_NGINX_WAKE_SOCKET_H
 #define ETCDLOCK_NGINX_WAKE_SOCKET_H
@@ -10,27 +11,31 @@
 
 #include "base/error.h"
 
+/* Constant from el_wake_socket_open to el_wake_socket_close. */
 typedef struct el_wake_socket {
-  int fd;
-  int path_fd; /* keeps the unlinked socket reachable; -1: it has a name */
+  int listen_fd; /* non-blocking; -1: not open */
+  int path_fd;   /* O_PATH descriptor of the socket's file; -1: not open */
   char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* to connect to */
 } el_wake_socket;
 
-/* Its private directory is made below |parent|; NULL: below TMPDIR or, if that can't
- * be, /tmp. False and |err| (context, nomem) if there is none to be had.
- * @thread lua */
-bool el_wake_socket_open(el_wake_socket *at, const char *parent, el_error *err);
+/* el_wake_socket_open creates the private directory below |parent| (NULL: below $TMPDIR
+ * or, if that fails, /tmp) and listens in it. Returns false and sets |err| (context,
+ * nomem) on failure. @thread lua */
+bool el_wake_socket_open(el_wake_socket *ws, const char *parent, el_error *err);
 
-/* The number of the descriptor that this process makes next, unless another
- * thread is faster; -1: none. @thread any */
-int el_wake_socket_next_fd(const el_wake_socket *at);
-
-/* Keeps this process's end of a connection to |at| from the programs that it
- * starts. |next_fd| is the above, from just before it was connected.
+/* el_wake_socket_next_fd returns the number of the descriptor that this process opens
+ * next, unless another thread opens one first; -1: the process has no free descriptor.
  * @thread any */
-void el_wake_socket_seal(const el_wake_socket *at, int next_fd);
+int el_wake_socket_next_fd(const el_wake_socket *ws);
 
-/* Closes what is open (not -1) of |at|, and removes its name. @thread lua */
-void el_wake_socket_close(el_wake_socket *at);
+/* el_wake_socket_set_cloexec makes this process's end of a connection to |ws|
+ * close-on-exec. Otherwise a program that this process starts would inherit the
+ * connection and keep it open after its owner has ended. |next_fd| is what
+ * el_wake_socket_next_fd returned just before the connect. @thread any */
+void el_wake_socket_set_cloexec(const el_wake_socket *ws, int next_fd);
+
+/* el_wake_socket_close closes the descriptors that are not -1, and removes the
+ * socket's file and directory if they still exist. @thread lua */
+void el_wake_socket_close(el_wake_socket *ws);
 
 #endif

@@ -1,20 +1,20 @@
-/* lua_guarded: the userdata of a guarded transaction, in Lua a txn. */
+/* txn: the userdata of a transaction that a caller composes (see lock/guarded.h). */
 #include "lock/guarded.h"
 
-#include "lua/lua_client.h"
-#include "lua/lua_types.h"
+#include "lua/client.h"
+#include "lua/core.h"
 
 static el_guarded *check_txn(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_TXN);
 }
 
-static void check_memory(lua_State *L, bool enough) {
-  if (!enough) {
+static void check_memory(lua_State *L, bool is_enough) {
+  if (!is_enough) {
     luaL_error(L, "not enough memory");
   }
 }
 
-/* client:txn() -> txn */
+/* client:txn() returns an empty transaction. */
 static el_nret l_client_txn(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   void **box = el_lua_new_box(L, EL_LUA_TXN);
@@ -23,17 +23,16 @@ static el_nret l_client_txn(lua_State *L) {
   return 1;
 }
 
-const luaL_Reg el_lua_guarded_methods[] = {{"txn", l_client_txn}, {NULL, NULL}};
-
-/* txn:get(key) */
+/* txn:get(key) adds a read of |key|. */
 static el_nret l_txn_get(lua_State *L) {
   el_op op = {.kind = EL_OP_RANGE, .key = el_lua_check_bytes(L, 2)};
   check_memory(L, el_guarded_add(check_txn(L), &op));
   return 0;
 }
 
-/* Adds a read of the keys from argument 2 up to argument 3. Argument 4 is the revision of
- * which they are read, argument 5 the limit; both may be missing. */
+/* Adds a read of the keys from argument 2 up to, but excluding, argument 3. Argument 4 is the
+ * revision at which they are read (nil: the current one), argument 5 the largest number of keys
+ * (nil: no limit). */
 static el_nret add_range(lua_State *L, int sort, bool keys_only) {
   el_op op = {.kind = EL_OP_RANGE,
               .key = el_lua_check_bytes(L, 2),
@@ -46,24 +45,23 @@ static el_nret add_range(lua_State *L, int sort, bool keys_only) {
   return 0;
 }
 
-/* txn:list(from, to, revision, limit): the keys in between, the oldest first; with a
- * revision, as they were then; with a limit, so many at most */
+/* txn:list(from, to, revision, limit) adds a read of keys and values, oldest key first. */
 static el_nret l_txn_list(lua_State *L) {
   return add_range(L, EL_SORT_OLDEST, false);
 }
 
-/* txn:oldest_keys(from, to, revision, limit): as list, without what is in the keys */
+/* txn:oldest_keys(from, to, revision, limit) adds the same without values. */
 static el_nret l_txn_oldest_keys(lua_State *L) {
   return add_range(L, EL_SORT_OLDEST, true);
 }
 
-/* txn:keys(from, to, revision, limit): the same in the order of their names, without what
- * is in them */
+/* txn:keys(from, to, revision, limit) adds a read of keys without values, in the order of the
+ * keys' bytes. */
 static el_nret l_txn_keys(lua_State *L) {
   return add_range(L, EL_SORT_BY_KEY, true);
 }
 
-/* txn:put(key, value) */
+/* txn:put(key, value) adds a put. */
 static el_nret l_txn_put(lua_State *L) {
   el_op op = {.kind = EL_OP_PUT,
               .key = el_lua_check_bytes(L, 2),
@@ -72,37 +70,38 @@ static el_nret l_txn_put(lua_State *L) {
   return 0;
 }
 
-/* txn:delete(key) */
+/* txn:delete(key) adds a delete. */
 static el_nret l_txn_delete(lua_State *L) {
   el_op op = {.kind = EL_OP_DELETE, .key = el_lua_check_bytes(L, 2)};
   check_memory(L, el_guarded_add(check_txn(L), &op));
   return 0;
 }
 
-/* txn:guard(key, create_revision, lease) */
+/* txn:guard(key, create_revision, lease) makes the operations conditional: |key|, of another
+ * client, has this create_revision and is attached to |lease| (nil: to none). */
 static el_nret l_txn_guard(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 2);
   int64_t rev = (int64_t)luaL_checknumber(L, 3);
-  check_memory(
-      L, el_guarded_guard(check_txn(L), key, rev, el_lua_opt_lease(L, 4)));
+  check_memory(L,
+               el_guarded_guard(check_txn(L), key, rev, el_lua_opt_id(L, 4)));
   return 0;
 }
 
-/* txn:guard_lock(lock) */
+/* txn:guard_lock(lock) makes the operations conditional: |lock| is held in etcd. */
 static el_nret l_txn_guard_lock(lua_State *L) {
   el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
   el_guarded_guard_lock(check_txn(L), lk);
   return 0;
 }
 
-/* txn:downgrade(lock): guarded by it, a writer's, which is a reader's from then on */
+/* txn:downgrade(lock) adds the downgrade of a write hold to a read hold, guarded by |lock|. */
 static el_nret l_txn_downgrade(lua_State *L) {
   el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
   check_memory(L, el_guarded_downgrade(check_txn(L), lk));
   return 0;
 }
 
-/* txn:proclaim(lock, value): guarded by it, its key has that value */
+/* txn:proclaim(lock, value) adds a put of |value| to the own key of |lock|, guarded by |lock|. */
 static el_nret l_txn_proclaim(lua_State *L) {
   el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
   el_bytes value = el_lua_check_bytes(L, 3);
@@ -110,7 +109,8 @@ static el_nret l_txn_proclaim(lua_State *L) {
   return 0;
 }
 
-/* txn:start(seconds) -> true | nil, message, code */
+/* txn:start(seconds) sends the transaction, to be answered within |seconds|. Returns true; or nil,
+ * message, code if it cannot be sent. */
 static el_nret l_txn_start(lua_State *L) {
   el_error err;
   if (!el_guarded_start(check_txn(L), el_lua_check_ms(L, 2), &err)) {
@@ -126,17 +126,14 @@ static void push_kv(lua_State *L, const el_kv *kv) {
   lua_setfield(L, -2, "key");
   lua_pushlstring(L, kv->value.data ? kv->value.data : "", kv->value.len);
   lua_setfield(L, -2, "value");
-  el_lua_push_rev(L, kv->create_rev);
-  lua_setfield(L, -2, "create_revision");
-  el_lua_push_rev(L, kv->mod_rev);
-  lua_setfield(L, -2, "mod_revision");
+  el_lua_set_rev(L, "create_revision", kv->create_rev);
+  el_lua_set_rev(L, "mod_revision", kv->mod_rev);
   if (kv->lease != 0) {
-    el_lua_push_lease(L, kv->lease);
-    lua_setfield(L, -2, "lease");
+    el_lua_set_id(L, "lease", kv->lease);
   }
 }
 
-/* A put gives true, a delete the number of keys deleted, a range its keys. */
+/* Pushes true for a put, the number of deleted keys for a delete, the list of keys for a read. */
 static void push_result(lua_State *L, const el_op_result *result) {
   switch (result->kind) {
     case EL_OP_RANGE:
@@ -154,10 +151,10 @@ static void push_result(lua_State *L, const el_op_result *result) {
   }
 }
 
-/* txn:wait(seconds) -> nil while there is no answer
- *                     | true, guard held?, results, revision
- *                     | false, message, code, is it certain that nothing
- *                       was written? */
+/* txn:wait(seconds) waits for the answer and returns
+ *   true, whether the guard succeeded, results, revision of the answer
+ *   | false, message, code, whether it is certain that nothing was written
+ *   | nil: no answer within |seconds| */
 static el_nret l_txn_wait(lua_State *L) {
   const el_txn_answer *answer =
       el_guarded_wait(check_txn(L), el_lua_check_ms(L, 2));
@@ -190,7 +187,7 @@ static el_nret l_txn_gc(lua_State *L) {
   return 0;
 }
 
-void el_lua_open_guarded(lua_State *L) {
+void el_lua_open_txn(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"get", l_txn_get},
       {"list", l_txn_list},
@@ -206,5 +203,8 @@ void el_lua_open_guarded(lua_State *L) {
       {"wait", l_txn_wait},
       {NULL, NULL},
   };
+  static const luaL_Reg client_methods[] = {{"txn", l_client_txn},
+                                            {NULL, NULL}};
   el_lua_new_type(L, EL_LUA_TXN, methods, l_txn_gc);
+  el_lua_add_client_methods(L, client_methods);
 }

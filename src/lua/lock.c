@@ -1,35 +1,17 @@
-/* lua_lock: the userdata of a lock. */
+/* lock: the userdata of a lock (see lock/lock.h). */
 #include "lock/lock.h"
 
 #include <lualib.h>
 #include <string.h>
 
-#include "lua/lua_client.h"
-#include "lua/lua_types.h"
+#include "lua/client.h"
+#include "lua/core.h"
 
 static el_lock *check_lock(lua_State *L) {
   return el_lua_check_box(L, 1, EL_LUA_LOCK);
 }
 
-/* Seconds; |none| if there is no such field. */
-static int64_t read_ms(lua_State *L, int table, const char *field,
-                       int64_t none) {
-  int64_t ms;
-  lua_getfield(L, table, field);
-  ms = el_lua_opt_ms(L, -1, none);
-  lua_pop(L, 1);
-  return ms;
-}
-
-static bool read_flag(lua_State *L, int table, const char *field) {
-  bool flag;
-  lua_getfield(L, table, field);
-  flag = lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  return flag;
-}
-
-/* A leader has his key as several names would have theirs. */
+/* The key of an election has the layout of a multi-lock with one name. */
 static void read_mode(lua_State *L, int table, el_lock_options *options) {
   lua_getfield(L, table, "mode");
   options->leads = strcmp(luaL_optstring(L, -1, ""), "leader") == 0;
@@ -40,21 +22,21 @@ static void read_mode(lua_State *L, int table, el_lock_options *options) {
 }
 
 static void read_options(lua_State *L, int table, el_lock_options *options) {
-  options->timeout_ms = read_ms(L, table, "limit", -1);
-  options->max_hold_ms = read_ms(L, table, "max_hold", 0);
-  options->linger_ms = read_ms(L, table, "linger", 0);
-  options->lock_delay_ms = read_ms(L, table, "lock_delay", 0);
-  options->try_once = read_flag(L, table, "try");
-  options->must_share = read_flag(L, table, "must_share");
+  options->timeout_ms = el_lua_field_ms(L, table, "limit", -1);
+  options->max_hold_ms = el_lua_field_ms(L, table, "max_hold", 0);
+  options->linger_ms = el_lua_field_ms(L, table, "linger", 0);
+  options->lock_delay_ms = el_lua_field_ms(L, table, "lock_delay", 0);
+  options->try_once = el_lua_field_bool(L, table, "try");
+  options->must_share = el_lua_field_bool(L, table, "must_share");
   read_mode(L, table, options);
   lua_getfield(L, table, "permits");
   options->permits = (uint16_t)luaL_optinteger(L, -1, 0);
   lua_pop(L, 1);
 }
 
-/* client:lock(name, value, options) -> lock | nil, message, code. The options are those
- * of el_lock_options, times in seconds, the timeout as `limit`, and the mode may be
- * "leader"; without, it is a plain lock that is waited for. */
+/* client:lock(name, value, options) requests a lock and returns its handle; or nil, message, code.
+ * |options| has the fields of el_lock_options, times in seconds; `limit` is the timeout (nil:
+ * none), `mode` may also be "leader". Without |options|: a plain lock, no timeout. */
 static el_nret l_client_lock(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_lock_options options = {.name = el_lua_check_bytes(L, 2),
@@ -67,18 +49,15 @@ static el_nret l_client_lock(lua_State *L) {
     read_options(L, 4, &options);
   }
   box = el_lua_new_box(L, EL_LUA_LOCK);
-  el_lua_push_attached(L, 1); /* for tell_collected */
-  el_lua_attach(L, -2);
+  el_lua_push_uservalue(L, 1); /* for call_tell_collected */
+  el_lua_set_uservalue(L, -2);
   *box = el_lock_new(el_client_handle(lc->client), &options, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }
 
-const luaL_Reg el_lua_lock_methods[] = {{"lock", l_client_lock}, {NULL, NULL}};
-
-/* Pushes nil while there is no answer, true if it is good, and otherwise
- * false, message, code. */
-static el_nret push_verdict(lua_State *L, bool decided, const el_error *err) {
-  if (!decided) {
+/* Pushes nil if there is no outcome yet, true for success, or false, message, code. */
+static el_nret push_outcome(lua_State *L, bool is_over, const el_error *err) {
+  if (!is_over) {
     lua_pushnil(L);
     return 1;
   }
@@ -89,58 +68,63 @@ static el_nret push_verdict(lua_State *L, bool decided, const el_error *err) {
   return 3;
 }
 
-/* lock:wait(seconds) -> nil | true | false, message, code */
+/* lock:wait(seconds) waits for the grant. Returns true if the lock is held; false, message, code if
+ * the acquisition failed; nil if neither happened within |seconds|. */
 static el_nret l_lock_wait(lua_State *L) {
   el_error err;
-  bool decided = el_lock_wait(check_lock(L), el_lua_check_ms(L, 2), &err);
-  return push_verdict(L, decided, &err);
+  bool is_over = el_lock_wait(check_lock(L), el_lua_check_ms(L, 2), &err);
+  return push_outcome(L, is_over, &err);
 }
 
-/* lock:wait_released(seconds) -> nil | true | false, message, code */
+/* lock:wait_released(seconds) waits until the key is deleted in etcd. Returns true; false, message,
+ * code if the release failed; nil if neither happened within |seconds|. */
 static el_nret l_lock_wait_released(lua_State *L) {
   el_error err;
-  bool decided =
+  bool is_over =
       el_lock_wait_released(check_lock(L), el_lua_check_ms(L, 2), &err);
-  return push_verdict(L, decided, &err);
+  return push_outcome(L, is_over, &err);
 }
 
-/* lock:wait_ended(seconds) -> boolean */
+/* lock:wait_ended(seconds) waits for the end of the hold. Returns false if it lasts longer than
+ * |seconds|. */
 static el_nret l_lock_wait_ended(lua_State *L) {
   lua_pushboolean(L, el_lock_wait_ended(check_lock(L), el_lua_check_ms(L, 2)));
   return 1;
 }
 
-/* lock:expire(seconds) -> is it held? */
+/* lock:expire(seconds) limits the hold to |seconds| from now, instead of any earlier limit. Returns
+ * false if the lock is not held. */
 static el_nret l_lock_expire(lua_State *L) {
   lua_pushboolean(L, el_lock_expire(check_lock(L), el_lua_check_ms(L, 2)));
   return 1;
 }
 
-/* lock:release() -> was it held? */
+/* lock:release() ends the hold or the wait; returns whether the lock was held. */
 static el_nret l_lock_release(lua_State *L) {
   lua_pushboolean(L, el_lock_release(check_lock(L)));
   return 1;
 }
 
-/* lock:downgrade(): it is a reader's from now on */
+/* lock:downgrade() turns the write hold into a read hold. */
 static el_nret l_lock_downgrade(lua_State *L) {
   el_lock_downgrade(check_lock(L));
   return 0;
 }
 
-/* lock:outlive(): whoever held it has ended without letting go */
+/* lock:outlive() releases the lock, or ends the wait, because its nginx request has ended. */
 static el_nret l_lock_outlive(lua_State *L) {
   el_lock_outlive(check_lock(L));
   return 0;
 }
 
-/* lock:is_outlived() -> has it been released because of that? */
+/* lock:is_outlived() returns whether lock:outlive, or the end of a connection, has released it. */
 static el_nret l_lock_is_outlived(lua_State *L) {
   lua_pushboolean(L, el_lock_is_outlived(check_lock(L)));
   return 1;
 }
 
-/* lock:left() -> seconds that may be relied on | nil if it is not held */
+/* lock:left() returns the seconds until the hold deadline or, if it is sooner, the end of max_hold;
+ * nil if the lock is not held. */
 static el_nret l_lock_left(lua_State *L) {
   el_lock *lk = check_lock(L);
   int64_t left_us;
@@ -153,14 +137,13 @@ static el_nret l_lock_left(lua_State *L) {
   return 1;
 }
 
-/* lock:held_for() -> seconds since it was taken; 0 unless connect was told that somebody
- *                    wants events */
+/* lock:held_for() returns the seconds since the grant; 0 unless connect had `wants_events`. */
 static el_nret l_lock_held_for(lua_State *L) {
   lua_pushnumber(L, (lua_Number)el_lock_held_us(check_lock(L)) / 1e6);
   return 1;
 }
 
-/* lock:loss() -> why it was lost, the same in words | nil */
+/* lock:loss() returns the reason of the loss and its description; nil if the lock is not lost. */
 static el_nret l_lock_loss(lua_State *L) {
   const el_lock *lk = check_lock(L);
   el_loss loss = el_lock_loss(lk);
@@ -179,25 +162,25 @@ static el_nret l_lock_loss(lua_State *L) {
   return 2;
 }
 
-/* lock:waited() -> did somebody else have it when it was asked for? */
+/* lock:waited() returns whether the lock had another holder when it was requested. */
 static el_nret l_lock_waited(lua_State *L) {
   lua_pushboolean(L, el_lock_waited(check_lock(L)));
   return 1;
 }
 
-/* lock:token() -> create_revision of our key */
+/* lock:token() returns the fencing token: the create_revision of the own key. */
 static el_nret l_lock_token(lua_State *L) {
   el_lua_push_rev(L, el_lock_token(check_lock(L)));
   return 1;
 }
 
-/* lock:lease() -> hex */
+/* lock:lease() returns the lease ID in hex. */
 static el_nret l_lock_lease(lua_State *L) {
-  el_lua_push_lease(L, el_lock_lease(check_lock(L)));
+  el_lua_push_id(L, el_lock_lease(check_lock(L)));
   return 1;
 }
 
-/* lock:key() -> string */
+/* lock:key() returns the own key. */
 static el_nret l_lock_key(lua_State *L) {
   el_bytes key = el_keys_own(el_lock_keys(check_lock(L)));
   lua_pushlstring(L, key.data, key.len);
@@ -206,32 +189,35 @@ static el_nret l_lock_key(lua_State *L) {
 
 /* ---- collection ---- */
 
-/* Is os.exit, or what stands in its place, on the stack? Lua 5.2 and 5.3, and 5.4 before
- * 5.4.4, leave it there when it closes their state. */
+/* Returns whether os.exit, or a function that replaces it, is on the stack. Lua 5.2, 5.3 and 5.4
+ * before 5.4.4 leave it there while it closes the state. */
 static bool is_exiting(lua_State *L) {
-  lua_Debug at;
-  bool found = false;
+  lua_Debug frame;
+  bool is_found = false;
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(L, -1, LUA_OSLIBNAME);
   lua_getfield(L, -1, "exit");
-  for (int level = 2; !found && lua_getstack(L, level, &at) != 0; level++) {
-    lua_getinfo(L, "f", &at);
-    found = lua_rawequal(L, -1, -2);
+  for (int level = 2; !is_found && lua_getstack(L, level, &frame) != 0;
+       level++) {
+    lua_getinfo(L, "f", &frame);
+    is_found = lua_rawequal(L, -1, -2);
     lua_pop(L, 1);
   }
-  return found;
+  return is_found;
 }
 
-/* Does this finalizer run because the state is closed? Else it has interrupted somebody. */
+/* Returns whether the finalizer runs because the state is being closed. Otherwise the collector
+ * has interrupted a function, which is on the stack. */
 static bool is_closing(lua_State *L) {
   lua_Debug interrupted;
   return lua_getstack(L, 2, &interrupted) == 0 || is_exiting(L);
 }
 
-/* Not at the end of the program, to which a lock may well be kept. */
-static el_nret tell_collected(lua_State *L) {
+/* Calls the method tell_collected of the table that client:attend was given. A lock that is held
+ * until the program ends is no leaked lock. */
+static el_nret call_tell_collected(lua_State *L) {
   if (!is_closing(L)) {
-    el_lua_push_attached(L, 1);
+    el_lua_push_uservalue(L, 1);
     lua_getfield(L, -1, "tell_collected");
     lua_insert(L, -2);
     lua_call(L, 1, 0);
@@ -239,12 +225,12 @@ static el_nret tell_collected(lua_State *L) {
   return 0;
 }
 
-/* What was dropped is told at once, for there may be no next call. An error has nobody to
- * go to. */
+/* Reports a leaked lock at once, because the program may never call etcdlock again. An error of the
+ * handler is dropped: a finalizer has no caller to raise it to. */
 static el_nret l_lock_gc(lua_State *L) {
   el_lock *lk = el_lua_take_box(L, 1, EL_LUA_LOCK);
   if (lk != NULL && el_lock_drop(lk)) {
-    lua_pushcfunction(L, tell_collected);
+    lua_pushcfunction(L, call_tell_collected);
     lua_pushvalue(L, 1);
     (void)lua_pcall(L, 1, 0, 0);
   }
@@ -270,5 +256,8 @@ void el_lua_open_lock(lua_State *L) {
       {"key", l_lock_key},
       {NULL, NULL},
   };
+  static const luaL_Reg client_methods[] = {{"lock", l_client_lock},
+                                            {NULL, NULL}};
   el_lua_new_type(L, EL_LUA_LOCK, methods, l_lock_gc);
+  el_lua_add_client_methods(L, client_methods);
 }

@@ -1,12 +1,13 @@
-/* lua_watcher: the userdata of a watcher. */
-#include "lua/lua_client.h"
-#include "lua/lua_types.h"
+/* watch: the userdata of a watcher (see lock/watcher.h). */
+#include "lua/client.h"
+#include "lua/core.h"
 
 static el_watcher *check_watcher(lua_State *L, int arg) {
   return el_lua_check_box(L, arg, EL_LUA_WATCHER);
 }
 
-/* client:watch(prefix) -> watcher | nil, message, code */
+/* client:watch(prefix) returns a watcher of the keys below |prefix|, which ends with a slash; or
+ * nil, message, code. */
 static el_nret l_client_watch(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_bytes prefix = el_lua_check_bytes(L, 2);
@@ -16,11 +17,8 @@ static el_nret l_client_watch(lua_State *L) {
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }
 
-const luaL_Reg el_lua_watcher_methods[] = {{"watch", l_client_watch},
-                                           {NULL, NULL}};
-
-/* watcher:changes() -> number of changes, store revision of the last (0: unknown)
- *                    | nil, message, code: the watcher has ended */
+/* watcher:changes() returns the number of changes so far and the store revision of the last one
+ * (0: unknown); or nil, message, code if the watcher has ended. */
 static el_nret l_watcher_changes(lua_State *L) {
   el_error err;
   int64_t rev;
@@ -31,8 +29,8 @@ static el_nret l_watcher_changes(lua_State *L) {
   return 2;
 }
 
-/* watcher:pass(changes[, only]): the keys were read since there were |changes|;
- * from now on changes of the key |only| are news, without it those of all keys */
+/* watcher:pass(changes, only) marks the first |changes| changes as read. From then on only changes
+ * of the key |only| (nil: of all keys) end a wait for "news". */
 static el_nret l_watcher_pass(lua_State *L) {
   el_watcher *watcher = check_watcher(L, 1);
   int64_t changes = luaL_checkinteger(L, 2);
@@ -48,8 +46,8 @@ el_watcher_news el_lua_check_watcher_news(lua_State *L, int arg) {
   return news[luaL_checkoption(L, arg, NULL, names)];
 }
 
-/* watcher:wait(news, seconds) -> true: there are some | nil: not yet; news:
- * "news", or only its "end" */
+/* watcher:wait(news, seconds) waits for |news|: "news" (unread changes, or the end of the watcher)
+ * or "end". Returns true, or nil after |seconds|. */
 static el_nret l_watcher_wait(lua_State *L) {
   el_watcher *watcher = check_watcher(L, 1);
   el_watcher_news news = el_lua_check_watcher_news(L, 2);
@@ -61,7 +59,7 @@ static el_nret l_watcher_wait(lua_State *L) {
   return 1;
 }
 
-/* watcher:close() */
+/* watcher:close() ends the watcher. */
 static el_nret l_watcher_close(lua_State *L) {
   el_watcher_close(check_watcher(L, 1));
   return 0;
@@ -75,11 +73,14 @@ static el_nret l_watcher_gc(lua_State *L) {
   return 0;
 }
 
-void el_lua_open_watcher(lua_State *L) {
+void el_lua_open_watch(lua_State *L) {
   static const luaL_Reg methods[] = {{"changes", l_watcher_changes},
                                      {"pass", l_watcher_pass},
                                      {"wait", l_watcher_wait},
                                      {"close", l_watcher_close},
                                      {NULL, NULL}};
+  static const luaL_Reg client_methods[] = {{"watch", l_client_watch},
+                                            {NULL, NULL}};
   el_lua_new_type(L, EL_LUA_WATCHER, methods, l_watcher_gc);
+  el_lua_add_client_methods(L, client_methods);
 }

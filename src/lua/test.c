@@ -1,21 +1,23 @@
-/* lua_test: what only the specs need, in builds with EL_TEST: pure pieces
- * of the core, and the system calls that Lua's libraries lack. */
+/* test: functions for the specs only, in builds with EL_TEST: pure functions of the core, and
+ * system calls that Lua's libraries lack. */
 #ifdef EL_TEST
 #include <unistd.h>
 
 #include "base/error.h"
-#include "lua/lua_types.h"
+#include "lua/core.h"
+#include "lua/util.h"
 
-/* fork() -> 0 in the child, its pid in the parent */
+/* fork() returns 0 in the child, and the child's pid in the parent. */
 static el_nret l_fork(lua_State *L) {
   lua_pushinteger(L, fork());
   return 1;
 }
 
-/* exit_now(code): leaves without a finalizer */
+/* exit_now(code) ends the process without running finalizers. */
 static el_nret l_exit_now(lua_State *L) { _exit((int)luaL_checkinteger(L, 1)); }
 
-/* classify(status, details) -> code, definite, retriable, lease gone, text */
+/* classify(status, details) returns the el_error of a gRPC status: code, definite, retriable,
+ * lease_gone, text. */
 static el_nret l_classify(lua_State *L) {
   el_error err;
   el_error_from_status(&err, (int)luaL_checkinteger(L, 1),

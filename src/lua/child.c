@@ -1,4 +1,4 @@
-/* lua_child: child processes and the terminal, for the command etcdlock. */
+/* child: child processes and the terminal, for the command etcdlock (see base/child.h). */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -6,10 +6,11 @@
 
 #include "base/child.h"
 #include "base/text.h"
-#include "lua/lua_types.h"
+#include "lua/core.h"
+#include "lua/util.h"
 
-/* Returns the strings of the list at |arg| with NULL behind them, in memory that Lua frees when
- * the userdata on top of the stack is collected. They live as long as the list has them. */
+/* Returns the strings of the list at |arg|, followed by NULL, in a userdata that it pushes. The
+ * strings live as long as they stay in the list. */
 static char **check_list(lua_State *L, int arg) {
   size_t n;
   char **list;
@@ -29,7 +30,7 @@ static char **check_list(lua_State *L, int arg) {
   return list;
 }
 
-/* The signals whose numbers are in the list at |arg|. */
+/* Returns the set of the signal numbers in the list at |arg|. */
 static sigset_t check_signals(lua_State *L, int arg) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -44,7 +45,8 @@ static sigset_t check_signals(lua_State *L, int arg) {
   return signals;
 }
 
-/* unblock(signals) -> all that were blocked before; both are lists of signal numbers. */
+/* unblock(signals) unblocks the signals in the calling thread and returns those that were blocked
+ * before. Both are lists of signal numbers. */
 static el_nret l_unblock(lua_State *L) {
   sigset_t signals = check_signals(L, 1), before;
   pthread_sigmask(SIG_UNBLOCK, &signals, &before);
@@ -58,8 +60,8 @@ static el_nret l_unblock(lua_State *L) {
   return 1;
 }
 
-/* start_child(argv, env, ignored, blocked, is_foreground) -> pid | nil, message; |ignored| and
- * |blocked|: lists of signal numbers. See el_child_start. */
+/* start_child(argv, env, ignored, blocked, is_foreground) calls el_child_start and returns the pid,
+ * or nil and a message. |ignored| and |blocked| are lists of signal numbers. */
 static el_nret l_start_child(lua_State *L) {
   char **argv = check_list(L, 1), **env = check_list(L, 2);
   sigset_t ignored = check_signals(L, 3), blocked = check_signals(L, 4);
@@ -74,9 +76,9 @@ static el_nret l_start_child(lua_State *L) {
   return 1;
 }
 
-/* next_child() -> pid, "exit", exit code | pid, "signal" or "stop", signal number | nil. Each
- * call returns what has happened to a child since, or reaps one; nil: nothing more. The
- * orphans that a process with pid 1 has to reap are children, too. */
+/* next_child() returns the next change of state of a child, and reaps the child if it has ended:
+ *   pid, "exit", exit code | pid, "signal" or "stop", signal number | nil: no change
+ * It includes orphans that a process with pid 1 inherits. */
 static el_nret l_next_child(lua_State *L) {
   int status;
   pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
@@ -95,37 +97,40 @@ static el_nret l_next_child(lua_State *L) {
   return 3;
 }
 
-/* group() -> the id of this process's group */
+/* group() returns the process group ID of this process. */
 static el_nret l_group(lua_State *L) {
   lua_pushinteger(L, getpgrp());
   return 1;
 }
 
-/* terminal_group() -> the foreground group of the controlling terminal, -1 without one */
+/* terminal_group() returns the foreground group of the controlling terminal; -1: no terminal. */
 static el_nret l_terminal_group(lua_State *L) {
   lua_pushinteger(L, el_terminal_group());
   return 1;
 }
 
-/* set_terminal_group(group) */
+/* set_terminal_group(group) makes |group| the foreground group of the controlling terminal. */
 static el_nret l_set_terminal_group(lua_State *L) {
   el_terminal_set_group((pid_t)luaL_checkinteger(L, 1));
   return 0;
 }
 
-/* stop(is_group) -> was it stopped and continued? */
+/* stop(is_group) calls el_job_stop; returns whether the process was stopped and continued. */
 static el_nret l_stop(lua_State *L) {
   lua_pushboolean(L, el_job_stop(lua_toboolean(L, 1)));
   return 1;
 }
 
-const luaL_Reg el_lua_child_functions[] = {
-    {"unblock", l_unblock},
-    {"start_child", l_start_child},
-    {"next_child", l_next_child},
-    {"group", l_group},
-    {"terminal_group", l_terminal_group},
-    {"set_terminal_group", l_set_terminal_group},
-    {"stop", l_stop},
-    {NULL, NULL},
-};
+void el_lua_open_child(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"unblock", l_unblock},
+      {"start_child", l_start_child},
+      {"next_child", l_next_child},
+      {"group", l_group},
+      {"terminal_group", l_terminal_group},
+      {"set_terminal_group", l_set_terminal_group},
+      {"stop", l_stop},
+      {NULL, NULL},
+  };
+  el_lua_set_functions(L, functions);
+}

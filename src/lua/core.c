@@ -1,0 +1,168 @@
+/* core: luaopen_etcdlock_core, which opens the module, and its functions that need no client.
+ *
+ * lua/etcdlock is the only user of the module, and checks options, sets defaults and counts
+ * reentrant holds.
+ *
+ * The module is linked with -z nodelete: lua_close unmaps C libraries after the last finalizer,
+ * when a thread of a client may still be returning. */
+#include <locale.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "lock/lock.h"
+#include "lua/core.h"
+#include "lua/util.h"
+#include "rules/key.h"
+#include "rules/kind.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* now() returns the seconds on CLOCK_BOOTTIME, the clock of all deadlines. */
+static el_nret l_now(lua_State *L) {
+  lua_pushnumber(L, (lua_Number)el_now_us() / 1e6);
+  return 1;
+}
+
+/* host() returns the host name. */
+static el_nret l_host(lua_State *L) {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  lua_pushstring(L, name);
+  return 1;
+}
+
+/* pid() returns the process ID. */
+static el_nret l_pid(lua_State *L) {
+  lua_pushinteger(L, getpid());
+  return 1;
+}
+
+/* decimal_point() returns the decimal point of the C library in the current locale, which LuaJIT's
+ * own number formatting does not use. */
+static el_nret l_decimal_point(lua_State *L) {
+  lua_pushstring(L, localeconv()->decimal_point);
+  return 1;
+}
+
+/* call(fn, ...) returns true and the results of fn(...), or false and its error. |fn| cannot
+ * yield: lua_pcall is called without a continuation, across which no Lua version yields. */
+static el_nret l_call(lua_State *L) {
+  int status;
+  luaL_checkany(L, 1);
+  status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  lua_pushboolean(L, status == 0);
+  lua_insert(L, 1);
+  return lua_gettop(L);
+}
+
+/* ---- keys ---- */
+
+/* parse_key(name, key, lease) returns lease, mode and permits of the entry |key| in the queue of
+ * |name|; nil if |key|, attached to |lease| (nil: to none), is not an entry. */
+static el_nret l_parse_key(lua_State *L) {
+  el_bytes name = el_lua_check_bytes(L, 1);
+  el_bytes key = el_lua_check_bytes(L, 2);
+  el_place place;
+  if (!el_kind_is_entry(name, key, el_lua_opt_id(L, 3), &place)) {
+    lua_pushnil(L);
+    return 1;
+  }
+  el_lua_push_id(L, place.lease);
+  lua_pushstring(L, el_modes[place.mode]);
+  lua_pushinteger(L, place.permits);
+  return 3;
+}
+
+/* name_of_key(key, lease) returns the lock name in whose queue |key|, attached to |lease| (nil: to
+ * none), is an entry; nil if it is not an entry. */
+static el_nret l_name_of_key(lua_State *L) {
+  el_bytes key = el_lua_check_bytes(L, 1);
+  el_place place;
+  el_bytes name = el_key_name(key, &place);
+  if (name.len == 0 || place.mode > EL_MODE_MULTI ||
+      el_key_reserved_end(name).len > 0 ||
+      !el_place_is_attached(&place, el_lua_opt_id(L, 2))) {
+    lua_pushnil(L);
+    return 1;
+  }
+  lua_pushlstring(L, name.data, name.len);
+  return 1;
+}
+
+/* Pushes argument 1, a lock name that may be longer than EL_NAME_MAX, followed by |text|. */
+static el_nret push_below(lua_State *L, const char *text, size_t len) {
+  el_lua_check_bytes(L, 1);
+  lua_pushvalue(L, 1);
+  lua_pushlstring(L, text, len);
+  lua_concat(L, 2);
+  return 1;
+}
+
+/* key_stem(name, mode) returns the common prefix of all keys of |mode| below |name|. */
+static el_nret l_key_stem(lua_State *L) {
+  char stem[EL_KEY_SIZE];
+  el_mode mode = (el_mode)luaL_checkoption(L, 2, NULL, el_modes);
+  size_t len = el_key_write_stem(stem, (el_bytes){"", 0}, mode);
+  return push_below(L, stem, len);
+}
+
+/* downgrade_note(name, revision) returns the marker key of a downgrade: it exists if the writer
+ * whose key has the create_revision |revision| has become a reader. */
+static el_nret l_downgrade_note(lua_State *L) {
+  char key[EL_KEY_SIZE];
+  el_place note = el_kind_downgrade_note(luaL_checkinteger(L, 2));
+  return push_below(L, key, el_key_write(key, (el_bytes){"", 0}, &note));
+}
+
+/* reserved_end(name) returns the suffix of |name| that no lock name may have; nil: it has none. */
+static el_nret l_reserved_end(lua_State *L) {
+  el_bytes end = el_key_reserved_end(el_lua_check_bytes(L, 1));
+  if (end.len == 0) {
+    lua_pushnil(L);
+  } else {
+    lua_pushlstring(L, end.data, end.len);
+  }
+  return 1;
+}
+
+/* ---- the module ---- */
+
+static void set_limit(lua_State *L, const char *name, lua_Integer limit) {
+  lua_pushinteger(L, limit);
+  lua_setfield(L, -2, name);
+}
+
+EXPORT int luaopen_etcdlock_core(lua_State *L);
+
+EXPORT int luaopen_etcdlock_core(lua_State *L) {
+  static const luaL_Reg functions[] = {
+      {"now", l_now},
+      {"host", l_host},
+      {"pid", l_pid},
+      {"decimal_point", l_decimal_point},
+      {"call", l_call},
+      {"parse_key", l_parse_key},
+      {"name_of_key", l_name_of_key},
+      {"key_stem", l_key_stem},
+      {"downgrade_note", l_downgrade_note},
+      {"reserved_end", l_reserved_end},
+      {NULL, NULL},
+  };
+  lua_newtable(L);
+  el_lua_set_functions(L, functions);
+  set_limit(L, "PERMITS_MAX", EL_PERMITS_MAX);
+  set_limit(L, "MULTI_MAX", EL_MULTI_MAX);
+  set_limit(L, "NAME_MAX", EL_NAME_MAX);
+  set_limit(L, "HOLD_SIZE", (lua_Integer)el_lock_size());
+  el_lua_open_client(L);
+  el_lua_open_lock(L);
+  el_lua_open_txn(L);
+  el_lua_open_watch(L);
+  el_lua_open_wait(L);
+  el_lua_open_child(L);
+#ifdef EL_TEST
+  el_lua_open_test(L);
+#endif
+  return 1;
+}

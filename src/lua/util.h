@@ -1,0 +1,114 @@
+/* util: converts C values to Lua values and back, the same way in the whole folder.
+ *
+ * Works with Lua 5.1 to 5.4 and LuaJIT. An |arg| or |table| is an absolute stack index. Every
+ * function runs on the thread of the Lua state, and may raise Lua's "not enough memory".
+ */
+#ifndef ETCDLOCK_LUA_UTIL_H
+#define ETCDLOCK_LUA_UTIL_H
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+/* The number of results that a Lua function has pushed. */
+typedef int el_nret;
+
+/* ---- arguments ---- */
+
+/* el_lua_check_bytes returns argument |arg|, a string; raises if it is not one. Lua owns the
+ * bytes. @thread lua */
+el_bytes el_lua_check_bytes(lua_State *L, int arg);
+
+/* el_lua_check_ms returns argument |arg|, seconds, in milliseconds: rounded up, so that a wait
+ * is never shorter than requested, at most a century, and 0 for negative numbers and NaN. Raises
+ * if it is not a number. @thread lua */
+int64_t el_lua_check_ms(lua_State *L, int arg);
+
+/* el_lua_opt_ms does the same, and returns |none| if the argument is nil or missing.
+ * @thread lua */
+int64_t el_lua_opt_ms(lua_State *L, int arg, int64_t none);
+
+/* el_lua_opt_id returns argument |arg|, an ID that el_lua_push_id has pushed; 0 if it is nil or
+ * missing. @thread lua */
+int64_t el_lua_opt_id(lua_State *L, int arg);
+
+/* ---- tables of options ---- */
+
+/* el_lua_field_text returns the string in |field| of the table at |table|; NULL: the field is
+ * neither a string nor a number. The string lives as long as it stays in the table.
+ * @thread lua */
+const char *el_lua_field_text(lua_State *L, int table, const char *field);
+
+/* el_lua_field_ms reads |field|, seconds, as el_lua_opt_ms does. @thread lua */
+int64_t el_lua_field_ms(lua_State *L, int table, const char *field,
+                        int64_t none);
+
+/* el_lua_field_bool returns false if |field| is nil or false, otherwise true. @thread lua */
+bool el_lua_field_bool(lua_State *L, int table, const char *field);
+
+/* ---- results ---- */
+
+/* el_lua_fail pushes nil, the message and the code of |err|, and returns 3. @thread lua */
+el_nret el_lua_fail(lua_State *L, const el_error *err);
+
+/* el_lua_push_rev pushes a revision or a counter: an integer, or below Lua 5.3 a double, which
+ * is exact up to 2^53. @thread lua */
+void el_lua_push_rev(lua_State *L, int64_t rev);
+
+/* el_lua_push_id pushes the ID of a lease or a member as lower-case hex: a double would not be
+ * exact. @thread lua */
+void el_lua_push_id(lua_State *L, int64_t id);
+
+/* el_lua_push_seconds pushes |ms| milliseconds as seconds. @thread lua */
+void el_lua_push_seconds(lua_State *L, int64_t ms);
+
+/* el_lua_set_text sets |field| of the table on top of the stack to |text|; NULL sets nothing.
+ * @thread lua */
+void el_lua_set_text(lua_State *L, const char *field, const char *text);
+
+/* el_lua_set_rev sets |field| as el_lua_push_rev pushes. @thread lua */
+void el_lua_set_rev(lua_State *L, const char *field, int64_t value);
+
+/* el_lua_set_id sets |field| as el_lua_push_id pushes. @thread lua */
+void el_lua_set_id(lua_State *L, const char *field, int64_t id);
+
+/* el_lua_set_us sets |field| to |us| microseconds, as seconds. @thread lua */
+void el_lua_set_us(lua_State *L, const char *field, int64_t us);
+
+/* ---- userdata ---- */
+
+/* el_lua_new_box pushes a userdata of |type| that holds NULL, and returns the address of its
+ * pointer. The caller stores an object there once it exists: if a Lua error is raised before
+ * that, the collector finds an empty userdata. @thread lua */
+void **el_lua_new_box(lua_State *L, const char *type);
+
+/* el_lua_check_box returns the object in the userdata at |arg|; raises if it has another type
+ * than |type| or holds NULL. @thread lua */
+void *el_lua_check_box(lua_State *L, int arg, const char *type);
+
+/* el_lua_take_box empties the userdata of |type| at |arg| and returns the object that it held;
+ * NULL: none. @thread lua */
+void *el_lua_take_box(lua_State *L, int arg, const char *type);
+
+/* el_lua_set_uservalue pops a table and makes it the user value of the userdata at |index|.
+ * @thread lua */
+void el_lua_set_uservalue(lua_State *L, int index);
+
+/* el_lua_push_uservalue pushes the user value of the userdata at |index|. If none was set, that
+ * is nil, or in Lua 5.1 and LuaJIT the table of globals. @thread lua */
+void el_lua_push_uservalue(lua_State *L, int index);
+
+/* el_lua_new_type registers the metatable |type| with |methods| and the finalizer |gc|.
+ * @thread lua */
+void el_lua_new_type(lua_State *L, const char *type, const luaL_Reg *methods,
+                     lua_CFunction gc);
+
+/* el_lua_set_functions adds the functions of |list|, which ends with {NULL, NULL}, to the table
+ * on top of the stack. @thread lua */
+void el_lua_set_functions(lua_State *L, const luaL_Reg *list);
+
+#endif
