@@ -1,4 +1,4 @@
-/* client: one connection to one etcd cluster. */
+/* client: one connection to an etcd cluster, with its I/O thread, sessions and local queues. */
 #include "lock/client.h"
 
 #include <stdlib.h>
@@ -8,135 +8,130 @@
 #include "base/clock.h"
 #include "base/container_of.h"
 #include "base/process.h"
-#include "etcd/watch.h"
 #include "lock/alarms.h"
 #include "lock/entry_driver.h"
+#include "lock/guarded.h"
 #include "lock/local_queues.h"
 #include "lock/requests.h"
 #include "lock/sessions.h"
+#include "lock/watcher.h"
 
 struct el_client {
-  /* Lua's side. */
-  el_handle *handle;
-  el_command open_command, close_command;
-  el_settings *settings;   /* until the client is open */
-  int64_t close_budget_ms; /* written before the command is posted */
+  el_shared *shared;
 
-  /* The I/O thread's own. */
+  /* Used by the Lua thread, and by the commands once they are posted. */
+  el_command open_command, close_command;
+  el_options *options; /* NULL after run_open */
+  int64_t close_budget_ms;
   el_loop *loop;
+
+  /* Used by the I/O thread only, as are the parts in |shared|. */
   el_channel *channel;
-  el_auth *auth;
-  el_requests *requests;
-  el_watches *watches;
   el_watch_cache *watch_cache;
   el_sessions *sessions;
-  el_local_queues *queues;
-  el_guarded_world guarded;
-  el_watcher_world watchers;
-  el_status_world statuses;
   el_alarms *alarms;
-  el_failover_listener move; /* from one member to another */
-  size_t member;             /* the one before it */
-  int64_t outage_ms;         /* when it was found last; 0: there is none */
-  bool fail_fast;            /* nobody waits for an etcd that is away */
-  bool has_left;             /* the cluster, which is another one now */
-  bool closing;
-  bool stopping;
-  el_timer close_timer;
+  el_failover_listener move; /* tells when the channel changes its member */
+  size_t member;             /* in use, before such a change */
+  bool has_left_cluster;     /* another cluster answered */
+  bool is_closing;
+  bool is_stopping;
+  el_timer close_timer; /* ends the budget of close */
 };
 
-/* ---- settle: what one part learnt, to the others ---- */
+/* ---- settle: pass events from one part to the others ---- */
 
-/* Another cluster answers: nothing that we hold is worth anything. */
+/* If another cluster answers, all holds are lost and all leases given up. */
 static void leave_cluster(el_client *cl) {
-  const el_error *wrong = el_requests_wrong_cluster(cl->requests);
+  const el_error *wrong = el_requests_wrong_cluster(cl->shared->requests);
   el_entry_world *first = el_sessions_first(cl->sessions), *world;
-  if (wrong == NULL || cl->has_left) return;
-  cl->has_left = true;
+  if (wrong == NULL || cl->has_left_cluster) return;
+  cl->has_left_cluster = true;
   for (world = first; world != NULL; world = world->next) {
     el_session_driver_end_claim(world->session, EL_LOSS_CLUSTER);
   }
-  el_local_queues_leave(cl->queues, wrong);
+  el_local_queues_leave(cl->shared->queues, wrong);
   for (world = first; world != NULL; world = world->next) {
     el_session_driver_drop(world->session);
   }
 }
 
-static void take_news(el_client *cl, el_entry_world *world) {
+static void handle_news(el_client *cl, el_entry_world *world) {
   el_session_driver *session = world->session;
   unsigned news = el_session_driver_take_news(session);
   if (news & EL_SESSION_NEWS_LAPSED) {
-    el_local_queues_lapse(cl->queues, world);
+    el_local_queues_lapse(cl->shared->queues, world);
   }
   if (news & EL_SESSION_NEWS_GONE) {
     el_session_driver_end_claim(session, EL_LOSS_REVOKED);
-    el_local_queues_bury(cl->queues, world, el_session_driver_end(session));
-    if (!cl->closing) {
+    el_local_queues_bury(cl->shared->queues, world,
+                         el_session_driver_end(session));
+    if (!cl->is_closing) {
       el_session_driver_renew(session);
     }
   }
   if (news & EL_SESSION_NEWS_REFUSED) {
-    el_local_queues_refuse(cl->queues, world, el_session_driver_cause(session));
+    el_local_queues_refuse(cl->shared->queues, world,
+                           el_session_driver_cause(session));
   }
   if (news & EL_SESSION_NEWS_READY) {
-    el_local_queues_begin(cl->queues, world);
+    el_local_queues_begin(cl->shared->queues, world);
   }
 }
 
-/* What attempts have found out, for those who would rather not make one. */
-static void tell_outage(el_client *cl) {
+/* Shows the state of the circuit breaker to Lua threads, and with fail_fast to waiters. */
+static void publish_breaker(el_client *cl) {
+  el_shared *shared = cl->shared;
   const el_error *why;
-  int64_t found_ms = el_requests_outage(cl->requests, &why);
-  if (found_ms == cl->outage_ms) return;
-  cl->outage_ms = found_ms;
-  el_outage_note(&cl->handle->outage, found_ms, why);
-  if (found_ms != 0 && cl->fail_fast) {
-    el_local_queues_fail_waiting(cl->queues, why);
-    el_watcher_world_tell_outage(&cl->watchers);
+  int64_t opened_ms = el_requests_outage(shared->requests, &why);
+  if (opened_ms == shared->breaker_opened_ms) return;
+  el_shared_set_breaker(shared, opened_ms, why);
+  if (opened_ms != 0 && shared->fail_fast) {
+    el_local_queues_fail_waiting(shared->queues, why);
+    el_watcher_wake_all(shared);
   }
 }
 
 static bool is_settled(const el_client *cl) {
   return !el_sessions_have_news(cl->sessions) &&
-         el_local_queues_are_settled(cl->queues) &&
-         (cl->has_left || el_requests_wrong_cluster(cl->requests) == NULL);
+         el_local_queues_are_settled(cl->shared->queues) &&
+         (cl->has_left_cluster ||
+          el_requests_wrong_cluster(cl->shared->requests) == NULL);
 }
 
-/* Once closing has done what it can: nothing is waited for any more. */
+/* Stops the loop once close has nothing to wait for. */
 static void stop_if_closed(el_client *cl) {
-  if (cl->closing && el_sessions_are_over(cl->sessions)) {
-    cl->stopping = true;
+  if (cl->is_closing && el_sessions_are_over(cl->sessions)) {
+    cl->is_stopping = true;
     el_loop_stop(cl->loop);
   }
 }
 
-/* Runs after every event on the I/O thread, because no step function may be
- * entered from within another's action: what a step has to say to other parts
- * waits until it is over.
+/* settle runs after every event on the I/O thread. A step function must not be called while another
+ * one's action is carried out, so each part collects its events, and settle passes them on.
  *
- * The order is that of danger. What is lost is told first: a holder must not
- * look held, or a waiter be granted, on the strength of a session that has
- * lapsed, and a renewed session must not inherit holds that it doesn't cover. The
- * claim ends before the holds are told one by one, or some would look held still
- * when others are lost.
- * Only then is the claim published (claim.h wants lost locks to be marked before
- * it grows), after it the grants that it covers, and last the turns of those
- * who wait, because each of the former may have made a place free. The number of
- * holds comes at the end, when it is what it is. */
+ * The order is that of danger:
+ *  1. Losses come first. No holder may look held, and no waiter be granted, because of a session
+ *     that has expired, and a renewed session must not take over holds that it does not cover. The
+ *     hold deadline ends before the holds are marked one by one; otherwise some would look held
+ *     while others are lost.
+ *  2. The hold deadlines are published after the lost locks are marked (see el_hold_deadline), then
+ *     the grants that they cover.
+ *  3. The local queues start their next waiters, because each step before may have freed an entry.
+ *  4. The sessions learn how many keys there are, when that number is final. */
 static void settle_once(el_client *cl) {
   el_entry_world *first = el_sessions_first(cl->sessions), *world;
   leave_cluster(cl);
   for (world = first; world != NULL; world = world->next) {
-    take_news(cl, world);
+    handle_news(cl, world);
   }
-  tell_outage(cl);
+  publish_breaker(cl);
   for (world = first; world != NULL; world = world->next) {
     el_session_driver_publish_claim(world->session);
     el_entry_world_settle_proving(world);
   }
-  el_local_queues_settle(cl->queues);
+  el_local_queues_settle(cl->shared->queues);
   for (world = first; world != NULL; world = world->next) {
-    if (world->wanted && !cl->closing) {
+    if (world->wanted && !cl->is_closing) {
       el_session_driver_want(world->session);
     }
     world->wanted = false;
@@ -149,7 +144,7 @@ static void settle_once(el_client *cl) {
 
 static void settle(void *arg) {
   el_client *cl = arg;
-  if (cl->stopping) return;
+  if (cl->is_stopping) return;
   do {
     settle_once(cl);
   } while (!is_settled(cl));
@@ -160,68 +155,65 @@ static void settle(void *arg) {
 
 static void on_key_found(void *arg, int64_t lease, el_bytes key) {
   el_client *cl = arg;
-  el_local_queues_find_key(cl->queues, lease, key);
+  el_local_queues_find_key(cl->shared->queues, lease, key);
 }
 
 static void on_moved(el_failover_listener *move, const el_error *why) {
   el_client *cl = EL_CONTAINER_OF(move, el_client, move);
   const char *left = el_channel_address(cl->channel, cl->member);
   cl->member = el_channel_member(cl->channel);
-  el_events_note(&cl->handle->events,
+  el_events_note(&cl->shared->events,
                  &(el_event){.kind = EL_EVENT_MEMBER_LEFT,
                              .subject = {left, strlen(left)},
                              .why = {why->text, strlen(why->text)}});
 }
 
-/* The parts that only the I/O thread may touch are made there. */
+/* Makes the parts that only the I/O thread uses. */
 static void run_open(el_command *command) {
   el_client *cl = EL_CONTAINER_OF(command, el_client, open_command);
-  el_settings *settings = cl->settings;
+  el_shared *shared = cl->shared;
+  el_options *options = cl->options;
   el_timers *timers = el_loop_timers(cl->loop);
   el_session_world session;
   el_entry_world world;
   cl->channel =
-      el_channel_new(cl->loop, settings->endpoints, settings->n, settings->tls);
+      el_channel_new(cl->loop, options->endpoints, options->n, options->tls);
   cl->member = el_channel_member(cl->channel);
   cl->move.on_failover = on_moved;
   el_channel_add_listener(cl->channel, &cl->move);
-  cl->auth = el_auth_new(cl->channel, timers, settings->user,
-                         settings->password, settings->token);
-  settings->tls = NULL; /* theirs now */
-  settings->user = settings->password = NULL;
-  cl->fail_fast = settings->plain.fail_fast;
-  cl->requests = el_requests_new(cl->auth, timers, &cl->handle->counters,
-                                 &cl->handle->events);
-  session = (el_session_world){.auth = cl->auth,
-                               .requests = cl->requests,
+  shared->auth = el_auth_new(cl->channel, timers, options->user,
+                             options->password, options->token);
+  options->tls = NULL;                      /* the channel owns it */
+  options->user = options->password = NULL; /* el_auth owns them */
+  shared->fail_fast = options->plain.fail_fast;
+  shared->timers = timers;
+  shared->requests =
+      el_requests_new(shared->auth, timers, &shared->counters, &shared->events);
+  session = (el_session_world){.auth = shared->auth,
+                               .requests = shared->requests,
                                .timers = timers,
-                               .handle = cl->handle,
-                               .ttl_ms = settings->plain.ttl_ms,
+                               .handle = shared,
+                               .ttl_ms = options->plain.ttl_ms,
                                .found_key = on_key_found,
                                .arg = cl};
-  cl->watches = el_watches_new(cl->auth, timers);
-  cl->watch_cache = el_watch_cache_new(cl->watches, timers);
-  world = (el_entry_world){.auth = cl->auth,
-                           .requests = cl->requests,
-                           .watches = cl->watches,
+  shared->watches = el_watches_new(shared->auth, timers);
+  cl->watch_cache = el_watch_cache_new(shared->watches, timers);
+  world = (el_entry_world){.auth = shared->auth,
+                           .requests = shared->requests,
+                           .watches = shared->watches,
                            .watch_cache = cl->watch_cache,
                            .timers = timers,
-                           .counters = &cl->handle->counters};
+                           .counters = &shared->counters};
   cl->sessions = el_sessions_new(&session, &world);
-  cl->queues = el_local_queues_new(cl->sessions, &settings->plain.handoff);
-  cl->handle->queues = cl->queues;
-  el_guarded_world_init(&cl->guarded, cl->requests, timers,
-                        settings->plain.fail_fast);
-  el_watcher_world_init(&cl->watchers, cl->watches, &cl->handle->counters);
-  el_status_world_init(&cl->statuses, cl->auth, &cl->handle->counters);
+  shared->queues = el_local_queues_new(cl->sessions, &options->plain.handoff);
   cl->alarms = el_alarms_new(timers);
-  el_settings_free(settings);
-  cl->settings = NULL;
+  el_options_free(options);
+  cl->options = NULL;
 }
 
 static void on_close_budget_spent(el_timer *timer) {
   el_client *cl = EL_CONTAINER_OF(timer, el_client, close_timer);
-  cl->stopping = true;
+  cl->is_stopping = true;
   el_loop_stop(cl->loop);
 }
 
@@ -229,12 +221,12 @@ static void run_close(el_command *command) {
   el_client *cl = EL_CONTAINER_OF(command, el_client, close_command);
   el_entry_world *world = el_sessions_first(cl->sessions);
   el_error err;
-  cl->closing = true;
+  cl->is_closing = true;
   el_error_set(&err, EL_CLOSED, "the client was closed");
-  el_local_queues_close(cl->queues, &err);
-  el_guarded_world_close(&cl->guarded, &err);
-  el_watcher_world_close(&cl->watchers, &err);
-  el_status_world_close(&cl->statuses, &err);
+  el_local_queues_close(cl->shared->queues, &err);
+  cl->shared->closed = err;
+  el_guarded_fail_all(cl->shared);
+  el_watcher_close_all(cl->shared);
   for (; world != NULL; world = world->next) {
     el_session_driver_close(world->session);
   }
@@ -243,84 +235,72 @@ static void run_close(el_command *command) {
                 el_now_ms() + cl->close_budget_ms);
 }
 
-/* Before calls are cancelled: what they answer is only tidied up. */
+/* The loop is about to cancel all calls: from now on an answer is only freed. */
 static void on_stopping(void *arg) {
   el_client *cl = arg;
   el_sessions_stop(cl->sessions);
-  el_requests_stop(cl->requests);
-  el_auth_stop(cl->auth);
+  el_requests_stop(cl->shared->requests);
+  el_auth_stop(cl->shared->auth);
 }
 
-/* Nothing is under way any more: every part is freed, from above to below. */
+/* No call is under way: frees the parts, a user of a part before the part. */
 static void on_stopped(void *arg) {
   el_client *cl = arg;
-  el_auth_free(cl->auth); /* first: it ends the calls that wait for it */
-  el_local_queues_free(cl->queues);
+  /* First: el_auth_free ends the calls that wait for a token. */
+  el_auth_free(cl->shared->auth);
+  el_local_queues_free(cl->shared->queues);
   el_alarms_free(cl->alarms);
   el_sessions_free(cl->sessions);
-  el_watcher_world_free(&cl->watchers);
+  el_watcher_free_all(cl->shared);
   el_watch_cache_free(cl->watch_cache);
-  el_watches_free(cl->watches);
-  el_requests_free(cl->requests);
+  el_watches_free(cl->shared->watches);
+  el_requests_free(cl->shared->requests);
   el_channel_free(cl->channel);
 }
 
 /* ---- alarms ---- */
 
-typedef struct alarm_request {
+typedef struct alarm_command {
   el_command command;
   el_client *cl;
   el_wake *wake;
   uint64_t id;
-  int64_t at_ms; /* 0: not any more */
-} alarm_request;
+  int64_t at_ms; /* el_now_ms; 0: cancel */
+} alarm_command;
 
 static void run_alarm(el_command *command) {
-  alarm_request *request = EL_CONTAINER_OF(command, alarm_request, command);
-  if (request->at_ms != 0) {
-    el_alarms_set(request->cl->alarms, request->wake, request->id,
-                  request->at_ms);
+  alarm_command *alarm = EL_CONTAINER_OF(command, alarm_command, command);
+  if (alarm->at_ms != 0) {
+    el_alarms_set(alarm->cl->alarms, alarm->wake, alarm->id, alarm->at_ms);
   } else {
-    el_alarms_cancel(request->cl->alarms, request->id);
+    el_alarms_cancel(alarm->cl->alarms, alarm->id);
   }
-  free(request);
+  free(alarm);
 }
 
 bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms) {
-  alarm_request *request = malloc(sizeof *request);
-  if (request == NULL) return false;
-  *request = (alarm_request){.command.run = run_alarm,
-                             .cl = cl,
-                             .wake = wake,
-                             .id = id,
-                             .at_ms = ms >= 0 ? el_now_ms() + ms : 0};
-  if (el_handle_post(cl->handle, &request->command)) return true;
-  free(request);
+  alarm_command *alarm = malloc(sizeof *alarm);
+  if (alarm == NULL) return false;
+  *alarm = (alarm_command){.command.run = run_alarm,
+                           .cl = cl,
+                           .wake = wake,
+                           .id = id,
+                           .at_ms = ms >= 0 ? el_now_ms() + ms : 0};
+  if (el_shared_post(cl->shared, &alarm->command)) return true;
+  free(alarm);
   return false;
 }
 
-/* ---- the door ---- */
+/* ---- read fields ---- */
 
-el_handle *el_client_handle(const el_client *cl) { return cl->handle; }
-
-el_guarded *el_client_guarded(el_client *cl) {
-  return el_guarded_new(cl->handle, &cl->guarded);
-}
-
-el_watcher *el_client_watcher(el_client *cl, el_bytes prefix, el_error *err) {
-  return el_watcher_new(cl->handle, &cl->watchers, prefix, err);
-}
-
-el_status *el_client_status(el_client *cl, int64_t timeout_ms, el_error *err) {
-  return el_status_start(cl->handle, &cl->statuses, timeout_ms, err);
-}
+el_shared *el_client_shared(const el_client *cl) { return cl->shared; }
 
 int64_t el_client_alive_ms(const el_client *cl) {
-  int64_t left = atomic_load(&cl->handle->alive_until) - el_now_ms();
+  int64_t left = atomic_load(&cl->shared->alive_until_ms) - el_now_ms();
   return left > 0 ? left : 0;
 }
 
-/* ---- life ---- */
+/* ---- new and close ---- */
 
 void el_client_begin_close(el_client *cl, int64_t budget_ms) {
   cl->close_budget_ms = budget_ms;
@@ -332,17 +312,17 @@ bool el_client_has_stopped(el_client *cl) {
   return el_loop_has_ended(cl->loop);
 }
 
-void el_client_shut(el_client *cl) { cl->handle->loop = NULL; }
+void el_client_shut(el_client *cl) { cl->shared->loop = NULL; }
 
 void el_client_join(el_client *cl) {
   el_loop_join(cl->loop);
-  if (cl->handle->wake_queue != NULL) {
-    el_wake_queue_close_fd(cl->handle->wake_queue);
+  if (cl->shared->wake_queue != NULL) {
+    el_wake_queue_close_fd(cl->shared->wake_queue);
   }
 }
 
 void el_client_free(el_client *cl) {
-  el_handle_unref(cl->handle);
+  el_shared_unref(cl->shared);
   free(cl);
 }
 
@@ -350,7 +330,7 @@ static bool start(el_client *cl, el_error *err) {
   static const el_loop_events events = {settle, on_stopping, on_stopped};
   cl->loop = el_loop_start(&events, cl, err);
   if (cl->loop == NULL) return false;
-  cl->handle->loop = cl->loop;
+  cl->shared->loop = cl->loop;
   cl->open_command.run = run_open;
   el_loop_post(cl->loop, &cl->open_command);
   return true;
@@ -358,16 +338,16 @@ static bool start(el_client *cl, el_error *err) {
 
 static el_client *new_client(const el_connect_options *options, el_error *err) {
   el_client *cl = calloc(1, sizeof *cl);
-  if (cl == NULL || (cl->handle = el_handle_new()) == NULL) {
+  if (cl == NULL || (cl->shared = el_shared_new()) == NULL) {
     free(cl);
     el_error_set(err, EL_NOMEM, "no memory for a client");
     return NULL;
   }
-  cl->settings = el_settings_new(options, err);
-  cl->handle->events.are_wanted = options->plain.wants_events;
-  if (cl->settings != NULL && start(cl, err)) return cl;
-  if (cl->settings != NULL) {
-    el_settings_free(cl->settings);
+  cl->options = el_options_new(options, err);
+  cl->shared->events.are_wanted = options->plain.wants_events;
+  if (cl->options != NULL && start(cl, err)) return cl;
+  if (cl->options != NULL) {
+    el_options_free(cl->options);
   }
   el_client_free(cl);
   return NULL;

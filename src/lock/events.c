@@ -1,5 +1,4 @@
-/* events: what happens to a client's locks, members and requests while its program does
- * something else. */
+/* events: what happened to a client's locks, members and requests, kept until Lua reads it. */
 #include "lock/events.h"
 
 #include <stdlib.h>
@@ -39,17 +38,17 @@ static el_bytes copy_of(el_bytes bytes) {
   return bytes;
 }
 
-static bool is_retry_for(const el_event *event, el_bytes why) {
+static bool is_retry_with(const el_event *event, el_bytes why) {
   return event->kind == EL_EVENT_RETRY && event->why.data != NULL &&
          el_bytes_are_equal(event->why, why);
 }
 
-/* The one that |event| is only one more of; NULL: it is news. */
+/* Returns the recorded event whose count includes |event|; NULL: there is none. */
 static el_event *find_same(el_events *events, const el_event *event) {
   if (event->kind != EL_EVENT_RETRY) return NULL;
   for (unsigned i = 0; i < events->n; i++) {
     el_event *one = &events->ring[(events->first + i) % EL_EVENTS_MAX];
-    if (is_retry_for(one, event->why)) return one;
+    if (is_retry_with(one, event->why)) return one;
   }
   return NULL;
 }
@@ -66,7 +65,7 @@ static void add(el_events *events, const el_event *event) {
 }
 
 static bool is_wanted(const el_events *events, const el_event *event) {
-  return events->are_wanted || event->kind == EL_EVENT_COLLECTED;
+  return events->are_wanted || event->kind == EL_EVENT_LEAKED;
 }
 
 static void note(el_events *events, const el_event *event) {
@@ -76,7 +75,7 @@ static void note(el_events *events, const el_event *event) {
   } else if (has_room(events)) {
     add(events, event);
   } else {
-    events->left_out[event->kind]++;
+    events->dropped[event->kind]++;
     atomic_store(&events->has_some, true);
   }
 }
@@ -88,7 +87,8 @@ void el_events_note(el_events *events, const el_event *event) {
   pthread_mutex_unlock(&events->mu);
 }
 
-/* That there are some is said before the change: whoever asks after it waits for |mu|. */
+/* |has_some| is set before the change: a thread that sees the new state also sees |has_some|, and
+ * then waits for the mutex in el_events_take. */
 bool el_events_note_change(el_events *events, const el_event *event,
                            atomic_int *state, int from, int to) {
   bool is_changed;
@@ -129,11 +129,11 @@ bool el_events_take(el_events *events, el_event *event) {
   return has_one;
 }
 
-int64_t el_events_take_left_out(el_events *events, el_event_kind kind) {
+int64_t el_events_take_dropped(el_events *events, el_event_kind kind) {
   int64_t n;
   pthread_mutex_lock(&events->mu);
-  n = events->left_out[kind];
-  events->left_out[kind] = 0;
+  n = events->dropped[kind];
+  events->dropped[kind] = 0;
   pthread_mutex_unlock(&events->mu);
   return n;
 }

@@ -1,10 +1,9 @@
-/* events: what happens to a client's locks, members and requests while its program does
- * something else, kept until that asks.
+/* events: what happened to a client's locks, members and requests, kept until Lua reads it.
  *
- * A ring of bounded size: what finds no room is counted. Requests that fail are many in
- * an outage: those that fail for one reason are one event, and leave room to the others.
- * Unless somebody wants to read of everything, only those locks are noted
- * that nobody has kept, because their owners must hear of them in any case.
+ * A ring of limited size: an event that finds it full is only counted. Many requests fail while
+ * etcd is unreachable; failures with the same error text share one event, so that they leave room
+ * for others. Unless the client has a log or metrics, only leaked locks are recorded: those are
+ * defects of the program, and reported in any case.
  */
 #ifndef ETCDLOCK_LOCK_EVENTS_H
 #define ETCDLOCK_LOCK_EVENTS_H
@@ -19,38 +18,37 @@
 #include "rules/entry.h"
 
 typedef enum el_event_kind {
-  EL_EVENT_COLLECTED, /* a lock was dropped while it was held */
-  EL_EVENT_ENDED, /* a hold has ended with its request of nginx, or its client */
-  EL_EVENT_LOST,  /* a hold was lost */
-  EL_EVENT_MEMBER_LEFT, /* another member of the cluster is used from now on */
-  EL_EVENT_RETRY,       /* a request has failed that is worth another try */
+  EL_EVENT_LEAKED, /* a lock was garbage-collected while held */
+  EL_EVENT_ENDED,  /* a hold ended with its nginx request, or with its client */
+  EL_EVENT_LOST,   /* a hold was lost */
+  EL_EVENT_MEMBER_LEFT, /* the client left a member for another one */
+  EL_EVENT_RETRY,       /* a request failed with a retriable error */
   EL_EVENT_KINDS
 } el_event_kind;
 
 typedef struct el_event {
   el_event_kind kind;
-  el_bytes
-      subject; /* the lock, as el_lock_options names it; the member that was left */
-  el_bytes why; /* it was lost, a member was left, a request has failed */
-  int64_t at_ms;
-  int64_t count; /* of requests that have failed so */
-  /* Of a lock. */
-  el_mode mode; /* a writer's that was downgraded is a reader's */
-  bool leads;   /* as el_lock_options */
+  el_bytes subject; /* full name of the lock (el_lock_options), or the member */
+  el_bytes why;  /* the error text of a loss, a change of member or a retry */
+  int64_t at_ms; /* when it happened; of failures, the first */
+  int64_t count; /* number of failures with this text; else 1 */
+  /* The rest is about locks. */
+  el_mode mode; /* EL_MODE_READ after a downgrade */
+  bool leads;   /* as in el_lock_options */
   el_loss loss;
   int64_t token;
-  int64_t held_us; /* how long it was held */
+  int64_t held_us; /* duration of the hold */
 } el_event;
 
 enum { EL_EVENTS_MAX = 128 };
 
 typedef struct el_events {
-  bool are_wanted; /* all kinds; set before anybody else knows them */
-  atomic_bool has_some;
-  pthread_mutex_t mu; /* guards the rest; a leaf */
-  unsigned first, n;
-  el_event *ring; /* of EL_EVENTS_MAX; NULL: there was none yet */
-  int64_t left_out[EL_EVENT_KINDS];
+  bool are_wanted;      /* record all kinds; set before the I/O thread starts */
+  atomic_bool has_some; /* true if |n| or a count in |dropped| is not 0 */
+  pthread_mutex_t mu;   /* guards the rest; a leaf */
+  unsigned first, n;    /* index of the oldest event, number of events */
+  el_event *ring;       /* EL_EVENTS_MAX events; NULL until the first */
+  int64_t dropped[EL_EVENT_KINDS]; /* not recorded, because the ring was full */
 } el_events;
 
 /* @thread any */
@@ -59,29 +57,31 @@ void el_events_init(el_events *events);
 /* @thread any */
 void el_events_destroy(el_events *events);
 
-/* Notes |event|, whose bytes are copied, and whose time is now. @thread any */
+/* el_events_note records |event|, with a copy of its bytes and the present time. @thread any */
 void el_events_note(el_events *events, const el_event *event);
 
-/* Changes |state| from |from| to |to|, and notes |event| of it: whoever sees the change
- * finds the event, if it was wanted and had room. False if it was not |from|. @thread any @locks events->mu */
+/* el_events_note_change changes |state| from |from| to |to| and records |event|. A thread that sees
+ * the new state finds the event, if it was wanted and the ring had room. False: |state| was not
+ * |from|, and nothing is recorded. @thread any @locks events->mu */
 bool el_events_note_change(el_events *events, const el_event *event,
                            atomic_int *state, int from, int to);
 
-/* Notes that a request has ended with |err|, if it is worth another try.
+/* el_events_note_failure records that a request failed with |err|, if |err| is retriable.
  * @thread any */
 void el_events_note_failure(el_events *events, const el_error *err);
 
-/* May there be some? Cheap. @thread any */
+/* el_events_has_some tells whether there may be events; it takes no mutex. @thread any */
 bool el_events_has_some(const el_events *events);
 
-/* Takes the oldest one; its bytes are the caller's. False: there is none.
- * @thread any */
+/* el_events_take removes the oldest event; the caller frees it with el_event_free. False: there is
+ * none. @thread any */
 bool el_events_take(el_events *events, el_event *event);
 
-/* How many of |kind| found no room since the last time. @thread any */
-int64_t el_events_take_left_out(el_events *events, el_event_kind kind);
+/* el_events_take_dropped returns how many events of |kind| were dropped since the last call.
+ * @thread any */
+int64_t el_events_take_dropped(el_events *events, el_event_kind kind);
 
-/* Frees the bytes of one that was taken. @thread any */
+/* el_event_free frees the bytes of an event that was taken. @thread any */
 void el_event_free(const el_event *event);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "base/timer.h"
 #include "etcd/auth.h"
-#include "lock/counters.h"
+#include "lock/shared.h"
 
 /* Embedded in the session's driver. */
 typedef struct el_farewells {

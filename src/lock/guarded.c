@@ -1,35 +1,101 @@
-/* guarded: one transaction of a caller's own, on the I/O thread. */
+/* guarded: one transaction of a caller: guarded reads and writes under a hold, and queries. */
 #include "lock/guarded.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/completion.h"
 #include "base/container_of.h"
-#include "lock/guarded_int.h"
+#include "lock/requests.h"
 #include "rules/retry.h"
 
-/* gRPC's own word about a deadline says more than ours. */
+enum {
+  ANSWERED = 1 /* the event of the completion */
+};
+
+/* How long after its deadline a request may still end by itself: gRPC's error says more than ours
+ * does. */
 enum { GRACE_MS = 100 };
 
-/* The writes among which it has its turn; NULL: it keeps no order. */
+struct el_guarded {
+  atomic_int refs;
+  el_shared *shared;
+  /* Constant after el_guarded_start. */
+  el_lock *lk;          /* the guard is this hold; NULL: it is |guards| */
+  el_compare guards[2]; /* create_revision and lease of a key; unused: empty */
+  el_op *ops;
+  size_t n_ops;
+  bool writes;         /* an operation writes */
+  bool is_downgrade;   /* it writes the marker key of a downgrade */
+  bool is_proclaim;    /* it writes our key */
+  int64_t deadline_ms; /* el_now_ms */
+
+  atomic_bool is_dropped; /* Lua does not wait for the answer */
+  el_command command;
+
+  /* Used by the I/O thread only. */
+  uint8_t failures; /* in a row, for the backoff */
+  el_request request;
+  bool is_queued;   /* in the waiting list of the hold's writes */
+  bool has_turn;    /* it is the hold's write that is under way */
+  bool is_sent;     /* |request| is under way, with a reference of its own */
+  bool is_finished; /* an answer that comes now is ignored */
+  bool is_detached; /* a key of |lk| was found attached to another lease */
+  /* Until the next attempt or the turn, while it is in shared->resting; until the deadline while
+   * the request is under way. */
+  el_timer timer;
+  TAILQ_ENTRY(el_guarded) order_link; /* in the hold's writes */
+  TAILQ_ENTRY(el_guarded) link;       /* in shared->resting */
+
+  el_completion completion;
+  el_txn_answer *answer; /* written before ANSWERED completes */
+};
+
+static void unref(el_guarded *guarded) {
+  if (atomic_fetch_sub(&guarded->refs, 1) != 1) return;
+  for (size_t i = 0; i < guarded->n_ops; i++) {
+    el_bytes_free(guarded->ops[i].key);
+    el_bytes_free(guarded->ops[i].range_end);
+    el_bytes_free(guarded->ops[i].value);
+  }
+  free(guarded->ops);
+  el_bytes_free(guarded->guards[0].key); /* both guards share it */
+  if (guarded->answer != NULL) {
+    el_txn_answer_free(guarded->answer);
+  }
+  if (guarded->lk != NULL) {
+    el_lock_unref(guarded->lk);
+  }
+  el_completion_destroy(&guarded->completion);
+  el_shared_unref(guarded->shared);
+  free(guarded);
+}
+
+/* ---- on the I/O thread ---- */
+
+/* Returns the writes of the hold, in whose order this one is sent; NULL: it has no order. */
 static el_writes *writes_of(const el_guarded *guarded) {
   return guarded->lk != NULL && guarded->writes ? el_lock_writes(guarded->lk)
                                                 : NULL;
 }
 
 static el_write_action step(el_guarded *guarded, el_write_event *event) {
-  event->kept = el_lock_is_kept(guarded->lk);
+  event->kept = el_lock_is_holding(guarded->lk);
   return el_write_order_step(&writes_of(guarded)->order, event);
 }
 
 static void take_turn(el_guarded *guarded);
 
-/* It is over, and the next one's turn: who has none, because nothing of his is to be sent,
- * ends without one. */
+/* The transaction is over: starts the next write of the hold. A write that fails at once does not
+ * get the turn, so the loop tries the one after it. */
 static void leave_order(el_guarded *guarded) {
   el_writes *writes = writes_of(guarded);
   el_write_event stop = {.kind = EL_WRITE_STOP};
-  if (guarded->queued) {
-    guarded->queued = false;
+  if (guarded->is_queued) {
+    guarded->is_queued = false;
     TAILQ_REMOVE(&writes->waiting, guarded, order_link);
   }
   if (!guarded->has_turn) return;
@@ -37,17 +103,17 @@ static void leave_order(el_guarded *guarded) {
   step(guarded, &stop);
   while (!TAILQ_EMPTY(&writes->waiting) &&
          writes->order.state == EL_WRITE_IDLE &&
-         guarded->world->closed.code == EL_OK) {
+         guarded->shared->closed.code == EL_OK) {
     take_turn(TAILQ_FIRST(&writes->waiting));
   }
 }
 
 static void finish(el_guarded *guarded, el_txn_answer *answer) {
-  guarded->finished = true;
+  guarded->is_finished = true;
   guarded->answer = answer;
   leave_order(guarded);
-  el_completion_complete(&guarded->news, EL_GUARDED_ANSWERED);
-  el_guarded_unref(guarded);
+  el_completion_complete(&guarded->completion, ANSWERED);
+  unref(guarded);
 }
 
 static void fail(el_guarded *guarded, const el_error *err) {
@@ -57,22 +123,21 @@ static void fail(el_guarded *guarded, const el_error *err) {
 }
 
 static void send(el_guarded *guarded, const el_txn *txn) {
-  guarded->sent = true;
+  guarded->is_sent = true;
   guarded->request.deadline_ms = guarded->deadline_ms;
   atomic_fetch_add(&guarded->refs, 1);
-  el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
-  el_requests_send(guarded->world->requests, &guarded->request, txn);
+  el_timers_set(guarded->shared->timers, &guarded->timer, guarded->deadline_ms);
+  el_requests_send(guarded->shared->requests, &guarded->request, txn);
 }
 
 static void send_touch(el_guarded *guarded) {
   EL_UNCLEARED el_recipe recipe;
-  el_writer who = el_lock_writer(guarded->lk);
+  el_writer writer = el_lock_writer(guarded->lk);
   guarded->request.patient = false;
-  el_recipe_build_touch(&recipe, &who);
+  el_recipe_build_touch(&recipe, &writer);
   send(guarded, &recipe.txn);
 }
 
-/* The operations, as long as the hold has its keys, or another's key is there. */
 static void send_operations(el_guarded *guarded) {
   EL_UNCLEARED el_recipe recipe;
   const el_writes *writes = writes_of(guarded);
@@ -81,34 +146,34 @@ static void send_operations(el_guarded *guarded) {
                 .then = guarded->ops,
                 .n_then = guarded->n_ops};
   if (guarded->lk != NULL) {
-    el_writer who = el_lock_writer(guarded->lk);
-    el_recipe_build_guarded(&recipe, &who,
+    el_writer writer = el_lock_writer(guarded->lk);
+    el_recipe_build_guarded(&recipe, &writer,
                             writes != NULL ? &writes->order : NULL,
                             guarded->ops, guarded->n_ops);
     txn = recipe.txn;
   }
-  /* Whoever would rather be told at once doesn't wait for its answer. */
-  guarded->request.patient = guarded->writes && !guarded->world->fail_fast;
+  /* A write can't be repeated if its outcome is unknown, so it waits longer for a slow answer. */
+  guarded->request.patient = guarded->writes && !guarded->shared->fail_fast;
   send(guarded, &txn);
 }
 
-/* The caller asks the lock how. */
-static void fail_let_go(el_guarded *guarded) {
+/* The caller reads from the lock how the hold ended. */
+static void fail_hold_ended(el_guarded *guarded) {
   el_error err;
   el_error_set(&err, EL_NOT_HELD, "the hold ended before this write was sent");
   err.is_definite = true;
   fail(guarded, &err);
 }
 
-/* Rests until it is its turn. */
+/* Waits for the end of the write that is under way. */
 static void queue_up(el_guarded *guarded) {
-  guarded->queued = true;
+  guarded->is_queued = true;
   TAILQ_INSERT_TAIL(&writes_of(guarded)->waiting, guarded, order_link);
-  TAILQ_INSERT_TAIL(&guarded->world->resting, guarded, link);
-  el_timers_set(guarded->world->timers, &guarded->timer, guarded->deadline_ms);
+  TAILQ_INSERT_TAIL(&guarded->shared->resting, guarded, link);
+  el_timers_set(guarded->shared->timers, &guarded->timer, guarded->deadline_ms);
 }
 
-/* What comes before an answer. */
+/* Carries out an action that is not the end of the transaction. */
 static void perform(el_guarded *guarded, el_write_action action) {
   switch (action) {
     case EL_WRITE_WAIT:
@@ -118,16 +183,16 @@ static void perform(el_guarded *guarded, el_write_action action) {
       send_touch(guarded);
       return;
     case EL_WRITE_LET_GO:
-      fail_let_go(guarded);
+      fail_hold_ended(guarded);
       return;
     default: /* EL_WRITE_SEND */
       send_operations(guarded);
   }
 }
 
-/* What keeps no order starts at once, and again, too. */
+/* A transaction without an order is sent at once. */
 static void attempt(el_guarded *guarded, int kind) {
-  el_write_event event = {.kind = kind, .renews = guarded->proclaims};
+  el_write_event event = {.kind = kind, .renews = guarded->is_proclaim};
   el_write_action action = EL_WRITE_SEND;
   if (writes_of(guarded) != NULL) {
     action = step(guarded, &event);
@@ -137,53 +202,55 @@ static void attempt(el_guarded *guarded, int kind) {
   perform(guarded, action);
 }
 
-/* Rests until the next attempt, if there is one: false if not. */
+/* Waits for the next attempt. False: there is none. */
 static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
-  const el_guarded_world *world = guarded->world;
+  const el_shared *shared = guarded->shared;
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
   int64_t at_ms;
-  if (world->closed.code != EL_OK ||
-      (world->fail_fast && el_requests_away(world->requests) != NULL) ||
-      el_requests_wrong_cluster(world->requests) != NULL) {
+  if (shared->closed.code != EL_OK ||
+      (shared->fail_fast && el_requests_away(shared->requests) != NULL) ||
+      el_requests_wrong_cluster(shared->requests) != NULL) {
     return false;
   }
   at_ms = el_retry_next(&failed, el_now_ms(), &guarded->failures,
                         (uint64_t)(uintptr_t)guarded);
   if (at_ms >= guarded->deadline_ms) return false;
-  el_timers_set(guarded->world->timers, &guarded->timer, at_ms);
-  TAILQ_INSERT_TAIL(&guarded->world->resting, guarded, link);
+  el_timers_set(guarded->shared->timers, &guarded->timer, at_ms);
+  TAILQ_INSERT_TAIL(&guarded->shared->resting, guarded, link);
   return true;
 }
 
-/* Does nobody want it any more, of which nothing is carried out yet? Then it is over. */
-static bool is_over(el_guarded *guarded) {
+/* Ends a transaction that is not under way if the client is closed or Lua has dropped it. True: it
+ * has ended. */
+static bool end_if_unwanted(el_guarded *guarded) {
   el_error cancelled;
-  if (guarded->world->closed.code != EL_OK) {
-    fail(guarded, &guarded->world->closed);
+  if (guarded->shared->closed.code != EL_OK) {
+    fail(guarded, &guarded->shared->closed);
     return true;
   }
-  if (!atomic_load(&guarded->dropped)) return false;
-  el_error_set(&cancelled, EL_CANCELLED, "nobody waits for it any more");
+  if (!atomic_load(&guarded->is_dropped)) return false;
+  el_error_set(&cancelled, EL_CANCELLED,
+               "the transaction was dropped before it was sent");
   fail(guarded, &cancelled);
   return true;
 }
 
 static void take_turn(el_guarded *guarded) {
-  guarded->queued = false;
+  guarded->is_queued = false;
   TAILQ_REMOVE(&writes_of(guarded)->waiting, guarded, order_link);
-  TAILQ_REMOVE(&guarded->world->resting, guarded, link);
-  el_timers_stop(guarded->world->timers, &guarded->timer);
-  if (!is_over(guarded)) {
+  TAILQ_REMOVE(&guarded->shared->resting, guarded, link);
+  el_timers_stop(guarded->shared->timers, &guarded->timer);
+  if (!end_if_unwanted(guarded)) {
     attempt(guarded, EL_WRITE_START);
   }
 }
 
 static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
-  el_writer who = {.keys = NULL};
+  el_writer writer = {.keys = NULL};
   el_write_event event;
-  if (guarded->lk != NULL) who = el_lock_writer(guarded->lk);
-  el_recipe_read_guarded(&who, answer, &event);
-  guarded->detached = event.detached;
+  if (guarded->lk != NULL) writer = el_lock_writer(guarded->lk);
+  el_recipe_read_guarded(&writer, answer, &event);
+  guarded->is_detached = event.detached;
   if (writes_of(guarded) != NULL) return step(guarded, &event);
   if (el_write_may_repeat(&event.outcome, guarded->writes)) {
     return EL_WRITE_AGAIN;
@@ -192,7 +259,6 @@ static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
   return event.succeeded ? EL_WRITE_DONE : EL_WRITE_KEY_GONE;
 }
 
-/* It isn't sent again. */
 static el_write_action give_up(el_guarded *guarded) {
   el_write_event stop = {.kind = EL_WRITE_STOP};
   return writes_of(guarded) != NULL ? step(guarded, &stop) : EL_WRITE_FAILED;
@@ -209,7 +275,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
       return;
     case EL_WRITE_KEY_GONE:
       if (guarded->lk != NULL) {
-        el_lock_key_gone(guarded->lk, guarded->detached); /* whoever took it */
+        el_lock_key_gone(guarded->lk, guarded->is_detached);
       }
       break;
     case EL_WRITE_UNSENT:
@@ -220,7 +286,7 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
       break;
     default:
       el_txn_answer_free(answer);
-      if (!is_over(guarded)) {
+      if (!end_if_unwanted(guarded)) {
         perform(guarded, action);
       }
       return;
@@ -228,133 +294,207 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   finish(guarded, answer);
 }
 
-/* The client is closed, and what was sent may be carried out. */
-static void fail_unheard(el_guarded *guarded) {
-  el_error err = guarded->world->closed;
+/* The client was closed while the request was under way: etcd may still apply it. */
+static void fail_unanswered(el_guarded *guarded) {
+  el_error err = guarded->shared->closed;
   err.is_definite = false;
   fail(guarded, &err);
 }
 
 static void on_answer(el_request *request, el_txn_answer *answer) {
   el_guarded *guarded = EL_CONTAINER_OF(request, el_guarded, request);
-  guarded->sent = false;
-  if (!guarded->finished) {
-    el_timers_stop(guarded->world->timers, &guarded->timer);
+  guarded->is_sent = false;
+  if (!guarded->is_finished) {
+    el_timers_stop(guarded->shared->timers, &guarded->timer);
   }
-  if (guarded->finished && answer != NULL) {
+  if (guarded->is_finished && answer != NULL) {
     el_txn_answer_free(answer);
-  } else if (!guarded->finished && answer != NULL) {
+  } else if (!guarded->is_finished && answer != NULL) {
     take_answer(guarded, answer);
-  } else if (!guarded->finished) {
-    fail_unheard(guarded);
+  } else if (!guarded->is_finished) {
+    fail_unanswered(guarded);
   }
-  el_guarded_unref(guarded);
+  unref(guarded);
 }
 
-/* What hasn't left by now must not leave later: whoever is told that his write has
- * failed may write something else. */
+/* Fails a transaction that has not left by its deadline. It must not leave later: after the error
+ * the caller may write something else. False: it has left. */
 static bool withdraw(el_guarded *guarded) {
-  el_requests *requests = guarded->world->requests;
+  el_requests *requests = guarded->shared->requests;
   const el_error *away = el_requests_away(requests);
   el_error err;
   if (!el_requests_withdraw(requests, &guarded->request)) return false;
   if (away != NULL) {
     err = *away;
   } else {
-    el_error_set(&err, EL_UNAVAILABLE, "etcd %s: it was not asked in time",
+    el_error_set(&err, EL_UNAVAILABLE,
+                 "etcd %s: the request was not sent in time",
                  el_requests_address(requests));
   }
   err.is_definite = true;
-  guarded->sent = false;
+  guarded->is_sent = false;
   fail(guarded, &err);
-  el_guarded_unref(guarded);
+  unref(guarded);
   return true;
 }
 
-/* gRPC tells the end of an attempt that has left, but not of one that has to get a
- * token first. */
+/* gRPC ends a call at its deadline, but a request that waits for an auth token has no call. */
 static void on_deadline(el_guarded *guarded) {
-  el_write_event unheard = {.kind = EL_WRITE_ANSWER};
+  el_write_event unanswered = {.kind = EL_WRITE_ANSWER};
   int64_t last_ms = guarded->deadline_ms + GRACE_MS;
   el_error err;
   if (withdraw(guarded)) return;
   if (el_now_ms() < last_ms) {
-    el_timers_set(guarded->world->timers, &guarded->timer, last_ms);
+    el_timers_set(guarded->shared->timers, &guarded->timer, last_ms);
     return;
   }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
-               el_requests_address(guarded->world->requests));
-  err.is_definite =
-      writes_of(guarded) != NULL && step(guarded, &unheard) == EL_WRITE_UNSENT;
+               el_requests_address(guarded->shared->requests));
+  err.is_definite = writes_of(guarded) != NULL &&
+                    step(guarded, &unanswered) == EL_WRITE_UNSENT;
   fail(guarded, &err);
 }
 
-static void fail_behind(el_guarded *guarded) {
+static void fail_queued(el_guarded *guarded) {
   el_error err;
   el_error_set(&err, EL_UNAVAILABLE,
-               "etcd %s: it has not answered the write before this one in time",
-               el_requests_address(guarded->world->requests));
+               "etcd %s: no answer in time to an earlier write of this hold",
+               el_requests_address(guarded->shared->requests));
   fail(guarded, &err);
 }
 
 static void on_timer(el_timer *timer) {
   el_guarded *guarded = EL_CONTAINER_OF(timer, el_guarded, timer);
-  if (guarded->sent) {
+  if (guarded->is_sent) {
     on_deadline(guarded);
     return;
   }
-  TAILQ_REMOVE(&guarded->world->resting, guarded, link);
-  if (guarded->queued) {
-    fail_behind(guarded);
-  } else if (!is_over(guarded)) {
+  TAILQ_REMOVE(&guarded->shared->resting, guarded, link);
+  if (guarded->is_queued) {
+    fail_queued(guarded);
+  } else if (!end_if_unwanted(guarded)) {
     attempt(guarded, EL_WRITE_RETRY);
   }
 }
 
 static void run_start(el_command *command) {
   el_guarded *guarded = EL_CONTAINER_OF(command, el_guarded, command);
-  const el_error *wrong = el_requests_wrong_cluster(guarded->world->requests);
-  if (guarded->world->closed.code != EL_OK) {
-    fail(guarded, &guarded->world->closed);
+  const el_error *wrong = el_requests_wrong_cluster(guarded->shared->requests);
+  if (guarded->shared->closed.code != EL_OK) {
+    fail(guarded, &guarded->shared->closed);
   } else if (wrong != NULL) {
     fail(guarded, wrong);
   } else {
-    if (guarded->downgrades) el_lock_note_downgrade(guarded->lk);
+    if (guarded->is_downgrade) el_lock_start_downgrade(guarded->lk);
     attempt(guarded, EL_WRITE_START);
   }
 }
 
-/* On Lua's side; once it is posted, it is the I/O thread's. */
+void el_guarded_fail_all(el_shared *shared) {
+  el_guarded *guarded;
+  while ((guarded = TAILQ_FIRST(&shared->resting)) != NULL) {
+    TAILQ_REMOVE(&shared->resting, guarded, link);
+    el_timers_stop(shared->timers, &guarded->timer);
+    fail(guarded, &shared->closed);
+  }
+}
+
+/* ---- on a Lua thread ---- */
+
+el_guarded *el_guarded_new(el_shared *shared) {
+  el_guarded *guarded = calloc(1, sizeof *guarded);
+  if (guarded == NULL) return NULL;
+  atomic_init(&guarded->refs, 1);
+  guarded->shared = el_shared_ref(shared);
+  guarded->request.counted_as = offsetof(el_stats, calls);
+  el_completion_init(&guarded->completion);
+  return guarded;
+}
+
+void el_guarded_drop(el_guarded *guarded) {
+  if (!el_shared_is_forked(guarded->shared)) {
+    atomic_store(&guarded->is_dropped, true);
+    unref(guarded);
+  }
+}
+
+static bool copy_bytes(el_bytes *to, el_bytes from) {
+  *to = (el_bytes){el_bytes_copy(from), from.len};
+  return to->data != NULL;
+}
+
+bool el_guarded_add(el_guarded *guarded, const el_op *op) {
+  el_op *ops = realloc(guarded->ops, (guarded->n_ops + 1) * sizeof *ops);
+  el_op *added;
+  if (ops == NULL) return false;
+  guarded->ops = ops;
+  added = &ops[guarded->n_ops++];
+  *added = *op;
+  added->key = added->range_end = added->value = (el_bytes){0};
+  guarded->writes = guarded->writes || op->kind != EL_OP_RANGE;
+  guarded->request.by_itself =
+      guarded->writes && (guarded->n_ops > 1 || op->range_end.len > 0);
+  return copy_bytes(&added->key, op->key) &&
+         copy_bytes(&added->range_end, op->range_end) &&
+         copy_bytes(&added->value, op->value);
+}
+
+bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev,
+                      int64_t lease) {
+  el_bytes copy;
+  assert(guarded->guards[0].key.len == 0 && guarded->lk == NULL);
+  if (!copy_bytes(&copy, key)) return false;
+  guarded->guards[0] =
+      (el_compare){.test = EL_CREATE_REV_IS, .key = copy, .rev = rev};
+  guarded->guards[1] =
+      (el_compare){.test = EL_LEASE_IS, .key = copy, .rev = lease};
+  return true;
+}
+
+void el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
+  assert(guarded->guards[0].key.len == 0 && guarded->lk == NULL);
+  guarded->lk = el_lock_ref(lk);
+}
+
+bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk) {
+  char key[EL_KEY_SIZE];
+  el_writer writer = el_lock_writer(lk);
+  el_op put = el_recipe_downgrade(&writer, key);
+  guarded->is_downgrade = true;
+  el_guarded_guard_lock(guarded, lk);
+  return el_guarded_add(guarded, &put);
+}
+
+bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value) {
+  el_writer writer = el_lock_writer(lk);
+  el_op put = el_recipe_proclaim(&writer, value);
+  guarded->is_proclaim = true;
+  el_guarded_guard_lock(guarded, lk);
+  return el_guarded_add(guarded, &put);
+}
+
 bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
-  if (!el_handle_is_usable(guarded->handle, err)) return false;
+  if (!el_shared_is_usable(guarded->shared, err)) return false;
   guarded->request.done = on_answer;
   guarded->timer.on_due = on_timer;
   guarded->command.run = run_start;
   guarded->deadline_ms = el_now_ms() + timeout_ms;
   atomic_fetch_add(&guarded->refs, 1);
-  if (!el_handle_post(guarded->handle, &guarded->command)) {
-    el_guarded_unref(guarded);
+  if (!el_shared_post(guarded->shared, &guarded->command)) {
+    unref(guarded);
     el_error_set(err, EL_CLOSED, "the client is closed");
     return false;
   }
   return true;
 }
 
-void el_guarded_world_init(el_guarded_world *world, el_requests *requests,
-                           el_timers *timers, bool fail_fast) {
-  world->requests = requests;
-  world->timers = timers;
-  world->fail_fast = fail_fast;
-  world->closed.code = EL_OK;
-  TAILQ_INIT(&world->resting);
+const el_txn_answer *el_guarded_wait(el_guarded *guarded, int64_t timeout_ms) {
+  return el_shared_wait(guarded->shared, &guarded->completion, ANSWERED,
+                        timeout_ms)
+             ? guarded->answer
+             : NULL;
 }
 
-void el_guarded_world_close(el_guarded_world *world, const el_error *err) {
-  el_guarded *guarded;
-  world->closed = *err;
-  while ((guarded = TAILQ_FIRST(&world->resting)) != NULL) {
-    TAILQ_REMOVE(&world->resting, guarded, link);
-    el_timers_stop(world->timers, &guarded->timer);
-    fail(guarded, err);
-  }
+bool el_guarded_arm(el_guarded *guarded, el_wake *wake, uint64_t id) {
+  return el_completion_arm(&guarded->completion, ANSWERED, wake, id);
 }

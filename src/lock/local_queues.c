@@ -64,8 +64,8 @@ struct el_local_queues {
   queue_driver *orphans; /* has the places of sessions that are over */
 };
 
-static el_owner *owner_of(el_local_owner *local) {
-  return EL_CONTAINER_OF(local, el_owner, local);
+static el_waiter *owner_of(el_local_owner *local) {
+  return EL_CONTAINER_OF(local, el_waiter, local);
 }
 
 static place *place_of(el_local_place *local) {
@@ -223,7 +223,7 @@ static void free_queue(queue_driver *queue) {
 
 typedef bool visitor(queue_driver *queue);
 
-static bool visit_name(const el_local_queues *queues, const el_owner *owner,
+static bool visit_name(const el_local_queues *queues, const el_waiter *owner,
                        el_bytes name, visitor *visit) {
   const el_entry_world *world = queues->world;
   for (; world != NULL; world = world->next) {
@@ -251,7 +251,7 @@ static bool shares_name(const queue_driver *multi, el_bytes names) {
   const el_local_owner *first = TAILQ_FIRST(&multi->local.waiting);
   const el_keys *keys = at != NULL ? &at->driver.keys : NULL;
   el_bytes wanted = keys == NULL && first != NULL
-                        ? EL_CONTAINER_OF(first, const el_owner, local)->name
+                        ? EL_CONTAINER_OF(first, const el_waiter, local)->name
                         : (el_bytes){0};
   for (; keys != NULL; keys = keys->next) {
     if (list_has(names, el_keys_name(keys))) return true;
@@ -262,7 +262,7 @@ static bool shares_name(const queue_driver *multi, el_bytes names) {
   return false;
 }
 
-static bool visit_multis(const el_local_queues *queues, const el_owner *owner,
+static bool visit_multis(const el_local_queues *queues, const el_waiter *owner,
                          visitor *visit) {
   for (size_t i = 0; i < queues->n_listed; i++) {
     queue_driver *queue = queues->listed[i];
@@ -275,7 +275,7 @@ static bool visit_multis(const el_local_queues *queues, const el_owner *owner,
 }
 
 /* A semaphore has one local queue for each number of permits that callers name. */
-static bool visit_permits(const el_local_queues *queues, const el_owner *owner,
+static bool visit_permits(const el_local_queues *queues, const el_waiter *owner,
                           visitor *visit) {
   for (size_t i = 0; i < queues->n_listed; i++) {
     queue_driver *queue = queues->listed[i];
@@ -292,7 +292,7 @@ static bool visit_permits(const el_local_queues *queues, const el_owner *owner,
 /* Calls |visit| for each other queue that conflicts with what |owner| wants, until it returns
  * true; then that is returned. */
 static bool visit_conflicting(const el_local_queues *queues,
-                              const el_owner *owner, visitor *visit) {
+                              const el_waiter *owner, visitor *visit) {
   el_bytes names = owner->name;
   if (owner->mode == EL_MODE_PERMIT) {
     return visit_permits(queues, owner, visit);
@@ -312,7 +312,7 @@ static bool is_leaving(queue_driver *queue) {
 }
 
 /* Must the first owner that waits, if it is a try, wait for the end of a key of ours? */
-static bool is_held_back(queue_driver *queue, const el_owner *first) {
+static bool is_held_back(queue_driver *queue, const el_waiter *first) {
   bool is_so = first != NULL &&
                (first->local.try_once || first->local.must_share) &&
                visit_conflicting(queue->queues, first, is_leaving);
@@ -325,8 +325,8 @@ static bool is_held_back(queue_driver *queue, const el_owner *first) {
 static void carry_out(const el_local_action *action);
 
 /* The first owner that waits in |queue|, or is about to. */
-static const el_owner *first_waiting(const queue_driver *queue,
-                                     const el_local_event *event) {
+static const el_waiter *first_waiting(const queue_driver *queue,
+                                      const el_local_event *event) {
   el_local_owner *first = TAILQ_FIRST(&queue->local.waiting);
   if (first == NULL && event->kind == EL_LOCAL_JOIN) first = event->owner;
   return first != NULL ? owner_of(first) : NULL;
@@ -464,13 +464,13 @@ static const el_error *last_cause(const queue_driver *queue, const place *at) {
 }
 
 /* The place that |owner| has, or else the one that it waits for; NULL: none. */
-static place *awaited_place(const el_owner *owner) {
+static place *awaited_place(const el_waiter *owner) {
   return owner->local.place != NULL ? place_of(owner->local.place)
                                     : first_place(owner->queue);
 }
 
 /* Does another owner of this client hold what |owner| waits for? Readers share. */
-static bool is_held_here(const el_owner *owner, const place *at) {
+static bool is_held_here(const el_waiter *owner, const place *at) {
   const el_local_owner *first =
       at != NULL ? TAILQ_FIRST(&at->local.owners) : NULL;
   return owner->mode != EL_MODE_READ && first != NULL &&
@@ -479,7 +479,7 @@ static bool is_held_here(const el_owner *owner, const place *at) {
 
 /* Has etcd answered in all the time that |owner| has waited? Nothing is asked while
  * our place in its queue is known. */
-static bool has_answered(const el_owner *owner, const place *at) {
+static bool has_answered(const el_waiter *owner, const place *at) {
   int64_t since_ms = owner->deadline_ms == INT64_MAX
                          ? 0
                          : owner->deadline_ms - owner->timeout_ms;
@@ -511,7 +511,7 @@ static const el_error *cause_of_doubt(const queue_driver *queue) {
 }
 
 /* A try whose time is over has no answer of its own, whatever others were told. */
-static void explain_timeout(const el_owner *owner, int64_t waited_ms,
+static void explain_timeout(const el_waiter *owner, int64_t waited_ms,
                             el_error *err) {
   const place *at = awaited_place(owner);
   bool is_held = !owner->local.try_once && is_held_here(owner, at);
@@ -526,13 +526,13 @@ static void explain_timeout(const el_owner *owner, int64_t waited_ms,
 
 /* ---- time ---- */
 
-static bool waits_for_contact(const el_owner *owner) {
+static bool waits_for_contact(const el_waiter *owner) {
   const el_local_queues *queues = owner->queue->queues;
   return owner->deadline_ms == INT64_MAX &&
          !el_requests_have_contact(queues->world->requests);
 }
 
-static void set_deadline(el_owner *owner) {
+static void set_deadline(el_waiter *owner) {
   int64_t at_ms = waits_for_contact(owner) ? el_now_ms() + EL_FIRST_CONTACT_MS
                                            : owner->deadline_ms;
   if (at_ms != INT64_MAX) {
@@ -540,8 +540,8 @@ static void set_deadline(el_owner *owner) {
   }
 }
 
-static void set_hard_end(el_owner *owner) {
-  int64_t end_ms = owner->events->hard_end(owner);
+static void set_hard_end(el_waiter *owner) {
+  int64_t end_ms = owner->events->max_hold_end(owner);
   if (end_ms != INT64_MAX) {
     el_timers_set(timers_of(owner->queue), &owner->timer, end_ms);
   } else {
@@ -549,7 +549,7 @@ static void set_hard_end(el_owner *owner) {
   }
 }
 
-static void stop_wait(el_owner *owner, const el_error *err) {
+static void stop_wait(el_waiter *owner, const el_error *err) {
   el_local_event leave = {.kind = EL_LOCAL_LEAVE,
                           .owner = &owner->local,
                           .how = EL_LEAVE_BY_ITSELF,
@@ -559,7 +559,7 @@ static void stop_wait(el_owner *owner, const el_error *err) {
 
 /* A wait without a time limit lasts through an outage; but if etcd was never reached, its
  * address may be wrong. */
-static void on_deadline(el_owner *owner) {
+static void on_deadline(el_waiter *owner) {
   bool endless = owner->deadline_ms == INT64_MAX;
   el_error err;
   if (endless && !waits_for_contact(owner)) return; /* it has come meanwhile */
@@ -569,11 +569,11 @@ static void on_deadline(el_owner *owner) {
 }
 
 static void on_timer(el_timer *timer) {
-  el_owner *owner = EL_CONTAINER_OF(timer, el_owner, timer);
+  el_waiter *owner = EL_CONTAINER_OF(timer, el_waiter, timer);
   el_local_event end = {.kind = EL_LOCAL_MAX_HOLD, .owner = &owner->local};
-  if (!el_owner_is_holding(owner)) {
+  if (!el_waiter_is_holding(owner)) {
     on_deadline(owner);
-  } else if (el_now_ms() < owner->events->hard_end(owner)) {
+  } else if (el_now_ms() < owner->events->max_hold_end(owner)) {
     set_hard_end(owner); /* it was moved this very moment */
   } else {
     step(owner->queue, &end);
@@ -590,7 +590,7 @@ static void set_value(place *at) {
                          : (el_bytes){0};
 }
 
-static void forget(el_owner *owner) { owner->events->forgotten(owner); }
+static void forget(el_waiter *owner) { owner->events->done(owner); }
 
 static void add_place(queue_driver *queue) {
   el_local_owner *first = TAILQ_FIRST(&queue->local.waiting);
@@ -606,12 +606,12 @@ static void signal_entry(place *at, int signal) {
 
 /* The claim is the session's, not the lock's: one renewal prolongs all its holds,
  * and the end of the session ends them all without a visit to each. */
-static void grant(el_owner *owner, place *at, int64_t mod_rev) {
+static void grant(el_waiter *owner, place *at, int64_t mod_rev) {
   queue_driver *queue = owner->queue;
   el_grant what = {.token = at->driver.entry.rev,
                    .mod_rev = mod_rev,
                    .keys = &at->driver.keys,
-                   .claim = el_session_driver_claim(queue->world->session)};
+                   .deadline = el_session_driver_claim(queue->world->session)};
   EL_COUNT(counters_of(queue), waiting, -1);
   EL_COUNT(counters_of(queue), held, 1);
   EL_COUNT(counters_of(queue), acquired, 1);
@@ -620,7 +620,7 @@ static void grant(el_owner *owner, place *at, int64_t mod_rev) {
   set_hard_end(owner);
 }
 
-static void explain_failure(const el_owner *owner,
+static void explain_failure(const el_waiter *owner,
                             const el_local_action *action, el_error *err) {
   const place *at = place_of(action->place);
   const el_error *doubt;
@@ -645,7 +645,7 @@ static void explain_failure(const el_owner *owner,
   }
 }
 
-static void fail(el_owner *owner, const el_local_action *action) {
+static void fail(el_waiter *owner, const el_local_action *action) {
   const el_error *given = action->err;
   el_error err;
   if (given == NULL) {
@@ -661,7 +661,7 @@ static void fail(el_owner *owner, const el_local_action *action) {
 }
 
 /* Counted first: an owner that is told of the loss finds it counted in `stats`. */
-static void lose(el_owner *owner, el_loss loss) {
+static void lose(el_waiter *owner, el_loss loss) {
   el_error err;
   EL_COUNT(counters_of(owner->queue), held, -1);
   el_timers_stop(timers_of(owner->queue), &owner->timer);
@@ -671,7 +671,7 @@ static void lose(el_owner *owner, el_loss loss) {
   forget(owner);
 }
 
-static void explain_gone(const el_local_queues *queues, const el_owner *owner,
+static void explain_gone(const el_local_queues *queues, const el_waiter *owner,
                          el_error *err) {
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
   if (queues->closed.code != EL_OK) {
@@ -686,7 +686,7 @@ static void explain_gone(const el_local_queues *queues, const el_owner *owner,
 
 /* A release that is refused (rights were taken away) is told, once, as what it is;
  * the entry goes on trying, and at the latest the lease takes the key along. */
-static void end_release(el_owner *owner, const el_local_action *action) {
+static void end_release(el_waiter *owner, const el_local_action *action) {
   el_error err = {.code = EL_OK};
   if (action->release == EL_RELEASE_GONE) {
     explain_gone(place_of(action->place)->queue->queues, owner, &err);
@@ -785,7 +785,7 @@ static queue_driver *add_multi(el_local_queues *queues, el_entry_world *world) {
 }
 
 static queue_driver *queue_for(el_local_queues *queues, el_entry_world *world,
-                               const el_owner *owner) {
+                               const el_waiter *owner) {
   el_place where = {.mode = owner->mode, .permits = owner->permits};
   return owner->mode == EL_MODE_MULTI
              ? add_multi(queues, world)
@@ -798,7 +798,7 @@ static bool contend(queue_driver *queue) {
 }
 
 /* Why nobody can join any more; false: everybody can. */
-static bool is_refused(const el_local_queues *queues, const el_owner *owner,
+static bool is_refused(const el_local_queues *queues, const el_waiter *owner,
                        const el_entry_world *world, int64_t lock_delay_ms,
                        el_error *err) {
   const el_error *wrong = el_requests_wrong_cluster(queues->world->requests);
@@ -814,8 +814,8 @@ static bool is_refused(const el_local_queues *queues, const el_owner *owner,
   return true;
 }
 
-void el_owner_join(el_owner *owner, el_local_queues *queues,
-                   int64_t lock_delay_ms) {
+void el_waiter_join(el_waiter *owner, el_local_queues *queues,
+                    int64_t lock_delay_ms) {
   el_local_event join = {.kind = EL_LOCAL_JOIN, .owner = &owner->local};
   el_entry_world *world =
       queues->closed.code == EL_OK
@@ -837,7 +837,7 @@ void el_owner_join(el_owner *owner, el_local_queues *queues,
 }
 
 /* A hold counts as released when that begins. */
-void el_owner_leave(el_owner *owner, el_leave how, el_loss loss) {
+void el_waiter_leave(el_waiter *owner, el_leave how, el_loss loss) {
   el_local_event leave = {
       .kind = EL_LOCAL_LEAVE, .owner = &owner->local, .how = how, .loss = loss};
   el_error err;
@@ -845,7 +845,7 @@ void el_owner_leave(el_owner *owner, el_leave how, el_loss loss) {
       owner->local.state == EL_OWNER_RELEASING) {
     return;
   }
-  if (el_owner_is_holding(owner)) {
+  if (el_waiter_is_holding(owner)) {
     leave.mod_rev = owner->events->mod_rev(owner);
     el_timers_stop(timers_of(owner->queue), &owner->timer);
     if (how != EL_LEAVE_LOST) EL_COUNT(counters_of(owner->queue), held, -1);
@@ -857,22 +857,22 @@ void el_owner_leave(el_owner *owner, el_leave how, el_loss loss) {
   step(owner->queue, &leave);
 }
 
-bool el_owner_is_holding(const el_owner *owner) {
+bool el_waiter_is_holding(const el_waiter *owner) {
   return owner->local.state == EL_OWNER_HOLDING;
 }
 
-void el_owner_move_hard_end(el_owner *owner) {
-  if (el_owner_is_holding(owner)) set_hard_end(owner);
+void el_waiter_move_max_hold_end(el_waiter *owner) {
+  if (el_waiter_is_holding(owner)) set_hard_end(owner);
 }
 
-void el_owner_downgrade(el_owner *owner) {
+void el_waiter_downgrade(el_waiter *owner) {
   el_local_event downgrade = {.kind = EL_LOCAL_DOWNGRADE,
                               .owner = &owner->local};
-  if (el_owner_is_holding(owner)) step(owner->queue, &downgrade);
+  if (el_waiter_is_holding(owner)) step(owner->queue, &downgrade);
 }
 
-void el_owner_key_gone(el_owner *owner, int64_t rev, bool detached) {
-  if (el_owner_is_holding(owner)) {
+void el_waiter_key_gone(el_waiter *owner, int64_t rev, bool detached) {
+  if (el_waiter_is_holding(owner)) {
     el_entry_driver_key_gone(&place_of(owner->local.place)->driver, rev,
                              detached);
   }

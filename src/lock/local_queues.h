@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "lock/entry_driver.h"
-#include "lock/owner.h"
 #include "lock/sessions.h"
+#include "lock/waiter.h"
 
 enum {
   /* A client that never reached its etcd says so after this to those who wait
@@ -35,24 +35,24 @@ void el_local_queues_free(el_local_queues *queues);
 /* Puts |owner| into the queue of its name, where it stays until it is
  * forgotten. If it holds and crashes, nobody follows it sooner than after |lock_delay_ms|.
  * @thread io */
-void el_owner_join(el_owner *owner, el_local_queues *queues,
-                   int64_t lock_delay_ms);
+void el_waiter_join(el_waiter *owner, el_local_queues *queues,
+                    int64_t lock_delay_ms);
 
 /* Takes |owner| out, for |loss| if its hold is lost. Harmless if it is out.
  * @thread io */
-void el_owner_leave(el_owner *owner, el_leave how, el_loss loss);
+void el_waiter_leave(el_waiter *owner, el_leave how, el_loss loss);
 
 /* Does |owner| hold? @thread io */
-bool el_owner_is_holding(const el_owner *owner);
+bool el_waiter_is_holding(const el_waiter *owner);
 
 /* The hard end of |owner|'s hold was moved. @thread io */
-void el_owner_move_hard_end(el_owner *owner);
+void el_waiter_move_max_hold_end(el_waiter *owner);
 
 /* The hold of |owner|, a writer's, is a reader's from now on. @thread io */
-void el_owner_downgrade(el_owner *owner);
+void el_waiter_downgrade(el_waiter *owner);
 
 /* Another request of |owner| found no key of ours with |rev|, or it |detached|. @thread io */
-void el_owner_key_gone(el_owner *owner, int64_t rev, bool detached);
+void el_waiter_key_gone(el_waiter *owner, int64_t rev, bool detached);
 
 /* ---- what the news of a session mean to its queues ---- */
 

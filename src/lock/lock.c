@@ -1,14 +1,199 @@
-/* lock: one request for a lock, and the hold that comes of it. */
+/* lock: one request for a lock, and the hold that it leads to. */
 #include "lock/lock.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/completion.h"
 #include "base/container_of.h"
-#include "lock/lock_int.h"
+#include "lock/local_queues.h"
 
-/* ---- what the queue tells, on the I/O thread ---- */
+struct el_lock {
+  atomic_int refs;
+  atomic_int state; /* el_hold, or EL_HOLD_LOST + el_loss; any thread */
+  el_shared *shared;
+
+  union { /* saves 8 bytes for each held lock */
+    /* The option; set before the I/O thread gets the lock, used until it is granted. */
+    int64_t max_hold_ms;
+    /* Since it was granted (el_now_us); 0: the client records no events. Any thread. */
+    _Atomic int64_t held_since_us;
+  };
+
+  /* Written by the I/O thread before it completes EL_LOCK_DECIDED. */
+  el_error *err; /* NULL: the lock is held */
+  int64_t token;
+  el_keys keys;
+  el_hold_deadline *deadline;
+
+  bool leads;                /* as in el_lock_options; constant */
+  atomic_bool is_downgraded; /* to a read hold; any thread */
+  atomic_bool is_stop_posted, is_max_hold_posted; /* their command is posted */
+
+  int32_t
+      lock_delay_ms; /* the option; set before the I/O thread gets the lock */
+
+  /* Written by the I/O thread before it completes EL_LOCK_RELEASED. */
+  el_error *release_err; /* NULL: the key is deleted */
+
+  el_completion completion;        /* of el_lock_event */
+  _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; any thread */
+  el_command command;              /* run_start, then run_move_max_hold_end */
+  el_command stop_command;
+
+  /* Used by the I/O thread only. */
+  el_waiter waiter;
+  el_writes writes;
+};
+
+/* ---- references and commands ---- */
+
+el_lock *el_lock_ref(el_lock *lk) {
+  atomic_fetch_add(&lk->refs, 1);
+  return lk;
+}
+
+void el_lock_unref(el_lock *lk) {
+  if (atomic_fetch_sub(&lk->refs, 1) != 1) return;
+  if (lk->deadline != NULL) {
+    el_hold_deadline_unref(lk->deadline);
+  }
+  el_completion_destroy(&lk->completion);
+  el_shared_unref(lk->shared);
+  el_keys_destroy(&lk->keys);
+  el_bytes_free(lk->waiter.name);
+  el_bytes_free(lk->waiter.value);
+  free(lk->err);
+  free(lk->release_err);
+  free(lk);
+}
+
+/* Posts |command| with a reference of its own. False: the client is closed. */
+static bool post(el_lock *lk, el_command *command) {
+  el_lock_ref(lk);
+  if (el_shared_post(lk->shared, command)) return true;
+  el_lock_unref(lk);
+  return false;
+}
+
+/* Unlock, the end of the hold and the garbage collector may all post it, but a command must not be
+ * in the inbox twice. */
+static void post_stop(el_lock *lk) {
+  if (!atomic_exchange(&lk->is_stop_posted, true)) {
+    post(lk, &lk->stop_command);
+  }
+}
+
+/* ---- the hold, on any thread ---- */
+
+static void begin_hold(el_lock *lk, int64_t max_hold_ms) {
+  int64_t now_us = el_now_us();
+  atomic_store_explicit(&lk->held_since_us,
+                        lk->shared->events.are_wanted ? now_us : 0,
+                        memory_order_relaxed);
+  atomic_store(&lk->max_hold_end_us,
+               max_hold_ms > 0 ? now_us + max_hold_ms * 1000 : INT64_MAX);
+}
+
+/* Returns why the hold is over by the clock, EL_LOSS_NONE while it is proven, and then in
+ * |left_us| for how long. */
+static el_loss clock_loss(const el_lock *lk, int64_t *left_us) {
+  el_loss loss;
+  int64_t until_us = el_hold_deadline_get(lk->deadline, &loss) * 1000;
+  int64_t max_us = atomic_load(&lk->max_hold_end_us), now_us = el_now_us();
+  *left_us = (max_us < until_us ? max_us : until_us) - now_us;
+  if (*left_us > 0) return EL_LOSS_NONE;
+  *left_us = 0;
+  return max_us <= now_us && (until_us == 0 || max_us < until_us)
+             ? EL_LOSS_MAX_HOLD
+             : loss;
+}
+
+void el_lock_read_proof_error(const el_lock *lk, el_error *err) {
+  el_loss loss;
+  int64_t until_ms = el_hold_deadline_get(lk->deadline, &loss);
+  int64_t ended_ms = until_ms <= el_now_ms() ? until_ms : 0;
+  if (!el_shared_stood_still(lk->shared, err)) {
+    el_shared_read_proof_error(lk->shared, ended_ms, err);
+  }
+}
+
+int64_t el_lock_held_us(const el_lock *lk) {
+  int64_t since_us =
+      atomic_load_explicit(&lk->held_since_us, memory_order_relaxed);
+  return since_us != 0 ? el_now_us() - since_us : 0;
+}
+
+static el_event end_event(const el_lock *lk, el_event_kind kind) {
+  return (el_event){.kind = kind,
+                    .subject = lk->waiter.name,
+                    .mode = atomic_load(&lk->is_downgraded)
+                                ? EL_MODE_READ
+                                : (el_mode)lk->waiter.mode,
+                    .leads = lk->leads,
+                    .token = lk->token,
+                    .held_us = el_lock_held_us(lk)};
+}
+
+/* Marks a hold as lost, with its event and counter. False: it is not held. */
+static bool lose(el_lock *lk, el_loss loss) {
+  el_error cause = {.code = EL_OK};
+  el_event event;
+  bool is_lost;
+  if (atomic_load(&lk->state) != EL_HOLD_HELD) return false;
+  event =
+      end_event(lk, loss == EL_LOSS_CLOSED ? EL_EVENT_ENDED : EL_EVENT_LOST);
+  event.loss = loss;
+  if (loss == EL_LOSS_EXPIRED) {
+    el_lock_read_proof_error(lk, &cause);
+  }
+  if (cause.code != EL_OK) {
+    event.why = (el_bytes){cause.text, strlen(cause.text)};
+  }
+  is_lost = el_events_note_change(&lk->shared->events, &event, &lk->state,
+                                  EL_HOLD_HELD, EL_HOLD_LOST + (int)loss);
+  if (is_lost) {
+    EL_COUNT(&lk->shared->counters, lost, 1);
+  }
+  return is_lost;
+}
+
+/* Marks a hold whose time is over as lost, and releases it, because its key would otherwise live
+ * as long as the lease. Returns the resulting state: the I/O thread may find another reason at the
+ * same moment, or another thread release the lock, and the first of them counts. */
+static int lose_by_clock(el_lock *lk, el_loss loss) {
+  if (lose(lk, loss)) {
+    el_completion_complete(&lk->completion, EL_LOCK_ENDED);
+    post_stop(lk);
+  }
+  return atomic_load(&lk->state);
+}
+
+el_hold el_lock_hold(el_lock *lk, int64_t *left_us) {
+  int state = atomic_load(&lk->state);
+  *left_us = 0;
+  if (state == EL_HOLD_HELD) {
+    /* The deadline is read before the state, see el_hold_deadline. */
+    el_loss loss = clock_loss(lk, left_us);
+    state = atomic_load(&lk->state);
+    if (state == EL_HOLD_HELD && loss != EL_LOSS_NONE) {
+      state = lose_by_clock(lk, loss);
+    } else if (state != EL_HOLD_HELD) {
+      *left_us = 0;
+    }
+  }
+  return state >= EL_HOLD_LOST ? EL_HOLD_LOST : (el_hold)state;
+}
+
+el_loss el_lock_loss(const el_lock *lk) {
+  int state = atomic_load(&lk->state);
+  return state >= EL_HOLD_LOST ? (el_loss)(state - EL_HOLD_LOST) : EL_LOSS_NONE;
+}
+
+/* ---- calls of the local queue, on the I/O thread ---- */
 
 static el_error *copy_of(const el_error *err) {
   el_error *copy;
@@ -18,159 +203,142 @@ static el_error *copy_of(const el_error *err) {
   return copy;
 }
 
-/* A wait that was given up meanwhile stays given up: whoever did that has posted
- * its release. */
-static void on_granted(el_owner *owner, const el_grant *grant) {
-  el_lock *lk = EL_CONTAINER_OF(owner, el_lock, owner);
+/* If the wait was cancelled in the meantime, the state is RELEASED already and stays so; the
+ * thread that cancelled it has posted the release. */
+static void on_granted(el_waiter *waiter, const el_grant *grant) {
+  el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int pending = EL_HOLD_PENDING;
   lk->token = grant->token;
   el_keys_copy(&lk->keys, grant->keys);
-  lk->claim = el_claim_ref(grant->claim);
+  lk->deadline = el_hold_deadline_ref(grant->deadline);
   el_write_order_init(&lk->writes.order, grant->mod_rev);
-  el_bytes_free(owner->value);
-  owner->value = (el_bytes){0};
-  el_lock_note_begin(lk, lk->max_hold_ms);
+  el_bytes_free(waiter->value);
+  waiter->value = (el_bytes){0};
+  begin_hold(lk, lk->max_hold_ms);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
-  el_completion_complete(&lk->news, EL_LOCK_DECIDED);
+  el_completion_complete(&lk->completion, EL_LOCK_DECIDED);
 }
 
-static void on_failed(el_owner *owner, const el_error *err) {
-  el_lock *lk = EL_CONTAINER_OF(owner, el_lock, owner);
+static void on_failed(el_waiter *waiter, const el_error *err) {
+  el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int pending = EL_HOLD_PENDING;
   lk->err = copy_of(err);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_FAILED);
-  el_completion_complete(&lk->news,
+  el_completion_complete(&lk->completion,
                          EL_LOCK_DECIDED | EL_LOCK_RELEASED | EL_LOCK_ENDED);
 }
 
-/* What the clock has ended was not lost for what has come of it: after a standstill that
- * may be told first. */
-static void lose_hold(el_lock *lk, el_loss loss) {
+/* A hold that has expired is lost for that reason, even if the I/O thread finds another one first:
+ * after a standstill it may read that the key is gone before it steps the session. */
+static void on_lost(el_waiter *waiter, el_loss loss) {
+  el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int64_t left_us;
-  el_loss by_clock = el_lock_clock_loss(lk, &left_us);
-  el_lock_lose(lk, by_clock != EL_LOSS_NONE ? by_clock : loss);
+  el_loss by_clock = clock_loss(lk, &left_us);
+  lose(lk, by_clock != EL_LOSS_NONE ? by_clock : loss);
+  el_completion_complete(&lk->completion, EL_LOCK_ENDED);
 }
 
-static void on_lost(el_owner *owner, el_loss loss) {
-  el_lock *lk = EL_CONTAINER_OF(owner, el_lock, owner);
-  lose_hold(lk, loss);
-  el_completion_complete(&lk->news, EL_LOCK_ENDED);
-}
-
-static void on_released(el_owner *owner, const el_error *err) {
-  el_lock *lk = EL_CONTAINER_OF(owner, el_lock, owner);
+static void on_released(el_waiter *waiter, const el_error *err) {
+  el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   lk->release_err = copy_of(err);
-  el_completion_complete(&lk->news, EL_LOCK_RELEASED);
+  el_completion_complete(&lk->completion, EL_LOCK_RELEASED);
 }
 
-static void on_forgotten(el_owner *owner) {
-  el_lock_unref(EL_CONTAINER_OF(owner, el_lock, owner));
+static void on_done(el_waiter *waiter) {
+  el_lock_unref(EL_CONTAINER_OF(waiter, el_lock, waiter));
 }
 
-static int64_t hard_end(const el_owner *owner) {
-  const el_lock *lk = EL_CONTAINER_OF(owner, const el_lock, owner);
-  int64_t end_us = atomic_load(&lk->hold_until_us);
+static int64_t max_hold_end(const el_waiter *waiter) {
+  const el_lock *lk = EL_CONTAINER_OF(waiter, const el_lock, waiter);
+  int64_t end_us = atomic_load(&lk->max_hold_end_us);
   return end_us < INT64_MAX ? end_us / 1000 + 1 : INT64_MAX;
 }
 
-static int64_t mod_rev(const el_owner *owner) {
-  const el_lock *lk = EL_CONTAINER_OF(owner, const el_lock, owner);
+static int64_t mod_rev(const el_waiter *waiter) {
+  const el_lock *lk = EL_CONTAINER_OF(waiter, const el_lock, waiter);
   return atomic_load(&lk->is_downgraded)
              ? -1
              : el_write_order_pass(&lk->writes.order);
 }
 
-static const el_owner_events owner_events = {
-    on_granted,   on_failed, on_lost, on_released,
-    on_forgotten, hard_end,  mod_rev};
+static const el_waiter_events waiter_events = {
+    on_granted, on_failed,    on_lost, on_released,
+    on_done,    max_hold_end, mod_rev};
 
-/* ---- what Lua's side asks, on the I/O thread ---- */
+/* ---- commands, on the I/O thread ---- */
 
-/* Somebody has moved the hard end. */
-static void run_expire(el_command *command) {
+static void run_move_max_hold_end(el_command *command) {
   el_lock *lk = EL_CONTAINER_OF(command, el_lock, command);
-  atomic_store(&lk->expire_posted, false);
-  el_owner_move_hard_end(&lk->owner);
+  atomic_store(&lk->is_max_hold_posted, false);
+  el_waiter_move_max_hold_end(&lk->waiter);
   el_lock_unref(lk);
 }
 
-/* The command's reference becomes the queue's. From now on the command is for the hard
- * end, which nobody can move before the lock is held. */
+/* The local queue takes over the command's reference. The command can be used again, because
+ * el_lock_set_max_hold does nothing until the lock is held. */
 static void run_start(el_command *command) {
   el_lock *lk = EL_CONTAINER_OF(command, el_lock, command);
-  command->run = run_expire;
-  el_owner_join(&lk->owner, lk->handle->queues, lk->lock_delay_ms);
+  command->run = run_move_max_hold_end;
+  el_waiter_join(&lk->waiter, lk->shared->queues, lk->lock_delay_ms);
 }
 
 static void run_stop(el_command *command) {
   el_lock *lk = EL_CONTAINER_OF(command, el_lock, stop_command);
   el_loss loss = el_lock_loss(lk);
-  el_leave how = loss != EL_LOSS_NONE      ? EL_LEAVE_LOST
-                 : el_lock_is_outlived(lk) ? EL_LEAVE_ABANDONED
-                                           : EL_LEAVE_BY_ITSELF;
-  el_owner_leave(&lk->owner, how, loss);
+  el_leave how = loss != EL_LOSS_NONE       ? EL_LEAVE_LOST
+                 : el_lock_is_abandoned(lk) ? EL_LEAVE_ABANDONED
+                                            : EL_LEAVE_BY_ITSELF;
+  el_waiter_leave(&lk->waiter, how, loss);
   el_lock_unref(lk);
 }
 
-el_writes *el_lock_writes(el_lock *lk) { return &lk->writes; }
+/* ---- make one, on a Lua thread ---- */
 
-bool el_lock_is_kept(const el_lock *lk) {
-  return el_owner_is_holding(&lk->owner);
-}
-
-void el_lock_note_downgrade(el_lock *lk) { el_owner_downgrade(&lk->owner); }
-
-void el_lock_key_gone(el_lock *lk, bool detached) {
-  el_owner_key_gone(&lk->owner, lk->token, detached);
-}
-
-/* ---- asking ---- */
-
-static el_lock *new_lock(el_handle *handle, const el_lock_options *options) {
+static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
   el_lock *lk = calloc(1, sizeof *lk);
   if (lk == NULL) return NULL;
-  lk->owner.name = (el_bytes){el_bytes_copy(options->name), options->name.len};
-  lk->owner.value =
+  lk->waiter.name = (el_bytes){el_bytes_copy(options->name), options->name.len};
+  lk->waiter.value =
       (el_bytes){el_bytes_copy(options->value), options->value.len};
-  if (lk->owner.name.data == NULL || lk->owner.value.data == NULL) {
-    el_bytes_free(lk->owner.name);
-    el_bytes_free(lk->owner.value);
+  if (lk->waiter.name.data == NULL || lk->waiter.value.data == NULL) {
+    el_bytes_free(lk->waiter.name);
+    el_bytes_free(lk->waiter.value);
     free(lk);
     return NULL;
   }
   atomic_init(&lk->refs, 1);
   atomic_init(&lk->state, EL_HOLD_PENDING);
-  atomic_init(&lk->hold_until_us, INT64_MAX);
-  lk->handle = el_handle_ref(handle);
+  atomic_init(&lk->max_hold_end_us, INT64_MAX);
+  lk->shared = el_shared_ref(shared);
   lk->max_hold_ms = options->max_hold_ms;
   lk->leads = options->leads;
   TAILQ_INIT(&lk->writes.waiting);
-  lk->owner.events = &owner_events;
-  lk->owner.mode = (uint8_t)options->mode;
-  lk->owner.permits = options->permits;
+  lk->waiter.events = &waiter_events;
+  lk->waiter.mode = (uint8_t)options->mode;
+  lk->waiter.permits = options->permits;
   lk->lock_delay_ms = (int32_t)options->lock_delay_ms;
-  lk->owner.local.linger_ms = (int32_t)options->linger_ms;
-  lk->owner.local.try_once = options->try_once;
-  lk->owner.local.must_share = options->must_share;
-  lk->owner.timeout_ms = options->timeout_ms;
-  lk->owner.deadline_ms =
+  lk->waiter.local.linger_ms = (int32_t)options->linger_ms;
+  lk->waiter.local.try_once = options->try_once;
+  lk->waiter.local.must_share = options->must_share;
+  lk->waiter.timeout_ms = options->timeout_ms;
+  lk->waiter.deadline_ms =
       options->timeout_ms < 0 ? INT64_MAX : el_now_ms() + options->timeout_ms;
   lk->command.run = run_start;
   lk->stop_command.run = run_stop;
-  el_completion_init(&lk->news);
+  el_completion_init(&lk->completion);
   return lk;
 }
 
-el_lock *el_lock_new(el_handle *handle, const el_lock_options *options,
+el_lock *el_lock_new(el_shared *shared, const el_lock_options *options,
                      el_error *err) {
   el_lock *lk;
-  if (!el_handle_is_usable(handle, err)) return NULL;
-  lk = new_lock(handle, options);
+  if (!el_shared_is_usable(shared, err)) return NULL;
+  lk = new_lock(shared, options);
   if (lk == NULL) {
     el_error_set(err, EL_NOMEM, "no memory for a lock");
     return NULL;
   }
-  if (!el_lock_post(lk, &lk->command)) {
+  if (!post(lk, &lk->command)) {
     el_error_set(err, EL_CLOSED, "the client is closed");
     el_lock_unref(lk);
     return NULL;
@@ -178,7 +346,7 @@ el_lock *el_lock_new(el_handle *handle, const el_lock_options *options,
   return lk;
 }
 
-/* ---- waiting ---- */
+/* ---- wait, on a Lua thread ---- */
 
 static void read_error(const el_error *from, el_error *to) {
   if (from != NULL) {
@@ -189,7 +357,8 @@ static void read_error(const el_error *from, el_error *to) {
 }
 
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err) {
-  if (!el_handle_wait(lk->handle, &lk->news, EL_LOCK_DECIDED, timeout_ms)) {
+  if (!el_shared_wait(lk->shared, &lk->completion, EL_LOCK_DECIDED,
+                      timeout_ms)) {
     return false;
   }
   read_error(lk->err, err);
@@ -197,7 +366,8 @@ bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err) {
 }
 
 bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err) {
-  if (!el_handle_wait(lk->handle, &lk->news, EL_LOCK_RELEASED, timeout_ms)) {
+  if (!el_shared_wait(lk->shared, &lk->completion, EL_LOCK_RELEASED,
+                      timeout_ms)) {
     return false;
   }
   read_error(lk->release_err, err);
@@ -205,22 +375,101 @@ bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err) {
 }
 
 bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms) {
-  /* Who has seen that it is lost isn't to be told that it isn't yet. */
+  /* The state changes before the event completes. A caller that has seen the loss in the state must
+   * not be told that the hold goes on. */
   return el_lock_loss(lk) != EL_LOSS_NONE ||
-         el_handle_wait(lk->handle, &lk->news, EL_LOCK_ENDED, timeout_ms);
+         el_shared_wait(lk->shared, &lk->completion, EL_LOCK_ENDED, timeout_ms);
 }
 
-bool el_lock_arm(el_lock *lk, el_lock_news news, el_wake *wake, uint64_t id) {
-  return el_completion_arm(&lk->news, news, wake, id);
+bool el_lock_arm(el_lock *lk, el_lock_event event, el_wake *wake, uint64_t id) {
+  return el_completion_arm(&lk->completion, event, wake, id);
 }
 
-void el_lock_disarm(el_lock *lk, el_lock_news news, uint64_t id) {
-  el_completion_disarm(&lk->news, news, id);
+void el_lock_disarm(el_lock *lk, el_lock_event event, uint64_t id) {
+  el_completion_disarm(&lk->completion, event, id);
 }
 
-/* ---- what it is ---- */
+/* ---- change or end the hold, on a Lua thread ---- */
 
-bool el_lock_waited(const el_lock *lk) { return lk->owner.local.waited; }
+bool el_lock_set_max_hold(el_lock *lk, int64_t max_hold_ms) {
+  int64_t left_us;
+  if (el_shared_is_forked(lk->shared) ||
+      el_lock_hold(lk, &left_us) != EL_HOLD_HELD) {
+    return false;
+  }
+  atomic_store(&lk->max_hold_end_us, el_now_us() + max_hold_ms * 1000);
+  if (!atomic_exchange(&lk->is_max_hold_posted, true)) {
+    post(lk, &lk->command);
+  }
+  return true;
+}
+
+void el_lock_downgrade(el_lock *lk) { atomic_store(&lk->is_downgraded, true); }
+
+static bool release_hold(el_lock *lk) {
+  int held = EL_HOLD_HELD;
+  return atomic_compare_exchange_strong(&lk->state, &held, EL_HOLD_RELEASED);
+}
+
+static bool abandon_hold(el_lock *lk, el_event_kind kind) {
+  el_event event = end_event(lk, kind);
+  return el_events_note_change(&lk->shared->events, &event, &lk->state,
+                               EL_HOLD_HELD, EL_HOLD_ABANDONED);
+}
+
+static bool end_hold_of_request(el_lock *lk) {
+  return abandon_hold(lk, EL_EVENT_ENDED);
+}
+
+static bool end_leaked_hold(el_lock *lk) {
+  return abandon_hold(lk, EL_EVENT_LEAKED);
+}
+
+/* Cancels the wait, or ends the hold by |end_hold|. True: the lock was held. */
+static bool end_lock(el_lock *lk, bool (*end_hold)(el_lock *)) {
+  int64_t left_us;
+  int state = (int)el_lock_hold(lk, &left_us);
+  bool was_held = false;
+  /* Repeated if the I/O thread grants the lock in between. */
+  while (!was_held && (state == EL_HOLD_PENDING || state == EL_HOLD_HELD)) {
+    if (state == EL_HOLD_HELD) {
+      was_held = end_hold(lk);
+      state = atomic_load(&lk->state);
+    } else if (atomic_compare_exchange_strong(&lk->state, &state,
+                                              EL_HOLD_RELEASED)) {
+      break;
+    }
+  }
+  if (was_held) {
+    el_completion_complete(&lk->completion, EL_LOCK_ENDED);
+  }
+  post_stop(lk);
+  return was_held;
+}
+
+bool el_lock_release(el_lock *lk) { return end_lock(lk, release_hold); }
+
+void el_lock_abandon(el_lock *lk) { end_lock(lk, end_hold_of_request); }
+
+bool el_lock_is_abandoned(const el_lock *lk) {
+  return atomic_load(&lk->state) == EL_HOLD_ABANDONED;
+}
+
+/* In a forked child the lock is not freed: the parent's I/O thread owns its state. */
+bool el_lock_drop(el_lock *lk) {
+  bool was_held;
+  if (el_shared_is_forked(lk->shared)) return false;
+  was_held = end_lock(lk, end_leaked_hold);
+  if (was_held) {
+    EL_COUNT(&lk->shared->counters, collected, 1);
+  }
+  el_lock_unref(lk);
+  return was_held;
+}
+
+/* ---- read fields ---- */
+
+bool el_lock_waited(const el_lock *lk) { return lk->waiter.local.waited; }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }
 
@@ -228,10 +477,24 @@ int64_t el_lock_lease(const el_lock *lk) { return lk->keys.lease; }
 
 const el_keys *el_lock_keys(const el_lock *lk) { return &lk->keys; }
 
+el_shared *el_lock_shared(const el_lock *lk) { return lk->shared; }
+
+size_t el_lock_size(void) { return sizeof(el_lock) + el_local_queue_size(); }
+
+/* ---- for guarded.c, on the I/O thread ---- */
+
+el_writes *el_lock_writes(el_lock *lk) { return &lk->writes; }
+
 el_writer el_lock_writer(const el_lock *lk) {
   return (el_writer){.keys = &lk->keys, .rev = lk->token};
 }
 
-el_handle *el_lock_handle(const el_lock *lk) { return lk->handle; }
+bool el_lock_is_holding(const el_lock *lk) {
+  return el_waiter_is_holding(&lk->waiter);
+}
 
-size_t el_lock_size(void) { return sizeof(el_lock) + el_local_queue_size(); }
+void el_lock_start_downgrade(el_lock *lk) { el_waiter_downgrade(&lk->waiter); }
+
+void el_lock_key_gone(el_lock *lk, bool is_detached) {
+  el_waiter_key_gone(&lk->waiter, lk->token, is_detached);
+}

@@ -1,15 +1,14 @@
-/* lock: one request for a lock, and the hold that comes of it.
+/* lock: one request for a lock, and the hold that it leads to.
  *
- * Made by a Lua thread, served by the I/O thread (local_queues.h), shared by
- * both: Lua's side reads the atomic state and the claim; everything else passes
- * through the completion. Reference-counted, because either side may be done
- * first.
+ * A Lua thread makes it, and the I/O thread serves it (local_queues.h). Lua reads the atomic state
+ * and the hold deadline; everything else is passed by the completion. It is reference-counted,
+ * because either thread may be done with it first.
  *
  *   PENDING -granted-> HELD -unlock-> RELEASED
- *      |  |             |  +-- lost --> LOST + reason (latched by whoever sees
- *      |  +--> FAILED   |               it first; never undone)
- *      |                +- its holder ended --> OUTLIVED
- *      +- given up, or whoever waited ended --> RELEASED
+ *      |  |             |  +-- lost --> LOST + reason (the first thread that sees the loss sets it;
+ *      |  |             |               it never changes again)
+ *      |  +--> FAILED   +- its owner ended without unlock --> ABANDONED
+ *      +- the wait was cancelled --> RELEASED
  */
 #ifndef ETCDLOCK_LOCK_LOCK_H
 #define ETCDLOCK_LOCK_LOCK_H
@@ -17,52 +16,54 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "base/alloc.h"
 #include "base/completion.h"
 #include "base/error.h"
-#include "lock/handle.h"
-#include "lock/local_queues.h"
+#include "lock/shared.h"
 #include "rules/entry.h"
 #include "rules/recipe.h"
+#include "rules/write_order.h"
 
 typedef struct el_lock el_lock;
 
 typedef struct el_lock_options {
-  /* As in el_owner; each of at most EL_NAME_MAX bytes, none empty. */
+  /* Full name, with the client's prefix; EL_MODE_MULTI: the names, separated by NUL. Each has 1 to
+   * EL_NAME_MAX bytes. */
   el_bytes name;
-  el_bytes value; /* what the key says about us; copied */
+  el_bytes value; /* the value of our key; copied */
   el_mode mode;
-  uint16_t permits;    /* EL_MODE_PERMIT: of how many it wants one */
-  bool try_once;       /* for Lua, try: don't wait for others */
-  bool must_share;     /* a reader: who has it here can't let go meanwhile */
-  bool leads;          /* for events: whoever holds this name leads */
-  int64_t timeout_ms;  /* how long to wait; negative: for ever */
-  int64_t max_hold_ms; /* hard end of the hold; 0: none */
-  int64_t linger_ms;   /* how long the key stays after it; 0: it doesn't */
-  int64_t
-      lock_delay_ms; /* nobody follows it sooner, if it crashes; 0: at once */
+  uint16_t permits;    /* EL_MODE_PERMIT: size of the semaphore */
+  bool try_once;       /* fail with "locked" instead of waiting */
+  bool must_share;     /* a read lock of which another owner here has a hold
+                          that it cannot release while this call runs */
+  bool leads;          /* this is an election; for events */
+  int64_t timeout_ms;  /* of the wait; negative: no limit */
+  int64_t max_hold_ms; /* ends the hold; 0: no limit */
+  int64_t linger_ms;   /* how long to keep the key after unlock; 0: delete it */
+  int64_t lock_delay_ms; /* delays the next grant after a crash; 0: no delay */
 } el_lock_options;
 
 typedef enum el_hold {
   EL_HOLD_PENDING,
   EL_HOLD_HELD,
   EL_HOLD_RELEASED,
-  EL_HOLD_OUTLIVED, /* released, because whoever held it has ended */
+  EL_HOLD_ABANDONED, /* released because its owner ended, see el_lock_abandon */
   EL_HOLD_FAILED,
-  EL_HOLD_LOST /* see el_lock_loss */
+  EL_HOLD_LOST /* for the reason el_lock_loss */
 } el_hold;
 
-/* What can be waited for, as events of a completion. */
-typedef enum el_lock_news {
-  EL_LOCK_DECIDED = 1,  /* held or failed */
-  EL_LOCK_RELEASED = 2, /* the key is out of etcd, or that failed */
-  EL_LOCK_ENDED = 4     /* released or lost */
-} el_lock_news;
+/* Events of a lock's completion, as bits. */
+typedef enum el_lock_event {
+  EL_LOCK_DECIDED = 1,  /* the lock is held, or the wait failed */
+  EL_LOCK_RELEASED = 2, /* the key is deleted, or that failed */
+  EL_LOCK_ENDED = 4     /* the hold is released, abandoned or lost */
+} el_lock_event;
 
-/* Asks for a lock of |handle|'s client. NULL and |err| (closed, forked, nomem) if
- * nobody can be asked. The caller owns one reference. @thread lua */
-el_lock *el_lock_new(el_handle *handle, const el_lock_options *options,
+/* el_lock_new asks for a lock. It returns NULL and |err| (closed, forked, nomem) if the client
+ * can't be used. The caller owns one reference. @thread lua */
+el_lock *el_lock_new(el_shared *shared, const el_lock_options *options,
                      el_error *err);
 
 /* @thread any */
@@ -71,103 +72,110 @@ el_lock *el_lock_ref(el_lock *lk);
 /* @thread any */
 void el_lock_unref(el_lock *lk);
 
-/* Waits up to |timeout_ms| for the verdict; false: none yet. After a verdict
- * err->code is EL_OK if it is held. @thread lua */
+/* el_lock_wait waits up to |timeout_ms| until the lock is held or failed. False: neither yet.
+ * Otherwise err->code is EL_OK if it is held. @thread lua */
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err);
 
-/* The hold as it is at this moment, and for HELD the microseconds that may
- * still be relied on. No RPC; no mutex, unless it is lost. @thread lua */
+/* el_lock_hold returns the present state, and in |left_us| for how many microseconds a hold is
+ * proven (0 unless it is HELD). It sends no request, and takes a mutex only to record a loss.
+ * @thread lua */
 el_hold el_lock_hold(el_lock *lk, int64_t *left_us);
 
-/* Why it was lost, EL_LOSS_NONE if it wasn't. @thread any */
+/* el_lock_loss returns why the hold was lost; EL_LOSS_NONE: it was not. @thread any */
 el_loss el_lock_loss(const el_lock *lk);
 
-/* What stands, or stood, in the way of the proof that would have kept it.
- * @thread any */
-void el_lock_read_cause(const el_lock *lk, el_error *cause);
+/* el_lock_read_proof_error copies the error that prevented, or prevents, the proof of this hold;
+ * code EL_OK: none. @thread any */
+void el_lock_read_proof_error(const el_lock *lk, el_error *err);
 
-/* How long it is held, or was; only once it was; 0 unless somebody reads of all that happens (events.h).
- * @thread any */
+/* el_lock_held_us returns how long the lock has been held; 0 if the client records no events
+ * (events.h). Only after it was held. @thread any */
 int64_t el_lock_held_us(const el_lock *lk);
 
-/* Sets the hard end of the hold to |max_hold_ms| from now, instead of what it
- * was. False if it is not held. @thread lua */
-bool el_lock_expire(el_lock *lk, int64_t max_hold_ms);
+/* el_lock_set_max_hold has the hold end |max_hold_ms| from now, in place of any other such limit.
+ * False: the lock is not held. @thread lua */
+bool el_lock_set_max_hold(el_lock *lk, int64_t max_hold_ms);
 
-/* From now on it is a reader's hold: it doesn't linger, and nobody here gets its key
- * from it. The note that says so has to follow. @thread lua */
+/* el_lock_downgrade turns a write hold into a read hold: it does not linger, and its key is not
+ * handed off. The caller then sends el_guarded_downgrade, which tells other clients.
+ * @thread lua */
 void el_lock_downgrade(el_lock *lk);
 
-/* Lets go: gives up the wait or releases the hold, which is over for the
- * caller from here on. True if it was held. @thread any */
+/* el_lock_release cancels the wait or releases the hold, without waiting for etcd. True: the lock
+ * was held. @thread any */
 bool el_lock_release(el_lock *lk);
 
-/* Lets go for whoever waited for it, or held it, and has ended without doing so: a
- * request of nginx, say. No mistake of his: who comes to unlock it afterwards finds
- * that done; but nobody gets the key from him. @thread any */
-void el_lock_outlive(el_lock *lk);
+/* el_lock_abandon releases the lock for an owner that ended without unlock, for example an nginx
+ * request. A later unlock is no error; the key is not handed off. @thread any */
+void el_lock_abandon(el_lock *lk);
 
-/* Has that ended the hold? @thread any */
-bool el_lock_is_outlived(const el_lock *lk);
+/* el_lock_is_abandoned tells whether el_lock_abandon ended the hold. @thread any */
+bool el_lock_is_abandoned(const el_lock *lk);
 
-/* Waits for the key to be out of etcd; false: not yet. err->code afterwards:
- * EL_OK, EL_LOST if it was gone already, or what etcd refused it for.
- * @thread lua */
+/* el_lock_wait_released waits up to |timeout_ms| until the key is deleted. False: not yet.
+ * Otherwise err->code is EL_OK, EL_LOST if the key was gone before, or the error with which etcd
+ * refused to delete it. @thread lua */
 bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err);
 
-/* Waits for the end of the hold, whatever the reason. @thread lua */
+/* el_lock_wait_ended waits up to |timeout_ms| for EL_LOCK_ENDED. @thread lua */
 bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms);
 
-/* Has |id| pushed to |wake| when there is |news|; false: there is already.
- * |wake| must live as long as the client. @thread lua */
-bool el_lock_arm(el_lock *lk, el_lock_news news, el_wake *wake, uint64_t id);
+/* el_lock_arm has |id| pushed to |wake| when |event| comes. False: it has come already. |wake| must
+ * live as long as the client. @thread lua */
+bool el_lock_arm(el_lock *lk, el_lock_event event, el_wake *wake, uint64_t id);
 
-/* Takes that back. @thread lua */
-void el_lock_disarm(el_lock *lk, el_lock_news news, uint64_t id);
+/* el_lock_disarm undoes el_lock_arm. @thread lua */
+void el_lock_disarm(el_lock *lk, el_lock_event event, uint64_t id);
 
-/* Releases the hold, if it was held (returned), and the caller's reference; never
- * blocks. @thread lua */
+/* el_lock_drop releases a lock that Lua has garbage-collected, and the caller's reference. It never
+ * blocks. True: the lock was held, so it leaked. @thread lua */
 bool el_lock_drop(el_lock *lk);
 
-/* Did somebody else have it when it was asked for? Only once it was held.
- * @thread lua */
+/* el_lock_waited tells whether another owner or client had the lock when this one asked. Only after
+ * it was held. @thread lua */
 bool el_lock_waited(const el_lock *lk);
 
-/* The fencing token (create_revision of our key, or keys), the lease and the keys; only
- * once it was held. @thread any */
+/* el_lock_token returns the fencing token: the create_revision of our keys. Only after the lock was
+ * held, as for the next two. @thread any */
 int64_t el_lock_token(const el_lock *lk);
 
-/* @thread any */
+/* el_lock_lease returns the ID of the lease of our keys. @thread any */
 int64_t el_lock_lease(const el_lock *lk);
 
 /* @thread any */
 const el_keys *el_lock_keys(const el_lock *lk);
 
 /* @thread any */
-el_handle *el_lock_handle(const el_lock *lk);
+el_shared *el_lock_shared(const el_lock *lk);
 
-/* The guarded writes of a hold (guarded.c). */
+/* ---- for guarded.c ---- */
+
+/* The guarded writes of one hold; for the I/O thread only. */
 typedef struct el_writes {
   el_write_order order;
-  TAILQ_HEAD(, el_guarded) waiting; /* for the one that is under way */
+  TAILQ_HEAD(, el_guarded) waiting; /* behind the write that is under way */
 } el_writes;
 
 /* @thread io */
 el_writes *el_lock_writes(el_lock *lk);
 
-/* Who writes by it. Only once it was held. @thread any */
+/* el_lock_writer returns the keys and the token that guard writes of the hold. Only after the lock
+ * was held. @thread any */
 el_writer el_lock_writer(const el_lock *lk);
 
-/* Is it not let go of yet? Then its writes may be sent. @thread io */
-bool el_lock_is_kept(const el_lock *lk);
+/* el_lock_is_holding tells whether the local queue still counts the lock as held, so that its
+ * writes may be sent. @thread io */
+bool el_lock_is_holding(const el_lock *lk);
 
-/* The note of its downgrade is about to be sent. @thread io */
-void el_lock_note_downgrade(el_lock *lk);
+/* el_lock_start_downgrade tells the local queue about the downgrade, just before its marker key is
+ * written. @thread io */
+void el_lock_start_downgrade(el_lock *lk);
 
-/* A guarded request of the holder found its key gone, or |detached|. @thread io */
-void el_lock_key_gone(el_lock *lk, bool detached);
+/* el_lock_key_gone tells the local queue that a guarded transaction found the key of this hold
+ * gone, or, if |is_detached|, attached to another lease or none. @thread io */
+void el_lock_key_gone(el_lock *lk, bool is_detached);
 
-/* For figures: the bytes of the structs of one hold. @thread any */
+/* el_lock_size returns the bytes of the structs of one hold, for benchmarks. @thread any */
 size_t el_lock_size(void);
 
 #endif

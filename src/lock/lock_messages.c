@@ -12,7 +12,7 @@ typedef struct subject {
   char text[2 * SHOWN_MAX + 20];
 } subject;
 
-static subject subject_of(const el_owner *owner) {
+static subject subject_of(const el_waiter *owner) {
   bool is_permit = owner->mode == EL_MODE_PERMIT;
   el_bytes name = owner->name;
   subject of;
@@ -33,7 +33,7 @@ static subject subject_of(const el_owner *owner) {
 /* "It was not free" is an answer of etcd's. Where none has come for all that time,
  * or where the last attempt has failed, nobody knows whether it was: then what
  * stands in the way is told, or those who ask would blame a holder for an outage. */
-void el_lock_message_timeout(const el_owner *owner, int64_t waited_ms,
+void el_lock_message_timeout(const el_waiter *owner, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err) {
   double waited_s = (double)waited_ms / 1000;
@@ -50,20 +50,20 @@ void el_lock_message_timeout(const el_owner *owner, int64_t waited_ms,
   }
 }
 
-void el_lock_message_refused(const el_owner *owner, const el_error *cause,
+void el_lock_message_refused(const el_waiter *owner, const el_error *cause,
                              el_error *err) {
   el_error_set(err, cause != NULL ? cause->code : EL_UNAVAILABLE, "%s: %s",
                subject_of(owner).text,
                cause != NULL ? cause->text : "etcd refused it");
 }
 
-void el_lock_message_away(const el_owner *owner, const el_error *away,
+void el_lock_message_away(const el_waiter *owner, const el_error *away,
                           el_error *err) {
   el_error_set(err, EL_UNAVAILABLE, "%s: %s", subject_of(owner).text,
                away->text);
 }
 
-void el_lock_message_lock_delays(const el_owner *owner, int64_t lock_delay_ms,
+void el_lock_message_lock_delays(const el_waiter *owner, int64_t lock_delay_ms,
                                  int most, el_error *err) {
   el_error_set(
       err, EL_INVALID,
@@ -72,12 +72,12 @@ void el_lock_message_lock_delays(const el_owner *owner, int64_t lock_delay_ms,
       subject_of(owner).text, most, (double)lock_delay_ms / 1000);
 }
 
-void el_lock_message_cancelled(const el_owner *owner, el_error *err) {
+void el_lock_message_cancelled(const el_waiter *owner, el_error *err) {
   el_error_set(err, EL_CANCELLED, "the wait for %s was given up",
                subject_of(owner).text);
 }
 
-void el_lock_message_locked(const el_owner *owner, el_error *err) {
+void el_lock_message_locked(const el_waiter *owner, el_error *err) {
   if (owner->local.must_share && !owner->local.try_once) {
     el_error_set(err, EL_DEADLOCK,
                  "%s is wanted by a writer who waits for a reader of "
@@ -93,7 +93,7 @@ void el_lock_message_locked(const el_owner *owner, el_error *err) {
   }
 }
 
-void el_lock_message_place_lost(const el_owner *owner, el_error *err) {
+void el_lock_message_place_lost(const el_waiter *owner, el_error *err) {
   el_error_set(
       err, EL_LOST,
       "%s: our key in the queue was deleted, or our lease ended, while "
@@ -103,17 +103,17 @@ void el_lock_message_place_lost(const el_owner *owner, el_error *err) {
 
 /* ---- holds ---- */
 
-void el_lock_message_lost(const el_owner *owner, el_loss loss, el_error *err) {
+void el_lock_message_lost(const el_waiter *owner, el_loss loss, el_error *err) {
   el_error_set(err, EL_LOST, "%s was lost: %s", subject_of(owner).text,
                el_losses[loss].text);
 }
 
-void el_lock_message_gone(const el_owner *owner, el_error *err) {
+void el_lock_message_gone(const el_waiter *owner, el_error *err) {
   el_error_set(err, EL_LOST, "%s: the key was gone before it was released",
                subject_of(owner).text);
 }
 
-void el_lock_message_unconfirmed(const el_owner *owner, el_error *err) {
+void el_lock_message_unconfirmed(const el_waiter *owner, el_error *err) {
   el_error_set(err, EL_CLOSED,
                "%s: the client was closed before etcd confirmed the "
                "release",

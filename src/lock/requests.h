@@ -14,9 +14,9 @@
 #include <stdint.h>
 
 #include "etcd/lease.h"
-#include "lock/counters.h"
 #include "lock/events.h"
 #include "lock/lane.h"
+#include "lock/shared.h"
 #include "net/loop.h"
 
 /* @thread io */

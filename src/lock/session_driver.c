@@ -15,12 +15,12 @@ struct el_session_driver {
   el_session session;
   unsigned generation; /* tells answers to an earlier session apart */
   unsigned news;
-  el_claim *claim; /* of this session */
-  uint64_t salt;   /* for retries */
-  int fruitless;   /* sessions in a row that claimed nothing, ... */
-  el_error ended;  /* ... and how the last lease ended, if etcd has said, ... */
-  bool has_ended;  /* ... that is, this session's */
-  el_error cause;  /* of the last failed attempt since a success */
+  el_hold_deadline *claim; /* of this session */
+  uint64_t salt;           /* for retries */
+  int fruitless;           /* sessions in a row that claimed nothing, ... */
+  el_error ended; /* ... and how the last lease ended, if etcd has said, ... */
+  bool has_ended; /* ... that is, this session's */
+  el_error cause; /* of the last failed attempt since a success */
   el_timer timer;
   el_keepalive *keepalive;
   el_prober prober;
@@ -33,7 +33,7 @@ static void step(el_session_driver *driver, const el_session_event *event);
 
 static void note_outcome(el_session_driver *driver, const el_error *err) {
   if (err->code != EL_OK) {
-    el_last_cause_note(&driver->world.handle->last_cause, err);
+    el_shared_set_proof_error(driver->world.handle, err);
   }
   driver->cause = *err;
 }
@@ -213,7 +213,7 @@ static void carry_out(el_session_driver *driver,
       driver->news |= EL_SESSION_NEWS_REFUSED;
       return;
     case EL_SESSION_LAPSED:
-      el_last_cause_lapse(&driver->world.handle->last_cause);
+      el_shared_keep_proof_error(driver->world.handle);
       driver->news |= EL_SESSION_NEWS_LAPSED;
       return;
     case EL_SESSION_GONE:
@@ -226,8 +226,8 @@ static void carry_out(el_session_driver *driver,
  * lapse. */
 static void note_standstill(el_session_driver *driver) {
   el_error late;
-  if (el_handle_stood_still(driver->world.handle, &late)) {
-    el_last_cause_note(&driver->world.handle->last_cause, &late);
+  if (el_shared_stood_still(driver->world.handle, &late)) {
+    el_shared_set_proof_error(driver->world.handle, &late);
   }
 }
 
@@ -237,7 +237,7 @@ static void step(el_session_driver *driver, const el_session_event *event) {
   note_standstill(driver);
   el_session_step(&driver->session, event, el_now_ms(), &actions);
   if (driver->session.claim_until > claimed) {
-    el_last_cause_end(&driver->world.handle->last_cause);
+    el_shared_clear_proof_error(driver->world.handle);
     driver->fruitless = 0;
   }
   if (driver->session.wake_at != 0) {
@@ -295,7 +295,7 @@ void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
 void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
                                   const el_error *err) {
   if (lease != driver->session.id) return; /* an earlier one's */
-  el_last_cause_note(&driver->world.handle->last_cause, err);
+  el_shared_set_proof_error(driver->world.handle, err);
   driver->ended = *err;
   driver->has_ended = true;
   step_simple(driver, EL_SESSION_LEASE_GONE);
@@ -370,16 +370,16 @@ int64_t el_session_driver_lease(const el_session_driver *driver) {
   return driver->session.id;
 }
 
-el_claim *el_session_driver_claim(const el_session_driver *driver) {
+el_hold_deadline *el_session_driver_claim(const el_session_driver *driver) {
   return driver->claim;
 }
 
 void el_session_driver_publish_claim(el_session_driver *driver) {
-  el_claim_set(driver->claim, driver->session.claim_until);
+  el_hold_deadline_set(driver->claim, driver->session.claim_until);
 }
 
 void el_session_driver_end_claim(el_session_driver *driver, el_loss loss) {
-  el_claim_end(driver->claim, loss);
+  el_hold_deadline_end(driver->claim, loss);
 }
 
 const el_error *el_session_driver_cause(const el_session_driver *driver) {
@@ -393,7 +393,7 @@ const el_error *el_session_driver_cause(const el_session_driver *driver) {
 el_session_driver *el_session_driver_new(const el_session_world *world) {
   el_session_driver *driver = el_alloc(sizeof *driver);
   driver->world = *world;
-  driver->claim = el_claim_new();
+  driver->claim = el_hold_deadline_new();
   driver->timer.on_due = on_timer;
   driver->keepalive = el_keepalive_new(world->auth, on_kept, driver);
   driver->farewells.auth = world->auth;
@@ -426,9 +426,9 @@ void el_session_driver_renew(el_session_driver *driver) {
   el_prober_forget(&driver->prober);
   el_timers_stop(driver->world.timers, &driver->timer);
   el_keepalive_reset(driver->keepalive);
-  el_claim_set(driver->claim, 0);
-  el_claim_unref(driver->claim);
-  driver->claim = el_claim_new();
+  el_hold_deadline_set(driver->claim, 0);
+  el_hold_deadline_unref(driver->claim);
+  driver->claim = el_hold_deadline_new();
   el_session_init(&driver->session, driver->world.ttl_ms,
                   driver->world.lock_delay_ms, next_grant_at(driver),
                   driver->salt);
@@ -445,7 +445,7 @@ void el_session_driver_stop(el_session_driver *driver) {
 void el_session_driver_free(el_session_driver *driver) {
   el_keepalive_free(driver->keepalive);
   el_farewells_destroy(&driver->farewells);
-  el_claim_set(driver->claim, 0);
-  el_claim_unref(driver->claim);
+  el_hold_deadline_set(driver->claim, 0);
+  el_hold_deadline_unref(driver->claim);
   free(driver);
 }

@@ -12,10 +12,9 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "lock/claim.h"
-#include "lock/handle.h"
 #include "lock/prober.h"
 #include "lock/requests.h"
+#include "lock/shared.h"
 #include "rules/session.h"
 
 typedef struct el_session_driver el_session_driver;
@@ -33,7 +32,7 @@ typedef struct el_session_world {
   el_auth *auth;
   el_requests *requests;
   el_timers *timers;
-  el_handle *handle; /* where the last cause is published */
+  el_shared *handle; /* where the last cause is published */
   int64_t ttl_ms;
   int64_t
       lock_delay_ms; /* for so long nobody follows a hold that ends with its lease */
@@ -101,7 +100,7 @@ int64_t el_session_driver_lease(const el_session_driver *driver);
 
 /* Until when this session's holders may say "held"; published by
  * el_session_driver_publish_claim. @thread io */
-el_claim *el_session_driver_claim(const el_session_driver *driver);
+el_hold_deadline *el_session_driver_claim(const el_session_driver *driver);
 
 /* After lost locks have been marked (claim.h). @thread io */
 void el_session_driver_publish_claim(el_session_driver *driver);

@@ -18,7 +18,7 @@ struct el_sessions {
  * soon as the first of them. */
 static void publish(void *arg) {
   const el_sessions *sessions = arg;
-  el_handle *handle = sessions->common.handle;
+  el_shared *shared = sessions->common.handle;
   int64_t lease = 0, alive_until = 0, due_at = 0;
   const el_entry_world *world = sessions->first;
   for (; world != NULL; world = world->next) {
@@ -31,9 +31,9 @@ static void publish(void *arg) {
     if (lease == 0) lease = ses->id;
     if (until > alive_until) alive_until = until;
   }
-  atomic_store(&handle->lease, lease);
-  atomic_store(&handle->due_at, due_at);
-  atomic_store(&handle->alive_until, alive_until);
+  atomic_store(&shared->lease, lease);
+  atomic_store(&shared->due_ms, due_at);
+  atomic_store(&shared->alive_until_ms, alive_until);
 }
 
 /* ---- life ---- */
@@ -69,7 +69,7 @@ void el_sessions_stop(el_sessions *sessions) {
   for (; world != NULL; world = world->next) {
     el_session_driver_stop(world->session);
   }
-  atomic_store(&sessions->common.handle->due_at, 0);
+  atomic_store(&sessions->common.handle->due_ms, 0);
 }
 
 void el_sessions_free(el_sessions *sessions) {

@@ -1,4 +1,4 @@
-/* status: one question to all members of a cluster, each by itself. */
+/* status: a query of the status of all members, each asked on its own connection. */
 #include "lock/status.h"
 
 #include <stdio.h>
@@ -9,21 +9,23 @@
 #include "base/completion.h"
 #include "base/container_of.h"
 
-enum { ANSWERED = 1 }; /* its one event */
+enum { ANSWERED = 1 }; /* the event of the completion */
 
-typedef struct question {
+/* The request to one member. */
+typedef struct member_request {
   el_status *status;
   el_status_answer *answer;
-} question;
+} member_request;
 
 struct el_status {
-  atomic_int refs; /* Lua's, and the I/O thread's until all have answered */
-  el_handle *handle;
-  el_status_world *world;
+  atomic_int
+      refs; /* one of Lua, one of the I/O thread until all have answered */
+  el_shared *shared;
   el_command command;
   int64_t timeout_ms;
-  el_completion news;
-  size_t n, left; /* the I/O thread's until then */
+  el_completion completion;
+  /* Used by the I/O thread only, until it completes ANSWERED. */
+  size_t n, left; /* number of members, of those that have not answered */
   el_status_answer *answers;
 };
 
@@ -41,8 +43,8 @@ static void unref(el_status *status) {
     free_texts(&status->answers[i].said);
   }
   free(status->answers);
-  el_completion_destroy(&status->news);
-  el_handle_unref(status->handle);
+  el_completion_destroy(&status->completion);
+  el_shared_unref(status->shared);
   free(status);
 }
 
@@ -52,7 +54,7 @@ static char *copy_text(const char *text) {
   return el_strndup(text, strlen(text));
 }
 
-static void keep(el_member_status *to, const el_member_status *said) {
+static void copy_status(el_member_status *to, const el_member_status *said) {
   char **problems = NULL;
   *to = *said;
   if (said->err.code != EL_OK) return;
@@ -66,84 +68,74 @@ static void keep(el_member_status *to, const el_member_status *said) {
   to->problems = (const char *const *)problems;
 }
 
-static void finish_one(el_status *status) {
+static void end_one(el_status *status) {
   if (--status->left > 0) return;
-  el_completion_complete(&status->news, ANSWERED);
+  el_completion_complete(&status->completion, ANSWERED);
   unref(status);
 }
 
 static void on_answered(void *arg, const el_member_status *said) {
-  question *asked = arg;
-  keep(&asked->answer->said, said);
-  finish_one(asked->status);
-  free(asked);
+  member_request *request = arg;
+  copy_status(&request->answer->said, said);
+  end_one(request->status);
+  free(request);
 }
 
 static void ask(el_status *status, size_t member) {
-  el_status_world *world = status->world;
-  question *asked = el_alloc(sizeof *asked);
-  *asked = (question){status, &status->answers[member]};
-  EL_COUNT(world->counters, calls, 1);
-  el_maintenance_status(world->auth, member, status->timeout_ms, on_answered,
-                        asked);
+  el_shared *shared = status->shared;
+  member_request *request = el_alloc(sizeof *request);
+  *request = (member_request){status, &status->answers[member]};
+  EL_COUNT(&shared->counters, calls, 1);
+  el_maintenance_status(shared->auth, member, status->timeout_ms, on_answered,
+                        request);
 }
 
 static void run_start(el_command *command) {
   el_status *status = EL_CONTAINER_OF(command, el_status, command);
-  el_status_world *world = status->world;
-  const el_channel *ch = el_auth_channel(world->auth);
+  el_shared *shared = status->shared;
+  const el_channel *ch = el_auth_channel(shared->auth);
   size_t n = el_channel_count(ch);
   status->answers = el_alloc(n * sizeof *status->answers);
   status->n = n;
-  status->left = n + 1; /* ours, so that none ends it before all are asked */
+  status->left = n + 1; /* + 1: the query must not end before all are asked */
   for (size_t i = 0; i < n; i++) {
     el_status_answer *answer = &status->answers[i];
     snprintf(answer->address, sizeof answer->address, "%s",
              el_channel_address(ch, i));
     answer->transport = el_channel_transport(ch, i);
-    if (world->closed.code == EL_OK) {
+    if (shared->closed.code == EL_OK) {
       ask(status, i);
     } else {
-      answer->said.err = world->closed;
+      answer->said.err = shared->closed;
       status->left--;
     }
   }
-  finish_one(status);
+  end_one(status);
 }
 
-void el_status_world_init(el_status_world *world, el_auth *auth,
-                          el_counters *counters) {
-  *world = (el_status_world){.auth = auth, .counters = counters};
-}
+/* ---- on a Lua thread ---- */
 
-void el_status_world_close(el_status_world *world, const el_error *err) {
-  world->closed = *err;
-}
-
-/* ---- on Lua's side ---- */
-
-static el_status *new_status(el_handle *handle, el_status_world *world) {
+static el_status *new_status(el_shared *shared) {
   el_status *status = calloc(1, sizeof *status);
   if (status == NULL) return NULL;
   atomic_init(&status->refs, 2);
-  status->handle = el_handle_ref(handle);
-  status->world = world;
+  status->shared = el_shared_ref(shared);
   status->command.run = run_start;
-  el_completion_init(&status->news);
+  el_completion_init(&status->completion);
   return status;
 }
 
-el_status *el_status_start(el_handle *handle, el_status_world *world,
-                           int64_t timeout_ms, el_error *err) {
+el_status *el_status_start(el_shared *shared, int64_t timeout_ms,
+                           el_error *err) {
   el_status *status;
-  if (!el_handle_is_usable(handle, err)) return NULL;
-  status = new_status(handle, world);
+  if (!el_shared_is_usable(shared, err)) return NULL;
+  status = new_status(shared);
   if (status == NULL) {
-    el_error_set(err, EL_NOMEM, "no memory for a question");
+    el_error_set(err, EL_NOMEM, "no memory for a status query");
     return NULL;
   }
   status->timeout_ms = timeout_ms;
-  if (el_handle_post(handle, &status->command)) return status;
+  if (el_shared_post(shared, &status->command)) return status;
   unref(status);
   unref(status);
   el_error_set(err, EL_CLOSED, "the client is closed");
@@ -151,14 +143,15 @@ el_status *el_status_start(el_handle *handle, el_status_world *world,
 }
 
 void el_status_drop(el_status *status) {
-  if (!el_handle_is_forked(status->handle)) {
+  if (!el_shared_is_forked(status->shared)) {
     unref(status);
   }
 }
 
 const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
                                        size_t *n) {
-  if (!el_handle_wait(status->handle, &status->news, ANSWERED, timeout_ms)) {
+  if (!el_shared_wait(status->shared, &status->completion, ANSWERED,
+                      timeout_ms)) {
     return NULL;
   }
   *n = status->n;
@@ -166,5 +159,5 @@ const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
 }
 
 bool el_status_arm(el_status *status, el_wake *wake, uint64_t id) {
-  return el_completion_arm(&status->news, ANSWERED, wake, id);
+  return el_completion_arm(&status->completion, ANSWERED, wake, id);
 }

@@ -1,4 +1,4 @@
-/* status: one question to all members of a cluster, each by itself: how are you? */
+/* status: a query of the status of all members, each asked on its own connection. */
 #ifndef ETCDLOCK_LOCK_STATUS_H
 #define ETCDLOCK_LOCK_STATUS_H
 
@@ -8,47 +8,35 @@
 
 #include "base/completion.h"
 #include "etcd/maintenance.h"
-#include "lock/handle.h"
-#include "lock/settings.h"
+#include "lock/options.h"
+#include "lock/shared.h"
 
 typedef struct el_status el_status;
 
-/* What they work with; the I/O thread's. */
-typedef struct el_status_world {
-  el_auth *auth;
-  el_counters *counters;
-  el_error closed; /* code EL_OK: it is open */
-} el_status_world;
-
-/* What one member has answered. */
+/* The answer of one member. */
 typedef struct el_status_answer {
   char address[EL_ENDPOINT_MAX];
-  el_transport transport; /* how it was asked */
-  el_member_status said;  /* its texts are owned, and may be NULL */
+  el_transport transport;
+  el_member_status
+      said; /* owns its strings, which may be NULL; said.err: why it did not answer */
 } el_status_answer;
 
-/* @thread io */
-void el_status_world_init(el_status_world *world, el_auth *auth,
-                          el_counters *counters);
+/* el_status_start asks each member of the client, with a timeout of |timeout_ms|. It returns NULL
+ * and |err| (closed, forked, nomem) if the client can't be used. The caller owns the query.
+ * @thread lua */
+el_status *el_status_start(el_shared *shared, int64_t timeout_ms,
+                           el_error *err);
 
-/* From now on nobody is asked, because of |err|. @thread io */
-void el_status_world_close(el_status_world *world, const el_error *err);
-
-/* Asks each member of |handle|'s client, which has |timeout_ms| to answer. NULL and
- * |err| (closed, forked, nomem) if that can't be. The caller owns it. @thread lua */
-el_status *el_status_start(el_handle *handle, el_status_world *world,
-                           int64_t timeout_ms, el_error *err);
-
-/* Frees it, or leaves that to the I/O thread if it is under way. @thread lua */
+/* el_status_drop frees the query, once all members have answered. @thread lua */
 void el_status_drop(el_status *status);
 
-/* Waits up to |timeout_ms| until all have answered, or failed: the answers, |*n| of
- * them; NULL: not yet. They belong to |status|. @thread lua */
+/* el_status_wait waits up to |timeout_ms| until each member has answered or failed. It returns
+ * |*n| answers, which belong to |status|; NULL: not yet. @thread lua */
 const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
                                        size_t *n);
 
-/* Has |id| pushed to |wake| when all have; false: they have already. |wake| must live
- * as long as the client. @thread lua */
+/* el_status_arm has |id| pushed to |wake| when each member has answered or failed. False: they have
+ * already. |wake| must live as long as the client. @thread lua */
 bool el_status_arm(el_status *status, el_wake *wake, uint64_t id);
 
 #endif

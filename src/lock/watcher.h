@@ -1,83 +1,68 @@
-/* watcher: counts the changes of the keys that begin alike, for a reader that
- * then reads the keys. It keeps nothing of what has changed: several changes
- * between two reads cost one read.
+/* watcher: counts changes of the keys with a common prefix, for a reader that then reads the keys.
+ *
+ * It does not keep what changed, so several changes between two reads cost one read.
  */
 #ifndef ETCDLOCK_LOCK_WATCHER_H
 #define ETCDLOCK_LOCK_WATCHER_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "base/completion.h"
-#include "etcd/watch.h"
-#include "lock/counters.h"
-#include "lock/handle.h"
+#include "lock/shared.h"
 
 typedef struct el_watcher el_watcher;
 
-/* What they work with; the I/O thread's. */
-typedef struct el_watcher_world {
-  el_watches *watches;
-  el_counters *counters;
-  el_error closed; /* code EL_OK: they are open */
-  TAILQ_HEAD(, el_watcher) all;
-} el_watcher_world;
+/* Events of a watcher's completion, as bits. */
+typedef enum el_watcher_event {
+  EL_WATCHER_CHANGED =
+      1, /* there are changes after el_watcher_pass, or it has ended */
+  EL_WATCHER_ENDED = 2
+} el_watcher_event;
 
-/* What a reader may wait for. */
-typedef enum el_watcher_news {
-  EL_WATCHER_NEWS = 1, /* changes that were not passed, or the end */
-  EL_WATCHER_END = 2
-} el_watcher_news;
+/* el_watcher_close_all ends all watchers of the client with shared->closed, which is set.
+ * @thread io */
+void el_watcher_close_all(el_shared *shared);
 
-/* @thread io */
-void el_watcher_world_init(el_watcher_world *world, el_watches *watches,
-                           el_counters *counters);
+/* el_watcher_wake_all counts one change for each watcher, because the circuit breaker has opened:
+ * with fail_fast a waiting reader learns it by reading. @thread io */
+void el_watcher_wake_all(el_shared *shared);
 
-/* Ends all, and whoever comes, with |err|. @thread io */
-void el_watcher_world_close(el_watcher_world *world, const el_error *err);
+/* el_watcher_free_all stops all watches of the client, which is about to stop. @thread io */
+void el_watcher_free_all(el_shared *shared);
 
-/* etcd was found out of reach, and the client fails fast: counts as a change,
- * so that waiting readers learn it. @thread io */
-void el_watcher_world_tell_outage(el_watcher_world *world);
+/* el_watcher_new watches the keys with |prefix|, which ends with a slash. It returns NULL and |err|
+ * (closed, forked, nomem) if the client can't be used. The caller owns the watcher. @thread lua */
+el_watcher *el_watcher_new(el_shared *shared, el_bytes prefix, el_error *err);
 
-/* The client stops. @thread io */
-void el_watcher_world_free(el_watcher_world *world);
-
-/* Watches what begins with |prefix|, which ends with a slash, for |handle|'s
- * client. NULL and |err| (closed, forked, nomem) if nobody can. The caller owns it.
- * @thread lua */
-el_watcher *el_watcher_new(el_handle *handle, el_watcher_world *world,
-                           el_bytes prefix, el_error *err);
-
-/* It tells nothing any more but that it is closed. @thread lua */
+/* el_watcher_close ends the watcher with "closed". @thread lua */
 void el_watcher_close(el_watcher *watcher);
 
-/* Frees it, and ends it if need be. @thread lua */
+/* el_watcher_drop closes the watcher and gives up the caller's reference. @thread lua */
 void el_watcher_drop(el_watcher *watcher);
 
-/* Waits up to |timeout_ms| for |news|; false: none yet. @thread lua */
-bool el_watcher_wait(el_watcher *watcher, el_watcher_news news,
+/* el_watcher_wait waits up to |timeout_ms| for |event|. False: it has not come. @thread lua */
+bool el_watcher_wait(el_watcher *watcher, el_watcher_event event,
                      int64_t timeout_ms);
 
-/* Has |id| pushed to |wake| when there are |news|; false: there are already.
- * |wake| must live as long as the client. @thread lua */
-bool el_watcher_arm(el_watcher *watcher, el_watcher_news news, el_wake *wake,
+/* el_watcher_arm has |id| pushed to |wake| when |event| comes. False: it has come already. |wake|
+ * must live as long as the client. @thread lua */
+bool el_watcher_arm(el_watcher *watcher, el_watcher_event event, el_wake *wake,
                     uint64_t id);
 
-/* Takes that back. @thread lua */
-void el_watcher_disarm(el_watcher *watcher, el_watcher_news news, uint64_t id);
+/* el_watcher_disarm undoes el_watcher_arm. @thread lua */
+void el_watcher_disarm(el_watcher *watcher, el_watcher_event event,
+                       uint64_t id);
 
-/* Returns the number of changes so far, and in |rev| the store revision of the
- * last one, 0 if that is unknown. A watch that was created (anew) is a change
- * of all keys. |err|: why the watcher has ended, EL_OK: it has not.
+/* el_watcher_changes returns the number of changes so far, and in |rev| the store revision of the
+ * last one (0: unknown). A watch that is created, also again after an interruption, counts as a
+ * change of all keys. |err| is why the watcher has ended; code EL_OK: it has not.
  * @thread lua @locks watcher->mu */
 int64_t el_watcher_changes(el_watcher *watcher, int64_t *rev, el_error *err);
 
-/* The caller has read the keys since there were |changes|. Unless there are more
- * by now, EL_WATCHER_NEWS ends, and until el_watcher_pass is called again
- * changes of other keys than |only| do not bring it back; |only| without data:
- * changes of all keys do. @thread lua @locks watcher->mu */
+/* el_watcher_pass records that the caller has read the keys after |changes| changes. Unless there
+ * are more by now, this clears EL_WATCHER_CHANGED. Until the next call only changes of the key
+ * |only| set it again; |only| without data: changes of all keys. @thread lua @locks watcher->mu */
 void el_watcher_pass(el_watcher *watcher, int64_t changes, el_bytes only);
 
 #endif

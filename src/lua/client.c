@@ -16,7 +16,7 @@ el_lua_client *el_lua_check_client(lua_State *L, int arg) {
 }
 
 bool el_lua_client_is_usable(const el_lua_client *lc, el_error *err) {
-  return el_handle_is_usable(el_client_handle(lc->client), err);
+  return el_shared_is_usable(el_client_shared(lc->client), err);
 }
 
 /* ---- connect ---- */
@@ -35,7 +35,7 @@ static size_t read_endpoints(lua_State *L, const char **endpoints) {
   return n;
 }
 
-static void read_plain(lua_State *L, el_plain_settings *plain) {
+static void read_plain(lua_State *L, el_plain_options *plain) {
   lua_getfield(L, 1, "ttl");
   plain->ttl_ms = el_lua_check_ms(L, -1);
   lua_getfield(L, 1, "handoff");
@@ -159,7 +159,7 @@ static el_nret l_client_close(lua_State *L) {
 /* client:lease() returns the ID of the session's lease in hex; nil: none. */
 static el_nret l_client_lease(lua_State *L) {
   const el_lua_client *lc = el_lua_check_client(L, 1);
-  int64_t lease = atomic_load(&el_client_handle(lc->client)->lease);
+  int64_t lease = atomic_load(&el_client_shared(lc->client)->lease);
   if (lease == 0) {
     lua_pushnil(L);
   } else {
@@ -179,7 +179,7 @@ static el_nret l_client_outage(lua_State *L) {
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
   bool is_known = el_lua_client_is_usable(lc, &err) &&
-                  el_outage_read(&el_client_handle(lc->client)->outage, &err);
+                  el_shared_breaker_is_open(el_client_shared(lc->client), &err);
   lua_pushstring(L, is_known ? err.text : NULL); /* nil for NULL */
   return 1;
 }
@@ -201,7 +201,7 @@ static const struct {
 static el_nret l_client_stats(lua_State *L) {
   const el_lua_client *lc = el_lua_check_client(L, 1);
   el_stats stats;
-  el_counters_read(&el_client_handle(lc->client)->counters, &stats);
+  el_counters_read(&el_client_shared(lc->client)->counters, &stats);
   lua_newtable(L);
   for (size_t i = 0; i < sizeof stats_fields / sizeof *stats_fields; i++) {
     el_lua_set_rev(L, stats_fields[i].name,
@@ -263,10 +263,10 @@ static el_nret push_taken(lua_State *L) {
 /* client:next_event() returns the oldest unread event as a table; nil: none. In a forked child it
  * returns nil: another thread may have locked the events when the process forked. */
 static el_nret l_client_next_event(lua_State *L) {
-  el_handle *handle = el_client_handle(el_lua_check_client(L, 1)->client);
+  el_shared *handle = el_client_shared(el_lua_check_client(L, 1)->client);
   el_event event;
   int status;
-  if (!el_events_has_some(&handle->events) || el_handle_is_forked(handle)) {
+  if (!el_events_has_some(&handle->events) || el_shared_is_forked(handle)) {
     return 0;
   }
   lua_pushcfunction(L, push_taken);
@@ -280,13 +280,13 @@ static el_nret l_client_next_event(lua_State *L) {
 /* client:events_left_out() returns a table: kind -> number of events that were dropped for lack of
  * room since the last call. */
 static el_nret l_client_events_left_out(lua_State *L) {
-  el_handle *handle = el_client_handle(el_lua_check_client(L, 1)->client);
+  el_shared *handle = el_client_shared(el_lua_check_client(L, 1)->client);
   lua_newtable(L);
   for (int kind = 0; kind < EL_EVENT_KINDS; kind++) {
-    if (el_handle_is_forked(handle)) break;
+    if (el_shared_is_forked(handle)) break;
     el_lua_set_rev(
         L, event_kinds[kind],
-        el_events_take_left_out(&handle->events, (el_event_kind)kind));
+        el_events_take_dropped(&handle->events, (el_event_kind)kind));
   }
   return 1;
 }
@@ -310,7 +310,7 @@ static el_nret l_client_status(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   int64_t timeout_ms = el_lua_check_ms(L, 2);
   void **box = el_lua_new_box(L, EL_LUA_STATUS);
-  *box = el_client_status(lc->client, timeout_ms, &err);
+  *box = el_status_start(el_client_shared(lc->client), timeout_ms, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }
 
@@ -396,7 +396,7 @@ static void reap(void *arg) {
 static el_nret l_client_gc(lua_State *L) {
   el_lua_client *lc = el_lua_take_box(L, 1, EL_LUA_CLIENT);
   el_error err;
-  if (lc == NULL || el_handle_is_forked(el_client_handle(lc->client))) return 0;
+  if (lc == NULL || el_shared_is_forked(el_client_shared(lc->client))) return 0;
   if (!el_lua_client_is_usable(lc, &err)) { /* client:close was called */
     free_client(lc);
     return 0;

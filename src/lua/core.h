@@ -35,6 +35,6 @@ void el_lua_open_test(lua_State *L);
 
 /* el_lua_check_watcher_news returns argument |arg|, "news" or "end"; raises if it is neither.
  * @thread lua */
-el_watcher_news el_lua_check_watcher_news(lua_State *L, int arg);
+el_watcher_event el_lua_check_watcher_news(lua_State *L, int arg);
 
 #endif

@@ -51,7 +51,7 @@ static el_nret l_client_lock(lua_State *L) {
   box = el_lua_new_box(L, EL_LUA_LOCK);
   el_lua_push_uservalue(L, 1); /* for call_tell_collected */
   el_lua_set_uservalue(L, -2);
-  *box = el_lock_new(el_client_handle(lc->client), &options, &err);
+  *box = el_lock_new(el_client_shared(lc->client), &options, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }
 
@@ -95,7 +95,8 @@ static el_nret l_lock_wait_ended(lua_State *L) {
 /* lock:expire(seconds) limits the hold to |seconds| from now, instead of any earlier limit. Returns
  * false if the lock is not held. */
 static el_nret l_lock_expire(lua_State *L) {
-  lua_pushboolean(L, el_lock_expire(check_lock(L), el_lua_check_ms(L, 2)));
+  lua_pushboolean(L,
+                  el_lock_set_max_hold(check_lock(L), el_lua_check_ms(L, 2)));
   return 1;
 }
 
@@ -113,13 +114,13 @@ static el_nret l_lock_downgrade(lua_State *L) {
 
 /* lock:outlive() releases the lock, or ends the wait, because its nginx request has ended. */
 static el_nret l_lock_outlive(lua_State *L) {
-  el_lock_outlive(check_lock(L));
+  el_lock_abandon(check_lock(L));
   return 0;
 }
 
 /* lock:is_outlived() returns whether lock:outlive, or the end of a connection, has released it. */
 static el_nret l_lock_is_outlived(lua_State *L) {
-  lua_pushboolean(L, el_lock_is_outlived(check_lock(L)));
+  lua_pushboolean(L, el_lock_is_abandoned(check_lock(L)));
   return 1;
 }
 
@@ -128,7 +129,7 @@ static el_nret l_lock_is_outlived(lua_State *L) {
 static el_nret l_lock_left(lua_State *L) {
   el_lock *lk = check_lock(L);
   int64_t left_us;
-  if (!el_handle_is_forked(el_lock_handle(lk)) &&
+  if (!el_shared_is_forked(el_lock_shared(lk)) &&
       el_lock_hold(lk, &left_us) == EL_HOLD_HELD) {
     lua_pushnumber(L, (lua_Number)left_us / 1e6);
     return 1;
@@ -153,7 +154,7 @@ static el_nret l_lock_loss(lua_State *L) {
     return 1;
   }
   if (loss == EL_LOSS_EXPIRED) {
-    el_lock_read_cause(lk, &cause);
+    el_lock_read_proof_error(lk, &cause);
   }
   lua_pushstring(L, el_losses[loss].name);
   lua_pushfstring(L, "%s%s%s", el_losses[loss].text,

@@ -18,7 +18,7 @@ static void check_memory(lua_State *L, bool is_enough) {
 static el_nret l_client_txn(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   void **box = el_lua_new_box(L, EL_LUA_TXN);
-  *box = el_client_guarded(lc->client);
+  *box = el_guarded_new(el_client_shared(lc->client));
   check_memory(L, *box != NULL);
   return 1;
 }

@@ -24,7 +24,7 @@ static uint64_t check_id(lua_State *L, int arg) {
 
 /* Returns the queue of the waits of an event loop; NULL and |err|: it cannot be created. */
 static el_wake_queue *wake_queue_of(const el_lua_client *lc, el_error *err) {
-  return el_handle_wake_queue(el_client_handle(lc->client), err);
+  return el_shared_wake_queue(el_client_shared(lc->client), err);
 }
 
 /* Returns the wake to which |id| is pushed; NULL: there is none. */
@@ -83,10 +83,10 @@ static el_nret l_client_woken(lua_State *L) {
 
 /* ---- arming ---- */
 
-static el_lock_news check_lock_news(lua_State *L, int arg) {
+static el_lock_event check_lock_news(lua_State *L, int arg) {
   static const char *const names[] = {"decided", "released", "ended", NULL};
-  static const el_lock_news news[] = {EL_LOCK_DECIDED, EL_LOCK_RELEASED,
-                                      EL_LOCK_ENDED};
+  static const el_lock_event news[] = {EL_LOCK_DECIDED, EL_LOCK_RELEASED,
+                                       EL_LOCK_ENDED};
   return news[luaL_checkoption(L, arg, NULL, names)];
 }
 
@@ -95,7 +95,7 @@ static el_lock_news check_lock_news(lua_State *L, int arg) {
 static el_nret l_client_arm(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
-  el_lock_news news = check_lock_news(L, 3);
+  el_lock_event news = check_lock_news(L, 3);
   uint64_t id = check_id(L, 4);
   el_wake *wake = check_wake(L, lc, id);
   lua_pushboolean(L, el_lock_arm(lk, news, wake, id));
@@ -134,7 +134,7 @@ static el_nret l_client_arm_status(lua_State *L) {
 static el_nret l_client_arm_watcher(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
   el_watcher *watcher = el_lua_check_box(L, 2, EL_LUA_WATCHER);
-  el_watcher_news news = el_lua_check_watcher_news(L, 3);
+  el_watcher_event news = el_lua_check_watcher_news(L, 3);
   uint64_t id = check_id(L, 4);
   el_wake *wake = check_wake(L, lc, id);
   lua_pushboolean(L, el_watcher_arm(watcher, news, wake, id));
@@ -184,7 +184,7 @@ static bool may_begin_wait(const el_lua_client *lc, el_error *err) {
 /* Releases the lock |arg|, whose nginx request has ended, and drops the reference of the tie. */
 static void release_tied(void *arg) {
   el_lock *lk = arg;
-  el_lock_outlive(lk);
+  el_lock_abandon(lk);
   el_lock_unref(lk);
 }
 

@@ -13,7 +13,7 @@ static el_nret l_client_watch(lua_State *L) {
   el_bytes prefix = el_lua_check_bytes(L, 2);
   el_error err;
   void **box = el_lua_new_box(L, EL_LUA_WATCHER);
-  *box = el_client_watcher(lc->client, prefix, &err);
+  *box = el_watcher_new(el_client_shared(lc->client), prefix, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
 }
 
@@ -40,9 +40,9 @@ static el_nret l_watcher_pass(lua_State *L) {
   return 0;
 }
 
-el_watcher_news el_lua_check_watcher_news(lua_State *L, int arg) {
+el_watcher_event el_lua_check_watcher_news(lua_State *L, int arg) {
   static const char *const names[] = {"news", "end", NULL};
-  static const el_watcher_news news[] = {EL_WATCHER_NEWS, EL_WATCHER_END};
+  static const el_watcher_event news[] = {EL_WATCHER_CHANGED, EL_WATCHER_ENDED};
   return news[luaL_checkoption(L, arg, NULL, names)];
 }
 
@@ -50,7 +50,7 @@ el_watcher_news el_lua_check_watcher_news(lua_State *L, int arg) {
  * or "end". Returns true, or nil after |seconds|. */
 static el_nret l_watcher_wait(lua_State *L) {
   el_watcher *watcher = check_watcher(L, 1);
-  el_watcher_news news = el_lua_check_watcher_news(L, 2);
+  el_watcher_event news = el_lua_check_watcher_news(L, 2);
   if (el_watcher_wait(watcher, news, el_lua_check_ms(L, 3))) {
     lua_pushboolean(L, 1);
   } else {

@@ -1,0 +1,53 @@
+/* options: the options of connect, checked and copied for the I/O thread. */
+#ifndef ETCDLOCK_LOCK_OPTIONS_H
+#define ETCDLOCK_LOCK_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "net/endpoint.h"
+#include "rules/turn.h"
+#include "tls/tls.h"
+
+enum { EL_ENDPOINTS_MAX = 32 };
+
+/* Options that need no check in C. */
+typedef struct el_plain_options {
+  int64_t ttl_ms;         /* of the session's lease, without a lock delay */
+  el_turn_limits handoff; /* the handoff budget */
+  bool fail_fast;         /* calls fail while the circuit breaker is open */
+  bool wants_events; /* record all kinds of events, not only leaked locks */
+} el_plain_options;
+
+/* The options as Lua passes them. Strings are borrowed for the call; NULL: not given. */
+typedef struct el_connect_options {
+  const char *const *endpoints; /* URLs or HOST:PORT, see net/endpoint.h */
+  size_t n_endpoints;           /* 1 to EL_ENDPOINTS_MAX */
+  bool tls_default;             /* use TLS for endpoints without a scheme */
+  const char *user, *password;  /* log in as this user, */
+  const char *token;            /* or send this token, which is never renewed */
+  bool allow_plaintext_auth;    /* send a password or token without TLS */
+  el_tls_options tls;
+  el_plain_options plain;
+} el_connect_options;
+
+/* The checked copy. The I/O thread takes |user|, |password| and |tls|, and sets them to NULL. */
+typedef struct el_options {
+  char *user, *password, *token; /* NULL: not given */
+  el_tls *tls;                   /* NULL: no endpoint uses TLS */
+  el_plain_options plain;
+  size_t n; /* number of endpoints */
+  el_endpoint endpoints[EL_ENDPOINTS_MAX];
+} el_options;
+
+/* el_options_new checks and copies |given|. It returns NULL and |err| (invalid, nomem) if an
+ * endpoint, a certificate or the token is malformed, or if a password or token would be sent
+ * without TLS. @thread lua */
+el_options *el_options_new(const el_connect_options *given, el_error *err);
+
+/* el_options_free overwrites the secrets with zeros and frees |options|. @thread any */
+void el_options_free(el_options *options);
+
+#endif

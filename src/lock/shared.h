@@ -1,0 +1,191 @@
+/* shared: the part of a client that Lua threads and the I/O thread share.
+ *
+ * It holds the counters and events of the client, its last errors, and the way to the loop. It is
+ * reference-counted, because locks and transactions keep using it after their client was closed.
+ */
+#ifndef ETCDLOCK_LOCK_SHARED_H
+#define ETCDLOCK_LOCK_SHARED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/error.h"
+#include "base/timer.h"
+#include "base/wake_queue.h"
+#include "etcd/auth.h"
+#include "etcd/watch.h"
+#include "lock/events.h"
+#include "net/loop.h"
+#include "rules/entry.h"
+
+/* ---- counters ---- */
+
+/* The counters of a client, as Lua's client:stats returns them. */
+typedef struct el_stats {
+  /* Requests sent to etcd, by kind. */
+  int64_t enqueues, tries, looks, deletes, probes;
+  int64_t keepalives, grants, revokes, audits, watches, calls;
+  int64_t shared; /* requests that left in the batch of another one */
+  /* Holds that were granted, lost, and leaked (garbage-collected while held), and attempts of
+   * requests that failed. */
+  int64_t acquired, lost, collected, failed_attempts;
+  /* Present numbers of holds and waiters. */
+  int64_t held, waiting;
+} el_stats;
+
+typedef struct el_counters {
+  _Atomic int64_t values[sizeof(el_stats) / sizeof(int64_t)];
+} el_counters;
+
+/* el_counters_add adds |n| to the counter at |offset| in el_stats. @thread any */
+void el_counters_add(el_counters *counters, size_t offset, int64_t n);
+
+/* el_counters_read copies all counters into |stats|. @thread any */
+void el_counters_read(const el_counters *counters, el_stats *stats);
+
+/* EL_COUNT adds |n| to the counter |field| of el_stats. */
+#define EL_COUNT(counters, field, n) \
+  el_counters_add(counters, offsetof(el_stats, field), n)
+
+/* ---- hold deadline ---- */
+
+/* The hold deadline of one session: until when its holds are proven. All holds of the session
+ * share it, so one renewal prolongs them all. Reference-counted.
+ *
+ * A hold is valid if its lock's state is HELD and neither this deadline nor its max_hold end has
+ * passed. A reader loads the deadline first and the lock's state after it; the I/O thread marks
+ * lost locks first and prolongs the deadline after that. So a lost lock never looks held again. */
+typedef struct el_hold_deadline el_hold_deadline;
+
+/* el_hold_deadline_new returns a deadline that has passed, with one reference. @thread any */
+el_hold_deadline *el_hold_deadline_new(void);
+
+/* @thread any */
+el_hold_deadline *el_hold_deadline_ref(el_hold_deadline *deadline);
+
+/* @thread any */
+void el_hold_deadline_unref(el_hold_deadline *deadline);
+
+/* el_hold_deadline_get returns the deadline (el_now_ms), and in |loss| why a hold is lost once it
+ * has passed: EL_LOSS_EXPIRED. After el_hold_deadline_end it returns 0, and in |loss| the reason
+ * given there. @thread any */
+int64_t el_hold_deadline_get(const el_hold_deadline *deadline, el_loss *loss);
+
+/* @thread io */
+void el_hold_deadline_set(el_hold_deadline *deadline, int64_t until_ms);
+
+/* el_hold_deadline_end ends all holds of the session at once, before their locks are marked one
+ * by one, because the lease ended before the deadline for |loss|. It does nothing if the deadline
+ * has passed. @thread io */
+void el_hold_deadline_end(el_hold_deadline *deadline, el_loss loss);
+
+/* ---- the shared part ---- */
+
+typedef struct el_shared {
+  atomic_int refs;
+  unsigned fork_generation; /* of the process that made the client; constant */
+
+  /* Used by the Lua thread only. */
+  el_loop *loop;             /* NULL: not started yet, or closed */
+  el_wake_queue *wake_queue; /* for event loops; NULL until one asks for it */
+
+  /* Used by the I/O thread only, in commands from Lua; freed when the client stops. */
+  struct el_local_queues *queues;
+  struct el_requests *requests;
+  el_auth *auth;
+  el_watches *watches;
+  el_timers *timers;
+  bool fail_fast;  /* the option: fail while the circuit breaker is open */
+  el_error closed; /* for calls after close; code EL_OK: the client is open */
+  TAILQ_HEAD(, el_guarded) resting;  /* transactions that wait to be sent */
+  TAILQ_HEAD(, el_watcher) watchers; /* those that are not closed */
+
+  /* Written by the I/O thread, read by any thread. Times are el_now_ms. */
+  _Atomic int64_t lease;          /* ID of the session's lease; 0: none */
+  _Atomic int64_t alive_until_ms; /* until when the lease is proven */
+  _Atomic int64_t due_ms; /* when the session must be stepped; 0: never */
+  el_counters counters;
+
+  pthread_mutex_t mu; /* guards the next five; a leaf */
+  /* The error that keeps the session from proving its lease; code EL_OK: none. */
+  el_error proof_error;
+  el_error
+      last_proof_error; /* proof_error at the last expiry of the deadline */
+  int64_t expired_ms;   /* when last_proof_error was set; 0: never */
+  /* The circuit breaker: when a request last found etcd unreachable, and why; 0: etcd has
+   * answered since. Only the I/O thread changes it, and may read it without the mutex. */
+  int64_t breaker_opened_ms;
+  el_error breaker_error;
+
+  el_events events; /* used by any thread */
+} el_shared;
+
+/* el_shared_new returns the shared part of a client that is not started, with one reference.
+ * NULL: no memory. @thread lua */
+el_shared *el_shared_new(void);
+
+/* @thread any */
+el_shared *el_shared_ref(el_shared *shared);
+
+/* @thread any */
+void el_shared_unref(el_shared *shared);
+
+/* el_shared_is_forked tells whether this process is a fork of the one that made the client.
+ * @thread any */
+bool el_shared_is_forked(const el_shared *shared);
+
+/* el_shared_is_usable tells whether this process can use the client. If not, |err| is "closed" or
+ * "forked". @thread lua */
+bool el_shared_is_usable(const el_shared *shared, el_error *err);
+
+/* el_shared_stood_still tells whether the session was not stepped for a second after it was due,
+ * because the process or the machine did not run. |err| then says for how long. @thread any */
+bool el_shared_stood_still(const el_shared *shared, el_error *err);
+
+/* el_shared_wait waits until the I/O thread completes |event| of |completion|, for at most
+ * |timeout_ms|. True: it is completed. See el_loop_wait. @thread lua */
+bool el_shared_wait(el_shared *shared, el_completion *completion,
+                    unsigned event, int64_t timeout_ms);
+
+/* el_shared_post passes |command| to the I/O thread, or runs it at once while that thread sleeps
+ * (el_loop_run_command). False: the client is closed, or another process made it. @thread lua */
+bool el_shared_post(el_shared *shared, el_command *command);
+
+/* el_shared_wake_queue returns the queue that wakes event loops. It lives as long as |shared|; its
+ * descriptor closes with the client. NULL and |err|: no descriptor is free, or the client was
+ * closed before the first call, or is forked. @thread lua */
+el_wake_queue *el_shared_wake_queue(el_shared *shared, el_error *err);
+
+/* ---- last errors ---- */
+
+/* el_shared_set_proof_error records that a keepalive or a proof failed with |err|.
+ * @thread io @locks shared->mu */
+void el_shared_set_proof_error(el_shared *shared, const el_error *err);
+
+/* el_shared_clear_proof_error records that a proof succeeded. @thread io @locks shared->mu */
+void el_shared_clear_proof_error(el_shared *shared);
+
+/* el_shared_keep_proof_error records that the hold deadline has passed, because of the present
+ * proof error. @thread io @locks shared->mu */
+void el_shared_keep_proof_error(el_shared *shared);
+
+/* el_shared_read_proof_error copies the proof error that made the last hold deadline pass. If a
+ * deadline passed at |ended_ms| (0: none) and the I/O thread has not recorded that yet, or none
+ * has ever passed, it copies the present proof error. @thread any @locks shared->mu */
+void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
+                                el_error *err);
+
+/* el_shared_set_breaker records that a request found etcd unreachable at |opened_ms|, with |err|;
+ * 0: etcd has answered. @thread io @locks shared->mu */
+void el_shared_set_breaker(el_shared *shared, int64_t opened_ms,
+                           const el_error *err);
+
+/* el_shared_breaker_is_open tells whether etcd was found unreachable within the last 2 s and has
+ * not answered since; |err| then says why. @thread any @locks shared->mu */
+bool el_shared_breaker_is_open(el_shared *shared, el_error *err);
+
+#endif

@@ -1,0 +1,61 @@
+/* waiter: one request for a lock, as the local queue sees it while it waits and while it holds.
+ *
+ * It is a header of its own because the local queues (local_queues.h) are below el_lock, which
+ * embeds it: they report to the lock by function pointers.
+ */
+#ifndef ETCDLOCK_LOCK_WAITER_H
+#define ETCDLOCK_LOCK_WAITER_H
+
+#include <stdint.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/timer.h"
+#include "lock/shared.h"
+#include "rules/key.h"
+#include "rules/local_queue.h"
+
+typedef struct el_waiter el_waiter;
+
+/* What a waiter gets when it is granted. */
+typedef struct el_grant {
+  int64_t token;   /* create_revision of the key */
+  int64_t mod_rev; /* the first mod_rev of its write order (write_order.h) */
+  const el_keys *keys;
+  el_hold_deadline *deadline; /* of the session that has the key's lease */
+} el_grant;
+
+/* Functions that the local queue calls, on the I/O thread. */
+typedef struct el_waiter_events {
+  void (*granted)(el_waiter *waiter, const el_grant *grant);
+  void (*failed)(el_waiter *waiter, const el_error *err);
+  void (*lost)(el_waiter *waiter, el_loss loss);
+  /* The release is over: the key is deleted (EL_OK), was gone before (EL_LOST), or etcd refuses
+   * to delete it. */
+  void (*released)(el_waiter *waiter, const el_error *err);
+  void (*done)(el_waiter *waiter); /* the last call */
+  /* Returns when max_hold ends the hold (el_now_ms); INT64_MAX: never. */
+  int64_t (*max_hold_end)(const el_waiter *waiter);
+  /* Returns the mod_rev with which the next hold of a handoff begins (write_order.h); -1: the key
+   * must not be handed off. */
+  int64_t (*mod_rev)(const el_waiter *waiter);
+} el_waiter_events;
+
+/* Embedded in el_lock. The fields up to |permits| are set before el_waiter_join. */
+struct el_waiter {
+  el_local_owner
+      local; /* the waiter in rules/local_queue.h, with its options */
+  const el_waiter_events *events;
+  el_bytes name;  /* owned; EL_MODE_MULTI: the names, separated by NUL */
+  el_bytes value; /* owned; the value of its key; freed when it is granted */
+  int64_t timeout_ms;  /* as asked, for messages */
+  int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
+  uint8_t mode;        /* el_mode */
+  uint16_t permits;    /* EL_MODE_PERMIT: size of the semaphore */
+
+  /* Used by the local queue only. */
+  struct el_queue_driver *queue; /* NULL until the waiter joins one */
+  el_timer timer; /* deadline of the wait, then the max_hold end of the hold */
+};
+
+#endif
