@@ -7,6 +7,10 @@
  * - Higher numbers are made by client:expect, for nginx. The wake server sends a byte over the
  *   connection of the wait (see nginx/wake_server.h).
  */
+#include "lock/guarded.h"
+#include "lock/lock.h"
+#include "lock/status.h"
+#include "lock/watcher.h"
 #include "lua/client.h"
 #include "lua/core.h"
 
