@@ -183,7 +183,7 @@ describe("try_lock of a lock whose holder crashed", function()
     local place, before = client:queue("of-lock")[1], client:stats()
     child:kill "sigkill"
     local message = assert_fails("locked", client:try_lock "of-lock")
-    assert.matches('of-lock" is held by somebody else', message, 1, true)
+    assert.matches('of-lock" is held by another client', message, 1, true)
     for _, mode in ipairs { "read", "write", "multi" } do
       local name = mode == "multi" and { "of-lock", "of-more" } or "of-lock"
       assert_fails("locked", client["try_" .. mode .. "_lock"](client, name))

@@ -1,4 +1,4 @@
-/* alarms: tells a wake, at a time, a number. */
+/* alarms: pushes a number to a wake at a given time. */
 #include "lock/alarms.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct alarm_entry {
 
 struct el_alarms {
   el_timers *timers;
-  alarm_entry *by_id; /* hash */
+  alarm_entry *by_id; /* hash table */
 };
 
 static alarm_entry *find(el_alarms *alarms, uint64_t id) {

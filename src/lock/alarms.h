@@ -1,4 +1,4 @@
-/* alarms: tells a wake, at a time, a number: for waits that have a limit. */
+/* alarms: pushes a number to a wake at a given time, for waits with a timeout. I/O thread only. */
 #ifndef ETCDLOCK_LOCK_ALARMS_H
 #define ETCDLOCK_LOCK_ALARMS_H
 
@@ -9,18 +9,18 @@
 
 typedef struct el_alarms el_alarms;
 
-/* @thread io */
+/* el_alarms_new returns an empty set of alarms. @thread io */
 el_alarms *el_alarms_new(el_timers *timers);
 
-/* Forgets all of them. @thread io */
+/* el_alarms_free cancels all alarms. @thread io */
 void el_alarms_free(el_alarms *alarms);
 
-/* Has |id| pushed to |wake|, which must live until then, at |at_ms|, instead of
- * at any other time. @thread io */
+/* el_alarms_set pushes |id| to |wake| at |at_ms| (el_now_ms), and replaces an earlier alarm of
+ * |id|. |wake| must live until then. @thread io */
 void el_alarms_set(el_alarms *alarms, el_wake *wake, uint64_t id,
                    int64_t at_ms);
 
-/* Forgets |id|; harmless if it isn't set. @thread io */
+/* el_alarms_cancel cancels the alarm of |id|; harmless if there is none. @thread io */
 void el_alarms_cancel(el_alarms *alarms, uint64_t id);
 
 #endif

@@ -11,9 +11,9 @@
 #include "lock/alarms.h"
 #include "lock/entry_driver.h"
 #include "lock/guarded.h"
-#include "lock/local_queues.h"
-#include "lock/requests.h"
-#include "lock/sessions.h"
+#include "lock/local_queue_driver.h"
+#include "lock/request_queue.h"
+#include "lock/session_driver.h"
 #include "lock/watcher.h"
 
 struct el_client {
@@ -42,39 +42,39 @@ struct el_client {
 
 /* If another cluster answers, all holds are lost and all leases given up. */
 static void leave_cluster(el_client *cl) {
-  const el_error *wrong = el_requests_wrong_cluster(cl->shared->requests);
-  el_entry_world *first = el_sessions_first(cl->sessions), *world;
+  const el_error *wrong = el_request_queue_wrong_cluster(cl->shared->requests);
+  el_client_session *first = el_sessions_first(cl->sessions), *world;
   if (wrong == NULL || cl->has_left_cluster) return;
   cl->has_left_cluster = true;
   for (world = first; world != NULL; world = world->next) {
-    el_session_driver_end_claim(world->session, EL_LOSS_CLUSTER);
+    el_session_driver_end_holds(world->driver, EL_LOSS_CLUSTER);
   }
-  el_local_queues_leave(cl->shared->queues, wrong);
+  el_local_queues_leave_cluster(cl->shared->queues, wrong);
   for (world = first; world != NULL; world = world->next) {
-    el_session_driver_drop(world->session);
+    el_session_driver_abandon(world->driver);
   }
 }
 
-static void handle_news(el_client *cl, el_entry_world *world) {
-  el_session_driver *session = world->session;
+static void handle_news(el_client *cl, el_client_session *world) {
+  el_session_driver *session = world->driver;
   unsigned news = el_session_driver_take_news(session);
-  if (news & EL_SESSION_NEWS_LAPSED) {
-    el_local_queues_lapse(cl->shared->queues, world);
+  if (news & EL_SESSION_NEWS_EXPIRED) {
+    el_local_queues_expire(cl->shared->queues, world);
   }
-  if (news & EL_SESSION_NEWS_GONE) {
-    el_session_driver_end_claim(session, EL_LOSS_REVOKED);
-    el_local_queues_bury(cl->shared->queues, world,
-                         el_session_driver_end(session));
+  if (news & EL_SESSION_NEWS_ENDED) {
+    el_session_driver_end_holds(session, EL_LOSS_REVOKED);
+    el_local_queues_end_session(cl->shared->queues, world,
+                                el_session_driver_end(session));
     if (!cl->is_closing) {
       el_session_driver_renew(session);
     }
   }
   if (news & EL_SESSION_NEWS_REFUSED) {
-    el_local_queues_refuse(cl->shared->queues, world,
-                           el_session_driver_cause(session));
+    el_local_queues_fail_for_lease(cl->shared->queues, world,
+                                   el_session_driver_last_error(session));
   }
   if (news & EL_SESSION_NEWS_READY) {
-    el_local_queues_begin(cl->shared->queues, world);
+    el_local_queues_start(cl->shared->queues, world);
   }
 }
 
@@ -82,7 +82,7 @@ static void handle_news(el_client *cl, el_entry_world *world) {
 static void publish_breaker(el_client *cl) {
   el_shared *shared = cl->shared;
   const el_error *why;
-  int64_t opened_ms = el_requests_outage(shared->requests, &why);
+  int64_t opened_ms = el_request_queue_last_unreachable(shared->requests, &why);
   if (opened_ms == shared->breaker_opened_ms) return;
   el_shared_set_breaker(shared, opened_ms, why);
   if (opened_ms != 0 && shared->fail_fast) {
@@ -95,7 +95,7 @@ static bool is_settled(const el_client *cl) {
   return !el_sessions_have_news(cl->sessions) &&
          el_local_queues_are_settled(cl->shared->queues) &&
          (cl->has_left_cluster ||
-          el_requests_wrong_cluster(cl->shared->requests) == NULL);
+          el_request_queue_wrong_cluster(cl->shared->requests) == NULL);
 }
 
 /* Stops the loop once close has nothing to wait for. */
@@ -119,25 +119,25 @@ static void stop_if_closed(el_client *cl) {
  *  3. The local queues start their next waiters, because each step before may have freed an entry.
  *  4. The sessions learn how many keys there are, when that number is final. */
 static void settle_once(el_client *cl) {
-  el_entry_world *first = el_sessions_first(cl->sessions), *world;
+  el_client_session *first = el_sessions_first(cl->sessions), *world;
   leave_cluster(cl);
   for (world = first; world != NULL; world = world->next) {
     handle_news(cl, world);
   }
   publish_breaker(cl);
   for (world = first; world != NULL; world = world->next) {
-    el_session_driver_publish_claim(world->session);
-    el_entry_world_settle_proving(world);
+    el_session_driver_publish_hold_deadline(world->driver);
+    el_client_session_settle_proving(world);
   }
   el_local_queues_settle(cl->shared->queues);
   for (world = first; world != NULL; world = world->next) {
     if (world->wanted && !cl->is_closing) {
-      el_session_driver_want(world->session);
+      el_session_driver_need(world->driver);
     }
     world->wanted = false;
-    el_session_driver_tell_holds(world->session);
+    el_session_driver_update_holds(world->driver);
     if (world->users == 0) {
-      el_session_driver_note_unused(world->session);
+      el_session_driver_set_unused(world->driver);
     }
   }
 }
@@ -155,7 +155,7 @@ static void settle(void *arg) {
 
 static void on_key_found(void *arg, int64_t lease, el_bytes key) {
   el_client *cl = arg;
-  el_local_queues_find_key(cl->shared->queues, lease, key);
+  el_local_queues_add_found_key(cl->shared->queues, lease, key);
 }
 
 static void on_moved(el_failover_listener *move, const el_error *why) {
@@ -174,8 +174,8 @@ static void run_open(el_command *command) {
   el_shared *shared = cl->shared;
   el_options *options = cl->options;
   el_timers *timers = el_loop_timers(cl->loop);
-  el_session_world session;
-  el_entry_world world;
+  el_session_env session;
+  el_client_session world;
   cl->channel =
       el_channel_new(cl->loop, options->endpoints, options->n, options->tls);
   cl->member = el_channel_member(cl->channel);
@@ -187,23 +187,23 @@ static void run_open(el_command *command) {
   options->user = options->password = NULL; /* el_auth owns them */
   shared->fail_fast = options->plain.fail_fast;
   shared->timers = timers;
-  shared->requests =
-      el_requests_new(shared->auth, timers, &shared->counters, &shared->events);
-  session = (el_session_world){.auth = shared->auth,
-                               .requests = shared->requests,
-                               .timers = timers,
-                               .handle = shared,
-                               .ttl_ms = options->plain.ttl_ms,
-                               .found_key = on_key_found,
-                               .arg = cl};
+  shared->requests = el_request_queue_new(shared->auth, timers,
+                                          &shared->counters, &shared->events);
+  session = (el_session_env){.auth = shared->auth,
+                             .requests = shared->requests,
+                             .timers = timers,
+                             .handle = shared,
+                             .ttl_ms = options->plain.ttl_ms,
+                             .found_key = on_key_found,
+                             .arg = cl};
   shared->watches = el_watches_new(shared->auth, timers);
   cl->watch_cache = el_watch_cache_new(shared->watches, timers);
-  world = (el_entry_world){.auth = shared->auth,
-                           .requests = shared->requests,
-                           .watches = shared->watches,
-                           .watch_cache = cl->watch_cache,
-                           .timers = timers,
-                           .counters = &shared->counters};
+  world = (el_client_session){.auth = shared->auth,
+                              .requests = shared->requests,
+                              .watches = shared->watches,
+                              .watch_cache = cl->watch_cache,
+                              .timers = timers,
+                              .counters = &shared->counters};
   cl->sessions = el_sessions_new(&session, &world);
   shared->queues = el_local_queues_new(cl->sessions, &options->plain.handoff);
   cl->alarms = el_alarms_new(timers);
@@ -219,7 +219,7 @@ static void on_close_budget_spent(el_timer *timer) {
 
 static void run_close(el_command *command) {
   el_client *cl = EL_CONTAINER_OF(command, el_client, close_command);
-  el_entry_world *world = el_sessions_first(cl->sessions);
+  el_client_session *world = el_sessions_first(cl->sessions);
   el_error err;
   cl->is_closing = true;
   el_error_set(&err, EL_CLOSED, "the client was closed");
@@ -228,7 +228,7 @@ static void run_close(el_command *command) {
   el_guarded_fail_all(cl->shared);
   el_watcher_close_all(cl->shared);
   for (; world != NULL; world = world->next) {
-    el_session_driver_close(world->session);
+    el_session_driver_close(world->driver);
   }
   cl->close_timer.on_due = on_close_budget_spent;
   el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,
@@ -239,7 +239,7 @@ static void run_close(el_command *command) {
 static void on_stopping(void *arg) {
   el_client *cl = arg;
   el_sessions_stop(cl->sessions);
-  el_requests_stop(cl->shared->requests);
+  el_request_queue_stop(cl->shared->requests);
   el_auth_stop(cl->shared->auth);
 }
 
@@ -254,7 +254,7 @@ static void on_stopped(void *arg) {
   el_watcher_free_all(cl->shared);
   el_watch_cache_free(cl->watch_cache);
   el_watches_free(cl->shared->watches);
-  el_requests_free(cl->shared->requests);
+  el_request_queue_free(cl->shared->requests);
   el_channel_free(cl->channel);
 }
 

@@ -1,4 +1,4 @@
-/* entry_driver: drives one entry, our place in one lock's queue. */
+/* entry_driver: carries out the actions of one entry. */
 #include "lock/entry_driver.h"
 
 #include <stdlib.h>
@@ -13,14 +13,14 @@ static void step(el_entry_driver *driver, const el_entry_event *event);
 
 /* ---- requests ---- */
 
-/* A request that is on its way. */
+/* The request in flight. */
 typedef struct el_sent {
   el_request request;
   el_entry_driver *driver;
   el_entry_action action;
 } el_sent;
 
-/* Which of el_stats counts them. */
+/* The counter of each kind of request, in el_stats. */
 static const size_t counted_as[] = {
     [EL_REQUEST_TRY] = offsetof(el_stats, tries),
     [EL_REQUEST_ENQUEUE] = offsetof(el_stats, enqueues),
@@ -28,22 +28,24 @@ static const size_t counted_as[] = {
     [EL_REQUEST_DELETE] = offsetof(el_stats, deletes),
 };
 
-static void note_cause(el_entry_driver *driver, const el_error *err) {
+static void note_result(el_entry_driver *driver, const el_error *err) {
   if (err->code == EL_OK) {
-    free(driver->cause);
-    driver->cause = NULL;
+    free(driver->last_error);
+    driver->last_error = NULL;
     return;
   }
-  if (driver->cause == NULL) driver->cause = el_alloc(sizeof *driver->cause);
-  *driver->cause = *err;
+  if (driver->last_error == NULL)
+    driver->last_error = el_alloc(sizeof *driver->last_error);
+  *driver->last_error = *err;
 }
 
-/* An entry that was told that its lease is gone waits for the session to die
- * of the same news: it was never in the queue, so it starts again. */
+/* The key was not put. The entry waits for the session to end for the same reason, and starts again
+ * on the next lease. */
 static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
                             el_entry_event *event) {
   event->outcome.is_definite = event->outcome.is_retriable = true;
-  el_session_driver_lease_gone(driver->world->session, driver->keys.lease, err);
+  el_session_driver_lease_gone(driver->session->driver, driver->keys.lease,
+                               err);
 }
 
 static void on_answer(el_request *request, el_txn_answer *answer) {
@@ -56,7 +58,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
     free(out);
     return;
   }
-  note_cause(driver, &answer->err);
+  note_result(driver, &answer->err);
   el_recipe_read(&driver->keys, &out->action, answer, &event);
   if (answer->err.is_lease_gone) {
     tell_lease_gone(driver, &answer->err, &event);
@@ -66,56 +68,55 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   step(driver, &event);
 }
 
-/* What looks for keys of unknown fate can wait, and so can what was repeated, unless
- * somebody here waits for it. The first delete can't: others may wait for the key. */
+/* Reads for keys of unknown outcome, and retries, are background requests unless a local waiter or
+ * an unlock waits for them. The first delete is not: other clients may wait for the key. */
 static bool is_background(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
-  if (entry->wanted || driver->hindrant) return false;
+  if (entry->wanted || driver->is_expedited) return false;
   return entry->state == EL_ENTRY_SWEEPING ||
-         entry->failures > (driver->awaited ? 1 : 0);
+         entry->failures > (driver->is_release_awaited ? 1 : 0);
 }
 
 static void send(el_entry_driver *driver, const el_entry_action *action) {
   el_sent *out = el_alloc(sizeof *out);
   EL_UNCLEARED el_recipe recipe;
   out->request.done = on_answer;
-  out->request.background = is_background(driver);
+  out->request.is_background = is_background(driver);
   out->request.counted_as = counted_as[action->request];
   if (action->request == EL_REQUEST_ENQUEUE ||
       action->request == EL_REQUEST_TRY) {
-    out->request.queue = el_keys_queue(&driver->keys);
+    out->request.lock_queue = el_keys_queue(&driver->keys);
   }
-  out->request.by_itself =
+  out->request.is_unbatched =
       driver->keys.next != NULL && action->request != EL_REQUEST_LOOK;
   out->driver = driver;
   out->action = *action;
   driver->sent = out;
   el_recipe_build(&recipe, &driver->keys, action, driver->entry.rev,
                   driver->value);
-  el_requests_send(driver->world->requests, &out->request, &recipe.txn);
+  el_request_queue_send(driver->session->requests, &out->request, &recipe.txn);
 }
 
-/* ---- watch ---- */
+/* ---- watches ---- */
 
 typedef struct el_key_watch {
   el_watch watch;
   el_entry_driver *driver;
   struct el_key_watch *next;
-  /* The store's when it was created, or told something last. 0: it isn't created yet; 1:
-   * it was refused. */
-  int64_t told_rev;
-  char key[]; /* that is watched */
+  /* The store's revision at its creation or last event. 0: not created yet; 1: refused. */
+  int64_t seen_rev;
+  char key[]; /* the key that is watched */
 } el_key_watch;
 
-/* When the last of them was created; 0: some aren't yet. One look when all of them are
- * spares one after each. (A refusal that comes last spares it, too; then what was missed
- * is found by a probe.) */
+/* all_created_rev returns the revision at which the last watch was created; 0: some are not created
+ * yet. One read when all are created replaces one after each. (If the last one is refused, no read
+ * follows; the entry's periodic read finds what was missed.) */
 static int64_t all_created_rev(const el_entry_driver *driver) {
-  const el_key_watch *watching = driver->watching;
+  const el_key_watch *watched = driver->watched;
   int64_t last = 0;
-  for (; watching != NULL; watching = watching->next) {
-    if (watching->told_rev == 0) return 0;
-    if (watching->told_rev > last) last = watching->told_rev;
+  for (; watched != NULL; watched = watched->next) {
+    if (watched->seen_rev == 0) return 0;
+    if (watched->seen_rev > last) last = watched->seen_rev;
   }
   return last;
 }
@@ -127,26 +128,27 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
       [EL_WATCH_PUT] = EL_ENTRY_WATCH_PUT,
       [EL_WATCH_REFUSED] = EL_ENTRY_WATCH_REFUSED,
   };
-  el_key_watch *watching = EL_CONTAINER_OF(watch, el_key_watch, watch);
-  el_entry_driver *driver = watching->driver;
+  el_key_watch *watched = EL_CONTAINER_OF(watch, el_key_watch, watch);
+  el_entry_driver *driver = watched->driver;
   el_entry_event event = {.rev = from->rev, .lease = from->lease};
   bool is_behind;
   event.kind = kinds[from->kind];
   event.detached =
       from->kind == EL_WATCH_PUT && el_key_is_detached(from->key, from->lease);
   if (from->kind == EL_WATCH_REFUSED) {
-    note_cause(driver, &from->err);
-    watching->told_rev = 1;
+    note_result(driver, &from->err);
+    watched->seen_rev = 1;
   } else if (from->kind == EL_WATCH_CREATED) {
-    EL_COUNT(driver->world->counters, watches, 1);
-    is_behind = from->rev < watching->told_rev; /* as it was before */
-    watching->told_rev = from->rev;
+    EL_COUNT(driver->session->counters, watches, 1);
+    /* created again on a member that is behind */
+    is_behind = from->rev < watched->seen_rev;
+    watched->seen_rev = from->rev;
     event.rev = is_behind ? from->rev : all_created_rev(driver);
     if (event.rev == 0) return;
-  } else if (from->rev < watching->told_rev) {
-    return; /* the entry knows: the watch was in the cache before */
+  } else if (from->rev < watched->seen_rev) {
+    return; /* of a cached watch; the entry knows it */
   } else {
-    watching->told_rev = from->rev;
+    watched->seen_rev = from->rev;
   }
   step(driver, &event);
 }
@@ -160,71 +162,72 @@ static bool is_own_key(const el_entry_driver *driver, el_bytes key) {
 }
 
 static void stop_watch(el_entry_driver *driver) {
-  el_key_watch *watching;
-  while ((watching = driver->watching) != NULL) {
-    driver->watching = watching->next;
-    if (is_own_key(driver, watching->watch.key)) {
-      el_watch_stop(driver->world->watches, &watching->watch);
+  el_key_watch *watched;
+  while ((watched = driver->watched) != NULL) {
+    driver->watched = watched->next;
+    if (is_own_key(driver, watched->watch.key)) {
+      el_watch_stop(driver->session->watches, &watched->watch);
     } else {
-      el_watch_cache_put(driver->world->watch_cache, &watching->watch,
-                         watching->told_rev);
+      el_watch_cache_put(driver->session->watch_cache, &watched->watch,
+                         watched->seen_rev);
     }
-    free(watching);
+    free(watched);
   }
 }
 
 static el_key_watch *add_watch(el_entry_driver *driver, el_bytes *key) {
-  el_key_watch *watching = el_alloc(sizeof *watching + key->len);
-  memcpy(watching->key, key->data, key->len);
-  watching->watch.on_event = on_watch_event;
-  watching->driver = driver;
-  watching->next = driver->watching;
-  driver->watching = watching;
-  key->data = watching->key;
-  return watching;
+  el_key_watch *watched = el_alloc(sizeof *watched + key->len);
+  memcpy(watched->key, key->data, key->len);
+  watched->watch.on_event = on_watch_event;
+  watched->driver = driver;
+  watched->next = driver->watched;
+  driver->watched = watched;
+  key->data = watched->key;
+  return watched;
 }
 
 static void watch_own(el_entry_driver *driver, el_bytes key) {
-  el_key_watch *watching = add_watch(driver, &key);
-  el_watch_start(driver->world->watches, &watching->watch, key);
+  el_key_watch *watched = add_watch(driver, &key);
+  el_watch_start(driver->session->watches, &watched->watch, key);
 }
 
-static void watch_stem(el_entry_driver *driver, el_bytes stem) {
-  el_key_watch *watching = add_watch(driver, &stem);
-  el_watch_start_prefix(driver->world->watches, &watching->watch, stem);
+static void watch_mode(el_entry_driver *driver, el_bytes stem) {
+  el_key_watch *watched = add_watch(driver, &stem);
+  el_watch_start_prefix(driver->session->watches, &watched->watch, stem);
 }
 
-/* Somebody else's key, of which the entry knows what it was at |watch_rev|. */
-static void watch_another(el_entry_driver *driver, el_bytes key) {
-  el_key_watch *watching = add_watch(driver, &key);
-  watching->told_rev =
-      el_watch_cache_take(driver->world->watch_cache, &watching->watch, key,
+/* watch_key watches a key of another client; the entry knows its state at |watch_rev|. */
+static void watch_key(el_entry_driver *driver, el_bytes key) {
+  el_key_watch *watched = add_watch(driver, &key);
+  watched->seen_rev =
+      el_watch_cache_take(driver->session->watch_cache, &watched->watch, key,
                           driver->entry.watch_rev);
-  if (watching->told_rev == 0) {
-    el_watch_start(driver->world->watches, &watching->watch, key);
+  if (watched->seen_rev == 0) {
+    el_watch_start(driver->session->watches, &watched->watch, key);
   }
 }
 
-static void watch_other(el_entry_driver *driver, const el_place *place) {
+static void watch_blocker(el_entry_driver *driver, const el_place *place) {
   char key[EL_KEY_SIZE];
   el_bytes name = el_keys_name(el_keys_at(&driver->keys, place->name));
   el_place note;
   if (place->lease == 0) {
-    watch_stem(driver,
+    watch_mode(driver,
                (el_bytes){key, el_key_write_stem(key, name, place->mode)});
     return;
   }
-  watch_another(driver, (el_bytes){key, el_key_write(key, name, place)});
+  watch_key(driver, (el_bytes){key, el_key_write(key, name, place)});
   if (el_kind_may_change(&driver->keys, place, &note)) {
-    watch_another(driver, (el_bytes){key, el_key_write(key, name, &note)});
+    watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)});
   }
 }
 
 static void start_watch(el_entry_driver *driver, const el_place *place) {
   stop_watch(driver);
-  driver->waited = driver->waited || driver->entry.state == EL_ENTRY_WAITING;
+  driver->has_waited =
+      driver->has_waited || driver->entry.state == EL_ENTRY_WAITING;
   if (place->rev != 0) {
-    watch_other(driver, place);
+    watch_blocker(driver, place);
     return;
   }
   for (const el_keys *own = &driver->keys; own != NULL; own = own->next) {
@@ -232,7 +235,7 @@ static void start_watch(el_entry_driver *driver, const el_place *place) {
   }
 }
 
-/* ---- step ---- */
+/* ---- steps ---- */
 
 static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
   switch (action->kind) {
@@ -246,54 +249,52 @@ static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
       stop_watch(driver);
       return;
     case EL_ENTRY_UNSURE:
-      el_session_driver_signal(driver->world->session, driver->keys.lease,
+      el_session_driver_signal(driver->session->driver, driver->keys.lease,
                                EL_SESSION_UNSURE);
       return;
     case EL_ENTRY_CONFIRM:
-      el_session_driver_signal(driver->world->session, driver->keys.lease,
+      el_session_driver_signal(driver->session->driver, driver->keys.lease,
                                EL_SESSION_CONFIRM);
       return;
     case EL_ENTRY_PROOF:
-      el_session_driver_prove(driver->world->session, action->sent_ms,
-                              action->term, action->rev);
+      el_session_driver_add_proof(driver->session->driver, action->sent_ms,
+                                  action->term, action->rev);
       return;
     default:
-      driver->events->decided(driver, action);
+      driver->events->reported(driver, action);
   }
 }
 
-static void note_proving(el_entry_driver *driver, bool proving) {
-  if (proving && !driver->in_proving) {
-    TAILQ_INSERT_TAIL(&driver->world->proving, driver, proving_link);
-  } else if (!proving && driver->in_proving) {
-    TAILQ_REMOVE(&driver->world->proving, driver, proving_link);
+static void note_proving(el_entry_driver *driver, bool is_entry_proving) {
+  if (is_entry_proving && !driver->is_proving) {
+    TAILQ_INSERT_TAIL(&driver->session->proving, driver, proving_link);
+  } else if (!is_entry_proving && driver->is_proving) {
+    TAILQ_REMOVE(&driver->session->proving, driver, proving_link);
   }
-  driver->in_proving = proving;
+  driver->is_proving = is_entry_proving;
 }
 
-/* Keeps the lists and the timer in step with the entry, before its actions are
- * carried out: a proof that it asks for may read its own key. */
+/* note_state updates lists and timer before the actions are carried out, because a proof that an
+ * action asks for may read this entry's key. */
 static void note_state(el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
-  bool proving = entry->state == EL_ENTRY_PROVING;
-  note_proving(driver, proving || entry->state == EL_ENTRY_CONFIRMING);
-  if (proving || entry->state == EL_ENTRY_HELD) {
-    driver->proof_key.rev = entry->rev;
-    el_prober_add(el_session_driver_prober(driver->world->session),
-                  &driver->proof_key);
+  bool is_entry_proving = entry->state == EL_ENTRY_PROVING;
+  note_proving(driver, is_entry_proving || entry->state == EL_ENTRY_CONFIRMING);
+  if (is_entry_proving || entry->state == EL_ENTRY_HELD) {
+    driver->checked_key.rev = entry->rev;
+    el_session_driver_add_key(driver->session->driver, &driver->checked_key);
   } else {
-    el_prober_remove(el_session_driver_prober(driver->world->session),
-                     &driver->proof_key);
+    el_session_driver_remove_key(driver->session->driver, &driver->checked_key);
   }
   if (entry->wake_at != 0) {
-    el_timers_set(driver->world->timers, &driver->timer, entry->wake_at);
+    el_timers_set(driver->session->timers, &driver->timer, entry->wake_at);
   } else {
-    el_timers_stop(driver->world->timers, &driver->timer);
+    el_timers_stop(driver->session->timers, &driver->timer);
   }
 }
 
-/* Has the key changed after the entry knew it and before it took its watch from the
- * cache? */
+/* has_missed tells whether the key may have changed between the entry's read and the start of a
+ * cached watch. */
 static bool has_missed(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   return entry->state == EL_ENTRY_WAITING && entry->watching &&
@@ -305,7 +306,7 @@ static void take(el_entry_driver *driver, const el_entry_event *event) {
   el_entry_event known = *event;
   int64_t now_ms = el_now_ms();
   known.proven_rev =
-      el_session_driver_proven_rev(driver->world->session, now_ms);
+      el_session_driver_proven_rev(driver->session->driver, now_ms);
   el_entry_step(&driver->entry, &known, now_ms, &actions);
   note_state(driver);
   for (int i = 0; i < actions.n; i++) {
@@ -313,16 +314,16 @@ static void take(el_entry_driver *driver, const el_entry_event *event) {
   }
 }
 
-/* Takes back what nobody wants any more and what hasn't left: it would put a key
- * for nobody, or ask with a lease that is dead. True if there was something. */
+/* withdraw removes a request that has not left and that the entry does not need any more: it would
+ * put a key that no waiter wants, or use a lease that is gone. Returns whether it did. */
 static bool withdraw(el_entry_driver *driver) {
   el_sent *sent = driver->sent;
   el_entry_state state = driver->entry.state;
-  bool is_vain =
+  bool is_obsolete =
       state == EL_ENTRY_DEAD || (state == EL_ENTRY_RELEASING && sent != NULL &&
                                  sent->action.request != EL_REQUEST_DELETE);
-  if (!is_vain || sent == NULL ||
-      !el_requests_withdraw(driver->world->requests, &sent->request)) {
+  if (!is_obsolete || sent == NULL ||
+      !el_request_queue_withdraw(driver->session->requests, &sent->request)) {
     return false;
   }
   driver->sent = NULL;
@@ -342,7 +343,7 @@ static void step(el_entry_driver *driver, const el_entry_event *event) {
     take(driver, &(el_entry_event){.kind = EL_ENTRY_WATCH_CREATED,
                                    .rev = all_created_rev(driver)});
   }
-  driver->events->stepped(driver); /* which may be its end */
+  driver->events->stepped(driver); /* may free |driver| */
 }
 
 void el_entry_driver_signal(el_entry_driver *driver, int kind) {
@@ -354,21 +355,24 @@ void el_entry_driver_signal(el_entry_driver *driver, int kind) {
 void el_entry_driver_start(el_entry_driver *driver, bool try_once,
                            el_bytes value) {
   driver->value = value;
-  driver->waited = driver->awaited = driver->hindrant = false;
-  if (driver->sent != NULL) { /* a look that nobody was waiting for */
-    el_requests_hurry(driver->world->requests, &driver->sent->request);
+  driver->has_waited = driver->is_release_awaited = driver->is_expedited =
+      false;
+  if (driver->sent != NULL) { /* a background read */
+    el_request_queue_expedite(driver->session->requests,
+                              &driver->sent->request);
   }
   el_entry_driver_signal(driver, try_once ? EL_ENTRY_TRY : EL_ENTRY_START);
 }
 
-void el_entry_driver_hurry(el_entry_driver *driver) {
-  driver->hindrant = true;
+void el_entry_driver_expedite(el_entry_driver *driver) {
+  driver->is_expedited = true;
   if (driver->sent != NULL) {
-    el_requests_hurry(driver->world->requests, &driver->sent->request);
+    el_request_queue_expedite(driver->session->requests,
+                              &driver->sent->request);
   }
 }
 
-void el_entry_driver_orphan(el_entry_driver *driver, el_session_end end) {
+void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end) {
   el_entry_event dead = {.kind = EL_ENTRY_SESSION_DEAD, .end = end};
   step(driver, &dead);
 }
@@ -385,17 +389,17 @@ void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
   step(driver, &event);
 }
 
-static void on_key_gone(el_proof_key *key, bool detached) {
-  el_entry_driver_key_gone(EL_CONTAINER_OF(key, el_entry_driver, proof_key),
+static void on_key_gone(el_checked_key *key, bool detached) {
+  el_entry_driver_key_gone(EL_CONTAINER_OF(key, el_entry_driver, checked_key),
                            key->rev, detached);
 }
 
-void el_entry_world_settle_proving(el_entry_world *world) {
-  int kind = el_session_driver_can_claim(world->session) ? EL_ENTRY_CLAIMED
-                                                         : EL_ENTRY_UNPROVEN;
-  int64_t renewed_ms = el_session_driver_renewed_ms(world->session);
+void el_client_session_settle_proving(el_client_session *session) {
+  int kind = el_session_driver_is_proven(session->driver) ? EL_ENTRY_CLAIMED
+                                                          : EL_ENTRY_UNPROVEN;
+  int64_t renewed_ms = el_session_driver_renewal_sent_ms(session->driver);
   el_entry_driver *driver, *next;
-  for (driver = TAILQ_FIRST(&world->proving); driver != NULL; driver = next) {
+  for (driver = TAILQ_FIRST(&session->proving); driver != NULL; driver = next) {
     next = TAILQ_NEXT(driver, proving_link);
     if (driver->entry.state == EL_ENTRY_PROVING) {
       el_entry_driver_signal(driver, kind);
@@ -407,28 +411,27 @@ void el_entry_world_settle_proving(el_entry_world *world) {
 
 /* ---- life ---- */
 
-void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
+void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
                           el_bytes name, const el_place *place) {
   el_place own = *place;
-  own.lease = el_session_driver_lease(world->session);
-  driver->world = world;
+  own.lease = el_session_driver_lease(session->driver);
+  driver->session = session;
   driver->slot = own.slot;
   el_entry_init(&driver->entry, own.mode,
-                el_session_driver_session(world->session));
+                el_session_driver_session(session->driver));
   el_keys_init(&driver->keys, name, &own);
   driver->timer.on_due = on_timer;
-  driver->proof_key.gone = on_key_gone;
-  driver->proof_key.keys = &driver->keys;
+  driver->checked_key.on_gone = on_key_gone;
+  driver->checked_key.keys = &driver->keys;
 }
 
 void el_entry_driver_destroy(el_entry_driver *driver) {
-  el_timers_stop(driver->world->timers, &driver->timer);
+  el_timers_stop(driver->session->timers, &driver->timer);
   stop_watch(driver);
   note_proving(driver, false);
-  el_prober_remove(el_session_driver_prober(driver->world->session),
-                   &driver->proof_key);
+  el_session_driver_remove_key(driver->session->driver, &driver->checked_key);
   el_keys_destroy(&driver->keys);
-  free(driver->cause);
+  free(driver->last_error);
 }
 
 size_t el_entry_driver_watch_size(void) { return sizeof(el_key_watch); }

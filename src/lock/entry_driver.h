@@ -1,10 +1,8 @@
-/* entry_driver: drives one entry (rules/entry.h), our place in one lock's queue:
- * its actions become transactions, watches and timers, and what those bring
- * becomes its events. What it decides goes to its owner. I/O thread only.
+/* entry_driver: carries out the actions of one entry (rules/entry.h): requests, watches and timers.
+ * Their answers become events of the entry; what it decides is reported to the local queue. I/O
+ * thread only.
  *
- * It belongs to one session, and may outlive it: until the last request is
- * answered.
- */
+ * An entry belongs to one session. It may outlive that until its last request is answered. */
 #ifndef ETCDLOCK_LOCK_ENTRY_DRIVER_H
 #define ETCDLOCK_LOCK_ENTRY_DRIVER_H
 
@@ -13,91 +11,75 @@
 #include <sys/queue.h>
 
 #include "etcd/watch.h"
-#include "lock/requests.h"
 #include "lock/session_driver.h"
-#include "lock/watch_cache.h"
 #include "rules/entry.h"
 #include "rules/key.h"
 
 typedef struct el_entry_driver el_entry_driver;
 
-TAILQ_HEAD(el_proving_list, el_entry_driver);
-
-/* What entries of one session work with; everything outlives them. */
-typedef struct el_entry_world el_entry_world;
-struct el_entry_world {
-  el_auth *auth;
-  el_requests *requests;
-  el_session_driver *session;
-  int64_t lock_delay_ms; /* the session's */
-  int users;             /* queues, and places that outlive their session */
-  bool wanted;           /* somebody needs the session */
-  el_entry_world *next;  /* of the same client */
-  el_watches *watches;
-  el_watch_cache *watch_cache;
-  el_timers *timers;
-  el_counters *counters;
-  struct el_proving_list proving; /* those that wait for the session's proof */
-};
-
 typedef struct el_entry_events {
-  /* Takes note of |action|, one of those from EL_ENTRY_GRANTED on. */
-  void (*decided)(el_entry_driver *driver, const el_entry_action *action);
-  /* Called after each step: the entry may be free, or over. */
+  /* reported is called for each action from EL_ENTRY_GRANTED on. */
+  void (*reported)(el_entry_driver *driver, const el_entry_action *action);
+  /* stepped is called after each step: the entry may be free, or over. It may free the driver. */
   void (*stepped)(el_entry_driver *driver);
 } el_entry_events;
 
-/* Embedded in its owner's memory. */
+/* Embedded in an entry of the local queue. */
 struct el_entry_driver {
   const el_entry_events *events;
-  el_entry_world *world;
+  el_client_session *session;
   el_entry entry;
   el_keys keys;
-  el_bytes value;       /* what an enqueue puts; its owner's */
-  struct el_sent *sent; /* the request on its way, NULL: none */
-  el_error *cause;      /* of the last failed attempt since a success; NULL */
-  struct el_key_watch *watching; /* a list; NULL: nothing */
-  el_proof_key proof_key;        /* while it is HELD or PROVING */
+  el_bytes value; /* the value for an enqueue or a try; owned by the waiter */
+  struct el_sent *sent;         /* the request in flight; NULL: none */
+  el_error *last_error;         /* of the last attempt; NULL: it succeeded */
+  struct el_key_watch *watched; /* the watches, a list; NULL: none */
+  /* listed for lease checks while HELD or PROVING */
+  el_checked_key checked_key;
   el_timer timer;
-  bool waited;   /* somebody else was in front of us */
-  bool awaited;  /* unlock waits for its release, for a while */
-  bool hindrant; /* the next owner here waits for its end */
-  bool in_proving;
-  uint32_t slot; /* which of our places in that queue it is */
+  bool has_waited; /* another client's key was before ours */
+  /* an unlock waits for the release: its first retry is not background */
+  bool is_release_awaited;
+  bool is_expedited; /* a local waiter waits for the end of this entry */
+  bool is_proving;
+  uint32_t slot; /* tells the client's keys in one queue apart */
   TAILQ_ENTRY(el_entry_driver) proving_link;
 };
 
-/* An entry of |world|'s session for the lock |name|, at |place|, whose slot, mode and
- * permits count; |driver|->events is set already. @thread io */
-void el_entry_driver_init(el_entry_driver *driver, el_entry_world *world,
+/* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Only slot, mode
+ * and permits of |place| count; |driver|->events is set already. @thread io */
+void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
                           el_bytes name, const el_place *place);
 
-/* The entry must be over, or the client stopping. @thread io */
+/* el_entry_driver_destroy frees what |driver| owns. The entry must be over, or the client stopping.
+ * @thread io */
 void el_entry_driver_destroy(el_entry_driver *driver);
 
-/* Begins to wait in the queue, or tries once, with |value| on our key; the entry
- * must be free. @thread io */
+/* el_entry_driver_start enqueues the entry, or tries once, with |value| for the key. The entry must
+ * be free. @thread io */
 void el_entry_driver_start(el_entry_driver *driver, bool try_once,
                            el_bytes value);
 
-/* Steps with an event that is only a kind. @thread io */
+/* el_entry_driver_signal steps the entry with an event that has no fields but |kind|. @thread io */
 void el_entry_driver_signal(el_entry_driver *driver, int kind);
 
-/* Another request of ours has found that our key of |rev| is gone, or is |detached| from our lease.
- * @thread io */
+/* el_entry_driver_key_gone tells the entry that another request did not find its key, which had
+ * create_revision |rev|, or found it |detached| from the lease. @thread io */
 void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
                               bool detached);
 
-/* Somebody waits here until the entry is free. @thread io */
-void el_entry_driver_hurry(el_entry_driver *driver);
+/* el_entry_driver_expedite sends the entry's requests in the foreground, because a local waiter
+ * waits for its end. @thread io */
+void el_entry_driver_expedite(el_entry_driver *driver);
 
-/* Its session has died in that way. @thread io */
-void el_entry_driver_orphan(el_entry_driver *driver, el_session_end end);
+/* el_entry_driver_end_session tells the entry that its session has ended, and how. @thread io */
+void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end);
 
-/* Tells those that wait for it what the session can prove now. @thread io */
-void el_entry_world_settle_proving(el_entry_world *world);
+/* el_client_session_settle_proving tells the entries that wait for a proof of the lease what
+ * |session| can prove now. @thread io */
+void el_client_session_settle_proving(el_client_session *session);
 
-/* For figures: the bytes of a watch. @thread any */
+/* el_entry_driver_watch_size returns the bytes of one watch, for statistics. @thread any */
 size_t el_entry_driver_watch_size(void);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/completion.h"
 #include "base/container_of.h"
-#include "lock/requests.h"
+#include "lock/request_queue.h"
 #include "rules/retry.h"
 
 enum {
@@ -127,13 +127,13 @@ static void send(el_guarded *guarded, const el_txn *txn) {
   guarded->request.deadline_ms = guarded->deadline_ms;
   atomic_fetch_add(&guarded->refs, 1);
   el_timers_set(guarded->shared->timers, &guarded->timer, guarded->deadline_ms);
-  el_requests_send(guarded->shared->requests, &guarded->request, txn);
+  el_request_queue_send(guarded->shared->requests, &guarded->request, txn);
 }
 
 static void send_touch(el_guarded *guarded) {
   EL_UNCLEARED el_recipe recipe;
   el_writer writer = el_lock_writer(guarded->lk);
-  guarded->request.patient = false;
+  guarded->request.may_be_slow = false;
   el_recipe_build_touch(&recipe, &writer);
   send(guarded, &recipe.txn);
 }
@@ -153,7 +153,7 @@ static void send_operations(el_guarded *guarded) {
     txn = recipe.txn;
   }
   /* A write can't be repeated if its outcome is unknown, so it waits longer for a slow answer. */
-  guarded->request.patient = guarded->writes && !guarded->shared->fail_fast;
+  guarded->request.may_be_slow = guarded->writes && !guarded->shared->fail_fast;
   send(guarded, &txn);
 }
 
@@ -208,8 +208,9 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
   int64_t at_ms;
   if (shared->closed.code != EL_OK ||
-      (shared->fail_fast && el_requests_away(shared->requests) != NULL) ||
-      el_requests_wrong_cluster(shared->requests) != NULL) {
+      (shared->fail_fast &&
+       el_request_queue_breaker_error(shared->requests) != NULL) ||
+      el_request_queue_wrong_cluster(shared->requests) != NULL) {
     return false;
   }
   at_ms = el_retry_next(&failed, el_now_ms(), &guarded->failures,
@@ -320,16 +321,16 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
 /* Fails a transaction that has not left by its deadline. It must not leave later: after the error
  * the caller may write something else. False: it has left. */
 static bool withdraw(el_guarded *guarded) {
-  el_requests *requests = guarded->shared->requests;
-  const el_error *away = el_requests_away(requests);
+  el_request_queue *requests = guarded->shared->requests;
+  const el_error *away = el_request_queue_breaker_error(requests);
   el_error err;
-  if (!el_requests_withdraw(requests, &guarded->request)) return false;
+  if (!el_request_queue_withdraw(requests, &guarded->request)) return false;
   if (away != NULL) {
     err = *away;
   } else {
     el_error_set(&err, EL_UNAVAILABLE,
                  "etcd %s: the request was not sent in time",
-                 el_requests_address(requests));
+                 el_request_queue_address(requests));
   }
   err.is_definite = true;
   guarded->is_sent = false;
@@ -349,7 +350,7 @@ static void on_deadline(el_guarded *guarded) {
     return;
   }
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
-               el_requests_address(guarded->shared->requests));
+               el_request_queue_address(guarded->shared->requests));
   err.is_definite = writes_of(guarded) != NULL &&
                     step(guarded, &unanswered) == EL_WRITE_UNSENT;
   fail(guarded, &err);
@@ -359,7 +360,7 @@ static void fail_queued(el_guarded *guarded) {
   el_error err;
   el_error_set(&err, EL_UNAVAILABLE,
                "etcd %s: no answer in time to an earlier write of this hold",
-               el_requests_address(guarded->shared->requests));
+               el_request_queue_address(guarded->shared->requests));
   fail(guarded, &err);
 }
 
@@ -379,7 +380,8 @@ static void on_timer(el_timer *timer) {
 
 static void run_start(el_command *command) {
   el_guarded *guarded = EL_CONTAINER_OF(command, el_guarded, command);
-  const el_error *wrong = el_requests_wrong_cluster(guarded->shared->requests);
+  const el_error *wrong =
+      el_request_queue_wrong_cluster(guarded->shared->requests);
   if (guarded->shared->closed.code != EL_OK) {
     fail(guarded, &guarded->shared->closed);
   } else if (wrong != NULL) {
@@ -432,7 +434,7 @@ bool el_guarded_add(el_guarded *guarded, const el_op *op) {
   *added = *op;
   added->key = added->range_end = added->value = (el_bytes){0};
   guarded->writes = guarded->writes || op->kind != EL_OP_RANGE;
-  guarded->request.by_itself =
+  guarded->request.is_unbatched =
       guarded->writes && (guarded->n_ops > 1 || op->range_end.len > 0);
   return copy_bytes(&added->key, op->key) &&
          copy_bytes(&added->range_end, op->range_end) &&

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/completion.h"
 #include "base/container_of.h"
-#include "lock/local_queues.h"
+#include "lock/local_queue_driver.h"
 
 struct el_lock {
   atomic_int refs;

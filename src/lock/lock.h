@@ -1,6 +1,6 @@
 /* lock: one request for a lock, and the hold that it leads to.
  *
- * A Lua thread makes it, and the I/O thread serves it (local_queues.h). Lua reads the atomic state
+ * A Lua thread makes it, and the I/O thread serves it (local_queue_driver.h). Lua reads the atomic state
  * and the hold deadline; everything else is passed by the completion. It is reference-counted,
  * because either thread may be done with it first.
  *

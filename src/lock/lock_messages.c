@@ -1,20 +1,20 @@
-/* lock_messages: what an owner is told when its wait fails or its hold ends. */
+/* lock_messages: the messages of failed waits and ended holds. */
 #include "lock/lock_messages.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* So many bytes of names are shown. */
+/* At most so many bytes of a name are shown. */
 enum { SHOWN_MAX = 80 };
 
-/* What an owner wants: "lock "name"". */
+/* The lock as messages name it: lock "name". */
 typedef struct subject {
   char text[2 * SHOWN_MAX + 20];
 } subject;
 
-static subject subject_of(const el_waiter *owner) {
-  bool is_permit = owner->mode == EL_MODE_PERMIT;
-  el_bytes name = owner->name;
+static subject subject_of(const el_waiter *waiter) {
+  bool is_permit = waiter->mode == EL_MODE_PERMIT;
+  el_bytes name = waiter->name;
   subject of;
   int len = snprintf(of.text, sizeof of.text, "%s \"",
                      is_permit ? "semaphore" : "lock");
@@ -22,7 +22,8 @@ static subject subject_of(const el_waiter *owner) {
   for (size_t i = 0; i < name.len; i++) {
     char c = name.data[i];
     if (c == '"' || c == '\\') of.text[len++] = '\\';
-    of.text[len++] = (char)(c != '\0' ? c : ' '); /* between several names */
+    /* NUL separates the names of a multi-lock */
+    of.text[len++] = (char)(c != '\0' ? c : ' ');
   }
   strcpy(of.text + len, "\"");
   return of;
@@ -30,92 +31,92 @@ static subject subject_of(const el_waiter *owner) {
 
 /* ---- waits ---- */
 
-/* "It was not free" is an answer of etcd's. Where none has come for all that time,
- * or where the last attempt has failed, nobody knows whether it was: then what
- * stands in the way is told, or those who ask would blame a holder for an outage. */
-void el_lock_message_timeout(const el_waiter *owner, int64_t waited_ms,
+/* Only an answer of etcd can say that the lock was not free. Without one, or after a failed
+ * attempt, the message gives the last error, so that an outage is not blamed on a holder. */
+void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err) {
   double waited_s = (double)waited_ms / 1000;
   if (cause != NULL) {
     el_error_set(err, EL_UNAVAILABLE, "%s not taken in %.3g s: %s",
-                 subject_of(owner).text, waited_s, cause->text);
+                 subject_of(waiter).text, waited_s, cause->text);
   } else if (address != NULL) {
     el_error_set(err, EL_UNAVAILABLE,
                  "%s not taken in %.3g s: no answer from etcd %s",
-                 subject_of(owner).text, waited_s, address);
+                 subject_of(waiter).text, waited_s, address);
   } else {
     el_error_set(err, EL_TIMEOUT, "%s was not free within %.3g s",
-                 subject_of(owner).text, waited_s);
+                 subject_of(waiter).text, waited_s);
   }
 }
 
-void el_lock_message_refused(const el_waiter *owner, const el_error *cause,
+void el_lock_message_refused(const el_waiter *waiter, const el_error *cause,
                              el_error *err) {
   el_error_set(err, cause != NULL ? cause->code : EL_UNAVAILABLE, "%s: %s",
-               subject_of(owner).text,
+               subject_of(waiter).text,
                cause != NULL ? cause->text : "etcd refused it");
 }
 
-void el_lock_message_away(const el_waiter *owner, const el_error *away,
-                          el_error *err) {
-  el_error_set(err, EL_UNAVAILABLE, "%s: %s", subject_of(owner).text,
-               away->text);
+void el_lock_message_unreachable(const el_waiter *waiter,
+                                 const el_error *unreachable, el_error *err) {
+  el_error_set(err, EL_UNAVAILABLE, "%s: %s", subject_of(waiter).text,
+               unreachable->text);
 }
 
-void el_lock_message_lock_delays(const el_waiter *owner, int64_t lock_delay_ms,
+void el_lock_message_lock_delays(const el_waiter *waiter, int64_t lock_delay_ms,
                                  int most, el_error *err) {
   el_error_set(
       err, EL_INVALID,
       "%s: this client has locks with %d other lock delays than %g s, and "
       "can't have more at a time",
-      subject_of(owner).text, most, (double)lock_delay_ms / 1000);
+      subject_of(waiter).text, most, (double)lock_delay_ms / 1000);
 }
 
-void el_lock_message_cancelled(const el_waiter *owner, el_error *err) {
+void el_lock_message_cancelled(const el_waiter *waiter, el_error *err) {
   el_error_set(err, EL_CANCELLED, "the wait for %s was given up",
-               subject_of(owner).text);
+               subject_of(waiter).text);
 }
 
-void el_lock_message_locked(const el_waiter *owner, el_error *err) {
-  if (owner->local.must_share && !owner->local.try_once) {
+void el_lock_message_locked(const el_waiter *waiter, el_error *err) {
+  if (waiter->local.must_share && !waiter->local.try_once) {
     el_error_set(err, EL_DEADLOCK,
                  "%s is wanted by a writer who waits for a reader of "
                  "this program, which can't release it while this "
                  "one waits",
-                 subject_of(owner).text);
-  } else if (owner->mode == EL_MODE_PERMIT) {
+                 subject_of(waiter).text);
+  } else if (waiter->mode == EL_MODE_PERMIT) {
     el_error_set(err, EL_LOCKED, "%s has no free permit",
-                 subject_of(owner).text);
+                 subject_of(waiter).text);
   } else {
-    el_error_set(err, EL_LOCKED, "%s is held by somebody else",
-                 subject_of(owner).text);
+    el_error_set(err, EL_LOCKED, "%s is held by another client",
+                 subject_of(waiter).text);
   }
 }
 
-void el_lock_message_place_lost(const el_waiter *owner, el_error *err) {
+void el_lock_message_key_lost(const el_waiter *waiter, el_error *err) {
   el_error_set(
       err, EL_LOST,
       "%s: our key in the queue was deleted, or our lease ended, while "
       "we waited",
-      subject_of(owner).text);
+      subject_of(waiter).text);
 }
 
 /* ---- holds ---- */
 
-void el_lock_message_lost(const el_waiter *owner, el_loss loss, el_error *err) {
-  el_error_set(err, EL_LOST, "%s was lost: %s", subject_of(owner).text,
+void el_lock_message_lost(const el_waiter *waiter, el_loss loss,
+                          el_error *err) {
+  el_error_set(err, EL_LOST, "%s was lost: %s", subject_of(waiter).text,
                el_losses[loss].text);
 }
 
-void el_lock_message_gone(const el_waiter *owner, el_error *err) {
+void el_lock_message_key_gone(const el_waiter *waiter, el_error *err) {
   el_error_set(err, EL_LOST, "%s: the key was gone before it was released",
-               subject_of(owner).text);
+               subject_of(waiter).text);
 }
 
-void el_lock_message_unconfirmed(const el_waiter *owner, el_error *err) {
+void el_lock_message_unconfirmed(const el_waiter *waiter, el_error *err) {
   el_error_set(err, EL_CLOSED,
                "%s: the client was closed before etcd confirmed the "
                "release",
-               subject_of(owner).text);
+               subject_of(waiter).text);
 }

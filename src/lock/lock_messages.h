@@ -1,5 +1,4 @@
-/* lock_messages: what an owner is told when its wait fails or its hold ends. Each fills |err|.
- */
+/* lock_messages: the messages of failed waits and ended holds. Each function fills |err|. */
 #ifndef ETCDLOCK_LOCK_LOCK_MESSAGES_H
 #define ETCDLOCK_LOCK_LOCK_MESSAGES_H
 
@@ -8,42 +7,46 @@
 
 /* ---- waits ---- */
 
-/* |waited_ms| have passed. |cause| is what stood in the way last, or NULL; |address| is the
- * member in use if etcd has not answered in all that time, or NULL. @thread any */
-void el_lock_message_timeout(const el_waiter *owner, int64_t waited_ms,
+/* el_lock_message_timeout: the wait timed out after |waited_ms|. |cause| is the last error, or
+ * NULL; |address| is the member in use if etcd has not answered meanwhile, else NULL. @thread any
+ */
+void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err);
 
-/* etcd refused it, for |cause|, or NULL. @thread any */
-void el_lock_message_refused(const el_waiter *owner, const el_error *cause,
+/* el_lock_message_refused: etcd refused the request, for |cause| or for an unknown reason (NULL).
+ * @thread any */
+void el_lock_message_refused(const el_waiter *waiter, const el_error *cause,
                              el_error *err);
 
-/* etcd is out of reach, for |away|. @thread any */
-void el_lock_message_away(const el_waiter *owner, const el_error *away,
-                          el_error *err);
+/* el_lock_message_unreachable: etcd is unreachable, as |unreachable| says. @thread any */
+void el_lock_message_unreachable(const el_waiter *waiter,
+                                 const el_error *unreachable, el_error *err);
 
-/* This client has |most| other lock delays in use, and can't have more. @thread any */
-void el_lock_message_lock_delays(const el_waiter *owner, int64_t lock_delay_ms,
+/* el_lock_message_lock_delays: the client has |most| other lock delays in use. @thread any */
+void el_lock_message_lock_delays(const el_waiter *waiter, int64_t lock_delay_ms,
                                  int most, el_error *err);
 
-/* Its owner wants no more. @thread any */
-void el_lock_message_cancelled(const el_waiter *owner, el_error *err);
+/* el_lock_message_cancelled: the caller cancelled the wait. @thread any */
+void el_lock_message_cancelled(const el_waiter *waiter, el_error *err);
 
-/* Another owner has the lock. @thread any */
-void el_lock_message_locked(const el_waiter *owner, el_error *err);
+/* el_lock_message_locked: another owner has the lock, or waiting would be a deadlock. @thread any
+ */
+void el_lock_message_locked(const el_waiter *waiter, el_error *err);
 
-/* Our key is gone. @thread any */
-void el_lock_message_place_lost(const el_waiter *owner, el_error *err);
+/* el_lock_message_key_lost: the key was deleted while the caller waited. @thread any */
+void el_lock_message_key_lost(const el_waiter *waiter, el_error *err);
 
 /* ---- holds ---- */
 
-/* The hold was lost. @thread any */
-void el_lock_message_lost(const el_waiter *owner, el_loss loss, el_error *err);
+/* el_lock_message_lost: the hold was lost, for |loss|. @thread any */
+void el_lock_message_lost(const el_waiter *waiter, el_loss loss, el_error *err);
 
-/* Its key was gone before its release. @thread any */
-void el_lock_message_gone(const el_waiter *owner, el_error *err);
+/* el_lock_message_key_gone: the key was gone before the release. @thread any */
+void el_lock_message_key_gone(const el_waiter *waiter, el_error *err);
 
-/* The client was closed before etcd confirmed its release. @thread any */
-void el_lock_message_unconfirmed(const el_waiter *owner, el_error *err);
+/* el_lock_message_unconfirmed: the client was closed before etcd confirmed the release. @thread any
+ */
+void el_lock_message_unconfirmed(const el_waiter *waiter, el_error *err);
 
 #endif

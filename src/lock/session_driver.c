@@ -1,41 +1,54 @@
-/* session_driver: keeps the client's lease alive. */
+/* session_driver: the sessions of one client. */
 #include "lock/session_driver.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
 #include "base/random.h"
-#include "lock/farewells.h"
+#include "lock/lease_revocations.h"
+#include "rules/recipe.h"
 #include "rules/retry.h"
 
 struct el_session_driver {
-  el_session_world world;
+  el_session_env env;
+  el_sessions *sessions;
   el_session session;
-  unsigned generation; /* tells answers to an earlier session apart */
+  /* number of the session; answers to an earlier one are ignored */
+  unsigned generation;
   unsigned news;
-  el_hold_deadline *claim; /* of this session */
-  uint64_t salt;           /* for retries */
-  int fruitless;           /* sessions in a row that claimed nothing, ... */
-  el_error ended; /* ... and how the last lease ended, if etcd has said, ... */
-  bool has_ended; /* ... that is, this session's */
-  el_error cause; /* of the last failed attempt since a success */
+  el_hold_deadline *hold_deadline; /* of this session's holds */
+  uint64_t salt;                   /* of the backoff */
+  int unproven_sessions;    /* sessions in a row that have not proven a hold */
+  el_error lease_end_error; /* how the last lease ended, if etcd has said so */
+  bool has_lease_end_error; /* |lease_end_error| is this session's */
+  el_error last_error;      /* of the last attempt; code EL_OK: it succeeded */
   el_timer timer;
   el_keepalive *keepalive;
-  el_prober prober;
-  el_farewells farewells; /* to leases of before */
-  int lease_calls;        /* grants and revokes that are out */
-  bool stopping;
+  /* held keys; a lease check reads the first and moves it to the end */
+  TAILQ_HEAD(, el_checked_key) keys;
+  int n_keys;
+  el_lease_revocations revocations; /* of leases of earlier sessions */
+  int calls_in_flight;              /* grants, revokes and audits */
+  bool is_stopping;
+};
+
+struct el_sessions {
+  el_session_env common;
+  el_client_session template;
+  el_client_session *first;
+  int n_lock_delays;
 };
 
 static void step(el_session_driver *driver, const el_session_event *event);
 
-static void note_outcome(el_session_driver *driver, const el_error *err) {
+static void note_result(el_session_driver *driver, const el_error *err) {
   if (err->code != EL_OK) {
-    el_shared_set_proof_error(driver->world.handle, err);
+    el_shared_set_proof_error(driver->env.handle, err);
   }
-  driver->cause = *err;
+  driver->last_error = *err;
 }
 
 static el_session_event event_of(int kind, const el_lease_answer *answer) {
@@ -48,75 +61,73 @@ static el_session_event event_of(int kind, const el_lease_answer *answer) {
   return event;
 }
 
-/* ---- grants, revokes and audits ---- */
+/* ---- grants and revokes ---- */
 
-/* A question that outlives the session that asked it is told apart by the
- * session's generation. */
-typedef struct lease_question {
+/* A lease call that may outlive its session. Each session has a number of its own. */
+typedef struct lease_call {
   el_session_driver *driver;
   unsigned generation;
-} lease_question;
+} lease_call;
 
-static lease_question *ask(el_session_driver *driver) {
-  lease_question *question = el_alloc(sizeof *question);
-  *question = (lease_question){driver, driver->generation};
-  driver->lease_calls++;
-  return question;
+static lease_call *new_call(el_session_driver *driver) {
+  lease_call *call = el_alloc(sizeof *call);
+  *call = (lease_call){driver, driver->generation};
+  driver->calls_in_flight++;
+  return call;
 }
 
-/* Is the answer to |question|, which ends here, of use to its driver? */
-static bool take_back(lease_question *question) {
-  el_session_driver *driver = question->driver;
-  bool current =
-      !driver->stopping && question->generation == driver->generation;
-  driver->lease_calls--;
-  free(question);
+/* finish_call frees |call| and tells whether its answer is for the driver's current session. */
+static bool finish_call(lease_call *call) {
+  el_session_driver *driver = call->driver;
+  bool current = !driver->is_stopping && call->generation == driver->generation;
+  driver->calls_in_flight--;
+  free(call);
   return current;
 }
 
-static void say_farewell(el_session_driver *driver, int64_t id) {
-  el_farewells_add(&driver->farewells, id,
-                   el_session_lease_ms(&driver->session));
+static void revoke_in_background(el_session_driver *driver, int64_t id) {
+  el_lease_revocations_add(&driver->revocations, id,
+                           el_session_lease_ms(&driver->session));
 }
 
-/* An answer that comes too late for its session (it was given up meanwhile, or it is
- * another cluster's) may tell of a lease that lives in etcd and that nobody would
- * ever end. */
+/* The answer may come too late: its session has ended, or it is from another cluster. Its lease may
+ * exist in etcd and must not stay there. */
 static void on_granted(void *arg, const el_lease_answer *answer) {
-  lease_question *question = arg;
-  el_session_driver *driver = question->driver;
+  lease_call *call = arg;
+  el_session_driver *driver = call->driver;
   el_session_event event = event_of(EL_SESSION_GRANTED, answer);
-  bool current = take_back(question);
-  if (driver->stopping) return;
-  if (el_requests_judge_lease(driver->world.requests, answer) && current) {
-    note_outcome(driver, &answer->err);
+  bool current = finish_call(call);
+  if (driver->is_stopping) return;
+  if (el_request_queue_check_lease_answer(driver->env.requests, answer) &&
+      current) {
+    note_result(driver, &answer->err);
     step(driver, &event);
   } else if (!answer->err.is_definite) {
-    say_farewell(driver, answer->id);
+    revoke_in_background(driver, answer->id);
   }
 }
 
 static void grant(el_session_driver *driver) {
-  EL_COUNT(&driver->world.handle->counters, grants, 1);
-  el_lease_grant(driver->world.auth, el_lease_new_id(),
+  EL_COUNT(&driver->env.handle->counters, grants, 1);
+  el_lease_grant(driver->env.auth, el_lease_new_id(),
                  el_session_lease_ms(&driver->session), EL_ATTEMPT_MS,
-                 on_granted, ask(driver));
+                 on_granted, new_call(driver));
 }
 
 static void on_revoked(void *arg, const el_lease_answer *answer) {
-  lease_question *question = arg;
-  el_session_driver *driver = question->driver;
+  lease_call *call = arg;
+  el_session_driver *driver = call->driver;
   el_session_event event = event_of(EL_SESSION_REVOKED, answer);
-  if (take_back(question)) {
+  if (finish_call(call)) {
     step(driver, &event);
   }
 }
 
-/* The end of the session waits for the answer. */
+/* The session ends with the answer. */
 static void revoke(el_session_driver *driver) {
-  EL_COUNT(&driver->world.handle->counters, revokes, 1);
-  el_lease_revoke(driver->world.auth, driver->session.id, EL_ATTEMPT_MS,
-                  on_revoked, ask(driver));
+  EL_COUNT(&driver->env.handle->counters, revokes, 1);
+  el_lease_revoke(driver->env.auth, driver->session.id, EL_ATTEMPT_MS,
+                  on_revoked, new_call(driver));
 }
 
 /* ---- keepalive ---- */
@@ -124,57 +135,152 @@ static void revoke(el_session_driver *driver) {
 static void on_kept(void *arg, const el_lease_answer *answer) {
   el_session_driver *driver = arg;
   el_session_event event = event_of(EL_SESSION_KEPT, answer);
-  if (driver->stopping ||
-      !el_requests_judge_lease(driver->world.requests, answer)) {
+  if (driver->is_stopping ||
+      !el_request_queue_check_lease_answer(driver->env.requests, answer)) {
     return;
   }
-  note_outcome(driver, &answer->err);
+  note_result(driver, &answer->err);
   step(driver, &event);
 }
 
-/* The stream is silent: the member is left. */
+/* The keepalive stream does not answer: the next attempt uses another member. */
 static void reset_keepalive(el_session_driver *driver) {
   el_error silent;
   el_error_set(&silent, EL_UNAVAILABLE,
                "etcd %s: a keepalive was not answered in time",
-               el_requests_address(driver->world.requests));
-  note_outcome(driver, &silent);
+               el_request_queue_address(driver->env.requests));
+  note_result(driver, &silent);
   el_keepalive_fail_over(driver->keepalive, &silent);
-}
-
-static void on_probed(el_prober *prober, const el_session_event *event,
-                      const el_error *err) {
-  el_session_driver *driver =
-      EL_CONTAINER_OF(prober, el_session_driver, prober);
-  if (err != NULL) {
-    note_outcome(driver, err);
-  }
-  step(driver, event);
 }
 
 /* ---- audit ---- */
 
 static void on_audited(void *arg, const el_lease_keys *answer) {
-  lease_question *question = arg;
-  el_session_driver *driver = question->driver;
+  lease_call *call = arg;
+  el_session_driver *driver = call->driver;
   el_session_event event = event_of(EL_SESSION_AUDITED, &answer->lease);
-  bool current = take_back(question);
-  if (driver->stopping ||
-      !el_requests_judge_lease(driver->world.requests, &answer->lease) ||
+  bool current = finish_call(call);
+  if (driver->is_stopping ||
+      !el_request_queue_check_lease_answer(driver->env.requests,
+                                           &answer->lease) ||
       !current) {
     return;
   }
   for (size_t i = 0; i < answer->n; i++) {
-    driver->world.found_key(driver->world.arg, answer->lease.id,
-                            answer->keys[i]);
+    driver->env.found_key(driver->env.arg, answer->lease.id, answer->keys[i]);
   }
   step(driver, &event);
 }
 
 static void audit(el_session_driver *driver) {
-  EL_COUNT(&driver->world.handle->counters, audits, 1);
-  el_lease_time_to_live(driver->world.auth, driver->session.id, EL_ATTEMPT_MS,
-                        on_audited, ask(driver));
+  EL_COUNT(&driver->env.handle->counters, audits, 1);
+  el_lease_time_to_live(driver->env.auth, driver->session.id, EL_ATTEMPT_MS,
+                        on_audited, new_call(driver));
+}
+
+/* ---- lease checks ---- */
+
+typedef struct lease_check {
+  el_request request; /* first */
+  el_session_driver *driver;
+  unsigned generation;
+  el_keys keys; /* of the key that is read */
+  int64_t rev;  /* its create_revision */
+} lease_check;
+
+static const el_entry_action LOOK = {.kind = EL_ENTRY_SEND,
+                                     .request = EL_REQUEST_LOOK};
+
+/* find_checked returns the key that was read if it is still listed. */
+static el_checked_key *find_checked(const lease_check *check) {
+  el_checked_key *key;
+  TAILQ_FOREACH(key, &check->driver->keys, link) {
+    if (key->rev == check->rev && el_keys_are_same(key->keys, &check->keys)) {
+      return key;
+    }
+  }
+  return NULL;
+}
+
+static void end_check(const lease_check *check, const el_txn_answer *answer) {
+  el_session_event event = {.kind = EL_SESSION_PROBED,
+                            .outcome =
+                                el_outcome_of(&answer->err, answer->sent_ms),
+                            .term = answer->term,
+                            .rev = answer->rev};
+  el_entry_event seen;
+  el_checked_key *key;
+  bool is_there;
+  el_recipe_read(&check->keys, &LOOK, answer, &seen);
+  is_there =
+      event.outcome.is_done && seen.mine.rev == check->rev && !seen.partial;
+  event.exists = is_there && seen.mine.lease == check->keys.lease;
+  key = event.outcome.is_done && !event.exists ? find_checked(check) : NULL;
+  if (key != NULL) {
+    key->on_gone(key, is_there);
+  }
+  note_result(check->driver, &answer->err);
+  step(check->driver, &event);
+}
+
+static void on_checked(el_request *request, el_txn_answer *answer) {
+  lease_check *check = EL_CONTAINER_OF(request, lease_check, request);
+  if (answer != NULL) {
+    if (check->generation == check->driver->generation) {
+      end_check(check, answer);
+    }
+    el_txn_answer_free(answer);
+  }
+  el_keys_destroy(&check->keys);
+  free(check);
+}
+
+static void send_check(el_session_driver *driver, const el_checked_key *key) {
+  EL_UNCLEARED el_recipe recipe;
+  lease_check *check = el_alloc(sizeof *check);
+  check->request.done = on_checked;
+  check->request.counted_as = offsetof(el_stats, probes);
+  check->driver = driver;
+  check->generation = driver->generation;
+  check->rev = key->rev;
+  el_keys_copy(&check->keys, key->keys);
+  el_recipe_build(&recipe, &check->keys, &LOOK, 0, (el_bytes){0});
+  el_request_queue_send(driver->env.requests, &check->request, &recipe.txn);
+}
+
+static void check_next_key(el_session_driver *driver) {
+  el_checked_key *key = TAILQ_FIRST(&driver->keys);
+  el_session_event none = {.kind = EL_SESSION_PROBED,
+                           .outcome.sent_ms = el_now_ms()};
+  if (key == NULL) { /* it was released a moment ago */
+    step(driver, &none);
+    return;
+  }
+  TAILQ_REMOVE(&driver->keys, key, link);
+  TAILQ_INSERT_TAIL(&driver->keys, key, link);
+  send_check(driver, key);
+}
+
+/* ---- state for other threads, without the hold deadlines ---- */
+
+/* The client is alive as long as any of its sessions is, and is due when the first of them is. */
+static void publish(const el_sessions *sessions) {
+  el_shared *handle = sessions->common.handle;
+  int64_t lease = 0, alive_until = 0, due_at = 0;
+  const el_client_session *session = sessions->first;
+  for (; session != NULL; session = session->next) {
+    const el_session *ses = el_session_driver_session(session->driver);
+    int64_t until = ses->last.sent_ms + ses->last.ttl_ms;
+    if (ses->wake_at != 0 && (due_at == 0 || ses->wake_at < due_at)) {
+      due_at = ses->wake_at;
+    }
+    if (ses->state != EL_SESSION_ALIVE) continue;
+    if (lease == 0) lease = ses->id;
+    if (until > alive_until) alive_until = until;
+  }
+  atomic_store(&handle->lease, lease);
+  atomic_store(&handle->due_ms, due_at);
+  atomic_store(&handle->alive_until_ms, alive_until);
 }
 
 /* ---- step ---- */
@@ -186,7 +292,7 @@ static void carry_out(el_session_driver *driver,
       grant(driver);
       return;
     case EL_SESSION_KEEPALIVE:
-      EL_COUNT(&driver->world.handle->counters, keepalives, 1);
+      EL_COUNT(&driver->env.handle->counters, keepalives, 1);
       el_keepalive_send(driver->keepalive, driver->session.id,
                         el_session_lease_ms(&driver->session));
       return;
@@ -194,7 +300,7 @@ static void carry_out(el_session_driver *driver,
       reset_keepalive(driver);
       return;
     case EL_SESSION_PROBE:
-      el_prober_send(&driver->prober);
+      check_next_key(driver);
       return;
     case EL_SESSION_AUDIT:
       audit(driver);
@@ -203,7 +309,7 @@ static void carry_out(el_session_driver *driver,
       if (driver->session.state == EL_SESSION_REVOKING) {
         revoke(driver);
       } else {
-        say_farewell(driver, action->id);
+        revoke_in_background(driver, action->id);
       }
       return;
     case EL_SESSION_READY:
@@ -213,40 +319,38 @@ static void carry_out(el_session_driver *driver,
       driver->news |= EL_SESSION_NEWS_REFUSED;
       return;
     case EL_SESSION_LAPSED:
-      el_shared_keep_proof_error(driver->world.handle);
-      driver->news |= EL_SESSION_NEWS_LAPSED;
+      el_shared_keep_proof_error(driver->env.handle);
+      driver->news |= EL_SESSION_NEWS_EXPIRED;
       return;
     case EL_SESSION_GONE:
-      driver->news |= EL_SESSION_NEWS_GONE;
+      driver->news |= EL_SESSION_NEWS_ENDED;
       return;
   }
 }
 
-/* If whatever comes first comes much later than was asked for, that is why claims
- * lapse. */
-static void note_standstill(el_session_driver *driver) {
+/* A step that comes much later than the session asked for explains why holds expire. */
+static void note_stall(el_session_driver *driver) {
   el_error late;
-  if (el_shared_stood_still(driver->world.handle, &late)) {
-    el_shared_set_proof_error(driver->world.handle, &late);
+  if (el_shared_stood_still(driver->env.handle, &late)) {
+    el_shared_set_proof_error(driver->env.handle, &late);
   }
 }
 
 static void step(el_session_driver *driver, const el_session_event *event) {
   el_session_actions actions;
   int64_t claimed = driver->session.claim_until;
-  note_standstill(driver);
+  note_stall(driver);
   el_session_step(&driver->session, event, el_now_ms(), &actions);
   if (driver->session.claim_until > claimed) {
-    el_shared_clear_proof_error(driver->world.handle);
-    driver->fruitless = 0;
+    el_shared_clear_proof_error(driver->env.handle);
+    driver->unproven_sessions = 0;
   }
   if (driver->session.wake_at != 0) {
-    el_timers_set(driver->world.timers, &driver->timer,
-                  driver->session.wake_at);
+    el_timers_set(driver->env.timers, &driver->timer, driver->session.wake_at);
   } else {
-    el_timers_stop(driver->world.timers, &driver->timer);
+    el_timers_stop(driver->env.timers, &driver->timer);
   }
-  driver->world.changed(driver->world.changed_arg);
+  publish(driver->sessions);
   for (int i = 0; i < actions.n; i++) {
     carry_out(driver, &actions.list[i]);
   }
@@ -262,9 +366,9 @@ static void on_timer(el_timer *timer) {
               EL_SESSION_TIMER);
 }
 
-/* ---- what others say ---- */
+/* ---- events from outside ---- */
 
-void el_session_driver_want(el_session_driver *driver) {
+void el_session_driver_need(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_WANT);
 }
 
@@ -272,19 +376,19 @@ void el_session_driver_close(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_CLOSE);
 }
 
-/* A store that isn't ours may have given us the lease, and keys on it. */
-void el_session_driver_drop(el_session_driver *driver) {
+/* The other cluster may have granted the lease and stored keys on it. */
+void el_session_driver_abandon(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_DROP);
 }
 
-void el_session_driver_change_lock_delay(el_session_driver *driver,
-                                         int64_t lock_delay_ms) {
-  el_session_driver_drop(driver);
-  driver->world.lock_delay_ms = lock_delay_ms;
+static void change_lock_delay(el_session_driver *driver,
+                              int64_t lock_delay_ms) {
+  el_session_driver_abandon(driver);
+  driver->env.lock_delay_ms = lock_delay_ms;
 }
 
-void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
-                             uint64_t term, int64_t rev) {
+void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
+                                 uint64_t term, int64_t rev) {
   el_session_event proof = {.kind = EL_SESSION_PROOF,
                             .outcome.sent_ms = sent_ms,
                             .term = term,
@@ -294,10 +398,10 @@ void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
 
 void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
                                   const el_error *err) {
-  if (lease != driver->session.id) return; /* an earlier one's */
-  el_shared_set_proof_error(driver->world.handle, err);
-  driver->ended = *err;
-  driver->has_ended = true;
+  if (lease != driver->session.id) return; /* of an earlier session */
+  el_shared_set_proof_error(driver->env.handle, err);
+  driver->lease_end_error = *err;
+  driver->has_lease_end_error = true;
   step_simple(driver, EL_SESSION_LEASE_GONE);
 }
 
@@ -306,31 +410,44 @@ void el_session_driver_signal(el_session_driver *driver, int64_t lease,
   if (lease == driver->session.id) step_simple(driver, kind);
 }
 
-int64_t el_session_driver_renewed_ms(const el_session_driver *driver) {
+int64_t el_session_driver_renewal_sent_ms(const el_session_driver *driver) {
   return driver->session.last.sent_ms;
 }
 
-void el_session_driver_note_unused(el_session_driver *driver) {
+void el_session_driver_set_unused(el_session_driver *driver) {
   if (driver->session.unsure) {
     step_simple(driver, EL_SESSION_UNUSED);
   }
 }
 
-el_prober *el_session_driver_prober(el_session_driver *driver) {
-  return &driver->prober;
+static bool is_listed(const el_checked_key *key) {
+  return key->link.tqe_prev != NULL;
 }
 
-void el_session_driver_tell_holds(el_session_driver *driver) {
-  el_session_event holds = {.kind = EL_SESSION_HOLDS,
-                            .holds = driver->prober.n_keys};
-  if (driver->prober.n_keys != driver->session.holds) {
+void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key) {
+  if (is_listed(key)) return;
+  TAILQ_INSERT_TAIL(&driver->keys, key, link);
+  driver->n_keys++;
+}
+
+void el_session_driver_remove_key(el_session_driver *driver,
+                                  el_checked_key *key) {
+  if (!is_listed(key)) return;
+  TAILQ_REMOVE(&driver->keys, key, link);
+  memset(&key->link, 0, sizeof key->link);
+  driver->n_keys--;
+}
+
+void el_session_driver_update_holds(el_session_driver *driver) {
+  el_session_event holds = {.kind = EL_SESSION_HOLDS, .holds = driver->n_keys};
+  if (driver->n_keys != driver->session.holds) {
     step(driver, &holds);
   }
 }
 
-/* ---- what it tells ---- */
+/* ---- state ---- */
 
-bool el_session_driver_has_news(const el_session_driver *driver) {
+static bool has_news(const el_session_driver *driver) {
   return driver->news != 0;
 }
 
@@ -340,9 +457,9 @@ unsigned el_session_driver_take_news(el_session_driver *driver) {
   return news;
 }
 
-bool el_session_driver_is_over(const el_session_driver *driver) {
-  return driver->session.state == EL_SESSION_DEAD && driver->lease_calls == 0 &&
-         !driver->farewells.is_out;
+static bool is_over(const el_session_driver *driver) {
+  return driver->session.state == EL_SESSION_DEAD &&
+         driver->calls_in_flight == 0 && !driver->revocations.is_in_flight;
 }
 
 bool el_session_driver_is_alive(const el_session_driver *driver) {
@@ -353,7 +470,7 @@ el_session_end el_session_driver_end(const el_session_driver *driver) {
   return driver->session.end;
 }
 
-bool el_session_driver_can_claim(const el_session_driver *driver) {
+bool el_session_driver_is_proven(const el_session_driver *driver) {
   return el_session_can_claim(&driver->session, el_now_ms());
 }
 
@@ -370,82 +487,185 @@ int64_t el_session_driver_lease(const el_session_driver *driver) {
   return driver->session.id;
 }
 
-el_hold_deadline *el_session_driver_claim(const el_session_driver *driver) {
-  return driver->claim;
+el_hold_deadline *
+el_session_driver_hold_deadline(const el_session_driver *driver) {
+  return driver->hold_deadline;
 }
 
-void el_session_driver_publish_claim(el_session_driver *driver) {
-  el_hold_deadline_set(driver->claim, driver->session.claim_until);
+void el_session_driver_publish_hold_deadline(el_session_driver *driver) {
+  el_hold_deadline_set(driver->hold_deadline, driver->session.claim_until);
 }
 
-void el_session_driver_end_claim(el_session_driver *driver, el_loss loss) {
-  el_hold_deadline_end(driver->claim, loss);
+void el_session_driver_end_holds(el_session_driver *driver, el_loss loss) {
+  el_hold_deadline_end(driver->hold_deadline, loss);
 }
 
-const el_error *el_session_driver_cause(const el_session_driver *driver) {
-  if (driver->cause.code != EL_OK) return &driver->cause;
-  return driver->fruitless > 1 && driver->ended.code != EL_OK ? &driver->ended
-                                                              : NULL;
+const el_error *el_session_driver_last_error(const el_session_driver *driver) {
+  if (driver->last_error.code != EL_OK) return &driver->last_error;
+  return driver->unproven_sessions > 1 && driver->lease_end_error.code != EL_OK
+             ? &driver->lease_end_error
+             : NULL;
 }
 
 /* ---- life ---- */
 
-el_session_driver *el_session_driver_new(const el_session_world *world) {
+static el_session_driver *new_driver(el_sessions *sessions,
+                                     const el_session_env *env) {
   el_session_driver *driver = el_alloc(sizeof *driver);
-  driver->world = *world;
-  driver->claim = el_hold_deadline_new();
+  driver->env = *env;
+  driver->sessions = sessions;
+  driver->hold_deadline = el_hold_deadline_new();
   driver->timer.on_due = on_timer;
-  driver->keepalive = el_keepalive_new(world->auth, on_kept, driver);
-  driver->farewells.auth = world->auth;
-  driver->farewells.timers = world->timers;
-  driver->farewells.counters = &world->handle->counters;
-  el_farewells_init(&driver->farewells);
-  driver->prober.requests = world->requests;
-  driver->prober.probed = on_probed;
-  el_prober_init(&driver->prober);
+  driver->keepalive = el_keepalive_new(env->auth, on_kept, driver);
+  driver->revocations.auth = env->auth;
+  driver->revocations.timers = env->timers;
+  driver->revocations.counters = &env->handle->counters;
+  el_lease_revocations_init(&driver->revocations);
+  TAILQ_INIT(&driver->keys);
   driver->salt = el_random();
-  el_session_init(&driver->session, world->ttl_ms, world->lock_delay_ms, 0,
+  el_session_init(&driver->session, env->ttl_ms, env->lock_delay_ms, 0,
                   driver->salt);
   return driver;
 }
 
-/* When a new session may begin: at once, unless leases keep dying before
- * anything could be claimed on their strength. */
+/* A new session begins at once, unless leases keep ending before a hold was proven. */
 static int64_t next_grant_at(const el_session_driver *driver) {
   el_outcome failed = {.is_retriable = true, .sent_ms = el_now_ms()};
-  return driver->fruitless == 0 ? 0
-                                : el_retry_at(&failed, failed.sent_ms,
-                                              driver->fruitless, driver->salt);
+  return driver->unproven_sessions == 0
+             ? 0
+             : el_retry_at(&failed, failed.sent_ms, driver->unproven_sessions,
+                           driver->salt);
 }
 
 void el_session_driver_renew(el_session_driver *driver) {
   bool was_lost = driver->session.end != EL_SESSION_CLOSED;
-  if (!driver->has_ended) driver->ended.code = EL_OK;
-  driver->has_ended = false;
+  if (!driver->has_lease_end_error) driver->lease_end_error.code = EL_OK;
+  driver->has_lease_end_error = false;
   driver->generation++;
-  el_prober_forget(&driver->prober);
-  el_timers_stop(driver->world.timers, &driver->timer);
+  el_timers_stop(driver->env.timers, &driver->timer);
   el_keepalive_reset(driver->keepalive);
-  el_hold_deadline_set(driver->claim, 0);
-  el_hold_deadline_unref(driver->claim);
-  driver->claim = el_hold_deadline_new();
-  el_session_init(&driver->session, driver->world.ttl_ms,
-                  driver->world.lock_delay_ms, next_grant_at(driver),
+  el_hold_deadline_set(driver->hold_deadline, 0);
+  el_hold_deadline_unref(driver->hold_deadline);
+  driver->hold_deadline = el_hold_deadline_new();
+  el_session_init(&driver->session, driver->env.ttl_ms,
+                  driver->env.lock_delay_ms, next_grant_at(driver),
                   driver->salt);
-  driver->fruitless += was_lost; /* until it proves otherwise */
-  driver->world.changed(driver->world.changed_arg);
+  driver->unproven_sessions += was_lost; /* until a hold is proven */
+  publish(driver->sessions);
 }
 
-void el_session_driver_stop(el_session_driver *driver) {
-  driver->stopping = true;
-  el_farewells_stop(&driver->farewells);
-  el_timers_stop(driver->world.timers, &driver->timer);
+static void stop_driver(el_session_driver *driver) {
+  driver->is_stopping = true;
+  el_lease_revocations_stop(&driver->revocations);
+  el_timers_stop(driver->env.timers, &driver->timer);
 }
 
-void el_session_driver_free(el_session_driver *driver) {
+static void free_driver(el_session_driver *driver) {
   el_keepalive_free(driver->keepalive);
-  el_farewells_destroy(&driver->farewells);
-  el_hold_deadline_set(driver->claim, 0);
-  el_hold_deadline_unref(driver->claim);
+  el_lease_revocations_destroy(&driver->revocations);
+  el_hold_deadline_set(driver->hold_deadline, 0);
+  el_hold_deadline_unref(driver->hold_deadline);
   free(driver);
+}
+
+/* ---- all sessions of a client ---- */
+
+static el_client_session *add(el_sessions *sessions, int64_t lock_delay_ms) {
+  el_session_env env = sessions->common;
+  el_client_session *session = el_alloc(sizeof *session),
+                    **last = &sessions->first;
+  env.lock_delay_ms = lock_delay_ms;
+  *session = sessions->template;
+  session->driver = new_driver(sessions, &env);
+  session->lock_delay_ms = lock_delay_ms;
+  TAILQ_INIT(&session->proving);
+  while (*last != NULL) {
+    last = &(*last)->next;
+  }
+  *last = session;
+  return session;
+}
+
+el_sessions *el_sessions_new(const el_session_env *env,
+                             const el_client_session *template) {
+  el_sessions *sessions = el_alloc(sizeof *sessions);
+  sessions->common = *env;
+  sessions->template = *template;
+  add(sessions, 0);
+  return sessions;
+}
+
+void el_sessions_stop(el_sessions *sessions) {
+  const el_client_session *session = sessions->first;
+  for (; session != NULL; session = session->next) {
+    stop_driver(session->driver);
+  }
+  atomic_store(&sessions->common.handle->due_ms, 0);
+}
+
+void el_sessions_free(el_sessions *sessions) {
+  el_client_session *session;
+  while ((session = sessions->first) != NULL) {
+    sessions->first = session->next;
+    free_driver(session->driver);
+    free(session);
+  }
+  free(sessions);
+}
+
+/* ---- lookup ---- */
+
+el_client_session *el_sessions_first(const el_sessions *sessions) {
+  return sessions->first;
+}
+
+/* find_unused returns a session with a lock delay that nothing uses; NULL: none. */
+static el_client_session *find_unused(const el_sessions *sessions) {
+  el_client_session *session = sessions->first->next;
+  while (session != NULL && session->users > 0) {
+    session = session->next;
+  }
+  return session;
+}
+
+el_client_session *el_sessions_find(el_sessions *sessions,
+                                    int64_t lock_delay_ms) {
+  el_client_session *session = sessions->first;
+  for (; session != NULL; session = session->next) {
+    if (session->lock_delay_ms == lock_delay_ms) return session;
+  }
+  if (sessions->n_lock_delays < EL_LOCK_DELAYS_MAX) {
+    sessions->n_lock_delays++;
+    return add(sessions, lock_delay_ms);
+  }
+  session = find_unused(sessions);
+  if (session != NULL) {
+    session->lock_delay_ms = lock_delay_ms;
+    change_lock_delay(session->driver, lock_delay_ms);
+  }
+  return session;
+}
+
+bool el_sessions_have_news(const el_sessions *sessions) {
+  const el_client_session *session = sessions->first;
+  while (session != NULL && !has_news(session->driver)) {
+    session = session->next;
+  }
+  return session != NULL;
+}
+
+/* The end of a lease deletes its keys. If a session leaves its lease to expire, its entries delete
+ * their keys first. */
+static bool is_finished(const el_client_session *session) {
+  return is_over(session->driver) &&
+         (el_session_driver_end(session->driver) != EL_SESSION_LEFT ||
+          session->users == 0);
+}
+
+bool el_sessions_are_over(const el_sessions *sessions) {
+  const el_client_session *session = sessions->first;
+  while (session != NULL && is_finished(session)) {
+    session = session->next;
+  }
+  return session == NULL;
 }

@@ -1,10 +1,12 @@
-/* session_driver: keeps the client's lease alive: the actions of the session
- * (rules/session.h) become leases, keepalives and probes, and what those answer
- * becomes its events. I/O thread only.
+/* session_driver: the sessions of one client. A session driver carries out the actions of one
+ * session (rules/session.h): lease calls, keepalives, lease checks and audits. Their answers become
+ * events of the session. I/O thread only.
  *
- * What those above must hear of is gathered as news, for the client's settle:
- * nobody is called from within a step of the session.
- */
+ * A client has one session for holds without a lock delay, and one more for each lock delay in use,
+ * because a lease has only one TTL.
+ *
+ * News for the layers above are collected as bits, and the client's settle takes them: no function
+ * of another part is called within a step of the session. */
 #ifndef ETCDLOCK_LOCK_SESSION_DRIVER_H
 #define ETCDLOCK_LOCK_SESSION_DRIVER_H
 
@@ -12,129 +14,198 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "lock/prober.h"
-#include "lock/requests.h"
+#include "etcd/watch.h"
+#include "lock/request_queue.h"
 #include "lock/shared.h"
+#include "lock/watch_cache.h"
+#include "rules/key.h"
 #include "rules/session.h"
+
+enum {
+  /* Lock delays in use at a time; each has a lease that is kept alive. */
+  EL_LOCK_DELAYS_MAX = 8
+};
 
 typedef struct el_session_driver el_session_driver;
 
-/* News, as bits. */
+/* Bits of el_session_driver_take_news. */
 enum {
-  EL_SESSION_NEWS_READY = 1,   /* the lease can be used */
-  EL_SESSION_NEWS_REFUSED = 2, /* no lease is to be had, for the last cause */
-  EL_SESSION_NEWS_LAPSED = 4,  /* whatever is held is lost */
-  EL_SESSION_NEWS_GONE = 8     /* the session is over; see its end */
+  EL_SESSION_NEWS_READY = 1, /* the lease can be used */
+  /* etcd grants no lease; see el_session_driver_last_error */
+  EL_SESSION_NEWS_REFUSED = 2,
+  /* the hold deadline has passed: all holds are lost */
+  EL_SESSION_NEWS_EXPIRED = 4,
+  /* the session has ended; see el_session_driver_end */
+  EL_SESSION_NEWS_ENDED = 8
 };
 
-/* What a session works with; everything outlives it. */
-typedef struct el_session_world {
+/* What all sessions of a client use. Everything in it outlives them. */
+typedef struct el_session_env {
   el_auth *auth;
-  el_requests *requests;
+  el_request_queue *requests;
   el_timers *timers;
-  el_shared *handle; /* where the last cause is published */
+  /* shows lease, hold times and the last error to other threads */
+  el_shared *handle;
   int64_t ttl_ms;
-  int64_t
-      lock_delay_ms; /* for so long nobody follows a hold that ends with its lease */
-  /* An audit of the living |lease| has found |key|: does anybody want it? */
+  int64_t lock_delay_ms; /* of this session's lease */
+  /* found_key is called for each key that an audit finds on the living |lease|. */
   void (*found_key)(void *arg, int64_t lease, el_bytes key);
   void *arg;
-  void (*changed)(void *changed_arg); /* what core shows */
-  void *changed_arg;
-} el_session_world;
+} el_session_env;
 
-/* @thread io */
-el_session_driver *el_session_driver_new(const el_session_world *world);
+/* A held key, or one about to be held. Lease checks read one of them. Embedded in the entry's
+ * driver. */
+typedef struct el_checked_key el_checked_key;
+struct el_checked_key {
+  /* on_gone is called when a lease check did not find the key, or found it |detached| from its
+   * lease. */
+  void (*on_gone)(el_checked_key *key, bool detached);
+  const el_keys *keys;
+  int64_t rev; /* its create_revision */
+  /* zero while it is not in a session's list */
+  TAILQ_ENTRY(el_checked_key) link;
+};
 
-/* Nothing may be out any more. @thread io */
-void el_session_driver_free(el_session_driver *driver);
+TAILQ_HEAD(el_proving_list, el_entry_driver);
 
-/* Are there news? @thread io */
-bool el_session_driver_has_news(const el_session_driver *driver);
+/* One session of a client, with what its entries use. Everything in it outlives them. */
+typedef struct el_client_session el_client_session;
+struct el_client_session {
+  el_auth *auth;
+  el_request_queue *requests;
+  el_session_driver *driver;
+  int64_t lock_delay_ms; /* of its lease */
+  int users;   /* local queues, and entries that outlive the session's lease */
+  bool wanted; /* an entry needs the lease; settle passes that on */
+  el_client_session *next; /* the client's next session */
+  el_watches *watches;
+  el_watch_cache *watch_cache;
+  el_timers *timers;
+  el_counters *counters;
+  /* entries that wait for a proof of the lease */
+  struct el_proving_list proving;
+};
 
-/* The news since the last time. @thread io */
+/* ---- one session ---- */
+
+/* el_session_driver_take_news returns the news since the last call, as bits. @thread io */
 unsigned el_session_driver_take_news(el_session_driver *driver);
 
-/* Somebody needs the lease. @thread io */
-void el_session_driver_want(el_session_driver *driver);
+/* el_session_driver_need tells the session that an entry needs the lease. @thread io */
+void el_session_driver_need(el_session_driver *driver);
 
-/* Revokes the lease, or leaves it to end by itself if a hold was lost whose lock delay is not
- * over (EL_SESSION_LEFT); is_over tells when it is done. @thread io */
+/* el_session_driver_close revokes the lease, or leaves it to expire if a hold was lost whose lock
+ * delay is not over (EL_SESSION_LEFT). el_sessions_are_over tells when that is done. @thread io */
 void el_session_driver_close(el_session_driver *driver);
 
-/* The same at once; a revocation goes out in the background. @thread io */
-void el_session_driver_drop(el_session_driver *driver);
+/* el_session_driver_abandon does the same without waiting; a revocation continues in the
+ * background. @thread io */
+void el_session_driver_abandon(el_session_driver *driver);
 
-/* The next session is for another lock delay; this one, of which nobody needs anything, ends.
- * @thread io */
-void el_session_driver_change_lock_delay(el_session_driver *driver,
-                                         int64_t lock_delay_ms);
-
-/* A new session after one that is gone. @thread io */
+/* el_session_driver_renew begins a new session after one that has ended. @thread io */
 void el_session_driver_renew(el_session_driver *driver);
 
-/* Dead, and nothing about leases is out. @thread io */
-bool el_session_driver_is_over(const el_session_driver *driver);
-
-/* From now on answers are only tidied up. @thread io */
-void el_session_driver_stop(el_session_driver *driver);
-
-/* Is there a lease to put keys on? @thread io */
+/* el_session_driver_is_alive tells whether there is a lease for keys. @thread io */
 bool el_session_driver_is_alive(const el_session_driver *driver);
 
-/* How the last one that has died did. @thread io */
+/* el_session_driver_end returns how the last session that has ended did. @thread io */
 el_session_end el_session_driver_end(const el_session_driver *driver);
 
-/* May something be claimed now? @thread io */
-bool el_session_driver_can_claim(const el_session_driver *driver);
+/* el_session_driver_is_proven tells whether holds on the lease are proven now. @thread io */
+bool el_session_driver_is_proven(const el_session_driver *driver);
 
-/* If that has just been proven, the store's revision then, else 0. @thread io */
+/* el_session_driver_proven_rev returns the store's revision of the latest proof if that is fresh at
+ * |now_ms|, else 0. @thread io */
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,
                                      int64_t now_ms);
 
-/* What it drives. @thread io */
+/* el_session_driver_session returns the session's state, to read. @thread io */
 const el_session *el_session_driver_session(const el_session_driver *driver);
 
-/* The lease, while it is alive. @thread io */
+/* el_session_driver_lease returns the lease ID, while the session is alive. @thread io */
 int64_t el_session_driver_lease(const el_session_driver *driver);
 
-/* Until when this session's holders may say "held"; published by
- * el_session_driver_publish_claim. @thread io */
-el_hold_deadline *el_session_driver_claim(const el_session_driver *driver);
+/* el_session_driver_hold_deadline returns the hold deadline of the session's holds, which other
+ * threads read. @thread io */
+el_hold_deadline *
+el_session_driver_hold_deadline(const el_session_driver *driver);
 
-/* After lost locks have been marked (claim.h). @thread io */
-void el_session_driver_publish_claim(el_session_driver *driver);
+/* el_session_driver_publish_hold_deadline shows the session's hold deadline to other threads. Call
+ * it after lost locks have been marked (lock/claim.h). @thread io */
+void el_session_driver_publish_hold_deadline(el_session_driver *driver);
 
-/* All holds of the session are lost for |loss| from here on. @thread io */
-void el_session_driver_end_claim(el_session_driver *driver, el_loss loss);
+/* el_session_driver_end_holds ends all holds of the session at once, for |loss|. @thread io */
+void el_session_driver_end_holds(el_session_driver *driver, el_loss loss);
 
-/* What proves that its lease lives. @thread io */
-el_prober *el_session_driver_prober(el_session_driver *driver);
-
-/* Of |lease|: EL_SESSION_UNSURE (a key that was asked for on it may still come), or
- * EL_SESSION_CONFIRM (somebody must know whether it lives now). @thread io */
+/* el_session_driver_signal steps the session, if |lease| is its lease, with EL_SESSION_UNSURE (a
+ * put on it has an unknown outcome) or EL_SESSION_CONFIRM (an entry must know whether it is alive
+ * now). @thread io */
 void el_session_driver_signal(el_session_driver *driver, int64_t lease,
                               int kind);
 
-/* When the latest renewal that was answered was sent. @thread io */
-int64_t el_session_driver_renewed_ms(const el_session_driver *driver);
+/* el_session_driver_renewal_sent_ms returns when the latest answered keepalive was sent. @thread io
+ */
+int64_t el_session_driver_renewal_sent_ms(const el_session_driver *driver);
 
-/* Nobody needs the lease at the moment. @thread io */
-void el_session_driver_note_unused(el_session_driver *driver);
+/* el_session_driver_set_unused tells the session that nothing needs the lease at the moment.
+ * @thread io */
+void el_session_driver_set_unused(el_session_driver *driver);
 
-/* Tells the session how many keys there are, if that has changed. @thread io */
-void el_session_driver_tell_holds(el_session_driver *driver);
+/* el_session_driver_update_holds tells the session the number of listed keys, if it has changed.
+ * @thread io */
+void el_session_driver_update_holds(el_session_driver *driver);
 
-/* A quorum saw one of our keys: sent at |sent_ms|, answered in raft term |term|, at the
- * store's revision |rev|. @thread io */
-void el_session_driver_prove(el_session_driver *driver, int64_t sent_ms,
-                             uint64_t term, int64_t rev);
+/* el_session_driver_add_proof tells the session that a quorum saw one of its keys, in a request
+ * sent at |sent_ms| and answered in raft term |term| at the store's revision |rev|. @thread io */
+void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
+                                 uint64_t term, int64_t rev);
 
-/* A put on lease |lease| was told |err|: that it is gone. @thread io */
+/* el_session_driver_lease_gone tells the session that a put on |lease| was answered with |err|: the
+ * lease does not exist. @thread io */
 void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
                                   const el_error *err);
 
-/* What stands in the way of the lease, NULL if nothing does. @thread io */
-const el_error *el_session_driver_cause(const el_session_driver *driver);
+/* el_session_driver_last_error returns why there is no usable lease; NULL: no attempt has failed
+ * since the last success. @thread io */
+const el_error *el_session_driver_last_error(const el_session_driver *driver);
+
+/* el_session_driver_add_key lists |key| for lease checks; harmless if it is listed. @thread io */
+void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key);
+
+/* el_session_driver_remove_key removes |key| from the list; harmless if it is not listed. @thread
+ * @thread io */
+void el_session_driver_remove_key(el_session_driver *driver,
+                                  el_checked_key *key);
+
+/* ---- all sessions of a client ---- */
+
+typedef struct el_sessions el_sessions;
+
+/* el_sessions_new returns the sessions of a client: the one without a lock delay. |env| and
+ * |template| are copied; the session's own fields of |template| are not used. @thread io */
+el_sessions *el_sessions_new(const el_session_env *env,
+                             const el_client_session *template);
+
+/* el_sessions_free frees all sessions; no call may be in flight. @thread io */
+void el_sessions_free(el_sessions *sessions);
+
+/* el_sessions_first returns the session without a lock delay; the others follow as |next|. @thread
+ * @thread io */
+el_client_session *el_sessions_first(const el_sessions *sessions);
+
+/* el_sessions_find returns the session with |lock_delay_ms|, and adds it if needed. NULL:
+ * EL_LOCK_DELAYS_MAX lock delays are in use. @thread io */
+el_client_session *el_sessions_find(el_sessions *sessions,
+                                    int64_t lock_delay_ms);
+
+/* el_sessions_stop stops all timers; answers that come later only free their memory. @thread io */
+void el_sessions_stop(el_sessions *sessions);
+
+/* el_sessions_have_news tells whether any session has news. @thread io */
+bool el_sessions_have_news(const el_sessions *sessions);
+
+/* el_sessions_are_over tells whether all sessions have ended and no lease call is in flight.
+ * @thread io */
+bool el_sessions_are_over(const el_sessions *sessions);
 
 #endif

@@ -95,7 +95,7 @@ typedef struct el_shared {
 
   /* Used by the I/O thread only, in commands from Lua; freed when the client stops. */
   struct el_local_queues *queues;
-  struct el_requests *requests;
+  struct el_request_queue *requests;
   el_auth *auth;
   el_watches *watches;
   el_timers *timers;

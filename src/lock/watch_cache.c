@@ -10,14 +10,14 @@
 #include "base/container_of.h"
 
 enum {
-  KEEP_MS = 1000, /* longer than one turn of each client in a busy queue */
+  KEEP_MS = 1000, /* longer than one round of all clients in a busy queue */
   CACHED_MAX = 64
 };
 
 typedef struct cached {
   el_watch watch;
   el_watch_cache *cache;
-  int64_t told_rev; /* the store's when something was told of it last */
+  int64_t seen_rev; /* the store's revision at the watch's last event */
   int64_t until_ms;
   TAILQ_ENTRY(cached) link;
   char key[];
@@ -39,13 +39,13 @@ static void drop(cached *one) {
   free(one);
 }
 
-/* A watch that was created anew, on another stream, has missed what was before. */
+/* A watch that was created again, on another stream, has missed earlier events. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   cached *one = EL_CONTAINER_OF(watch, cached, watch);
   if (event->kind == EL_WATCH_REFUSED) {
     drop(one);
-  } else if (event->rev > one->told_rev) {
-    one->told_rev = event->rev;
+  } else if (event->rev > one->seen_rev) {
+    one->seen_rev = event->rev;
   }
 }
 
@@ -79,7 +79,7 @@ void el_watch_cache_free(el_watch_cache *cache) {
 }
 
 void el_watch_cache_put(el_watch_cache *cache, el_watch *watch,
-                        int64_t told_rev) {
+                        int64_t seen_rev) {
   cached *one;
   if (!watch->is_created || watch->is_prefix) {
     el_watch_stop(cache->watches, watch);
@@ -92,7 +92,7 @@ void el_watch_cache_put(el_watch_cache *cache, el_watch *watch,
   memcpy(one->key, watch->key.data, watch->key.len);
   one->watch.on_event = on_watch_event;
   one->cache = cache;
-  one->told_rev = told_rev;
+  one->seen_rev = seen_rev;
   one->until_ms = el_now_ms() + KEEP_MS;
   el_watch_move(cache->watches, watch, &one->watch,
                 (el_bytes){one->key, watch->key.len});
@@ -106,13 +106,13 @@ void el_watch_cache_put(el_watch_cache *cache, el_watch *watch,
 int64_t el_watch_cache_take(el_watch_cache *cache, el_watch *watch,
                             el_bytes key, int64_t known_rev) {
   cached *one;
-  int64_t told_rev;
+  int64_t seen_rev;
   TAILQ_FOREACH(one, &cache->list, link) {
     if (el_bytes_are_equal(one->watch.key, key)) break;
   }
   if (one == NULL) return 0;
-  told_rev = one->told_rev > known_rev ? one->told_rev : known_rev;
+  seen_rev = one->seen_rev > known_rev ? one->seen_rev : known_rev;
   el_watch_move(cache->watches, &one->watch, watch, key);
   drop(one);
-  return told_rev;
+  return seen_rev;
 }

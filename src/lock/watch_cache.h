@@ -1,9 +1,8 @@
-/* watch_cache: keeps watches for the next wait for the same key.
+/* watch_cache: keeps watches for the next wait for the same key. I/O thread only.
  *
- * The clients that take turns with a busy lock mostly have the same predecessor each time.
- * With a watch from the last wait, a client creates none and needs no read: that saves a
- * quarter of all requests if 2 or 16 processes use one lock.
- */
+ * Clients that share a busy lock mostly have the same predecessor each time. With a watch from the
+ * last wait, a client creates none and needs no read. This saves a quarter of all requests if 2 or
+ * 16 processes use one lock. */
 #ifndef ETCDLOCK_LOCK_WATCH_CACHE_H
 #define ETCDLOCK_LOCK_WATCH_CACHE_H
 
@@ -14,20 +13,21 @@
 
 typedef struct el_watch_cache el_watch_cache;
 
-/* @thread io */
+/* el_watch_cache_new returns an empty cache. @thread io */
 el_watch_cache *el_watch_cache_new(el_watches *watches, el_timers *timers);
 
-/* Before |watches| and |timers| are freed. @thread io */
+/* el_watch_cache_free stops all cached watches. Call it before |watches| and |timers| are freed.
+ * @thread io */
 void el_watch_cache_free(el_watch_cache *cache);
 
-/* Stops |watch| for its owner, who has been told all until revision |told_rev|; keeps it
- * for a while if it is a watch of one key. @thread io */
+/* el_watch_cache_put takes |watch| from its user, which has seen all events until revision
+ * |seen_rev|. A watch of one key is kept for a while, another one is stopped. @thread io */
 void el_watch_cache_put(el_watch_cache *cache, el_watch *watch,
-                        int64_t told_rev);
+                        int64_t seen_rev);
 
-/* Starts |watch| with a kept one, for an owner who knows what |key| was at |known_rev|.
- * Returns the revision after which it reports each change: |known_rev|, or a later one if
- * the key may have changed in between. 0: there is none, |watch| isn't started.
+/* el_watch_cache_take starts |watch| with a cached watch of |key|, whose state the caller knows at
+ * |known_rev|. Returns the revision after which |watch| reports each change: |known_rev|, or a
+ * later one if the key may have changed in between. 0: no watch is cached, |watch| is not started.
  * @thread io */
 int64_t el_watch_cache_take(el_watch_cache *cache, el_watch *watch,
                             el_bytes key, int64_t known_rev);

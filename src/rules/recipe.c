@@ -137,7 +137,7 @@ void el_recipe_build_census(el_recipe *to, const el_keys *keys) {
 /* Notes, and what is left of several keys, go in any case: nobody else takes them out
  * when one key has gone. They can't be another hold's: notes have the revision in their
  * names, and of several keys the slot isn't used again while this may be on its way (see
- * lock/slots.h). A key of ours that somebody has taken off its lease goes, too; but then
+ * lock/local_queue_driver.h). A key of ours that somebody has taken off its lease goes, too; but then
  * the hold had been lost, and so the keys are read first. */
 static void build_delete(el_recipe *to, const el_keys *keys, int64_t guard) {
   el_key_range notes[EL_KIND_RANGES_MAX];

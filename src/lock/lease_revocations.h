@@ -1,0 +1,42 @@
+/* lease_revocations: the lease revocation queue, for leases that are not needed any more. Each
+ * lease is revoked until etcd has confirmed it or the lease's TTL is over, because a late put on it
+ * would block a lock for that long. One call at a time: after an outage there may be many. I/O
+ * thread only. */
+#ifndef ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
+#define ETCDLOCK_LOCK_LEASE_REVOCATIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/timer.h"
+#include "etcd/auth.h"
+#include "lock/shared.h"
+
+/* Embedded in a session driver. */
+typedef struct el_lease_revocations {
+  el_auth *auth;
+  el_timers *timers;
+  el_counters *counters;
+  STAILQ_HEAD(, el_revocation) list;
+  el_timer timer;    /* until the next attempt */
+  uint8_t failures;  /* failed attempts in a row */
+  bool is_in_flight; /* a revoke of the first lease is in flight */
+  bool is_stopping;
+} el_lease_revocations;
+
+/* el_lease_revocations_init sets up an empty queue; |auth|, |timers| and |counters| are set
+ * already. @thread io */
+void el_lease_revocations_init(el_lease_revocations *revocations);
+
+/* el_lease_revocations_add revokes lease |id|, which etcd may keep for |ttl_ms| yet. @thread io */
+void el_lease_revocations_add(el_lease_revocations *revocations, int64_t id,
+                              int64_t ttl_ms);
+
+/* el_lease_revocations_stop sends nothing any more. @thread io */
+void el_lease_revocations_stop(el_lease_revocations *revocations);
+
+/* el_lease_revocations_destroy empties the queue; no revoke may be in flight. @thread io */
+void el_lease_revocations_destroy(el_lease_revocations *revocations);
+
+#endif

@@ -1,0 +1,1295 @@
+/* local_queue_driver: the local queues of one client, with their entries, sessions and timers. */
+#include "lock/local_queue_driver.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/container_of.h"
+#include "base/hash.h"
+#include "lock/lock_messages.h"
+#include "rules/recipe.h"
+
+typedef struct el_queue_driver queue_driver;
+
+typedef struct client_entry client_entry;
+
+/* Asks etcd whether keys wait behind ours, which is held. */
+typedef struct contention_query {
+  el_request request;
+  client_entry *at; /* NULL: cancelled */
+  void (*done)(client_entry *at, el_behind behind);
+  el_keys keys;
+  int64_t rev; /* create_revision of our key */
+} contention_query;
+
+/* What an entry needs while its key may linger. */
+typedef struct linger {
+  client_entry *at;
+  el_watch watch;          /* reports keys that come behind it */
+  contention_query *query; /* NULL: none is in flight */
+  el_timer timer;
+} linger;
+
+/* One entry of this client, in one session. */
+struct client_entry {
+  el_entry_driver driver; /* first */
+  el_local_place local;
+  queue_driver *queue;
+  contention_query *query; /* NULL: none is in flight */
+  linger *linger;          /* from WATCH to UNWATCH, else NULL */
+};
+
+struct el_queue_driver {
+  el_local_queue local;
+  el_local_queues *queues;
+  el_client_session *session;
+  /* EL_MODE_MULTI: 0, or the length of the name that an audit has found */
+  uint16_t name_len;
+  bool is_changed : 1; /* in |queues->changed| */
+  /* its first waiter, a try, waits for a delete in another queue */
+  bool is_deferred : 1;
+  /* a request of a freed entry may be applied later */
+  bool has_unknown_outcome : 1;
+  TAILQ_ENTRY(el_queue_driver) changed_link;
+  UT_hash_handle hh;
+  char key[]; /* hash key, see write_hash_key */
+};
+
+/* The slots: numbers that tell apart the multi-locks of one client.
+ *
+ * A slot is used again, because each key that ever existed stays in etcd's index until the store is
+ * compacted, and a read of a queue passes all of them. The slot of an entry with a request of
+ * unknown outcome is not used again in the same session (the next session has another lease in its
+ * keys): a delete of several keys deletes those that it finds (rules/recipe.h). */
+typedef struct slot_list {
+  uint32_t last;  /* the largest slot ever taken */
+  uint32_t *free; /* a stack */
+  size_t n_free, size;
+} slot_list;
+
+struct el_local_queues {
+  el_sessions *sessions;
+  /* the session without a lock delay, the first of the list */
+  el_client_session *session;
+  el_turn_limits limits;
+  el_entry_events entry_events;
+  queue_driver *by_key; /* hash table */
+  TAILQ_HEAD(, el_queue_driver) changed;
+  /* The local queues of multi-locks and semaphores, in no order: a queue of these that conflicts
+   * with another one cannot be found by its key. */
+  queue_driver **listed;
+  size_t n_listed, listed_room;
+  int n_deferred;           /* local queues with |is_deferred| */
+  el_local_actions actions; /* still to be carried out */
+  bool is_acting;
+  el_error closed;       /* code EL_OK: the client is open */
+  slot_list slots;       /* of multi-locks */
+  queue_driver *orphans; /* has the entries whose session has ended */
+};
+
+static el_waiter *owner_of(el_local_owner *local) {
+  return EL_CONTAINER_OF(local, el_waiter, local);
+}
+
+static client_entry *entry_of(el_local_place *local) {
+  return local != NULL ? EL_CONTAINER_OF(local, client_entry, local) : NULL;
+}
+
+static client_entry *first_entry(const queue_driver *queue) {
+  return entry_of(TAILQ_FIRST(&queue->local.places));
+}
+
+static client_entry *next_entry(const client_entry *at) {
+  return entry_of(TAILQ_NEXT(&at->local, link));
+}
+
+static el_mode mode_of(const queue_driver *queue) {
+  return (el_mode)queue->local.mode;
+}
+
+static el_timers *timers_of(const queue_driver *queue) {
+  return queue->queues->session->timers;
+}
+
+static el_counters *counters_of(const queue_driver *queue) {
+  return queue->queues->session->counters;
+}
+
+static bool is_orphan(const client_entry *at) {
+  return at->queue == at->queue->queues->orphans;
+}
+
+static void mark_changed(queue_driver *queue) {
+  if (!queue->is_changed) {
+    queue->is_changed = true;
+    TAILQ_INSERT_TAIL(&queue->queues->changed, queue, changed_link);
+  }
+}
+
+/* ---- slots ---- */
+
+static uint32_t take_slot(slot_list *slots) {
+  return slots->n_free > 0 ? slots->free[--slots->n_free] : ++slots->last;
+}
+
+static void give_back_slot(slot_list *slots, uint32_t slot) {
+  if (slots->n_free == slots->size) {
+    slots->size = slots->size > 0 ? 2 * slots->size : 8;
+    slots->free = el_realloc(slots->free, slots->size * sizeof *slots->free);
+  }
+  slots->free[slots->n_free++] = slot;
+}
+
+static bool is_free_slot(const slot_list *slots, uint32_t slot) {
+  for (size_t i = 0; i < slots->n_free; i++) {
+    if (slots->free[i] == slot) return true;
+  }
+  return false;
+}
+
+/* ---- lookup of queues ---- */
+
+enum { HASH_KEY_MAX = EL_NAME_MAX + 1 + 2 * sizeof(uint32_t) };
+
+/* write_hash_key writes the hash key of the queue of |name| and |where|, and returns its length.
+ * Each multi-lock has a queue, and a slot, of its own. */
+static size_t write_hash_key(char *key, const el_client_session *session,
+                             el_bytes name, const el_place *where) {
+  uint32_t which = where->mode == EL_MODE_MULTI ? where->slot : where->permits;
+  uint32_t delay = (uint32_t)session->lock_delay_ms;
+  if (name.len > 0) memcpy(key, name.data, name.len);
+  key[name.len] = (char)where->mode;
+  memcpy(key + name.len + 1, &which, sizeof which);
+  memcpy(key + name.len + 1 + sizeof which, &delay, sizeof delay);
+  return name.len + 1 + sizeof which + sizeof delay;
+}
+
+static queue_driver *find_by_key(const el_local_queues *queues, const char *key,
+                                 size_t len) {
+  queue_driver *queue = NULL;
+  HASH_FIND(hh, queues->by_key, key, len, queue);
+  return queue;
+}
+
+/* find_queue returns NULL if there is none. For EL_MODE_MULTI |name| is empty and the slot counts.
+ */
+static queue_driver *find_queue(const el_local_queues *queues,
+                                const el_client_session *session, el_bytes name,
+                                const el_place *where) {
+  char key[HASH_KEY_MAX];
+  return find_by_key(queues, key, write_hash_key(key, session, name, where));
+}
+
+static bool is_listed(const queue_driver *queue) {
+  return mode_of(queue) == EL_MODE_MULTI || mode_of(queue) == EL_MODE_PERMIT;
+}
+
+static void list_queue(queue_driver *queue) {
+  el_local_queues *queues = queue->queues;
+  if (queues->n_listed == queues->listed_room) {
+    queues->listed_room = queues->listed_room > 0 ? 2 * queues->listed_room : 8;
+    queues->listed = el_realloc(queues->listed,
+                                queues->listed_room * sizeof *queues->listed);
+  }
+  queues->listed[queues->n_listed++] = queue;
+}
+
+static void unlist_queue(queue_driver *queue) {
+  el_local_queues *queues = queue->queues;
+  for (size_t i = 0; i < queues->n_listed; i++) {
+    if (queues->listed[i] == queue) {
+      queues->listed[i] = queues->listed[--queues->n_listed];
+      return;
+    }
+  }
+}
+
+static queue_driver *find_or_add(el_local_queues *queues,
+                                 el_client_session *session, el_bytes name,
+                                 const el_place *where) {
+  char key[HASH_KEY_MAX];
+  size_t len = write_hash_key(key, session, name, where);
+  queue_driver *queue = find_by_key(queues, key, len);
+  if (queue == NULL) {
+    queue = el_alloc(sizeof *queue + len);
+    el_local_queue_init(&queue->local, where->mode, where->permits);
+    queue->queues = queues;
+    queue->session = session;
+    session->users++;
+    memcpy(queue->key, key, len);
+    queue->name_len = (uint16_t)name.len;
+    HASH_ADD_KEYPTR(hh, queues->by_key, queue->key, len, queue);
+    if (is_listed(queue)) list_queue(queue);
+  }
+  return queue;
+}
+
+/* first_slot returns the slot of the queue's first entry; a multi-lock shares its slot with no
+ * other. */
+static uint32_t first_slot(const queue_driver *queue) {
+  uint32_t slot = 0;
+  if (mode_of(queue) == EL_MODE_MULTI) {
+    memcpy(&slot, queue->key + queue->name_len + 1, sizeof slot);
+  }
+  return slot;
+}
+
+/* has_slot tells whether |queue| is a multi-lock's, and not for a key that an audit has found. */
+static bool has_slot(const queue_driver *queue) {
+  return mode_of(queue) == EL_MODE_MULTI && queue->name_len == 0;
+}
+
+static void free_entry(client_entry *at);
+
+static void set_deferred(queue_driver *queue, bool is_deferred) {
+  queue->queues->n_deferred += is_deferred - queue->is_deferred;
+  queue->is_deferred = is_deferred;
+}
+
+/* free_queue frees |queue| and its entries. It must have no waiters. */
+static void free_queue(queue_driver *queue) {
+  client_entry *at;
+  while ((at = first_entry(queue)) != NULL) {
+    free_entry(at);
+  }
+  if (has_slot(queue) && !queue->has_unknown_outcome) {
+    give_back_slot(&queue->queues->slots, first_slot(queue));
+  }
+  if (is_listed(queue)) unlist_queue(queue);
+  set_deferred(queue, false);
+  if (queue->is_changed) {
+    TAILQ_REMOVE(&queue->queues->changed, queue, changed_link);
+  }
+  queue->session->users--;
+  HASH_DEL(queue->queues->by_key, queue);
+  free(queue);
+}
+
+/* ---- other queues of the same name ---- */
+
+typedef bool visitor(queue_driver *queue);
+
+static bool visit_name(const el_local_queues *queues, const el_waiter *waiter,
+                       el_bytes name, visitor *visit) {
+  const el_client_session *session = queues->session;
+  for (; session != NULL; session = session->next) {
+    for (el_mode other = EL_MODE_LOCK; other < EL_MODE_PERMIT; other++) {
+      el_place where = {.mode = other};
+      queue_driver *queue = el_kind_is_in_way(other, (el_mode)waiter->mode)
+                                ? find_queue(queues, session, name, &where)
+                                : NULL;
+      if (queue != NULL && queue != waiter->queue && visit(queue)) return true;
+    }
+  }
+  return false;
+}
+
+static bool list_has(el_bytes names, el_bytes name) {
+  while (names.len > 0) {
+    if (el_bytes_are_equal(el_list_cut(&names), name)) return true;
+  }
+  return false;
+}
+
+/* shares_name tells whether |multi|, the queue of a multi-lock, has one of |names|. */
+static bool shares_name(const queue_driver *multi, el_bytes names) {
+  const client_entry *at = first_entry(multi);
+  const el_local_owner *first = TAILQ_FIRST(&multi->local.waiting);
+  const el_keys *keys = at != NULL ? &at->driver.keys : NULL;
+  el_bytes wanted = keys == NULL && first != NULL
+                        ? EL_CONTAINER_OF(first, const el_waiter, local)->name
+                        : (el_bytes){0};
+  for (; keys != NULL; keys = keys->next) {
+    if (list_has(names, el_keys_name(keys))) return true;
+  }
+  while (wanted.len > 0) {
+    if (list_has(names, el_list_cut(&wanted))) return true;
+  }
+  return false;
+}
+
+static bool visit_multis(const el_local_queues *queues, const el_waiter *waiter,
+                         visitor *visit) {
+  for (size_t i = 0; i < queues->n_listed; i++) {
+    queue_driver *queue = queues->listed[i];
+    if (mode_of(queue) == EL_MODE_MULTI && queue != waiter->queue &&
+        shares_name(queue, waiter->name) && visit(queue)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A semaphore has one local queue for each number of permits that callers use. */
+static bool visit_permits(const el_local_queues *queues,
+                          const el_waiter *waiter, visitor *visit) {
+  for (size_t i = 0; i < queues->n_listed; i++) {
+    queue_driver *queue = queues->listed[i];
+    if (mode_of(queue) == EL_MODE_PERMIT && queue != waiter->queue &&
+        el_bytes_are_equal((el_bytes){queue->key, queue->name_len},
+                           waiter->name) &&
+        visit(queue)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* visit_conflicting calls |visit| for each other queue that conflicts with the mode and names of
+ * |waiter|, until one returns true, and returns that. */
+static bool visit_conflicting(const el_local_queues *queues,
+                              const el_waiter *waiter, visitor *visit) {
+  el_bytes names = waiter->name;
+  if (waiter->mode == EL_MODE_PERMIT) {
+    return visit_permits(queues, waiter, visit);
+  }
+  while (names.len > 0) {
+    if (visit_name(queues, waiter, el_list_cut(&names), visit)) return true;
+  }
+  return visit_multis(queues, waiter, visit);
+}
+
+static bool is_wanting(queue_driver *queue) {
+  return el_local_queue_is_wanting(&queue->local);
+}
+
+static bool is_leaving(queue_driver *queue) {
+  return el_local_queue_is_leaving(&queue->local);
+}
+
+/* must_defer tells whether the first waiter is a try that must wait until a key of this client is
+ * deleted. */
+static bool must_defer(queue_driver *queue, const el_waiter *first) {
+  bool is_so = first != NULL &&
+               (first->local.try_once || first->local.must_share) &&
+               visit_conflicting(queue->queues, first, is_leaving);
+  set_deferred(queue, is_so);
+  return is_so;
+}
+
+/* ---- steps ---- */
+
+static void carry_out(const el_local_action *action);
+
+/* first_waiting returns the first waiter of |queue|, or the one that is joining. */
+static const el_waiter *first_waiting(const queue_driver *queue,
+                                      const el_local_event *event) {
+  el_local_owner *first = TAILQ_FIRST(&queue->local.waiting);
+  if (first == NULL && event->kind == EL_LOCAL_JOIN) first = event->owner;
+  return first != NULL ? owner_of(first) : NULL;
+}
+
+/* Tells whether the waiter that leaves, and whose key may linger, conflicts with another waiter. */
+static bool is_wanted_elsewhere(const el_local_queues *queues,
+                                const el_local_event *event) {
+  return event->kind == EL_LOCAL_LEAVE && event->owner->linger_ms > 0 &&
+         visit_conflicting(queues, owner_of(event->owner), is_wanting);
+}
+
+/* An action may step a queue again; the actions of that step are carried out after the others. */
+static void step(queue_driver *queue, const el_local_event *event) {
+  el_local_queues *queues = queue->queues;
+  el_local_actions *actions = &queues->actions;
+  el_local_now now = {.ms = el_now_ms(), .limits = &queues->limits};
+  if (queue->session != NULL) {
+    now.is_alive = queues->closed.code == EL_OK &&
+                   el_session_driver_is_alive(queue->session->driver);
+    now.can_claim = el_session_driver_is_proven(queue->session->driver);
+    now.is_wanted_elsewhere = is_wanted_elsewhere(queues, event);
+    now.is_leaving_elsewhere = must_defer(queue, first_waiting(queue, event));
+  }
+  el_local_queue_step(&queue->local, event, &now, actions);
+  if (queues->is_acting) return;
+  queues->is_acting = true;
+  for (size_t i = 0; i < actions->n; i++) {
+    el_local_action action = actions->list[i];
+    carry_out(&action);
+  }
+  actions->n = 0;
+  queues->is_acting = false;
+}
+
+static void step_kind(queue_driver *queue, int kind) {
+  el_local_event event = {0};
+  event.kind = kind;
+  step(queue, &event);
+}
+
+static void step_entry(client_entry *at, int kind) {
+  el_local_event event = {.place = &at->local};
+  event.kind = kind;
+  step(at->queue, &event);
+}
+
+/* ---- entries ---- */
+
+/* Deferred tries are tried again. */
+static void retry_deferred(el_local_queues *queues) {
+  queue_driver *queue, *next;
+  if (queues->n_deferred == 0) return;
+  HASH_ITER(hh, queues->by_key, queue, next) {
+    if (queue->is_deferred) mark_changed(queue);
+  }
+}
+
+static void stepped(el_entry_driver *driver) {
+  client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
+  retry_deferred(at->queue->queues);
+  if (!is_orphan(at)) {
+    mark_changed(at->queue);
+  } else if (el_entry_is_over(&driver->entry)) {
+    free_entry(at);
+  }
+}
+
+/* A waiter has waited if its entry has waited for another client. */
+static void note_waited(client_entry *at) {
+  el_local_owner *waiter;
+  TAILQ_FOREACH(waiter, &at->local.owners, link) {
+    waiter->waited = waiter->waited || at->driver.has_waited;
+  }
+}
+
+static void reported(el_entry_driver *driver, const el_entry_action *action) {
+  client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
+  el_local_event event = {
+      .kind = EL_LOCAL_VERDICT, .place = &at->local, .verdict = action};
+  if (action->kind == EL_ENTRY_GRANTED) note_waited(at);
+  step(at->queue, &event);
+}
+
+static client_entry *new_entry(queue_driver *queue, el_bytes name,
+                               uint32_t slot) {
+  el_place where = {
+      .slot = slot, .mode = mode_of(queue), .permits = queue->local.permits};
+  client_entry *at = el_alloc(sizeof *at);
+  at->driver.events = &queue->queues->entry_events;
+  at->queue = queue;
+  el_entry_driver_init(&at->driver, queue->session, name, &where);
+  el_local_queue_add(&queue->local, &at->local, &at->driver.entry);
+  return at;
+}
+
+/* cancel_query: the answer is ignored. NULL is harmless. */
+static void cancel_query(contention_query *query) {
+  if (query != NULL) query->at = NULL;
+}
+
+static void stop_linger(client_entry *at) {
+  if (at->linger == NULL) return;
+  el_watch_stop(at->driver.session->watches, &at->linger->watch);
+  cancel_query(at->linger->query);
+  el_timers_stop(timers_of(at->queue), &at->linger->timer);
+  free(at->linger);
+  at->linger = NULL;
+}
+
+/* free_entry: no request of the entry is in flight, and it has no waiters. */
+static void free_entry(client_entry *at) {
+  at->queue->has_unknown_outcome =
+      at->queue->has_unknown_outcome || !el_entry_is_certain(&at->driver.entry);
+  at->local.is_lingering = false; /* if the client stops */
+  el_local_queue_remove(&at->queue->local, &at->local);
+  at->driver.session->users -= is_orphan(at);
+  stop_linger(at);
+  cancel_query(at->query);
+  el_entry_driver_destroy(&at->driver);
+  free(at);
+}
+
+/* unused_slot returns a number that no entry of |queue| has. */
+static uint32_t unused_slot(const queue_driver *queue) {
+  uint32_t slot = first_slot(queue);
+  for (const client_entry *at = first_entry(queue); at != NULL;
+       at = next_entry(at)) {
+    if (at->driver.slot >= slot) slot = at->driver.slot + 1;
+  }
+  return slot;
+}
+
+/* ---- causes of failed waits ---- */
+
+/* find_last_error returns why a waiter of |queue| with the entry |at| was not granted; NULL: no
+ * attempt has failed. */
+static const el_error *find_last_error(const queue_driver *queue,
+                                       const client_entry *at) {
+  const el_client_session *session = queue->queues->session;
+  const el_error *cause;
+  if (at != NULL && at->driver.last_error != NULL) return at->driver.last_error;
+  cause = el_session_driver_last_error(queue->session->driver);
+  return cause != NULL ? cause
+                       : el_request_queue_breaker_error(session->requests);
+}
+
+/* awaited_entry returns the entry of |waiter|, or else the one that it waits for; NULL: none. */
+static client_entry *awaited_entry(const el_waiter *waiter) {
+  return waiter->local.place != NULL ? entry_of(waiter->local.place)
+                                     : first_entry(waiter->queue);
+}
+
+/* is_held_here tells whether a hold of this client blocks |waiter|. Readers share. */
+static bool is_held_here(const el_waiter *waiter, const client_entry *at) {
+  const el_local_owner *first =
+      at != NULL ? TAILQ_FIRST(&at->local.owners) : NULL;
+  return waiter->mode != EL_MODE_READ && first != NULL &&
+         first->state == EL_OWNER_HOLDING;
+}
+
+/* has_answered tells whether etcd has answered while |waiter| waited. A waiter whose predecessor is
+ * known sends no requests. */
+static bool has_answered(const el_waiter *waiter, const client_entry *at) {
+  int64_t since_ms = waiter->deadline_ms == INT64_MAX
+                         ? 0
+                         : waiter->deadline_ms - waiter->timeout_ms;
+  const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
+  return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
+          entry->ahead.rev != 0) ||
+         el_request_queue_was_answered_since(
+             waiter->queue->queues->session->requests, since_ms);
+}
+
+/* count_known_holders returns how many entries of |queue| are known to be taken: by a hold, by a
+ * waiter for another client's key, or by a lost hold with a lock delay. */
+static unsigned count_known_holders(const queue_driver *queue) {
+  unsigned n = 0;
+  for (const client_entry *at = first_entry(queue); at != NULL;
+       at = next_entry(at)) {
+    el_entry_state state = at->driver.entry.state;
+    n += state == EL_ENTRY_LOCK_DELAY ||
+         (!TAILQ_EMPTY(&at->local.owners) &&
+          (state == EL_ENTRY_HELD || state == EL_ENTRY_WAITING));
+  }
+  return n;
+}
+
+/* find_doubt returns why a try that found other waiters here cannot know whether the lock is free:
+ * they have no answer either. NULL: the lock is taken. */
+static const el_error *find_doubt(const queue_driver *queue) {
+  unsigned most = mode_of(queue) == EL_MODE_PERMIT ? queue->local.permits : 1;
+  return count_known_holders(queue) >= most ? NULL
+                                            : find_last_error(queue, NULL);
+}
+
+/* A try that timed out has no answer of its own, whatever other waiters know. */
+static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
+                            el_error *err) {
+  const client_entry *at = awaited_entry(waiter);
+  bool is_held = !waiter->local.try_once && is_held_here(waiter, at);
+  const el_error *cause = is_held ? NULL : find_last_error(waiter->queue, at);
+  bool is_answered =
+      !waiter->local.try_once && (is_held || has_answered(waiter, at));
+  const char *address =
+      el_request_queue_address(waiter->queue->queues->session->requests);
+  el_lock_message_timeout(waiter, waited_ms, cause,
+                          is_answered ? NULL : address, err);
+}
+
+/* ---- timeouts ---- */
+
+static bool waits_for_contact(const el_waiter *waiter) {
+  const el_local_queues *queues = waiter->queue->queues;
+  return waiter->deadline_ms == INT64_MAX &&
+         !el_request_queue_has_contact(queues->session->requests);
+}
+
+static void set_wait_deadline(el_waiter *waiter) {
+  int64_t at_ms = waits_for_contact(waiter) ? el_now_ms() + EL_FIRST_CONTACT_MS
+                                            : waiter->deadline_ms;
+  if (at_ms != INT64_MAX) {
+    el_timers_set(timers_of(waiter->queue), &waiter->timer, at_ms);
+  }
+}
+
+static void set_hard_end(el_waiter *waiter) {
+  int64_t end_ms = waiter->events->max_hold_end(waiter);
+  if (end_ms != INT64_MAX) {
+    el_timers_set(timers_of(waiter->queue), &waiter->timer, end_ms);
+  } else {
+    el_timers_stop(timers_of(waiter->queue), &waiter->timer);
+  }
+}
+
+static void stop_wait(el_waiter *waiter, const el_error *err) {
+  el_local_event leave = {.kind = EL_LOCAL_LEAVE,
+                          .owner = &waiter->local,
+                          .how = EL_LEAVE_BY_ITSELF,
+                          .err = err};
+  step(waiter->queue, &leave);
+}
+
+/* A wait without a timeout lasts through an outage; but if etcd was never reached, the address may
+ * be wrong. */
+static void on_deadline(el_waiter *waiter) {
+  bool endless = waiter->deadline_ms == INT64_MAX;
+  el_error err;
+  /* etcd has answered meanwhile */
+  if (endless && !waits_for_contact(waiter)) return;
+  explain_timeout(waiter, endless ? EL_FIRST_CONTACT_MS : waiter->timeout_ms,
+                  &err);
+  stop_wait(waiter, &err);
+}
+
+static void on_timer(el_timer *timer) {
+  el_waiter *waiter = EL_CONTAINER_OF(timer, el_waiter, timer);
+  el_local_event end = {.kind = EL_LOCAL_MAX_HOLD, .owner = &waiter->local};
+  if (!el_waiter_is_holding(waiter)) {
+    on_deadline(waiter);
+  } else if (el_now_ms() < waiter->events->max_hold_end(waiter)) {
+    set_hard_end(waiter); /* it was moved a moment ago */
+  } else {
+    step(waiter->queue, &end);
+  }
+}
+
+/* ---- reports ---- */
+
+/* An enqueue puts the value of the entry's first waiter. */
+static void set_value(client_entry *at) {
+  el_local_owner *first = TAILQ_FIRST(&at->local.owners);
+  at->driver.value = first != NULL && first->state == EL_OWNER_ENQUEUED
+                         ? owner_of(first)->value
+                         : (el_bytes){0};
+}
+
+static void end_waiter(el_waiter *waiter) { waiter->events->done(waiter); }
+
+static void add_entry(queue_driver *queue) {
+  el_local_owner *first = TAILQ_FIRST(&queue->local.waiting);
+  if (first == NULL) return;
+  new_entry(queue, owner_of(first)->name, unused_slot(queue));
+  step_kind(queue, EL_LOCAL_SETTLE);
+}
+
+static void signal_entry(client_entry *at, int signal) {
+  if (at->local.releasing != NULL) at->driver.is_release_awaited = true;
+  el_entry_driver_signal(&at->driver, signal);
+}
+
+/* The hold deadline belongs to the session: one renewal extends all holds, and the end of the
+ * session ends all of them at once. */
+static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
+  queue_driver *queue = waiter->queue;
+  el_grant what = {.token = at->driver.entry.rev,
+                   .mod_rev = mod_rev,
+                   .keys = &at->driver.keys,
+                   .deadline =
+                       el_session_driver_hold_deadline(queue->session->driver)};
+  EL_COUNT(counters_of(queue), waiting, -1);
+  EL_COUNT(counters_of(queue), held, 1);
+  EL_COUNT(counters_of(queue), acquired, 1);
+  waiter->events->granted(waiter, &what);
+  set_value(at);
+  set_hard_end(waiter);
+}
+
+static void explain_failure(const el_waiter *waiter,
+                            const el_local_action *action, el_error *err) {
+  const client_entry *at = entry_of(action->place);
+  const el_error *doubt;
+  switch (action->why) {
+    case EL_FAILED_LOCKED_HERE:
+      doubt = find_doubt(waiter->queue);
+      if (doubt != NULL) {
+        el_lock_message_unreachable(waiter, doubt, err);
+      } else {
+        el_lock_message_locked(waiter, err);
+      }
+      return;
+    case EL_FAILED_LOCKED:
+      el_lock_message_locked(waiter, err);
+      return;
+    case EL_FAILED_REFUSED:
+      el_lock_message_refused(waiter, find_last_error(waiter->queue, at), err);
+      return;
+    case EL_FAILED_PLACE_LOST:
+      el_lock_message_key_lost(waiter, err);
+      return;
+  }
+}
+
+static void fail(el_waiter *waiter, const el_local_action *action) {
+  const el_error *given = action->err;
+  el_error err;
+  if (given == NULL) {
+    explain_failure(waiter, action, &err);
+  } else {
+    err = *given;
+  }
+  EL_COUNT(counters_of(waiter->queue), waiting, -1);
+  el_timers_stop(timers_of(waiter->queue), &waiter->timer);
+  if (action->place != NULL) set_value(entry_of(action->place));
+  waiter->events->failed(waiter, &err);
+  end_waiter(waiter);
+}
+
+/* The loss is counted first, so that a caller that hears of it finds it in `stats`. */
+static void lose(el_waiter *waiter, el_loss loss) {
+  el_error err;
+  EL_COUNT(counters_of(waiter->queue), held, -1);
+  el_timers_stop(timers_of(waiter->queue), &waiter->timer);
+  el_lock_message_lost(waiter, loss, &err);
+  waiter->events->lost(waiter, loss);
+  waiter->events->released(waiter, &err);
+  end_waiter(waiter);
+}
+
+static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
+                         el_error *err) {
+  const el_error *wrong =
+      el_request_queue_wrong_cluster(queues->session->requests);
+  if (queues->closed.code != EL_OK) {
+    /* the lease's end has deleted the key */
+    el_lock_message_unconfirmed(waiter, err);
+  } else if (wrong != NULL) {
+    *err = *wrong;
+    err->code = EL_LOST;
+  } else {
+    el_lock_message_key_gone(waiter, err);
+  }
+}
+
+/* A refused release (the user lost its permission) is reported once; the entry retries, and the end
+ * of the lease deletes the key at the latest. */
+static void end_release(el_waiter *waiter, const el_local_action *action) {
+  el_error err = {.code = EL_OK};
+  if (action->release == EL_RELEASE_GONE) {
+    explain_gone(entry_of(action->place)->queue->queues, waiter, &err);
+  } else if (action->release == EL_RELEASE_REFUSED) {
+    err = *entry_of(action->place)->driver.last_error;
+  }
+  waiter->events->released(waiter, &err);
+  end_waiter(waiter);
+}
+
+/* ---- contention: keys behind ours ---- */
+
+static void end_query(const contention_query *query, el_behind behind,
+                      bool detached) {
+  query->done(query->at, behind);
+  if (behind == EL_BEHIND_LOST) {
+    el_entry_driver_key_gone(&query->at->driver, query->rev, detached);
+  } else {
+    stepped(&query->at->driver);
+  }
+}
+
+static void on_query_answer(el_request *request, el_txn_answer *answer) {
+  contention_query *query = EL_CONTAINER_OF(request, contention_query, request);
+  el_behind behind = EL_BEHIND_UNKNOWN; /* no answer: the client stops */
+  bool detached = false;
+  if (answer != NULL) {
+    behind = el_recipe_read_census(&query->keys, query->rev, answer, &detached);
+    el_txn_answer_free(answer);
+  }
+  if (query->at != NULL) {
+    end_query(query, behind, detached);
+  }
+  el_keys_destroy(&query->keys);
+  free(query);
+}
+
+static contention_query *query_contention(client_entry *at,
+                                          void (*done)(client_entry *at,
+                                                       el_behind behind)) {
+  contention_query *query = el_alloc(sizeof *query);
+  EL_UNCLEARED el_recipe recipe;
+  query->request.done = on_query_answer;
+  query->request.counted_as = offsetof(el_stats, looks);
+  query->at = at;
+  query->done = done;
+  query->rev = at->driver.entry.rev;
+  el_keys_copy(&query->keys, &at->driver.keys);
+  el_recipe_build_census(&recipe, &query->keys);
+  el_request_queue_send(at->driver.session->requests, &query->request,
+                        &recipe.txn);
+  return query;
+}
+
+static void on_shared_contention(client_entry *at, el_behind behind) {
+  el_local_event event = {
+      .kind = EL_LOCAL_BEHIND, .place = &at->local, .behind = behind};
+  at->query = NULL;
+  step(at->queue, &event);
+}
+
+static void ask_contention(client_entry *at) {
+  cancel_query(at->query);
+  at->query = query_contention(at, on_shared_contention);
+}
+
+static void on_linger_contention(client_entry *at, el_behind behind) {
+  at->linger->query = NULL;
+  if (behind == EL_BEHIND_SOMEBODY || behind == EL_BEHIND_UNKNOWN) {
+    step_entry(at, EL_LOCAL_CONTENDER);
+  }
+}
+
+/* The query finds keys from before the watch, the watch finds later ones. */
+static void on_watch_event(el_watch *watch, const el_watch_event *event) {
+  linger *own = EL_CONTAINER_OF(watch, linger, watch);
+  client_entry *at = own->at;
+  const el_entry_driver *driver = &at->driver;
+  switch (event->kind) {
+    case EL_WATCH_CREATED:
+      EL_COUNT(driver->session->counters, watches, 1);
+      cancel_query(own->query);
+      own->query = query_contention(at, on_linger_contention);
+      return;
+    case EL_WATCH_PUT:
+      if (!el_bytes_are_equal(event->key, el_keys_own(&driver->keys)) &&
+          el_kind_waits(&driver->keys, event->key, event->lease)) {
+        step_entry(at, EL_LOCAL_CONTENDER);
+      }
+      return;
+    case EL_WATCH_REFUSED:
+      step_entry(at, EL_LOCAL_CONTENDER);
+      return;
+    case EL_WATCH_DELETED:
+      return;
+  }
+}
+
+static void on_linger_timer(el_timer *timer) {
+  step_entry(EL_CONTAINER_OF(timer, linger, timer)->at, EL_LOCAL_TIMER);
+}
+
+static void start_linger(client_entry *at) {
+  at->linger = el_alloc(sizeof *at->linger);
+  at->linger->at = at;
+  at->linger->timer.on_due = on_linger_timer;
+  at->linger->watch.on_event = on_watch_event;
+  el_watch_start_prefix(at->driver.session->watches, &at->linger->watch,
+                        el_keys_below(&at->driver.keys));
+}
+
+static void set_timer(client_entry *at, int64_t at_ms) {
+  if (at_ms != 0) {
+    el_timers_set(timers_of(at->queue), &at->linger->timer, at_ms);
+  } else {
+    el_timers_stop(timers_of(at->queue), &at->linger->timer);
+  }
+}
+
+static void start(client_entry *at, const el_local_action *action) {
+  el_entry_driver_start(&at->driver, action->try_once,
+                        owner_of(action->owner)->value);
+}
+
+static void carry_out(const el_local_action *action) {
+  client_entry *at = entry_of(action->place);
+  switch (action->kind) {
+    case EL_LOCAL_ADD:
+      add_entry(EL_CONTAINER_OF(action->queue, queue_driver, local));
+      return;
+    case EL_LOCAL_START:
+      start(at, action);
+      return;
+    case EL_LOCAL_SIGNAL:
+      signal_entry(at, action->signal);
+      return;
+    case EL_LOCAL_GRANTED:
+      grant(owner_of(action->owner), at, action->mod_rev);
+      return;
+    case EL_LOCAL_FAILED:
+      fail(owner_of(action->owner), action);
+      return;
+    case EL_LOCAL_LOST:
+      lose(owner_of(action->owner), action->loss);
+      return;
+    case EL_LOCAL_RELEASED:
+      end_release(owner_of(action->owner), action);
+      return;
+    case EL_LOCAL_LOOK:
+      ask_contention(at);
+      return;
+    case EL_LOCAL_WATCH:
+      start_linger(at);
+      return;
+    case EL_LOCAL_UNWATCH:
+      stop_linger(at);
+      return;
+    case EL_LOCAL_SET_TIMER:
+      set_timer(at, action->at_ms);
+      return;
+  }
+}
+
+/* ---- waiters ---- */
+
+/* add_multi returns a new queue for a multi-lock, with a slot of its own. */
+static queue_driver *add_multi(el_local_queues *queues,
+                               el_client_session *session) {
+  el_place where = {.slot = take_slot(&queues->slots), .mode = EL_MODE_MULTI};
+  return find_or_add(queues, session, (el_bytes){0}, &where);
+}
+
+static queue_driver *queue_for(el_local_queues *queues,
+                               el_client_session *session,
+                               const el_waiter *waiter) {
+  el_place where = {.mode = waiter->mode, .permits = waiter->permits};
+  return waiter->mode == EL_MODE_MULTI
+             ? add_multi(queues, session)
+             : find_or_add(queues, session, waiter->name, &where);
+}
+
+static bool contend(queue_driver *queue) {
+  step_kind(queue, EL_LOCAL_CONTENDER);
+  return false;
+}
+
+/* is_refused tells whether no waiter may join any more, and why. */
+static bool is_refused(const el_local_queues *queues, const el_waiter *waiter,
+                       const el_client_session *session, int64_t lock_delay_ms,
+                       el_error *err) {
+  const el_error *wrong =
+      el_request_queue_wrong_cluster(queues->session->requests);
+  if (queues->closed.code != EL_OK) {
+    *err = queues->closed;
+  } else if (wrong != NULL) {
+    *err = *wrong;
+  } else if (session == NULL) {
+    el_lock_message_lock_delays(waiter, lock_delay_ms, EL_LOCK_DELAYS_MAX, err);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void el_waiter_join(el_waiter *waiter, el_local_queues *queues,
+                    int64_t lock_delay_ms) {
+  el_local_event join = {.kind = EL_LOCAL_JOIN, .owner = &waiter->local};
+  el_client_session *session =
+      queues->closed.code == EL_OK
+          ? el_sessions_find(queues->sessions, lock_delay_ms)
+          : queues->session;
+  el_error err;
+  if (is_refused(queues, waiter, session, lock_delay_ms, &err)) {
+    waiter->events->failed(waiter, &err);
+    end_waiter(waiter);
+    return;
+  }
+  EL_COUNT(queues->session->counters, waiting, 1);
+  waiter->timer.on_due = on_timer;
+  waiter->queue = queue_for(queues, session, waiter);
+  visit_conflicting(queues, waiter, contend);
+  mark_changed(waiter->queue);
+  set_wait_deadline(waiter); /* before the step, which may end the wait */
+  step(waiter->queue, &join);
+}
+
+/* The hold counts as released when the call begins. */
+void el_waiter_leave(el_waiter *waiter, el_leave how, el_loss loss) {
+  el_local_event leave = {.kind = EL_LOCAL_LEAVE,
+                          .owner = &waiter->local,
+                          .how = how,
+                          .loss = loss};
+  el_error err;
+  if (waiter->local.state == EL_OWNER_OUT ||
+      waiter->local.state == EL_OWNER_RELEASING) {
+    return;
+  }
+  if (el_waiter_is_holding(waiter)) {
+    leave.mod_rev = waiter->events->mod_rev(waiter);
+    el_timers_stop(timers_of(waiter->queue), &waiter->timer);
+    if (how != EL_LEAVE_LOST) EL_COUNT(counters_of(waiter->queue), held, -1);
+  } else {
+    el_lock_message_cancelled(waiter, &err);
+    leave.err = &err;
+  }
+  mark_changed(waiter->queue);
+  step(waiter->queue, &leave);
+}
+
+bool el_waiter_is_holding(const el_waiter *waiter) {
+  return waiter->local.state == EL_OWNER_HOLDING;
+}
+
+void el_waiter_move_max_hold_end(el_waiter *waiter) {
+  if (el_waiter_is_holding(waiter)) set_hard_end(waiter);
+}
+
+void el_waiter_downgrade(el_waiter *waiter) {
+  el_local_event downgrade = {.kind = EL_LOCAL_DOWNGRADE,
+                              .owner = &waiter->local};
+  if (el_waiter_is_holding(waiter)) step(waiter->queue, &downgrade);
+}
+
+void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool detached) {
+  if (el_waiter_is_holding(waiter)) {
+    el_entry_driver_key_gone(&entry_of(waiter->local.place)->driver, rev,
+                             detached);
+  }
+}
+
+/* ---- settle ---- */
+
+/* A key that is still to be deleted blocks the waiters. */
+static void expedite(const queue_driver *queue) {
+  if (TAILQ_EMPTY(&queue->local.waiting)) return;
+  for (client_entry *at = first_entry(queue); at != NULL; at = next_entry(at)) {
+    if (TAILQ_EMPTY(&at->local.owners)) el_entry_driver_expedite(&at->driver);
+  }
+}
+
+static void check(const queue_driver *queue) {
+#ifndef NDEBUG
+  el_local_now now = {.is_alive =
+                          queue->queues->closed.code == EL_OK &&
+                          el_session_driver_is_alive(queue->session->driver),
+                      .is_leaving_elsewhere = queue->is_deferred};
+  assert(queue->queues->closed.code != EL_OK ||
+         el_local_queue_check(&queue->local, &now) == NULL);
+#else
+  (void)queue;
+#endif
+}
+
+/* settle lets the next waiters go on, or frees the queue. It is freed only when none of its keys
+ * can be left in etcd: an entry outlives its last waiter to delete its key. */
+static void settle(queue_driver *queue) {
+  client_entry *at, *next;
+  bool is_wanted;
+  step_kind(queue, EL_LOCAL_SETTLE);
+  check(queue);
+  is_wanted = !TAILQ_EMPTY(&queue->local.waiting);
+  if (is_wanted && !el_session_driver_is_alive(queue->session->driver) &&
+      !el_local_queue_has_owners(&queue->local)) {
+    queue->session->wanted = true;
+  }
+  expedite(queue);
+  for (at = first_entry(queue); at != NULL && !is_wanted; at = next) {
+    next = next_entry(at);
+    if (el_local_place_is_idle(&at->local)) free_entry(at);
+  }
+  if (!is_wanted && TAILQ_EMPTY(&queue->local.places)) free_queue(queue);
+}
+
+void el_local_queues_settle(el_local_queues *queues) {
+  queue_driver *queue;
+  while ((queue = TAILQ_FIRST(&queues->changed)) != NULL) {
+    TAILQ_REMOVE(&queues->changed, queue, changed_link);
+    queue->is_changed = false;
+    settle(queue);
+  }
+}
+
+bool el_local_queues_are_settled(const el_local_queues *queues) {
+  return TAILQ_EMPTY(&queues->changed);
+}
+
+/* ---- events of sessions ---- */
+
+void el_local_queues_start(el_local_queues *queues,
+                           const el_client_session *session) {
+  queue_driver *queue, *next;
+  HASH_ITER(hh, queues->by_key, queue, next) {
+    if (queue->session == session) mark_changed(queue);
+  }
+}
+
+/* step_all steps the queues of |session| with |event|; NULL: all queues. */
+static void step_all(el_local_queues *queues, const el_client_session *session,
+                     const el_local_event *event) {
+  queue_driver *queue, *next;
+  HASH_ITER(hh, queues->by_key, queue, next) {
+    if (session != NULL && queue->session != session) continue;
+    mark_changed(queue);
+    step(queue, event);
+  }
+}
+
+void el_local_queues_fail_for_lease(el_local_queues *queues,
+                                    const el_client_session *session,
+                                    const el_error *err) {
+  el_local_event refuse = {.kind = EL_LOCAL_REFUSE, .err = err};
+  step_all(queues, session, &refuse);
+}
+
+void el_local_queues_fail_waiting(el_local_queues *queues,
+                                  const el_error *unreachable) {
+  el_local_event fail = {.kind = EL_LOCAL_FAIL_WAITING, .err = unreachable};
+  step_all(queues, NULL, &fail);
+}
+
+void el_local_queues_expire(el_local_queues *queues,
+                            const el_client_session *session) {
+  queue_driver *queue, *next;
+  client_entry *at;
+  HASH_ITER(hh, queues->by_key, queue, next) {
+    if (queue->session != session) continue;
+    for (at = first_entry(queue); at != NULL; at = next_entry(at)) {
+      el_entry_driver_signal(&at->driver, EL_ENTRY_LAPSED);
+    }
+  }
+}
+
+/* find_multi returns the queue of the multi-lock that has the key |where|; NULL: none. */
+static const queue_driver *find_multi(const el_local_queues *queues,
+                                      const el_client_session *session,
+                                      const el_place *where) {
+  return where->mode == EL_MODE_MULTI
+             ? find_queue(queues, session, (el_bytes){0}, where)
+             : NULL;
+}
+
+/* cannot_have_key tells whether the multi-lock has no such key, though the audit lists it: a member
+ * that is behind lists deleted keys, too. A key of a later enqueue may still come. */
+static bool cannot_have_key(const el_local_queues *queues,
+                            const queue_driver *multi, const el_place *where) {
+  if (where->mode != EL_MODE_MULTI) return false;
+  if (multi == NULL) return is_free_slot(&queues->slots, where->slot);
+  return first_entry(multi) == NULL && !multi->has_unknown_outcome;
+}
+
+static el_client_session *world_of(const el_local_queues *queues,
+                                   int64_t lease) {
+  el_client_session *session = queues->session;
+  while (session != NULL && el_session_driver_lease(session->driver) != lease) {
+    session = session->next;
+  }
+  return session;
+}
+
+/* own_name returns the name of the lock to which |key| on |lease| belongs, and its parts in
+ * |where|; empty: it is user data. A lock's name has no NUL, but other keys may. */
+static el_bytes own_name(el_bytes key, int64_t lease, el_place *where) {
+  el_bytes name = el_key_name(key, where);
+  if (name.len == 0 || name.len > EL_NAME_MAX ||
+      memchr(name.data, '\0', name.len) != NULL || where->is_timed ||
+      !el_place_is_attached(where, lease) || where->mode > EL_MODE_MULTI) {
+    return (el_bytes){0};
+  }
+  return name;
+}
+
+static client_entry *find_or_add_entry(el_local_queues *queues,
+                                       el_client_session *session,
+                                       el_bytes name, const el_place *where) {
+  queue_driver *queue = find_or_add(queues, session, name, where);
+  client_entry *at = first_entry(queue);
+  while (at != NULL && at->driver.slot != where->slot) {
+    at = next_entry(at);
+  }
+  return at != NULL ? at : new_entry(queue, name, where->slot);
+}
+
+void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
+                                   el_bytes key) {
+  el_client_session *session = world_of(queues, lease);
+  el_place where = {0};
+  el_bytes name = own_name(key, lease, &where);
+  const queue_driver *multi;
+  client_entry *at;
+  if (name.len == 0) return;
+  multi = find_multi(queues, session, &where);
+  if (cannot_have_key(queues, multi, &where)) return;
+  at = multi != NULL ? first_entry(multi) : NULL;
+  if (at == NULL) at = find_or_add_entry(queues, session, name, &where);
+  el_entry_driver_signal(&at->driver, EL_ENTRY_KEY_FOUND);
+}
+
+/* The entry lives until its last request is answered, but it leaves its queue, whose next waiter
+ * starts on another lease and so with another key. */
+static void end_entry_session(client_entry *at, el_session_end end) {
+  queue_driver *orphans = at->queue->queues->orphans;
+  el_entry_driver_end_session(&at->driver, end);
+  stop_linger(at);
+  el_local_queue_remove(&at->queue->local, &at->local);
+  at->queue = orphans;
+  TAILQ_INSERT_TAIL(&orphans->local.places, &at->local, link);
+  at->driver.session->users++;
+  if (el_entry_is_over(&at->driver.entry)) free_entry(at);
+}
+
+static void end_queue_session(queue_driver *queue, el_session_end end) {
+  client_entry *at;
+  mark_changed(queue);
+  /* the waiters of the last entry must come after those of the first */
+  while ((at = entry_of(
+              TAILQ_LAST(&queue->local.places, el_local_place_list))) != NULL) {
+    end_entry_session(at, end);
+  }
+}
+
+void el_local_queues_end_session(el_local_queues *queues,
+                                 const el_client_session *session,
+                                 el_session_end end) {
+  queue_driver *queue, *next;
+  HASH_ITER(hh, queues->by_key, queue, next) {
+    if (queue->session == session) end_queue_session(queue, end);
+  }
+}
+
+/* The result of the release of |at|, if there is one, will stay unknown. */
+static void end_release_unconfirmed(client_entry *at) {
+  static const el_entry_action gone = {.kind = EL_ENTRY_RELEASED};
+  reported(&at->driver, &gone);
+}
+
+void el_local_queues_leave_cluster(el_local_queues *queues,
+                                   const el_error *err) {
+  el_local_event end = {
+      .kind = EL_LOCAL_END, .loss = EL_LOSS_CLUSTER, .err = err};
+  queue_driver *queue, *next;
+  client_entry *at, *after;
+  step_all(queues, NULL, &end);
+  HASH_ITER(hh, queues->by_key, queue, next) {
+    end_queue_session(queue, EL_SESSION_CUT_SHORT);
+  }
+  for (at = first_entry(queues->orphans); at != NULL; at = after) {
+    after = next_entry(at);
+    end_release_unconfirmed(at);
+    el_entry_driver_end_session(&at->driver, EL_SESSION_CUT_SHORT);
+  }
+}
+
+void el_local_queues_close(el_local_queues *queues, const el_error *err) {
+  el_local_event end = {
+      .kind = EL_LOCAL_END, .loss = EL_LOSS_CLOSED, .err = err};
+  queues->closed = *err;
+  step_all(queues, NULL, &end);
+}
+
+/* ---- life ---- */
+
+el_local_queues *el_local_queues_new(el_sessions *sessions,
+                                     const el_turn_limits *limits) {
+  el_local_queues *queues = el_alloc(sizeof *queues);
+  queues->sessions = sessions;
+  queues->session = el_sessions_first(sessions);
+  queues->limits = *limits;
+  queues->entry_events = (el_entry_events){reported, stepped};
+  TAILQ_INIT(&queues->changed);
+  queues->orphans = el_alloc(sizeof *queues->orphans);
+  queues->orphans->queues = queues;
+  el_local_queue_init(&queues->orphans->local, EL_MODE_LOCK, 0);
+  return queues;
+}
+
+void el_local_queues_free(el_local_queues *queues) {
+  queue_driver *queue, *next;
+  client_entry *at;
+  HASH_ITER(hh, queues->by_key, queue, next) {
+    for (at = first_entry(queue); at != NULL; at = next_entry(at)) {
+      end_release_unconfirmed(at);
+    }
+    free_queue(queue);
+  }
+  while ((at = first_entry(queues->orphans)) != NULL) {
+    end_release_unconfirmed(at);
+    free_entry(at);
+  }
+  free(queues->slots.free);
+  free(queues->orphans);
+  free(queues->listed);
+  free(queues->actions.list);
+  free(queues);
+}
+
+size_t el_local_queue_size(void) {
+  return sizeof(queue_driver) + sizeof(client_entry) +
+         el_entry_driver_watch_size();
+}

@@ -1,0 +1,696 @@
+/* request_queue: the requests of one client that have not left yet, and their batches. */
+#include "lock/request_queue.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/container_of.h"
+#include "base/jitter.h"
+#include "base/random.h"
+#include "etcd/batch.h"
+#include "rules/identity.h"
+
+enum {
+  /* Background requests (keys of waits that were given up) must not load an etcd that has just come
+   * back: at most so many in flight, and one in so many milliseconds. */
+  BACKGROUND_MAX = 16,
+  BACKGROUND_EVERY_MS = 10,
+  /* How long the circuit breaker stays open: after an attempt that found etcd unreachable, other
+   * requests wait for one probe instead of all failing one by one. */
+  BREAKER_FIRST_MS = 20,
+  BREAKER_MAX_MS = 160,
+  /* A timer may fire so much before its time. */
+  ROUNDING_MS = 10,
+  /* A second batch leaves beside a single request. Otherwise requests wait for an answer, but no
+   * longer than this, so that a member that hangs does not delay what another could answer. (Two
+   * full batches in flight were smaller, and cost etcd and the client a sixth more.) */
+  BATCH_WAIT_MAX_MS = 100,
+  /* Size of one request and of a batch: etcd accepts 1.5 MiB, and other requests must not wait for
+   * a large one. */
+  MEMBER_BYTES_MAX = 4 * 1024,
+  BATCH_BYTES_MAX = 256 * 1024,
+  /* How long nothing is batched after etcd answered that it has no space: etcd's quota check does
+   * not see the puts of nested transactions (quota.go, costTxnReq). */
+  UNBATCHED_MS = 10000
+};
+
+enum { WRITES, READS, BATCHERS };
+
+TAILQ_HEAD(request_list, el_request);
+
+/* Requests of one kind, those that write or those that only read.
+ *
+ * While some are in flight, the next ones wait, and leave as one batch after the answer. A batch
+ * costs etcd one raft entry and one write to disk, however many members it has. A request never
+ * waits to be batched: if there is room, it leaves alone. */
+typedef struct el_batcher {
+  el_request_queue *queue;
+  struct request_list waiting;
+  TAILQ_HEAD(, el_batch) in_flight; /* the latest first */
+  int64_t unbatched_until; /* nothing is batched before this (el_now_ms) */
+} el_batcher;
+
+/* Requests that left together. */
+typedef struct el_batch {
+  el_batcher *batcher;
+  struct request_list members;
+  size_t n;
+  int64_t sent_ms;
+  TAILQ_ENTRY(el_batch) link;
+} el_batch;
+
+struct el_request_queue {
+  el_auth *auth;
+  el_timers *timers;
+  el_counters *counters;
+  el_events *events;
+
+  el_batcher batchers[BATCHERS];  /* of foreground requests that wait */
+  struct request_list background; /* background requests that wait */
+  el_timer timer;                 /* for the next request that may leave */
+  /* Answers of one batch are being handed out: nothing leaves before all have been. */
+  bool is_answering;
+  int background_in_flight;
+  int probes_in_flight;
+  int64_t background_at; /* when the next background request may leave */
+  int64_t breaker_until;
+  /* how long the circuit breaker was opened last; 0: it is closed */
+  int64_t breaker_ms;
+  el_error unreachable; /* the error that says that etcd is unreachable */
+  /* when etcd was found unreachable last; 0: it has answered since */
+  int64_t unreachable_ms;
+  int64_t answered_ms; /* when a request was answered last */
+  /* when etcd was reached last, by a request or a lease call */
+  int64_t reached_ms;
+  uint64_t salt; /* of the breaker's jitter */
+
+  el_identity identity;
+  el_request verify; /* a transaction that checks the cluster's identity */
+  char *verify_key;
+  bool is_verifying;      /* |verify| is in flight */
+  el_error wrong_cluster; /* code EL_OK: it is the same cluster */
+  bool has_contact;       /* etcd has ever answered */
+  bool is_stopping;
+};
+
+/* ---- cluster identity ---- */
+
+static el_verdict check_identity(el_request_queue *queue,
+                                 const el_sighting *seen) {
+  el_error err;
+  el_verdict verdict = el_identity_note(&queue->identity, seen, &err);
+  if (verdict == EL_IDENTITY_OTHER) {
+    queue->wrong_cluster = err;
+  }
+  return verdict;
+}
+
+static void on_verified(el_request *request, el_txn_answer *answer) {
+  el_request_queue *queue = EL_CONTAINER_OF(request, el_request_queue, verify);
+  queue->is_verifying = false; /* check_answer has seen its answer */
+  free(queue->verify_key);
+  queue->verify_key = NULL;
+  if (answer != NULL) el_txn_answer_free(answer);
+}
+
+/* verify sends a transaction that goes through the raft log but writes nothing: it compares |key|
+ * with an impossible create_revision. So the revision of its answer cannot be stale. The user may
+ * write |key|. */
+static void verify(el_request_queue *queue, el_bytes key) {
+  el_compare never = {.test = EL_CREATE_REV_IS, .rev = INT64_MAX};
+  el_op then = {.kind = EL_OP_PUT};
+  el_txn txn = {&never, 1, &then, 1, NULL, 0};
+  if (queue->is_verifying) return;
+  queue->is_verifying = true;
+  queue->verify_key = el_strndup(key.data, key.len);
+  never.key = then.key = (el_bytes){queue->verify_key, key.len};
+  el_request_queue_send(queue, &queue->verify, &txn);
+}
+
+static bool is_answer(const el_error *err) {
+  return err->code == EL_OK ||
+         (err->is_definite && err->code != EL_UNAVAILABLE &&
+          err->code != EL_PROTOCOL);
+}
+
+/* kind_of_answer returns what the answer shows about the store. A delete of a key that does not
+ * exist changes nothing. */
+static int kind_of_answer(const el_request *request,
+                          const el_txn_answer *answer) {
+  if (request->packed.is_serializable) return EL_SEEN_LOCAL;
+  if (request->packed.is_read) return EL_SEEN_READ;
+  for (size_t i = 0; i < answer->n_results; i++) {
+    const el_op_result *result = &answer->results[i];
+    if (result->kind == EL_OP_PUT || result->deleted > 0) {
+      return EL_SEEN_WRITTEN;
+    }
+  }
+  return EL_SEEN_APPLIED;
+}
+
+/* check_answer sets the error of |answer| to a retriable one if it is stale or from another
+ * cluster. The client ends its holds for another cluster in its settle. */
+static void check_answer(el_request_queue *queue, const el_request *request,
+                         el_txn_answer *answer) {
+  el_sighting seen = {.id = answer->cluster_id,
+                      .rev = answer->rev,
+                      .rev_then = request->rev_at_send};
+  if (answer->err.code != EL_OK) return;
+  seen.how = kind_of_answer(request, answer);
+  switch (check_identity(queue, &seen)) {
+    case EL_IDENTITY_SAME:
+      return;
+    case EL_IDENTITY_DOUBTFUL:
+      verify(queue, request->packed.key);
+      el_error_set(&answer->err, EL_UNAVAILABLE,
+                   "etcd %s is behind: revision %lld, after revision %lld",
+                   el_request_queue_address(queue), (long long)answer->rev,
+                   (long long)request->rev_at_send);
+      break;
+    case EL_IDENTITY_OTHER:
+      answer->err = queue->wrong_cluster;
+      break;
+  }
+  answer->err.is_retriable = true;
+}
+
+/* ---- batchers ---- */
+
+static void batcher_add(el_batcher *batcher, el_request *request) {
+  TAILQ_INSERT_TAIL(&batcher->waiting, request, link);
+  request->is_queued = true;
+}
+
+static void batcher_remove(el_batcher *batcher, el_request *request) {
+  TAILQ_REMOVE(&batcher->waiting, request, link);
+  request->is_queued = false;
+}
+
+static int64_t batcher_ready_ms(const el_batcher *batcher) {
+  const el_batch *last = TAILQ_FIRST(&batcher->in_flight), *before;
+  if (TAILQ_EMPTY(&batcher->waiting)) return INT64_MAX;
+  if (last == NULL) return 0;
+  before = TAILQ_NEXT(last, link);
+  if (before == NULL && last->n == 1) return 0;
+  return (before != NULL ? before : last)->sent_ms + BATCH_WAIT_MAX_MS;
+}
+
+/* While the circuit breaker is open, requests leave one by one; if the probe fails, the next one
+ * follows after the pause. */
+static bool has_probe_in_flight(const el_request_queue *queue) {
+  return queue->breaker_ms != 0 && queue->probes_in_flight > 0;
+}
+
+static int64_t later(int64_t a_ms, int64_t b_ms) {
+  return a_ms > b_ms ? a_ms : b_ms;
+}
+
+/* next_ms returns when the next request may leave; INT64_MAX: not before an answer. */
+static int64_t next_ms(const el_request_queue *queue) {
+  int64_t at_ms = INT64_MAX;
+  if (has_probe_in_flight(queue)) return INT64_MAX;
+  for (int i = 0; i < BATCHERS; i++) {
+    int64_t ready_ms = batcher_ready_ms(&queue->batchers[i]);
+    if (ready_ms < at_ms) at_ms = ready_ms;
+  }
+  if (queue->background_at < at_ms && !TAILQ_EMPTY(&queue->background) &&
+      queue->background_in_flight < BACKGROUND_MAX) {
+    at_ms = queue->background_at;
+  }
+  return later(at_ms, queue->breaker_until);
+}
+
+static void set_timer(el_request_queue *queue) {
+  int64_t at_ms = next_ms(queue);
+  if (at_ms != INT64_MAX) {
+    el_timers_set(queue->timers, &queue->timer, at_ms);
+  } else {
+    el_timers_stop(queue->timers, &queue->timer);
+  }
+}
+
+static el_batcher *batcher_of(el_request_queue *queue,
+                              const el_request *request) {
+  return &queue->batchers[request->packed.is_read ? READS : WRITES];
+}
+
+static void note_leaving(el_request *request, bool shares) {
+  el_request_queue *queue = request->queue;
+  request->is_probe = queue->breaker_ms != 0;
+  request->rev_at_send = queue->identity.rev;
+  queue->probes_in_flight += request->is_probe;
+  queue->background_in_flight += request->is_background;
+  el_counters_add(queue->counters, request->counted_as, 1);
+  EL_COUNT(queue->counters, shared, shares);
+}
+
+static void on_batch_answer(void *arg, el_txn_answer *answer);
+
+/* ---- sending ---- */
+
+static void add_member(el_batch *batch, el_request *request) {
+  TAILQ_INSERT_TAIL(&batch->members, request, link);
+  batch->n++;
+}
+
+static el_batch *new_batch(el_batcher *batcher) {
+  el_batch *batch = el_alloc(sizeof *batch);
+  batch->batcher = batcher;
+  batch->sent_ms = el_now_ms();
+  TAILQ_INIT(&batch->members);
+  TAILQ_INSERT_HEAD(&batcher->in_flight, batch, link);
+  return batch;
+}
+
+static int64_t time_for(const el_request *request) {
+  int64_t left_ms;
+  if (request->deadline_ms == 0) return EL_ATTEMPT_MS;
+  left_ms = request->deadline_ms - el_now_ms();
+  if (left_ms >= EL_ATTEMPT_MS) return EL_ATTEMPT_MS;
+  return left_ms > 0 ? left_ms : 0;
+}
+
+/* Other requests wait for a probe, so it must not be slow. */
+static bool may_be_slow(const el_request *request) {
+  return request->may_be_slow && !request->is_probe;
+}
+
+static void send_one(el_batch *batch) {
+  el_request *request = TAILQ_FIRST(&batch->members);
+  int64_t timeout_ms = time_for(request);
+  request->has_short_timeout = timeout_ms < EL_ATTEMPT_MS;
+  note_leaving(request, false);
+  request->packed.may_be_slow = may_be_slow(request);
+  el_kv_send(batch->batcher->queue->auth, &request->packed, timeout_ms,
+             on_batch_answer, batch);
+}
+
+static void send_many(el_batch *batch) {
+  const el_packed_txn *members[EL_BATCH_OPS_MAX];
+  el_packed_txn packed;
+  el_request *request;
+  size_t n = 0;
+  bool all_may_be_slow = true;
+  TAILQ_FOREACH(request, &batch->members, link) {
+    members[n++] = &request->packed;
+    request->has_short_timeout = false;
+    note_leaving(request, n > 1);
+    /* A batch may only be slow if all of its members may. */
+    all_may_be_slow = all_may_be_slow && may_be_slow(request);
+  }
+  el_batch_pack(&packed, members, n);
+  packed.may_be_slow = all_may_be_slow;
+  el_kv_send(batch->batcher->queue->auth, &packed, EL_ATTEMPT_MS,
+             on_batch_answer, batch);
+  el_packed_txn_free(&packed);
+}
+
+/* A member with a short timeout would shorten that of the whole batch. */
+static bool can_be_batched(const el_request *request) {
+  return !request->was_refused_in_batch && !request->is_unbatched &&
+         time_for(request) == EL_ATTEMPT_MS &&
+         request->packed.len <= MEMBER_BYTES_MAX &&
+         el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
+}
+
+/* All writes of a batch have one revision, which would not order two keys of one queue. */
+static bool is_of_same_queue(const el_batch *batch, const el_request *request) {
+  const el_request *member;
+  if (request->lock_queue == 0) return false;
+  TAILQ_FOREACH(member, &batch->members, link) {
+    if (member->lock_queue == request->lock_queue) return true;
+  }
+  return false;
+}
+
+/* fill adds the next waiting requests, in order, while they fit. */
+static void fill(el_batch *batch) {
+  el_batcher *batcher = batch->batcher;
+  const el_request *first = TAILQ_FIRST(&batch->members);
+  size_t cost = el_batch_cost(&first->packed), bytes = first->packed.len;
+  el_request *next;
+  if (!can_be_batched(first) || batch->sent_ms < batcher->unbatched_until)
+    return;
+  while ((next = TAILQ_FIRST(&batcher->waiting)) != NULL &&
+         can_be_batched(next) && !is_of_same_queue(batch, next)) {
+    cost += el_batch_cost(&next->packed);
+    bytes += next->packed.len;
+    if (cost > EL_BATCH_OPS_MAX || bytes > BATCH_BYTES_MAX) return;
+    batcher_remove(batcher, next);
+    add_member(batch, next);
+  }
+}
+
+static void batcher_send(el_batcher *batcher, bool only_one) {
+  el_request *first = TAILQ_FIRST(&batcher->waiting);
+  el_batch *batch = new_batch(batcher);
+  batcher_remove(batcher, first);
+  add_member(batch, first);
+  if (!only_one) {
+    fill(batch);
+  }
+  if (batch->n == 1) {
+    send_one(batch);
+  } else {
+    send_many(batch);
+  }
+}
+
+static void batcher_send_alone(el_batcher *batcher, el_request *request) {
+  el_batch *batch = new_batch(batcher);
+  add_member(batch, request);
+  send_one(batch);
+}
+
+/* ---- the queue ---- */
+
+static void enqueue(el_request_queue *queue, el_request *request) {
+  if (request->is_background) {
+    request->is_queued = true;
+    TAILQ_INSERT_TAIL(&queue->background, request, link);
+  } else {
+    batcher_add(batcher_of(queue, request), request);
+  }
+}
+
+static void dequeue(el_request_queue *queue, el_request *request) {
+  if (request->is_background) {
+    request->is_queued = false;
+    TAILQ_REMOVE(&queue->background, request, link);
+  } else {
+    batcher_remove(batcher_of(queue, request), request);
+  }
+}
+
+static bool may_leave(const el_request_queue *queue, int64_t now_ms) {
+  return now_ms >= queue->breaker_until && !has_probe_in_flight(queue);
+}
+
+static void send_foreground(el_request_queue *queue, int64_t now_ms) {
+  for (int i = 0; i < BATCHERS; i++) {
+    el_batcher *batcher = &queue->batchers[i];
+    while (may_leave(queue, now_ms) && batcher_ready_ms(batcher) <= now_ms) {
+      batcher_send(batcher, queue->breaker_ms != 0);
+    }
+  }
+}
+
+static void send_background(el_request_queue *queue, int64_t now_ms) {
+  el_request *request;
+  while (may_leave(queue, now_ms) && now_ms >= queue->background_at &&
+         queue->background_in_flight < BACKGROUND_MAX &&
+         (request = TAILQ_FIRST(&queue->background)) != NULL) {
+    queue->background_at = now_ms + BACKGROUND_EVERY_MS;
+    dequeue(queue, request);
+    batcher_send_alone(batcher_of(queue, request), request);
+  }
+}
+
+static void send_ready(el_request_queue *queue) {
+  if (queue->is_answering) return;
+  send_foreground(queue, el_now_ms());
+  send_background(queue, el_now_ms());
+  set_timer(queue);
+}
+
+static void on_timer(el_timer *timer) {
+  send_ready(EL_CONTAINER_OF(timer, el_request_queue, timer));
+}
+
+static void close_breaker(el_request_queue *queue) {
+  queue->breaker_ms = queue->breaker_until = 0;
+  queue->unreachable_ms = 0;
+  queue->reached_ms = el_now_ms();
+}
+
+static void note_unreachable(el_request_queue *queue, const el_error *err) {
+  queue->unreachable = *err;
+  queue->unreachable_ms = el_now_ms();
+}
+
+/* A timeout does not count against etcd if it was shorter than EL_ATTEMPT_MS, or if the attempt had
+ * all of that time and etcd was reached after it was sent. (An attempt that ends early does count:
+ * the connection was found to answer nothing.) */
+static bool is_inconclusive(const el_request_queue *queue,
+                            const el_request *request,
+                            const el_txn_answer *answer) {
+  bool took_all = el_now_ms() >= answer->sent_ms + EL_ATTEMPT_MS - ROUNDING_MS;
+  return answer->err.is_unanswered &&
+         (request->has_short_timeout ||
+          (took_all && answer->sent_ms < queue->reached_ms));
+}
+
+/* update_breaker closes the circuit breaker, or opens it for longer than the last time. */
+static void update_breaker(el_request_queue *queue, const el_request *request,
+                           const el_txn_answer *answer) {
+  const el_error *err = &answer->err;
+  if (err->code != EL_UNAVAILABLE) {
+    close_breaker(queue);
+  } else if (!err->has_other_member &&
+             !is_inconclusive(queue, request, answer) &&
+             el_now_ms() >= queue->breaker_until) {
+    note_unreachable(queue, err);
+    queue->breaker_ms = queue->breaker_ms == 0 ? BREAKER_FIRST_MS
+                        : queue->breaker_ms < BREAKER_MAX_MS
+                            ? queue->breaker_ms * 2
+                            : BREAKER_MAX_MS;
+    queue->breaker_until =
+        el_now_ms() + queue->breaker_ms -
+        el_jitter(queue->breaker_ms / 2, queue->salt, el_now_ms());
+  }
+}
+
+/* ---- answers ---- */
+
+static void note_failure(el_request_queue *queue, const el_error *err) {
+  EL_COUNT(queue->counters, failed_attempts, 1);
+  el_events_note_failure(queue->events, err);
+}
+
+/* What the senders send next waits for end_answers, so that it can be batched. */
+static void answer_request(el_request *request, el_txn_answer *answer) {
+  el_request_queue *queue = request->queue;
+  queue->is_answering = true;
+  queue->probes_in_flight -= request->is_probe;
+  queue->background_in_flight -= request->is_background;
+  if (queue->is_stopping) {
+    el_packed_txn_free(&request->packed);
+    el_txn_answer_free(answer);
+    request->done(request, NULL);
+    return;
+  }
+  update_breaker(queue, request, answer);
+  if (request->has_short_timeout && answer->err.is_unanswered &&
+      queue->breaker_ms != 0) {
+    /* a shortened attempt cannot know more than the breaker does */
+    answer->err = queue->unreachable;
+    answer->err.is_definite = false;
+  }
+  check_answer(queue, request, answer);
+  if (answer->err.code != EL_OK) {
+    note_failure(queue, &answer->err);
+  }
+  if (is_answer(&answer->err)) {
+    queue->has_contact = true;
+    queue->answered_ms = el_now_ms();
+  }
+  el_packed_txn_free(&request->packed);
+  request->done(request, answer);
+}
+
+static void drop_all(el_request_queue *queue) {
+  el_request *request;
+  for (int i = 0; i < BATCHERS; i++) {
+    TAILQ_CONCAT(&queue->background, &queue->batchers[i].waiting, link);
+  }
+  while ((request = TAILQ_FIRST(&queue->background)) != NULL) {
+    TAILQ_REMOVE(&queue->background, request, link);
+    request->is_queued = false;
+    el_packed_txn_free(&request->packed);
+    request->done(request, NULL);
+  }
+}
+
+static void end_answers(el_request_queue *queue) {
+  queue->is_answering = false;
+  if (queue->is_stopping) {
+    /* members of a failed batch that were to be sent again */
+    drop_all(queue);
+  } else {
+    send_ready(queue);
+  }
+}
+
+/* ---- answers of batches ---- */
+
+/* may_be_of_one_member tells whether |err|, of a batch, may be due to one member, with none carried
+ * out. */
+static bool may_be_of_one_member(const el_error *err) {
+  return err->code != EL_OK && err->is_definite && !err->is_retriable;
+}
+
+static void send_separately(el_batch *batch) {
+  el_batcher *batcher = batch->batcher;
+  el_request *request;
+  while ((request = TAILQ_LAST(&batch->members, request_list)) != NULL) {
+    TAILQ_REMOVE(&batch->members, request, link);
+    TAILQ_INSERT_HEAD(&batcher->waiting, request, link);
+    request->is_queued = request->was_refused_in_batch = true;
+  }
+}
+
+static el_txn_answer *failed_like(const el_txn_answer *whole) {
+  el_txn_answer *answer = el_alloc(sizeof *answer);
+  answer->err = whole->err;
+  answer->sent_ms = whole->sent_ms;
+  return answer;
+}
+
+static void answer_each(el_batch *batch, el_txn_answer *whole) {
+  bool ok = whole->err.code == EL_OK;
+  el_request *request;
+  size_t at = 0;
+  while ((request = TAILQ_FIRST(&batch->members)) != NULL) {
+    TAILQ_REMOVE(&batch->members, request, link);
+    answer_request(request, ok ? el_batch_take(whole, &request->packed, &at)
+                               : failed_like(whole));
+  }
+}
+
+static void on_batch_answer(void *arg, el_txn_answer *answer) {
+  el_batch *batch = arg;
+  el_batcher *batcher = batch->batcher;
+  el_request *first = TAILQ_FIRST(&batch->members);
+  TAILQ_REMOVE(&batcher->in_flight, batch, link);
+  if (answer->err.code == EL_NO_SPACE) {
+    batcher->unbatched_until = el_now_ms() + UNBATCHED_MS;
+  }
+  if (batch->n == 1) {
+    TAILQ_REMOVE(&batch->members, first, link);
+    answer_request(first, answer);
+  } else if (may_be_of_one_member(&answer->err)) {
+    send_separately(batch);
+    el_txn_answer_free(answer);
+  } else {
+    answer_each(batch, answer);
+    el_txn_answer_free(answer);
+  }
+  free(batch);
+  end_answers(batcher->queue);
+}
+
+/* ---- interface ---- */
+
+void el_request_queue_send(el_request_queue *queue, el_request *request,
+                           const el_txn *txn) {
+  request->queue = queue;
+  request->was_refused_in_batch = false;
+  if (queue->is_stopping) {
+    request->done(request, NULL);
+    return;
+  }
+  el_kv_pack(&request->packed, txn);
+  enqueue(queue, request);
+  send_ready(queue);
+}
+
+bool el_request_queue_withdraw(el_request_queue *queue, el_request *request) {
+  if (!request->is_queued) return false;
+  dequeue(queue, request);
+  el_packed_txn_free(&request->packed);
+  set_timer(queue);
+  return true;
+}
+
+void el_request_queue_expedite(el_request_queue *queue, el_request *request) {
+  if (!request->is_background) return;
+  if (request->is_queued) {
+    dequeue(queue, request);
+    request->is_background = false;
+    enqueue(queue, request);
+    send_ready(queue);
+  } else { /* it is in flight */
+    queue->background_in_flight--;
+    request->is_background = false;
+  }
+}
+
+bool el_request_queue_check_lease_answer(el_request_queue *queue,
+                                         const el_lease_answer *answer) {
+  el_sighting seen = {.id = answer->cluster_id, .how = EL_SEEN_LOCAL};
+  if (answer->err.code != EL_OK) {
+    note_failure(queue, &answer->err);
+  }
+  queue->has_contact = queue->has_contact || is_answer(&answer->err);
+  if (answer->err.code == EL_OK) {
+    close_breaker(queue);
+    send_ready(queue);
+  } else if (answer->err.code == EL_UNAVAILABLE &&
+             !answer->err.has_other_member) {
+    note_unreachable(queue, &answer->err);
+  }
+  return answer->err.code != EL_OK || seen.id == 0 ||
+         check_identity(queue, &seen) == EL_IDENTITY_SAME;
+}
+
+/* ---- life ---- */
+
+el_request_queue *el_request_queue_new(el_auth *auth, el_timers *timers,
+                                       el_counters *counters,
+                                       el_events *events) {
+  el_request_queue *queue = el_alloc(sizeof *queue);
+  queue->auth = auth;
+  queue->timers = timers;
+  queue->counters = counters;
+  queue->events = events;
+  queue->timer.on_due = on_timer;
+  queue->verify.done = on_verified;
+  queue->verify.counted_as = offsetof(el_stats, calls);
+  for (int i = 0; i < BATCHERS; i++) {
+    queue->batchers[i].queue = queue;
+    TAILQ_INIT(&queue->batchers[i].waiting);
+    TAILQ_INIT(&queue->batchers[i].in_flight);
+  }
+  TAILQ_INIT(&queue->background);
+  queue->salt = el_random();
+  return queue;
+}
+
+void el_request_queue_stop(el_request_queue *queue) {
+  queue->is_stopping = true;
+  el_timers_stop(queue->timers, &queue->timer);
+  drop_all(queue);
+}
+
+void el_request_queue_free(el_request_queue *queue) { free(queue); }
+
+/* ---- state ---- */
+
+bool el_request_queue_has_contact(const el_request_queue *queue) {
+  return queue->has_contact;
+}
+
+bool el_request_queue_was_answered_since(const el_request_queue *queue,
+                                         int64_t ms) {
+  return queue->answered_ms > ms;
+}
+
+const el_error *el_request_queue_wrong_cluster(const el_request_queue *queue) {
+  return queue->wrong_cluster.code != EL_OK ? &queue->wrong_cluster : NULL;
+}
+
+const el_error *el_request_queue_breaker_error(const el_request_queue *queue) {
+  return queue->breaker_ms != 0 ? &queue->unreachable : NULL;
+}
+
+int64_t el_request_queue_last_unreachable(const el_request_queue *queue,
+                                          const el_error **why) {
+  *why = &queue->unreachable;
+  return queue->unreachable_ms;
+}
+
+const char *el_request_queue_address(const el_request_queue *queue) {
+  const el_channel *ch = el_auth_channel(queue->auth);
+  return el_channel_address(ch, el_channel_member(ch));
+}
