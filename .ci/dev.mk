@@ -226,7 +226,7 @@ $(REFUSING): spec/support/programs/refusing_grpc.c
 
 # The simulator drives the pure part of the lock, which needs no library.
 SIM := build/sim/sim
-SIM_OBJECTS := $(patsubst src/%.c,build/sim/%.o,$(wildcard src/rules/*.c) src/base/error.c \
+SIM_OBJECTS := $(patsubst src/%.c,build/sim/%.o,$(wildcard src/protocol/*.c) src/base/error.c \
   src/base/text.c src/base/alloc.c src/base/jitter.c) $(patsubst spec/sim/%.c,build/sim/%.o,$(wildcard spec/sim/*.c))
 SIM_COMPILE = $(CC) -std=c11 -D_GNU_SOURCE -Isrc $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c
 

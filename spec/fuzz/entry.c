@@ -3,7 +3,7 @@
 
 #include "base/timer.h"
 #include "etcd/kv.h"
-#include "rules/recipe.h"
+#include "protocol/lock_txn.h"
 
 enum { STEPS_MAX = 200, MODES = EL_MODE_MULTI + 1 };
 
@@ -20,20 +20,20 @@ static el_entry_action asked; /* the request that is out */
 
 static void on_answer(void *arg, el_txn_answer *answer) {
   (void)arg;
-  el_recipe_read(&keys, &asked, answer, &next);
+  el_lock_txn_read(&keys, &asked, answer, &next);
   next.proven_rev = fuzz_number(input, 2) == 0 ? 0 : answer->rev;
   has_next = true;
   el_txn_answer_free(answer);
 }
 
 static void ask(const el_entry_action *action) {
-  static el_recipe recipe;
+  static el_lock_txn recipe;
   bool is_multi = keys.next != NULL;
   el_packed_txn packed;
   el_bytes bytes = fuzz_part(input);
   asked = *action;
-  el_recipe_build(&recipe, &keys, action, entry.rev,
-                  (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
+  el_lock_txn_build(&recipe, &keys, action, entry.rev,
+                    (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
   el_kv_pack(&packed, &recipe.txn);
   el_kv_send(auth, &packed, 1000, on_answer, NULL);
   fuzz_answer(bytes);
@@ -45,15 +45,15 @@ static void carry_out(const el_entry_actions *actions) {
   has_next = false;
   for (int i = 0; i < actions->n; i++) {
     const el_entry_action *action = &actions->list[i];
-    if (action->kind == EL_ENTRY_SEND) {
+    if (action->kind == EL_ENTRY_SEND_REQUEST) {
       ask(action);
-    } else if (action->kind == EL_ENTRY_GRANTED) {
-      FUZZ_CHECK(action->place.rev > 0); /* the token */
-    } else if (action->kind == EL_ENTRY_CONFIRM && !has_next) {
-      next = (el_entry_event){.kind = EL_ENTRY_RENEWED};
+    } else if (action->kind == EL_ENTRY_REPORT_GRANTED) {
+      FUZZ_CHECK(action->key.rev > 0); /* the token */
+    } else if (action->kind == EL_ENTRY_CONFIRM_LEASE && !has_next) {
+      next = (el_entry_event){.kind = EL_ENTRY_ON_LEASE_CONFIRMED};
       has_next = true;
-    } else if (action->kind == EL_ENTRY_PROOF && !has_next) {
-      next = (el_entry_event){.kind = EL_ENTRY_CLAIMED};
+    } else if (action->kind == EL_ENTRY_REPORT_PROOF && !has_next) {
+      next = (el_entry_event){.kind = EL_ENTRY_ON_LEASE_PROVEN};
       has_next = true;
     }
   }
@@ -63,22 +63,25 @@ static void carry_out(const el_entry_actions *actions) {
 static el_entry_event choose(void) {
   el_entry_event event = {.rev = (int64_t)fuzz_number(input, 16),
                           .lease = fuzz_number(input, 2) ? LEASE : 0,
-                          .detached = fuzz_number(input, 2) == 1};
+                          .is_detached = fuzz_number(input, 2) == 1};
   static const int kinds[] = {
-      EL_ENTRY_STOP,         EL_ENTRY_WATCH_CREATED, EL_ENTRY_WATCH_DELETED,
-      EL_ENTRY_WATCH_PUT,    EL_ENTRY_WATCH_REFUSED, EL_ENTRY_CLAIMED,
-      EL_ENTRY_UNPROVEN,     EL_ENTRY_LAPSED,        EL_ENTRY_MAX_HOLD,
-      EL_ENTRY_HANDED_OFF,   EL_ENTRY_KEY_GONE,      EL_ENTRY_KEY_FOUND,
-      EL_ENTRY_SESSION_DEAD, EL_ENTRY_TIMER,         EL_ENTRY_START,
-      EL_ENTRY_TRY,
+      EL_ENTRY_ON_RELEASE,        EL_ENTRY_ON_WATCH_CREATED,
+      EL_ENTRY_ON_WATCH_DELETED,  EL_ENTRY_ON_WATCH_PUT,
+      EL_ENTRY_ON_WATCH_REFUSED,  EL_ENTRY_ON_LEASE_PROVEN,
+      EL_ENTRY_ON_LEASE_UNPROVEN, EL_ENTRY_ON_EXPIRED,
+      EL_ENTRY_ON_MAX_HOLD,       EL_ENTRY_ON_HANDED_OFF,
+      EL_ENTRY_ON_KEY_GONE,       EL_ENTRY_ON_KEY_FOUND,
+      EL_ENTRY_ON_SESSION_ENDED,  EL_ENTRY_ON_TIMER,
+      EL_ENTRY_ON_ACQUIRE,        EL_ENTRY_ON_TRY,
   };
   event.kind = kinds[fuzz_number(input, sizeof kinds / sizeof *kinds)];
-  if (event.kind == EL_ENTRY_SESSION_DEAD) {
-    event.end = (el_session_end)fuzz_number(input, EL_SESSION_LEFT + 1);
+  if (event.kind == EL_ENTRY_ON_SESSION_ENDED) {
+    event.session_end =
+        (el_session_end)fuzz_number(input, EL_SESSION_END_LEFT_TO_EXPIRE + 1);
   }
-  if ((event.kind == EL_ENTRY_START || event.kind == EL_ENTRY_TRY) &&
-      !el_entry_is_free(&entry)) {
-    event.kind = EL_ENTRY_TIMER;
+  if ((event.kind == EL_ENTRY_ON_ACQUIRE || event.kind == EL_ENTRY_ON_TRY) &&
+      !el_entry_can_start(&entry)) {
+    event.kind = EL_ENTRY_ON_TIMER;
   }
   return event;
 }
@@ -89,7 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   el_timers timers = {0};
   el_entry_actions actions;
   el_session session;
-  el_place place = {.lease = LEASE, .mode = (el_mode)fuzz_number(&in, MODES)};
+  el_queue_key place = {.lease = LEASE,
+                        .mode = (el_mode)fuzz_number(&in, MODES)};
   bool is_multi = place.mode == EL_MODE_MULTI;
   input = &in;
   now_ms = 1;

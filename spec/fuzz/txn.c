@@ -3,7 +3,7 @@
 
 #include "base/timer.h"
 #include "etcd/batch.h"
-#include "rules/recipe.h"
+#include "protocol/lock_txn.h"
 
 enum { MEMBERS_MAX = 4, MODES = EL_MODE_MULTI + 1 };
 
@@ -24,8 +24,9 @@ static el_packed_txn sent;
 
 static void build(member *it, fuzz_input *in) {
   static const char names[] = "a\0a/b\0c";
-  static el_recipe recipe;
-  el_place place = {.lease = LEASE, .mode = (el_mode)fuzz_number(in, MODES)};
+  static el_lock_txn recipe;
+  el_queue_key place = {.lease = LEASE,
+                        .mode = (el_mode)fuzz_number(in, MODES)};
   bool is_multi = place.mode == EL_MODE_MULTI;
   unsigned flags = fuzz_number(in, 256);
   el_op ops[] = {{.kind = EL_OP_RANGE, .key = {"data", 4}},
@@ -36,22 +37,22 @@ static void build(member *it, fuzz_input *in) {
                &place);
   it->question = EL_REQUEST_TRY + fuzz_number(in, QUESTIONS - EL_REQUEST_TRY);
   it->action = (el_entry_action){.request = (el_request_kind)it->question,
-                                 .serializable = flags & 1,
-                                 .all = flags & 2,
-                                 .bound = flags & 4 ? 1 : REV,
-                                 .guard = REV};
+                                 .is_serializable = flags & 1,
+                                 .is_full = flags & 2,
+                                 .bound_rev = flags & 4 ? 1 : REV,
+                                 .guard_rev = REV};
   if (it->question == READ_CENSUS) {
-    el_recipe_build_census(&recipe, &it->keys);
+    el_lock_txn_build_contention(&recipe, &it->keys);
   } else if (it->question == READ_GUARDED) {
-    el_writer who = {&it->keys, REV};
+    el_guard who = {&it->keys, REV};
     el_write_order order;
     bool writes = flags & 1 && place.mode != EL_MODE_READ;
     el_write_order_init(&order, REV);
-    el_recipe_build_guarded(&recipe, &who, writes ? &order : NULL, ops,
-                            writes ? 2 : 1);
+    el_lock_txn_build_guarded(&recipe, &who, writes ? &order : NULL, ops,
+                              writes ? 2 : 1);
   } else {
-    el_recipe_build(&recipe, &it->keys, &it->action, flags & 8 ? REV : 0,
-                    (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
+    el_lock_txn_build(&recipe, &it->keys, &it->action, flags & 8 ? REV : 0,
+                      (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
   }
   el_kv_pack(&it->packed, &recipe.txn);
 }
@@ -66,11 +67,11 @@ static void read_answer(const member *it, el_txn_answer *answer) {
     FUZZ_CHECK(!answer->err.is_definite);
   }
   if (it->question == READ_CENSUS) {
-    el_recipe_read_census(&it->keys, REV, answer, &detached);
+    el_lock_txn_read_contention(&it->keys, REV, answer, &detached);
   } else if (it->question == READ_GUARDED) {
-    el_recipe_read_guarded(&(el_writer){&it->keys, REV}, answer, &written);
+    el_lock_txn_read_guarded(&(el_guard){&it->keys, REV}, answer, &written);
   } else {
-    el_recipe_read(&it->keys, &it->action, answer, &event);
+    el_lock_txn_read(&it->keys, &it->action, answer, &event);
   }
   el_txn_answer_free(answer);
 }

@@ -62,10 +62,10 @@ local MAY_INCLUDE = {
   tls = { "base" },
   net = { "base", "tls" },
   etcd = { "base", "net" },
-  rules = {},
-  lock = { "base", "tls", "net", "etcd", "rules" },
+  protocol = {},
+  lock = { "base", "tls", "net", "etcd", "protocol" },
   nginx = { "base" },
-  lua = { "base", "rules", "lock", "nginx" },
+  lua = { "base", "protocol", "lock", "nginx" },
 }
 
 local function set_of(list)
@@ -77,12 +77,14 @@ end
 -- Single headers that a folder may include as well. The pure folder may include what has neither
 -- clock nor thread.
 local EXCEPTIONS = {
-  rules = set_of { "base/alloc.h", "base/error.h", "base/jitter.h", "etcd/txn.h" },
+  protocol = set_of {
+    "base/alloc.h", "base/error.h", "base/jitter.h", "etcd/txn.h",
+  },
 }
 
 -- System headers that a folder may include; a folder that is not listed may include any.
 local SYSTEM = {
-  rules = set_of {
+  protocol = set_of {
     "assert.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h",
     "sys/queue.h",
   },

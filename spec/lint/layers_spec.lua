@@ -8,7 +8,7 @@ local write_file = require "bench.write_file"
 
 local HEADERS = {
   "base/alloc", "base/clock", "base/error", "base/hash", "tls/tls", "net/channel",
-  "etcd/kv", "etcd/txn", "rules/key", "lock/client", "nginx/server", "lua/core",
+  "etcd/kv", "etcd/txn", "protocol/key", "lock/client", "nginx/server", "lua/core",
 }
 
 local tree
@@ -75,30 +75,32 @@ describe("the layer check", function()
   end)
 
   it("reports a folder that includes a higher one through another header", function()
-    add("src/rules/key.h", '/* key: broken. */\n\n#include "lock/client.h"\n')
-    assert_reports("src/rules/new.c:2: rules/ must not include lock/: "
-      .. "rules/new.c > rules/key.h > lock/client.h",
-      "src/rules/new.c", '/* new: innocent. */\n#include "rules/key.h"\n')
+    add("src/protocol/key.h", '/* key: broken. */\n\n#include "lock/client.h"\n')
+    assert_reports("src/protocol/new.c:2: protocol/ must not include lock/: "
+      .. "protocol/new.c > protocol/key.h > lock/client.h",
+      "src/protocol/new.c", '/* new: innocent. */\n#include "protocol/key.h"\n')
   end)
 
-  it("accepts transactions in rules/, and nothing else of etcd/", function()
-    assert.is_nil(check("src/rules/new.c", '/* new: fine. */\n#include "etcd/txn.h"\n'))
-    assert_reports("src/rules/new.c:2: rules/ must not include etcd/", "src/rules/new.c",
+  it("accepts transactions in protocol/, and nothing else of etcd/", function()
+    assert.is_nil(check("src/protocol/new.c", '/* new: fine. */\n#include "etcd/txn.h"\n'))
+    assert_reports("src/protocol/new.c:2: protocol/ must not include etcd/", "src/protocol/new.c",
       '/* new: impure. */\n#include "etcd/kv.h"\n')
   end)
 
-  it("reports a clock or a thread in rules/, also through another header", function()
-    assert.is_nil(check("src/rules/new.c", "/* new: fine. */\n#include <string.h>\n"))
+  it("reports a clock or a thread in protocol/, also through another header", function()
+    assert.is_nil(check("src/protocol/new.c", "/* new: fine. */\n#include <string.h>\n"))
     for _, header in ipairs { "time.h", "pthread.h", "unistd.h" } do
-      assert_reports("src/rules/new.c:2: rules/ must not include " .. header, "src/rules/new.c",
+      assert_reports("src/protocol/new.c:2: protocol/ must not include " .. header,
+        "src/protocol/new.c",
         "/* new: impure. */\n#include <" .. header .. ">\n")
     end
-    assert_reports("src/rules/new.c:2: rules/ must not include base/: rules/new.c > base/clock.h",
-      "src/rules/new.c", '/* new: impure. */\n#include "base/clock.h"\n')
+    assert_reports("src/protocol/new.c:2: protocol/ must not include base/: "
+      .. "protocol/new.c > base/clock.h",
+      "src/protocol/new.c", '/* new: impure. */\n#include "base/clock.h"\n')
     add("src/base/alloc.h", "/* alloc: broken. */\n#include <time.h>\n")
-    assert_reports("src/rules/new.c:2: rules/ must not include time.h: "
-      .. "rules/new.c > base/alloc.h > time.h",
-      "src/rules/new.c", '/* new: innocent. */\n#include "base/alloc.h"\n')
+    assert_reports("src/protocol/new.c:2: protocol/ must not include time.h: "
+      .. "protocol/new.c > base/alloc.h > time.h",
+      "src/protocol/new.c", '/* new: innocent. */\n#include "base/alloc.h"\n')
   end)
 
   it("reports plain uthash instead of its wrapper", function()

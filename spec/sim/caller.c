@@ -1,4 +1,4 @@
-/* sim caller: somebody in a peer who locks, works, and unlocks. */
+/* sim caller: a program in a peer that locks, works and unlocks. */
 #include "caller.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static void rest(world *wd, sim_caller *who) {
   wake_at(wd, who, wd->now_ms + pause_ms(wd, who, false), wake);
 }
 
-/* Programs that name several numbers for one semaphore may run side by side. */
+/* Programs may use several numbers of permits for one semaphore at once. */
 static int pick_permits(world *wd) {
   return rng_chance(&wd->dice, 500)
              ? PERMITS
@@ -83,7 +83,7 @@ static int pick_key_id(world *wd, sim_caller *who) {
   return key_id_make(name, mode, 0);
 }
 
-/* How long the key may stay: from a moment to longer than the history. */
+/* Draws how long the key may linger: from a moment to longer than the history. */
 static int32_t pick_linger(world *wd, const sim_caller *who) {
   static const int32_t most[] = {1, 20, 200, 2000, 20000, 20000, 1000000};
   const sim_peer *pr = &wd->peers[who->peer];
@@ -95,20 +95,21 @@ static int32_t pick_linger(world *wd, const sim_caller *who) {
   return can_linger && lingers ? ms : 0;
 }
 
-/* An owner for the next request; NULL: all are still to be told of their release. */
-static sim_owner *find_owner(sim_caller *who) {
-  for (int i = 0; i < OWNERS_MAX; i++) {
-    if (who->owners[i].state == OWNER_OVER) return &who->owners[i];
+/* Returns an unused acquisition; NULL: all await the result of their release. */
+static sim_acquisition *find_owner(sim_caller *who) {
+  for (int i = 0; i < ACQUISITIONS_MAX; i++) {
+    if (who->acquisitions[i].state == ACQUISITION_OVER)
+      return &who->acquisitions[i];
   }
   return NULL;
 }
 
-static void prepare_owner(world *wd, sim_caller *who, sim_owner *owner) {
-  *owner = (sim_owner){.caller = who->id, .state = OWNER_ASKS};
+static void prepare_owner(world *wd, sim_caller *who, sim_acquisition *owner) {
+  *owner = (sim_acquisition){.caller = who->id, .state = ACQUISITION_WAITS};
   owner->core.linger_ms = pick_linger(wd, who);
   owner->core.try_once = who->trying;
-  owner->core.must_share = who->must_share;
-  who->owner = (int)(owner - who->owners);
+  owner->core.is_share_only = who->must_share;
+  who->acquisition = (int)(owner - who->acquisitions);
 }
 
 void caller_may_repeat(world *wd, int key_id) {
@@ -125,7 +126,7 @@ bool caller_can_repeat(const world *wd, int key_id) {
           peer_entry_of(who) == NULL);
 }
 
-/* When it gives up, if it does. */
+/* Draws when it gives up, if it does. */
 static void plan_give_up(world *wd, sim_caller *who) {
   int most_ms = rng_chance(&wd->dice, 300) ? 50 : 6000;
   int share = wd->faults.calm ? 100 : 400;
@@ -134,7 +135,7 @@ static void plan_give_up(world *wd, sim_caller *who) {
 }
 
 static void request(world *wd, sim_caller *who) {
-  sim_owner *owner = find_owner(who);
+  sim_acquisition *owner = find_owner(who);
   if (wd->calm_from_ms != 0) {
     who->state = CALLER_DONE;
     return;
@@ -168,18 +169,18 @@ static void request(world *wd, sim_caller *who) {
 }
 
 static el_leave pick_leave(world *wd) {
-  return rng_chance(&wd->dice, 150) ? EL_LEAVE_ABANDONED : EL_LEAVE_BY_ITSELF;
+  return rng_chance(&wd->dice, 150) ? EL_LEAVE_ABANDONED : EL_LEAVE_VOLUNTARY;
 }
 
 static void give_up(world *wd, sim_caller *who) {
   el_leave how = pick_leave(wd);
   world_trace(wd, "p%d caller %d gives up", who->peer, who->id);
   wd->figures->timeouts++;
-  who->owners[who->owner].gives_up = true;
+  who->acquisitions[who->acquisition].gives_up = true;
   peer_leave(wd, who->peer, who->id, how, EL_LOSS_NONE);
   if (who->state == CALLER_WAITING) {
-    world_violate(wd, "I8 one verdict", "caller %d of p%d gives up, and waits",
-                  who->id, who->peer);
+    world_violate(wd, "I8 one true result",
+                  "caller %d of p%d gives up, and waits", who->id, who->peer);
   }
 }
 
@@ -191,7 +192,7 @@ static void write(world *wd, const world_event *ev) {
              may_lead && rng_chance(&wd->dice, 200) ? WRITE_OWN : WRITE_DATA);
 }
 
-/* Several times within the next |ms|. */
+/* Several writes within the next |ms|. */
 static void plan_writes(world *wd, sim_caller *who, int64_t ms) {
   int n = (int)rng_between(&wd->dice, 1, WRITES_AT_ONCE);
   while (n-- > 0) {
@@ -199,12 +200,13 @@ static void plan_writes(world *wd, sim_caller *who, int64_t ms) {
   }
 }
 
-/* One who keeps his lock keeps the session, and so all that may come on it. */
+/* A keeper keeps the session alive, and so all late puts on its lease possible. */
 static bool keeps_on(world *wd, sim_caller *who) {
   int64_t until_ms = wd->calm_from_ms + CALLER_KEEP_MS;
   if (!who->keeper || wd->calm_from_ms == 0 || !who->claiming) return false;
   if (wd->now_ms >= until_ms) {
-    if (who->granted_ms < until_ms) { /* else something may just have come */
+    if (who->granted_ms <
+        until_ms) { /* else a late put may just have been applied */
       checks_after_audits(wd, &wd->peers[who->peer]);
     }
     return false;
@@ -214,32 +216,34 @@ static bool keeps_on(world *wd, sim_caller *who) {
   return true;
 }
 
-/* By its own clock the claim is over, and nobody has told it yet. */
+/* By its own clock the hold deadline has passed; the loss is not reported yet. */
 static bool has_seen_end(const world *wd, const sim_caller *who) {
   const sim_peer *pr = &wd->peers[who->peer];
-  return !el_session_can_claim(
+  return !el_session_is_proven(
       &pr->sessions[pr->entries[who->entry].session].core,
       clock_now(wd, pr->id));
 }
 
-/* Its hold has ended, and not by its will; perhaps its claim had before. */
+/* Its hold was lost; perhaps its hold deadline had passed before. */
 static void note_end(const world *wd, sim_caller *who) {
   who->lost_lease = who->lease;
   who->lost_ms = wd->now_ms;
 }
 
-/* It lets go of what it holds; nothing is the caller's from then on. */
+/* Releases its hold, which counts as released from then on. */
 static void let_go(world *wd, sim_caller *who) {
-  sim_owner *owner = &who->owners[who->owner];
-  bool looks = rng_chance(&wd->dice, 500); /* at the clock, just before */
+  sim_acquisition *owner = &who->acquisitions[who->acquisition];
+  bool looks =
+      rng_chance(&wd->dice, 500); /* at the clock, just before the release */
   el_leave how =
       looks && has_seen_end(wd, who) ? EL_LEAVE_LOST : pick_leave(wd);
   if (how == EL_LEAVE_LOST) {
     peer_leave(wd, who->peer, who->id, how, EL_LOSS_EXPIRED);
     return;
   }
-  if (has_seen_end(wd, who)) note_end(wd, who); /* but it has not looked */
-  owner->state = OWNER_LEAVES;
+  if (has_seen_end(wd, who))
+    note_end(wd, who); /* but it has not looked at the clock */
+  owner->state = ACQUISITION_RELEASES;
   owner->left_ms = wd->now_ms;
   wd->figures->releases++;
   checks_on_let_go(wd, who, how);
@@ -290,7 +294,7 @@ static void max_hold(world *wd, const world_event *ev) {
   if (ev->turn != who->turn || !who->claiming) return;
   peer_max_hold(wd, who->peer, who->id);
   if (who->claiming) {
-    world_violate(wd, "I8 one verdict",
+    world_violate(wd, "I8 one true result",
                   "caller %d of p%d holds on after its max_hold", who->id,
                   who->peer);
   }
@@ -305,27 +309,29 @@ void caller_init(world *wd, int id, int peer) {
   wake_at(wd, who, wd->now_ms + rng_between(&wd->dice, 0, 500), wake);
 }
 
-sim_owner *caller_owner_of(const el_local_owner *core) {
-  return (sim_owner *)(uintptr_t)((const char *)core -
-                                  offsetof(sim_owner, core));
+sim_acquisition *caller_acquisition_of(const el_acquisition *core) {
+  return (sim_acquisition *)(uintptr_t)((const char *)core -
+                                        offsetof(sim_acquisition, core));
 }
 
 bool caller_is_over(const sim_caller *who) {
-  for (int i = 0; i < OWNERS_MAX; i++) {
-    if (who->owners[i].state != OWNER_OVER) return false;
+  for (int i = 0; i < ACQUISITIONS_MAX; i++) {
+    if (who->acquisitions[i].state != ACQUISITION_OVER) return false;
   }
   return true;
 }
 
 /* ---- what it is told ---- */
 
-static void note_verdict(world *wd, sim_caller *who, const sim_owner *owner,
-                         const char *verdict) {
+static void note_verdict(world *wd, sim_caller *who,
+                         const sim_acquisition *owner, const char *verdict) {
   world_trace(wd, "p%d caller %d is told: %s", who->peer, who->id, verdict);
   if (who->state != CALLER_WAITING || ++who->verdicts != 1 ||
-      owner->state != OWNER_ASKS || owner != &who->owners[who->owner]) {
-    world_violate(wd, "I8 one verdict", "caller %d of p%d is told again: %s",
-                  who->id, who->peer, verdict);
+      owner->state != ACQUISITION_WAITS ||
+      owner != &who->acquisitions[who->acquisition]) {
+    world_violate(wd, "I8 one true result",
+                  "caller %d of p%d is told again: %s", who->id, who->peer,
+                  verdict);
   }
 }
 
@@ -342,7 +348,7 @@ static void plan_hold(world *wd, sim_caller *who) {
   }
 }
 
-/* Is a permit held of that semaphore, of another number? */
+/* Tells whether a permit of that semaphore with another n is held. */
 static bool is_beside_other_n(const world *wd, const sim_caller *who) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
@@ -354,15 +360,15 @@ static bool is_beside_other_n(const world *wd, const sim_caller *who) {
   return false;
 }
 
-void caller_on_granted(world *wd, sim_peer *pr, const el_local_owner *core,
+void caller_on_granted(world *wd, sim_peer *pr, const el_acquisition *core,
                        peer_entry *at) {
-  sim_owner *owner = caller_owner_of(core);
+  sim_acquisition *owner = caller_acquisition_of(core);
   sim_caller *who = &wd->callers[owner->caller];
   note_verdict(wd, who, owner, "granted");
   wd->figures->grants++;
   wd->figures->several += key_id_is_multi(who->key_id);
   wd->figures->beside_other_n += is_beside_other_n(wd, who);
-  owner->state = OWNER_HOLDS;
+  owner->state = ACQUISITION_HOLDS;
   who->turn++;
   who->state = CALLER_HOLDING;
   who->key_id = at->key_id;
@@ -372,7 +378,7 @@ void caller_on_granted(world *wd, sim_peer *pr, const el_local_owner *core,
   who->granted_ms = wd->now_ms;
   checks_on_grant_told(wd, pr, at, who);
   who->claiming = true;
-  who->claim_end_ms = INT64_MAX; /* until the first look at the session */
+  who->claim_end_ms = INT64_MAX; /* until the session is asked first */
   checks_delay(wd, who);
   checks_seen_others(wd);
   plan_hold(wd, who);
@@ -387,7 +393,7 @@ typedef enum caller_verdict {
 static caller_verdict verdict_of(const el_local_action *failed) {
   if (failed->err != NULL) return CALLER_REFUSED;
   switch (failed->why) {
-    case EL_FAILED_LOCKED_HERE:
+    case EL_FAILED_LOCKED_LOCALLY:
     case EL_FAILED_LOCKED:
       return CALLER_LOCKED;
     case EL_FAILED_REFUSED:
@@ -397,50 +403,51 @@ static caller_verdict verdict_of(const el_local_action *failed) {
   }
 }
 
-/* For what reason it has failed, if not for one of its own. */
+/* The result of a failure that has no error of its own. */
 static void note_failure(world *wd, sim_caller *who, caller_verdict verdict) {
   if (verdict == CALLER_REFUSED) wd->figures->refused++;
   if (verdict == CALLER_LOCKED) {
     wd->figures->locked++;
     checks_on_locked(wd, who);
   }
-  if (verdict == CALLER_PLACE_LOST) wd->figures->places_lost++;
+  if (verdict == CALLER_PLACE_LOST) wd->figures->keys_lost++;
   if (wd->faults.calm && !wd->faults.meddled && verdict != CALLER_LOCKED) {
-    world_violate(wd, "I9 calm", "caller %d of p%d fails for nothing", who->id,
-                  who->peer);
+    world_violate(wd, "I9 no false failure",
+                  "caller %d of p%d fails for nothing", who->id, who->peer);
   }
 }
 
 void caller_on_failed(world *wd, sim_peer *pr, const el_local_action *failed) {
-  static const char *const verdicts[] = {"refused", "locked", "place lost"};
-  sim_owner *owner = caller_owner_of(failed->owner);
+  static const char *const verdicts[] = {"refused", "locked", "key lost"};
+  sim_acquisition *owner = caller_acquisition_of(failed->acquisition);
   sim_caller *who = &wd->callers[owner->caller];
   caller_verdict verdict = verdict_of(failed);
   bool is_own =
       owner->gives_up || (pr->closed && failed->err == &caller_closed);
   note_verdict(wd, who, owner, owner->gives_up ? "gave up" : verdicts[verdict]);
   if (owner->gives_up != (failed->err == &caller_gave_up)) {
-    world_violate(wd, "I8 one verdict", "caller %d of p%d fails for another",
-                  who->id, who->peer);
+    world_violate(wd, "I8 one true result",
+                  "caller %d of p%d fails for another", who->id, who->peer);
   }
-  owner->state = OWNER_OVER;
+  owner->state = ACQUISITION_OVER;
   if (!is_own) note_failure(wd, who, verdict);
   rest(wd, who);
 }
 
-void caller_on_lost(world *wd, const el_local_owner *core, el_loss loss) {
-  sim_owner *owner = caller_owner_of(core);
+void caller_on_lost(world *wd, const el_acquisition *core, el_loss loss) {
+  sim_acquisition *owner = caller_acquisition_of(core);
   sim_caller *who = &wd->callers[owner->caller];
   bool is_calm = wd->faults.calm && !wd->faults.meddled;
   world_trace(wd, "p%d caller %d is told: lost (%d)", who->peer, who->id,
               (int)loss);
   wd->figures->losses[loss]++;
   if (who->state != CALLER_HOLDING || !who->claiming ||
-      owner->state != OWNER_HOLDS || owner != &who->owners[who->owner]) {
-    world_violate(wd, "I6 lost once", "caller %d of p%d loses what it has not",
-                  who->id, who->peer);
+      owner->state != ACQUISITION_HOLDS ||
+      owner != &who->acquisitions[who->acquisition]) {
+    world_violate(wd, "I6 a loss is final",
+                  "caller %d of p%d loses what it has not", who->id, who->peer);
   }
-  owner->state = OWNER_OVER;
+  owner->state = ACQUISITION_OVER;
   checks_on_hold_end(wd, who);
   writes_end(&wd->peers[who->peer].entries[who->entry], who->id);
   checks_on_let_go(wd, who, EL_LEAVE_LOST);
@@ -452,32 +459,32 @@ void caller_on_lost(world *wd, const el_local_owner *core, el_loss loss) {
   if (loss == EL_LOSS_CLOSED && has_seen_end(wd, who)) checks_on_left(wd, who);
   if (loss != EL_LOSS_CLOSED || has_seen_end(wd, who)) note_end(wd, who);
   if (is_calm && loss != EL_LOSS_MAX_HOLD && loss != EL_LOSS_CLOSED) {
-    world_violate(wd, "I9 calm", "caller %d of p%d loses for nothing", who->id,
-                  who->peer);
+    world_violate(wd, "I9 no false failure",
+                  "caller %d of p%d loses for nothing", who->id, who->peer);
   }
 }
 
 void caller_on_released(world *wd, sim_peer *pr,
                         const el_local_action *released) {
   static const char *const results[] = {"released", "was gone", "not released"};
-  sim_owner *owner = caller_owner_of(released->owner);
+  sim_acquisition *owner = caller_acquisition_of(released->acquisition);
   const sim_caller *who = &wd->callers[owner->caller];
   world_trace(wd, "p%d caller %d is told: %s", who->peer, who->id,
               results[released->release]);
-  if (owner->state != OWNER_LEAVES) {
-    world_violate(wd, "I8 one verdict",
+  if (owner->state != ACQUISITION_RELEASES) {
+    world_violate(wd, "I8 one true result",
                   "caller %d of p%d has released what it has not", who->id,
                   who->peer);
   }
-  owner->state = OWNER_OVER;
+  owner->state = ACQUISITION_OVER;
   checks_on_release_told(wd, pr, owner, released);
 }
 
 void caller_on_closed(world *wd, int id) {
   sim_caller *who = &wd->callers[id];
-  sim_owner *owner = &who->owners[who->owner];
-  if (who->claiming || owner->state == OWNER_ASKS) {
-    world_violate(wd, "I8 one verdict",
+  sim_acquisition *owner = &who->acquisitions[who->acquisition];
+  if (who->claiming || owner->state == ACQUISITION_WAITS) {
+    world_violate(wd, "I8 one true result",
                   "caller %d of p%d is not told that its client was closed", id,
                   who->peer);
   }

@@ -1,4 +1,4 @@
-/* sim checks: what must hold in every history, whatever goes wrong. */
+/* sim checks: the invariants of every history. */
 #include "checks.h"
 
 #include <inttypes.h>
@@ -9,8 +9,8 @@
 
 enum {
   MARGIN_MS =
-      198, /* promised between the end of a claim and of its lease: 200, rounded */
-  STORM = 20 /* keepalives of one session in a second; a sound one sends 2 */
+      198, /* promised between the hold deadline and the end of the lease: 200, rounded */
+  STORM = 20 /* keepalives of one session in a second; 2 are usual */
 };
 
 void checks_on_change(world *wd, const change *what) {
@@ -18,7 +18,7 @@ void checks_on_change(world *wd, const change *what) {
               what->after.key_id, what->after.owner,
               what->after.create_rev == 0 ? "deleted" : "put");
   if (!key_is_nested(&what->before)) queue_note(wd, what);
-  checks_on_note(wd, what);
+  checks_on_marker(wd, what);
   checks_on_put(wd, what);
   checks_behind(wd, what);
   checks_seen_others(wd);
@@ -37,10 +37,10 @@ bool checks_is_by(const sim_peer *pr, const sim_caller *who,
          who->entry == (int)(at - pr->entries);
 }
 
-/* Does |who| hold by the key at |key_id| that |what| deletes? */
+/* Tells whether |who| holds by the key |key_id| that |what| deletes. */
 static bool is_its_key(const world *wd, const call *what, const sim_caller *who,
                        int key_id) {
-  return wd->now_ms < who->claim_end_ms && what->ask.guard == who->token &&
+  return wd->now_ms < who->claim_end_ms && what->ask.guard_rev == who->token &&
          who->token == store_create_rev(&wd->store, key_id, what->lease);
 }
 
@@ -56,57 +56,60 @@ void checks_before_apply(world *wd, const call *what) {
     const sim_caller *who = &wd->callers[i / n];
     if (checks_is_by(pr, who, at) &&
         is_its_key(wd, what, who, key_ids[i % n])) {
-      world_violate(wd, "I7 one key",
+      world_violate(wd, "I7 safe delete",
                     "p%d deletes the key that caller %d holds", pr->id,
                     who->id);
     }
   }
 }
 
-static void check_ghost(world *wd, const sim_peer *pr, const peer_entry *at) {
+static void check_stray_key(world *wd, const sim_peer *pr,
+                            const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
-  if (at->core.state != EL_ENTRY_IDLE || at->core.wanted ||
+  if (at->core.state != EL_ENTRY_IDLE || at->core.is_wanted ||
       pr->sessions[at->session].core.state != EL_SESSION_ALIVE) {
     return;
   }
   for (int i = 0; i < n; i++) {
     if (store_create_rev(&wd->store, key_ids[i], at->core.lease) == 0) continue;
-    world_violate(wd, "I4 nothing left",
+    world_violate(wd, "I4 no stray key",
                   "p%d is idle at n%d, and its key is there (lease %" PRId64
                   ")",
                   pr->id, key_ids[i], at->core.lease);
   }
 }
 
-/* Once the entries of a session that has left its lease are over. */
+/* After the entries of a session that has left its lease to expire are finished. */
 static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
   const el_session *ses = &pr->sessions[at->session].core;
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
-  if (ses->state != EL_SESSION_DEAD || ses->end != EL_SESSION_LEFT ||
-      at->keeps_out || ses->unsure || !el_entry_is_certain(&at->core) ||
-      !el_entry_is_over(&at->core)) {
+  if (ses->state != EL_SESSION_ENDED ||
+      ses->end != EL_SESSION_END_LEFT_TO_EXPIRE || at->keeps_out ||
+      ses->has_put_in_doubt || !el_entry_is_definite(&at->core) ||
+      !el_entry_is_finished(&at->core)) {
     return;
   }
   for (int i = 0; i < n; i++) {
     if (store_create_rev(&wd->store, key_ids[i], at->core.lease) == 0) continue;
-    world_violate(wd, "I13 delay",
+    world_violate(wd, "I13 lock delay",
                   "p%d has closed and leaves the key n%d on lease %" PRId64,
                   pr->id, key_ids[i], at->core.lease);
   }
 }
 
-/* A session that knows of no enqueue of unknown fate has no key for nobody. */
+/* Without a put in doubt a session has no key that no caller wants. */
 static void check_unexpected(world *wd, const sim_peer *pr,
                              const peer_entry *at) {
-  if (!pr->sessions[at->session].core.unsure) check_ghost(wd, pr, at);
+  if (!pr->sessions[at->session].core.has_put_in_doubt)
+    check_stray_key(wd, pr, at);
 }
 
 void checks_after_apply(world *wd, const call *what) {
   const sim_peer *pr = &wd->peers[what->peer];
-  static const char *const kinds[] = {"entry",  "probe",     "grant",
-                                      "revoke", "keepalive", "audit",
-                                      "census", "write",     "touch"};
-  static const char *const asks[] = {"", " try", " enqueue", " look",
+  static const char *const kinds[] = {"entry",      "read key",  "grant",
+                                      "revoke",     "keepalive", "audit",
+                                      "contention", "write",     "touch"};
+  static const char *const asks[] = {"", " try", " enqueue", " read",
                                      " delete"};
   world_trace(wd, "store: p%d lease %" PRId64 " %s%s%s", what->peer,
               what->lease, kinds[what->kind],
@@ -127,20 +130,20 @@ void checks_after_session(world *wd, const sim_peer *pr, int session) {
   bool is_busy =
       core->state == EL_SESSION_GRANTING || core->state == EL_SESSION_REVOKING;
   if ((core->state == EL_SESSION_ALIVE && core->wake_at == 0) ||
-      (core->state == EL_SESSION_ALIVE && core->unsure &&
+      (core->state == EL_SESSION_ALIVE && core->has_put_in_doubt &&
        ses->audit_call == 0 && core->audit_at == 0) ||
       (is_busy && !is_waiting && core->wake_at == 0)) {
     world_violate(wd, "I5 progress", "p%d: a session that is %s stalls", pr->id,
                   el_session_state_str[core->state]);
   }
-  if (ses->gone && core->end == EL_SESSION_LEFT) {
+  if (ses->gone && core->end == EL_SESSION_END_LEFT_TO_EXPIRE) {
     checks_lease_left(wd, pr, core);
   }
   if (ses->keepalives > STORM) {
     world_violate(wd, "I5 progress", "p%d sends %d keepalives in a second",
                   pr->id, (int)ses->keepalives);
   }
-  if ((ses->lapsed || (ses->gone && core->end != EL_SESSION_CLOSED)) &&
+  if ((ses->lapsed || (ses->gone && core->end != EL_SESSION_END_CLOSED)) &&
       wd->quiet_from_ms != 0 && wd->now_ms > wd->quiet_from_ms && !pr->closed) {
     world_violate(wd, "I5 progress", "p%d loses its session without faults",
                   pr->id);
@@ -150,16 +153,16 @@ void checks_after_session(world *wd, const sim_peer *pr, int session) {
 void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
   const el_entry *core = &at->core;
   bool rests = core->state == EL_ENTRY_IDLE || core->state == EL_ENTRY_HELD ||
-               core->state == EL_ENTRY_PROVING || core->state == EL_ENTRY_DEAD;
+               core->state == EL_ENTRY_PROVING || core->state == EL_ENTRY_ENDED;
   bool waits = rests || core->state == EL_ENTRY_CONFIRMING;
   check_unexpected(wd, pr, at);
   check_left(wd, pr, at);
   if (rests && at->let_go) {
-    world_violate(wd, "I8 one verdict",
+    world_violate(wd, "I8 one true result",
                   "p%d is never told what became of its release of n%d", pr->id,
                   at->key_id);
   }
-  if (!waits && core->busy == EL_REQUEST_NONE && core->wake_at == 0) {
+  if (!waits && core->in_flight == EL_REQUEST_NONE && core->wake_at == 0) {
     world_violate(wd, "I5 progress", "p%d: an entry that is %s stalls", pr->id,
                   el_entry_state_str[core->state]);
   }
@@ -186,8 +189,8 @@ static void check_overlap(world *wd, const sim_caller *a, const sim_caller *b) {
     return;
   }
   figures_note_most(&wd->figures->overlap_ms, overlap_ms);
-  world_violate(wd, "I1 exclusion",
-                "callers %d of p%d and %d of p%d claim n%d for %" PRId64
+  world_violate(wd, "I1 mutual exclusion",
+                "callers %d of p%d and %d of p%d hold n%d for %" PRId64
                 " ms together",
                 a->id, a->peer, b->id, b->peer, a->key_id, overlap_ms);
 }
@@ -200,7 +203,7 @@ static bool is_permit(const sim_caller *who) {
   return key_id_mode(who->key_id) == EL_MODE_PERMIT;
 }
 
-/* Do both claim what excludes each other, but for how many permits there are? */
+/* Tells whether both hold and exclude each other; permits only by their number. */
 static bool is_rival(const world *wd, const sim_caller *other,
                      const sim_caller *who) {
   return other != who && key_id_is_beside(other->key_id, who->key_id) &&
@@ -208,7 +211,7 @@ static bool is_rival(const world *wd, const sim_caller *other,
          queue_excludes(other->mode, who->mode);
 }
 
-/* Not more claim a permit together than the largest number that one of them names. */
+/* At most so many callers hold a permit as the largest number that one of them names. */
 static void check_permits(world *wd, const sim_caller *who) {
   const sim_caller *last = NULL;
   int claims = 1, most = key_id_permits(who->key_id);
@@ -223,15 +226,15 @@ static void check_permits(world *wd, const sim_caller *who) {
   if (claims > most) check_overlap(wd, who, last);
 }
 
-/* Follows the claim that the caller has on the session's word. */
+/* Records the hold deadline that the session gives the caller. */
 static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
                          sim_caller *who) {
   int64_t until_ms =
-      clock_when(wd, pr->id, pr->sessions[at->session].core.claim_until);
+      clock_when(wd, pr->id, pr->sessions[at->session].core.hold_deadline);
   if (wd->now_ms >= who->claim_end_ms && until_ms > wd->now_ms) {
-    world_violate(wd, "I6 lost once",
-                  "caller %d of p%d has its claim back after its end", who->id,
-                  pr->id);
+    world_violate(wd, "I6 a loss is final",
+                  "caller %d of p%d holds again after its hold deadline",
+                  who->id, pr->id);
   }
   who->claim_end_ms = until_ms;
   for (int i = 0; i < wd->n_callers; i++) {
@@ -243,7 +246,7 @@ static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
   if (is_permit(who)) check_permits(wd, who);
 }
 
-/* What is left of the promise when a clock runs slower than the store's. */
+/* The promised margin, less the error of a clock that runs slower than the store's. */
 static int64_t promised_margin(const world *wd, int peer) {
   int64_t slower = -wd->faults.peers[peer].clock_ppm;
   int64_t left_ms = MARGIN_MS - wd->ttl_ms * slower / 1000000;
@@ -254,16 +257,16 @@ static void check_margin(world *wd, const sim_peer *pr,
                          const peer_session *ses) {
   const lease *ls = store_find_lease(&wd->store, ses->core.id);
   int64_t margin_ms;
-  if (!el_session_can_claim(&ses->core, clock_now(wd, pr->id)) ||
+  if (!el_session_is_proven(&ses->core, clock_now(wd, pr->id)) ||
       ls->sabotaged) {
     return;
   }
   margin_ms = ls->expires_at - pr->lock_delay_ms -
-              clock_when(wd, pr->id, ses->core.claim_until);
+              clock_when(wd, pr->id, ses->core.hold_deadline);
   if (ses->holds > 0) figures_note_margin(wd->figures, margin_ms);
   if (!ls->alive || margin_ms < promised_margin(wd, pr->id)) {
-    world_violate(wd, "I1 exclusion",
-                  "p%d may claim until %" PRId64
+    world_violate(wd, "I1 mutual exclusion",
+                  "p%d has a hold deadline of %" PRId64
                   " ms before the lock delay of lease %" PRId64 " %s",
                   pr->id, margin_ms, ses->core.id,
                   ls->alive ? "begins" : "ended");
@@ -327,13 +330,13 @@ void checks_blame(world *wd) {
                     who->peer);
     }
     if (is_running(wd, who->peer) && !caller_is_over(who)) {
-      world_violate(wd, "I8 one verdict",
+      world_violate(wd, "I8 one true result",
                     "caller %d of p%d is never told of its release", i,
                     who->peer);
     }
   }
   if (left != NULL) {
-    world_violate(wd, "I4 nothing left", "n%d/%" PRId64 " is still there",
+    world_violate(wd, "I4 no stray key", "n%d/%" PRId64 " is still there",
                   left->key_id, left->owner);
   }
   world_violate(wd, "I5 progress", "an entry is still busy");

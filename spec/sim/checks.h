@@ -1,37 +1,34 @@
-/* sim checks: what must hold in every history, whatever goes wrong.
+/* sim checks: the invariants of every history, whatever faults it has. Both directions are checked:
+ * no false success and no false failure.
  *
- *   I1 exclusion   no two callers claim one name, unless both only read; no more
- *                  claim a permit than the largest number that one of them
- *                  names; a claim ends well before the
- *                  store may end the lease
- *   I2 tokens      every grant of a name has a larger token than all before, a
- *                  reader's than all writers' before; permits have no order
- *   I3 FIFO        no grant while an older key lives, a reader's while a writer's
- *                  does; of several names, in none of their queues
- *   I4 nothing     an idle entry has no key, now or later, unless an enqueue of
- *      left        unknown fate brings one, and that doesn't stay; at the end
- *                  nobody has one
- *   I5 progress    nothing waits for ever, and on a calm day nothing waits long:
- *                  no grant, and no news of a key that was taken away; nobody waits
- *                  for himself, by way of others
- *   I6 lost once   what is lost stays lost
- *   I7 one key     a delete takes no key that is validly held
- *   I8 one verdict a request is told once, and the truth
- *   I9 calm        with nothing wrong, nothing is lost or refused
- *   I10 fair       who stands behind a key that is handed on gets his turn
- *   I11 guarded    a holder's write is carried out only while all of his keys are
- *                  there, once, on one name in the order of the tokens, and of one
- *                  hold in that in which they are wanted; what he is told was
- *                  written is there, and what he is told won't be never comes
- *   I12 all or     of several names all keys are put together, and none is left when
- *      none        they are let go
- *   I13 delay      a hold that has neither been released nor ended by a close keeps others
- *                  out for as long as its peer has said, from the end of its claim on, also
- *                  if the peer closes meanwhile; a peer that closes leaves no lease for
- *                  any other reason, and no other key on it
+ *   I1  mutual exclusion   no two callers hold one name, unless both only read; no more callers
+ *                          hold a permit than the largest number of permits that one of them
+ *                          names; a hold deadline is well before the store may end the lease
+ *   I2  growing tokens     a token is larger than all earlier ones of the name, a reader's than all
+ *                          earlier ones of writers; permits have no order
+ *   I3  FIFO               no grant while an older key blocks it, in any queue of a multi-lock
+ *   I4  no stray key       an idle entry has no key, now or later, except one of a put in doubt,
+ *                          which does not stay; at the end there are no keys
+ *   I5  progress           no wait is endless, and without faults none is long: neither for a grant
+ *                          nor for the report of a deleted key; no deadlock
+ *   I6  a loss is final    a lost hold is never valid again
+ *   I7  safe delete        a delete removes no key that is validly held
+ *   I8  one true result    each acquisition gets one result, which is true
+ *   I9  no false failure   without faults nothing is lost or refused
+ *   I10 fairness           a key that waits behind one that is handed off is granted in time
+ *   I11 guarded writes     a write is applied only while all keys of the hold exist, at most once,
+ *                          on one name in the order of the tokens, and within a hold in the order
+ *                          of the calls; a write reported as done is applied, one reported as
+ *                          failed for certain never is
+ *   I12 atomic multi-lock  the keys of a multi-lock are put together, and none is left after its
+ *                          release
+ *   I13 lock delay         a hold that was neither released nor ended by a close blocks others for
+ *                          the lock delay of its client after its hold deadline, also if the client
+ *                          closes meanwhile; a close leaves no lease for another reason, and no
+ *                          other key on it
  *
- * What an admin has sabotaged is exempt from I1 to I3: no client can know at
- * once that its key has been taken away.
+ * Keys that an admin has deleted, overwritten or revoked are exempt from I1 to I3: no client can
+ * know that at once.
  */
 #ifndef SIM_CHECKS_H
 #define SIM_CHECKS_H
@@ -42,155 +39,153 @@
 
 void checks_on_change(world *wd, const change *what);
 
-/* If it is of a note. */
-void checks_on_note(world *wd, const change *what);
+/* The same for a change of a marker. */
+void checks_on_marker(world *wd, const change *what);
 
-/* If it is a key that was there. */
+/* The same for a put of a key that existed. */
 void checks_on_put(world *wd, const change *what);
 
-/* Each key of the session's has an entry that has to do with it, unless an enqueue of
- * unknown fate may have brought it. */
+/* Each key of the session's lease belongs to an entry that is in use, except that of a put in
+ * doubt. */
 void checks_all_known(world *wd, const sim_peer *pr);
 
-/* The same for all keys: |pr| has kept its session for long enough to have been told of
- * every one. */
+/* The same for all keys: the session of |pr| has lived long enough for its audits to find each. */
 void checks_after_audits(world *wd, const sim_peer *pr);
 
-/* |at| has begun to wait for somebody else's key. */
+/* |at| starts to wait for a key of another entry. */
 void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at);
 
-/* Without faults, a waiter with nobody before it does not wait for long. */
+/* Without faults, a waiter that no key blocks is granted soon. */
 void checks_nobody_waits(world *wd);
 
-/* Nor does anybody hold for long of whose keys one was taken, even if no watch tells it. */
+/* A hold whose key was deleted ends soon, even if no watch reports it. */
 void checks_nobody_is_deceived(world *wd);
 
 void checks_before_apply(world *wd, const call *what);
 
 void checks_after_apply(world *wd, const call *what);
 
-/* What it has done to the keys of who wants several names. */
+/* The effect of |what| on the keys of a multi-lock. */
 void checks_all_or_none(world *wd, const call *what);
 
-/* A guarded write, or a touch, has been carried out, or barred. */
+/* A guarded write, or a touch, was applied, or refused by its guards. */
 void checks_on_written(world *wd, const call *what,
                        const el_write_event *answer);
 
-/* Somebody is about to write. The number of that; 0: there have been enough. */
+/* Returns the number of a write that is about to begin; 0: there were enough. */
 uint32_t checks_on_write(world *wd);
 
-/* Its holder does |action| first. */
+/* The write begins with |action|. */
 void checks_on_write_begun(world *wd, const sim_peer *pr, const peer_entry *at,
                            el_write_action action);
 
-/* That is sent, or its touch. */
+/* The write, or its touch, is sent. */
 void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
                           call_kind kind);
 
-/* That is how the first of those under way ends for its holder. */
+/* The write in progress ends with |how| for its holder. */
 void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
                           el_write_action how);
 
 void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token);
 
-/* The caller is about to ask. */
+/* |who| is about to join its local queue. */
 void checks_on_asked(world *wd, struct caller *who);
 
-/* It has. */
+/* |who| has joined. */
 void checks_after_asked(world *wd, const struct caller *who);
 
-/* All who waited were told that etcd is out of reach. */
+/* All waits of |pr| have failed: etcd is unreachable. */
 void checks_after_fail_waiting(world *wd, const sim_peer *pr);
 
-/* And all who waited for a lease that none is to be had. */
+/* All waits of |pr| for a lease have failed: etcd grants none. */
 void checks_after_refusal(world *wd, const sim_peer *pr);
 
-/* The readers of |queue| were told that nobody is behind the key of |at|. */
+/* The queue of |at| was told that no key waits behind that of |at|. */
 void checks_after_nobody(world *wd, const sim_peer *pr, const peer_entry *at);
 
-/* The caller is told that it holds by the key of |at|: etcd has granted that, or another
- * caller had it. */
+/* |who| is told that it holds by the key of |at|: by a grant of etcd, or by a handoff. */
 void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
                           const struct caller *who);
 
-/* The caller lets go of what it holds. */
+/* |who| is about to end its hold. */
 void checks_on_let_go(world *wd, const struct caller *who, el_leave how);
 
-/* It has: another one has the key, or it lingers, if that may be. */
+/* |who| has ended its hold: its key was handed off or lingers, if it may. */
 void checks_after_let_go(world *wd, const struct caller *who);
 
-/* The entry of |at| is told to stop. */
+/* The entry |at| is about to release its key. */
 void checks_on_stop(world *wd, const sim_peer *pr, const peer_entry *at);
 
-/* It is told how that ended. */
+/* An acquisition is told how its release ended. */
 void checks_on_release_told(world *wd, const sim_peer *pr,
-                            const sim_owner *owner,
+                            const sim_acquisition *owner,
                             const el_local_action *released);
 
-/* It is told that somebody is behind the key of |at|. */
+/* The queue is told that a key waits behind that of |at|. */
 void checks_on_contended(const world *wd, peer_entry *at);
 
-/* The watch for that begins, or ends. */
+/* The watch for such keys begins or ends. */
 void checks_on_contender_watch(world *wd, const sim_peer *pr,
                                const peer_entry *at, bool begins);
 
-/* The peer forgets |at|. */
+/* |at| is about to be freed. */
 void checks_on_forgotten(world *wd, const sim_peer *pr, const peer_entry *at);
 
 /* The local queues of |pr|, after each event. */
 void checks_local_queues(world *wd, const sim_peer *pr);
 
-/* Has an admin taken the key of |token|, or one of several, or their lease? */
+/* Tells whether an admin has removed a key of |token|, or its lease. */
 bool checks_is_sabotaged(const store *st, int key_id, int64_t lease_id,
                          int64_t token);
 
-/* Does |who| hold by the key of |at|? */
+/* Tells whether |who| holds by the key of |at|. */
 bool checks_is_by(const sim_peer *pr, const struct caller *who,
                   const peer_entry *at);
 
-/* |who|, who was granted, was kept out for long enough. */
+/* |who| was granted: all lock delays that concern it are over. */
 void checks_delay(world *wd, const struct caller *who);
 
-/* |pr| has closed, and left the lease of |left| to end by itself. */
+/* |pr| was closed and has left the lease of |left| to expire. */
 void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left);
 
 /* The hold of |who| has ended with its session. */
 void checks_on_left(world *wd, struct caller *who);
 
-/* |who| has the key of |at| from another caller of its peer, or with it. */
+/* |who| holds by the key of |at| after a handoff, or shares it. */
 void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at,
                            const struct caller *who);
 
-/* It has it from etcd, early enough. */
+/* etcd has granted the key of |at| to |who|, soon enough. */
 void checks_on_prompt(world *wd, const sim_peer *pr, const peer_entry *at,
                       const struct caller *who);
 
 void checks_on_locked(world *wd, const struct caller *who);
 
-/* Something has changed that may be before a caller that tries. */
+/* A change may have put a key before a caller that tries. */
 void checks_seen_others(world *wd);
 
-/* Something has changed that may be behind a key. */
+/* A change may have put a key behind another one. */
 void checks_behind(world *wd, const change *what);
 
-/* Each waiter has another one before it, or is granted soon. */
+/* Each waiter is blocked by another one, or is granted soon. */
 void checks_nobody_is_kept(world *wd);
 
-/* No key stays that nobody wants. */
+/* Each key of |pr| is wanted, or is deleted soon. */
 void checks_nothing_is_kept(world *wd, const sim_peer *pr);
 
-/* Is there a key of its client that |who|, which is about to ask, can have at once? */
+/* Tells whether |who|, which is about to join, can hold at once by a key of its client. */
 bool checks_is_due(const world *wd, const struct caller *who);
 
-/* May the key of |at| linger? */
+/* Tells whether the key of |at| may linger. */
 bool checks_may_linger(const world *wd, const sim_peer *pr,
                        const peer_entry *at);
 
 void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
                     el_loss loss);
 
-/* The caller releases, or is told that it has lost. */
+/* |who| releases its hold, or is told that it is lost. */
 void checks_on_hold_end(world *wd, const struct caller *who);
 
 void checks_on_delete_answered(world *wd, const sim_peer *pr,
@@ -205,10 +200,10 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at);
 
 void checks_after_peer(world *wd, sim_peer *pr);
 
-/* Whether everything is over; a key that should be gone is a violation. */
+/* Tells whether all work is over. A key that should be gone is a violation. */
 bool checks_is_clean(world *wd);
 
-/* It has taken too long: says who is to blame. */
+/* The history has taken too long: reports what has not ended. */
 void checks_blame(world *wd);
 
 #endif

@@ -1,12 +1,11 @@
-/* sim checks_delay: whose hold has ended without being let go of keeps all others out for
- * so long as he had asked for. */
+/* sim checks_delay: a hold that was lost blocks all others for its lock delay. */
 #include <inttypes.h>
 
 #include "caller.h"
 #include "checks.h"
 #include "queue.h"
 
-/* By the store's clock, where the peer's may run faster. */
+/* By the store's clock; that of the peer may run faster. */
 static int64_t delay_of(const world *wd, int peer) {
   int64_t ms = wd->peers[peer].lock_delay_ms,
           ppm = wd->faults.peers[peer].clock_ppm;
@@ -22,7 +21,7 @@ static bool is_sabotaged(const store *st, const sim_hold *hold) {
   return false;
 }
 
-/* If he was told late, his lease may have ended long ago. */
+/* If the loss was reported late, the lease may have ended long ago. */
 void checks_on_left(world *wd, sim_caller *who) {
   int64_t end_ms =
       who->claim_end_ms < wd->now_ms ? who->claim_end_ms : wd->now_ms;
@@ -33,8 +32,8 @@ void checks_on_left(world *wd, sim_caller *who) {
                         .end_ms = end_ms};
 }
 
-/* May the session of |who| keep the lease for a hold? By the store's clock; those of peers
- * differ by less than a hundredth. */
+/* Tells whether the session of |who| may keep its lease for a lost hold. By the store's clock;
+ * those of peers differ by less than 1 %. */
 static bool may_delay(const world *wd, const sim_caller *who,
                       int64_t lease_id) {
   int64_t ms = wd->peers[who->peer].lock_delay_ms;
@@ -47,18 +46,18 @@ void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left) {
     const sim_caller *who = &wd->callers[i];
     if (who->peer == pr->id && may_delay(wd, who, left->id)) return;
   }
-  world_violate(wd, "I13 delay",
+  world_violate(wd, "I13 lock delay",
                 "p%d closes and leaves lease %" PRId64 " for no lost hold",
                 pr->id, left->id);
 }
 
-/* Does |hold|, of |other|, keep |who| out? */
+/* Tells whether |hold|, of |other|, blocks |who|. */
 static bool is_delayed(const world *wd, const sim_caller *other,
                        const sim_hold *hold, const sim_caller *who) {
   return hold->end_ms != 0 && hold->lease != who->lease &&
          wd->now_ms < hold->end_ms + delay_of(wd, other->peer) &&
          (key_id_mode(who->key_id) != EL_MODE_PERMIT ||
-          hold->token < who->token) && /* else its n is the larger one */
+          hold->token < who->token) && /* else the other n is the larger one */
          key_id_is_beside(hold->key_id, who->key_id) &&
          queue_excludes(hold->mode, who->mode) &&
          !is_sabotaged(&wd->store, hold);
@@ -83,7 +82,7 @@ void checks_delay(world *wd, const sim_caller *who) {
     if (!is_new && !is_delayed(wd, other, &other->was, who)) continue;
     wd->figures->delayed++;
     if (++n > most) {
-      world_violate(wd, "I13 delay",
+      world_violate(wd, "I13 lock delay",
                     "caller %d of p%d is granted n%d, %" PRId64
                     " ms after the end of caller %d of p%d",
                     who->id, who->peer, who->key_id,

@@ -1,5 +1,5 @@
-/* sim checks_free: nobody waits for what is free, is told that it is locked, or keeps what it
- * does not want. */
+/* sim checks_free: no caller waits for a free lock or is told that it is locked, and no key stays
+ * that is not wanted. */
 #include <inttypes.h>
 
 #include "caller.h"
@@ -8,7 +8,7 @@
 #include "clock.h"
 #include "queue.h"
 
-enum { PROMPT_MS = 1500 /* on a calm day */ };
+enum { PROMPT_MS = 1500 /* without faults */ };
 
 /* ---- a try ---- */
 
@@ -35,12 +35,12 @@ void checks_seen_others(world *wd) {
 
 void checks_on_locked(world *wd, const sim_caller *who) {
   if (!is_try(who)) {
-    world_violate(wd, "I8 one verdict",
+    world_violate(wd, "I8 one true result",
                   "caller %d of p%d waits, and is told that n%d is locked",
                   who->id, who->peer, who->key_id);
   }
   if (!who->saw_other && !others_lock(wd, who)) {
-    world_violate(wd, "I8 one verdict",
+    world_violate(wd, "I8 one true result",
                   "caller %d of p%d is told that n%d is locked, and it is free",
                   who->id, who->peer, who->key_id);
   }
@@ -48,15 +48,15 @@ void checks_on_locked(world *wd, const sim_caller *who) {
 
 /* ---- a release ---- */
 
-/* On a calm day it is told soon. */
+/* Without faults it is told soon. */
 static void check_told(world *wd, const sim_caller *who) {
   const sim_peer *pr = &wd->peers[who->peer];
-  for (int i = 0; i < OWNERS_MAX; i++) {
-    const sim_owner *owner = &who->owners[i];
-    if (owner->state == OWNER_LEAVES && !pr->closed &&
+  for (int i = 0; i < ACQUISITIONS_MAX; i++) {
+    const sim_acquisition *owner = &who->acquisitions[i];
+    if (owner->state == ACQUISITION_RELEASES && !pr->closed &&
         wd->now_ms > owner->left_ms + PROMPT_MS) {
-      world_violate(wd, "I8 one verdict",
-                    "caller %d of p%d hears nothing of its release", who->id,
+      world_violate(wd, "I8 one true result",
+                    "caller %d of p%d gets no result of its release", who->id,
                     pr->id);
     }
   }
@@ -64,7 +64,7 @@ static void check_told(world *wd, const sim_caller *who) {
 
 /* ---- a wait ---- */
 
-/* Its session may have ended, and the peer not know. */
+/* The session may have ended without the peer knowing. */
 static bool is_cut_off(const world *wd, const sim_caller *who) {
   const sim_peer *pr = &wd->peers[who->peer];
   const lease *ls =
@@ -105,7 +105,7 @@ void checks_nobody_is_kept(world *wd) {
 
 /* ---- a key that nobody has ---- */
 
-/* What a stopped peer has to do it does when it goes on. */
+/* A stopped peer does its work when it continues. */
 static bool is_late(const world *wd, int peer) {
   enum { LATE_MS = 50 };
   return wd->now_ms <= wd->faults.peers[peer].stopped_until + LATE_MS;
@@ -119,7 +119,7 @@ bool checks_may_linger(const world *wd, const sim_peer *pr,
          (wd->now_ms <= end_ms || is_late(wd, pr->id));
 }
 
-/* Does a caller of |pr| wait for what the key of |at| keeps from it, or may have it? */
+/* Tells whether a caller of |pr| waits that the key of |at| blocks, or that may hold by it. */
 static const sim_caller *find_waiter(const world *wd, const sim_peer *pr,
                                      const peer_entry *at) {
   for (int i = 0; i < wd->n_callers; i++) {
@@ -136,8 +136,8 @@ static const sim_caller *find_waiter(const world *wd, const sim_peer *pr,
 static void check_kept(world *wd, const sim_peer *pr, const peer_entry *at) {
   const sim_caller *waiter;
   if (!checks_may_linger(wd, pr, at)) {
-    world_violate(wd, "I4 nothing left",
-                  "p%d keeps its key at n%d, which nobody wants", pr->id,
+    world_violate(wd, "I4 no stray key",
+                  "p%d keeps its key at n%d, which no caller wants", pr->id,
                   at->key_id);
   }
   waiter = find_waiter(wd, pr, at);
@@ -148,13 +148,14 @@ static void check_kept(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
 }
 
-/* Others have waited behind it for so long that its watch has told them. */
+/* Other keys have waited behind it for so long that its watch has reported them. */
 static void check_behind(world *wd, const sim_peer *pr, const peer_entry *at) {
   int64_t since_ms = at->behind_ms > at->left_ms ? at->behind_ms : at->left_ms;
   if (wd->faults.calm && at->behind_ms != 0 && !at->is_blind &&
       wd->now_ms > since_ms + PROMPT_MS) {
     world_violate(wd, "I5 progress",
-                  "p%d lingers at n%d, with somebody behind for %" PRId64 " ms",
+                  "p%d lingers at n%d, while another key waits for %" PRId64
+                  " ms",
                   pr->id, at->key_id, wd->now_ms - since_ms);
   }
 }

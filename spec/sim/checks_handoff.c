@@ -1,4 +1,4 @@
-/* sim checks_handoff: what must hold where a key is handed on within a peer. */
+/* sim checks_handoff: invariants of handoffs within a peer. */
 #include <inttypes.h>
 
 #include "caller.h"
@@ -12,7 +12,7 @@
 static bool is_behind(const key *it, const peer_entry *at) {
   return key_id_name(it->key_id) == key_id_name(at->key_id) &&
          it->create_rev > at->core.rev && key_is_entry(it) &&
-         queue_is_in_way(key_id_mode(it->key_id), key_id_mode(at->key_id));
+         queue_blocks(key_id_mode(it->key_id), key_id_mode(at->key_id));
 }
 
 static bool has_younger(const store *st, const peer_entry *at) {
@@ -33,7 +33,8 @@ static void note_behind(const world *wd, peer_entry *at) {
 
 void checks_behind(world *wd, const change *what) {
   int name = key_id_name(what->after.key_id);
-  if (key_is_nested(&what->after) || key_id_is_note(what->after.key_id)) return;
+  if (key_is_nested(&what->after) || key_id_is_marker(what->after.key_id))
+    return;
   for (int i = 0; i < wd->n_peers; i++) {
     sim_peer *pr = &wd->peers[i];
     for (int k = 0; k < pr->n_entries; k++) {
@@ -53,26 +54,27 @@ void checks_on_contended(const world *wd, peer_entry *at) {
 
 /* ---- a handoff ---- */
 
-/* A waiter behind a key waits for so many holds at most, and for so long. If the peer has
- * not heard of it, that counts from when it took a key that lingered. */
+/* A key behind another one waits for a limited number of holds and a limited time. If the peer does
+ * not know of it, this counts from the end of a linger. */
 static void check_fair(world *wd, const sim_peer *pr, peer_entry *at) {
-  enum { CLOCKS_MS = 50 }; /* by which the peer's may differ in that time */
+  enum { CLOCKS_MS = 50 }; /* difference of the peer's clock in that time */
   if (at->behind_ms == 0) return;
   if (++at->passes_behind >= peer_limits.holds ||
       wd->now_ms >= at->behind_ms + peer_limits.ms + CLOCKS_MS) {
-    world_violate(wd, "I10 fair",
-                  "p%d hands n%d over for the %d. time, with somebody behind "
-                  "since %" PRId64 " ms",
-                  pr->id, at->key_id, at->passes_behind,
-                  wd->now_ms - at->behind_ms);
+    world_violate(
+        wd, "I10 fairness",
+        "p%d hands n%d over for the %d. time, while another key waits "
+        "since %" PRId64 " ms",
+        pr->id, at->key_id, at->passes_behind, wd->now_ms - at->behind_ms);
   }
 }
 
 static void take_lingering(world *wd, const sim_peer *pr, peer_entry *at) {
   wd->figures->retaken++;
   if (!checks_may_linger(wd, pr, at)) {
-    world_violate(wd, "I10 fair", "p%d takes n%d again, which may not linger",
-                  pr->id, at->key_id);
+    world_violate(wd, "I10 fairness",
+                  "p%d takes n%d again, which may not linger", pr->id,
+                  at->key_id);
   }
   at->passes_behind = 0;
   if (at->behind_ms != 0) at->behind_ms = wd->now_ms;
@@ -86,10 +88,10 @@ static bool is_shared(const world *wd, const sim_peer *pr,
   return false;
 }
 
-/* Only a voluntary unlock, of a lock as it was granted, hands a key off. */
+/* Only a voluntary unlock, of a lock that was not downgraded, hands a key off. */
 static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
-  if (at->left_how != EL_LEAVE_BY_ITSELF || at->left_as_reader) {
-    world_violate(wd, "I10 fair",
+  if (at->left_how != EL_LEAVE_VOLUNTARY || at->left_as_reader) {
+    world_violate(wd, "I10 fairness",
                   "p%d hands n%d over from a holder that did not unlock it",
                   pr->id, at->key_id);
   }
@@ -104,8 +106,8 @@ void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at,
   const store *st = &wd->store;
   int64_t token = at->core.rev;
   if (at->core.state != EL_ENTRY_HELD) {
-    world_violate(wd, "I1 exclusion", "p%d hands n%d over, which is %s", pr->id,
-                  at->key_id, el_entry_state_str[at->core.state]);
+    world_violate(wd, "I1 mutual exclusion", "p%d hands n%d over, which is %s",
+                  pr->id, at->key_id, el_entry_state_str[at->core.state]);
   }
   wd->figures->handed_over++;
   if (!is_shared(wd, pr, at)) check_left(wd, pr, at);
@@ -116,7 +118,7 @@ void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at,
   }
   if (is_sabotaged(st, at)) return;
   if (store_create_rev(st, at->key_id, at->core.lease) != token) {
-    world_violate(wd, "I1 exclusion",
+    world_violate(wd, "I1 mutual exclusion",
                   "p%d hands n%d over, whose key %" PRId64 " is gone", pr->id,
                   at->key_id, token);
   }

@@ -1,5 +1,5 @@
-/* sim checks_local: what must hold within a peer: in its local queues, and of what they tell
- * their owners. */
+/* sim checks_local: invariants of the local queues of a peer and of the results that they
+ * report. */
 #include <inttypes.h>
 
 #include "caller.h"
@@ -12,7 +12,7 @@
 void checks_local_queues(world *wd, const sim_peer *pr) {
   for (int i = 0; i < pr->n_queues && !pr->closed; i++) {
     const peer_queue *queue = &pr->queues[i];
-    el_local_now now;
+    el_local_context now;
     const char *broken;
     if (!queue->used) continue;
     now = queue_now(wd, pr, &queue->core);
@@ -34,7 +34,7 @@ void checks_on_contender_watch(world *wd, const sim_peer *pr,
 
 void checks_on_forgotten(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (at->contenders.id != 0 || at->wake_ms != 0) {
-    world_violate(wd, "I4 nothing left",
+    world_violate(wd, "I4 no stray key",
                   "p%d forgets n%d, and what was begun for it goes on", pr->id,
                   at->key_id);
   }
@@ -42,20 +42,20 @@ void checks_on_forgotten(world *wd, const sim_peer *pr, const peer_entry *at) {
 
 /* ---- a grant ---- */
 
-/* Nobody else holds by the same key, unless both only read. */
+/* No two callers hold by one key, unless both only read. */
 static void check_alone(world *wd, const sim_peer *pr, const peer_entry *at,
                         const sim_caller *who) {
   if (key_id_mode(at->key_id) == EL_MODE_READ) return;
   for (int i = 0; i < wd->n_callers; i++) {
     if (i != who->id && checks_is_by(pr, &wd->callers[i], at)) {
-      world_violate(wd, "I1 exclusion",
+      world_violate(wd, "I1 mutual exclusion",
                     "callers %d and %d of p%d hold by one key of n%d", i,
                     who->id, pr->id, at->key_id);
     }
   }
 }
 
-/* Within a local queue whoever asked first is first, unless several hold at once. */
+/* A local queue is first in, first out, unless several acquisitions hold at once. */
 static void check_order(world *wd, const sim_caller *who) {
   el_mode mode = key_id_mode(who->key_id);
   if (mode != EL_MODE_LOCK && mode != EL_MODE_WRITE) return;
@@ -73,7 +73,7 @@ static void check_order(world *wd, const sim_caller *who) {
 
 static bool can_claim(const world *wd, const sim_peer *pr) {
   return pr->session != NOBODY &&
-         el_session_can_claim(&pr->sessions[pr->session].core,
+         el_session_is_proven(&pr->sessions[pr->session].core,
                               clock_now(wd, pr->id));
 }
 
@@ -82,13 +82,13 @@ void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
   check_alone(wd, pr, at, who);
   check_order(wd, who);
   at->n_holds++;
-  if (who->owners[who->owner].is_new) {
+  if (who->acquisitions[who->acquisition].is_new) {
     checks_on_prompt(wd, pr, at, who);
   } else {
     checks_on_handed_over(wd, pr, at, who);
     if (!can_claim(wd, pr)) {
-      world_violate(wd, "I1 exclusion",
-                    "caller %d of p%d is handed n%d, by a claim that is over",
+      world_violate(wd, "I1 mutual exclusion",
+                    "caller %d of p%d is handed n%d, after its hold deadline",
                     who->id, pr->id, at->key_id);
     }
   }
@@ -96,8 +96,8 @@ void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
 
 /* ---- what is to be told at once ---- */
 
-/* A caller that waits in the local queue |queue_id| for an entry, and is not |but|; NULL: none
- * does. */
+/* Returns a caller other than |but| that waits in the local queue |queue_id| for an entry; NULL:
+ * none. */
 static const sim_caller *find_waiting(const world *wd, int peer, int queue_id,
                                       const sim_caller *but) {
   for (int i = 0; i < wd->n_callers; i++) {
@@ -110,7 +110,7 @@ static const sim_caller *find_waiting(const world *wd, int peer, int queue_id,
   return NULL;
 }
 
-/* One that lingers, or that a reader must share. */
+/* A key that lingers, or that a reader must share. */
 bool checks_is_due(const world *wd, const sim_caller *who) {
   const sim_peer *pr = &wd->peers[who->peer];
   if (find_waiting(wd, who->peer, who->key_id, who) != NULL) return false;
@@ -126,7 +126,7 @@ bool checks_is_due(const world *wd, const sim_caller *who) {
 
 void checks_after_asked(world *wd, const sim_caller *who) {
   if (who->is_due && !who->claiming) {
-    world_violate(wd, "I10 fair",
+    world_violate(wd, "I10 fairness",
                   "caller %d of p%d does not get n%d, which its client has",
                   who->id, who->peer, who->key_id);
   }
@@ -136,8 +136,8 @@ void checks_after_fail_waiting(world *wd, const sim_peer *pr) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
     if (who->state == CALLER_WAITING && who->peer == pr->id) {
-      world_violate(wd, "I8 one verdict",
-                    "caller %d of p%d waits on, and etcd is out of reach", i,
+      world_violate(wd, "I8 one true result",
+                    "caller %d of p%d waits on, and etcd is unreachable", i,
                     pr->id);
     }
   }
@@ -160,7 +160,7 @@ void checks_after_refusal(world *wd, const sim_peer *pr) {
     const sim_caller *who = &wd->callers[i];
     if (who->state == CALLER_WAITING && who->peer == pr->id &&
         !has_entry(wd, who)) {
-      world_violate(wd, "I8 one verdict",
+      world_violate(wd, "I8 one true result",
                     "caller %d of p%d waits on for a lease, which is refused",
                     i, pr->id);
     }
@@ -173,9 +173,10 @@ void checks_after_nobody(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (key_id_mode(at->key_id) == EL_MODE_READ && who != NULL &&
       at->core.state == EL_ENTRY_HELD && others_use(wd, pr->id, at) &&
       can_claim(wd, pr)) {
-    world_violate(wd, "I10 fair",
-                  "caller %d of p%d does not share n%d, with nobody behind",
-                  who->id, pr->id, at->key_id);
+    world_violate(
+        wd, "I10 fairness",
+        "caller %d of p%d does not share n%d, while no other key waits",
+        who->id, pr->id, at->key_id);
   }
 }
 
@@ -183,7 +184,7 @@ void checks_after_nobody(world *wd, const sim_peer *pr, const peer_entry *at) {
 
 enum { DUE_NOTHING, DUE_HANDOFF, DUE_LINGER };
 
-/* Does a caller of |pr| wait for the same lock, in a mode that conflicts, or in this? */
+/* Tells whether a caller of |pr| waits for the same lock, in this mode or one that conflicts. */
 static bool is_asked_for(const world *wd, const sim_peer *pr,
                          const peer_entry *at) {
   for (int i = 0; i < wd->n_callers; i++) {
@@ -209,23 +210,23 @@ static bool waits_beside(const world *wd, const sim_peer *pr,
   return false;
 }
 
-/* What must become of the key when |who|, its last caller, leaves it: of a plain lock, which
- * has one entry. */
+/* Returns what has to happen to the key of a plain lock when |who|, its last caller, leaves. */
 static int due_of(const world *wd, const sim_peer *pr, const peer_entry *at,
                   const sim_caller *who) {
   int64_t now_ms = clock_now(wd, pr->id);
   bool has_room = at->n_holds < peer_limits.holds &&
                   wd->now_ms < at->granted_ms + peer_limits.ms * 9 / 10;
-  if (at->left_how != EL_LEAVE_BY_ITSELF || pr->closed ||
+  if (at->left_how != EL_LEAVE_VOLUNTARY || pr->closed ||
       key_id_mode(at->key_id) != EL_MODE_LOCK ||
       at->core.state != EL_ENTRY_HELD ||
-      el_write_order_pass(&at->writes.order) < 0 ||
-      !el_session_can_claim(&pr->sessions[at->session].core, now_ms)) {
+      el_write_order_handoff_rev(&at->writes.order) < 0 ||
+      !el_session_is_proven(&pr->sessions[at->session].core, now_ms)) {
     return DUE_NOTHING;
   }
   if (waits_beside(wd, pr, at)) return has_room ? DUE_HANDOFF : DUE_NOTHING;
   if (is_asked_for(wd, pr, at) || at->contended_ms != 0) return DUE_NOTHING;
-  return who->owners[who->owner].core.linger_ms > 0 ? DUE_LINGER : DUE_NOTHING;
+  return who->acquisitions[who->acquisition].core.linger_ms > 0 ? DUE_LINGER
+                                                                : DUE_NOTHING;
 }
 
 void checks_on_let_go(world *wd, const sim_caller *who, el_leave how) {
@@ -237,8 +238,8 @@ void checks_on_let_go(world *wd, const sim_caller *who, el_leave how) {
   at->left_ms = wd->now_ms;
   at->left_how = how;
   at->left_as_reader = who->mode != key_id_mode(who->key_id);
-  at->linger_ms = how == EL_LEAVE_BY_ITSELF && can_claim(wd, pr)
-                      ? who->owners[who->owner].core.linger_ms
+  at->linger_ms = how == EL_LEAVE_VOLUNTARY && can_claim(wd, pr)
+                      ? who->acquisitions[who->acquisition].core.linger_ms
                       : 0;
   at->due = due_of(wd, pr, at, who);
 }
@@ -251,12 +252,13 @@ void checks_after_let_go(world *wd, const sim_caller *who) {
     is_handed_off |= checks_is_by(pr, &wd->callers[i], at);
   }
   if (at->due == DUE_HANDOFF && !is_handed_off) {
-    world_violate(wd, "I10 fair", "p%d does not hand n%d off", pr->id,
+    world_violate(wd, "I10 fairness", "p%d does not hand n%d off", pr->id,
                   at->key_id);
   }
   if (at->due == DUE_LINGER && at->core.state != EL_ENTRY_HELD) {
-    world_violate(wd, "I9 calm", "p%d does not keep n%d, which may linger",
-                  pr->id, at->key_id);
+    world_violate(wd, "I9 no false failure",
+                  "p%d does not keep n%d, which may linger", pr->id,
+                  at->key_id);
   }
   at->due = DUE_NOTHING;
 }
@@ -268,21 +270,21 @@ void checks_on_stop(world *wd, const sim_peer *pr, const peer_entry *at) {
     return;
   }
   if (wd->now_ms < over_ms && !is_asked_for(wd, pr, at)) {
-    world_violate(wd, "I9 calm",
+    world_violate(wd, "I9 no false failure",
                   "p%d ends n%d, which lingers, %" PRId64 " ms too early",
                   pr->id, at->key_id, over_ms - wd->now_ms);
   }
 }
 
-/* Another one has its key, or it lingers; or it was deleted, and that was told so. */
+/* The key was handed off, lingers, or was deleted with the result that was reported. */
 void checks_on_release_told(world *wd, const sim_peer *pr,
-                            const sim_owner *owner,
+                            const sim_acquisition *owner,
                             const el_local_action *released) {
-  const peer_entry *at = entry_of_place(released->place);
+  const peer_entry *at = entry_of_local(released->entry);
   bool is_kept = at->core.state == EL_ENTRY_HELD;
   int due = is_kept ? EL_RELEASE_DONE : at->release;
   if ((int)released->release != due) {
-    world_violate(wd, "I8 one verdict",
+    world_violate(wd, "I8 one true result",
                   "caller %d of p%d is told of its release: %d, not %d",
                   owner->caller, pr->id, (int)released->release, due);
   }

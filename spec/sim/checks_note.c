@@ -1,4 +1,4 @@
-/* sim checks_note: the note that a writer only reads lives as long as his key. */
+/* sim checks_note: the marker of a downgraded writer exists as long as its key. */
 #include <inttypes.h>
 
 #include "checks.h"
@@ -15,14 +15,15 @@ static bool is_there(const store *st, const key *note) {
   return false;
 }
 
-void checks_on_note(world *wd, const change *what) {
+void checks_on_marker(world *wd, const change *what) {
   const key *note = &what->before;
   const lease *ls = store_find_lease(&wd->store, note->lease);
-  if (key_id_mode(note->key_id) == EL_NOTE_DOWNGRADED &&
+  if (key_id_mode(note->key_id) == EL_MARKER_DOWNGRADED &&
       what->after.create_rev == 0 && ls != NULL && ls->alive &&
       is_there(&wd->store, note)) {
-    world_violate(wd, "I1 exclusion",
-                  "the note is gone that writer %" PRId64 " of n%d only reads",
+    world_violate(wd, "I1 mutual exclusion",
+                  "the marker is gone that writer %" PRId64
+                  " of n%d only reads",
                   note->owner, note->key_id);
   }
 }

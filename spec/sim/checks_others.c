@@ -1,4 +1,4 @@
-/* sim checks_others: who is before a caller that waits? */
+/* sim checks_others: which keys and acquisitions are before a waiting caller. */
 #include "checks_others.h"
 
 #include "queue.h"
@@ -33,7 +33,7 @@ bool others_use(const world *wd, int peer, const peer_entry *at) {
 
 /* ---- of the same client ---- */
 
-/* One that asked later may have its key sooner. */
+/* An acquisition that began later may have its key sooner. */
 static bool has_key(const world *wd, const sim_caller *who) {
   const peer_entry *at = peer_entry_of(who);
   return at != NULL &&
@@ -47,7 +47,7 @@ static bool is_before(const world *wd, const sim_caller *other,
           (other->asked_nth < who->asked_nth || has_key(wd, other)));
 }
 
-/* What is kept for a lock delay, if the key may have gone without the peer's knowing. */
+/* A key that stays for a lock delay may have gone without the peer knowing. */
 static int count_delaying(const world *wd, const sim_caller *who) {
   const sim_peer *pr = &wd->peers[who->peer];
   int n = 0;
@@ -81,7 +81,7 @@ static bool is_own(const sim_caller *who, const peer_entry *at) {
   return who->state == CALLER_WAITING && peer_entry_of(who) == at;
 }
 
-/* Does a key, of |at| of |peer|, keep |of| from its lock? */
+/* Tells whether a key, of |at| of |peer|, blocks |of|. */
 static bool counts(const world *wd, const rival *of, const peer_entry *at,
                    int peer) {
   bool is_used = others_use(wd, peer, at);
@@ -89,7 +89,8 @@ static bool counts(const world *wd, const rival *of, const peer_entry *at,
       at->queue != NOBODY && !wd->faults.peers[peer].crashed;
   bool is_kept = !is_of_live_session || at->core.state == EL_ENTRY_LOCK_DELAY;
   if (peer != of->who->peer) return is_used || is_kept || of->is_try;
-  if (is_used) return of->who->mode != EL_MODE_PERMIT; /* or counted twice */
+  if (is_used)
+    return of->who->mode != EL_MODE_PERMIT; /* else it would count twice */
   return is_kept ||
          (of->is_try && (at->left_ms == 0 || at->left_ms >= of->who->asked_ms));
 }
@@ -107,7 +108,7 @@ static int count_at(const world *wd, const rival *of, int key_id) {
     const key *it = &st->keys[i];
     int peer = NOBODY;
     const peer_entry *at;
-    if (!queue_has_in_way(st, it, key_id_name(key_id), of->who->mode)) continue;
+    if (!queue_is_blocker(st, it, key_id_name(key_id), of->who->mode)) continue;
     if (own_rev != 0 && it->create_rev >= own_rev) continue;
     at = others_find_entry(wd, it->key_id, it->owner, &peer);
     if (at != NULL && is_own(of->who, at)) continue;

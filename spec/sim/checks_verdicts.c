@@ -1,4 +1,4 @@
-/* sim checks_verdicts: what a caller is told must be the truth. */
+/* sim checks_verdicts: each result that a caller gets is true. */
 #include <inttypes.h>
 
 #include "caller.h"
@@ -7,14 +7,14 @@
 #include "queue.h"
 
 enum {
-  PROMPT_MS = 1000 /* on a calm day the next in the queue holds by then */
+  PROMPT_MS = 1000 /* without faults the next in the queue holds by then */
 };
 
-/* The latest that anybody was granted who is in the way of who wants the name as |mine|. */
+/* Returns the latest token granted in a mode that blocks |mine|. */
 static int64_t last_in_way(const name_record *record, el_mode mine) {
   int64_t last = 0;
   for (int other = 0; other < MODES; other++) {
-    if (queue_is_in_way(mine, (el_mode)other) &&
+    if (queue_blocks(mine, (el_mode)other) &&
         record->last_token[other] > last) {
       last = record->last_token[other];
     }
@@ -22,7 +22,7 @@ static int64_t last_in_way(const name_record *record, el_mode mine) {
   return last;
 }
 
-/* In the queue of the key at |key_id|. */
+/* The same for the queue of the key |key_id|. */
 static void check_order(world *wd, const sim_peer *pr, int key_id,
                         int64_t token) {
   int name = key_id_name(key_id);
@@ -38,14 +38,14 @@ static void check_order(world *wd, const sim_peer *pr, int key_id,
   }
   if (mode == EL_MODE_PERMIT) return; /* several hold at once, in any order */
   if (token <= last) {
-    world_violate(wd, "I2 tokens",
+    world_violate(wd, "I2 growing tokens",
                   "p%d is granted n%d with %" PRId64 " after %" PRId64, pr->id,
                   key_id, token, last);
   }
   if (token > record->last_token[mode]) record->last_token[mode] = token;
 }
 
-/* A key becomes the oldest when the one before it goes, or when it comes. */
+/* A key becomes the oldest when its predecessor goes, or when it is put. */
 void checks_on_prompt(world *wd, const sim_peer *pr, const peer_entry *at,
                       const sim_caller *who) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
@@ -76,22 +76,22 @@ bool checks_is_sabotaged(const store *st, int key_id, int64_t lease_id,
   return false;
 }
 
-/* An admin may take the key just before the grant, but not before the look
- * that led to it, or before that which was just proven if a member answered that may be
- * behind; and nothing comes between the look and the grant. */
+/* An admin may delete the key just before the grant, but not before the read that led to it or, if
+ * that was answered by a member that may be stale, before the fresh proof. Nothing else comes
+ * between the read and the grant. */
 static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
                        int key_id, int64_t token) {
   const key *it = store_find(&wd->store, key_id, at->core.lease);
   bool is_ours = it->create_rev == token && it->lease == at->core.lease;
-  int64_t slack_ms = at->seen_stale ? EL_SESSION_PROVEN_MS : 0;
+  int64_t slack_ms = at->seen_stale ? EL_SESSION_FRESH_PROOF_MS : 0;
   if (at->heard_ms != wd->now_ms) {
-    world_violate(wd, "I1 exclusion",
+    world_violate(wd, "I1 mutual exclusion",
                   "p%d is granted n%d on what it saw %" PRId64 " ms ago",
                   pr->id, at->key_id, wd->now_ms - at->heard_ms);
   }
   if (!is_ours && it->sabotaged_rev >= token &&
       it->sabotaged_ms < at->seen_ms - slack_ms) {
-    world_violate(wd, "I1 exclusion",
+    world_violate(wd, "I1 mutual exclusion",
                   "p%d is granted n%d, and could see that key %" PRId64 " %s",
                   pr->id, at->key_id, token,
                   it->create_rev == token ? "hangs on no lease" : "is gone");
@@ -102,9 +102,9 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token) {
   const store *st = &wd->store;
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
-  if (TAILQ_EMPTY(&at->place.owners)) {
-    world_violate(wd, "I8 one verdict", "p%d is granted n%d for nobody", pr->id,
-                  at->key_id);
+  if (TAILQ_EMPTY(&at->local.acquisitions)) {
+    world_violate(wd, "I8 one true result",
+                  "p%d is granted n%d without a caller", pr->id, at->key_id);
     return;
   }
   for (int i = 0; i < n; i++) {
@@ -113,7 +113,7 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
   if (checks_is_sabotaged(st, at->key_id, at->core.lease, token)) return;
   for (int i = 0; i < n; i++) {
     if (store_create_rev(st, key_ids[i], at->core.lease) != token) {
-      world_violate(wd, "I1 exclusion",
+      world_violate(wd, "I1 mutual exclusion",
                     "p%d is granted n%d, whose key %" PRId64 " is gone", pr->id,
                     key_ids[i], token);
     }
@@ -121,7 +121,7 @@ void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
   }
 }
 
-/* Is all of it there, and no admin has been at it? */
+/* Tells whether all its keys exist and no admin has changed one. */
 static bool is_untouched(const store *st, const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
@@ -137,26 +137,26 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
                     el_loss loss) {
   const store *st = &wd->store;
   const lease *ls = store_find_lease(st, at->core.lease);
-  if (!others_use(wd, pr->id, at)) return; /* and nobody is told */
+  if (!others_use(wd, pr->id, at)) return; /* and the result is not reported */
   if (loss != EL_LOSS_DELETED && loss != EL_LOSS_REPLACED &&
       loss != EL_LOSS_REVOKED) {
     return;
   }
-  if (pr->closed) return; /* nobody is told */
-  /* A leader that was deposed before the lease was granted says it is gone. */
-  if (at->core.state == EL_ENTRY_DEAD &&
+  if (pr->closed) return; /* the result is not reported */
+  /* A leader that was deposed before the grant answers that the lease does not exist. */
+  if (at->core.state == EL_ENTRY_ENDED &&
       wd->faults.peers[pr->id].deposed_since != 0) {
     return;
   }
   if (is_untouched(st, at) && ls->alive && !ls->sabotaged) {
-    world_violate(wd, "I8 one verdict",
+    world_violate(wd, "I8 one true result",
                   "p%d is told that n%d/%" PRId64 " is gone, and it is not",
                   pr->id, at->key_id, at->core.lease);
   }
 }
 
-/* A watch on its own key, or the look when that is created, tells a holder; unless he has
- * put it back, by what he says as a leader. */
+/* A holder is told by the watch of its key, or by the read when that is created; unless it has put
+ * the key again, by a proclaim as a leader. */
 static void check_told(world *wd, const sim_caller *who, int key_id) {
   const key *it = store_find(&wd->store, key_id, who->lease);
   int64_t late_ms;
@@ -180,20 +180,20 @@ void checks_on_hold_end(world *wd, const sim_caller *who) {
   }
 }
 
-/* A refusal is told at once. */
+/* A refusal is reported at once. */
 void checks_on_delete_answered(world *wd, const sim_peer *pr,
                                const peer_entry *at,
                                const el_outcome *outcome) {
   bool is_refused =
       !outcome->is_done && outcome->is_definite && !outcome->is_retriable;
   if (is_refused && at->let_go) {
-    world_violate(wd, "I8 one verdict",
-                  "p%d isn't told that its release of n%d is refused", pr->id,
-                  at->key_id);
+    world_violate(wd, "I8 one true result",
+                  "p%d does not report that the release of n%d is refused",
+                  pr->id, at->key_id);
   }
 }
 
-/* All of it? */
+/* Tells whether that is so for all keys. */
 static bool was_released(const store *st, const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   for (int i = 0; i < n; i++) {
@@ -208,22 +208,23 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
                         bool found) {
   const store *st = &wd->store;
   const lease *ls = store_find_lease(st, at->core.lease);
-  /* Told by a deposed leader that the lease has gone, and of the delete nothing: it
-   * can't be known, and is no success. */
-  bool is_unknown = at->delete_unsure && at->cut_short;
-  /* An audit has found some of several keys, and it is nobody's release: that of all of
-   * them may come late, and take them. */
+  /* A deposed leader has said that the lease is gone, and the delete has no answer: the outcome is
+   * unknown, and not reported as success. */
+  bool is_unknown = at->is_delete_in_doubt && at->cut_short;
+  /* An audit has found some keys of a multi-lock, and no caller waits for their release: a late
+   * delete of all keys may delete them. */
   bool is_swept =
       key_id_is_multi(at->key_id) && key_id_name(at->key_id) != SEVERAL;
-  if (!found && !is_swept && !is_unknown && (ls->alive || at->delete_unsure) &&
-      !ls->sabotaged &&
+  if (!found && !is_swept && !is_unknown &&
+      (ls->alive || at->is_delete_in_doubt) && !ls->sabotaged &&
       !checks_is_sabotaged(st, at->key_id, at->core.lease, 1)) {
-    world_violate(wd, "I8 one verdict",
+    world_violate(wd, "I8 one true result",
                   "p%d has released n%d and is told it was not there", pr->id,
                   at->key_id);
   }
-  if (found && (is_unknown || !at->delete_unsure) && !was_released(st, at)) {
-    world_violate(wd, "I8 one verdict",
+  if (found && (is_unknown || !at->is_delete_in_doubt) &&
+      !was_released(st, at)) {
+    world_violate(wd, "I8 one true result",
                   "p%d is told that it has released n%d, which was lost",
                   pr->id, at->key_id);
   }

@@ -1,4 +1,5 @@
-/* sim checks_wait: nobody waits for himself, for no one, or for news that don't come. */
+/* sim checks_wait: no deadlock, no wait without a blocking key, and no wait for an event that never
+ * comes. */
 #include <inttypes.h>
 
 #include "caller.h"
@@ -8,9 +9,9 @@
 
 /* ---- no circle ---- */
 
-/* Whose key |at| waits for, if that is there; NULL: nobody's. */
+/* Returns the entry whose key |at| waits for, if that exists; NULL: none. */
 static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
-  const el_place *ahead = &at->core.ahead;
+  const el_queue_key *ahead = &at->core.predecessor;
   int key_id, peer;
   if (at->core.state != EL_ENTRY_WAITING || ahead->rev == 0 ||
       ahead->lease == 0) {
@@ -23,7 +24,7 @@ static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
   return others_find_entry(wd, key_id, ahead->lease, &peer);
 }
 
-/* Each waits for one key at a time, so whoever is in a circle comes to himself. */
+/* Each entry waits for one key at a time, so a cycle leads back to its begin. */
 void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
   const peer_entry *it = find_ahead(wd, at);
   for (int i = 1; it != NULL && i <= CALLERS_MAX; i++) {
@@ -39,8 +40,8 @@ void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
 
 /* ---- no waiting for nothing ---- */
 
-/* Since when nobody has been in the way of |at|; INT64_MAX: somebody is, or it doesn't
- * stand in all of its queues. */
+/* Returns since when no key blocks |at|; INT64_MAX: one does, or |at| is not in all of its
+ * queues. */
 static int64_t first_since(const world *wd, const peer_entry *at) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   el_mode mode = key_id_mode(at->key_id);
@@ -79,7 +80,7 @@ void checks_nobody_waits(world *wd) {
 
 /* ---- no news ---- */
 
-/* Every third of the TTL one of the keys held is looked at, and each in its turn. */
+/* Every TTL/3 one held key is read, each in turn. */
 static void check_told_in_time(world *wd, const sim_caller *who, int key_id) {
   enum { FOR_A_PROBE_MS = 3000 };
   const key *it = store_find(&wd->store, key_id, who->lease);

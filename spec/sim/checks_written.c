@@ -1,5 +1,5 @@
-/* sim checks_written: what a holder writes takes effect while the lock is his, once, in the
- * order in which he writes it; and he is told the truth about it. */
+/* sim checks_written: a guarded write is applied only during its hold, once, in the order of the
+ * calls, and its result is true. */
 #include <inttypes.h>
 
 #include "caller.h"
@@ -7,30 +7,30 @@
 #include "queue.h"
 
 enum {
-  ANSWERS_MAX = 20 /* so many touches don't come late before one write */
+  ANSWERS_MAX = 20 /* more late touches than one write may meet */
 };
 
 /* ---- what etcd does ---- */
 
-/* Is the key of this create_revision an entry? */
+/* Tells whether the key of this create_revision is an entry. */
 static bool is_entry(const world *wd, int key_id, int64_t lease_id,
                      int64_t rev) {
   const key *it = store_find(&wd->store, key_id, lease_id);
   return it != NULL && it->create_rev == rev && key_is_entry(it);
 }
 
-/* Checks the write against the key at |key_id|, one of the writer's keys. */
+/* Checks the write against the key |key_id|, one of the writer's keys. */
 static void check_key(world *wd, const call *what, int key_id) {
   const key *older = NULL;
   if (!is_entry(wd, key_id, what->lease, what->rev)) {
-    world_violate(wd, "I11 guarded",
+    world_violate(wd, "I11 guarded writes",
                   "p%d writes by key %" PRId64
                   " of n%d, which is gone, or off its lease",
                   what->peer, what->rev, key_id);
   }
   if (queue_count_older(&wd->store, key_id_name(key_id), what->rev,
                         key_id_mode(key_id), &older) >= queue_limit(key_id)) {
-    world_violate(wd, "I11 guarded",
+    world_violate(wd, "I11 guarded writes",
                   "p%d writes by key %" PRId64 " of n%d, before %" PRId64,
                   what->peer, what->rev, key_id, older->create_rev);
   }
@@ -38,16 +38,16 @@ static void check_key(world *wd, const call *what, int key_id) {
 
 static void check_token(world *wd, const call *what, int key_id) {
   int64_t *last = &wd->names[key_id_name(key_id)].last_written;
-  if (key_id_mode(key_id) == EL_MODE_PERMIT) return; /* not alone */
+  if (key_id_mode(key_id) == EL_MODE_PERMIT) return; /* several hold at once */
   if (what->rev < *last) {
-    world_violate(wd, "I11 guarded",
+    world_violate(wd, "I11 guarded writes",
                   "p%d writes by key %" PRId64 " of n%d after %" PRId64,
                   what->peer, what->rev, key_id, *last);
   }
   *last = what->rev;
 }
 
-/* One that is not alone may write by several of its holds: each has an order of its own. */
+/* A caller with several permits may write by each: each has an order of its own. */
 static bool is_of_another_hold(world *wd, const call *what, int datum) {
   bool is_same = wd->writes.last_rev[datum] == what->rev;
   wd->writes.last_rev[datum] = what->rev;
@@ -59,7 +59,7 @@ static void check_order(world *wd, const call *what, int key_id) {
   uint32_t *last = &wd->writes.last_of_rev[datum];
   uint32_t number = what->write.number;
   if (!is_of_another_hold(wd, what, datum) && number <= *last) {
-    world_violate(wd, "I11 guarded",
+    world_violate(wd, "I11 guarded writes",
                   "p%d writes number %" PRIu32 " by n%d after %" PRIu32,
                   what->peer, number, key_id, *last);
   }
@@ -76,10 +76,10 @@ static bool is_whole(const world *wd, int key_id, int64_t lease_id,
   return true;
 }
 
-/* Has the key on which the order hangs the mod_revision that |what| wants? */
+/* Tells whether the order key has the mod_revision that |what| is guarded by. */
 static bool is_in_order(const world *wd, const call *what) {
   int key_ids[NAMES_MAX];
-  int note = key_id_make(key_id_name(what->key_id), EL_NOTE_WRITE_ORDER, 0);
+  int note = key_id_make(key_id_name(what->key_id), EL_MARKER_WRITE_ORDER, 0);
   const key *it;
   key_id_all(what->key_id, key_ids);
   it = key_id_mode(what->key_id) == EL_MODE_WRITE
@@ -94,7 +94,7 @@ static void check_barred(world *wd, const call *what) {
   if (!is_whole(wd, what->key_id, what->lease, what->rev)) return;
   wd->figures->writes_late += !is_touch;
   if (is_touch || is_in_order(wd, what)) {
-    world_violate(wd, "I11 guarded",
+    world_violate(wd, "I11 guarded writes",
                   "p%d may not write by key %" PRId64 " of n%d, which is there",
                   what->peer, what->rev, what->key_id);
   }
@@ -119,13 +119,13 @@ void checks_on_written(world *wd, const call *what,
     check_order(wd, what, key_ids[i]);
   }
   if (!is_touch && wd->writes.refused[what->write.number]) {
-    world_violate(wd, "I11 guarded",
+    world_violate(wd, "I11 guarded writes",
                   "p%d writes number %" PRIu32 ", and was told that it won't",
                   what->peer, what->write.number);
   }
 }
 
-/* Go's recipe passes whose mod_revision is above its own. */
+/* Go's recipe does not wait for a key with a mod_revision above its own. */
 void checks_on_put(world *wd, const change *what) {
   const key *is = &what->after;
   el_mode mode = key_id_mode(is->key_id);
@@ -147,8 +147,8 @@ uint32_t checks_on_write(world *wd) {
 void checks_on_write_begun(world *wd, const sim_peer *pr, const peer_entry *at,
                            el_write_action action) {
   if (at->writes.n > 0 && action != EL_WRITE_WAIT) {
-    world_violate(wd, "I11 guarded", "p%d writes twice at once by n%d", pr->id,
-                  at->key_id);
+    world_violate(wd, "I11 guarded writes", "p%d writes twice at once by n%d",
+                  pr->id, at->key_id);
   }
 }
 
@@ -157,12 +157,12 @@ void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
   const sim_caller *who =
       at->writes.caller != NOBODY ? &wd->callers[at->writes.caller] : NULL;
   if (who == NULL || !who->claiming || who->token != at->writes.rev) {
-    world_violate(wd, "I11 guarded", "p%d writes by n%d, which it has let go",
-                  pr->id, at->key_id);
+    world_violate(wd, "I11 guarded writes",
+                  "p%d writes by n%d, which it has let go", pr->id, at->key_id);
   }
   if (kind == CALL_TOUCH && wd->faults.calm && !wd->faults.meddled) {
-    world_violate(wd, "I9 calm", "p%d touches n%d for nothing", pr->id,
-                  at->key_id);
+    world_violate(wd, "I9 no false failure", "p%d touches n%d for nothing",
+                  pr->id, at->key_id);
   }
   if (at->writes.answers > ANSWERS_MAX) {
     world_violate(wd, "I5 progress", "p%d writes by n%d again and again",
@@ -182,17 +182,18 @@ static bool is_there(const world *wd, const peer_entry *at, uint32_t number) {
 void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
                           el_write_action how) {
   const sim_write *told = &at->writes.waiting[0];
-  bool is_refused = how == EL_WRITE_UNSENT || how == EL_WRITE_LET_GO ||
-                    how == EL_WRITE_KEY_GONE;
-  if (how == EL_WRITE_DONE && !is_there(wd, at, told->number)) {
-    world_violate(wd, "I11 guarded",
+  bool is_refused = how == EL_WRITE_REPORT_UNSENT ||
+                    how == EL_WRITE_REPORT_NOT_HELD ||
+                    how == EL_WRITE_REPORT_KEY_GONE;
+  if (how == EL_WRITE_REPORT_DONE && !is_there(wd, at, told->number)) {
+    world_violate(wd, "I11 guarded writes",
                   "p%d is told that number %" PRIu32
                   " is written, and it is not",
                   pr->id, told->number);
   }
-  if (how == EL_WRITE_KEY_GONE &&
+  if (how == EL_WRITE_REPORT_KEY_GONE &&
       is_whole(wd, at->key_id, at->core.lease, at->writes.rev)) {
-    world_violate(wd, "I8 one verdict",
+    world_violate(wd, "I8 one true result",
                   "p%d is told by a write that n%d is gone, and it is not",
                   pr->id, at->key_id);
   }

@@ -1,4 +1,4 @@
-/* sim clock: what a peer's own clock shows. */
+/* sim clock: a peer's own clock. */
 #include "clock.h"
 
 enum { MILLION = 1000000 };

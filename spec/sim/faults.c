@@ -1,9 +1,9 @@
-/* sim faults: what goes wrong in one history, how often, and when. */
+/* sim faults: which faults one history has, how often, and when. */
 #include "faults.h"
 
 #include <string.h>
 
-/* How much of a fault a wild history has at most. */
+/* The largest rate or number of a fault. */
 typedef struct measure {
   fault what;
   int chance; /* per mille of the messages */
@@ -15,7 +15,7 @@ static const measure measures[] = {
     {FAULT_LATE, 150, 0},       {FAULT_ANSWER_LATE, 150, 0},
     {FAULT_REFUSED, 300, 0},    {FAULT_UNAVAILABLE, 150, 0},
     {FAULT_NOSPACE, 40, 0},     {FAULT_DENIED, 10, 0},
-    {FAULT_KEEP_BREAK, 150, 0}, {FAULT_STALE_LOOK, 500, 0},
+    {FAULT_KEEP_BREAK, 150, 0}, {FAULT_STALE_READ, 500, 0},
     {FAULT_WATCH_LATE, 300, 0}, {FAULT_SWALLOWED, 300, 0},
     {FAULT_REPLAYED, 300, 0},   {FAULT_WATCH_BREAK, 50, 0},
     {FAULT_PARTITION, 0, 6},    {FAULT_ELECTION, 0, 5},
@@ -39,8 +39,8 @@ static void draw_latency(faults *fl, rng *dice) {
   }
 }
 
-/* Clocks differ by up to a hundredth, which is more than sound ones ever do; and where
- * leases are short and days are not calm, by nearly all that the margin is. */
+/* Clock rates differ by up to 1 %, more than those of real machines; with short leases and faults,
+ * by nearly the whole margin. */
 static void draw_clocks(faults *fl, rng *dice, int64_t ttl_ms) {
   static const int64_t apart[] = {0, 1000, 10000, 80000}; /* of a million */
   bool is_sound = fl->calm || ttl_ms > 10000;
@@ -61,7 +61,7 @@ static bool is_meddling(fault what) {
          what == FAULT_ADMIN_REVOKE;
 }
 
-/* |share|, per mille, of the kinds of faults happen at all. */
+/* |share|, per mille, of the kinds of faults happen in this history. */
 static void draw_faults(faults *fl, rng *dice, int share, int strength) {
   for (int i = 0; i < MEASURES; i++) {
     const measure *it = &measures[i];

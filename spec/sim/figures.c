@@ -1,4 +1,4 @@
-/* sim figures: what all histories together came to. */
+/* sim figures: counts over all histories. */
 #include "figures.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ static const char *const fault_str[FAULTS] = {
     [FAULT_NOSPACE] = "no space",
     [FAULT_DENIED] = "denied",
     [FAULT_KEEP_BREAK] = "keepalive broken",
-    [FAULT_STALE_LOOK] = "stale read",
+    [FAULT_STALE_READ] = "stale read",
     [FAULT_WATCH_LATE] = "watch late",
     [FAULT_SWALLOWED] = "watch swallowed",
     [FAULT_REPLAYED] = "watch replayed",
@@ -92,7 +92,7 @@ void figures_print(const figures *all) {
   print_one("locked", all->locked);
   print_one("timed out", all->timeouts);
   print_one("refused", all->refused);
-  print_one("place lost", all->places_lost);
+  print_one("key lost", all->keys_lost);
   print_table("losses", loss_str, all->losses, FIGURE_LOSSES);
   print_table("faults", fault_str, all->faults, FAULTS);
   printf("claims\n");

@@ -1,4 +1,4 @@
-/* sim history: one seed, from the first request until nothing is left. */
+/* sim history: one history, from the first request until nothing is left. */
 #include "history.h"
 
 #include "caller.h"
@@ -10,9 +10,9 @@ enum {
   ACTIVE_MIN_MS = 5000,
   ACTIVE_MAX_MS = 60000,
   LOOK_EVERY_MS = 250,
-  PATIENCE_MS = CALLER_KEEP_MS +
-                60000, /* what is left after the faults must end by then */
-  EVENTS_MAX = 2000000 /* more than any sound history needs */
+  PATIENCE_MS =
+      CALLER_KEEP_MS + 60000, /* all work after the faults must end by then */
+  EVENTS_MAX = 2000000        /* more than any correct history needs */
 };
 
 static void on_change(void *arg, const change *what) {
@@ -21,7 +21,7 @@ static void on_change(void *arg, const change *what) {
   stream_on_change(wd, what);
 }
 
-/* |share|, per mille, of the peers want others to be kept out for a while after them. */
+/* |share|, per mille, of the peers have a lock delay. */
 static void draw_delay(world *wd, sim_peer *pr, int share) {
   static const int64_t delays[] = {1, 1000, 4000, 15000};
   if (!rng_chance(&wd->dice, share)) return;
@@ -65,7 +65,7 @@ static void fill(world *wd) {
 
 /* ---- the end ---- */
 
-/* A client that would keep a key for long is closed. */
+/* A peer whose key would linger for long is closed. */
 static void close_lingering(world *wd) {
   enum { LONG_MS = 20000 };
   if (wd->waits_out || wd->now_ms <= wd->quiet_from_ms) return;
@@ -126,7 +126,7 @@ bool history_run(world *wd, uint64_t seed, figures *all) {
   if (wd->faults.calm) look_at_waits(wd, NULL);
   while (!wd->failed && world_next(wd)) {
     if (wd->n_events > EVENTS_MAX) {
-      world_violate(wd, "I5 progress", "it runs in circles");
+      world_violate(wd, "I5 progress", "it does not end");
     }
   }
   all->histories++;

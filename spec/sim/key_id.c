@@ -1,9 +1,9 @@
-/* sim key_id: the keys that one lease can have in the queues. */
+/* sim key_id: numbers for the keys that one lease can have in the queues. */
 #include "key_id.h"
 
-#include "rules/kind.h"
+#include "protocol/conflict_matrix.h"
 
-/* Takes the |nth| of the names that aren't |taken| yet. */
+/* Takes the |nth| of the names that are not |taken|. */
 static int take_name(unsigned *taken, int nth) {
   int name = 0;
   for (;; name++) {
@@ -28,6 +28,6 @@ int key_id_all_of_several(int several, int *key_ids) {
 }
 
 bool key_id_conflicts(int a, int b) {
-  return el_kind_is_in_way(key_id_mode(a), key_id_mode(b)) &&
+  return el_modes_conflict(key_id_mode(a), key_id_mode(b)) &&
          key_id_is_beside(a, b);
 }

@@ -1,4 +1,4 @@
-/* sim net: carries requests to the store and answers back, or doesn't. */
+/* sim net: carries requests to the store and answers back, with faults. */
 #include "net.h"
 
 #include <string.h>
@@ -8,9 +8,8 @@
 #include "trouble.h"
 
 enum {
-  /* etcd itself applies what it got this long ago, most of the time: a hop before
-   * it may have kept the request for longer (NET_WAY_MAX_MS), and a partition has
-   * no end of its own. */
+  /* Usually etcd applies a request within this time. A proxy before it may hold the request back
+   * for longer (NET_WAY_MAX_MS), and so may a partition. */
   APPLY_MAX_MS = 7000,
   ANSWER_MAX_MS = 30000
 };
@@ -21,7 +20,7 @@ static int64_t latency(world *wd) {
 
 /* ---- the store's side ---- */
 
-/* An answer that comes after the time-out is heard of, too. */
+/* An answer after the timeout is delivered, too. */
 static int64_t answer_latency(world *wd) {
   return latency(wd) + (world_chance(wd, FAULT_ANSWER_LATE)
                             ? rng_between(&wd->dice, 1, ANSWER_MAX_MS)
@@ -51,10 +50,10 @@ static void watch_lease(world *wd, int64_t id) {
   world_post(wd, ls->expires_at + ls->late_ms, NOBODY, expire)->who = (int)id;
 }
 
-/* The revision that the member has, which a serializable read is served of. */
+/* Returns the revision of the member that answers a serializable read. */
 static int64_t member_rev(world *wd, int peer) {
   int64_t rev = faults_member_rev(&wd->faults, peer, wd->now_ms, wd->store.rev);
-  if (rev == wd->store.rev && world_chance(wd, FAULT_STALE_LOOK)) {
+  if (rev == wd->store.rev && world_chance(wd, FAULT_STALE_READ)) {
     rev -= rng_between(&wd->dice, 1, 20);
   }
   return rev > 1 ? rev : 1;
@@ -62,7 +61,7 @@ static int64_t member_rev(world *wd, int peer) {
 
 static void apply(world *wd, const call *what, reply *answer) {
   if (request_is_local(what)) {
-    request_look_at(&wd->store, what, member_rev(wd, what->peer), answer);
+    request_read_at(&wd->store, what, member_rev(wd, what->peer), answer);
     if (faults_is_deposed(&wd->faults, what->peer, wd->now_ms)) {
       answer->event.term = wd->faults.peers[what->peer].old_term;
     }
@@ -103,7 +102,7 @@ static void arrive_no_more(world *wd, const world_event *ev) {
   (void)ev;
 }
 
-/* Those that travel with |first|, which are taken out of the queue. */
+/* Removes the requests of the batch of |first| from the queue. */
 static int gather(world *wd, const world_event *first, world_event *all) {
   int n = 0;
   all[n++] = *first;
@@ -168,7 +167,7 @@ static void post_error(world *wd, trip go, int64_t at_ms, bool definite,
                        bool retriable) {
   reply answer;
   memset(&answer, 0, sizeof answer);
-  answer.event.kind = EL_ENTRY_ANSWER;
+  answer.event.kind = EL_ENTRY_ON_ANSWER;
   answer.event.outcome.sent_ms = go.what->sent_ms;
   answer.event.outcome.is_definite = definite;
   answer.event.outcome.is_retriable = retriable;
@@ -188,8 +187,8 @@ static bool can_outgrow_space(const call *what) {
            what->ask.request == EL_REQUEST_ENQUEUE));
 }
 
-/* Nothing passes, but what was sent may still lie somewhere and be applied
- * when it is over; or it is known at once that nobody is there. */
+/* No message passes, but a request that was sent may be applied after the partition; or the
+ * connection is refused at once. */
 static void send_into_partition(world *wd, trip go, int64_t until_ms) {
   int64_t luck = rng_between(&wd->dice, 0, 9);
   if (luck < 3) {
@@ -219,10 +218,10 @@ static bool send_with_error(world *wd, trip go) {
 }
 
 static bool is_write(const call *what) {
-  return what->kind == CALL_ENTRY && what->ask.request != EL_REQUEST_LOOK;
+  return what->kind == CALL_ENTRY && what->ask.request != EL_REQUEST_READ;
 }
 
-/* A write of |peer| that is on its way; NULL: none. */
+/* Returns a write of |peer| in flight; NULL: none. */
 static world_event *find_companion(const world *wd, int peer) {
   for (int i = 0; i < wd->n_heap; i++) {
     world_event *ev = &wd->pool[wd->heap[i]];
@@ -248,7 +247,7 @@ static bool puts_key(const call *what) {
          what->ask.request == EL_REQUEST_ENQUEUE;
 }
 
-/* Does |with|, or one that travels with it, put a key into the same queue? */
+/* Tells whether |with|, or a request of its batch, puts a key into the same queue. */
 static bool has_same_queue(const world *wd, const call *what,
                            const world_event *with) {
   for (int i = 0; i < wd->n_heap; i++) {
@@ -263,7 +262,7 @@ static bool has_same_queue(const world *wd, const call *what,
   return false;
 }
 
-/* Has |go| travel with another one, perhaps. */
+/* Lets |go| join the batch of another request, at random. */
 static bool join(world *wd, trip go) {
   world_event *with;
   uint32_t batch;
@@ -289,7 +288,7 @@ void net_send(world *wd, const call *what, event_run on_reply) {
     send_into_partition(wd, go, cond->partition_until);
   } else if (faults_is_deposed(&wd->faults, what->peer, wd->now_ms) &&
              cond->deposed_times_out && needs_quorum(what)) {
-    return; /* the old leader waits for a majority that has left it */
+    return; /* the old leader waits for a quorum that it has lost */
   } else if (send_with_error(wd, go)) {
     return;
   } else if (world_chance(wd, FAULT_LOST)) {
@@ -303,7 +302,7 @@ void net_send(world *wd, const call *what, event_run on_reply) {
 
 /* ---- the keepalive stream ---- */
 
-/* A deposed leader says yes to whatever it knew, and knows nothing newer. */
+/* A deposed leader renews the leases that it knew, and knows no newer ones. */
 static void keep_for_nothing(const world *wd, const call *what, reply *answer) {
   const condition *cond = &wd->faults.peers[what->peer];
   const lease *ls = store_find_lease(&wd->store, what->lease);

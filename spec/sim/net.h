@@ -1,19 +1,18 @@
-/* sim net: carries requests to the store and answers back, or doesn't. */
+/* sim net: carries requests to the store and answers back, with faults. */
 #ifndef SIM_NET_H
 #define SIM_NET_H
 
 #include "message.h"
 #include "world.h"
 
-/* A request may be on its way for so long until the store carries it out. */
+/* The longest time until the store applies a request. */
 enum { NET_WAY_MAX_MS = 45000 };
 
-/* Sends |what|; |on_reply| runs at the peer with ev->call and ev->reply, at
- * least once: with the answer, with an error, or with a time-out. Whoever
- * hears of a call for the second time ignores it. */
+/* Sends |what|. |on_reply| runs at the peer with ev->call and ev->reply, at least once: with the
+ * answer, an error or a timeout. The receiver ignores a second reply to one call. */
 void net_send(world *wd, const call *what, event_run on_reply);
 
-/* The same for the keepalive stream, where silence is silence. */
+/* The same for the keepalive stream, which has no timeouts. */
 void net_keep_alive(world *wd, const call *what, event_run on_reply);
 
 #endif

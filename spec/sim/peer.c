@@ -1,4 +1,4 @@
-/* sim peer: one process that locks, driven as the real driver does it. */
+/* sim peer: one client process, driven as src/lock does it. */
 #include "peer.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ bool peer_is_quiet(const sim_peer *pr) {
   }
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
-    if (at->used && !el_entry_is_over(&at->core)) return false;
+    if (at->used && !el_entry_is_finished(&at->core)) return false;
   }
   return true;
 }
@@ -55,15 +55,16 @@ static bool is_due(const world *wd, const sim_peer *pr, int64_t wake_at) {
 }
 
 static void tell_time(world *wd, sim_peer *pr, peer_entry *at) {
-  el_local_event event = {.kind = EL_LOCAL_TIMER};
+  el_local_event event = {.kind = EL_LOCAL_ON_TIMER};
   at->wake_ms = 0;
   queue_step_entry(wd, pr, at, &event);
 }
 
 static void tick(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
-  el_session_event timer = {.kind = EL_SESSION_TIMER};
-  if (ev->turn != (uint32_t)pr->tick_ms) return; /* another came before */
+  el_session_event timer = {.kind = EL_SESSION_ON_TIMER};
+  if (ev->turn != (uint32_t)pr->tick_ms)
+    return; /* an earlier tick was scheduled since */
   pr->tick_ms = 0;
   for (int i = 0; i < pr->n_sessions; i++) {
     if (pr->sessions[i].used && is_due(wd, pr, pr->sessions[i].core.wake_at)) {
@@ -72,7 +73,7 @@ static void tick(world *wd, const world_event *ev) {
   }
   for (int i = 0; i < pr->n_entries; i++) {
     if (pr->entries[i].used && is_due(wd, pr, pr->entries[i].core.wake_at)) {
-      entry_step_simple(wd, pr, i, EL_ENTRY_TIMER);
+      entry_step_simple(wd, pr, i, EL_ENTRY_ON_TIMER);
     }
     if (pr->entries[i].used && is_due(wd, pr, pr->entries[i].wake_ms)) {
       tell_time(wd, pr, &pr->entries[i]);
@@ -97,31 +98,32 @@ static void spread_lapse(world *wd, sim_peer *pr, int session) {
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
     if (at->used && at->session == session && at->core.state == EL_ENTRY_HELD) {
-      entry_step_simple(wd, pr, i, EL_ENTRY_LAPSED);
+      entry_step_simple(wd, pr, i, EL_ENTRY_ON_EXPIRED);
     }
   }
 }
 
 static void end_entry(world *wd, sim_peer *pr, int entry, int session) {
-  el_entry_event dead = {.kind = EL_ENTRY_SESSION_DEAD,
-                         .end = pr->sessions[session].core.end};
-  const el_renewal *last = &pr->sessions[session].core.last;
+  el_entry_event dead = {.kind = EL_ENTRY_ON_SESSION_ENDED,
+                         .session_end = pr->sessions[session].core.end};
+  const el_renewal *last = &pr->sessions[session].core.latest;
   peer_entry *at = &pr->entries[entry];
   at->keeps_out = at->core.state == EL_ENTRY_LOCK_DELAY;
   at->cut_short =
-      dead.end != EL_SESSION_CLOSED && dead.end != EL_SESSION_LEFT &&
+      dead.session_end != EL_SESSION_END_CLOSED &&
+      dead.session_end != EL_SESSION_END_LEFT_TO_EXPIRE &&
       clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->lock_delay_ms;
   entry_step(wd, pr, entry, &dead);
   if (at->queue != NOBODY && !wd->failed) entry_leave_over(pr, entry);
 }
 
-/* Those that were started last come first: their owners wait again, each before those
- * that do already. */
+/* In reverse order of their start: the acquisitions of each wait again, before those that wait
+ * already. */
 static void end_entries(world *wd, sim_peer *pr, int queue, int session) {
-  struct el_local_place_list *places = &pr->queues[queue].core.places;
+  struct el_local_entry_list *places = &pr->queues[queue].core.entries;
   while (!TAILQ_EMPTY(places) && !wd->failed) {
-    el_local_place *last = TAILQ_LAST(places, el_local_place_list);
-    end_entry(wd, pr, (int)(entry_of_place(last) - pr->entries), session);
+    el_local_entry *last = TAILQ_LAST(places, el_local_entry_list);
+    end_entry(wd, pr, (int)(entry_of_local(last) - pr->entries), session);
   }
 }
 
@@ -136,11 +138,12 @@ static void retire(world *wd, sim_peer *pr, int session) {
   }
 }
 
-/* No lease is to be had: whoever needs one is told. */
+/* etcd grants no lease: all waits for one fail. */
 static void refuse(world *wd, sim_peer *pr, int session) {
   pr->sessions[session].refused = false;
   for (int i = 0; i < pr->n_queues; i++) {
-    el_local_event event = {.kind = EL_LOCAL_REFUSE, .err = &caller_refused};
+    el_local_event event = {.kind = EL_LOCAL_ON_LEASE_REFUSED,
+                            .err = &caller_refused};
     if (pr->queues[i].used) queue_step(wd, pr, i, &event);
   }
   checks_after_refusal(wd, pr);
@@ -162,22 +165,24 @@ static bool settle_claims(world *wd, sim_peer *pr) {
     const el_session *core = &pr->sessions[at->session].core;
     bool can_claim;
     if (at->used && at->core.state == EL_ENTRY_CONFIRMING &&
-        core->last.sent_ms >= at->core.confirm_ms) {
-      entry_step_simple(wd, pr, i, EL_ENTRY_RENEWED);
+        core->latest.sent_ms >= at->core.confirm_ms) {
+      entry_step_simple(wd, pr, i, EL_ENTRY_ON_LEASE_CONFIRMED);
       changed = true;
     }
     if (!at->used || at->core.state != EL_ENTRY_PROVING) continue;
-    can_claim = el_session_can_claim(core, clock_now(wd, pr->id));
-    if (!can_claim && !at->core.fresh) continue; /* it knows */
+    can_claim = el_session_is_proven(core, clock_now(wd, pr->id));
+    if (!can_claim && !at->core.is_fresh)
+      continue; /* the entry knows already */
     entry_step_simple(wd, pr, i,
-                      can_claim ? EL_ENTRY_CLAIMED : EL_ENTRY_UNPROVEN);
+                      can_claim ? EL_ENTRY_ON_LEASE_PROVEN
+                                : EL_ENTRY_ON_LEASE_UNPROVEN);
     changed = true;
   }
   return changed;
 }
 
 static bool settle_holds(world *wd, sim_peer *pr, int session) {
-  el_session_event holds = {.kind = EL_SESSION_HOLDS};
+  el_session_event holds = {.kind = EL_SESSION_ON_HOLDS_CHANGED};
   holds.holds = session_count_holds(pr, session);
   if (holds.holds == pr->sessions[session].holds) return false;
   pr->sessions[session].holds = holds.holds;
@@ -186,32 +191,33 @@ static bool settle_holds(world *wd, sim_peer *pr, int session) {
 }
 
 static bool end_unused(world *wd, sim_peer *pr) {
-  el_session_event unused = {.kind = EL_SESSION_UNUSED};
+  el_session_event unused = {.kind = EL_SESSION_ON_UNUSED};
   const el_session *core;
   if (pr->session == NOBODY || !peer_is_quiet(pr)) return false;
   core = &pr->sessions[pr->session].core;
-  if (core->state != EL_SESSION_ALIVE || !core->unsure) return false;
+  if (core->state != EL_SESSION_ALIVE || !core->has_put_in_doubt) return false;
   session_step(wd, pr, pr->session, &unused);
   return core->state != EL_SESSION_ALIVE;
 }
 
-/* One that has nothing left in etcd, and that no owner waits for. */
+/* Tells whether the entry must be kept: it is in use, or an acquisition waits in its queue. */
 static bool is_of_use(const sim_peer *pr, const peer_entry *at) {
-  return !el_local_place_is_idle(&at->place) ||
+  return !el_local_entry_is_idle(&at->local) ||
          (at->queue != NOBODY &&
           !TAILQ_EMPTY(&pr->queues[at->queue].core.waiting));
 }
 
-/* Does somebody wait in its queue yet, whose session has ended? */
+/* Tells whether an acquisition waits in its queue after the end of the session. */
 static bool is_awaited(const world *wd, const peer_entry *gone) {
   const sim_caller *who = &wd->callers[key_id_caller(gone->key_id)];
   return who->key_id == gone->key_id && who->state == CALLER_WAITING;
 }
 
-/* As the local queue gives the slot back of |gone|, which it has forgotten: with the last
- * of its places, and if all were certain. */
+/* Tells whether the slot of |gone|, which was freed, may be used again, as in src/lock: after the
+ * last entry with this key, and only if none has a request in doubt. */
 static bool may_repeat(const world *wd, sim_peer *pr, const peer_entry *gone) {
-  bool is_certain = el_entry_is_certain(&gone->core) && !gone->has_unsure_twin;
+  bool is_certain =
+      el_entry_is_definite(&gone->core) && !gone->has_twin_in_doubt;
   bool is_last = true;
   if (!key_id_is_multi(gone->key_id) || key_id_name(gone->key_id) != SEVERAL) {
     return false;
@@ -220,7 +226,7 @@ static bool may_repeat(const world *wd, sim_peer *pr, const peer_entry *gone) {
     peer_entry *at = &pr->entries[i];
     if (!at->used || at->key_id != gone->key_id) continue;
     is_last = false;
-    at->has_unsure_twin |= !is_certain;
+    at->has_twin_in_doubt |= !is_certain;
   }
   return is_last && is_certain && !is_awaited(wd, gone);
 }
@@ -228,10 +234,10 @@ static bool may_repeat(const world *wd, sim_peer *pr, const peer_entry *gone) {
 static void forget(sim_peer *pr, peer_entry *at) {
   el_local_queue_remove(at->queue != NOBODY ? &pr->queues[at->queue].core
                                             : &pr->left_over,
-                        &at->place);
+                        &at->local);
   at->used = false;
   at->n_watches = 0;
-  at->look_call = at->contenders_call = 0;
+  at->query_call = at->contenders_call = 0;
 }
 
 static void forget_entries(world *wd, sim_peer *pr) {
@@ -273,10 +279,10 @@ void peer_settle(world *wd, sim_peer *pr) {
 
 /* ---- for its callers ---- */
 
-/* What conflicts with what |queue| wants lingers no longer. */
+/* Ends the linger of keys that conflict with |queue|. */
 static void contend(world *wd, sim_peer *pr, int queue) {
   for (int i = 0; i < pr->n_queues; i++) {
-    el_local_event event = {.kind = EL_LOCAL_CONTENDER};
+    el_local_event event = {.kind = EL_LOCAL_ON_CONTENDER};
     if (queue_is_beside(pr, queue, i)) queue_step(wd, pr, i, &event);
   }
 }
@@ -284,40 +290,43 @@ static void contend(world *wd, sim_peer *pr, int queue) {
 void peer_join(world *wd, int id, int caller) {
   sim_peer *pr = &wd->peers[id];
   sim_caller *who = &wd->callers[caller];
-  el_local_event join = {.kind = EL_LOCAL_JOIN,
-                         .owner = &who->owners[who->owner].core};
+  el_local_event join = {.kind = EL_LOCAL_ON_JOIN,
+                         .acquisition =
+                             &who->acquisitions[who->acquisition].core};
   int queue = queue_get(pr, key_id_queue(who->key_id));
-  who->owners[who->owner].queue = queue;
+  who->acquisitions[who->acquisition].queue = queue;
   contend(wd, pr, queue);
   queue_step(wd, pr, queue, &join);
   peer_settle(wd, pr);
 }
 
-/* |event| of the caller's present owner, if its queue still has it. */
+/* Gives |event| of the caller's latest acquisition to its queue, if that still has it. */
 static void step_owner(world *wd, int id, int caller, el_local_event *event) {
   sim_peer *pr = &wd->peers[id];
   sim_caller *who = &wd->callers[caller];
-  event->owner = &who->owners[who->owner].core;
-  queue_step(wd, pr, who->owners[who->owner].queue, event);
+  event->acquisition = &who->acquisitions[who->acquisition].core;
+  queue_step(wd, pr, who->acquisitions[who->acquisition].queue, event);
   peer_settle(wd, pr);
 }
 
 void peer_leave(world *wd, int id, int caller, el_leave how, el_loss loss) {
   sim_caller *who = &wd->callers[caller];
   peer_entry *at = peer_entry_of(who);
-  el_local_event leave = {
-      .kind = EL_LOCAL_LEAVE, .how = how, .loss = loss, .err = &caller_gave_up};
+  el_local_event leave = {.kind = EL_LOCAL_ON_LEAVE,
+                          .how = how,
+                          .loss = loss,
+                          .err = &caller_gave_up};
   if (at != NULL) leave.mod_rev = writes_end(at, caller);
   step_owner(wd, id, caller, &leave);
 }
 
 void peer_max_hold(world *wd, int id, int caller) {
-  el_local_event event = {.kind = EL_LOCAL_MAX_HOLD};
+  el_local_event event = {.kind = EL_LOCAL_ON_MAX_HOLD};
   step_owner(wd, id, caller, &event);
 }
 
 void peer_downgrade(world *wd, int id, int caller) {
-  el_local_event event = {.kind = EL_LOCAL_DOWNGRADE};
+  el_local_event event = {.kind = EL_LOCAL_ON_DOWNGRADED};
   step_owner(wd, id, caller, &event);
   peer_write(wd, id, caller, WRITE_DOWNGRADE);
 }
@@ -330,7 +339,7 @@ static void step_all(world *wd, sim_peer *pr, const el_local_event *event) {
 }
 
 void peer_fail_waiting(world *wd, int id) {
-  el_local_event event = {.kind = EL_LOCAL_FAIL_WAITING,
+  el_local_event event = {.kind = EL_LOCAL_ON_UNREACHABLE,
                           .err = &caller_refused};
   step_all(wd, &wd->peers[id], &event);
   checks_after_fail_waiting(wd, &wd->peers[id]);
@@ -339,9 +348,9 @@ void peer_fail_waiting(world *wd, int id) {
 
 void peer_close(world *wd, int id) {
   sim_peer *pr = &wd->peers[id];
-  el_session_event close = {.kind = EL_SESSION_CLOSE};
+  el_session_event close = {.kind = EL_SESSION_ON_CLOSE};
   el_local_event end = {
-      .kind = EL_LOCAL_END, .loss = EL_LOSS_CLOSED, .err = &caller_closed};
+      .kind = EL_LOCAL_ON_CLOSE, .loss = EL_LOSS_CLOSED, .err = &caller_closed};
   if (pr->closed) return;
   pr->closed = true;
   step_all(wd, pr, &end);

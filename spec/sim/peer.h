@@ -1,19 +1,17 @@
-/* sim peer: one process that locks, driven as the real driver does it.
+/* sim peer: one client process, driven as src/lock does it.
  *
- * It has one session at a time. For each name and mode it has a local queue of owners, which
- * has entries. The parts:
- * peer.c is the order in which things are done after every event (settle),
- * peer_session.c, peer_entry.c and peer_queue.c carry out what the step functions answer,
- * peer_behind.c finds out who is behind a key.
+ * It has one session at a time, and for each name and mode a local queue with its entries. peer.c
+ * has the order of work after each event (settle); peer_session.c, peer_entry.c and peer_queue.c
+ * carry out the actions of the step functions; peer_behind.c queries the contention for a key.
  */
 #ifndef SIM_PEER_H
 #define SIM_PEER_H
 
 #include "caller.h"
-#include "rules/entry.h"
-#include "rules/local_queue.h"
-#include "rules/session.h"
-#include "rules/turn.h"
+#include "protocol/entry.h"
+#include "protocol/local_queue.h"
+#include "protocol/session.h"
+#include "protocol/handoff_budget.h"
 #include "stream.h"
 #include "world.h"
 
@@ -27,79 +25,85 @@ enum {
 typedef struct peer_session {
   bool used;
   el_session core;
-  /* The calls that are awaited, 0: none. */
-  uint32_t grant_call, keep_call, probe_call, revoke_call, audit_call;
+  /* The calls in flight; 0: none. */
+  uint32_t grant_call, keep_call, read_call, revoke_call, audit_call;
   int64_t grant_id;
-  int probe_entry; /* whose key the probe reads */
-  int64_t probe_rev;
-  int probe_turn;             /* so that every held key gets its probe */
-  int holds;                  /* as last told */
-  bool lapsed, gone, refused; /* told by the session, not yet dealt with */
-  int64_t second_ms;          /* for the figures: this second ... */
-  int64_t keepalives;         /* ... has seen so many */
+  int read_entry; /* whose key the read in flight reads */
+  int64_t read_rev;
+  int read_turn;              /* so that each held key is read in turn */
+  int holds;                  /* as last reported to the session */
+  bool lapsed, gone, refused; /* reported by the session, not handled yet */
+  int64_t second_ms;          /* for the figures: begin of this second ... */
+  int64_t keepalives;         /* ... and keepalives in it */
 } peer_session;
 
-/* What the one who holds writes. */
+/* The guarded writes of a hold. */
 typedef struct peer_writes {
   el_write_order order;
-  int of;      /* which caller's they are */
-  int caller;  /* the same while it holds; else NOBODY */
-  int64_t rev; /* create_revision of the hold's key */
-  sim_write waiting[WRITES_WAITING_MAX]; /* the first is under way */
+  int of;                                /* the caller that writes */
+  int caller;                            /* the same while it holds, else
+                                            NOBODY */
+  int64_t rev;                           /* create_revision of the hold's key */
+  sim_write waiting[WRITES_WAITING_MAX]; /* the first is in progress */
   int n;
-  uint32_t
-      call; /* that is awaited, or the time until it is sent again; 0: none */
+  uint32_t call; /* in flight, or the backoff before
+                                            the next attempt; 0: none */
   uint8_t failures;
-  int answers;   /* both of the first */
-  bool detached; /* the last of them found a key off its lease */
+  int answers;   /* to the first one so far */
+  bool detached; /* the last answer found a key off
+                                            its lease */
 } peer_writes;
 
 typedef struct peer_entry {
   bool used;
   el_entry core;
   int key_id, session;
-  uint32_t call;    /* that is awaited, 0: none */
-  int64_t seen_ms;  /* when the latest request that was answered was sent */
-  int64_t heard_ms; /* and when its answer came */
-  bool seen_stale;  /* it may have been answered by a member that is behind */
-  watch watches[NAMES_MAX]; /* its own */
+  uint32_t call;            /* in flight; 0: none */
+  int64_t seen_ms;          /* when the latest answered request was sent */
+  int64_t heard_ms;         /* when its answer came */
+  bool seen_stale;          /* it was answered by one member, perhaps a stale
+                               one */
+  watch watches[NAMES_MAX]; /* of the entry itself */
   int n_watches;
-  unsigned created;     /* a bit for each of them that has been */
-  int64_t created_rev;  /* the latest of them */
-  int64_t deleting_rev; /* of the key that a delete was last sent for */
-  bool let_go;          /* by its holder, who hasn't been told how that ended */
-  bool delete_unsure;   /* of one that was sent nobody knows what became */
-  bool keeps_out; /* when its session ended, its lost hold kept others out */
-  bool cut_short; /* its session was told too early that its lease ended */
-  bool
-      has_unsure_twin; /* another session's, for the same, was forgotten uncertain */
-  int queue; /* of the peer's; NOBODY: its session has ended, it is left over */
-  el_local_place place;
-  uint32_t look_call; /* who is behind its key? that is awaited, 0: none */
-  bool is_answered;   /* nobody was, and its queue is just told so */
-  watch contenders;   /* its id is 0: none */
-  uint32_t contenders_call; /* who was behind when that was created? 0: none */
-  int64_t wake_ms;          /* by the peer's clock; 0: no TIMER */
+  unsigned created;        /* a bit for each watch that was created */
+  int64_t created_rev;     /* the largest revision of these */
+  int64_t deleting_rev;    /* guard_rev of the latest delete */
+  bool let_go;             /* released by its holder, which has no result
+                               yet */
+  bool is_delete_in_doubt; /* a delete has an unknown outcome */
+  bool keeps_out;          /* when its session ended, its lock delay was not
+                               over */
+  bool cut_short;          /* its session ended before the TTL of its lease */
+  bool has_twin_in_doubt;  /* an entry of an earlier session with the same
+                               key has a request in doubt */
+  int queue;               /* index in the peer; NOBODY: its session has
+                               ended */
+  el_local_entry local;
+  uint32_t query_call;      /* contention query in flight; 0: none */
+  bool is_answered;         /* its queue is being told that no key waits */
+  watch contenders;         /* watch for contenders; id 0: none */
+  uint32_t contenders_call; /* query after its creation, in flight; 0: none */
+  int64_t wake_ms;          /* by the peer's clock; 0: no timer */
   peer_writes writes;
-  int64_t granted_ms; /* when etcd granted the key, ... */
-  int n_holds;        /* ... which so many have held since */
-  int due;            /* what is to become of it when its last caller leaves */
-  int passes_behind;  /* of the key, while another one was behind it */
-  int64_t behind_ms;  /* since when one is; 0: none is */
-  int64_t contended_ms; /* when that was told; 0: it was not */
-  bool is_blind;        /* what its watch was to tell never came */
-  int64_t left_ms;      /* when its last caller left it; 0: one has it */
-  el_leave left_how;    /* ... in this way */
-  bool left_as_reader;  /* ... and was a writer that was downgraded */
-  int64_t linger_ms;    /* ... and for how long it may stay */
-  bool lingered;        /* it did: an event has passed since */
-  int release;          /* as the entry told it last, if it did */
+  int64_t granted_ms;   /* when etcd granted the key, ... */
+  int n_holds;          /* ... and how many holds it had since */
+  int due;              /* what has to happen when its last caller leaves */
+  int passes_behind;    /* handoffs while another key waited */
+  int64_t behind_ms;    /* since when another key waits; 0: none does */
+  int64_t contended_ms; /* when the queue was told; 0: it was not */
+  bool is_blind;        /* an event of its watch was swallowed */
+  int64_t left_ms;      /* when its last caller left; 0: it has one */
+  el_leave left_how;    /* ... how */
+  bool left_as_reader;  /* ... and whether that was a downgraded writer */
+  int64_t linger_ms;    /* ... and for how long the key may linger */
+  bool lingered;        /* it lingers */
+  int release;          /* last result of a release, if any */
 } peer_entry;
 
-/* The owners of one name in one mode, or of one request for several names. */
+/* The acquisitions of one name and mode, or one multi-lock. */
 typedef struct peer_queue {
   bool used;
-  bool is_changed; /* since it was settled */
+  bool is_changed; /* since the last settle */
   int id;          /* key_id_queue */
   unsigned names;  /* key_id_names */
   el_local_queue core;
@@ -107,18 +111,18 @@ typedef struct peer_queue {
 
 typedef struct peer {
   int id;
-  int64_t lock_delay_ms; /* nobody follows its holds sooner, if it crashes */
-  int lingering;         /* per mille of its requests */
+  int64_t lock_delay_ms; /* lock delay of its session */
+  int lingering;         /* per mille of its acquisitions that may linger */
   bool closed;
   int session;     /* NOBODY: none */
-  int64_t tick_ms; /* when it is going to look at its timers, by the world's
-                      clock; 0: never */
+  int64_t tick_ms; /* when it checks its timers, by the world's
+                               clock; 0: never */
   int n_sessions, n_entries, n_queues;
-  bool is_performing; /* the actions of its queues are being carried out */
+  bool is_performing; /* carrying out the actions of its queues */
   peer_session sessions[SESSIONS_MAX];
   peer_entry entries[ENTRIES_MAX];
   peer_queue queues[QUEUES_MAX];
-  el_local_queue left_over; /* hears of entries whose session has ended */
+  el_local_queue left_over; /* entries whose session has ended */
   el_local_actions actions; /* to be carried out */
   stream stream;
 } sim_peer;
@@ -127,31 +131,31 @@ typedef struct peer {
 
 void peer_init(sim_peer *pr, int id);
 
-/* Tells whether nothing is waited for and nothing is out. */
+/* Tells whether no wait and no request is in progress. */
 bool peer_is_quiet(const sim_peer *pr);
 
 void peer_close(world *wd, int id);
 
 /* ---- for its callers ---- */
 
-/* The caller asks for its lock. */
+/* |caller| begins an acquisition. */
 void peer_join(world *wd, int id, int caller);
 
-/* It gives up, releases, or has seen that its hold is over, for |loss|. */
+/* |caller| gives up, releases, or has seen that its hold is lost, for |loss|. */
 void peer_leave(world *wd, int id, int caller, el_leave how, el_loss loss);
 
-/* etcd is out of reach: whoever waits is told. */
+/* etcd is unreachable: all waits of the peer fail. */
 void peer_fail_waiting(world *wd, int id);
 
 void peer_max_hold(world *wd, int id, int caller);
 
-/* Its hold is a reader's from now on. */
+/* |caller|, a writer that holds, only reads from now on. */
 void peer_downgrade(world *wd, int id, int caller);
 
-/* It writes something by its lock. */
+/* |caller| makes a guarded write. */
 void peer_write(world *wd, int id, int caller, int what);
 
-/* Which entry the caller waits or holds by, NULL if none. */
+/* Returns the entry by which |who| waits or holds; NULL: none. */
 peer_entry *peer_entry_of(const struct caller *who);
 
 /* ---- for the watch stream ---- */
@@ -170,10 +174,10 @@ void peer_settle(world *wd, sim_peer *pr);
 void session_step(world *wd, sim_peer *pr, int session,
                   const el_session_event *event);
 
-/* A new session, if there is none. */
+/* Starts a session if there is none. */
 void session_want(world *wd, sim_peer *pr);
 
-/* How many of its keys are held or about to be. */
+/* Returns how many keys of the session are held or about to be. */
 int session_count_holds(const sim_peer *pr, int session);
 
 void entry_step(world *wd, sim_peer *pr, int entry,
@@ -181,89 +185,89 @@ void entry_step(world *wd, sim_peer *pr, int entry,
 
 void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind);
 
-/* Its key of |rev| was looked for, and wasn't there. */
+/* The key with create_revision |rev| was not found, or was |detached|. */
 void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev,
                     bool detached);
 
-/* A new one for |queue|, with a slot that no other of its entries has, or with |slot|. */
+/* Adds an entry to |queue|, with an unused slot, or with |slot|; returns its index. */
 int entry_add(world *wd, sim_peer *pr, int queue);
 
 int entry_add_at(sim_peer *pr, int queue, int slot);
 
-/* That of the current session for a key at |key_id| that was found, a new one if there is
- * none: of several names that of all of them, if it is still there. */
+/* Returns the entry of the current session for the key |key_id| that an audit has found; adds one
+ * if there is none. For a key of a multi-lock it is the entry of the multi-lock, if that exists. */
 int entry_of_key(sim_peer *pr, int key_id);
 
-peer_entry *entry_of_place(el_local_place *place);
+peer_entry *entry_of_local(el_local_entry *place);
 
-/* Its session has ended: it leaves its queue, and is forgotten when it is over. */
+/* The session of |entry| has ended: it leaves its queue, and is freed when it is finished. */
 void entry_leave_over(sim_peer *pr, int entry);
 
-/* Where |place|, of a key that |at| waits for, is. */
-int entry_key_id_of(const peer_entry *at, const el_place *place);
+/* Returns the key_id of |key|, for which |at| waits. */
+int entry_key_id_of(const peer_entry *at, const el_queue_key *key);
 
-/* A call of |kind| about the key of |at|, to be sent. */
+/* Returns a call of |kind| about the key of |at|. */
 call entry_call(world *wd, const sim_peer *pr, const peer_entry *at,
                 call_kind kind);
 
 /* ---- peer_queue.c ---- */
 
-extern const el_turn_limits peer_limits;
+extern const el_handoff_limits peer_limits;
 
-/* The queue with |id|, a new one if there is none. */
+/* Returns the queue with |id|; adds one if there is none. */
 int queue_get(sim_peer *pr, int id);
 
-/* Is |other| another one that is in use, and do the two conflict? */
+/* Tells whether |other| is another queue, in use, that conflicts with |queue|. */
 bool queue_is_beside(const sim_peer *pr, int queue, int other);
 
-/* It and those that conflict are to be settled. */
+/* Marks |queue|, and those that conflict with it, to be settled. */
 void queue_change(sim_peer *pr, int queue);
 
 void queues_change(sim_peer *pr);
 
-/* Applies |event| to one queue, and carries out what follows. */
+/* Applies |event| to |queue| and carries out the actions. */
 void queue_step(world *wd, sim_peer *pr, int queue, el_local_event *event);
 
 /* The same for the queue of |at|. */
 void queue_step_entry(world *wd, sim_peer *pr, peer_entry *at,
                       el_local_event *event);
 
-/* The same, and carries out nothing yet: |verdict| is one of several actions. */
+/* Applies |report| to the queue of |at|; the actions are carried out later. */
 void queue_tell(world *wd, sim_peer *pr, peer_entry *at,
-                const el_entry_action *verdict);
+                const el_entry_action *report);
 
-/* Carries out what is still to be, unless that is being done already. */
+/* Carries out the actions of the queues, unless this runs already. */
 void queues_perform(world *wd, sim_peer *pr);
 
-/* Frees those that nobody is in. */
+/* Frees the queues without acquisitions and entries. */
 void queues_forget(sim_peer *pr);
 
-/* Settles a queue that has changed; false: it had not. */
+/* Settles |queue| if it has changed. False: it has not. */
 bool queue_settle(world *wd, sim_peer *pr, int queue);
 
-el_local_now queue_now(const world *wd, const sim_peer *pr,
-                       const el_local_queue *queue);
+el_local_context queue_now(const world *wd, const sim_peer *pr,
+                           const el_local_queue *queue);
 
 /* ---- peer_behind.c ---- */
 
-/* Asks who is behind the key of |at|; its queue is told. */
-void behind_look(world *wd, sim_peer *pr, peer_entry *at);
+/* Queries the contention for the key of |at| for its queue. */
+void contention_query(world *wd, sim_peer *pr, peer_entry *at);
 
-/* Watches for contenders behind the key of |at|; its queue is told. */
-void behind_watch(world *wd, sim_peer *pr, peer_entry *at);
+/* Watches for contenders behind the key of |at| for its queue. */
+void contention_watch(world *wd, sim_peer *pr, peer_entry *at);
 
-void behind_unwatch(world *wd, sim_peer *pr, peer_entry *at);
+void contention_unwatch(world *wd, sim_peer *pr, peer_entry *at);
 
-/* What comes on that watch. */
-void behind_on_watch(world *wd, sim_peer *pr, peer_entry *at,
-                     const watch_message *message);
+/* Handles a message of that watch. */
+void contention_on_watch(world *wd, sim_peer *pr, peer_entry *at,
+                         const watch_message *message);
 
 /* ---- peer_write.c ---- */
 
-/* |caller| holds by the key of |at|; |mod_rev|: as el_write_order_init. */
+/* |caller| holds by the key of |at|; |mod_rev| as in el_write_order_init. */
 void writes_begin(peer_entry *at, int caller, int64_t mod_rev);
 
-/* Its hold is over. What the next one's writes begin with; negative: one may come yet. */
+/* The hold is over. Returns el_write_order_handoff_rev. */
 int64_t writes_end(peer_entry *at, int caller);
 
 #endif

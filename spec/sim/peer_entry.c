@@ -1,4 +1,4 @@
-/* sim peer_entry: carries out what an entry's step function answers. */
+/* sim peer_entry: carries out the actions of an entry. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 /* ---- requests ---- */
 
 static void tell_lease_gone(world *wd, sim_peer *pr, int session) {
-  el_session_event gone = {.kind = EL_SESSION_LEASE_GONE};
+  el_session_event gone = {.kind = EL_SESSION_ON_LEASE_GONE};
   session_step(wd, pr, session, &gone);
 }
 
-static void tell_unsure(world *wd, sim_peer *pr, int session) {
-  el_session_event unsure = {.kind = EL_SESSION_UNSURE};
+static void tell_put_in_doubt(world *wd, sim_peer *pr, int session) {
+  el_session_event unsure = {.kind = EL_SESSION_ON_PUT_IN_DOUBT};
   session_step(wd, pr, session, &unsure);
 }
 
@@ -28,14 +28,14 @@ static void on_answer(world *wd, const world_event *ev) {
   at->call = 0;
   if (ev->call.ask.request == EL_REQUEST_DELETE) {
     const el_outcome *outcome = &ev->reply.event.outcome;
-    at->delete_unsure |= !outcome->is_done && !outcome->is_definite;
-  } else if (ev->call.ask.request != EL_REQUEST_LOOK) {
-    at->delete_unsure = false;
+    at->is_delete_in_doubt |= !outcome->is_done && !outcome->is_definite;
+  } else if (ev->call.ask.request != EL_REQUEST_READ) {
+    at->is_delete_in_doubt = false;
   }
   if (ev->reply.event.outcome.is_done) {
     at->seen_ms = clock_when(wd, pr->id, ev->reply.event.outcome.sent_ms);
     at->heard_ms = wd->now_ms;
-    at->seen_stale = ev->reply.event.serializable;
+    at->seen_stale = ev->reply.event.is_serializable;
   }
   entry_step(wd, pr, ev->call.entry, &ev->reply.event);
   if (ev->call.ask.request == EL_REQUEST_DELETE) {
@@ -64,13 +64,14 @@ static void send(world *wd, sim_peer *pr, int entry,
   call what = entry_call(wd, pr, at, CALL_ENTRY);
   what.ask = *action;
   at->call = what.id;
-  if (action->request == EL_REQUEST_DELETE) at->deleting_rev = action->guard;
+  if (action->request == EL_REQUEST_DELETE)
+    at->deleting_rev = action->guard_rev;
   net_send(wd, &what, on_answer);
 }
 
 /* ---- watches ---- */
 
-/* Has that been said of all its watches, as the entry driver waits for it? */
+/* Tells whether all its watches were created, for which the entry driver waits. */
 static bool are_created(peer_entry *at, int which, int64_t rev) {
   at->created |= 1u << which;
   if (rev > at->created_rev) at->created_rev = rev;
@@ -90,7 +91,7 @@ static void watch_own(world *wd, sim_peer *pr, int entry, int key_id) {
   stream_watch(wd, pr->id, add_watch(wd, pr, entry, key_id, owner));
 }
 
-/* Somebody else's key, if |owner| isn't 0; or those of a semaphore. */
+/* Watches a key of another entry, or, if |owner| is 0, all keys of a semaphore. */
 static void watch_key(world *wd, sim_peer *pr, int entry, int key_id,
                       int64_t owner) {
   peer_entry *at = &pr->entries[entry];
@@ -110,28 +111,28 @@ static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
   at->created_rev = 0;
 }
 
-int entry_key_id_of(const peer_entry *at, const el_place *place) {
+int entry_key_id_of(const peer_entry *at, const el_queue_key *place) {
   int key_ids[NAMES_MAX], name;
   key_id_all(at->key_id, key_ids);
-  name = key_id_name(key_ids[place->name]);
+  name = key_id_name(key_ids[place->name_index]);
   return place->mode == EL_MODE_PERMIT
              ? key_id_permit(name, (int)place->slot, place->permits)
              : key_id_make(name, place->mode, (int)place->slot);
 }
 
 static void watch_other(world *wd, sim_peer *pr, int entry,
-                        const el_place *place) {
+                        const el_queue_key *place) {
   const peer_entry *at = &pr->entries[entry];
   const el_keys own = {.mode = key_id_mode(at->key_id)};
-  el_place note;
+  el_queue_key note;
   watch_key(wd, pr, entry, entry_key_id_of(at, place), place->lease);
-  if (el_kind_may_change(&own, place, &note)) {
+  if (el_conflict_may_downgrade(&own, place, &note)) {
     watch_key(wd, pr, entry, entry_key_id_of(at, &note), note.lease);
   }
 }
 
 static void start_watch(world *wd, sim_peer *pr, int entry,
-                        const el_place *place) {
+                        const el_queue_key *place) {
   peer_entry *at = &pr->entries[entry];
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   stop_watch(wd, pr, at);
@@ -144,7 +145,7 @@ static void start_watch(world *wd, sim_peer *pr, int entry,
   }
 }
 
-/* Which of its watches that is; NOBODY: none. */
+/* Returns the index of the watch |id|; NOBODY: none. */
 static int find_watch(const peer_entry *at, uint32_t id) {
   for (int i = 0; i < at->n_watches; i++) {
     if (at->watches[i].id == id) return i;
@@ -181,12 +182,12 @@ void peer_on_watch(world *wd, int id, const watch_message *message) {
   el_entry_event event = message->event;
   int which = find_watch(at, message->watch);
   if (at->contenders.id == message->watch) {
-    behind_on_watch(wd, pr, at, message);
+    contention_on_watch(wd, pr, at, message);
     peer_settle(wd, pr);
     return;
   }
   if (which == NOBODY) return;
-  if (event.kind == EL_ENTRY_WATCH_CREATED) {
+  if (event.kind == EL_ENTRY_ON_WATCH_CREATED) {
     if (!are_created(at, which, event.rev)) return;
     event.rev = at->created_rev;
   }
@@ -198,7 +199,7 @@ void peer_on_watch(world *wd, int id, const watch_message *message) {
 
 static void prove(world *wd, sim_peer *pr, int session,
                   const el_entry_action *action) {
-  el_session_event proof = {.kind = EL_SESSION_PROOF,
+  el_session_event proof = {.kind = EL_SESSION_ON_PROOF,
                             .outcome.is_done = true,
                             .outcome.sent_ms = action->sent_ms,
                             .term = action->term,
@@ -208,21 +209,21 @@ static void prove(world *wd, sim_peer *pr, int session,
 
 static void tell_released(world *wd, sim_peer *pr, peer_entry *at,
                           const el_entry_action *action) {
-  bool is_refused = action->kind == EL_ENTRY_REFUSED;
+  bool is_refused = action->kind == EL_ENTRY_REPORT_REFUSED;
   at->let_go = false;
-  at->release = is_refused      ? EL_RELEASE_REFUSED
-                : action->found ? EL_RELEASE_DONE
-                                : EL_RELEASE_GONE;
+  at->release = is_refused         ? EL_RELEASE_REFUSED
+                : action->is_found ? EL_RELEASE_DONE
+                                   : EL_RELEASE_GONE;
   if (!is_refused) {
-    checks_on_released(wd, pr, at, action->found);
-    at->delete_unsure = false;
+    checks_on_released(wd, pr, at, action->is_found);
+    at->is_delete_in_doubt = false;
   }
   queue_tell(wd, pr, at, action);
 }
 
 static void tell_granted(world *wd, sim_peer *pr, peer_entry *at,
                          const el_entry_action *action) {
-  checks_on_granted(wd, pr, at, action->place.rev);
+  checks_on_granted(wd, pr, at, action->key.rev);
   at->passes_behind = 0;
   at->behind_ms = at->contended_ms = 0;
   at->granted_ms = wd->now_ms;
@@ -233,45 +234,45 @@ static void tell_granted(world *wd, sim_peer *pr, peer_entry *at,
 
 static void perform(world *wd, sim_peer *pr, int entry,
                     const el_entry_action *action) {
-  static const el_session_event confirm = {.kind = EL_SESSION_CONFIRM};
+  static const el_session_event confirm = {.kind = EL_SESSION_ON_CONFIRM};
   peer_entry *at = &pr->entries[entry];
   switch (action->kind) {
-    case EL_ENTRY_SEND:
+    case EL_ENTRY_SEND_REQUEST:
       send(wd, pr, entry, action);
       return;
-    case EL_ENTRY_WATCH:
-      start_watch(wd, pr, entry, &action->place);
+    case EL_ENTRY_START_WATCH:
+      start_watch(wd, pr, entry, &action->key);
       checks_on_wait(wd, pr, at);
       return;
-    case EL_ENTRY_UNWATCH:
+    case EL_ENTRY_STOP_WATCH:
       stop_watch(wd, pr, at);
       return;
-    case EL_ENTRY_PROOF:
+    case EL_ENTRY_REPORT_PROOF:
       prove(wd, pr, at->session, action);
       return;
-    case EL_ENTRY_CONFIRM:
+    case EL_ENTRY_CONFIRM_LEASE:
       session_step(wd, pr, at->session, &confirm);
       return;
-    case EL_ENTRY_UNSURE:
-      tell_unsure(wd, pr, at->session);
+    case EL_ENTRY_REPORT_PUT_IN_DOUBT:
+      tell_put_in_doubt(wd, pr, at->session);
       return;
-    case EL_ENTRY_GRANTED:
+    case EL_ENTRY_REPORT_GRANTED:
       tell_granted(wd, pr, at, action);
       return;
-    case EL_ENTRY_REFUSED:
-    case EL_ENTRY_RELEASED:
+    case EL_ENTRY_REPORT_REFUSED:
+    case EL_ENTRY_REPORT_RELEASED:
       tell_released(wd, pr, at, action);
       return;
-    case EL_ENTRY_LOST:
+    case EL_ENTRY_REPORT_LOST:
       checks_on_lost(wd, pr, at, action->loss);
       queue_tell(wd, pr, at, action);
       return;
-    case EL_ENTRY_PLACE_LOST:
+    case EL_ENTRY_REPORT_KEY_LOST:
       checks_on_lost(wd, pr, at, EL_LOSS_DELETED);
       queue_tell(wd, pr, at, action);
       return;
-    case EL_ENTRY_LOCKED:
-    case EL_ENTRY_RESTART:
+    case EL_ENTRY_REPORT_LOCKED:
+    case EL_ENTRY_REPORT_RESTART:
       queue_tell(wd, pr, at, action);
       return;
   }
@@ -282,15 +283,19 @@ static void trace_step(const world *wd, const sim_peer *pr,
                        const el_entry_event *event,
                        const el_entry_actions *out) {
   static const char *const events[] = {
-      "start",     "try",          "stop",     "answer",     "watch created",
-      "deleted",   "put",          "no watch", "claimed",    "unproven",
-      "lapsed",    "renewed",      "max hold", "handed off", "key gone",
-      "key found", "session dead", "timer"};
+      "acquire",        "try",           "release",
+      "answer",         "watch created", "watch deleted",
+      "watch put",      "watch refused", "lease proven",
+      "lease unproven", "expired",       "lease confirmed",
+      "max hold",       "handed off",    "key gone",
+      "key found",      "session ended", "timer"};
   static const char *const actions[] = {
-      "SEND",    "WATCH",  "UNWATCH",    "PROOF",   "GRANTED",
-      "REFUSED", "LOCKED", "PLACE_LOST", "RESTART", "UNSURE",
-      "CONFIRM", "LOST",   "RELEASED"};
-  static const char *const requests[] = {"", "(try)", "(enqueue)", "(look)",
+      "SEND_REQUEST",        "START_WATCH",     "STOP_WATCH",
+      "REPORT_PROOF",        "REPORT_GRANTED",  "REPORT_REFUSED",
+      "REPORT_LOCKED",       "REPORT_KEY_LOST", "REPORT_RESTART",
+      "REPORT_PUT_IN_DOUBT", "CONFIRM_LEASE",   "REPORT_LOST",
+      "REPORT_RELEASED"};
+  static const char *const requests[] = {"", "(try)", "(enqueue)", "(read)",
                                          "(delete)"};
   char did[300] = "";
   if (!wd->tracing) return;
@@ -300,10 +305,10 @@ static void trace_step(const world *wd, const sim_peer *pr,
   }
   world_trace(wd, "p%d n%d lease %d %s%s%s: %s -> %s rev %d%s", pr->id,
               at->key_id, (int)was->lease, events[event->kind],
-              event->kind == EL_ENTRY_ANSWER ? requests[was->busy] : "",
-              event->kind != EL_ENTRY_ANSWER ? ""
-              : event->outcome.is_done       ? " done"
-                                             : " failed",
+              event->kind == EL_ENTRY_ON_ANSWER ? requests[was->in_flight] : "",
+              event->kind != EL_ENTRY_ON_ANSWER ? ""
+              : event->outcome.is_done          ? " done"
+                                                : " failed",
               el_entry_state_str[was->state],
               el_entry_state_str[at->core.state], (int)at->core.rev, did);
 }
@@ -318,7 +323,8 @@ void entry_step(world *wd, sim_peer *pr, int entry,
   known.proven_rev =
       el_session_proven_rev(&pr->sessions[at->session].core, now_ms);
   el_entry_step(&at->core, &known, now_ms, &out);
-  at->let_go |= event->kind == EL_ENTRY_STOP && was.state == EL_ENTRY_HELD;
+  at->let_go |=
+      event->kind == EL_ENTRY_ON_RELEASE && was.state == EL_ENTRY_HELD;
   trace_step(wd, pr, at, &was, event, &out);
   for (int i = 0; i < out.n; i++) {
     perform(wd, pr, entry, &out.list[i]);
@@ -336,7 +342,7 @@ void entry_step_simple(world *wd, sim_peer *pr, int entry, int kind) {
 void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev,
                     bool detached) {
   el_entry_event event = {
-      .kind = EL_ENTRY_KEY_GONE, .rev = rev, .detached = detached};
+      .kind = EL_ENTRY_ON_KEY_GONE, .rev = rev, .is_detached = detached};
   entry_step(wd, pr, entry, &event);
 }
 
@@ -369,7 +375,7 @@ int entry_add_at(sim_peer *pr, int queue, int slot) {
   at->writes.caller = NOBODY;
   el_entry_init(&at->core, key_id_mode(at->key_id),
                 &pr->sessions[pr->session].core);
-  el_local_queue_add(&pr->queues[queue].core, &at->place, &at->core);
+  el_local_queue_add(&pr->queues[queue].core, &at->local, &at->core);
   return index;
 }
 
@@ -378,7 +384,8 @@ int entry_add(world *wd, sim_peer *pr, int queue) {
   el_mode mode = key_id_mode(id);
   if (mode == EL_MODE_LOCK || mode == EL_MODE_MULTI) {
     if (find(pr, id) != NOBODY) {
-      world_violate(wd, "I7 one key", "p%d needs two keys at n%d", pr->id, id);
+      world_violate(wd, "I7 safe delete", "p%d needs two keys at n%d", pr->id,
+                    id);
     }
     return entry_add_at(pr, queue, 0);
   }
@@ -399,18 +406,18 @@ int entry_of_key(sim_peer *pr, int key_id) {
 
 void entry_leave_over(sim_peer *pr, int entry) {
   peer_entry *at = &pr->entries[entry];
-  el_local_queue_remove(&pr->queues[at->queue].core, &at->place);
+  el_local_queue_remove(&pr->queues[at->queue].core, &at->local);
   queue_change(pr, at->queue);
-  el_local_queue_add(&pr->left_over, &at->place, &at->core);
+  el_local_queue_add(&pr->left_over, &at->local, &at->core);
   at->queue = NOBODY;
   at->wake_ms = 0;
 }
 
-peer_entry *entry_of_place(el_local_place *place) {
-  return (peer_entry *)((char *)place - offsetof(peer_entry, place));
+peer_entry *entry_of_local(el_local_entry *place) {
+  return (peer_entry *)((char *)place - offsetof(peer_entry, local));
 }
 
 peer_entry *peer_entry_of(const sim_caller *who) {
-  el_local_place *place = who->owners[who->owner].core.place;
-  return place != NULL ? entry_of_place(place) : NULL;
+  el_local_entry *place = who->acquisitions[who->acquisition].core.entry;
+  return place != NULL ? entry_of_local(place) : NULL;
 }

@@ -1,6 +1,5 @@
-/* sim peer_queue: the local queues of a peer, and what they answer. Their actions are
- * carried out one after the other, from one list: what an action leads to comes at its end.
- */
+/* sim peer_queue: carries out the actions of the local queues of a peer, from one list: the actions
+ * that an action causes are appended. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +8,10 @@
 #include "checks.h"
 #include "clock.h"
 #include "peer.h"
-#include "rules/kind.h"
+#include "protocol/conflict_matrix.h"
 
-/* Smaller than the real ones, so that a budget is used up more often. */
-const el_turn_limits peer_limits = {.holds = 4, .ms = 400};
+/* Smaller than the real ones, so that a budget is spent more often. */
+const el_handoff_limits peer_limits = {.holds = 4, .ms = 400};
 
 /* ---- which queue ---- */
 
@@ -45,7 +44,7 @@ int queue_get(sim_peer *pr, int id) {
   return index;
 }
 
-/* |queue| is one of the peer's, or has what is left over: NOBODY. */
+/* Returns the index of |queue|; NOBODY: it is |left_over|. */
 static int index_of(const sim_peer *pr, const el_local_queue *queue) {
   const peer_queue *it =
       (const peer_queue *)((const char *)queue - offsetof(peer_queue, core));
@@ -54,7 +53,7 @@ static int index_of(const sim_peer *pr, const el_local_queue *queue) {
 
 static bool is_beside(const peer_queue *one, const peer_queue *other) {
   return other->used && other != one && (one->names & other->names) != 0 &&
-         el_kind_is_in_way(key_id_mode(one->id), key_id_mode(other->id));
+         el_modes_conflict(key_id_mode(one->id), key_id_mode(other->id));
 }
 
 void queue_change(sim_peer *pr, int queue) {
@@ -78,24 +77,25 @@ void queues_change(sim_peer *pr) {
 /* ---- what is known at an event ---- */
 
 static void look_beside(const sim_peer *pr, const peer_queue *queue,
-                        el_local_now *now) {
+                        el_local_context *now) {
   for (int i = 0; i < pr->n_queues; i++) {
     const peer_queue *other = &pr->queues[i];
     if (!is_beside(queue, other)) continue;
-    now->is_wanted_elsewhere |= el_local_queue_is_wanting(&other->core);
-    now->is_leaving_elsewhere |= el_local_queue_is_leaving(&other->core);
+    now->has_conflicting_waiter |= el_local_queue_has_waiters(&other->core);
+    now->has_conflicting_delete |= el_local_queue_is_deleting(&other->core);
   }
 }
 
-el_local_now queue_now(const world *wd, const sim_peer *pr,
-                       const el_local_queue *queue) {
-  el_local_now now = {.ms = clock_now(wd, pr->id), .limits = &peer_limits};
+el_local_context queue_now(const world *wd, const sim_peer *pr,
+                           const el_local_queue *queue) {
+  el_local_context now = {.now_ms = clock_now(wd, pr->id),
+                          .limits = &peer_limits};
   int index = index_of(pr, queue);
   const el_session *core =
       pr->session != NOBODY ? &pr->sessions[pr->session].core : NULL;
   if (index == NOBODY) return now;
-  now.is_alive = core != NULL && core->state == EL_SESSION_ALIVE;
-  now.can_claim = core != NULL && el_session_can_claim(core, now.ms);
+  now.has_lease = core != NULL && core->state == EL_SESSION_ALIVE;
+  now.is_proven = core != NULL && el_session_is_proven(core, now.now_ms);
   look_beside(pr, &pr->queues[index], &now);
   return now;
 }
@@ -103,38 +103,41 @@ el_local_now queue_now(const world *wd, const sim_peer *pr,
 /* ---- steps ---- */
 
 static const char *const events[] = {
-    "join",      "leave", "max hold",     "downgrade", "verdict", "behind",
-    "contender", "timer", "fail waiting", "refuse",    "end",     "settle"};
+    "join",          "leave",        "max hold",
+    "downgraded",    "entry report", "contention answer",
+    "contender",     "timer",        "unreachable",
+    "lease refused", "close",        "settle"};
 static const char *const actions[] = {
-    "ADD",      "START", "SIGNAL", "GRANTED", "FAILED",   "LOST",
-    "RELEASED", "LOOK",  "WATCH",  "UNWATCH", "SET_TIMER"};
+    "ADD_ENTRY",     "START_ENTRY", "STEP_ENTRY",      "REPORT_GRANTED",
+    "REPORT_FAILED", "REPORT_LOST", "REPORT_RELEASED", "QUERY_CONTENTION",
+    "START_WATCH",   "STOP_WATCH",  "SET_TIMER"};
 
-static int caller_of(const el_local_owner *owner) {
-  return owner != NULL ? caller_owner_of(owner)->caller : NOBODY;
+static int caller_of(const el_acquisition *owner) {
+  return owner != NULL ? caller_acquisition_of(owner)->caller : NOBODY;
 }
 
 static void trace_step(const world *wd, const sim_peer *pr, int index,
                        const el_local_event *event, size_t first) {
-  char did[300] = "";
+  char did[400] = "";
   if (!wd->tracing) return;
-  if (event->kind == EL_LOCAL_SETTLE && first == pr->actions.n) return;
+  if (event->kind == EL_LOCAL_ON_SETTLE && first == pr->actions.n) return;
   for (size_t i = first; i < pr->actions.n && i < first + 20; i++) {
     strcat(strcat(did, " "), actions[pr->actions.list[i].kind]);
   }
   world_trace(wd, "p%d queue %d: %s (caller %d):%s", pr->id,
               index != NOBODY ? pr->queues[index].id : NOBODY,
-              events[event->kind], caller_of(event->owner), did);
+              events[event->kind], caller_of(event->acquisition), did);
 }
 
 static void apply(world *wd, sim_peer *pr, el_local_queue *queue,
                   const el_local_event *event) {
   int index = index_of(pr, queue);
   size_t first = pr->actions.n;
-  el_local_now now = queue_now(wd, pr, queue);
+  el_local_context now = queue_now(wd, pr, queue);
   el_local_queue_step(queue, event, &now, &pr->actions);
   trace_step(wd, pr, index, event, first);
   if (index != NOBODY &&
-      (event->kind != EL_LOCAL_SETTLE || pr->actions.n > first)) {
+      (event->kind != EL_LOCAL_ON_SETTLE || pr->actions.n > first)) {
     queue_change(pr, index);
   }
 }
@@ -150,17 +153,18 @@ void queue_step(world *wd, sim_peer *pr, int queue, el_local_event *event) {
 
 void queue_step_entry(world *wd, sim_peer *pr, peer_entry *at,
                       el_local_event *event) {
-  event->place = &at->place;
+  event->entry = &at->local;
   apply(wd, pr, queue_of(pr, at), event);
   queues_perform(wd, pr);
 }
 
-/* Marks the owners that are granted by etcd, not by a handoff. */
+/* Marks the acquisitions that etcd has granted, not a handoff. */
 static void mark_granted(sim_peer *pr, peer_entry *at, size_t first) {
   for (; first < pr->actions.n; first++) {
     const el_local_action *action = &pr->actions.list[first];
-    if (action->kind == EL_LOCAL_GRANTED && action->place == &at->place) {
-      caller_owner_of(action->owner)->is_new = true;
+    if (action->kind == EL_LOCAL_REPORT_GRANTED &&
+        action->entry == &at->local) {
+      caller_acquisition_of(action->acquisition)->is_new = true;
     }
   }
 }
@@ -168,68 +172,69 @@ static void mark_granted(sim_peer *pr, peer_entry *at, size_t first) {
 void queue_tell(world *wd, sim_peer *pr, peer_entry *at,
                 const el_entry_action *verdict) {
   el_local_event event = {
-      .kind = EL_LOCAL_VERDICT, .place = &at->place, .verdict = verdict};
+      .kind = EL_LOCAL_ON_ENTRY_REPORT, .entry = &at->local, .report = verdict};
   size_t first = pr->actions.n;
   apply(wd, pr, queue_of(pr, at), &event);
-  if (verdict->kind == EL_ENTRY_GRANTED) mark_granted(pr, at, first);
+  if (verdict->kind == EL_ENTRY_REPORT_GRANTED) mark_granted(pr, at, first);
 }
 
 /* ---- what they answer ---- */
 
 static void grant(world *wd, sim_peer *pr, const el_local_action *action) {
-  peer_entry *at = entry_of_place(action->place);
-  int caller = caller_owner_of(action->owner)->caller;
+  peer_entry *at = entry_of_local(action->entry);
+  int caller = caller_acquisition_of(action->acquisition)->caller;
   if (key_id_mode(at->key_id) != EL_MODE_READ) {
     writes_begin(at, caller, action->mod_rev);
   }
-  caller_on_granted(wd, pr, action->owner, at);
+  caller_on_granted(wd, pr, action->acquisition, at);
   at->left_ms = 0;
   at->lingered = false;
 }
 
 static void start(world *wd, sim_peer *pr, const el_local_action *action) {
-  peer_entry *at = entry_of_place(action->place);
+  peer_entry *at = entry_of_local(action->entry);
   at->left_ms = 0;
   checks_seen_others(wd);
   entry_step_simple(wd, pr, (int)(at - pr->entries),
-                    action->try_once ? EL_ENTRY_TRY : EL_ENTRY_START);
+                    action->try_once ? EL_ENTRY_ON_TRY : EL_ENTRY_ON_ACQUIRE);
 }
 
 static void perform(world *wd, sim_peer *pr, const el_local_action *action) {
-  peer_entry *at = action->place != NULL ? entry_of_place(action->place) : NULL;
+  peer_entry *at = action->entry != NULL ? entry_of_local(action->entry) : NULL;
   int index = index_of(pr, action->queue);
   switch (action->kind) {
-    case EL_LOCAL_ADD:
+    case EL_LOCAL_ADD_ENTRY:
       entry_add(wd, pr, index);
       queue_change(pr, index);
       return;
-    case EL_LOCAL_START:
+    case EL_LOCAL_START_ENTRY:
       start(wd, pr, action);
       return;
-    case EL_LOCAL_SIGNAL:
-      if (action->signal == EL_ENTRY_STOP) checks_on_stop(wd, pr, at);
-      entry_step_simple(wd, pr, (int)(at - pr->entries), action->signal);
+    case EL_LOCAL_STEP_ENTRY:
+      if (action->entry_event == EL_ENTRY_ON_RELEASE)
+        checks_on_stop(wd, pr, at);
+      entry_step_simple(wd, pr, (int)(at - pr->entries), action->entry_event);
       return;
-    case EL_LOCAL_GRANTED:
+    case EL_LOCAL_REPORT_GRANTED:
       grant(wd, pr, action);
       return;
-    case EL_LOCAL_FAILED:
+    case EL_LOCAL_REPORT_FAILED:
       caller_on_failed(wd, pr, action);
       return;
-    case EL_LOCAL_LOST:
-      caller_on_lost(wd, action->owner, action->loss);
+    case EL_LOCAL_REPORT_LOST:
+      caller_on_lost(wd, action->acquisition, action->loss);
       return;
-    case EL_LOCAL_RELEASED:
+    case EL_LOCAL_REPORT_RELEASED:
       caller_on_released(wd, pr, action);
       return;
-    case EL_LOCAL_LOOK:
-      behind_look(wd, pr, at);
+    case EL_LOCAL_QUERY_CONTENTION:
+      contention_query(wd, pr, at);
       return;
-    case EL_LOCAL_WATCH:
-      behind_watch(wd, pr, at);
+    case EL_LOCAL_START_WATCH:
+      contention_watch(wd, pr, at);
       return;
-    case EL_LOCAL_UNWATCH:
-      behind_unwatch(wd, pr, at);
+    case EL_LOCAL_STOP_WATCH:
+      contention_unwatch(wd, pr, at);
       return;
     case EL_LOCAL_SET_TIMER:
       at->wake_ms = action->at_ms;
@@ -259,18 +264,17 @@ void queues_perform(world *wd, sim_peer *pr) {
 
 static bool is_in_use(const peer_queue *queue) {
   return !TAILQ_EMPTY(&queue->core.waiting) ||
-         !TAILQ_EMPTY(&queue->core.places);
+         !TAILQ_EMPTY(&queue->core.entries);
 }
 
 bool queue_settle(world *wd, sim_peer *pr, int queue) {
-  el_local_event settle = {.kind = EL_LOCAL_SETTLE};
+  el_local_event settle = {.kind = EL_LOCAL_ON_SETTLE};
   peer_queue *it = &pr->queues[queue];
   if (!it->used || !it->is_changed) return false;
   it->is_changed = false;
   queue_step(wd, pr, queue, &settle);
-  if (!TAILQ_EMPTY(&it->core.waiting) &&
-      !el_local_queue_has_owners(&it->core) &&
-      !queue_now(wd, pr, &it->core).is_alive) {
+  if (!TAILQ_EMPTY(&it->core.waiting) && !el_local_queue_is_in_use(&it->core) &&
+      !queue_now(wd, pr, &it->core).has_lease) {
     session_want(wd, pr);
   }
   return true;

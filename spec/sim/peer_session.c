@@ -1,4 +1,4 @@
-/* sim peer_session: carries out what the session's step function answers. */
+/* sim peer_session: carries out the actions of a session. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,13 +27,13 @@ static void step_answer(world *wd, const world_event *ev, int kind) {
                             .ttl_ms = ev->reply.ttl_ms,
                             .term = answer->term,
                             .rev = answer->rev,
-                            .exists = answer->mine.rev != 0};
+                            .is_found = answer->own.rev != 0};
   sim_peer *pr = &wd->peers[ev->peer];
   session_step(wd, pr, ev->call.session, &event);
   peer_settle(wd, pr);
 }
 
-/* Tells whether |ev| is the first that we hear of the awaited call. */
+/* Tells whether |ev| is the first answer to the awaited call. */
 static bool is_awaited(const world_event *ev, uint32_t *awaited) {
   if (ev->call.id != *awaited) return false;
   *awaited = 0;
@@ -46,41 +46,40 @@ static peer_session *session_of(world *wd, const world_event *ev) {
 
 static void on_granted(world *wd, const world_event *ev) {
   if (!is_awaited(ev, &session_of(wd, ev)->grant_call)) return;
-  step_answer(wd, ev, EL_SESSION_GRANTED);
+  step_answer(wd, ev, EL_SESSION_ON_GRANT_ANSWER);
 }
 
 static void on_kept(world *wd, const world_event *ev) {
   if (!is_awaited(ev, &session_of(wd, ev)->keep_call)) return;
-  step_answer(wd, ev, EL_SESSION_KEPT);
+  step_answer(wd, ev, EL_SESSION_ON_KEEPALIVE_ANSWER);
 }
 
 static void on_revoked(world *wd, const world_event *ev) {
   if (!is_awaited(ev, &session_of(wd, ev)->revoke_call)) return;
-  step_answer(wd, ev, EL_SESSION_REVOKED);
+  step_answer(wd, ev, EL_SESSION_ON_REVOKE_ANSWER);
 }
 
 static bool is_there(const peer_session *ses, const world_event *ev) {
   const el_entry_event *seen = &ev->reply.event;
-  return seen->mine.rev == ses->probe_rev && !seen->partial;
+  return seen->own.rev == ses->read_rev && !seen->is_partial;
 }
 
-/* The entry may have let go of the probed key meanwhile, or have another. */
-static void on_probed(world *wd, const world_event *ev) {
+/* The entry may have released the key since the read was sent, or have another key. */
+static void on_key_read(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   peer_session *ses = session_of(wd, ev);
-  const peer_entry *at = &pr->entries[ses->probe_entry];
+  const peer_entry *at = &pr->entries[ses->read_entry];
   world_event told = *ev;
-  if (!is_awaited(ev, &ses->probe_call)) return;
+  if (!is_awaited(ev, &ses->read_call)) return;
   if (ev->reply.event.outcome.is_done &&
-      (!is_there(ses, ev) || ev->reply.event.mine.lease != ev->call.lease)) {
-    told.reply.event.mine.rev = 0;
+      (!is_there(ses, ev) || ev->reply.event.own.lease != ev->call.lease)) {
+    told.reply.event.own.rev = 0;
     if (at->used && at->session == ev->call.session &&
-        at->core.rev == ses->probe_rev) {
-      entry_key_gone(wd, pr, ses->probe_entry, ses->probe_rev,
-                     is_there(ses, ev));
+        at->core.rev == ses->read_rev) {
+      entry_key_gone(wd, pr, ses->read_entry, ses->read_rev, is_there(ses, ev));
     }
   }
-  step_answer(wd, &told, EL_SESSION_PROBED);
+  step_answer(wd, &told, EL_SESSION_ON_READ_ANSWER);
 }
 
 /* ---- actions ---- */
@@ -106,34 +105,34 @@ static void keep_alive(world *wd, sim_peer *pr, int session) {
   net_keep_alive(wd, &what, on_kept);
 }
 
-static bool can_be_probed(const peer_entry *at, int session) {
+static bool can_be_read(const peer_entry *at, int session) {
   return at->used && at->session == session &&
          (at->core.state == EL_ENTRY_HELD ||
           at->core.state == EL_ENTRY_PROVING);
 }
 
-static void on_nothing_to_probe(world *wd, const world_event *ev) {
-  if (!is_awaited(ev, &session_of(wd, ev)->probe_call)) return;
-  step_answer(wd, ev, EL_SESSION_PROBED);
+static void on_no_key_to_read(world *wd, const world_event *ev) {
+  if (!is_awaited(ev, &session_of(wd, ev)->read_call)) return;
+  step_answer(wd, ev, EL_SESSION_ON_READ_ANSWER);
 }
 
 static void probe(world *wd, sim_peer *pr, int session) {
   peer_session *ses = &pr->sessions[session];
-  call what = call_of(wd, pr, session, CALL_PROBE);
-  ses->probe_call = what.id;
+  call what = call_of(wd, pr, session, CALL_READ_KEY);
+  ses->read_call = what.id;
   for (int i = 0; i < pr->n_entries; i++) {
-    int index = (ses->probe_turn + i) % pr->n_entries;
+    int index = (ses->read_turn + i) % pr->n_entries;
     const peer_entry *at = &pr->entries[index];
-    if (!can_be_probed(at, session)) continue;
-    ses->probe_turn = index + 1;
-    ses->probe_entry = index;
-    what.ask.request = EL_REQUEST_LOOK;
-    ses->probe_rev = at->core.rev;
+    if (!can_be_read(at, session)) continue;
+    ses->read_turn = index + 1;
+    ses->read_entry = index;
+    what.ask.request = EL_REQUEST_READ;
+    ses->read_rev = at->core.rev;
     what.key_id = at->key_id;
-    net_send(wd, &what, on_probed);
+    net_send(wd, &what, on_key_read);
     return;
   }
-  world_event *ev = world_post(wd, wd->now_ms, pr->id, on_nothing_to_probe);
+  world_event *ev = world_post(wd, wd->now_ms, pr->id, on_no_key_to_read);
   ev->call = what;
   memset(&ev->reply, 0, sizeof ev->reply);
 }
@@ -146,18 +145,19 @@ static void revoke(world *wd, sim_peer *pr, int session, int64_t id) {
   net_send(wd, &what, on_revoked);
 }
 
-/* Keys that nobody wants any more are taken out. */
+/* The entries of keys that no caller wants delete them. */
 static void on_audited(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   if (!is_awaited(ev, &session_of(wd, ev)->audit_call)) return;
   for (int i = 0; i < ev->reply.n_key_ids && pr->session == ev->call.session;
        i++) {
     int key_id = ev->reply.key_ids[i];
-    if (!key_id_is_note(key_id) && !caller_can_repeat(wd, key_id)) {
-      entry_step_simple(wd, pr, entry_of_key(pr, key_id), EL_ENTRY_KEY_FOUND);
+    if (!key_id_is_marker(key_id) && !caller_can_repeat(wd, key_id)) {
+      entry_step_simple(wd, pr, entry_of_key(pr, key_id),
+                        EL_ENTRY_ON_KEY_FOUND);
     }
   }
-  step_answer(wd, ev, EL_SESSION_AUDITED);
+  step_answer(wd, ev, EL_SESSION_ON_AUDIT_ANSWER);
   checks_all_known(wd, pr);
 }
 
@@ -171,33 +171,33 @@ static void perform(world *wd, sim_peer *pr, int session,
                     const el_session_action *action) {
   peer_session *ses = &pr->sessions[session];
   switch (action->kind) {
-    case EL_SESSION_GRANT:
+    case EL_SESSION_SEND_GRANT:
       grant(wd, pr, session);
       return;
-    case EL_SESSION_KEEPALIVE:
+    case EL_SESSION_SEND_KEEPALIVE:
       keep_alive(wd, pr, session);
       return;
-    case EL_SESSION_RESET:
+    case EL_SESSION_RESET_STREAM:
       ses->keep_call = 0;
       return;
-    case EL_SESSION_PROBE:
+    case EL_SESSION_READ_KEY:
       probe(wd, pr, session);
       return;
-    case EL_SESSION_AUDIT:
+    case EL_SESSION_AUDIT_LEASE:
       audit(wd, pr, session);
       return;
-    case EL_SESSION_REVOKE:
+    case EL_SESSION_SEND_REVOKE:
       revoke(wd, pr, session, action->id);
       return;
-    case EL_SESSION_READY:
-      return; /* settle looks at the state */
-    case EL_SESSION_REFUSED:
+    case EL_SESSION_REPORT_READY:
+      return; /* settle reads the state */
+    case EL_SESSION_REPORT_REFUSED:
       ses->refused = true;
       return;
-    case EL_SESSION_LAPSED:
+    case EL_SESSION_REPORT_EXPIRED:
       ses->lapsed = true;
       return;
-    case EL_SESSION_GONE:
+    case EL_SESSION_REPORT_ENDED:
       ses->gone = true;
       return;
   }
@@ -208,22 +208,25 @@ static void trace_step(const world *wd, const sim_peer *pr,
                        const el_session_event *event,
                        const el_session_actions *out) {
   static const char *const events[] = {
-      "want",       "granted", "kept",   "probed",  "proof",
-      "lease gone", "holds",   "close",  "drop",    "revoked",
-      "unsure",     "audited", "unused", "confirm", "timer"};
+      "needed",        "grant answer", "keepalive answer",
+      "read answer",   "proof",        "lease gone",
+      "holds changed", "close",        "abandon",
+      "revoke answer", "put in doubt", "audit answer",
+      "unused",        "confirm",      "timer"};
   static const char *const actions[] = {
-      "GRANT",  "KEEPALIVE", "RESET",   "PROBE",  "AUDIT",
-      "REVOKE", "READY",     "REFUSED", "LAPSED", "GONE"};
+      "SEND_GRANT",     "SEND_KEEPALIVE", "RESET_STREAM", "READ_KEY",
+      "AUDIT_LEASE",    "SEND_REVOKE",    "REPORT_READY", "REPORT_REFUSED",
+      "REPORT_EXPIRED", "REPORT_ENDED"};
   char did[200] = "";
   if (!wd->tracing) return;
   for (int i = 0; i < out->n; i++) {
     strcat(strcat(did, " "), actions[out->list[i].kind]);
   }
-  world_trace(wd, "p%d session %d %s%s: %s -> %s claim %lld%s", pr->id,
+  world_trace(wd, "p%d session %d %s%s: %s -> %s hold deadline %lld%s", pr->id,
               (int)is->id, events[event->kind],
               event->outcome.is_done ? " done" : "",
               el_session_state_str[was->state], el_session_state_str[is->state],
-              (long long)is->claim_until, did);
+              (long long)is->hold_deadline, did);
 }
 
 void session_step(world *wd, sim_peer *pr, int session,
@@ -240,7 +243,7 @@ void session_step(world *wd, sim_peer *pr, int session,
     world_violate(wd, "I5 progress", "p%d puts off an audit", pr->id);
   }
   checks_after_session(wd, pr, session);
-  if (core->state != was.state || core->claim_until != was.claim_until) {
+  if (core->state != was.state || core->hold_deadline != was.hold_deadline) {
     queues_change(pr);
   }
 }
@@ -248,7 +251,7 @@ void session_step(world *wd, sim_peer *pr, int session,
 /* ---- its life ---- */
 
 static bool can_be_reused(const peer_session *ses) {
-  return !ses->used || (ses->core.state == EL_SESSION_DEAD && !ses->gone &&
+  return !ses->used || (ses->core.state == EL_SESSION_ENDED && !ses->gone &&
                         ses->grant_call == 0 && ses->revoke_call == 0 &&
                         ses->audit_call == 0);
 }
@@ -276,7 +279,7 @@ static int add_session(sim_peer *pr, int64_t ttl_ms) {
 }
 
 void session_want(world *wd, sim_peer *pr) {
-  el_session_event want = {.kind = EL_SESSION_WANT};
+  el_session_event want = {.kind = EL_SESSION_ON_NEEDED};
   if (pr->session == NOBODY) {
     pr->session = add_session(pr, wd->ttl_ms);
   }
@@ -288,7 +291,7 @@ void session_want(world *wd, sim_peer *pr) {
 int session_count_holds(const sim_peer *pr, int session) {
   int n = 0;
   for (int i = 0; i < pr->n_entries; i++) {
-    if (can_be_probed(&pr->entries[i], session)) n++;
+    if (can_be_read(&pr->entries[i], session)) n++;
   }
   return n;
 }

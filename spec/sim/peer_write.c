@@ -1,5 +1,5 @@
-/* sim peer_write: what a holder writes, one after the other, as lock/guarded.c sends it.
- * Under a read hold nobody writes: lock:put raises, from the call of lock:downgrade on. */
+/* sim peer_write: sends the guarded writes of a holder one at a time, as lock/guarded.c does. A
+ * read hold writes nothing: lock:put raises, from the call of lock:downgrade on. */
 #include <string.h>
 
 #include "caller.h"
@@ -7,7 +7,7 @@
 #include "clock.h"
 #include "net.h"
 #include "peer.h"
-#include "rules/retry.h"
+#include "protocol/retry.h"
 
 enum { WRITE_FOR_MS = 5000 };
 
@@ -20,20 +20,20 @@ void writes_begin(peer_entry *at, int caller, int64_t mod_rev) {
 int64_t writes_end(peer_entry *at, int caller) {
   if (at->writes.caller != caller) return 0;
   at->writes.caller = NOBODY;
-  return el_write_order_pass(&at->writes.order);
+  return el_write_order_handoff_rev(&at->writes.order);
 }
 
 static el_write_action step(const world *wd, peer_entry *at,
                             el_write_event event) {
-  event.kept =
+  event.is_held =
       at->writes.caller != NOBODY && wd->callers[at->writes.caller].claiming;
   return el_write_order_step(&at->writes.order, &event);
 }
 
 static el_write_action start(const world *wd, peer_entry *at,
                              const sim_write *what) {
-  el_write_event event = {.kind = EL_WRITE_START,
-                          .renews = what->what == WRITE_OWN};
+  el_write_event event = {.kind = EL_WRITE_ON_START,
+                          .has_order_key = what->what == WRITE_OWN};
   return step(wd, at, event);
 }
 
@@ -51,7 +51,7 @@ static void send(world *wd, const sim_peer *pr, peer_entry *at,
   net_send(wd, &what, on_answer);
 }
 
-/* False: it isn't sent again. */
+/* Schedules the next attempt. False: there is none. */
 static bool rest(world *wd, const sim_peer *pr, peer_entry *at,
                  const el_outcome *failed) {
   peer_writes *writes = &at->writes;
@@ -66,12 +66,12 @@ static bool rest(world *wd, const sim_peer *pr, peer_entry *at,
   return true;
 }
 
-/* It is over, and the next one's turn. */
+/* Ends the write in progress and starts the next one. */
 static el_write_action leave(world *wd, sim_peer *pr, peer_entry *at,
                              el_write_action how) {
   peer_writes *writes = &at->writes;
   checks_on_write_told(wd, pr, at, how);
-  if (how == EL_WRITE_KEY_GONE) {
+  if (how == EL_WRITE_REPORT_KEY_GONE) {
     entry_key_gone(wd, pr, (int)(at - pr->entries), writes->rev,
                    writes->detached);
   }
@@ -83,21 +83,21 @@ static el_write_action leave(world *wd, sim_peer *pr, peer_entry *at,
   if (writes->n == 0) return EL_WRITE_WAIT;
   return clock_now(wd, pr->id) < writes->waiting[0].until_ms
              ? start(wd, at, &writes->waiting[0])
-             : EL_WRITE_UNSENT;
+             : EL_WRITE_REPORT_UNSENT;
 }
 
 static void perform(world *wd, sim_peer *pr, peer_entry *at,
                     el_write_action action, const el_outcome *outcome) {
-  static const el_write_event stop = {.kind = EL_WRITE_STOP};
+  static const el_write_event stop = {.kind = EL_WRITE_ON_CANCEL};
   while (action != EL_WRITE_WAIT) {
     switch (action) {
-      case EL_WRITE_TOUCH:
+      case EL_WRITE_SEND_TOUCH:
         send(wd, pr, at, CALL_TOUCH);
         return;
-      case EL_WRITE_SEND:
+      case EL_WRITE_SEND_WRITE:
         send(wd, pr, at, CALL_WRITE);
         return;
-      case EL_WRITE_AGAIN:
+      case EL_WRITE_RETRY_LATER:
         if (rest(wd, pr, at, outcome)) return;
         action = step(wd, at, stop);
         break;
@@ -112,16 +112,16 @@ static void on_answer(world *wd, const world_event *ev) {
   peer_entry *at = &pr->entries[ev->call.entry];
   el_write_event event = ev->reply.written;
   if (!at->used || at->writes.call != ev->call.id) return;
-  event.kind = EL_WRITE_ANSWER;
+  event.kind = EL_WRITE_ON_ANSWER;
   event.outcome = ev->reply.event.outcome;
   at->writes.answers += event.outcome.is_done;
-  at->writes.detached = event.detached;
+  at->writes.detached = event.is_detached;
   perform(wd, pr, at, step(wd, at, event), &event.outcome);
   peer_settle(wd, pr);
 }
 
 static void on_time(world *wd, const world_event *ev) {
-  static const el_write_event retry = {.kind = EL_WRITE_RETRY};
+  static const el_write_event retry = {.kind = EL_WRITE_ON_RETRY};
   sim_peer *pr = &wd->peers[ev->peer];
   peer_entry *at = &pr->entries[ev->call.entry];
   if (!at->used || at->writes.call != ev->call.id) return;

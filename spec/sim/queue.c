@@ -1,15 +1,15 @@
-/* sim queue: who stands in whose way, by the store's own word. */
+/* sim queue: which keys block which, judged by the store. */
 #include "queue.h"
 
 static bool is_downgraded(const store *st, const key *writer) {
   int name = key_id_name(writer->key_id);
-  const key *note = store_find(st, key_id_make(name, EL_NOTE_DOWNGRADED, 0),
+  const key *note = store_find(st, key_id_make(name, EL_MARKER_DOWNGRADED, 0),
                                writer->create_rev);
   return key_id_mode(writer->key_id) == EL_MODE_WRITE && note != NULL &&
          note->create_rev != 0;
 }
 
-bool queue_is_in_way(el_mode mine, el_mode other) {
+bool queue_blocks(el_mode mine, el_mode other) {
   switch (mine) {
     case EL_MODE_READ:
       return other != EL_MODE_READ && other != EL_MODE_PERMIT;
@@ -21,16 +21,16 @@ bool queue_is_in_way(el_mode mine, el_mode other) {
 }
 
 bool queue_excludes(el_mode one, el_mode other) {
-  return queue_is_in_way(one, other) || queue_is_in_way(other, one);
+  return queue_blocks(one, other) || queue_blocks(other, one);
 }
 
 int queue_limit(int key_id) {
   return key_id_mode(key_id) == EL_MODE_PERMIT ? key_id_permits(key_id) : 1;
 }
 
-bool queue_has_in_way(const store *st, const key *it, int name, el_mode mine) {
+bool queue_is_blocker(const store *st, const key *it, int name, el_mode mine) {
   return key_id_name(it->key_id) == name && key_is_entry(it) &&
-         queue_is_in_way(mine, key_id_mode(it->key_id)) &&
+         queue_blocks(mine, key_id_mode(it->key_id)) &&
          (mine != EL_MODE_READ || !is_downgraded(st, it));
 }
 
@@ -39,7 +39,7 @@ int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
   int n = 0;
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[i];
-    if (!queue_has_in_way(st, it, name, mine) || it->create_rev >= rev)
+    if (!queue_is_blocker(st, it, name, mine) || it->create_rev >= rev)
       continue;
     if (one != NULL) *one = it;
     n++;
@@ -57,7 +57,7 @@ static void note_free(world *wd, int name, el_mode mine) {
   }
 }
 
-/* The key of |rev| is no entry any more, or its writer only reads from now on: who is next? */
+/* Records which key is next when that of |rev| is gone, or its writer was downgraded. */
 static void note_front(world *wd, int name, int64_t rev, el_mode mine) {
   if (mine == EL_MODE_PERMIT ||
       queue_count_older(&wd->store, name, rev, mine, NULL) == 0) {
@@ -71,15 +71,15 @@ void queue_note(world *wd, const change *what) {
   for (int mine = 0; mine < MODES; mine++) {
     note_free(wd, name, (el_mode)mine);
   }
-  if (key_id_mode(before->key_id) == EL_NOTE_DOWNGRADED) {
+  if (key_id_mode(before->key_id) == EL_MARKER_DOWNGRADED) {
     note_front(wd, name, what->after.owner, EL_MODE_READ);
   }
-  if (key_id_is_note(before->key_id)) return;
+  if (key_id_is_marker(before->key_id)) return;
   if (!key_is_entry(before) || key_is_entry(&what->after)) return;
   for (int mine = 0; mine < MODES; mine++) {
     el_mode gone = key_id_mode(before->key_id);
-    /* Of his own mode it may have been his client's, who now has a place for him. */
-    if (queue_is_in_way((el_mode)mine, gone) || (el_mode)mine == gone) {
+    /* A key of its own mode may have been its client's, which can use the entry for it now. */
+    if (queue_blocks((el_mode)mine, gone) || (el_mode)mine == gone) {
       note_front(wd, name, before->create_rev, (el_mode)mine);
     }
   }

@@ -1,28 +1,27 @@
-/* sim queue: who stands in whose way, by the store's own word. */
+/* sim queue: which keys block which, judged by the store. */
 #ifndef SIM_QUEUE_H
 #define SIM_QUEUE_H
 
 #include "world.h"
 
-/* Is who has a key in the mode |other| in the way of who wants the name as |mine|? */
-bool queue_is_in_way(el_mode mine, el_mode other);
+/* Tells whether an older key of mode |other| blocks one of mode |mine|. */
+bool queue_blocks(el_mode mine, el_mode other);
 
-/* May the two not be held at once, but for how many there are of one? */
+/* Tells whether the two modes exclude each other; permits only by their number. */
 bool queue_excludes(el_mode one, el_mode other);
 
-/* How many of those that are in the way of who has a key at |key_id|, being older, keep it
- * waiting. */
+/* Returns how many older blocking keys keep the key |key_id| waiting. */
 int queue_limit(int key_id);
 
-/* Is |it|, if it is older, in the way of who wants |name| as |mine|? */
-bool queue_has_in_way(const store *st, const key *it, int name, el_mode mine);
+/* Tells whether |it|, if it is older, blocks a key of |mine| in the queue of |name|. */
+bool queue_is_blocker(const store *st, const key *it, int name, el_mode mine);
 
-/* How many keys of lock |name| older than |rev| are in the way of who wants it as |mine|;
- * |*one|, which may be NULL, is one of them. */
+/* Returns how many keys of |name| older than |rev| block one of |mine|; |*one|, if not NULL, is set
+ * to one of them. */
 int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
                       const key **one);
 
-/* Remembers who is next after |what|, of a key in a queue or its note. */
+/* Records which key is next after |what|, a change of a key in a queue or of its marker. */
 void queue_note(world *wd, const change *what);
 
 #endif

@@ -1,4 +1,4 @@
-/* sim random: the dice of one history (splitmix64). */
+/* sim random: the random numbers of one history (splitmix64). */
 #include "random.h"
 
 void rng_seed(rng *dice, uint64_t seed) {

@@ -1,4 +1,4 @@
-/* sim random: the dice of one history. The seed alone decides what falls. */
+/* sim random: the random numbers of one history, which depend on its seed only. */
 #ifndef SIM_RANDOM_H
 #define SIM_RANDOM_H
 
@@ -13,11 +13,11 @@ void rng_seed(rng *dice, uint64_t seed);
 
 uint64_t rng_next(rng *dice);
 
-/* From |low| to |high|, both included. */
+/* Returns a number from |low| to |high|, both included. */
 int64_t rng_between(rng *dice, int64_t low, int64_t high);
 
-/* True |per_mille| times in a thousand. A chance of 0 or 1000 throws too, so
- * that a fault that is switched off leaves the later throws as they were. */
+/* Returns true with |per_mille| / 1000 probability. 0 and 1000 draw a number, too, so that a fault
+ * that is switched off does not change the later draws. */
 bool rng_chance(rng *dice, int per_mille);
 
 #endif

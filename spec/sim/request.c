@@ -1,4 +1,4 @@
-/* sim request: what each of our requests does to the store and finds there. */
+/* sim request: applies our requests to the store, by the real transactions. */
 #include "request.h"
 
 #include <assert.h>
@@ -7,8 +7,7 @@
 #include "key_id.h"
 #include "txn.h"
 
-/* etcd lets nobody renew a lease that has run out, even if it has not ended
- * it yet (lessor.go, Renew). */
+/* etcd renews no lease that has expired, even if it has not removed it yet (lessor.go, Renew). */
 static void keep_alive(store *st, const call *what, int64_t now_ms,
                        reply *out) {
   lease *ls = store_find_lease(st, what->lease);
@@ -21,8 +20,7 @@ static void keep_alive(store *st, const call *what, int64_t now_ms,
   }
 }
 
-/* Any member that takes itself for the leader answers this. Other keys on the lease are user
- * data. */
+/* A member that believes itself the leader answers this. Other keys on the lease are user data. */
 static void audit(store *st, const call *what, int64_t rev, reply *out) {
   view at = store_view(st, rev);
   for (int i = 0; i < at.n; i++) {
@@ -36,23 +34,23 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
 
 static void init_keys(el_keys *keys, const call *what) {
   char name[TXN_TEXT_MAX];
-  el_place place = {.lease = what->lease,
-                    .slot = key_id_slot(what->key_id),
-                    .mode = key_id_mode(what->key_id),
-                    .permits = key_id_permits(what->key_id)};
+  el_queue_key place = {.lease = what->lease,
+                        .slot = key_id_slot(what->key_id),
+                        .mode = key_id_mode(what->key_id),
+                        .permits = key_id_permits(what->key_id)};
   el_keys_init(keys, (el_bytes){name, txn_name(name, what->key_id)}, &place);
 }
 
-/* A Txn that is being made, and what it points into. */
+/* A transaction with the memory that it points to. */
 typedef struct sheet {
   el_keys keys;
-  el_recipe recipe;
+  el_lock_txn recipe;
   el_op ops[NAMES_MAX];
   char texts[NAMES_MAX][EL_KEY_SIZE];
 } sheet;
 
-static el_writer writer_of(const call *what, const sheet *on) {
-  return (el_writer){.keys = &on->keys, .rev = what->rev};
+static el_guard writer_of(const call *what, const sheet *on) {
+  return (el_guard){.keys = &on->keys, .rev = what->rev};
 }
 
 static int put_data(const call *what, sheet *on) {
@@ -69,39 +67,40 @@ static int put_data(const call *what, sheet *on) {
 }
 
 static void build_write(const call *what, sheet *on) {
-  el_writer who = writer_of(what, on);
+  el_guard who = writer_of(what, on);
   int n = 1;
   switch (what->write.what) {
     case WRITE_DATA:
       n = put_data(what, on);
       break;
     case WRITE_OWN:
-      on->ops[0] = el_recipe_proclaim(&who, (el_bytes){"", 0});
+      on->ops[0] = el_lock_txn_proclaim_op(&who, (el_bytes){"", 0});
       break;
     case WRITE_DOWNGRADE:
-      on->ops[0] = el_recipe_downgrade(&who, on->texts[0]);
+      on->ops[0] = el_lock_txn_downgrade_op(&who, on->texts[0]);
       break;
   }
-  el_recipe_build_guarded(&on->recipe, &who, &what->order, on->ops, (size_t)n);
+  el_lock_txn_build_guarded(&on->recipe, &who, &what->order, on->ops,
+                            (size_t)n);
 }
 
-/* Builds the Txn that stands for |what|, which must stay where it is. */
+/* Builds the transaction of |what|, which must not be moved. */
 static void build(const call *what, sheet *on) {
-  el_writer who = writer_of(what, on);
+  el_guard who = writer_of(what, on);
   init_keys(&on->keys, what);
   switch (what->kind) {
-    case CALL_CENSUS:
-      el_recipe_build_census(&on->recipe, &on->keys);
+    case CALL_CONTENTION:
+      el_lock_txn_build_contention(&on->recipe, &on->keys);
       return;
     case CALL_WRITE:
       build_write(what, on);
       return;
     case CALL_TOUCH:
-      el_recipe_build_touch(&on->recipe, &who);
+      el_lock_txn_build_touch(&on->recipe, &who);
       return;
     default:
-      el_recipe_build(&on->recipe, &on->keys, &what->ask, what->rev,
-                      (el_bytes){"", 0});
+      el_lock_txn_build(&on->recipe, &on->keys, &what->ask, what->rev,
+                        (el_bytes){"", 0});
   }
 }
 
@@ -119,29 +118,29 @@ bool request_is_local(const call *what) {
   return is_local;
 }
 
-/* Reads the |result| of the Txn that stands for |what|. */
+/* Reads the |result| of the transaction of |what|. */
 static void conclude(const call *what, const sheet *on, txn_result *result,
                      reply *out) {
-  el_writer who = writer_of(what, on);
+  el_guard who = writer_of(what, on);
   result->answer.sent_ms = what->sent_ms;
-  if (what->kind == CALL_CENSUS) {
-    out->behind = el_recipe_read_census(&on->keys, what->rev, &result->answer,
-                                        &out->event.detached);
+  if (what->kind == CALL_CONTENTION) {
+    out->contention = el_lock_txn_read_contention(
+        &on->keys, what->rev, &result->answer, &out->event.is_detached);
     return;
   }
   if (what->kind == CALL_WRITE || what->kind == CALL_TOUCH) {
-    el_recipe_read_guarded(&who, &result->answer, &out->written);
+    el_lock_txn_read_guarded(&who, &result->answer, &out->written);
     out->event.outcome = out->written.outcome;
     return;
   }
-  el_recipe_read(&on->keys, &what->ask, &result->answer, &out->event);
+  el_lock_txn_read(&on->keys, &what->ask, &result->answer, &out->event);
   out->lease_gone = result->answer.err.is_lease_gone;
-  if (out->lease_gone) { /* as the entry driver takes it */
+  if (out->lease_gone) { /* as the entry driver handles it */
     out->event.outcome.is_retriable = true;
   }
 }
 
-/* Has it carried out: the real recipe on both ways. */
+/* Applies it: built and read by protocol/lock_txn.c. */
 static void run_recipe(store *st, const call *what, const int64_t *old_rev,
                        reply *out) {
   static txn_result result; /* large */
@@ -156,8 +155,8 @@ static void run_recipe(store *st, const call *what, const int64_t *old_rev,
   el_keys_destroy(&on.keys);
 }
 
-/* etcd judges the conditions of all before it carries any out, and refuses all if
- * one can't be. */
+/* etcd evaluates all compares before it applies any operation, and refuses all if one cannot be
+ * applied. */
 bool request_apply_batch(store *st, const call *const *calls, int n,
                          reply *out) {
   static txn_result results[REQUEST_BATCH_MAX]; /* large */
@@ -188,12 +187,12 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
   memset(out, 0, sizeof *out);
   switch (what->kind) {
     case CALL_ENTRY:
-    case CALL_PROBE:
+    case CALL_READ_KEY:
     case CALL_WRITE:
     case CALL_TOUCH:
       run_recipe(st, what, NULL, out);
       return;
-    case CALL_CENSUS:
+    case CALL_CONTENTION:
       run_recipe(st, what, NULL, out);
       break;
     case CALL_GRANT:
@@ -215,7 +214,7 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
   out->event.rev = st->rev;
 }
 
-void request_look_at(store *st, const call *what, int64_t rev, reply *out) {
+void request_read_at(store *st, const call *what, int64_t rev, reply *out) {
   memset(out, 0, sizeof *out);
   if (what->kind != CALL_AUDIT) {
     run_recipe(st, what, &rev, out);

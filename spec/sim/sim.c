@@ -1,5 +1,4 @@
-/* sim: the lock logic of src/rules against a model of etcd, in seeded
- * histories.
+/* sim: the lock logic of src/protocol against a model of etcd, in seeded histories.
  *
  *   sim                      runs 25,000 histories, seeds 1 and up
  *   sim --from A --count N   runs N of them, seeds A and up
@@ -23,7 +22,7 @@ static world wd;
 static sim_peer peers[PEERS_MAX];
 static sim_caller callers[CALLERS_MAX];
 
-/* An assertion in the step functions: says in which history. */
+/* Reports in which history an assertion of the step functions failed. */
 static void on_abort(int number) {
   char text[100];
   int n = snprintf(text, sizeof text,
@@ -39,7 +38,7 @@ static void tell_failure(uint64_t seed) {
          wd.violation, seed);
 }
 
-/* Runs |*count| of them, or fewer if one is to be the last. */
+/* Runs |*count| histories; if |first|, only until one fails. */
 static int64_t run_all(uint64_t from, int64_t *count, bool first,
                        figures *all) {
   int64_t failed = 0;

@@ -1,4 +1,4 @@
-/* sim store: what etcd holds, as its quorum knows it. */
+/* sim store: the state of etcd, as known to its quorum. */
 #include "store.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ void store_grant(store *st, int64_t id, int64_t ttl_ms, int64_t now_ms,
 
 void store_elect(store *st, int64_t now_ms) {
   st->term++;
-  st->rev++; /* stands for the new leader's first entry */
+  st->rev++; /* the new leader's first entry in the log */
   for (int i = 0; i < st->n_leases; i++) {
     lease *ls = &st->leases[i];
     if (ls->alive) ls->expires_at = now_ms + ls->ttl_ms;
@@ -84,7 +84,7 @@ static key *find_or_add(store *st, int key_id, int64_t owner) {
   return it;
 }
 
-/* Makes |after| of |it|, at the store's present revision. */
+/* Changes |it| to |after|, at the store's present revision. */
 static void write(store *st, key *it, const key *after) {
   change *what;
   st->changes =
@@ -177,7 +177,7 @@ bool store_revoke(store *st, int64_t id) {
   ls->alive = false;
   for (int i = 0; i < st->n_keys; i++) {
     if (st->keys[i].create_rev == 0 || st->keys[i].lease != id) continue;
-    if (!counted) st->rev++; /* all of them go in one revision */
+    if (!counted) st->rev++; /* all are deleted in one revision */
     counted = true;
     erase(st, &st->keys[i]);
   }

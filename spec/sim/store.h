@@ -1,8 +1,7 @@
-/* sim store: what etcd holds, as its quorum knows it.
+/* sim store: the state of etcd, as known to its quorum.
  *
- * Keys with their revisions and leases, and every change since the beginning,
- * so that a member that lags can be asked for an old state. Messages, members
- * and faults are not here: what happens in the store has happened.
+ * Keys with their revisions and leases, and every change since the beginning, so that a member that
+ * lags can answer from an old state. Messages, members and faults are elsewhere.
  */
 #ifndef SIM_STORE_H
 #define SIM_STORE_H
@@ -12,58 +11,58 @@
 
 #include "key_id.h"
 
-/* A key below "name/". |owner| is the lease in the key's own name; if it isn't
- * above 0, the key belongs to a lock "name/..." and doesn't stand in the queue. */
+/* A key below "name/". |owner| is the lease ID in the key; 0 or less: the key belongs to another
+ * lock, "name/...". */
 typedef struct key {
-  int key_id; /* which of the owner's places: key_id.h */
+  int key_id; /* key_id.h */
   int64_t owner;
   int64_t create_rev; /* 0: there is no such key at the moment */
   int64_t mod_rev;
-  int64_t lease;         /* that it hangs on; 0: none */
-  int64_t sabotaged_rev; /* the create_rev of the last one an admin touched */
-  int64_t sabotaged_ms;  /* and when */
+  int64_t lease;         /* the key is attached to; 0: none */
+  int64_t sabotaged_rev; /* create_rev of the last key that an admin changed */
+  int64_t sabotaged_ms;  /* ... and when */
 } key;
 
-/* Keys of other locks below each name, so many at most. */
+/* At most so many keys of other locks are below each name. */
 enum { NESTED_MAX = 3 };
 
 static inline bool key_is_nested(const key *it) { return it->owner <= 0; }
 
-/* So many lease ids, from 1, are never granted. They stand in keys of user data that have the form
- * of entries. */
+/* So many lease IDs, from 1, are never granted: they are in keys of user data that have the form of
+ * entries. */
 enum { DATA_LEASES = 2 };
 
 static inline bool key_is_data(const key *it) {
   return it->owner > 0 && it->owner <= DATA_LEASES &&
-         !key_id_is_note(it->key_id);
+         !key_id_is_marker(it->key_id);
 }
 
-/* Is it there, and of the lease that its name contains? Else it is user data. */
+/* Tells whether the key is an entry: attached to the lease that it contains. */
 static inline bool key_is_entry(const key *it) {
   return it->create_rev != 0 && !key_is_nested(it) && it->lease == it->owner &&
-         !key_id_is_note(it->key_id);
+         !key_id_is_marker(it->key_id);
 }
 
-/* Has it the form of an entry, although it is user data? */
+/* Tells whether the key has the form of an entry but is user data. */
 static inline bool key_is_detached(const key *it) {
   return it->create_rev != 0 && !key_is_nested(it) &&
-         !key_id_is_note(it->key_id) && !key_is_entry(it);
+         !key_id_is_marker(it->key_id) && !key_is_entry(it);
 }
 
 typedef struct lease {
   int64_t ttl_ms;
   int64_t granted_at; /* 0: not yet */
-  int64_t expires_at; /* the store may end it from now on */
+  int64_t expires_at; /* the store may end it from then on */
   bool alive;
-  bool sabotaged; /* an admin ended it */
+  bool sabotaged; /* ended by an admin */
   int late_ms;    /* how long after expires_at the store notices */
 } lease;
 
 typedef struct change {
   int64_t rev;
-  int index; /* of the key */
+  int index; /* of the key in |keys| */
   key before, after;
-  bool released; /* its owner has deleted it */
+  bool released; /* deleted by its client */
 } change;
 
 typedef struct store store;
@@ -71,23 +70,23 @@ typedef void (*store_changed)(void *arg, const change *what);
 
 struct store {
   int64_t rev;
-  bool in_batch; /* what is written now has one revision */
-  bool is_begun; /* which it has already */
+  bool in_batch; /* all writes now have one revision */
+  bool is_begun; /* which is taken already */
   uint64_t term;
   key *keys;
   int n_keys, room_keys;
-  uint32_t data[DATA_MAX]; /* what holders have written */
+  uint32_t data[DATA_MAX]; /* written by holders */
   change *changes;
   int n_changes, room_changes;
   lease *leases;
   int n_leases, room_leases;
   key *old; /* scratch for old states */
   int room_old;
-  store_changed changed; /* told after each change of a key */
+  store_changed changed; /* called after each change of a key */
   void *arg;
 };
 
-/* The keys as of |rev|. Good until the next change or view. */
+/* The keys as of |rev|; valid until the next change or view. */
 typedef struct view {
   int64_t rev;
   const key *keys;
@@ -99,59 +98,59 @@ void store_reset(store *st, store_changed changed, void *arg);
 
 void store_destroy(store *st);
 
-/* A lease id that nobody has used. */
+/* Returns an unused lease ID. */
 int64_t store_new_id(store *st);
 
-/* NULL if nobody ever chose |id|. */
+/* Returns NULL if |id| was never used. */
 lease *store_find_lease(const store *st, int64_t id);
 
 void store_grant(store *st, int64_t id, int64_t ttl_ms, int64_t now_ms,
                  int late_ms);
 
-/* Ends the lease and deletes its keys; false if it wasn't alive. */
+/* Ends the lease and deletes its keys. False: it was not alive. */
 bool store_revoke(store *st, int64_t id);
 
-/* A new leader: a new term, and every lease gets its full time again. */
+/* Elects a new leader: a new term, and each lease has its full TTL again. */
 void store_elect(store *st, int64_t now_ms);
 
-/* The key, whether it exists at the moment or not; NULL: it never did. */
+/* Returns the key, whether it exists at the moment or not; NULL: it never did. */
 const key *store_find(const store *st, int key_id, int64_t owner);
 
-/* Its create_revision, 0 if there is no such key. */
+/* Returns the create_revision of the key; 0: it does not exist. */
 int64_t store_create_rev(const store *st, int key_id, int64_t owner);
 
-/* What is written from now on has one revision, until store_end_batch. */
+/* Gives all writes until store_end_batch one revision. */
 void store_begin_batch(store *st);
 
 void store_end_batch(store *st);
 
-/* Creates the key or moves it to another lease. */
+/* Creates the key, or attaches it to another lease. */
 void store_put(store *st, int key_id, int64_t owner, int64_t lease_id);
 
-/* Gives the key, which is there, another mod_revision. */
+/* Gives the key, which exists, another mod_revision. */
 void store_touch(store *st, int key_id, int64_t owner);
 
-/* What a holder writes, which is no key of a lock. */
+/* Writes a datum of a holder, which is no key of a lock. */
 void store_write(store *st, int datum, uint32_t value);
 
-/* An admin's; false if there was none. */
+/* Deletes the key, as an admin. False: it did not exist. */
 bool store_delete(store *st, int key_id, int64_t owner);
 
-/* Its owner's; false if there was none. */
+/* Deletes the key, as its client. False: it did not exist. */
 bool store_release(store *st, int key_id, int64_t owner);
 
-/* Was the key of this create_revision an entry until its owner deleted it? */
+/* Tells whether the key of this create_revision was an entry until its client deleted it. */
 bool store_was_released(const store *st, int key_id, int64_t owner,
                         int64_t create_rev);
 
-/* Notes that an admin is about to touch the key. */
+/* Records that an admin is about to change the key. */
 void store_mark_sabotaged(store *st, int key_id, int64_t owner, int64_t now_ms);
 
-/* Whether an admin took the key of this create_revision, or its lease. */
+/* Tells whether an admin has changed the key of this create_revision, or ended its lease. */
 bool store_is_sabotaged(const store *st, int key_id, int64_t owner,
                         int64_t create_rev);
 
-/* The keys as of |rev|, which is not above the store's. */
+/* Returns the keys as of |rev|, which is not above the store's revision. */
 view store_view(store *st, int64_t rev);
 
 #endif

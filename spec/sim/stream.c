@@ -1,4 +1,4 @@
-/* sim stream: the one watch stream of a peer. */
+/* sim stream: the watch stream of a peer. */
 #include "stream.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ void stream_init(stream *line) { memset(line, 0, sizeof *line); }
 
 /* ---- on the way to the peer ---- */
 
-/* One message has come; whichever is the oldest. */
+/* Delivers the oldest message. */
 static void deliver(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->peer].stream;
   watch_message message;
@@ -35,7 +35,7 @@ static void push(world *wd, int peer, const watch_message *message) {
   stream *line = &wd->peers[peer].stream;
   int64_t at_ms = arrival(wd, peer);
   if (wd->faults.peers[peer].crashed) return;
-  if (line->n_waiting == STREAM_MAX) { /* etcd drops slow readers, too */
+  if (line->n_waiting == STREAM_MAX) { /* etcd cancels slow watchers, too */
     stream_break(wd, peer);
     return;
   }
@@ -53,16 +53,16 @@ static watch_message message_of(const watch *what, const change *it) {
   message.owner = it->after.owner;
   message.event.rev = it->rev;
   if (it->after.create_rev == 0) {
-    message.event.kind = EL_ENTRY_WATCH_DELETED;
+    message.event.kind = EL_ENTRY_ON_WATCH_DELETED;
   } else {
-    message.event.kind = EL_ENTRY_WATCH_PUT;
+    message.event.kind = EL_ENTRY_ON_WATCH_PUT;
     message.event.lease = it->after.lease;
-    message.event.detached = key_is_detached(&it->after);
+    message.event.is_detached = key_is_detached(&it->after);
   }
   return message;
 }
 
-/* A member that is behind has come so far. */
+/* Delivers a change when a member that lags has applied it. */
 static void apply_late(world *wd, const world_event *ev) {
   condition *cond = &wd->faults.peers[ev->call.peer];
   if (ev->call.rev > cond->lag_rev) cond->lag_rev = ev->call.rev;
@@ -75,7 +75,7 @@ static void apply_later(world *wd, int peer, int64_t rev) {
   ev->call.rev = rev;
 }
 
-/* What a member that lagged tells when it has caught up. */
+/* Sends the changes that a member that lagged has caught up with. */
 static void emit(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->call.peer].stream;
   if (ev->turn == line->epoch) push(wd, ev->call.peer, &ev->watch);
@@ -132,8 +132,8 @@ void stream_on_change(world *wd, const change *what) {
   }
 }
 
-/* A restored member tells the end of an earlier key again (etcd #15271), a
- * member that lags tells later what has already happened. */
+/* A restored member replays the deletion of an earlier key (etcd issue 15271); a member that lags
+ * sends events late. */
 static void tell_past(world *wd, int peer, const watch *what, int64_t rev) {
   const store *st = &wd->store;
   bool replay = world_chance(wd, FAULT_REPLAYED);
@@ -158,12 +158,12 @@ static void create(world *wd, const world_event *ev) {
   if (ev->turn != line->epoch || !peer_is_watching(wd, peer, &what)) return;
   if (line->n_watches == WATCHES_MAX) abort();
   if (world_chance(wd, FAULT_DENIED)) {
-    message.event.kind = EL_ENTRY_WATCH_REFUSED;
+    message.event.kind = EL_ENTRY_ON_WATCH_REFUSED;
     push(wd, peer, &message);
     return;
   }
   line->watches[line->n_watches++] = what;
-  message.event.kind = EL_ENTRY_WATCH_CREATED;
+  message.event.kind = EL_ENTRY_ON_WATCH_CREATED;
   message.event.rev =
       faults_member_rev(&wd->faults, peer, wd->now_ms, wd->store.rev);
   push(wd, peer, &message);
@@ -182,7 +182,7 @@ void stream_watch(world *wd, int peer, const watch *what) {
   ev->turn = wd->peers[peer].stream.epoch;
 }
 
-/* When that key was put or deleted last, as the peer's member knows. */
+/* Returns the revision of the last change of that key that the peer's member has applied. */
 static int64_t last_change_rev(const world *wd, int peer, const watch *what) {
   int64_t last = 0, member_rev = faults_member_rev(&wd->faults, peer,
                                                    wd->now_ms, wd->store.rev);
@@ -203,9 +203,9 @@ bool stream_resume(world *wd, int peer, const watch *what, int64_t rev) {
   wd->figures->watches_kept++;
   line->watches[line->n_watches++] = *what;
   last_rev = last_change_rev(wd, peer, what);
-  if (last_rev > rev && rng_chance(&wd->dice, 500)) { /* heard of already */
+  if (last_rev > rev && rng_chance(&wd->dice, 500)) { /* delivered already */
     watch_message message = {.entry = what->entry, .watch = what->id};
-    message.event.kind = EL_ENTRY_WATCH_CREATED;
+    message.event.kind = EL_ENTRY_ON_WATCH_CREATED;
     message.event.rev = last_rev;
     push(wd, peer, &message);
     tell_past(wd, peer, what, last_rev);

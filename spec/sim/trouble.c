@@ -1,4 +1,4 @@
-/* sim trouble: what befalls a whole peer or the whole cluster. */
+/* sim trouble: faults of a whole peer or cluster. */
 #include "trouble.h"
 
 #include "caller.h"
@@ -16,7 +16,7 @@ static int64_t pick_length(world *wd) {
 
 /* ---- the network and the cluster ---- */
 
-/* The peer has noticed that nothing comes. */
+/* The peer has detected the partition. */
 static void give_up(world *wd, const world_event *ev) {
   if (wd->calm_from_ms != 0 || wd->peers[ev->peer].closed) return;
   world_count(wd, FAULT_AWAY);
@@ -50,8 +50,8 @@ static void elect(world *wd, const world_event *ev) {
   world_trace(wd, "store: term %d", (int)wd->store.term);
 }
 
-/* A new leader is elected, and some peers don't notice: the old one, stalled,
- * goes on answering them (etcd #15247). */
+/* A new leader is elected, and some peers stay with the old one, which was paused and goes on
+ * answering (etcd issue 15247). */
 static void depose(world *wd, const world_event *ev) {
   int first = pick_peer(wd), n = (int)rng_between(&wd->dice, 1, 2);
   bool times_out = rng_chance(&wd->dice, 500);
@@ -73,8 +73,8 @@ static void depose(world *wd, const world_event *ev) {
   world_trace(wd, "store: term %d", (int)wd->store.term);
 }
 
-/* A member that is busy, or badly connected, applies everything late, and serves
- * its streams and serializable reads from that. */
+/* A member that is busy, or badly connected, applies everything late, and answers watches and
+ * serializable reads from that state. */
 static void lag(world *wd, const world_event *ev) {
   int peer = pick_peer(wd);
   condition *cond = &wd->faults.peers[peer];
@@ -142,7 +142,7 @@ void trouble_on_lost(world *wd, int peer) {
 
 /* ---- admins ---- */
 
-/* A key of some lock, NULL if there is none. */
+/* Returns a key of some lock; NULL: there is none. */
 static const key *pick_key(world *wd) {
   const store *st = &wd->store;
   int first;
@@ -151,7 +151,7 @@ static const key *pick_key(world *wd) {
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[(first + i) % st->n_keys];
     if (it->create_rev != 0 && !key_is_nested(it) && !key_is_data(it) &&
-        !key_id_is_note(it->key_id)) {
+        !key_id_is_marker(it->key_id)) {
       return it;
     }
   }
@@ -163,7 +163,7 @@ static bool is_running(const world *wd, int peer) {
          wd->faults.peers[peer].stopped_until <= wd->now_ms;
 }
 
-/* Who holds by the key is just writing, and doesn't know yet. */
+/* The holder of the key has a write in flight. */
 static void write_meanwhile(world *wd, const key *it) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
@@ -210,7 +210,7 @@ void trouble_on_put(world *wd, const call *what) {
   ev->call.lease = what->lease;
 }
 
-/* A key of somebody who holds on; NULL: nobody does. */
+/* Returns the key of a keeper; NULL: there is none. */
 static const key *pick_kept(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *who = &wd->callers[i];
@@ -231,7 +231,7 @@ void trouble_strike_last(world *wd) {
   *chance = was;
 }
 
-/* What user data is attached to: no lease, or that of some client. */
+/* Draws the lease of user data: none, or that of some client. */
 static int64_t pick_lease(world *wd, int64_t but) {
   store *st = &wd->store;
   int64_t id = rng_between(&wd->dice, 1, st->n_leases);
@@ -274,7 +274,7 @@ void trouble_clean_up(world *wd) {
   }
 }
 
-/* Keys of another lock below the names of these, which count for nothing. */
+/* Keys of another lock below these names: they block nothing. */
 static void meddle_nested(world *wd, const world_event *ev) {
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
   int key_id = key_id_make(name, EL_MODE_LOCK, 0);
@@ -285,7 +285,7 @@ static void meddle_nested(world *wd, const world_event *ev) {
   }
 }
 
-/* The place in the queue of |name| that user data seems to have. */
+/* Draws the key in the queue of |name| whose form user data has. */
 static int pick_data(world *wd, int name) {
   static const el_mode modes[] = {EL_MODE_LOCK, EL_MODE_READ, EL_MODE_WRITE,
                                   EL_MODE_PERMIT, EL_MODE_MULTI};
@@ -302,7 +302,7 @@ static int pick_data(world *wd, int name) {
   }
 }
 
-/* User data that has the form of an entry is put, overwritten or deleted. It counts for nothing. */
+/* Puts, overwrites or deletes user data that has the form of an entry. It blocks nothing. */
 static void meddle_data(world *wd, const world_event *ev) {
   int name = (int)rng_between(&wd->dice, 0, wd->n_names - 1);
   int key_id = pick_data(wd, name);
@@ -334,7 +334,7 @@ static const struct {
     {FAULT_ADMIN_REVOKE, revoke_lease, false},
 };
 
-/* In some histories. */
+/* Only in some histories. */
 static void plan_often(world *wd, int64_t end_ms, int times, event_run run) {
   if (!rng_chance(&wd->dice, 400)) return;
   for (int i = 0; i < times; i++) {

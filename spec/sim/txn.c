@@ -1,4 +1,4 @@
-/* sim txn: carries out etcd's transactions on the model's store. */
+/* sim txn: applies transactions to the store of the model. */
 #include "txn.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 
 #include "key_id.h"
 
-/* gRPC's NOT_FOUND, which etcd answers for a lease that isn't there. */
+/* gRPC's NOT_FOUND, etcd's answer for a lease that does not exist. */
 enum { STATUS_NOT_FOUND = 5 };
 
 /* ---- keys as text ---- */
@@ -24,7 +24,7 @@ size_t txn_name(char *to, int key_id) {
   return len;
 }
 
-/* What printf would write takes most of the time of a history. */
+/* Written by hand: printf would take most of the time of a history. */
 static size_t put_text(char *to, const char *text) {
   size_t len = strlen(text);
   memcpy(to, text, len);
@@ -50,7 +50,7 @@ static el_bytes text_of(const key *it, char *to) {
   if (is_nested) {
     len += put_text(to + len, it->owner % 2 == 0 ? "permit/below/" : "below/");
   } else {
-    len += put_text(to + len, key_id_stem(key_id_mode(it->key_id)));
+    len += put_text(to + len, key_id_infix(key_id_mode(it->key_id)));
   }
   len += put_hex(to + len, (uint64_t)(is_nested ? -it->owner : it->owner));
   if (key_id_slot(it->key_id) != 0) {
@@ -75,19 +75,19 @@ static bool is_in(el_bytes text, el_bytes from, el_bytes to) {
   return compare_bytes(text, from) >= 0 && compare_bytes(text, to) < 0;
 }
 
-/* Is the key there, and below the name from which |from| on is asked for? Nobody asks for
- * the keys of several names in one range; and to write them all as text takes time. */
+/* Tells whether the key exists, below the name with which |from| begins. No range has keys of
+ * several names, and to write all keys as text takes time. */
 static bool may_be_in(const key *it, el_bytes from) {
   return it->create_rev != 0 &&
          from.data[sizeof "lock" - 1] - '0' == key_id_name(it->key_id);
 }
 
-/* That of the longest stem with which |rest|, what follows the name, begins. */
+/* Returns the mode of the longest infix with which |rest|, the part after the name, begins. */
 static el_mode mode_of(const char *rest) {
   el_mode found = EL_MODE_LOCK;
-  for (int mode = 0; mode <= EL_NOTE_WRITE_ORDER; mode++) {
-    const char *stem = key_id_stem((el_mode)mode);
-    if (strlen(stem) > strlen(key_id_stem(found)) &&
+  for (int mode = 0; mode <= EL_MARKER_WRITE_ORDER; mode++) {
+    const char *stem = key_id_infix((el_mode)mode);
+    if (strlen(stem) > strlen(key_id_infix(found)) &&
         strncmp(rest, stem, strlen(stem)) == 0) {
       found = (el_mode)mode;
     }
@@ -95,7 +95,7 @@ static el_mode mode_of(const char *rest) {
   return found;
 }
 
-/* The place and the lease, or the hold, that |text|, a key of ours, stands for. */
+/* Parses |text|, a key of ours: its key_id, and its lease or, for a marker, create_revision. */
 static void parse(el_bytes text, int *key_id, int64_t *owner) {
   char copy[TXN_TEXT_MAX];
   unsigned long long hex;
@@ -107,9 +107,9 @@ static void parse(el_bytes text, int *key_id, int64_t *owner) {
   copy[text.len] = '\0';
   if (sscanf(copy, "lock%d/%n", &name, &at) != 1 || at == 0) abort();
   mode = mode_of(copy + at);
-  at += (int)strlen(key_id_stem(mode));
+  at += (int)strlen(key_id_infix(mode));
   n = sscanf(copy + at, "%llx-%x.%x", &hex, &slot, &permits);
-  if (n < 1) abort(); /* or somebody writes to a key that no lock has */
+  if (n < 1) abort(); /* the write is to a key of no lock */
   if (n == 1) sscanf(copy + at, "%llx.%x", &hex, &permits);
   if (mode == EL_MODE_LOCK && slot != 0) mode = EL_MODE_MULTI;
   *key_id = mode == EL_MODE_PERMIT
@@ -118,7 +118,7 @@ static void parse(el_bytes text, int *key_id, int64_t *owner) {
   *owner = (int64_t)hex;
 }
 
-/* Is |text| that of what holders write? */
+/* Tells whether |text| is the key of a datum. */
 static bool parse_datum(el_bytes text, int *datum) {
   char copy[TXN_TEXT_MAX];
   snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.data);
@@ -145,7 +145,7 @@ static bool fits(const el_compare *compare, int64_t create_rev, int64_t mod_rev,
   }
 }
 
-/* True of every key in the range; an empty one compares as revision 0. */
+/* Must hold for each key in the range; an empty range compares as revision 0. */
 static bool holds(const view *at, const el_compare *compare) {
   char text[TXN_TEXT_MAX];
   bool empty = true;
@@ -211,7 +211,7 @@ static void range(const view *at, const el_op *op, int index, txn_result *out) {
 
 /* ---- what is written ---- */
 
-/* etcd checks the leases of a branch before it carries any of it out. */
+/* etcd checks the leases of a branch before it applies any operation. */
 static bool leases_live(const store *st, const el_op *ops, size_t n) {
   for (size_t i = 0; i < n; i++) {
     const lease *ls = store_find_lease(st, ops[i].lease);

@@ -1,5 +1,5 @@
-/* sim txn: carries out etcd's transactions on the model's store, as etcd's
- * apply.go does: the very Txns that go to a real etcd. */
+/* sim txn: applies transactions to the store of the model, as etcd's apply.go does. They are the
+ * ones that are sent to a real etcd. */
 #ifndef SIM_TXN_H
 #define SIM_TXN_H
 
@@ -17,25 +17,25 @@ typedef struct txn_result {
   char texts[TXN_OPS_MAX][TXN_KEYS_MAX][TXN_TEXT_MAX];
 } txn_result;
 
-/* The name in whose queue |key_id| is, or the names as of el_keys_init, in |to| of
- * TXN_TEXT_MAX bytes; the length. */
+/* Writes the lock name of |key_id|, or the list of names for el_keys_init, to |to| (TXN_TEXT_MAX
+ * bytes) and returns the length. */
 size_t txn_name(char *to, int key_id);
 
-/* The key of what holders write, in |to| of TXN_TEXT_MAX bytes; the length. What is put there
- * is a number, a uint32_t. */
+/* Writes the key of |datum| to |to| (TXN_TEXT_MAX bytes) and returns the length. Its values are
+ * uint32_t numbers. */
 size_t txn_datum(char *to, int datum);
 
-/* Do the conditions of |txn| hold now? */
+/* Tells whether the compares of |txn| hold. */
 bool txn_judge(store *st, const el_txn *txn);
 
-/* Could the operations be carried out that |succeeded| selects? */
+/* Tells whether the operations that |succeeded| selects can be applied. */
 bool txn_is_sound(const store *st, const el_txn *txn, bool succeeded);
 
-/* Carries them out through the quorum. |out| must not move afterwards; its revision
- * is still to come: that of the store when all is done. */
+/* Applies them. |out| must not be moved afterwards. The caller sets its revision: that of the store
+ * after all operations. */
 void txn_run(store *st, const el_txn *txn, bool succeeded, txn_result *out);
 
-/* The three in one. */
+/* Does all three. */
 void txn_apply(store *st, const el_txn *txn, txn_result *out);
 
 /* Answers |txn|, which only reads, from the store's state as of |rev|. */

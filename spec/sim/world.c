@@ -115,8 +115,7 @@ world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run) {
   return ev;
 }
 
-/* A stopped peer finds everything that came meanwhile when it wakes, and what
- * it does first is anybody's guess. */
+/* A stopped peer finds all its events when it continues, and handles them in any order. */
 static bool is_put_off(world *wd, int index) {
   world_event *ev = &wd->pool[index];
   const condition *cond;
@@ -136,7 +135,7 @@ bool world_next(world *wd) {
   if (wd->n_heap == 0) return false;
   index = take_first(wd);
   if (is_put_off(wd, index)) return true;
-  ev = wd->pool[index]; /* the pool may move, and its place be used again */
+  ev = wd->pool[index]; /* the pool may move, and its memory be used again */
   wd->unused[wd->n_unused++] = index;
   wd->now_ms = ev.at_ms;
   wd->n_events++;

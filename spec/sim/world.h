@@ -1,5 +1,5 @@
-/* sim world: virtual time. Everything that will happen waits in one queue, and
- * the earliest comes next; nothing else moves the clock. */
+/* sim world: virtual time. All future events are in one queue; the earliest runs next, and nothing
+ * else moves the clock. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -21,12 +21,12 @@ typedef void (*event_run)(world *wd, const world_event *ev);
 
 struct world_event {
   int64_t at_ms;
-  uint64_t order; /* among those of one millisecond */
+  uint64_t order; /* among events of one millisecond */
   event_run run;
-  event_run then; /* what the answer runs */
-  int peer;       /* who does it; NOBODY: the store */
+  event_run then; /* run by the answer */
+  int peer;       /* which peer runs it; NOBODY: the store */
   int who;        /* which caller or lease */
-  uint32_t turn;  /* of who; an event of a past turn is void */
+  uint32_t turn;  /* of |who|; an event of a past turn is void */
   call call;
   reply reply;
   watch_message watch;
@@ -37,23 +37,24 @@ struct caller;
 
 enum { MODES = EL_MODE_MULTI + 1 };
 
-/* What the checks remember of one name; of who wants it in each mode. */
+/* What the checks remember of one name, for each mode. */
 typedef struct name_record {
-  int64_t last_written;          /* by whose key the latest write was made */
+  int64_t last_written;          /* token of the latest write */
   int64_t last_token[MODES];     /* of the latest grant */
-  int64_t front_since_ms[MODES]; /* when the oldest key in his way went */
-  int64_t free_since_ms[MODES];  /* when the last one went; 0: there is one */
+  int64_t front_since_ms[MODES]; /* when its oldest blocking key went */
+  int64_t free_since_ms[MODES];  /* when its last one went; 0: there is one */
 } name_record;
 
 enum { WRITES_MAX = 2000 };
 
-/* And of what holders write. */
+/* What the checks remember of the writes of holders. */
 typedef struct write_record {
-  uint32_t n;              /* so many were wanted, and have numbers from 1 on */
-  uint32_t last[DATA_MAX]; /* the latest that was carried out */
-  int64_t last_rev[DATA_MAX];     /* by which key ... */
-  uint32_t last_of_rev[DATA_MAX]; /* ... and which by that */
-  bool refused[WRITES_MAX];       /* its holder was told that it won't be */
+  uint32_t n;                     /* number of writes; they are numbered from
+                                     1 */
+  uint32_t last[DATA_MAX];        /* the latest that was applied */
+  int64_t last_rev[DATA_MAX];     /* its token ... */
+  uint32_t last_of_rev[DATA_MAX]; /* ... and the latest write of that token */
+  bool refused[WRITES_MAX];       /* reported as never applied */
 } write_record;
 
 struct world {
@@ -68,20 +69,20 @@ struct world {
     KINDS_READ_WRITE,
     KINDS_PERMIT,
     KINDS_MULTI
-  } kinds; /* that are asked for */
+  } kinds; /* which modes callers acquire */
   store store;
   faults faults;
   struct peer *peers;
   struct caller *callers;
   name_record names[NAMES_MAX];
   write_record writes;
-  int writing;           /* per mille of the holders who write */
-  int64_t calm_from_ms;  /* no faults any more; 0: not yet */
+  int writing;           /* per mille of holders that write */
+  int64_t calm_from_ms;  /* no faults from then on; 0: not yet */
   int64_t quiet_from_ms; /* and their effects are over */
   int flying;            /* requests that may still be applied */
   uint32_t last_id;      /* of a call, a watch */
-  int64_t n_asked;       /* requests of all callers */
-  bool waits_out;        /* at the end, for keys that linger for long */
+  int64_t n_asked;       /* acquisitions of all callers */
+  bool waits_out;        /* at the end, waits for keys that linger for long */
 
   world_event *pool;
   int *heap, *unused;
@@ -100,8 +101,8 @@ void world_reset(world *wd, uint64_t seed);
 
 void world_destroy(world *wd);
 
-/* An event at |at_ms|, to be filled further by the caller at once. Events of a
- * peer at one millisecond come in any order, those of NOBODY as posted. */
+/* An event at |at_ms|, to be filled further by the caller at once. Events of a peer at one
+ * millisecond come in any order, those of NOBODY as posted. */
 world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run);
 
 /* Runs the next event; false if there is none. */
@@ -112,14 +113,14 @@ uint32_t world_new_id(world *wd);
 /* Counts that |what| has happened. */
 void world_count(world *wd, fault what);
 
-/* Throws for |what|, and counts it if it happens. */
+/* Decides at random whether |what| happens, and counts it if so. */
 bool world_chance(world *wd, fault what);
 
-/* Tells what happens, if somebody wants to know. */
+/* Prints what happens, if tracing is on. */
 void world_trace(const world *wd, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The history has failed: |invariant| doesn't hold. The first one is kept. */
+/* The history has failed: |invariant| is violated. The first violation is kept. */
 void world_violate(world *wd, const char *invariant, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/container_of.h"
-#include "rules/recipe.h"
+#include "protocol/lock_txn.h"
 
 static void step(el_entry_driver *driver, const el_entry_event *event);
 
@@ -24,7 +24,7 @@ typedef struct el_sent {
 static const size_t counted_as[] = {
     [EL_REQUEST_TRY] = offsetof(el_stats, tries),
     [EL_REQUEST_ENQUEUE] = offsetof(el_stats, enqueues),
-    [EL_REQUEST_LOOK] = offsetof(el_stats, looks),
+    [EL_REQUEST_READ] = offsetof(el_stats, looks),
     [EL_REQUEST_DELETE] = offsetof(el_stats, deletes),
 };
 
@@ -54,12 +54,12 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   el_entry_event event;
   driver->sent = NULL;
   if (answer == NULL) { /* the client stops */
-    driver->entry.busy = EL_REQUEST_NONE;
+    driver->entry.in_flight = EL_REQUEST_NONE;
     free(out);
     return;
   }
   note_result(driver, &answer->err);
-  el_recipe_read(&driver->keys, &out->action, answer, &event);
+  el_lock_txn_read(&driver->keys, &out->action, answer, &event);
   if (answer->err.is_lease_gone) {
     tell_lease_gone(driver, &answer->err, &event);
   }
@@ -72,28 +72,28 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
  * an unlock waits for them. The first delete is not: other clients may wait for the key. */
 static bool is_background(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
-  if (entry->wanted || driver->is_expedited) return false;
-  return entry->state == EL_ENTRY_SWEEPING ||
+  if (entry->is_wanted || driver->is_expedited) return false;
+  return entry->state == EL_ENTRY_AUDITING ||
          entry->failures > (driver->is_release_awaited ? 1 : 0);
 }
 
 static void send(el_entry_driver *driver, const el_entry_action *action) {
   el_sent *out = el_alloc(sizeof *out);
-  EL_UNCLEARED el_recipe recipe;
+  EL_UNINITIALIZED el_lock_txn recipe;
   out->request.done = on_answer;
   out->request.is_background = is_background(driver);
   out->request.counted_as = counted_as[action->request];
   if (action->request == EL_REQUEST_ENQUEUE ||
       action->request == EL_REQUEST_TRY) {
-    out->request.lock_queue = el_keys_queue(&driver->keys);
+    out->request.lock_queue = el_keys_queue_hash(&driver->keys);
   }
   out->request.is_unbatched =
-      driver->keys.next != NULL && action->request != EL_REQUEST_LOOK;
+      driver->keys.next != NULL && action->request != EL_REQUEST_READ;
   out->driver = driver;
   out->action = *action;
   driver->sent = out;
-  el_recipe_build(&recipe, &driver->keys, action, driver->entry.rev,
-                  driver->value);
+  el_lock_txn_build(&recipe, &driver->keys, action, driver->entry.rev,
+                    driver->value);
   el_request_queue_send(driver->session->requests, &out->request, &recipe.txn);
 }
 
@@ -123,17 +123,17 @@ static int64_t all_created_rev(const el_entry_driver *driver) {
 
 static void on_watch_event(el_watch *watch, const el_watch_event *from) {
   static const int kinds[] = {
-      [EL_WATCH_CREATED] = EL_ENTRY_WATCH_CREATED,
-      [EL_WATCH_DELETED] = EL_ENTRY_WATCH_DELETED,
-      [EL_WATCH_PUT] = EL_ENTRY_WATCH_PUT,
-      [EL_WATCH_REFUSED] = EL_ENTRY_WATCH_REFUSED,
+      [EL_WATCH_CREATED] = EL_ENTRY_ON_WATCH_CREATED,
+      [EL_WATCH_DELETED] = EL_ENTRY_ON_WATCH_DELETED,
+      [EL_WATCH_PUT] = EL_ENTRY_ON_WATCH_PUT,
+      [EL_WATCH_REFUSED] = EL_ENTRY_ON_WATCH_REFUSED,
   };
   el_key_watch *watched = EL_CONTAINER_OF(watch, el_key_watch, watch);
   el_entry_driver *driver = watched->driver;
   el_entry_event event = {.rev = from->rev, .lease = from->lease};
   bool is_behind;
   event.kind = kinds[from->kind];
-  event.detached =
+  event.is_detached =
       from->kind == EL_WATCH_PUT && el_key_is_detached(from->key, from->lease);
   if (from->kind == EL_WATCH_REFUSED) {
     note_result(driver, &from->err);
@@ -207,22 +207,22 @@ static void watch_key(el_entry_driver *driver, el_bytes key) {
   }
 }
 
-static void watch_blocker(el_entry_driver *driver, const el_place *place) {
+static void watch_blocker(el_entry_driver *driver, const el_queue_key *place) {
   char key[EL_KEY_SIZE];
-  el_bytes name = el_keys_name(el_keys_at(&driver->keys, place->name));
-  el_place note;
+  el_bytes name = el_keys_name(el_keys_at(&driver->keys, place->name_index));
+  el_queue_key note;
   if (place->lease == 0) {
     watch_mode(driver,
-               (el_bytes){key, el_key_write_stem(key, name, place->mode)});
+               (el_bytes){key, el_key_write_prefix(key, name, place->mode)});
     return;
   }
   watch_key(driver, (el_bytes){key, el_key_write(key, name, place)});
-  if (el_kind_may_change(&driver->keys, place, &note)) {
+  if (el_conflict_may_downgrade(&driver->keys, place, &note)) {
     watch_key(driver, (el_bytes){key, el_key_write(key, name, &note)});
   }
 }
 
-static void start_watch(el_entry_driver *driver, const el_place *place) {
+static void start_watch(el_entry_driver *driver, const el_queue_key *place) {
   stop_watch(driver);
   driver->has_waited =
       driver->has_waited || driver->entry.state == EL_ENTRY_WAITING;
@@ -239,24 +239,24 @@ static void start_watch(el_entry_driver *driver, const el_place *place) {
 
 static void carry_out(el_entry_driver *driver, const el_entry_action *action) {
   switch (action->kind) {
-    case EL_ENTRY_SEND:
+    case EL_ENTRY_SEND_REQUEST:
       send(driver, action);
       return;
-    case EL_ENTRY_WATCH:
-      start_watch(driver, &action->place);
+    case EL_ENTRY_START_WATCH:
+      start_watch(driver, &action->key);
       return;
-    case EL_ENTRY_UNWATCH:
+    case EL_ENTRY_STOP_WATCH:
       stop_watch(driver);
       return;
-    case EL_ENTRY_UNSURE:
+    case EL_ENTRY_REPORT_PUT_IN_DOUBT:
       el_session_driver_signal(driver->session->driver, driver->keys.lease,
-                               EL_SESSION_UNSURE);
+                               EL_SESSION_ON_PUT_IN_DOUBT);
       return;
-    case EL_ENTRY_CONFIRM:
+    case EL_ENTRY_CONFIRM_LEASE:
       el_session_driver_signal(driver->session->driver, driver->keys.lease,
-                               EL_SESSION_CONFIRM);
+                               EL_SESSION_ON_CONFIRM);
       return;
-    case EL_ENTRY_PROOF:
+    case EL_ENTRY_REPORT_PROOF:
       el_session_driver_add_proof(driver->session->driver, action->sent_ms,
                                   action->term, action->rev);
       return;
@@ -297,7 +297,7 @@ static void note_state(el_entry_driver *driver) {
  * cached watch. */
 static bool has_missed(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
-  return entry->state == EL_ENTRY_WAITING && entry->watching &&
+  return entry->state == EL_ENTRY_WAITING && entry->is_watching &&
          all_created_rev(driver) > entry->watch_rev;
 }
 
@@ -320,8 +320,8 @@ static bool withdraw(el_entry_driver *driver) {
   el_sent *sent = driver->sent;
   el_entry_state state = driver->entry.state;
   bool is_obsolete =
-      state == EL_ENTRY_DEAD || (state == EL_ENTRY_RELEASING && sent != NULL &&
-                                 sent->action.request != EL_REQUEST_DELETE);
+      state == EL_ENTRY_ENDED || (state == EL_ENTRY_RELEASING && sent != NULL &&
+                                  sent->action.request != EL_REQUEST_DELETE);
   if (!is_obsolete || sent == NULL ||
       !el_request_queue_withdraw(driver->session->requests, &sent->request)) {
     return false;
@@ -333,14 +333,14 @@ static bool withdraw(el_entry_driver *driver) {
 
 static void step(el_entry_driver *driver, const el_entry_event *event) {
   static const el_entry_event withdrawn = {
-      .kind = EL_ENTRY_ANSWER,
+      .kind = EL_ENTRY_ON_ANSWER,
       .outcome = {.is_definite = true, .is_retriable = true}};
   take(driver, event);
   while (withdraw(driver)) {
     take(driver, &withdrawn);
   }
   if (has_missed(driver)) {
-    take(driver, &(el_entry_event){.kind = EL_ENTRY_WATCH_CREATED,
+    take(driver, &(el_entry_event){.kind = EL_ENTRY_ON_WATCH_CREATED,
                                    .rev = all_created_rev(driver)});
   }
   driver->events->stepped(driver); /* may free |driver| */
@@ -361,7 +361,8 @@ void el_entry_driver_start(el_entry_driver *driver, bool try_once,
     el_request_queue_expedite(driver->session->requests,
                               &driver->sent->request);
   }
-  el_entry_driver_signal(driver, try_once ? EL_ENTRY_TRY : EL_ENTRY_START);
+  el_entry_driver_signal(driver,
+                         try_once ? EL_ENTRY_ON_TRY : EL_ENTRY_ON_ACQUIRE);
 }
 
 void el_entry_driver_expedite(el_entry_driver *driver) {
@@ -373,19 +374,19 @@ void el_entry_driver_expedite(el_entry_driver *driver) {
 }
 
 void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end) {
-  el_entry_event dead = {.kind = EL_ENTRY_SESSION_DEAD, .end = end};
+  el_entry_event dead = {.kind = EL_ENTRY_ON_SESSION_ENDED, .session_end = end};
   step(driver, &dead);
 }
 
 static void on_timer(el_timer *timer) {
   el_entry_driver_signal(EL_CONTAINER_OF(timer, el_entry_driver, timer),
-                         EL_ENTRY_TIMER);
+                         EL_ENTRY_ON_TIMER);
 }
 
 void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
                               bool detached) {
   el_entry_event event = {
-      .kind = EL_ENTRY_KEY_GONE, .rev = rev, .detached = detached};
+      .kind = EL_ENTRY_ON_KEY_GONE, .rev = rev, .is_detached = detached};
   step(driver, &event);
 }
 
@@ -395,8 +396,9 @@ static void on_key_gone(el_checked_key *key, bool detached) {
 }
 
 void el_client_session_settle_proving(el_client_session *session) {
-  int kind = el_session_driver_is_proven(session->driver) ? EL_ENTRY_CLAIMED
-                                                          : EL_ENTRY_UNPROVEN;
+  int kind = el_session_driver_is_proven(session->driver)
+                 ? EL_ENTRY_ON_LEASE_PROVEN
+                 : EL_ENTRY_ON_LEASE_UNPROVEN;
   int64_t renewed_ms = el_session_driver_renewal_sent_ms(session->driver);
   el_entry_driver *driver, *next;
   for (driver = TAILQ_FIRST(&session->proving); driver != NULL; driver = next) {
@@ -404,7 +406,7 @@ void el_client_session_settle_proving(el_client_session *session) {
     if (driver->entry.state == EL_ENTRY_PROVING) {
       el_entry_driver_signal(driver, kind);
     } else if (renewed_ms >= driver->entry.confirm_ms) {
-      el_entry_driver_signal(driver, EL_ENTRY_RENEWED);
+      el_entry_driver_signal(driver, EL_ENTRY_ON_LEASE_CONFIRMED);
     }
   }
 }
@@ -412,8 +414,8 @@ void el_client_session_settle_proving(el_client_session *session) {
 /* ---- life ---- */
 
 void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
-                          el_bytes name, const el_place *place) {
-  el_place own = *place;
+                          el_bytes name, const el_queue_key *place) {
+  el_queue_key own = *place;
   own.lease = el_session_driver_lease(session->driver);
   driver->session = session;
   driver->slot = own.slot;

@@ -1,4 +1,4 @@
-/* entry_driver: carries out the actions of one entry (rules/entry.h): requests, watches and timers.
+/* entry_driver: carries out the actions of one entry (protocol/entry.h): requests, watches and timers.
  * Their answers become events of the entry; what it decides is reported to the local queue. I/O
  * thread only.
  *
@@ -12,13 +12,13 @@
 
 #include "etcd/watch.h"
 #include "lock/session_driver.h"
-#include "rules/entry.h"
-#include "rules/key.h"
+#include "protocol/entry.h"
+#include "protocol/key.h"
 
 typedef struct el_entry_driver el_entry_driver;
 
 typedef struct el_entry_events {
-  /* reported is called for each action from EL_ENTRY_GRANTED on. */
+  /* reported is called for each action from EL_ENTRY_REPORT_GRANTED on. */
   void (*reported)(el_entry_driver *driver, const el_entry_action *action);
   /* stepped is called after each step: the entry may be free, or over. It may free the driver. */
   void (*stepped)(el_entry_driver *driver);
@@ -49,7 +49,7 @@ struct el_entry_driver {
 /* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Only slot, mode
  * and permits of |place| count; |driver|->events is set already. @thread io */
 void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
-                          el_bytes name, const el_place *place);
+                          el_bytes name, const el_queue_key *place);
 
 /* el_entry_driver_destroy frees what |driver| owns. The entry must be over, or the client stopping.
  * @thread io */

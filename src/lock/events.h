@@ -15,7 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "rules/entry.h"
+#include "protocol/entry.h"
 
 typedef enum el_event_kind {
   EL_EVENT_LEAKED, /* a lock was garbage-collected while held */

@@ -10,7 +10,7 @@
 #include "base/completion.h"
 #include "base/container_of.h"
 #include "lock/request_queue.h"
-#include "rules/retry.h"
+#include "protocol/retry.h"
 
 enum {
   ANSWERED = 1 /* the event of the completion */
@@ -83,7 +83,7 @@ static el_writes *writes_of(const el_guarded *guarded) {
 }
 
 static el_write_action step(el_guarded *guarded, el_write_event *event) {
-  event->kept = el_lock_is_holding(guarded->lk);
+  event->is_held = el_lock_is_holding(guarded->lk);
   return el_write_order_step(&writes_of(guarded)->order, event);
 }
 
@@ -93,7 +93,7 @@ static void take_turn(el_guarded *guarded);
  * get the turn, so the loop tries the one after it. */
 static void leave_order(el_guarded *guarded) {
   el_writes *writes = writes_of(guarded);
-  el_write_event stop = {.kind = EL_WRITE_STOP};
+  el_write_event stop = {.kind = EL_WRITE_ON_CANCEL};
   if (guarded->is_queued) {
     guarded->is_queued = false;
     TAILQ_REMOVE(&writes->waiting, guarded, order_link);
@@ -131,25 +131,25 @@ static void send(el_guarded *guarded, const el_txn *txn) {
 }
 
 static void send_touch(el_guarded *guarded) {
-  EL_UNCLEARED el_recipe recipe;
-  el_writer writer = el_lock_writer(guarded->lk);
+  EL_UNINITIALIZED el_lock_txn recipe;
+  el_guard writer = el_lock_writer(guarded->lk);
   guarded->request.may_be_slow = false;
-  el_recipe_build_touch(&recipe, &writer);
+  el_lock_txn_build_touch(&recipe, &writer);
   send(guarded, &recipe.txn);
 }
 
 static void send_operations(el_guarded *guarded) {
-  EL_UNCLEARED el_recipe recipe;
+  EL_UNINITIALIZED el_lock_txn recipe;
   const el_writes *writes = writes_of(guarded);
   el_txn txn = {.compares = guarded->guards,
                 .n_compares = guarded->guards[0].key.len > 0 ? 2 : 0,
                 .then = guarded->ops,
                 .n_then = guarded->n_ops};
   if (guarded->lk != NULL) {
-    el_writer writer = el_lock_writer(guarded->lk);
-    el_recipe_build_guarded(&recipe, &writer,
-                            writes != NULL ? &writes->order : NULL,
-                            guarded->ops, guarded->n_ops);
+    el_guard writer = el_lock_writer(guarded->lk);
+    el_lock_txn_build_guarded(&recipe, &writer,
+                              writes != NULL ? &writes->order : NULL,
+                              guarded->ops, guarded->n_ops);
     txn = recipe.txn;
   }
   /* A write can't be repeated if its outcome is unknown, so it waits longer for a slow answer. */
@@ -179,25 +179,25 @@ static void perform(el_guarded *guarded, el_write_action action) {
     case EL_WRITE_WAIT:
       queue_up(guarded);
       return;
-    case EL_WRITE_TOUCH:
+    case EL_WRITE_SEND_TOUCH:
       send_touch(guarded);
       return;
-    case EL_WRITE_LET_GO:
+    case EL_WRITE_REPORT_NOT_HELD:
       fail_hold_ended(guarded);
       return;
-    default: /* EL_WRITE_SEND */
+    default: /* EL_WRITE_SEND_WRITE */
       send_operations(guarded);
   }
 }
 
 /* A transaction without an order is sent at once. */
 static void attempt(el_guarded *guarded, int kind) {
-  el_write_event event = {.kind = kind, .renews = guarded->is_proclaim};
-  el_write_action action = EL_WRITE_SEND;
+  el_write_event event = {.kind = kind, .has_order_key = guarded->is_proclaim};
+  el_write_action action = EL_WRITE_SEND_WRITE;
   if (writes_of(guarded) != NULL) {
     action = step(guarded, &event);
-    guarded->has_turn = guarded->has_turn || action == EL_WRITE_TOUCH ||
-                        action == EL_WRITE_SEND;
+    guarded->has_turn = guarded->has_turn || action == EL_WRITE_SEND_TOUCH ||
+                        action == EL_WRITE_SEND_WRITE;
   }
   perform(guarded, action);
 }
@@ -242,48 +242,49 @@ static void take_turn(el_guarded *guarded) {
   TAILQ_REMOVE(&guarded->shared->resting, guarded, link);
   el_timers_stop(guarded->shared->timers, &guarded->timer);
   if (!end_if_unwanted(guarded)) {
-    attempt(guarded, EL_WRITE_START);
+    attempt(guarded, EL_WRITE_ON_START);
   }
 }
 
 static el_write_action judge(el_guarded *guarded, const el_txn_answer *answer) {
-  el_writer writer = {.keys = NULL};
+  el_guard writer = {.keys = NULL};
   el_write_event event;
   if (guarded->lk != NULL) writer = el_lock_writer(guarded->lk);
-  el_recipe_read_guarded(&writer, answer, &event);
-  guarded->is_detached = event.detached;
+  el_lock_txn_read_guarded(&writer, answer, &event);
+  guarded->is_detached = event.is_detached;
   if (writes_of(guarded) != NULL) return step(guarded, &event);
-  if (el_write_may_repeat(&event.outcome, guarded->writes)) {
-    return EL_WRITE_AGAIN;
+  if (el_write_may_retry(&event.outcome, guarded->writes)) {
+    return EL_WRITE_RETRY_LATER;
   }
-  if (!event.outcome.is_done) return EL_WRITE_FAILED;
-  return event.succeeded ? EL_WRITE_DONE : EL_WRITE_KEY_GONE;
+  if (!event.outcome.is_done) return EL_WRITE_REPORT_FAILED;
+  return event.succeeded ? EL_WRITE_REPORT_DONE : EL_WRITE_REPORT_KEY_GONE;
 }
 
 static el_write_action give_up(el_guarded *guarded) {
-  el_write_event stop = {.kind = EL_WRITE_STOP};
-  return writes_of(guarded) != NULL ? step(guarded, &stop) : EL_WRITE_FAILED;
+  el_write_event stop = {.kind = EL_WRITE_ON_CANCEL};
+  return writes_of(guarded) != NULL ? step(guarded, &stop)
+                                    : EL_WRITE_REPORT_FAILED;
 }
 
 static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   el_write_action action = judge(guarded, answer);
-  if (action == EL_WRITE_AGAIN && !rest(guarded, answer)) {
+  if (action == EL_WRITE_RETRY_LATER && !rest(guarded, answer)) {
     action = give_up(guarded);
   }
   switch (action) {
-    case EL_WRITE_AGAIN:
+    case EL_WRITE_RETRY_LATER:
       el_txn_answer_free(answer);
       return;
-    case EL_WRITE_KEY_GONE:
+    case EL_WRITE_REPORT_KEY_GONE:
       if (guarded->lk != NULL) {
         el_lock_key_gone(guarded->lk, guarded->is_detached);
       }
       break;
-    case EL_WRITE_UNSENT:
+    case EL_WRITE_REPORT_UNSENT:
       answer->err.is_definite = true;
       break;
-    case EL_WRITE_DONE:
-    case EL_WRITE_FAILED:
+    case EL_WRITE_REPORT_DONE:
+    case EL_WRITE_REPORT_FAILED:
       break;
     default:
       el_txn_answer_free(answer);
@@ -341,7 +342,7 @@ static bool withdraw(el_guarded *guarded) {
 
 /* gRPC ends a call at its deadline, but a request that waits for an auth token has no call. */
 static void on_deadline(el_guarded *guarded) {
-  el_write_event unanswered = {.kind = EL_WRITE_ANSWER};
+  el_write_event unanswered = {.kind = EL_WRITE_ON_ANSWER};
   int64_t last_ms = guarded->deadline_ms + GRACE_MS;
   el_error err;
   if (withdraw(guarded)) return;
@@ -352,7 +353,7 @@ static void on_deadline(el_guarded *guarded) {
   el_error_set(&err, EL_UNAVAILABLE, "etcd %s: no answer in time",
                el_request_queue_address(guarded->shared->requests));
   err.is_definite = writes_of(guarded) != NULL &&
-                    step(guarded, &unanswered) == EL_WRITE_UNSENT;
+                    step(guarded, &unanswered) == EL_WRITE_REPORT_UNSENT;
   fail(guarded, &err);
 }
 
@@ -374,7 +375,7 @@ static void on_timer(el_timer *timer) {
   if (guarded->is_queued) {
     fail_queued(guarded);
   } else if (!end_if_unwanted(guarded)) {
-    attempt(guarded, EL_WRITE_RETRY);
+    attempt(guarded, EL_WRITE_ON_RETRY);
   }
 }
 
@@ -388,7 +389,7 @@ static void run_start(el_command *command) {
     fail(guarded, wrong);
   } else {
     if (guarded->is_downgrade) el_lock_start_downgrade(guarded->lk);
-    attempt(guarded, EL_WRITE_START);
+    attempt(guarded, EL_WRITE_ON_START);
   }
 }
 
@@ -460,16 +461,16 @@ void el_guarded_guard_lock(el_guarded *guarded, el_lock *lk) {
 
 bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk) {
   char key[EL_KEY_SIZE];
-  el_writer writer = el_lock_writer(lk);
-  el_op put = el_recipe_downgrade(&writer, key);
+  el_guard writer = el_lock_writer(lk);
+  el_op put = el_lock_txn_downgrade_op(&writer, key);
   guarded->is_downgrade = true;
   el_guarded_guard_lock(guarded, lk);
   return el_guarded_add(guarded, &put);
 }
 
 bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value) {
-  el_writer writer = el_lock_writer(lk);
-  el_op put = el_recipe_proclaim(&writer, value);
+  el_guard writer = el_lock_writer(lk);
+  el_op put = el_lock_txn_proclaim_op(&writer, value);
   guarded->is_proclaim = true;
   el_guarded_guard_lock(guarded, lk);
   return el_guarded_add(guarded, &put);

@@ -8,7 +8,7 @@
 #include "base/container_of.h"
 #include "etcd/lease.h"
 #include "lock/request_queue.h"
-#include "rules/retry.h"
+#include "protocol/retry.h"
 
 struct el_revocation {
   int64_t id;

@@ -10,7 +10,7 @@
 #include "base/container_of.h"
 #include "base/hash.h"
 #include "lock/lock_messages.h"
-#include "rules/recipe.h"
+#include "protocol/lock_txn.h"
 
 typedef struct el_queue_driver queue_driver;
 
@@ -20,7 +20,7 @@ typedef struct client_entry client_entry;
 typedef struct contention_query {
   el_request request;
   client_entry *at; /* NULL: cancelled */
-  void (*done)(client_entry *at, el_behind behind);
+  void (*done)(client_entry *at, el_contention behind);
   el_keys keys;
   int64_t rev; /* create_revision of our key */
 } contention_query;
@@ -36,7 +36,7 @@ typedef struct linger {
 /* One entry of this client, in one session. */
 struct client_entry {
   el_entry_driver driver; /* first */
-  el_local_place local;
+  el_local_entry local;
   queue_driver *queue;
   contention_query *query; /* NULL: none is in flight */
   linger *linger;          /* from WATCH to UNWATCH, else NULL */
@@ -63,7 +63,7 @@ struct el_queue_driver {
  * A slot is used again, because each key that ever existed stays in etcd's index until the store is
  * compacted, and a read of a queue passes all of them. The slot of an entry with a request of
  * unknown outcome is not used again in the same session (the next session has another lease in its
- * keys): a delete of several keys deletes those that it finds (rules/recipe.h). */
+ * keys): a delete of several keys deletes those that it finds (protocol/lock_txn.h). */
 typedef struct slot_list {
   uint32_t last;  /* the largest slot ever taken */
   uint32_t *free; /* a stack */
@@ -74,7 +74,7 @@ struct el_local_queues {
   el_sessions *sessions;
   /* the session without a lock delay, the first of the list */
   el_client_session *session;
-  el_turn_limits limits;
+  el_handoff_limits limits;
   el_entry_events entry_events;
   queue_driver *by_key; /* hash table */
   TAILQ_HEAD(, el_queue_driver) changed;
@@ -90,16 +90,16 @@ struct el_local_queues {
   queue_driver *orphans; /* has the entries whose session has ended */
 };
 
-static el_waiter *owner_of(el_local_owner *local) {
+static el_waiter *owner_of(el_acquisition *local) {
   return EL_CONTAINER_OF(local, el_waiter, local);
 }
 
-static client_entry *entry_of(el_local_place *local) {
+static client_entry *entry_of(el_local_entry *local) {
   return local != NULL ? EL_CONTAINER_OF(local, client_entry, local) : NULL;
 }
 
 static client_entry *first_entry(const queue_driver *queue) {
-  return entry_of(TAILQ_FIRST(&queue->local.places));
+  return entry_of(TAILQ_FIRST(&queue->local.entries));
 }
 
 static client_entry *next_entry(const client_entry *at) {
@@ -157,7 +157,7 @@ enum { HASH_KEY_MAX = EL_NAME_MAX + 1 + 2 * sizeof(uint32_t) };
 /* write_hash_key writes the hash key of the queue of |name| and |where|, and returns its length.
  * Each multi-lock has a queue, and a slot, of its own. */
 static size_t write_hash_key(char *key, const el_client_session *session,
-                             el_bytes name, const el_place *where) {
+                             el_bytes name, const el_queue_key *where) {
   uint32_t which = where->mode == EL_MODE_MULTI ? where->slot : where->permits;
   uint32_t delay = (uint32_t)session->lock_delay_ms;
   if (name.len > 0) memcpy(key, name.data, name.len);
@@ -178,7 +178,7 @@ static queue_driver *find_by_key(const el_local_queues *queues, const char *key,
  */
 static queue_driver *find_queue(const el_local_queues *queues,
                                 const el_client_session *session, el_bytes name,
-                                const el_place *where) {
+                                const el_queue_key *where) {
   char key[HASH_KEY_MAX];
   return find_by_key(queues, key, write_hash_key(key, session, name, where));
 }
@@ -209,7 +209,7 @@ static void unlist_queue(queue_driver *queue) {
 
 static queue_driver *find_or_add(el_local_queues *queues,
                                  el_client_session *session, el_bytes name,
-                                 const el_place *where) {
+                                 const el_queue_key *where) {
   char key[HASH_KEY_MAX];
   size_t len = write_hash_key(key, session, name, where);
   queue_driver *queue = find_by_key(queues, key, len);
@@ -277,8 +277,8 @@ static bool visit_name(const el_local_queues *queues, const el_waiter *waiter,
   const el_client_session *session = queues->session;
   for (; session != NULL; session = session->next) {
     for (el_mode other = EL_MODE_LOCK; other < EL_MODE_PERMIT; other++) {
-      el_place where = {.mode = other};
-      queue_driver *queue = el_kind_is_in_way(other, (el_mode)waiter->mode)
+      el_queue_key where = {.mode = other};
+      queue_driver *queue = el_modes_conflict(other, (el_mode)waiter->mode)
                                 ? find_queue(queues, session, name, &where)
                                 : NULL;
       if (queue != NULL && queue != waiter->queue && visit(queue)) return true;
@@ -289,7 +289,7 @@ static bool visit_name(const el_local_queues *queues, const el_waiter *waiter,
 
 static bool list_has(el_bytes names, el_bytes name) {
   while (names.len > 0) {
-    if (el_bytes_are_equal(el_list_cut(&names), name)) return true;
+    if (el_bytes_are_equal(el_list_pop(&names), name)) return true;
   }
   return false;
 }
@@ -297,7 +297,7 @@ static bool list_has(el_bytes names, el_bytes name) {
 /* shares_name tells whether |multi|, the queue of a multi-lock, has one of |names|. */
 static bool shares_name(const queue_driver *multi, el_bytes names) {
   const client_entry *at = first_entry(multi);
-  const el_local_owner *first = TAILQ_FIRST(&multi->local.waiting);
+  const el_acquisition *first = TAILQ_FIRST(&multi->local.waiting);
   const el_keys *keys = at != NULL ? &at->driver.keys : NULL;
   el_bytes wanted = keys == NULL && first != NULL
                         ? EL_CONTAINER_OF(first, const el_waiter, local)->name
@@ -306,7 +306,7 @@ static bool shares_name(const queue_driver *multi, el_bytes names) {
     if (list_has(names, el_keys_name(keys))) return true;
   }
   while (wanted.len > 0) {
-    if (list_has(names, el_list_cut(&wanted))) return true;
+    if (list_has(names, el_list_pop(&wanted))) return true;
   }
   return false;
 }
@@ -347,24 +347,24 @@ static bool visit_conflicting(const el_local_queues *queues,
     return visit_permits(queues, waiter, visit);
   }
   while (names.len > 0) {
-    if (visit_name(queues, waiter, el_list_cut(&names), visit)) return true;
+    if (visit_name(queues, waiter, el_list_pop(&names), visit)) return true;
   }
   return visit_multis(queues, waiter, visit);
 }
 
 static bool is_wanting(queue_driver *queue) {
-  return el_local_queue_is_wanting(&queue->local);
+  return el_local_queue_has_waiters(&queue->local);
 }
 
 static bool is_leaving(queue_driver *queue) {
-  return el_local_queue_is_leaving(&queue->local);
+  return el_local_queue_is_deleting(&queue->local);
 }
 
 /* must_defer tells whether the first waiter is a try that must wait until a key of this client is
  * deleted. */
 static bool must_defer(queue_driver *queue, const el_waiter *first) {
   bool is_so = first != NULL &&
-               (first->local.try_once || first->local.must_share) &&
+               (first->local.try_once || first->local.is_share_only) &&
                visit_conflicting(queue->queues, first, is_leaving);
   set_deferred(queue, is_so);
   return is_so;
@@ -377,29 +377,31 @@ static void carry_out(const el_local_action *action);
 /* first_waiting returns the first waiter of |queue|, or the one that is joining. */
 static const el_waiter *first_waiting(const queue_driver *queue,
                                       const el_local_event *event) {
-  el_local_owner *first = TAILQ_FIRST(&queue->local.waiting);
-  if (first == NULL && event->kind == EL_LOCAL_JOIN) first = event->owner;
+  el_acquisition *first = TAILQ_FIRST(&queue->local.waiting);
+  if (first == NULL && event->kind == EL_LOCAL_ON_JOIN)
+    first = event->acquisition;
   return first != NULL ? owner_of(first) : NULL;
 }
 
 /* Tells whether the waiter that leaves, and whose key may linger, conflicts with another waiter. */
 static bool is_wanted_elsewhere(const el_local_queues *queues,
                                 const el_local_event *event) {
-  return event->kind == EL_LOCAL_LEAVE && event->owner->linger_ms > 0 &&
-         visit_conflicting(queues, owner_of(event->owner), is_wanting);
+  return event->kind == EL_LOCAL_ON_LEAVE &&
+         event->acquisition->linger_ms > 0 &&
+         visit_conflicting(queues, owner_of(event->acquisition), is_wanting);
 }
 
 /* An action may step a queue again; the actions of that step are carried out after the others. */
 static void step(queue_driver *queue, const el_local_event *event) {
   el_local_queues *queues = queue->queues;
   el_local_actions *actions = &queues->actions;
-  el_local_now now = {.ms = el_now_ms(), .limits = &queues->limits};
+  el_local_context now = {.now_ms = el_now_ms(), .limits = &queues->limits};
   if (queue->session != NULL) {
-    now.is_alive = queues->closed.code == EL_OK &&
-                   el_session_driver_is_alive(queue->session->driver);
-    now.can_claim = el_session_driver_is_proven(queue->session->driver);
-    now.is_wanted_elsewhere = is_wanted_elsewhere(queues, event);
-    now.is_leaving_elsewhere = must_defer(queue, first_waiting(queue, event));
+    now.has_lease = queues->closed.code == EL_OK &&
+                    el_session_driver_is_alive(queue->session->driver);
+    now.is_proven = el_session_driver_is_proven(queue->session->driver);
+    now.has_conflicting_waiter = is_wanted_elsewhere(queues, event);
+    now.has_conflicting_delete = must_defer(queue, first_waiting(queue, event));
   }
   el_local_queue_step(&queue->local, event, &now, actions);
   if (queues->is_acting) return;
@@ -419,7 +421,7 @@ static void step_kind(queue_driver *queue, int kind) {
 }
 
 static void step_entry(client_entry *at, int kind) {
-  el_local_event event = {.place = &at->local};
+  el_local_event event = {.entry = &at->local};
   event.kind = kind;
   step(at->queue, &event);
 }
@@ -440,30 +442,30 @@ static void stepped(el_entry_driver *driver) {
   retry_deferred(at->queue->queues);
   if (!is_orphan(at)) {
     mark_changed(at->queue);
-  } else if (el_entry_is_over(&driver->entry)) {
+  } else if (el_entry_is_finished(&driver->entry)) {
     free_entry(at);
   }
 }
 
 /* A waiter has waited if its entry has waited for another client. */
 static void note_waited(client_entry *at) {
-  el_local_owner *waiter;
-  TAILQ_FOREACH(waiter, &at->local.owners, link) {
-    waiter->waited = waiter->waited || at->driver.has_waited;
+  el_acquisition *waiter;
+  TAILQ_FOREACH(waiter, &at->local.acquisitions, link) {
+    waiter->has_waited = waiter->has_waited || at->driver.has_waited;
   }
 }
 
 static void reported(el_entry_driver *driver, const el_entry_action *action) {
   client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
   el_local_event event = {
-      .kind = EL_LOCAL_VERDICT, .place = &at->local, .verdict = action};
-  if (action->kind == EL_ENTRY_GRANTED) note_waited(at);
+      .kind = EL_LOCAL_ON_ENTRY_REPORT, .entry = &at->local, .report = action};
+  if (action->kind == EL_ENTRY_REPORT_GRANTED) note_waited(at);
   step(at->queue, &event);
 }
 
 static client_entry *new_entry(queue_driver *queue, el_bytes name,
                                uint32_t slot) {
-  el_place where = {
+  el_queue_key where = {
       .slot = slot, .mode = mode_of(queue), .permits = queue->local.permits};
   client_entry *at = el_alloc(sizeof *at);
   at->driver.events = &queue->queues->entry_events;
@@ -489,8 +491,8 @@ static void stop_linger(client_entry *at) {
 
 /* free_entry: no request of the entry is in flight, and it has no waiters. */
 static void free_entry(client_entry *at) {
-  at->queue->has_unknown_outcome =
-      at->queue->has_unknown_outcome || !el_entry_is_certain(&at->driver.entry);
+  at->queue->has_unknown_outcome = at->queue->has_unknown_outcome ||
+                                   !el_entry_is_definite(&at->driver.entry);
   at->local.is_lingering = false; /* if the client stops */
   el_local_queue_remove(&at->queue->local, &at->local);
   at->driver.session->users -= is_orphan(at);
@@ -526,16 +528,16 @@ static const el_error *find_last_error(const queue_driver *queue,
 
 /* awaited_entry returns the entry of |waiter|, or else the one that it waits for; NULL: none. */
 static client_entry *awaited_entry(const el_waiter *waiter) {
-  return waiter->local.place != NULL ? entry_of(waiter->local.place)
+  return waiter->local.entry != NULL ? entry_of(waiter->local.entry)
                                      : first_entry(waiter->queue);
 }
 
 /* is_held_here tells whether a hold of this client blocks |waiter|. Readers share. */
 static bool is_held_here(const el_waiter *waiter, const client_entry *at) {
-  const el_local_owner *first =
-      at != NULL ? TAILQ_FIRST(&at->local.owners) : NULL;
+  const el_acquisition *first =
+      at != NULL ? TAILQ_FIRST(&at->local.acquisitions) : NULL;
   return waiter->mode != EL_MODE_READ && first != NULL &&
-         first->state == EL_OWNER_HOLDING;
+         first->state == EL_ACQUISITION_HOLDING;
 }
 
 /* has_answered tells whether etcd has answered while |waiter| waited. A waiter whose predecessor is
@@ -546,7 +548,7 @@ static bool has_answered(const el_waiter *waiter, const client_entry *at) {
                          : waiter->deadline_ms - waiter->timeout_ms;
   const el_entry *entry = at != NULL ? &at->driver.entry : NULL;
   return (entry != NULL && entry->state == EL_ENTRY_WAITING &&
-          entry->ahead.rev != 0) ||
+          entry->predecessor.rev != 0) ||
          el_request_queue_was_answered_since(
              waiter->queue->queues->session->requests, since_ms);
 }
@@ -559,7 +561,7 @@ static unsigned count_known_holders(const queue_driver *queue) {
        at = next_entry(at)) {
     el_entry_state state = at->driver.entry.state;
     n += state == EL_ENTRY_LOCK_DELAY ||
-         (!TAILQ_EMPTY(&at->local.owners) &&
+         (!TAILQ_EMPTY(&at->local.acquisitions) &&
           (state == EL_ENTRY_HELD || state == EL_ENTRY_WAITING));
   }
   return n;
@@ -613,9 +615,9 @@ static void set_hard_end(el_waiter *waiter) {
 }
 
 static void stop_wait(el_waiter *waiter, const el_error *err) {
-  el_local_event leave = {.kind = EL_LOCAL_LEAVE,
-                          .owner = &waiter->local,
-                          .how = EL_LEAVE_BY_ITSELF,
+  el_local_event leave = {.kind = EL_LOCAL_ON_LEAVE,
+                          .acquisition = &waiter->local,
+                          .how = EL_LEAVE_VOLUNTARY,
                           .err = err};
   step(waiter->queue, &leave);
 }
@@ -634,7 +636,8 @@ static void on_deadline(el_waiter *waiter) {
 
 static void on_timer(el_timer *timer) {
   el_waiter *waiter = EL_CONTAINER_OF(timer, el_waiter, timer);
-  el_local_event end = {.kind = EL_LOCAL_MAX_HOLD, .owner = &waiter->local};
+  el_local_event end = {.kind = EL_LOCAL_ON_MAX_HOLD,
+                        .acquisition = &waiter->local};
   if (!el_waiter_is_holding(waiter)) {
     on_deadline(waiter);
   } else if (el_now_ms() < waiter->events->max_hold_end(waiter)) {
@@ -648,8 +651,8 @@ static void on_timer(el_timer *timer) {
 
 /* An enqueue puts the value of the entry's first waiter. */
 static void set_value(client_entry *at) {
-  el_local_owner *first = TAILQ_FIRST(&at->local.owners);
-  at->driver.value = first != NULL && first->state == EL_OWNER_ENQUEUED
+  el_acquisition *first = TAILQ_FIRST(&at->local.acquisitions);
+  at->driver.value = first != NULL && first->state == EL_ACQUISITION_ENQUEUED
                          ? owner_of(first)->value
                          : (el_bytes){0};
 }
@@ -657,10 +660,10 @@ static void set_value(client_entry *at) {
 static void end_waiter(el_waiter *waiter) { waiter->events->done(waiter); }
 
 static void add_entry(queue_driver *queue) {
-  el_local_owner *first = TAILQ_FIRST(&queue->local.waiting);
+  el_acquisition *first = TAILQ_FIRST(&queue->local.waiting);
   if (first == NULL) return;
   new_entry(queue, owner_of(first)->name, unused_slot(queue));
-  step_kind(queue, EL_LOCAL_SETTLE);
+  step_kind(queue, EL_LOCAL_ON_SETTLE);
 }
 
 static void signal_entry(client_entry *at, int signal) {
@@ -687,10 +690,10 @@ static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
 
 static void explain_failure(const el_waiter *waiter,
                             const el_local_action *action, el_error *err) {
-  const client_entry *at = entry_of(action->place);
+  const client_entry *at = entry_of(action->entry);
   const el_error *doubt;
   switch (action->why) {
-    case EL_FAILED_LOCKED_HERE:
+    case EL_FAILED_LOCKED_LOCALLY:
       doubt = find_doubt(waiter->queue);
       if (doubt != NULL) {
         el_lock_message_unreachable(waiter, doubt, err);
@@ -704,7 +707,7 @@ static void explain_failure(const el_waiter *waiter,
     case EL_FAILED_REFUSED:
       el_lock_message_refused(waiter, find_last_error(waiter->queue, at), err);
       return;
-    case EL_FAILED_PLACE_LOST:
+    case EL_FAILED_KEY_LOST:
       el_lock_message_key_lost(waiter, err);
       return;
   }
@@ -720,7 +723,7 @@ static void fail(el_waiter *waiter, const el_local_action *action) {
   }
   EL_COUNT(counters_of(waiter->queue), waiting, -1);
   el_timers_stop(timers_of(waiter->queue), &waiter->timer);
-  if (action->place != NULL) set_value(entry_of(action->place));
+  if (action->entry != NULL) set_value(entry_of(action->entry));
   waiter->events->failed(waiter, &err);
   end_waiter(waiter);
 }
@@ -756,9 +759,9 @@ static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
 static void end_release(el_waiter *waiter, const el_local_action *action) {
   el_error err = {.code = EL_OK};
   if (action->release == EL_RELEASE_GONE) {
-    explain_gone(entry_of(action->place)->queue->queues, waiter, &err);
+    explain_gone(entry_of(action->entry)->queue->queues, waiter, &err);
   } else if (action->release == EL_RELEASE_REFUSED) {
-    err = *entry_of(action->place)->driver.last_error;
+    err = *entry_of(action->entry)->driver.last_error;
   }
   waiter->events->released(waiter, &err);
   end_waiter(waiter);
@@ -766,10 +769,10 @@ static void end_release(el_waiter *waiter, const el_local_action *action) {
 
 /* ---- contention: keys behind ours ---- */
 
-static void end_query(const contention_query *query, el_behind behind,
+static void end_query(const contention_query *query, el_contention behind,
                       bool detached) {
   query->done(query->at, behind);
-  if (behind == EL_BEHIND_LOST) {
+  if (behind == EL_CONTENTION_KEY_LOST) {
     el_entry_driver_key_gone(&query->at->driver, query->rev, detached);
   } else {
     stepped(&query->at->driver);
@@ -778,10 +781,12 @@ static void end_query(const contention_query *query, el_behind behind,
 
 static void on_query_answer(el_request *request, el_txn_answer *answer) {
   contention_query *query = EL_CONTAINER_OF(request, contention_query, request);
-  el_behind behind = EL_BEHIND_UNKNOWN; /* no answer: the client stops */
+  el_contention behind =
+      EL_CONTENTION_UNKNOWN; /* no answer: the client stops */
   bool detached = false;
   if (answer != NULL) {
-    behind = el_recipe_read_census(&query->keys, query->rev, answer, &detached);
+    behind = el_lock_txn_read_contention(&query->keys, query->rev, answer,
+                                         &detached);
     el_txn_answer_free(answer);
   }
   if (query->at != NULL) {
@@ -793,24 +798,25 @@ static void on_query_answer(el_request *request, el_txn_answer *answer) {
 
 static contention_query *query_contention(client_entry *at,
                                           void (*done)(client_entry *at,
-                                                       el_behind behind)) {
+                                                       el_contention behind)) {
   contention_query *query = el_alloc(sizeof *query);
-  EL_UNCLEARED el_recipe recipe;
+  EL_UNINITIALIZED el_lock_txn recipe;
   query->request.done = on_query_answer;
   query->request.counted_as = offsetof(el_stats, looks);
   query->at = at;
   query->done = done;
   query->rev = at->driver.entry.rev;
   el_keys_copy(&query->keys, &at->driver.keys);
-  el_recipe_build_census(&recipe, &query->keys);
+  el_lock_txn_build_contention(&recipe, &query->keys);
   el_request_queue_send(at->driver.session->requests, &query->request,
                         &recipe.txn);
   return query;
 }
 
-static void on_shared_contention(client_entry *at, el_behind behind) {
-  el_local_event event = {
-      .kind = EL_LOCAL_BEHIND, .place = &at->local, .behind = behind};
+static void on_shared_contention(client_entry *at, el_contention behind) {
+  el_local_event event = {.kind = EL_LOCAL_ON_CONTENTION_ANSWER,
+                          .entry = &at->local,
+                          .contention = behind};
   at->query = NULL;
   step(at->queue, &event);
 }
@@ -820,10 +826,10 @@ static void ask_contention(client_entry *at) {
   at->query = query_contention(at, on_shared_contention);
 }
 
-static void on_linger_contention(client_entry *at, el_behind behind) {
+static void on_linger_contention(client_entry *at, el_contention behind) {
   at->linger->query = NULL;
-  if (behind == EL_BEHIND_SOMEBODY || behind == EL_BEHIND_UNKNOWN) {
-    step_entry(at, EL_LOCAL_CONTENDER);
+  if (behind == EL_CONTENTION_WAITERS || behind == EL_CONTENTION_UNKNOWN) {
+    step_entry(at, EL_LOCAL_ON_CONTENDER);
   }
 }
 
@@ -840,12 +846,12 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
       return;
     case EL_WATCH_PUT:
       if (!el_bytes_are_equal(event->key, el_keys_own(&driver->keys)) &&
-          el_kind_waits(&driver->keys, event->key, event->lease)) {
-        step_entry(at, EL_LOCAL_CONTENDER);
+          el_conflict_is_waiter(&driver->keys, event->key, event->lease)) {
+        step_entry(at, EL_LOCAL_ON_CONTENDER);
       }
       return;
     case EL_WATCH_REFUSED:
-      step_entry(at, EL_LOCAL_CONTENDER);
+      step_entry(at, EL_LOCAL_ON_CONTENDER);
       return;
     case EL_WATCH_DELETED:
       return;
@@ -853,7 +859,7 @@ static void on_watch_event(el_watch *watch, const el_watch_event *event) {
 }
 
 static void on_linger_timer(el_timer *timer) {
-  step_entry(EL_CONTAINER_OF(timer, linger, timer)->at, EL_LOCAL_TIMER);
+  step_entry(EL_CONTAINER_OF(timer, linger, timer)->at, EL_LOCAL_ON_TIMER);
 }
 
 static void start_linger(client_entry *at) {
@@ -862,7 +868,7 @@ static void start_linger(client_entry *at) {
   at->linger->timer.on_due = on_linger_timer;
   at->linger->watch.on_event = on_watch_event;
   el_watch_start_prefix(at->driver.session->watches, &at->linger->watch,
-                        el_keys_below(&at->driver.keys));
+                        el_keys_queue_prefix(&at->driver.keys));
 }
 
 static void set_timer(client_entry *at, int64_t at_ms) {
@@ -875,40 +881,40 @@ static void set_timer(client_entry *at, int64_t at_ms) {
 
 static void start(client_entry *at, const el_local_action *action) {
   el_entry_driver_start(&at->driver, action->try_once,
-                        owner_of(action->owner)->value);
+                        owner_of(action->acquisition)->value);
 }
 
 static void carry_out(const el_local_action *action) {
-  client_entry *at = entry_of(action->place);
+  client_entry *at = entry_of(action->entry);
   switch (action->kind) {
-    case EL_LOCAL_ADD:
+    case EL_LOCAL_ADD_ENTRY:
       add_entry(EL_CONTAINER_OF(action->queue, queue_driver, local));
       return;
-    case EL_LOCAL_START:
+    case EL_LOCAL_START_ENTRY:
       start(at, action);
       return;
-    case EL_LOCAL_SIGNAL:
-      signal_entry(at, action->signal);
+    case EL_LOCAL_STEP_ENTRY:
+      signal_entry(at, action->entry_event);
       return;
-    case EL_LOCAL_GRANTED:
-      grant(owner_of(action->owner), at, action->mod_rev);
+    case EL_LOCAL_REPORT_GRANTED:
+      grant(owner_of(action->acquisition), at, action->mod_rev);
       return;
-    case EL_LOCAL_FAILED:
-      fail(owner_of(action->owner), action);
+    case EL_LOCAL_REPORT_FAILED:
+      fail(owner_of(action->acquisition), action);
       return;
-    case EL_LOCAL_LOST:
-      lose(owner_of(action->owner), action->loss);
+    case EL_LOCAL_REPORT_LOST:
+      lose(owner_of(action->acquisition), action->loss);
       return;
-    case EL_LOCAL_RELEASED:
-      end_release(owner_of(action->owner), action);
+    case EL_LOCAL_REPORT_RELEASED:
+      end_release(owner_of(action->acquisition), action);
       return;
-    case EL_LOCAL_LOOK:
+    case EL_LOCAL_QUERY_CONTENTION:
       ask_contention(at);
       return;
-    case EL_LOCAL_WATCH:
+    case EL_LOCAL_START_WATCH:
       start_linger(at);
       return;
-    case EL_LOCAL_UNWATCH:
+    case EL_LOCAL_STOP_WATCH:
       stop_linger(at);
       return;
     case EL_LOCAL_SET_TIMER:
@@ -922,21 +928,22 @@ static void carry_out(const el_local_action *action) {
 /* add_multi returns a new queue for a multi-lock, with a slot of its own. */
 static queue_driver *add_multi(el_local_queues *queues,
                                el_client_session *session) {
-  el_place where = {.slot = take_slot(&queues->slots), .mode = EL_MODE_MULTI};
+  el_queue_key where = {.slot = take_slot(&queues->slots),
+                        .mode = EL_MODE_MULTI};
   return find_or_add(queues, session, (el_bytes){0}, &where);
 }
 
 static queue_driver *queue_for(el_local_queues *queues,
                                el_client_session *session,
                                const el_waiter *waiter) {
-  el_place where = {.mode = waiter->mode, .permits = waiter->permits};
+  el_queue_key where = {.mode = waiter->mode, .permits = waiter->permits};
   return waiter->mode == EL_MODE_MULTI
              ? add_multi(queues, session)
              : find_or_add(queues, session, waiter->name, &where);
 }
 
 static bool contend(queue_driver *queue) {
-  step_kind(queue, EL_LOCAL_CONTENDER);
+  step_kind(queue, EL_LOCAL_ON_CONTENDER);
   return false;
 }
 
@@ -960,7 +967,8 @@ static bool is_refused(const el_local_queues *queues, const el_waiter *waiter,
 
 void el_waiter_join(el_waiter *waiter, el_local_queues *queues,
                     int64_t lock_delay_ms) {
-  el_local_event join = {.kind = EL_LOCAL_JOIN, .owner = &waiter->local};
+  el_local_event join = {.kind = EL_LOCAL_ON_JOIN,
+                         .acquisition = &waiter->local};
   el_client_session *session =
       queues->closed.code == EL_OK
           ? el_sessions_find(queues->sessions, lock_delay_ms)
@@ -982,13 +990,13 @@ void el_waiter_join(el_waiter *waiter, el_local_queues *queues,
 
 /* The hold counts as released when the call begins. */
 void el_waiter_leave(el_waiter *waiter, el_leave how, el_loss loss) {
-  el_local_event leave = {.kind = EL_LOCAL_LEAVE,
-                          .owner = &waiter->local,
+  el_local_event leave = {.kind = EL_LOCAL_ON_LEAVE,
+                          .acquisition = &waiter->local,
                           .how = how,
                           .loss = loss};
   el_error err;
-  if (waiter->local.state == EL_OWNER_OUT ||
-      waiter->local.state == EL_OWNER_RELEASING) {
+  if (waiter->local.state == EL_ACQUISITION_OUT ||
+      waiter->local.state == EL_ACQUISITION_RELEASING) {
     return;
   }
   if (el_waiter_is_holding(waiter)) {
@@ -1004,7 +1012,7 @@ void el_waiter_leave(el_waiter *waiter, el_leave how, el_loss loss) {
 }
 
 bool el_waiter_is_holding(const el_waiter *waiter) {
-  return waiter->local.state == EL_OWNER_HOLDING;
+  return waiter->local.state == EL_ACQUISITION_HOLDING;
 }
 
 void el_waiter_move_max_hold_end(el_waiter *waiter) {
@@ -1012,14 +1020,14 @@ void el_waiter_move_max_hold_end(el_waiter *waiter) {
 }
 
 void el_waiter_downgrade(el_waiter *waiter) {
-  el_local_event downgrade = {.kind = EL_LOCAL_DOWNGRADE,
-                              .owner = &waiter->local};
+  el_local_event downgrade = {.kind = EL_LOCAL_ON_DOWNGRADED,
+                              .acquisition = &waiter->local};
   if (el_waiter_is_holding(waiter)) step(waiter->queue, &downgrade);
 }
 
 void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool detached) {
   if (el_waiter_is_holding(waiter)) {
-    el_entry_driver_key_gone(&entry_of(waiter->local.place)->driver, rev,
+    el_entry_driver_key_gone(&entry_of(waiter->local.entry)->driver, rev,
                              detached);
   }
 }
@@ -1030,16 +1038,17 @@ void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool detached) {
 static void expedite(const queue_driver *queue) {
   if (TAILQ_EMPTY(&queue->local.waiting)) return;
   for (client_entry *at = first_entry(queue); at != NULL; at = next_entry(at)) {
-    if (TAILQ_EMPTY(&at->local.owners)) el_entry_driver_expedite(&at->driver);
+    if (TAILQ_EMPTY(&at->local.acquisitions))
+      el_entry_driver_expedite(&at->driver);
   }
 }
 
 static void check(const queue_driver *queue) {
 #ifndef NDEBUG
-  el_local_now now = {.is_alive =
-                          queue->queues->closed.code == EL_OK &&
-                          el_session_driver_is_alive(queue->session->driver),
-                      .is_leaving_elsewhere = queue->is_deferred};
+  el_local_context now = {
+      .has_lease = queue->queues->closed.code == EL_OK &&
+                   el_session_driver_is_alive(queue->session->driver),
+      .has_conflicting_delete = queue->is_deferred};
   assert(queue->queues->closed.code != EL_OK ||
          el_local_queue_check(&queue->local, &now) == NULL);
 #else
@@ -1052,19 +1061,19 @@ static void check(const queue_driver *queue) {
 static void settle(queue_driver *queue) {
   client_entry *at, *next;
   bool is_wanted;
-  step_kind(queue, EL_LOCAL_SETTLE);
+  step_kind(queue, EL_LOCAL_ON_SETTLE);
   check(queue);
   is_wanted = !TAILQ_EMPTY(&queue->local.waiting);
   if (is_wanted && !el_session_driver_is_alive(queue->session->driver) &&
-      !el_local_queue_has_owners(&queue->local)) {
+      !el_local_queue_is_in_use(&queue->local)) {
     queue->session->wanted = true;
   }
   expedite(queue);
   for (at = first_entry(queue); at != NULL && !is_wanted; at = next) {
     next = next_entry(at);
-    if (el_local_place_is_idle(&at->local)) free_entry(at);
+    if (el_local_entry_is_idle(&at->local)) free_entry(at);
   }
-  if (!is_wanted && TAILQ_EMPTY(&queue->local.places)) free_queue(queue);
+  if (!is_wanted && TAILQ_EMPTY(&queue->local.entries)) free_queue(queue);
 }
 
 void el_local_queues_settle(el_local_queues *queues) {
@@ -1104,13 +1113,13 @@ static void step_all(el_local_queues *queues, const el_client_session *session,
 void el_local_queues_fail_for_lease(el_local_queues *queues,
                                     const el_client_session *session,
                                     const el_error *err) {
-  el_local_event refuse = {.kind = EL_LOCAL_REFUSE, .err = err};
+  el_local_event refuse = {.kind = EL_LOCAL_ON_LEASE_REFUSED, .err = err};
   step_all(queues, session, &refuse);
 }
 
 void el_local_queues_fail_waiting(el_local_queues *queues,
                                   const el_error *unreachable) {
-  el_local_event fail = {.kind = EL_LOCAL_FAIL_WAITING, .err = unreachable};
+  el_local_event fail = {.kind = EL_LOCAL_ON_UNREACHABLE, .err = unreachable};
   step_all(queues, NULL, &fail);
 }
 
@@ -1121,7 +1130,7 @@ void el_local_queues_expire(el_local_queues *queues,
   HASH_ITER(hh, queues->by_key, queue, next) {
     if (queue->session != session) continue;
     for (at = first_entry(queue); at != NULL; at = next_entry(at)) {
-      el_entry_driver_signal(&at->driver, EL_ENTRY_LAPSED);
+      el_entry_driver_signal(&at->driver, EL_ENTRY_ON_EXPIRED);
     }
   }
 }
@@ -1129,7 +1138,7 @@ void el_local_queues_expire(el_local_queues *queues,
 /* find_multi returns the queue of the multi-lock that has the key |where|; NULL: none. */
 static const queue_driver *find_multi(const el_local_queues *queues,
                                       const el_client_session *session,
-                                      const el_place *where) {
+                                      const el_queue_key *where) {
   return where->mode == EL_MODE_MULTI
              ? find_queue(queues, session, (el_bytes){0}, where)
              : NULL;
@@ -1138,7 +1147,8 @@ static const queue_driver *find_multi(const el_local_queues *queues,
 /* cannot_have_key tells whether the multi-lock has no such key, though the audit lists it: a member
  * that is behind lists deleted keys, too. A key of a later enqueue may still come. */
 static bool cannot_have_key(const el_local_queues *queues,
-                            const queue_driver *multi, const el_place *where) {
+                            const queue_driver *multi,
+                            const el_queue_key *where) {
   if (where->mode != EL_MODE_MULTI) return false;
   if (multi == NULL) return is_free_slot(&queues->slots, where->slot);
   return first_entry(multi) == NULL && !multi->has_unknown_outcome;
@@ -1155,11 +1165,11 @@ static el_client_session *world_of(const el_local_queues *queues,
 
 /* own_name returns the name of the lock to which |key| on |lease| belongs, and its parts in
  * |where|; empty: it is user data. A lock's name has no NUL, but other keys may. */
-static el_bytes own_name(el_bytes key, int64_t lease, el_place *where) {
+static el_bytes own_name(el_bytes key, int64_t lease, el_queue_key *where) {
   el_bytes name = el_key_name(key, where);
   if (name.len == 0 || name.len > EL_NAME_MAX ||
       memchr(name.data, '\0', name.len) != NULL || where->is_timed ||
-      !el_place_is_attached(where, lease) || where->mode > EL_MODE_MULTI) {
+      !el_queue_key_is_attached(where, lease) || where->mode > EL_MODE_MULTI) {
     return (el_bytes){0};
   }
   return name;
@@ -1167,7 +1177,8 @@ static el_bytes own_name(el_bytes key, int64_t lease, el_place *where) {
 
 static client_entry *find_or_add_entry(el_local_queues *queues,
                                        el_client_session *session,
-                                       el_bytes name, const el_place *where) {
+                                       el_bytes name,
+                                       const el_queue_key *where) {
   queue_driver *queue = find_or_add(queues, session, name, where);
   client_entry *at = first_entry(queue);
   while (at != NULL && at->driver.slot != where->slot) {
@@ -1179,7 +1190,7 @@ static client_entry *find_or_add_entry(el_local_queues *queues,
 void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
                                    el_bytes key) {
   el_client_session *session = world_of(queues, lease);
-  el_place where = {0};
+  el_queue_key where = {0};
   el_bytes name = own_name(key, lease, &where);
   const queue_driver *multi;
   client_entry *at;
@@ -1188,7 +1199,7 @@ void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
   if (cannot_have_key(queues, multi, &where)) return;
   at = multi != NULL ? first_entry(multi) : NULL;
   if (at == NULL) at = find_or_add_entry(queues, session, name, &where);
-  el_entry_driver_signal(&at->driver, EL_ENTRY_KEY_FOUND);
+  el_entry_driver_signal(&at->driver, EL_ENTRY_ON_KEY_FOUND);
 }
 
 /* The entry lives until its last request is answered, but it leaves its queue, whose next waiter
@@ -1199,17 +1210,17 @@ static void end_entry_session(client_entry *at, el_session_end end) {
   stop_linger(at);
   el_local_queue_remove(&at->queue->local, &at->local);
   at->queue = orphans;
-  TAILQ_INSERT_TAIL(&orphans->local.places, &at->local, link);
+  TAILQ_INSERT_TAIL(&orphans->local.entries, &at->local, link);
   at->driver.session->users++;
-  if (el_entry_is_over(&at->driver.entry)) free_entry(at);
+  if (el_entry_is_finished(&at->driver.entry)) free_entry(at);
 }
 
 static void end_queue_session(queue_driver *queue, el_session_end end) {
   client_entry *at;
   mark_changed(queue);
   /* the waiters of the last entry must come after those of the first */
-  while ((at = entry_of(
-              TAILQ_LAST(&queue->local.places, el_local_place_list))) != NULL) {
+  while ((at = entry_of(TAILQ_LAST(&queue->local.entries,
+                                   el_local_entry_list))) != NULL) {
     end_entry_session(at, end);
   }
 }
@@ -1225,30 +1236,30 @@ void el_local_queues_end_session(el_local_queues *queues,
 
 /* The result of the release of |at|, if there is one, will stay unknown. */
 static void end_release_unconfirmed(client_entry *at) {
-  static const el_entry_action gone = {.kind = EL_ENTRY_RELEASED};
+  static const el_entry_action gone = {.kind = EL_ENTRY_REPORT_RELEASED};
   reported(&at->driver, &gone);
 }
 
 void el_local_queues_leave_cluster(el_local_queues *queues,
                                    const el_error *err) {
   el_local_event end = {
-      .kind = EL_LOCAL_END, .loss = EL_LOSS_CLUSTER, .err = err};
+      .kind = EL_LOCAL_ON_CLOSE, .loss = EL_LOSS_CLUSTER, .err = err};
   queue_driver *queue, *next;
   client_entry *at, *after;
   step_all(queues, NULL, &end);
   HASH_ITER(hh, queues->by_key, queue, next) {
-    end_queue_session(queue, EL_SESSION_CUT_SHORT);
+    end_queue_session(queue, EL_SESSION_END_EARLY);
   }
   for (at = first_entry(queues->orphans); at != NULL; at = after) {
     after = next_entry(at);
     end_release_unconfirmed(at);
-    el_entry_driver_end_session(&at->driver, EL_SESSION_CUT_SHORT);
+    el_entry_driver_end_session(&at->driver, EL_SESSION_END_EARLY);
   }
 }
 
 void el_local_queues_close(el_local_queues *queues, const el_error *err) {
   el_local_event end = {
-      .kind = EL_LOCAL_END, .loss = EL_LOSS_CLOSED, .err = err};
+      .kind = EL_LOCAL_ON_CLOSE, .loss = EL_LOSS_CLOSED, .err = err};
   queues->closed = *err;
   step_all(queues, NULL, &end);
 }
@@ -1256,7 +1267,7 @@ void el_local_queues_close(el_local_queues *queues, const el_error *err) {
 /* ---- life ---- */
 
 el_local_queues *el_local_queues_new(el_sessions *sessions,
-                                     const el_turn_limits *limits) {
+                                     const el_handoff_limits *limits) {
   el_local_queues *queues = el_alloc(sizeof *queues);
   queues->sessions = sessions;
   queues->session = el_sessions_first(sessions);

@@ -1,6 +1,6 @@
 /* local_queue_driver: the local queues of one client, with their entries, sessions and timers.
  *
- * rules/local_queue.h decides which waiter holds and which is next. The driver carries out its
+ * protocol/local_queue.h decides which waiter holds and which is next. The driver carries out its
  * actions: events of entries, watches, timers, and reports to waiters. A waiter is one acquisition
  * (lock/owner.h), while it waits and while it holds. I/O thread only. */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_DRIVER_H
@@ -25,7 +25,7 @@ typedef struct el_local_queues el_local_queues;
 /* el_local_queues_new returns an empty set of local queues. |limits| is the handoff budget. @thread
  * @thread io */
 el_local_queues *el_local_queues_new(el_sessions *sessions,
-                                     const el_turn_limits *limits);
+                                     const el_handoff_limits *limits);
 
 /* el_local_queues_free frees |queues| with everything in it. @thread io */
 void el_local_queues_free(el_local_queues *queues);

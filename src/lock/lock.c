@@ -258,7 +258,7 @@ static int64_t mod_rev(const el_waiter *waiter) {
   const el_lock *lk = EL_CONTAINER_OF(waiter, const el_lock, waiter);
   return atomic_load(&lk->is_downgraded)
              ? -1
-             : el_write_order_pass(&lk->writes.order);
+             : el_write_order_handoff_rev(&lk->writes.order);
 }
 
 static const el_waiter_events waiter_events = {
@@ -287,7 +287,7 @@ static void run_stop(el_command *command) {
   el_loss loss = el_lock_loss(lk);
   el_leave how = loss != EL_LOSS_NONE       ? EL_LEAVE_LOST
                  : el_lock_is_abandoned(lk) ? EL_LEAVE_ABANDONED
-                                            : EL_LEAVE_BY_ITSELF;
+                                            : EL_LEAVE_VOLUNTARY;
   el_waiter_leave(&lk->waiter, how, loss);
   el_lock_unref(lk);
 }
@@ -319,7 +319,7 @@ static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
   lk->lock_delay_ms = (int32_t)options->lock_delay_ms;
   lk->waiter.local.linger_ms = (int32_t)options->linger_ms;
   lk->waiter.local.try_once = options->try_once;
-  lk->waiter.local.must_share = options->must_share;
+  lk->waiter.local.is_share_only = options->must_share;
   lk->waiter.timeout_ms = options->timeout_ms;
   lk->waiter.deadline_ms =
       options->timeout_ms < 0 ? INT64_MAX : el_now_ms() + options->timeout_ms;
@@ -469,7 +469,7 @@ bool el_lock_drop(el_lock *lk) {
 
 /* ---- read fields ---- */
 
-bool el_lock_waited(const el_lock *lk) { return lk->waiter.local.waited; }
+bool el_lock_waited(const el_lock *lk) { return lk->waiter.local.has_waited; }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }
 
@@ -485,8 +485,8 @@ size_t el_lock_size(void) { return sizeof(el_lock) + el_local_queue_size(); }
 
 el_writes *el_lock_writes(el_lock *lk) { return &lk->writes; }
 
-el_writer el_lock_writer(const el_lock *lk) {
-  return (el_writer){.keys = &lk->keys, .rev = lk->token};
+el_guard el_lock_writer(const el_lock *lk) {
+  return (el_guard){.keys = &lk->keys, .rev = lk->token};
 }
 
 bool el_lock_is_holding(const el_lock *lk) {

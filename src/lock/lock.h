@@ -22,9 +22,9 @@
 #include "base/completion.h"
 #include "base/error.h"
 #include "lock/shared.h"
-#include "rules/entry.h"
-#include "rules/recipe.h"
-#include "rules/write_order.h"
+#include "protocol/entry.h"
+#include "protocol/lock_txn.h"
+#include "protocol/write_order.h"
 
 typedef struct el_lock el_lock;
 
@@ -161,7 +161,7 @@ el_writes *el_lock_writes(el_lock *lk);
 
 /* el_lock_writer returns the keys and the token that guard writes of the hold. Only after the lock
  * was held. @thread any */
-el_writer el_lock_writer(const el_lock *lk);
+el_guard el_lock_writer(const el_lock *lk);
 
 /* el_lock_is_holding tells whether the local queue still counts the lock as held, so that its
  * writes may be sent. @thread io */

@@ -78,7 +78,7 @@ void el_lock_message_cancelled(const el_waiter *waiter, el_error *err) {
 }
 
 void el_lock_message_locked(const el_waiter *waiter, el_error *err) {
-  if (waiter->local.must_share && !waiter->local.try_once) {
+  if (waiter->local.is_share_only && !waiter->local.try_once) {
     el_error_set(err, EL_DEADLOCK,
                  "%s is wanted by a writer who waits for a reader of "
                  "this program, which can't release it while this "

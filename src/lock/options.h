@@ -8,16 +8,16 @@
 
 #include "base/error.h"
 #include "net/endpoint.h"
-#include "rules/turn.h"
+#include "protocol/handoff_budget.h"
 #include "tls/tls.h"
 
 enum { EL_ENDPOINTS_MAX = 32 };
 
 /* Options that need no check in C. */
 typedef struct el_plain_options {
-  int64_t ttl_ms;         /* of the session's lease, without a lock delay */
-  el_turn_limits handoff; /* the handoff budget */
-  bool fail_fast;         /* calls fail while the circuit breaker is open */
+  int64_t ttl_ms;            /* of the session's lease, without a lock delay */
+  el_handoff_limits handoff; /* the handoff budget */
+  bool fail_fast;            /* calls fail while the circuit breaker is open */
   bool wants_events; /* record all kinds of events, not only leaked locks */
 } el_plain_options;
 

@@ -9,7 +9,7 @@
 #include "base/jitter.h"
 #include "base/random.h"
 #include "etcd/batch.h"
-#include "rules/identity.h"
+#include "protocol/cluster_identity.h"
 
 enum {
   /* Background requests (keys of waits that were given up) must not load an etcd that has just come
@@ -85,7 +85,7 @@ struct el_request_queue {
   int64_t reached_ms;
   uint64_t salt; /* of the breaker's jitter */
 
-  el_identity identity;
+  el_cluster_identity identity;
   el_request verify; /* a transaction that checks the cluster's identity */
   char *verify_key;
   bool is_verifying;      /* |verify| is in flight */
@@ -96,10 +96,11 @@ struct el_request_queue {
 
 /* ---- cluster identity ---- */
 
-static el_verdict check_identity(el_request_queue *queue,
-                                 const el_sighting *seen) {
+static el_identity_verdict check_identity(el_request_queue *queue,
+                                          const el_cluster_answer *seen) {
   el_error err;
-  el_verdict verdict = el_identity_note(&queue->identity, seen, &err);
+  el_identity_verdict verdict =
+      el_cluster_identity_check(&queue->identity, seen, &err);
   if (verdict == EL_IDENTITY_OTHER) {
     queue->wrong_cluster = err;
   }
@@ -138,26 +139,26 @@ static bool is_answer(const el_error *err) {
  * exist changes nothing. */
 static int kind_of_answer(const el_request *request,
                           const el_txn_answer *answer) {
-  if (request->packed.is_serializable) return EL_SEEN_LOCAL;
-  if (request->packed.is_read) return EL_SEEN_READ;
+  if (request->packed.is_serializable) return EL_ANSWER_SERIALIZABLE;
+  if (request->packed.is_read) return EL_ANSWER_LINEARIZABLE;
   for (size_t i = 0; i < answer->n_results; i++) {
     const el_op_result *result = &answer->results[i];
     if (result->kind == EL_OP_PUT || result->deleted > 0) {
-      return EL_SEEN_WRITTEN;
+      return EL_ANSWER_WRITTEN;
     }
   }
-  return EL_SEEN_APPLIED;
+  return EL_ANSWER_APPLIED;
 }
 
 /* check_answer sets the error of |answer| to a retriable one if it is stale or from another
  * cluster. The client ends its holds for another cluster in its settle. */
 static void check_answer(el_request_queue *queue, const el_request *request,
                          el_txn_answer *answer) {
-  el_sighting seen = {.id = answer->cluster_id,
-                      .rev = answer->rev,
-                      .rev_then = request->rev_at_send};
+  el_cluster_answer seen = {.cluster_id = answer->cluster_id,
+                            .rev = answer->rev,
+                            .rev_at_send = request->rev_at_send};
   if (answer->err.code != EL_OK) return;
-  seen.how = kind_of_answer(request, answer);
+  seen.kind = kind_of_answer(request, answer);
   switch (check_identity(queue, &seen)) {
     case EL_IDENTITY_SAME:
       return;
@@ -618,7 +619,8 @@ void el_request_queue_expedite(el_request_queue *queue, el_request *request) {
 
 bool el_request_queue_check_lease_answer(el_request_queue *queue,
                                          const el_lease_answer *answer) {
-  el_sighting seen = {.id = answer->cluster_id, .how = EL_SEEN_LOCAL};
+  el_cluster_answer seen = {.cluster_id = answer->cluster_id,
+                            .kind = EL_ANSWER_SERIALIZABLE};
   if (answer->err.code != EL_OK) {
     note_failure(queue, &answer->err);
   }
@@ -630,7 +632,7 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
              !answer->err.has_other_member) {
     note_unreachable(queue, &answer->err);
   }
-  return answer->err.code != EL_OK || seen.id == 0 ||
+  return answer->err.code != EL_OK || seen.cluster_id == 0 ||
          check_identity(queue, &seen) == EL_IDENTITY_SAME;
 }
 

@@ -5,7 +5,7 @@
  * batch. Background requests are limited in number and rate. After an attempt that found etcd
  * unreachable a circuit breaker holds all requests back for a moment. Each answer is checked to be
  * from the same cluster as before. The queue repeats nothing: the sender decides whether to send
- * again (rules/retry.h). I/O thread only. */
+ * again (protocol/retry.h). I/O thread only. */
 #ifndef ETCDLOCK_LOCK_REQUEST_QUEUE_H
 #define ETCDLOCK_LOCK_REQUEST_QUEUE_H
 
@@ -38,7 +38,7 @@ struct el_request {
   bool is_background;  /* nothing waits for it: it is rate-limited */
   size_t counted_as;   /* offset of its counter in el_stats */
   int64_t deadline_ms; /* when an attempt must end (el_now_ms); 0: never */
-  /* el_keys_queue of the queue into which it puts a key; 0: it puts none */
+  /* el_keys_queue_hash of the queue into which it puts a key; 0: it puts none */
   uint64_t lock_queue;
   /* It has several keys. It must not be in a batch, because some versions of etcd check the
    * permission for one key of a nested transaction only (batch.c). */

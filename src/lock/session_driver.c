@@ -9,8 +9,8 @@
 #include "base/container_of.h"
 #include "base/random.h"
 #include "lock/lease_revocations.h"
-#include "rules/recipe.h"
-#include "rules/retry.h"
+#include "protocol/lock_txn.h"
+#include "protocol/retry.h"
 
 struct el_session_driver {
   el_session_env env;
@@ -95,7 +95,7 @@ static void revoke_in_background(el_session_driver *driver, int64_t id) {
 static void on_granted(void *arg, const el_lease_answer *answer) {
   lease_call *call = arg;
   el_session_driver *driver = call->driver;
-  el_session_event event = event_of(EL_SESSION_GRANTED, answer);
+  el_session_event event = event_of(EL_SESSION_ON_GRANT_ANSWER, answer);
   bool current = finish_call(call);
   if (driver->is_stopping) return;
   if (el_request_queue_check_lease_answer(driver->env.requests, answer) &&
@@ -117,7 +117,7 @@ static void grant(el_session_driver *driver) {
 static void on_revoked(void *arg, const el_lease_answer *answer) {
   lease_call *call = arg;
   el_session_driver *driver = call->driver;
-  el_session_event event = event_of(EL_SESSION_REVOKED, answer);
+  el_session_event event = event_of(EL_SESSION_ON_REVOKE_ANSWER, answer);
   if (finish_call(call)) {
     step(driver, &event);
   }
@@ -134,7 +134,7 @@ static void revoke(el_session_driver *driver) {
 
 static void on_kept(void *arg, const el_lease_answer *answer) {
   el_session_driver *driver = arg;
-  el_session_event event = event_of(EL_SESSION_KEPT, answer);
+  el_session_event event = event_of(EL_SESSION_ON_KEEPALIVE_ANSWER, answer);
   if (driver->is_stopping ||
       !el_request_queue_check_lease_answer(driver->env.requests, answer)) {
     return;
@@ -158,7 +158,7 @@ static void reset_keepalive(el_session_driver *driver) {
 static void on_audited(void *arg, const el_lease_keys *answer) {
   lease_call *call = arg;
   el_session_driver *driver = call->driver;
-  el_session_event event = event_of(EL_SESSION_AUDITED, &answer->lease);
+  el_session_event event = event_of(EL_SESSION_ON_AUDIT_ANSWER, &answer->lease);
   bool current = finish_call(call);
   if (driver->is_stopping ||
       !el_request_queue_check_lease_answer(driver->env.requests,
@@ -188,8 +188,8 @@ typedef struct lease_check {
   int64_t rev;  /* its create_revision */
 } lease_check;
 
-static const el_entry_action LOOK = {.kind = EL_ENTRY_SEND,
-                                     .request = EL_REQUEST_LOOK};
+static const el_entry_action LOOK = {.kind = EL_ENTRY_SEND_REQUEST,
+                                     .request = EL_REQUEST_READ};
 
 /* find_checked returns the key that was read if it is still listed. */
 static el_checked_key *find_checked(const lease_check *check) {
@@ -203,7 +203,7 @@ static el_checked_key *find_checked(const lease_check *check) {
 }
 
 static void end_check(const lease_check *check, const el_txn_answer *answer) {
-  el_session_event event = {.kind = EL_SESSION_PROBED,
+  el_session_event event = {.kind = EL_SESSION_ON_READ_ANSWER,
                             .outcome =
                                 el_outcome_of(&answer->err, answer->sent_ms),
                             .term = answer->term,
@@ -211,11 +211,11 @@ static void end_check(const lease_check *check, const el_txn_answer *answer) {
   el_entry_event seen;
   el_checked_key *key;
   bool is_there;
-  el_recipe_read(&check->keys, &LOOK, answer, &seen);
+  el_lock_txn_read(&check->keys, &LOOK, answer, &seen);
   is_there =
-      event.outcome.is_done && seen.mine.rev == check->rev && !seen.partial;
-  event.exists = is_there && seen.mine.lease == check->keys.lease;
-  key = event.outcome.is_done && !event.exists ? find_checked(check) : NULL;
+      event.outcome.is_done && seen.own.rev == check->rev && !seen.is_partial;
+  event.is_found = is_there && seen.own.lease == check->keys.lease;
+  key = event.outcome.is_done && !event.is_found ? find_checked(check) : NULL;
   if (key != NULL) {
     key->on_gone(key, is_there);
   }
@@ -236,7 +236,7 @@ static void on_checked(el_request *request, el_txn_answer *answer) {
 }
 
 static void send_check(el_session_driver *driver, const el_checked_key *key) {
-  EL_UNCLEARED el_recipe recipe;
+  EL_UNINITIALIZED el_lock_txn recipe;
   lease_check *check = el_alloc(sizeof *check);
   check->request.done = on_checked;
   check->request.counted_as = offsetof(el_stats, probes);
@@ -244,13 +244,13 @@ static void send_check(el_session_driver *driver, const el_checked_key *key) {
   check->generation = driver->generation;
   check->rev = key->rev;
   el_keys_copy(&check->keys, key->keys);
-  el_recipe_build(&recipe, &check->keys, &LOOK, 0, (el_bytes){0});
+  el_lock_txn_build(&recipe, &check->keys, &LOOK, 0, (el_bytes){0});
   el_request_queue_send(driver->env.requests, &check->request, &recipe.txn);
 }
 
 static void check_next_key(el_session_driver *driver) {
   el_checked_key *key = TAILQ_FIRST(&driver->keys);
-  el_session_event none = {.kind = EL_SESSION_PROBED,
+  el_session_event none = {.kind = EL_SESSION_ON_READ_ANSWER,
                            .outcome.sent_ms = el_now_ms()};
   if (key == NULL) { /* it was released a moment ago */
     step(driver, &none);
@@ -270,7 +270,7 @@ static void publish(const el_sessions *sessions) {
   const el_client_session *session = sessions->first;
   for (; session != NULL; session = session->next) {
     const el_session *ses = el_session_driver_session(session->driver);
-    int64_t until = ses->last.sent_ms + ses->last.ttl_ms;
+    int64_t until = ses->latest.sent_ms + ses->latest.ttl_ms;
     if (ses->wake_at != 0 && (due_at == 0 || ses->wake_at < due_at)) {
       due_at = ses->wake_at;
     }
@@ -288,41 +288,41 @@ static void publish(const el_sessions *sessions) {
 static void carry_out(el_session_driver *driver,
                       const el_session_action *action) {
   switch (action->kind) {
-    case EL_SESSION_GRANT:
+    case EL_SESSION_SEND_GRANT:
       grant(driver);
       return;
-    case EL_SESSION_KEEPALIVE:
+    case EL_SESSION_SEND_KEEPALIVE:
       EL_COUNT(&driver->env.handle->counters, keepalives, 1);
       el_keepalive_send(driver->keepalive, driver->session.id,
                         el_session_lease_ms(&driver->session));
       return;
-    case EL_SESSION_RESET:
+    case EL_SESSION_RESET_STREAM:
       reset_keepalive(driver);
       return;
-    case EL_SESSION_PROBE:
+    case EL_SESSION_READ_KEY:
       check_next_key(driver);
       return;
-    case EL_SESSION_AUDIT:
+    case EL_SESSION_AUDIT_LEASE:
       audit(driver);
       return;
-    case EL_SESSION_REVOKE:
+    case EL_SESSION_SEND_REVOKE:
       if (driver->session.state == EL_SESSION_REVOKING) {
         revoke(driver);
       } else {
         revoke_in_background(driver, action->id);
       }
       return;
-    case EL_SESSION_READY:
+    case EL_SESSION_REPORT_READY:
       driver->news |= EL_SESSION_NEWS_READY;
       return;
-    case EL_SESSION_REFUSED:
+    case EL_SESSION_REPORT_REFUSED:
       driver->news |= EL_SESSION_NEWS_REFUSED;
       return;
-    case EL_SESSION_LAPSED:
+    case EL_SESSION_REPORT_EXPIRED:
       el_shared_keep_proof_error(driver->env.handle);
       driver->news |= EL_SESSION_NEWS_EXPIRED;
       return;
-    case EL_SESSION_GONE:
+    case EL_SESSION_REPORT_ENDED:
       driver->news |= EL_SESSION_NEWS_ENDED;
       return;
   }
@@ -338,10 +338,10 @@ static void note_stall(el_session_driver *driver) {
 
 static void step(el_session_driver *driver, const el_session_event *event) {
   el_session_actions actions;
-  int64_t claimed = driver->session.claim_until;
+  int64_t claimed = driver->session.hold_deadline;
   note_stall(driver);
   el_session_step(&driver->session, event, el_now_ms(), &actions);
-  if (driver->session.claim_until > claimed) {
+  if (driver->session.hold_deadline > claimed) {
     el_shared_clear_proof_error(driver->env.handle);
     driver->unproven_sessions = 0;
   }
@@ -363,22 +363,22 @@ static void step_simple(el_session_driver *driver, int kind) {
 
 static void on_timer(el_timer *timer) {
   step_simple(EL_CONTAINER_OF(timer, el_session_driver, timer),
-              EL_SESSION_TIMER);
+              EL_SESSION_ON_TIMER);
 }
 
 /* ---- events from outside ---- */
 
 void el_session_driver_need(el_session_driver *driver) {
-  step_simple(driver, EL_SESSION_WANT);
+  step_simple(driver, EL_SESSION_ON_NEEDED);
 }
 
 void el_session_driver_close(el_session_driver *driver) {
-  step_simple(driver, EL_SESSION_CLOSE);
+  step_simple(driver, EL_SESSION_ON_CLOSE);
 }
 
 /* The other cluster may have granted the lease and stored keys on it. */
 void el_session_driver_abandon(el_session_driver *driver) {
-  step_simple(driver, EL_SESSION_DROP);
+  step_simple(driver, EL_SESSION_ON_ABANDON);
 }
 
 static void change_lock_delay(el_session_driver *driver,
@@ -389,7 +389,7 @@ static void change_lock_delay(el_session_driver *driver,
 
 void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
                                  uint64_t term, int64_t rev) {
-  el_session_event proof = {.kind = EL_SESSION_PROOF,
+  el_session_event proof = {.kind = EL_SESSION_ON_PROOF,
                             .outcome.sent_ms = sent_ms,
                             .term = term,
                             .rev = rev};
@@ -402,7 +402,7 @@ void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
   el_shared_set_proof_error(driver->env.handle, err);
   driver->lease_end_error = *err;
   driver->has_lease_end_error = true;
-  step_simple(driver, EL_SESSION_LEASE_GONE);
+  step_simple(driver, EL_SESSION_ON_LEASE_GONE);
 }
 
 void el_session_driver_signal(el_session_driver *driver, int64_t lease,
@@ -411,12 +411,12 @@ void el_session_driver_signal(el_session_driver *driver, int64_t lease,
 }
 
 int64_t el_session_driver_renewal_sent_ms(const el_session_driver *driver) {
-  return driver->session.last.sent_ms;
+  return driver->session.latest.sent_ms;
 }
 
 void el_session_driver_set_unused(el_session_driver *driver) {
-  if (driver->session.unsure) {
-    step_simple(driver, EL_SESSION_UNUSED);
+  if (driver->session.has_put_in_doubt) {
+    step_simple(driver, EL_SESSION_ON_UNUSED);
   }
 }
 
@@ -439,7 +439,8 @@ void el_session_driver_remove_key(el_session_driver *driver,
 }
 
 void el_session_driver_update_holds(el_session_driver *driver) {
-  el_session_event holds = {.kind = EL_SESSION_HOLDS, .holds = driver->n_keys};
+  el_session_event holds = {.kind = EL_SESSION_ON_HOLDS_CHANGED,
+                            .holds = driver->n_keys};
   if (driver->n_keys != driver->session.holds) {
     step(driver, &holds);
   }
@@ -458,7 +459,7 @@ unsigned el_session_driver_take_news(el_session_driver *driver) {
 }
 
 static bool is_over(const el_session_driver *driver) {
-  return driver->session.state == EL_SESSION_DEAD &&
+  return driver->session.state == EL_SESSION_ENDED &&
          driver->calls_in_flight == 0 && !driver->revocations.is_in_flight;
 }
 
@@ -471,7 +472,7 @@ el_session_end el_session_driver_end(const el_session_driver *driver) {
 }
 
 bool el_session_driver_is_proven(const el_session_driver *driver) {
-  return el_session_can_claim(&driver->session, el_now_ms());
+  return el_session_is_proven(&driver->session, el_now_ms());
 }
 
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,
@@ -493,7 +494,7 @@ el_session_driver_hold_deadline(const el_session_driver *driver) {
 }
 
 void el_session_driver_publish_hold_deadline(el_session_driver *driver) {
-  el_hold_deadline_set(driver->hold_deadline, driver->session.claim_until);
+  el_hold_deadline_set(driver->hold_deadline, driver->session.hold_deadline);
 }
 
 void el_session_driver_end_holds(el_session_driver *driver, el_loss loss) {
@@ -538,7 +539,7 @@ static int64_t next_grant_at(const el_session_driver *driver) {
 }
 
 void el_session_driver_renew(el_session_driver *driver) {
-  bool was_lost = driver->session.end != EL_SESSION_CLOSED;
+  bool was_lost = driver->session.end != EL_SESSION_END_CLOSED;
   if (!driver->has_lease_end_error) driver->lease_end_error.code = EL_OK;
   driver->has_lease_end_error = false;
   driver->generation++;
@@ -657,9 +658,9 @@ bool el_sessions_have_news(const el_sessions *sessions) {
 /* The end of a lease deletes its keys. If a session leaves its lease to expire, its entries delete
  * their keys first. */
 static bool is_finished(const el_client_session *session) {
-  return is_over(session->driver) &&
-         (el_session_driver_end(session->driver) != EL_SESSION_LEFT ||
-          session->users == 0);
+  return is_over(session->driver) && (el_session_driver_end(session->driver) !=
+                                          EL_SESSION_END_LEFT_TO_EXPIRE ||
+                                      session->users == 0);
 }
 
 bool el_sessions_are_over(const el_sessions *sessions) {

@@ -1,5 +1,5 @@
 /* session_driver: the sessions of one client. A session driver carries out the actions of one
- * session (rules/session.h): lease calls, keepalives, lease checks and audits. Their answers become
+ * session (protocol/session.h): lease calls, keepalives, lease checks and audits. Their answers become
  * events of the session. I/O thread only.
  *
  * A client has one session for holds without a lock delay, and one more for each lock delay in use,
@@ -18,8 +18,8 @@
 #include "lock/request_queue.h"
 #include "lock/shared.h"
 #include "lock/watch_cache.h"
-#include "rules/key.h"
-#include "rules/session.h"
+#include "protocol/key.h"
+#include "protocol/session.h"
 
 enum {
   /* Lock delays in use at a time; each has a lease that is kept alive. */
@@ -95,7 +95,7 @@ unsigned el_session_driver_take_news(el_session_driver *driver);
 void el_session_driver_need(el_session_driver *driver);
 
 /* el_session_driver_close revokes the lease, or leaves it to expire if a hold was lost whose lock
- * delay is not over (EL_SESSION_LEFT). el_sessions_are_over tells when that is done. @thread io */
+ * delay is not over (EL_SESSION_END_LEFT_TO_EXPIRE). el_sessions_are_over tells when that is done. @thread io */
 void el_session_driver_close(el_session_driver *driver);
 
 /* el_session_driver_abandon does the same without waiting; a revocation continues in the
@@ -137,8 +137,8 @@ void el_session_driver_publish_hold_deadline(el_session_driver *driver);
 /* el_session_driver_end_holds ends all holds of the session at once, for |loss|. @thread io */
 void el_session_driver_end_holds(el_session_driver *driver, el_loss loss);
 
-/* el_session_driver_signal steps the session, if |lease| is its lease, with EL_SESSION_UNSURE (a
- * put on it has an unknown outcome) or EL_SESSION_CONFIRM (an entry must know whether it is alive
+/* el_session_driver_signal steps the session, if |lease| is its lease, with EL_SESSION_ON_PUT_IN_DOUBT (a
+ * put on it has an unknown outcome) or EL_SESSION_ON_CONFIRM (an entry must know whether it is alive
  * now). @thread io */
 void el_session_driver_signal(el_session_driver *driver, int64_t lease,
                               int kind);

@@ -20,7 +20,7 @@
 #include "etcd/watch.h"
 #include "lock/events.h"
 #include "net/loop.h"
-#include "rules/entry.h"
+#include "protocol/entry.h"
 
 /* ---- counters ---- */
 

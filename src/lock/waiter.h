@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/timer.h"
 #include "lock/shared.h"
-#include "rules/key.h"
-#include "rules/local_queue.h"
+#include "protocol/key.h"
+#include "protocol/local_queue.h"
 
 typedef struct el_waiter el_waiter;
 
@@ -43,8 +43,8 @@ typedef struct el_waiter_events {
 
 /* Embedded in el_lock. The fields up to |permits| are set before el_waiter_join. */
 struct el_waiter {
-  el_local_owner
-      local; /* the waiter in rules/local_queue.h, with its options */
+  el_acquisition
+      local; /* the waiter in protocol/local_queue.h, with its options */
   const el_waiter_events *events;
   el_bytes name;  /* owned; EL_MODE_MULTI: the names, separated by NUL */
   el_bytes value; /* owned; the value of its key; freed when it is granted */

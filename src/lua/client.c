@@ -229,7 +229,8 @@ static bool is_of_lock(const el_event *event) {
 }
 
 static void push_lock(lua_State *L, const el_event *event) {
-  el_lua_set_text(L, "mode", event->leads ? "leader" : el_modes[event->mode]);
+  el_lua_set_text(L, "mode",
+                  event->leads ? "leader" : el_mode_names[event->mode]);
   el_lua_set_rev(L, "token", event->token);
   el_lua_set_us(L, "hold", event->held_us);
   if (event->loss != EL_LOSS_NONE) {

@@ -13,8 +13,8 @@
 #include "lock/lock.h"
 #include "lua/core.h"
 #include "lua/util.h"
-#include "rules/key.h"
-#include "rules/kind.h"
+#include "protocol/key.h"
+#include "protocol/conflict_matrix.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -63,13 +63,13 @@ static el_nret l_call(lua_State *L) {
 static el_nret l_parse_key(lua_State *L) {
   el_bytes name = el_lua_check_bytes(L, 1);
   el_bytes key = el_lua_check_bytes(L, 2);
-  el_place place;
-  if (!el_kind_is_entry(name, key, el_lua_opt_id(L, 3), &place)) {
+  el_queue_key place;
+  if (!el_key_is_entry(name, key, el_lua_opt_id(L, 3), &place)) {
     lua_pushnil(L);
     return 1;
   }
   el_lua_push_id(L, place.lease);
-  lua_pushstring(L, el_modes[place.mode]);
+  lua_pushstring(L, el_mode_names[place.mode]);
   lua_pushinteger(L, place.permits);
   return 3;
 }
@@ -78,11 +78,11 @@ static el_nret l_parse_key(lua_State *L) {
  * none), is an entry; nil if it is not an entry. */
 static el_nret l_name_of_key(lua_State *L) {
   el_bytes key = el_lua_check_bytes(L, 1);
-  el_place place;
+  el_queue_key place;
   el_bytes name = el_key_name(key, &place);
   if (name.len == 0 || place.mode > EL_MODE_MULTI ||
-      el_key_reserved_end(name).len > 0 ||
-      !el_place_is_attached(&place, el_lua_opt_id(L, 2))) {
+      el_key_reserved_suffix(name).len > 0 ||
+      !el_queue_key_is_attached(&place, el_lua_opt_id(L, 2))) {
     lua_pushnil(L);
     return 1;
   }
@@ -102,8 +102,8 @@ static el_nret push_below(lua_State *L, const char *text, size_t len) {
 /* key_stem(name, mode) returns the common prefix of all keys of |mode| below |name|. */
 static el_nret l_key_stem(lua_State *L) {
   char stem[EL_KEY_SIZE];
-  el_mode mode = (el_mode)luaL_checkoption(L, 2, NULL, el_modes);
-  size_t len = el_key_write_stem(stem, (el_bytes){"", 0}, mode);
+  el_mode mode = (el_mode)luaL_checkoption(L, 2, NULL, el_mode_names);
+  size_t len = el_key_write_prefix(stem, (el_bytes){"", 0}, mode);
   return push_below(L, stem, len);
 }
 
@@ -111,13 +111,13 @@ static el_nret l_key_stem(lua_State *L) {
  * whose key has the create_revision |revision| has become a reader. */
 static el_nret l_downgrade_note(lua_State *L) {
   char key[EL_KEY_SIZE];
-  el_place note = el_kind_downgrade_note(luaL_checkinteger(L, 2));
+  el_queue_key note = el_marker_downgraded(luaL_checkinteger(L, 2));
   return push_below(L, key, el_key_write(key, (el_bytes){"", 0}, &note));
 }
 
 /* reserved_end(name) returns the suffix of |name| that no lock name may have; nil: it has none. */
 static el_nret l_reserved_end(lua_State *L) {
-  el_bytes end = el_key_reserved_end(el_lua_check_bytes(L, 1));
+  el_bytes end = el_key_reserved_suffix(el_lua_check_bytes(L, 1));
   if (end.len == 0) {
     lua_pushnil(L);
   } else {

@@ -17,7 +17,7 @@ static void read_mode(lua_State *L, int table, el_lock_options *options) {
   options->leads = strcmp(luaL_optstring(L, -1, ""), "leader") == 0;
   options->mode = options->leads
                       ? EL_MODE_MULTI
-                      : (el_mode)luaL_checkoption(L, -1, "lock", el_modes);
+                      : (el_mode)luaL_checkoption(L, -1, "lock", el_mode_names);
   lua_pop(L, 1);
 }
 

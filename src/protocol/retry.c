@@ -1,34 +1,34 @@
-/* retry: when a request that failed is sent again. */
-#include "rules/retry.h"
+/* retry: the backoff before a failed request is sent again. */
+#include "protocol/retry.h"
 
 #include "base/jitter.h"
 
 enum {
-  /* An election takes a second or two, and whoever asks every 400 ms finds its
-   * end soon without being a burden. */
+  /* An election takes one or two seconds. A retry every 400 ms finds its end soon and
+   * costs little. */
   BACKOFF_FIRST_MS = 50,
   BACKOFF_MAX_MS = 400,
-  AGAIN_MIN_MS = 10,
-  REFUSED_AGAIN_MS = 1000
+  RETRY_MIN_MS = 10,
+  REFUSED_RETRY_MS = 1000
 };
 
-/* |ms|, or up to a quarter less. */
-static int64_t about(int64_t ms, uint64_t salt, int64_t now_ms) {
+/* Returns |ms|, or up to a quarter less. */
+static int64_t with_jitter(int64_t ms, uint64_t salt, int64_t now_ms) {
   return ms - el_jitter(ms / 4, salt, now_ms);
 }
 
 int64_t el_retry_at(const el_outcome *failed, int64_t now_ms, int n,
                     uint64_t salt) {
   int64_t ms = BACKOFF_FIRST_MS;
-  int64_t soonest = now_ms + AGAIN_MIN_MS;
+  int64_t soonest = now_ms + RETRY_MIN_MS;
   if (el_outcome_is_final(failed)) {
-    return now_ms + about(REFUSED_AGAIN_MS, salt, now_ms);
+    return now_ms + with_jitter(REFUSED_RETRY_MS, salt, now_ms);
   }
   if (failed->has_other_member) return soonest;
   while (--n > 0 && ms < BACKOFF_MAX_MS) {
     ms *= 2;
   }
-  ms = about(ms, salt, now_ms);
+  ms = with_jitter(ms, salt, now_ms);
   return failed->sent_ms + ms > soonest ? failed->sent_ms + ms : soonest;
 }
 

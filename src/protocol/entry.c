@@ -1,0 +1,775 @@
+/* entry: one entry in the queue of a lock, as a pure step function. */
+#include "protocol/entry.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "protocol/conflict_matrix.h"
+#include "protocol/retry.h"
+
+/* A hold that lasts longer than this, or is handed off, watches its own key. A shorter one does not
+ * pay for a watch. */
+enum { WATCH_HOLD_AFTER_MS = 50 };
+
+const char *const el_entry_state_str[] = {
+    [EL_ENTRY_IDLE] = "idle",
+    [EL_ENTRY_TRYING] = "trying",
+    [EL_ENTRY_ENQUEUING] = "enqueuing",
+    [EL_ENTRY_WAITING] = "waiting",
+    [EL_ENTRY_PROVING] = "proving",
+    [EL_ENTRY_HELD] = "held",
+    [EL_ENTRY_LOCK_DELAY] = "lock delay",
+    [EL_ENTRY_RELEASING] = "releasing",
+    [EL_ENTRY_AUDITING] = "auditing",
+    [EL_ENTRY_CONFIRMING] = "confirming",
+    [EL_ENTRY_ENDED] = "ended",
+};
+
+const struct el_loss_names el_losses[] = {
+    [EL_LOSS_EXPIRED] = {"expired", "its lease was not proven alive in time"},
+    [EL_LOSS_REVOKED] = {"revoked", "its lease ended in etcd"},
+    [EL_LOSS_DELETED] = {"deleted", "its key was deleted"},
+    [EL_LOSS_REPLACED] = {"replaced", "its key was overwritten"},
+    [EL_LOSS_MAX_HOLD] = {"max_hold", "max_hold has passed"},
+    [EL_LOSS_CLUSTER] = {"cluster_changed",
+                         "another cluster answers, or an earlier state of this "
+                         "one"},
+    [EL_LOSS_CLOSED] = {"closed", "the client was closed"},
+};
+
+void el_entry_init(el_entry *entry, el_mode mode, const el_session *session) {
+  memset(entry, 0, sizeof *entry);
+  entry->mode = mode;
+  entry->lease = session->id;
+  entry->reread_ms = session->ttl_ms > 10000 ? (int32_t)session->ttl_ms : 10000;
+  entry->lock_delay_ms = (int32_t)session->lock_delay_ms;
+}
+
+bool el_entry_can_start(const el_entry *entry) {
+  return !entry->is_wanted &&
+         (entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_AUDITING);
+}
+
+bool el_entry_is_finished(const el_entry *entry) {
+  return entry->in_flight == EL_REQUEST_NONE &&
+         (entry->state == EL_ENTRY_IDLE || entry->state == EL_ENTRY_ENDED);
+}
+
+bool el_entry_is_definite(const el_entry *entry) {
+  return !entry->has_request_in_doubt;
+}
+
+/* ---- actions ---- */
+
+static el_entry_action *push(el_entry_actions *out, int kind) {
+  el_entry_action *action = &out->list[out->n++];
+  assert(out->n <= EL_ENTRY_ACTIONS_MAX);
+  memset(action, 0, sizeof *action);
+  action->kind = kind;
+  return action;
+}
+
+static el_entry_action *send(el_entry *entry, el_entry_actions *out,
+                             el_request_kind request) {
+  el_entry_action *action = push(out, EL_ENTRY_SEND_REQUEST);
+  assert(entry->in_flight == EL_REQUEST_NONE);
+  entry->in_flight = request;
+  entry->wake_at = 0;
+  action->request = request;
+  return action;
+}
+
+static void send_read(el_entry *entry, el_entry_actions *out,
+                      bool is_serializable, bool is_full) {
+  el_entry_action *action = send(entry, out, EL_REQUEST_READ);
+  action->is_serializable = is_serializable;
+  action->is_full = is_full;
+}
+
+static void send_try(el_entry *entry, el_entry_actions *out, bool is_full) {
+  el_entry_action *action = send(entry, out, EL_REQUEST_TRY);
+  action->bound_rev = entry->bound_rev;
+  action->is_full = is_full;
+}
+
+static void send_enqueue(el_entry *entry, el_entry_actions *out) {
+  send(entry, out, EL_REQUEST_ENQUEUE);
+}
+
+static void watch(el_entry *entry, el_entry_actions *out, el_queue_key key,
+                  int64_t known_rev) {
+  push(out, EL_ENTRY_START_WATCH)->key = key;
+  entry->is_watching = true;
+  entry->watch_rev = known_rev;
+}
+
+static void unwatch(el_entry *entry, el_entry_actions *out) {
+  if (entry->is_watching) {
+    push(out, EL_ENTRY_STOP_WATCH);
+  }
+  entry->is_watching = false;
+  entry->watch_rev = 0;
+  entry->must_reread = false;
+}
+
+static void retry_later(el_entry *entry, const el_entry_event *event,
+                        int64_t now_ms) {
+  entry->wake_at = el_retry_next(&event->outcome, now_ms, &entry->failures,
+                                 (uint64_t)entry->lease + (uint64_t)entry->rev);
+}
+
+/* ---- release ---- */
+
+/* Takes the next step of a release; no request may be in flight. A delete that overtook the enqueue
+ * of its key would leave that key in the queue. A key whose create_revision is unknown is not
+ * deleted: a delete that is guarded by its revision cannot delete a later key of ours, however late
+ * it is applied. */
+static void release_next(el_entry *entry, el_entry_actions *out) {
+  entry->wake_at = 0;
+  if (entry->rev != 0) {
+    entry->state = EL_ENTRY_RELEASING;
+    send(entry, out, EL_REQUEST_DELETE)->guard_rev = entry->rev;
+  } else {
+    entry->state = EL_ENTRY_IDLE;
+  }
+}
+
+/* Reports the end of a release. |is_found|: the key existed until our delete. */
+static void end_release(el_entry *entry, bool is_found, el_entry_actions *out) {
+  push(out, EL_ENTRY_REPORT_RELEASED)->is_found = is_found;
+  entry->rev = 0;
+  entry->failures = 0;
+  entry->must_report_release = entry->may_be_deleted = false;
+  if (entry->has_session_ended) {
+    entry->state = EL_ENTRY_ENDED;
+  } else {
+    release_next(entry, out);
+  }
+}
+
+/* Begins a release, now or after the answer to the request in flight: no caller wants the key. */
+static void start_release(el_entry *entry, el_entry_actions *out) {
+  entry->is_wanted = false;
+  entry->state = EL_ENTRY_RELEASING;
+  entry->wake_at = 0;
+  unwatch(entry, out);
+  if (entry->in_flight == EL_REQUEST_NONE) {
+    release_next(entry, out);
+  }
+}
+
+/* Begins a release when our first key is known to be gone. */
+static void release_rest(el_entry *entry, el_entry_actions *out) {
+  if (!el_mode_has_more_keys(entry->mode)) {
+    entry->rev = 0;
+  } /* else the other keys, or the markers, are still to be deleted */
+  start_release(entry, out);
+}
+
+static void report_lost(el_loss loss, el_entry_actions *out) {
+  push(out, EL_ENTRY_REPORT_LOST)->loss = loss;
+}
+
+/* Reports the end of a wait with the action kind |report|, and deletes the key. */
+static void fail_wait(el_entry *entry, int report, el_entry_actions *out) {
+  push(out, report);
+  start_release(entry, out);
+}
+
+/* ---- start ---- */
+
+static void start(el_entry *entry, el_entry_actions *out) {
+  entry->rev = 0;
+  entry->bound_rev = 1;
+  entry->failures = 0;
+  entry->must_report_release = entry->may_be_deleted = false;
+  if (entry->is_try) {
+    entry->state = EL_ENTRY_TRYING;
+    send_try(entry, out, false);
+  } else {
+    entry->state = EL_ENTRY_ENQUEUING;
+    send_enqueue(entry, out);
+  }
+}
+
+/* ---- the answer to the request in flight ---- */
+
+/* A number that is too small costs a read, no more. */
+static void set_n_blockers(el_entry *entry, const el_entry_event *event) {
+  entry->n_blockers =
+      event->n_blockers < UINT16_MAX ? (uint16_t)event->n_blockers : UINT16_MAX;
+}
+
+static void wait_for_predecessor(el_entry *entry, const el_entry_event *event,
+                                 int64_t now_ms, el_entry_actions *out) {
+  if (entry->is_try) {
+    fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
+    return;
+  }
+  entry->state = EL_ENTRY_WAITING;
+  entry->predecessor = event->predecessor;
+  set_n_blockers(entry, event);
+  entry->must_reread = false;
+  watch(entry, out, event->predecessor, event->rev - event->is_batched);
+  entry->wake_at = now_ms + entry->reread_ms;
+}
+
+/* Reports |event|, the answer to a request in which a quorum has seen our key, as a proof. */
+static void report_proof(const el_entry_event *event, el_entry_actions *out) {
+  el_entry_action *proof = push(out, EL_ENTRY_REPORT_PROOF);
+  proof->sent_ms = event->outcome.sent_ms;
+  proof->term = event->term;
+  proof->rev = event->rev;
+}
+
+/* |event| shows our key and no older one that blocks it: the lock is ours when the session has
+ * proven that its lease is alive. */
+static void on_first_in_queue(el_entry *entry, const el_entry_event *event,
+                              el_entry_actions *out) {
+  unwatch(entry, out);
+  entry->state = EL_ENTRY_PROVING;
+  entry->is_fresh = true;
+  entry->failures = 0;
+  entry->wake_at = 0;
+  if (!event->is_serializable) report_proof(event, out);
+}
+
+/* An enqueue or a try failed, perhaps with unknown outcome. A repeat is harmless, because it puts
+ * the key only if that does not exist. If the caller gives up, the session's audits look for a key
+ * that is put later. */
+static void on_put_failed(el_entry *entry, const el_entry_event *event,
+                          int64_t now_ms, el_entry_actions *out) {
+  if (!event->outcome.is_definite) {
+    push(out, EL_ENTRY_REPORT_PUT_IN_DOUBT);
+  }
+  if (!entry->is_wanted) {
+    release_next(entry, out);
+  } else if (event->outcome.is_retriable) {
+    retry_later(entry, event, now_ms);
+  } else {
+    fail_wait(entry, EL_ENTRY_REPORT_REFUSED, out);
+  }
+}
+
+static void on_enqueue_answer(el_entry *entry, const el_entry_event *event,
+                              int64_t now_ms, el_entry_actions *out) {
+  entry->rev = event->own.rev;
+  entry->failures = 0;
+  if (!entry->is_wanted) {
+    release_next(entry, out);
+  } else if (event->is_truncated) {
+    entry->state = EL_ENTRY_WAITING;
+    entry->predecessor = (el_queue_key){0};
+    send_read(entry, out, false, false);
+  } else if (event->predecessor.rev != 0) {
+    report_proof(event, out);
+    wait_for_predecessor(entry, event, now_ms, out);
+  } else {
+    on_first_in_queue(entry, event, out);
+  }
+}
+
+/* The first try, with |bound_rev| 1, succeeds if there are no keys below the name. If there are
+ * only keys that do not block, the second try excludes them by their age, and fails only if another
+ * key was put since. With frequent writes below the name that could be repeated for ever: so then
+ * the entry enqueues, and leaves if it is not first. */
+static void on_try_answer(el_entry *entry, const el_entry_event *event,
+                          el_entry_actions *out) {
+  entry->rev = event->own.rev;
+  entry->failures = 0;
+  if (!entry->is_wanted) {
+    release_next(entry, out);
+  } else if (event->is_locked) {
+    fail_wait(entry, EL_ENTRY_REPORT_LOCKED, out);
+  } else if (event->is_truncated) {
+    send_try(entry, out, true);
+  } else if (event->is_partial ||
+             (event->own.rev != 0 && event->own.lease != entry->lease)) {
+    fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
+  } else if (event->own.rev != 0) {
+    on_first_in_queue(entry, event, out);
+  } else if (entry->bound_rev == 1) {
+    /* No key blocks: try again, accepting the keys that exist now. */
+    entry->bound_rev = event->rev + 1;
+    send_try(entry, out, true);
+  } else {
+    entry->state = EL_ENTRY_ENQUEUING;
+    send_enqueue(entry, out);
+  }
+}
+
+/* A serializable read shows that our key exists only if it is as recent as a fresh proof that our
+ * lease is alive: a member that is far behind may show the end of the predecessor after our own key
+ * has gone as well. */
+static bool is_recent_enough(const el_entry_event *read) {
+  return !read->is_serializable ||
+         (read->proven_rev != 0 && read->rev >= read->proven_rev);
+}
+
+static bool is_stale(const el_entry *entry, const el_entry_event *event) {
+  return event->is_serializable &&
+         (event->rev < entry->rev || event->rev < entry->watch_rev);
+}
+
+/* Keys older than ours can only disappear. So a serializable read is final about them if its
+ * revision is not below that of our key. That our own key exists takes a linearizable read, unless
+ * our lease was just proven alive: then only an operator can have deleted the key, in this
+ * moment. */
+static void on_read_waiting(el_entry *entry, const el_entry_event *event,
+                            int64_t now_ms, el_entry_actions *out) {
+  if (is_stale(entry, event)) {
+    send_read(entry, out, false, false);
+  } else if (event->own.rev != entry->rev || event->is_partial) {
+    push(out, EL_ENTRY_REPORT_KEY_LOST);
+    release_rest(entry, out);
+  } else if (event->own.lease != entry->lease) {
+    fail_wait(entry, EL_ENTRY_REPORT_KEY_LOST, out);
+  } else if (event->is_truncated) {
+    send_read(entry, out, false, true);
+  } else if (entry->must_reread ||
+             (event->predecessor.rev == 0 && !is_recent_enough(event))) {
+    entry->must_reread = false;
+    send_read(entry, out, false, false);
+  } else if (event->predecessor.rev == 0) {
+    on_first_in_queue(entry, event, out);
+  } else if (el_queue_keys_are_equal(&event->predecessor,
+                                     &entry->predecessor)) {
+    set_n_blockers(entry, event);
+    entry->wake_at = now_ms + entry->reread_ms;
+  } else {
+    wait_for_predecessor(entry, event, now_ms, out);
+  }
+}
+
+static void on_read_held(el_entry *entry, const el_entry_event *event,
+                         el_entry_actions *out) {
+  if (is_stale(entry, event)) {
+    send_read(entry, out, false, false);
+  } else if (event->own.rev != entry->rev || event->is_partial) {
+    report_lost(EL_LOSS_DELETED, out);
+    release_rest(entry, out);
+  } else if (event->own.lease != entry->lease) {
+    report_lost(EL_LOSS_REPLACED, out);
+    start_release(entry, out);
+  } else if (entry->must_reread) {
+    entry->must_reread = false;
+    send_read(entry, out, false, false);
+  }
+}
+
+static void on_read_auditing(el_entry *entry, const el_entry_event *event,
+                             int64_t now_ms, el_entry_actions *out) {
+  if (entry->is_wanted) {
+    start(entry, out);
+  } else if (!event->outcome.is_done && event->outcome.is_retriable) {
+    retry_later(entry, event, now_ms);
+  } else {
+    entry->rev =
+        event->own.rev; /* 0: it does not exist, or the read was refused */
+    entry->failures = 0;
+    release_next(entry, out);
+  }
+}
+
+static void on_read_answer(el_entry *entry, const el_entry_event *event,
+                           int64_t now_ms, el_entry_actions *out) {
+  switch (entry->state) {
+    case EL_ENTRY_AUDITING:
+      on_read_auditing(entry, event, now_ms, out);
+      return;
+    case EL_ENTRY_RELEASING:
+      release_next(entry, out);
+      return;
+    case EL_ENTRY_LOCK_DELAY:
+      return;
+    case EL_ENTRY_WAITING:
+    case EL_ENTRY_HELD:
+      break;
+    default:
+      assert(!"a read was answered in a state that sends none");
+      return;
+  }
+  if (!event->outcome.is_done && event->outcome.is_retriable) {
+    retry_later(entry, event, now_ms);
+  } else if (!event->outcome.is_done && entry->state == EL_ENTRY_WAITING) {
+    fail_wait(entry, EL_ENTRY_REPORT_REFUSED, out);
+  } else if (!event->outcome.is_done) {
+    entry->wake_at = 0; /* the session's proofs decide about the hold */
+  } else if (entry->state == EL_ENTRY_WAITING) {
+    entry->failures = 0;
+    on_read_waiting(entry, event, now_ms, out);
+  } else {
+    entry->failures = 0;
+    on_read_held(entry, event, out);
+  }
+}
+
+static void on_delete_failed(el_entry *entry, const el_entry_event *event,
+                             int64_t now_ms, el_entry_actions *out) {
+  bool is_refused = el_outcome_is_final(&event->outcome);
+  if (!event->outcome.is_definite) {
+    entry->may_be_deleted = true;
+  } else if (is_refused && entry->must_report_release) {
+    entry->must_report_release =
+        false; /* reported once; the key goes with the lease at the latest */
+    push(out, EL_ENTRY_REPORT_REFUSED);
+  }
+  if (is_refused && entry->has_session_ended) {
+    entry->state = EL_ENTRY_ENDED;
+  } else {
+    retry_later(entry, event, now_ms);
+  }
+}
+
+/* A delete is repeated until its outcome is known, because a key that stays blocks other clients.
+ * "Not found" after an attempt of unknown outcome means that this attempt has deleted the key, if
+ * the lease was alive until then. Otherwise the key may have been gone before, and another client
+ * may have held the lock during our hold. */
+static void on_delete_answer(el_entry *entry, const el_entry_event *event,
+                             int64_t now_ms, el_entry_actions *out) {
+  if (!event->outcome.is_done) {
+    on_delete_failed(entry, event, now_ms, out);
+  } else if (event->is_partial) {
+    end_release(entry, false, out);
+  } else if (entry->must_report_release && !event->is_deleted &&
+             entry->may_be_deleted && !entry->has_session_ended) {
+    entry->state = EL_ENTRY_CONFIRMING;
+    entry->confirm_ms = now_ms;
+    push(out, EL_ENTRY_CONFIRM_LEASE);
+  } else {
+    end_release(entry,
+                event->is_deleted ||
+                    (entry->may_be_deleted && !entry->has_lease_ended_early),
+                out);
+  }
+}
+
+static void on_answer(el_entry *entry, const el_entry_event *event,
+                      int64_t now_ms, el_entry_actions *out) {
+  el_request_kind request = entry->in_flight;
+  entry->in_flight = EL_REQUEST_NONE;
+  if (request != EL_REQUEST_READ && !event->outcome.is_done &&
+      !event->outcome.is_definite) {
+    entry->has_request_in_doubt = true;
+  }
+  if (entry->state == EL_ENTRY_ENDED) return;
+  switch (request) {
+    case EL_REQUEST_TRY:
+    case EL_REQUEST_ENQUEUE:
+      if (!event->outcome.is_done) {
+        on_put_failed(entry, event, now_ms, out);
+      } else if (request == EL_REQUEST_TRY) {
+        on_try_answer(entry, event, out);
+      } else {
+        on_enqueue_answer(entry, event, now_ms, out);
+      }
+      return;
+    case EL_REQUEST_READ:
+      on_read_answer(entry, event, now_ms, out);
+      return;
+    case EL_REQUEST_DELETE:
+      on_delete_answer(entry, event, now_ms, out);
+      return;
+    case EL_REQUEST_NONE:
+      assert(!"an answer to no request");
+  }
+}
+
+/* ---- other events ---- */
+
+static void on_acquire(el_entry *entry, bool trying, el_entry_actions *out) {
+  assert(el_entry_can_start(entry));
+  entry->is_wanted = true;
+  entry->is_try = trying;
+  if (entry->in_flight == EL_REQUEST_NONE) {
+    start(entry, out);
+  } /* else after the answer to the read of AUDITING */
+}
+
+/* Watches the key of a hold. False: it is watched already. */
+static bool watch_own_key(el_entry *entry, el_entry_actions *out) {
+  if (entry->is_watching) return false;
+  watch(entry, out, (el_queue_key){0}, entry->rev);
+  return true;
+}
+
+static void on_timer(el_entry *entry, el_entry_actions *out) {
+  entry->wake_at = 0;
+  if (entry->in_flight != EL_REQUEST_NONE &&
+      entry->state != EL_ENTRY_LOCK_DELAY) {
+    return;
+  }
+  switch (entry->state) {
+    case EL_ENTRY_TRYING:
+      send_try(entry, out, entry->bound_rev > 1);
+      return;
+    case EL_ENTRY_ENQUEUING:
+      send_enqueue(entry, out);
+      return;
+    case EL_ENTRY_HELD:
+      if (watch_own_key(entry, out)) return;
+      /* fall through */
+    case EL_ENTRY_WAITING:
+    case EL_ENTRY_AUDITING:
+      send_read(entry, out, false, false);
+      return;
+    case EL_ENTRY_RELEASING:
+      release_next(entry, out);
+      return;
+    case EL_ENTRY_LOCK_DELAY:
+      start_release(entry, out);
+      return;
+    case EL_ENTRY_IDLE:
+    case EL_ENTRY_PROVING:
+    case EL_ENTRY_CONFIRMING:
+    case EL_ENTRY_ENDED:
+      return;
+  }
+}
+
+/* Reads the queue, now or after the request in flight: only a read tells what an event means. */
+static void read_soon(el_entry *entry, bool is_serializable,
+                      el_entry_actions *out) {
+  if (entry->in_flight == EL_REQUEST_NONE) {
+    send_read(entry, out, is_serializable, false);
+  } else {
+    entry->must_reread = true;
+  }
+}
+
+static void on_own_key_event(el_entry *entry, const el_entry_event *event,
+                             el_entry_actions *out) {
+  /* A restored member may replay the deletion of an earlier key (etcd issue 15271). */
+  if (event->rev <= entry->rev) return;
+  if (event->kind == EL_ENTRY_ON_WATCH_DELETED) {
+    report_lost(EL_LOSS_DELETED, out);
+    release_rest(entry, out);
+  } else if (event->lease != entry->lease) {
+    report_lost(EL_LOSS_REPLACED, out);
+    start_release(entry, out);
+  }
+}
+
+/* If the watch was created at the revision of the answer that led to it, nothing was missed. A
+ * lower revision is that of a member that is behind, or of another store. */
+static void on_watch_created(el_entry *entry, int64_t rev,
+                             el_entry_actions *out) {
+  if (!entry->is_watching || rev == entry->watch_rev) return;
+  entry->watch_rev = rev;
+  read_soon(entry, true, out);
+}
+
+static void on_watch(el_entry *entry, const el_entry_event *event,
+                     el_entry_actions *out) {
+  bool has_left =
+      event->kind == EL_ENTRY_ON_WATCH_DELETED || event->is_detached;
+  if (!entry->is_watching) return;
+  if (event->rev > entry->watch_rev && entry->state == EL_ENTRY_WAITING) {
+    entry->watch_rev = event->rev;
+  }
+  if (entry->state == EL_ENTRY_HELD) {
+    on_own_key_event(entry, event, out);
+  } else if (has_left && entry->n_blockers > 1 &&
+             entry->in_flight == EL_REQUEST_NONE) {
+    entry->n_blockers--; /* a read in flight may have counted it or not */
+  } else if (has_left ||
+             entry->mode ==
+                 EL_MODE_READ) { /* a put may be a writer's downgrade */
+    read_soon(entry, event->proven_rev != 0, out);
+  }
+}
+
+static void on_lease_proven(el_entry *entry, int64_t now_ms,
+                            el_entry_actions *out) {
+  if (entry->state != EL_ENTRY_PROVING) return;
+  if (entry->is_fresh) {
+    entry->state = EL_ENTRY_HELD;
+    entry->wake_at = now_ms + WATCH_HOLD_AFTER_MS;
+    push(out, EL_ENTRY_REPORT_GRANTED)->key.rev = entry->rev;
+  } else {
+    /* Time has passed since the answer that showed our key: read again. */
+    entry->state = EL_ENTRY_WAITING;
+    entry->predecessor = (el_queue_key){0};
+    send_read(entry, out, false, false);
+  }
+}
+
+/* The event may be about an earlier key. */
+static void on_key_gone(el_entry *entry, const el_entry_event *event,
+                        el_entry_actions *out) {
+  if (event->rev != entry->rev) return;
+  if (entry->state == EL_ENTRY_HELD) {
+    report_lost(event->is_detached ? EL_LOSS_REPLACED : EL_LOSS_DELETED, out);
+  } else if (entry->state == EL_ENTRY_PROVING) {
+    push(out, EL_ENTRY_REPORT_KEY_LOST);
+  } else {
+    return;
+  }
+  if (event->is_detached) {
+    start_release(entry, out);
+  } else {
+    release_rest(entry, out);
+  }
+}
+
+/* In all other states our key is expected to exist. */
+static void on_key_found(el_entry *entry, el_entry_actions *out) {
+  if (entry->state == EL_ENTRY_IDLE && entry->in_flight == EL_REQUEST_NONE) {
+    entry->state = EL_ENTRY_AUDITING;
+    send_read(entry, out, false, false);
+  }
+}
+
+static void on_max_hold(el_entry *entry, el_entry_actions *out) {
+  if (entry->state != EL_ENTRY_HELD) return;
+  report_lost(EL_LOSS_MAX_HOLD, out);
+  start_release(entry, out);
+}
+
+/* The holder may not know yet that its hold has expired, and its last writes may be in flight. So,
+ * as after a crash, the lock is not granted again before the lock delay is over. */
+static void on_expired(el_entry *entry, int64_t now_ms, el_entry_actions *out) {
+  if (entry->state != EL_ENTRY_HELD) return;
+  report_lost(EL_LOSS_EXPIRED, out);
+  if (entry->lock_delay_ms == 0) {
+    start_release(entry, out);
+    return;
+  }
+  unwatch(entry, out);
+  entry->state = EL_ENTRY_LOCK_DELAY;
+  entry->is_wanted = false;
+  entry->wake_at = now_ms + entry->lock_delay_ms;
+}
+
+static void on_release(el_entry *entry, el_entry_actions *out) {
+  switch (entry->state) {
+    case EL_ENTRY_AUDITING:
+      entry->is_wanted = false;
+      return;
+    case EL_ENTRY_TRYING:
+    case EL_ENTRY_ENQUEUING:
+    case EL_ENTRY_WAITING:
+    case EL_ENTRY_PROVING:
+      start_release(entry, out);
+      return;
+    case EL_ENTRY_HELD:
+      entry->must_report_release = true;
+      start_release(entry, out);
+      return;
+    case EL_ENTRY_IDLE:
+    case EL_ENTRY_LOCK_DELAY:
+    case EL_ENTRY_RELEASING:
+    case EL_ENTRY_CONFIRMING:
+    case EL_ENTRY_ENDED:
+      return;
+  }
+}
+
+/* The lease stays alive for the key of a lost hold. No caller wants the key of this entry, and it
+ * would block other clients: so it is deleted, or looked for by an audit that is in progress. */
+static void on_left_to_expire(el_entry *entry, el_entry_actions *out) {
+  entry->has_session_ended = true;
+  entry->is_wanted = false;
+  if (entry->state != EL_ENTRY_RELEASING && entry->state != EL_ENTRY_AUDITING) {
+    start_release(entry, out);
+  }
+}
+
+/* Tells whether |end| of the session leaves a key in etcd that no caller wants. */
+static bool must_delete_key(const el_entry *entry, el_session_end end) {
+  return end == EL_SESSION_END_LEFT_TO_EXPIRE && !entry->has_session_ended &&
+         entry->state != EL_ENTRY_LOCK_DELAY &&
+         entry->state != EL_ENTRY_CONFIRMING && entry->state != EL_ENTRY_ENDED;
+}
+
+/* A release that a holder waits for goes on after the end of the session, because only the answer
+ * to the delete tells whether the key still existed. A second such event ends it. */
+static void on_session_ended(el_entry *entry, const el_entry_event *event,
+                             el_entry_actions *out) {
+  if (must_delete_key(entry, event->session_end)) {
+    on_left_to_expire(entry, out);
+    return;
+  }
+  if (entry->state == EL_ENTRY_RELEASING && entry->must_report_release &&
+      !entry->has_session_ended) {
+    entry->has_session_ended = true;
+    entry->has_lease_ended_early = event->session_end == EL_SESSION_END_EARLY;
+    return;
+  }
+  if (entry->state == EL_ENTRY_CONFIRMING) {
+    push(out, EL_ENTRY_REPORT_RELEASED)->is_found =
+        event->session_end != EL_SESSION_END_EARLY;
+  } else if (entry->state == EL_ENTRY_HELD) {
+    report_lost(EL_LOSS_REVOKED, out);
+  } else if (entry->state == EL_ENTRY_WAITING ||
+             entry->state == EL_ENTRY_PROVING) {
+    push(out, EL_ENTRY_REPORT_KEY_LOST);
+  } else if (entry->is_wanted) {
+    push(out, EL_ENTRY_REPORT_RESTART);
+  }
+  unwatch(entry, out);
+  entry->state = EL_ENTRY_ENDED;
+  entry->is_wanted = false;
+  entry->wake_at = 0;
+}
+
+void el_entry_step(el_entry *entry, const el_entry_event *event, int64_t now_ms,
+                   el_entry_actions *out) {
+  out->n = 0;
+  switch (event->kind) {
+    case EL_ENTRY_ON_ACQUIRE:
+    case EL_ENTRY_ON_TRY:
+      on_acquire(entry, event->kind == EL_ENTRY_ON_TRY, out);
+      return;
+    case EL_ENTRY_ON_RELEASE:
+      on_release(entry, out);
+      return;
+    case EL_ENTRY_ON_ANSWER:
+      on_answer(entry, event, now_ms, out);
+      return;
+    case EL_ENTRY_ON_WATCH_CREATED:
+      on_watch_created(entry, event->rev, out);
+      return;
+    case EL_ENTRY_ON_WATCH_DELETED:
+    case EL_ENTRY_ON_WATCH_PUT:
+      on_watch(entry, event, out);
+      return;
+    case EL_ENTRY_ON_WATCH_REFUSED:
+      if (entry->state == EL_ENTRY_WAITING) {
+        fail_wait(entry, EL_ENTRY_REPORT_REFUSED, out);
+      }
+      return;
+    case EL_ENTRY_ON_LEASE_PROVEN:
+      on_lease_proven(entry, now_ms, out);
+      return;
+    case EL_ENTRY_ON_LEASE_UNPROVEN:
+      entry->is_fresh = false;
+      return;
+    case EL_ENTRY_ON_EXPIRED:
+      on_expired(entry, now_ms, out);
+      return;
+    case EL_ENTRY_ON_LEASE_CONFIRMED:
+      if (entry->state == EL_ENTRY_CONFIRMING) {
+        end_release(entry, true, out);
+      }
+      return;
+    case EL_ENTRY_ON_MAX_HOLD:
+      on_max_hold(entry, out);
+      return;
+    case EL_ENTRY_ON_HANDED_OFF:
+      if (entry->state == EL_ENTRY_HELD) watch_own_key(entry, out);
+      return;
+    case EL_ENTRY_ON_KEY_FOUND:
+      on_key_found(entry, out);
+      return;
+    case EL_ENTRY_ON_KEY_GONE:
+      on_key_gone(entry, event, out);
+      return;
+    case EL_ENTRY_ON_SESSION_ENDED:
+      on_session_ended(entry, event, out);
+      return;
+    case EL_ENTRY_ON_TIMER:
+      on_timer(entry, out);
+      return;
+  }
+}

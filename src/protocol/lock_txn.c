@@ -1,0 +1,507 @@
+/* lock_txn: builds the transactions of which a lock consists, and reads their answers. */
+#include "protocol/lock_txn.h"
+
+#include <assert.h>
+
+/* ---- requests ---- */
+
+/* Each of these functions adds one operation or compare for each of our keys and returns their
+ * number. */
+
+static size_t read_own(const el_keys *keys, el_op *ops) {
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next) {
+    ops[n++] = (el_op){
+        .kind = EL_OP_RANGE, .key = el_keys_own(keys), .keys_only = true};
+  }
+  return n;
+}
+
+/* The first key of a multi-lock gets another value than the others. */
+static size_t put_own(const el_keys *keys, el_bytes value, el_op *ops) {
+  el_bytes rest = value,
+           first = keys->next != NULL ? el_list_pop(&rest) : value;
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next, n++) {
+    ops[n] = (el_op){.kind = EL_OP_PUT,
+                     .key = el_keys_own(keys),
+                     .value = n == 0 ? first : rest,
+                     .lease = keys->lease};
+  }
+  return n;
+}
+
+static size_t delete_own(const el_keys *keys, el_op *ops) {
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next) {
+    ops[n++] = (el_op){.kind = EL_OP_DELETE, .key = el_keys_own(keys)};
+  }
+  return n;
+}
+
+static size_t compare_own(const el_keys *keys, int64_t rev,
+                          el_compare *compares) {
+  size_t n = 0;
+  for (; keys != NULL; keys = keys->next) {
+    compares[n++] = (el_compare){
+        .test = EL_CREATE_REV_IS, .key = el_keys_own(keys), .rev = rev};
+  }
+  return n;
+}
+
+/* A waiter of a semaphore reads so many keys more than there are permits, and reads again only when
+ * the blocking ones among them have gone. */
+enum { PERMITS_READ = 32 };
+
+/* Adds to |ops| a read of |limit| keys (0: all) of each range that may conflict with |keys|, and of
+ * all markers there. Sets |n_ops| to the number of operations and returns the number of those that
+ * do not read markers. */
+static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
+                         int sort, int64_t limit, size_t *n_ops) {
+  el_key_range ranges[EL_CONFLICT_RANGES_MAX];
+  bool has_markers = el_conflict_reads_markers(keys->mode);
+  size_t n = el_conflict_ranges(keys, ranges, to->text);
+  for (size_t i = 0; i < n; i++) {
+    ops[i] = (el_op){.kind = EL_OP_RANGE,
+                     .key = ranges[i].from,
+                     .range_end = ranges[i].to,
+                     .limit = has_markers && i == n - 1 ? 0 : limit,
+                     .keys_only = true};
+    ops[i].sort = sort;
+  }
+  *n_ops = n;
+  return has_markers ? n - 1 : n;
+}
+
+/* The same for a request that has to see our key's place in the queue: reads the youngest |limit|
+ * keys of each range; of a semaphore, the oldest keys: all that may hold a permit, and some
+ * more. */
+static size_t list_around(el_lock_txn *to, const el_keys *keys, el_op *ops,
+                          int64_t limit, size_t *n_ops) {
+  if (keys->mode != EL_MODE_PERMIT) {
+    return list_queue(to, keys, ops, EL_SORT_YOUNGEST, limit, n_ops);
+  }
+  if (limit != 0) limit = keys->permits + PERMITS_READ;
+  return list_queue(to, keys, ops, EL_SORT_OLDEST, limit, n_ops);
+}
+
+/* After Go's concurrency/mutex.go: puts our key if it does not exist, and reads in the same
+ * transaction which keys are older. The else branch makes a repeat harmless. The two youngest keys
+ * are ours and its predecessor, in the range that contains ours. */
+static void build_enqueue(el_lock_txn *to, const el_keys *keys,
+                          el_bytes value) {
+  size_t n_own = put_own(keys, value, to->then), n;
+  compare_own(keys, 0, to->compares);
+  list_around(to, keys, to->then + n_own, 2, &n);
+  read_own(keys, to->otherwise);
+  to->txn =
+      (el_txn){to->compares, n_own, to->then, n_own + n, to->otherwise, n_own};
+}
+
+/* A compare on a range must hold for all its keys, and an empty range compares as revision 0
+ * (apply.go applyCompare): with |bound_rev| 1 the put happens only if the ranges are empty. A try
+ * that fails writes nothing, nor does a repeat, which finds our own key. */
+static void build_try(el_lock_txn *to, const el_keys *keys,
+                      const el_entry_action *action, el_bytes value) {
+  size_t n_own = put_own(keys, value, to->then), n, n_queued;
+  compare_own(keys, 0, to->compares);
+  read_own(keys, to->otherwise);
+  n_queued = list_queue(to, keys, to->otherwise + n_own, EL_SORT_OLDEST,
+                        action->is_full ? 0 : 1 + keys->permits, &n);
+  for (size_t i = n_own; i < n_own + n_queued; i++) {
+    to->compares[i] = (el_compare){.test = EL_CREATE_REV_BELOW,
+                                   .key = to->otherwise[i].key,
+                                   .range_end = to->otherwise[i].range_end,
+                                   .rev = action->bound_rev};
+  }
+  to->txn = (el_txn){to->compares, n_own + n_queued, to->then,
+                     n_own,        to->otherwise,    n_own + n};
+}
+
+static void build_read(el_lock_txn *to, const el_keys *keys,
+                       const el_entry_action *action, int64_t rev) {
+  size_t n_own = read_own(keys, to->then), n = 0, n_queued = 0;
+  if (rev > 1) {
+    n_queued =
+        list_around(to, keys, to->then + n_own, action->is_full ? 0 : 1, &n);
+  }
+  for (size_t i = 0; i < n_own + n; i++) {
+    if (i >= n_own && i < n_own + n_queued)
+      to->then[i].max_create_rev = rev - 1;
+    to->then[i].serializable = action->is_serializable;
+  }
+  to->txn = (el_txn){.then = to->then, .n_then = n_own + n};
+}
+
+/* So many keys are read. If all are user data younger than our key, a waiter may exist. */
+enum { YOUNGEST_READ = 10 };
+
+void el_lock_txn_build_contention(el_lock_txn *to, const el_keys *keys) {
+  size_t n_own = read_own(keys, to->then), n, n_queued;
+  n_queued = list_queue(to, keys, to->then + n_own, EL_SORT_YOUNGEST,
+                        YOUNGEST_READ, &n);
+  to->txn = (el_txn){.then = to->then, .n_then = n_own + n_queued};
+}
+
+/* Fills |ranges| with the markers that our key of |rev| may have, and returns their number. They
+ * point to |text|. */
+static size_t list_markers(const el_keys *keys, int64_t rev,
+                           el_key_range *ranges, char *text) {
+  el_queue_key markers[] = {el_marker_write_order(rev),
+                            el_marker_downgraded(rev)};
+  if (!el_mode_has_markers(keys->mode)) return 0;
+  for (size_t i = 0; i < 2; i++) {
+    size_t len = el_key_write(text, el_keys_name(keys), &markers[i]);
+    ranges[i] = (el_key_range){.from = {text, len}};
+    text += len;
+  }
+  return 2;
+}
+
+/* Markers, and the other keys of a multi-lock, are deleted also if one key is gone: no other
+ * request deletes them then. They cannot belong to another hold: a marker contains the
+ * create_revision, and the slot of a multi-lock is not used again while this request may be applied
+ * later (lock/local_queue_driver.h). A key of ours that is off our lease is deleted, too, but then the hold had
+ * been lost: so the keys are read first. */
+static void build_delete(el_lock_txn *to, const el_keys *keys, int64_t guard) {
+  el_key_range markers[EL_CONFLICT_RANGES_MAX];
+  size_t n_markers = list_markers(keys, guard, markers, to->text);
+  size_t n_own = read_own(keys, to->then), n_then = n_own, n = 0;
+  n_then += delete_own(keys, to->then + n_own);
+  compare_own(keys, guard, to->compares);
+  if (n_own > 1) {
+    n = read_own(keys, to->otherwise);
+    n += delete_own(keys, to->otherwise + n);
+  }
+  for (size_t i = 0; i < n_markers; i++) {
+    to->otherwise[n] = (el_op){.kind = EL_OP_DELETE,
+                               .key = markers[i].from,
+                               .range_end = markers[i].to};
+    to->then[n_then++] = to->otherwise[n++];
+  }
+  to->txn = (el_txn){to->compares, n_own, to->then, n_then, to->otherwise, n};
+}
+
+void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
+                       const el_entry_action *action, int64_t rev,
+                       el_bytes value) {
+  switch (action->request) {
+    case EL_REQUEST_ENQUEUE:
+      build_enqueue(to, keys, value);
+      return;
+    case EL_REQUEST_TRY:
+      build_try(to, keys, action, value);
+      return;
+    case EL_REQUEST_READ:
+      build_read(to, keys, action, rev);
+      return;
+    case EL_REQUEST_DELETE:
+      build_delete(to, keys, action->guard_rev);
+      return;
+    case EL_REQUEST_NONE:
+      to->txn = (el_txn){0};
+      return;
+  }
+}
+
+/* ---- answers ---- */
+
+static el_queue_key own_of(const el_op_result *result) {
+  if (result->n_kvs == 0) return (el_queue_key){0};
+  return (el_queue_key){.rev = result->kvs[0].create_rev,
+                        .lease = result->kvs[0].lease};
+}
+
+static bool is_off_lease(const el_keys *keys, const el_op_result *own) {
+  return own->n_kvs > 0 && own->kvs[0].lease != keys->lease;
+}
+
+/* Reads the results about our own keys, with which |answer| begins, and returns their number. The
+ * keys of a multi-lock must all exist, with one create_revision and our lease. */
+static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
+                        el_entry_event *event) {
+  size_t n = el_keys_count(keys);
+  event->own = own_of(&answer->results[0]);
+  for (size_t i = 1; i < n; i++) {
+    el_queue_key other = own_of(&answer->results[i]);
+    if (other.rev != event->own.rev) event->is_partial = true;
+    if (other.rev == 0) continue;
+    if (event->own.rev == 0 || other.lease != keys->lease) event->own = other;
+  }
+  return n;
+}
+
+/* The older keys that block ours, as far as the lists of an answer show them. */
+typedef struct blockers {
+  el_queue_key youngest;
+  bool
+      is_truncated; /* a list ended with keys that do not block: there may be more that do */
+  uint32_t
+      n_blockers; /* semaphore: so many have to go, at least, before ours holds a permit */
+} blockers;
+
+/* Counts the older keys, whatever number of permits they contain. The predecessor of a waiter has
+ * no lease, so that the whole queue is watched (START_WATCH). */
+static blockers find_permit_blockers(const el_keys *keys,
+                                     const el_op_result *list, int64_t rev) {
+  el_queue_key blocker;
+  uint32_t ahead = 0; /* no overflow: a gRPC message has less than 2^32 bytes */
+  for (size_t i = 0; i < list->n_kvs; i++) {
+    if (!el_conflict_is_blocker(keys, &list->kvs[i], NULL, &blocker) ||
+        (rev != 0 && blocker.rev >= rev)) {
+      continue;
+    }
+    ahead++;
+  }
+  if (ahead < keys->permits) return (blockers){.is_truncated = list->more};
+  return (blockers){.youngest = {.rev = 1, .mode = EL_MODE_PERMIT},
+                    .n_blockers = ahead - keys->permits + 1};
+}
+
+/* Reads the lists of |answer|, which follow the results about our own keys. Keys of |rev| or
+ * younger are passed over; |rev| 0: the lists have older keys only. */
+static blockers find_blockers(const el_keys *keys, const el_txn_answer *answer,
+                              int64_t rev) {
+  bool has_markers = el_conflict_reads_markers(keys->mode);
+  size_t n_own = el_keys_count(keys);
+  size_t n = answer->n_results - n_own - (has_markers ? 1 : 0);
+  const el_op_result *lists = &answer->results[n_own];
+  const el_op_result *markers = has_markers ? &lists[n] : NULL;
+  blockers found = {0};
+  if (keys->mode == EL_MODE_PERMIT)
+    return find_permit_blockers(keys, lists, rev);
+  for (size_t i = 0; i < n; i++) {
+    size_t others = 0, at = 0;
+    el_queue_key blocker = {0};
+    for (; at < lists[i].n_kvs; at++) {
+      bool counts =
+          el_conflict_is_blocker(keys, &lists[i].kvs[at], markers, &blocker);
+      if (counts && (rev == 0 || blocker.rev < rev)) break;
+      others += !counts;
+    }
+    if (at < lists[i].n_kvs && blocker.rev > found.youngest.rev) {
+      found.youngest = blocker;
+      if (n_own > 1) found.youngest.name_index = (uint8_t)i;
+    } else if (at == lists[i].n_kvs && others > 0 && lists[i].more) {
+      found.is_truncated = true;
+    }
+    if (n_own > 1) keys = keys->next; /* there is one list for each name */
+  }
+  return found;
+}
+
+static void set_blockers(const blockers *found, el_entry_event *event) {
+  event->predecessor = found->youngest;
+  event->n_blockers = found->n_blockers;
+}
+
+static void parse_enqueue(const el_keys *keys, const el_txn_answer *answer,
+                          el_entry_event *event) {
+  blockers found;
+  if (answer->succeeded) {
+    found = find_blockers(keys, answer, answer->rev);
+    event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
+    set_blockers(&found, event);
+    event->is_truncated = found.is_truncated;
+  } else {
+    parse_own(keys, answer, event);
+    event->is_truncated = true;
+  }
+}
+
+static void parse_try(const el_keys *keys, const el_entry_action *action,
+                      const el_txn_answer *answer, el_entry_event *event) {
+  blockers found;
+  if (answer->succeeded) {
+    event->own = (el_queue_key){.rev = answer->rev, .lease = keys->lease};
+    return;
+  }
+  parse_own(keys, answer, event);
+  found = find_blockers(keys, answer, event->own.rev);
+  set_blockers(&found, event);
+  event->is_locked = event->predecessor.rev != 0;
+  event->is_truncated =
+      !action->is_full && found.is_truncated && !event->is_locked;
+}
+
+static void parse_read(const el_keys *keys, const el_entry_action *action,
+                       const el_txn_answer *answer, el_entry_event *event) {
+  blockers found;
+  event->is_serializable = action->is_serializable;
+  if (answer->n_results == parse_own(keys, answer, event)) return;
+  found = find_blockers(keys, answer, 0);
+  set_blockers(&found, event);
+  event->is_truncated = !action->is_full && found.is_truncated;
+}
+
+/* If only some of our keys exist, another client has deleted the others, because we delete all in
+ * one transaction. A key with another create_revision was put by an enqueue that was applied
+ * late. */
+static void parse_delete(const el_keys *keys, int64_t guard,
+                         const el_txn_answer *answer, el_entry_event *event) {
+  size_t n_own = el_keys_count(keys);
+  event->is_deleted = answer->succeeded;
+  for (size_t i = 0; answer->succeeded && i < n_own; i++) {
+    if (is_off_lease(keys, &answer->results[i])) event->is_partial = true;
+  }
+  for (size_t i = 0; n_own > 1 && !answer->succeeded && i < n_own; i++) {
+    if (own_of(&answer->results[i]).rev == guard) event->is_partial = true;
+  }
+}
+
+/* Tells whether a key younger than |rev| waits for |keys|, or may: |youngest|, the list of the
+ * youngest keys, may have ended before it. */
+static bool has_waiter(const el_keys *keys, int64_t rev,
+                       const el_op_result *youngest) {
+  for (size_t i = 0; i < youngest->n_kvs; i++) {
+    const el_kv *kv = &youngest->kvs[i];
+    if (kv->create_rev <= rev) return false;
+    if (el_conflict_is_waiter(keys, kv->key, kv->lease)) return true;
+  }
+  return youngest->more;
+}
+
+el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
+                                          const el_txn_answer *answer,
+                                          bool *is_detached) {
+  size_t n_own = el_keys_count(keys);
+  bool is_gone = false;
+  *is_detached = false;
+  if (answer->err.code != EL_OK) return EL_CONTENTION_UNKNOWN;
+  for (size_t i = 0; i < n_own; i++) {
+    is_gone = is_gone || own_of(&answer->results[i]).rev != rev;
+    *is_detached = *is_detached || is_off_lease(keys, &answer->results[i]);
+  }
+  *is_detached = *is_detached && !is_gone;
+  if (is_gone || *is_detached) return EL_CONTENTION_KEY_LOST;
+  for (size_t i = n_own; i < answer->n_results; i++) {
+    if (has_waiter(keys, rev, &answer->results[i])) {
+      return EL_CONTENTION_WAITERS;
+    }
+    if (n_own > 1) keys = keys->next; /* there is one list for each name */
+  }
+  return EL_CONTENTION_NONE;
+}
+
+void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
+                      const el_txn_answer *answer, el_entry_event *event) {
+  *event =
+      (el_entry_event){.kind = EL_ENTRY_ON_ANSWER,
+                       .outcome = el_outcome_of(&answer->err, answer->sent_ms),
+                       .term = answer->term,
+                       .rev = answer->rev,
+                       .is_batched = answer->is_batched};
+  if (!event->outcome.is_done) return;
+  switch (action->request) {
+    case EL_REQUEST_ENQUEUE:
+      parse_enqueue(keys, answer, event);
+      return;
+    case EL_REQUEST_TRY:
+      parse_try(keys, action, answer, event);
+      return;
+    case EL_REQUEST_READ:
+      parse_read(keys, action, answer, event);
+      return;
+    case EL_REQUEST_DELETE:
+      parse_delete(keys, action->guard_rev, answer, event);
+      return;
+    case EL_REQUEST_NONE:
+      return;
+  }
+}
+
+/* ---- transactions of a holder ---- */
+
+/* Writes |marker| of the lock of |guard| to |text| (EL_KEY_SIZE bytes). */
+static el_bytes write_marker(const el_guard *guard, const el_queue_key *marker,
+                             char *text) {
+  return (el_bytes){text,
+                    el_key_write(text, el_keys_name(guard->keys), marker)};
+}
+
+/* Returns the order key: see write_order.h. */
+static el_bytes order_key(const el_guard *guard, char *text) {
+  el_queue_key marker = el_marker_write_order(guard->rev);
+  assert(guard->keys->mode != EL_MODE_READ); /* a read hold writes nothing */
+  return el_mode_has_markers(guard->keys->mode)
+             ? write_marker(guard, &marker, text)
+             : el_keys_own(guard->keys);
+}
+
+/* A key that is off our lease guards nothing, because other clients no longer wait for it. If the
+ * guards do not hold, the else branch reads which of them. */
+static void build_guarded(el_lock_txn *to, const el_guard *guard,
+                          const el_op *ops, size_t n_ops) {
+  size_t n = compare_own(guard->keys, guard->rev, to->compares);
+  for (const el_keys *own = guard->keys; own != NULL; own = own->next) {
+    to->compares[n++] = (el_compare){
+        .test = EL_LEASE_IS, .key = el_keys_own(own), .rev = own->lease};
+  }
+  to->txn = (el_txn){to->compares, n, ops, n_ops, to->otherwise, 0};
+  to->txn.n_otherwise = read_own(guard->keys, to->otherwise);
+}
+
+void el_lock_txn_build_guarded(el_lock_txn *to, const el_guard *guard,
+                               const el_write_order *order, const el_op *ops,
+                               size_t n_ops) {
+  build_guarded(to, guard, ops, n_ops);
+  if (order == NULL) return;
+  to->compares[to->txn.n_compares++] =
+      (el_compare){.test = EL_MOD_REV_IS,
+                   .key = order_key(guard, to->text),
+                   .rev = order->mod_rev};
+}
+
+/* Our own key keeps its value and lease. A marker may not exist yet, so it is put with the
+ * lease. */
+void el_lock_txn_build_touch(el_lock_txn *to, const el_guard *guard) {
+  bool is_own = !el_mode_has_markers(guard->keys->mode);
+  to->then[0] = (el_op){.kind = EL_OP_PUT,
+                        .key = order_key(guard, to->text),
+                        .touch = is_own,
+                        .lease = is_own ? 0 : guard->keys->lease};
+  build_guarded(to, guard, to->then, 1);
+}
+
+el_op el_lock_txn_downgrade_op(const el_guard *guard, char *key) {
+  el_queue_key marker = el_marker_downgraded(guard->rev);
+  return (el_op){.kind = EL_OP_PUT,
+                 .key = write_marker(guard, &marker, key),
+                 .lease = guard->keys->lease};
+}
+
+el_op el_lock_txn_proclaim_op(const el_guard *guard, el_bytes value) {
+  return (el_op){.kind = EL_OP_PUT,
+                 .key = el_keys_own(guard->keys),
+                 .value = value,
+                 .lease = guard->keys->lease};
+}
+
+/* Reads the else branch of a guarded transaction. */
+static void parse_guards(const el_guard *guard, const el_txn_answer *answer,
+                         el_write_event *event) {
+  bool are_there = true, is_detached = false;
+  for (size_t i = 0; i < answer->n_results; i++) {
+    const el_op_result *read = &answer->results[i];
+    if (read->n_kvs != 1 || read->kvs[0].create_rev != guard->rev) {
+      are_there = false;
+    } else if (is_off_lease(guard->keys, read)) {
+      is_detached = true;
+    }
+  }
+  event->is_whole = are_there && !is_detached;
+  event->is_detached = are_there && is_detached;
+}
+
+void el_lock_txn_read_guarded(const el_guard *guard,
+                              const el_txn_answer *answer,
+                              el_write_event *event) {
+  *event =
+      (el_write_event){.kind = EL_WRITE_ON_ANSWER,
+                       .outcome = el_outcome_of(&answer->err, answer->sent_ms),
+                       .succeeded = answer->succeeded,
+                       .rev = answer->rev};
+  if (event->outcome.is_done && !event->succeeded && guard->keys != NULL) {
+    parse_guards(guard, answer, event);
+  }
+}

@@ -1,0 +1,474 @@
+/* session: a lease that is kept alive, and until when holds on it are proven. */
+#include "protocol/session.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "protocol/retry.h"
+
+enum {
+  /* A keepalive is sent every TTL/3, as etcd's clients do, or earlier, ELECTION_MS before the end
+   * of the TTL, but at most every TTL/5. A hold must outlive the loss of the leader just before a
+   * keepalive: an election takes 1 s to 2 s (3 s if the votes are split), and then the client has
+   * to find the new leader. */
+  RENEW_DIVISOR = 3,
+  ELECTION_MS = 4000,
+  RENEW_DIVISOR_MAX = 5,
+  /* A keepalive's answer may take TTL/8, within these limits; twice as long after each
+   * keepalive without an answer, because the network may be slow. */
+  ANSWER_DIVISOR = 8,
+  ANSWER_MIN_MS = 250,
+  ANSWER_MAX_MS = 1000,
+  ANSWER_DOUBLINGS = 2,
+  REPROVE_MS = 250, /* between renewals that were not proven */
+  /* A proof is fresh only while at least TTL/2 is left until the hold deadline. */
+  PROVEN_DIVISOR = 2,
+  /* A stray key blocks other clients until an audit finds it. Most late puts are applied
+   * soon; for the others, an audit every few seconds goes on. */
+  AUDIT_FIRST_MS = 500,
+  AUDIT_MAX_MS = 8000,
+  /* The margin bounds the error of clock rates: up to 10 %, and still more than 1 % for the
+   * longest TTL, 300 s. */
+  MARGIN_DIVISOR = 10,
+  MARGIN_MIN_MS = 200,
+  MARGIN_MAX_MS = 4000
+};
+
+const char *const el_session_state_str[] = {
+    [EL_SESSION_NEW] = "new",     [EL_SESSION_GRANTING] = "granting",
+    [EL_SESSION_ALIVE] = "alive", [EL_SESSION_REVOKING] = "revoking",
+    [EL_SESSION_ENDED] = "dead",
+};
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+void el_session_init(el_session *session, int64_t ttl_ms, int64_t lock_delay_ms,
+                     int64_t grant_at, uint64_t salt) {
+  memset(session, 0, sizeof *session);
+  session->grant_at = grant_at;
+  session->requested_ttl_ms = ttl_ms;
+  session->lock_delay_ms = lock_delay_ms;
+  session->salt = salt;
+}
+
+int64_t el_session_lease_ms(const el_session *session) {
+  return session->requested_ttl_ms + session->lock_delay_ms;
+}
+
+bool el_session_is_proven(const el_session *session, int64_t now_ms) {
+  return session->state == EL_SESSION_ALIVE && now_ms < session->hold_deadline;
+}
+
+int64_t el_session_proven_rev(const el_session *session, int64_t now_ms) {
+  bool is_fresh =
+      session->state == EL_SESSION_ALIVE &&
+      now_ms < session->proven_ms + EL_SESSION_FRESH_PROOF_MS &&
+      now_ms < session->hold_deadline - session->ttl_ms / PROVEN_DIVISOR;
+  return is_fresh ? session->proven_rev : 0;
+}
+
+static el_session_action *push(el_session_actions *out, int kind) {
+  el_session_action *action = &out->list[out->n++];
+  assert(out->n <= EL_SESSION_ACTIONS_MAX);
+  memset(action, 0, sizeof *action);
+  action->kind = kind;
+  return action;
+}
+
+/* ---- the hold deadline ---- */
+
+/* Returns until when holds are valid if |renewal| is proven. The margin covers different clock
+ * rates and the time between a check by the caller and its use of the lock. */
+static int64_t deadline_of(const el_renewal *renewal) {
+  int64_t margin =
+      clamp(renewal->ttl_ms / MARGIN_DIVISOR, MARGIN_MIN_MS, MARGIN_MAX_MS);
+  return renewal->sent_ms + renewal->ttl_ms - margin;
+}
+
+/* All holds are lost from now on. A holder may not know yet, and its last writes may be in flight:
+ * so the keys stay for the lock delay. */
+static void lose_holds(el_session *session, int64_t now_ms) {
+  if (session->holds > 0 && session->lock_delay_ms > 0) {
+    session->keep_lease_until = now_ms + session->lock_delay_ms;
+  }
+}
+
+/* Revokes the lease; nothing else ends it before its TTL. False: it must not be revoked yet, see
+ * above. */
+static bool revoke(const el_session *session, int64_t now_ms,
+                   el_session_actions *out) {
+  if (now_ms < session->keep_lease_until) return false;
+  push(out, EL_SESSION_SEND_REVOKE)->id = session->id;
+  return true;
+}
+
+/* A hold deadline that has passed is never extended: this runs before any later proof is
+ * applied. */
+static void check_expiry(el_session *session, int64_t now_ms,
+                         el_session_actions *out) {
+  if (session->hold_deadline != 0 && now_ms >= session->hold_deadline) {
+    session->hold_deadline = 0;
+    lose_holds(session, now_ms);
+    if (session->holds > 0) {
+      push(out, EL_SESSION_REPORT_EXPIRED);
+    }
+  }
+}
+
+static bool proves(const el_session_event *proof, const el_renewal *renewal) {
+  return renewal->answered_ms != 0 &&
+         proof->outcome.sent_ms >= renewal->answered_ms &&
+         proof->term == renewal->term;
+}
+
+static void on_proof(el_session *session, const el_session_event *event,
+                     int64_t now_ms) {
+  const el_renewal *proven = proves(event, &session->latest) ? &session->latest
+                             : proves(event, &session->previous)
+                                 ? &session->previous
+                                 : NULL;
+  if (proven != NULL && event->outcome.sent_ms > session->proven_ms) {
+    session->proven_ms = event->outcome.sent_ms;
+    session->proven_rev = event->rev;
+  }
+  if (proven == NULL) {
+    /* There is a new leader: it has to renew the lease before it can be proven. */
+    int64_t soonest = session->latest.sent_ms + REPROVE_MS;
+    if (session->renewing_since == 0 && session->renew_at > soonest) {
+      session->renew_at = soonest > now_ms ? soonest : now_ms;
+    }
+  } else if (deadline_of(proven) > session->hold_deadline &&
+             deadline_of(proven) > now_ms) {
+    session->hold_deadline = deadline_of(proven);
+  }
+}
+
+static void read_key(el_session *session, el_session_actions *out) {
+  if (session->holds > 0 && !session->is_reading) {
+    session->is_reading = true;
+    session->read_at = 0;
+    push(out, EL_SESSION_READ_KEY);
+  }
+}
+
+static void on_read_answer(el_session *session, const el_session_event *event,
+                           int64_t now_ms, el_session_actions *out) {
+  session->is_reading = false;
+  if (!event->outcome.is_done) {
+    session->read_at = el_retry_next(&event->outcome, now_ms,
+                                     &session->read_failures, session->salt);
+    return;
+  }
+  session->read_failures = 0;
+  if (event->is_found) {
+    on_proof(session, event, now_ms);
+  } else {
+    /* That key is gone, but the lease may be alive: read another one. */
+    read_key(session, out);
+  }
+}
+
+/* ---- the lease ---- */
+
+static void end_session(el_session *session, el_session_end end,
+                        el_session_actions *out) {
+  session->state = EL_SESSION_ENDED;
+  session->end = end;
+  session->hold_deadline = 0;
+  push(out, EL_SESSION_REPORT_ENDED);
+}
+
+/* The lease does not exist in etcd. That may also be the answer of another cluster. */
+static void lose_lease(el_session *session, int64_t now_ms,
+                       el_session_actions *out) {
+  bool is_early = now_ms < session->latest.sent_ms + session->latest.ttl_ms +
+                               session->lock_delay_ms;
+  end_session(session, is_early ? EL_SESSION_END_EARLY : EL_SESSION_END_EXPIRED,
+              out);
+}
+
+/* Ends the session although its lease may be alive. */
+static void abandon(el_session *session, int64_t now_ms,
+                    el_session_actions *out) {
+  lose_holds(session, now_ms);
+  revoke(session, now_ms, out);
+  lose_lease(session, now_ms, out);
+}
+
+/* The TTL in |event| is never less than requested: etcd/lease.c refuses such an answer. */
+static void record_renewal(el_session *session, const el_session_event *event,
+                           int64_t now_ms) {
+  int64_t ttl_ms = event->ttl_ms - session->lock_delay_ms;
+  session->previous = session->latest;
+  session->latest = (el_renewal){.sent_ms = event->outcome.sent_ms,
+                                 .answered_ms = now_ms,
+                                 .ttl_ms = ttl_ms,
+                                 .term = event->term};
+  session->failures = 0;
+  session->renewing_since = 0;
+  session->unanswered = 0;
+  session->renew_at = event->outcome.sent_ms + clamp(ttl_ms - ELECTION_MS,
+                                                     ttl_ms / RENEW_DIVISOR_MAX,
+                                                     ttl_ms / RENEW_DIVISOR);
+  if (session->latest.sent_ms < session->confirm_ms) session->renew_at = now_ms;
+}
+
+static void on_needed(el_session *session, int64_t now_ms,
+                      el_session_actions *out) {
+  session->state = EL_SESSION_GRANTING;
+  if (now_ms < session->grant_at) {
+    session->renew_at = session->grant_at;
+  } else {
+    push(out, EL_SESSION_SEND_GRANT);
+  }
+}
+
+static void on_grant_answer(el_session *session, const el_session_event *event,
+                            int64_t now_ms, el_session_actions *out) {
+  if (session->state !=
+      EL_SESSION_GRANTING) { /* the session was closed before the answer */
+    push(out, EL_SESSION_SEND_REVOKE)->id = event->id;
+    return;
+  }
+  if (event->outcome.is_done) {
+    session->state = EL_SESSION_ALIVE;
+    session->id = event->id;
+    record_renewal(session, event, now_ms);
+    session->ttl_ms = session->latest.ttl_ms;
+    push(out, EL_SESSION_REPORT_READY);
+    return;
+  }
+  if (!event->outcome.is_definite) {
+    push(out, EL_SESSION_SEND_REVOKE)->id = event->id; /* the lease may exist */
+  }
+  if (event->outcome.is_retriable) {
+    session->renew_at = el_retry_next(&event->outcome, now_ms,
+                                      &session->failures, session->salt);
+  } else {
+    session->state = EL_SESSION_NEW;
+    session->failures = 0;
+    push(out, EL_SESSION_REPORT_REFUSED);
+  }
+}
+
+static void on_keepalive_answer(el_session *session,
+                                const el_session_event *event, int64_t now_ms,
+                                el_session_actions *out) {
+  if (!event->outcome.is_done) {
+    session->renewing_since = 0;
+    session->renew_at = el_retry_next(&event->outcome, now_ms,
+                                      &session->failures, session->salt);
+  } else if (event->ttl_ms == 0) {
+    /* A deposed leader answers this for leases granted since. Then the lease is alive, and its
+     * keys would block other clients. */
+    abandon(session, now_ms, out);
+  } else {
+    record_renewal(session, event, now_ms);
+    read_key(session, out);
+  }
+}
+
+/* Returns how long a keepalive's answer may take. */
+static int64_t answer_limit_ms(const el_session *session) {
+  int64_t once =
+      clamp(session->ttl_ms / ANSWER_DIVISOR, ANSWER_MIN_MS, ANSWER_MAX_MS);
+  return once << clamp(session->unanswered, 0, ANSWER_DOUBLINGS);
+}
+
+static void on_confirm(el_session *session, int64_t now_ms) {
+  session->confirm_ms = now_ms;
+  if (session->renewing_since == 0 && session->failures == 0)
+    session->renew_at = now_ms;
+}
+
+/* ---- audits ---- */
+
+/* A put of unknown outcome may be applied minutes later, for example because a proxy held it back.
+ * No single read can exclude that, so the lease is audited again and again. */
+static void on_put_in_doubt(el_session *session, int64_t now_ms) {
+  session->has_put_in_doubt = true;
+  session->audit_interval_ms = AUDIT_FIRST_MS;
+  if (!session->is_auditing &&
+      (session->audit_at == 0 || session->audit_at > now_ms + AUDIT_FIRST_MS)) {
+    session->audit_at = now_ms + AUDIT_FIRST_MS;
+  }
+}
+
+static void on_audit_answer(el_session *session, const el_session_event *event,
+                            int64_t now_ms) {
+  session->is_auditing = false;
+  if (event->outcome.is_done) {
+    session->audit_failures = 0;
+    session->audit_at = now_ms + session->audit_interval_ms;
+    session->audit_interval_ms =
+        clamp(2 * session->audit_interval_ms, 0, AUDIT_MAX_MS);
+  } else {
+    session->audit_at = el_retry_next(&event->outcome, now_ms,
+                                      &session->audit_failures, session->salt);
+  }
+}
+
+/* After the revoke no key with this lease can be put. */
+static void on_unused(el_session *session, int64_t now_ms,
+                      el_session_actions *out) {
+  if (session->has_put_in_doubt && revoke(session, now_ms, out)) {
+    end_session(session, EL_SESSION_END_CLOSED, out);
+  }
+}
+
+/* ---- time ---- */
+
+static void on_timer(el_session *session, int64_t now_ms,
+                     el_session_actions *out) {
+  int64_t limit_ms = answer_limit_ms(session);
+  bool is_due = session->renew_at != 0 && now_ms >= session->renew_at;
+  if (is_due && session->state == EL_SESSION_GRANTING) {
+    session->renew_at = 0;
+    push(out, EL_SESSION_SEND_GRANT);
+  } else if (is_due && session->state == EL_SESSION_REVOKING) {
+    session->renew_at = 0;
+    push(out, EL_SESSION_SEND_REVOKE)->id = session->id;
+  }
+  if (session->state != EL_SESSION_ALIVE) return;
+  if (session->renewing_since != 0 &&
+      now_ms >= session->renewing_since + limit_ms) {
+    push(out, EL_SESSION_RESET_STREAM);
+    session->unanswered++;
+    session->renewing_since = 0;
+    session->renew_at = now_ms;
+  }
+  if (session->renewing_since == 0 && now_ms >= session->renew_at) {
+    session->renewing_since = now_ms;
+    push(out, EL_SESSION_SEND_KEEPALIVE);
+  }
+  if (session->read_at != 0 && now_ms >= session->read_at) {
+    session->read_at = 0;
+    read_key(session, out);
+  }
+  if (session->audit_at != 0 && now_ms >= session->audit_at) {
+    session->audit_at = 0;
+    session->is_auditing = true;
+    push(out, EL_SESSION_AUDIT_LEASE);
+  }
+}
+
+static void on_close(el_session *session, int64_t now_ms,
+                     el_session_actions *out) {
+  if (session->state == EL_SESSION_ALIVE && revoke(session, now_ms, out)) {
+    session->state = EL_SESSION_REVOKING;
+    session->failures = 0;
+    session->renew_at = 0;
+  } else if (session->state == EL_SESSION_ALIVE) {
+    end_session(session, EL_SESSION_END_LEFT_TO_EXPIRE, out);
+  } else if (session->state != EL_SESSION_REVOKING) {
+    end_session(session, EL_SESSION_END_CLOSED, out);
+  }
+  session->hold_deadline = 0;
+}
+
+static void on_abandon(el_session *session, int64_t now_ms,
+                       el_session_actions *out) {
+  if (session->state == EL_SESSION_ALIVE) {
+    abandon(session, now_ms, out);
+  } else {
+    on_close(session, now_ms, out); /* there is no lease to revoke yet */
+  }
+}
+
+static void on_revoke_answer(el_session *session, const el_session_event *event,
+                             int64_t now_ms, el_session_actions *out) {
+  if (session->state != EL_SESSION_REVOKING || event->id != session->id) return;
+  if (event->outcome.is_done) {
+    end_session(session, EL_SESSION_END_CLOSED, out);
+  } else if (el_outcome_is_final(&event->outcome)) {
+    lose_lease(session, now_ms, out);
+  } else {
+    session->renew_at = el_retry_next(&event->outcome, now_ms,
+                                      &session->failures, session->salt);
+  }
+}
+
+/* ---- step ---- */
+
+static void take_earlier(int64_t *wake_at, int64_t at) {
+  if (at != 0 && (*wake_at == 0 || at < *wake_at)) *wake_at = at;
+}
+
+static int64_t next_wake(const el_session *session, int64_t now_ms) {
+  int64_t wake_at = 0;
+  if (session->state == EL_SESSION_GRANTING ||
+      session->state == EL_SESSION_REVOKING) {
+    take_earlier(&wake_at, session->renew_at);
+  } else if (session->state == EL_SESSION_ALIVE) {
+    take_earlier(&wake_at,
+                 session->renewing_since != 0
+                     ? session->renewing_since + answer_limit_ms(session)
+                     : session->renew_at);
+    take_earlier(&wake_at, session->read_at);
+    take_earlier(&wake_at, session->audit_at);
+    take_earlier(&wake_at, session->hold_deadline);
+  }
+  return wake_at != 0 && wake_at <= now_ms ? now_ms + 1 : wake_at;
+}
+
+void el_session_step(el_session *session, const el_session_event *event,
+                     int64_t now_ms, el_session_actions *out) {
+  out->n = 0;
+  check_expiry(session, now_ms, out);
+  switch (event->kind) {
+    case EL_SESSION_ON_NEEDED:
+      if (session->state == EL_SESSION_NEW) {
+        on_needed(session, now_ms, out);
+      }
+      break;
+    case EL_SESSION_ON_GRANT_ANSWER:
+      on_grant_answer(session, event, now_ms, out);
+      break;
+    case EL_SESSION_ON_KEEPALIVE_ANSWER:
+      if (session->state == EL_SESSION_ALIVE)
+        on_keepalive_answer(session, event, now_ms, out);
+      break;
+    case EL_SESSION_ON_READ_ANSWER:
+      if (session->state == EL_SESSION_ALIVE)
+        on_read_answer(session, event, now_ms, out);
+      break;
+    case EL_SESSION_ON_PROOF:
+      if (session->state == EL_SESSION_ALIVE) on_proof(session, event, now_ms);
+      break;
+    case EL_SESSION_ON_LEASE_GONE:
+      if (session->state == EL_SESSION_ALIVE) lose_lease(session, now_ms, out);
+      break;
+    case EL_SESSION_ON_HOLDS_CHANGED:
+      session->holds = event->holds;
+      if (session->holds == 0) session->read_at = 0;
+      break;
+    case EL_SESSION_ON_CLOSE:
+      on_close(session, now_ms, out);
+      break;
+    case EL_SESSION_ON_ABANDON:
+      on_abandon(session, now_ms, out);
+      break;
+    case EL_SESSION_ON_REVOKE_ANSWER:
+      on_revoke_answer(session, event, now_ms, out);
+      break;
+    case EL_SESSION_ON_PUT_IN_DOUBT:
+      if (session->state == EL_SESSION_ALIVE) on_put_in_doubt(session, now_ms);
+      break;
+    case EL_SESSION_ON_AUDIT_ANSWER:
+      if (session->state == EL_SESSION_ALIVE)
+        on_audit_answer(session, event, now_ms);
+      break;
+    case EL_SESSION_ON_UNUSED:
+      if (session->state == EL_SESSION_ALIVE) on_unused(session, now_ms, out);
+      break;
+    case EL_SESSION_ON_CONFIRM:
+      if (session->state == EL_SESSION_ALIVE) on_confirm(session, now_ms);
+      break;
+    case EL_SESSION_ON_TIMER:
+      on_timer(session, now_ms, out);
+      break;
+  }
+  session->wake_at = next_wake(session, now_ms);
+}
