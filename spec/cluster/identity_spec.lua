@@ -205,7 +205,7 @@ describe("another cluster at the second endpoint", function()
     etcd:kill()
     local results = ask(idle, "return client:lock('x', { timeout = 5 })")
     assert.same({ "nil", "conflict" }, { results[1], results[3] }, results[2])
-    assert.matches("another cluster", results[2])
+    assert.matches("another etcd cluster", results[2])
     assert.same({ "cluster_changed" }, ask(child, "return lock:wait_lost(15)"))
     assert_refused(child)
     -- The clients leave no key and no lease in the other cluster.

@@ -65,5 +65,5 @@ it('regression 013: a pending release ends as "lost" if another cluster is found
   etcd:wipe(true)
   local results = remote.answer_of(child, 40)
   assert.same({ "false", "lost" }, { results[1], results[3] })
-  assert.matches("another cluster", results[2])
+  assert.matches("another etcd cluster", results[2])
 end)

@@ -39,7 +39,7 @@ describe("regression 018: connect", function()
     local free
     repeat
       local message = child:expect "^refused\t(.*)\tnomem$"
-      free = message:match "needs 8 free descriptors, and there are (%d):"
+      free = message:match "needs 8 free descriptors, but only (%d) can be opened:"
       assert.is_string(free, message)
       assert.matches("RLIMIT_NOFILE", message, 1, true)
     until free == "7"
@@ -61,7 +61,7 @@ describe("regression 018: connect", function()
       client:close()
     ]]
     local message = child:expect "^refused\tnil\t(.*)\tnomem$"
-    assert.matches("needs 11 threads, and %d+ can be started", message)
+    assert.matches("needs 11 threads, but only %d+ can be started", message)
     assert.matches("pids.max", message, 1, true)
     child:expect "^connected\tetcdlock.lock"
   end)
