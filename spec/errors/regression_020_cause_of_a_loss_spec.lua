@@ -25,8 +25,8 @@ it("regression 020: unlock and check name a stopped process as cause of the loss
     child:kill "sigcont"
     local results = remote.answer_of(child)
     assert.same({ "nil", "lost" }, { results[1], results[3] })
-    assert.matches("its lease was not proven alive in time: this process stood still for %d+%.%d s$",
-      results[2])
+    local cause = "its lease was not proven alive in time: this process stood still for %d+%.%d s$"
+    assert.matches(cause, results[2])
   end
 end)
 

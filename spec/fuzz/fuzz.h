@@ -1,5 +1,5 @@
-/* fuzz: what the fuzz targets share. Each target is a program, and the only file of it that includes
- * this header: an input that is taken apart, and a network that answers with its parts.
+/* fuzz: what the fuzz targets share. Each target is a program, and the only file of it that
+ * includes this header: an input that is taken apart, and a network that answers with its parts.
  *
  * A target aborts on what no input may cause. The sanitizers find the rest.
  */

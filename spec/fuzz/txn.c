@@ -1,4 +1,5 @@
-/* Answers to one transaction, or to a batch of several, and what the rules of a lock read in them. */
+/* Answers to one transaction, or to a batch of several, and what the rules of a lock read in
+ * them. */
 #include "fuzz.h"
 
 #include "base/timer.h"

@@ -1,4 +1,5 @@
-/* Messages of a watch stream. Between them watches start and stop, and the stream is opened again. */
+/* Messages of a watch stream. Between them watches start and stop, and the stream is opened
+ * again. */
 #include "fuzz.h"
 
 #include "base/clock.h"

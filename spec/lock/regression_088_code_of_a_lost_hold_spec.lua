@@ -25,18 +25,18 @@ local CALLS = {
   downgrade = function(lock) return lock:downgrade() end,
 }
 
--- What ends a hold -> the options of the lock, a function that does it, and the reason of the loss.
+-- What ends a hold -> a function that does it, and the reason of the loss.
 local ENDS = {
-  max_hold = { { max_hold = 0.5 }, function() end, "max_hold" },
-  ["the deletion of its key"] = { {}, function(lock) etcd:del(lock:key()) end, "deleted" },
+  max_hold = { function(lock) assert(lock:expire(0.5)) end, "max_hold" },
+  ["the deletion of its key"] = { function(lock) etcd:del(lock:key()) end, "deleted" },
 }
 
 describe("regression 088: a hold that is ended by", function()
   for what, case in pairs(ENDS) do
     for name, call in pairs(CALLS) do
       it(("%s while %s waits for an earlier write is lost to it"):format(what, name), function()
-        local opts, finish, reason = (table.unpack or unpack)(case)
-        local lock = assert(client:write_lock("a", opts))
+        local finish, reason = (table.unpack or unpack)(case)
+        local lock = assert(client:write_lock "a")
         clients.await_watched(client, lock)
         server:hold_back "Txn"
         local earlier = clients.start_put(client, lock, KEY, "1", 1)

@@ -44,7 +44,7 @@ static void init_keys(el_keys *keys, const call *what) {
 /* A transaction with the memory that it points to. */
 typedef struct sheet {
   el_keys keys;
-  el_lock_txn recipe;
+  el_lock_txn built;
   el_op ops[NAMES_MAX];
   char texts[NAMES_MAX][EL_KEY_SIZE];
 } sheet;
@@ -80,8 +80,7 @@ static void build_write(const call *what, sheet *on) {
       on->ops[0] = el_lock_txn_downgrade_op(&who, on->texts[0]);
       break;
   }
-  el_lock_txn_build_guarded(&on->recipe, &who, &what->order, on->ops,
-                            (size_t)n);
+  el_lock_txn_build_guarded(&on->built, &who, &what->order, on->ops, (size_t)n);
 }
 
 /* Builds the transaction of |what|, which must not be moved. */
@@ -90,16 +89,16 @@ static void build(const call *what, sheet *on) {
   init_keys(&on->keys, what);
   switch (what->kind) {
     case CALL_CONTENTION:
-      el_lock_txn_build_contention(&on->recipe, &on->keys);
+      el_lock_txn_build_contention(&on->built, &on->keys);
       return;
     case CALL_WRITE:
       build_write(what, on);
       return;
     case CALL_TOUCH:
-      el_lock_txn_build_touch(&on->recipe, &who);
+      el_lock_txn_build_touch(&on->built, &who);
       return;
     default:
-      el_lock_txn_build(&on->recipe, &on->keys, &what->ask, what->rev,
+      el_lock_txn_build(&on->built, &on->keys, &what->ask, what->rev,
                         (el_bytes){"", 0});
   }
 }
@@ -110,9 +109,9 @@ bool request_is_local(const call *what) {
   if (what->kind == CALL_AUDIT) return true;
   if (what->kind != CALL_ENTRY) return false;
   build(what, &on);
-  is_local = on.recipe.txn.n_compares == 0;
-  for (size_t i = 0; i < on.recipe.txn.n_then; i++) {
-    is_local = is_local && on.recipe.txn.then[i].serializable;
+  is_local = on.built.txn.n_compares == 0;
+  for (size_t i = 0; i < on.built.txn.n_then; i++) {
+    is_local = is_local && on.built.txn.then[i].serializable;
   }
   el_keys_destroy(&on.keys);
   return is_local;
@@ -141,15 +140,15 @@ static void conclude(const call *what, const sheet *on, txn_result *result,
 }
 
 /* Applies it: built and read by protocol/lock_txn.c. */
-static void run_recipe(store *st, const call *what, const int64_t *old_rev,
-                       reply *out) {
+static void run_txn(store *st, const call *what, const int64_t *old_rev,
+                    reply *out) {
   static txn_result result; /* large */
   sheet on;
   build(what, &on);
   if (old_rev != NULL) {
-    txn_read(st, &on.recipe.txn, *old_rev, &result);
+    txn_read(st, &on.built.txn, *old_rev, &result);
   } else {
-    txn_apply(st, &on.recipe.txn, &result);
+    txn_apply(st, &on.built.txn, &result);
   }
   conclude(what, &on, &result, out);
   el_keys_destroy(&on.keys);
@@ -164,12 +163,12 @@ bool request_apply_batch(store *st, const call *const *calls, int n,
   bool succeeded[REQUEST_BATCH_MAX], sound = true;
   for (int i = 0; i < n; i++) {
     build(calls[i], &on[i]);
-    succeeded[i] = txn_judge(st, &on[i].recipe.txn);
-    sound = sound && txn_is_sound(st, &on[i].recipe.txn, succeeded[i]);
+    succeeded[i] = txn_judge(st, &on[i].built.txn);
+    sound = sound && txn_is_sound(st, &on[i].built.txn, succeeded[i]);
   }
   store_begin_batch(st);
   for (int i = 0; i < n && sound; i++) {
-    txn_run(st, &on[i].recipe.txn, succeeded[i], &results[i]);
+    txn_run(st, &on[i].built.txn, succeeded[i], &results[i]);
   }
   store_end_batch(st);
   for (int i = 0; i < n; i++) {
@@ -190,10 +189,10 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
     case CALL_READ_KEY:
     case CALL_WRITE:
     case CALL_TOUCH:
-      run_recipe(st, what, NULL, out);
+      run_txn(st, what, NULL, out);
       return;
     case CALL_CONTENTION:
-      run_recipe(st, what, NULL, out);
+      run_txn(st, what, NULL, out);
       break;
     case CALL_GRANT:
       store_grant(st, what->lease, what->ttl_ms, now_ms, late_ms);
@@ -217,7 +216,7 @@ void request_apply(store *st, const call *what, int64_t now_ms, int late_ms,
 void request_read_at(store *st, const call *what, int64_t rev, reply *out) {
   memset(out, 0, sizeof *out);
   if (what->kind != CALL_AUDIT) {
-    run_recipe(st, what, &rev, out);
+    run_txn(st, what, &rev, out);
     return;
   }
   audit(st, what, rev, out);

@@ -68,8 +68,8 @@ pid_t el_child_start(char *const argv[], char *const env[],
   pid_t parent = getpid();
   pid_t pid;
   if (pipe2(report, O_CLOEXEC) != 0) return -errno;
-  /* Orphans of the command become children of this process, which reaps them. One that
-   * nobody reaps would count as a member of its group for ever. */
+  /* Orphans of the command become children of this process, which reaps them. An
+   * unreaped orphan stays a member of its process group. */
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   signal(SIGTTOU, SIG_IGN);
   /* No signal handler of this program may run in the child. */

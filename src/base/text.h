@@ -25,7 +25,7 @@ locale_t el_c_locale_enter(void);
 void el_c_locale_leave(locale_t previous);
 
 /* el_errno_text returns the untranslated text of |code|, a value of errno. It
- * is valid until the thread's next call. @thread any */
+ * is valid until this thread calls el_errno_text again. @thread any */
 const char *el_errno_text(int code);
 
 #endif

@@ -44,8 +44,9 @@ struct el_auth {
   el_error refusal;         /* the last definite refusal of Authenticate */
   int64_t refusal_until_ms; /* it is repeated until then */
   el_timers *timers;
-  el_timer refuse_timer; /* ends, with the refusal, the waits that begin
-                            meanwhile: not within el_auth_await_token */
+  /* fails the waits that begin before refusal_until_ms; a timer, because el_auth_await_token must
+   * not call |done| */
+  el_timer refuse_timer;
   STAILQ_HEAD(token_wait_list, el_token_wait) waiting;
   el_failover_listener listener;
   bool is_stopped;

@@ -30,8 +30,8 @@ void el_auth_free(el_auth *auth);
 void el_auth_call(el_auth *auth, const el_call_request *request,
                   el_call_done done, void *arg);
 
-/* Waits until a stream may be opened; embedded in its owner. A stream without a token would not be
- * refused if there is a client certificate: etcd would take its name for the user. */
+/* el_token_wait waits until a stream may be opened; embedded in its owner. A stream without a token
+ * would not be refused if there is a client certificate: etcd would take its name for the user. */
 typedef struct el_token_wait el_token_wait;
 struct el_token_wait {
   void (*done)(el_token_wait *wait, const el_error *err);
@@ -43,15 +43,15 @@ struct el_token_wait {
 bool el_auth_is_ready(const el_auth *auth);
 
 /* el_auth_await_token calls wait->done, later, when a stream may be opened (code EL_OK), or with
- * the reason for which there is no token. @thread io */
+ * the error that prevents a token. After el_auth_stop it is not called. @thread io */
 void el_auth_await_token(el_auth *auth, el_token_wait *wait);
 
 /* el_auth_cancel_wait ends |wait| without a call of done. Harmless if it is not waiting.
  * @thread io */
 void el_auth_cancel_wait(el_auth *auth, el_token_wait *wait);
 
-/* el_auth_report tells that a stream has ended, or that etcd has refused a watch, because of |err|.
- * If that was the token, a new one is requested. @thread io */
+/* el_auth_report handles |err|, with which a stream or a watch ended: if the token is invalid, it
+ * requests a new one. @thread io */
 void el_auth_report(el_auth *auth, const el_error *err);
 
 /* el_auth_channel returns the channel on which calls are sent. @thread io */

@@ -7,16 +7,17 @@
 #include "etcd/auth.h"
 #include "etcd/txn.h"
 
-/* The number and kinds of the results that the answer to a transaction must have. */
+/* el_txn_shape is the number and kinds of the results that the answer to a transaction must
+ * have. */
 typedef struct el_txn_shape {
   const uint8_t *kinds; /* of the |n_then| operations, then of the |n_otherwise|
                            ones; see ONE_KEY in kv.c */
   size_t n_then, n_otherwise;
-  bool
-      is_plain; /* no condition of it can fail: the answer must say succeeded */
+  /* no condition of it can fail: the answer must say succeeded */
+  bool is_plain;
 } el_txn_shape;
 
-/* An encoded transaction. */
+/* el_packed_txn is an encoded transaction. */
 typedef struct el_packed_txn {
   uint8_t *bytes; /* NULL: none. After the |len| bytes: |key| and the kinds */
   size_t len;
@@ -36,7 +37,7 @@ void el_kv_pack(el_packed_txn *to, const el_txn *txn);
 /* el_packed_txn_free frees what |packed| holds. @thread any */
 void el_packed_txn_free(el_packed_txn *packed);
 
-/* Takes over |answer|. */
+/* el_txn_done receives the answer, which it owns. */
 typedef void (*el_txn_done)(void *arg, el_txn_answer *answer);
 
 /* el_kv_send sends |packed|, which may be freed at once. |done| is called exactly once, later.

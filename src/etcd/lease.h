@@ -27,7 +27,7 @@ void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
                     int64_t timeout_ms, el_lease_done done, void *arg);
 
 /* el_lease_revoke revokes lease |id|, which deletes its keys. If etcd does not know the lease, the
- * answer is an error with lease_gone. @thread io */
+ * answer is an error with |is_lease_gone|. @thread io */
 void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                      el_lease_done done, void *arg);
 

@@ -8,7 +8,7 @@
 
 #include "etcd/auth.h"
 
-/* Valid during the callback only. */
+/* el_member_status is the answer to Status; valid during the callback only. */
 typedef struct el_member_status {
   el_error err;    /* code EL_OK: the rest is filled */
   int64_t took_us; /* from the request to the answer, in microseconds */
@@ -20,6 +20,7 @@ typedef struct el_member_status {
   size_t n_problems;
 } el_member_status;
 
+/* el_maintenance_done receives the answer. */
 typedef void (*el_maintenance_done)(void *arg, const el_member_status *status);
 
 /* el_maintenance_status sends Status to |member| (from 0) of the channel of |auth|. |done| is

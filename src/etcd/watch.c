@@ -29,8 +29,8 @@ struct el_watches {
                             answer; above last_id: all have one; 0: no create
                             was sent */
   el_timer reopen;       /* opens the stream again */
-  int64_t
-      reopen_delay_ms; /* the last delay; 0: none since a watch was created */
+  /* the last delay; 0: none since a watch was created */
+  int64_t reopen_delay_ms;
   uint64_t salt;       /* of the jitter of that delay */
   el_token_wait token; /* waits until the stream may be opened */
   el_failover_listener listener;

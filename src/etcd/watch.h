@@ -12,14 +12,15 @@
 #include <stdint.h>
 
 #include "base/hash.h"
+#include "base/timer.h"
 #include "etcd/auth.h"
 #include "etcd/kv.h"
-#include "base/timer.h"
 
-/* The watch stream with its watches. */
+/* el_watches is the watch stream with its watches. */
 typedef struct el_watches el_watches;
 typedef struct el_watch el_watch;
 
+/* el_watch_event is one event of a watch. */
 typedef struct el_watch_event {
   enum {
     EL_WATCH_CREATED, /* events come from now on; rev: the store's revision */
@@ -33,7 +34,7 @@ typedef struct el_watch_event {
   el_error err; /* REFUSED */
 } el_watch_event;
 
-/* A watch of one key, or of all keys with a prefix; embedded in its owner. */
+/* el_watch is a watch of one key, or of all keys with a prefix; embedded in its owner. */
 struct el_watch {
   void (*on_event)(el_watch *watch, const el_watch_event *event);
   /* The rest is written by watch.c only. */
@@ -58,7 +59,7 @@ void el_watch_start(el_watches *watches, el_watch *watch, el_bytes key);
 void el_watch_start_prefix(el_watches *watches, el_watch *watch,
                            el_bytes prefix);
 
-/* el_watch_move has |to| take the place of |from|, which must be started and is stopped. |key| is
+/* el_watch_move transfers the running watch of |from| to |to|; |from| is then not started. |key| is
  * the same key, in memory that lives until |to| is stopped. @thread io */
 void el_watch_move(el_watches *watches, el_watch *from, el_watch *to,
                    el_bytes key);

@@ -30,9 +30,9 @@ struct el_client {
   el_watch_cache *watch_cache;
   el_sessions *sessions;
   el_alarms *alarms;
-  el_failover_listener move; /* tells when the channel changes its member */
-  size_t member;             /* in use, before such a change */
-  bool has_left_cluster;     /* another cluster answered */
+  el_failover_listener failover; /* tells when the channel changes its member */
+  size_t member;                 /* in use, before such a change */
+  bool has_left_cluster;         /* another cluster answered */
   bool is_closing;
   bool is_stopping;
   el_timer close_timer; /* ends the budget of close */
@@ -43,38 +43,38 @@ struct el_client {
 /* If another cluster answers, all holds are lost and all leases given up. */
 static void leave_cluster(el_client *cl) {
   const el_error *wrong = el_request_queue_wrong_cluster(cl->shared->requests);
-  el_client_session *first = el_sessions_first(cl->sessions), *world;
+  el_client_session *first = el_sessions_first(cl->sessions), *session;
   if (wrong == NULL || cl->has_left_cluster) return;
   cl->has_left_cluster = true;
-  for (world = first; world != NULL; world = world->next) {
-    el_session_driver_end_holds(world->driver, EL_LOSS_CLUSTER);
+  for (session = first; session != NULL; session = session->next) {
+    el_session_driver_end_holds(session->driver, EL_LOSS_CLUSTER);
   }
   el_local_queues_leave_cluster(cl->shared->queues, wrong);
-  for (world = first; world != NULL; world = world->next) {
-    el_session_driver_abandon(world->driver);
+  for (session = first; session != NULL; session = session->next) {
+    el_session_driver_abandon(session->driver);
   }
 }
 
-static void handle_news(el_client *cl, el_client_session *world) {
-  el_session_driver *session = world->driver;
-  unsigned news = el_session_driver_take_news(session);
+static void handle_news(el_client *cl, el_client_session *session) {
+  el_session_driver *driver = session->driver;
+  unsigned news = el_session_driver_take_news(driver);
   if (news & EL_SESSION_NEWS_EXPIRED) {
-    el_local_queues_expire(cl->shared->queues, world);
+    el_local_queues_expire(cl->shared->queues, session);
   }
   if (news & EL_SESSION_NEWS_ENDED) {
-    el_session_driver_end_holds(session, EL_LOSS_REVOKED);
-    el_local_queues_end_session(cl->shared->queues, world,
-                                el_session_driver_end(session));
+    el_session_driver_end_holds(driver, EL_LOSS_REVOKED);
+    el_local_queues_end_session(cl->shared->queues, session,
+                                el_session_driver_end(driver));
     if (!cl->is_closing) {
-      el_session_driver_renew(session);
+      el_session_driver_renew(driver);
     }
   }
   if (news & EL_SESSION_NEWS_REFUSED) {
-    el_local_queues_fail_for_lease(cl->shared->queues, world,
-                                   el_session_driver_last_error(session));
+    el_local_queues_fail_for_lease(cl->shared->queues, session,
+                                   el_session_driver_last_error(driver));
   }
   if (news & EL_SESSION_NEWS_READY) {
-    el_local_queues_start(cl->shared->queues, world);
+    el_local_queues_start(cl->shared->queues, session);
   }
 }
 
@@ -106,8 +106,8 @@ static void stop_if_closed(el_client *cl) {
   }
 }
 
-/* settle runs after every event on the I/O thread. A step function must not be called while another
- * one's action is carried out, so each part collects its events, and settle passes them on.
+/* settle runs after every event on the I/O thread. A part is not stepped while it carries out its
+ * own actions, so what concerns the parts above it is collected as news, and settle passes them on.
  *
  * The order is that of danger:
  *  1. Losses come first. No holder may look held, and no waiter be granted, because of a session
@@ -119,25 +119,25 @@ static void stop_if_closed(el_client *cl) {
  *  3. The local queues start their next waiters, because each step before may have freed an entry.
  *  4. The sessions learn how many keys there are, when that number is final. */
 static void settle_once(el_client *cl) {
-  el_client_session *first = el_sessions_first(cl->sessions), *world;
+  el_client_session *first = el_sessions_first(cl->sessions), *session;
   leave_cluster(cl);
-  for (world = first; world != NULL; world = world->next) {
-    handle_news(cl, world);
+  for (session = first; session != NULL; session = session->next) {
+    handle_news(cl, session);
   }
   publish_breaker(cl);
-  for (world = first; world != NULL; world = world->next) {
-    el_session_driver_publish_hold_deadline(world->driver);
-    el_client_session_settle_proving(world);
+  for (session = first; session != NULL; session = session->next) {
+    el_session_driver_publish_hold_deadline(session->driver);
+    el_client_session_settle_proving(session);
   }
   el_local_queues_settle(cl->shared->queues);
-  for (world = first; world != NULL; world = world->next) {
-    if (world->wanted && !cl->is_closing) {
-      el_session_driver_need(world->driver);
+  for (session = first; session != NULL; session = session->next) {
+    if (session->wanted && !cl->is_closing) {
+      el_session_driver_need(session->driver);
     }
-    world->wanted = false;
-    el_session_driver_update_holds(world->driver);
-    if (world->users == 0) {
-      el_session_driver_set_unused(world->driver);
+    session->wanted = false;
+    el_session_driver_update_holds(session->driver);
+    if (session->users == 0) {
+      el_session_driver_set_unused(session->driver);
     }
   }
 }
@@ -158,8 +158,8 @@ static void on_key_found(void *arg, int64_t lease, el_bytes key) {
   el_local_queues_add_found_key(cl->shared->queues, lease, key);
 }
 
-static void on_moved(el_failover_listener *move, const el_error *why) {
-  el_client *cl = EL_CONTAINER_OF(move, el_client, move);
+static void on_failover(el_failover_listener *listener, const el_error *why) {
+  el_client *cl = EL_CONTAINER_OF(listener, el_client, failover);
   const char *left = el_channel_address(cl->channel, cl->member);
   cl->member = el_channel_member(cl->channel);
   el_events_note(&cl->shared->events,
@@ -174,13 +174,13 @@ static void run_open(el_command *command) {
   el_shared *shared = cl->shared;
   el_options *options = cl->options;
   el_timers *timers = el_loop_timers(cl->loop);
-  el_session_env session;
-  el_client_session world;
+  el_session_env env;
+  el_client_session template;
   cl->channel =
       el_channel_new(cl->loop, options->endpoints, options->n, options->tls);
   cl->member = el_channel_member(cl->channel);
-  cl->move.on_failover = on_moved;
-  el_channel_add_listener(cl->channel, &cl->move);
+  cl->failover.on_failover = on_failover;
+  el_channel_add_listener(cl->channel, &cl->failover);
   shared->auth = el_auth_new(cl->channel, timers, options->user,
                              options->password, options->token);
   options->tls = NULL;                      /* the channel owns it */
@@ -189,22 +189,22 @@ static void run_open(el_command *command) {
   shared->timers = timers;
   shared->requests = el_request_queue_new(shared->auth, timers,
                                           &shared->counters, &shared->events);
-  session = (el_session_env){.auth = shared->auth,
-                             .requests = shared->requests,
-                             .timers = timers,
-                             .handle = shared,
-                             .ttl_ms = options->plain.ttl_ms,
-                             .found_key = on_key_found,
-                             .arg = cl};
+  env = (el_session_env){.auth = shared->auth,
+                         .requests = shared->requests,
+                         .timers = timers,
+                         .shared = shared,
+                         .ttl_ms = options->plain.ttl_ms,
+                         .found_key = on_key_found,
+                         .arg = cl};
   shared->watches = el_watches_new(shared->auth, timers);
   cl->watch_cache = el_watch_cache_new(shared->watches, timers);
-  world = (el_client_session){.auth = shared->auth,
-                              .requests = shared->requests,
-                              .watches = shared->watches,
-                              .watch_cache = cl->watch_cache,
-                              .timers = timers,
-                              .counters = &shared->counters};
-  cl->sessions = el_sessions_new(&session, &world);
+  template = (el_client_session){.auth = shared->auth,
+                                 .requests = shared->requests,
+                                 .watches = shared->watches,
+                                 .watch_cache = cl->watch_cache,
+                                 .timers = timers,
+                                 .counters = &shared->counters};
+  cl->sessions = el_sessions_new(&env, &template);
   shared->queues = el_local_queues_new(cl->sessions, &options->plain.handoff);
   cl->alarms = el_alarms_new(timers);
   el_options_free(options);
@@ -219,7 +219,7 @@ static void on_close_budget_spent(el_timer *timer) {
 
 static void run_close(el_command *command) {
   el_client *cl = EL_CONTAINER_OF(command, el_client, close_command);
-  el_client_session *world = el_sessions_first(cl->sessions);
+  el_client_session *session = el_sessions_first(cl->sessions);
   el_error err;
   cl->is_closing = true;
   el_error_set(&err, EL_CLOSED, "the client was closed");
@@ -227,8 +227,8 @@ static void run_close(el_command *command) {
   cl->shared->closed = err;
   el_guarded_fail_all(cl->shared);
   el_watcher_close_all(cl->shared);
-  for (; world != NULL; world = world->next) {
-    el_session_driver_close(world->driver);
+  for (; session != NULL; session = session->next) {
+    el_session_driver_close(session->driver);
   }
   cl->close_timer.on_due = on_close_budget_spent;
   el_timers_set(el_loop_timers(cl->loop), &cl->close_timer,

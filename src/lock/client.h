@@ -38,7 +38,7 @@ void el_client_join(el_client *cl);
 /* el_client_free frees a client after el_client_join; its locks may live on. @thread any */
 void el_client_free(el_client *cl);
 
-/* @thread lua */
+/* el_client_shared returns the shared part of |cl|. @thread lua */
 el_shared *el_client_shared(const el_client *cl);
 
 /* el_client_alive_ms returns for how many milliseconds from now the session's lease is proven; 0:

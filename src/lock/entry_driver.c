@@ -68,8 +68,9 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   step(driver, &event);
 }
 
-/* Reads for keys of unknown outcome, and retries, are background requests unless a local waiter or
- * an unlock waits for them. The first delete is not: other clients may wait for the key. */
+/* Audit reads and retries are background requests, unless a caller or a local waiter needs the
+ * entry. If an unlock waits, the first retry is in the foreground too. The first delete always is,
+ * because other clients may wait for the key. */
 static bool is_background(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   if (entry->is_wanted || driver->is_expedited) return false;
@@ -79,7 +80,7 @@ static bool is_background(const el_entry_driver *driver) {
 
 static void send(el_entry_driver *driver, const el_entry_action *action) {
   el_sent *out = el_alloc(sizeof *out);
-  EL_UNINITIALIZED el_lock_txn recipe;
+  EL_UNINITIALIZED el_lock_txn built;
   out->request.done = on_answer;
   out->request.is_background = is_background(driver);
   out->request.counted_as = counted_as[action->request];
@@ -92,9 +93,9 @@ static void send(el_entry_driver *driver, const el_entry_action *action) {
   out->driver = driver;
   out->action = *action;
   driver->sent = out;
-  el_lock_txn_build(&recipe, &driver->keys, action, driver->entry.rev,
+  el_lock_txn_build(&built, &driver->keys, action, driver->entry.rev,
                     driver->value);
-  el_request_queue_send(driver->session->requests, &out->request, &recipe.txn);
+  el_request_queue_send(driver->session->requests, &out->request, &built.txn);
 }
 
 /* ---- watches ---- */
@@ -108,7 +109,7 @@ typedef struct el_key_watch {
   char key[]; /* the key that is watched */
 } el_key_watch;
 
-/* all_created_rev returns the revision at which the last watch was created; 0: some are not created
+/* all_created_rev returns the largest revision that the watches have seen; 0: one is not created
  * yet. One read when all are created replaces one after each. (If the last one is refused, no read
  * follows; the entry's periodic read finds what was missed.) */
 static int64_t all_created_rev(const el_entry_driver *driver) {

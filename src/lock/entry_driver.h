@@ -1,6 +1,6 @@
-/* entry_driver: carries out the actions of one entry (protocol/entry.h): requests, watches and timers.
- * Their answers become events of the entry; what it decides is reported to the local queue. I/O
- * thread only.
+/* entry_driver: carries out the actions of one entry (protocol/entry.h): requests, watches and
+ * timers. Their answers become events of the entry; what it decides is reported to the local queue.
+ * I/O thread only.
  *
  * An entry belongs to one session. It may outlive that until its last request is answered. */
 #ifndef ETCDLOCK_LOCK_ENTRY_DRIVER_H
@@ -18,9 +18,10 @@
 typedef struct el_entry_driver el_entry_driver;
 
 typedef struct el_entry_events {
-  /* reported is called for each action from EL_ENTRY_REPORT_GRANTED on. */
+  /* reported is called for each action that the driver does not carry out itself. */
   void (*reported)(el_entry_driver *driver, const el_entry_action *action);
-  /* stepped is called after each step: the entry may be free, or over. It may free the driver. */
+  /* stepped is called after each step: the entry may now be IDLE or ENDED. It may free the
+   * driver. */
   void (*stepped)(el_entry_driver *driver);
 } el_entry_events;
 
@@ -79,7 +80,7 @@ void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end);
  * |session| can prove now. @thread io */
 void el_client_session_settle_proving(el_client_session *session);
 
-/* el_entry_driver_watch_size returns the bytes of one watch, for statistics. @thread any */
+/* el_entry_driver_watch_size returns the bytes of one watch, for benchmarks. @thread any */
 size_t el_entry_driver_watch_size(void);
 
 #endif

@@ -43,18 +43,19 @@ typedef struct el_event {
 enum { EL_EVENTS_MAX = 128 };
 
 typedef struct el_events {
-  bool are_wanted;      /* record all kinds; set before the I/O thread starts */
-  atomic_bool has_some; /* true if |n| or a count in |dropped| is not 0 */
-  pthread_mutex_t mu;   /* guards the rest; a leaf */
-  unsigned first, n;    /* index of the oldest event, number of events */
-  el_event *ring;       /* EL_EVENTS_MAX events; NULL until the first */
+  bool are_wanted; /* record all kinds; set before the I/O thread starts */
+  /* set when an event is recorded, dropped or about to be; cleared when the ring is found empty */
+  atomic_bool has_some;
+  pthread_mutex_t mu; /* guards the rest; a leaf */
+  unsigned first, n;  /* index of the oldest event, number of events */
+  el_event *ring;     /* EL_EVENTS_MAX events; NULL until the first */
   int64_t dropped[EL_EVENT_KINDS]; /* not recorded, because the ring was full */
 } el_events;
 
-/* @thread any */
+/* el_events_init sets |events| to empty. @thread any */
 void el_events_init(el_events *events);
 
-/* @thread any */
+/* el_events_destroy frees what |events| owns. @thread any */
 void el_events_destroy(el_events *events);
 
 /* el_events_note records |event|, with a copy of its bytes and the present time. @thread any */

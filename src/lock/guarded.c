@@ -43,9 +43,10 @@ struct el_guarded {
   bool has_turn;    /* it is the hold's write that is under way */
   bool is_sent;     /* |request| is under way, with a reference of its own */
   bool is_finished; /* an answer that comes now is ignored */
-  bool is_detached; /* a key of |lk| was found attached to another lease */
-  /* Until the next attempt or the turn, while it is in shared->resting; until the deadline while
-   * the request is under way. */
+  bool
+      is_detached; /* a key of |lk| was found attached to another lease, or none */
+  /* In shared->resting: due at the next attempt, or at the deadline while it is queued. While
+   * |is_sent|: due at the deadline of the request. */
   el_timer timer;
   TAILQ_ENTRY(el_guarded) order_link; /* in the hold's writes */
   TAILQ_ENTRY(el_guarded) link;       /* in shared->resting */
@@ -131,15 +132,15 @@ static void send(el_guarded *guarded, const el_txn *txn) {
 }
 
 static void send_touch(el_guarded *guarded) {
-  EL_UNINITIALIZED el_lock_txn recipe;
+  EL_UNINITIALIZED el_lock_txn built;
   el_guard writer = el_lock_writer(guarded->lk);
   guarded->request.may_be_slow = false;
-  el_lock_txn_build_touch(&recipe, &writer);
-  send(guarded, &recipe.txn);
+  el_lock_txn_build_touch(&built, &writer);
+  send(guarded, &built.txn);
 }
 
 static void send_operations(el_guarded *guarded) {
-  EL_UNINITIALIZED el_lock_txn recipe;
+  EL_UNINITIALIZED el_lock_txn built;
   const el_writes *writes = writes_of(guarded);
   el_txn txn = {.compares = guarded->guards,
                 .n_compares = guarded->guards[0].key.len > 0 ? 2 : 0,
@@ -147,10 +148,10 @@ static void send_operations(el_guarded *guarded) {
                 .n_then = guarded->n_ops};
   if (guarded->lk != NULL) {
     el_guard writer = el_lock_writer(guarded->lk);
-    el_lock_txn_build_guarded(&recipe, &writer,
+    el_lock_txn_build_guarded(&built, &writer,
                               writes != NULL ? &writes->order : NULL,
                               guarded->ops, guarded->n_ops);
-    txn = recipe.txn;
+    txn = built.txn;
   }
   /* A write can't be repeated if its outcome is unknown, so it waits longer for a slow answer. */
   guarded->request.may_be_slow = guarded->writes && !guarded->shared->fail_fast;

@@ -39,7 +39,7 @@ struct client_entry {
   el_local_entry local;
   queue_driver *queue;
   contention_query *query; /* NULL: none is in flight */
-  linger *linger;          /* from WATCH to UNWATCH, else NULL */
+  linger *linger;          /* from START_WATCH to STOP_WATCH, else NULL */
 };
 
 struct el_queue_driver {
@@ -49,7 +49,7 @@ struct el_queue_driver {
   /* EL_MODE_MULTI: 0, or the length of the name that an audit has found */
   uint16_t name_len;
   bool is_changed : 1; /* in |queues->changed| */
-  /* its first waiter, a try, waits for a delete in another queue */
+  /* its first waiter, a try or a share-only wait, waits for a delete in another queue */
   bool is_deferred : 1;
   /* a request of a freed entry may be applied later */
   bool has_unknown_outcome : 1;
@@ -58,7 +58,7 @@ struct el_queue_driver {
   char key[]; /* hash key, see write_hash_key */
 };
 
-/* The slots: numbers that tell apart the multi-locks of one client.
+/* A slot is a number that distinguishes the multi-locks of one client.
  *
  * A slot is used again, because each key that ever existed stays in etcd's index until the store is
  * compacted, and a read of a queue passes all of them. The slot of an entry with a request of
@@ -90,7 +90,7 @@ struct el_local_queues {
   queue_driver *orphans; /* has the entries whose session has ended */
 };
 
-static el_waiter *owner_of(el_acquisition *local) {
+static el_waiter *waiter_of(el_acquisition *local) {
   return EL_CONTAINER_OF(local, el_waiter, local);
 }
 
@@ -352,7 +352,7 @@ static bool visit_conflicting(const el_local_queues *queues,
   return visit_multis(queues, waiter, visit);
 }
 
-static bool is_wanting(queue_driver *queue) {
+static bool has_waiter(queue_driver *queue) {
   return el_local_queue_has_waiters(&queue->local);
 }
 
@@ -380,7 +380,7 @@ static const el_waiter *first_waiting(const queue_driver *queue,
   el_acquisition *first = TAILQ_FIRST(&queue->local.waiting);
   if (first == NULL && event->kind == EL_LOCAL_ON_JOIN)
     first = event->acquisition;
-  return first != NULL ? owner_of(first) : NULL;
+  return first != NULL ? waiter_of(first) : NULL;
 }
 
 /* Tells whether the waiter that leaves, and whose key may linger, conflicts with another waiter. */
@@ -388,7 +388,7 @@ static bool is_wanted_elsewhere(const el_local_queues *queues,
                                 const el_local_event *event) {
   return event->kind == EL_LOCAL_ON_LEAVE &&
          event->acquisition->linger_ms > 0 &&
-         visit_conflicting(queues, owner_of(event->acquisition), is_wanting);
+         visit_conflicting(queues, waiter_of(event->acquisition), has_waiter);
 }
 
 /* An action may step a queue again; the actions of that step are carried out after the others. */
@@ -567,8 +567,9 @@ static unsigned count_known_holders(const queue_driver *queue) {
   return n;
 }
 
-/* find_doubt returns why a try that found other waiters here cannot know whether the lock is free:
- * they have no answer either. NULL: the lock is taken. */
+/* find_doubt explains a try that failed because of other acquisitions of this client. It returns
+ * the error that kept those from an answer: the lock may be free. NULL: the lock is known to be
+ * taken, or no attempt has failed. */
 static const el_error *find_doubt(const queue_driver *queue) {
   unsigned most = mode_of(queue) == EL_MODE_PERMIT ? queue->local.permits : 1;
   return count_known_holders(queue) >= most ? NULL
@@ -605,7 +606,7 @@ static void set_wait_deadline(el_waiter *waiter) {
   }
 }
 
-static void set_hard_end(el_waiter *waiter) {
+static void set_max_hold_timer(el_waiter *waiter) {
   int64_t end_ms = waiter->events->max_hold_end(waiter);
   if (end_ms != INT64_MAX) {
     el_timers_set(timers_of(waiter->queue), &waiter->timer, end_ms);
@@ -641,7 +642,7 @@ static void on_timer(el_timer *timer) {
   if (!el_waiter_is_holding(waiter)) {
     on_deadline(waiter);
   } else if (el_now_ms() < waiter->events->max_hold_end(waiter)) {
-    set_hard_end(waiter); /* it was moved a moment ago */
+    set_max_hold_timer(waiter); /* it was moved a moment ago */
   } else {
     step(waiter->queue, &end);
   }
@@ -653,7 +654,7 @@ static void on_timer(el_timer *timer) {
 static void set_value(client_entry *at) {
   el_acquisition *first = TAILQ_FIRST(&at->local.acquisitions);
   at->driver.value = first != NULL && first->state == EL_ACQUISITION_ENQUEUED
-                         ? owner_of(first)->value
+                         ? waiter_of(first)->value
                          : (el_bytes){0};
 }
 
@@ -662,7 +663,7 @@ static void end_waiter(el_waiter *waiter) { waiter->events->done(waiter); }
 static void add_entry(queue_driver *queue) {
   el_acquisition *first = TAILQ_FIRST(&queue->local.waiting);
   if (first == NULL) return;
-  new_entry(queue, owner_of(first)->name, unused_slot(queue));
+  new_entry(queue, waiter_of(first)->name, unused_slot(queue));
   step_kind(queue, EL_LOCAL_ON_SETTLE);
 }
 
@@ -685,7 +686,7 @@ static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
   EL_COUNT(counters_of(queue), acquired, 1);
   waiter->events->granted(waiter, &what);
   set_value(at);
-  set_hard_end(waiter);
+  set_max_hold_timer(waiter);
 }
 
 static void explain_failure(const el_waiter *waiter,
@@ -800,16 +801,16 @@ static contention_query *query_contention(client_entry *at,
                                           void (*done)(client_entry *at,
                                                        el_contention behind)) {
   contention_query *query = el_alloc(sizeof *query);
-  EL_UNINITIALIZED el_lock_txn recipe;
+  EL_UNINITIALIZED el_lock_txn built;
   query->request.done = on_query_answer;
   query->request.counted_as = offsetof(el_stats, looks);
   query->at = at;
   query->done = done;
   query->rev = at->driver.entry.rev;
   el_keys_copy(&query->keys, &at->driver.keys);
-  el_lock_txn_build_contention(&recipe, &query->keys);
+  el_lock_txn_build_contention(&built, &query->keys);
   el_request_queue_send(at->driver.session->requests, &query->request,
-                        &recipe.txn);
+                        &built.txn);
   return query;
 }
 
@@ -881,7 +882,7 @@ static void set_timer(client_entry *at, int64_t at_ms) {
 
 static void start(client_entry *at, const el_local_action *action) {
   el_entry_driver_start(&at->driver, action->try_once,
-                        owner_of(action->acquisition)->value);
+                        waiter_of(action->acquisition)->value);
 }
 
 static void carry_out(const el_local_action *action) {
@@ -897,16 +898,16 @@ static void carry_out(const el_local_action *action) {
       signal_entry(at, action->entry_event);
       return;
     case EL_LOCAL_REPORT_GRANTED:
-      grant(owner_of(action->acquisition), at, action->mod_rev);
+      grant(waiter_of(action->acquisition), at, action->mod_rev);
       return;
     case EL_LOCAL_REPORT_FAILED:
-      fail(owner_of(action->acquisition), action);
+      fail(waiter_of(action->acquisition), action);
       return;
     case EL_LOCAL_REPORT_LOST:
-      lose(owner_of(action->acquisition), action->loss);
+      lose(waiter_of(action->acquisition), action->loss);
       return;
     case EL_LOCAL_REPORT_RELEASED:
-      end_release(owner_of(action->acquisition), action);
+      end_release(waiter_of(action->acquisition), action);
       return;
     case EL_LOCAL_QUERY_CONTENTION:
       ask_contention(at);
@@ -947,7 +948,7 @@ static bool contend(queue_driver *queue) {
   return false;
 }
 
-/* is_refused tells whether no waiter may join any more, and why. */
+/* is_refused tells whether |waiter| must not join, and sets |err| to the reason. */
 static bool is_refused(const el_local_queues *queues, const el_waiter *waiter,
                        const el_client_session *session, int64_t lock_delay_ms,
                        el_error *err) {
@@ -1016,7 +1017,7 @@ bool el_waiter_is_holding(const el_waiter *waiter) {
 }
 
 void el_waiter_move_max_hold_end(el_waiter *waiter) {
-  if (el_waiter_is_holding(waiter)) set_hard_end(waiter);
+  if (el_waiter_is_holding(waiter)) set_max_hold_timer(waiter);
 }
 
 void el_waiter_downgrade(el_waiter *waiter) {
@@ -1154,8 +1155,8 @@ static bool cannot_have_key(const el_local_queues *queues,
   return first_entry(multi) == NULL && !multi->has_unknown_outcome;
 }
 
-static el_client_session *world_of(const el_local_queues *queues,
-                                   int64_t lease) {
+static el_client_session *session_of(const el_local_queues *queues,
+                                     int64_t lease) {
   el_client_session *session = queues->session;
   while (session != NULL && el_session_driver_lease(session->driver) != lease) {
     session = session->next;
@@ -1189,7 +1190,7 @@ static client_entry *find_or_add_entry(el_local_queues *queues,
 
 void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
                                    el_bytes key) {
-  el_client_session *session = world_of(queues, lease);
+  el_client_session *session = session_of(queues, lease);
   el_queue_key where = {0};
   el_bytes name = own_name(key, lease, &where);
   const queue_driver *multi;

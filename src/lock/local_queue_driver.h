@@ -2,7 +2,7 @@
  *
  * protocol/local_queue.h decides which waiter holds and which is next. The driver carries out its
  * actions: events of entries, watches, timers, and reports to waiters. A waiter is one acquisition
- * (lock/owner.h), while it waits and while it holds. I/O thread only. */
+ * (lock/waiter.h), while it waits and while it holds. I/O thread only. */
 #ifndef ETCDLOCK_LOCK_LOCAL_QUEUE_DRIVER_H
 #define ETCDLOCK_LOCK_LOCAL_QUEUE_DRIVER_H
 
@@ -22,7 +22,7 @@ enum {
 /* All local queues of one client. */
 typedef struct el_local_queues el_local_queues;
 
-/* el_local_queues_new returns an empty set of local queues. |limits| is the handoff budget. @thread
+/* el_local_queues_new returns an empty set of local queues. |limits| is the handoff budget.
  * @thread io */
 el_local_queues *el_local_queues_new(el_sessions *sessions,
                                      const el_handoff_limits *limits);
@@ -44,8 +44,8 @@ void el_waiter_leave(el_waiter *waiter, el_leave how, el_loss loss);
 /* el_waiter_is_holding tells whether |waiter| holds. @thread io */
 bool el_waiter_is_holding(const el_waiter *waiter);
 
-/* el_waiter_move_max_hold_end follows a change of the time at which max_hold ends the hold. @thread io
- */
+/* el_waiter_move_max_hold_end follows a change of the time at which max_hold ends the hold.
+ * @thread io */
 void el_waiter_move_max_hold_end(el_waiter *waiter);
 
 /* el_waiter_downgrade makes the write hold of |waiter| a read hold. @thread io */
@@ -102,7 +102,7 @@ void el_local_queues_settle(el_local_queues *queues);
 /* el_local_queues_are_settled tells whether no queue has changed since. @thread io */
 bool el_local_queues_are_settled(const el_local_queues *queues);
 
-/* el_local_queue_size returns the bytes of the structs of one name, with its watch, for statistics.
+/* el_local_queue_size returns the bytes of the structs of one name, with its watch, for benchmarks.
  * @thread any */
 size_t el_local_queue_size(void);
 

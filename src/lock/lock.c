@@ -1,4 +1,4 @@
-/* lock: one request for a lock, and the hold that it leads to. */
+/* lock: one acquisition for a lock, and the hold that it leads to. */
 #include "lock/lock.h"
 
 #include <stdatomic.h>
@@ -98,8 +98,8 @@ static void begin_hold(el_lock *lk, int64_t max_hold_ms) {
                max_hold_ms > 0 ? now_us + max_hold_ms * 1000 : INT64_MAX);
 }
 
-/* Returns why the hold is over by the clock, EL_LOSS_NONE while it is proven, and then in
- * |left_us| for how long. */
+/* Returns EL_LOSS_NONE, and in |left_us| the time left, while the hold is proven; otherwise the
+ * reason of its end, and 0. */
 static el_loss clock_loss(const el_lock *lk, int64_t *left_us) {
   el_loss loss;
   int64_t until_us = el_hold_deadline_get(lk->deadline, &loss) * 1000;
@@ -417,7 +417,7 @@ static bool abandon_hold(el_lock *lk, el_event_kind kind) {
                                EL_HOLD_HELD, EL_HOLD_ABANDONED);
 }
 
-static bool end_hold_of_request(el_lock *lk) {
+static bool end_abandoned_hold(el_lock *lk) {
   return abandon_hold(lk, EL_EVENT_ENDED);
 }
 
@@ -449,7 +449,7 @@ static bool end_lock(el_lock *lk, bool (*end_hold)(el_lock *)) {
 
 bool el_lock_release(el_lock *lk) { return end_lock(lk, release_hold); }
 
-void el_lock_abandon(el_lock *lk) { end_lock(lk, end_hold_of_request); }
+void el_lock_abandon(el_lock *lk) { end_lock(lk, end_abandoned_hold); }
 
 bool el_lock_is_abandoned(const el_lock *lk) {
   return atomic_load(&lk->state) == EL_HOLD_ABANDONED;

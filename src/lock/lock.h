@@ -1,8 +1,8 @@
-/* lock: one request for a lock, and the hold that it leads to.
+/* lock: one acquisition of a lock, and the hold that it leads to.
  *
- * A Lua thread makes it, and the I/O thread serves it (local_queue_driver.h). Lua reads the atomic state
- * and the hold deadline; everything else is passed by the completion. It is reference-counted,
- * because either thread may be done with it first.
+ * A Lua thread makes it, and the I/O thread serves it (local_queue_driver.h). Lua reads the atomic
+ * state and the hold deadline; everything else is passed by the completion. It is
+ * reference-counted, because either thread may be done with it first.
  *
  *   PENDING -granted-> HELD -unlock-> RELEASED
  *      |  |             |  +-- lost --> LOST + reason (the first thread that sees the loss sets it;
@@ -66,10 +66,10 @@ typedef enum el_lock_event {
 el_lock *el_lock_new(el_shared *shared, const el_lock_options *options,
                      el_error *err);
 
-/* @thread any */
+/* el_lock_ref adds a reference and returns |lk|. @thread any */
 el_lock *el_lock_ref(el_lock *lk);
 
-/* @thread any */
+/* el_lock_unref drops a reference. @thread any */
 void el_lock_unref(el_lock *lk);
 
 /* el_lock_wait waits up to |timeout_ms| until the lock is held or failed. False: neither yet.
@@ -142,10 +142,10 @@ int64_t el_lock_token(const el_lock *lk);
 /* el_lock_lease returns the ID of the lease of our keys. @thread any */
 int64_t el_lock_lease(const el_lock *lk);
 
-/* @thread any */
+/* el_lock_keys returns our keys. @thread any */
 const el_keys *el_lock_keys(const el_lock *lk);
 
-/* @thread any */
+/* el_lock_shared returns the shared part of the lock's client. @thread any */
 el_shared *el_lock_shared(const el_lock *lk);
 
 /* ---- for guarded.c ---- */
@@ -156,7 +156,7 @@ typedef struct el_writes {
   TAILQ_HEAD(, el_guarded) waiting; /* behind the write that is under way */
 } el_writes;
 
-/* @thread io */
+/* el_lock_writes returns the guarded writes of the hold. @thread io */
 el_writes *el_lock_writes(el_lock *lk);
 
 /* el_lock_writer returns the keys and the token that guard writes of the hold. Only after the lock

@@ -54,7 +54,7 @@ void el_lock_message_refused(const el_waiter *waiter, const el_error *cause,
                              el_error *err) {
   el_error_set(err, cause != NULL ? cause->code : EL_UNAVAILABLE, "%s: %s",
                subject_of(waiter).text,
-               cause != NULL ? cause->text : "etcd refused it");
+               cause != NULL ? cause->text : "etcd refused the request");
 }
 
 void el_lock_message_unreachable(const el_waiter *waiter,
@@ -67,37 +67,35 @@ void el_lock_message_lock_delays(const el_waiter *waiter, int64_t lock_delay_ms,
                                  int most, el_error *err) {
   el_error_set(
       err, EL_INVALID,
-      "%s: this client has locks with %d other lock delays than %g s, and "
-      "can't have more at a time",
-      subject_of(waiter).text, most, (double)lock_delay_ms / 1000);
+      "%s: lock_delay of %g s refused; %d other lock delays are in use, the "
+      "limit of one client",
+      subject_of(waiter).text, (double)lock_delay_ms / 1000, most);
 }
 
 void el_lock_message_cancelled(const el_waiter *waiter, el_error *err) {
-  el_error_set(err, EL_CANCELLED, "the wait for %s was given up",
+  el_error_set(err, EL_CANCELLED, "%s: wait cancelled",
                subject_of(waiter).text);
 }
 
 void el_lock_message_locked(const el_waiter *waiter, el_error *err) {
   if (waiter->local.is_share_only && !waiter->local.try_once) {
     el_error_set(err, EL_DEADLOCK,
-                 "%s is wanted by a writer who waits for a reader of "
-                 "this program, which can't release it while this "
-                 "one waits",
+                 "%s: a writer waits behind a read hold of this program; "
+                 "this read lock would deadlock",
                  subject_of(waiter).text);
   } else if (waiter->mode == EL_MODE_PERMIT) {
     el_error_set(err, EL_LOCKED, "%s has no free permit",
                  subject_of(waiter).text);
   } else {
-    el_error_set(err, EL_LOCKED, "%s is held by another client",
-                 subject_of(waiter).text);
+    el_error_set(err, EL_LOCKED, "%s is taken", subject_of(waiter).text);
   }
 }
 
 void el_lock_message_key_lost(const el_waiter *waiter, el_error *err) {
   el_error_set(
       err, EL_LOST,
-      "%s: our key in the queue was deleted, or our lease ended, while "
-      "we waited",
+      "%s: its key in the queue was deleted, or its lease ended, during the "
+      "wait",
       subject_of(waiter).text);
 }
 

@@ -16,15 +16,16 @@ enum {
    * back: at most so many in flight, and one in so many milliseconds. */
   BACKGROUND_MAX = 16,
   BACKGROUND_EVERY_MS = 10,
-  /* How long the circuit breaker stays open: after an attempt that found etcd unreachable, other
-   * requests wait for one probe instead of all failing one by one. */
+  /* Pause before the next probe while the circuit breaker is open: after an attempt that found etcd
+   * unreachable, other requests wait for one probe instead of all failing one by one. */
   BREAKER_FIRST_MS = 20,
   BREAKER_MAX_MS = 160,
-  /* A timer may fire so much before its time. */
+  /* gRPC may end a call so much before its deadline. */
   ROUNDING_MS = 10,
-  /* A second batch leaves beside a single request. Otherwise requests wait for an answer, but no
-   * longer than this, so that a member that hangs does not delay what another could answer. (Two
-   * full batches in flight were smaller, and cost etcd and the client a sixth more.) */
+  /* If nothing or one single request is in flight, the next batch leaves at once. Otherwise it
+   * waits for an answer, for at most this long, so that a member that hangs does not delay requests
+   * that another member could answer. (Two full batches in flight were smaller, and cost etcd and
+   * the client a sixth more.) */
   BATCH_WAIT_MAX_MS = 100,
   /* Size of one request and of a batch: etcd accepts 1.5 MiB, and other requests must not wait for
    * a large one. */
@@ -116,8 +117,8 @@ static void on_verified(el_request *request, el_txn_answer *answer) {
 }
 
 /* verify sends a transaction that goes through the raft log but writes nothing: it compares |key|
- * with an impossible create_revision. So the revision of its answer cannot be stale. The user may
- * write |key|. */
+ * with an impossible create_revision. So the revision of its answer cannot be stale. |key| is a
+ * key that the user has permission to write, because etcd checks that first. */
 static void verify(el_request_queue *queue, el_bytes key) {
   el_compare never = {.test = EL_CREATE_REV_IS, .rev = INT64_MAX};
   el_op then = {.kind = EL_OP_PUT};

@@ -46,7 +46,7 @@ static void step(el_session_driver *driver, const el_session_event *event);
 
 static void note_result(el_session_driver *driver, const el_error *err) {
   if (err->code != EL_OK) {
-    el_shared_set_proof_error(driver->env.handle, err);
+    el_shared_set_proof_error(driver->env.shared, err);
   }
   driver->last_error = *err;
 }
@@ -108,7 +108,7 @@ static void on_granted(void *arg, const el_lease_answer *answer) {
 }
 
 static void grant(el_session_driver *driver) {
-  EL_COUNT(&driver->env.handle->counters, grants, 1);
+  EL_COUNT(&driver->env.shared->counters, grants, 1);
   el_lease_grant(driver->env.auth, el_lease_new_id(),
                  el_session_lease_ms(&driver->session), EL_ATTEMPT_MS,
                  on_granted, new_call(driver));
@@ -125,7 +125,7 @@ static void on_revoked(void *arg, const el_lease_answer *answer) {
 
 /* The session ends with the answer. */
 static void revoke(el_session_driver *driver) {
-  EL_COUNT(&driver->env.handle->counters, revokes, 1);
+  EL_COUNT(&driver->env.shared->counters, revokes, 1);
   el_lease_revoke(driver->env.auth, driver->session.id, EL_ATTEMPT_MS,
                   on_revoked, new_call(driver));
 }
@@ -145,12 +145,12 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
 
 /* The keepalive stream does not answer: the next attempt uses another member. */
 static void reset_keepalive(el_session_driver *driver) {
-  el_error silent;
-  el_error_set(&silent, EL_UNAVAILABLE,
+  el_error no_answer;
+  el_error_set(&no_answer, EL_UNAVAILABLE,
                "etcd %s: a keepalive was not answered in time",
                el_request_queue_address(driver->env.requests));
-  note_result(driver, &silent);
-  el_keepalive_fail_over(driver->keepalive, &silent);
+  note_result(driver, &no_answer);
+  el_keepalive_fail_over(driver->keepalive, &no_answer);
 }
 
 /* ---- audit ---- */
@@ -173,7 +173,7 @@ static void on_audited(void *arg, const el_lease_keys *answer) {
 }
 
 static void audit(el_session_driver *driver) {
-  EL_COUNT(&driver->env.handle->counters, audits, 1);
+  EL_COUNT(&driver->env.shared->counters, audits, 1);
   el_lease_time_to_live(driver->env.auth, driver->session.id, EL_ATTEMPT_MS,
                         on_audited, new_call(driver));
 }
@@ -188,8 +188,8 @@ typedef struct lease_check {
   int64_t rev;  /* its create_revision */
 } lease_check;
 
-static const el_entry_action LOOK = {.kind = EL_ENTRY_SEND_REQUEST,
-                                     .request = EL_REQUEST_READ};
+static const el_entry_action READ_CHECK = {.kind = EL_ENTRY_SEND_REQUEST,
+                                           .request = EL_REQUEST_READ};
 
 /* find_checked returns the key that was read if it is still listed. */
 static el_checked_key *find_checked(const lease_check *check) {
@@ -211,7 +211,7 @@ static void end_check(const lease_check *check, const el_txn_answer *answer) {
   el_entry_event seen;
   el_checked_key *key;
   bool is_there;
-  el_lock_txn_read(&check->keys, &LOOK, answer, &seen);
+  el_lock_txn_read(&check->keys, &READ_CHECK, answer, &seen);
   is_there =
       event.outcome.is_done && seen.own.rev == check->rev && !seen.is_partial;
   event.is_found = is_there && seen.own.lease == check->keys.lease;
@@ -236,7 +236,7 @@ static void on_checked(el_request *request, el_txn_answer *answer) {
 }
 
 static void send_check(el_session_driver *driver, const el_checked_key *key) {
-  EL_UNINITIALIZED el_lock_txn recipe;
+  EL_UNINITIALIZED el_lock_txn built;
   lease_check *check = el_alloc(sizeof *check);
   check->request.done = on_checked;
   check->request.counted_as = offsetof(el_stats, probes);
@@ -244,8 +244,8 @@ static void send_check(el_session_driver *driver, const el_checked_key *key) {
   check->generation = driver->generation;
   check->rev = key->rev;
   el_keys_copy(&check->keys, key->keys);
-  el_lock_txn_build(&recipe, &check->keys, &LOOK, 0, (el_bytes){0});
-  el_request_queue_send(driver->env.requests, &check->request, &recipe.txn);
+  el_lock_txn_build(&built, &check->keys, &READ_CHECK, 0, (el_bytes){0});
+  el_request_queue_send(driver->env.requests, &check->request, &built.txn);
 }
 
 static void check_next_key(el_session_driver *driver) {
@@ -265,7 +265,7 @@ static void check_next_key(el_session_driver *driver) {
 
 /* The client is alive as long as any of its sessions is, and is due when the first of them is. */
 static void publish(const el_sessions *sessions) {
-  el_shared *handle = sessions->common.handle;
+  el_shared *shared = sessions->common.shared;
   int64_t lease = 0, alive_until = 0, due_at = 0;
   const el_client_session *session = sessions->first;
   for (; session != NULL; session = session->next) {
@@ -278,9 +278,9 @@ static void publish(const el_sessions *sessions) {
     if (lease == 0) lease = ses->id;
     if (until > alive_until) alive_until = until;
   }
-  atomic_store(&handle->lease, lease);
-  atomic_store(&handle->due_ms, due_at);
-  atomic_store(&handle->alive_until_ms, alive_until);
+  atomic_store(&shared->lease, lease);
+  atomic_store(&shared->due_ms, due_at);
+  atomic_store(&shared->alive_until_ms, alive_until);
 }
 
 /* ---- step ---- */
@@ -292,7 +292,7 @@ static void carry_out(el_session_driver *driver,
       grant(driver);
       return;
     case EL_SESSION_SEND_KEEPALIVE:
-      EL_COUNT(&driver->env.handle->counters, keepalives, 1);
+      EL_COUNT(&driver->env.shared->counters, keepalives, 1);
       el_keepalive_send(driver->keepalive, driver->session.id,
                         el_session_lease_ms(&driver->session));
       return;
@@ -319,7 +319,7 @@ static void carry_out(el_session_driver *driver,
       driver->news |= EL_SESSION_NEWS_REFUSED;
       return;
     case EL_SESSION_REPORT_EXPIRED:
-      el_shared_keep_proof_error(driver->env.handle);
+      el_shared_keep_proof_error(driver->env.shared);
       driver->news |= EL_SESSION_NEWS_EXPIRED;
       return;
     case EL_SESSION_REPORT_ENDED:
@@ -331,18 +331,18 @@ static void carry_out(el_session_driver *driver,
 /* A step that comes much later than the session asked for explains why holds expire. */
 static void note_stall(el_session_driver *driver) {
   el_error late;
-  if (el_shared_stood_still(driver->env.handle, &late)) {
-    el_shared_set_proof_error(driver->env.handle, &late);
+  if (el_shared_stood_still(driver->env.shared, &late)) {
+    el_shared_set_proof_error(driver->env.shared, &late);
   }
 }
 
 static void step(el_session_driver *driver, const el_session_event *event) {
   el_session_actions actions;
-  int64_t claimed = driver->session.hold_deadline;
+  int64_t before = driver->session.hold_deadline;
   note_stall(driver);
   el_session_step(&driver->session, event, el_now_ms(), &actions);
-  if (driver->session.hold_deadline > claimed) {
-    el_shared_clear_proof_error(driver->env.handle);
+  if (driver->session.hold_deadline > before) {
+    el_shared_clear_proof_error(driver->env.shared);
     driver->unproven_sessions = 0;
   }
   if (driver->session.wake_at != 0) {
@@ -399,7 +399,7 @@ void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
 void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
                                   const el_error *err) {
   if (lease != driver->session.id) return; /* of an earlier session */
-  el_shared_set_proof_error(driver->env.handle, err);
+  el_shared_set_proof_error(driver->env.shared, err);
   driver->lease_end_error = *err;
   driver->has_lease_end_error = true;
   step_simple(driver, EL_SESSION_ON_LEASE_GONE);
@@ -520,7 +520,7 @@ static el_session_driver *new_driver(el_sessions *sessions,
   driver->keepalive = el_keepalive_new(env->auth, on_kept, driver);
   driver->revocations.auth = env->auth;
   driver->revocations.timers = env->timers;
-  driver->revocations.counters = &env->handle->counters;
+  driver->revocations.counters = &env->shared->counters;
   el_lease_revocations_init(&driver->revocations);
   TAILQ_INIT(&driver->keys);
   driver->salt = el_random();
@@ -601,7 +601,7 @@ void el_sessions_stop(el_sessions *sessions) {
   for (; session != NULL; session = session->next) {
     stop_driver(session->driver);
   }
-  atomic_store(&sessions->common.handle->due_ms, 0);
+  atomic_store(&sessions->common.shared->due_ms, 0);
 }
 
 void el_sessions_free(el_sessions *sessions) {

@@ -1,6 +1,6 @@
 /* session_driver: the sessions of one client. A session driver carries out the actions of one
- * session (protocol/session.h): lease calls, keepalives, lease checks and audits. Their answers become
- * events of the session. I/O thread only.
+ * session (protocol/session.h): lease calls, keepalives, lease checks and audits. Their answers
+ * become events of the session. I/O thread only.
  *
  * A client has one session for holds without a lock delay, and one more for each lock delay in use,
  * because a lease has only one TTL.
@@ -45,7 +45,7 @@ typedef struct el_session_env {
   el_request_queue *requests;
   el_timers *timers;
   /* shows lease, hold times and the last error to other threads */
-  el_shared *handle;
+  el_shared *shared;
   int64_t ttl_ms;
   int64_t lock_delay_ms; /* of this session's lease */
   /* found_key is called for each key that an audit finds on the living |lease|. */
@@ -95,11 +95,13 @@ unsigned el_session_driver_take_news(el_session_driver *driver);
 void el_session_driver_need(el_session_driver *driver);
 
 /* el_session_driver_close revokes the lease, or leaves it to expire if a hold was lost whose lock
- * delay is not over (EL_SESSION_END_LEFT_TO_EXPIRE). el_sessions_are_over tells when that is done. @thread io */
+ * delay is not over (EL_SESSION_END_LEFT_TO_EXPIRE). el_sessions_are_over tells when that is done.
+ * @thread io */
 void el_session_driver_close(el_session_driver *driver);
 
-/* el_session_driver_abandon does the same without waiting; a revocation continues in the
- * background. @thread io */
+/* el_session_driver_abandon ends the session at once and counts its lease as lost
+ * (EL_SESSION_END_EARLY or EL_SESSION_END_EXPIRED). The lease is revoked in the background, unless
+ * the lock delay of a lost hold is not over. @thread io */
 void el_session_driver_abandon(el_session_driver *driver);
 
 /* el_session_driver_renew begins a new session after one that has ended. @thread io */
@@ -131,15 +133,15 @@ el_hold_deadline *
 el_session_driver_hold_deadline(const el_session_driver *driver);
 
 /* el_session_driver_publish_hold_deadline shows the session's hold deadline to other threads. Call
- * it after lost locks have been marked (lock/claim.h). @thread io */
+ * it after lost locks have been marked (el_hold_deadline in lock/shared.h). @thread io */
 void el_session_driver_publish_hold_deadline(el_session_driver *driver);
 
 /* el_session_driver_end_holds ends all holds of the session at once, for |loss|. @thread io */
 void el_session_driver_end_holds(el_session_driver *driver, el_loss loss);
 
-/* el_session_driver_signal steps the session, if |lease| is its lease, with EL_SESSION_ON_PUT_IN_DOUBT (a
- * put on it has an unknown outcome) or EL_SESSION_ON_CONFIRM (an entry must know whether it is alive
- * now). @thread io */
+/* el_session_driver_signal steps the session, if |lease| is its lease, with
+ * EL_SESSION_ON_PUT_IN_DOUBT (a put on it has an unknown outcome) or EL_SESSION_ON_CONFIRM (an
+ * entry must know whether it is alive now). @thread io */
 void el_session_driver_signal(el_session_driver *driver, int64_t lease,
                               int kind);
 
@@ -172,7 +174,7 @@ const el_error *el_session_driver_last_error(const el_session_driver *driver);
 /* el_session_driver_add_key lists |key| for lease checks; harmless if it is listed. @thread io */
 void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key);
 
-/* el_session_driver_remove_key removes |key| from the list; harmless if it is not listed. @thread
+/* el_session_driver_remove_key removes |key| from the list; harmless if it is not listed.
  * @thread io */
 void el_session_driver_remove_key(el_session_driver *driver,
                                   el_checked_key *key);
@@ -189,7 +191,7 @@ el_sessions *el_sessions_new(const el_session_env *env,
 /* el_sessions_free frees all sessions; no call may be in flight. @thread io */
 void el_sessions_free(el_sessions *sessions);
 
-/* el_sessions_first returns the session without a lock delay; the others follow as |next|. @thread
+/* el_sessions_first returns the session without a lock delay; the others follow as |next|.
  * @thread io */
 el_client_session *el_sessions_first(const el_sessions *sessions);
 

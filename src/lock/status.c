@@ -29,18 +29,18 @@ struct el_status {
   el_status_answer *answers;
 };
 
-static void free_texts(el_member_status *said) {
-  for (size_t i = 0; i < said->n_problems; i++) {
-    free((char *)(uintptr_t)said->problems[i]);
+static void free_texts(el_member_status *status) {
+  for (size_t i = 0; i < status->n_problems; i++) {
+    free((char *)(uintptr_t)status->problems[i]);
   }
-  free((void *)(uintptr_t)said->problems);
-  free((char *)(uintptr_t)said->version);
+  free((void *)(uintptr_t)status->problems);
+  free((char *)(uintptr_t)status->version);
 }
 
 static void unref(el_status *status) {
   if (atomic_fetch_sub(&status->refs, 1) != 1) return;
   for (size_t i = 0; i < status->n; i++) {
-    free_texts(&status->answers[i].said);
+    free_texts(&status->answers[i].status);
   }
   free(status->answers);
   el_completion_destroy(&status->completion);
@@ -54,16 +54,16 @@ static char *copy_text(const char *text) {
   return el_strndup(text, strlen(text));
 }
 
-static void copy_status(el_member_status *to, const el_member_status *said) {
+static void copy_status(el_member_status *to, const el_member_status *status) {
   char **problems = NULL;
-  *to = *said;
-  if (said->err.code != EL_OK) return;
-  to->version = copy_text(said->version);
-  if (said->n_problems > 0) {
-    problems = el_alloc(said->n_problems * sizeof *problems);
+  *to = *status;
+  if (status->err.code != EL_OK) return;
+  to->version = copy_text(status->version);
+  if (status->n_problems > 0) {
+    problems = el_alloc(status->n_problems * sizeof *problems);
   }
-  for (size_t i = 0; i < said->n_problems; i++) {
-    problems[i] = copy_text(said->problems[i]);
+  for (size_t i = 0; i < status->n_problems; i++) {
+    problems[i] = copy_text(status->problems[i]);
   }
   to->problems = (const char *const *)problems;
 }
@@ -74,9 +74,9 @@ static void end_one(el_status *status) {
   unref(status);
 }
 
-static void on_answered(void *arg, const el_member_status *said) {
+static void on_answered(void *arg, const el_member_status *status) {
   member_request *request = arg;
-  copy_status(&request->answer->said, said);
+  copy_status(&request->answer->status, status);
   end_one(request->status);
   free(request);
 }
@@ -106,7 +106,7 @@ static void run_start(el_command *command) {
     if (shared->closed.code == EL_OK) {
       ask(status, i);
     } else {
-      answer->said.err = shared->closed;
+      answer->status.err = shared->closed;
       status->left--;
     }
   }

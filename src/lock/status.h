@@ -17,8 +17,8 @@ typedef struct el_status el_status;
 typedef struct el_status_answer {
   char address[EL_ENDPOINT_MAX];
   el_transport transport;
-  el_member_status
-      said; /* owns its strings, which may be NULL; said.err: why it did not answer */
+  /* owns its strings, which may be NULL; status.err: why the member did not answer */
+  el_member_status status;
 } el_status_answer;
 
 /* el_status_start asks each member of the client, with a timeout of |timeout_ms|. It returns NULL

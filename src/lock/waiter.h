@@ -1,7 +1,7 @@
-/* waiter: one request for a lock, as the local queue sees it while it waits and while it holds.
+/* waiter: one acquisition of a lock, as the local queue sees it while it waits and while it holds.
  *
- * It is a header of its own because the local queues (local_queue_driver.h) are below el_lock, which
- * embeds it: they report to the lock by function pointers.
+ * It is a header of its own because the local queues (local_queue_driver.h) are below el_lock,
+ * which embeds it: they report to the lock by function pointers.
  */
 #ifndef ETCDLOCK_LOCK_WAITER_H
 #define ETCDLOCK_LOCK_WAITER_H

@@ -342,11 +342,11 @@ static void push_answer(lua_State *L, const el_status_answer *answer) {
   lua_newtable(L);
   el_lua_set_text(L, "endpoint", answer->address);
   el_lua_set_text(L, "transport", transports[answer->transport]);
-  if (answer->said.err.code == EL_OK) {
-    push_member_status(L, &answer->said);
+  if (answer->status.err.code == EL_OK) {
+    push_member_status(L, &answer->status);
   } else {
-    el_lua_set_text(L, "message", answer->said.err.text);
-    el_lua_set_text(L, "code", el_code_str(answer->said.err.code));
+    el_lua_set_text(L, "message", answer->status.err.text);
+    el_lua_set_text(L, "code", el_code_str(answer->status.err.code));
   }
 }
 
@@ -386,13 +386,13 @@ static void free_client(el_lua_client *lc) {
   free(lc);
 }
 
-/* Runs on a thread of the reaper. */
-static void reap(void *arg) {
+/* Runs on a thread of background.h. */
+static void close_in_background(void *arg) {
   finish_close(arg);
   free_client(arg);
 }
 
-/* The collector must not block the program: a thread of the reaper closes the client.
+/* The collector must not block the program: a background thread closes the client.
  * open_exit_guard makes lua_close wait for it. */
 static el_nret l_client_gc(lua_State *L) {
   el_lua_client *lc = el_lua_take_box(L, 1, EL_LUA_CLIENT);
@@ -404,7 +404,7 @@ static el_nret l_client_gc(lua_State *L) {
   }
   begin_close(lc, GC_BUDGET_MS);
   el_client_shut(lc->client);
-  if (!el_background_start(reap, lc)) reap(lc);
+  if (!el_background_start(close_in_background, lc)) close_in_background(lc);
   return 0;
 }
 
@@ -414,8 +414,8 @@ static el_nret l_wait_for_background(lua_State *L) {
   return 0;
 }
 
-/* Creates a userdata whose finalizer waits for the reaper. lua_close calls finalizers from the
- * newest object to the oldest, so this one runs after those of all clients. */
+/* Creates a userdata whose finalizer waits for the background threads. lua_close calls finalizers
+ * from the newest object to the oldest, so this one runs after those of all clients. */
 static void open_exit_guard(lua_State *L) {
   lua_newuserdata(L, 1);
   lua_newtable(L);

@@ -215,7 +215,7 @@ static bool is_closing(lua_State *L) {
 }
 
 /* Calls the method tell_collected of the table that client:attend was given. A lock that is held
- * until the program ends is no leaked lock. */
+ * until the program ends is not a leaked lock. */
 static el_nret call_tell_collected(lua_State *L) {
   if (!is_closing(L)) {
     el_lua_push_uservalue(L, 1);

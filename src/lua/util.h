@@ -1,7 +1,8 @@
 /* util: converts C values to Lua values and back, the same way in the whole folder.
  *
- * Works with Lua 5.1 to 5.4 and LuaJIT. An |arg| or |table| is an absolute stack index. Every
- * function runs on the thread of the Lua state, and may raise Lua's "not enough memory".
+ * Works with Lua 5.1 to 5.4 and LuaJIT. A |table| is an absolute stack index; an |arg| may be
+ * relative. Every function runs on the thread of the Lua state, and may raise Lua's "not enough
+ * memory".
  */
 #ifndef ETCDLOCK_LUA_UTIL_H
 #define ETCDLOCK_LUA_UTIL_H
@@ -39,8 +40,8 @@ int64_t el_lua_opt_id(lua_State *L, int arg);
 /* ---- tables of options ---- */
 
 /* el_lua_field_text returns the string in |field| of the table at |table|; NULL: the field is
- * neither a string nor a number. The string lives as long as it stays in the table.
- * @thread lua */
+ * neither a string nor a number. The string lives as long as it stays in the table; the caller
+ * ensures that the field is no number. @thread lua */
 const char *el_lua_field_text(lua_State *L, int table, const char *field);
 
 /* el_lua_field_ms reads |field|, seconds, as el_lua_opt_ms does. @thread lua */

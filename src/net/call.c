@@ -126,7 +126,8 @@ static void answer_failure(call *it) {
   it->done(it->arg, &answer);
 }
 
-/* Returns whether |status| comes from etcd: the other ones tell what happened to the connection. */
+/* Returns whether |status| comes from etcd: UNAVAILABLE, CANCELLED and DEADLINE_EXCEEDED may come
+ * from gRPC. */
 static bool is_answered(grpc_status_code status) {
   return status != GRPC_STATUS_UNAVAILABLE && status != GRPC_STATUS_CANCELLED &&
          status != GRPC_STATUS_DEADLINE_EXCEEDED;

@@ -8,6 +8,7 @@
 
 #include "net/channel.h"
 
+/* el_call_request is what el_call_start sends. */
 typedef struct el_call_request {
   const char *method; /* "/package.Service/Method"; not copied */
   const uint8_t *bytes;
@@ -21,7 +22,7 @@ typedef struct el_call_request {
   bool may_be_slow;
 } el_call_request;
 
-/* The end of a call; valid during the callback only. */
+/* el_call_answer is the end of a call; valid during the callback only. */
 typedef struct el_call_answer {
   el_error err;         /* code EL_OK: |bytes| is etcd's message */
   const char *from;     /* the member's address, for messages */
@@ -29,6 +30,7 @@ typedef struct el_call_answer {
   size_t len;
 } el_call_answer;
 
+/* el_call_done receives the end of a call. */
 typedef void (*el_call_done)(void *arg, const el_call_answer *answer);
 
 /* el_call_start sends |request|, whose bytes are copied. |done| is called exactly once, after

@@ -83,8 +83,8 @@ struct socket_mutator {
   gpr_refcount refs;
   /* The rest is atomic, because gRPC may call mutate_fd on a thread of its own. */
   atomic_bool blocks;            /* new attempts fail */
-  atomic_bool may_be_connecting; /* an attempt was let pass, and no later one
-                                    was made fail */
+  atomic_bool may_be_connecting; /* the last attempt was allowed and may be
+                                    under way */
 };
 
 static bool mutate_fd(int fd, socket_mutator *mutator) {
@@ -237,7 +237,7 @@ static void drop_channel(member_state *at) {
   at->mutator = NULL;
   atomic_store(&closing->mutator->blocks, true);
   if (atomic_load(&closing->mutator->may_be_connecting)) {
-    /* Ends a pause between two attempts: the next attempt begins, and is made fail. */
+    /* Ends a pause between two attempts: the next attempt starts now, and the mutator fails it. */
     grpc_channel_reset_connect_backoff(closing->grpc);
   }
   if (!try_free_channel(closing)) {
@@ -453,7 +453,7 @@ static void start_anew(el_channel *ch) {
 
 /* Replaces |err| by the cause that a diagnosis has found, or starts a diagnosis. */
 static void explain(el_channel *ch, member_state *at, el_error *err) {
-  if (!err->is_unexplained) return; /* it was etcd that said |err| */
+  if (!err->is_unexplained) return; /* the cause is known */
   if (at->cause_until_ms > el_now_ms()) {
     /* The diagnosis tells why there is no connection. It does not tell whether a request that was
      * sent on a connection that broke was applied. */

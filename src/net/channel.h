@@ -10,22 +10,23 @@
 
 #include <sys/queue.h>
 
-#include "net/endpoint.h"
 #include "base/error.h"
+#include "net/endpoint.h"
 #include "net/loop.h"
 #include "tls/tls.h"
 
 typedef struct el_channel el_channel;
 
-/* Hears of each failover; embedded in its owner. |cause| is why the last member was left. */
+/* el_failover_listener is called after each failover; embedded in its owner. |cause| is why the
+ * previous member was left. */
 typedef struct el_failover_listener el_failover_listener;
 struct el_failover_listener {
   void (*on_failover)(el_failover_listener *listener, const el_error *cause);
   TAILQ_ENTRY(el_failover_listener) link;
 };
 
-/* Waits for the end of a diagnosis; embedded in its owner. |cause| is why connections to the
- * member fail, or NULL if nothing more was found than the failed call has told. */
+/* el_diagnosis_wait waits for the end of a diagnosis; embedded in its owner. |cause| is why
+ * connections to the member fail; NULL: the diagnosis found no cause. */
 typedef struct el_diagnosis_wait el_diagnosis_wait;
 struct el_diagnosis_wait {
   void (*done)(el_diagnosis_wait *wait, const el_error *cause);

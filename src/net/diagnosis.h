@@ -12,12 +12,12 @@
 
 typedef struct el_diagnosis el_diagnosis;
 
-/* |is_found|: |err| is the cause. */
+/* el_diagnosis_done receives the result. |is_found|: |err| is the cause. */
 typedef void (*el_diagnosis_done)(void *arg, bool is_found,
                                   const el_error *err);
 
-/* el_diagnosis_start examines |host_port| (see el_tls_probe). |done| is called once, later, on
- * the I/O thread, unless the diagnosis is stopped before. Returns NULL if no thread can be
+/* el_diagnosis_start examines |host_port| (see el_tls_probe). |done| is called once, later, in
+ * the loop, unless the diagnosis is stopped before. Returns NULL if no thread can be
  * started. @thread io */
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
                                  const char *host_port, el_diagnosis_done done,

@@ -8,6 +8,7 @@
 
 enum { EL_ENDPOINT_MAX = 320 };
 
+/* el_endpoint is one parsed address. */
 typedef struct el_endpoint {
   bool is_tls;
   bool is_unix;                      /* a Unix socket */
@@ -15,7 +16,7 @@ typedef struct el_endpoint {
   char target[EL_ENDPOINT_MAX + 16]; /* the URI that gRPC gets */
 } el_endpoint;
 
-/* Whether others can read what is sent to a member. */
+/* el_transport tells whether others can read what is sent to a member. */
 typedef enum el_transport {
   EL_TRANSPORT_TLS,       /* encrypted */
   EL_TRANSPORT_LOCAL,     /* plain text that does not leave this machine */

@@ -3,8 +3,9 @@
  * Requests to a leader that has just died, or to a follower that has not noticed yet, get no
  * answer. To wait for the timeout of each one would take longer than the election. So all calls
  * under way are judged together: as long as one is answered from time to time, the others may take
- * long (a burst, a slow disk). If none is answered for 0.6 s, all are cancelled, and their callers
- * send them to another member. Calls with may_be_slow (call.h) are left out.
+ * long (a burst, a slow disk). If none is answered for 0.6 s (after four timeouts in a row for 1.2
+ * s, then for 2.4 s), all are cancelled, and their callers send them to another member. Calls with
+ * may_be_slow (call.h) are left out.
  */
 #ifndef ETCDLOCK_NET_HEALTH_H
 #define ETCDLOCK_NET_HEALTH_H

@@ -7,10 +7,12 @@
  *   3. is_closed is set under inbox_mu: from now on no command is accepted and no wake-up is sent
  *      (starting a batch on a queue that is shut down aborts the process);
  *   4. the rest of the inbox runs, then on_stopped;
- *   5. el_loop_join may return: nothing that follows is waited for;
- *   6. deferred frees are tried until each has succeeded;
- *   7. the wake-up call and the queue are destroyed. Of the I/O thread and the thread that joins,
- *      the last one calls grpc_shutdown, the counterpart of grpc_init.
+ *   5. if no free is deferred, the wake-up call and the queue are destroyed, then el_loop_join
+ *      returns;
+ *   6. otherwise el_loop_join returns first; deferred frees are tried until each has succeeded,
+ *      then the wake-up call and the queue are destroyed;
+ *   7. of the I/O thread and the thread that joins, the last one calls grpc_shutdown, the
+ *      counterpart of grpc_init.
  */
 #include "net/loop.h"
 
@@ -68,8 +70,9 @@ struct el_loop {
   el_loop_thread current; /* which thread drives the loop */
 
   /* Held by the thread at work: the one that drives, except while that sleeps in gRPC; then a
-   * thread that runs its own command (el_loop_run_command). Guards the fields down to |arg|. A
-   * thread that holds inbox_mu never blocks on it. */
+   * thread that runs its own command (el_loop_run_command). Guards the fields down to |arg|, except
+   * |queue| and the wakeup_ fields, which do not change while the loop runs. A thread that holds
+   * inbox_mu never blocks on it. */
   pthread_mutex_t work_mu;
   int64_t wakes_at_ms; /* when the sleep of the thread that drives ends, or
                           earlier if a wake-up was sent for that */

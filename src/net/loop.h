@@ -18,14 +18,14 @@
 
 typedef struct el_loop el_loop;
 
-/* A piece of work for the loop; embedded in the object that it concerns. */
+/* el_command is a piece of work for the loop; embedded in the object that it concerns. */
 typedef struct el_command el_command;
 struct el_command {
   void (*run)(el_command *command);
   STAILQ_ENTRY(el_command) link;
 };
 
-/* Callbacks of the loop's owner, all called on the I/O thread. */
+/* el_loop_events holds the callbacks of the loop's owner, all called in the loop. */
 typedef struct el_loop_events {
   void (*after_event)(void *arg); /* after each event, command and timer */
   void (*on_stopping)(void *arg); /* before the remaining calls are cancelled */
@@ -57,7 +57,7 @@ bool el_loop_run_command(el_loop *loop, el_command *command);
 
 /* el_loop_wait does the same as el_completion_wait, for a completion that is completed by the
  * loop. The calling thread drives the loop meanwhile, if it can. Must not be called in the loop.
- * @thread lua @locks loop_thread->mu */
+ * @thread lua @locks loop_thread->mu, loop->work_mu, loop->inbox_mu */
 bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
                   int64_t timeout_ms);
 

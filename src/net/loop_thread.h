@@ -19,7 +19,7 @@ typedef struct el_loop_thread {
   pthread_mutex_t mu; /* guards the rest; under it, only completions are read */
   pthread_cond_t released;
   enum { EL_LOOP_IO_THREAD, EL_LOOP_LUA_THREAD, EL_LOOP_NO_THREAD } current;
-  int64_t changed_ms;         /* el_now_ms when |current| became what it is;
+  int64_t changed_ms;         /* el_now_ms when |current| last changed;
                                  unused while that is the I/O thread */
   bool was_released;          /* since the I/O thread acquired the loop last */
   bool is_io_thread_sleeping; /* until |released| is signalled */
@@ -31,7 +31,7 @@ typedef struct el_loop_thread {
 /* el_loop_thread_init sets the I/O thread as the one that drives. @thread lua */
 void el_loop_thread_init(el_loop_thread *lt);
 
-/* el_loop_thread_destroy frees what |lt| holds. @thread io */
+/* el_loop_thread_destroy frees what |lt| holds. @thread any */
 void el_loop_thread_destroy(el_loop_thread *lt);
 
 /* el_loop_thread_acquire blocks the I/O thread until it drives the loop. Returns whether the loop
@@ -64,7 +64,7 @@ bool el_loop_thread_is_lua(el_loop_thread *lt);
 bool el_loop_thread_exists(el_loop_thread *lt);
 
 /* el_loop_thread_return_to_io makes the I/O thread drive a loop that no thread drives, without
- * waiting for a Lua thread to come back. @thread lua @locks loop_thread->mu */
+ * waiting for a Lua thread to come back. @thread any @locks loop_thread->mu */
 void el_loop_thread_return_to_io(el_loop_thread *lt);
 
 #endif

@@ -1,5 +1,5 @@
-/* net_int: what the files of net/ share that needs gRPC's header, which nothing above net/ may
- * include. */
+/* net_int: declarations that the files of net/ share and that need gRPC's headers. Nothing above
+ * net/ may include this file. */
 #ifndef ETCDLOCK_NET_NET_INT_H
 #define ETCDLOCK_NET_NET_INT_H
 
@@ -21,7 +21,7 @@ struct el_tag {
   void (*done)(el_tag *tag, bool ok); /* |ok|: gRPC's success flag */
 };
 
-/* A call under way; embedded in the call. The loop cancels it when it stops. */
+/* el_live_call is a call under way; embedded in the call. The loop cancels it when it stops. */
 typedef struct el_live_call el_live_call;
 struct el_live_call {
   void (*cancel)(el_live_call *call);
@@ -72,7 +72,8 @@ void el_channel_set_refusal(const el_channel *ch, size_t member,
 
 /* ---- call.c ---- */
 
-/* The initial metadata of one call; embedded in the call, because the batch points to it. */
+/* el_metadata is the initial metadata of one call; embedded in the call, because the batch points
+ * to it. */
 typedef struct el_metadata {
   size_t n;
   grpc_metadata list[2];

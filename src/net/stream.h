@@ -16,7 +16,7 @@ typedef struct el_stream_events {
   void (*on_ended)(void *arg, const el_error *err);
 } el_stream_events;
 
-/* el_stream_open opens a stream of |method| to the member in use. Events come on the I/O thread,
+/* el_stream_open opens a stream of |method| to the member in use. Events come in the loop,
  * never within a call of a function of this file. @thread io */
 el_stream *el_stream_open(el_channel *ch, const char *method,
                           const el_stream_events *events, void *arg);

@@ -55,7 +55,8 @@ struct el_wake_server {
   /* The thread's own. */
   int spare_fd; /* see refuse_connection; -1: none */
 
-  pthread_mutex_t mu; /* guards the rest and all it points to; a leaf */
+  pthread_mutex_t mu; /* guards the rest and all it points to; no
+                         other mutex is locked under it */
   int receive_fd;     /* an epoll set: connections with bytes to receive */
   LIST_HEAD(, connection) connections;
   wait_entry *waits; /* hash */
@@ -193,8 +194,8 @@ static uint64_t parse_id(const char *hex) {
   return strtoull(digits, NULL, 16);
 }
 
-/* Gives |conn| to the wait whose id it has received, perhaps again. The byte for an unknown
- * id, whose wait is over, is sent at once. Returns the wait that |conn| belonged to before, for
+/* Gives |conn| to the wait whose id it has received, perhaps again. If the id is unknown, its wait
+ * has ended, and the byte is sent at once. Returns the wait that |conn| belonged to before, for
  * abandon. Called under server->mu. */
 static wait_entry *attach(el_wake_server *server, connection *conn) {
   wait_entry *entry = find(server, parse_id(conn->received)), *earlier = NULL;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Returns the range of all keys with |prefix|, which ends with a slash. Writes to |*text| and moves
- * it to the next free byte, as the functions below. */
+/* Returns the range of all keys with |prefix|, which ends with a slash. The range_ functions write
+ * the ends of the range to |*text|, and advance it. */
 static el_key_range range_below(el_bytes prefix, char **text) {
   char *to = *text;
   memcpy(to, prefix.data, prefix.len);

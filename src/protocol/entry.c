@@ -120,10 +120,10 @@ static void retry_later(el_entry *entry, const el_entry_event *event,
 
 /* ---- release ---- */
 
-/* Takes the next step of a release; no request may be in flight. A delete that overtook the enqueue
- * of its key would leave that key in the queue. A key whose create_revision is unknown is not
- * deleted: a delete that is guarded by its revision cannot delete a later key of ours, however late
- * it is applied. */
+/* Takes the next step of a release. No request may be in flight: a delete that etcd applies before
+ * the enqueue of its key would leave the key in the queue. A key whose create_revision is unknown
+ * is not deleted: a delete that is guarded by its revision cannot delete a later key of ours,
+ * however late it is applied. */
 static void release_next(el_entry *entry, el_entry_actions *out) {
   entry->wake_at = 0;
   if (entry->rev != 0) {
@@ -312,9 +312,9 @@ static bool is_stale(const el_entry *entry, const el_entry_event *event) {
 }
 
 /* Keys older than ours can only disappear. So a serializable read is final about them if its
- * revision is not below that of our key. That our own key exists takes a linearizable read, unless
- * our lease was just proven alive: then only an operator can have deleted the key, in this
- * moment. */
+ * revision is not below that of our key. That our own key exists takes a linearizable read. A
+ * fresh proof of the lease suffices instead: while the lease is alive, only an operator could have
+ * deleted the key, and only since that proof. */
 static void on_read_waiting(el_entry *entry, const el_entry_event *event,
                             int64_t now_ms, el_entry_actions *out) {
   if (is_stale(entry, event)) {

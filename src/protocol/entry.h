@@ -49,7 +49,7 @@ typedef enum el_entry_state {
   EL_ENTRY_CONFIRMING, /* the key is gone; it was deleted by an attempt of
                           unknown outcome if the lease was alive until then */
   EL_ENTRY_AUDITING,   /* a key that no caller wants may exist: it is read */
-  EL_ENTRY_ENDED       /* the session has ended, and with it its keys */
+  EL_ENTRY_ENDED /* the session has ended; a key that is left ends with the lease */
 } el_entry_state;
 
 /* The states' names, for traces. */
@@ -110,7 +110,7 @@ typedef struct el_entry_event {
     EL_ENTRY_ON_TIMER            /* |wake_at| has come */
   } kind;
   el_outcome outcome;       /* answer; what an answer sets besides is set
-                               only if it is |done| */
+                               only if it is |is_done| */
   uint64_t term;            /* answer: raft term */
   int64_t rev;              /* answer, watch: revision; key gone:
                                create_revision */

@@ -50,9 +50,9 @@ bool el_handoff_budget_has_room(const el_handoff_budget *budget,
 bool el_handoff_budget_spend(el_handoff_budget *budget,
                              const el_handoff_limits *limits, int64_t now_ms);
 
-/* el_handoff_budget_begin_query tells whether a contention query may extend the spent budget. If
- * so, it counts as sent, and el_handoff_budget_end_query is to be called with its answer.
- * @thread any */
+/* el_handoff_budget_begin_query begins a contention query that may extend the spent budget, unless
+ * one is in flight or has found a waiter. True: send it, and call el_handoff_budget_end_query with
+ * its answer. @thread any */
 bool el_handoff_budget_begin_query(el_handoff_budget *budget, int64_t now_ms);
 
 /* el_handoff_budget_end_query records the answer to the query: the contention when it was sent.

@@ -256,7 +256,7 @@ static bool try_linger(const el_local_queue *queue, el_local_entry *entry,
     return false;
   }
   entry->is_lingering = true;
-  /* An answer that comes later is about the hold before. */
+  /* Ignore an answer that comes later: it is about the previous hold. */
   entry->is_querying = false;
   entry->mod_rev = mod_rev;
   step_entry(entry, EL_ENTRY_ON_HANDED_OFF, out);
@@ -424,7 +424,7 @@ static void start(el_local_queue *queue, el_local_entry *entry,
   TAILQ_REMOVE(&queue->entries, entry, link);
   TAILQ_INSERT_TAIL(&queue->entries, entry, link);
   entry->is_downgraded = entry->is_contended = false;
-  /* An answer that comes later is about the key before. */
+  /* Ignore an answer that comes later: it is about the previous key. */
   entry->is_querying = false;
   enter(queue, entry, next);
   action->acquisition = next;
@@ -523,7 +523,7 @@ static void on_granted(const el_local_queue *queue, el_local_entry *entry,
   el_acquisition *acquisition;
   assert(has_acquisitions(entry));
   el_handoff_budget_start(&entry->budget, context->now_ms);
-  /* An answer that comes later is about an earlier grant. */
+  /* Ignore an answer that comes later: it is about the previous grant. */
   entry->is_querying = false;
   TAILQ_FOREACH(acquisition, &entry->acquisitions, link) {
     grant(acquisition, mod_rev, out);
@@ -594,7 +594,8 @@ static void on_contender(el_local_entry *entry, el_local_actions *out) {
   if (entry->is_lingering) stop(entry, EL_ENTRY_ON_RELEASE, out);
 }
 
-/* Entries that do not linger yet are watched for contenders, if they may linger later. */
+/* Other entries need no mark: before one of them lingers, its watch or |has_conflicting_waiter|
+ * shows the contender. */
 static void end_lingering(el_local_queue *queue, el_local_actions *out) {
   el_local_entry *entry;
   while ((entry = find_lingering(queue)) != NULL) {

@@ -21,8 +21,8 @@
  *   is over, or when there is a contender: a key of another client behind it, or an acquisition
  *   that joins another local queue of this client that conflicts.
  *
- * The caller (lock/local_queues.c) steps the entries' state machines and has the clock, the timers
- * and the messages.
+ * The caller (lock/local_queue_driver.c) steps the entries' state machines and has the clock, the
+ * timers and the messages.
  */
 #ifndef ETCDLOCK_PROTOCOL_LOCAL_QUEUE_H
 #define ETCDLOCK_PROTOCOL_LOCAL_QUEUE_H
@@ -218,8 +218,8 @@ void el_local_queue_init(el_local_queue *queue, el_mode mode, uint16_t permits);
 void el_local_queue_add(el_local_queue *queue, el_local_entry *entry,
                         const el_entry *machine);
 
-/* el_local_queue_remove removes |entry|, which must have no acquisitions. Its |releasing| stays,
- * and is told of the end of its release by the queue that |entry| is added to. @thread any */
+/* el_local_queue_remove removes |entry|, which must have no acquisitions. If a release waits
+ * (|releasing|), it is reported by the queue to which |entry| is added next. @thread any */
 void el_local_queue_remove(el_local_queue *queue, el_local_entry *entry);
 
 /* el_local_queue_step applies |event| and appends the actions to carry out, in this order, to

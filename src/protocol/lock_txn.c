@@ -73,9 +73,9 @@ static size_t list_queue(el_lock_txn *to, const el_keys *keys, el_op *ops,
   return has_markers ? n - 1 : n;
 }
 
-/* The same for a request that has to see our key's place in the queue: reads the youngest |limit|
- * keys of each range; of a semaphore, the oldest keys: all that may hold a permit, and some
- * more. */
+/* Adds the reads of the conflicting keys for a request that must see our key's position in the
+ * queue: the youngest |limit| keys of each range; of a semaphore, the oldest keys: all that may
+ * hold a permit, and some more. */
 static size_t list_around(el_lock_txn *to, const el_keys *keys, el_op *ops,
                           int64_t limit, size_t *n_ops) {
   if (keys->mode != EL_MODE_PERMIT) {
@@ -158,11 +158,11 @@ static size_t list_markers(const el_keys *keys, int64_t rev,
   return 2;
 }
 
-/* Markers, and the other keys of a multi-lock, are deleted also if one key is gone: no other
- * request deletes them then. They cannot belong to another hold: a marker contains the
- * create_revision, and the slot of a multi-lock is not used again while this request may be applied
- * later (lock/local_queue_driver.h). A key of ours that is off our lease is deleted, too, but then the hold had
- * been lost: so the keys are read first. */
+/* If one key is gone, the else branch deletes the other keys and the markers, because no later
+ * request would. These cannot belong to another hold: a marker contains the create_revision, and
+ * the slot of a multi-lock is not used again while this request may be applied later
+ * (lock/local_queue_driver.h). Our keys are read before they are deleted: if one was off our lease,
+ * the hold had been lost. */
 static void build_delete(el_lock_txn *to, const el_keys *keys, int64_t guard) {
   el_key_range markers[EL_CONFLICT_RANGES_MAX];
   size_t n_markers = list_markers(keys, guard, markers, to->text);

@@ -47,7 +47,7 @@ typedef struct el_write_event {
                          or lost */
   bool has_order_key; /* start: the write puts the order key itself */
   el_outcome outcome; /* answer; the fields below are set only if it is
-                         |done| */
+                         |is_done| */
   bool succeeded;     /* answer: all guards held */
   bool is_whole;      /* answer, not succeeded: all keys of the hold exist,
                          attached to its lease */
