@@ -206,9 +206,9 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   el_auth *auth = call->auth;
   bool is_token_suspect = answer->err.is_token_bad || answer->err.is_unanswered;
   if (is_token_suspect && call->n_tokens == auth->n_tokens) {
-    /* No new token has come meanwhile, so this one may be invalid. After a timeout as well: an
-     * etcd that was wiped or restored does not answer a call with an older token until it has as
-     * many revisions again (simple_token.go, isValidSimpleToken). */
+    /* No new token has come meanwhile, so this one may be invalid. A timeout is a sign of that as
+     * well: an etcd that was wiped or restored does not answer a call whose token is from a higher
+     * revision than its own (simple_token.go, isValidSimpleToken). */
     auth->is_authenticated = false;
   }
   if (answer->err.is_token_bad && call->n_repeats < REPEATS_MAX) {

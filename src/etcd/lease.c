@@ -231,8 +231,8 @@ static void on_keepalive_message(void *arg, const uint8_t *bytes, size_t len) {
   if (message != NULL) {
     etcd__lease_keep_alive_response__free_unpacked(message, NULL);
   }
-  /* A late answer to an earlier request must not count for the request that is awaited: the hold
-   * deadline is computed from the time at which the request of the answer was sent. */
+  /* A late answer to an earlier request must not count for the request that is awaited, because the
+   * hold deadline counts from the time at which the answered request was sent. */
   if (ka->sent_ms != 0 && answer.id == ka->id) {
     ka->sent_ms = 0;
     ka->done(ka->arg, &answer);

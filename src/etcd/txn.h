@@ -74,8 +74,9 @@ typedef struct el_txn_answer {
   int64_t rev;     /* the store's revision in the response header */
   uint64_t term;   /* raft term of the member that answered */
   uint64_t cluster_id;
-  bool is_batched; /* others may have been applied at the same revision */
-  bool succeeded;  /* |then| was run */
+  bool
+      is_batched; /* it was in a batch: other transactions have the same revision */
+  bool succeeded; /* |then| was run */
   el_op_result *results;
   size_t n_results;
   void *message; /* the decoded message, which the results point into */

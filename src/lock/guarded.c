@@ -43,8 +43,8 @@ struct el_guarded {
   bool has_turn;    /* it is the hold's write that is under way */
   bool is_sent;     /* |request| is under way, with a reference of its own */
   bool is_finished; /* an answer that comes now is ignored */
-  bool
-      is_detached; /* a key of |lk| was found attached to another lease, or none */
+  /* a key of |lk| was found attached to another lease, or none */
+  bool is_detached;
   /* In shared->resting: due at the next attempt, or at the deadline while it is queued. While
    * |is_sent|: due at the deadline of the request. */
   el_timer timer;

@@ -39,12 +39,12 @@ bool el_guarded_guard(el_guarded *guarded, el_bytes key, int64_t rev,
  * and lease; otherwise |lk| is lost. @thread lua */
 void el_guarded_guard_lock(el_guarded *guarded, el_lock *lk);
 
-/* el_guarded_downgrade guards by |lk|, a write hold, and adds the marker key that makes it a read
- * hold. False: no memory. @thread lua */
+/* el_guarded_downgrade guards the transaction as el_guarded_guard_lock does, by the write hold
+ * |lk|, and adds the marker key that makes it a read hold. False: no memory. @thread lua */
 bool el_guarded_downgrade(el_guarded *guarded, el_lock *lk);
 
-/* el_guarded_proclaim guards by |lk|, and adds a put of |value| to our key. False: no memory.
- * @thread lua */
+/* el_guarded_proclaim guards the transaction by |lk|, and adds a put of |value| to our key. False:
+ * no memory. @thread lua */
 bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value);
 
 /* el_guarded_start sends the transaction. If it only reads, it is repeated until |timeout_ms| has

@@ -33,8 +33,8 @@ struct el_lock {
   atomic_bool is_downgraded; /* to a read hold; any thread */
   atomic_bool is_stop_posted, is_max_hold_posted; /* their command is posted */
 
-  int32_t
-      lock_delay_ms; /* the option; set before the I/O thread gets the lock */
+  /* the option; set before the I/O thread gets the lock */
+  int32_t lock_delay_ms;
 
   /* Written by the I/O thread before it completes EL_LOCK_RELEASED. */
   el_error *release_err; /* NULL: the key is deleted */

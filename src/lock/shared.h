@@ -113,9 +113,9 @@ typedef struct el_shared {
   pthread_mutex_t mu; /* guards the next five; a leaf */
   /* The error that keeps the session from proving its lease; code EL_OK: none. */
   el_error proof_error;
-  el_error
-      last_proof_error; /* proof_error at the last expiry of the deadline */
-  int64_t expired_ms;   /* when last_proof_error was set; 0: never */
+  /* proof_error at the last expiry of the deadline */
+  el_error last_proof_error;
+  int64_t expired_ms; /* when last_proof_error was set; 0: never */
   /* The circuit breaker: when a request last found etcd unreachable, and why; 0: etcd has
    * answered since. Only the I/O thread changes it, and may read it without the mutex. */
   int64_t breaker_opened_ms;

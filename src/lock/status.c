@@ -18,8 +18,8 @@ typedef struct member_request {
 } member_request;
 
 struct el_status {
-  atomic_int
-      refs; /* one of Lua, one of the I/O thread until all have answered */
+  /* one of Lua, one of the I/O thread until all have answered */
+  atomic_int refs;
   el_shared *shared;
   el_command command;
   int64_t timeout_ms;

@@ -43,8 +43,8 @@ typedef struct el_waiter_events {
 
 /* Embedded in el_lock. The fields up to |permits| are set before el_waiter_join. */
 struct el_waiter {
-  el_acquisition
-      local; /* the waiter in protocol/local_queue.h, with its options */
+  /* the waiter in protocol/local_queue.h, with its options */
+  el_acquisition local;
   const el_waiter_events *events;
   el_bytes name;  /* owned; EL_MODE_MULTI: the names, separated by NUL */
   el_bytes value; /* owned; the value of its key; freed when it is granted */

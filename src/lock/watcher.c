@@ -22,8 +22,8 @@ struct el_watcher {
   int64_t changes; /* number of changes so far */
   int64_t rev;     /* store revision of the last change, 0: unknown */
   int64_t passed;  /* value of |changes| at the last el_watcher_pass */
-  el_bytes
-      only; /* owned; after |passed| only this key counts; no data: all keys count */
+  /* owned; after |passed| only this key counts; no data: all keys count */
+  el_bytes only;
   el_error err; /* why the watcher has ended; EL_OK: it has not */
 
   /* Used by the I/O thread only. */

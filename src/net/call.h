@@ -40,10 +40,10 @@ void el_call_start(el_channel *ch, const el_call_request *request,
                    el_call_done done, void *arg);
 
 /* el_header_illegal_at returns the position, from 1, of the first byte of |value| that an HTTP
- * header cannot carry at that place; 0: there is none. Printable ASCII characters are legal, and
+ * header cannot carry at that position; 0: there is none. Printable ASCII characters are legal, and
  * spaces between them. gRPC core refuses a call with another value and writes that value to
  * standard error, so each token is checked where it is received. (Inline, because the fuzz targets
- * replace the rest of this file.) @thread any */
+ * replace call.c.) @thread any */
 static inline size_t el_header_illegal_at(const char *value) {
   for (size_t i = 0; value[i] != '\0'; i++) {
     bool is_end = i == 0 || value[i + 1] == '\0';

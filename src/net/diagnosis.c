@@ -25,7 +25,8 @@ struct el_diagnosis {
   el_command command; /* first: posted with the result */
   pthread_t thread;
   int stop_fd;
-  el_completion ended; /* the probe is over: the thread posts and ends */
+  el_completion ended; /* set after the probe, before the thread posts
+                           |command| and ends */
   pthread_mutex_t mu;  /* guards the next two; held while posting */
   bool is_posted;      /* also if the loop was closed and took no command */
   bool is_abandoned;   /* the loop may be freed: the thread frees this */

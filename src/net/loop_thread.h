@@ -16,11 +16,12 @@
 #include "base/completion.h"
 
 typedef struct el_loop_thread {
-  pthread_mutex_t mu; /* guards the rest; under it, only completions are read */
+  pthread_mutex_t mu; /* guards the rest; while it is held, only the
+                         mutex of a completion may be locked */
   pthread_cond_t released;
   enum { EL_LOOP_IO_THREAD, EL_LOOP_LUA_THREAD, EL_LOOP_NO_THREAD } current;
   int64_t changed_ms;         /* el_now_ms when |current| last changed;
-                                 unused while that is the I/O thread */
+                                 unused while |current| is the I/O thread */
   bool was_released;          /* since the I/O thread acquired the loop last */
   bool is_io_thread_sleeping; /* until |released| is signalled */
   /* The event that a Lua thread waits for while another thread drives; NULL: none. */

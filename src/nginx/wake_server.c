@@ -194,9 +194,9 @@ static uint64_t parse_id(const char *hex) {
   return strtoull(digits, NULL, 16);
 }
 
-/* Gives |conn| to the wait whose id it has received, perhaps again. If the id is unknown, its wait
- * has ended, and the byte is sent at once. Returns the wait that |conn| belonged to before, for
- * abandon. Called under server->mu. */
+/* Gives |conn| to the wait whose id it has received, which may be its present wait. If the id is
+ * unknown, its wait has ended, and the wake-up byte is sent at once. Returns the wait that |conn|
+ * belonged to before, for abandon. Called under server->mu. */
 static wait_entry *attach(el_wake_server *server, connection *conn) {
   wait_entry *entry = find(server, parse_id(conn->received)), *earlier = NULL;
   if (conn->waiting != entry) {
@@ -353,7 +353,8 @@ static void *serve(void *arg) {
         /* The host may have called el_wake_server_receive before the accept. */
         el_wake_server_receive(server);
       } else {
-        /* An id sent just before the end decides which wait ends with the connection. */
+        /* Receive first: an id that was sent just before the connection ended decides which wait
+         * ends with it. */
         el_wake_server_receive(server);
         close_connection(server, tag);
       }

@@ -51,9 +51,9 @@ bool el_conflict_reads_markers(el_mode mode);
  * same lock name. @thread any */
 bool el_modes_conflict(el_mode older, el_mode younger);
 
-/* el_conflict_is_blocker tells whether the first key of |keys| waits for |kv|, provided that |kv|
- * is older. It fills |blocker| if so. |markers| has what was read of the range of markers; NULL: it
- * was not read. @thread any */
+/* el_conflict_is_blocker tells whether the first key of |keys| must wait for |kv|, which the caller
+ * knows to be older. It fills |blocker| if so. |markers| has what was read of the range of markers;
+ * NULL: it was not read. @thread any */
 bool el_conflict_is_blocker(const el_keys *keys, const el_kv *kv,
                             const el_op_result *markers, el_queue_key *blocker);
 

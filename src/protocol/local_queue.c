@@ -210,8 +210,8 @@ static void hand_off(el_local_queue *queue, el_local_entry *entry,
   if (must_query) query_contention(entry, out);
 }
 
-/* Lets the first acquisition that waits hold by the key of |entry|, which lingers. The handoff
- * budget starts again, because no contender was seen. */
+/* Grants the lingering key of |entry| to the first acquisition in |waiting|. The handoff budget
+ * starts again, because no contender was seen. */
 static void take_lingering(el_local_queue *queue, el_local_entry *entry,
                            const el_local_context *context,
                            el_local_actions *out) {

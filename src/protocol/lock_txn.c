@@ -234,14 +234,15 @@ static size_t parse_own(const el_keys *keys, const el_txn_answer *answer,
 /* The older keys that block ours, as far as the lists of an answer show them. */
 typedef struct blockers {
   el_queue_key youngest;
-  bool
-      is_truncated; /* a list ended with keys that do not block: there may be more that do */
-  uint32_t
-      n_blockers; /* semaphore: so many have to go, at least, before ours holds a permit */
+  /* a list reached its limit before a key that blocks: keys that block may follow */
+  bool is_truncated;
+  /* semaphore: so many have to go, at least, before ours holds a permit */
+  uint32_t n_blockers;
 } blockers;
 
-/* Counts the older keys, whatever number of permits they contain. The predecessor of a waiter has
- * no lease, so that the whole queue is watched (START_WATCH). */
+/* Counts the older keys. (Each key is one permit, whatever |permits| its owner named.) If ours must
+ * wait, the predecessor that is returned has lease 0, which makes the entry watch the whole queue
+ * instead of one key (EL_ENTRY_START_WATCH). */
 static blockers find_permit_blockers(const el_keys *keys,
                                      const el_op_result *list, int64_t rev) {
   el_queue_key blocker;

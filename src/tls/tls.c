@@ -129,7 +129,7 @@ static bool is_cert_valid_now(const SSL_CTX *ctx, const el_pem *pem,
   return false;
 }
 
-/* A CA bundle may contain expired CAs; one of them must be valid. */
+/* A CA bundle may contain expired CAs, but at least one CA that is valid. */
 static bool has_valid_ca(const el_pem *pem, el_error *err) {
   STACK_OF(X509) *list = el_pem_certificates(pem, err);
   char validity[EL_CERTIFICATE_TEXT_SIZE];
@@ -282,7 +282,7 @@ bool el_tls_reload(el_tls *tls) {
   el_error ignored;
   bool ok = true;
   if (!has_changed_file(tls)) return false;
-  /* Labels and file names belong to |tls|; only the texts are read again. */
+  /* |fresh| borrows the labels and file names of |tls|; only the texts are read again. */
   for (int i = 0; i < EL_TLS_PEMS; i++) {
     fresh[i] = tls->pems[i];
     ok = el_pem_reread(&fresh[i].text, &tls->pems[i], &ignored) && ok;
