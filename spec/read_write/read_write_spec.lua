@@ -113,7 +113,7 @@ describe("read locks", function()
     assert.is_true(assert(sibling:read_lock("a", { owner = 2 })):unlock())
     local writer = ask(other, "write", "a")
     etcd:await_keys(prefix, 2)
-    assert.matches("wanted by a writer who waits for a reader of this program",
+    assert.matches("a writer waits behind a read hold of this program",
       assert_fails("deadlock", sibling:read_lock("a", { owner = 2 })))
     assert.is_true(first:unlock())
     writer = granted(writer)
