@@ -89,8 +89,11 @@ typedef struct el_shared {
   atomic_int refs;
   unsigned fork_generation; /* of the process that made the client; constant */
 
+  /* NULL: not started yet, or closed. Set and cleared by the Lua thread. The thread of the wake
+   * server reads it, too; it is joined before this is cleared. */
+  el_loop *loop;
+
   /* Used by the Lua thread only. */
-  el_loop *loop;             /* NULL: not started yet, or closed */
   el_wake_queue *wake_queue; /* for event loops; NULL until one asks for it */
 
   /* Used by the I/O thread only, in commands from Lua; freed when the client stops. */
@@ -152,7 +155,7 @@ bool el_shared_wait(el_shared *shared, el_completion *completion,
                     unsigned event, int64_t timeout_ms);
 
 /* el_shared_post passes |command| to the I/O thread, or runs it at once while that thread sleeps
- * (el_loop_run_command). False: the client is closed, or another process made it. @thread lua */
+ * (el_loop_run_command). False: the client is closed, or another process made it. @thread any */
 bool el_shared_post(el_shared *shared, el_command *command);
 
 /* el_shared_wake_queue returns the queue that wakes event loops. It lives as long as |shared|; its

@@ -17,7 +17,7 @@ static el_nret l_fork(lua_State *L) {
 static el_nret l_exit_now(lua_State *L) { _exit((int)luaL_checkinteger(L, 1)); }
 
 /* classify(status, details) returns the el_error of a gRPC status: code, definite, retriable,
- * lease_gone, text. */
+ * is_lease_gone, text. */
 static el_nret l_classify(lua_State *L) {
   el_error err;
   el_error_from_status(&err, (int)luaL_checkinteger(L, 1),

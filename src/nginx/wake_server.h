@@ -48,11 +48,11 @@ void el_wake_server_stop(el_wake_server *server);
 
 /* el_wake_server_disconnect closes the socket and all connections of a stopped server and
  * calls |on_disconnect| for all tied objects. Ids may still be pushed.
- * @thread lua @locks server->mu */
+ * @thread any @locks server->mu */
 void el_wake_server_disconnect(el_wake_server *server);
 
 /* el_wake_server_free frees a disconnected server; no id may be pushed any more. NULL is
- * ignored. @thread lua */
+ * ignored. @thread any */
 void el_wake_server_free(el_wake_server *server);
 
 /* el_wake_server_wake returns the wake to which the ids of the server's waits are pushed. A

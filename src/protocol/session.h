@@ -61,8 +61,9 @@ typedef struct el_session_event {
     EL_SESSION_ON_HOLDS_CHANGED,    /* |holds| keys are held or about to be */
     EL_SESSION_ON_CLOSE,            /* revoke the lease, or leave it to
                                        expire */
-    EL_SESSION_ON_ABANDON,          /* the same, without waiting for the
-                                       answer */
+    EL_SESSION_ON_ABANDON,          /* end at once, the lease counts as lost;
+                                       it is revoked in the background, unless
+                                       a lock delay is not over */
     EL_SESSION_ON_REVOKE_ANSWER,    /* to SEND_REVOKE */
     EL_SESSION_ON_PUT_IN_DOUBT,     /* a put of a key has an unknown outcome */
     EL_SESSION_ON_AUDIT_ANSWER,     /* to AUDIT_LEASE */
