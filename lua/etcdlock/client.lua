@@ -318,12 +318,12 @@ Client.status = status.status
 -- @tfield count audits requests that look for keys that came late
 -- @tfield count watches watches that were begun
 -- @tfield count calls requests of `put`, `get`, `queue` and their like
--- @tfield count shared how many of them were asked in the round trip of another one, because
+-- @tfield count batched how many of them were asked in the round trip of another one, because
 --   they came while others were out
 -- @tfield count rpcs the round trips that makes
 -- @tfield count acquired locks that were taken
 -- @tfield count lost locks that were lost
--- @tfield count collected locks that were dropped while they were held
+-- @tfield count leaked locks that were dropped while they were held
 -- @tfield count failed_attempts requests to etcd that have failed, each try
 -- @tfield count held locks that are held now
 -- @tfield count waiting calls that wait now
@@ -342,7 +342,7 @@ function Client:stats()
   for _, field in ipairs(REQUESTS) do
     stats.rpcs = stats.rpcs + stats[field]
   end
-  stats.rpcs = stats.rpcs - stats.shared
+  stats.rpcs = stats.rpcs - stats.batched
   return stats
 end
 

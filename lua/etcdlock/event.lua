@@ -7,12 +7,12 @@ local quote = characters.quote
 
 local M = {}
 
-local COLLECTED = "lock %s was released because Lua has collected it: nobody kept what"
-  .. " client:lock had returned. Keep it until unlock, or use with_lock"
+local COLLECTED = "lock %s was released because its handle was collected as garbage;"
+  .. " keep the result of client:lock until unlock, or use with_lock"
 
 local BY = {
   unlock = "",
-  request = " with the request that held it",
+  nginx_request = " with its nginx request",
   close = " with its client",
 }
 
@@ -24,7 +24,7 @@ end
 -- What each kind of event says, and how grave it is.
 local KINDS = {
   waiting = { "info", function(event)
-    return string.format("lock %s: waiting since %s", quote(event.name), span(event.wait))
+    return string.format("lock %s: still waiting after %s", quote(event.name), span(event.wait))
   end },
   acquired = { "info", function(event)
     local text = "lock %s: acquired after %s, token %.0f"
@@ -43,18 +43,18 @@ local KINDS = {
     return text:format(quote(event.name), span(event.hold), event.token, event.reason,
       event.message)
   end },
-  collected = { "warn", function(event)
+  leaked = { "warn", function(event)
     return COLLECTED:format(quote(event.name))
   end },
-  member_left = { "warn", function(event)
-    return string.format("member %s of etcd left for another: %s", event.member, event.message)
+  failover = { "warn", function(event)
+    return string.format("failover from member %s: %s", event.from, event.message)
   end },
   retry = { "warn", function(event)
-    local times = event.count > 1 and string.format(", %d times", event.count) or ""
-    return string.format("asking etcd again%s: %s", times, event.message)
+    return string.format("%d %s to etcd failed and will be retried: %s", event.count,
+      event.count > 1 and "requests" or "request", event.message)
   end },
-  left_out = { "warn", function(event)
-    return string.format('%d more "%s" were left out here', event.count, event.of)
+  suppressed = { "warn", function(event)
+    return string.format('%d more "%s" events suppressed', event.count, event.of)
   end },
 }
 

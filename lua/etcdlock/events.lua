@@ -49,7 +49,7 @@ local function call(self, one)
   self._is_logging = false
   if not ok and not self._has_complained then
     self._has_complained = true
-    local text = "etcdlock: the log of this client has failed, which is told once: "
+    local text = "etcdlock: the log function of this client failed (reported once): "
     host.log(text .. characters.clean(tostring(err)))
   end
 end
@@ -69,7 +69,7 @@ local function tell_left_out(self, all)
     local count = window.left_out
     if count > 0 and (all or now - window.from >= WINDOW) then
       window.left_out = 0
-      call(self, { event = "left_out", of = kind, count = count })
+      call(self, { event = "suppressed", of = kind, count = count })
     elseif count > 0 then
       self._has_left_out = true
     end
@@ -129,7 +129,7 @@ local function of_lock(self, noted, interrupts)
     token = noted.token, hold = noted.hold,
   }
   if noted.event == "ended" then
-    one.event, one.by = "released", noted.reason and "close" or "request"
+    one.event, one.by = "released", noted.reason and "close" or "nginx_request"
   elseif noted.event == "lost" then
     one.reason = noted.reason
     one.message = noted.text .. (noted.why and ": " .. noted.why or "")
@@ -139,7 +139,7 @@ end
 
 local function of_cluster(noted)
   return {
-    event = noted.event, ago = noted.ago, member = noted.subject, message = noted.why,
+    event = noted.event, ago = noted.ago, from = noted.subject, message = noted.why,
     count = noted.event == "retry" and noted.count or nil,
   }
 end
@@ -148,13 +148,13 @@ local function tell_one(self, noted, interrupts)
   local one = noted.mode and of_lock(self, noted, interrupts) or of_cluster(noted)
   if may_log(self, one.event) then
     call(self, one)
-  elseif not self._log and one.event == "collected" then
+  elseif not self._log and one.event == "leaked" then
     tell_somewhere(self, one)
   end
 end
 
 local function count_unnoted(self)
-  for kind, count in pairs(self._log and self._core:events_left_out() or {}) do
+  for kind, count in pairs(self._log and self._core:dropped_events() or {}) do
     if count > 0 then
       leave_out(self, kind == "ended" and "released" or kind, count)
     end

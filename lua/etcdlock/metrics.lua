@@ -22,16 +22,16 @@ local BOUNDS = {
 
 -- What client:stats() counts one after the other.
 local COUNTERS = {
-  { "acquired", "acquired_total", "Locks that were taken." },
-  { "lost", "lost_total", "Holds that were lost before they were released." },
-  { "collected", "collected_total", "Locks that nobody kept: collected while they were held." },
-  { "failed_attempts", "failed_attempts_total", "Requests to etcd that have failed, each try." },
-  { "shared", "shared_requests_total", "Requests sent in the round trip of another one." },
+  { "acquired", "acquisitions_total", "Locks that were taken." },
+  { "lost", "lost_locks_total", "Holds that were lost before they were released." },
+  { "leaked", "leaked_locks_total", "Locks that were garbage-collected while they were held." },
+  { "failed_attempts", "request_failures_total", "Requests to etcd that have failed, each try." },
+  { "batched", "batched_requests_total", "Requests sent in the round trip of another one." },
   { "rpcs", "round_trips_total", "Round trips to etcd." },
 }
 local GAUGES = {
-  { "held", "held", "Locks that are held now." },
-  { "waiting", "waiting", "Locks that are waited for now." },
+  { "held", "held_locks", "Locks that are held now." },
+  { "waiting", "waiters", "Locks that are waited for now." },
 }
 
 --- The names that labels of callers must not have.
@@ -162,7 +162,7 @@ local function add_families(self, families)
     help = "How long locks were waited for that were taken then." })
   table.insert(families, { name = "etcdlock_hold_seconds", type = "histogram", samples = hold,
     help = "How long locks were held until they were released or lost." })
-  table.insert(families, { name = "etcdlock_not_acquired_total", type = "counter",
+  table.insert(families, { name = "etcdlock_acquire_failures_total", type = "counter",
     samples = failed, help = "Locks that were asked for and not taken, by the code of why." })
 end
 

@@ -60,14 +60,14 @@ end)
 local function together(client, ask, look)
   local round = 0
   wait.eventually(function()
-    local shared, asked = client:stats().shared, {}
+    local shared, asked = client:stats().batched, {}
     round = round + 1
     server:hold_back("Txn", -1)
     for i = 1, 2 do asked[i] = assert(client:lock_async(("b%d of %d"):format(i, round))) end
     wait.eventually(function() return server:held "Txn" == 2 end)
     local sent = ask(round)
     wait.eventually(function() return server:held "Txn" >= 3 end)
-    local is_one = client:stats().shared > shared
+    local is_one = client:stats().batched > shared
     if is_one then look(sent) end
     server:pass()
     server:tell "Txn"

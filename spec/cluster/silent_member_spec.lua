@@ -153,7 +153,7 @@ describe("a client", function()
       local before, has_left = silent:swallow(), false
       local client = connect {
         endpoints = { etcd:endpoint(2), silent:endpoint() }, ttl = 3,
-        log = function(event) has_left = has_left or event.event == "member_left" end,
+        log = function(event) has_left = has_left or event.event == "failover" end,
       }
       for i = 1, 3 do
         local lock = assert(client:lock("a" .. i, { timeout = TIMEOUT }))

@@ -112,7 +112,7 @@ local function lock_in_a_batch(bytes)
   assert(client:lock "warm"):unlock()
   wait.eventually(function()
     round = round + 1
-    local shared, asked = client:stats().shared, {}
+    local shared, asked = client:stats().batched, {}
     server:hold_back("Txn", 2)
     for i = 1, 2 do
       clients.keep(assert(client:lock_async(("first%d-%d"):format(round, i))))
@@ -123,7 +123,7 @@ local function lock_in_a_batch(bytes)
     for i, pending in ipairs(asked) do all[i] = { clients.ended(pending) } end
     server:pass()
     server:tell "Txn"
-    return client:stats().shared > shared
+    return client:stats().batched > shared
   end, 10, "a batch")
   return all
 end

@@ -74,7 +74,7 @@ describe("concurrent lock_async calls", function()
     local after = client:stats()
     assert.is_true(calls <= 50, calls .. " round trips") -- about 20 if the machine is quiet
     assert.equal(100, after.enqueues - before.enqueues)
-    assert.is_true(after.shared - before.shared >= 50)
+    assert.is_true(after.batched - before.batched >= 50)
     for i, lock in ipairs(locks) do
       local value, created = etcd:get(lock:key())
       assert.is_truthy(value)
@@ -88,7 +88,7 @@ describe("concurrent lock_async calls", function()
     for _, kind in ipairs { "enqueues", "tries", "looks", "deletes", "probes", "calls" } do
       asked = asked + stats[kind]
     end
-    assert.equal(server:calls "Txn", asked - stats.shared)
+    assert.equal(server:calls "Txn", asked - stats.batched)
   end)
 
   it("take each free name at once, and each held name after its release", function()
@@ -204,7 +204,7 @@ describe("a batched transaction", function()
       end
       assert(loop:loop())
       local stats = client:stats()
-      print(("%d calls, %d shared"):format(stats.calls, stats.shared))
+      print(("%d calls, %d batched"):format(stats.calls, stats.batched))
       client:close()
     ]]
     local child = proc.lua(program, suite.endpoints(), prefix)
@@ -212,7 +212,7 @@ describe("a batched transaction", function()
       child:destroy()
       etcd:del(prefix .. "data")
     end)
-    local calls, shared = child:expect "^(%d+) calls, (%d+) shared"
+    local calls, shared = child:expect "^(%d+) calls, (%d+) batched"
     assert.is_true(tonumber(calls) >= 300 and tonumber(shared) > 0)
     assert.matches("^%d+ 10$", (etcd:get(prefix .. "data")))
   end)

@@ -8,7 +8,7 @@ local temporary = require "spec.support.harness.temporary"
 
 local prefix = suite.prefix()
 local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
-local TEXT = 'lock "a" was released because Lua has collected it'
+local TEXT = 'lock "a" was released because its handle was collected as garbage'
 
 after_each(function()
   clients.close_all()
@@ -25,14 +25,14 @@ end
 it("regression 017: each leaked lock is reported to the log function given to connect", function()
   local told = {}
   local client = connect { log = function(message)
-    if message.event == "collected" then told[#told + 1] = tostring(message) end
+    if message.event == "leaked" then told[#told + 1] = tostring(message) end
   end }
   drop_one(client)
-  assert.equal(1, client:stats().collected)
+  assert.equal(1, client:stats().leaked)
   assert(client:lock "b"):unlock()
   drop_one(client)
   assert(client:lock "b"):unlock()
-  assert.equal(2, client:stats().collected)
+  assert.equal(2, client:stats().leaked)
   assert.equal(2, #told)
   for _, message in ipairs(told) do assert.matches(TEXT, message, 1, true) end
 end)
@@ -66,7 +66,7 @@ it("regression 017: without a log, only the first leaked lock is reported on std
   local out, err = said [[
     for _ = 1, 3 do drop_one() end
     assert(client:lock "b"):unlock()
-    print(client:stats().collected)]]
+    print(client:stats().leaked)]]
   assert.equal("3\n", out)
   assert.matches(TEXT, err, 1, true)
   assert_lines(1, err)
@@ -131,9 +131,9 @@ it("regression 017: a released, lost or never granted lock is not reported as le
   broken = nil -- luacheck: ignore
   collectgarbage()
   collectgarbage()
-  assert.equal(0, client:stats().collected)
+  assert.equal(0, client:stats().leaked)
   assert(client:lock "a"):unlock()
   assert.is_true(held:unlock())
   assert.is_true(told.acquired and told.lost)
-  assert.is_nil(told.collected)
+  assert.is_nil(told.leaked)
 end)

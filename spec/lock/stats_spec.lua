@@ -156,7 +156,7 @@ describe("a client", function()
     assert.equal(2, spent(function() client:break_lock("a", lock:token()) end).calls)
   end)
 
-  it("counts in rpcs the sum of its requests of all kinds, without the shared ones", function()
+  it("counts in rpcs the sum of its requests of all kinds, without the batched ones", function()
     clients.keep(assert(client:lock "a"))
     client:try_lock "a"
     client:queue "a"
@@ -167,7 +167,7 @@ describe("a client", function()
     } do
       sum = sum + stats[kind]
     end
-    assert.equal(sum - stats.shared, stats.rpcs)
+    assert.equal(sum - stats.batched, stats.rpcs)
   end)
 end)
 

@@ -169,7 +169,7 @@ describe("a multi-lock", function()
   it("that is leaked is released and logged once with all of its names", function()
     local told = {}
     local heedless = connect { log = function(event)
-      if event.event == "collected" then told[#told + 1] = tostring(event) end
+      if event.event == "leaked" then told[#told + 1] = tostring(event) end
     end }
     coroutine.wrap(function() -- its stack is collected, too
       local lock = assert(heedless:multi_lock { "a", "b" })

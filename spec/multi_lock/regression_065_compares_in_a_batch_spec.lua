@@ -32,7 +32,7 @@ end
 -- requests are out, so that they leave together. Returns how many requests left in a batch.
 local function write_beside(locks, others)
   clients.await_watched(client, locks[1])
-  local writes, asked, shared = {}, {}, client:stats().shared
+  local writes, asked, shared = {}, {}, client:stats().batched
   server:hold_back("Txn", 2)
   for i = 1, 2 do
     asked[i] = assert(client:lock_async("first" .. i))
@@ -49,7 +49,7 @@ local function write_beside(locks, others)
     assert.is_true((write:wait(10)))
     assert.equal("next", (etcd:get(PREFIX .. "data" .. i)))
   end
-  shared = client:stats().shared - shared
+  shared = client:stats().batched - shared
   for _, lock in ipairs(granted) do assert.is_true(lock:unlock()) end
   return shared
 end

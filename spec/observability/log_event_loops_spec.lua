@@ -36,13 +36,13 @@ for _, name in ipairs { "cqueues", "luv", "copas" } do
   end)
 end
 
-it('the log function gets "member_left" with address and cause if a member is killed', function()
+it('the log function gets "failover" with address and cause if a member is killed', function()
   local etcd = suite.start { members = 3 }
   finally(function() etcd:stop() end)
   local told = {}
   local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 5 } {
     log = function(event)
-      if event.event == "member_left" then told[#told + 1] = event end
+      if event.event == "failover" then told[#told + 1] = event end
     end,
   }
   local lock = assert(client:lock("a", { timeout = 20 }))
@@ -50,24 +50,24 @@ it('the log function gets "member_left" with address and cause if a member is ki
   wait.eventually(function()
     client:try_lock("b")
     return told[1]
-  end, 10, "member_left")
+  end, 10, "failover")
   local first = etcd:endpoint(1):gsub("^https?://", "")
-  assert.equal(first, told[1].member)
+  assert.equal(first, told[1].from)
   assert.matches(first, told[1].message, 1, true)
-  assert.matches("^etcdlock: member " .. first:gsub("%p", "%%%0") .. " of etcd left for another: ",
+  assert.matches("^etcdlock: failover from member " .. first:gsub("%p", "%%%0") .. ": ",
     tostring(told[1]))
   assert.is_true(lock:held())
   assert.is_true(lock:unlock())
 end)
 
 -- Both members fail in turn, so that the client leaves each for the other repeatedly.
-it('a lost lock and a failed wait report the same cause as a "member_left" event', function()
+it('a lost lock and a failed wait report the same cause as a "failover" event', function()
   local one, two = clients.scripted(suite.endpoint()), clients.scripted(suite.endpoint())
   local why = {}
   local client = clients.connector {
     endpoints = { one:endpoint(), two:endpoint() }, prefix = prefix, ttl = 2,
     log = function(event)
-      if event.event == "member_left" then why[#why + 1] = event.message end
+      if event.event == "failover" then why[#why + 1] = event.message end
     end,
   } ()
   -- Fails unless |message| ends with a recorded cause that matches |pattern|.

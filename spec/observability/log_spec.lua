@@ -83,7 +83,7 @@ describe("the log function", function()
     assert.same({ "a", "lock", 20 }, { told[1].name, told[1].mode, told[1].timeout })
     assert.is_true(told[1].wait >= 0.1)
     assert.is_true(told[2].wait > told[1].wait)
-    assert.matches('^etcdlock: lock "a": waiting since [%d.]+ s$', tostring(told[1]))
+    assert.matches('^etcdlock: lock "a": still waiting after [%d.]+ s$', tostring(told[1]))
   end)
 
   it('gets "not_acquired" with the code of a failed lock or try_lock', function()
@@ -184,15 +184,16 @@ describe("the log function", function()
     assert.same({ leader = true, write = true, read = true }, labels)
   end)
 
-  it('gets "collected" for a lock that is garbage-collected while held', function()
+  it('gets "leaked" for a lock that is garbage-collected while held', function()
     local client = connect_told()
     assert(client:lock "a")
     collect()
     assert(client:lock "b"):unlock()
-    local event = assert(of_kind "collected"[1])
+    local event = assert(of_kind "leaked"[1])
     assert.same({ "a", "lock", "warn" }, { event.name, event.mode, event.level })
     assert.is_number(event.hold)
-    assert.matches('lock "a" was released because Lua has collected it', tostring(event), 1, true)
+    assert.matches('lock "a" was released because its handle was collected as garbage',
+      tostring(event), 1, true)
   end)
 
   it('gets "released" with by = "close" for a lock that close releases', function()
@@ -226,7 +227,7 @@ describe("the log function", function()
     assert.is_true(#of_kind "retry" <= 4, #of_kind "retry")
     for _, event in ipairs(of_kind "retry") do
       assert.matches("127.0.0.1:1", event.message, 1, true)
-      assert.matches("^etcdlock: asking etcd again", tostring(event))
+      assert.matches("^etcdlock: %d+ requests? to etcd failed and", tostring(event))
       count = count + event.count
     end
     assert.is_true(count >= 8)
@@ -259,29 +260,29 @@ describe("the log function", function()
 end)
 
 describe("the log of a client", function()
-  it('drops events beyond log_rate, and counts them in "left_out" events', function()
+  it('drops events beyond log_rate, and counts them in "suppressed" events', function()
     local client = connect_told { log_rate = 3 }
     for _ = 1, 40 do assert(client:lock "a"):unlock() end
     client:close()
     local counts = { acquired = #of_kind "acquired", released = #of_kind "released" }
     assert.is_true(counts.acquired >= 3 and counts.acquired < 40, counts.acquired)
-    for _, event in ipairs(of_kind "left_out") do
+    for _, event in ipairs(of_kind "suppressed") do
       counts[event.of] = counts[event.of] + event.count
-      assert.matches('^etcdlock: %d+ more "%a+" were left out here$', tostring(event))
+      assert.matches('^etcdlock: %d+ more "%a+" events suppressed$', tostring(event))
     end
     assert.same({ acquired = 40, released = 40 }, counts)
   end)
 
-  it('gets "left_out" with a later event, before the client is closed', function()
+  it('gets "suppressed" with a later event, before the client is closed', function()
     local client = connect_told { log_rate = 1 }
     for _ = 1, 10 do assert(client:lock "a"):unlock() end
     wait.eventually(function()
       client:try_lock("a"):unlock()
-      return of_kind "left_out"[1]
+      return of_kind "suppressed"[1]
     end)
   end)
 
-  it('gets at least 100 of 200 "collected" events, and a "left_out" count of the rest', function()
+  it('gets at least 100 of 200 "leaked" events, and a "suppressed" count of the rest', function()
     local client = connect_told { log_rate = math.huge }
     local function take_many()
       local asked = {}
@@ -291,26 +292,26 @@ describe("the log of a client", function()
     take_many()
     collect()
     assert(client:lock "a"):unlock()
-    local left_out = assert(of_kind "left_out"[1] or client:close() and of_kind "left_out"[1])
-    assert.equal("collected", left_out.of)
-    local count = client:stats().collected -- LuaJIT may keep one handle
+    local suppressed = assert(of_kind "suppressed"[1] or client:close() and of_kind "suppressed"[1])
+    assert.equal("leaked", suppressed.of)
+    local count = client:stats().leaked -- LuaJIT may keep one handle
     assert.is_true(count >= 199)
-    assert.equal(count, #of_kind "collected" + left_out.count)
-    assert.is_true(#of_kind "collected" >= 100)
+    assert.equal(count, #of_kind "leaked" + suppressed.count)
+    assert.is_true(#of_kind "leaked" >= 100)
   end)
 
-  it('may call lock; the events of that lock are only counted in "left_out"', function()
+  it('may call lock; the events of that lock are only counted in "suppressed"', function()
     local client, tokens = nil, {}
     client = connect { log_rate = math.huge, log = function(event)
       if event.event == "waiting" or event.of == "waiting" then return end
       tokens[#tokens + 1] = event.event
-      if event.event == "left_out" then return end -- during close: locks cannot be taken
+      if event.event == "suppressed" then return end -- during close: locks cannot be taken
       assert(client:lock("log", { timeout = 5 })):unlock()
     end }
     assert(client:lock "a"):unlock()
     client:close()
     table.sort(tokens)
-    assert.same({ "acquired", "left_out", "left_out", "released" }, tokens)
+    assert.same({ "acquired", "suppressed", "suppressed", "released" }, tokens)
   end)
 
   it("that raises an error breaks no lock; standard error shows the error once", function()
@@ -328,7 +329,8 @@ describe("the log of a client", function()
     local out, code, err = proc.run_lua(script)
     assert.equal(0, code, err)
     assert.equal(3, select(2, out:gsub("true\ttrue\t", "")))
-    assert.matches("^etcdlock: the log of this client has failed, which is told once: table", err)
+    assert.matches("^etcdlock: the log function of this client failed %(reported once%): table",
+      err)
     assert.equal(1, select(2, err:gsub("\n", "")))
   end)
 
@@ -351,7 +353,7 @@ describe("the log of a client", function()
     local out, code, err = proc.run_lua(script)
     assert.equal(0, code, err)
     assert.matches("^true\t[%d.]+\ntrue\ntrue\ndead\n$", out)
-    assert.matches("has failed, which is told once: attempt to yield", err, 1, true)
+    assert.matches("failed (reported once): attempt to yield", err, 1, true)
   end)
 
   it("has exactly the event kinds that doc/observability.md lists", function()
@@ -379,5 +381,5 @@ it("a client without a log records no events", function()
   wait.eventually(function() return client:stats().lost == 1 end)
   assert.is_nil((client._core:next_event()))
   clients.assert_fails("lost", lock:unlock())
-  for kind, count in pairs(client._core:events_left_out()) do assert.equal(0, count, kind) end
+  for kind, count in pairs(client._core:dropped_events()) do assert.equal(0, count, kind) end
 end)

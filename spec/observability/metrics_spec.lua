@@ -40,26 +40,30 @@ describe("the metrics of a client", function()
       return pcall(assert.same, stats, client:stats())
     end)
     local page = exposition.read(text)
-    for _, name in ipairs { "acquired", "lost", "collected", "failed_attempts" } do
+    for field, name in pairs {
+      acquired = "acquisitions", lost = "lost_locks", leaked = "leaked_locks",
+      failed_attempts = "request_failures",
+    } do
       assert.equal("counter", page.families["etcdlock_" .. name].type)
-      assert.equal(stats[name], page:value("etcdlock_" .. name .. "_total"))
+      assert.equal(stats[field], page:value("etcdlock_" .. name .. "_total"))
     end
     assert.equal(stats.rpcs, page:value "etcdlock_round_trips_total")
-    assert.equal(stats.shared, page:value "etcdlock_shared_requests_total")
+    assert.equal(stats.batched, page:value "etcdlock_batched_requests_total")
     assert.equal(stats.enqueues, page:value("etcdlock_requests_total", { kind = "enqueues" }))
     local sum = 0
     for _, value in ipairs(page:values("etcdlock_requests", "etcdlock_requests_total")) do
       sum = sum + value
     end
-    assert.equal(stats.rpcs + stats.shared, sum)
-    assert.same({ "gauge", 1 }, { page.families.etcdlock_held.type, page:value "etcdlock_held" })
-    assert.equal(0, page:value "etcdlock_waiting")
+    assert.equal(stats.rpcs + stats.batched, sum)
+    assert.same({ "gauge", 1 },
+      { page.families.etcdlock_held_locks.type, page:value "etcdlock_held_locks" })
+    assert.equal(0, page:value "etcdlock_waiters")
     local left = page:value "etcdlock_session_remaining_seconds"
     assert.is_true(left > 0 and left <= 60, left)
     for name, family in pairs(page.families) do assert.matches("^%u.*%.$", family.help, name) end
     lock:unlock()
     client:close()
-    assert.equal(4, page_of(client):value "etcdlock_acquired_total")
+    assert.equal(4, page_of(client):value "etcdlock_acquisitions_total")
   end)
 
   it("contain histograms of the wait and hold times of locks", function()
@@ -103,9 +107,9 @@ describe("the metrics of a client", function()
     local page = page_of(client)
     assert.equal(4, page:value "etcdlock_hold_seconds_count")
     assert.equal(4, page:value "etcdlock_wait_seconds_count")
-    assert.equal(4, page:value "etcdlock_acquired_total")
-    assert.equal(1, page:value "etcdlock_lost_total")
-    assert.equal(1, page:value "etcdlock_collected_total")
+    assert.equal(4, page:value "etcdlock_acquisitions_total")
+    assert.equal(1, page:value "etcdlock_lost_locks_total")
+    assert.equal(1, page:value "etcdlock_leaked_locks_total")
     clients.keep(assert(client:lock "c"))
     client:close()
     assert.equal(5, page_of(client):value "etcdlock_hold_seconds_count")
@@ -119,7 +123,7 @@ describe("the metrics of a client", function()
     for _ = 1, 2 do assert.is_nil((client:try_lock "ab")) end
     local page = page_of(client)
     local function count(code)
-      return page:value("etcdlock_not_acquired_total", { lock = "a*", code = code })
+      return page:value("etcdlock_acquire_failures_total", { lock = "a*", code = code })
     end
     assert.same({ 1, 2 }, { count "timeout", count "locked" })
     held:unlock()
@@ -156,7 +160,7 @@ describe("the metrics of a client", function()
     for i = 1, 150 do assert(client:lock("name/" .. i)):unlock() end
     page = page_of(client)
     assert.equal(101, #page:values("etcdlock_wait_seconds", "etcdlock_wait_seconds_count"))
-    assert.equal(154, page:value "etcdlock_acquired_total")
+    assert.equal(154, page:value "etcdlock_acquisitions_total")
     assert.is_true(page:value("etcdlock_wait_seconds_count", { lock = "other" }) >= 50)
   end)
 
@@ -174,7 +178,7 @@ describe("the metrics of a client", function()
     page = page_of(client, {
       worker = "\237\160\128 \224\128\128 \244\144\128\128 \240\159\152\128",
     })
-    assert.equal(1, page:value("etcdlock_acquired_total", {
+    assert.equal(1, page:value("etcdlock_acquisitions_total", {
       worker = "\\xED\\xA0\\x80 \\xE0\\x80\\x80 \\xF4\\x90\\x80\\x80 \240\159\152\128",
     }))
     for _, wrong in ipairs { "le", "lock", "__name__", "a-b", "1a", "" } do
@@ -193,10 +197,10 @@ describe("the metrics of a client", function()
     local apart = exposition.read(etcdlock.join_metrics {
       one:metrics { labels = { client = "1" } }, two:metrics { labels = { client = "2" } },
     })
-    assert.equal(1, apart:value("etcdlock_acquired_total", { client = "1" }))
+    assert.equal(1, apart:value("etcdlock_acquisitions_total", { client = "1" }))
     assert.equal(2, apart:value("etcdlock_wait_seconds_count", { client = "2", lock = "b" }))
     local sum = exposition.read(etcdlock.join_metrics { one:metrics(), two:metrics() })
-    assert.equal(3, sum:value "etcdlock_acquired_total")
+    assert.equal(3, sum:value "etcdlock_acquisitions_total")
     assert.equal("", etcdlock.join_metrics {})
     assert.has_error(function() etcdlock.join_metrics(one:metrics()) end)
     assert.has_error(function() etcdlock.join_metrics { 1 } end,

@@ -179,17 +179,17 @@ end)
 
 describe("the page /metrics", function()
   it("shows the counters of both workers, whichever worker answers", function()
-    local before = sum_of(metrics(), "etcdlock_acquired_total")
+    local before = sum_of(metrics(), "etcdlock_acquisitions_total")
     local count = buy_from_both()
     -- Workers publish their counters every second, possibly between lock and unlock.
     wait.eventually(function()
       local page = metrics()
-      return sum_of(page, "etcdlock_acquired_total") == before + count
+      return sum_of(page, "etcdlock_acquisitions_total") == before + count
         and sum_of(page, "etcdlock_hold_seconds_count", { lock = "stock/*" }) == before + count
     end, 10, "what was counted")
     for _ = 1, 10 do
       local page = metrics()
-      assert.same({ before + count, 2 }, { sum_of(page, "etcdlock_acquired_total") })
+      assert.same({ before + count, 2 }, { sum_of(page, "etcdlock_acquisitions_total") })
       assert.same({ before + count, 2 }, { sum_of(page, "etcdlock_hold_seconds_count",
         { lock = "stock/*" }) })
     end
@@ -205,7 +205,7 @@ describe("the page /metrics", function()
     end, 10, "other workers")
     local count = buy_from_both()
     wait.eventually(function()
-      local sum, workers_told = sum_of(metrics(), "etcdlock_acquired_total")
+      local sum, workers_told = sum_of(metrics(), "etcdlock_acquisitions_total")
       return sum == count and workers_told == 2
     end, 10, "the new workers' counters")
     nginx:assert_no_errors()

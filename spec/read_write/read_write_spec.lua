@@ -238,7 +238,7 @@ describe("a write lock", function()
         assert(client:read_lock_async("n" .. i, { owner = "r" })),
       }
     end
-    wait.eventually(function() return client:stats().shared > 20 end, 5, "what leaves together")
+    wait.eventually(function() return client:stats().batched > 20 end, 5, "what leaves together")
     for _, pair in ipairs(asked) do clients.assert_one_after_the_other(pair) end
     assert.same({}, etcd:keys(prefix))
   end)

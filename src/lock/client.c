@@ -163,7 +163,7 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
   const char *left = el_channel_address(cl->channel, cl->member);
   cl->member = el_channel_member(cl->channel);
   el_events_note(&cl->shared->events,
-                 &(el_event){.kind = EL_EVENT_MEMBER_LEFT,
+                 &(el_event){.kind = EL_EVENT_FAILOVER,
                              .subject = {left, strlen(left)},
                              .why = {why->text, strlen(why->text)}});
 }

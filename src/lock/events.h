@@ -21,8 +21,8 @@ typedef enum el_event_kind {
   EL_EVENT_LEAKED, /* a lock was garbage-collected while held */
   EL_EVENT_ENDED,  /* a hold ended with its nginx request, or with its client */
   EL_EVENT_LOST,   /* a hold was lost */
-  EL_EVENT_MEMBER_LEFT, /* the client left a member for another one */
-  EL_EVENT_RETRY,       /* a request failed with a retriable error */
+  EL_EVENT_FAILOVER, /* the client left a member for another one */
+  EL_EVENT_RETRY,    /* a request failed with a retriable error */
   EL_EVENT_KINDS
 } el_event_kind;
 

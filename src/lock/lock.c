@@ -461,7 +461,7 @@ bool el_lock_drop(el_lock *lk) {
   if (el_shared_is_forked(lk->shared)) return false;
   was_held = end_lock(lk, end_leaked_hold);
   if (was_held) {
-    EL_COUNT(&lk->shared->counters, collected, 1);
+    EL_COUNT(&lk->shared->counters, leaked, 1);
   }
   el_lock_unref(lk);
   return was_held;

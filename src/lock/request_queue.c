@@ -244,7 +244,7 @@ static void note_leaving(el_request *request, bool shares) {
   queue->probes_in_flight += request->is_probe;
   queue->background_in_flight += request->is_background;
   el_counters_add(queue->counters, request->counted_as, 1);
-  EL_COUNT(queue->counters, shared, shares);
+  EL_COUNT(queue->counters, batched, shares);
 }
 
 static void on_batch_answer(void *arg, el_txn_answer *answer);

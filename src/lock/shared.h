@@ -29,10 +29,10 @@ typedef struct el_stats {
   /* Requests sent to etcd, by kind. */
   int64_t enqueues, tries, looks, deletes, probes;
   int64_t keepalives, grants, revokes, audits, watches, calls;
-  int64_t shared; /* requests that left in the batch of another one */
+  int64_t batched; /* requests that left in the batch of another one */
   /* Holds that were granted, lost, and leaked (garbage-collected while held), and attempts of
    * requests that failed. */
-  int64_t acquired, lost, collected, failed_attempts;
+  int64_t acquired, lost, leaked, failed_attempts;
   /* Present numbers of holds and waiters. */
   int64_t held, waiting;
 } el_stats;

@@ -193,8 +193,8 @@ static const struct {
 } stats_fields[] = {STAT(enqueues),        STAT(tries),   STAT(looks),
                     STAT(deletes),         STAT(probes),  STAT(keepalives),
                     STAT(grants),          STAT(revokes), STAT(audits),
-                    STAT(shared),          STAT(watches), STAT(calls),
-                    STAT(acquired),        STAT(lost),    STAT(collected),
+                    STAT(batched),         STAT(watches), STAT(calls),
+                    STAT(acquired),        STAT(lost),    STAT(leaked),
                     STAT(failed_attempts), STAT(held),    STAT(waiting)};
 
 /* client:stats() returns a table with the fields of el_stats. */
@@ -214,7 +214,7 @@ static el_nret l_client_stats(lua_State *L) {
 /* ---- events ---- */
 
 static const char *const event_kinds[EL_EVENT_KINDS] = {
-    "collected", "ended", "lost", "member_left", "retry"};
+    "leaked", "ended", "lost", "failover", "retry"};
 
 static void push_bytes(lua_State *L, el_bytes bytes) {
   if (bytes.data == NULL) {
@@ -225,7 +225,7 @@ static void push_bytes(lua_State *L, el_bytes bytes) {
 }
 
 static bool is_of_lock(const el_event *event) {
-  return event->kind != EL_EVENT_MEMBER_LEFT && event->kind != EL_EVENT_RETRY;
+  return event->kind != EL_EVENT_FAILOVER && event->kind != EL_EVENT_RETRY;
 }
 
 static void push_lock(lua_State *L, const el_event *event) {
@@ -278,9 +278,9 @@ static el_nret l_client_next_event(lua_State *L) {
   return status == 0 ? 1 : lua_error(L);
 }
 
-/* client:events_left_out() returns a table: kind -> number of events that were dropped for lack of
+/* client:dropped_events() returns a table: kind -> number of events that were dropped for lack of
  * room since the last call. */
-static el_nret l_client_events_left_out(lua_State *L) {
+static el_nret l_client_dropped_events(lua_State *L) {
   el_shared *handle = el_client_shared(el_lua_check_client(L, 1)->client);
   lua_newtable(L);
   for (int kind = 0; kind < EL_EVENT_KINDS; kind++) {
@@ -444,7 +444,7 @@ void el_lua_open_client(lua_State *L) {
       {"stats", l_client_stats},
       {"attend", l_client_attend},
       {"next_event", l_client_next_event},
-      {"events_left_out", l_client_events_left_out},
+      {"dropped_events", l_client_dropped_events},
       {"status", l_client_status},
       {NULL, NULL},
   };
