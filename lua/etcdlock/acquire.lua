@@ -94,14 +94,14 @@ local function read(self, where, wish, opts)
   end
   local request = new_request(self, wish, fulls, checked, timeout)
   self._losses:tell() -- whose handlers may change the options
-  self._events:tell()
+  self._events:deliver()
   return request
 end
 
 --- Tells that nothing came of the request, and why.
 local function refuse(self, request, message, code)
   if request.began then
-    self._events:not_acquired(request, message, code)
+    self._events:report_not_acquired(request, message, code)
   end
   return nil, message, code
 end
@@ -153,7 +153,7 @@ local function wait_for(self, core_lock, request, tie)
     if ok ~= nil then
       return ok, message, code
     end
-    self._events:waiting(request)
+    self._events:report_waiting(request)
   end
   return await_verdict(self, core_lock, request, tie)
 end
@@ -164,7 +164,7 @@ local function wrap(self, core_lock, request, tie)
   local lock = Lock.new(self, core_lock, request, tie)
   self._holds:add(lock)
   if request.began then
-    self._events:acquired(request, lock)
+    self._events:report_acquired(request, lock)
   end
   return lock
 end
@@ -244,7 +244,7 @@ local function begin(self, request)
       return conclude(self, core_lock, request, tie, ok, message, why_code)
     elseif request.began and not is_told and core.now() - request.began >= WAITING_AFTER then
       is_told = true
-      self._events:waiting(request)
+      self._events:report_waiting(request)
     end
   end
 end

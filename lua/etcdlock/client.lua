@@ -6,14 +6,12 @@ local Election = require "etcdlock.election"
 local Events = require "etcdlock.events"
 local Holds = require "etcdlock.holds"
 local Losses = require "etcdlock.losses"
-local Metrics = require "etcdlock.metrics"
 local Scout = require "etcdlock.scout"
 local Semaphore = require "etcdlock.semaphore"
 local Wakeups = require "etcdlock.wait.wakeups"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local exposition = require "etcdlock.exposition"
 local forms = require "etcdlock.forms"
 local host = require "etcdlock.wait.host"
 local of_answer = require "etcdlock.wait.of_answer"
@@ -360,13 +358,14 @@ end
 -- @raise for an unknown option, a wrong type, a label that Prometheus doesn't take
 function Client:metrics(opts)
   opts = check.types("client:metrics", opts, { labels = "table" }, {})
-  local labels = exposition.labels("client:metrics", opts.labels, Metrics.TAKEN)
+  local Metrics = require "etcdlock.metrics"
+  local labels = Metrics.check_labels("client:metrics", opts.labels)
   local usable, message, code = self._core:usable()
   if not usable and code == "forked" then
     return nil, message, code
   end
-  self._events:tell()
-  return Metrics.page(self._metrics, self:stats(), REQUESTS, self._core:alive(), labels)
+  self._events:deliver()
+  return Metrics.format_page(self._metrics, self:stats(), REQUESTS, self._core:alive(), labels)
 end
 
 --- Tells whether the client has a session that is known to live. It has none before the
@@ -444,7 +443,7 @@ check.methods(Client, "client")
 -- Wraps a core client. For init.lua only.
 function Client.new(core_client, options)
   local wakeups = Wakeups.new(core_client, options.loop, options.socket_dir)
-  local metrics = options.metrics and Metrics.new(options.metrics) or nil
+  local metrics = options.metrics and require("etcdlock.metrics").new(options.metrics) or nil
   return setmetatable({
     _core = core_client,
     _wakeups = wakeups,

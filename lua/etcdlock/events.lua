@@ -1,252 +1,354 @@
---- What happens to a client: told to its `log`, and counted for its metrics.
+--- Events of a client: passes them to the function `log` of connect, and measures waits and
+-- holds for the client's metrics.
 --
--- What the core notes meanwhile (a loss, say) waits there until the client is called; the
--- rest comes from those who do it. `log` is called so that it can't yield: nobody
--- else runs in the middle of taking or releasing a lock. Whatever it raises stays here.
+-- The C core records up to 128 events between two calls of the program, such as a loss or a
+-- failover; `deliver` reads them. Calls of the library report all other events. The log function
+-- runs inside core.call, where it cannot yield, so no other coroutine runs while a lock is being
+-- taken or released. core.call also catches the errors of the log function.
 local characters = require "etcdlock.characters"
 local core = require "etcdlock.core"
-local event = require "etcdlock.event"
 local host = require "etcdlock.wait.host"
 local names = require "etcdlock.names"
+local numbers = require "etcdlock.numbers"
+
+local quote = characters.quote
 
 local Events = {}
 Events.__index = Events
 
--- The rate limit counts by the second.
+-- ---- events and their text ----
+
+local LEAKED = "lock %s was released because its handle was collected as garbage;"
+  .. " keep the result of client:lock until unlock, or use with_lock"
+
+-- The text for the field `by` of a `released` event.
+local BY = {
+  unlock = "",
+  nginx_request = " with its nginx request",
+  close = " with its client",
+}
+
+local function format_seconds(seconds)
+  return numbers.format(seconds < 1 and "%.3g s" or "%.1f s", seconds)
+end
+
+-- kind -> { default level, function that returns the text of an event }.
+-- doc/observability.md lists the kinds with their fields.
+local KINDS = {
+  waiting = { "info", function(event)
+    return string.format("lock %s: still waiting after %s", quote(event.name),
+      format_seconds(event.wait))
+  end },
+  acquired = { "info", function(event)
+    return string.format("lock %s: acquired after %s, token %.0f", quote(event.name),
+      format_seconds(event.wait), event.token)
+  end },
+  not_acquired = { "warn", function(event)
+    return string.format("lock %s: not acquired after %s, %s: %s", quote(event.name),
+      format_seconds(event.wait), event.code, event.message)
+  end },
+  released = { "info", function(event)
+    return string.format("lock %s: released%s after %s, token %.0f", quote(event.name),
+      BY[event.by], format_seconds(event.hold), event.token)
+  end },
+  lost = { "warn", function(event)
+    return string.format("lock %s: lost after %s, token %.0f, %s: %s", quote(event.name),
+      format_seconds(event.hold), event.token, event.reason, event.message)
+  end },
+  leaked = { "warn", function(event)
+    return LEAKED:format(quote(event.name))
+  end },
+  failover = { "warn", function(event)
+    return string.format("failover from member %s: %s", event.from, event.message)
+  end },
+  retry = { "warn", function(event)
+    return string.format("%d %s to etcd failed and will be retried: %s", event.count,
+      event.count > 1 and "requests" or "request", event.message)
+  end },
+  suppressed = { "warn", function(event)
+    return string.format('%d more "%s" events suppressed', event.count, event.of)
+  end },
+}
+
+--- The names of all kinds of events, in no order.
+Events.KINDS = {}
+for kind in pairs(KINDS) do
+  Events.KINDS[#Events.KINDS + 1] = kind
+end
+
+local mt = { __name = "etcdlock.event" }
+
+function mt.__tostring(event)
+  local late = event.ago >= 1 and string.format(" (%s ago)", format_seconds(event.ago)) or ""
+  return "etcdlock: " .. characters.clean(KINDS[event.event][2](event)) .. late
+end
+
+-- Lets a log function join an event with other text, as it can do with a string.
+function mt.__concat(a, b)
+  return tostring(a) .. tostring(b)
+end
+
+-- Makes an event of the table `event`: sets the default level, and `ago` (seconds since it
+-- happened) to 0 if it is missing. Returns the same table.
+local function new_event(event)
+  event.level = event.level or KINDS[event.event][1]
+  event.ago = event.ago or 0
+  return setmetatable(event, mt)
+end
+
+-- ---- the events of one client ----
+
+-- Seconds: log_rate limits the events of each kind within this time.
 local WINDOW = 1
 
---- For the client with this core; `options` are connect's: log, log_rate, prefix. `metrics`
--- may be nil.
+--- Returns the events of the client `core_client`, a client of the C core. `options` are the
+-- options of connect; log, log_rate and prefix are used. `metrics`: an object of metrics.lua, or
+-- nil.
 function Events.new(core_client, options, metrics)
   local windows = {}
-  for _, kind in ipairs(event.KINDS) do
-    windows[kind] = { from = -math.huge, told = 0, left_out = 0 }
+  for _, kind in ipairs(Events.KINDS) do
+    windows[kind] = { from = -math.huge, logged = 0, suppressed = 0 }
   end
   local self = setmetatable({
-    --- Does anybody want to hear of all that happens?
+    --- True if the client has a log function or metrics. Constant.
     is_on = options.log ~= nil or metrics ~= nil,
     _core = core_client,
     _log = options.log,
     _rate = options.log_rate,
     _prefix = options.prefix,
     _metrics = metrics,
+    -- kind -> the window of log_rate that began at `from` (core.now): `logged` events were passed
+    -- to the log function in it; `suppressed` events were not, and are not reported yet.
     _windows = windows,
-    _has_left_out = false, -- and not told of it
+    -- True while a window has suppressed events.
+    _has_suppressed = false,
+    -- True while the log function runs.
     _is_logging = false,
-    _has_complained = false,
-    _has_told = false, -- of a lock that was collected, where there is no log
-    _unmeasured = {}, -- what `metrics` are to be told of, once nothing is interrupted
+    -- True after an error of the log function was reported.
+    _has_reported_error = false,
+    -- True after a leaked lock was reported without a log function.
+    _has_reported_leak = false,
+    -- Holds that ended while Lua collected garbage and are not in `_metrics` yet: a list of
+    -- { name, mode, seconds }.
+    _unmeasured = {},
   }, Events)
   core_client:attend(self)
   return self
 end
 
--- ---- the log ----
+-- ---- the log function ----
 
-local function call(self, one)
+-- Calls the log function with `event`. Reports its first error on standard error (nginx: in its
+-- log).
+local function call_log(self, event)
   self._is_logging = true
-  local ok, err = core.call(self._log, event.new(one))
+  local ok, err = core.call(self._log, new_event(event))
   self._is_logging = false
-  if not ok and not self._has_complained then
-    self._has_complained = true
+  if not ok and not self._has_reported_error then
+    self._has_reported_error = true
     local text = "etcdlock: the log function of this client failed (reported once): "
     host.log(text .. characters.clean(tostring(err)))
   end
 end
 
-local function leave_out(self, kind, count)
+local function suppress(self, kind, count)
   local window = self._windows[kind]
-  window.left_out = window.left_out + count
-  self._has_left_out = true
+  window.suppressed = window.suppressed + count
+  self._has_suppressed = true
 end
 
---- Tells what the rate limit has kept back, of those kinds whose second is over, or of
--- `all`.
-local function tell_left_out(self, all)
+-- Reports the suppressed events of each kind the window of which is over; if `is_final`, of each
+-- kind.
+local function report_suppressed(self, is_final)
   local now = core.now()
-  self._has_left_out = false
+  self._has_suppressed = false
   for kind, window in pairs(self._windows) do
-    local count = window.left_out
-    if count > 0 and (all or now - window.from >= WINDOW) then
-      window.left_out = 0
-      call(self, { event = "suppressed", of = kind, count = count })
+    local count = window.suppressed
+    if count > 0 and (is_final or now - window.from >= WINDOW) then
+      window.suppressed = 0
+      call_log(self, { event = "suppressed", of = kind, count = count })
     elseif count > 0 then
-      self._has_left_out = true
+      self._has_suppressed = true
     end
   end
 end
 
---- Is one more of this kind to be told? If not, it is counted.
+-- Tells whether log_rate admits another event of `kind`. If not, and there is a log function,
+-- the event is counted as suppressed.
 local function may_log(self, kind)
   if not self._log then
     return false
   end
   local window, now = self._windows[kind], core.now()
   if now - window.from >= WINDOW then
-    window.from, window.told = now, 0
+    window.from, window.logged = now, 0
   end
-  if self._is_logging or window.told >= self._rate then
-    leave_out(self, kind, 1)
+  if self._is_logging or window.logged >= self._rate then
+    suppress(self, kind, 1)
     return false
   end
-  window.told = window.told + 1
+  window.logged = window.logged + 1
   return true
 end
 
--- ---- what the core has noted ----
+-- ---- events that the C core has recorded ----
 
---- Where there is no log: the first time on standard error (in nginx its error log), and
--- then by `warn`, where Lua has it (5.4).
-local function tell_somewhere(self, one)
-  local line = tostring(event.new(one))
-  if not self._has_told then
-    self._has_told = true
+-- Reports a leaked lock of a client without a log function: the first on standard error (nginx:
+-- in its log), later ones by `warn`, which Lua 5.4 has.
+local function report_leak_without_log(self, event)
+  local line = tostring(new_event(event))
+  if not self._has_reported_leak then
+    self._has_reported_leak = true
     host.log(line)
   elseif warn then -- luacheck: ignore warn
     warn(line) -- luacheck: ignore warn
   end
 end
 
---- The names of a lock as its owner said them: `full` is one with the prefix, or several.
-local function names_of(self, full)
-  local asked = {}
-  for one in (full .. "\0"):gmatch "(.-)%z" do
-    asked[#asked + 1] = one:sub(#self._prefix + 1)
+-- Returns the list of the names, without the client's prefix, in `subject`: the full names of a
+-- lock, joined by NUL.
+local function names_in(self, subject)
+  local list = {}
+  for name in (subject .. "\0"):gmatch "(.-)%z" do
+    list[#list + 1] = name:sub(#self._prefix + 1)
   end
-  return asked
+  return list
 end
 
---- The event of a lock that has ended, as the core has noted it.
-local function of_lock(self, noted, interrupts)
-  local asked = names_of(self, noted.subject)
-  if self._metrics and interrupts then
-    table.insert(self._unmeasured, { asked[1], noted.mode, noted.hold })
+-- Returns the event for the end of a hold, as the core has recorded it in `record`, and measures
+-- the hold; if `is_interrupt`, it is measured by the next call of deliver.
+local function lock_event(self, record, is_interrupt)
+  local list = names_in(self, record.subject)
+  if self._metrics and is_interrupt then
+    table.insert(self._unmeasured, { list[1], record.mode, record.hold })
   elseif self._metrics then
-    self._metrics:held(asked[1], noted.mode, noted.hold)
+    self._metrics:observe_hold(list[1], record.mode, record.hold)
   end
-  local one = {
-    event = noted.event, ago = noted.ago, name = names.shown(asked), mode = noted.mode,
-    token = noted.token, hold = noted.hold,
+  local event = {
+    event = record.event, ago = record.ago, name = names.shown(list), mode = record.mode,
+    token = record.token, hold = record.hold,
   }
-  if noted.event == "ended" then
-    one.event, one.by = "released", noted.reason and "close" or "nginx_request"
-  elseif noted.event == "lost" then
-    one.reason = noted.reason
-    one.message = noted.text .. (noted.why and ": " .. noted.why or "")
+  if record.event == "ended" then
+    event.event, event.by = "released", record.reason and "close" or "nginx_request"
+  elseif record.event == "lost" then
+    event.reason = record.reason
+    event.message = record.text .. (record.why and ": " .. record.why or "")
   end
-  return one
+  return event
 end
 
-local function of_cluster(noted)
+local function cluster_event(record)
   return {
-    event = noted.event, ago = noted.ago, from = noted.subject, message = noted.why,
-    count = noted.event == "retry" and noted.count or nil,
+    event = record.event, ago = record.ago, from = record.subject, message = record.why,
+    count = record.event == "retry" and record.count or nil,
   }
 end
 
-local function tell_one(self, noted, interrupts)
-  local one = noted.mode and of_lock(self, noted, interrupts) or of_cluster(noted)
-  if may_log(self, one.event) then
-    call(self, one)
-  elseif not self._log and one.event == "leaked" then
-    tell_somewhere(self, one)
+local function deliver_record(self, record, is_interrupt)
+  local event = record.mode and lock_event(self, record, is_interrupt) or cluster_event(record)
+  if may_log(self, event.event) then
+    call_log(self, event)
+  elseif not self._log and event.event == "leaked" then
+    report_leak_without_log(self, event)
   end
 end
 
-local function count_unnoted(self)
+-- Counts the events as suppressed that the core could not record, because its buffer was full.
+local function count_dropped(self)
   for kind, count in pairs(self._log and self._core:dropped_events() or {}) do
     if count > 0 then
-      leave_out(self, kind == "ended" and "released" or kind, count)
+      suppress(self, kind == "ended" and "released" or kind, count)
     end
   end
 end
 
---- Tells what there is to tell. For everybody who is called by the program; `interrupts`:
--- by Lua's collector, in the middle of whatever runs.
-function Events:tell(interrupts)
+--- Passes the events that the core has recorded to the log function and the metrics, and reports
+-- suppressed events. Calls of the program run it. `is_interrupt`: Lua's garbage collector runs it,
+-- in the middle of any other function.
+function Events:deliver(is_interrupt)
   if self._is_logging then
     return
   end
-  while self._unmeasured[1] and not interrupts do
-    local one = table.remove(self._unmeasured)
-    self._metrics:held(one[1], one[2], one[3])
+  while self._unmeasured[1] and not is_interrupt do
+    local hold = table.remove(self._unmeasured)
+    self._metrics:observe_hold(hold[1], hold[2], hold[3])
   end
-  local noted = self._core:next_event()
-  if noted then
+  local record = self._core:next_event()
+  if record then
     repeat
-      tell_one(self, noted, interrupts)
-      noted = self._core:next_event()
-    until not noted
-    count_unnoted(self)
+      deliver_record(self, record, is_interrupt)
+      record = self._core:next_event()
+    until not record
+    count_dropped(self)
   end
-  if self._has_left_out then
-    tell_left_out(self, false)
+  if self._has_suppressed then
+    report_suppressed(self, false)
   end
 end
 
---- Lua has just collected a lock that was held. A log may do what mustn't be done in the
--- middle of somebody's work, and metrics may be what was interrupted: they hear of it with
--- the next call.
-function Events:tell_collected()
+--- Reports that Lua has just collected a held lock as garbage. The C core calls it. A log function
+-- may do things that must not interrupt other functions, and the collector may have interrupted a
+-- method of the metrics. So both get the event with the next call of the program.
+function Events:report_leak()
   if not self._log then
-    self:tell(true)
+    self:deliver(true)
   end
 end
 
---- The client is closed.
+--- Delivers the remaining events of a closed client.
 function Events:close()
-  self:tell()
-  if self._has_left_out and not self._is_logging then
-    tell_left_out(self, true)
+  self:deliver()
+  if self._has_suppressed and not self._is_logging then
+    report_suppressed(self, true)
   end
 end
 
--- ---- what others tell ----
+-- ---- events that calls of the library report ----
 
---- A request (acquire.lua), whose `began` tells when it was made, still waits.
-function Events:waiting(request)
+--- Reports that `request` (acquire.lua), made at the time `began`, still waits.
+function Events:report_waiting(request)
   if may_log(self, "waiting") then
-    call(self, {
+    call_log(self, {
       event = "waiting", name = request.name, mode = request.mode,
       wait = core.now() - request.began, timeout = request.timeout,
     })
   end
 end
 
---- The lock that came of a request.
-function Events:acquired(request, lock)
+--- Reports that `request` was granted as `lock`.
+function Events:report_acquired(request, lock)
   local wait = core.now() - request.began
   if self._metrics then
-    self._metrics:waited(request.names[1], request.mode, wait)
+    self._metrics:observe_wait(request.names[1], request.mode, wait)
   end
   if may_log(self, "acquired") then
-    call(self, {
+    call_log(self, {
       event = "acquired", name = request.name, mode = request.mode, token = lock:token(),
       wait = wait,
     })
   end
 end
 
---- None came of it.
-function Events:not_acquired(request, message, code)
+--- Reports that `request` has failed with `message` and `code`.
+function Events:report_not_acquired(request, message, code)
   if self._metrics then
-    self._metrics:failed(request.names[1], request.mode, code)
+    self._metrics:count_failure(request.names[1], request.mode, code)
   end
   if may_log(self, "not_acquired") then
-    call(self, {
+    call_log(self, {
       event = "not_acquired", level = code == "locked" and "info" or nil, name = request.name,
       mode = request.mode, wait = core.now() - request.began, code = code, message = message,
     })
   end
 end
 
---- A lock was let go of, after so many seconds.
-function Events:released(lock, hold)
+--- Reports that the owner has released `lock`, after it was held for `hold` seconds.
+function Events:report_released(lock, hold)
   if self._metrics then
-    self._metrics:held(lock._request.names[1], lock._mode, hold)
+    self._metrics:observe_hold(lock._request.names[1], lock._mode, hold)
   end
   if may_log(self, "released") then
-    call(self, {
+    call_log(self, {
       event = "released", name = lock:name(), mode = lock._mode, token = lock:token(),
       hold = hold, by = "unlock",
     })

@@ -8,7 +8,6 @@ local Client = require "etcdlock.client"
 local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
-local exposition = require "etcdlock.exposition"
 local finally = require "etcdlock.finally"
 local host = require "etcdlock.wait.host"
 local on_first_use = require "etcdlock.on_first_use"
@@ -78,7 +77,9 @@ end
 -- @tparam {string,...} texts
 -- @treturn string
 -- @fail never
-M.join_metrics = exposition.join
+function M.join_metrics(texts)
+  return require "etcdlock.metrics".join(texts)
+end
 
 --- Tells where the last error came from that went through a `with_lock`. Only needed before
 -- Lua 5.4 and in coroutines; elsewhere, whoever catches the error still finds the stack.

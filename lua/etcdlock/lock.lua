@@ -49,7 +49,7 @@ function Lock:held()
     return true, left
   end
   self._client._losses:tell()
-  self._client._events:tell()
+  self._client._events:deliver()
   local _, code = self:_not_held()
   return false, code
 end
@@ -138,7 +138,7 @@ end
 local function tell_released(self, core_lock)
   local events = self._client._events
   if events.is_on then
-    events:released(self, core_lock:held_for())
+    events:report_released(self, core_lock:held_for())
   end
 end
 
@@ -208,7 +208,7 @@ function Lock:unlock()
   if released then
     return true
   end
-  self._client._events:tell()
+  self._client._events:deliver()
   return nil, message, code
 end
 

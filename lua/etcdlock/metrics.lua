@@ -1,61 +1,63 @@
---- How long the locks of a client were waited for and held, by label; and the page that
--- tells of it and of the client's counters.
+--- Metrics of a client in Prometheus' text format (version 0.0.4): histograms of waits and holds
+-- by label, and the counters of client:stats. Loaded only when used.
 --
--- Names of locks can be millions, and each series costs memory here and in Prometheus: so
--- the label of a name is the first pattern that fits it, or what a function makes of it.
+-- A program can use millions of lock names, and each label value costs memory here and in
+-- Prometheus. So the label of a lock is not its name: it is the first pattern of the option
+-- `metrics` that fits the name, or the result of a function given there.
+local characters = require "etcdlock.characters"
+local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local exposition = require "etcdlock.exposition"
 local numbers = require "etcdlock.numbers"
 
 local Metrics = {}
 Metrics.__index = Metrics
 
--- So many different labels, and one for whatever has none.
+-- A client has at most so many labels, and OTHER for all further names.
 local LABELS_MAX = 100
 local LABEL_BYTES_MAX = 128
 local OTHER = "other"
 
--- In seconds: from a lock that nobody else wants to a batch job's.
+-- Upper bounds of the histogram buckets in seconds: from a lock without contention to a batch job.
 local BOUNDS = {
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800,
 }
 
--- What client:stats() counts one after the other.
+-- Field of client:stats, name of the metric without "etcdlock_", help text.
 local COUNTERS = {
-  { "acquired", "acquisitions_total", "Locks that were taken." },
-  { "lost", "lost_locks_total", "Holds that were lost before they were released." },
-  { "leaked", "leaked_locks_total", "Locks that were garbage-collected while they were held." },
-  { "failed_attempts", "request_failures_total", "Requests to etcd that have failed, each try." },
-  { "batched", "batched_requests_total", "Requests sent in the round trip of another one." },
+  { "acquired", "acquisitions_total", "Locks acquired." },
+  { "lost", "lost_locks_total", "Locks lost before they were released." },
+  { "leaked", "leaked_locks_total", "Locks garbage-collected while they were held." },
+  { "failed_attempts", "request_failures_total",
+    "Failed requests to etcd; each attempt of a retried request counts." },
+  { "batched", "batched_requests_total",
+    "Requests to etcd sent in the round trip of another request." },
   { "rpcs", "round_trips_total", "Round trips to etcd." },
 }
 local GAUGES = {
-  { "held", "held_locks", "Locks that are held now." },
-  { "waiting", "waiters", "Locks that are waited for now." },
+  { "held", "held_locks", "Locks held now." },
+  { "waiting", "waiters", "Calls that wait for a lock now." },
 }
 
---- The names that labels of callers must not have.
-Metrics.TAKEN = { lock = true, le = true, code = true, kind = true }
+-- ---- labels of locks ----
 
--- ---- which label ----
-
---- A pattern of connect's list as Lua knows it: `*` stands for any bytes.
+-- Returns the Lua pattern for `pattern`, an entry of the option `metrics`: `*` fits any text, all
+-- other characters fit themselves.
 local function lua_pattern(pattern)
   return "^" .. pattern:gsub("[^A-Za-z0-9*]", "%%%0"):gsub("%*", ".*") .. "$"
 end
 
---- What finds the label of a name: `names` is connect's option, true, a list of patterns,
--- or a function.
-local function labeler(names)
-  if type(names) == "function" then
+-- Returns a function (name, mode) -> label; nil: no label. `option` is the option `metrics`: true,
+-- a list of patterns, or a function.
+local function make_labeler(option)
+  if type(option) == "function" then
     return function(name, mode)
-      local ok, label = core.call(names, name, mode)
+      local ok, label = core.call(option, name, mode)
       return ok and type(label) == "string" and label ~= "" and #label <= LABEL_BYTES_MAX
         and label or nil
     end
   end
   local patterns = {}
-  for i, pattern in ipairs(names == true and { "*" } or names) do
+  for i, pattern in ipairs(option == true and { "*" } or option) do
     patterns[i] = { lua_pattern(pattern), pattern }
   end
   return function(name)
@@ -67,39 +69,15 @@ local function labeler(names)
   end
 end
 
-local function histogram()
+-- ---- measuring ----
+
+local function new_histogram()
   local buckets = { sum = 0 }
   for i = 1, #BOUNDS + 1 do
     buckets[i] = 0
   end
   return buckets
 end
-
-function Metrics.new(names)
-  return setmetatable({
-    _label = labeler(names),
-    _series = {}, -- label -> { label =, wait =, hold =, codes = { code -> number } }
-    _list = {}, -- the same, in the order in which they came
-  }, Metrics)
-end
-
-local function series_of(self, name, mode)
-  local label = self._label(name, mode) or OTHER
-  local series = self._series[label]
-  local limit = LABELS_MAX + (self._series[OTHER] and 1 or 0)
-  if not series and #self._list >= limit then
-    label = OTHER
-    series = self._series[label]
-  end
-  if not series then
-    series = { label = label, wait = histogram(), hold = histogram(), codes = {} }
-    self._series[label] = series
-    table.insert(self._list, series)
-  end
-  return series
-end
-
--- ---- counting ----
 
 local function observe(buckets, seconds)
   local i = 1
@@ -110,23 +88,122 @@ local function observe(buckets, seconds)
   buckets.sum = buckets.sum + seconds
 end
 
---- A lock was taken after so many seconds.
-function Metrics:waited(name, mode, seconds)
+--- Returns empty metrics. `option` is the option `metrics` of connect.
+function Metrics.new(option)
+  return setmetatable({
+    _label_of = make_labeler(option),
+    -- label -> { label =, wait = histogram, hold = histogram, failures = { code -> count } }
+    _series = {},
+    -- The same series in the order in which they were added.
+    _list = {},
+  }, Metrics)
+end
+
+local function series_of(self, name, mode)
+  local label = self._label_of(name, mode) or OTHER
+  local series = self._series[label]
+  local limit = LABELS_MAX + (self._series[OTHER] and 1 or 0)
+  if not series and #self._list >= limit then
+    label = OTHER
+    series = self._series[label]
+  end
+  if not series then
+    series = { label = label, wait = new_histogram(), hold = new_histogram(), failures = {} }
+    self._series[label] = series
+    table.insert(self._list, series)
+  end
+  return series
+end
+
+--- Records that a lock was acquired after a wait of `seconds`.
+function Metrics:observe_wait(name, mode, seconds)
   observe(series_of(self, name, mode).wait, seconds)
 end
 
---- A lock was held for so many seconds.
-function Metrics:held(name, mode, seconds)
+--- Records that a hold ended after `seconds`.
+function Metrics:observe_hold(name, mode, seconds)
   observe(series_of(self, name, mode).hold, seconds)
 end
 
---- A lock that was asked for wasn't taken.
-function Metrics:failed(name, mode, code)
-  local codes = series_of(self, name, mode).codes
-  codes[code] = (codes[code] or 0) + 1
+--- Counts a call that failed to acquire a lock, by the `code` that it returned.
+function Metrics:count_failure(name, mode, code)
+  local failures = series_of(self, name, mode).failures
+  failures[code] = (failures[code] or 0) + 1
 end
 
--- ---- the page ----
+-- ---- the text format ----
+
+local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
+
+local function keep_character(character)
+  return character
+end
+
+local function hex_of(byte)
+  return string.format("\\x%02X", byte:byte())
+end
+
+-- Replaces each byte that is not UTF-8 by \xHH: Prometheus rejects the whole page for one such
+-- byte.
+local function to_utf8(text)
+  return characters.replace(text, "^[%z\1-\127]+", keep_character, hex_of)
+end
+
+local function format_value(value)
+  return value % 1 == 0 and string.format("%.0f", value) or numbers.format("%.9g", value)
+end
+
+-- Returns `name="value",…` for `labels`, a list of { name, value }.
+local function format_labels(labels)
+  local parts = {}
+  for i, pair in ipairs(labels) do
+    parts[i] = string.format('%s="%s"', pair[1], (to_utf8(pair[2]):gsub('[\\"\n]', ESCAPES)))
+  end
+  return table.concat(parts, ",")
+end
+
+-- Returns the page of `families`, a list of
+-- { name =, type =, help =, samples = { { value, labels, suffix of the name }, … } }. `labels`, a
+-- list of { name, value }, and the suffix may be missing. Each sample gets `common_labels`, too.
+local function format_families(families, common_labels)
+  local lines, common = {}, format_labels(common_labels)
+  for _, family in ipairs(families) do
+    lines[#lines + 1] = string.format("# HELP %s %s", family.name, family.help)
+    lines[#lines + 1] = string.format("# TYPE %s %s", family.name, family.type)
+    for _, sample in ipairs(family.samples) do
+      local own = format_labels(sample[2] or {})
+      local labels = common .. (common ~= "" and own ~= "" and "," or "") .. own
+      lines[#lines + 1] = string.format("%s%s%s %s", family.name, sample[3] or "",
+        labels ~= "" and "{" .. labels .. "}" or "", format_value(sample[1]))
+    end
+  end
+  lines[#lines + 1] = ""
+  return table.concat(lines, "\n")
+end
+
+-- ---- the page of a client ----
+
+-- Names of labels that the metrics have themselves.
+local RESERVED = { lock = true, le = true, code = true, kind = true }
+
+--- Returns the option `labels` of client:metrics as a list of { name, value }, sorted by name.
+-- `where` names the call in messages. Raises an error for an invalid label.
+function Metrics.check_labels(where, labels)
+  local list = {}
+  for name, value in pairs(labels or {}) do
+    if type(name) ~= "string" or not name:find "^[A-Za-z_][A-Za-z0-9_]*$" or name:find "^__"
+      or RESERVED[name] then
+      check.raise(string.format("%s: labels: %s is reserved or no valid label name;"
+        .. " choose another one of letters, digits and _", where, characters.quote(tostring(name))))
+    elseif type(value) ~= "string" and type(value) ~= "number" then
+      check.raise(string.format("%s: labels.%s = %s, wanted a string", where, name,
+        tostring(value)))
+    end
+    list[#list + 1] = { name, numbers.text(value) }
+  end
+  table.sort(list, function(a, b) return a[1] < b[1] end)
+  return list
+end
 
 local function add_histogram(samples, label, buckets)
   local count = 0
@@ -139,58 +216,111 @@ local function add_histogram(samples, label, buckets)
   samples[#samples + 1] = { count, { { "lock", label } }, "_count" }
 end
 
-local function sorted_keys(of)
+local function sorted_keys(map)
   local keys = {}
-  for key in pairs(of) do
+  for key in pairs(map) do
     keys[#keys + 1] = key
   end
   table.sort(keys)
   return keys
 end
 
-local function add_families(self, families)
-  local wait, hold, failed = {}, {}, {}
+local function add_lock_families(self, families)
+  local wait, hold, failures = {}, {}, {}
   for _, series in ipairs(self._list) do
     add_histogram(wait, series.label, series.wait)
     add_histogram(hold, series.label, series.hold)
-    for _, code in ipairs(sorted_keys(series.codes)) do
+    for _, code in ipairs(sorted_keys(series.failures)) do
       local labels = { { "lock", series.label }, { "code", code } }
-      failed[#failed + 1] = { series.codes[code], labels }
+      failures[#failures + 1] = { series.failures[code], labels }
     end
   end
   table.insert(families, { name = "etcdlock_wait_seconds", type = "histogram", samples = wait,
-    help = "How long locks were waited for that were taken then." })
+    help = "Seconds from the call to the grant of a lock." })
   table.insert(families, { name = "etcdlock_hold_seconds", type = "histogram", samples = hold,
-    help = "How long locks were held until they were released or lost." })
+    help = "Seconds from the grant of a lock to its release or loss." })
   table.insert(families, { name = "etcdlock_acquire_failures_total", type = "counter",
-    samples = failed, help = "Locks that were asked for and not taken, by the code of why." })
+    samples = failures, help = "Calls that failed to acquire a lock, by code." })
 end
 
-local function add_each(families, list, kind, stats)
-  for _, one in ipairs(list) do
-    table.insert(families, { name = "etcdlock_" .. one[2], type = kind, help = one[3],
-      samples = { { stats[one[1]] } } })
+local function add_stats_families(families, list, kind, stats)
+  for _, row in ipairs(list) do
+    table.insert(families, { name = "etcdlock_" .. row[2], type = kind, help = row[3],
+      samples = { { stats[row[1]] } } })
   end
 end
 
---- The page: `metrics` are those of the client, or nil; `stats` what it counts, whose
--- `requests` are the names of the kinds of request; `left` for how many seconds its
--- session is known to live; `labels`, of exposition.labels, stand with all of it.
-function Metrics.page(metrics, stats, requests, left, labels)
-  local families, kinds = {}, {}
+--- Returns the page of a client. `metrics`: its object of this class, or nil. `stats`: the result
+-- of client:stats. `kinds`: a list of the fields of `stats` that count requests of one kind.
+-- `remaining`: seconds for which the session's lease is proven, 0 without a session. `labels`: the
+-- result of check_labels, for all samples.
+function Metrics.format_page(metrics, stats, kinds, remaining, labels)
+  local families, requests = {}, {}
   if metrics then
-    add_families(metrics, families)
+    add_lock_families(metrics, families)
   end
-  add_each(families, COUNTERS, "counter", stats)
-  for i, kind in ipairs(requests) do
-    kinds[i] = { stats[kind], { { "kind", kind } } }
+  add_stats_families(families, COUNTERS, "counter", stats)
+  for i, kind in ipairs(kinds) do
+    requests[i] = { stats[kind], { { "kind", kind } } }
   end
-  table.insert(families, { name = "etcdlock_requests_total", type = "counter", samples = kinds,
+  table.insert(families, { name = "etcdlock_requests_total", type = "counter", samples = requests,
     help = "Requests sent to etcd, by kind." })
-  add_each(families, GAUGES, "gauge", stats)
+  add_stats_families(families, GAUGES, "gauge", stats)
   table.insert(families, { name = "etcdlock_session_remaining_seconds", type = "gauge",
-    samples = { { left } }, help = "For how long the lease is known to live; 0: there is none." })
-  return exposition.write(families, labels)
+    samples = { { remaining } },
+    help = "Seconds for which the session's lease is proven; 0 without a session." })
+  return format_families(families, labels)
+end
+
+-- ---- one page of several ----
+
+-- Adds the sample in `line` to `family`, or its value to that of the same series.
+local function add_sample(family, line)
+  local series, value = line:match "^(.*) (%S+)$"
+  if series and not family.values[series] then
+    family.series[#family.series + 1] = series
+  end
+  if series then
+    family.values[series] = (family.values[series] or 0) + numbers.read(value)
+  end
+end
+
+-- Adds the families of the page `text` to `families`, a list that is also indexed by name.
+local function read_page(text, families)
+  local family
+  for line in text:gmatch "[^\n]+" do
+    local name = line:match "^# HELP (%S+)"
+    if name then
+      family = families[name] or { help = line, series = {}, values = {} }
+      if not families[name] then
+        families[name], families[#families + 1] = family, family
+      end
+    elseif family and line:find "^# TYPE" then
+      family.type = line
+    elseif family then
+      add_sample(family, line)
+    end
+  end
+end
+
+--- Returns one page made of `texts`, a list of pages; see join_metrics in init.lua.
+function Metrics.join(texts)
+  if type(texts) ~= "table" then
+    check.raise("etcdlock.join_metrics: texts = " .. numbers.text(texts) .. ", wanted a list")
+  end
+  local families, lines = {}, {}
+  for i, text in ipairs(texts) do
+    check.string("etcdlock.join_metrics", "texts[" .. i .. "]", text)
+    read_page(text, families)
+  end
+  for _, family in ipairs(families) do
+    lines[#lines + 1], lines[#lines + 2] = family.help, family.type
+    for _, series in ipairs(family.series) do
+      lines[#lines + 1] = series .. " " .. format_value(family.values[series])
+    end
+  end
+  lines[#lines + 1] = ""
+  return table.concat(lines, "\n")
 end
 
 return Metrics

@@ -361,7 +361,7 @@ describe("the log of a client", function()
     local rows = assert(read_file "doc/observability.md")
       :match "\n## The log\n.-\n|%-[^\n]*(\n.-\n)\n"
     for kind in rows:gmatch "\n| `([%l_]+)` |" do described[#described + 1] = kind end
-    local known = { (table.unpack or unpack)(require("etcdlock.event").KINDS) }
+    local known = { (table.unpack or unpack)(require("etcdlock.events").KINDS) }
     table.sort(described)
     table.sort(known)
     assert.same(known, described)

@@ -292,7 +292,7 @@ static el_nret l_client_dropped_events(lua_State *L) {
   return 1;
 }
 
-/* client:attend(events) has the method tell_collected of the table |events| called when a held lock
+/* client:attend(events) has the method report_leak of the table |events| called when a held lock
  * is garbage-collected. The call interrupts the running Lua function. */
 static el_nret l_client_attend(lua_State *L) {
   el_lua_check_client(L, 1);

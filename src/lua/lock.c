@@ -49,7 +49,7 @@ static el_nret l_client_lock(lua_State *L) {
     read_options(L, 4, &options);
   }
   box = el_lua_new_box(L, EL_LUA_LOCK);
-  el_lua_push_uservalue(L, 1); /* for call_tell_collected */
+  el_lua_push_uservalue(L, 1); /* for call_report_leak */
   el_lua_set_uservalue(L, -2);
   *box = el_lock_new(el_client_shared(lc->client), &options, &err);
   return *box != NULL ? 1 : el_lua_fail(L, &err);
@@ -214,12 +214,12 @@ static bool is_closing(lua_State *L) {
   return lua_getstack(L, 2, &interrupted) == 0 || is_exiting(L);
 }
 
-/* Calls the method tell_collected of the table that client:attend was given. A lock that is held
+/* Calls the method report_leak of the table that client:attend was given. A lock that is held
  * until the program ends is not a leaked lock. */
-static el_nret call_tell_collected(lua_State *L) {
+static el_nret call_report_leak(lua_State *L) {
   if (!is_closing(L)) {
     el_lua_push_uservalue(L, 1);
-    lua_getfield(L, -1, "tell_collected");
+    lua_getfield(L, -1, "report_leak");
     lua_insert(L, -2);
     lua_call(L, 1, 0);
   }
@@ -231,7 +231,7 @@ static el_nret call_tell_collected(lua_State *L) {
 static el_nret l_lock_gc(lua_State *L) {
   el_lock *lk = el_lua_take_box(L, 1, EL_LUA_LOCK);
   if (lk != NULL && el_lock_drop(lk)) {
-    lua_pushcfunction(L, call_tell_collected);
+    lua_pushcfunction(L, call_report_leak);
     lua_pushvalue(L, 1);
     (void)lua_pcall(L, 1, 0, 0);
   }

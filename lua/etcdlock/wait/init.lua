@@ -32,7 +32,7 @@ end
 
 --- Tells of what has happened meanwhile; has the handlers of locks called that were lost.
 local function tell(wait)
-  wait.events:tell()
+  wait.events:deliver()
   if wait.losses and wait.give_up and not coroutines.crosses then
     -- yield itself can't be protected there.
     conclude(wait, pcall(wait.losses.tell, wait.losses))
@@ -43,7 +43,7 @@ end
 
 local function block(wait)
   local left, slices = wait.limit or math.huge, 0
-  wait.events:tell() -- most are over within the first slice
+  wait.events:deliver() -- most are over within the first slice
   while true do
     local slice = left < SLICE and left or SLICE
     local a, b, c, d = wait:poll(slice)
