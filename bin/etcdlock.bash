@@ -1,2 +1,2 @@
-# Completion of etcdlock for bash, which asks the command for it when it is needed first.
+# bash-completion loads this file at the first completion of etcdlock.
 eval "$(etcdlock completion bash 2>/dev/null)"

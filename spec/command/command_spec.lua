@@ -71,9 +71,9 @@ describe("the etcdlock command", function()
     for _, case in ipairs {
       { {}, "a command is required", "etcdlock --help" },
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
-      { { "run", "a" }, "what is to run is missing: it stands behind --", "etcdlock run --help" },
-      { { "run", "a", "--" }, "'-- sleep infinity' to keep the lock", "etcdlock run --help" },
-      { { "run", "a", "true" }, "too many arguments: what is to run stands behind --",
+      { { "run", "a" }, "the command to run is missing; give it after --", "etcdlock run --help" },
+      { { "run", "a", "--" }, "'-- sleep infinity' (to keep the lock", "etcdlock run --help" },
+      { { "run", "a", "true" }, "too many arguments: give the command to run after --",
         "etcdlock run --help" },
       { { "run", "a", "--timeout", "-1", "--", "true" }, "--timeout: '-1', wanted 0 to",
         "etcdlock run --help" },
@@ -84,10 +84,10 @@ describe("the etcdlock command", function()
       { { "run", "a", "--shared", "-1", "--", "true" }, "unknown option '-1'",
         "etcdlock run --help" },
       { { "--discovery-srv=0", "ls" }, "--discovery-srv: discovery by DNS", "etcdlock --help" },
-      { { "elect", "a", "b", "--json", "--", "true" }, "--json is for --listen",
+      { { "elect", "a", "b", "--json", "--", "true" }, "--json needs --listen",
         "etcdlock elect --help" },
-      { { "elect", "a", "--", "true" }, "what to say is missing: VALUE", "etcdlock elect --help" },
-      { { "ls", "--", "a" }, "ls runs nothing: nothing may stand behind --", "etcdlock ls --help" },
+      { { "elect", "a", "--", "true" }, "missing argument 'VALUE'", "etcdlock elect --help" },
+      { { "ls", "--", "a" }, "ls runs no command; leave out --", "etcdlock ls --help" },
       { { "ls", "a", "b" }, "too many arguments\n", "etcdlock ls --help" },
       { { "break", "a", "0" }, "TOKEN: '0', wanted a whole number from 1 to 9007199254740992\n",
         "etcdlock break --help" },
@@ -101,7 +101,7 @@ describe("the etcdlock command", function()
         "etcdlock run --help" },
       { { "ls", "--interval=0" }, "--interval: '0', wanted", "etcdlock ls --help" },
       { { "--discovery-srv=x", "ls" }, "--discovery-srv: discovery by DNS", "etcdlock --help" },
-      { { "ls", "--insecure-skip-tls-verify" }, "verification can't be switched off",
+      { { "ls", "--insecure-skip-tls-verify" }, "TLS verification cannot be disabled",
         "etcdlock --help" },
       { { "--insecure-transport=maybe", "ls" }, "'true', 'false'", "etcdlock --help" },
     } do
@@ -156,7 +156,7 @@ describe("the etcdlock command", function()
     local _, status, err = command.run({ "ls" },
       { LUA_PATH = lua .. "/?.lua;" .. lua .. "/?/init.lua" })
     assert.equal(71, status)
-    assert.equal("etcdlock: the Lua module argparse is missing; on Debian it is in the package"
+    assert.equal("etcdlock: the Lua module argparse is missing; on Debian install"
       .. " lua-argparse\n", err)
   end)
 

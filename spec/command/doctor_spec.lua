@@ -37,14 +37,14 @@ local function row(out, first)
 end
 
 describe("etcdlock doctor", function()
-  it('prints "All is well." and the state of etcd, and exits with 0, if etcd works', function()
+  it('prints "No problem found." and the state of etcd, and exits with 0, if etcd works', function()
     local etcd = suite.etcd()
     local out, status = command.run { "doctor", "--prefix", prefix }
     assert.equal(0, status, out)
     local here = etcd:endpoint():match "//(.*)"
-    assert_says(out, "\nAll is well.\n", ("ok     %s: no alarm"):format(here),
+    assert_says(out, "\nNo problem found.\n", ("ok     %s: no alarm"):format(here),
       "a majority answers: ",
-      'a lock can be taken and given back: "' .. prefix .. 'etcdlock-doctor"',
+      'a lock can be acquired and released: "' .. prefix .. 'etcdlock-doctor"',
       "etcdlock ls may list")
     local member = row(out, here)
     assert.matches("^3%.%d+%.%d+$", member[2])
@@ -79,7 +79,7 @@ describe("etcdlock doctor", function()
     local out, status = doctor({ "--cacert", "/nowhere" }, {})
     assert.equal(1, status)
     assert_says(out, '  WRONG  --cacert "/nowhere" can\'t be read: ',
-      "\n         -> correct the path", "\n1 thing is wrong.\n")
+      "\n         -> correct the path", "\n1 problem found.\n")
     out, status = doctor({}, { ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" })
     assert.equal(1, status)
     assert_says(out, "ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "-> unset it")
@@ -91,9 +91,9 @@ describe("etcdlock doctor", function()
     local here = etcd:endpoint():match "//(.*)"
     local out, status = doctor({ "--endpoints", here .. ",127.0.0.1:1" }, {})
     assert.equal(1, status)
-    assert_says(out, ("ok     %s: plain text, which doesn't leave this machine"):format(here),
+    assert_says(out, ("ok     %s: plain text, within this machine"):format(here),
       "WRONG  etcd 127.0.0.1:1: Connection refused", "-> start etcd there",
-      "a lock can be taken", "\n1 thing is wrong.\n")
+      "a lock can be acquired", "\n1 problem found.\n")
     assert.equal("answers", row(out, here)[10])
     assert.equal("-", row(out, "127.0.0.1:1")[2])
     -- Two endpoints of one member, and then TLS to a member without it.
@@ -146,8 +146,8 @@ describe("etcdlock doctor", function()
     for _ = 1, 10 do etcd:ctl("put", "a", ("x"):rep(10000)) end
     local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
     assert.equal(1, status)
-    assert_says(out, "alarm:NOSPACE", "-> its quota is used up: etcdctl compact",
-      "WRONG  no lock can be taken: ")
+    assert_says(out, "alarm:NOSPACE", "-> the quota of its database is used up: etcdctl compact",
+      "WRONG  no lock can be acquired: ")
     assert.is_nil(out:find("no alarm", 1, true))
   end)
 
@@ -157,8 +157,8 @@ describe("etcdlock doctor", function()
     clients.keep(assert(client:lock "etcdlock-doctor"))
     local out, status = command.run { "doctor", "--prefix", prefix }
     assert.equal(0, status)
-    assert_says(out, "note   no lock was taken to see: somebody has had \"" .. prefix)
-    assert.is_nil(out:find "can be taken")
+    assert_says(out, "note   the test lock \"" .. prefix)
+    assert.is_nil(out:find "can be acquired")
   end)
 
   it("reports locks with 1,000 or more other keys below their names, the worst first", function()
@@ -200,11 +200,11 @@ describe("etcdlock doctor", function()
     assert.equal(0, status, out)
     out, status = doctor({ "--prefix", "elsewhere/" }, env)
     assert.equal(1, status)
-    assert_says(out, "WRONG  no lock can be taken: ", "permission denied",
+    assert_says(out, "WRONG  no lock can be acquired: ", "permission denied",
       "-> etcdctl role grant-permission --prefix=true ROLE readwrite 'elsewhere/'",
-      'etcdlock ls may not list what is below "elsewhere/": this user may not read')
+      'etcdlock ls may not list the names below "elsewhere/": this user may not read')
     out = doctor({}, env)
-    assert_says(out, "WRONG  no lock can be taken: ", "\n         -> give --prefix: ")
+    assert_says(out, "WRONG  no lock can be acquired: ", "\n         -> give --prefix, ")
     assert.is_nil(out:find "grant")
     env.ETCDCTL_USER = "locker:" .. secured.WRONG
     out, status = doctor({ "--prefix", prefix }, env)
@@ -223,8 +223,8 @@ describe("etcdlock doctor", function()
     assert.equal(1, status)
     assert.equal("answers", row(out, here)[10], out)
     assert_says(out, "WRONG  etcd 127.0.0.1:1: Connection refused",
-      "WRONG  etcd 127.0.0.1:3: Connection refused", "a lock can be taken",
-      "\n3 things are wrong.\n")
+      "WRONG  etcd 127.0.0.1:3: Connection refused", "a lock can be acquired",
+      "\n3 problems found.\n")
   end)
 
   it("prints the certificates that TLS uses, and reports those that do not fit", function()
@@ -237,7 +237,7 @@ describe("etcdlock doctor", function()
       "--cert", cast.client.cert, "--key", cast.client.key }, {})
     assert.equal(0, status, out)
     assert_says(out, etcd:endpoint():match "//(.*)" .. ": TLS, verified with " .. cast.ca.cert
-      .. "; we show " .. cast.client.cert)
+      .. "; client certificate " .. cast.client.cert)
     out, status = doctor({ "--endpoints", etcd:endpoint(), "--cacert", cast.other_ca.cert }, {})
     assert.equal(1, status)
     assert_says(out, 'signed by a CA that is not in "', "-> give the CA of etcd's certificate")

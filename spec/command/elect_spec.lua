@@ -106,10 +106,10 @@ describe("etcdlock elect", function()
 
   it("exits with 64 and names the missing or superfluous argument", function()
     for words, what in pairs {
-      ["elect a"] = "what to say is missing: VALUE",
-      ["elect a b"] = "what is to run is missing",
-      ["elect -l a b"] = "it takes no VALUE",
-      ["elect -l a -- true"] = "runs nothing",
+      ["elect a"] = "missing argument 'VALUE'",
+      ["elect a b"] = "the command to run is missing",
+      ["elect -l a b"] = "--listen takes no VALUE",
+      ["elect -l a -- true"] = "no command; leave them out",
     } do
       local list = {}
       for word in words:gmatch "%S+" do list[#list + 1] = word end

@@ -38,7 +38,7 @@ end
 
 describe("etcdlock ls", function()
   it("prints that there is no lock, or [] with --json, if there is none", function()
-    assert.equal("Nobody holds a lock, or waits for one.\n", (ls()))
+    assert.equal("No lock is held or waited for.\n", (ls()))
     assert.equal("[]\n", (ls "--json"))
   end)
 
@@ -52,7 +52,7 @@ describe("etcdlock ls", function()
     assert.same({ 0, "" }, { status, err })
     local function row(...) return (" "):rep(select("#", ...)):gsub(".", "%%s ") :format(...) end
     assert.same({
-      "NAME MODE STATE TOKEN HOST PID ASKED FOR SAYS",
+      "NAME MODE STATE TOKEN HOST PID QUEUED AGE VALUE",
       row("b", "read", "holds", reader:token(), HOST, PID, "WHEN", "me:"):sub(1, -2),
       row("", "write", "waits", theirs, HOST, PID, "WHEN", "-"):sub(1, -2),
       row("stock/1", "lock", "holds", held:token(), HOST, PID, "WHEN", "order", "4711"):sub(1, -2),
@@ -120,7 +120,7 @@ describe("etcdlock ls", function()
     local line = ("exec %s %s --prefix %s ls --watch --interval 0.1"):format(words[1], words[2],
       prefix)
     local screen = proc.talk(session.at_terminal(line), env)
-    screen:expect "^\27%[HNobody holds a lock, or waits for one%.\27%[K\r$"
+    screen:expect "^\27%[HNo lock is held or waited for%.\27%[K\r$"
     clients.keep(assert(client:lock "a"))
     screen:expect "^\27%[J\27%[HNAME .*\27%[K\r$"
     screen:expect "^a .*\27%[K\r$"

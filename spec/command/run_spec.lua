@@ -118,7 +118,7 @@ describe("etcdlock run", function()
     local directory = temporary.directory()
     local out, status, err = run(NAME, { "no-such-command" })
     assert.same({ "", 127 }, { out, status })
-    assert.equal("etcdlock: no-such-command: there is no such command\n", err)
+    assert.equal("etcdlock: no-such-command: command not found\n", err)
     assert.equal(127, (select(2, run(NAME, { directory .. "/nothing" }))))
     assert.equal(126, (select(2, run(NAME, { directory }))))
     assert.equal(126, (select(2, run(NAME, { "./README.md" }))))
@@ -187,8 +187,8 @@ describe("etcdlock run", function()
     finally(function() etcd:resume() end)
     job:send "go"
     assert.equal(5, (job:wait()))
-    assert.equal('etcdlock: lock "' .. NAME .. '": etcd has not confirmed the release; it is free'
-      .. " after its TTL and lock delay, at the latest\n", job:errors())
+    assert.equal('etcdlock: lock "' .. NAME .. '": etcd has not confirmed the release; the lock is'
+      .. " free after its TTL and lock delay at the latest\n", job:errors())
     etcd:resume()
     etcd:revoke_all()
     etcd:await_keys(NAME .. "/", 0)
@@ -303,7 +303,7 @@ describe("etcdlock run that has lost its lock", function()
     take_away()
     job:expect "^got%-TERM"
     assert.equal(70, (job:wait()))
-    assert.matches('etcdlock: lock ".*a" was lost: .*; sh is ended\n', job:errors())
+    assert.matches('etcdlock: lock ".*a" was lost: .*; sent TERM to sh\n', job:errors())
   end)
 
   it("kills a command that ignores TERM when --grace is over", function()

@@ -85,7 +85,8 @@ describe("etcdlock run at a terminal", function()
     clients.keep(assert(client:lock "a"))
     local terminal = at_terminal "exec $COMMAND run $NAME -- true"
     assert.equal(("%d"):format(uv.os_getpid()), terminal:expect(
-      '^etcdlock: waiting for "' .. NAME:gsub("%p", "%%%0") .. '": .*, pid (%d+), who has asked'))
+      '^etcdlock: lock "' .. NAME:gsub("%p", "%%%0")
+        .. '": waiting for .*, pid (%d+), queued since'))
     etcd:await_keys(NAME .. "/", 2)
     press(terminal, CTRL_C)
     assert.equal(130, (terminal:wait()))
@@ -102,7 +103,7 @@ describe("etcdlock run at a terminal", function()
     holder:expect "^held"
     local terminal = at_terminal("exec $COMMAND run $NAME " .. wanted .. " -- true")
     assert.equal(("%d"):format(holder.pid),
-      terminal:expect "waiting for .*, pid (%d+), who has asked")
+      terminal:expect "waiting for .*, pid (%d+), queued since")
     holder:send "go"
     assert.equal(0, (holder:wait()))
     assert.equal(0, (terminal:wait()))
@@ -126,7 +127,7 @@ describe("etcdlock run at a terminal", function()
     etcd:await_keys(NAME .. "/", 2)
     local terminal = at_terminal "exec $COMMAND run $NAME --shared -- true"
     assert.equal(("%d"):format(writer.pid),
-      terminal:expect "waiting for .*, pid (%d+), who has asked")
+      terminal:expect "waiting for .*, pid (%d+), queued since")
     assert(reader:unlock())
     assert.equal(0, (writer:wait()))
     assert.equal(0, (terminal:wait()))

@@ -196,8 +196,8 @@ static inline int el_new_one(void) {
       "lua/etcdlock/new.lua", 'local argparse = require "argparse"\n')
     assert_reports("lua/etcdlock/new.lua:2: luv is only for", "lua/etcdlock/new.lua",
       "\nlocal uv = require('luv')\n")
-    assert_reports("lua/etcdlock/new.lua:1: etcdlock.command.texts is only for",
-      "lua/etcdlock/new.lua", 'local texts = require "etcdlock.command.texts"\n')
+    assert_reports("lua/etcdlock/new.lua:1: etcdlock.command.report is only for",
+      "lua/etcdlock/new.lua", 'local report = require "etcdlock.command.report"\n')
     assert.is_nil(check("lua/etcdlock/new.lua", 'local lock = require "etcdlock.lock"\n'))
   end)
 

@@ -115,7 +115,7 @@ describe("regression 069: user data below a lock's name", function()
         "break", "--prefix", prefix, "order", ("%d"):format(revision) }
       assert.not_equal(0, status)
       assert.matches('lock "order" is not held', message, 1, true)
-      assert.matches("^Nobody holds a lock", (command.run { "ls", "--prefix", prefix }))
+      assert.matches("^No lock is held", (command.run { "ls", "--prefix", prefix }))
     end)
   end)
 

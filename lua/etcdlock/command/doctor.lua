@@ -1,44 +1,192 @@
---- etcdlock doctor: is all well with etcd, and if not, what is to be done?
+--- etcdlock doctor: checks the settings, the members of etcd and what this user may do there, and
+-- prints a remedy for each problem.
 local uv = require "luv"
+local characters = require "etcdlock.characters"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
-local exit = require "etcdlock.command.exit"
 local numbers = require "etcdlock.numbers"
-local quote = require("etcdlock.characters").quote
-local remedies = require "etcdlock.command.remedies"
+local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
-local texts = require "etcdlock.command.texts"
-local view = require "etcdlock.command.view.doctor"
 
--- The lock that is taken to see whether locks can be taken.
-local NAME = "etcdlock-doctor"
-local LOCK_WAIT = 5 -- seconds
--- Seconds: for how long the second client waits before the release, and then for the lock. Behind
--- an etcd grpc-proxy it gets the lock 6 to 10 s after the release.
-local WAIT_FIRST, WAKE_WAIT = 0.3, 3
--- From so many other keys below a lock's name on they are reported, for so many names at most.
-local MANY_KEYS, NAMES_SHOWN = 1000, 5
+local quote = characters.quote
 
--- ---- the settings ----
+local M = {}
 
---- Of each setting its value, and where it came from; true if they make sense.
-local function look_at_settings(args)
-  view.head "Settings"
-  local opts = settings.options(args)
-  local known, message = connect_options.read(opts)
+-- ---- remedies: doc/errors.md in short ----
+
+-- Pattern in a message, and its remedy. The first pattern that fits counts.
+local REMEDIES = {
+  { "alarm:NOSPACE", "the quota of its database is used up: etcdctl compact, etcdctl defrag, then"
+    .. " etcdctl alarm disarm" },
+  { "database space exceeded", "the quota of etcd's database is used up: etcdctl compact, etcdctl"
+    .. " defrag, then etcdctl alarm disarm" },
+  { "alarm:CORRUPT", "its data differ from those of the other members: remove the member, and add"
+    .. " it again" },
+  { "no leader", "it reaches no majority of the members: start those that are down" },
+  { "[Cc]onnection refused", "start etcd there, or correct --endpoints (ETCDCTL_ENDPOINTS)" },
+  { "can't be looked up", "correct the name in --endpoints, or this machine's name server" },
+  { "no such socket", "correct the path in --endpoints" },
+  { "takes connections, but says nothing", "the member hangs, or a firewall drops packets" },
+  { "connecting takes too long", "the member is down, or a firewall drops packets" },
+  { "no answer in time", "the member hangs or has no leader, or a firewall drops packets" },
+  { "not an etcd v3 client port", "give etcd's client port: 2379, not 2380" },
+  { "not gRPC", "give etcd's client port: 2379, not 2380" },
+  { "is self%-signed", "give that certificate with --cacert, if it is etcd's" },
+  { "signed by a CA that", "give the CA of etcd's certificate with --cacert" },
+  { "is for .*, not for", "give one of the certificate's names as --server-name" },
+  { "expired", "renew that certificate, and check this machine's clock" },
+  { "wants a client certificate", "give --cert and --key" },
+  { "refuses the client certificate", "give --cert a certificate signed by a CA that etcd trusts" },
+  { "user name is empty", "give --user, and ETCDCTL_PASSWORD" },
+  { "password is wrong", "correct --user or ETCDCTL_PASSWORD" },
+  { "permission denied", "etcdctl role grant-permission --prefix=true ROLE readwrite '%s'" },
+  { "plain text", "use https://, or give --allow-plaintext-auth" },
+  { "VERIFY", "unset it, and give etcd's CA with --cacert" },
+  { "DISCOVERY_SRV", "unset it, and give --endpoints" },
+  { "can't be read", "correct the path, or the permissions of the file" },
+}
+
+-- Remedy for missing rights without a prefix: rights to all keys of etcd are no remedy.
+local GIVE_PREFIX = "give --prefix, below which this user has rights"
+
+-- Returns the remedy for a message of the library or of etcd; nil: none is known. `prefix`: of the
+-- lock names, or nil.
+local function remedy_for(message, prefix)
+  for _, row in ipairs(REMEDIES) do
+    if message:find(row[1]) then
+      if prefix == "" and row[2]:find("%s", 1, true) then
+        return GIVE_PREFIX
+      end
+      return (row[2]:gsub("%%s", ((prefix or "PREFIX"):gsub("%%", "%%%%"))))
+    end
+  end
+end
+
+-- Minor version of etcd -> its first patch version in which leases are subject to rights; see
+-- doc/cluster.md.
+local LEASES_HAVE_RIGHTS = { ["3.4"] = 42, ["3.5"] = 28 }
+
+-- Returns a text about known bugs in this version of etcd; nil: there are none.
+local function known_bugs(version)
+  local minor, patch = version:match "^(%d+%.%d+)%.(%d+)"
+  local fixed = LEASES_HAVE_RIGHTS[minor]
+  if fixed and tonumber(patch) < fixed then
+    return ("has known bugs that are fixed in %s.%d (doc/cluster.md)"):format(minor, fixed)
+  end
+end
+
+-- ---- output ----
+
+local problems, has_heading = 0, false
+
+local function write(format, ...)
+  io.write(characters.clean(format:format(...)), "\n")
+end
+
+-- Prints the heading of a section.
+local function print_heading(text)
+  io.write(has_heading and "\n" or "", text, "\n")
+  has_heading = true
+end
+
+local function print_ok(text)
+  write("  ok     %s", text)
+  io.flush()
+end
+
+local function print_note(text)
+  write("  note   %s", text)
+  io.flush()
+end
+
+-- Prints a problem and its remedy, which may be nil, and counts the problem.
+local function print_problem(text, remedy)
+  problems = problems + 1
+  write("  WRONG  %s", text)
+  if remedy then
+    write("         -> %s", remedy)
+  end
+  io.flush()
+end
+
+local function format_milliseconds(seconds)
+  return numbers.format("%.1f ms", seconds * 1000)
+end
+
+local function format_megabytes(bytes)
+  return numbers.format("%.1f MB", bytes / 1e6)
+end
+
+-- ---- settings ----
+
+-- The settings that are printed, in this order.
+local SETTINGS = {
+  "endpoints", "cacert", "cert", "key", "server_name", "insecure_transport", "user", "password",
+  "allow_plaintext_auth", "prefix",
+}
+local NOT_SHOWN = "(not shown)"
+
+local function format_setting(field, value)
+  if value == nil or value == "" then
+    return "-"
+  elseif field == "password" then
+    return NOT_SHOWN
+  elseif field == "user" then -- with a password of its own, the user may contain another one
+    return (value:gsub(":.*", ":" .. NOT_SHOWN))
+  end
+  return type(value) == "table" and table.concat(value, ",") or numbers.text(value)
+end
+
+-- Prints each setting with its value and its source: option, variable or default. `known`: the
+-- result of connect_options.read.
+local function print_settings(known, args)
+  local rows = {}
+  for i, field in ipairs(SETTINGS) do
+    local option = "--" .. field:gsub("_", "-")
+    local name = known.names[field]
+    local source = name or "default"
+    if name == field then
+      source = field == "password" and not args.password and "--user" or option
+    end
+    rows[i] = { "  " .. option:sub(3), format_setting(field, known[field]), source }
+  end
+  io.write(table.concat(report.format_table({ "  SETTING", "VALUE", "FROM" }, rows, {}), "\n"),
+    "\n")
+end
+
+-- Returns the settings as connect_options.read does; nil: they are invalid.
+local function check_settings(args)
+  print_heading "Settings"
+  local known, message = connect_options.read(settings.connect_options(args))
   if not known then
-    view.wrong(texts.of_module(message), remedies.of_message(message))
+    print_problem(settings.translate(message), remedy_for(message))
     return nil
   end
-  view.settings(known, args)
+  print_settings(known, args)
   return known
 end
 
--- ---- the members ----
+-- ---- members ----
 
---- Asks all twice, so that the first connection is in no round trip.
-local function ask(client)
+-- Prints a table of `members`, the result of client:status.
+local function print_members(members)
+  local rows = {}
+  for i, member in ipairs(members) do
+    local role = member.is_leader and "leader" or member.is_learner and "learner"
+      or member.leader_id and "follower" or "-"
+    rows[i] = member.version and {
+      "  " .. member.endpoint, member.version, role, format_milliseconds(member.seconds),
+      format_megabytes(member.db_size), format_megabytes(member.db_in_use), "answers",
+    } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", "doesn't answer" }
+  end
+  local head = { "  ENDPOINT", "VERSION", "ROLE", "ROUND TRIP", "DB SIZE", "IN USE", "HEALTH" }
+  local is_number = { [4] = true, [5] = true, [6] = true }
+  io.write(table.concat(report.format_table(head, rows, is_number), "\n"), "\n")
+end
+
+-- Asks all members twice, so that no round trip includes the connection.
+local function ask_members(client)
   local members, message, code = client:status()
   if not members then
     return nil, message, code
@@ -46,141 +194,153 @@ local function ask(client)
   return client:status()
 end
 
---- How a member that has answered was asked.
-local function look_at_transport(member, known)
+local function check_transport(member, known)
   if member.transport == "tls" then
-    view.good(("%s: TLS, verified with %s%s"):format(member.endpoint,
-      known.cacert or "this system's CAs", known.cert and "; we show " .. known.cert or ""))
+    print_ok(("%s: TLS, verified with %s%s"):format(member.endpoint,
+      known.cacert or "the system's CAs",
+      known.cert and "; client certificate " .. known.cert or ""))
   elseif member.transport == "local" then
-    view.good(member.endpoint .. ": plain text, which doesn't leave this machine")
+    print_ok(member.endpoint .. ": plain text, within this machine")
   else
-    view.note(member.endpoint .. ": plain text, which all on the way can read and change")
+    print_note(member.endpoint .. ": plain text, which the network can read and change")
   end
 end
 
---- What is wrong with one that has answered.
-local function look_at_one(member)
+local function check_state(member)
   if not member.problems[1] then
-    view.good(member.endpoint .. ": no alarm")
+    print_ok(member.endpoint .. ": no alarm")
   end
   for _, problem in ipairs(member.problems) do
-    view.wrong(member.endpoint .. ": " .. problem, remedies.of_message(problem))
+    print_problem(member.endpoint .. ": " .. problem, remedy_for(problem))
   end
   if member.is_learner then
-    view.wrong(member.endpoint .. ": it is a learner, which serves no clients",
-      "promote it (etcdctl member promote), or leave it out of --endpoints")
+    print_problem(member.endpoint .. ": it is a learner, which serves no clients",
+      "promote it (etcdctl member promote), or remove it from --endpoints")
   end
-  local known_bug = remedies.of_version(member.version)
-  if known_bug then
-    view.note(member.endpoint .. ": etcd " .. member.version .. " " .. known_bug)
+  local bugs = known_bugs(member.version)
+  if bugs then
+    print_note(member.endpoint .. ": etcd " .. member.version .. " " .. bugs)
   end
 end
 
---- Do all of them say the same? Two clusters would be two locks.
-local function compare(members)
+-- Checks that all members belong to one cluster: locks in two clusters do not exclude each other.
+local function compare_members(members)
   local leader, version
   local seen = {}
   for _, member in ipairs(members) do
     if member.version then
       if seen[member.id] then
-        view.note(("%s is the same member as %s"):format(member.endpoint, seen[member.id]))
+        print_note(("%s is the same member as %s"):format(member.endpoint, seen[member.id]))
       end
       seen[member.id] = member.endpoint
       if leader and member.leader_id and leader ~= member.leader_id then
-        view.wrong("the members have different leaders: " .. leader .. ", " .. member.leader_id,
-          "are all of them members of one cluster? etcdctl member list")
+        print_problem("the members have different leaders: " .. leader .. ", " .. member.leader_id,
+          "give members of one cluster only; etcdctl member list shows them")
       end
       if version and version ~= member.version then
-        view.note(("the members are of different versions: %s, %s"):format(version, member.version))
+        print_note(("the members have different versions: %s, %s"):format(version, member.version))
       end
       leader, version = leader or member.leader_id, version or member.version
     end
   end
 end
 
---- Does any of them answer?
-local function look_at_members(client, known)
-  view.head "Members"
-  local members, message = ask(client)
+-- Returns true if a member answers.
+local function check_members(client, known)
+  print_heading "Members"
+  local members, message = ask_members(client)
   if not members then
-    view.wrong(message)
+    print_problem(message)
     return false
   end
-  local is_there = false
-  view.members(members)
+  local is_answered = false
+  print_members(members)
   for _, member in ipairs(members) do
-    is_there = is_there or member.version ~= nil
+    is_answered = is_answered or member.version ~= nil
     if member.version then
-      look_at_transport(member, known)
-      look_at_one(member)
+      check_transport(member, known)
+      check_state(member)
     else
-      view.wrong(texts.of_module(member.message), remedies.of_message(member.message))
+      print_problem(settings.translate(member.message), remedy_for(member.message))
     end
   end
-  compare(members)
-  return is_there
+  compare_members(members)
+  return is_answered
 end
 
--- ---- what can be done there ----
+-- ---- use ----
 
-local function look_at_majority(client)
+-- The test lock.
+local NAME = "etcdlock-doctor"
+-- Seconds to wait for the test lock.
+local LOCK_WAIT = 5
+-- Seconds that the second client waits before the release, and seconds to wait for the lock after
+-- it. Behind an etcd grpc-proxy the waiter gets the lock 6 to 10 s after the release.
+local WAIT_FIRST, WAKE_WAIT = 0.3, 3
+-- Other keys below the name of a lock from which the lock is reported, and the number of locks
+-- that are reported.
+local MANY_KEYS, NAMES_SHOWN = 1000, 5
+
+local function check_majority(client)
   local seconds, message = client:ping()
   if seconds then
-    view.good("a majority answers: " .. numbers.format("%.1f ms", seconds * 1000))
+    print_ok("a majority answers: " .. format_milliseconds(seconds))
   else
-    view.wrong(texts.of_module(message), remedies.of_message(message))
+    print_problem(settings.translate(message), remedy_for(message))
   end
   return seconds
 end
 
-local function look_at_lock(client, known)
+-- Returns true if a lock can be acquired and released.
+local function check_lock(client, known)
   local name = known.prefix .. NAME
   local ok, message, code = client:with_lock(NAME, { timeout = LOCK_WAIT }, function(lock)
     assert(lock:check())
   end)
   if ok then
-    view.good(("a lock can be taken and given back: %s"):format(quote(name)))
+    print_ok(("a lock can be acquired and released: %s"):format(quote(name)))
   elseif code == "timeout" then
-    view.note(("no lock was taken to see: somebody has had %s for %d s, another doctor perhaps")
+    print_note(("the test lock %s was not free within %d s; another doctor may hold it")
       :format(quote(name), LOCK_WAIT))
   else
-    view.wrong(("no lock can be taken: %s"):format(message),
-      remedies.of_message(message, known.prefix))
+    print_problem(("no lock can be acquired: %s"):format(message),
+      remedy_for(message, known.prefix))
   end
   return ok
 end
 
--- Returns the answer of the pending lock `asked`; false: there is none within `seconds`.
-local function await(asked, seconds)
-  local over = core.now() + seconds
+-- Returns the result of the pending lock `pending`; false: there is none within `seconds`.
+local function await(pending, seconds)
+  local deadline = core.now() + seconds
   repeat
-    local lock = asked:step()
+    local lock = pending:step()
     if lock ~= false then
       return lock
     end
     uv.sleep(1) -- ms
-  until core.now() >= over
+  until core.now() >= deadline
   return false
 end
 
--- Has a second client wait for the lock: is it woken when the lock is released?
-local function look_at_wake(client, args)
-  local other = etcdlock.connect(settings.options(args))
+-- Checks that a second client, which waits for the lock, gets it after its release.
+local function check_wake_up(client, args)
+  local other = etcdlock.connect(settings.connect_options(args))
   local first = other and client:lock(NAME, { timeout = LOCK_WAIT })
-  local asked = first and other:lock_async(NAME, { timeout = LOCK_WAIT })
-  if asked then
-    await(asked, WAIT_FIRST)
+  local pending = first and other:lock_async(NAME, { timeout = LOCK_WAIT })
+  if pending then
+    await(pending, WAIT_FIRST)
     first:unlock()
-    local from = core.now()
-    local lock = await(asked, WAKE_WAIT)
+    local released_at = core.now()
+    local lock = await(pending, WAKE_WAIT)
     if lock then
-      view.good("a waiter gets the lock after its release: "
-        .. numbers.format("%.1f ms", (core.now() - from) * 1000))
+      print_ok("a waiter gets the lock after its release: "
+        .. format_milliseconds(core.now() - released_at))
       lock:unlock()
     elseif lock == false then
-      view.wrong(("a waiter doesn't get the lock within %d s after its release"):format(WAKE_WAIT),
+      print_problem(("a waiter doesn't get the lock within %d s after its release")
+        :format(WAKE_WAIT),
         "give the members themselves as --endpoints, not an etcd grpc-proxy (doc/cluster.md)")
-      asked:cancel()
+      pending:cancel()
     end
   end
   if other then
@@ -188,64 +348,72 @@ local function look_at_wake(client, args)
   end
 end
 
---- Names that many keys of user data slow, the worst first: only of the locks that are held or
--- waited for now it is known that they are locks.
-local function look_at_other_keys(found, known)
+-- Reports locks that many keys of user data below their names slow, the worst first. Only names
+-- with a holder or a waiter are known to be locks.
+local function check_other_keys(queues, known)
   local slow = {}
-  for _, queue in ipairs(found) do
+  for _, queue in ipairs(queues) do
     if queue.other_keys >= MANY_KEYS then
       slow[#slow + 1] = queue
     end
   end
   table.sort(slow, function(a, b) return a.other_keys > b.other_keys end)
   for i = 1, math.min(#slow, NAMES_SHOWN) do
-    view.note(("lock %s: %d other keys below its name slow each lock and unlock; "
+    print_note(("lock %s: %d other keys below its name slow each lock and unlock; "
       .. "give locks a prefix of their own"):format(quote(known.prefix .. slow[i].name),
       slow[i].other_keys))
   end
   if #slow > NAMES_SHOWN then
-    view.note(("%d more locks have %d or more other keys below their names")
+    print_note(("%d more locks have %d or more other keys below their names")
       :format(#slow - NAMES_SHOWN, MANY_KEYS))
   end
 end
 
-local function look_at_list(client, known)
-  local found, message, code = client:queues()
-  if found then
-    view.good(("etcdlock ls may list what is below %s: %d lock%s"):format(quote(known.prefix),
-      #found, #found == 1 and "" or "s"))
-    look_at_other_keys(found, known)
+local function check_list(client, known)
+  local queues, message, code = client:queues()
+  if queues then
+    print_ok(("etcdlock ls may list the names below %s: %d lock%s"):format(quote(known.prefix),
+      #queues, #queues == 1 and "" or "s"))
+    check_other_keys(queues, known)
   elseif code == "denied" then
-    view.note(("etcdlock ls may not list what is below %s: %s"):format(quote(known.prefix),
-      known.prefix == "" and "name a PREFIX" or "this user may not read all of that"))
+    print_note(("etcdlock ls may not list the names below %s: %s"):format(quote(known.prefix),
+      known.prefix == "" and "give it a PREFIX"
+        or "this user may not read all keys there"))
   else
-    view.wrong(texts.of_module(message), remedies.of_message(message))
+    print_problem(settings.translate(message), remedy_for(message))
   end
 end
 
-local function look_at_use(client, known, args)
-  view.head "Use"
-  if look_at_majority(client) then
-    if look_at_lock(client, known) then
-      look_at_wake(client, args)
+local function check_use(client, known, args)
+  print_heading "Use"
+  if check_majority(client) then
+    if check_lock(client, known) then
+      check_wake_up(client, args)
     end
-    look_at_list(client, known)
+    check_list(client, known)
   end
 end
 
---- Looks at all of it: the exit status.
-return function(args)
-  local known = look_at_settings(args)
+--- Runs `etcdlock doctor`. Returns the exit status: 1 if there is a problem.
+function M.doctor(args)
+  local known = check_settings(args)
   if known then
-    local client, message = etcdlock.connect(settings.options(args))
+    local client, message = etcdlock.connect(settings.connect_options(args))
     if client then
-      if look_at_members(client, known) then
-        look_at_use(client, known, args)
+      if check_members(client, known) then
+        check_use(client, known, args)
       end
       client:close()
     else
-      view.wrong(texts.of_module(message), remedies.of_message(message))
+      print_problem(settings.translate(message), remedy_for(message))
     end
   end
-  return view.conclude() and exit.OK or exit.FAILED
+  if problems == 0 then
+    io.write "\nNo problem found.\n"
+  else
+    io.write(("\n%d problem%s found.\n"):format(problems, problems == 1 and "" or "s"))
+  end
+  return problems == 0 and report.EXIT.OK or report.EXIT.FAILED
 end
+
+return M

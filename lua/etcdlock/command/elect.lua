@@ -1,23 +1,24 @@
---- etcdlock elect: runs a command while it leads, or prints the leaders of an election.
+--- etcdlock elect: runs a command while it is the leader of an election, or prints the leaders.
+local EXIT = require("etcdlock.command.report").EXIT
 local characters = require "etcdlock.characters"
-local exit = require "etcdlock.command.exit"
-local job = require "etcdlock.command.job"
 local json = require "etcdlock.json"
+local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
-local texts = require "etcdlock.command.texts"
 
--- Printed when nobody leads: one line in the place of the key, which always has a slash, and one in
--- the place of the value.
-local NOBODY, NOBODY_JSON = "nobody leads\n\n", '{"key":null,"token":null,"value":null}\n'
+local M = {}
 
--- Prints a leader in two lines, as `etcdctl elect -l` does, or as JSON; `value` false: nobody
--- leads. Returns false if the output cannot be written.
-local function tell(args, is_screen, value, key, token)
+-- Printed if there is no leader: one line in place of the key, which always has a slash, and one
+-- in place of the value.
+local NO_LEADER, NO_LEADER_JSON = "nobody leads\n\n", '{"key":null,"token":null,"value":null}\n'
+
+-- Prints a leader in two lines, as `etcdctl elect -l` does, or as JSON; `value` false: there is
+-- none. Returns false if the output cannot be written.
+local function print_leader(args, is_screen, value, key, token)
   if not value then
-    io.write(args.json and NOBODY_JSON or NOBODY)
+    io.write(args.json and NO_LEADER_JSON or NO_LEADER)
   elseif args.json then
-    local told = json.encode { value = value, key = key, token = token }
-    io.write(texts.clean_json(told), "\n")
+    local text = json.encode { value = value, key = key, token = token }
+    io.write(report.clean_json(text), "\n")
   elseif is_screen then
     io.write(characters.clean(key), "\n", characters.clean(value), "\n")
   else
@@ -26,7 +27,7 @@ local function tell(args, is_screen, value, key, token)
   return io.flush()
 end
 
--- Prints each leader until that fails: the exit status.
+-- Prints each leader until that fails. Returns the exit status.
 local function listen(args)
   local client, status = settings.connect(args)
   if not client then
@@ -43,27 +44,27 @@ local function listen(args)
     if value == nil then
       message, code = key, token
       break
-    elseif not tell(args, is_screen, value, key, token) then
+    elseif not print_leader(args, is_screen, value, key, token) then
       break
     end
   end
   client:close()
-  return code and settings.fail(message, code) or exit.FAILED
+  return code and settings.fail(message, code) or EXIT.FAILED
 end
 
---- Does it: the exit status.
-return function(args)
+--- Runs `etcdlock elect`. Returns the exit status.
+function M.elect(args)
   if args.listen then
     if args.value or args.command then
-      return args.refuse "--listen only listens: it takes no VALUE, and runs nothing"
+      return args.refuse "--listen takes no VALUE and no command; leave them out"
     end
     return listen(args)
   elseif args.json then
-    return args.refuse "--json is for --listen"
+    return args.refuse "--json needs --listen; give both, or neither"
   elseif not args.value then
-    return args.refuse "what to say is missing: VALUE"
+    return args.refuse "missing argument 'VALUE', the text that observers read, such as an address"
   end
-  return job(args, function(client)
+  return require "etcdlock.command.run".run_with(args, function(client)
     local election, message, code = client:election(args.name)
     if not election then
       return nil, message, code
@@ -71,3 +72,5 @@ return function(args)
     return election:campaign(args.value, { timeout = args.timeout, lock_delay = args.lock_delay })
   end)
 end
+
+return M

@@ -1,32 +1,56 @@
---- The command `etcdlock`: reads what it is told, and hands it to the file of its
--- subcommand. Whatever else it needs is loaded by that, and not before: it is often started
--- for a moment only.
-local exit = require "etcdlock.command.exit"
-local streams = require "etcdlock.command.streams"
-local texts = require "etcdlock.command.texts"
+--- The command `etcdlock`: parses the command line and runs the subcommand. Modules are loaded only
+-- when the subcommand needs them, because the command often runs for a moment only.
+local report = require "etcdlock.command.report"
 
--- What the Lua interpreter makes of Ctrl-C.
+local EXIT = report.EXIT
+
+-- Subcommand -> the module below etcdlock.command that has a function of the same name:
+-- function(args) -> exit status.
+local MODULES = {
+  run = "run", ls = "queues", ["break"] = "queues", elect = "elect", doctor = "doctor",
+  completion = "parser",
+}
+
+-- The error that the Lua interpreter raises at Ctrl-C.
 local INTERRUPTED = "interrupted!$"
 local SIGINT = 2
 
-local function run(words)
-  local args = require "etcdlock.command.parser".parse(words)
-  return require("etcdlock.command." .. args.subcommand)(args)
-end
+-- ---- standard streams ----
 
---- The error as it is told to those who can do something about it: nil if they can't.
-local function explain(err)
-  local missing = err:match "module '(%w+)' not found"
-  if missing == "argparse" or missing == "luv" then
-    return ("the Lua module %s is missing; on Debian it is in the package lua-%s"):format(missing,
-      missing)
+local EBADF = 9
+
+local null_files = {} -- keeps the files open until the process ends
+
+-- Opens /dev/null for each closed standard stream. Otherwise the next file that the process opens,
+-- such as a connection to etcd, would get the number of that stream, and the command that runs
+-- under a lock would read from or write to it. No file may be opened before.
+local function open_standard_streams()
+  for _, stream in ipairs { io.stdin, io.stdout, io.stderr } do
+    local _, _, errno = stream:seek()
+    if errno == EBADF then
+      null_files[#null_files + 1] = assert(io.open("/dev/null", "r+"))
+    end
   end
 end
 
---- Does what `words`, the arguments of the command, ask for.
--- @return the exit status
+-- ---- errors ----
+
+-- Returns a message about the error `err` if a user can act on it; else nil.
+local function explain(err)
+  local missing = err:match "module '(%w+)' not found"
+  if missing == "argparse" or missing == "luv" then
+    return ("the Lua module %s is missing; on Debian install lua-%s"):format(missing, missing)
+  end
+end
+
+local function run(words)
+  local args = require "etcdlock.command.parser".parse(words)
+  return require("etcdlock.command." .. MODULES[args.subcommand])[args.subcommand](args)
+end
+
+--- Runs the command with the arguments `words`. Returns the exit status.
 return function(words)
-  streams.complete()
+  open_standard_streams()
   local ok, status = xpcall(function()
     return run(words)
   end, function(err)
@@ -36,10 +60,10 @@ return function(words)
   if ok then
     return status
   elseif status:find(INTERRUPTED) then
-    return exit.SIGNAL + SIGINT
+    return EXIT.SIGNAL + SIGINT
   end
   for line in (explain(status) or status):gmatch "[^\n]+" do
-    texts.say("%s", (line:gsub("\t", "  ")))
+    report.print_message("%s", (line:gsub("\t", "  ")))
   end
-  return exit.SYSTEM
+  return EXIT.SYSTEM
 end

@@ -1,16 +1,18 @@
---- What the command understands: its subcommands, their options, and their help.
+--- The command line: subcommands, options, their help, and their completion in bash.
+local EXIT = require("etcdlock.command.report").EXIT
 local booleans = require "etcdlock.booleans"
 local characters = require "etcdlock.characters"
-local exit = require "etcdlock.command.exit"
 local numbers = require "etcdlock.numbers"
 
 local M = {}
 
-local WIDTH = 79
+-- Columns of the help text, and the column in which descriptions begin.
+local WIDTH, MARGIN = 79, 21
 
 -- ---- values ----
 
---- What reads a number of `low` to `high`, for the option or argument `name`.
+-- Returns a function that reads a number from `low` to `high` for the option or argument `name`.
+-- `wanted` describes such a number in messages.
 local function number(name, wanted, low, high, is_whole)
   return function(text)
     local value = numbers.read(text)
@@ -32,203 +34,207 @@ local function whole(name, high)
   return number(name, ("a whole number from 1 to %.0f"):format(high), 1, high, true)
 end
 
--- ---- etcd's connection ----
+-- ---- options ----
 
---- The options by which etcd is found, which every subcommand takes.
+-- Adds the options for the connection to etcd, which all subcommands take.
 local function add_connection(parser)
-  parser:group("Options for etcd, as etcdctl has them, and its variables ETCDCTL_...",
+  parser:group("Options for etcd, as in etcdctl; an option overrides its variable",
     parser:option "--endpoints"
       :argname "LIST"
-      :description "the members, with commas between them (ETCDCTL_ENDPOINTS, else 127.0.0.1:2379)",
+      :description "members (ETCDCTL_ENDPOINTS; default: 127.0.0.1:2379)",
     parser:option "--cacert"
       :argname "FILE"
-      :description "the CAs to trust (ETCDCTL_CACERT, else this system's)",
+      :description "CAs to trust (ETCDCTL_CACERT; default: the system's)",
     parser:option "--cert"
       :argname "FILE"
-      :description "our certificate (ETCDCTL_CERT)",
+      :description "client certificate (ETCDCTL_CERT; default: none)",
     parser:option "--key"
       :argname "FILE"
-      :description "its key (ETCDCTL_KEY)",
+      :description "private key of --cert (ETCDCTL_KEY; default: none)",
     parser:option "--user"
       :argname "NAME[:PASSWORD]"
-      :description "who we are to etcd (ETCDCTL_USER)",
+      :description "user in etcd (ETCDCTL_USER; default: none)",
     parser:option "--password"
       :argname "PASSWORD"
-      :description "seen by all users of this machine: better in ETCDCTL_PASSWORD",
+      :description "visible to local users; prefer ETCDCTL_PASSWORD",
     parser:option "--insecure-transport"
       :argname "BOOL"
       :choices { "true", "false" }
-      :description "false: TLS to endpoints without a scheme (ETCDCTL_INSECURE_TRANSPORT)",
+      :description "false: TLS if no scheme (ETCDCTL_INSECURE_TRANSPORT)",
     parser:option "--server-name"
       :argname "NAME"
-      :description "the name to be found in etcd's certificate, if not its address",
+      :description "name in etcd's certificate (default: its address)",
     parser:flag "--allow-plaintext-auth"
-      :description "a password may pass in plain text to other machines",
+      :description "send a password in plain text to other machines",
     parser:option "--prefix"
       :argname "TEXT"
-      :description "put in front of every NAME")
+      :description "put before every NAME (default: empty)")
 end
 
--- ---- subcommands ----
-
+-- Adds the options of the subcommands that run a command under a lock.
 local function add_hold(command)
   command:option "--timeout"
     :argname "S"
     :convert(seconds("--timeout", 0))
-    :description("seconds to wait for it, at most; 0: only if it is free (default: as long as it"
-      .. " takes; 5 for an etcd that has never answered)")
+    :description "seconds to wait; 0: try once (default: no limit)"
   command:option "--ttl"
     :argname "S"
     :convert(number("--ttl", "2 to 300 seconds", 2, 300))
-    :description("seconds, and --lock-delay more, until it goes to the next one if this machine"
-      .. " dies (default: 10)")
+    :description "TTL of the lease in seconds, 2 to 300 (default: 10)"
   command:option "--max-hold"
     :argname "S"
     :convert(seconds("--max-hold", 0.001))
-    :description "seconds that CMD may have it, at most: then CMD is ended"
+    :description "seconds until CMD gets TERM (default: no limit)"
   command:option "--grace"
     :argname "S"
     :default "5"
     :convert(seconds("--grace", 0))
-    :description ("seconds from TERM to KILL if the lock is lost or --max-hold is over; after"
-      .. " TERM, INT or QUIT from the end of CMD to KILL for the rest of its process group")
+    :description "seconds from TERM to KILL"
   command:option "--lock-delay"
     :argname "S"
     :convert(number("--lock-delay", "0 to 300 seconds", 0, 300))
-    :description("seconds for which nobody gets it after it was lost, so that CMD has ended by then"
-      .. " (default: --grace)")
+    :description "0 to 300 s without a grant after a loss (default: --grace)"
   command:option "-E"
     :argname "N"
     :target "timeout_status"
-    :default(tostring(exit.TIMEOUT))
+    :default(tostring(EXIT.TIMEOUT))
     :convert(number("-E", "an exit status, 0 to 255", 0, 255, true))
-    :description "the exit status where it could not be had in time"
+    :description "exit status if --timeout ends the wait"
 end
 
-local EPILOG = "etcdlock --help lists the options for etcd, which may stand here, too."
+-- ---- subcommands ----
+
+local EPILOG = "The options for etcd (etcdlock --help) are valid here, too."
 
 local function add_run(parser)
   local command = parser:command "run"
-    :summary "run a command under a lock"
-    :description "Waits for the lock NAME, runs CMD while it is held, and exits with CMD's status."
-    :epilog(EPILOG)
+    :summary "run a command while a lock is held"
+    :description("Waits for the lock NAME, runs CMD while it is held, and exits with CMD's status."
+      .. " If the lock is lost, CMD gets TERM, and KILL after --grace.\n\n"
+      .. "Example:\n   etcdlock run nightly --timeout 0 -- sh -c 'echo one machine only'")
+    :epilog("If etcd has never answered, the wait ends after 5 s.\n" .. EPILOG)
     :usage "Usage: etcdlock run NAME [OPTION...] -- CMD [ARG...]"
-  command:argument "NAME":target "name":description "the lock"
+  command:argument "NAME":target "name":description "name of the lock"
   command:mutex(
     command:flag "--shared"
-      :description "as one of many readers: who asks without it is alone",
+      :description "take a read lock: many readers, or one writer",
     command:option "--permits"
       :argname "N"
       :convert(whole("--permits", 1000))
-      :description "as one of at most N: waits until fewer than N permits are before it")
+      :description "take one of N permits, 1 to 1000, of a semaphore")
   command:option "--value"
     :argname "TEXT"
-    :description "what 'etcdlock ls' shows to others"
+    :description "text for 'etcdlock ls' (default: none)"
   command:option "--at-least"
     :argname "S"
     :convert(seconds("--at-least", 0))
-    :description("seconds to keep the lock, at least, also if CMD ends sooner: for a job that many"
-      .. " machines start and one does (default: 0)")
+    :description "seconds to keep the lock at least (default: 0)"
   add_hold(command)
 end
 
 local function add_ls(parser)
   local command = parser:command "ls"
-    :summary "list who holds and who waits"
-    :description "Lists the locks whose names begin with PREFIX: who holds them, and who waits."
+    :summary "list locks with holders and waiters"
+    :description("Lists the locks whose names begin with PREFIX, with their holders and waiters in"
+      .. " the order of the queue.\n\nExample:\n   etcdlock ls stock/ --watch")
     :epilog(EPILOG)
-  command:argument "PREFIX":target "below":args "?":description "all of them without it"
-  command:flag "-w --watch":description "again and again, until Ctrl-C"
+  command:argument "PREFIX":target "below":args "?"
+    :description "beginning of the names (default: empty)"
+  command:flag "-w --watch":description "repeat the list until Ctrl-C"
   command:option "--interval"
     :argname "S"
     :default "1"
     :convert(seconds("--interval", 0.1))
-    :description "the time from one look to the next"
-  command:flag "--json":description "for programs; with --watch, one line for each look"
+    :description "seconds between two lists of --watch"
+  command:flag "--json":description "print JSON; with --watch, one line each time"
 end
 
 local function add_break(parser)
   local command = parser:command "break"
     :summary "take a lock from its holder"
-    :description("Takes the lock NAME from the holder with that TOKEN, as 'etcdlock ls' shows it,"
-      .. " and from no other. He is told, if he asks.")
+    :description("Takes the lock NAME from the holder with the fencing token TOKEN, which"
+      .. " 'etcdlock ls' shows. Exits with 1 if that token does not hold the lock. The holder"
+      .. " finds out that it has lost the lock.\n\nExample:\n   etcdlock break nightly 69")
     :epilog(EPILOG)
-  command:argument "NAME":target "name":description "the lock"
+  command:argument "NAME":target "name":description "name of the lock"
   command:argument "TOKEN":target "token":convert(whole("TOKEN", 2 ^ 53))
-    :description "the number that is its holder's"
+    :description "fencing token of the holder"
 end
 
 local function add_elect(parser)
   local command = parser:command "elect"
-    :summary "run a command while it leads, or listen who does"
-    :description("Stands in the election NAME, says VALUE there, runs CMD while it leads, and exits"
-      .. " with CMD's status. With --listen it prints the leader's key and value, a line each,"
-      .. " again after each change, or 'nobody leads' and an empty line if nobody leads any more."
-      .. " Leaders and values that are replaced soon may be skipped.")
-    :epilog(EPILOG)
+    :summary "run a command while it leads, or print the leaders"
+    :description("Waits to become the leader of the election NAME, publishes VALUE, runs CMD while"
+      .. " it leads, and exits with CMD's status.\n"
+      .. "With --listen it prints the key and the value of the leader, one line each, now and"
+      .. " after each change; if there is no leader any more, 'nobody leads' and an empty line."
+      .. " A leader or a value that is soon replaced may be skipped.\n\n"
+      .. "Example:\n   etcdlock elect scheduler 10.0.0.1:80 -- sleep 60")
+    :epilog("If etcd has never answered, the wait ends after 5 s.\n" .. EPILOG)
     :usage("Usage: etcdlock elect NAME VALUE [OPTION...] -- CMD [ARG...]\n"
       .. "       etcdlock elect --listen [--json] NAME")
-  command:argument "NAME":target "name":description "the election"
+  command:argument "NAME":target "name":description "name of the election"
   command:argument "VALUE":target "value":args "?"
-    :description "what others read, an address perhaps"
-  command:flag "-l --listen":description "only print who leads, again after each change"
+    :description "text for observers, such as an address"
+  command:flag "-l --listen":description "print the leaders until Ctrl-C"
   command:flag "--json":description "with --listen: print one line of JSON each time"
   add_hold(command)
 end
 
 local function add_doctor(parser)
   parser:command "doctor"
-    :summary "look whether all is well with etcd, and tell what to do"
-    :description("Shows where each setting comes from and how each member is, takes a lock and"
-      .. " gives it back, and tells what to do about what is wrong. Exits with 0 if all is well,"
-      .. " else with 1.")
+    :summary "check the settings and etcd, and print remedies"
+    :description("Prints the source of each setting and the state of each member, acquires and"
+      .. " releases a test lock, and prints a remedy for each problem. Exits with 0 if there is no"
+      .. " problem, else with 1.\n\nExample:\n   etcdlock doctor --endpoints 127.0.0.1:2379")
     :epilog(EPILOG)
 end
 
 local function add_completion(parser)
   local command = parser:command "completion"
-    :summary "print what a shell needs to complete this command"
-    :description("Prints the completion of this command for SHELL, for"
-      .. " eval \"$(etcdlock completion bash)\"")
-  command:argument "SHELL":target "shell":choices { "bash" }
+    :summary "print the completion for a shell"
+    :description("Prints the code that completes this command in SHELL.\n\n"
+      .. "Example:\n   eval \"$(etcdlock completion bash)\"")
+  command:argument "SHELL":target "shell":choices { "bash" }:description "the shell"
 end
 
 local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_doctor, add_completion }
 
 -- ---- the parser ----
 
--- The subcommands that run what stands behind "--".
+-- Subcommands that run the command after "--": a set.
 local RUNS = { run = true, elect = true }
 
---- Whoever has mistyped what is for `subcommand` (nil: for all) is told so, and where to
--- read on.
+-- Prints `message`, and the help to read for `subcommand` (nil: the whole command), and exits.
 local function refuse(subcommand, message)
   message = message:gsub("\n", ". ")
   io.stderr:write(string.format("etcdlock: %s\nTry 'etcdlock %s--help'.\n",
     characters.clean(message), subcommand and subcommand .. " " or ""))
-  os.exit(exit.USAGE)
+  os.exit(EXIT.USAGE)
 end
 
---- The parser, of argparse. `has_command`: there is a "--", and what stands behind it.
+-- Returns a parser of argparse. `has_command`: the command line has a "--".
 local function new(has_command)
   local parser = require "argparse" "etcdlock"
-    :description "Locks in etcd: one at a time, wherever it runs."
-    :epilog "The manual: man etcdlock, doc/command.md."
+    :description("Distributed locks in etcd, for a shell.\n\n"
+      .. "Example:\n   etcdlock run stock/1001 -- echo 'one at a time'")
+    :epilog "'etcdlock SUBCOMMAND --help' lists its options. The manual: man etcdlock."
     :help_max_width(WIDTH)
     :usage_max_width(WIDTH)
+    :help_description_margin(MARGIN)
     :command_target "subcommand"
   parser.error = function(of, message)
     local subcommand = of ~= parser and of._name or nil
     if RUNS[subcommand] and message == "too many arguments" then
-      message = message .. (has_command and " before --" or ": what is to run stands behind --")
+      message = message .. (has_command and " before --" or ": give the command to run after --")
     end
     refuse(subcommand, message)
   end
   parser:flag "--version"
-    :description "show the version, and exit"
+    :description "print the version, and exit"
     :action(function()
       print("etcdlock " .. require "etcdlock"._VERSION)
-      os.exit(exit.OK)
+      os.exit(EXIT.OK)
     end)
   for _, add in ipairs(SUBCOMMANDS) do
     add(parser)
@@ -237,18 +243,18 @@ local function new(has_command)
   return parser
 end
 
--- Of etcdctl, and not ours: why not.
+-- Options of etcdctl that the command refuses, and the remedy.
 local SKIP_TLS_VERIFY = "--insecure-skip-tls-verify"
 local REFUSED = {
-  [SKIP_TLS_VERIFY] = "verification can't be switched off; give the CA with --cacert",
+  [SKIP_TLS_VERIFY] = "TLS verification cannot be disabled; give etcd's CA with --cacert",
   ["--discovery-srv"] = "discovery by DNS SRV is not supported; give --endpoints",
 }
 
 local INSECURE_TRANSPORT = "--insecure-transport"
 
---- `word` as argparse wants it. Go's flags: --flag and --flag=true are the same, and there are
--- several words for true.
-local function spelt_out(word, next_word)
+-- Returns `word` as argparse reads it. A boolean flag of Go may stand alone, has its value after
+-- "=", and knows several words for true and false. `next_word` follows on the command line.
+local function normalize_flag(word, next_word)
   local value = word:match "^%-%-insecure%-transport=(.*)$"
   if word == INSECURE_TRANSPORT and next_word ~= "true" and next_word ~= "false" then
     value = "true"
@@ -259,15 +265,16 @@ local function spelt_out(word, next_word)
   return ("%s=%s"):format(INSECURE_TRANSPORT, tostring(booleans[value]))
 end
 
--- Options the value of which may begin with "-", and how it is joined to them.
+-- Options whose value may begin with "-", and the text that joins option and value to one word.
 local JOINED = { ["-E"] = "" }
 for name in ("timeout ttl max-hold grace lock-delay at-least permits interval value")
   :gmatch "%S+" do
   JOINED["--" .. name] = "="
 end
 
---- What the words on the command line ask for: the parser's table, with what stands behind
--- "--" as the list `command`, nil if there is no "--".
+--- Parses the words of the command line. Exits with a message if they are wrong.
+-- @return argparse's table, in which `command` is the list of the words after "--" (nil: there is
+--   no "--"), and refuse(message) prints a usage error and exits
 function M.parse(words)
   local ours, command = {}, nil
   for i, word in ipairs(words) do
@@ -283,20 +290,47 @@ function M.parse(words)
     elseif word:find "^%-%.?%d" and JOINED[words[i - 1]] then
       ours[#ours] = ours[#ours] .. JOINED[words[i - 1]] .. word
     else
-      ours[#ours + 1] = spelt_out(word, words[i + 1])
+      ours[#ours + 1] = normalize_flag(word, words[i + 1])
     end
   end
-  local parser = new(command ~= nil)
-  local args = parser:parse(ours)
+  local args = new(command ~= nil):parse(ours)
   args.command = command
-  args.parser = parser
   args.refuse = function(message)
     refuse(args.subcommand, message)
   end
   if command and not RUNS[args.subcommand] then
-    args.refuse(args.subcommand .. " runs nothing: nothing may stand behind --")
+    args.refuse(args.subcommand .. " runs no command; leave out -- and the words after it")
   end
   return args
+end
+
+-- ---- completion ----
+
+-- The words after "--" are another command line, which bash-completion can complete.
+local AFTER_DASHES = [==[
+
+_etcdlock_line() {
+    local i
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        if [[ "${COMP_WORDS[i]}" = -- ]]; then
+            if declare -F _command_offset >/dev/null; then
+                _command_offset $((i + 1))
+            elif ((i + 1 == COMP_CWORD)); then
+                COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}"))
+            fi
+            return
+        fi
+    done
+    _etcdlock
+}
+
+complete -F _etcdlock_line -o bashdefault -o default etcdlock
+]==]
+
+--- Runs `etcdlock completion`. Returns the exit status.
+function M.completion()
+  io.write(new(false):get_bash_complete(), AFTER_DASHES)
+  return EXIT.OK
 end
 
 return M

@@ -1,9 +1,333 @@
---- etcdlock run: a command under a lock.
-local job = require "etcdlock.command.job"
+--- etcdlock run: waits for a lock, runs a command while the lock is held, and releases the lock.
+-- `etcdlock elect` uses it, too. All of it runs in one luv loop, in which waits yield, so that
+-- signals are handled meanwhile.
+local uv = require "luv"
+local Child = require "etcdlock.command.child"
+local core = require "etcdlock.core"
+local lock_options = require "etcdlock.lock_options"
+local numbers = require "etcdlock.numbers"
+local quote = require("etcdlock.characters").quote
+local report = require "etcdlock.command.report"
+local settings = require "etcdlock.command.settings"
+local signals = require "etcdlock.command.signals"
 
---- Does it: the exit status.
-return function(args)
-  return job(args, function(client)
+local EXIT = report.EXIT
+
+local M = {}
+
+-- Fields of a run:
+--   _args           the parser's table
+--   _client         the client
+--   _take           function(client) that takes the lock
+--   _handling       of signals.handle
+--   _lock           the lock; nil: not acquired yet
+--   _granted_at     when it was granted (core.now)
+--   _child          the running child (child.lua); nil: it has not started, or has ended
+--   _limit          timer of --max-hold
+--   _signal_status  exit status after a signal that has ended the wait
+--   _is_terminated  true after this process has sent TERM because of a loss or --max-hold
+--   _is_end_wanted  true after a forwarded signal that asks the child to end
+--   _stop_keeping   function that ends --at-least; nil outside `keep`
+--   _is_done        true when the lock is about to be released
+local Run = {}
+Run.__index = Run
+
+-- ---- signals ----
+
+-- Stops the child and this process, as Ctrl-Z does. SIGCONT continues both. The kernel does not
+-- stop this process if no shell could continue it; then the child must not stay stopped either.
+local function stop(self)
+  if self._child then
+    self._child:forward "sigtstp"
+  end
+  local was_stopped = core.stop(false)
+  if self._child and not was_stopped then
+    self._child:continue_after_stop()
+  end
+end
+
+local function on_signal(self, name)
+  if name == "sigpipe" then
+    return -- a closed standard error is no reason to abandon the child
+  elseif name == "sigchld" then
+    Child.reap(self._child)
+  elseif name == "sigtstp" then
+    stop(self)
+  elseif name == "sigcont" then
+    if self._child then
+      self._child:continue()
+    end
+  elseif self._child then
+    self._child:forward(name)
+    if signals.FOR_GROUP[name] then
+      self._is_end_wanted = true
+      self._child:limit_group(self._args.grace)
+    end
+  elseif self._stop_keeping and signals.ENDS_WAIT[name] then
+    self._stop_keeping()
+  elseif signals.ENDS_WAIT[name] and not self._is_done then
+    self._signal_status = self._signal_status or EXIT.SIGNAL + signals.number_of(name)
+    self._client:close() -- ends the wait, and removes the entry from the queue
+  end
+end
+
+local HANDLED = { "sigpipe", "sigtstp", "sigcont", "sigchld" }
+for _, name in ipairs(signals.FORWARDED) do
+  HANDLED[#HANDLED + 1] = name
+end
+
+-- ---- the lock ----
+
+-- Prints the message of a failed call that takes the lock. Returns the exit status.
+local function fail(self, message, code)
+  local status = settings.fail(message, code)
+  return status == EXIT.TIMEOUT and self._args.timeout_status or status
+end
+
+-- Milliseconds of a wait after which the message about the holder is printed.
+local QUIET = 1000
+
+-- Tells whether `entry` (client:queue) conflicts with the lock that `args` name. Permits conflict
+-- with permits only.
+local function is_conflict(args, entry)
+  if args.permits then
+    return entry.mode == "permit"
+  end
+  return entry.mode ~= "permit" and not (args.shared and entry.mode == "read")
+end
+
+-- Returns a text about the first entry in `queue` that conflicts with the lock that `args` name.
+local function describe_holder(args, queue)
+  local entry = {}
+  for i = #queue, 1, -1 do
+    entry = is_conflict(args, queue[i]) and queue[i] or entry
+  end
+  if not entry.host then
+    return "another client"
+  end
+  return ("%s, pid %.0f, queued since %s"):format(entry.host, entry.pid,
+    os.date("%Y-%m-%d %H:%M:%S", entry.since))
+end
+
+-- Prints, after 1 s, which entry the lock waits for. Returns a function that cancels that.
+local function announce_wait(self)
+  local timer = uv.new_timer()
+  timer:start(QUIET, 0, function()
+    coroutine.wrap(function()
+      local queue = self._client:queue(self._args.name)
+      if queue and not timer:is_closing() then
+        report.print_message_async("lock %s: waiting for %s", quote(self._args.name),
+          describe_holder(self._args, queue))
+      end
+    end)()
+  end)
+  timer:unref()
+  return function()
+    timer:close()
+  end
+end
+
+-- Returns after the signals that arrived before the call have been handled: libuv handles signals
+-- last in each round of its loop, and the timer ends in the next round.
+local function handle_pending_signals()
+  local thread, timer = coroutine.running(), uv.new_timer()
+  timer:start(0, 0, function()
+    timer:close()
+    assert(coroutine.resume(thread))
+  end)
+  coroutine.yield()
+end
+
+-- Waits for the lock, and confirms with etcd that it is held.
+-- @return lock, revision; or nil, exit status
+local function acquire(self)
+  local stop_announcing = uv.guess_handle(2) == "tty" and announce_wait(self)
+  local lock, message, code = self._take(self._client)
+  if stop_announcing then
+    stop_announcing()
+  end
+  local is_held, left, revision
+  if lock then
+    is_held, left, revision = lock:check()
+    self._granted_at = core.now()
+    handle_pending_signals() -- signals from the time of the wait are not for the child
+  end
+  if self._signal_status then
+    return nil, self._signal_status
+  elseif not lock then
+    return nil, fail(self, message, code)
+  elseif not is_held then
+    lock:unlock()
+    return nil, fail(self, left, revision)
+  end
+  return lock, revision
+end
+
+-- Ends the child with TERM, and with KILL `grace` seconds later, and prints the cause `why`.
+local function terminate(self, why, grace)
+  if not self._is_terminated then
+    self._is_terminated = true
+    self._child:terminate(grace)
+    report.print_message_async("%s; sent TERM to %s", why, self._args.command[1])
+  end
+end
+
+-- Seconds between two reads of the hold deadline in `watch`.
+local DEADLINE_AGE = 1
+
+-- Ends the child when the lock is lost. KILL follows --grace seconds after the hold deadline, also
+-- if this process was stopped at the deadline: the lock delay counts from the deadline, too.
+local function watch(self)
+  coroutine.wrap(function()
+    local deadline
+    repeat
+      deadline = core.now() + self._lock:remaining()
+    until self._lock:wait_lost(DEADLINE_AGE) or self._is_done
+    if self._stop_keeping then
+      self._stop_keeping()
+    elseif self._child then
+      local late = math.max(0, core.now() - deadline)
+      local _, message = self._lock:check()
+      terminate(self, message, math.max(0, self._args.grace - late))
+    end
+  end)()
+end
+
+-- Starts the timer of --max-hold. The lock is kept until the child has ended.
+local function limit_hold(self)
+  if not self._args.max_hold then
+    return
+  end
+  self._limit = uv.new_timer()
+  self._limit:start(math.ceil(self._args.max_hold * 1000), 0, function()
+    if self._child:has_ended() then
+      return -- --grace limits the other processes of its group
+    end
+    terminate(self, ("lock %s: --max-hold of %s s is over"):format(quote(self._args.name),
+      numbers.format("%g", self._args.max_hold)), self._args.grace)
+  end)
+end
+
+-- Runs the child until it has ended.
+-- @return its exit status; or nil, exit status, if it could not be started, after a message
+local function run_child(self, revision)
+  local thread = coroutine.running()
+  local message, status
+  self._child, message, status = Child.start(self._args.command, {
+    ETCD_LOCK_KEY = self._lock:key(),
+    ETCD_LOCK_REV = ("%.0f"):format(revision),
+    ETCDLOCK_TOKEN = ("%.0f"):format(self._lock:token()),
+  }, self._handling.blocked, function(what, number)
+    self._child = nil
+    if self._limit then
+      self._limit:close()
+    end
+    assert(coroutine.resume(thread, what == "signal" and EXIT.SIGNAL + number or number))
+  end, function()
+    return (self._lock:held()) -- if it is lost, `watch` ends the child
+  end)
+  if not self._child then
+    report.print_message("%s", message)
+    return nil, status or EXIT.NOT_EXECUTABLE
+  end
+  watch(self)
+  limit_hold(self)
+  return coroutine.yield()
+end
+
+-- Keeps the lock until --at-least is over, the lock is lost, or a signal ends that. Returns true if
+-- the lock was still held when the child had ended.
+local function keep(self)
+  local left = self._granted_at + (self._args.at_least or 0) - core.now()
+  if left <= 0 or self._is_terminated or self._is_end_wanted or not self._lock:held() then
+    return false
+  end
+  local thread, timer = coroutine.running(), uv.new_timer()
+  function self._stop_keeping()
+    self._stop_keeping = nil
+    timer:close()
+    assert(coroutine.resume(thread))
+  end
+  timer:start(math.ceil(left * 1000), 0, self._stop_keeping)
+  coroutine.yield()
+  return true
+end
+
+-- Releases the lock. Returns the exit status, after the child has ended with `status`; `was_held`
+-- is the result of `keep`.
+local function release(self, status, was_held)
+  local released, message, code = self._lock:unlock()
+  if code == "unavailable" then
+    report.print_message("lock %s: etcd has not confirmed the release; the lock is free after its"
+      .. " TTL and lock delay at the latest", quote(self._args.name))
+  elseif not released and not self._is_terminated then
+    report.print_message("%s", message)
+  end
+  return (self._is_terminated or code == "lost" and not was_held) and EXIT.LOST or status
+end
+
+-- ---- the whole run ----
+
+-- Sets --lock-delay to its default, --grace, so that the next holder starts after KILL.
+local function choose_lock_delay(args)
+  args.lock_delay = args.lock_delay or args.grace
+  if args.lock_delay > lock_options.LOCK_DELAY_MAX then
+    args.refuse(("--grace: %s s is longer than the longest lock delay, %d s; give --lock-delay,"
+      .. " too"):format(numbers.format("%g", args.grace), lock_options.LOCK_DELAY_MAX))
+  end
+end
+
+-- Returns the exit status of the run.
+local function run(self)
+  local revision
+  self._lock, revision = acquire(self)
+  if not self._lock then
+    return revision
+  end
+  local status, failed = run_child(self, revision)
+  local was_held = status and keep(self)
+  self._is_done = true
+  return release(self, status or failed, was_held)
+end
+
+--- Runs args.command while the lock is held that take(client) returns: lock; or nil, message, code.
+-- Returns the exit status: that of the command if it has run and the lock was not lost.
+function M.run_with(args, take)
+  if not args.command or not args.command[1] then
+    return args.refuse("the command to run is missing; give it after --, as in '-- bash' (a shell"
+      .. " that has the lock) or '-- sleep infinity' (to keep the lock until Ctrl-C)")
+  end
+  choose_lock_delay(args)
+  local path, message, status = Child.find_program(args.command[1])
+  if not path then
+    report.print_message("%s", message)
+    return status
+  end
+  local client
+  client, status = settings.connect(args, "luv")
+  if not client then
+    return status
+  end
+  local self = setmetatable({ _args = args, _client = client, _take = take }, Run)
+  self._handling = signals.handle(HANDLED, function(name)
+    on_signal(self, name)
+  end)
+  status = nil
+  coroutine.wrap(function()
+    status = run(self)
+    uv.stop()
+  end)()
+  if not status then
+    uv.run()
+  end
+  client:close()
+  self._handling.stop()
+  return assert(status, "the loop has ended before the command")
+end
+
+--- Runs `etcdlock run`. Returns the exit status.
+function M.run(args)
+  return M.run_with(args, function(client)
     local opts = { timeout = args.timeout, lock_delay = args.lock_delay, value = args.value }
     if args.shared then
       return client:read_lock(args.name, opts)
@@ -17,3 +341,5 @@ return function(args)
     return semaphore:lock(opts)
   end)
 end
+
+return M

@@ -1,19 +1,19 @@
---- From the command's options to a client. What isn't given comes from etcdctl's variables:
--- connect's own business.
-local exit = require "etcdlock.command.exit"
-local texts = require "etcdlock.command.texts"
+--- Translation between the command line and the library: options of the command become options of
+-- connect, and messages of the library name options of the command.
+local report = require "etcdlock.command.report"
 
 local M = {}
 
--- Options of the command that are connect's.
-local OPTIONS = {
+-- Options of the command that connect takes unchanged.
+local CONNECT_OPTIONS = {
   "endpoints", "cacert", "cert", "key", "server_name", "user", "password", "prefix", "ttl",
 }
 
---- connect's options, of what the parser has found. `loop` as connect has it.
-function M.options(args, loop)
+--- Returns the options of connect for `args` (parser.lua). connect reads the variables ETCDCTL_...
+-- for options that are missing. `loop` is the option of connect, or nil.
+function M.connect_options(args, loop)
   local opts = { loop = loop }
-  for _, field in ipairs(OPTIONS) do
+  for _, field in ipairs(CONNECT_OPTIONS) do
     opts[field] = args[field]
   end
   if args.insecure_transport then
@@ -27,15 +27,54 @@ function M.options(args, loop)
   return opts
 end
 
---- Says what is wrong, in the words of the module: the exit status.
-function M.fail(message, code)
-  texts.say("%s", texts.of_module(message))
-  return exit.of(code)
+-- Field of the library -> option or argument of the command.
+local OPTION_OF = {
+  name = "NAME", names = "NAME", value = "--value", n = "--permits", endpoint = "--endpoints",
+  prefix = "--prefix",
+}
+for _, field in ipairs {
+  "endpoints", "cacert", "cert", "key", "server_name", "user", "password", "ttl", "timeout",
+  "lock_delay",
+} do
+  OPTION_OF[field] = "--" .. field:gsub("_", "-")
 end
 
---- A client | nil, exit status, which was told.
+-- Pattern in messages of the library, and its replacement. A longer pattern stands before its own
+-- beginning.
+local REPLACEMENTS = {
+  { "allow_plaintext_auth = true", "--allow-plaintext-auth" },
+  { "set cert and key", "give --cert and --key" },
+  { "give the options user and password", "give --user and --password" },
+  { "set cacert", "give --cacert" },
+  { "set server_name to one of them", "give one of them as --server-name" },
+  { "not for server_name (.*); set that to", "not for --server-name %1; give" },
+  { "set server_name", "give --server-name" },
+  { ' in cert "', ' in "' },
+  { ' in cacert "', ' in "' },
+}
+
+--- Returns `message`, a message of the library, with the command's names of options.
+function M.translate(message)
+  for _, row in ipairs(REPLACEMENTS) do
+    message = message:gsub(row[1], row[2])
+  end
+  local field, rest = message:match "^[a-z]+[:.][a-z_]+: ([a-z_]+)( .*)$"
+  if OPTION_OF[field] then
+    return OPTION_OF[field] .. rest
+  end
+  return (message:gsub("^etcdlock%.connect: ", ""))
+end
+
+--- Prints `message` of a call of the library that failed with `code`. Returns the exit status.
+function M.fail(message, code)
+  report.print_message("%s", M.translate(message))
+  return report.status_of(code)
+end
+
+--- Connects to etcd.
+-- @return client; or nil, exit status, after a message was printed
 function M.connect(args, loop)
-  local client, message, code = require "etcdlock".connect(M.options(args, loop))
+  local client, message, code = require "etcdlock".connect(M.connect_options(args, loop))
   if not client then
     return nil, M.fail(message, code)
   end

@@ -1,25 +1,28 @@
---- Signals: which ones the command hears and passes on, and which were ignored from the start.
+--- Signals of the command, by luv's names: which ones it forwards, and which ones were ignored from
+-- its start.
 local uv = require "luv"
 local characters = require "etcdlock.characters"
 local core = require "etcdlock.core"
 
 local M = {}
 
---- Those that are passed on, in luv's words, and which of them ends a wait.
-M.PASSED = { "sigterm", "sigint", "sighup", "sigquit", "sigusr1", "sigusr2" }
+--- Signals that are forwarded to the child (child.lua).
+M.FORWARDED = { "sigterm", "sigint", "sighup", "sigquit", "sigusr1", "sigusr2" }
+
+--- Signals that end a wait for the lock: a set.
 M.ENDS_WAIT = { sigterm = true, sigint = true, sighup = true, sigquit = true }
 
---- Those that are for all processes of a job. The others may mean something else to CMD, as HUP
--- does to a daemon that reads its configuration again, and would end the processes that CMD has
--- started.
+--- Signals that are forwarded to the child's whole process group: a set. The others go to the child
+-- alone: it may use HUP to read its configuration again, but HUP would end the processes that it
+-- has started.
 M.FOR_GROUP = { sigterm = true, sigint = true, sigquit = true, sigtstp = true }
 
---- The number of a signal.
-function M.number(name)
+--- Returns the number of the signal `name`.
+function M.number_of(name)
   return uv.constants[characters.upper(name)]
 end
 
-local function read(path)
+local function read_file(path)
   local file = io.open(path)
   local text = file and file:read "*a"
   if file then
@@ -28,50 +31,53 @@ local function read(path)
   return text or ""
 end
 
--- What a terminal sends to have a process stop.
+-- Signals of a terminal that stop a process.
 local STOPS = { "sigtstp", "sigttin", "sigttou" }
 
---- Those that whoever started us has had ignored, as nohup does: a set of names. SIGPIPE
--- isn't among them, since luv ignores that itself.
-function M.ignored()
-  local mask = tonumber(read("/proc/self/status"):match "SigIgn:%s*(%x+)" or "0", 16)
+--- Returns the signals that were ignored when this process was started, by nohup for example: a
+-- set. SIGPIPE is never in it, because luv itself ignores SIGPIPE.
+function M.read_ignored()
+  local mask = tonumber(read_file("/proc/self/status"):match "SigIgn:%s*(%x+)" or "0", 16)
   local ignored = {}
-  for _, names in ipairs { M.PASSED, STOPS } do
+  for _, names in ipairs { M.FORWARDED, STOPS } do
     for _, name in ipairs(names) do
-      if math.floor(mask / 2 ^ (M.number(name) - 1)) % 2 == 1 then
+      if math.floor(mask / 2 ^ (M.number_of(name) - 1)) % 2 == 1 then
         ignored[name] = true
       end
     end
   end
-  -- The Lua interpreter hears SIGINT itself, whatever it was told to do with it. A shell
-  -- that has no job control ignores both for what stands before "&" (POSIX, 2.11).
+  -- The Lua interpreter handles SIGINT even if it was ignored at its start. A shell without job
+  -- control ignores INT and QUIT for a command before "&" (POSIX, 2.11).
   ignored.sigint = ignored.sigint or ignored.sigquit
   return ignored
 end
 
 local function ignore() end
 
---- Calls call(name) for each signal of `names` that comes. Unblocks these signals; those that were
--- ignored from the start stay ignored. Returns a table with forget(), which ends that, and
--- `blocked`: the numbers of all signals that were blocked from the start.
-function M.hear(names, call)
-  local ignored, handles, numbers = M.ignored(), {}, {}
+--- Calls on_signal(name) for each signal in the list `names` that arrives. Unblocks these signals.
+-- Signals that were ignored from the start stay ignored.
+-- @return a table with `blocked`, the list of the numbers of all signals that were blocked before,
+--   and stop(), which ends the calls
+function M.handle(names, on_signal)
+  local ignored, handles, numbers = M.read_ignored(), {}, {}
   for i, name in ipairs(names) do
-    numbers[i] = M.number(name)
-    if not ignored[name] or name == "sigint" then -- the interpreter's, if not ours
+    numbers[i] = M.number_of(name)
+    -- An ignored SIGINT needs a handler of luv's, because the Lua interpreter has one.
+    if not ignored[name] or name == "sigint" then
       handles[name] = assert(uv.new_signal())
       handles[name]:start(name, ignored[name] and ignore or function()
-        call(name)
+        on_signal(name)
       end)
     end
   end
-  local hearing = { blocked = core.unblock(numbers) } -- last: a pending signal comes at once
-  function hearing.forget()
+  -- Last, because a pending signal arrives as soon as it is unblocked.
+  local handling = { blocked = core.unblock(numbers) }
+  function handling.stop()
     for _, handle in pairs(handles) do
       handle:close()
     end
   end
-  return hearing
+  return handling
 end
 
 return M

@@ -1,0 +1,168 @@
+--- etcdlock ls and etcdlock break: list the queues of locks, and take a lock from its holder.
+local EXIT = require("etcdlock.command.report").EXIT
+local json = require "etcdlock.json"
+local report = require "etcdlock.command.report"
+local settings = require "etcdlock.command.settings"
+
+local M = {}
+
+-- ---- the list ----
+
+local HEAD = { "NAME", "MODE", "STATE", "TOKEN", "HOST", "PID", "QUEUED", "AGE", "VALUE" }
+local IS_NUMBER = { [4] = true, [6] = true, [8] = true }
+
+local NOTHING = "-"
+
+-- Returns seconds as 5s, 3m07s, 2h05m or 3d04h.
+local function format_duration(seconds)
+  seconds = math.max(0, seconds)
+  local minutes, hours = math.floor(seconds / 60), math.floor(seconds / 3600)
+  if seconds < 60 then
+    return ("%ds"):format(seconds)
+  elseif hours < 1 then
+    return ("%dm%02ds"):format(minutes, seconds % 60)
+  elseif hours < 48 then
+    return ("%dh%02dm"):format(hours, minutes % 60)
+  end
+  return ("%dd%02dh"):format(math.floor(hours / 24), hours % 24)
+end
+
+-- Bytes of a value that are shown: the limit of the option `value`.
+local VALUE_MAX = 4096
+
+-- Returns the owner, if it is named, and the value of an entry.
+local function format_value(entry)
+  local words = {}
+  if entry.owner then
+    words[1] = entry.owner .. ":"
+  end
+  words[#words + 1] = entry.value
+  local text = words[1] and table.concat(words, " ") or NOTHING
+  return #text > VALUE_MAX and text:sub(1, VALUE_MAX) .. "..." or text
+end
+
+local function state_of(entry)
+  if entry.held == nil then
+    return "unknown"
+  end
+  return entry.held and "holds" or "waits"
+end
+
+local function row_of(name, entry, now)
+  return {
+    name,
+    entry.mode,
+    state_of(entry),
+    ("%.0f"):format(entry.token),
+    entry.host or NOTHING,
+    entry.pid and ("%.0f"):format(entry.pid) or NOTHING,
+    entry.since and os.date("%Y-%m-%d %H:%M:%S", entry.since) or NOTHING,
+    entry.since and format_duration(now - entry.since) or NOTHING,
+    format_value(entry),
+  }
+end
+
+-- Returns the lines of a table of `queues`, the result of client:queues.
+local function format_lines(queues)
+  local rows, now = {}, os.time()
+  for _, queue in ipairs(queues) do
+    for i, entry in ipairs(queue.places) do
+      rows[#rows + 1] = row_of(i == 1 and queue.name or "", entry, now)
+    end
+  end
+  if not rows[1] then
+    return { "No lock is held or waited for." }
+  end
+  return report.format_table(HEAD, rows, IS_NUMBER)
+end
+
+-- Returns `queues` as one line of JSON: a list of { name, places, other_keys }.
+local function format_json(queues)
+  local parts = {}
+  for i, queue in ipairs(queues) do
+    local entries = {}
+    for k, entry in ipairs(queue.places) do
+      entries[k] = json.encode(entry)
+    end
+    parts[i] = ('{"name":%s,"other_keys":%d,"places":[%s]}'):format(json.encode(queue.name),
+      queue.other_keys, table.concat(entries, ","))
+  end
+  return report.clean_json("[" .. table.concat(parts, ",") .. "]")
+end
+
+-- ---- ls ----
+
+-- Terminal controls: cursor to the top left; erase the rest of the line; erase the rest of the
+-- screen.
+local REDRAW, LINE_END, REST = "\27[H", "\27[K\n", "\27[J"
+-- Seconds between two checks for Ctrl-C: the Lua interpreter handles it only while Lua code runs.
+local SLICE = 0.2
+
+-- Returns false if the output cannot be written, because its reader has ended.
+local function print_queues(args, queues, is_screen)
+  if args.json then
+    io.write(format_json(queues), "\n")
+  elseif is_screen then
+    io.write(REDRAW, table.concat(format_lines(queues), LINE_END), LINE_END, REST)
+  else
+    io.write(table.concat(format_lines(queues), "\n"), "\n", args.watch and "\n" or "")
+  end
+  return io.flush()
+end
+
+local function sleep(seconds)
+  local uv = require "luv"
+  while seconds > 0 do
+    uv.sleep(math.ceil(math.min(seconds, SLICE) * 1000))
+    seconds = seconds - SLICE
+  end
+end
+
+-- Prints the list, repeatedly with --watch. While etcd is unreachable, --watch prints messages and
+-- goes on. Returns the exit status.
+local function list(args, client)
+  local is_screen = args.watch and not args.json and require "luv".guess_handle(1) == "tty"
+  while true do
+    local queues, message, code = client:queues(args.below)
+    if queues then
+      if not print_queues(args, queues, is_screen) then
+        return EXIT.FAILED
+      end
+    else
+      local status = settings.fail(message, code)
+      if not args.watch or code ~= "unavailable" then
+        return status
+      end
+    end
+    if not args.watch then
+      return EXIT.OK
+    end
+    sleep(args.interval)
+  end
+end
+
+--- Runs `etcdlock ls`. Returns the exit status.
+function M.ls(args)
+  local client, status = settings.connect(args)
+  if not client then
+    return status
+  end
+  status = list(args, client)
+  client:close()
+  return status
+end
+
+-- ---- break ----
+
+--- Runs `etcdlock break`. Returns the exit status.
+M["break"] = function(args)
+  local client, status = settings.connect(args)
+  if not client then
+    return status
+  end
+  local broken, message, code = client:break_lock(args.name, args.token)
+  client:close()
+  return broken and EXIT.OK or settings.fail(message, code)
+end
+
+return M

@@ -1,0 +1,123 @@
+--- Output of the command: its exit status, messages on standard error, tables and JSON.
+local characters = require "etcdlock.characters"
+
+local M = {}
+
+--- Exit statuses. Those from 69 to 78 follow sysexits.h, the last three follow the shell.
+M.EXIT = {
+  OK = 0,
+  FAILED = 1,
+  USAGE = 64,
+  UNAVAILABLE = 69,
+  LOST = 70,
+  SYSTEM = 71,
+  TIMEOUT = 75,
+  PROTOCOL = 76,
+  DENIED = 77,
+  CONFLICT = 78,
+  NOT_EXECUTABLE = 126,
+  NOT_FOUND = 127,
+  SIGNAL = 128, -- plus the number of the signal
+}
+
+-- Code of the library -> exit status.
+local BY_CODE = {
+  invalid = M.EXIT.USAGE,
+  unavailable = M.EXIT.UNAVAILABLE,
+  no_space = M.EXIT.UNAVAILABLE,
+  lost = M.EXIT.LOST,
+  nomem = M.EXIT.SYSTEM,
+  timeout = M.EXIT.TIMEOUT,
+  locked = M.EXIT.TIMEOUT,
+  protocol = M.EXIT.PROTOCOL,
+  denied = M.EXIT.DENIED,
+  unauthenticated = M.EXIT.DENIED,
+  conflict = M.EXIT.CONFLICT,
+}
+
+--- Returns the exit status for a call of the library that failed with `code`.
+function M.status_of(code)
+  return BY_CODE[code] or M.EXIT.FAILED
+end
+
+-- ---- messages ----
+
+local STDERR = 2
+
+local function format_line(format, ...)
+  return "etcdlock: " .. characters.clean(format:format(...)) .. "\n"
+end
+
+--- Prints a message on standard error: `format` with its arguments, as for string.format.
+function M.print_message(format, ...)
+  io.stderr:write(format_line(format, ...))
+end
+
+--- Prints a message without blocking. For code in luv's loop: a pipe that no process reads may be
+-- full, and the loop must still handle signals and losses.
+function M.print_message_async(format, ...)
+  require "luv".fs_write(STDERR, format_line(format, ...), -1, function() end)
+end
+
+-- ---- tables ----
+
+local COLUMN_GAP = "  "
+
+-- Returns the number of columns that `text` takes at a terminal: one for each character.
+local function width_of(text)
+  return select(2, text:gsub("[^\128-\191]", ""))
+end
+
+--- Returns the lines of a table, without line ends. `head` and each of `rows` is a list of as many
+-- texts. Columns with `is_number[column]` are aligned on the right. Control characters in `rows`
+-- are escaped.
+function M.format_table(head, rows, is_number)
+  local all, widths = { head }, {}
+  for _, row in ipairs(rows) do
+    local cleaned = {}
+    for i, text in ipairs(row) do
+      cleaned[i] = characters.clean(text)
+    end
+    all[#all + 1] = cleaned
+  end
+  for _, row in ipairs(all) do
+    for i, text in ipairs(row) do
+      widths[i] = math.max(widths[i] or 0, width_of(text))
+    end
+  end
+  local lines = {}
+  for n, row in ipairs(all) do
+    local cells = {}
+    for i, text in ipairs(row) do
+      local space = (" "):rep(widths[i] - width_of(text))
+      cells[i] = is_number[i] and space .. text or text .. space
+    end
+    -- gsub(" +$", "") takes hours for a text with a million blanks in the middle.
+    lines[n] = table.concat(cells, COLUMN_GAP):match "^.*[^ ]" or ""
+  end
+  return lines
+end
+
+-- ---- JSON ----
+
+-- Returns the JSON escape of a character of two or three bytes.
+local function json_escape(sequence)
+  local first, second, third = sequence:byte(1, 3)
+  local code = third and (first % 16 * 64 + second % 64) * 64 + third % 64
+    or first % 32 * 64 + second % 64
+  return ("\\u%04x"):format(code)
+end
+
+local keep_or_escape = characters.without_steering(json_escape)
+
+local function replacement_character()
+  return "\\ufffd"
+end
+
+--- Returns `json` with escapes for characters that could control a terminal, and for invalid
+-- UTF-8. A JSON encoder has already escaped control characters of one byte.
+function M.clean_json(json)
+  return characters.replace(json, "^[%z\1-\127]+", keep_or_escape, replacement_character)
+end
+
+return M
