@@ -90,11 +90,11 @@
 ---@field audits integer requests that look for keys that came late
 ---@field watches integer watches that were begun
 ---@field calls integer requests of `put`, `get`, `queue` and their like
----@field shared integer how many of them were asked in the round trip of another one, because they came while others were out
+---@field batched integer how many of them were asked in the round trip of another one, because they came while others were out
 ---@field rpcs integer the round trips that makes
 ---@field acquired integer locks that were taken
 ---@field lost integer locks that were lost
----@field collected integer locks that were dropped while they were held
+---@field leaked integer locks that were dropped while they were held
 ---@field failed_attempts integer requests to etcd that have failed, each try
 ---@field held integer locks that are held now
 ---@field waiting integer calls that wait now
