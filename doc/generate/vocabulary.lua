@@ -45,7 +45,7 @@ return {
   metrics_options = { luals = "etcdlock.MetricsOptions", shown = "options as below" },
   stats = { luals = "etcdlock.Stats", shown = "table as below" },
   entry = { luals = "etcdlock.Entry", shown = "entry", plural = "entries as below" },
-  line = { luals = "etcdlock.Line", shown = "queue", plural = "queues as below" },
+  queue = { luals = "etcdlock.Queue", shown = "queue", plural = "queues as below" },
   member = { luals = "etcdlock.Member", shown = "member", plural = "members as below" },
   operation = { luals = "string[]", shown = "table" },
   resty_module = { luals = "resty.etcdlock", shown = "module" },

@@ -38,7 +38,7 @@ end
 function M.locks()
   local rows, now, queues, message = {}, ngx.time(), M.client:queues()
   for _, queue in ipairs(queues or {}) do
-    for i, place in ipairs(queue.places) do
+    for i, place in ipairs(queue.entries) do
       local who = table.concat({ place.owner or "-", place.host or place.lease, place.pid }, " ")
       local is = place.held and "holds" or "waits"
       rows[#rows + 1] = ROW:format(is, shown(i == 1 and queue.name), shown(who), is, place.mode,

@@ -1,286 +1,386 @@
---- How a client takes a lock: what is asked of the core, and what comes of it.
+--- How a client takes a lock: the checks, the wait, and the four forms of each call.
+--
+-- A `target` says which lock a call asks for. Its fields: mode ("lock", "read", "write", "permit",
+-- "multi" or "leader"), name (for "multi": names, a list), permits (for "permit": the semaphore's
+-- `n`), and leader_value (for "leader"). Target and options together make an acquisition.
 local Lock = require "etcdlock.lock"
 local Pending = require "etcdlock.pending"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
+local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
 local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
 local names = require "etcdlock.names"
 local of_lock = require "etcdlock.wait.of_lock"
-local quote = require("etcdlock.characters").quote
+local quote = require("etcdlock.text").quote
 
 local M = {}
 
--- How long a try may take when etcd doesn't answer; where it stops all others meanwhile;
--- and there without a lease, which means to get one first, and to connect perhaps.
-local TRY_WAIT, PRESSED_WAIT, FIRST_PRESSED_WAIT = 2, 0.1, 0.5
+local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
 
--- Whose key can't linger, and why.
+-- Seconds that a try may take if etcd does not answer. If a wait would stop an nginx worker or an
+-- event loop, a try has less: the second value, or the third if the client has no lease yet. It
+-- then needs one more request, and perhaps a connection.
+local TRY_TIMEOUT, SHORT_TRY_TIMEOUT, FIRST_SHORT_TRY_TIMEOUT = 2, 0.1, 0.5
+
+-- Seconds after which a call that still waits is logged.
+local LOG_WAIT_AFTER = 0.1
+
+-- Modes whose keys cannot linger, with the message.
 local NO_LINGER = {
-  permit = "none: a permit goes back at once",
-  multi = "none: of several keys none stays",
-  leader = "none: the next leader comes at once",
+  permit = "none: a permit cannot linger",
+  multi = "none: a multi-lock cannot linger",
+  leader = "none: a leadership cannot linger",
 }
 
--- After a crash of the client, such a key would keep others out although its lock was released.
+-- If the client crashed while such a key lingers, the lock delay would block other clients although
+-- the lock was released.
 local NO_LINGER_WITH_DELAY = "none together with lock_delay: a released lock would block others"
   .. " after a crash"
 
---- The names as the core and holds.lua know them: a list | nil, message, code.
-local function read_names(self, where, wish)
-  if wish.mode == "multi" then
-    return names.fulls(where, self._prefix, wish.names)
+-- ---- acquisitions ----
+
+-- Returns the target's names with the client's prefix, a list; nil, message, code.
+local function read_names(self, where, target)
+  if target.mode == "multi" then
+    return names.add_prefixes(where, self._prefix, target.names)
   end
-  local full, message, code = names.full(where, self._prefix, wish.name)
-  return full and { full }, message, code
+  local full_name, message, code = names.add_prefix(where, self._prefix, target.name)
+  return full_name and { full_name }, message, code
 end
 
---- Do the options go with this wish? True | nil, message, "invalid".
-local function check_fits(where, wish, opts)
-  if opts.linger and NO_LINGER[wish.mode] then
-    return check.invalid(where, "linger", opts.linger, NO_LINGER[wish.mode])
+-- Checks that the mode of the target allows the options: true | nil, message, "invalid".
+local function check_mode(where, target, opts)
+  if opts.linger and NO_LINGER[target.mode] then
+    return check.invalid(where, "linger", opts.linger, NO_LINGER[target.mode])
   elseif opts.linger and (opts.lock_delay or 0) > 0 then
     return check.invalid(where, "linger", opts.linger, NO_LINGER_WITH_DELAY)
-  elseif wish.mode ~= "leader" then
+  elseif target.mode ~= "leader" then
     return true
   elseif opts.value then
-    return check.invalid(where, "value", opts.value, "none: what a leader says is all there is")
+    return check.invalid(where, "value", opts.value, "none: a leader's value is an argument")
   end
-  return lock_options.value(where, wish.says)
+  return lock_options.check_value(where, target.leader_value)
 end
 
---- What is asked with options that are checked. A lock keeps it, so it should stay small:
--- above 16 fields a table takes twice as much.
-local function new_request(self, wish, fulls, opts, timeout)
-  local asked = wish.names and { (table.unpack or unpack)(wish.names) } -- luacheck: ignore unpack
-    or { wish.name }
+-- Returns the acquisition of checked options. It copies them, because the caller may change its
+-- table. A lock keeps its acquisition as long as it lives, so it should have at most 16 fields:
+-- with more, a Lua table takes twice the memory.
+local function new_acquisition(self, target, full_names, opts, timeout)
+  local given_names = target.names and { unpack_list(target.names) } or { target.name }
   return {
-    mode = wish.mode,
-    names = asked,
-    name = names.shown(asked),
-    fulls = fulls,
-    full = fulls[2] and table.concat(fulls, "\0") or fulls[1],
-    permits = wish.permits,
-    says = wish.says,
-    timeout = timeout,
+    mode = target.mode,
+    names = given_names, -- without the prefix
+    name = names.join(given_names), -- for messages
+    full_names = full_names, -- with the prefix
+    full_name = full_names[2] and table.concat(full_names, "\0") or full_names[1], -- the core's
+    permits = target.permits,
+    leader_value = target.leader_value,
+    timeout = timeout, -- seconds; nil: no limit
     try = timeout == 0,
     max_hold = opts.max_hold,
     linger = opts.linger,
     lock_delay = opts.lock_delay or 0,
-    said = opts.owner,
-    owner = self._holds.owner(opts.owner),
-    value = opts.value,
-    began = self._events.is_on and core.now() or nil,
+    given_owner = opts.owner, -- nil: the running coroutine
+    owner = self._held_locks.identify_owner(opts.owner),
+    value = opts.value, -- nil once the lock is held: etcd has it
+    started_at = self._events.is_on and core.now() or nil,
   }
 end
 
---- What is asked: request | nil, message, code. A wish says which lock: its mode ("lock",
--- "read", "write", "permit", "multi", "leader"), its name, of a permit how many there are
--- (permits), instead of a name the names of "multi", and what a "leader" says.
-local function read(self, where, wish, opts)
-  local fulls, message, code = read_names(self, where, wish)
-  if not fulls then
+-- Returns the acquisition of a target and the caller's options; nil, message, code.
+local function read(self, where, target, opts)
+  local full_names, message, code = read_names(self, where, target)
+  if not full_names then
     return nil, message, code
   end
   local checked, timeout, ok
   checked, timeout, code = lock_options.read(where, self._timeout, opts)
   if not checked then
-    return nil, timeout, code -- the message
+    return nil, timeout, code -- timeout is the message
   end
-  ok, message, code = check_fits(where, wish, checked)
+  ok, message, code = check_mode(where, target, checked)
   if not ok then
     return nil, message, code
   end
-  local request = new_request(self, wish, fulls, checked, timeout)
-  self._losses:tell() -- whose handlers may change the options
+  local acquisition = new_acquisition(self, target, full_names, checked, timeout)
+  -- After the options were copied, because an on_lost handler may change the caller's table.
+  self._loss_listeners:call_due()
   self._events:deliver()
-  return request
+  return acquisition
 end
 
---- Tells that nothing came of the request, and why.
-local function refuse(self, request, message, code)
-  if request.began then
-    self._events:report_not_acquired(request, message, code)
+-- Logs that the acquisition has failed. Returns nil, message, code.
+local function fail(self, acquisition, message, code)
+  if acquisition.started_at then
+    self._events:report_not_acquired(acquisition, message, code)
   end
   return nil, message, code
 end
 
---- How long a try may wait for etcd.
-local function try_wait(self, request)
-  if not request.is_pressed then
-    return TRY_WAIT
+-- Returns the seconds for which a try may wait for etcd.
+local function get_try_timeout(self, acquisition)
+  if not acquisition.stops_loop then
+    return TRY_TIMEOUT
   end
-  return self._core:lease() and PRESSED_WAIT or FIRST_PRESSED_WAIT
+  return self._core:lease() and SHORT_TRY_TIMEOUT or FIRST_SHORT_TRY_TIMEOUT
 end
 
---- Sends the request: core lock, what ties it | nil, message, code.
-local function post(self, request)
+-- Starts the acquisition in the core: core lock, tie of host.tie | nil, message, code.
+local function start(self, acquisition)
   local message, code = host.leaving()
   if not message then
-    message, code = self:_outage(request.is_pressed)
+    message, code = self:_find_outage(acquisition.stops_loop)
   end
   if message then
-    return refuse(self, request, string.format("lock %s: %s", quote(request.name), message), code)
+    local text = string.format("lock %s: %s", quote(acquisition.name), message)
+    return fail(self, acquisition, text, code)
   end
-  request.limit = request.try and try_wait(self, request) or request.timeout
-  local says = request.says or label.write(request)
+  acquisition.limit = acquisition.try and get_try_timeout(self, acquisition) or acquisition.timeout
+  local value = acquisition.leader_value or label.write(acquisition)
   local core_lock
-  core_lock, message, code = self._core:lock(request.full, says, request)
+  core_lock, message, code = self._core:lock(acquisition.full_name, value, acquisition)
   if not core_lock then
-    return refuse(self, request, message, code)
+    return fail(self, acquisition, message, code)
   end
   return core_lock, host.tie(core_lock)
 end
 
--- After so many seconds a lock that isn't there yet is told to be waited for.
-local WAITING_AFTER = 0.1
-
---- Waits for the core's verdict; whatever interrupts the wait gives it up. Nil: there was
--- none within `limit`.
-local function await_verdict(self, core_lock, request, tie, limit)
-  local wait = { core_lock = core_lock, tie = tie, limit = limit, may_collect = not request.try }
+-- Waits for the outcome of a core lock, up to `limit` seconds: true | false, message, code | nil:
+-- no outcome within the limit. An error during the wait cancels the acquisition.
+local function await_outcome(self, core_lock, acquisition, tie, limit)
+  local wait = {
+    core_lock = core_lock, tie = tie, limit = limit, may_collect = not acquisition.try,
+  }
   local ok, message, code = self:_await(of_lock.Decided, wait)
   if ok == false then
-    wait:give_up() -- it may be only the wait that has failed
+    wait:give_up() -- perhaps only the wait has failed, and the core lock is still pending
   end
   return ok, message, code
 end
 
-local function wait_for(self, core_lock, request, tie)
-  if request.began then
-    local ok, message, code = await_verdict(self, core_lock, request, tie, WAITING_AFTER)
+local function await_and_log(self, core_lock, acquisition, tie)
+  if acquisition.started_at then
+    local ok, message, code = await_outcome(self, core_lock, acquisition, tie, LOG_WAIT_AFTER)
     if ok ~= nil then
       return ok, message, code
     end
-    self._events:report_waiting(request)
+    self._events:report_waiting(acquisition)
   end
-  return await_verdict(self, core_lock, request, tie)
+  return await_outcome(self, core_lock, acquisition, tie)
 end
 
---- The lock that the core has granted.
-local function wrap(self, core_lock, request, tie)
-  request.value = nil -- etcd has it
-  local lock = Lock.new(self, core_lock, request, tie)
-  self._holds:add(lock)
-  if request.began then
-    self._events:report_acquired(request, lock)
+-- Returns the lock for a core lock that is held.
+local function new_lock(self, core_lock, acquisition, tie)
+  acquisition.value = nil
+  local lock = Lock.new(self, core_lock, acquisition, tie)
+  self._held_locks:add(lock)
+  if acquisition.started_at then
+    self._events:report_acquired(acquisition, lock)
   end
   return lock
 end
 
---- What the core's verdict makes of the request: lock | nil, message, code.
-local function conclude(self, core_lock, request, tie, ok, message, code)
+-- Ends the acquisition by the outcome of its core lock: lock | nil, message, code.
+local function finish(self, core_lock, acquisition, tie, ok, message, code)
   if ok then
     if tie then
       host.share(self._wakeups, tie)
     end
-    return wrap(self, core_lock, request, tie)
+    return new_lock(self, core_lock, acquisition, tie)
   end
   host.untie(self._wakeups, tie)
-  if request.is_pressed and code == "unavailable" then
+  if acquisition.stops_loop and code == "unavailable" then
     self._scout:send()
   end
-  return refuse(self, request, message, code)
+  return fail(self, acquisition, message, code)
 end
 
---- The lock that the same owner holds already, taken once more; or nil.
-local function reenter(self, request)
-  local lock = self._holds:own(request)
+-- Returns the lock that the owner holds already, with its count incremented; nil if there is none.
+local function reenter(self, acquisition)
+  local lock = self._held_locks:find_reentrant(acquisition)
   if lock then
     lock._count = lock._count + 1
   end
   return lock
 end
 
---- Why this wait can't be here: message, code. A try can be everywhere, but must be short
--- where it stops what should go on.
-local function refusal(self, request)
-  local try, chosen = request.try, self._wakeups.chosen
+-- Returns why the acquisition must not start: message, code; nil if it may. A try is allowed also
+-- where a wait would stop an nginx worker or an event loop, but then it must be short.
+local function find_refusal(self, acquisition)
+  local chosen = self._wakeups.chosen
   local message, code = host.refusal(chosen)
-  if message and not try then
-    return string.format("lock %s: %s", quote(request.name), message), code
+  if message and not acquisition.try then
+    return string.format("lock %s: %s", quote(acquisition.name), message), code
   end
-  request.is_pressed = message ~= nil
-  request.must_share = self._holds:must_share(request, chosen)
-  return self._holds:refusal(request, try, chosen)
+  acquisition.stops_loop = message ~= nil
+  acquisition.must_share = self._held_locks:must_share(acquisition, chosen)
+  return self._held_locks:find_refusal(acquisition, chosen)
 end
 
---- Takes the lock, and waits for it if need be; see client:lock.
-function M.wait(self, where, wish, opts)
-  local request, message, code = read(self, where, wish, opts)
-  if not request then
+-- ---- the four forms of a call ----
+-- Each takes the client, the name of the call for messages, the target and the caller's options.
+
+--- Takes a lock, and waits for it: lock | nil, message, code. See client:lock.
+function M.wait(self, where, target, opts)
+  local acquisition, message, code = read(self, where, target, opts)
+  if not acquisition then
     return nil, message, code
   end
-  local lock = reenter(self, request)
+  local lock = reenter(self, acquisition)
   if lock then
     return lock
   end
-  message, code = refusal(self, request)
+  message, code = find_refusal(self, acquisition)
   if code then
-    return refuse(self, request, message, code)
+    return fail(self, acquisition, message, code)
   end
   local core_lock, tie
-  core_lock, tie, code = post(self, request)
+  core_lock, tie, code = start(self, acquisition)
   if not core_lock then
-    return nil, tie, code -- the message
+    return nil, tie, code -- tie is the message
   end
-  local wait = self._holds:begin_wait(request, core_lock, tie)
+  local wait = self._held_locks:begin_wait(acquisition, core_lock, tie)
   local ok
-  ok, message, code = wait_for(self, core_lock, request, tie)
-  self._holds:end_wait(request, wait)
-  return conclude(self, core_lock, request, tie, ok, message, code)
+  ok, message, code = await_and_log(self, core_lock, acquisition, tie)
+  self._held_locks:end_wait(acquisition, wait)
+  return finish(self, core_lock, acquisition, tie, ok, message, code)
 end
 
---- Asks the core: core lock, told | nil, message, code; see Pending.new.
-local function begin(self, request)
-  local core_lock, tie, code = post(self, request)
-  if not core_lock then
-    return nil, tie, code -- the message
+--- Takes a lock if it is free: lock | nil, message, code. See client:try_lock.
+function M.try(self, where, target, opts)
+  local try_opts = { timeout = 0 }
+  if type(opts) == "table" then
+    for field, value in pairs(opts) do
+      if field ~= "timeout" then
+        try_opts[field] = value
+      end
+    end
+  elseif opts ~= nil then
+    try_opts = opts -- M.wait raises
   end
-  local is_told = false
-  return core_lock, function(ok, message, why_code)
+  return M.wait(self, where, target, try_opts)
+end
+
+-- Starts an acquisition for M.start: core lock, on_outcome | nil, message, code. For the function
+-- on_outcome see Pending.new.
+local function start_async(self, acquisition)
+  local core_lock, tie, code = start(self, acquisition)
+  if not core_lock then
+    return nil, tie, code -- tie is the message
+  end
+  local is_logged = false
+  return core_lock, function(ok, message, failure)
     if ok ~= nil then
-      return conclude(self, core_lock, request, tie, ok, message, why_code)
-    elseif request.began and not is_told and core.now() - request.began >= WAITING_AFTER then
-      is_told = true
-      self._events:report_waiting(request)
+      return finish(self, core_lock, acquisition, tie, ok, message, failure)
+    elseif acquisition.started_at and not is_logged
+      and core.now() - acquisition.started_at >= LOG_WAIT_AFTER then
+      is_logged = true
+      self._events:report_waiting(acquisition)
     end
   end
 end
 
---- Asks for the lock and returns what is pending; see client:lock_async.
-function M.start(self, where, wish, opts)
-  local request, message, code = read(self, where, wish, opts)
-  if not request then
+--- Starts to take a lock and returns at once: pending | nil, message, code. See client:lock_async.
+function M.start(self, where, target, opts)
+  local acquisition, message, code = read(self, where, target, opts)
+  if not acquisition then
     return nil, message, code
   end
   local fd
   fd, message, code = self._wakeups:fd()
   if not fd then
-    return refuse(self, request, message, code)
+    return fail(self, acquisition, message, code)
   end
-  local owns = self._holds:own(request)
-  if not owns then
-    message, code = self._holds:own_refusal(request)
-    if message then
-      return refuse(self, request, message, code)
-    end
-  end
-  if owns then
-    -- Counted when it is asked for, so that nothing is to be undone if it never is.
-    return Pending.again(self._wakeups, function()
-      return reenter(self, request)
+  if self._held_locks:find_reentrant(acquisition) then
+    -- The count is incremented by the first call of pending:step. So nothing is to be undone if the
+    -- pending lock is dropped before.
+    return Pending.new_reentrant(self._wakeups, function()
+      return reenter(self, acquisition)
     end, function()
-      return begin(self, request)
+      return start_async(self, acquisition)
     end)
   end
-  local core_lock, told
-  core_lock, told, code = begin(self, request)
-  if not core_lock then
-    return nil, told, code
+  message, code = self._held_locks:find_own_refusal(acquisition)
+  if message then
+    return fail(self, acquisition, message, code)
   end
-  return Pending.new(self._wakeups, core_lock, told)
+  local core_lock, on_outcome
+  core_lock, on_outcome, code = start_async(self, acquisition)
+  if not core_lock then
+    return nil, on_outcome, code -- on_outcome is the message
+  end
+  return Pending.new(self._wakeups, core_lock, on_outcome)
+end
+
+-- Returns what M.with returns after the function has returned `results`, and unlock its own
+-- results.
+local function join_results(results, unlocked, message, code)
+  -- With "unavailable" the lock was held until unlock began, and only the confirmation of the
+  -- release is missing. So the function ran under the lock.
+  if unlocked or code == "unavailable" then
+    return true, unpack_list(results, 1, results.n)
+  end
+  -- The fourth result tells that the function has run: a caller that repeats the call would do its
+  -- work twice.
+  return nil, message, code, true, unpack_list(results, 1, results.n)
+end
+
+local function pack(...)
+  return { n = select("#", ...), ... }
+end
+
+--- Takes a lock, calls fn(lock), and unlocks when `fn` ends. An error of `fn` is raised again, the
+-- same object. `opts` may be left out.
+-- Returns true, results of `fn`; or nil, message, code, if the lock was not taken; or nil, message,
+-- code, true, results of `fn`, if it was lost or could not be released. See client:with_lock.
+function M.with(self, where, target, opts, fn)
+  if fn == nil then
+    opts, fn = nil, opts
+  end
+  check.callable(where, "fn", fn)
+  local lock, message, code = M.wait(self, where, target, opts)
+  if not lock then
+    return nil, message, code
+  end
+  -- host.is_cut_off looks for this function on the stack, where it stays as long as `fn` runs. `fn`
+  -- itself need not be a function. The local variable prevents a tail call.
+  local function call_fn()
+    local results = pack(fn(lock))
+    return results
+  end
+  local is_outermost = lock:count() == 1
+  if is_outermost then
+    lock._run = host.run(call_fn)
+  end
+  local unlocked, reason, reason_code
+  local results = coroutines.call_with_cleanup(function()
+    if is_outermost then
+      lock._run = nil
+    end
+    unlocked, reason, reason_code = lock:unlock()
+  end, call_fn)
+  return join_results(results, unlocked, reason, reason_code)
+end
+
+--- Adds to `class` the four forms of the method `name`: name, try_name, with_name (or
+-- `with_method`, if given) and name_async. Messages call an object of the class `noun`. Each method
+-- passes its arguments to prepare, which returns the client, the target, and the other arguments.
+function M.add(class, noun, name, prepare, with_method)
+  local function add_form(method, form)
+    local where = noun .. ":" .. method
+    local function call(client, ...)
+      return form(client, where, ...)
+    end
+    class[method] = function(...)
+      return call(prepare(...))
+    end
+  end
+  add_form(name, M.wait)
+  add_form("try_" .. name, M.try)
+  add_form(with_method or "with_" .. name, M.with)
+  add_form(name .. "_async", M.start)
 end
 
 return M

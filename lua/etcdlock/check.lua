@@ -1,13 +1,14 @@
---- How arguments are checked. A wrong type or an unknown name is a mistake in
--- the program and raises, at the line that called us; a value that can't work
--- is answered with nil, message, "invalid". Both name the field and the value,
--- unless it is a secret.
-local characters = require "etcdlock.characters"
-local numbers = require "etcdlock.numbers"
+--- Checks of arguments. A wrong type or an unknown name is misuse: it raises an error at the line
+-- that called etcdlock. A value that is not allowed gives nil, message, "invalid". Both name the
+-- field and show its value, unless the value is a secret.
+local quote = require("etcdlock.text").quote
+local escape = require("etcdlock.text").escape
+local to_string = require("etcdlock.text").to_string
 
 local M = {}
 
-local SECRET = { -- of connect
+-- Options and variables of `connect` whose values are never shown.
+local SECRETS = {
   password = true,
   token = true,
   key_pem = true,
@@ -15,118 +16,145 @@ local SECRET = { -- of connect
   ETCDCTL_USER = true,
 }
 
---- Does `value` look like a PEM text, as it is or in base64, rather than a file's name?
+--- Returns true if `value` is PEM text, plain or in base64, and not a file name.
 function M.is_pem_text(value)
   return value:find "[\r\n]" or value:find("-----BEGIN", 1, true) or value:find "^LS0tLS1CRUdJTi"
 end
 
--- Is the value of connect's `field` a secret, or does it contain one by mistake?
+-- Returns true if the value of connect's option `field` is a secret, or may contain one by mistake.
 local function is_secret(field, value)
-  return SECRET[field] or type(value) == "string"
+  return SECRETS[field] or type(value) == "string"
     and (M.is_pem_text(value) or field == "user" and value:find(":", 1, true))
 end
 
---- A field's value as it is shown in a message.
+-- Returns `value` as a message shows it, at most 60 bytes of a string.
 local function show(where, field, value)
   if (where == "etcdlock.connect" or where == "resty.etcdlock.connect")
       and is_secret(field, value) then
     return "(not shown)"
   elseif type(value) == "string" then
-    return characters.quote(#value > 60 and value:sub(1, 60) .. "..." or value)
+    return quote(#value > 60 and value:sub(1, 60) .. "..." or value)
   end
-  return numbers.text(value)
+  return to_string(value)
+end
+
+local function format_message(where, field, value, wanted)
+  return string.format("%s: %s = %s, wanted %s", where, field, show(where, field, value), wanted)
 end
 
 local HERE = debug.getinfo(1, "S").source:match("^(.*)check%.lua$")
 local RESTY = HERE and HERE:gsub("etcdlock/$", "resty/etcdlock.lua")
 
-local function is_ours(info)
+local function is_own_code(info)
   return info.what == "tail" or info.source:sub(1, #HERE) == HERE or info.source == RESTY
 end
 
---- Raises `text`, as one line, with the position of the nearest caller that isn't etcdlock
--- itself. (A fixed level would count tail calls, which the Luas do differently.)
-local function raise(text)
+--- Raises `text`, as one line, with the position of the nearest caller outside etcdlock.
+function M.raise(text)
+  -- A fixed level does not work: Lua versions count tail calls differently.
   local level = 2
-  text = characters.clean(text)
-  if not HERE then -- loaded from bytecode without names
+  text = escape(text)
+  if not HERE then -- bytecode without file names
     error(text, 0)
   end
   local info = debug.getinfo(level, "S")
-  while info and is_ours(info) do
+  while info and is_own_code(info) do
     level = level + 1
     info = debug.getinfo(level, "S")
   end
   error(text, level)
 end
 
-M.raise = raise
-
-local function raise_type(where, field, value, wanted)
-  raise(string.format("%s: %s = %s, wanted %s", where, field, show(where, field, value), wanted))
-end
-
---- nil, message, "invalid" for a value that isn't what is `wanted`.
+--- Returns nil, message, "invalid" for a value that is not what the text `wanted` describes.
 function M.invalid(where, field, value, wanted)
-  local shown = show(where, field, value)
-  local text = string.format("%s: %s = %s, wanted %s", where, field, shown, wanted)
-  return nil, characters.clean(text), "invalid"
+  return nil, escape(format_message(where, field, value, wanted)), "invalid"
 end
 
--- The options of a call that was given none; like those that it is given, only read.
-local NONE = {}
+-- ---- options ----
+-- An option is declared once, by a table with the fields
+--   type       the name of a Lua type; nil: any
+--   check      a function (where, field, value) that raises if the type is wrong, also called for
+--              nil; may be missing
+--   is_valid   a function that returns true if a value of the right type is allowed; may be missing
+--   wanted     a description of the values that is_valid accepts, for messages
+--   default    the value if the option is missing
 
---- Raises unless opts is a table (or nil) whose fields are all in `known`,
--- which maps names to the name of a type, or to "any". `elsewhere` says of names
--- that are another call's options where they belong. Returns the table.
-function M.types(where, opts, known, elsewhere)
+-- Stands for the options of a call without options. It is only read.
+local NO_OPTIONS = {}
+
+local function raise_unknown(where, field, elsewhere)
+  local shown, owner = show(where, nil, field), elsewhere[field]
+  M.raise(owner and string.format("%s: option %s belongs to %s", where, shown, owner)
+    or string.format("%s: unknown option %s", where, shown))
+end
+
+--- Raises unless `opts` is nil or a table whose fields are declared in `options` (name -> option)
+-- and have the declared types. `elsewhere` maps options of other calls to the name of the call that
+-- takes them, for messages. Returns the table, an empty one for nil.
+function M.options(where, opts, options, elsewhere)
   if opts == nil then
-    return NONE
-  end
-  if type(opts) ~= "table" then
-    raise(string.format("%s: options are a table, got %s", where, type(opts)))
+    return NO_OPTIONS
+  elseif type(opts) ~= "table" then
+    M.raise(string.format("%s: options are a table, got %s", where, type(opts)))
   end
   for field, value in pairs(opts) do
-    local wanted = known[field]
-    if wanted == nil then
-      local shown, place = show(where, nil, field), elsewhere[field]
-      raise(place and string.format("%s: option %s belongs to %s", where, shown, place)
-        or string.format("%s: unknown option %s", where, shown))
-    elseif wanted ~= "any" and type(value) ~= wanted then
-      raise_type(where, tostring(field), value, "a " .. wanted)
+    local option = options[field]
+    if not option then
+      raise_unknown(where, field, elsewhere)
+    elseif option.type and type(value) ~= option.type then
+      M.raise(format_message(where, tostring(field), value, "a " .. option.type))
     end
   end
   return opts
 end
 
+--- Returns true if `value` is allowed for an option; nil, message, "invalid" if not. `field` is the
+-- name of the option, or of the variable that the value comes from.
+function M.value(where, field, value, option)
+  if option.is_valid and not option.is_valid(value) then
+    return M.invalid(where, field, value, option.wanted)
+  end
+  return true
+end
+
+--- Returns true if low <= value <= high. NaN is not within any limits.
+function M.is_within(value, low, high)
+  return value >= low and value <= high
+end
+
+--- Returns a function for the field `is_valid` of an option: low <= value <= high.
+function M.within(low, high)
+  return function(value)
+    return M.is_within(value, low, high)
+  end
+end
+
 -- ---- methods ----
 
-local function checked(class, call, method)
+local function make_checked(class, call, method)
   return function(self, ...)
     if getmetatable(self) ~= class then
-      raise(string.format("%s: it is called with a colon, %s(…), not with a dot", call, call))
+      M.raise(string.format("%s: call it with a colon, %s(…), not with a dot", call, call))
     end
     return method(self, ...)
   end
 end
 
---- Has the public methods of `class` raise if they are called with a dot, or with
--- something else in front of the colon. Its objects are called `name` in messages.
--- Returns the class.
+--- Makes the public methods of `class` raise if `self` is not an object of the class, as after a
+-- call with a dot. Messages call the object `name`. Returns the class.
 function M.methods(class, name)
   for field, method in pairs(class) do
     if type(method) == "function" and not field:find "^_" then
-      class[field] = checked(class, name .. ":" .. field, method)
+      class[field] = make_checked(class, name .. ":" .. field, method)
     end
   end
   return class
 end
 
--- ---- values ----
+-- ---- arguments ----
 
---- Is low <= value <= high? Not if it is NaN.
-function M.is_within(value, low, high)
-  return value >= low and value <= high
+local function raise_type(where, field, value, wanted)
+  M.raise(format_message(where, field, value, wanted))
 end
 
 --- Raises unless `value` is a string.
@@ -143,7 +171,7 @@ function M.number(where, field, value)
   end
 end
 
---- Raises unless `value` is a function or can be called.
+--- Raises unless `value` is a function, or an object with the metamethod __call.
 function M.callable(where, field, value)
   local meta = getmetatable(value)
   if type(value) ~= "function" and not (type(meta) == "table" and meta.__call) then
@@ -158,8 +186,8 @@ function M.seconds(where, field, value)
   end
 end
 
---- Raises unless `value` is a number above 0, and not infinite.
-function M.some_seconds(where, field, value)
+--- Raises unless `value` is a finite number above 0.
+function M.positive_seconds(where, field, value)
   if type(value) ~= "number" or not (value > 0 and value < math.huge) then
     raise_type(where, field, value, "more than 0 seconds and not inf")
   end

@@ -1,143 +1,152 @@
---- A client: one connection, one lease and one I/O thread for any number of
--- locks.
+--- A client: one connection, one lease and one I/O thread for any number of locks.
 -- @classmod client
 -- @alias Client
 local Election = require "etcdlock.election"
 local Events = require "etcdlock.events"
-local Holds = require "etcdlock.holds"
-local Losses = require "etcdlock.losses"
+local HeldLocks = require "etcdlock.held_locks"
+local LossListeners = require "etcdlock.loss_listeners"
 local Scout = require "etcdlock.scout"
 local Semaphore = require "etcdlock.semaphore"
 local Wakeups = require "etcdlock.wait.wakeups"
+local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local forms = require "etcdlock.forms"
 local host = require "etcdlock.wait.host"
 local of_answer = require "etcdlock.wait.of_answer"
 local queue = require "etcdlock.queue"
-local queues = require "etcdlock.queues"
-local status = require "etcdlock.status"
+-- All modules are loaded at once, except metrics: without a free descriptor a later `require`
+-- raises an error, where calls must return "nomem".
 
 local Client = {}
 Client.__index = Client
 Client.__name = "etcdlock.client"
 
--- How long a call may ask etcd.
-local ASK_WAIT = 5
--- A key to ask for when only the answer counts.
-local PING = "/ping"
-local Answered = of_answer "arm_txn"
--- What close gives to releasing and revoking.
-local CLOSE_WAIT = 0.5
+-- Seconds for which a call waits for an answer of etcd.
+local REQUEST_TIMEOUT = 5
+-- Seconds for which `status` waits for the answer of each member.
+local STATUS_TIMEOUT = 2
+-- Seconds for which `close` waits until the keys are deleted and the lease is revoked.
+local CLOSE_TIMEOUT = 0.5
+-- A key that is read when only the answer counts.
+local PING_KEY = "/ping"
 
--- ---- for acquire.lua, lock.lua, loss.lua, guarded.lua, queue.lua and observer.lua ----
+local TxnAnswered = of_answer "arm_txn"
+local StatusAnswered = of_answer "arm_status"
 
--- Waits in the way of what runs here; see wait/init.lua for `wait`, which is of this kind.
-function Client:_await(its_kind, wait)
+-- ---- for other modules ----
+
+-- Waits as the running program or event loop requires. `wait` is of the kind `kind`; its fields and
+-- the results: see wait/init.lua.
+function Client:_await(kind, wait)
   wait.wakeups, wait.events = self._wakeups, self._events
-  wait.losses = its_kind.hears_losses and self._losses
-  return await(setmetatable(wait, its_kind))
+  wait.losses = kind.hears_losses and self._loss_listeners
+  return await(setmetatable(wait, kind))
 end
 
--- Why etcd isn't even to be asked: message, code. Where a wait for it would stop others
--- (`is_pressed`), or connect was told to fail fast, one finds out for all that it is out
--- of reach.
-function Client:_outage(is_pressed)
-  local message = (is_pressed or self._fail_fast) and self._scout:outage()
+-- Returns message, "unavailable" if etcd is known to be unreachable and the call is to fail at
+-- once: with the option fail_fast, or if a wait would stop an nginx worker or an event loop
+-- (`stops_loop`). Returns nil otherwise.
+function Client:_find_outage(stops_loop)
+  local message = (stops_loop or self._fail_fast) and self._scout:outage()
   if message then
     return message, "unavailable"
   end
 end
 
--- Why one can't wait here for etcd, or needn't: message, code.
-function Client:_refusal()
+-- Returns message, code if a wait for etcd is impossible here, or pointless; nil if not.
+function Client:_find_refusal()
   local message, code = host.refusal(self._wakeups.chosen)
   if not message then
-    message, code = self:_outage()
+    message, code = self:_find_outage()
   end
   return message, code
 end
 
--- Until when a call that begins now may ask etcd.
-function Client._ask_ends()
-  return core.now() + ASK_WAIT
+-- Returns the time until which a call that starts now waits for etcd.
+function Client._get_deadline()
+  return core.now() + REQUEST_TIMEOUT
 end
 
--- Sends a transaction and waits for its answer until `ends` (nil: as long as a call may ask):
--- true, held, results, revision | false, message, code, whether it is certain that nothing
--- was written.
-function Client:_ask(txn, ends)
-  local message, code = self:_refusal()
+-- Sends a transaction and waits for its answer until `deadline`, by default REQUEST_TIMEOUT from
+-- now. Returns true, whether the guard held, results, revision; or false, message, code, and true
+-- if it is certain that nothing was written.
+function Client:_run_txn(txn, deadline)
+  local message, code = self:_find_refusal()
   if message then
     return false, message, code, true
   end
   local ok
-  ok, message, code = txn:start(ends and ends - core.now() or ASK_WAIT)
+  ok, message, code = txn:start(deadline and deadline - core.now() or REQUEST_TIMEOUT)
   if not ok then
     return false, message, code, true
   end
-  return self:_await(Answered, { asked = txn })
+  return self:_await(TxnAnswered, { asked = txn })
 end
 
--- ---- acquiring ----
+-- ---- taking locks ----
 
--- What is asked for where a name is all that is said.
-local function in_mode(mode)
+-- Returns the function that acquire.add takes, for calls with a name and a fixed mode.
+local function with_mode(mode)
   return function(self, name, ...)
     return self, { mode = mode, name = name }, ...
   end
 end
 
---- Takes the lock `name`, in the order in which it was asked for, and waits for its turn.
--- The same owner gets the lock that it has again, with `count` + 1 and no request.
+--- Takes a lock, and waits until it is free. Waiters get the lock in the order in which they queued
+-- in etcd. If the owner holds the lock already, the call returns the same hold with `count` + 1,
+-- and sends no request.
 -- @function client:lock
--- @tparam string name
+-- @tparam string name 1 to 512 bytes with the prefix, without NUL
 -- @tparam[opt] lock_options opts
 -- @treturn lock
--- @fail timeout, locked, deadlock, lost, or a request's: `locked` with a `timeout` of 0,
---   `deadlock` at once for a wait that could never end, `lost` if our entry in the queue was
---   deleted while we waited
+-- @fail timeout, locked, deadlock, lost, or a request's: `timeout` if the lock was not free within
+--   the timeout, `locked` with a timeout of 0, `deadlock` at once if the wait would never end,
+--   `lost` if the key of the waiter was deleted
 -- @raise for an unknown option, a wrong type
 
---- Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless
--- so much comes and goes below its name that only a place in the queue can tell.
+--- Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
+-- writes nothing to etcd, with one exception: if keys below the name come and go so fast that only
+-- a key in the queue can show whether the lock is held, the call creates and deletes one.
 -- @function client:try_lock
 -- @tparam string name
--- @tparam[opt] lock_options opts without `timeout`, which doesn't count
+-- @tparam[opt] lock_options opts `timeout` is ignored
 -- @treturn lock
 -- @fail locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows that
---   another owner has it, `unavailable` if no answer has come in 2 s, `deadlock` for a wait that
---   could never end, as of a reader who asks to write, `lost` if our entry in the queue was
+--   another owner holds the lock, `unavailable` if etcd has not answered within 2 s, `deadlock` if
+--   a wait would never end, as for a reader that asks to write, `lost` if the key of the call was
 --   deleted meanwhile
 -- @raise for an unknown option, a wrong type
 
---- Runs `fn` under the lock, and releases it however `fn` ends. It never runs `fn` without
--- the lock. If `fn` has run, but the lock was lost before it was done (`lost`), `fn` let go of
--- it itself (`not_held`), or it can't be released (`denied`, `closed`, …), the answer is nil,
--- message, code, **true**, results of `fn`: the `true` tells that the work is done, and not to
--- be done again.
+--- Takes a lock, calls `fn` with it, and releases it when `fn` ends, also by an error. The call
+-- never runs `fn` without the lock.
+--
+-- If `fn` has run, but the lock was lost (`lost`), `fn` unlocked it (`not_held`), or it cannot be
+-- released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of `fn`.
+-- The `true` tells the caller that `fn` has run, so that it does not repeat the work. If only
+-- etcd's confirmation of the release is missing, the call returns true.
 -- @function client:with_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts may be left out
 -- @tparam body fn called with the lock
 -- @treturn true
--- @treturn any what `fn` has returned
+-- @treturn any results of `fn`
 -- @fail as client:lock, not_held: followed by true and the results if `fn` has run
--- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 
---- Asks for the lock and waits for nothing: for an event loop of your own. Who asks again
--- before he has it waits for himself: where callbacks ask, name an `owner` for each.
+--- Starts to take a lock and returns at once, for an event loop of your own. An owner that calls it
+-- again before it has the lock waits for itself. If callbacks of one coroutine call it, give each
+-- an `owner`.
 -- @function client:lock_async
 -- @tparam string name
 -- @tparam[opt] lock_options opts
 -- @treturn pending
--- @fail deadlock, or a request's: if nothing could be asked
+-- @fail deadlock, or a request's: if the call could not start
 -- @raise for an unknown option, a wrong type
-forms.add(Client, "client", "lock", in_mode "lock")
+acquire.add(Client, "client", "lock", with_mode "lock")
 
---- Takes the lock `name` as a reader: as `client:lock`, but beside other readers. A reader
--- waits for the writers that asked before him.
+--- Takes a read lock: like `client:lock`, but several readers may hold it at a time. A reader waits
+-- for the writers that queued before it.
 -- @function client:read_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
@@ -145,7 +154,7 @@ forms.add(Client, "client", "lock", in_mode "lock")
 -- @fail as client:lock
 -- @raise for an unknown option, a wrong type
 
---- As `client:try_lock`, for a reader.
+--- As `client:try_lock`, for a read lock.
 -- @function client:try_read_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
@@ -153,28 +162,28 @@ forms.add(Client, "client", "lock", in_mode "lock")
 -- @fail as client:try_lock
 -- @raise for an unknown option, a wrong type
 
---- As `client:with_lock`, for a reader.
+--- As `client:with_lock`, for a read lock.
 -- @function client:with_read_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts may be left out
 -- @tparam body fn called with the lock
 -- @treturn true
--- @treturn any what `fn` has returned
+-- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 
---- As `client:lock_async`, for a reader.
+--- As `client:lock_async`, for a read lock.
 -- @function client:read_lock_async
 -- @tparam string name
 -- @tparam[opt] lock_options opts
 -- @treturn pending
 -- @fail as client:lock_async
 -- @raise for an unknown option, a wrong type
-forms.add(Client, "client", "read_lock", in_mode "read")
+acquire.add(Client, "client", "read_lock", with_mode "read")
 
---- Takes the lock `name` as a writer: as `client:lock`. A writer waits for everybody who
--- asked before him; a plain lock of the name is a writer, too. Its owner may read as well
--- (the same hold, `count` + 1).
+--- Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
+-- before it. A lock of `client:lock` is a writer of the same name, too. If the owner holds the
+-- write lock and asks for a read lock, it gets the same hold, with `count` + 1.
 -- @function client:write_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
@@ -182,7 +191,7 @@ forms.add(Client, "client", "read_lock", in_mode "read")
 -- @fail as client:lock
 -- @raise for an unknown option, a wrong type
 
---- As `client:try_lock`, for a writer.
+--- As `client:try_lock`, for a write lock.
 -- @function client:try_write_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
@@ -190,38 +199,39 @@ forms.add(Client, "client", "read_lock", in_mode "read")
 -- @fail as client:try_lock
 -- @raise for an unknown option, a wrong type
 
---- As `client:with_lock`, for a writer.
+--- As `client:with_lock`, for a write lock.
 -- @function client:with_write_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts may be left out
 -- @tparam body fn called with the lock
 -- @treturn true
--- @treturn any what `fn` has returned
+-- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 
---- As `client:lock_async`, for a writer.
+--- As `client:lock_async`, for a write lock.
 -- @function client:write_lock_async
 -- @tparam string name
 -- @tparam[opt] lock_options opts
 -- @treturn pending
 -- @fail as client:lock_async
 -- @raise for an unknown option, a wrong type
-forms.add(Client, "client", "write_lock", in_mode "write")
+acquire.add(Client, "client", "write_lock", with_mode "write")
 
---- Takes several names at once: one lock, with one token, taken in one transaction, released
--- together, and lost with any of its keys; a guarded write happens only while all are there.
--- It waits in the queue of each name, where it has asked, among plain locks, readers and
--- writers of that name. Its owner has each of the names by it (the same hold, `count` + 1).
+--- Takes the locks of several names in one transaction: one hold with one token. It queues for each
+-- name with the same age, among the locks, readers and writers of that name, so two such calls
+-- never wait for each other. The hold is released with all names, and lost with any of its keys. A
+-- guarded write is applied only while all keys exist. If the owner asks for one of the names, it
+-- gets the same hold, with `count` + 1.
 -- @function client:multi_lock
 -- @tparam {string,...} names 1 to 60
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
--- @fail as client:lock: `deadlock`, at once, for who has some of the names already, but not
+-- @fail as client:lock: `deadlock`, at once, if the owner holds some of the names already, but not
 --   all by one hold
 -- @raise for an unknown option, a wrong type
 
---- As `client:try_lock`, for several names. If they aren't all free it leaves nothing behind.
+--- As `client:try_lock`, for several names. If one of them is taken, the call takes none.
 -- @function client:try_multi_lock
 -- @tparam {string,...} names 1 to 60
 -- @tparam[opt] lock_options opts without `linger`
@@ -235,9 +245,9 @@ forms.add(Client, "client", "write_lock", in_mode "write")
 -- @tparam[opt] lock_options opts without `linger`; may be left out
 -- @tparam body fn called with the lock
 -- @treturn true
--- @treturn any what `fn` has returned
+-- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 
 --- As `client:lock_async`, for several names.
 -- @function client:multi_lock_async
@@ -246,16 +256,16 @@ forms.add(Client, "client", "write_lock", in_mode "write")
 -- @treturn pending
 -- @fail as client:lock_async
 -- @raise for an unknown option, a wrong type
-forms.add(Client, "client", "multi_lock", function(self, names, ...)
+acquire.add(Client, "client", "multi_lock", function(self, names, ...)
   return self, { mode = "multi", names = names }, ...
 end)
 
---- Makes the semaphore `name`, of which at most `n` permits are held at a time, in the order
--- in which they were asked for. Sends no request. A lock of the same name is independent of it.
--- Programs may name different `n`, see [Change n](#change-n): then at most the largest `n` is
--- held, and not always in order.
+--- Creates a semaphore: up to `n` permits of the name are held at a time, granted in the order in
+-- which they queued. Sends no request. A lock of the same name is independent of it. If programs
+-- use different `n` (see [Change n](#change-n)), up to the largest `n` are held, and not always in
+-- order.
 -- @tparam string name
--- @tparam count n how many permits there are, 1 to 1000
+-- @tparam count n number of permits, 1 to 1000
 -- @treturn semaphore
 -- @fail invalid
 -- @raise for a wrong type
@@ -263,8 +273,8 @@ function Client:semaphore(name, n)
   return Semaphore.new(self, name, n)
 end
 
---- Makes the election `name`: who is first in the queue of that name leads, and says
--- something, an address perhaps, which others read or observe. Asks nobody.
+--- Creates an election: the first candidate in the queue of the name leads and publishes a value,
+-- such as its address. Any client can read or observe the leader. Sends no request.
 -- @tparam string name
 -- @treturn election
 -- @fail invalid
@@ -273,12 +283,11 @@ function Client:election(name)
   return Election.new(self, name)
 end
 
---- Makes a function that calls `fn` with its own arguments under the lock, and answers what
--- `with_lock` answers.
+--- Returns a function that calls `fn` with its own arguments while the client holds the lock.
 -- @tparam string name
 -- @tparam[opt] lock_options opts may be left out
 -- @tparam function fn
--- @treturn function which answers and raises as `client:with_lock` does
+-- @treturn function which returns and raises as `client:with_lock` does
 -- @fail never
 -- @raise for a wrong type
 function Client:wrap(name, opts, fn)
@@ -289,49 +298,94 @@ function Client:wrap(name, opts, fn)
   check.callable("client:wrap", "fn", fn)
   return function(...)
     local args, n = { ... }, select("#", ...)
-    return forms.with(self, "client:wrap", { mode = "lock", name = name }, opts, function()
+    return acquire.with(self, "client:wrap", { mode = "lock", name = name }, opts, function()
       return fn((table.unpack or unpack)(args, 1, n)) -- luacheck: ignore unpack
     end)
   end
 end
 
--- ---- looking ----
+-- ---- queues ----
 
--- Both are described in queue.lua.
+-- queue.lua describes them.
 Client.queue = queue.queue
-Client.queues = queues.queues
+Client.queues = queue.queues
 Client.break_lock = queue.break_lock
-Client.status = status.status
 
---- What `client:stats` tells.
+-- ---- the state of client and cluster ----
+
+--- The state of a member that `client:status` returns. If the member has not answered within 2 s,
+-- only `endpoint`, `transport`, `message` and `code` are set. To find the cause may take one more
+-- second.
+-- @table member
+-- @tfield string endpoint `host:port`, or `unix:` and the path
+-- @tfield string transport `tls`; or in plain text: `local` if the connection does not leave this
+--   machine, `open` if others on the way can read and change it
+-- @tfield[opt] string version version of etcd
+-- @tfield[opt] string id member ID in hex
+-- @tfield[opt] string leader_id member ID of the leader; missing if the member knows no leader
+-- @tfield[opt] boolean is_leader true if the member leads the cluster
+-- @tfield[opt] boolean is_learner true if the member has no vote
+-- @tfield[opt] count db_size bytes of its database file
+-- @tfield[opt] count db_in_use bytes of the file that are in use
+-- @tfield[opt] {string,...} problems texts of etcd: alarms, `no leader`
+-- @tfield[opt] seconds seconds time until the answer came, including the connection
+-- @tfield[opt] string message why the member did not answer
+-- @tfield[opt] code code why the member did not answer
+
+--- Asks each member of the option `endpoints` for its state. The members answer for themselves: the
+-- call does not tell whether a majority answers; `client:ping` does.
+-- @treturn {member,...} in the order of `endpoints`
+-- @fail closed, forked, context, premature
+function Client:status()
+  local message, code = host.refusal(self._wakeups.chosen)
+  if message then
+    return nil, message, code
+  end
+  local request
+  request, message, code = self._core:status(STATUS_TIMEOUT)
+  if not request then
+    return nil, message, code
+  end
+  local members
+  members, message, code = self:_await(StatusAnswered, { asked = request })
+  if not members then
+    return nil, message, code
+  end
+  for _, member in ipairs(members) do
+    member.is_leader = member.id and member.id == member.leader_id
+  end
+  return members
+end
+
+--- The counters that `client:stats` returns, since `connect`.
 -- @table stats
--- @tfield count enqueues requests that ask for a place in a queue
+-- @tfield count enqueues requests that create a key in a queue
 -- @tfield count tries requests of tries
--- @tfield count looks requests that look who is there
--- @tfield count deletes requests that release
--- @tfield count probes requests that ask whether the lease lives
--- @tfield count keepalives requests that keep it alive
--- @tfield count grants requests for a lease
--- @tfield count revokes requests that end one
--- @tfield count audits requests that look for keys that came late
--- @tfield count watches watches that were begun
--- @tfield count calls requests of `put`, `get`, `queue` and their like
--- @tfield count batched how many of them were asked in the round trip of another one, because
---   they came while others were out
--- @tfield count rpcs the round trips that makes
--- @tfield count acquired locks that were taken
+-- @tfield count looks requests that read a queue
+-- @tfield count deletes requests that delete a key
+-- @tfield count probes requests that check that the lease is alive
+-- @tfield count keepalives keepalives of leases
+-- @tfield count grants requests that create a lease
+-- @tfield count revokes requests that revoke a lease
+-- @tfield count audits requests that list the keys of a lease, to find keys that were created late
+-- @tfield count watches watches that were created
+-- @tfield count calls requests of `put`, `get`, `queue` and the like
+-- @tfield count batched requests that left in the round trip of another one, because they were made
+--   while others were in flight
+-- @tfield count rpcs round trips to etcd: the sum of the requests above, without `batched`
+-- @tfield count acquired locks that were acquired
 -- @tfield count lost locks that were lost
--- @tfield count leaked locks that were dropped while they were held
--- @tfield count failed_attempts requests to etcd that have failed, each try
+-- @tfield count leaked locks that leaked: garbage-collected while they were held
+-- @tfield count failed_attempts requests that failed; each retry counts
 -- @tfield count held locks that are held now
--- @tfield count waiting calls that wait now
+-- @tfield count waiting calls that wait for a lock now
 local REQUESTS = {
   "enqueues", "tries", "looks", "deletes", "probes",
   "keepalives", "grants", "revokes", "audits", "watches", "calls",
 }
 
---- Counts since `connect`. Taking and releasing a lock that nobody else wants costs two
--- requests.
+--- Returns counters since `connect`. To acquire and release a lock that nobody else wants costs two
+-- requests. Sends no request.
 -- @treturn stats
 -- @fail never
 function Client:stats()
@@ -346,19 +400,18 @@ end
 
 --- The options of `client:metrics`.
 -- @table metrics_options
--- @tfield[opt] labels labels which all of it gets: they tell this client from others
+-- @tfield[opt] labels labels that are added to all values, to tell this client from others
+local METRICS_OPTIONS = { labels = { type = "table" } }
 
---- Tells what `client:stats` counts, and for how long locks were waited for and held (see
--- `metrics` of connect), as a page in Prometheus' text format (text/plain; version=0.0.4).
--- Local.
--- @function client:metrics
+--- Returns the counters of `client:stats`, and the wait and hold times that connect's option
+-- `metrics` asks for, in Prometheus' text format (text/plain; version=0.0.4). Sends no request.
 -- @tparam[opt] metrics_options opts
 -- @treturn string
 -- @fail forked
--- @raise for an unknown option, a wrong type, a label that Prometheus doesn't take
+-- @raise for an unknown option, a wrong type, a label that Prometheus does not allow
 function Client:metrics(opts)
-  opts = check.types("client:metrics", opts, { labels = "table" }, {})
   local Metrics = require "etcdlock.metrics"
+  opts = check.options("client:metrics", opts, METRICS_OPTIONS, {})
   local labels = Metrics.check_labels("client:metrics", opts.labels)
   local usable, message, code = self._core:usable()
   if not usable and code == "forked" then
@@ -368,12 +421,13 @@ function Client:metrics(opts)
   return Metrics.format_page(self._metrics, self:stats(), REQUESTS, self._core:alive(), labels)
 end
 
---- Tells whether the client has a session that is known to live. It has none before the
--- first use, and between the end of one and the next time that it is used. Local.
+--- Tells whether the client has a session that is known to be alive. It has none before the first
+-- use, and after a session has ended until the next use. Sends no request.
 -- @treturn[1] true
--- @treturn[1] seconds for which it lives
+-- @treturn[1] seconds for which the session is alive at least
 -- @treturn[2] false
--- @treturn[2] code `closed`, `forked` or `unavailable` (no session yet, or no news of it)
+-- @treturn[2] code `closed`, `forked`, or `unavailable`: there is no session, or no proof that it
+--   is alive
 function Client:alive()
   local usable, _, code = self._core:usable()
   if not usable then
@@ -386,39 +440,41 @@ function Client:alive()
   return false, "unavailable"
 end
 
---- Reads once through etcd's majority. That this user may not read there is an answer, too:
--- etcd looks at rights once the majority has spoken.
--- @treturn seconds that it took
+--- Reads a key through a majority of etcd's members. The call succeeds also if the user has no
+-- permission for the key, because etcd checks permissions after the majority has answered.
+-- @treturn seconds that the call took
 -- @fail a request's
 function Client:ping()
-  local txn, from = self._core:txn(), core.now()
-  txn:get(self._prefix .. PING)
-  local ok, message, code = self:_ask(txn)
+  local txn, started_at = self._core:txn(), core.now()
+  txn:get(self._prefix .. PING_KEY)
+  local ok, message, code = self:_run_txn(txn)
   if not ok and code ~= "denied" then
     return nil, message, code
   end
-  return core.now() - from
+  return core.now() - started_at
 end
 
---- Tells the session's lease.
--- @treturn string|nil hex; nil: there is none
+--- Returns the lease ID of the session.
+-- @treturn string|nil in hex; nil: there is no session
 -- @fail never
 function Client:lease()
   return self._core:lease()
 end
 
---- Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a
--- little more for etcd. In nginx the request waits, not its worker; in a phase that can't
--- wait, `close` returns at once and the rest is done in the background. A client that is
--- dropped without `close` is closed when Lua collects it, in the background, too. A lease
--- whose hold was lost less than its `lock_delay` ago is not revoked; it ends by itself. If a
--- member does not answer, the I/O thread and a socket end later, when the attempt to connect
--- to the member ends: after at most 2 s, with TLS 5 s. Afterwards the client and its locks
--- answer `closed`. May be repeated.
+--- Releases all locks, revokes the lease and stops the I/O thread. Waits about 0.5 s for etcd at
+-- most. All later calls of the client and its locks fail with `closed`. May be repeated.
+--
+-- In nginx the request waits, not the worker. In a phase of nginx that does not allow a wait,
+-- `close` returns at once, and the client closes in the background. A client that is dropped
+-- without `close` is closed in the background when Lua collects it.
+--
+-- If a hold was lost less than its `lock_delay` ago, its lease is not revoked, and ends by itself.
+-- If a member does not answer, the I/O thread and one socket end later, when the attempt to connect
+-- ends: after 2 s at most, with TLS 5 s.
 -- @treturn true
 -- @fail never
 function Client:close()
-  self._wakeups:close(CLOSE_WAIT)
+  self._wakeups:close(CLOSE_TIMEOUT)
   self._events:close()
   return true
 end
@@ -440,22 +496,22 @@ end
 
 check.methods(Client, "client")
 
--- Wraps a core client. For init.lua only.
-function Client.new(core_client, options)
-  local wakeups = Wakeups.new(core_client, options.loop, options.socket_dir)
-  local metrics = options.metrics and require("etcdlock.metrics").new(options.metrics) or nil
+-- Creates the client of a core client, for init.lua. `settings` are those of connect_options.read.
+function Client.new(core_client, settings)
+  local wakeups = Wakeups.new(core_client, settings.loop, settings.socket_dir)
+  local metrics = settings.metrics and require("etcdlock.metrics").new(settings.metrics) or nil
   return setmetatable({
     _core = core_client,
     _wakeups = wakeups,
-    _losses = Losses.new(wakeups),
+    _loss_listeners = LossListeners.new(wakeups),
+    _held_locks = HeldLocks.new(settings.endpoints),
     _metrics = metrics,
-    _events = Events.new(core_client, options, metrics),
-    _scout = Scout.new(core_client, options.prefix .. PING),
-    _fail_fast = options.fail_fast,
-    _holds = Holds.new(options.endpoints),
-    _endpoints = table.concat(options.endpoints, ","),
-    _timeout = options.timeout,
-    _prefix = options.prefix,
+    _events = Events.new(core_client, settings, metrics),
+    _scout = Scout.new(core_client, settings.prefix .. PING_KEY),
+    _fail_fast = settings.fail_fast,
+    _endpoints = table.concat(settings.endpoints, ","),
+    _timeout = settings.timeout, -- seconds; nil: no limit
+    _prefix = settings.prefix,
   }, Client)
 end
 

@@ -1,113 +1,170 @@
---- What connect needs to know: its options, and etcdctl's variables for those
--- that are left out.
+--- The options of connect, and etcdctl's environment variables for those that are missing.
 -- @submodule etcdlock
-local booleans = require "etcdlock.booleans"
+local BOOLEANS = require("etcdlock.text").BOOLEANS
 local check = require "etcdlock.check"
+local core = require "etcdlock.core"
 local loops = require "etcdlock.wait.loops"
 
 local M = {}
 
-local NAME_MAX = require("etcdlock.core").NAME_MAX
-local ENDPOINTS_MAX = 32
-local TTL_MIN, TTL_MAX, TTL_DEFAULT = 2, 300, 10
-local HANDOFF, HANDOFF_MAX = 32, 1000000
-local HANDOFF_TIME, HANDOFF_TIME_MAX = 0.05, 60
-local DEFAULT_ENDPOINT = "127.0.0.1:2379"
-local LOG_RATE = 100
-local PATTERNS_MAX, PATTERN_BYTES_MAX = 100, 128
 local WHERE = "etcdlock.connect"
+local DEFAULT_ENDPOINT = "127.0.0.1:2379"
+local ENDPOINTS_MAX = 32
+local HANDOFF_MAX = 1000000 -- holds
+local PATTERNS_MAX, PATTERN_BYTES_MAX = 100, 128
 
---- The options of `etcdlock.connect`.
+-- ---- the options ----
+
+local function check_endpoint_types(where, field, value)
+  if type(value) == "table" then
+    for i, endpoint in ipairs(value) do
+      check.string(where, field .. "[" .. i .. "]", endpoint)
+    end
+  elseif value ~= nil then
+    check.string(where, field, value)
+  end
+end
+
+local function check_handoff_type(where, field, value)
+  if value ~= nil and type(value) ~= "boolean" then
+    check.number(where, field, value)
+  end
+end
+
+local function check_metrics_types(where, field, value)
+  if type(value) == "table" then
+    for i = 1, math.max(#value, 1) do
+      check.string(where, field .. "[" .. i .. "]", value[i])
+    end
+  elseif value ~= nil and value ~= true then
+    check.callable(where, field, value)
+  end
+end
+
+local function is_handoff(holds)
+  return type(holds) == "boolean" or check.is_within(holds, 1, HANDOFF_MAX) and holds % 1 == 0
+end
+
+local function is_prefix(prefix)
+  return #prefix < core.NAME_MAX and not prefix:find "%z"
+end
+
+-- Returns the declaration of an option that is text.
+local function text_option()
+  return {
+    type = "string",
+    is_valid = function(value)
+      return value ~= "" and not value:find "%z"
+    end,
+    wanted = "a text without NUL, not an empty one",
+  }
+end
+
+--- The options of `etcdlock.connect`. If an option with an `ETCDCTL_` variable as default is
+-- missing, the client uses the value of that variable.
 -- @table connect_options
--- @tfield[opt="`ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`"] string|{string,...} endpoints
---   the members: a list, or one string with commas; each `host:port`, `http://…`,
---   `https://…` or `unix:PATH`; an IPv6 address in brackets, as in `[2001:db8::1]:2379` or
---   `[fe80::1%eth0]:2379`. Without a scheme it is TLS if any option of TLS is given
--- @tfield[opt=10] seconds ttl how long etcd keeps our locks without hearing from us, 2 to 300
--- @tfield[opt="no limit"] seconds timeout how long lock calls wait
--- @tfield[opt=none] string prefix put in front of every lock name
--- @tfield[opt="`ETCDCTL_CACERT` or this system's CAs"] string cacert a file: whom to trust
--- @tfield[opt=`ETCDCTL_CERT`] string cert a file: who we are
--- @tfield[opt=`ETCDCTL_KEY`] string key a file: the key of that
--- @tfield[opt] string cacert_pem the text instead of `cacert`
--- @tfield[opt] string cert_pem the text instead of `cert`
--- @tfield[opt] string key_pem the text instead of `key`
--- @tfield[opt="that of the endpoint"] string server_name the name to be found in etcd's
---   certificate
--- @tfield[opt=`ETCDCTL_INSECURE_TRANSPORT`] boolean insecure_transport `false`: endpoints
---   without a scheme are TLS. The variable is `true` or `false`, in one of Go's spellings
--- @tfield[opt=`ETCDCTL_USER`] string user for an etcd with authentication; the variable may
---   also be `name:password`. Its tokens are renewed by themselves
--- @tfield[opt=`ETCDCTL_PASSWORD`] string password the user's
--- @tfield[opt=none] string token a ready one instead, which nobody renews
--- @tfield[opt=refused] boolean allow_plaintext_auth `true` lets a password or token pass in
---   plain text to other machines
--- @tfield[opt=32] count|false handoff how many holds in a row the owners of this client may
---   hand a lock on to each other while others wait; `false`: never
--- @tfield[opt=0.05] seconds handoff_time and for how long
--- @tfield[opt=false] boolean fail_fast `true`: while etcd is known to be out of reach, calls
---   answer `unavailable` at once, those that wait included, instead of waiting their time
---   out. Whoever comes first finds out; a read in the background finds out that it is back
--- @tfield[opt=true] boolean env `false`: the environment is not looked at
--- @tfield[opt=found] string loop `"luv"` or `"copas"`: it runs and is to be yielded to;
---   `"none"`: block always
--- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: the directory in which the
---   socket is made by which its requests are woken. It is unlinked at once, but for that
---   moment each worker must be able to write there
--- @tfield[opt="of a lock that nobody kept: to standard error once"] logger log called with an
---   [event](observability.md#the-log): a lock was waited for, taken, released, lost,
---   [released because nobody kept it](#taking-a-lock) …
--- @tfield[opt=100] count log_rate so many events of each kind a second are told to `log`, and
---   the number of the others; 0 or more
--- @tfield[opt=none] patterns metrics `true`, patterns of names (`"stock/*"`), or a function
---   from a name and a mode to a label: by what [metrics](observability.md#metrics) tells apart
---   how long locks are waited for and held
-local OPTIONS = {
-  endpoints = "any", -- string or list
-  ttl = "number",
-  timeout = "number",
-  handoff = "any", -- false or number
-  handoff_time = "number",
-  prefix = "string",
-  cacert = "string",
-  cert = "string",
-  key = "string",
-  cacert_pem = "string",
-  cert_pem = "string",
-  key_pem = "string",
-  server_name = "string",
-  insecure_transport = "boolean",
-  user = "string",
-  password = "string",
-  token = "string",
-  allow_plaintext_auth = "boolean",
-  env = "boolean",
-  loop = "string",
-  socket_dir = "string",
-  log = "function",
-  log_rate = "number",
-  metrics = "any", -- true, a list of patterns or a function
-  fail_fast = "boolean",
+-- @tfield[opt="`ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`"] string|{string,...} endpoints 1 to 32
+--   addresses of etcd members: a list, or one string with commas. An address is `host:port`,
+--   `http://host:port`, `https://host:port` or `unix:PATH`. An IPv6 address is in brackets, as in
+--   `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any
+--   option of TLS is given
+-- @tfield[opt=10] seconds ttl TTL of the client's lease, 2 to 300. If the client crashes, etcd
+--   deletes its keys after that time
+-- @tfield[opt="no limit"] seconds timeout default of the option `timeout` of a lock call
+-- @tfield[opt=none] string prefix text in front of every lock name
+-- @tfield[opt="`ETCDCTL_CACERT` or this system's CAs"] string cacert file with the CA certificates
+--   that the client trusts
+-- @tfield[opt=`ETCDCTL_CERT`] string cert file with the client certificate
+-- @tfield[opt=`ETCDCTL_KEY`] string key file with the private key of `cert`
+-- @tfield[opt] string cacert_pem PEM text, instead of the file `cacert`
+-- @tfield[opt] string cert_pem PEM text, instead of the file `cert`
+-- @tfield[opt] string key_pem PEM text, instead of the file `key`
+-- @tfield[opt="host of the endpoint"] string server_name host name that etcd's certificate must
+--   contain
+-- @tfield[opt=`ETCDCTL_INSECURE_TRANSPORT`] boolean insecure_transport `false`: endpoints without a
+--   scheme use TLS. The variable is `true` or `false`, in any spelling of Go's `ParseBool`
+-- @tfield[opt=`ETCDCTL_USER`] string user user name, for an etcd with authentication. The variable
+--   may also be `name:password`. The client renews the user's auth token itself
+-- @tfield[opt=`ETCDCTL_PASSWORD`] string password password of `user`
+-- @tfield[opt=none] string token auth token, instead of `user` and `password`. The client does not
+--   renew it
+-- @tfield[opt=false] boolean allow_plaintext_auth `true`: the client may send a password or token
+--   in plain text to another machine; otherwise `connect` fails with `invalid`
+-- @tfield[opt=32] count|false handoff number of holds, 1 to 1000000, for which owners of this
+--   client may hand a lock to each other while another client waits; `false`: never
+-- @tfield[opt=0.05] seconds handoff_time time, 0 to 60, for which they may do so
+-- @tfield[opt=false] boolean fail_fast `true`: while etcd is known to be unreachable, every call
+--   fails with `unavailable` at once, also a call that already waits. The first call finds out by a
+--   timeout of its own. A read in the background finds out when etcd answers again
+-- @tfield[opt=true] boolean env `false`: the client ignores the environment variables
+-- @tfield[opt="detected"] string loop event loop to which waiting calls yield: `"luv"` or
+--   `"copas"`, if the client cannot detect that it runs; `"none"`: waiting calls always block
+-- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: directory in which a worker creates
+--   the socket that wakes its requests. The worker deletes the file at once, but must be able to
+--   write there
+-- @tfield[opt="standard error: the first leaked lock"] logger log function that is called with
+--   each [event](observability.md#the-log): a lock was waited for, acquired, released, lost,
+--   [leaked](#taking-a-lock), and others
+-- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
+--   passed to `log`. The client counts the others and logs their number
+-- @tfield[opt=none] patterns metrics labels of the wait and hold times in
+--   [`client:metrics`](observability.md#metrics): `true`, one for all names; up to 100 patterns
+--   such as `"stock/*"`; or a function that maps a name and a mode to a label
+M.OPTIONS = {
+  endpoints = { check = check_endpoint_types },
+  ttl = {
+    type = "number", default = 10, is_valid = check.within(2, 300), wanted = "2 to 300 seconds",
+  },
+  timeout = {
+    type = "number", is_valid = check.within(0, math.huge), wanted = "0 or more seconds",
+  },
+  prefix = {
+    type = "string", default = "", is_valid = is_prefix,
+    wanted = "less than " .. core.NAME_MAX .. " bytes, no NUL",
+  },
+  cacert = text_option(),
+  cert = text_option(),
+  key = text_option(),
+  cacert_pem = text_option(),
+  cert_pem = text_option(),
+  key_pem = text_option(),
+  server_name = text_option(),
+  insecure_transport = { type = "boolean" },
+  user = text_option(),
+  password = text_option(),
+  token = text_option(),
+  allow_plaintext_auth = { type = "boolean" },
+  handoff = {
+    check = check_handoff_type, default = 32, is_valid = is_handoff,
+    wanted = "false, or 1 to " .. HANDOFF_MAX .. " holds in a row",
+  },
+  handoff_time = {
+    type = "number", default = 0.05, is_valid = check.within(0, 60), wanted = "0 to 60 seconds",
+  },
+  fail_fast = { type = "boolean" },
+  env = { type = "boolean" },
+  loop = { type = "string" },
+  socket_dir = text_option(),
+  log = { type = "function" },
+  log_rate = {
+    type = "number", default = 100, is_valid = check.within(0, math.huge),
+    wanted = "0 or more events a second",
+  },
+  metrics = { check = check_metrics_types },
 }
-M.OPTIONS = OPTIONS
 
--- Options that are not connect's, and where they belong.
+-- Options of other calls.
 local ELSEWHERE = {
-  max_hold = "client:lock and its like",
-  linger = "client:lock and its like",
-  lock_delay = "client:lock and its like",
-  owner = "client:lock and its like",
-  value = "client:lock and its like",
-}
-
-local TEXTS = {
-  "cacert", "cert", "key", "cacert_pem", "cert_pem", "key_pem",
-  "server_name", "user", "password", "token", "socket_dir",
+  max_hold = "client:lock and other calls that take a lock",
+  linger = "client:lock and other calls that take a lock",
+  lock_delay = "client:lock and other calls that take a lock",
+  owner = "client:lock and other calls that take a lock",
+  value = "client:lock and other calls that take a lock",
 }
 
 -- ---- the environment ----
 
--- An option (either of its forms) beats its variable.
+-- A variable is ignored if one of its options is given.
 local VARIABLES = {
   { "ETCDCTL_ENDPOINTS", "endpoints" },
   { "ETCDCTL_CACERT", "cacert", "cacert_pem" },
@@ -119,21 +176,45 @@ local VARIABLES = {
 
 local INSECURE_TRANSPORT = "ETCDCTL_INSECURE_TRANSPORT"
 
--- Variables that would have etcdctl do what we don't: not to be overlooked.
+-- Variables that etcdctl obeys and this client cannot. To ignore them silently would connect in
+-- another way than the user expects.
 local SKIP_TLS_VERIFY = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
-local REFUSED = {
+local UNSUPPORTED = {
   [SKIP_TLS_VERIFY] = "verification can't be switched off",
   ETCDCTL_DISCOVERY_SRV = "discovery by DNS SRV is not supported",
 }
 
-local function variable(name)
+local function get_variable(name)
   local value = os.getenv(name)
   return value ~= "" and value or nil
 end
 
--- The options with the environment's values where there were none, and where
--- each came from, for messages: settings, names | nil, message, code.
-local function with_environment(opts)
+local function refuse_unsupported_variables()
+  for name, reason in pairs(UNSUPPORTED) do
+    local value = get_variable(name)
+    local is_off = name == SKIP_TLS_VERIFY and BOOLEANS[value or ""] == false
+    if value and not is_off then
+      return check.invalid(WHERE, name, value, "no value: " .. reason .. "; unset it")
+    end
+  end
+  return true
+end
+
+local function read_insecure_transport(opts, settings, names)
+  local value = get_variable(INSECURE_TRANSPORT)
+  if value and opts.insecure_transport == nil then
+    if BOOLEANS[value] == nil then
+      return check.invalid(WHERE, INSECURE_TRANSPORT, value, '"true" or "false"')
+    end
+    settings.insecure_transport = BOOLEANS[value]
+    names.insecure_transport = INSECURE_TRANSPORT
+  end
+  return settings, names
+end
+
+-- Adds the values of the environment to the options. Returns the settings, and for each the name of
+-- its option or variable, for messages; nil, message, code if a variable is not allowed.
+local function add_environment(opts)
   local settings, names = {}, {}
   for field, value in pairs(opts) do
     settings[field], names[field] = value, field
@@ -141,56 +222,46 @@ local function with_environment(opts)
   if opts.env == false then
     return settings, names
   end
-  for name, why in pairs(REFUSED) do
-    local value = variable(name)
-    local is_off = name == SKIP_TLS_VERIFY and booleans[value or ""] == false
-    if value and not is_off then
-      return check.invalid(WHERE, name, value, "no value: " .. why .. "; unset it")
-    end
+  local ok, message, code = refuse_unsupported_variables()
+  if not ok then
+    return nil, message, code
   end
-  for _, entry in ipairs(VARIABLES) do
-    local name, field, other = entry[1], entry[2], entry[3]
-    local value = variable(name)
+  for _, variable in ipairs(VARIABLES) do
+    local name, field, other = variable[1], variable[2], variable[3]
+    local value = get_variable(name)
     if value and opts[field] == nil and (not other or opts[other] == nil) then
       settings[field], names[field] = value, name
     end
   end
-  local insecure = variable(INSECURE_TRANSPORT)
-  if insecure and opts.insecure_transport == nil then
-    if booleans[insecure] == nil then
-      return check.invalid(WHERE, INSECURE_TRANSPORT, insecure, '"true" or "false"')
-    end
-    settings.insecure_transport = booleans[insecure]
-    names.insecure_transport = INSECURE_TRANSPORT
-  end
-  return settings, names
+  return read_insecure_transport(opts, settings, names)
 end
 
 -- ---- checks ----
+-- Each check takes the settings and their names. It returns true, or nil, message, "invalid".
 
--- The list that `endpoints` stands for: a string may hold several.
-local function endpoint_list(value)
+-- Returns the list for the option `endpoints`: a string may contain several, with commas.
+local function split_endpoints(value)
   if type(value) == "table" then
     return value
   end
   local list = {}
-  for one in value:gmatch("[^,]+") do
-    list[#list + 1] = one:match("^%s*(.-)%s*$")
+  for endpoint in value:gmatch "[^,]+" do
+    list[#list + 1] = endpoint:match "^%s*(.-)%s*$"
   end
   return list
 end
 
--- Does |endpoint| contain a user, as in "http://name:password@host:2379"? In the path of a unix
--- socket an "@" is a character like others.
+-- Returns true if `endpoint` contains a user, as in "http://name:password@host:2379". In the path
+-- of a unix socket, "@" has no meaning.
 local function has_user(endpoint)
   return endpoint:find("@", 1, true) and not endpoint:find "^unixs?:"
 end
 
--- No message about an endpoint may show a password. A string is split at commas, which a password
--- may contain: so all endpoints are looked at before any of them is shown.
+-- A message about an endpoint must not show a password. A password may contain a comma, at which
+-- the string was split. So all endpoints are checked before any of them is shown.
 local function check_no_users(list, name)
-  for _, one in ipairs(list) do
-    if has_user(one) then
+  for _, endpoint in ipairs(list) do
+    if has_user(endpoint) then
       local text = '%s: %s (not shown) contains "@", wanted host:port without a user; '
         .. "give the options user and password"
       return nil, text:format(WHERE, name), "invalid"
@@ -200,7 +271,7 @@ local function check_no_users(list, name)
 end
 
 local function check_endpoints(settings, names)
-  local list = endpoint_list(settings.endpoints or DEFAULT_ENDPOINT)
+  local list = split_endpoints(settings.endpoints or DEFAULT_ENDPOINT)
   if #list == 0 then
     local text = '%s: %s is empty, wanted at least one, like "%s"'
     return nil, text:format(WHERE, names.endpoints, DEFAULT_ENDPOINT), "invalid"
@@ -212,34 +283,31 @@ local function check_endpoints(settings, names)
   if not ok then
     return nil, message, code
   end
-  for _, one in ipairs(list) do
-    if one:find("%z") then
-      return check.invalid(WHERE, names.endpoints, one, "no NUL")
+  for _, endpoint in ipairs(list) do
+    if endpoint:find "%z" then
+      return check.invalid(WHERE, names.endpoints, endpoint, "no NUL")
     end
   end
   settings.endpoints = list
-  return settings
+  return true
 end
 
-local function check_endpoint_types(value)
-  if type(value) ~= "table" then
-    if value ~= nil then
-      check.string(WHERE, "endpoints", value)
+-- Checks the values of options that OPTIONS describes completely, and sets their defaults.
+local function check_values(settings, names)
+  for field, option in pairs(M.OPTIONS) do
+    if settings[field] == nil then
+      settings[field] = option.default
+    else
+      local ok, message, code = check.value(WHERE, names[field], settings[field], option)
+      if not ok then
+        return nil, message, code
+      end
     end
-    return
   end
-  for i, one in ipairs(value) do
-    check.string(WHERE, "endpoints[" .. i .. "]", one)
-  end
+  return true
 end
 
-local function check_texts(settings, names)
-  for _, field in ipairs(TEXTS) do
-    local value = settings[field]
-    if value and (value == "" or value:find("%z")) then
-      return check.invalid(WHERE, names[field], value, "a text without NUL, not an empty one")
-    end
-  end
+local function check_files(settings, names)
   for _, field in ipairs { "cacert", "cert", "key" } do
     if settings[field] and check.is_pem_text(settings[field]) then
       local text = "%s: %s (not shown) is a text, but must be a file name; a text goes into %s_pem"
@@ -249,15 +317,15 @@ local function check_texts(settings, names)
       return check.invalid(WHERE, names[field], settings[field], wanted)
     end
   end
-  return settings
+  return true
 end
 
--- Splits etcdctl's "name:password", and sees that the parts are complete.
+-- Splits "name:password" of ETCDCTL_USER, and checks that user and password are given together.
 local function check_user(settings, names)
   if settings.token and settings.user then
     return check.invalid(WHERE, "token", settings.token, "either a token or a user")
   end
-  local user, password = (settings.user or ""):match("^([^:]*):(.*)$")
+  local user, password = (settings.user or ""):match "^([^:]*):(.*)$"
   if user and names.user == "ETCDCTL_USER" and not settings.password then
     settings.user, settings.password = user, password
     names.password = names.user
@@ -269,124 +337,80 @@ local function check_user(settings, names)
   elseif settings.password and not settings.user then
     return check.invalid(WHERE, names.password, settings.password, "a user as well")
   end
-  return settings
+  return true
 end
 
-local function check_numbers(settings)
-  settings.ttl = settings.ttl or TTL_DEFAULT
-  if not check.is_within(settings.ttl, TTL_MIN, TTL_MAX) then
-    return check.invalid(WHERE, "ttl", settings.ttl, TTL_MIN .. " to " .. TTL_MAX .. " seconds")
+-- The C core takes handoff = 0 for "never".
+local function convert_handoff(settings)
+  if settings.handoff == true then
+    settings.handoff = M.OPTIONS.handoff.default
   end
-  if settings.timeout and not check.is_within(settings.timeout, 0, math.huge) then
-    return check.invalid(WHERE, "timeout", settings.timeout, "0 or more seconds")
-  end
-  return settings
-end
-
--- The C core knows 0 for "never".
-local function check_handoff(settings)
-  local holds, seconds = settings.handoff, settings.handoff_time or HANDOFF_TIME
-  if holds == nil or holds == true then
-    holds = HANDOFF
-  end
-  if not check.is_within(holds or 1, 1, HANDOFF_MAX) or (holds or 1) % 1 ~= 0 then
-    local wanted = "false, or 1 to " .. HANDOFF_MAX .. " holds in a row"
-    return check.invalid(WHERE, "handoff", settings.handoff, wanted)
-  end
-  if not check.is_within(seconds, 0, HANDOFF_TIME_MAX) then
-    local wanted = "0 to " .. HANDOFF_TIME_MAX .. " seconds"
-    return check.invalid(WHERE, "handoff_time", settings.handoff_time, wanted)
-  end
-  settings.handoff, settings.handoff_time = holds or 0, seconds
-  return settings
-end
-
-local function check_log(settings)
-  settings.log_rate = settings.log_rate or LOG_RATE
-  if not check.is_within(settings.log_rate, 0, math.huge) then
-    return check.invalid(WHERE, "log_rate", settings.log_rate, "0 or more events a second")
-  end
-  return settings
-end
-
-local function check_metrics(settings)
-  local list = settings.metrics
-  settings.wants_events = settings.log ~= nil or list ~= nil
-  if type(list) ~= "table" then
-    return settings
-  elseif #list < 1 or #list > PATTERNS_MAX then
-    return check.invalid(WHERE, "#metrics", #list, "1 to " .. PATTERNS_MAX .. " patterns")
-  end
-  for i, pattern in ipairs(list) do
-    local field = "metrics[" .. i .. "]"
-    if pattern == "" or #pattern > PATTERN_BYTES_MAX or pattern:find "%z" then
-      local wanted = "1 to " .. PATTERN_BYTES_MAX .. " bytes, no NUL"
-      return check.invalid(WHERE, field, pattern, wanted)
-    end
-  end
-  return settings
-end
-
-local function check_metrics_types(value)
-  if type(value) == "table" then
-    for i = 1, math.max(#value, 1) do
-      check.string(WHERE, "metrics[" .. i .. "]", value[i])
-    end
-  elseif value ~= nil and value ~= true then
-    check.callable(WHERE, "metrics", value)
-  end
-end
-
-local function check_prefix(settings)
-  settings.prefix = settings.prefix or ""
-  if #settings.prefix >= NAME_MAX or settings.prefix:find("%z") then
-    local wanted = "less than " .. NAME_MAX .. " bytes, no NUL"
-    return check.invalid(WHERE, "prefix", settings.prefix, wanted)
-  end
-  return settings
+  settings.handoff = settings.handoff or 0
+  return true
 end
 
 local function check_loop(settings)
   local choices = loops.choices()
   for _, name in ipairs(choices) do
     if settings.loop == nil or settings.loop == name then
-      return settings
+      return true
     end
   end
-  local wanted = string.format('"%s"; the others are found', table.concat(choices, '", "'))
+  local wanted = string.format('"%s"; the others are detected', table.concat(choices, '", "'))
   return check.invalid(WHERE, "loop", settings.loop, wanted)
 end
 
--- etcdctl's rule for an endpoint that doesn't say: TLS if anything of TLS is
+local function check_metrics(settings)
+  local list = settings.metrics
+  settings.wants_events = settings.log ~= nil or list ~= nil
+  if type(list) ~= "table" then
+    return true
+  elseif #list < 1 or #list > PATTERNS_MAX then
+    return check.invalid(WHERE, "#metrics", #list, "1 to " .. PATTERNS_MAX .. " patterns")
+  end
+  for i, pattern in ipairs(list) do
+    if pattern == "" or #pattern > PATTERN_BYTES_MAX or pattern:find "%z" then
+      local wanted = "1 to " .. PATTERN_BYTES_MAX .. " bytes, no NUL"
+      return check.invalid(WHERE, "metrics[" .. i .. "]", pattern, wanted)
+    end
+  end
+  return true
+end
+
+-- Sets `tls`, for endpoints without a scheme, by etcdctl's rule: true if any option of TLS is
 -- given.
 local function choose_tls(settings)
   settings.tls = settings.insecure_transport == false
   for field in pairs(settings) do
-    if field:find("^c?a?cert") or field:find("^key") or field == "server_name" then
+    if field:find "^c?a?cert" or field:find "^key" or field == "server_name" then
       settings.tls = true
     end
   end
-  return settings
+  return true
 end
 
--- connect's options, checked and completed | nil, message, code.
+local CHECKS = {
+  check_endpoints, check_values, check_files, check_user, convert_handoff, check_loop,
+  check_metrics, choose_tls,
+}
+
+-- Checks the options of connect and completes them from the environment and by defaults. Raises for
+-- an unknown option or a wrong type. Returns the settings of the client; nil, message, code if a
+-- value is not allowed.
 function M.read(opts)
-  opts = check.types(WHERE, opts, OPTIONS, ELSEWHERE)
-  check_endpoint_types(opts.endpoints)
-  check_metrics_types(opts.metrics)
-  if type(opts.handoff) ~= "boolean" and opts.handoff ~= nil then
-    check.number(WHERE, "handoff", opts.handoff)
+  opts = check.options(WHERE, opts, M.OPTIONS, ELSEWHERE)
+  for field, option in pairs(M.OPTIONS) do
+    if option.check then
+      option.check(WHERE, field, opts[field])
+    end
   end
-  local settings, names, code = with_environment(opts)
+  local settings, names, code = add_environment(opts)
   if not settings then
     return nil, names, code
   end
-  for _, step in ipairs {
-    check_endpoints, check_texts, check_user, check_numbers, check_handoff, check_prefix,
-    check_loop, check_log, check_metrics, choose_tls,
-  } do
+  for _, run_check in ipairs(CHECKS) do
     local ok, message
-    ok, message, code = step(settings, names)
+    ok, message, code = run_check(settings, names)
     if not ok then
       return nil, message, code
     end
@@ -395,9 +419,10 @@ function M.read(opts)
   return settings
 end
 
--- The core's message about an option, with the variable that it came from.
+-- Returns the core's message about an option, with the name of the variable that the value came
+-- from, if it came from one.
 function M.name_source(settings, message)
-  local field, rest = message:match("^([a-z_]+)(.*)$")
+  local field, rest = message:match "^([a-z_]+)(.*)$"
   field = field == "endpoint" and "endpoints" or field
   local source = settings.names[field]
   if not source or source == field then

@@ -1,30 +1,29 @@
---- Coroutines across pcall. On PUC Lua 5.1 none can yield inside a pcall;
--- there the package coxpcall helps, which runs the function in a coroutine of
--- its own.
+--- Coroutines and protected calls. In PUC Lua 5.1 no coroutine can yield inside a pcall. The
+-- package coxpcall makes that possible: it runs the function in a coroutine of its own.
 local M = {}
 
---- Can a coroutine yield inside pcall?
-M.crosses = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
+--- True if a coroutine can yield inside pcall.
+M.can_yield_in_pcall = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
 
---- The running coroutine, as its loop knows it: not the one that coxpcall has
--- made; nil in the main one.
+--- Returns the running coroutine as its event loop knows it, which is not the one that coxpcall
+-- created; nil in the main coroutine.
 function M.running()
-  local coxpcall = not M.crosses and package.loaded.coxpcall
+  local coxpcall = not M.can_yield_in_pcall and package.loaded.coxpcall
   local thread, is_main = (coxpcall and coxpcall.running or coroutine.running)()
   return not is_main and thread or nil
 end
 
---- Is the running coroutine one that coxpcall has made?
-function M.is_inner()
-  return not M.crosses and coroutine.running() ~= M.running()
+--- Returns true if coxpcall created the running coroutine.
+function M.is_in_coxpcall()
+  return not M.can_yield_in_pcall and coroutine.running() ~= M.running()
 end
 
---- xpcall(fn, handler) that fn can yield across where there is a way. handler
--- gets the error and a traceback.
-function M.xpcall(fn, handler)
-  if not M.crosses and coroutine.running() then
-    local found, coxpcall = pcall(require, "coxpcall")
-    if found then
+-- Calls xpcall(fn, handler), or coxpcall's if only that allows `fn` to yield. Calls handler with
+-- the error and a traceback.
+local function call_protected(fn, handler)
+  if not M.can_yield_in_pcall and coroutine.running() then
+    local is_found, coxpcall = pcall(require, "coxpcall")
+    if is_found then
       return coxpcall.xpcall(fn, function(trace, err)
         return handler(err, trace)
       end)
@@ -33,6 +32,65 @@ function M.xpcall(fn, handler)
   return xpcall(fn, function(err)
     return handler(err, debug.traceback(type(err) == "string" and err or tostring(err), 2))
   end)
+end
+
+-- ---- cleanup ----
+
+local last_traceback
+
+--- Returns the traceback of the last error in call_with_cleanup, nil if there was none. Needed
+-- where the stack no longer exists when the error is caught.
+function M.get_traceback()
+  return last_traceback
+end
+
+-- Calls call(...) and then cleanup(). With a to-be-closed variable the error passes through
+-- unchanged, and the stack still exists when it is caught. Compiled here because the syntax is an
+-- error before Lua 5.4.
+local call_and_close = _VERSION == "Lua 5.4" and load [[
+  return function(cleanup, call, ...)
+    local guard <close> = setmetatable({}, { __close = cleanup })
+    return (call(...))
+  end
+]]()
+
+local function record_traceback(err, trace)
+  last_traceback = trace
+  return err
+end
+
+local function call_and_catch(cleanup, fn)
+  local ok, result = call_protected(fn, record_traceback)
+  cleanup()
+  if not ok then
+    error(result, 0)
+  end
+  return result
+end
+
+local function call_once(fn)
+  local is_called
+  return function()
+    if not is_called then
+      is_called = true
+      fn()
+    end
+  end
+end
+
+--- Returns the first result of fn(), and calls cleanup() when `fn` ends: it returns, raises an
+-- error, or (in Lua 5.4) its coroutine is closed. An error of `fn` is raised again, the same
+-- object. `cleanup` must not raise.
+function M.call_with_cleanup(cleanup, fn)
+  if not call_and_close then
+    return call_and_catch(cleanup, fn)
+  elseif not M.running() then
+    return call_and_close(cleanup, fn)
+  end
+  -- If a coroutine ends by an error, Lua closes its variables only when the coroutine is closed,
+  -- and event loops do not do that. So the error must be caught here.
+  cleanup = call_once(cleanup)
+  return call_and_close(cleanup, call_and_catch, cleanup, fn)
 end
 
 return M

@@ -5,13 +5,12 @@
 -- failover; `deliver` reads them. Calls of the library report all other events. The log function
 -- runs inside core.call, where it cannot yield, so no other coroutine runs while a lock is being
 -- taken or released. core.call also catches the errors of the log function.
-local characters = require "etcdlock.characters"
 local core = require "etcdlock.core"
 local host = require "etcdlock.wait.host"
 local names = require "etcdlock.names"
-local numbers = require "etcdlock.numbers"
-
-local quote = characters.quote
+local escape = require("etcdlock.text").escape
+local format_number = require("etcdlock.text").format_number
+local quote = require("etcdlock.text").quote
 
 local Events = {}
 Events.__index = Events
@@ -24,12 +23,12 @@ local LEAKED = "lock %s was released because its handle was collected as garbage
 -- The text for the field `by` of a `released` event.
 local BY = {
   unlock = "",
-  nginx_request = " with its nginx request",
+  nginx_request = " with its nginx acquisition",
   close = " with its client",
 }
 
 local function format_seconds(seconds)
-  return numbers.format(seconds < 1 and "%.3g s" or "%.1f s", seconds)
+  return format_number(seconds < 1 and "%.3g s" or "%.1f s", seconds)
 end
 
 -- kind -> { default level, function that returns the text of an event }.
@@ -63,7 +62,7 @@ local KINDS = {
   end },
   retry = { "warn", function(event)
     return string.format("%d %s to etcd failed and will be retried: %s", event.count,
-      event.count > 1 and "requests" or "request", event.message)
+      event.count > 1 and "requests" or "acquisition", event.message)
   end },
   suppressed = { "warn", function(event)
     return string.format('%d more "%s" events suppressed', event.count, event.of)
@@ -80,7 +79,7 @@ local mt = { __name = "etcdlock.event" }
 
 function mt.__tostring(event)
   local late = event.ago >= 1 and string.format(" (%s ago)", format_seconds(event.ago)) or ""
-  return "etcdlock: " .. characters.clean(KINDS[event.event][2](event)) .. late
+  return "etcdlock: " .. escape(KINDS[event.event][2](event)) .. late
 end
 
 -- Lets a log function join an event with other text, as it can do with a string.
@@ -147,7 +146,7 @@ local function call_log(self, event)
   if not ok and not self._has_reported_error then
     self._has_reported_error = true
     local text = "etcdlock: the log function of this client failed (reported once): "
-    host.log(text .. characters.clean(tostring(err)))
+    host.log(text .. escape(tostring(err)))
   end
 end
 
@@ -225,7 +224,7 @@ local function lock_event(self, record, is_interrupt)
     self._metrics:observe_hold(list[1], record.mode, record.hold)
   end
   local event = {
-    event = record.event, ago = record.ago, name = names.shown(list), mode = record.mode,
+    event = record.event, ago = record.ago, name = names.join(list), mode = record.mode,
     token = record.token, hold = record.hold,
   }
   if record.event == "ended" then
@@ -305,39 +304,39 @@ end
 
 -- ---- events that calls of the library report ----
 
---- Reports that `request` (acquire.lua), made at the time `began`, still waits.
-function Events:report_waiting(request)
+--- Reports that `acquisition` (acquire.lua), made at the time `began`, still waits.
+function Events:report_waiting(acquisition)
   if may_log(self, "waiting") then
     call_log(self, {
-      event = "waiting", name = request.name, mode = request.mode,
-      wait = core.now() - request.began, timeout = request.timeout,
+      event = "waiting", name = acquisition.name, mode = acquisition.mode,
+      wait = core.now() - acquisition.started_at, timeout = acquisition.timeout,
     })
   end
 end
 
---- Reports that `request` was granted as `lock`.
-function Events:report_acquired(request, lock)
-  local wait = core.now() - request.began
+--- Reports that `acquisition` was granted as `lock`.
+function Events:report_acquired(acquisition, lock)
+  local wait = core.now() - acquisition.started_at
   if self._metrics then
-    self._metrics:observe_wait(request.names[1], request.mode, wait)
+    self._metrics:observe_wait(acquisition.names[1], acquisition.mode, wait)
   end
   if may_log(self, "acquired") then
     call_log(self, {
-      event = "acquired", name = request.name, mode = request.mode, token = lock:token(),
+      event = "acquired", name = acquisition.name, mode = acquisition.mode, token = lock:token(),
       wait = wait,
     })
   end
 end
 
---- Reports that `request` has failed with `message` and `code`.
-function Events:report_not_acquired(request, message, code)
+--- Reports that `acquisition` has failed with `message` and `code`.
+function Events:report_not_acquired(acquisition, message, code)
   if self._metrics then
-    self._metrics:count_failure(request.names[1], request.mode, code)
+    self._metrics:count_failure(acquisition.names[1], acquisition.mode, code)
   end
   if may_log(self, "not_acquired") then
     call_log(self, {
-      event = "not_acquired", level = code == "locked" and "info" or nil, name = request.name,
-      mode = request.mode, wait = core.now() - request.began, code = code, message = message,
+      event = "not_acquired", level = code == "locked" and "info" or nil, name = acquisition.name,
+      mode = acquisition.mode, wait = core.now() - acquisition.started_at, code = code, message = message,
     })
   end
 end
@@ -345,7 +344,7 @@ end
 --- Reports that the owner has released `lock`, after it was held for `hold` seconds.
 function Events:report_released(lock, hold)
   if self._metrics then
-    self._metrics:observe_hold(lock._request.names[1], lock._mode, hold)
+    self._metrics:observe_hold(lock._acquisition.names[1], lock._mode, hold)
   end
   if may_log(self, "released") then
     call_log(self, {

@@ -1,63 +1,65 @@
---- What the holder of a lock does in etcd: it happens only while the lock is
--- his. Methods of a lock.
+--- Reads and writes of a lock's holder that etcd applies only while the hold is valid. Methods of a
+-- lock.
 -- @submodule lock
 local check = require "etcdlock.check"
 local lock_options = require "etcdlock.lock_options"
-local quote = require("etcdlock.characters").quote
+local quote = require("etcdlock.text").quote
 
 local M = {}
 
--- Sends what add(txn) makes, guarded by the lock: results, nil, nil, revision | nil,
--- message, code, whether it is certain that nothing was written.
-local function send(self, add)
+-- Sends a transaction under the guard of the lock; add_operations(txn) adds its operations. Returns
+-- results, nil, nil, revision; or nil, message, code, and true if it is certain that nothing was
+-- written.
+local function send(self, add_operations)
   if not self:_left() then
     return nil, self:_not_held()
   end
   local txn = self._client._core:txn()
-  add(txn)
-  local ok, held, results, extra = self._client:_ask(txn)
+  add_operations(txn)
+  local ok, held, results, extra = self._client:_run_txn(txn)
   if ok and held then
-    return results, nil, nil, extra
-  elseif (ok or extra) and not self:_left() then -- it has ended, and nothing was written
+    return results, nil, nil, extra -- the revision
+  elseif (ok or extra) and not self:_left() then -- the hold has ended, and nothing was written
     return nil, self:_not_held()
   elseif not ok then
-    return nil, held, results, extra
+    return nil, held, results, extra -- message, code, is certain
   end
-  -- Not to be reached: who reads an answer like this latches the loss before.
+  -- Unreachable: the core records the loss before it passes on an answer whose guard failed.
   return nil, string.format("lock %s was lost: its key is gone", quote(self:name())), "lost"
 end
 
--- Runs operations that happen only while the lock is ours: etcd compares the
--- create_revision of our key with our token in the same transaction.
-local function guarded(self, add)
+-- Sends operations. In the same transaction etcd compares the create_revision of the lock's key
+-- with its token.
+local function send_guarded(self, add_operations)
   return send(self, function(txn)
     txn:guard_lock(self._core)
-    add(txn)
+    add_operations(txn)
   end)
 end
 
--- The same of operations that write nothing. Who lets go meanwhile may leave the key, as it
--- is, to another owner of the client, which no write of his allows while it is out.
-local function guarded_read(self, add)
-  local results, message, code = guarded(self, add)
+-- Sends operations that only read. If the owner unlocks meanwhile, the key may go unchanged to
+-- another owner of the client, so the guard alone proves nothing. For writes this is not needed:
+-- while one is in flight, the client does not hand the key to another owner.
+local function send_guarded_read(self, add_operations)
+  local results, message, code = send_guarded(self, add_operations)
   if results and not self:_left() then
     return nil, self:_not_held()
   end
   return results, message, code
 end
 
---- Tells the same as `held`, confirmed by etcd.
+--- Tells whether the lock is held, like `lock:held`, but asks etcd.
 -- @function lock:check
 -- @treturn true
--- @treturn seconds for which that may be relied on
--- @treturn revision at which it was
+-- @treturn seconds for which the hold is valid at least
+-- @treturn revision at which etcd had the lock's key
 -- @fail lost, not_held, or a request's
 function M:check()
-  local results, message, code, revision = guarded(self, function(txn)
+  local results, message, code, revision = send_guarded(self, function(txn)
     txn:get(self:key())
   end)
   if not results then
-    self._client._losses:tell()
+    self._client._loss_listeners:call_due()
     return nil, message, code
   end
   local held, left = self:held()
@@ -67,48 +69,48 @@ function M:check()
   return nil, self:_not_held()
 end
 
--- Raises under a read hold: several clients may have one at a time.
+-- Raises for a read lock: several clients may hold one at a time.
 local function check_may_write(self, where)
   if self._mode ~= "read" then
     return
   end
   local text = "%s: a read hold of lock %s cannot write; take a write lock (client:write_lock)"
-  if self._request.mode == "write" then
+  if self._acquisition.mode == "write" then
     text = "%s: lock:downgrade has made lock %s a read hold, which cannot write;"
       .. " write before lock:downgrade, or take a new write lock"
   end
   check.raise(string.format(text, where, quote(self:name())))
 end
 
---- Writes a key of etcd, if the lock is still ours when etcd applies it.
+--- Writes a key in etcd, if the hold is still valid when etcd applies the write.
 -- @function lock:put
--- @tparam string key taken as it is, without the client's prefix
+-- @tparam string key key in etcd; the client's prefix is not added
 -- @tparam string value
 -- @treturn true
--- @fail lost, not_held, or a request's: with `unavailable` it may have been written, or be
---   written later, but never after a later write of the same hold
--- @raise for a wrong type, under a read hold
+-- @fail lost, not_held, or a request's: after `unavailable` the write may have been applied, or may
+--   be applied later, but never after a later write of the same hold
+-- @raise for a wrong type, for a read hold
 function M:put(key, value)
   check.string("lock:put", "key", key)
   check.string("lock:put", "value", value)
   check_may_write(self, "lock:put")
-  local results, message, code = guarded(self, function(txn)
+  local results, message, code = send_guarded(self, function(txn)
     txn:put(key, value)
   end)
   return results and true or nil, message, code
 end
 
---- Deletes a key of etcd, if the lock is still ours when etcd applies it.
+--- Deletes a key in etcd, if the hold is still valid when etcd applies the deletion.
 -- @function lock:delete
--- @tparam string key taken as it is, without the client's prefix
+-- @tparam string key key in etcd; the client's prefix is not added
 -- @treturn true
--- @treturn boolean whether the key was there
+-- @treturn boolean true if the key existed
 -- @fail as lock:put
--- @raise for a wrong type, under a read hold
+-- @raise for a wrong type, for a read hold
 function M:delete(key)
   check.string("lock:delete", "key", key)
   check_may_write(self, "lock:delete")
-  local results, message, code = guarded(self, function(txn)
+  local results, message, code = send_guarded(self, function(txn)
     txn:delete(key)
   end)
   if not results then
@@ -117,48 +119,49 @@ function M:delete(key)
   return true, results[1] > 0
 end
 
-local function read(kvs)
+local function read_value(kvs)
   if kvs[1] then
     return kvs[1].value, kvs[1].mod_revision
   end
   return false
 end
 
---- Reads a key of etcd, if the lock is still ours at that moment.
+--- Reads a key in etcd, if the hold is still valid when etcd reads it.
 -- @function lock:get
--- @tparam string key taken as it is, without the client's prefix
--- @treturn[1] string its value
--- @treturn[1] revision at which it was changed last
--- @treturn[2] false there is no such key
+-- @tparam string key key in etcd; the client's prefix is not added
+-- @treturn[1] string value
+-- @treturn[1] revision of the last change of the key
+-- @treturn[2] false the key does not exist
 -- @fail lost, not_held, or a request's
 -- @raise for a wrong type
 function M:get(key)
   check.string("lock:get", "key", key)
-  local results, message, code = guarded_read(self, function(txn)
+  local results, message, code = send_guarded_read(self, function(txn)
     txn:get(key)
   end)
   if not results then
     return nil, message, code
   end
-  return read(results[1])
+  return read_value(results[1])
 end
 
+-- Operation -> length of its table.
 local OPERATIONS = { put = 3, get = 2, delete = 2 }
 
--- Do they write anything?
+-- Raises unless `list` is a list of operations. Returns true if one of them writes.
 local function check_operations(list)
   local writes = false
   if type(list) ~= "table" or #list == 0 then
     check.raise('lock:txn: wanted a list of operations like { "put", key, value }')
   end
-  for i = 1, #list do -- not ipairs, which a hole would stop
+  for i = 1, #list do -- ipairs would stop at a hole
     local op = list[i]
-    local size = type(op) == "table" and OPERATIONS[op[1]]
-    if not size then
+    local length = type(op) == "table" and OPERATIONS[op[1]]
+    if not length then
       check.raise(string.format('lock:txn: operation %d, wanted { "put", key, value },'
         .. ' { "get", key } or { "delete", key }', i))
     end
-    for field = 2, size do
+    for field = 2, length do
       check.string("lock:txn", string.format("operation %d, field %d", i, field), op[field])
     end
     writes = writes or op[1] ~= "get"
@@ -166,21 +169,21 @@ local function check_operations(list)
   return writes
 end
 
---- Does several things at once, all or nothing, if the lock is still ours. No key may be
--- changed twice.
+--- Applies several operations at once, all or none, if the hold is still valid when etcd applies
+-- them. A key may be changed only once.
 -- @function lock:txn
 -- @tparam {operation,...} list each of them `{ "put", key, value }`, `{ "get", key }` or
 --   `{ "delete", key }`
--- @treturn {boolean|string,...} with true for each put, the value or false for a get,
---   and whether the key was there for a delete
+-- @treturn {boolean|string,...} with one result per operation: true for `put`; for `get` the value,
+--   or false if the key does not exist; for `delete` true if the key existed
 -- @fail as lock:put
--- @raise for an operation that is none, a wrong type, under a read hold if one of them writes
+-- @raise for an invalid operation, a wrong type; for a read hold, if an operation writes
 function M:txn(list)
   local writes = check_operations(list)
   if writes then
     check_may_write(self, "lock:txn")
   end
-  local run = writes and guarded or guarded_read
+  local run = writes and send_guarded or send_guarded_read
   local results, message, code = run(self, function(txn)
     for _, op in ipairs(list) do
       txn[op[1]](txn, op[2], op[3])
@@ -191,7 +194,7 @@ function M:txn(list)
   end
   for i, op in ipairs(list) do
     if op[1] == "get" then
-      results[i] = (read(results[i]))
+      results[i] = (read_value(results[i]))
     elseif op[1] == "delete" then
       results[i] = results[i] > 0
     end
@@ -199,61 +202,61 @@ function M:txn(list)
   return results
 end
 
---- Says something else to all who look or observe, only while it leads. What it says already
--- is no news to them.
+--- Changes the leader's value, if it still leads when etcd applies the change. Observers report the
+-- new value. If the value is the same as before, they report nothing.
 -- @function lock:proclaim
 -- @tparam string value up to 4096 bytes
 -- @treturn true
--- @fail lost, not_held, or a request's: with `lost` and `not_held` nothing was said; with
---   `unavailable` it may have been said, or be said later, but never after something that it
---   says later, or after its end; with `context` nothing was sent
--- @raise for a lock that is no leader's, a wrong type
+-- @fail lost, not_held, or a request's: after `lost`, `not_held` and `context` the value is
+--   unchanged. After `unavailable` the change may have been applied, or may be applied later, but
+--   never after a later `proclaim` of the same hold, or after its end
+-- @raise for a lock that is not a leader's, a wrong type
 function M:proclaim(value)
   self:_check_leader "lock:proclaim"
-  local ok, refusal, refusal_code = lock_options.value("lock:proclaim", value)
+  local ok, refusal, refusal_code = lock_options.check_value("lock:proclaim", value)
   if not ok then
     return nil, refusal, refusal_code
   end
-  local results, message, code, is_definite = send(self, function(txn)
+  local results, message, code, is_unchanged = send(self, function(txn)
     txn:proclaim(self._core, value)
   end)
   if results then
-    self._says = value
-  elseif not is_definite then
-    self._says = nil -- one or the other
+    self._leader_value = value
+  elseif not is_unchanged then
+    self._leader_value = nil -- the old or the new one
   end
   return results and true or nil, message, code
 end
 
--- From here on the rest of the hold is a reader's.
+-- Makes the lock a read lock for this client.
 local function become_reader(self)
-  local holds = self._client._holds
+  local held_locks = self._client._held_locks
   self._core:downgrade()
-  holds:remove(self)
+  held_locks:remove(self)
   self._mode = "read"
-  holds:add(self)
+  held_locks:add(self)
 end
 
---- Makes a writer's lock a reader's: readers are let in beside it, no other writer comes in
--- between, and token and key stay. It counts as a reader's from the moment of the call, even
--- where etcd has not confirmed it (`unavailable`): then repeat it. From then on `put`, `delete`
--- and a `txn` that writes raise. An earlier write of unknown outcome is not applied after readers
--- were let in.
+--- Turns a write hold into a read hold: readers may hold the lock beside it, with no other writer
+-- in between. Token and key stay the same. From the moment of the call the lock is a read lock, so
+-- `put`, `delete` and a `txn` that writes raise an error. If the call fails with `unavailable`,
+-- repeat it: readers may still be blocked. An earlier write of unknown outcome is not applied after
+-- readers have got the lock.
 -- @function lock:downgrade
 -- @treturn true
--- @fail lost, not_held, or a request's: `invalid` while several `unlock` calls are due,
---   because all of them count on it
--- @raise for a lock that is no writer's
+-- @fail lost, not_held, or a request's: `invalid` if the count is above 1, because the other users
+--   of the hold rely on a write lock
+-- @raise for a lock that is not a write lock
 function M:downgrade()
   if self._mode ~= "write" and self._mode ~= "read" then
-    check.raise(string.format("lock:downgrade: lock %s is no writer's, wanted one of write_lock",
-      quote(self:name())))
+    local text = "lock:downgrade: lock %s is not a write lock; take it with client:write_lock"
+    check.raise(text:format(quote(self:name())))
   elseif not self:_left() then
     return nil, self:_not_held()
   elseif not self._may_downgrade then
     return true
   elseif self._count > 1 then
-    local text = "lock %s is held %d times by its owner, and would end as a writer's for all"
+    local text = "lock %s: a hold with count %d cannot be downgraded; first unlock it to count 1"
     return nil, text:format(quote(self:name()), self._count), "invalid"
   end
   if self._mode == "write" then

@@ -1,127 +1,144 @@
---- Distributed locks through etcd: fair, fenced, reentrant, released when their holder
--- dies, and honest about loss.
+--- Distributed locks stored in etcd: fair, fenced and reentrant. A lock is released when its holder
+-- dies, and the holder can tell when it has lost the lock.
 --
--- Everything that can go wrong at run time is answered with nil, message, code; misuse
--- (a wrong type, an unknown option) raises. Times are seconds, fractions allowed.
+-- Run-time failures return nil, message, code. Misuse (a wrong type, an unknown option) raises an
+-- error. Times are seconds; fractions are allowed.
 -- @module etcdlock
 local Client = require "etcdlock.client"
 local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
-local finally = require "etcdlock.finally"
+local coroutines = require "etcdlock.coroutines"
 local host = require "etcdlock.wait.host"
-local on_first_use = require "etcdlock.on_first_use"
 
 local M = { _VERSION = "0.2.0" }
 
--- `first` is the first argument of the function `name`, to be called like `shown`.
-local function refuse_colon(first, name, shown)
+-- Raises if the function `name` was called with a colon: `first` is its first argument. `usage`
+-- shows the right call.
+local function refuse_colon(first, name, usage)
   if first == M then
-    check.raise(string.format("%s: it is called with a dot, %s, not with a colon", name, shown))
+    check.raise(string.format("%s: call it with a dot, %s, not with a colon", name, usage))
   end
 end
 
---- Makes a client for one etcd cluster. Sends nothing before the first use.
+--- Creates a client of one etcd cluster. Sends no request: the client connects on first use.
 -- @tparam[opt] connect_options opts
 -- @treturn client
--- @fail invalid, nomem, forked, context: `forked` in a process that was forked after its
---   parent had connected, `context` in nginx's `init_by_lua`
+-- @fail invalid, nomem, forked, context: `invalid` if the value of an option or variable is not
+--   allowed, `nomem` if memory, threads or descriptors do not suffice, `forked` in a process that
+--   was forked after its parent had connected, `context` in nginx's `init_by_lua`
 -- @raise for an unknown option, a wrong type
 function M.connect(opts)
   refuse_colon(opts, "etcdlock.connect", "etcdlock.connect{…}")
-  local known, message, code = connect_options.read(opts)
-  if not known then
+  local settings, message, code = connect_options.read(opts)
+  if not settings then
     return nil, message, code
   end
   message, code = host.too_early()
   if message then
     return nil, message, code
   end
-  local client
-  client, message, code = core.connect(known)
-  if not client and code == "invalid" then
-    message = connect_options.name_source(known, message)
+  local core_client
+  core_client, message, code = core.connect(settings)
+  if not core_client and code == "invalid" then
+    message = connect_options.name_source(settings, message)
   end
-  if not client then
+  if not core_client then
     return nil, message, code
   end
-  host.connected(client)
-  return Client.new(client, known)
+  host.connected(core_client)
+  return Client.new(core_client, settings)
 end
 
--- The default client, made on first use with connect's defaults: client | nil,
--- message, code. One per process. For here and resty.etcdlock.
-M._default = on_first_use(M.connect)
+-- Returns a function that returns a client of connect(opts); nil, message, code if that fails. The
+-- first call creates the client. A call after the client was closed creates another one. For
+-- resty.etcdlock and the default client.
+function M._connect_on_first_use(opts)
+  local client
+  return function()
+    if client and client._core:usable() then
+      return client
+    end
+    local message, code
+    client, message, code = M.connect(opts)
+    return client, message, code
+  end
+end
 
---- Runs a function under a lock of the default client: one per process, made on first use
--- with the defaults of `connect`.
--- @tparam string name
+-- Returns the default client, one per process: client | nil, message, code.
+M._default_client = M._connect_on_first_use()
+
+--- Runs a function while the default client holds a lock. All calls in a process share that client.
+-- The first call creates it with the defaults of `connect`.
+-- @tparam string name name of the lock
 -- @tparam[opt] lock_options opts may be left out
 -- @tparam body fn called with the lock
 -- @treturn true
--- @treturn any what `fn` has returned
+-- @treturn any results of `fn`
 -- @fail as client:with_lock, etcdlock.connect
--- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 function M.with_lock(name, opts, fn)
   refuse_colon(name, "etcdlock.with_lock", "etcdlock.with_lock(…)")
-  local client, message, code = M._default()
+  local client, message, code = M._default_client()
   if not client then
     return nil, message, code
   end
   return client:with_lock(name, opts, fn)
 end
 
---- Makes one page of several that `client:metrics` has answered. What has the same name and
--- labels in them is added up.
--- @function join_metrics
+--- Joins several results of `client:metrics` into one page. Values with the same name and labels
+-- are added.
 -- @tparam {string,...} texts
 -- @treturn string
 -- @fail never
 function M.join_metrics(texts)
-  return require "etcdlock.metrics".join(texts)
+  return require("etcdlock.metrics").join(texts)
 end
 
---- Tells where the last error came from that went through a `with_lock`. Only needed before
--- Lua 5.4 and in coroutines; elsewhere, whoever catches the error still finds the stack.
+--- Returns the stack traceback of the last error that left a function run by a `with_lock` call.
+-- Only needed before Lua 5.4, and in coroutines. Elsewhere the stack still exists when the caller
+-- catches the error.
 -- @function traceback
 -- @treturn string|nil nil if there was no error
 -- @fail never
-M.traceback = finally.traceback
+M.traceback = coroutines.get_traceback
 
---- What the third result of a call that fails may be: for programs. The second is a
--- message, for people. Any call that asks etcd may answer `unavailable`, `unauthenticated`,
+--- The third result of a call that fails. Programs use the code; the second result is a message for
+-- people. A call that sends a request to etcd may fail with `unavailable`, `unauthenticated`,
 -- `denied`, `no_space`, `invalid`, `conflict`, `protocol`, `nomem`, `closed`, `forked`, `context`
--- and `premature`: these are "a request's".
+-- and `premature`. This reference calls them "a request's".
 -- @table code
--- @field timeout the lock was not free in time
--- @field locked a try found it taken
--- @field deadlock this wait could never end: another owner in this program holds it
--- @field not_held it is released already; or not that token's
--- @field lost it was ours, or our entry in the queue was, and is no longer
--- @field cancelled the wait was given up by `pending:cancel()`
+-- @field timeout the lock was not free within the timeout
+-- @field locked a try found that another owner holds the lock
+-- @field deadlock the wait would never end, because an owner in this process holds the lock
+-- @field not_held the hold was released before; or no entry has that token
+-- @field lost the hold, or the key of the waiter, was lost
+-- @field cancelled `pending:cancel()` has cancelled the wait
 -- @field closed the client was closed
--- @field unavailable etcd can't be reached, or did not answer in time
--- @field unauthenticated etcd wants a user, another one, or a client certificate
--- @field denied this user may not do that, or etcd wants a client certificate
+-- @field unavailable etcd is unreachable, or did not answer in time
+-- @field unauthenticated etcd requires a user, a client certificate, or a valid password or token
+-- @field denied the user lacks the permission, or etcd requires a client certificate
 -- @field no_space etcd's database is full
--- @field invalid a value that can't work, or etcd rejects the request
--- @field conflict another cluster answers than the one we began with: connect anew
--- @field context waiting is not possible in this place of nginx or of an event loop
--- @field premature in nginx: the worker exits, and its timers take no lock and wait for none
---   any more
+-- @field invalid a value is not allowed, or etcd rejects the request
+-- @field conflict another cluster answers than at first: create a new client
+-- @field context this place in nginx or in an event loop does not allow a wait
+-- @field premature in nginx: the worker is exiting, and its timers can no longer take a lock or
+--   wait for one
 -- @field forked the client belongs to the parent process
--- @field protocol the other end does not speak etcd's v3 API
--- @field nomem no memory, or no room for threads or descriptors
+-- @field protocol the server does not speak the API of etcd 3
+-- @field nomem out of memory, threads or descriptors
 
---- What `lock:on_lost` and `lock:wait_lost` tell.
+--- The reason for which a hold was lost, as `lock:on_lost` and `lock:wait_lost` report it.
 -- @table reason
--- @field expired no proof in time that the session's lease lives: etcd out of reach, or we
+-- @field expired the lease was not proven alive in time: etcd was unreachable, or this process
 --   stood still
--- @field revoked the lease was revoked; it may be seen as `deleted`, as its keys go with it
+-- @field revoked the lease was revoked. The loss may also be reported as `deleted`, because etcd
+--   deletes the lease's keys
 -- @field deleted the key was deleted
--- @field replaced somebody overwrote our key and took it off our lease, so that it blocks nobody
--- @field cluster_changed another cluster answers, or an earlier state of ours: wiped, or
---   restored from a backup
--- @field max_hold that time has passed
+-- @field replaced another client overwrote the key and detached it from the lease. Such a key
+--   blocks nobody
+-- @field cluster_changed another cluster answers, or an earlier state of the same one: it was
+--   wiped, or restored from a backup
+-- @field max_hold the time of `max_hold`, or of `lock:expire`, is over
 
 return M

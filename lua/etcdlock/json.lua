@@ -1,31 +1,31 @@
---- JSON that does not depend on the locale.
+--- JSON that is the same in every locale.
 local cjson = require "cjson.safe"
 local core = require "etcdlock.core"
 
 local M = {}
 
--- An instance of cjson reads and writes numbers with the decimal point that the locale had when the
--- instance was made, and a program may call os.setlocale at any time.
+-- An instance of cjson reads and writes numbers with the decimal point of the locale in which the
+-- instance was created, and a program may call os.setlocale at any time.
 local instance, instance_point
 
-local function current()
+local function get_instance()
   local point = core.decimal_point()
   if not instance or point ~= instance_point then
-    -- cjson aborts the process if it makes an instance while the point has several bytes (ps_AF).
+    -- If the decimal point has several bytes (locale ps_AF), cjson.new aborts the process.
     instance = #point == 1 and cjson.new() or instance or cjson
     instance_point = point
   end
   return instance
 end
 
---- The JSON of `value`; raises for what has none.
+--- Returns `value` as JSON. Raises if JSON cannot represent it.
 function M.encode(value)
-  return assert(current().encode(value))
+  return assert(get_instance().encode(value))
 end
 
---- The value that `json` stands for; nil, message if it is no JSON.
+--- Returns the value of the text `json`; nil, message if it is not JSON.
 function M.decode(json)
-  return current().decode(json)
+  return get_instance().decode(json)
 end
 
 return M

@@ -1,112 +1,112 @@
---- What our key in a queue says about us: a small JSON object, read by
--- client:queue and by whoever looks into etcd; other clients ignore it.
+--- The label: the value of a lock's key, a small JSON object that describes the client.
+-- client:queue shows it, and so do tools that read etcd. Other clients ignore it.
 local core = require "etcdlock.core"
 local json = require "etcdlock.json"
 local names = require "etcdlock.names"
-local numbers = require "etcdlock.numbers"
+local to_string = require("etcdlock.text").to_string
 
 local M = {}
 
--- Most say nothing else than who and when: the label of this second, and the process
--- that it is of.
-local plain, plain_since, plain_pid
+-- Most labels contain only the host, the process and the second, so the last one is kept for its
+-- second and process.
+local plain_label, plain_since, plain_pid
 
 local function write_plain(pid, since)
   if since ~= plain_since or pid ~= plain_pid then
-    plain = json.encode { host = core.host(), pid = pid, since = since }
+    plain_label = json.encode { host = core.host(), pid = pid, since = since }
     plain_since, plain_pid = since, pid
   end
-  return plain
+  return plain_label
 end
 
---- The label of a request: who (host, pid, owner if it has a name), since when
--- (unix seconds), for how long nobody follows a crash, and the caller's own value. Of
--- several names, which are given with their prefix, the key of the first tells all, and
--- the others which is the first: the labels of both, with a NUL in between.
-function M.write(request)
-  local owner, fulls = request.said, request.fulls
-  local named = type(owner) == "string" or type(owner) == "number"
+--- Returns the label of an acquisition: host, pid, since (Unix seconds), owner (if it is a string
+-- or a number), value and lock_delay (if they are given). For several names, the key of the first
+-- name contains all full names, and the other keys contain the first one: the result is both
+-- labels, with a NUL between them.
+function M.write(acquisition)
+  local owner, full_names = acquisition.given_owner, acquisition.full_names
+  local has_owner = type(owner) == "string" or type(owner) == "number"
   local pid, since = core.pid(), os.time()
-  if #fulls == 1 and not (named or request.value) and request.lock_delay == 0 then
+  if #full_names == 1 and not (has_owner or acquisition.value) and acquisition.lock_delay == 0 then
     return write_plain(pid, since)
   end
   local label = {
     host = core.host(),
     pid = pid,
     since = since,
-    owner = named and numbers.text(owner) or nil,
-    value = request.value,
-    lock_delay = request.lock_delay > 0 and request.lock_delay or nil,
+    owner = has_owner and to_string(owner) or nil,
+    value = acquisition.value,
+    lock_delay = acquisition.lock_delay > 0 and acquisition.lock_delay or nil,
   }
-  if #fulls == 1 then
+  if #full_names == 1 then
     return json.encode(label)
   end
-  label.first = fulls[1]
-  local others = json.encode(label)
-  label.first, label.names = nil, fulls
-  return json.encode(label) .. "\0" .. others
+  label.first = full_names[1]
+  local other_label = json.encode(label)
+  label.first, label.names = nil, full_names
+  return json.encode(label) .. "\0" .. other_label
 end
 
--- Other clients write what they like: a field counts only if a client of ours could have
--- written it.
+-- ---- reading ----
+-- Other clients may write any value. A field counts only if this library could have written it.
 
--- Above that a float is no exact integer; and 1e999 is infinite.
+-- Above this, a float is not an exact integer; 1e999 is infinite.
 local INTEGER_MAX = 2 ^ 53
--- Bytes of a host name; Linux allows 64.
+-- Bytes of a host name. Linux allows 64.
 local HOST_MAX = 255
 
---- JSON's numbers are floats on some Luas.
-local function integer(value)
+local function to_integer(value)
+  -- In some Lua versions the numbers of JSON are floats.
   return type(value) == "number" and math.abs(value) <= INTEGER_MAX and math.floor(value) or nil
 end
 
-local function seconds(value)
+local function to_seconds(value)
   return type(value) == "number" and value >= 0 and value <= INTEGER_MAX and value or nil
 end
 
-local function text(value)
+local function to_text(value)
   return type(value) == "string" and value or nil
 end
 
-local function host(value)
+local function to_host(value)
   return type(value) == "string" and #value <= HOST_MAX and value or nil
 end
 
-local function full_name(value)
-  return type(value) == "string" and names.is_full(value) and value or nil
+local function to_full_name(value)
+  return type(value) == "string" and names.is_full_name(value) and value or nil
 end
 
--- The different names of a multi-lock.
-local function full_names(value)
-  local found, seen = {}, {}
+-- Returns the list if it contains different full names, at most as many as a multi-lock may have.
+local function to_full_names(value)
+  local list, seen = {}, {}
   for i, name in ipairs(type(value) == "table" and value or {}) do
-    if i > core.MULTI_MAX or not full_name(name) or seen[name] then
+    if i > core.MULTI_MAX or not to_full_name(name) or seen[name] then
       return nil
     end
-    found[i], seen[name] = name, true
+    list[i], seen[name] = name, true
   end
-  return found[1] and found
+  return list[1] and list
 end
 
---- The fields of a label; none if it isn't one of ours.
-function M.read(said)
-  local label = json.decode(said)
+--- Returns the fields of a label; an empty table if `value` is not a label of this library.
+function M.read(value)
+  local label = json.decode(value)
   if type(label) ~= "table" then
     return {}
   end
-  local machine, pid, since = host(label.host), integer(label.pid), integer(label.since)
-  if not (machine and pid and since) then
+  local host, pid, since = to_host(label.host), to_integer(label.pid), to_integer(label.since)
+  if not (host and pid and since) then
     return {}
   end
   return {
-    host = machine,
+    host = host,
     pid = pid,
     since = since,
-    owner = text(label.owner),
-    value = text(label.value),
-    lock_delay = seconds(label.lock_delay),
-    names = full_names(label.names),
-    first = full_name(label.first),
+    owner = to_text(label.owner),
+    value = to_text(label.value),
+    lock_delay = to_seconds(label.lock_delay),
+    names = to_full_names(label.names),
+    first = to_full_name(label.first),
   }
 end
 

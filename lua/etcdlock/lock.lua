@@ -1,27 +1,25 @@
---- A lock that was acquired: what its holder can ask, and how it lets go.
+--- A lock that was acquired: its state, its release and its loss.
 -- @classmod lock
 -- @alias Lock
 local check = require "etcdlock.check"
+local format_number = require("etcdlock.text").format_number
 local guarded = require "etcdlock.guarded"
 local host = require "etcdlock.wait.host"
-local loss = require "etcdlock.loss"
 local of_lock = require "etcdlock.wait.of_lock"
-local quote = require("etcdlock.characters").quote
+local of_news = require "etcdlock.wait.of_news"
+local quote = require("etcdlock.text").quote
 
 local Lock = {}
 Lock.__index = Lock
 Lock.__name = "etcdlock.lock"
 
--- How long unlock waits for etcd to confirm; the release goes on behind it.
-local RELEASE_WAIT = 2
+-- Seconds for which unlock waits for etcd's confirmation. The release goes on in the background.
+local RELEASE_TIMEOUT = 2
 
--- ---- state ----
+-- ---- for other modules ----
 
-Lock._forked = loss.forked
-Lock._not_held = loss.not_held
-
--- Is the hold alive right now? Asks nobody. For holds.lua, loss.lua,
--- losses.lua, guarded.lua and here.
+-- Returns the seconds for which the hold is valid at least; nil if the lock is not held. Sends no
+-- request.
 function Lock:_left()
   if self._count == 0 then
     return nil
@@ -30,17 +28,45 @@ function Lock:_left()
   return self._core:left()
 end
 
--- Raises for other locks than a leader's. For guarded.lua and here.
+-- Returns message, "forked" if another process acquired the lock; nil if not.
+function Lock:_find_fork()
+  local usable, message, code = self._client._core:usable()
+  if not usable and code == "forked" then
+    return message, code
+  end
+end
+
+-- Returns why the lock is not held: message, code.
+function Lock:_not_held()
+  local message, code = self:_find_fork()
+  if code then
+    return message, code
+  end
+  local reason, details = self._core:loss()
+  if reason == "closed" then
+    return string.format("lock %s: the client was closed", quote(self:name())), "closed"
+  elseif reason then
+    return string.format("lock %s was lost: %s", quote(self:name()), details), "lost"
+  elseif self._core:is_outlived() then
+    local text = "lock %s ended with the request that held it"
+    return text:format(quote(self:name())), "not_held"
+  end
+  return string.format("lock %s is not held", quote(self:name())), "not_held"
+end
+
+-- Raises unless the lock is that of a leader.
 function Lock:_check_leader(where)
   if self._mode ~= "leader" then
-    check.raise(string.format("%s: lock %s is no leader's, wanted one of campaign", where,
+    check.raise(string.format("%s: lock %s is not a leader's; get one by election:campaign", where,
       quote(self:name())))
   end
 end
 
---- Tells whether the lock is still ours. Local, cheap: no request, and no mutex while it is.
+-- ---- state ----
+
+--- Tells whether the lock is held now. Sends no request, and while the lock is held takes no mutex.
 -- @treturn[1] true
--- @treturn[1] seconds for which that may be relied on
+-- @treturn[1] seconds for which the hold is valid at least
 -- @treturn[2] false
 -- @treturn[2] code `lost`, `not_held`, `closed` or `forked`
 function Lock:held()
@@ -48,74 +74,74 @@ function Lock:held()
   if left then
     return true, left
   end
-  self._client._losses:tell()
+  self._client._loss_listeners:call_due()
   self._client._events:deliver()
   local _, code = self:_not_held()
   return false, code
 end
 
---- Tells for how long it may be relied on. Local, cheap.
--- @treturn seconds 0 if it isn't held
+--- Returns the seconds for which the hold is valid at least. Sends no request.
+-- @treturn seconds 0 if the lock is not held
 -- @fail never
 function Lock:remaining()
   return self:_left() or 0
 end
 
---- Tells the fencing token: the create_revision of our key. It never falls, and grows from
--- client to client; a resource that remembers the largest one can refuse a late holder.
--- Those who hand the lock on to each other share one; of readers and permits several are
--- valid at a time.
+--- Returns the fencing token: the create_revision of the lock's key. A token of a later hold is
+-- never smaller, and larger if another client holds the lock. A resource that remembers the largest
+-- token can refuse a late write of an earlier holder. Owners of one client that hand the lock to
+-- each other share a token. Of readers and permits, several tokens are valid at a time.
 -- @treturn token
 -- @fail never
 function Lock:token()
   return self._core:token()
 end
 
---- Tells how many `unlock` calls are due.
--- @treturn count 0 after the last
+--- Returns the number of `unlock` calls after which the lock is released.
+-- @treturn count 0 after the last one
 -- @fail never
 function Lock:count()
   return self._count
 end
 
---- Tells the name it was asked for by, without the client's prefix.
--- @treturn string a space stands between one and the next where there are several
+--- Returns the name of the lock, without the client's prefix.
+-- @treturn string for a `multi_lock`: the names, with spaces between them
 -- @fail never
 function Lock:name()
-  return self._request.name
+  return self._acquisition.name
 end
 
---- Tells the names it was asked for by.
--- @treturn {string,...} one only where it is no `multi_lock`
+--- Returns the names of the lock, without the client's prefix.
+-- @treturn {string,...} one name, except for a `multi_lock`
 -- @fail never
 function Lock:names()
-  return { (table.unpack or unpack)(self._request.names) } -- luacheck: ignore unpack
+  return { (table.unpack or unpack)(self._acquisition.names) } -- luacheck: ignore unpack
 end
 
---- What `lock:mode` tells.
+--- The kinds of lock that `lock:mode` returns.
 -- @table mode
--- @field lock of `client:lock`
--- @field read a reader's
--- @field write a writer's
--- @field permit of a semaphore
--- @field multi several names at once
--- @field leader of an election
+-- @field lock a lock of `client:lock`
+-- @field read a read lock, or a write lock after `lock:downgrade`
+-- @field write a write lock
+-- @field permit a permit of a semaphore
+-- @field multi a lock of several names
+-- @field leader the lock of an election's leader
 
---- Tells what kind of lock it is.
+--- Returns the kind of lock.
 -- @treturn mode
 -- @fail never
 function Lock:mode()
   return self._mode
 end
 
---- Tells its key in etcd.
--- @treturn string the first one's where there are several names
+--- Returns the lock's key in etcd.
+-- @treturn string for a `multi_lock`: the key of its first name
 -- @fail never
 function Lock:key()
   return self._core:key()
 end
 
---- Tells its lease.
+--- Returns the lease ID of the lock's key.
 -- @treturn string in hex
 -- @fail never
 function Lock:lease()
@@ -133,35 +159,29 @@ function Lock:__tostring()
   return string.format("etcdlock.lock %s (%s)", quote(self:name()), state)
 end
 
--- ---- letting go ----
+-- ---- release ----
 
-local function tell_released(self, core_lock)
-  local events = self._client._events
-  if events.is_on then
-    events:report_released(self, core_lock:held_for())
-  end
-end
-
--- Lets go of the core's lock: was it held?
+-- Releases the core lock. Returns true if it was held.
 local function release(self)
-  local client = self._client
-  local was_held = self._core:release()
-  client._losses:leave(self, not was_held)
-  if was_held then
-    tell_released(self, self._core) -- while etcd is on its way to hear of it
+  local client, core_lock = self._client, self._core
+  local was_held = core_lock:release()
+  client._loss_listeners:remove(self, not was_held)
+  if was_held and client._events.is_on then
+    client._events:report_released(self, core_lock:held_for()) -- while the request is on its way
   end
   return was_held
 end
 
--- Waits for etcd to confirm: true | nil, message, code. Where nobody can wait, it is
--- on its way.
+-- Waits until etcd has confirmed the release: true | nil, message, code. Where no wait is possible,
+-- returns true at once.
 local function await_release(self)
   local client = self._client
   if host.refusal(client._wakeups.chosen) then
     return true
   end
   local released, message, code = client:_await(of_lock.Released, {
-    core_lock = self._core, tie = self._tie, limit = client:_outage() and 0 or RELEASE_WAIT,
+    core_lock = self._core, tie = self._tie,
+    limit = client:_find_outage() and 0 or RELEASE_TIMEOUT,
   })
   if released == nil then
     local text = "lock %s: etcd has not confirmed the release yet; it goes on"
@@ -170,20 +190,24 @@ local function await_release(self)
   return released, message, code
 end
 
---- Lets go once; the last of as many calls as there were locks releases it. May be repeated,
--- can't free anybody else's lock. It waits 2 s at most for etcd to confirm; where it can't
--- be waited for (in some phases of nginx) the answer is true as soon as the release is on its
--- way. A `local lock <close>` (Lua 5.4) that goes out of scope is released too. A lock that
--- has ended with its request in nginx is released already, which is true.
+--- Decrements the count, and at 0 releases the lock: the client deletes its key, or hands it to the
+-- next waiter of the same client. The call waits up to 2 s for etcd's confirmation. Where no wait
+-- is possible (in some phases of nginx), it returns true at once, and the request is on its way.
+--
+-- At count 0 the lock counts as released when the call starts, whatever the result. The call never
+-- deletes the key of another client, so it may be repeated. In Lua 5.4, a `local lock <close>` is
+-- released at the end of its scope. If the lock ended with its request in nginx, the call returns
+-- true.
 -- @treturn true
--- @fail not_held, lost, or a request's: `lost` if it was lost before, `unavailable` if it is
---   not ours any more, but etcd has not confirmed: the release goes on in the background
+-- @fail not_held, lost, or a request's: `not_held` if the lock was released before, `lost` if it
+--   was lost before, `unavailable` if etcd has not confirmed the release within 2 s. The release
+--   then goes on in the background
 -- @raise never
 function Lock:unlock()
   if self._count == 0 then
     return nil, string.format("lock %s is not held", quote(self:name())), "not_held"
   end
-  local message, code = self:_forked()
+  local message, code = self:_find_fork()
   if code then
     return nil, message, code
   end
@@ -194,8 +218,8 @@ function Lock:unlock()
     end
     return nil, self:_not_held()
   end
-  self._client._holds:remove(self)
-  self._client._losses:expect_no_news(self)
+  self._client._held_locks:remove(self)
+  self._client._loss_listeners:disarm(self)
   local released
   if release(self) then
     released, message, code = await_release(self)
@@ -212,25 +236,25 @@ function Lock:unlock()
   return nil, message, code
 end
 
---- Gives the lead up: a leader's `unlock`. If etcd did not answer a request of `campaign` in time,
--- it may apply that request after `resign`: observers then see this candidate as leader again,
--- with another token, until its client finds and deletes that key, which takes about 8 s at most
--- while etcd answers.
+--- Gives up the leadership: `unlock` for a leader. If etcd did not answer a request of `campaign`
+-- in time, it may apply that request after `resign`. Observers then see this candidate as leader
+-- again, with another token, until its client has found and deleted that key. This takes at most
+-- about 8 s while etcd answers.
 -- @treturn true
 -- @fail as lock:unlock
--- @raise for a lock that is no leader's
+-- @raise for a lock that is not a leader's
 function Lock:resign()
   self:_check_leader "lock:resign"
   return self:unlock()
 end
 
---- Sets the hard end of the hold, whatever `max_hold` was.
--- @tparam seconds seconds from now, above 0
+--- Sets the time at which the hold ends by itself, and replaces `max_hold`.
+-- @tparam seconds seconds time from now, more than 0
 -- @treturn true
 -- @fail lost, not_held, closed, forked
 -- @raise for a wrong type, for 0 or less, for inf
 function Lock:expire(seconds)
-  check.some_seconds("lock:expire", "seconds", seconds)
+  check.positive_seconds("lock:expire", "seconds", seconds)
   if not self:_left() or not self._core:expire(seconds) then
     return nil, self:_not_held()
   end
@@ -243,15 +267,84 @@ function Lock:__close()
   self:unlock()
 end
 
--- ---- being told ----
+-- ---- loss ----
 
--- Described in loss.lua.
-Lock.on_lost = loss.on_lost
-Lock.wait_lost = loss.wait_lost
+--- Registers a function that is called once if the lock is lost. It never runs by itself or on
+-- another thread. A later call of the same client runs it: `held` or `check` of a lost lock, any
+-- call that takes a lock, or a call that waits (except `unlock`). If the lock is lost already,
+-- `on_lost` runs it at once.
+--
+-- Such a call runs the functions of all lost locks, in the order in which the locks got their first
+-- one. If a function raises an error, the call runs the others and then raises the first error. In
+-- nginx, a call runs only the functions of locks of its own request, and of locks that belong to no
+-- request.
+-- @tparam listener fn called with the lock and the reason
+-- @treturn true
+-- @fail not_held: if the lock was released before
+-- @raise for a wrong type
+function Lock:on_lost(fn)
+  check.callable("lock:on_lost", "fn", fn)
+  if self._count == 0 then
+    return nil, string.format("lock %s is not held", quote(self:name())), "not_held"
+  end
+  self._client._loss_listeners:add(self, fn)
+  return true
+end
+
+-- The kind of wait for the end of the hold of `wait.lock`. Several coroutines may wait for one
+-- lock.
+local Ended = of_news("arm", "disarm", function(wait, seconds)
+  wait.lock:_left() -- detects an expiry that the I/O thread has not noticed yet
+  return wait.subject:wait_ended(seconds) or nil
+end)
+
+local arm = Ended.arm
+
+function Ended.arm(wait, number)
+  return wait.lock._count > 0 and arm(wait, number)
+end
+
+local function await_loss(self, timeout)
+  local wait = { subject = self._core, news = "ended", lock = self, limit = timeout }
+  local ended, message, code = self._client:_await(Ended, wait)
+  wait:disarm()
+  return ended, message, code
+end
+
+--- Waits until the lock is lost.
+-- @tparam[opt] seconds timeout time to wait; nil: no limit
+-- @treturn reason
+-- @fail timeout, not_held, closed, forked, context, premature: `not_held` if the lock was released
+--   instead, also during the wait
+-- @raise for a wrong type
+function Lock:wait_lost(timeout)
+  check.seconds("lock:wait_lost", "timeout", timeout)
+  local message, code = self:_find_fork()
+  if not code then
+    message, code = host.refusal(self._client._wakeups.chosen)
+  end
+  if code then
+    return nil, message, code
+  end
+  local ended
+  ended, message, code = await_loss(self, timeout)
+  if ended == false then
+    return nil, message, code
+  elseif not ended then
+    local text = "lock %s was not lost within %s s"
+    return nil, text:format(quote(self:name()), format_number("%g", timeout)), "timeout"
+  end
+  self._client._loss_listeners:call_due()
+  message, code = self:_not_held()
+  if code == "lost" then
+    return (self._core:loss())
+  end
+  return nil, message, code
+end
 
 -- ---- guarded access ----
 
--- Described in guarded.lua.
+-- guarded.lua describes them.
 Lock.check = guarded.check
 Lock.put = guarded.put
 Lock.delete = guarded.delete
@@ -262,21 +355,24 @@ Lock.proclaim = guarded.proclaim
 
 check.methods(Lock, "lock")
 
--- Wraps a core lock that is held. For acquire.lua only.
-function Lock.new(client, core_lock, request, tie)
+-- Creates the lock of a core lock that is held, for acquire.lua.
+function Lock.new(client, core_lock, acquisition, tie)
   return setmetatable({
     _core = core_lock,
     _client = client,
-    _request = request, -- of acquire.lua, by which it was taken
-    _mode = request.mode,
-    _may_downgrade = request.mode == "write", -- until etcd has confirmed it
-    _says = request.says, -- of a leader
-    _sharers = nil, -- those who hold beside it: holds.lua's
-    _max_hold = request.max_hold,
-    _tie = tie,
-    _count = 1,
-    _run = nil, -- of the with_lock that has taken it: host.run's
-    _handlers = nil, -- and _news: losses.lua's
+    _acquisition = acquisition, -- of acquire.lua
+    _mode = acquisition.mode, -- "read" after lock:downgrade
+    -- True for a write lock until etcd has confirmed lock:downgrade.
+    _may_downgrade = acquisition.mode == "write",
+    -- The value of a leader; nil if it is unknown whether etcd has the last one.
+    _leader_value = acquisition.leader_value,
+    _sharers = nil, -- set of held_locks.lua that contains this lock
+    _max_hold = acquisition.max_hold, -- seconds; lock:expire changes it
+    _tie = tie, -- of host.tie
+    _count = 1, -- number of unlock calls that are due
+    _run = nil, -- of host.run, while the with_lock that took the lock runs its function
+    _listeners = nil, -- list of functions of on_lost that were not called yet
+    _loss_number = nil, -- wake-up number by which the core reports the loss
   }, Lock)
 end
 

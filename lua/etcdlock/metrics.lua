@@ -4,10 +4,13 @@
 -- A program can use millions of lock names, and each label value costs memory here and in
 -- Prometheus. So the label of a lock is not its name: it is the first pattern of the option
 -- `metrics` that fits the name, or the result of a function given there.
-local characters = require "etcdlock.characters"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local numbers = require "etcdlock.numbers"
+local format_number = require("etcdlock.text").format_number
+local quote = require("etcdlock.text").quote
+local replace = require("etcdlock.text").replace
+local to_number = require("etcdlock.text").to_number
+local to_string = require("etcdlock.text").to_string
 
 local Metrics = {}
 Metrics.__index = Metrics
@@ -146,11 +149,11 @@ end
 -- Replaces each byte that is not UTF-8 by \xHH: Prometheus rejects the whole page for one such
 -- byte.
 local function to_utf8(text)
-  return characters.replace(text, "^[%z\1-\127]+", keep_character, hex_of)
+  return replace(text, "^[%z\1-\127]+", keep_character, hex_of)
 end
 
 local function format_value(value)
-  return value % 1 == 0 and string.format("%.0f", value) or numbers.format("%.9g", value)
+  return value % 1 == 0 and string.format("%.0f", value) or format_number("%.9g", value)
 end
 
 -- Returns `name="value",…` for `labels`, a list of { name, value }.
@@ -194,12 +197,12 @@ function Metrics.check_labels(where, labels)
     if type(name) ~= "string" or not name:find "^[A-Za-z_][A-Za-z0-9_]*$" or name:find "^__"
       or RESERVED[name] then
       check.raise(string.format("%s: labels: %s is reserved or no valid label name;"
-        .. " choose another one of letters, digits and _", where, characters.quote(tostring(name))))
+        .. " choose another one of letters, digits and _", where, quote(tostring(name))))
     elseif type(value) ~= "string" and type(value) ~= "number" then
       check.raise(string.format("%s: labels.%s = %s, wanted a string", where, name,
         tostring(value)))
     end
-    list[#list + 1] = { name, numbers.text(value) }
+    list[#list + 1] = { name, to_string(value) }
   end
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list
@@ -209,7 +212,7 @@ local function add_histogram(samples, label, buckets)
   local count = 0
   for i = 1, #BOUNDS + 1 do
     count = count + buckets[i]
-    local le = BOUNDS[i] and numbers.format("%g", BOUNDS[i]) or "+Inf"
+    local le = BOUNDS[i] and format_number("%g", BOUNDS[i]) or "+Inf"
     samples[#samples + 1] = { count, { { "lock", label }, { "le", le } }, "_bucket" }
   end
   samples[#samples + 1] = { buckets.sum, { { "lock", label } }, "_sum" }
@@ -281,7 +284,7 @@ local function add_sample(family, line)
     family.series[#family.series + 1] = series
   end
   if series then
-    family.values[series] = (family.values[series] or 0) + numbers.read(value)
+    family.values[series] = (family.values[series] or 0) + to_number(value)
   end
 end
 
@@ -306,7 +309,7 @@ end
 --- Returns one page made of `texts`, a list of pages; see join_metrics in init.lua.
 function Metrics.join(texts)
   if type(texts) ~= "table" then
-    check.raise("etcdlock.join_metrics: texts = " .. numbers.text(texts) .. ", wanted a list")
+    check.raise("etcdlock.join_metrics: texts = " .. to_string(texts) .. ", wanted a list")
   end
   local families, lines = {}, {}
   for i, text in ipairs(texts) do

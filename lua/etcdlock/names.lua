@@ -1,16 +1,20 @@
---- The names by which callers ask for locks: which they may be, and how they are shown.
+--- Names of locks: which names are allowed, and how messages show them. A full name is a name with
+-- the client's prefix in front.
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local numbers = require "etcdlock.numbers"
-local quote = require("etcdlock.characters").quote
+local quote = require("etcdlock.text").quote
+local to_string = require("etcdlock.text").to_string
 
 local M = {}
 
 local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
 
--- What is wanted of a name for whose `reserved` end, with the prefix or without, there are keys
--- of another kind.
-local function without_end(reserved, prefix, name)
+-- Bytes of a list of names that messages show.
+local JOINED_MAX = 80
+
+-- Returns what is wanted instead of a name that ends, itself or with its prefix, in `reserved`:
+-- below such a name there are keys of another kind.
+local function describe_wanted(reserved, prefix, name)
   local with = name:sub(-#reserved) == reserved and ""
     or string.format("with the prefix %s ", quote(prefix))
   local wanted = 'a name that %sdoes not end in "%s", because etcdlock keeps other keys below "%s";'
@@ -18,68 +22,66 @@ local function without_end(reserved, prefix, name)
   return wanted:format(with, reserved, reserved)
 end
 
-local function has_valid_bytes(full)
-  return #full <= NAME_MAX and not full:find "%z"
+local function has_valid_bytes(full_name)
+  return #full_name <= NAME_MAX and not full_name:find "%z"
 end
 
---- Could that be a lock's name with the client's prefix, read from etcd?
-function M.is_full(full)
-  return full ~= "" and has_valid_bytes(full) and not core.reserved_end(full)
+--- Returns true if `full_name`, read from etcd, can be the full name of a lock.
+function M.is_full_name(full_name)
+  return full_name ~= "" and has_valid_bytes(full_name) and not core.reserved_end(full_name)
 end
 
--- A lock's name with the client's prefix, or nil, message, "invalid". `field` is what it
--- is called in messages, if not "name".
-function M.full(where, prefix, name, field)
+--- Returns the full name of `name`; nil, message, "invalid" if the name is not allowed. Raises if
+-- it is not a string. `field` is what messages call the name, by default "name".
+function M.add_prefix(where, prefix, name, field)
   field = field or "name"
   check.string(where, field, name)
-  local full = prefix .. name
-  if name == "" or not has_valid_bytes(full) then
+  local full_name = prefix .. name
+  if name == "" or not has_valid_bytes(full_name) then
     local wanted = "1 to " .. (NAME_MAX - #prefix) .. " bytes, no NUL"
     return check.invalid(where, field, name, wanted)
   end
-  local reserved = core.reserved_end(full)
+  local reserved = core.reserved_end(full_name)
   if reserved then
-    return check.invalid(where, field, name, without_end(reserved, prefix, name))
+    return check.invalid(where, field, name, describe_wanted(reserved, prefix, name))
   end
-  return full
+  return full_name
 end
 
--- Several names: the same of each, or nil, message, "invalid".
-function M.fulls(where, prefix, names)
+--- Returns the full names of `names`, a list of different names; nil, message, "invalid" if one is
+-- not allowed. Raises if it is not a list of strings.
+function M.add_prefixes(where, prefix, names)
   if type(names) ~= "table" then
-    check.raise(string.format("%s: names = %s, wanted a list of names", where, numbers.text(names)))
+    check.raise(string.format("%s: names = %s, wanted a list of names", where, to_string(names)))
   end
-  local fulls, places = {}, {}
+  local full_names, indexes = {}, {}
   if #names < 1 or #names > MULTI_MAX then
     return check.invalid(where, "#names", #names, "1 to " .. MULTI_MAX .. " names")
   end
   for i = 1, #names do
     local field, name = string.format("names[%d]", i), names[i]
-    local full, message, code = M.full(where, prefix, name, field)
-    if not full then
+    local full_name, message, code = M.add_prefix(where, prefix, name, field)
+    if not full_name then
       return nil, message, code
-    elseif places[name] then
-      local wanted = "each name once, and it is names[" .. places[name] .. "]"
+    elseif indexes[name] then
+      local wanted = "each name once, and it is names[" .. indexes[name] .. "]"
       return check.invalid(where, field, name, wanted)
     end
-    fulls[i], places[name] = full, i
+    full_names[i], indexes[name] = full_name, i
   end
-  return fulls
+  return full_names
 end
 
--- So many bytes of several names are shown.
-local SHOWN_MAX = 80
-
--- What a lock of these names is called in messages.
-function M.shown(names)
+--- Returns the names with spaces between them, at most 80 bytes if there are several, for messages.
+function M.join(names)
   if #names == 1 then
     return names[1]
   end
   local text = table.concat(names, " ")
-  if #text <= SHOWN_MAX then
+  if #text <= JOINED_MAX then
     return text
   end
-  return text:sub(1, SHOWN_MAX) .. "..."
+  return text:sub(1, JOINED_MAX) .. "..."
 end
 
 return M

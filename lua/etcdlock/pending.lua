@@ -1,10 +1,9 @@
---- A lock that was asked for and is not decided yet: for programs that have an
--- event loop of their own. It can be polled, by itself or among others, by
--- whatever polls objects with pollfd, events and timeout (cqueues), with getfd
--- and dirty (luasocket), or with these, receive and close (copas).
+--- A lock that a program has asked for and that is not decided yet, for an event loop of your own.
+-- The program can poll it with cqueues (pollfd, events, timeout), with luasocket's select (getfd,
+-- dirty) and with copas (the same, receive and close).
 --
--- All that wait for one client show the same descriptor. One that is polled may
--- so be found readable for another's sake: then step answers false.
+-- All waits of a client share one descriptor. So it may be readable for another wait: `step` then
+-- returns false.
 -- @classmod pending
 -- @alias Pending
 local check = require "etcdlock.check"
@@ -13,8 +12,10 @@ local Pending = {}
 Pending.__index = Pending
 Pending.__name = "etcdlock.pending"
 
--- cqueues keeps in mind what it polls by number: it must hear of the end before
--- another descriptor gets that number.
+local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
+
+-- Tells cqueues that the descriptor is no longer polled. cqueues remembers descriptors by number,
+-- so it must forget this one before another file gets the number.
 local function unpoll(fd)
   local cqueues = package.loaded.cqueues
   if cqueues and fd then
@@ -22,19 +23,19 @@ local function unpoll(fd)
   end
 end
 
--- Hears of the end of a wait. It holds the wakeups, and not what is pending, which may be
--- forgotten.
-local Hearer = {}
-Hearer.__index = Hearer
+-- Unpolls the descriptor when a wait ends. It references the wakeups, and not the pending lock,
+-- which the program may drop.
+local Unpoller = {}
+Unpoller.__index = Unpoller
 
-function Hearer:wake()
+function Unpoller:wake()
   unpoll(self.wakeups:fd())
 end
 
--- Has the descriptor show when `core_lock` is decided; at once, for who looks at nothing
--- else, if it is already, or there is none: then there is something to step for.
-local function show(wakeups, core_lock)
-  local number = wakeups:expect(setmetatable({ wakeups = wakeups }, Hearer))
+-- Makes the client's descriptor readable when `core_lock` is decided. If it is decided already, or
+-- nil, the descriptor becomes readable at once: some programs look only at the descriptor.
+local function arm(wakeups, core_lock)
+  local number = wakeups:expect(setmetatable({ wakeups = wakeups }, Unpoller))
   if not core_lock or not wakeups.core:arm(core_lock, "decided", number) then
     wakeups.core:alarm(number, 0)
   end
@@ -43,32 +44,34 @@ local function show(wakeups, core_lock)
   end)
 end
 
-local function wait_for(self, core_lock, told)
-  self._core, self._told = core_lock, told
-  show(self._wakeups, core_lock)
+local function begin_wait(self, core_lock, on_outcome)
+  self._core, self._on_outcome = core_lock, on_outcome
+  arm(self._wakeups, core_lock)
 end
 
+-- Sets the results of `step`.
 local function decide(self, ...)
-  self._answer = { n = select("#", ...), ... }
-  self._core, self._told = nil, nil
-  if self._polled then
+  self._results = { n = select("#", ...), ... }
+  self._core, self._on_outcome = nil, nil
+  if self._is_polled then
     unpoll(self._wakeups:fd())
   end
 end
 
-local function begin(self)
-  local lock, core_lock, told, code = self._take(), nil, nil, nil
+-- Takes the lock of new_reentrant once more. If the owner has unlocked it, starts to wait for it.
+local function take_or_start(self)
+  local lock, core_lock, on_outcome, code = self._reenter(), nil, nil, nil
   if not lock then
-    core_lock, told, code = self._begin()
+    core_lock, on_outcome, code = self._start()
   end
   if core_lock then
-    wait_for(self, core_lock, told)
+    begin_wait(self, core_lock, on_outcome)
   else
-    decide(self, lock, told, code)
+    decide(self, lock, on_outcome, code) -- on_outcome is the message
   end
 end
 
-local function look(self)
+local function poll(self)
   local usable, message, code = self._wakeups.core:usable()
   if not usable and code == "forked" then
     return decide(self, nil, message, code)
@@ -77,97 +80,99 @@ local function look(self)
   local ok
   ok, message, code = self._core:wait(0)
   if ok == nil then
-    self._told(nil)
+    self._on_outcome(nil)
   else
-    decide(self, self._told(ok, message, code))
+    decide(self, self._on_outcome(ok, message, code))
   end
 end
 
---- Tells how it is going. Never blocks.
+--- Returns the outcome, or false if there is none yet. Never blocks.
 -- @treturn[1] lock
--- @treturn[2] false while it waits
--- @fail as client:lock, cancelled
+-- @treturn[2] false while the call waits
+-- @fail as client:lock, cancelled: `cancelled` after `pending:cancel`
 function Pending:step()
-  if not self._answer and not self._core then
-    begin(self)
+  if not self._results and not self._core then
+    take_or_start(self)
   end
-  if not self._answer then
-    look(self)
+  if not self._results then
+    poll(self)
   end
-  if not self._answer then
+  if not self._results then
     return false
   end
-  return (table.unpack or unpack)(self._answer, 1, self._answer.n) -- luacheck: ignore unpack
+  return unpack_list(self._results, 1, self._results.n)
 end
 
---- Gives the wait up, or releases the lock if it was decided and nobody has asked for it yet.
--- `step` answers `cancelled` from then on.
--- @treturn boolean true if it was still pending, false if `step` has told the outcome
+--- Cancels the wait. If the lock was granted and `step` has not returned it yet, releases it. Later
+-- calls of `step` fail with `cancelled`.
+-- @treturn boolean true if it was pending; false if `step` has returned the outcome already
 -- @fail never
 function Pending:cancel()
-  if self._answer then
+  if self._results then
     return false
   end
-  local message, code = "the wait for the lock was given up", "cancelled"
+  local message, code = "the wait for the lock was cancelled", "cancelled"
   if self._core then
     self._core:release()
-    self._told(false, message, code)
+    self._on_outcome(false, message, code)
   end
   decide(self, nil, message, code)
   return true
 end
 
--- ---- what loops look for ----
+-- ---- the interfaces of event loops ----
 
---- Tells whether there is something to `step` for, without waiting for the descriptor. For
--- luasocket's `select`.
+--- Returns true if `step` has something to do, without a look at the descriptor. For luasocket's
+-- `select`.
 -- @treturn boolean
 -- @fail never
 function Pending:dirty()
   return not self._core or self._core:wait(0) ~= nil
 end
 
---- Tells the client's descriptor, which is readable when any of its waits has ended. For
--- cqueues, and a loop of your own.
--- @treturn descriptor|nil nil once the client is closed
+--- Returns the client's descriptor, which is readable when one of its waits has ended. For cqueues,
+-- and for a loop of your own.
+-- @treturn descriptor|nil nil after the client was closed
 -- @fail never
 function Pending:pollfd()
-  self._polled = true
+  self._is_polled = true
   return (self._wakeups:fd())
 end
 
---- Tells the same to luasocket's `select`, which wants one even where there is nothing to poll.
+--- Returns the client's descriptor for luasocket's `select`, which needs a number also after the
+-- client was closed: then 0.
 -- @treturn descriptor
 -- @fail never
 function Pending:getfd()
   return self._wakeups:fd() or 0
 end
 
---- Has `copas.receive(pending)` yield until `step` has an answer, and return that.
+--- Returns the outcome for `copas.receive(pending)`, which yields until there is one.
 -- @treturn lock
--- @fail as pending:step: and nil, `timeout` while it waits, as copas wants it
+-- @fail as pending:step: and nil, `timeout` while the call waits, as copas expects
 function Pending:receive()
   local lock, message, code = self:step()
   if lock == false then
-    return nil, "timeout" -- in copas' words: not yet
+    return nil, "timeout"
   end
   return lock, message, code
 end
 
---- Does nothing: copas calls it, and the lock has a timeout of its own.
+--- Does nothing. copas calls it, but the timeout of the lock is an option of `lock_async`.
 -- @function pending:settimeout
 -- @treturn nil
 -- @fail never
 function Pending.settimeout() end
 
---- Gives the wait up: when a coroutine ends, copas closes what it waited for last.
+--- Cancels the wait. copas calls it for the last object that a coroutine waited for, when the
+-- coroutine ends.
 -- @treturn nil
 -- @fail never
 function Pending:close()
   self:cancel()
 end
 
---- Tells cqueues what to poll the descriptor for.
+--- Returns the events for which cqueues polls the descriptor.
 -- @function pending:events
 -- @treturn string always `"r"`
 -- @fail never
@@ -175,34 +180,37 @@ function Pending.events()
   return "r"
 end
 
---- Tells cqueues how long to poll: the lock's own timeout is kept elsewhere.
--- @treturn seconds|nil 0 if it is decided, else nil
+--- Returns the seconds for which cqueues polls. The timeout of the lock itself does not count here.
+-- @treturn seconds|nil 0 if `step` has something to do, else nil
 -- @fail never
 function Pending:timeout()
   return self:dirty() and 0 or nil
 end
 
 function Pending:__tostring()
-  return string.format("etcdlock.pending (%s)", self._answer and "decided" or "waiting")
+  return string.format("etcdlock.pending (%s)", self._results and "decided" or "waiting")
 end
 
 check.methods(Pending, "pending")
 
 -- ---- for acquire.lua ----
 
--- `told(ok, message, code)` hears the verdict on the core lock, and answers what step
--- does: the lock, or nil, message, code; before that nil, when somebody has asked.
-function Pending.new(wakeups, core_lock, told)
+-- Creates the pending lock of a core lock. on_outcome(ok, message, code) is called once with the
+-- outcome of the core lock and returns the results of `step`. Before that, each `step` calls
+-- on_outcome(nil).
+function Pending.new(wakeups, core_lock, on_outcome)
   local self = setmetatable({ _wakeups = wakeups }, Pending)
-  wait_for(self, core_lock, told)
+  begin_wait(self, core_lock, on_outcome)
   return self
 end
 
--- One that the same owner holds: `take()` gives it to him once more, or nothing
--- if he has let it go before he asked; then `ask()` gives what new takes.
-function Pending.again(wakeups, take, ask)
-  show(wakeups)
-  return setmetatable({ _wakeups = wakeups, _take = take, _begin = ask }, Pending)
+-- Creates the pending lock of an owner that holds the lock already. The first `step` calls
+-- reenter(), which returns the lock once more, or nil if the owner has unlocked it meanwhile. Then
+-- `step` calls start(), which returns the core lock and on_outcome of Pending.new, or nil, message,
+-- code.
+function Pending.new_reentrant(wakeups, reenter, start)
+  arm(wakeups)
+  return setmetatable({ _wakeups = wakeups, _reenter = reenter, _start = start }, Pending)
 end
 
 return Pending

@@ -1,24 +1,25 @@
---- A semaphore: a name of which at most `n` permits are held at a time.
+--- A semaphore: a name of which up to `n` permits are held at a time.
 -- @classmod semaphore
 -- @alias Semaphore
+local acquire = require "etcdlock.acquire"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local forms = require "etcdlock.forms"
 local names = require "etcdlock.names"
-local quote = require("etcdlock.characters").quote
+local quote = require("etcdlock.text").quote
 
 local Semaphore = {}
 Semaphore.__index = Semaphore
 Semaphore.__name = "etcdlock.semaphore"
 
---- Takes a permit, and waits until one is free. The permit is a lock like any other, but not
--- reentrant: each call takes another permit, also for an owner that has one. If the program blocks
--- while it waits, and it holds `n` permits without `max_hold`, the call fails with `deadlock` at
--- once. In an event loop and in nginx the call waits, because another coroutine may unlock a
--- permit: a coroutine that holds all `n` permits itself waits for ever without a `timeout`. Only
--- permits that an earlier phase of the same nginx request holds count for `deadlock` there.
--- Permits are unlocked in any order, so a resource must not refuse a token because it is smaller
--- than the last one.
+--- Takes a permit, and waits until one is free. A permit has the methods of a lock, but is not
+-- reentrant: each call takes another permit, also for an owner that has one. Permits are unlocked
+-- in any order, so a resource must not refuse a token because it is smaller than the last one.
+--
+-- If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
+-- fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
+-- coroutine may unlock a permit. There, a coroutine that holds all `n` permits itself waits for
+-- ever without a `timeout`. Only permits that an earlier phase of the same nginx request holds
+-- count for `deadlock`.
 -- @function semaphore:lock
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
@@ -38,9 +39,9 @@ Semaphore.__name = "etcdlock.semaphore"
 -- @tparam[opt] lock_options opts without `linger`; may be left out
 -- @tparam body fn called with the permit
 -- @treturn true
--- @treturn any what `fn` has returned
+-- @treturn any results of `fn`
 -- @fail as client:with_lock
--- @raise an error in `fn`, the same object; for an unknown option, a wrong type
+-- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 
 --- As `client:lock_async`, for a permit.
 -- @function semaphore:lock_async
@@ -48,37 +49,37 @@ Semaphore.__name = "etcdlock.semaphore"
 -- @treturn pending
 -- @fail as client:lock_async
 -- @raise for an unknown option, a wrong type
-forms.add(Semaphore, "semaphore", "lock", function(self, ...)
+acquire.add(Semaphore, "semaphore", "lock", function(self, ...)
   return self._client, { mode = "permit", name = self._name, permits = self._permits }, ...
 end)
 
---- Counts the permits that are free at this moment: `n` minus the number of entries that hold or
--- wait, at least 0. Others may take them before you do.
+--- Returns the number of free permits: `n` minus the number of entries that hold or wait, at least
+-- 0. Another client may take them before the caller does.
 -- @treturn count
 -- @fail a request's
 function Semaphore:available()
   local client, txn = self._client, self._client._core:txn()
-  local stem = core.key_stem(self._full, "permit")
+  local stem = core.key_stem(self._full_name, "permit")
   txn:list(stem, stem:sub(1, -2) .. "0")
-  local ok, held, results = client:_ask(txn)
+  local ok, held, results = client:_run_txn(txn)
   if not ok then
-    return nil, held, results
+    return nil, held, results -- message, code
   end
   local taken = 0
   for _, kv in ipairs(results[1]) do
-    taken = taken + (core.parse_key(self._full, kv.key, kv.lease) and 1 or 0)
+    taken = taken + (core.parse_key(self._full_name, kv.key, kv.lease) and 1 or 0)
   end
   return math.max(0, self._permits - taken)
 end
 
---- Tells the name it was asked for by, without the client's prefix.
+--- Returns the name of the semaphore, without the client's prefix.
 -- @treturn string
 -- @fail never
 function Semaphore:name()
   return self._name
 end
 
---- Tells `n`, the number of permits that this semaphore was made with.
+--- Returns `n`, the number of permits given to `client:semaphore`.
 -- @treturn count
 -- @fail never
 function Semaphore:permits()
@@ -92,11 +93,10 @@ end
 
 check.methods(Semaphore, "semaphore")
 
--- For client:semaphore.
--- @return semaphore | nil, message, "invalid"
+-- Creates a semaphore, for client:semaphore: semaphore | nil, message, "invalid".
 function Semaphore.new(client, name, permits)
-  local full, message, code = names.full("client:semaphore", client._prefix, name)
-  if not full then
+  local full_name, message, code = names.add_prefix("client:semaphore", client._prefix, name)
+  if not full_name then
     return nil, message, code
   end
   check.number("client:semaphore", "n", permits)
@@ -105,7 +105,7 @@ function Semaphore.new(client, name, permits)
     return check.invalid("client:semaphore", "n", permits, wanted)
   end
   return setmetatable({
-    _client = client, _name = name, _full = full, _permits = math.floor(permits),
+    _client = client, _name = name, _full_name = full_name, _permits = math.floor(permits),
   }, Semaphore)
 end
 

@@ -1,57 +1,56 @@
---- lua-resty-lock's calls and answers, for a lock of the whole cluster: in a
--- program that uses resty.lock, change the name in `require`. Where etcd is says the
--- environment (see etcdlock.connect), or, in the same place,
+--- The calls and results of lua-resty-lock, for a lock of the whole cluster. In a program that uses
+-- resty.lock, change the name in `require`. The environment names the etcd (see etcdlock.connect),
+-- or the program does in the same place:
 --
 --   local resty_lock = require("resty.etcdlock").connect { endpoints = "10.0.0.1:2379" }
 --
--- What differs: waiting is in turn and woken, not polled for (step, ratio and
--- max_step are accepted and not needed); unlock can't hit a lock that has
--- expired and is somebody else's by now; and a lock ends with the request that
--- holds it, if that hasn't unlocked it.
+-- The differences: waiters get the lock in the order in which they queued, and are woken instead of
+-- polling. The options step, ratio and max_step are accepted and ignored. If a lock has expired,
+-- unlock does not release it for its next holder. If a request ends without unlock, its lock ends
+-- with it.
 -- @module resty.etcdlock
 local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
-local numbers = require "etcdlock.numbers"
-local on_first_use = require "etcdlock.on_first_use"
+local to_string = require("etcdlock.text").to_string
 
-local M = { _VERSION = etcdlock._VERSION, _client = etcdlock._default }
+local M = { _VERSION = etcdlock._VERSION, _get_client = etcdlock._default_client }
 local mt = { __index = M }
 
-local EXPTIME, TIMEOUT = 30, 5
+local EXPTIME, TIMEOUT = 30, 5 -- seconds
 local KEY_MAX = 256 -- bytes
 
---- Makes a module like this one with a client of its own, which connects with its first lock.
--- The locks of this module use the client of `etcdlock.with_lock`.
+--- Returns a module like this one whose locks use a client of their own. That client connects with
+-- its first lock. The locks of this module use the default client, that of `etcdlock.with_lock`.
 -- @tparam[opt] connect_options opts
--- @treturn resty_module its `new` makes locks of that client
+-- @treturn resty_module with `new` for locks of that client
 -- @fail never
 -- @raise for an unknown option, a wrong type
 function M.connect(opts)
   if opts == M then
-    check.raise "resty.etcdlock.connect: it is called with a dot, connect{…}, not with a colon"
+    check.raise "resty.etcdlock.connect: call it with a dot, connect{…}, not with a colon"
   end
-  opts = check.types("resty.etcdlock.connect", opts, connect_options.OPTIONS, {})
-  return setmetatable({ _client = on_first_use(etcdlock.connect, opts) }, mt)
+  opts = check.options("resty.etcdlock.connect", opts, connect_options.OPTIONS, {})
+  return setmetatable({ _get_client = etcdlock._connect_on_first_use(opts) }, mt)
 end
 
 --- The options of `new`.
 -- @table resty_options
--- @tfield[opt=30] seconds exptime a lock ends by itself after so many
--- @tfield[opt=5] seconds timeout the longest wait; 0 doesn't wait
--- @tfield[opt="that of `connect`"] client client an etcdlock client
--- @tfield[opt] any step not needed, as nobody polls
--- @tfield[opt] any ratio likewise
--- @tfield[opt] any max_step likewise
+-- @tfield[opt=30] seconds exptime time after which a lock ends by itself, more than 0
+-- @tfield[opt=5] seconds timeout time to wait, at most `exptime`; 0: do not wait
+-- @tfield[opt="that of `connect`"] client client a client of etcdlock
+-- @tfield[opt] any step ignored, because waiters do not poll
+-- @tfield[opt] any ratio ignored
+-- @tfield[opt] any max_step ignored
 
---- Makes a lock object: it holds one lock at a time.
+--- Creates an object that can hold one lock at a time. Sends no request.
 -- @function resty_lock:new
--- @tparam string name what resty.lock takes for its shared dictionary: here the beginning of
---   the lock's name in etcd, NAME/KEY
+-- @tparam string name in resty.lock, the name of a shared dictionary; here, the first part of the
+--   lock's name in etcd, NAME/KEY
 -- @tparam[opt] resty_options opts
 -- @treturn resty_lock
--- @fail text `bad name` and its like
+-- @fail text `bad name` and the like
 function M.new(self, name, opts)
   if type(name) ~= "string" or name == "" then
     return nil, "bad name: a string was wanted"
@@ -69,29 +68,29 @@ function M.new(self, name, opts)
   return setmetatable({
     name = name,
     client = opts.client,
-    _client = (self or M)._client,
+    _get_client = (self or M)._get_client,
     exptime = exptime,
-    timeout = timeout and math.min(timeout, exptime) or TIMEOUT, -- as there
-    held = nil,
+    timeout = timeout and math.min(timeout, exptime) or TIMEOUT, -- as in resty.lock
+    held = nil, -- the lock of the last `lock`, which may have ended
   }, mt)
 end
 
-local function client_of(self)
+local function get_client(self)
   if self.client then
     return self.client
   end
-  return self._client()
+  return self._get_client()
 end
 
--- Is there a lock that this object took and that hasn't ended?
-local function live(self)
+-- Returns the lock that this object holds, or nil.
+local function get_held(self)
   return self.held and self.held:held() and self.held or nil
 end
 
--- A key that can't be a name as it is, too long or of the wrong form, stands there by
--- its digest. (Two keys of the same digest would wait for each other, no more.)
-local function name_of(self, key)
-  key = numbers.text(key)
+-- Returns the name of a lock in etcd. A key that is too long, or not allowed in a name, is replaced
+-- by its digest. Two keys with the same digest only wait for each other.
+local function make_name(self, key)
+  key = to_string(key)
   local name = self.name .. "/" .. key
   if #key > KEY_MAX or key:find "%z" or core.reserved_end("/" .. name) then
     return self.name .. "/md5/" .. ngx.md5(key)
@@ -99,77 +98,69 @@ local function name_of(self, key)
   return name
 end
 
--- Clients that have been asked before.
-local asked = setmetatable({}, { __mode = "k" })
+-- Clients that were used before (keys).
+local used = setmetatable({}, { __mode = "k" })
 
--- What a client answers that has yet to connect. A time-out is for those who hold the
--- lock; one that is free is worth a try's time, which needn't fit into that.
-local function ask_first(client, name, wanted)
-  local lock, message, code = client:try_lock(name, wanted)
-  asked[client] = true
-  return lock, message, code
-end
-
--- Where nginx can't wait: what is free is taken, as by resty.lock.
-local function ask_at_once(client, name, wanted, refusal)
-  local lock, message, code = client:try_lock(name, wanted)
-  if code == "locked" then
-    return nil, refusal, "context"
-  end
-  return lock, message, code
-end
-
-local function ask(self, client, name)
-  local wanted = { timeout = self.timeout, max_hold = self.exptime, owner = self }
-  if not asked[client] and self.timeout > 0 then
-    local lock, message, code = ask_first(client, name, wanted)
+-- Takes a lock: lock | nil, message, code.
+local function take(self, client, name)
+  local opts = { timeout = self.timeout, max_hold = self.exptime, owner = self }
+  if not used[client] and self.timeout > 0 then
+    -- The client has yet to connect, and the timeout may be shorter than that takes. The timeout is
+    -- meant for a wait for another holder, so a free lock gets the time of a try.
+    local lock, message, code = client:try_lock(name, opts)
+    used[client] = true
     if code ~= "locked" then
       return lock, message, code
     end
   end
-  local lock, message, code = client:lock(name, wanted)
+  local lock, message, code = client:lock(name, opts)
   if code == "context" then
-    return ask_at_once(client, name, wanted, message)
+    -- This phase of nginx does not allow a wait. As in resty.lock, a free lock is taken.
+    local refusal = message
+    lock, message, code = client:try_lock(name, opts)
+    if code == "locked" then
+      return nil, refusal, "context"
+    end
   end
   return lock, message, code
 end
 
---- Takes the lock of `key`, and waits for it if need be.
+--- Takes the lock of `key`, and waits until it is free.
 -- @function resty_lock:lock
 -- @tparam string key
--- @treturn seconds for which somebody else had it, 0 if nobody had
--- @fail text `timeout` (and why, if etcd is out of reach), `locked` (this object holds a lock
---   already), or a message
+-- @treturn seconds that the call has waited for another holder; 0 if the lock was free
+-- @fail text `timeout` (and the cause as a third result, if etcd is unreachable), `locked` (this
+--   object holds a lock already), or another message
 function M.lock(self, key)
   if not key then
     return nil, "nil key"
-  elseif live(self) then
+  elseif get_held(self) then
     return nil, "locked"
   end
   self.held = nil
-  local client, message = client_of(self)
+  local client, message = get_client(self)
   if not client then
     return nil, message
   end
-  local began = core.now()
-  local lock, why, code = ask(self, client, name_of(self, key))
+  local started_at = core.now()
+  local lock, reason, code = take(self, client, make_name(self, key))
   if lock then
     self.held = lock
-    return lock._core:waited() and core.now() - began or 0
+    return lock._core:waited() and core.now() - started_at or 0
   elseif code == "timeout" or code == "locked" then
     return nil, "timeout"
   elseif code == "unavailable" then
-    -- Nobody can tell whether it is free. Callers know what to do after a "timeout":
-    -- to serve what is stale, say.
-    return nil, "timeout", why
+    -- Whether the lock is free is unknown. Callers of resty.lock handle "timeout", for example by
+    -- serving stale content.
+    return nil, "timeout", reason
   end
-  return nil, why
+  return nil, reason
 end
 
---- Releases it.
+--- Releases the lock that this object holds.
 -- @function resty_lock:unlock
 -- @treturn count always 1
--- @fail text `unlocked` (nothing is held, or not any more), or a message
+-- @fail text `unlocked` (this object holds no lock, or the lock has ended), or another message
 function M.unlock(self)
   local lock = self.held
   self.held = nil
@@ -177,7 +168,7 @@ function M.unlock(self)
     return nil, "unlocked"
   end
   local ok, message, code = lock:unlock()
-  if ok or code == "unavailable" then -- which goes on by itself
+  if ok or code == "unavailable" then -- then the release goes on in the background
     return 1
   elseif code == "lost" or code == "not_held" or code == "closed" then
     return nil, "unlocked"
@@ -185,13 +176,13 @@ function M.unlock(self)
   return nil, message
 end
 
---- Lets it expire later, or sooner.
+--- Sets the time at which the lock ends by itself.
 -- @function resty_lock:expire
--- @tparam[opt=exptime] seconds time from now, above 0
+-- @tparam[opt=exptime] seconds time time from now, more than 0
 -- @treturn true
--- @fail text `unlocked`, or a message
+-- @fail text `unlocked`, or another message
 function M.expire(self, time)
-  local lock = live(self)
+  local lock = get_held(self)
   if not lock then
     return nil, "unlocked"
   end

@@ -84,7 +84,7 @@ describe("etcdlock ls", function()
     assert.equal(0, status)
     assert.is_nil(out:find "\n.")
     assert.same(client:queues(), cjson.decode(out))
-    assert.equal(held:token(), cjson.decode(out)[2].places[1].token)
+    assert.equal(held:token(), cjson.decode(out)[2].entries[1].token)
   end)
 
   it("escapes control characters and invalid UTF-8 in names and values", function()
@@ -98,7 +98,7 @@ describe("etcdlock ls", function()
     assert.is_nil(json:gsub("\n$", ""):find "%c")
     assert.is_nil(json:find "\194\155")
     assert.equal("\27[31mred\r\n\7\127 \194\155 \226\128\174 größe 锁 " .. ("\239\191\189"):rep(3),
-      cjson.decode(json)[1].places[1].value)
+      cjson.decode(json)[1].entries[1].value)
     local _, _, err = command.run { "--prefix", prefix, "break", "\27[2J", "1" }
     assert.matches('^etcdlock: lock "\\x?%d%l?%d?%[2J" is not held with token 1\n$', err)
   end)

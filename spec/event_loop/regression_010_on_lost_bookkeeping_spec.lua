@@ -8,8 +8,8 @@ it("regression 010: unlock of a lock with an on_lost handler leaves no table ent
   loops.test("cqueues", [[
   local locks = {} -- not for the collector to forget
   local function entries()
-    local n, losses = 0, client._losses
-    for _, list in ipairs { client._wakeups._expected, losses._hearers, losses.watched } do
+    local n, losses = 0, client._loss_listeners
+    for _, list in ipairs { client._wakeups._expected, losses._waiters, losses.locks } do
       for _ in pairs(list) do n = n + 1 end
     end
     return n
@@ -43,7 +43,7 @@ it("regression 010: a dropped coroutine leaves no entry among the waits that a l
   for _ = 1, 2 do collectgarbage() end
   while client:stats().waiting > 0 do uv.sleep(5) end
   client._wakeups:deliver()
-  equal(nil, next(client._losses._hearers))
+  equal(nil, next(client._loss_listeners._waiters))
   assert(waited:unlock())
   assert(lock:unlock())
 ]]))

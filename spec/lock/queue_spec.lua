@@ -329,9 +329,9 @@ describe("break_lock", function()
   -- The lock is released and acquired between the read and the deletion of break_lock.
   it('leaves a hold alone that begins during the call, and returns "not_held"', function()
     local lock = assert(client:lock "a")
-    other._ask = function(self, txn)
-      self._ask = nil
-      local results = { self:_ask(txn) }
+    other._run_txn = function(self, txn)
+      self._run_txn = nil
+      local results = { self:_run_txn(txn) }
       assert(lock:unlock())
       lock = assert(client:lock "a")
       return (table.unpack or unpack)(results)

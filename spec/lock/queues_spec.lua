@@ -20,7 +20,7 @@ local function shown(found)
   local lines = {}
   for i, queue in ipairs(found) do
     lines[i] = queue.name
-    for _, place in ipairs(queue.places) do
+    for _, place in ipairs(queue.entries) do
       lines[i] = lines[i] .. " " .. place.mode .. (place.held and "+" or "-")
     end
   end
@@ -44,7 +44,7 @@ describe("queues", function()
     assert.same({ "a write+", "a/1 lock+", "b read+ write-", "c permit+", "leader multi+" },
       shown(found))
     for _, queue in ipairs(found) do
-      assert.same(other:queue(queue.name), queue.places)
+      assert.same(other:queue(queue.name), queue.entries)
     end
     waiting:cancel()
   end)
@@ -56,8 +56,8 @@ describe("queues", function()
     etcd:await_keys(prefix .. "c/", 2)
     local found = assert(client:queues())
     assert.same({ "a multi+", "b multi+", "c lock+ multi-", "d multi-" }, shown(found))
-    assert.same({ "b", "a" }, found[1].places[1].names)
-    assert.equal(held:token(), found[2].places[1].token)
+    assert.same({ "b", "a" }, found[1].entries[1].names)
+    assert.equal(held:token(), found[2].entries[1].token)
     waiting:cancel()
   end)
 
@@ -101,7 +101,7 @@ describe("queues", function()
     assert.equal("zz", found[102].name)
     assert.same({ 3, 0 }, { found[102].other_keys, found[101].other_keys })
     for i = 1, 3 do etcd:del(("%szz/%d"):format(prefix, i)) end
-    assert.same(other:queue "many/077", found[77].places)
+    assert.same(other:queue "many/077", found[77].entries)
     etcd:revoke(lease)
     etcd:del_all(prefix .. "data/")
     assert(lock:unlock())

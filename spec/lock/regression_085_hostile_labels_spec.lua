@@ -31,7 +31,7 @@ local function assert_listed(client)
   local entry = assert(client:queue "order")[1]
   assert.is_true(entry.held)
   assert.is_nil(entry.names)
-  assert.same({ entry }, assert(client:queues())[1].places)
+  assert.same({ entry }, assert(client:queues())[1].entries)
   return entry
 end
 
@@ -99,7 +99,7 @@ describe("regression 085: a multi-lock with names that the user may not read", f
       secure:put_entry(KEY, says)
       local entry = assert(client:queue "order")[1]
       assert.is_nil(entry.held)
-      assert.same({ entry }, assert(client:queues())[1].places)
+      assert.same({ entry }, assert(client:queues())[1].entries)
       clients.assert_fails("locked", client:try_lock "order")
       assert.is_true(client:break_lock("order", entry.token))
       assert.is_true(assert(client:try_lock "order"):unlock())

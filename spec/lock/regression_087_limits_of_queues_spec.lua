@@ -22,8 +22,8 @@ end)
 -- Lets etcd compact its last revision before the requests with the numbers |from| to |to| of
 -- |client|.
 local function compact_before(client, from, to)
-  local ask, count = client._ask, 0
-  function client:_ask(...)
+  local ask, count = client._run_txn, 0
+  function client:_run_txn(...)
     count = count + 1
     if count >= from and count <= to then
       etcd:put(prefix .. "data", tostring(count))
@@ -40,7 +40,7 @@ describe("regression 087: if etcd compacts while it is read,", function()
     local lock = keep(assert(client:lock "a"))
     compact_before(client, 2, 10)
     local found = assert(client:queues())
-    assert.same({ "a", lock:token() }, { found[1].name, found[1].places[1].token })
+    assert.same({ "a", lock:token() }, { found[1].name, found[1].entries[1].token })
   end)
 
   it("queue and break_lock read a multi-lock again", function()

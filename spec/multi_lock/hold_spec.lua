@@ -162,7 +162,7 @@ describe("a multi-lock", function()
   it("cannot be downgraded: lock:downgrade raises an error", function()
     local lock = assert(client:multi_lock { "a", "b" })
     assert.has_error(function() lock:downgrade() end,
-      'lock:downgrade: lock "a b" is no writer\'s, wanted one of write_lock')
+      'lock:downgrade: lock "a b" is not a write lock; take it with client:write_lock')
     assert.is_true(lock:unlock())
   end)
 

@@ -83,5 +83,5 @@ it("regression 027: connect raises misuse errors with the line of its caller", f
   for line in nginx:get("/mistakes").body:gmatch "[^\n]+" do lines[#lines + 1] = line end
   assert.matches(place .. 'unknown option "endpoint"$', lines[1])
   assert.matches(place .. 'ttl = "5", wanted a number$', lines[2])
-  assert.matches(place .. "it is called with a dot", lines[3])
+  assert.matches(place .. "call it with a dot", lines[3])
 end)

@@ -321,7 +321,7 @@ describe("marker keys of earlier versions", function()
       local lock = assert(client[call](client, "a"))
       assert.equal(1, #assert(other:queue "a"))
       local queues = assert(other:queues())
-      assert.same({ 1, "a", 1 }, { #queues, queues[1].name, #queues[1].places })
+      assert.same({ 1, "a", 1 }, { #queues, queues[1].name, #queues[1].entries })
       assert.is_true(lock:unlock())
       assert.same(keys, etcd:keys(prefix))
     end

@@ -9,7 +9,7 @@
  *
  * A lock's name may come from a request of the program's user. A raw newline in
  * it would forge a line in a log, and terminals obey other control characters.
- * ../lua/etcdlock/characters.lua escapes the same characters in messages that
+ * ../lua/etcdlock/text.lua escapes the same characters in messages that
  * Lua makes, and also invalid UTF-8 and characters that change the writing
  * direction. */
 

@@ -3,41 +3,42 @@
 
 ---The options of `new`.
 ---@class (exact) resty.etcdlock.Options
----@field exptime? etcdlock.seconds a lock ends by itself after so many (default: 30)
----@field timeout? etcdlock.seconds the longest wait; 0 doesn't wait (default: 5)
----@field client? etcdlock.Client an etcdlock client (default: that of `connect`)
----@field step? any not needed, as nobody polls
----@field ratio? any likewise
----@field max_step? any likewise
+---@field exptime? etcdlock.seconds time after which a lock ends by itself, more than 0 (default: 30)
+---@field timeout? etcdlock.seconds time to wait, at most `exptime`; 0: do not wait (default: 5)
+---@field client? etcdlock.Client a client of etcdlock (default: that of `connect`)
+---@field step? any ignored, because waiters do not poll
+---@field ratio? any ignored
+---@field max_step? any ignored
 
 ---@class resty.etcdlock.Lock
 local resty_lock = {}
 
----Makes a lock object: it holds one lock at a time.
----Fails with text `bad name` and its like.
----@param name string what resty.lock takes for its shared dictionary: here the beginning of the lock's name in etcd, NAME/KEY
+---Creates an object that can hold one lock at a time. Sends no request.
+---Fails with text `bad name` and the like.
+---@param name string in resty.lock, the name of a shared dictionary; here, the first part of the lock's name in etcd, NAME/KEY
 ---@param opts? resty.etcdlock.Options
 ---@return resty.etcdlock.Lock|nil
 ---@return string|nil message
 function resty_lock:new(name, opts) end
 
----Takes the lock of `key`, and waits for it if need be.
----Fails with text `timeout` (and why, if etcd is out of reach), `locked` (this object holds a lock
----already), or a message.
+---Takes the lock of `key`, and waits until it is free.
+---Fails with text `timeout` (and the cause as a third result, if etcd is unreachable), `locked`
+---(this object holds a lock already), or another message.
 ---@param key string
 ---@return etcdlock.seconds|nil
 ---@return string|nil message
 function resty_lock:lock(key) end
 
----Releases it.
----Fails with text `unlocked` (nothing is held, or not any more), or a message.
+---Releases the lock that this object holds.
+---Fails with text `unlocked` (this object holds no lock, or the lock has ended), or another
+---message.
 ---@return integer|nil
 ---@return string|nil message
 function resty_lock:unlock() end
 
----Lets it expire later, or sooner.
----Fails with text `unlocked`, or a message.
----@param time? etcdlock.seconds from now, above 0
+---Sets the time at which the lock ends by itself.
+---Fails with text `unlocked`, or another message.
+---@param time? etcdlock.seconds time from now, more than 0
 ---@return true|nil
 ---@return string|nil message
 function resty_lock:expire(time) end
@@ -45,8 +46,8 @@ function resty_lock:expire(time) end
 ---@class resty.etcdlock : resty.etcdlock.Lock
 local M = { _VERSION = "" }
 
----Makes a module like this one with a client of its own, which connects with its first lock. The
----locks of this module use the client of `etcdlock.with_lock`.
+---Returns a module like this one whose locks use a client of their own. That client connects with
+---its first lock. The locks of this module use the default client, that of `etcdlock.with_lock`.
 ---Raises for an unknown option, a wrong type.
 ---@param opts? etcdlock.ConnectOptions
 ---@return resty.etcdlock

@@ -1,15 +1,15 @@
 --- etcdlock doctor: checks the settings, the members of etcd and what this user may do there, and
 -- prints a remedy for each problem.
 local uv = require "luv"
-local characters = require "etcdlock.characters"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
-local numbers = require "etcdlock.numbers"
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
-
-local quote = characters.quote
+local escape = require("etcdlock.text").escape
+local format_number = require("etcdlock.text").format_number
+local quote = require("etcdlock.text").quote
+local to_string = require("etcdlock.text").to_string
 
 local M = {}
 
@@ -81,7 +81,7 @@ end
 local problems, has_heading = 0, false
 
 local function write(format, ...)
-  io.write(characters.clean(format:format(...)), "\n")
+  io.write(escape(format:format(...)), "\n")
 end
 
 -- Prints the heading of a section.
@@ -111,11 +111,11 @@ local function print_problem(text, remedy)
 end
 
 local function format_milliseconds(seconds)
-  return numbers.format("%.1f ms", seconds * 1000)
+  return format_number("%.1f ms", seconds * 1000)
 end
 
 local function format_megabytes(bytes)
-  return numbers.format("%.1f MB", bytes / 1e6)
+  return format_number("%.1f MB", bytes / 1e6)
 end
 
 -- ---- settings ----
@@ -135,7 +135,7 @@ local function format_setting(field, value)
   elseif field == "user" then -- with a password of its own, the user may contain another one
     return (value:gsub(":.*", ":" .. NOT_SHOWN))
   end
-  return type(value) == "table" and table.concat(value, ",") or numbers.text(value)
+  return type(value) == "table" and table.concat(value, ",") or to_string(value)
 end
 
 -- Prints each setting with its value and its source: option, variable or default. `known`: the

@@ -1,9 +1,9 @@
 --- etcdlock elect: runs a command while it is the leader of an election, or prints the leaders.
 local EXIT = require("etcdlock.command.report").EXIT
-local characters = require "etcdlock.characters"
 local json = require "etcdlock.json"
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
+local escape = require("etcdlock.text").escape
 
 local M = {}
 
@@ -20,7 +20,7 @@ local function print_leader(args, is_screen, value, key, token)
     local text = json.encode { value = value, key = key, token = token }
     io.write(report.clean_json(text), "\n")
   elseif is_screen then
-    io.write(characters.clean(key), "\n", characters.clean(value), "\n")
+    io.write(escape(key), "\n", escape(value), "\n")
   else
     io.write(key, "\n", value, "\n")
   end

@@ -1,8 +1,9 @@
 --- The command line: subcommands, options, their help, and their completion in bash.
 local EXIT = require("etcdlock.command.report").EXIT
-local booleans = require "etcdlock.booleans"
-local characters = require "etcdlock.characters"
-local numbers = require "etcdlock.numbers"
+local BOOLEANS = require("etcdlock.text").BOOLEANS
+local escape = require("etcdlock.text").escape
+local format_number = require("etcdlock.text").format_number
+local to_number = require("etcdlock.text").to_number
 
 local M = {}
 
@@ -15,7 +16,7 @@ local WIDTH, MARGIN = 79, 21
 -- `wanted` describes such a number in messages.
 local function number(name, wanted, low, high, is_whole)
   return function(text)
-    local value = numbers.read(text)
+    local value = to_number(text)
     if not value or not (value >= low and value <= high) or is_whole and value % 1 ~= 0 then
       return nil, string.format("%s: '%s', wanted %s", name, text, wanted)
     end
@@ -26,7 +27,7 @@ end
 local LONGEST = 1e9 -- seconds
 
 local function seconds(name, low)
-  local wanted = ("%s to %.0f seconds"):format(numbers.format("%g", low), LONGEST)
+  local wanted = ("%s to %.0f seconds"):format(format_number("%g", low), LONGEST)
   return number(name, wanted, low, LONGEST)
 end
 
@@ -209,7 +210,7 @@ local RUNS = { run = true, elect = true }
 local function refuse(subcommand, message)
   message = message:gsub("\n", ". ")
   io.stderr:write(string.format("etcdlock: %s\nTry 'etcdlock %s--help'.\n",
-    characters.clean(message), subcommand and subcommand .. " " or ""))
+    escape(message), subcommand and subcommand .. " " or ""))
   os.exit(EXIT.USAGE)
 end
 
@@ -259,10 +260,10 @@ local function normalize_flag(word, next_word)
   if word == INSECURE_TRANSPORT and next_word ~= "true" and next_word ~= "false" then
     value = "true"
   end
-  if booleans[value or ""] == nil then
+  if BOOLEANS[value or ""] == nil then
     return word
   end
-  return ("%s=%s"):format(INSECURE_TRANSPORT, tostring(booleans[value]))
+  return ("%s=%s"):format(INSECURE_TRANSPORT, tostring(BOOLEANS[value]))
 end
 
 -- Options whose value may begin with "-", and the text that joins option and value to one word.
@@ -284,7 +285,7 @@ function M.parse(words)
     elseif word == "--" then
       command = {}
     elseif REFUSED[option] then
-      if option ~= SKIP_TLS_VERIFY or booleans[value] ~= false then
+      if option ~= SKIP_TLS_VERIFY or BOOLEANS[value] ~= false then
         refuse(nil, option .. ": " .. REFUSED[option])
       end
     elseif word:find "^%-%.?%d" and JOINED[words[i - 1]] then

@@ -66,7 +66,7 @@ end
 local function format_lines(queues)
   local rows, now = {}, os.time()
   for _, queue in ipairs(queues) do
-    for i, entry in ipairs(queue.places) do
+    for i, entry in ipairs(queue.entries) do
       rows[#rows + 1] = row_of(i == 1 and queue.name or "", entry, now)
     end
   end
@@ -76,15 +76,15 @@ local function format_lines(queues)
   return report.format_table(HEAD, rows, IS_NUMBER)
 end
 
--- Returns `queues` as one line of JSON: a list of { name, places, other_keys }.
+-- Returns `queues` as one line of JSON: a list of { name, entries, other_keys }.
 local function format_json(queues)
   local parts = {}
   for i, queue in ipairs(queues) do
     local entries = {}
-    for k, entry in ipairs(queue.places) do
+    for k, entry in ipairs(queue.entries) do
       entries[k] = json.encode(entry)
     end
-    parts[i] = ('{"name":%s,"other_keys":%d,"places":[%s]}'):format(json.encode(queue.name),
+    parts[i] = ('{"name":%s,"other_keys":%d,"entries":[%s]}'):format(json.encode(queue.name),
       queue.other_keys, table.concat(entries, ","))
   end
   return report.clean_json("[" .. table.concat(parts, ",") .. "]")

@@ -1,5 +1,7 @@
 --- Output of the command: its exit status, messages on standard error, tables and JSON.
-local characters = require "etcdlock.characters"
+local escape = require("etcdlock.text").escape
+local make_control_filter = require("etcdlock.text").make_control_filter
+local replace = require("etcdlock.text").replace
 
 local M = {}
 
@@ -45,7 +47,7 @@ end
 local STDERR = 2
 
 local function format_line(format, ...)
-  return "etcdlock: " .. characters.clean(format:format(...)) .. "\n"
+  return "etcdlock: " .. escape(format:format(...)) .. "\n"
 end
 
 --- Prints a message on standard error: `format` with its arguments, as for string.format.
@@ -76,7 +78,7 @@ function M.format_table(head, rows, is_number)
   for _, row in ipairs(rows) do
     local cleaned = {}
     for i, text in ipairs(row) do
-      cleaned[i] = characters.clean(text)
+      cleaned[i] = escape(text)
     end
     all[#all + 1] = cleaned
   end
@@ -108,7 +110,7 @@ local function json_escape(sequence)
   return ("\\u%04x"):format(code)
 end
 
-local keep_or_escape = characters.without_steering(json_escape)
+local keep_or_escape = make_control_filter(json_escape)
 
 local function replacement_character()
   return "\\ufffd"
@@ -117,7 +119,7 @@ end
 --- Returns `json` with escapes for characters that could control a terminal, and for invalid
 -- UTF-8. A JSON encoder has already escaped control characters of one byte.
 function M.clean_json(json)
-  return characters.replace(json, "^[%z\1-\127]+", keep_or_escape, replacement_character)
+  return replace(json, "^[%z\1-\127]+", keep_or_escape, replacement_character)
 end
 
 return M

@@ -5,11 +5,11 @@ local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local core = require "etcdlock.core"
 local lock_options = require "etcdlock.lock_options"
-local numbers = require "etcdlock.numbers"
-local quote = require("etcdlock.characters").quote
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
 local signals = require "etcdlock.command.signals"
+local format_number = require("etcdlock.text").format_number
+local quote = require("etcdlock.text").quote
 
 local EXIT = report.EXIT
 
@@ -204,7 +204,7 @@ local function limit_hold(self)
       return -- --grace limits the other processes of its group
     end
     terminate(self, ("lock %s: --max-hold of %s s is over"):format(quote(self._args.name),
-      numbers.format("%g", self._args.max_hold)), self._args.grace)
+      format_number("%g", self._args.max_hold)), self._args.grace)
   end)
 end
 
@@ -273,7 +273,7 @@ local function choose_lock_delay(args)
   args.lock_delay = args.lock_delay or args.grace
   if args.lock_delay > lock_options.LOCK_DELAY_MAX then
     args.refuse(("--grace: %s s is longer than the longest lock delay, %d s; give --lock-delay,"
-      .. " too"):format(numbers.format("%g", args.grace), lock_options.LOCK_DELAY_MAX))
+      .. " too"):format(format_number("%g", args.grace), lock_options.LOCK_DELAY_MAX))
   end
 end
 

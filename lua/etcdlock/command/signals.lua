@@ -1,8 +1,8 @@
 --- Signals of the command, by luv's names: which ones it forwards, and which ones were ignored from
 -- its start.
 local uv = require "luv"
-local characters = require "etcdlock.characters"
 local core = require "etcdlock.core"
+local upper = require("etcdlock.text").upper
 
 local M = {}
 
@@ -19,7 +19,7 @@ M.FOR_GROUP = { sigterm = true, sigint = true, sigquit = true, sigtstp = true }
 
 --- Returns the number of the signal `name`.
 function M.number_of(name)
-  return uv.constants[characters.upper(name)]
+  return uv.constants[upper(name)]
 end
 
 local function read_file(path)

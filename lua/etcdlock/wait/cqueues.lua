@@ -9,7 +9,7 @@ local loop = require "etcdlock.wait.loop"
 -- runs itself: what that yields, its own caller gets. (coxpcall's passes it on.)
 local function controller()
   local running, inside = cqueues.running()
-  inside = inside or coroutines.is_inner()
+  inside = inside or coroutines.is_in_coxpcall()
   return inside and running or nil
 end
 

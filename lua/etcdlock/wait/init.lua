@@ -33,11 +33,11 @@ end
 --- Tells of what has happened meanwhile; has the handlers of locks called that were lost.
 local function tell(wait)
   wait.events:deliver()
-  if wait.losses and wait.give_up and not coroutines.crosses then
+  if wait.losses and wait.give_up and not coroutines.can_yield_in_pcall then
     -- yield itself can't be protected there.
-    conclude(wait, pcall(wait.losses.tell, wait.losses))
+    conclude(wait, pcall(wait.losses.call_due, wait.losses))
   elseif wait.losses then
-    wait.losses:tell()
+    wait.losses:call_due()
   end
 end
 
@@ -108,7 +108,7 @@ end
 -- false, message, code if waiting is impossible.
 return function(wait)
   local loop = host.loop(wait.wakeups.chosen)
-  if wait.give_up and (coroutines.crosses or not loop) then
+  if wait.give_up and (coroutines.can_yield_in_pcall or not loop) then
     return conclude(wait, pcall(wait_in, loop, wait))
   end
   return wait_in(loop, wait)

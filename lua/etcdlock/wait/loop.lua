@@ -22,7 +22,7 @@ return function(parts)
   --- What it waits for is there, or a loss.
   function Park:wake()
     if self.losses then -- here too: a coroutine that was dropped never leaves
-      self.losses:stop_hearing(self)
+      self.losses:remove_waiter(self)
     end
     if not self.is_woken then
       self.is_woken = true
@@ -39,7 +39,7 @@ return function(parts)
       wakeups.core:alarm(self.number, nil)
     end
     if self.losses then
-      self.losses:stop_hearing(self)
+      self.losses:remove_waiter(self)
     end
     if self.watcher then
       self.watcher:leave()
@@ -62,7 +62,7 @@ return function(parts)
     local park = setmetatable({
       wakeups = wakeups, losses = losses, has_alarm = false, is_woken = false, is_over = false,
     }, Park)
-    if losses and not losses:hear(park) then
+    if losses and not losses:add_waiter(park) then
       return nil -- first things first
     end
     park.number = wakeups:expect(park)

@@ -207,7 +207,7 @@ end
 -- lost.
 local function read_or_lose(wait, link, seconds)
   local client, heard = wait.wakeups.core, {}
-  for lock in pairs(wait.losses and wait.losses.watched or {}) do
+  for lock in pairs(wait.losses and wait.losses.locks or {}) do
     if ties.is_here(lock._tie) and client:arm(lock._core, "ended", link.number) then
       heard[#heard + 1] = lock._core
     end

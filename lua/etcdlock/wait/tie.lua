@@ -62,7 +62,7 @@ end
 --- Is it one of the running request, and for a coroutine in the part of it that runs? All
 -- phases of a request run in one coroutine, which then runs others.
 function M.is_reentered(lock)
-  if type(lock._request.owner) ~= "thread" then
+  if type(lock._acquisition.owner) ~= "thread" then
     return is_own(lock)
   end
   return M.is_here(lock._tie) and not is_over(lock._tie)

@@ -32,7 +32,7 @@ function M.connector(defaults)
     local is_elsewhere = opts.elsewhere
     opts.elsewhere = nil
     local client = assert(etcdlock.connect(opts))
-    if is_elsewhere then client._holds._members = {} end
+    if is_elsewhere then client._held_locks._members = {} end
     open[#open + 1] = client
     return client
   end
@@ -48,16 +48,16 @@ end
 -- Calls |call| in a coroutine, which is suspended when the first request of |client| in it has been
 -- answered. Returns the function that resumes the coroutine.
 function M.ask_and_stop(client, call)
-  local ask = client._ask
-  function client:_ask(...)
+  local ask = client._run_txn
+  function client:_run_txn(...)
     local answer = { ask(self, ...) }
-    client._ask = nil
+    client._run_txn = nil
     coroutine.yield()
     return (table.unpack or unpack)(answer, 1, 4)
   end
   local go_on = coroutine.wrap(call)
   go_on()
-  assert.equal(ask, client._ask)
+  assert.equal(ask, client._run_txn)
   return go_on
 end
 

@@ -34,7 +34,7 @@ local function connect(opts)
 end
 -- Each counts as a client of another process for the other, so waiting is no deadlock.
 local client, other = connect(), connect()
-other._holds._members = {}
+other._held_locks._members = {}
 
 local function equal(wanted, got)
   if wanted ~= got then
@@ -72,7 +72,7 @@ local function descriptors()
 end
 
 -- pcall; fn may yield.
-local attempt = coroutines.crosses and pcall or require("coxpcall").pcall
+local attempt = coroutines.can_yield_in_pcall and pcall or require("coxpcall").pcall
 
 local go, sleep, run
 local live, ticks, spinning = 0, 0, false

@@ -34,12 +34,12 @@ return {
 
   { 'get, txn and check return "not_held" if another hold has the key when the answer comes', [[
     local first, second = assert(client:lock("a", { linger = 60 })), nil
-    local ask = client._ask
+    local ask = client._run_txn
     local function await_second(...)
       while not second do sleep(0.005) end
       return ...
     end
-    function client:_ask(...) return await_second(ask(self, ...)) end
+    function client:_run_txn(...) return await_second(ask(self, ...)) end
     go(function() fails("not_held", first:get "x") end)
     go(function() fails("not_held", first:txn { { "get", "x" } }) end)
     go(function() fails("not_held", first:check()) end)

@@ -1,0 +1,152 @@
+--- Functions on text that give the same result in every locale, and that make text from other
+-- programs safe to show.
+local M = {}
+
+-- ---- characters ----
+
+-- The characters from U+0080 on, as UTF-8 sequences.
+local SEQUENCES = {
+  "^[\194-\223][\128-\191]",
+  "^\224[\160-\191][\128-\191]",
+  "^[\225-\236\238-\239][\128-\191][\128-\191]",
+  "^\237[\128-\159][\128-\191]",
+  "^\240[\144-\191][\128-\191][\128-\191]",
+  "^[\241-\243][\128-\191][\128-\191][\128-\191]",
+  "^\244[\128-\143][\128-\191][\128-\191]",
+}
+
+local function find_sequence(text, position)
+  for _, pattern in ipairs(SEQUENCES) do
+    local sequence = text:match(pattern, position)
+    if sequence then
+      return sequence
+    end
+  end
+end
+
+-- Lua's string.lower and string.upper obey the locale: in a Turkish one "I" and "i" are no pair.
+local function make_shift(offset)
+  return function(letter)
+    return string.char(letter:byte() + offset)
+  end
+end
+
+local lower_letter, raise_letter = make_shift(32), make_shift(-32)
+
+--- Returns `text` with the letters A to Z in lower case.
+function M.lower(text)
+  return (text:gsub("[A-Z]", lower_letter))
+end
+
+--- Returns `text` with the letters a to z in upper case.
+function M.upper(text)
+  return (text:gsub("[a-z]", raise_letter))
+end
+
+--- Returns `text` with some of its characters replaced. Parts that match the pattern `plain` stay
+-- as they are. Each other UTF-8 sequence from U+0080 on is replaced by on_character(sequence), and
+-- each other byte by on_byte(byte).
+function M.replace(text, plain, on_character, on_byte)
+  local parts, position = {}, 1
+  while position <= #text do
+    local kept = text:match(plain, position)
+    local part = kept or find_sequence(text, position)
+    if part then
+      parts[#parts + 1] = kept or on_character(part)
+    else
+      part = text:sub(position, position)
+      parts[#parts + 1] = on_byte(part)
+    end
+    position = position + #part
+  end
+  return table.concat(parts)
+end
+
+-- Control characters (C1), line and paragraph separators, and characters that set the direction of
+-- writing.
+local CONTROLS = {
+  "^\194[\128-\159]", "^\216\156", "^\226\128[\142\143\168-\174]", "^\226\129[\166-\169]",
+}
+
+--- Returns a function for the parameter `on_character` of M.replace. It keeps each character, but
+-- replaces a control character or one that sets the direction of writing by replacement(sequence).
+function M.make_control_filter(replacement)
+  return function(sequence)
+    for _, pattern in ipairs(CONTROLS) do
+      if sequence:find(pattern) then
+        return replacement(sequence)
+      end
+    end
+    return sequence
+  end
+end
+
+local function escape_bytes(bytes)
+  return (bytes:gsub(".", function(byte)
+    return ("\\x%02x"):format(byte:byte())
+  end))
+end
+
+local escape_controls = M.make_control_filter(escape_bytes)
+
+--- Returns `text` as one line that is safe to show. Bytes of control characters, of characters that
+-- set the direction of writing, and of invalid UTF-8 become \x1b and the like. Names, values and
+-- messages may come from any program that can write to etcd or send requests to a web server. They
+-- must not add lines to a log or control a terminal.
+function M.escape(text)
+  return M.replace(text, "^[\32-\126]+", escape_controls, escape_bytes)
+end
+
+--- Returns `text` escaped and in double quotes, for a message.
+function M.quote(text)
+  return '"' .. M.escape((text:gsub('["\\]', "\\%0"))) .. '"'
+end
+
+-- ---- numbers ----
+-- After a call of os.setlocale, PUC Lua may write 2.5 as "2,5", which is neither JSON nor
+-- Prometheus' text format, and Lua 5.1 may not read "2.5". LuaJIT ignores the locale.
+
+-- Returns the decimal point that this Lua writes now. It has several bytes in some locales.
+local function get_decimal_point()
+  return string.format("%.1f", 0.5):sub(2, -2)
+end
+
+local function replace_decimal_point(text)
+  local first, last = text:find(get_decimal_point(), 1, true)
+  return first and text:sub(1, first - 1) .. "." .. text:sub(last + 1) or text
+end
+
+--- Returns string.format(format, number) with "." as the decimal point. `format` must not contain a
+-- comma.
+function M.format_number(format, number)
+  return replace_decimal_point(string.format(format, number))
+end
+
+--- Returns tostring(value); if `value` is a number, with "." as the decimal point.
+function M.to_string(value)
+  return type(value) == "number" and replace_decimal_point(tostring(value)) or tostring(value)
+end
+
+--- Returns the number that `text` contains, with "." as the decimal point; nil if it is no number.
+function M.to_number(text)
+  -- The locale's own decimal point is no part of a number here.
+  if text:find "[^0-9A-Za-z.+ -]" then
+    return nil
+  end
+  return tonumber((text:gsub("%.", get_decimal_point())))
+end
+
+-- ---- booleans ----
+
+--- The words for true and false that etcdctl accepts in its variables and options (Go's
+-- strconv.ParseBool): word -> boolean.
+M.BOOLEANS = {}
+
+for _, word in ipairs { "1", "t", "T", "true", "True", "TRUE" } do
+  M.BOOLEANS[word] = true
+end
+for _, word in ipairs { "0", "f", "F", "false", "False", "FALSE" } do
+  M.BOOLEANS[word] = false
+end
+
+return M
