@@ -8,12 +8,12 @@ local Pending = require "etcdlock.pending"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
-local host = require "etcdlock.wait.host"
 local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
 local names = require "etcdlock.names"
-local of_lock = require "etcdlock.wait.of_lock"
 local quote = require("etcdlock.text").quote
+local runtime = require "etcdlock.wait.runtime"
+local waits = require "etcdlock.wait.waits"
 
 local M = {}
 
@@ -127,9 +127,9 @@ local function get_try_timeout(self, acquisition)
   return self._core:lease() and SHORT_TRY_TIMEOUT or FIRST_SHORT_TRY_TIMEOUT
 end
 
--- Starts the acquisition in the core: core lock, tie of host.tie | nil, message, code.
+-- Starts the acquisition in the core: core lock, binding of runtime.bind | nil, message, code.
 local function start(self, acquisition)
-  local message, code = host.leaving()
+  local message, code = runtime.leaving()
   if not message then
     message, code = self:_find_outage(acquisition.stops_loop)
   end
@@ -144,37 +144,37 @@ local function start(self, acquisition)
   if not core_lock then
     return fail(self, acquisition, message, code)
   end
-  return core_lock, host.tie(core_lock)
+  return core_lock, runtime.bind(core_lock)
 end
 
 -- Waits for the outcome of a core lock, up to `limit` seconds: true | false, message, code | nil:
 -- no outcome within the limit. An error during the wait cancels the acquisition.
-local function await_outcome(self, core_lock, acquisition, tie, limit)
+local function await_outcome(self, core_lock, acquisition, binding, limit)
   local wait = {
-    core_lock = core_lock, tie = tie, limit = limit, may_collect = not acquisition.try,
+    object = core_lock, binding = binding, limit = limit, may_collect = not acquisition.try,
   }
-  local ok, message, code = self:_await(of_lock.Decided, wait)
+  local ok, message, code = self:_await(waits.Decided, wait)
   if ok == false then
     wait:give_up() -- perhaps only the wait has failed, and the core lock is still pending
   end
   return ok, message, code
 end
 
-local function await_and_log(self, core_lock, acquisition, tie)
+local function await_and_log(self, core_lock, acquisition, binding)
   if acquisition.started_at then
-    local ok, message, code = await_outcome(self, core_lock, acquisition, tie, LOG_WAIT_AFTER)
+    local ok, message, code = await_outcome(self, core_lock, acquisition, binding, LOG_WAIT_AFTER)
     if ok ~= nil then
       return ok, message, code
     end
     self._events:report_waiting(acquisition)
   end
-  return await_outcome(self, core_lock, acquisition, tie)
+  return await_outcome(self, core_lock, acquisition, binding)
 end
 
 -- Returns the lock for a core lock that is held.
-local function new_lock(self, core_lock, acquisition, tie)
+local function new_lock(self, core_lock, acquisition, binding)
   acquisition.value = nil
-  local lock = Lock.new(self, core_lock, acquisition, tie)
+  local lock = Lock.new(self, core_lock, acquisition, binding)
   self._held_locks:add(lock)
   if acquisition.started_at then
     self._events:report_acquired(acquisition, lock)
@@ -183,16 +183,16 @@ local function new_lock(self, core_lock, acquisition, tie)
 end
 
 -- Ends the acquisition by the outcome of its core lock: lock | nil, message, code.
-local function finish(self, core_lock, acquisition, tie, ok, message, code)
+local function finish(self, core_lock, acquisition, binding, ok, message, code)
   if ok then
-    if tie then
-      host.share(self._wakeups, tie)
+    if binding then
+      runtime.share(self._wakeups, binding)
     end
-    return new_lock(self, core_lock, acquisition, tie)
+    return new_lock(self, core_lock, acquisition, binding)
   end
-  host.untie(self._wakeups, tie)
+  runtime.unbind(self._wakeups, binding)
   if acquisition.stops_loop and code == "unavailable" then
-    self._scout:send()
+    self:_find_outage(true, true)
   end
   return fail(self, acquisition, message, code)
 end
@@ -210,7 +210,7 @@ end
 -- where a wait would stop an nginx worker or an event loop, but then it must be short.
 local function find_refusal(self, acquisition)
   local chosen = self._wakeups.chosen
-  local message, code = host.refusal(chosen)
+  local message, code = runtime.refusal(chosen)
   if message and not acquisition.try then
     return string.format("lock %s: %s", quote(acquisition.name), message), code
   end
@@ -236,16 +236,16 @@ function M.wait(self, where, target, opts)
   if code then
     return fail(self, acquisition, message, code)
   end
-  local core_lock, tie
-  core_lock, tie, code = start(self, acquisition)
+  local core_lock, binding
+  core_lock, binding, code = start(self, acquisition)
   if not core_lock then
-    return nil, tie, code -- tie is the message
+    return nil, binding, code -- binding is the message
   end
-  local wait = self._held_locks:begin_wait(acquisition, core_lock, tie)
+  local wait = self._held_locks:begin_wait(acquisition, core_lock, binding)
   local ok
-  ok, message, code = await_and_log(self, core_lock, acquisition, tie)
+  ok, message, code = await_and_log(self, core_lock, acquisition, binding)
   self._held_locks:end_wait(acquisition, wait)
-  return finish(self, core_lock, acquisition, tie, ok, message, code)
+  return finish(self, core_lock, acquisition, binding, ok, message, code)
 end
 
 --- Takes a lock if it is free: lock | nil, message, code. See client:try_lock.
@@ -266,14 +266,14 @@ end
 -- Starts an acquisition for M.start: core lock, on_outcome | nil, message, code. For the function
 -- on_outcome see Pending.new.
 local function start_async(self, acquisition)
-  local core_lock, tie, code = start(self, acquisition)
+  local core_lock, binding, code = start(self, acquisition)
   if not core_lock then
-    return nil, tie, code -- tie is the message
+    return nil, binding, code -- binding is the message
   end
   local is_logged = false
   return core_lock, function(ok, message, failure)
     if ok ~= nil then
-      return finish(self, core_lock, acquisition, tie, ok, message, failure)
+      return finish(self, core_lock, acquisition, binding, ok, message, failure)
     elseif acquisition.started_at and not is_logged
       and core.now() - acquisition.started_at >= LOG_WAIT_AFTER then
       is_logged = true
@@ -344,15 +344,15 @@ function M.with(self, where, target, opts, fn)
   if not lock then
     return nil, message, code
   end
-  -- host.is_cut_off looks for this function on the stack, where it stays as long as `fn` runs. `fn`
-  -- itself need not be a function. The local variable prevents a tail call.
+  -- runtime.is_cut_off looks for this function on the stack, where it stays as long as `fn` runs.
+  -- `fn` itself need not be a function. The local variable prevents a tail call.
   local function call_fn()
     local results = pack(fn(lock))
     return results
   end
   local is_outermost = lock:count() == 1
   if is_outermost then
-    lock._run = host.run(call_fn)
+    lock._run = runtime.run(call_fn)
   end
   local unlocked, reason, reason_code
   local results = coroutines.call_with_cleanup(function()

@@ -5,16 +5,14 @@ local Election = require "etcdlock.election"
 local Events = require "etcdlock.events"
 local HeldLocks = require "etcdlock.held_locks"
 local LossListeners = require "etcdlock.loss_listeners"
-local Scout = require "etcdlock.scout"
 local Semaphore = require "etcdlock.semaphore"
-local Wakeups = require "etcdlock.wait.wakeups"
 local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local host = require "etcdlock.wait.host"
-local of_answer = require "etcdlock.wait.of_answer"
 local queue = require "etcdlock.queue"
+local runtime = require "etcdlock.wait.runtime"
+local waits = require "etcdlock.wait.waits"
 -- All modules are loaded at once, except metrics: without a free descriptor a later `require`
 -- raises an error, where calls must return "nomem".
 
@@ -31,13 +29,10 @@ local CLOSE_TIMEOUT = 0.5
 -- A key that is read when only the answer counts.
 local PING_KEY = "/ping"
 
-local TxnAnswered = of_answer "arm_txn"
-local StatusAnswered = of_answer "arm_status"
-
 -- ---- for other modules ----
 
 -- Waits as the running program or event loop requires. `wait` is of the kind `kind`; its fields and
--- the results: see wait/init.lua.
+-- the results: see wait/waits.lua.
 function Client:_await(kind, wait)
   wait.wakeups, wait.events = self._wakeups, self._events
   wait.losses = kind.hears_losses and self._loss_listeners
@@ -46,9 +41,11 @@ end
 
 -- Returns message, "unavailable" if etcd is known to be unreachable and the call is to fail at
 -- once: with the option fail_fast, or if a wait would stop an nginx worker or an event loop
--- (`stops_loop`). Returns nil otherwise.
-function Client:_find_outage(stops_loop)
-  local message = (stops_loop or self._fail_fast) and self._scout:outage()
+-- (`stops_loop`). Returns nil otherwise. `is_suspected`: a call has had no answer, so that the next
+-- calls fail until etcd answers.
+function Client:_find_outage(stops_loop, is_suspected)
+  local message = (stops_loop or self._fail_fast)
+    and self._core:outage(self._prefix .. PING_KEY, is_suspected)
   if message then
     return message, "unavailable"
   end
@@ -56,7 +53,7 @@ end
 
 -- Returns message, code if a wait for etcd is impossible here, or pointless; nil if not.
 function Client:_find_refusal()
-  local message, code = host.refusal(self._wakeups.chosen)
+  local message, code = runtime.refusal(self._wakeups.chosen)
   if not message then
     message, code = self:_find_outage()
   end
@@ -81,7 +78,7 @@ function Client:_run_txn(txn, deadline)
   if not ok then
     return false, message, code, true
   end
-  return self:_await(TxnAnswered, { asked = txn })
+  return self:_await(waits.Answered, { object = txn })
 end
 
 -- ---- taking locks ----
@@ -337,7 +334,7 @@ Client.break_lock = queue.break_lock
 -- @treturn {member,...} in the order of `endpoints`
 -- @fail closed, forked, context, premature
 function Client:status()
-  local message, code = host.refusal(self._wakeups.chosen)
+  local message, code = runtime.refusal(self._wakeups.chosen)
   if message then
     return nil, message, code
   end
@@ -347,7 +344,7 @@ function Client:status()
     return nil, message, code
   end
   local members
-  members, message, code = self:_await(StatusAnswered, { asked = request })
+  members, message, code = self:_await(waits.AllAnswered, { object = request })
   if not members then
     return nil, message, code
   end
@@ -498,7 +495,7 @@ check.methods(Client, "client")
 
 -- Creates the client of a core client, for init.lua. `settings` are those of connect_options.read.
 function Client.new(core_client, settings)
-  local wakeups = Wakeups.new(core_client, settings.loop, settings.socket_dir)
+  local wakeups = waits.new(core_client, settings.loop, settings.socket_dir)
   local metrics = settings.metrics and require("etcdlock.metrics").new(settings.metrics) or nil
   return setmetatable({
     _core = core_client,
@@ -507,7 +504,6 @@ function Client.new(core_client, settings)
     _held_locks = HeldLocks.new(settings.endpoints),
     _metrics = metrics,
     _events = Events.new(core_client, settings, metrics),
-    _scout = Scout.new(core_client, settings.prefix .. PING_KEY),
     _fail_fast = settings.fail_fast,
     _endpoints = table.concat(settings.endpoints, ","),
     _timeout = settings.timeout, -- seconds; nil: no limit

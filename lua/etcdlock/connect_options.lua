@@ -3,7 +3,7 @@
 local BOOLEANS = require("etcdlock.text").BOOLEANS
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
-local loops = require "etcdlock.wait.loops"
+local loops = require "etcdlock.wait.loop"
 
 local M = {}
 

@@ -6,11 +6,11 @@
 -- runs inside core.call, where it cannot yield, so no other coroutine runs while a lock is being
 -- taken or released. core.call also catches the errors of the log function.
 local core = require "etcdlock.core"
-local host = require "etcdlock.wait.host"
-local names = require "etcdlock.names"
 local escape = require("etcdlock.text").escape
 local format_number = require("etcdlock.text").format_number
+local names = require "etcdlock.names"
 local quote = require("etcdlock.text").quote
+local runtime = require "etcdlock.wait.runtime"
 
 local Events = {}
 Events.__index = Events
@@ -23,7 +23,7 @@ local LEAKED = "lock %s was released because its handle was collected as garbage
 -- The text for the field `by` of a `released` event.
 local BY = {
   unlock = "",
-  nginx_request = " with its nginx acquisition",
+  nginx_request = " with its nginx request",
   close = " with its client",
 }
 
@@ -62,7 +62,7 @@ local KINDS = {
   end },
   retry = { "warn", function(event)
     return string.format("%d %s to etcd failed and will be retried: %s", event.count,
-      event.count > 1 and "requests" or "acquisition", event.message)
+      event.count > 1 and "requests" or "request", event.message)
   end },
   suppressed = { "warn", function(event)
     return string.format('%d more "%s" events suppressed', event.count, event.of)
@@ -146,7 +146,7 @@ local function call_log(self, event)
   if not ok and not self._has_reported_error then
     self._has_reported_error = true
     local text = "etcdlock: the log function of this client failed (reported once): "
-    host.log(text .. escape(tostring(err)))
+    runtime.log(text .. escape(tostring(err)))
   end
 end
 
@@ -198,7 +198,7 @@ local function report_leak_without_log(self, event)
   local line = tostring(new_event(event))
   if not self._has_reported_leak then
     self._has_reported_leak = true
-    host.log(line)
+    runtime.log(line)
   elseif warn then -- luacheck: ignore warn
     warn(line) -- luacheck: ignore warn
   end
@@ -304,7 +304,7 @@ end
 
 -- ---- events that calls of the library report ----
 
---- Reports that `acquisition` (acquire.lua), made at the time `began`, still waits.
+--- Reports that `acquisition` (acquire.lua) still waits.
 function Events:report_waiting(acquisition)
   if may_log(self, "waiting") then
     call_log(self, {
@@ -336,7 +336,8 @@ function Events:report_not_acquired(acquisition, message, code)
   if may_log(self, "not_acquired") then
     call_log(self, {
       event = "not_acquired", level = code == "locked" and "info" or nil, name = acquisition.name,
-      mode = acquisition.mode, wait = core.now() - acquisition.started_at, code = code, message = message,
+      mode = acquisition.mode, wait = core.now() - acquisition.started_at,
+      code = code, message = message,
     })
   end
 end

@@ -1,9 +1,9 @@
 --- The locks that one client holds, by name and owner. They decide which call gets a hold that its
 -- owner has already, and which wait would never end.
 local coroutines = require "etcdlock.coroutines"
-local host = require "etcdlock.wait.host"
 local lower = require("etcdlock.text").lower
 local quote = require("etcdlock.text").quote
+local runtime = require "etcdlock.wait.runtime"
 local to_string = require("etcdlock.text").to_string
 
 local HeldLocks = {}
@@ -75,7 +75,7 @@ end
 local function is_live(self, lock)
   if not lock:_left() then
     return false
-  elseif lock._run and lock._count == 1 and host.is_cut_off(lock) then
+  elseif lock._run and lock._count == 1 and runtime.is_cut_off(lock) then
     self:remove(lock)
     lock._core:outlive()
     return false
@@ -124,7 +124,7 @@ local function find_exclusive(self, acquisition, is_match, argument)
 end
 
 local function may_reenter(lock, acquisition)
-  return lock._acquisition.owner == acquisition.owner and host.is_reentered(lock)
+  return lock._acquisition.owner == acquisition.owner and runtime.is_reentered(lock)
 end
 
 local function find_own_reader(self, acquisition)
@@ -227,7 +227,7 @@ end
 -- event loop and in nginx other coroutines go on. But a later phase of an nginx request must not
 -- wait for a lock of an earlier phase, which cannot unlock it any more.
 local function is_deadlock(lock, chosen)
-  return not lock._max_hold and (not host.loop(chosen) or host.is_past(lock))
+  return not lock._max_hold and (not runtime.loop(chosen) or runtime.is_past(lock))
 end
 
 --- Returns true if a reader must share the key of another reader of this process, or fail, because
@@ -281,7 +281,7 @@ local function find_deadlock(self, acquisition, chosen)
   end
   local lock = find_blocking(self, acquisition, chosen)
   if lock then
-    return host.is_past(lock) and "an earlier phase of this request"
+    return runtime.is_past(lock) and "an earlier phase of this request"
       or describe_owner(lock._acquisition.owner)
   elseif is_blocked_by_other_client(self, acquisition, chosen) then
     return "another client of this program"
@@ -290,17 +290,17 @@ end
 
 -- ---- waits ----
 
---- Records that the owner of the acquisition begins to wait for `core_lock`, with the tie of
--- host.tie. Returns the wait, for end_wait. The caller must keep it, because the record is weak.
+--- Records that the owner of the acquisition begins to wait for `core_lock`, with the binding of
+-- runtime.bind. Returns the wait, for end_wait. The caller must keep it: the record is weak.
 -- Only the waits of owners that the caller has named are recorded; for other owners it returns nil,
 -- because a coroutine cannot wait twice at once.
-function HeldLocks:begin_wait(acquisition, core_lock, tie)
+function HeldLocks:begin_wait(acquisition, core_lock, binding)
   if acquisition.given_owner == nil or acquisition.mode == "permit" then
     return nil
   end
   -- Weak, because a coroutine that Lua drops during its wait does not call end_wait.
   local waits = self._waits[acquisition.owner] or setmetatable({}, { __mode = "k" })
-  local wait = { full_name = acquisition.full_name, core_lock = core_lock, tie = tie }
+  local wait = { full_name = acquisition.full_name, core_lock = core_lock, binding = binding }
   waits[wait], self._waits[acquisition.owner] = true, waits
   return wait
 end
@@ -324,7 +324,7 @@ local function find_wait_refusal(self, acquisition)
   end
   for wait in pairs(self._waits[acquisition.owner] or EMPTY) do
     if wait.full_name == acquisition.full_name and wait.core_lock:wait(0) == nil
-      and host.is_waiting(wait.tie) then
+      and runtime.is_waiting(wait.binding) then
       local text = "lock %s: its owner waits for it already, in another coroutine"
       return text:format(quote(acquisition.name)), "deadlock"
     end
@@ -384,7 +384,7 @@ function HeldLocks:find_refusal(acquisition, chosen)
     return message, code
   end
   local holder = find_deadlock(self, acquisition, chosen)
-  if holder and not host.loop(chosen) then
+  if holder and not runtime.loop(chosen) then
     -- The lock may have been dropped. Then garbage collection releases it.
     collectgarbage()
     collectgarbage()

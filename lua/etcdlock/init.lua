@@ -9,7 +9,7 @@ local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
-local host = require "etcdlock.wait.host"
+local runtime = require "etcdlock.wait.runtime"
 
 local M = { _VERSION = "0.2.0" }
 
@@ -34,7 +34,7 @@ function M.connect(opts)
   if not settings then
     return nil, message, code
   end
-  message, code = host.too_early()
+  message, code = runtime.too_early()
   if message then
     return nil, message, code
   end
@@ -46,7 +46,7 @@ function M.connect(opts)
   if not core_client then
     return nil, message, code
   end
-  host.connected(core_client)
+  runtime.connected(core_client)
   return Client.new(core_client, settings)
 end
 

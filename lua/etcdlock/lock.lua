@@ -4,10 +4,9 @@
 local check = require "etcdlock.check"
 local format_number = require("etcdlock.text").format_number
 local guarded = require "etcdlock.guarded"
-local host = require "etcdlock.wait.host"
-local of_lock = require "etcdlock.wait.of_lock"
-local of_news = require "etcdlock.wait.of_news"
 local quote = require("etcdlock.text").quote
+local runtime = require "etcdlock.wait.runtime"
+local waits = require "etcdlock.wait.waits"
 
 local Lock = {}
 Lock.__index = Lock
@@ -24,7 +23,7 @@ function Lock:_left()
   if self._count == 0 then
     return nil
   end
-  host.notice_end(self._core, self._tie)
+  runtime.notice_end(self._core, self._binding)
   return self._core:left()
 end
 
@@ -176,11 +175,11 @@ end
 -- returns true at once.
 local function await_release(self)
   local client = self._client
-  if host.refusal(client._wakeups.chosen) then
+  if runtime.refusal(client._wakeups.chosen) then
     return true
   end
-  local released, message, code = client:_await(of_lock.Released, {
-    core_lock = self._core, tie = self._tie,
+  local released, message, code = client:_await(waits.Released, {
+    object = self._core, binding = self._binding,
     limit = client:_find_outage() and 0 or RELEASE_TIMEOUT,
   })
   if released == nil then
@@ -228,7 +227,7 @@ function Lock:unlock()
   else
     message, code = self:_not_held()
   end
-  host.untie(self._client._wakeups, self._tie)
+  runtime.unbind(self._client._wakeups, self._binding)
   if released then
     return true
   end
@@ -291,26 +290,6 @@ function Lock:on_lost(fn)
   return true
 end
 
--- The kind of wait for the end of the hold of `wait.lock`. Several coroutines may wait for one
--- lock.
-local Ended = of_news("arm", "disarm", function(wait, seconds)
-  wait.lock:_left() -- detects an expiry that the I/O thread has not noticed yet
-  return wait.subject:wait_ended(seconds) or nil
-end)
-
-local arm = Ended.arm
-
-function Ended.arm(wait, number)
-  return wait.lock._count > 0 and arm(wait, number)
-end
-
-local function await_loss(self, timeout)
-  local wait = { subject = self._core, news = "ended", lock = self, limit = timeout }
-  local ended, message, code = self._client:_await(Ended, wait)
-  wait:disarm()
-  return ended, message, code
-end
-
 --- Waits until the lock is lost.
 -- @tparam[opt] seconds timeout time to wait; nil: no limit
 -- @treturn reason
@@ -321,13 +300,13 @@ function Lock:wait_lost(timeout)
   check.seconds("lock:wait_lost", "timeout", timeout)
   local message, code = self:_find_fork()
   if not code then
-    message, code = host.refusal(self._client._wakeups.chosen)
+    message, code = runtime.refusal(self._client._wakeups.chosen)
   end
   if code then
     return nil, message, code
   end
   local ended
-  ended, message, code = await_loss(self, timeout)
+  ended, message, code = self._client:_await(waits.Ended, { object = self._core, limit = timeout })
   if ended == false then
     return nil, message, code
   elseif not ended then
@@ -356,7 +335,7 @@ Lock.proclaim = guarded.proclaim
 check.methods(Lock, "lock")
 
 -- Creates the lock of a core lock that is held, for acquire.lua.
-function Lock.new(client, core_lock, acquisition, tie)
+function Lock.new(client, core_lock, acquisition, binding)
   return setmetatable({
     _core = core_lock,
     _client = client,
@@ -368,9 +347,9 @@ function Lock.new(client, core_lock, acquisition, tie)
     _leader_value = acquisition.leader_value,
     _sharers = nil, -- set of held_locks.lua that contains this lock
     _max_hold = acquisition.max_hold, -- seconds; lock:expire changes it
-    _tie = tie, -- of host.tie
+    _binding = binding, -- of runtime.bind
     _count = 1, -- number of unlock calls that are due
-    _run = nil, -- of host.run, while the with_lock that took the lock runs its function
+    _run = nil, -- of runtime.run, while the with_lock that took the lock runs its function
     _listeners = nil, -- list of functions of on_lost that were not called yet
     _loss_number = nil, -- wake-up number by which the core reports the loss
   }, Lock)

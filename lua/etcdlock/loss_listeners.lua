@@ -1,7 +1,7 @@
 --- The listeners of `lock:on_lost` of one client's locks. A later call of the client calls them;
 -- they never run by themselves. A waiter is a coroutine that waits for something else and is woken
 -- to call them: an object with a method `wake`.
-local host = require "etcdlock.wait.host"
+local runtime = require "etcdlock.wait.runtime"
 
 local LossListeners = {}
 LossListeners.__index = LossListeners
@@ -56,7 +56,7 @@ function LossListeners:call_due()
   end
   local due, numbers = {}, {}
   for lock, number in pairs(self.locks) do
-    if host.is_told(lock) and is_due(lock) then
+    if runtime.is_told(lock) and is_due(lock) then
       due[#due + 1] = lock
       numbers[lock] = number
     end
@@ -83,8 +83,8 @@ end
 --- Disarms the wake-up for the loss of a lock that is about to be released: its end is no loss.
 function LossListeners:disarm(lock)
   if lock._loss_number then
-    self._wakeups.core:disarm(lock._core, "ended", lock._loss_number)
     self._wakeups:forget(lock._loss_number)
+    self._wakeups.core:end_wait(lock._loss_number, lock._core, "ended")
     lock._loss_number = nil
   end
 end
@@ -112,10 +112,12 @@ local function arm(self, lock)
   if lock._loss_number then
     return
   end
-  lock._loss_number = self._wakeups:expect(self)
-  if not self._wakeups.core:arm(lock._core, "ended", lock._loss_number) then
-    self._wakeups:forget(lock._loss_number)
-    self.has_losses = true -- the lock has ended already
+  local number, is_pending = self._wakeups.core:begin_wait(lock._core, "ended")
+  lock._loss_number = number
+  if number and is_pending then
+    self._wakeups:expect(number, self)
+  else
+    self.has_losses = true -- the lock has ended already, or the client is closed
   end
 end
 

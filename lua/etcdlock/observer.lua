@@ -12,9 +12,9 @@ local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local format_number = require("etcdlock.text").format_number
-local host = require "etcdlock.wait.host"
-local of_news = require "etcdlock.wait.of_news"
 local quote = require("etcdlock.text").quote
+local runtime = require "etcdlock.wait.runtime"
+local waits = require "etcdlock.wait.waits"
 
 local Observer = {}
 Observer.__index = Observer
@@ -60,14 +60,9 @@ local function read(self, left, changes, changed_at)
   return true
 end
 
--- The kind of wait for changes, or only for the end of the watch. `wait.subject` is the watcher.
-local WatcherChanged = of_news("arm_watcher", "disarm_watcher", function(wait, seconds)
-  return wait.subject:wait(wait.news, seconds)
-end)
-
--- Waits for `news` ("news": changes, or "end": only the end of the watch) until the next read is
--- due, at most `left` seconds: true | nil, message, code.
-local function await_changes(self, news, left)
+-- Waits for the watcher, as the `kind` of waits.lua says (Changed, or Closed: only the end of the
+-- watch), until the next read is due, at most `left` seconds: true | nil, message, code.
+local function await_changes(self, kind, left)
   local seconds = math.min(left, self._read_at - core.now())
   if seconds <= 0 then
     return true
@@ -77,10 +72,8 @@ local function await_changes(self, news, left)
   if message then
     return nil, message, code
   end
-  local wait = { subject = self._watcher, news = news, limit = seconds }
   local ok
-  ok, message, code = client:_await(WatcherChanged, wait)
-  wait:disarm()
+  ok, message, code = client:_await(kind, { object = self._watcher, limit = seconds })
   if ok == false then
     return nil, message, code
   end
@@ -96,7 +89,7 @@ local function step(self, left)
   elseif core.now() >= self._read_at or changes ~= self._changes_read and not self._failure then
     return read(self, left, changes, changed_at)
   end
-  return await_changes(self, self._failure and "end" or "news", left)
+  return await_changes(self, self._failure and waits.Closed or waits.Changed, left)
 end
 
 -- Returns true if the leader, its value, or the fact that nobody leads was not reported yet.
@@ -170,7 +163,7 @@ end
 -- Calls `next`, for the loop `for value, key, token in observer do`. The loop ends when the
 -- observer is closed, or the nginx worker exits (`premature`). Any other failure is raised.
 function Observer:__call()
-  if not coroutines.can_yield_in_pcall and host.loop(self._client._wakeups.chosen) then
+  if not coroutines.can_yield_in_pcall and runtime.loop(self._client._wakeups.chosen) then
     check.raise("observer: a for loop can't wait here in Lua 5.1, wanted observer:next()")
   end
   local value, key, token = self:next()

@@ -23,25 +23,33 @@ local function unpoll(fd)
   end
 end
 
--- Unpolls the descriptor when a wait ends. It references the wakeups, and not the pending lock,
--- which the program may drop.
-local Unpoller = {}
-Unpoller.__index = Unpoller
+-- The waiter of waits.lua: it unpolls the descriptor when a wait ends. It references the wakeups,
+-- and not the pending lock, which the program may drop.
+local Waiter = {}
+Waiter.__index = Waiter
 
-function Unpoller:wake()
+function Waiter:wake()
   unpoll(self.wakeups:fd())
 end
 
 -- Makes the client's descriptor readable when `core_lock` is decided. If it is decided already, or
--- nil, the descriptor becomes readable at once: some programs look only at the descriptor.
+-- nil, the descriptor becomes readable at once: some programs look only at the descriptor. Does
+-- nothing if the client is closed: then its descriptor is closed, too.
 local function arm(wakeups, core_lock)
-  local number = wakeups:expect(setmetatable({ wakeups = wakeups }, Unpoller))
-  if not core_lock or not wakeups.core:arm(core_lock, "decided", number) then
-    wakeups.core:alarm(number, 0)
+  local core_client = wakeups.core
+  local number, is_pending, fd, _
+  if core_lock then
+    number, is_pending, fd = core_client:begin_wait(core_lock, "decided")
   end
-  wakeups:watch(Pending, function()
-    return unpoll
-  end)
+  if not (number and is_pending) then
+    number, _, fd = core_client:begin_wait(nil, nil, 0)
+  end
+  if number then
+    wakeups:expect(number, setmetatable({ wakeups = wakeups }, Waiter))
+    wakeups:watch(Pending, fd, function()
+      return unpoll
+    end)
+  end
 end
 
 local function begin_wait(self, core_lock, on_outcome)

@@ -119,7 +119,7 @@ describe("an observer of one member", function()
 
   it("reports the current leader and later ones if older revisions are compacted", function()
     local observer, client = observe()
-    assert.is_true(observer._watcher:wait("news", 5))
+    assert.is_true(observer._watcher:wait_changed(5))
     local lock = assert(client:election "boss":campaign "1")
     assert.is_true(lock:proclaim "2")
     etcd:ctl("compact", ("%d"):format(etcd:revision()))

@@ -24,7 +24,8 @@ local function swallow_changes()
   observer._watcher = {
     changes = function() return changes, revision end,
     pass = function() end,
-    wait = function(_, _, seconds) wait.sleep(seconds) end,
+    wait_changed = function(_, seconds) wait.sleep(seconds) end,
+    wait_closed = function(_, seconds) wait.sleep(seconds) end,
   }
   return function() observer._watcher = watcher end
 end
@@ -150,7 +151,8 @@ describe("a read of an observer after a change", function()
     observer._watcher = {
       changes = function() return changes + 1, revision + 3 end,
       pass = function(_, passed) changes = passed end,
-      wait = function(_, _, seconds) wait.sleep(seconds) end,
+      wait_changed = function(_, seconds) wait.sleep(seconds) end,
+      wait_closed = function(_, seconds) wait.sleep(seconds) end,
     }
     local message = assert_fails("unavailable", observer:next(0.3))
     assert.matches('observer of election "boss": etcd answers from an older revision', message)

@@ -31,7 +31,7 @@ local function assert_sees(...)
 end
 
 -- Waits until the watch of the observer is created, which reports all events from then on.
-local function await_watch() assert.is_true(observer._watcher:wait("news", 5)) end
+local function await_watch() assert.is_true(observer._watcher:wait_changed(5)) end
 
 -- Reads |observer| without waiting until it reports |value|. Fails if it reports an older leader or
 -- an older value (values are numbers that grow) after a newer one. Returns the number of reports.
@@ -216,7 +216,7 @@ describe("an observer", function()
     assert_fails("closed", observer:next(1))
     assert.is_true(observer:close())
     observer._watcher:pass(1) -- as another coroutine does that has just read the leader
-    assert.is_true(observer._watcher:wait("news", 0), "a waiting coroutine is not woken")
+    assert.is_true(observer._watcher:wait_changed(0), "a waiting coroutine is not woken")
     local kept
     for _ in (function(...)
       kept = ...

@@ -26,9 +26,30 @@ end)
 local Link = {}
 Link.__index = Link
 
+-- Begins a wait without an event; returns its number and the path of the socket.
+local function begin()
+  local id, _, path = core:begin_nginx_wait()
+  return assert(id), assert(path)
+end
+
+-- Ends the wait |id|. Returns whether its number was sent and not answered.
+local function finish(id)
+  return (core:end_nginx_wait(id))
+end
+
+local function set_alarm(id, seconds)
+  core:begin_nginx_wait(nil, nil, seconds, nil, id)
+end
+
+local function cancel_alarm(id)
+  core:end_nginx_wait(id, nil, nil, true, nil, true)
+end
+
 local function open()
   local self = setmetatable({ pipe = uv.new_pipe(false), bytes = 0 }, Link)
-  self.pipe:connect(assert(core:serve()), function(failure)
+  local id, path = begin()
+  finish(id)
+  self.pipe:connect(path, function(failure)
     assert(not failure, failure)
     self.pipe:read_start(function(broken, data)
       if data then
@@ -44,7 +65,7 @@ end
 
 function Link:send(text)
   assert(self.pipe:try_write(text) == #text)
-  core:hear()
+  core:receive_numbers()
 end
 
 local function digits(id)
@@ -77,17 +98,12 @@ end
 
 -- ---- a lock with a wait that the socket wakes ------------------------------------
 
--- Requests the lock |name|. Returns the core lock, and the number of its wait, which a connection
--- sends to be woken.
+-- Requests the lock |name|. Returns the core lock; the number of its wait, which a connection sends
+-- to be woken; and whether the wait is armed.
 local function ask(name)
   local lock = assert(core:lock(prefix .. name, ""))
-  local id = assert(core:expect())
-  assert.is_true(core:tie(id, lock))
-  return lock, id
-end
-
-local function arm(lock, id)
-  return core:arm(lock, "decided", id)
+  local id, is_armed = core:begin_nginx_wait(lock, "decided")
+  return lock, assert(id), is_armed
 end
 
 local function held(name)
@@ -109,11 +125,11 @@ describe("the wake socket", function()
     }
     for i, order in ipairs(steps) do
       local name = "order" .. i
-      local link, theirs = greeted(), held(name)
-      local lock, id = ask(name)
+      local link, theirs, id = greeted(), held(name), begin()
+      local lock = assert(core:lock(prefix .. name, ""))
       for _, step in ipairs(order) do
         if step == "arm" then
-          assert.is_true(arm(lock, id))
+          assert.same({ id, true }, { core:begin_nginx_wait(lock, "decided", nil, nil, id) })
         elseif step == "say" then
           link:say(id)
         else
@@ -124,7 +140,7 @@ describe("the wake socket", function()
       end
       link:await(2)
       assert.is_true(lock:wait(0))
-      assert.is_false(core:taken(id))
+      assert.is_false(finish(id))
       link:close()
       wait.sleep(0.05)
       assert.is_truthy(lock:left())
@@ -135,15 +151,15 @@ describe("the wake socket", function()
 
   it("sends a byte at the alarm of a wait, unless the alarm is cancelled", function()
     local theirs, link = held "limit", greeted()
-    local lock, id = ask "limit"
-    assert.is_true(arm(lock, id))
-    core:alarm(id, 0.05)
+    local lock, id, is_armed = ask "limit"
+    assert.is_true(is_armed)
+    set_alarm(id, 0.05)
     link:say(id)
     link:await(2)
     assert.is_nil(lock:wait(0))
-    core:alarm(id, 60)
-    core:alarm(id, 0.03)
-    core:alarm(id, nil)
+    set_alarm(id, 60)
+    set_alarm(id, 0.03)
+    cancel_alarm(id)
     link:say(id)
     quiet(link, 2)
     assert(theirs:unlock())
@@ -153,10 +169,10 @@ describe("the wake socket", function()
 
   it("sends one byte for each wait number, also if both an alarm and a grant occur", function()
     local theirs, link = held "once", greeted()
-    local lock, id = ask "once"
-    assert.is_true(arm(lock, id))
+    local lock, id, is_armed = ask "once"
+    assert.is_true(is_armed)
     link:say(id)
-    core:alarm(id, 0.01)
+    set_alarm(id, 0.01)
     link:await(2)
     assert(theirs:unlock())
     wait.eventually(function() return lock:wait(0) end)
@@ -165,31 +181,31 @@ describe("the wake socket", function()
     link:await(3)
     link:say(id)
     quiet(link, 3)
-    assert.is_true(core:taken(id)) -- the number was sent, and not answered
-    assert.is_false(core:taken(id))
-    core:alarm(id, 0.01)
+    assert.is_true(finish(id)) -- the number was sent, and not answered
+    assert.is_false(finish(id))
+    set_alarm(id, 0.01)
     quiet(link, 3)
   end)
 
   it("cancels the wait of a connection that closes", function()
     local theirs, link = held "left", greeted()
-    local lock, id = ask "left"
-    assert.is_true(arm(lock, id))
+    local lock, id, is_armed = ask "left"
+    assert.is_true(is_armed)
     link:say(id)
     wait.eventually(function() return #other:queue "left" == 2 end)
     link:close()
     wait.eventually(function() return lock:wait(0) == false end)
     assert.equal("cancelled", (select(3, lock:wait(0))))
-    assert.is_false(core:taken(id))
+    assert.is_false(finish(id))
     assert(theirs:unlock())
     assert_free "left"
   end)
 
   it("releases a granted lock if the connection closes before the grant is taken", function()
     local link = greeted()
-    local lock, id = ask "untaken"
+    local lock, id, is_armed = ask "untaken"
     link:say(id)
-    if arm(lock, id) then link:await(2) end
+    if is_armed then link:await(2) end
     assert.is_true(lock:wait(0))
     link:close()
     assert_free "untaken"
@@ -207,17 +223,17 @@ describe("the wake socket", function()
   end)
 
   it("accepts a wait number that is sent before the greeting", function()
-    assert(core:serve())
     for i = 1, 30 do
       local name = "early" .. i
       local theirs = held(name)
-      local lock, id = ask(name)
-      assert.is_true(arm(lock, id))
+      local lock, id, is_armed = ask(name)
+      assert.is_true(is_armed)
       local link = open()
       assert(uv.fs_write(link.pipe:fileno(), digits(id))) -- before libuv knows of the connection
-      core:hear()
+      core:receive_numbers()
       assert(theirs:unlock())
       link:await(2)
+      assert.is_true(lock:wait(0))
     end
   end)
 
@@ -225,12 +241,12 @@ describe("the wake socket", function()
     local link = greeted()
     for i = 1, 20 do
       local theirs = held "row"
-      local lock, id = ask "row"
-      assert.is_true(arm(lock, id))
+      local lock, id, is_armed = ask "row"
+      assert.is_true(is_armed)
       link:say(id)
       assert(theirs:unlock())
       link:await(1 + i)
-      assert.is_false(core:taken(id))
+      assert.is_false(finish(id))
       lock:release()
     end
   end)
@@ -249,8 +265,8 @@ describe("the wake socket", function()
 
   it("answers a second connection at once if it sends the same wait number", function()
     local theirs, one, two = held "twice", greeted(), greeted()
-    local lock, id = ask "twice"
-    assert.is_true(arm(lock, id))
+    local lock, id, is_armed = ask "twice"
+    assert.is_true(is_armed)
     one:say(id)
     quiet(one, 1)
     two:say(id)
@@ -263,22 +279,22 @@ describe("the wake socket", function()
 
   it("cancels the wait of a connection that sends the wait number of another wait", function()
     local one, two, link = held "one", held "two", greeted()
-    local first, first_id = ask "one"
-    local second, second_id = ask "two"
-    assert.is_true(arm(first, first_id) and arm(second, second_id))
+    local first, first_id, is_first_armed = ask "one"
+    local second, second_id, is_second_armed = ask "two"
+    assert.is_true(is_first_armed and is_second_armed)
     link:say(first_id)
     quiet(link, 1)
     link:say(second_id)
     wait.eventually(function() return first:wait(0) == false end)
     assert.equal("cancelled", (select(3, first:wait(0))))
-    assert.is_false(core:taken(first_id))
+    assert.is_false(finish(first_id))
     assert(one:unlock())
     assert_free "one"
     quiet(link, 1)
     assert(two:unlock())
     link:await(2)
     assert.is_true(second:wait(0))
-    assert.is_false(core:taken(second_id))
+    assert.is_false(finish(second_id))
     assert.is_true(second:release())
     assert_free "two"
   end)
@@ -289,7 +305,6 @@ describe("the wake socket", function()
       local link, name = open(), "storm" .. i % 7
       local lock, id = ask(name)
       waits[i] = { link = link, lock = lock, id = id }
-      if i % 5 ~= 0 then arm(lock, id) end
     end
     wait.eventually(function()
       for _, each in ipairs(waits) do
@@ -300,10 +315,10 @@ describe("the wake socket", function()
     for i, each in ipairs(waits) do
       if i % 11 == 0 then
         each.link:send(digits(each.id):sub(1, 8)) -- half of the number
-        core:taken(each.id)
+        finish(each.id)
         each.lock:release()
       else
-        if i % 3 == 0 then core:alarm(each.id, 0.01) end
+        if i % 3 == 0 then set_alarm(each.id, 0.01) end
         each.link:say(each.id)
       end
       if i % 2 == 0 then each.link:close() end
@@ -324,7 +339,7 @@ describe("the wake socket", function()
         local etcdlock = require "etcdlock"
         local client = assert(etcdlock.connect { endpoints = endpoints, prefix = prefix })
         assert(client:lock "few"):unlock()
-        local path, files = assert(client._core:serve()), {}
+        local path, files = assert(select(3, client._core:begin_nginx_wait())), {}
         for i = 1, 200 do files[i] = uv.fs_open("/dev/null", "r", 0) end
         local function connect()
           uv.fs_close(table.remove(files))
@@ -343,16 +358,16 @@ describe("the wake socket", function()
 
   it("closes its connections and ends their waits when the client is closed", function()
     local theirs, link, idle = held "closed", greeted(), greeted()
-    local lock, id = ask "closed"
+    local lock, id, is_armed = ask "closed"
     local forgotten = ask "forgotten" -- no connection sends its number
-    assert.is_true(arm(lock, id))
+    assert.is_true(is_armed)
     link:say(id)
     client:close()
     wait.eventually(function() return link.ended and idle.ended end, 5, "the end")
     assert.equal("closed", (select(3, lock:wait(0))))
     assert.is_nil(forgotten:left())
-    assert.is_false(core:taken(id))
-    assert.equal("closed", (select(3, core:serve())))
+    assert.is_false(finish(id))
+    assert.equal("closed", (select(3, core:begin_nginx_wait())))
     assert.is_true((theirs:check()))
   end)
 end)

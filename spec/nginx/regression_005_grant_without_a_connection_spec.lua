@@ -21,7 +21,7 @@ it('regression 005: a lock call without a descriptor for its wake-up connection 
         warm = warm or client:try_lock "warm"
       end
       assert(warm):unlock()
-      assert(client._core:serve())
+      assert(client._core:begin_nginx_wait())
     ]],
     locations = {
       ["/full"] = { conf = "lua_http10_buffering off;", content = [[

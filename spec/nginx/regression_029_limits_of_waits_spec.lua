@@ -104,7 +104,7 @@ end
 it("regression 029: the error for a read-only /tmp names /tmp and the cause", function()
   local told = print_of [[
     local client = require("etcdlock").connect()
-    print(client._core:serve())
+    print(client._core:begin_nginx_wait())
     client:close()
   ]]
   if not told then

@@ -24,6 +24,7 @@ struct el_client {
   el_options *options; /* NULL after run_open */
   int64_t close_budget_ms;
   el_loop *loop;
+  el_breaker *breaker; /* used by both threads */
 
   /* Used by the I/O thread only, as are the parts in |shared|. */
   el_channel *channel;
@@ -83,9 +84,8 @@ static void publish_breaker(el_client *cl) {
   el_shared *shared = cl->shared;
   const el_error *why;
   int64_t opened_ms = el_request_queue_last_unreachable(shared->requests, &why);
-  if (opened_ms == shared->breaker_opened_ms) return;
-  el_shared_set_breaker(shared, opened_ms, why);
-  if (opened_ms != 0 && shared->fail_fast) {
+  if (el_breaker_update(cl->breaker, opened_ms, why) && opened_ms != 0 &&
+      shared->fail_fast) {
     el_local_queues_fail_waiting(shared->queues, why);
     el_watcher_wake_all(shared);
   }
@@ -295,6 +295,8 @@ bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms) {
 
 el_shared *el_client_shared(const el_client *cl) { return cl->shared; }
 
+el_breaker *el_client_breaker(const el_client *cl) { return cl->breaker; }
+
 int64_t el_client_alive_ms(const el_client *cl) {
   int64_t left = atomic_load(&cl->shared->alive_until_ms) - el_now_ms();
   return left > 0 ? left : 0;
@@ -322,6 +324,7 @@ void el_client_join(el_client *cl) {
 }
 
 void el_client_free(el_client *cl) {
+  el_breaker_free(cl->breaker);
   el_shared_unref(cl->shared);
   free(cl);
 }
@@ -340,6 +343,12 @@ static el_client *new_client(const el_connect_options *options, el_error *err) {
   el_client *cl = calloc(1, sizeof *cl);
   if (cl == NULL || (cl->shared = el_shared_new()) == NULL) {
     free(cl);
+    el_error_set(err, EL_NOMEM, "no memory for a client");
+    return NULL;
+  }
+  cl->breaker = el_breaker_new(cl->shared);
+  if (cl->breaker == NULL) {
+    el_client_free(cl);
     el_error_set(err, EL_NOMEM, "no memory for a client");
     return NULL;
   }

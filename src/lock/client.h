@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/completion.h"
+#include "lock/breaker.h"
 #include "lock/options.h"
 #include "lock/shared.h"
 
@@ -41,12 +42,16 @@ void el_client_free(el_client *cl);
 /* el_client_shared returns the shared part of |cl|. @thread lua */
 el_shared *el_client_shared(const el_client *cl);
 
+/* @thread lua */
+el_breaker *el_client_breaker(const el_client *cl);
+
 /* el_client_alive_ms returns for how many milliseconds from now the session's lease is proven; 0:
  * it is not. @thread lua */
 int64_t el_client_alive_ms(const el_client *cl);
 
 /* el_client_alarm has |id| pushed to |wake|, which must live as long as the client, |ms|
- * milliseconds from now; negative: cancels that. False: the client is closed. @thread lua */
+ * milliseconds from now. Negative |ms|: it cancels that, and |wake| is ignored. False: the client is
+ * closed. @thread lua */
 bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms);
 
 #endif

@@ -12,10 +12,6 @@
 #include "lock/request_queue.h"
 #include "protocol/retry.h"
 
-enum {
-  ANSWERED = 1 /* the event of the completion */
-};
-
 /* How long after its deadline a request may still end by itself: gRPC's error says more than ours
  * does. */
 enum { GRACE_MS = 100 };
@@ -52,7 +48,7 @@ struct el_guarded {
   TAILQ_ENTRY(el_guarded) link;       /* in shared->resting */
 
   el_completion completion;
-  el_txn_answer *answer; /* written before ANSWERED completes */
+  el_txn_answer *answer; /* written before EL_GUARDED_ANSWERED completes */
 };
 
 static void unref(el_guarded *guarded) {
@@ -113,7 +109,7 @@ static void finish(el_guarded *guarded, el_txn_answer *answer) {
   guarded->is_finished = true;
   guarded->answer = answer;
   leave_order(guarded);
-  el_completion_complete(&guarded->completion, ANSWERED);
+  el_completion_complete(&guarded->completion, EL_GUARDED_ANSWERED);
   unref(guarded);
 }
 
@@ -493,12 +489,12 @@ bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err) {
 }
 
 const el_txn_answer *el_guarded_wait(el_guarded *guarded, int64_t timeout_ms) {
-  return el_shared_wait(guarded->shared, &guarded->completion, ANSWERED,
-                        timeout_ms)
+  return el_shared_wait(guarded->shared, &guarded->completion,
+                        EL_GUARDED_ANSWERED, timeout_ms)
              ? guarded->answer
              : NULL;
 }
 
-bool el_guarded_arm(el_guarded *guarded, el_wake *wake, uint64_t id) {
-  return el_completion_arm(&guarded->completion, ANSWERED, wake, id);
+el_completion *el_guarded_completion(el_guarded *guarded) {
+  return &guarded->completion;
 }

@@ -14,6 +14,10 @@
 
 typedef struct el_guarded el_guarded;
 
+enum {
+  EL_GUARDED_ANSWERED = 1 /* event of the completion: the answer is there */
+};
+
 /* el_guarded_fail_all fails the transactions that wait to be sent, with shared->closed, which is
  * set. @thread io */
 void el_guarded_fail_all(el_shared *shared);
@@ -57,8 +61,8 @@ bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err);
  * answer->succeeded is false if the guard failed. NULL: no answer yet. @thread lua */
 const el_txn_answer *el_guarded_wait(el_guarded *guarded, int64_t timeout_ms);
 
-/* el_guarded_arm has |id| pushed to |wake| when the answer comes. False: it has come already.
- * |wake| must live as long as the client. @thread lua */
-bool el_guarded_arm(el_guarded *guarded, el_wake *wake, uint64_t id);
+/* el_guarded_completion returns the completion of EL_GUARDED_ANSWERED. It lives as long as
+ * |guarded|. A wake that is armed on it must live as long as the client. @thread lua */
+el_completion *el_guarded_completion(el_guarded *guarded);
 
 #endif

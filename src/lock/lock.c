@@ -381,13 +381,7 @@ bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms) {
          el_shared_wait(lk->shared, &lk->completion, EL_LOCK_ENDED, timeout_ms);
 }
 
-bool el_lock_arm(el_lock *lk, el_lock_event event, el_wake *wake, uint64_t id) {
-  return el_completion_arm(&lk->completion, event, wake, id);
-}
-
-void el_lock_disarm(el_lock *lk, el_lock_event event, uint64_t id) {
-  el_completion_disarm(&lk->completion, event, id);
-}
+el_completion *el_lock_completion(el_lock *lk) { return &lk->completion; }
 
 /* ---- change or end the hold, on a Lua thread ---- */
 

@@ -120,12 +120,9 @@ bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err);
 /* el_lock_wait_ended waits up to |timeout_ms| for EL_LOCK_ENDED. @thread lua */
 bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms);
 
-/* el_lock_arm has |id| pushed to |wake| when |event| comes. False: it has come already. |wake| must
- * live as long as the client. @thread lua */
-bool el_lock_arm(el_lock *lk, el_lock_event event, el_wake *wake, uint64_t id);
-
-/* el_lock_disarm undoes el_lock_arm. @thread lua */
-void el_lock_disarm(el_lock *lk, el_lock_event event, uint64_t id);
+/* el_lock_completion returns the completion of the events el_lock_event. It lives as long as |lk|.
+ * A wake that is armed on it must live as long as the client. @thread lua */
+el_completion *el_lock_completion(el_lock *lk);
 
 /* el_lock_drop releases a lock that Lua has garbage-collected, and the caller's reference. It never
  * blocks. True: the lock was held, so it leaked. @thread lua */

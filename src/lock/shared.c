@@ -11,8 +11,7 @@
 #include "base/text.h"
 
 enum {
-  STANDSTILL_MS = 1000, /* a busy machine may be late by less than this */
-  BREAKER_OPEN_MS = 2000
+  STANDSTILL_MS = 1000 /* a busy machine may be late by less than this */
 };
 
 /* ---- counters ---- */
@@ -184,26 +183,4 @@ void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
   is_recorded = shared->expired_ms != 0 && shared->expired_ms >= ended_ms;
   *err = is_recorded ? shared->last_proof_error : shared->proof_error;
   pthread_mutex_unlock(&shared->mu);
-}
-
-void el_shared_set_breaker(el_shared *shared, int64_t opened_ms,
-                           const el_error *err) {
-  pthread_mutex_lock(&shared->mu);
-  shared->breaker_opened_ms = opened_ms;
-  if (opened_ms != 0) {
-    shared->breaker_error = *err;
-  }
-  pthread_mutex_unlock(&shared->mu);
-}
-
-/* The breaker closes by itself after a while, because only another request can find out that etcd
- * answers again. */
-bool el_shared_breaker_is_open(el_shared *shared, el_error *err) {
-  bool is_breaker_open;
-  pthread_mutex_lock(&shared->mu);
-  is_breaker_open = shared->breaker_opened_ms != 0 &&
-                    el_now_ms() < shared->breaker_opened_ms + BREAKER_OPEN_MS;
-  *err = shared->breaker_error;
-  pthread_mutex_unlock(&shared->mu);
-  return is_breaker_open;
 }

@@ -113,16 +113,12 @@ typedef struct el_shared {
   _Atomic int64_t due_ms; /* when the session must be stepped; 0: never */
   el_counters counters;
 
-  pthread_mutex_t mu; /* guards the next five; a leaf */
+  pthread_mutex_t mu; /* guards the next three; a leaf */
   /* The error that keeps the session from proving its lease; code EL_OK: none. */
   el_error proof_error;
   /* proof_error at the last expiry of the deadline */
   el_error last_proof_error;
   int64_t expired_ms; /* when last_proof_error was set; 0: never */
-  /* The circuit breaker: when a request last found etcd unreachable, and why; 0: etcd has
-   * answered since. Only the I/O thread changes it, and may read it without the mutex. */
-  int64_t breaker_opened_ms;
-  el_error breaker_error;
 
   el_events events; /* used by any thread */
 } el_shared;
@@ -181,14 +177,5 @@ void el_shared_keep_proof_error(el_shared *shared);
  * has ever passed, it copies the present proof error. @thread any @locks shared->mu */
 void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
                                 el_error *err);
-
-/* el_shared_set_breaker records that a request found etcd unreachable at |opened_ms|, with |err|;
- * 0: etcd has answered. @thread io @locks shared->mu */
-void el_shared_set_breaker(el_shared *shared, int64_t opened_ms,
-                           const el_error *err);
-
-/* el_shared_breaker_is_open tells whether etcd was found unreachable within the last 2 s and has
- * not answered since; |err| then says why. @thread any @locks shared->mu */
-bool el_shared_breaker_is_open(el_shared *shared, el_error *err);
 
 #endif

@@ -9,8 +9,6 @@
 #include "base/completion.h"
 #include "base/container_of.h"
 
-enum { ANSWERED = 1 }; /* the event of the completion */
-
 /* The request to one member. */
 typedef struct member_request {
   el_status *status;
@@ -24,7 +22,7 @@ struct el_status {
   el_command command;
   int64_t timeout_ms;
   el_completion completion;
-  /* Used by the I/O thread only, until it completes ANSWERED. */
+  /* Used by the I/O thread only, until it completes EL_STATUS_ANSWERED. */
   size_t n, left; /* number of members, of those that have not answered */
   el_status_answer *answers;
 };
@@ -70,7 +68,7 @@ static void copy_status(el_member_status *to, const el_member_status *status) {
 
 static void end_one(el_status *status) {
   if (--status->left > 0) return;
-  el_completion_complete(&status->completion, ANSWERED);
+  el_completion_complete(&status->completion, EL_STATUS_ANSWERED);
   unref(status);
 }
 
@@ -150,7 +148,7 @@ void el_status_drop(el_status *status) {
 
 const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
                                        size_t *n) {
-  if (!el_shared_wait(status->shared, &status->completion, ANSWERED,
+  if (!el_shared_wait(status->shared, &status->completion, EL_STATUS_ANSWERED,
                       timeout_ms)) {
     return NULL;
   }
@@ -158,6 +156,6 @@ const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
   return status->answers;
 }
 
-bool el_status_arm(el_status *status, el_wake *wake, uint64_t id) {
-  return el_completion_arm(&status->completion, ANSWERED, wake, id);
+el_completion *el_status_completion(el_status *status) {
+  return &status->completion;
 }

@@ -13,6 +13,11 @@
 
 typedef struct el_status el_status;
 
+enum {
+  EL_STATUS_ANSWERED =
+      1 /* event of the completion: each member has answered or failed */
+};
+
 /* The answer of one member. */
 typedef struct el_status_answer {
   char address[EL_ENDPOINT_MAX];
@@ -35,8 +40,8 @@ void el_status_drop(el_status *status);
 const el_status_answer *el_status_wait(el_status *status, int64_t timeout_ms,
                                        size_t *n);
 
-/* el_status_arm has |id| pushed to |wake| when each member has answered or failed. False: they have
- * already. |wake| must live as long as the client. @thread lua */
-bool el_status_arm(el_status *status, el_wake *wake, uint64_t id);
+/* el_status_completion returns the completion of EL_STATUS_ANSWERED. It lives as long as |status|.
+ * A wake that is armed on it must live as long as the client. @thread lua */
+el_completion *el_status_completion(el_status *status);
 
 #endif

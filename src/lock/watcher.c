@@ -109,14 +109,8 @@ bool el_watcher_wait(el_watcher *watcher, el_watcher_event event,
                         timeout_ms);
 }
 
-bool el_watcher_arm(el_watcher *watcher, el_watcher_event event, el_wake *wake,
-                    uint64_t id) {
-  return el_completion_arm(&watcher->completion, event, wake, id);
-}
-
-void el_watcher_disarm(el_watcher *watcher, el_watcher_event event,
-                       uint64_t id) {
-  el_completion_disarm(&watcher->completion, event, id);
+el_completion *el_watcher_completion(el_watcher *watcher) {
+  return &watcher->completion;
 }
 
 /* ---- start and stop ---- */

@@ -45,14 +45,9 @@ void el_watcher_drop(el_watcher *watcher);
 bool el_watcher_wait(el_watcher *watcher, el_watcher_event event,
                      int64_t timeout_ms);
 
-/* el_watcher_arm has |id| pushed to |wake| when |event| comes. False: it has come already. |wake|
- * must live as long as the client. @thread lua */
-bool el_watcher_arm(el_watcher *watcher, el_watcher_event event, el_wake *wake,
-                    uint64_t id);
-
-/* el_watcher_disarm undoes el_watcher_arm. @thread lua */
-void el_watcher_disarm(el_watcher *watcher, el_watcher_event event,
-                       uint64_t id);
+/* el_watcher_completion returns the completion of the events el_watcher_event. It lives as long as
+ * |watcher|. A wake that is armed on it must live as long as the client. @thread lua */
+el_completion *el_watcher_completion(el_watcher *watcher);
 
 /* el_watcher_changes returns the number of changes so far, and in |rev| the store revision of the
  * last one (0: unknown). A watch that is created, also again after an interruption, counts as a

@@ -174,13 +174,21 @@ static el_nret l_client_alive(lua_State *L) {
   return 1;
 }
 
-/* client:outage() returns why etcd is unreachable; nil if it is not known to be. */
+/* client:outage(key, is_suspected) returns why etcd is unreachable; nil if it is not known to be.
+ * With |key| (nil: none) the caller fails at once in an outage, and a read of |key| in the
+ * background finds out when etcd answers again. |is_suspected|: a call has had no answer; the read
+ * starts in any case. */
 static el_nret l_client_outage(lua_State *L) {
-  el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
-  bool is_known = el_lua_client_is_usable(lc, &err) &&
-                  el_shared_breaker_is_open(el_client_shared(lc->client), &err);
-  lua_pushstring(L, is_known ? err.text : NULL); /* nil for NULL */
+  bool may_probe = !lua_isnoneornil(L, 2), is_suspected = lua_toboolean(L, 3);
+  el_breaker *breaker = el_client_breaker(lc->client);
+  el_error err;
+  bool is_usable = el_lua_client_is_usable(lc, &err);
+  bool is_open = is_usable && el_breaker_is_open(breaker, &err);
+  if (is_usable && may_probe && (is_open || is_suspected)) {
+    el_breaker_probe(breaker, el_lua_check_bytes(L, 2));
+  }
+  lua_pushstring(L, is_open ? err.text : NULL); /* nil for NULL */
   return 1;
 }
 
@@ -354,10 +362,13 @@ static void push_answer(lua_State *L, const el_status_answer *answer) {
  * table for each member: endpoint, transport, and its status or message and code. Returns nil if
  * |seconds| are over before that. */
 static el_nret l_status_wait(lua_State *L) {
-  el_status *status = el_lua_check_box(L, 1, EL_LUA_STATUS);
+  return el_lua_push_answers(L, el_lua_check_box(L, 1, EL_LUA_STATUS),
+                             el_lua_check_ms(L, 2));
+}
+
+el_nret el_lua_push_answers(lua_State *L, void *status, int64_t timeout_ms) {
   size_t n = 0;
-  const el_status_answer *answers =
-      el_status_wait(status, el_lua_check_ms(L, 2), &n);
+  const el_status_answer *answers = el_status_wait(status, timeout_ms, &n);
   if (answers == NULL) {
     lua_pushnil(L);
     return 1;

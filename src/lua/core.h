@@ -8,7 +8,7 @@
 
 #include <lua.h>
 
-#include "lock/watcher.h"
+#include "lua/util.h"
 
 /* el_lua_open_client adds connect and the types of clients and status queries. It is called
  * first, because the others add methods to the client type. @thread lua */
@@ -33,8 +33,35 @@ void el_lua_open_child(lua_State *L);
  * @thread lua */
 void el_lua_open_test(lua_State *L);
 
-/* el_lua_check_watcher_news returns argument |arg|, "news" or "end"; raises if it is neither.
+/* The next functions wait up to |timeout_ms| for an event of an object. They push the outcome and
+ * return the number of its values; nil: the event has not occurred. */
+
+/* el_lua_push_decided waits until the el_lock |lk| is held or the wait for it failed. It pushes
+ * true if the lock is held; otherwise false, message, code. @thread lua */
+el_nret el_lua_push_decided(lua_State *L, void *lk, int64_t timeout_ms);
+
+/* el_lua_push_released waits until the key of the el_lock |lk| is deleted in etcd. It pushes true;
+ * false, message, code if the release failed. @thread lua */
+el_nret el_lua_push_released(lua_State *L, void *lk, int64_t timeout_ms);
+
+/* el_lua_push_ended waits for the end of the hold of the el_lock |lk| and pushes true.
  * @thread lua */
-el_watcher_event el_lua_check_watcher_news(lua_State *L, int arg);
+el_nret el_lua_push_ended(lua_State *L, void *lk, int64_t timeout_ms);
+
+/* el_lua_push_answer waits for the answer to the el_guarded |txn|, and pushes what txn:wait
+ * returns. @thread lua */
+el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms);
+
+/* el_lua_push_answers waits until all members have answered the el_status |status|, and pushes what
+ * status:wait returns. @thread lua */
+el_nret el_lua_push_answers(lua_State *L, void *status, int64_t timeout_ms);
+
+/* el_lua_push_changed waits until the el_watcher |watcher| has unread changes or has ended, and
+ * pushes true. @thread lua */
+el_nret el_lua_push_changed(lua_State *L, void *watcher, int64_t timeout_ms);
+
+/* el_lua_push_closed waits until the el_watcher |watcher| has ended, and pushes true.
+ * @thread lua */
+el_nret el_lua_push_closed(lua_State *L, void *watcher, int64_t timeout_ms);
 
 #endif

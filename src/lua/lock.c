@@ -68,28 +68,43 @@ static el_nret push_outcome(lua_State *L, bool is_over, const el_error *err) {
   return 3;
 }
 
+el_nret el_lua_push_decided(lua_State *L, void *lk, int64_t timeout_ms) {
+  el_error err;
+  bool is_over = el_lock_wait(lk, timeout_ms, &err);
+  return push_outcome(L, is_over, &err);
+}
+
+el_nret el_lua_push_released(lua_State *L, void *lk, int64_t timeout_ms) {
+  el_error err;
+  bool is_over = el_lock_wait_released(lk, timeout_ms, &err);
+  return push_outcome(L, is_over, &err);
+}
+
+el_nret el_lua_push_ended(lua_State *L, void *lk, int64_t timeout_ms) {
+  el_error none = {.code = EL_OK};
+  int64_t left_us;
+  if (!el_shared_is_forked(el_lock_shared(lk))) {
+    el_lock_hold(lk, &left_us); /* records a hold deadline that passes now */
+  }
+  return push_outcome(L, el_lock_wait_ended(lk, timeout_ms), &none);
+}
+
 /* lock:wait(seconds) waits for the grant. Returns true if the lock is held; false, message, code if
  * the acquisition failed; nil if neither happened within |seconds|. */
 static el_nret l_lock_wait(lua_State *L) {
-  el_error err;
-  bool is_over = el_lock_wait(check_lock(L), el_lua_check_ms(L, 2), &err);
-  return push_outcome(L, is_over, &err);
+  return el_lua_push_decided(L, check_lock(L), el_lua_check_ms(L, 2));
 }
 
 /* lock:wait_released(seconds) waits until the key is deleted in etcd. Returns true; false, message,
  * code if the release failed; nil if neither happened within |seconds|. */
 static el_nret l_lock_wait_released(lua_State *L) {
-  el_error err;
-  bool is_over =
-      el_lock_wait_released(check_lock(L), el_lua_check_ms(L, 2), &err);
-  return push_outcome(L, is_over, &err);
+  return el_lua_push_released(L, check_lock(L), el_lua_check_ms(L, 2));
 }
 
-/* lock:wait_ended(seconds) waits for the end of the hold. Returns false if it lasts longer than
+/* lock:wait_ended(seconds) waits for the end of the hold. Returns true; nil if it lasts longer than
  * |seconds|. */
 static el_nret l_lock_wait_ended(lua_State *L) {
-  lua_pushboolean(L, el_lock_wait_ended(check_lock(L), el_lua_check_ms(L, 2)));
-  return 1;
+  return el_lua_push_ended(L, check_lock(L), el_lua_check_ms(L, 2));
 }
 
 /* lock:expire(seconds) limits the hold to |seconds| from now, instead of any earlier limit. Returns

@@ -156,8 +156,11 @@ static void push_result(lua_State *L, const el_op_result *result) {
  *   | false, message, code, whether it is certain that nothing was written
  *   | nil: no answer within |seconds| */
 static el_nret l_txn_wait(lua_State *L) {
-  const el_txn_answer *answer =
-      el_guarded_wait(check_txn(L), el_lua_check_ms(L, 2));
+  return el_lua_push_answer(L, check_txn(L), el_lua_check_ms(L, 2));
+}
+
+el_nret el_lua_push_answer(lua_State *L, void *txn, int64_t timeout_ms) {
+  const el_txn_answer *answer = el_guarded_wait(txn, timeout_ms);
   if (answer == NULL) {
     lua_pushnil(L);
     return 1;

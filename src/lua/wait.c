@@ -1,12 +1,15 @@
 /* wait: the methods of a client by which a Lua program waits without blocking its thread.
  *
- * Each wait has a number, |id|. The program arms it on an object, and it is pushed once when the
- * event occurs or the alarm expires:
- * - Numbers below FIRST_SERVED are chosen by the program, for an event loop. The pushed ones are
- *   read with client:woken when client:wake_fd is readable.
- * - Higher numbers are made by client:expect, for nginx. The wake server sends a byte over the
- *   connection of the wait (see nginx/wake_server.h).
+ * A wait is two calls. client:begin_wait assigns a wake number, and has it pushed when an event of
+ * an object occurs or the time is over; client:end_wait undoes that and returns the outcome. In
+ * between, the program waits until the number is pushed:
+ * - An event loop waits until client:wake_fd is readable, and reads the numbers with client:woken.
+ * - In nginx, the program calls client:begin_nginx_wait and client:end_nginx_wait instead. It sends
+ *   the number over a connection to the wake server, which answers with a byte when the number is
+ *   pushed (nginx/wake_server.h). These numbers are FIRST_SERVED and higher.
  */
+#include <string.h>
+
 #include "lock/guarded.h"
 #include "lock/lock.h"
 #include "lock/status.h"
@@ -16,62 +19,175 @@
 
 enum { WOKEN_MAX = 256 };
 
-/* Every wait number is below 2^53, so that a double holds it exactly. */
+/* Every wake number is below 2^53, so that a double holds it exactly. */
 #define FIRST_SERVED (UINT64_C(1) << 52)
+
+/* ---- events ---- */
+
+static el_completion *of_lock(void *object) {
+  return el_lock_completion(object);
+}
+
+static el_completion *of_txn(void *object) {
+  return el_guarded_completion(object);
+}
+
+static el_completion *of_status(void *object) {
+  return el_status_completion(object);
+}
+
+static el_completion *of_watcher(void *object) {
+  return el_watcher_completion(object);
+}
+
+/* An event that a program can wait for. */
+typedef struct wait_event {
+  const char *name; /* in Lua */
+  const char *type; /* of the userdata */
+  el_completion *(*completion)(void *object);
+  unsigned bit; /* of the completion */
+  el_nret (*push_outcome)(lua_State *L, void *object, int64_t timeout_ms);
+} wait_event;
+
+enum { DECIDED /* an index in wait_events */ };
+
+static const wait_event wait_events[] = {
+    [DECIDED] = {"decided", EL_LUA_LOCK, of_lock, EL_LOCK_DECIDED,
+                 el_lua_push_decided},
+    {"released", EL_LUA_LOCK, of_lock, EL_LOCK_RELEASED, el_lua_push_released},
+    {"ended", EL_LUA_LOCK, of_lock, EL_LOCK_ENDED, el_lua_push_ended},
+    {"answered", EL_LUA_TXN, of_txn, EL_GUARDED_ANSWERED, el_lua_push_answer},
+    {"all_answered", EL_LUA_STATUS, of_status, EL_STATUS_ANSWERED,
+     el_lua_push_answers},
+    {"changed", EL_LUA_WATCHER, of_watcher, EL_WATCHER_CHANGED,
+     el_lua_push_changed},
+    {"closed", EL_LUA_WATCHER, of_watcher, EL_WATCHER_ENDED,
+     el_lua_push_closed},
+};
+
+/* One wait: the arguments of the call that begins or ends it. */
+typedef struct wait_call {
+  el_lua_client *lc;
+  void *object;
+  const wait_event *event; /* NULL: the wait has only an alarm */
+  uint64_t id;
+} wait_call;
+
+static const wait_event *check_event(lua_State *L, int arg) {
+  const char *name = luaL_checkstring(L, arg);
+  size_t i = 0, n = sizeof wait_events / sizeof *wait_events;
+  while (i < n && strcmp(wait_events[i].name, name) != 0) {
+    i++;
+  }
+  luaL_argcheck(L, i < n, arg, "not an event");
+  return &wait_events[i];
+}
+
+/* Returns the wait of the client at 1 for the object at |arg| and the name of the event behind it;
+ * nil for both: no event. */
+static wait_call check_call(lua_State *L, int arg) {
+  wait_call call = {.lc = el_lua_check_client(L, 1)};
+  if (!lua_isnoneornil(L, arg)) {
+    call.event = check_event(L, arg + 1);
+    call.object = el_lua_check_box(L, arg, call.event->type);
+  }
+  return call;
+}
 
 static uint64_t check_id(lua_State *L, int arg) {
   lua_Number id = luaL_checknumber(L, arg);
   luaL_argcheck(L, id >= 1 && id < 9007199254740992.0, arg,
-                "not a wait number");
+                "not a wake number");
   return (uint64_t)id;
 }
 
-/* Returns the queue of the waits of an event loop; NULL and |err|: it cannot be created. */
-static el_wake_queue *wake_queue_of(const el_lua_client *lc, el_error *err) {
-  return el_shared_wake_queue(el_client_shared(lc->client), err);
+/* Has the number of |call| pushed to |wake| when the event occurs or |alarm_ms| have passed;
+ * negative: no alarm. Returns false, and does nothing, if the event has occurred. */
+static bool arm(const wait_call *call, el_wake *wake, int64_t alarm_ms) {
+  const wait_event *event = call->event;
+  if (event != NULL && !el_completion_arm(event->completion(call->object),
+                                          event->bit, wake, call->id)) {
+    return false;
+  }
+  if (alarm_ms >= 0) {
+    el_client_alarm(call->lc->client, wake, call->id, alarm_ms);
+  }
+  return true;
 }
 
-/* Returns the wake to which |id| is pushed; NULL: there is none. */
-static el_wake *wake_of(const el_lua_client *lc, uint64_t id) {
-  el_error err;
-  el_wake_queue *queue;
-  if (id >= FIRST_SERVED) {
-    return lc->server != NULL ? el_wake_server_wake(lc->server) : NULL;
+/* Undoes arm, pushes the outcome and returns the number of its values; nil: the event has not
+ * occurred. |has_alarm|: arm has set an alarm. */
+static el_nret disarm(lua_State *L, const wait_call *call, bool has_alarm) {
+  const wait_event *event = call->event;
+  el_nret n = 1;
+  if (event == NULL) {
+    lua_pushnil(L);
+  } else {
+    n = event->push_outcome(L, call->object, 0);
   }
-  queue = wake_queue_of(lc, &err);
-  return queue != NULL ? el_wake_queue_wake(queue) : NULL;
-}
-
-static el_wake *check_wake(lua_State *L, const el_lua_client *lc, uint64_t id) {
-  el_wake *wake = wake_of(lc, id);
-  if (wake == NULL) {
-    luaL_error(L, "the client cannot end this wait: it is closed, has no "
-                  "descriptor left, or serves no socket");
+  if (event != NULL && lua_isnil(L, -n)) {
+    el_completion_disarm(event->completion(call->object), event->bit, call->id);
   }
-  return wake;
+  if (has_alarm) {
+    el_client_alarm(call->lc->client, NULL, call->id, -1);
+  }
+  return n;
 }
 
 /* ---- event loops ---- */
 
-/* client:wake_fd() returns a descriptor that is readable while numbers are pushed and not read yet;
- * or nil, message, code. */
+/* Returns the queue of the waits of an event loop; NULL and |err|: it cannot be created, or the
+ * client is closed. */
+static el_wake_queue *wake_queue_of(const el_lua_client *lc, el_error *err) {
+  el_wake_queue *queue =
+      el_shared_wake_queue(el_client_shared(lc->client), err);
+  return el_lua_client_is_usable(lc, err) ? queue : NULL;
+}
+
+/* client:begin_wait(object, event, seconds) begins a wait in an event loop, with an alarm after
+ * |seconds|; nil: no alarm. Without |object| only the alarm ends it. Returns the wake number;
+ * whether it will be pushed, or false if the event has occurred; and the descriptor that is
+ * readable while numbers are pushed and not read. Returns nil, message, code if the client is
+ * closed or no descriptor is free. */
+static el_nret l_client_begin_wait(lua_State *L) {
+  wait_call call = check_call(L, 2);
+  int64_t alarm_ms = el_lua_opt_ms(L, 4, -1);
+  el_error err;
+  el_wake_queue *queue = wake_queue_of(call.lc, &err);
+  if (queue == NULL) return el_lua_fail(L, &err);
+  call.id = ++call.lc->n_waits;
+  lua_pushnumber(L, (lua_Number)call.id);
+  lua_pushboolean(L, arm(&call, el_wake_queue_wake(queue), alarm_ms));
+  lua_pushinteger(L, el_wake_queue_fd(queue));
+  return 3;
+}
+
+/* client:end_wait(id, object, event, has_alarm) ends the wait |id| and returns what the object's
+ * method for this event returns; nil: the event has not occurred. |has_alarm|: the alarm was set
+ * and must be cancelled. */
+static el_nret l_client_end_wait(lua_State *L) {
+  wait_call call = check_call(L, 3);
+  call.id = check_id(L, 2);
+  return disarm(L, &call, lua_toboolean(L, 5));
+}
+
+/* client:wake_fd() returns the descriptor of client:begin_wait; or nil, message, code. */
 static el_nret l_client_wake_fd(lua_State *L) {
   el_error err;
-  el_lua_client *lc = el_lua_check_client(L, 1);
-  el_wake_queue *queue = wake_queue_of(lc, &err);
-  if (queue == NULL || !el_lua_client_is_usable(lc, &err)) {
-    return el_lua_fail(L, &err);
-  }
+  el_wake_queue *queue = wake_queue_of(el_lua_check_client(L, 1), &err);
+  if (queue == NULL) return el_lua_fail(L, &err);
   lua_pushinteger(L, el_wake_queue_fd(queue));
   return 1;
 }
 
-/* client:woken() reads the pushed numbers and returns them as a list. */
+/* client:woken() reads the pushed numbers and returns them as a list. After client:close it returns
+ * those that were pushed before. */
 static el_nret l_client_woken(lua_State *L) {
   uint64_t ids[WOKEN_MAX];
   el_error err;
   el_lua_client *lc = el_lua_check_client(L, 1);
-  el_wake_queue *queue = wake_queue_of(lc, &err);
+  el_wake_queue *queue =
+      el_shared_wake_queue(el_client_shared(lc->client), &err);
   int n = 0;
   size_t taken = WOKEN_MAX;
   lua_newtable(L);
@@ -85,213 +201,173 @@ static el_nret l_client_woken(lua_State *L) {
   return 1;
 }
 
-/* ---- arming ---- */
-
-static el_lock_event check_lock_news(lua_State *L, int arg) {
-  static const char *const names[] = {"decided", "released", "ended", NULL};
-  static const el_lock_event news[] = {EL_LOCK_DECIDED, EL_LOCK_RELEASED,
-                                       EL_LOCK_ENDED};
-  return news[luaL_checkoption(L, arg, NULL, names)];
-}
-
-/* client:arm(lock, news, id) has |id| pushed when |news| occurs: "decided", "released" or "ended".
- * Returns false, and pushes nothing, if it has occurred. */
-static el_nret l_client_arm(lua_State *L) {
-  el_lua_client *lc = el_lua_check_client(L, 1);
-  el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
-  el_lock_event news = check_lock_news(L, 3);
-  uint64_t id = check_id(L, 4);
-  el_wake *wake = check_wake(L, lc, id);
-  lua_pushboolean(L, el_lock_arm(lk, news, wake, id));
-  return 1;
-}
-
-/* client:disarm(lock, news, id) undoes client:arm. */
-static el_nret l_client_disarm(lua_State *L) {
-  el_lock *lk = el_lua_check_box(L, 2, EL_LUA_LOCK);
-  el_lock_disarm(lk, check_lock_news(L, 3), check_id(L, 4));
-  return 0;
-}
-
-/* client:arm_txn(txn, id) has |id| pushed when the transaction is answered. Returns false if it
- * is. */
-static el_nret l_client_arm_txn(lua_State *L) {
-  el_lua_client *lc = el_lua_check_client(L, 1);
-  el_guarded *guarded = el_lua_check_box(L, 2, EL_LUA_TXN);
-  uint64_t id = check_id(L, 3);
-  lua_pushboolean(L, el_guarded_arm(guarded, check_wake(L, lc, id), id));
-  return 1;
-}
-
-/* client:arm_status(status, id) has |id| pushed when all members have answered. Returns false if
- * they have. */
-static el_nret l_client_arm_status(lua_State *L) {
-  el_lua_client *lc = el_lua_check_client(L, 1);
-  el_status *status = el_lua_check_box(L, 2, EL_LUA_STATUS);
-  uint64_t id = check_id(L, 3);
-  lua_pushboolean(L, el_status_arm(status, check_wake(L, lc, id), id));
-  return 1;
-}
-
-/* client:arm_watcher(watcher, news, id) has |id| pushed when |news| occurs: "news" or "end".
- * Returns false if it has occurred. */
-static el_nret l_client_arm_watcher(lua_State *L) {
-  el_lua_client *lc = el_lua_check_client(L, 1);
-  el_watcher *watcher = el_lua_check_box(L, 2, EL_LUA_WATCHER);
-  el_watcher_event news = el_lua_check_watcher_news(L, 3);
-  uint64_t id = check_id(L, 4);
-  el_wake *wake = check_wake(L, lc, id);
-  lua_pushboolean(L, el_watcher_arm(watcher, news, wake, id));
-  return 1;
-}
-
-/* client:disarm_watcher(watcher, news, id) undoes client:arm_watcher. */
-static el_nret l_client_disarm_watcher(lua_State *L) {
-  el_watcher *watcher = el_lua_check_box(L, 2, EL_LUA_WATCHER);
-  el_watcher_disarm(watcher, el_lua_check_watcher_news(L, 3), check_id(L, 4));
-  return 0;
-}
-
-/* client:alarm(id, seconds) has |id| pushed |seconds| from now; nil cancels that. Returns false if
- * the client is closed or was created before a fork. */
-static el_nret l_client_alarm(lua_State *L) {
-  el_lua_client *lc = el_lua_check_client(L, 1);
-  uint64_t id = check_id(L, 2);
-  int64_t ms = el_lua_opt_ms(L, 3, -1);
-  el_error err;
-  bool is_usable = el_lua_client_is_usable(lc, &err);
-  el_wake *wake = is_usable ? check_wake(L, lc, id) : NULL;
-  lua_pushboolean(L, is_usable && el_client_alarm(lc->client, wake, id, ms));
-  return 1;
-}
-
 /* ---- nginx ---- */
 
-/* Returns the client's wake server; NULL and |err| if the client is closed or client:serve was not
- * called. */
-static el_wake_server *server_of(el_lua_client *lc, el_error *err) {
-  if (!el_lua_client_is_usable(lc, err)) return NULL;
-  if (lc->server == NULL) {
-    el_error_set(err, EL_CONTEXT, "the client has no wake-up socket yet");
-  }
-  return lc->server;
-}
-
-/* Returns whether a new wait may begin. While the client closes none may: no later step would stop
- * a wake server that is started then. */
-static bool may_begin_wait(const el_lua_client *lc, el_error *err) {
-  if (!el_lua_client_is_usable(lc, err)) return false;
-  if (lc->is_closing) el_error_set(err, EL_CLOSED, "the client is closed");
-  return !lc->is_closing;
-}
-
-/* Releases the lock |arg|, whose nginx request has ended, and drops the reference of the tie. */
-static void release_tied(void *arg) {
+/* Releases the lock |arg|, whose nginx request has ended, and drops the reference of the binding. */
+static void release_bound(void *arg) {
   el_lock *lk = arg;
   el_lock_abandon(lk);
   el_lock_unref(lk);
 }
 
-static bool start_server(el_lua_client *lc, const char *dir, el_error *err) {
-  lc->server = el_wake_server_start(dir, release_tied, err);
-  return lc->server != NULL;
-}
+static void drop_bound(void *arg) { el_lock_unref(arg); }
 
-/* client:serve(dir) starts the wake server if it does not run, and returns the path of its socket,
- * which is created below |dir| (nil: see wake_socket.h); or nil, message, code. */
-static el_nret l_client_serve(lua_State *L) {
-  el_error err;
-  el_lua_client *lc = el_lua_check_client(L, 1);
-  const char *dir = luaL_optstring(L, 2, NULL);
-  if (!may_begin_wait(lc, &err) ||
-      (lc->server == NULL && !start_server(lc, dir, &err))) {
-    return el_lua_fail(L, &err);
+/* Returns the wake server of a new wait, and starts it for the first one, with its socket below
+ * |dir|. NULL and |err|: the client is closed or closes, or the server cannot be started. While the
+ * client closes no wait may begin: no later step would stop a server that is started then. */
+static el_wake_server *server_for_wait(el_lua_client *lc, const char *dir,
+                                       el_error *err) {
+  if (!el_lua_client_is_usable(lc, err)) return NULL;
+  if (lc->is_closing) {
+    el_error_set(err, EL_CLOSED, "the client is closed");
+    return NULL;
   }
-  lua_pushstring(L, el_wake_server_socket(lc->server)->path);
-  return 1;
+  if (lc->server == NULL) {
+    lc->server = el_wake_server_start(dir, release_bound, err);
+  }
+  return lc->server;
 }
 
-/* client:next_fd() returns the number of the descriptor that this process opens next; -1: it has no
- * free descriptor, or no wake server. */
-static el_nret l_client_next_fd(lua_State *L) {
+/* Returns the client's wake server; NULL: none was started, or the client is closed. */
+static el_wake_server *server_of(const el_lua_client *lc) {
   el_error err;
-  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
-  lua_pushinteger(L, server != NULL
-                         ? el_wake_socket_next_fd(el_wake_server_socket(server))
-                         : -1);
-  return 1;
+  return el_lua_client_is_usable(lc, &err) ? lc->server : NULL;
 }
 
-/* client:seal(next_fd) makes the own end of the newest connection to the wake server close-on-exec.
- * |next_fd| is what client:next_fd returned before the connect. */
-static el_nret l_client_seal(lua_State *L) {
+static void bind_lock(el_wake_server *server, uint64_t id, el_lock *lk) {
+  el_lock_ref(lk);
+  if (!el_wake_server_bind(server, id, lk)) el_lock_unref(lk);
+}
+
+/* Has |id| pushed at the end of the hold of each lock in the list at |arg| (nil: none), unless the
+ * hold is over. Without |wake| it undoes that. */
+static void listen(lua_State *L, int arg, el_wake *wake, uint64_t id) {
+  if (lua_isnoneornil(L, arg)) return;
+  lua_rawgeti(L, arg, 1);
+  for (int i = 2; !lua_isnil(L, -1); i++) {
+    el_completion *completion =
+        el_lock_completion(el_lua_check_box(L, lua_gettop(L), EL_LUA_LOCK));
+    if (wake != NULL) {
+      el_completion_arm(completion, EL_LOCK_ENDED, wake, id);
+    } else {
+      el_completion_disarm(completion, EL_LOCK_ENDED, id);
+    }
+    lua_pop(L, 1);
+    lua_rawgeti(L, arg, i);
+  }
+  lua_pop(L, 1);
+}
+
+/* client:begin_nginx_wait(object, event, seconds, listened, connection, socket_dir) begins a wait
+ * in nginx, with an alarm after |seconds| (nil: none). The end of the hold of a lock in the list
+ * |listened| (nil: none) ends it, too. |connection| is the number of the connection on which the
+ * program waits; nil: it connects, or takes a connection from the pool, and sends the new number.
+ * A wait for "decided" binds the lock to the connection: if that ends, the lock is released.
+ *
+ * Returns the number, and whether a byte will be sent for it, or false if the event has occurred.
+ * For a new number it also returns the path to connect to, and the number of the descriptor that
+ * this process opens next (-1: no descriptor is free). The socket is created below |socket_dir|
+ * (nil: see wake_socket.h). Returns nil, message, code on failure. */
+static el_nret l_client_begin_nginx_wait(lua_State *L) {
+  wait_call call = check_call(L, 2);
+  int64_t alarm_ms = el_lua_opt_ms(L, 4, -1);
+  bool is_new = lua_isnoneornil(L, 6);
+  uint64_t given = is_new ? 0 : check_id(L, 6);
   el_error err;
-  int next_fd = (int)luaL_checkinteger(L, 2);
-  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
-  if (server != NULL) {
+  el_wake_server *server =
+      server_for_wait(call.lc, luaL_optstring(L, 7, NULL), &err);
+  el_wake *wake;
+  if (server == NULL) return el_lua_fail(L, &err);
+  lua_settop(L, 7); /* a result must not replace a missing argument */
+  wake = el_wake_server_wake(server);
+  call.id = is_new ? FIRST_SERVED + call.lc->n_served++ : given;
+  if (is_new) el_wake_server_begin_wait(server, call.id);
+  if (call.event == &wait_events[DECIDED])
+    bind_lock(server, call.id, call.object);
+  lua_pushnumber(L, (lua_Number)call.id);
+  lua_pushboolean(L, arm(&call, wake, alarm_ms));
+  listen(L, 5, wake, call.id);
+  if (!is_new) return 2;
+  lua_pushstring(L, el_wake_server_socket(server)->path);
+  lua_pushinteger(L, el_wake_socket_next_fd(el_wake_server_socket(server)));
+  return 4;
+}
+
+/* client:receive_numbers(next_fd) has the wake server read the numbers that were sent. If the
+ * program has made a new connection, |next_fd| is what client:begin_nginx_wait returned, and makes
+ * the program's end of the connection close-on-exec. */
+static el_nret l_client_receive_numbers(lua_State *L) {
+  int next_fd = (int)luaL_optinteger(L, 2, -1);
+  el_wake_server *server = server_of(el_lua_check_client(L, 1));
+  if (server == NULL) return 0;
+  if (!lua_isnoneornil(L, 2)) {
     el_wake_socket_set_cloexec(el_wake_server_socket(server), next_fd);
   }
+  el_wake_server_receive(server);
   return 0;
 }
 
-/* client:expect() begins a wait and returns its number, which the caller then sends over a
- * connection; or nil, message, code. */
-static el_nret l_client_expect(lua_State *L) {
-  el_error err;
-  el_lua_client *lc = el_lua_check_client(L, 1);
-  el_wake_server *server =
-      may_begin_wait(lc, &err) ? server_of(lc, &err) : NULL;
-  uint64_t id;
-  if (server == NULL) return el_lua_fail(L, &err);
-  id = FIRST_SERVED + lc->n_served++;
-  el_wake_server_begin_wait(server, id);
-  lua_pushnumber(L, (lua_Number)id);
-  return 1;
+/* Returns whether a lock that is bound to the connection keeps it after the wait, whose outcome is
+ * at |outcome|: the lock is not decided yet, is held, or is not released in etcd yet. */
+static bool keeps_connection(lua_State *L, const wait_call *call, int outcome) {
+  return lua_isnil(L, outcome) ||
+         (call->event == &wait_events[DECIDED] && lua_toboolean(L, outcome));
 }
 
-static void drop_tied(void *arg) { el_lock_unref(arg); }
-
-/* client:tie(id, lock) has the lock released if the connection of the wait ends. Returns false
- * if it has ended. */
-static el_nret l_client_tie(lua_State *L) {
-  el_error err;
-  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
-  uint64_t id = check_id(L, 2);
-  el_lock *lk = el_lock_ref(el_lua_check_box(L, 3, EL_LUA_LOCK));
-  bool is_tied = server != NULL && el_wake_server_tie(server, id, lk);
-  if (!is_tied) el_lock_unref(lk);
-  lua_pushboolean(L, is_tied);
-  return 1;
+/* client:end_nginx_wait(id, object, event, has_alarm, listened, is_bound) ends a wait in nginx.
+ * |is_bound|: the connection is that of the lock |object|. The first value that it returns is nil
+ * if the lock keeps the connection, which then serves its next wait. Otherwise the number is given
+ * up, and the value tells whether it was received and no byte is sent for it: the connection may
+ * be closed, or serve another number when all bytes are read. The outcome follows, as in
+ * client:end_wait. */
+static el_nret l_client_end_nginx_wait(lua_State *L) {
+  wait_call call = check_call(L, 3);
+  el_wake_server *server = server_of(call.lc);
+  bool is_bound = lua_toboolean(L, 7), is_unanswered;
+  el_nret n;
+  call.id = check_id(L, 2);
+  lua_settop(L, 7); /* a result must not replace a missing argument */
+  listen(L, 6, NULL, call.id);
+  n = disarm(L, &call, lua_toboolean(L, 5));
+  if (is_bound && keeps_connection(L, &call, lua_gettop(L) - n + 1)) {
+    lua_pushnil(L);
+  } else {
+    is_unanswered =
+        server != NULL && el_wake_server_end_wait(server, call.id, drop_bound);
+    lua_pushboolean(L, is_unanswered);
+  }
+  lua_insert(L, -n - 1);
+  return n + 1;
 }
 
-/* client:untie(id, lock) undoes client:tie. */
-static el_nret l_client_untie(lua_State *L) {
-  el_error err;
-  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
+/* client:unbind(id, lock): the lock is over, and the end of the connection |id| does not release it
+ * any more. Without another lock on it the number is given up. Returns whether it was received and
+ * no byte is sent for it. */
+static el_nret l_client_unbind(lua_State *L) {
+  el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t id = check_id(L, 2);
   el_lock *lk = el_lua_check_box(L, 3, EL_LUA_LOCK);
-  if (server != NULL && el_wake_server_untie(server, id, lk)) drop_tied(lk);
-  return 0;
-}
-
-/* client:hear() has the wake server read the numbers that were sent. */
-static el_nret l_client_hear(lua_State *L) {
-  el_error err;
-  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
-  if (server != NULL) {
-    el_wake_server_receive(server);
+  bool is_unanswered = false;
+  if (server != NULL && el_wake_server_unbind(server, id, lk, &is_unanswered)) {
+    drop_bound(lk);
   }
-  return 0;
+  lua_pushboolean(L, is_unanswered);
+  return 1;
 }
 
-/* client:taken(id) ends the wait and unties its locks; its connection may be closed or serve
- * another wait. Returns whether the number was received and no byte is sent for it. */
-static el_nret l_client_taken(lua_State *L) {
-  el_error err;
-  uint64_t id = check_id(L, 2);
-  el_wake_server *server = server_of(el_lua_check_client(L, 1), &err);
-  lua_pushboolean(L, server != NULL &&
-                         el_wake_server_end_wait(server, id, drop_tied));
+/* client:merge_connections(from, into) binds the locks of connection |from| to |into| instead, and
+ * gives |from| up. Returns whether |from| was received and no byte is sent for it; nil, and nothing
+ * has changed: one of them has ended. */
+static el_nret l_client_merge_connections(lua_State *L) {
+  el_wake_server *server = server_of(el_lua_check_client(L, 1));
+  uint64_t from = check_id(L, 2), into = check_id(L, 3);
+  bool is_unanswered;
+  if (server != NULL &&
+      el_wake_server_merge(server, from, into, &is_unanswered)) {
+    lua_pushboolean(L, is_unanswered);
+  } else {
+    lua_pushnil(L);
+  }
   return 1;
 }
 
@@ -344,23 +420,15 @@ static el_nret l_yieldable(lua_State *L) {
 
 void el_lua_open_wait(lua_State *L) {
   static const luaL_Reg client_methods[] = {
+      {"begin_wait", l_client_begin_wait},
+      {"end_wait", l_client_end_wait},
       {"wake_fd", l_client_wake_fd},
       {"woken", l_client_woken},
-      {"arm", l_client_arm},
-      {"disarm", l_client_disarm},
-      {"arm_txn", l_client_arm_txn},
-      {"arm_status", l_client_arm_status},
-      {"arm_watcher", l_client_arm_watcher},
-      {"disarm_watcher", l_client_disarm_watcher},
-      {"alarm", l_client_alarm},
-      {"serve", l_client_serve},
-      {"next_fd", l_client_next_fd},
-      {"seal", l_client_seal},
-      {"expect", l_client_expect},
-      {"tie", l_client_tie},
-      {"untie", l_client_untie},
-      {"hear", l_client_hear},
-      {"taken", l_client_taken},
+      {"begin_nginx_wait", l_client_begin_nginx_wait},
+      {"receive_numbers", l_client_receive_numbers},
+      {"end_nginx_wait", l_client_end_nginx_wait},
+      {"unbind", l_client_unbind},
+      {"merge_connections", l_client_merge_connections},
       {NULL, NULL},
   };
   static const luaL_Reg functions[] = {{"yieldable", l_yieldable},

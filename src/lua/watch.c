@@ -1,4 +1,6 @@
 /* watch: the userdata of a watcher (see lock/watcher.h). */
+#include "lock/watcher.h"
+
 #include "lua/client.h"
 #include "lua/core.h"
 
@@ -30,7 +32,7 @@ static el_nret l_watcher_changes(lua_State *L) {
 }
 
 /* watcher:pass(changes, only) marks the first |changes| changes as read. From then on only changes
- * of the key |only| (nil: of all keys) end a wait for "news". */
+ * of the key |only| (nil: of all keys) end a wait for "changed". */
 static el_nret l_watcher_pass(lua_State *L) {
   el_watcher *watcher = check_watcher(L, 1);
   int64_t changes = luaL_checkinteger(L, 2);
@@ -40,23 +42,34 @@ static el_nret l_watcher_pass(lua_State *L) {
   return 0;
 }
 
-el_watcher_event el_lua_check_watcher_news(lua_State *L, int arg) {
-  static const char *const names[] = {"news", "end", NULL};
-  static const el_watcher_event news[] = {EL_WATCHER_CHANGED, EL_WATCHER_ENDED};
-  return news[luaL_checkoption(L, arg, NULL, names)];
-}
-
-/* watcher:wait(news, seconds) waits for |news|: "news" (unread changes, or the end of the watcher)
- * or "end". Returns true, or nil after |seconds|. */
-static el_nret l_watcher_wait(lua_State *L) {
-  el_watcher *watcher = check_watcher(L, 1);
-  el_watcher_event news = el_lua_check_watcher_news(L, 2);
-  if (el_watcher_wait(watcher, news, el_lua_check_ms(L, 3))) {
+static el_nret push_event(lua_State *L, el_watcher *watcher,
+                          el_watcher_event event, int64_t timeout_ms) {
+  if (el_watcher_wait(watcher, event, timeout_ms)) {
     lua_pushboolean(L, 1);
   } else {
     lua_pushnil(L);
   }
   return 1;
+}
+
+el_nret el_lua_push_changed(lua_State *L, void *watcher, int64_t timeout_ms) {
+  return push_event(L, watcher, EL_WATCHER_CHANGED, timeout_ms);
+}
+
+el_nret el_lua_push_closed(lua_State *L, void *watcher, int64_t timeout_ms) {
+  return push_event(L, watcher, EL_WATCHER_ENDED, timeout_ms);
+}
+
+/* watcher:wait_changed(seconds) waits for unread changes, or the end of the watcher. Returns true;
+ * nil if neither happened within |seconds|. */
+static el_nret l_watcher_wait_changed(lua_State *L) {
+  return el_lua_push_changed(L, check_watcher(L, 1), el_lua_check_ms(L, 2));
+}
+
+/* watcher:wait_closed(seconds) waits for the end of the watcher. Returns true; nil if it lasts
+ * longer than |seconds|. */
+static el_nret l_watcher_wait_closed(lua_State *L) {
+  return el_lua_push_closed(L, check_watcher(L, 1), el_lua_check_ms(L, 2));
 }
 
 /* watcher:close() ends the watcher. */
@@ -76,7 +89,8 @@ static el_nret l_watcher_gc(lua_State *L) {
 void el_lua_open_watch(lua_State *L) {
   static const luaL_Reg methods[] = {{"changes", l_watcher_changes},
                                      {"pass", l_watcher_pass},
-                                     {"wait", l_watcher_wait},
+                                     {"wait_changed", l_watcher_wait_changed},
+                                     {"wait_closed", l_watcher_wait_closed},
                                      {"close", l_watcher_close},
                                      {NULL, NULL}};
   static const luaL_Reg client_methods[] = {{"watch", l_client_watch},

@@ -29,8 +29,8 @@ typedef struct wait_entry {
   connection *conn;        /* from which |id| was received; NULL: none yet */
   bool is_awaiting_answer; /* |id| was received; no byte was sent for it yet */
   bool is_pushed;          /* |id| was pushed; no byte was sent for it yet */
-  void **tied;             /* array of the tied objects */
-  size_t n_tied;
+  void **bound;            /* array of the bound objects */
+  size_t n_bound;
   UT_hash_handle hh;
 } wait_entry;
 
@@ -80,7 +80,7 @@ static void remove_wait(el_wake_server *server, wait_entry *entry) {
 }
 
 static void free_wait(wait_entry *entry) {
-  free(entry->tied);
+  free(entry->bound);
   free(entry);
 }
 
@@ -92,47 +92,87 @@ void el_wake_server_begin_wait(el_wake_server *server, uint64_t id) {
   pthread_mutex_unlock(&server->mu);
 }
 
-bool el_wake_server_tie(el_wake_server *server, uint64_t id, void *arg) {
+static size_t index_of(const wait_entry *entry, const void *arg) {
+  size_t i = 0;
+  while (i < entry->n_bound && entry->bound[i] != arg) {
+    i++;
+  }
+  return i;
+}
+
+static void add_bound(wait_entry *entry, void *arg) {
+  entry->bound =
+      el_realloc(entry->bound, (entry->n_bound + 1) * sizeof *entry->bound);
+  entry->bound[entry->n_bound++] = arg;
+}
+
+bool el_wake_server_bind(el_wake_server *server, uint64_t id, void *arg) {
   wait_entry *entry;
+  bool is_new;
+  pthread_mutex_lock(&server->mu);
+  entry = find(server, id);
+  is_new = entry != NULL && index_of(entry, arg) == entry->n_bound;
+  if (is_new) add_bound(entry, arg);
+  pthread_mutex_unlock(&server->mu);
+  return is_new;
+}
+
+/* Ends the wait |entry|; returns whether its id was received and not answered. Called under
+ * server->mu. */
+static bool end_wait(el_wake_server *server, wait_entry *entry) {
+  bool is_unanswered = entry->is_awaiting_answer;
+  remove_wait(server, entry);
+  free_wait(entry);
+  return is_unanswered;
+}
+
+bool el_wake_server_unbind(el_wake_server *server, uint64_t id, const void *arg,
+                           bool *is_unanswered) {
+  wait_entry *entry;
+  bool was_bound = false;
+  *is_unanswered = false;
   pthread_mutex_lock(&server->mu);
   entry = find(server, id);
   if (entry != NULL) {
-    entry->tied =
-        el_realloc(entry->tied, (entry->n_tied + 1) * sizeof *entry->tied);
-    entry->tied[entry->n_tied++] = arg;
+    size_t i = index_of(entry, arg);
+    was_bound = i < entry->n_bound;
+    if (was_bound) entry->bound[i] = entry->bound[--entry->n_bound];
+    if (entry->n_bound == 0) *is_unanswered = end_wait(server, entry);
   }
   pthread_mutex_unlock(&server->mu);
-  return entry != NULL;
+  return was_bound;
 }
 
-bool el_wake_server_untie(el_wake_server *server, uint64_t id,
-                          const void *arg) {
-  wait_entry *entry;
-  size_t i = 0, n;
+bool el_wake_server_merge(el_wake_server *server, uint64_t from, uint64_t into,
+                          bool *is_unanswered) {
+  wait_entry *source, *target;
+  bool may_merge;
+  *is_unanswered = false;
   pthread_mutex_lock(&server->mu);
-  entry = find(server, id);
-  n = entry != NULL ? entry->n_tied : 0;
-  while (i < n && entry->tied[i] != arg) {
-    i++;
+  source = find(server, from);
+  target = find(server, into);
+  may_merge = source != NULL && target != NULL;
+  if (may_merge) {
+    for (size_t i = 0; i < source->n_bound; i++) {
+      add_bound(target, source->bound[i]);
+    }
+    *is_unanswered = end_wait(server, source);
   }
-  if (i < n) entry->tied[i] = entry->tied[--entry->n_tied];
   pthread_mutex_unlock(&server->mu);
-  return i < n;
+  return may_merge;
 }
 
 bool el_wake_server_end_wait(el_wake_server *server, uint64_t id,
-                             void (*untied)(void *arg)) {
+                             void (*unbound)(void *arg)) {
   wait_entry *entry;
   bool is_unanswered = false;
   pthread_mutex_lock(&server->mu);
   entry = find(server, id);
   if (entry != NULL) {
-    remove_wait(server, entry);
-    is_unanswered = entry->is_awaiting_answer;
-    for (size_t i = 0; i < entry->n_tied; i++) {
-      untied(entry->tied[i]);
+    for (size_t i = 0; i < entry->n_bound; i++) {
+      unbound(entry->bound[i]);
     }
-    free_wait(entry);
+    is_unanswered = end_wait(server, entry);
   }
   pthread_mutex_unlock(&server->mu);
   return is_unanswered;
@@ -175,12 +215,12 @@ static wait_entry *remove_wait_of(el_wake_server *server, connection *conn) {
   return entry;
 }
 
-/* Calls on_disconnect for what is tied to |entry|, a removed wait whose connection has ended,
+/* Calls on_disconnect for what is bound to |entry|, a removed wait whose connection has ended,
  * and frees it. NULL is ignored. Called without the mutex: on_disconnect may take others. */
 static void abandon(const el_wake_server *server, wait_entry *entry) {
   if (entry == NULL) return;
-  for (size_t i = 0; i < entry->n_tied; i++) {
-    server->on_disconnect(entry->tied[i]);
+  for (size_t i = 0; i < entry->n_bound; i++) {
+    server->on_disconnect(entry->bound[i]);
   }
   free_wait(entry);
 }

@@ -14,7 +14,7 @@
  * The byte means "poll again" and carries no data. If |id| was pushed before it was received,
  * the byte is sent at once. For another byte the host sends |id| again. If the
  * connection ends before el_wake_server_end_wait, the waiter is gone, and the server
- * calls |on_disconnect| for each object that is tied to the wait.
+ * calls |on_disconnect| for each object that is bound to the wait.
  *
  * The server closes connections from other processes, and new connections while the
  * process has no free descriptor. Its thread runs only when a connection begins or
@@ -31,7 +31,7 @@
 typedef struct el_wake_server el_wake_server;
 
 /* Called without server->mu when the connection of a wait has ended, once for each |arg| that
- * is tied to the wait. Runs on the server's thread, or in el_wake_server_receive or
+ * is bound to the wait. Runs on the server's thread, or in el_wake_server_receive or
  * el_wake_server_disconnect. */
 typedef void (*el_wake_on_disconnect)(void *arg);
 
@@ -47,7 +47,7 @@ el_wake_server *el_wake_server_start(const char *dir,
 void el_wake_server_stop(el_wake_server *server);
 
 /* el_wake_server_disconnect closes the socket and all connections of a stopped server and
- * calls |on_disconnect| for all tied objects. Ids may still be pushed.
+ * calls |on_disconnect| for all bound objects. Ids may still be pushed.
  * @thread any @locks server->mu */
 void el_wake_server_disconnect(el_wake_server *server);
 
@@ -67,23 +67,31 @@ const el_wake_socket *el_wake_server_socket(const el_wake_server *server);
  * el_wake_server_end_wait or with its connection. @thread lua @locks server->mu */
 void el_wake_server_begin_wait(el_wake_server *server, uint64_t id);
 
-/* el_wake_server_tie ties |arg| to wait |id|. Returns false if the wait has ended.
- * @thread lua @locks server->mu */
-bool el_wake_server_tie(el_wake_server *server, uint64_t id, void *arg);
+/* el_wake_server_bind binds |arg| to wait |id|. Returns false, and does nothing, if it is bound
+ * already or the wait has ended. @thread lua @locks server->mu */
+bool el_wake_server_bind(el_wake_server *server, uint64_t id, void *arg);
 
-/* el_wake_server_untie undoes el_wake_server_tie. Returns false if |arg| is not tied or the
- * wait has ended. @thread lua @locks server->mu */
-bool el_wake_server_untie(el_wake_server *server, uint64_t id, const void *arg);
+/* el_wake_server_unbind undoes el_wake_server_bind, and ends the wait if nothing is bound to it
+ * any more. Returns whether |arg| was bound. |*is_unanswered| is what el_wake_server_end_wait
+ * returns; false if the wait goes on or has ended before. @thread lua @locks server->mu */
+bool el_wake_server_unbind(el_wake_server *server, uint64_t id, const void *arg,
+                           bool *is_unanswered);
+
+/* el_wake_server_merge binds all that is bound to wait |from| to wait |into| instead, and ends
+ * wait |from|. Returns false, and does nothing, if one of them has ended. |*is_unanswered| is
+ * what el_wake_server_end_wait returns for |from|. @thread lua @locks server->mu */
+bool el_wake_server_merge(el_wake_server *server, uint64_t from, uint64_t into,
+                          bool *is_unanswered);
 
 /* el_wake_server_receive reads the ids that were sent over connections. The host calls it
  * after each send, until el_wake_server_disconnect. @thread any @locks server->mu */
 void el_wake_server_receive(el_wake_server *server);
 
 /* el_wake_server_end_wait ends wait |id|; its connection may be closed or serve another
- * wait. Calls |untied| for each tied object, under server->mu. Returns true if |id| was
+ * wait. Calls |unbound| for each bound object, under server->mu. Returns true if |id| was
  * received and no byte was or will be sent for it: then the host need not read one.
  * @thread lua @locks server->mu */
 bool el_wake_server_end_wait(el_wake_server *server, uint64_t id,
-                             void (*untied)(void *arg));
+                             void (*unbound)(void *arg));
 
 #endif

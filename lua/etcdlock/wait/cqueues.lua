@@ -1,12 +1,13 @@
---- cqueues: one coroutine of each controller watches the client's descriptor
--- while others of it wait, each on a condition of its own.
+--- cqueues: in each controller, one coroutine watches the client's descriptor while others wait,
+-- each on a condition of its own.
 local cqueues = require "cqueues"
 local condition = require "cqueues.condition"
 local coroutines = require "etcdlock.coroutines"
 local loop = require "etcdlock.wait.loop"
 
---- The controller whose coroutine this is. Not for one that such a coroutine
--- runs itself: what that yields, its own caller gets. (coxpcall's passes it on.)
+--- Returns the controller that runs this coroutine; nil if the coroutine runs inside another
+-- coroutine of the controller: the resuming coroutine would get what it yields. (A coroutine of
+-- coxpcall passes it on.)
 local function controller()
   local running, inside = cqueues.running()
   inside = inside or coroutines.is_in_coxpcall()
@@ -14,33 +15,35 @@ local function controller()
 end
 
 local function watch(fd, deliver)
-  local watcher = { pollfd = fd, events = "r" }
-  local stirred, is_over = condition.new(), false
+  local descriptor = { pollfd = fd, events = "r" }
+  local stopping, is_over = condition.new(), false
   controller():wrap(function()
     while not is_over do
-      cqueues.poll(watcher, stirred)
-      deliver()
+      cqueues.poll(descriptor, stopping)
+      if not is_over then
+        deliver()
+      end
     end
   end)
-  return function(its_fd)
+  return function(stopped_fd)
     is_over = true
-    stirred:signal()
-    cqueues.cancel(its_fd) -- the number may be another's tomorrow
+    stopping:signal()
+    cqueues.cancel(stopped_fd) -- another file may get this number later
   end
 end
 
-return loop {
+return loop.new {
   is_here = function()
     return controller() ~= nil
   end,
   which = controller,
-  suspend = function(park)
-    park.due = condition.new()
-    park.due:wait()
+  suspend = function(waiter)
+    waiter.condition = condition.new()
+    waiter.condition:wait()
   end,
-  wake = function(park)
-    if park.due then
-      park.due:signal()
+  wake = function(waiter)
+    if waiter.condition then
+      waiter.condition:signal()
     end
   end,
   watch = watch,

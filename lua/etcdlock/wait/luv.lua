@@ -1,21 +1,20 @@
---- luv: a poll handle watches the client's descriptor while coroutines wait;
--- its callback resumes them. luv can't tell whether its loop runs, so this is
--- only for clients that were connected with loop = "luv".
+--- luv: a poll handle watches the client's descriptor while coroutines wait, and its callback
+-- resumes them. luv cannot tell whether its loop runs, so this loop needs loop = "luv".
 local uv = require "luv"
 local coroutines = require "etcdlock.coroutines"
 local loop = require "etcdlock.wait.loop"
 
-local woken, in_callback = {}, false
+local woken, in_callback = {}, false -- the waiters to resume, a list
 
---- An error in one of them ends the program, like that in any callback, but not
--- before the others have run.
+--- Resumes the woken coroutines. An error in one of them ends the program, as in any callback of
+-- luv, but only after the others have run.
 local function resume_woken()
-  local parks, failure = woken, nil
+  local waiters, failure = woken, nil
   woken = {}
-  for _, park in ipairs(parks) do
-    if not park.is_over and coroutine.status(park.thread) == "suspended" then
-      local ok, why = coroutine.resume(park.thread)
-      failure = failure or not ok and debug.traceback(park.thread, tostring(why))
+  for _, waiter in ipairs(waiters) do
+    if not waiter.is_over and coroutine.status(waiter.thread) == "suspended" then
+      local ok, err = coroutine.resume(waiter.thread)
+      failure = failure or not ok and debug.traceback(waiter.thread, tostring(err))
     end
   end
   if failure then
@@ -23,10 +22,10 @@ local function resume_woken()
   end
 end
 
---- Only ever from the loop itself: whoever delivers elsewhere must not find the
--- others running, and failing, in the middle of that call.
-local function wake(park)
-  table.insert(woken, park)
+--- Resumes the waiter from the loop, never at once: a call of the program that delivers numbers
+-- must not run other coroutines, or raise their errors.
+local function wake(waiter)
+  table.insert(woken, waiter)
   if #woken == 1 and not in_callback then
     local timer = uv.new_timer()
     timer:start(0, 0, function()
@@ -36,12 +35,12 @@ local function wake(park)
   end
 end
 
-return loop {
+return loop.new {
   is_here = function(chosen)
     return chosen == "luv" and coroutines.running() ~= nil
   end,
-  suspend = function(park)
-    park.thread = coroutines.running()
+  suspend = function(waiter)
+    waiter.thread = coroutines.running()
     coroutine.yield()
   end,
   wake = wake,
@@ -54,7 +53,7 @@ return loop {
       resume_woken()
     end)
     return function()
-      handle:close() -- not only stopped: the loop ends when nothing waits any more
+      handle:close() -- a handle that is only stopped keeps the loop running
     end
   end,
 }

@@ -1,11 +1,20 @@
---- nginx, as a host (host.lua) and as a loop. A waiting light thread reads from
--- a cosocket that is connected to a unix socket of the core, in this process. The
--- core writes a byte when the wait is over: a wake-up, no data. When nginx ends
--- the light thread (the request was aborted, the worker goes), it closes the
--- connection, by which the core learns that nobody waits any more.
+--- nginx as what Lua runs in (runtime.lua) and as an event loop. A light thread that waits reads
+-- from a cosocket, which is connected to a unix socket of this process: the core's wake server. It
+-- sends its wake number, and the server answers with one byte when the number is pushed: a wake-up
+-- without data.
+--
+-- If nginx ends the light thread (the request was aborted, the worker exits), it runs no Lua, but
+-- closes the connection. The wake server sees that, and releases the locks that are bound to the
+-- connection. So a light thread yields only in `receive`, after the server knows the number, the
+-- connection and the lock.
+--
+-- A connection is in one of these states:
+--   pooled   in nginx's pool, without a wake number; every byte that was sent over it was read
+--   waiting  a light thread reads from it; ends with end_nginx_wait
+--   holding  locks are bound to it, and nothing reads from it. All locks of a request share the
+--            connection of the first one. A lock that has it alone waits on it in `unlock`.
 local core = require "etcdlock.core"
 local collector = require "etcdlock.wait.collector"
-local ties = require "etcdlock.wait.tie"
 
 local M = {}
 
@@ -14,34 +23,36 @@ local POOL_SIZE = 128
 local IDLE_MS = 10000
 local SEND_MS = 2000
 local GREETING_MS = 5000
--- The core ends a wait in time; this is a net below it, because a cosocket that
--- times out writes a line to nginx's log.
+-- Seconds that a cosocket waits longer than the core's alarm, which ends a wait in time: a cosocket
+-- that times out writes a line to nginx's log.
 local SPARE = 5
 local FOREVER_MS = 2147483647
-local LONGEST = 2e6 -- seconds that a cosocket can tell
-local LOOK_EVERY = 1 -- second
+local LIMIT_MAX = 2e6 -- seconds that fit into a cosocket's timeout
+local EXIT_CHECK = 1 -- seconds
 local NO_CONNECTION = "etcdlock can't wait here, it has no connection to its own thread: "
 local NOT_MADE = NO_CONNECTION .. "nginx has none left; raise worker_connections,"
   .. " to 2 for each request that waits for a lock or holds one, and the rest"
--- The core ends those that it has no descriptor for, or never comes to greet them.
+-- The wake server closes a new connection, or does not greet it, if no descriptor is free.
 local NOT_ACCEPTED = NO_CONNECTION .. "its worker has no descriptor left; raise"
   .. " worker_rlimit_nofile, to 3 for each request that waits for a lock or holds one,"
   .. " and the rest"
 
--- A phase in which nginx lets Lua yield, but without a patch that not every nginx
--- has the handshake ends there.
+-- ---- where Lua can wait ----
+
+-- nginx lets Lua yield in this phase, but without a patch that not every nginx has, a yield breaks
+-- the TLS handshake.
 local HELLO = "ssl_client_hello"
 
 local function can_yield()
   return core.yieldable() and ngx.get_phase() ~= HELLO
 end
 
+--- See runtime.lua.
 function M.loop(chosen)
   return chosen ~= "none" and can_yield() and M or nil
 end
 
---- Why a client can't be had: message, code; nothing if it can. A gRPC that was
--- started before the workers are forked is dead in all of them.
+--- See runtime.lua. A gRPC that was started before nginx forks its workers is dead in all of them.
 function M.too_early()
   if ngx.get_phase() == "init" then
     return "etcdlock can't connect in init_by_lua, before nginx forks its workers;"
@@ -49,17 +60,18 @@ function M.too_early()
   end
 end
 
+--- See runtime.lua.
 function M.log(message)
   ngx.log(ngx.WARN, message)
 end
 
--- Where nothing can wait, whatever is on the stack.
+-- The phases in which nothing can wait.
 local CANNOT_WAIT = {
   init_worker = true, set = true, header_filter = true, body_filter = true, log = true,
   balancer = true, ssl_session_store = true, exit_worker = true, [HELLO] = true,
 }
 
---- Why a wait can't be here: message, code; nothing if it can.
+--- See runtime.lua.
 function M.refusal(chosen)
   if chosen == "none" or can_yield() then
     return nil
@@ -73,9 +85,8 @@ function M.refusal(chosen)
     .. " can wait, and ngx.timer.at(0, …)"):format(why), "context"
 end
 
---- Timers only: the requests of a worker that exits are served in good order, but a
--- timer's wait, which may be for ever, would keep it alive, and what it took would be
--- held by a worker that is to go.
+--- See runtime.lua. Concerns timers only: a worker that exits serves its requests to their end, but
+-- a timer's wait without limit would keep the worker alive, and hold the lock afterwards.
 function M.leaving()
   if ngx.get_phase() == "timer" and ngx.worker.exiting() then
     return "nginx's worker exits, and its timers take no lock and wait for none any more",
@@ -83,268 +94,350 @@ function M.leaving()
   end
 end
 
--- ---- the end of clients ----
+-- ---- bindings ----
 
-local CLOSE_LOOK = 0.001 -- seconds, at first
-local CLOSE_LOOK_MOST = 0.05
+-- A binding of a lock to its request has these fields:
+--   core_lock   of the core
+--   scope       ngx.ctx of the request; nil outside a request
+--   phase       in which the lock was requested
+--   connection  that ends with the request; nil: none, because the lock did not wait there
 
---- Where nothing can wait here, the core closes the client alone, and the collector frees it.
-function M.close(core_client, seconds)
-  core_client:begin_close(seconds)
-  if can_yield() then
-    local look = CLOSE_LOOK
-    while not core_client:has_stopped() do
-      ngx.sleep(look)
-      look = math.min(look * 2, CLOSE_LOOK_MOST)
-    end
-    core_client:close(0)
-  end
+-- The phases of a request that run one after the other. The other phases run within them.
+local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, preread = 4, content = 5 }
+
+--- Returns the running request's ngx.ctx, which no other request has; nil outside a request. An
+-- internal redirect (ngx.exec, error_page) begins a new ngx.ctx in the same request.
+local function find_scope()
+  local ok, ctx = pcall(function()
+    return ngx.ctx
+  end)
+  return ok and ctx or nil
 end
 
-M.connected = collector.notice
+--- See runtime.lua.
+function M.bind(core_lock)
+  return { core_lock = core_lock, scope = find_scope(), phase = ngx.get_phase() }
+end
+
+--- Returns whether the running request has made this connection, and the connection is open. The
+-- socket of another request raises an error; that of a request that has ended is closed.
+local function is_usable(connection)
+  local socket = connection.socket
+  return socket:getreusedtimes() ~= nil and (pcall(socket.receive, socket, 0))
+end
+
+--- Returns whether this binding's connection is open and of the running request. The binding may be
+-- of another request, with an owner of the same name; and nginx closes the connection if it ends
+-- the light thread that waits.
+local function is_here(binding)
+  return binding ~= nil and binding.connection ~= nil and is_usable(binding.connection)
+end
+
+M.is_waiting = is_here
+
+local function has_connection(lock)
+  return lock._binding ~= nil and lock._binding.connection ~= nil
+end
+
+--- Returns whether the running request has taken the lock.
+local function is_own(lock)
+  local binding = lock._binding
+  if has_connection(lock) then
+    return is_usable(binding.connection)
+  end
+  return binding ~= nil and binding.scope ~= nil and binding.scope == find_scope()
+end
+
+--- Returns whether the binding was made in an earlier phase of the running request.
+local function is_of_earlier_phase(binding)
+  local began, now = ORDER[binding.phase], ORDER[ngx.get_phase()]
+  if began and now and began < now then
+    return true
+  end
+  -- After an internal redirect. Programs may set ngx.ctx, too, so another ngx.ctx is not enough.
+  return binding.scope ~= find_scope() and ngx.req.is_internal()
+end
+
+--- See runtime.lua. All phases of a request run in one coroutine. So a coroutine as owner must be
+-- in the phase in which the lock was taken.
+function M.is_reentered(lock)
+  if type(lock._acquisition.owner) ~= "thread" then
+    return is_own(lock)
+  end
+  return is_here(lock._binding) and not is_of_earlier_phase(lock._binding)
+end
+
+--- See runtime.lua.
+function M.is_told(lock)
+  return not has_connection(lock) or is_usable(lock._binding.connection)
+end
+
+--- See runtime.lua.
+function M.is_past(lock)
+  return is_own(lock) and is_of_earlier_phase(lock._binding)
+end
+
+--- See runtime.lua.
+function M.run(within)
+  return { coroutine = coroutine.running(), within = within }
+end
+
+local function is_on_stack(of, fn)
+  local level = 0
+  repeat
+    local info = debug.getinfo(of, level, "f")
+    if info and info.func == fn then
+      return true
+    end
+    level = level + 1
+  until not info
+  return false
+end
+
+--- See runtime.lua. ngx.exit, ngx.exec and ngx.thread.kill end a function without an error; its
+-- coroutine may run another function afterwards.
+function M.is_cut_off(lock)
+  local run = lock._run
+  return is_own(lock)
+    and (coroutine.status(run.coroutine) == "dead" or not is_on_stack(run.coroutine, run.within))
+end
+
+--- See runtime.lua. nginx closes a request's connections before it runs log_by_lua: a call there
+-- must see the end of the lock at once, and not when the wake server has noticed it.
+function M.notice_end(core_lock, binding)
+  local connection = binding and binding.connection
+  if connection and not connection.socket:getreusedtimes() then
+    core_lock:outlive()
+  end
+end
 
 -- ---- connections ----
 
--- The path of a closed client's socket may be another's later; so a pool has
--- a name that is never used again.
-local pools = 0
+-- A connection has these fields:
+--   number   its wake number
+--   socket   cosocket
+--   is_new   the wake server has not greeted it yet
+--   is_sent  the number was sent, and no byte was read for it yet
+--   is_read  a light thread reads from it
+--   n_locks  how many locks are bound to it
 
-local function open(wakeups)
-  local path, failure, code = wakeups.core:serve(wakeups.socket_dir)
-  if not path then
-    return nil, failure, code
-  end
+-- Each client has a pool with a name that is never used again: another client's socket may get the
+-- path of a closed client's socket.
+local n_pools = 0
+
+--- Connects for the wake number `number`; `path` and `next_fd` are what begin_nginx_wait returned:
+-- connection | nil, message, code. Does not yield.
+local function connect(wakeups, number, path, next_fd)
   if not wakeups.pool then
-    pools = pools + 1
-    wakeups.pool = "etcdlock/" .. pools
-    wakeups.shared = setmetatable({}, { __mode = "k" })
+    n_pools = n_pools + 1
+    wakeups.pool = "etcdlock/" .. n_pools
+    wakeups.shared = setmetatable({}, { __mode = "k" }) -- ngx.ctx -> connection of held locks
   end
   local socket = ngx.socket.tcp()
   socket:settimeouts(SEND_MS, SEND_MS, FOREVER_MS)
-  local next_fd = wakeups.core:next_fd()
-  local ok, why = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
+  local ok, err = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
   if not ok then
-    -- What nginx says is true of descriptors only, of which another thread may have taken
-    -- the last one a moment ago: where it has no connection to give, it tells an error of
-    -- some time before.
-    local is_full = next_fd < 0 or why:find("too many open files", 1, true)
+    -- nginx's message is reliable for descriptors only: another thread may have taken the last one
+    -- since next_fd was found. If nginx has no connection left, it reports an older error.
+    local is_full = next_fd < 0 or err:find("too many open files", 1, true)
     return nil, is_full and NOT_ACCEPTED or NOT_MADE, "nomem"
   end
-  if socket:getreusedtimes() == 0 then
-    -- Not every nginx does it. A program that os.execute starts would keep the
-    -- connection open when the request has ended.
-    wakeups.core:seal(next_fd)
-  end
-  return socket
+  return {
+    number = number, socket = socket, is_new = socket:getreusedtimes() == 0,
+    is_sent = false, is_read = false, n_locks = 0,
+  }
 end
 
---- A link is the connection of a wait: its number, the socket, whether the core
--- has still to greet it (is_new), whether the number was said to the core,
--- whose answer, a byte, was not read yet (is_said), whether a light thread reads from it
--- (is_read), and how many locks are tied to it (n_tied), which end with it. For a new wait:
--- link | nil, message, code. Neither this nor `read` yields before the core knows the lock and
--- the connection: a light thread may be ended wherever it yields.
-local function connect(wakeups)
-  local socket, message, code = open(wakeups)
-  if not socket then
-    return nil, message, code
-  end
-  local number
-  number, message, code = wakeups.core:expect()
-  if not number then
-    socket:close()
-    return nil, message, code
-  end
-  return { number = number, socket = socket, is_new = socket:getreusedtimes() == 0, n_tied = 0 }
-end
-
-local function say(wakeups, link)
-  if link.is_said then
-    return true
-  end
-  link.is_said = true
-  local ok = link.socket:send(("%016x"):format(link.number))
-  wakeups.core:hear()
+--- Sends the wake number and has the wake server read it: false if that fails. Does not yield,
+-- because the socket's buffer has room for it.
+local function send_number(wakeups, connection, next_fd)
+  connection.is_sent = true
+  local ok = connection.socket:send(("%016x"):format(connection.number))
+  -- Not every nginx makes the descriptor of a new connection close-on-exec. A program that
+  -- os.execute starts would keep it open after the request has ended.
+  wakeups.core:receive_numbers(connection.is_new and next_fd or nil)
   return ok
 end
 
-local function receive(link, ms)
-  link.socket:settimeout(ms)
-  link.is_read = true -- stays true if nginx ends this light thread, which ends the connection, too
-  local byte, why = link.socket:receive(1)
-  link.is_read = false
-  return byte, why
+local function receive(connection, ms)
+  connection.socket:settimeout(ms)
+  -- Stays true if nginx ends this light thread, and with it the connection.
+  connection.is_read = true
+  local byte, err = connection.socket:receive(1)
+  connection.is_read = false
+  return byte, err
 end
 
---- The core greets a new connection with a byte. Without it, it might never
--- learn of this wait: it may have no descriptor left to accept with.
-local function await_greeting(link)
-  if link.is_new then
-    link.is_new = not receive(link, GREETING_MS)
+--- Reads the byte with which the wake server greets a new connection: false if none comes. The
+-- server may have had no descriptor to accept the connection, and then never reads the number.
+local function await_greeting(connection)
+  if connection.is_new then
+    connection.is_new = not receive(connection, GREETING_MS)
   end
-  return not link.is_new
+  return not connection.is_new
 end
 
---- Reads the byte that says that the wait is over, or that `seconds` are; what is
--- wrong with the connection, if it is: message, code.
-local function read(wakeups, link, seconds)
-  local has_alarm = seconds and wakeups.core:alarm(link.number, seconds)
-  local ok = say(wakeups, link) and await_greeting(link)
-  if ok then
-    local byte, why = receive(link, seconds and (seconds + SPARE) * 1000 or FOREVER_MS)
-    link.is_said = not byte
-    ok = byte or why == "timeout"
-  end
-  if has_alarm then
-    wakeups.core:alarm(link.number, nil)
-  end
-  if not ok then
-    return NOT_ACCEPTED, "nomem"
-  end
+--- Reads the byte that answers the number, for `seconds` at most: false if the connection is
+-- broken.
+local function read_answer(connection, seconds)
+  local ms = seconds and (seconds + SPARE) * 1000 or FOREVER_MS
+  local byte, err = receive(connection, ms)
+  connection.is_sent = not byte
+  return byte or err == "timeout"
 end
 
---- Reads as above, but returns early if a lock of this request with on_lost is
--- lost.
-local function read_or_lose(wait, link, seconds)
-  local client, heard = wait.wakeups.core, {}
-  for lock in pairs(wait.losses and wait.losses.locks or {}) do
-    if ties.is_here(lock._tie) and client:arm(lock._core, "ended", link.number) then
-      heard[#heard + 1] = lock._core
-    end
-  end
-  local message, code = read(wait.wakeups, link, seconds)
-  for _, core_lock in ipairs(heard) do
-    client:disarm(core_lock, "ended", link.number)
-  end
-  return message, code
-end
-
---- Gives the connection of a wait that is over to the next one. Only one whose
--- every byte was read: the next one must not be woken by ours.
-local function keep(wakeups, link)
-  local is_unanswered = wakeups.core:taken(link.number)
-  if link.is_new or link.is_said and not is_unanswered then
-    link.socket:close()
+--- Puts a connection without a wake number into nginx's pool, or closes it. Only a connection whose
+-- every byte was read may serve another number, which a late byte would wake. `is_unanswered`: no
+-- byte was or will be sent for the number.
+local function release(connection, is_unanswered)
+  if connection.is_new or connection.is_sent and not is_unanswered then
+    connection.socket:close()
   else
-    link.socket:setkeepalive(IDLE_MS)
+    connection.socket:setkeepalive(IDLE_MS)
   end
 end
 
--- ---- ties ----
-
---- Ties the lock of `tie` to that connection; false if it has ended.
-local function bind(wakeups, tie, link)
-  local is_tied = wakeups.core:tie(link.number, tie.core_lock)
-  if is_tied then
-    link.n_tied, tie.link = link.n_tied + 1, link
-  end
-  return is_tied
-end
-
-local function unbind(wakeups, tie, link)
-  wakeups.core:untie(link.number, tie.core_lock)
-  link.n_tied = link.n_tied - 1
-  if link.n_tied == 0 then
-    keep(wakeups, link)
-  end
-end
-
---- The lock of this tie is held from now on. All locks of a request share the connection of
--- the first one: a request that holds many would use up the worker's.
-function M.share(wakeups, tie)
-  local own, request = tie.link, tie.scope
+--- See runtime.lua. All locks of a request share the connection of the first one: a request that
+-- holds many would use up the worker's connections.
+function M.share(wakeups, binding)
+  local own, request = binding.connection, binding.scope
   if not own or not request then
     return
   end
   local shared = wakeups.shared[request]
-  if not shared or shared.n_tied == 0 or shared.is_read or not ties.is_usable(shared) then
+  if not shared or shared.n_locks == 0 or shared.is_read or not is_usable(shared) then
     wakeups.shared[request] = own
-  elseif shared ~= own and bind(wakeups, tie, shared) then
-    unbind(wakeups, tie, own)
+  elseif shared ~= own then
+    local is_unanswered = wakeups.core:merge_connections(own.number, shared.number)
+    if is_unanswered ~= nil then
+      shared.n_locks, binding.connection = shared.n_locks + 1, shared
+      release(own, is_unanswered)
+    end
   end
 end
 
-function M.untie(wakeups, tie)
-  local link = tie and tie.link
-  if link then
-    tie.link = nil
-    -- Another request's socket can't be touched; it ends with that request.
-    pcall(unbind, wakeups, tie, link)
+--- See runtime.lua.
+function M.unbind(wakeups, binding)
+  local connection = binding and binding.connection
+  if not connection then
+    return
+  end
+  binding.connection = nil
+  connection.n_locks = connection.n_locks - 1
+  local is_unanswered = wakeups.core:unbind(connection.number, binding.core_lock)
+  if connection.n_locks == 0 then
+    -- The socket of another request raises an error; it is closed when that request ends.
+    pcall(release, connection, is_unanswered)
   end
 end
 
 -- ---- waits ----
 
---- A lock is tied to the connection of its wait, and ends with the request that waited
--- for it.
-local function wait_tied(wait, seconds, tie)
-  if not tie.link then
-    local link, message, code = connect(wait.wakeups)
-    if not link then
-      return message, code
+--- Returns a list of the core locks of this request with on_lost handlers, whose loss ends `wait`
+-- early; nil: none.
+local function find_listened(wait)
+  local list
+  for lock in pairs(wait.losses and wait.losses.locks or {}) do
+    if is_here(lock._binding) then
+      list = list or {}
+      list[#list + 1] = lock._core
     end
-    bind(wait.wakeups, tie, link)
-    say(wait.wakeups, link)
   end
-  if wait:arm(tie.link.number) then
-    return read_or_lose(wait, tie.link, seconds)
-  end
-  -- Over already; but it must be tied.
-  if not await_greeting(tie.link) then
-    return NOT_ACCEPTED, "nomem"
-  end
+  return list
 end
 
---- The limit of a wait in seconds must fit the cosocket's clock.
-local function bounded(seconds)
-  return seconds and seconds < LONGEST and seconds or nil
+--- Returns the lock's own connection if the running light thread may wait on it. If nginx ends the
+-- light thread, it closes the connection, and with it all locks that are bound to it end.
+local function find_own(binding)
+  local connection = binding and binding.connection
+  return connection and connection.n_locks == 1 and is_usable(connection) and connection or nil
 end
 
---- May the running light thread wait on that connection? If it is ended while it does so,
--- nginx closes the connection, and with it all locks that are tied to it end.
-local function can_wait_on(link)
-  return link.n_tied == 1 and ties.is_usable(link)
+--- Waits for the wake server's answer on `connection`: false if the connection is broken, or was
+-- not accepted. `next_fd` is nil if the connection has the number from an earlier wait. Without
+-- `is_pending` the event has occurred, and there is no answer to wait for; but the server must know
+-- the connection of a new number.
+local function converse(wakeups, connection, next_fd, is_pending, seconds)
+  if not connection.is_sent and (next_fd or is_pending)
+    and not send_number(wakeups, connection, next_fd) then
+    return false
+  end
+  return await_greeting(connection) and (not is_pending or read_answer(connection, seconds))
 end
 
+--- Waits once, up to `seconds` (nil: no limit); may return earlier. Returns nil and the outcome, or
+-- message, code.
 local function wait_once(wait, seconds)
-  local tie = wait.tie
-  seconds = bounded(seconds)
-  if tie and (not tie.link or can_wait_on(tie.link)) then
-    return wait_tied(wait, seconds, tie)
+  local wakeups, binding = wait.wakeups, wait.binding
+  local object, event, core_client = wait.object, wait.event, wakeups.core
+  local listened, connection = find_listened(wait), find_own(binding)
+  local is_bound = connection ~= nil or event == "decided"
+  seconds = seconds and math.min(seconds, LIMIT_MAX)
+  local number, is_pending, path, next_fd = core_client:begin_nginx_wait(object, event, seconds,
+    listened, connection and connection.number, wakeups.socket_dir)
+  if not number then
+    return is_pending, path -- message, code
   end
-  local link, message, code = connect(wait.wakeups)
-  if not link then
+  local message, code
+  if not connection and (is_pending or is_bound) then
+    connection, message, code = connect(wakeups, number, path, next_fd)
+    if connection and is_bound then
+      connection.n_locks, binding.connection = 1, connection
+    end
+  end
+  if connection and not converse(wakeups, connection, next_fd, is_pending, seconds) then
+    message, code = NOT_ACCEPTED, "nomem"
+  end
+  local is_unanswered, a, b, c, d = core_client:end_nginx_wait(number, object, event,
+    is_pending and seconds ~= nil, listened, is_bound and not message)
+  if is_unanswered ~= nil and is_bound then -- the number is given up
+    binding.connection = nil
+  end
+  if is_unanswered ~= nil and connection then
+    connection.n_locks = 0
+    release(connection, is_unanswered and not message)
+  end
+  if message then
     return message, code
   end
-  if wait:arm(link.number) then
-    message, code = read_or_lose(wait, link, seconds)
-  end
-  keep(wait.wakeups, link)
-  return message, code
+  return nil, a, b, c, d
 end
 
---- nginx doesn't tell a timer that runs already that its worker exits, so that one
--- looks now and then.
+--- As `wait` of loop.lua. nginx does not tell a running timer that its worker exits, so a timer
+-- checks that every EXIT_CHECK seconds.
 function M.wait(wait, seconds)
   if not wait.ends_early or ngx.get_phase() ~= "timer" then
     return wait_once(wait, seconds)
   end
-  local message, code = wait_once(wait, math.min(seconds or LOOK_EVERY, LOOK_EVERY))
-  if code then
-    return message, code
+  local message, a, b, c, d = wait_once(wait, math.min(seconds or EXIT_CHECK, EXIT_CHECK))
+  local reason, code = M.leaving()
+  if message or not reason then
+    return message, a, b, c, d
   end
-  return M.leaving()
+  return reason, code
 end
 
--- ---- locks and requests ----
+-- ---- clients ----
 
-M.tie = ties.new
-M.notice_end = ties.notice_end
-M.is_reentered = ties.is_reentered
-M.is_told = ties.is_told
-M.is_waiting = ties.is_here
-M.is_past = ties.is_past
-M.run = ties.run
-M.is_cut_off = ties.is_cut_off
+local CLOSE_CHECK, CLOSE_CHECK_MAX = 0.001, 0.05 -- seconds; doubles up to CLOSE_CHECK_MAX
+
+--- See runtime.lua. Where nothing can wait, the core closes the client in the background, and the
+-- collector frees it.
+function M.close(core_client, seconds)
+  core_client:begin_close(seconds)
+  if can_yield() then
+    local pause = CLOSE_CHECK
+    while not core_client:has_stopped() do
+      ngx.sleep(pause)
+      pause = math.min(pause * 2, CLOSE_CHECK_MAX)
+    end
+    core_client:close(0)
+  end
+end
+
+--- See runtime.lua.
+function M.connected(core_client)
+  collector.record(core_client, find_scope())
+end
 
 return M

@@ -101,7 +101,7 @@ return {
       equal("1", (observer:next(5)))
       for _ = 1, 20 do fails("timeout", observer:next(0.01)) end
       assert(lock:proclaim "2")
-      assert(observer._watcher:wait("news", 5))
+      assert(observer._watcher:wait_changed(5))
       equal(0, #client._core:woken())
       equal("2", (observer:next(5)))
       assert(lock:resign())
