@@ -7,187 +7,193 @@
 ---It grows from holder to holder.
 ---@alias etcdlock.token integer
 
----What the third result of a call that fails may be: for programs. The second is a message, for
----people. Any call that asks etcd may answer `unavailable`, `unauthenticated`, `denied`,
----`no_space`, `invalid`, `conflict`, `protocol`, `nomem`, `closed`, `forked`, `context` and
----`premature`: these are "a request's".
+---The third result of a call that fails. Programs use the code; the second result is a message for
+---people. A call that sends a request to etcd may fail with `unavailable`, `unauthenticated`,
+---`denied`, `no_space`, `invalid`, `conflict`, `protocol`, `nomem`, `closed`, `forked`, `context`
+---and `premature`. This reference calls them "a request's".
 ---@alias etcdlock.code
----| "timeout" # the lock was not free in time
----| "locked" # a try found it taken
----| "deadlock" # this wait could never end: another owner in this program holds it
----| "not_held" # it is released already; or not that token's
----| "lost" # it was ours, or our entry in the queue was, and is no longer
----| "cancelled" # the wait was given up by `pending:cancel()`
+---| "timeout" # the lock was not free within the timeout
+---| "locked" # a try found that another owner holds the lock
+---| "deadlock" # the wait would never end, because an owner in this process holds the lock
+---| "not_held" # the hold was released before; or no entry has that token
+---| "lost" # the hold, or the key of the waiter, was lost
+---| "cancelled" # `pending:cancel()` has cancelled the wait
 ---| "closed" # the client was closed
----| "unavailable" # etcd can't be reached, or did not answer in time
----| "unauthenticated" # etcd wants a user, another one, or a client certificate
----| "denied" # this user may not do that, or etcd wants a client certificate
+---| "unavailable" # etcd is unreachable, or did not answer in time
+---| "unauthenticated" # etcd requires a user, a client certificate, or a valid password or token
+---| "denied" # the user lacks the permission, or etcd requires a client certificate
 ---| "no_space" # etcd's database is full
----| "invalid" # a value that can't work, or etcd rejects the request
----| "conflict" # another cluster answers than the one we began with: connect anew
----| "context" # waiting is not possible in this place of nginx or of an event loop
----| "premature" # in nginx: the worker exits, and its timers take no lock and wait for none any more
+---| "invalid" # a value is not allowed, or etcd rejects the request
+---| "conflict" # another cluster answers than at first: create a new client
+---| "context" # this place in nginx or in an event loop does not allow a wait
+---| "premature" # in nginx: the worker is exiting, and its timers can no longer take a lock or wait for one
 ---| "forked" # the client belongs to the parent process
----| "protocol" # the other end does not speak etcd's v3 API
----| "nomem" # no memory, or no room for threads or descriptors
+---| "protocol" # the server does not speak the API of etcd 3
+---| "nomem" # out of memory, threads or descriptors
 
----What `lock:on_lost` and `lock:wait_lost` tell.
+---The reason for which a hold was lost, as `lock:on_lost` and `lock:wait_lost` report it.
 ---@alias etcdlock.reason
----| "expired" # no proof in time that the session's lease lives: etcd out of reach, or we stood still
----| "revoked" # the lease was revoked; it may be seen as `deleted`, as its keys go with it
+---| "expired" # the lease was not proven alive in time: etcd was unreachable, or this process stood still
+---| "revoked" # the lease was revoked. The loss may also be reported as `deleted`, because etcd deletes the lease's keys
 ---| "deleted" # the key was deleted
----| "replaced" # somebody overwrote our key and took it off our lease, so that it blocks nobody
----| "cluster_changed" # another cluster answers, or an earlier state of ours: wiped, or restored from a backup
----| "max_hold" # that time has passed
+---| "replaced" # another client overwrote the key and detached it from the lease. Such a key blocks nobody
+---| "cluster_changed" # another cluster answers, or an earlier state of the same one: it was wiped, or restored from a backup
+---| "max_hold" # the time of `max_hold`, or of `lock:expire`, is over
 
----The options of `etcdlock.connect`.
+---The options of `etcdlock.connect`. If an option with an `ETCDCTL_` variable as default is
+---missing, the client uses the value of that variable.
 ---@class (exact) etcdlock.ConnectOptions
----@field endpoints? string|string[] the members: a list, or one string with commas; each `host:port`, `http://…`, `https://…` or `unix:PATH`; an IPv6 address in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme it is TLS if any option of TLS is given (default: `ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`)
----@field ttl? etcdlock.seconds how long etcd keeps our locks without hearing from us, 2 to 300 (default: 10)
----@field timeout? etcdlock.seconds how long lock calls wait (default: no limit)
----@field prefix? string put in front of every lock name (default: none)
----@field cacert? string a file: whom to trust (default: `ETCDCTL_CACERT` or this system's CAs)
----@field cert? string a file: who we are (default: `ETCDCTL_CERT`)
----@field key? string a file: the key of that (default: `ETCDCTL_KEY`)
----@field cacert_pem? string the text instead of `cacert`
----@field cert_pem? string the text instead of `cert`
----@field key_pem? string the text instead of `key`
----@field server_name? string the name to be found in etcd's certificate (default: that of the endpoint)
----@field insecure_transport? boolean `false`: endpoints without a scheme are TLS. The variable is `true` or `false`, in one of Go's spellings (default: `ETCDCTL_INSECURE_TRANSPORT`)
----@field user? string for an etcd with authentication; the variable may also be `name:password`. Its tokens are renewed by themselves (default: `ETCDCTL_USER`)
----@field password? string the user's (default: `ETCDCTL_PASSWORD`)
----@field token? string a ready one instead, which nobody renews (default: none)
----@field allow_plaintext_auth? boolean `true` lets a password or token pass in plain text to other machines (default: refused)
----@field handoff? integer|false how many holds in a row the owners of this client may hand a lock on to each other while others wait; `false`: never (default: 32)
----@field handoff_time? etcdlock.seconds and for how long (default: 0.05)
----@field fail_fast? boolean `true`: while etcd is known to be out of reach, calls answer `unavailable` at once, those that wait included, instead of waiting their time out. Whoever comes first finds out; a read in the background finds out that it is back (default: false)
----@field env? boolean `false`: the environment is not looked at (default: true)
----@field loop? string `"luv"` or `"copas"`: it runs and is to be yielded to; `"none"`: block always (default: found)
----@field socket_dir? string in nginx: the directory in which the socket is made by which its requests are woken. It is unlinked at once, but for that moment each worker must be able to write there (default: `TMPDIR` or `/tmp`)
----@field log? fun(event: table) called with an [event](observability.md#the-log): a lock was waited for, taken, released, lost, [released because nobody kept it](#taking-a-lock) … (default: of a lock that nobody kept: to standard error once)
----@field log_rate? integer so many events of each kind a second are told to `log`, and the number of the others; 0 or more (default: 100)
----@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? `true`, patterns of names (`"stock/*"`), or a function from a name and a mode to a label: by what [metrics](observability.md#metrics) tells apart how long locks are waited for and held (default: none)
+---@field endpoints? string|string[] 1 to 32 addresses of etcd members: a list, or one string with commas. An address is `host:port`, `http://host:port`, `https://host:port` or `unix:PATH`. An IPv6 address is in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any option of TLS is given (default: `ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`)
+---@field ttl? etcdlock.seconds TTL of the client's lease, 2 to 300. If the client crashes, etcd deletes its keys after that time (default: 10)
+---@field timeout? etcdlock.seconds default of the option `timeout` of a lock call (default: no limit)
+---@field prefix? string text in front of every lock name (default: none)
+---@field cacert? string file with the CA certificates that the client trusts (default: `ETCDCTL_CACERT` or this system's CAs)
+---@field cert? string file with the client certificate (default: `ETCDCTL_CERT`)
+---@field key? string file with the private key of `cert` (default: `ETCDCTL_KEY`)
+---@field cacert_pem? string PEM text, instead of the file `cacert`
+---@field cert_pem? string PEM text, instead of the file `cert`
+---@field key_pem? string PEM text, instead of the file `key`
+---@field server_name? string host name that etcd's certificate must contain (default: host of the endpoint)
+---@field insecure_transport? boolean `false`: endpoints without a scheme use TLS. The variable is `true` or `false`, in any spelling of Go's `ParseBool` (default: `ETCDCTL_INSECURE_TRANSPORT`)
+---@field user? string user name, for an etcd with authentication. The variable may also be `name:password`. The client renews the user's auth token itself (default: `ETCDCTL_USER`)
+---@field password? string password of `user` (default: `ETCDCTL_PASSWORD`)
+---@field token? string auth token, instead of `user` and `password`. The client does not renew it (default: none)
+---@field allow_plaintext_auth? boolean `true`: the client may send a password or token in plain text to another machine; otherwise `connect` fails with `invalid` (default: false)
+---@field handoff? integer|false number of holds, 1 to 1000000, for which owners of this client may hand a lock to each other while another client waits; `false`: never (default: 32)
+---@field handoff_time? etcdlock.seconds time, 0 to 60, for which they may do so (default: 0.05)
+---@field fail_fast? boolean `true`: while etcd is known to be unreachable, every call fails with `unavailable` at once, also a call that already waits. The first call finds out by a timeout of its own. A read in the background finds out when etcd answers again (default: false)
+---@field env? boolean `false`: the client ignores the environment variables (default: true)
+---@field loop? string event loop to which waiting calls yield: `"luv"` or `"copas"`, if the client cannot detect that it runs; `"none"`: waiting calls always block (default: detected)
+---@field socket_dir? string in nginx: directory in which a worker creates the socket that wakes its requests. The worker deletes the file at once, but must be able to write there (default: `TMPDIR` or `/tmp`)
+---@field log? fun(event: table) function that is called with each [event](observability.md#the-log): a lock was waited for, acquired, released, lost, [leaked](#taking-a-lock), and others (default: standard error: the first leaked lock)
+---@field log_rate? integer number of events of each kind per second, 0 or more, that are passed to `log`. The client counts the others and logs their number (default: 100)
+---@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? labels of the wait and hold times in [`client:metrics`](observability.md#metrics): `true`, one for all names; up to 100 patterns such as `"stock/*"`; or a function that maps a name and a mode to a label (default: none)
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
----@field timeout? etcdlock.seconds how long to wait, in full, whatever stands in the way; 0 tries once. None waits as long as it takes, also through an outage; only where etcd has never answered this client it gives up after 5 s, with `unavailable`: a wrong address is told, not waited for (default: that of `connect`)
----@field max_hold? etcdlock.seconds the lock ends by itself after so many, whatever its holder does (default: none)
----@field linger? etcdlock.seconds seconds to keep the key after the last `unlock`, up to 86400, unless another client queues for the name, or this one asks for it in another mode. Until then any call of this client for the same kind of lock gets it with the same token and without a request, over 50,000 times a second. For a lock that one process takes again and again. Not together with `lock_delay` (default: none)
----@field lock_delay? etcdlock.seconds seconds, up to 300, for which the lock stays taken after the TTL if its holder crashes; after an `unlock` it is free at once (default: 0)
----@field owner? any who asks (default: the running coroutine)
----@field value? string of up to 4096 bytes, which `queue` shows to others (default: none)
+---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once; nil: no limit. The call waits that long also while etcd is unreachable. Without a limit, if etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
+---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
+---@field linger? etcdlock.seconds time to keep the key after the last `unlock`, up to 86400. Until then, a call of this client for the same kind of lock gets the lock with the same token and without a request, over 50,000 times a second. If another client queues for the name, or this client asks for it in another mode, the key is deleted at once. For a lock that one process takes again and again. Cannot be combined with `lock_delay` (default: none)
+---@field lock_delay? etcdlock.seconds time, 0 to 300, for which the lock stays taken after the TTL if its holder crashes. After an `unlock` the lock is free at once (default: 0)
+---@field owner? any value that identifies the owner of the hold within this client. Calls with the same owner get the same hold; for a permit, another permit (default: the running coroutine)
+---@field value? string text of up to 4096 bytes that `client:queue` shows to all clients (default: none)
 
----What `client:stats` tells.
+---The state of a member that `client:status` returns. If the member has not answered within 2 s,
+---only `endpoint`, `transport`, `message` and `code` are set. To find the cause may take one more
+---second.
+---@class (exact) etcdlock.Member
+---@field endpoint string `host:port`, or `unix:` and the path
+---@field transport string `tls`; or in plain text: `local` if the connection does not leave this machine, `open` if others on the way can read and change it
+---@field version? string version of etcd
+---@field id? string member ID in hex
+---@field leader_id? string member ID of the leader; missing if the member knows no leader
+---@field is_leader? boolean true if the member leads the cluster
+---@field is_learner? boolean true if the member has no vote
+---@field db_size? integer bytes of its database file
+---@field db_in_use? integer bytes of the file that are in use
+---@field problems? string[] texts of etcd: alarms, `no leader`
+---@field seconds? etcdlock.seconds time until the answer came, including the connection
+---@field message? string why the member did not answer
+---@field code? etcdlock.code why the member did not answer
+
+---The counters that `client:stats` returns, since `connect`.
 ---@class (exact) etcdlock.Stats
----@field enqueues integer requests that ask for a place in a queue
+---@field enqueues integer requests that create a key in a queue
 ---@field tries integer requests of tries
----@field looks integer requests that look who is there
----@field deletes integer requests that release
----@field probes integer requests that ask whether the lease lives
----@field keepalives integer requests that keep it alive
----@field grants integer requests for a lease
----@field revokes integer requests that end one
----@field audits integer requests that look for keys that came late
----@field watches integer watches that were begun
----@field calls integer requests of `put`, `get`, `queue` and their like
----@field batched integer how many of them were asked in the round trip of another one, because they came while others were out
----@field rpcs integer the round trips that makes
----@field acquired integer locks that were taken
+---@field looks integer requests that read a queue
+---@field deletes integer requests that delete a key
+---@field probes integer requests that check that the lease is alive
+---@field keepalives integer keepalives of leases
+---@field grants integer requests that create a lease
+---@field revokes integer requests that revoke a lease
+---@field audits integer requests that list the keys of a lease, to find keys that were created late
+---@field watches integer watches that were created
+---@field calls integer requests of `put`, `get`, `queue` and the like
+---@field batched integer requests that left in the round trip of another one, because they were made while others were in flight
+---@field rpcs integer round trips to etcd: the sum of the requests above, without `batched`
+---@field acquired integer locks that were acquired
 ---@field lost integer locks that were lost
----@field leaked integer locks that were dropped while they were held
----@field failed_attempts integer requests to etcd that have failed, each try
+---@field leaked integer locks that leaked: garbage-collected while they were held
+---@field failed_attempts integer requests that failed; each retry counts
 ---@field held integer locks that are held now
----@field waiting integer calls that wait now
+---@field waiting integer calls that wait for a lock now
 
 ---The options of `client:metrics`.
 ---@class (exact) etcdlock.MetricsOptions
----@field labels? table<string, string> which all of it gets: they tell this client from others
+---@field labels? table<string, string> that are added to all values, to tell this client from others
 
 ---An entry of `client:queue`. The fields from `host` on are missing if another kind of client wrote
 ---the key. A client has one entry for each mode, however many of its owners wait. It has several
 ---for readers that do not share a key, and up to `n` for a semaphore.
 ---@class (exact) etcdlock.Entry
----@field held? boolean does it hold, or wait? Missing if it is unknown: for a multi-lock that is the first here, if the queues of its other names can't be read
----@field token etcdlock.token its fencing token
----@field lease string in hex
----@field mode etcdlock.mode `multi`, too, of who stands in an election and uses etcdlock
----@field key string in etcd
----@field host? string the name of its machine
----@field pid? integer its process there
----@field since? integer when it asked
----@field owner? string|number what the option `owner` says
----@field lock_delay? etcdlock.seconds what the option `lock_delay` says
----@field value? string what the option `value` says; of who stands in an election, what he says
----@field names? string[] of who wants several: of who holds them under each, of who waits under the first
+---@field held? boolean true: the entry holds; false: it waits; nil: unknown. It is unknown for a multi-lock that is first in this queue, if the queues of its other names cannot be read
+---@field token etcdlock.token fencing token
+---@field lease string lease ID in hex
+---@field mode etcdlock.mode mode of the lock. A candidate of an election has `multi` if it uses etcdlock
+---@field key string key in etcd
+---@field host? string host name of the client's machine
+---@field pid? integer process ID of the client
+---@field since? integer time at which the client asked for the lock
+---@field owner? string|number the option `owner`, if it is a string or a number
+---@field lock_delay? etcdlock.seconds the option `lock_delay`
+---@field value? string the option `value`; for a candidate of an election, its value
+---@field names? string[] names of a multi-lock. If it holds, its entry below each name has them; if it waits, only that below its first name
 
----What stands in one queue of `client:queues`.
----@class (exact) etcdlock.Line
----@field name string without the prefix of the client
----@field places etcdlock.Entry[] as those of `client:queue`
----@field other_keys integer how many keys below the name are no entries; many slow each request
+---A queue of `client:queues`.
+---@class (exact) etcdlock.Queue
+---@field name string name of the lock, without the client's prefix
+---@field entries etcdlock.Entry[] entries, the oldest first, as `client:queue` returns them
+---@field other_keys integer number of keys below the name that are no entries. Many of them slow down each request for the lock
 
----One member of `client:status`. Of who hasn't answered within 2 s there are `endpoint`,
----`transport`, `message` and `code`; to find out why may take a second more.
----@class (exact) etcdlock.Member
----@field endpoint string `host:port`, or `unix:` and the path
----@field transport string how it was asked: `tls`; in plain text, `local` if that doesn't leave this machine, and `open` if all on the way can read and change it
----@field version? string of etcd
----@field id? string in hex
----@field leader_id? string missing where it knows of no leader
----@field is_leader? boolean does it lead?
----@field is_learner? boolean has it no vote?
----@field db_size? integer bytes of its file
----@field db_in_use? integer bytes of that which are in use
----@field problems? string[] etcd's texts: alarms, `no leader`
----@field seconds? etcdlock.seconds that the answer took, connecting included
----@field message? string why there was none
----@field code? etcdlock.code of that
-
----What `lock:mode` tells.
+---The kinds of lock that `lock:mode` returns.
 ---@alias etcdlock.mode
----| "lock" # of `client:lock`
----| "read" # a reader's
----| "write" # a writer's
----| "permit" # of a semaphore
----| "multi" # several names at once
----| "leader" # of an election
+---| "lock" # a lock of `client:lock`
+---| "read" # a read lock, or a write lock after `lock:downgrade`
+---| "write" # a write lock
+---| "permit" # a permit of a semaphore
+---| "multi" # a lock of several names
+---| "leader" # the lock of an election's leader
 
 ---@class etcdlock.Client
 local client = {}
 
----Takes the lock `name`, in the order in which it was asked for, and waits for its turn. The same
----owner gets the lock that it has again, with `count` + 1 and no request.
+---Takes a lock, and waits until it is free. Waiters get the lock in the order in which they queued
+---in etcd. If the owner holds the lock already, the call returns the same hold with `count` + 1,
+---and sends no request.
 ---Raises for an unknown option, a wrong type.
----Fails with timeout, locked, deadlock, lost, or a request's: `locked` with a `timeout` of 0,
----`deadlock` at once for a wait that could never end, `lost` if our entry in the queue was deleted
----while we waited.
----@param name string
+---Fails with timeout, locked, deadlock, lost, or a request's: `timeout` if the lock was not free
+---within the timeout, `locked` with a timeout of 0, `deadlock` at once if the wait would never end,
+---`lost` if the key of the waiter was deleted.
+---@param name string 1 to 512 bytes with the prefix, without NUL
 ---@param opts? etcdlock.LockOptions
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:lock(name, opts) end
 
----Takes the lock `name` if it is free at this moment. If it isn't, nothing is written, unless so
----much comes and goes below its name that only a place in the queue can tell.
+---Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
+---writes nothing to etcd, with one exception: if keys below the name come and go so fast that only
+---a key in the queue can show whether the lock is held, the call creates and deletes one.
 ---Raises for an unknown option, a wrong type.
 ---Fails with locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows
----that another owner has it, `unavailable` if no answer has come in 2 s, `deadlock` for a wait that
----could never end, as of a reader who asks to write, `lost` if our entry in the queue was deleted
----meanwhile.
+---that another owner holds the lock, `unavailable` if etcd has not answered within 2 s, `deadlock`
+---if a wait would never end, as for a reader that asks to write, `lost` if the key of the call was
+---deleted meanwhile.
 ---@param name string
----@param opts? etcdlock.LockOptions without `timeout`, which doesn't count
+---@param opts? etcdlock.LockOptions `timeout` is ignored
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:try_lock(name, opts) end
 
----Runs `fn` under the lock, and releases it however `fn` ends. It never runs `fn` without the lock.
----If `fn` has run, but the lock was lost before it was done (`lost`), `fn` let go of it itself
----(`not_held`), or it can't be released (`denied`, `closed`, …), the answer is nil, message,
----code, **true**, results of `fn`: the `true` tells that the work is done, and not to be done
----again.
----Raises an error in `fn`, the same object; for an unknown option, a wrong type.
+---Takes a lock, calls `fn` with it, and releases it when `fn` ends, also by an error. The call
+---never runs `fn` without the lock.
+---
+---If `fn` has run, but the lock was lost (`lost`), `fn` unlocked it (`not_held`), or it cannot be
+---released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of
+---`fn`. The `true` tells the caller that `fn` has run, so that it does not repeat the work. If only
+---etcd's confirmation of the release is missing, the call returns true.
+---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:lock, not_held: followed by true and the results if `fn` has run.
 ---@param name string
 ---@param opts? etcdlock.LockOptions may be left out
@@ -197,10 +203,11 @@ function client:try_lock(name, opts) end
 ---@return any ... what `fn` has returned; or a message and a code
 function client:with_lock(name, opts, fn) end
 
----Asks for the lock and waits for nothing: for an event loop of your own. Who asks again before he
----has it waits for himself: where callbacks ask, name an `owner` for each.
+---Starts to take a lock and returns at once, for an event loop of your own. An owner that calls it
+---again before it has the lock waits for itself. If callbacks of one coroutine call it, give each
+---an `owner`.
 ---Raises for an unknown option, a wrong type.
----Fails with deadlock, or a request's: if nothing could be asked.
+---Fails with deadlock, or a request's: if the call could not start.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
 ---@return etcdlock.Pending|nil
@@ -208,8 +215,8 @@ function client:with_lock(name, opts, fn) end
 ---@return etcdlock.code|nil code
 function client:lock_async(name, opts) end
 
----Takes the lock `name` as a reader: as `client:lock`, but beside other readers. A reader waits for
----the writers that asked before him.
+---Takes a read lock: like `client:lock`, but several readers may hold it at a time. A reader waits
+---for the writers that queued before it.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param name string
@@ -219,7 +226,7 @@ function client:lock_async(name, opts) end
 ---@return etcdlock.code|nil code
 function client:read_lock(name, opts) end
 
----As `client:try_lock`, for a reader.
+---As `client:try_lock`, for a read lock.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param name string
@@ -229,8 +236,8 @@ function client:read_lock(name, opts) end
 ---@return etcdlock.code|nil code
 function client:try_read_lock(name, opts) end
 
----As `client:with_lock`, for a reader.
----Raises an error in `fn`, the same object; for an unknown option, a wrong type.
+---As `client:with_lock`, for a read lock.
+---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock.
 ---@param name string
 ---@param opts? etcdlock.LockOptions may be left out
@@ -240,7 +247,7 @@ function client:try_read_lock(name, opts) end
 ---@return any ... what `fn` has returned; or a message and a code
 function client:with_read_lock(name, opts, fn) end
 
----As `client:lock_async`, for a reader.
+---As `client:lock_async`, for a read lock.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock_async.
 ---@param name string
@@ -250,9 +257,9 @@ function client:with_read_lock(name, opts, fn) end
 ---@return etcdlock.code|nil code
 function client:read_lock_async(name, opts) end
 
----Takes the lock `name` as a writer: as `client:lock`. A writer waits for everybody who asked
----before him; a plain lock of the name is a writer, too. Its owner may read as well (the same hold,
----`count` + 1).
+---Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
+---before it. A lock of `client:lock` is a writer of the same name, too. If the owner holds the
+---write lock and asks for a read lock, it gets the same hold, with `count` + 1.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param name string
@@ -262,7 +269,7 @@ function client:read_lock_async(name, opts) end
 ---@return etcdlock.code|nil code
 function client:write_lock(name, opts) end
 
----As `client:try_lock`, for a writer.
+---As `client:try_lock`, for a write lock.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param name string
@@ -272,8 +279,8 @@ function client:write_lock(name, opts) end
 ---@return etcdlock.code|nil code
 function client:try_write_lock(name, opts) end
 
----As `client:with_lock`, for a writer.
----Raises an error in `fn`, the same object; for an unknown option, a wrong type.
+---As `client:with_lock`, for a write lock.
+---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock.
 ---@param name string
 ---@param opts? etcdlock.LockOptions may be left out
@@ -283,7 +290,7 @@ function client:try_write_lock(name, opts) end
 ---@return any ... what `fn` has returned; or a message and a code
 function client:with_write_lock(name, opts, fn) end
 
----As `client:lock_async`, for a writer.
+---As `client:lock_async`, for a write lock.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock_async.
 ---@param name string
@@ -293,13 +300,14 @@ function client:with_write_lock(name, opts, fn) end
 ---@return etcdlock.code|nil code
 function client:write_lock_async(name, opts) end
 
----Takes several names at once: one lock, with one token, taken in one transaction, released
----together, and lost with any of its keys; a guarded write happens only while all are there. It
----waits in the queue of each name, where it has asked, among plain locks, readers and writers of
----that name. Its owner has each of the names by it (the same hold, `count` + 1).
+---Takes the locks of several names in one transaction: one hold with one token. It queues for each
+---name with the same age, among the locks, readers and writers of that name, so two such calls
+---never wait for each other. The hold is released with all names, and lost with any of its keys. A
+---guarded write is applied only while all keys exist. If the owner asks for one of the names, it
+---gets the same hold, with `count` + 1.
 ---Raises for an unknown option, a wrong type.
----Fails as client:lock: `deadlock`, at once, for who has some of the names already, but not all by
----one hold.
+---Fails as client:lock: `deadlock`, at once, if the owner holds some of the names already, but not
+---all by one hold.
 ---@param names string[] 1 to 60
 ---@param opts? etcdlock.LockOptions without `linger`
 ---@return etcdlock.Lock|nil
@@ -307,7 +315,7 @@ function client:write_lock_async(name, opts) end
 ---@return etcdlock.code|nil code
 function client:multi_lock(names, opts) end
 
----As `client:try_lock`, for several names. If they aren't all free it leaves nothing behind.
+---As `client:try_lock`, for several names. If one of them is taken, the call takes none.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param names string[] 1 to 60
@@ -318,7 +326,7 @@ function client:multi_lock(names, opts) end
 function client:try_multi_lock(names, opts) end
 
 ---As `client:with_lock`, for several names.
----Raises an error in `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock.
 ---@param names string[] 1 to 60
 ---@param opts? etcdlock.LockOptions without `linger`; may be left out
@@ -338,21 +346,21 @@ function client:with_multi_lock(names, opts, fn) end
 ---@return etcdlock.code|nil code
 function client:multi_lock_async(names, opts) end
 
----Makes the semaphore `name`, of which at most `n` permits are held at a time, in the order in
----which they were asked for. Sends no request. A lock of the same name is independent of it.
----Programs may name different `n`, see [Change n](#change-n): then at most the largest `n` is held,
----and not always in order.
+---Creates a semaphore: up to `n` permits of the name are held at a time, granted in the order in
+---which they queued. Sends no request. A lock of the same name is independent of it. If programs
+---use different `n` (see [Change n](#change-n)), up to the largest `n` are held, and not always in
+---order.
 ---Raises for a wrong type.
 ---Fails with invalid.
 ---@param name string
----@param n integer how many permits there are, 1 to 1000
+---@param n integer number of permits, 1 to 1000
 ---@return etcdlock.Semaphore|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:semaphore(name, n) end
 
----Makes the election `name`: who is first in the queue of that name leads, and says something, an
----address perhaps, which others read or observe. Asks nobody.
+---Creates an election: the first candidate in the queue of the name leads and publishes a value,
+---such as its address. Any client can read or observe the leader. Sends no request.
 ---Raises for a wrong type.
 ---Fails with invalid.
 ---@param name string
@@ -361,8 +369,7 @@ function client:semaphore(name, n) end
 ---@return etcdlock.code|nil code
 function client:election(name) end
 
----Makes a function that calls `fn` with its own arguments under the lock, and answers what
----`with_lock` answers.
+---Returns a function that calls `fn` with its own arguments while the client holds the lock.
 ---Raises for a wrong type.
 ---@param name string
 ---@param opts? etcdlock.LockOptions may be left out
@@ -371,13 +378,22 @@ function client:election(name) end
 ---@return function
 function client:wrap(name, opts, fn) end
 
----Counts since `connect`. Taking and releasing a lock that nobody else wants costs two requests.
+---Asks each member of the option `endpoints` for its state. The members answer for themselves: the
+---call does not tell whether a majority answers; `client:ping` does.
+---Fails with closed, forked, context, premature.
+---@return etcdlock.Member[]|nil
+---@return string|nil message
+---@return etcdlock.code|nil code
+function client:status() end
+
+---Returns counters since `connect`. To acquire and release a lock that nobody else wants costs two
+---requests. Sends no request.
 ---@return etcdlock.Stats
 function client:stats() end
 
----Tells what `client:stats` counts, and for how long locks were waited for and held (see `metrics`
----of connect), as a page in Prometheus' text format (text/plain; version=0.0.4). Local.
----Raises for an unknown option, a wrong type, a label that Prometheus doesn't take.
+---Returns the counters of `client:stats`, and the wait and hold times that connect's option
+---`metrics` asks for, in Prometheus' text format (text/plain; version=0.0.4). Sends no request.
+---Raises for an unknown option, a wrong type, a label that Prometheus does not allow.
 ---Fails with forked.
 ---@param opts? etcdlock.MetricsOptions
 ---@return string|nil
@@ -385,36 +401,40 @@ function client:stats() end
 ---@return etcdlock.code|nil code
 function client:metrics(opts) end
 
----Tells whether the client has a session that is known to live. It has none before the first use,
----and between the end of one and the next time that it is used. Local.
+---Tells whether the client has a session that is known to be alive. It has none before the first
+---use, and after a session has ended until the next use. Sends no request.
 ---@return boolean
 ---@return etcdlock.seconds|etcdlock.code
 function client:alive() end
 
----Reads once through etcd's majority. That this user may not read there is an answer, too: etcd
----looks at rights once the majority has spoken.
+---Reads a key through a majority of etcd's members. The call succeeds also if the user has no
+---permission for the key, because etcd checks permissions after the majority has answered.
 ---Fails with a request's.
 ---@return etcdlock.seconds|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:ping() end
 
----Tells the session's lease.
+---Returns the lease ID of the session.
 ---@return string|nil
 function client:lease() end
 
----Releases all locks, revokes the lease and ends the I/O thread; waits half a second or a little
----more for etcd. In nginx the request waits, not its worker; in a phase that can't wait, `close`
----returns at once and the rest is done in the background. A client that is dropped without `close`
----is closed when Lua collects it, in the background, too. A lease whose hold was lost less than its
----`lock_delay` ago is not revoked; it ends by itself. If a member does not answer, the I/O thread
----and a socket end later, when the attempt to connect to the member ends: after at most 2 s, with
----TLS 5 s. Afterwards the client and its locks answer `closed`. May be repeated.
+---Releases all locks, revokes the lease and stops the I/O thread. Waits about 0.5 s for etcd at
+---most. All later calls of the client and its locks fail with `closed`. May be repeated.
+---
+---In nginx the request waits, not the worker. In a phase of nginx that does not allow a wait,
+---`close` returns at once, and the client closes in the background. A client that is dropped
+---without `close` is closed in the background when Lua collects it.
+---
+---If a hold was lost less than its `lock_delay` ago, its lease is not revoked, and ends by itself.
+---If a member does not answer, the I/O thread and one socket end later, when the attempt to connect
+---ends: after 2 s at most, with TLS 5 s.
 ---@return true
 function client:close() end
 
----Tells who holds the lock and who waits for it, the oldest first. A key below the name is an entry
----only if it is attached to the lease that its name contains; any other key is user data.
+---Returns the entries of a lock, the oldest first: those that hold it and those that wait. A key
+---below the name is an entry only if it is attached to the lease that its name contains. Any other
+---key is user data.
 ---Raises for a wrong type.
 ---Fails with a request's.
 ---@param name string
@@ -423,173 +443,174 @@ function client:close() end
 ---@return etcdlock.code|nil code
 function client:queue(name) end
 
----Takes the lock away from the holder that has this token, from no other; from one of several names
----all of them. If it is unknown whether a multi-lock holds (`held` of `client:queue`), only its key
----below this name is deleted, which ends the hold or the wait of all its names. Deletes no user
----data: a key that is no entry is refused with `not_held`.
+---Ends the hold with this token: deletes its key, so that the next waiter gets the lock. For a
+---multi-lock, the call deletes the keys of all names. If it is unknown whether a multi-lock holds
+---(`held` of `client:queue`), the call deletes only its key below this name, which ends the hold or
+---the wait for all names. It never deletes user data.
 ---Raises for a wrong type.
----Fails with not_held, or a request's.
+---Fails with not_held, or a request's: `not_held` if no entry with this token holds the lock.
 ---@param name string
----@param token etcdlock.token which `client:queue` tells
+---@param token etcdlock.token token of the entry, from `client:queue`
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:break_lock(name, token) end
 
----Tells who holds and who waits for all locks whose names begin with a prefix, as they stood at one
----moment. Whoever may not read all keys of etcd is told `denied`, unless it names a prefix that it
----may read.
+---Returns the queues of all locks whose names begin with a prefix, as they were at one revision. A
+---user that may not read all keys of etcd must give a prefix that it may read, or gets `denied`.
 ---Raises for a wrong type.
----Fails with a request's: `unavailable`, too, if it can't be read in 5 s.
+---Fails with a request's: also `unavailable` if not all queues can be read within 5 s.
 ---@param prefix? string
----@return etcdlock.Line[]|nil
+---@return etcdlock.Queue[]|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:queues(prefix) end
 
----Asks each member that `connect` was told of how it is. It says what the members say, and not
----whether a majority is there: that does `client:ping`.
----Fails with closed, forked, context, premature.
----@return etcdlock.Member[]|nil
----@return string|nil message
----@return etcdlock.code|nil code
-function client:status() end
-
 ---@class etcdlock.Lock
 local lock = {}
 
----Tells whether the lock is still ours. Local, cheap: no request, and no mutex while it is.
+---Tells whether the lock is held now. Sends no request, and while the lock is held takes no mutex.
 ---@return boolean
 ---@return etcdlock.seconds|etcdlock.code
 function lock:held() end
 
----Tells for how long it may be relied on. Local, cheap.
+---Returns the seconds for which the hold is valid at least. Sends no request.
 ---@return etcdlock.seconds
 function lock:remaining() end
 
----Tells the fencing token: the create_revision of our key. It never falls, and grows from client to
----client; a resource that remembers the largest one can refuse a late holder. Those who hand the
----lock on to each other share one; of readers and permits several are valid at a time.
+---Returns the fencing token: the create_revision of the lock's key. A token of a later hold is
+---never smaller, and larger if another client holds the lock. A resource that remembers the largest
+---token can refuse a late write of an earlier holder. Owners of one client that hand the lock to
+---each other share a token. Of readers and permits, several tokens are valid at a time.
 ---@return etcdlock.token
 function lock:token() end
 
----Tells how many `unlock` calls are due.
+---Returns the number of `unlock` calls after which the lock is released.
 ---@return integer
 function lock:count() end
 
----Tells the name it was asked for by, without the client's prefix.
+---Returns the name of the lock, without the client's prefix.
 ---@return string
 function lock:name() end
 
----Tells the names it was asked for by.
+---Returns the names of the lock, without the client's prefix.
 ---@return string[]
 function lock:names() end
 
----Tells what kind of lock it is.
+---Returns the kind of lock.
 ---@return etcdlock.mode
 function lock:mode() end
 
----Tells its key in etcd.
+---Returns the lock's key in etcd.
 ---@return string
 function lock:key() end
 
----Tells its lease.
+---Returns the lease ID of the lock's key.
 ---@return string
 function lock:lease() end
 
----Lets go once; the last of as many calls as there were locks releases it. May be repeated, can't
----free anybody else's lock. It waits 2 s at most for etcd to confirm; where it can't be waited for
----(in some phases of nginx) the answer is true as soon as the release is on its way. A `local lock
----<close>` (Lua 5.4) that goes out of scope is released too. A lock that has ended with its request
----in nginx is released already, which is true.
----Fails with not_held, lost, or a request's: `lost` if it was lost before, `unavailable` if it is
----not ours any more, but etcd has not confirmed: the release goes on in the background.
+---Decrements the count, and at 0 releases the lock: the client deletes its key, or hands it to the
+---next waiter of the same client. The call waits up to 2 s for etcd's confirmation. Where no wait
+---is possible (in some phases of nginx), it returns true at once, and the request is on its way.
+---
+---At count 0 the lock counts as released when the call starts, whatever the result. The call never
+---deletes the key of another client, so it may be repeated. In Lua 5.4, a `local lock <close>` is
+---released at the end of its scope. If the lock ended with its request in nginx, the call returns
+---true.
+---Fails with not_held, lost, or a request's: `not_held` if the lock was released before, `lost` if
+---it was lost before, `unavailable` if etcd has not confirmed the release within 2 s. The release
+---then goes on in the background.
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:unlock() end
 
----Gives the lead up: a leader's `unlock`. If etcd did not answer a request of `campaign` in time,
----it may apply that request after `resign`: observers then see this candidate as leader again, with
----another token, until its client finds and deletes that key, which takes about 8 s at most while
----etcd answers.
----Raises for a lock that is no leader's.
+---Gives up the leadership: `unlock` for a leader. If etcd did not answer a request of `campaign` in
+---time, it may apply that request after `resign`. Observers then see this candidate as leader
+---again, with another token, until its client has found and deleted that key. This takes at most
+---about 8 s while etcd answers.
+---Raises for a lock that is not a leader's.
 ---Fails as lock:unlock.
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:resign() end
 
----Sets the hard end of the hold, whatever `max_hold` was.
+---Sets the time at which the hold ends by itself, and replaces `max_hold`.
 ---Raises for a wrong type, for 0 or less, for inf.
 ---Fails with lost, not_held, closed, forked.
----@param seconds etcdlock.seconds from now, above 0
+---@param seconds etcdlock.seconds time from now, more than 0
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:expire(seconds) end
 
----Has a function called once if the lock is lost. It never runs by itself or on another thread,
----only inside a later call of the same client: `held` or `check` of a lost lock, any call that
----takes a lock, a wait that lasts (but not that of `unlock`). The functions of all lost locks run
----in that call, in the order of their locks' first `on_lost`. If some raise an error, the call
----raises the first one after all have run. If the lock is lost already, fn is called at once.
+---Registers a function that is called once if the lock is lost. It never runs by itself or on
+---another thread. A later call of the same client runs it: `held` or `check` of a lost lock, any
+---call that takes a lock, or a call that waits (except `unlock`). If the lock is lost already,
+---`on_lost` runs it at once.
+---
+---Such a call runs the functions of all lost locks, in the order in which the locks got their first
+---one. If a function raises an error, the call runs the others and then raises the first error. In
+---nginx, a call runs only the functions of locks of its own request, and of locks that belong to no
+---request.
 ---Raises for a wrong type.
----Fails with not_held.
+---Fails with not_held: if the lock was released before.
 ---@param fn fun(lock: etcdlock.Lock, reason: etcdlock.reason) called with the lock and the reason
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:on_lost(fn) end
 
----Waits for the lock to be lost.
+---Waits until the lock is lost.
 ---Raises for a wrong type.
----Fails with timeout, not_held, closed, forked, context, premature.
----@param timeout? etcdlock.seconds how long at most; nil: for ever
+---Fails with timeout, not_held, closed, forked, context, premature: `not_held` if the lock was
+---released instead, also during the wait.
+---@param timeout? etcdlock.seconds time to wait; nil: no limit
 ---@return etcdlock.reason|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:wait_lost(timeout) end
 
----Tells the same as `held`, confirmed by etcd.
+---Tells whether the lock is held, like `lock:held`, but asks etcd.
 ---Fails with lost, not_held, or a request's.
 ---@return true|nil
 ---@return etcdlock.seconds|string|nil message
 ---@return integer|etcdlock.code|nil code
 function lock:check() end
 
----Writes a key of etcd, if the lock is still ours when etcd applies it.
----Raises for a wrong type, under a read hold.
----Fails with lost, not_held, or a request's: with `unavailable` it may have been written, or be
----written later, but never after a later write of the same hold.
----@param key string taken as it is, without the client's prefix
+---Writes a key in etcd, if the hold is still valid when etcd applies the write.
+---Raises for a wrong type, for a read hold.
+---Fails with lost, not_held, or a request's: after `unavailable` the write may have been applied,
+---or may be applied later, but never after a later write of the same hold.
+---@param key string key in etcd; the client's prefix is not added
 ---@param value string
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:put(key, value) end
 
----Deletes a key of etcd, if the lock is still ours when etcd applies it.
----Raises for a wrong type, under a read hold.
+---Deletes a key in etcd, if the hold is still valid when etcd applies the deletion.
+---Raises for a wrong type, for a read hold.
 ---Fails as lock:put.
----@param key string taken as it is, without the client's prefix
+---@param key string key in etcd; the client's prefix is not added
 ---@return true|nil
 ---@return boolean|string|nil message
 ---@return etcdlock.code|nil code
 function lock:delete(key) end
 
----Reads a key of etcd, if the lock is still ours at that moment.
+---Reads a key in etcd, if the hold is still valid when etcd reads it.
 ---Raises for a wrong type.
 ---Fails with lost, not_held, or a request's.
----@param key string taken as it is, without the client's prefix
+---@param key string key in etcd; the client's prefix is not added
 ---@return string|false|nil
 ---@return integer|nil|string message
 ---@return etcdlock.code|nil code
 function lock:get(key) end
 
----Does several things at once, all or nothing, if the lock is still ours. No key may be changed
----twice.
----Raises for an operation that is none, a wrong type, under a read hold if one of them writes.
+---Applies several operations at once, all or none, if the hold is still valid when etcd applies
+---them. A key may be changed only once.
+---Raises for an invalid operation, a wrong type; for a read hold, if an operation writes.
 ---Fails as lock:put.
 ---@param list string[][] each of them `{ "put", key, value }`, `{ "get", key }` or `{ "delete", key }`
 ---@return (boolean|string)[]|nil
@@ -597,25 +618,26 @@ function lock:get(key) end
 ---@return etcdlock.code|nil code
 function lock:txn(list) end
 
----Says something else to all who look or observe, only while it leads. What it says already is no
----news to them.
----Raises for a lock that is no leader's, a wrong type.
----Fails with lost, not_held, or a request's: with `lost` and `not_held` nothing was said; with
----`unavailable` it may have been said, or be said later, but never after something that it says
----later, or after its end; with `context` nothing was sent.
+---Changes the leader's value, if it still leads when etcd applies the change. Observers report the
+---new value. If the value is the same as before, they report nothing.
+---Raises for a lock that is not a leader's, a wrong type.
+---Fails with lost, not_held, or a request's: after `lost`, `not_held` and `context` the value is
+---unchanged. After `unavailable` the change may have been applied, or may be applied later, but
+---never after a later `proclaim` of the same hold, or after its end.
 ---@param value string up to 4096 bytes
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:proclaim(value) end
 
----Makes a writer's lock a reader's: readers are let in beside it, no other writer comes in between,
----and token and key stay. It counts as a reader's from the moment of the call, even where etcd has
----not confirmed it (`unavailable`): then repeat it. From then on `put`, `delete` and a `txn` that
----writes raise. An earlier write of unknown outcome is not applied after readers were let in.
----Raises for a lock that is no writer's.
----Fails with lost, not_held, or a request's: `invalid` while several `unlock` calls are due,
----because all of them count on it.
+---Turns a write hold into a read hold: readers may hold the lock beside it, with no other writer in
+---between. Token and key stay the same. From the moment of the call the lock is a read lock, so
+---`put`, `delete` and a `txn` that writes raise an error. If the call fails with `unavailable`,
+---repeat it: readers may still be blocked. An earlier write of unknown outcome is not applied after
+---readers have got the lock.
+---Raises for a lock that is not a write lock.
+---Fails with lost, not_held, or a request's: `invalid` if the count is above 1, because the other
+---users of the hold rely on a write lock.
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
@@ -624,66 +646,69 @@ function lock:downgrade() end
 ---@class etcdlock.Pending
 local pending = {}
 
----Tells how it is going. Never blocks.
----Fails as client:lock, cancelled.
+---Returns the outcome, or false if there is none yet. Never blocks.
+---Fails as client:lock, cancelled: `cancelled` after `pending:cancel`.
 ---@return etcdlock.Lock|false|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function pending:step() end
 
----Gives the wait up, or releases the lock if it was decided and nobody has asked for it yet. `step`
----answers `cancelled` from then on.
+---Cancels the wait. If the lock was granted and `step` has not returned it yet, releases it. Later
+---calls of `step` fail with `cancelled`.
 ---@return boolean
 function pending:cancel() end
 
----Tells whether there is something to `step` for, without waiting for the descriptor. For
----luasocket's `select`.
+---Returns true if `step` has something to do, without a look at the descriptor. For luasocket's
+---`select`.
 ---@return boolean
 function pending:dirty() end
 
----Tells the client's descriptor, which is readable when any of its waits has ended. For cqueues,
----and a loop of your own.
+---Returns the client's descriptor, which is readable when one of its waits has ended. For cqueues,
+---and for a loop of your own.
 ---@return integer|nil
 function pending:pollfd() end
 
----Tells the same to luasocket's `select`, which wants one even where there is nothing to poll.
+---Returns the client's descriptor for luasocket's `select`, which needs a number also after the
+---client was closed: then 0.
 ---@return integer
 function pending:getfd() end
 
----Has `copas.receive(pending)` yield until `step` has an answer, and return that.
----Fails as pending:step: and nil, `timeout` while it waits, as copas wants it.
+---Returns the outcome for `copas.receive(pending)`, which yields until there is one.
+---Fails as pending:step: and nil, `timeout` while the call waits, as copas expects.
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function pending:receive() end
 
----Does nothing: copas calls it, and the lock has a timeout of its own.
+---Does nothing. copas calls it, but the timeout of the lock is an option of `lock_async`.
 ---@return nil
 function pending:settimeout() end
 
----Gives the wait up: when a coroutine ends, copas closes what it waited for last.
+---Cancels the wait. copas calls it for the last object that a coroutine waited for, when the
+---coroutine ends.
 ---@return nil
 function pending:close() end
 
----Tells cqueues what to poll the descriptor for.
+---Returns the events for which cqueues polls the descriptor.
 ---@return string
 function pending:events() end
 
----Tells cqueues how long to poll: the lock's own timeout is kept elsewhere.
+---Returns the seconds for which cqueues polls. The timeout of the lock itself does not count here.
 ---@return etcdlock.seconds|nil
 function pending:timeout() end
 
 ---@class etcdlock.Semaphore
 local semaphore = {}
 
----Takes a permit, and waits until one is free. The permit is a lock like any other, but not
----reentrant: each call takes another permit, also for an owner that has one. If the program blocks
----while it waits, and it holds `n` permits without `max_hold`, the call fails with `deadlock` at
----once. In an event loop and in nginx the call waits, because another coroutine may unlock a
----permit: a coroutine that holds all `n` permits itself waits for ever without a `timeout`. Only
----permits that an earlier phase of the same nginx request holds count for `deadlock` there. Permits
----are unlocked in any order, so a resource must not refuse a token because it is smaller than the
----last one.
+---Takes a permit, and waits until one is free. A permit has the methods of a lock, but is not
+---reentrant: each call takes another permit, also for an owner that has one. Permits are unlocked
+---in any order, so a resource must not refuse a token because it is smaller than the last one.
+---
+---If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
+---fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
+---coroutine may unlock a permit. There, a coroutine that holds all `n` permits itself waits for
+---ever without a `timeout`. Only permits that an earlier phase of the same nginx request holds
+---count for `deadlock`.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param opts? etcdlock.LockOptions without `linger`
@@ -703,7 +728,7 @@ function semaphore:try_lock(opts) end
 
 ---As `client:with_lock`, for a permit. A `with_lock` inside a `with_lock` of the same semaphore
 ---takes a second permit.
----Raises an error in `fn`, the same object; for an unknown option, a wrong type.
+---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock.
 ---@param opts? etcdlock.LockOptions without `linger`; may be left out
 ---@param fn fun(lock: etcdlock.Lock): ... called with the permit
@@ -721,30 +746,31 @@ function semaphore:with_lock(opts, fn) end
 ---@return etcdlock.code|nil code
 function semaphore:lock_async(opts) end
 
----Counts the permits that are free at this moment: `n` minus the number of entries that hold or
----wait, at least 0. Others may take them before you do.
+---Returns the number of free permits: `n` minus the number of entries that hold or wait, at least
+---0. Another client may take them before the caller does.
 ---Fails with a request's.
 ---@return integer|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function semaphore:available() end
 
----Tells the name it was asked for by, without the client's prefix.
+---Returns the name of the semaphore, without the client's prefix.
 ---@return string
 function semaphore:name() end
 
----Tells `n`, the number of permits that this semaphore was made with.
+---Returns `n`, the number of permits given to `client:semaphore`.
 ---@return integer
 function semaphore:permits() end
 
 ---@class etcdlock.Election
 local election = {}
 
----Stands, says `value`, and waits until it leads. A leadership is a lock like any other, with its
----methods and `proclaim` and `resign`. One that is lost is lost like a lock: its holder knows
----before the next one leads, if it looks. The same owner who says the same has the same leadership
----again, `count` + 1; with another value the call fails with `deadlock`: use `proclaim`. In nginx
----it ends with its request or timer.
+---Takes part in the election with `value`, and waits until this candidate leads. Returns the
+---leadership: a lock that also has `proclaim` and `resign`. It can be lost like any lock, and its
+---holder can tell before the next candidate leads. In nginx it ends with its request or timer.
+---
+---If the owner leads already with the same value, the call returns the same leadership, with
+---`count` + 1. With another value the call fails with `deadlock`: use `proclaim`.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param value string up to 4096 bytes
@@ -754,7 +780,7 @@ local election = {}
 ---@return etcdlock.code|nil code
 function election:campaign(value, opts) end
 
----As `client:try_lock`, for the lead.
+---As `client:try_lock`, for the leadership.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:try_lock.
 ---@param value string up to 4096 bytes
@@ -764,8 +790,8 @@ function election:campaign(value, opts) end
 ---@return etcdlock.code|nil code
 function election:try_campaign(value, opts) end
 
----As `client:with_lock`, for the lead.
----Raises an error in `fn`, the same object; for an unknown option, a wrong type.
+---As `client:with_lock`, for the leadership.
+---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock.
 ---@param value string up to 4096 bytes
 ---@param opts? etcdlock.LockOptions without `linger` and `value`; may be left out
@@ -775,7 +801,7 @@ function election:try_campaign(value, opts) end
 ---@return any ... what `fn` has returned; or a message and a code
 function election:with_leadership(value, opts, fn) end
 
----As `client:lock_async`, for the lead.
+---As `client:lock_async`, for the leadership.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock_async.
 ---@param value string up to 4096 bytes
@@ -785,26 +811,28 @@ function election:with_leadership(value, opts, fn) end
 ---@return etcdlock.code|nil code
 function election:campaign_async(value, opts) end
 
----Tells who leads at this moment, as the majority of the cluster has it. A key is a candidate's
----only if it is attached to the lease that its name contains.
+---Reads the current leader through a majority of etcd's members. A key is a candidate's only if it
+---is attached to the lease that its name contains.
 ---Fails with a request's.
 ---@return string|nil
 ---@return string|nil message
 ---@return etcdlock.token|nil|etcdlock.code code
 function election:leader() end
 
----Makes an observer, which reports the current leader and then each change of the leader or its
----value. It always ends with the newest leader and never reports an older one after a newer one;
----intermediate leaders and values may be skipped. It also reports when nobody leads any more. Sends
----no request itself. Returns four values, as Lua's `for` wants them; elsewhere put the call in
----parentheses, as in `table.insert(list, (election:observe()))`.
+---Creates an observer, which reports the current leader and then each change of the leader or its
+---value. It always ends with the newest leader, and never reports an older one after a newer one.
+---It may skip leaders and values in between. It also reports when nobody leads any more. Sends no
+---request.
+---
+---The call returns four values, as Lua's `for` needs them. Elsewhere put it in parentheses, as in
+---`table.insert(list, (election:observe()))`.
 ---@return etcdlock.Observer
 ---@return nil
 ---@return nil
 ---@return etcdlock.Observer
 function election:observe() end
 
----Tells the name it was asked for by, without the client's prefix.
+---Returns the name of the election, without the client's prefix.
 ---@return string
 function election:name() end
 
@@ -812,42 +840,43 @@ function election:name() end
 ---@overload fun(): string|false|nil, string?, etcdlock.token?
 local observer = {}
 
----Waits until the leader or its value has changed and returns both, or `false` if nobody leads any
+---Waits until the leader or its value has changed, and returns both; `false` if nobody leads any
 ---more. The first call returns the current leader, or waits for one. Several coroutines may call
----one observer: each change is returned to one of them.
+---one observer. Each change is returned to one of them.
 ---Raises for a wrong type.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
----`unavailable` (etcd is out of reach) the next call goes on.
----@param timeout? etcdlock.seconds seconds to wait; 0: only asks etcd, for 0.25 s, if there may be a change; nil: no limit, also in an outage, but not for an etcd that was never reached
+---`unavailable` (etcd is unreachable) the next call continues.
+---@param timeout? etcdlock.seconds time to wait; 0: if there may be a change, ask etcd, for at most 0.25 s; nil: no limit, also in an outage, but not for an etcd that was never reached
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code
 function observer:next(timeout) end
 
----Closes the observer: every call fails with `closed` from then on, also one that waits. May be
+---Closes the observer: every later call fails with `closed`, also a call that waits now. May be
 ---repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`, also
----after `break`; otherwise Lua closes it when it is collected as garbage.
+---after `break`. Other versions close it when Lua collects it.
 ---@return true
 function observer:close() end
 
 ---@class etcdlock
 local M = { _VERSION = "" }
 
----Makes a client for one etcd cluster. Sends nothing before the first use.
+---Creates a client of one etcd cluster. Sends no request: the client connects on first use.
 ---Raises for an unknown option, a wrong type.
----Fails with invalid, nomem, forked, context: `forked` in a process that was forked after its
----parent had connected, `context` in nginx's `init_by_lua`.
+---Fails with invalid, nomem, forked, context: `invalid` if the value of an option or variable is
+---not allowed, `nomem` if memory, threads or descriptors do not suffice, `forked` in a process that
+---was forked after its parent had connected, `context` in nginx's `init_by_lua`.
 ---@param opts? etcdlock.ConnectOptions
 ---@return etcdlock.Client|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function M.connect(opts) end
 
----Runs a function under a lock of the default client: one per process, made on first use with the
----defaults of `connect`.
----Raises an error in `fn`, the same object; for an unknown option, a wrong type.
+---Runs a function while the default client holds a lock. All calls in a process share that client.
+---The first call creates it with the defaults of `connect`.
+---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock, etcdlock.connect.
----@param name string
+---@param name string name of the lock
 ---@param opts? etcdlock.LockOptions may be left out
 ---@param fn fun(lock: etcdlock.Lock): ... called with the lock
 ---@overload fun(name: string, fn: fun(lock: etcdlock.Lock): ...): true|nil, any, ...
@@ -855,14 +884,15 @@ function M.connect(opts) end
 ---@return any ... what `fn` has returned; or a message and a code
 function M.with_lock(name, opts, fn) end
 
----Makes one page of several that `client:metrics` has answered. What has the same name and labels
----in them is added up.
+---Joins several results of `client:metrics` into one page. Values with the same name and labels are
+---added.
 ---@param texts string[]
 ---@return string
 function M.join_metrics(texts) end
 
----Tells where the last error came from that went through a `with_lock`. Only needed before Lua 5.4
----and in coroutines; elsewhere, whoever catches the error still finds the stack.
+---Returns the stack traceback of the last error that left a function run by a `with_lock` call.
+---Only needed before Lua 5.4, and in coroutines. Elsewhere the stack still exists when the caller
+---catches the error.
 ---@return string|nil
 function M.traceback() end
 
