@@ -1,8 +1,9 @@
--- Tests the nginx flash sale demo (examples/openresty/demo.lua) and the nginx configuration
--- examples/openresty/minimal.conf.
+-- Tests the nginx flash sale demo (examples/openresty/demo.lua) and the nginx configurations that
+-- users copy: examples/openresty/minimal.conf and README's.
 -- Needs: no sanitizer.
 
 local Etcd = require "spec.support.servers.etcd"
+local documents = require "spec.support.harness.documents"
 local http = require "spec.support.servers.http"
 local port = require "spec.support.servers.port"
 local proc = require "spec.support.programs.proc"
@@ -78,7 +79,7 @@ describe("the nginx flash sale demo", function()
   end)
 end)
 
-describe("minimal.conf", function()
+describe("the complete nginx configuration", function()
   -- Returns |text| with the first |from| replaced by |to|; fails if there is none.
   local function replaced(text, from, to)
     local before, after = text:find(from, 1, true)
@@ -86,10 +87,9 @@ describe("minimal.conf", function()
     return text:sub(1, before - 1) .. to .. text:sub(after + 1)
   end
 
-  -- Writes minimal.conf to |directory|/nginx.conf with the paths of this checkout, the port
-  -- |own_port| and the endpoint of |etcd|. The rest is unchanged.
-  local function configure(directory, own_port, etcd)
-    local text = assert(read_file "examples/openresty/minimal.conf")
+  -- Writes the configuration |text| to |directory|/nginx.conf with the paths of this checkout, the
+  -- port |own_port| and the endpoint of |etcd|. The rest is unchanged.
+  local function configure(text, directory, own_port, etcd)
     local lua = uv.cwd() .. "/lua/?"
     text = replaced(text, "/usr/local/share/lua/5.1/?.lua", lua .. ".lua")
     text = replaced(text, "/usr/local/share/lua/5.1/?/init.lua", lua .. "/init.lua")
@@ -106,10 +106,12 @@ describe("minimal.conf", function()
     file:close()
   end
 
-  it("serves its locations /with_lock and /resty_lock without a Lua error", function()
+  -- Runs nginx with the configuration |text| and calls |check| with a function that returns the
+  -- body of a path.
+  local function serve(text, check)
     local etcd, own_port = Etcd.start { tls = false }, port.free()
     local directory = temporary.directory()
-    configure(directory, own_port, etcd)
+    configure(text, directory, own_port, etcd)
     local nginx = proc.talk({
       "nginx", "-p", directory, "-c", directory .. "/nginx.conf", "-e", "stderr",
       "-g", "daemon off; user root; pid nginx.pid;",
@@ -119,12 +121,20 @@ describe("minimal.conf", function()
       nginx:wait()
       etcd:stop()
     end)
-    local function get(path)
-      return http.get(own_port, path)
-    end
-    wait.eventually(function() return get("/").status end, 10, "nginx answers")
-    assert.matches("^token %d+\n$", get("/with_lock").body)
-    assert.matches("^waited [%d.e-]+ s\n$", get("/resty_lock").body)
+    wait.eventually(function() return http.get(own_port, "/").status end, 10, "nginx answers")
+    check(function(path) return http.get(own_port, path).body end)
     assert.is_nil(nginx:errors():match "%[error%].*lua.*", nginx:errors())
+  end
+
+  it("minimal.conf serves its locations /with_lock and /resty_lock without a Lua error", function()
+    serve(assert(read_file "examples/openresty/minimal.conf"), function(get)
+      assert.matches("^token %d+\n$", get "/with_lock")
+      assert.matches("^waited [%d.e-]+ s\n$", get "/resty_lock")
+    end)
+  end)
+
+  it("of README serves its location /buy without a Lua error", function()
+    local block = assert(documents.blocks("nginx")[1], "README shows none")
+    serve(block.text, function(get) assert.matches("^sold, token %d+\n$", get "/buy") end)
   end)
 end)
