@@ -65,7 +65,7 @@
 ---@field env? boolean `false`: the client ignores the environment variables (default: true)
 ---@field loop? string event loop to which waiting calls yield: `"luv"` or `"copas"`, if the client cannot detect that it runs; `"none"`: waiting calls always block (default: detected)
 ---@field socket_dir? string in nginx: directory in which a worker creates the socket that wakes its requests. The worker deletes the file at once, but must be able to write there (default: `TMPDIR` or `/tmp`)
----@field log? fun(event: table) function that is called with each [event](observability.md#the-log): a lock was waited for, acquired, released, lost, [leaked](#taking-a-lock), and others (default: standard error: the first leaked lock)
+---@field log? fun(event: table) function that is called with each [event](observability.md#the-log): a lock was waited for, acquired, released, lost, [leaked](#locks), and others (default: standard error: the first leaked lock)
 ---@field log_rate? integer number of events of each kind per second, 0 or more, that are passed to `log`. The client counts the others and logs their number (default: 100)
 ---@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? labels of the wait and hold times in [`client:metrics`](observability.md#metrics): `true`, one for all names; up to 100 patterns such as `"stock/*"`; or a function that maps a name and a mode to a label (default: none)
 
@@ -348,8 +348,8 @@ function client:multi_lock_async(names, opts) end
 
 ---Creates a semaphore: up to `n` permits of the name are held at a time, granted in the order in
 ---which they queued. Sends no request. A lock of the same name is independent of it. If programs
----use different `n` (see [Change n](#change-n)), up to the largest `n` are held, and not always in
----order.
+---use different `n` (see [Changing n](#changing-n)), up to the largest `n` are held, and not always
+---in order.
 ---Raises for a wrong type.
 ---Fails with invalid.
 ---@param name string

@@ -104,7 +104,7 @@ end
 --   write there
 -- @tfield[opt="standard error: the first leaked lock"] logger log function that is called with
 --   each [event](observability.md#the-log): a lock was waited for, acquired, released, lost,
---   [leaked](#taking-a-lock), and others
+--   [leaked](#locks), and others
 -- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
 --   passed to `log`. The client counts the others and logs their number
 -- @tfield[opt=none] patterns metrics labels of the wait and hold times in
