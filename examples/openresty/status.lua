@@ -1,17 +1,22 @@
--- What status.conf serves: metrics of all workers, and who has which lock in the cluster.
+-- Serves the pages of status.conf: /metrics, the metrics of all workers, and /locks, the holders
+-- and waiters of all locks in the cluster.
 local etcdlock = require "etcdlock"
 
 local M = {}
 local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }
-local ROW = '<tr class="%s"><td>%s<td>%s<td><b>%s</b> %s<td>%.0f s ago<td>%s</tr>\n'
+local NAME = '<tbody><tr><th scope="rowgroup" rowspan="%d">%s'
+local ROW = '%s<td class="%s">%s<td>%s<td>%s<td>%s<td class="time">%s<td>%s\n'
 local PAGE = [[<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Locks</title>
-<meta http-equiv="refresh" content="2"><style>body { font: 15px sans-serif; margin: 2em }
-table { border-collapse: collapse } th { text-align: left } tr { border-top: 1px solid #bbb }
-td, th { padding: .4em 1em; max-width: 24em; overflow-wrap: anywhere; vertical-align: top }
-td+td+td { min-width: 5em } .holds b { color: #060 } .waits b { color: #a40 }</style>
-<table><tr><th>name<th>owner, host, process<th>lock<th>asked<th>says%s</table><p>%s</html>]]
+<meta http-equiv="refresh" content="2">
+<style>body { font: 15px sans-serif; margin: 2em; color: #222 }
+h1 { font-size: 1.4em; margin: 0 } p { color: #666 } table { border-collapse: collapse }
+th { text-align: left } tbody, thead { border-bottom: 1px solid #ccc } .time { text-align: right }
+td, th { padding: .4em 1em .4em 0; max-width: 24em; overflow-wrap: anywhere; vertical-align: top }
+.holds, .leads { color: #070; font-weight: bold } .waits { color: #a50 } .unknown { color: #888 }
+</style><h1>Locks</h1><p>%s<table><thead><tr><th>Name<th>State<th>Mode<th>Owner<th>Host, process
+<th>Age<th>Value%s</table></html>]]
 
-local function publish(is_premature) -- what a worker has not told for 10 s counts no more
+local function publish(is_premature) -- keeps the metrics of a worker for 10 s after its last call
   if is_premature then return end
   local worker = tostring(ngx.worker.id())
   ngx.shared.etcdlock:set(worker, M.client:metrics { labels = { worker = worker } }, 10)
@@ -25,28 +30,41 @@ end
 function M.metrics()
   local texts = {}
   for _, worker in ipairs(ngx.shared.etcdlock:get_keys()) do
-    texts[#texts + 1] = ngx.shared.etcdlock:get(worker) -- nil: its time was over just now
+    texts[#texts + 1] = ngx.shared.etcdlock:get(worker) -- nil if the entry has expired meanwhile
   end
   ngx.header.content_type = "text/plain; version=0.0.4"
   ngx.print(etcdlock.join_metrics(texts))
 end
 
-local function shown(text) -- others' words: without tags, each with a direction of its own
+-- Escapes `text`, and isolates its writing direction from the rest of the page.
+local function shown(text)
   return "<bdi>" .. tostring(text or ""):gsub('[&<>"]', ESCAPES) .. "</bdi>"
 end
 
-function M.locks()
-  local rows, now, queues, message = {}, ngx.time(), M.client:queues()
-  for _, queue in ipairs(queues or {}) do
-    for i, place in ipairs(queue.entries) do
-      local who = table.concat({ place.owner or "-", place.host or place.lease, place.pid }, " ")
-      local is = place.held and "holds" or "waits"
-      rows[#rows + 1] = ROW:format(is, shown(i == 1 and queue.name), shown(who), is, place.mode,
-        math.max(now - (place.since or now), 0), shown(place.value))
-    end
+-- An entry without a host that has a value is a candidate of an election.
+local function state(entry)
+  if entry.held == nil then return "unknown" end
+  local is_candidate = entry.value and not entry.host
+  return not entry.held and "waits" or is_candidate and "leads" or "holds"
+end
+
+local function add_rows(rows, queue, now)
+  for i, entry in ipairs(queue.entries) do
+    local is = state(entry)
+    local first = i == 1 and NAME:format(#queue.entries, shown(queue.name)) or "<tr>"
+    rows[#rows + 1] = ROW:format(first, is, is,
+      entry.value and not entry.host and "election" or entry.mode, shown(entry.owner),
+      shown(entry.host and entry.host .. ", " .. entry.pid or "lease " .. entry.lease),
+      entry.since and ("%d s"):format(math.max(now - entry.since, 0)) or "", shown(entry.value))
   end
+end
+
+function M.locks()
+  local rows, queues, message = {}, M.client:queues()
+  for _, queue in ipairs(queues or {}) do add_rows(rows, queue, ngx.time()) end
   ngx.header.content_type, ngx.status = "text/html", queues and 200 or 503
   ngx.header.content_security_policy = "default-src 'none'; style-src 'unsafe-inline'"
-  ngx.say(PAGE:format(table.concat(rows), shown(message or #queues .. " names")))
+  local summary = message or ("%d names, %d entries, %s"):format(#queues, #rows, ngx.localtime())
+  ngx.say(PAGE:format(shown(summary), table.concat(rows)))
 end
 return M

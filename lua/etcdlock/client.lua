@@ -259,8 +259,8 @@ end)
 
 --- Creates a semaphore: up to `n` permits of the name are held at a time, granted in the order in
 -- which they queued. Sends no request. A lock of the same name is independent of it. If programs
--- use different `n` (see [Changing n](#changing-n)), up to the largest `n` are held, and not always in
--- order.
+-- use different `n` (see [Changing n](#changing-n)), up to the largest `n` are held, and not always
+-- in order.
 -- @tparam string name
 -- @tparam count n number of permits, 1 to 1000
 -- @treturn semaphore

@@ -113,7 +113,9 @@ local function fill()
   keep(batch:multi_lock({ "account/anna", "account/ben" },
     { owner = "transfer", value = "30 from anna to ben" }))
   keep(shop:semaphore("exports", 3):lock { owner = "nightly export" })
-  etcd:await_keys("", 8)
+  keep(shop:election "scheduler":campaign "10.0.0.1:80")
+  keep(batch:election "scheduler":campaign_async "10.0.0.2:80")
+  etcd:await_keys("", 10)
 end
 
 -- `make test` needs no browser.
@@ -125,34 +127,37 @@ describe("the page /locks", function()
     keep(connect():lock("<script>document.title = 'owned'</script>",
       { owner = "<img src=x onerror=alert(1)>", value = '&lt;b> "quoted" \226\128\174sdrawkcab' }))
     local document = browser.document(url "/locks")
-    local text = document:gsub("<bdi>", ""):gsub("</bdi>", ""):gsub("</?b>", "")
+    local text = document:gsub("<bdi>", ""):gsub("</bdi>", "")
     for _, row in ipairs {
-      '<tr class="holds"><td>stock/1001</td><td>customer 17 [^<]+ %d+</td><td>holds lock</td>'
-        .. "<td>%d+ s ago</td><td>order 4711</td></tr>",
-      '<tr class="waits"><td></td><td>stocktaking [^<]+</td><td>waits lock</td>',
-      '<td>config</td><td>web 1 [^<]+</td><td>holds read</td>',
-      '<td></td><td>web 2 [^<]+</td><td>holds read</td>',
-      '<tr class="waits"><td></td><td>deployment [^<]+</td><td>waits write</td>',
-      "<td>account/ben</td><td>transfer [^<]+</td><td>holds multi</td>",
-      "<td>exports</td><td>nightly export [^<]+</td><td>holds permit</td>",
-      "<td>&lt;script&gt;document.title = 'owned'&lt;/script&gt;</td>"
-        .. "<td>&lt;img src=x onerror=alert%(1%)&gt; [^<]+</td>",
+      '<th scope="rowgroup" rowspan="2">stock/1001</th><td class="holds">holds</td><td>lock</td>'
+        .. '<td>customer 17</td><td>[^<]+, %d+</td><td class="time">%d+ s</td><td>order 4711',
+      '<tr><td class="waits">waits</td><td>lock</td><td>stocktaking</td>',
+      '<th scope="rowgroup" rowspan="3">config</th><td class="holds">holds</td><td>read</td>'
+        .. "<td>web 1</td>",
+      '<tr><td class="holds">holds</td><td>read</td><td>web 2</td>',
+      '<tr><td class="waits">waits</td><td>write</td><td>deployment</td>',
+      '>account/ben</th><td class="holds">holds</td><td>multi</td><td>transfer</td>',
+      '>exports</th><td class="holds">holds</td><td>permit</td><td>nightly export</td>',
+      '>scheduler</th><td class="leads">leads</td><td>election</td><td></td><td>lease %x+</td>'
+        .. '<td class="time"></td><td>10.0.0.1:80',
+      ">&lt;script&gt;document.title = 'owned'&lt;/script&gt;</th>.-"
+        .. "<td>&lt;img src=x onerror=alert%(1%)&gt;</td>",
     } do
       assert.matches(row, text)
     end
     assert.matches("<bdi>&amp;lt;b&gt; \"quoted\" \226\128\174sdrawkcab</bdi>", document, 1, true)
     assert.matches("<title>Locks</title>", document, 1, true)
-    assert.is_nil(document:find "<script" or document:find "<img" or document:find "<b>&")
-    assert.matches("<p>6 names%s*</p>", text)
+    assert.is_nil(document:find "<script" or document:find "<img" or document:find "<b>")
+    assert.matches("<p>7 names, 11 entries, %d+%-%d+%-%d+ %d+:%d+:%d+%s*</p>", text)
   end)
 
   it_in_browser("is rendered by a browser, with more content if there are locks", function()
-    local empty = browser.picture(url "/locks", 900, 400)
+    local empty = browser.picture(url "/locks", 900, 480)
     fill()
-    local full = browser.picture(url "/locks", 900, 400)
+    local full = browser.picture(url "/locks", 900, 480)
     for _, picture in ipairs { empty, full } do
       assert.equal("\137PNG\r\n\26\n", picture:sub(1, 8))
-      assert.equal("\0\0\3\132\0\0\1\144", picture:sub(17, 24)) -- 900 by 400
+      assert.equal("\0\0\3\132\0\0\1\224", picture:sub(17, 24)) -- 900 by 480
     end
     assert.is_true(#full > 3 * #empty, #full .. " " .. #empty)
     local kept = os.getenv "LOCKS_PNG"
@@ -217,6 +222,6 @@ it("the page /locks answers 503 with the cause if etcd is down, and reloads itse
   etcd:kill()
   local answer = http.get(own_port, "/locks", { seconds = 20 })
   assert.equal(503, answer.status)
-  assert.matches("<p><bdi>[^<]*etcd [^<]*</bdi></html>", answer.body)
+  assert.matches("<p><bdi>[^<]*etcd [^<]*</bdi><table>", answer.body)
   assert.matches('http-equiv="refresh"', answer.body, 1, true)
 end)
