@@ -9,11 +9,11 @@ local suite = require "spec.support.harness.suite"
 
 local prefix = suite.prefix()
 local ask = remote.ask
-local LOST = "local reason, _, code = lock:wait_lost(15) return reason or code"
+local LOST = "local reason, _, code = lock:wait_lost(30) return reason or code"
 
 local function start(endpoints, count)
   -- The TTL is so long that no lease expires while etcd is being replaced.
-  return remote.start({ endpoints = endpoints, prefix = prefix, ttl = 15 }, count)
+  return remote.start({ endpoints = endpoints, prefix = prefix, ttl = 30 }, count)
 end
 
 -- Starts an etcd that only this test uses; stops it at the end of the test.
@@ -206,7 +206,7 @@ describe("another cluster at the second endpoint", function()
     local results = ask(idle, "return client:lock('x', { timeout = 5 })")
     assert.same({ "nil", "conflict" }, { results[1], results[3] }, results[2])
     assert.matches("another etcd cluster", results[2])
-    assert.same({ "cluster_changed" }, ask(child, "return lock:wait_lost(15)"))
+    assert.same({ "cluster_changed" }, ask(child, "return lock:wait_lost(30)"))
     assert_refused(child)
     -- The clients leave no key and no lease in the other cluster.
     another:await_keys(prefix, 0, 10)
