@@ -192,7 +192,7 @@ local function finish(self, core_lock, acquisition, binding, ok, message, code)
   end
   runtime.unbind(self._wakeups, binding)
   if acquisition.stops_loop and code == "unavailable" then
-    self:_find_outage(true, true)
+    self:_suspect_outage()
   end
   return fail(self, acquisition, message, code)
 end

@@ -41,14 +41,17 @@ end
 
 -- Returns message, "unavailable" if etcd is known to be unreachable and the call is to fail at
 -- once: with the option fail_fast, or if a wait would stop an nginx worker or an event loop
--- (`stops_loop`). Returns nil otherwise. `is_suspected`: a call has had no answer, so that the next
--- calls fail until etcd answers.
-function Client:_find_outage(stops_loop, is_suspected)
-  local message = (stops_loop or self._fail_fast)
-    and self._core:outage(self._prefix .. PING_KEY, is_suspected)
+-- (`stops_loop`). Returns nil otherwise.
+function Client:_find_outage(stops_loop)
+  local message = (stops_loop or self._fail_fast) and self._core:outage(self._prefix .. PING_KEY)
   if message then
     return message, "unavailable"
   end
+end
+
+-- Records that a call has had no answer: until etcd answers, _find_outage(true) returns a message.
+function Client:_suspect_outage()
+  self._core:suspect_outage(self._prefix .. PING_KEY)
 end
 
 -- Returns message, code if a wait for etcd is impossible here, or pointless; nil if not.

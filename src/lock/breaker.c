@@ -12,7 +12,7 @@ enum { OPEN_MS = 2000, PROBE_MS = 5000 };
 struct el_breaker {
   el_shared *shared;
   /* Used by the Lua thread only. */
-  el_guarded *probe; /* under way, or failed with unavailable; NULL: none */
+  el_guarded *probe; /* the last one; NULL: none, or known to be answered */
 
   pthread_mutex_t mu; /* guards the rest; no other mutex is locked under it */
   /* When a request last found etcd unreachable, and why; 0: etcd has answered since. Only the I/O
@@ -55,29 +55,14 @@ bool el_breaker_update(el_breaker *breaker, int64_t opened_ms,
   return true;
 }
 
-static bool was_just_opened(el_breaker *breaker, el_error *err) {
-  bool was_opened;
+bool el_breaker_is_open(el_breaker *breaker, el_error *err) {
+  bool is_open;
   pthread_mutex_lock(&breaker->mu);
-  was_opened =
+  is_open =
       breaker->opened_ms != 0 && el_now_ms() < breaker->opened_ms + OPEN_MS;
   *err = breaker->err;
   pthread_mutex_unlock(&breaker->mu);
-  return was_opened;
-}
-
-bool el_breaker_is_open(el_breaker *breaker, el_error *err) {
-  bool was_opened = was_just_opened(breaker, err);
-  const el_txn_answer *answer;
-  if (breaker->probe == NULL) return was_opened;
-  answer = el_guarded_wait(breaker->probe, 0);
-  if (answer != NULL && answer->err.code != EL_UNAVAILABLE) {
-    drop_probe(breaker);
-    return false;
-  }
-  if (!was_opened) {
-    el_error_set(err, EL_UNAVAILABLE, "etcd has not answered the last call");
-  }
-  return true;
+  return is_open;
 }
 
 void el_breaker_probe(el_breaker *breaker, el_bytes key) {
@@ -92,4 +77,25 @@ void el_breaker_probe(el_breaker *breaker, el_bytes key) {
        !el_guarded_start(breaker->probe, PROBE_MS, &err))) {
     drop_probe(breaker);
   }
+}
+
+/* Returns whether etcd has answered the last probe. Any error other than unavailable is an answer
+ * of etcd. */
+static bool is_probe_answered(const el_breaker *breaker) {
+  const el_txn_answer *answer = el_guarded_wait(breaker->probe, 0);
+  return answer != NULL && answer->err.code != EL_UNAVAILABLE;
+}
+
+bool el_breaker_must_fail(el_breaker *breaker, el_bytes key, el_error *err) {
+  bool is_open = el_breaker_is_open(breaker, err);
+  if (breaker->probe != NULL && is_probe_answered(breaker)) {
+    drop_probe(breaker);
+    return false;
+  }
+  if (breaker->probe == NULL && !is_open) return false;
+  if (!is_open) {
+    el_error_set(err, EL_UNAVAILABLE, "etcd has not answered the last call");
+  }
+  el_breaker_probe(breaker, key);
+  return true;
 }

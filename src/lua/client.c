@@ -174,22 +174,34 @@ static el_nret l_client_alive(lua_State *L) {
   return 1;
 }
 
-/* client:outage(key, is_suspected) returns why etcd is unreachable; nil if it is not known to be.
- * With |key| (nil: none) the caller fails at once in an outage, and a read of |key| in the
- * background finds out when etcd answers again. |is_suspected|: a call has had no answer; the read
- * starts in any case. */
+/* client:outage(key) returns why etcd is unreachable; nil if it is not known to be. With |key| (nil:
+ * none) the caller fails at once while etcd is unreachable, and reads of |key| in the background
+ * find out when etcd answers again. */
 static el_nret l_client_outage(lua_State *L) {
   el_lua_client *lc = el_lua_check_client(L, 1);
-  bool may_probe = !lua_isnoneornil(L, 2), is_suspected = lua_toboolean(L, 3);
   el_breaker *breaker = el_client_breaker(lc->client);
+  bool fails_at_once = !lua_isnoneornil(L, 2), is_outage = false;
   el_error err;
-  bool is_usable = el_lua_client_is_usable(lc, &err);
-  bool is_open = is_usable && el_breaker_is_open(breaker, &err);
-  if (is_usable && may_probe && (is_open || is_suspected)) {
-    el_breaker_probe(breaker, el_lua_check_bytes(L, 2));
+  if (el_lua_client_is_usable(lc, &err)) {
+    is_outage =
+        fails_at_once
+            ? el_breaker_must_fail(breaker, el_lua_check_bytes(L, 2), &err)
+            : el_breaker_is_open(breaker, &err);
   }
-  lua_pushstring(L, is_open ? err.text : NULL); /* nil for NULL */
+  lua_pushstring(L, is_outage ? err.text : NULL); /* nil for NULL */
   return 1;
+}
+
+/* client:suspect_outage(key): a call has had no answer. From now on client:outage(key) reports an
+ * outage, until etcd answers a read of |key| in the background. */
+static el_nret l_client_suspect_outage(lua_State *L) {
+  el_lua_client *lc = el_lua_check_client(L, 1);
+  el_bytes key = el_lua_check_bytes(L, 2);
+  el_error err;
+  if (el_lua_client_is_usable(lc, &err)) {
+    el_breaker_probe(el_client_breaker(lc->client), key);
+  }
+  return 0;
 }
 
 #define STAT(field) \
@@ -452,6 +464,7 @@ void el_lua_open_client(lua_State *L) {
       {"lease", l_client_lease},
       {"alive", l_client_alive},
       {"outage", l_client_outage},
+      {"suspect_outage", l_client_suspect_outage},
       {"stats", l_client_stats},
       {"attend", l_client_attend},
       {"next_event", l_client_next_event},
