@@ -48,7 +48,7 @@ local function assert_no_room(opts, why)
   assert.is_true((told.held or 0) < 40) -- nil if all fail
   told.held = nil
   local line = next(told)
-  assert.equal("nomem etcdlock can't wait here, it has no connection to its own thread: " .. why
+  assert.equal("nomem etcdlock cannot wait here, it has no connection to its own thread: " .. why
     .. " for each request that waits for a lock or holds one, and the rest", line)
   assert.is_nil(next(told, line))
 end

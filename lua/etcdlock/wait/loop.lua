@@ -54,7 +54,7 @@ end
 --- Returns message, code if a wait here would stop an event loop; nil otherwise.
 function M.refusal(chosen)
   if chosen ~= "none" and not core.yieldable() and find(chosen) then
-    return "waiting would stop the event loop here: a C function that can't be left is on the"
+    return "waiting would stop the event loop here: a C function that cannot be left is on the"
       .. " stack, such as table.sort or, in Lua 5.1, pcall", "context"
   end
 end

@@ -29,7 +29,7 @@ local SPARE = 5
 local FOREVER_MS = 2147483647
 local LIMIT_MAX = 2e6 -- seconds that fit into a cosocket's timeout
 local EXIT_CHECK = 1 -- seconds
-local NO_CONNECTION = "etcdlock can't wait here, it has no connection to its own thread: "
+local NO_CONNECTION = "etcdlock cannot wait here, it has no connection to its own thread: "
 local NOT_MADE = NO_CONNECTION .. "nginx has none left; raise worker_connections,"
   .. " to 2 for each request that waits for a lock or holds one, and the rest"
 -- The wake server closes a new connection, or does not greet it, if no descriptor is free.
@@ -39,12 +39,16 @@ local NOT_ACCEPTED = NO_CONNECTION .. "its worker has no descriptor left; raise"
 
 -- ---- where Lua can wait ----
 
--- nginx lets Lua yield in this phase, but without a patch that not every nginx has, a yield breaks
--- the TLS handshake.
-local HELLO = "ssl_client_hello"
+-- The phases in which nothing can wait. nginx has no cosockets there, also not in a coroutine that
+-- can yield. It lets Lua yield in ssl_client_hello, but without a patch that not every nginx has, a
+-- yield breaks the TLS handshake.
+local CANNOT_WAIT = {
+  init_worker = true, set = true, header_filter = true, body_filter = true, log = true,
+  balancer = true, ssl_client_hello = true, ssl_session_store = true, exit_worker = true,
+}
 
 local function can_yield()
-  return core.yieldable() and ngx.get_phase() ~= HELLO
+  return core.yieldable() and not CANNOT_WAIT[ngx.get_phase()]
 end
 
 --- See runtime.lua.
@@ -55,7 +59,7 @@ end
 --- See runtime.lua. A gRPC that was started before nginx forks its workers is dead in all of them.
 function M.too_early()
   if ngx.get_phase() == "init" then
-    return "etcdlock can't connect in init_by_lua, before nginx forks its workers;"
+    return "etcdlock cannot connect in init_by_lua, before nginx forks its workers;"
       .. " require it there, and connect in init_worker_by_lua or later", "context"
   end
 end
@@ -64,12 +68,6 @@ end
 function M.log(message)
   ngx.log(ngx.WARN, message)
 end
-
--- The phases in which nothing can wait.
-local CANNOT_WAIT = {
-  init_worker = true, set = true, header_filter = true, body_filter = true, log = true,
-  balancer = true, ssl_session_store = true, exit_worker = true, [HELLO] = true,
-}
 
 --- See runtime.lua.
 function M.refusal(chosen)
