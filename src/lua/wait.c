@@ -239,19 +239,24 @@ static void bind_lock(el_wake_server *server, uint64_t id, el_lock *lk) {
   if (!el_wake_server_bind(server, id, lk)) el_lock_unref(lk);
 }
 
-/* Has |id| pushed at the end of the hold of each lock in the list at |arg| (nil: none), unless the
- * hold is over. Without |wake| it undoes that. */
+/* Has |id| pushed when the hold of |lk| ends, or at once if it is lost already. Without |wake| it
+ * undoes that. */
+static void listen_to(el_lock *lk, el_wake *wake, uint64_t id) {
+  el_completion *completion = el_lock_completion(lk);
+  if (wake == NULL) {
+    el_completion_disarm(completion, EL_LOCK_ENDED, id);
+  } else if (!el_completion_arm(completion, EL_LOCK_ENDED, wake, id) &&
+             el_lock_loss(lk) != EL_LOSS_NONE) {
+    wake->push(wake, id);
+  }
+}
+
+/* Calls listen_to for each lock in the list at |arg|; nil: none. */
 static void listen(lua_State *L, int arg, el_wake *wake, uint64_t id) {
   if (lua_isnoneornil(L, arg)) return;
   lua_rawgeti(L, arg, 1);
   for (int i = 2; !lua_isnil(L, -1); i++) {
-    el_completion *completion =
-        el_lock_completion(el_lua_check_box(L, lua_gettop(L), EL_LUA_LOCK));
-    if (wake != NULL) {
-      el_completion_arm(completion, EL_LOCK_ENDED, wake, id);
-    } else {
-      el_completion_disarm(completion, EL_LOCK_ENDED, id);
-    }
+    listen_to(el_lua_check_box(L, lua_gettop(L), EL_LUA_LOCK), wake, id);
     lua_pop(L, 1);
     lua_rawgeti(L, arg, i);
   }
@@ -259,10 +264,10 @@ static void listen(lua_State *L, int arg, el_wake *wake, uint64_t id) {
 }
 
 /* client:begin_nginx_wait(object, event, seconds, listened, connection, socket_dir) begins a wait
- * in nginx, with an alarm after |seconds| (nil: none). The end of the hold of a lock in the list
- * |listened| (nil: none) ends it, too. |connection| is the number of the connection on which the
- * program waits; nil: it connects, or takes a connection from the pool, and sends the new number.
- * A wait for "decided" binds the lock to the connection: if that ends, the lock is released.
+ * in nginx, with an alarm after |seconds|; nil: no alarm. The loss of a lock in the list |listened|
+ * (nil: none) ends it, too. |connection| is the number of the connection on which the program
+ * waits; nil: it makes a connection, or takes one from nginx's pool, and sends the new number. A
+ * wait for "decided" binds the lock to the connection: when that ends, the lock is released.
  *
  * Returns the number, and whether a byte will be sent for it, or false if the event has occurred.
  * For a new number it also returns the path to connect to, and the number of the descriptor that
