@@ -34,7 +34,7 @@ local PING_KEY = "/ping"
 -- Waits as the running program or event loop requires. `wait` is of the kind `kind`; its fields and
 -- the results: see wait/waits.lua.
 function Client:_await(kind, wait)
-  wait.wakeups, wait.events = self._wakeups, self._events
+  wait.wakeups, wait.events = self._wakeups, self._events.is_on and self._events
   wait.losses = kind.hears_losses and self._loss_listeners
   return await(setmetatable(wait, kind))
 end

@@ -23,7 +23,9 @@ end
 
 --- Reports events to the program and calls the on_lost handlers of lost locks.
 local function tell(wait)
-  wait.events:deliver()
+  if wait.events then
+    wait.events:deliver()
+  end
   if wait.losses and wait.give_up and not coroutines.can_yield_in_pcall then
     -- Only this part is protected: the coroutine could not yield inside pcall.
     conclude(wait, pcall(wait.losses.call_due, wait.losses))
@@ -34,7 +36,9 @@ end
 
 local function block(wait)
   local left, slices = wait.limit or math.huge, 0
-  wait.events:deliver() -- most waits end within the first slice
+  if wait.events then
+    wait.events:deliver() -- most waits end within the first slice
+  end
   while true do
     local slice = left < SLICE and left or SLICE
     local a, b, c, d = wait:poll(slice)

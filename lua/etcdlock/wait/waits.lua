@@ -13,7 +13,9 @@
 --   may_collect  true: a long blocking wait collects garbage once, because the program may have
 --                dropped the lock that it waits for
 --   binding      of the lock, for nginx; nil elsewhere
---   wakeups, events, losses  of the client; losses is nil unless the kind hears_losses
+--   wakeups      of the client
+--   events       of the client; false: it has no log and no metrics
+--   losses       of the client; nil or false unless the kind hears_losses
 --   waiter       while it waits in an event loop: loop.lua's
 local runtime = require "etcdlock.wait.runtime"
 
