@@ -3,6 +3,7 @@
 
 local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
+local loops = require "spec.support.programs.loops"
 local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 
@@ -213,6 +214,39 @@ describe("a forked child", function()
     assert.matches("child\ttrue\ttrue", out, 1, true)
     assert.matches("parent\ttrue\ttrue", out, 1, true)
   end)
+
+  local missing = _VERSION ~= "Lua 5.4" and "only Lua 5.4 can close a coroutine"
+    or loops.missing "cqueues"
+
+  it("does not end the parent's waits in cqueues when it closes their coroutines",
+    missing and function() pending(missing) end or loops.test("cqueues", [[
+      local held, waiting, lock = assert(other:lock "a"), nil, nil
+      go(function()
+        waiting = coroutine.running()
+        lock = assert(client:lock("a", { timeout = 10 }))
+      end)
+      go(function()
+        repeat sleep(0.01) until #other:queue "a" == 2
+        local child = core.test.fork()
+        if child == 0 then
+          assert(coroutine.close(waiting))
+          core.test.exit_now(0)
+        end
+        local state
+        repeat
+          sleep(0.01)
+          local file = assert(io.open("/proc/" .. child .. "/stat"))
+          state = file:read "*a":match "%) (%a)"
+          file:close()
+        until state == "Z"
+        assert(held:unlock())
+        local from = core.now()
+        repeat sleep(0.01) until lock or core.now() - from > 5
+        assert(lock, "the parent is not woken")
+        assert(lock:unlock())
+      end)
+      run()
+    ]]))
 
   it("is not detected in a process that only started other programs", function()
     local lock = assert(client:lock "a")

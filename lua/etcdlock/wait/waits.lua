@@ -28,6 +28,11 @@ function M.abandon(wait)
   local waiter = wait.waiter
   if waiter then
     wait.waiter = nil
+    if not wait.wakeups.core:usable() then
+      -- The event loop of a forked child may share its epoll set with the parent's: if the child
+      -- stopped the watcher, the parent would not be woken. After close the watcher has stopped.
+      waiter.watcher = nil
+    end
     waiter:end_wait(wait)
   end
   if wait.give_up then
