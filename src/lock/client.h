@@ -16,7 +16,7 @@
 typedef struct el_client el_client;
 
 /* el_client_new starts the I/O thread and sends nothing yet. It returns NULL and |err| (invalid,
- * nomem, forked) if an option is wrong or the thread can't start. @thread lua */
+ * nomem, forked) if an option is wrong or the thread cannot start. @thread lua */
 el_client *el_client_new(const el_connect_options *options, el_error *err);
 
 /* el_client_begin_close begins to release everything, revoke the leases and stop the I/O thread,
@@ -42,7 +42,7 @@ void el_client_free(el_client *cl);
 /* el_client_shared returns the shared part of |cl|. @thread lua */
 el_shared *el_client_shared(const el_client *cl);
 
-/* @thread lua */
+/* el_client_breaker returns the circuit breaker of |cl|. @thread lua */
 el_breaker *el_client_breaker(const el_client *cl);
 
 /* el_client_alive_ms returns for how many milliseconds from now the session's lease is proven; 0:

@@ -345,9 +345,9 @@ static el_nret l_client_end_nginx_wait(lua_State *L) {
   return n + 1;
 }
 
-/* client:unbind(id, lock): the lock is over, and the end of the connection |id| does not release it
- * any more. Without another lock on it the number is given up. Returns whether it was received and
- * no byte is sent for it. */
+/* client:unbind(id, lock): from now on the end of the connection |id| does not release |lock|. If no
+ * other lock is bound to the connection, the number is given up. Returns whether the number was
+ * given up, had been received, and no byte was or will be sent for it. */
 static el_nret l_client_unbind(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t id = check_id(L, 2);
@@ -361,8 +361,8 @@ static el_nret l_client_unbind(lua_State *L) {
 }
 
 /* client:merge_connections(from, into) binds the locks of connection |from| to |into| instead, and
- * gives |from| up. Returns whether |from| was received and no byte is sent for it; nil, and nothing
- * has changed: one of them has ended. */
+ * gives |from| up. Returns whether |from| had been received and no byte was or will be sent for it. If
+ * one of them has ended, it changes nothing and returns nil. */
 static el_nret l_client_merge_connections(lua_State *L) {
   el_wake_server *server = server_of(el_lua_check_client(L, 1));
   uint64_t from = check_id(L, 2), into = check_id(L, 3);

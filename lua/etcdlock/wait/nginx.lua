@@ -212,12 +212,12 @@ end
 -- ---- connections ----
 
 -- A connection has these fields:
---   number   its wake number
---   socket   cosocket
---   is_new   the wake server has not greeted it yet
---   is_sent  the number was sent, and no byte was read for it yet
---   is_read  a light thread reads from it
---   n_locks  how many locks are bound to it
+--   number         its wake number
+--   socket         cosocket
+--   is_new         the wake server has not greeted it yet
+--   is_sent        the number was sent, and no byte was read for it yet
+--   is_being_read  a light thread reads from it
+--   n_locks        how many locks are bound to it
 
 -- Each client has a pool with a name that is never used again: another client's socket may get the
 -- path of a closed client's socket.
@@ -242,7 +242,7 @@ local function connect(wakeups, number, path, next_fd)
   end
   return {
     number = number, socket = socket, is_new = socket:getreusedtimes() == 0,
-    is_sent = false, is_read = false, n_locks = 0,
+    is_sent = false, is_being_read = false, n_locks = 0,
   }
 end
 
@@ -260,9 +260,9 @@ end
 local function receive(connection, ms)
   connection.socket:settimeout(ms)
   -- Stays true if nginx ends this light thread, and with it the connection.
-  connection.is_read = true
+  connection.is_being_read = true
   local byte, err = connection.socket:receive(1)
-  connection.is_read = false
+  connection.is_being_read = false
   return byte, err
 end
 
@@ -303,7 +303,7 @@ function M.share(wakeups, binding)
     return
   end
   local shared = wakeups.shared[request]
-  if not shared or shared.n_locks == 0 or shared.is_read or not is_usable(shared) then
+  if not shared or shared.n_locks == 0 or shared.is_being_read or not is_usable(shared) then
     wakeups.shared[request] = own
   elseif shared ~= own then
     local is_unanswered = wakeups.core:merge_connections(own.number, shared.number)
@@ -344,18 +344,20 @@ local function find_listened(wait)
   return list
 end
 
---- Returns the lock's own connection if the running light thread may wait on it. If nginx ends the
--- light thread, it closes the connection, and with it all locks that are bound to it end.
+--- Returns the binding's connection if the running light thread may wait on it; nil if not. It may
+-- not if other locks are bound to the connection: nginx closes the connection if it ends the light
+-- thread, which releases all locks that are bound to it.
 local function find_own(binding)
   local connection = binding and binding.connection
   return connection and connection.n_locks == 1 and is_usable(connection) and connection or nil
 end
 
---- Waits for the wake server's answer on `connection`: false if the connection is broken, or was
--- not accepted. `next_fd` is nil if the connection has the number from an earlier wait. Without
--- `is_pending` the event has occurred, and there is no answer to wait for; but the server must know
--- the connection of a new number.
-local function converse(wakeups, connection, next_fd, is_pending, seconds)
+--- Sends the number of `connection`, unless the wake server has it already, and waits for the byte
+-- that answers it, for `seconds` at most. Returns false if the connection is broken, or was not
+-- accepted. `next_fd` is that of a new number; nil: the connection has the number from an earlier
+-- wait. Without `is_pending` the event has occurred, and no byte will come. A new number must be
+-- sent even so: the server must know the connection.
+local function exchange(wakeups, connection, next_fd, is_pending, seconds)
   if not connection.is_sent and (next_fd or is_pending)
     and not send_number(wakeups, connection, next_fd) then
     return false
@@ -383,7 +385,7 @@ local function wait_once(wait, seconds)
       connection.n_locks, binding.connection = 1, connection
     end
   end
-  if connection and not converse(wakeups, connection, next_fd, is_pending, seconds) then
+  if connection and not exchange(wakeups, connection, next_fd, is_pending, seconds) then
     message, code = NOT_ACCEPTED, "nomem"
   end
   local is_unanswered, a, b, c, d = core_client:end_nginx_wait(number, object, event,
