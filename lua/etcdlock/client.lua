@@ -5,6 +5,7 @@ local Election = require "etcdlock.election"
 local Events = require "etcdlock.events"
 local HeldLocks = require "etcdlock.held_locks"
 local LossListeners = require "etcdlock.loss_listeners"
+local Metrics = require "etcdlock.metrics"
 local Semaphore = require "etcdlock.semaphore"
 local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.wait"
@@ -13,8 +14,8 @@ local core = require "etcdlock.core"
 local queue = require "etcdlock.queue"
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
--- All modules are loaded at once, except metrics: without a free descriptor a later `require`
--- raises an error, where calls must return "nomem".
+-- All modules are loaded at once: without a free descriptor, or after a change of package.path, a
+-- later `require` would raise an error.
 
 local Client = {}
 Client.__index = Client
@@ -410,7 +411,6 @@ local METRICS_OPTIONS = { labels = { type = "table" } }
 -- @fail forked
 -- @raise for an unknown option, a wrong type, a label that Prometheus does not allow
 function Client:metrics(opts)
-  local Metrics = require "etcdlock.metrics"
   opts = check.options("client:metrics", opts, METRICS_OPTIONS, {})
   local labels = Metrics.check_labels("client:metrics", opts.labels)
   local usable, message, code = self._core:usable()
@@ -499,7 +499,7 @@ check.methods(Client, "client")
 -- Creates the client of a core client, for init.lua. `settings` are those of connect_options.read.
 function Client.new(core_client, settings)
   local wakeups = waits.new(core_client, settings.loop, settings.socket_dir)
-  local metrics = settings.metrics and require("etcdlock.metrics").new(settings.metrics) or nil
+  local metrics = settings.metrics and Metrics.new(settings.metrics) or nil
   return setmetatable({
     _core = core_client,
     _wakeups = wakeups,

@@ -5,6 +5,7 @@
 -- error. Times are seconds; fractions are allowed.
 -- @module etcdlock
 local Client = require "etcdlock.client"
+local Metrics = require "etcdlock.metrics"
 local check = require "etcdlock.check"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
@@ -92,7 +93,7 @@ end
 -- @treturn string
 -- @fail never
 function M.join_metrics(texts)
-  return require("etcdlock.metrics").join(texts)
+  return Metrics.join(texts)
 end
 
 --- Returns the stack traceback of the last error that left a function run by a `with_lock` call.

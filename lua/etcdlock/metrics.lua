@@ -1,5 +1,5 @@
 --- Metrics of a client in Prometheus' text format (version 0.0.4): histograms of waits and holds
--- by label, and the counters of client:stats. Loaded only when used.
+-- by label, and the counters of client:stats.
 --
 -- A program can use millions of lock names, and each label value costs memory here and in
 -- Prometheus. So the label of a lock is not its name: it is the first pattern of the option
