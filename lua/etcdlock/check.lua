@@ -108,6 +108,17 @@ function M.options(where, opts, options, elsewhere)
   return opts
 end
 
+--- Returns the names of `options` in alphabetical order. Values are checked in this order: if
+-- several are not allowed, each run reports the same one.
+function M.sort_names(options)
+  local names = {}
+  for name in pairs(options) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  return names
+end
+
 --- Returns true if `value` is allowed for an option; nil, message, "invalid" if not. `field` is the
 -- name of the option, or of the variable that the value comes from.
 function M.value(where, field, value, option)

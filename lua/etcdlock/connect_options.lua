@@ -153,6 +153,8 @@ M.OPTIONS = {
   metrics = { check = check_metrics_types },
 }
 
+local NAMES = check.sort_names(M.OPTIONS)
+
 -- Options of other calls.
 local ELSEWHERE = {
   max_hold = "client:lock and other calls that take a lock",
@@ -294,7 +296,8 @@ end
 
 -- Checks the values of options that OPTIONS describes completely, and sets their defaults.
 local function check_values(settings, names)
-  for field, option in pairs(M.OPTIONS) do
+  for _, field in ipairs(NAMES) do
+    local option = M.OPTIONS[field]
     if settings[field] == nil then
       settings[field] = option.default
     else
@@ -399,9 +402,10 @@ local CHECKS = {
 -- value is not allowed.
 function M.read(opts)
   opts = check.options(WHERE, opts, M.OPTIONS, ELSEWHERE)
-  for field, option in pairs(M.OPTIONS) do
-    if option.check then
-      option.check(WHERE, field, opts[field])
+  for _, field in ipairs(NAMES) do
+    local check_type = M.OPTIONS[field].check
+    if check_type then
+      check_type(WHERE, field, opts[field])
     end
   end
   local settings, names, code = add_environment(opts)

@@ -60,6 +60,8 @@ M.OPTIONS = {
   },
 }
 
+local NAMES = check.sort_names(M.OPTIONS)
+
 -- Options of other calls.
 local ELSEWHERE = {
   ttl = "etcdlock.connect, whose lease all locks of the client share; did you mean max_hold?",
@@ -79,10 +81,13 @@ end
 -- "invalid" if a value is not allowed.
 function M.read(where, default, opts)
   opts = check.options(where, opts, M.OPTIONS, ELSEWHERE)
-  for field, value in pairs(opts) do
-    local ok, message, code = check.value(where, field, value, M.OPTIONS[field])
-    if not ok then
-      return nil, message, code
+  for i = 1, #NAMES do
+    local field = NAMES[i]
+    if opts[field] ~= nil then
+      local ok, message, code = check.value(where, field, opts[field], M.OPTIONS[field])
+      if not ok then
+        return nil, message, code
+      end
     end
   end
   local timeout = opts.timeout or default
