@@ -182,7 +182,7 @@ local INSECURE_TRANSPORT = "ETCDCTL_INSECURE_TRANSPORT"
 -- another way than the user expects.
 local SKIP_TLS_VERIFY = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
 local UNSUPPORTED = {
-  [SKIP_TLS_VERIFY] = "verification can't be switched off",
+  [SKIP_TLS_VERIFY] = "TLS verification cannot be disabled",
   ETCDCTL_DISCOVERY_SRV = "discovery by DNS SRV is not supported",
 }
 

@@ -391,7 +391,7 @@ function HeldLocks:find_refusal(acquisition, chosen)
     holder = find_deadlock(self, acquisition, chosen)
   end
   if holder then
-    local text = "%s %s is held by %s, which can't release it while this one waits"
+    local text = "%s %s is held by %s, which cannot release it while this call waits"
     local noun = acquisition.mode == "permit" and "semaphore" or "lock"
     return text:format(noun, quote(acquisition.name), holder), "deadlock"
   end

@@ -164,7 +164,7 @@ end
 -- observer is closed, or the nginx worker exits (`premature`). Any other failure is raised.
 function Observer:__call()
   if not coroutines.can_yield_in_pcall and runtime.loop(self._client._wakeups.chosen) then
-    check.raise("observer: a for loop can't wait here in Lua 5.1, wanted observer:next()")
+    check.raise("observer: a for loop cannot wait here in Lua 5.1; call observer:next()")
   end
   local value, key, token = self:next()
   if value == nil and token ~= "closed" and token ~= "premature" then

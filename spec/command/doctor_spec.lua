@@ -46,6 +46,8 @@ describe("etcdlock doctor", function()
       "a majority answers: ",
       'a lock can be acquired and released: "' .. prefix .. 'etcdlock-doctor"',
       "etcdlock ls may list")
+    -- From the release to the grant it takes a write of etcd.
+    assert.is_true(tonumber(out:match "gets the lock after its release: (%d+%.%d) ms") > 0, out)
     local member = row(out, here)
     assert.matches("^3%.%d+%.%d+$", member[2])
     assert.is_truthy(member[3] == "leader" or member[3] == "follower")

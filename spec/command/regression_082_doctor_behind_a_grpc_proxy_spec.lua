@@ -31,7 +31,7 @@ describe("regression 082: etcdlock doctor", function()
     end, 10, "the proxy")
     local out, status = command.run { "--endpoints", address, "doctor" }
     assert.equal(1, status)
-    assert.matches("WRONG  a waiter doesn't get the lock within 3 s", out, 1, true)
+    assert.matches("WRONG  a waiter does not get the lock within 3 s", out, 1, true)
     assert.matches("not an etcd grpc-proxy", out, 1, true)
   end)
 

@@ -25,7 +25,7 @@ local REMEDIES = {
     .. " it again" },
   { "no leader", "it reaches no majority of the members: start those that are down" },
   { "[Cc]onnection refused", "start etcd there, or correct --endpoints (ETCDCTL_ENDPOINTS)" },
-  { "can't be looked up", "correct the name in --endpoints, or this machine's name server" },
+  { "be looked up", "correct the name in --endpoints, or this machine's name server" },
   { "no such socket", "correct the path in --endpoints" },
   { "takes connections, but says nothing", "the member hangs, or a firewall drops packets" },
   { "connecting takes too long", "the member is down, or a firewall drops packets" },
@@ -44,7 +44,7 @@ local REMEDIES = {
   { "plain text", "use https://, or give --allow-plaintext-auth" },
   { "VERIFY", "unset it, and give etcd's CA with --cacert" },
   { "DISCOVERY_SRV", "unset it, and give --endpoints" },
-  { "can't be read", "correct the path, or the permissions of the file" },
+  { "be read", "correct the path, or the permissions of the file" },
 }
 
 -- Remedy for missing rights without a prefix: rights to all keys of etcd are no remedy.
@@ -178,7 +178,7 @@ local function print_members(members)
     rows[i] = member.version and {
       "  " .. member.endpoint, member.version, role, format_milliseconds(member.seconds),
       format_megabytes(member.db_size), format_megabytes(member.db_in_use), "answers",
-    } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", "doesn't answer" }
+    } or { "  " .. member.endpoint, "-", "-", "-", "-", "-", "no answer" }
   end
   local head = { "  ENDPOINT", "VERSION", "ROLE", "ROUND TRIP", "DB SIZE", "IN USE", "HEALTH" }
   local is_number = { [4] = true, [5] = true, [6] = true }
@@ -329,15 +329,15 @@ local function check_wake_up(client, args)
   local pending = first and other:lock_async(NAME, { timeout = LOCK_WAIT })
   if pending then
     await(pending, WAIT_FIRST)
+    local released_at = core.now() -- before unlock, which waits for etcd
     first:unlock()
-    local released_at = core.now()
     local lock = await(pending, WAKE_WAIT)
     if lock then
       print_ok("a waiter gets the lock after its release: "
         .. format_milliseconds(core.now() - released_at))
       lock:unlock()
     elseif lock == false then
-      print_problem(("a waiter doesn't get the lock within %d s after its release")
+      print_problem(("a waiter does not get the lock within %d s after its release")
         :format(WAKE_WAIT),
         "give the members themselves as --endpoints, not an etcd grpc-proxy (doc/cluster.md)")
       pending:cancel()

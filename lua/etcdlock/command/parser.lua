@@ -61,7 +61,8 @@ local function add_connection(parser)
     parser:option "--insecure-transport"
       :argname "BOOL"
       :choices { "true", "false" }
-      :description "false: TLS if no scheme (ETCDCTL_INSECURE_TRANSPORT)",
+      :description ("false: use TLS for endpoints without a scheme"
+        .. " (ETCDCTL_INSECURE_TRANSPORT)"),
     parser:option "--server-name"
       :argname "NAME"
       :description "name in etcd's certificate (default: its address)",
@@ -94,7 +95,7 @@ local function add_hold(command)
   command:option "--lock-delay"
     :argname "S"
     :convert(number("--lock-delay", "0 to 300 seconds", 0, 300))
-    :description "0 to 300 s without a grant after a loss (default: --grace)"
+    :description "seconds for which a lost lock stays taken, 0 to 300 (default: --grace)"
   command:option "-E"
     :argname "N"
     :target "timeout_status"
@@ -105,6 +106,7 @@ end
 
 -- ---- subcommands ----
 
+local NO_TIMEOUT = "Without --timeout, the wait ends after 5 s if etcd has never answered.\n"
 local EPILOG = "The options for etcd (etcdlock --help) are valid here, too."
 
 local function add_run(parser)
@@ -113,7 +115,7 @@ local function add_run(parser)
     :description("Waits for the lock NAME, runs CMD while it is held, and exits with CMD's status."
       .. " If the lock is lost, CMD gets TERM, and KILL after --grace.\n\n"
       .. "Example:\n   etcdlock run nightly --timeout 0 -- sh -c 'echo one machine only'")
-    :epilog("If etcd has never answered, the wait ends after 5 s.\n" .. EPILOG)
+    :epilog(NO_TIMEOUT .. EPILOG)
     :usage "Usage: etcdlock run NAME [OPTION...] -- CMD [ARG...]"
   command:argument "NAME":target "name":description "name of the lock"
   command:mutex(
@@ -171,7 +173,7 @@ local function add_elect(parser)
       .. " after each change; if there is no leader any more, 'nobody leads' and an empty line."
       .. " A leader or a value that is soon replaced may be skipped.\n\n"
       .. "Example:\n   etcdlock elect scheduler 10.0.0.1:80 -- sleep 60")
-    :epilog("If etcd has never answered, the wait ends after 5 s.\n" .. EPILOG)
+    :epilog(NO_TIMEOUT .. EPILOG)
     :usage("Usage: etcdlock elect NAME VALUE [OPTION...] -- CMD [ARG...]\n"
       .. "       etcdlock elect --listen [--json] NAME")
   command:argument "NAME":target "name":description "name of the election"

@@ -51,6 +51,7 @@ local REPLACEMENTS = {
   { "set server_name", "give --server-name" },
   { ' in cert "', ' in "' },
   { ' in cacert "', ' in "' },
+  { "^client:queues: prefix", "PREFIX" },
 }
 
 --- Returns `message`, a message of the library, with the command's names of options.

@@ -1,0 +1,15 @@
+-- `etcdlock ls` with an invalid argument PREFIX named the option --prefix in its message, which was
+-- not given.
+-- Needs: one plain member.
+
+local command = require "spec.support.programs.command"
+
+it("regression 115: etcdlock ls names its argument PREFIX if that is too long", function()
+  local long = ("x"):rep(600)
+  local out, status, err = command.run { "ls", long }
+  assert.same({ "", 64 }, { out, status })
+  assert.matches("^etcdlock: PREFIX = ", err)
+  _, status, err = command.run { "--prefix", long, "ls" }
+  assert.equal(64, status)
+  assert.matches("^etcdlock: %-%-prefix = ", err)
+end)
