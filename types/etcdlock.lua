@@ -60,11 +60,11 @@
 ---@field token? string auth token, instead of `user` and `password`. The client does not renew it (default: none)
 ---@field allow_plaintext_auth? boolean `true`: the client may send a password or token in plain text to another machine; otherwise `connect` fails with `invalid` (default: false)
 ---@field handoff? integer|false number of holds, 1 to 1000000, for which owners of this client may hand a lock to each other while another client waits; `false`: never (default: 32)
----@field handoff_time? etcdlock.seconds time, 0 to 60, for which they may do so (default: 0.05)
+---@field handoff_time? etcdlock.seconds time, 0 to 60, after which these owners no longer hand the lock to each other (default: 0.05)
 ---@field fail_fast? boolean `true`: while etcd is known to be unreachable, every call fails with `unavailable` at once, also a call that already waits. The first call finds out by a timeout of its own. A read in the background finds out when etcd answers again (default: false)
 ---@field env? boolean `false`: the client ignores the environment variables (default: true)
 ---@field loop? string event loop to which waiting calls yield: `"luv"` or `"copas"`, if the client cannot detect that it runs; `"none"`: waiting calls always block (default: detected)
----@field socket_dir? string in nginx: directory in which a worker creates the socket that wakes its requests. The worker deletes the file at once, but must be able to write there (default: `TMPDIR` or `/tmp`)
+---@field socket_dir? string in nginx: directory in which a worker creates the socket that wakes its nginx requests. The worker deletes the file at once, but must be able to write there (default: `TMPDIR` or `/tmp`)
 ---@field log? fun(event: table) function that is called with each [event](observability.md#the-log): a lock was waited for, acquired, released, lost, [leaked](#locks), and others (default: standard error: the first leaked lock)
 ---@field log_rate? integer number of events of each kind per second, 0 or more, that are passed to `log`. The client counts the others and logs their number (default: 100)
 ---@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? labels of the wait and hold times in [`client:metrics`](observability.md#metrics): `true`, one for all names; up to 100 patterns such as `"stock/*"`; or a function that maps a name and a mode to a label (default: none)
@@ -73,7 +73,7 @@
 ---@class (exact) etcdlock.LockOptions
 ---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once; nil: no limit. The call waits that long also while etcd is unreachable. Without a limit, if etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
----@field linger? etcdlock.seconds time to keep the key after the last `unlock`, up to 86400. Until then, a call of this client for the same kind of lock gets the lock with the same token and without a request, over 50,000 times a second. If another client queues for the name, or this client asks for it in another mode, the key is deleted at once. For a lock that one process takes again and again. Cannot be combined with `lock_delay` (default: none)
+---@field linger? etcdlock.seconds time to keep the key after the last `unlock`, up to 86400. Until then, a call of this client for the same kind of lock gets the lock with the same token and without a request, over 50,000 times a second. If another client queues for the name, or this client asks for it in another mode, the key is deleted at once. Useful for a lock that one process takes again and again. Cannot be combined with `lock_delay` (default: none)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which the lock stays taken after the TTL if its holder crashes. After an `unlock` the lock is free at once (default: 0)
 ---@field owner? any value that identifies the owner of the hold within this client. Calls with the same owner get the same hold; for a permit, another permit (default: the running coroutine)
 ---@field value? string text of up to 4096 bytes that `client:queue` shows to all clients (default: none)
@@ -300,11 +300,11 @@ function client:with_write_lock(name, opts, fn) end
 ---@return etcdlock.code|nil code
 function client:write_lock_async(name, opts) end
 
----Takes the locks of several names in one transaction: one hold with one token. It queues for each
----name with the same age, among the locks, readers and writers of that name, so two such calls
----never wait for each other. The hold is released with all names, and lost with any of its keys. A
----guarded write is applied only while all keys exist. If the owner asks for one of the names, it
----gets the same hold, with `count` + 1.
+---Takes the locks of several names in one transaction: one hold with one token. In the queue of
+---each name, the call waits for all older locks, readers and writers. Its keys have the same age in
+---all queues, so two such calls never wait for each other. `unlock` releases all names. The hold is
+---lost if any of its keys is lost, and a guarded write is applied only while all keys exist. If the
+---owner asks for one of the names, it gets the same hold, with `count` + 1.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock: `deadlock`, at once, if the owner holds some of the names already, but not
 ---all by one hold.
@@ -422,7 +422,7 @@ function client:lease() end
 ---Releases all locks, revokes the lease and stops the I/O thread. Waits about 0.5 s for etcd at
 ---most. All later calls of the client and its locks fail with `closed`. May be repeated.
 ---
----In nginx the request waits, not the worker. In a phase of nginx that does not allow a wait,
+---In nginx only the nginx request waits, not the worker. In a phase that does not allow a wait,
 ---`close` returns at once, and the client closes in the background. A client that is dropped
 ---without `close` is closed in the background when Lua collects it.
 ---
@@ -478,10 +478,10 @@ function lock:held() end
 ---@return etcdlock.seconds
 function lock:remaining() end
 
----Returns the fencing token: the create_revision of the lock's key. A token of a later hold is
----never smaller, and larger if another client holds the lock. A resource that remembers the largest
----token can refuse a late write of an earlier holder. Owners of one client that hand the lock to
----each other share a token. Of readers and permits, several tokens are valid at a time.
+---Returns the fencing token: the create_revision of the lock's key. The token of a later hold is
+---never smaller; if another client has that hold, its token is larger. A resource that remembers
+---the largest token can refuse a late write of an earlier holder. Owners of one client that hand
+---the lock to each other share a token. Of readers and permits, several tokens are valid at a time.
 ---@return etcdlock.token
 function lock:token() end
 
@@ -515,7 +515,7 @@ function lock:lease() end
 ---
 ---At count 0 the lock counts as released when the call starts, whatever the result. The call never
 ---deletes the key of another client, so it may be repeated. In Lua 5.4, a `local lock <close>` is
----released at the end of its scope. If the lock ended with its request in nginx, the call returns
+---released at the end of its scope. If the lock ended with its nginx request, the call returns
 ---true.
 ---Fails with not_held, lost, or a request's: `not_held` if the lock was released before, `lost` if
 ---it was lost before, `unavailable` if etcd has not confirmed the release within 2 s. The release
@@ -767,7 +767,8 @@ local election = {}
 
 ---Takes part in the election with `value`, and waits until this candidate leads. Returns the
 ---leadership: a lock that also has `proclaim` and `resign`. It can be lost like any lock, and its
----holder can tell before the next candidate leads. In nginx it ends with its request or timer.
+---holder can tell before the next candidate leads. In nginx the leadership ends with its nginx
+---request or timer.
 ---
 ---If the owner leads already with the same value, the call returns the same leadership, with
 ---`count` + 1. With another value the call fails with `deadlock`: use `proclaim`.

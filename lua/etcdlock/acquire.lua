@@ -66,7 +66,9 @@ end
 
 -- Returns the acquisition of checked options. It copies them, because the caller may change its
 -- table. A lock keeps its acquisition as long as it lives, so it should have at most 16 fields:
--- with more, a Lua table takes twice the memory.
+-- with more, a Lua table takes twice the memory. find_refusal adds `stops_loop` (a wait here would
+-- stop an nginx worker or an event loop) and `must_share` (see held_locks.lua); start adds `limit`,
+-- the seconds for which the core waits.
 local function new_acquisition(self, target, full_names, opts, timeout)
   local given_names = target.names and { unpack_list(target.names) } or { target.name }
   return {
@@ -74,7 +76,8 @@ local function new_acquisition(self, target, full_names, opts, timeout)
     names = given_names, -- without the prefix
     name = names.join(given_names), -- for messages
     full_names = full_names, -- with the prefix
-    full_name = full_names[2] and table.concat(full_names, "\0") or full_names[1], -- the core's
+    -- As the core takes it: the full names, joined by NUL.
+    full_name = full_names[2] and table.concat(full_names, "\0") or full_names[1],
     permits = target.permits,
     leader_value = target.leader_value,
     timeout = timeout, -- seconds; nil: no limit

@@ -219,11 +219,11 @@ acquire.add(Client, "client", "read_lock", with_mode "read")
 -- @raise for an unknown option, a wrong type
 acquire.add(Client, "client", "write_lock", with_mode "write")
 
---- Takes the locks of several names in one transaction: one hold with one token. It queues for each
--- name with the same age, among the locks, readers and writers of that name, so two such calls
--- never wait for each other. The hold is released with all names, and lost with any of its keys. A
--- guarded write is applied only while all keys exist. If the owner asks for one of the names, it
--- gets the same hold, with `count` + 1.
+--- Takes the locks of several names in one transaction: one hold with one token. In the queue of
+-- each name, the call waits for all older locks, readers and writers. Its keys have the same age in
+-- all queues, so two such calls never wait for each other. `unlock` releases all names. The hold is
+-- lost if any of its keys is lost, and a guarded write is applied only while all keys exist. If the
+-- owner asks for one of the names, it gets the same hold, with `count` + 1.
 -- @function client:multi_lock
 -- @tparam {string,...} names 1 to 60
 -- @tparam[opt] lock_options opts without `linger`
@@ -464,7 +464,7 @@ end
 --- Releases all locks, revokes the lease and stops the I/O thread. Waits about 0.5 s for etcd at
 -- most. All later calls of the client and its locks fail with `closed`. May be repeated.
 --
--- In nginx the request waits, not the worker. In a phase of nginx that does not allow a wait,
+-- In nginx only the nginx request waits, not the worker. In a phase that does not allow a wait,
 -- `close` returns at once, and the client closes in the background. A client that is dropped
 -- without `close` is closed in the background when Lua collects it.
 --

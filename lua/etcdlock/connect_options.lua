@@ -92,7 +92,8 @@ end
 --   in plain text to another machine; otherwise `connect` fails with `invalid`
 -- @tfield[opt=32] count|false handoff number of holds, 1 to 1000000, for which owners of this
 --   client may hand a lock to each other while another client waits; `false`: never
--- @tfield[opt=0.05] seconds handoff_time time, 0 to 60, for which they may do so
+-- @tfield[opt=0.05] seconds handoff_time time, 0 to 60, after which these owners no longer
+--   hand the lock to each other
 -- @tfield[opt=false] boolean fail_fast `true`: while etcd is known to be unreachable, every call
 --   fails with `unavailable` at once, also a call that already waits. The first call finds out by a
 --   timeout of its own. A read in the background finds out when etcd answers again
@@ -100,8 +101,8 @@ end
 -- @tfield[opt="detected"] string loop event loop to which waiting calls yield: `"luv"` or
 --   `"copas"`, if the client cannot detect that it runs; `"none"`: waiting calls always block
 -- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: directory in which a worker creates
---   the socket that wakes its requests. The worker deletes the file at once, but must be able to
---   write there
+--   the socket that wakes its nginx requests. The worker deletes the file at once, but must be
+--   able to write there
 -- @tfield[opt="standard error: the first leaked lock"] logger log function that is called with
 --   each [event](observability.md#the-log): a lock was waited for, acquired, released, lost,
 --   [leaked](#locks), and others

@@ -21,7 +21,8 @@ local FIRST_KEYS, ALL_KEYS = 4, 0
 
 --- Takes part in the election with `value`, and waits until this candidate leads. Returns the
 -- leadership: a lock that also has `proclaim` and `resign`. It can be lost like any lock, and its
--- holder can tell before the next candidate leads. In nginx it ends with its request or timer.
+-- holder can tell before the next candidate leads. In nginx the leadership ends with
+-- its nginx request or timer.
 --
 -- If the owner leads already with the same value, the call returns the same leadership, with
 -- `count` + 1. With another value the call fails with `deadlock`: use `proclaim`.

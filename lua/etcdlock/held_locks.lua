@@ -281,7 +281,7 @@ local function find_deadlock(self, acquisition, chosen)
   end
   local lock = find_blocking(self, acquisition, chosen)
   if lock then
-    return runtime.is_past(lock) and "an earlier phase of this request"
+    return runtime.is_past(lock) and "an earlier phase of this nginx request"
       or describe_owner(lock._acquisition.owner)
   elseif is_blocked_by_other_client(self, acquisition, chosen) then
     return "another client of this program"
@@ -337,7 +337,7 @@ end
 function HeldLocks:find_own_refusal(acquisition)
   local is_writer = acquisition.mode ~= "read" and acquisition.mode ~= "permit"
   if is_writer and find_own_reader(self, acquisition) then
-    local text = "lock %s: its owner holds it to read; a read hold cannot be upgraded to write"
+    local text = "lock %s: its owner has a read hold; a read hold cannot be upgraded to write"
     return text:format(quote(acquisition.name)), "deadlock"
   end
   if acquisition.mode == "leader" and find_own_of_names(self, acquisition) then

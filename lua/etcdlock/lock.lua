@@ -47,7 +47,7 @@ function Lock:_not_held()
   elseif reason then
     return string.format("lock %s was lost: %s", quote(self:name()), details), "lost"
   elseif self._core:is_outlived() then
-    local text = "lock %s ended with the request that held it"
+    local text = "lock %s ended with the nginx request that held it"
     return text:format(quote(self:name())), "not_held"
   end
   return string.format("lock %s is not held", quote(self:name())), "not_held"
@@ -86,10 +86,10 @@ function Lock:remaining()
   return self:_left() or 0
 end
 
---- Returns the fencing token: the create_revision of the lock's key. A token of a later hold is
--- never smaller, and larger if another client holds the lock. A resource that remembers the largest
--- token can refuse a late write of an earlier holder. Owners of one client that hand the lock to
--- each other share a token. Of readers and permits, several tokens are valid at a time.
+--- Returns the fencing token: the create_revision of the lock's key. The token of a later hold is
+-- never smaller; if another client has that hold, its token is larger. A resource that remembers
+-- the largest token can refuse a late write of an earlier holder. Owners of one client that hand
+-- the lock to each other share a token. Of readers and permits, several tokens are valid at a time.
 -- @treturn token
 -- @fail never
 function Lock:token()
@@ -195,7 +195,7 @@ end
 --
 -- At count 0 the lock counts as released when the call starts, whatever the result. The call never
 -- deletes the key of another client, so it may be repeated. In Lua 5.4, a `local lock <close>` is
--- released at the end of its scope. If the lock ended with its request in nginx, the call returns
+-- released at the end of its scope. If the lock ended with its nginx request, the call returns
 -- true.
 -- @treturn true
 -- @fail not_held, lost, or a request's: `not_held` if the lock was released before, `lost` if it

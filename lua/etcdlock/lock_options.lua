@@ -21,8 +21,8 @@ M.LOCK_DELAY_MAX = 300
 -- @tfield[opt=none] seconds linger time to keep the key after the last `unlock`, up to 86400.
 --   Until then, a call of this client for the same kind of lock gets the lock with the same token
 --   and without a request, over 50,000 times a second. If another client queues for the name, or
---   this client asks for it in another mode, the key is deleted at once. For a lock that one
---   process takes again and again. Cannot be combined with `lock_delay`
+--   this client asks for it in another mode, the key is deleted at once. Useful for a lock
+--   that one process takes again and again. Cannot be combined with `lock_delay`
 -- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which the lock stays taken after the TTL
 --   if its holder crashes. After an `unlock` the lock is free at once
 -- @tfield[opt="the running coroutine"] any owner value that identifies the owner of the hold within

@@ -196,7 +196,7 @@ function Metrics.check_labels(where, labels)
   for name, value in pairs(labels or {}) do
     if type(name) ~= "string" or not name:find "^[A-Za-z_][A-Za-z0-9_]*$" or name:find "^__"
       or RESERVED[name] then
-      check.raise(string.format("%s: labels: %s is reserved or no valid label name;"
+      check.raise(string.format("%s: labels: %s is reserved or not a valid label name;"
         .. " choose another one of letters, digits and _", where, quote(tostring(name))))
     elseif type(value) ~= "string" and type(value) ~= "number" then
       check.raise(string.format("%s: labels.%s = %s, wanted a string", where, name,

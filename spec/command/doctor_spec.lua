@@ -123,7 +123,7 @@ describe("etcdlock doctor", function()
     assert.matches("^3%.%d+%.%d+$", row(out, here)[2])
     assert.equal("-", row(out, here)[3])
     assert_says(out,
-      "\n         -> it reaches no majority of the members: start those that are down")
+      "\n         -> the member reaches no majority: start the members that are down")
   end)
 
   it("names --cacert or --server-name as the remedy for a certificate error", function()
@@ -148,7 +148,7 @@ describe("etcdlock doctor", function()
     for _ = 1, 10 do etcd:ctl("put", "a", ("x"):rep(10000)) end
     local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
     assert.equal(1, status)
-    assert_says(out, "alarm:NOSPACE", "-> the quota of its database is used up: etcdctl compact",
+    assert_says(out, "alarm:NOSPACE", "-> the quota of the member's database is used up: ",
       "WRONG  no lock can be acquired: ")
     assert.is_nil(out:find("no alarm", 1, true))
   end)

@@ -9,7 +9,7 @@ it("regression 115: etcdlock ls names its argument PREFIX if that is too long", 
   local out, status, err = command.run { "ls", long }
   assert.same({ "", 64 }, { out, status })
   assert.matches("^etcdlock: PREFIX = ", err)
-  _, status, err = command.run { "--prefix", long, "ls" }
-  assert.equal(64, status)
-  assert.matches("^etcdlock: %-%-prefix = ", err)
+  local _, other_status, other_err = command.run { "--prefix", long, "ls" }
+  assert.equal(64, other_status)
+  assert.matches("^etcdlock: %-%-prefix = ", other_err)
 end)

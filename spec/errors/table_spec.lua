@@ -5,6 +5,7 @@
 
 local Stage = require "spec.support.harness.error_stage"
 local core = require "etcdlock.core"
+local read_file = require "spec.support.harness.read_file"
 local rows = require "spec.support.harness.error_rows"
 local suite = require "spec.support.harness.suite"
 local wait = require "spec.support.harness.wait"
@@ -89,6 +90,15 @@ describe("the error table", function()
         first = first or fits and k
       end
       assert.equal(i, first, row.name)
+    end
+  end)
+
+  it("has all its hints and causes in doc/errors.md", function()
+    local document = assert(read_file "doc/errors.md")
+    for _, row in ipairs(ROWS) do
+      for _, text in pairs { row[5], cause = row.cause } do
+        assert.is_truthy(document:find(text, 1, true), text)
+      end
     end
   end)
 

@@ -38,7 +38,7 @@ setup(function()
           local lock, twice, resty = ngx.ctx.lock, ngx.ctx.twice, ngx.ctx.resty
           note("held", lock:held())
           note("put", select(3, lock:put("x", "y")))
-          note("reason", select(2, lock:check()):match "ended with the request")
+          note("reason", select(2, lock:check()):match "ended with the nginx request")
           note("unlock", lock:unlock())
           note("again", select(3, lock:unlock()))
           note("twice", twice:unlock())
@@ -75,7 +75,7 @@ it("regression 021: a lock held across proxy_pass covers it, and unlock in log_b
   assert.same({
     ["held false not_held"] = COUNT,
     ["put not_held"] = COUNT,
-    ["reason ended with the request"] = COUNT,
+    ["reason ended with the nginx request"] = COUNT,
     ["unlock true"] = COUNT,
     ["again not_held"] = COUNT,
     ["twice true"] = 2 * COUNT,

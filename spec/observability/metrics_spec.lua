@@ -183,7 +183,7 @@ describe("the metrics of a client", function()
     }))
     for _, wrong in ipairs { "le", "lock", "__name__", "a-b", "1a", "" } do
       assert.has_error(function() client:metrics { labels = { [wrong] = "x" } } end,
-        ("client:metrics: labels: %q is reserved or no valid label name;"
+        ("client:metrics: labels: %q is reserved or not a valid label name;"
           .. " choose another one of letters, digits and _"):format(wrong))
     end
     assert.has_error(function() client:metrics { labels = { a = {} } } end)

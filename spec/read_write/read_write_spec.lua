@@ -258,7 +258,7 @@ describe("a write lock", function()
     assert.equal(lock, client:read_lock "a")
     for _, call in ipairs { "write_lock", "lock", "try_write_lock", "write_lock_async" } do
       local message = assert_fails("deadlock", client[call](client, "a"))
-      assert.matches("its owner holds it to read; a read hold cannot be upgraded to write", message)
+      assert.matches("its owner has a read hold; a read hold cannot be upgraded to write", message)
     end
     assert.equal(2, lock:count())
     assert.is_true(lock:unlock())

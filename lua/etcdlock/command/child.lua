@@ -158,7 +158,7 @@ function Child:_on_stop(number)
     self._has_terminal = true
     self:continue()
   elseif foreground == self._pid then
-    -- An etcdlock that has started this one looks for the foreground group.
+    -- If another etcdlock has started this process, it checks which group is in the foreground.
     core.set_terminal_group(core.group())
     core.stop(true)
     -- Also if this process did not stop because no shell could continue it: then no other process

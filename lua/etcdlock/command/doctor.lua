@@ -17,13 +17,13 @@ local M = {}
 
 -- Pattern in a message, and its remedy. The first pattern that fits counts.
 local REMEDIES = {
-  { "alarm:NOSPACE", "the quota of its database is used up: etcdctl compact, etcdctl defrag, then"
-    .. " etcdctl alarm disarm" },
+  { "alarm:NOSPACE", "the quota of the member's database is used up: etcdctl compact, etcdctl"
+    .. " defrag, then etcdctl alarm disarm" },
   { "database space exceeded", "the quota of etcd's database is used up: etcdctl compact, etcdctl"
     .. " defrag, then etcdctl alarm disarm" },
-  { "alarm:CORRUPT", "its data differ from those of the other members: remove the member, and add"
-    .. " it again" },
-  { "no leader", "it reaches no majority of the members: start those that are down" },
+  { "alarm:CORRUPT", "the member's data differ from those of the other members: remove the member,"
+    .. " and add it again" },
+  { "no leader", "the member reaches no majority: start the members that are down" },
   { "[Cc]onnection refused", "start etcd there, or correct --endpoints (ETCDCTL_ENDPOINTS)" },
   { "be looked up", "correct the name in --endpoints, or this machine's name server" },
   { "no such socket", "correct the path in --endpoints" },
@@ -214,7 +214,7 @@ local function check_state(member)
     print_problem(member.endpoint .. ": " .. problem, remedy_for(problem))
   end
   if member.is_learner then
-    print_problem(member.endpoint .. ": it is a learner, which serves no clients",
+    print_problem(member.endpoint .. ": this member is a learner, which serves no clients",
       "promote it (etcdctl member promote), or remove it from --endpoints")
   end
   local bugs = known_bugs(member.version)

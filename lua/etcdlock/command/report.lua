@@ -5,7 +5,7 @@ local replace = require("etcdlock.text").replace
 
 local M = {}
 
---- Exit statuses. Those from 69 to 78 follow sysexits.h, the last three follow the shell.
+--- Exit statuses. Those from 64 to 78 follow sysexits.h, the last three follow the shell.
 M.EXIT = {
   OK = 0,
   FAILED = 1,
