@@ -14,8 +14,8 @@ local core = require "etcdlock.core"
 local queue = require "etcdlock.queue"
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
--- All modules are loaded at once: without a free descriptor, or after a change of package.path, a
--- later `require` would raise an error.
+-- All modules but those of event loops are loaded at once: without a free descriptor, or after a
+-- change of package.path, a later `require` would raise an error.
 
 local Client = {}
 Client.__index = Client

@@ -360,7 +360,7 @@ local function check_loop(settings)
       return true
     end
   end
-  local wanted = string.format('"%s"; the others are detected', table.concat(choices, '", "'))
+  local wanted = ('"%s"; other loops are detected'):format(table.concat(choices, '", "'))
   return check.invalid(WHERE, "loop", settings.loop, wanted)
 end
 
