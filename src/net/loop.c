@@ -31,7 +31,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "net/grpc_log.h"
-#include "net/loop_thread.h"
+#include "net/loop_driver.h"
 #include "net/net_int.h"
 
 /* gRPC starts with 6 threads and 4 descriptors, and takes some more when it is used. It hangs or
@@ -67,7 +67,7 @@ struct el_loop {
   bool is_wakeup_sent; /* its event has not been dispatched yet */
   bool is_closed;      /* no command is accepted, no wake-up is sent */
 
-  el_loop_thread current; /* which thread drives the loop */
+  el_loop_driver driver; /* which thread drives the loop */
 
   /* Held by the thread at work: the one that drives, except while that sleeps in gRPC; then a
    * thread that runs its own command (el_loop_run_command). Guards the fields down to |arg|, except
@@ -125,7 +125,7 @@ static void send_wakeup(el_loop *loop) {
 /* Wakes up the thread that drives, if there is one; under inbox_mu. */
 static void wake_up(el_loop *loop) {
   if (!loop->is_closed && !loop->is_wakeup_sent &&
-      el_loop_thread_exists(&loop->current)) {
+      el_loop_driver_exists(&loop->driver)) {
     send_wakeup(loop);
   }
 }
@@ -194,7 +194,7 @@ static void run_here(el_loop *loop) {
  * woken up, because the command may complete what that thread waits for. */
 static bool try_begin_here(el_loop *loop) {
   if (pthread_mutex_trylock(&loop->work_mu) != 0) return false;
-  if (!el_loop_thread_is_lua(&loop->current)) return true;
+  if (!el_loop_driver_is_lua(&loop->driver)) return true;
   pthread_mutex_unlock(&loop->work_mu);
   return false;
 }
@@ -261,17 +261,17 @@ static void run_once(el_loop *loop, gpr_timespec until) {
 
 /* Returns with work_mu held. */
 static void run_until_stopped(el_loop *loop) {
-  bool was_released = el_loop_thread_acquire(&loop->current);
+  bool was_released = el_loop_driver_acquire(&loop->driver);
   pthread_mutex_lock(&loop->work_mu);
   while (!loop->is_stopping) {
     if (was_released) {
       run_inbox(loop); /* it may hold commands without a wake-up */
     } else {
       run_once(loop, gpr_inf_future(GPR_CLOCK_MONOTONIC));
-      el_loop_thread_yield(&loop->current);
+      el_loop_driver_yield(&loop->driver);
     }
     pthread_mutex_unlock(&loop->work_mu);
-    was_released = el_loop_thread_acquire(&loop->current);
+    was_released = el_loop_driver_acquire(&loop->driver);
     pthread_mutex_lock(&loop->work_mu);
   }
 }
@@ -295,14 +295,13 @@ static void drive_until(el_loop *loop, el_completion *awaited, unsigned event,
 bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
                   int64_t timeout_ms) {
   if (timeout_ms > 0 && !el_completion_has(awaited, event)) {
-    bool is_driving =
-        el_loop_thread_try_acquire(&loop->current, awaited, event);
+    bool is_driving = el_loop_driver_try_acquire(&loop->driver, awaited, event);
     if (is_driving) {
       drive_until(loop, awaited, event, timeout_ms);
     } else {
       el_completion_wait(awaited, event, timeout_ms);
     }
-    el_loop_thread_release(&loop->current, is_driving);
+    el_loop_driver_release(&loop->driver, is_driving);
   }
   return el_completion_has(awaited, event);
 }
@@ -382,7 +381,7 @@ static void destroy_queue(el_loop *loop) {
 static void release(el_loop *loop) {
   if (atomic_fetch_sub(&loop->refs, 1) != 1) return;
   el_completion_destroy(&loop->ended);
-  el_loop_thread_destroy(&loop->current);
+  el_loop_driver_destroy(&loop->driver);
   pthread_mutex_destroy(&loop->work_mu);
   pthread_mutex_destroy(&loop->inbox_mu);
   free(loop);
@@ -463,7 +462,7 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   loop->arg = arg;
   pthread_mutex_init(&loop->inbox_mu, NULL);
   pthread_mutex_init(&loop->work_mu, NULL);
-  el_loop_thread_init(&loop->current);
+  el_loop_driver_init(&loop->driver);
   atomic_init(&loop->refs, 2);
   STAILQ_INIT(&loop->inbox);
   TAILQ_INIT(&loop->calls);
@@ -495,7 +494,7 @@ bool el_loop_has_ended(el_loop *loop) {
 }
 
 void el_loop_join(el_loop *loop) {
-  el_loop_thread_return_to_io(&loop->current);
+  el_loop_driver_return_to_io(&loop->driver);
   while (!el_completion_wait(&loop->ended, ENDED, MAX_SLEEP_MS)) {
   }
   if (!loop->has_deferred_frees) {

@@ -2,7 +2,7 @@
  *
  * All work with etcd is done in the loop, by one thread at a time: completed gRPC calls, timers,
  * and commands that other threads post to the inbox. The I/O thread drives the loop unless a
- * waiting Lua thread does (loop_thread.h). "@thread io" in a prototype means the thread that is at
+ * waiting Lua thread does (loop_driver.h). "@thread io" in a prototype means the thread that is at
  * work in the loop, whichever it is.
  */
 #ifndef ETCDLOCK_NET_LOOP_H
@@ -57,7 +57,7 @@ bool el_loop_run_command(el_loop *loop, el_command *command);
 
 /* el_loop_wait does the same as el_completion_wait, for a completion that is completed by the
  * loop. The calling thread drives the loop meanwhile, if it can. Must not be called in the loop.
- * @thread lua @locks loop_thread->mu, loop->work_mu, loop->inbox_mu */
+ * @thread lua @locks loop_driver->mu, loop->work_mu, loop->inbox_mu */
 bool el_loop_wait(el_loop *loop, el_completion *awaited, unsigned event,
                   int64_t timeout_ms);
 

@@ -1,0 +1,73 @@
+/* loop_driver: decides which thread drives a loop, that is, waits for events and dispatches them.
+ *
+ * Normally the I/O thread does. A Lua thread that blocks until its request is answered would have
+ * to wake up the I/O thread with the request, and be woken up with the answer: two context
+ * switches. So that Lua thread drives the loop itself (the leader/followers pattern). When it has
+ * its answer it releases the loop to no thread, because a Lua thread that makes one request after
+ * the other is back at once. If none comes back within 2 ms, the I/O thread drives the loop again.
+ */
+#ifndef ETCDLOCK_NET_LOOP_DRIVER_H
+#define ETCDLOCK_NET_LOOP_DRIVER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/completion.h"
+
+/* el_loop_driver is the state of one loop that says which thread drives it: the I/O thread, a Lua
+ * thread, or none. */
+typedef struct el_loop_driver {
+  /* Guards the rest; while it is held, only the mutex of a completion may be locked. */
+  pthread_mutex_t mu;
+  pthread_cond_t released; /* signalled when the I/O thread may drive again */
+  enum { EL_LOOP_IO_THREAD, EL_LOOP_LUA_THREAD, EL_LOOP_NO_THREAD } current;
+  int64_t changed_ms;         /* el_now_ms when |current| last changed;
+                                 unused while |current| is the I/O thread */
+  bool was_released;          /* since the I/O thread acquired the loop last */
+  bool is_io_thread_sleeping; /* until |released| is signalled */
+  /* The event that a Lua thread waits for while another thread drives; NULL: none. */
+  el_completion *awaited;
+  unsigned event;
+} el_loop_driver;
+
+/* el_loop_driver_init sets |driver| to the state in which the I/O thread drives. @thread lua */
+void el_loop_driver_init(el_loop_driver *driver);
+
+/* el_loop_driver_destroy frees what |driver| holds. @thread any */
+void el_loop_driver_destroy(el_loop_driver *driver);
+
+/* el_loop_driver_acquire blocks the I/O thread until it drives the loop. Returns whether the loop
+ * was released since the last call: commands may have been posted without a wake-up.
+ * @thread io @locks loop_driver->mu */
+bool el_loop_driver_acquire(el_loop_driver *driver);
+
+/* el_loop_driver_yield is called by the I/O thread between two events. It releases the loop if the
+ * completion that a Lua thread waits for has come: that thread may be back at once.
+ * @thread io @locks loop_driver->mu */
+void el_loop_driver_yield(el_loop_driver *driver);
+
+/* el_loop_driver_try_acquire is called by a Lua thread that is about to wait for |event|. Returns
+ * true if that thread drives the loop now; otherwise another thread drives, and if that is the I/O
+ * thread, it releases the loop when |event| has come. @thread lua @locks loop_driver->mu */
+bool el_loop_driver_try_acquire(el_loop_driver *driver, el_completion *awaited,
+                                unsigned event);
+
+/* el_loop_driver_release ends the wait of a Lua thread; |is_driving| is what
+ * el_loop_driver_try_acquire returned. @thread lua @locks loop_driver->mu */
+void el_loop_driver_release(el_loop_driver *driver, bool is_driving);
+
+/* el_loop_driver_is_lua returns whether a Lua thread drives the loop.
+ * @thread any @locks loop_driver->mu */
+bool el_loop_driver_is_lua(el_loop_driver *driver);
+
+/* el_loop_driver_exists returns whether any thread drives the loop, and may have to be woken up
+ * for a command. If none does, the next one looks at the inbox first.
+ * @thread any @locks loop_driver->mu */
+bool el_loop_driver_exists(el_loop_driver *driver);
+
+/* el_loop_driver_return_to_io makes the I/O thread drive a loop that no thread drives, without
+ * waiting for a Lua thread to come back. @thread any @locks loop_driver->mu */
+void el_loop_driver_return_to_io(el_loop_driver *driver);
+
+#endif
