@@ -28,11 +28,13 @@ struct el_wake {
 
 struct el_armed_wake;
 
+/* el_completion is a set of events that threads wait for. Any thread may use
+ * it. */
 typedef struct el_completion {
-  pthread_mutex_t mu; /* guards the rest; el_wake.push is called under it */
-  pthread_cond_t cond;
-  unsigned events;             /* bits: the events that are set */
-  unsigned n_armed;            /* length of |armed| */
+  pthread_mutex_t mu;  /* guards the rest; el_wake.push is called under it */
+  pthread_cond_t cond; /* signalled when |events| grows */
+  unsigned events;     /* bits: the events that are set */
+  unsigned n_armed;    /* length of |armed| */
   struct el_armed_wake *armed; /* wakes to tell of an event; NULL if none */
 } el_completion;
 

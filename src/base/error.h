@@ -32,6 +32,8 @@ typedef enum el_code {
   EL_NOMEM            /* no memory, or a resource limit is reached */
 } el_code;
 
+/* el_error is the result of a call or a request: a code, properties and a
+ * message. EL_OK: success; the other fields then mean nothing. */
 typedef struct el_error {
   el_code code;
   bool is_definite;      /* etcd has certainly not applied the request, and will

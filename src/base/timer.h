@@ -9,12 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* el_timer is one timer, embedded in the object that uses it. Zeroed, it is not
+ * set. The thread at work in the loop uses it. */
 typedef struct el_timer el_timer;
-
 struct el_timer {
   int64_t at_ms; /* when it is due, on the clock of el_now_ms */
   size_t slot;   /* index in the heap, from 1; 0: not set */
-  void (*on_due)(el_timer *timer);
+  void (*on_due)(el_timer *timer); /* the timer is not set any more */
 };
 
 /* el_timers is the set of the timers that are set. Zeroed, it is empty. */

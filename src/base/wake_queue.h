@@ -12,6 +12,8 @@
 
 #include "base/completion.h"
 
+/* el_wake_queue is a queue of ids with its descriptor; a mutex of its own guards
+ * it. */
 typedef struct el_wake_queue el_wake_queue;
 
 /* el_wake_queue_new returns an empty queue; NULL if there is no memory or no

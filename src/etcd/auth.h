@@ -11,6 +11,8 @@
 
 #include "net/call.h"
 
+/* el_auth is the authentication of one client: its user or token, and the calls that wait for a
+ * token. */
 typedef struct el_auth el_auth;
 
 /* el_auth_new authenticates as |user| with |password|, which it takes over and wipes at the end; or
@@ -35,7 +37,7 @@ void el_auth_call(el_auth *auth, const el_call_request *request,
 typedef struct el_token_wait el_token_wait;
 struct el_token_wait {
   void (*done)(el_token_wait *wait, const el_error *err);
-  bool is_waiting;
+  bool is_waiting; /* set by auth.c; zero to begin with */
   STAILQ_ENTRY(el_token_wait) link;
 };
 

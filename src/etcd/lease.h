@@ -7,15 +7,18 @@
 #include "base/alloc.h"
 #include "etcd/auth.h"
 
+/* el_lease_answer is etcd's answer to a lease call or a keepalive. It is valid during the callback
+ * only. */
 typedef struct el_lease_answer {
-  el_error err;    /* code EL_OK: the rest is filled */
-  int64_t sent_ms; /* el_now_ms when the request was sent */
-  int64_t id;
-  int64_t ttl_ms; /* as etcd says; keepalive: 0 if the lease is gone */
-  uint64_t term;  /* raft term of the member that answered */
-  uint64_t cluster_id;
+  el_error err;        /* code EL_OK: the rest is filled */
+  int64_t sent_ms;     /* el_now_ms when the request was sent */
+  int64_t id;          /* of the lease */
+  int64_t ttl_ms;      /* as etcd says; keepalive: 0 if the lease is gone */
+  uint64_t term;       /* raft term of the member that answered */
+  uint64_t cluster_id; /* of the member that answered */
 } el_lease_answer;
 
+/* el_lease_done receives the answer to a lease call. */
 typedef void (*el_lease_done)(void *arg, const el_lease_answer *answer);
 
 /* el_lease_new_id returns a random lease ID. @thread any */
@@ -31,20 +34,22 @@ void el_lease_grant(el_auth *auth, int64_t id, int64_t ttl_ms,
 void el_lease_revoke(el_auth *auth, int64_t id, int64_t timeout_ms,
                      el_lease_done done, void *arg);
 
-/* The keys that are attached to a lease; valid during the callback. */
+/* el_lease_keys is a list of the |n| keys that are attached to a lease. It is valid during the
+ * callback only. */
 typedef struct el_lease_keys {
   el_lease_answer lease; /* ttl_ms 0: there is no such lease */
   const el_bytes *keys;
   size_t n;
 } el_lease_keys;
 
+/* el_lease_keys_done receives the answer to el_lease_time_to_live. */
 typedef void (*el_lease_keys_done)(void *arg, const el_lease_keys *answer);
 
 /* el_lease_time_to_live reads the remaining TTL and the keys of lease |id|. @thread io */
 void el_lease_time_to_live(el_auth *auth, int64_t id, int64_t timeout_ms,
                            el_lease_keys_done done, void *arg);
 
-/* The keepalive stream of a client. */
+/* el_keepalive is a keepalive stream, which is opened again after it broke. */
 typedef struct el_keepalive el_keepalive;
 
 /* el_keepalive_new prepares a keepalive stream. |done| is called with each answer, and with an

@@ -15,8 +15,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* A condition on a key. With range_end it must hold for each key of the range, and an empty range
- * is compared as revision 0. */
+/* el_compare is a condition on a key. With range_end it must hold for each key of the range, and an
+ * empty range is compared as revision 0. */
 typedef struct el_compare {
   enum {
     EL_CREATE_REV_IS,
@@ -28,7 +28,7 @@ typedef struct el_compare {
   int64_t rev; /* the revision; EL_LEASE_IS: the lease, 0 for none */
 } el_compare;
 
-/* One operation of a transaction. The comment of a field names the kinds that use it. */
+/* el_op is one operation of a transaction. The comment of a field names the kinds that use it. */
 typedef struct el_op {
   enum { EL_OP_RANGE, EL_OP_PUT, EL_OP_DELETE, EL_OP_TXN } kind;
   el_bytes key;
@@ -44,6 +44,7 @@ typedef struct el_op {
   bool keys_only;    /* range */
 } el_op;
 
+/* el_txn is a transaction. The caller owns the arrays and the bytes in them. */
 typedef struct el_txn {
   const el_compare *compares; /* |then| runs if all hold, else |otherwise| */
   size_t n_compares;
@@ -53,31 +54,34 @@ typedef struct el_txn {
   size_t n_otherwise;
 } el_txn;
 
+/* el_kv is one key of etcd with its value, its revisions, and the ID of the lease it is attached to
+ * (0: none). */
 typedef struct el_kv {
   el_bytes key, value;
   int64_t create_rev, mod_rev, lease;
 } el_kv;
 
-/* The result of one operation. */
+/* el_op_result is the result of one operation of a transaction. */
 typedef struct el_op_result {
-  int kind;   /* of the operation */
+  int kind;   /* of the operation, as in el_op */
   el_kv *kvs; /* range */
   size_t n_kvs;
   bool more;       /* range: the limit has cut the result */
   int64_t deleted; /* delete: the number of keys */
 } el_op_result;
 
-/* The answer to a transaction. */
+/* el_txn_answer is etcd's answer to a transaction, on the heap. Its owner frees it with
+ * el_txn_answer_free. */
 typedef struct el_txn_answer {
-  el_error err;    /* code EL_OK: the rest is filled */
-  int64_t sent_ms; /* el_now_ms when the request was sent */
-  int64_t rev;     /* the store's revision in the response header */
-  uint64_t term;   /* raft term of the member that answered */
-  uint64_t cluster_id;
-  bool
-      is_batched; /* it was in a batch: other transactions have the same revision */
-  bool succeeded; /* |then| was run */
-  el_op_result *results;
+  el_error err;        /* code EL_OK: the rest is filled */
+  int64_t sent_ms;     /* el_now_ms when the request was sent */
+  int64_t rev;         /* the store's revision in the response header */
+  uint64_t term;       /* raft term of the member that answered */
+  uint64_t cluster_id; /* of the member that answered */
+  /* it was in a batch: other transactions have the same revision */
+  bool is_batched;
+  bool succeeded;        /* |then| was run */
+  el_op_result *results; /* of the operations that were run */
   size_t n_results;
   void *message; /* the decoded message, which the results point into */
 } el_txn_answer;

@@ -20,7 +20,7 @@
 typedef struct el_watches el_watches;
 typedef struct el_watch el_watch;
 
-/* el_watch_event is one event of a watch. */
+/* el_watch_event is one event of a watch; valid during the callback only. */
 typedef struct el_watch_event {
   enum {
     EL_WATCH_CREATED, /* events come from now on; rev: the store's revision */

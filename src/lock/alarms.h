@@ -7,6 +7,7 @@
 #include "base/completion.h"
 #include "base/timer.h"
 
+/* el_alarms is the set of alarms of one client. */
 typedef struct el_alarms el_alarms;
 
 /* el_alarms_new returns an empty set of alarms. @thread io */

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "lock/shared.h"
 
+/* el_breaker is the circuit breaker of one client; a mutex of its own guards it. */
 typedef struct el_breaker el_breaker;
 
 /* el_breaker_new returns a closed breaker. NULL: no memory. @thread lua */

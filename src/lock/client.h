@@ -13,6 +13,7 @@
 #include "lock/options.h"
 #include "lock/shared.h"
 
+/* el_client is one client. The Lua thread owns it; its parts belong to the I/O thread. */
 typedef struct el_client el_client;
 
 /* el_client_new starts the I/O thread and sends nothing yet. It returns NULL and |err| (invalid,
@@ -50,8 +51,8 @@ el_breaker *el_client_breaker(const el_client *cl);
 int64_t el_client_alive_ms(const el_client *cl);
 
 /* el_client_alarm has |id| pushed to |wake|, which must live as long as the client, |ms|
- * milliseconds from now. Negative |ms|: it cancels that, and |wake| is ignored. False: the client is
- * closed. @thread lua */
+ * milliseconds from now. Negative |ms|: it cancels that, and |wake| is ignored. False: the client
+ * is closed. @thread lua */
 bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms);
 
 #endif

@@ -17,6 +17,8 @@
 
 typedef struct el_entry_driver el_entry_driver;
 
+/* el_entry_events holds the functions by which an entry driver reports to the local queue. They are
+ * called on the I/O thread. */
 typedef struct el_entry_events {
   /* reported is called for each action that the driver does not carry out itself. */
   void (*reported)(el_entry_driver *driver, const el_entry_action *action);
@@ -25,25 +27,26 @@ typedef struct el_entry_events {
   void (*stepped)(el_entry_driver *driver);
 } el_entry_events;
 
-/* Embedded in an entry of the local queue. */
+/* el_entry_driver is one entry with its requests, watches and timer; embedded in an entry of the
+ * local queue. Only the I/O thread uses it. */
 struct el_entry_driver {
   const el_entry_events *events;
   el_client_session *session;
-  el_entry entry;
-  el_keys keys;
+  el_entry entry; /* the state machine */
+  el_keys keys;   /* the keys of the entry in etcd */
   el_bytes value; /* the value for an enqueue or a try; owned by the waiter */
   struct el_sent *sent;         /* the request in flight; NULL: none */
   el_error *last_error;         /* of the last attempt; NULL: it succeeded */
   struct el_key_watch *watched; /* the watches, a list; NULL: none */
   /* listed for lease checks while HELD or PROVING */
   el_checked_key checked_key;
-  el_timer timer;
+  el_timer timer;  /* for entry.wake_at */
   bool has_waited; /* another client's key was before ours */
   /* an unlock waits for the release: its first retry is not background */
   bool is_release_awaited;
   bool is_expedited; /* a local waiter waits for the end of this entry */
-  bool is_proving;
-  uint32_t slot; /* tells the client's keys in one queue apart */
+  bool is_proving;   /* listed in session->proving */
+  uint32_t slot;     /* tells the client's keys in one queue apart */
   TAILQ_ENTRY(el_entry_driver) proving_link;
 };
 

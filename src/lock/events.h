@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "protocol/entry.h"
 
+/* el_event_kind is what happened. */
 typedef enum el_event_kind {
   EL_EVENT_LEAKED, /* a lock was garbage-collected while held */
   EL_EVENT_ENDED,  /* a hold ended with its nginx request, or with its client */
@@ -26,22 +27,25 @@ typedef enum el_event_kind {
   EL_EVENT_KINDS
 } el_event_kind;
 
+/* el_event is one event, or several failures with the same text. */
 typedef struct el_event {
   el_event_kind kind;
   el_bytes subject; /* full name of the lock (el_lock_options), or the member */
   el_bytes why;  /* the error text of a loss, a change of member or a retry */
-  int64_t at_ms; /* when it happened; of failures, the first */
+  int64_t at_ms; /* el_now_ms when it happened; of failures, the first */
   int64_t count; /* number of failures with this text; else 1 */
   /* The rest is about locks. */
-  el_mode mode; /* EL_MODE_READ after a downgrade */
-  bool leads;   /* as in el_lock_options */
-  el_loss loss;
-  int64_t token;
-  int64_t held_us; /* duration of the hold */
+  el_mode mode;    /* EL_MODE_READ after a downgrade */
+  bool leads;      /* as in el_lock_options */
+  el_loss loss;    /* LOST: why */
+  int64_t token;   /* of the hold */
+  int64_t held_us; /* duration of the hold, in microseconds */
 } el_event;
 
 enum { EL_EVENTS_MAX = 128 };
 
+/* el_events is the ring of the events of one client. Any thread may add an event; Lua takes them.
+ */
 typedef struct el_events {
   bool are_wanted; /* record all kinds; set before the I/O thread starts */
   /* set when an event is recorded, dropped or about to be; cleared when the ring is found empty */

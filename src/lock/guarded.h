@@ -12,6 +12,8 @@
 #include "lock/lock.h"
 #include "lock/shared.h"
 
+/* el_guarded is one transaction of a caller, from the request to the answer. A Lua thread makes it
+ * and reads the answer, the I/O thread sends it; reference-counted. */
 typedef struct el_guarded el_guarded;
 
 enum {

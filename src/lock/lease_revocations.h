@@ -13,16 +13,17 @@
 #include "etcd/auth.h"
 #include "lock/shared.h"
 
-/* Embedded in a session driver. */
+/* el_lease_revocations is the lease revocation queue of one session; embedded in the session
+ * driver. */
 typedef struct el_lease_revocations {
   el_auth *auth;
   el_timers *timers;
   el_counters *counters;
-  STAILQ_HEAD(, el_revocation) list;
-  el_timer timer;    /* until the next attempt */
-  uint8_t failures;  /* failed attempts in a row */
+  STAILQ_HEAD(, el_revocation) list; /* the leases, oldest first */
+  el_timer timer;                    /* until the next attempt */
+  uint8_t failures;                  /* failed attempts in a row */
   bool is_in_flight; /* a revoke of the first lease is in flight */
-  bool is_stopping;
+  bool is_stopping;  /* nothing is sent any more */
 } el_lease_revocations;
 
 /* el_lease_revocations_init sets up an empty queue; |auth|, |timers| and |counters| are set

@@ -19,7 +19,7 @@ enum {
   EL_FIRST_CONTACT_MS = 5000
 };
 
-/* All local queues of one client. */
+/* el_local_queues is the set of all local queues of one client. */
 typedef struct el_local_queues el_local_queues;
 
 /* el_local_queues_new returns an empty set of local queues. |limits| is the handoff budget.

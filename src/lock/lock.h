@@ -26,8 +26,10 @@
 #include "protocol/lock_txn.h"
 #include "protocol/write_order.h"
 
+/* el_lock is one acquisition of a lock. Any thread that has a reference may use it. */
 typedef struct el_lock el_lock;
 
+/* el_lock_options are the options of one acquisition. They are borrowed for the call. */
 typedef struct el_lock_options {
   /* Full name, with the client's prefix; EL_MODE_MULTI: the names, separated by NUL. Each has 1 to
    * EL_NAME_MAX bytes. */
@@ -40,11 +42,12 @@ typedef struct el_lock_options {
                           that it cannot release while this call runs */
   bool leads;          /* this is an election; for events */
   int64_t timeout_ms;  /* of the wait; negative: no limit */
-  int64_t max_hold_ms; /* ends the hold; 0: no limit */
+  int64_t max_hold_ms; /* after which the hold ends; 0: no limit */
   int64_t linger_ms;   /* how long to keep the key after unlock; 0: delete it */
-  int64_t lock_delay_ms; /* delays the next grant after a crash; 0: no delay */
+  int64_t lock_delay_ms; /* after a crash, before the next grant; 0: none */
 } el_lock_options;
 
+/* el_hold is the state of an el_lock: see the diagram above. */
 typedef enum el_hold {
   EL_HOLD_PENDING,
   EL_HOLD_HELD,
@@ -54,7 +57,7 @@ typedef enum el_hold {
   EL_HOLD_LOST /* for the reason el_lock_loss */
 } el_hold;
 
-/* Events of a lock's completion, as bits. */
+/* el_lock_event is an event of a lock's completion, a bit. */
 typedef enum el_lock_event {
   EL_LOCK_DECIDED = 1,  /* the lock is held, or the wait failed */
   EL_LOCK_RELEASED = 2, /* the key is deleted, or that failed */
@@ -147,9 +150,9 @@ el_shared *el_lock_shared(const el_lock *lk);
 
 /* ---- for guarded.c ---- */
 
-/* The guarded writes of one hold; for the I/O thread only. */
+/* el_writes holds the guarded writes of one hold; for the I/O thread only. */
 typedef struct el_writes {
-  el_write_order order;
+  el_write_order order;             /* the state machine */
   TAILQ_HEAD(, el_guarded) waiting; /* behind the write that is under way */
 } el_writes;
 

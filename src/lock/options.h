@@ -13,7 +13,7 @@
 
 enum { EL_ENDPOINTS_MAX = 32 };
 
-/* Options that need no check in C. */
+/* el_plain_options are the options that need no check in C. */
 typedef struct el_plain_options {
   int64_t ttl_ms;            /* of the session's lease, without a lock delay */
   el_handoff_limits handoff; /* the handoff budget */
@@ -21,19 +21,21 @@ typedef struct el_plain_options {
   bool wants_events; /* record all kinds of events, not only leaked locks */
 } el_plain_options;
 
-/* The options as Lua passes them. Strings are borrowed for the call; NULL: not given. */
+/* el_connect_options are the options as Lua passes them. Strings are borrowed for the call; NULL:
+ * not given. */
 typedef struct el_connect_options {
   const char *const *endpoints; /* URLs or HOST:PORT, see net/endpoint.h */
   size_t n_endpoints;           /* 1 to EL_ENDPOINTS_MAX */
   bool tls_default;             /* use TLS for endpoints without a scheme */
-  const char *user, *password;  /* log in as this user, */
-  const char *token;            /* or send this token, which is never renewed */
+  const char *user, *password;  /* authenticate as this user */
+  const char *token;            /* or use this token, which is never renewed */
   bool allow_plaintext_auth;    /* send a password or token without TLS */
   el_tls_options tls;
   el_plain_options plain;
 } el_connect_options;
 
-/* The checked copy. The I/O thread takes |user|, |password| and |tls|, and sets them to NULL. */
+/* el_options is the checked copy of the options. The I/O thread takes |user|, |password| and |tls|,
+ * and sets them to NULL. */
 typedef struct el_options {
   char *user, *password, *token; /* NULL: not given */
   el_tls *tls;                   /* NULL: no endpoint uses TLS */

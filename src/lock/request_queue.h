@@ -26,9 +26,11 @@ enum {
   EL_ATTEMPT_MS = 3000
 };
 
+/* el_request_queue is the request queue of one client. */
 typedef struct el_request_queue el_request_queue;
 
-/* One transaction, in memory of the sender. Zero, except for the fields up to |may_be_slow|. */
+/* el_request is one transaction on its way to etcd; embedded in an object of the sender. The sender
+ * sets the fields up to |may_be_slow|; the others are zero to begin with. */
 typedef struct el_request el_request;
 struct el_request {
   /* done is called once for each send that is not withdrawn. It owns |answer|. NULL, which may come

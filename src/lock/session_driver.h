@@ -26,6 +26,7 @@ enum {
   EL_LOCK_DELAYS_MAX = 8
 };
 
+/* el_session_driver is one session with its lease calls and timers. */
 typedef struct el_session_driver el_session_driver;
 
 /* Bits of el_session_driver_take_news. */
@@ -39,22 +40,22 @@ enum {
   EL_SESSION_NEWS_ENDED = 8
 };
 
-/* What all sessions of a client use. Everything in it outlives them. */
+/* el_session_env is what the session drivers of a client use. Everything in it outlives them. */
 typedef struct el_session_env {
   el_auth *auth;
   el_request_queue *requests;
   el_timers *timers;
   /* shows lease, hold times and the last error to other threads */
   el_shared *shared;
-  int64_t ttl_ms;
-  int64_t lock_delay_ms; /* of this session's lease */
+  int64_t ttl_ms;        /* of the lease, without the lock delay */
+  int64_t lock_delay_ms; /* of this session's lease; 0: none */
   /* found_key is called for each key that an audit finds on the living |lease|. */
   void (*found_key)(void *arg, int64_t lease, el_bytes key);
   void *arg;
 } el_session_env;
 
-/* A held key, or one about to be held. Lease checks read one of them. Embedded in the entry's
- * driver. */
+/* el_checked_key is a held key, or one about to be held. A lease check reads one of the listed
+ * keys. Embedded in the entry's driver. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
   /* on_gone is called when a lease check did not find the key, or found it |detached| from its
@@ -68,13 +69,14 @@ struct el_checked_key {
 
 TAILQ_HEAD(el_proving_list, el_entry_driver);
 
-/* One session of a client, with what its entries use. Everything in it outlives them. */
+/* el_client_session is one session of a client, with what its entries use. Everything in it
+ * outlives the entries. Only the I/O thread uses it. */
 typedef struct el_client_session el_client_session;
 struct el_client_session {
   el_auth *auth;
   el_request_queue *requests;
   el_session_driver *driver;
-  int64_t lock_delay_ms; /* of its lease */
+  int64_t lock_delay_ms; /* of its lease; 0: none */
   int users;   /* local queues, and entries that outlive the session's lease */
   bool wanted; /* an entry needs the lease; settle passes that on */
   el_client_session *next; /* the client's next session */
@@ -181,6 +183,7 @@ void el_session_driver_remove_key(el_session_driver *driver,
 
 /* ---- all sessions of a client ---- */
 
+/* el_sessions is the list of the sessions of one client. */
 typedef struct el_sessions el_sessions;
 
 /* el_sessions_new returns the sessions of a client: the one without a lock delay. |env| and

@@ -24,19 +24,23 @@
 
 /* ---- counters ---- */
 
-/* The counters of a client, as Lua's client:stats returns them. */
+/* el_stats is a copy of the counters of a client. The fields have the names that they have in Lua's
+ * client:stats. Except for |held| and |waiting|, they count since connect and never decrease. */
 typedef struct el_stats {
-  /* Requests sent to etcd, by kind. */
+  /* Requests sent to etcd, by kind. looks: reads of a queue; probes: lease checks; calls:
+   * transactions of a caller (guarded.h). */
   int64_t enqueues, tries, looks, deletes, probes;
   int64_t keepalives, grants, revokes, audits, watches, calls;
-  int64_t batched; /* requests that left in the batch of another one */
-  /* Holds that were granted, lost, and leaked (garbage-collected while held), and attempts of
-   * requests that failed. */
-  int64_t acquired, lost, leaked, failed_attempts;
-  /* Present numbers of holds and waiters. */
-  int64_t held, waiting;
+  int64_t batched;         /* requests that left in the batch of another one */
+  int64_t acquired;        /* holds that were granted */
+  int64_t lost;            /* holds that were lost */
+  int64_t leaked;          /* locks that were garbage-collected while held */
+  int64_t failed_attempts; /* requests that failed; each retry counts */
+  int64_t held, waiting;   /* present numbers of holds and of waiters */
 } el_stats;
 
+/* el_counters holds the counters of a client, in the order of el_stats. Any thread reads and adds.
+ */
 typedef struct el_counters {
   _Atomic int64_t values[sizeof(el_stats) / sizeof(int64_t)];
 } el_counters;
@@ -53,8 +57,9 @@ void el_counters_read(const el_counters *counters, el_stats *stats);
 
 /* ---- hold deadline ---- */
 
-/* The hold deadline of one session: until when its holds are proven. All holds of the session
- * share it, so one renewal prolongs them all. Reference-counted.
+/* el_hold_deadline is the hold deadline of one session: until when its holds are proven. All holds
+ * of the session share it, so one renewal prolongs them all. The I/O thread writes it, any thread
+ * reads it. Reference-counted.
  *
  * A hold is valid if its lock's state is HELD and neither this deadline nor its max_hold end has
  * passed. A reader loads the deadline first and the lock's state after it; the I/O thread marks
@@ -64,10 +69,10 @@ typedef struct el_hold_deadline el_hold_deadline;
 /* el_hold_deadline_new returns a deadline that has passed, with one reference. @thread any */
 el_hold_deadline *el_hold_deadline_new(void);
 
-/* @thread any */
+/* el_hold_deadline_ref adds a reference and returns |deadline|. @thread any */
 el_hold_deadline *el_hold_deadline_ref(el_hold_deadline *deadline);
 
-/* @thread any */
+/* el_hold_deadline_unref drops a reference. @thread any */
 void el_hold_deadline_unref(el_hold_deadline *deadline);
 
 /* el_hold_deadline_get returns the deadline (el_now_ms), and in |loss| why a hold is lost once it
@@ -75,7 +80,7 @@ void el_hold_deadline_unref(el_hold_deadline *deadline);
  * given there. @thread any */
 int64_t el_hold_deadline_get(const el_hold_deadline *deadline, el_loss *loss);
 
-/* @thread io */
+/* el_hold_deadline_set moves the deadline to |until_ms| (el_now_ms). @thread io */
 void el_hold_deadline_set(el_hold_deadline *deadline, int64_t until_ms);
 
 /* el_hold_deadline_end ends all holds of the session at once, before their locks are marked one
@@ -85,6 +90,8 @@ void el_hold_deadline_end(el_hold_deadline *deadline, el_loss loss);
 
 /* ---- the shared part ---- */
 
+/* el_shared is the shared part of one client; reference-counted. The comments of the fields name
+ * the threads that may use them. */
 typedef struct el_shared {
   atomic_int refs;
   unsigned fork_generation; /* of the process that made the client; constant */
@@ -127,10 +134,10 @@ typedef struct el_shared {
  * NULL: no memory. @thread lua */
 el_shared *el_shared_new(void);
 
-/* @thread any */
+/* el_shared_ref adds a reference and returns |shared|. @thread any */
 el_shared *el_shared_ref(el_shared *shared);
 
-/* @thread any */
+/* el_shared_unref drops a reference. @thread any */
 void el_shared_unref(el_shared *shared);
 
 /* el_shared_is_forked tells whether this process is a fork of the one that made the client.

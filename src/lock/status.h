@@ -11,6 +11,7 @@
 #include "lock/options.h"
 #include "lock/shared.h"
 
+/* el_status is one query of the status of all members. */
 typedef struct el_status el_status;
 
 enum {
@@ -18,9 +19,9 @@ enum {
       1 /* event of the completion: each member has answered or failed */
 };
 
-/* The answer of one member. */
+/* el_status_answer is the answer of one member, or why it did not answer. */
 typedef struct el_status_answer {
-  char address[EL_ENDPOINT_MAX];
+  char address[EL_ENDPOINT_MAX]; /* "host:port" or "unix:path" */
   el_transport transport;
   /* owns its strings, which may be NULL; status.err: why the member did not answer */
   el_member_status status;

@@ -17,15 +17,15 @@
 
 typedef struct el_waiter el_waiter;
 
-/* What a waiter gets when it is granted. */
+/* el_grant is what a waiter gets when it is granted; valid during the call only. */
 typedef struct el_grant {
   int64_t token;   /* create_revision of the key */
   int64_t mod_rev; /* the first mod_rev of its write order (write_order.h) */
-  const el_keys *keys;
+  const el_keys *keys;        /* to be copied */
   el_hold_deadline *deadline; /* of the session that has the key's lease */
 } el_grant;
 
-/* Functions that the local queue calls, on the I/O thread. */
+/* el_waiter_events holds the functions that the local queue calls, on the I/O thread. */
 typedef struct el_waiter_events {
   void (*granted)(el_waiter *waiter, const el_grant *grant);
   void (*failed)(el_waiter *waiter, const el_error *err);
@@ -41,7 +41,8 @@ typedef struct el_waiter_events {
   int64_t (*mod_rev)(const el_waiter *waiter);
 } el_waiter_events;
 
-/* Embedded in el_lock. The fields up to |permits| are set before el_waiter_join. */
+/* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |permits| are set
+ * before el_waiter_join. After that only the I/O thread uses it. */
 struct el_waiter {
   /* the waiter in protocol/local_queue.h, with its options */
   el_acquisition local;

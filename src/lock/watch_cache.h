@@ -11,6 +11,7 @@
 #include "base/timer.h"
 #include "etcd/watch.h"
 
+/* el_watch_cache is the set of the watches that a client keeps without a user. */
 typedef struct el_watch_cache el_watch_cache;
 
 /* el_watch_cache_new returns an empty cache. @thread io */

@@ -11,12 +11,13 @@
 #include "base/completion.h"
 #include "lock/shared.h"
 
+/* el_watcher is one watcher. The I/O thread counts changes, a Lua thread reads their number. */
 typedef struct el_watcher el_watcher;
 
-/* Events of a watcher's completion, as bits. */
+/* el_watcher_event is an event of a watcher's completion, a bit. */
 typedef enum el_watcher_event {
-  EL_WATCHER_CHANGED =
-      1, /* there are changes after el_watcher_pass, or it has ended */
+  /* there are changes after el_watcher_pass, or the watcher has ended */
+  EL_WATCHER_CHANGED = 1,
   EL_WATCHER_ENDED = 2
 } el_watcher_event;
 

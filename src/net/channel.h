@@ -15,6 +15,7 @@
 #include "net/loop.h"
 #include "tls/tls.h"
 
+/* el_channel holds the connections of one client. */
 typedef struct el_channel el_channel;
 
 /* el_failover_listener is called after each failover; embedded in its owner. |cause| is why the

@@ -10,6 +10,7 @@
 #include "net/loop.h"
 #include "tls/tls.h"
 
+/* el_diagnosis is one diagnosis, with its thread. */
 typedef struct el_diagnosis el_diagnosis;
 
 /* el_diagnosis_done receives the result. |is_found|: |err| is the cause. */

@@ -15,23 +15,24 @@
 
 #include "base/timer.h"
 
-/* A call that is checked; embedded in the call. */
+/* el_health_call is a call that is checked; embedded in the call. */
 typedef struct el_health_call el_health_call;
 struct el_health_call {
-  void (*cancel)(el_health_call *call);
-  bool is_pending; /* in the list |pending| */
+  void (*cancel)(el_health_call *call); /* no call was answered in time */
+  bool is_pending;                      /* in the list |pending| */
   TAILQ_ENTRY(el_health_call) link;
 };
 
+/* el_health is the health check of the member in use; embedded in the channel. */
 typedef struct el_health el_health;
 struct el_health {
   void (*on_unresponsive)(el_health *health); /* after all were cancelled */
   el_timers *timers;
   el_timer timer;         /* set while a call is pending */
   int64_t quiet_since_ms; /* the last answer, or the start of the first pending
-                             call if that is later */
+                             call if that is later (el_now_ms) */
   int n_timeouts;         /* since the last answer */
-  TAILQ_HEAD(, el_health_call) pending;
+  TAILQ_HEAD(, el_health_call) pending; /* calls without an answer */
 };
 
 /* el_health_init prepares |health|; |on_unresponsive| is called each time that no pending call was

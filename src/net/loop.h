@@ -16,12 +16,13 @@
 #include "base/error.h"
 #include "base/timer.h"
 
+/* el_loop is the event loop of one client, with its I/O thread. */
 typedef struct el_loop el_loop;
 
 /* el_command is a piece of work for the loop; embedded in the object that it concerns. */
 typedef struct el_command el_command;
 struct el_command {
-  void (*run)(el_command *command);
+  void (*run)(el_command *command); /* called in the loop */
   STAILQ_ENTRY(el_command) link;
 };
 

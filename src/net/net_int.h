@@ -15,7 +15,7 @@
 
 /* ---- loop.c ---- */
 
-/* Each tag of the completion queue is the address of an el_tag. */
+/* el_tag is what a tag of the completion queue points to: it receives the end of one batch. */
 typedef struct el_tag el_tag;
 struct el_tag {
   void (*done)(el_tag *tag, bool ok); /* |ok|: gRPC's success flag */

@@ -7,8 +7,10 @@
 
 #include "net/channel.h"
 
+/* el_stream is one stream, until it has ended or is closed. */
 typedef struct el_stream el_stream;
 
+/* el_stream_events holds the callbacks of a stream, called in the loop. */
 typedef struct el_stream_events {
   /* A message has come; |bytes| is valid during the call. */
   void (*on_message)(void *arg, const uint8_t *bytes, size_t len);

@@ -28,11 +28,12 @@
 #include "base/error.h"
 #include "nginx/wake_socket.h"
 
+/* el_wake_server is one server with its thread; a mutex of its own guards it. */
 typedef struct el_wake_server el_wake_server;
 
-/* Called without server->mu when the connection of a wait has ended, once for each |arg| that
- * is bound to the wait. Runs on the server's thread, or in el_wake_server_receive or
- * el_wake_server_disconnect. */
+/* el_wake_on_disconnect is called without server->mu when the connection of a wait has ended, once
+ * for each |arg| that is bound to the wait. Runs on the server's thread, or in
+ * el_wake_server_receive or el_wake_server_disconnect. */
 typedef void (*el_wake_on_disconnect)(void *arg);
 
 /* el_wake_server_start opens the socket below |dir| (NULL: see wake_socket.h) and starts

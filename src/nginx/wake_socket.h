@@ -11,7 +11,8 @@
 
 #include "base/error.h"
 
-/* Constant from el_wake_socket_open to el_wake_socket_close. */
+/* el_wake_socket is one listening socket. It does not change from el_wake_socket_open to
+ * el_wake_socket_close. */
 typedef struct el_wake_socket {
   int listen_fd; /* non-blocking; -1: not open */
   int path_fd;   /* O_PATH descriptor of the socket's file; -1: not open */

@@ -11,15 +11,15 @@
 
 #include "base/error.h"
 
-/* What the answers so far have shown; zero to begin with. */
+/* el_cluster_identity is what the answers so far have shown of the cluster; zero to begin with. */
 typedef struct el_cluster_identity {
   uint64_t cluster_id; /* 0: no answer yet */
   int64_t rev;         /* the largest revision of the store seen */
 } el_cluster_identity;
 
-/* What one answer shows. */
+/* el_cluster_answer is what one answer shows of the cluster. */
 typedef struct el_cluster_answer {
-  uint64_t cluster_id;
+  uint64_t cluster_id; /* of the member that answered */
   int64_t rev;         /* the store's revision */
   int64_t rev_at_send; /* el_cluster_identity.rev when the request was sent */
   enum {
@@ -32,11 +32,12 @@ typedef struct el_cluster_answer {
   } kind;
 } el_cluster_answer;
 
+/* el_identity_verdict tells whether an answer is from the cluster known so far. */
 typedef enum el_identity_verdict {
   EL_IDENTITY_SAME,
   EL_IDENTITY_DOUBTFUL, /* ignore the answer and ask again through the raft
                            log */
-  EL_IDENTITY_OTHER
+  EL_IDENTITY_OTHER     /* another cluster, or an earlier state of this one */
 } el_identity_verdict;
 
 /* el_cluster_identity_check records |answer| and returns whether it can be from the cluster known

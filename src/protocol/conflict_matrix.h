@@ -31,7 +31,8 @@ enum {
   EL_CONFLICT_TEXT_SIZE = EL_CONFLICT_RANGES_MAX * (EL_NAME_MAX + 2)
 };
 
-/* The keys from |from| to |to|, exclusive; |to| is empty: the key |from| alone. */
+/* el_key_range contains the keys from |from| to |to|, exclusive; |to| is empty: the key |from|
+ * alone. */
 typedef struct el_key_range {
   el_bytes from, to;
 } el_key_range;

@@ -34,6 +34,7 @@
 #include "protocol/key.h"
 #include "protocol/session.h"
 
+/* el_entry_state is the state of an entry: see the diagram above. */
 typedef enum el_entry_state {
   EL_ENTRY_IDLE,       /* no key of ours is in etcd, except one of a put in
                           doubt */
@@ -55,7 +56,7 @@ typedef enum el_entry_state {
 /* The states' names, for traces. */
 extern const char *const el_entry_state_str[];
 
-/* Why a hold ended against its holder's will. */
+/* el_loss is why a hold ended against its holder's will. */
 typedef enum el_loss {
   EL_LOSS_NONE,
   EL_LOSS_EXPIRED,  /* the lease was not proven alive before the hold
@@ -73,6 +74,7 @@ typedef enum el_loss {
 /* Their names in the API, and texts for messages. */
 extern const struct el_loss_names { const char *name, *text; } el_losses[];
 
+/* el_request_kind is the kind of an entry's request. */
 typedef enum el_request_kind {
   EL_REQUEST_NONE,
   EL_REQUEST_TRY,     /* put our key if the lock is free */
@@ -82,6 +84,7 @@ typedef enum el_request_kind {
   EL_REQUEST_DELETE   /* delete our key of |guard_rev| */
 } el_request_kind;
 
+/* el_entry_event is one event for an entry. The comment of a field names the kinds that use it. */
 typedef struct el_entry_event {
   enum {
     EL_ENTRY_ON_ACQUIRE,         /* wait in the queue */
@@ -109,34 +112,36 @@ typedef struct el_entry_event {
     EL_ENTRY_ON_SESSION_ENDED,   /* how: |session_end| */
     EL_ENTRY_ON_TIMER            /* |wake_at| has come */
   } kind;
-  el_outcome outcome;       /* answer; what an answer sets besides is set
-                               only if it is |is_done| */
-  uint64_t term;            /* answer: raft term */
-  int64_t rev;              /* answer, watch: revision; key gone:
-                               create_revision */
-  int64_t proven_rev;       /* any: the store's revision when our lease was
-                               last proven, if that was less than
-                               EL_SESSION_FRESH_PROOF_MS ago; else 0 */
-  int64_t lease;            /* watch put */
-  bool is_detached;         /* watch put, key gone: the key exists but is off
-                               its lease */
-  el_queue_key own;         /* answer: our key; rev 0: it does not exist */
-  bool is_partial;          /* answer: our keys do not all exist with one
-                               create_revision */
-  el_queue_key predecessor; /* answer: the youngest older key that blocks
-                               ours; rev 0: none */
-  bool is_truncated;        /* answer: the list ended before |predecessor|
-                               was known; read all */
-  uint32_t n_blockers;      /* answer, semaphore: so many older keys have to
-                               go, at least */
-  bool is_locked;           /* try: a key blocks ours */
-  bool is_batched;          /* answer: |rev| may contain writes of other
-                               requests */
-  bool is_serializable;     /* read: one member's state, which may be stale */
-  bool is_deleted;          /* delete: the key existed */
-  el_session_end session_end;
+  el_outcome outcome;         /* answer; what an answer sets besides is set
+                                 only if it is |is_done| */
+  uint64_t term;              /* answer: raft term */
+  int64_t rev;                /* answer, watch: revision; key gone:
+                                 create_revision */
+  int64_t proven_rev;         /* any: the store's revision when our lease was
+                                 last proven, if that was less than
+                                 EL_SESSION_FRESH_PROOF_MS ago; else 0 */
+  int64_t lease;              /* watch put */
+  bool is_detached;           /* watch put, key gone: the key exists but is off
+                                 its lease */
+  el_queue_key own;           /* answer: our key; rev 0: it does not exist */
+  bool is_partial;            /* answer: our keys do not all exist with one
+                                 create_revision */
+  el_queue_key predecessor;   /* answer: the youngest older key that blocks
+                                 ours; rev 0: none */
+  bool is_truncated;          /* answer: the list ended before |predecessor|
+                                 was known; read all */
+  uint32_t n_blockers;        /* answer, semaphore: so many older keys have to
+                                 go, at least */
+  bool is_locked;             /* try: a key blocks ours */
+  bool is_batched;            /* answer: |rev| may contain writes of other
+                                 requests */
+  bool is_serializable;       /* read: one member's state, which may be stale */
+  bool is_deleted;            /* delete: the key existed */
+  el_session_end session_end; /* session ended: how */
 } el_entry_event;
 
+/* el_entry_action is one action that an entry wants carried out. The comment of a field names the
+ * kinds that set it. */
 typedef struct el_entry_action {
   enum {
     EL_ENTRY_SEND_REQUEST,        /* send |request|; ON_ANSWER follows */
@@ -163,29 +168,31 @@ typedef struct el_entry_action {
     EL_ENTRY_REPORT_RELEASED      /* the key is gone; is_found: it existed
                                      until our delete */
   } kind;
-  el_request_kind request;
-  bool is_serializable; /* read */
-  bool is_full;         /* read, try: list the whole queue, not only its
-                           nearest keys */
-  int64_t bound_rev;    /* try: only if all blocking keys have a
-                           create_revision below this */
-  int64_t guard_rev;    /* delete: only the key of this create_revision */
-  el_queue_key key;
-  int64_t sent_ms; /* proof */
-  uint64_t term;   /* proof */
-  int64_t rev;     /* proof: the store's revision */
-  el_loss loss;
-  bool is_found;
+  el_request_kind request; /* send request */
+  bool is_serializable;    /* read: one member may answer from its own state */
+  bool is_full;            /* read, try: list the whole queue, not only its
+                              nearest keys */
+  int64_t bound_rev;       /* try: only if all blocking keys have a
+                              create_revision below this */
+  int64_t guard_rev;       /* delete: only the key of this create_revision */
+  el_queue_key key;        /* start watch, granted */
+  int64_t sent_ms;         /* proof: when the request was sent (el_now_ms) */
+  uint64_t term;           /* proof: raft term of the answer */
+  int64_t rev;             /* proof: the store's revision */
+  el_loss loss;            /* lost: why */
+  bool is_found;           /* released */
 } el_entry_action;
 
 enum { EL_ENTRY_ACTIONS_MAX = 8 };
 
+/* el_entry_actions is the list of the |n| actions of one step, in the order to carry them out. */
 typedef struct el_entry_actions {
   int n;
   el_entry_action list[EL_ENTRY_ACTIONS_MAX];
 } el_entry_actions;
 
-/* Times are el_now_ms. A client may have thousands of these, hence the bit fields. */
+/* el_entry is the state machine of one entry. Times are el_now_ms. The bit fields save memory: a
+ * client may have thousands of entries. */
 typedef struct el_entry {
   el_entry_state state : 8;
   el_mode mode : 8;
@@ -212,13 +219,13 @@ typedef struct el_entry {
                                      event */
   int32_t lock_delay_ms;          /* how long the key of an expired hold
                                      stays */
-  int64_t lease;
-  int64_t wake_at;          /* when to give ON_TIMER; 0: never */
-  int64_t confirm_ms;       /* CONFIRMING: since when */
-  int64_t bound_rev;        /* TRYING: as in the action */
-  int64_t rev;              /* create_revision of our key, 0 if unknown */
-  el_queue_key predecessor; /* WAITING: the key that is watched */
-  int64_t watch_rev;        /* what is known of the watched key is of
+  int64_t lease;                  /* ID of the session's lease */
+  int64_t wake_at;                /* when to give ON_TIMER; 0: never */
+  int64_t confirm_ms;             /* CONFIRMING: since when */
+  int64_t bound_rev;              /* TRYING: as in the action */
+  int64_t rev;                    /* create_revision of our key, 0 if unknown */
+  el_queue_key predecessor;       /* WAITING: the key that is watched */
+  int64_t watch_rev;              /* what is known of the watched key is of
                                      this revision or later */
 } el_entry;
 

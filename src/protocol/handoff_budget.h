@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The answer to a contention query: whether other keys wait for ours. */
+/* el_contention is the answer to a contention query: whether other keys wait for ours. */
 typedef enum el_contention {
   EL_CONTENTION_UNKNOWN, /* there was no answer */
   EL_CONTENTION_NONE,
@@ -22,12 +22,14 @@ typedef enum el_contention {
   EL_CONTENTION_KEY_LOST /* our key is gone, or is detached from our lease */
 } el_contention;
 
+/* el_handoff_limits is the size of a handoff budget. */
 typedef struct el_handoff_limits {
   int32_t holds; /* of one budget; below 2: no handoff */
-  int64_t ms;    /* another hold may begin only within this time */
+  int64_t ms;    /* another hold may begin only within this time, in ms */
 } el_handoff_limits;
 
-/* Zero: nothing is held. */
+/* el_handoff_budget is how much of the budget one key has spent. Zero: nothing is held. Times are
+ * el_now_ms. */
 typedef struct el_handoff_budget {
   int64_t start_ms;    /* the last moment at which no other client waited */
   int64_t query_ms;    /* when a query was sent; 0: none is in flight; -1: it

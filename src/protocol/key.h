@@ -46,6 +46,7 @@ enum {
   EL_MULTI_MAX = 60
 };
 
+/* el_mode is the mode of a lock, or the kind of a marker key. */
 typedef enum el_mode {
   EL_MODE_LOCK,
   EL_MODE_READ,
@@ -61,7 +62,7 @@ typedef enum el_mode {
 /* The modes' names in the API, ended by NULL. */
 extern const char *const el_mode_names[];
 
-/* Identifies one key of a queue. */
+/* el_queue_key identifies one key of a queue, without the lock name. */
 typedef struct el_queue_key {
   int64_t rev;        /* create_revision: the order in the queue; 0: there is
                          no such key */
@@ -138,15 +139,16 @@ el_bytes el_key_reserved_suffix(el_bytes name);
  * it. Empty: the list was empty. @thread any */
 el_bytes el_list_pop(el_bytes *list);
 
-/* The keys of one entry: one key, or for EL_MODE_MULTI one key for each name, as a linked list. */
+/* el_keys holds the keys of one entry: one key, or for EL_MODE_MULTI one key for each name, as a
+ * linked list. */
 typedef struct el_keys el_keys;
 struct el_keys {
-  char *text; /* the key, which begins with the lock name */
-  el_keys *next;
-  int64_t lease;
-  uint16_t name_len, key_len;
-  uint16_t permits; /* as in el_queue_key */
-  uint8_t mode;     /* el_mode */
+  char *text;                 /* the key, which begins with the lock name */
+  el_keys *next;              /* the key of the next name; NULL: none */
+  int64_t lease;              /* ID of the lease that the key is attached to */
+  uint16_t name_len, key_len; /* bytes of the lock name, of the key */
+  uint16_t permits;           /* as in el_queue_key */
+  uint8_t mode;               /* el_mode */
 };
 
 /* el_keys_init sets |keys| to the key |key| of the lock |name|, which has at most EL_NAME_MAX bytes

@@ -41,8 +41,8 @@ typedef struct el_acquisition el_acquisition;
 TAILQ_HEAD(el_acquisition_list, el_acquisition);
 TAILQ_HEAD(el_local_entry_list, el_local_entry);
 
-/* One acquisition of a lock, waiting or holding. Zero to begin with; the options are set before it
- * joins. */
+/* el_acquisition is one acquisition of a lock, waiting or holding. Zero to begin with; the options
+ * are set before it joins. */
 struct el_acquisition {
   int32_t linger_ms;      /* how long the key stays after the unlock; 0: it
                              does not */
@@ -65,7 +65,7 @@ struct el_acquisition {
   TAILQ_ENTRY(el_acquisition) link;
 };
 
-/* One entry with its acquisitions. */
+/* el_local_entry is one entry with its acquisitions. */
 struct el_local_entry {
   const el_entry *machine; /* its state machine, owned by the caller */
   /* ENQUEUED or HOLDING: one, or several readers. */
@@ -85,6 +85,7 @@ struct el_local_entry {
   TAILQ_ENTRY(el_local_entry) link;
 };
 
+/* el_local_queue is one local queue. */
 struct el_local_queue {
   struct el_acquisition_list waiting; /* the first is next */
   struct el_local_entry_list entries; /* in the order in which they were
@@ -93,12 +94,12 @@ struct el_local_queue {
   uint8_t mode;                       /* el_mode */
 };
 
-/* What the caller knows at the time of an event. */
+/* el_local_context is what the caller knows at the time of an event. */
 typedef struct el_local_context {
-  int64_t now_ms;
-  const el_handoff_limits *limits;
-  bool has_lease;              /* the session is ALIVE */
-  bool is_proven;              /* el_session_is_proven */
+  int64_t now_ms;                  /* el_now_ms */
+  const el_handoff_limits *limits; /* the handoff budget */
+  bool has_lease;                  /* the session is ALIVE */
+  bool is_proven;                  /* el_session_is_proven */
   bool has_conflicting_waiter; /* an acquisition waits in another local queue
                                   of this client that conflicts: no key
                                   lingers */
@@ -107,7 +108,7 @@ typedef struct el_local_context {
                                   waits for the end of that */
 } el_local_context;
 
-/* How an acquisition leaves. */
+/* el_leave is how an acquisition leaves its queue. */
 typedef enum el_leave {
   EL_LEAVE_VOLUNTARY, /* it unlocks, or gives up its wait */
   EL_LEAVE_ABANDONED, /* the same, because its nginx request or program has
@@ -115,6 +116,8 @@ typedef enum el_leave {
   EL_LEAVE_LOST       /* its hold is lost, for |loss|, and it knows */
 } el_leave;
 
+/* el_local_event is one event for a local queue. The comments of the kinds name the fields that
+ * they use. */
 typedef struct el_local_event {
   enum {
     EL_LOCAL_ON_JOIN,              /* |acquisition| joins; it is OUT */
@@ -152,6 +155,8 @@ typedef struct el_local_event {
   const el_error *err; /* copied to REPORT_FAILED */
 } el_local_event;
 
+/* el_local_action is one action that a local queue wants carried out. The comments of the kinds
+ * name the fields that they set. */
 typedef struct el_local_action {
   enum {
     EL_LOCAL_ADD_ENTRY,        /* add an entry, then give ON_SETTLE */
@@ -182,7 +187,7 @@ typedef struct el_local_action {
   el_local_entry *entry;
   bool try_once;
   int entry_event; /* EL_ENTRY_ON_RELEASE, EL_ENTRY_ON_MAX_HOLD,
-                            EL_ENTRY_ON_EXPIRED or EL_ENTRY_ON_HANDED_OFF */
+                      EL_ENTRY_ON_EXPIRED or EL_ENTRY_ON_HANDED_OFF */
   int64_t mod_rev;
   el_loss loss;
   enum {
@@ -204,7 +209,8 @@ typedef struct el_local_action {
   int64_t at_ms;
 } el_local_action;
 
-/* A list that grows; zero to begin with. The caller frees |list|. */
+/* el_local_actions is a list of |n| actions that grows; zero to begin with. The caller frees
+ * |list|, which has space for |room| actions. */
 typedef struct el_local_actions {
   el_local_action *list;
   size_t n, room;

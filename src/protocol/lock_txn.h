@@ -14,8 +14,8 @@
 #include "protocol/key.h"
 #include "protocol/write_order.h"
 
-/* A transaction with its memory: |txn| points to the other fields, so the struct must not be
- * moved. */
+/* el_lock_txn is a transaction with its memory: |txn| points to the other fields, so the struct
+ * must not be moved. */
 typedef struct el_lock_txn {
   el_txn txn;
   el_compare compares[2 * EL_MULTI_MAX + 1];
@@ -23,8 +23,9 @@ typedef struct el_lock_txn {
   char text[EL_CONFLICT_TEXT_SIZE];
 } el_lock_txn;
 
-/* Declares an el_lock_txn on the stack. Only what was built is read. The compiler is told to clear
- * all variables (-ftrivial-auto-var-init), and to clear these 60 KB takes longer than to build. */
+/* EL_UNINITIALIZED marks a variable, an el_lock_txn, that is not cleared. Only what was built is
+ * read. The compiler is told to clear all variables (-ftrivial-auto-var-init), and to clear these
+ * 60 KB takes longer than to build. */
 #ifdef __has_attribute
 #if __has_attribute(uninitialized)
 #define EL_UNINITIALIZED __attribute__((uninitialized))
@@ -58,7 +59,7 @@ el_contention el_lock_txn_read_contention(const el_keys *keys, int64_t rev,
 
 /* ---- transactions of a holder ---- */
 
-/* The keys of a hold, by which its transactions are guarded. */
+/* el_guard holds the keys of a hold, by which its transactions are guarded. */
 typedef struct el_guard {
   const el_keys *keys;
   int64_t rev; /* their create_revision: the token */

@@ -37,6 +37,7 @@
 
 #include "base/error.h"
 
+/* el_session_state is the state of a session: see the diagram above. */
 typedef enum el_session_state {
   EL_SESSION_NEW,      /* no lease */
   EL_SESSION_GRANTING, /* a grant is in flight or will be repeated */
@@ -48,6 +49,8 @@ typedef enum el_session_state {
 /* The states' names, for traces. */
 extern const char *const el_session_state_str[];
 
+/* el_session_event is one event for a session. The comment of a field names the kinds that use it.
+ */
 typedef struct el_session_event {
   enum {
     EL_SESSION_ON_NEEDED,           /* an entry needs the lease */
@@ -79,9 +82,10 @@ typedef struct el_session_event {
   uint64_t term;      /* answers, proof: raft term */
   int64_t rev;        /* read answer, proof: the store's revision */
   bool is_found;      /* read answer */
-  int holds;
+  int holds;          /* holds changed */
 } el_session_event;
 
+/* el_session_action is one action that a session wants carried out. */
 typedef struct el_session_action {
   enum {
     EL_SESSION_SEND_GRANT,     /* a lease with a new random ID */
@@ -98,17 +102,18 @@ typedef struct el_session_action {
                                   passed */
     EL_SESSION_REPORT_ENDED    /* the session is over: |end| */
   } kind;
-  int64_t id;
+  int64_t id; /* send revoke: lease ID */
 } el_session_action;
 
 enum { EL_SESSION_ACTIONS_MAX = 8 };
 
+/* el_session_actions is the list of the |n| actions of one step, in the order to carry them out. */
 typedef struct el_session_actions {
   int n;
   el_session_action list[EL_SESSION_ACTIONS_MAX];
 } el_session_actions;
 
-/* One answered keepalive. The grant counts as the first. */
+/* el_renewal is one answered keepalive. The grant counts as the first. Times are el_now_ms. */
 typedef struct el_renewal {
   int64_t sent_ms;
   int64_t answered_ms; /* 0: there was no such keepalive */
@@ -116,7 +121,7 @@ typedef struct el_renewal {
   uint64_t term;       /* raft term of the answer */
 } el_renewal;
 
-/* How a session has ended. */
+/* el_session_end is how a session has ended. */
 typedef enum el_session_end {
   EL_SESSION_END_EXPIRED,       /* the lease is gone, after its TTL */
   EL_SESSION_END_EARLY,         /* the lease is gone before its TTL: etcd has
@@ -128,10 +133,10 @@ typedef enum el_session_end {
                                    until its TTL */
 } el_session_end;
 
-/* el_session_proven_rev: a proof counts as fresh for so long. */
+/* EL_SESSION_FRESH_PROOF_MS is how long a proof counts as fresh (el_session_proven_rev). */
 enum { EL_SESSION_FRESH_PROOF_MS = 1000 };
 
-/* Times are el_now_ms. */
+/* el_session is the state machine of one session. Times are el_now_ms. */
 typedef struct el_session {
   el_session_state state;
   el_session_end end;       /* ENDED: how */
@@ -165,12 +170,12 @@ typedef struct el_session {
 
   int64_t confirm_ms; /* a keepalive must be sent after this; 0: none must */
 
-  bool has_put_in_doubt; /* a put of a key may be applied later */
-  bool is_auditing;      /* an audit is in flight */
-  int64_t audit_at;      /* when to audit; 0: never, or an audit is in
-                             flight */
-  int64_t audit_interval_ms;
-  uint8_t audit_failures; /* in a row */
+  bool has_put_in_doubt;     /* a put of a key may be applied later */
+  bool is_auditing;          /* an audit is in flight */
+  int64_t audit_at;          /* when to audit; 0: never, or an audit is in
+                                flight */
+  int64_t audit_interval_ms; /* from this audit to the next one */
+  uint8_t audit_failures;    /* in a row */
 } el_session;
 
 /* el_session_init sets |session| to a NEW session that asks for a lease of |ttl_ms| plus

@@ -27,6 +27,7 @@
 #include "base/error.h"
 #include "protocol/key.h"
 
+/* el_write_state is the state of a write order: see the diagram above. */
 typedef enum el_write_state {
   EL_WRITE_IDLE,     /* no write is in progress */
   EL_WRITE_TOUCHING, /* a write is in progress; the order key is being
@@ -34,6 +35,8 @@ typedef enum el_write_state {
   EL_WRITE_WRITING   /* a write is in progress */
 } el_write_state;
 
+/* el_write_event is one event for a write order. The comment of a field names the kinds that use
+ * it. */
 typedef struct el_write_event {
   enum {
     EL_WRITE_ON_START,  /* a write is to be sent */
@@ -56,6 +59,7 @@ typedef struct el_write_event {
   int64_t rev;        /* answer: the store's revision */
 } el_write_event;
 
+/* el_write_action is what the caller must do next. */
 typedef enum el_write_action {
   EL_WRITE_WAIT,            /* give ON_START again when the write in progress
                                is over */
@@ -73,9 +77,10 @@ typedef enum el_write_action {
                                applied */
 } el_write_action;
 
+/* el_write_order is the state machine of the guarded writes of one hold. */
 typedef struct el_write_order {
   int64_t mod_rev; /* mod_revision of the order key; 0: it does not
-                             exist */
+                      exist */
   el_write_state state : 8;
   bool is_in_doubt : 1;   /* a write that was sent may be applied later */
   bool has_order_key : 1; /* WRITING: as in the event */

@@ -17,6 +17,7 @@
 
 enum { EL_PEM_LABEL_SIZE = 112 };
 
+/* el_pem_text is the content of a file or of a PEM string. It may be a private key. */
 typedef struct el_pem_text {
   char *bytes; /* NUL-terminated; NULL: the option is not set */
   size_t len;

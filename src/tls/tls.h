@@ -23,6 +23,7 @@ typedef struct el_tls_options {
                               contain; NULL: the endpoint's host */
 } el_tls_options;
 
+/* el_tls holds the certificates and keys of one client; reference-counted. */
 typedef struct el_tls el_tls;
 
 /* el_tls_new reads and checks the certificates and the key in |options|: valid

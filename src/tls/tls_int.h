@@ -16,6 +16,8 @@
 
 enum { EL_TLS_CA, EL_TLS_CERT, EL_TLS_KEY, EL_TLS_PEMS };
 
+/* el_tls is described in tls.h. After el_tls_new only |refs| and the texts in
+ * |pems| change. */
 struct el_tls {
   atomic_int refs;
   bool has_own_cas;   /* the option cacert or cacert_pem is set */
@@ -47,6 +49,7 @@ typedef struct el_probe_connection {
   size_t n_first;
 } el_probe_connection;
 
+/* el_probe_protocol is the protocol that a server was seen to speak. */
 typedef enum el_probe_protocol {
   EL_PROBE_NOTHING, /* no bytes were received */
   EL_PROBE_TLS,
