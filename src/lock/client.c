@@ -79,7 +79,7 @@ static void handle_news(el_client *cl, el_client_session *session) {
   }
 }
 
-/* Shows the state of the circuit breaker to Lua threads, and with fail_fast to waiters. */
+/* Updates the circuit breaker, which Lua threads read. If it opens, fail_fast ends all waits. */
 static void publish_breaker(el_client *cl) {
   el_shared *shared = cl->shared;
   const el_error *why;

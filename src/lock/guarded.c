@@ -206,7 +206,7 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
   int64_t at_ms;
   if (shared->closed.code != EL_OK ||
       (shared->fail_fast &&
-       el_request_queue_breaker_error(shared->requests) != NULL) ||
+       el_request_queue_backoff_error(shared->requests) != NULL) ||
       el_request_queue_wrong_cluster(shared->requests) != NULL) {
     return false;
   }
@@ -320,11 +320,11 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
  * the caller may write something else. False: it has left. */
 static bool withdraw(el_guarded *guarded) {
   el_request_queue *requests = guarded->shared->requests;
-  const el_error *away = el_request_queue_breaker_error(requests);
+  const el_error *cause = el_request_queue_backoff_error(requests);
   el_error err;
   if (!el_request_queue_withdraw(requests, &guarded->request)) return false;
-  if (away != NULL) {
-    err = *away;
+  if (cause != NULL) {
+    err = *cause;
   } else {
     el_error_set(&err, EL_UNAVAILABLE,
                  "etcd %s: the request was not sent in time",

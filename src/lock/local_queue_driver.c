@@ -523,7 +523,7 @@ static const el_error *find_last_error(const queue_driver *queue,
   if (at != NULL && at->driver.last_error != NULL) return at->driver.last_error;
   cause = el_session_driver_last_error(queue->session->driver);
   return cause != NULL ? cause
-                       : el_request_queue_breaker_error(session->requests);
+                       : el_request_queue_backoff_error(session->requests);
 }
 
 /* awaited_entry returns the entry of |waiter|, or else the one that it waits for; NULL: none. */

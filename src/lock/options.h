@@ -17,7 +17,7 @@ enum { EL_ENDPOINTS_MAX = 32 };
 typedef struct el_plain_options {
   int64_t ttl_ms;            /* of the session's lease, without a lock delay */
   el_handoff_limits handoff; /* the handoff budget */
-  bool fail_fast;            /* calls fail while the circuit breaker is open */
+  bool fail_fast;            /* calls fail at once while etcd is unreachable */
   bool wants_events; /* record all kinds of events, not only leaked locks */
 } el_plain_options;
 

@@ -16,10 +16,11 @@ enum {
    * back: at most so many in flight, and one in so many milliseconds. */
   BACKGROUND_MAX = 16,
   BACKGROUND_EVERY_MS = 10,
-  /* Pause before the next probe while the circuit breaker is open: after an attempt that found etcd
-   * unreachable, other requests wait for one probe instead of all failing one by one. */
-  BREAKER_FIRST_MS = 20,
-  BREAKER_MAX_MS = 160,
+  /* Backoff: after an attempt that found etcd unreachable no request leaves for this long, then one
+   * as a probe, for which the others wait instead of all failing one by one. Doubled after each
+   * failed probe. */
+  BACKOFF_FIRST_MS = 20,
+  BACKOFF_MAX_MS = 160,
   /* gRPC may end a call so much before its deadline. */
   ROUNDING_MS = 10,
   /* If nothing or one single request is in flight, the next batch leaves at once. Otherwise it
@@ -75,16 +76,16 @@ struct el_request_queue {
   int background_in_flight;
   int probes_in_flight;
   int64_t background_at; /* when the next background request may leave */
-  int64_t breaker_until;
-  /* how long the circuit breaker was opened last; 0: it is closed */
-  int64_t breaker_ms;
+  int64_t backoff_until; /* no request leaves before this (el_now_ms) */
+  /* the last pause of the present backoff; 0: the queue does not back off */
+  int64_t backoff_ms;
   el_error unreachable; /* the error that says that etcd is unreachable */
   /* when etcd was found unreachable last; 0: it has answered since */
   int64_t unreachable_ms;
   int64_t answered_ms; /* when a request was answered last */
   /* when etcd was reached last, by a request or a lease call */
   int64_t reached_ms;
-  uint64_t salt; /* of the breaker's jitter */
+  uint64_t salt; /* of the backoff's jitter */
 
   el_cluster_identity identity;
   el_request verify; /* a transaction that checks the cluster's identity */
@@ -198,10 +199,10 @@ static int64_t batcher_ready_ms(const el_batcher *batcher) {
   return (before != NULL ? before : last)->sent_ms + BATCH_WAIT_MAX_MS;
 }
 
-/* While the circuit breaker is open, requests leave one by one; if the probe fails, the next one
- * follows after the pause. */
+/* During a backoff requests leave one by one; if the probe fails, the next one follows after the
+ * pause. */
 static bool has_probe_in_flight(const el_request_queue *queue) {
-  return queue->breaker_ms != 0 && queue->probes_in_flight > 0;
+  return queue->backoff_ms != 0 && queue->probes_in_flight > 0;
 }
 
 static int64_t later(int64_t a_ms, int64_t b_ms) {
@@ -220,7 +221,7 @@ static int64_t next_ms(const el_request_queue *queue) {
       queue->background_in_flight < BACKGROUND_MAX) {
     at_ms = queue->background_at;
   }
-  return later(at_ms, queue->breaker_until);
+  return later(at_ms, queue->backoff_until);
 }
 
 static void set_timer(el_request_queue *queue) {
@@ -239,7 +240,7 @@ static el_batcher *batcher_of(el_request_queue *queue,
 
 static void note_leaving(el_request *request, bool shares) {
   el_request_queue *queue = request->queue;
-  request->is_probe = queue->breaker_ms != 0;
+  request->is_probe = queue->backoff_ms != 0;
   request->rev_at_send = queue->identity.rev;
   queue->probes_in_flight += request->is_probe;
   queue->background_in_flight += request->is_background;
@@ -386,14 +387,14 @@ static void dequeue(el_request_queue *queue, el_request *request) {
 }
 
 static bool may_leave(const el_request_queue *queue, int64_t now_ms) {
-  return now_ms >= queue->breaker_until && !has_probe_in_flight(queue);
+  return now_ms >= queue->backoff_until && !has_probe_in_flight(queue);
 }
 
 static void send_foreground(el_request_queue *queue, int64_t now_ms) {
   for (int i = 0; i < BATCHERS; i++) {
     el_batcher *batcher = &queue->batchers[i];
     while (may_leave(queue, now_ms) && batcher_ready_ms(batcher) <= now_ms) {
-      batcher_send(batcher, queue->breaker_ms != 0);
+      batcher_send(batcher, queue->backoff_ms != 0);
     }
   }
 }
@@ -420,8 +421,8 @@ static void on_timer(el_timer *timer) {
   send_ready(EL_CONTAINER_OF(timer, el_request_queue, timer));
 }
 
-static void close_breaker(el_request_queue *queue) {
-  queue->breaker_ms = queue->breaker_until = 0;
+static void end_backoff(el_request_queue *queue) {
+  queue->backoff_ms = queue->backoff_until = 0;
   queue->unreachable_ms = 0;
   queue->reached_ms = el_now_ms();
 }
@@ -443,23 +444,23 @@ static bool is_inconclusive(const el_request_queue *queue,
           (took_all && answer->sent_ms < queue->reached_ms));
 }
 
-/* update_breaker closes the circuit breaker, or opens it for longer than the last time. */
-static void update_breaker(el_request_queue *queue, const el_request *request,
+/* update_backoff ends the backoff, or begins one, or doubles its pause. */
+static void update_backoff(el_request_queue *queue, const el_request *request,
                            const el_txn_answer *answer) {
   const el_error *err = &answer->err;
   if (err->code != EL_UNAVAILABLE) {
-    close_breaker(queue);
+    end_backoff(queue);
   } else if (!err->has_other_member &&
              !is_inconclusive(queue, request, answer) &&
-             el_now_ms() >= queue->breaker_until) {
+             el_now_ms() >= queue->backoff_until) {
     note_unreachable(queue, err);
-    queue->breaker_ms = queue->breaker_ms == 0 ? BREAKER_FIRST_MS
-                        : queue->breaker_ms < BREAKER_MAX_MS
-                            ? queue->breaker_ms * 2
-                            : BREAKER_MAX_MS;
-    queue->breaker_until =
-        el_now_ms() + queue->breaker_ms -
-        el_jitter(queue->breaker_ms / 2, queue->salt, el_now_ms());
+    queue->backoff_ms = queue->backoff_ms == 0 ? BACKOFF_FIRST_MS
+                        : queue->backoff_ms < BACKOFF_MAX_MS
+                            ? queue->backoff_ms * 2
+                            : BACKOFF_MAX_MS;
+    queue->backoff_until =
+        el_now_ms() + queue->backoff_ms -
+        el_jitter(queue->backoff_ms / 2, queue->salt, el_now_ms());
   }
 }
 
@@ -482,10 +483,10 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
     request->done(request, NULL);
     return;
   }
-  update_breaker(queue, request, answer);
+  update_backoff(queue, request, answer);
   if (request->has_short_timeout && answer->err.is_unanswered &&
-      queue->breaker_ms != 0) {
-    /* a shortened attempt cannot know more than the breaker does */
+      queue->backoff_ms != 0) {
+    /* a shortened attempt cannot know more than the queue does */
     answer->err = queue->unreachable;
     answer->err.is_definite = false;
   }
@@ -627,7 +628,7 @@ bool el_request_queue_check_lease_answer(el_request_queue *queue,
   }
   queue->has_contact = queue->has_contact || is_answer(&answer->err);
   if (answer->err.code == EL_OK) {
-    close_breaker(queue);
+    end_backoff(queue);
     send_ready(queue);
   } else if (answer->err.code == EL_UNAVAILABLE &&
              !answer->err.has_other_member) {
@@ -683,8 +684,8 @@ const el_error *el_request_queue_wrong_cluster(const el_request_queue *queue) {
   return queue->wrong_cluster.code != EL_OK ? &queue->wrong_cluster : NULL;
 }
 
-const el_error *el_request_queue_breaker_error(const el_request_queue *queue) {
-  return queue->breaker_ms != 0 ? &queue->unreachable : NULL;
+const el_error *el_request_queue_backoff_error(const el_request_queue *queue) {
+  return queue->backoff_ms != 0 ? &queue->unreachable : NULL;
 }
 
 int64_t el_request_queue_last_unreachable(const el_request_queue *queue,

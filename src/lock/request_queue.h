@@ -3,9 +3,9 @@
  *
  * A request leaves at once if few are in flight; otherwise it waits, and leaves with others in one
  * batch. Background requests are limited in number and rate. After an attempt that found etcd
- * unreachable a circuit breaker holds all requests back for a moment. Each answer is checked to be
- * from the same cluster as before. The queue repeats nothing: the sender decides whether to send
- * again (protocol/retry.h). I/O thread only. */
+ * unreachable the queue backs off: no request leaves for up to 160 ms, then one as a probe. Each
+ * answer is checked to be from the same cluster as before. The queue repeats nothing: the sender
+ * decides whether to send again (protocol/retry.h). I/O thread only. */
 #ifndef ETCDLOCK_LOCK_REQUEST_QUEUE_H
 #define ETCDLOCK_LOCK_REQUEST_QUEUE_H
 
@@ -58,7 +58,7 @@ struct el_request {
   /* a batch with it failed for one of its members */
   bool was_refused_in_batch;
   bool has_short_timeout; /* its last attempt had less than EL_ATTEMPT_MS */
-  bool is_probe;          /* it was sent while the circuit breaker was open */
+  bool is_probe;          /* it was sent during a backoff */
   TAILQ_ENTRY(el_request) link;
 };
 
@@ -87,8 +87,8 @@ void el_request_queue_expedite(el_request_queue *queue, el_request *request);
  * @thread io */
 void el_request_queue_stop(el_request_queue *queue);
 
-/* el_request_queue_check_lease_answer updates the circuit breaker and the cluster identity from the
- * answer of a lease call. Returns false if it is from another cluster. @thread io */
+/* el_request_queue_check_lease_answer updates the backoff and the cluster identity from the answer
+ * of a lease call. Returns false if it is from another cluster. @thread io */
 bool el_request_queue_check_lease_answer(el_request_queue *queue,
                                          const el_lease_answer *answer);
 
@@ -104,9 +104,9 @@ const el_error *el_request_queue_wrong_cluster(const el_request_queue *queue);
 bool el_request_queue_was_answered_since(const el_request_queue *queue,
                                          int64_t ms);
 
-/* el_request_queue_breaker_error returns the error that opened the circuit breaker; NULL: it is
- * closed. @thread io */
-const el_error *el_request_queue_breaker_error(const el_request_queue *queue);
+/* el_request_queue_backoff_error returns the error for which the queue backs off; NULL: it does
+ * not. @thread io */
+const el_error *el_request_queue_backoff_error(const el_request_queue *queue);
 
 /* el_request_queue_last_unreachable returns when a request or a lease call found etcd unreachable
  * last (el_now_ms), and |*why|; 0: etcd has answered since. @thread io */

@@ -109,7 +109,7 @@ typedef struct el_shared {
   el_auth *auth;
   el_watches *watches;
   el_timers *timers;
-  bool fail_fast;  /* the option: fail while the circuit breaker is open */
+  bool fail_fast;  /* the option: fail at once while etcd is unreachable */
   el_error closed; /* for calls after close; code EL_OK: the client is open */
   TAILQ_HEAD(, el_guarded) resting;  /* transactions that wait to be sent */
   TAILQ_HEAD(, el_watcher) watchers; /* those that are not closed */
