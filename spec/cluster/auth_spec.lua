@@ -92,7 +92,7 @@ describe("a refused call", function()
   end)
 
   it('returns "unauthenticated" at once if the client has no user', function()
-    assert_refused("unauthenticated", "wants a user and a password", wait.now(),
+    assert_refused("unauthenticated", "requires a user and a password", wait.now(),
       connect { user = false, password = false }:lock "a")
   end)
 

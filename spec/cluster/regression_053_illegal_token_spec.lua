@@ -91,7 +91,7 @@ describe("regression 053: a token", function()
       server:extend("Authenticate", "\18" .. string.char(#token) .. token)
       local child = run(server:endpoint(), "locker", "")
       local message = child:expect "^lock\t(.*)\tunauthenticated$"
-      assert.matches("the token in its answer to Authenticate (not shown) has an illegal character",
+      assert.matches("the token in the answer to Authenticate (not shown) has an illegal character",
         message, 1, true)
       child:expect "^closed"
       assert_ends(child)
@@ -103,7 +103,7 @@ describe("regression 053: a token", function()
     finally(function() server:stop() end)
     server:forge("Authenticate", "")
     local child = run(server:endpoint(), "locker", "")
-    assert.matches("its answer to Authenticate has no token",
+    assert.matches("the answer to Authenticate has no token",
       child:expect "^lock\t(.*)\tunauthenticated$", 1, true)
     child:expect "^closed"
     assert_ends(child)

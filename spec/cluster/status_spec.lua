@@ -117,7 +117,7 @@ describe("status", function()
     local client = connect { endpoints = "https://" .. etcd:endpoint():match "//(.*)" }
     local member = assert(client:status())[1]
     assert.equal("protocol", member.code)
-    assert.matches("it doesn't speak TLS", member.message)
+    assert.matches("the server does not speak TLS", member.message)
   end)
 
   it('ends with "unavailable" if close interrupts the search for the cause of a failure', function()

@@ -115,13 +115,13 @@ describe("the etcdlock command", function()
   it("exits with 64 and names the option or variable if connect rejects a setting", function()
     for _, case in ipairs {
       { { "--endpoints", "x" }, {}, "--endpoints" },
-      { { "--cacert", "/nowhere" }, {}, "--cacert \"/nowhere\" can't be read" },
+      { { "--cacert", "/nowhere" }, {}, "--cacert \"/nowhere\" cannot be read" },
       { { "--user", "me" }, {}, "--user = \"me\", wanted a password as well" },
       { { "--prefix", ("x"):rep(600) }, {}, "--prefix = " },
       { {}, { ETCDCTL_CACERT = "/nowhere" }, "ETCDCTL_CACERT" },
       { {}, { ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" }, "ETCDCTL_INSECURE_SKIP_TLS_VERIFY" },
       { { "--user", "me:secret", "--endpoints", "http://10.0.0.1:2379" }, {},
-        "would pass in plain text" },
+        "would be sent in plain text" },
     } do
       local words = case[1]
       words[#words + 1] = "ls"

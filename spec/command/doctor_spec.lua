@@ -104,7 +104,7 @@ describe("etcdlock doctor", function()
     assert_says(out, "is the same member as")
     out, status = doctor({ "--endpoints", here, "--insecure-transport=false" }, {})
     assert.equal(1, status)
-    assert_says(out, "it doesn't speak TLS")
+    assert_says(out, "the server does not speak TLS")
   end)
 
   it("reports the version and the missing leader of a member without a majority", function()
@@ -131,7 +131,7 @@ describe("etcdlock doctor", function()
     finally(function() etcd:stop() end)
     local out, status = doctor({ "--endpoints", etcd:endpoint() }, {})
     assert.equal(1, status)
-    assert_says(out, "its certificate is self-signed, and not in the system's CA file",
+    assert_says(out, "the server's certificate is self-signed, and not in the system's CA file",
       "; give --cacert", "\n         -> give that certificate with --cacert, if it is etcd's")
     local elsewhere = Etcd.start { tls = tls.served_by(suite.cast().server_elsewhere, false) }
     finally(function()

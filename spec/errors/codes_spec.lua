@@ -136,26 +136,26 @@ describe("a failed request", function()
     { "etcdserver: recvmsg GOAWAY", "etcdserver: recvmsg GOAWAY" }, -- etcd's own text is unchanged
     { "DNS resolution failed for a.invalid:2379: C-ares status is not ARES_SUCCESS qtype=A "
       .. "name=a.invalid is_balancer=0: Domain name not found",
-      "the host name can't be looked up: Domain name not found" },
+      "the host name cannot be resolved: Domain name not found" },
     { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: tcp "
-      .. "handshaker shutdown", "connecting takes too long" },
+      .. "handshaker shutdown", "no connection in time" },
     { "failed to connect to all addresses; last error: UNKNOWN: Handshake timed out",
-      "connecting takes too long" },
+      "no connection in time" },
     { "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:10.0.0.1:2379: "
       .. "connection attempt timed out before receiving SETTINGS frame",
-      "it takes connections, but says nothing" },
+      "the server accepts connections, but does not answer" },
     { "keepalive watchdog timeout", "the connection is dead" },
-    { "GOAWAY received; Error code: 0; Debug Text: ", "it has ended the connection" },
-    { "INTERNAL: Trying to connect an http1.x server", "it speaks HTTP/1, not gRPC" },
-    { "UNKNOWN: Failed parsing HTTP/2", "it doesn't speak HTTP/2" },
-    { "Endpoint read failed", "it has ended the connection" },
-    { "Socket closed", "it has ended the connection" },
-    { "Received message larger than max (40000000 vs. 33554432)", "its answer is too large" },
+    { "GOAWAY received; Error code: 0; Debug Text: ", "the server has closed the connection" },
+    { "INTERNAL: Trying to connect an http1.x server", "the server speaks HTTP/1, not gRPC" },
+    { "UNKNOWN: Failed parsing HTTP/2", "the server does not speak HTTP/2" },
+    { "Endpoint read failed", "the server has closed the connection" },
+    { "Socket closed", "the server has closed the connection" },
+    { "Received message larger than max (40000000 vs. 33554432)", "the answer is too large" },
     { "failed to connect to all addresses; last error: UNKNOWN: unix:/no/etcd: No such file or "
-      .. "directory", "there is no such socket" },
+      .. "directory", "the Unix socket does not exist" },
     { "Failed to create secure client channel", "this machine has no such network interface" },
     { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: Too many open "
-      .. "files", "this process can't open a socket (ulimit -n, RLIMIT_NOFILE)" },
+      .. "files", "this process cannot open a socket (ulimit -n, RLIMIT_NOFILE)" },
     { "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2379: Cannot "
       .. "allocate memory", "this process has no memory left for a connection (ulimit -v, "
       .. "RLIMIT_AS, memory.max of the control group)" },
@@ -166,7 +166,7 @@ describe("a failed request", function()
   for _, row in ipairs(PLAIN) do
     it(("has a plain message for the text %q"):format(row[1]), function()
       local text = select(5, core.test.classify(UNAVAILABLE, row[1]))
-      assert.equal("etcd 127.0.0.1:2379: " .. row[2], (text:gsub("; something answers.*", "")))
+      assert.equal("etcd 127.0.0.1:2379: " .. row[2], (text:gsub("; the endpoint is not.*", "")))
     end)
   end
 

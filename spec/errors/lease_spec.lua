@@ -74,8 +74,8 @@ describe("lock gets exactly one lease after LeaseGrant has ended with", function
       end)
     end)
     assert.is_nil(lock)
-    assert.equal(('lock "%sa" not taken in %g s: %s'):format(prefix, TIMEOUT, stage:text_of(row)),
-      message)
+    assert.equal(('lock "%sa" was not acquired within %g s: %s'):format(prefix, TIMEOUT,
+      stage:text_of(row)), message)
     assert.equal("unavailable", code)
     assert.is_true(count >= 3 and count <= STORM, count .. " requests")
     stage.server:pass()

@@ -94,7 +94,7 @@ describe("an endpoint", function()
   it("with an unknown host name is reported without terms of gRPC and c-ares", function()
     local client = connect { endpoints = "nobody.invalid:2379", env = false }
     local message = assert_fails("unavailable", client:lock("a", { timeout = 2 }))
-    assert.matches("etcd nobody.invalid:2379: the host name can't be looked up: ", message, 1, true)
+    assert.matches("etcd nobody.invalid:2379: the host name cannot be resolved: ", message, 1, true)
     for _, word in ipairs { "ares", "ARES", "UNKNOWN", "qtype", "DNS resolution" } do
       assert.is_nil(message:find(word, 1, true), message)
     end
@@ -102,7 +102,7 @@ describe("an endpoint", function()
 
   it("that is a missing unix socket is reported as such", function()
     local client = connect { endpoints = "unix:/nowhere/etcd.sock", env = false }
-    assert.matches("etcd unix:/nowhere/etcd.sock: there is no such socket$",
+    assert.matches("etcd unix:/nowhere/etcd.sock: the Unix socket does not exist$",
       assert_fails("unavailable", client:lock("a", { timeout = 1 })))
   end)
 end)

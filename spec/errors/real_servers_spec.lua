@@ -282,11 +282,12 @@ describe("a call to an endpoint", function()
 
   it('of a web server fails with "protocol" at once', function()
     assert_no_etcd(serve "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
-      "it speaks HTTP/1, not gRPC")
+      "the server speaks HTTP/1, not gRPC")
   end)
 
   it('of an SSH server fails with "protocol" at once', function()
-    assert_no_etcd(serve "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n", "it doesn't speak HTTP/2")
+    assert_no_etcd(serve "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n",
+      "the server does not speak HTTP/2")
   end)
 
   it('without a server fails with "unavailable" and "Connection refused"', function()

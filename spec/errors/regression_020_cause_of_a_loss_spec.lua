@@ -25,7 +25,7 @@ it("regression 020: unlock and check name a stopped process as cause of the loss
     child:kill "sigcont"
     local results = remote.answer_of(child)
     assert.same({ "nil", "lost" }, { results[1], results[3] })
-    local cause = "its lease was not proven alive in time: this process stood still for %d+%.%d s$"
+    local cause = "the lease was not proven alive in time: this process did not run for %d+%.%d s$"
     assert.matches(cause, results[2])
   end
 end)

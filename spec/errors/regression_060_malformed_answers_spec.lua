@@ -40,7 +40,7 @@ end
 
 -- ---- one transaction ----
 
-local TXN = "the answer to a Txn can't be read"
+local TXN = "the answer to a Txn cannot be read"
 
 -- Answers to a read of one key.
 local READ = {
@@ -142,7 +142,7 @@ for _, row in ipairs(BATCH) do
   it('regression 060: the locks of a batch fail with "protocol" if its answer ' .. what, function()
     for _, answer in ipairs(lock_in_a_batch(bytes)) do
       local message = assert_fails("protocol", (table.unpack or unpack)(answer))
-      assert.matches("can't be read", message, 1, true)
+      assert.matches("cannot be read", message, 1, true)
     end
   end)
 end
@@ -156,7 +156,7 @@ it('regression 060: lock fails with "protocol" if the answer to LeaseGrant is ma
   for i, answer in ipairs(answers) do
     server[answer[1]](server, "LeaseGrant", answer[2], 1)
     local message = assert_fails("protocol", client:lock("a" .. i, { timeout = 5 }))
-    assert.matches("the answer to a LeaseGrant can't be read", message, 1, true)
+    assert.matches("the answer to a LeaseGrant cannot be read", message, 1, true)
   end
 end)
 

@@ -40,14 +40,14 @@ it("regression 072: the path of a unix socket may contain any character", functi
   os.remove(file)
   local path = file .. " %41?#\195\164"
   local message, errors = failure("unix:" .. path)
-  assert.matches("there is no such socket", message, 1, true)
+  assert.matches("the Unix socket does not exist", message, 1, true)
   assert.equal("", errors)
   local server = uv.new_pipe(false)
   assert(server:bind(path))
   assert(server:listen(8, function() end))
   message, errors = failure("unix:" .. path)
   server:close()
-  assert.is_nil(message:find("there is no such socket", 1, true), message)
+  assert.is_nil(message:find("the Unix socket does not exist", 1, true), message)
   assert.equal("", errors)
 end)
 

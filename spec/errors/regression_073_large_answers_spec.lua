@@ -35,7 +35,7 @@ end)
 -- Asserts that |call| with the arguments |...| fails because of a large answer.
 local function assert_too_large(call, ...)
   local message = assert_fails("invalid", clients.answered(call, ...))
-  assert.matches("etcd " .. server.address .. ": its answer is too large; ", message, 1, true)
+  assert.matches("etcd " .. server.address .. ": the answer is too large; ", message, 1, true)
 end
 
 it('regression 073: a read fails with "invalid" if its answer is too large', function()

@@ -177,7 +177,7 @@ describe("lock ends as the error table says after", function()
     local before = suite.etcd():revision()
     if row.retriable then
       local count, code = assert_refused(row, TIMEOUT, TIMEOUT, TIMEOUT + SOON,
-        ('lock "%sb" not taken in %g s: '):format(prefix, TIMEOUT))
+        ('lock "%sb" was not acquired within %g s: '):format(prefix, TIMEOUT))
       assert.equal("unavailable", code)
       assert.is_true(count >= 3, count)
     else

@@ -91,7 +91,7 @@ describe("a client", function()
     repeat
       message, rounds = lose(), rounds + 1
     until rounds == 5
-      or not message:find "this process stood still" and not message:find "a keepalive was not"
+      or not message:find "this process did not run" and not message:find "a keepalive was not"
     assert.matches("no leader", message, 1, true)
   end)
 

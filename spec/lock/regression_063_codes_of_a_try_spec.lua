@@ -32,7 +32,7 @@ local function ended_beside_pings(asked)
   return lock, message, code
 end
 
-local NO_ANSWER = 'lock "' .. prefix .. 'a" not taken in 2 s: no answer from etcd '
+local NO_ANSWER = 'lock "' .. prefix .. 'a" was not acquired within 2 s: no answer from etcd '
 
 for _, mode in ipairs { "lock", "read_lock", "write_lock" } do
   it('regression 063: a try of ' .. mode .. ' is "unavailable" without an answer', function()

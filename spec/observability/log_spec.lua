@@ -122,7 +122,7 @@ describe("the log function", function()
     assert.same({ "a", "deleted", "warn" }, { told[2].name, told[2].reason, told[2].level })
     assert.same({ "b", "max_hold", lock:token() }, { told[4].name, told[4].reason, told[4].token })
     assert.is_true(told[4].hold >= 0.02)
-    assert.matches('lock "a": lost after [%d.]+ s, token %d+, deleted: its key was deleted',
+    assert.matches('lock "a": lost after [%d.]+ s, token %d+, deleted: the key was deleted',
       tostring(told[2]))
   end)
 

@@ -69,7 +69,7 @@ it("regression 071: a call without a free descriptor names the limit", function(
   proxy:cut()
   child:send ""
   local message = child:expect "^failed\tnil\t(.*)\tunavailable"
-  assert.matches("127.0.0.1:%d+: this process can't open a socket %(ulimit %-n,", message)
+  assert.matches("127.0.0.1:%d+: this process cannot open a socket %(ulimit %-n,", message)
   allow_descriptors(100)
   child:send ""
   child:expect "^locked\tetcdlock.lock"

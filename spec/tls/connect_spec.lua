@@ -162,10 +162,10 @@ describe("etcdctl's TLS variables", function()
       (lock_with(env)))
     for _, word in ipairs { "false", "0", "F" } do -- etcdctl accepts these spellings
       env.ETCDCTL_INSECURE_TRANSPORT = word
-      assert.matches("^protocol: .*doesn't speak TLS", (lock_with(env)))
+      assert.matches("^protocol: .*does not speak TLS", (lock_with(env)))
     end
     assert.equal("locked\n", lock_with(env, { insecure_transport = true }))
-    assert.matches("^protocol: .*doesn't speak TLS", lock_without({}, {
+    assert.matches("^protocol: .*does not speak TLS", lock_without({}, {
       endpoints = env.ETCDCTL_ENDPOINTS, insecure_transport = false,
     }))
   end)
@@ -184,7 +184,7 @@ describe("etcdctl's TLS variables", function()
   end)
 
   it("are ignored with env = false", function()
-    assert.matches("^unauthenticated: .*wants a client certificate", lock_without(good, {
+    assert.matches("^unauthenticated: .*requires a client certificate", lock_without(good, {
       endpoints = etcd:endpoint(), cacert = cast.ca.cert,
     }))
   end)

@@ -72,11 +72,12 @@ describe("a server certificate", function()
   end)
 
   it("that has expired is reported as such", function()
-    assert_server_refused("expired", "its certificate expired on .*; renew it")
+    assert_server_refused("expired",
+      "the server's certificate expired on .*; renew the certificate")
   end)
 
   it("that is not yet valid is reported with a hint at the clocks", function()
-    assert_server_refused("future", "its certificate .*not valid before.*clocks")
+    assert_server_refused("future", "the server's certificate .*not valid before.*clocks")
   end)
 
   it("for another host name is reported with the option server_name", function()
@@ -94,13 +95,13 @@ end)
 
 describe("a client certificate", function()
   it("that is missing is reported with the options cert and key", function()
-    assert_refused("unauthenticated", "wants a client certificate: set cert and key", {
+    assert_refused("unauthenticated", "requires a client certificate; set cert and key", {
       cert = false, key = false,
     })
   end)
 
   it("signed by a CA that etcd does not trust is reported as such", function()
-    assert_refused("unauthenticated", "refuses the client certificate in cert.*trusted%-ca", {
+    assert_refused("unauthenticated", "rejects the client certificate in cert.*trusted%-ca", {
       cert = cast.client_other.cert, key = cast.client_other.key,
     })
   end)
@@ -114,26 +115,26 @@ end)
 
 describe("TLS on one side only", function()
   it('fails with "protocol" if the server does not speak TLS', function()
-    assert_refused("protocol", "doesn't speak TLS; write http://", {
+    assert_refused("protocol", "does not speak TLS; to connect without TLS, write http://", {
       endpoints = "https://127.0.0.1:" .. tls.port_of(suite.etcd()),
     })
-    assert_refused("protocol", "doesn't speak TLS", {
+    assert_refused("protocol", "does not speak TLS", {
       endpoints = "127.0.0.1:" .. tls.port_of(suite.etcd()),
     })
   end)
 
   it('fails with "protocol" if the option server_name alone selects TLS', function()
-    assert_refused("protocol", "doesn't speak TLS", {
+    assert_refused("protocol", "does not speak TLS", {
       endpoints = "127.0.0.1:" .. tls.port_of(suite.etcd()), server_name = "etcd.example",
       cacert = false, cert = false, key = false,
     })
   end)
 
   it('fails with "protocol" and a hint at https:// if the client does not use TLS', function()
-    assert_refused("protocol", "wants TLS; write https://", {
+    assert_refused("protocol", "requires TLS; write https://", {
       endpoints = "http://127.0.0.1:" .. tls.port_of(etcd),
     })
-    assert_refused("protocol", "wants TLS; write https://", {
+    assert_refused("protocol", "requires TLS; write https://", {
       endpoints = "127.0.0.1:" .. tls.port_of(etcd), cacert = false, cert = false, key = false,
     })
   end)

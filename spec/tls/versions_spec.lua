@@ -13,8 +13,8 @@ local prefix = suite.prefix()
 -- SOON is much less than TIMEOUT: the failure is reported at once, not at the timeout.
 local TIMEOUT, SOON = 20, 10 -- seconds
 
-local NOTHING = "127.0.0.1:%d+: it has no TLS version, cipher and curve in common with the client: "
-  .. "TLS 1.2 or newer"
+local NOTHING = "127.0.0.1:%d+: the server and the client have no TLS version, cipher and curve in "
+  .. "common: TLS 1.2 or newer"
 
 local certs, ca, cert
 local cleanup -- functions

@@ -91,7 +91,7 @@ enum {
   UNANSWERED = 32
 };
 
-#define NOT_ETCD "something answers there, but it is not an etcd v3 client port"
+#define NOT_ETCD "the endpoint is not an etcd v3 client port"
 
 /* The first rule that matches status and text applies. The texts are those of
  * etcd's rpctypes/error.go. */
@@ -110,7 +110,7 @@ static const struct {
      EL_UNAUTHENTICATED, DEFINITE | AUTH_OFF, NULL},
     {GRPC_UNAVAILABLE, "learner", EL_UNAVAILABLE, DEFINITE | RETRIABLE, NULL},
     {GRPC_INVALID_ARGUMENT, "user name is empty", EL_UNAUTHENTICATED,
-     DEFINITE | TOKEN_BAD, "this etcd wants a user and a password"},
+     DEFINITE | TOKEN_BAD, "etcd requires a user and a password"},
     {GRPC_INVALID_ARGUMENT, "authentication failed", EL_UNAUTHENTICATED,
      DEFINITE, "the user or the password is wrong"},
     {GRPC_INVALID_ARGUMENT, "revision of auth store is old", EL_UNAUTHENTICATED,
@@ -151,22 +151,23 @@ static const struct {
   bool is_end_appended; /* append the details after their last colon */
 } plain[] = {
     {"etcdserver:", NULL, false},
-    {"DNS resolution failed", "the host name can't be looked up", true},
-    {"tcp handshaker shutdown", "connecting takes too long", false},
-    {"Handshake timed out", "connecting takes too long", false},
-    {"SETTINGS frame", "it takes connections, but says nothing", false},
+    {"DNS resolution failed", "the host name cannot be resolved", true},
+    {"tcp handshaker shutdown", "no connection in time", false},
+    {"Handshake timed out", "no connection in time", false},
+    {"SETTINGS frame", "the server accepts connections, but does not answer",
+     false},
     {"keepalive watchdog timeout", "the connection is dead", false},
-    {"GOAWAY", "it has ended the connection", false},
-    {"http1.x server", "it speaks HTTP/1, not gRPC", false},
-    {"Failed parsing HTTP/2", "it doesn't speak HTTP/2", false},
-    {"Endpoint read failed", "it has ended the connection", false},
-    {"Socket closed", "it has ended the connection", false},
-    {"Received message larger than max", "its answer is too large", false},
-    {"No such file or directory", "there is no such socket", false},
+    {"GOAWAY", "the server has closed the connection", false},
+    {"http1.x server", "the server speaks HTTP/1, not gRPC", false},
+    {"Failed parsing HTTP/2", "the server does not speak HTTP/2", false},
+    {"Endpoint read failed", "the server has closed the connection", false},
+    {"Socket closed", "the server has closed the connection", false},
+    {"Received message larger than max", "the answer is too large", false},
+    {"No such file or directory", "the Unix socket does not exist", false},
     {"Failed to create secure client channel",
      "this machine has no such network interface", false},
     {"Too many open files",
-     "this process can't open a socket (ulimit -n, RLIMIT_NOFILE)", false},
+     "this process cannot open a socket (ulimit -n, RLIMIT_NOFILE)", false},
     {"Cannot allocate memory",
      "this process has no memory left for a connection (ulimit -v, RLIMIT_AS, "
      "memory.max of the control group)",

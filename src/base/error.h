@@ -20,7 +20,7 @@ typedef enum el_code {
   EL_LOST,            /* the lock was held, but is not any more */
   EL_CANCELLED,       /* the caller cancelled the wait */
   EL_CLOSED,          /* the client is closed */
-  EL_UNAVAILABLE,     /* etcd can't be reached, or can't answer now */
+  EL_UNAVAILABLE,     /* etcd cannot be reached, or cannot answer now */
   EL_UNAUTHENTICATED, /* etcd requires a user, or rejects this one */
   EL_DENIED,          /* this user may not access this key */
   EL_NO_SPACE,        /* etcd's database is full */

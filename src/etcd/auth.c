@@ -98,10 +98,10 @@ static void take_token(el_auth *auth, const char *token, const char *from,
   size_t illegal_at = el_header_illegal_at(token);
   if (*token == '\0') {
     el_error_set(err, EL_UNAUTHENTICATED,
-                 "etcd %s: its answer to Authenticate has no token", from);
+                 "etcd %s: the answer to Authenticate has no token", from);
   } else if (illegal_at != 0) {
     el_error_set(err, EL_UNAUTHENTICATED,
-                 "etcd %s: the token in its answer to Authenticate (not shown) "
+                 "etcd %s: the token in the answer to Authenticate (not shown) "
                  "has an illegal character at position %zu of %zu, and cannot "
                  "be sent as an HTTP header; is this endpoint an etcd?",
                  from, illegal_at, strlen(token));
@@ -116,7 +116,7 @@ static void read_token(el_auth *auth, const el_call_answer *answer,
       etcd__authenticate_response__unpack(NULL, answer->len, answer->bytes);
   if (message == NULL || message->token == NULL) {
     el_error_set(err, EL_PROTOCOL,
-                 "etcd %s: the answer to an Authenticate can't be read",
+                 "etcd %s: the answer to an Authenticate cannot be read",
                  answer->from);
   } else {
     take_token(auth, message->token, answer->from, err);

@@ -110,7 +110,7 @@ el_txn_answer *el_batch_take(el_txn_answer *whole, const el_packed_txn *packed,
                             .message = part};
   if (!el_txn_answer_read(answer, &packed->shape)) {
     el_error_set(&answer->err, EL_PROTOCOL,
-                 "the answer to a part of a Txn can't be read");
+                 "the answer to a part of a Txn cannot be read");
     answer->err.is_definite = false;
   }
   return answer;

@@ -419,7 +419,7 @@ static void on_txn_answer(void *arg, const el_call_answer *rpc_answer) {
   if (rpc_answer->err.code == EL_OK &&
       !read_message(answer, rpc_answer, &call->shape)) {
     el_error_set(&answer->err, EL_PROTOCOL,
-                 "etcd %s: the answer to a Txn can't be read",
+                 "etcd %s: the answer to a Txn cannot be read",
                  rpc_answer->from);
     answer->err.is_definite = false; /* the transaction may have been applied */
   }

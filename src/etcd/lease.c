@@ -48,7 +48,7 @@ static void finish(lease_call *call, const el_lease_answer *answer) {
 }
 
 static void unreadable(el_error *err, const char *from, const char *what) {
-  el_error_set(err, EL_PROTOCOL, "etcd %s: the answer to a %s can't be read",
+  el_error_set(err, EL_PROTOCOL, "etcd %s: the answer to a %s cannot be read",
                from, what);
   err->is_definite = false;
 }
@@ -58,10 +58,11 @@ static void unreadable(el_error *err, const char *from, const char *what) {
 static bool is_enough(el_error *err, const char *from, int64_t ttl_s,
                       int64_t requested_s) {
   if (ttl_s >= requested_s) return true;
-  el_error_set(err, EL_PROTOCOL,
-               "etcd %s: requested a lease of %lld s and got %lld s; is this "
-               "endpoint an etcd?",
-               from, (long long)requested_s, (long long)ttl_s);
+  el_error_set(
+      err, EL_PROTOCOL,
+      "etcd %s: a lease of %lld s was requested, and one of %lld s was "
+      "granted; is this endpoint an etcd?",
+      from, (long long)requested_s, (long long)ttl_s);
   err->is_definite = false;
   return false;
 }

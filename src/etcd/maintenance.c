@@ -60,7 +60,7 @@ static void on_status_answer(void *arg, const el_call_answer *rpc_answer) {
       read_status(&status, message);
     } else {
       el_error_set(&status.err, EL_PROTOCOL,
-                   "etcd %s: the answer to a Status can't be read",
+                   "etcd %s: the answer to a Status cannot be read",
                    rpc_answer->from);
     }
   }

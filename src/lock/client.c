@@ -366,9 +366,8 @@ el_client *el_client_new(const el_connect_options *options, el_error *err) {
   if (!el_process_use_grpc()) {
     el_error_set(
         err, EL_FORKED,
-        "this process was forked after its parent had connected, so it "
-        "can't use etcd; connect only after the fork, or run a new "
-        "program");
+        "this process was forked after its parent had connected, and cannot "
+        "use etcd; connect only after the fork, or run a new program");
     return NULL;
   }
   return new_client(options, err);

@@ -149,7 +149,7 @@ static void send_operations(el_guarded *guarded) {
                               guarded->ops, guarded->n_ops);
     txn = built.txn;
   }
-  /* A write can't be repeated if its outcome is unknown, so it waits longer for a slow answer. */
+  /* A write cannot be repeated if its outcome is unknown, so it waits longer for a slow answer. */
   guarded->request.may_be_slow = guarded->writes && !guarded->shared->fail_fast;
   send(guarded, &txn);
 }

@@ -55,7 +55,7 @@ bool el_guarded_proclaim(el_guarded *guarded, el_lock *lk, el_bytes value);
 
 /* el_guarded_start sends the transaction. If it only reads, it is repeated until |timeout_ms| has
  * passed. If it writes, it is repeated only after a definite failure: a write of unknown outcome
- * that is sent twice could overwrite a later one. False and |err| (closed, forked): it can't be
+ * that is sent twice could overwrite a later one. False and |err| (closed, forked): it cannot be
  * sent. @thread lua */
 bool el_guarded_start(el_guarded *guarded, int64_t timeout_ms, el_error *err);
 

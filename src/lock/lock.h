@@ -65,7 +65,7 @@ typedef enum el_lock_event {
 } el_lock_event;
 
 /* el_lock_new asks for a lock. It returns NULL and |err| (closed, forked, nomem) if the client
- * can't be used. The caller owns one reference. @thread lua */
+ * cannot be used. The caller owns one reference. @thread lua */
 el_lock *el_lock_new(el_shared *shared, const el_lock_options *options,
                      el_error *err);
 

@@ -38,11 +38,11 @@ void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              el_error *err) {
   double waited_s = (double)waited_ms / 1000;
   if (cause != NULL) {
-    el_error_set(err, EL_UNAVAILABLE, "%s not taken in %.3g s: %s",
+    el_error_set(err, EL_UNAVAILABLE, "%s was not acquired within %.3g s: %s",
                  subject_of(waiter).text, waited_s, cause->text);
   } else if (address != NULL) {
     el_error_set(err, EL_UNAVAILABLE,
-                 "%s not taken in %.3g s: no answer from etcd %s",
+                 "%s was not acquired within %.3g s: no answer from etcd %s",
                  subject_of(waiter).text, waited_s, address);
   } else {
     el_error_set(err, EL_TIMEOUT, "%s was not free within %.3g s",
@@ -73,7 +73,7 @@ void el_lock_message_lock_delays(const el_waiter *waiter, int64_t lock_delay_ms,
 }
 
 void el_lock_message_cancelled(const el_waiter *waiter, el_error *err) {
-  el_error_set(err, EL_CANCELLED, "%s: wait cancelled",
+  el_error_set(err, EL_CANCELLED, "%s: the wait was cancelled",
                subject_of(waiter).text);
 }
 
@@ -94,8 +94,8 @@ void el_lock_message_locked(const el_waiter *waiter, el_error *err) {
 void el_lock_message_key_lost(const el_waiter *waiter, el_error *err) {
   el_error_set(
       err, EL_LOST,
-      "%s: its key in the queue was deleted, or its lease ended, during the "
-      "wait",
+      "%s: the waiter's key was deleted, or the client's lease ended, during "
+      "the wait",
       subject_of(waiter).text);
 }
 

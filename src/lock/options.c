@@ -39,7 +39,7 @@ static bool check_auth(const el_options *options,
     if (el_endpoint_transport(&options->endpoints[i]) ==
         EL_TRANSPORT_PLAINTEXT) {
       el_error_set(err, EL_INVALID,
-                   "a password or token would pass in plain text to %s; use "
+                   "a password or token would be sent in plain text to %s; use "
                    "https, or set allow_plaintext_auth = true",
                    options->endpoints[i].address);
       return false;

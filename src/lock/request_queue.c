@@ -166,10 +166,12 @@ static void check_answer(el_request_queue *queue, const el_request *request,
       return;
     case EL_IDENTITY_DOUBTFUL:
       verify(queue, request->packed.key);
-      el_error_set(&answer->err, EL_UNAVAILABLE,
-                   "etcd %s is behind: revision %lld, after revision %lld",
-                   el_request_queue_address(queue), (long long)answer->rev,
-                   (long long)request->rev_at_send);
+      el_error_set(
+          &answer->err, EL_UNAVAILABLE,
+          "etcd %s is behind: the answer has revision %lld, an earlier "
+          "answer had %lld",
+          el_request_queue_address(queue), (long long)answer->rev,
+          (long long)request->rev_at_send);
       break;
     case EL_IDENTITY_OTHER:
       answer->err = queue->wrong_cluster;

@@ -104,8 +104,8 @@ bool el_shared_is_forked(const el_shared *shared) {
 bool el_shared_is_usable(const el_shared *shared, el_error *err) {
   if (el_shared_is_forked(shared)) {
     el_error_set(err, EL_FORKED,
-                 "this client belongs to the parent process, not to this "
-                 "forked one");
+                 "the client belongs to the parent process, not to this forked "
+                 "process");
     return false;
   }
   if (shared->loop == NULL) {
@@ -119,7 +119,7 @@ bool el_shared_stood_still(const el_shared *shared, el_error *err) {
   int64_t due_ms = atomic_load(&shared->due_ms);
   int64_t late_ms = el_now_ms() - due_ms;
   if (due_ms == 0 || late_ms < STANDSTILL_MS) return false;
-  el_error_set(err, EL_UNAVAILABLE, "this process stood still for %.1f s",
+  el_error_set(err, EL_UNAVAILABLE, "this process did not run for %.1f s",
                (double)late_ms / 1000);
   return true;
 }
@@ -149,7 +149,7 @@ el_wake_queue *el_shared_wake_queue(el_shared *shared, el_error *err) {
     shared->wake_queue = el_wake_queue_new();
   }
   if (shared->wake_queue == NULL) {
-    el_error_set(err, EL_NOMEM, "no file descriptor to wait with: %s",
+    el_error_set(err, EL_NOMEM, "no file descriptor is free for waits: %s",
                  el_errno_text(errno));
   }
   return shared->wake_queue;

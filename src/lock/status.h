@@ -28,7 +28,7 @@ typedef struct el_status_answer {
 } el_status_answer;
 
 /* el_status_start asks each member of the client, with a timeout of |timeout_ms|. It returns NULL
- * and |err| (closed, forked, nomem) if the client can't be used. The caller owns the query.
+ * and |err| (closed, forked, nomem) if the client cannot be used. The caller owns the query.
  * @thread lua */
 el_status *el_status_start(el_shared *shared, int64_t timeout_ms,
                            el_error *err);

@@ -33,7 +33,7 @@ void el_watcher_wake_all(el_shared *shared);
 void el_watcher_free_all(el_shared *shared);
 
 /* el_watcher_new watches the keys with |prefix|, which ends with a slash. It returns NULL and |err|
- * (closed, forked, nomem) if the client can't be used. The caller owns the watcher. @thread lua */
+ * (closed, forked, nomem) if the client cannot be used. The caller owns the watcher. @thread lua */
 el_watcher *el_watcher_new(el_shared *shared, el_bytes prefix, el_error *err);
 
 /* el_watcher_close ends the watcher with "closed". @thread lua */

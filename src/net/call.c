@@ -103,7 +103,7 @@ static void answer_message(call *it) {
   grpc_slice all;
   el_call_answer answer = {.err.code = EL_OK, .from = address_of(it)};
   if (!grpc_byte_buffer_reader_init(&reader, it->received)) {
-    el_error_set(&answer.err, EL_PROTOCOL, "etcd %s: the answer can't be read",
+    el_error_set(&answer.err, EL_PROTOCOL, "etcd %s: the answer cannot be read",
                  answer.from);
     it->done(it->arg, &answer);
     return;

@@ -474,7 +474,7 @@ el_loop *el_loop_start(const el_loop_events *events, void *arg, el_error *err) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   rc = start_thread(loop);
   if (rc != 0) {
-    el_error_set(err, EL_NOMEM, "can't start the I/O thread: %s",
+    el_error_set(err, EL_NOMEM, "cannot start the I/O thread: %s",
                  el_errno_text(rc));
     destroy_queue(loop);
     atomic_store(&loop->refs, 1);

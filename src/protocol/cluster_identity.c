@@ -20,7 +20,7 @@ el_identity_verdict el_cluster_identity_check(el_cluster_identity *cluster,
   }
   if (answer->rev < least) {
     el_error_set(err, EL_CONFLICT,
-                 "the revision of etcd went back from %lld to %lld: it was "
+                 "the revision of etcd went back from %lld to %lld: etcd was "
                  "wiped or restored; connect anew",
                  (long long)answer->rev_at_send, (long long)answer->rev);
     return EL_IDENTITY_OTHER;

@@ -26,10 +26,10 @@ const char *const el_entry_state_str[] = {
 };
 
 const struct el_loss_names el_losses[] = {
-    [EL_LOSS_EXPIRED] = {"expired", "its lease was not proven alive in time"},
-    [EL_LOSS_REVOKED] = {"revoked", "its lease ended in etcd"},
-    [EL_LOSS_DELETED] = {"deleted", "its key was deleted"},
-    [EL_LOSS_REPLACED] = {"replaced", "its key was overwritten"},
+    [EL_LOSS_EXPIRED] = {"expired", "the lease was not proven alive in time"},
+    [EL_LOSS_REVOKED] = {"revoked", "the lease ended in etcd"},
+    [EL_LOSS_DELETED] = {"deleted", "the key was deleted"},
+    [EL_LOSS_REPLACED] = {"replaced", "the key was overwritten"},
     [EL_LOSS_MAX_HOLD] = {"max_hold", "max_hold has passed"},
     [EL_LOSS_CLUSTER] = {"cluster_changed",
                          "another cluster answers, or an earlier state of this "

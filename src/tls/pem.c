@@ -62,7 +62,7 @@ static bool read_open_file(el_pem_text *to, const el_pem *pem, int fd,
   to->bytes = calloc(1, to->len + 1);
   if (to->bytes == NULL) return set_no_memory(err);
   if (!read_all(to, fd)) {
-    return reject(err, pem, "can't be read completely");
+    return reject(err, pem, "cannot be read completely");
   }
   if (strlen(to->bytes) != to->len) {
     return reject(err, pem, "is not PEM, but binary (DER?)");
@@ -75,7 +75,7 @@ static bool read_file(el_pem_text *to, const el_pem *pem, el_error *err) {
   int fd = open(pem->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   bool ok;
   if (fd < 0) {
-    el_error_set(err, EL_INVALID, "%s can't be read: %s", pem->label,
+    el_error_set(err, EL_INVALID, "%s cannot be read: %s", pem->label,
                  el_errno_text(errno));
     return false;
   }

@@ -311,28 +311,30 @@ static void set_unknown_ca(const probe *p, const el_probe_handshake *hs,
   const char *hint = p->tls->has_own_cas ? "" : "; set cacert";
   if (hs->verify_error == X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT) {
     el_error_set(err, EL_UNAVAILABLE,
-                 ETCD_AT "its certificate is self-signed, and not in %s%s",
+                 ETCD_AT
+                 "the server's certificate is self-signed, and not in %s%s",
                  p->host_port, cas, hint);
   } else {
-    el_error_set(err, EL_UNAVAILABLE,
-                 ETCD_AT
-                 "its certificate is signed by a CA that is not in %s%s "
-                 "(the CA is %s)",
-                 p->host_port, cas, hint, hs->issuer);
+    el_error_set(
+        err, EL_UNAVAILABLE,
+        ETCD_AT
+        "the server's certificate is signed by a CA that is not in %s%s "
+        "(the CA is %s)",
+        p->host_port, cas, hint, hs->issuer);
   }
 }
 
 static void set_outside_validity(const probe *p, const el_probe_handshake *hs,
                                  el_error *err) {
   const char *hint = hs->verify_error == X509_V_ERR_CERT_HAS_EXPIRED
-                         ? "renew it"
+                         ? "renew the certificate"
                          : "check both clocks";
   if (hs->verify_depth == 0) {
-    el_error_set(err, EL_UNAVAILABLE, ETCD_AT "its certificate %s; %s",
+    el_error_set(err, EL_UNAVAILABLE, ETCD_AT "the server's certificate %s; %s",
                  p->host_port, hs->validity, hint);
   } else {
     el_error_set(err, EL_UNAVAILABLE,
-                 ETCD_AT "a CA certificate in its chain %s; %s (%s)",
+                 ETCD_AT "a CA certificate in the server's chain %s; %s (%s)",
                  p->host_port, hs->validity, hint, hs->subject);
   }
 }
@@ -346,11 +348,10 @@ static void set_other_name(const probe *p, const el_probe_handshake *hs,
                            el_error *err) {
   const char *override = el_tls_server_name(p->tls);
   el_error_set(err, EL_UNAVAILABLE,
-               ETCD_AT "its certificate is for %s, not for %s%.80s; %s",
+               ETCD_AT "the server's certificate is for %s, not for %s%.80s; "
+                       "set server_name to a name in the certificate",
                p->host_port, hs->hosts, override != NULL ? "server_name " : "",
-               expected_name(p),
-               override != NULL ? "set that to one of them"
-                                : "set server_name to one of them");
+               expected_name(p));
 }
 
 static void set_verify_error(const probe *p, const el_probe_handshake *hs,
@@ -374,13 +375,14 @@ static void set_verify_error(const probe *p, const el_probe_handshake *hs,
       break;
     case X509_V_ERR_INVALID_PURPOSE:
       el_error_set(err, EL_UNAVAILABLE,
-                   ETCD_AT "its certificate is not made for a server "
+                   ETCD_AT "the server's certificate is not made for a server "
                            "(extendedKeyUsage lacks serverAuth)",
                    p->host_port);
       break;
     default:
       el_error_set(err, EL_UNAVAILABLE,
-                   ETCD_AT "its certificate can't be trusted: %s", p->host_port,
+                   ETCD_AT "the server's certificate cannot be trusted: %s",
+                   p->host_port,
                    X509_verify_cert_error_string(hs->verify_error));
   }
 }
@@ -394,22 +396,25 @@ static void set_cert_rejected(const probe *p, const el_probe_handshake *hs,
   char validity[EL_CERTIFICATE_TEXT_SIZE];
   if (own == NULL) {
     el_error_set(err, EL_UNAUTHENTICATED,
-                 ETCD_AT "it wants a client certificate: set cert and key",
+                 ETCD_AT
+                 "the server requires a client certificate; set cert and key",
                  p->host_port);
   } else if (el_certificate_is_outside_validity(own, validity)) {
     el_error_set(err, EL_UNAUTHENTICATED,
-                 ETCD_AT "it refuses the client certificate in %s, which %s",
+                 ETCD_AT
+                 "the server rejects the client certificate in %s, which %s",
                  p->host_port, label, validity);
   } else if (X509_check_purpose(own, X509_PURPOSE_SSL_CLIENT, 0) != 1) {
-    el_error_set(err, EL_UNAUTHENTICATED,
-                 ETCD_AT
-                 "it refuses the client certificate in %s, which is not "
-                 "made for a client (extendedKeyUsage lacks clientAuth)",
-                 p->host_port, label);
+    el_error_set(
+        err, EL_UNAUTHENTICATED,
+        ETCD_AT "the server rejects the client certificate in %s, which is not "
+                "made for a client (extendedKeyUsage lacks clientAuth)",
+        p->host_port, label);
   } else {
     el_error_set(err, EL_UNAUTHENTICATED,
-                 ETCD_AT "it refuses the client certificate in %s (%s): is it "
-                         "signed by a CA in etcd's --trusted-ca-file?",
+                 ETCD_AT
+                 "the server rejects the client certificate in %s (%s); "
+                 "use one that a CA in etcd's --trusted-ca-file signed",
                  p->host_port, label, SSL_alert_desc_string_long(hs->alert));
   }
 }
@@ -418,8 +423,8 @@ static void set_cert_rejected(const probe *p, const el_probe_handshake *hs,
 static bool set_not_etcd(const probe *p, el_error *err) {
   el_error_set(err, EL_PROTOCOL,
                ETCD_AT
-               "it speaks TLS, but not HTTP/2, so it is not an etcd client "
-               "port",
+               "the server speaks TLS, but not HTTP/2: the endpoint is not an "
+               "etcd client port",
                p->host_port);
   return true;
 }
@@ -429,8 +434,8 @@ static bool set_nothing_in_common(const probe *p, el_error *err) {
   el_error_set(
       err, EL_PROTOCOL,
       ETCD_AT
-      "it has no TLS version, cipher and curve in common with the client: "
-      "TLS 1.2 or newer with AES-GCM and P-256 is needed",
+      "the server and the client have no TLS version, cipher and curve in "
+      "common: TLS 1.2 or newer with AES-GCM and P-256 is needed",
       p->host_port);
   return true;
 }
@@ -451,7 +456,8 @@ static bool set_alert(const probe *p, const el_probe_handshake *hs,
       break;
     case SSL_AD_UNRECOGNIZED_NAME:
       el_error_set(err, EL_UNAVAILABLE,
-                   ETCD_AT "it has no certificate for %.80s; set server_name",
+                   ETCD_AT
+                   "the server has no certificate for %.80s; set server_name",
                    p->host_port, expected_name(p));
       return true;
     case SSL_AD_BAD_CERTIFICATE:
@@ -527,7 +533,8 @@ static bool probe_tls(const probe *p, el_error *err) {
   if (protocol != EL_PROBE_TLS) {
     el_error_set(err, EL_PROTOCOL,
                  ETCD_AT
-                 "it doesn't speak TLS; write http://%.80s if that is right",
+                 "the server does not speak TLS; to connect without TLS, write "
+                 "http://%.80s",
                  p->host_port, p->host_port);
     return true;
   }
@@ -549,7 +556,8 @@ static bool probe_plain(const probe *p, el_error *err) {
       (protocol != EL_PROBE_TLS && try_tls(p, &hs) != EL_PROBE_TLS)) {
     return false;
   }
-  el_error_set(err, EL_PROTOCOL, ETCD_AT "it wants TLS; write https://%.80s",
+  el_error_set(err, EL_PROTOCOL,
+               ETCD_AT "the server requires TLS; write https://%.80s",
                p->host_port, p->host_port);
   return true;
 }

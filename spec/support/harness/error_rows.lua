@@ -10,7 +10,7 @@ local STATUS = {
   ANY_STATUS = -1,
 }
 
-local NOT_ETCD = "something answers there, but it is not an etcd v3 client port"
+local NOT_ETCD = "the endpoint is not an etcd v3 client port"
 
 -- One row for each rule, in the order of the rules: status, part of the text, code, flags, hint.
 -- Named fields: `says` is an example of the server's text; `status` is the status of this example
@@ -25,7 +25,7 @@ local ROWS = {
   { "UNAVAILABLE", "learner", "unavailable", "DEFINITE | RETRIABLE",
     says = "etcdserver: rpc not supported for learner" },
   { "INVALID_ARGUMENT", "user name is empty", "unauthenticated", "DEFINITE | TOKEN_BAD",
-    "this etcd wants a user and a password", says = "etcdserver: user name is empty" },
+    "etcd requires a user and a password", says = "etcdserver: user name is empty" },
   { "INVALID_ARGUMENT", "authentication failed", "unauthenticated", "DEFINITE",
     "the user or the password is wrong",
     says = "etcdserver: authentication failed, invalid user ID or password" },
@@ -53,9 +53,9 @@ local ROWS = {
     says = "unknown service etcdserverpb.KV" },
   { "UNAVAILABLE", "http1.x server", "protocol", "", NOT_ETCD,
     says = "INTERNAL: Trying to connect an http1.x server",
-    cause = "it speaks HTTP/1, not gRPC" },
+    cause = "the server speaks HTTP/1, not gRPC" },
   { "UNAVAILABLE", "Failed parsing HTTP/2", "protocol", "", NOT_ETCD,
-    says = "UNKNOWN: Failed parsing HTTP/2", cause = "it doesn't speak HTTP/2" },
+    says = "UNKNOWN: Failed parsing HTTP/2", cause = "the server does not speak HTTP/2" },
   { "DATA_LOSS", "corrupt cluster", "unavailable", "DEFINITE",
     "etcd refuses all writes until its CORRUPT alarm is disarmed",
     says = "etcdserver: corrupt cluster" },
