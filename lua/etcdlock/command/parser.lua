@@ -12,27 +12,47 @@ local WIDTH, MARGIN = 79, 21
 
 -- ---- values ----
 
--- Returns a function that reads a number from `low` to `high` for the option or argument `name`.
--- `wanted` describes such a number in messages.
-local function number(name, wanted, low, high, is_whole)
+-- Returns a function that reads a value from `low` to `high` for the option or argument `name` with
+-- parse(text), which returns a number or nil. `wanted` describes such a value in messages.
+local function within(name, parse, wanted, low, high)
   return function(text)
-    local value = to_number(text)
-    if not value or not (value >= low and value <= high) or is_whole and value % 1 ~= 0 then
+    local value = parse(text)
+    if not value or not (value >= low and value <= high) then
       return nil, string.format("%s: '%s', wanted %s", name, text, wanted)
     end
-    return is_whole and math.floor(value) or value
+    return value
   end
+end
+
+-- Returns the whole number that `text` contains; nil if it is none.
+local function to_whole(text)
+  local value = to_number(text)
+  return value and value % 1 == 0 and math.floor(value) or nil
+end
+
+-- Unit of a duration -> its seconds.
+local UNITS = { [""] = 1, s = 1, m = 60, h = 3600, d = 86400 }
+
+-- Returns the seconds of a duration: a number of seconds, or a number with a unit; nil if `text` is
+-- none.
+local function to_seconds(text)
+  local amount, unit = text:match "^(.-)([smhd]?)$"
+  local value = to_number(amount)
+  return value and value * UNITS[unit]
 end
 
 local LONGEST = 1e9 -- seconds
 
-local function seconds(name, low)
-  local wanted = ("%s to %.0f seconds"):format(format_number("%g", low), LONGEST)
-  return number(name, wanted, low, LONGEST)
+-- Returns a function that reads a duration of at least `low` and at most `high` (LONGEST) seconds.
+local function seconds(name, low, high)
+  high = high or LONGEST
+  local wanted = ("%s to %.0f seconds, in a form like 90, 90s, 15m, 1h or 1d")
+    :format(format_number("%g", low), high)
+  return within(name, to_seconds, wanted, low, high)
 end
 
 local function whole(name, high)
-  return number(name, ("a whole number from 1 to %.0f"):format(high), 1, high, true)
+  return within(name, to_whole, ("a whole number from 1 to %.0f"):format(high), 1, high)
 end
 
 -- ---- options ----
@@ -81,7 +101,7 @@ local function add_hold(command)
     :description "seconds to wait; 0: try once (default: no limit)"
   command:option "--ttl"
     :argname "S"
-    :convert(number("--ttl", "2 to 300 seconds", 2, 300))
+    :convert(seconds("--ttl", 2, 300))
     :description "TTL of the lease in seconds, 2 to 300 (default: 10)"
   command:option "--max-hold"
     :argname "S"
@@ -94,13 +114,13 @@ local function add_hold(command)
     :description "seconds from TERM to KILL"
   command:option "--lock-delay"
     :argname "S"
-    :convert(number("--lock-delay", "0 to 300 seconds", 0, 300))
+    :convert(seconds("--lock-delay", 0, 300))
     :description "seconds for which a lost lock stays taken, 0 to 300 (default: --grace)"
   command:option "-E"
     :argname "N"
     :target "timeout_status"
     :default(tostring(EXIT.TIMEOUT))
-    :convert(number("-E", "an exit status, 0 to 255", 0, 255, true))
+    :convert(within("-E", to_whole, "an exit status, 0 to 255", 0, 255))
     :description "exit status if --timeout ends the wait"
 end
 
@@ -108,6 +128,7 @@ end
 
 local NO_TIMEOUT = "Without --timeout, the wait ends after 5 s if etcd has never answered.\n"
 local EPILOG = "The options for etcd (etcdlock --help) are valid here, too."
+local DURATIONS = "S is a number of seconds, or has a unit: 90, 90s, 15m, 1h, 1d."
 
 local function add_run(parser)
   local command = parser:command "run"
@@ -115,7 +136,7 @@ local function add_run(parser)
     :description("Waits for the lock NAME, runs CMD while it is held, and exits with CMD's status."
       .. " If the lock is lost, CMD gets TERM, and KILL after --grace.\n\n"
       .. "Example:\n   etcdlock run nightly --timeout 0 -- sh -c 'echo one machine only'")
-    :epilog(NO_TIMEOUT .. EPILOG)
+    :epilog(DURATIONS .. "\n" .. NO_TIMEOUT .. EPILOG)
     :usage "Usage: etcdlock run NAME [OPTION...] -- CMD [ARG...]"
   command:argument "NAME":target "name":description "name of the lock"
   command:mutex(
@@ -124,7 +145,11 @@ local function add_run(parser)
     command:option "--permits"
       :argname "N"
       :convert(whole("--permits", 1000))
-      :description "take one of N permits, 1 to 1000, of a semaphore")
+      :description "take one of N permits, 1 to 1000, of a semaphore",
+    command:option "--once-per"
+      :argname "S"
+      :convert(seconds("--once-per", 1))
+      :description "run CMD unless it has succeeded in this period of S")
   command:option "--value"
     :argname "TEXT"
     :description "text for 'etcdlock ls' (default: none)"
@@ -140,7 +165,7 @@ local function add_ls(parser)
     :summary "list locks with holders and waiters"
     :description("Lists the locks whose names begin with PREFIX, with their holders and waiters in"
       .. " the order of the queue.\n\nExample:\n   etcdlock ls stock/ --watch")
-    :epilog(EPILOG)
+    :epilog(DURATIONS .. "\n" .. EPILOG)
   command:argument "PREFIX":target "below":args "?"
     :description "beginning of the names (default: empty)"
   command:flag "-w --watch":description "repeat the list until Ctrl-C"
@@ -173,7 +198,7 @@ local function add_elect(parser)
       .. " after each change; if there is no leader any more, 'nobody leads' and an empty line."
       .. " A leader or a value that is soon replaced may be skipped.\n\n"
       .. "Example:\n   etcdlock elect scheduler 10.0.0.1:80 -- sleep 60")
-    :epilog(NO_TIMEOUT .. EPILOG)
+    :epilog(DURATIONS .. "\n" .. NO_TIMEOUT .. EPILOG)
     :usage("Usage: etcdlock elect NAME VALUE [OPTION...] -- CMD [ARG...]\n"
       .. "       etcdlock elect --listen [--json] NAME")
   command:argument "NAME":target "name":description "name of the election"
@@ -270,7 +295,7 @@ end
 
 -- Options whose value may begin with "-", and the text that joins option and value to one word.
 local JOINED = { ["-E"] = "" }
-for name in ("timeout ttl max-hold grace lock-delay at-least permits interval value")
+for name in ("timeout ttl max-hold grace lock-delay at-least once-per permits interval value")
   :gmatch "%S+" do
   JOINED["--" .. name] = "="
 end

@@ -5,6 +5,7 @@ local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local core = require "etcdlock.core"
 local lock_options = require "etcdlock.lock_options"
+local once = require "etcdlock.command.once"
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
 local signals = require "etcdlock.command.signals"
@@ -19,6 +20,8 @@ local M = {}
 --   _args           the parser's table
 --   _client         the client
 --   _take           function(client) that takes the lock
+--   _started_at     when this process was started (os.time), for --once-per
+--   _is_waiting     true until the lock is granted, and the run confirmed
 --   _handling       of signals.handle
 --   _lock           the lock; nil: not acquired yet
 --   _granted_at     when it was granted (core.now)
@@ -65,7 +68,7 @@ local function on_signal(self, name)
     end
   elseif self._stop_keeping and signals.ENDS_WAIT[name] then
     self._stop_keeping()
-  elseif signals.ENDS_WAIT[name] and not self._is_done then
+  elseif signals.ENDS_WAIT[name] and self._is_waiting then
     self._signal_status = self._signal_status or EXIT.SIGNAL + signals.number_of(name)
     self._client:close() -- ends the wait, and removes the entry from the queue
   end
@@ -138,7 +141,24 @@ local function handle_pending_signals()
   coroutine.yield()
 end
 
--- Waits for the lock, and confirms with etcd that it is held.
+-- Confirms with etcd that `lock` is held, and that the run is due.
+-- @return revision; or nil, message, code
+local function confirm(self, lock)
+  local is_held, left, revision = lock:check()
+  self._granted_at = core.now()
+  if not is_held then
+    return nil, left, revision -- message, code
+  end
+  if self._args.once_per then
+    local is_due, message, code = once.check(lock, self._started_at, self._args.once_per)
+    if not is_due then
+      return nil, message, code
+    end
+  end
+  return revision
+end
+
+-- Waits for the lock, and confirms it.
 -- @return lock, revision; or nil, exit status
 local function acquire(self)
   local stop_announcing = uv.guess_handle(2) == "tty" and announce_wait(self)
@@ -146,19 +166,20 @@ local function acquire(self)
   if stop_announcing then
     stop_announcing()
   end
-  local is_held, left, revision
+  local revision
   if lock then
-    is_held, left, revision = lock:check()
-    self._granted_at = core.now()
+    revision, message, code = confirm(self, lock)
     handle_pending_signals() -- signals from the time of the wait are not for the child
   end
+  self._is_waiting = false
   if self._signal_status then
     return nil, self._signal_status
-  elseif not lock then
-    return nil, fail(self, message, code)
-  elseif not is_held then
-    lock:unlock()
-    return nil, fail(self, left, revision)
+  elseif not revision then
+    local status = fail(self, message, code)
+    if lock then
+      lock:unlock()
+    end
+    return nil, status
   end
   return lock, revision
 end
@@ -235,6 +256,24 @@ local function run_child(self, revision)
   return coroutine.yield()
 end
 
+-- Records the run that has ended with `status`, if --once-per wants that: a run of another status
+-- may be repeated. Returns the exit status.
+local function record(self, status)
+  if not self._args.once_per or status ~= EXIT.OK or self._is_terminated then
+    return status
+  end
+  local is_recorded, message, code
+  repeat -- until the hold deadline at the latest; then the code is "lost"
+    is_recorded, message, code = once.record(self._lock, self._started_at)
+  until code ~= "unavailable"
+  if is_recorded then
+    return status
+  end
+  report.print_message("lock %s: the run is not recorded, so that another machine may repeat it%s",
+    quote(self._args.name), code == "lost" and "" or ": " .. message)
+  return report.status_of(code)
+end
+
 -- Keeps the lock until --at-least is over, the lock is lost, or a signal ends that. Returns true if
 -- the lock was still held when the child had ended.
 local function keep(self)
@@ -285,6 +324,7 @@ local function run(self)
     return revision
   end
   local status, failed = run_child(self, revision)
+  status = status and record(self, status)
   local was_held = status and keep(self)
   self._is_done = true
   return release(self, status or failed, was_held)
@@ -297,6 +337,7 @@ function M.run_with(args, take)
     return args.refuse("the command to run is missing; give it after --, as in '-- bash' (a shell"
       .. " that has the lock) or '-- sleep infinity' (to keep the lock until Ctrl-C)")
   end
+  local started_at = os.time()
   choose_lock_delay(args)
   local path, message, status = Child.find_program(args.command[1])
   if not path then
@@ -308,7 +349,9 @@ function M.run_with(args, take)
   if not client then
     return status
   end
-  local self = setmetatable({ _args = args, _client = client, _take = take }, Run)
+  local self = setmetatable({
+    _args = args, _client = client, _take = take, _started_at = started_at, _is_waiting = true,
+  }, Run)
   self._handling = signals.handle(HANDLED, function(name)
     on_signal(self, name)
   end)

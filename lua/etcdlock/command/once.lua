@@ -1,0 +1,89 @@
+--- etcdlock run --once-per: one successful run in each period, on all machines together. The start
+-- of the last successful run is recorded in etcd, in a key that is read and written under the lock.
+local core = require "etcdlock.core"
+local json = require "etcdlock.json"
+local quote = require("etcdlock.text").quote
+
+local M = {}
+
+-- The end of the record's key. The key stands beside the lock's queue and not below it: a key below
+-- the name would keep etcdctl and Go's client waiting.
+local SUFFIX = ".last-run"
+
+local HOUR = 3600
+
+local function get_key(lock)
+  return lock:key():match "^(.*)/%x+$" .. SUFFIX
+end
+
+-- ---- periods ----
+
+-- Returns the seconds by which local time is ahead of UTC at `time` (Unix seconds).
+local function get_utc_offset(time)
+  local sign, hours, minutes = os.date("%z", time):match "^([+-])(%d%d)(%d%d)$"
+  local offset = sign and hours * HOUR + minutes * 60 or 0
+  return sign == "-" and -offset or offset
+end
+
+-- Returns the number of the period of `length` seconds that contains `time` (Unix seconds). Long
+-- periods follow local time, as cron does: the days on which summer time begins and ends have 23
+-- and 25 hours. Short ones must not: then two hours show the same time, and are two periods.
+local function get_period(time, length)
+  return math.floor((time + (length > HOUR and get_utc_offset(time) or 0)) / length)
+end
+
+-- ---- the record ----
+
+-- Unix seconds up to which os.date works everywhere.
+local TIME_MAX = 2 ^ 40
+
+-- Returns the record: { started (Unix seconds), host, pid }; nil if `text` is none.
+local function decode(text)
+  local record = json.decode(text)
+  local started = type(record) == "table" and record.started
+  if type(started) == "number" and started >= 0 and started <= TIME_MAX and started % 1 == 0
+    and type(record.host) == "string" and type(record.pid) == "number" then
+    return record
+  end
+end
+
+local function describe(record)
+  return ("pid %.0f on %s at %s"):format(record.pid, record.host,
+    os.date("%Y-%m-%d %H:%M:%S", record.started))
+end
+
+--- Checks that a run that has started at `started` (Unix seconds) is due: that no successful run of
+-- the same period of `length` seconds, or of a later one, is recorded.
+-- @return true; or nil, message, code: "locked" if such a run is recorded
+function M.check(lock, started, length)
+  local key = get_key(lock)
+  local text, message, code = lock:get(key)
+  if text == nil then
+    return nil, message, code
+  elseif text == false then
+    return true
+  end
+  local record = decode(text)
+  if not record then
+    return nil, ("lock %s: the key %s is not a record of --once-per; choose another NAME, or delete"
+      .. " the key"):format(quote(lock:name()), quote(key))
+  end
+  local ahead = get_period(record.started, length) - get_period(started, length)
+  if ahead < 0 then
+    return true
+  elseif ahead <= 1 then
+    return nil, ("lock %s: nothing to do in this period (--once-per): run by %s")
+      :format(quote(lock:name()), describe(record)), "locked"
+  end
+  return nil, ("lock %s: run by %s, more than one period ahead of this machine's clock; correct the"
+    .. " clocks, or delete the key %s"):format(quote(lock:name()), describe(record), quote(key))
+end
+
+--- Records the run that has started at `started` (Unix seconds), if the lock is held.
+-- @return true; or nil, message, code
+function M.record(lock, started)
+  return lock:put(get_key(lock),
+    json.encode { started = started, host = core.host(), pid = core.pid() })
+end
+
+return M

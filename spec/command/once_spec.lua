@@ -1,0 +1,167 @@
+-- Tests etcdlock run --once-per, which runs a command once in each period, and its record in etcd.
+
+local cjson = require "cjson"
+local clients = require "spec.support.harness.clients"
+local command = require "spec.support.programs.command"
+local core = require "etcdlock.core"
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+
+local prefix, etcd = suite.prefix(), suite.etcd()
+local connect = clients.connector { endpoints = etcd:endpoints(), prefix = prefix, ttl = 10 }
+local NAME = prefix .. "a"
+local RECORD = NAME .. ".last-run"
+local HOUR, DAY = 3600, 86400
+-- A period that no test outlasts, and that no test starts at the end of.
+local LONG = "--once-per=10000d"
+
+after_each(function()
+  proc.destroy_children()
+  clients.close_all()
+  etcd:del(RECORD)
+end)
+
+local function words_of(options, script)
+  local words = { "run", NAME }
+  for _, option in ipairs(options) do words[#words + 1] = option end
+  for _, word in ipairs { "--", "sh", "-c", script } do words[#words + 1] = word end
+  return words
+end
+
+local function run(options, script, env)
+  return command.run(words_of(options, script), env)
+end
+
+local function start(options, script) return command.start(words_of(options, script)) end
+
+-- Records a run |seconds| before now.
+local function record_run(seconds)
+  etcd:put(RECORD, cjson.encode { started = os.time() - seconds, host = "web-9", pid = 4711 })
+end
+
+-- Returns the variables with which the local time is between |hour| o'clock and one hour later.
+local function at_local_hour(hour)
+  local behind = (tonumber(os.date "!%H") - hour) % 24
+  return { TZ = ("LOCAL%d"):format(behind > 12 and behind - 24 or behind) }
+end
+
+describe("etcdlock run --once-per", function()
+  it("runs the command once in the period, and then exits with 75 and names the run", function()
+    local before = os.time()
+    local out, status, err = run({ LONG }, "echo ran")
+    assert.same({ "ran\n", 0, "" }, { out, status, err })
+    local record = cjson.decode((etcd:get(RECORD)))
+    assert.equal(core.host(), record.host)
+    assert.is_true(record.started >= before and record.started <= os.time())
+    out, status, err = run({ LONG }, "echo ran")
+    assert.same({ "", 75 }, { out, status })
+    assert.matches('^etcdlock: lock ".*a": nothing to do in this period %(%-%-once%-per%): run by '
+      .. "pid %d+ on .* at %d+%-%d%d%-%d%d %d%d:%d%d:%d%d\n$", err)
+    assert.equal(9, (select(2, run({ LONG, "-E", "9" }, "echo ran"))))
+    assert.same({}, etcd:keys(NAME .. "/"))
+  end)
+
+  it("runs the command again after a run that has failed", function()
+    assert.equal(3, (select(2, run({ LONG }, "exit 3"))))
+    assert.is_nil((etcd:get(RECORD)))
+    assert.equal(128 + 9, (select(2, run({ LONG }, "kill -9 $$"))))
+    assert.equal(0, (select(2, run({ LONG }, "exit 0"))))
+    assert.equal(75, (select(2, run({ LONG }, "exit 0"))))
+  end)
+
+  it("runs the command on one of several machines that start it at once", function()
+    local jobs, ran = {}, 0
+    for i = 1, 4 do jobs[i] = start({ LONG }, "echo ran; sleep 0.2") end
+    for _, job in ipairs(jobs) do
+      local status = job:wait()
+      assert.is_true(status == 0 or status == 75)
+      if job.out.text == "ran\n" then ran = ran + 1 end
+    end
+    assert.equal(1, ran)
+  end)
+
+  it("runs the command of the next waiter if that of the holder fails", function()
+    local first = start({ LONG }, "echo first; read line; exit 3")
+    first:expect "^first"
+    local second = start({ LONG }, "echo second")
+    etcd:await_keys(NAME .. "/", 2)
+    first:send "go"
+    assert.equal(3, (first:wait()))
+    second:expect "^second"
+    assert.equal(0, (second:wait()))
+  end)
+
+  it("runs the command in the next period, and records it", function()
+    record_run(DAY)
+    assert.equal(0, (select(2, run({ "--once-per=1d" }, "exit 0"))))
+    assert.is_true(cjson.decode((etcd:get(RECORD))).started > os.time() - HOUR)
+    record_run(HOUR)
+    assert.equal(0, (select(2, run({ "--once-per=1h" }, "exit 0"))))
+    record_run(30)
+    assert.equal(0, (select(2, run({ "--once-per=30" }, "exit 0"))))
+  end)
+
+  it("counts days in local time", function()
+    record_run(2 * HOUR)
+    assert.equal(75, (select(2, run({ "--once-per=1d" }, "exit 0", at_local_hour(12)))))
+    assert.equal(0, (select(2, run({ "--once-per=1d" }, "exit 0", at_local_hour(0)))))
+  end)
+
+  it("leaves the record of a machine whose clock is one period ahead as it is", function()
+    record_run(-DAY)
+    local text = etcd:get(RECORD)
+    local out, status = run({ "--once-per=1d" }, "echo ran")
+    assert.same({ "", 75 }, { out, status })
+    assert.equal(text, (etcd:get(RECORD)))
+  end)
+
+  it("exits with 1 and names the key if the record is more than one period ahead", function()
+    record_run(-2 * DAY)
+    local out, status, err = run({ "--once-per=1d", "-E", "0" }, "echo ran")
+    assert.same({ "", 1 }, { out, status })
+    assert.matches('run by pid 4711 on web%-9 at .*, more than one period ahead of this machine\'s '
+      .. 'clock; correct the clocks, or delete the key ".*a.last%-run"\n$', err)
+  end)
+
+  it("exits with 1 and names the key if that is no record", function()
+    for _, text in ipairs { "", "x", "{}", '{"started":1e999,"host":"a","pid":1}',
+      '{"started":-1,"host":"a","pid":1}', '{"started":"1","host":"a","pid":1}' } do
+      etcd:put(RECORD, text)
+      local out, status, err = run({ LONG }, "echo ran")
+      assert.same({ "", 1 }, { out, status })
+      assert.matches('the key ".*a.last%-run" is not a record of %-%-once%-per', err)
+    end
+  end)
+
+  it("does not record a run that was not under the lock until its end", function()
+    local job = start({ LONG }, "trap '' TERM; echo ready; read line; exit 0")
+    job:expect "^ready"
+    local client = connect()
+    assert(client:break_lock("a", client:queue "a"[1].token))
+    job:send "go"
+    assert.equal(70, (job:wait()))
+    assert.is_nil((etcd:get(RECORD)))
+  end)
+
+  it("reports a run that cannot be recorded, and exits with 70", function()
+    local job = start({ LONG, "--ttl=3" }, "echo ready; read line; exit 0")
+    job:expect "^ready"
+    etcd:pause()
+    finally(function() etcd:resume() end)
+    job:send "go"
+    assert.equal(70, (job:wait(20)))
+    assert.matches('lock ".*a": the run is not recorded, so that another machine may repeat it\n',
+      job:errors())
+    etcd:resume()
+    etcd:revoke_all()
+    etcd:await_keys(NAME .. "/", 0)
+  end)
+
+  it("is refused together with --shared and --permits, which exclude nobody", function()
+    for _, option in ipairs { "--shared", "--permits=2" } do
+      local _, status, err = run({ LONG, option }, "exit 0")
+      assert.equal(64, status)
+      assert.matches("can not be used together", err)
+    end
+  end)
+end)
