@@ -184,7 +184,7 @@ describe("every option of the command", function()
   it("is listed by --help", function()
     assert.is_true(#all[""] >= 11)
     assert.same({ "--shared", "--permits", "--once-per", "--value", "--at-least", "--timeout",
-      "--ttl", "--max-hold", "--grace", "--lock-delay", "-E" }, all.run)
+      "--ttl", "--max-hold", "--grace", "--lock-delay", "-E", "-q", "--quiet" }, all.run)
     assert.same({ "-w", "--watch", "--interval", "--json" }, all.ls)
   end)
 

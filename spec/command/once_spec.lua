@@ -58,6 +58,10 @@ describe("etcdlock run --once-per", function()
     assert.matches('^etcdlock: lock ".*a": nothing to do in this period %(%-%-once%-per%): run by '
       .. "pid %d+ on .* at %d+%-%d%d%-%d%d %d%d:%d%d:%d%d\n$", err)
     assert.equal(9, (select(2, run({ LONG, "-E", "9" }, "echo ran"))))
+    for _, option in ipairs { "-E0", "--quiet" } do
+      out, _, err = run({ LONG, option }, "echo ran")
+      assert.same({ "", "" }, { out, err })
+    end
     assert.same({}, etcd:keys(NAME .. "/"))
   end)
 

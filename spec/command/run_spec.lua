@@ -140,6 +140,33 @@ describe("etcdlock run", function()
     etcd:await_keys(NAME .. "/", 1)
   end)
 
+  it("prints nothing if the lock is not free, with -E 0 or --quiet", function()
+    local client = connect()
+    clients.keep(assert(client:lock "a"))
+    local function assert_silent(status, ...)
+      local out, actual, err = run(NAME, "--timeout=0", ...)
+      assert.same({ "", status, "" }, { out, actual, err })
+    end
+    assert_silent(0, "-E", "0", sh "echo ran")
+    assert_silent(0, "-E0", sh "echo ran")
+    assert_silent(75, "--quiet", sh "echo ran")
+    assert_silent(9, "-q", "-E", "9", sh "echo ran")
+  end)
+
+  it("prints errors, and those of the command, with --quiet", function()
+    local _, status, err = run("--endpoints", "127.0.0.1:1", NAME, "-q", "-E", "0", "--timeout",
+      "0.5", { "true" })
+    assert.equal(69, status)
+    assert.matches("^etcdlock: .*refused\n$", err)
+    assert.equal("theirs\n", (select(3, run(NAME, "-q", sh "echo theirs >&2"))))
+    local job = start(NAME, "-q", sh "echo held; read line; sleep 60")
+    job:expect "^held"
+    local client = connect()
+    assert(client:break_lock("a", client:queue "a"[1].token))
+    assert.equal(70, (job:wait()))
+    assert.matches("was lost", job:errors(), 1, true)
+  end)
+
   it("exits with 69 and names the endpoint if etcd is unreachable", function()
     local out, status, err = run("--endpoints", "127.0.0.1:1", NAME, "--timeout", "0.5",
       sh "echo ran")
@@ -182,16 +209,21 @@ describe("etcdlock run", function()
 
   it("reports when the lock is free at the latest if etcd confirms no release", function()
     local job = start(NAME, "--ttl=10", sh "echo held; read line; exit 5")
+    local quiet = start(NAME .. "b", "--ttl=10", "-q", sh "echo held; read line; exit 5")
     job:expect "^held"
+    quiet:expect "^held"
     etcd:pause()
     finally(function() etcd:resume() end)
     job:send "go"
+    quiet:send "go"
     assert.equal(5, (job:wait()))
     assert.equal('etcdlock: lock "' .. NAME .. '": etcd has not confirmed the release; the lock is'
       .. " free after its TTL and lock delay at the latest\n", job:errors())
+    assert.same({ 5, 0 }, { quiet:wait() })
+    assert.equal("", quiet:errors())
     etcd:resume()
     etcd:revoke_all()
-    etcd:await_keys(NAME .. "/", 0)
+    etcd:await_keys(NAME, 0)
   end)
 
   it("puts --prefix before the name of the lock", function()

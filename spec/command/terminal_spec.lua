@@ -93,6 +93,20 @@ describe("etcdlock run at a terminal", function()
     etcd:await_keys(NAME .. "/", 1)
   end)
 
+  it("prints nothing while it waits with --quiet", function()
+    local client = clients.connector { endpoints = etcd:endpoints(), prefix = prefix } ()
+    local lock = assert(client:lock "a")
+    local quiet = at_terminal "exec $COMMAND run $NAME --quiet -- true"
+    local other = at_terminal "exec $COMMAND run $NAME -- true"
+    etcd:await_keys(NAME .. "/", 3)
+    other:expect("queued since") -- both have waited for 1 s
+    wait.sleep(0.5)
+    assert(lock:unlock())
+    assert.equal(0, (quiet:wait()))
+    assert.equal("", quiet.out.text)
+    assert.equal(0, (other:wait()))
+  end)
+
   -- Takes the same name as |lock|, a hold of this process, with a run of |options| (a list). Checks
   -- that a run with |wanted| (a string of options) prints the pid of that run while it waits.
   local function assert_in_the_way(lock, options, wanted)

@@ -121,7 +121,9 @@ local function add_hold(command)
     :target "timeout_status"
     :default(tostring(EXIT.TIMEOUT))
     :convert(within("-E", to_whole, "an exit status, 0 to 255", 0, 255))
-    :description "exit status if --timeout ends the wait"
+    :description "exit status if CMD need not run; 0: no message then"
+  command:flag "-q --quiet"
+    :description "print nothing but errors"
 end
 
 -- ---- subcommands ----

@@ -81,10 +81,15 @@ end
 
 -- ---- the lock ----
 
--- Prints the message of a failed call that takes the lock. Returns the exit status.
+-- Prints why there is no lock: `message` and `code` of a failed call. That the lock is not free, or
+-- that there is nothing to do, is no error with --quiet or -E 0. Returns the exit status.
 local function fail(self, message, code)
-  local status = settings.fail(message, code)
-  return status == EXIT.TIMEOUT and self._args.timeout_status or status
+  local status = report.status_of(code)
+  local is_error = status ~= EXIT.TIMEOUT
+  if is_error or not (self._args.quiet or self._args.timeout_status == EXIT.OK) then
+    settings.fail(message, code)
+  end
+  return is_error and status or self._args.timeout_status
 end
 
 -- Milliseconds of a wait after which the message about the holder is printed.
@@ -161,7 +166,8 @@ end
 -- Waits for the lock, and confirms it.
 -- @return lock, revision; or nil, exit status
 local function acquire(self)
-  local stop_announcing = uv.guess_handle(2) == "tty" and announce_wait(self)
+  local stop_announcing = not self._args.quiet and uv.guess_handle(2) == "tty"
+    and announce_wait(self)
   local lock, message, code = self._take(self._client)
   if stop_announcing then
     stop_announcing()
@@ -297,8 +303,10 @@ end
 local function release(self, status, was_held)
   local released, message, code = self._lock:unlock()
   if code == "unavailable" then
-    report.print_message("lock %s: etcd has not confirmed the release; the lock is free after its"
-      .. " TTL and lock delay at the latest", quote(self._args.name))
+    if not self._args.quiet then -- no error: the lock will be free
+      report.print_message("lock %s: etcd has not confirmed the release; the lock is free after its"
+        .. " TTL and lock delay at the latest", quote(self._args.name))
+    end
   elseif not released and not self._is_terminated then
     report.print_message("%s", message)
   end
