@@ -73,8 +73,6 @@ describe("the etcdlock command", function()
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
       { { "run", "a" }, "the command to run is missing; give it after --", "etcdlock run --help" },
       { { "run", "a", "--" }, "'-- sleep infinity' (to keep the lock", "etcdlock run --help" },
-      { { "run", "a", "true" }, "too many arguments: give the command to run after --",
-        "etcdlock run --help" },
       { { "run", "a", "--timeout", "-1", "--", "true" }, "--timeout: '-1', wanted 0 to",
         "etcdlock run --help" },
       { { "run", "a", "-E", "-1", "--", "true" }, "-E: '-1', wanted an exit status",
@@ -92,9 +90,16 @@ describe("the etcdlock command", function()
       { { "break", "a", "0" }, "TOKEN: '0', wanted a whole number from 1 to 9007199254740992\n",
         "etcdlock break --help" },
       { { "run", "--", "true" }, "missing argument 'NAME'", "etcdlock run --help" },
-      { { "run", "a", "b", "--", "true" }, "too many arguments before --\n",
-        "etcdlock run --help" },
       { { "run", "a", "--tll=1", "--", "true" }, "unknown option '--tll'", "etcdlock run --help" },
+      { { "run", "a", "--tll", "1", "true" }, "unknown option '--tll'", "etcdlock run --help" },
+      { { "run", "a", "--ttl", "--", "true" }, "'--ttl' requires an argument",
+        "etcdlock run --help" },
+      { { "run", "a", "--ttl" }, "'--ttl' requires an argument", "etcdlock run --help" },
+      { { "run", "a", "--timeout", "5x", "true" }, "--timeout: '5x', wanted 0 to 1000000000 seconds,"
+        .. " in a form like 90, 90s, 15m, 1h or 1d\n", "etcdlock run --help" },
+      { { "run", "a", "--ttl", "6m", "true" }, "--ttl: '6m', wanted 2 to 300 seconds",
+        "etcdlock run --help" },
+      { { "run", "a", "--timeout", "s", "true" }, "--timeout: 's', wanted", "etcdlock run --help" },
       { { "run", "a", "--ttl=x", "--", "true" }, "--ttl: 'x', wanted 2 to 300 seconds",
         "etcdlock run --help" },
       { { "run", "a", "--shared", "--permits=2", "--", "true" }, "can not be used together",
@@ -220,6 +225,20 @@ describe("the bash completion", function()
   it("completes the words after -- as the command to run", function()
     assert.is_true(completions "etcdlock run a -- tru"["true"])
     assert.is_nil(completions "etcdlock run a -- --t"["--ttl"])
+  end)
+
+  it("completes the command after NAME and options, or NAME and VALUE, without --", function()
+    for _, line in ipairs { "etcdlock run a tru", "etcdlock --prefix x run --shared a --ttl 5 tru",
+      "etcdlock run a --ttl = 5 tru", "etcdlock run a : b tru", "etcdlock elect a b tru",
+      "etcdlock run --insecure-transport false a -E 0 -q tru" } do
+      assert.is_true(completions(line)["true"], line)
+    end
+    for _, line in ipairs { "etcdlock run tru", "etcdlock elect a tru", "etcdlock run a --ttl tru",
+      "etcdlock ls a tru" } do
+      assert.is_nil(completions(line)["true"], line)
+    end
+    assert.is_nil(completions "etcdlock run a true --t"["--ttl"])
+    assert.is_true(completions "etcdlock run a --t"["--ttl"])
   end)
 end)
 

@@ -71,6 +71,31 @@ describe("etcdlock run", function()
       "a b", "--ttl", "--" })))
   end)
 
+  it("begins the command with the first word after NAME that is no option, without --", function()
+    for _, case in ipairs {
+      { { NAME, "printf", "%s|", "a", "--ttl", "--", "-E" }, "a|--ttl|--|-E|" },
+      { { "--ttl", "5", NAME, "--value=x", "--value", "y", "echo", "-q" }, "-q\n" },
+      { { "-qE", "9", NAME, "-E9", "--timeout", "5s", "-q", "echo", "9" }, "9\n" },
+      { { "--value", "-5", NAME, "--shared", "--insecure-transport", "echo", "a" }, "a\n" },
+      { { NAME, "echo", "--", "a" }, "-- a\n" },
+    } do
+      local out, status, err = run((table.unpack or unpack)(case[1]))
+      assert.same({ case[2], 0, "" }, { out, status, err })
+    end
+    local out = command.run { "--prefix", prefix, "run", "a", "sh", "-c", "echo $ETCD_LOCK_KEY" }
+    assert.equal(NAME, out:match "^(.*)/%x+\n$")
+  end)
+
+  it("takes durations with a unit", function()
+    for _, value in ipairs { "5", "5s", "0.1m", "0.01h", "0.001d", ".5s" } do
+      assert.equal(0, (select(2, run(NAME, "--timeout", value, "--grace=1s", "true"))), value)
+    end
+    local client = connect()
+    clients.keep(assert(client:lock "a"))
+    assert.matches("was not free within 0.6 s", (select(3, run(NAME, "--timeout=0.01m", "true"))), 1,
+      true)
+  end)
+
   it("gives the command /dev/null for each standard stream that is closed", function()
     local words, env = command.words()
     local file = temporary.directory() .. "/streams"

@@ -137,9 +137,9 @@ local function add_run(parser)
     :summary "run a command while a lock is held"
     :description("Waits for the lock NAME, runs CMD while it is held, and exits with CMD's status."
       .. " If the lock is lost, CMD gets TERM, and KILL after --grace.\n\n"
-      .. "Example:\n   etcdlock run nightly --timeout 0 -- sh -c 'echo one machine only'")
+      .. "Example:\n   etcdlock run nightly --timeout 0 sh -c 'echo one machine only'")
     :epilog(DURATIONS .. "\n" .. NO_TIMEOUT .. EPILOG)
-    :usage "Usage: etcdlock run NAME [OPTION...] -- CMD [ARG...]"
+    :usage "Usage: etcdlock run NAME [OPTION...] [--] CMD [ARG...]"
   command:argument "NAME":target "name":description "name of the lock"
   command:mutex(
     command:flag "--shared"
@@ -199,9 +199,9 @@ local function add_elect(parser)
       .. "With --listen it prints the key and the value of the leader, one line each, now and"
       .. " after each change; if there is no leader any more, 'nobody leads' and an empty line."
       .. " A leader or a value that is soon replaced may be skipped.\n\n"
-      .. "Example:\n   etcdlock elect scheduler 10.0.0.1:80 -- sleep 60")
+      .. "Example:\n   etcdlock elect scheduler 10.0.0.1:80 sleep 60")
     :epilog(DURATIONS .. "\n" .. NO_TIMEOUT .. EPILOG)
-    :usage("Usage: etcdlock elect NAME VALUE [OPTION...] -- CMD [ARG...]\n"
+    :usage("Usage: etcdlock elect NAME VALUE [OPTION...] [--] CMD [ARG...]\n"
       .. "       etcdlock elect --listen [--json] NAME")
   command:argument "NAME":target "name":description "name of the election"
   command:argument "VALUE":target "value":args "?"
@@ -232,8 +232,8 @@ local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_doctor, add_com
 
 -- ---- the parser ----
 
--- Subcommands that run the command after "--": a set.
-local RUNS = { run = true, elect = true }
+-- Subcommand that runs a command -> the number of its own arguments before the command.
+local RUNS = { run = 1, elect = 2 }
 
 -- Prints `message`, and the help to read for `subcommand` (nil: the whole command), and exits.
 local function refuse(subcommand, message)
@@ -243,22 +243,18 @@ local function refuse(subcommand, message)
   os.exit(EXIT.USAGE)
 end
 
--- Returns a parser of argparse. `has_command`: the command line has a "--".
-local function new(has_command)
+-- Returns a parser of argparse.
+local function new()
   local parser = require "argparse" "etcdlock"
     :description("Distributed locks in etcd, for a shell.\n\n"
-      .. "Example:\n   etcdlock run stock/1001 -- echo 'one at a time'")
+      .. "Example:\n   etcdlock run stock/1001 echo 'one at a time'")
     :epilog "'etcdlock SUBCOMMAND --help' lists its options. The manual: man etcdlock."
     :help_max_width(WIDTH)
     :usage_max_width(WIDTH)
     :help_description_margin(MARGIN)
     :command_target "subcommand"
   parser.error = function(of, message)
-    local subcommand = of ~= parser and of._name or nil
-    if RUNS[subcommand] and message == "too many arguments" then
-      message = message .. (has_command and " before --" or ": give the command to run after --")
-    end
-    refuse(subcommand, message)
+    refuse(of ~= parser and of._name or nil, message)
   end
   parser:flag "--version"
     :description "print the version, and exit"
@@ -272,6 +268,8 @@ local function new(has_command)
   add_connection(parser)
   return parser
 end
+
+-- ---- the words ----
 
 -- Options of etcdctl that the command refuses, and the remedy.
 local SKIP_TLS_VERIFY = "--insecure-skip-tls-verify"
@@ -295,35 +293,80 @@ local function normalize_flag(word, next_word)
   return ("%s=%s"):format(INSECURE_TRANSPORT, tostring(BOOLEANS[value]))
 end
 
--- Options whose value may begin with "-", and the text that joins option and value to one word.
-local JOINED = { ["-E"] = "" }
-for name in ("timeout ttl max-hold grace lock-delay at-least once-per permits interval value")
-  :gmatch "%S+" do
-  JOINED["--" .. name] = "="
+-- Returns the options of `parser` and its subcommands that take a value: a set.
+local function list_value_options(parser)
+  local found = {}
+  local function add(part)
+    for _, option in ipairs(part._options) do
+      for _, alias in ipairs(option._aliases) do
+        found[alias] = option._maxargs > 0 or nil
+      end
+    end
+  end
+  add(parser)
+  for _, command in ipairs(parser._commands) do
+    add(command)
+  end
+  return found
 end
 
---- Parses the words of the command line. Exits with a message if they are wrong.
--- @return argparse's table, in which `command` is the list of the words after "--" (nil: there is
---   no "--"), and refuse(message) prints a usage error and exits
-function M.parse(words)
+-- Returns the text that joins the option `word` and its value to one word, if the value is the next
+-- word; else nil. `takes_value`: the result of list_value_options.
+local function find_joint(word, takes_value)
+  if word:find "^%-%-" then
+    return takes_value[word] and "="
+  end
+  for i = 2, #word do -- short options may share a word; in "-qE9", 9 is the value of -E
+    if takes_value["-" .. word:sub(i, i)] then
+      return i == #word and "" or nil
+    end
+  end
+end
+
+-- Splits `words` into the words of argparse and the command to run: a list; nil: there is none. The
+-- command begins after "--", or with the first word that is no option, no value of one, and no
+-- argument of the subcommand. All words from there on belong to it.
+local function split(words, takes_value)
   local ours, command = {}, nil
+  local joint -- of the option before; nil: the word is not its value
+  local subcommand, arguments = nil, 0
   for i, word in ipairs(words) do
     local option, value = word:match "^(%-%-[a-z-]+)=?(.*)$"
+    local is_number = word:find "^%-%.?%d"
     if command then
       command[#command + 1] = word
     elseif word == "--" then
       command = {}
+    elseif joint and is_number then -- argparse takes it for an option
+      ours[#ours], joint = ours[#ours] .. joint .. word, nil
     elseif REFUSED[option] then
       if option ~= SKIP_TLS_VERIFY or BOOLEANS[value] ~= false then
         refuse(nil, option .. ": " .. REFUSED[option])
       end
-    elseif word:find "^%-%.?%d" and JOINED[words[i - 1]] then
-      ours[#ours] = ours[#ours] .. JOINED[words[i - 1]] .. word
-    else
+    elseif word:find "^%-." then
       ours[#ours + 1] = normalize_flag(word, words[i + 1])
+      joint = find_joint(ours[#ours], takes_value)
+    elseif not joint and RUNS[subcommand] == arguments then
+      command = { word }
+    else
+      ours[#ours + 1] = word
+      if not joint then
+        arguments = subcommand and arguments + 1 or 0
+        subcommand = subcommand or word
+      end
+      joint = nil
     end
   end
-  local args = new(command ~= nil):parse(ours)
+  return ours, command
+end
+
+--- Parses the words of the command line. Exits with a message if they are wrong.
+-- @return argparse's table, in which `command` is the command to run, a list (nil: there is none,
+--   and no "--"), and refuse(message) prints a usage error and exits
+function M.parse(words)
+  local parser = new()
+  local ours, command = split(words, list_value_options(parser))
+  local args = parser:parse(ours)
   args.command = command
   args.refuse = function(message)
     refuse(args.subcommand, message)
@@ -336,22 +379,58 @@ end
 
 -- ---- completion ----
 
--- The words after "--" are another command line, which bash-completion can complete.
-local AFTER_DASHES = [==[
+-- Completes the command to run as another command line, if bash-completion is loaded; VALUE_OPTIONS
+-- is replaced. bash makes "=" and ":" words of their own.
+local COMPLETE_LINE = [==[
+
+_etcdlock_command() {
+    if declare -F _command_offset >/dev/null; then
+        _command_offset $1
+    elif (($1 == COMP_CWORD)); then
+        COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}"))
+    fi
+}
 
 _etcdlock_line() {
-    local i
+    local i left=
     for ((i = 1; i < COMP_CWORD; i++)); do
-        if [[ "${COMP_WORDS[i]}" = -- ]]; then
-            if declare -F _command_offset >/dev/null; then
-                _command_offset $((i + 1))
-            elif ((i + 1 == COMP_CWORD)); then
-                COMPREPLY=($(compgen -c -- "${COMP_WORDS[COMP_CWORD]}"))
-            fi
-            return
-        fi
+        case "${COMP_WORDS[i]}" in
+            --)
+                _etcdlock_command $((i + 1))
+                return
+                ;;
+            = | :)
+                ((i++))
+                ;;
+            --insecure-transport)
+                if [[ "${COMP_WORDS[i + 1]}" = @(true|false) ]]; then ((i++)); fi
+                ;;
+            VALUE_OPTIONS)
+                ((i++))
+                if [[ "${COMP_WORDS[i]}" = '=' ]]; then ((i++)); fi
+                ;;
+            -*) ;;
+            *)
+                if [[ "$left" = 0 ]]; then
+                    _etcdlock_command $i
+                    return
+                elif [[ "$left" ]]; then
+                    ((left--))
+                else
+                    case "${COMP_WORDS[i]}" in
+                        run) left=1 ;;
+                        elect) left=2 ;;
+                        *) left=-1 ;;
+                    esac
+                fi
+                ;;
+        esac
     done
-    _etcdlock
+    if [[ "$left" = 0 && $i = "$COMP_CWORD" && "${COMP_WORDS[i]}" != -* ]]; then
+        _etcdlock_command $i
+    else
+        _etcdlock
+    fi
 }
 
 complete -F _etcdlock_line -o bashdefault -o default etcdlock
@@ -359,7 +438,13 @@ complete -F _etcdlock_line -o bashdefault -o default etcdlock
 
 --- Runs `etcdlock completion`. Returns the exit status.
 function M.completion()
-  io.write(new(false):get_bash_complete(), AFTER_DASHES)
+  local parser, options = new(), {}
+  for option in pairs(list_value_options(parser)) do
+    options[#options + 1] = option
+  end
+  table.sort(options)
+  io.write(parser:get_bash_complete(),
+    (COMPLETE_LINE:gsub("VALUE_OPTIONS", (table.concat(options, " | ")))))
   return EXIT.OK
 end
 
