@@ -32,11 +32,28 @@ local PING_KEY = "/ping"
 
 -- ---- for other modules ----
 
+-- Returns `message` with a note where it names the default endpoint in nginx: the administrator may
+-- have set ETCDCTL_ENDPOINTS, but nginx hides its environment from Lua.
+local function explain_default(message)
+  return (message:gsub("etcd 127%.0%.0%.1:2379", "%0 (default; nginx hides ETCDCTL_ENDPOINTS)", 1))
+end
+
+-- Returns the results of a wait; false, message, code of a failed one with an explained message.
+local function explain_failure(ok, message, code, ...)
+  if ok == false and code == "unavailable" then
+    message = explain_default(message)
+  end
+  return ok, message, code, ...
+end
+
 -- Waits as the running program or event loop requires. `wait` is of the kind `kind`; its fields and
 -- the results: see wait/waits.lua.
 function Client:_await(kind, wait)
   wait.wakeups, wait.events = self._wakeups, self._events.is_on and self._events
   wait.losses = kind.hears_losses and self._loss_listeners
+  if self._has_hidden_default then
+    return explain_failure(await(setmetatable(wait, kind)))
+  end
   return await(setmetatable(wait, kind))
 end
 
@@ -46,7 +63,7 @@ end
 function Client:_find_outage(stops_loop)
   local message = (stops_loop or self._fail_fast) and self._core:outage(self._prefix .. PING_KEY)
   if message then
-    return message, "unavailable"
+    return self._has_hidden_default and explain_default(message) or message, "unavailable"
   end
 end
 
@@ -508,6 +525,9 @@ function Client.new(core_client, settings)
     _metrics = metrics,
     _events = Events.new(core_client, settings, metrics),
     _fail_fast = settings.fail_fast,
+    -- True if the default endpoint is used in nginx, and variables were to be read.
+    _has_hidden_default = runtime.hides_environment and settings.env ~= false
+      and not settings.names.endpoints,
     _endpoints = table.concat(settings.endpoints, ","),
     _timeout = settings.timeout, -- seconds; nil: no limit
     _prefix = settings.prefix,

@@ -71,8 +71,12 @@ describe("the etcdlock command", function()
     for _, case in ipairs {
       { {}, "a command is required", "etcdlock --help" },
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
-      { { "run", "a" }, "the command to run is missing; give it after --", "etcdlock run --help" },
-      { { "run", "a", "--" }, "'-- sleep infinity' (to keep the lock", "etcdlock run --help" },
+      { { "run", "a" }, "the command to run is missing; write: etcdlock run a -- cmd; cmd may be"
+        .. " bash (a shell that has the lock) or 'sleep infinity' (to keep", "etcdlock run --help" },
+      { { "run", "it's a b", "--" }, "write: etcdlock run 'it'\\''s a b' -- cmd;",
+        "etcdlock run --help" },
+      { { "elect", "a", "10.0.0.1:80" }, "write: etcdlock elect a 10.0.0.1:80 -- cmd;",
+        "etcdlock elect --help" },
       { { "run", "a", "--timeout", "-1", "--", "true" }, "--timeout: '-1', wanted 0 to",
         "etcdlock run --help" },
       { { "run", "a", "-E", "-1", "--", "true" }, "-E: '-1', wanted an exit status",
@@ -95,8 +99,8 @@ describe("the etcdlock command", function()
       { { "run", "a", "--ttl", "--", "true" }, "'--ttl' requires an argument",
         "etcdlock run --help" },
       { { "run", "a", "--ttl" }, "'--ttl' requires an argument", "etcdlock run --help" },
-      { { "run", "a", "--timeout", "5x", "true" }, "--timeout: '5x', wanted 0 to 1000000000 seconds,"
-        .. " in a form like 90, 90s, 15m, 1h or 1d\n", "etcdlock run --help" },
+      { { "run", "a", "--timeout", "5x", "true" }, "--timeout: '5x', wanted 0 to 1000000000"
+        .. " seconds, in a form like 90, 90s, 15m, 1h or 1d\n", "etcdlock run --help" },
       { { "run", "a", "--ttl", "6m", "true" }, "--ttl: '6m', wanted 2 to 300 seconds",
         "etcdlock run --help" },
       { { "run", "a", "--timeout", "s", "true" }, "--timeout: 's', wanted", "etcdlock run --help" },

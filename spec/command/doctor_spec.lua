@@ -107,6 +107,13 @@ describe("etcdlock doctor", function()
     assert_says(out, "the server does not speak TLS")
   end)
 
+  it("notes an endpoint with etcd's port for other members", function()
+    local out = doctor({ "--endpoints", "127.0.0.1:1,127.0.0.1:2380" }, {})
+    assert_says(out, "\n  note   127.0.0.1:2380: 2380 is etcd's port for other members; clients use"
+      .. " 2379\n")
+    assert.is_nil(out:find("127.0.0.1:1: 2380", 1, true))
+  end)
+
   it("reports the version and the missing leader of a member without a majority", function()
     local etcd = Etcd.start { tls = false, members = 3 }
     etcd:kill(2)

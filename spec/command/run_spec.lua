@@ -92,8 +92,8 @@ describe("etcdlock run", function()
     end
     local client = connect()
     clients.keep(assert(client:lock "a"))
-    assert.matches("was not free within 0.6 s", (select(3, run(NAME, "--timeout=0.01m", "true"))), 1,
-      true)
+    local _, _, err = run(NAME, "--timeout=0.01m", "true")
+    assert.matches("was not free within 0.6 s", err, 1, true)
   end)
 
   it("gives the command /dev/null for each standard stream that is closed", function()
@@ -197,6 +197,15 @@ describe("etcdlock run", function()
       sh "echo ran")
     assert.same({ "", 69 }, { out, status })
     assert.matches("^etcdlock: .*127%.0%.0%.1:1.*refused\n$", err)
+  end)
+
+  it("names the limit of 5 s if that ends the wait, because etcd was never reached", function()
+    local _, status, err = run("--endpoints", "127.0.0.1:1", NAME, "true")
+    assert.equal(69, status)
+    assert.matches("Connection refused %(etcd has never answered, so the wait ended after 5 s; with"
+      .. " %-%-timeout S it lasts S seconds%)\n$", err)
+    err = select(3, run("--endpoints", "127.0.0.1:1", NAME, "--timeout=0.2", "true"))
+    assert.matches("Connection refused\n$", err)
   end)
 
   it("runs beside a read hold with --shared, and exits with 75 without it", function()
@@ -360,7 +369,8 @@ describe("etcdlock run that has lost its lock", function()
     take_away()
     job:expect "^got%-TERM"
     assert.equal(70, (job:wait()))
-    assert.matches('etcdlock: lock ".*a" was lost: .*; sent TERM to sh\n', job:errors())
+    assert.matches('etcdlock: lock ".*a" was lost: its key was deleted, as by \'etcdlock break\'; '
+      .. "sent TERM to sh\n", job:errors())
   end)
 
   it("kills a command that ignores TERM when --grace is over", function()

@@ -86,7 +86,7 @@ describe("etcdlock run at a terminal", function()
     local terminal = at_terminal "exec $COMMAND run $NAME -- true"
     assert.equal(("%d"):format(uv.os_getpid()), terminal:expect(
       '^etcdlock: lock "' .. NAME:gsub("%p", "%%%0")
-        .. '": waiting for .*, pid (%d+), queued since'))
+        .. '": held by pid (%d+) on .*, queued since .*; waiting'))
     etcd:await_keys(NAME .. "/", 2)
     press(terminal, CTRL_C)
     assert.equal(130, (terminal:wait()))
@@ -117,7 +117,7 @@ describe("etcdlock run at a terminal", function()
     holder:expect "^held"
     local terminal = at_terminal("exec $COMMAND run $NAME " .. wanted .. " -- true")
     assert.equal(("%d"):format(holder.pid),
-      terminal:expect "waiting for .*, pid (%d+), queued since")
+      terminal:expect "held by pid (%d+) on .*, queued since")
     holder:send "go"
     assert.equal(0, (holder:wait()))
     assert.equal(0, (terminal:wait()))
@@ -141,7 +141,7 @@ describe("etcdlock run at a terminal", function()
     etcd:await_keys(NAME .. "/", 2)
     local terminal = at_terminal "exec $COMMAND run $NAME --shared -- true"
     assert.equal(("%d"):format(writer.pid),
-      terminal:expect "waiting for .*, pid (%d+), queued since")
+      terminal:expect "queued behind pid (%d+) on .*, queued since")
     assert(reader:unlock())
     assert.equal(0, (writer:wait()))
     assert.equal(0, (terminal:wait()))

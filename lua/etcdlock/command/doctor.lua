@@ -223,6 +223,14 @@ local function check_state(member)
   end
 end
 
+-- Notes the port for other members: it may answer clients, but not in each version of etcd, and
+-- with other certificates.
+local function check_port(member)
+  if member.endpoint:find ":2380$" then
+    print_note(member.endpoint .. ": 2380 is etcd's port for other members; clients use 2379")
+  end
+end
+
 -- Checks that all members belong to one cluster: locks in two clusters do not exclude each other.
 local function compare_members(members)
   local leader, version
@@ -263,6 +271,7 @@ local function check_members(client, known)
     else
       print_problem(settings.translate(member.message), remedy_for(member.message))
     end
+    check_port(member)
   end
   compare_members(members)
   return is_answered

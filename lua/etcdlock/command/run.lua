@@ -81,11 +81,20 @@ end
 
 -- ---- the lock ----
 
+-- In the message of a wait without a timeout that the library has ended, because etcd has never
+-- answered; and what the command adds.
+local FIRST_CONTACT = '" not taken in 5 s: '
+local NEVER_REACHED = " (etcd has never answered, so the wait ended after 5 s; with --timeout S it"
+  .. " lasts S seconds)"
+
 -- Prints why there is no lock: `message` and `code` of a failed call. That the lock is not free, or
 -- that there is nothing to do, is no error with --quiet or -E 0. Returns the exit status.
 local function fail(self, message, code)
   local status = report.status_of(code)
   local is_error = status ~= EXIT.TIMEOUT
+  if not self._args.timeout and message:find(FIRST_CONTACT, 1, true) then
+    message = message .. NEVER_REACHED
+  end
   if is_error or not (self._args.quiet or self._args.timeout_status == EXIT.OK) then
     settings.fail(message, code)
   end
@@ -104,27 +113,29 @@ local function is_conflict(args, entry)
   return entry.mode ~= "permit" and not (args.shared and entry.mode == "read")
 end
 
--- Returns a text about the first entry in `queue` that conflicts with the lock that `args` name.
+-- Returns a text about the first entry in `queue` that conflicts with the lock that `args` name:
+-- its holder, or an earlier waiter.
 local function describe_holder(args, queue)
   local entry = {}
   for i = #queue, 1, -1 do
     entry = is_conflict(args, queue[i]) and queue[i] or entry
   end
+  local relation = entry.held == false and "queued behind" or "held by"
   if not entry.host then
-    return "another client"
+    return relation .. " another client"
   end
-  return ("%s, pid %.0f, queued since %s"):format(entry.host, entry.pid,
+  return ("%s pid %.0f on %s, queued since %s"):format(relation, entry.pid, entry.host,
     os.date("%Y-%m-%d %H:%M:%S", entry.since))
 end
 
--- Prints, after 1 s, which entry the lock waits for. Returns a function that cancels that.
+-- Prints, after 1 s, who has the lock. Returns a function that cancels that.
 local function announce_wait(self)
   local timer = uv.new_timer()
   timer:start(QUIET, 0, function()
     coroutine.wrap(function()
       local queue = self._client:queue(self._args.name)
       if queue and not timer:is_closing() then
-        report.print_message_async("lock %s: waiting for %s", quote(self._args.name),
+        report.print_message_async("lock %s: %s; waiting", quote(self._args.name),
           describe_holder(self._args, queue))
       end
     end)()
@@ -215,7 +226,7 @@ local function watch(self)
     elseif self._child then
       local late = math.max(0, core.now() - deadline)
       local _, message = self._lock:check()
-      terminate(self, message, math.max(0, self._args.grace - late))
+      terminate(self, settings.translate(message), math.max(0, self._args.grace - late))
     end
   end)()
 end
@@ -308,7 +319,7 @@ local function release(self, status, was_held)
         .. " TTL and lock delay at the latest", quote(self._args.name))
     end
   elseif not released and not self._is_terminated then
-    report.print_message("%s", message)
+    settings.fail(message, code)
   end
   return (self._is_terminated or code == "lost" and not was_held) and EXIT.LOST or status
 end
@@ -338,12 +349,23 @@ local function run(self)
   return release(self, status or failed, was_held)
 end
 
+-- Returns the arguments of the subcommand as words of a shell, each with a blank before it.
+local function format_arguments(args)
+  local words = {}
+  for i, word in ipairs { args.name, args.subcommand == "elect" and args.value or nil } do
+    local is_plain = word:find "^[%w_./:@%%+=,-]+$"
+    words[i] = " " .. (is_plain and word or "'" .. word:gsub("'", "'\\''") .. "'")
+  end
+  return table.concat(words)
+end
+
 --- Runs args.command while the lock is held that take(client) returns: lock; or nil, message, code.
 -- Returns the exit status: that of the command if it has run and the lock was not lost.
 function M.run_with(args, take)
   if not args.command or not args.command[1] then
-    return args.refuse("the command to run is missing; give it after --, as in '-- bash' (a shell"
-      .. " that has the lock) or '-- sleep infinity' (to keep the lock until Ctrl-C)")
+    local text = "the command to run is missing; write: etcdlock %s%s -- cmd; cmd may be bash"
+      .. " (a shell that has the lock) or 'sleep infinity' (to keep it until Ctrl-C)"
+    return args.refuse(text:format(args.subcommand, format_arguments(args)))
   end
   local started_at = os.time()
   choose_lock_delay(args)

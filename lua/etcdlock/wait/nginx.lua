@@ -16,7 +16,7 @@
 local core = require "etcdlock.core"
 local collector = require "etcdlock.wait.collector"
 
-local M = {}
+local M = { hides_environment = true }
 
 local ngx = rawget(_G, "ngx")
 local POOL_SIZE = 128

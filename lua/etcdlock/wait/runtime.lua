@@ -16,6 +16,8 @@ local M = {
   loop = loop.current,
   --- Returns message, code if a wait here would stop an event loop or an nginx worker.
   refusal = loop.refusal,
+  --- True if Lua code does not see all variables of the environment.
+  hides_environment = false,
 }
 
 --- Returns message, code if no client can be connected yet.

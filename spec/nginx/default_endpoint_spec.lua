@@ -1,0 +1,44 @@
+-- Tests the message about an unreachable default endpoint in nginx, which hides ETCDCTL_ENDPOINTS.
+-- Needs: one plain member, no sanitizer.
+local Nginx = require "spec.support.servers.nginx"
+local uv = require "luv"
+
+local NOTE = "etcd 127.0.0.1:2379 (default; nginx hides ETCDCTL_ENDPOINTS): Connection refused"
+
+local LOCK = [[
+  local client = assert(etcdlock.connect(%s))
+  local lock, message, code = client:lock("a", { timeout = 0.5 })
+  ngx.say(code, ": ", message)
+  client:close()
+]]
+
+-- Returns true if a program listens at the default address of etcd.
+local function is_default_used()
+  local socket, failure, is_decided = uv.new_tcp(), nil, false
+  socket:connect("127.0.0.1", 2379, function(err) failure, is_decided = err, true end)
+  while not is_decided do uv.run "once" end
+  socket:close()
+  return failure ~= "ECONNREFUSED"
+end
+
+describe("in nginx the message about an unreachable etcd", function()
+  local nginx
+
+  setup(function()
+    nginx = Nginx.start { locations = {
+      ["/default"] = LOCK:format "",
+      ["/fast"] = LOCK:format "{ fail_fast = true }",
+      ["/given"] = LOCK:format '{ endpoints = "127.0.0.1:2379" }',
+      ["/without"] = LOCK:format "{ env = false }",
+    } }
+  end)
+
+  it("says that the endpoint is the default, and that nginx hides the variable", function()
+    if is_default_used() then return pending "a program listens at 127.0.0.1:2379" end
+    for path, has_note in pairs { default = true, fast = true, given = false, without = false } do
+      local body = nginx:get("/" .. path).body
+      assert.matches("^unavailable: .*Connection refused\n$", body)
+      assert.equal(has_note, body:find(NOTE, 1, true) ~= nil, path .. ": " .. body)
+    end
+  end)
+end)
