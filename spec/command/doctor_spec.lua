@@ -5,7 +5,9 @@ local Etcd = require "spec.support.servers.etcd"
 local matrix = require "spec.support.harness.matrix"
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
+local proc = require "spec.support.programs.proc"
 local secured = require "spec.support.servers.secured"
+local session = require "spec.support.programs.session"
 local suite = require "spec.support.harness.suite"
 local tls = require "spec.support.servers.tls"
 local wait = require "spec.support.harness.wait"
@@ -54,6 +56,22 @@ describe("etcdlock doctor", function()
     assert.matches("^%d+%.%d$", member[4])
     assert.equal("answers", member[#member])
     assert.same({}, etcd:keys(prefix))
+  end)
+
+  it("uses colours at a terminal, unless NO_COLOR is set", function()
+    local words, env = command.words()
+    env.TERM = "xterm"
+    local line = ("exec %s %s doctor --endpoints 127.0.0.1:1"):format(words[1], words[2])
+    local screen = proc.talk(session.at_terminal(line), env)
+    screen:expect "^\27%[1mSettings\27%[0m\r$"
+    screen:expect "^  \27%[1;31mWRONG\27%[0m  etcd 127%.0%.0%.1:1: Connection refused\r$"
+    screen:expect "^\27%[1;31m1 problem found%.\27%[0m\r$"
+    assert.equal(1, (screen:wait()))
+    env.NO_COLOR = "1"
+    screen = proc.talk(session.at_terminal(line), env)
+    assert.equal(1, (screen:wait()))
+    assert.is_nil(screen.out.text:find "\27")
+    assert_says(screen.out.text, "  WRONG  etcd 127.0.0.1:1: Connection refused")
   end)
 
   it("prints the source of each setting: option, variable or default, and no password", function()

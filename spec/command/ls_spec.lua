@@ -115,17 +115,69 @@ describe("etcdlock ls", function()
     assert.equal("", watch:errors())
   end)
 
-  it("redraws the screen of a terminal with --watch, until Ctrl-C", function()
+  -- Starts a list with --watch at a terminal with |columns| and |rows|, and the variables |extra|.
+  local function watch_at_terminal(columns, rows, extra)
     local words, env = command.words()
-    local line = ("exec %s %s --prefix %s ls --watch --interval 0.1"):format(words[1], words[2],
-      prefix)
-    local screen = proc.talk(session.at_terminal(line), env)
-    screen:expect "^\27%[HNo lock is held or waited for%.\27%[K\r$"
-    clients.keep(assert(client:lock "a"))
-    screen:expect "^\27%[J\27%[HNAME .*\27%[K\r$"
-    screen:expect "^a .*\27%[K\r$"
+    env.TERM = "xterm"
+    for name, value in pairs(extra or {}) do env[name] = value end
+    return proc.talk(session.at_terminal(("stty cols %d rows %d; exec %s %s --prefix %s ls --watch "
+      .. "--interval 0.1"):format(columns, rows, words[1], words[2], prefix)), env)
+  end
+
+  local function press_ctrl_c(screen)
     screen.stdin:write "\3"
     assert.equal(130, (screen:wait()))
+  end
+
+  local CLOCK = "%d%d:%d%d:%d%d  "
+
+  it("redraws a terminal with --watch, with a clock and counts, until Ctrl-C", function()
+    local screen = watch_at_terminal(120, 24)
+    screen:expect("^\27%[H" .. CLOCK .. "0 locks, 0 waiters\27%[K\r$")
+    screen:expect "^No lock is held or waited for%.\27%[K\r$"
+    clients.keep(assert(client:lock "a"))
+    local waiting = clients.ask(other, "write", "a")
+    screen:expect("^\27%[J\27%[H" .. CLOCK .. "1 lock, 1 waiter\27%[K\r$")
+    screen:expect "^NAME .*\27%[K\r$"
+    screen:expect "^a  +lock  +\27%[32mholds\27%[0m .*\27%[K\r$"
+    screen:expect "^  +write  +\27%[33mwaits\27%[0m .*\27%[K\r$"
+    press_ctrl_c(screen)
+    waiting:cancel()
+  end)
+
+  it("uses no colour at a terminal if NO_COLOR is set, or the terminal is dumb", function()
+    clients.keep(assert(client:lock "a"))
+    for name, value in pairs { NO_COLOR = "1", TERM = "dumb" } do
+      local screen = watch_at_terminal(120, 24, { [name] = value })
+      screen:expect "^a  +lock  +holds .*\27%[K\r$"
+      press_ctrl_c(screen)
+    end
+  end)
+
+  it("cuts values, names and lines to the terminal's width, and counts other lines", function()
+    local long = "größe/" .. ("n"):rep(60)
+    clients.keep(assert(client:lock("b", { value = ("v"):rep(200) })))
+    clients.keep(assert(client:lock(long)))
+    local screen = watch_at_terminal(160, 24)
+    screen:expect "^b  .*  vvv+…\27%[K\r$"
+    screen:expect("^" .. long .. "  ")
+    press_ctrl_c(screen)
+    for _, columns in ipairs { 100, 40, 5 } do
+      screen = watch_at_terminal(columns, 24)
+      screen:expect "^\27%[H"
+      for _ = 1, 3 do
+        local line = screen:expect("^(.*)\27%[K\r$"):gsub("\27%[%d*m", "")
+        local _, width = line:gsub("[^\128-\191]", "")
+        assert.is_true(width < columns, line)
+      end
+      press_ctrl_c(screen)
+    end
+    screen = watch_at_terminal(100, 24)
+    screen:expect "^größe/nnn+…  lock  "
+    press_ctrl_c(screen)
+    screen = watch_at_terminal(100, 3)
+    screen:expect "^3 more lines\27%[K\r$"
+    press_ctrl_c(screen)
   end)
 
   it("exits with 69 and names the endpoint if etcd is unreachable", function()

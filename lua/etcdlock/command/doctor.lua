@@ -6,6 +6,7 @@ local core = require "etcdlock.core"
 local etcdlock = require "etcdlock"
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
+local terminal = require "etcdlock.command.terminal"
 local escape = require("etcdlock.text").escape
 local format_number = require("etcdlock.text").format_number
 local quote = require("etcdlock.text").quote
@@ -80,34 +81,34 @@ end
 
 local problems, has_heading = 0, false
 
-local function write(format, ...)
-  io.write(escape(format:format(...)), "\n")
+-- Prints a line with `label` in `colour` before `text`.
+local function print_line(label, colour, text)
+  io.write("  ", terminal.paint(colour, label), (" "):rep(7 - #label), escape(text), "\n")
+  io.flush()
 end
 
 -- Prints the heading of a section.
 local function print_heading(text)
-  io.write(has_heading and "\n" or "", text, "\n")
+  io.write(has_heading and "\n" or "", terminal.paint("bold", text), "\n")
   has_heading = true
 end
 
 local function print_ok(text)
-  write("  ok     %s", text)
-  io.flush()
+  print_line("ok", "green", text)
 end
 
 local function print_note(text)
-  write("  note   %s", text)
-  io.flush()
+  print_line("note", "yellow", text)
 end
 
 -- Prints a problem and its remedy, which may be nil, and counts the problem.
 local function print_problem(text, remedy)
   problems = problems + 1
-  write("  WRONG  %s", text)
+  print_line("WRONG", "red", text)
   if remedy then
-    write("         -> %s", remedy)
+    io.write("         -> ", escape(remedy), "\n")
+    io.flush()
   end
-  io.flush()
 end
 
 local function format_milliseconds(seconds)
@@ -417,11 +418,9 @@ function M.doctor(args)
       print_problem(settings.translate(message), remedy_for(message))
     end
   end
-  if problems == 0 then
-    io.write "\nNo problem found.\n"
-  else
-    io.write(("\n%d problem%s found.\n"):format(problems, problems == 1 and "" or "s"))
-  end
+  local verdict = problems == 0 and "No problem found."
+    or ("%d problem%s found."):format(problems, problems == 1 and "" or "s")
+  io.write("\n", terminal.paint(problems == 0 and "green" or "red", verdict), "\n")
   return problems == 0 and report.EXIT.OK or report.EXIT.FAILED
 end
 

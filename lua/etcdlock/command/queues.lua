@@ -62,8 +62,9 @@ local function row_of(name, entry, now)
   }
 end
 
--- Returns the lines of a table of `queues`, the result of client:queues.
-local function format_lines(queues)
+-- Returns the lines of a table of `queues`, the result of client:queues. `screen`: of
+-- report.format_table, or nil.
+local function format_lines(queues, screen)
   local rows, now = {}, os.time()
   for _, queue in ipairs(queues) do
     for i, entry in ipairs(queue.entries) do
@@ -73,7 +74,45 @@ local function format_lines(queues)
   if not rows[1] then
     return { "No lock is held or waited for." }
   end
-  return report.format_table(HEAD, rows, IS_NUMBER)
+  return report.format_table(HEAD, rows, IS_NUMBER, screen)
+end
+
+-- Columns of a table that is too wide that are cut first: VALUE, then NAME.
+local NARROW = { { 9, 8 }, { 1, 12 } }
+
+local STATE = 3 -- column
+local COLOURS = { holds = "green", waits = "yellow" }
+
+local function paint_state(column, text, cell)
+  local colour = column == STATE and COLOURS[text]
+  return colour and require("etcdlock.command.terminal").paint(colour, cell) or cell
+end
+
+-- Returns a line with the time, the number of locks and that of their waiters.
+local function format_summary(queues)
+  local waiters = 0
+  for _, queue in ipairs(queues) do
+    for _, entry in ipairs(queue.entries) do
+      waiters = waiters + (state_of(entry) == "waits" and 1 or 0)
+    end
+  end
+  return ("%s  %d lock%s, %d waiter%s"):format(os.date "%H:%M:%S", #queues,
+    #queues == 1 and "" or "s", waiters, waiters == 1 and "" or "s")
+end
+
+-- Returns the lines of `queues` for a terminal, no more than it has.
+local function format_screen(queues)
+  local columns, rows = require("etcdlock.command.terminal").get_size()
+  local lines = format_lines(queues, { width = columns - 1, narrow = NARROW, paint = paint_state })
+  table.insert(lines, 1, report.cut(format_summary(queues), columns - 1))
+  local rest = #lines - (rows - 1) -- the cursor stands in the last row
+  if rest > 0 then
+    for _ = 1, rest + 1 do
+      table.remove(lines)
+    end
+    lines[#lines + 1] = report.cut(("%d more lines"):format(rest + 1), columns - 1)
+  end
+  return lines
 end
 
 -- Returns `queues` as one line of JSON: a list of { name, entries, other_keys }.
@@ -103,7 +142,7 @@ local function print_queues(args, queues, is_screen)
   if args.json then
     io.write(format_json(queues), "\n")
   elseif is_screen then
-    io.write(REDRAW, table.concat(format_lines(queues), LINE_END), LINE_END, REST)
+    io.write(REDRAW, table.concat(format_screen(queues), LINE_END), LINE_END, REST)
   else
     io.write(table.concat(format_lines(queues), "\n"), "\n", args.watch and "\n" or "")
   end
@@ -121,7 +160,7 @@ end
 -- Prints the list, repeatedly with --watch. While etcd is unreachable, --watch prints messages and
 -- goes on. Returns the exit status.
 local function list(args, client)
-  local is_screen = args.watch and not args.json and require "luv".guess_handle(1) == "tty"
+  local is_screen = args.watch and not args.json and require "etcdlock.command.terminal".is_present
   while true do
     local queues, message, code = client:queues(args.below)
     if queues then

@@ -70,32 +70,86 @@ local function width_of(text)
   return select(2, text:gsub("[^\128-\191]", ""))
 end
 
---- Returns the lines of a table, without line ends. `head` and each of `rows` is a list of as many
--- texts. Columns with `is_number[column]` are aligned on the right. Control characters in `rows`
--- are escaped.
-function M.format_table(head, rows, is_number)
-  local all, widths = { head }, {}
-  for _, row in ipairs(rows) do
+local CUT = "\226\128\166" -- "..." as one character
+
+--- Returns `text`, of valid UTF-8, in at most `width` columns.
+function M.cut(text, width)
+  if width_of(text) <= width then
+    return text
+  end
+  local kept, count = {}, 0
+  for character in text:gmatch "[^\128-\191][\128-\191]*" do
+    if count + 1 >= width then
+      break
+    end
+    count = count + 1
+    kept[count] = character
+  end
+  return table.concat(kept) .. (width > 0 and CUT or "")
+end
+
+-- Returns `rows` with escaped texts, below `head`.
+local function escape_rows(head, rows)
+  local all = { head }
+  for n, row in ipairs(rows) do
     local cleaned = {}
     for i, text in ipairs(row) do
       cleaned[i] = escape(text)
     end
-    all[#all + 1] = cleaned
+    all[n + 1] = cleaned
   end
-  for _, row in ipairs(all) do
+  return all
+end
+
+-- Returns the widths of the columns of `rows`, and their sum with the gaps.
+local function measure(rows)
+  local widths, sum = {}, 0
+  for _, row in ipairs(rows) do
     for i, text in ipairs(row) do
       widths[i] = math.max(widths[i] or 0, width_of(text))
     end
   end
+  for _, width in ipairs(widths) do
+    sum = sum + width + #COLUMN_GAP
+  end
+  return widths, sum - #COLUMN_GAP
+end
+
+-- Returns the line of `row`, at most `limit` columns wide.
+local function format_row(row, widths, is_number, limit, paint)
+  local cells = {}
+  for i, text in ipairs(row) do
+    text = M.cut(text, widths[i])
+    local space = (" "):rep(widths[i] - width_of(text))
+    local cell = M.cut(is_number[i] and space .. text or text .. space, limit)
+    cells[i] = paint and paint(i, text, cell) or cell
+    limit = limit - widths[i] - #COLUMN_GAP
+    if limit <= 0 then
+      break
+    end
+  end
+  -- gsub(" +$", "") takes hours for a text with a million blanks in the middle.
+  return table.concat(cells, COLUMN_GAP):match "^.*[^ ]" or ""
+end
+
+--- Returns the lines of a table, without line ends. `head` and each of `rows` is a list of as many
+-- texts. Columns with `is_number[column]` are aligned on the right. Control characters in `rows`
+-- are escaped. `screen`, if given, has the fields
+--   width     columns of the screen: the table is cut to it
+--   narrow    list of { column, least width }: columns that are cut first, in this order
+--   paint     function(column, text, cell) that returns the cell, the text with blanks, in colour
+function M.format_table(head, rows, is_number, screen)
+  local all = escape_rows(head, rows)
+  local widths, sum = measure(all)
+  local limit = screen and screen.width or sum
+  for _, column in ipairs(screen and screen.narrow or {}) do
+    local i, least = column[1], column[2]
+    local taken = math.max(0, math.min(sum - limit, widths[i] - least))
+    widths[i], sum = widths[i] - taken, sum - taken
+  end
   local lines = {}
   for n, row in ipairs(all) do
-    local cells = {}
-    for i, text in ipairs(row) do
-      local space = (" "):rep(widths[i] - width_of(text))
-      cells[i] = is_number[i] and space .. text or text .. space
-    end
-    -- gsub(" +$", "") takes hours for a text with a million blanks in the middle.
-    lines[n] = table.concat(cells, COLUMN_GAP):match "^.*[^ ]" or ""
+    lines[n] = format_row(row, widths, is_number, limit, screen and screen.paint)
   end
   return lines
 end

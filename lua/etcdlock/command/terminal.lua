@@ -1,0 +1,40 @@
+--- The terminal at standard output: its size, and colours.
+local uv = require "luv"
+
+local M = {}
+
+local STDOUT = 1
+
+--- True if standard output is a terminal.
+M.is_present = uv.guess_handle(STDOUT) == "tty"
+
+-- https://no-color.org
+local has_colour = M.is_present and (os.getenv "NO_COLOR" or "") == ""
+  and os.getenv "TERM" ~= "dumb"
+
+local CODES = { bold = "1", red = "1;31", green = "32", yellow = "33" }
+
+--- Returns `text` in the colour `name`; unchanged if colours are not wanted.
+function M.paint(name, text)
+  return has_colour and ("\27[%sm%s\27[0m"):format(CODES[name], text) or text
+end
+
+-- Size of a terminal that does not tell its size.
+local COLUMNS, ROWS = 80, 24
+
+local tty -- kept: the size may change
+
+--- Returns the columns and rows of the terminal.
+function M.get_size()
+  tty = tty or uv.new_tty(STDOUT, false)
+  local columns, rows
+  if tty then
+    columns, rows = tty:get_winsize()
+  end
+  if not columns or columns == 0 or rows == 0 then
+    return COLUMNS, ROWS
+  end
+  return columns, rows
+end
+
+return M
