@@ -63,7 +63,7 @@ local function awake()
   return loop.now() - last_leader_wake
 end
 
--- Returns true if etcd may have answered with old data (doc/cluster.md, Versions).
+-- Returns true if etcd may have answered with old data (doc/production.md, Versions).
 function M.may_be_stale()
   return loop.now() - last_wake < plan.WAKE_MAX
 end

@@ -38,7 +38,7 @@ M.HEAR_MAX = 1 + M.SLACK
 M.HEAR_MAX_IN_FAULTS = M.TTL + M.SLACK
 
 -- Seconds after a stopped member goes on for which its late decisions are excused: an old leader
--- may revoke leases that live, and a member may answer stale reads (doc/cluster.md, Versions).
+-- may revoke leases that live, and a member may answer stale reads (doc/production.md, Versions).
 M.WAKE_MAX = 5 + M.SLACK
 
 -- The modes that exclude one another under one name, by the mode of a hold.

@@ -65,7 +65,7 @@ local function remedy_for(message, prefix)
 end
 
 -- Minor version of etcd -> its first patch version in which leases are subject to rights; see
--- doc/cluster.md.
+-- doc/production.md.
 local LEASES_HAVE_RIGHTS = { ["3.4"] = 42, ["3.5"] = 28 }
 
 -- Returns a text about known bugs in this version of etcd; nil: there are none.
@@ -73,7 +73,7 @@ local function known_bugs(version)
   local minor, patch = version:match "^(%d+%.%d+)%.(%d+)"
   local fixed = LEASES_HAVE_RIGHTS[minor]
   if fixed and tonumber(patch) < fixed then
-    return ("has known bugs that are fixed in %s.%d (doc/cluster.md)"):format(minor, fixed)
+    return ("has known bugs that are fixed in %s.%d (doc/production.md)"):format(minor, fixed)
   end
 end
 
@@ -349,7 +349,7 @@ local function check_wake_up(client, args)
     elseif lock == false then
       print_problem(("a waiter does not get the lock within %d s after its release")
         :format(WAKE_WAIT),
-        "give the members themselves as --endpoints, not an etcd grpc-proxy (doc/cluster.md)")
+        "give the members themselves as --endpoints, not an etcd grpc-proxy (doc/production.md)")
       pending:cancel()
     end
   end
