@@ -35,11 +35,14 @@ end
 
 -- ---- errors ----
 
+-- Lua module that the command needs -> its Debian package.
+local PACKAGES = { argparse = "lua-argparse", luv = "lua-luv", ["cjson.safe"] = "lua-cjson" }
+
 -- Returns a message about the error `err` if a user can act on it; else nil.
 local function explain(err)
-  local missing = err:match "module '(%w+)' not found"
-  if missing == "argparse" or missing == "luv" then
-    return ("the Lua module %s is missing; on Debian install lua-%s"):format(missing, missing)
+  local missing = err:match "module '([%w.]+)' not found"
+  if PACKAGES[missing] then
+    return ("the Lua module %s is missing; on Debian install %s"):format(missing, PACKAGES[missing])
   end
 end
 
