@@ -11,11 +11,12 @@ local acquire = require "etcdlock.acquire"
 local await = require "etcdlock.wait"
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
+local loops = require "etcdlock.wait.loop"
 local queue = require "etcdlock.queue"
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
--- All modules but those of event loops are loaded at once: without a free descriptor, or after a
--- change of package.path, a later `require` would raise an error.
+-- All modules are loaded at once, also those of event loops (`new`): without a free descriptor, or
+-- after a change of package.path, a later `require` would raise an error.
 
 local Client = {}
 Client.__index = Client
@@ -515,6 +516,7 @@ check.methods(Client, "client")
 
 -- Creates the client of a core client, for init.lua. `settings` are those of connect_options.read.
 function Client.new(core_client, settings)
+  loops.current(settings.loop) -- loads the modules of the loops that the program has loaded
   local wakeups = waits.new(core_client, settings.loop, settings.socket_dir)
   local metrics = settings.metrics and Metrics.new(settings.metrics) or nil
   return setmetatable({

@@ -1,0 +1,44 @@
+-- The modules of the metrics and of event loops were loaded with their first use. Without a free
+-- descriptor client:metrics, join_metrics and a lock call in luv raised an error about a missing
+-- module.
+-- Needs: no sanitizer.
+
+local proc = require "spec.support.programs.proc"
+local suite = require "spec.support.harness.suite"
+local uv = require "luv"
+
+-- Runs |code| in a program that has a client and no free descriptor; returns its output.
+local function run(code)
+  local program = ([[
+    local etcdlock, uv = require "etcdlock", require "luv"
+    local client = assert(etcdlock.connect { endpoints = %q, env = false, loop = "luv" })
+    local files = {}
+    while true do
+      local file = io.open "/dev/null"
+      if not file then break end
+      files[#files + 1] = file
+    end
+    %s
+    os.exit(0)
+  ]]):format(suite.endpoint(), code)
+  local out, status, err = proc.run({
+    "sh", "-c", 'ulimit -n 60 && exec "$@"', "sh", uv.exepath(), "-e", program,
+  }, { env = proc.lua_environment() })
+  assert.equal(0, status, err)
+  return out
+end
+
+it("regression 113: client:metrics and join_metrics need no free descriptor", function()
+  assert.equal("true\n", run [[
+    local page = assert(client:metrics())
+    print(etcdlock.join_metrics { page } == page)
+  ]])
+end)
+
+it("regression 113: a lock call in luv fails without a free descriptor, and does not raise",
+  function()
+    assert.matches("^true\tnil\t", run [[
+      coroutine.wrap(function() print(pcall(client.lock, client, "x", { timeout = 0.5 })) end)()
+      uv.run()
+    ]])
+  end)
