@@ -1,4 +1,4 @@
-/* Answers to Authenticate: the token that later calls carry. */
+/* Fuzz target auth: answers to Authenticate, with the token that later calls carry. */
 #include "fuzz.h"
 
 #include "base/timer.h"
@@ -9,7 +9,8 @@ static void on_answer(void *arg, const el_call_answer *answer) {
   if (answer->err.code != EL_OK) fuzz_check_error(&answer->err);
 }
 
-/* What gRPC core refuses as a header, so that it would write the token to standard error. */
+/* Checks that |token| is a legal header. gRPC core refuses an illegal one and writes it to standard
+ * error. */
 static void check_token(const char *token) {
   FUZZ_CHECK(*token != '\0');
   for (; *token != '\0'; token++) {

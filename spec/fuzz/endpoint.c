@@ -1,9 +1,9 @@
-/* Endpoints, which come from a configuration or the environment. */
+/* Fuzz target endpoint: endpoints of a configuration or of the environment. */
 #include "fuzz.h"
 
 #include "net/endpoint.h"
 
-/* A path may contain any character; what an address shows of it is escaped later. */
+/* A path may contain any character; el_error_set escapes it. */
 static void check(const el_endpoint *endpoint) {
   el_endpoint_transport(endpoint);
   FUZZ_CHECK(strlen(endpoint->address) < sizeof endpoint->address);

@@ -1,4 +1,4 @@
-/* A lock's entry that is driven by answers and watch events of a server that says anything. */
+/* Fuzz target entry: a lock's entry, driven by any answers and watch events of a server. */
 #include "fuzz.h"
 
 #include "base/timer.h"
@@ -13,28 +13,28 @@ static el_auth *auth;
 static fuzz_input *input;
 static el_keys keys;
 static el_entry entry;
-static el_entry_event next; /* what the entry is told */
+static el_entry_event next; /* the next event of the entry */
 static bool has_next;
 static int64_t now_ms;
-static el_entry_action asked; /* the request that is out */
+static el_entry_action sent; /* the request in flight */
 
 static void on_answer(void *arg, el_txn_answer *answer) {
   (void)arg;
-  el_lock_txn_read(&keys, &asked, answer, &next);
+  el_lock_txn_read(&keys, &sent, answer, &next);
   next.proven_rev = fuzz_number(input, 2) == 0 ? 0 : answer->rev;
   has_next = true;
   el_txn_answer_free(answer);
 }
 
-static void ask(const el_entry_action *action) {
-  static el_lock_txn recipe;
+static void send_request(const el_entry_action *action) {
+  static el_lock_txn built;
   bool is_multi = keys.next != NULL;
   el_packed_txn packed;
   el_bytes bytes = fuzz_part(input);
-  asked = *action;
-  el_lock_txn_build(&recipe, &keys, action, entry.rev,
+  sent = *action;
+  el_lock_txn_build(&built, &keys, action, entry.rev,
                     (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
-  el_kv_pack(&packed, &recipe.txn);
+  el_kv_pack(&packed, &built.txn);
   el_kv_send(auth, &packed, 1000, on_answer, NULL);
   fuzz_answer(bytes);
   el_packed_txn_free(&packed);
@@ -46,7 +46,7 @@ static void carry_out(const el_entry_actions *actions) {
   for (int i = 0; i < actions->n; i++) {
     const el_entry_action *action = &actions->list[i];
     if (action->kind == EL_ENTRY_SEND_REQUEST) {
-      ask(action);
+      send_request(action);
     } else if (action->kind == EL_ENTRY_REPORT_GRANTED) {
       FUZZ_CHECK(action->key.rev > 0); /* the token */
     } else if (action->kind == EL_ENTRY_CONFIRM_LEASE && !has_next) {
@@ -59,7 +59,7 @@ static void carry_out(const el_entry_actions *actions) {
   }
 }
 
-/* What happens besides answers. */
+/* Returns an event that is no answer. */
 static el_entry_event choose(void) {
   el_entry_event event = {.rev = (int64_t)fuzz_number(input, 16),
                           .lease = fuzz_number(input, 2) ? LEASE : 0,
@@ -92,20 +92,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   el_timers timers = {0};
   el_entry_actions actions;
   el_session session;
-  el_queue_key place = {.lease = LEASE,
-                        .mode = (el_mode)fuzz_number(&in, MODES)};
-  bool is_multi = place.mode == EL_MODE_MULTI;
+  el_queue_key queue_key = {.lease = LEASE,
+                            .mode = (el_mode)fuzz_number(&in, MODES)};
+  bool is_multi = queue_key.mode == EL_MODE_MULTI;
   input = &in;
   now_ms = 1;
   auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL);
-  if (is_multi) place.slot = 1;
-  if (place.mode == EL_MODE_PERMIT) place.permits = 2;
+  if (is_multi) queue_key.slot = 1;
+  if (queue_key.mode == EL_MODE_PERMIT) queue_key.permits = 2;
   el_keys_init(&keys, (el_bytes){names, is_multi ? sizeof names - 1 : 1},
-               &place);
+               &queue_key);
   el_session_init(&session, 5000, fuzz_number(&in, 2) * 2000, 0, 1);
   session.id = LEASE;
   session.ttl_ms = 5000;
-  el_entry_init(&entry, place.mode, &session);
+  el_entry_init(&entry, queue_key.mode, &session);
   has_next = false;
   for (int i = 0; i < STEPS_MAX && (in.left > 0 || has_next); i++) {
     el_entry_event event = has_next ? next : choose();

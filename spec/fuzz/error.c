@@ -1,4 +1,4 @@
-/* How a call ended, in the words of a server; and header values, and texts in a message. */
+/* Fuzz target error: the error texts of a server, header values, and texts in a message. */
 #include "fuzz.h"
 
 #include "base/text.h"

@@ -1,7 +1,8 @@
-/* fuzz: what the fuzz targets share. Each target is a program, and the only file of it that
- * includes this header: an input that is taken apart, and a network that answers with its parts.
+/* fuzz: the functions that the fuzz targets share: they split an input into parts, and replace the
+ * network by one that answers with these parts. Each target is a program of one file, which
+ * includes this header.
  *
- * A target aborts on what no input may cause. The sanitizers find the rest.
+ * A target aborts if an input causes what must not happen. The sanitizers find the other defects.
  */
 #ifndef ETCDLOCK_SPEC_FUZZ_H
 #define ETCDLOCK_SPEC_FUZZ_H
@@ -33,15 +34,16 @@ typedef struct fuzz_input {
   size_t left;
 } fuzz_input;
 
-/* The next byte, below |bound|; 0 at the end. */
+/* Returns the next byte modulo |bound|; 0 at the end of the input. */
 static inline unsigned fuzz_number(fuzz_input *in, unsigned bound) {
   if (in->left == 0) return 0;
   in->left--;
   return *in->at++ % bound;
 }
 
-/* The next part: a length in two bytes, the lower first, and so many bytes, or all that are left.
- * In memory of its own: the sanitizer sees each byte that is read behind it. */
+/* Returns the next part: its length in two bytes, the lower first, then its bytes, at most all that
+ * are left. The caller frees it. It has memory of its own, so that the sanitizer detects a read
+ * behind its end. */
 static inline el_bytes fuzz_part(fuzz_input *in) {
   size_t len = fuzz_number(in, 256);
   char *copy;
@@ -54,7 +56,7 @@ static inline el_bytes fuzz_part(fuzz_input *in) {
   return (el_bytes){copy, len};
 }
 
-/* The rest as a text, which ends at its first NUL. */
+/* Returns the rest of the input as a text, which ends at its first NUL. The caller frees it. */
 static inline char *fuzz_text(fuzz_input *in) {
   char *text = malloc(in->left + 1);
   if (in->left > 0) memcpy(text, in->at, in->left);
@@ -65,14 +67,14 @@ static inline char *fuzz_text(fuzz_input *in) {
 
 /* ---- properties ---- */
 
-/* A text for people is one line. */
+/* Checks that |text|, which people read, is one line. */
 static inline void fuzz_check_line(const char *text) {
   for (; *text != '\0'; text++) {
     FUZZ_CHECK((unsigned char)*text >= ' ' && *text != 0x7f);
   }
 }
 
-/* An error has a code and a text. */
+/* Checks that |err| has a code and a text of one line. */
 static inline void fuzz_check_error(const el_error *err) {
   FUZZ_CHECK(err->code != EL_OK);
   FUZZ_CHECK(err->text[0] != '\0');
@@ -94,7 +96,7 @@ struct el_stream {
 };
 
 static struct el_channel fuzz_channel;
-/* Unary calls that are out, the oldest first, and all streams of this run, the last one in use. */
+/* Unary calls in flight, the oldest first, and all streams of this run, the last one in use. */
 static struct {
   el_call_done done;
   void *arg;
@@ -103,7 +105,7 @@ static size_t fuzz_n_calls;
 static el_stream fuzz_streams[FUZZ_STREAMS_MAX];
 static size_t fuzz_n_streams;
 
-/* Answers the oldest call that is out with |bytes|. False if there is none. */
+/* Answers the oldest call in flight with |bytes|. False if there is none. */
 static inline bool fuzz_answer(el_bytes bytes) {
   el_call_answer answer = {.from = "fuzz:2379",
                            .bytes = (const uint8_t *)bytes.data,
@@ -117,7 +119,7 @@ static inline bool fuzz_answer(el_bytes bytes) {
 }
 
 /* Sends |bytes| on the stream that is open. False if there is none. */
-static inline bool fuzz_tell(el_bytes bytes) {
+static inline bool fuzz_send(el_bytes bytes) {
   el_stream *st = &fuzz_streams[fuzz_n_streams - 1];
   if (fuzz_n_streams == 0 || st->is_closed) return false;
   st->events.on_message(st->arg, (const uint8_t *)bytes.data, bytes.len);

@@ -1,4 +1,4 @@
-/* What the other end of a connection says when it is asked why a connection fails. */
+/* Fuzz target handshake: the bytes that a server sends to the TLS probe. */
 #include "fuzz.h"
 
 #include <sys/socket.h>

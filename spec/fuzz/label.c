@@ -1,4 +1,4 @@
-/* The values of other clients' keys, which Lua reads: labels; and how texts of others are shown. */
+/* Fuzz target label: the values of other clients' keys, which Lua reads as labels and prints. */
 #include "fuzz.h"
 
 #include <lauxlib.h>

@@ -1,10 +1,11 @@
-/* Answers to LeaseGrant and LeaseTimeToLive, and messages of a LeaseKeepAlive stream. */
+/* Fuzz target lease: answers to LeaseGrant and LeaseTimeToLive, and messages of a LeaseKeepAlive
+ * stream. */
 #include "fuzz.h"
 
 #include "base/timer.h"
 #include "etcd/lease.h"
 
-enum { GRANT, LIST, KEEPALIVE, REVOKE, QUESTIONS };
+enum { GRANT, LIST, KEEPALIVE, REVOKE, REQUESTS };
 
 static const int64_t ID = 0x1234, TTL_MS = 5000;
 static bool is_awaited;
@@ -61,14 +62,14 @@ static void ask(el_auth *auth, unsigned question, fuzz_input *in) {
   el_bytes_free(answer);
 }
 
-/* Some messages come while no answer is awaited. */
+/* Some messages arrive while no answer is awaited. */
 static void keep(el_auth *auth, fuzz_input *in) {
   el_keepalive *ka = el_keepalive_new(auth, on_kept, NULL);
   is_awaited = true;
   el_keepalive_send(ka, ID, TTL_MS);
   while (in->left > 0) {
     el_bytes message = fuzz_part(in);
-    fuzz_tell(message);
+    fuzz_send(message);
     el_bytes_free(message);
     if (!is_awaited && fuzz_number(in, 2) == 0) {
       is_awaited = true;
@@ -82,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_input in = {data, size};
   el_timers timers = {0};
   el_auth *auth = el_auth_new(&fuzz_channel, &timers, NULL, NULL, NULL);
-  unsigned question = fuzz_number(&in, QUESTIONS);
+  unsigned question = fuzz_number(&in, REQUESTS);
   if (question == KEEPALIVE) {
     keep(auth, &in);
   } else {

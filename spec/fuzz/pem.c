@@ -1,4 +1,4 @@
-/* PEM texts, and what a certificate says of itself. */
+/* Fuzz target pem: PEM texts, and the names and the validity in a certificate. */
 #include "fuzz.h"
 
 #include <openssl/err.h>

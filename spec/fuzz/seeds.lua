@@ -1,5 +1,5 @@
--- Writes the inputs that the fuzz targets begin with, in a file each: seeds.lua DIRECTORY. They
--- have the shape of what etcd answers, which a fuzzer would take long to find.
+-- Writes the first inputs of the fuzz targets to DIRECTORY, each to a file: seeds.lua DIRECTORY.
+-- The inputs have the form of etcd's answers, which a fuzzer would take long to find.
 
 local protobuf = require "spec.support.servers.protobuf"
 
@@ -16,7 +16,7 @@ local function write(target, name, content)
   file:close()
 end
 
--- A part of an input, as fuzz_part takes it.
+-- Returns `content` as a part of an input, as fuzz_part reads it.
 local function part(content)
   return string.char(#content % 256, math.floor(#content / 256)) .. content
 end
@@ -44,10 +44,10 @@ end
 
 local own = kv("a/1234", 7, LEASE)
 local MODES = { lock = 0, read = 1, write = 2, permit = 3, multi = 4 }
-local QUESTIONS = { try = 0, enqueue = 1, look = 2, delete = 3, census = 4, guarded = 5 }
+local REQUESTS = { try = 0, enqueue = 1, read = 2, delete = 3, contention = 4, guarded = 5 }
 
-local function member(mode, question, flags)
-  return string.char(MODES[mode], flags or 0, QUESTIONS[question])
+local function member(mode, request, flags)
+  return string.char(MODES[mode], flags or 0, REQUESTS[request])
 end
 
 local ANSWERS = {
@@ -58,11 +58,12 @@ local ANSWERS = {
   { "enqueue-multi", member("multi", "enqueue"),
     answer(true, put, put, put, range(own), range(), range(kv("c/77", 3, 0x77))) },
   { "try", member("write", "try", 4), answer(false, range(), range(kv("a/read/77", 3, 0x77))) },
-  { "look", member("lock", "look", 8), answer(true, range(own), range(kv("a/77", 3, 0x77))) },
-  { "look-read", member("read", "look", 8), answer(true, range(kv("a/read/1234", 7, LEASE)),
+  { "read", member("lock", "read", 8), answer(true, range(own), range(kv("a/77", 3, 0x77))) },
+  { "read-of-readers", member("read", "read", 8), answer(true, range(kv("a/read/1234", 7, LEASE)),
     range(), range(kv("a/write/77", 3, 0x77)), range(kv("a/write/read/3", 4, 0x77))) },
   { "delete", member("lock", "delete"), answer(true, range(own), deleted) },
-  { "census", member("lock", "census"), answer(true, range(own), range(kv("a/79", 9, 0x79))) },
+  { "contention", member("lock", "contention"),
+    answer(true, range(own), range(kv("a/79", 9, 0x79))) },
   { "guarded", member("lock", "guarded", 1), answer(true, range(kv("data", 3, 0)), put) },
 }
 
@@ -72,11 +73,11 @@ end
 write("txn", "nested", "\1" .. member("lock", "enqueue") .. member("lock", "delete")
   .. part(answer(true, bytes(3, bytes(4, answer(true, put, range()))),
     bytes(3, bytes(4, answer(true, range(own), deleted))))))
-write("txn", "joined", "\1" .. member("lock", "look", 8) .. member("lock", "census")
+write("txn", "joined", "\1" .. member("lock", "read", 8) .. member("lock", "contention")
   .. part(answer(true, range(own), range(), range(own), range())))
 
--- A mode, the lock delay; then events, and answers to what they lead to. An event is 4 bytes, and
--- one for the time that passes.
+-- The mode and the lock delay; then events, and the answers to the requests that follow. An event
+-- has 4 bytes, and one byte for the time that passes.
 local START, STOP = "\0\0\0\14", "\0\0\0\0"
 write("entry", "lock", "\0\0" .. START .. "\1" .. part(answer(true, put, range(own))) .. "\1"
   .. STOP .. "\1" .. part(answer(true, range(own), deleted)) .. "\1")
@@ -155,7 +156,7 @@ write("pem", "encrypted", "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTE
   .. "DEK-Info: AES-256-CBC,00112233445566778899AABBCCDDEEFF\n\nMHcCAQ==\n"
   .. "-----END EC PRIVATE KEY-----\n")
 
--- The beginning of what a server says: an alert, a ServerHello of TLS 1.3, HTTP/2's SETTINGS.
+-- The first bytes of a server: an alert, a ServerHello of TLS 1.3, HTTP/2's SETTINGS.
 write("handshake", "alert", "\21\3\3\0\2\2\40")
 write("handshake", "hello", "\22\3\3\0\90\2\0\0\86\3\3" .. ("r"):rep(32) .. "\32" .. ("s"):rep(32)
   .. "\19\1\0\0\14\0\43\0\2\3\4\0\51\0\4\0\23\0\0")

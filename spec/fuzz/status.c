@@ -1,4 +1,4 @@
-/* Answers to Status: what a member says of itself. */
+/* Fuzz target status: answers to Status. */
 #include "fuzz.h"
 
 #include "base/timer.h"

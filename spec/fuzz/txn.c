@@ -1,4 +1,4 @@
-/* Answers to one transaction, or to a batch of several, and what the rules of a lock read in
+/* Fuzz target txn: answers to one transaction, or to a batch of several, as lock_txn.c reads
  * them. */
 #include "fuzz.h"
 
@@ -8,12 +8,12 @@
 
 enum { MEMBERS_MAX = 4, MODES = EL_MODE_MULTI + 1 };
 
-enum { READ_CENSUS = EL_REQUEST_DELETE + 1, READ_GUARDED, QUESTIONS };
+enum { QUERY_CONTENTION = EL_REQUEST_DELETE + 1, SEND_GUARDED, REQUESTS };
 
 static const int64_t LEASE = 0x1234, REV = 7;
 
 typedef struct member {
-  unsigned question; /* an el_request_kind, or one of the above */
+  unsigned request; /* an el_request_kind, or one of the above */
   el_entry_action action;
   el_keys keys;
   el_packed_txn packed;
@@ -25,40 +25,40 @@ static el_packed_txn sent;
 
 static void build(member *it, fuzz_input *in) {
   static const char names[] = "a\0a/b\0c";
-  static el_lock_txn recipe;
-  el_queue_key place = {.lease = LEASE,
-                        .mode = (el_mode)fuzz_number(in, MODES)};
-  bool is_multi = place.mode == EL_MODE_MULTI;
+  static el_lock_txn built;
+  el_queue_key queue_key = {.lease = LEASE,
+                            .mode = (el_mode)fuzz_number(in, MODES)};
+  bool is_multi = queue_key.mode == EL_MODE_MULTI;
   unsigned flags = fuzz_number(in, 256);
   el_op ops[] = {{.kind = EL_OP_RANGE, .key = {"data", 4}},
                  {.kind = EL_OP_PUT, .key = {"data", 4}, .value = {"v", 1}}};
-  if (is_multi) place.slot = 1;
-  if (place.mode == EL_MODE_PERMIT) place.permits = 2;
+  if (is_multi) queue_key.slot = 1;
+  if (queue_key.mode == EL_MODE_PERMIT) queue_key.permits = 2;
   el_keys_init(&it->keys, (el_bytes){names, is_multi ? sizeof names - 1 : 1},
-               &place);
-  it->question = EL_REQUEST_TRY + fuzz_number(in, QUESTIONS - EL_REQUEST_TRY);
-  it->action = (el_entry_action){.request = (el_request_kind)it->question,
+               &queue_key);
+  it->request = EL_REQUEST_TRY + fuzz_number(in, REQUESTS - EL_REQUEST_TRY);
+  it->action = (el_entry_action){.request = (el_request_kind)it->request,
                                  .is_serializable = flags & 1,
                                  .is_full = flags & 2,
                                  .bound_rev = flags & 4 ? 1 : REV,
                                  .guard_rev = REV};
-  if (it->question == READ_CENSUS) {
-    el_lock_txn_build_contention(&recipe, &it->keys);
-  } else if (it->question == READ_GUARDED) {
-    el_guard who = {&it->keys, REV};
+  if (it->request == QUERY_CONTENTION) {
+    el_lock_txn_build_contention(&built, &it->keys);
+  } else if (it->request == SEND_GUARDED) {
+    el_guard guard = {&it->keys, REV};
     el_write_order order;
-    bool writes = flags & 1 && place.mode != EL_MODE_READ;
+    bool writes = flags & 1 && queue_key.mode != EL_MODE_READ;
     el_write_order_init(&order, REV);
-    el_lock_txn_build_guarded(&recipe, &who, writes ? &order : NULL, ops,
+    el_lock_txn_build_guarded(&built, &guard, writes ? &order : NULL, ops,
                               writes ? 2 : 1);
   } else {
-    el_lock_txn_build(&recipe, &it->keys, &it->action, flags & 8 ? REV : 0,
+    el_lock_txn_build(&built, &it->keys, &it->action, flags & 8 ? REV : 0,
                       (el_bytes){is_multi ? "x\0y" : "x", is_multi ? 3 : 1});
   }
-  el_kv_pack(&it->packed, &recipe.txn);
+  el_kv_pack(&it->packed, &built.txn);
 }
 
-/* The answer that |it| gets. */
+/* Reads |answer|, the answer to |it|. */
 static void read_answer(const member *it, el_txn_answer *answer) {
   el_entry_event event;
   el_write_event written;
@@ -67,9 +67,9 @@ static void read_answer(const member *it, el_txn_answer *answer) {
     fuzz_check_error(&answer->err);
     FUZZ_CHECK(!answer->err.is_definite);
   }
-  if (it->question == READ_CENSUS) {
+  if (it->request == QUERY_CONTENTION) {
     el_lock_txn_read_contention(&it->keys, REV, answer, &detached);
-  } else if (it->question == READ_GUARDED) {
+  } else if (it->request == SEND_GUARDED) {
     el_lock_txn_read_guarded(&(el_guard){&it->keys, REV}, answer, &written);
   } else {
     el_lock_txn_read(&it->keys, &it->action, answer, &event);
@@ -90,7 +90,7 @@ static void on_answer(void *arg, el_txn_answer *answer) {
   el_txn_answer_free(answer);
 }
 
-/* One that no batch takes travels alone, as do those of another kind than the first. */
+/* A member that cannot be batched is sent alone, as is one of another kind than the first. */
 static void pack(void) {
   const el_packed_txn *packed[MEMBERS_MAX];
   size_t n = 0, cost = 0;

@@ -1,5 +1,5 @@
-/* Messages of a watch stream. Between them watches start and stop, and the stream is opened
- * again. */
+/* Fuzz target watch: messages of a watch stream. Between them watches start and stop, and the
+ * stream is opened again. */
 #include "fuzz.h"
 
 #include "base/clock.h"
@@ -29,7 +29,7 @@ static void stop(size_t i) {
   is_started[i] = false;
 }
 
-/* The owner of a watch may start and stop any, as entries do. */
+/* The owner of a watch may start and stop any watch, as entries do. */
 static void on_event(el_watch *watch, const el_watch_event *event) {
   size_t i = (size_t)(watch - watches);
   FUZZ_CHECK(is_started[i]);
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   start(1);
   while (in.left > 0 && fuzz_n_streams < FUZZ_STREAMS_MAX) {
     el_bytes message = fuzz_part(&in);
-    if (!fuzz_tell(message)) {
+    if (!fuzz_send(message)) {
       el_timers_run(&timers, el_now_ms() + MINUTE_MS); /* it is opened again */
     }
     el_bytes_free(message);

@@ -1,5 +1,5 @@
-/* sim caller: a program in a peer that locks, works and unlocks, several times; and what it was
- * told. */
+/* sim caller: a program in a peer that locks, works and unlocks, several times; and the results
+ * that it got. */
 #ifndef SIM_CALLER_H
 #define SIM_CALLER_H
 
@@ -35,7 +35,7 @@ typedef struct sim_acquisition {
   int caller;
   int queue;       /* index in its peer */
   bool is_new;     /* etcd has granted it, not a handoff */
-  bool gives_up;   /* it is to fail for that */
+  bool gives_up;   /* it is to fail, because its caller gave up */
   int64_t left_ms; /* when it released */
 } sim_acquisition;
 
@@ -52,30 +52,30 @@ typedef struct sim_hold {
 typedef struct caller {
   int id, peer;
   caller_state state;
-  uint32_t turn; /* events of an earlier turn are void */
-  int left;      /* acquisitions still to come */
-  int pace;      /* how long it holds and rests: 0 hectic .. 2 slow */
-  bool keeper;   /* holds on after the faults */
-  int key_id;    /* that it acquires */
-  int n_multis;  /* multi-locks with a new slot so far */
-  int again;     /* a multi-lock whose slot can be used again; 0: none */
+  uint32_t generation; /* counts its state changes; older events are void */
+  int left;            /* number of acquisitions that it has not begun */
+  int pace;            /* how long it holds and rests: 0 hectic .. 2 slow */
+  bool keeper;         /* keeps its hold after the faults */
+  int key_id;          /* that it acquires */
+  int n_multis;        /* multi-locks with a new slot so far */
+  int again;           /* a multi-lock whose slot can be used again; 0: none */
   sim_acquisition acquisitions[ACQUISITIONS_MAX];
   int acquisition; /* index of the latest one */
   el_mode mode;    /* a downgraded writer is a reader */
   bool trying, must_share;
-  int64_t asked_ms, granted_ms;
-  int64_t asked_nth;    /* of all acquisitions of the history */
-  int entry;            /* of the entry by which it holds */
-  bool is_due;          /* it is to be granted as soon as it joins */
-  bool saw_other;       /* since it joined, another was before it */
-  int64_t hindered_ms;  /* when another was last before it */
-  int verdicts;         /* results of this acquisition */
-  int64_t token, lease; /* of the key, once it is granted */
-  bool claiming;        /* granted, not released, no loss reported */
-  int64_t claim_end_ms; /* the hold deadline, as last seen */
-  int64_t lost_lease;   /* of its latest lost hold ... */
-  int64_t lost_ms;      /* ... and when that was reported */
-  sim_hold was;         /* the latest lost hold whose key no admin removed */
+  int64_t joined_ms, granted_ms;
+  int64_t joined_nth;       /* of all acquisitions of the history */
+  int entry;                /* of the entry by which it holds */
+  bool is_due;              /* it is to be granted as soon as it joins */
+  bool saw_other;           /* since it joined, another caller was before it */
+  int64_t hindered_ms;      /* when another caller was last before it */
+  int verdicts;             /* results of this acquisition */
+  int64_t token, lease;     /* of the key, once it is granted */
+  bool is_holder;           /* granted, not released, no loss reported */
+  int64_t hold_deadline_ms; /* the hold deadline, as last seen */
+  int64_t lost_lease;       /* of its latest lost hold ... */
+  int64_t lost_ms;          /* ... and when that was reported */
+  sim_hold was; /* the latest lost hold whose key no admin removed */
 } sim_caller;
 
 void caller_init(world *wd, int id, int peer);
@@ -95,7 +95,7 @@ void caller_on_released(world *wd, struct peer *pr,
                         const el_local_action *released);
 
 /* Tells whether all its acquisitions have their results. */
-bool caller_is_over(const sim_caller *who);
+bool caller_is_over(const sim_caller *caller);
 
 /* The errors of failed waits. */
 extern const el_error caller_gave_up, caller_refused, caller_closed;

@@ -17,10 +17,10 @@ void checks_on_change(world *wd, const change *what) {
   world_trace(wd, "store: rev %" PRId64 " n%d/%" PRId64 " %s", what->rev,
               what->after.key_id, what->after.owner,
               what->after.create_rev == 0 ? "deleted" : "put");
-  if (!key_is_nested(&what->before)) queue_note(wd, what);
+  if (!key_is_nested(&what->before)) queue_record(wd, what);
   checks_on_marker(wd, what);
   checks_on_put(wd, what);
-  checks_behind(wd, what);
+  checks_keys_behind(wd, what);
   checks_seen_others(wd);
 }
 
@@ -31,17 +31,18 @@ static bool is_of(const peer_entry *at, const call *what) {
          at->core.lease == what->lease;
 }
 
-bool checks_is_by(const sim_peer *pr, const sim_caller *who,
+bool checks_is_by(const sim_peer *pr, const sim_caller *caller,
                   const peer_entry *at) {
-  return who->claiming && who->peer == pr->id &&
-         who->entry == (int)(at - pr->entries);
+  return caller->is_holder && caller->peer == pr->id &&
+         caller->entry == (int)(at - pr->entries);
 }
 
-/* Tells whether |who| holds by the key |key_id| that |what| deletes. */
-static bool is_its_key(const world *wd, const call *what, const sim_caller *who,
-                       int key_id) {
-  return wd->now_ms < who->claim_end_ms && what->ask.guard_rev == who->token &&
-         who->token == store_create_rev(&wd->store, key_id, what->lease);
+/* Tells whether |caller| holds by the key |key_id| that |what| deletes. */
+static bool is_its_key(const world *wd, const call *what,
+                       const sim_caller *caller, int key_id) {
+  return wd->now_ms < caller->hold_deadline_ms &&
+         what->ask.guard_rev == caller->token &&
+         caller->token == store_create_rev(&wd->store, key_id, what->lease);
 }
 
 void checks_before_apply(world *wd, const call *what) {
@@ -53,12 +54,12 @@ void checks_before_apply(world *wd, const call *what) {
     return;
   }
   for (int i = 0; i < n * wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i / n];
-    if (checks_is_by(pr, who, at) &&
-        is_its_key(wd, what, who, key_ids[i % n])) {
+    const sim_caller *caller = &wd->callers[i / n];
+    if (checks_is_by(pr, caller, at) &&
+        is_its_key(wd, what, caller, key_ids[i % n])) {
       world_violate(wd, "I7 safe delete",
                     "p%d deletes the key that caller %d holds", pr->id,
-                    who->id);
+                    caller->id);
     }
   }
 }
@@ -73,8 +74,7 @@ static void check_stray_key(world *wd, const sim_peer *pr,
   for (int i = 0; i < n; i++) {
     if (store_create_rev(&wd->store, key_ids[i], at->core.lease) == 0) continue;
     world_violate(wd, "I4 no stray key",
-                  "p%d is idle at n%d, and its key is there (lease %" PRId64
-                  ")",
+                  "p%d is idle at n%d, but its key exists (lease %" PRId64 ")",
                   pr->id, key_ids[i], at->core.lease);
   }
 }
@@ -84,7 +84,7 @@ static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
   const el_session *ses = &pr->sessions[at->session].core;
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   if (ses->state != EL_SESSION_ENDED ||
-      ses->end != EL_SESSION_END_LEFT_TO_EXPIRE || at->keeps_out ||
+      ses->end != EL_SESSION_END_LEFT_TO_EXPIRE || at->in_lock_delay ||
       ses->has_put_in_doubt || !el_entry_is_definite(&at->core) ||
       !el_entry_is_finished(&at->core)) {
     return;
@@ -92,7 +92,7 @@ static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
   for (int i = 0; i < n; i++) {
     if (store_create_rev(&wd->store, key_ids[i], at->core.lease) == 0) continue;
     world_violate(wd, "I13 lock delay",
-                  "p%d has closed and leaves the key n%d on lease %" PRId64,
+                  "p%d was closed, but the key n%d is left on lease %" PRId64,
                   pr->id, key_ids[i], at->core.lease);
   }
 }
@@ -133,7 +133,8 @@ void checks_after_session(world *wd, const sim_peer *pr, int session) {
       (core->state == EL_SESSION_ALIVE && core->has_put_in_doubt &&
        ses->audit_call == 0 && core->audit_at == 0) ||
       (is_busy && !is_waiting && core->wake_at == 0)) {
-    world_violate(wd, "I5 progress", "p%d: a session that is %s stalls", pr->id,
+    world_violate(wd, "I5 progress",
+                  "p%d: a session in state %s makes no progress", pr->id,
                   el_session_state_str[core->state]);
   }
   if (ses->gone && core->end == EL_SESSION_END_LEFT_TO_EXPIRE) {
@@ -143,7 +144,7 @@ void checks_after_session(world *wd, const sim_peer *pr, int session) {
     world_violate(wd, "I5 progress", "p%d sends %d keepalives in a second",
                   pr->id, (int)ses->keepalives);
   }
-  if ((ses->lapsed || (ses->gone && core->end != EL_SESSION_END_CLOSED)) &&
+  if ((ses->expired || (ses->gone && core->end != EL_SESSION_END_CLOSED)) &&
       wd->quiet_from_ms != 0 && wd->now_ms > wd->quiet_from_ms && !pr->closed) {
     world_violate(wd, "I5 progress", "p%d loses its session without faults",
                   pr->id);
@@ -157,23 +158,25 @@ void checks_after_entry(world *wd, const sim_peer *pr, const peer_entry *at) {
   bool waits = rests || core->state == EL_ENTRY_CONFIRMING;
   check_unexpected(wd, pr, at);
   check_left(wd, pr, at);
-  if (rests && at->let_go) {
+  if (rests && at->is_release_awaited) {
     world_violate(wd, "I8 one true result",
-                  "p%d is never told what became of its release of n%d", pr->id,
+                  "p%d gets no result of its release of n%d", pr->id,
                   at->key_id);
   }
   if (!waits && core->in_flight == EL_REQUEST_NONE && core->wake_at == 0) {
-    world_violate(wd, "I5 progress", "p%d: an entry that is %s stalls", pr->id,
+    world_violate(wd, "I5 progress",
+                  "p%d: an entry in state %s makes no progress", pr->id,
                   el_entry_state_str[core->state]);
   }
 }
 
-/* ---- claims ---- */
+/* ---- holders ---- */
 
-static bool is_sabotaged(const world *wd, const sim_caller *who) {
-  int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
+static bool is_sabotaged(const world *wd, const sim_caller *caller) {
+  int key_ids[NAMES_MAX], n = key_id_all(caller->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    if (store_is_sabotaged(&wd->store, key_ids[i], who->lease, who->token)) {
+    if (store_is_sabotaged(&wd->store, key_ids[i], caller->lease,
+                           caller->token)) {
       return true;
     }
   }
@@ -181,69 +184,70 @@ static bool is_sabotaged(const world *wd, const sim_caller *who) {
 }
 
 static void check_overlap(world *wd, const sim_caller *a, const sim_caller *b) {
-  int64_t end_ms =
-      a->claim_end_ms < b->claim_end_ms ? a->claim_end_ms : b->claim_end_ms;
+  int64_t end_ms = a->hold_deadline_ms < b->hold_deadline_ms
+                       ? a->hold_deadline_ms
+                       : b->hold_deadline_ms;
   int64_t overlap_ms = end_ms - wd->now_ms;
   if (is_sabotaged(wd, a) || is_sabotaged(wd, b)) {
-    figures_note_most(&wd->figures->sabotaged_overlap_ms, overlap_ms);
+    figures_record_max(&wd->figures->sabotaged_overlap_ms, overlap_ms);
     return;
   }
-  figures_note_most(&wd->figures->overlap_ms, overlap_ms);
+  figures_record_max(&wd->figures->overlap_ms, overlap_ms);
   world_violate(wd, "I1 mutual exclusion",
                 "callers %d of p%d and %d of p%d hold n%d for %" PRId64
-                " ms together",
+                " ms at the same time",
                 a->id, a->peer, b->id, b->peer, a->key_id, overlap_ms);
 }
 
-static bool is_valid(const world *wd, const sim_caller *who) {
-  return who->claiming && wd->now_ms < who->claim_end_ms;
+static bool is_valid(const world *wd, const sim_caller *caller) {
+  return caller->is_holder && wd->now_ms < caller->hold_deadline_ms;
 }
 
-static bool is_permit(const sim_caller *who) {
-  return key_id_mode(who->key_id) == EL_MODE_PERMIT;
+static bool is_permit(const sim_caller *caller) {
+  return key_id_mode(caller->key_id) == EL_MODE_PERMIT;
 }
 
 /* Tells whether both hold and exclude each other; permits only by their number. */
 static bool is_rival(const world *wd, const sim_caller *other,
-                     const sim_caller *who) {
-  return other != who && key_id_is_beside(other->key_id, who->key_id) &&
-         is_valid(wd, other) && is_valid(wd, who) &&
-         queue_excludes(other->mode, who->mode);
+                     const sim_caller *caller) {
+  return other != caller && key_id_is_beside(other->key_id, caller->key_id) &&
+         is_valid(wd, other) && is_valid(wd, caller) &&
+         queue_excludes(other->mode, caller->mode);
 }
 
 /* At most so many callers hold a permit as the largest number that one of them names. */
-static void check_permits(world *wd, const sim_caller *who) {
+static void check_permits(world *wd, const sim_caller *caller) {
   const sim_caller *last = NULL;
-  int claims = 1, most = key_id_permits(who->key_id);
+  int holders = 1, most = key_id_permits(caller->key_id);
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
     int permits = key_id_permits(other->key_id);
-    if (!is_rival(wd, other, who) || is_sabotaged(wd, other)) continue;
+    if (!is_rival(wd, other, caller) || is_sabotaged(wd, other)) continue;
     last = other;
-    claims++;
+    holders++;
     if (permits > most) most = permits;
   }
-  if (claims > most) check_overlap(wd, who, last);
+  if (holders > most) check_overlap(wd, caller, last);
 }
 
 /* Records the hold deadline that the session gives the caller. */
-static void follow_claim(world *wd, const sim_peer *pr, const peer_entry *at,
-                         sim_caller *who) {
+static void record_hold_deadline(world *wd, const sim_peer *pr,
+                                 const peer_entry *at, sim_caller *caller) {
   int64_t until_ms =
       clock_when(wd, pr->id, pr->sessions[at->session].core.hold_deadline);
-  if (wd->now_ms >= who->claim_end_ms && until_ms > wd->now_ms) {
+  if (wd->now_ms >= caller->hold_deadline_ms && until_ms > wd->now_ms) {
     world_violate(wd, "I6 a loss is final",
                   "caller %d of p%d holds again after its hold deadline",
-                  who->id, pr->id);
+                  caller->id, pr->id);
   }
-  who->claim_end_ms = until_ms;
+  caller->hold_deadline_ms = until_ms;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    if (is_rival(wd, other, who) && !is_permit(who)) {
-      check_overlap(wd, who, other);
+    if (is_rival(wd, other, caller) && !is_permit(caller)) {
+      check_overlap(wd, caller, other);
     }
   }
-  if (is_permit(who)) check_permits(wd, who);
+  if (is_permit(caller)) check_permits(wd, caller);
 }
 
 /* The promised margin, less the error of a clock that runs slower than the store's. */
@@ -263,7 +267,7 @@ static void check_margin(world *wd, const sim_peer *pr,
   }
   margin_ms = ls->expires_at - pr->lock_delay_ms -
               clock_when(wd, pr->id, ses->core.hold_deadline);
-  if (ses->holds > 0) figures_note_margin(wd->figures, margin_ms);
+  if (ses->holds > 0) figures_record_margin(wd->figures, margin_ms);
   if (!ls->alive || margin_ms < promised_margin(wd, pr->id)) {
     world_violate(wd, "I1 mutual exclusion",
                   "p%d has a hold deadline of %" PRId64
@@ -278,13 +282,13 @@ void checks_after_peer(world *wd, sim_peer *pr) {
     if (pr->sessions[i].used) check_margin(wd, pr, &pr->sessions[i]);
   }
   for (int i = 0; i < wd->n_callers; i++) {
-    sim_caller *who = &wd->callers[i];
-    if (who->claiming && who->peer == pr->id) {
-      follow_claim(wd, pr, &pr->entries[who->entry], who);
+    sim_caller *caller = &wd->callers[i];
+    if (caller->is_holder && caller->peer == pr->id) {
+      record_hold_deadline(wd, pr, &pr->entries[caller->entry], caller);
     }
   }
   checks_local_queues(wd, pr);
-  checks_nothing_is_kept(wd, pr);
+  checks_unwanted_keys(wd, pr);
 }
 
 /* ---- the end ---- */
@@ -304,7 +308,7 @@ static bool is_idle(const world *wd) {
   for (int i = 0; i < wd->n_peers; i++) {
     const sim_peer *pr = &wd->peers[i];
     if (is_running(wd, i) && !peer_is_quiet(pr)) return false;
-    if (pr->closed && is_running(wd, i) && pr->session != NOBODY) return false;
+    if (pr->closed && is_running(wd, i) && pr->session != NONE) return false;
   }
   return true;
 }
@@ -321,22 +325,22 @@ static const key *find_left(const world *wd) {
 
 bool checks_is_clean(world *wd) { return is_idle(wd) && find_left(wd) == NULL; }
 
-void checks_blame(world *wd) {
+void checks_report_unfinished(world *wd) {
   const key *left = find_left(wd);
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (is_running(wd, who->peer) && who->state != CALLER_DONE) {
+    const sim_caller *caller = &wd->callers[i];
+    if (is_running(wd, caller->peer) && caller->state != CALLER_DONE) {
       world_violate(wd, "I5 progress", "caller %d of p%d waits for ever", i,
-                    who->peer);
+                    caller->peer);
     }
-    if (is_running(wd, who->peer) && !caller_is_over(who)) {
+    if (is_running(wd, caller->peer) && !caller_is_over(caller)) {
       world_violate(wd, "I8 one true result",
-                    "caller %d of p%d is never told of its release", i,
-                    who->peer);
+                    "caller %d of p%d never gets the result of its release", i,
+                    caller->peer);
     }
   }
   if (left != NULL) {
-    world_violate(wd, "I4 no stray key", "n%d/%" PRId64 " is still there",
+    world_violate(wd, "I4 no stray key", "the key n%d/%" PRId64 " still exists",
                   left->key_id, left->owner);
   }
   world_violate(wd, "I5 progress", "an entry is still busy");

@@ -56,10 +56,10 @@ void checks_after_audits(world *wd, const sim_peer *pr);
 void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at);
 
 /* Without faults, a waiter that no key blocks is granted soon. */
-void checks_nobody_waits(world *wd);
+void checks_prompt_grants(world *wd);
 
 /* A hold whose key was deleted ends soon, even if no watch reports it. */
-void checks_nobody_is_deceived(world *wd);
+void checks_prompt_losses(world *wd);
 
 void checks_before_apply(world *wd, const call *what);
 
@@ -84,17 +84,17 @@ void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
                           call_kind kind);
 
 /* The write in progress ends with |how| for its holder. */
-void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
-                          el_write_action how);
+void checks_on_write_reported(world *wd, const sim_peer *pr,
+                              const peer_entry *at, el_write_action how);
 
 void checks_on_granted(world *wd, const sim_peer *pr, const peer_entry *at,
                        int64_t token);
 
-/* |who| is about to join its local queue. */
-void checks_on_asked(world *wd, struct caller *who);
+/* |caller| is about to join its local queue. */
+void checks_on_join(world *wd, struct caller *caller);
 
-/* |who| has joined. */
-void checks_after_asked(world *wd, const struct caller *who);
+/* |caller| has joined. */
+void checks_after_join(world *wd, const struct caller *caller);
 
 /* All waits of |pr| have failed: etcd is unreachable. */
 void checks_after_fail_waiting(world *wd, const sim_peer *pr);
@@ -102,28 +102,29 @@ void checks_after_fail_waiting(world *wd, const sim_peer *pr);
 /* All waits of |pr| for a lease have failed: etcd grants none. */
 void checks_after_refusal(world *wd, const sim_peer *pr);
 
-/* The queue of |at| was told that no key waits behind that of |at|. */
-void checks_after_nobody(world *wd, const sim_peer *pr, const peer_entry *at);
+/* The queue of |at| got the answer that no key waits behind that of |at|. */
+void checks_after_no_contender(world *wd, const sim_peer *pr,
+                               const peer_entry *at);
 
-/* |who| is told that it holds by the key of |at|: by a grant of etcd, or by a handoff. */
-void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
-                          const struct caller *who);
+/* |caller| gets a grant: it holds by the key of |at|, from etcd or by a handoff. */
+void checks_on_grant_reported(world *wd, const sim_peer *pr, peer_entry *at,
+                              const struct caller *caller);
 
-/* |who| is about to end its hold. */
-void checks_on_let_go(world *wd, const struct caller *who, el_leave how);
+/* |caller| is about to end its hold. */
+void checks_on_release(world *wd, const struct caller *caller, el_leave how);
 
-/* |who| has ended its hold: its key was handed off or lingers, if it may. */
-void checks_after_let_go(world *wd, const struct caller *who);
+/* |caller| has ended its hold: its key was handed off or lingers, if it may. */
+void checks_after_release(world *wd, const struct caller *caller);
 
 /* The entry |at| is about to release its key. */
 void checks_on_stop(world *wd, const sim_peer *pr, const peer_entry *at);
 
-/* An acquisition is told how its release ended. */
-void checks_on_release_told(world *wd, const sim_peer *pr,
-                            const sim_acquisition *owner,
-                            const el_local_action *released);
+/* An acquisition gets the result of its release. */
+void checks_on_release_reported(world *wd, const sim_peer *pr,
+                                const sim_acquisition *owner,
+                                const el_local_action *released);
 
-/* The queue is told that a key waits behind that of |at|. */
+/* The queue gets the event that a key waits behind that of |at|. */
 void checks_on_contended(const world *wd, peer_entry *at);
 
 /* The watch for such keys begins or ends. */
@@ -140,43 +141,43 @@ void checks_local_queues(world *wd, const sim_peer *pr);
 bool checks_is_sabotaged(const store *st, int key_id, int64_t lease_id,
                          int64_t token);
 
-/* Tells whether |who| holds by the key of |at|. */
-bool checks_is_by(const sim_peer *pr, const struct caller *who,
+/* Tells whether |caller| holds by the key of |at|. */
+bool checks_is_by(const sim_peer *pr, const struct caller *caller,
                   const peer_entry *at);
 
-/* |who| was granted: all lock delays that concern it are over. */
-void checks_delay(world *wd, const struct caller *who);
+/* |caller| was granted: all lock delays that concern it are over. */
+void checks_delay(world *wd, const struct caller *caller);
 
 /* |pr| was closed and has left the lease of |left| to expire. */
 void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left);
 
-/* The hold of |who| has ended with its session. */
-void checks_on_left(world *wd, struct caller *who);
+/* The hold of |caller| has ended with its session. */
+void checks_on_left(world *wd, struct caller *caller);
 
-/* |who| holds by the key of |at| after a handoff, or shares it. */
-void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at,
-                           const struct caller *who);
+/* |caller| holds by the key of |at| after a handoff, or shares it. */
+void checks_on_handed_off(world *wd, const sim_peer *pr, peer_entry *at,
+                          const struct caller *caller);
 
-/* etcd has granted the key of |at| to |who|, soon enough. */
+/* etcd has granted the key of |at| to |caller|, soon enough. */
 void checks_on_prompt(world *wd, const sim_peer *pr, const peer_entry *at,
-                      const struct caller *who);
+                      const struct caller *caller);
 
-void checks_on_locked(world *wd, const struct caller *who);
+void checks_on_locked(world *wd, const struct caller *caller);
 
 /* A change may have put a key before a caller that tries. */
 void checks_seen_others(world *wd);
 
 /* A change may have put a key behind another one. */
-void checks_behind(world *wd, const change *what);
+void checks_keys_behind(world *wd, const change *what);
 
 /* Each waiter is blocked by another one, or is granted soon. */
-void checks_nobody_is_kept(world *wd);
+void checks_blocked_waiters(world *wd);
 
 /* Each key of |pr| is wanted, or is deleted soon. */
-void checks_nothing_is_kept(world *wd, const sim_peer *pr);
+void checks_unwanted_keys(world *wd, const sim_peer *pr);
 
-/* Tells whether |who|, which is about to join, can hold at once by a key of its client. */
-bool checks_is_due(const world *wd, const struct caller *who);
+/* Tells whether |caller|, which is about to join, can hold at once by a key of its client. */
+bool checks_is_due(const world *wd, const struct caller *caller);
 
 /* Tells whether the key of |at| may linger. */
 bool checks_may_linger(const world *wd, const sim_peer *pr,
@@ -185,8 +186,8 @@ bool checks_may_linger(const world *wd, const sim_peer *pr,
 void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
                     el_loss loss);
 
-/* |who| releases its hold, or is told that it is lost. */
-void checks_on_hold_end(world *wd, const struct caller *who);
+/* |caller| releases its hold, or gets the report that it is lost. */
+void checks_on_hold_end(world *wd, const struct caller *caller);
 
 void checks_on_delete_answered(world *wd, const sim_peer *pr,
                                const peer_entry *at, const el_outcome *outcome);
@@ -204,6 +205,6 @@ void checks_after_peer(world *wd, sim_peer *pr);
 bool checks_is_clean(world *wd);
 
 /* The history has taken too long: reports what has not ended. */
-void checks_blame(world *wd);
+void checks_report_unfinished(world *wd);
 
 #endif

@@ -22,70 +22,72 @@ static bool is_sabotaged(const store *st, const sim_hold *hold) {
 }
 
 /* If the loss was reported late, the lease may have ended long ago. */
-void checks_on_left(world *wd, sim_caller *who) {
-  int64_t end_ms =
-      who->claim_end_ms < wd->now_ms ? who->claim_end_ms : wd->now_ms;
-  who->was = (sim_hold){.key_id = who->key_id,
-                        .mode = who->mode,
-                        .token = who->token,
-                        .lease = who->lease,
-                        .end_ms = end_ms};
+void checks_on_left(world *wd, sim_caller *caller) {
+  int64_t end_ms = caller->hold_deadline_ms < wd->now_ms
+                       ? caller->hold_deadline_ms
+                       : wd->now_ms;
+  caller->was = (sim_hold){.key_id = caller->key_id,
+                           .mode = caller->mode,
+                           .token = caller->token,
+                           .lease = caller->lease,
+                           .end_ms = end_ms};
 }
 
-/* Tells whether the session of |who| may keep its lease for a lost hold. By the store's clock;
+/* Tells whether the session of |caller| may keep its lease for a lost hold. By the store's clock;
  * those of peers differ by less than 1 %. */
-static bool may_delay(const world *wd, const sim_caller *who,
+static bool may_delay(const world *wd, const sim_caller *caller,
                       int64_t lease_id) {
-  int64_t ms = wd->peers[who->peer].lock_delay_ms;
-  return who->lost_lease == lease_id &&
-         wd->now_ms <= who->lost_ms + ms + ms / 100 + 1;
+  int64_t ms = wd->peers[caller->peer].lock_delay_ms;
+  return caller->lost_lease == lease_id &&
+         wd->now_ms <= caller->lost_ms + ms + ms / 100 + 1;
 }
 
 void checks_lease_left(world *wd, const sim_peer *pr, const el_session *left) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who->peer == pr->id && may_delay(wd, who, left->id)) return;
+    const sim_caller *caller = &wd->callers[i];
+    if (caller->peer == pr->id && may_delay(wd, caller, left->id)) return;
   }
   world_violate(wd, "I13 lock delay",
-                "p%d closes and leaves lease %" PRId64 " for no lost hold",
+                "p%d was closed and left lease %" PRId64 " without a lost hold",
                 pr->id, left->id);
 }
 
-/* Tells whether |hold|, of |other|, blocks |who|. */
+/* Tells whether |hold|, of |other|, blocks |caller|. */
 static bool is_delayed(const world *wd, const sim_caller *other,
-                       const sim_hold *hold, const sim_caller *who) {
-  return hold->end_ms != 0 && hold->lease != who->lease &&
+                       const sim_hold *hold, const sim_caller *caller) {
+  return hold->end_ms != 0 && hold->lease != caller->lease &&
          wd->now_ms < hold->end_ms + delay_of(wd, other->peer) &&
-         (key_id_mode(who->key_id) != EL_MODE_PERMIT ||
-          hold->token < who->token) && /* else the other n is the larger one */
-         key_id_is_beside(hold->key_id, who->key_id) &&
-         queue_excludes(hold->mode, who->mode) &&
+         (key_id_mode(caller->key_id) != EL_MODE_PERMIT ||
+          hold->token <
+              caller->token) && /* else the other n is the larger one */
+         key_id_is_beside(hold->key_id, caller->key_id) &&
+         queue_excludes(hold->mode, caller->mode) &&
          !is_sabotaged(&wd->store, hold);
 }
 
-void checks_delay(world *wd, const sim_caller *who) {
+void checks_delay(world *wd, const sim_caller *caller) {
   sim_hold mine = {
-      .key_id = who->key_id, .token = who->token, .lease = who->lease};
+      .key_id = caller->key_id, .token = caller->token, .lease = caller->lease};
   int n = 0, most = 0;
   if (is_sabotaged(&wd->store, &mine)) return;
-  if (key_id_mode(who->key_id) == EL_MODE_PERMIT)
-    most = key_id_permits(who->key_id) - 1;
+  if (key_id_mode(caller->key_id) == EL_MODE_PERMIT)
+    most = key_id_permits(caller->key_id) - 1;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
     sim_hold now = {.key_id = other->key_id,
                     .mode = other->mode,
                     .token = other->token,
                     .lease = other->lease,
-                    .end_ms = other->claiming ? other->claim_end_ms : 0};
-    bool is_new = other->claiming && is_delayed(wd, other, &now, who);
-    if (other == who || wd->peers[other->peer].lock_delay_ms == 0) continue;
-    if (!is_new && !is_delayed(wd, other, &other->was, who)) continue;
+                    .end_ms = other->is_holder ? other->hold_deadline_ms : 0};
+    bool is_new = other->is_holder && is_delayed(wd, other, &now, caller);
+    if (other == caller || wd->peers[other->peer].lock_delay_ms == 0) continue;
+    if (!is_new && !is_delayed(wd, other, &other->was, caller)) continue;
     wd->figures->delayed++;
     if (++n > most) {
       world_violate(wd, "I13 lock delay",
                     "caller %d of p%d is granted n%d, %" PRId64
                     " ms after the end of caller %d of p%d",
-                    who->id, who->peer, who->key_id,
+                    caller->id, caller->peer, caller->key_id,
                     wd->now_ms - (is_new ? now.end_ms : other->was.end_ms),
                     other->id, other->peer);
     }

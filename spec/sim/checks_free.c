@@ -12,52 +12,55 @@ enum { PROMPT_MS = 1500 /* without faults */ };
 
 /* ---- a try ---- */
 
-static bool is_try(const sim_caller *who) {
-  return who->trying || who->must_share;
+static bool is_try(const sim_caller *caller) {
+  return caller->trying || caller->must_share;
 }
 
-static void note_others(const world *wd, sim_caller *who) {
-  if (is_try(who) && !who->saw_other) who->saw_other = others_lock(wd, who);
+static void record_others(const world *wd, sim_caller *caller) {
+  if (is_try(caller) && !caller->saw_other)
+    caller->saw_other = others_lock(wd, caller);
 }
 
-void checks_on_asked(world *wd, sim_caller *who) {
-  note_others(wd, who);
-  who->is_due = checks_is_due(wd, who);
+void checks_on_join(world *wd, sim_caller *caller) {
+  record_others(wd, caller);
+  caller->is_due = checks_is_due(wd, caller);
 }
 
 void checks_seen_others(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
     if (wd->callers[i].state == CALLER_WAITING) {
-      note_others(wd, &wd->callers[i]);
+      record_others(wd, &wd->callers[i]);
     }
   }
 }
 
-void checks_on_locked(world *wd, const sim_caller *who) {
-  if (!is_try(who)) {
-    world_violate(wd, "I8 one true result",
-                  "caller %d of p%d waits, and is told that n%d is locked",
-                  who->id, who->peer, who->key_id);
+void checks_on_locked(world *wd, const sim_caller *caller) {
+  if (!is_try(caller)) {
+    world_violate(
+        wd, "I8 one true result",
+        "caller %d of p%d waits, but gets the result that n%d is locked",
+        caller->id, caller->peer, caller->key_id);
   }
-  if (!who->saw_other && !others_lock(wd, who)) {
+  if (!caller->saw_other && !others_lock(wd, caller)) {
     world_violate(wd, "I8 one true result",
-                  "caller %d of p%d is told that n%d is locked, and it is free",
-                  who->id, who->peer, who->key_id);
+                  "caller %d of p%d gets the result that n%d is locked, but "
+                  "the lock is free",
+                  caller->id, caller->peer, caller->key_id);
   }
 }
 
 /* ---- a release ---- */
 
-/* Without faults it is told soon. */
-static void check_told(world *wd, const sim_caller *who) {
-  const sim_peer *pr = &wd->peers[who->peer];
+/* Without faults the result of a release comes soon. */
+static void check_told(world *wd, const sim_caller *caller) {
+  const sim_peer *pr = &wd->peers[caller->peer];
   for (int i = 0; i < ACQUISITIONS_MAX; i++) {
-    const sim_acquisition *owner = &who->acquisitions[i];
+    const sim_acquisition *owner = &caller->acquisitions[i];
     if (owner->state == ACQUISITION_RELEASES && !pr->closed &&
         wd->now_ms > owner->left_ms + PROMPT_MS) {
       world_violate(wd, "I8 one true result",
-                    "caller %d of p%d gets no result of its release", who->id,
-                    pr->id);
+                    "caller %d of p%d gets no result of its release",
+                    caller->id, pr->id);
     }
   }
 }
@@ -65,14 +68,14 @@ static void check_told(world *wd, const sim_caller *who) {
 /* ---- a wait ---- */
 
 /* The session may have ended without the peer knowing. */
-static bool is_cut_off(const world *wd, const sim_caller *who) {
-  const sim_peer *pr = &wd->peers[who->peer];
+static bool is_cut_off(const world *wd, const sim_caller *caller) {
+  const sim_peer *pr = &wd->peers[caller->peer];
   const lease *ls =
-      pr->session != NOBODY
+      pr->session != NONE
           ? store_find_lease(&wd->store, pr->sessions[pr->session].core.id)
           : NULL;
-  const peer_entry *at = peer_entry_of(who);
-  if (wd->faults.peers[who->peer].crashed) return true;
+  const peer_entry *at = peer_entry_of(caller);
+  if (wd->faults.peers[caller->peer].crashed) return true;
   if (ls != NULL && (!ls->alive || ls->sabotaged)) return true;
   return at != NULL && checks_is_sabotaged(&wd->store, at->key_id,
                                            at->core.lease, at->core.rev);
@@ -83,27 +86,28 @@ static int64_t patience(const world *wd) {
   return wd->faults.calm ? PROMPT_MS : reread_ms + 3000;
 }
 
-void checks_nobody_is_kept(world *wd) {
+void checks_blocked_waiters(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
-    sim_caller *who = &wd->callers[i];
+    sim_caller *caller = &wd->callers[i];
     int64_t since_ms = wd->faults.calm ? 0 : wd->quiet_from_ms;
-    if (wd->faults.calm) check_told(wd, who);
-    if (who->state != CALLER_WAITING) continue;
-    if (is_cut_off(wd, who) || (!is_try(who) && others_hinder(wd, who))) {
-      who->hindered_ms = wd->now_ms;
+    if (wd->faults.calm) check_told(wd, caller);
+    if (caller->state != CALLER_WAITING) continue;
+    if (is_cut_off(wd, caller) ||
+        (!is_try(caller) && others_hinder(wd, caller))) {
+      caller->hindered_ms = wd->now_ms;
     }
-    if (who->hindered_ms > since_ms) since_ms = who->hindered_ms;
-    if (who->asked_ms > since_ms) since_ms = who->asked_ms;
+    if (caller->hindered_ms > since_ms) since_ms = caller->hindered_ms;
+    if (caller->joined_ms > since_ms) since_ms = caller->joined_ms;
     if (wd->now_ms > since_ms + patience(wd)) {
       world_violate(wd, "I5 progress",
                     "caller %d of p%d waits for n%d, which is free, for "
                     "%" PRId64 " ms",
-                    i, who->peer, who->key_id, wd->now_ms - since_ms);
+                    i, caller->peer, caller->key_id, wd->now_ms - since_ms);
     }
   }
 }
 
-/* ---- a key that nobody has ---- */
+/* ---- a key without a holder ---- */
 
 /* A stopped peer does its work when it continues. */
 static bool is_late(const world *wd, int peer) {
@@ -123,11 +127,11 @@ bool checks_may_linger(const world *wd, const sim_peer *pr,
 static const sim_caller *find_waiter(const world *wd, const sim_peer *pr,
                                      const peer_entry *at) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who->state == CALLER_WAITING && who->peer == pr->id &&
-        (key_id_conflicts(who->key_id, at->key_id) ||
-         who->key_id == key_id_queue(at->key_id))) {
-      return who;
+    const sim_caller *caller = &wd->callers[i];
+    if (caller->state == CALLER_WAITING && caller->peer == pr->id &&
+        (key_id_conflicts(caller->key_id, at->key_id) ||
+         caller->key_id == key_id_queue(at->key_id))) {
+      return caller;
     }
   }
   return NULL;
@@ -143,7 +147,7 @@ static void check_kept(world *wd, const sim_peer *pr, const peer_entry *at) {
   waiter = find_waiter(wd, pr, at);
   if (waiter != NULL) {
     world_violate(wd, "I5 progress",
-                  "p%d keeps its key at n%d, and its caller %d waits", pr->id,
+                  "p%d keeps its key at n%d, but its caller %d waits", pr->id,
                   at->key_id, waiter->id);
   }
 }
@@ -160,7 +164,7 @@ static void check_behind(world *wd, const sim_peer *pr, const peer_entry *at) {
   }
 }
 
-void checks_nothing_is_kept(world *wd, const sim_peer *pr) {
+void checks_unwanted_keys(world *wd, const sim_peer *pr) {
   for (int i = 0; i < pr->n_entries && !pr->closed; i++) {
     const peer_entry *at = &pr->entries[i];
     if (!at->used || at->core.state != EL_ENTRY_HELD ||

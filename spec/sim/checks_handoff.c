@@ -7,7 +7,7 @@
 #include "clock.h"
 #include "queue.h"
 
-/* ---- who is behind ---- */
+/* ---- keys behind another one ---- */
 
 static bool is_behind(const key *it, const peer_entry *at) {
   return key_id_name(it->key_id) == key_id_name(at->key_id) &&
@@ -22,7 +22,7 @@ static bool has_younger(const store *st, const peer_entry *at) {
   return false;
 }
 
-static void note_behind(const world *wd, peer_entry *at) {
+static void record_behind(const world *wd, peer_entry *at) {
   if (!has_younger(&wd->store, at)) {
     at->passes_behind = 0;
     at->behind_ms = 0;
@@ -31,7 +31,7 @@ static void note_behind(const world *wd, peer_entry *at) {
   }
 }
 
-void checks_behind(world *wd, const change *what) {
+void checks_keys_behind(world *wd, const change *what) {
   int name = key_id_name(what->after.key_id);
   if (key_is_nested(&what->after) || key_id_is_marker(what->after.key_id))
     return;
@@ -41,7 +41,7 @@ void checks_behind(world *wd, const change *what) {
       peer_entry *at = &pr->entries[k];
       if (at->used && at->core.state == EL_ENTRY_HELD &&
           key_id_name(at->key_id) == name) {
-        note_behind(wd, at);
+        record_behind(wd, at);
       }
     }
   }
@@ -61,11 +61,11 @@ static void check_fair(world *wd, const sim_peer *pr, peer_entry *at) {
   if (at->behind_ms == 0) return;
   if (++at->passes_behind >= peer_limits.holds ||
       wd->now_ms >= at->behind_ms + peer_limits.ms + CLOCKS_MS) {
-    world_violate(
-        wd, "I10 fairness",
-        "p%d hands n%d over for the %d. time, while another key waits "
-        "since %" PRId64 " ms",
-        pr->id, at->key_id, at->passes_behind, wd->now_ms - at->behind_ms);
+    world_violate(wd, "I10 fairness",
+                  "p%d hands n%d off for the %d. time, while another key waits "
+                  "since %" PRId64 " ms",
+                  pr->id, at->key_id, at->passes_behind,
+                  wd->now_ms - at->behind_ms);
   }
 }
 
@@ -73,7 +73,7 @@ static void take_lingering(world *wd, const sim_peer *pr, peer_entry *at) {
   wd->figures->retaken++;
   if (!checks_may_linger(wd, pr, at)) {
     world_violate(wd, "I10 fairness",
-                  "p%d takes n%d again, which may not linger", pr->id,
+                  "p%d acquires n%d again, which may not linger", pr->id,
                   at->key_id);
   }
   at->passes_behind = 0;
@@ -92,7 +92,7 @@ static bool is_shared(const world *wd, const sim_peer *pr,
 static void check_left(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (at->left_how != EL_LEAVE_VOLUNTARY || at->left_as_reader) {
     world_violate(wd, "I10 fairness",
-                  "p%d hands n%d over from a holder that did not unlock it",
+                  "p%d hands n%d off from a holder that did not unlock it",
                   pr->id, at->key_id);
   }
 }
@@ -101,25 +101,25 @@ static bool is_sabotaged(const store *st, const peer_entry *at) {
   return store_is_sabotaged(st, at->key_id, at->core.lease, at->core.rev);
 }
 
-void checks_on_handed_over(world *wd, const sim_peer *pr, peer_entry *at,
-                           const sim_caller *who) {
+void checks_on_handed_off(world *wd, const sim_peer *pr, peer_entry *at,
+                          const sim_caller *caller) {
   const store *st = &wd->store;
   int64_t token = at->core.rev;
   if (at->core.state != EL_ENTRY_HELD) {
-    world_violate(wd, "I1 mutual exclusion", "p%d hands n%d over, which is %s",
+    world_violate(wd, "I1 mutual exclusion", "p%d hands n%d off, which is %s",
                   pr->id, at->key_id, el_entry_state_str[at->core.state]);
   }
-  wd->figures->handed_over++;
+  wd->figures->handed_off++;
   if (!is_shared(wd, pr, at)) check_left(wd, pr, at);
   if (!is_shared(wd, pr, at) && at->lingered) {
     take_lingering(wd, pr, at);
-  } else if (!who->must_share && !at->is_answered) {
+  } else if (!caller->must_share && !at->is_answered) {
     check_fair(wd, pr, at);
   }
   if (is_sabotaged(st, at)) return;
   if (store_create_rev(st, at->key_id, at->core.lease) != token) {
     world_violate(wd, "I1 mutual exclusion",
-                  "p%d hands n%d over, whose key %" PRId64 " is gone", pr->id,
+                  "p%d hands n%d off, whose key %" PRId64 " is gone", pr->id,
                   at->key_id, token);
   }
 }

@@ -30,13 +30,13 @@ static void check_all_known(world *wd, const sim_peer *pr) {
     if (!is_of_lease(it, lease_id) || is_known(pr, it)) continue;
     world_violate(
         wd, "I4 no stray key",
-        "p%d has no caller for n%d, and its key is there (lease %" PRId64 ")",
+        "p%d has no caller for n%d, but its key exists (lease %" PRId64 ")",
         pr->id, it->key_id, it->owner);
   }
 }
 
 static bool is_alive(const sim_peer *pr) {
-  return pr->session != NOBODY &&
+  return pr->session != NONE &&
          pr->sessions[pr->session].core.state == EL_SESSION_ALIVE;
 }
 

@@ -27,7 +27,8 @@ void checks_local_queues(world *wd, const sim_peer *pr) {
 void checks_on_contender_watch(world *wd, const sim_peer *pr,
                                const peer_entry *at, bool begins) {
   if (begins == (at->contenders.id != 0)) {
-    world_violate(wd, "I5 progress", "p%d %s to watch behind n%d twice", pr->id,
+    world_violate(wd, "I5 progress",
+                  "p%d %s the watch for contenders of n%d twice", pr->id,
                   begins ? "begins" : "ends", at->key_id);
   }
 }
@@ -35,8 +36,8 @@ void checks_on_contender_watch(world *wd, const sim_peer *pr,
 void checks_on_forgotten(world *wd, const sim_peer *pr, const peer_entry *at) {
   if (at->contenders.id != 0 || at->wake_ms != 0) {
     world_violate(wd, "I4 no stray key",
-                  "p%d forgets n%d, and what was begun for it goes on", pr->id,
-                  at->key_id);
+                  "p%d frees n%d, but its query or watch is still active",
+                  pr->id, at->key_id);
   }
 }
 
@@ -44,110 +45,116 @@ void checks_on_forgotten(world *wd, const sim_peer *pr, const peer_entry *at) {
 
 /* No two callers hold by one key, unless both only read. */
 static void check_alone(world *wd, const sim_peer *pr, const peer_entry *at,
-                        const sim_caller *who) {
+                        const sim_caller *caller) {
   if (key_id_mode(at->key_id) == EL_MODE_READ) return;
   for (int i = 0; i < wd->n_callers; i++) {
-    if (i != who->id && checks_is_by(pr, &wd->callers[i], at)) {
+    if (i != caller->id && checks_is_by(pr, &wd->callers[i], at)) {
       world_violate(wd, "I1 mutual exclusion",
                     "callers %d and %d of p%d hold by one key of n%d", i,
-                    who->id, pr->id, at->key_id);
+                    caller->id, pr->id, at->key_id);
     }
   }
 }
 
 /* A local queue is first in, first out, unless several acquisitions hold at once. */
-static void check_order(world *wd, const sim_caller *who) {
-  el_mode mode = key_id_mode(who->key_id);
+static void check_order(world *wd, const sim_caller *caller) {
+  el_mode mode = key_id_mode(caller->key_id);
   if (mode != EL_MODE_LOCK && mode != EL_MODE_WRITE) return;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    if (other->state == CALLER_WAITING && other->peer == who->peer &&
-        key_id_queue(other->key_id) == key_id_queue(who->key_id) &&
-        other->asked_nth < who->asked_nth) {
+    if (other->state == CALLER_WAITING && other->peer == caller->peer &&
+        key_id_queue(other->key_id) == key_id_queue(caller->key_id) &&
+        other->joined_nth < caller->joined_nth) {
       world_violate(wd, "I3 FIFO",
-                    "caller %d of p%d is granted n%d before caller %d", who->id,
-                    who->peer, who->key_id, i);
+                    "caller %d of p%d is granted n%d before caller %d",
+                    caller->id, caller->peer, caller->key_id, i);
     }
   }
 }
 
-static bool can_claim(const world *wd, const sim_peer *pr) {
-  return pr->session != NOBODY &&
+static bool is_proven(const world *wd, const sim_peer *pr) {
+  return pr->session != NONE &&
          el_session_is_proven(&pr->sessions[pr->session].core,
                               clock_now(wd, pr->id));
 }
 
-void checks_on_grant_told(world *wd, const sim_peer *pr, peer_entry *at,
-                          const sim_caller *who) {
-  check_alone(wd, pr, at, who);
-  check_order(wd, who);
+void checks_on_grant_reported(world *wd, const sim_peer *pr, peer_entry *at,
+                              const sim_caller *caller) {
+  check_alone(wd, pr, at, caller);
+  check_order(wd, caller);
   at->n_holds++;
-  if (who->acquisitions[who->acquisition].is_new) {
-    checks_on_prompt(wd, pr, at, who);
+  if (caller->acquisitions[caller->acquisition].is_new) {
+    checks_on_prompt(wd, pr, at, caller);
   } else {
-    checks_on_handed_over(wd, pr, at, who);
-    if (!can_claim(wd, pr)) {
-      world_violate(wd, "I1 mutual exclusion",
-                    "caller %d of p%d is handed n%d, after its hold deadline",
-                    who->id, pr->id, at->key_id);
+    checks_on_handed_off(wd, pr, at, caller);
+    if (!is_proven(wd, pr)) {
+      world_violate(
+          wd, "I1 mutual exclusion",
+          "caller %d of p%d gets n%d by a handoff after the hold deadline",
+          caller->id, pr->id, at->key_id);
     }
   }
 }
 
-/* ---- what is to be told at once ---- */
+/* ---- results that are due at once ---- */
 
 /* Returns a caller other than |but| that waits in the local queue |queue_id| for an entry; NULL:
  * none. */
 static const sim_caller *find_waiting(const world *wd, int peer, int queue_id,
                                       const sim_caller *but) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who != but && who->state == CALLER_WAITING && who->peer == peer &&
-        who->key_id == queue_id && peer_entry_of(who) == NULL) {
-      return who;
+    const sim_caller *caller = &wd->callers[i];
+    if (caller != but && caller->state == CALLER_WAITING &&
+        caller->peer == peer && caller->key_id == queue_id &&
+        peer_entry_of(caller) == NULL) {
+      return caller;
     }
   }
   return NULL;
 }
 
 /* A key that lingers, or that a reader must share. */
-bool checks_is_due(const world *wd, const sim_caller *who) {
-  const sim_peer *pr = &wd->peers[who->peer];
-  if (find_waiting(wd, who->peer, who->key_id, who) != NULL) return false;
-  for (int i = 0; i < pr->n_entries && can_claim(wd, pr); i++) {
+bool checks_is_due(const world *wd, const sim_caller *caller) {
+  const sim_peer *pr = &wd->peers[caller->peer];
+  if (find_waiting(wd, caller->peer, caller->key_id, caller) != NULL)
+    return false;
+  for (int i = 0; i < pr->n_entries && is_proven(wd, pr); i++) {
     const peer_entry *at = &pr->entries[i];
-    bool is_its = at->used && at->queue != NOBODY &&
+    bool is_its = at->used && at->queue != NONE &&
                   at->core.state == EL_ENTRY_HELD &&
-                  key_id_queue(at->key_id) == who->key_id;
-    if (is_its && (who->must_share || !others_use(wd, pr->id, at))) return true;
+                  key_id_queue(at->key_id) == caller->key_id;
+    if (is_its && (caller->must_share || !others_use(wd, pr->id, at)))
+      return true;
   }
   return false;
 }
 
-void checks_after_asked(world *wd, const sim_caller *who) {
-  if (who->is_due && !who->claiming) {
-    world_violate(wd, "I10 fairness",
-                  "caller %d of p%d does not get n%d, which its client has",
-                  who->id, who->peer, who->key_id);
+void checks_after_join(world *wd, const sim_caller *caller) {
+  if (caller->is_due && !caller->is_holder) {
+    world_violate(
+        wd, "I10 fairness",
+        "caller %d of p%d does not get n%d, whose key its client keeps",
+        caller->id, caller->peer, caller->key_id);
   }
 }
 
 void checks_after_fail_waiting(world *wd, const sim_peer *pr) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who->state == CALLER_WAITING && who->peer == pr->id) {
-      world_violate(wd, "I8 one true result",
-                    "caller %d of p%d waits on, and etcd is unreachable", i,
-                    pr->id);
+    const sim_caller *caller = &wd->callers[i];
+    if (caller->state == CALLER_WAITING && caller->peer == pr->id) {
+      world_violate(
+          wd, "I8 one true result",
+          "caller %d of p%d still waits, although etcd is unreachable", i,
+          pr->id);
     }
   }
 }
 
-static bool has_entry(const world *wd, const sim_caller *who) {
-  const sim_peer *pr = &wd->peers[who->peer];
+static bool has_entry(const world *wd, const sim_caller *caller) {
+  const sim_peer *pr = &wd->peers[caller->peer];
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
-    if (at->used && key_id_queue(at->key_id) == who->key_id &&
+    if (at->used && key_id_queue(at->key_id) == caller->key_id &&
         others_use(wd, pr->id, at)) {
       return true;
     }
@@ -157,26 +164,28 @@ static bool has_entry(const world *wd, const sim_caller *who) {
 
 void checks_after_refusal(world *wd, const sim_peer *pr) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who->state == CALLER_WAITING && who->peer == pr->id &&
-        !has_entry(wd, who)) {
-      world_violate(wd, "I8 one true result",
-                    "caller %d of p%d waits on for a lease, which is refused",
-                    i, pr->id);
+    const sim_caller *caller = &wd->callers[i];
+    if (caller->state == CALLER_WAITING && caller->peer == pr->id &&
+        !has_entry(wd, caller)) {
+      world_violate(
+          wd, "I8 one true result",
+          "caller %d of p%d still waits for a lease that etcd refuses", i,
+          pr->id);
     }
   }
 }
 
-void checks_after_nobody(world *wd, const sim_peer *pr, const peer_entry *at) {
-  const sim_caller *who =
+void checks_after_no_contender(world *wd, const sim_peer *pr,
+                               const peer_entry *at) {
+  const sim_caller *caller =
       find_waiting(wd, pr->id, key_id_queue(at->key_id), NULL);
-  if (key_id_mode(at->key_id) == EL_MODE_READ && who != NULL &&
+  if (key_id_mode(at->key_id) == EL_MODE_READ && caller != NULL &&
       at->core.state == EL_ENTRY_HELD && others_use(wd, pr->id, at) &&
-      can_claim(wd, pr)) {
+      is_proven(wd, pr)) {
     world_violate(
         wd, "I10 fairness",
         "caller %d of p%d does not share n%d, while no other key waits",
-        who->id, pr->id, at->key_id);
+        caller->id, pr->id, at->key_id);
   }
 }
 
@@ -188,10 +197,10 @@ enum { DUE_NOTHING, DUE_HANDOFF, DUE_LINGER };
 static bool is_asked_for(const world *wd, const sim_peer *pr,
                          const peer_entry *at) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who->state == CALLER_WAITING && who->peer == pr->id &&
-        (key_id_conflicts(who->key_id, at->key_id) ||
-         who->key_id == key_id_queue(at->key_id))) {
+    const sim_caller *caller = &wd->callers[i];
+    if (caller->state == CALLER_WAITING && caller->peer == pr->id &&
+        (key_id_conflicts(caller->key_id, at->key_id) ||
+         caller->key_id == key_id_queue(at->key_id))) {
       return true;
     }
   }
@@ -201,18 +210,18 @@ static bool is_asked_for(const world *wd, const sim_peer *pr,
 static bool waits_beside(const world *wd, const sim_peer *pr,
                          const peer_entry *at) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who->state == CALLER_WAITING && who->peer == pr->id &&
-        who->key_id == key_id_queue(at->key_id)) {
+    const sim_caller *caller = &wd->callers[i];
+    if (caller->state == CALLER_WAITING && caller->peer == pr->id &&
+        caller->key_id == key_id_queue(at->key_id)) {
       return true;
     }
   }
   return false;
 }
 
-/* Returns what has to happen to the key of a plain lock when |who|, its last caller, leaves. */
+/* Returns what has to happen to the key of a plain lock when |caller|, its last caller, leaves. */
 static int due_of(const world *wd, const sim_peer *pr, const peer_entry *at,
-                  const sim_caller *who) {
+                  const sim_caller *caller) {
   int64_t now_ms = clock_now(wd, pr->id);
   bool has_room = at->n_holds < peer_limits.holds &&
                   wd->now_ms < at->granted_ms + peer_limits.ms * 9 / 10;
@@ -225,28 +234,29 @@ static int due_of(const world *wd, const sim_peer *pr, const peer_entry *at,
   }
   if (waits_beside(wd, pr, at)) return has_room ? DUE_HANDOFF : DUE_NOTHING;
   if (is_asked_for(wd, pr, at) || at->contended_ms != 0) return DUE_NOTHING;
-  return who->acquisitions[who->acquisition].core.linger_ms > 0 ? DUE_LINGER
-                                                                : DUE_NOTHING;
+  return caller->acquisitions[caller->acquisition].core.linger_ms > 0
+             ? DUE_LINGER
+             : DUE_NOTHING;
 }
 
-void checks_on_let_go(world *wd, const sim_caller *who, el_leave how) {
-  sim_peer *pr = &wd->peers[who->peer];
-  peer_entry *at = &pr->entries[who->entry];
+void checks_on_release(world *wd, const sim_caller *caller, el_leave how) {
+  sim_peer *pr = &wd->peers[caller->peer];
+  peer_entry *at = &pr->entries[caller->entry];
   for (int i = 0; i < wd->n_callers; i++) {
-    if (i != who->id && checks_is_by(pr, &wd->callers[i], at)) return;
+    if (i != caller->id && checks_is_by(pr, &wd->callers[i], at)) return;
   }
   at->left_ms = wd->now_ms;
   at->left_how = how;
-  at->left_as_reader = who->mode != key_id_mode(who->key_id);
-  at->linger_ms = how == EL_LEAVE_VOLUNTARY && can_claim(wd, pr)
-                      ? who->acquisitions[who->acquisition].core.linger_ms
+  at->left_as_reader = caller->mode != key_id_mode(caller->key_id);
+  at->linger_ms = how == EL_LEAVE_VOLUNTARY && is_proven(wd, pr)
+                      ? caller->acquisitions[caller->acquisition].core.linger_ms
                       : 0;
-  at->due = due_of(wd, pr, at, who);
+  at->due = due_of(wd, pr, at, caller);
 }
 
-void checks_after_let_go(world *wd, const sim_caller *who) {
-  const sim_peer *pr = &wd->peers[who->peer];
-  peer_entry *at = &wd->peers[who->peer].entries[who->entry];
+void checks_after_release(world *wd, const sim_caller *caller) {
+  const sim_peer *pr = &wd->peers[caller->peer];
+  peer_entry *at = &wd->peers[caller->peer].entries[caller->entry];
   bool is_handed_off = false;
   for (int i = 0; i < wd->n_callers; i++) {
     is_handed_off |= checks_is_by(pr, &wd->callers[i], at);
@@ -257,7 +267,7 @@ void checks_after_let_go(world *wd, const sim_caller *who) {
   }
   if (at->due == DUE_LINGER && at->core.state != EL_ENTRY_HELD) {
     world_violate(wd, "I9 no false failure",
-                  "p%d does not keep n%d, which may linger", pr->id,
+                  "p%d deletes the key of n%d, which may linger", pr->id,
                   at->key_id);
   }
   at->due = DUE_NOTHING;
@@ -277,15 +287,15 @@ void checks_on_stop(world *wd, const sim_peer *pr, const peer_entry *at) {
 }
 
 /* The key was handed off, lingers, or was deleted with the result that was reported. */
-void checks_on_release_told(world *wd, const sim_peer *pr,
-                            const sim_acquisition *owner,
-                            const el_local_action *released) {
+void checks_on_release_reported(world *wd, const sim_peer *pr,
+                                const sim_acquisition *owner,
+                                const el_local_action *released) {
   const peer_entry *at = entry_of_local(released->entry);
   bool is_kept = at->core.state == EL_ENTRY_HELD;
   int due = is_kept ? EL_RELEASE_DONE : at->release;
   if ((int)released->release != due) {
     world_violate(wd, "I8 one true result",
-                  "caller %d of p%d is told of its release: %d, not %d",
+                  "caller %d of p%d gets the release result %d instead of %d",
                   owner->caller, pr->id, (int)released->release, due);
   }
 }

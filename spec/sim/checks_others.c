@@ -21,64 +21,66 @@ const peer_entry *others_find_entry(const world *wd, int key_id,
 
 bool others_use(const world *wd, int peer, const peer_entry *at) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who->peer != peer) continue;
-    if (who->claiming && &wd->peers[peer].entries[who->entry] == at) {
+    const sim_caller *caller = &wd->callers[i];
+    if (caller->peer != peer) continue;
+    if (caller->is_holder && &wd->peers[peer].entries[caller->entry] == at) {
       return true;
     }
-    if (who->state == CALLER_WAITING && peer_entry_of(who) == at) return true;
+    if (caller->state == CALLER_WAITING && peer_entry_of(caller) == at)
+      return true;
   }
   return false;
 }
 
-/* ---- of the same client ---- */
+/* ---- acquisitions of the same client ---- */
 
 /* An acquisition that began later may have its key sooner. */
-static bool has_key(const world *wd, const sim_caller *who) {
-  const peer_entry *at = peer_entry_of(who);
+static bool has_key(const world *wd, const sim_caller *caller) {
+  const peer_entry *at = peer_entry_of(caller);
   return at != NULL &&
          store_create_rev(&wd->store, at->key_id, at->core.lease) != 0;
 }
 
 static bool is_before(const world *wd, const sim_caller *other,
-                      const sim_caller *who) {
-  return other->claiming ||
+                      const sim_caller *caller) {
+  return other->is_holder ||
          (other->state == CALLER_WAITING &&
-          (other->asked_nth < who->asked_nth || has_key(wd, other)));
+          (other->joined_nth < caller->joined_nth || has_key(wd, other)));
 }
 
 /* A key that stays for a lock delay may have gone without the peer knowing. */
-static int count_delaying(const world *wd, const sim_caller *who) {
-  const sim_peer *pr = &wd->peers[who->peer];
+static int count_delaying(const world *wd, const sim_caller *caller) {
+  const sim_peer *pr = &wd->peers[caller->peer];
   int n = 0;
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
     n += at->used && at->core.state == EL_ENTRY_LOCK_DELAY &&
-         key_id_conflicts(at->key_id, who->key_id);
+         key_id_conflicts(at->key_id, caller->key_id);
   }
   return n;
 }
 
-static int count_local(const world *wd, const sim_caller *who) {
+static int count_local(const world *wd, const sim_caller *caller) {
   int n = 0;
   for (int i = 0; i < wd->n_callers; i++) {
     const sim_caller *other = &wd->callers[i];
-    n += other != who && other->peer == who->peer &&
-         is_before(wd, other, who) && queue_excludes(other->mode, who->mode) &&
-         key_id_is_beside(other->key_id, who->key_id);
+    n += other != caller && other->peer == caller->peer &&
+         is_before(wd, other, caller) &&
+         queue_excludes(other->mode, caller->mode) &&
+         key_id_is_beside(other->key_id, caller->key_id);
   }
-  return n + count_delaying(wd, who);
+  return n + count_delaying(wd, caller);
 }
 
-/* ---- by their keys ---- */
+/* ---- keys in etcd ---- */
 
 typedef struct rival {
-  const sim_caller *who;
+  const sim_caller *caller;
   bool is_try;
 } rival;
 
-static bool is_own(const sim_caller *who, const peer_entry *at) {
-  return who->state == CALLER_WAITING && peer_entry_of(who) == at;
+static bool is_own(const sim_caller *caller, const peer_entry *at) {
+  return caller->state == CALLER_WAITING && peer_entry_of(caller) == at;
 }
 
 /* Tells whether a key, of |at| of |peer|, blocks |of|. */
@@ -86,19 +88,19 @@ static bool counts(const world *wd, const rival *of, const peer_entry *at,
                    int peer) {
   bool is_used = others_use(wd, peer, at);
   bool is_of_live_session =
-      at->queue != NOBODY && !wd->faults.peers[peer].crashed;
+      at->queue != NONE && !wd->faults.peers[peer].crashed;
   bool is_kept = !is_of_live_session || at->core.state == EL_ENTRY_LOCK_DELAY;
-  if (peer != of->who->peer) return is_used || is_kept || of->is_try;
+  if (peer != of->caller->peer) return is_used || is_kept || of->is_try;
   if (is_used)
-    return of->who->mode != EL_MODE_PERMIT; /* else it would count twice */
-  return is_kept ||
-         (of->is_try && (at->left_ms == 0 || at->left_ms >= of->who->asked_ms));
+    return of->caller->mode != EL_MODE_PERMIT; /* else it would count twice */
+  return is_kept || (of->is_try && (at->left_ms == 0 ||
+                                    at->left_ms >= of->caller->joined_ms));
 }
 
 static int count_at(const world *wd, const rival *of, int key_id) {
   const store *st = &wd->store;
   const peer_entry *own =
-      of->who->state == CALLER_WAITING ? peer_entry_of(of->who) : NULL;
+      of->caller->state == CALLER_WAITING ? peer_entry_of(of->caller) : NULL;
   int64_t own_rev =
       own != NULL ? store_create_rev(st, key_id_of_name(own->key_id, key_id),
                                      own->core.lease)
@@ -106,34 +108,36 @@ static int count_at(const world *wd, const rival *of, int key_id) {
   int n = 0;
   for (int i = 0; i < st->n_keys; i++) {
     const key *it = &st->keys[i];
-    int peer = NOBODY;
+    int peer = NONE;
     const peer_entry *at;
-    if (!queue_is_blocker(st, it, key_id_name(key_id), of->who->mode)) continue;
+    if (!queue_is_blocker(st, it, key_id_name(key_id), of->caller->mode))
+      continue;
     if (own_rev != 0 && it->create_rev >= own_rev) continue;
     at = others_find_entry(wd, it->key_id, it->owner, &peer);
-    if (at != NULL && is_own(of->who, at)) continue;
+    if (at != NULL && is_own(of->caller, at)) continue;
     n += at == NULL || counts(wd, of, at, peer);
   }
   return n;
 }
 
 static bool are_before(const world *wd, const rival *of) {
-  int key_ids[NAMES_MAX], n = key_id_all(of->who->key_id, key_ids);
-  int local = count_local(wd, of->who);
+  int key_ids[NAMES_MAX], n = key_id_all(of->caller->key_id, key_ids);
+  int local = count_local(wd, of->caller);
   for (int i = 0; i < n; i++) {
-    if (local + count_at(wd, of, key_ids[i]) >= queue_limit(of->who->key_id)) {
+    if (local + count_at(wd, of, key_ids[i]) >=
+        queue_limit(of->caller->key_id)) {
       return true;
     }
   }
   return false;
 }
 
-bool others_hinder(const world *wd, const sim_caller *who) {
-  rival of = {who, false};
+bool others_hinder(const world *wd, const sim_caller *caller) {
+  rival of = {caller, false};
   return are_before(wd, &of);
 }
 
-bool others_lock(const world *wd, const sim_caller *who) {
-  rival of = {who, true};
+bool others_lock(const world *wd, const sim_caller *caller) {
+  rival of = {caller, true};
   return are_before(wd, &of);
 }

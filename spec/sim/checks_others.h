@@ -1,5 +1,5 @@
 /* sim checks_others: which keys and acquisitions are before a waiting caller, judged by the store
- * and by what all callers have asked for and were told, not by the local queues. */
+ * and by the acquisitions and results of all callers, not by the local queues. */
 #ifndef SIM_CHECKS_OTHERS_H
 #define SIM_CHECKS_OTHERS_H
 
@@ -13,11 +13,11 @@ const peer_entry *others_find_entry(const world *wd, int key_id,
 /* Tells whether a caller holds or waits by |at|. */
 bool others_use(const world *wd, int peer, const peer_entry *at);
 
-/* Tells whether others block |who|. Keys that no caller wants, and that live clients are about to
- * delete, do not count. */
-bool others_hinder(const world *wd, const sim_caller *who);
+/* Tells whether others block |caller|. Keys that no caller wants, and that live clients are about
+ * to delete, do not count. */
+bool others_hinder(const world *wd, const sim_caller *caller);
 
 /* The same for a try: such keys of other clients count, too. */
-bool others_lock(const world *wd, const sim_caller *who);
+bool others_lock(const world *wd, const sim_caller *caller);
 
 #endif

@@ -24,7 +24,7 @@ void checks_all_or_none(world *wd, const call *what) {
   if (what->ask.request == EL_REQUEST_DELETE &&
       count_of_rev(wd, what, 0) != n) {
     world_violate(wd, "I12 atomic multi-lock",
-                  "p%d has let go of n%d, and one of its keys is there",
+                  "p%d has released n%d, but one of its keys exists",
                   what->peer, what->key_id);
   }
 }

@@ -47,18 +47,18 @@ static void check_order(world *wd, const sim_peer *pr, int key_id,
 
 /* A key becomes the oldest when its predecessor goes, or when it is put. */
 void checks_on_prompt(world *wd, const sim_peer *pr, const peer_entry *at,
-                      const sim_caller *who) {
+                      const sim_caller *caller) {
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   int64_t since_ms = 0, waited_ms;
   for (int i = 0; i < n; i++) {
     const name_record *record = &wd->names[key_id_name(key_ids[i])];
-    int64_t front_ms = record->front_since_ms[key_id_mode(at->key_id)];
-    if (front_ms > since_ms) since_ms = front_ms;
+    int64_t unblocked_ms = record->unblocked_ms[key_id_mode(at->key_id)];
+    if (unblocked_ms > since_ms) since_ms = unblocked_ms;
   }
   waited_ms = wd->now_ms - since_ms;
   if (!wd->faults.calm || at->core.failures != 0) return;
-  if (who->asked_ms > wd->now_ms - waited_ms) {
-    waited_ms = wd->now_ms - who->asked_ms;
+  if (caller->joined_ms > wd->now_ms - waited_ms) {
+    waited_ms = wd->now_ms - caller->joined_ms;
   }
   if (waited_ms > PROMPT_MS) {
     world_violate(wd, "I5 progress",
@@ -84,17 +84,18 @@ static void check_seen(world *wd, const sim_peer *pr, const peer_entry *at,
   const key *it = store_find(&wd->store, key_id, at->core.lease);
   bool is_ours = it->create_rev == token && it->lease == at->core.lease;
   int64_t slack_ms = at->seen_stale ? EL_SESSION_FRESH_PROOF_MS : 0;
-  if (at->heard_ms != wd->now_ms) {
+  if (at->answered_ms != wd->now_ms) {
     world_violate(wd, "I1 mutual exclusion",
-                  "p%d is granted n%d on what it saw %" PRId64 " ms ago",
-                  pr->id, at->key_id, wd->now_ms - at->heard_ms);
+                  "p%d is granted n%d by a state of %" PRId64 " ms ago", pr->id,
+                  at->key_id, wd->now_ms - at->answered_ms);
   }
   if (!is_ours && it->sabotaged_rev >= token &&
-      it->sabotaged_ms < at->seen_ms - slack_ms) {
-    world_violate(wd, "I1 mutual exclusion",
-                  "p%d is granted n%d, and could see that key %" PRId64 " %s",
-                  pr->id, at->key_id, token,
-                  it->create_rev == token ? "hangs on no lease" : "is gone");
+      it->sabotaged_ms < at->answer_sent_ms - slack_ms) {
+    world_violate(
+        wd, "I1 mutual exclusion",
+        "p%d is granted n%d, but its last read showed that key %" PRId64 " %s",
+        pr->id, at->key_id, token,
+        it->create_rev == token ? "is detached" : "is gone");
   }
 }
 
@@ -150,33 +151,36 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
   }
   if (is_untouched(st, at) && ls->alive && !ls->sabotaged) {
     world_violate(wd, "I8 one true result",
-                  "p%d is told that n%d/%" PRId64 " is gone, and it is not",
+                  "p%d gets the result that n%d/%" PRId64
+                  " is gone, but it exists",
                   pr->id, at->key_id, at->core.lease);
   }
 }
 
 /* A holder is told by the watch of its key, or by the read when that is created; unless it has put
  * the key again, by a proclaim as a leader. */
-static void check_told(world *wd, const sim_caller *who, int key_id) {
-  const key *it = store_find(&wd->store, key_id, who->lease);
+static void check_told(world *wd, const sim_caller *caller, int key_id) {
+  const key *it = store_find(&wd->store, key_id, caller->lease);
   int64_t late_ms;
-  if (!wd->faults.calm || !who->claiming || it == NULL) return;
-  if (it->sabotaged_rev < who->token) return;
-  if (it->create_rev == who->token && it->lease == who->lease) return;
-  late_ms = wd->now_ms - (it->sabotaged_ms > who->granted_ms ? it->sabotaged_ms
-                                                             : who->granted_ms);
+  if (!wd->faults.calm || !caller->is_holder || it == NULL) return;
+  if (it->sabotaged_rev < caller->token) return;
+  if (it->create_rev == caller->token && it->lease == caller->lease) return;
+  late_ms =
+      wd->now_ms - (it->sabotaged_ms > caller->granted_ms ? it->sabotaged_ms
+                                                          : caller->granted_ms);
   if (late_ms > PROMPT_MS) {
-    world_violate(wd, "I5 progress",
-                  "caller %d of p%d holds n%d and hears nothing for %" PRId64
-                  " ms",
-                  who->id, who->peer, who->key_id, late_ms);
+    world_violate(
+        wd, "I5 progress",
+        "caller %d of p%d holds n%d without a report of its loss for %" PRId64
+        " ms",
+        caller->id, caller->peer, caller->key_id, late_ms);
   }
 }
 
-void checks_on_hold_end(world *wd, const sim_caller *who) {
-  int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
+void checks_on_hold_end(world *wd, const sim_caller *caller) {
+  int key_ids[NAMES_MAX], n = key_id_all(caller->key_id, key_ids);
   for (int i = 0; i < n; i++) {
-    check_told(wd, who, key_ids[i]);
+    check_told(wd, caller, key_ids[i]);
   }
 }
 
@@ -186,7 +190,7 @@ void checks_on_delete_answered(world *wd, const sim_peer *pr,
                                const el_outcome *outcome) {
   bool is_refused =
       !outcome->is_done && outcome->is_definite && !outcome->is_retriable;
-  if (is_refused && at->let_go) {
+  if (is_refused && at->is_release_awaited) {
     world_violate(wd, "I8 one true result",
                   "p%d does not report that the release of n%d is refused",
                   pr->id, at->key_id);
@@ -210,7 +214,7 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
   const lease *ls = store_find_lease(st, at->core.lease);
   /* A deposed leader has said that the lease is gone, and the delete has no answer: the outcome is
    * unknown, and not reported as success. */
-  bool is_unknown = at->is_delete_in_doubt && at->cut_short;
+  bool is_unknown = at->is_delete_in_doubt && at->ended_early;
   /* An audit has found some keys of a multi-lock, and no caller waits for their release: a late
    * delete of all keys may delete them. */
   bool is_swept =
@@ -219,13 +223,13 @@ void checks_on_released(world *wd, const sim_peer *pr, const peer_entry *at,
       (ls->alive || at->is_delete_in_doubt) && !ls->sabotaged &&
       !checks_is_sabotaged(st, at->key_id, at->core.lease, 1)) {
     world_violate(wd, "I8 one true result",
-                  "p%d has released n%d and is told it was not there", pr->id,
-                  at->key_id);
+                  "p%d has released n%d, but gets the result that it was gone",
+                  pr->id, at->key_id);
   }
   if (found && (is_unknown || !at->is_delete_in_doubt) &&
       !was_released(st, at)) {
     world_violate(wd, "I8 one true result",
-                  "p%d is told that it has released n%d, which was lost",
+                  "p%d gets the result that n%d is released, but it was lost",
                   pr->id, at->key_id);
   }
 }

@@ -7,7 +7,7 @@
 #include "checks_others.h"
 #include "queue.h"
 
-/* ---- no circle ---- */
+/* ---- no deadlock ---- */
 
 /* Returns the entry whose key |at| waits for, if that exists; NULL: none. */
 static const peer_entry *find_ahead(const world *wd, const peer_entry *at) {
@@ -30,15 +30,15 @@ void checks_on_wait(world *wd, const sim_peer *pr, const peer_entry *at) {
   for (int i = 1; it != NULL && i <= CALLERS_MAX; i++) {
     if (it == at) {
       world_violate(wd, "I5 progress",
-                    "p%d at n%d waits for itself, by way of %d others", pr->id,
-                    at->key_id, i - 1);
+                    "p%d at n%d waits for itself, in a cycle with %d others",
+                    pr->id, at->key_id, i - 1);
       return;
     }
     it = find_ahead(wd, it);
   }
 }
 
-/* ---- no waiting for nothing ---- */
+/* ---- no wait without a blocking key ---- */
 
 /* Returns since when no key blocks |at|; INT64_MAX: one does, or |at| is not in all of its
  * queues. */
@@ -53,56 +53,58 @@ static int64_t first_since(const world *wd, const peer_entry *at) {
                         queue_limit(at->key_id)) {
       return INT64_MAX;
     }
-    if (wd->names[name].front_since_ms[mode] > since_ms) {
-      since_ms = wd->names[name].front_since_ms[mode];
+    if (wd->names[name].unblocked_ms[mode] > since_ms) {
+      since_ms = wd->names[name].unblocked_ms[mode];
     }
   }
   return since_ms;
 }
 
-void checks_nobody_waits(world *wd) {
+void checks_prompt_grants(world *wd) {
   enum { FOR_A_LOOK_MS = 3000 };
   int64_t reread_ms = wd->ttl_ms > 10000 ? wd->ttl_ms : 10000;
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
+    const sim_caller *caller = &wd->callers[i];
     const peer_entry *at = NULL;
     int64_t since_ms = wd->quiet_from_ms;
-    if (who->state == CALLER_WAITING) at = peer_entry_of(who);
-    if (at == NULL || wd->faults.peers[who->peer].crashed) continue;
+    if (caller->state == CALLER_WAITING) at = peer_entry_of(caller);
+    if (at == NULL || wd->faults.peers[caller->peer].crashed) continue;
     if (first_since(wd, at) > since_ms) since_ms = first_since(wd, at);
     if (wd->now_ms - reread_ms - FOR_A_LOOK_MS > since_ms) {
       world_violate(wd, "I5 progress",
-                    "caller %d of p%d is first at n%d, and waits on", i,
-                    who->peer, at->key_id);
+                    "caller %d of p%d is first at n%d, but still waits", i,
+                    caller->peer, at->key_id);
     }
   }
 }
 
-/* ---- no news ---- */
+/* ---- no wait for an event that never comes ---- */
 
 /* Every TTL/3 one held key is read, each in turn. */
-static void check_told_in_time(world *wd, const sim_caller *who, int key_id) {
+static void check_told_in_time(world *wd, const sim_caller *caller,
+                               int key_id) {
   enum { FOR_A_PROBE_MS = 3000 };
-  const key *it = store_find(&wd->store, key_id, who->lease);
-  int64_t holds =
-      session_count_holds(&wd->peers[who->peer], wd->peers[who->peer].session);
+  const key *it = store_find(&wd->store, key_id, caller->lease);
+  int64_t holds = session_count_holds(&wd->peers[caller->peer],
+                                      wd->peers[caller->peer].session);
   int64_t since_ms = wd->quiet_from_ms;
-  if (it == NULL || (it->create_rev == who->token && key_is_entry(it))) return;
+  if (it == NULL || (it->create_rev == caller->token && key_is_entry(it)))
+    return;
   if (it->sabotaged_ms > since_ms) since_ms = it->sabotaged_ms;
   if (wd->now_ms > since_ms + holds * wd->ttl_ms / 3 + FOR_A_PROBE_MS) {
     world_violate(wd, "I5 progress",
-                  "caller %d of p%d holds n%d and hears nothing", who->id,
-                  who->peer, key_id);
+                  "caller %d of p%d holds n%d without a report of its loss",
+                  caller->id, caller->peer, key_id);
   }
 }
 
-void checks_nobody_is_deceived(world *wd) {
+void checks_prompt_losses(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
-    for (int k = 0; k < n && who->claiming; k++) {
-      if (wd->faults.peers[who->peer].crashed) continue;
-      check_told_in_time(wd, who, key_ids[k]);
+    const sim_caller *caller = &wd->callers[i];
+    int key_ids[NAMES_MAX], n = key_id_all(caller->key_id, key_ids);
+    for (int k = 0; k < n && caller->is_holder; k++) {
+      if (wd->faults.peers[caller->peer].crashed) continue;
+      check_told_in_time(wd, caller, key_ids[k]);
     }
   }
 }

@@ -10,7 +10,7 @@ enum {
   ANSWERS_MAX = 20 /* more late touches than one write may meet */
 };
 
-/* ---- what etcd does ---- */
+/* ---- writes that etcd applies ---- */
 
 /* Tells whether the key of this create_revision is an entry. */
 static bool is_entry(const world *wd, int key_id, int64_t lease_id,
@@ -79,11 +79,11 @@ static bool is_whole(const world *wd, int key_id, int64_t lease_id,
 /* Tells whether the order key has the mod_revision that |what| is guarded by. */
 static bool is_in_order(const world *wd, const call *what) {
   int key_ids[NAMES_MAX];
-  int note = key_id_make(key_id_name(what->key_id), EL_MARKER_WRITE_ORDER, 0);
+  int marker = key_id_make(key_id_name(what->key_id), EL_MARKER_WRITE_ORDER, 0);
   const key *it;
   key_id_all(what->key_id, key_ids);
   it = key_id_mode(what->key_id) == EL_MODE_WRITE
-           ? store_find(&wd->store, note, what->rev)
+           ? store_find(&wd->store, marker, what->rev)
            : store_find(&wd->store, key_ids[0], what->lease);
   return (it != NULL && it->create_rev != 0 ? it->mod_rev : 0) ==
          what->order.mod_rev;
@@ -95,7 +95,7 @@ static void check_barred(world *wd, const call *what) {
   wd->figures->writes_late += !is_touch;
   if (is_touch || is_in_order(wd, what)) {
     world_violate(wd, "I11 guarded writes",
-                  "p%d may not write by key %" PRId64 " of n%d, which is there",
+                  "p%d may not write by key %" PRId64 " of n%d, which exists",
                   what->peer, what->rev, what->key_id);
   }
 }
@@ -120,7 +120,8 @@ void checks_on_written(world *wd, const call *what,
   }
   if (!is_touch && wd->writes.refused[what->write.number]) {
     world_violate(wd, "I11 guarded writes",
-                  "p%d writes number %" PRIu32 ", and was told that it won't",
+                  "p%d writes number %" PRIu32
+                  ", which was reported as never applied",
                   what->peer, what->write.number);
   }
 }
@@ -132,12 +133,13 @@ void checks_on_put(world *wd, const change *what) {
   if ((mode == EL_MODE_READ || mode == EL_MODE_WRITE) && key_is_entry(is) &&
       what->before.create_rev != 0) {
     world_violate(wd, "I3 FIFO",
-                  "key %" PRId64 " of n%d, a reader's or writer's, is put anew",
+                  "key %" PRId64
+                  " of n%d, a reader's or writer's, is put again",
                   is->create_rev, is->key_id);
   }
 }
 
-/* ---- what its holder does, and is told ---- */
+/* ---- writes of a holder, and their results ---- */
 
 uint32_t checks_on_write(world *wd) {
   if (wd->writes.n + 1 == WRITES_MAX) return 0;
@@ -147,26 +149,29 @@ uint32_t checks_on_write(world *wd) {
 void checks_on_write_begun(world *wd, const sim_peer *pr, const peer_entry *at,
                            el_write_action action) {
   if (at->writes.n > 0 && action != EL_WRITE_WAIT) {
-    world_violate(wd, "I11 guarded writes", "p%d writes twice at once by n%d",
-                  pr->id, at->key_id);
+    world_violate(wd, "I11 guarded writes",
+                  "p%d has two writes by n%d in flight", pr->id, at->key_id);
   }
 }
 
 void checks_on_write_sent(world *wd, const sim_peer *pr, const peer_entry *at,
                           call_kind kind) {
-  const sim_caller *who =
-      at->writes.caller != NOBODY ? &wd->callers[at->writes.caller] : NULL;
-  if (who == NULL || !who->claiming || who->token != at->writes.rev) {
+  const sim_caller *caller =
+      at->writes.caller != NONE ? &wd->callers[at->writes.caller] : NULL;
+  if (caller == NULL || !caller->is_holder || caller->token != at->writes.rev) {
     world_violate(wd, "I11 guarded writes",
-                  "p%d writes by n%d, which it has let go", pr->id, at->key_id);
+                  "p%d writes by n%d, which it has released", pr->id,
+                  at->key_id);
   }
   if (kind == CALL_TOUCH && wd->faults.calm && !wd->faults.meddled) {
-    world_violate(wd, "I9 no false failure", "p%d touches n%d for nothing",
-                  pr->id, at->key_id);
+    world_violate(wd, "I9 no false failure",
+                  "p%d touches n%d without a write in doubt", pr->id,
+                  at->key_id);
   }
   if (at->writes.answers > ANSWERS_MAX) {
-    world_violate(wd, "I5 progress", "p%d writes by n%d again and again",
-                  pr->id, at->key_id);
+    world_violate(wd, "I5 progress",
+                  "p%d repeats its writes by n%d without end", pr->id,
+                  at->key_id);
   }
 }
 
@@ -179,23 +184,24 @@ static bool is_there(const world *wd, const peer_entry *at, uint32_t number) {
   return true;
 }
 
-void checks_on_write_told(world *wd, const sim_peer *pr, const peer_entry *at,
-                          el_write_action how) {
+void checks_on_write_reported(world *wd, const sim_peer *pr,
+                              const peer_entry *at, el_write_action how) {
   const sim_write *told = &at->writes.waiting[0];
   bool is_refused = how == EL_WRITE_REPORT_UNSENT ||
                     how == EL_WRITE_REPORT_NOT_HELD ||
                     how == EL_WRITE_REPORT_KEY_GONE;
   if (how == EL_WRITE_REPORT_DONE && !is_there(wd, at, told->number)) {
     world_violate(wd, "I11 guarded writes",
-                  "p%d is told that number %" PRIu32
-                  " is written, and it is not",
+                  "p%d gets the result that number %" PRIu32
+                  " was applied, but it was not",
                   pr->id, told->number);
   }
   if (how == EL_WRITE_REPORT_KEY_GONE &&
       is_whole(wd, at->key_id, at->core.lease, at->writes.rev)) {
-    world_violate(wd, "I8 one true result",
-                  "p%d is told by a write that n%d is gone, and it is not",
-                  pr->id, at->key_id);
+    world_violate(
+        wd, "I8 one true result",
+        "p%d gets the result of a write that n%d is gone, but it exists",
+        pr->id, at->key_id);
   }
   wd->writes.refused[told->number] |= is_refused;
 }

@@ -45,12 +45,12 @@ void figures_init(figures *all) {
   all->margin_max_ms = INT64_MIN;
 }
 
-void figures_note_margin(figures *all, int64_t margin_ms) {
+void figures_record_margin(figures *all, int64_t margin_ms) {
   if (margin_ms < all->margin_min_ms) all->margin_min_ms = margin_ms;
   if (margin_ms > all->margin_max_ms) all->margin_max_ms = margin_ms;
 }
 
-void figures_note_most(int64_t *most, int64_t value) {
+void figures_record_max(int64_t *most, int64_t value) {
   if (value > *most) *most = value;
 }
 
@@ -75,7 +75,7 @@ void figures_print(const figures *all) {
   print_one("made", all->requests);
   print_one("sent together", all->batches);
   print_one("watches kept", all->watches_kept);
-  print_one("handed over", all->handed_over);
+  print_one("handed over", all->handed_off);
   print_one("of lingering keys", all->retaken);
   print_one("contended", all->contended);
   print_one("downgraded", all->downgrades);
@@ -95,7 +95,7 @@ void figures_print(const figures *all) {
   print_one("key lost", all->keys_lost);
   print_table("losses", loss_str, all->losses, FIGURE_LOSSES);
   print_table("faults", fault_str, all->faults, FAULTS);
-  printf("claims\n");
+  printf("holds\n");
   print_one("margin min, ms", all->grants ? all->margin_min_ms : 0);
   print_one("margin max, ms", all->grants ? all->margin_max_ms : 0);
   print_one("overlap max, ms", all->overlap_ms);

@@ -38,19 +38,18 @@ typedef enum fault {
 
 typedef struct figures {
   int64_t histories, events, virtual_ms;
-  int64_t batches, handed_over, retaken, contended, downgrades, several,
-      repeats;
+  int64_t batches, handed_off, retaken, contended, downgrades, several, repeats;
   int64_t beside_other_n; /* permits granted while one with another n was
-                               held */
+                             held */
   int64_t data_puts;      /* of user data in the form of an entry */
   int64_t writes, writes_barred, writes_late, touches, watches_kept;
   int64_t delayed; /* lost holds whose lock delay was not over at a
-                               grant */
+                      grant */
   int64_t requests, grants, releases, locked, timeouts, refused, keys_lost;
   int64_t losses[FIGURE_LOSSES];
   int64_t faults[FAULTS];
   int64_t margin_min_ms; /* from the hold deadline to the true end of the
-                               lease */
+                            lease */
   int64_t margin_max_ms;
   int64_t overlap_ms; /* of two holds of one name, without an admin */
   int64_t sabotaged_overlap_ms;
@@ -59,9 +58,9 @@ typedef struct figures {
 
 void figures_init(figures *all);
 
-void figures_note_margin(figures *all, int64_t margin_ms);
+void figures_record_margin(figures *all, int64_t margin_ms);
 
-void figures_note_most(int64_t *most, int64_t value);
+void figures_record_max(int64_t *most, int64_t value);
 
 void figures_print(const figures *all);
 

@@ -84,23 +84,24 @@ static void close_lingering(world *wd) {
 static void look_at_waits(world *wd, const world_event *ev) {
   (void)ev;
   if (wd->calm_from_ms != 0) return;
-  checks_nobody_is_kept(wd);
-  world_post(wd, wd->now_ms + LOOK_EVERY_MS, NOBODY, look_at_waits);
+  checks_blocked_waiters(wd);
+  world_post(wd, wd->now_ms + LOOK_EVERY_MS, NONE, look_at_waits);
 }
 
 static void look(world *wd, const world_event *ev) {
   int64_t patience_ms = PATIENCE_MS + (wd->waits_out ? 1000000 : 0);
   close_lingering(wd);
-  checks_nobody_waits(wd);
-  checks_nobody_is_kept(wd);
-  checks_nobody_is_deceived(wd);
+  checks_prompt_grants(wd);
+  checks_blocked_waiters(wd);
+  checks_prompt_losses(wd);
   if (checks_is_clean(wd) && wd->flying == 0 &&
       wd->now_ms > wd->quiet_from_ms) {
     wd->n_heap = 0; /* it is over */
   } else if (wd->now_ms > wd->calm_from_ms + patience_ms + 6 * wd->lease_ms) {
-    checks_blame(wd);
+    checks_report_unfinished(wd);
   } else {
-    world_post(wd, wd->now_ms + LOOK_EVERY_MS, NOBODY, look)->who = ev->who;
+    world_post(wd, wd->now_ms + LOOK_EVERY_MS, NONE, look)->subject =
+        ev->subject;
   }
 }
 
@@ -112,7 +113,7 @@ static void calm_down(world *wd, const world_event *ev) {
   trouble_strike_last(wd);
   faults_clear(&wd->faults);
   trouble_clean_up(wd);
-  world_post(wd, wd->now_ms, NOBODY, look);
+  world_post(wd, wd->now_ms, NONE, look);
 }
 
 bool history_run(world *wd, uint64_t seed, figures *all) {
@@ -122,11 +123,11 @@ bool history_run(world *wd, uint64_t seed, figures *all) {
   fill(wd);
   end_ms = wd->now_ms + rng_between(&wd->dice, ACTIVE_MIN_MS, ACTIVE_MAX_MS);
   trouble_plan(wd, end_ms);
-  world_post(wd, end_ms, NOBODY, calm_down);
+  world_post(wd, end_ms, NONE, calm_down);
   if (wd->faults.calm) look_at_waits(wd, NULL);
   while (!wd->failed && world_next(wd)) {
     if (wd->n_events > EVENTS_MAX) {
-      world_violate(wd, "I5 progress", "it does not end");
+      world_violate(wd, "I5 progress", "the history does not end");
     }
   }
   all->histories++;

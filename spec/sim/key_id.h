@@ -19,7 +19,7 @@ enum {
   ORDERS = 72,         /* of two to four of four names, some of them twice */
   CALLERS_MAX = 12,
   PERMITS = 2, /* of each semaphore, for most callers; others name 1
-                          to PERMITS_MAX */
+                  to PERMITS_MAX */
   PERMITS_MAX = 3,
   DATA_MAX = NAMES_MAX * (1 + CALLERS_MAX)
 };

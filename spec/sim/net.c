@@ -35,19 +35,20 @@ static void post_reply(world *wd, const call *what, const reply *answer,
 }
 
 static void expire(world *wd, const world_event *ev) {
-  lease *ls = store_find_lease(&wd->store, ev->who);
+  lease *ls = store_find_lease(&wd->store, ev->subject);
   if (!ls->alive) return;
   if (wd->now_ms < ls->expires_at + ls->late_ms) {
-    world_post(wd, ls->expires_at + ls->late_ms, NOBODY, expire)->who = ev->who;
+    world_post(wd, ls->expires_at + ls->late_ms, NONE, expire)->subject =
+        ev->subject;
     return;
   }
-  world_trace(wd, "store: lease %d expires", ev->who);
-  store_revoke(&wd->store, ev->who);
+  world_trace(wd, "store: lease %d expires", ev->subject);
+  store_revoke(&wd->store, ev->subject);
 }
 
 static void watch_lease(world *wd, int64_t id) {
   lease *ls = store_find_lease(&wd->store, id);
-  world_post(wd, ls->expires_at + ls->late_ms, NOBODY, expire)->who = (int)id;
+  world_post(wd, ls->expires_at + ls->late_ms, NONE, expire)->subject = (int)id;
 }
 
 /* Returns the revision of the member that answers a serializable read. */
@@ -147,7 +148,7 @@ static void arrive(world *wd, const world_event *ev) {
   }
 }
 
-/* ---- the way there ---- */
+/* ---- requests on their way to the store ---- */
 
 typedef struct trip {
   const call *what;
@@ -155,7 +156,7 @@ typedef struct trip {
 } trip;
 
 static world_event *post_arrival(world *wd, trip go, int64_t at_ms, bool mute) {
-  world_event *ev = world_post(wd, at_ms, NOBODY, arrive);
+  world_event *ev = world_post(wd, at_ms, NONE, arrive);
   ev->call = *go.what;
   ev->call.mute = mute;
   ev->then = go.on_reply;
@@ -190,10 +191,10 @@ static bool can_outgrow_space(const call *what) {
 /* No message passes, but a request that was sent may be applied after the partition; or the
  * connection is refused at once. */
 static void send_into_partition(world *wd, trip go, int64_t until_ms) {
-  int64_t luck = rng_between(&wd->dice, 0, 9);
-  if (luck < 3) {
+  int64_t draw = rng_between(&wd->dice, 0, 9);
+  if (draw < 3) {
     post_error(wd, go, wd->now_ms + latency(wd), true, true);
-  } else if (luck < 6) {
+  } else if (draw < 6) {
     world_count(wd, FAULT_LATE);
     post_arrival(wd, go, until_ms + rng_between(&wd->dice, 1, 50), true);
   }
@@ -335,7 +336,7 @@ void net_keep_alive(world *wd, const call *what, event_run on_reply) {
     post_error(wd, go, wd->now_ms + latency(wd), false, true);
     return;
   }
-  ev = world_post(wd, wd->now_ms + latency(wd), NOBODY, arrive_keepalive);
+  ev = world_post(wd, wd->now_ms + latency(wd), NONE, arrive_keepalive);
   ev->call = *what;
   ev->then = on_reply;
   wd->flying++;

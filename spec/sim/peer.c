@@ -10,7 +10,7 @@
 void peer_init(sim_peer *pr, int id) {
   memset(pr, 0, offsetof(sim_peer, sessions));
   pr->id = id;
-  pr->session = NOBODY;
+  pr->session = NONE;
   el_local_queue_init(&pr->left_over, EL_MODE_LOCK, 0);
   pr->actions.n = 0;
   stream_init(&pr->stream);
@@ -30,7 +30,7 @@ bool peer_is_quiet(const sim_peer *pr) {
 
 /* ---- timers ---- */
 
-static void note_earlier(int64_t *first_ms, int64_t at_ms) {
+static void keep_earliest(int64_t *first_ms, int64_t at_ms) {
   if (at_ms != 0 && (*first_ms == 0 || at_ms < *first_ms)) *first_ms = at_ms;
 }
 
@@ -38,13 +38,13 @@ static int64_t next_wake(const sim_peer *pr) {
   int64_t first_ms = 0;
   for (int i = 0; i < pr->n_sessions; i++) {
     if (pr->sessions[i].used) {
-      note_earlier(&first_ms, pr->sessions[i].core.wake_at);
+      keep_earliest(&first_ms, pr->sessions[i].core.wake_at);
     }
   }
   for (int i = 0; i < pr->n_entries; i++) {
     if (pr->entries[i].used) {
-      note_earlier(&first_ms, pr->entries[i].core.wake_at);
-      note_earlier(&first_ms, pr->entries[i].wake_ms);
+      keep_earliest(&first_ms, pr->entries[i].core.wake_at);
+      keep_earliest(&first_ms, pr->entries[i].wake_ms);
     }
   }
   return first_ms;
@@ -63,7 +63,7 @@ static void tell_time(world *wd, sim_peer *pr, peer_entry *at) {
 static void tick(world *wd, const world_event *ev) {
   sim_peer *pr = &wd->peers[ev->peer];
   el_session_event timer = {.kind = EL_SESSION_ON_TIMER};
-  if (ev->turn != (uint32_t)pr->tick_ms)
+  if (ev->generation != (uint32_t)pr->tick_ms)
     return; /* an earlier tick was scheduled since */
   pr->tick_ms = 0;
   for (int i = 0; i < pr->n_sessions; i++) {
@@ -88,13 +88,13 @@ static void arm(world *wd, sim_peer *pr) {
   if (wake_ms < wd->now_ms) wake_ms = wd->now_ms;
   pr->tick_ms = wake_ms;
   wake_ms += rng_between(&wd->dice, 0, wd->faults.tick_late_ms);
-  world_post(wd, wake_ms, pr->id, tick)->turn = (uint32_t)pr->tick_ms;
+  world_post(wd, wake_ms, pr->id, tick)->generation = (uint32_t)pr->tick_ms;
 }
 
 /* ---- settle: what follows from an event ---- */
 
-static void spread_lapse(world *wd, sim_peer *pr, int session) {
-  pr->sessions[session].lapsed = false;
+static void end_lost_holds(world *wd, sim_peer *pr, int session) {
+  pr->sessions[session].expired = false;
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
     if (at->used && at->session == session && at->core.state == EL_ENTRY_HELD) {
@@ -108,21 +108,21 @@ static void end_entry(world *wd, sim_peer *pr, int entry, int session) {
                          .session_end = pr->sessions[session].core.end};
   const el_renewal *last = &pr->sessions[session].core.latest;
   peer_entry *at = &pr->entries[entry];
-  at->keeps_out = at->core.state == EL_ENTRY_LOCK_DELAY;
-  at->cut_short =
+  at->in_lock_delay = at->core.state == EL_ENTRY_LOCK_DELAY;
+  at->ended_early =
       dead.session_end != EL_SESSION_END_CLOSED &&
       dead.session_end != EL_SESSION_END_LEFT_TO_EXPIRE &&
       clock_now(wd, pr->id) < last->sent_ms + last->ttl_ms + pr->lock_delay_ms;
   entry_step(wd, pr, entry, &dead);
-  if (at->queue != NOBODY && !wd->failed) entry_leave_over(pr, entry);
+  if (at->queue != NONE && !wd->failed) entry_leave_over(pr, entry);
 }
 
 /* In reverse order of their start: the acquisitions of each wait again, before those that wait
  * already. */
 static void end_entries(world *wd, sim_peer *pr, int queue, int session) {
-  struct el_local_entry_list *places = &pr->queues[queue].core.entries;
-  while (!TAILQ_EMPTY(places) && !wd->failed) {
-    el_local_entry *last = TAILQ_LAST(places, el_local_entry_list);
+  struct el_local_entry_list *entries = &pr->queues[queue].core.entries;
+  while (!TAILQ_EMPTY(entries) && !wd->failed) {
+    el_local_entry *last = TAILQ_LAST(entries, el_local_entry_list);
     end_entry(wd, pr, (int)(entry_of_local(last) - pr->entries), session);
   }
 }
@@ -133,7 +133,7 @@ static void retire(world *wd, sim_peer *pr, int session) {
     for (int i = 0; i < pr->n_queues; i++) {
       if (pr->queues[i].used) end_entries(wd, pr, i, session);
     }
-    pr->session = NOBODY;
+    pr->session = NONE;
     queues_change(pr);
   }
 }
@@ -151,30 +151,30 @@ static void refuse(world *wd, sim_peer *pr, int session) {
 
 static bool settle_session(world *wd, sim_peer *pr, int session) {
   peer_session *ses = &pr->sessions[session];
-  bool changed = ses->lapsed || ses->gone || ses->refused;
-  if (ses->lapsed) spread_lapse(wd, pr, session);
+  bool changed = ses->expired || ses->gone || ses->refused;
+  if (ses->expired) end_lost_holds(wd, pr, session);
   if (ses->gone) retire(wd, pr, session);
   if (ses->refused) refuse(wd, pr, session);
   return changed;
 }
 
-static bool settle_claims(world *wd, sim_peer *pr) {
+static bool settle_proofs(world *wd, sim_peer *pr) {
   bool changed = false;
   for (int i = 0; i < pr->n_entries; i++) {
     peer_entry *at = &pr->entries[i];
     const el_session *core = &pr->sessions[at->session].core;
-    bool can_claim;
+    bool is_proven;
     if (at->used && at->core.state == EL_ENTRY_CONFIRMING &&
         core->latest.sent_ms >= at->core.confirm_ms) {
       entry_step_simple(wd, pr, i, EL_ENTRY_ON_LEASE_CONFIRMED);
       changed = true;
     }
     if (!at->used || at->core.state != EL_ENTRY_PROVING) continue;
-    can_claim = el_session_is_proven(core, clock_now(wd, pr->id));
-    if (!can_claim && !at->core.is_fresh)
+    is_proven = el_session_is_proven(core, clock_now(wd, pr->id));
+    if (!is_proven && !at->core.is_fresh)
       continue; /* the entry knows already */
     entry_step_simple(wd, pr, i,
-                      can_claim ? EL_ENTRY_ON_LEASE_PROVEN
+                      is_proven ? EL_ENTRY_ON_LEASE_PROVEN
                                 : EL_ENTRY_ON_LEASE_UNPROVEN);
     changed = true;
   }
@@ -193,7 +193,7 @@ static bool settle_holds(world *wd, sim_peer *pr, int session) {
 static bool end_unused(world *wd, sim_peer *pr) {
   el_session_event unused = {.kind = EL_SESSION_ON_UNUSED};
   const el_session *core;
-  if (pr->session == NOBODY || !peer_is_quiet(pr)) return false;
+  if (pr->session == NONE || !peer_is_quiet(pr)) return false;
   core = &pr->sessions[pr->session].core;
   if (core->state != EL_SESSION_ALIVE || !core->has_put_in_doubt) return false;
   session_step(wd, pr, pr->session, &unused);
@@ -203,14 +203,14 @@ static bool end_unused(world *wd, sim_peer *pr) {
 /* Tells whether the entry must be kept: it is in use, or an acquisition waits in its queue. */
 static bool is_of_use(const sim_peer *pr, const peer_entry *at) {
   return !el_local_entry_is_idle(&at->local) ||
-         (at->queue != NOBODY &&
+         (at->queue != NONE &&
           !TAILQ_EMPTY(&pr->queues[at->queue].core.waiting));
 }
 
 /* Tells whether an acquisition waits in its queue after the end of the session. */
 static bool is_awaited(const world *wd, const peer_entry *gone) {
-  const sim_caller *who = &wd->callers[key_id_caller(gone->key_id)];
-  return who->key_id == gone->key_id && who->state == CALLER_WAITING;
+  const sim_caller *caller = &wd->callers[key_id_caller(gone->key_id)];
+  return caller->key_id == gone->key_id && caller->state == CALLER_WAITING;
 }
 
 /* Tells whether the slot of |gone|, which was freed, may be used again, as in src/lock: after the
@@ -232,8 +232,8 @@ static bool may_repeat(const world *wd, sim_peer *pr, const peer_entry *gone) {
 }
 
 static void forget(sim_peer *pr, peer_entry *at) {
-  el_local_queue_remove(at->queue != NOBODY ? &pr->queues[at->queue].core
-                                            : &pr->left_over,
+  el_local_queue_remove(at->queue != NONE ? &pr->queues[at->queue].core
+                                          : &pr->left_over,
                         &at->local);
   at->used = false;
   at->n_watches = 0;
@@ -262,7 +262,7 @@ void peer_settle(world *wd, sim_peer *pr) {
     for (int i = 0; i < pr->n_sessions; i++) {
       if (pr->sessions[i].used) changed |= settle_session(wd, pr, i);
     }
-    changed |= settle_claims(wd, pr);
+    changed |= settle_proofs(wd, pr);
     for (int i = 0; i < pr->n_queues; i++) {
       changed |= queue_settle(wd, pr, i);
     }
@@ -287,48 +287,49 @@ static void contend(world *wd, sim_peer *pr, int queue) {
   }
 }
 
-void peer_join(world *wd, int id, int caller) {
+void peer_join(world *wd, int id, int caller_id) {
   sim_peer *pr = &wd->peers[id];
-  sim_caller *who = &wd->callers[caller];
+  sim_caller *caller = &wd->callers[caller_id];
   el_local_event join = {.kind = EL_LOCAL_ON_JOIN,
                          .acquisition =
-                             &who->acquisitions[who->acquisition].core};
-  int queue = queue_get(pr, key_id_queue(who->key_id));
-  who->acquisitions[who->acquisition].queue = queue;
+                             &caller->acquisitions[caller->acquisition].core};
+  int queue = queue_get(pr, key_id_queue(caller->key_id));
+  caller->acquisitions[caller->acquisition].queue = queue;
   contend(wd, pr, queue);
   queue_step(wd, pr, queue, &join);
   peer_settle(wd, pr);
 }
 
 /* Gives |event| of the caller's latest acquisition to its queue, if that still has it. */
-static void step_owner(world *wd, int id, int caller, el_local_event *event) {
+static void step_owner(world *wd, int id, int caller_id,
+                       el_local_event *event) {
   sim_peer *pr = &wd->peers[id];
-  sim_caller *who = &wd->callers[caller];
-  event->acquisition = &who->acquisitions[who->acquisition].core;
-  queue_step(wd, pr, who->acquisitions[who->acquisition].queue, event);
+  sim_caller *caller = &wd->callers[caller_id];
+  event->acquisition = &caller->acquisitions[caller->acquisition].core;
+  queue_step(wd, pr, caller->acquisitions[caller->acquisition].queue, event);
   peer_settle(wd, pr);
 }
 
-void peer_leave(world *wd, int id, int caller, el_leave how, el_loss loss) {
-  sim_caller *who = &wd->callers[caller];
-  peer_entry *at = peer_entry_of(who);
+void peer_leave(world *wd, int id, int caller_id, el_leave how, el_loss loss) {
+  sim_caller *caller = &wd->callers[caller_id];
+  peer_entry *at = peer_entry_of(caller);
   el_local_event leave = {.kind = EL_LOCAL_ON_LEAVE,
                           .how = how,
                           .loss = loss,
                           .err = &caller_gave_up};
-  if (at != NULL) leave.mod_rev = writes_end(at, caller);
-  step_owner(wd, id, caller, &leave);
+  if (at != NULL) leave.mod_rev = writes_end(at, caller_id);
+  step_owner(wd, id, caller_id, &leave);
 }
 
-void peer_max_hold(world *wd, int id, int caller) {
+void peer_max_hold(world *wd, int id, int caller_id) {
   el_local_event event = {.kind = EL_LOCAL_ON_MAX_HOLD};
-  step_owner(wd, id, caller, &event);
+  step_owner(wd, id, caller_id, &event);
 }
 
-void peer_downgrade(world *wd, int id, int caller) {
+void peer_downgrade(world *wd, int id, int caller_id) {
   el_local_event event = {.kind = EL_LOCAL_ON_DOWNGRADED};
-  step_owner(wd, id, caller, &event);
-  peer_write(wd, id, caller, WRITE_DOWNGRADE);
+  step_owner(wd, id, caller_id, &event);
+  peer_write(wd, id, caller_id, WRITE_DOWNGRADE);
 }
 
 static void step_all(world *wd, sim_peer *pr, const el_local_event *event) {
@@ -357,6 +358,6 @@ void peer_close(world *wd, int id) {
   for (int i = 0; i < wd->n_callers; i++) {
     if (wd->callers[i].peer == id) caller_on_closed(wd, i);
   }
-  if (pr->session != NOBODY) session_step(wd, pr, pr->session, &close);
+  if (pr->session != NONE) session_step(wd, pr, pr->session, &close);
   peer_settle(wd, pr);
 }

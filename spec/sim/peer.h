@@ -2,7 +2,7 @@
  *
  * It has one session at a time, and for each name and mode a local queue with its entries. peer.c
  * has the order of work after each event (settle); peer_session.c, peer_entry.c and peer_queue.c
- * carry out the actions of the step functions; peer_behind.c queries the contention for a key.
+ * carry out the actions of the step functions; peer_contention.c queries the contention for a key.
  */
 #ifndef SIM_PEER_H
 #define SIM_PEER_H
@@ -30,11 +30,11 @@ typedef struct peer_session {
   int64_t grant_id;
   int read_entry; /* whose key the read in flight reads */
   int64_t read_rev;
-  int read_turn;              /* so that each held key is read in turn */
-  int holds;                  /* as last reported to the session */
-  bool lapsed, gone, refused; /* reported by the session, not handled yet */
-  int64_t second_ms;          /* for the figures: begin of this second ... */
-  int64_t keepalives;         /* ... and keepalives in it */
+  int next_read;               /* so that each held key is read in turn */
+  int holds;                   /* as last reported to the session */
+  bool expired, gone, refused; /* reported by the session, not handled yet */
+  int64_t second_ms;           /* for the figures: begin of this second ... */
+  int64_t keepalives;          /* ... and keepalives in it */
 } peer_session;
 
 /* The guarded writes of a hold. */
@@ -42,16 +42,16 @@ typedef struct peer_writes {
   el_write_order order;
   int of;                                /* the caller that writes */
   int caller;                            /* the same while it holds, else
-                                            NOBODY */
+                                            NONE */
   int64_t rev;                           /* create_revision of the hold's key */
   sim_write waiting[WRITES_WAITING_MAX]; /* the first is in progress */
   int n;
   uint32_t call; /* in flight, or the backoff before
-                                            the next attempt; 0: none */
+                    the next attempt; 0: none */
   uint8_t failures;
   int answers;   /* to the first one so far */
   bool detached; /* the last answer found a key off
-                                            its lease */
+                    its lease */
 } peer_writes;
 
 typedef struct peer_entry {
@@ -59,8 +59,8 @@ typedef struct peer_entry {
   el_entry core;
   int key_id, session;
   uint32_t call;            /* in flight; 0: none */
-  int64_t seen_ms;          /* when the latest answered request was sent */
-  int64_t heard_ms;         /* when its answer came */
+  int64_t answer_sent_ms;   /* when the latest answered request was sent */
+  int64_t answered_ms;      /* when its answer came */
   bool seen_stale;          /* it was answered by one member, perhaps a stale
                                one */
   watch watches[NAMES_MAX]; /* of the entry itself */
@@ -68,20 +68,20 @@ typedef struct peer_entry {
   unsigned created;        /* a bit for each watch that was created */
   int64_t created_rev;     /* the largest revision of these */
   int64_t deleting_rev;    /* guard_rev of the latest delete */
-  bool let_go;             /* released by its holder, which has no result
-                               yet */
+  bool is_release_awaited; /* released by its holder, which has no result
+                              yet */
   bool is_delete_in_doubt; /* a delete has an unknown outcome */
-  bool keeps_out;          /* when its session ended, its lock delay was not
-                               over */
-  bool cut_short;          /* its session ended before the TTL of its lease */
+  bool in_lock_delay;      /* when its session ended, its lock delay was not
+                              over */
+  bool ended_early;        /* its session ended before the TTL of its lease */
   bool has_twin_in_doubt;  /* an entry of an earlier session with the same
-                               key has a request in doubt */
-  int queue;               /* index in the peer; NOBODY: its session has
-                               ended */
+                              key has a request in doubt */
+  int queue;               /* index in the peer; NONE: its session has
+                              ended */
   el_local_entry local;
-  uint32_t query_call;      /* contention query in flight; 0: none */
-  bool is_answered;         /* its queue is being told that no key waits */
-  watch contenders;         /* watch for contenders; id 0: none */
+  uint32_t query_call; /* contention query in flight; 0: none */
+  bool is_answered;    /* its queue is getting the answer that no key waits */
+  watch contenders;    /* watch for contenders; id 0: none */
   uint32_t contenders_call; /* query after its creation, in flight; 0: none */
   int64_t wake_ms;          /* by the peer's clock; 0: no timer */
   peer_writes writes;
@@ -90,7 +90,7 @@ typedef struct peer_entry {
   int due;              /* what has to happen when its last caller leaves */
   int passes_behind;    /* handoffs while another key waited */
   int64_t behind_ms;    /* since when another key waits; 0: none does */
-  int64_t contended_ms; /* when the queue was told; 0: it was not */
+  int64_t contended_ms; /* when the queue got that event; 0: it did not */
   bool is_blind;        /* an event of its watch was swallowed */
   int64_t left_ms;      /* when its last caller left; 0: it has one */
   el_leave left_how;    /* ... how */
@@ -114,9 +114,9 @@ typedef struct peer {
   int64_t lock_delay_ms; /* lock delay of its session */
   int lingering;         /* per mille of its acquisitions that may linger */
   bool closed;
-  int session;     /* NOBODY: none */
+  int session;     /* NONE: none */
   int64_t tick_ms; /* when it checks its timers, by the world's
-                               clock; 0: never */
+                      clock; 0: never */
   int n_sessions, n_entries, n_queues;
   bool is_performing; /* carrying out the actions of its queues */
   peer_session sessions[SESSIONS_MAX];
@@ -138,25 +138,25 @@ void peer_close(world *wd, int id);
 
 /* ---- for its callers ---- */
 
-/* |caller| begins an acquisition. */
-void peer_join(world *wd, int id, int caller);
+/* Caller |caller_id| begins an acquisition. */
+void peer_join(world *wd, int id, int caller_id);
 
-/* |caller| gives up, releases, or has seen that its hold is lost, for |loss|. */
-void peer_leave(world *wd, int id, int caller, el_leave how, el_loss loss);
+/* Caller |caller_id| gives up the wait, releases, or has seen that its hold is lost, for |loss|. */
+void peer_leave(world *wd, int id, int caller_id, el_leave how, el_loss loss);
 
 /* etcd is unreachable: all waits of the peer fail. */
 void peer_fail_waiting(world *wd, int id);
 
-void peer_max_hold(world *wd, int id, int caller);
+void peer_max_hold(world *wd, int id, int caller_id);
 
-/* |caller|, a writer that holds, only reads from now on. */
-void peer_downgrade(world *wd, int id, int caller);
+/* Caller |caller_id|, a writer that holds, only reads from now on. */
+void peer_downgrade(world *wd, int id, int caller_id);
 
-/* |caller| makes a guarded write. */
-void peer_write(world *wd, int id, int caller, int what);
+/* Caller |caller_id| makes a guarded write. */
+void peer_write(world *wd, int id, int caller_id, int what);
 
-/* Returns the entry by which |who| waits or holds; NULL: none. */
-peer_entry *peer_entry_of(const struct caller *who);
+/* Returns the entry by which |caller| waits or holds; NULL: none. */
+peer_entry *peer_entry_of(const struct caller *caller);
 
 /* ---- for the watch stream ---- */
 
@@ -198,7 +198,7 @@ int entry_add_at(sim_peer *pr, int queue, int slot);
  * if there is none. For a key of a multi-lock it is the entry of the multi-lock, if that exists. */
 int entry_of_key(sim_peer *pr, int key_id);
 
-peer_entry *entry_of_local(el_local_entry *place);
+peer_entry *entry_of_local(el_local_entry *local);
 
 /* The session of |entry| has ended: it leaves its queue, and is freed when it is finished. */
 void entry_leave_over(sim_peer *pr, int entry);
@@ -233,8 +233,8 @@ void queue_step_entry(world *wd, sim_peer *pr, peer_entry *at,
                       el_local_event *event);
 
 /* Applies |report| to the queue of |at|; the actions are carried out later. */
-void queue_tell(world *wd, sim_peer *pr, peer_entry *at,
-                const el_entry_action *report);
+void queue_report(world *wd, sim_peer *pr, peer_entry *at,
+                  const el_entry_action *report);
 
 /* Carries out the actions of the queues, unless this runs already. */
 void queues_perform(world *wd, sim_peer *pr);
@@ -248,7 +248,7 @@ bool queue_settle(world *wd, sim_peer *pr, int queue);
 el_local_context queue_now(const world *wd, const sim_peer *pr,
                            const el_local_queue *queue);
 
-/* ---- peer_behind.c ---- */
+/* ---- peer_contention.c ---- */
 
 /* Queries the contention for the key of |at| for its queue. */
 void contention_query(world *wd, sim_peer *pr, peer_entry *at);

@@ -33,8 +33,9 @@ static void on_answer(world *wd, const world_event *ev) {
     at->is_delete_in_doubt = false;
   }
   if (ev->reply.event.outcome.is_done) {
-    at->seen_ms = clock_when(wd, pr->id, ev->reply.event.outcome.sent_ms);
-    at->heard_ms = wd->now_ms;
+    at->answer_sent_ms =
+        clock_when(wd, pr->id, ev->reply.event.outcome.sent_ms);
+    at->answered_ms = wd->now_ms;
     at->seen_stale = ev->reply.event.is_serializable;
   }
   entry_step(wd, pr, ev->call.entry, &ev->reply.event);
@@ -111,33 +112,33 @@ static void stop_watch(world *wd, const sim_peer *pr, peer_entry *at) {
   at->created_rev = 0;
 }
 
-int entry_key_id_of(const peer_entry *at, const el_queue_key *place) {
+int entry_key_id_of(const peer_entry *at, const el_queue_key *queue_key) {
   int key_ids[NAMES_MAX], name;
   key_id_all(at->key_id, key_ids);
-  name = key_id_name(key_ids[place->name_index]);
-  return place->mode == EL_MODE_PERMIT
-             ? key_id_permit(name, (int)place->slot, place->permits)
-             : key_id_make(name, place->mode, (int)place->slot);
+  name = key_id_name(key_ids[queue_key->name_index]);
+  return queue_key->mode == EL_MODE_PERMIT
+             ? key_id_permit(name, (int)queue_key->slot, queue_key->permits)
+             : key_id_make(name, queue_key->mode, (int)queue_key->slot);
 }
 
 static void watch_other(world *wd, sim_peer *pr, int entry,
-                        const el_queue_key *place) {
+                        const el_queue_key *queue_key) {
   const peer_entry *at = &pr->entries[entry];
   const el_keys own = {.mode = key_id_mode(at->key_id)};
-  el_queue_key note;
-  watch_key(wd, pr, entry, entry_key_id_of(at, place), place->lease);
-  if (el_conflict_may_downgrade(&own, place, &note)) {
-    watch_key(wd, pr, entry, entry_key_id_of(at, &note), note.lease);
+  el_queue_key marker;
+  watch_key(wd, pr, entry, entry_key_id_of(at, queue_key), queue_key->lease);
+  if (el_conflict_may_downgrade(&own, queue_key, &marker)) {
+    watch_key(wd, pr, entry, entry_key_id_of(at, &marker), marker.lease);
   }
 }
 
 static void start_watch(world *wd, sim_peer *pr, int entry,
-                        const el_queue_key *place) {
+                        const el_queue_key *queue_key) {
   peer_entry *at = &pr->entries[entry];
   int key_ids[NAMES_MAX], n = key_id_all(at->key_id, key_ids);
   stop_watch(wd, pr, at);
-  if (place->rev != 0) {
-    watch_other(wd, pr, entry, place);
+  if (queue_key->rev != 0) {
+    watch_other(wd, pr, entry, queue_key);
     return;
   }
   for (int i = 0; i < n; i++) {
@@ -145,17 +146,17 @@ static void start_watch(world *wd, sim_peer *pr, int entry,
   }
 }
 
-/* Returns the index of the watch |id|; NOBODY: none. */
+/* Returns the index of the watch |id|; NONE: none. */
 static int find_watch(const peer_entry *at, uint32_t id) {
   for (int i = 0; i < at->n_watches; i++) {
     if (at->watches[i].id == id) return i;
   }
-  return NOBODY;
+  return NONE;
 }
 
 bool peer_is_watching(const world *wd, int id, const watch *what) {
   const peer_entry *at = &wd->peers[id].entries[what->entry];
-  return at->contenders.id == what->id || find_watch(at, what->id) != NOBODY;
+  return at->contenders.id == what->id || find_watch(at, what->id) != NONE;
 }
 
 static void watch_again(world *wd, const sim_peer *pr, watch *what) {
@@ -186,7 +187,7 @@ void peer_on_watch(world *wd, int id, const watch_message *message) {
     peer_settle(wd, pr);
     return;
   }
-  if (which == NOBODY) return;
+  if (which == NONE) return;
   if (event.kind == EL_ENTRY_ON_WATCH_CREATED) {
     if (!are_created(at, which, event.rev)) return;
     event.rev = at->created_rev;
@@ -210,7 +211,7 @@ static void prove(world *wd, sim_peer *pr, int session,
 static void tell_released(world *wd, sim_peer *pr, peer_entry *at,
                           const el_entry_action *action) {
   bool is_refused = action->kind == EL_ENTRY_REPORT_REFUSED;
-  at->let_go = false;
+  at->is_release_awaited = false;
   at->release = is_refused         ? EL_RELEASE_REFUSED
                 : action->is_found ? EL_RELEASE_DONE
                                    : EL_RELEASE_GONE;
@@ -218,7 +219,7 @@ static void tell_released(world *wd, sim_peer *pr, peer_entry *at,
     checks_on_released(wd, pr, at, action->is_found);
     at->is_delete_in_doubt = false;
   }
-  queue_tell(wd, pr, at, action);
+  queue_report(wd, pr, at, action);
 }
 
 static void tell_granted(world *wd, sim_peer *pr, peer_entry *at,
@@ -229,7 +230,7 @@ static void tell_granted(world *wd, sim_peer *pr, peer_entry *at,
   at->granted_ms = wd->now_ms;
   at->n_holds = 0;
   at->is_blind = false;
-  queue_tell(wd, pr, at, action);
+  queue_report(wd, pr, at, action);
 }
 
 static void perform(world *wd, sim_peer *pr, int entry,
@@ -265,15 +266,15 @@ static void perform(world *wd, sim_peer *pr, int entry,
       return;
     case EL_ENTRY_REPORT_LOST:
       checks_on_lost(wd, pr, at, action->loss);
-      queue_tell(wd, pr, at, action);
+      queue_report(wd, pr, at, action);
       return;
     case EL_ENTRY_REPORT_KEY_LOST:
       checks_on_lost(wd, pr, at, EL_LOSS_DELETED);
-      queue_tell(wd, pr, at, action);
+      queue_report(wd, pr, at, action);
       return;
     case EL_ENTRY_REPORT_LOCKED:
     case EL_ENTRY_REPORT_RESTART:
-      queue_tell(wd, pr, at, action);
+      queue_report(wd, pr, at, action);
       return;
   }
 }
@@ -323,14 +324,14 @@ void entry_step(world *wd, sim_peer *pr, int entry,
   known.proven_rev =
       el_session_proven_rev(&pr->sessions[at->session].core, now_ms);
   el_entry_step(&at->core, &known, now_ms, &out);
-  at->let_go |=
+  at->is_release_awaited |=
       event->kind == EL_ENTRY_ON_RELEASE && was.state == EL_ENTRY_HELD;
   trace_step(wd, pr, at, &was, event, &out);
   for (int i = 0; i < out.n; i++) {
     perform(wd, pr, entry, &out.list[i]);
   }
   checks_after_entry(wd, pr, at);
-  if (at->queue != NOBODY) queue_change(pr, at->queue);
+  if (at->queue != NONE) queue_change(pr, at->queue);
   queues_perform(wd, pr);
 }
 
@@ -346,7 +347,7 @@ void entry_key_gone(world *wd, sim_peer *pr, int entry, int64_t rev,
   entry_step(wd, pr, entry, &event);
 }
 
-/* ---- their lives ---- */
+/* ---- begin and end of an entry ---- */
 
 static int find_unused(sim_peer *pr) {
   for (int i = 0; i < pr->n_entries; i++) {
@@ -359,9 +360,9 @@ static int find_unused(sim_peer *pr) {
 static int find(const sim_peer *pr, int key_id) {
   for (int i = 0; i < pr->n_entries; i++) {
     const peer_entry *at = &pr->entries[i];
-    if (at->used && at->key_id == key_id && at->queue != NOBODY) return i;
+    if (at->used && at->key_id == key_id && at->queue != NONE) return i;
   }
-  return NOBODY;
+  return NONE;
 }
 
 int entry_add_at(sim_peer *pr, int queue, int slot) {
@@ -372,7 +373,7 @@ int entry_add_at(sim_peer *pr, int queue, int slot) {
   at->key_id = key_id_at_slot(pr->queues[queue].id, slot);
   at->session = pr->session;
   at->queue = queue;
-  at->writes.caller = NOBODY;
+  at->writes.caller = NONE;
   el_entry_init(&at->core, key_id_mode(at->key_id),
                 &pr->sessions[pr->session].core);
   el_local_queue_add(&pr->queues[queue].core, &at->local, &at->core);
@@ -383,13 +384,13 @@ int entry_add(world *wd, sim_peer *pr, int queue) {
   int id = pr->queues[queue].id, slot = 0;
   el_mode mode = key_id_mode(id);
   if (mode == EL_MODE_LOCK || mode == EL_MODE_MULTI) {
-    if (find(pr, id) != NOBODY) {
+    if (find(pr, id) != NONE) {
       world_violate(wd, "I7 safe delete", "p%d needs two keys at n%d", pr->id,
                     id);
     }
     return entry_add_at(pr, queue, 0);
   }
-  while (find(pr, key_id_at_slot(id, slot)) != NOBODY) {
+  while (find(pr, key_id_at_slot(id, slot)) != NONE) {
     slot++;
   }
   return entry_add_at(pr, queue, slot);
@@ -397,8 +398,8 @@ int entry_add(world *wd, sim_peer *pr, int queue) {
 
 int entry_of_key(sim_peer *pr, int key_id) {
   int index = find(pr, key_id_whole(key_id)), queue;
-  if (index == NOBODY) index = find(pr, key_id);
-  if (index != NOBODY) return index;
+  if (index == NONE) index = find(pr, key_id);
+  if (index != NONE) return index;
   queue = queue_get(pr, key_id_queue(key_id));
   return entry_add_at(pr, queue,
                       key_id_is_multi(key_id) ? 0 : (int)key_id_slot(key_id));
@@ -409,15 +410,15 @@ void entry_leave_over(sim_peer *pr, int entry) {
   el_local_queue_remove(&pr->queues[at->queue].core, &at->local);
   queue_change(pr, at->queue);
   el_local_queue_add(&pr->left_over, &at->local, &at->core);
-  at->queue = NOBODY;
+  at->queue = NONE;
   at->wake_ms = 0;
 }
 
-peer_entry *entry_of_local(el_local_entry *place) {
-  return (peer_entry *)((char *)place - offsetof(peer_entry, local));
+peer_entry *entry_of_local(el_local_entry *local) {
+  return (peer_entry *)((char *)local - offsetof(peer_entry, local));
 }
 
-peer_entry *peer_entry_of(const sim_caller *who) {
-  el_local_entry *place = who->acquisitions[who->acquisition].core.entry;
-  return place != NULL ? entry_of_local(place) : NULL;
+peer_entry *peer_entry_of(const sim_caller *caller) {
+  el_local_entry *local = caller->acquisitions[caller->acquisition].core.entry;
+  return local != NULL ? entry_of_local(local) : NULL;
 }

@@ -19,7 +19,7 @@ static int find(const sim_peer *pr, int id) {
   for (int i = 0; i < pr->n_queues; i++) {
     if (pr->queues[i].used && pr->queues[i].id == id) return i;
   }
-  return NOBODY;
+  return NONE;
 }
 
 static int find_unused(sim_peer *pr) {
@@ -33,7 +33,7 @@ static int find_unused(sim_peer *pr) {
 int queue_get(sim_peer *pr, int id) {
   int index = find(pr, id);
   peer_queue *queue;
-  if (index != NOBODY) return index;
+  if (index != NONE) return index;
   index = find_unused(pr);
   queue = &pr->queues[index];
   queue->used = true;
@@ -44,11 +44,11 @@ int queue_get(sim_peer *pr, int id) {
   return index;
 }
 
-/* Returns the index of |queue|; NOBODY: it is |left_over|. */
+/* Returns the index of |queue|; NONE: it is |left_over|. */
 static int index_of(const sim_peer *pr, const el_local_queue *queue) {
   const peer_queue *it =
       (const peer_queue *)((const char *)queue - offsetof(peer_queue, core));
-  return queue != &pr->left_over ? (int)(it - pr->queues) : NOBODY;
+  return queue != &pr->left_over ? (int)(it - pr->queues) : NONE;
 }
 
 static bool is_beside(const peer_queue *one, const peer_queue *other) {
@@ -74,7 +74,7 @@ void queues_change(sim_peer *pr) {
   }
 }
 
-/* ---- what is known at an event ---- */
+/* ---- the context of an event ---- */
 
 static void look_beside(const sim_peer *pr, const peer_queue *queue,
                         el_local_context *now) {
@@ -92,8 +92,8 @@ el_local_context queue_now(const world *wd, const sim_peer *pr,
                           .limits = &peer_limits};
   int index = index_of(pr, queue);
   const el_session *core =
-      pr->session != NOBODY ? &pr->sessions[pr->session].core : NULL;
-  if (index == NOBODY) return now;
+      pr->session != NONE ? &pr->sessions[pr->session].core : NULL;
+  if (index == NONE) return now;
   now.has_lease = core != NULL && core->state == EL_SESSION_ALIVE;
   now.is_proven = core != NULL && el_session_is_proven(core, now.now_ms);
   look_beside(pr, &pr->queues[index], &now);
@@ -113,7 +113,7 @@ static const char *const actions[] = {
     "START_WATCH",   "STOP_WATCH",  "SET_TIMER"};
 
 static int caller_of(const el_acquisition *owner) {
-  return owner != NULL ? caller_acquisition_of(owner)->caller : NOBODY;
+  return owner != NULL ? caller_acquisition_of(owner)->caller : NONE;
 }
 
 static void trace_step(const world *wd, const sim_peer *pr, int index,
@@ -125,8 +125,8 @@ static void trace_step(const world *wd, const sim_peer *pr, int index,
     strcat(strcat(did, " "), actions[pr->actions.list[i].kind]);
   }
   world_trace(wd, "p%d queue %d: %s (caller %d):%s", pr->id,
-              index != NOBODY ? pr->queues[index].id : NOBODY,
-              events[event->kind], caller_of(event->acquisition), did);
+              index != NONE ? pr->queues[index].id : NONE, events[event->kind],
+              caller_of(event->acquisition), did);
 }
 
 static void apply(world *wd, sim_peer *pr, el_local_queue *queue,
@@ -136,14 +136,14 @@ static void apply(world *wd, sim_peer *pr, el_local_queue *queue,
   el_local_context now = queue_now(wd, pr, queue);
   el_local_queue_step(queue, event, &now, &pr->actions);
   trace_step(wd, pr, index, event, first);
-  if (index != NOBODY &&
+  if (index != NONE &&
       (event->kind != EL_LOCAL_ON_SETTLE || pr->actions.n > first)) {
     queue_change(pr, index);
   }
 }
 
 static el_local_queue *queue_of(sim_peer *pr, const peer_entry *at) {
-  return at->queue != NOBODY ? &pr->queues[at->queue].core : &pr->left_over;
+  return at->queue != NONE ? &pr->queues[at->queue].core : &pr->left_over;
 }
 
 void queue_step(world *wd, sim_peer *pr, int queue, el_local_event *event) {
@@ -169,8 +169,8 @@ static void mark_granted(sim_peer *pr, peer_entry *at, size_t first) {
   }
 }
 
-void queue_tell(world *wd, sim_peer *pr, peer_entry *at,
-                const el_entry_action *verdict) {
+void queue_report(world *wd, sim_peer *pr, peer_entry *at,
+                  const el_entry_action *verdict) {
   el_local_event event = {
       .kind = EL_LOCAL_ON_ENTRY_REPORT, .entry = &at->local, .report = verdict};
   size_t first = pr->actions.n;
@@ -178,7 +178,7 @@ void queue_tell(world *wd, sim_peer *pr, peer_entry *at,
   if (verdict->kind == EL_ENTRY_REPORT_GRANTED) mark_granted(pr, at, first);
 }
 
-/* ---- what they answer ---- */
+/* ---- actions of a queue ---- */
 
 static void grant(world *wd, sim_peer *pr, const el_local_action *action) {
   peer_entry *at = entry_of_local(action->entry);
@@ -250,8 +250,8 @@ void queues_perform(world *wd, sim_peer *pr) {
   for (size_t i = 0; i < pr->actions.n; i++) {
     el_local_action action = pr->actions.list[i]; /* the list may move */
     if (i == ACTIONS_MAX) {
-      world_violate(wd, "I5 progress", "p%d: its queues never come to rest",
-                    pr->id);
+      world_violate(wd, "I5 progress",
+                    "p%d: the actions of its queues never end", pr->id);
     }
     if (wd->failed) break;
     perform(wd, pr, &action);

@@ -101,7 +101,7 @@ static void keep_alive(world *wd, sim_peer *pr, int session) {
     ses->second_ms = wd->now_ms;
     ses->keepalives = 0;
   }
-  figures_note_most(&wd->figures->keepalives_per_s, ++ses->keepalives);
+  figures_record_max(&wd->figures->keepalives_per_s, ++ses->keepalives);
   net_keep_alive(wd, &what, on_kept);
 }
 
@@ -121,10 +121,10 @@ static void probe(world *wd, sim_peer *pr, int session) {
   call what = call_of(wd, pr, session, CALL_READ_KEY);
   ses->read_call = what.id;
   for (int i = 0; i < pr->n_entries; i++) {
-    int index = (ses->read_turn + i) % pr->n_entries;
+    int index = (ses->next_read + i) % pr->n_entries;
     const peer_entry *at = &pr->entries[index];
     if (!can_be_read(at, session)) continue;
-    ses->read_turn = index + 1;
+    ses->next_read = index + 1;
     ses->read_entry = index;
     what.ask.request = EL_REQUEST_READ;
     ses->read_rev = at->core.rev;
@@ -195,7 +195,7 @@ static void perform(world *wd, sim_peer *pr, int session,
       ses->refused = true;
       return;
     case EL_SESSION_REPORT_EXPIRED:
-      ses->lapsed = true;
+      ses->expired = true;
       return;
     case EL_SESSION_REPORT_ENDED:
       ses->gone = true;
@@ -240,7 +240,7 @@ void session_step(world *wd, sim_peer *pr, int session,
     perform(wd, pr, session, &out.list[i]);
   }
   if (was.audit_at != 0 && core->audit_at > was.audit_at) {
-    world_violate(wd, "I5 progress", "p%d puts off an audit", pr->id);
+    world_violate(wd, "I5 progress", "p%d delays an audit", pr->id);
   }
   checks_after_session(wd, pr, session);
   if (core->state != was.state || core->hold_deadline != was.hold_deadline) {
@@ -248,7 +248,7 @@ void session_step(world *wd, sim_peer *pr, int session,
   }
 }
 
-/* ---- its life ---- */
+/* ---- begin and end of a session ---- */
 
 static bool can_be_reused(const peer_session *ses) {
   return !ses->used || (ses->core.state == EL_SESSION_ENDED && !ses->gone &&
@@ -280,7 +280,7 @@ static int add_session(sim_peer *pr, int64_t ttl_ms) {
 
 void session_want(world *wd, sim_peer *pr) {
   el_session_event want = {.kind = EL_SESSION_ON_NEEDED};
-  if (pr->session == NOBODY) {
+  if (pr->session == NONE) {
     pr->session = add_session(pr, wd->ttl_ms);
   }
   if (pr->sessions[pr->session].core.state == EL_SESSION_NEW) {

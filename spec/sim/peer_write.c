@@ -19,14 +19,14 @@ void writes_begin(peer_entry *at, int caller, int64_t mod_rev) {
 
 int64_t writes_end(peer_entry *at, int caller) {
   if (at->writes.caller != caller) return 0;
-  at->writes.caller = NOBODY;
+  at->writes.caller = NONE;
   return el_write_order_handoff_rev(&at->writes.order);
 }
 
 static el_write_action step(const world *wd, peer_entry *at,
                             el_write_event event) {
   event.is_held =
-      at->writes.caller != NOBODY && wd->callers[at->writes.caller].claiming;
+      at->writes.caller != NONE && wd->callers[at->writes.caller].is_holder;
   return el_write_order_step(&at->writes.order, &event);
 }
 
@@ -70,7 +70,7 @@ static bool rest(world *wd, const sim_peer *pr, peer_entry *at,
 static el_write_action leave(world *wd, sim_peer *pr, peer_entry *at,
                              el_write_action how) {
   peer_writes *writes = &at->writes;
-  checks_on_write_told(wd, pr, at, how);
+  checks_on_write_reported(wd, pr, at, how);
   if (how == EL_WRITE_REPORT_KEY_GONE) {
     entry_key_gone(wd, pr, (int)(at - pr->entries), writes->rev,
                    writes->detached);
@@ -129,12 +129,12 @@ static void on_time(world *wd, const world_event *ev) {
   peer_settle(wd, pr);
 }
 
-void peer_write(world *wd, int id, int caller, int what) {
+void peer_write(world *wd, int id, int caller_id, int what) {
   sim_peer *pr = &wd->peers[id];
-  peer_entry *at = peer_entry_of(&wd->callers[caller]);
+  peer_entry *at = peer_entry_of(&wd->callers[caller_id]);
   peer_writes *writes = &at->writes;
   sim_write *added = &writes->waiting[writes->n];
-  bool only_reads = wd->callers[caller].mode == EL_MODE_READ;
+  bool only_reads = wd->callers[caller_id].mode == EL_MODE_READ;
   uint32_t number;
   el_write_action action;
   if (only_reads && what != WRITE_DOWNGRADE) return;

@@ -3,10 +3,10 @@
 
 static bool is_downgraded(const store *st, const key *writer) {
   int name = key_id_name(writer->key_id);
-  const key *note = store_find(st, key_id_make(name, EL_MARKER_DOWNGRADED, 0),
-                               writer->create_rev);
-  return key_id_mode(writer->key_id) == EL_MODE_WRITE && note != NULL &&
-         note->create_rev != 0;
+  const key *marker = store_find(st, key_id_make(name, EL_MARKER_DOWNGRADED, 0),
+                                 writer->create_rev);
+  return key_id_mode(writer->key_id) == EL_MODE_WRITE && marker != NULL &&
+         marker->create_rev != 0;
 }
 
 bool queue_blocks(el_mode mine, el_mode other) {
@@ -47,7 +47,7 @@ int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
   return n;
 }
 
-static void note_free(world *wd, int name, el_mode mine) {
+static void record_free(world *wd, int name, el_mode mine) {
   int64_t *since_ms = &wd->names[name].free_since_ms[mine];
   int limit = mine == EL_MODE_PERMIT ? PERMITS : 1;
   if (queue_count_older(&wd->store, name, INT64_MAX, mine, NULL) >= limit) {
@@ -58,21 +58,21 @@ static void note_free(world *wd, int name, el_mode mine) {
 }
 
 /* Records which key is next when that of |rev| is gone, or its writer was downgraded. */
-static void note_front(world *wd, int name, int64_t rev, el_mode mine) {
+static void record_unblocked(world *wd, int name, int64_t rev, el_mode mine) {
   if (mine == EL_MODE_PERMIT ||
       queue_count_older(&wd->store, name, rev, mine, NULL) == 0) {
-    wd->names[name].front_since_ms[mine] = wd->now_ms;
+    wd->names[name].unblocked_ms[mine] = wd->now_ms;
   }
 }
 
-void queue_note(world *wd, const change *what) {
+void queue_record(world *wd, const change *what) {
   const key *before = &what->before;
   int name = key_id_name(before->key_id);
   for (int mine = 0; mine < MODES; mine++) {
-    note_free(wd, name, (el_mode)mine);
+    record_free(wd, name, (el_mode)mine);
   }
   if (key_id_mode(before->key_id) == EL_MARKER_DOWNGRADED) {
-    note_front(wd, name, what->after.owner, EL_MODE_READ);
+    record_unblocked(wd, name, what->after.owner, EL_MODE_READ);
   }
   if (key_id_is_marker(before->key_id)) return;
   if (!key_is_entry(before) || key_is_entry(&what->after)) return;
@@ -80,7 +80,7 @@ void queue_note(world *wd, const change *what) {
     el_mode gone = key_id_mode(before->key_id);
     /* A key of its own mode may have been its client's, which can use the entry for it now. */
     if (queue_blocks((el_mode)mine, gone) || (el_mode)mine == gone) {
-      note_front(wd, name, before->create_rev, (el_mode)mine);
+      record_unblocked(wd, name, before->create_rev, (el_mode)mine);
     }
   }
 }

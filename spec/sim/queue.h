@@ -22,6 +22,6 @@ int queue_count_older(const store *st, int name, int64_t rev, el_mode mine,
                       const key **one);
 
 /* Records which key is next after |what|, a change of a key in a queue or of its marker. */
-void queue_note(world *wd, const change *what);
+void queue_record(world *wd, const change *what);
 
 #endif

@@ -34,11 +34,12 @@ static void audit(store *st, const call *what, int64_t rev, reply *out) {
 
 static void init_keys(el_keys *keys, const call *what) {
   char name[TXN_TEXT_MAX];
-  el_queue_key place = {.lease = what->lease,
-                        .slot = key_id_slot(what->key_id),
-                        .mode = key_id_mode(what->key_id),
-                        .permits = key_id_permits(what->key_id)};
-  el_keys_init(keys, (el_bytes){name, txn_name(name, what->key_id)}, &place);
+  el_queue_key queue_key = {.lease = what->lease,
+                            .slot = key_id_slot(what->key_id),
+                            .mode = key_id_mode(what->key_id),
+                            .permits = key_id_permits(what->key_id)};
+  el_keys_init(keys, (el_bytes){name, txn_name(name, what->key_id)},
+               &queue_key);
 }
 
 /* A transaction with the memory that it points to. */
@@ -67,25 +68,26 @@ static int put_data(const call *what, sheet *on) {
 }
 
 static void build_write(const call *what, sheet *on) {
-  el_guard who = writer_of(what, on);
+  el_guard caller = writer_of(what, on);
   int n = 1;
   switch (what->write.what) {
     case WRITE_DATA:
       n = put_data(what, on);
       break;
     case WRITE_OWN:
-      on->ops[0] = el_lock_txn_proclaim_op(&who, (el_bytes){"", 0});
+      on->ops[0] = el_lock_txn_proclaim_op(&caller, (el_bytes){"", 0});
       break;
     case WRITE_DOWNGRADE:
-      on->ops[0] = el_lock_txn_downgrade_op(&who, on->texts[0]);
+      on->ops[0] = el_lock_txn_downgrade_op(&caller, on->texts[0]);
       break;
   }
-  el_lock_txn_build_guarded(&on->built, &who, &what->order, on->ops, (size_t)n);
+  el_lock_txn_build_guarded(&on->built, &caller, &what->order, on->ops,
+                            (size_t)n);
 }
 
 /* Builds the transaction of |what|, which must not be moved. */
 static void build(const call *what, sheet *on) {
-  el_guard who = writer_of(what, on);
+  el_guard caller = writer_of(what, on);
   init_keys(&on->keys, what);
   switch (what->kind) {
     case CALL_CONTENTION:
@@ -95,7 +97,7 @@ static void build(const call *what, sheet *on) {
       build_write(what, on);
       return;
     case CALL_TOUCH:
-      el_lock_txn_build_touch(&on->built, &who);
+      el_lock_txn_build_touch(&on->built, &caller);
       return;
     default:
       el_lock_txn_build(&on->built, &on->keys, &what->ask, what->rev,
@@ -120,7 +122,7 @@ bool request_is_local(const call *what) {
 /* Reads the |result| of the transaction of |what|. */
 static void conclude(const call *what, const sheet *on, txn_result *result,
                      reply *out) {
-  el_guard who = writer_of(what, on);
+  el_guard caller = writer_of(what, on);
   result->answer.sent_ms = what->sent_ms;
   if (what->kind == CALL_CONTENTION) {
     out->contention = el_lock_txn_read_contention(
@@ -128,7 +130,7 @@ static void conclude(const call *what, const sheet *on, txn_result *result,
     return;
   }
   if (what->kind == CALL_WRITE || what->kind == CALL_TOUCH) {
-    el_lock_txn_read_guarded(&who, &result->answer, &out->written);
+    el_lock_txn_read_guarded(&caller, &result->answer, &out->written);
     out->event.outcome = out->written.outcome;
     return;
   }

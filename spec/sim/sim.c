@@ -3,7 +3,7 @@
  *   sim                      runs 25,000 histories, seeds 1 and up
  *   sim --from A --count N   runs N of them, seeds A and up
  *   sim --first              stops at the first that fails
- *   sim SEED                 runs one and tells everything that happens
+ *   sim SEED                 runs one history and prints each step
  */
 #include <inttypes.h>
 #include <signal.h>

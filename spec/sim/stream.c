@@ -14,7 +14,7 @@ void stream_init(stream *line) { memset(line, 0, sizeof *line); }
 static void deliver(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->peer].stream;
   watch_message message;
-  if (ev->turn != line->epoch || line->n_waiting == 0) return;
+  if (ev->generation != line->epoch || line->n_waiting == 0) return;
   message = line->waiting[line->first];
   line->first = (line->first + 1) % STREAM_MAX;
   line->n_waiting--;
@@ -42,7 +42,7 @@ static void push(world *wd, int peer, const watch_message *message) {
   line->waiting[(line->first + line->n_waiting++) % STREAM_MAX] = *message;
   if (at_ms < line->last_at_ms) at_ms = line->last_at_ms;
   line->last_at_ms = at_ms;
-  world_post(wd, at_ms, peer, deliver)->turn = line->epoch;
+  world_post(wd, at_ms, peer, deliver)->generation = line->epoch;
 }
 
 /* ---- at the store ---- */
@@ -70,7 +70,7 @@ static void apply_late(world *wd, const world_event *ev) {
 
 static void apply_later(world *wd, int peer, int64_t rev) {
   int64_t due_ms = faults_lag_due(&wd->faults, peer, wd->now_ms);
-  world_event *ev = world_post(wd, due_ms, NOBODY, apply_late);
+  world_event *ev = world_post(wd, due_ms, NONE, apply_late);
   ev->call.peer = peer;
   ev->call.rev = rev;
 }
@@ -78,7 +78,7 @@ static void apply_later(world *wd, int peer, int64_t rev) {
 /* Sends the changes that a member that lagged has caught up with. */
 static void emit(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->call.peer].stream;
-  if (ev->turn == line->epoch) push(wd, ev->call.peer, &ev->watch);
+  if (ev->generation == line->epoch) push(wd, ev->call.peer, &ev->watch);
 }
 
 static void tell(world *wd, int peer, const watch *what, const change *it) {
@@ -100,10 +100,10 @@ static void tell(world *wd, int peer, const watch *what, const change *it) {
     push(wd, peer, &message);
     return;
   }
-  ev = world_post(wd, at_ms, NOBODY, emit);
+  ev = world_post(wd, at_ms, NONE, emit);
   ev->call.peer = peer;
   ev->watch = message;
-  ev->turn = wd->peers[peer].stream.epoch;
+  ev->generation = wd->peers[peer].stream.epoch;
 }
 
 static bool is_about(const watch *what, const change *it) {
@@ -155,7 +155,8 @@ static void create(world *wd, const world_event *ev) {
   watch what = {ev->watch.watch, ev->watch.entry, ev->call.key_id,
                 ev->call.lease};
   watch_message message = {.entry = what.entry, .watch = what.id};
-  if (ev->turn != line->epoch || !peer_is_watching(wd, peer, &what)) return;
+  if (ev->generation != line->epoch || !peer_is_watching(wd, peer, &what))
+    return;
   if (line->n_watches == WATCHES_MAX) abort();
   if (world_chance(wd, FAULT_DENIED)) {
     message.event.kind = EL_ENTRY_ON_WATCH_REFUSED;
@@ -173,13 +174,13 @@ static void create(world *wd, const world_event *ev) {
 /* ---- the peer's side ---- */
 
 void stream_watch(world *wd, int peer, const watch *what) {
-  world_event *ev = world_post(wd, arrival(wd, peer), NOBODY, create);
+  world_event *ev = world_post(wd, arrival(wd, peer), NONE, create);
   ev->call.peer = peer;
   ev->call.key_id = what->key_id;
   ev->call.lease = what->owner;
   ev->watch.entry = what->entry;
   ev->watch.watch = what->id;
-  ev->turn = wd->peers[peer].stream.epoch;
+  ev->generation = wd->peers[peer].stream.epoch;
 }
 
 /* Returns the revision of the last change of that key that the peer's member has applied. */
@@ -227,7 +228,7 @@ void stream_unwatch(world *wd, int peer, uint32_t id) {
 
 static void reopen(world *wd, const world_event *ev) {
   stream *line = &wd->peers[ev->peer].stream;
-  if (ev->turn == line->epoch) {
+  if (ev->generation == line->epoch) {
     line->is_broken = false;
     peer_watch_again(wd, ev->peer);
   }
@@ -243,5 +244,5 @@ void stream_break(world *wd, int peer) {
   if (wd->faults.peers[peer].partition_until > at_ms) {
     at_ms = wd->faults.peers[peer].partition_until;
   }
-  world_post(wd, at_ms, peer, reopen)->turn = line->epoch;
+  world_post(wd, at_ms, peer, reopen)->generation = line->epoch;
 }

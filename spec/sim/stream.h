@@ -36,8 +36,8 @@ void stream_init(stream *line);
 /* Creates a watch of the peer. */
 void stream_watch(world *wd, int peer, const watch *what);
 
-/* Uses a watch that the peer has kept, and that has told of the key until |rev|; later changes
- * follow as messages. False: there is none. */
+/* Uses a watch that the peer has kept, and that has reported changes of the key until |rev|; later
+ * changes follow as messages. False: there is none. */
 bool stream_resume(world *wd, int peer, const watch *what, int64_t rev);
 
 /* Ends a watch of the peer, or keeps it for later. */

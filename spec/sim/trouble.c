@@ -166,10 +166,11 @@ static bool is_running(const world *wd, int peer) {
 /* The holder of the key has a write in flight. */
 static void write_meanwhile(world *wd, const key *it) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    if (who->claiming && who->lease == it->owner &&
-        who->key_id == key_id_whole(it->key_id) && is_running(wd, who->peer)) {
-      peer_write(wd, who->peer, i, WRITE_DATA);
+    const sim_caller *caller = &wd->callers[i];
+    if (caller->is_holder && caller->lease == it->owner &&
+        caller->key_id == key_id_whole(it->key_id) &&
+        is_running(wd, caller->peer)) {
+      peer_write(wd, caller->peer, i, WRITE_DATA);
     }
   }
 }
@@ -205,7 +206,7 @@ void trouble_on_put(world *wd, const call *what) {
     return;
   }
   ev = world_post(wd, wd->now_ms + rng_between(&wd->dice, 0, UNTIL_WATCHED_MS),
-                  NOBODY, take_new_key);
+                  NONE, take_new_key);
   ev->call.key_id = key_ids[rng_between(&wd->dice, 0, n - 1)];
   ev->call.lease = what->lease;
 }
@@ -213,11 +214,11 @@ void trouble_on_put(world *wd, const call *what) {
 /* Returns the key of a keeper; NULL: there is none. */
 static const key *pick_kept(world *wd) {
   for (int i = 0; i < wd->n_callers; i++) {
-    const sim_caller *who = &wd->callers[i];
-    int key_ids[NAMES_MAX], n = key_id_all(who->key_id, key_ids);
-    if (!who->keeper || !who->claiming) continue;
+    const sim_caller *caller = &wd->callers[i];
+    int key_ids[NAMES_MAX], n = key_id_all(caller->key_id, key_ids);
+    if (!caller->keeper || !caller->is_holder) continue;
     return store_find(&wd->store, key_ids[rng_between(&wd->dice, 0, n - 1)],
-                      who->lease);
+                      caller->lease);
   }
   return NULL;
 }
@@ -338,7 +339,7 @@ static const struct {
 static void plan_often(world *wd, int64_t end_ms, int times, event_run run) {
   if (!rng_chance(&wd->dice, 400)) return;
   for (int i = 0; i < times; i++) {
-    world_post(wd, rng_between(&wd->dice, wd->now_ms, end_ms), NOBODY, run);
+    world_post(wd, rng_between(&wd->dice, wd->now_ms, end_ms), NONE, run);
   }
 }
 
@@ -346,7 +347,7 @@ void trouble_plan(world *wd, int64_t end_ms) {
   int n = (int)(sizeof troubles / sizeof troubles[0]);
   for (int i = 0; i < n; i++) {
     for (int k = 0; k < wd->faults.times[troubles[i].what]; k++) {
-      int peer = troubles[i].at_peer ? pick_peer(wd) : NOBODY;
+      int peer = troubles[i].at_peer ? pick_peer(wd) : NONE;
       world_post(wd, rng_between(&wd->dice, wd->now_ms, end_ms), peer,
                  troubles[i].run);
     }

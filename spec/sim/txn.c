@@ -129,7 +129,7 @@ size_t txn_datum(char *to, int datum) {
   return (size_t)snprintf(to, TXN_TEXT_MAX, "data%d", datum);
 }
 
-/* ---- what is read ---- */
+/* ---- reads ---- */
 
 static bool fits(const el_compare *compare, int64_t create_rev, int64_t mod_rev,
                  int64_t lease_id) {
@@ -189,13 +189,13 @@ static void range(const view *at, const el_op *op, int index, txn_result *out) {
   *result = (el_op_result){.kind = EL_OP_RANGE, .kvs = out->kvs[index]};
   for (int i = 0; i < at->n; i++) {
     const key *it = &at->keys[i];
-    char *place = out->texts[index][result->n_kvs];
+    char *buffer = out->texts[index][result->n_kvs];
     el_bytes text;
     if (!may_be_in(it, op->key)) continue;
     if (op->max_create_rev != 0 && it->create_rev > op->max_create_rev) {
       continue;
     }
-    text = text_of(it, place);
+    text = text_of(it, buffer);
     if (!is_in(text, op->key, op->range_end)) continue;
     insert(out, index, op,
            (el_kv){.key = text,
@@ -209,7 +209,7 @@ static void range(const view *at, const el_op *op, int index, txn_result *out) {
   }
 }
 
-/* ---- what is written ---- */
+/* ---- writes ---- */
 
 /* etcd checks the leases of a branch before it applies any operation. */
 static bool leases_live(const store *st, const el_op *ops, size_t n) {

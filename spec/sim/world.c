@@ -65,7 +65,7 @@ static int take_first(world *wd) {
   return first;
 }
 
-/* ---- life ---- */
+/* ---- begin and end of a history ---- */
 
 void world_reset(world *wd, uint64_t seed) {
   wd->seed = seed;
@@ -81,7 +81,7 @@ void world_reset(world *wd, uint64_t seed) {
   wd->calm_from_ms = wd->quiet_from_ms = 0;
   wd->flying = 0;
   wd->last_id = 0;
-  wd->n_asked = 0;
+  wd->n_joined = 0;
   wd->n_heap = wd->n_unused = 0;
   for (int i = wd->room - 1; i >= 0; i--) {
     wd->unused[wd->n_unused++] = i;
@@ -107,7 +107,7 @@ world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run) {
   ev = &wd->pool[index];
   ev->at_ms = at_ms > wd->now_ms ? at_ms : wd->now_ms;
   ev->order = ++wd->order;
-  if (peer != NOBODY) ev->order += rng_next(&wd->dice) % 16;
+  if (peer != NONE) ev->order += rng_next(&wd->dice) % 16;
   ev->run = run;
   ev->peer = peer;
   wd->heap[wd->n_heap++] = index;
@@ -119,7 +119,7 @@ world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run) {
 static bool is_put_off(world *wd, int index) {
   world_event *ev = &wd->pool[index];
   const condition *cond;
-  if (ev->peer == NOBODY) return false;
+  if (ev->peer == NONE) return false;
   cond = &wd->faults.peers[ev->peer];
   if (cond->stopped_until <= ev->at_ms) return false;
   ev->at_ms = cond->stopped_until + rng_between(&wd->dice, 0, 1);
@@ -139,14 +139,14 @@ bool world_next(world *wd) {
   wd->unused[wd->n_unused++] = index;
   wd->now_ms = ev.at_ms;
   wd->n_events++;
-  if (ev.peer != NOBODY && wd->faults.peers[ev.peer].crashed) return true;
+  if (ev.peer != NONE && wd->faults.peers[ev.peer].crashed) return true;
   ev.run(wd, &ev);
   return true;
 }
 
 uint32_t world_new_id(world *wd) { return ++wd->last_id; }
 
-/* ---- what happens ---- */
+/* ---- records of a history ---- */
 
 void world_count(world *wd, fault what) { wd->figures->faults[what]++; }
 

@@ -13,7 +13,7 @@
 #include "store.h"
 #include "faults.h"
 
-enum { NOBODY = -1 };
+enum { NONE = -1 };
 
 typedef struct world world;
 typedef struct world_event world_event;
@@ -24,9 +24,10 @@ struct world_event {
   uint64_t order; /* among events of one millisecond */
   event_run run;
   event_run then; /* run by the answer */
-  int peer;       /* which peer runs it; NOBODY: the store */
-  int who;        /* which caller or lease */
-  uint32_t turn;  /* of |who|; an event of a past turn is void */
+  int peer;       /* which peer runs it; NONE: the store */
+  int subject;    /* the caller or the lease that it concerns */
+  /* generation of its subject when it was posted; if that has changed since, the event is void */
+  uint32_t generation;
   call call;
   reply reply;
   watch_message watch;
@@ -39,10 +40,10 @@ enum { MODES = EL_MODE_MULTI + 1 };
 
 /* What the checks remember of one name, for each mode. */
 typedef struct name_record {
-  int64_t last_written;          /* token of the latest write */
-  int64_t last_token[MODES];     /* of the latest grant */
-  int64_t front_since_ms[MODES]; /* when its oldest blocking key went */
-  int64_t free_since_ms[MODES];  /* when its last one went; 0: there is one */
+  int64_t last_written;         /* token of the latest write */
+  int64_t last_token[MODES];    /* of the latest grant */
+  int64_t unblocked_ms[MODES];  /* when its oldest blocking key went */
+  int64_t free_since_ms[MODES]; /* when its last one went; 0: there is one */
 } name_record;
 
 enum { WRITES_MAX = 2000 };
@@ -81,7 +82,7 @@ struct world {
   int64_t quiet_from_ms; /* and their effects are over */
   int flying;            /* requests that may still be applied */
   uint32_t last_id;      /* of a call, a watch */
-  int64_t n_asked;       /* acquisitions of all callers */
+  int64_t n_joined;      /* acquisitions of all callers */
   bool waits_out;        /* at the end, waits for keys that linger for long */
 
   world_event *pool;
@@ -102,7 +103,7 @@ void world_reset(world *wd, uint64_t seed);
 void world_destroy(world *wd);
 
 /* An event at |at_ms|, to be filled further by the caller at once. Events of a peer at one
- * millisecond come in any order, those of NOBODY as posted. */
+ * millisecond come in any order, those of NONE as posted. */
 world_event *world_post(world *wd, int64_t at_ms, int peer, event_run run);
 
 /* Runs the next event; false if there is none. */

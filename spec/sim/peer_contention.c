@@ -1,4 +1,4 @@
-/* sim peer_behind: queries the contention for a key, and watches for contenders. */
+/* sim peer_contention: queries the contention for a key, and watches for contenders. */
 #include "checks.h"
 #include "net.h"
 #include "peer.h"
@@ -23,7 +23,7 @@ static uint32_t ask(world *wd, const sim_peer *pr, const peer_entry *at,
   return what.id;
 }
 
-/* ---- a look ---- */
+/* ---- the contention query ---- */
 
 static void on_query_answer(world *wd, const world_event *ev) {
   peer_entry *at = entry_of(wd, ev);
@@ -35,10 +35,10 @@ static void on_query_answer(world *wd, const world_event *ev) {
     checks_on_contended(wd, at);
   }
   at->is_answered = ev->reply.contention == EL_CONTENTION_NONE;
-  if (at->queue != NOBODY) {
+  if (at->queue != NONE) {
     bool counts = at->is_answered && at->local.is_querying;
     queue_step_entry(wd, &wd->peers[ev->peer], at, &event);
-    if (counts) checks_after_nobody(wd, &wd->peers[ev->peer], at);
+    if (counts) checks_after_no_contender(wd, &wd->peers[ev->peer], at);
   }
   at->is_answered = false;
   tell_if_gone(wd, ev);
