@@ -32,7 +32,7 @@ struct el_diagnosis {
   bool is_abandoned;   /* the loop may be freed: the thread frees this */
   el_loop *loop;
   el_tls *tls;
-  char *host_port;
+  char *address;
   bool is_found; /* |err| is the cause */
   el_error err;
   el_diagnosis_done done;
@@ -46,7 +46,7 @@ static void free_diagnosis(el_diagnosis *diagnosis) {
   if (diagnosis->tls != NULL) {
     el_tls_unref(diagnosis->tls);
   }
-  free(diagnosis->host_port);
+  free(diagnosis->address);
   free(diagnosis);
 }
 
@@ -64,7 +64,7 @@ static void *run_probe(void *arg) {
   bool is_abandoned;
   pthread_setname_np(pthread_self(), "etcdlock-tls");
   diagnosis->is_found =
-      el_tls_probe(diagnosis->tls, diagnosis->host_port, PROBE_TIMEOUT_MS,
+      el_tls_probe(diagnosis->tls, diagnosis->address, PROBE_TIMEOUT_MS,
                    diagnosis->stop_fd, &diagnosis->err);
   pthread_mutex_lock(&diagnosis->mu);
   is_abandoned = diagnosis->is_abandoned;
@@ -83,7 +83,7 @@ static void *run_probe(void *arg) {
 /* ---- start and end ---- */
 
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
-                                 const char *host_port, el_diagnosis_done done,
+                                 const char *address, el_diagnosis_done done,
                                  void *arg) {
   el_diagnosis *diagnosis = el_alloc(sizeof *diagnosis);
   diagnosis->command.run = run_done;
@@ -92,7 +92,7 @@ el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
   pthread_mutex_init(&diagnosis->mu, NULL);
   diagnosis->loop = loop;
   diagnosis->tls = tls != NULL ? el_tls_ref(tls) : NULL;
-  diagnosis->host_port = el_strndup(host_port, strlen(host_port));
+  diagnosis->address = el_strndup(address, strlen(address));
   diagnosis->done = done;
   diagnosis->arg = arg;
   if (diagnosis->stop_fd < 0 ||

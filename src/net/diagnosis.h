@@ -17,11 +17,11 @@ typedef struct el_diagnosis el_diagnosis;
 typedef void (*el_diagnosis_done)(void *arg, bool is_found,
                                   const el_error *err);
 
-/* el_diagnosis_start examines |host_port| (see el_tls_probe). |done| is called once, later, in
+/* el_diagnosis_start examines |address| (see el_tls_probe). |done| is called once, later, in
  * the loop, unless the diagnosis is stopped before. Returns NULL if no thread can be
  * started. @thread io */
 el_diagnosis *el_diagnosis_start(el_loop *loop, el_tls *tls,
-                                 const char *host_port, el_diagnosis_done done,
+                                 const char *address, el_diagnosis_done done,
                                  void *arg);
 
 /* el_diagnosis_stop ends |diagnosis|: |done| is not called. Only for the time when |loop| accepts

@@ -293,13 +293,13 @@ bool el_probe_run_handshake(el_probe_handshake *hs, SSL_CTX *ctx,
 
 /* ---- messages ---- */
 
-/* The start of each message; its argument is probe.host_port. */
+/* The start of each message; its argument is probe.address. */
 #define ETCD_AT "etcd %.80s: "
 
 typedef struct probe {
   el_tls *tls; /* NULL: the client uses no TLS */
-  const char *host_port;
-  char host[256], port[8]; /* the parts of |host_port| */
+  const char *address;
+  char host[256], port[8]; /* the parts of |address| */
   int64_t deadline_ms;     /* on the clock of el_now_ms */
   int stop_fd;             /* readable: end the probe */
   SSL_CTX *ctx;
@@ -313,14 +313,14 @@ static void set_unknown_ca(const probe *p, const el_probe_handshake *hs,
     el_error_set(err, EL_UNAVAILABLE,
                  ETCD_AT
                  "the server's certificate is self-signed, and not in %s%s",
-                 p->host_port, cas, hint);
+                 p->address, cas, hint);
   } else {
     el_error_set(
         err, EL_UNAVAILABLE,
         ETCD_AT
         "the server's certificate is signed by a CA that is not in %s%s "
         "(the CA is %s)",
-        p->host_port, cas, hint, hs->issuer);
+        p->address, cas, hint, hs->issuer);
   }
 }
 
@@ -331,11 +331,11 @@ static void set_outside_validity(const probe *p, const el_probe_handshake *hs,
                          : "check both clocks";
   if (hs->verify_depth == 0) {
     el_error_set(err, EL_UNAVAILABLE, ETCD_AT "the server's certificate %s; %s",
-                 p->host_port, hs->validity, hint);
+                 p->address, hs->validity, hint);
   } else {
     el_error_set(err, EL_UNAVAILABLE,
                  ETCD_AT "a CA certificate in the server's chain %s; %s (%s)",
-                 p->host_port, hs->validity, hint, hs->subject);
+                 p->address, hs->validity, hint, hs->subject);
   }
 }
 
@@ -350,7 +350,7 @@ static void set_other_name(const probe *p, const el_probe_handshake *hs,
   el_error_set(err, EL_UNAVAILABLE,
                ETCD_AT "the server's certificate is for %s, not for %s%.80s; "
                        "set server_name to a name in the certificate",
-               p->host_port, hs->hosts, override != NULL ? "server_name " : "",
+               p->address, hs->hosts, override != NULL ? "server_name " : "",
                expected_name(p));
 }
 
@@ -377,13 +377,12 @@ static void set_verify_error(const probe *p, const el_probe_handshake *hs,
       el_error_set(err, EL_UNAVAILABLE,
                    ETCD_AT "the server's certificate is not made for a server "
                            "(extendedKeyUsage lacks serverAuth)",
-                   p->host_port);
+                   p->address);
       break;
     default:
       el_error_set(err, EL_UNAVAILABLE,
                    ETCD_AT "the server's certificate cannot be trusted: %s",
-                   p->host_port,
-                   X509_verify_cert_error_string(hs->verify_error));
+                   p->address, X509_verify_cert_error_string(hs->verify_error));
   }
 }
 
@@ -398,24 +397,24 @@ static void set_cert_rejected(const probe *p, const el_probe_handshake *hs,
     el_error_set(err, EL_UNAUTHENTICATED,
                  ETCD_AT
                  "the server requires a client certificate; set cert and key",
-                 p->host_port);
+                 p->address);
   } else if (el_certificate_is_outside_validity(own, validity)) {
     el_error_set(err, EL_UNAUTHENTICATED,
                  ETCD_AT
                  "the server rejects the client certificate in %s, which %s",
-                 p->host_port, label, validity);
+                 p->address, label, validity);
   } else if (X509_check_purpose(own, X509_PURPOSE_SSL_CLIENT, 0) != 1) {
     el_error_set(
         err, EL_UNAUTHENTICATED,
         ETCD_AT "the server rejects the client certificate in %s, which is not "
                 "made for a client (extendedKeyUsage lacks clientAuth)",
-        p->host_port, label);
+        p->address, label);
   } else {
     el_error_set(err, EL_UNAUTHENTICATED,
                  ETCD_AT
                  "the server rejects the client certificate in %s (%s); "
                  "use one that a CA in etcd's --trusted-ca-file signed",
-                 p->host_port, label, SSL_alert_desc_string_long(hs->alert));
+                 p->address, label, SSL_alert_desc_string_long(hs->alert));
   }
 }
 
@@ -425,7 +424,7 @@ static bool set_not_etcd(const probe *p, el_error *err) {
                ETCD_AT
                "the server speaks TLS, but not HTTP/2: the endpoint is not an "
                "etcd client port",
-               p->host_port);
+               p->address);
   return true;
 }
 
@@ -436,7 +435,7 @@ static bool set_nothing_in_common(const probe *p, el_error *err) {
       ETCD_AT
       "the server and the client have no TLS version, cipher and curve in "
       "common: TLS 1.2 or newer with AES-GCM and P-256 is needed",
-      p->host_port);
+      p->address);
   return true;
 }
 
@@ -458,7 +457,7 @@ static bool set_alert(const probe *p, const el_probe_handshake *hs,
       el_error_set(err, EL_UNAVAILABLE,
                    ETCD_AT
                    "the server has no certificate for %.80s; set server_name",
-                   p->host_port, expected_name(p));
+                   p->address, expected_name(p));
       return true;
     case SSL_AD_BAD_CERTIFICATE:
     case SSL_AD_UNSUPPORTED_CERTIFICATE:
@@ -485,7 +484,7 @@ static bool set_failure(const probe *p, const el_probe_handshake *hs,
     return set_nothing_in_common(p, err);
   }
   el_error_set(err, EL_PROTOCOL, ETCD_AT "the TLS handshake fails: %s",
-               p->host_port, reason != NULL ? reason : "no reason given");
+               p->address, reason != NULL ? reason : "no reason given");
   return true;
 }
 
@@ -535,7 +534,7 @@ static bool probe_tls(const probe *p, el_error *err) {
                  ETCD_AT
                  "the server does not speak TLS; to connect without TLS, write "
                  "http://%.80s",
-                 p->host_port, p->host_port);
+                 p->address, p->address);
     return true;
   }
   if (hs.verify_error != X509_V_OK) {
@@ -558,13 +557,13 @@ static bool probe_plain(const probe *p, el_error *err) {
   }
   el_error_set(err, EL_PROTOCOL,
                ETCD_AT "the server requires TLS; write https://%.80s",
-               p->host_port, p->host_port);
+               p->address, p->address);
   return true;
 }
 
-/* Splits host_port. Returns false if it is malformed. */
-static bool split_host_port(probe *p) {
-  const char *from = p->host_port, *colon = strrchr(from, ':');
+/* Splits p->address into host and port. Returns false if it is malformed. */
+static bool split_address(probe *p) {
+  const char *from = p->address, *colon = strrchr(from, ':');
   const char *end = colon;
   if (colon == NULL) return false;
   if (*from == '[') {
@@ -580,11 +579,11 @@ static bool split_host_port(probe *p) {
   return true;
 }
 
-bool el_tls_probe(el_tls *tls, const char *host_port, int timeout_ms,
-                  int stop_fd, el_error *err) {
-  probe p = {.tls = tls, .host_port = host_port, .stop_fd = stop_fd};
+bool el_tls_probe(el_tls *tls, const char *address, int timeout_ms, int stop_fd,
+                  el_error *err) {
+  probe p = {.tls = tls, .address = address, .stop_fd = stop_fd};
   bool has_cause;
-  if (!split_host_port(&p)) return false;
+  if (!split_address(&p)) return false;
   p.ctx = tls != NULL ? el_tls_context(tls) : el_tls_bare_context();
   if (p.ctx == NULL) return false;
   /* The preparation of the certificates does not count. */

@@ -62,7 +62,7 @@ el_tls_texts el_tls_get_texts(const el_tls *tls);
  * @thread any */
 const char *el_tls_server_name(const el_tls *tls);
 
-/* el_tls_probe finds out why a connection to |host_port| ("host:port",
+/* el_tls_probe finds out why a connection to |address| ("host:port",
  * "[v6]:port") fails, by a connection of its own. If |tls| is NULL, the client
  * uses no TLS, and the probe finds out whether the server requires it. Blocks
  * up to |timeout_ms| or until |stop_fd| is readable, plus the time that the DNS
@@ -76,7 +76,7 @@ const char *el_tls_server_name(const el_tls *tls);
  *                    no HTTP/2
  * Returns false if there is no answer, or no problem.
  * @thread any @locks tls->mu */
-bool el_tls_probe(el_tls *tls, const char *host_port, int timeout_ms,
-                  int stop_fd, el_error *err);
+bool el_tls_probe(el_tls *tls, const char *address, int timeout_ms, int stop_fd,
+                  el_error *err);
 
 #endif
