@@ -98,7 +98,7 @@ describe("etcdlock doctor", function()
   it("reports an invalid setting with its remedy, and exits with 1", function()
     local out, status = doctor({ "--cacert", "/nowhere" }, {})
     assert.equal(1, status)
-    assert_says(out, '  WRONG  --cacert "/nowhere" can\'t be read: ',
+    assert_says(out, '  WRONG  --cacert "/nowhere" cannot be read: ',
       "\n         -> correct the path", "\n1 problem found.\n")
     out, status = doctor({}, { ETCDCTL_INSECURE_SKIP_TLS_VERIFY = "true" })
     assert.equal(1, status)
@@ -164,7 +164,8 @@ describe("etcdlock doctor", function()
       elsewhere:stop()
     end)
     assert_says((doctor({ "--endpoints", elsewhere:endpoint(), "--cacert", suite.cast().ca.cert },
-      {})), "; give one of them as --server-name", "-> give one of the certificate's names as")
+      {})), "; give a name in the certificate as --server-name",
+      "-> give one of the certificate's names as")
   end)
 
   it("reports a NOSPACE alarm, and that no lock can be taken", function()
@@ -272,7 +273,7 @@ describe("etcdlock doctor", function()
       "--cert", cast.client.cert, "--key", cast.client.key, "--server-name" }
     tls_words[#tls_words + 1] = "elsewhere.example"
     assert_says((doctor(tls_words, {})),
-      "not for --server-name elsewhere.example; give one of them")
+      "not for --server-name elsewhere.example; give a name in")
     tls_words[6], tls_words[8] = cast.client_mismatch.cert, cast.client_mismatch.key
     assert_says((doctor(tls_words, {})), '--key "', 'does not fit the certificate in "')
   end)
