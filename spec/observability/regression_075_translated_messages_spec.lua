@@ -35,7 +35,7 @@ end
 test("the message about a missing file is the same in every locale", [[
   io.write((select(2, etcdlock.connect { endpoints = "https://127.0.0.1:1", cacert = "/no/such",
     env = false })))
-]], 'cacert "/no/such" can\'t be read: No such file or directory')
+]], 'cacert "/no/such" cannot be read: No such file or directory')
 
 for _, driver in ipairs { "the caller", "the I/O thread" } do
   test("a refused connection is called so in every locale, if driven by " .. driver, ([[

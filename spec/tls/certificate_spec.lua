@@ -23,7 +23,7 @@ end
 
 describe("connect refuses", function()
   it("a certificate file that is missing, a directory or empty", function()
-    assert_invalid('cacert "/nowhere/ca.pem" can\'t be read: No such file', {
+    assert_invalid('cacert "/nowhere/ca.pem" cannot be read: No such file', {
       cacert = "/nowhere/ca.pem",
     })
     assert_invalid('cert "/" ', { cert = "/" })
