@@ -3,34 +3,46 @@
 local chart = require "bench.chart"
 local compare = require "bench.compare"
 
-local function bar_of(label, spread, color, promised)
+local ONE = { median = 1, low = 1, high = 1 }
+
+local function bar_of(spread, color, promised)
+  local is_missed = promised and spread.median < promised
   return {
-    label = label, color = color, promised = promised,
+    color = is_missed and chart.ORANGE or color, promised = promised,
     value = spread.median, low = spread.low, high = spread.high,
+    note = is_missed and "missed" or nil,
   }
 end
 
 local function beside_go(results)
-  local bars = {}
+  local groups = {}
   for _, row in ipairs(results.rows) do
     for _, one in ipairs(compare.comparisons(row)) do
       if one.id == "go" then
-        local color = one.ratio.median < 1 and chart.ORANGE or chart.BLUE
-        bars[#bars + 1] = bar_of(row.short, one.ratio, color, one.promised)
+        groups[#groups + 1] = {
+          label = row.short,
+          bars = { bar_of(one.ratio, chart.BLUE, one.promised), bar_of(ONE, chart.GRAY) },
+        }
       end
     end
   end
-  return chart.bars("How many times as fast as Go's clientv3",
-    "medians and spread of the rounds; the black marks are what is promised", bars)
+  return chart.bars("Speed of etcdlock and of Go's clientv3",
+    "times as fast as Go's clientv3 (logarithmic)", {
+      { color = chart.BLUE, label = "etcdlock" },
+      { color = chart.ORANGE, label = "etcdlock, target missed" },
+      { color = chart.GRAY, label = "Go's clientv3" },
+    }, groups)
 end
 
 local function speeds(row)
-  local bars = { bar_of("etcdlock", { median = 1, low = 1, high = 1 }, chart.BLUE) }
+  local groups = { { label = "etcdlock", bars = { bar_of(ONE, chart.BLUE) } } }
   for _, one in ipairs(compare.comparisons(row)) do
-    bars[#bars + 1] = bar_of(one.label, one.inverse, chart.GRAY)
+    groups[#groups + 1] = { label = one.label, bars = { bar_of(one.inverse, chart.GRAY) } }
   end
-  return chart.bars(row.title,
-    "how many times as fast as etcdlock; medians and spread of the rounds", bars)
+  return chart.bars(row.title, "times as fast as etcdlock (logarithmic)", {
+    { color = chart.BLUE, label = "etcdlock" },
+    { color = chart.GRAY, label = "others" },
+  }, groups)
 end
 
 --- Calls put(name, svg) with each of them.

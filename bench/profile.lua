@@ -63,7 +63,7 @@ local LIBRARIES = {
   { "Lua", "^lua", "liblua" },
   { "the C library", "^libc%.", "^libm%.", "libpthread", "^ld%-", "libstdc", "libgcc", "vdso" },
   { "etcdlock's core", "^core%.so" },
-  { "what it is measured with", "cjson", "luv", "libuv" },
+  { "the benchmark itself", "cjson", "luv", "libuv" },
 }
 
 local function library_of(file)
@@ -98,13 +98,13 @@ end
 -- ---- what is told of it -----------------------------------------------------------
 
 local LINES = {
-  { "pair", "a pair, µs" },
+  { "pair", "time of a lock and its unlock, µs" },
   { "requests", "requests to etcd" },
-  { "fsyncs", "writes of etcd to its disk" },
-  { "fsync", "… until they are there, µs" },
-  { "etcd", "etcd at work, µs" },
-  { "client", "the client at work, µs" },
-  { "caller", "… Lua's thread" },
+  { "fsyncs", "fsyncs of etcd" },
+  { "fsync", "… time of these fsyncs, µs" },
+  { "etcd", "CPU time of etcd, µs" },
+  { "client", "CPU time of the client, µs" },
+  { "caller", "… the Lua thread" },
   { "etcdlock-io", "… the I/O thread" },
 }
 

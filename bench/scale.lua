@@ -39,24 +39,24 @@ end
 
 local TESTS = {
   {
-    title = "owners of one process wait for one name",
+    title = "owners in one process, one name",
     entrant = "etcdlock", sizes = { 100, 1000, 10000 }, work = in_one, holds = 10000,
   },
   {
-    title = ("owners of %d processes do"):format(SHARES),
+    title = ("owners in %d processes, one name"):format(SHARES),
     entrant = "etcdlock", sizes = { 100, 1000, 10000 }, work = in_many, holds = 10000,
   },
   {
-    title = ("owners of %d processes hold for 50 ms, in turns of a second"):format(SHARES),
+    title = ("owners in %d processes, one name, holds of 50 ms, handoff_time = 1"):format(SHARES),
     entrant = "etcdlock_turns", sizes = { 100, 1000 }, work = who_hold, holds = 1000,
   },
   {
-    title = ("clients in %d processes do: a key of etcd each"):format(SHARES),
+    title = ("clients in %d processes, one name, a key each"):format(SHARES),
     entrant = "etcdlock_clients", sizes = { 20, 100, 1000 }, work = in_many,
     holds = 5000,
   },
   {
-    title = "names at a time, never the same again",
+    title = "names at a time, each used once",
     entrant = "etcdlock_fresh", sizes = { 1, 64, 1000 }, work = names,
     seconds = 5,
   },
@@ -98,8 +98,8 @@ end
 
 local function tell(test)
   local lines = {
-    ("| %s | holds a second | requests, each | etcd at work, µs | clients at work, µs "
-      .. "| more memory, MB |"):format(test.title),
+    ("| %s | holds/s | requests per hold | CPU time of etcd per hold, µs "
+      .. "| CPU time of the clients per hold, µs | more memory, MB |"):format(test.title),
     "|--:|--:|--:|--:|--:|--:|",
   }
   for _, count in ipairs(test.sizes) do

@@ -46,7 +46,7 @@ ROWS["`unlock`"] = function(client, _, cost)
   cost(function() assert(lock:unlock()) end)
 end
 
-ROWS["`lock` and `unlock` of what its owner has, `held`, `remaining`, `token`"] =
+ROWS["`lock` and `unlock` of a lock that the owner holds, `held`, `remaining`, `token`"] =
   function(client, _, cost)
     local lock = clients.keep(assert(client:lock "a"))
     cost(function()
@@ -64,7 +64,7 @@ ROWS["`unlock` with `linger`, and `lock` after it"] = function(client, _, cost)
   end)
 end
 
-ROWS["`lock` of what another owner of the client hands on"] = function(_, _, cost)
+ROWS["`lock`, handed off by another owner of the client"] = function(_, _, cost)
   local client = connect { handoff_time = 60 } -- for a handoff even on a slow machine
   assert(client:lock "warm"):unlock()
   local lock = assert(client:lock("a", { owner = "first" }))
