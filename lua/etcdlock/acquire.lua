@@ -88,6 +88,7 @@ local function new_acquisition(self, target, full_names, opts, timeout)
     given_owner = opts.owner, -- nil: the running coroutine
     owner = self._held_locks.identify_owner(opts.owner),
     value = opts.value, -- nil once the lock is held: etcd has it
+    holder = nil, -- set by note_holder
     started_at = self._events.is_on and core.now() or nil,
   }
 end
@@ -150,6 +151,37 @@ local function start(self, acquisition)
   return core_lock, runtime.bind(core_lock)
 end
 
+-- Notes in `acquisition.holder` who holds the lock, as fields of a label, as far as this client
+-- knows that without a request.
+local function note_holder(self, core_lock, acquisition)
+  local text = core_lock:take_holder()
+  if self._held_locks:is_holder(acquisition) then
+    acquisition.holder = label.describe_self()
+  elseif text then
+    local holder = label.read(text)
+    acquisition.holder = holder.host and holder or nil
+  end
+end
+
+-- Returns a function that reports to the log that the acquisition still waits, when that is due. It
+-- returns the seconds until the next report; nil: there is none.
+local function make_wait_reporter(self, core_lock, acquisition)
+  local due = LOG_WAIT_AFTER
+  return function()
+    local waited = core.now() - acquisition.started_at
+    if due == LOG_WAIT_AFTER and waited >= due then
+      due = self._long_wait
+      self._events:report_waiting(acquisition)
+    end
+    if due == self._long_wait and waited >= due then
+      due = nil
+      note_holder(self, core_lock, acquisition)
+      self._events:report_still_waiting(acquisition)
+    end
+    return due and due - waited
+  end
+end
+
 -- Waits for the outcome of a core lock, up to `limit` seconds: true | false, message, code | nil:
 -- no outcome within the limit. An error during the wait cancels the acquisition.
 local function await_outcome(self, core_lock, acquisition, binding, limit)
@@ -164,19 +196,21 @@ local function await_outcome(self, core_lock, acquisition, binding, limit)
 end
 
 local function await_and_log(self, core_lock, acquisition, binding)
-  if acquisition.started_at then
-    local ok, message, code = await_outcome(self, core_lock, acquisition, binding, LOG_WAIT_AFTER)
+  local report = acquisition.started_at and make_wait_reporter(self, core_lock, acquisition)
+  local limit = report and report()
+  while limit do
+    local ok, message, code = await_outcome(self, core_lock, acquisition, binding, limit)
     if ok ~= nil then
       return ok, message, code
     end
-    self._events:report_waiting(acquisition)
+    limit = report()
   end
   return await_outcome(self, core_lock, acquisition, binding)
 end
 
 -- Returns the lock for a core lock that is held.
 local function new_lock(self, core_lock, acquisition, binding)
-  acquisition.value = nil
+  acquisition.value, acquisition.holder = nil, nil
   local lock = Lock.new(self, core_lock, acquisition, binding)
   self._held_locks:add(lock)
   if acquisition.started_at then
@@ -196,6 +230,9 @@ local function finish(self, core_lock, acquisition, binding, ok, message, code)
   runtime.unbind(self._wakeups, binding)
   if acquisition.stops_loop and code == "unavailable" then
     self:_suspect_outage()
+  elseif code == "timeout" then
+    note_holder(self, core_lock, acquisition)
+    message = message .. label.format_holder(acquisition.holder)
   end
   return fail(self, acquisition, message, code)
 end
@@ -273,14 +310,12 @@ local function start_async(self, acquisition)
   if not core_lock then
     return nil, binding, code -- binding is the message
   end
-  local is_logged = false
+  local report = acquisition.started_at and make_wait_reporter(self, core_lock, acquisition)
   return core_lock, function(ok, message, failure)
     if ok ~= nil then
       return finish(self, core_lock, acquisition, binding, ok, message, failure)
-    elseif acquisition.started_at and not is_logged
-      and core.now() - acquisition.started_at >= LOG_WAIT_AFTER then
-      is_logged = true
-      self._events:report_waiting(acquisition)
+    elseif report then
+      report()
     end
   end
 end

@@ -28,6 +28,9 @@ local REQUEST_TIMEOUT = 5
 local STATUS_TIMEOUT = 2
 -- Seconds for which `close` waits until the keys are deleted and the lease is revoked.
 local CLOSE_TIMEOUT = 0.5
+-- A waiter reads its queue again after max(TTL, 10 s). A little later the client knows the holder,
+-- and logs the wait: seconds.
+local LONG_WAIT, LONG_WAIT_SPARE = 10, 0.5
 -- A key that is read when only the answer counts.
 local PING_KEY = "/ping"
 
@@ -532,6 +535,8 @@ function Client.new(core_client, settings)
       and not settings.names.endpoints,
     _endpoints = table.concat(settings.endpoints, ","),
     _timeout = settings.timeout, -- seconds; nil: no limit
+    -- Seconds after which the event `still_waiting` reports a wait.
+    _long_wait = math.max(settings.ttl, LONG_WAIT) + LONG_WAIT_SPARE,
     _prefix = settings.prefix,
   }, Client)
 end

@@ -8,6 +8,7 @@
 local core = require "etcdlock.core"
 local escape = require("etcdlock.text").escape
 local format_number = require("etcdlock.text").format_number
+local label = require "etcdlock.label"
 local names = require "etcdlock.names"
 local quote = require("etcdlock.text").quote
 local runtime = require "etcdlock.wait.runtime"
@@ -37,6 +38,10 @@ local KINDS = {
   waiting = { "info", function(event)
     return string.format("lock %s: still waiting after %s", quote(event.name),
       format_seconds(event.wait))
+  end },
+  still_waiting = { "warn", function(event)
+    return string.format("lock %s: still waiting after %s%s", quote(event.name),
+      format_seconds(event.wait), label.format_holder(event.holder))
   end },
   acquired = { "info", function(event)
     return string.format("lock %s: acquired after %s, token %.0f", quote(event.name),
@@ -310,6 +315,17 @@ function Events:report_waiting(acquisition)
     call_log(self, {
       event = "waiting", name = acquisition.name, mode = acquisition.mode,
       wait = core.now() - acquisition.started_at, timeout = acquisition.timeout,
+    })
+  end
+end
+
+--- Reports that `acquisition` has waited for long.
+function Events:report_still_waiting(acquisition)
+  if may_log(self, "still_waiting") then
+    call_log(self, {
+      event = "still_waiting", name = acquisition.name, mode = acquisition.mode,
+      wait = core.now() - acquisition.started_at, timeout = acquisition.timeout,
+      holder = acquisition.holder,
     })
   end
 end

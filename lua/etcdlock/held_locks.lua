@@ -357,13 +357,24 @@ local function match_any()
   return true
 end
 
--- Returns message, code if this client knows without a request that a try would fail.
-local function find_try_refusal(self, acquisition)
+-- Returns a lock of this client that blocks the acquisition; nil or false if there is none. Nil for
+-- a permit, because a semaphore has several holders.
+local function find_holder(self, acquisition)
   if acquisition.mode == "permit" then
     return nil
   end
-  local lock = find_exclusive(self, acquisition, match_any)
+  return find_exclusive(self, acquisition, match_any)
     or acquisition.mode ~= "read" and find_reader(self, acquisition, match_any)
+end
+
+--- Returns whether a lock of this client blocks the acquisition.
+function HeldLocks:is_holder(acquisition)
+  return find_holder(self, acquisition) and true or false
+end
+
+-- Returns message, code if this client knows without a request that a try would fail.
+local function find_try_refusal(self, acquisition)
+  local lock = find_holder(self, acquisition)
   if lock then
     local text = "lock %s is held by %s"
     return text:format(quote(acquisition.name), describe_owner(lock._acquisition.owner)), "locked"

@@ -3,6 +3,8 @@
 local core = require "etcdlock.core"
 local json = require "etcdlock.json"
 local names = require "etcdlock.names"
+local escape = require("etcdlock.text").escape
+local quote = require("etcdlock.text").quote
 local to_string = require("etcdlock.text").to_string
 
 local M = {}
@@ -108,6 +110,34 @@ function M.read(value)
     names = to_full_names(label.names),
     first = to_full_name(label.first),
   }
+end
+
+--- Returns the fields `host` and `pid` of this process.
+function M.describe_self()
+  return { host = core.host(), pid = core.pid() }
+end
+
+-- ---- messages ----
+
+-- Bytes of a value that a message shows.
+local VALUE_SHOWN_MAX = 60
+
+local function format_value(value)
+  local is_long = #value > VALUE_SHOWN_MAX
+  return ", value " .. quote(is_long and value:sub(1, VALUE_SHOWN_MAX) .. "..." or value)
+end
+
+--- Returns the end of a message that names the holder of a lock, whose label has the fields
+-- `holder`; an empty string for nil.
+function M.format_holder(holder)
+  if not holder then
+    return ""
+  end
+  local is_self = holder.host == core.host() and holder.pid == core.pid()
+  return string.format("; holder: %s %.0f on %s%s%s", is_self and "this process, pid" or "pid",
+    holder.pid, escape(holder.host),
+    holder.since and os.date(", since %Y-%m-%d %H:%M:%S", holder.since) or "",
+    holder.value and format_value(holder.value) or "")
 end
 
 return M

@@ -40,6 +40,7 @@ static void build(member *it, fuzz_input *in) {
   it->action = (el_entry_action){.request = (el_request_kind)it->request,
                                  .is_serializable = flags & 1,
                                  .is_full = flags & 2,
+                                 .reads_holder = flags & 16,
                                  .bound_rev = flags & 4 ? 1 : REV,
                                  .guard_rev = REV};
   if (it->request == QUERY_CONTENTION) {
@@ -73,6 +74,7 @@ static void read_answer(const member *it, el_txn_answer *answer) {
     el_lock_txn_read_guarded(&(el_guard){&it->keys, REV}, answer, &written);
   } else {
     el_lock_txn_read(&it->keys, &it->action, answer, &event);
+    el_lock_txn_holder_value(&it->keys, &it->action, answer);
   }
   el_txn_answer_free(answer);
 }

@@ -7,7 +7,7 @@
 #include "key_id.h"
 #include "store.h"
 
-enum { TXN_OPS_MAX = 2 * NAMES_MAX, TXN_KEYS_MAX = 128, TXN_TEXT_MAX = 40 };
+enum { TXN_OPS_MAX = 2 * NAMES_MAX + 1, TXN_KEYS_MAX = 128, TXN_TEXT_MAX = 40 };
 
 /* An answer with the memory that it points into. */
 typedef struct txn_result {

@@ -48,6 +48,12 @@ static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
                                err);
 }
 
+static void tell_holder(el_entry_driver *driver, const el_entry_action *action,
+                        const el_txn_answer *answer) {
+  el_bytes label = el_lock_txn_holder_value(&driver->keys, action, answer);
+  if (label.len > 0) driver->events->saw_holder(driver, label);
+}
+
 static void on_answer(el_request *request, el_txn_answer *answer) {
   el_sent *out = EL_CONTAINER_OF(request, el_sent, request);
   el_entry_driver *driver = out->driver;
@@ -63,6 +69,7 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   if (answer->err.is_lease_gone) {
     tell_lease_gone(driver, &answer->err, &event);
   }
+  if (event.outcome.is_done) tell_holder(driver, &out->action, answer);
   el_txn_answer_free(answer);
   free(out);
   step(driver, &event);

@@ -25,6 +25,8 @@ typedef struct el_entry_events {
   /* stepped is called after each step: the entry may now be IDLE or ENDED. It may free the
    * driver. */
   void (*stepped)(el_entry_driver *driver);
+  /* saw_holder is called when a read has told the value |label| of the holder's key. */
+  void (*saw_holder)(el_entry_driver *driver, el_bytes label);
 } el_entry_events;
 
 /* el_entry_driver is one entry with its requests, watches and timer; embedded in an entry of the

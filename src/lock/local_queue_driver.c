@@ -463,6 +463,19 @@ static void reported(el_entry_driver *driver, const el_entry_action *action) {
   step(at->queue, &event);
 }
 
+/* Tells the waiters of the entry, and those that wait for an entry behind them. */
+static void saw_holder(el_entry_driver *driver, el_bytes label) {
+  client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
+  const struct el_acquisition_list *lists[] = {&at->local.acquisitions,
+                                               &at->queue->local.waiting};
+  for (size_t i = 0; i < 2; i++) {
+    el_acquisition *local;
+    TAILQ_FOREACH(local, lists[i], link) {
+      waiter_of(local)->events->saw_holder(waiter_of(local), label);
+    }
+  }
+}
+
 static client_entry *new_entry(queue_driver *queue, el_bytes name,
                                uint32_t slot) {
   el_queue_key where = {
@@ -1273,7 +1286,7 @@ el_local_queues *el_local_queues_new(el_sessions *sessions,
   queues->sessions = sessions;
   queues->session = el_sessions_first(sessions);
   queues->limits = *limits;
-  queues->entry_events = (el_entry_events){reported, stepped};
+  queues->entry_events = (el_entry_events){reported, stepped, saw_holder};
   TAILQ_INIT(&queues->changed);
   queues->orphans = el_alloc(sizeof *queues->orphans);
   queues->orphans->queues = queues;

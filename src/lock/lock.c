@@ -11,6 +11,9 @@
 #include "base/container_of.h"
 #include "lock/local_queue_driver.h"
 
+/* A longer value of a key is not kept: another program has written it. */
+enum { LABEL_MAX = 8 * 1024 };
+
 struct el_lock {
   atomic_int refs;
   atomic_int state; /* el_hold, or EL_HOLD_LOST + el_loss; any thread */
@@ -24,10 +27,14 @@ struct el_lock {
   };
 
   /* Written by the I/O thread before it completes EL_LOCK_DECIDED. */
-  el_error *err; /* NULL: the lock is held */
   int64_t token;
   el_keys keys;
-  el_hold_deadline *deadline;
+  el_hold_deadline *deadline; /* NULL: the lock was never held */
+
+  /* Written by the I/O thread before it completes EL_LOCK_DECIDED, if the wait has failed; or, if
+   * the lock was held, before it completes EL_LOCK_RELEASED. */
+  el_error
+      *err; /* why the wait, or the release, has failed; NULL: it has not */
 
   bool leads;                /* as in el_lock_options; constant */
   atomic_bool is_downgraded; /* to a read hold; any thread */
@@ -36,8 +43,9 @@ struct el_lock {
   /* the option; set before the I/O thread gets the lock */
   int32_t lock_delay_ms;
 
-  /* Written by the I/O thread before it completes EL_LOCK_RELEASED. */
-  el_error *release_err; /* NULL: the key is deleted */
+  /* The value of the holder's key, with its own memory. Set by the I/O thread during the wait,
+   * taken and freed by any thread; NULL: none. */
+  _Atomic(el_bytes *) holder;
 
   el_completion completion;        /* of el_lock_event */
   _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; any thread */
@@ -67,7 +75,7 @@ void el_lock_unref(el_lock *lk) {
   el_bytes_free(lk->waiter.name);
   el_bytes_free(lk->waiter.value);
   free(lk->err);
-  free(lk->release_err);
+  el_bytes_free(el_lock_take_holder(lk));
   free(lk);
 }
 
@@ -240,7 +248,7 @@ static void on_lost(el_waiter *waiter, el_loss loss) {
 
 static void on_released(el_waiter *waiter, const el_error *err) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
-  lk->release_err = copy_of(err);
+  lk->err = copy_of(err);
   el_completion_complete(&lk->completion, EL_LOCK_RELEASED);
 }
 
@@ -261,9 +269,19 @@ static int64_t mod_rev(const el_waiter *waiter) {
              : el_write_order_handoff_rev(&lk->writes.order);
 }
 
+static void on_saw_holder(el_waiter *waiter, el_bytes label) {
+  el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
+  el_bytes *copy;
+  if (label.len > LABEL_MAX) return;
+  el_bytes_free(el_lock_take_holder(lk));
+  copy = el_alloc(sizeof *copy);
+  *copy = (el_bytes){el_bytes_copy(label), label.len};
+  atomic_store(&lk->holder, copy);
+}
+
 static const el_waiter_events waiter_events = {
     on_granted, on_failed,    on_lost, on_released,
-    on_done,    max_hold_end, mod_rev};
+    on_done,    max_hold_end, mod_rev, on_saw_holder};
 
 /* ---- commands, on the I/O thread ---- */
 
@@ -361,7 +379,7 @@ bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err) {
                       timeout_ms)) {
     return false;
   }
-  read_error(lk->err, err);
+  read_error(lk->deadline == NULL ? lk->err : NULL, err);
   return true;
 }
 
@@ -370,7 +388,7 @@ bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err) {
                       timeout_ms)) {
     return false;
   }
-  read_error(lk->release_err, err);
+  read_error(lk->deadline != NULL ? lk->err : NULL, err);
   return true;
 }
 
@@ -464,6 +482,13 @@ bool el_lock_drop(el_lock *lk) {
 /* ---- read fields ---- */
 
 bool el_lock_waited(const el_lock *lk) { return lk->waiter.local.has_waited; }
+
+el_bytes el_lock_take_holder(el_lock *lk) {
+  el_bytes *taken = atomic_exchange(&lk->holder, NULL);
+  el_bytes label = taken != NULL ? *taken : (el_bytes){0};
+  free(taken);
+  return label;
+}
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }
 

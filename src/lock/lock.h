@@ -135,6 +135,11 @@ bool el_lock_drop(el_lock *lk);
  * it was held. @thread lua */
 bool el_lock_waited(const el_lock *lk);
 
+/* el_lock_take_holder returns the value of the key of the lock's holder, as a read during the wait
+ * has last told, and forgets it; the caller frees it with el_bytes_free. Empty: no read has told it
+ * since. @thread any */
+el_bytes el_lock_take_holder(el_lock *lk);
+
 /* el_lock_token returns the fencing token: the create_revision of our keys. Only after the lock was
  * held, as for the next two. @thread any */
 int64_t el_lock_token(const el_lock *lk);

@@ -39,6 +39,8 @@ typedef struct el_waiter_events {
   /* Returns the mod_rev with which the next hold of a handoff begins (write_order.h); -1: the key
    * must not be handed off. */
   int64_t (*mod_rev)(const el_waiter *waiter);
+  /* A read has told |label|, the value of the key of the lock's holder. */
+  void (*saw_holder)(el_waiter *waiter, el_bytes label);
 } el_waiter_events;
 
 /* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |permits| are set

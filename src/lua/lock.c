@@ -184,6 +184,19 @@ static el_nret l_lock_waited(lua_State *L) {
   return 1;
 }
 
+/* lock:take_holder() returns the value of the key of the lock's holder; nil if no read has told it
+ * since the last call. */
+static el_nret l_lock_take_holder(lua_State *L) {
+  el_bytes label = el_lock_take_holder(check_lock(L));
+  if (label.data != NULL) {
+    lua_pushlstring(L, label.data, label.len);
+  } else {
+    lua_pushnil(L);
+  }
+  el_bytes_free(label);
+  return 1;
+}
+
 /* lock:token() returns the fencing token: the create_revision of the own key. */
 static el_nret l_lock_token(lua_State *L) {
   el_lua_push_rev(L, el_lock_token(check_lock(L)));
@@ -267,6 +280,7 @@ void el_lua_open_lock(lua_State *L) {
       {"held_for", l_lock_held_for},
       {"loss", l_lock_loss},
       {"waited", l_lock_waited},
+      {"take_holder", l_lock_take_holder},
       {"token", l_lock_token},
       {"lease", l_lock_lease},
       {"key", l_lock_key},

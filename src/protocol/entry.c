@@ -86,6 +86,14 @@ static void send_read(el_entry *entry, el_entry_actions *out,
   action->is_full = is_full;
 }
 
+/* Sends the read of an entry that has waited for long without an event. Its answer also tells who
+ * holds the lock. */
+static void send_periodic_read(el_entry *entry, el_entry_actions *out) {
+  el_entry_action *action = send(entry, out, EL_REQUEST_READ);
+  action->reads_holder = true;
+  action->key = entry->predecessor;
+}
+
 static void send_try(el_entry *entry, el_entry_actions *out, bool is_full) {
   el_entry_action *action = send(entry, out, EL_REQUEST_TRY);
   action->bound_rev = entry->bound_rev;
@@ -509,9 +517,11 @@ static void on_timer(el_entry *entry, el_entry_actions *out) {
     case EL_ENTRY_HELD:
       if (watch_own_key(entry, out)) return;
       /* fall through */
-    case EL_ENTRY_WAITING:
     case EL_ENTRY_AUDITING:
       send_read(entry, out, false, false);
+      return;
+    case EL_ENTRY_WAITING:
+      send_periodic_read(entry, out);
       return;
     case EL_ENTRY_RELEASING:
       release_next(entry, out);

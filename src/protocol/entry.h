@@ -172,10 +172,13 @@ typedef struct el_entry_action {
   bool is_serializable;    /* read: one member may answer from its own state */
   bool is_full;            /* read, try: list the whole queue, not only its
                               nearest keys */
+  bool reads_holder;       /* read: also the value of the oldest key that may
+                              block ours, for messages; |key| is a key that
+                              blocks ours */
   int64_t bound_rev;       /* try: only if all blocking keys have a
                               create_revision below this */
   int64_t guard_rev;       /* delete: only the key of this create_revision */
-  el_queue_key key;        /* start watch, granted */
+  el_queue_key key;        /* start watch, granted; see reads_holder */
   int64_t sent_ms;         /* proof: when the request was sent (el_now_ms) */
   uint64_t term;           /* proof: raft term of the answer */
   int64_t rev;             /* proof: the store's revision */

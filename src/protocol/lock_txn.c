@@ -118,6 +118,12 @@ static void build_try(el_lock_txn *to, const el_keys *keys,
                      n_own,        to->otherwise,    n_own + n};
 }
 
+/* Returns the index, among the lists of the queue, of the one that has |blocker|. */
+static size_t list_of(const el_keys *keys, const el_queue_key *blocker) {
+  if (keys->mode == EL_MODE_READ) return blocker->mode == EL_MODE_WRITE;
+  return blocker->name_index;
+}
+
 static void build_read(el_lock_txn *to, const el_keys *keys,
                        const el_entry_action *action, int64_t rev) {
   size_t n_own = read_own(keys, to->then), n = 0, n_queued = 0;
@@ -131,6 +137,14 @@ static void build_read(el_lock_txn *to, const el_keys *keys,
     to->then[i].serializable = action->is_serializable;
   }
   to->txn = (el_txn){.then = to->then, .n_then = n_own + n};
+  if (n > 0 && action->reads_holder) {
+    /* One key only: the value of a key of other programs may be long. */
+    el_op *oldest = &to->then[to->txn.n_then++];
+    *oldest = to->then[n_own + list_of(keys, &action->key)];
+    oldest->sort = EL_SORT_OLDEST;
+    oldest->limit = 1;
+    oldest->keys_only = false;
+  }
 }
 
 /* So many keys are read. If all are user data younger than our key, a waiter may exist. */
@@ -325,12 +339,40 @@ static void parse_try(const el_keys *keys, const el_entry_action *action,
       !action->is_full && found.is_truncated && !event->is_locked;
 }
 
+/* Returns |answer| without what build_read has added for |reads_holder|. */
+static el_txn_answer without_holder(const el_entry_action *action,
+                                    const el_txn_answer *answer) {
+  el_txn_answer rest = *answer;
+  rest.n_results -= action->reads_holder;
+  return rest;
+}
+
+el_bytes el_lock_txn_holder_value(const el_keys *keys,
+                                  const el_entry_action *action,
+                                  const el_txn_answer *answer) {
+  size_t n_own = el_keys_count(keys);
+  const el_op_result *oldest, *markers = NULL;
+  el_queue_key holder;
+  if (!action->reads_holder || answer->n_results <= n_own + 1) {
+    return (el_bytes){0};
+  }
+  oldest = &answer->results[answer->n_results - 1];
+  if (el_conflict_reads_markers(keys->mode)) markers = oldest - 1;
+  keys = el_keys_at(keys, action->key.name_index);
+  return oldest->n_kvs > 0 &&
+                 el_conflict_is_blocker(keys, oldest->kvs, markers, &holder)
+             ? oldest->kvs[0].value
+             : (el_bytes){0};
+}
+
 static void parse_read(const el_keys *keys, const el_entry_action *action,
                        const el_txn_answer *answer, el_entry_event *event) {
   blockers found;
+  el_txn_answer lists;
   event->is_serializable = action->is_serializable;
   if (answer->n_results == parse_own(keys, answer, event)) return;
-  found = find_blockers(keys, answer, 0);
+  lists = without_holder(action, answer);
+  found = find_blockers(keys, &lists, 0);
   set_blockers(&found, event);
   event->is_truncated = !action->is_full && found.is_truncated;
 }

@@ -19,7 +19,7 @@
 typedef struct el_lock_txn {
   el_txn txn;
   el_compare compares[2 * EL_MULTI_MAX + 1];
-  el_op then[2 * EL_MULTI_MAX], otherwise[2 * EL_MULTI_MAX];
+  el_op then[2 * EL_MULTI_MAX + 1], otherwise[2 * EL_MULTI_MAX];
   char text[EL_CONFLICT_TEXT_SIZE];
 } el_lock_txn;
 
@@ -46,6 +46,13 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
 /* el_lock_txn_read fills |event| from the |answer| to the request of |action|. @thread any */
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
                       const el_txn_answer *answer, el_entry_event *event);
+
+/* el_lock_txn_holder_value returns the value of the key of the lock's holder, or of one holder, from
+ * the |answer| to the request of |action|; it points into |answer|. Empty: |action| did not ask for
+ * it, or the oldest key does not block ours. @thread any */
+el_bytes el_lock_txn_holder_value(const el_keys *keys,
+                                  const el_entry_action *action,
+                                  const el_txn_answer *answer);
 
 /* el_lock_txn_build_contention builds the query whether keys wait for ours. @thread any */
 void el_lock_txn_build_contention(el_lock_txn *to, const el_keys *keys);
