@@ -10,7 +10,7 @@ local TTL = 2
 local client = assert(etcdlock.connect { ttl = TTL })
 
 if arg[1] == "victim" then
-  local lock = assert(client:lock "crash")
+  local lock = assert(client:lock("crash", { timeout = 30 }))
   print(("the victim holds it with token %d, and is killed"):format(lock:token()))
   uv.kill(uv.os_getpid(), "sigkill")
 end

@@ -24,7 +24,7 @@ local function write_all(lock, who)
 end
 
 if arg[1] then -- we are the first holder; this stops us until somebody goes on
-  local lock = assert(client:lock "fencing")
+  local lock = assert(client:lock("fencing", { timeout = 30 }))
   uv.kill(uv.os_getpid(), "sigstop")
   return write_all(lock, "first holder")
 end

@@ -6,6 +6,9 @@ local etcdlock = require "etcdlock"
 
 local M = {}
 
+-- In nginx a lock call waits 5 s by default. The other workers wait as long as the holder lives.
+local NO_LIMIT = { timeout = math.huge }
+
 -- Sleeps for |seconds|, or until the worker exits or the lock is lost.
 local function pause(lock, seconds)
   local over = ngx.now() + seconds
@@ -19,7 +22,7 @@ end
 function M.every(name, seconds, job)
   local function run()
     while not ngx.worker.exiting() do
-      local ok, message, code = etcdlock.with_lock(name, function(lock)
+      local ok, message, code = etcdlock.with_lock(name, NO_LIMIT, function(lock)
         while lock:held() and not ngx.worker.exiting() do
           local is_done, failure = pcall(job, lock)
           if not is_done then

@@ -534,7 +534,8 @@ function Client.new(core_client, settings)
     _has_hidden_default = runtime.hides_environment and settings.env ~= false
       and not settings.names.endpoints,
     _endpoints = table.concat(settings.endpoints, ","),
-    _timeout = settings.timeout, -- seconds; nil: no limit
+    -- Default of the option `timeout`: seconds; nil or math.huge: no limit.
+    _timeout = settings.timeout or runtime.DEFAULT_TIMEOUT,
     -- Seconds after which the event `still_waiting` reports a wait.
     _long_wait = math.max(settings.ttl, LONG_WAIT) + LONG_WAIT_SPARE,
     _prefix = settings.prefix,

@@ -70,7 +70,8 @@ end
 --   option of TLS is given
 -- @tfield[opt=10] seconds ttl TTL of the client's lease, 2 to 300. If the client crashes, etcd
 --   deletes its keys after that time
--- @tfield[opt="no limit"] seconds timeout default of the option `timeout` of a lock call
+-- @tfield[opt="no limit; in nginx 5"] seconds timeout default of the option `timeout` of a lock
+--   call; `math.huge`: no limit
 -- @tfield[opt=none] string prefix text in front of every lock name
 -- @tfield[opt="`ETCDCTL_CACERT` or this system's CAs"] string cacert file with the CA certificates
 --   that the client trusts

@@ -16,7 +16,12 @@
 local core = require "etcdlock.core"
 local collector = require "etcdlock.wait.collector"
 
-local M = { hides_environment = true }
+local M = {
+  hides_environment = true,
+  --- See runtime.lua. As lua-resty-lock's: a wait without limit would keep a request, and perhaps
+  -- the locks that it holds, until its HTTP client goes away.
+  DEFAULT_TIMEOUT = 5,
+}
 
 local ngx = rawget(_G, "ngx")
 local POOL_SIZE = 128

@@ -12,6 +12,8 @@ end
 local loop = require "etcdlock.wait.loop"
 
 local M = {
+  --- Seconds that a lock call waits if neither the call nor connect has a `timeout`; nil: no limit.
+  DEFAULT_TIMEOUT = nil,
   --- Returns the loop in which the running coroutine can wait; nil if a wait blocks.
   loop = loop.current,
   --- Returns message, code if a wait here would stop an event loop or an nginx worker.

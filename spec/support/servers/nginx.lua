@@ -89,10 +89,11 @@ local function locations_of(list)
   return table.concat(parts, "\n")
 end
 
--- Returns Lua source that connects `client` with |options|; "" if |options| is nil.
+-- Returns Lua source that connects `client` with |options|; "" if |options| is nil. Without the
+-- option timeout its calls wait without limit: on a busy machine nginx's 5 s may be too short.
 local function connecting(options)
   if not options then return "" end
-  local fields = {}
+  local fields = { options.timeout == nil and "timeout = math.huge" or nil }
   for name, value in pairs(options) do
     local form = type(value) == "string" and "%s = %q" or "%s = %s"
     fields[#fields + 1] = form:format(name, tostring(value))
