@@ -21,6 +21,9 @@ Events.__index = Events
 local LEAKED = "lock %s was released because its handle was collected as garbage;"
   .. " keep the result of client:lock until unlock, or use with_lock"
 
+local MANY_CLIENTS = "this process has %d clients, each with a thread, a connection to etcd and a"
+  .. " lease; connect once, where a module is loaded, and share that client"
+
 -- The text for the field `by` of a `released` event.
 local BY = {
   unlock = "",
@@ -68,6 +71,9 @@ local KINDS = {
   retry = { "warn", function(event)
     return string.format("%d %s to etcd failed and will be retried: %s", event.count,
       event.count > 1 and "requests" or "request", event.message)
+  end },
+  many_clients = { "warn", function(event)
+    return MANY_CLIENTS:format(event.count)
   end },
   suppressed = { "warn", function(event)
     return string.format('%d more "%s" events suppressed', event.count, event.of)
@@ -308,6 +314,16 @@ function Events:close()
 end
 
 -- ---- events that calls of the library report ----
+
+--- Reports that this process has `count` live clients.
+function Events:report_many_clients(count)
+  local event = { event = "many_clients", count = count }
+  if self._log then
+    call_log(self, event)
+  else
+    runtime.advise(tostring(new_event(event)))
+  end
+end
 
 --- Reports that `acquisition` (acquire.lua) still waits.
 function Events:report_waiting(acquisition)

@@ -14,6 +14,37 @@ local runtime = require "etcdlock.wait.runtime"
 
 local M = { _VERSION = "0.2.0" }
 
+-- ---- many clients ----
+
+-- A process that has so many live clients probably makes one for each request or job.
+local MANY_CLIENTS = 8
+
+-- The clients of this process (keys), until one has made MANY_CLIENTS live at once; then nil.
+local clients = setmetatable({}, { __mode = "k" })
+
+local function count_live_clients()
+  local count = 0
+  for client in pairs(clients) do
+    count = count + (client._core:usable() and 1 or 0)
+  end
+  return count
+end
+
+-- Reports once per process that many clients are live: now that `client` was made.
+local function check_many_clients(client)
+  if not clients then
+    return
+  end
+  clients[client] = true
+  local count = count_live_clients()
+  if count >= MANY_CLIENTS then
+    clients = nil
+    client._events:report_many_clients(count)
+  end
+end
+
+-- ---- connect ----
+
 -- Raises if the function `name` was called with a colon: `first` is its first argument. `usage`
 -- shows the right call.
 local function refuse_colon(first, name, usage)
@@ -23,6 +54,10 @@ local function refuse_colon(first, name, usage)
 end
 
 --- Creates a client of one etcd cluster. Sends no request: the client connects on first use.
+--
+-- Connect once per process, where a module is loaded, and share the client: each client has an I/O
+-- thread, a connection to etcd and a lease. The eighth live client of a process is reported once,
+-- by the event `many_clients`; in nginx without `log`, in nginx's error log.
 -- @tparam[opt] connect_options opts
 -- @treturn client
 -- @fail invalid, nomem, forked, context: `invalid` if the value of an option or variable is not
@@ -48,7 +83,9 @@ function M.connect(opts)
     return nil, message, code
   end
   runtime.connected(core_client)
-  return Client.new(core_client, settings)
+  local client = Client.new(core_client, settings)
+  check_many_clients(client)
+  return client
 end
 
 -- Returns a function that returns a client of connect(opts); nil, message, code if that fails. The

@@ -74,6 +74,8 @@ function M.log(message)
   ngx.log(ngx.WARN, message)
 end
 
+M.advise = M.log
+
 --- See runtime.lua.
 function M.refusal(chosen)
   if chosen == "none" or can_yield() then

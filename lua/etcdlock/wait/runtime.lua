@@ -78,6 +78,10 @@ function M.log(message)
   io.stderr:write(message, "\n")
 end
 
+--- Writes advice about the use of the library, for which connect has no `log`. Only in nginx: a
+-- program's standard error is for its users.
+function M.advise() end
+
 --- Returns whether the on_lost handlers of this lock may be called here.
 function M.is_told()
   return true
