@@ -2,7 +2,8 @@
 --
 -- A `target` says which lock a call asks for. Its fields: mode ("lock", "read", "write", "permit",
 -- "multi" or "leader"), name (for "multi": names, a list), permits (for "permit": the semaphore's
--- `n`), and leader_value (for "leader"). Target and options together make an acquisition.
+-- `n`), leader_value (for "leader"), and is_in_with (true in a with_lock call). Target and options
+-- together make an acquisition.
 local Lock = require "etcdlock.lock"
 local Pending = require "etcdlock.pending"
 local check = require "etcdlock.check"
@@ -45,6 +46,9 @@ local NO_LINGER_WITH_DELAY = "none together with lock_delay: a released lock wou
 local function read_names(self, where, target)
   if target.mode == "multi" then
     return names.add_prefixes(where, self._prefix, target.names)
+  elseif target.mode == "lock" and type(target.name) == "table" then
+    check.raise(string.format("%s: name = %s, wanted a string; for several names, use %s", where,
+      tostring(target.name), (where:gsub("lock", "multi_lock"))))
   end
   local full_name, message, code = names.add_prefix(where, self._prefix, target.name)
   return full_name and { full_name }, message, code
@@ -80,6 +84,7 @@ local function new_acquisition(self, target, full_names, opts, timeout)
     full_name = full_names[2] and table.concat(full_names, "\0") or full_names[1],
     permits = target.permits,
     leader_value = target.leader_value,
+    is_in_with = target.is_in_with,
     timeout = timeout, -- seconds; nil: no limit
     try = timeout == 0,
     max_hold = opts.max_hold,
@@ -374,10 +379,8 @@ end
 -- Returns true, results of `fn`; or nil, message, code, if the lock was not taken; or nil, message,
 -- code, true, results of `fn`, if it was lost or could not be released. See client:with_lock.
 function M.with(self, where, target, opts, fn)
-  if fn == nil then
-    opts, fn = nil, opts
-  end
-  check.callable(where, "fn", fn)
+  opts, fn = check.options_and_function(where, opts, fn)
+  target.is_in_with = true
   local lock, message, code = M.wait(self, where, target, opts)
   if not lock then
     return nil, message, code

@@ -77,15 +77,31 @@ end
 --              nil; may be missing
 --   is_valid   a function that returns true if a value of the right type is allowed; may be missing
 --   wanted     a description of the values that is_valid accepts, for messages
+--   aliases    a list of names that other libraries give such an option, for messages
 --   default    the value if the option is missing
 
 -- Stands for the options of a call without options. It is only read.
 local NO_OPTIONS = {}
 
-local function raise_unknown(where, field, elsewhere)
+-- Returns the name of the option of which `field` is an alias, or nil.
+local function find_by_alias(options, field)
+  for name, option in pairs(options) do
+    for _, alias in ipairs(option.aliases or {}) do
+      if alias == field then
+        return name
+      end
+    end
+  end
+end
+
+local function raise_unknown(where, field, options, elsewhere)
   local shown, owner = show(where, nil, field), elsewhere[field]
-  M.raise(owner and string.format("%s: option %s belongs to %s", where, shown, owner)
-    or string.format("%s: unknown option %s", where, shown))
+  if owner then
+    M.raise(string.format("%s: option %s belongs to %s", where, shown, owner))
+  end
+  local meant = find_by_alias(options, field)
+  M.raise(string.format("%s: unknown option %s%s", where, shown,
+    meant and "; did you mean " .. meant .. "?" or ""))
 end
 
 --- Raises unless `opts` is nil or a table whose fields are declared in `options` (name -> option)
@@ -100,7 +116,7 @@ function M.options(where, opts, options, elsewhere)
   for field, value in pairs(opts) do
     local option = options[field]
     if not option then
-      raise_unknown(where, field, elsewhere)
+      raise_unknown(where, field, options, elsewhere)
     elseif option.type and type(value) ~= option.type then
       M.raise(format_message(where, tostring(field), value, "a " .. option.type))
     end
@@ -182,12 +198,29 @@ function M.number(where, field, value)
   end
 end
 
+local function is_callable(value)
+  local meta = getmetatable(value)
+  return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
+end
+
 --- Raises unless `value` is a function, or an object with the metamethod __call.
 function M.callable(where, field, value)
-  local meta = getmetatable(value)
-  if type(value) ~= "function" and not (type(meta) == "table" and meta.__call) then
+  if not is_callable(value) then
     raise_type(where, field, value, "a function")
   end
+end
+
+--- Returns the options and the function of a call to which the caller passes `opts` and `fn`, or
+-- only a function. Raises unless `fn` is callable.
+function M.options_and_function(where, opts, fn)
+  if fn == nil then
+    opts, fn = nil, opts
+  elseif is_callable(opts) and not is_callable(fn) then
+    M.raise(string.format("%s: the function is the last argument; give the options before it",
+      where))
+  end
+  M.callable(where, "fn", fn)
+  return opts, fn
 end
 
 --- Raises unless `value` is a number of at least 0, or nil.

@@ -313,11 +313,8 @@ end
 -- @fail never
 -- @raise for a wrong type
 function Client:wrap(name, opts, fn)
-  if fn == nil then
-    opts, fn = nil, opts
-  end
   check.string("client:wrap", "name", name)
-  check.callable("client:wrap", "fn", fn)
+  opts, fn = check.options_and_function("client:wrap", opts, fn)
   return function(...)
     local args, n = { ... }, select("#", ...)
     return acquire.with(self, "client:wrap", { mode = "lock", name = name }, opts, function()

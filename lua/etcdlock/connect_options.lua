@@ -49,10 +49,11 @@ local function is_prefix(prefix)
   return #prefix < core.NAME_MAX and not prefix:find "%z"
 end
 
--- Returns the declaration of an option that is text.
-local function text_option()
+-- Returns the declaration of an option that is text, with these aliases.
+local function text_option(...)
   return {
     type = "string",
+    aliases = { ... },
     is_valid = function(value)
       return value ~= "" and not value:find "%z"
     end,
@@ -113,26 +114,34 @@ end
 --   [`client:metrics`](observability.md#metrics): `true`, one for all names; up to 100 patterns
 --   such as `"stock/*"`; or a function that maps a name and a mode to a label
 M.OPTIONS = {
-  endpoints = { check = check_endpoint_types },
+  endpoints = {
+    check = check_endpoint_types,
+    aliases = {
+      "endpoint", "host", "hosts", "port", "address", "addresses", "url", "urls", "server",
+      "servers", "http_host", "etcd_host",
+    },
+  },
   ttl = {
     type = "number", default = 10, is_valid = check.within(2, 300), wanted = "2 to 300 seconds",
+    aliases = { "ttl_seconds", "ttl_s", "exptime", "expire", "expires", "lease", "lease_ttl" },
   },
   timeout = {
     type = "number", is_valid = check.within(0, math.huge), wanted = "0 or more seconds",
+    aliases = { "wait_timeout", "lock_timeout", "timeout_seconds", "wait" },
   },
   prefix = {
-    type = "string", default = "", is_valid = is_prefix,
+    type = "string", default = "", is_valid = is_prefix, aliases = { "key_prefix", "namespace" },
     wanted = "less than " .. core.NAME_MAX .. " bytes, no NUL",
   },
-  cacert = text_option(),
-  cert = text_option(),
-  key = text_option(),
+  cacert = text_option("ca", "cafile", "ca_file", "ca_cert", "trusted_ca_file"),
+  cert = text_option("cert_file", "certfile", "ssl_cert_path"),
+  key = text_option("key_file", "keyfile", "ssl_key_path"),
   cacert_pem = text_option(),
   cert_pem = text_option(),
   key_pem = text_option(),
-  server_name = text_option(),
+  server_name = text_option("sni"),
   insecure_transport = { type = "boolean" },
-  user = text_option(),
+  user = text_option("username", "user_name"),
   password = text_option(),
   token = text_option(),
   allow_plaintext_auth = { type = "boolean" },
@@ -147,7 +156,7 @@ M.OPTIONS = {
   env = { type = "boolean" },
   loop = { type = "string" },
   socket_dir = text_option(),
-  log = { type = "function" },
+  log = { type = "function", aliases = { "logger", "on_event" } },
   log_rate = {
     type = "number", default = 100, is_valid = check.within(0, math.huge),
     wanted = "0 or more events a second",

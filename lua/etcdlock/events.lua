@@ -21,6 +21,9 @@ Events.__index = Events
 local LEAKED = "lock %s was released because its handle was collected as garbage;"
   .. " keep the result of client:lock until unlock, or use with_lock"
 
+local LEAKED_IN_WITH = "lock %s was released because the coroutine that ran its with_lock was"
+  .. " dropped and collected as garbage; keep the coroutine until it ends"
+
 local MANY_CLIENTS = "this process has %d clients, each with a thread, a connection to etcd and a"
   .. " lease; connect once, where a module is loaded, and share that client"
 
@@ -63,7 +66,7 @@ local KINDS = {
       format_seconds(event.hold), event.token, event.reason, event.message)
   end },
   leaked = { "warn", function(event)
-    return LEAKED:format(quote(event.name))
+    return (event.is_in_with and LEAKED_IN_WITH or LEAKED):format(quote(event.name))
   end },
   failover = { "warn", function(event)
     return string.format("failover from member %s: %s", event.from, event.message)
@@ -238,7 +241,9 @@ local function lock_event(self, record, is_interrupt)
     event = record.event, ago = record.ago, name = names.join(list), mode = record.mode,
     token = record.token, hold = record.hold,
   }
-  if record.event == "ended" then
+  if record.event == "leaked" then
+    event.is_in_with = record.is_in_with
+  elseif record.event == "ended" then
     event.event, event.by = "released", record.reason and "close" or "nginx_request"
   elseif record.event == "lost" then
     event.reason = record.reason

@@ -31,9 +31,11 @@ M.LOCK_DELAY_MAX = 300
 M.OPTIONS = {
   timeout = {
     type = "number", is_valid = check.within(0, math.huge), wanted = "0 or more seconds",
+    aliases = { "wait_timeout", "lock_timeout", "timeout_seconds", "wait" },
   },
   max_hold = {
     type = "number",
+    aliases = { "exptime", "expire", "expires", "ttl_seconds", "ttl_s" },
     is_valid = function(seconds)
       return seconds > 0 and seconds < math.huge
     end,

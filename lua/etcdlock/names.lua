@@ -2,6 +2,7 @@
 -- the client's prefix in front.
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
+local escape = require("etcdlock.text").escape
 local quote = require("etcdlock.text").quote
 local to_string = require("etcdlock.text").to_string
 
@@ -12,14 +13,13 @@ local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
 -- Bytes of a list of names that messages show.
 local JOINED_MAX = 80
 
--- Returns what is wanted instead of a name that ends, itself or with its prefix, in `reserved`:
--- below such a name there are keys of another kind.
-local function describe_wanted(reserved, prefix, name)
+-- Returns nil, message, "invalid" for a name that ends, itself or with its prefix, in `reserved`.
+local function refuse_reserved(where, field, reserved, prefix, name)
   local with = name:sub(-#reserved) == reserved and ""
-    or string.format("with the prefix %s ", quote(prefix))
-  local wanted = 'a name that %sdoes not end in "%s", because etcdlock keeps other keys below "%s";'
-    .. " choose another name"
-  return wanted:format(with, reserved, reserved)
+    or string.format(" with the prefix %s", quote(prefix))
+  local text = '%s: %s %s%s is reserved: etcdlock keeps the keys of other locks below names that'
+    .. ' end in "%s"; choose another name'
+  return nil, escape(text:format(where, field, quote(name), with, reserved)), "invalid"
 end
 
 local function has_valid_bytes(full_name)
@@ -43,7 +43,7 @@ function M.add_prefix(where, prefix, name, field)
   end
   local reserved = core.reserved_end(full_name)
   if reserved then
-    return check.invalid(where, field, name, describe_wanted(reserved, prefix, name))
+    return refuse_reserved(where, field, reserved, prefix, name)
   end
   return full_name
 end

@@ -39,21 +39,21 @@ it("regression 057: a number of seconds out of range is refused with the range",
 end)
 
 describe("the message about a name with a reserved end", function()
-  local WHY = ', because etcdlock keeps other keys below "%s"; choose another name'
+  local WHY = ' is reserved: etcdlock keeps the keys of other locks below names that end in "%s";'
+    .. " choose another name"
 
   it("regression 057: says that the name must not have that end", function()
     for _, name in ipairs { "a/read", "a/write", "a/permit", "a/write/order" } do
       local reserved = name:sub(2)
-      assert.equal(('client:lock: name = "%s", wanted a name that does not end in "%s"')
-        :format(name, reserved) .. WHY:format(name:sub(2)),
+      assert.equal(('client:lock: name "%s"'):format(name) .. WHY:format(reserved),
         (assert_fails("invalid", connect { prefix = "" }:lock(name))))
     end
   end)
 
   it("regression 057: names the prefix where only the prefix makes it one", function()
     local client = connect { prefix = "a/" }
-    assert.equal('client:lock: name = "read", wanted a name that with the prefix "a/" does not'
-      .. ' end in "/read"' .. WHY:format "/read", (assert_fails("invalid", client:lock "read")))
+    assert.equal('client:lock: name "read" with the prefix "a/"' .. WHY:format "/read",
+      (assert_fails("invalid", client:lock "read")))
   end)
 end)
 

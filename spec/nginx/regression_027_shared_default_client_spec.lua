@@ -81,7 +81,7 @@ it("regression 027: connect raises misuse errors with the line of its caller", f
   local place = 'content_by_lua[^ ]*:%d+: resty.etcdlock.connect: '
   local lines = {}
   for line in nginx:get("/mistakes").body:gmatch "[^\n]+" do lines[#lines + 1] = line end
-  assert.matches(place .. 'unknown option "endpoint"$', lines[1])
+  assert.matches(place .. 'unknown option "endpoint"; did you mean endpoints%?$', lines[1])
   assert.matches(place .. 'ttl = "5", wanted a number$', lines[2])
   assert.matches(place .. "call it with a dot", lines[3])
 end)

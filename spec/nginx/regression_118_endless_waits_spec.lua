@@ -4,7 +4,6 @@
 
 local Nginx = require "spec.support.servers.nginx"
 local clients = require "spec.support.harness.clients"
-local etcdlock = require "etcdlock"
 local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 local wait = require "spec.support.harness.wait"

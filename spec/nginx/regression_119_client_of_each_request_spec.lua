@@ -21,7 +21,9 @@ describe("regression 119: in nginx", function()
     nginx = Nginx.start {
       locations = {
         ["/lock"] = ([[
-          local client = assert(etcdlock.connect { endpoints = %q, prefix = %q, ttl = 60, %s })
+          local client = assert(etcdlock.connect {
+            endpoints = %q, prefix = %q, ttl = 60, %s
+          })
           local lock = assert(client:lock("a", { timeout = 60 }))
           ngx.say(tostring(lock:unlock()))
         ]]):format(etcd:endpoint(), prefix, options),
@@ -57,8 +59,8 @@ describe("regression 119: in nginx", function()
       assert.equal(1, count_warnings(nginx))
       wait.eventually(function()
         local now, leases = Nginx.usage(worker), #etcd:leases()
-        return now.threads == before.threads and now.descriptors <= before.descriptors and leases == 0
-          and #etcd:keys(prefix) == 0,
+        return now.threads == before.threads and now.descriptors <= before.descriptors
+          and leases == 0 and #etcd:keys(prefix) == 0,
           ("%d threads, %d descriptors, %d leases"):format(now.threads, now.descriptors, leases)
       end, 15, "nothing is left")
       nginx:assert_no_errors()

@@ -39,7 +39,7 @@ local function take_all(client)
   }
 end
 
-it('a wait of more than 10 s is reported by "still_waiting" with the holder, in each mode', function()
+it('a wait of more than 10 s is reported by "still_waiting" and names the holder', function()
   local told, failed = {}, {}
   -- Older than all entries: the holder of "data" is not read, because only one key is.
   suite.etcd():put(prefix .. "data/stock", "5")

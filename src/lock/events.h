@@ -37,6 +37,7 @@ typedef struct el_event {
   /* The rest is about locks. */
   el_mode mode;    /* EL_MODE_READ after a downgrade */
   bool leads;      /* as in el_lock_options */
+  bool is_in_with; /* as in el_lock_options */
   el_loss loss;    /* LOST: why */
   int64_t token;   /* of the hold */
   int64_t held_us; /* duration of the hold, in microseconds */

@@ -33,11 +33,10 @@ struct el_lock {
 
   /* Written by the I/O thread before it completes EL_LOCK_DECIDED, if the wait has failed; or, if
    * the lock was held, before it completes EL_LOCK_RELEASED. */
-  el_error
-      *err; /* why the wait, or the release, has failed; NULL: it has not */
+  el_error *err; /* why that has failed; NULL: it has not */
 
-  bool leads;                /* as in el_lock_options; constant */
-  atomic_bool is_downgraded; /* to a read hold; any thread */
+  bool leads : 1, is_in_with : 1; /* as in el_lock_options; constant */
+  atomic_bool is_downgraded;      /* to a read hold; any thread */
   atomic_bool is_stop_posted, is_max_hold_posted; /* their command is posted */
 
   /* the option; set before the I/O thread gets the lock */
@@ -142,6 +141,7 @@ static el_event end_event(const el_lock *lk, el_event_kind kind) {
                                 ? EL_MODE_READ
                                 : (el_mode)lk->waiter.mode,
                     .leads = lk->leads,
+                    .is_in_with = lk->is_in_with,
                     .token = lk->token,
                     .held_us = el_lock_held_us(lk)};
 }
@@ -330,6 +330,7 @@ static el_lock *new_lock(el_shared *shared, const el_lock_options *options) {
   lk->shared = el_shared_ref(shared);
   lk->max_hold_ms = options->max_hold_ms;
   lk->leads = options->leads;
+  lk->is_in_with = options->is_in_with;
   TAILQ_INIT(&lk->writes.waiting);
   lk->waiter.events = &waiter_events;
   lk->waiter.mode = (uint8_t)options->mode;

@@ -41,6 +41,7 @@ typedef struct el_lock_options {
   bool must_share;     /* a read lock of which another owner here has a hold
                           that it cannot release while this call runs */
   bool leads;          /* this is an election; for events */
+  bool is_in_with;     /* a with_lock call unlocks it; for events */
   int64_t timeout_ms;  /* of the wait; negative: no limit */
   int64_t max_hold_ms; /* after which the hold ends; 0: no limit */
   int64_t linger_ms;   /* how long to keep the key after unlock; 0: delete it */

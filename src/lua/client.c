@@ -253,6 +253,8 @@ static void push_lock(lua_State *L, const el_event *event) {
                   event->leads ? "leader" : el_mode_names[event->mode]);
   el_lua_set_rev(L, "token", event->token);
   el_lua_set_us(L, "hold", event->held_us);
+  lua_pushboolean(L, event->is_in_with);
+  lua_setfield(L, -2, "is_in_with");
   if (event->loss != EL_LOSS_NONE) {
     el_lua_set_text(L, "reason", el_losses[event->loss].name);
     el_lua_set_text(L, "text", el_losses[event->loss].text);

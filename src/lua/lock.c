@@ -28,6 +28,7 @@ static void read_options(lua_State *L, int table, el_lock_options *options) {
   options->lock_delay_ms = el_lua_field_ms(L, table, "lock_delay", 0);
   options->try_once = el_lua_field_bool(L, table, "try");
   options->must_share = el_lua_field_bool(L, table, "must_share");
+  options->is_in_with = el_lua_field_bool(L, table, "is_in_with");
   read_mode(L, table, options);
   lua_getfield(L, table, "permits");
   options->permits = (uint16_t)luaL_optinteger(L, -1, 0);
