@@ -37,6 +37,11 @@ end
 -- ---- cleanup ----
 
 local last_traceback
+-- The traceback of an error that is being caught: from the error to the return of xpcall.
+local new_traceback
+-- The error that call_and_catch has raised again last. The traceback of its new place is useless.
+local NONE = {}
+local raised_again = NONE
 
 --- Returns the traceback of the last error in call_with_cleanup, nil if there was none. Needed
 -- where the stack no longer exists when the error is caught.
@@ -55,14 +60,22 @@ local call_and_close = _VERSION == "Lua 5.4" and load [[
 ]]()
 
 local function record_traceback(err, trace)
-  last_traceback = trace
+  new_traceback = not rawequal(err, raised_again) and trace or nil
   return err
 end
 
-local function call_and_catch(cleanup, fn)
+local function call_and_catch(cleanup, fn, on_error)
+  raised_again = NONE
   local ok, result = call_protected(fn, record_traceback)
+  local trace = new_traceback
+  new_traceback = nil
+  last_traceback = trace or last_traceback
   cleanup()
   if not ok then
+    if trace then
+      on_error(trace)
+    end
+    raised_again = result
     error(result, 0)
   end
   return result
@@ -80,17 +93,18 @@ end
 
 --- Returns the first result of fn(), and calls cleanup() when `fn` ends: it returns, raises an
 -- error, or (in Lua 5.4) its coroutine is closed. An error of `fn` is raised again, the same
--- object. `cleanup` must not raise.
-function M.call_with_cleanup(cleanup, fn)
+-- object. If its traceback is lost by that, calls on_error(traceback) before, unless a call within
+-- `fn` has done so. `cleanup` and `on_error` must not raise.
+function M.call_with_cleanup(cleanup, fn, on_error)
   if not call_and_close then
-    return call_and_catch(cleanup, fn)
+    return call_and_catch(cleanup, fn, on_error)
   elseif not M.running() then
     return call_and_close(cleanup, fn)
   end
   -- If a coroutine ends by an error, Lua closes its variables only when the coroutine is closed,
   -- and event loops do not do that. So the error must be caught here.
   cleanup = call_once(cleanup)
-  return call_and_close(cleanup, call_and_catch, cleanup, fn)
+  return call_and_close(cleanup, call_and_catch, cleanup, fn, on_error)
 end
 
 return M

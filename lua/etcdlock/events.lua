@@ -68,6 +68,10 @@ local KINDS = {
   leaked = { "warn", function(event)
     return (event.is_in_with and LEAKED_IN_WITH or LEAKED):format(quote(event.name))
   end },
+  raised = { "warn", function(event)
+    return string.format("lock %s: the function of with_lock raised an error: %s",
+      quote(event.name), (event.message:gsub("%s*\n%s*", " | ")))
+  end },
   failover = { "warn", function(event)
     return string.format("failover from member %s: %s", event.from, event.message)
   end },
@@ -389,6 +393,20 @@ function Events:report_released(lock, hold)
       event = "released", name = lock:name(), mode = lock._mode, token = lock:token(),
       hold = hold, by = "unlock",
     })
+  end
+end
+
+--- Reports that a function that ran under `lock` has raised an error, with its `traceback`.
+-- with_lock raises the error again, and programs that catch it see only the new place.
+function Events:report_raised(lock, traceback)
+  local event = {
+    event = "raised", name = lock:name(), mode = lock._mode, token = lock:token(),
+    message = traceback,
+  }
+  if may_log(self, "raised") then
+    call_log(self, event)
+  elseif not self._log then
+    runtime.advise(tostring(new_event(event)), true)
   end
 end
 

@@ -110,6 +110,29 @@ describe("the log function", function()
     lock:unlock()
   end)
 
+  it('gets "raised" with the traceback of an error inside with_lock in a coroutine', function()
+    local client = connect_told()
+    local function deep_down() error "oops" end
+    local ok, failure = coroutine.resume(coroutine.create(function()
+      client:with_lock("a", function()
+        client:with_lock("b", function()
+          deep_down()
+          return nil
+        end)
+        return nil
+      end)
+    end))
+    assert.is_false(ok)
+    assert.matches("oops$", failure)
+    local raised = of_kind "raised"
+    assert.equal(1, #raised) -- not for "a" as well
+    assert.same({ "b", "lock", "warn" }, { raised[1].name, raised[1].mode, raised[1].level })
+    assert.matches("oops\nstack traceback:\n.*deep_down", raised[1].message)
+    assert.equal(raised[1].message, etcdlock.traceback())
+    assert.matches('^etcdlock: lock "b": the function of with_lock raised an error: [^\n]*oops | '
+      .. "stack traceback: | [^\n]*deep_down", tostring(raised[1]))
+  end)
+
   it('gets "lost" with the reason, in a later call', function()
     local client, other = connect_told(), connect()
     local lock = assert(client:lock "a")

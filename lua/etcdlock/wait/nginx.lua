@@ -74,7 +74,10 @@ function M.log(message)
   ngx.log(ngx.WARN, message)
 end
 
-M.advise = M.log
+--- See runtime.lua.
+function M.advise(message, is_error)
+  ngx.log(is_error and ngx.ERR or ngx.WARN, message)
+end
 
 --- See runtime.lua.
 function M.refusal(chosen)

@@ -78,8 +78,8 @@ function M.log(message)
   io.stderr:write(message, "\n")
 end
 
---- Writes advice about the use of the library, for which connect has no `log`. Only in nginx: a
--- program's standard error is for its users.
+--- Writes a message about the program, for which connect has no `log`; `is_error`: about an error.
+-- Only in nginx: elsewhere, standard error belongs to the program.
 function M.advise() end
 
 --- Returns whether the on_lost handlers of this lock may be called here.
