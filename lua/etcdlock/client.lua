@@ -143,6 +143,14 @@ end
 --- Takes a lock, calls `fn` with it, and releases it when `fn` ends, also by an error. The call
 -- never runs `fn` without the lock.
 --
+-- As with `pcall`, each return of `fn` counts as success: if `fn` ends with
+-- `return nil, "no stock"`, the call returns `true, nil, "no stock"`. So check the results of `fn`
+-- as well: `local ok, sold, why = client:with_lock("stock", sell)`, then `if ok and not sold`.
+--
+-- `os.exit` within `fn` ends the process at once. `os.exit(code, true)` closes the Lua state before
+-- (Lua 5.2 and later, LuaJIT) and so releases the lock. After any other `os.exit` the lock stays
+-- taken for the TTL.
+--
 -- If `fn` has run, but the lock was lost (`lost`), `fn` unlocked it (`not_held`), or it cannot be
 -- released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of `fn`.
 -- The `true` tells the caller that `fn` has run, so that it does not repeat the work. If only

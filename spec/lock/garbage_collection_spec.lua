@@ -388,14 +388,18 @@ describe("the end of a program", function()
       lock = assert(client:lock "b")
     ]]
     assert_nothing_left()
-    if _VERSION ~= "Lua 5.1" then
-      run([[ client:with_lock("a", function() os.exit(3, true) end) ]], 3)
-      assert_nothing_left()
-    end
   end)
 
+  -- os.exit of Lua 5.1 cannot close the state.
+  if _VERSION ~= "Lua 5.1" or rawget(_G, "jit") then
+    it("by os.exit(code, true) inside with_lock leaves no key and no lease", function()
+      run([[ client:with_lock("a", function() os.exit(3, true) end) ]], 3)
+      assert_nothing_left()
+    end)
+  end
+
   it("without finalizers leaves held keys until their lease ends", function()
-    run([[ lock = assert(client:lock "a") os.exit(4) ]], 4, 2)
+    run([[ client:with_lock("a", function() os.exit(4) end) ]], 4, 2)
     assert.equal(1, #other:queue "a")
     wait.eventually(function() return #other:queue "a" == 0 end, 6)
   end)
