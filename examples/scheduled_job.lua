@@ -1,6 +1,6 @@
 -- A job that cron starts on every machine, and that one of them does:
 --
---   * * * * *  lua scheduled_job.lua
+--   * * * * *  /usr/bin/lua5.4 /usr/local/bin/scheduled_job.lua
 --
 -- An argument stands for the minute, to try it out.
 

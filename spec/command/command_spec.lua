@@ -72,7 +72,7 @@ describe("the etcdlock command", function()
       { {}, "a command is required", "etcdlock --help" },
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
       { { "run", "a" }, "the command to run is missing; write: etcdlock run a -- cmd; cmd may be"
-        .. " bash (a shell that has the lock) or 'sleep infinity' (to keep", "etcdlock run --help" },
+        .. " bash (a shell that has the lock) or 'sleep infinity'", "etcdlock run --help" },
       { { "run", "it's a b", "--" }, "write: etcdlock run 'it'\\''s a b' -- cmd;",
         "etcdlock run --help" },
       { { "elect", "a", "10.0.0.1:80" }, "write: etcdlock elect a 10.0.0.1:80 -- cmd;",
