@@ -166,6 +166,16 @@ DIRECTORIES = PREFIX DESTDIR LUADIR LIBDIR BINDIR MANDIR COMPLETIONDIR TYPEDIR C
 check_directories = $(foreach d,$(DIRECTORIES),$(if $(call unfit,$($(d))),$(error \
   $(d)=$($(d)): this has $(call unfit,$($(d))) in it; choose a directory without that)))
 
+# A shell command that prints what to set, if Lua or the shell does not search the directories of
+# the installation now. A package or a rock is not in its place yet.
+ADVICE = for set in \
+  "LUA_PATH|$$($(LUA) -e 'print(package.path)')|;|$(call absolute,$(LUADIR))/?.lua|;$(call absolute,$(LUADIR))/?/init.lua;;" \
+  "LUA_CPATH|$$($(LUA) -e 'print(package.cpath)')|;|$(call absolute,$(LIBDIR))/?.so|;;" \
+  "PATH|$$PATH|:|$(FINAL_BINDIR)|:\$$PATH"; do \
+  IFS='|'; set -f; set -- $$set; unset IFS; \
+  case "$$3$$2$$3" in *"$$3$$4$$3"*) ;; *) echo "  export $$1=\"$$4$$5\"" ;; esac; \
+  done | sed '1s/^/To use it, set:\n/'
+
 install: all ## copy to PREFIX (and DESTDIR)
 	$(check_directories)@:
 	@cd lua && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTDIR)$(LUADIR)/{}' \;
@@ -178,6 +188,7 @@ install: all ## copy to PREFIX (and DESTDIR)
 	@chmod 644 '$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
 	@install -D -m 644 doc/etcdlock.1 '$(DESTDIR)$(MANDIR)/man1/etcdlock.1'
 	@echo 'Installed in $(DESTDIR)$(LUADIR), $(DESTDIR)$(LIBDIR) and $(DESTDIR)$(BINDIR).'
+	@$(if $(DESTDIR)$(IS_ROCK),:,$(ADVICE))
 
 uninstall: ## remove what `make install` with the same PREFIX and LUA_VERSION has copied
 	$(check_directories)@:

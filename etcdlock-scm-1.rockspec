@@ -16,6 +16,8 @@ description = {
   license = "MIT",
 }
 supported_platforms = { "linux" }
+-- Without a network: Debian's packages lua-cjson, lua-argparse and lua-luv, and --deps-mode=none
+-- (doc/install.md).
 dependencies = {
   "lua >= 5.1",
   "lua-cjson",

@@ -7,6 +7,7 @@ local proc = require "spec.support.programs.proc"
 local read_file = require "spec.support.harness.read_file"
 local suite = require "spec.support.harness.suite"
 local temporary = require "spec.support.harness.temporary"
+local uv = require "luv"
 local write_file = require "bench.write_file"
 
 local VERSION = require "etcdlock"._VERSION
@@ -111,8 +112,8 @@ describe("make dist", function()
     local prefix = away .. "/usr"
     proc.run { "mkdir", "-p", prefix .. "/lib/lua/" .. ABI }
     write_file(prefix .. "/lib/lua/" .. ABI .. "/theirs.so", "")
-    make(directory, "install", "DESTDIR=" .. away, "PREFIX=/usr",
-      "CPPFLAGS=-U_FORTIFY_SOURCE", "CFLAGS=-O0")
+    assert.is_nil((make(directory, "install", "DESTDIR=" .. away, "PREFIX=/usr",
+      "CPPFLAGS=-U_FORTIFY_SOURCE", "CFLAGS=-O0")):find("To use it", 1, true))
     local env = suite.variables()
     env.LUA_PATH = ("%s/share/lua/%s/?.lua;%s/share/lua/%s/?/init.lua;;"):format(
       prefix, ABI, prefix, ABI)
@@ -130,6 +131,29 @@ describe("make dist", function()
       assert.is_true(NOT_OURS[path] or path == "usr/lib/lua" or path == "usr/lib/lua/" .. ABI, path)
     end
     make(directory, "uninstall", "DESTDIR=" .. away, "PREFIX=/usr")
+  end)
+end)
+
+describe("make install", function()
+  -- Installs the suite's build in |prefix|, after the shell code |script|. Returns the output.
+  local function install(prefix, script, env)
+    env.LUA, env.MAKEFLAGS, env.MAKELEVEL, env.MFLAGS = uv.exepath(), false, false, false
+    script = script .. '\nmake --no-print-directory "$@"'
+    local out, code, err = proc.run({ "sh", "-c", script, "sh", "TESTING=1", "install",
+      "LUA_VERSION=" .. (jit and "jit" or ABI), "PREFIX=" .. prefix }, { env = env, seconds = 60 })
+    assert.equal(0, code, err)
+    return out
+  end
+
+  it("prints what to set if Lua and the shell do not search PREFIX, and nothing then", function()
+    local prefix = room()
+    local lines = install(prefix, "", {}):match "\nTo use it, set:\n(.*)$"
+    assert.equal(3, select(2, lines:gsub("  export [%u_]+=[^\n]*\n", "")), lines)
+    local out = install(prefix, lines .. [[
+      "$LUA" -e 'print(require "etcdlock"._VERSION)'
+      etcdlock --version
+    ]], proc.lua_environment { LUA_PATH = false, LUA_CPATH = false })
+    assert.matches(("^%s\netcdlock %s\n.*Installed in [^\n]*\n$"):format(VERSION, VERSION), out)
   end)
 end)
 
