@@ -45,7 +45,7 @@
 ---@class (exact) etcdlock.ConnectOptions
 ---@field endpoints? string|string[] 1 to 32 addresses of etcd members: a list, or one string with commas. An address is `host:port`, `http://host:port`, `https://host:port` or `unix:PATH`. An IPv6 address is in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any option of TLS is given (default: `ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`)
 ---@field ttl? etcdlock.seconds TTL of the client's lease, 2 to 300. If the client crashes, etcd deletes its keys after that time (default: 10)
----@field timeout? etcdlock.seconds default of the option `timeout` of a lock call (default: no limit)
+---@field timeout? etcdlock.seconds default of the option `timeout` of a lock call; `math.huge`: no limit (default: no limit; in nginx 5)
 ---@field prefix? string text in front of every lock name (default: none)
 ---@field cacert? string file with the CA certificates that the client trusts (default: `ETCDCTL_CACERT` or this system's CAs)
 ---@field cert? string file with the client certificate (default: `ETCDCTL_CERT`)
@@ -71,7 +71,7 @@
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
----@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once; nil: no limit. The call waits that long also while etcd is unreachable. Without a limit, if etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
+---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once; `math.huge`: no limit. The call waits that long also while etcd is unreachable. Without a limit, if etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
 ---@field linger? etcdlock.seconds time to keep the key after the last `unlock`, up to 86400. Until then, a call of this client for the same kind of lock gets the lock with the same token and without a request, over 50,000 times a second. If another client queues for the name, or this client asks for it in another mode, the key is deleted at once. Useful for a lock that one process takes again and again. Cannot be combined with `lock_delay` (default: none)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which the lock stays taken after the TTL if its holder crashes. After an `unlock` the lock is free at once (default: 0)
@@ -188,6 +188,14 @@ function client:try_lock(name, opts) end
 
 ---Takes a lock, calls `fn` with it, and releases it when `fn` ends, also by an error. The call
 ---never runs `fn` without the lock.
+---
+---As with `pcall`, each return of `fn` counts as success: if `fn` ends with `return nil, "no
+---stock"`, the call returns `true, nil, "no stock"`. So check the results of `fn` as well: `local
+---ok, sold, why = client:with_lock("stock", sell)`, then `if ok and not sold`.
+---
+---`os.exit` within `fn` ends the process at once. `os.exit(code, true)` closes the Lua state before
+---(Lua 5.2 and later, LuaJIT) and so releases the lock. After any other `os.exit` the lock stays
+---taken for the TTL.
 ---
 ---If `fn` has run, but the lock was lost (`lost`), `fn` unlocked it (`not_held`), or it cannot be
 ---released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of
@@ -863,6 +871,10 @@ function observer:close() end
 local M = { _VERSION = "" }
 
 ---Creates a client of one etcd cluster. Sends no request: the client connects on first use.
+---
+---Connect once per process, where a module is loaded, and share the client: each client has an I/O
+---thread, a connection to etcd and a lease. The eighth live client of a process is reported once,
+---by the event `many_clients`; in nginx without `log`, in nginx's error log.
 ---Raises for an unknown option, a wrong type.
 ---Fails with invalid, nomem, forked, context: `invalid` if the value of an option or variable is
 ---not allowed, `nomem` if memory, threads or descriptors do not suffice, `forked` in a process that
