@@ -45,6 +45,7 @@ MODULE := $(BUILD)/etcdlock/core.so
 PROTO := build/proto/etcd.pb-c
 SOURCES := $(filter-out $(if $(FLAVOUR),,src/lua/test.c),$(wildcard src/*/*.c))
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/etcd.pb-c.o
+UNBUILT = $(filter-out $(wildcard $(OBJECTS)),$(OBJECTS))
 
 supported = $(foreach f,$(1),$(shell \
   $(CC) -Werror $(f) -x c -c /dev/null -o /dev/null 2>/dev/null && echo $(f)))
@@ -89,6 +90,7 @@ help: ## list the targets
 	@echo "'make help-dev' lists single checks, measurements and packages."
 
 all: ## build the module for LUA_VERSION (5.1, 5.2, 5.3, 5.4 or jit)
+	$(if $(UNBUILT),@echo 'Compiling $(words $(UNBUILT)) C files for $(LUA) (usually less than a minute):')
 	+@$(PARALLEL) $(MODULE)
 
 deps: ## install the Debian packages that the tests need and that are missing

@@ -10,6 +10,7 @@
 set -eu
 
 LOG=build/apt.log
+END='apt_install.sh ended with status' # the last line of the log
 
 is_installed() {
   dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null |
@@ -110,11 +111,34 @@ if [ "$(id -u)" -ne 0 ]; then
   fi
 fi
 
+live=
+if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ]; then live=$(printf '\r\033[K'); fi # to the empty line
+trap 'echo "${live}interrupted" >&2; exit 130' INT
+
+# Writes what apt prints to the log and, on a terminal, its newest line to one line that is
+# overwritten. Returns apt's status. Ctrl-C does not end it: apt_install.sh has to tidy up first.
+follow() {
+  trap '' INT
+  cr=$(printf '\r')
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    if [ -n "$live" ]; then printf '%s  %.56s' "$live" "${line##*"$cr"}" >&3; fi
+    case $line in "$END "*) return "${line#"$END "}" ;; esac
+  done >"$LOG"
+  return 1
+}
+
 # shellcheck disable=SC2086 # a list of words
 set -- $missing
-echo "Installing $# Debian packages (apt's words: $LOG):$missing"
+echo "Installing $# Debian packages, usually in 1 to 3 minutes (log: $LOG):$missing"
 mkdir -p "${LOG%/*}"
-if ! $sudo sh "$(dirname "$0")/apt_install.sh" "$@" >"$LOG" 2>&1 </dev/null; then
+if {
+  $sudo sh "$(dirname "$0")/apt_install.sh" "$@" 2>&1 </dev/null && code=0 || code=$?
+  echo "$END $code"
+} | follow 3>&1; then
+  echo "${live}The packages are installed."
+else
+  printf %s "$live"
   tail -n 20 "$LOG" >&2
   echo "apt could not install them; the end of $LOG is above." >&2
   exit 1

@@ -23,7 +23,7 @@ end
 function Race.round()
   local out, code, err = proc.run(DEMO, { env = ENV, seconds = 120 })
   if code ~= 0 then error(out .. err, 0) end
-  local without, with = out:match "requests per second +(%d+) +(%d+)"
+  local without, with = out:match "requests/s +(%d+) +(%d+)"
   return {
     etcdlock = { rate = tonumber(with), broken = 0 },
     without = { rate = tonumber(without), broken = 0 },

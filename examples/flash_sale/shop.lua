@@ -61,12 +61,12 @@ local client = endpoint and assert(etcdlock.connect {
 })
 
 local function serve()
-  local ok, answer, code = true, sell() -- oversells
+  local ok, answer, code = true, sell() -- without the lock
   return ok and answer or code
 end
 
 local function serve_locked()
-  local ok, answer, code = client:with_lock("stock/1001", sell) -- doesn't
+  local ok, answer, code = client:with_lock("stock/1001", sell) -- with the lock
   return ok and answer or ("error: %s (%s)"):format(answer, code)
 end
 

@@ -1,4 +1,5 @@
--- What the flash sale prints: in colour, and with bars, on a terminal.
+-- What the flash sales print, this one and that in ../openresty: on a terminal with bars, and in
+-- colour unless NO_COLOR is set; plain lines elsewhere.
 
 local uv = require "luv"
 
@@ -11,113 +12,179 @@ local FULL, EMPTY = "#", "."
 if LOCALE:lower():find "utf%-?8" then FULL, EMPTY = "█", "░" end
 
 local GREEN, RED, BOLD = "32", "31", "1"
-local BAR = 18 -- columns, so that both and their words are in 80
+
+--- The sales, as the progress and the table name them.
+M.WITHOUT, M.WITH, M.KILLED = "without lock", "with lock", "holder killed"
+local TITLE = #M.KILLED
 
 local function painted(colour, text)
   return HAS_COLOUR and text ~= "" and ("\27[%sm%s\27[m"):format(colour, text) or text
 end
 
--- |count| of |all|; what is above |limit| is red.
-local function bar(count, all, limit)
-  local function columns(n) return math.floor(BAR * math.min(n, all) / all + 0.5) end
-  local good, bad = columns(math.min(count, limit)), columns(count)
-  return painted(GREEN, FULL:rep(good)) .. painted(RED, FULL:rep(bad - good))
-    .. EMPTY:rep(BAR - bad)
+-- ---- progress -----------------------------------------------------------------
+
+-- Returns the width of the terminal; 80 if it tells none.
+local function terminal_width()
+  local stty = io.popen "stty -F /dev/tty size 2>/dev/null"
+  local width = tonumber((stty:read "*a" or ""):match "%d+ (%d+)")
+  stty:close()
+  return width and width > 0 and width or 80
 end
 
---- How far a sale is: two bars that fill on a terminal, else five lines.
-function M.progress(title, result, customers, items)
+local WIDTH = IS_TERMINAL and terminal_width()
+local WORDS = #(" " .. " " .. " served  " .. " " .. " sold") + 1 -- the last column stays free
+local LONGEST_BAR = 18
+
+-- Returns the columns of each of the two bars of a line, which share what its text leaves.
+local function bar_width(digits)
+  return math.max(0, math.min(LONGEST_BAR, math.floor((WIDTH - TITLE - WORDS - 2 * digits) / 2)))
+end
+
+-- |count| of |all| in |width| columns; what is above |limit| is red.
+local function bar(width, count, all, limit)
+  local function columns(n) return math.floor(width * math.min(n, all) / all + 0.5) end
+  local good, bad = columns(math.min(count, limit)), columns(count)
+  return painted(GREEN, FULL:rep(good)) .. painted(RED, FULL:rep(bad - good))
+    .. EMPTY:rep(width - bad)
+end
+
+--- Prints how far a sale is: two bars that fill on a terminal, else five lines. To be called when
+-- the sale begins, and after each answer. |result|: title, answered, sold.
+function M.progress(result, customers, items)
+  local answered, is_end = result.answered, result.answered == customers
   local step = IS_TERMINAL and 5 or math.ceil(customers / 5)
-  if result.answered % step ~= 0 and result.answered ~= customers then
+  if not is_end and (answered % step ~= 0 or answered == 0 and not IS_TERMINAL) then
     return
   end
   if IS_TERMINAL then
-    io.write(("\r%-17s %s %3d served  %s %3d sold\27[K%s"):format(title,
-      bar(result.answered, customers, customers), result.answered,
-      bar(result.sold, customers, items), result.sold, result.answered == customers and "\n" or ""))
+    local digits = #tostring(customers)
+    local width, number = bar_width(digits), "%" .. digits .. "d"
+    io.write(("\r%-" .. TITLE .. "s %s " .. number .. " served  %s " .. number .. " sold\27[K%s")
+      :format(result.title, bar(width, answered, customers, customers), answered,
+        bar(width, result.sold, customers, items), result.sold, is_end and "\n" or ""))
   else
-    io.write(("%-17s  %d of %d served, %d sold\n"):format(title, result.answered, customers,
-      result.sold))
+    io.write(("%-" .. TITLE .. "s  %d of %d served, %d sold\n"):format(result.title, answered,
+      customers, result.sold))
   end
   io.stdout:flush()
 end
 
---- What goes wrong without a lock, once, by name.
-function M.slip(result)
-  local slip = result.slip
-  if slip then
-    local text = '  Workers %d and %d both read "%d left", and both sold that one.'
-    print(painted(RED, text:format(slip.pids[1], slip.pids[2], slip.number)))
-  end
+--- Prints a fact about the sale above it.
+function M.note(text)
+  print(painted(RED, "  " .. text))
 end
 
---- That a holder was killed, and when the next one had the lock.
-function M.takeover(result, ttl)
-  local text = "  kill -9 of worker %d, which held it. %.1f s later the next one has it (TTL %g s)."
-  print(painted(RED, text:format(result.killed_pid, result.takeover, ttl)))
+-- ---- the table ----------------------------------------------------------------
+
+local function milliseconds(form, sorted, share)
+  local value = sorted[math.max(1, math.ceil(#sorted * share))]
+  return value and (form .. " ms"):format(value) or "none"
 end
 
-local function percentile(sorted, share)
-  return ("%.0f ms"):format(sorted[math.ceil(#sorted * share)])
+--- Returns the functions that a row of the table takes for two percentiles of the list |field| of a
+-- result, in milliseconds.
+function M.percentiles(field, form)
+  return function(result) return milliseconds(form, result[field], 0.50) end,
+    function(result) return milliseconds(form, result[field], 0.99) end
 end
 
-local function column(result, items)
-  table.sort(result.latencies)
-  return {
-    result.sold,
-    result.sold_out,
-    math.max(0, result.sold - items),
-    result.errors,
-    result.left,
-    ("%.2f s"):format(result.seconds),
-    ("%.0f"):format(result.answered / result.seconds),
-    percentile(result.latencies, 0.50),
-    percentile(result.latencies, 0.99),
-  }
-end
+local latency_p50, latency_p99 = M.percentiles("latencies", "%.0f")
 
 local ROWS = {
-  'told "sold"',
-  'told "sold out"',
-  "oversold",
-  "errors",
-  "left in the stock file",
-  "time",
-  "requests per second",
-  "latency p50",
-  "latency p99",
+  { 'told "sold"', function(result) return result.sold end },
+  { 'told "sold out"', function(result) return result.sold_out end },
+  { "oversold", function(result, items) return math.max(0, result.sold - items) end },
+  { "errors", function(result) return result.errors end },
+  { "left in stock", function(result) return result.left end },
+  { "time", function(result) return ("%.2f s"):format(result.seconds) end },
+  { "requests/s", function(result) return ("%.0f"):format(result.answered / result.seconds) end },
+  { "latency p50", latency_p50 },
+  { "latency p99", latency_p99 },
 }
 
---- The sales side by side.
-function M.table(items, unlocked, locked, killed)
-  local results, columns = { unlocked, locked, killed }, {}
-  for i, result in ipairs(results) do columns[i] = column(result, items) end
-  local form = "  %-24s%18s%16s%18s"
-  print("\n" .. painted(BOLD, form:format("", "without the lock", "with the lock",
-    "its holder killed")))
-  for i, row in ipairs(ROWS) do
-    print(form:format(row, columns[1][i], columns[2][i], columns[3][i]))
+-- Prints |lines|, lists of words; each column is as wide as its longest word. The first line is the
+-- heading.
+local function print_columns(lines)
+  local widths = {}
+  for _, line in ipairs(lines) do
+    for i, word in ipairs(line) do widths[i] = math.max(widths[i] or 0, #word) end
   end
-  print()
+  for number, line in ipairs(lines) do
+    local text = "  " .. line[1] .. (" "):rep(widths[1] - #line[1])
+    for i = 2, #line do
+      text = text .. (" "):rep(2 + widths[i] - #line[i]) .. line[i]
+    end
+    print(number == 1 and painted(BOLD, text) or text)
+  end
+end
+
+--- Prints the sales side by side. |results| have latencies, sorted here, and the fields that the
+-- rows name; |more_rows| are rows besides, { name, function(result) }.
+function M.table(items, results, more_rows)
+  local lines = { { "" } }
   for _, result in ipairs(results) do
-    if result.first_error then
-      print("The first error: " .. result.first_error)
+    table.sort(result.latencies)
+    table.insert(lines[1], result.title)
+  end
+  for _, rows in ipairs { ROWS, more_rows or {} } do
+    for _, row in ipairs(rows) do
+      local line = { row[1] }
+      for _, result in ipairs(results) do
+        line[#line + 1] = tostring(row[2](result, items))
+      end
+      lines[#lines + 1] = line
     end
   end
+  print()
+  print_columns(lines)
+  print()
 end
 
---- Whether it went as it should.
-function M.verdict(is_right, text)
+-- ---- the end ------------------------------------------------------------------
+
+local function outcome(result, customers, items)
+  local sold, taken = math.min(items, customers), items - result.left
+  -- Each error may have come after its sale.
+  if not result.is_consistent or result.sold > taken or taken > result.sold + result.errors then
+    return "wrong"
+  elseif result.errors > 0 then
+    return "errors"
+  end
+  return result.sold == sold and result.sold_out == customers - sold and "right" or "wrong"
+end
+
+--- Prints what the sales have shown: one without the lock, and a list of those with it. Returns
+-- whether the lock did what it is for. |is_consistent| of a result: no other record of the sale
+-- contradicts its numbers.
+function M.verdict(customers, items, unlocked, locked)
+  if unlocked.sold > items then
+    print(painted(RED, ("Without the lock, %d items too many were sold."):format(
+      unlocked.sold - items)))
+  end
+  local count = { right = 0, errors = 0, wrong = 0 }
+  for _, result in ipairs(locked) do
+    local kind = outcome(result, customers, items)
+    count[kind] = count[kind] + 1
+  end
+  local is_right = count.right == #locked
+  local text = "FAILED: with the lock, the number of items sold is wrong."
+  if is_right then
+    text = ("With the lock, exactly %d of %d items were sold."):format(
+      math.min(items, customers), items)
+  elseif count.wrong == 0 then
+    text = "With the lock, no item was sold twice, but some customers got an error."
+  end
   print(painted(is_right and GREEN or RED, text))
+  return is_right
 end
 
---- The line of |file| that oversells, and the one that doesn't.
-function M.difference(file)
-  print "\nThe difference, in examples/flash_sale/shop.lua:\n"
-  for line in io.lines(file) do
-    local code = line:match "^ *(.-) *%-%- oversells$"
+--- Prints the line of examples/|file| that oversells, and the line that does not.
+function M.difference(examples, file)
+  print(("\nThe difference, in examples/%s:\n"):format(file))
+  for line in io.lines(examples .. "/" .. file) do
+    local code = line:match "^ *(.-) *%-%- without the lock$"
     if code then print(painted(RED, "  - " .. code)) end
-    code = line:match "^ *(.-) *%-%- doesn't$"
+    code = line:match "^ *(.-) *%-%- with the lock$"
     if code then print(painted(GREEN, "  + " .. code)) end
   end
 end

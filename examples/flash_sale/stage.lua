@@ -1,7 +1,8 @@
--- The stage of the flash sales, this one and that in ../openresty: an etcd of its
+-- Where the flash sales run, this one and that in ../openresty: an etcd of its
 -- own, the processes and a directory for all of it. Nothing of that outlives the
 -- program.
 
+local interrupt = require "flash_sale.interrupt" -- before the others, which take long to load
 local etcdlock = require "etcdlock"
 local socket = require "socket"
 local uv = require "luv"
@@ -11,16 +12,18 @@ local M = {}
 local unpack = table.unpack or unpack -- luacheck: ignore
 
 local running = {} -- processes
-local interrupted, failed
+local failed -- the name of one that has failed
 
 local LOOK_EVERY_MS = 20
 
 -- ---- processes ----------------------------------------------------------------
 
 -- Starts a program that dies with this one, however this one ends: setpriv sees
--- to that, and the shell to the case that we are dead already. Ctrl-C is for us
--- alone, and we stop the others.
-local START = 'trap "" INT; test "$PPID" = "$0" && exec "$@"'
+-- to that, and the shell to the case that we are dead already. The terminal sends the SIGINT of
+-- Ctrl-C to all of its processes: a Lua program would print a traceback, even if it had been
+-- ignored before. So it is blocked, and we stop the others.
+local START = 'test "$PPID" = "$0" && exec env --block-signal=INT "$@"'
+local SIGINT = 2
 local PID = ("%d"):format(uv.os_getpid())
 
 local function spawn(name, argv, stdout, stderr, signal)
@@ -31,6 +34,9 @@ local function spawn(name, argv, stdout, stderr, signal)
   }, function(code, killed_by)
     process.handle:close()
     running[process] = nil
+    if killed_by == SIGINT then -- one that does not leave it blocked, such as etcd
+      interrupt.came = true
+    end
     if not process.unwanted and (code ~= 0 or killed_by ~= 0) then
       failed = name
     end
@@ -104,9 +110,9 @@ function M.wait(is_done, seconds, what)
     if not done then
       uv.run "once"
     end
-  until done or late or interrupted or failed
+  until done or late or interrupt.came or failed
   timer:close()
-  if interrupted then
+  if interrupt.came then
     error("interrupted", 0)
   elseif failed then
     error(failed .. " has failed", 0)
@@ -167,25 +173,32 @@ end
 
 -- ---- the whole ----------------------------------------------------------------
 
+-- Removes |directory| and all that is in it. (An rm of ours would be ended by Ctrl-C.)
+local function remove(directory)
+  local scan = assert(uv.fs_scandir(directory))
+  for name, kind in function() return uv.fs_scandir_next(scan) end do
+    local path = directory .. "/" .. name
+    if kind == "directory" then remove(path) else uv.fs_unlink(path) end
+  end
+  uv.fs_rmdir(directory)
+end
+
 --- Runs play() with M.dir as its directory, and removes all that it left, also
 -- on Ctrl-C. Returns what play returns, or false.
 function M.run(play)
-  for _, name in ipairs { "sigint", "sigterm", "sighup" } do
-    uv.new_signal():start(name, function()
-      interrupted = true
-    end)
-  end
   M.dir = assert(uv.fs_mkdtemp(uv.os_tmpdir() .. "/flash-sale-XXXXXX"))
   local ok, result = pcall(play)
+  uv.run "nowait" -- a Ctrl-C that has not been noted yet explains any failure
   local left = {}
   for process in pairs(running) do
     left[#left + 1] = process
   end
   M.stop(left)
   if not ok then
+    if interrupt.came then result, failed = "interrupted", nil end
     io.stderr:write("\n", result, "\n", failed and M.log(failed) or "")
   end
-  os.execute("rm -rf '" .. M.dir .. "'")
+  remove(M.dir)
   return ok and result
 end
 

@@ -1,4 +1,4 @@
--- The flash sale for real: two services, each an nginx with two workers, sell
+-- The flash sale in nginx: two services, each an nginx with two workers, sell
 -- the same 300 items from Redis, and 500 requests come at once. First without a
 -- lock, then with one that etcd keeps.
 --
@@ -10,17 +10,20 @@
 -- nginx.conf  their nginx
 -- rush.lua    the customers
 -- ../flash_sale/stage.lua  starts all processes, and leaves none behind
+-- ../flash_sale/show.lua   prints the bars and the table
 
 local HERE = arg[0]:match "^(.*)/" or "."
 package.path = HERE .. "/?.lua;" .. HERE .. "/../?.lua;" .. package.path
 
-local uv = require "luv"
+local stage = require "flash_sale.stage" -- first: it notes Ctrl-C
+local argument = require "flash_sale.argument"
 local rush = require "rush"
-local stage = require "flash_sale.stage"
+local show = require "flash_sale.show"
+local uv = require "luv"
 
-local REQUESTS = tonumber(arg[1]) or 500
-local ITEMS = tonumber(arg[2]) or 300
 local SERVICES, WORKERS = 2, 2
+local REQUESTS = argument("demo", 1, "REQUESTS", 500, SERVICES, 2000)
+local ITEMS = argument("demo", 2, "ITEMS", 300, 1, 99999)
 
 -- ---- Redis --------------------------------------------------------------------
 
@@ -85,57 +88,27 @@ end
 
 local function sale(title, ports, path)
   redis("SET stock " .. ITEMS)
-  redis "DEL lucky"
-  io.write(title, " … ")
-  io.stdout:flush()
-  local result = rush.run(REQUESTS, ports, path)
+  redis "DEL orders"
+  local result = { title = title, answered = 0, sold = 0, sold_out = 0 }
+  local function show_progress() show.progress(result, REQUESTS, ITEMS) end
+  show_progress()
+  rush.run(REQUESTS, ports, path, result, show_progress)
   result.left = tonumber(redis "GET stock")
-  result.lucky = tonumber(redis "LLEN lucky")
-  print(("%d requests answered in %.2f s"):format(result.sold + result.sold_out, result.seconds))
+  result.orders = tonumber(redis "LLEN orders")
+  result.is_consistent = result.orders == ITEMS - result.left
   return result
 end
 
-local function percentiles(times, form, ...)
-  local list = {}
-  for i, percent in ipairs { ... } do
-    list[i] = form:format(times[math.max(1, math.ceil(#times * percent / 100))] or 0 / 0)
-  end
-  return table.concat(list, " / ")
-end
+local ping_p50, ping_p99 = show.percentiles("pings", "%.1f")
 
-local ROWS = {
-  { 'told "sold"', function(result) return result.sold end },
-  { 'told "sold out"', function(result) return result.sold_out end },
-  { "oversold", function(result) return math.max(0, result.sold - ITEMS) end },
-  { "errors", function(result) return result.errors end },
-  { "left in stock", function(result) return result.left end },
-  { "lucky ones in Redis", function(result) return result.lucky end },
-  { "time", function(result) return ("%.2f s"):format(result.seconds) end },
-  { "requests per second", function(result)
-    return ("%.0f"):format(result.requests / result.seconds)
-  end },
-  { "latency p50 / p90 (ms)", function(result)
-    return percentiles(result.times, "%.0f", 50, 90)
-  end },
-  { "latency p99 / max (ms)", function(result)
-    return percentiles(result.times, "%.0f", 99, 100)
-  end },
-  { "/ping meanwhile", function(result)
-    return ("%d, %d failed"):format(result.pings.sent, result.pings.failed)
-  end },
-  { "its p50 / p99 / max (ms)", function(result)
-    return percentiles(result.pings, "%.1f", 50, 99, 100)
-  end },
+-- What only this demo has: each sale stores an order, and /ping is requested meanwhile.
+local MORE_ROWS = {
+  { "orders in Redis", function(result) return result.orders end },
+  { "/ping requests", function(result) return result.pings.sent end },
+  { "/ping errors", function(result) return result.pings.failed end },
+  { "/ping p50", ping_p50 },
+  { "/ping p99", ping_p99 },
 }
-
-local function print_table(unlocked, locked)
-  local form = "  %-26s%20s%20s"
-  print("\n" .. form:format("", "without the lock", "with the lock"))
-  for _, row in ipairs(ROWS) do
-    print(form:format(row[1], row[2](unlocked), row[2](locked)))
-  end
-  print()
-end
 
 local function demo()
   print(("%d nginx services with %d workers each, %d items in Redis, %d requests at once."):format(
@@ -143,19 +116,13 @@ local function demo()
   local etcd = stage.start_etcd()
   start_redis()
   local ports = open_services(etcd)
-  local unlocked = sale("without the lock", ports, "/without_lock")
-  local locked = sale("with the lock", ports, "/with_lock")
-  print_table(unlocked, locked)
-
-  local sold = math.min(ITEMS, REQUESTS)
-  local right = locked.sold == sold and locked.sold_out == REQUESTS - sold
-    and locked.left == ITEMS - sold and locked.lucky == sold and locked.errors == 0
-  if unlocked.sold > ITEMS then
-    print(("Without the lock %d items were sold that nobody has."):format(unlocked.sold - ITEMS))
-  end
-  print(right and ("With the lock exactly %d of %d items were sold."):format(sold, ITEMS)
-    or "THIS IS WRONG: the lock did not do what it is for.\n" .. stage.log "nginx")
-  return right
+  local unlocked = sale(show.WITHOUT, ports, "/without_lock")
+  local locked = sale(show.WITH, ports, "/with_lock")
+  show.table(ITEMS, { unlocked, locked }, MORE_ROWS)
+  local is_right = show.verdict(REQUESTS, ITEMS, unlocked, { locked })
+  if not is_right then io.write(stage.log "nginx") end
+  show.difference(HERE .. "/..", "openresty/sale.lua")
+  return is_right
 end
 
 os.exit(stage.run(demo) and 0 or 1)

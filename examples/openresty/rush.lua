@@ -10,34 +10,37 @@ local PING_EVERY_MS = 5
 
 -- ---- ab -----------------------------------------------------------------------
 
+local ANSWERS = { sold = "sold", ["sold out"] = "sold_out" } -- and the fields that count them
+
 -- The milliseconds that each of its requests took: the fifth column, behind a
 -- line of names.
-local function read_times(file, times)
+local function read_latencies(file, latencies)
   for line in io.lines(file) do
-    times[#times + 1] = tonumber((line:match "^[^\t]*\t%d+\t%d+\t%d+\t(%d+)"))
+    latencies[#latencies + 1] = tonumber((line:match "^[^\t]*\t%d+\t%d+\t%d+\t(%d+)"))
   end
 end
 
--- Lets `customers` come at once; result() tells what was said to them.
-local function start_ab(number, customers, url)
+-- Sends |requests| at once. Each answer is counted in |result|, and on_answer() called. Returns the
+-- process, and a function that adds to |result| what is known at its end.
+local function start_ab(number, requests, url, result, on_answer)
   local times_file = ("%s/times-%d"):format(stage.dir, number)
-  local said = { sold = 0, ["sold out"] = 0 }
   local seconds
   local process = stage.spawn("ab", {
     "ab", "-q", "-r", "-l", "-s", "60", -- seconds of patience
     "-v", "4", -- show the answers
-    "-n", customers, "-c", customers, "-g", times_file, url,
+    "-n", requests, "-c", requests, "-g", times_file, url,
   }, function(line)
     seconds = seconds or line:match "^Time taken for tests: +(%S+)"
-    if said[line] then
-      said[line] = said[line] + 1
+    local field = ANSWERS[line]
+    if field then
+      result[field] = result[field] + 1
+      result.answered = result.answered + 1
+      on_answer()
     end
   end)
-  return process, function(result)
-    result.sold = result.sold + said.sold
-    result.sold_out = result.sold_out + said["sold out"]
+  return process, function()
     result.seconds = math.max(result.seconds, tonumber(seconds))
-    read_times(times_file, result.times)
+    read_latencies(times_file, result.latencies)
   end
 end
 
@@ -83,33 +86,33 @@ end
 
 -- ---- both ---------------------------------------------------------------------
 
---- Sends `customers` to `path` of the services at these ports. Returns how many
--- were sold something, how many found it sold out, errors, the seconds of the
--- slower ab, and sorted lists of milliseconds: times (of ab) and pings.
-function M.run(customers, ports, path)
+--- Sends |requests| to |path| of the services at these ports. Counts what they answer in |result|
+-- (sold, sold_out, answered), and calls on_answer() after each. At the end the other requests are
+-- its `errors`; `seconds` are those of the slower ab, and `latencies` and `pings` milliseconds.
+function M.run(requests, ports, path, result, on_answer)
   local end_pings = start_pings(ports)
-  local processes, collect = {}, {}
+  local processes, finish = {}, {}
   for i, port in ipairs(ports) do
     -- Half of them each, and an odd one for the first.
-    local share = math.floor((customers + #ports - i) / #ports)
-    processes[i], collect[i] = start_ab(i, share, ("http://127.0.0.1:%d%s"):format(port, path))
+    local share = math.floor((requests + #ports - i) / #ports)
+    processes[i], finish[i] = start_ab(i, share, ("http://127.0.0.1:%d%s"):format(port, path),
+      result, on_answer)
   end
   stage.wait(function()
     for _, process in ipairs(processes) do
       if not stage.has_ended(process) then return false end
     end
     return true
-  end, 90, "everybody is served")
+  end, 90, "all requests are answered")
 
-  local result = { sold = 0, sold_out = 0, seconds = 0, times = {}, pings = end_pings() }
-  for _, add_to in ipairs(collect) do
-    add_to(result)
-  end
-  result.errors = customers - result.sold - result.sold_out
-  result.requests = customers
-  table.sort(result.times)
+  result.pings, result.seconds, result.latencies = end_pings(), 0, {}
+  for _, finish_one in ipairs(finish) do finish_one() end
   table.sort(result.pings)
-  return result
+  result.errors = requests - result.answered
+  if result.errors > 0 then
+    result.answered = requests
+    on_answer()
+  end
 end
 
 return M

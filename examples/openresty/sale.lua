@@ -15,18 +15,19 @@ local function sell()
     return "sold out"
   end
   redis("SET", "stock", stock - 1)
-  redis("LPUSH", "lucky", ngx.var.request_id)
+  redis("LPUSH", "orders", ngx.var.request_id)
   return "sold"
 end
 
 function M.without_lock()
-  ngx.say(sell())
+  local answer = sell() -- without the lock
+  ngx.say(answer)
 end
 
 -- The same, by one request of all services at a time. etcdlock finds etcd by
 -- ETCDCTL_ENDPOINTS; the other requests of this worker go on meanwhile.
 function M.with_lock()
-  local ok, answer, code = etcdlock.with_lock("stock/1001", { timeout = 30 }, sell)
+  local ok, answer, code = etcdlock.with_lock("stock/1001", { timeout = 30 }, sell) -- with the lock
   if not ok then
     ngx.log(ngx.ERR, "not sold: ", answer, " (", code, ")")
     return ngx.exit(ngx.HTTP_SERVICE_UNAVAILABLE)

@@ -198,13 +198,15 @@ describe("the example", function()
       { env = { TMPDIR = directory }, seconds = 120 })
     assert.equal("", err)
     assert.equal(0, code, out)
-    sale.assert_sold(out, 50, 30, "left in the stock file")
+    sale.assert_sold(out, 50, 30)
+    sale.assert_columns(out)
     local first, second = out:match 'Workers (%d+) and (%d+) both read "%d+ left"'
     assert.is_true(first and first ~= second, out)
-    local seconds = out:match "kill %-9 of worker %d+, which held it%. (%S+) s later"
+    assert.matches("Worker %d+, which held the lock, was killed", out)
+    local seconds = out:match "next worker got the lock (%S+) s later"
     assert.is_true(tonumber(seconds) >= TTL / 2, out) -- its lease's time, less what was gone of it
     assert.matches('\n  %- [^\n]* sell%(%)\n  %+ [^\n]* client:with_lock%("[^\n]*, sell%)\n$', out)
-    assert.is_nil(out:find "\27")
+    assert.is_nil(out:find "[\r\27]")
     assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
   end)
 
@@ -218,27 +220,54 @@ describe("the example", function()
     local out, code, err = proc.run_lua("examples/flash_sale.lua", { 1, 1 },
       { env = { TMPDIR = temporary.directory() }, seconds = 60 })
     assert.same({ "", 0 }, { err, code }, out)
-    assert.matches("With the lock exactly 1 of 1 items were sold", out)
+    assert.matches("With the lock, exactly 1 of 1 items were sold", out)
   end)
 
+  -- Returns what flash_sale with |args| prints on a terminal of |columns| columns.
+  local function on_terminal(columns, variables, args)
+    local command = ("stty cols %d; %s '%s' examples/flash_sale.lua %s %d"):format(columns,
+      variables, uv.exepath(), args, TTL)
+    local out, code, err = proc.run(session.at_terminal(command), {
+      env = { TMPDIR = temporary.directory(), TERM = "xterm", LC_ALL = "C.UTF-8" }, seconds = 120,
+    })
+    assert.same({ 0, "" }, { code, err }, out)
+    return out
+  end
+
   it("flash_sale draws two bars on a terminal, in colour unless NO_COLOR is set", function()
-    local function show(variables)
-      local command = ("%s '%s' examples/flash_sale.lua 20 12 %d"):format(variables,
-        uv.exepath(), TTL)
-      local out, code, err = proc.run(session.at_terminal(command), {
-        env = { TMPDIR = temporary.directory(), TERM = "xterm", LC_ALL = "C.UTF-8" }, seconds = 120,
-      })
-      assert.same({ 0, "" }, { code, err }, out)
-      return out
-    end
-    local out = show "NO_COLOR="
-    assert.matches("\27%[32m" .. ("█"):rep(18) .. "\27%[m  20 served  \27%[32m" .. ("█"):rep(11)
-      .. "\27%[m" .. ("░"):rep(7) .. "  12 sold", out)
+    local out = on_terminal(80, "NO_COLOR=", "20 12")
+    assert.matches("\27%[32m" .. ("█"):rep(18) .. "\27%[m 20 served  \27%[32m" .. ("█"):rep(11)
+      .. "\27%[m" .. ("░"):rep(7) .. " 12 sold", out)
     assert.truthy(out:find("\27[31m█", 1, true), "oversold items are red")
-    out = show "LC_ALL=C NO_COLOR=1"
-    assert.matches(("#"):rep(18) .. "  20 served  " .. ("#"):rep(11) .. ("%."):rep(7)
-      .. "  12 sold", out)
+    out = on_terminal(80, "LC_ALL=C NO_COLOR=1", "20 12")
+    assert.matches(("#"):rep(18) .. " 20 served  " .. ("#"):rep(11) .. ("%."):rep(7)
+      .. " 12 sold", out)
     assert.is_nil(out:find "\27%[%d")
+  end)
+
+  it("flash_sale fits its bars and its table into a terminal of 60 columns", function()
+    local out = on_terminal(60, "LC_ALL=C NO_COLOR=1", "100 12")
+    assert.matches("100 served", out)
+    for line in out:gsub("\27%[K", ""):gmatch "[^\r\n]+" do
+      if line:find "served" then assert.is_true(#line < 60, line) end
+    end
+    out = out:gsub("\r\n", "\n")
+    sale.assert_columns(out)
+    assert.is_true(#out:match "\n( +without lock[^\n]*)\n" <= 60, out)
+  end)
+
+  it("flash_sale prints only `interrupted` after Ctrl-C, and leaves no file or process", function()
+    local directory = temporary.directory()
+    local command = ("'%s' examples/flash_sale.lua 500 300"):format(uv.exepath())
+    local child = proc.talk(session.at_terminal(command),
+      proc.lua_environment { TMPDIR = directory, TERM = "dumb" })
+    child:expect("^with lock .* served", 60)
+    child:send "\3"
+    assert.equal(1, (child:wait(30)))
+    assert.matches("interrupted\r\n$", child.out.text)
+    assert.is_nil(child.out.text:find "traceback", child.out.text)
+    assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
+    assert.equal(0, count_processes(directory))
   end)
 
   it("flash_sale leaves no file and no process when it is interrupted", function()
@@ -248,7 +277,7 @@ describe("the example", function()
       arg = { [0] = "examples/flash_sale.lua", 500, 300 }
       dofile(arg[0])
     ]], directory)
-    child:expect("^with the lock .* served", 60)
+    child:expect("^with lock .* served", 60)
     wait.eventually(function() return count_processes(directory) > 20 end, 5, "a sale is running")
     child:kill "sigint"
     assert.equal(1, (child:wait()))
