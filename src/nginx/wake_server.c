@@ -343,7 +343,7 @@ static void refuse_connection(el_wake_server *server) {
   }
   server->spare_fd = open_spare();
   if (server->spare_fd < 0) {
-    /* Another thread took the descriptor. The socket stays readable: don't spin. */
+    /* Another thread took the descriptor. The socket stays readable: do not spin. */
     usleep(NO_DESCRIPTOR_PAUSE_US);
   }
 }
