@@ -369,7 +369,7 @@ describe("etcdlock run that has lost its lock", function()
     take_away()
     job:expect "^got%-TERM"
     assert.equal(70, (job:wait()))
-    assert.matches('etcdlock: lock ".*a" was lost: its key was deleted, as by \'etcdlock break\'; '
+    assert.matches('etcdlock: lock ".*a" was lost: the key was deleted, as by \'etcdlock break\'; '
       .. "sent TERM to sh\n", job:errors())
   end)
 

@@ -83,7 +83,7 @@ end
 
 -- In the message of a wait without a timeout that the library has ended, because etcd has never
 -- answered; and what the command adds.
-local FIRST_CONTACT = '" not taken in 5 s: '
+local FIRST_CONTACT = '" was not acquired within 5 s: '
 local NEVER_REACHED = " (etcd has never answered, so the wait ended after 5 s; with --timeout S it"
   .. " lasts S seconds)"
 

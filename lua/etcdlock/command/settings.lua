@@ -53,7 +53,7 @@ local REPLACEMENTS = {
   { ' in cert "', ' in "' },
   { ' in cacert "', ' in "' },
   { "^client:queues: prefix", "PREFIX" },
-  { "was lost: its key was deleted", "%0, as by 'etcdlock break'" },
+  { "was lost: the key was deleted", "%0, as by 'etcdlock break'" },
 }
 
 --- Returns `message`, a message of the library, with the command's names of options.
