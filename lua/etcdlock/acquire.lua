@@ -401,8 +401,8 @@ function M.with(self, where, target, opts, fn)
       lock._run = nil
     end
     unlocked, reason, reason_code = lock:unlock()
-  end, call_fn, function(traceback)
-    self._events:report_raised(lock, traceback)
+  end, call_fn, function(traceback, err)
+    self._events:report_raised(lock, traceback, err)
   end)
   return join_results(results, unlocked, reason, reason_code)
 end

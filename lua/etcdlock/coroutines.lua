@@ -73,7 +73,7 @@ local function call_and_catch(cleanup, fn, on_error)
   cleanup()
   if not ok then
     if trace then
-      on_error(trace)
+      on_error(trace, result)
     end
     raised_again = result
     error(result, 0)
@@ -93,8 +93,8 @@ end
 
 --- Returns the first result of fn(), and calls cleanup() when `fn` ends: it returns, raises an
 -- error, or (in Lua 5.4) its coroutine is closed. An error of `fn` is raised again, the same
--- object. If its traceback is lost by that, calls on_error(traceback) before, unless a call within
--- `fn` has done so. `cleanup` and `on_error` must not raise.
+-- object. If its traceback is lost by that, calls on_error(traceback, error) before, unless a call
+-- within `fn` has done so. `cleanup` and `on_error` must not raise.
 function M.call_with_cleanup(cleanup, fn, on_error)
   if not call_and_close then
     return call_and_catch(cleanup, fn, on_error)

@@ -396,16 +396,17 @@ function Events:report_released(lock, hold)
   end
 end
 
---- Reports that a function that ran under `lock` has raised an error, with its `traceback`.
--- with_lock raises the error again, and programs that catch it see only the new place.
-function Events:report_raised(lock, traceback)
+--- Reports that a function that ran under `lock` has raised `err`, with its `traceback`. with_lock
+-- raises the error again, and programs that catch it see only the new place. An error that is not a
+-- text is raised to be caught, so without a log function it is not reported.
+function Events:report_raised(lock, traceback, err)
   local event = {
     event = "raised", name = lock:name(), mode = lock._mode, token = lock:token(),
     message = traceback,
   }
   if may_log(self, "raised") then
     call_log(self, event)
-  elseif not self._log then
+  elseif not self._log and type(err) == "string" then
     runtime.advise(tostring(new_event(event)), true)
   end
 end

@@ -51,6 +51,7 @@ describe("regression 123: in nginx, the traceback of an error inside with_lock",
       .. "| stack traceback: |[^\n]*in function 'deep_down'"))
     assert.equal(1, count "the function of with_lock raised an error")
     assert.equal("false true 0\n", nginx:get("/caught").body)
+    assert.equal(1, count "the function of with_lock raised an error") -- not for an error object
   end)
 
   it('is in the event "raised" of the log function', function()
