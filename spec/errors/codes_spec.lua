@@ -150,6 +150,7 @@ describe("a failed request", function()
     { "UNKNOWN: Failed parsing HTTP/2", "the server does not speak HTTP/2" },
     { "Endpoint read failed", "the server has closed the connection" },
     { "Socket closed", "the server has closed the connection" },
+    { "Transport closed", "the server has closed the connection" },
     { "Received message larger than max (40000000 vs. 33554432)", "the answer is too large" },
     { "failed to connect to all addresses; last error: UNKNOWN: unix:/no/etcd: No such file or "
       .. "directory", "the Unix socket does not exist" },
