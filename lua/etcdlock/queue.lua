@@ -236,7 +236,8 @@ local function remove_prefix(self, full_names)
   return list
 end
 
--- Replaces the private fields of the entries by `names`. Returns the list.
+-- Sets the field `names` of each entry, the names without the prefix, and removes the fields that
+-- are not public. Returns the list.
 local function make_public(self, entries)
   for _, entry in ipairs(entries) do
     entry.names = entry.full_names and remove_prefix(self, entry.full_names)

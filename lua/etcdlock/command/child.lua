@@ -72,12 +72,11 @@ local function is_alone_in_foreground()
     and uv.guess_handle(0) == "tty" and uv.guess_handle(1) == "tty"
 end
 
---- Starts the child. `argv`: its program and arguments. `extra`: name -> value, added to the
--- environment that it inherits with the open files. `blocked`: the numbers of the signals that are
--- blocked in it.
--- on_exit("exit", status) or on_exit("signal", number) is called when the child has ended; after
--- terminate or limit_group, when its whole group has ended. may_continue() tells whether the child
--- may continue after a stop.
+--- Starts the child. It inherits the environment and the open files of this process. `argv`: its
+-- program and arguments. `extra`: name -> value, added to the environment. `blocked`: the numbers
+-- of the signals that are blocked in it. on_exit("exit", status) or on_exit("signal", number) is
+-- called when the child has ended; after terminate or limit_group, when its whole group has ended.
+-- may_continue() tells whether the child may continue after a stop.
 -- @return child; or nil, message, exit status; the status may be nil
 function Child.start(argv, extra, blocked, on_exit, may_continue)
   local path, message, status = Child.find_program(argv[1]) -- may be gone after a long wait
@@ -137,8 +136,9 @@ function Child:continue()
   self:_signal_group "sigcont"
 end
 
---- Continues the group when the child stops at the TSTP that was forwarded to it, unless a CONT
--- arrives first. (A CONT sent now would cancel that TSTP if it is still pending.)
+--- Has the group continued as soon as the child has stopped. For a TSTP that was forwarded to the
+-- child although etcdlock itself could not stop: without this the child would stay stopped. CONT is
+-- not sent at once, because it would cancel the TSTP if that is still pending.
 function Child:continue_after_stop()
   self._must_continue = true
 end
@@ -161,8 +161,8 @@ function Child:_on_stop(number)
     -- If another etcdlock has started this process, it checks which group is in the foreground.
     core.set_terminal_group(core.group())
     core.stop(true)
-    -- Also if this process did not stop because no shell could continue it: then no other process
-    -- would continue the child.
+    -- Here this process was stopped and has been continued; or it could not stop, because no shell
+    -- would continue it. In both cases the child must go on.
     self:continue()
   elseif WANTS_TERMINAL[number] and core.stop(true) then
     self:continue()

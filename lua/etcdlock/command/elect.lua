@@ -7,8 +7,8 @@ local escape = require("etcdlock.text").escape
 
 local M = {}
 
--- Printed if there is no leader: one line in place of the key, which always has a slash, and one
--- in place of the value.
+-- Printed if there is no leader, as two lines like those of a leader. A reader can distinguish the
+-- first line from a key, because each key contains a slash.
 local NO_LEADER, NO_LEADER_JSON = "nobody leads\n\n", '{"key":null,"token":null,"value":null}\n'
 
 -- Prints a leader in two lines, as `etcdctl elect -l` does, or as JSON; `value` false: there is

@@ -25,9 +25,10 @@ local function get_utc_offset(time)
   return sign == "-" and -offset or offset
 end
 
--- Returns the number of the period of `length` seconds that contains `time` (Unix seconds). Long
--- periods follow local time, as cron does: the days on which summer time begins and ends have 23
--- and 25 hours. Short ones must not: then two hours show the same time, and are two periods.
+-- Returns the number of the period of `length` seconds that contains `time` (Unix seconds). Periods
+-- of more than an hour follow local time, as cron does: the days on which summer time begins and
+-- ends have 23 and 25 hours. Shorter periods follow UTC, because local time shows one hour twice
+-- when summer time ends, and these are two hours.
 local function get_period(time, length)
   return math.floor((time + (length > HOUR and get_utc_offset(time) or 0)) / length)
 end

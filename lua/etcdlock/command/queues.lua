@@ -77,7 +77,8 @@ local function format_lines(queues, screen)
   return report.format_table(HEAD, rows, IS_NUMBER, screen)
 end
 
--- Columns of a table that is too wide that are cut first: VALUE, then NAME.
+-- The columns that are cut, in this order, if the table is too wide for the screen: { the number of
+-- the column, its least width }. VALUE, then NAME.
 local NARROW = { { 9, 8 }, { 1, 12 } }
 
 local STATE = 3 -- column

@@ -62,7 +62,8 @@ function M.handle(names, on_signal)
   local ignored, handles, numbers = M.read_ignored(), {}, {}
   for i, name in ipairs(names) do
     numbers[i] = M.number_of(name)
-    -- An ignored SIGINT needs a handler of luv's, because the Lua interpreter has one.
+    -- The Lua interpreter has replaced "ignore" for SIGINT by its own handler, which raises an
+    -- error. So an ignored SIGINT gets a handler that does nothing.
     if not ignored[name] or name == "sigint" then
       handles[name] = assert(uv.new_signal())
       handles[name]:start(name, ignored[name] and ignore or function()

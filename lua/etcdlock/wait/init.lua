@@ -7,8 +7,8 @@ local waits = require "etcdlock.wait.waits"
 -- Seconds that a blocking wait lasts at a time. In between Lua runs, so that a debug hook can
 -- raise Ctrl-C.
 local SLICE = 0.2
--- A blocking wait collects garbage after this many slices: the program itself may have dropped the
--- lock that it waits for, and nothing else would collect that.
+-- A blocking wait collects garbage after this many slices. Another handle of the same lock may be
+-- garbage that still holds the lock: its collection releases the lock, and ends the wait.
 local COLLECT_AFTER = 5
 
 --- Returns the results of a protected call. An error ends the wait and is raised again: Ctrl-C, or

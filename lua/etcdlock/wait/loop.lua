@@ -109,8 +109,8 @@ end
 -- suspend and wake may add fields to the waiter. waiter.is_over tells that the wait has ended.
 function M.new(loop)
   --- Yields until the event of `wait` occurs, there are losses to tell, or `seconds` (nil: no
-  -- limit) have passed; may return earlier. Returns nil and the outcome, as poll does; or message,
-  -- code if the wait is impossible.
+  -- limit) have passed; may return earlier. Returns nil and the results of the core's end_wait; or
+  -- message, code if the wait is impossible.
   function loop.wait(wait, seconds)
     local wakeups, losses = wait.wakeups, wait.losses
     local number, is_pending, fd = wakeups.core:begin_wait(wait.object, wait.event, seconds)

@@ -22,8 +22,8 @@ local function resume_woken()
   end
 end
 
---- Resumes the waiter from the loop, never at once: a call of the program that delivers numbers
--- must not run other coroutines, or raise their errors.
+--- Resumes the waiter from a callback of the loop, never at once. Any call of this library can
+-- deliver wake numbers, and such a call must not run other coroutines, or raise their errors.
 local function wake(waiter)
   table.insert(woken, waiter)
   if #woken == 1 and not in_callback then

@@ -162,12 +162,14 @@ local function is_of_earlier_phase(binding)
   if began and now and began < now then
     return true
   end
-  -- After an internal redirect. Programs may set ngx.ctx, too, so another ngx.ctx is not enough.
+  -- An internal redirect also ends the phases before it. It makes a new ngx.ctx; but a program can
+  -- do that as well, so the request must be an internal one, too.
   return binding.scope ~= find_scope() and ngx.req.is_internal()
 end
 
---- See runtime.lua. All phases of a request run in one coroutine. So a coroutine as owner must be
--- in the phase in which the lock was taken.
+--- See runtime.lua. All phases of a request run in one coroutine. So if the owner is a coroutine, a
+-- call in a later phase would find the same owner; it is another owner, because nothing of the
+-- earlier phase is left to unlock.
 function M.is_reentered(lock)
   if type(lock._acquisition.owner) ~= "thread" then
     return is_own(lock)
@@ -294,9 +296,10 @@ local function read_answer(connection, seconds)
   return byte or err == "timeout"
 end
 
---- Puts a connection without a wake number into nginx's pool, or closes it. Only a connection whose
--- every byte was read may serve another number, which a late byte would wake. `is_unanswered`: no
--- byte was or will be sent for the number.
+--- Ends the use of a connection by its wake number. If all its bytes were read, the connection goes
+-- into nginx's pool, where the next number finds it. Otherwise it is closed, because a late byte
+-- would wake that next number. `is_unanswered`: the wake server has sent no byte for the number,
+-- and will send none.
 local function release(connection, is_unanswered)
   if connection.is_new or connection.is_sent and not is_unanswered then
     connection.socket:close()
@@ -362,11 +365,12 @@ local function find_own(binding)
   return connection and connection.n_locks == 1 and is_usable(connection) and connection or nil
 end
 
---- Sends the number of `connection`, unless the wake server has it already, and waits for the byte
--- that answers it, for `seconds` at most. Returns false if the connection is broken, or was not
--- accepted. `next_fd` is that of a new number; nil: the connection has the number from an earlier
--- wait. Without `is_pending` the event has occurred, and no byte will come. A new number must be
--- sent even so: the server must know the connection.
+--- Sends the number of `connection` to the wake server, and waits up to `seconds` for the byte that
+-- answers it. Returns false if the connection is broken, or was not accepted.
+--   next_fd     as begin_nginx_wait returned it, for a new number. Nil: the connection has its
+--               number from an earlier wait, and the server may know it already
+--   is_pending  false: the event has occurred, so no byte will come. A new number is sent
+--               nevertheless, because the server must know the connection of a lock
 local function exchange(wakeups, connection, next_fd, is_pending, seconds)
   if not connection.is_sent and (next_fd or is_pending)
     and not send_number(wakeups, connection, next_fd) then
@@ -375,8 +379,8 @@ local function exchange(wakeups, connection, next_fd, is_pending, seconds)
   return await_greeting(connection) and (not is_pending or read_answer(connection, seconds))
 end
 
---- Waits once, up to `seconds` (nil: no limit); may return earlier. Returns nil and the outcome, or
--- message, code.
+--- Waits once, up to `seconds` (nil: no limit), and may return before the event has occurred.
+-- Returns nil and the results of end_nginx_wait; or message, code if the wait is impossible.
 local function wait_once(wait, seconds)
   local wakeups, binding = wait.wakeups, wait.binding
   local object, event, core_client = wait.object, wait.event, wakeups.core

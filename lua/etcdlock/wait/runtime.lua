@@ -60,7 +60,8 @@ end
 --- Returns what is_cut_off needs to know of a function that begins to run under a lock.
 function M.run() end
 
---- Returns whether the function of the `with_lock` of this hold was ended without an error.
+--- Returns whether the function of the `with_lock` of this hold was aborted (ngx.exit, ngx.exec or
+-- a killed light thread): it has neither returned nor raised an error.
 function M.is_cut_off()
   return false
 end

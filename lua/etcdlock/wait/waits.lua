@@ -1,22 +1,21 @@
 --- The kinds of waits, and the wake numbers of one client.
 --
--- A wait of a kind is a table with the kind as its metatable:
---   object       the object of the core that is waited for
---   event        of that object, as begin_wait of the core's client names it
---   poll(wait, seconds)  blocks up to `seconds`; its first result is nil if the event has not
---                occurred
---   give_up(wait)        called when an error or the end of the coroutine ends the wait;
---                may be missing
---   hears_losses true: the wait ends early, and on_lost handlers are called, if a lock is lost
---   ends_early   true: in an nginx timer the wait ends with the worker
+-- A wait is a table whose metatable is its kind. The kind has these fields:
+--   event                the event that ends the wait; the argument of the core's begin_wait
+--   poll(wait, seconds)  blocks until the event has occurred, up to `seconds`. Its first result is
+--                        nil if the event has not occurred
+--   give_up(wait)        called if an error or the end of the coroutine ends the wait; may be
+--                        missing
+--   hears_losses         true: if a lock is lost, the wait is interrupted to call on_lost handlers
+--   ends_early           true: in an nginx timer the wait ends when the worker exits
+-- The wait itself has these fields:
+--   object       object of the core that the event belongs to
 --   limit        seconds; nil: no limit
---   may_collect  true: a long blocking wait collects garbage once, because the program may have
---                dropped the lock that it waits for
---   binding      of the lock, for nginx; nil elsewhere
---   wakeups      of the client
---   events       of the client; false: it has no log and no metrics
---   losses       of the client; nil or false unless the kind hears_losses
---   waiter       while it waits in an event loop: loop.lua's
+--   may_collect  true: a long blocking wait collects garbage once (see COLLECT_AFTER in init.lua)
+--   binding      of the lock to its nginx request; nil elsewhere
+--   wakeups, events, losses  of the client; `events` is false without a log and metrics, `losses`
+--                            nil or false unless the kind hears_losses
+--   waiter       the coroutine's Waiter (loop.lua), while it waits in an event loop
 local runtime = require "etcdlock.wait.runtime"
 
 local M = {}
@@ -29,8 +28,9 @@ function M.abandon(wait)
   if waiter then
     wait.waiter = nil
     if not wait.wakeups.core:usable() then
-      -- The event loop of a forked child may share its epoll set with the parent's: if the child
-      -- stopped the watcher, the parent would not be woken. After close the watcher has stopped.
+      -- In a forked child the event loop may share its epoll set with the parent's loop: if the
+      -- child stopped the watcher, the parent would not be woken any more. (The other reason why a
+      -- client is not usable is close, which has stopped the watcher.)
       waiter.watcher = nil
     end
     waiter:end_wait(wait)
@@ -101,7 +101,8 @@ function M.new(core_client, chosen, socket_dir)
     _expected = {}, -- wake number -> waiter
     _pushed = {}, -- list of the numbers that were pushed and not delivered yet
     _is_delivering = false,
-    -- key of watch() -> Watcher. Weak: neither the client nor a watcher keeps an event loop.
+    -- Event loop (the argument `key` of Wakeups:watch) -> its Watcher. The keys are weak, so that a
+    -- client does not keep an event loop alive.
     _watchers = setmetatable({}, { __mode = "k" }),
   }, Wakeups)
 end
