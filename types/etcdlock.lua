@@ -137,7 +137,7 @@
 ---@field owner? string|number the option `owner`, if it is a string or a number
 ---@field lock_delay? etcdlock.seconds the option `lock_delay`
 ---@field value? string the option `value`; for a candidate of an election, its value
----@field names? string[] names of a multi-lock. If it holds, its entry below each name has them; if it waits, only that below its first name
+---@field names? string[] names of a multi-lock. While it waits, only its entry below its first name has them; while it holds, all its entries have them
 
 ---A queue of `client:queues`.
 ---@class (exact) etcdlock.Queue
@@ -172,8 +172,8 @@ local client = {}
 function client:lock(name, opts) end
 
 ---Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
----writes nothing to etcd, with one exception: if keys below the name come and go so fast that only
----a key in the queue can show whether the lock is held, the call creates and deletes one.
+---writes nothing to etcd. One exception: if keys below the name come and go too fast to tell by
+---reads whether the lock is held, the call creates a key in the queue, and deletes it.
 ---Raises for an unknown option, a wrong type.
 ---Fails with locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows
 ---that another owner holds the lock, `unavailable` if etcd has not answered within 2 s, `deadlock`
@@ -211,9 +211,9 @@ function client:try_lock(name, opts) end
 ---@return any ... what `fn` has returned; or a message and a code
 function client:with_lock(name, opts, fn) end
 
----Starts to take a lock and returns at once, for an event loop of your own. An owner that calls it
----again before it has the lock waits for itself. If callbacks of one coroutine call it, give each
----an `owner`.
+---Starts to take a lock and returns at once, for an event loop of your own. The owner is the
+---coroutine that calls, so callbacks that run in one coroutine are one owner. If an owner asks
+---again before it has the lock, the second call waits for the first: give each callback an `owner`.
 ---Raises for an unknown option, a wrong type.
 ---Fails with deadlock, or a request's: if the call could not start.
 ---@param name string
@@ -440,9 +440,9 @@ function client:lease() end
 ---@return true
 function client:close() end
 
----Returns the entries of a lock, the oldest first: those that hold it and those that wait. A key
----below the name is an entry only if it is attached to the lease that its name contains. Any other
----key is user data.
+---Returns the entries of a lock, the oldest first: those that hold it and those that wait. Only
+---keys that are attached to the lease in their name are entries. Other keys below the name are user
+---data.
 ---Raises for a wrong type.
 ---Fails with a request's.
 ---@param name string
@@ -714,9 +714,9 @@ local semaphore = {}
 ---
 ---If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
 ---fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
----coroutine may unlock a permit. There, a coroutine that holds all `n` permits itself waits for
----ever without a `timeout`. Only permits that an earlier phase of the same nginx request holds
----count for `deadlock`.
+---coroutine may unlock a permit. So a coroutine there that holds all `n` permits itself waits for
+---ever, unless it gives a `timeout`. One exception: if earlier phases of the same nginx request
+---hold all permits, the call fails with `deadlock`.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param opts? etcdlock.LockOptions without `linger`
@@ -820,8 +820,8 @@ function election:with_leadership(value, opts, fn) end
 ---@return etcdlock.code|nil code
 function election:campaign_async(value, opts) end
 
----Reads the current leader through a majority of etcd's members. A key is a candidate's only if it
----is attached to the lease that its name contains.
+---Reads the current leader through a majority of etcd's members. Only keys that are attached to the
+---lease in their name are candidates. Other keys below the name are user data.
 ---Fails with a request's.
 ---@return string|nil
 ---@return string|nil message
@@ -855,7 +855,7 @@ local observer = {}
 ---Raises for a wrong type.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
 ---`unavailable` (etcd is unreachable) the next call continues.
----@param timeout? etcdlock.seconds time to wait; 0: if there may be a change, ask etcd, for at most 0.25 s; nil: no limit, also in an outage, but not for an etcd that was never reached
+---@param timeout? etcdlock.seconds time to wait; 0: wait only if etcd has to be asked whether there is a change, for at most 0.25 s; nil: no limit, also during an outage. But if etcd has never answered this observer, the call fails with `unavailable`, because the address may be wrong
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code
@@ -904,8 +904,8 @@ function M.with_lock(name, opts, fn) end
 function M.join_metrics(texts) end
 
 ---Returns the stack traceback of the last error that left a function run by a `with_lock` call.
----Only needed before Lua 5.4, and in coroutines. Elsewhere the stack still exists when the caller
----catches the error.
+---Needed before Lua 5.4, and in coroutines: there the stack is gone when the caller catches the
+---error.
 ---@return string|nil
 function M.traceback() end
 

@@ -128,8 +128,8 @@ end
 -- @raise for an unknown option, a wrong type
 
 --- Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
--- writes nothing to etcd, with one exception: if keys below the name come and go so fast that only
--- a key in the queue can show whether the lock is held, the call creates and deletes one.
+-- writes nothing to etcd. One exception: if keys below the name come and go too fast to tell by
+-- reads whether the lock is held, the call creates a key in the queue, and deletes it.
 -- @function client:try_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts `timeout` is ignored
@@ -164,9 +164,9 @@ end
 -- @fail as client:lock, not_held: followed by true and the results if `fn` has run
 -- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 
---- Starts to take a lock and returns at once, for an event loop of your own. An owner that calls it
--- again before it has the lock waits for itself. If callbacks of one coroutine call it, give each
--- an `owner`.
+--- Starts to take a lock and returns at once, for an event loop of your own. The owner is the
+-- coroutine that calls, so callbacks that run in one coroutine are one owner. If an owner asks
+-- again before it has the lock, the second call waits for the first: give each callback an `owner`.
 -- @function client:lock_async
 -- @tparam string name
 -- @tparam[opt] lock_options opts

@@ -101,8 +101,8 @@ function Election:_read_leader(deadline)
   return find_leader(self, kvs) or false, revision
 end
 
---- Reads the current leader through a majority of etcd's members. A key is a candidate's only if it
--- is attached to the lease that its name contains.
+--- Reads the current leader through a majority of etcd's members. Only keys that are attached to
+-- the lease in their name are candidates. Other keys below the name are user data.
 -- @treturn[1] string value of the leader
 -- @treturn[1] string its key
 -- @treturn[1] token of the leader

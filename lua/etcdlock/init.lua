@@ -134,8 +134,8 @@ function M.join_metrics(texts)
 end
 
 --- Returns the stack traceback of the last error that left a function run by a `with_lock` call.
--- Only needed before Lua 5.4, and in coroutines. Elsewhere the stack still exists when the caller
--- catches the error.
+-- Needed before Lua 5.4, and in coroutines: there the stack is gone when the caller catches the
+-- error.
 -- @function traceback
 -- @treturn string|nil nil if there was no error
 -- @fail never

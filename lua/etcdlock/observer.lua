@@ -126,8 +126,9 @@ end
 --- Waits until the leader or its value has changed, and returns both; `false` if nobody leads any
 -- more. The first call returns the current leader, or waits for one. Several coroutines may call
 -- one observer. Each change is returned to one of them.
--- @tparam[opt] seconds timeout time to wait; 0: if there may be a change, ask etcd, for at most
---   0.25 s; nil: no limit, also in an outage, but not for an etcd that was never reached
+-- @tparam[opt] seconds timeout time to wait; 0: wait only if etcd has to be asked whether there is
+--   a change, for at most 0.25 s; nil: no limit, also during an outage. But if etcd has never
+--   answered this observer, the call fails with `unavailable`, because the address may be wrong
 -- @treturn string|false the leader's value; `false`, without key and token: nobody leads
 -- @treturn string the leader's key
 -- @treturn token of the leader

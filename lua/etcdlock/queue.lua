@@ -262,12 +262,12 @@ end
 -- @tfield[opt] owner owner the option `owner`, if it is a string or a number
 -- @tfield[opt] seconds lock_delay the option `lock_delay`
 -- @tfield[opt] string value the option `value`; for a candidate of an election, its value
--- @tfield[opt] {string,...} names names of a multi-lock. If it holds, its entry below each name has
---   them; if it waits, only that below its first name
+-- @tfield[opt] {string,...} names names of a multi-lock. While it waits, only its entry below its
+--   first name has them; while it holds, all its entries have them
 
---- Returns the entries of a lock, the oldest first: those that hold it and those that wait. A key
--- below the name is an entry only if it is attached to the lease that its name contains. Any other
--- key is user data.
+--- Returns the entries of a lock, the oldest first: those that hold it and those that wait. Only
+-- keys that are attached to the lease in their name are entries. Other keys below the name are user
+-- data.
 -- @function client:queue
 -- @tparam string name
 -- @treturn {entry,...}

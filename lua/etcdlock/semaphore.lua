@@ -17,9 +17,9 @@ Semaphore.__name = "etcdlock.semaphore"
 --
 -- If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
 -- fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
--- coroutine may unlock a permit. There, a coroutine that holds all `n` permits itself waits for
--- ever without a `timeout`. Only permits that an earlier phase of the same nginx request holds
--- count for `deadlock`.
+-- coroutine may unlock a permit. So a coroutine there that holds all `n` permits itself waits for
+-- ever, unless it gives a `timeout`. One exception: if earlier phases of the same nginx request
+-- hold all permits, the call fails with `deadlock`.
 -- @function semaphore:lock
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
