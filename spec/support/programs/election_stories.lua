@@ -119,7 +119,7 @@ return {
         end
       end)
       equal(coroutines.can_yield_in_pcall, ok)
-      if not ok then assert(failure:find("wanted observer:next()", 1, true), failure) end
+      if not ok then assert(failure:find("call observer:next()", 1, true), failure) end
     end)
     go(function()
       local lock = assert(other:election "e":campaign "1")
