@@ -67,6 +67,8 @@ local NAMES = check.sort_names(M.OPTIONS)
 -- Options of other calls.
 local ELSEWHERE = {
   ttl = "etcdlock.connect, whose lease all locks of the client share; did you mean max_hold?",
+  permits = "client:semaphore; call client:semaphore(name, n):lock()",
+  shared = "etcdlock run; call client:read_lock(name)",
 }
 for field in pairs(require("etcdlock.connect_options").OPTIONS) do
   ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"

@@ -71,6 +71,8 @@ describe("the etcdlock command", function()
     for _, case in ipairs {
       { {}, "a command is required", "etcdlock --help" },
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
+      { { "stock", "--", "true" }, "unknown command 'stock'; to run a command under the lock stock,"
+        .. " write: etcdlock run stock -- cmd\n", "etcdlock --help" },
       { { "run", "a" }, "the command to run is missing; write: etcdlock run a -- cmd; cmd may be"
         .. " bash (a shell that has the lock) or 'sleep infinity'", "etcdlock run --help" },
       { { "run", "it's a b", "--" }, "write: etcdlock run 'it'\\''s a b' -- cmd;",

@@ -40,6 +40,7 @@ describe("etcdlock ls", function()
   it("prints that there is no lock, or [] with --json, if there is none", function()
     assert.equal("No lock is held or waited for.\n", (ls()))
     assert.equal("[]\n", (ls "--json"))
+    assert.equal('No lock whose name begins with "none" is held or waited for.\n', (ls "none"))
   end)
 
   it("lists holders and waiters with mode, token, host, pid, time and value", function()

@@ -23,7 +23,7 @@ describe("regression 122: the message", function()
     for wrong, right in pairs {
       endpoint = "endpoints", hosts = "endpoints", host = "endpoints", port = "endpoints",
       username = "user", ca = "cacert", exptime = "ttl", ttl_seconds = "ttl",
-      wait_timeout = "timeout",
+      wait_timeout = "timeout", tls = "cacert",
     } do
       assert_raises(('etcdlock.connect: unknown option "%s"; did you mean %s%%?')
         :format(wrong, right), function() etcdlock.connect { [wrong] = "x" } end)
@@ -33,6 +33,9 @@ describe("regression 122: the message", function()
       assert_raises(('client:lock: unknown option "%s"; did you mean %s%%?')
         :format(wrong, right), function() client:lock("a", { [wrong] = 5 }) end)
     end
+    assert_raises('client:lock: option "permits" belongs to client:semaphore; .*', function()
+      client:lock("a", { permits = 3 })
+    end)
     assert_raises('client:lock: unknown option "colour"', function()
       client:lock("a", { colour = "red" })
     end)

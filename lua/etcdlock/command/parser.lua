@@ -254,6 +254,9 @@ local function new()
     :help_description_margin(MARGIN)
     :command_target "subcommand"
   parser.error = function(of, message)
+    local name = message:match "^unknown command '([^']*)'$"
+    local advice = "%s; to run a command under the lock %s, write: etcdlock run %s -- cmd"
+    message = name and advice:format(message, name, name) or message
     refuse(of ~= parser and of._name or nil, message)
   end
   parser:flag "--version"

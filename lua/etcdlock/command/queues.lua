@@ -1,6 +1,7 @@
 --- etcdlock ls and etcdlock break: list the queues of locks, and take a lock from its holder.
 local EXIT = require("etcdlock.command.report").EXIT
 local json = require "etcdlock.json"
+local quote = require("etcdlock.text").quote
 local report = require "etcdlock.command.report"
 local settings = require "etcdlock.command.settings"
 
@@ -62,9 +63,9 @@ local function row_of(name, entry, now)
   }
 end
 
--- Returns the lines of a table of `queues`, the result of client:queues. `screen`: of
--- report.format_table, or nil.
-local function format_lines(queues, screen)
+-- Returns the lines of a table of `queues`, the result of client:queues(prefix); `prefix`: nil for
+-- all. `screen`: of report.format_table, or nil.
+local function format_lines(queues, prefix, screen)
   local rows, now = {}, os.time()
   for _, queue in ipairs(queues) do
     for i, entry in ipairs(queue.entries) do
@@ -72,7 +73,8 @@ local function format_lines(queues, screen)
     end
   end
   if not rows[1] then
-    return { "No lock is held or waited for." }
+    local which = prefix and (" whose name begins with %s"):format(quote(prefix)) or ""
+    return { ("No lock%s is held or waited for."):format(which) }
   end
   return report.format_table(HEAD, rows, IS_NUMBER, screen)
 end
@@ -101,10 +103,11 @@ local function format_summary(queues)
     #queues == 1 and "" or "s", waiters, waiters == 1 and "" or "s")
 end
 
--- Returns the lines of `queues` for a terminal, no more than it has.
-local function format_screen(queues)
+-- Returns the lines of `queues`, as format_lines, for a terminal: no more than it has.
+local function format_screen(queues, prefix)
   local columns, rows = require("etcdlock.command.terminal").get_size()
-  local lines = format_lines(queues, { width = columns - 1, narrow = NARROW, paint = paint_state })
+  local screen = { width = columns - 1, narrow = NARROW, paint = paint_state }
+  local lines = format_lines(queues, prefix, screen)
   table.insert(lines, 1, report.cut(format_summary(queues), columns - 1))
   local rest = #lines - (rows - 1) -- the cursor stands in the last row
   if rest > 0 then
@@ -143,9 +146,10 @@ local function print_queues(args, queues, is_screen)
   if args.json then
     io.write(format_json(queues), "\n")
   elseif is_screen then
-    io.write(REDRAW, table.concat(format_screen(queues), LINE_END), LINE_END, REST)
+    io.write(REDRAW, table.concat(format_screen(queues, args.below), LINE_END), LINE_END, REST)
   else
-    io.write(table.concat(format_lines(queues), "\n"), "\n", args.watch and "\n" or "")
+    local lines = format_lines(queues, args.below)
+    io.write(table.concat(lines, "\n"), "\n", args.watch and "\n" or "")
   end
   return io.flush()
 end
