@@ -69,13 +69,14 @@ local function check_mode(where, target, opts)
 end
 
 -- Returns the acquisition of checked options. It copies them, because the caller may change its
--- table. A lock keeps its acquisition as long as it lives, so it should have at most 16 fields:
--- with more, a Lua table takes twice the memory. find_refusal adds `stops_loop` (a wait here would
--- stop an nginx worker or an event loop) and `must_share` (see held_locks.lua); start adds `limit`,
--- the seconds for which the core waits.
+-- table. A lock keeps its acquisition as long as it lives, so it should have at most 16 fields, and
+-- the constructor at most 16, also if they are nil: with more, a Lua table takes twice the memory.
+-- find_refusal adds `stops_loop` (a wait here would stop an nginx worker or an event loop) and
+-- `must_share` (see held_locks.lua); start adds `limit`, the seconds for which the core waits;
+-- find_holder adds `holder_label` and `holder_read_at` during a long wait.
 local function new_acquisition(self, target, full_names, opts, timeout)
   local given_names = target.names and { unpack_list(target.names) } or { target.name }
-  return {
+  local acquisition = {
     mode = target.mode,
     names = given_names, -- without the prefix
     name = names.join(given_names), -- for messages
@@ -84,7 +85,6 @@ local function new_acquisition(self, target, full_names, opts, timeout)
     full_name = full_names[2] and table.concat(full_names, "\0") or full_names[1],
     permits = target.permits,
     leader_value = target.leader_value,
-    is_in_with = target.is_in_with,
     timeout = timeout, -- seconds; nil: no limit
     try = timeout == 0,
     max_hold = opts.max_hold,
@@ -93,9 +93,12 @@ local function new_acquisition(self, target, full_names, opts, timeout)
     given_owner = opts.owner, -- nil: the running coroutine
     owner = self._held_locks.identify_owner(opts.owner),
     value = opts.value, -- nil once the lock is held: etcd has it
-    holder = nil, -- set by note_holder
     started_at = self._events.is_on and core.now() or nil,
   }
+  if target.is_in_with then
+    acquisition.is_in_with = true -- the 17th field
+  end
+  return acquisition
 end
 
 -- Returns the acquisition of a target and the caller's options; nil, message, code.
@@ -156,16 +159,18 @@ local function start(self, acquisition)
   return core_lock, runtime.bind(core_lock)
 end
 
--- Notes in `acquisition.holder` who holds the lock, as fields of a label, as far as this client
--- knows that without a request.
-local function note_holder(self, core_lock, acquisition)
-  local text = core_lock:take_holder()
-  if self._held_locks:is_holder(acquisition) then
-    acquisition.holder = label.describe_self()
-  elseif text then
-    local holder = label.read(text)
-    acquisition.holder = holder.host and holder or nil
+-- Returns the holder of the lock (label.lua) as far as this client knows it without a request, or
+-- nil.
+local function find_holder(self, core_lock, acquisition)
+  local text, ago = core_lock:take_holder()
+  if text then
+    acquisition.holder_label, acquisition.holder_read_at = text, core.now() - ago
   end
+  if self._held_locks:is_holder(acquisition) then
+    return label.describe_self()
+  end
+  text = acquisition.holder_label
+  return text and label.read_holder(text, core.now() - acquisition.holder_read_at)
 end
 
 -- Returns a function that reports to the log that the acquisition still waits, when that is due. It
@@ -180,8 +185,7 @@ local function make_wait_reporter(self, core_lock, acquisition)
     end
     if due == self._long_wait and waited >= due then
       due = nil
-      note_holder(self, core_lock, acquisition)
-      self._events:report_still_waiting(acquisition)
+      self._events:report_still_waiting(acquisition, find_holder(self, core_lock, acquisition))
     end
     return due and due - waited
   end
@@ -215,7 +219,7 @@ end
 
 -- Returns the lock for a core lock that is held.
 local function new_lock(self, core_lock, acquisition, binding)
-  acquisition.value, acquisition.holder = nil, nil
+  acquisition.value, acquisition.holder_label = nil, nil
   local lock = Lock.new(self, core_lock, acquisition, binding)
   self._held_locks:add(lock)
   if acquisition.started_at then
@@ -236,8 +240,7 @@ local function finish(self, core_lock, acquisition, binding, ok, message, code)
   if acquisition.stops_loop and code == "unavailable" then
     self:_suspect_outage()
   elseif code == "timeout" then
-    note_holder(self, core_lock, acquisition)
-    message = message .. label.format_holder(acquisition.holder)
+    message = message .. label.format_holder(find_holder(self, core_lock, acquisition))
   end
   return fail(self, acquisition, message, code)
 end

@@ -344,13 +344,13 @@ function Events:report_waiting(acquisition)
   end
 end
 
---- Reports that `acquisition` has waited for long.
-function Events:report_still_waiting(acquisition)
+--- Reports that `acquisition` has waited for long, for `holder` (label.lua; may be nil).
+function Events:report_still_waiting(acquisition, holder)
   if may_log(self, "still_waiting") then
     call_log(self, {
       event = "still_waiting", name = acquisition.name, mode = acquisition.mode,
       wait = core.now() - acquisition.started_at, timeout = acquisition.timeout,
-      holder = acquisition.holder,
+      holder = holder,
     })
   end
 end

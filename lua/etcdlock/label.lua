@@ -112,12 +112,25 @@ function M.read(value)
   }
 end
 
---- Returns the fields `host` and `pid` of this process.
-function M.describe_self()
-  return { host = core.host(), pid = core.pid() }
+-- ---- holders ----
+-- A holder is a table for events, about the lock that blocks a waiter: `host`, `pid`, `since`,
+-- `owner` and `value` as in a label; `ago`, how many seconds ago that was read; `is_multi`, true if
+-- it is a multi-lock, which may still wait for another name.
+
+--- Returns the holder whose key has the value `text`, read `ago` seconds ago; nil if `text` is not
+-- a label of this library.
+function M.read_holder(text, ago)
+  local label = M.read(text)
+  return label.host and {
+    host = label.host, pid = label.pid, since = label.since, owner = label.owner,
+    value = label.value, ago = ago, is_multi = (label.names or label.first) and true or nil,
+  }
 end
 
--- ---- messages ----
+--- Returns this process as the holder.
+function M.describe_self()
+  return { host = core.host(), pid = core.pid(), ago = 0 }
+end
 
 -- Bytes of a value that a message shows.
 local VALUE_SHOWN_MAX = 60
@@ -127,16 +140,21 @@ local function format_value(value)
   return ", value " .. quote(is_long and value:sub(1, VALUE_SHOWN_MAX) .. "..." or value)
 end
 
---- Returns the end of a message that names the holder of a lock, whose label has the fields
--- `holder`; an empty string for nil.
+local function format_process(holder)
+  local is_self = holder.host == core.host() and holder.pid == core.pid()
+  return string.format("%s %.0f on %s", is_self and "this process, pid" or "pid", holder.pid,
+    escape(holder.host))
+end
+
+--- Returns the end of a message that names the holder; an empty string for nil.
 function M.format_holder(holder)
   if not holder then
     return ""
   end
-  local is_self = holder.host == core.host() and holder.pid == core.pid()
-  return string.format("; holder: %s %.0f on %s%s%s", is_self and "this process, pid" or "pid",
-    holder.pid, escape(holder.host),
-    holder.since and os.date(", since %Y-%m-%d %H:%M:%S", holder.since) or "",
+  return string.format("; %s%s: %s%s%s%s", holder.is_multi and "first in the queue" or "holder",
+    holder.ago >= 1 and string.format(" %.0f s ago", holder.ago) or "",
+    holder.is_multi and "multi-lock of " or "", format_process(holder),
+    holder.since and os.date(", queued since %Y-%m-%d %H:%M:%S", holder.since) or "",
     holder.value and format_value(holder.value) or "")
 end
 

@@ -67,8 +67,8 @@ describe("regression 118: in nginx", function()
       local holder = connect()
       local held = assert(holder:lock("c", { value = "nightly report" }))
       local waiting = nginx:begin "/lock?name=c"
-      local text = ('lock "c": still waiting after 1[%%d.]+ s; holder: pid %d on [^ ]+, since '
-        .. '[%%d-]+ [%%d:]+, value "nightly report"'):format(uv.os_getpid())
+      local text = ('lock "c": still waiting after 1[%%d.]+ s; holder[%%d s ago]*: pid %d on '
+        .. '[^ ]+, queued since [%%d-]+ [%%d:]+, value "nightly report"'):format(uv.os_getpid())
       wait.eventually(function() return nginx:log():find(text) end, 20, "the wait in the log")
       assert(held:unlock())
       assert.equal("true nil nil\n", waiting:wait(10).body)

@@ -69,8 +69,8 @@ it('a wait of more than 10 s is reported by "still_waiting" and names the holder
     assert.is_true(event.wait >= LONG_WAIT, event.wait)
     assert.matches(": still waiting after 1[%d.]+ s", tostring(event))
     local value = name ~= "leader" and ', value "nightly report"' or ""
-    local holder = ("; holder: this process, pid %.0f on %s, since %%d+[%%d :-]+%s"):format(
-      core.pid(), core.host():gsub("%p", "%%%0"), value)
+    local holder = ("; holder[%%d s ago]*: this process, pid %.0f on %s, "
+      .. "queued since %%d+[%%d :-]+%s"):format(core.pid(), core.host():gsub("%p", "%%%0"), value)
     if name == "data" then
       assert.is_nil(event.holder)
       assert.is_nil(message:find "holder")
@@ -79,6 +79,7 @@ it('a wait of more than 10 s is reported by "still_waiting" and names the holder
     else
       assert.same({ core.host(), core.pid(), "nightly report" },
         { event.holder.host, event.holder.pid, event.holder.value })
+      assert.is_true(event.holder.ago < event.wait, event.holder.ago)
       assert.is_true(math.abs(event.holder.since - os.time()) < 60)
       assert.matches(holder .. "$", tostring(event))
       assert.matches("was not free within 16 s" .. holder .. "$", message)

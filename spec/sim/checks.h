@@ -26,6 +26,7 @@
  *                          the lock delay of its client after its hold deadline, also if the client
  *                          closes meanwhile; a close leaves no lease for another reason, and no
  *                          other key on it
+ *   I14 true holder        the key that a waiter names as the holder is the oldest of its queue
  *
  * Keys that an admin has deleted, overwritten or revoked are exempt from I1 to I3: no client can
  * know that at once.
@@ -188,6 +189,10 @@ void checks_on_lost(world *wd, const sim_peer *pr, const peer_entry *at,
 
 /* |caller| releases its hold, or gets the report that it is lost. */
 void checks_on_hold_end(world *wd, const struct caller *caller);
+
+/* The answer |said| to a read of |at| may name the holder of the lock. */
+void checks_on_holder(world *wd, const sim_peer *pr, const peer_entry *at,
+                      const reply *said);
 
 void checks_on_delete_answered(world *wd, const sim_peer *pr,
                                const peer_entry *at, const el_outcome *outcome);

@@ -185,6 +185,15 @@ void checks_on_hold_end(world *wd, const sim_caller *caller) {
 }
 
 /* A refusal is reported at once. */
+void checks_on_holder(world *wd, const sim_peer *pr, const peer_entry *at,
+                      const reply *said) {
+  wd->figures->holders_named += said->names_holder;
+  if (said->is_holder_wrong) {
+    world_violate(wd, "I14 true holder", "p%d n%d: the named key is not first",
+                  pr->id, at->key_id);
+  }
+}
+
 void checks_on_delete_answered(world *wd, const sim_peer *pr,
                                const peer_entry *at,
                                const el_outcome *outcome) {

@@ -75,6 +75,7 @@ void figures_print(const figures *all) {
   print_one("made", all->requests);
   print_one("sent together", all->batches);
   print_one("watches kept", all->watches_kept);
+  print_one("holders named", all->holders_named);
   print_one("handed over", all->handed_off);
   print_one("of lingering keys", all->retaken);
   print_one("contended", all->contended);

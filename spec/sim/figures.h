@@ -46,6 +46,7 @@ typedef struct figures {
   int64_t delayed; /* lost holds whose lock delay was not over at a
                       grant */
   int64_t requests, grants, releases, locked, timeouts, refused, keys_lost;
+  int64_t holders_named; /* by reads of waiters */
   int64_t losses[FIGURE_LOSSES];
   int64_t faults[FAULTS];
   int64_t margin_min_ms; /* from the hold deadline to the true end of the

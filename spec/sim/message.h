@@ -56,6 +56,8 @@ typedef struct call {
 typedef struct reply {
   el_entry_event event;
   bool lease_gone;        /* the lease of a put does not exist */
+  bool names_holder;      /* a read has told the holder of the lock ... */
+  bool is_holder_wrong;   /* ... but that key does not hold it */
   int64_t ttl_ms;         /* grant, keepalive */
   int key_ids[AUDIT_MAX]; /* audit: the keys of the lease */
   int n_key_ids;

@@ -38,6 +38,7 @@ static void on_answer(world *wd, const world_event *ev) {
     at->answered_ms = wd->now_ms;
     at->seen_stale = ev->reply.event.is_serializable;
   }
+  checks_on_holder(wd, pr, at, &ev->reply);
   entry_step(wd, pr, ev->call.entry, &ev->reply.event);
   if (ev->call.ask.request == EL_REQUEST_DELETE) {
     checks_on_delete_answered(wd, pr, at, &ev->reply.event.outcome);

@@ -119,9 +119,42 @@ bool request_is_local(const call *what) {
   return is_local;
 }
 
+/* Tells whether an older key than that of |rev| is in the queue of |name|, of the permits if
+ * |of_permits|. */
+static bool has_older(store *st, int64_t at_rev, int name, bool of_permits,
+                      int64_t rev) {
+  view at = store_view(st, at_rev);
+  for (int i = 0; i < at.n; i++) {
+    const key *it = &at.keys[i];
+    if (key_is_entry(it) && key_id_name(it->key_id) == name &&
+        (key_id_permits(it->key_id) != 0) == of_permits &&
+        it->create_rev < rev) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Checks the key that the answer names as the holder: nothing in its queue may be older. In the model
+ * the value of a key is the key itself. */
+static void check_holder(store *st, const call *what, const sheet *on,
+                         const el_txn_answer *answer, reply *out) {
+  el_bytes value = el_lock_txn_holder_value(&on->keys, &what->ask, answer);
+  int key_ids[NAMES_MAX];
+  const el_kv *holder;
+  if (value.len == 0) return;
+  key_id_all(what->key_id, key_ids);
+  holder = answer->results[answer->n_results - 1].kvs;
+  out->names_holder = true;
+  out->is_holder_wrong =
+      !el_bytes_are_equal(value, holder->key) ||
+      has_older(st, answer->rev, key_id_name(key_ids[what->ask.key.name_index]),
+                key_id_permits(what->key_id) != 0, holder->create_rev);
+}
+
 /* Reads the |result| of the transaction of |what|. */
-static void conclude(const call *what, const sheet *on, txn_result *result,
-                     reply *out) {
+static void conclude(store *st, const call *what, const sheet *on,
+                     txn_result *result, reply *out) {
   el_guard caller = writer_of(what, on);
   result->answer.sent_ms = what->sent_ms;
   if (what->kind == CALL_CONTENTION) {
@@ -135,6 +168,7 @@ static void conclude(const call *what, const sheet *on, txn_result *result,
     return;
   }
   el_lock_txn_read(&on->keys, &what->ask, &result->answer, &out->event);
+  check_holder(st, what, on, &result->answer, out);
   out->lease_gone = result->answer.err.is_lease_gone;
   if (out->lease_gone) { /* as the entry driver handles it */
     out->event.outcome.is_retriable = true;
@@ -152,7 +186,7 @@ static void run_txn(store *st, const call *what, const int64_t *old_rev,
   } else {
     txn_apply(st, &on.built.txn, &result);
   }
-  conclude(what, &on, &result, out);
+  conclude(st, what, &on, &result, out);
   el_keys_destroy(&on.keys);
 }
 
@@ -177,7 +211,7 @@ bool request_apply_batch(store *st, const call *const *calls, int n,
     memset(&out[i], 0, sizeof out[i]);
     results[i].answer.rev = st->rev;
     results[i].answer.is_batched = true;
-    if (sound) conclude(calls[i], &on[i], &results[i], &out[i]);
+    if (sound) conclude(st, calls[i], &on[i], &results[i], &out[i]);
     el_keys_destroy(&on[i].keys);
   }
   return sound;

@@ -199,6 +199,7 @@ static void range(const view *at, const el_op *op, int index, txn_result *out) {
     if (!is_in(text, op->key, op->range_end)) continue;
     insert(out, index, op,
            (el_kv){.key = text,
+                   .value = op->keys_only ? (el_bytes){0} : text,
                    .create_rev = it->create_rev,
                    .mod_rev = it->mod_rev,
                    .lease = it->lease});

@@ -11,7 +11,7 @@
 #include "base/container_of.h"
 #include "lock/local_queue_driver.h"
 
-/* A longer value of a key is not kept: another program has written it. */
+/* A longer value of a key is not kept, because each waiter has a copy. */
 enum { LABEL_MAX = 8 * 1024 };
 
 struct el_lock {
@@ -42,9 +42,8 @@ struct el_lock {
   /* the option; set before the I/O thread gets the lock */
   int32_t lock_delay_ms;
 
-  /* The value of the holder's key, with its own memory. Set by the I/O thread during the wait,
-   * taken and freed by any thread; NULL: none. */
-  _Atomic(el_bytes *) holder;
+  /* Set by the I/O thread during the wait, taken and freed by any thread; NULL: none. */
+  _Atomic(el_holder *) holder;
 
   el_completion completion;        /* of el_lock_event */
   _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; any thread */
@@ -74,7 +73,7 @@ void el_lock_unref(el_lock *lk) {
   el_bytes_free(lk->waiter.name);
   el_bytes_free(lk->waiter.value);
   free(lk->err);
-  el_bytes_free(el_lock_take_holder(lk));
+  free(el_lock_take_holder(lk));
   free(lk);
 }
 
@@ -222,6 +221,7 @@ static void on_granted(el_waiter *waiter, const el_grant *grant) {
   el_write_order_init(&lk->writes.order, grant->mod_rev);
   el_bytes_free(waiter->value);
   waiter->value = (el_bytes){0};
+  free(el_lock_take_holder(lk));
   begin_hold(lk, lk->max_hold_ms);
   atomic_compare_exchange_strong(&lk->state, &pending, EL_HOLD_HELD);
   el_completion_complete(&lk->completion, EL_LOCK_DECIDED);
@@ -271,12 +271,14 @@ static int64_t mod_rev(const el_waiter *waiter) {
 
 static void on_saw_holder(el_waiter *waiter, el_bytes label) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
-  el_bytes *copy;
+  el_holder *holder;
   if (label.len > LABEL_MAX) return;
-  el_bytes_free(el_lock_take_holder(lk));
-  copy = el_alloc(sizeof *copy);
-  *copy = (el_bytes){el_bytes_copy(label), label.len};
-  atomic_store(&lk->holder, copy);
+  free(el_lock_take_holder(lk));
+  holder = el_alloc(sizeof *holder + label.len);
+  holder->seen_ms = el_now_ms();
+  holder->len = label.len;
+  memcpy(holder->label, label.data, label.len);
+  atomic_store(&lk->holder, holder);
 }
 
 static const el_waiter_events waiter_events = {
@@ -484,11 +486,8 @@ bool el_lock_drop(el_lock *lk) {
 
 bool el_lock_waited(const el_lock *lk) { return lk->waiter.local.has_waited; }
 
-el_bytes el_lock_take_holder(el_lock *lk) {
-  el_bytes *taken = atomic_exchange(&lk->holder, NULL);
-  el_bytes label = taken != NULL ? *taken : (el_bytes){0};
-  free(taken);
-  return label;
+el_holder *el_lock_take_holder(el_lock *lk) {
+  return atomic_exchange(&lk->holder, NULL);
 }
 
 int64_t el_lock_token(const el_lock *lk) { return lk->token; }

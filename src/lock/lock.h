@@ -29,6 +29,13 @@
 /* el_lock is one acquisition of a lock. Any thread that has a reference may use it. */
 typedef struct el_lock el_lock;
 
+/* el_holder is what a read during a wait has told about the holder of the lock. */
+typedef struct el_holder {
+  int64_t seen_ms; /* when it was read (el_now_ms) */
+  size_t len;
+  char label[]; /* the value of the holder's key, |len| bytes */
+} el_holder;
+
 /* el_lock_options are the options of one acquisition. They are borrowed for the call. */
 typedef struct el_lock_options {
   /* Full name, with the client's prefix; EL_MODE_MULTI: the names, separated by NUL. Each has 1 to
@@ -136,10 +143,9 @@ bool el_lock_drop(el_lock *lk);
  * it was held. @thread lua */
 bool el_lock_waited(const el_lock *lk);
 
-/* el_lock_take_holder returns the value of the key of the lock's holder, as a read during the wait
- * has last told, and forgets it; the caller frees it with el_bytes_free. Empty: no read has told it
- * since. @thread any */
-el_bytes el_lock_take_holder(el_lock *lk);
+/* el_lock_take_holder returns what a read during the wait has last told about the lock's holder, and
+ * forgets it; the caller frees it. NULL: no read has told it since. @thread any */
+el_holder *el_lock_take_holder(el_lock *lk);
 
 /* el_lock_token returns the fencing token: the create_revision of our keys. Only after the lock was
  * held, as for the next two. @thread any */

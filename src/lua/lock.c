@@ -2,8 +2,10 @@
 #include "lock/lock.h"
 
 #include <lualib.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "lua/client.h"
 #include "lua/core.h"
 
@@ -185,17 +187,15 @@ static el_nret l_lock_waited(lua_State *L) {
   return 1;
 }
 
-/* lock:take_holder() returns the value of the key of the lock's holder; nil if no read has told it
- * since the last call. */
+/* lock:take_holder() returns the value of the key of the lock's holder, and how many seconds ago a
+ * read has told it; nothing if no read has told it since the last call. */
 static el_nret l_lock_take_holder(lua_State *L) {
-  el_bytes label = el_lock_take_holder(check_lock(L));
-  if (label.data != NULL) {
-    lua_pushlstring(L, label.data, label.len);
-  } else {
-    lua_pushnil(L);
-  }
-  el_bytes_free(label);
-  return 1;
+  el_holder *holder = el_lock_take_holder(check_lock(L));
+  if (holder == NULL) return 0;
+  lua_pushlstring(L, holder->label, holder->len);
+  el_lua_push_seconds(L, el_now_ms() - holder->seen_ms);
+  free(holder);
+  return 2;
 }
 
 /* lock:token() returns the fencing token: the create_revision of the own key. */

@@ -56,6 +56,18 @@ size_t el_conflict_ranges(const el_keys *keys, el_key_range *ranges,
   }
 }
 
+el_key_range el_conflict_holder_range(const el_keys *keys, char *text) {
+  return keys->mode == EL_MODE_PERMIT
+             ? range_of_mode(keys, EL_MODE_PERMIT, &text)
+             : range_below(el_keys_queue_prefix(keys), &text);
+}
+
+bool el_conflict_is_holder(const el_keys *keys, const el_kv *kv) {
+  el_queue_key parsed;
+  return el_key_is_entry(el_keys_name(keys), kv->key, kv->lease, &parsed) &&
+         (parsed.mode == EL_MODE_PERMIT) == (keys->mode == EL_MODE_PERMIT);
+}
+
 bool el_conflict_reads_markers(el_mode mode) { return mode == EL_MODE_READ; }
 
 /* Tells whether |writer| only reads. Its marker counts only if it is attached to the lease of the

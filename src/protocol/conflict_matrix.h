@@ -28,7 +28,8 @@
 
 enum {
   EL_CONFLICT_RANGES_MAX = EL_MULTI_MAX,
-  EL_CONFLICT_TEXT_SIZE = EL_CONFLICT_RANGES_MAX * (EL_NAME_MAX + 2)
+  EL_CONFLICT_TEXT_SIZE = EL_CONFLICT_RANGES_MAX * (EL_NAME_MAX + 2),
+  EL_CONFLICT_HOLDER_SIZE = 2 * EL_KEY_SIZE
 };
 
 /* el_key_range contains the keys from |from| to |to|, exclusive; |to| is empty: the key |from|
@@ -43,6 +44,15 @@ typedef struct el_key_range {
  * their order. @thread any */
 size_t el_conflict_ranges(const el_keys *keys, el_key_range *ranges,
                           char *text);
+
+/* el_conflict_holder_range returns the range of all keys of the queue of the first key of |keys|,
+ * whichever mode they have, and perhaps of other keys. It points into |keys| and |text|
+ * (EL_CONFLICT_HOLDER_SIZE bytes). @thread any */
+el_key_range el_conflict_holder_range(const el_keys *keys, char *text);
+
+/* el_conflict_is_holder tells whether the lock of the first key of |keys| is held by |kv|, the
+ * oldest key of that range. (A multi-lock may still wait for another name.) @thread any */
+bool el_conflict_is_holder(const el_keys *keys, const el_kv *kv);
 
 /* el_conflict_reads_markers tells whether the last range of |mode| is that of the markers of
  * downgraded writers. @thread any */

@@ -172,9 +172,8 @@ typedef struct el_entry_action {
   bool is_serializable;    /* read: one member may answer from its own state */
   bool is_full;            /* read, try: list the whole queue, not only its
                               nearest keys */
-  bool reads_holder;       /* read: also the value of the oldest key that may
-                              block ours, for messages; |key| is a key that
-                              blocks ours */
+  bool reads_holder;       /* read: also the value of the holder's key, for
+                              messages; |key| is a key that blocks ours */
   int64_t bound_rev;       /* try: only if all blocking keys have a
                               create_revision below this */
   int64_t guard_rev;       /* delete: only the key of this create_revision */

@@ -118,10 +118,24 @@ static void build_try(el_lock_txn *to, const el_keys *keys,
                      n_own,        to->otherwise,    n_own + n};
 }
 
-/* Returns the index, among the lists of the queue, of the one that has |blocker|. */
-static size_t list_of(const el_keys *keys, const el_queue_key *blocker) {
-  if (keys->mode == EL_MODE_READ) return blocker->mode == EL_MODE_WRITE;
-  return blocker->name_index;
+/* Tells whether the read of |action| also asks for the value of the holder's key. The read of a
+ * multi-lock with as many names as allowed has no operation left for that. */
+static bool asks_for_holder(const el_keys *keys,
+                            const el_entry_action *action) {
+  return action->reads_holder && el_keys_count(keys) < EL_MULTI_MAX;
+}
+
+/* Returns a read of the oldest key in the queue of the first key of |keys|. The modes of the keys do
+ * not matter: if a writer waits for a reader, the next reader waits for the writer, but the first
+ * reader is the holder. One key only: the value of a key of other programs may be long. */
+static el_op read_holder(el_lock_txn *to, const el_keys *keys, int64_t rev) {
+  el_key_range range = el_conflict_holder_range(keys, to->holder_text);
+  return (el_op){.kind = EL_OP_RANGE,
+                 .key = range.from,
+                 .range_end = range.to,
+                 .sort = EL_SORT_OLDEST,
+                 .limit = 1,
+                 .max_create_rev = rev - 1};
 }
 
 static void build_read(el_lock_txn *to, const el_keys *keys,
@@ -137,13 +151,9 @@ static void build_read(el_lock_txn *to, const el_keys *keys,
     to->then[i].serializable = action->is_serializable;
   }
   to->txn = (el_txn){.then = to->then, .n_then = n_own + n};
-  if (n > 0 && action->reads_holder) {
-    /* One key only: the value of a key of other programs may be long. */
-    el_op *oldest = &to->then[to->txn.n_then++];
-    *oldest = to->then[n_own + list_of(keys, &action->key)];
-    oldest->sort = EL_SORT_OLDEST;
-    oldest->limit = 1;
-    oldest->keys_only = false;
+  if (n > 0 && asks_for_holder(keys, action)) {
+    to->then[to->txn.n_then++] =
+        read_holder(to, el_keys_at(keys, action->key.name_index), rev);
   }
 }
 
@@ -340,27 +350,25 @@ static void parse_try(const el_keys *keys, const el_entry_action *action,
 }
 
 /* Returns |answer| without what build_read has added for |reads_holder|. */
-static el_txn_answer without_holder(const el_entry_action *action,
+static el_txn_answer without_holder(const el_keys *keys,
+                                    const el_entry_action *action,
                                     const el_txn_answer *answer) {
   el_txn_answer rest = *answer;
-  rest.n_results -= action->reads_holder;
+  rest.n_results -= asks_for_holder(keys, action);
   return rest;
 }
 
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_entry_action *action,
                                   const el_txn_answer *answer) {
-  size_t n_own = el_keys_count(keys);
-  const el_op_result *oldest, *markers = NULL;
-  el_queue_key holder;
-  if (!action->reads_holder || answer->n_results <= n_own + 1) {
+  const el_op_result *oldest;
+  if (!asks_for_holder(keys, action) ||
+      answer->n_results <= el_keys_count(keys)) {
     return (el_bytes){0};
   }
   oldest = &answer->results[answer->n_results - 1];
-  if (el_conflict_reads_markers(keys->mode)) markers = oldest - 1;
   keys = el_keys_at(keys, action->key.name_index);
-  return oldest->n_kvs > 0 &&
-                 el_conflict_is_blocker(keys, oldest->kvs, markers, &holder)
+  return oldest->n_kvs > 0 && el_conflict_is_holder(keys, oldest->kvs)
              ? oldest->kvs[0].value
              : (el_bytes){0};
 }
@@ -371,7 +379,7 @@ static void parse_read(const el_keys *keys, const el_entry_action *action,
   el_txn_answer lists;
   event->is_serializable = action->is_serializable;
   if (answer->n_results == parse_own(keys, answer, event)) return;
-  lists = without_holder(action, answer);
+  lists = without_holder(keys, action, answer);
   found = find_blockers(keys, &lists, 0);
   set_blockers(&found, event);
   event->is_truncated = !action->is_full && found.is_truncated;

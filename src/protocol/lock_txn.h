@@ -19,8 +19,8 @@
 typedef struct el_lock_txn {
   el_txn txn;
   el_compare compares[2 * EL_MULTI_MAX + 1];
-  el_op then[2 * EL_MULTI_MAX + 1], otherwise[2 * EL_MULTI_MAX];
-  char text[EL_CONFLICT_TEXT_SIZE];
+  el_op then[2 * EL_MULTI_MAX], otherwise[2 * EL_MULTI_MAX];
+  char text[EL_CONFLICT_TEXT_SIZE], holder_text[EL_CONFLICT_HOLDER_SIZE];
 } el_lock_txn;
 
 /* EL_UNINITIALIZED marks a variable, an el_lock_txn, that is not cleared. Only what was built is
@@ -47,9 +47,9 @@ void el_lock_txn_build(el_lock_txn *to, const el_keys *keys,
 void el_lock_txn_read(const el_keys *keys, const el_entry_action *action,
                       const el_txn_answer *answer, el_entry_event *event);
 
-/* el_lock_txn_holder_value returns the value of the key of the lock's holder, or of one holder, from
+/* el_lock_txn_holder_value returns the value of the key that holds the lock, or of one of them, from
  * the |answer| to the request of |action|; it points into |answer|. Empty: |action| did not ask for
- * it, or the oldest key does not block ours. @thread any */
+ * it, or it is unknown because the oldest key below the name is user data. @thread any */
 el_bytes el_lock_txn_holder_value(const el_keys *keys,
                                   const el_entry_action *action,
                                   const el_txn_answer *answer);
