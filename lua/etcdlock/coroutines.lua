@@ -18,6 +18,13 @@ function M.is_in_coxpcall()
   return not M.can_yield_in_pcall and coroutine.running() ~= M.running()
 end
 
+-- Returns the text of an error. An error in the handler of xpcall would replace the error, so an
+-- error object whose __tostring fails is named by its type.
+local function describe_error(err)
+  local ok, text = pcall(tostring, err)
+  return ok and type(text) == "string" and text or string.format("(error object: a %s)", type(err))
+end
+
 -- Calls xpcall(fn, handler), or coxpcall's if only that allows `fn` to yield. Calls handler with
 -- the error and a traceback.
 local function call_protected(fn, handler)
@@ -25,23 +32,22 @@ local function call_protected(fn, handler)
     local is_found, coxpcall = pcall(require, "coxpcall")
     if is_found then
       return coxpcall.xpcall(fn, function(trace, err)
-        return handler(err, trace)
+        -- For an error object, coxpcall has no traceback.
+        return handler(err, type(trace) == "string" and trace or describe_error(err))
       end)
     end
   end
   return xpcall(fn, function(err)
-    return handler(err, debug.traceback(type(err) == "string" and err or tostring(err), 2))
+    return handler(err, debug.traceback(describe_error(err), 2))
   end)
 end
 
 -- ---- cleanup ----
 
 local last_traceback
--- The traceback of an error that is being caught: from the error to the return of xpcall.
-local new_traceback
--- The error that call_and_catch has raised again last. The traceback of its new place is useless.
-local NONE = {}
-local raised_again = NONE
+-- At 1, the error that call_and_catch has raised again last. The traceback of its new place is
+-- useless. Weak, because an error object may keep locks and more alive.
+local raised_again = setmetatable({}, { __mode = "v" })
 
 --- Returns the traceback of the last error in call_with_cleanup, nil if there was none. Needed
 -- where the stack no longer exists when the error is caught.
@@ -59,23 +65,21 @@ local call_and_close = _VERSION == "Lua 5.4" and load [[
   end
 ]]()
 
-local function record_traceback(err, trace)
-  new_traceback = not rawequal(err, raised_again) and trace or nil
-  return err
-end
-
 local function call_and_catch(cleanup, fn, on_error)
-  raised_again = NONE
-  local ok, result = call_protected(fn, record_traceback)
-  local trace = new_traceback
-  new_traceback = nil
+  local trace -- of a new error; local, because other coroutines may run before xpcall returns
+  raised_again[1] = nil
+  local ok, result = call_protected(fn, function(err, new_trace)
+    local is_new = err == nil or not rawequal(err, raised_again[1])
+    trace = is_new and new_trace or nil
+    return err
+  end)
   last_traceback = trace or last_traceback
   cleanup()
   if not ok then
     if trace then
       on_error(trace, result)
     end
-    raised_again = result
+    raised_again[1] = result
     error(result, 0)
   end
   return result

@@ -1,0 +1,53 @@
+-- The handler that takes the traceback of an error inside with_lock replaced an error object whose
+-- __tostring raises an error by that error. with_lock kept the last error object alive, and with it
+-- all locks and clients that the object referenced. In PUC Lua 5.1 the message of the event
+-- "raised" was the error object itself.
+
+local clients = require "spec.support.harness.clients"
+local suite = require "spec.support.harness.suite"
+
+local raised
+local connect = clients.connector {
+  endpoints = suite.endpoint(), prefix = suite.prefix(),
+  log = function(event)
+    if event.event == "raised" then raised = event end
+  end,
+}
+
+after_each(clients.close_all)
+
+-- Returns what with_lock in a coroutine raises for the error |failure| of its function.
+local function raise(client, failure)
+  local thread = coroutine.create(function()
+    client:with_lock("a", function() error(failure) end)
+  end)
+  local ok, caught = coroutine.resume(thread)
+  assert.is_false(ok)
+  return caught
+end
+
+describe("regression 125: with_lock raises", function()
+  it("an error object whose __tostring fails again, and reports it", function()
+    local client = connect()
+    for _, to_text in ipairs { function() error "no text" end, function() return {} end,
+      coroutine.yield } do
+      raised = nil
+      local failure = setmetatable({}, { __tostring = to_text })
+      assert.is_true(rawequal(failure, raise(client, failure)))
+      assert.equal("string", type(raised.message))
+      assert.matches('^etcdlock: lock "a": the function of with_lock raised', tostring(raised))
+    end
+  end)
+
+  it("an error object again and does not keep it", function()
+    local client, weak = connect(), setmetatable({}, { __mode = "v" })
+    do
+      local failure = {}
+      weak[1] = failure
+      assert.is_true(rawequal(failure, raise(client, failure)))
+    end
+    collectgarbage()
+    collectgarbage()
+    assert.is_nil(weak[1])
+  end)
+end)
