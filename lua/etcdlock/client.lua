@@ -524,7 +524,7 @@ check.methods(Client, "client")
 
 -- Creates the client of a core client, for init.lua. `settings` are those of connect_options.read.
 function Client.new(core_client, settings)
-  loops.current(settings.loop) -- loads the modules of the loops that the program has loaded
+  loops.load()
   local wakeups = waits.new(core_client, settings.loop, settings.socket_dir)
   local metrics = settings.metrics and Metrics.new(settings.metrics) or nil
   return setmetatable({

@@ -7,11 +7,16 @@ local proc = require "spec.support.programs.proc"
 local suite = require "spec.support.harness.suite"
 local uv = require "luv"
 
--- Runs |code| in a program that has a client and no free descriptor; returns its output.
-local function run(code)
+-- Runs |code| in a program that has a client and no free descriptor; returns its output. |connect|
+-- is what the program does to connect.
+local function run(code, connect)
   local program = ([[
     local etcdlock, uv = require "etcdlock", require "luv"
-    local client = assert(etcdlock.connect { endpoints = %q, env = false, loop = "luv" })
+    local client
+    local function connect()
+      client = assert(etcdlock.connect { endpoints = %q, env = false, loop = "luv" })
+    end
+    %s
     local files = {}
     while true do
       local file = io.open "/dev/null"
@@ -20,7 +25,7 @@ local function run(code)
     end
     %s
     os.exit(0)
-  ]]):format(suite.endpoint(), code)
+  ]]):format(suite.endpoint(), connect or "connect()", code)
   local out, status, err = proc.run({
     "sh", "-c", 'ulimit -n 60 && exec "$@"', "sh", uv.exepath(), "-e", program,
   }, { env = proc.lua_environment() })
@@ -41,4 +46,14 @@ it("regression 113: a lock call in luv fails without a free descriptor, and does
       coroutine.wrap(function() print(pcall(client.lock, client, "x", { timeout = 0.5 })) end)()
       uv.run()
     ]])
+  end)
+
+it("regression 113: a lock call in luv does not raise if the client was made in cqueues",
+  function()
+    assert.matches("^true\tnil\t", run([[
+      coroutine.wrap(function() print(pcall(client.lock, client, "x", { timeout = 0.5 })) end)()
+      uv.run()
+    ]], [[
+      assert(require "cqueues".new():wrap(connect):loop())
+    ]]))
   end)

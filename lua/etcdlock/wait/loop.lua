@@ -15,20 +15,27 @@ local LOOPS = {
   { name = "luv", is_named = true },
 }
 
+-- Returns the loop of an entry of LOOPS; nil if the program has not loaded its module.
+local function load_loop(entry)
+  if package.loaded[entry.name] and not entry.loop then
+    entry.loop = require("etcdlock.wait." .. entry.name)
+  end
+  return entry.loop
+end
+
+--- Loads the modules of all loops that the program has loaded.
+function M.load()
+  for _, entry in ipairs(LOOPS) do
+    load_loop(entry)
+  end
+end
+
 -- Called several times for each lock.
 local function find(chosen)
-  local loaded = package.loaded
   for i = 1, #LOOPS do
-    local entry = LOOPS[i]
-    if loaded[entry.name] then
-      local loop = entry.loop
-      if not loop then
-        loop = require("etcdlock.wait." .. entry.name)
-        entry.loop = loop
-      end
-      if loop.is_here(chosen) then
-        return loop
-      end
+    local loop = load_loop(LOOPS[i])
+    if loop and loop.is_here(chosen) then
+      return loop
     end
   end
 end
