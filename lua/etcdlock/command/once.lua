@@ -35,15 +35,19 @@ end
 
 -- ---- the record ----
 
--- Unix seconds up to which os.date works everywhere.
-local TIME_MAX = 2 ^ 40
+-- Unix seconds up to which os.date works everywhere; the largest process ID of Linux; bytes of a
+-- host name.
+local TIME_MAX, PID_MAX, HOST_MAX = 2 ^ 40, 2 ^ 22, 255
+
+local function is_whole(value, max)
+  return type(value) == "number" and value >= 0 and value <= max and value % 1 == 0
+end
 
 -- Returns the record: { started (Unix seconds), host, pid }; nil if `text` is none.
 local function decode(text)
   local record = json.decode(text)
-  local started = type(record) == "table" and record.started
-  if type(started) == "number" and started >= 0 and started <= TIME_MAX and started % 1 == 0
-    and type(record.host) == "string" and type(record.pid) == "number" then
+  if type(record) == "table" and is_whole(record.started, TIME_MAX) and is_whole(record.pid, PID_MAX)
+    and type(record.host) == "string" and #record.host <= HOST_MAX then
     return record
   end
 end
@@ -69,10 +73,10 @@ function M.check(lock, started, length)
     return nil, ("lock %s: the key %s is not a record of --once-per; choose another NAME, or delete"
       .. " the key"):format(quote(lock:name()), quote(key))
   end
-  local ahead = get_period(record.started, length) - get_period(started, length)
-  if ahead < 0 then
+  local recorded = get_period(record.started, length)
+  if recorded < get_period(started, length) then
     return true
-  elseif ahead <= 1 then
+  elseif recorded <= get_period(os.time(), length) + 1 then -- the wait may have taken periods
     return nil, ("lock %s: nothing to do in this period (--once-per): run by %s")
       :format(quote(lock:name()), describe(record)), "locked"
   end
