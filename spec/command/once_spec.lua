@@ -5,6 +5,7 @@ local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
 local core = require "etcdlock.core"
 local proc = require "spec.support.programs.proc"
+local secured = require "spec.support.servers.secured"
 local suite = require "spec.support.harness.suite"
 
 local prefix, etcd = suite.prefix(), suite.etcd()
@@ -154,11 +155,30 @@ describe("etcdlock run --once-per", function()
     finally(function() etcd:resume() end)
     job:send "go"
     assert.equal(70, (job:wait(20)))
-    assert.matches('lock ".*a": the run is not recorded, so that another machine may repeat it\n',
+    assert.matches('lock ".*a": the run is not recorded, and the next start repeats it\n',
       job:errors())
     etcd:resume()
     etcd:revoke_all()
     etcd:await_keys(NAME .. "/", 0)
+  end)
+
+  it("names the record's key if etcd refuses to read or write it", function()
+    local own = secured.start(NAME .. "/", { tls = false })
+    finally(function() own:stop() end)
+    local env = {
+      ETCDCTL_ENDPOINTS = own:endpoint(), ETCDCTL_USER = "locker:" .. secured.PASSWORD,
+    }
+    local function assert_refused(wanted_out)
+      local out, status, err = run({ LONG }, "echo ran", env)
+      assert.same({ wanted_out, 77 }, { out, status })
+      assert.matches('lock "' .. NAME:gsub("%p", "%%%0")
+        .. '": the record of %-%-once%-per, key ".*a%.last%-run": .*permission denied; grant ', err)
+      return err
+    end
+    assert_refused ""
+    secured.ctl(own, "role", "grant-permission", "locks", "read", RECORD)
+    local err = assert_refused "ran\n"
+    assert.matches("the run is not recorded, and the next start repeats it\n", err)
   end)
 
   it("is refused together with --shared and --permits, which exclude nobody", function()

@@ -46,8 +46,8 @@ end
 -- Returns the record: { started (Unix seconds), host, pid }; nil if `text` is none.
 local function decode(text)
   local record = json.decode(text)
-  if type(record) == "table" and is_whole(record.started, TIME_MAX) and is_whole(record.pid, PID_MAX)
-    and type(record.host) == "string" and #record.host <= HOST_MAX then
+  if type(record) == "table" and type(record.host) == "string" and #record.host <= HOST_MAX
+    and is_whole(record.started, TIME_MAX) and is_whole(record.pid, PID_MAX) then
     return record
   end
 end
@@ -57,6 +57,17 @@ local function describe(record)
     os.date("%Y-%m-%d %H:%M:%S", record.started))
 end
 
+-- Returns nil, message, code for a request that has failed. Unless the lock was lost, the message
+-- names the record's key.
+local function fail(lock, message, code)
+  if code ~= "lost" then
+    message = ("lock %s: the record of --once-per, key %s: %s%s"):format(quote(lock:name()),
+      quote(get_key(lock)), message,
+      code == "denied" and "; grant the user the right to read and write this key" or "")
+  end
+  return nil, message, code
+end
+
 --- Checks that a run that has started at `started` (Unix seconds) is due: that no successful run of
 -- the same period of `length` seconds, or of a later one, is recorded.
 -- @return true; or nil, message, code: "locked" if such a run is recorded
@@ -64,7 +75,7 @@ function M.check(lock, started, length)
   local key = get_key(lock)
   local text, message, code = lock:get(key)
   if text == nil then
-    return nil, message, code
+    return fail(lock, message, code)
   elseif text == false then
     return true
   end
@@ -87,8 +98,12 @@ end
 --- Records the run that has started at `started` (Unix seconds), if the lock is held.
 -- @return true; or nil, message, code
 function M.record(lock, started)
-  return lock:put(get_key(lock),
-    json.encode { started = started, host = core.host(), pid = core.pid() })
+  local text = json.encode { started = started, host = core.host(), pid = core.pid() }
+  local is_written, message, code = lock:put(get_key(lock), text)
+  if not is_written then
+    return fail(lock, message, code)
+  end
+  return true
 end
 
 return M

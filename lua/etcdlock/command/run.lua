@@ -286,8 +286,11 @@ local function record(self, status)
   if is_recorded then
     return status
   end
-  report.print_message("lock %s: the run is not recorded, so that another machine may repeat it%s",
-    quote(self._args.name), code == "lost" and "" or ": " .. message)
+  report.print_message("lock %s: the run is not recorded, and the next start repeats it",
+    quote(self._args.name))
+  if code ~= "lost" then -- the loss is reported at the release
+    settings.fail(message, code)
+  end
   return report.status_of(code)
 end
 
