@@ -1,9 +1,11 @@
 /* text: text for messages: one line, the same in every locale. */
 #include "base/text.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <wchar.h>
 
 /* ---- control characters ----
  *
@@ -37,6 +39,41 @@ void el_escape(char *to, size_t size, const char *text) {
     }
   }
   *to = '\0';
+}
+
+/* ---- width ---- */
+
+static locale_t utf8_locale; /* 0: the C library has none */
+
+static void open_utf8_locale(void) {
+  utf8_locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+}
+
+size_t el_text_columns(const char *text, size_t len) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  mbstate_t state = {0};
+  size_t columns = 0;
+  locale_t previous;
+  pthread_once(&once, open_utf8_locale);
+  previous = uselocale(utf8_locale);
+  while (len > 0) {
+    wchar_t character;
+    size_t n = mbrtowc(&character, text, len, &state);
+    int width = -1;
+    if (n > len) { /* not in this locale */
+      memset(&state, 0, sizeof state);
+      n = 1;
+    } else {
+      if (n == 0) n = 1; /* a NUL */
+      width = wcwidth(character);
+    }
+    if (width < 0) width = ((unsigned char)*text & 0xc0) != 0x80;
+    columns += (size_t)width;
+    text += n;
+    len -= n;
+  }
+  uselocale(previous);
+  return columns;
 }
 
 /* ---- the C locale ---- */

@@ -12,6 +12,13 @@
  * the first character or escape that does not fit. @thread any */
 void el_escape(char *to, size_t size, const char *text);
 
+/* ---- width ---- */
+
+/* el_text_columns returns the number of columns that the UTF-8 text |text|
+ * takes at a terminal, in any locale. If the C library has no UTF-8 locale,
+ * each character counts as one column. @thread any */
+size_t el_text_columns(const char *text, size_t len);
+
 /* ---- the C locale ----
  *
  * The program may have set any locale. A message must not contain a decimal

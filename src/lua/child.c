@@ -121,6 +121,13 @@ static el_nret l_stop(lua_State *L) {
   return 1;
 }
 
+/* columns(text) returns the number of columns that the UTF-8 text takes at a terminal. */
+static el_nret l_columns(lua_State *L) {
+  el_bytes text = el_lua_check_bytes(L, 1);
+  lua_pushinteger(L, (lua_Integer)el_text_columns(text.data, text.len));
+  return 1;
+}
+
 void el_lua_open_child(lua_State *L) {
   static const luaL_Reg functions[] = {
       {"unblock", l_unblock},
@@ -130,6 +137,7 @@ void el_lua_open_child(lua_State *L) {
       {"terminal_group", l_terminal_group},
       {"set_terminal_group", l_set_terminal_group},
       {"stop", l_stop},
+      {"columns", l_columns},
       {NULL, NULL},
   };
   el_lua_set_functions(L, functions);

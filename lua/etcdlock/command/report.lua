@@ -65,9 +65,9 @@ end
 
 local COLUMN_GAP = "  "
 
--- Returns the number of columns that `text` takes at a terminal: one for each character.
+-- Returns the number of columns that `text`, of valid UTF-8, takes at a terminal.
 local function width_of(text)
-  return select(2, text:gsub("[^\128-\191]", ""))
+  return text:find "[\128-\255]" and require "etcdlock.core".columns(text) or #text
 end
 
 local CUT = "\226\128\166" -- "..." as one character
@@ -77,13 +77,13 @@ function M.cut(text, width)
   if width_of(text) <= width then
     return text
   end
-  local kept, count = {}, 0
+  local kept, left = {}, width - 1 -- for CUT
   for character in text:gmatch "[^\128-\191][\128-\191]*" do
-    if count + 1 >= width then
+    left = left - width_of(character)
+    if left < 0 then
       break
     end
-    count = count + 1
-    kept[count] = character
+    kept[#kept + 1] = character
   end
   return table.concat(kept) .. (width > 0 and CUT or "")
 end

@@ -5,12 +5,11 @@ local M = {}
 
 local STDOUT = 1
 
---- True if standard output is a terminal.
-M.is_present = uv.guess_handle(STDOUT) == "tty"
+--- True if standard output is a terminal that can move its cursor.
+M.is_present = uv.guess_handle(STDOUT) == "tty" and os.getenv "TERM" ~= "dumb"
 
 -- https://no-color.org
 local has_colour = M.is_present and (os.getenv "NO_COLOR" or "") == ""
-  and os.getenv "TERM" ~= "dumb"
 
 local CODES = { bold = "1", red = "1;31", green = "32", yellow = "33" }
 
