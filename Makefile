@@ -171,17 +171,21 @@ check_directories = $(foreach d,$(DIRECTORIES),$(if $(call unfit,$($(d))),$(erro
 # A shell command that prints what to set, if Lua or the shell does not search the directories of
 # the installation now. A package or a rock is not in its place yet.
 ADVICE = for set in \
-  "LUA_PATH|$$($(LUA) -e 'print(package.path)')|;|$(call absolute,$(LUADIR))/?.lua|;$(call absolute,$(LUADIR))/?/init.lua;;" \
-  "LUA_CPATH|$$($(LUA) -e 'print(package.cpath)')|;|$(call absolute,$(LIBDIR))/?.so|;;" \
+  "LUA_PATH|$$($(LUA) -e 'print(package.path)')|;|$(call absolute,$(LUADIR))/?.lua|;$(call absolute,$(LUADIR))/?/init.lua;\$${LUA_PATH:-;}" \
+  "LUA_CPATH|$$($(LUA) -e 'print(package.cpath)')|;|$(call absolute,$(LIBDIR))/?.so|;\$${LUA_CPATH:-;}" \
   "PATH|$$PATH|:|$(FINAL_BINDIR)|:\$$PATH"; do \
   IFS='|'; set -f; set -- $$set; unset IFS; \
   case "$$3$$2$$3" in *"$$3$$4$$3"*) ;; *) echo "  export $$1=\"$$4$$5\"" ;; esac; \
   done | sed '1s/^/To use it, set:\n/'
 
+# For recipes that run in another directory of this tree.
+DESTINATION_LUA = $(call absolute,$(DESTDIR)$(LUADIR))
+DESTINATION_TYPES = $(call absolute,$(DESTDIR)$(TYPEDIR))
+
 install: all ## copy to PREFIX (and DESTDIR)
 	$(check_directories)@:
-	@cd lua && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTDIR)$(LUADIR)/{}' \;
-	@cd types && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTDIR)$(TYPEDIR)/{}' \;
+	@cd lua && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTINATION_LUA)/{}' \;
+	@cd types && find . -name '*.lua' -exec install -D -m 644 {} '$(DESTINATION_TYPES)/{}' \;
 	@install -D -m 755 $(MODULE) '$(DESTDIR)$(LIBDIR)/etcdlock/core.so'
 	@install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(COMPLETIONDIR)'
 	@sed '$(FOR_COMMAND)' bin/etcdlock >'$(DESTDIR)$(BINDIR)/etcdlock'
@@ -194,12 +198,12 @@ install: all ## copy to PREFIX (and DESTDIR)
 
 uninstall: ## remove what `make install` with the same PREFIX and LUA_VERSION has copied
 	$(check_directories)@:
-	@cd lua && find . -name '*.lua' -exec rm -f '$(DESTDIR)$(LUADIR)/{}' \;
+	@cd lua && find . -name '*.lua' -exec rm -f '$(DESTINATION_LUA)/{}' \;
 	@rm -rf '$(DESTDIR)$(TYPEDIR)' '$(DESTDIR)$(LIBDIR)/etcdlock'
 	@rm -f '$(DESTDIR)$(BINDIR)/etcdlock' '$(DESTDIR)$(MANDIR)/man1/etcdlock.1' \
 	  '$(DESTDIR)$(COMPLETIONDIR)/etcdlock'
 	@cd lua && find . -mindepth 1 -depth -type d -exec sh -c 'rmdir "$$1" 2>/dev/null || true' - \
-	  '$(DESTDIR)$(LUADIR)/{}' \;
+	  '$(DESTINATION_LUA)/{}' \;
 	@cd '$(DESTDIR)$(PREFIX)' && rmdir --ignore-fail-on-non-empty share/etcdlock \
 	  share/lua/$(LUA_ABI) share/lua lib/lua/$(LUA_ABI) lib/lua share/man/man1 share/man \
 	  share/bash-completion/completions share/bash-completion 2>/dev/null || true
