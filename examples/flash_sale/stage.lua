@@ -165,9 +165,13 @@ function M.start_etcd(port)
     "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
     "--initial-cluster", "default=" .. peer,
   })
-  local client = assert(etcdlock.connect { endpoints = endpoint, env = false })
-  M.wait(function() return client:ping() end, 20, "etcd answers")
-  client:close()
+  local client = assert(etcdlock.connect { endpoints = endpoint, env = false, loop = "luv" })
+  local answers
+  coroutine.wrap(function() -- in luv's loop, so that Ctrl-C is noted meanwhile
+    repeat answers = client:ping() until answers or interrupt.came
+    client:close()
+  end)()
+  M.wait(function() return answers end, 20, "etcd answers")
   return endpoint
 end
 

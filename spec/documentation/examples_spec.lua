@@ -256,18 +256,27 @@ describe("the example", function()
     assert.is_true(#out:match "\n( +without lock[^\n]*)\n" <= 60, out)
   end)
 
-  it("flash_sale prints only `interrupted` after Ctrl-C, and leaves no file or process", function()
+  -- Presses Ctrl-C when flash_sale has printed |line|; it must end in |seconds|.
+  local function assert_ends_at_ctrl_c(line, seconds)
     local directory = temporary.directory()
     local command = ("'%s' examples/flash_sale.lua 500 300"):format(uv.exepath())
     local child = proc.talk(session.at_terminal(command),
       proc.lua_environment { TMPDIR = directory, TERM = "dumb" })
-    child:expect("^with lock .* served", 60)
+    child:expect(line, 60)
     child:send "\3"
-    assert.equal(1, (child:wait(30)))
+    assert.equal(1, (child:wait(seconds)))
     assert.matches("interrupted\r\n$", child.out.text)
     assert.is_nil(child.out.text:find "traceback", child.out.text)
     assert.is_nil(uv.fs_scandir_next(uv.fs_scandir(directory)), "it left files")
     assert.equal(0, count_processes(directory))
+  end
+
+  it("flash_sale prints only `interrupted` after Ctrl-C, and leaves no file or process", function()
+    assert_ends_at_ctrl_c("^with lock .* served", 30)
+  end)
+
+  it("flash_sale ends at Ctrl-C while etcd starts, too, without a wait for its answer", function()
+    assert_ends_at_ctrl_c("^2 shops", 1)
   end)
 
   it("flash_sale leaves no file and no process when it is interrupted", function()
