@@ -1,7 +1,7 @@
 -- etcdlock ls counted each character as one column. Chinese, Japanese and Korean characters and
 -- emoji take two, and combining ones none: columns were not aligned, and --watch printed lines
--- longer than the terminal, which then scrolled at each redraw. On a dumb terminal --watch printed
--- the control sequences that redraw a screen.
+-- longer than the terminal, which then scrolled at each redraw. The line for an empty list was not
+-- cut at all. On a dumb terminal --watch printed the control sequences that redraw a screen.
 
 local clients = require "spec.support.harness.clients"
 local command = require "spec.support.programs.command"
@@ -57,6 +57,13 @@ describe("regression 128: etcdlock ls", function()
       screen.stdin:write "\3"
       assert.equal(130, (screen:wait()))
     end
+  end)
+
+  it("--watch cuts the line for an empty list, too", function()
+    local screen = watch_at_terminal(10, "xterm")
+    screen:expect "^No lock …\27%[K\r$"
+    screen.stdin:write "\3"
+    assert.equal(130, (screen:wait()))
   end)
 
   it("--watch prints list after list on a dumb terminal", function()

@@ -74,7 +74,8 @@ local function format_lines(queues, prefix, screen)
   end
   if not rows[1] then
     local which = prefix and (" whose name begins with %s"):format(quote(prefix)) or ""
-    return { ("No lock%s is held or waited for."):format(which) }
+    local text = ("No lock%s is held or waited for."):format(which)
+    return { screen and report.cut(text, screen.width) or text }
   end
   return report.format_table(HEAD, rows, IS_NUMBER, screen)
 end
