@@ -113,7 +113,7 @@ describe("regression 085: a multi-lock with names that the user may not read", f
       ETCDCTL_PASSWORD = secured.PASSWORD }
     local out, status, err = command.run({ "ls", "--prefix", prefix, prefix }, env)
     assert.same({ 0, "" }, { status, err })
-    assert.matches("No lock is held", out)
+    assert.matches('^No lock whose name begins with ".*" is held', out)
     out, status, err = command.run({ "ls", "--prefix", prefix }, env)
     assert.same({ 0, "" }, { status, err })
     assert.matches("order +multi +unknown", out)
