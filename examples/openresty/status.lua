@@ -42,10 +42,13 @@ local function shown(text)
 end
 
 -- An entry without a host that has a value is a candidate of an election.
+local function is_candidate(entry)
+  return entry.value and not entry.host
+end
+
 local function state(entry)
   if entry.held == nil then return "unknown" end
-  local is_candidate = entry.value and not entry.host
-  return not entry.held and "waits" or is_candidate and "leads" or "holds"
+  return not entry.held and "waits" or is_candidate(entry) and "leads" or "holds"
 end
 
 local function add_rows(rows, queue, now)
@@ -53,7 +56,7 @@ local function add_rows(rows, queue, now)
     local is = state(entry)
     local first = i == 1 and NAME:format(#queue.entries, shown(queue.name)) or "<tr>"
     rows[#rows + 1] = ROW:format(first, is, is,
-      entry.value and not entry.host and "election" or entry.mode, shown(entry.owner),
+      is_candidate(entry) and "election" or entry.mode, shown(entry.owner),
       shown(entry.host and entry.host .. ", " .. entry.pid or "lease " .. entry.lease),
       entry.since and ("%d s"):format(math.max(now - entry.since, 0)) or "", shown(entry.value))
   end
