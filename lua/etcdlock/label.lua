@@ -140,10 +140,11 @@ local function format_value(value)
   return ", value " .. quote(is_long and value:sub(1, VALUE_SHOWN_MAX) .. "..." or value)
 end
 
-local function format_process(holder)
-  local is_self = holder.host == core.host() and holder.pid == core.pid()
-  return string.format("%s %.0f on %s", is_self and "this process, pid" or "pid", holder.pid,
-    escape(holder.host))
+--- Returns a text about the process of a label, a holder or an entry of client:queue, and since
+-- when it has queued, if that is known.
+function M.describe_process(fields)
+  return string.format("pid %.0f on %s%s", fields.pid, escape(fields.host),
+    fields.since and os.date(", queued since %Y-%m-%d %H:%M:%S", fields.since) or "")
 end
 
 --- Returns the end of a message that names the holder; an empty string for nil.
@@ -151,11 +152,11 @@ function M.format_holder(holder)
   if not holder then
     return ""
   end
+  local is_self = holder.host == core.host() and holder.pid == core.pid()
   return string.format("; %s%s: %s%s%s%s", holder.is_multi and "first in the queue" or "holder",
     holder.ago >= 1 and string.format(" %.0f s ago", holder.ago) or "",
-    holder.is_multi and "multi-lock of " or "", format_process(holder),
-    holder.since and os.date(", queued since %Y-%m-%d %H:%M:%S", holder.since) or "",
-    holder.value and format_value(holder.value) or "")
+    holder.is_multi and "multi-lock of " or "", is_self and "this process, " or "",
+    M.describe_process(holder), holder.value and format_value(holder.value) or "")
 end
 
 return M

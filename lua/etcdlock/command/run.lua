@@ -4,6 +4,7 @@
 local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local core = require "etcdlock.core"
+local label = require "etcdlock.label"
 local lock_options = require "etcdlock.lock_options"
 local once = require "etcdlock.command.once"
 local report = require "etcdlock.command.report"
@@ -124,8 +125,7 @@ local function describe_holder(args, queue)
   if not entry.host then
     return relation .. " another client"
   end
-  return ("%s pid %.0f on %s, queued since %s"):format(relation, entry.pid, entry.host,
-    os.date("%Y-%m-%d %H:%M:%S", entry.since))
+  return relation .. " " .. label.describe_process(entry)
 end
 
 -- Prints, after 1 s, who has the lock. Returns a function that cancels that.
