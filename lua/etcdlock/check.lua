@@ -124,15 +124,15 @@ function M.options(where, opts, options, elsewhere)
   return opts
 end
 
---- Returns the names of `options` in alphabetical order. Values are checked in this order: if
--- several are not allowed, each run reports the same one.
-function M.sort_names(options)
-  local names = {}
-  for name in pairs(options) do
-    names[#names + 1] = name
+--- Returns the keys of `map`, which are strings, in alphabetical order. The values of options are
+-- checked in this order: if several are not allowed, each run reports the same one.
+function M.sorted_keys(map)
+  local keys = {}
+  for key in pairs(map) do
+    keys[#keys + 1] = key
   end
-  table.sort(names)
-  return names
+  table.sort(keys)
+  return keys
 end
 
 --- Returns true if `value` is allowed for an option; nil, message, "invalid" if not. `field` is the

@@ -165,7 +165,7 @@ M.OPTIONS = {
   metrics = { check = check_metrics_types },
 }
 
-local NAMES = check.sort_names(M.OPTIONS)
+local NAMES = check.sorted_keys(M.OPTIONS)
 
 -- Options of other calls.
 local ELSEWHERE = {

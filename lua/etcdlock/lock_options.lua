@@ -62,7 +62,7 @@ M.OPTIONS = {
   },
 }
 
-local NAMES = check.sort_names(M.OPTIONS)
+local NAMES = check.sorted_keys(M.OPTIONS)
 
 -- Options of other calls.
 local ELSEWHERE = {

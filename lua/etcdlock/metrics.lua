@@ -219,21 +219,12 @@ local function add_histogram(samples, label, buckets)
   samples[#samples + 1] = { count, { { "lock", label } }, "_count" }
 end
 
-local function sorted_keys(map)
-  local keys = {}
-  for key in pairs(map) do
-    keys[#keys + 1] = key
-  end
-  table.sort(keys)
-  return keys
-end
-
 local function add_lock_families(self, families)
   local wait, hold, failures = {}, {}, {}
   for _, series in ipairs(self._list) do
     add_histogram(wait, series.label, series.wait)
     add_histogram(hold, series.label, series.hold)
-    for _, code in ipairs(sorted_keys(series.failures)) do
+    for _, code in ipairs(check.sorted_keys(series.failures)) do
       local labels = { { "lock", series.label }, { "code", code } }
       failures[#failures + 1] = { series.failures[code], labels }
     end

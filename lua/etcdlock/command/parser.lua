@@ -1,6 +1,7 @@
 --- The command line: subcommands, options, their help, and their completion in bash.
 local EXIT = require("etcdlock.command.report").EXIT
 local BOOLEANS = require("etcdlock.text").BOOLEANS
+local check = require "etcdlock.check"
 local escape = require("etcdlock.text").escape
 local format_number = require("etcdlock.text").format_number
 local to_number = require("etcdlock.text").to_number
@@ -441,11 +442,8 @@ complete -F _etcdlock_line -o bashdefault -o default etcdlock
 
 --- Runs `etcdlock completion`. Returns the exit status.
 function M.completion()
-  local parser, options = new(), {}
-  for option in pairs(list_value_options(parser)) do
-    options[#options + 1] = option
-  end
-  table.sort(options)
+  local parser = new()
+  local options = check.sorted_keys(list_value_options(parser))
   io.write(parser:get_bash_complete(),
     (COMPLETE_LINE:gsub("VALUE_OPTIONS", (table.concat(options, " | ")))))
   return EXIT.OK
