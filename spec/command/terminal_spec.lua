@@ -38,7 +38,7 @@ local function at_terminal(text)
   local words, env = command.words()
   env.LUA, env.LISTENS = words[1], LISTENS
   env.COMMAND, env.NAME = ("%s %s"):format(words[1], words[2]), NAME
-  env.SHELL, env.PS1, env.TERM = "/bin/bash", "$ ", "dumb"
+  env.PS1, env.TERM = "$ ", "dumb"
   return proc.talk(session.at_terminal(text), env)
 end
 

@@ -259,7 +259,7 @@ describe("the example", function()
   -- Presses Ctrl-C when flash_sale has printed |line|; it must end in |seconds|.
   local function assert_ends_at_ctrl_c(line, seconds)
     local directory = temporary.directory()
-    local command = ("'%s' examples/flash_sale.lua 500 300"):format(uv.exepath())
+    local command = ("exec '%s' examples/flash_sale.lua 500 300"):format(uv.exepath())
     local child = proc.talk(session.at_terminal(command),
       proc.lua_environment { TMPDIR = directory, TERM = "dumb" })
     child:expect(line, 60)

@@ -7,9 +7,10 @@ local M = {}
 
 local SHARE = "echo -5 2>/dev/null >/proc/self/autogroup; "
 
--- Returns the argument list that runs the shell command |text| with its own terminal.
+-- Returns the argument list that runs the bash command |text| with its own terminal. (script runs
+-- $SHELL, and shells differ: after Ctrl-C, dash ends with 130, whatever the status of its child.)
 function M.at_terminal(text)
-  return { "script", "-qefc", SHARE .. text, "/dev/null" }
+  return { "env", "SHELL=/bin/bash", "script", "-qefc", SHARE .. text, "/dev/null" }
 end
 
 -- Returns the argument list that runs the shell command |text| without a terminal.
