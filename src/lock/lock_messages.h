@@ -7,9 +7,9 @@
 
 /* ---- waits ---- */
 
-/* el_lock_message_timeout: the wait timed out after |waited_ms|. |cause| is the last error, or
- * NULL; |address| is the member in use if etcd has not answered meanwhile, else NULL. @thread any
- */
+/* el_lock_message_timeout: the wait timed out after |waited_ms|; without a timeout of its own, for
+ * want of a first answer. |cause| is the last error, or NULL; |address| is the member in use if
+ * etcd has not answered meanwhile, else NULL. @thread any */
 void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err);

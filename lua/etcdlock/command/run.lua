@@ -82,20 +82,11 @@ end
 
 -- ---- the lock ----
 
--- In the message of a wait without a timeout that the library has ended, because etcd has never
--- answered; and what the command adds.
-local FIRST_CONTACT = '" was not acquired within 5 s: '
-local NEVER_REACHED = " (etcd has never answered, so the wait ended after 5 s; with --timeout S it"
-  .. " lasts S seconds)"
-
 -- Prints why there is no lock: `message` and `code` of a failed call. That the lock is not free, or
 -- that there is nothing to do, is no error with --quiet or -E 0. Returns the exit status.
 local function fail(self, message, code)
   local status = report.status_of(code)
   local is_error = status ~= EXIT.TIMEOUT
-  if not self._args.timeout and message:find(FIRST_CONTACT, 1, true) then
-    message = message .. NEVER_REACHED
-  end
   if is_error or not (self._args.quiet or self._args.timeout_status == EXIT.OK) then
     settings.fail(message, code)
   end
