@@ -1,26 +1,29 @@
---- Collects the clients that nginx requests have dropped without `close`. A worker without work
--- would never collect them, and each client has threads, descriptors and a lease.
+--- Runs Lua's garbage collector in an nginx worker while clients exist that a request has made.
 --
--- While there are such clients, timers run collections in small steps: one collection a second at
--- first, later one a minute, because a module of the program may keep a client.
+-- If a request ends without `close` of its client, only the garbage collector ends the client: its
+-- threads, its descriptors and its lease. Lua collects garbage only while Lua code runs, so an idle
+-- worker would keep such clients. Therefore timers run the collector in small steps: first one
+-- collection a second, later one a minute. The interval grows because a client that is not
+-- collected is probably in use, for example kept by a module of the program.
 local M = {}
 
 local ngx = rawget(_G, "ngx")
 
-local STEP_KB = 64 -- of one collector step, which takes a fraction of a millisecond
+local STEP_KB = 64 -- size of one collector step: it takes a fraction of a millisecond
 local STEP_PAUSE = 0.01 -- seconds between two steps
 local PAUSE, PAUSE_MAX = 1, 60 -- seconds between two collections; doubles up to PAUSE_MAX
--- The first collection finalizes a client, the second one frees it.
+-- Number of collections in a row: the first one finalizes a client, the second one frees it.
 local CYCLES = 2
 
--- Weak values: with weak keys a finalized client would still be found.
+-- Number -> core client. Weak values, because Lua removes them before it calls the finalizer; with
+-- the clients as weak keys, a finalized client would still be found.
 local clients, last_number = setmetatable({}, { __mode = "v" }), 0
 local pause -- seconds before the next collection
--- first.request: ngx.ctx of the request that made the first client. Weak, because the request may
--- end. has_others: another request has made a client as well.
+-- first.request: ngx.ctx of the request that made the first client; a weak reference, so that it
+-- becomes nil when the request has ended. has_others: another request has made a client as well.
 local first, has_others = setmetatable({}, { __mode = "v" }), false
--- The number of the newest timer, and when it expires (ngx.now; math.huge: there is none). Older
--- timers do nothing.
+-- The number of the newest timer, and the time at which it expires (as ngx.now; math.huge: there is
+-- no timer). Older timers do nothing when they expire.
 local newest, expires = 0, math.huge
 
 local function has_clients()
@@ -34,12 +37,14 @@ end
 
 local run
 
+-- Starts the newest timer.
 local function run_in(seconds, cycles)
   newest = newest + 1
   expires = ngx.timer.at(seconds, run, newest, cycles) and ngx.now() + seconds or math.huge
 end
 
--- `cycles`: collections that are left.
+-- The timers' function: does one collector step, and starts the next timer if one is needed.
+-- `cycles` is the number of collections that are left before the next pause.
 function run(premature, number, cycles)
   if premature or number ~= newest then
     return
@@ -57,19 +62,20 @@ function run(premature, number, cycles)
   end
 end
 
---- Returns whether the newest timer expires within PAUSE. A timer that is late by more than PAUSE
--- was dropped by nginx, which does that if too many timers run.
+--- Returns true if the newest timer expires within PAUSE. If the timer is late by more than PAUSE,
+-- nginx has dropped it (it does so if too many timers run), and the result is false.
 local function is_running()
   local left = expires - ngx.now()
   return left <= PAUSE and left >= -PAUSE
 end
 
---- Records a core client that was just made by the request with this ngx.ctx (nil: none), and
--- starts a timer unless one expires soon. It starts no timer for the clients that are made when a
--- worker starts: a module keeps them. If one request has made all others, the timers end after
--- that request: a client that is left then is kept for later requests. Also, with
--- `lua_code_cache off` each request has its own Lua state, which a timer would keep alive after the
--- request.
+--- Records a new core client, and starts a timer unless one expires soon. `request` is the ngx.ctx
+-- of the request that has made the client; nil outside a request.
+--
+-- Clients that are made when a worker starts are not recorded, because a module keeps them. If one
+-- request has made all recorded clients, the timers end with this request, for two reasons. A
+-- client that still exists then is probably kept for later requests. And with `lua_code_cache off`
+-- each request has a Lua state of its own, which a timer would keep alive after the request.
 function M.record(client, request)
   local phase = ngx.get_phase()
   if phase == "init_worker" or phase == "exit_worker" then

@@ -1,7 +1,12 @@
---- copas: one coroutine watches the client's descriptor while others wait. Copas waits for sockets
--- only, so each coroutine waits for an object with a socket's methods; copas reads from an object
--- that is dirty in its next step. Copas before 4 cannot tell whether it runs: there, this loop
--- needs loop = "copas".
+--- Waits in copas. One coroutine of this module watches the client's descriptor for all coroutines
+-- that wait.
+--
+-- A coroutine can wait in copas only for a socket. So each one, the watching one too, calls
+-- copas.receive with a Socket, an object that has the methods of a LuaSocket socket. To wake a
+-- coroutine, its Socket is marked as woken. In its next step copas sees that the Socket has data
+-- (`dirty`), and resumes the coroutine.
+--
+-- Before version 4, copas cannot tell whether its loop runs: there, connect needs loop = "copas".
 local copas = require "copas"
 local coroutines = require "etcdlock.coroutines"
 local loop = require "etcdlock.wait.loop"
@@ -11,25 +16,29 @@ local function nothing() end
 local Socket = { settimeout = nothing, close = nothing }
 Socket.__index = Socket
 
---- Returns the descriptor, -1 for none. select looks at dirty only if there is a descriptor, and
--- wakes all objects whose descriptor is readable. So a waiter shows the descriptor only when it
--- is woken.
+--- Returns the client's descriptor for the watcher and for a woken waiter; -1, which means none,
+-- for any other waiter. LuaSocket's select calls `dirty` only for a Socket with a descriptor, and
+-- copas resumes every coroutine whose Socket has a readable one. If all waiters returned the
+-- descriptor, each wake-up would resume all of them.
 function Socket:getfd()
   return (self.is_woken or self.is_watcher) and self.fd or -1
 end
 
+--- Returns true if the Socket has data that select cannot see: here, a wake-up.
 function Socket:dirty()
   return self.is_woken
 end
 
---- Succeeds if the waiter is woken. Copas calls it a second time only if the descriptor was
--- readable, and then it succeeds as well: the wait itself checks whether it is over.
+--- Returns true if the waiter is woken; nil, "timeout" otherwise, so that copas waits. Copas calls
+-- this method a second time only if the descriptor was readable. Then it returns true too, because
+-- the wait itself checks whether its event has occurred.
 function Socket:receive()
   local is_read = self.is_woken or self.was_called
   self.was_called = true
   return is_read or nil, "timeout"
 end
 
+-- See Wakeups:watch in waits.lua.
 local function watch(fd, deliver)
   local socket, is_over = {}, false
   copas.addthread(function()

@@ -1,19 +1,21 @@
---- cqueues: in each controller, one coroutine watches the client's descriptor while others wait,
--- each on a condition of its own.
+--- Waits in cqueues. In each controller, one coroutine of this module watches the client's
+-- descriptor for all coroutines that wait. Each waiting coroutine waits on its own condition.
 local cqueues = require "cqueues"
 local condition = require "cqueues.condition"
 local coroutines = require "etcdlock.coroutines"
 local loop = require "etcdlock.wait.loop"
 
---- Returns the controller that runs this coroutine; nil if the coroutine runs inside another
--- coroutine of the controller: the resuming coroutine would get what it yields. (A coroutine of
--- coxpcall passes it on.)
+--- Returns the controller that has resumed the running coroutine. Returns nil if another coroutine
+-- of the program has resumed it, because then a yield returns to that coroutine and not to the
+-- controller. (A coroutine of coxpcall is no obstacle: it passes what is yielded to the
+-- controller.)
 local function controller()
   local running, inside = cqueues.running()
   inside = inside or coroutines.is_in_coxpcall()
   return inside and running or nil
 end
 
+-- See Wakeups:watch in waits.lua.
 local function watch(fd, deliver)
   local descriptor = { pollfd = fd, events = "r" }
   local stopping, is_over = condition.new(), false
@@ -28,7 +30,7 @@ local function watch(fd, deliver)
   return function(stopped_fd)
     is_over = true
     stopping:signal()
-    cqueues.cancel(stopped_fd) -- another file may get this number later
+    cqueues.cancel(stopped_fd) -- removes the descriptor: another file may get its number later
   end
 end
 

@@ -1,18 +1,20 @@
---- The one place where etcdlock waits. waits.lua describes a wait.
+--- All waits of the library are calls of the function that this module returns. waits.lua describes
+-- the fields of a wait.
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
 
--- Seconds that a blocking wait lasts at a time. In between Lua runs, so that a debug hook can
--- raise Ctrl-C.
+-- Seconds for which one slice of a blocking wait calls into C. Between two slices Lua code runs, so
+-- that the debug hook of the interpreter can raise the error of Ctrl-C.
 local SLICE = 0.2
--- A blocking wait collects garbage after this many slices. Another handle of the same lock may be
--- garbage that still holds the lock: its collection releases the lock, and ends the wait.
+-- A blocking wait collects garbage after this many slices, because the program may have dropped a
+-- handle that still holds the same lock. The collection of the handle releases the lock, and so
+-- ends the wait.
 local COLLECT_AFTER = 5
 
---- Returns the results of a protected call. An error ends the wait and is raised again: Ctrl-C, or
--- an error of an on_lost handler.
+--- Returns the results of a protected call that has succeeded. If it has failed (Ctrl-C, an error
+-- of an on_lost handler), ends the wait and raises the error again.
 local function conclude(wait, ok, ...)
   if ok then
     return ...
@@ -21,23 +23,25 @@ local function conclude(wait, ok, ...)
   error((...), 0)
 end
 
---- Reports events to the program and calls the on_lost handlers of lost locks.
+--- Passes events to the program's `log` function, and calls the on_lost handlers of lost locks.
 local function tell(wait)
   if wait.events then
     wait.events:deliver()
   end
   if wait.losses and wait.give_up and not coroutines.can_yield_in_pcall then
-    -- Only this part is protected: the coroutine could not yield inside pcall.
+    -- Only the handlers run inside pcall. Elsewhere in this wait the coroutine has to yield, which
+    -- this Lua does not allow inside pcall.
     conclude(wait, pcall(wait.losses.call_due, wait.losses))
   elseif wait.losses then
     wait.losses:call_due()
   end
 end
 
+-- Waits as `yield` does, but blocks.
 local function block(wait)
   local left, slices = wait.limit or math.huge, 0
   if wait.events then
-    wait.events:deliver() -- most waits end within the first slice
+    wait.events:deliver() -- here too, because most waits end within the first slice, before `tell`
   end
   while true do
     local slice = left < SLICE and left or SLICE
@@ -55,7 +59,8 @@ local function block(wait)
   end
 end
 
--- <close> is a syntax error before Lua 5.4.
+-- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile. Nil before Lua
+-- 5.4, which cannot close coroutines; the code is a string because <close> is a syntax error there.
 local with_close = _VERSION == "Lua 5.4" and load [[
   local function done(wait, ...)
     wait.has_returned = true
@@ -67,8 +72,9 @@ local with_close = _VERSION == "Lua 5.4" and load [[
   end
 ]]()
 
--- Calls loop.wait at least once, also for an event that has occurred: in nginx this binds a lock to
--- its request.
+-- Waits in the event loop. Returns the results of the wait's `poll`; nil if the limit is over; or
+-- false, message, code if the wait is impossible. Calls loop.wait at least once, even if the event
+-- has occurred, because in nginx this call binds a lock to its request.
 local function yield(wait, loop)
   local left = wait.limit
   local ends = left and core.now() + left
@@ -79,7 +85,9 @@ local function yield(wait, loop)
     if message then
       local code = a
       a, b, c, d = wait:poll(0)
-      -- A lock that is held, but not bound to its request, would stay held after the request.
+      -- The wait is impossible, but its event may have occurred. A granted lock (give_up is set) is
+      -- refused nevertheless: it is not bound to its request, and would stay held after the
+      -- request.
       if a == nil or a and wait.give_up then
         return false, message, code
       end
@@ -92,6 +100,7 @@ local function yield(wait, loop)
   return wait:poll(0)
 end
 
+-- Waits in the event loop `loop`; nil: blocks.
 local function wait_in(loop, wait)
   if not loop then
     return block(wait)
@@ -101,8 +110,9 @@ local function wait_in(loop, wait)
   return yield(wait, loop)
 end
 
---- Waits in the event loop that runs here, or blocks if there is none. Returns what poll returns;
--- nil after the limit; false, message, code if the wait is impossible.
+--- Waits in the running event loop; without one, blocks. Returns the results of the wait's `poll`.
+-- If the limit is over, the first result is nil. If the wait is impossible, returns false, message,
+-- code.
 return function(wait)
   local loop = runtime.loop(wait.wakeups.chosen)
   if wait.give_up and (coroutines.can_yield_in_pcall or not loop) then

@@ -1,14 +1,17 @@
---- Event loops: which one runs here, and what all of them have in common.
+--- Event loops: which one runs here, and the code that all of them share.
 --
--- Another loop is another file, which calls `new`, and a line in LOOPS.
+-- To support another event loop, add a file that calls `new`, and an entry in LOOPS.
 local core = require "etcdlock.core"
 
 local M = {}
 
 -- ---- the loop that runs here ----
 
--- By the module that a program must have loaded for the loop to run. `is_named`: the module cannot
--- always tell whether its loop runs, so connect's option `loop` may name it.
+-- Each entry has these fields:
+--   name      of the Lua module that a program loads to use the event loop
+--   is_named  true: the module cannot always tell whether its loop runs, so connect's option `loop`
+--             may name it
+--   loop      the result of `new`, once the program has loaded the module
 local LOOPS = {
   { name = "cqueues" },
   { name = "copas", is_named = true },
@@ -30,7 +33,8 @@ function M.load()
   end
 end
 
--- Called several times for each lock.
+-- Returns the loop that the running coroutine can yield to; nil if there is none. Called several
+-- times for each lock, so it must be cheap.
 local function find(chosen)
   for i = 1, #LOOPS do
     local loop = load_loop(LOOPS[i])
@@ -40,7 +44,7 @@ local function find(chosen)
   end
 end
 
---- Returns the values of connect's option `loop`, a list.
+--- Returns a list of the values that connect's option `loop` allows.
 function M.choices()
   local names = { "none" }
   for _, entry in ipairs(LOOPS) do
@@ -51,14 +55,15 @@ function M.choices()
   return names
 end
 
---- Returns the loop in which the running coroutine can wait; nil if a wait blocks. `chosen` is
--- connect's option `loop`, or nil.
+--- Returns the event loop to which the running coroutine yields when it waits. Returns nil if there
+-- is none, so that a wait blocks. `chosen` is connect's option `loop`, or nil.
 function M.current(chosen)
   local loop = chosen ~= "none" and find(chosen)
   return loop and core.yieldable() and loop or nil
 end
 
---- Returns message, code if a wait here would stop an event loop; nil otherwise.
+--- Returns message, code if a wait would stop the event loop, because it runs here and the running
+-- coroutine cannot yield. Otherwise returns nil.
 function M.refusal(chosen)
   if chosen ~= "none" and not core.yieldable() and find(chosen) then
     return "waiting would stop the event loop here: a C function that cannot be left is on the"
@@ -68,14 +73,24 @@ end
 
 -- ---- waits in a loop ----
 
---- A coroutine that waits. It does not hold the wait or its object: if the program drops the
--- coroutine, Lua collects them, which ends the wait.
+--- A Waiter represents a coroutine that waits. It has no reference to the wait or to the wait's
+-- object. So if the program drops the coroutine, Lua collects the wait and its object, which ends
+-- the wait.
+--   loop       the event loop in which the coroutine waits
+--   wakeups    the Wakeups of the client (waits.lua)
+--   losses     the client's on_lost handlers; nil or false if the wait does not hear losses
+--   number     wake number of the wait
+--   has_alarm  true: the core has set an alarm, which pushes the number when the limit is over
+--   watcher    the Watcher that the coroutine uses (waits.lua); nil if it has not suspended
+--   is_woken   true: `wake` was called
+--   is_over    true: the wait has ended
+-- A loop may add fields of its own.
 local Waiter = {}
 Waiter.__index = Waiter
 
---- Resumes the coroutine, because its wake number was pushed or a lock was lost.
+--- Wakes the coroutine, because its wake number was delivered or a lock was lost.
 function Waiter:wake()
-  if self.losses then -- also here, because a dropped coroutine never calls end_wait
+  if self.losses then -- here as well as in end_wait, which a dropped coroutine never calls
     self.losses:remove_waiter(self)
   end
   if not self.is_woken then
@@ -84,7 +99,7 @@ function Waiter:wake()
   end
 end
 
---- Ends the wait and returns its outcome, as poll of waits.lua does.
+--- Ends the wait, and returns the results of the core's end_wait: those of `poll` (waits.lua).
 function Waiter:end_wait(wait)
   local wakeups = self.wakeups
   self.is_over = true
@@ -98,26 +113,27 @@ function Waiter:end_wait(wait)
   return wakeups.core:end_wait(self.number, wait.object, wait.event, self.has_alarm)
 end
 
+-- Yields to the event loop until the waiter is woken. `fd` is the client's wake descriptor.
 local function suspend(waiter, fd)
   local loop = waiter.loop
   waiter.watcher = waiter.wakeups:watch(loop.which and loop.which() or loop, fd, loop.watch)
-  if not waiter.is_woken then -- a watcher may deliver at once
+  if not waiter.is_woken then -- a new watcher may have delivered the number at once
     loop.suspend(waiter)
   end
 end
 
---- Makes a loop of `loop`, a table with these fields:
---   is_here(chosen)     may the running coroutine wait by yielding to this loop? `chosen` is
---                       connect's option `loop`, or nil
---   which()             returns which of several such loops this is; may be missing
---   suspend(waiter)     yields until wake(waiter), or returns earlier
---   wake(waiter)        ends that; must neither yield nor raise
+--- Adds the function `wait` to `loop`, and returns `loop`. It is a table with these functions:
+--   is_here(chosen)     returns true if the running coroutine can wait by yielding to this loop.
+--                       `chosen` is connect's option `loop`, or nil
+--   which()             returns an object that identifies the loop, for a module that can run
+--                       several loops in one program; may be missing
+--   suspend(waiter)     yields until wake(waiter) is called; may return earlier
+--   wake(waiter)        makes suspend(waiter) return; must neither yield nor raise an error
 --   watch(fd, deliver)  see Wakeups:watch in waits.lua
--- suspend and wake may add fields to the waiter. waiter.is_over tells that the wait has ended.
 function M.new(loop)
-  --- Yields until the event of `wait` occurs, there are losses to tell, or `seconds` (nil: no
-  -- limit) have passed; may return earlier. Returns nil and the results of the core's end_wait; or
-  -- message, code if the wait is impossible.
+  --- Yields until the event of `wait` occurs, a lock is lost (if the wait hears losses), or
+  -- `seconds` (nil: no limit) have passed; may return earlier. Returns nil, and then the results of
+  -- the core's end_wait. If the wait is impossible, returns message, code.
   function loop.wait(wait, seconds)
     local wakeups, losses = wait.wakeups, wait.losses
     local number, is_pending, fd = wakeups.core:begin_wait(wait.object, wait.event, seconds)
@@ -130,7 +146,8 @@ function M.new(loop)
     }, Waiter)
     wakeups:expect(number, waiter)
     wait.waiter = waiter
-    -- A loss that is not told yet comes first.
+    -- add_waiter returns false if on_lost handlers are due: they are called before the wait goes
+    -- on.
     if is_pending and not (losses and not losses:add_waiter(waiter)) then
       suspend(waiter, fd)
     end

@@ -1,13 +1,16 @@
---- luv: a poll handle watches the client's descriptor while coroutines wait, and its callback
--- resumes them. luv cannot tell whether its loop runs, so this loop needs loop = "luv".
+--- Waits in luv. A poll handle watches the client's descriptor while coroutines wait, and its
+-- callback resumes those that are woken. luv cannot tell whether its loop runs, so connect needs
+-- loop = "luv".
 local uv = require "luv"
 local coroutines = require "etcdlock.coroutines"
 local loop = require "etcdlock.wait.loop"
 
-local woken, in_callback = {}, false -- the waiters to resume, a list
+-- woken: list of the waiters to resume. in_callback: true while the callback of the poll handle
+-- delivers wake numbers.
+local woken, in_callback = {}, false
 
---- Resumes the woken coroutines. An error in one of them ends the program, as in any callback of
--- luv, but only after the others have run.
+--- Resumes the woken coroutines. If a coroutine raises an error, the other coroutines run first;
+-- then the error is raised, which ends the program as in any other callback of luv.
 local function resume_woken()
   local waiters, failure = woken, nil
   woken = {}
@@ -22,8 +25,9 @@ local function resume_woken()
   end
 end
 
---- Resumes the waiter from a callback of the loop, never at once. Any call of this library can
--- deliver wake numbers, and such a call must not run other coroutines, or raise their errors.
+--- Arranges that a callback of the loop resumes the waiter. The waiter is never resumed at once:
+-- any call of this library can deliver wake numbers, but it must not run other coroutines or raise
+-- their errors.
 local function wake(waiter)
   table.insert(woken, waiter)
   if #woken == 1 and not in_callback then

@@ -1,57 +1,62 @@
---- nginx as what Lua runs in (runtime.lua) and as an event loop. A light thread that waits reads
--- from a cosocket, which is connected to a unix socket of this process: the core's wake server. It
--- sends its wake number, and the server answers with one byte when the number is pushed: a wake-up
--- without data.
+--- The runtime (runtime.lua) and the event loop (loop.lua) of nginx.
 --
--- If nginx ends the light thread (the request was aborted, the worker exits), it runs no Lua, but
--- closes the connection. The wake server sees that, and releases the locks that are bound to the
--- connection. So a light thread yields only in `receive`, after the server knows the number, the
--- connection and the lock.
+-- The core runs a wake server, which listens on a Unix socket of this process. A light thread that
+-- waits connects a cosocket to it, sends its wake number (waits.lua), and reads one byte. The
+-- server sends this byte when the core pushes the number. The byte wakes the light thread; it has
+-- no other meaning.
+--
+-- If nginx ends a light thread (the request was aborted, the worker exits), it closes the cosocket,
+-- but runs no Lua code. So the locks of a request are bound to a connection: when the wake server
+-- finds a connection closed, it releases the locks that are bound to it. Therefore a light thread
+-- yields only in `receive`, after the server knows the number, the connection and the lock.
 --
 -- A connection is in one of these states:
---   pooled   in nginx's pool, without a wake number; every byte that was sent over it was read
---   waiting  a light thread reads from it; ends with end_nginx_wait
---   holding  locks are bound to it, and nothing reads from it. All locks of a request share the
---            connection of the first one. A lock that has it alone waits on it in `unlock`.
+--   pooled   in nginx's connection pool: it has no wake number, and all bytes that the server has
+--            sent were read
+--   waiting  a light thread reads from it, until end_nginx_wait
+--   holding  locks are bound to it, and no light thread reads from it. All locks of a request share
+--            one connection. If only one lock is bound to it, `unlock` of the lock waits on it.
 local core = require "etcdlock.core"
 local collector = require "etcdlock.wait.collector"
 
 local M = {
   hides_environment = true,
-  --- See runtime.lua. As lua-resty-lock's: a wait without limit would keep a request, and perhaps
+  --- See runtime.lua. The default of lua-resty-lock. Without a limit a request could wait, and keep
   -- the locks that it holds, until its HTTP client goes away.
   DEFAULT_TIMEOUT = 5,
 }
 
 local ngx = rawget(_G, "ngx")
-local POOL_SIZE = 128
-local IDLE_MS = 10000
-local SEND_MS = 2000
-local GREETING_MS = 5000
--- Seconds that a cosocket waits longer than the core's alarm, which ends a wait in time: a cosocket
--- that times out writes a line to nginx's log.
+local POOL_SIZE = 128 -- idle connections of one client in a worker
+local IDLE_MS = 10000 -- after which nginx closes an idle connection
+local SEND_MS = 2000 -- timeout of connect and send
+local GREETING_MS = 5000 -- timeout of the wake server's greeting
+-- The timeout of the cosocket is that of the wait plus SPARE seconds. The core's alarm ends the
+-- wait first, because nginx logs an error when a cosocket times out.
 local SPARE = 5
-local FOREVER_MS = 2147483647
-local LIMIT_MAX = 2e6 -- seconds that fit into a cosocket's timeout
-local EXIT_CHECK = 1 -- seconds
+local FOREVER_MS = 2147483647 -- the longest timeout of a cosocket, for a wait without a limit
+local LIMIT_MAX = 2e6 -- seconds; the longest limit of one wait, which fits into such a timeout
+local EXIT_CHECK = 1 -- seconds between two checks whether the worker exits
 local NO_CONNECTION = "etcdlock cannot wait here, it has no connection to its own thread: "
 local NOT_MADE = NO_CONNECTION .. "nginx has none left; raise worker_connections,"
   .. " to 2 for each request that waits for a lock or holds one, and the rest"
--- The wake server closes a new connection, or does not greet it, if no descriptor is free.
+-- If the process has no free descriptor, the wake server closes a new connection, or cannot accept
+-- it and so does not greet it.
 local NOT_ACCEPTED = NO_CONNECTION .. "its worker has no descriptor left; raise"
   .. " worker_rlimit_nofile, to 3 for each request that waits for a lock or holds one,"
   .. " and the rest"
 
 -- ---- where Lua can wait ----
 
--- The phases in which nothing can wait. nginx has no cosockets there, also not in a coroutine that
--- can yield. It lets Lua yield in ssl_client_hello, but without a patch that not every nginx has, a
--- yield breaks the TLS handshake.
+-- The phases in which no call can wait, because nginx has no cosockets there, not even in a
+-- coroutine that can yield. The exception is ssl_client_hello: Lua can yield in it, but a yield
+-- breaks the TLS handshake unless nginx was built with a certain patch.
 local CANNOT_WAIT = {
   init_worker = true, set = true, header_filter = true, body_filter = true, log = true,
   balancer = true, ssl_client_hello = true, ssl_session_store = true, exit_worker = true,
 }
 
+-- Returns true if the running light thread can yield, and has cosockets to wait with.
 local function can_yield()
   return core.yieldable() and not CANNOT_WAIT[ngx.get_phase()]
 end
@@ -61,7 +66,8 @@ function M.loop(chosen)
   return chosen ~= "none" and can_yield() and M or nil
 end
 
---- See runtime.lua. A gRPC that was started before nginx forks its workers is dead in all of them.
+--- See runtime.lua. nginx forks its workers after init_by_lua. gRPC's threads do not survive a
+-- fork, so a client that was made before it would not work in any worker.
 function M.too_early()
   if ngx.get_phase() == "init" then
     return "etcdlock cannot connect in init_by_lua, before nginx forks its workers;"
@@ -93,8 +99,9 @@ function M.refusal(chosen)
     .. " can wait, and ngx.timer.at(0, …)"):format(why), "context"
 end
 
---- See runtime.lua. Concerns timers only: a worker that exits serves its requests to their end, but
--- a timer's wait without limit would keep the worker alive, and hold the lock afterwards.
+--- See runtime.lua. Applies to timers only. A worker that exits still serves its requests to their
+-- end. But a timer that waits without a limit would keep the worker alive, and would take the lock
+-- in the end.
 function M.leaving()
   if ngx.get_phase() == "timer" and ngx.worker.exiting() then
     return "nginx's worker exits, and its timers take no lock and wait for none any more",
@@ -105,16 +112,17 @@ end
 -- ---- bindings ----
 
 -- A binding of a lock to its request has these fields:
---   core_lock   of the core
+--   core_lock   the lock in the core
 --   scope       ngx.ctx of the request; nil outside a request
---   phase       in which the lock was requested
---   connection  that ends with the request; nil: none, because the lock did not wait there
+--   phase       the phase of the request in which the lock was requested
+--   connection  the connection to which the lock is bound, and which ends with the request; nil if
+--               the lock is not bound to one, because it has not waited in nginx
 
--- The phases of a request that run one after the other. The other phases run within them.
+-- The order of the phases that nginx runs one after the other. Other phases run within these.
 local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, preread = 4, content = 5 }
 
---- Returns the running request's ngx.ctx, which no other request has; nil outside a request. An
--- internal redirect (ngx.exec, error_page) begins a new ngx.ctx in the same request.
+--- Returns ngx.ctx, a table that identifies the running request; nil outside a request. After an
+-- internal redirect (ngx.exec, error_page) the same request has a new ngx.ctx.
 local function find_scope()
   local ok, ctx = pcall(function()
     return ngx.ctx
@@ -127,16 +135,16 @@ function M.bind(core_lock)
   return { core_lock = core_lock, scope = find_scope(), phase = ngx.get_phase() }
 end
 
---- Returns whether the running request has made this connection, and the connection is open. The
--- socket of another request raises an error; that of a request that has ended is closed.
+--- Returns true if the connection is open and the running request has made it. (nginx closes the
+-- sockets of a request that ends. A call of another request's socket raises an error.)
 local function is_usable(connection)
   local socket = connection.socket
   return socket:getreusedtimes() ~= nil and (pcall(socket.receive, socket, 0))
 end
 
---- Returns whether this binding's connection is open and of the running request. The binding may be
--- of another request, with an owner of the same name; and nginx closes the connection if it ends
--- the light thread that waits.
+--- Returns true if the binding has a connection that is open and that the running request has made.
+-- Not every binding has: another request may have used the same `owner`, and if nginx ends the
+-- light thread that waits on the connection, it closes the connection.
 local function is_here(binding)
   return binding ~= nil and binding.connection ~= nil and is_usable(binding.connection)
 end
@@ -147,7 +155,7 @@ local function has_connection(lock)
   return lock._binding ~= nil and lock._binding.connection ~= nil
 end
 
---- Returns whether the running request has taken the lock.
+--- Returns true if the running request has taken the lock.
 local function is_own(lock)
   local binding = lock._binding
   if has_connection(lock) then
@@ -156,20 +164,21 @@ local function is_own(lock)
   return binding ~= nil and binding.scope ~= nil and binding.scope == find_scope()
 end
 
---- Returns whether the binding was made in an earlier phase of the running request.
+--- Returns true if the binding was made in an earlier phase of the running request, or before its
+-- internal redirect.
 local function is_of_earlier_phase(binding)
   local began, now = ORDER[binding.phase], ORDER[ngx.get_phase()]
   if began and now and began < now then
     return true
   end
-  -- An internal redirect also ends the phases before it. It makes a new ngx.ctx; but a program can
-  -- do that as well, so the request must be an internal one, too.
+  -- After an internal redirect the phases begin again, with a new ngx.ctx. A program can assign
+  -- ngx.ctx, too, so a new ngx.ctx alone does not prove a redirect: is_internal() must be true.
   return binding.scope ~= find_scope() and ngx.req.is_internal()
 end
 
---- See runtime.lua. All phases of a request run in one coroutine. So if the owner is a coroutine, a
--- call in a later phase would find the same owner; it is another owner, because nothing of the
--- earlier phase is left to unlock.
+--- See runtime.lua. All phases of a request run in one coroutine, so an owner that is a coroutine
+-- is the same in each phase. Nevertheless a later phase is not the owner: the code of the earlier
+-- phase has ended without an unlock, and would never undo a reentrant lock.
 function M.is_reentered(lock)
   if type(lock._acquisition.owner) ~= "thread" then
     return is_own(lock)
@@ -192,6 +201,7 @@ function M.run(within)
   return { coroutine = coroutine.running(), within = within }
 end
 
+-- Returns true if the coroutine `of` runs the function `fn`.
 local function is_on_stack(of, fn)
   local level = 0
   repeat
@@ -204,16 +214,17 @@ local function is_on_stack(of, fn)
   return false
 end
 
---- See runtime.lua. ngx.exit, ngx.exec and ngx.thread.kill end a function without an error; its
--- coroutine may run another function afterwards.
+--- See runtime.lua. After ngx.exit, ngx.exec or ngx.thread.kill the function is no longer on the
+-- stack of its coroutine. The coroutine is dead, or runs another function.
 function M.is_cut_off(lock)
   local run = lock._run
   return is_own(lock)
     and (coroutine.status(run.coroutine) == "dead" or not is_on_stack(run.coroutine, run.within))
 end
 
---- See runtime.lua. nginx closes a request's connections before it runs log_by_lua: a call there
--- must see the end of the lock at once, and not when the wake server has noticed it.
+--- See runtime.lua. nginx closes the connections of a request before it runs log_by_lua. A call in
+-- that phase must find the lock ended at once, although the wake server may notice the closed
+-- connection later.
 function M.notice_end(core_lock, binding)
   local connection = binding and binding.connection
   if connection and not connection.socket:getreusedtimes() then
@@ -223,20 +234,22 @@ end
 
 -- ---- connections ----
 
--- A connection has these fields:
---   number         its wake number
---   socket         cosocket
---   is_new         the wake server has not greeted it yet
---   is_sent        the number was sent, and no byte was read for it yet
---   is_being_read  a light thread reads from it
---   n_locks        how many locks are bound to it
+-- A connection to the wake server has these fields:
+--   number         wake number of the wait that uses it
+--   socket         its cosocket
+--   is_new         true: the wake server has not greeted it yet
+--   is_sent        true: the number was sent, and the byte that answers it was not read yet
+--   is_being_read  true: a light thread reads from it
+--   n_locks        number of locks that are bound to it
 
--- Each client has a pool with a name that is never used again: another client's socket may get the
--- path of a closed client's socket.
+-- Number of pools so far. Each client has its own pool of connections, with a name that is never
+-- used again. The path of the socket would be no such name: after a client is closed, the wake
+-- server of another client may get the same path.
 local n_pools = 0
 
---- Connects for the wake number `number`; `path` and `next_fd` are what begin_nginx_wait returned:
--- connection | nil, message, code. Does not yield.
+--- Connects to the wake server for the wake number `number`. `path` and `next_fd` are results of
+-- the core's begin_nginx_wait: the server's socket, and the next free descriptor. Returns the
+-- connection; or nil, message, code. Does not yield.
 local function connect(wakeups, number, path, next_fd)
   if not wakeups.pool then
     n_pools = n_pools + 1
@@ -247,8 +260,9 @@ local function connect(wakeups, number, path, next_fd)
   socket:settimeouts(SEND_MS, SEND_MS, FOREVER_MS)
   local ok, err = socket:connect("unix:" .. path, { pool = wakeups.pool, pool_size = POOL_SIZE })
   if not ok then
-    -- nginx's message is reliable for descriptors only: another thread may have taken the last one
-    -- since next_fd was found. If nginx has no connection left, it reports an older error.
+    -- Either no descriptor is free or nginx has no worker connection left. In the second case nginx
+    -- reports an unrelated older error, so the message proves the first case only. It is needed
+    -- besides next_fd, because another thread may have taken the last descriptor meanwhile.
     local is_full = next_fd < 0 or err:find("too many open files", 1, true)
     return nil, is_full and NOT_ACCEPTED or NOT_MADE, "nomem"
   end
@@ -258,28 +272,30 @@ local function connect(wakeups, number, path, next_fd)
   }
 end
 
---- Sends the wake number and has the wake server read it: false if that fails. Does not yield,
--- because the socket's buffer has room for it.
+--- Sends the wake number, and makes the wake server read it at once. Returns false or nil if
+-- sending has failed. Does not yield, because the socket's buffer always has room for one number.
 local function send_number(wakeups, connection, next_fd)
   connection.is_sent = true
   local ok = connection.socket:send(("%016x"):format(connection.number))
-  -- Not every nginx makes the descriptor of a new connection close-on-exec. A program that
-  -- os.execute starts would keep it open after the request has ended.
+  -- The descriptor of a new connection (next_fd) is passed to the core, which makes it
+  -- close-on-exec; not every nginx does. Otherwise a program that os.execute starts would keep the
+  -- connection open after the request, and with it the locks.
   wakeups.core:receive_numbers(connection.is_new and next_fd or nil)
   return ok
 end
 
+-- Reads one byte. Returns the byte; or nil and the socket's error.
 local function receive(connection, ms)
   connection.socket:settimeout(ms)
-  -- Stays true if nginx ends this light thread, and with it the connection.
+  -- Stays true if nginx ends this light thread here. nginx closes the connection then.
   connection.is_being_read = true
   local byte, err = connection.socket:receive(1)
   connection.is_being_read = false
   return byte, err
 end
 
---- Reads the byte with which the wake server greets a new connection: false if none comes. The
--- server may have had no descriptor to accept the connection, and then never reads the number.
+--- Reads the byte with which the wake server greets a new connection. Returns false if no byte
+-- comes: the server had no descriptor to accept the connection, and will not read the number.
 local function await_greeting(connection)
   if connection.is_new then
     connection.is_new = not receive(connection, GREETING_MS)
@@ -287,8 +303,8 @@ local function await_greeting(connection)
   return not connection.is_new
 end
 
---- Reads the byte that answers the number, for `seconds` at most: false if the connection is
--- broken.
+--- Reads the byte that answers the wake number, for at most `seconds` (nil: no limit) and SPARE.
+-- Returns false if the connection is broken.
 local function read_answer(connection, seconds)
   local ms = seconds and (seconds + SPARE) * 1000 or FOREVER_MS
   local byte, err = receive(connection, ms)
@@ -296,9 +312,9 @@ local function read_answer(connection, seconds)
   return byte or err == "timeout"
 end
 
---- Ends the use of a connection by its wake number. If all its bytes were read, the connection goes
--- into nginx's pool, where the next number finds it. Otherwise it is closed, because a late byte
--- would wake that next number. `is_unanswered`: the wake server has sent no byte for the number,
+--- Returns a connection whose wake number is no longer used to nginx's pool, or closes it. It must
+-- be closed if the wake server may still send a byte for the number: that byte would wake the next
+-- wait on the connection. `is_unanswered` is true if the server has sent no byte for the number,
 -- and will send none.
 local function release(connection, is_unanswered)
   if connection.is_new or connection.is_sent and not is_unanswered then
@@ -308,8 +324,8 @@ local function release(connection, is_unanswered)
   end
 end
 
---- See runtime.lua. All locks of a request share the connection of the first one: a request that
--- holds many would use up the worker's connections.
+--- See runtime.lua. All locks of a request share one connection, that of its first lock. With one
+-- connection for each lock, a request that holds many locks would use up worker_connections.
 function M.share(wakeups, binding)
   local own, request = binding.connection, binding.scope
   if not own or not request then
@@ -337,15 +353,16 @@ function M.unbind(wakeups, binding)
   connection.n_locks = connection.n_locks - 1
   local is_unanswered = wakeups.core:unbind(connection.number, binding.core_lock)
   if connection.n_locks == 0 then
-    -- The socket of another request raises an error; it is closed when that request ends.
+    -- A call of another request's socket raises an error. nginx closes that socket with its
+    -- request.
     pcall(release, connection, is_unanswered)
   end
 end
 
 -- ---- waits ----
 
---- Returns a list of the core locks of this request with on_lost handlers, whose loss ends `wait`
--- early; nil: none.
+--- Returns a list of core locks whose loss interrupts `wait`: the locks of the running request that
+-- have on_lost handlers. Returns nil if there are none, or the wait does not hear losses.
 local function find_listened(wait)
   local list
   for lock in pairs(wait.losses and wait.losses.locks or {}) do
@@ -357,18 +374,19 @@ local function find_listened(wait)
   return list
 end
 
---- Returns the binding's connection if the running light thread may wait on it; nil if not. It may
--- not if other locks are bound to the connection: nginx closes the connection if it ends the light
--- thread, which releases all locks that are bound to it.
+--- Returns the binding's connection if the running light thread may wait on it; nil if not. A light
+-- thread must not wait on a connection that other locks are bound to: if nginx ends the light
+-- thread, it closes the connection, and the other locks would be released as well.
 local function find_own(binding)
   local connection = binding and binding.connection
   return connection and connection.n_locks == 1 and is_usable(connection) and connection or nil
 end
 
---- Sends the number of `connection` to the wake server, and waits up to `seconds` for the byte that
--- answers it. Returns false if the connection is broken, or was not accepted.
---   next_fd     as begin_nginx_wait returned it, for a new number. Nil: the connection has its
---               number from an earlier wait, and the server may know it already
+--- Sends the number of `connection` to the wake server, and waits for at most `seconds` (nil: no
+-- limit) until the server answers it with a byte. Returns false if the connection is broken, or if
+-- the server has not accepted it.
+--   next_fd     the result of begin_nginx_wait for a new number. Nil if the connection has its
+--               number from an earlier wait; the server may know the number already
 --   is_pending  false: the event has occurred, so no byte will come. A new number is sent
 --               nevertheless, because the server must know the connection of a lock
 local function exchange(wakeups, connection, next_fd, is_pending, seconds)
@@ -379,8 +397,9 @@ local function exchange(wakeups, connection, next_fd, is_pending, seconds)
   return await_greeting(connection) and (not is_pending or read_answer(connection, seconds))
 end
 
---- Waits once, up to `seconds` (nil: no limit), and may return before the event has occurred.
--- Returns nil and the results of end_nginx_wait; or message, code if the wait is impossible.
+--- Waits for at most `seconds` (nil: no limit); may return earlier, before the event has occurred.
+-- Returns nil, and then the results of the core's end_nginx_wait. If the wait is impossible,
+-- returns message, code.
 local function wait_once(wait, seconds)
   local wakeups, binding = wait.wakeups, wait.binding
   local object, event, core_client = wait.object, wait.event, wakeups.core
@@ -404,7 +423,7 @@ local function wait_once(wait, seconds)
   end
   local is_unanswered, a, b, c, d = core_client:end_nginx_wait(number, object, event,
     is_pending and seconds ~= nil, listened, is_bound and not message)
-  if is_unanswered ~= nil and is_bound then -- the number is given up
+  if is_unanswered ~= nil and is_bound then -- the core has given up the number
     binding.connection = nil
   end
   if is_unanswered ~= nil and connection then
@@ -417,8 +436,8 @@ local function wait_once(wait, seconds)
   return nil, a, b, c, d
 end
 
---- As `wait` of loop.lua. nginx does not tell a running timer that its worker exits, so a timer
--- checks that every EXIT_CHECK seconds.
+--- See loop.wait in loop.lua. nginx does not inform a running timer when its worker exits. So a
+-- wait in a timer checks for it every EXIT_CHECK seconds.
 function M.wait(wait, seconds)
   if not wait.ends_early or ngx.get_phase() ~= "timer" then
     return wait_once(wait, seconds)
@@ -435,8 +454,8 @@ end
 
 local CLOSE_CHECK, CLOSE_CHECK_MAX = 0.001, 0.05 -- seconds; doubles up to CLOSE_CHECK_MAX
 
---- See runtime.lua. Where nothing can wait, the core closes the client in the background, and the
--- collector frees it.
+--- See runtime.lua. If the running code cannot yield, this function returns at once: the core
+-- closes the client in the background, and Lua's garbage collector frees it later.
 function M.close(core_client, seconds)
   core_client:begin_close(seconds)
   if can_yield() then

@@ -1,9 +1,10 @@
---- What Lua runs in: nginx, or a program of its own. These are the functions for a program of its
--- own; nginx.lua has the same functions for nginx.
+--- The runtime: the functions that differ between nginx and any other Lua program. In nginx this
+-- module returns nginx.lua, which has the same functions; the functions below are for any other
+-- program.
 --
--- In nginx a lock ends with the request that has taken it, and an owner is known in one request
--- only. A binding connects a lock with its request: a table that is `binding` of a wait and
--- `_binding` of a lock. Elsewhere there are no bindings.
+-- In nginx a lock ends with the request that has taken it, and an owner counts within one request
+-- only. A binding is a table that connects a lock with its request: the field `binding` of a wait
+-- and `_binding` of a lock. Outside nginx there are no bindings.
 local ngx = rawget(_G, "ngx")
 if type(ngx) == "table" and ngx.get_phase and ngx.socket then
   return require "etcdlock.wait.nginx"
@@ -12,61 +13,65 @@ end
 local loop = require "etcdlock.wait.loop"
 
 local M = {
-  --- Seconds that a lock call waits if neither the call nor connect has a `timeout`; nil: no limit.
+  --- Seconds for which a lock call waits if neither the call nor connect has a `timeout`; nil: no
+  -- limit.
   DEFAULT_TIMEOUT = nil,
-  --- Returns the loop in which the running coroutine can wait; nil if a wait blocks.
+  --- Returns the event loop to which the running coroutine yields when it waits; nil if a wait
+  -- blocks.
   loop = loop.current,
-  --- Returns message, code if a wait here would stop an event loop or an nginx worker.
+  --- Returns message, code if a wait would stop an event loop or an nginx worker, because the
+  -- running coroutine cannot yield. Otherwise returns nil.
   refusal = loop.refusal,
-  --- True if Lua code does not see all variables of the environment.
+  --- True if os.getenv does not see all environment variables, as in nginx.
   hides_environment = false,
 }
 
---- Returns message, code if no client can be connected yet.
+--- Returns message, code if the program cannot make a client yet. Otherwise returns nil.
 function M.too_early() end
 
---- Returns message, code if the code that runs here is about to end, and may take no lock and wait
--- for none.
+--- Returns message, code if the running code must end soon, and so may neither take a lock nor wait
+-- for one. Otherwise returns nil.
 function M.leaving() end
 
---- Returns the binding of a core lock to the request that runs here; nil outside nginx.
+--- Returns a new binding of a core lock to the running request; nil outside nginx.
 function M.bind() end
 
---- Records that the lock of a binding, which is not nil, is held.
+--- Records that the lock of a binding is held. The binding is not nil.
 function M.share() end
 
---- Returns whether the request that runs here still waits for the lock of this binding, which is
--- not decided yet.
+--- Returns true if the running request still waits for the lock of this binding. The acquisition
+-- has neither succeeded nor failed yet.
 function M.is_waiting()
   return true
 end
 
---- Records that the lock of this binding is not held, or waited for, any more.
+--- Records that the lock of this binding is no longer held or waited for.
 function M.unbind() end
 
---- Ends the core lock of this binding if its request has ended.
+--- Ends the core lock of a binding if the binding's request has ended.
 function M.notice_end() end
 
---- Returns whether the owner of this hold may take the lock again here.
+--- Returns true if the owner of this hold may take the lock again in the running code.
 function M.is_reentered()
   return true
 end
 
---- Returns whether the hold was taken in an earlier phase of the request that runs here.
+--- Returns true if the hold was taken in an earlier phase of the running request.
 function M.is_past()
   return false
 end
 
---- Returns what is_cut_off needs to know of a function that begins to run under a lock.
+--- Called when a `with_lock` begins to run its function. `within` is a function of the library that
+-- calls it. Returns a record of the running function for is_cut_off; nil outside nginx.
 function M.run() end
 
---- Returns whether the function of the `with_lock` of this hold was aborted (ngx.exit, ngx.exec or
--- a killed light thread): it has neither returned nor raised an error.
+--- Returns true if the hold is of a `with_lock` whose function was aborted: by ngx.exit, ngx.exec
+-- or the end of its light thread. Such a function neither returns nor raises an error.
 function M.is_cut_off()
   return false
 end
 
---- Records a core client that was just made.
+--- Records a new core client.
 function M.connected() end
 
 --- Closes a core client within `seconds`.
@@ -74,16 +79,17 @@ function M.close(core_client, seconds)
   core_client:close(seconds)
 end
 
---- Writes a message for which connect has no `log`.
+--- Writes the message of an event of a client without the option `log`.
 function M.log(message)
   io.stderr:write(message, "\n")
 end
 
---- Writes a message about the program, for which connect has no `log`; `is_error`: about an error.
--- Only in nginx: elsewhere, standard error belongs to the program.
+--- Writes a message about the program's own code for a client without the option `log`. `is_error`
+-- is true if the message is about an error. Writes in nginx only: elsewhere, standard error belongs
+-- to the program.
 function M.advise() end
 
---- Returns whether the on_lost handlers of this lock may be called here.
+--- Returns true if the running code may call the on_lost handlers of this lock.
 function M.is_told()
   return true
 end

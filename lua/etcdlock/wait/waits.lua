@@ -1,36 +1,42 @@
 --- The kinds of waits, and the wake numbers of one client.
 --
 -- A wait is a table whose metatable is its kind. The kind has these fields:
---   event                the event that ends the wait; the argument of the core's begin_wait
---   poll(wait, seconds)  blocks until the event has occurred, up to `seconds`. Its first result is
---                        nil if the event has not occurred
---   give_up(wait)        called if an error or the end of the coroutine ends the wait; may be
---                        missing
+--   event                name of the event that ends the wait; an argument of the core's begin_wait
+--   poll(wait, seconds)  blocks until the event has occurred, for at most `seconds`. Its first
+--                        result is nil if the event has not occurred
+--   give_up(wait)        optional. Called if an error, or the end of the coroutine, ends the wait
 --   hears_losses         true: if a lock is lost, the wait is interrupted to call on_lost handlers
 --   ends_early           true: in an nginx timer the wait ends when the worker exits
 -- The wait itself has these fields:
---   object       object of the core that the event belongs to
+--   object       the core object (lock, transaction, watcher ...) whose event the wait is for
 --   limit        seconds; nil: no limit
 --   may_collect  true: a long blocking wait collects garbage once (see COLLECT_AFTER in init.lua)
---   binding      of the lock to its nginx request; nil elsewhere
---   wakeups, events, losses  of the client; `events` is false without a log and metrics, `losses`
---                            nil or false unless the kind hears_losses
---   waiter       the coroutine's Waiter (loop.lua), while it waits in an event loop
+--   binding      connects the lock with its nginx request (runtime.lua); nil outside nginx
+--   wakeups      the Wakeups of the client (below)
+--   events       the client's event log (events.lua); false without a log and metrics
+--   losses       the client's on_lost handlers (loss_listeners.lua); nil or false if the kind does
+--                not hear losses
+--   waiter       the Waiter of the coroutine (loop.lua) while it waits in an event loop; else nil
+--
+-- A wake number identifies one wait in an event loop. When the event of the wait occurs, or its
+-- time is over, a thread of the core pushes the number into the client's wake queue. Then the event
+-- loop finds the descriptor of the queue readable, and `deliver` wakes the waiter of each number.
 local runtime = require "etcdlock.wait.runtime"
 
 local M = {}
 
 -- ---- kinds ----
 
---- Ends a wait before its event has occurred.
+--- Ends a wait that was interrupted before its event occurred.
 function M.abandon(wait)
   local waiter = wait.waiter
   if waiter then
     wait.waiter = nil
     if not wait.wakeups.core:usable() then
-      -- In a forked child the event loop may share its epoll set with the parent's loop: if the
-      -- child stopped the watcher, the parent would not be woken any more. (The other reason why a
-      -- client is not usable is close, which has stopped the watcher.)
+      -- The client is not usable in a forked child. There the event loop may share its epoll set
+      -- with the parent's loop, so the child does not stop the watcher: the parent would not be
+      -- woken any more. (After close, the client is not usable either, but its watchers have
+      -- stopped already.)
       waiter.watcher = nil
     end
     waiter:end_wait(wait)
@@ -40,14 +46,16 @@ function M.abandon(wait)
   end
 end
 
--- Lua 5.4 can close a coroutine that waits.
+-- The kinds' metamethod __close. Lua 5.4 calls it when a wait returns, raises an error, or when a
+-- program closes the coroutine that waits.
 local function close(wait)
   if not wait.has_returned then
     M.abandon(wait)
   end
 end
 
---- Makes a kind. `method` is the object's method that blocks until the event has occurred.
+--- Returns `kind`, completed with `poll` and its metamethods. `method` is the name of the object's
+-- method that blocks until the event has occurred.
 local function new_kind(method, kind)
   function kind.poll(wait, seconds)
     local object = wait.object
@@ -91,45 +99,47 @@ M.Closed = new_kind("wait_closed", { event = "closed", hears_losses = true, ends
 local Wakeups = {}
 Wakeups.__index = Wakeups
 
---- Makes the wake numbers of a client of the core. `chosen` is the event loop that connect's
--- option `loop` names, `socket_dir` the option of that name; both may be nil.
+--- Returns a Wakeups, the waiters of a core client by their wake numbers. `chosen` and `socket_dir`
+-- are the options `loop` and `socket_dir` of connect; both may be nil.
 function M.new(core_client, chosen, socket_dir)
   return setmetatable({
     core = core_client,
     chosen = chosen,
     socket_dir = socket_dir,
     _expected = {}, -- wake number -> waiter
-    _pushed = {}, -- list of the numbers that were pushed and not delivered yet
-    _is_delivering = false,
-    -- Event loop (the argument `key` of Wakeups:watch) -> its Watcher. The keys are weak, so that a
-    -- client does not keep an event loop alive.
+    _pushed = {}, -- list: numbers that were read from the wake queue and are not delivered yet
+    _is_delivering = false, -- true while `deliver` runs
+    -- Event loop (the argument `key` of Wakeups:watch) -> its Watcher. The keys are weak, because a
+    -- client must not keep an event loop from being collected.
     _watchers = setmetatable({}, { __mode = "k" }),
   }, Wakeups)
 end
 
---- Has waiter:wake() called once when `number` is pushed. It must neither yield nor raise.
+--- Registers `waiter`: when `number` is delivered, waiter:wake() is called once. `wake` must
+-- neither yield nor raise an error.
 function Wakeups:expect(number, waiter)
   self._expected[number] = waiter
 end
 
---- Undoes expect.
+--- Removes the waiter of `number`.
 function Wakeups:forget(number)
   self._expected[number] = nil
 end
 
---- Returns the descriptor that is readable while pushed numbers are not read; or nil, message,
--- code.
+--- Returns the descriptor that is readable while the wake queue is not empty. On failure returns
+-- nil, message, code.
 function Wakeups:fd()
   return self.core:wake_fd()
 end
 
---- Wakes the waiters whose numbers were pushed. Called when the descriptor is readable.
+--- Empties the wake queue, and wakes the waiter of each number. Called when the descriptor is
+-- readable.
 function Wakeups:deliver()
   for _, number in ipairs(self.core:woken()) do
     self._pushed[#self._pushed + 1] = number
   end
   if self._is_delivering then
-    return -- a waiter that is being woken has called this; the outer call wakes the others
+    return -- called by a waiter's `wake`: the outer call delivers the numbers added above
   end
   self._is_delivering = true
   local i = 1
@@ -148,12 +158,12 @@ end
 
 -- ---- watchers of the descriptor ----
 
---- One watcher of the descriptor in one event loop, shared by all waiters there. It does not
--- hold the loop: a loop that the program drops is collected, with the waits in it.
+--- A Watcher watches the descriptor in one event loop. All waiters in this loop share it. It has no
+-- reference to the loop. So if the program drops the loop, Lua collects the loop and its waits.
 local Watcher = {}
 Watcher.__index = Watcher
 
---- One waiter leaves. The last one stops the watcher.
+--- Removes one waiter. Without waiters the watcher stops.
 function Watcher:leave()
   self.count = self.count - 1
   if self.count == 0 and not self.is_over then
@@ -162,10 +172,13 @@ function Watcher:leave()
   end
 end
 
---- Adds a waiter to the watcher of the event loop `key` and returns the watcher, which the waiter
--- must leave. For the first waiter it calls watch(fd, deliver), which has deliver() called
--- whenever the descriptor `fd` is readable. watch returns the function that stops that; this
--- function gets `fd` and must not hold `key`.
+--- Adds a waiter to the Watcher of the event loop `key`, and returns the Watcher. The waiter must
+-- call its method `leave` later.
+--
+-- If the loop has no Watcher yet, one is made with watch(fd, deliver). `watch` arranges that the
+-- loop calls deliver() whenever the descriptor `fd` is readable, and returns a function stop(fd)
+-- that ends this. `stop` must have no reference to `key`, which the table of watchers would keep
+-- alive otherwise.
 function Wakeups:watch(key, fd, watch)
   local watcher = self._watchers[key]
   if not watcher or watcher.is_over then
@@ -179,8 +192,9 @@ function Wakeups:watch(key, fd, watch)
   return watcher
 end
 
---- Closes the core's client within `seconds` and wakes all waiters, whose waits are over. The
--- watchers stop before the descriptor is closed: an event loop may remember its number.
+--- Closes the core client within `seconds`, which ends all waits, and wakes their waiters. The
+-- watchers stop before the descriptor is closed. Otherwise an event loop could still watch its
+-- number when another file has got this number.
 function Wakeups:close(seconds)
   local is_usable = self.core:usable()
   for _, watcher in pairs(self._watchers) do
