@@ -11,6 +11,7 @@ describe("the documented nginx code", function()
     it("at " .. block.place .. " runs in a content handler without errors", function()
       local nginx = Nginx.start {
         main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
+        http = "lua_shared_dict pages 10m;", -- as the recipe for a cache says
         locations = { ["/snippet"] = documents.with_etcd(block.text, suite.endpoints()) },
       }
       finally(function() nginx:stop() end)

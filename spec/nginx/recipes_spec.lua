@@ -12,7 +12,8 @@ local function start(text)
   return Nginx.start {
     workers = 2,
     main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
-    locations = { ["/news"] = text, ["/made"] = "ngx.print(shared:get 'made' or 0)" },
+    http = "lua_shared_dict pages 10m;",
+    locations = { ["/news"] = text, ["/made"] = "ngx.print(ngx.shared.pages:get 'made' or 0)" },
   }
 end
 
