@@ -1,9 +1,14 @@
 --- How a client takes a lock: the checks, the wait, and the four forms of each call.
 --
--- A `target` says which lock a call asks for. Its fields: mode ("lock", "read", "write", "permit",
--- "multi" or "leader"), name (for "multi": names, a list), permits (for "permit": the semaphore's
--- `n`), leader_value (for "leader"), and is_in_with (true in a with_lock call). Target and options
--- together make an acquisition.
+-- A `target` is a table that says which lock a call asks for:
+--   mode          "lock", "read", "write", "permit", "multi" or "leader"
+--   name          name of the lock, without the client's prefix
+--   names         mode "multi" only, instead of `name`: list of the names
+--   permits       mode "permit" only: number of permits of the semaphore
+--   leader_value  mode "leader" only: value that the candidate publishes
+--   is_in_with    true if the call is a with_lock call
+-- An `acquisition` is a table that contains the target and the options of one call: see
+-- new_acquisition.
 local Lock = require "etcdlock.lock"
 local Pending = require "etcdlock.pending"
 local check = require "etcdlock.check"
@@ -20,29 +25,32 @@ local M = {}
 
 local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
 
--- Seconds that a try may take if etcd does not answer. If a wait would stop an nginx worker or an
--- event loop, a try has less: the second value, or the third if the client has no lease yet. It
--- then needs one more request, and perhaps a connection.
+-- Seconds for which a try waits for etcd's answer. If the wait stops an nginx worker or an event
+-- loop, SHORT_TRY_TIMEOUT applies instead of TRY_TIMEOUT. If, in addition, the client has no lease
+-- yet, FIRST_SHORT_TRY_TIMEOUT applies, because the try then needs one more request and perhaps a
+-- new connection.
 local TRY_TIMEOUT, SHORT_TRY_TIMEOUT, FIRST_SHORT_TRY_TIMEOUT = 2, 0.1, 0.5
 
--- Seconds after which a call that still waits is logged.
+-- Seconds after which the event `waiting` reports that a call still waits.
 local LOG_WAIT_AFTER = 0.1
 
--- Modes whose keys cannot linger, with the message.
+-- Mode that does not allow the option `linger` -> the text that follows "wanted" in the message.
 local NO_LINGER = {
   permit = "none: a permit cannot linger",
   multi = "none: a multi-lock cannot linger",
   leader = "none: a leadership cannot linger",
 }
 
--- If the client crashed while such a key lingers, the lock delay would block other clients although
--- the lock was released.
+-- The same text for a call with `linger` and `lock_delay`. The two are not allowed together: if the
+-- client crashed while the key of a released lock lingers, the lock delay would begin, and block
+-- other clients although the lock is free.
 local NO_LINGER_WITH_DELAY = "none together with lock_delay: a released lock would block others"
   .. " after a crash"
 
 -- ---- acquisitions ----
 
--- Returns the target's names with the client's prefix, a list; nil, message, code.
+-- Returns the list of the target's names with the client's prefix. Returns nil, message, code if a
+-- name is not allowed. Raises for a wrong type.
 local function read_names(self, where, target)
   if target.mode == "multi" then
     return names.add_prefixes(where, self._prefix, target.names)
@@ -54,7 +62,8 @@ local function read_names(self, where, target)
   return full_name and { full_name }, message, code
 end
 
--- Checks that the mode of the target allows the options: true | nil, message, "invalid".
+-- Returns true if the mode of the target allows the options `opts`; otherwise nil, message,
+-- "invalid".
 local function check_mode(where, target, opts)
   if opts.linger and NO_LINGER[target.mode] then
     return check.invalid(where, "linger", opts.linger, NO_LINGER[target.mode])
@@ -68,20 +77,25 @@ local function check_mode(where, target, opts)
   return lock_options.check_value(where, target.leader_value)
 end
 
--- Returns the acquisition of checked options. It copies them, because the caller may change its
--- table. A lock keeps its acquisition as long as it lives, so it should have at most 16 fields, and
--- the constructor at most 16, also if they are nil: with more, a Lua table takes twice the memory.
--- find_refusal adds `stops_loop` (a wait here would stop an nginx worker or an event loop) and
--- `must_share` (see held_locks.lua); start adds `limit`, the seconds for which the core waits;
--- find_holder adds `holder_label` and `holder_read_at` during a long wait.
+-- Returns the acquisition for options that were checked. The options are copied, because the caller
+-- may change its table `opts` during the wait. Other functions add these fields:
+--   stops_loop      find_refusal: true if a wait here would stop an nginx worker or an event loop
+--   must_share      find_refusal: result of HeldLocks:must_share
+--   limit           start: seconds for which the core waits; nil: no limit
+--   holder_label    find_holder: value of the holder's key that the core has read last
+--   holder_read_at  find_holder: when the core has read that value (core.now)
+--
+-- The number of fields matters, because each lock keeps its acquisition in memory. A Lua table with
+-- more than 16 fields takes twice the memory. A constructor reserves memory for all its fields,
+-- also for those that are nil. So the constructor below has at most 16 fields.
 local function new_acquisition(self, target, full_names, opts, timeout)
   local given_names = target.names and { unpack_list(target.names) } or { target.name }
   local acquisition = {
     mode = target.mode,
-    names = given_names, -- without the prefix
+    names = given_names, -- list, without the client's prefix
     name = names.join(given_names), -- for messages
-    full_names = full_names, -- with the prefix
-    -- As the core takes it: the full names, joined by NUL.
+    full_names = full_names, -- list, with the client's prefix
+    -- The full names, joined by NUL: the core takes all names of a multi-lock as one string.
     full_name = full_names[2] and table.concat(full_names, "\0") or full_names[1],
     permits = target.permits,
     leader_value = target.leader_value,
@@ -90,18 +104,19 @@ local function new_acquisition(self, target, full_names, opts, timeout)
     max_hold = opts.max_hold,
     linger = opts.linger,
     lock_delay = opts.lock_delay or 0,
-    given_owner = opts.owner, -- nil: the running coroutine
+    given_owner = opts.owner, -- nil: the owner is the running coroutine
     owner = self._held_locks.identify_owner(opts.owner),
-    value = opts.value, -- nil once the lock is held: etcd has it
-    started_at = self._events.is_on and core.now() or nil,
+    value = opts.value, -- set to nil at the grant: then only etcd keeps the value
+    started_at = self._events.is_on and core.now() or nil, -- nil: neither a log nor metrics
   }
   if target.is_in_with then
-    acquisition.is_in_with = true -- the 17th field
+    acquisition.is_in_with = true -- not in the constructor, because it would be the 17th field
   end
   return acquisition
 end
 
--- Returns the acquisition of a target and the caller's options; nil, message, code.
+-- Returns the acquisition for a target and the caller's options. Returns nil, message, code if a
+-- name or an option is not allowed.
 local function read(self, where, target, opts)
   local full_names, message, code = read_names(self, where, target)
   if not full_names then
@@ -117,13 +132,14 @@ local function read(self, where, target, opts)
     return nil, message, code
   end
   local acquisition = new_acquisition(self, target, full_names, checked, timeout)
-  -- After the options were copied, because an on_lost handler may change the caller's table.
+  -- on_lost handlers and the log function run only after the options were copied, because they may
+  -- change the caller's table `opts`.
   self._loss_listeners:call_due()
   self._events:deliver()
   return acquisition
 end
 
--- Logs that the acquisition has failed. Returns nil, message, code.
+-- Reports to the log and the metrics that the acquisition has failed. Returns nil, message, code.
 local function fail(self, acquisition, message, code)
   if acquisition.started_at then
     self._events:report_not_acquired(acquisition, message, code)
@@ -139,7 +155,8 @@ local function get_try_timeout(self, acquisition)
   return self._core:lease() and SHORT_TRY_TIMEOUT or FIRST_SHORT_TRY_TIMEOUT
 end
 
--- Starts the acquisition in the core: core lock, binding of runtime.bind | nil, message, code.
+-- Starts the acquisition in the core. Returns the core lock and its binding (see runtime.bind; nil
+-- outside nginx). Returns nil, message, code if the acquisition cannot start.
 local function start(self, acquisition)
   local message, code = runtime.leaving()
   if not message then
@@ -159,8 +176,8 @@ local function start(self, acquisition)
   return core_lock, runtime.bind(core_lock)
 end
 
--- Returns the holder of the lock (label.lua) as far as this client knows it without a request, or
--- nil.
+-- Returns the holder of the lock, a table that label.lua describes. Sends no request: returns nil
+-- if this client does not know the holder.
 local function find_holder(self, core_lock, acquisition)
   local text, ago = core_lock:take_holder()
   if text then
@@ -173,8 +190,10 @@ local function find_holder(self, core_lock, acquisition)
   return text and label.read_holder(text, core.now() - acquisition.holder_read_at)
 end
 
--- Returns a function that reports to the log that the acquisition still waits, when that is due. It
--- returns the seconds until the next report; nil: there is none.
+-- Returns a function report(), which the waiting call runs from time to time. If a report is due,
+-- report() logs that the acquisition still waits: first after LOG_WAIT_AFTER, and a second time
+-- after the client's `_long_wait`. report() returns the seconds until the next report is due; nil:
+-- there are no more reports.
 local function make_wait_reporter(self, core_lock, acquisition)
   local due = LOG_WAIT_AFTER
   return function()
@@ -191,15 +210,16 @@ local function make_wait_reporter(self, core_lock, acquisition)
   end
 end
 
--- Waits for the outcome of a core lock, up to `limit` seconds: true | false, message, code | nil:
--- no outcome within the limit. An error during the wait cancels the acquisition.
+-- Waits up to `limit` seconds (nil: no limit) for the outcome of a core lock. Returns true if the
+-- lock is held. Returns false, message, code if the acquisition or the wait has failed. Returns nil
+-- if there was no outcome within the limit. An error during the wait cancels the acquisition.
 local function await_outcome(self, core_lock, acquisition, binding, limit)
   local wait = {
     object = core_lock, binding = binding, limit = limit, may_collect = not acquisition.try,
   }
   local ok, message, code = self:_await(waits.Decided, wait)
   if ok == false then
-    wait:give_up() -- perhaps only the wait has failed, and the core lock is still pending
+    wait:give_up() -- cancels the core lock, which is still pending if only the wait has failed
   end
   return ok, message, code
 end
@@ -217,7 +237,7 @@ local function await_and_log(self, core_lock, acquisition, binding)
   return await_outcome(self, core_lock, acquisition, binding)
 end
 
--- Returns the lock for a core lock that is held.
+-- Returns a new lock object (lock.lua) for a core lock that is held.
 local function new_lock(self, core_lock, acquisition, binding)
   acquisition.value, acquisition.holder_label = nil, nil
   local lock = Lock.new(self, core_lock, acquisition, binding)
@@ -228,7 +248,8 @@ local function new_lock(self, core_lock, acquisition, binding)
   return lock
 end
 
--- Ends the acquisition by the outcome of its core lock: lock | nil, message, code.
+-- Ends the acquisition. `ok`, `message` and `code` are the outcome of the core lock, in the form in
+-- which await_outcome returns it. Returns the lock if `ok` is true; otherwise nil, message, code.
 local function finish(self, core_lock, acquisition, binding, ok, message, code)
   if ok then
     if binding then
@@ -245,7 +266,8 @@ local function finish(self, core_lock, acquisition, binding, ok, message, code)
   return fail(self, acquisition, message, code)
 end
 
--- Returns the lock that the owner holds already, with its count incremented; nil if there is none.
+-- If the owner of the acquisition holds the lock already, increments the count of that lock and
+-- returns the lock. Otherwise returns nil.
 local function reenter(self, acquisition)
   local lock = self._held_locks:find_reentrant(acquisition)
   if lock then
@@ -254,8 +276,8 @@ local function reenter(self, acquisition)
   return lock
 end
 
--- Returns why the acquisition must not start: message, code; nil if it may. A try is allowed also
--- where a wait would stop an nginx worker or an event loop, but then it must be short.
+-- Returns message, code if the acquisition must not start; nil if it may. Where a wait would stop
+-- an nginx worker or an event loop, only a try may start, and get_try_timeout gives it little time.
 local function find_refusal(self, acquisition)
   local chosen = self._wakeups.chosen
   local message, code = runtime.refusal(chosen)
@@ -268,9 +290,11 @@ local function find_refusal(self, acquisition)
 end
 
 -- ---- the four forms of a call ----
--- Each takes the client, the name of the call for messages, the target and the caller's options.
+-- Each form takes these arguments: the client `self`; `where`, the name of the call for messages;
+-- the target; and `opts`, the caller's options.
 
---- Takes a lock, and waits for it: lock | nil, message, code. See client:lock.
+--- Takes a lock, and waits until it is free. Returns the lock; or nil, message, code. See
+-- client:lock.
 function M.wait(self, where, target, opts)
   local acquisition, message, code = read(self, where, target, opts)
   if not acquisition then
@@ -296,7 +320,7 @@ function M.wait(self, where, target, opts)
   return finish(self, core_lock, acquisition, binding, ok, message, code)
 end
 
---- Takes a lock if it is free: lock | nil, message, code. See client:try_lock.
+--- Takes a lock if it is free. Returns the lock; or nil, message, code. See client:try_lock.
 function M.try(self, where, target, opts)
   local try_opts = { timeout = 0 }
   if type(opts) == "table" then
@@ -306,13 +330,13 @@ function M.try(self, where, target, opts)
       end
     end
   elseif opts ~= nil then
-    try_opts = opts -- M.wait raises
+    try_opts = opts -- not a table: M.wait raises an error
   end
   return M.wait(self, where, target, try_opts)
 end
 
--- Starts an acquisition for M.start: core lock, on_outcome | nil, message, code. For the function
--- on_outcome see Pending.new.
+-- Starts an acquisition for M.start. Returns the core lock and the function on_outcome, which
+-- Pending.new describes. Returns nil, message, code if the acquisition cannot start.
 local function start_async(self, acquisition)
   local core_lock, binding, code = start(self, acquisition)
   if not core_lock then
@@ -328,7 +352,8 @@ local function start_async(self, acquisition)
   end
 end
 
---- Starts to take a lock and returns at once: pending | nil, message, code. See client:lock_async.
+--- Starts to take a lock, and returns at once: a pending lock (pending.lua); or nil, message, code.
+-- See client:lock_async.
 function M.start(self, where, target, opts)
   local acquisition, message, code = read(self, where, target, opts)
   if not acquisition then
@@ -340,8 +365,8 @@ function M.start(self, where, target, opts)
     return fail(self, acquisition, message, code)
   end
   if self._held_locks:find_reentrant(acquisition) then
-    -- The count is incremented by the first call of pending:step. So nothing is to be undone if the
-    -- pending lock is dropped before.
+    -- The count is not incremented here, but by the first call of pending:step. So if the program
+    -- drops the pending lock before that call, there is nothing to undo.
     return Pending.new_reentrant(self._wakeups, function()
       return reenter(self, acquisition)
     end, function()
@@ -360,16 +385,16 @@ function M.start(self, where, target, opts)
   return Pending.new(self._wakeups, core_lock, on_outcome)
 end
 
--- Returns what M.with returns after the function has returned `results`, and unlock its own
--- results.
+-- Returns the results of M.with. `results` is the packed list that the caller's function has
+-- returned; `unlocked`, `message` and `code` are the results of unlock.
 local function join_results(results, unlocked, message, code)
-  -- With "unavailable" the lock was held until unlock began, and only the confirmation of the
-  -- release is missing. So the function ran under the lock.
+  -- If unlock fails with "unavailable", the lock was held until unlock began, and only etcd's
+  -- confirmation of the release is missing. So the whole function ran under the lock.
   if unlocked or code == "unavailable" then
     return true, unpack_list(results, 1, results.n)
   end
-  -- The fourth result tells that the function has run: a caller that repeats the call would do its
-  -- work twice.
+  -- The fourth result, true, tells the caller that the function has run. Otherwise the caller might
+  -- repeat the call, and the function would do its work twice.
   return nil, message, code, true, unpack_list(results, 1, results.n)
 end
 
@@ -377,10 +402,12 @@ local function pack(...)
   return { n = select("#", ...), ... }
 end
 
---- Takes a lock, calls fn(lock), and unlocks when `fn` ends. An error of `fn` is raised again, the
--- same object. `opts` may be left out.
--- Returns true, results of `fn`; or nil, message, code, if the lock was not taken; or nil, message,
--- code, true, results of `fn`, if it was lost or could not be released. See client:with_lock.
+--- Takes a lock, calls fn(lock), and unlocks when `fn` ends. Raises an error of `fn` again, as the
+-- same object. `opts` may be left out. See client:with_lock. The results are one of these lists:
+--   true, results of `fn`                      the lock was held until `fn` ended
+--   nil, message, code                         the lock was not taken; `fn` has not run
+--   nil, message, code, true, results of `fn`  `fn` has run, but the lock was lost or cannot be
+--                                              released
 function M.with(self, where, target, opts, fn)
   opts, fn = check.options_and_function(where, opts, fn)
   target.is_in_with = true
@@ -388,8 +415,9 @@ function M.with(self, where, target, opts, fn)
   if not lock then
     return nil, message, code
   end
-  -- runtime.is_cut_off looks for this function on the stack, where it stays as long as `fn` runs.
-  -- `fn` itself need not be a function. The local variable prevents a tail call.
+  -- To find out whether `fn` still runs, runtime.is_cut_off looks for call_fn on the stack. It
+  -- cannot look for `fn`, which may be a callable table. The local variable `results` prevents a
+  -- tail call, which would take call_fn off the stack.
   local function call_fn()
     local results = pack(fn(lock))
     return results
@@ -410,9 +438,10 @@ function M.with(self, where, target, opts, fn)
   return join_results(results, unlocked, reason, reason_code)
 end
 
---- Adds to `class` the four forms of the method `name`: name, try_name, with_name (or
--- `with_method`, if given) and name_async. Messages call an object of the class `noun`. Each method
--- passes its arguments to prepare, which returns the client, the target, and the other arguments.
+--- Adds four methods to `class`. For the name "lock" they are lock, try_lock, with_lock and
+-- lock_async; `with_method`, if given, is the name of the third one. `noun` is the word for an
+-- object of the class in messages, such as "client". Each method passes its arguments to
+-- prepare(...), which returns the client, the target, and the remaining arguments of the form.
 function M.add(class, noun, name, prepare, with_method)
   local function add_form(method, form)
     local where = noun .. ":" .. method
