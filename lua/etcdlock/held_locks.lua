@@ -1,5 +1,8 @@
---- The locks that one client holds, by name and owner. They decide which call gets a hold that its
--- owner has already, and which wait would never end.
+--- The record of the locks that one client holds, by name and owner. acquire.lua asks this record
+-- two questions: does the owner of a call hold the lock already, so that the call gets the same
+-- hold again? And would a wait never end (a deadlock)?
+--
+-- In this file, an *exclusive* lock is a lock of any mode except "read" and "permit".
 local coroutines = require "etcdlock.coroutines"
 local lower = require("etcdlock.text").lower
 local quote = require("etcdlock.text").quote
@@ -9,17 +12,17 @@ local to_string = require("etcdlock.text").to_string
 local HeldLocks = {}
 HeldLocks.__index = HeldLocks
 
--- The owner of a call in the main coroutine, for which Lua 5.1 has no object. Callers cannot name
--- it.
+-- The owner of a call in the main coroutine where coroutine.running() returns nil there, as in Lua
+-- 5.1. The table is private, so no caller can pass it as the option `owner`.
 local MAIN = {}
 
 local EMPTY = {}
 
--- The HeldLocks of all clients of this process (keys).
+-- The set of the HeldLocks of all clients of this Lua state.
 local all = setmetatable({}, { __mode = "k" })
 
--- Returns the set of members at `endpoints`. A TCP address is the same with and without its scheme,
--- and localhost is the same as 127.0.0.1.
+-- Returns the set of the addresses in the list `endpoints`, in a form that can be compared: a TCP
+-- address in lower case, without its scheme, and with 127.0.0.1 in place of localhost.
 local function find_members(endpoints)
   local members = {}
   for _, endpoint in ipairs(endpoints) do
@@ -31,15 +34,16 @@ local function find_members(endpoints)
   return members
 end
 
---- Creates the record of a client with `endpoints`, a list.
+--- Creates the record of one client. `endpoints` is the list of the client's endpoints.
 function HeldLocks.new(endpoints)
   local self = setmetatable({
-    -- Full name -> the lock that excludes all others.
+    -- Full name -> the exclusive lock of this name that the client holds.
     _locks = setmetatable({}, { __mode = "v" }),
-    -- Group of get_group -> set of locks that are held side by side. Each of these locks references
-    -- its set, so the set ends with the last of them.
+    -- Key of get_group -> set of the held locks of this group. This table references the set
+    -- weakly. Each lock in the set references it strongly (`_sharers`), so Lua collects the set
+    -- after its last lock.
     _sharers = setmetatable({}, { __mode = "v" }),
-    -- Named owner -> set of its waits, see begin_wait.
+    -- Value of the option `owner` -> set of the waits of this owner, see begin_wait.
     _waits = setmetatable({}, { __mode = "k" }),
     _members = find_members(endpoints),
   }, HeldLocks)
@@ -47,9 +51,9 @@ function HeldLocks.new(endpoints)
   return self
 end
 
--- Returns true if both clients use one etcd cluster. One common member is enough, because a member
--- belongs to one cluster. The cluster ID proves nothing: clusters that were set up alike have the
--- same.
+-- Returns true if both clients use the same etcd cluster. If they have a member in common, they do,
+-- because a member belongs to one cluster only. The cluster IDs are not compared, because different
+-- clusters that were set up alike have the same ID.
 local function is_same_etcd(self, other)
   if self == other then
     return true
@@ -70,8 +74,9 @@ function HeldLocks.identify_owner(given_owner)
   return coroutines.running() or coroutine.running() or MAIN
 end
 
--- Returns true if the lock is held. If nginx has ended the function of its with_lock, nothing would
--- unlock it any more: then this releases it and returns false.
+-- Returns true if the lock is held. If with_lock has taken the lock and nginx has ended the
+-- function that ran under it, no code would ever unlock. is_live then releases the lock and returns
+-- false.
 local function is_live(self, lock)
   if not lock:_left() then
     return false
@@ -83,14 +88,15 @@ local function is_live(self, lock)
   return true
 end
 
--- Returns the held lock of this name that excludes all others, or nil.
+-- Returns the exclusive lock of this name that the client holds; nil if there is none.
 local function find_live(self, full_name)
   local lock = self._locks[full_name]
   return lock and is_live(self, lock) and lock or nil
 end
 
--- Returns the key of the set of locks that may be held side by side: readers, or permits, of one
--- name. Returns nil for a mode that excludes all others.
+-- A group is all read locks of one name, or all permits of one name. The locks of a group may be
+-- held at the same time. Returns the key of the group in `_sharers`; nil for the mode of an
+-- exclusive lock, which has no group.
 local function get_group(mode, full_name)
   if mode == "read" then
     return full_name
@@ -98,7 +104,8 @@ local function get_group(mode, full_name)
   return mode == "permit" and full_name .. "\0permit" or nil
 end
 
--- Returns a held read lock of one of the names for which is_match(lock, argument) is true, or nil.
+-- Looks through the read locks that the client holds on the names of the acquisition. Returns one
+-- that passes the test is_match(lock, argument); nil if there is none.
 local function find_reader(self, acquisition, is_match, argument)
   local full_names = acquisition.full_names
   for i = 1, #full_names do
@@ -111,8 +118,8 @@ local function find_reader(self, acquisition, is_match, argument)
   end
 end
 
--- Returns a held lock of one of the names that excludes all others and for which
--- is_match(lock, argument) is true, or nil.
+-- Looks through the exclusive locks that the client holds on the names of the acquisition. Returns
+-- one that passes the test is_match(lock, argument); nil if there is none.
 local function find_exclusive(self, acquisition, is_match, argument)
   local full_names = acquisition.full_names
   for i = 1, #full_names do
@@ -131,8 +138,9 @@ local function find_own_reader(self, acquisition)
   return find_reader(self, acquisition, may_reenter, acquisition)
 end
 
--- Returns a lock by which the owner holds one of the names, and the lock by which it holds all of
--- them; nil for each if there is none.
+-- Looks through the exclusive locks that the owner of the acquisition holds. Returns two of them:
+-- the first one that holds any name of the acquisition, and the one that holds all names of the
+-- acquisition. Each result is nil if there is no such lock.
 local function find_own_of_names(self, acquisition)
   local full_names, of_some, of_all = acquisition.full_names, nil, nil
   for i = 1, #full_names do
@@ -148,18 +156,19 @@ local function find_own_of_names(self, acquisition)
   return of_some, of_all
 end
 
--- Releases the locks of a group whose `with_lock` nginx has ended. They would block the
--- acquisition.
+-- Releases those locks of a group that no code will unlock, because nginx has ended the function
+-- that ran under with_lock. Otherwise these locks would block the acquisition.
 local function release_cut_off(self, group)
   for lock in pairs(self._sharers[group] or EMPTY) do
     if lock._run then
-      is_live(self, lock) -- releases it
+      is_live(self, lock) -- releases the lock if nginx has ended its function
     end
   end
 end
 
---- Returns the lock that the owner of the acquisition holds already and gets again, or nil. Always
--- nil for a permit, because each call takes another one.
+--- Returns the lock that the owner of the acquisition holds already, so that the call gets the same
+-- hold again. Returns nil if there is none. Always returns nil for a permit, because each call
+-- takes a new one.
 function HeldLocks:find_reentrant(acquisition)
   if acquisition.mode == "permit" then
     release_cut_off(self, get_group("permit", acquisition.full_name))
@@ -197,7 +206,7 @@ function HeldLocks:add(lock)
   lock._sharers = sharers
 end
 
---- Removes a lock that is released, so that its owner can take it anew.
+--- Removes a lock that is being released. After that, a call of the same owner asks etcd again.
 function HeldLocks:remove(lock)
   local full_names = lock._acquisition.full_names
   for i = 1, #full_names do
@@ -213,7 +222,7 @@ end
 
 -- ---- deadlocks ----
 
--- Describes another owner, for messages.
+-- Returns the words for `owner` in a message to a different owner.
 local function describe_owner(owner)
   if type(owner) == "string" or type(owner) == "number" then
     return string.format("another owner of this program, %s", quote(to_string(owner)))
@@ -222,17 +231,20 @@ local function describe_owner(owner)
     or "another owner of this program"
 end
 
--- Returns true if a wait for this lock, which another owner holds, would never end. In a program
--- that blocks while it waits, no owner can unlock it, and only its max_hold ends the hold. In an
--- event loop and in nginx other coroutines go on. But a later phase of an nginx request must not
--- wait for a lock of an earlier phase, which cannot unlock it any more.
+-- Returns true if a wait until `lock` is released would never end. There are two such cases, both
+-- only for a lock without `max_hold`. First: no event loop runs here, so the wait blocks the whole
+-- program, and no owner can unlock. (In an event loop and in nginx, other coroutines go on during
+-- the wait.) Second: an earlier phase of the same nginx request has taken the lock, and that phase
+-- is over, so it cannot unlock.
 local function is_deadlock(lock, chosen)
   return not lock._max_hold and (not runtime.loop(chosen) or runtime.is_past(lock))
 end
 
---- Returns true if a reader must share the key of another reader of this process, or fail, because
--- that reader cannot unlock while the new one waits. If the new reader waited behind a writer that
--- waits for the first reader, the wait would never end.
+--- Returns true if the acquisition is a read lock that must not wait behind a writer. The core then
+-- grants it at once (if the lock is free, or by sharing the key of a reader of this client) or
+-- fails it. The result is true if a client of this Lua state has a read hold of a name of the
+-- acquisition, and no code can unlock that hold during the wait. Otherwise the acquisition could
+-- wait for ever: for a queued writer, which itself waits for that read hold.
 function HeldLocks:must_share(acquisition, chosen)
   for other in pairs(acquisition.mode == "read" and all or EMPTY) do
     if is_same_etcd(self, other)
@@ -250,7 +262,8 @@ local function find_blocking(self, acquisition, chosen)
     or nil
 end
 
--- Returns true if another client of this process, for the same etcd, has such a lock.
+-- Returns true if another client of this Lua state, for the same etcd cluster, holds a lock that
+-- blocks the acquisition for ever.
 local function is_blocked_by_other_client(self, acquisition, chosen)
   for other in pairs(all) do
     if other ~= self and is_same_etcd(self, other)
@@ -260,8 +273,9 @@ local function is_blocked_by_other_client(self, acquisition, chosen)
   end
 end
 
--- Returns true if this process holds at least `acquisition.permits` permits that nothing can unlock
--- during the wait. All its permits of the semaphore count, whichever `n` they were taken with.
+-- Returns true if the clients of this Lua state hold at least `acquisition.permits` permits of the
+-- semaphore that no code can unlock during the wait. A permit counts also if it was taken with a
+-- different `n`.
 local function are_permits_blocked(self, acquisition, chosen)
   local group, held = get_group("permit", acquisition.full_name), 0
   for other in pairs(all) do
@@ -273,7 +287,8 @@ local function are_permits_blocked(self, acquisition, chosen)
   return held >= acquisition.permits
 end
 
--- Returns a description of the holder that blocks the acquisition for ever, or nil.
+-- Returns the words, for a message, for the holder that blocks the acquisition for ever; nil if
+-- there is no such holder.
 local function find_deadlock(self, acquisition, chosen)
   if acquisition.mode == "permit" then
     return are_permits_blocked(self, acquisition, chosen) and "this program, with all permits"
@@ -290,22 +305,26 @@ end
 
 -- ---- waits ----
 
---- Records that the owner of the acquisition begins to wait for `core_lock`, with the binding of
--- runtime.bind. Returns the wait, for end_wait. The caller must keep it: the record is weak.
--- Only the waits of owners that the caller has named are recorded; for other owners it returns nil,
--- because a coroutine cannot wait twice at once.
+--- Records that the owner of the acquisition begins to wait for `core_lock`. `binding` is the
+-- result of runtime.bind. Returns the recorded wait, a table. The caller must keep this table in a
+-- variable and pass it to end_wait, because HeldLocks references the table weakly.
+--
+-- Records nothing and returns nil for an acquisition without the option `owner`, because its owner
+-- is a coroutine, which cannot wait twice at the same time. Also records nothing and returns nil
+-- for a permit, because an owner may wait for several permits.
 function HeldLocks:begin_wait(acquisition, core_lock, binding)
   if acquisition.given_owner == nil or acquisition.mode == "permit" then
     return nil
   end
-  -- Weak, because a coroutine that Lua drops during its wait does not call end_wait.
+  -- The keys are weak, because a coroutine that the program drops during its wait never calls
+  -- end_wait.
   local waits = self._waits[acquisition.owner] or setmetatable({}, { __mode = "k" })
   local wait = { full_name = acquisition.full_name, core_lock = core_lock, binding = binding }
   waits[wait], self._waits[acquisition.owner] = true, waits
   return wait
 end
 
---- Removes a wait that begin_wait has returned; `wait` may be nil.
+--- Removes `wait`, the result of begin_wait, from the record. `wait` may be nil.
 function HeldLocks:end_wait(acquisition, wait)
   local waits = wait and self._waits[acquisition.owner]
   if waits then
@@ -316,8 +335,10 @@ function HeldLocks:end_wait(acquisition, wait)
   end
 end
 
--- Returns message, code if the owner waits for that name already, in another coroutine: the first
--- wait may end only after the second. Returns nil if not.
+-- Returns message, code if the owner of the acquisition already waits for the same name in another
+-- coroutine. A second wait would end only after the first coroutine has got the lock and released
+-- it. If the first coroutine waits for the second one before the release, neither would ever end.
+-- Returns nil if the owner does not wait for this name.
 local function find_wait_refusal(self, acquisition)
   if acquisition.mode == "permit" then
     return nil
@@ -357,8 +378,8 @@ local function match_any()
   return true
 end
 
--- Returns a lock of this client that blocks the acquisition; nil or false if there is none. Nil for
--- a permit, because a semaphore has several holders.
+-- Returns a lock that this client holds and that blocks the acquisition; nil or false if there is
+-- none. Always returns nil for a permit, because a semaphore has several holders.
 local function find_holder(self, acquisition)
   if acquisition.mode == "permit" then
     return nil
@@ -372,7 +393,8 @@ function HeldLocks:is_holder(acquisition)
   return find_holder(self, acquisition) and true or false
 end
 
--- Returns message, code if this client knows without a request that a try would fail.
+-- Returns message, code if this client knows without a request that a try would fail. Otherwise
+-- returns nil.
 local function find_try_refusal(self, acquisition)
   local lock = find_holder(self, acquisition)
   if lock then
@@ -381,8 +403,9 @@ local function find_try_refusal(self, acquisition)
   end
 end
 
---- Returns message, code if locks of this process make the acquisition pointless: a try would fail,
--- or a wait would never end. Returns nil if not. `chosen` is connect's option `loop`.
+--- Returns message, code if the acquisition must not start, because of holds and waits of this Lua
+-- state: a try would fail, or a wait would never end. Returns nil if it may start. `chosen` is
+-- connect's option `loop`.
 function HeldLocks:find_refusal(acquisition, chosen)
   local message, code = self:find_own_refusal(acquisition)
   if message then
@@ -396,7 +419,8 @@ function HeldLocks:find_refusal(acquisition, chosen)
   end
   local holder = find_deadlock(self, acquisition, chosen)
   if holder and not runtime.loop(chosen) then
-    -- The lock may have been dropped. Then garbage collection releases it.
+    -- The program may have dropped the lock that blocks the acquisition. If so, this garbage
+    -- collection releases that lock.
     collectgarbage()
     collectgarbage()
     holder = find_deadlock(self, acquisition, chosen)
