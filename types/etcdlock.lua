@@ -122,28 +122,32 @@
 ---@class (exact) etcdlock.MetricsOptions
 ---@field labels? table<string, string> that are added to all values, to tell this client from others
 
----An entry of `client:queue`. The fields from `host` on are missing if another kind of client wrote
----the key. A client has one entry for each mode, however many of its owners wait. It has several
----for readers that do not share a key, and up to `n` for a semaphore.
+---An entry of `client:queue`. The fields that describe the client (`host`, `pid`, `since`, `owner`,
+---`lock_delay`) are missing for a candidate of an election, and if another kind of client wrote the
+---key.
+---
+---A client has one entry for each mode and lock delay, however many of its owners wait. It has
+---several entries for readers that do not share a key, up to `n` for a semaphore, and one for each
+---multi-lock and each candidate.
 ---@class (exact) etcdlock.Entry
----@field held? boolean true: the entry holds; false: it waits; nil: unknown. It is unknown for a multi-lock that is first in this queue, if the queues of its other names cannot be read
+---@field held? boolean true: the entry holds the lock; false: the entry waits; nil: unknown. It is unknown only for a multi-lock that is first in this queue, if the queues of its other names cannot be read
 ---@field token etcdlock.token fencing token
 ---@field lease string lease ID in hex
----@field mode etcdlock.mode mode of the lock. A candidate of an election has `multi` if it uses etcdlock
+---@field mode etcdlock.mode mode of the lock. A candidate of an election that uses etcdlock has the mode `multi`
 ---@field key string key in etcd
 ---@field host? string host name of the client's machine
 ---@field pid? integer process ID of the client
 ---@field since? integer time at which the client asked for the lock
 ---@field owner? string|number the option `owner`, if it is a string or a number
 ---@field lock_delay? etcdlock.seconds the option `lock_delay`
----@field value? string the option `value`; for a candidate of an election, its value
----@field names? string[] names of a multi-lock. While it waits, only its entry below its first name has them; while it holds, all its entries have them
+---@field value? string the option `value`; for a candidate of an election, the value of the candidate; if another kind of client wrote the key, the value of the key
+---@field names? string[] names of a multi-lock. While the multi-lock holds, all its entries have this field; while it waits, only the entry in the queue of its first name
 
 ---A queue of `client:queues`.
 ---@class (exact) etcdlock.Queue
 ---@field name string name of the lock, without the client's prefix
 ---@field entries etcdlock.Entry[] entries, the oldest first, as `client:queue` returns them
----@field other_keys integer number of keys below the name that are no entries. Many of them slow down each request for the lock
+---@field other_keys integer number of keys below the name that are not entries. Many such keys slow down each request for the lock
 
 ---The kinds of lock that `lock:mode` returns.
 ---@alias etcdlock.mode
@@ -440,9 +444,9 @@ function client:lease() end
 ---@return true
 function client:close() end
 
----Returns the entries of a lock, the oldest first: those that hold it and those that wait. Only
----keys that are attached to the lease in their name are entries. Other keys below the name are user
----data.
+---Returns the entries in the queue of a lock, the oldest first: the entries that hold the lock and
+---the entries that wait for it. A key below the lock's name is an entry only if it is attached to
+---the lease whose ID the key contains. Other keys below the name are user data.
 ---Raises for a wrong type.
 ---Fails with a request's.
 ---@param name string
@@ -451,10 +455,10 @@ function client:close() end
 ---@return etcdlock.code|nil code
 function client:queue(name) end
 
----Ends the hold with this token: deletes its key, so that the next waiter gets the lock. For a
----multi-lock, the call deletes the keys of all names. If it is unknown whether a multi-lock holds
----(`held` of `client:queue`), the call deletes only its key below this name, which ends the hold or
----the wait for all names. It never deletes user data.
+---Ends the hold with this token: deletes the key of the hold, so that the next waiter gets the
+---lock. For a multi-lock, the call deletes the keys of all names. If it is unknown whether a
+---multi-lock holds (its `held` in `client:queue` is nil), the call deletes only the key below this
+---name; this ends the hold, or the wait, for all names. The call never deletes user data.
 ---Raises for a wrong type.
 ---Fails with not_held, or a request's: `not_held` if no entry with this token holds the lock.
 ---@param name string
@@ -464,8 +468,9 @@ function client:queue(name) end
 ---@return etcdlock.code|nil code
 function client:break_lock(name, token) end
 
----Returns the queues of all locks whose names begin with a prefix, as they were at one revision. A
----user that may not read all keys of etcd must give a prefix that it may read, or gets `denied`.
+---Returns the queues of all locks whose names begin with `prefix`, as they were at one revision.
+---The etcd user needs permission to read all keys that begin with the client's prefix and `prefix`;
+---otherwise the call fails with `denied`.
 ---Raises for a wrong type.
 ---Fails with a request's: also `unavailable` if not all queues can be read within 5 s.
 ---@param prefix? string

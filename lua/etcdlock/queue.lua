@@ -8,14 +8,16 @@ local quote = require("etcdlock.text").quote
 
 local M = {}
 
--- Number of keys that are read below each name of a multi-lock. Another client has written the
--- names into its label, and any amount of user data may be below them.
+-- The largest number of keys that is read below each name of a multi-lock. There is a limit because
+-- the names cannot be trusted: they come from the label of an entry, which any other program may
+-- have written. Any number of keys may be below such a name.
 local KEYS_MAX = 1000
--- Number of keys in one answer, and of queues in one transaction. etcd accepts 128 operations.
+-- PAGE_KEYS: the number of keys that one request lists. TXN_QUEUES: the number of queues that one
+-- transaction reads, by one operation each; etcd accepts 128 operations by default.
 local PAGE_KEYS, TXN_QUEUES = 1000, 100
 
 -- ---- reads at one revision ----
--- All reads of a call see etcd at one revision, that of the first answer.
+-- All reads of one call use the same revision of etcd: the revision of the first answer.
 
 local Snapshot = {}
 Snapshot.__index = Snapshot
@@ -23,12 +25,15 @@ Snapshot.__index = Snapshot
 -- The code of a read at a revision that etcd has compacted.
 local COMPACTED = "invalid"
 
--- Returns a transaction for `read`. Its operations take self.revision as an argument.
+-- Returns a new transaction for Snapshot:read. The caller adds read operations to it, and passes
+-- the field `revision` of the snapshot to each of them (nil before the first answer).
 function Snapshot:txn()
   return self._client._core:txn()
 end
 
--- Sends a transaction: results | nil, message, code.
+-- Sends a transaction. Returns the list of the results of its operations; or nil, message, code.
+-- Sets `_is_over` if no later read of this snapshot can succeed: either etcd has compacted the
+-- revision, or the deadline has passed.
 function Snapshot:read(txn)
   if self._is_over then
     return nil, self._message, "unavailable"
@@ -45,9 +50,9 @@ function Snapshot:read(txn)
   return nil, message, code
 end
 
--- Returns the results of read_all(snapshot): results | nil, message, code. Calls it again with a
--- new snapshot if etcd has compacted the revision meanwhile. Sends requests until the time
--- `deadline`, and then fails with `unavailable`.
+-- Calls read_all(snapshot) and returns its results. If etcd has compacted the revision of the
+-- snapshot meanwhile, calls read_all again with a new snapshot. At the time `deadline` (core.now)
+-- gives up and returns nil, message, "unavailable".
 local function read_at_one_revision(client, deadline, read_all)
   local snapshot
   repeat
@@ -70,14 +75,16 @@ local function get_leases(kvs)
   return leases
 end
 
--- Returns true if the write lock with the key `kv` was downgraded to a read lock: there is a key
--- for that, attached to the same lease.
+-- Returns true if the write lock whose key is `kv` was downgraded to a read lock: the marker key of
+-- the downgrade exists and is attached to the same lease. `leases`: key -> its lease.
 local function is_downgraded(leases, full_name, kv)
   return leases[core.downgrade_note(full_name, kv.create_revision)] == kv.lease
 end
 
--- Returns true if the next entry of a queue holds. `older` describes the entries before it: the
--- number of permits, and the last entry of another mode. The function adds this entry to it.
+-- Called for the entries of a queue, one by one, the oldest first. Returns true if an entry of this
+-- mode (and number of permits) holds. `older` describes the older entries: `permits` is the number
+-- of permits among them, and `last` is the last one that is not a permit. is_held adds the entry to
+-- `older`.
 local function is_held(older, mode, permits)
   if mode == "permit" then
     older.permits = older.permits + 1
@@ -89,7 +96,8 @@ local function is_held(older, mode, permits)
   return held
 end
 
--- Returns the full names of a multi-lock from its label, if `full_name` is one of them.
+-- Returns the list of the full names of a multi-lock from the fields of its label. Returns nil if
+-- the label has no such list, or if `full_name` is not in the list.
 local function get_full_names(fields, full_name)
   for _, name in ipairs(fields.names or {}) do
     if name == full_name then
@@ -98,8 +106,10 @@ local function get_full_names(fields, full_name)
   end
 end
 
--- Returns the entries among the keys below a name, the oldest first. For a multi-lock, `full_names`
--- is set below its first name, and `first` below the others; `held` is that of this queue alone.
+-- Returns the entries among `kvs`, the keys below `full_name`; both lists are sorted, the oldest
+-- first. An entry of a multi-lock has one more field: `full_names`, the list of its full names, if
+-- this is the queue of its first name; otherwise `first`, its first full name. The field `held` of
+-- such an entry says only whether it is first in this queue: see correct_multi_lock.
 local function parse_entries(kvs, full_name)
   local entries, older, leases = {}, { permits = 0 }, get_leases(kvs)
   for _, kv in ipairs(kvs) do
@@ -131,13 +141,16 @@ end
 
 -- ---- the other names of a multi-lock ----
 
--- Returns the last part of a multi-lock's keys, which is the same below each name.
+-- Returns the last part of the key of `entry`, from the last "/" on. All keys of a multi-lock have
+-- the same last part.
 local function get_key_end(entry)
   return entry.key:match "/[^/]*$"
 end
 
--- Reads the full names of the multi-lock of `entry`, an entry of the queue of `full_name`, from the
--- key below its first name. Returns false if that key does not exist; nil if the read failed.
+-- Reads the list of the full names of a multi-lock and returns the list. `entry` is the entry of
+-- the multi-lock in the queue of `full_name`. Only the key below the first name (`entry.first`)
+-- contains the list. Returns false if that key does not exist, belongs to another lock, or does not
+-- contain a list with `full_name`. Returns nil if the read failed.
 local function read_full_names(snapshot, full_name, entry)
   local txn, key = snapshot:txn(), entry.first .. get_key_end(entry)
   txn:list(key, key .. "\0", snapshot.revision)
@@ -152,8 +165,9 @@ local function read_full_names(snapshot, full_name, entry)
   return false
 end
 
--- Returns true if the multi-lock of `entry` is first in the queue of `full_name`, of which `kvs`
--- are the oldest keys; nil if there is no entry among them, but there are more keys.
+-- Returns true if the multi-lock of `entry` is first in the queue of `full_name`, false if it is
+-- not. `kvs` is the list of the oldest keys below `full_name`, at most KEYS_MAX. Returns nil if the
+-- answer is unknown: no key in the list is an entry, and there may be more keys than these.
 local function is_first(kvs, full_name, entry)
   for _, kv in ipairs(kvs) do
     local is_entry, mode = core.parse_key(full_name, kv.key, kv.lease)
@@ -164,8 +178,8 @@ local function is_first(kvs, full_name, entry)
   return #kvs == KEYS_MAX and nil
 end
 
--- Returns true if the multi-lock of `entry` is first in the queues of all `full_names`; nil if that
--- is unknown.
+-- Returns true if the multi-lock of `entry` is first in the queues of all `full_names`, false if it
+-- is not. Returns nil if the answer is unknown: the read failed, or is_first has returned nil.
 local function is_first_everywhere(snapshot, full_names, entry)
   local txn, result = snapshot:txn(), true
   for _, full_name in ipairs(full_names) do
@@ -185,9 +199,12 @@ local function is_first_everywhere(snapshot, full_names, entry)
   return result
 end
 
--- Corrects `held` of a multi-lock that is first in the queue of `full_name`. It holds only if it is
--- first in the queue of each of its names. Sets `held` to nil if the other queues cannot be read.
--- Sets `full_names` if it holds.
+-- Corrects two fields of `entry`, the entry of a multi-lock that is first in the queue of
+-- `full_name`. A multi-lock holds only if it is first in the queues of all its names.
+--   entry.held        set to true if the multi-lock holds, to false if it waits, to nil if that is
+--                     unknown, because the other queues cannot be read
+--   entry.full_names  set to the list of its names if the multi-lock holds. Otherwise only the
+--                     entry in the queue of the first name has this list
 local function correct_multi_lock(snapshot, full_name, entry)
   local full_names = entry.full_names
   if entry.first then
@@ -199,7 +216,9 @@ end
 
 -- ---- entries for callers ----
 
--- Returns the entries of the queue of `full_name`, of which `kvs` are the keys, the oldest first.
+-- Returns the entries of the queue of `full_name`, the oldest first. `kvs` is the list of the keys
+-- below this name, the oldest first. If a multi-lock is first in this queue, the function also
+-- reads the queues of its other names.
 local function read_entries(snapshot, full_name, kvs)
   local entries = parse_entries(kvs, full_name)
   for _, entry in ipairs(entries) do
@@ -210,7 +229,8 @@ local function read_entries(snapshot, full_name, kvs)
   return entries
 end
 
--- Returns the entries of the queue of a name: list | nil, message, code.
+-- Reads the queue of the lock `name`. Returns the list of its entries, the oldest first; or nil,
+-- message, code.
 local function list_entries(self, where, name, deadline)
   local full_name, message, code = names.add_prefix(where, self._prefix, name)
   if not full_name then
@@ -227,7 +247,8 @@ local function list_entries(self, where, name, deadline)
   end)
 end
 
--- Returns the names without the client's prefix. A name of another client may not have it.
+-- Returns the list of the names without the client's prefix. A name that does not begin with this
+-- prefix stays as it is: a multi-lock of another client may have such names.
 local function remove_prefix(self, full_names)
   local list, prefix = {}, self._prefix
   for i, full_name in ipairs(full_names) do
@@ -236,8 +257,9 @@ local function remove_prefix(self, full_names)
   return list
 end
 
--- Sets the field `names` of each entry, the names without the prefix, and removes the fields that
--- are not public. Returns the list.
+-- Removes the fields `full_names` and `first`, which are not public, from each entry. An entry with
+-- `full_names` gets the public field `names` instead: the names without the client's prefix.
+-- Returns the same list.
 local function make_public(self, entries)
   for _, entry in ipairs(entries) do
     entry.names = entry.full_names and remove_prefix(self, entry.full_names)
@@ -246,28 +268,35 @@ local function make_public(self, entries)
   return entries
 end
 
---- An entry of `client:queue`. The fields from `host` on are missing if another kind of client
--- wrote the key. A client has one entry for each mode, however many of its owners wait. It has
--- several for readers that do not share a key, and up to `n` for a semaphore.
+--- An entry of `client:queue`. The fields that describe the client (`host`, `pid`, `since`,
+-- `owner`, `lock_delay`) are missing for a candidate of an election, and if another kind of client
+-- wrote the key.
+--
+-- A client has one entry for each mode and lock delay, however many of its owners wait. It has
+-- several entries for readers that do not share a key, up to `n` for a semaphore, and one for each
+-- multi-lock and each candidate.
 -- @table entry
--- @tfield[opt] boolean held true: the entry holds; false: it waits; nil: unknown. It is unknown for
---   a multi-lock that is first in this queue, if the queues of its other names cannot be read
+-- @tfield[opt] boolean held true: the entry holds the lock; false: the entry waits; nil: unknown.
+--   It is unknown only for a multi-lock that is first in this queue, if the queues of its other
+--   names cannot be read
 -- @tfield token token fencing token
 -- @tfield string lease lease ID in hex
--- @tfield mode mode mode of the lock. A candidate of an election has `multi` if it uses etcdlock
+-- @tfield mode mode mode of the lock. A candidate of an election that uses etcdlock has the mode
+--   `multi`
 -- @tfield string key key in etcd
 -- @tfield[opt] string host host name of the client's machine
 -- @tfield[opt] count pid process ID of the client
 -- @tfield[opt] time since time at which the client asked for the lock
 -- @tfield[opt] owner owner the option `owner`, if it is a string or a number
 -- @tfield[opt] seconds lock_delay the option `lock_delay`
--- @tfield[opt] string value the option `value`; for a candidate of an election, its value
--- @tfield[opt] {string,...} names names of a multi-lock. While it waits, only its entry below its
---   first name has them; while it holds, all its entries have them
+-- @tfield[opt] string value the option `value`; for a candidate of an election, the value of the
+--   candidate; if another kind of client wrote the key, the value of the key
+-- @tfield[opt] {string,...} names names of a multi-lock. While the multi-lock holds, all its
+--   entries have this field; while it waits, only the entry in the queue of its first name
 
---- Returns the entries of a lock, the oldest first: those that hold it and those that wait. Only
--- keys that are attached to the lease in their name are entries. Other keys below the name are user
--- data.
+--- Returns the entries in the queue of a lock, the oldest first: the entries that hold the lock and
+-- the entries that wait for it. A key below the lock's name is an entry only if it is attached to
+-- the lease whose ID the key contains. Other keys below the name are user data.
 -- @function client:queue
 -- @tparam string name
 -- @treturn {entry,...}
@@ -289,7 +318,7 @@ local function find_entry(entries, token)
   end
 end
 
--- Returns a transaction that deletes the keys of an entry if it still exists.
+-- Returns a transaction that deletes the keys of `entry` if the entry still exists.
 local function make_deletion(self, entry)
   local txn = self._core:txn()
   txn:guard(entry.key, entry.token, entry.lease)
@@ -303,10 +332,10 @@ local function make_deletion(self, entry)
   return txn
 end
 
---- Ends the hold with this token: deletes its key, so that the next waiter gets the lock. For a
--- multi-lock, the call deletes the keys of all names. If it is unknown whether a multi-lock holds
--- (`held` of `client:queue`), the call deletes only its key below this name, which ends the hold or
--- the wait for all names. It never deletes user data.
+--- Ends the hold with this token: deletes the key of the hold, so that the next waiter gets the
+-- lock. For a multi-lock, the call deletes the keys of all names. If it is unknown whether a
+-- multi-lock holds (its `held` in `client:queue` is nil), the call deletes only the key below this
+-- name; this ends the hold, or the wait, for all names. The call never deletes user data.
 -- @function client:break_lock
 -- @tparam string name
 -- @tparam token token token of the entry, from `client:queue`
@@ -335,16 +364,19 @@ function M:break_lock(name, token)
 end
 
 -- ---- all queues below a prefix ----
--- Other programs keep their data in the same etcd. So keys are listed in pages and without values,
--- and only the queues of the lock names among them are read.
+-- Other programs may keep any amount of data in the same etcd. So client:queues first lists the
+-- keys, in pages and without values, to find the names of locks. Then it reads the queues of these
+-- names only.
 
--- Returns the first key after all keys that begin with `prefix`. For all keys etcd expects "\0".
+-- Returns the first key after all keys that begin with `prefix`: the end of their range. If there
+-- is no such key, as for the empty prefix, returns "\0", by which etcd means a range without end.
 local function get_range_end(prefix)
   local head = prefix:gsub("\255*$", "")
   return head == "" and "\0" or head:sub(1, -2) .. string.char(head:byte(-1) + 1)
 end
 
--- Returns the full names of locks that begin with `prefix`, sorted: list | nil, message, code.
+-- Returns the sorted list of the full names that begin with `prefix`, of all locks with an entry.
+-- Returns nil, message, code if a read failed.
 local function list_names(snapshot, prefix)
   local full_names, seen = {}, {}
   local from, to = prefix == "" and "\0" or prefix, get_range_end(prefix)
@@ -370,8 +402,9 @@ local function list_names(snapshot, prefix)
   return full_names
 end
 
--- Reads up to TXN_QUEUES queues of `full_names` from the index `first` on, and adds them to the
--- list `found`: true | nil, message, code.
+-- Reads the queues of up to TXN_QUEUES names in one transaction: the names in `full_names` from the
+-- index `first` on. Appends the queues to the list `found`. Returns true; or nil, message, code if
+-- the read failed.
 local function read_some(self, snapshot, full_names, first, found)
   local txn, last = snapshot:txn(), math.min(first + TXN_QUEUES - 1, #full_names)
   for i = first, last do
@@ -413,11 +446,12 @@ end
 -- @table queue
 -- @tfield string name name of the lock, without the client's prefix
 -- @tfield {entry,...} entries entries, the oldest first, as `client:queue` returns them
--- @tfield count other_keys number of keys below the name that are no entries. Many of them slow
+-- @tfield count other_keys number of keys below the name that are not entries. Many such keys slow
 --   down each request for the lock
 
---- Returns the queues of all locks whose names begin with a prefix, as they were at one revision. A
--- user that may not read all keys of etcd must give a prefix that it may read, or gets `denied`.
+--- Returns the queues of all locks whose names begin with `prefix`, as they were at one revision.
+-- The etcd user needs permission to read all keys that begin with the client's prefix and `prefix`;
+-- otherwise the call fails with `denied`.
 -- @function client:queues
 -- @tparam[opt=""] string prefix
 -- @treturn {queue,...} sorted by name
