@@ -1,10 +1,12 @@
---- Events of a client: passes them to the function `log` of connect, and measures waits and
--- holds for the client's metrics.
+--- The events of one client. This module passes them to the log function, which is connect's option
+-- `log`. It also adds the durations of waits and holds to the client's metrics.
 --
--- The C core records up to 128 events between two calls of the program, such as a loss or a
--- failover; `deliver` reads them. Calls of the library report all other events. The log function
--- runs inside core.call, where it cannot yield, so no other coroutine runs while a lock is being
--- taken or released. core.call also catches the errors of the log function.
+-- Some events happen between two calls of the program, such as a loss or a failover. The C core
+-- records up to 128 of them, and Events:deliver reads them. The functions of this library report
+-- all other events, by the methods report_….
+--
+-- core.call runs the log function and catches its errors. Inside core.call the log function cannot
+-- yield. Otherwise another coroutine could run while a lock is being taken or released.
 local core = require "etcdlock.core"
 local escape = require("etcdlock.text").escape
 local format_number = require("etcdlock.text").format_number
@@ -27,7 +29,7 @@ local LEAKED_IN_WITH = "lock %s was released because the coroutine that ran its 
 local MANY_CLIENTS = "this process has %d clients, each with a thread, a connection to etcd and a"
   .. " lease; connect once, where a module is loaded, and share that client"
 
--- The text for the field `by` of a `released` event.
+-- Value of the field `by` of a `released` event -> a part of the event's text.
 local BY = {
   unlock = "",
   nginx_request = " with its nginx request",
@@ -100,13 +102,14 @@ function mt.__tostring(event)
   return "etcdlock: " .. escape(KINDS[event.event][2](event)) .. late
 end
 
--- Lets a log function join an event with other text, as it can do with a string.
+-- Lets a log function concatenate an event with a string, as in `"text " .. event`.
 function mt.__concat(a, b)
   return tostring(a) .. tostring(b)
 end
 
--- Makes an event of the table `event`: sets the default level, and `ago` (seconds since it
--- happened) to 0 if it is missing. Returns the same table.
+-- Turns the table `event` into an event and returns the same table. Sets two fields if they are
+-- missing: `level` to the default level of the kind, and `ago` (seconds since the event happened)
+-- to 0.
 local function new_event(event)
   event.level = event.level or KINDS[event.event][1]
   event.ago = event.ago or 0
@@ -115,12 +118,13 @@ end
 
 -- ---- the events of one client ----
 
--- Seconds: log_rate limits the events of each kind within this time.
+-- Length of a window in seconds. connect's option `log_rate` is the largest number of events of one
+-- kind that are logged in one window.
 local WINDOW = 1
 
---- Returns the events of the client `core_client`, a client of the C core. `options` are the
--- options of connect; log, log_rate and prefix are used. `metrics`: an object of metrics.lua, or
--- nil.
+--- Creates the object for the events of one client. `core_client` is its client of the C core. Of
+-- the connect options in `options`, the object uses `log`, `log_rate` and `prefix`. `metrics` is an
+-- object of metrics.lua; nil: no metrics.
 function Events.new(core_client, options, metrics)
   local windows = {}
   for _, kind in ipairs(Events.KINDS) do
@@ -134,8 +138,11 @@ function Events.new(core_client, options, metrics)
     _rate = options.log_rate,
     _prefix = options.prefix,
     _metrics = metrics,
-    -- kind -> the window of log_rate that began at `from` (core.now): `logged` events were passed
-    -- to the log function in it; `suppressed` events were not, and are not reported yet.
+    -- Kind of event -> its present window. Fields of a window:
+    --   from        when the window began (core.now)
+    --   logged      number of events that the log function got in this window
+    --   suppressed  number of events that the log function did not get, and that no event
+    --               `suppressed` has reported yet
     _windows = windows,
     -- True while a window has suppressed events.
     _has_suppressed = false,
@@ -145,8 +152,8 @@ function Events.new(core_client, options, metrics)
     _has_reported_error = false,
     -- True after a leaked lock was reported without a log function.
     _has_reported_leak = false,
-    -- Holds that ended while Lua collected garbage and are not in `_metrics` yet: a list of
-    -- { name, mode, seconds }.
+    -- Ended holds that are not in `_metrics` yet, because Lua's garbage collector ran when their
+    -- end was reported: a list of { name, mode, seconds }.
     _unmeasured = {},
   }, Events)
   core_client:attend(self)
@@ -155,8 +162,8 @@ end
 
 -- ---- the log function ----
 
--- Calls the log function with `event`. Reports its first error on standard error (nginx: in its
--- log).
+-- Calls the log function with `event`. Only the first error of the log function is reported, by
+-- runtime.log: on standard error, or in nginx's error log.
 local function call_log(self, event)
   self._is_logging = true
   local ok, err = core.call(self._log, new_event(event))
@@ -174,8 +181,8 @@ local function suppress(self, kind, count)
   self._has_suppressed = true
 end
 
--- Reports the suppressed events of each kind the window of which is over; if `is_final`, of each
--- kind.
+-- Reports how many events of each kind were suppressed, by an event `suppressed` for each kind. If
+-- the window of a kind is not over yet, reports that kind only if `is_final` is true.
 local function report_suppressed(self, is_final)
   local now = core.now()
   self._has_suppressed = false
@@ -190,8 +197,9 @@ local function report_suppressed(self, is_final)
   end
 end
 
--- Tells whether log_rate admits another event of `kind`. If not, and there is a log function,
--- the event is counted as suppressed.
+-- Returns true if the log function may get an event of `kind` now, and counts the event as logged.
+-- Returns false if there is no log function. If log_rate is reached, or the log function is
+-- running, returns false and counts the event as suppressed.
 local function may_log(self, kind)
   if not self._log then
     return false
@@ -210,8 +218,9 @@ end
 
 -- ---- events that the C core has recorded ----
 
--- Reports a leaked lock of a client without a log function: the first on standard error (nginx:
--- in its log), later ones by `warn`, which Lua 5.4 has.
+-- Reports a leaked lock if the client has no log function. runtime.log reports the first leaked
+-- lock of the client, on standard error or in nginx's error log. Lua's function `warn` reports
+-- later ones; before Lua 5.4, which introduced `warn`, they are not reported.
 local function report_leak_without_log(self, event)
   local line = tostring(new_event(event))
   if not self._has_reported_leak then
@@ -222,8 +231,8 @@ local function report_leak_without_log(self, event)
   end
 end
 
--- Returns the list of the names, without the client's prefix, in `subject`: the full names of a
--- lock, joined by NUL.
+-- Returns the list of a lock's names, without the client's prefix. `subject` contains the full
+-- names, joined by NUL.
 local function names_in(self, subject)
   local list = {}
   for name in (subject .. "\0"):gmatch "(.-)%z" do
@@ -232,8 +241,9 @@ local function names_in(self, subject)
   return list
 end
 
--- Returns the event for the end of a hold, as the core has recorded it in `record`, and measures
--- the hold; if `is_interrupt`, it is measured by the next call of deliver.
+-- Returns the event for `record`, the core's record of the end of a hold. Also adds the duration of
+-- the hold to the metrics. If `is_interrupt` is true, a later call of deliver adds the duration,
+-- because the garbage collector may have interrupted a method of the metrics.
 local function lock_event(self, record, is_interrupt)
   local list = names_in(self, record.subject)
   if self._metrics and is_interrupt then
@@ -272,7 +282,8 @@ local function deliver_record(self, record, is_interrupt)
   end
 end
 
--- Counts the events as suppressed that the core could not record, because its buffer was full.
+-- Asks the core how many events it could not record because its buffer was full, and counts these
+-- events as suppressed.
 local function count_dropped(self)
   for kind, count in pairs(self._log and self._core:dropped_events() or {}) do
     if count > 0 then
@@ -282,8 +293,8 @@ local function count_dropped(self)
 end
 
 --- Passes the events that the core has recorded to the log function and the metrics, and reports
--- suppressed events. Calls of the program run it. `is_interrupt`: Lua's garbage collector runs it,
--- in the middle of any other function.
+-- suppressed events. `is_interrupt` is true if Lua's garbage collector runs deliver, perhaps in the
+-- middle of another function; otherwise a call of the program runs it.
 function Events:deliver(is_interrupt)
   if self._is_logging then
     return
@@ -305,9 +316,11 @@ function Events:deliver(is_interrupt)
   end
 end
 
---- Reports that Lua has just collected a held lock as garbage. The C core calls it. A log function
--- may do things that must not interrupt other functions, and the collector may have interrupted a
--- method of the metrics. So both get the event with the next call of the program.
+--- The C core calls report_leak when Lua has just collected a held lock as garbage, perhaps in the
+-- middle of another function. Without a log function, report_leak reports the leaked lock at once.
+-- A log function gets the event only in the next call of the program, because it may do things that
+-- must not interrupt another function. The metrics, too, get the hold only then, because the
+-- collector may have interrupted one of their methods.
 function Events:report_leak()
   if not self._log then
     self:deliver(true)
@@ -344,7 +357,8 @@ function Events:report_waiting(acquisition)
   end
 end
 
---- Reports that `acquisition` has waited for long, for `holder` (label.lua; may be nil).
+--- Reports that `acquisition` has waited for a long time. `holder` is the holder of the lock, a
+-- table that label.lua describes; nil: unknown.
 function Events:report_still_waiting(acquisition, holder)
   if may_log(self, "still_waiting") then
     call_log(self, {
@@ -396,9 +410,10 @@ function Events:report_released(lock, hold)
   end
 end
 
---- Reports that a function that ran under `lock` has raised `err`, with its `traceback`. with_lock
--- raises the error again, and programs that catch it see only the new place. An error that is not a
--- text is raised to be caught, so without a log function it is not reported.
+--- Reports that the function that ran under `lock` in with_lock has raised `err`. `traceback` shows
+-- where. The report is necessary because with_lock raises the error again, so that a program that
+-- catches the error sees only the place in with_lock. Without a log function, an error that is not
+-- a string is not reported, because a program raises such an error in order to catch it.
 function Events:report_raised(lock, traceback, err)
   local event = {
     event = "raised", name = lock:name(), mode = lock._mode, token = lock:token(),

@@ -1,5 +1,5 @@
---- The label: the value of a lock's key, a small JSON object that describes the client.
--- client:queue shows it, and so do tools that read etcd. Other clients ignore it.
+--- The label: the value of a lock's key, a small JSON object that describes the client. It is shown
+-- by client:queue and by tools that read etcd. No client needs a label to take a lock.
 local core = require "etcdlock.core"
 local json = require "etcdlock.json"
 local names = require "etcdlock.names"
@@ -9,8 +9,8 @@ local to_string = require("etcdlock.text").to_string
 
 local M = {}
 
--- Most labels contain only the host, the process and the second, so the last one is kept for its
--- second and process.
+-- A plain label contains only host, pid and since. Most labels are plain, so write_plain keeps the
+-- last one, with its since (seconds) and pid, and returns it again while both stay the same.
 local plain_label, plain_since, plain_pid
 
 local function write_plain(pid, since)
@@ -21,10 +21,15 @@ local function write_plain(pid, since)
   return plain_label
 end
 
---- Returns the label of an acquisition: host, pid, since (Unix seconds), owner (if it is a string
--- or a number), value and lock_delay (if they are given). For several names, the key of the first
--- name contains all full names, and the other keys contain the first one: the result is both
--- labels, with a NUL between them.
+--- Returns the label of an acquisition, a JSON object with these fields:
+--   host, pid   of this process
+--   since       time of the call, in Unix seconds
+--   owner       the option `owner`, if it is a string or a number
+--   value       the option `value`, if it is given
+--   lock_delay  the option `lock_delay` in seconds, if it is above 0
+-- For a multi-lock of several names, returns two labels with a NUL between them:
+-- 1. the label for the key below the first name, with the field `names`: the list of all full names
+-- 2. the label for all other keys, with the field `first`: the first full name
 function M.write(acquisition)
   local owner, full_names = acquisition.given_owner, acquisition.full_names
   local has_owner = type(owner) == "string" or type(owner) == "number"
@@ -50,15 +55,17 @@ function M.write(acquisition)
 end
 
 -- ---- reading ----
--- Other clients may write any value. A field counts only if this library could have written it.
+-- Other programs may write any value to a key. So M.read drops each field of a label that this
+-- library could not have written.
 
--- Above this, a float is not an exact integer; 1e999 is infinite.
+-- A larger number is refused, because a float represents all integers exactly only up to this
+-- limit. JSON may even contain 1e999, which becomes infinite.
 local INTEGER_MAX = 2 ^ 53
--- Bytes of a host name. Linux allows 64.
+-- Largest number of bytes of a host name. Linux allows 64.
 local HOST_MAX = 255
 
 local function to_integer(value)
-  -- In some Lua versions the numbers of JSON are floats.
+  -- math.floor, because in some Lua versions cjson returns the float 5.0 for the integer 5.
   return type(value) == "number" and math.abs(value) <= INTEGER_MAX and math.floor(value) or nil
 end
 
@@ -78,7 +85,8 @@ local function to_full_name(value)
   return type(value) == "string" and names.is_full_name(value) and value or nil
 end
 
--- Returns the list if it contains different full names, at most as many as a multi-lock may have.
+-- Returns a copy of the list `value` if it contains only full names, each name once, and at most as
+-- many names as a multi-lock may have. Otherwise returns nil.
 local function to_full_names(value)
   local list, seen = {}, {}
   for i, name in ipairs(type(value) == "table" and value or {}) do
@@ -113,12 +121,14 @@ function M.read(value)
 end
 
 -- ---- holders ----
--- A holder is a table for events, about the lock that blocks a waiter: `host`, `pid`, `since`,
--- `owner` and `value` as in a label; `ago`, how many seconds ago that was read; `is_multi`, true if
--- it is a multi-lock, which may still wait for another name.
+-- A holder is a table that describes the lock for which a waiter waits, for events and messages:
+--   host, pid, since, owner, value  as in the label of this lock
+--   ago       seconds since the label was read
+--   is_multi  true if this lock is a multi-lock. A multi-lock may be first in this queue and still
+--             wait for another of its names; otherwise nil
 
---- Returns the holder whose key has the value `text`, read `ago` seconds ago; nil if `text` is not
--- a label of this library.
+--- Returns the holder that the label `text` describes; `text` was read `ago` seconds ago. Returns
+-- nil if `text` is not a label of this library.
 function M.read_holder(text, ago)
   local label = M.read(text)
   return label.host and {
@@ -127,12 +137,12 @@ function M.read_holder(text, ago)
   }
 end
 
---- Returns this process as the holder.
+--- Returns the holder for a lock that this process holds.
 function M.describe_self()
   return { host = core.host(), pid = core.pid(), ago = 0 }
 end
 
--- Bytes of a value that a message shows.
+-- Largest number of bytes of a value in a message; a longer value is cut.
 local VALUE_SHOWN_MAX = 60
 
 local function format_value(value)
@@ -140,14 +150,15 @@ local function format_value(value)
   return ", value " .. quote(is_long and value:sub(1, VALUE_SHOWN_MAX) .. "..." or value)
 end
 
---- Returns a text about the process of a label, a holder or an entry of client:queue, and since
--- when it has queued, if that is known.
+--- Returns a text with the pid and the host of `fields`: a label, a holder or an entry of
+-- client:queue. If `fields.since` is known, the text also says since when the process has queued.
 function M.describe_process(fields)
   return string.format("pid %.0f on %s%s", fields.pid, escape(fields.host),
     fields.since and os.date(", queued since %Y-%m-%d %H:%M:%S", fields.since) or "")
 end
 
---- Returns the end of a message that names the holder; an empty string for nil.
+--- Returns the part of a message that names the holder, for the end of the message. Returns an
+-- empty string if `holder` is nil.
 function M.format_holder(holder)
   if not holder then
     return ""
