@@ -5,13 +5,15 @@ local core = require "etcdlock.core"
 local M = {}
 
 -- An instance of cjson reads and writes numbers with the decimal point of the locale in which the
--- instance was created, and a program may call os.setlocale at any time.
+-- instance was created. A program may call os.setlocale at any time, so get_instance makes a new
+-- instance when the decimal point (`instance_point`) has changed.
 local instance, instance_point
 
 local function get_instance()
   local point = core.decimal_point()
   if not instance or point ~= instance_point then
-    -- If the decimal point has several bytes (locale ps_AF), cjson.new aborts the process.
+    -- If the decimal point has several bytes (locale ps_AF), cjson.new would abort the process. So
+    -- the last instance stays in use; if there is none, the module cjson is the instance.
     instance = #point == 1 and cjson.new() or instance or cjson
     instance_point = point
   end

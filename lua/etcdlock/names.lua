@@ -10,10 +10,11 @@ local M = {}
 
 local NAME_MAX, MULTI_MAX = core.NAME_MAX, core.MULTI_MAX
 
--- Bytes of a list of names that messages show.
+-- Largest number of bytes of several joined names in a message; a longer text is cut.
 local JOINED_MAX = 80
 
--- Returns nil, message, "invalid" for a name that ends, itself or with its prefix, in `reserved`.
+-- Returns nil, message, "invalid" for a name that is not allowed, because the full name ends in
+-- `reserved`.
 local function refuse_reserved(where, field, reserved, prefix, name)
   local with = name:sub(-#reserved) == reserved and ""
     or string.format(" with the prefix %s", quote(prefix))
@@ -31,8 +32,9 @@ function M.is_full_name(full_name)
   return full_name ~= "" and has_valid_bytes(full_name) and not core.reserved_end(full_name)
 end
 
---- Returns the full name of `name`; nil, message, "invalid" if the name is not allowed. Raises if
--- it is not a string. `field` is what messages call the name, by default "name".
+--- Returns the full name of `name`. Returns nil, message, "invalid" if the name is not allowed.
+-- Raises if `name` is not a string. `field` is the word for this argument in messages, by default
+-- "name".
 function M.add_prefix(where, prefix, name, field)
   field = field or "name"
   check.string(where, field, name)
@@ -48,8 +50,9 @@ function M.add_prefix(where, prefix, name, field)
   return full_name
 end
 
---- Returns the full names of `names`, a list of different names; nil, message, "invalid" if one is
--- not allowed. Raises if it is not a list of strings.
+--- Returns the list of the full names of `names`. Returns nil, message, "invalid" if a name is not
+-- allowed, if a name occurs twice, or if there are no names or too many. Raises if `names` is not a
+-- list of strings.
 function M.add_prefixes(where, prefix, names)
   if type(names) ~= "table" then
     check.raise(string.format("%s: names = %s, wanted a list of names", where, to_string(names)))
@@ -72,7 +75,8 @@ function M.add_prefixes(where, prefix, names)
   return full_names
 end
 
---- Returns the names with spaces between them, at most 80 bytes if there are several, for messages.
+--- Returns the names with spaces between them, for messages. If there are several names and the
+-- text is longer than 80 bytes, the text is cut to 80 bytes, and "..." follows.
 function M.join(names)
   if #names == 1 then
     return names[1]

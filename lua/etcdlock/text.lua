@@ -4,7 +4,7 @@ local M = {}
 
 -- ---- characters ----
 
--- The characters from U+0080 on, as UTF-8 sequences.
+-- Patterns of the UTF-8 sequences of all characters from U+0080 on.
 local SEQUENCES = {
   "^[\194-\223][\128-\191]",
   "^\224[\160-\191][\128-\191]",
@@ -24,7 +24,8 @@ local function find_sequence(text, position)
   end
 end
 
--- Lua's string.lower and string.upper obey the locale: in a Turkish one "I" and "i" are no pair.
+-- M.lower and M.upper do not use Lua's string.lower and string.upper, because these obey the
+-- locale. In a Turkish locale, for example, string.lower("I") may not return "i".
 local function make_shift(offset)
   return function(letter)
     return string.char(letter:byte() + offset)
@@ -62,14 +63,14 @@ function M.replace(text, plain, on_character, on_byte)
   return table.concat(parts)
 end
 
--- Control characters (C1), line and paragraph separators, and characters that set the direction of
--- writing.
+-- Patterns of the UTF-8 sequences of control characters (C1), of line and paragraph separators, and
+-- of characters that set the direction of writing.
 local CONTROLS = {
   "^\194[\128-\159]", "^\216\156", "^\226\128[\142\143\168-\174]", "^\226\129[\166-\169]",
 }
 
---- Returns a function for the parameter `on_character` of M.replace. It keeps each character, but
--- replaces a control character or one that sets the direction of writing by replacement(sequence).
+--- Returns a function for the parameter `on_character` of M.replace. That function replaces the
+-- characters of CONTROLS by replacement(sequence) and keeps all other characters.
 function M.make_control_filter(replacement)
   return function(sequence)
     for _, pattern in ipairs(CONTROLS) do
@@ -89,10 +90,11 @@ end
 
 local escape_controls = M.make_control_filter(escape_bytes)
 
---- Returns `text` as one line that is safe to show. Bytes of control characters, of characters that
--- set the direction of writing, and of invalid UTF-8 become \x1b and the like. Names, values and
--- messages may come from any program that can write to etcd or send requests to a web server. They
--- must not add lines to a log or control a terminal.
+--- Returns `text` as one line that is safe to show. The bytes of control characters, of characters
+-- that set the direction of writing, and of invalid UTF-8 are replaced by escapes such as \x1b.
+--
+-- Names, values and messages may come from any program that can write to etcd or send requests to a
+-- web server. Without the escapes they could add lines to a log or control a terminal.
 function M.escape(text)
   return M.replace(text, "^[\32-\126]+", escape_controls, escape_bytes)
 end
@@ -103,10 +105,11 @@ function M.quote(text)
 end
 
 -- ---- numbers ----
--- After a call of os.setlocale, PUC Lua may write 2.5 as "2,5", which is neither JSON nor
--- Prometheus' text format, and Lua 5.1 may not read "2.5". LuaJIT ignores the locale.
+-- After a call of os.setlocale, PUC Lua may write 2.5 as "2,5", which neither JSON nor Prometheus'
+-- text format allows. PUC Lua 5.1 may then also fail to read "2.5". LuaJIT ignores the locale.
 
--- Returns the decimal point that this Lua writes now. It has several bytes in some locales.
+-- Returns the decimal point that Lua writes at present, a string. In some locales the string has
+-- several bytes.
 local function get_decimal_point()
   return string.format("%.1f", 0.5):sub(2, -2)
 end
@@ -117,7 +120,7 @@ local function replace_decimal_point(text)
 end
 
 --- Returns string.format(format, number) with "." as the decimal point. `format` must not contain a
--- comma.
+-- comma: where the decimal point is a comma, the first comma of the text becomes a ".".
 function M.format_number(format, number)
   return replace_decimal_point(string.format(format, number))
 end
@@ -129,7 +132,7 @@ end
 
 --- Returns the number that `text` contains, with "." as the decimal point; nil if it is no number.
 function M.to_number(text)
-  -- The locale's own decimal point is no part of a number here.
+  -- Refuses the decimal point of the locale, such as a comma, which tonumber would accept.
   if text:find "[^0-9A-Za-z.+ -]" then
     return nil
   end
