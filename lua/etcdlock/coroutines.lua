@@ -5,8 +5,8 @@ local M = {}
 --- True if a coroutine can yield inside pcall.
 M.can_yield_in_pcall = _VERSION ~= "Lua 5.1" or rawget(_G, "jit") ~= nil
 
---- Returns the running coroutine as its event loop knows it, which is not the one that coxpcall
--- created; nil in the main coroutine.
+--- Returns the running coroutine; nil in the main coroutine. In a function that coxpcall runs,
+-- returns the coroutine that has called coxpcall, because event loops know only that one.
 function M.running()
   local coxpcall = not M.can_yield_in_pcall and package.loaded.coxpcall
   local thread, is_main = (coxpcall and coxpcall.running or coroutine.running)()
@@ -18,21 +18,22 @@ function M.is_in_coxpcall()
   return not M.can_yield_in_pcall and coroutine.running() ~= M.running()
 end
 
--- Returns the text of an error. An error in the handler of xpcall would replace the error, so an
--- error object whose __tostring fails is named by its type.
+-- Returns the text of the error `err`, for the handler of xpcall. If __tostring of an error object
+-- fails, returns the type of the object, because an error in the handler would replace `err`.
 local function describe_error(err)
   local ok, text = pcall(tostring, err)
   return ok and type(text) == "string" and text or string.format("(error object: a %s)", type(err))
 end
 
--- Calls xpcall(fn, handler), or coxpcall's if only that allows `fn` to yield. Calls handler with
--- the error and a traceback.
+-- Calls `fn` by xpcall and returns the results of xpcall. Uses the xpcall of coxpcall where only
+-- that one allows `fn` to yield. If `fn` raises an error, calls handler(error, traceback).
 local function call_protected(fn, handler)
   if not M.can_yield_in_pcall and coroutine.running() then
     local is_found, coxpcall = pcall(require, "coxpcall")
     if is_found then
       return coxpcall.xpcall(fn, function(trace, err)
-        -- For an error object, coxpcall has no traceback.
+        -- If the error is an object, `trace` is this object, because coxpcall makes tracebacks only
+        -- for errors that are strings.
         return handler(err, type(trace) == "string" and trace or describe_error(err))
       end)
     end
@@ -45,19 +46,23 @@ end
 -- ---- cleanup ----
 
 local last_traceback
--- At 1, the error that call_and_catch has raised again last. The traceback of its new place is
--- useless. Weak, because an error object may keep locks and more alive.
+-- raised_again[1] is the last error that call_and_catch has raised again. If an outer
+-- call_and_catch gets the same error, it ignores the traceback, which shows only the place where
+-- the error was raised again. The reference is weak, because an error object may keep locks and
+-- other objects alive.
 local raised_again = setmetatable({}, { __mode = "v" })
 
---- Returns the traceback of the last error in call_with_cleanup, nil if there was none. Needed
--- where the stack no longer exists when the error is caught.
+--- Returns the traceback of the last error that call_with_cleanup has caught and raised again; nil
+-- if there was none. The program needs it because the stack of the original error no longer exists
+-- when the program catches the error.
 function M.get_traceback()
   return last_traceback
 end
 
--- Calls call(...) and then cleanup(). With a to-be-closed variable the error passes through
--- unchanged, and the stack still exists when it is caught. Compiled here because the syntax is an
--- error before Lua 5.4.
+-- Calls call(...), then cleanup(), and returns the first result of call(...). cleanup is the
+-- __close of a to-be-closed variable, so no pcall is needed: an error passes through unchanged, and
+-- its stack still exists in the handler of an outer xpcall. `load` compiles this function, because
+-- `<close>` is a syntax error before Lua 5.4.
 local call_and_close = _VERSION == "Lua 5.4" and load [[
   return function(cleanup, call, ...)
     local guard <close> = setmetatable({}, { __close = cleanup })
@@ -66,7 +71,9 @@ local call_and_close = _VERSION == "Lua 5.4" and load [[
 ]]()
 
 local function call_and_catch(cleanup, fn, on_error)
-  local trace -- of a new error; local, because other coroutines may run before xpcall returns
+  -- Traceback of an error that is raised for the first time. A local variable, because other
+  -- coroutines may run, and call this function, before call_protected returns.
+  local trace
   raised_again[1] = nil
   local ok, result = call_protected(fn, function(err, new_trace)
     local is_new = err == nil or not rawequal(err, raised_again[1])
@@ -95,18 +102,20 @@ local function call_once(fn)
   end
 end
 
---- Returns the first result of fn(), and calls cleanup() when `fn` ends: it returns, raises an
--- error, or (in Lua 5.4) its coroutine is closed. An error of `fn` is raised again, the same
--- object. If its traceback is lost by that, calls on_error(traceback, error) before, unless a call
--- within `fn` has done so. `cleanup` and `on_error` must not raise.
+--- Calls fn() and returns its first result. When `fn` ends, calls cleanup(). `fn` ends when it
+-- returns, when it raises an error, or (in Lua 5.4) when its coroutine is closed.
+--
+-- An error of `fn` is raised again, as the same object. If that loses the traceback of the error,
+-- on_error(traceback, error) is called first, except if a nested call_with_cleanup has already
+-- called its on_error for the same error. `cleanup` and `on_error` must not raise errors.
 function M.call_with_cleanup(cleanup, fn, on_error)
   if not call_and_close then
     return call_and_catch(cleanup, fn, on_error)
   elseif not M.running() then
     return call_and_close(cleanup, fn)
   end
-  -- If a coroutine ends by an error, Lua closes its variables only when the coroutine is closed,
-  -- and event loops do not do that. So the error must be caught here.
+  -- If a coroutine ends by an error, Lua closes the to-be-closed variables only when the program
+  -- closes the coroutine, and event loops do not do that. So call_and_catch must catch the error.
   cleanup = call_once(cleanup)
   return call_and_close(cleanup, call_and_catch, cleanup, fn, on_error)
 end

@@ -1,6 +1,9 @@
---- The listeners of `lock:on_lost` of one client's locks. A later call of the client calls them;
--- they never run by themselves. A waiter is a coroutine that waits for something else and is woken
--- to call them: an object with a method `wake`.
+--- The listeners of one client: the functions that the program has registered by `lock:on_lost`. A
+-- listener never runs by itself: a later call of the same client runs it.
+--
+-- If coroutines of the client wait in an event loop when a lock is lost, they are woken to run the
+-- listeners. In this file, a *waiter* is the object of such a coroutine: Waiter in wait/loop.lua,
+-- with the method `wake`.
 local runtime = require "etcdlock.wait.runtime"
 
 local LossListeners = {}
@@ -9,8 +12,9 @@ LossListeners.__index = LossListeners
 function LossListeners.new(wakeups)
   return setmetatable({
     _wakeups = wakeups,
-    _waiters = {}, -- set of those that wait now
-    --- Lock with listeners -> number; the order of the numbers is that of their first listeners.
+    _waiters = {}, -- set of the waiters that are to be woken at the next loss
+    --- Lock that has listeners -> number. A lock that got its first listener later has a larger
+    -- number.
     locks = setmetatable({}, { __mode = "k" }),
     _last_number = 0,
     --- True if a loss may have been reported since the last call_due.
@@ -30,7 +34,8 @@ end
 local function call_listeners(self, due)
   local is_failed, failure
   for _, lock in ipairs(due) do
-    -- If a listener of another lock has made a call that ran these, there are none left.
+    -- `_listeners` is nil if a listener of an earlier lock in `due` has called the client, and that
+    -- call has run the listeners of this lock already.
     local listeners, reason = lock._listeners or {}, lock._core:loss()
     lock._listeners = nil
     self.locks[lock] = nil
@@ -46,9 +51,9 @@ local function call_listeners(self, due)
   end
 end
 
---- Calls the listeners of all lost locks, in the order of the locks' first listeners. In nginx,
--- those of another request's locks are not called. Raises the first error of a listener, after all
--- have run.
+--- Calls the listeners of all lost locks, in the order in which the locks got their first listener.
+-- In nginx, skips the locks of other nginx requests. If listeners raise errors, raises the first
+-- error after all listeners have run.
 function LossListeners:call_due()
   self.has_losses = false
   if next(self.locks) == nil then
@@ -67,7 +72,8 @@ function LossListeners:call_due()
   call_listeners(self, due)
 end
 
---- Adds a listener, a function (lock, reason). If the lock is lost already, calls it at once.
+--- Adds `listener`, a function that is called with the lock and the reason of the loss. If the lock
+-- is lost already, calls `listener` at once.
 function LossListeners:add(lock, listener)
   lock._listeners = lock._listeners or {}
   table.insert(lock._listeners, listener)
@@ -80,7 +86,8 @@ function LossListeners:add(lock, listener)
   end
 end
 
---- Disarms the wake-up for the loss of a lock that is about to be released: its end is no loss.
+--- Undoes `arm` for a lock that is about to be released, because the end of a released hold is not
+-- a loss.
 function LossListeners:disarm(lock)
   if lock._loss_number then
     self._wakeups:forget(lock._loss_number)
@@ -89,7 +96,8 @@ function LossListeners:disarm(lock)
   end
 end
 
---- Removes a lock that was released, unless it was lost before and its listeners are due.
+--- Removes a lock that was released, unless `was_lost` is true: such a lock was lost before the
+-- release, and its listeners have still to be called.
 function LossListeners:remove(lock, was_lost)
   if was_lost then
     self.has_losses = true -- disarm may have dropped the wake-up for this loss
@@ -98,8 +106,8 @@ function LossListeners:remove(lock, was_lost)
   end
 end
 
---- Wakes all waiters, because the core has reported a loss. One waiter is not enough: its coroutine
--- may have been dropped.
+--- Wakes all waiters, because the core has reported the end of a hold. It does not wake one waiter
+-- only, because the program may have dropped the coroutine of that waiter.
 function LossListeners:wake()
   self.has_losses = true
   for waiter in pairs(self._waiters) do
@@ -107,7 +115,7 @@ function LossListeners:wake()
   end
 end
 
--- Arms a wake-up for the loss of a lock.
+-- Has LossListeners:wake called when the hold of `lock` ends.
 local function arm(self, lock)
   if lock._loss_number then
     return
@@ -121,8 +129,9 @@ local function arm(self, lock)
   end
 end
 
---- Adds a waiter, whose method `wake` is called at the next loss, until remove_waiter. Returns
--- false, and does not add it, if a loss was reported already: then call_due is to be called first.
+--- Adds a waiter and returns true: waiter:wake() is called at the next loss, unless remove_waiter
+-- is called before. If `has_losses` is set, adds nothing and returns false, because the caller must
+-- run call_due before it waits.
 function LossListeners:add_waiter(waiter)
   for lock in pairs(self.locks) do
     arm(self, lock)
