@@ -1,5 +1,6 @@
---- The child: the process that runs under a lock, in a process group of its own. Finds its program,
--- starts it, forwards signals, stops, continues and ends its group.
+--- The child: the process that runs the command CMD under a lock, in a process group of its own.
+-- This module finds the program of the child, starts the child and forwards signals to it. It also
+-- stops, continues and ends the child's process group.
 local uv = require "luv"
 local EXIT = require("etcdlock.command.report").EXIT
 local core = require "etcdlock.core"
@@ -8,26 +9,29 @@ local signals = require "etcdlock.command.signals"
 local Child = {}
 Child.__index = Child
 
--- Milliseconds between two checks whether a process of the group is left.
+-- Milliseconds between two checks whether the group still contains a process.
 local POLL = 20
 
--- Milliseconds to wait for killed processes: the kernel may need seconds to free their memory. A
--- zombie that its parent does not reap would never disappear.
+-- Milliseconds to wait after KILL until the killed processes have disappeared. The kernel may need
+-- seconds to free their memory. The wait has a limit because a killed process that its parent does
+-- not reap stays a zombie for ever.
 local KILLED_MAX = 5000
 
 -- ---- the program ----
 
--- Search path of execvp if PATH is not set.
+-- Search path if PATH is not set: the same as that of execvp.
 local DEFAULT_PATH = "/bin:/usr/bin"
 
--- Returns whether `path` is an executable file, and its status; nil: there is no such file.
+-- Returns whether `path` is an executable file, and the result of uv.fs_stat. Returns nil if `path`
+-- does not exist.
 local function is_program(path)
   local stat = uv.fs_stat(path)
   return stat and stat.type ~= "directory" and uv.fs_access(path, "X"), stat
 end
 
---- Finds the program `name` as a shell does. The command calls it before it waits for a lock, so
--- that a misspelt name is reported at once.
+--- Finds the program `name` as a shell does: in the directories of PATH, unless `name` contains a
+-- slash. run.lua calls this function before it waits for the lock, so that a misspelt name is
+-- reported at once.
 -- @return path; or nil, message, exit status
 function Child.find_program(name)
   local path, found = nil, nil
@@ -52,7 +56,8 @@ end
 
 -- ---- start ----
 
--- Returns the environment of this process with `extra` (name -> value), as a list of NAME=value.
+-- Returns a list of NAME=value: the environment of this process, and the variables in the table
+-- `extra`, which replace variables of the same name.
 local function environment_with(extra)
   local all, list = uv.os_environ(), {}
   for name, value in pairs(extra) do
@@ -64,22 +69,28 @@ local function environment_with(extra)
   return list
 end
 
--- Tells whether an interactive shell has started this process alone, in the foreground. In a
--- pipeline or a script, other processes of this process group need the terminal and its Ctrl-C.
+-- Tells whether an interactive shell has started this process alone, in the foreground. Only then
+-- does the child start in the foreground of the terminal. In a pipeline or a script, other
+-- processes of this process's group need the terminal and must get its Ctrl-C.
 local function is_alone_in_foreground()
   local group = core.group()
   return core.pid() == group and core.terminal_group() == group
     and uv.guess_handle(0) == "tty" and uv.guess_handle(1) == "tty"
 end
 
---- Starts the child. It inherits the environment and the open files of this process. `argv`: its
--- program and arguments. `extra`: name -> value, added to the environment. `blocked`: the numbers
--- of the signals that are blocked in it. on_exit("exit", status) or on_exit("signal", number) is
--- called when the child has ended; after terminate or limit_group, when its whole group has ended.
--- may_continue() tells whether the child may continue after a stop.
--- @return child; or nil, message, exit status; the status may be nil
+--- Starts the child. The child inherits the environment and the open files of this process.
+--   argv            list: the program of the child and the arguments
+--   extra           name -> value: variables that are added to the environment
+--   blocked         list of the numbers of the signals that are blocked in the child
+--   on_exit         on_exit("exit", status) or on_exit("signal", number) is called when the child
+--                   has ended. If terminate or limit_group was called before, on_exit is called
+--                   when the whole group has ended, or need not be waited for any longer
+--   may_continue    may_continue() returns whether the child may continue after a stop
+-- @return child; or nil, message, exit status. The exit status is nil if the program was found, but
+--   could not be started
 function Child.start(argv, extra, blocked, on_exit, may_continue)
-  local path, message, status = Child.find_program(argv[1]) -- may be gone after a long wait
+  -- Finds the program again: it may have been deleted during a long wait for the lock.
+  local path, message, status = Child.find_program(argv[1])
   if not path then
     return nil, message, status
   end
@@ -94,17 +105,24 @@ function Child.start(argv, extra, blocked, on_exit, may_continue)
     return nil, ("%s: cannot be executed: %s"):format(argv[1], message)
   end
   return setmetatable({
-    -- Process and process group of the child.
+    -- Process ID of the child, and also the ID of the child's process group.
     _pid = pid,
-    -- True if the group was in the foreground of the terminal when it last ran.
+    -- True if the group has ever been given the foreground of the terminal. Only then does
+    -- `continue` give the foreground to the group again.
     _has_terminal = has_terminal,
     _on_exit = on_exit,
     _may_continue = may_continue,
-    -- _must_continue: true from continue_after_stop to the next continue.
-    -- _has_ended: true after the end of the child; then _what and _number say how it ended.
-    -- _rest_grace: seconds, set by limit_group.
-    -- _kill_timer: sends KILL to the group. _killed_at: when it did (uv.now, milliseconds).
-    -- _poll_timer: calls _finish_if_done from the end of the child on.
+    -- The other fields are nil at first:
+    -- _must_continue: true if `continue` must be called when TSTP has stopped the child.
+    --   continue_after_stop sets the field, `continue` sets it to false.
+    -- _has_ended: true after the child itself has ended.
+    -- _what, _number: how the child has ended, in the form of the parameters of on_exit.
+    -- _rest_grace: seconds from the end of the child to KILL for the processes that are left in its
+    --   group. limit_group sets the field. If it is nil, the end of the child plans no KILL.
+    -- _kill_timer: luv timer that sends KILL to the group. _kill_after creates it.
+    -- _killed_at: when that timer sent KILL (uv.now, milliseconds); nil: KILL was not sent.
+    -- _poll_timer: luv timer that calls _finish_if_done every POLL milliseconds. It is created when
+    --   the child has ended, and closed before on_exit is called.
   }, Child)
 end
 
@@ -113,7 +131,8 @@ function Child:_signal_group(name)
   uv.kill(-self._pid, name)
 end
 
---- Forwards the signal `name` to the child or to its group.
+--- Forwards the signal `name`: to the child's group if signals.FOR_GROUP contains `name`, otherwise
+-- to the child alone.
 function Child:forward(name)
   if signals.FOR_GROUP[name] then
     self:_signal_group(name)
@@ -124,8 +143,9 @@ end
 
 -- ---- stop and continue ----
 
---- Continues the stopped group, if may_continue() allows it. Gives it the foreground of the
--- terminal if it had that before, and this process has it now.
+--- Continues the stopped group, unless may_continue() returns false. If the group has had the
+-- foreground of the terminal before, and the group of this process has the foreground now, gives
+-- the foreground to the child's group.
 function Child:continue()
   self._must_continue = false
   if not self._may_continue() then
@@ -136,20 +156,22 @@ function Child:continue()
   self:_signal_group "sigcont"
 end
 
---- Has the group continued as soon as the child has stopped. For a TSTP that was forwarded to the
--- child although etcdlock itself could not stop: without this the child would stay stopped. CONT is
--- not sent at once, because it would cancel the TSTP if that is still pending.
+--- Makes the group continue as soon as TSTP has stopped the child. run.lua calls this function if
+-- TSTP was forwarded to the group, but etcdlock itself could not stop. Otherwise the child would
+-- stay stopped, because no shell continues it. CONT is not sent at once, because CONT would cancel
+-- a TSTP that is still pending.
 function Child:continue_after_stop()
   self._must_continue = true
 end
 
 local TSTP = signals.number_of "sigtstp"
--- Signals that a terminal sends to a background group that uses the terminal: a set of numbers.
+-- Signals that the kernel sends to a process group in the background that uses the terminal: a set
+-- of numbers.
 local WANTS_TERMINAL = {
   [signals.number_of "sigttin"] = true, [signals.number_of "sigttou"] = true,
 }
 
--- Handles a stop of the child by the signal `number`.
+-- Handles the fact that the signal `number` has stopped the child.
 function Child:_on_stop(number)
   local foreground = core.terminal_group()
   if self._must_continue and number == TSTP then
@@ -158,11 +180,12 @@ function Child:_on_stop(number)
     self._has_terminal = true
     self:continue()
   elseif foreground == self._pid then
-    -- If another etcdlock has started this process, it checks which group is in the foreground.
+    -- This process's group takes the foreground before it stops: another etcdlock that has started
+    -- this process finds that group in the foreground, and then stops, too.
     core.set_terminal_group(core.group())
     core.stop(true)
-    -- Here this process was stopped and has been continued; or it could not stop, because no shell
-    -- would continue it. In both cases the child must go on.
+    -- Either a shell has continued this process after its stop, or the kernel has not stopped this
+    -- process, because no shell could continue it. In both cases the child must continue.
     self:continue()
   elseif WANTS_TERMINAL[number] and core.stop(true) then
     self:continue()
@@ -171,7 +194,8 @@ end
 
 -- ---- the end ----
 
--- Sends KILL to the group in `grace` seconds, unless an earlier KILL is planned or was sent.
+-- Sends KILL to the group after `grace` seconds. Does nothing if KILL was sent already, or if an
+-- earlier call lets the timer send KILL sooner.
 function Child:_kill_after(grace)
   local ms = math.ceil(grace * 1000)
   if not self._kill_timer then
@@ -185,8 +209,11 @@ function Child:_kill_after(grace)
   end)
 end
 
--- Tells whether the end of the group must be waited for. After KILL that is so only while it has
--- processes that this process may signal: those of another user are not waited for.
+-- Returns true if on_exit must not be called yet, because the group still contains a process. The
+-- child itself has ended before. After KILL, returns true for at most KILLED_MAX, and only while
+-- the group contains a process that this process may signal: KILL does not end the processes of
+-- another user. Before KILL, returns true if terminate or limit_group was called, because then KILL
+-- is going to end the group. After limit_group, the first call starts the timer of KILL.
 function Child:_must_wait_for_group()
   local _, _, failure = uv.kill(-self._pid, 0)
   if failure == "ESRCH" then
@@ -199,7 +226,8 @@ function Child:_must_wait_for_group()
   return self._kill_timer ~= nil
 end
 
--- Calls on_exit if the group need not be waited for.
+-- Calls on_exit, unless the end of the group must still be waited for. Before that, takes the
+-- foreground of the terminal back from the group.
 function Child:_finish_if_done()
   if self:_must_wait_for_group() then
     return
@@ -217,12 +245,12 @@ end
 --- Ends the group: sends TERM now, and KILL after `grace` seconds.
 function Child:terminate(grace)
   self:_signal_group "sigterm"
-  self:_signal_group "sigcont" -- a stopped process handles no other signal
+  self:_signal_group "sigcont" -- a stopped process handles TERM only after CONT
   self:_kill_after(grace)
 end
 
---- Limits the time of the other processes of the group: they get KILL `grace` seconds after the end
--- of the child.
+--- Limits the time for which other processes of the group may outlive the child: they get KILL
+-- `grace` seconds after the child has ended.
 function Child:limit_group(grace)
   self._rest_grace = grace
 end
@@ -232,7 +260,8 @@ function Child:has_ended()
   return self._has_ended
 end
 
--- Handles a change of the child's state: `what` is "stop", "exit" or "signal".
+-- Handles a change of the child's state. `what` is "stop", "exit" or "signal"; `number` is the exit
+-- status after "exit", otherwise the number of the signal.
 function Child:_on_change(what, number)
   if what == "stop" then
     self:_on_stop(number)
@@ -245,9 +274,9 @@ function Child:_on_change(what, number)
   end)
 end
 
---- Handles SIGCHLD: reads each change of state of `child` (nil: none runs), and reaps all other
--- children. Those are orphans of the child, which the kernel gives to this process as their
--- subreaper.
+--- Handles SIGCHLD: handles each change of state of `child` (nil: no child runs), and reaps all
+-- other processes that have ended. The others are orphans that the child has left: this process is
+-- their subreaper, so the kernel makes it their parent.
 function Child.reap(child)
   repeat
     local pid, what, number = core.next_child()

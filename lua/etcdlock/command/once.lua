@@ -1,13 +1,15 @@
---- etcdlock run --once-per: one successful run in each period, on all machines together. The start
--- of the last successful run is recorded in etcd, in a key that is read and written under the lock.
+--- etcdlock run --once-per: one successful run in each period, on all machines together. A key in
+-- etcd, the record, contains the start of the last successful run. etcdlock reads and writes the
+-- record while it holds the lock.
 local core = require "etcdlock.core"
 local json = require "etcdlock.json"
 local quote = require("etcdlock.text").quote
 
 local M = {}
 
--- The end of the record's key. The key stands beside the lock's queue and not below it: a key below
--- the name would keep etcdctl and Go's client waiting.
+-- The record's key is the lock's name with this suffix. It is not below the name, where the queue
+-- is, because etcdctl and Go's client take every key below the name for a key of the queue, and
+-- would wait for it.
 local SUFFIX = ".last-run"
 
 local HOUR = 3600
@@ -25,25 +27,28 @@ local function get_utc_offset(time)
   return sign == "-" and -offset or offset
 end
 
--- Returns the number of the period of `length` seconds that contains `time` (Unix seconds). Periods
--- of more than an hour follow local time, as cron does: the days on which summer time begins and
--- ends have 23 and 25 hours. Shorter periods follow UTC, because local time shows one hour twice
--- when summer time ends, and these are two hours.
+-- Returns the number of the period of `length` seconds that contains `time` (Unix seconds).
+-- Periods of more than one hour follow local time, as cron does. So a period of one day has 23
+-- hours when summer time begins, and 25 hours when it ends.
+-- Periods of exactly one hour and shorter periods follow UTC. When summer time ends, local time
+-- shows the same hour twice. In local time, the second of these two hours would therefore have the
+-- number of the first, and the command would not run in it.
 local function get_period(time, length)
   return math.floor((time + (length > HOUR and get_utc_offset(time) or 0)) / length)
 end
 
 -- ---- the record ----
 
--- Unix seconds up to which os.date works everywhere; the largest process ID of Linux; bytes of a
--- host name.
+-- Limits of the fields of a valid record. TIME_MAX: Unix seconds up to which os.date works on all
+-- systems. PID_MAX: the largest process ID of Linux. HOST_MAX: bytes of a host name.
 local TIME_MAX, PID_MAX, HOST_MAX = 2 ^ 40, 2 ^ 22, 255
 
 local function is_whole(value, max)
   return type(value) == "number" and value >= 0 and value <= max and value % 1 == 0
 end
 
--- Returns the record: { started (Unix seconds), host, pid }; nil if `text` is none.
+-- Returns the record that the JSON text `text` contains: { started (Unix seconds), host, pid }.
+-- Returns nil if `text` is not a valid record.
 local function decode(text)
   local record = json.decode(text)
   if type(record) == "table" and type(record.host) == "string" and #record.host <= HOST_MAX
@@ -57,8 +62,8 @@ local function describe(record)
     os.date("%Y-%m-%d %H:%M:%S", record.started))
 end
 
--- Returns nil, message, code for a request that has failed. Unless the lock was lost, the message
--- names the record's key.
+-- Returns nil, message, code for a request that failed with `message` and `code`. The message names
+-- the record's key, unless the request failed because the lock was lost.
 local function fail(lock, message, code)
   if code ~= "lost" then
     message = ("lock %s: the record of --once-per, key %s: %s%s"):format(quote(lock:name()),
@@ -68,9 +73,10 @@ local function fail(lock, message, code)
   return nil, message, code
 end
 
---- Checks that a run that has started at `started` (Unix seconds) is due: that no successful run of
--- the same period of `length` seconds, or of a later one, is recorded.
--- @return true; or nil, message, code: "locked" if such a run is recorded
+--- Checks that a run that started at `started` (Unix seconds) is due. The run is due unless the
+-- record shows a successful run in the same period of `length` seconds, or in a later period.
+-- @return true; or nil, message, code. The code is "locked" if the record shows such a run, and nil
+--   if the record is invalid or more than one period in the future
 function M.check(lock, started, length)
   local key = get_key(lock)
   local text, message, code = lock:get(key)
@@ -87,7 +93,7 @@ function M.check(lock, started, length)
   local recorded = get_period(record.started, length)
   if recorded < get_period(started, length) then
     return true
-  elseif recorded <= get_period(os.time(), length) + 1 then -- the wait may have taken periods
+  elseif recorded <= get_period(os.time(), length) + 1 then -- now: the wait may have been long
     return nil, ("lock %s: nothing to do in this period (--once-per): run by %s")
       :format(quote(lock:name()), describe(record)), "locked"
   end
@@ -95,7 +101,8 @@ function M.check(lock, started, length)
     .. " clocks, or delete the key %s"):format(quote(lock:name()), describe(record), quote(key))
 end
 
---- Records the run that has started at `started` (Unix seconds), if the lock is held.
+--- Records the successful run that started at `started` (Unix seconds). Fails if the lock is not
+-- held any more.
 -- @return true; or nil, message, code
 function M.record(lock, started)
   local text = json.encode { started = started, host = core.host(), pid = core.pid() }
