@@ -1,17 +1,17 @@
---- The command `etcdlock`: parses the command line and runs the subcommand. Modules are loaded only
--- when the subcommand needs them, because the command often runs for a moment only.
+--- The command `etcdlock`: parses the command line and runs the subcommand. A module is loaded only
+-- if the subcommand needs it, so that a short run of the command ends sooner.
 local report = require "etcdlock.command.report"
 
 local EXIT = report.EXIT
 
--- Subcommand -> the module below etcdlock.command that has a function of the same name:
--- function(args) -> exit status.
+-- Subcommand -> its module below etcdlock.command. The module has a function with the name of the
+-- subcommand, which takes the parsed arguments and returns the exit status.
 local MODULES = {
   run = "run", ls = "queues", ["break"] = "queues", elect = "elect", doctor = "doctor",
   completion = "parser",
 }
 
--- The error that the Lua interpreter raises at Ctrl-C.
+-- Pattern of the error that the Lua interpreter raises at Ctrl-C.
 local INTERRUPTED = "interrupted!$"
 local SIGINT = 2
 
@@ -21,9 +21,10 @@ local EBADF = 9
 
 local null_files = {} -- keeps the files open until the process ends
 
--- Opens /dev/null for each closed standard stream. Otherwise the next file that the process opens,
--- such as a connection to etcd, would get the number of that stream, and the command that runs
--- under a lock would read from or write to it. No file may be opened before.
+-- Opens /dev/null for each standard stream that is closed. Otherwise the next file that this
+-- process opens, such as a connection to etcd, would get the descriptor of that stream, and the
+-- command that runs under a lock would read from that file or write to it. For the same reason this
+-- function must be called before this process opens a file.
 local function open_standard_streams()
   for _, stream in ipairs { io.stdin, io.stdout, io.stderr } do
     local _, _, errno = stream:seek()
@@ -35,10 +36,10 @@ end
 
 -- ---- errors ----
 
--- Lua module that the command needs -> its Debian package.
+-- Lua module that etcdlock needs -> the Debian package that contains it.
 local PACKAGES = { argparse = "lua-argparse", luv = "lua-luv", ["cjson.safe"] = "lua-cjson" }
 
--- Returns a message about the error `err` if a user can act on it; else nil.
+-- Returns a message that tells the user how to remedy the error `err`; nil if no remedy is known.
 local function explain(err)
   local missing = err:match "module '([%w.]+)' not found"
   if PACKAGES[missing] then

@@ -8,13 +8,14 @@ local to_number = require("etcdlock.text").to_number
 
 local M = {}
 
--- Columns of the help text, and the column in which descriptions begin.
+-- WIDTH: columns of the help text. MARGIN: the column in which the descriptions of options begin.
 local WIDTH, MARGIN = 79, 21
 
 -- ---- values ----
 
--- Returns a function that reads a value from `low` to `high` for the option or argument `name` with
--- parse(text), which returns a number or nil. `wanted` describes such a value in messages.
+-- Returns a function with which argparse converts the text of the option or argument `name`. The
+-- function returns parse(text) if that is a number from `low` to `high`. Otherwise it returns nil
+-- and a message, in which `wanted` describes the valid values.
 local function within(name, parse, wanted, low, high)
   return function(text)
     local value = parse(text)
@@ -25,17 +26,17 @@ local function within(name, parse, wanted, low, high)
   end
 end
 
--- Returns the whole number that `text` contains; nil if it is none.
+-- Returns the whole number that `text` contains; nil if `text` is not a whole number.
 local function to_whole(text)
   local value = to_number(text)
   return value and value % 1 == 0 and math.floor(value) or nil
 end
 
--- Unit of a duration -> its seconds.
+-- Unit of a duration -> the seconds in one unit.
 local UNITS = { [""] = 1, s = 1, m = 60, h = 3600, d = 86400 }
 
--- Returns the seconds of a duration: a number of seconds, or a number with a unit; nil if `text` is
--- none.
+-- Returns the seconds of the duration `text`, which is a number of seconds or a number with a unit.
+-- Returns nil if `text` is not a duration.
 local function to_seconds(text)
   local amount, unit = text:match "^(.-)([smhd]?)$"
   local value = to_number(amount)
@@ -44,7 +45,8 @@ end
 
 local LONGEST = 1e9 -- seconds
 
--- Returns a function that reads a duration of at least `low` and at most `high` (LONGEST) seconds.
+-- Returns a function with which argparse converts a duration from `low` to `high` seconds (default:
+-- LONGEST).
 local function seconds(name, low, high)
   high = high or LONGEST
   local wanted = ("%s to %.0f seconds, in a form like 90, 90s, 15m, 1h or 1d")
@@ -233,10 +235,11 @@ local SUBCOMMANDS = { add_run, add_ls, add_break, add_elect, add_doctor, add_com
 
 -- ---- the parser ----
 
--- Subcommand that runs a command -> the number of its own arguments before the command.
+-- For each subcommand that runs a command: the number of arguments, such as NAME, between the
+-- subcommand and the command to run.
 local RUNS = { run = 1, elect = 2 }
 
--- Prints `message`, and the help to read for `subcommand` (nil: the whole command), and exits.
+-- Prints `message` and how to see the help of `subcommand` (nil: the help of etcdlock), and exits.
 local function refuse(subcommand, message)
   message = message:gsub("\n", ". ")
   io.stderr:write(string.format("etcdlock: %s\nTry 'etcdlock %s--help'.\n",
@@ -244,7 +247,7 @@ local function refuse(subcommand, message)
   os.exit(EXIT.USAGE)
 end
 
--- Returns a parser of argparse.
+-- Returns a new argparse parser of the whole command line.
 local function new()
   local parser = require "argparse" "etcdlock"
     :description("Distributed locks in etcd, for a shell.\n\n"
@@ -275,7 +278,7 @@ end
 
 -- ---- the words ----
 
--- Options of etcdctl that the command refuses, and the remedy.
+-- Options of etcdctl that etcdlock refuses -> the reason and the remedy.
 local SKIP_TLS_VERIFY = "--insecure-skip-tls-verify"
 local REFUSED = {
   [SKIP_TLS_VERIFY] = "TLS verification cannot be disabled; give etcd's CA with --cacert",
@@ -284,8 +287,12 @@ local REFUSED = {
 
 local INSECURE_TRANSPORT = "--insecure-transport"
 
--- Returns `word` as argparse reads it. A boolean flag of Go may stand alone, has its value after
--- "=", and knows several words for true and false. `next_word` follows on the command line.
+-- Returns `word` in a form that argparse accepts. `next_word` is the next word of the command line.
+-- The function changes only the option --insecure-transport. argparse requires the value "true" or
+-- "false" for this option. etcdlock also accepts the two forms of etcdctl, a Go program:
+--   --insecure-transport     without a value, it means --insecure-transport=true
+--   --insecure-transport=T   the value may be any word of BOOLEANS, here "T" for "true"
+-- A `next_word` "true" or "false" is the value of the option: then `word` is not changed.
 local function normalize_flag(word, next_word)
   local value = word:match "^%-%-insecure%-transport=(.*)$"
   if word == INSECURE_TRANSPORT and next_word ~= "true" and next_word ~= "false" then
@@ -297,7 +304,7 @@ local function normalize_flag(word, next_word)
   return ("%s=%s"):format(INSECURE_TRANSPORT, tostring(BOOLEANS[value]))
 end
 
--- Returns the options of `parser` and its subcommands that take a value: a set.
+-- Returns a set: the options that take a value, of `parser` and of all subcommands.
 local function list_value_options(parser)
   local found = {}
   local function add(part)
@@ -314,25 +321,27 @@ local function list_value_options(parser)
   return found
 end
 
--- Returns the text that joins the option `word` and its value to one word, if the value is the next
--- word; else nil. `takes_value`: the result of list_value_options.
+-- If the value of the option `word` is the next word of the command line, returns the text that
+-- joins both to one word: "=" for a long option (--grace=5), "" for a short option (-E5). Otherwise
+-- returns nil. `takes_value` is the result of list_value_options.
 local function find_joint(word, takes_value)
   if word:find "^%-%-" then
     return takes_value[word] and "="
   end
-  for i = 2, #word do -- short options may share a word; in "-qE9", 9 is the value of -E
+  for i = 2, #word do -- "-qE9" stands for -q and -E 9
     if takes_value["-" .. word:sub(i, i)] then
       return i == #word and "" or nil
     end
   end
 end
 
--- Splits `words` into the words of argparse and the command to run: a list; nil: there is none. The
--- command begins after "--", or with the first word that is no option, no value of one, and no
--- argument of the subcommand. All words from there on belong to it.
+-- Splits the command line `words` into two lists, and returns both: the words for argparse, and the
+-- words of the command to run (nil: there is no such command). The command to run begins after
+-- "--". For a subcommand in RUNS it may also begin at a word that is neither an option, nor the
+-- value of an option, nor an argument of the subcommand. All later words belong to it, too.
 local function split(words, takes_value)
   local ours, command = {}, nil
-  local joint -- of the option before; nil: the word is not its value
+  local joint -- find_joint of the previous word; nil: `word` is not the value of an option
   local subcommand, arguments = nil, 0
   for i, word in ipairs(words) do
     local option, value = word:match "^(%-%-[a-z-]+)=?(.*)$"
@@ -341,7 +350,7 @@ local function split(words, takes_value)
       command[#command + 1] = word
     elseif word == "--" then
       command = {}
-    elseif joint and is_number then -- argparse takes it for an option
+    elseif joint and is_number then -- argparse would take -5 for an option
       ours[#ours], joint = ours[#ours] .. joint .. word, nil
     elseif REFUSED[option] then
       if option ~= SKIP_TLS_VERIFY or BOOLEANS[value] ~= false then
@@ -364,9 +373,10 @@ local function split(words, takes_value)
   return ours, command
 end
 
---- Parses the words of the command line. Exits with a message if they are wrong.
--- @return argparse's table, in which `command` is the command to run, a list (nil: there is none,
---   and no "--"), and refuse(message) prints a usage error and exits
+--- Parses the words of the command line. Prints a message and exits if they are wrong.
+-- @return argparse's table, with two more fields. `command` is a list: the words of the command to
+--   run; it is empty if no word follows "--", and nil if there is neither such a command nor "--".
+--   refuse(message) prints a usage error and exits
 function M.parse(words)
   local parser = new()
   local ours, command = split(words, list_value_options(parser))
@@ -383,8 +393,10 @@ end
 
 -- ---- completion ----
 
--- Completes the command to run as another command line, if bash-completion is loaded; VALUE_OPTIONS
--- is replaced. bash makes "=" and ":" words of their own.
+-- Code for bash that also completes the command to run. If bash-completion is loaded, the command
+-- to run is completed like a command line of its own; otherwise only its first word is completed.
+-- M.completion replaces VALUE_OPTIONS by the options that take a value. In COMP_WORDS, each "=" and
+-- each ":" is a word of its own, because bash splits words there.
 local COMPLETE_LINE = [==[
 
 _etcdlock_command() {

@@ -1,5 +1,6 @@
---- Translation between the command line and the library: options of the command become options of
--- connect, and messages of the library name options of the command.
+--- Translates between the command line and the library. It makes the options of connect from the
+-- options of the command. In messages of the library, it replaces names of the library's options by
+-- the names of the command's options.
 local report = require "etcdlock.command.report"
 
 local M = {}
@@ -9,8 +10,8 @@ local CONNECT_OPTIONS = {
   "endpoints", "cacert", "cert", "key", "server_name", "user", "password", "prefix", "ttl",
 }
 
---- Returns the options of connect for `args` (parser.lua). connect reads the variables ETCDCTL_...
--- for options that are missing. `loop` is the option of connect, or nil.
+--- Returns the options of connect for `args`, the result of parser.parse. If an option is missing,
+-- connect itself reads its ETCDCTL_ variable. `loop` is the option `loop` of connect, or nil.
 function M.connect_options(args, loop)
   local opts = { loop = loop }
   for _, field in ipairs(CONNECT_OPTIONS) do
@@ -39,8 +40,9 @@ for _, field in ipairs {
   OPTION_OF[field] = "--" .. field:gsub("_", "-")
 end
 
--- Pattern in messages of the library, and its replacement. A longer pattern stands before its own
--- beginning.
+-- Each row: a pattern in messages of the library, and its replacement. They are applied in this
+-- order. So a pattern must stand before each shorter pattern with which it begins ("set server_name
+-- to a name" before "set server_name").
 local REPLACEMENTS = {
   { "allow_plaintext_auth = true", "--allow-plaintext-auth" },
   { "set cert and key", "give --cert and --key" },
@@ -56,7 +58,7 @@ local REPLACEMENTS = {
   { "was lost: the key was deleted", "%0, as by 'etcdlock break'" },
 }
 
---- Returns `message`, a message of the library, with the command's names of options.
+--- Returns `message`, a message of the library, with the names of the command's options.
 function M.translate(message)
   for _, row in ipairs(REPLACEMENTS) do
     message = message:gsub(row[1], row[2])
@@ -68,14 +70,15 @@ function M.translate(message)
   return (message:gsub("^etcdlock%.connect: ", ""))
 end
 
---- Prints `message` of a call of the library that failed with `code`. Returns the exit status.
+--- Prints the translated `message` of a library call that failed with `code`. Returns the exit
+-- status for `code`.
 function M.fail(message, code)
   report.print_message("%s", M.translate(message))
   return report.status_of(code)
 end
 
---- Connects to etcd.
--- @return client; or nil, exit status, after a message was printed
+--- Creates a client. If that fails, prints the reason.
+-- @return client; or nil, exit status
 function M.connect(args, loop)
   local client, message, code = require "etcdlock".connect(M.connect_options(args, loop))
   if not client then
