@@ -1,6 +1,6 @@
 --- etcdlock run: waits for a lock, runs a command while the lock is held, and releases the lock.
--- `etcdlock elect` uses it, too. All of it runs in one luv loop, in which waits yield, so that
--- signals are handled meanwhile.
+-- `etcdlock elect` uses this module, too. A run is a coroutine in a luv loop. When the coroutine
+-- waits, it yields to the loop, so that the loop can handle signals meanwhile.
 local uv = require "luv"
 local Child = require "etcdlock.command.child"
 local core = require "etcdlock.core"
@@ -18,28 +18,29 @@ local EXIT = report.EXIT
 local M = {}
 
 -- Fields of a run:
---   _args           the parser's table
+--   _args           the result of parser.parse
 --   _client         the client
---   _take           function(client) that takes the lock
---   _started_at     when this process was started (os.time), for --once-per
---   _is_waiting     true until the lock is granted, and the run confirmed
---   _handling       of signals.handle
+--   _take           the parameter `take` of M.run_with
+--   _started_at     start of this process (os.time, Unix seconds), for --once-per
+--   _is_waiting     true until `acquire` has the lock and has confirmed it, or has failed
+--   _handling       the result of signals.handle
 --   _lock           the lock; nil: not acquired yet
---   _granted_at     when it was granted (core.now)
---   _child          the running child (child.lua); nil: it has not started, or has ended
---   _limit          timer of --max-hold
---   _signal_status  exit status after a signal that has ended the wait
+--   _granted_at     when etcd had confirmed the grant (core.now, seconds), for --at-least
+--   _child          the child (child.lua); nil: it has not started yet, or has ended
+--   _limit          luv timer of --max-hold; nil: that option is not given
+--   _signal_status  exit status if a signal has ended the wait for the lock; otherwise nil
 --   _is_terminated  true after this process has sent TERM because of a loss or --max-hold
---   _is_end_wanted  true after a forwarded signal that asks the child to end
---   _stop_keeping   function that ends --at-least; nil outside `keep`
---   _is_done        true when the lock is about to be released
+--   _is_end_wanted  true after TERM, INT or QUIT was forwarded to the child
+--   _stop_keeping   function that ends the wait of --at-least; nil if `keep` does not wait
+--   _is_done        true from the time directly before the release of the lock; ends `watch`
 local Run = {}
 Run.__index = Run
 
 -- ---- signals ----
 
--- Stops the child and this process, as Ctrl-Z does. SIGCONT continues both. The kernel does not
--- stop this process if no shell could continue it; then the child must not stay stopped either.
+-- Handles SIGTSTP (Ctrl-Z): stops the child's group, and then this process. SIGCONT continues both.
+-- If no shell could continue this process, because its process group is orphaned, the kernel does
+-- not stop this process. Then the child must continue; otherwise it would stay stopped for ever.
 local function stop(self)
   if self._child then
     self._child:forward "sigtstp"
@@ -82,8 +83,9 @@ end
 
 -- ---- the lock ----
 
--- Prints why there is no lock: `message` and `code` of a failed call. That the lock is not free, or
--- that there is nothing to do, is no error with --quiet or -E 0. Returns the exit status.
+-- Prints why the lock was not acquired, and returns the exit status. `message` and `code` are those
+-- of the failed call. If the lock was not free, or if --once-per leaves nothing to do, the exit
+-- status is that of -E, and with --quiet or `-E 0` nothing is printed.
 local function fail(self, message, code)
   local status = report.status_of(code)
   local is_error = status ~= EXIT.TIMEOUT
@@ -93,11 +95,12 @@ local function fail(self, message, code)
   return is_error and status or self._args.timeout_status
 end
 
--- Milliseconds of a wait after which the message about the holder is printed.
+-- Milliseconds for which a wait for the lock prints nothing; then it prints a message about
+-- the holder.
 local QUIET = 1000
 
--- Tells whether `entry` (client:queue) conflicts with the lock that `args` name. Permits conflict
--- with permits only.
+-- Tells whether `entry`, an entry of client:queue, conflicts with the lock that `args` describe. A
+-- permit conflicts only with other permits.
 local function is_conflict(args, entry)
   if args.permits then
     return entry.mode == "permit"
@@ -105,8 +108,8 @@ local function is_conflict(args, entry)
   return entry.mode ~= "permit" and not (args.shared and entry.mode == "read")
 end
 
--- Returns a text about the first entry in `queue` that conflicts with the lock that `args` name:
--- its holder, or an earlier waiter.
+-- Returns a text, "held by ..." or "queued behind ...", about the first entry in `queue` that
+-- conflicts with the lock that `args` describe: a holder of the lock or an earlier waiter.
 local function describe_holder(args, queue)
   local entry = {}
   for i = #queue, 1, -1 do
@@ -119,7 +122,7 @@ local function describe_holder(args, queue)
   return relation .. " " .. label.describe_process(entry)
 end
 
--- Prints, after 1 s, who has the lock. Returns a function that cancels that.
+-- After 1 s, prints which process holds the lock. Returns a function that cancels the message.
 local function announce_wait(self)
   local timer = uv.new_timer()
   timer:start(QUIET, 0, function()
@@ -137,8 +140,9 @@ local function announce_wait(self)
   end
 end
 
--- Returns after the signals that arrived before the call have been handled: libuv handles signals
--- last in each round of its loop, and the timer ends in the next round.
+-- Waits until the signals have been handled that arrived before the current round of libuv's loop.
+-- libuv calls the handlers of signals after the other handlers of a round, and then the callback of
+-- a timer of 0 ms.
 local function handle_pending_signals()
   local thread, timer = coroutine.running(), uv.new_timer()
   timer:start(0, 0, function()
@@ -148,8 +152,8 @@ local function handle_pending_signals()
   coroutine.yield()
 end
 
--- Confirms with etcd that `lock` is held, and that the run is due.
--- @return revision; or nil, message, code
+-- Asks etcd to confirm that `lock` is held and, with --once-per, that the run is due.
+-- @return a revision of etcd at which the lock was held; or nil, message, code
 local function confirm(self, lock)
   local is_held, left, revision = lock:check()
   self._granted_at = core.now()
@@ -165,7 +169,7 @@ local function confirm(self, lock)
   return revision
 end
 
--- Waits for the lock, and confirms it.
+-- Waits for the lock, and confirms it. If that fails, prints the reason.
 -- @return lock, revision; or nil, exit status
 local function acquire(self)
   local stop_announcing = not self._args.quiet and uv.guess_handle(2) == "tty"
@@ -177,7 +181,7 @@ local function acquire(self)
   local revision
   if lock then
     revision, message, code = confirm(self, lock)
-    handle_pending_signals() -- signals from the time of the wait are not for the child
+    handle_pending_signals() -- signals during the wait are not for the child
   end
   self._is_waiting = false
   if self._signal_status then
@@ -192,7 +196,8 @@ local function acquire(self)
   return lock, revision
 end
 
--- Ends the child with TERM, and with KILL `grace` seconds later, and prints the cause `why`.
+-- Sends TERM to the child's group now, and KILL after `grace` seconds. Prints the cause `why`. Does
+-- nothing if it was called before.
 local function terminate(self, why, grace)
   if not self._is_terminated then
     self._is_terminated = true
@@ -204,8 +209,9 @@ end
 -- Seconds between two reads of the hold deadline in `watch`.
 local DEADLINE_AGE = 1
 
--- Ends the child when the lock is lost. KILL follows --grace seconds after the hold deadline, also
--- if this process was stopped at the deadline: the lock delay counts from the deadline, too.
+-- Ends the child when the lock is lost. KILL follows --grace seconds after the hold deadline, even
+-- if TERM was late, for example because this process was stopped at the deadline. The reason: the
+-- next holder may start when the lock delay has passed since the hold deadline.
 local function watch(self)
   coroutine.wrap(function()
     local deadline
@@ -222,7 +228,8 @@ local function watch(self)
   end)()
 end
 
--- Starts the timer of --max-hold. The lock is kept until the child has ended.
+-- Starts the timer of --max-hold, if this option is given. When the timer ends, the child's group
+-- gets TERM, and KILL after --grace. The lock is kept until the group has ended.
 local function limit_hold(self)
   if not self._args.max_hold then
     return
@@ -230,15 +237,16 @@ local function limit_hold(self)
   self._limit = uv.new_timer()
   self._limit:start(math.ceil(self._args.max_hold * 1000), 0, function()
     if self._child:has_ended() then
-      return -- --grace limits the other processes of its group
+      return -- limit_group ends the other processes of the group
     end
     terminate(self, ("lock %s: --max-hold of %s s is over"):format(quote(self._args.name),
       format_number("%g", self._args.max_hold)), self._args.grace)
   end)
 end
 
--- Runs the child until it has ended.
--- @return its exit status; or nil, exit status, if it could not be started, after a message
+-- Starts the child and waits until it has ended. If the child cannot be started, prints the reason.
+-- @return the exit status of the child. If the child could not be started: nil, and the exit status
+--   of etcdlock
 local function run_child(self, revision)
   local thread = coroutine.running()
   local message, status
@@ -253,7 +261,7 @@ local function run_child(self, revision)
     end
     assert(coroutine.resume(thread, what == "signal" and EXIT.SIGNAL + number or number))
   end, function()
-    return (self._lock:held()) -- if it is lost, `watch` ends the child
+    return (self._lock:held()) -- if the lock is lost, `watch` ends the child
   end)
   if not self._child then
     report.print_message("%s", message)
@@ -264,8 +272,9 @@ local function run_child(self, revision)
   return coroutine.yield()
 end
 
--- Records the run that has ended with `status`, if --once-per wants that: a run of another status
--- may be repeated. Returns the exit status.
+-- With --once-per, records the run if it was successful: the child has ended with the exit status
+-- 0, which is `status`, and etcdlock has not sent TERM. A run that is not recorded may be repeated
+-- in the same period. Returns `status`; or, if the run could not be recorded, another exit status.
 local function record(self, status)
   if not self._args.once_per or status ~= EXIT.OK or self._is_terminated then
     return status
@@ -285,8 +294,9 @@ local function record(self, status)
   return report.status_of(code)
 end
 
--- Keeps the lock until --at-least is over, the lock is lost, or a signal ends that. Returns true if
--- the lock was still held when the child had ended.
+-- Keeps the lock until --at-least is over, the lock is lost, or a signal ends the wait. Then
+-- returns true: the lock was still held when the child had ended. Returns false without a wait if
+-- --at-least is over already, if the lock is lost, or if the child was told to end.
 local function keep(self)
   local left = self._granted_at + (self._args.at_least or 0) - core.now()
   if left <= 0 or self._is_terminated or self._is_end_wanted or not self._lock:held() then
@@ -303,8 +313,9 @@ local function keep(self)
   return true
 end
 
--- Releases the lock. Returns the exit status, after the child has ended with `status`; `was_held`
--- is the result of `keep`.
+-- Releases the lock. `status` is the exit status of the child, `was_held` the result of `keep`.
+-- Returns LOST if etcdlock has sent TERM because of a loss or --max-hold, or if the lock is found
+-- lost at the release and `was_held` is false. Otherwise returns `status`.
 local function release(self, status, was_held)
   local released, message, code = self._lock:unlock()
   if code == "unavailable" then
@@ -320,7 +331,8 @@ end
 
 -- ---- the whole run ----
 
--- Sets --lock-delay to its default, --grace, so that the next holder starts after KILL.
+-- Sets --lock-delay to its default, --grace, so that after a loss the next holder starts only after
+-- KILL. Refuses a --grace that is too long for a lock delay.
 local function choose_lock_delay(args)
   args.lock_delay = args.lock_delay or args.grace
   if args.lock_delay > lock_options.LOCK_DELAY_MAX then
@@ -329,7 +341,7 @@ local function choose_lock_delay(args)
   end
 end
 
--- Returns the exit status of the run.
+-- Carries out the whole run. Returns the exit status.
 local function run(self)
   local revision
   self._lock, revision = acquire(self)
@@ -343,7 +355,7 @@ local function run(self)
   return release(self, status or failed, was_held)
 end
 
--- Returns the arguments of the subcommand as words of a shell, each with a blank before it.
+-- Returns the arguments of the subcommand, quoted for a shell if necessary, each after a blank.
 local function format_arguments(args)
   local words = {}
   for i, word in ipairs { args.name, args.subcommand == "elect" and args.value or nil } do
@@ -353,8 +365,10 @@ local function format_arguments(args)
   return table.concat(words)
 end
 
---- Runs args.command while the lock is held that take(client) returns: lock; or nil, message, code.
--- Returns the exit status: that of the command if it has run and the lock was not lost.
+--- Acquires a lock by take(client), and runs args.command while this lock is held. take(client)
+-- returns the lock; or nil, message, code. M.run_with returns the exit status of args.command if
+-- the command has run and the lock was not lost. Otherwise it returns an exit status that describes
+-- the failure.
 function M.run_with(args, take)
   if not args.command or not args.command[1] then
     local text = "the command to run is missing; write: etcdlock %s%s -- cmd; cmd may be bash"
