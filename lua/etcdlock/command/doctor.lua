@@ -1,5 +1,5 @@
---- etcdlock doctor: checks the settings, the members of etcd and what this user may do there, and
--- prints a remedy for each problem.
+--- etcdlock doctor: checks the settings, the members of etcd and what the user of etcd may do. For
+-- each problem it prints a remedy, if it knows one.
 local uv = require "luv"
 local connect_options = require "etcdlock.connect_options"
 local core = require "etcdlock.core"
@@ -16,7 +16,8 @@ local M = {}
 
 -- ---- remedies: doc/errors.md in short ----
 
--- Pattern in a message, and its remedy. The first pattern that fits counts.
+-- Each row: a Lua pattern, and the remedy for a message that contains it. The first row whose
+-- pattern matches counts. "%s" in a remedy stands for the prefix of the lock names.
 local REMEDIES = {
   { "alarm:NOSPACE", "the quota of the member's database is used up: etcdctl compact, etcdctl"
     .. " defrag, then etcdctl alarm disarm" },
@@ -48,11 +49,12 @@ local REMEDIES = {
   { "cannot be read", "correct the path, or the permissions of the file" },
 }
 
--- Remedy for missing rights without a prefix: rights to all keys of etcd are no remedy.
+-- Remedy for missing rights if no prefix is given. It does not advise to grant rights, because
+-- without a prefix these would be rights to all keys of etcd.
 local GIVE_PREFIX = "give --prefix, below which this user has rights"
 
--- Returns the remedy for a message of the library or of etcd; nil: none is known. `prefix`: of the
--- lock names, or nil.
+-- Returns the remedy for `message`, a message of the library or of etcd; nil if no remedy is known.
+-- `prefix` is the prefix of the lock names; nil: the remedy shows "PREFIX" instead.
 local function remedy_for(message, prefix)
   for _, row in ipairs(REMEDIES) do
     if message:find(row[1]) then
@@ -64,11 +66,11 @@ local function remedy_for(message, prefix)
   end
 end
 
--- Minor version of etcd -> its first patch version in which leases are subject to rights; see
--- doc/production.md.
+-- Minor version of etcd -> its first patch version in which etcd's permissions protect leases (see
+-- doc/production.md).
 local LEASES_HAVE_RIGHTS = { ["3.4"] = 42, ["3.5"] = 28 }
 
--- Returns a text about known bugs in this version of etcd; nil: there are none.
+-- Returns a text about known bugs in the version `version` of etcd; nil if no bugs are known.
 local function known_bugs(version)
   local minor, patch = version:match "^(%d+%.%d+)%.(%d+)"
   local fixed = LEASES_HAVE_RIGHTS[minor]
@@ -81,7 +83,7 @@ end
 
 local problems, has_heading = 0, false
 
--- Prints a line with `label` in `colour` before `text`.
+-- Prints a line: `label` in `colour`, then `text`.
 local function print_line(label, colour, text)
   io.write("  ", terminal.paint(colour, label), (" "):rep(7 - #label), escape(text), "\n")
   io.flush()
@@ -133,14 +135,14 @@ local function format_setting(field, value)
     return "-"
   elseif field == "password" then
     return NOT_SHOWN
-  elseif field == "user" then -- with a password of its own, the user may contain another one
+  elseif field == "user" then -- may contain a password, even if --password is given
     return (value:gsub(":.*", ":" .. NOT_SHOWN))
   end
   return type(value) == "table" and table.concat(value, ",") or to_string(value)
 end
 
--- Prints each setting with its value and its source: option, variable or default. `known`: the
--- result of connect_options.read.
+-- Prints each setting with its value and its source: an option, a variable or the default. `known`
+-- is the result of connect_options.read.
 local function print_settings(known, args)
   local rows = {}
   for i, field in ipairs(SETTINGS) do
@@ -156,7 +158,8 @@ local function print_settings(known, args)
     "\n")
 end
 
--- Returns the settings as connect_options.read does; nil: they are invalid.
+-- Prints the settings and returns them, as connect_options.read does. If they are invalid, prints
+-- the problem and returns nil.
 local function check_settings(args)
   print_heading "Settings"
   local known, message = connect_options.read(settings.connect_options(args))
@@ -186,7 +189,8 @@ local function print_members(members)
   io.write(table.concat(report.format_table(head, rows, is_number), "\n"), "\n")
 end
 
--- Asks all members twice, so that no round trip includes the connection.
+-- Calls client:status twice and returns the second result. The times in the first result include
+-- the time to connect to each member; those in the second result are round trips alone.
 local function ask_members(client)
   local members, message, code = client:status()
   if not members then
@@ -224,15 +228,16 @@ local function check_state(member)
   end
 end
 
--- Notes the port for other members: it may answer clients, but not in each version of etcd, and
--- with other certificates.
+-- Prints a note if the endpoint has port 2380, at which members talk to each other. Some versions
+-- of etcd answer clients at this port, too, but with the certificates that are for other members.
 local function check_port(member)
   if member.endpoint:find ":2380$" then
     print_note(member.endpoint .. ": 2380 is etcd's port for other members; clients use 2379")
   end
 end
 
--- Checks that all members belong to one cluster: locks in two clusters do not exclude each other.
+-- Checks that all members belong to the same cluster. Otherwise two clients could hold one lock at
+-- the same time, each in its own cluster.
 local function compare_members(members)
   local leader, version
   local seen = {}
@@ -254,7 +259,7 @@ local function compare_members(members)
   end
 end
 
--- Returns true if a member answers.
+-- Checks each member and prints the results. Returns true if at least one member answers.
 local function check_members(client, known)
   print_heading "Members"
   local members, message = ask_members(client)
@@ -280,15 +285,16 @@ end
 
 -- ---- use ----
 
--- The test lock.
+-- Name of the test lock, without the prefix.
 local NAME = "etcdlock-doctor"
 -- Seconds to wait for the test lock.
 local LOCK_WAIT = 5
--- Seconds that the second client waits before the release, and seconds to wait for the lock after
--- it. Behind an etcd grpc-proxy the waiter gets the lock 6 to 10 s after the release.
+-- WAIT_FIRST: seconds for which the second client waits before the first one releases the lock.
+-- WAKE_WAIT: seconds to wait for the lock after the release. Behind an etcd grpc-proxy this is too
+-- short: there the waiter gets the lock 6 to 10 s after the release.
 local WAIT_FIRST, WAKE_WAIT = 0.3, 3
--- Other keys below the name of a lock from which the lock is reported, and the number of locks
--- that are reported.
+-- MANY_KEYS: a lock is reported if its name has this many other keys below it, or more.
+-- NAMES_SHOWN: the largest number of locks that are reported one by one; the others are counted.
 local MANY_KEYS, NAMES_SHOWN = 1000, 5
 
 local function check_majority(client)
@@ -301,7 +307,7 @@ local function check_majority(client)
   return seconds
 end
 
--- Returns true if a lock can be acquired and released.
+-- Acquires and releases the test lock, and prints the result. Returns a true value on success.
 local function check_lock(client, known)
   local name = known.prefix .. NAME
   local ok, message, code = client:with_lock(NAME, { timeout = LOCK_WAIT }, function(lock)
@@ -319,7 +325,8 @@ local function check_lock(client, known)
   return ok
 end
 
--- Returns the result of the pending lock `pending`; false: there is none within `seconds`.
+-- Waits up to `seconds` for the result of `pending`, which lock_async returned. Returns the lock,
+-- or nil if lock_async has failed. Returns false if the lock is still pending after that time.
 local function await(pending, seconds)
   local deadline = core.now() + seconds
   repeat
@@ -332,7 +339,7 @@ local function await(pending, seconds)
   return false
 end
 
--- Checks that a second client, which waits for the lock, gets it after its release.
+-- Checks that a second client that waits for the test lock gets the lock after its release.
 local function check_wake_up(client, args)
   local other = etcdlock.connect(settings.connect_options(args))
   local first = other and client:lock(NAME, { timeout = LOCK_WAIT })
@@ -358,8 +365,9 @@ local function check_wake_up(client, args)
   end
 end
 
--- Reports locks that many keys of user data below their names slow, the worst first. Only names
--- with a holder or a waiter are known to be locks.
+-- Reports the locks that are slow because many other keys (user data) are below their names. The
+-- lock with the most keys comes first. `queues` contains only names with a holder or a waiter,
+-- because other names cannot be told from user data.
 local function check_other_keys(queues, known)
   local slow = {}
   for _, queue in ipairs(queues) do

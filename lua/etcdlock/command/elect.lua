@@ -1,4 +1,4 @@
---- etcdlock elect: runs a command while it is the leader of an election, or prints the leaders.
+--- etcdlock elect: runs a command while this process leads an election, or prints the leaders.
 local EXIT = require("etcdlock.command.report").EXIT
 local json = require "etcdlock.json"
 local report = require "etcdlock.command.report"
@@ -7,12 +7,14 @@ local escape = require("etcdlock.text").escape
 
 local M = {}
 
--- Printed if there is no leader, as two lines like those of a leader. A reader can distinguish the
--- first line from a key, because each key contains a slash.
+-- Texts that are printed if there is no leader. Without --json these are two lines, because a
+-- leader has two lines, too: its key and its value. A script can tell "nobody leads" from a key,
+-- because each key contains a slash.
 local NO_LEADER, NO_LEADER_JSON = "nobody leads\n\n", '{"key":null,"token":null,"value":null}\n'
 
--- Prints a leader in two lines, as `etcdctl elect -l` does, or as JSON; `value` false: there is
--- none. Returns false if the output cannot be written.
+-- Prints a leader: with --json as one line of JSON, otherwise as two lines, the key and the value,
+-- as `etcdctl elect -l` does. If `value` is false, there is no leader. Returns nil if the output
+-- cannot be written.
 local function print_leader(args, is_screen, value, key, token)
   if not value then
     io.write(args.json and NO_LEADER_JSON or NO_LEADER)
@@ -27,7 +29,8 @@ local function print_leader(args, is_screen, value, key, token)
   return io.flush()
 end
 
--- Prints each leader until that fails. Returns the exit status.
+-- Prints the leader, and again after each change, until the election cannot be observed any more or
+-- the output cannot be written. Returns the exit status.
 local function listen(args)
   local client, status = settings.connect(args)
   if not client then
