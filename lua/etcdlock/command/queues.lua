@@ -1,4 +1,4 @@
---- etcdlock ls and etcdlock break: list the queues of locks, and take a lock from its holder.
+--- etcdlock ls lists the queues of locks. etcdlock break takes a lock from its holder.
 local EXIT = require("etcdlock.command.report").EXIT
 local json = require "etcdlock.json"
 local quote = require("etcdlock.text").quote
@@ -14,7 +14,7 @@ local IS_NUMBER = { [4] = true, [6] = true, [8] = true }
 
 local NOTHING = "-"
 
--- Returns seconds as 5s, 3m07s, 2h05m or 3d04h.
+-- Returns `seconds` as a text such as 5s, 3m07s, 2h05m or 3d04h.
 local function format_duration(seconds)
   seconds = math.max(0, seconds)
   local minutes, hours = math.floor(seconds / 60), math.floor(seconds / 3600)
@@ -28,10 +28,10 @@ local function format_duration(seconds)
   return ("%dd%02dh"):format(math.floor(hours / 24), hours % 24)
 end
 
--- Bytes of a value that are shown: the limit of the option `value`.
+-- Bytes of the column VALUE, beyond which the text is cut: the maximum of the option `value`.
 local VALUE_MAX = 4096
 
--- Returns the owner, if it is named, and the value of an entry.
+-- Returns the text of the column VALUE: the owner of the entry, if it has a name, and the value.
 local function format_value(entry)
   local words = {}
   if entry.owner then
@@ -63,8 +63,8 @@ local function row_of(name, entry, now)
   }
 end
 
--- Returns the lines of a table of `queues`, the result of client:queues(prefix); `prefix`: nil for
--- all. `screen`: of report.format_table, or nil.
+-- Returns the lines of a table of `queues`, the result of client:queues(prefix). `prefix` is nil if
+-- all locks are listed. `screen` is the parameter of report.format_table, or nil.
 local function format_lines(queues, prefix, screen)
   local rows, now = {}, os.time()
   for _, queue in ipairs(queues) do
@@ -80,8 +80,8 @@ local function format_lines(queues, prefix, screen)
   return report.format_table(HEAD, rows, IS_NUMBER, screen)
 end
 
--- The columns that are cut, in this order, if the table is too wide for the screen: { the number of
--- the column, its least width }. VALUE, then NAME.
+-- The columns that are cut if the table is too wide for the screen: first VALUE, then NAME. Each
+-- entry contains the number of the column and the least width to which it is cut.
 local NARROW = { { 9, 8 }, { 1, 12 } }
 
 local STATE = 3 -- column
@@ -92,7 +92,7 @@ local function paint_state(column, text, cell)
   return colour and require("etcdlock.command.terminal").paint(colour, cell) or cell
 end
 
--- Returns a line with the time, the number of locks and that of their waiters.
+-- Returns a line with the time, the number of locks and the number of waiters.
 local function format_summary(queues)
   local waiters = 0
   for _, queue in ipairs(queues) do
@@ -104,7 +104,8 @@ local function format_summary(queues)
     #queues == 1 and "" or "s", waiters, waiters == 1 and "" or "s")
 end
 
--- Returns the lines of `queues`, as format_lines, for a terminal: no more than it has.
+-- Returns lines for a terminal: the summary of `queues` and the table. If the terminal has too few
+-- rows for them, the last line tells how many lines are left out.
 local function format_screen(queues, prefix)
   local columns, rows = require("etcdlock.command.terminal").get_size()
   local screen = { width = columns - 1, narrow = NARROW, paint = paint_state }
@@ -136,13 +137,14 @@ end
 
 -- ---- ls ----
 
--- Terminal controls: cursor to the top left; erase the rest of the line; erase the rest of the
--- screen.
+-- Control sequences of the terminal. REDRAW moves the cursor to the top left. LINE_END erases the
+-- rest of the line and ends the line. REST erases the rest of the screen.
 local REDRAW, LINE_END, REST = "\27[H", "\27[K\n", "\27[J"
 -- Seconds between two checks for Ctrl-C: the Lua interpreter handles it only while Lua code runs.
 local SLICE = 0.2
 
--- Returns false if the output cannot be written, because its reader has ended.
+-- Prints `queues` in the format that `args` and `is_screen` select. Returns nil if the output
+-- cannot be written, for example because the process that reads it has ended.
 local function print_queues(args, queues, is_screen)
   if args.json then
     io.write(format_json(queues), "\n")
@@ -163,8 +165,8 @@ local function sleep(seconds)
   end
 end
 
--- Prints the list, repeatedly with --watch. While etcd is unreachable, --watch prints messages and
--- goes on. Returns the exit status.
+-- Prints the list once, or with --watch again and again. With --watch, the function does not return
+-- when etcd is unreachable: it prints a message and tries again. Returns the exit status.
 local function list(args, client)
   local is_screen = args.watch and not args.json and require "etcdlock.command.terminal".is_present
   while true do

@@ -1,11 +1,12 @@
---- Output of the command: its exit status, messages on standard error, tables and JSON.
+--- Output of etcdlock: exit statuses, messages on standard error, tables and JSON.
 local escape = require("etcdlock.text").escape
 local make_control_filter = require("etcdlock.text").make_control_filter
 local replace = require("etcdlock.text").replace
 
 local M = {}
 
---- Exit statuses. Those from 64 to 78 follow sysexits.h, the last three follow the shell.
+--- The exit statuses of etcdlock. The statuses from 64 to 78 have their meaning in sysexits.h; the
+-- last three are those of a shell.
 M.EXIT = {
   OK = 0,
   FAILED = 1,
@@ -22,7 +23,7 @@ M.EXIT = {
   SIGNAL = 128, -- plus the number of the signal
 }
 
--- Code of the library -> exit status.
+-- Code of a failed call of the library -> exit status of etcdlock.
 local BY_CODE = {
   invalid = M.EXIT.USAGE,
   unavailable = M.EXIT.UNAVAILABLE,
@@ -50,13 +51,14 @@ local function format_line(format, ...)
   return "etcdlock: " .. escape(format:format(...)) .. "\n"
 end
 
---- Prints a message on standard error: `format` with its arguments, as for string.format.
+--- Prints a message on standard error. The parameters are those of string.format.
 function M.print_message(format, ...)
   io.stderr:write(format_line(format, ...))
 end
 
---- Prints a message without blocking. For code in luv's loop: a pipe that no process reads may be
--- full, and the loop must still handle signals and losses.
+--- Prints a message, as print_message does, but without blocking. Code that runs in luv's loop uses
+-- this function: if standard error is a full pipe that no process reads, a blocking write would
+-- keep the loop from handling signals and the loss of the lock.
 function M.print_message_async(format, ...)
   require "luv".fs_write(STDERR, format_line(format, ...), -1, function() end)
 end
@@ -65,14 +67,14 @@ end
 
 local COLUMN_GAP = "  "
 
--- Returns the number of columns that `text`, of valid UTF-8, takes at a terminal.
+-- Returns the number of columns that `text` takes at a terminal. `text` must be valid UTF-8.
 local function width_of(text)
   return text:find "[\128-\255]" and require "etcdlock.core".columns(text) or #text
 end
 
 local CUT = "\226\128\166" -- "..." as one character
 
---- Returns `text`, of valid UTF-8, in at most `width` columns.
+--- Returns `text`, cut to `width` columns if it is longer. `text` must be valid UTF-8.
 function M.cut(text, width)
   if width_of(text) <= width then
     return text
@@ -88,7 +90,7 @@ function M.cut(text, width)
   return table.concat(kept) .. (width > 0 and CUT or "")
 end
 
--- Returns `rows` with escaped texts, below `head`.
+-- Returns a list of rows: first `head`, then `rows` with their texts escaped.
 local function escape_rows(head, rows)
   local all = { head }
   for n, row in ipairs(rows) do
@@ -101,7 +103,8 @@ local function escape_rows(head, rows)
   return all
 end
 
--- Returns the widths of the columns of `rows`, and their sum with the gaps.
+-- Returns a list of the widths of the columns of `rows`, and the width of the whole table: the sum
+-- of these widths and of the gaps between the columns.
 local function measure(rows)
   local widths, sum = {}, 0
   for _, row in ipairs(rows) do
@@ -115,7 +118,8 @@ local function measure(rows)
   return widths, sum - #COLUMN_GAP
 end
 
--- Returns the line of `row`, at most `limit` columns wide.
+-- Returns `row` as a line of at most `limit` columns. The other parameters: `widths` of measure,
+-- `is_number` and `paint` of M.format_table.
 local function format_row(row, widths, is_number, limit, paint)
   local cells = {}
   for i, text in ipairs(row) do
@@ -128,16 +132,18 @@ local function format_row(row, widths, is_number, limit, paint)
       break
     end
   end
-  -- gsub(" +$", "") takes hours for a text with a million blanks in the middle.
+  -- gsub(" +$", "") would need hours for a text with a million blanks in its middle.
   return table.concat(cells, COLUMN_GAP):match "^.*[^ ]" or ""
 end
 
---- Returns the lines of a table, without line ends. `head` and each of `rows` is a list of as many
--- texts. Columns with `is_number[column]` are aligned on the right. Control characters in `rows`
--- are escaped. `screen`, if given, has the fields
---   width     columns of the screen: the table is cut to it
---   narrow    list of { column, least width }: columns that are cut first, in this order
---   paint     function(column, text, cell) that returns the cell, the text with blanks, in colour
+--- Returns a list of the lines of a table, without line ends. `head` and each of `rows` is a list
+-- of texts, one for each column. A column is aligned on the right if `is_number[column]` is true.
+-- Control characters in `rows` are escaped. `screen` may be nil, or has the fields
+--   width     columns of the screen, to which the table is cut
+--   narrow    list of { column, least width }: if the table is too wide, these columns are cut
+--             first, in this order, each down to its least width
+--   paint     function(column, text, cell), or nil. It returns `cell`, which is `text` padded with
+--             blanks, with control sequences for a colour
 function M.format_table(head, rows, is_number, screen)
   local all = escape_rows(head, rows)
   local widths, sum = measure(all)
@@ -156,7 +162,7 @@ end
 
 -- ---- JSON ----
 
--- Returns the JSON escape of a character of two or three bytes.
+-- Returns the JSON escape, such as \u009b, of a UTF-8 sequence of two or three bytes.
 local function json_escape(sequence)
   local first, second, third = sequence:byte(1, 3)
   local code = third and (first % 16 * 64 + second % 64) * 64 + third % 64
@@ -170,8 +176,9 @@ local function replacement_character()
   return "\\ufffd"
 end
 
---- Returns `json` with escapes for characters that could control a terminal, and for invalid
--- UTF-8. A JSON encoder has already escaped control characters of one byte.
+--- Returns the text `json` with escapes in place of characters that could control a terminal, and
+-- with \ufffd in place of each byte of invalid UTF-8. Control characters of one byte are kept,
+-- because the JSON encoder has escaped them already.
 function M.clean_json(json)
   return replace(json, "^[%z\1-\127]+", keep_or_escape, replacement_character)
 end

@@ -8,20 +8,21 @@ local STDOUT = 1
 --- True if standard output is a terminal that can move its cursor.
 M.is_present = uv.guess_handle(STDOUT) == "tty" and os.getenv "TERM" ~= "dumb"
 
--- https://no-color.org
+-- False if standard output is no terminal, or if the user wants no colours (https://no-color.org).
 local has_colour = M.is_present and (os.getenv "NO_COLOR" or "") == ""
 
 local CODES = { bold = "1", red = "1;31", green = "32", yellow = "33" }
 
---- Returns `text` in the colour `name`; unchanged if colours are not wanted.
+--- Returns `text` with the control sequences for the colour `name`, a key of CODES. Returns `text`
+-- unchanged if colours are off.
 function M.paint(name, text)
   return has_colour and ("\27[%sm%s\27[0m"):format(CODES[name], text) or text
 end
 
--- Size of a terminal that does not tell its size.
+-- The size that get_size returns if the terminal does not report its size.
 local COLUMNS, ROWS = 80, 24
 
-local tty -- kept: the size may change
+local tty -- created once; get_size asks it for the size at each call, because the size may change
 
 --- Returns the columns and rows of the terminal.
 function M.get_size()
