@@ -1,5 +1,5 @@
--- A cache that is filled once in the cluster: five processes want the same page at
--- once, one of them renders it, the others find it.
+-- A cache that is filled once in the cluster. Five processes need the same page at the same time:
+-- one of them renders the page and stores it in etcd, and the others find it there.
 
 local etcdlock = require "etcdlock"
 local start = require "examples.start"
@@ -8,13 +8,14 @@ local uv = require "luv"
 local PAGE = "page/news"
 local client = assert(etcdlock.connect { timeout = 30 })
 
--- What is cached, or else what compute() returns, which then is.
+-- Returns the value of `key` in the cache, and "found". If there is no value, stores the result of
+-- compute(), and returns that result and "rendered".
 local function cached(key, compute)
   return client:with_lock(key, function(lock)
     local value = lock:get(key)
     if value then return value, "found" end
     value = compute()
-    assert(lock:put(key, value)) -- not if we lost the lock meanwhile
+    assert(lock:put(key, value)) -- fails if the lock was lost meanwhile
     return value, "rendered"
   end)
 end
@@ -28,8 +29,8 @@ if arg[1] then
   local _, page, how = assert(cached(PAGE, render))
   print(("process %s has %s it: %s"):format(arg[1], how, page))
 else
-  assert(client:with_lock(PAGE, function(lock) assert(lock:delete(PAGE)) end)) -- of last time
-  for number = 1, 5 do start(number) end -- this file again
+  assert(client:with_lock(PAGE, function(lock) assert(lock:delete(PAGE)) end)) -- of an earlier run
+  for number = 1, 5 do start(number) end -- five processes that run this file
   uv.run() -- until all five have ended
 end
 client:close()

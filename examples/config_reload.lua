@@ -1,5 +1,6 @@
--- Three readers load what two deployers change. Nobody loads half of a change; and who has
--- made one goes on as a reader, to test it: readers are let in, the other deployer isn't.
+-- Three readers load a configuration of two keys, and two deployers change it. No reader loads a
+-- change half done. After its change a deployer downgrades its write lock to a read lock, and tests
+-- the change. During the test, readers can read, but the other deployer must wait.
 local etcdlock = require "etcdlock"
 local start = require "examples.start"
 local uv = require "luv"
@@ -13,11 +14,11 @@ end
 local function deploy(lock)
   local version = ("%d"):format(read(lock) + 1)
   assert(lock:put("shop/hosts", version))
-  uv.sleep(50) -- for all that doesn't fit in one transaction
+  uv.sleep(50) -- stands for a change that is too large for one transaction
   assert(lock:put("shop/routes", version))
   print(("deployer: version %s is there, to be tested"):format(version))
   assert(lock:downgrade())
-  uv.sleep(200) -- the test
+  uv.sleep(200) -- stands for the test
   print(("deployer: version %s is good: hosts %s, routes %s"):format(version, read(lock)))
 end
 
@@ -32,7 +33,7 @@ elseif arg[1] == "reader" then
 else
   local first = { { "put", "shop/hosts", "0" }, { "put", "shop/routes", "0" } }
   assert(client:with_write_lock("config", function(lock) assert(lock:txn(first)) end))
-  for number = 1, 3 do start("reader", number) end -- this file again
+  for number = 1, 3 do start("reader", number) end -- processes that run this file
   for _ = 1, 2 do start "deployer" end
   uv.run() -- until all five have ended
 end

@@ -1,5 +1,5 @@
--- A holder is killed without a chance to release anything. Its lease ends, etcd
--- deletes its key, and the next one has the lock.
+-- A holder is killed, and cannot release its lock. When the TTL of its lease is over, etcd deletes
+-- the key of the lock, and the next waiter gets the lock.
 
 local etcdlock = require "etcdlock"
 local start = require "examples.start"
@@ -15,8 +15,8 @@ if arg[1] == "victim" then
   uv.kill(uv.os_getpid(), "sigkill")
 end
 
-start "victim" -- this file again
-uv.run() -- until it is dead
+start "victim" -- a process that runs this file
+uv.run() -- until that process is dead
 
 local from = uv.hrtime()
 local lock = assert(client:lock("crash", { timeout = 30 }))

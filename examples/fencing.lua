@@ -1,5 +1,5 @@
--- What the token is for: a holder is stopped for longer than its TTL, another
--- one writes, then the first wakes up and does the write that was its next step.
+-- The purpose of the fencing token. The first holder is stopped for longer than its TTL and loses
+-- the lock. The second holder writes. Then the first holder continues with its own write, too late.
 local etcdlock = require "etcdlock"
 local start = require "examples.start"
 local uv = require "luv"
@@ -14,7 +14,7 @@ end
 
 local function write_all(lock, who)
   save(plain, who)
-  -- A store that checks: it remembers its newest token and refuses older ones.
+  -- This store checks tokens: it remembers the largest token and refuses writes with a smaller one.
   local newest = tonumber((io.lines(checked)() or "0"):match "%d+")
   local accepted = lock:token() >= newest
   if accepted then save(checked, ("%d %s"):format(lock:token(), who)) end
@@ -23,16 +23,16 @@ local function write_all(lock, who)
     who, accepted and "written" or "refused", ok and "written" or "refused, " .. code))
 end
 
-if arg[1] then -- we are the first holder; this stops us until somebody goes on
+if arg[1] then -- the first holder: stops itself until the second holder sends SIGCONT
   local lock = assert(client:lock("fencing", { timeout = 30 }))
   uv.kill(uv.os_getpid(), "sigstop")
   return write_all(lock, "first holder")
 end
 
-local first = start(plain, checked) -- this file again
+local first = start(plain, checked) -- a process that runs this file
 repeat uv.sleep(20) until assert(client:queue "fencing")[1]
 write_all(assert(client:lock("fencing", { timeout = 30 })), "second holder")
 first:kill "sigcont"
-uv.run() -- until it has ended
+uv.run() -- until the first holder has ended
 print("left: plain file: " .. io.lines(plain)() .. "; checking store: " .. io.lines(checked)())
 for _, file in ipairs { plain, checked } do os.remove(file) end

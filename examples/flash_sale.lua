@@ -1,19 +1,19 @@
--- The flash sale: two shops, ten worker processes each, sell the same 300 items
--- from one stock file, and 500 customers come at once. First without a lock,
--- then with one that etcd keeps, then with kill -9 of its holder in the middle.
+-- The flash sale: two shops with ten worker processes each sell the same 300 items from one stock
+-- file, and 500 customers come at the same time. There are three sales: without a lock; with a
+-- lock in etcd; and with this lock, while its holder is killed (kill -9) in the middle of a sale.
 --
 --   make demo
 --   lua examples/flash_sale.lua [CUSTOMERS [ITEMS [TTL]]]
 --
--- flash_sale/shop.lua   a worker: the code that the lock is about
+-- flash_sale/shop.lua   a worker: the code that needs the lock
 -- flash_sale/crowd.lua  the customers
--- flash_sale/stage.lua  starts etcd and all processes, and leaves none behind
--- flash_sale/show.lua   prints the bars and the table
+-- flash_sale/stage.lua  starts etcd and all other processes, and ends all of them
+-- flash_sale/show.lua   prints the progress bars and the table of results
 
 local HERE = arg[0]:match "^(.*)/" or "."
 package.path = HERE .. "/?.lua;" .. package.path
 
-local stage = require "flash_sale.stage" -- first: it notes Ctrl-C
+local stage = require "flash_sale.stage" -- before the others, because it handles Ctrl-C
 local argument = require "flash_sale.argument"
 local etcdlock = require "etcdlock"
 local show = require "flash_sale.show"
@@ -24,7 +24,8 @@ local ITEMS = argument("flash_sale", 2, "ITEMS", 300, 1, 99999)
 local TTL = argument("flash_sale", 3, "TTL", 2, 2, 300) -- seconds
 local SHOPS, WORKERS = 2, 10
 
--- A port for the workers of one shop, which listen on it together.
+-- Reserves a port on which all workers of one shop can listen. Returns the port, and the socket
+-- that reserves it.
 local function reserve_port()
   local place = assert(socket.tcp4())
   assert(place:setoption("reuseport", true))
@@ -33,8 +34,9 @@ local function reserve_port()
   return port, place
 end
 
--- Opens the shops; returns their workers and ports when all are ready. The worker whose
--- customer never pays, if |stuck_at| says when that one comes, tells |on_stuck|.
+-- Starts the workers of all shops, and returns the workers and the ports of the shops when all
+-- workers are ready. If `stuck_at` is given, the customer who comes when so many items are left
+-- never pays. on_stuck() is called when the worker of this customer begins to wait.
 local function open_shops(stock_file, endpoint, stuck_at, on_stuck)
   local workers, ports, places, ready = {}, {}, {}, 0
   local function hear(line)
@@ -82,7 +84,8 @@ local function note_answer(result, answer, milliseconds)
   end
 end
 
--- Kills who holds the lock, in the middle of a sale, and notes when another one has it.
+-- Kills the worker that holds the lock, in the middle of a sale. Stores in `result` the pid of this
+-- worker, and the seconds until another worker holds the lock.
 local function kill_holder(workers, client, result)
   local holder = assert(client:queue "stock/1001")[1]
   local from = socket.gettime()
@@ -96,8 +99,9 @@ local function kill_holder(workers, client, result)
   result.killed_pid, result.takeover = holder.pid, socket.gettime() - from
 end
 
--- One sale: what the customers were told, and how long it took. If |stuck_at| is given,
--- a customer doesn't pay when so many are left, and the worker that waits is killed.
+-- Runs one sale. Returns the answers to the customers and the times. If `stuck_at` is given, the
+-- customer who comes when so many items are left does not pay, and the worker that waits for the
+-- payment is killed.
 local function sale(title, endpoint, stuck_at)
   local result = {
     title = title, answered = 0, sold = 0, sold_out = 0, errors = 0, latencies = {}, sellers = {},

@@ -1,4 +1,5 @@
--- One lock. Start it in two terminals at once: the second one waits.
+-- One lock. Start this example in two terminals: the second process waits for the lock until the
+-- first one has released it, at most 30 s.
 
 local etcdlock = require "etcdlock"
 

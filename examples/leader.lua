@@ -1,5 +1,7 @@
--- A leader publishes its address, and others find it. Start it in some terminals with an
--- address each (make example NAME=leader ARGS=10.0.0.1:80), and in one without.
+-- An election: the leader publishes its address, and observers read the address. Start this example
+-- in several terminals, each time with another address (make example NAME=leader
+-- ARGS=10.0.0.1:80): these are the candidates. Start it in one more terminal without an address:
+-- this is the observer.
 
 local etcdlock = require "etcdlock"
 
@@ -11,7 +13,7 @@ local election = assert(client:election "leader")
 local function lead(leadership)
   print(("I lead with token %d, and get ready."):format(leadership:token()))
   os.execute "sleep 0.5"
-  assert(leadership:proclaim(address)) -- not if somebody else leads by now
+  assert(leadership:proclaim(address)) -- fails if another candidate leads by now
   print "I serve. Press Enter to resign."
   io.read()
 end

@@ -1,9 +1,10 @@
--- Runs an example out of the checkout:
+-- Runs an example from the checkout:
 --
 --   make example NAME=hello [ARGS=...]
 --
--- where ETCDCTL_ENDPOINTS says or, if it says nothing, at an etcd on this machine:
--- if there is none, one is started, and stopped when nobody uses it any more.
+-- The example uses the etcd of ETCDCTL_ENDPOINTS. If this variable is not set, the example uses the
+-- etcd on this machine. If there is no such etcd, this program starts one, and stops it when no
+-- example uses it any more.
 
 local HERE = arg[0]:match "^(.*)/" or "."
 package.path = HERE .. "/?.lua;" .. package.path
@@ -11,7 +12,7 @@ package.path = HERE .. "/?.lua;" .. package.path
 local uv = require "luv"
 local stage = require "flash_sale.stage"
 
--- Of the etcd that is started here.
+-- The port of etcd on this machine.
 local PORT = tonumber(os.getenv "ETCDLOCK_EXAMPLE_PORT") or 2379
 
 local function quoted(text)
@@ -27,7 +28,8 @@ local function run_example()
   return code == 0 or code == true
 end
 
--- Another terminal may run an example, too, and has a lease as long as it does.
+-- Tells whether no example uses the etcd any more: an example in another terminal has a lease as
+-- long as it runs.
 local function is_unused()
   local command = "env -i PATH=\"$PATH\" ETCDCTL_API=3 etcdctl --command-timeout=2s"
     .. " --endpoints 127.0.0.1:%d lease list"

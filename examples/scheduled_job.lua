@@ -1,26 +1,29 @@
--- A job that cron starts on every machine, and that one of them does:
+-- A job that cron starts on every machine, and that only one of them runs:
 --
 --   * * * * *  /usr/bin/lua5.4 /usr/local/bin/scheduled_job.lua
 --
--- An argument stands for the minute, to try it out.
+-- To try this example, give the minute as an argument, such as 12:00; by default it is the current
+-- minute.
 
 local etcdlock = require "etcdlock"
 
 local minute = arg[1] or os.date "!%Y-%m-%d %H:%M"
 
--- Raises an error if it fails: then nothing is recorded, and the next start runs it.
+-- The job. It must raise an error if it fails: then its minute is not recorded, and the next start
+-- runs the job again.
 local function job()
   print("running the report of " .. minute)
   os.execute "sleep 0.5"
 end
 
 local function run_once(lock)
-  -- A machine whose clock is late, or whose cron starts the job late, finds the lock free again.
-  -- So the last minute that was done is kept in etcd. It only grows.
+  -- A machine whose clock is late, or whose cron starts the job late, finds the lock free after
+  -- another machine has run the job. So etcd keeps the last minute for which the job was done. An
+  -- earlier minute never replaces it.
   local last, message = lock:get "last-run/report"
   if last == nil then
     error(message)
-  elseif last and last >= minute then -- false: it was never done
+  elseif last and last >= minute then -- `last` is false if the job was never done
     return print("skipped: another machine has done the report of " .. last)
   end
   job()

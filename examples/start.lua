@@ -1,11 +1,12 @@
--- Starts the example again, as another process with these arguments. It ends when we
--- do, and if it fails, so do we.
+-- Returns a function that starts the running example as another process, with the given arguments.
+-- The kernel kills that process when this process ends. If that process ends with an exit status
+-- other than 0, this process exits with 1.
 
 local uv = require "luv"
 
 local script = arg[0]
 
-io.stdout:setvbuf "line" -- it is shared by all of them
+io.stdout:setvbuf "line" -- because several processes write to the same output
 
 return function(...)
   local words = { "--pdeathsig", "KILL", uv.exepath(), script }

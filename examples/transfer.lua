@@ -1,5 +1,6 @@
--- Three tellers transfer money, each from one account to the next, in a ring. With one lock
--- after the other they would soon all wait; a multi_lock takes both accounts' at once.
+-- Three tellers transfer money between three accounts, in a ring. If each teller locked first one
+-- account and then the next one, the three would soon wait for each other: a deadlock. A multi_lock
+-- takes the locks of both accounts in one call, without a deadlock.
 
 local etcdlock = require "etcdlock"
 local start = require "examples.start"
@@ -11,7 +12,7 @@ local client = assert(etcdlock.connect { timeout = 30 })
 local function transfer(from, to, amount)
   return client:with_multi_lock({ from, to }, function(lock)
     local has, gets = tonumber((lock:get(from))), tonumber((lock:get(to)))
-    return has >= amount and assert(lock:txn { -- both, or none if we lost the lock
+    return has >= amount and assert(lock:txn { -- writes both keys; or none, if the lock was lost
       { "put", from, ("%d"):format(has - amount) },
       { "put", to, ("%d"):format(gets + amount) },
     })
@@ -29,7 +30,7 @@ else
   assert(client:with_multi_lock(ACCOUNTS, function(lock)
     for _, account in ipairs(ACCOUNTS) do assert(lock:put(account, "100")) end
   end))
-  for i = 1, 3 do start(ACCOUNTS[i], ACCOUNTS[i % 3 + 1], 10 * i) end -- this file again
+  for i = 1, 3 do start(ACCOUNTS[i], ACCOUNTS[i % 3 + 1], 10 * i) end -- run this file
   uv.run() -- until all three have ended
   for _, account in ipairs(ACCOUNTS) do
     assert(client:with_lock(account, function(lock) print(account, (lock:get(account))) end))

@@ -1,5 +1,5 @@
--- Six workers, on however many machines, use an API that serves three at a time and
--- refuses more: a semaphore lets three of them use it at a time.
+-- Six workers, which could run on different machines, use an API that serves three requests at a
+-- time and refuses more. A semaphore lets only three workers use the API at a time.
 local etcdlock = require "etcdlock"
 local socket = require "socket"
 local start = require "examples.start"
@@ -21,7 +21,7 @@ end
 
 if arg[1] then return work(arg[1], arg[2]) end
 
-local api, busy = uv.new_tcp(), 0 -- here it is, and counts whom it serves
+local api, busy = uv.new_tcp(), 0 -- the API, and its number of open requests
 api:bind("127.0.0.1", 0)
 assert(api:listen(128, function()
   local caller = uv.new_tcp()
@@ -35,5 +35,5 @@ assert(api:listen(128, function()
   end)
 end))
 api:unref()
-for worker = 1, 6 do start(worker, api:getsockname().port) end -- this file again
+for worker = 1, 6 do start(worker, api:getsockname().port) end -- run this file
 uv.run() -- until all six have ended

@@ -1,7 +1,7 @@
--- The arguments of the flash sales.
+-- Reads the arguments of the two flash sales: ../flash_sale.lua and ../openresty/demo.lua.
 
---- Returns the argument at |place| of the program |program|, a whole number from |least| to |most|,
--- or |default|. Ends the program if the argument is none.
+--- Returns argument number `place` of the program `program`; `default` if it is missing. If the
+-- argument is not a whole number from `least` to `most`, prints a message and ends the program.
 return function(program, place, name, default, least, most)
   local number = tonumber(arg[place] or default)
   if not number or number % 1 ~= 0 or number < least or number > most then

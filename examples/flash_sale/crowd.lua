@@ -1,6 +1,6 @@
--- The customers: connect all at once, half of them to each shop, and print what
--- each of them is told, and after how many milliseconds. Whoever is told nothing,
--- because his worker has died, asks again.
+-- The customers. All connect at the same time, half of them to each shop. For each customer this
+-- program prints the milliseconds until the answer came, and the answer. A customer that gets no
+-- answer, because its worker has died, connects again.
 --
 --   lua crowd.lua CUSTOMERS PORT PORT
 

@@ -1,5 +1,5 @@
--- Notes Ctrl-C and the other signals that end a program, from the moment at which this file is
--- loaded: before that, Ctrl-C makes Lua print a stack traceback.
+-- Handles SIGINT (Ctrl-C), SIGTERM and SIGHUP from the time at which this file is loaded: each of
+-- them sets `came` to true. Before that time, Ctrl-C makes Lua print a stack traceback.
 
 local uv = require "luv"
 

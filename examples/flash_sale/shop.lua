@@ -1,10 +1,11 @@
--- One worker of a shop: plain blocking Lua that serves one customer after the
--- other. Started by flash_sale.lua:
+-- One worker of a shop: plain blocking Lua that serves one customer after the other.
+-- flash_sale.lua starts it:
 --
 --   lua shop.lua PORT STOCK_FILE [ETCD TTL [STUCK_AT]]      without ETCD there is no lock
 --
--- A customer says "buy", and is told "sold NUMBER by PID", where NUMBER were left
--- before, "sold out" or "error: ...". Who comes when STUCK_AT are left never pays.
+-- A customer sends "buy". The answer is "sold NUMBER by PID", where NUMBER is the number of items
+-- before this sale, or "sold out", or "error: ...". The customer who comes when STUCK_AT items are
+-- left never pays.
 
 local etcdlock = require "etcdlock"
 local socket = require "socket"
@@ -21,7 +22,8 @@ local function read_stock()
   return items
 end
 
--- In place: the number always has its five digits, nobody reads half of it.
+-- Overwrites the number in the file. It always has five characters, so that no other worker reads
+-- half of a number.
 local function write_stock(items)
   local file = assert(io.open(stock_file, "r+"))
   file:write(("%5d\n"):format(items))
@@ -33,7 +35,8 @@ local function say(line)
   io.stdout:flush()
 end
 
--- Who takes the file away is the one who waits in vain.
+-- Waits for the payment. When STUCK_AT items are left, the payment never comes, but only for the
+-- one worker that can remove the file STOCK_FILE.stuck.
 local function await_payment(items)
   if items == tonumber(stuck_at) and os.remove(stock_file .. ".stuck") then
     say "stuck"
@@ -42,7 +45,7 @@ local function await_payment(items)
   socket.sleep(0.002)
 end
 
--- Right as long as nobody else does the same between the read and the write.
+-- Sells one item. This is correct only if no other worker sells between the read and the write.
 local function sell()
   local items = read_stock()
   if items == 0 then
@@ -53,9 +56,9 @@ local function sell()
   return ("sold %d by %d"):format(items, uv.os_getpid())
 end
 
--- ---- the lock: the same, by one worker at a time ------------------------------
+-- ---- the lock: one worker at a time calls sell --------------------------------
 
--- A worker that is killed keeps the lock for its TTL.
+-- If a worker is killed, the lock stays taken until its TTL is over. `timeout` is longer than that.
 local client = endpoint and assert(etcdlock.connect {
   endpoints = endpoint, timeout = ttl + 30, ttl = tonumber(ttl), env = false,
 })

@@ -1,5 +1,5 @@
--- What the flash sales print, this one and that in ../openresty: on a terminal with bars, and in
--- colour unless NO_COLOR is set; plain lines elsewhere.
+-- Prints the output of both flash sales: ../flash_sale.lua and ../openresty/demo.lua. On a terminal
+-- it prints bars, and colours unless NO_COLOR is set. Elsewhere it prints plain lines.
 
 local uv = require "luv"
 
@@ -13,7 +13,7 @@ if LOCALE:lower():find "utf%-?8" then FULL, EMPTY = "█", "░" end
 
 local GREEN, RED, BOLD = "32", "31", "1"
 
---- The sales, as the progress and the table name them.
+--- The titles of the sales, for M.progress and M.table.
 M.WITHOUT, M.WITH, M.KILLED = "without lock", "with lock", "holder killed"
 local TITLE = #M.KILLED
 
@@ -23,7 +23,7 @@ end
 
 -- ---- progress -----------------------------------------------------------------
 
--- Returns the width of the terminal; 80 if it tells none.
+-- Returns the columns of the terminal; 80 if the terminal does not report its size.
 local function terminal_width()
   local stty = io.popen "stty -F /dev/tty size 2>/dev/null"
   local width = tonumber((stty:read "*a" or ""):match "%d+ (%d+)")
@@ -35,12 +35,13 @@ local WIDTH = IS_TERMINAL and terminal_width()
 local WORDS = #(" " .. " " .. " served  " .. " " .. " sold") + 1 -- the last column stays free
 local LONGEST_BAR = 18
 
--- Returns the columns of each of the two bars of a line, which share what its text leaves.
+-- Returns the columns of one bar. A line has two bars of equal width, which share the columns that
+-- the text of the line leaves. `digits`: the width of each of the two numbers in the text.
 local function bar_width(digits)
   return math.max(0, math.min(LONGEST_BAR, math.floor((WIDTH - TITLE - WORDS - 2 * digits) / 2)))
 end
 
--- |count| of |all| in |width| columns; what is above |limit| is red.
+-- Returns a bar of `width` columns that shows `count` of `all`. The part above `limit` is red.
 local function bar(width, count, all, limit)
   local function columns(n) return math.floor(width * math.min(n, all) / all + 0.5) end
   local good, bad = columns(math.min(count, limit)), columns(count)
@@ -48,8 +49,9 @@ local function bar(width, count, all, limit)
     .. EMPTY:rep(width - bad)
 end
 
---- Prints how far a sale is: two bars that fill on a terminal, else five lines. To be called when
--- the sale begins, and after each answer. |result|: title, answered, sold.
+--- Prints the progress of a sale: on a terminal as two bars, elsewhere as a line after each fifth
+-- of the answers. The caller calls it when the sale begins, and after each answer. It uses the
+-- fields title, answered and sold of `result`.
 function M.progress(result, customers, items)
   local answered, is_end = result.answered, result.answered == customers
   local step = IS_TERMINAL and 5 or math.ceil(customers / 5)
@@ -69,7 +71,7 @@ function M.progress(result, customers, items)
   io.stdout:flush()
 end
 
---- Prints a fact about the sale above it.
+--- Prints a fact about the sale whose progress was printed last.
 function M.note(text)
   print(painted(RED, "  " .. text))
 end
@@ -81,8 +83,9 @@ local function milliseconds(form, sorted, share)
   return value and (form .. " ms"):format(value) or "none"
 end
 
---- Returns the functions that a row of the table takes for two percentiles of the list |field| of a
--- result, in milliseconds.
+--- Returns two functions for rows of the table. They return the 50th and the 99th percentile of a
+-- sorted list of milliseconds, the field `field` of a result, as text. `form` is the format of the
+-- number.
 function M.percentiles(field, form)
   return function(result) return milliseconds(form, result[field], 0.50) end,
     function(result) return milliseconds(form, result[field], 0.99) end
@@ -102,8 +105,8 @@ local ROWS = {
   { "latency p99", latency_p99 },
 }
 
--- Prints |lines|, lists of words; each column is as wide as its longest word. The first line is the
--- heading.
+-- Prints `lines`, each a list of words, as a table. Each column is as wide as its longest word. The
+-- first line is the heading.
 local function print_columns(lines)
   local widths = {}
   for _, line in ipairs(lines) do
@@ -118,8 +121,9 @@ local function print_columns(lines)
   end
 end
 
---- Prints the sales side by side. |results| have latencies, sorted here, and the fields that the
--- rows name; |more_rows| are rows besides, { name, function(result) }.
+--- Prints a table with a column for each sale. Each of `results` has the fields that ROWS uses; the
+-- function sorts the list `latencies`. `more_rows` is a list of further rows, each { name,
+-- function(result) that returns the text }, or nil.
 function M.table(items, results, more_rows)
   local lines = { { "" } }
   for _, result in ipairs(results) do
@@ -144,7 +148,7 @@ end
 
 local function outcome(result, customers, items)
   local sold, taken = math.min(items, customers), items - result.left
-  -- Each error may have come after its sale.
+  -- A customer that got an error may have bought an item all the same.
   if not result.is_consistent or result.sold > taken or taken > result.sold + result.errors then
     return "wrong"
   elseif result.errors > 0 then
@@ -153,9 +157,10 @@ local function outcome(result, customers, items)
   return result.sold == sold and result.sold_out == customers - sold and "right" or "wrong"
 end
 
---- Prints what the sales have shown: one without the lock, and a list of those with it. Returns
--- whether the lock did what it is for. |is_consistent| of a result: no other record of the sale
--- contradicts its numbers.
+--- Prints the conclusion from the sales: `unlocked` is the result of the sale without the lock,
+-- `locked` is the list of the results with the lock. Returns true if all sales with the lock sold
+-- the right number of items without an error. The field `is_consistent` of a result is true if no
+-- other record of the sale contradicts the numbers in the result.
 function M.verdict(customers, items, unlocked, locked)
   if unlocked.sold > items then
     print(painted(RED, ("Without the lock, %d items too many were sold."):format(
@@ -178,7 +183,8 @@ function M.verdict(customers, items, unlocked, locked)
   return is_right
 end
 
---- Prints the line of examples/|file| that oversells, and the line that does not.
+--- Prints two lines of `file` in the directory `examples`: the line that calls sell without the
+-- lock, and the line that calls it with the lock. Comments at the ends of these lines mark them.
 function M.difference(examples, file)
   print(("\nThe difference, in examples/%s:\n"):format(file))
   for line in io.lines(examples .. "/" .. file) do

@@ -1,8 +1,8 @@
--- Where the flash sales run, this one and that in ../openresty: an etcd of its
--- own, the processes and a directory for all of it. Nothing of that outlives the
--- program.
+-- The environment of both flash sales, ../flash_sale.lua and ../openresty/demo.lua: an etcd of
+-- their own, all other processes, and a directory for their files. When the program ends, all
+-- processes are ended and the directory is removed.
 
-local interrupt = require "flash_sale.interrupt" -- before the others, which take long to load
+local interrupt = require "flash_sale.interrupt" -- first: the others take long to load
 local etcdlock = require "etcdlock"
 local socket = require "socket"
 local uv = require "luv"
@@ -12,16 +12,18 @@ local M = {}
 local unpack = table.unpack or unpack -- luacheck: ignore
 
 local running = {} -- processes
-local failed -- the name of one that has failed
+local failed -- name of a process that has failed; nil: none has
 
 local LOOK_EVERY_MS = 20
 
 -- ---- processes ----------------------------------------------------------------
 
--- Starts a program that dies with this one, however this one ends: setpriv sees
--- to that, and the shell to the case that we are dead already. The terminal sends the SIGINT of
--- Ctrl-C to all of its processes: a Lua program would print a traceback, even if it had been
--- ignored before. So it is blocked, and we stop the others.
+-- Shell code by which `spawn` starts a program. The program must end when this process ends, for
+-- whatever reason: setpriv makes the kernel send a signal to the program then. If this process has
+-- ended before setpriv ran, the shell finds that its parent is not $0 (PID), and starts nothing.
+-- At Ctrl-C the terminal sends SIGINT to all processes in the foreground. A Lua program would then
+-- print a traceback, even if SIGINT was ignored at its start. So SIGINT is blocked in the program,
+-- and this process stops the program.
 local START = 'test "$PPID" = "$0" && exec env --block-signal=INT "$@"'
 local SIGINT = 2
 local PID = ("%d"):format(uv.os_getpid())
@@ -34,7 +36,7 @@ local function spawn(name, argv, stdout, stderr, signal)
   }, function(code, killed_by)
     process.handle:close()
     running[process] = nil
-    if killed_by == SIGINT then -- one that does not leave it blocked, such as etcd
+    if killed_by == SIGINT then -- the program unblocks SIGINT, as etcd does
       interrupt.came = true
     end
     if not process.unwanted and (code ~= 0 or killed_by ~= 0) then
@@ -61,7 +63,8 @@ local function read_lines(process, output, on_line)
   end)
 end
 
---- Starts a Lua program and hands every line of its output to on_line.
+--- Starts the Lua program `script`, and calls on_line(line) for every line of its output. Returns
+-- the process.
 function M.start(script, args, on_line)
   local argv, output = { uv.exepath(), script }, uv.new_pipe(false)
   for _, value in ipairs(args) do
@@ -72,9 +75,10 @@ function M.start(script, args, on_line)
   return process
 end
 
---- Starts any other program. What it writes goes to its log, or every line of its
--- output to on_line, if given. It is stopped by KILL or another `signal`, such as
--- "TERM" for one that has to stop its own processes.
+--- Starts a program that need not be a Lua program. `argv`: the program and its arguments. The
+-- output of the program goes to the log `name`. If `on_line` is given, on_line(line) is called for
+-- every line of standard output instead. M.stop stops the program by `signal` (default: "KILL"). A
+-- program that must stop its own processes gets "TERM". Returns the process.
 function M.spawn(name, argv, on_line, signal)
   local log = assert(uv.fs_open(M.dir .. "/" .. name .. ".log", "a", tonumber("600", 8)))
   local output = on_line and uv.new_pipe(false)
@@ -86,12 +90,13 @@ function M.spawn(name, argv, on_line, signal)
   return process
 end
 
---- Has it ended, and has all of its output been read?
+--- Tells whether `process` has ended and all of its output has been read. The process must have an
+-- on_line function.
 function M.has_ended(process)
   return process.silent and not running[process]
 end
 
---- The end of the log of the programs with this name.
+--- Returns the last 1000 bytes of the log `name`, to which all programs of this name write.
 function M.log(name)
   local log = io.open(M.dir .. "/" .. name .. ".log")
   local text = log and log:read "*a" or ""
@@ -99,10 +104,11 @@ function M.log(name)
   return text:sub(-1000)
 end
 
---- Lets things happen until is_done() is true, for so many seconds at most.
+--- Runs luv's loop until is_done() returns true, for at most `seconds`. Raises an error after that
+-- time, if a process has failed, or if a signal has interrupted the program.
 function M.wait(is_done, seconds, what)
   local ends = uv.hrtime() + seconds * 1e9
-  local timer = uv.new_timer() -- not everything that is_done() sees is an event
+  local timer = uv.new_timer() -- is_done() may change without an event of the loop
   timer:start(LOOK_EVERY_MS, LOOK_EVERY_MS, function() end)
   local done, late
   repeat
@@ -121,7 +127,7 @@ function M.wait(is_done, seconds, what)
   end
 end
 
---- Stops these processes and waits for their end.
+--- Stops the processes in `list`, and waits for their end.
 function M.stop(list)
   for _, process in ipairs(list) do
     process.unwanted = true
@@ -145,7 +151,7 @@ function M.free_port()
   return tonumber(port)
 end
 
---- Does somebody listen there?
+--- Tells whether a process listens on `port` of this machine.
 function M.can_connect(port)
   local connection = socket.connect("127.0.0.1", port)
   if connection then
@@ -154,8 +160,8 @@ function M.can_connect(port)
   return connection ~= nil
 end
 
---- Starts an etcd, on a free port unless it is told one, and returns its address
--- when it answers.
+--- Starts an etcd on the port `port` (default: a free port). When the etcd answers, returns its
+-- address.
 function M.start_etcd(port)
   local endpoint = "http://127.0.0.1:" .. (port or M.free_port())
   local peer = "http://127.0.0.1:" .. M.free_port()
@@ -167,7 +173,7 @@ function M.start_etcd(port)
   })
   local client = assert(etcdlock.connect { endpoints = endpoint, env = false, loop = "luv" })
   local answers
-  coroutine.wrap(function() -- in luv's loop, so that Ctrl-C is noted meanwhile
+  coroutine.wrap(function() -- yields to luv's loop, which handles Ctrl-C meanwhile
     repeat answers = client:ping() until answers or interrupt.came
     client:close()
   end)()
@@ -177,7 +183,7 @@ end
 
 -- ---- the whole ----------------------------------------------------------------
 
--- Removes |directory| and all that is in it. (An rm of ours would be ended by Ctrl-C.)
+-- Removes `directory` and everything in it. It does not run rm, because Ctrl-C would end rm.
 local function remove(directory)
   local scan = assert(uv.fs_scandir(directory))
   for name, kind in function() return uv.fs_scandir_next(scan) end do
@@ -187,12 +193,13 @@ local function remove(directory)
   uv.fs_rmdir(directory)
 end
 
---- Runs play() with M.dir as its directory, and removes all that it left, also
--- on Ctrl-C. Returns what play returns, or false.
+--- Creates the directory M.dir, and calls play(). Then stops all processes that are left, and
+-- removes the directory, also after an error or Ctrl-C. Returns the result of play(). If play()
+-- raised an error, prints the error and returns false.
 function M.run(play)
   M.dir = assert(uv.fs_mkdtemp(uv.os_tmpdir() .. "/flash-sale-XXXXXX"))
   local ok, result = pcall(play)
-  uv.run "nowait" -- a Ctrl-C that has not been noted yet explains any failure
+  uv.run "nowait" -- a pending Ctrl-C may be the cause of the failure
   local left = {}
   for process in pairs(running) do
     left[#left + 1] = process

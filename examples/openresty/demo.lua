@@ -1,21 +1,21 @@
--- The flash sale in nginx: two services, each an nginx with two workers, sell
--- the same 300 items from Redis, and 500 requests come at once. First without a
--- lock, then with one that etcd keeps.
+-- The flash sale in nginx: two services, each an nginx with two workers, sell the same 300 items
+-- from Redis, and 500 requests come at the same time. There are two sales: without a lock, and with
+-- a lock in etcd.
 --
 --   make demo-openresty
 --   luajit examples/openresty/demo.lua [REQUESTS [ITEMS]]
 --
--- sale.lua    what the services do: the code that the lock is about
--- redis.lua   how they talk to Redis
--- nginx.conf  their nginx
+-- sale.lua    the code of the services, which needs the lock
+-- redis.lua   the Redis client of the services
+-- nginx.conf  the configuration of the services
 -- rush.lua    the customers
--- ../flash_sale/stage.lua  starts all processes, and leaves none behind
--- ../flash_sale/show.lua   prints the bars and the table
+-- ../flash_sale/stage.lua  starts all processes, and ends all of them
+-- ../flash_sale/show.lua   prints the progress bars and the table of results
 
 local HERE = arg[0]:match "^(.*)/" or "."
 package.path = HERE .. "/?.lua;" .. HERE .. "/../?.lua;" .. package.path
 
-local stage = require "flash_sale.stage" -- first: it notes Ctrl-C
+local stage = require "flash_sale.stage" -- before the others, because it handles Ctrl-C
 local argument = require "flash_sale.argument"
 local rush = require "rush"
 local show = require "flash_sale.show"
@@ -27,7 +27,7 @@ local ITEMS = argument("demo", 2, "ITEMS", 300, 1, 99999)
 
 -- ---- Redis --------------------------------------------------------------------
 
--- Redis's answer to a command of redis-cli.
+-- Runs `command` by redis-cli. Returns the first line of Redis's answer.
 local function redis(command)
   local cli = assert(io.popen(("redis-cli -s '%s/redis.sock' %s 2>&1"):format(stage.dir, command)))
   local answer = cli:read "*l"
@@ -52,7 +52,8 @@ local function read(file)
   return text
 end
 
--- Its nginx.conf with our values; it loads Lua modules from where we do.
+-- Writes the nginx.conf of a service into the directory `dir`: the file nginx.conf beside this one,
+-- with values for its @NAMES@. The service searches Lua modules in the same paths as this program.
 local function write_conf(dir, port, etcd)
   local values = {
     DIR = dir, HERE = HERE, PORT = port, WORKERS = WORKERS, ETCD = etcd,
@@ -66,7 +67,7 @@ local function write_conf(dir, port, etcd)
   out:close()
 end
 
--- Starts the services and returns their ports when all answer.
+-- Starts the services. When all of them answer, returns a list of their ports.
 local function open_services(etcd)
   local ports = {}
   for i = 1, SERVICES do
@@ -74,7 +75,7 @@ local function open_services(etcd)
     assert(uv.fs_mkdir(dir, tonumber("700", 8)))
     ports[i] = stage.free_port()
     write_conf(dir, ports[i], etcd)
-    -- Its master must end its workers; so it is told to, and not killed.
+    -- nginx is stopped by TERM and not by KILL, because its master must end its workers.
     stage.spawn("nginx", { "nginx", "-p", dir, "-c", dir .. "/nginx.conf", "-e", "stderr" }, nil,
       "TERM")
   end
@@ -101,7 +102,8 @@ end
 
 local ping_p50, ping_p99 = show.percentiles("pings", "%.1f")
 
--- What only this demo has: each sale stores an order, and /ping is requested meanwhile.
+-- Rows of the table that only this demo has. Each service stores an order in Redis for each item
+-- that it sells. During the sale, rush.lua also sends requests for /ping.
 local MORE_ROWS = {
   { "orders in Redis", function(result) return result.orders end },
   { "/ping requests", function(result) return result.pings.sent end },

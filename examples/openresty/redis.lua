@@ -1,10 +1,11 @@
--- As much of a Redis client as the sale needs. A real service takes
--- lua-resty-redis, which is not in Debian.
+-- A Redis client with only the functions that the sale needs. A real service would use
+-- lua-resty-redis, which Debian does not contain.
 
 local ADDRESS = os.getenv "REDIS"
 local TIMEOUT_MS, IDLE_MS = 5000, 60000
 
--- An answer says in its first byte what it is.
+-- Reads an answer of Redis from `socket`. The first byte of an answer is its type. Returns the
+-- answer, a string; nil if the value does not exist. If Redis answers an error, raises it.
 local function read(socket)
   local line = assert(socket:receive "*l")
   local kind, rest = line:match "^(.)(.*)$"
@@ -16,7 +17,8 @@ local function read(socket)
   return kind ~= "$" and rest or nil
 end
 
---- redis("SET", "stock", 1) → Redis's answer, a string, or nil if there is none.
+--- Sends a command to Redis, as in redis("SET", "stock", 1). Returns the answer of Redis, a string;
+-- nil if the value does not exist. Raises an error if the command fails.
 return function(...)
   local command = { ("*%d\r\n"):format(select("#", ...)) }
   for _, word in ipairs { ... } do

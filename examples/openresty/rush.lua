@@ -1,5 +1,5 @@
--- The customers of the sale: ab (ApacheBench), once for each service and all at
--- the same time. And somebody who asks the same workers for /ping meanwhile.
+-- The customers of the sale: one process of ab (ApacheBench) for each service, all at the same
+-- time. Meanwhile this program sends requests for /ping to the same workers.
 
 local uv = require "luv"
 local stage = require "flash_sale.stage"
@@ -10,23 +10,25 @@ local PING_EVERY_MS = 5
 
 -- ---- ab -----------------------------------------------------------------------
 
-local ANSWERS = { sold = "sold", ["sold out"] = "sold_out" } -- and the fields that count them
+-- Text of an answer -> the field of the result that counts such answers.
+local ANSWERS = { sold = "sold", ["sold out"] = "sold_out" }
 
--- The milliseconds that each of its requests took: the fifth column, behind a
--- line of names.
+-- Adds to `latencies` the milliseconds of each request of ab. They are the fifth column of `file`,
+-- below a line with the names of the columns.
 local function read_latencies(file, latencies)
   for line in io.lines(file) do
     latencies[#latencies + 1] = tonumber((line:match "^[^\t]*\t%d+\t%d+\t%d+\t(%d+)"))
   end
 end
 
--- Sends |requests| at once. Each answer is counted in |result|, and on_answer() called. Returns the
--- process, and a function that adds to |result| what is known at its end.
+-- Starts an ab that sends so many `requests` to `url` at the same time. For each answer, counts the
+-- answer in `result` and calls on_answer(). Returns the process of ab, and a function that the
+-- caller calls when ab has ended: it adds `seconds` and `latencies` to `result`.
 local function start_ab(number, requests, url, result, on_answer)
   local times_file = ("%s/times-%d"):format(stage.dir, number)
   local seconds
   local process = stage.spawn("ab", {
-    "ab", "-q", "-r", "-l", "-s", "60", -- seconds of patience
+    "ab", "-q", "-r", "-l", "-s", "60", -- seconds to wait for an answer
     "-v", "4", -- show the answers
     "-n", requests, "-c", requests, "-g", times_file, url,
   }, function(line)
@@ -70,8 +72,10 @@ local function ping(port, times)
   times.sent = times.sent + 1
 end
 
--- Asks all ports in turn and does not wait for an answer before the next: a worker
--- that stands still is found slow by all that come meanwhile.
+-- From now on sends a request for /ping every PING_EVERY_MS, to each of the ports in turn, also if
+-- earlier requests have no answer yet. So a worker that is blocked delays all requests that it gets
+-- meanwhile, and the percentiles show it. Returns a function that stops the requests, waits for the
+-- answers, and returns a list of their milliseconds with the fields `sent` and `failed`.
 local function start_pings(ports)
   local times, timer = { sent = 0, failed = 0 }, uv.new_timer()
   timer:start(0, PING_EVERY_MS, function()
@@ -86,14 +90,19 @@ end
 
 -- ---- both ---------------------------------------------------------------------
 
---- Sends |requests| to |path| of the services at these ports. Counts what they answer in |result|
--- (sold, sold_out, answered), and calls on_answer() after each. At the end the other requests are
--- its `errors`; `seconds` are those of the slower ab, and `latencies` and `pings` milliseconds.
+--- Sends so many `requests` for `path` to the services at `ports`, and waits for the answers. After
+-- each answer calls on_answer(). Fields of `result`:
+--   sold, sold_out, answered   numbers of answers, counted during the sale
+--   errors                     number of requests that had neither answer
+--   seconds                    time of the slowest ab
+--   latencies                  list: milliseconds of each request
+--   pings                      sorted list: milliseconds of each request for /ping; fields: `sent`,
+--                              `failed`
 function M.run(requests, ports, path, result, on_answer)
   local end_pings = start_pings(ports)
   local processes, finish = {}, {}
   for i, port in ipairs(ports) do
-    -- Half of them each, and an odd one for the first.
+    -- Each service gets an equal share of the requests; the first services also get the remainder.
     local share = math.floor((requests + #ports - i) / #ports)
     processes[i], finish[i] = start_ab(i, share, ("http://127.0.0.1:%d%s"):format(port, path),
       result, on_answer)

@@ -1,14 +1,13 @@
--- What a service does for a customer. The stock is in Redis, and two services
--- with several workers each sell from it. nginx.conf calls one of the two
--- functions at the end.
+-- Sells an item to a customer. The stock is in Redis, and two services with several workers each
+-- sell from it. nginx.conf calls M.without_lock or M.with_lock.
 
 local etcdlock = require "etcdlock"
 local redis = require "redis"
 
 local M = {}
 
--- Right as long as nobody else does the same between the GET and the SET: the way to Redis
--- and back is time enough for hundreds.
+-- Sells one item. This is correct only if no other request sells between GET and SET. Without a
+-- lock, other requests do, because each of the two commands takes a round trip to Redis.
 local function sell()
   local stock = tonumber(redis("GET", "stock"))
   if stock <= 0 then
@@ -24,8 +23,8 @@ function M.without_lock()
   ngx.say(answer)
 end
 
--- The same, by one request of all services at a time. etcdlock finds etcd by
--- ETCDCTL_ENDPOINTS; the other requests of this worker go on meanwhile.
+-- Calls sell for only one request of all services at a time. etcdlock reads the addresses of etcd
+-- from ETCDCTL_ENDPOINTS. While one request waits for the lock, the worker serves other requests.
 function M.with_lock()
   local ok, answer, code = etcdlock.with_lock("stock/1001", { timeout = 30 }, sell) -- with the lock
   if not ok then

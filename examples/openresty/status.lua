@@ -16,13 +16,15 @@ td, th { padding: .4em 1em .4em 0; max-width: 24em; overflow-wrap: anywhere; ver
 </style><h1>Locks</h1><p>%s<table><thead><tr><th>Name<th>State<th>Mode<th>Owner<th>Host, process
 <th>Age<th>Value%s</table></html>]]
 
-local function publish(is_premature) -- keeps the metrics of a worker for 10 s after its last call
+-- Stores the metrics of this worker for all workers. They expire 10 s after the last call.
+local function publish(is_premature)
   if is_premature then return end
   local worker = tostring(ngx.worker.id())
   ngx.shared.etcdlock:set(worker, M.client:metrics { labels = { worker = worker } }, 10)
 end
 
-function M.start(opts) -- in init_worker_by_lua; take locks with require("status").client
+-- Call this in init_worker_by_lua. Then require("status").client is the client of the worker.
+function M.start(opts)
   M.client = assert(etcdlock.connect(opts))
   assert(ngx.timer.every(1, publish))
 end
@@ -30,18 +32,19 @@ end
 function M.metrics()
   local texts = {}
   for _, worker in ipairs(ngx.shared.etcdlock:get_keys()) do
-    texts[#texts + 1] = ngx.shared.etcdlock:get(worker) -- nil if the entry has expired meanwhile
+    texts[#texts + 1] = ngx.shared.etcdlock:get(worker) -- nil if it has just expired
   end
   ngx.header.content_type = "text/plain; version=0.0.4"
   ngx.print(etcdlock.join_metrics(texts))
 end
 
--- Escapes `text`, and isolates its writing direction from the rest of the page.
+-- Returns `text` escaped for HTML. The writing direction of `text` does not affect the rest of the
+-- page.
 local function shown(text)
   return "<bdi>" .. tostring(text or ""):gsub('[&<>"]', ESCAPES) .. "</bdi>"
 end
 
--- An entry without a host that has a value is a candidate of an election.
+-- Tells whether `entry` is a candidate of an election. A candidate has a value, but no host.
 local function is_candidate(entry)
   return entry.value and not entry.host
 end

@@ -1,4 +1,5 @@
--- Runs a job again and again in one worker of all nginxes; doc/nginx.md. In nginx.conf:
+-- Runs a job again and again, in only one worker of all nginx servers (see doc/nginx.md). In
+-- nginx.conf:
 --
 --   init_worker_by_lua_block { require("timer").every("cleanup", 60, function(lock) ... end) }
 
@@ -6,10 +7,11 @@ local etcdlock = require "etcdlock"
 
 local M = {}
 
--- In nginx a lock call waits 5 s by default. The other workers wait as long as the holder lives.
+-- No limit for the wait, because the other workers wait for the lock as long as the holder lives.
+-- In nginx a lock call waits 5 s by default.
 local NO_LIMIT = { timeout = math.huge }
 
--- Sleeps for |seconds|, or until the worker exits or the lock is lost.
+-- Sleeps for `seconds`, or until the worker exits or the lock is lost, whichever comes first.
 local function pause(lock, seconds)
   local over = ngx.now() + seconds
   while ngx.now() < over and lock:held() and not ngx.worker.exiting() do
@@ -17,8 +19,10 @@ local function pause(lock, seconds)
   end
 end
 
--- Calls job(lock) every |seconds| in one worker, and logs its errors. The other workers, of this
--- nginx and of others, wait for the lock |name|: after a reload or a crash one of them goes on.
+-- Calls job(lock) again and again in one worker, with a pause of `seconds` after each call, and
+-- logs the errors of job. The other workers, of this nginx and of all others, wait for the lock
+-- `name`. If the worker that runs the job exits or crashes, another worker gets the lock and
+-- continues.
 function M.every(name, seconds, job)
   local function run()
     while not ngx.worker.exiting() do
