@@ -1,6 +1,6 @@
---- Checks of arguments. A wrong type or an unknown name is misuse: it raises an error at the line
--- that called etcdlock. A value that is not allowed gives nil, message, "invalid". Both name the
--- field and show its value, unless the value is a secret.
+--- Checks of arguments. A wrong type or an unknown option is misuse and raises an error, with the
+-- position of the line that called etcdlock. For a value that is not allowed, a check returns nil,
+-- message, "invalid". The messages name the field and show its value, unless the value is a secret.
 local quote = require("etcdlock.text").quote
 local escape = require("etcdlock.text").escape
 local to_string = require("etcdlock.text").to_string
@@ -51,7 +51,7 @@ end
 
 --- Raises `text`, as one line, with the position of the nearest caller outside etcdlock.
 function M.raise(text)
-  -- A fixed level does not work: Lua versions count tail calls differently.
+  -- The level cannot be fixed, because Lua versions count tail calls differently.
   local level = 2
   text = escape(text)
   if not HERE then -- bytecode without file names
@@ -65,7 +65,8 @@ function M.raise(text)
   error(text, level)
 end
 
---- Returns nil, message, "invalid" for a value that is not what the text `wanted` describes.
+--- Returns nil, message, "invalid". The message shows the not allowed `value` of `field`, and the
+-- text `wanted`, which describes the allowed values.
 function M.invalid(where, field, value, wanted)
   return nil, escape(format_message(where, field, value, wanted)), "invalid"
 end
@@ -80,7 +81,7 @@ end
 --   aliases    a list of names that other libraries give such an option, for messages
 --   default    the value if the option is missing
 
--- Stands for the options of a call without options. It is only read.
+-- The table that M.options returns for a call without options. Nothing changes this table.
 local NO_OPTIONS = {}
 
 -- Returns the name of the option of which `field` is an alias, or nil.
@@ -104,9 +105,9 @@ local function raise_unknown(where, field, options, elsewhere)
     meant and "; did you mean " .. meant .. "?" or ""))
 end
 
---- Raises unless `opts` is nil or a table whose fields are declared in `options` (name -> option)
--- and have the declared types. `elsewhere` maps options of other calls to the name of the call that
--- takes them, for messages. Returns the table, an empty one for nil.
+--- Returns `opts`, or an empty table for nil. Raises unless `opts` is nil or a table whose fields
+-- are declared in `options` (name -> option) and have the declared types. `elsewhere` maps each
+-- option of another call to the name of that call, for messages.
 function M.options(where, opts, options, elsewhere)
   if opts == nil then
     return NO_OPTIONS
@@ -125,7 +126,7 @@ function M.options(where, opts, options, elsewhere)
 end
 
 --- Returns the keys of `map`, which are strings, in alphabetical order. The values of options are
--- checked in this order: if several are not allowed, each run reports the same one.
+-- checked in this order, so that each run reports the same one if several are not allowed.
 function M.sorted_keys(map)
   local keys = {}
   for key in pairs(map) do
@@ -149,7 +150,8 @@ function M.is_within(value, low, high)
   return value >= low and value <= high
 end
 
---- Returns a function for the field `is_valid` of an option: low <= value <= high.
+--- Returns a function for the field `is_valid` of an option, which allows the values from `low` to
+-- `high`.
 function M.within(low, high)
   return function(value)
     return M.is_within(value, low, high)
@@ -167,8 +169,8 @@ local function make_checked(class, call, method)
   end
 end
 
---- Makes the public methods of `class` raise if `self` is not an object of the class, as after a
--- call with a dot. Messages call the object `name`. Returns the class.
+--- Makes the public methods of `class` raise if `self` is not an object of the class, for example
+-- because the method was called with a dot. Messages call the object `name`. Returns the class.
 function M.methods(class, name)
   for field, method in pairs(class) do
     if type(method) == "function" and not field:find "^_" then
@@ -210,8 +212,8 @@ function M.callable(where, field, value)
   end
 end
 
---- Returns the options and the function of a call to which the caller passes `opts` and `fn`, or
--- only a function. Raises unless `fn` is callable.
+--- Returns the options and the function of a call. The caller of that call has passed `opts` and
+-- `fn`, or only a function, which is then `opts`. Raises unless the function is callable.
 function M.options_and_function(where, opts, fn)
   if fn == nil then
     opts, fn = nil, opts

@@ -2,8 +2,8 @@
 -- by label, and the counters of client:stats.
 --
 -- A program can use millions of lock names, and each label value costs memory here and in
--- Prometheus. So the label of a lock is not its name: it is the first pattern of the option
--- `metrics` that fits the name, or the result of a function given there.
+-- Prometheus. So the label of a lock is not its name. The option `metrics` gives the label: it is
+-- the first pattern in the option that fits the name or, if the option is a function, its result.
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local format_number = require("etcdlock.text").format_number
@@ -15,7 +15,7 @@ local to_string = require("etcdlock.text").to_string
 local Metrics = {}
 Metrics.__index = Metrics
 
--- A client has at most so many labels, and OTHER for all further names.
+-- A client has at most LABELS_MAX labels, and the label OTHER, which all other locks share.
 local LABELS_MAX = 100
 local LABEL_BYTES_MAX = 128
 local OTHER = "other"
@@ -25,7 +25,7 @@ local BOUNDS = {
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800,
 }
 
--- Field of client:stats, name of the metric without "etcdlock_", help text.
+-- Each entry: a field of client:stats, the name of the metric without "etcdlock_", the help text.
 local COUNTERS = {
   { "acquired", "acquisitions_total", "Locks acquired." },
   { "lost", "lost_locks_total", "Locks lost before they were released." },
@@ -49,8 +49,8 @@ local function lua_pattern(pattern)
   return "^" .. pattern:gsub("[^A-Za-z0-9*]", "%%%0"):gsub("%*", ".*") .. "$"
 end
 
--- Returns a function (name, mode) -> label; nil: no label. `option` is the option `metrics`: true,
--- a list of patterns, or a function.
+-- Returns a function (name, mode) -> label, which returns nil if the lock has no label. `option` is
+-- the option `metrics`: true, a list of patterns, or a function.
 local function make_labeler(option)
   if type(option) == "function" then
     return function(name, mode)
@@ -146,8 +146,8 @@ local function hex_of(byte)
   return string.format("\\x%02X", byte:byte())
 end
 
--- Replaces each byte that is not UTF-8 by \xHH: Prometheus rejects the whole page for one such
--- byte.
+-- Replaces each byte that is not UTF-8 by \xHH, because Prometheus rejects the whole page for one
+-- such byte.
 local function to_utf8(text)
   return replace(text, "^[%z\1-\127]+", keep_character, hex_of)
 end
@@ -166,8 +166,9 @@ local function format_labels(labels)
 end
 
 -- Returns the page of `families`, a list of
--- { name =, type =, help =, samples = { { value, labels, suffix of the name }, … } }. `labels`, a
--- list of { name, value }, and the suffix may be missing. Each sample gets `common_labels`, too.
+-- { name =, type =, help =, samples = { { value, labels, suffix of the name }, … } }. In a sample,
+-- `labels` (a list of { name, value }) and the suffix may be missing. Each sample also gets
+-- `common_labels`.
 local function format_families(families, common_labels)
   local lines, common = {}, format_labels(common_labels)
   for _, family in ipairs(families) do
@@ -186,7 +187,7 @@ end
 
 -- ---- the page of a client ----
 
--- Names of labels that the metrics have themselves.
+-- Names of labels that metrics of etcdlock have, so that the option `labels` must not contain them.
 local RESERVED = { lock = true, le = true, code = true, kind = true }
 
 --- Returns the option `labels` of client:metrics as a list of { name, value }, sorted by name.
@@ -244,10 +245,10 @@ local function add_stats_families(families, list, kind, stats)
   end
 end
 
---- Returns the page of a client. `metrics`: its object of this class, or nil. `stats`: the result
--- of client:stats. `kinds`: a list of the fields of `stats` that count requests of one kind.
--- `remaining`: seconds for which the session's lease is proven, 0 without a session. `labels`: the
--- result of check_labels, for all samples.
+--- Returns the page of a client. `metrics`: the client's object of this class, or nil. `stats`: the
+-- result of client:stats. `kinds`: a list of the fields of `stats` that count requests, one field
+-- for each kind. `remaining`: seconds for which the session's lease is proven, 0 without a session.
+-- `labels`: the result of check_labels; all samples get these labels.
 function Metrics.format_page(metrics, stats, kinds, remaining, labels)
   local families, requests = {}, {}
   if metrics then
@@ -268,7 +269,8 @@ end
 
 -- ---- one page of several ----
 
--- Adds the sample in `line` to `family`, or its value to that of the same series.
+-- Adds the sample in `line` to `family`. If the family has a sample of the same series already, the
+-- values are added up.
 local function add_sample(family, line)
   local series, value = line:match "^(.*) (%S+)$"
   if series and not family.values[series] then
@@ -297,7 +299,8 @@ local function read_page(text, families)
   end
 end
 
---- Returns one page made of `texts`, a list of pages; see join_metrics in init.lua.
+--- Returns one page that contains all values of `texts`, a list of pages; see join_metrics in
+-- init.lua.
 function Metrics.join(texts)
   if type(texts) ~= "table" then
     check.raise("etcdlock.join_metrics: texts = " .. to_string(texts) .. ", wanted a list")
