@@ -15,8 +15,8 @@ local loops = require "etcdlock.wait.loop"
 local queue = require "etcdlock.queue"
 local runtime = require "etcdlock.wait.runtime"
 local waits = require "etcdlock.wait.waits"
--- All modules are loaded at once, also those of event loops (`new`): without a free descriptor, or
--- after a change of package.path, a later `require` would raise an error.
+-- This module loads all modules that a client uses, and Client.new those of the event loops. A
+-- later `require` could raise an error, because no descriptor is free or package.path has changed.
 
 local Client = {}
 Client.__index = Client
@@ -28,21 +28,23 @@ local REQUEST_TIMEOUT = 5
 local STATUS_TIMEOUT = 2
 -- Seconds for which `close` waits until the keys are deleted and the lease is revoked.
 local CLOSE_TIMEOUT = 0.5
--- A waiter reads its queue again after max(TTL, 10 s). A little later the client knows the holder,
--- and logs the wait: seconds.
+-- Seconds. A waiter reads its queue again after max(TTL, LONG_WAIT). The client logs the wait
+-- LONG_WAIT_SPARE later, because from this read it knows the holder.
 local LONG_WAIT, LONG_WAIT_SPARE = 10, 0.5
--- A key that is read when only the answer counts.
+-- Key below the client's prefix for reads that only test whether etcd answers.
 local PING_KEY = "/ping"
 
 -- ---- for other modules ----
 
--- Returns `message` with a note where it names the default endpoint in nginx: the administrator may
--- have set ETCDCTL_ENDPOINTS, but nginx hides its environment from Lua.
+-- Returns `message`, with a note behind the default endpoint if the message names it. In nginx the
+-- default may be used although the administrator has set ETCDCTL_ENDPOINTS, because nginx hides its
+-- environment from Lua.
 local function explain_default(message)
   return (message:gsub("etcd 127%.0%.0%.1:2379", "%0 (default; nginx hides ETCDCTL_ENDPOINTS)", 1))
 end
 
--- Returns the results of a wait; false, message, code of a failed one with an explained message.
+-- Returns the results of a wait, which are the arguments. If the wait failed with `unavailable`,
+-- explain_default adds its note to the message.
 local function explain_failure(ok, message, code, ...)
   if ok == false and code == "unavailable" then
     message = explain_default(message)
@@ -50,8 +52,8 @@ local function explain_failure(ok, message, code, ...)
   return ok, message, code, ...
 end
 
--- Waits as the running program or event loop requires. `wait` is of the kind `kind`; its fields and
--- the results: see wait/waits.lua.
+-- Waits in the event loop that runs here, or blocks if there is none. wait/waits.lua describes the
+-- kinds, one of which is `kind`, and the fields of `wait`; wait/init.lua describes the results.
 function Client:_await(kind, wait)
   wait.wakeups, wait.events = self._wakeups, self._events.is_on and self._events
   wait.losses = kind.hears_losses and self._loss_listeners
@@ -61,9 +63,9 @@ function Client:_await(kind, wait)
   return await(setmetatable(wait, kind))
 end
 
--- Returns message, "unavailable" if etcd is known to be unreachable and the call is to fail at
--- once: with the option fail_fast, or if a wait would stop an nginx worker or an event loop
--- (`stops_loop`). Returns nil otherwise.
+-- Returns message, "unavailable" if etcd is known to be unreachable and the call must therefore
+-- fail at once. Otherwise returns nil. A call must fail at once if the client has the option
+-- fail_fast, or if a wait would stop an nginx worker or an event loop (`stops_loop` is true).
 function Client:_find_outage(stops_loop)
   local message = (stops_loop or self._fail_fast) and self._core:outage(self._prefix .. PING_KEY)
   if message then
@@ -71,12 +73,14 @@ function Client:_find_outage(stops_loop)
   end
 end
 
--- Records that a call has had no answer: until etcd answers, _find_outage(true) returns a message.
+-- Records that a call got no answer from etcd. From now on _find_outage(true) returns a message,
+-- until etcd answers a read in the background.
 function Client:_suspect_outage()
   self._core:suspect_outage(self._prefix .. PING_KEY)
 end
 
--- Returns message, code if a wait for etcd is impossible here, or pointless; nil if not.
+-- Returns message, code if a wait for etcd is impossible here, or if the client has the option
+-- fail_fast and etcd is known to be unreachable. Otherwise returns nil.
 function Client:_find_refusal()
   local message, code = runtime.refusal(self._wakeups.chosen)
   if not message then
@@ -85,14 +89,15 @@ function Client:_find_refusal()
   return message, code
 end
 
--- Returns the time until which a call that starts now waits for etcd.
+-- Returns the time (core.now) until which a call that starts now waits for etcd.
 function Client._get_deadline()
   return core.now() + REQUEST_TIMEOUT
 end
 
--- Sends a transaction and waits for its answer until `deadline`, by default REQUEST_TIMEOUT from
--- now. Returns true, whether the guard held, results, revision; or false, message, code, and true
--- if it is certain that nothing was written.
+-- Sends a transaction and waits for its answer until the time `deadline`; nil: for REQUEST_TIMEOUT.
+-- If etcd has answered, returns true, whether the guard held, the results, and the store revision.
+-- Otherwise returns false, message, code; a fourth result of true means that certainly nothing was
+-- written.
 function Client:_run_txn(txn, deadline)
   local message, code = self:_find_refusal()
   if message then
@@ -108,7 +113,8 @@ end
 
 -- ---- taking locks ----
 
--- Returns the function that acquire.add takes, for calls with a name and a fixed mode.
+-- Returns the function that acquire.add takes as `prepare`, for calls that take one name and always
+-- have the mode `mode`.
 local function with_mode(mode)
   return function(self, name, ...)
     return self, { mode = mode, name = name }, ...
@@ -123,38 +129,39 @@ end
 -- @tparam[opt] lock_options opts
 -- @treturn lock
 -- @fail timeout, locked, deadlock, lost, or a request's: `timeout` if the lock was not free within
---   the timeout, `locked` with a timeout of 0, `deadlock` at once if the wait would never end,
---   `lost` if the key of the waiter was deleted
+--   the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once, if the
+--   wait would never end; `lost` if the key of the waiter was deleted
 -- @raise for an unknown option, a wrong type
 
 --- Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
--- writes nothing to etcd. One exception: if keys below the name come and go too fast to tell by
--- reads whether the lock is held, the call creates a key in the queue, and deletes it.
+-- writes nothing to etcd. One exception: if keys below the name change so fast that reads cannot
+-- tell whether the lock is held, the call creates a key in the queue, and then deletes this key.
 -- @function client:try_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts `timeout` is ignored
 -- @treturn lock
 -- @fail locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows that
---   another owner holds the lock, `unavailable` if etcd has not answered within 2 s, `deadlock` if
---   a wait would never end, as for a reader that asks to write, `lost` if the key of the call was
---   deleted meanwhile
+--   another owner holds the lock; `unavailable` if etcd has not answered within 2 s; `deadlock` if
+--   a wait would never end, for example if the owner of a read hold asks for the write lock; `lost`
+--   if the key that the call created was deleted during the call
 -- @raise for an unknown option, a wrong type
 
---- Takes a lock, calls `fn` with it, and releases it when `fn` ends, also by an error. The call
--- never runs `fn` without the lock.
+--- Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
+-- error. The call never runs `fn` without the lock.
 --
--- As with `pcall`, each return of `fn` counts as success: if `fn` ends with
+-- As with `pcall`, `fn` succeeds whenever it returns: if `fn` ends with
 -- `return nil, "no stock"`, the call returns `true, nil, "no stock"`. So check the results of `fn`
 -- as well: `local ok, sold, why = client:with_lock("stock", sell)`, then `if ok and not sold`.
 --
--- `os.exit` within `fn` ends the process at once. `os.exit(code, true)` closes the Lua state before
--- (Lua 5.2 and later, LuaJIT) and so releases the lock. After any other `os.exit` the lock stays
--- taken for the TTL.
+-- `os.exit` within `fn` ends the process at once. In Lua 5.2 and later and in LuaJIT,
+-- `os.exit(code, true)` first closes the Lua state, which releases the lock. After any other
+-- `os.exit` the lock stays taken for the TTL.
 --
--- If `fn` has run, but the lock was lost (`lost`), `fn` unlocked it (`not_held`), or it cannot be
--- released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of `fn`.
--- The `true` tells the caller that `fn` has run, so that it does not repeat the work. If only
--- etcd's confirmation of the release is missing, the call returns true.
+-- The call can fail although `fn` has run, because the lock was lost (`lost`), because `fn`
+-- unlocked it (`not_held`), or because it cannot be released (`denied`, `closed`, …). Then the call
+-- returns nil, message, code, **true**, results of `fn`. The `true` tells the caller that `fn` has
+-- run, so that the caller does not repeat the work. If only etcd's confirmation of the release is
+-- missing, the call succeeds.
 -- @function client:with_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts may be left out
@@ -165,8 +172,9 @@ end
 -- @raise an error of `fn`, the same object; for an unknown option, a wrong type
 
 --- Starts to take a lock and returns at once, for an event loop of your own. The owner is the
--- coroutine that calls, so callbacks that run in one coroutine are one owner. If an owner asks
--- again before it has the lock, the second call waits for the first: give each callback an `owner`.
+-- coroutine that calls, so all callbacks that run in one coroutine are the same owner. If an owner
+-- asks twice for a lock before it has got the lock, the second call waits until the hold of the
+-- first one ends. So give each callback an `owner` of its own.
 -- @function client:lock_async
 -- @tparam string name
 -- @tparam[opt] lock_options opts
@@ -212,8 +220,8 @@ acquire.add(Client, "client", "lock", with_mode "lock")
 acquire.add(Client, "client", "read_lock", with_mode "read")
 
 --- Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
--- before it. A lock of `client:lock` is a writer of the same name, too. If the owner holds the
--- write lock and asks for a read lock, it gets the same hold, with `count` + 1.
+-- before it. A lock of `client:lock` counts as a writer of its name, too. If the owner of a write
+-- hold asks for a read lock, it gets the same hold, with `count` + 1.
 -- @function client:write_lock
 -- @tparam string name
 -- @tparam[opt] lock_options opts
@@ -249,16 +257,17 @@ acquire.add(Client, "client", "read_lock", with_mode "read")
 acquire.add(Client, "client", "write_lock", with_mode "write")
 
 --- Takes the locks of several names in one transaction: one hold with one token. In the queue of
--- each name, the call waits for all older locks, readers and writers. Its keys have the same age in
--- all queues, so two such calls never wait for each other. `unlock` releases all names. The hold is
--- lost if any of its keys is lost, and a guarded write is applied only while all keys exist. If the
--- owner asks for one of the names, it gets the same hold, with `count` + 1.
+-- each name, the call waits for all older locks, readers and writers. The keys of one call have the
+-- same create_revision in all queues, so two such calls never wait for each other. `unlock`
+-- releases all names. The hold is lost if any of its keys is lost, and a guarded write is applied
+-- only while all keys exist. If the owner then asks for one of the names, it gets the same hold,
+-- with `count` + 1.
 -- @function client:multi_lock
 -- @tparam {string,...} names 1 to 60
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
--- @fail as client:lock: `deadlock`, at once, if the owner holds some of the names already, but not
---   all by one hold
+-- @fail as client:lock: `deadlock`, at once, if the owner holds some of the names already, but has
+--   no hold that covers all of them
 -- @raise for an unknown option, a wrong type
 
 --- As `client:try_lock`, for several names. If one of them is taken, the call takes none.
@@ -290,10 +299,10 @@ acquire.add(Client, "client", "multi_lock", function(self, names, ...)
   return self, { mode = "multi", names = names }, ...
 end)
 
---- Creates a semaphore: up to `n` permits of the name are held at a time, granted in the order in
--- which they queued. Sends no request. A lock of the same name is independent of it. If programs
--- use different `n` (see [Changing n](#changing-n)), up to the largest `n` are held, and not always
--- in order.
+--- Creates a semaphore: up to `n` permits of the name are held at a time. Waiters get permits in
+-- the order in which they queued. Sends no request. A semaphore and a lock of the same name are
+-- independent of each other. If programs use different `n` (see [Changing n](#changing-n)), up to
+-- the largest `n` permits are held, and waiters do not always get them in order.
 -- @tparam string name
 -- @tparam count n number of permits, 1 to 1000
 -- @treturn semaphore
@@ -313,7 +322,8 @@ function Client:election(name)
   return Election.new(self, name)
 end
 
---- Returns a function that calls `fn` with its own arguments while the client holds the lock.
+--- Returns a function. A call of this function takes the lock, passes its arguments to `fn`, and
+-- releases the lock when `fn` ends.
 -- @tparam string name
 -- @tparam[opt] lock_options opts may be left out
 -- @tparam function fn
@@ -333,7 +343,7 @@ end
 
 -- ---- queues ----
 
--- queue.lua describes them.
+-- queue.lua describes these methods.
 Client.queue = queue.queue
 Client.queues = queue.queues
 Client.break_lock = queue.break_lock
@@ -341,12 +351,12 @@ Client.break_lock = queue.break_lock
 -- ---- the state of client and cluster ----
 
 --- The state of a member that `client:status` returns. If the member has not answered within 2 s,
--- only `endpoint`, `transport`, `message` and `code` are set. To find the cause may take one more
--- second.
+-- only `endpoint`, `transport`, `message` and `code` are set. The client may then need one more
+-- second to find the cause.
 -- @table member
 -- @tfield string endpoint `host:port`, or `unix:` and the path
--- @tfield string transport `tls`; or in plain text: `local` if the connection does not leave this
---   machine, `open` if others on the way can read and change it
+-- @tfield string transport `tls`; `local`: plain text that does not leave this machine; `open`:
+--   plain text that others on the network can read and change
 -- @tfield[opt] string version version of etcd
 -- @tfield[opt] string id member ID in hex
 -- @tfield[opt] string leader_id member ID of the leader; missing if the member knows no leader
@@ -354,13 +364,14 @@ Client.break_lock = queue.break_lock
 -- @tfield[opt] boolean is_learner true if the member has no vote
 -- @tfield[opt] count db_size bytes of its database file
 -- @tfield[opt] count db_in_use bytes of the file that are in use
--- @tfield[opt] {string,...} problems texts of etcd: alarms, `no leader`
--- @tfield[opt] seconds seconds time until the answer came, including the connection
+-- @tfield[opt] {string,...} problems problems that etcd reports, in etcd's words: alarms, `no
+--   leader`
+-- @tfield[opt] seconds seconds time until the answer came, including the time to connect
 -- @tfield[opt] string message why the member did not answer
 -- @tfield[opt] code code why the member did not answer
 
---- Asks each member of the option `endpoints` for its state. The members answer for themselves: the
--- call does not tell whether a majority answers; `client:ping` does.
+--- Asks each member of the option `endpoints` for its state. Each member answers for itself only.
+-- To test whether a majority of the members answers, call `client:ping`.
 -- @treturn {member,...} in the order of `endpoints`
 -- @fail closed, forked, context, premature
 function Client:status()
@@ -387,7 +398,7 @@ end
 --- The counters that `client:stats` returns, since `connect`.
 -- @table stats
 -- @tfield count enqueues requests that create a key in a queue
--- @tfield count tries requests of tries
+-- @tfield count tries requests that try to take a lock without a wait
 -- @tfield count looks requests that read a queue
 -- @tfield count deletes requests that delete a key
 -- @tfield count probes requests that check that the lease is alive
@@ -397,9 +408,9 @@ end
 -- @tfield count audits requests that list the keys of a lease, to find keys that were created late
 -- @tfield count watches watches that were created
 -- @tfield count calls requests of `put`, `get`, `queue` and the like
--- @tfield count batched requests that left in the round trip of another one, because they were made
---   while others were in flight
--- @tfield count rpcs round trips to etcd: the sum of the requests above, without `batched`
+-- @tfield count batched requests that left in the round trip of another request, because earlier
+--   requests were in flight when these were made
+-- @tfield count rpcs round trips to etcd: the sum of the requests above, minus `batched`
 -- @tfield count acquired locks that were acquired
 -- @tfield count lost locks that were lost
 -- @tfield count leaked locks that leaked: garbage-collected while they were held
@@ -411,8 +422,8 @@ local REQUESTS = {
   "keepalives", "grants", "revokes", "audits", "watches", "calls",
 }
 
---- Returns counters since `connect`. To acquire and release a lock that nobody else wants costs two
--- requests. Sends no request.
+--- Returns counters since `connect`. Sends no request. A lock that no other client wants costs two
+-- requests: one to acquire the lock and one to release it.
 -- @treturn stats
 -- @fail never
 function Client:stats()
@@ -427,7 +438,8 @@ end
 
 --- The options of `client:metrics`.
 -- @table metrics_options
--- @tfield[opt] labels labels that are added to all values, to tell this client from others
+-- @tfield[opt] labels labels that are added to all values, to tell the values of several clients
+--   apart
 local METRICS_OPTIONS = { labels = { type = "table" } }
 
 --- Returns the counters of `client:stats`, and the wait and hold times that connect's option
@@ -447,8 +459,9 @@ function Client:metrics(opts)
   return Metrics.format_page(self._metrics, self:stats(), REQUESTS, self._core:alive(), labels)
 end
 
---- Tells whether the client has a session that is known to be alive. It has none before the first
--- use, and after a session has ended until the next use. Sends no request.
+--- Tells whether the client has a session that is known to be alive. The first use of the client
+-- creates a session. After the end of a session, the next use creates another one. Sends no
+-- request.
 -- @treturn[1] true
 -- @treturn[1] seconds for which the session is alive at least
 -- @treturn[2] false
@@ -487,16 +500,17 @@ function Client:lease()
   return self._core:lease()
 end
 
---- Releases all locks, revokes the lease and stops the I/O thread. Waits about 0.5 s for etcd at
--- most. All later calls of the client and its locks fail with `closed`. May be repeated.
+--- Releases all locks, revokes the lease and stops the I/O thread. Waits at most about 0.5 s for
+-- etcd. All later calls of the client and its locks fail with `closed`. Only `close` may be
+-- repeated.
 --
 -- In nginx only the nginx request waits, not the worker. In a phase that does not allow a wait,
--- `close` returns at once, and the client closes in the background. A client that is dropped
--- without `close` is closed in the background when Lua collects it.
+-- `close` returns at once, and the client closes in the background. If a program drops a client
+-- without `close`, the client closes in the background when Lua collects it.
 --
--- If a hold was lost less than its `lock_delay` ago, its lease is not revoked, and ends by itself.
--- If a member does not answer, the I/O thread and one socket end later, when the attempt to connect
--- ends: after 2 s at most, with TLS 5 s.
+-- If a hold was lost and its `lock_delay` is not over, `close` does not revoke the lease of that
+-- hold, and the lease expires in etcd. If a member does not answer, the I/O thread and one socket
+-- remain until the attempt to connect ends: for at most 2 s, with TLS 5 s.
 -- @treturn true
 -- @fail never
 function Client:close()
@@ -522,7 +536,8 @@ end
 
 check.methods(Client, "client")
 
--- Creates the client of a core client, for init.lua. `settings` are those of connect_options.read.
+-- Creates the client that uses the core's client `core_client`; init.lua calls this. `settings` is
+-- the result of connect_options.read.
 function Client.new(core_client, settings)
   loops.load()
   local wakeups = waits.new(core_client, settings.loop, settings.socket_dir)
@@ -535,7 +550,7 @@ function Client.new(core_client, settings)
     _metrics = metrics,
     _events = Events.new(core_client, settings, metrics),
     _fail_fast = settings.fail_fast,
-    -- True if the default endpoint is used in nginx, and variables were to be read.
+    -- True if the client may use the default endpoint only because nginx hides ETCDCTL_ENDPOINTS.
     _has_hidden_default = runtime.hides_environment and settings.env ~= false
       and not settings.names.endpoints,
     _endpoints = table.concat(settings.endpoints, ","),

@@ -1,4 +1,5 @@
---- The options of connect, and etcdctl's environment variables for those that are missing.
+--- The options of connect, and the environment variables of etcdctl, whose values replace missing
+-- options.
 -- @submodule etcdlock
 local BOOLEANS = require("etcdlock.text").BOOLEANS
 local check = require "etcdlock.check"
@@ -49,7 +50,7 @@ local function is_prefix(prefix)
   return #prefix < core.NAME_MAX and not prefix:find "%z"
 end
 
--- Returns the declaration of an option that is text, with these aliases.
+-- Returns the declaration of an option whose value is a text. The arguments are its aliases.
 local function text_option(...)
   return {
     type = "string",
@@ -61,8 +62,8 @@ local function text_option(...)
   }
 end
 
---- The options of `etcdlock.connect`. If an option with an `ETCDCTL_` variable as default is
--- missing, the client uses the value of that variable.
+--- The options of `etcdlock.connect`. If an option is missing whose default is an `ETCDCTL_`
+-- variable, the client uses the value of that variable.
 -- @table connect_options
 -- @tfield[opt="`ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`"] string|{string,...} endpoints 1 to 32
 --   addresses of etcd members: a list, or one string with commas. An address is `host:port`,
@@ -92,16 +93,18 @@ end
 --   renew it
 -- @tfield[opt=false] boolean allow_plaintext_auth `true`: the client may send a password or token
 --   in plain text to another machine; otherwise `connect` fails with `invalid`
--- @tfield[opt=32] count|false handoff number of holds, 1 to 1000000, for which owners of this
---   client may hand a lock to each other while another client waits; `false`: never
--- @tfield[opt=0.05] seconds handoff_time time, 0 to 60, after which these owners no longer
---   hand the lock to each other
+-- @tfield[opt=32] count|false handoff number of holds in a row, 1 to 1000000, for which owners of
+--   this client may hand a lock to each other while another client waits; `false`: owners never
+--   hand a lock to each other
+-- @tfield[opt=0.05] seconds handoff_time time, 0 to 60, for which owners of this client may hand a
+--   lock to each other while another client waits
 -- @tfield[opt=false] boolean fail_fast `true`: while etcd is known to be unreachable, every call
---   fails with `unavailable` at once, also a call that already waits. The first call finds out by a
---   timeout of its own. A read in the background finds out when etcd answers again
+--   fails with `unavailable` at once, also a call that already waits. The client learns of the
+--   outage when a first call times out. A read in the background tells when etcd answers again
 -- @tfield[opt=true] boolean env `false`: the client ignores the environment variables
--- @tfield[opt="detected"] string loop event loop to which waiting calls yield: `"luv"` or
---   `"copas"`, if the client cannot detect that it runs; `"none"`: waiting calls always block
+-- @tfield[opt="detected"] string loop event loop to which waiting calls yield. `"luv"`, `"copas"`:
+--   needed only if the client cannot detect that this loop runs. `"none"`: waiting calls always
+--   block
 -- @tfield[opt="`TMPDIR` or `/tmp`"] string socket_dir in nginx: directory in which a worker creates
 --   the socket that wakes its nginx requests. The worker deletes the file at once, but must be
 --   able to write there
@@ -109,10 +112,11 @@ end
 --   each [event](observability.md#the-log): a lock was waited for, acquired, released, lost,
 --   [leaked](#locks), and others
 -- @tfield[opt=100] count log_rate number of events of each kind per second, 0 or more, that are
---   passed to `log`. The client counts the others and logs their number
+--   passed to `log`. The client counts the further events and logs their number
 -- @tfield[opt=none] patterns metrics labels of the wait and hold times in
---   [`client:metrics`](observability.md#metrics): `true`, one for all names; up to 100 patterns
---   such as `"stock/*"`; or a function that maps a name and a mode to a label
+--   [`client:metrics`](observability.md#metrics). `true`: one label for all names. A list of up to
+--   100 patterns such as `"stock/*"`: the first pattern that fits the name. A function: its result
+--   for the name and the mode
 M.OPTIONS = {
   endpoints = {
     check = check_endpoint_types,
@@ -167,7 +171,7 @@ M.OPTIONS = {
 
 local NAMES = check.sorted_keys(M.OPTIONS)
 
--- Options of other calls.
+-- Options that connect does not take, each with the calls that take it, for messages.
 local ELSEWHERE = {
   max_hold = "client:lock and other calls that take a lock",
   linger = "client:lock and other calls that take a lock",
@@ -178,7 +182,8 @@ local ELSEWHERE = {
 
 -- ---- the environment ----
 
--- A variable is ignored if one of its options is given.
+-- Each entry: the variable, the option that it gives, and, for some variables, a second option. If
+-- the caller gives one of these options, the variable is ignored.
 local VARIABLES = {
   { "ETCDCTL_ENDPOINTS", "endpoints" },
   { "ETCDCTL_CACERT", "cacert", "cacert_pem" },
@@ -190,8 +195,8 @@ local VARIABLES = {
 
 local INSECURE_TRANSPORT = "ETCDCTL_INSECURE_TRANSPORT"
 
--- Variables that etcdctl obeys and this client cannot. To ignore them silently would connect in
--- another way than the user expects.
+-- Variables that etcdctl obeys and this client does not support, each with the reason. connect
+-- refuses them, because a client that ignored them would not connect as the user expects.
 local SKIP_TLS_VERIFY = "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"
 local UNSUPPORTED = {
   [SKIP_TLS_VERIFY] = "TLS verification cannot be disabled",
@@ -226,8 +231,9 @@ local function read_insecure_transport(opts, settings, names)
   return settings, names
 end
 
--- Adds the values of the environment to the options. Returns the settings, and for each the name of
--- its option or variable, for messages; nil, message, code if a variable is not allowed.
+-- Adds the values of the environment to the options. Returns the settings (option -> value) and
+-- their names (option -> the option or variable that gave the value), for messages. If a variable
+-- is not allowed, returns nil, message, code.
 local function add_environment(opts)
   local settings, names = {}, {}
   for field, value in pairs(opts) do
@@ -251,9 +257,11 @@ local function add_environment(opts)
 end
 
 -- ---- checks ----
--- Each check takes the settings and their names. It returns true, or nil, message, "invalid".
+-- Each check takes the settings and their names, as add_environment returns them, and may change
+-- both. It returns true, or nil, message, "invalid".
 
--- Returns the list for the option `endpoints`: a string may contain several, with commas.
+-- Returns the option `endpoints` as a list. A string may contain several endpoints with commas
+-- between them.
 local function split_endpoints(value)
   if type(value) == "table" then
     return value
@@ -271,8 +279,9 @@ local function has_user(endpoint)
   return endpoint:find("@", 1, true) and not endpoint:find "^unixs?:"
 end
 
--- A message about an endpoint must not show a password. A password may contain a comma, at which
--- the string was split. So all endpoints are checked before any of them is shown.
+-- Refuses endpoints with a user, because a message that shows an endpoint must not show a password.
+-- If a password contains a comma, split_endpoints has cut it in two. So this function checks all
+-- endpoints of the list before any message shows one of them.
 local function check_no_users(list, name)
   for _, endpoint in ipairs(list) do
     if has_user(endpoint) then
@@ -306,7 +315,7 @@ local function check_endpoints(settings, names)
   return true
 end
 
--- Checks the values of options that OPTIONS describes completely, and sets their defaults.
+-- Checks each value by its declaration in OPTIONS, and sets the defaults.
 local function check_values(settings, names)
   for _, field in ipairs(NAMES) do
     local option = M.OPTIONS[field]
@@ -335,7 +344,8 @@ local function check_files(settings, names)
   return true
 end
 
--- Splits "name:password" of ETCDCTL_USER, and checks that user and password are given together.
+-- Splits "name:password" of ETCDCTL_USER. Refuses a user without a password, a password without a
+-- user, and a token together with a user.
 local function check_user(settings, names)
   if settings.token and settings.user then
     return check.invalid(WHERE, "token", settings.token, "either a token or a user")
@@ -355,7 +365,7 @@ local function check_user(settings, names)
   return true
 end
 
--- The C core takes handoff = 0 for "never".
+-- Makes `handoff` a number for the core, in which 0 means "never".
 local function convert_handoff(settings)
   if settings.handoff == true then
     settings.handoff = M.OPTIONS.handoff.default
@@ -392,8 +402,8 @@ local function check_metrics(settings)
   return true
 end
 
--- Sets `tls`, for endpoints without a scheme, by etcdctl's rule: true if any option of TLS is
--- given.
+-- Sets `tls`, which tells whether the client uses TLS for endpoints without a scheme. As etcdctl,
+-- the client does so if any option of TLS is given.
 local function choose_tls(settings)
   settings.tls = settings.insecure_transport == false
   for field in pairs(settings) do
@@ -409,9 +419,9 @@ local CHECKS = {
   check_metrics, choose_tls,
 }
 
--- Checks the options of connect and completes them from the environment and by defaults. Raises for
--- an unknown option or a wrong type. Returns the settings of the client; nil, message, code if a
--- value is not allowed.
+-- Checks the options of connect and completes them from the environment and by defaults. Returns
+-- the settings of the client. If a value is not allowed, returns nil, message, code. Raises for an
+-- unknown option or a wrong type.
 function M.read(opts)
   opts = check.options(WHERE, opts, M.OPTIONS, ELSEWHERE)
   for _, field in ipairs(NAMES) do
@@ -435,8 +445,8 @@ function M.read(opts)
   return settings
 end
 
--- Returns the core's message about an option, with the name of the variable that the value came
--- from, if it came from one.
+-- Returns the core's `message` about an option. If the option's value came from an environment
+-- variable, the returned message also names that variable.
 function M.name_source(settings, message)
   local field, rest = message:match "^([a-z_]+)(.*)$"
   field = field == "endpoint" and "endpoints" or field

@@ -1,8 +1,8 @@
---- Distributed locks stored in etcd: fair, fenced and reentrant. A lock is released when its holder
--- dies, and the holder can tell when it has lost the lock.
+--- Distributed locks stored in etcd: fair, fenced and reentrant. If a holder crashes, etcd releases
+-- its lock after the TTL. A holder can ask at any time whether it still holds the lock.
 --
--- Run-time failures return nil, message, code. Misuse (a wrong type, an unknown option) raises an
--- error. Times are seconds; fractions are allowed.
+-- A call that fails at run time returns nil, message, code. Misuse (a wrong type, an unknown
+-- option) raises an error. Times are seconds; fractions are allowed.
 -- @module etcdlock
 local Client = require "etcdlock.client"
 local Metrics = require "etcdlock.metrics"
@@ -16,10 +16,12 @@ local M = { _VERSION = "0.2.0" }
 
 -- ---- many clients ----
 
--- A process that has so many live clients probably makes one for each request or job.
+-- Number of live clients at which the event `many_clients` is reported. A process with this many
+-- clients probably creates one for each request or job.
 local MANY_CLIENTS = 8
 
--- The clients of this process (keys), until one has made MANY_CLIENTS live at once; then nil.
+-- Set of the clients of this process, with weak keys. nil after `many_clients` was reported,
+-- because the event is reported only once.
 local clients = setmetatable({}, { __mode = "k" })
 
 local function count_live_clients()
@@ -30,7 +32,8 @@ local function count_live_clients()
   return count
 end
 
--- Reports once per process that many clients are live: now that `client` was made.
+-- Adds the new `client` to `clients`. If MANY_CLIENTS clients are live now, reports that, once per
+-- process.
 local function check_many_clients(client)
   if not clients then
     return
@@ -45,8 +48,8 @@ end
 
 -- ---- connect ----
 
--- Raises if the function `name` was called with a colon: `first` is its first argument. `usage`
--- shows the right call.
+-- Raises if the function `name` was called with a colon, so that this module is the first argument,
+-- `first`. The message shows the right call, `usage`.
 local function refuse_colon(first, name, usage)
   if first == M then
     check.raise(string.format("%s: call it with a dot, %s, not with a colon", name, usage))
@@ -55,14 +58,15 @@ end
 
 --- Creates a client of one etcd cluster. Sends no request: the client connects on first use.
 --
--- Connect once per process, where a module is loaded, and share the client: each client has an I/O
--- thread, a connection to etcd and a lease. The eighth live client of a process is reported once,
--- by the event `many_clients`; in nginx without `log`, in nginx's error log.
+-- Connect once per process, when a module is loaded, and share the client, because each client has
+-- an I/O thread, a connection to etcd and a lease. If a process has eight live clients, the eighth
+-- one reports the event `many_clients`, once per process. In nginx without the option `log`, the
+-- report goes to nginx's error log.
 -- @tparam[opt] connect_options opts
 -- @treturn client
 -- @fail invalid, nomem, forked, context: `invalid` if the value of an option or variable is not
---   allowed, `nomem` if memory, threads or descriptors do not suffice, `forked` in a process that
---   was forked after its parent had connected, `context` in nginx's `init_by_lua`
+--   allowed; `nomem` if memory, threads or descriptors do not suffice; `forked` in a process that
+--   was forked after its parent had connected; `context` in nginx's `init_by_lua`
 -- @raise for an unknown option, a wrong type
 function M.connect(opts)
   refuse_colon(opts, "etcdlock.connect", "etcdlock.connect{…}")
@@ -88,9 +92,10 @@ function M.connect(opts)
   return client
 end
 
--- Returns a function that returns a client of connect(opts); nil, message, code if that fails. The
--- first call creates the client. A call after the client was closed creates another one. For
--- resty.etcdlock and the default client.
+-- Returns a function that returns the client of connect(opts). The first call of that function
+-- creates the client, and later calls return the same one. If the client was closed, the next call
+-- creates another client. If connect fails, the call returns nil, message, code. resty.etcdlock and
+-- the default client use this.
 function M._connect_on_first_use(opts)
   local client
   return function()
@@ -103,11 +108,11 @@ function M._connect_on_first_use(opts)
   end
 end
 
--- Returns the default client, one per process: client | nil, message, code.
+-- Returns the default client of this process. If connect fails, returns nil, message, code.
 M._default_client = M._connect_on_first_use()
 
---- Runs a function while the default client holds a lock. All calls in a process share that client.
--- The first call creates it with the defaults of `connect`.
+--- Runs a function while the default client holds a lock. All calls in a process share the default
+-- client, which the first call creates with the defaults of `connect`.
 -- @tparam string name name of the lock
 -- @tparam[opt] lock_options opts may be left out
 -- @tparam body fn called with the lock
@@ -125,7 +130,7 @@ function M.with_lock(name, opts, fn)
 end
 
 --- Joins several results of `client:metrics` into one page. Values with the same name and labels
--- are added.
+-- are added up.
 -- @tparam {string,...} texts
 -- @treturn string
 -- @fail never
@@ -134,22 +139,25 @@ function M.join_metrics(texts)
 end
 
 --- Returns the stack traceback of the last error that left a function run by a `with_lock` call.
--- Needed before Lua 5.4, and in coroutines: there the stack is gone when the caller catches the
--- error.
+-- etcdlock records this traceback before Lua 5.4, and in coroutines, because the stack no longer
+-- exists when the caller catches the error. In Lua 5.4 outside coroutines the stack still exists,
+-- so nothing is recorded.
 -- @function traceback
--- @treturn string|nil nil if there was no error
+-- @treturn string|nil nil if no traceback was recorded
 -- @fail never
 M.traceback = coroutines.get_traceback
 
---- The third result of a call that fails. Programs use the code; the second result is a message for
--- people. A call that sends a request to etcd may fail with `unavailable`, `unauthenticated`,
+--- The third result of a call that fails. Programs test the code; the second result is a message
+-- for people. A call that sends a request to etcd may fail with `unavailable`, `unauthenticated`,
 -- `denied`, `no_space`, `invalid`, `conflict`, `protocol`, `nomem`, `closed`, `forked`, `context`
--- and `premature`. This reference calls them "a request's".
+-- and `premature`. This reference calls these codes "a request's".
 -- @table code
--- @field timeout the lock was not free within the timeout
+-- @field timeout the timeout passed before the lock was free, or before the event for which the
+--   call waits
 -- @field locked a try found that another owner holds the lock
 -- @field deadlock the wait would never end, because an owner in this process holds the lock
--- @field not_held the hold was released before; or no entry has that token
+-- @field not_held the hold was released before; from `break_lock`: no entry with the given token
+--   holds the lock
 -- @field lost the hold, or the key of the waiter, was lost
 -- @field cancelled `pending:cancel()` has cancelled the wait
 -- @field closed the client was closed
@@ -158,11 +166,12 @@ M.traceback = coroutines.get_traceback
 -- @field denied the user lacks the permission, or etcd requires a client certificate
 -- @field no_space etcd's database is full
 -- @field invalid a value is not allowed, or etcd rejects the request
--- @field conflict another cluster answers than at first: create a new client
+-- @field conflict another cluster answers than at first, or the cluster was wiped or restored from
+--   a backup: create a new client
 -- @field context this place in nginx or in an event loop does not allow a wait
 -- @field premature in nginx: the worker is exiting, and its timers can no longer take a lock or
 --   wait for one
--- @field forked the client belongs to the parent process
+-- @field forked this process is a forked child, and the client belongs to its parent
 -- @field protocol the server does not speak the API of etcd 3
 -- @field nomem out of memory, threads or descriptors
 
@@ -175,8 +184,8 @@ M.traceback = coroutines.get_traceback
 -- @field deleted the key was deleted
 -- @field replaced another client overwrote the key and detached it from the lease. Such a key
 --   blocks nobody
--- @field cluster_changed another cluster answers, or an earlier state of the same one: it was
---   wiped, or restored from a backup
+-- @field cluster_changed another cluster answers, or the same cluster was wiped or restored from a
+--   backup
 -- @field max_hold the time of `max_hold`, or of `lock:expire`, is over
 
 return M
