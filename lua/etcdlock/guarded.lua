@@ -1,5 +1,5 @@
---- Reads and writes of a lock's holder that etcd applies only while the hold is valid. Methods of a
--- lock.
+--- Methods of a lock with which the holder reads and writes in etcd. etcd applies such a read or
+-- write only while the lock's key exists.
 -- @submodule lock
 local check = require "etcdlock.check"
 local lock_options = require "etcdlock.lock_options"
@@ -7,9 +7,10 @@ local quote = require("etcdlock.text").quote
 
 local M = {}
 
--- Sends a transaction under the guard of the lock; add_operations(txn) adds its operations. Returns
--- results, nil, nil, revision; or nil, message, code, and true if it is certain that nothing was
--- written.
+-- Sends a transaction that etcd applies only while the lock's key exists. add_operations(txn) adds
+-- the guard and the operations. If etcd has applied the transaction, returns the results, nil, nil,
+-- and the store revision. Otherwise returns nil, message, code; a fourth result of true means that
+-- certainly nothing was written.
 local function send(self, add_operations)
   if not self:_left() then
     return nil, self:_not_held()
@@ -18,18 +19,19 @@ local function send(self, add_operations)
   add_operations(txn)
   local ok, held, results, extra = self._client:_run_txn(txn)
   if ok and held then
-    return results, nil, nil, extra -- the revision
+    return results, nil, nil, extra -- extra is the store revision
   elseif (ok or extra) and not self:_left() then -- the hold has ended, and nothing was written
     return nil, self:_not_held()
   elseif not ok then
-    return nil, held, results, extra -- message, code, is certain
+    return nil, held, results, extra -- message, code, whether certainly nothing was written
   end
-  -- Unreachable: the core records the loss before it passes on an answer whose guard failed.
+  -- Never reached, because the core records the loss before it passes on an answer whose guard
+  -- failed.
   return nil, string.format("lock %s was lost: its key is gone", quote(self:name())), "lost"
 end
 
--- Sends operations. In the same transaction etcd compares the create_revision of the lock's key
--- with its token.
+-- Sends operations. In the same transaction etcd checks that the create_revision of the lock's key
+-- is the lock's token.
 local function send_guarded(self, add_operations)
   return send(self, function(txn)
     txn:guard_lock(self._core)
@@ -37,9 +39,10 @@ local function send_guarded(self, add_operations)
   end)
 end
 
--- Sends operations that only read. If the owner unlocks meanwhile, the key may go unchanged to
--- another owner of the client, so the guard alone proves nothing. For writes this is not needed:
--- while one is in flight, the client does not hand the key to another owner.
+-- Sends operations that only read. Fails if the lock is no longer held when the answer comes. The
+-- guard alone is not enough, because the owner may unlock meanwhile, and the client may hand the
+-- unchanged key to another owner. Writes need no such check, because the client does not hand the
+-- key to another owner while a write is in flight.
 local function send_guarded_read(self, add_operations)
   local results, message, code = send_guarded(self, add_operations)
   if results and not self:_left() then
@@ -48,7 +51,7 @@ local function send_guarded_read(self, add_operations)
   return results, message, code
 end
 
---- Tells whether the lock is held, like `lock:held`, but asks etcd.
+--- Asks etcd whether the lock is held. `lock:held` tells this without a request.
 -- @function lock:check
 -- @treturn true
 -- @treturn seconds for which the hold is valid at least
@@ -69,7 +72,7 @@ function M:check()
   return nil, self:_not_held()
 end
 
--- Raises for a read lock: several clients may hold one at a time.
+-- Raises for a read lock, because several clients may hold a read lock at a time.
 local function check_may_write(self, where)
   if self._mode ~= "read" then
     return
@@ -87,8 +90,8 @@ end
 -- @tparam string key key in etcd; the client's prefix is not added
 -- @tparam string value
 -- @treturn true
--- @fail lost, not_held, or a request's: after `unavailable` the write may have been applied, or may
---   be applied later, but never after a later write of the same hold
+-- @fail lost, not_held, or a request's: after `unavailable`, etcd may have applied the write, or
+--   may apply it later, but never after a later write of the same hold
 -- @raise for a wrong type, for a read hold
 function M:put(key, value)
   check.string("lock:put", "key", key)
@@ -172,10 +175,10 @@ end
 --- Applies several operations at once, all or none, if the hold is still valid when etcd applies
 -- them. A key may be changed only once.
 -- @function lock:txn
--- @tparam {operation,...} list each of them `{ "put", key, value }`, `{ "get", key }` or
+-- @tparam {operation,...} list each operation is `{ "put", key, value }`, `{ "get", key }` or
 --   `{ "delete", key }`
--- @treturn {boolean|string,...} with one result per operation: true for `put`; for `get` the value,
---   or false if the key does not exist; for `delete` true if the key existed
+-- @treturn {boolean|string,...} with one result per operation: for `put` true; for `get` the value,
+--   or false if the key does not exist; for `delete` true if the key existed, else false
 -- @fail as lock:put
 -- @raise for an invalid operation, a wrong type; for a read hold, if an operation writes
 function M:txn(list)
@@ -202,14 +205,14 @@ function M:txn(list)
   return results
 end
 
---- Changes the leader's value, if it still leads when etcd applies the change. Observers report the
--- new value. If the value is the same as before, they report nothing.
+--- Changes the leader's value, if this candidate still leads when etcd applies the change.
+-- Observers report the new value, unless it is the same as before.
 -- @function lock:proclaim
 -- @tparam string value up to 4096 bytes
 -- @treturn true
 -- @fail lost, not_held, or a request's: after `lost`, `not_held` and `context` the value is
---   unchanged. After `unavailable` the change may have been applied, or may be applied later, but
---   never after a later `proclaim` of the same hold, or after its end
+--   unchanged. After `unavailable`, etcd may have applied the change, or may apply it later, but
+--   never after a later `proclaim` of the same hold, and never after the end of the hold
 -- @raise for a lock that is not a leader's, a wrong type
 function M:proclaim(value)
   self:_check_leader "lock:proclaim"
@@ -223,12 +226,12 @@ function M:proclaim(value)
   if results then
     self._leader_value = value
   elseif not is_unchanged then
-    self._leader_value = nil -- the old or the new one
+    self._leader_value = nil -- unknown: etcd has the old or the new value
   end
   return results and true or nil, message, code
 end
 
--- Makes the lock a read lock for this client.
+-- Makes the lock a read lock for this client. A transaction must then make it one in etcd.
 local function become_reader(self)
   local held_locks = self._client._held_locks
   self._core:downgrade()
@@ -237,11 +240,12 @@ local function become_reader(self)
   held_locks:add(self)
 end
 
---- Turns a write hold into a read hold: readers may hold the lock beside it, with no other writer
--- in between. Token and key stay the same. From the moment of the call the lock is a read lock, so
--- `put`, `delete` and a `txn` that writes raise an error. If the call fails with `unavailable`,
--- repeat it: readers may still be blocked. An earlier write of unknown outcome is not applied after
--- readers have got the lock.
+--- Turns a write hold into a read hold, so that other readers may hold the lock at the same time.
+-- No other writer gets the lock in between. Token and key stay the same. Unless the call fails with
+-- `invalid`, the lock is a read lock from the start of the call: `put`, `delete` and a `txn` that
+-- writes raise an error. If the call fails with `unavailable`, repeat it, because other readers may
+-- still be blocked. An earlier write of unknown outcome is never applied after other readers have
+-- got the lock.
 -- @function lock:downgrade
 -- @treturn true
 -- @fail lost, not_held, or a request's: `invalid` if the count is above 1, because the other users

@@ -12,7 +12,8 @@ local Lock = {}
 Lock.__index = Lock
 Lock.__name = "etcdlock.lock"
 
--- Seconds for which unlock waits for etcd's confirmation. The release goes on in the background.
+-- Seconds for which unlock waits for etcd's confirmation. After that the release goes on in the
+-- background.
 local RELEASE_TIMEOUT = 2
 
 -- ---- for other modules ----
@@ -27,7 +28,8 @@ function Lock:_left()
   return self._core:left()
 end
 
--- Returns message, "forked" if another process acquired the lock; nil if not.
+-- Returns message, "forked" if this process is a forked child and its parent acquired the lock.
+-- Otherwise returns nil.
 function Lock:_find_fork()
   local usable, message, code = self._client._core:usable()
   if not usable and code == "forked" then
@@ -35,7 +37,7 @@ function Lock:_find_fork()
   end
 end
 
--- Returns why the lock is not held: message, code.
+-- Returns message, code that tell why the lock is not held.
 function Lock:_not_held()
   local message, code = self:_find_fork()
   if code then
@@ -53,7 +55,7 @@ function Lock:_not_held()
   return string.format("lock %s is not held", quote(self:name())), "not_held"
 end
 
--- Raises unless the lock is that of a leader.
+-- Raises unless the lock is the lock of an election's leader.
 function Lock:_check_leader(where)
   if self._mode ~= "leader" then
     check.raise(string.format("%s: lock %s is not a leader's; get one by election:campaign", where,
@@ -63,7 +65,8 @@ end
 
 -- ---- state ----
 
---- Tells whether the lock is held now. Sends no request, and while the lock is held takes no mutex.
+--- Tells whether the lock is held now. Sends no request. While the lock is held, the call takes no
+-- mutex.
 -- @treturn[1] true
 -- @treturn[1] seconds for which the hold is valid at least
 -- @treturn[2] false
@@ -86,10 +89,11 @@ function Lock:remaining()
   return self:_left() or 0
 end
 
---- Returns the fencing token: the create_revision of the lock's key. The token of a later hold is
--- never smaller; if another client has that hold, its token is larger. A resource that remembers
--- the largest token can refuse a late write of an earlier holder. Owners of one client that hand
--- the lock to each other share a token. Of readers and permits, several tokens are valid at a time.
+--- Returns the fencing token: the create_revision of the lock's key. A later hold never has a
+-- smaller token, and a later hold of another client has a larger one. A resource that remembers the
+-- largest token can refuse a late write of an earlier holder. Owners of one client that hand the
+-- lock to each other have the same token. Several readers, or several permits of a semaphore, are
+-- held at the same time, and all their tokens are valid.
 -- @treturn token
 -- @fail never
 function Lock:token()
@@ -97,7 +101,7 @@ function Lock:token()
 end
 
 --- Returns the number of `unlock` calls after which the lock is released.
--- @treturn count 0 after the last one
+-- @treturn count 0 after the last `unlock`
 -- @fail never
 function Lock:count()
   return self._count
@@ -160,19 +164,21 @@ end
 
 -- ---- release ----
 
--- Releases the core lock. Returns true if it was held.
+-- Releases the core lock. Returns true if the lock was held.
 local function release(self)
   local client, core_lock = self._client, self._core
   local was_held = core_lock:release()
   client._loss_listeners:remove(self, not was_held)
   if was_held and client._events.is_on then
-    client._events:report_released(self, core_lock:held_for()) -- while the request is on its way
+    -- Reported before the wait for etcd's confirmation, while the request is on its way.
+    client._events:report_released(self, core_lock:held_for())
   end
   return was_held
 end
 
--- Waits until etcd has confirmed the release: true | nil, message, code. Where no wait is possible,
--- returns true at once.
+-- Waits until etcd has confirmed the release, and returns true. If a wait is impossible here,
+-- returns true at once. If etcd has not confirmed in time, or the release has failed, returns a
+-- false value, message, code.
 local function await_release(self)
   local client = self._client
   if runtime.refusal(client._wakeups.chosen) then
@@ -189,18 +195,19 @@ local function await_release(self)
   return released, message, code
 end
 
---- Decrements the count, and at 0 releases the lock: the client deletes its key, or hands it to the
--- next waiter of the same client. The call waits up to 2 s for etcd's confirmation. Where no wait
--- is possible (in some phases of nginx), it returns true at once, and the request is on its way.
+--- Decrements the count. If the count is then 0, the call releases the lock: the client deletes the
+-- lock's key, or hands the key to the next waiter of the same client. The call waits up to 2 s for
+-- etcd's confirmation. If a wait is impossible, as in some phases of nginx, the call sends the
+-- request and returns true at once.
 --
--- At count 0 the lock counts as released when the call starts, whatever the result. The call never
--- deletes the key of another client, so it may be repeated. In Lua 5.4, a `local lock <close>` is
--- released at the end of its scope. If the lock ended with its nginx request, the call returns
--- true.
+-- At count 0 the lock counts as released from the start of the call, whatever the call returns. The
+-- call never deletes the key of another client, so it may be repeated. In Lua 5.4, a
+-- `local lock <close>` is released at the end of its scope. If the lock was released because its
+-- nginx request ended, the call returns true.
 -- @treturn true
--- @fail not_held, lost, or a request's: `not_held` if the lock was released before, `lost` if it
---   was lost before, `unavailable` if etcd has not confirmed the release within 2 s. The release
---   then goes on in the background
+-- @fail not_held, lost, or a request's: `not_held` if the lock was released before the call; `lost`
+--   if it was lost before the call; `unavailable` if etcd has not confirmed the release within 2 s.
+--   The release then goes on in the background
 -- @raise never
 function Lock:unlock()
   if self._count == 0 then
@@ -236,9 +243,9 @@ function Lock:unlock()
 end
 
 --- Gives up the leadership: `unlock` for a leader. If etcd did not answer a request of `campaign`
--- in time, it may apply that request after `resign`. Observers then see this candidate as leader
--- again, with another token, until its client has found and deleted that key. This takes at most
--- about 8 s while etcd answers.
+-- in time, etcd may apply that request after `resign`, and so create another key. Observers then
+-- report this candidate as leader again, with another token, until its client has found and deleted
+-- that key. While etcd answers, this takes at most about 8 s.
 -- @treturn true
 -- @fail as lock:unlock
 -- @raise for a lock that is not a leader's
@@ -247,7 +254,7 @@ function Lock:resign()
   return self:unlock()
 end
 
---- Sets the time at which the hold ends by itself, and replaces `max_hold`.
+--- Sets the time at which the hold ends by itself. This time replaces the option `max_hold`.
 -- @tparam seconds seconds time from now, more than 0
 -- @treturn true
 -- @fail lost, not_held, closed, forked
@@ -268,15 +275,15 @@ end
 
 -- ---- loss ----
 
---- Registers a function that is called once if the lock is lost. It never runs by itself or on
--- another thread. A later call of the same client runs it: `held` or `check` of a lost lock, any
--- call that takes a lock, or a call that waits (except `unlock`). If the lock is lost already,
--- `on_lost` runs it at once.
+--- Registers a function that is called once if the lock is lost. The function never runs by itself
+-- or on another thread, but in a later call of the same client: `held` or `check` of a lost lock,
+-- any call that takes a lock, or a call that waits (except `unlock`). If the lock is lost already,
+-- `on_lost` runs the function at once.
 --
--- Such a call runs the functions of all lost locks, in the order in which the locks got their first
--- one. If a function raises an error, the call runs the others and then raises the first error. In
--- nginx, a call runs only the functions of locks of its own request, and of locks that belong to no
--- request.
+-- Such a call runs the `on_lost` functions of all lost locks. The locks come in the order in which
+-- their first functions were registered. If a function raises an error, the call runs the remaining
+-- functions and then raises the first error. In nginx, a call runs only the functions of locks that
+-- belong to its own nginx request or to no nginx request.
 -- @tparam listener fn called with the lock and the reason
 -- @treturn true
 -- @fail not_held: if the lock was released before
@@ -294,7 +301,7 @@ end
 -- @tparam[opt] seconds timeout time to wait; nil: no limit
 -- @treturn reason
 -- @fail timeout, not_held, closed, forked, context, premature: `not_held` if the lock was released
---   instead, also during the wait
+--   before the call or during the wait
 -- @raise for a wrong type
 function Lock:wait_lost(timeout)
   check.seconds("lock:wait_lost", "timeout", timeout)
@@ -323,7 +330,7 @@ end
 
 -- ---- guarded access ----
 
--- guarded.lua describes them.
+-- guarded.lua describes these methods.
 Lock.check = guarded.check
 Lock.put = guarded.put
 Lock.delete = guarded.delete
@@ -334,24 +341,28 @@ Lock.proclaim = guarded.proclaim
 
 check.methods(Lock, "lock")
 
--- Creates the lock of a core lock that is held, for acquire.lua.
+-- Creates the lock that uses the core's lock `core_lock`, which is held; acquire.lua calls this.
 function Lock.new(client, core_lock, acquisition, binding)
   return setmetatable({
     _core = core_lock,
     _client = client,
-    _acquisition = acquisition, -- of acquire.lua
+    _acquisition = acquisition, -- see new_acquisition in acquire.lua
     _mode = acquisition.mode, -- "read" after lock:downgrade
     -- True for a write lock until etcd has confirmed lock:downgrade.
     _may_downgrade = acquisition.mode == "write",
-    -- The value of a leader; nil if it is unknown whether etcd has the last one.
+    -- The leader's value in etcd. nil if the lock is not a leader's, or if the outcome of the last
+    -- `proclaim` is unknown.
     _leader_value = acquisition.leader_value,
-    _sharers = nil, -- set of held_locks.lua that contains this lock
+    -- Set of the read locks, or permits, that are held side by side with this lock, see
+    -- HeldLocks:add; nil if this lock excludes all others.
+    _sharers = nil,
     _max_hold = acquisition.max_hold, -- seconds; lock:expire changes it
-    _binding = binding, -- of runtime.bind
+    _binding = binding, -- result of runtime.bind; nil outside nginx
     _count = 1, -- number of unlock calls that are due
-    _run = nil, -- of runtime.run, while the with_lock that took the lock runs its function
-    _listeners = nil, -- list of functions of on_lost that were not called yet
-    _loss_number = nil, -- wake-up number by which the core reports the loss
+    -- Result of runtime.run, while the with_lock call that took the lock runs its function.
+    _run = nil,
+    _listeners = nil, -- list of the `on_lost` functions that were not called yet
+    _loss_number = nil, -- wake number that the core pushes when the hold ends; nil: none is armed
   }, Lock)
 end
 

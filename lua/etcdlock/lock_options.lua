@@ -7,26 +7,28 @@ local M = {}
 local LINGER_MAX = 86400 -- seconds
 local VALUE_MAX = 4096 -- bytes
 
--- Seconds. There is a limit because only break_lock ends a lock delay early.
+-- Largest lock delay in seconds. Lock delays are limited, because nothing but break_lock can end
+-- one early.
 M.LOCK_DELAY_MAX = 300
 
 --- The options of a call that takes a lock.
 -- @table lock_options
 -- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once;
---   `math.huge`: no limit. The call waits that long also while etcd is unreachable. Without a
---   limit, if etcd has never answered this client, the call fails with `unavailable` after 5 s,
+--   `math.huge`: no limit. The call waits that long also while etcd is unreachable. If there is no
+--   limit and etcd has never answered this client, the call fails with `unavailable` after 5 s,
 --   because the address may be wrong
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
 -- @tfield[opt=none] seconds linger time to keep the key after the last `unlock`, up to 86400.
---   Until then, a call of this client for the same kind of lock gets the lock with the same token
---   and without a request, over 50,000 times a second. If another client queues for the name, or
---   this client asks for it in another mode, the key is deleted at once. Useful for a lock
---   that one process takes again and again. Cannot be combined with `lock_delay`
+--   During this time, a call of this client for the same kind of lock gets the lock with the same
+--   token and without a request, over 50,000 times a second. If another client queues for the name,
+--   or this client asks for the name in another mode, the client deletes the key at once. Useful
+--   for a lock that one process takes again and again. Cannot be combined with `lock_delay`
 -- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which the lock stays taken after the TTL
 --   if its holder crashes. After an `unlock` the lock is free at once
 -- @tfield[opt="the running coroutine"] any owner value that identifies the owner of the hold within
---   this client. Calls with the same owner get the same hold; for a permit, another permit
+--   this client. Calls with the same owner get the same hold, but each call for a permit of a
+--   semaphore gets another permit
 -- @tfield[opt=none] string value text of up to 4096 bytes that `client:queue` shows to all clients
 M.OPTIONS = {
   timeout = {
@@ -64,7 +66,7 @@ M.OPTIONS = {
 
 local NAMES = check.sorted_keys(M.OPTIONS)
 
--- Options of other calls.
+-- Options that lock calls do not take, each with the call to use instead, for messages.
 local ELSEWHERE = {
   ttl = "etcdlock.connect, whose lease all locks of the client share; did you mean max_hold?",
   permits = "client:semaphore; call client:semaphore(name, n):lock()",
@@ -74,15 +76,16 @@ for field in pairs(require("etcdlock.connect_options").OPTIONS) do
   ELSEWHERE[field] = ELSEWHERE[field] or "etcdlock.connect"
 end
 
--- Checks the value of a leader: true | nil, message, "invalid". Raises if it is not a string.
+-- Checks the value that a leader publishes. Returns true; or nil, message, "invalid" if the value
+-- is too long. Raises if the value is not a string.
 function M.check_value(where, value)
   check.string(where, "value", value)
   return check.value(where, "value", value, M.OPTIONS.value)
 end
 
--- Checks the options of a lock call. Raises for an unknown option or a wrong type. Returns the
--- table of options and the timeout in seconds (nil: no limit), by default `default`; nil, message,
--- "invalid" if a value is not allowed.
+-- Checks the options `opts` of a lock call. Returns the table of options, and the timeout in
+-- seconds (nil: no limit), which is `default` if the options contain none. If a value is not
+-- allowed, returns nil, message, "invalid". Raises for an unknown option or a wrong type.
 function M.read(where, default, opts)
   opts = check.options(where, opts, M.OPTIONS, ELSEWHERE)
   for i = 1, #NAMES do
