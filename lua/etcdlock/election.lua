@@ -1,5 +1,6 @@
 --- An election: the first candidate in the queue of a name leads and publishes a value, which other
--- clients read or observe. It shares its queue with Go's concurrency.Election and `etcdctl elect`.
+-- clients read or observe. Candidates of Go's concurrency.Election and of `etcdctl elect` can queue
+-- in the same election.
 -- @classmod election
 -- @alias Election
 local Observer = require "etcdlock.observer"
@@ -13,19 +14,20 @@ local Election = {}
 Election.__index = Election
 Election.__name = "etcdlock.election"
 
--- Number of keys below the name that are read at first; 0: all. If no key among the first is a
--- candidate's, all are read.
+-- How many keys below the name a read of the leader asks for: at first the FIRST_KEYS oldest ones.
+-- If none of these keys is a candidate's, a second read asks for all keys (0: no limit).
 local FIRST_KEYS, ALL_KEYS = 4, 0
 
 -- ---- campaigns ----
 
 --- Takes part in the election with `value`, and waits until this candidate leads. Returns the
--- leadership: a lock that also has `proclaim` and `resign`. It can be lost like any lock, and its
--- holder can tell before the next candidate leads. In nginx the leadership ends with
--- its nginx request or timer.
+-- leadership: a lock that also has `proclaim` and `resign`. The leadership can be lost like any
+-- lock. If it is lost because the lease expires, `held` returns false before the next candidate
+-- leads. In nginx the leadership ends when the nginx request or timer that called `campaign` ends.
 --
 -- If the owner leads already with the same value, the call returns the same leadership, with
--- `count` + 1. With another value the call fails with `deadlock`: use `proclaim`.
+-- `count` + 1. If the owner leads with another value, the call fails with `deadlock`. To change the
+-- value, use `proclaim`.
 -- @function election:campaign
 -- @tparam string value up to 4096 bytes
 -- @tparam[opt] lock_options opts without `linger` and `value`
@@ -64,8 +66,9 @@ end, "with_leadership")
 
 -- ---- the leader ----
 
--- Reads the first `limit` keys below the name, the oldest first, through a majority of the members:
--- keys, revision | nil, message, code.
+-- Reads the `limit` oldest keys below the name (0: all keys) through a majority of the members.
+-- Returns the keys, the oldest first, and the store revision. If the read fails, returns nil,
+-- message, code.
 local function read_keys(self, deadline, limit)
   local txn = self._client._core:txn()
   txn:list(self._full_name .. "/", self._full_name .. "0", nil, limit)
@@ -76,8 +79,8 @@ local function read_keys(self, deadline, limit)
   return results[1], revision
 end
 
--- Returns the leader among the keys: the oldest candidate. A permit of a semaphore with the same
--- name is no candidate.
+-- Returns the leader among `kvs`: the first key that is a candidate's; nil if there is none. A
+-- permit of a semaphore with the same name is no candidate.
 local function find_leader(self, kvs)
   for _, kv in ipairs(kvs) do
     local lease, mode = core.parse_key(self._full_name, kv.key, kv.lease)
@@ -87,9 +90,9 @@ local function find_leader(self, kvs)
   end
 end
 
--- Reads the leader, with requests until the time `deadline`, for observer.lua too. Returns a table
--- (key, value, token), or false if nobody leads, and the store revision of the answer; nil,
--- message, code if it cannot be read.
+-- Reads the leader with requests that wait for etcd until the time `deadline`. observer.lua calls
+-- this, too. Returns the leader (a table with the fields key, value and token; false: nobody leads)
+-- and the store revision of the answer. If the read fails, returns nil, message, code.
 function Election:_read_leader(deadline)
   local kvs, revision, code = read_keys(self, deadline, FIRST_KEYS)
   if kvs and #kvs == FIRST_KEYS and not find_leader(self, kvs) then
@@ -101,10 +104,11 @@ function Election:_read_leader(deadline)
   return find_leader(self, kvs) or false, revision
 end
 
---- Reads the current leader through a majority of etcd's members. Only keys that are attached to
--- the lease in their name are candidates. Other keys below the name are user data.
+--- Reads the current leader through a majority of etcd's members. A key below the name is a
+-- candidate only if it is attached to the lease that its name contains. All other keys are user
+-- data.
 -- @treturn[1] string value of the leader
--- @treturn[1] string its key
+-- @treturn[1] string key of the leader
 -- @treturn[1] token of the leader
 -- @treturn[2] nil nobody leads
 -- @fail a request's
@@ -119,12 +123,12 @@ function Election:leader()
 end
 
 --- Creates an observer, which reports the current leader and then each change of the leader or its
--- value. It always ends with the newest leader, and never reports an older one after a newer one.
--- It may skip leaders and values in between. It also reports when nobody leads any more. Sends no
--- request.
+-- value. The observer also reports when nobody leads any more. If changes follow each other fast,
+-- the observer may skip some of them, but it always reports the newest leader in the end. It never
+-- reports an older leader after a newer one. Sends no request.
 --
--- The call returns four values, as Lua's `for` needs them. Elsewhere put it in parentheses, as in
--- `table.insert(list, (election:observe()))`.
+-- The call returns four values, as Lua's `for` needs them. Outside a `for`, put the call in
+-- parentheses, which leaves only the observer, as in `table.insert(list, (election:observe()))`.
 -- @treturn observer
 -- @treturn nil
 -- @treturn nil
@@ -148,7 +152,8 @@ end
 
 check.methods(Election, "election")
 
--- Creates an election, for client:election: election | nil, message, "invalid".
+-- Creates an election; client:election calls this. Returns nil, message, "invalid" if the name is
+-- not allowed.
 function Election.new(client, name)
   local full_name, message, code = names.add_prefix("client:election", client._prefix, name)
   if not full_name then

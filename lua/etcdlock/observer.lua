@@ -2,10 +2,12 @@
 -- them has changed, and reports when nobody leads any more.
 --
 -- The core counts the changes below the election's name that etcd's watch reports. After a change
--- the observer reads the leader from etcd, so it always ends with the newest leader. Several
--- changes before one read are reported as one. An answer counts only if the observer has used no
--- other answer since the request was sent. Reads are linearizable, so no answer that counts is
--- older than one before it.
+-- the observer reads the leader from etcd, so that in the end it always reports the newest leader.
+-- If several changes come before one read, the observer reports them as one.
+--
+-- Several coroutines may read at the same time. So the observer uses an answer only if it has used
+-- no other answer since it sent the request. Reads are linearizable, so each answer that is used is
+-- at least as new as the one before.
 -- @classmod observer
 -- @alias Observer
 local check = require "etcdlock.check"
@@ -20,13 +22,13 @@ local Observer = {}
 Observer.__index = Observer
 Observer.__name = "etcdlock.observer"
 
--- Seconds after which the leader is read again although no change was reported. etcd 3.4 can lose a
--- DELETE event at a compaction.
+-- Seconds after which the leader is read again although no change was reported, because etcd 3.4
+-- can lose a DELETE event at a compaction.
 local READ_INTERVAL = 10
 -- Seconds after which a failed read is repeated.
 local RETRY_INTERVAL = 0.5
--- Shortest time in seconds for a read. A read may end 0.1 s late, and a call may end 0.25 s after
--- its timeout.
+-- Shortest time in seconds that a read gets, also if less is left of the timeout of `next`. A read
+-- may end 0.1 s after its deadline, so `next` may end up to 0.25 s after its timeout.
 local READ_TIMEOUT_MIN = 0.15
 
 -- Returns `text` with the name of the election in front.
@@ -34,8 +36,9 @@ local function make_message(self, text)
   return string.format("observer of election %s: %s", quote(self._name), text)
 end
 
--- Reads the leader after `changes` changes, the last of them at the store revision `changed_at`,
--- within `left` seconds: true | nil, message, code.
+-- Reads the leader within `left` seconds. `changes` is the number of changes that the watch has
+-- reported so far, and `changed_at` the store revision of the last change. Returns true; or nil,
+-- message, code if the read fails.
 local function read(self, left, changes, changed_at)
   local known, reads = math.max(self._revision, changed_at), self._reads
   local deadline = core.now() + math.max(left, READ_TIMEOUT_MIN)
@@ -60,8 +63,9 @@ local function read(self, left, changes, changed_at)
   return true
 end
 
--- Waits for the watcher, as the `kind` of waits.lua says (Changed, or Closed: only the end of the
--- watch), until the next read is due, at most `left` seconds: true | nil, message, code.
+-- Waits until the next read is due, at most `left` seconds. The end of the watch ends the wait
+-- early, and so does a change if `kind` is Changed of waits.lua, but not if it is Closed. Returns
+-- true; or nil, message, code if a wait is impossible.
 local function await_changes(self, kind, left)
   local seconds = math.min(left, self._read_at - core.now())
   if seconds <= 0 then
@@ -80,8 +84,8 @@ local function await_changes(self, kind, left)
   return true
 end
 
--- Reads the leader if a read is due, or else waits, at most `left` seconds: true | nil, message,
--- code.
+-- Reads the leader if a read is due. Otherwise waits for a change or for the time of the next read,
+-- at most `left` seconds. Returns true; or nil, message, code on failure.
 local function step(self, left)
   local changes, changed_at, code = self._watcher:changes()
   if not changes then
@@ -92,7 +96,8 @@ local function step(self, left)
   return await_changes(self, self._failure and waits.Closed or waits.Changed, left)
 end
 
--- Returns true if the leader, its value, or the fact that nobody leads was not reported yet.
+-- Returns true if `next` has not reported the leader, the leader's value, or the fact that nobody
+-- leads.
 local function is_unreported(self)
   local leader, reported = self._leader, self._reported
   if leader and reported then
@@ -102,9 +107,9 @@ local function is_unreported(self)
   return leader ~= reported
 end
 
--- Returns true if the wait goes on after a step has failed with `code`. The call waits until an
--- outage ends. But without a timeout it does not wait for an etcd that was never reached, because
--- its address may be wrong.
+-- Returns true if `next` goes on after a step has failed with `code`. During an outage `next` waits
+-- until etcd answers again, unless the client has the option fail_fast. But without a timeout it
+-- does not wait for an etcd that has never answered, because the address may be wrong.
 local function may_go_on(self, code, timeout, left)
   return code == "unavailable" and not self._client._fail_fast
     and left > 0 and (timeout or self._reads > 0)
@@ -123,17 +128,19 @@ local function fail_at_timeout(self, timeout)
     "timeout"
 end
 
---- Waits until the leader or its value has changed, and returns both; `false` if nobody leads any
--- more. The first call returns the current leader, or waits for one. Several coroutines may call
--- one observer. Each change is returned to one of them.
--- @tparam[opt] seconds timeout time to wait; 0: wait only if etcd has to be asked whether there is
---   a change, for at most 0.25 s; nil: no limit, also during an outage. But if etcd has never
---   answered this observer, the call fails with `unavailable`, because the address may be wrong
+--- Waits until the leader or its value has changed, and returns the value, key and token of the
+-- leader. If nobody leads any more, returns `false`. The first call reports the current leader, or
+-- waits until there is a leader. Several coroutines may call one observer. Each change is returned
+-- to one of them.
+-- @tparam[opt] seconds timeout time to wait. 0: do not wait for a change; the call takes up to
+--   0.25 s if it must ask etcd whether there was one. nil: no limit, also during an outage. But if
+--   etcd has never answered this observer, the call fails with `unavailable`, because the address
+--   may be wrong
 -- @treturn string|false the leader's value; `false`, without key and token: nobody leads
 -- @treturn string the leader's key
 -- @treturn token of the leader
 -- @fail timeout, unavailable, closed, denied, conflict, forked, context, premature: after
---   `unavailable` (etcd is unreachable) the next call continues
+--   `unavailable` (etcd is unreachable) `next` may be called again
 -- @raise for a wrong type
 function Observer:next(timeout)
   check.seconds("observer:next", "timeout", timeout)
@@ -174,9 +181,9 @@ function Observer:__call()
   return value, key, token
 end
 
---- Closes the observer: every later call fails with `closed`, also a call that waits now. May be
--- repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`, also after
--- `break`. Other versions close it when Lua collects it.
+--- Closes the observer: every later call fails with `closed`, also a call that waits now. `close`
+-- may be repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`, also
+-- after `break`. In other versions of Lua the observer is closed when Lua collects it.
 -- @treturn true
 -- @fail never
 function Observer:close()
@@ -196,7 +203,8 @@ end
 
 check.methods(Observer, "observer")
 
--- Creates an observer, for election:observe. If the watch cannot start, `next` returns why.
+-- Creates an observer; election:observe calls this. If the watch cannot start, `next` returns the
+-- reason.
 function Observer.new(election)
   local client = election._client
   local watcher, message, code = client._core:watch(election._full_name .. "/")
@@ -205,15 +213,17 @@ function Observer.new(election)
     _election = election,
     _name = election._name,
     _watcher = watcher,
-    _message = message, -- why there is no watcher, with _code
+    _message = message, -- with _code, the reason for which there is no watcher; else nil
     _code = code,
-    _leader = false, -- of Election:_read_leader; false: nobody leads, or not read yet
+    -- Last result of Election:_read_leader that was used; false: nobody leads, or nothing was read.
+    _leader = false,
     _revision = 0, -- store revision at which _leader was read
-    _reads = 0, -- number of answers used
-    _reported = false, -- the leader that was reported last; false: nobody leads, or none yet
-    _changes_read = 0, -- number of changes before the read of _leader
-    _read_at = 0, -- time of the next read if no change is reported
-    _failure = nil, -- message of the last read, if it failed with "unavailable"
+    _reads = 0, -- number of answers that were used
+    -- The last leader that `next` has returned; false: it has returned none, or that nobody leads.
+    _reported = false,
+    _changes_read = 0, -- number of changes that the watch had reported before _leader was read
+    _read_at = 0, -- time (core.now) of the next read if no change is reported
+    _failure = nil, -- message of the last read if it failed with "unavailable"; else nil
   }, Observer)
 end
 
