@@ -1,9 +1,10 @@
---- A lock that a program has asked for and that is not decided yet, for an event loop of your own.
--- The program can poll it with cqueues (pollfd, events, timeout), with luasocket's select (getfd,
--- dirty) and with copas (the same, receive and close).
+--- A pending lock: a lock that a program has requested and that is neither granted nor refused yet.
+-- It is for an event loop of your own. The program can poll it with cqueues (which calls `pollfd`,
+-- `events` and `timeout`), with luasocket's `select` (`getfd` and `dirty`), and with copas
+-- (`getfd`, `dirty`, `settimeout`, `receive` and `close`).
 --
--- All waits of a client share one descriptor. So it may be readable for another wait: `step` then
--- returns false.
+-- All waits of a client share one descriptor. So the descriptor may be readable because another
+-- wait has ended. `step` then returns false.
 -- @classmod pending
 -- @alias Pending
 local check = require "etcdlock.check"
@@ -14,8 +15,8 @@ Pending.__name = "etcdlock.pending"
 
 local unpack_list = table.unpack or unpack -- luacheck: ignore unpack
 
--- Tells cqueues that the descriptor is no longer polled. cqueues remembers descriptors by number,
--- so it must forget this one before another file gets the number.
+-- Makes cqueues forget the descriptor `fd`. cqueues remembers descriptors by their numbers, so it
+-- must forget this descriptor before another file gets the same number.
 local function unpoll(fd)
   local cqueues = package.loaded.cqueues
   if cqueues and fd then
@@ -23,8 +24,9 @@ local function unpoll(fd)
   end
 end
 
--- The waiter of waits.lua: it unpolls the descriptor when a wait ends. It references the wakeups,
--- and not the pending lock, which the program may drop.
+-- The waiter that Wakeups:expect (waits.lua) wakes when the wait for a pending lock ends. It makes
+-- cqueues forget the descriptor. A waiter references the Wakeups object of the client, and not the
+-- pending lock: otherwise Lua could not collect a pending lock that the program no longer uses.
 local Waiter = {}
 Waiter.__index = Waiter
 
@@ -32,9 +34,10 @@ function Waiter:wake()
   unpoll(self.wakeups:fd())
 end
 
--- Makes the client's descriptor readable when `core_lock` is decided. If it is decided already, or
--- nil, the descriptor becomes readable at once: some programs look only at the descriptor. Does
--- nothing if the client is closed: then its descriptor is closed, too.
+-- Makes the client's descriptor readable when `core_lock` is decided. If `core_lock` is nil or
+-- decided already, the descriptor becomes readable at once, because some programs call `step` only
+-- when the descriptor is readable. If the client is closed, does nothing, because the descriptor is
+-- closed, too.
 local function arm(wakeups, core_lock)
   local core_client = wakeups.core
   local number, is_pending, fd, _
@@ -57,7 +60,7 @@ local function begin_wait(self, core_lock, on_outcome)
   arm(self._wakeups, core_lock)
 end
 
--- Sets the results of `step`.
+-- Stores the outcome, which `step` returns from now on.
 local function decide(self, ...)
   self._results = { n = select("#", ...), ... }
   self._core, self._on_outcome = nil, nil
@@ -66,7 +69,8 @@ local function decide(self, ...)
   end
 end
 
--- Takes the lock of new_reentrant once more. If the owner has unlocked it, starts to wait for it.
+-- Increments the count of the lock that the owner held when Pending.new_reentrant was called. If
+-- the owner has unlocked it meanwhile, requests the lock from the core instead.
 local function take_or_start(self)
   local lock, core_lock, on_outcome, code = self._reenter(), nil, nil, nil
   if not lock then
@@ -84,7 +88,7 @@ local function poll(self)
   if not usable and code == "forked" then
     return decide(self, nil, message, code)
   end
-  self._wakeups:deliver() -- or the descriptor would stay readable
+  self._wakeups:deliver() -- otherwise the descriptor would stay readable
   local ok
   ok, message, code = self._core:wait(0)
   if ok == nil then
@@ -96,7 +100,7 @@ end
 
 --- Returns the outcome, or false if there is none yet. Never blocks.
 -- @treturn[1] lock
--- @treturn[2] false while the call waits
+-- @treturn[2] false as long as there is no outcome
 -- @fail as client:lock, cancelled: `cancelled` after `pending:cancel`
 function Pending:step()
   if not self._results and not self._core then
@@ -111,9 +115,10 @@ function Pending:step()
   return unpack_list(self._results, 1, self._results.n)
 end
 
---- Cancels the wait. If the lock was granted and `step` has not returned it yet, releases it. Later
--- calls of `step` fail with `cancelled`.
--- @treturn boolean true if it was pending; false if `step` has returned the outcome already
+--- Cancels the wait. If the lock was granted, but `step` has not returned it yet, `cancel` releases
+-- the lock. Later calls of `step` fail with `cancelled`. If `step` has returned the outcome
+-- already, `cancel` does nothing.
+-- @treturn boolean true if the call has cancelled the wait; false if it did nothing
 -- @fail never
 function Pending:cancel()
   if self._results then
@@ -130,16 +135,16 @@ end
 
 -- ---- the interfaces of event loops ----
 
---- Returns true if `step` has something to do, without a look at the descriptor. For luasocket's
--- `select`.
+--- Returns true if `step` should be called now, even if the descriptor is not readable. luasocket's
+-- `select` calls this.
 -- @treturn boolean
 -- @fail never
 function Pending:dirty()
   return not self._core or self._core:wait(0) ~= nil
 end
 
---- Returns the client's descriptor, which is readable when one of its waits has ended. For cqueues,
--- and for a loop of your own.
+--- Returns the client's descriptor, which becomes readable when a wait of the client ends. For
+-- cqueues, and for an event loop of your own.
 -- @treturn descriptor|nil nil after the client was closed
 -- @fail never
 function Pending:pollfd()
@@ -147,17 +152,18 @@ function Pending:pollfd()
   return (self._wakeups:fd())
 end
 
---- Returns the client's descriptor for luasocket's `select`, which needs a number also after the
--- client was closed: then 0.
+--- Returns the client's descriptor for luasocket's `select`. After the client was closed, returns
+-- 0, because `select` needs a number.
 -- @treturn descriptor
 -- @fail never
 function Pending:getfd()
   return self._wakeups:fd() or 0
 end
 
---- Returns the outcome for `copas.receive(pending)`, which yields until there is one.
+--- Returns the outcome for `copas.receive(pending)`, which yields until there is an outcome.
 -- @treturn lock
--- @fail as pending:step: and nil, `timeout` while the call waits, as copas expects
+-- @fail as pending:step: as long as there is no outcome, the call returns nil, `timeout`, as copas
+--   expects
 function Pending:receive()
   local lock, message, code = self:step()
   if lock == false then
@@ -166,14 +172,15 @@ function Pending:receive()
   return lock, message, code
 end
 
---- Does nothing. copas calls it, but the timeout of the lock is an option of `lock_async`.
+--- Does nothing. copas calls it to set a timeout, but the timeout of the lock is an option of
+-- `lock_async`.
 -- @function pending:settimeout
 -- @treturn nil
 -- @fail never
 function Pending.settimeout() end
 
---- Cancels the wait. copas calls it for the last object that a coroutine waited for, when the
--- coroutine ends.
+--- Cancels the wait. When a coroutine ends, copas calls `close` of the last object for which the
+-- coroutine has waited.
 -- @treturn nil
 -- @fail never
 function Pending:close()
@@ -188,8 +195,9 @@ function Pending.events()
   return "r"
 end
 
---- Returns the seconds for which cqueues polls. The timeout of the lock itself does not count here.
--- @treturn seconds|nil 0 if `step` has something to do, else nil
+--- Returns the seconds for which cqueues polls the descriptor. The timeout of the lock has no
+-- influence on them.
+-- @treturn seconds|nil 0 if `step` should be called now; nil: no limit
 -- @fail never
 function Pending:timeout()
   return self:dirty() and 0 or nil
@@ -203,19 +211,20 @@ check.methods(Pending, "pending")
 
 -- ---- for acquire.lua ----
 
--- Creates the pending lock of a core lock. on_outcome(ok, message, code) is called once with the
--- outcome of the core lock and returns the results of `step`. Before that, each `step` calls
--- on_outcome(nil).
+-- Creates a pending lock for the core's lock `core_lock`. When the core lock is decided,
+-- on_outcome(ok, message, code) is called once with the outcome, and returns the results of `step`.
+-- As long as the core lock is not decided, each `step` calls on_outcome(nil).
 function Pending.new(wakeups, core_lock, on_outcome)
   local self = setmetatable({ _wakeups = wakeups }, Pending)
   begin_wait(self, core_lock, on_outcome)
   return self
 end
 
--- Creates the pending lock of an owner that holds the lock already. The first `step` calls
--- reenter(), which returns the lock once more, or nil if the owner has unlocked it meanwhile. Then
--- `step` calls start(), which returns the core lock and on_outcome of Pending.new, or nil, message,
--- code.
+-- Creates a pending lock for an owner that holds the lock already. The first `step` calls
+-- reenter(), which increments the count of the lock and returns the lock; nil if the owner has
+-- unlocked it meanwhile. If reenter() returns nil, `step` calls start(), which requests the lock
+-- from the core. start() returns the arguments core_lock and on_outcome of Pending.new; or nil,
+-- message, code on failure.
 function Pending.new_reentrant(wakeups, reenter, start)
   arm(wakeups)
   return setmetatable({ _wakeups = wakeups, _reenter = reenter, _start = start }, Pending)

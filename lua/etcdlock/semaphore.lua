@@ -12,14 +12,15 @@ Semaphore.__index = Semaphore
 Semaphore.__name = "etcdlock.semaphore"
 
 --- Takes a permit, and waits until one is free. A permit has the methods of a lock, but is not
--- reentrant: each call takes another permit, also for an owner that has one. Permits are unlocked
--- in any order, so a resource must not refuse a token because it is smaller than the last one.
+-- reentrant: each call takes another permit, even if the owner has one already. Permits are
+-- unlocked in any order, so the holder of an older permit may write after the holder of a newer
+-- one. A resource must therefore accept a token that is smaller than the last one.
 --
 -- If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
 -- fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
--- coroutine may unlock a permit. So a coroutine there that holds all `n` permits itself waits for
--- ever, unless it gives a `timeout`. One exception: if earlier phases of the same nginx request
--- hold all permits, the call fails with `deadlock`.
+-- coroutine may unlock a permit. A coroutine that holds all `n` permits itself then waits for ever,
+-- unless it gives a `timeout`. One exception: if earlier phases of the same nginx request hold all
+-- permits, the call fails with `deadlock`.
 -- @function semaphore:lock
 -- @tparam[opt] lock_options opts without `linger`
 -- @treturn lock
@@ -53,8 +54,8 @@ acquire.add(Semaphore, "semaphore", "lock", function(self, ...)
   return self._client, { mode = "permit", name = self._name, permits = self._permits }, ...
 end)
 
---- Returns the number of free permits: `n` minus the number of entries that hold or wait, at least
--- 0. Another client may take them before the caller does.
+--- Returns the number of free permits: `n` minus the number of entries that hold a permit or wait
+-- for one, but at least 0. Another client may take a free permit before the caller does.
 -- @treturn count
 -- @fail a request's
 function Semaphore:available()
@@ -93,7 +94,8 @@ end
 
 check.methods(Semaphore, "semaphore")
 
--- Creates a semaphore, for client:semaphore: semaphore | nil, message, "invalid".
+-- Creates a semaphore; client:semaphore calls this. Returns nil, message, "invalid" if the name or
+-- the number of permits is not allowed.
 function Semaphore.new(client, name, permits)
   local full_name, message, code = names.add_prefix("client:semaphore", client._prefix, name)
   if not full_name then
