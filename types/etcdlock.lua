@@ -7,15 +7,15 @@
 ---It grows from holder to holder.
 ---@alias etcdlock.token integer
 
----The third result of a call that fails. Programs use the code; the second result is a message for
+---The third result of a call that fails. Programs test the code; the second result is a message for
 ---people. A call that sends a request to etcd may fail with `unavailable`, `unauthenticated`,
 ---`denied`, `no_space`, `invalid`, `conflict`, `protocol`, `nomem`, `closed`, `forked`, `context`
----and `premature`. This reference calls them "a request's".
+---and `premature`. This reference calls these codes "a request's".
 ---@alias etcdlock.code
----| "timeout" # the lock was not free within the timeout
+---| "timeout" # the timeout passed before the lock was free, or before the event for which the call waits
 ---| "locked" # a try found that another owner holds the lock
 ---| "deadlock" # the wait would never end, because an owner in this process holds the lock
----| "not_held" # the hold was released before; or no entry has that token
+---| "not_held" # the hold was released before; from `break_lock`: no entry with the given token holds the lock
 ---| "lost" # the hold, or the key of the waiter, was lost
 ---| "cancelled" # `pending:cancel()` has cancelled the wait
 ---| "closed" # the client was closed
@@ -24,10 +24,10 @@
 ---| "denied" # the user lacks the permission, or etcd requires a client certificate
 ---| "no_space" # etcd's database is full
 ---| "invalid" # a value is not allowed, or etcd rejects the request
----| "conflict" # another cluster answers than at first: create a new client
+---| "conflict" # another cluster answers than at first, or the cluster was wiped or restored from a backup: create a new client
 ---| "context" # this place in nginx or in an event loop does not allow a wait
 ---| "premature" # in nginx: the worker is exiting, and its timers can no longer take a lock or wait for one
----| "forked" # the client belongs to the parent process
+---| "forked" # this process is a forked child, and the client belongs to its parent
 ---| "protocol" # the server does not speak the API of etcd 3
 ---| "nomem" # out of memory, threads or descriptors
 
@@ -37,11 +37,11 @@
 ---| "revoked" # the lease was revoked. The loss may also be reported as `deleted`, because etcd deletes the lease's keys
 ---| "deleted" # the key was deleted
 ---| "replaced" # another client overwrote the key and detached it from the lease. Such a key blocks nobody
----| "cluster_changed" # another cluster answers, or an earlier state of the same one: it was wiped, or restored from a backup
+---| "cluster_changed" # another cluster answers, or the same cluster was wiped or restored from a backup
 ---| "max_hold" # the time of `max_hold`, or of `lock:expire`, is over
 
----The options of `etcdlock.connect`. If an option with an `ETCDCTL_` variable as default is
----missing, the client uses the value of that variable.
+---The options of `etcdlock.connect`. If an option is missing whose default is an `ETCDCTL_`
+---variable, the client uses the value of that variable.
 ---@class (exact) etcdlock.ConnectOptions
 ---@field endpoints? string|string[] 1 to 32 addresses of etcd members: a list, or one string with commas. An address is `host:port`, `http://host:port`, `https://host:port` or `unix:PATH`. An IPv6 address is in brackets, as in `[2001:db8::1]:2379` or `[fe80::1%eth0]:2379`. Without a scheme, the client uses TLS if any option of TLS is given (default: `ETCDCTL_ENDPOINTS` or `127.0.0.1:2379`)
 ---@field ttl? etcdlock.seconds TTL of the client's lease, 2 to 300. If the client crashes, etcd deletes its keys after that time (default: 10)
@@ -59,31 +59,31 @@
 ---@field password? string password of `user` (default: `ETCDCTL_PASSWORD`)
 ---@field token? string auth token, instead of `user` and `password`. The client does not renew it (default: none)
 ---@field allow_plaintext_auth? boolean `true`: the client may send a password or token in plain text to another machine; otherwise `connect` fails with `invalid` (default: false)
----@field handoff? integer|false number of holds, 1 to 1000000, for which owners of this client may hand a lock to each other while another client waits; `false`: never (default: 32)
----@field handoff_time? etcdlock.seconds time, 0 to 60, after which these owners no longer hand the lock to each other (default: 0.05)
----@field fail_fast? boolean `true`: while etcd is known to be unreachable, every call fails with `unavailable` at once, also a call that already waits. The first call finds out by a timeout of its own. A read in the background finds out when etcd answers again (default: false)
+---@field handoff? integer|false number of holds in a row, 1 to 1000000, for which owners of this client may hand a lock to each other while another client waits; `false`: owners never hand a lock to each other (default: 32)
+---@field handoff_time? etcdlock.seconds time, 0 to 60, for which owners of this client may hand a lock to each other while another client waits (default: 0.05)
+---@field fail_fast? boolean `true`: while etcd is known to be unreachable, every call fails with `unavailable` at once, also a call that already waits. The client learns of the outage when a first call times out. A read in the background tells when etcd answers again (default: false)
 ---@field env? boolean `false`: the client ignores the environment variables (default: true)
----@field loop? string event loop to which waiting calls yield: `"luv"` or `"copas"`, if the client cannot detect that it runs; `"none"`: waiting calls always block (default: detected)
+---@field loop? string event loop to which waiting calls yield. `"luv"`, `"copas"`: needed only if the client cannot detect that this loop runs. `"none"`: waiting calls always block (default: detected)
 ---@field socket_dir? string in nginx: directory in which a worker creates the socket that wakes its nginx requests. The worker deletes the file at once, but must be able to write there (default: `TMPDIR` or `/tmp`)
 ---@field log? fun(event: table) function that is called with each [event](observability.md#the-log): a lock was waited for, acquired, released, lost, [leaked](#locks), and others (default: standard error: the first leaked lock)
----@field log_rate? integer number of events of each kind per second, 0 or more, that are passed to `log`. The client counts the others and logs their number (default: 100)
----@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? labels of the wait and hold times in [`client:metrics`](observability.md#metrics): `true`, one for all names; up to 100 patterns such as `"stock/*"`; or a function that maps a name and a mode to a label (default: none)
+---@field log_rate? integer number of events of each kind per second, 0 or more, that are passed to `log`. The client counts the further events and logs their number (default: 100)
+---@field metrics? true|string[]|fun(name: string, mode: etcdlock.mode): string? labels of the wait and hold times in [`client:metrics`](observability.md#metrics). `true`: one label for all names. A list of up to 100 patterns such as `"stock/*"`: the first pattern that fits the name. A function: its result for the name and the mode (default: none)
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
----@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once; `math.huge`: no limit. The call waits that long also while etcd is unreachable. Without a limit, if etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
+---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once; `math.huge`: no limit. The call waits that long also while etcd is unreachable. If there is no limit and etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
----@field linger? etcdlock.seconds time to keep the key after the last `unlock`, up to 86400. Until then, a call of this client for the same kind of lock gets the lock with the same token and without a request, over 50,000 times a second. If another client queues for the name, or this client asks for it in another mode, the key is deleted at once. Useful for a lock that one process takes again and again. Cannot be combined with `lock_delay` (default: none)
+---@field linger? etcdlock.seconds time to keep the key after the last `unlock`, up to 86400. During this time, a call of this client for the same kind of lock gets the lock with the same token and without a request, over 50,000 times a second. If another client queues for the name, or this client asks for the name in another mode, the client deletes the key at once. Useful for a lock that one process takes again and again. Cannot be combined with `lock_delay` (default: none)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which the lock stays taken after the TTL if its holder crashes. After an `unlock` the lock is free at once (default: 0)
----@field owner? any value that identifies the owner of the hold within this client. Calls with the same owner get the same hold; for a permit, another permit (default: the running coroutine)
+---@field owner? any value that identifies the owner of the hold within this client. Calls with the same owner get the same hold, but each call for a permit of a semaphore gets another permit (default: the running coroutine)
 ---@field value? string text of up to 4096 bytes that `client:queue` shows to all clients (default: none)
 
 ---The state of a member that `client:status` returns. If the member has not answered within 2 s,
----only `endpoint`, `transport`, `message` and `code` are set. To find the cause may take one more
----second.
+---only `endpoint`, `transport`, `message` and `code` are set. The client may then need one more
+---second to find the cause.
 ---@class (exact) etcdlock.Member
 ---@field endpoint string `host:port`, or `unix:` and the path
----@field transport string `tls`; or in plain text: `local` if the connection does not leave this machine, `open` if others on the way can read and change it
+---@field transport string `tls`; `local`: plain text that does not leave this machine; `open`: plain text that others on the network can read and change
 ---@field version? string version of etcd
 ---@field id? string member ID in hex
 ---@field leader_id? string member ID of the leader; missing if the member knows no leader
@@ -91,15 +91,15 @@
 ---@field is_learner? boolean true if the member has no vote
 ---@field db_size? integer bytes of its database file
 ---@field db_in_use? integer bytes of the file that are in use
----@field problems? string[] texts of etcd: alarms, `no leader`
----@field seconds? etcdlock.seconds time until the answer came, including the connection
+---@field problems? string[] problems that etcd reports, in etcd's words: alarms, `no leader`
+---@field seconds? etcdlock.seconds time until the answer came, including the time to connect
 ---@field message? string why the member did not answer
 ---@field code? etcdlock.code why the member did not answer
 
 ---The counters that `client:stats` returns, since `connect`.
 ---@class (exact) etcdlock.Stats
 ---@field enqueues integer requests that create a key in a queue
----@field tries integer requests of tries
+---@field tries integer requests that try to take a lock without a wait
 ---@field looks integer requests that read a queue
 ---@field deletes integer requests that delete a key
 ---@field probes integer requests that check that the lease is alive
@@ -109,8 +109,8 @@
 ---@field audits integer requests that list the keys of a lease, to find keys that were created late
 ---@field watches integer watches that were created
 ---@field calls integer requests of `put`, `get`, `queue` and the like
----@field batched integer requests that left in the round trip of another one, because they were made while others were in flight
----@field rpcs integer round trips to etcd: the sum of the requests above, without `batched`
+---@field batched integer requests that left in the round trip of another request, because earlier requests were in flight when these were made
+---@field rpcs integer round trips to etcd: the sum of the requests above, minus `batched`
 ---@field acquired integer locks that were acquired
 ---@field lost integer locks that were lost
 ---@field leaked integer locks that leaked: garbage-collected while they were held
@@ -120,7 +120,7 @@
 
 ---The options of `client:metrics`.
 ---@class (exact) etcdlock.MetricsOptions
----@field labels? table<string, string> that are added to all values, to tell this client from others
+---@field labels? table<string, string> that are added to all values, to tell the values of several clients apart
 
 ---An entry of `client:queue`. The fields that describe the client (`host`, `pid`, `since`, `owner`,
 ---`lock_delay`) are missing for a candidate of an election, and if another kind of client wrote the
@@ -166,8 +166,8 @@ local client = {}
 ---and sends no request.
 ---Raises for an unknown option, a wrong type.
 ---Fails with timeout, locked, deadlock, lost, or a request's: `timeout` if the lock was not free
----within the timeout, `locked` with a timeout of 0, `deadlock` at once if the wait would never end,
----`lost` if the key of the waiter was deleted.
+---within the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once, if
+---the wait would never end; `lost` if the key of the waiter was deleted.
 ---@param name string 1 to 512 bytes with the prefix, without NUL
 ---@param opts? etcdlock.LockOptions
 ---@return etcdlock.Lock|nil
@@ -176,13 +176,13 @@ local client = {}
 function client:lock(name, opts) end
 
 ---Takes a lock if it is free, and does not wait for other owners. If the lock is taken, the call
----writes nothing to etcd. One exception: if keys below the name come and go too fast to tell by
----reads whether the lock is held, the call creates a key in the queue, and deletes it.
+---writes nothing to etcd. One exception: if keys below the name change so fast that reads cannot
+---tell whether the lock is held, the call creates a key in the queue, and then deletes this key.
 ---Raises for an unknown option, a wrong type.
 ---Fails with locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows
----that another owner holds the lock, `unavailable` if etcd has not answered within 2 s, `deadlock`
----if a wait would never end, as for a reader that asks to write, `lost` if the key of the call was
----deleted meanwhile.
+---that another owner holds the lock; `unavailable` if etcd has not answered within 2 s; `deadlock`
+---if a wait would never end, for example if the owner of a read hold asks for the write lock;
+---`lost` if the key that the call created was deleted during the call.
 ---@param name string
 ---@param opts? etcdlock.LockOptions `timeout` is ignored
 ---@return etcdlock.Lock|nil
@@ -190,21 +190,22 @@ function client:lock(name, opts) end
 ---@return etcdlock.code|nil code
 function client:try_lock(name, opts) end
 
----Takes a lock, calls `fn` with it, and releases it when `fn` ends, also by an error. The call
----never runs `fn` without the lock.
+---Takes a lock, calls `fn` with the lock, and releases the lock when `fn` returns or raises an
+---error. The call never runs `fn` without the lock.
 ---
----As with `pcall`, each return of `fn` counts as success: if `fn` ends with `return nil, "no
----stock"`, the call returns `true, nil, "no stock"`. So check the results of `fn` as well: `local
----ok, sold, why = client:with_lock("stock", sell)`, then `if ok and not sold`.
+---As with `pcall`, `fn` succeeds whenever it returns: if `fn` ends with `return nil, "no stock"`,
+---the call returns `true, nil, "no stock"`. So check the results of `fn` as well: `local ok, sold,
+---why = client:with_lock("stock", sell)`, then `if ok and not sold`.
 ---
----`os.exit` within `fn` ends the process at once. `os.exit(code, true)` closes the Lua state before
----(Lua 5.2 and later, LuaJIT) and so releases the lock. After any other `os.exit` the lock stays
----taken for the TTL.
+---`os.exit` within `fn` ends the process at once. In Lua 5.2 and later and in LuaJIT,
+---`os.exit(code, true)` first closes the Lua state, which releases the lock. After any other
+---`os.exit` the lock stays taken for the TTL.
 ---
----If `fn` has run, but the lock was lost (`lost`), `fn` unlocked it (`not_held`), or it cannot be
----released (`denied`, `closed`, …), the call returns nil, message, code, **true**, results of
----`fn`. The `true` tells the caller that `fn` has run, so that it does not repeat the work. If only
----etcd's confirmation of the release is missing, the call returns true.
+---The call can fail although `fn` has run, because the lock was lost (`lost`), because `fn`
+---unlocked it (`not_held`), or because it cannot be released (`denied`, `closed`, …). Then the
+---call returns nil, message, code, **true**, results of `fn`. The `true` tells the caller that `fn`
+---has run, so that the caller does not repeat the work. If only etcd's confirmation of the release
+---is missing, the call succeeds.
 ---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:lock, not_held: followed by true and the results if `fn` has run.
 ---@param name string
@@ -216,8 +217,9 @@ function client:try_lock(name, opts) end
 function client:with_lock(name, opts, fn) end
 
 ---Starts to take a lock and returns at once, for an event loop of your own. The owner is the
----coroutine that calls, so callbacks that run in one coroutine are one owner. If an owner asks
----again before it has the lock, the second call waits for the first: give each callback an `owner`.
+---coroutine that calls, so all callbacks that run in one coroutine are the same owner. If an owner
+---asks twice for a lock before it has got the lock, the second call waits until the hold of the
+---first one ends. So give each callback an `owner` of its own.
 ---Raises for an unknown option, a wrong type.
 ---Fails with deadlock, or a request's: if the call could not start.
 ---@param name string
@@ -270,8 +272,8 @@ function client:with_read_lock(name, opts, fn) end
 function client:read_lock_async(name, opts) end
 
 ---Takes a write lock: like `client:lock`. A writer waits for all readers and writers that queued
----before it. A lock of `client:lock` is a writer of the same name, too. If the owner holds the
----write lock and asks for a read lock, it gets the same hold, with `count` + 1.
+---before it. A lock of `client:lock` counts as a writer of its name, too. If the owner of a write
+---hold asks for a read lock, it gets the same hold, with `count` + 1.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param name string
@@ -313,13 +315,14 @@ function client:with_write_lock(name, opts, fn) end
 function client:write_lock_async(name, opts) end
 
 ---Takes the locks of several names in one transaction: one hold with one token. In the queue of
----each name, the call waits for all older locks, readers and writers. Its keys have the same age in
----all queues, so two such calls never wait for each other. `unlock` releases all names. The hold is
----lost if any of its keys is lost, and a guarded write is applied only while all keys exist. If the
----owner asks for one of the names, it gets the same hold, with `count` + 1.
+---each name, the call waits for all older locks, readers and writers. The keys of one call have the
+---same create_revision in all queues, so two such calls never wait for each other. `unlock`
+---releases all names. The hold is lost if any of its keys is lost, and a guarded write is applied
+---only while all keys exist. If the owner then asks for one of the names, it gets the same hold,
+---with `count` + 1.
 ---Raises for an unknown option, a wrong type.
----Fails as client:lock: `deadlock`, at once, if the owner holds some of the names already, but not
----all by one hold.
+---Fails as client:lock: `deadlock`, at once, if the owner holds some of the names already, but has
+---no hold that covers all of them.
 ---@param names string[] 1 to 60
 ---@param opts? etcdlock.LockOptions without `linger`
 ---@return etcdlock.Lock|nil
@@ -358,10 +361,10 @@ function client:with_multi_lock(names, opts, fn) end
 ---@return etcdlock.code|nil code
 function client:multi_lock_async(names, opts) end
 
----Creates a semaphore: up to `n` permits of the name are held at a time, granted in the order in
----which they queued. Sends no request. A lock of the same name is independent of it. If programs
----use different `n` (see [Changing n](#changing-n)), up to the largest `n` are held, and not always
----in order.
+---Creates a semaphore: up to `n` permits of the name are held at a time. Waiters get permits in the
+---order in which they queued. Sends no request. A semaphore and a lock of the same name are
+---independent of each other. If programs use different `n` (see [Changing n](#changing-n)), up to
+---the largest `n` permits are held, and waiters do not always get them in order.
 ---Raises for a wrong type.
 ---Fails with invalid.
 ---@param name string
@@ -381,7 +384,8 @@ function client:semaphore(name, n) end
 ---@return etcdlock.code|nil code
 function client:election(name) end
 
----Returns a function that calls `fn` with its own arguments while the client holds the lock.
+---Returns a function. A call of this function takes the lock, passes its arguments to `fn`, and
+---releases the lock when `fn` ends.
 ---Raises for a wrong type.
 ---@param name string
 ---@param opts? etcdlock.LockOptions may be left out
@@ -390,16 +394,16 @@ function client:election(name) end
 ---@return function
 function client:wrap(name, opts, fn) end
 
----Asks each member of the option `endpoints` for its state. The members answer for themselves: the
----call does not tell whether a majority answers; `client:ping` does.
+---Asks each member of the option `endpoints` for its state. Each member answers for itself only. To
+---test whether a majority of the members answers, call `client:ping`.
 ---Fails with closed, forked, context, premature.
 ---@return etcdlock.Member[]|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function client:status() end
 
----Returns counters since `connect`. To acquire and release a lock that nobody else wants costs two
----requests. Sends no request.
+---Returns counters since `connect`. Sends no request. A lock that no other client wants costs two
+---requests: one to acquire the lock and one to release it.
 ---@return etcdlock.Stats
 function client:stats() end
 
@@ -413,8 +417,9 @@ function client:stats() end
 ---@return etcdlock.code|nil code
 function client:metrics(opts) end
 
----Tells whether the client has a session that is known to be alive. It has none before the first
----use, and after a session has ended until the next use. Sends no request.
+---Tells whether the client has a session that is known to be alive. The first use of the client
+---creates a session. After the end of a session, the next use creates another one. Sends no
+---request.
 ---@return boolean
 ---@return etcdlock.seconds|etcdlock.code
 function client:alive() end
@@ -431,16 +436,17 @@ function client:ping() end
 ---@return string|nil
 function client:lease() end
 
----Releases all locks, revokes the lease and stops the I/O thread. Waits about 0.5 s for etcd at
----most. All later calls of the client and its locks fail with `closed`. May be repeated.
+---Releases all locks, revokes the lease and stops the I/O thread. Waits at most about 0.5 s for
+---etcd. All later calls of the client and its locks fail with `closed`. Only `close` may be
+---repeated.
 ---
 ---In nginx only the nginx request waits, not the worker. In a phase that does not allow a wait,
----`close` returns at once, and the client closes in the background. A client that is dropped
----without `close` is closed in the background when Lua collects it.
+---`close` returns at once, and the client closes in the background. If a program drops a client
+---without `close`, the client closes in the background when Lua collects it.
 ---
----If a hold was lost less than its `lock_delay` ago, its lease is not revoked, and ends by itself.
----If a member does not answer, the I/O thread and one socket end later, when the attempt to connect
----ends: after 2 s at most, with TLS 5 s.
+---If a hold was lost and its `lock_delay` is not over, `close` does not revoke the lease of that
+---hold, and the lease expires in etcd. If a member does not answer, the I/O thread and one socket
+---remain until the attempt to connect ends: for at most 2 s, with TLS 5 s.
 ---@return true
 function client:close() end
 
@@ -482,7 +488,8 @@ function client:queues(prefix) end
 ---@class etcdlock.Lock
 local lock = {}
 
----Tells whether the lock is held now. Sends no request, and while the lock is held takes no mutex.
+---Tells whether the lock is held now. Sends no request. While the lock is held, the call takes no
+---mutex.
 ---@return boolean
 ---@return etcdlock.seconds|etcdlock.code
 function lock:held() end
@@ -491,10 +498,11 @@ function lock:held() end
 ---@return etcdlock.seconds
 function lock:remaining() end
 
----Returns the fencing token: the create_revision of the lock's key. The token of a later hold is
----never smaller; if another client has that hold, its token is larger. A resource that remembers
----the largest token can refuse a late write of an earlier holder. Owners of one client that hand
----the lock to each other share a token. Of readers and permits, several tokens are valid at a time.
+---Returns the fencing token: the create_revision of the lock's key. A later hold never has a
+---smaller token, and a later hold of another client has a larger one. A resource that remembers the
+---largest token can refuse a late write of an earlier holder. Owners of one client that hand the
+---lock to each other have the same token. Several readers, or several permits of a semaphore, are
+---held at the same time, and all their tokens are valid.
 ---@return etcdlock.token
 function lock:token() end
 
@@ -522,26 +530,27 @@ function lock:key() end
 ---@return string
 function lock:lease() end
 
----Decrements the count, and at 0 releases the lock: the client deletes its key, or hands it to the
----next waiter of the same client. The call waits up to 2 s for etcd's confirmation. Where no wait
----is possible (in some phases of nginx), it returns true at once, and the request is on its way.
+---Decrements the count. If the count is then 0, the call releases the lock: the client deletes the
+---lock's key, or hands the key to the next waiter of the same client. The call waits up to 2 s for
+---etcd's confirmation. If a wait is impossible, as in some phases of nginx, the call sends the
+---request and returns true at once.
 ---
----At count 0 the lock counts as released when the call starts, whatever the result. The call never
----deletes the key of another client, so it may be repeated. In Lua 5.4, a `local lock <close>` is
----released at the end of its scope. If the lock ended with its nginx request, the call returns
----true.
----Fails with not_held, lost, or a request's: `not_held` if the lock was released before, `lost` if
----it was lost before, `unavailable` if etcd has not confirmed the release within 2 s. The release
----then goes on in the background.
+---At count 0 the lock counts as released from the start of the call, whatever the call returns. The
+---call never deletes the key of another client, so it may be repeated. In Lua 5.4, a `local lock
+---<close>` is released at the end of its scope. If the lock was released because its nginx request
+---ended, the call returns true.
+---Fails with not_held, lost, or a request's: `not_held` if the lock was released before the call;
+---`lost` if it was lost before the call; `unavailable` if etcd has not confirmed the release within
+---2 s. The release then goes on in the background.
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:unlock() end
 
 ---Gives up the leadership: `unlock` for a leader. If etcd did not answer a request of `campaign` in
----time, it may apply that request after `resign`. Observers then see this candidate as leader
----again, with another token, until its client has found and deleted that key. This takes at most
----about 8 s while etcd answers.
+---time, etcd may apply that request after `resign`, and so create another key. Observers then
+---report this candidate as leader again, with another token, until its client has found and deleted
+---that key. While etcd answers, this takes at most about 8 s.
 ---Raises for a lock that is not a leader's.
 ---Fails as lock:unlock.
 ---@return true|nil
@@ -549,7 +558,7 @@ function lock:unlock() end
 ---@return etcdlock.code|nil code
 function lock:resign() end
 
----Sets the time at which the hold ends by itself, and replaces `max_hold`.
+---Sets the time at which the hold ends by itself. This time replaces the option `max_hold`.
 ---Raises for a wrong type, for 0 or less, for inf.
 ---Fails with lost, not_held, closed, forked.
 ---@param seconds etcdlock.seconds time from now, more than 0
@@ -558,15 +567,15 @@ function lock:resign() end
 ---@return etcdlock.code|nil code
 function lock:expire(seconds) end
 
----Registers a function that is called once if the lock is lost. It never runs by itself or on
----another thread. A later call of the same client runs it: `held` or `check` of a lost lock, any
----call that takes a lock, or a call that waits (except `unlock`). If the lock is lost already,
----`on_lost` runs it at once.
+---Registers a function that is called once if the lock is lost. The function never runs by itself
+---or on another thread, but in a later call of the same client: `held` or `check` of a lost lock,
+---any call that takes a lock, or a call that waits (except `unlock`). If the lock is lost already,
+---`on_lost` runs the function at once.
 ---
----Such a call runs the functions of all lost locks, in the order in which the locks got their first
----one. If a function raises an error, the call runs the others and then raises the first error. In
----nginx, a call runs only the functions of locks of its own request, and of locks that belong to no
----request.
+---Such a call runs the `on_lost` functions of all lost locks. The locks come in the order in which
+---their first functions were registered. If a function raises an error, the call runs the remaining
+---functions and then raises the first error. In nginx, a call runs only the functions of locks that
+---belong to its own nginx request or to no nginx request.
 ---Raises for a wrong type.
 ---Fails with not_held: if the lock was released before.
 ---@param fn fun(lock: etcdlock.Lock, reason: etcdlock.reason) called with the lock and the reason
@@ -578,14 +587,14 @@ function lock:on_lost(fn) end
 ---Waits until the lock is lost.
 ---Raises for a wrong type.
 ---Fails with timeout, not_held, closed, forked, context, premature: `not_held` if the lock was
----released instead, also during the wait.
+---released before the call or during the wait.
 ---@param timeout? etcdlock.seconds time to wait; nil: no limit
 ---@return etcdlock.reason|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:wait_lost(timeout) end
 
----Tells whether the lock is held, like `lock:held`, but asks etcd.
+---Asks etcd whether the lock is held. `lock:held` tells this without a request.
 ---Fails with lost, not_held, or a request's.
 ---@return true|nil
 ---@return etcdlock.seconds|string|nil message
@@ -594,8 +603,8 @@ function lock:check() end
 
 ---Writes a key in etcd, if the hold is still valid when etcd applies the write.
 ---Raises for a wrong type, for a read hold.
----Fails with lost, not_held, or a request's: after `unavailable` the write may have been applied,
----or may be applied later, but never after a later write of the same hold.
+---Fails with lost, not_held, or a request's: after `unavailable`, etcd may have applied the write,
+---or may apply it later, but never after a later write of the same hold.
 ---@param key string key in etcd; the client's prefix is not added
 ---@param value string
 ---@return true|nil
@@ -625,29 +634,30 @@ function lock:get(key) end
 ---them. A key may be changed only once.
 ---Raises for an invalid operation, a wrong type; for a read hold, if an operation writes.
 ---Fails as lock:put.
----@param list string[][] each of them `{ "put", key, value }`, `{ "get", key }` or `{ "delete", key }`
+---@param list string[][] each operation is `{ "put", key, value }`, `{ "get", key }` or `{ "delete", key }`
 ---@return (boolean|string)[]|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:txn(list) end
 
----Changes the leader's value, if it still leads when etcd applies the change. Observers report the
----new value. If the value is the same as before, they report nothing.
+---Changes the leader's value, if this candidate still leads when etcd applies the change. Observers
+---report the new value, unless it is the same as before.
 ---Raises for a lock that is not a leader's, a wrong type.
 ---Fails with lost, not_held, or a request's: after `lost`, `not_held` and `context` the value is
----unchanged. After `unavailable` the change may have been applied, or may be applied later, but
----never after a later `proclaim` of the same hold, or after its end.
+---unchanged. After `unavailable`, etcd may have applied the change, or may apply it later, but
+---never after a later `proclaim` of the same hold, and never after the end of the hold.
 ---@param value string up to 4096 bytes
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function lock:proclaim(value) end
 
----Turns a write hold into a read hold: readers may hold the lock beside it, with no other writer in
----between. Token and key stay the same. From the moment of the call the lock is a read lock, so
----`put`, `delete` and a `txn` that writes raise an error. If the call fails with `unavailable`,
----repeat it: readers may still be blocked. An earlier write of unknown outcome is not applied after
----readers have got the lock.
+---Turns a write hold into a read hold, so that other readers may hold the lock at the same time. No
+---other writer gets the lock in between. Token and key stay the same. Unless the call fails with
+---`invalid`, the lock is a read lock from the start of the call: `put`, `delete` and a `txn` that
+---writes raise an error. If the call fails with `unavailable`, repeat it, because other readers may
+---still be blocked. An earlier write of unknown outcome is never applied after other readers have
+---got the lock.
 ---Raises for a lock that is not a write lock.
 ---Fails with lost, not_held, or a request's: `invalid` if the count is above 1, because the other
 ---users of the hold rely on a write lock.
@@ -666,39 +676,42 @@ local pending = {}
 ---@return etcdlock.code|nil code
 function pending:step() end
 
----Cancels the wait. If the lock was granted and `step` has not returned it yet, releases it. Later
----calls of `step` fail with `cancelled`.
+---Cancels the wait. If the lock was granted, but `step` has not returned it yet, `cancel` releases
+---the lock. Later calls of `step` fail with `cancelled`. If `step` has returned the outcome
+---already, `cancel` does nothing.
 ---@return boolean
 function pending:cancel() end
 
----Returns true if `step` has something to do, without a look at the descriptor. For luasocket's
----`select`.
+---Returns true if `step` should be called now, even if the descriptor is not readable. luasocket's
+---`select` calls this.
 ---@return boolean
 function pending:dirty() end
 
----Returns the client's descriptor, which is readable when one of its waits has ended. For cqueues,
----and for a loop of your own.
+---Returns the client's descriptor, which becomes readable when a wait of the client ends. For
+---cqueues, and for an event loop of your own.
 ---@return integer|nil
 function pending:pollfd() end
 
----Returns the client's descriptor for luasocket's `select`, which needs a number also after the
----client was closed: then 0.
+---Returns the client's descriptor for luasocket's `select`. After the client was closed, returns 0,
+---because `select` needs a number.
 ---@return integer
 function pending:getfd() end
 
----Returns the outcome for `copas.receive(pending)`, which yields until there is one.
----Fails as pending:step: and nil, `timeout` while the call waits, as copas expects.
+---Returns the outcome for `copas.receive(pending)`, which yields until there is an outcome.
+---Fails as pending:step: as long as there is no outcome, the call returns nil, `timeout`, as copas
+---expects.
 ---@return etcdlock.Lock|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function pending:receive() end
 
----Does nothing. copas calls it, but the timeout of the lock is an option of `lock_async`.
+---Does nothing. copas calls it to set a timeout, but the timeout of the lock is an option of
+---`lock_async`.
 ---@return nil
 function pending:settimeout() end
 
----Cancels the wait. copas calls it for the last object that a coroutine waited for, when the
----coroutine ends.
+---Cancels the wait. When a coroutine ends, copas calls `close` of the last object for which the
+---coroutine has waited.
 ---@return nil
 function pending:close() end
 
@@ -706,7 +719,8 @@ function pending:close() end
 ---@return string
 function pending:events() end
 
----Returns the seconds for which cqueues polls. The timeout of the lock itself does not count here.
+---Returns the seconds for which cqueues polls the descriptor. The timeout of the lock has no
+---influence on them.
 ---@return etcdlock.seconds|nil
 function pending:timeout() end
 
@@ -714,14 +728,15 @@ function pending:timeout() end
 local semaphore = {}
 
 ---Takes a permit, and waits until one is free. A permit has the methods of a lock, but is not
----reentrant: each call takes another permit, also for an owner that has one. Permits are unlocked
----in any order, so a resource must not refuse a token because it is smaller than the last one.
+---reentrant: each call takes another permit, even if the owner has one already. Permits are
+---unlocked in any order, so the holder of an older permit may write after the holder of a newer
+---one. A resource must therefore accept a token that is smaller than the last one.
 ---
 ---If this process blocks while it waits, and holds all `n` permits without `max_hold`, the call
 ---fails with `deadlock` at once. In an event loop and in nginx the call waits, because another
----coroutine may unlock a permit. So a coroutine there that holds all `n` permits itself waits for
----ever, unless it gives a `timeout`. One exception: if earlier phases of the same nginx request
----hold all permits, the call fails with `deadlock`.
+---coroutine may unlock a permit. A coroutine that holds all `n` permits itself then waits for ever,
+---unless it gives a `timeout`. One exception: if earlier phases of the same nginx request hold all
+---permits, the call fails with `deadlock`.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param opts? etcdlock.LockOptions without `linger`
@@ -759,8 +774,8 @@ function semaphore:with_lock(opts, fn) end
 ---@return etcdlock.code|nil code
 function semaphore:lock_async(opts) end
 
----Returns the number of free permits: `n` minus the number of entries that hold or wait, at least
----0. Another client may take them before the caller does.
+---Returns the number of free permits: `n` minus the number of entries that hold a permit or wait
+---for one, but at least 0. Another client may take a free permit before the caller does.
 ---Fails with a request's.
 ---@return integer|nil
 ---@return string|nil message
@@ -779,12 +794,13 @@ function semaphore:permits() end
 local election = {}
 
 ---Takes part in the election with `value`, and waits until this candidate leads. Returns the
----leadership: a lock that also has `proclaim` and `resign`. It can be lost like any lock, and its
----holder can tell before the next candidate leads. In nginx the leadership ends with its nginx
----request or timer.
+---leadership: a lock that also has `proclaim` and `resign`. The leadership can be lost like any
+---lock. If it is lost because the lease expires, `held` returns false before the next candidate
+---leads. In nginx the leadership ends when the nginx request or timer that called `campaign` ends.
 ---
 ---If the owner leads already with the same value, the call returns the same leadership, with
----`count` + 1. With another value the call fails with `deadlock`: use `proclaim`.
+---`count` + 1. If the owner leads with another value, the call fails with `deadlock`. To change the
+---value, use `proclaim`.
 ---Raises for an unknown option, a wrong type.
 ---Fails as client:lock.
 ---@param value string up to 4096 bytes
@@ -825,8 +841,9 @@ function election:with_leadership(value, opts, fn) end
 ---@return etcdlock.code|nil code
 function election:campaign_async(value, opts) end
 
----Reads the current leader through a majority of etcd's members. Only keys that are attached to the
----lease in their name are candidates. Other keys below the name are user data.
+---Reads the current leader through a majority of etcd's members. A key below the name is a
+---candidate only if it is attached to the lease that its name contains. All other keys are user
+---data.
 ---Fails with a request's.
 ---@return string|nil
 ---@return string|nil message
@@ -834,12 +851,12 @@ function election:campaign_async(value, opts) end
 function election:leader() end
 
 ---Creates an observer, which reports the current leader and then each change of the leader or its
----value. It always ends with the newest leader, and never reports an older one after a newer one.
----It may skip leaders and values in between. It also reports when nobody leads any more. Sends no
----request.
+---value. The observer also reports when nobody leads any more. If changes follow each other fast,
+---the observer may skip some of them, but it always reports the newest leader in the end. It never
+---reports an older leader after a newer one. Sends no request.
 ---
----The call returns four values, as Lua's `for` needs them. Elsewhere put it in parentheses, as in
----`table.insert(list, (election:observe()))`.
+---The call returns four values, as Lua's `for` needs them. Outside a `for`, put the call in
+---parentheses, which leaves only the observer, as in `table.insert(list, (election:observe()))`.
 ---@return etcdlock.Observer
 ---@return nil
 ---@return nil
@@ -854,21 +871,22 @@ function election:name() end
 ---@overload fun(): string|false|nil, string?, etcdlock.token?
 local observer = {}
 
----Waits until the leader or its value has changed, and returns both; `false` if nobody leads any
----more. The first call returns the current leader, or waits for one. Several coroutines may call
----one observer. Each change is returned to one of them.
+---Waits until the leader or its value has changed, and returns the value, key and token of the
+---leader. If nobody leads any more, returns `false`. The first call reports the current leader, or
+---waits until there is a leader. Several coroutines may call one observer. Each change is returned
+---to one of them.
 ---Raises for a wrong type.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
----`unavailable` (etcd is unreachable) the next call continues.
----@param timeout? etcdlock.seconds time to wait; 0: wait only if etcd has to be asked whether there is a change, for at most 0.25 s; nil: no limit, also during an outage. But if etcd has never answered this observer, the call fails with `unavailable`, because the address may be wrong
+---`unavailable` (etcd is unreachable) `next` may be called again.
+---@param timeout? etcdlock.seconds time to wait. 0: do not wait for a change; the call takes up to 0.25 s if it must ask etcd whether there was one. nil: no limit, also during an outage. But if etcd has never answered this observer, the call fails with `unavailable`, because the address may be wrong
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code
 function observer:next(timeout) end
 
----Closes the observer: every later call fails with `closed`, also a call that waits now. May be
----repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`, also
----after `break`. Other versions close it when Lua collects it.
+---Closes the observer: every later call fails with `closed`, also a call that waits now. `close`
+---may be repeated. Lua 5.4 closes the observer at the end of `for … in election:observe() do`,
+---also after `break`. In other versions of Lua the observer is closed when Lua collects it.
 ---@return true
 function observer:close() end
 
@@ -877,21 +895,22 @@ local M = { _VERSION = "" }
 
 ---Creates a client of one etcd cluster. Sends no request: the client connects on first use.
 ---
----Connect once per process, where a module is loaded, and share the client: each client has an I/O
----thread, a connection to etcd and a lease. The eighth live client of a process is reported once,
----by the event `many_clients`; in nginx without `log`, in nginx's error log.
+---Connect once per process, when a module is loaded, and share the client, because each client has
+---an I/O thread, a connection to etcd and a lease. If a process has eight live clients, the eighth
+---one reports the event `many_clients`, once per process. In nginx without the option `log`, the
+---report goes to nginx's error log.
 ---Raises for an unknown option, a wrong type.
 ---Fails with invalid, nomem, forked, context: `invalid` if the value of an option or variable is
----not allowed, `nomem` if memory, threads or descriptors do not suffice, `forked` in a process that
----was forked after its parent had connected, `context` in nginx's `init_by_lua`.
+---not allowed; `nomem` if memory, threads or descriptors do not suffice; `forked` in a process that
+---was forked after its parent had connected; `context` in nginx's `init_by_lua`.
 ---@param opts? etcdlock.ConnectOptions
 ---@return etcdlock.Client|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
 function M.connect(opts) end
 
----Runs a function while the default client holds a lock. All calls in a process share that client.
----The first call creates it with the defaults of `connect`.
+---Runs a function while the default client holds a lock. All calls in a process share the default
+---client, which the first call creates with the defaults of `connect`.
 ---Raises an error of `fn`, the same object; for an unknown option, a wrong type.
 ---Fails as client:with_lock, etcdlock.connect.
 ---@param name string name of the lock
@@ -903,14 +922,15 @@ function M.connect(opts) end
 function M.with_lock(name, opts, fn) end
 
 ---Joins several results of `client:metrics` into one page. Values with the same name and labels are
----added.
+---added up.
 ---@param texts string[]
 ---@return string
 function M.join_metrics(texts) end
 
 ---Returns the stack traceback of the last error that left a function run by a `with_lock` call.
----Needed before Lua 5.4, and in coroutines: there the stack is gone when the caller catches the
----error.
+---etcdlock records this traceback before Lua 5.4, and in coroutines, because the stack no longer
+---exists when the caller catches the error. In Lua 5.4 outside coroutines the stack still exists,
+---so nothing is recorded.
 ---@return string|nil
 function M.traceback() end
 
