@@ -132,7 +132,7 @@ local function read(self, where, target, opts)
     return nil, message, code
   end
   local acquisition = new_acquisition(self, target, full_names, checked, timeout)
-  -- on_lost handlers and the log function run only after the options were copied, because they may
+  -- on_lost functions and the log function run only after the options were copied, because they may
   -- change the caller's table `opts`.
   self._loss_listeners:call_due()
   self._events:deliver()

@@ -14,7 +14,7 @@ local SLICE = 0.2
 local COLLECT_AFTER = 5
 
 --- Returns the results of a protected call that has succeeded. If it has failed (Ctrl-C, an error
--- of an on_lost handler), ends the wait and raises the error again.
+-- of an on_lost function), ends the wait and raises the error again.
 local function conclude(wait, ok, ...)
   if ok then
     return ...
@@ -23,7 +23,7 @@ local function conclude(wait, ok, ...)
   error((...), 0)
 end
 
---- Passes events to the program's `log` function, and calls the on_lost handlers of lost locks.
+--- Passes events to the program's `log` function, and calls the on_lost functions of lost locks.
 local function tell(wait)
   if wait.events then
     wait.events:deliver()

@@ -78,7 +78,7 @@ end
 -- the wait.
 --   loop       the event loop in which the coroutine waits
 --   wakeups    the Wakeups of the client (waits.lua)
---   losses     the client's on_lost handlers; nil or false if the wait does not hear losses
+--   losses     the client's on_lost functions; nil or false if the wait does not hear losses
 --   number     wake number of the wait
 --   has_alarm  true: the core has set an alarm, which pushes the number when the limit is over
 --   watcher    the Watcher that the coroutine uses (waits.lua); nil if it has not suspended
@@ -146,7 +146,7 @@ function M.new(loop)
     }, Waiter)
     wakeups:expect(number, waiter)
     wait.waiter = waiter
-    -- add_waiter returns false if on_lost handlers are due: they are called before the wait goes
+    -- add_waiter returns false if on_lost functions are due: they are called before the wait goes
     -- on.
     if is_pending and not (losses and not losses:add_waiter(waiter)) then
       suspend(waiter, fd)

@@ -362,7 +362,7 @@ end
 -- ---- waits ----
 
 --- Returns a list of core locks whose loss interrupts `wait`: the locks of the running request that
--- have on_lost handlers. Returns nil if there are none, or the wait does not hear losses.
+-- have on_lost functions. Returns nil if there are none, or the wait does not hear losses.
 local function find_listened(wait)
   local list
   for lock in pairs(wait.losses and wait.losses.locks or {}) do

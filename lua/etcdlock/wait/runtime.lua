@@ -89,7 +89,7 @@ end
 -- to the program.
 function M.advise() end
 
---- Returns true if the running code may call the on_lost handlers of this lock.
+--- Returns true if the running code may call the on_lost functions of this lock.
 function M.is_told()
   return true
 end

@@ -5,7 +5,7 @@
 --   poll(wait, seconds)  blocks until the event has occurred, for at most `seconds`. Its first
 --                        result is nil if the event has not occurred
 --   give_up(wait)        optional. Called if an error, or the end of the coroutine, ends the wait
---   hears_losses         true: if a lock is lost, the wait is interrupted to call on_lost handlers
+--   hears_losses         true: if a lock is lost, the wait is interrupted to call on_lost functions
 --   ends_early           true: in an nginx timer the wait ends when the worker exits
 -- The wait itself has these fields:
 --   object       the core object (lock, transaction, watcher ...) whose event the wait is for
@@ -14,7 +14,7 @@
 --   binding      connects the lock with its nginx request (runtime.lua); nil outside nginx
 --   wakeups      the Wakeups of the client (below)
 --   events       the client's event log (events.lua); false without a log and metrics
---   losses       the client's on_lost handlers (loss_listeners.lua); nil or false if the kind does
+--   losses       the client's on_lost functions (loss_listeners.lua); nil or false if the kind does
 --                not hear losses
 --   waiter       the Waiter of the coroutine (loop.lua) while it waits in an event loop; else nil
 --
