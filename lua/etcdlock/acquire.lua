@@ -409,6 +409,9 @@ end
 --   nil, message, code, true, results of `fn`  `fn` has run, but the lock was lost or cannot be
 --                                              released
 function M.with(self, where, target, opts, fn)
+  if target.mode == "leader" then -- before `fn`, because a caller may leave out the value
+    check.string(where, "value", target.leader_value)
+  end
   opts, fn = check.options_and_function(where, opts, fn)
   target.is_in_with = true
   local lock, message, code = M.wait(self, where, target, opts)

@@ -22,9 +22,11 @@ function M.is_pem_text(value)
 end
 
 -- Returns true if the value of connect's option `field` is a secret, or may contain one by mistake.
+-- `field` is "options" for a value that was given instead of the table of options.
 local function is_secret(field, value)
-  return SECRETS[field] or type(value) == "string"
-    and (M.is_pem_text(value) or field == "user" and value:find(":", 1, true))
+  return SECRETS[field] or type(value) == "string" and (M.is_pem_text(value)
+    or field == "user" and value:find(":", 1, true)
+    or field == "options" and value:find("@", 1, true))
 end
 
 -- Returns `value` as a message shows it, at most 60 bytes of a string.
@@ -45,8 +47,12 @@ end
 local HERE = debug.getinfo(1, "S").source:match("^(.*)check%.lua$")
 local RESTY = HERE and HERE:gsub("etcdlock/$", "resty/etcdlock.lua")
 
+-- Name of the code that this library compiles with `load`.
+M.CHUNK = "=etcdlock"
+
 local function is_own_code(info)
   return info.what == "tail" or info.source:sub(1, #HERE) == HERE or info.source == RESTY
+    or info.source == M.CHUNK
 end
 
 --- Raises `text`, as one line, with the position of the nearest caller outside etcdlock.
@@ -79,14 +85,23 @@ end
 --   is_valid   a function that returns true if a value of the right type is allowed; may be missing
 --   wanted     a description of the values that is_valid accepts, for messages
 --   aliases    a list of names that other libraries give such an option, for messages
+--   hint       text of the message about an alias; may be missing
 --   default    the value if the option is missing
 
 -- The table that M.options returns for a call without options. Nothing changes this table.
 local NO_OPTIONS = {}
 
--- Returns the name of the option of which `field` is an alias, or nil.
-local function find_by_alias(options, field)
+-- Returns `name` in lower case and without "_", so that maxHold and max_hold are equal.
+local function normalize(name)
+  return (name:lower():gsub("_", ""))
+end
+
+-- Returns the name of the option that a caller who wrote `field` probably means, or nil.
+local function find_meant(options, field)
   for name, option in pairs(options) do
+    if normalize(name) == normalize(field) then
+      return name
+    end
     for _, alias in ipairs(option.aliases or {}) do
       if alias == field then
         return name
@@ -95,14 +110,31 @@ local function find_by_alias(options, field)
   end
 end
 
+-- Returns an example of a table of these options.
+local function show_example(options)
+  return options.endpoints and '{ endpoints = "127.0.0.1:2379" }'
+    or options.timeout and "{ timeout = 5 }" or "{ name = value }"
+end
+
 local function raise_unknown(where, field, options, elsewhere)
+  if type(field) ~= "string" then
+    M.raise(string.format("%s: options[%s] has no name, wanted options with names, such as %s",
+      where, to_string(field), show_example(options)))
+  end
   local shown, owner = show(where, nil, field), elsewhere[field]
   if owner then
     M.raise(string.format("%s: option %s belongs to %s", where, shown, owner))
   end
-  local meant = find_by_alias(options, field)
-  M.raise(string.format("%s: unknown option %s%s", where, shown,
-    meant and "; did you mean " .. meant .. "?" or ""))
+  local meant = find_meant(options, field)
+  local hint = meant and (options[meant].hint or "did you mean " .. meant .. "?")
+  M.raise(string.format("%s: unknown option %s%s", where, shown, hint and "; " .. hint or ""))
+end
+
+-- Returns true if `value` is an object of this library, such as a client.
+local function is_own_object(value)
+  local meta = getmetatable(value)
+  local name = type(meta) == "table" and rawget(meta, "__name")
+  return type(name) == "string" and name:find "^etcdlock%." ~= nil
 end
 
 --- Returns `opts`, or an empty table for nil. Raises unless `opts` is nil or a table whose fields
@@ -111,8 +143,8 @@ end
 function M.options(where, opts, options, elsewhere)
   if opts == nil then
     return NO_OPTIONS
-  elseif type(opts) ~= "table" then
-    M.raise(string.format("%s: options are a table, got %s", where, type(opts)))
+  elseif type(opts) ~= "table" or is_own_object(opts) then
+    M.raise(format_message(where, "options", opts, "a table such as " .. show_example(options)))
   end
   for field, value in pairs(opts) do
     local option = options[field]
@@ -205,10 +237,11 @@ local function is_callable(value)
   return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
 end
 
---- Raises unless `value` is a function, or an object with the metamethod __call.
-function M.callable(where, field, value)
+--- Raises unless `value` is a function, or an object with the metamethod __call. The message says
+-- that `wanted` (default: a function) is allowed.
+function M.callable(where, field, value, wanted)
   if not is_callable(value) then
-    raise_type(where, field, value, "a function")
+    raise_type(where, field, value, wanted or "a function")
   end
 end
 

@@ -36,18 +36,30 @@ local PING_KEY = "/ping"
 
 -- ---- for other modules ----
 
--- Returns `message`, with a note behind the default endpoint if the message names it. In nginx the
--- default may be used although the administrator has set ETCDCTL_ENDPOINTS, because nginx hides its
--- environment from Lua.
-local function explain_default(message)
-  return (message:gsub("etcd 127%.0%.0%.1:2379", "%0 (default; nginx hides ETCDCTL_ENDPOINTS)", 1))
+-- Returns `message` with the note `default_note` after the default endpoint; unchanged if the note
+-- is nil or the message does not name this endpoint.
+local function add_note(message, default_note)
+  return default_note and (message:gsub("etcd 127%.0%.0%.1:2379", "%0" .. default_note, 1))
+    or message
 end
 
--- Returns the results of a wait, which are the arguments. If the wait failed with `unavailable`,
--- explain_default adds its note to the message.
-local function explain_failure(ok, message, code, ...)
+-- Returns the note about the default endpoint: how to choose another one. Returns nil if the
+-- program or the environment has chosen the endpoints.
+local function make_default_note(settings)
+  if settings.names.endpoints then
+    return nil
+  elseif settings.env == false then
+    return " (default; set endpoints)"
+  end
+  return runtime.hides_environment and " (default; nginx hides ETCDCTL_ENDPOINTS)"
+    or " (default; set endpoints or ETCDCTL_ENDPOINTS)"
+end
+
+-- Returns the results of a wait, which are the arguments from `ok` on. If the wait failed with
+-- `unavailable`, the message gets the note.
+local function explain_failure(default_note, ok, message, code, ...)
   if ok == false and code == "unavailable" then
-    message = explain_default(message)
+    message = add_note(message, default_note)
   end
   return ok, message, code, ...
 end
@@ -57,8 +69,8 @@ end
 function Client:_await(kind, wait)
   wait.wakeups, wait.events = self._wakeups, self._events.is_on and self._events
   wait.losses = kind.hears_losses and self._loss_listeners
-  if self._has_hidden_default then
-    return explain_failure(await(setmetatable(wait, kind)))
+  if self._default_note then
+    return explain_failure(self._default_note, await(setmetatable(wait, kind)))
   end
   return await(setmetatable(wait, kind))
 end
@@ -69,7 +81,7 @@ end
 function Client:_find_outage(stops_loop)
   local message = (stops_loop or self._fail_fast) and self._core:outage(self._prefix .. PING_KEY)
   if message then
-    return self._has_hidden_default and explain_default(message) or message, "unavailable"
+    return add_note(message, self._default_note), "unavailable"
   end
 end
 
@@ -550,9 +562,7 @@ function Client.new(core_client, settings)
     _metrics = metrics,
     _events = Events.new(core_client, settings, metrics),
     _fail_fast = settings.fail_fast,
-    -- True if the client may use the default endpoint only because nginx hides ETCDCTL_ENDPOINTS.
-    _has_hidden_default = runtime.hides_environment and settings.env ~= false
-      and not settings.names.endpoints,
+    _default_note = make_default_note(settings),
     _endpoints = table.concat(settings.endpoints, ","),
     -- Default of the option `timeout`: seconds; nil or math.huge: no limit.
     _timeout = settings.timeout or runtime.DEFAULT_TIMEOUT,

@@ -5,6 +5,7 @@ local BOOLEANS = require("etcdlock.text").BOOLEANS
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local loops = require "etcdlock.wait.loop"
+local quote = require("etcdlock.text").quote
 
 local M = {}
 
@@ -18,7 +19,11 @@ local PATTERNS_MAX, PATTERN_BYTES_MAX = 100, 128
 
 local function check_endpoint_types(where, field, value)
   if type(value) == "table" then
-    for i, endpoint in ipairs(value) do
+    for i, endpoint in pairs(value) do
+      if type(i) ~= "number" then
+        check.raise(string.format('%s: %s has a field %s, wanted a list such as { "%s" }', where,
+          field, quote(tostring(i)), DEFAULT_ENDPOINT))
+      end
       check.string(where, field .. "[" .. i .. "]", endpoint)
     end
   elseif value ~= nil then
@@ -27,7 +32,7 @@ local function check_endpoint_types(where, field, value)
 end
 
 local function check_handoff_type(where, field, value)
-  if value ~= nil and type(value) ~= "boolean" then
+  if value ~= nil and value ~= false then
     check.number(where, field, value)
   end
 end
@@ -38,12 +43,12 @@ local function check_metrics_types(where, field, value)
       check.string(where, field .. "[" .. i .. "]", value[i])
     end
   elseif value ~= nil and value ~= true then
-    check.callable(where, field, value)
+    check.callable(where, field, value, "true, a list of patterns or a function")
   end
 end
 
 local function is_handoff(holds)
-  return type(holds) == "boolean" or check.is_within(holds, 1, HANDOFF_MAX) and holds % 1 == 0
+  return holds == false or check.is_within(holds, 1, HANDOFF_MAX) and holds % 1 == 0
 end
 
 local function is_prefix(prefix)
@@ -152,7 +157,7 @@ M.OPTIONS = {
   allow_plaintext_auth = { type = "boolean" },
   handoff = {
     check = check_handoff_type, default = 32, is_valid = is_handoff,
-    wanted = "false, or 1 to " .. HANDOFF_MAX .. " holds in a row",
+    wanted = "false, or a whole number from 1 to " .. HANDOFF_MAX .. " of holds in a row",
   },
   handoff_time = {
     type = "number", default = 0.05, is_valid = check.within(0, 60), wanted = "0 to 60 seconds",
@@ -163,8 +168,11 @@ M.OPTIONS = {
   socket_dir = text_option(),
   log = { type = "function", aliases = { "logger", "on_event" } },
   log_rate = {
-    type = "number", default = 100, is_valid = check.within(0, math.huge),
-    wanted = "0 or more events a second",
+    type = "number", default = 100,
+    is_valid = function(rate)
+      return rate >= 0 and (rate == math.huge or rate % 1 == 0)
+    end,
+    wanted = "a whole number of events a second, 0 or more",
   },
   metrics = { check = check_metrics_types },
 }
@@ -367,9 +375,6 @@ end
 
 -- Makes `handoff` a number for the core, in which 0 means "never".
 local function convert_handoff(settings)
-  if settings.handoff == true then
-    settings.handoff = M.OPTIONS.handoff.default
-  end
   settings.handoff = settings.handoff or 0
   return true
 end

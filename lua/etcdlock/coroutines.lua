@@ -1,5 +1,7 @@
 --- Coroutines and protected calls. In PUC Lua 5.1 no coroutine can yield inside a pcall. The
 -- package coxpcall makes that possible: it runs the function in a coroutine of its own.
+local CHUNK = require("etcdlock.check").CHUNK
+
 local M = {}
 
 --- True if a coroutine can yield inside pcall.
@@ -63,12 +65,12 @@ end
 -- __close of a to-be-closed variable, so no pcall is needed: an error passes through unchanged, and
 -- its stack still exists in the handler of an outer xpcall. `load` compiles this function, because
 -- `<close>` is a syntax error before Lua 5.4.
-local call_and_close = _VERSION == "Lua 5.4" and load [[
+local call_and_close = _VERSION == "Lua 5.4" and load([[
   return function(cleanup, call, ...)
     local guard <close> = setmetatable({}, { __close = cleanup })
     return (call(...))
   end
-]]()
+]], CHUNK)()
 
 local function call_and_catch(cleanup, fn, on_error)
   -- Traceback of an error that is raised for the first time. A local variable, because other

@@ -21,9 +21,9 @@ M.LOCK_DELAY_MAX = 300
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
 -- @tfield[opt=none] seconds linger time to keep the key after the last `unlock`, up to 86400.
 --   During this time, a call of this client for the same kind of lock gets the lock with the same
---   token and without a request, over 50,000 times a second. If another client queues for the name,
---   or this client asks for the name in another mode, the client deletes the key at once. Useful
---   for a lock that one process takes again and again. Cannot be combined with `lock_delay`
+--   token and without a request, tens of thousands of times a second. If another client queues for
+--   the name, or this client asks for the name in another mode, the client deletes the key at once.
+--   Useful for a lock that one process takes again and again. Cannot be combined with `lock_delay`
 -- @tfield[opt=0] seconds lock_delay time, 0 to 300, for which the lock stays taken after the TTL
 --   if its holder crashes. After an `unlock` the lock is free at once
 -- @tfield[opt="the running coroutine"] any owner value that identifies the owner of the hold within
@@ -37,7 +37,8 @@ M.OPTIONS = {
   },
   max_hold = {
     type = "number",
-    aliases = { "exptime", "expire", "expires", "ttl_seconds", "ttl_s" },
+    aliases = { "exptime", "expire", "expires", "ex", "px", "ttl_seconds", "ttl_s" },
+    hint = "the client renews its locks; max_hold limits the time of a hold",
     is_valid = function(seconds)
       return seconds > 0 and seconds < math.huge
     end,
@@ -68,7 +69,8 @@ local NAMES = check.sorted_keys(M.OPTIONS)
 
 -- Options that lock calls do not take, each with the call to use instead, for messages.
 local ELSEWHERE = {
-  ttl = "etcdlock.connect, whose lease all locks of the client share; did you mean max_hold?",
+  ttl = "etcdlock.connect, because all locks of a client share a lease, which the client renews",
+  on_lost = "lock:on_lost; write lock:on_lost(fn)",
   permits = "client:semaphore; call client:semaphore(name, n):lock()",
   shared = "etcdlock run; call client:read_lock(name)",
 }

@@ -344,6 +344,9 @@ end
 -- @raise for a wrong type
 function M:break_lock(name, token)
   check.number("client:break_lock", "token", token)
+  if token % 1 ~= 0 then
+    return check.invalid("client:break_lock", "token", token, "a whole number, as in client:queue")
+  end
   local deadline = self._get_deadline()
   local entries, message, code = list_entries(self, "client:break_lock", name, deadline)
   if not entries then

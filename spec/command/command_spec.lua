@@ -73,6 +73,10 @@ describe("the etcdlock command", function()
       { { "rum" }, "unknown command 'rum'", "etcdlock --help" },
       { { "stock", "--", "true" }, "unknown command 'stock'; to run a command under the lock stock,"
         .. " write: etcdlock run stock -- cmd\n", "etcdlock --help" },
+      { { "lock", "a", "true" }, "unknown command 'lock'; write: etcdlock run NAME -- CMD\n",
+        "etcdlock --help" },
+      { { "run", "a", "-n", "true" }, "unknown option '-n'; for flock's -n write --timeout 0\n",
+        "etcdlock run --help" },
       { { "run", "a" }, "the command to run is missing; write: etcdlock run a -- cmd; cmd may be"
         .. " bash (a shell that has the lock) or 'sleep infinity'", "etcdlock run --help" },
       { { "run", "it's a b", "--" }, "write: etcdlock run 'it'\\''s a b' -- cmd;",

@@ -110,8 +110,8 @@ end)
 describe("an option of another function", function()
   it("raises an error that names the function to which it belongs", function()
     local client = connect()
-    assert_raises('option "ttl" belongs to etcdlock.connect, whose lease all locks of the client '
-      .. "share; did you mean max_hold?", function() client:lock("a", { ttl = 5 }) end)
+    assert_raises('option "ttl" belongs to etcdlock.connect, because all locks of a client share a '
+      .. "lease, which the client renews", function() client:lock("a", { ttl = 5 }) end)
     assert_raises('client:try_lock: option "prefix" belongs to etcdlock.connect', function()
       client:try_lock("a", { prefix = "b" })
     end)

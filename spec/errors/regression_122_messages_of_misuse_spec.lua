@@ -29,9 +29,13 @@ describe("regression 122: the message", function()
         :format(wrong, right), function() etcdlock.connect { [wrong] = "x" } end)
     end
     local client = connect()
-    for wrong, right in pairs { exptime = "max_hold", wait_timeout = "timeout" } do
-      assert_raises(('client:lock: unknown option "%s"; did you mean %s%%?')
-        :format(wrong, right), function() client:lock("a", { [wrong] = 5 }) end)
+    for wrong, text in pairs {
+      exptime = "the client renews its locks; max_hold limits the time of a hold",
+      wait_timeout = "did you mean timeout%?",
+    } do
+      assert_raises(('client:lock: unknown option "%s"; %s'):format(wrong, text), function()
+        client:lock("a", { [wrong] = 5 })
+      end)
     end
     assert_raises('client:lock: option "permits" belongs to client:semaphore; .*', function()
       client:lock("a", { permits = 3 })

@@ -39,14 +39,15 @@ describe("connect", function()
   end
 
   it("raises an error if its options are not a table", function()
-    assert_raises(function() connect "127.0.0.1:2379" end, "etcdlock.connect", "string")
-    assert_raises(function() connect(5) end, "etcdlock.connect", "number")
+    assert_raises(function() connect "127.0.0.1:2379" end,
+      'etcdlock.connect: options = "127.0.0.1:2379", wanted a table such as { endpoints = ')
+    assert_raises(function() connect(5) end, "etcdlock.connect", "options = 5")
   end)
 
   it("raises an error for an unknown option", function()
     assert_raises(function() connect { endpoint = ENDPOINT } end, '"endpoint"')
-    assert_raises(function() connect { ttL = 5 } end, '"ttL"')
-    assert_raises(function() connect { ENDPOINT } end, "unknown option 1")
+    assert_raises(function() connect { ttL = 5 } end, '"ttL"; did you mean ttl?')
+    assert_raises(function() connect { ENDPOINT } end, "options[1] has no name")
   end)
 
   it("raises an error for an option of a wrong type", function()
@@ -156,15 +157,15 @@ describe("a lock call", function()
 
   it("raises an error if its options are not a table", function()
     each_way(function(way, where)
-      assert_raises(function() way("a", "b") end, where, "string")
-      assert_raises(function() way("a", 5) end, where, "number")
+      assert_raises(function() way("a", "b") end, where, 'options = "b", wanted a table')
+      assert_raises(function() way("a", 5) end, where, "options = 5, wanted a table")
     end)
   end)
 
   it("raises an error for an unknown option and for an option of a wrong type", function()
     each_way(function(way, where)
       assert_raises(function() way("a", { time_out = 1 }) end, where, '"time_out"')
-      assert_raises(function() way("a", { 1 }) end, where, "unknown option 1")
+      assert_raises(function() way("a", { 1 }) end, where, "options[1] has no name")
       assert_raises(function() way("a", { max_hold = "1" }) end, where, "max_hold", '"1"')
       assert_raises(function() way("a", { lock_delay = "1" }) end, where, "lock_delay", '"1"')
       assert_raises(function() way("a", { value = 5 }) end, where, "value", "5", "string")

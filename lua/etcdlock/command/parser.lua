@@ -140,7 +140,7 @@ local function add_run(parser)
     :summary "run a command while a lock is held"
     :description("Waits for the lock NAME, runs CMD while it is held, and exits with CMD's status."
       .. " If the lock is lost, CMD gets TERM, and KILL after --grace.\n\n"
-      .. "Example:\n   etcdlock run nightly --timeout 0 sh -c 'echo one machine only'")
+      .. "Example:\n   etcdlock run nightly --once-per 1d echo 'once a day, on one machine'")
     :epilog(DURATIONS .. "\n" .. NO_TIMEOUT .. EPILOG)
     :usage "Usage: etcdlock run NAME [OPTION...] [--] CMD [ARG...]"
   command:argument "NAME":target "name":description "name of the lock"
@@ -247,6 +247,33 @@ local function refuse(subcommand, message)
   os.exit(EXIT.USAGE)
 end
 
+-- Subcommand that other tools have -> what to write instead.
+local OTHER_COMMANDS = {
+  list = "write: etcdlock ls",
+  lock = "write: etcdlock run NAME -- CMD",
+  status = "etcdlock ls lists the locks, etcdlock doctor checks etcd",
+  unlock = "a lock ends with its command; etcdlock break NAME TOKEN ends it earlier",
+}
+
+-- Option of flock -> the option of etcdlock run with the same meaning.
+local FLOCK_OPTIONS = { ["-n"] = "--timeout 0", ["-s"] = "--shared", ["-w"] = "--timeout S" }
+
+-- Returns argparse's `message` about wrong words, with the remedy if one is known.
+local function add_remedy(message)
+  local name = message:match "^unknown command '([^']*)'$"
+  local option = message:match "^unknown option '([^']*)'"
+  if OTHER_COMMANDS[name] then
+    return message .. "; " .. OTHER_COMMANDS[name]
+  elseif FLOCK_OPTIONS[option] then
+    return ("unknown option '%s'; for flock's %s write %s"):format(option, option,
+      FLOCK_OPTIONS[option])
+  elseif name then
+    return ("%s; to run a command under the lock %s, write: etcdlock run %s -- cmd")
+      :format(message, name, name)
+  end
+  return message
+end
+
 -- Returns a new argparse parser of the whole command line.
 local function new()
   local parser = require "argparse" "etcdlock"
@@ -258,10 +285,7 @@ local function new()
     :help_description_margin(MARGIN)
     :command_target "subcommand"
   parser.error = function(of, message)
-    local name = message:match "^unknown command '([^']*)'$"
-    local advice = "%s; to run a command under the lock %s, write: etcdlock run %s -- cmd"
-    message = name and advice:format(message, name, name) or message
-    refuse(of ~= parser and of._name or nil, message)
+    refuse(of ~= parser and of._name or nil, add_remedy(message))
   end
   parser:flag "--version"
     :description "print the version, and exit"

@@ -1,5 +1,6 @@
 --- All waits of the library are calls of the function that this module returns. waits.lua describes
 -- the fields of a wait.
+local CHUNK = require("etcdlock.check").CHUNK
 local core = require "etcdlock.core"
 local coroutines = require "etcdlock.coroutines"
 local runtime = require "etcdlock.wait.runtime"
@@ -61,7 +62,7 @@ end
 
 -- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile. Nil before Lua
 -- 5.4, which cannot close coroutines; the code is a string because <close> is a syntax error there.
-local with_close = _VERSION == "Lua 5.4" and load [[
+local with_close = _VERSION == "Lua 5.4" and load([[
   local function done(wait, ...)
     wait.has_returned = true
     return ...
@@ -70,7 +71,7 @@ local with_close = _VERSION == "Lua 5.4" and load [[
     local guarded <close> = wait
     return done(guarded, way(guarded, loop))
   end
-]]()
+]], CHUNK)()
 
 -- Waits in the event loop. Returns the results of the wait's `poll`; nil if the limit is over; or
 -- false, message, code if the wait is impossible. Calls loop.wait at least once, even if the event
