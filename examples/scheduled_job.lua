@@ -2,8 +2,8 @@
 --
 --   * * * * *  /usr/bin/lua5.4 /usr/local/bin/scheduled_job.lua
 --
--- To try this example, give the minute as an argument, such as 12:00; by default it is the current
--- minute.
+-- A test can give the minute as an argument, such as "2026-11-26 12:00"; by default it is the
+-- current minute.
 
 local etcdlock = require "etcdlock"
 

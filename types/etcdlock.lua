@@ -71,7 +71,7 @@
 
 ---The options of a call that takes a lock.
 ---@class (exact) etcdlock.LockOptions
----@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once; `math.huge`: no limit. The call waits that long also while etcd is unreachable. If there is no limit and etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
+---@field timeout? etcdlock.seconds time to wait, 0 or more; 0: try once, which takes up to 2 s if etcd does not answer; `math.huge`: no limit. The call waits that long also while etcd is unreachable. If there is no limit and etcd has never answered this client, the call fails with `unavailable` after 5 s, because the address may be wrong (default: that of `connect`)
 ---@field max_hold? etcdlock.seconds time after the grant, more than 0, at which the hold ends by itself. The next waiter then gets the lock, even if the holder still works (default: no limit)
 ---@field linger? etcdlock.seconds time to keep the key after the last `unlock`, up to 86400. During this time, a call of this client for the same kind of lock gets the lock with the same token and without a request, tens of thousands of times a second. If another client queues for the name, or this client asks for the name in another mode, the client deletes the key at once. Useful for a lock that one process takes again and again. Cannot be combined with `lock_delay` (default: none)
 ---@field lock_delay? etcdlock.seconds time, 0 to 300, for which the lock stays taken after the TTL if its holder crashes. After an `unlock` the lock is free at once (default: 0)
@@ -488,8 +488,7 @@ function client:queues(prefix) end
 ---@class etcdlock.Lock
 local lock = {}
 
----Tells whether the lock is held now. Sends no request. While the lock is held, the call takes no
----mutex.
+---Tells whether the lock is held now. Sends no request.
 ---@return boolean
 ---@return etcdlock.seconds|etcdlock.code
 function lock:held() end

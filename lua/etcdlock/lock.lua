@@ -65,8 +65,7 @@ end
 
 -- ---- state ----
 
---- Tells whether the lock is held now. Sends no request. While the lock is held, the call takes no
--- mutex.
+--- Tells whether the lock is held now. Sends no request.
 -- @treturn[1] true
 -- @treturn[1] seconds for which the hold is valid at least
 -- @treturn[2] false

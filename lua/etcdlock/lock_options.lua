@@ -13,10 +13,10 @@ M.LOCK_DELAY_MAX = 300
 
 --- The options of a call that takes a lock.
 -- @table lock_options
--- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once;
---   `math.huge`: no limit. The call waits that long also while etcd is unreachable. If there is no
---   limit and etcd has never answered this client, the call fails with `unavailable` after 5 s,
---   because the address may be wrong
+-- @tfield[opt="that of `connect`"] seconds timeout time to wait, 0 or more; 0: try once, which
+--   takes up to 2 s if etcd does not answer; `math.huge`: no limit. The call waits that long also
+--   while etcd is unreachable. If there is no limit and etcd has never answered this client, the
+--   call fails with `unavailable` after 5 s, because the address may be wrong
 -- @tfield[opt="no limit"] seconds max_hold time after the grant, more than 0, at which the hold
 --   ends by itself. The next waiter then gets the lock, even if the holder still works
 -- @tfield[opt=none] seconds linger time to keep the key after the last `unlock`, up to 86400.
