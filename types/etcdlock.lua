@@ -10,7 +10,7 @@
 ---The third result of a call that fails. Programs test the code; the second result is a message for
 ---people. A call that sends a request to etcd may fail with `unavailable`, `unauthenticated`,
 ---`denied`, `no_space`, `invalid`, `conflict`, `protocol`, `nomem`, `closed`, `forked`, `context`
----and `premature`. This reference calls these codes "a request's".
+---and `premature`. This reference calls them request errors.
 ---@alias etcdlock.code
 ---| "timeout" # the timeout passed before the lock was free, or before the event for which the call waits
 ---| "locked" # a try found that another owner holds the lock
@@ -165,9 +165,9 @@ local client = {}
 ---in etcd. If the owner holds the lock already, the call returns the same hold with `count` + 1,
 ---and sends no request.
 ---Raises for an unknown option, a wrong type.
----Fails with timeout, locked, deadlock, lost, or a request's: `timeout` if the lock was not free
----within the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once, if
----the wait would never end; `lost` if the key of the waiter was deleted.
+---Fails with timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not
+---free within the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once,
+---if the wait would never end; `lost` if the key of the waiter was deleted.
 ---@param name string 1 to 512 bytes with the prefix, without NUL
 ---@param opts? etcdlock.LockOptions
 ---@return etcdlock.Lock|nil
@@ -179,7 +179,7 @@ function client:lock(name, opts) end
 ---writes nothing to etcd. One exception: if keys below the name change so fast that reads cannot
 ---tell whether the lock is held, the call creates a key in the queue, and then deletes this key.
 ---Raises for an unknown option, a wrong type.
----Fails with locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows
+---Fails with locked, deadlock, lost, or a request error: `locked` only if etcd or this client knows
 ---that another owner holds the lock; `unavailable` if etcd has not answered within 2 s; `deadlock`
 ---if a wait would never end, for example if the owner of a read hold asks for the write lock;
 ---`lost` if the key that the call created was deleted during the call.
@@ -221,7 +221,7 @@ function client:with_lock(name, opts, fn) end
 ---asks twice for a lock before it has got the lock, the second call waits until the hold of the
 ---first one ends. So give each callback an `owner` of its own.
 ---Raises for an unknown option, a wrong type.
----Fails with deadlock, or a request's: if the call could not start.
+---Fails with deadlock, or a request error: if the call could not start.
 ---@param name string
 ---@param opts? etcdlock.LockOptions
 ---@return etcdlock.Pending|nil
@@ -426,7 +426,7 @@ function client:alive() end
 
 ---Reads a key through a majority of etcd's members. The call succeeds also if the user has no
 ---permission for the key, because etcd checks permissions after the majority has answered.
----Fails with a request's.
+---Fails with a request error.
 ---@return etcdlock.seconds|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
@@ -454,7 +454,7 @@ function client:close() end
 ---the entries that wait for it. A key below the lock's name is an entry only if it is attached to
 ---the lease whose ID the key contains. Other keys below the name are user data.
 ---Raises for a wrong type.
----Fails with a request's.
+---Fails with a request error.
 ---@param name string
 ---@return etcdlock.Entry[]|nil
 ---@return string|nil message
@@ -466,7 +466,7 @@ function client:queue(name) end
 ---multi-lock holds (its `held` in `client:queue` is nil), the call deletes only the key below this
 ---name; this ends the hold, or the wait, for all names. The call never deletes user data.
 ---Raises for a wrong type.
----Fails with not_held, or a request's: `not_held` if no entry with this token holds the lock.
+---Fails with not_held, or a request error: `not_held` if no entry with this token holds the lock.
 ---@param name string
 ---@param token etcdlock.token token of the entry, from `client:queue`
 ---@return true|nil
@@ -478,7 +478,7 @@ function client:break_lock(name, token) end
 ---The etcd user needs permission to read all keys that begin with the client's prefix and `prefix`;
 ---otherwise the call fails with `denied`.
 ---Raises for a wrong type.
----Fails with a request's: also `unavailable` if not all queues can be read within 5 s.
+---Fails with a request error: also `unavailable` if not all queues can be read within 5 s.
 ---@param prefix? string
 ---@return etcdlock.Queue[]|nil
 ---@return string|nil message
@@ -538,9 +538,9 @@ function lock:lease() end
 ---call never deletes the key of another client, so it may be repeated. In Lua 5.4, a `local lock
 ---<close>` is released at the end of its scope. If the lock was released because its nginx request
 ---ended, the call returns true.
----Fails with not_held, lost, or a request's: `not_held` if the lock was released before the call;
----`lost` if it was lost before the call; `unavailable` if etcd has not confirmed the release within
----2 s. The release then goes on in the background.
+---Fails with not_held, lost, or a request error: `not_held` if the lock was released before the
+---call; `lost` if it was lost before the call; `unavailable` if etcd has not confirmed the release
+---within 2 s. The release then goes on in the background.
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
@@ -594,7 +594,7 @@ function lock:on_lost(fn) end
 function lock:wait_lost(timeout) end
 
 ---Asks etcd whether the lock is held. `lock:held` tells this without a request.
----Fails with lost, not_held, or a request's.
+---Fails with lost, not_held, or a request error.
 ---@return true|nil
 ---@return etcdlock.seconds|string|nil message
 ---@return integer|etcdlock.code|nil code
@@ -602,8 +602,8 @@ function lock:check() end
 
 ---Writes a key in etcd, if the hold is still valid when etcd applies the write.
 ---Raises for a wrong type, for a read hold.
----Fails with lost, not_held, or a request's: after `unavailable`, etcd may have applied the write,
----or may apply it later, but never after a later write of the same hold.
+---Fails with lost, not_held, or a request error: after `unavailable`, etcd may have applied the
+---write, or may apply it later, but never after a later write of the same hold.
 ---@param key string key in etcd; the client's prefix is not added
 ---@param value string
 ---@return true|nil
@@ -622,7 +622,7 @@ function lock:delete(key) end
 
 ---Reads a key in etcd, if the hold is still valid when etcd reads it.
 ---Raises for a wrong type.
----Fails with lost, not_held, or a request's.
+---Fails with lost, not_held, or a request error.
 ---@param key string key in etcd; the client's prefix is not added
 ---@return string|false|nil
 ---@return integer|nil|string message
@@ -642,8 +642,8 @@ function lock:txn(list) end
 ---Changes the leader's value, if this candidate still leads when etcd applies the change. Observers
 ---report the new value, unless it is the same as before.
 ---Raises for a lock that is not a leader's, a wrong type.
----Fails with lost, not_held, or a request's: after `lost`, `not_held` and `context` the value is
----unchanged. After `unavailable`, etcd may have applied the change, or may apply it later, but
+---Fails with lost, not_held, or a request error: after `lost`, `not_held` and `context` the value
+---is unchanged. After `unavailable`, etcd may have applied the change, or may apply it later, but
 ---never after a later `proclaim` of the same hold, and never after the end of the hold.
 ---@param value string up to 4096 bytes
 ---@return true|nil
@@ -658,8 +658,8 @@ function lock:proclaim(value) end
 ---still be blocked. An earlier write of unknown outcome is never applied after other readers have
 ---got the lock.
 ---Raises for a lock that is not a write lock.
----Fails with lost, not_held, or a request's: `invalid` if the count is above 1, because the other
----users of the hold rely on a write lock.
+---Fails with lost, not_held, or a request error: `invalid` if the count is above 1, because the
+---other users of the hold rely on a write lock.
 ---@return true|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
@@ -775,7 +775,7 @@ function semaphore:lock_async(opts) end
 
 ---Returns the number of free permits: `n` minus the number of entries that hold a permit or wait
 ---for one, but at least 0. Another client may take a free permit before the caller does.
----Fails with a request's.
+---Fails with a request error.
 ---@return integer|nil
 ---@return string|nil message
 ---@return etcdlock.code|nil code
@@ -843,7 +843,7 @@ function election:campaign_async(value, opts) end
 ---Reads the current leader through a majority of etcd's members. A key below the name is a
 ---candidate only if it is attached to the lease that its name contains. All other keys are user
 ---data.
----Fails with a request's.
+---Fails with a request error.
 ---@return string|nil
 ---@return string|nil message
 ---@return etcdlock.token|nil|etcdlock.code code
@@ -876,8 +876,8 @@ local observer = {}
 ---to one of them.
 ---Raises for a wrong type.
 ---Fails with timeout, unavailable, closed, denied, conflict, forked, context, premature: after
----`unavailable` (etcd is unreachable) `next` may be called again.
----@param timeout? etcdlock.seconds time to wait. 0: do not wait for a change; the call takes up to 0.25 s if it must ask etcd whether there was one. nil: no limit, also during an outage. But if etcd has never answered this observer, the call fails with `unavailable`, because the address may be wrong
+---`timeout` and `unavailable` (etcd is unreachable) the program may call `next` again.
+---@param timeout? etcdlock.seconds time to wait. 0: do not wait for a change; the call takes up to 0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd is unreachable, except if etcd has never answered this observer, because the address may be wrong: then it fails with `unavailable`
 ---@return string|false|nil
 ---@return string|nil message
 ---@return etcdlock.token|etcdlock.code|nil code

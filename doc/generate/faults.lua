@@ -29,10 +29,10 @@ local function check_type(report, kind, what)
   end
 end
 
--- "as client:lock, lost, or a request's: …": calls and codes that are there.
+-- "as client:lock, lost, or a request error: …": calls and codes that are there.
 local function check_failure(report, item, names, codes)
   if item.fail == "never" or item.fail:find "^text " then return end
-  local list = (item.fail .. ": "):match "^(.-): ":gsub("a request's", "")
+  local list = (item.fail .. ": "):match "^(.-): ":gsub("a request error", "")
   for word in list:gmatch "[%a_.:]+" do
     if not codes[word] and not names[word] and word ~= "as" and word ~= "or" then
       report("it fails with %s, which is no code and no function", word)

@@ -33,9 +33,9 @@ local function failure(fail)
   if text then return "fails with " .. text end
   local list, rest = fail:match "^(.-)(: .*)$"
   if not list then list, rest = fail, "" end
-  list = list:gsub("a request's", "\1"):gsub("[%l_.:]+", function(word)
+  list = list:gsub("a request error", "\1"):gsub("[%l_.:]+", function(word)
     return NO_CODE[word] and word or "`" .. word .. "`"
-  end):gsub("\1", "[a request's](#codes)")
+  end):gsub("\1", "[a request error](#codes)")
   return (fail:find "^as " and "fails " or "fails with ") .. list .. rest
 end
 

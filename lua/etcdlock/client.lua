@@ -140,7 +140,8 @@ end
 -- @tparam string name 1 to 512 bytes with the prefix, without NUL
 -- @tparam[opt] lock_options opts
 -- @treturn lock
--- @fail timeout, locked, deadlock, lost, or a request's: `timeout` if the lock was not free within
+-- @fail timeout, locked, deadlock, lost, or a request error: `timeout` if the lock was not free
+-- within
 --   the timeout; `locked` if the timeout is 0 and the lock is taken; `deadlock`, at once, if the
 --   wait would never end; `lost` if the key of the waiter was deleted
 -- @raise for an unknown option, a wrong type
@@ -152,7 +153,7 @@ end
 -- @tparam string name
 -- @tparam[opt] lock_options opts `timeout` is ignored
 -- @treturn lock
--- @fail locked, deadlock, lost, or a request's: `locked` only if etcd or this client knows that
+-- @fail locked, deadlock, lost, or a request error: `locked` only if etcd or this client knows that
 --   another owner holds the lock; `unavailable` if etcd has not answered within 2 s; `deadlock` if
 --   a wait would never end, for example if the owner of a read hold asks for the write lock; `lost`
 --   if the key that the call created was deleted during the call
@@ -191,7 +192,7 @@ end
 -- @tparam string name
 -- @tparam[opt] lock_options opts
 -- @treturn pending
--- @fail deadlock, or a request's: if the call could not start
+-- @fail deadlock, or a request error: if the call could not start
 -- @raise for an unknown option, a wrong type
 acquire.add(Client, "client", "lock", with_mode "lock")
 
@@ -494,7 +495,7 @@ end
 --- Reads a key through a majority of etcd's members. The call succeeds also if the user has no
 -- permission for the key, because etcd checks permissions after the majority has answered.
 -- @treturn seconds that the call took
--- @fail a request's
+-- @fail a request error
 function Client:ping()
   local txn, started_at = self._core:txn(), core.now()
   txn:get(self._prefix .. PING_KEY)

@@ -14,8 +14,9 @@ local Election = {}
 Election.__index = Election
 Election.__name = "etcdlock.election"
 
--- How many keys below the name a read of the leader asks for: at first the FIRST_KEYS oldest ones.
--- If none of these keys is a candidate's, a second read asks for all keys (0: no limit).
+-- Limits of the read that finds the leader. The first read asks for the FIRST_KEYS oldest keys
+-- below the election's name. If no candidate has one of these keys, a second read asks for all keys
+-- (0 means no limit).
 local FIRST_KEYS, ALL_KEYS = 4, 0
 
 -- ---- campaigns ----
@@ -111,7 +112,7 @@ end
 -- @treturn[1] string key of the leader
 -- @treturn[1] token of the leader
 -- @treturn[2] nil nobody leads
--- @fail a request's
+-- @fail a request error
 function Election:leader()
   local leader, message, code = self:_read_leader(self._client._get_deadline())
   if leader == nil then

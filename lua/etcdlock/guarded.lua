@@ -56,7 +56,7 @@ end
 -- @treturn true
 -- @treturn seconds for which the hold is valid at least
 -- @treturn revision at which etcd had the lock's key
--- @fail lost, not_held, or a request's
+-- @fail lost, not_held, or a request error
 function M:check()
   local results, message, code, revision = send_guarded(self, function(txn)
     txn:get(self:key())
@@ -90,7 +90,8 @@ end
 -- @tparam string key key in etcd; the client's prefix is not added
 -- @tparam string value
 -- @treturn true
--- @fail lost, not_held, or a request's: after `unavailable`, etcd may have applied the write, or
+-- @fail lost, not_held, or a request error: after `unavailable`, etcd may have applied the write,
+-- or
 --   may apply it later, but never after a later write of the same hold
 -- @raise for a wrong type, for a read hold
 function M:put(key, value)
@@ -135,7 +136,7 @@ end
 -- @treturn[1] string value
 -- @treturn[1] revision of the last change of the key
 -- @treturn[2] false the key does not exist
--- @fail lost, not_held, or a request's
+-- @fail lost, not_held, or a request error
 -- @raise for a wrong type
 function M:get(key)
   check.string("lock:get", "key", key)
@@ -210,7 +211,7 @@ end
 -- @function lock:proclaim
 -- @tparam string value up to 4096 bytes
 -- @treturn true
--- @fail lost, not_held, or a request's: after `lost`, `not_held` and `context` the value is
+-- @fail lost, not_held, or a request error: after `lost`, `not_held` and `context` the value is
 --   unchanged. After `unavailable`, etcd may have applied the change, or may apply it later, but
 --   never after a later `proclaim` of the same hold, and never after the end of the hold
 -- @raise for a lock that is not a leader's, a wrong type
@@ -248,7 +249,8 @@ end
 -- got the lock.
 -- @function lock:downgrade
 -- @treturn true
--- @fail lost, not_held, or a request's: `invalid` if the count is above 1, because the other users
+-- @fail lost, not_held, or a request error: `invalid` if the count is above 1, because the other
+-- users
 --   of the hold rely on a write lock
 -- @raise for a lock that is not a write lock
 function M:downgrade()

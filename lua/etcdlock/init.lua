@@ -150,7 +150,7 @@ M.traceback = coroutines.get_traceback
 --- The third result of a call that fails. Programs test the code; the second result is a message
 -- for people. A call that sends a request to etcd may fail with `unavailable`, `unauthenticated`,
 -- `denied`, `no_space`, `invalid`, `conflict`, `protocol`, `nomem`, `closed`, `forked`, `context`
--- and `premature`. This reference calls these codes "a request's".
+-- and `premature`. This reference calls them request errors.
 -- @table code
 -- @field timeout the timeout passed before the lock was free, or before the event for which the
 --   call waits

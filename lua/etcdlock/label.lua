@@ -150,8 +150,9 @@ local function format_value(value)
   return ", value " .. quote(is_long and value:sub(1, VALUE_SHOWN_MAX) .. "..." or value)
 end
 
---- Returns a text with the pid and the host of `fields`: a label, a holder or an entry of
--- client:queue. If `fields.since` is known, the text also says since when the process has queued.
+--- Returns a text that describes a process: its pid, its host and, if known, since when it has
+-- queued. `fields` is a table with the fields `pid`, `host` and `since`: a label, a holder or an
+-- entry of client:queue.
 function M.describe_process(fields)
   return string.format("pid %.0f on %s%s", fields.pid, escape(fields.host),
     fields.since and os.date(", queued since %Y-%m-%d %H:%M:%S", fields.since) or "")

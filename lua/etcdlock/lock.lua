@@ -169,7 +169,7 @@ local function release(self)
   local was_held = core_lock:release()
   client._loss_listeners:remove(self, not was_held)
   if was_held and client._events.is_on then
-    -- Reported before the wait for etcd's confirmation, while the request is on its way.
+    -- The event is reported now, before etcd has confirmed the release, because the hold has ended.
     client._events:report_released(self, core_lock:held_for())
   end
   return was_held
@@ -204,7 +204,8 @@ end
 -- `local lock <close>` is released at the end of its scope. If the lock was released because its
 -- nginx request ended, the call returns true.
 -- @treturn true
--- @fail not_held, lost, or a request's: `not_held` if the lock was released before the call; `lost`
+-- @fail not_held, lost, or a request error: `not_held` if the lock was released before the call;
+-- `lost`
 --   if it was lost before the call; `unavailable` if etcd has not confirmed the release within 2 s.
 --   The release then goes on in the background
 -- @raise never

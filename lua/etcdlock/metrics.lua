@@ -95,13 +95,18 @@ end
 function Metrics.new(option)
   return setmetatable({
     _label_of = make_labeler(option),
-    -- label -> { label =, wait = histogram, hold = histogram, failures = { code -> count } }
+    -- Value of the Prometheus label `lock` -> the figures with this label, a table with the fields
+    --   label     the value
+    --   wait      histogram of the times that calls have waited for a lock
+    --   hold      histogram of the times for which locks were held
+    --   failures  error code -> number of calls that have failed with this code
     _series = {},
     -- The same series in the order in which they were added.
     _list = {},
   }, Metrics)
 end
 
+-- Returns the figures for a lock. After LABELS_MAX labels, all further locks share the label OTHER.
 local function series_of(self, name, mode)
   local label = self._label_of(name, mode) or OTHER
   local series = self._series[label]

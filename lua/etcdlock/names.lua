@@ -32,9 +32,9 @@ function M.is_full_name(full_name)
   return full_name ~= "" and has_valid_bytes(full_name) and not core.reserved_end(full_name)
 end
 
---- Returns the full name of `name`. Returns nil, message, "invalid" if the name is not allowed.
--- Raises if `name` is not a string. `field` is the word for this argument in messages, by default
--- "name".
+--- Returns the full name: `prefix`, which is the client's prefix, followed by `name`. If a lock
+-- cannot have this name, returns nil, message, "invalid". Raises if `name` is not a string. In
+-- messages, `where` names the call, and `field` (default: "name") names the argument.
 function M.add_prefix(where, prefix, name, field)
   field = field or "name"
   check.string(where, field, name)

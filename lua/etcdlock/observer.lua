@@ -133,14 +133,14 @@ end
 -- waits until there is a leader. Several coroutines may call one observer. Each change is returned
 -- to one of them.
 -- @tparam[opt] seconds timeout time to wait. 0: do not wait for a change; the call takes up to
---   0.25 s if it must ask etcd whether there was one. nil: no limit, also during an outage. But if
---   etcd has never answered this observer, the call fails with `unavailable`, because the address
---   may be wrong
+--   0.25 s if it must ask etcd whether there was one. nil: no limit; the call waits also while etcd
+--   is unreachable, except if etcd has never answered this observer, because the address may be
+--   wrong: then it fails with `unavailable`
 -- @treturn string|false the leader's value; `false`, without key and token: nobody leads
 -- @treturn string the leader's key
 -- @treturn token of the leader
--- @fail timeout, unavailable, closed, denied, conflict, forked, context, premature: after
---   `unavailable` (etcd is unreachable) `next` may be called again
+-- @fail timeout, unavailable, closed, denied, conflict, forked, context, premature: after `timeout`
+--   and `unavailable` (etcd is unreachable) the program may call `next` again
 -- @raise for a wrong type
 function Observer:next(timeout)
   check.seconds("observer:next", "timeout", timeout)

@@ -1,10 +1,11 @@
---- A pending lock: a lock that a program has requested and that is neither granted nor refused yet.
--- It is for an event loop of your own. The program can poll it with cqueues (which calls `pollfd`,
--- `events` and `timeout`), with luasocket's `select` (`getfd` and `dirty`), and with copas
--- (`getfd`, `dirty`, `settimeout`, `receive` and `close`).
+--- A pending lock: a lock that a program has requested, and that is neither granted nor refused
+-- yet. With it a program waits for a lock in an event loop that etcdlock does not know, or beside
+-- its sockets. The program polls the pending lock with cqueues (which calls `pollfd`, `events` and
+-- `timeout`), with luasocket's `select` (`getfd` and `dirty`), or with copas (`getfd`, `dirty`,
+-- `settimeout`, `receive` and `close`), and then calls `step`.
 --
--- All waits of a client share one descriptor. So the descriptor may be readable because another
--- wait has ended. `step` then returns false.
+-- All waits of a client share one descriptor, so the descriptor may be readable because another
+-- wait has ended. In this case `step` returns false: the lock is still pending.
 -- @classmod pending
 -- @alias Pending
 local check = require "etcdlock.check"

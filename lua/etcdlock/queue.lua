@@ -147,10 +147,10 @@ local function get_key_end(entry)
   return entry.key:match "/[^/]*$"
 end
 
--- Reads the list of the full names of a multi-lock and returns the list. `entry` is the entry of
--- the multi-lock in the queue of `full_name`. Only the key below the first name (`entry.first`)
--- contains the list. Returns false if that key does not exist, belongs to another lock, or does not
--- contain a list with `full_name`. Returns nil if the read failed.
+-- Reads the list of the full names of a multi-lock. `entry` is the entry of the multi-lock in the
+-- queue of `full_name`. Only one key of the multi-lock contains the list: the key below its first
+-- name, which is `entry.first`. Returns the list. Returns false if that key does not exist, belongs
+-- to another lock, or does not contain a list with `full_name`. Returns nil if the read failed.
 local function read_full_names(snapshot, full_name, entry)
   local txn, key = snapshot:txn(), entry.first .. get_key_end(entry)
   txn:list(key, key .. "\0", snapshot.revision)
@@ -300,7 +300,7 @@ end
 -- @function client:queue
 -- @tparam string name
 -- @treturn {entry,...}
--- @fail a request's
+-- @fail a request error
 -- @raise for a wrong type
 function M:queue(name)
   local entries, message, code = list_entries(self, "client:queue", name, self._get_deadline())
@@ -340,7 +340,7 @@ end
 -- @tparam string name
 -- @tparam token token token of the entry, from `client:queue`
 -- @treturn true
--- @fail not_held, or a request's: `not_held` if no entry with this token holds the lock
+-- @fail not_held, or a request error: `not_held` if no entry with this token holds the lock
 -- @raise for a wrong type
 function M:break_lock(name, token)
   check.number("client:break_lock", "token", token)
@@ -458,7 +458,7 @@ end
 -- @function client:queues
 -- @tparam[opt=""] string prefix
 -- @treturn {queue,...} sorted by name
--- @fail a request's: also `unavailable` if not all queues can be read within 5 s
+-- @fail a request error: also `unavailable` if not all queues can be read within 5 s
 -- @raise for a wrong type
 function M:queues(prefix)
   prefix = prefix or ""

@@ -57,7 +57,7 @@ end)
 --- Returns the number of free permits: `n` minus the number of entries that hold a permit or wait
 -- for one, but at least 0. Another client may take a free permit before the caller does.
 -- @treturn count
--- @fail a request's
+-- @fail a request error
 function Semaphore:available()
   local client, txn = self._client, self._client._core:txn()
   local stem = core.key_stem(self._full_name, "permit")

@@ -150,7 +150,7 @@ describe("a docstring", function()
       lacking { results = { { { type = "number" } } } })
     assert.same({ "it isn't said how it fails" }, lacking { fail = "" })
     assert.same({ "it fails with lsot, which is no code and no function" },
-      lacking { fail = "timeout, lsot, or a request's: if so" })
+      lacking { fail = "timeout, lsot, or a request error: if so" })
     assert.same({}, lacking { fail = "as client:lock, lost" })
   end)
 end)

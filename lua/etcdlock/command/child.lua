@@ -180,8 +180,9 @@ function Child:_on_stop(number)
     self._has_terminal = true
     self:continue()
   elseif foreground == self._pid then
-    -- This process's group takes the foreground before it stops: another etcdlock that has started
-    -- this process finds that group in the foreground, and then stops, too.
+    -- Put this process's group into the foreground before this process stops. If another etcdlock
+    -- has started this process, the other one stops, too, but only if it finds the group of its
+    -- child in the foreground.
     core.set_terminal_group(core.group())
     core.stop(true)
     -- Either a shell has continued this process after its stop, or the kernel has not stopped this

@@ -63,8 +63,9 @@ local function row_of(name, entry, now)
   }
 end
 
--- Returns the lines of a table of `queues`, the result of client:queues(prefix). `prefix` is nil if
--- all locks are listed. `screen` is the parameter of report.format_table, or nil.
+-- Returns a list of text lines, the printed table of `queues`. `queues` is the result of
+-- client:queues(prefix); `prefix` is nil if all locks are listed. `screen` is the parameter of
+-- report.format_table, or nil.
 local function format_lines(queues, prefix, screen)
   local rows, now = {}, os.time()
   for _, queue in ipairs(queues) do

@@ -140,9 +140,9 @@ local function announce_wait(self)
   end
 end
 
--- Waits until the signals have been handled that arrived before the current round of libuv's loop.
--- libuv calls the handlers of signals after the other handlers of a round, and then the callback of
--- a timer of 0 ms.
+-- Waits until every signal that arrived before the current round of libuv's loop has been handled.
+-- For that it waits for a timer of 0 ms: libuv calls the handlers of the signals of a round before
+-- the callback of this timer.
 local function handle_pending_signals()
   local thread, timer = coroutine.running(), uv.new_timer()
   timer:start(0, 0, function()
@@ -272,9 +272,9 @@ local function run_child(self, revision)
   return coroutine.yield()
 end
 
--- With --once-per, records the run if it was successful: the child has ended with the exit status
--- 0, which is `status`, and etcdlock has not sent TERM. A run that is not recorded may be repeated
--- in the same period. Returns `status`; or, if the run could not be recorded, another exit status.
+-- With --once-per, records the run if it was successful: the exit status of the child, `status`, is
+-- 0, and etcdlock has not sent TERM to the child. A run that is not recorded may be repeated in the
+-- same period. Returns `status`; or, if the run could not be recorded, another exit status.
 local function record(self, status)
   if not self._args.once_per or status ~= EXIT.OK or self._is_terminated then
     return status

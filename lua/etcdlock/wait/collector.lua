@@ -43,8 +43,8 @@ local function run_in(seconds, cycles)
   expires = ngx.timer.at(seconds, run, newest, cycles) and ngx.now() + seconds or math.huge
 end
 
--- The timers' function: does one collector step, and starts the next timer if one is needed.
--- `cycles` is the number of collections that are left before the next pause.
+-- The timers' function: runs one step of the garbage collector, and starts the next timer if one is
+-- needed. `cycles` is the number of collections to finish before the timers pause for `pause`.
 function run(premature, number, cycles)
   if premature or number ~= newest then
     return

@@ -14,8 +14,8 @@ local SLICE = 0.2
 -- ends the wait.
 local COLLECT_AFTER = 5
 
---- Returns the results of a protected call that has succeeded. If it has failed (Ctrl-C, an error
--- of an on_lost function), ends the wait and raises the error again.
+--- Gets the results of pcall. If the call has succeeded, returns its results. Otherwise (Ctrl-C, an
+-- error of an on_lost function) ends the wait and raises the error again.
 local function conclude(wait, ok, ...)
   if ok then
     return ...
@@ -30,8 +30,8 @@ local function tell(wait)
     wait.events:deliver()
   end
   if wait.losses and wait.give_up and not coroutines.can_yield_in_pcall then
-    -- Only the handlers run inside pcall. Elsewhere in this wait the coroutine has to yield, which
-    -- this Lua does not allow inside pcall.
+    -- Only the on_lost functions run inside pcall. The rest of the wait must be able to yield, and
+    -- Lua 5.1 cannot yield inside pcall.
     conclude(wait, pcall(wait.losses.call_due, wait.losses))
   elseif wait.losses then
     wait.losses:call_due()

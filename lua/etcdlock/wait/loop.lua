@@ -81,7 +81,8 @@ end
 --   losses     the client's on_lost functions; nil or false if the wait does not hear losses
 --   number     wake number of the wait
 --   has_alarm  true: the core has set an alarm, which pushes the number when the limit is over
---   watcher    the Watcher that the coroutine uses (waits.lua); nil if it has not suspended
+--   watcher    the Watcher (waits.lua) that polls the wake queue's descriptor for this coroutine;
+--              nil until the coroutine suspends
 --   is_woken   true: `wake` was called
 --   is_over    true: the wait has ended
 -- A loop may add fields of its own.

@@ -176,9 +176,9 @@ local function is_of_earlier_phase(binding)
   return binding.scope ~= find_scope() and ngx.req.is_internal()
 end
 
---- See runtime.lua. All phases of a request run in one coroutine, so an owner that is a coroutine
--- is the same in each phase. Nevertheless a later phase is not the owner: the code of the earlier
--- phase has ended without an unlock, and would never undo a reentrant lock.
+--- See runtime.lua. All phases of a request run in one coroutine, so by default they are one owner.
+-- But a later phase must not take the lock of an earlier phase again: the code of the earlier phase
+-- has ended without an unlock, so the count of the lock would never become 0.
 function M.is_reentered(lock)
   if type(lock._acquisition.owner) ~= "thread" then
     return is_own(lock)
@@ -247,9 +247,10 @@ end
 -- server of another client may get the same path.
 local n_pools = 0
 
---- Connects to the wake server for the wake number `number`. `path` and `next_fd` are results of
--- the core's begin_nginx_wait: the server's socket, and the next free descriptor. Returns the
--- connection; or nil, message, code. Does not yield.
+--- Connects to the wake server for the wake number `number`. Two arguments are results of the
+-- core's begin_nginx_wait: `path`, the path of the server's socket, and `next_fd`, the lowest free
+-- descriptor of this process, which the new connection will get; negative if none is free. Returns
+-- the connection; or nil, message, code. Does not yield.
 local function connect(wakeups, number, path, next_fd)
   if not wakeups.pool then
     n_pools = n_pools + 1
@@ -272,8 +273,9 @@ local function connect(wakeups, number, path, next_fd)
   }
 end
 
---- Sends the wake number, and makes the wake server read it at once. Returns false or nil if
--- sending has failed. Does not yield, because the socket's buffer always has room for one number.
+--- Sends the connection's wake number to the wake server, and then calls receive_numbers, in which
+-- the core reads it on the server's side at once. Does not yield, because the socket's buffer
+-- always has room for one number. Returns false or nil if sending has failed.
 local function send_number(wakeups, connection, next_fd)
   connection.is_sent = true
   local ok = connection.socket:send(("%016x"):format(connection.number))
@@ -353,8 +355,8 @@ function M.unbind(wakeups, binding)
   connection.n_locks = connection.n_locks - 1
   local is_unanswered = wakeups.core:unbind(connection.number, binding.core_lock)
   if connection.n_locks == 0 then
-    -- A call of another request's socket raises an error. nginx closes that socket with its
-    -- request.
+    -- Only the request that has created a cosocket can use it; elsewhere its methods raise an
+    -- error. The error can be ignored, because nginx closes the cosocket when its own request ends.
     pcall(release, connection, is_unanswered)
   end
 end
@@ -376,7 +378,7 @@ end
 
 --- Returns the binding's connection if the running light thread may wait on it; nil if not. A light
 -- thread must not wait on a connection that other locks are bound to: if nginx ends the light
--- thread, it closes the connection, and the other locks would be released as well.
+-- thread, nginx closes the connection, and the wake server releases the other locks as well.
 local function find_own(binding)
   local connection = binding and binding.connection
   return connection and connection.n_locks == 1 and is_usable(connection) and connection or nil

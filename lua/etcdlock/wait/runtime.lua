@@ -61,8 +61,9 @@ function M.is_past()
   return false
 end
 
---- Called when a `with_lock` begins to run its function. `within` is a function of the library that
--- calls it. Returns a record of the running function for is_cut_off; nil outside nginx.
+--- Called just before a `with_lock` calls the program's function. In nginx it returns a record for
+-- is_cut_off, and takes one argument: the library's function that makes the call, which is on the
+-- stack as long as the program's function runs. Returns nil outside nginx.
 function M.run() end
 
 --- Returns true if the hold is of a `with_lock` whose function was aborted: by ngx.exit, ngx.exec
