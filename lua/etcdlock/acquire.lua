@@ -41,9 +41,9 @@ local NO_LINGER = {
   leader = "none: a leadership cannot linger",
 }
 
--- The same text for a call with `linger` and `lock_delay`. The two are not allowed together: if the
--- client crashed while the key of a released lock lingers, the lock delay would begin, and block
--- other clients although the lock is free.
+-- The text after "wanted" for a call with both `linger` and `lock_delay`. The two are not allowed
+-- together: if the client crashed while the key of a released lock lingers, the lock delay would
+-- begin, and block other clients although the lock is free.
 local NO_LINGER_WITH_DELAY = "none together with lock_delay: a released lock would block others"
   .. " after a crash"
 

@@ -96,8 +96,8 @@ local function step(self, left)
   return await_changes(self, self._failure and waits.Closed or waits.Changed, left)
 end
 
--- Returns true if `next` has not reported the leader, the leader's value, or the fact that nobody
--- leads.
+-- Returns true if the leader or its value differs from what `next` has reported last. Nobody leads
+-- is a difference, too.
 local function is_unreported(self)
   local leader, reported = self._leader, self._reported
   if leader and reported then

@@ -227,8 +227,8 @@ function Child:_must_wait_for_group()
   return self._kill_timer ~= nil
 end
 
--- Calls on_exit, unless the end of the group must still be waited for. Before that, takes the
--- foreground of the terminal back from the group.
+-- Returns at once if the end of the group must still be waited for. Otherwise takes the foreground
+-- of the terminal back from the group, and calls on_exit.
 function Child:_finish_if_done()
   if self:_must_wait_for_group() then
     return

@@ -86,9 +86,9 @@ local function yield(wait, loop)
     if message then
       local code = a
       a, b, c, d = wait:poll(0)
-      -- The wait is impossible, but its event may have occurred. A granted lock (give_up is set) is
-      -- refused nevertheless: it is not bound to its request, and would stay held after the
-      -- request.
+      -- The wait is impossible, but its event may have occurred. Exception: a granted lock. (Only
+      -- the wait for a lock has give_up.) The lock is not bound to its request, and would stay held
+      -- after the end of the request, so the call must fail.
       if a == nil or a and wait.give_up then
         return false, message, code
       end

@@ -26,7 +26,7 @@ local function load_loop(entry)
   return entry.loop
 end
 
---- Loads the modules of all loops that the program has loaded.
+--- For each event loop whose module the program has loaded, loads the module of etcdlock.
 function M.load()
   for _, entry in ipairs(LOOPS) do
     load_loop(entry)
