@@ -61,7 +61,7 @@
 ---@field allow_plaintext_auth? boolean `true`: the client may send a password or token in plain text to another machine; otherwise `connect` fails with `invalid` (default: false)
 ---@field handoff? integer|false number of holds in a row, 1 to 1000000, for which owners of this client may hand a lock to each other while another client waits; `false`: owners never hand a lock to each other (default: 32)
 ---@field handoff_time? etcdlock.seconds time, 0 to 60, for which owners of this client may hand a lock to each other while another client waits (default: 0.05)
----@field fail_fast? boolean `true`: while etcd is known to be unreachable, every call fails with `unavailable` at once, also a call that already waits. The client learns of the outage when a first call times out. A read in the background tells when etcd answers again (default: false)
+---@field fail_fast? boolean `true`: while etcd is known to be unreachable, every call fails with `unavailable` at once, also a call that already waits. The client learns of the outage when a first call fails. A read in the background tells when etcd answers again (default: false)
 ---@field env? boolean `false`: the client ignores the environment variables (default: true)
 ---@field loop? string event loop to which waiting calls yield. `"luv"`, `"copas"`: needed only if the client cannot detect that this loop runs. `"none"`: waiting calls always block (default: detected)
 ---@field socket_dir? string in nginx: directory in which a worker creates the socket that wakes its nginx requests. The worker deletes the file at once, but must be able to write there (default: `TMPDIR` or `/tmp`)

@@ -323,14 +323,14 @@ end
 --- Takes a lock if it is free. Returns the lock; or nil, message, code. See client:try_lock.
 function M.try(self, where, target, opts)
   local try_opts = { timeout = 0 }
-  if type(opts) == "table" then
+  if type(opts) == "table" and not check.is_own_object(opts) then
     for field, value in pairs(opts) do
       if field ~= "timeout" then
         try_opts[field] = value
       end
     end
   elseif opts ~= nil then
-    try_opts = opts -- not a table: M.wait raises an error
+    try_opts = opts -- no table of options: M.wait raises an error
   end
   return M.wait(self, where, target, try_opts)
 end

@@ -22,11 +22,13 @@ function M.is_pem_text(value)
 end
 
 -- Returns true if the value of connect's option `field` is a secret, or may contain one by mistake.
--- `field` is "options" for a value that was given instead of the table of options.
+-- `field` is "options" for a value that was given instead of the table of options, and nil for the
+-- name of an option.
 local function is_secret(field, value)
   return SECRETS[field] or type(value) == "string" and (M.is_pem_text(value)
     or field == "user" and value:find(":", 1, true)
-    or field == "options" and value:find("@", 1, true))
+    or field == nil and value:find("@", 1, true)
+    or field == "options" and not value:find "^[%w%.:/%-]*:%d+$")
 end
 
 -- Returns `value` as a message shows it, at most 60 bytes of a string.
@@ -50,9 +52,10 @@ local RESTY = HERE and HERE:gsub("etcdlock/$", "resty/etcdlock.lua")
 -- Name of the code that this library compiles with `load`.
 M.CHUNK = "=etcdlock"
 
+-- Returns true if `info` (debug.getinfo) is a function of this library, or of C, such as pcall.
 local function is_own_code(info)
-  return info.what == "tail" or info.source:sub(1, #HERE) == HERE or info.source == RESTY
-    or info.source == M.CHUNK
+  return info.what == "tail" or info.what == "C" or info.source == M.CHUNK
+    or info.source == RESTY or info.source:sub(1, #HERE) == HERE
 end
 
 --- Raises `text`, as one line, with the position of the nearest caller outside etcdlock.
@@ -96,14 +99,21 @@ local function normalize(name)
   return (name:lower():gsub("_", ""))
 end
 
--- Returns the name of the option that a caller who wrote `field` probably means, or nil.
-local function find_meant(options, field)
-  for name, option in pairs(options) do
+-- Returns the key of `map` that is equal to `field`, except for capitals and "_"; nil if there is
+-- none.
+local function find_key(map, field)
+  for name in pairs(map) do
     if normalize(name) == normalize(field) then
       return name
     end
+  end
+end
+
+-- Returns the name of the option of which `field` is an alias, or nil.
+local function find_by_alias(options, field)
+  for name, option in pairs(options) do
     for _, alias in ipairs(option.aliases or {}) do
-      if alias == field then
+      if normalize(alias) == normalize(field) then
         return name
       end
     end
@@ -121,29 +131,30 @@ local function raise_unknown(where, field, options, elsewhere)
     M.raise(string.format("%s: options[%s] has no name, wanted options with names, such as %s",
       where, to_string(field), show_example(options)))
   end
-  local shown, owner = show(where, nil, field), elsewhere[field]
-  if owner then
-    M.raise(string.format("%s: option %s belongs to %s", where, shown, owner))
+  local shown, other = show(where, nil, field), find_key(elsewhere, field)
+  local meant = find_key(options, field) or not other and find_by_alias(options, field)
+  if other and not meant then
+    M.raise(string.format("%s: option %s belongs to %s", where, shown, elsewhere[other]))
   end
-  local meant = find_meant(options, field)
   local hint = meant and (options[meant].hint or "did you mean " .. meant .. "?")
   M.raise(string.format("%s: unknown option %s%s", where, shown, hint and "; " .. hint or ""))
 end
 
--- Returns true if `value` is an object of this library, such as a client.
-local function is_own_object(value)
+--- Returns true if `value` is an object of this library, such as a client.
+function M.is_own_object(value)
   local meta = getmetatable(value)
   local name = type(meta) == "table" and rawget(meta, "__name")
   return type(name) == "string" and name:find "^etcdlock%." ~= nil
 end
 
---- Returns `opts`, or an empty table for nil. Raises unless `opts` is nil or a table whose fields
+--- Returns `opts`, or an empty table for nil. Raises if `opts` is an object of this library, and
+-- unless it is nil or a table whose fields
 -- are declared in `options` (name -> option) and have the declared types. `elsewhere` maps each
 -- option of another call to the name of that call, for messages.
 function M.options(where, opts, options, elsewhere)
   if opts == nil then
     return NO_OPTIONS
-  elseif type(opts) ~= "table" or is_own_object(opts) then
+  elseif type(opts) ~= "table" or M.is_own_object(opts) then
     M.raise(format_message(where, "options", opts, "a table such as " .. show_example(options)))
   end
   for field, value in pairs(opts) do
@@ -214,21 +225,22 @@ end
 
 -- ---- arguments ----
 
-local function raise_type(where, field, value, wanted)
+--- Raises an error about the wrong type of `value`; the message says that `wanted` is allowed.
+function M.raise_type(where, field, value, wanted)
   M.raise(format_message(where, field, value, wanted))
 end
 
 --- Raises unless `value` is a string.
 function M.string(where, field, value)
   if type(value) ~= "string" then
-    raise_type(where, field, value, "a string")
+    M.raise_type(where, field, value, "a string")
   end
 end
 
 --- Raises unless `value` is a number.
 function M.number(where, field, value)
   if type(value) ~= "number" then
-    raise_type(where, field, value, "a number")
+    M.raise_type(where, field, value, "a number")
   end
 end
 
@@ -241,7 +253,7 @@ end
 -- that `wanted` (default: a function) is allowed.
 function M.callable(where, field, value, wanted)
   if not is_callable(value) then
-    raise_type(where, field, value, wanted or "a function")
+    M.raise_type(where, field, value, wanted or "a function")
   end
 end
 
@@ -261,14 +273,14 @@ end
 --- Raises unless `value` is a number of at least 0, or nil.
 function M.seconds(where, field, value)
   if value ~= nil and not (type(value) == "number" and value >= 0) then
-    raise_type(where, field, value, "0 or more seconds")
+    M.raise_type(where, field, value, "0 or more seconds")
   end
 end
 
 --- Raises unless `value` is a finite number above 0.
 function M.positive_seconds(where, field, value)
   if type(value) ~= "number" or not (value > 0 and value < math.huge) then
-    raise_type(where, field, value, "more than 0 seconds and not inf")
+    M.raise_type(where, field, value, "more than 0 seconds and not inf")
   end
 end
 

@@ -5,7 +5,6 @@ local BOOLEANS = require("etcdlock.text").BOOLEANS
 local check = require "etcdlock.check"
 local core = require "etcdlock.core"
 local loops = require "etcdlock.wait.loop"
-local quote = require("etcdlock.text").quote
 
 local M = {}
 
@@ -19,12 +18,16 @@ local PATTERNS_MAX, PATTERN_BYTES_MAX = 100, 128
 
 local function check_endpoint_types(where, field, value)
   if type(value) == "table" then
-    for i, endpoint in pairs(value) do
+    local count = 0
+    for i in pairs(value) do
       if type(i) ~= "number" then
-        check.raise(string.format('%s: %s has a field %s, wanted a list such as { "%s" }', where,
-          field, quote(tostring(i)), DEFAULT_ENDPOINT))
+        check.raise(string.format('%s: %s has fields with names, wanted a list such as { "%s" }',
+          where, field, DEFAULT_ENDPOINT))
       end
-      check.string(where, field .. "[" .. i .. "]", endpoint)
+      count = count + 1
+    end
+    for i = 1, count do
+      check.string(where, field .. "[" .. i .. "]", value[i])
     end
   elseif value ~= nil then
     check.string(where, field, value)
@@ -32,8 +35,8 @@ local function check_endpoint_types(where, field, value)
 end
 
 local function check_handoff_type(where, field, value)
-  if value ~= nil and value ~= false then
-    check.number(where, field, value)
+  if value ~= nil and value ~= false and type(value) ~= "number" then
+    check.raise_type(where, field, value, "false or a number")
   end
 end
 
@@ -105,7 +108,7 @@ end
 --   lock to each other while another client waits
 -- @tfield[opt=false] boolean fail_fast `true`: while etcd is known to be unreachable, every call
 --   fails with `unavailable` at once, also a call that already waits. The client learns of the
---   outage when a first call times out. A read in the background tells when etcd answers again
+--   outage when a first call fails. A read in the background tells when etcd answers again
 -- @tfield[opt=true] boolean env `false`: the client ignores the environment variables
 -- @tfield[opt="detected"] string loop event loop to which waiting calls yield. `"luv"`, `"copas"`:
 --   needed only if the client cannot detect that this loop runs. `"none"`: waiting calls always
@@ -157,7 +160,7 @@ M.OPTIONS = {
   allow_plaintext_auth = { type = "boolean" },
   handoff = {
     check = check_handoff_type, default = 32, is_valid = is_handoff,
-    wanted = "false, or a whole number from 1 to " .. HANDOFF_MAX .. " of holds in a row",
+    wanted = "false, or a whole number of holds from 1 to " .. HANDOFF_MAX,
   },
   handoff_time = {
     type = "number", default = 0.05, is_valid = check.within(0, 60), wanted = "0 to 60 seconds",

@@ -1,6 +1,6 @@
---- The record of the locks that one client holds, by name and owner. acquire.lua asks this record
--- two questions: does the owner of a call hold the lock already, so that the call gets the same
--- hold again? And would a wait never end (a deadlock)?
+--- The record of the locks that one client holds, by name and owner. The main questions to it are:
+-- does the owner of a call hold the lock already, so that the call gets the same hold again? Would
+-- a try fail, or a wait never end (a deadlock)?
 --
 -- In this file, an *exclusive* lock is a lock of any mode except "read" and "permit".
 local coroutines = require "etcdlock.coroutines"
@@ -206,7 +206,7 @@ function HeldLocks:add(lock)
   lock._sharers = sharers
 end
 
---- Removes a lock that is being released. After that, a call of the same owner asks etcd again.
+--- Removes a lock that is being released. After that, a call of the same owner asks the core again.
 function HeldLocks:remove(lock)
   local full_names = lock._acquisition.full_names
   for i = 1, #full_names do

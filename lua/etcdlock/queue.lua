@@ -343,6 +343,7 @@ end
 -- @fail not_held, or a request error: `not_held` if no entry with this token holds the lock
 -- @raise for a wrong type
 function M:break_lock(name, token)
+  check.string("client:break_lock", "name", name)
   check.number("client:break_lock", "token", token)
   if token % 1 ~= 0 then
     return check.invalid("client:break_lock", "token", token, "a whole number, as in client:queue")

@@ -77,6 +77,7 @@ describe("the etcdlock command", function()
         "etcdlock --help" },
       { { "run", "a", "-n", "true" }, "unknown option '-n'; for flock's -n write --timeout 0\n",
         "etcdlock run --help" },
+      { { "doctor", "-n" }, "unknown option '-n'", "etcdlock doctor --help" },
       { { "run", "a" }, "the command to run is missing; write: etcdlock run a -- cmd; cmd may be"
         .. " bash (a shell that has the lock) or 'sleep infinity'", "etcdlock run --help" },
       { { "run", "it's a b", "--" }, "write: etcdlock run 'it'\\''s a b' -- cmd;",

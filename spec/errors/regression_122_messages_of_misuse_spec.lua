@@ -4,6 +4,7 @@
 local clients = require "spec.support.harness.clients"
 local etcdlock = require "etcdlock"
 local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local prefix = suite.prefix()
 local connect = clients.connector { endpoints = suite.endpoint(), prefix = prefix }
@@ -79,10 +80,16 @@ describe("regression 122: the message", function()
     local client = connect { log = function(event)
       if event.event == "leaked" then texts[#texts + 1] = tostring(event) end
     end }
-    coroutine.wrap(function() client:with_lock("a", coroutine.yield) end)()
-    collectgarbage()
-    collectgarbage()
-    assert(client:lock "b"):unlock()
+    if _VERSION == "Lua 5.1" and not jit then return pending "coxpcall keeps the coroutine" end
+    local function begin_and_drop()
+      coroutine.wrap(function() client:with_lock("a", coroutine.yield) end)()
+    end
+    begin_and_drop()
+    wait.eventually(function() -- a call of the client reports the event
+      collectgarbage()
+      assert(client:lock "b"):unlock()
+      return texts[1]
+    end, 5, "the coroutine is collected")
     assert.same({ 'etcdlock: lock "a" was released because the coroutine that ran its with_lock '
       .. "was dropped and collected as garbage; keep the coroutine until it ends" }, texts)
   end)

@@ -329,7 +329,7 @@ describe("connect", function()
     for _, value in ipairs { 0, 1.5, -1, 1e9, 0 / 0 } do
       local message = clients.assert_fails("invalid", etcdlock.connect { handoff = value })
       assert.matches("handoff", message, 1, true)
-      assert.matches("false, or 1 to", message, 1, true)
+      assert.matches("false, or a whole number of holds from 1 to", message, 1, true)
     end
     local message = clients.assert_fails("invalid", etcdlock.connect { handoff_time = -1 })
     assert.matches("handoff_time = -1, wanted 0 to 60 seconds", message, 1, true)

@@ -5,8 +5,16 @@
 local Nginx = require "spec.support.servers.nginx"
 local documents = require "spec.support.harness.documents"
 local suite = require "spec.support.harness.suite"
+local wait = require "spec.support.harness.wait"
 
 local REQUESTS = 10 -- to each nginx server, at the same time
+
+-- Returns the recipe's code.
+local function find_recipe()
+  for _, block in ipairs(documents.blocks "lua nginx") do
+    if block.place:find "^doc/recipes.md" then return block.text end
+  end
+end
 
 local function start(text)
   return Nginx.start {
@@ -19,10 +27,7 @@ end
 
 describe("the nginx cache recipe", function()
   it("builds the page once for 10 simultaneous requests to each of two servers", function()
-    local text
-    for _, block in ipairs(documents.blocks "lua nginx") do
-      if block.place:find "^doc/recipes.md" then text = block.text end
-    end
+    local text = find_recipe()
     local machines = { start(text), start(text) }
     finally(function()
       for _, nginx in ipairs(machines) do nginx:stop() end
@@ -38,5 +43,36 @@ describe("the nginx cache recipe", function()
     assert.equal(1, made)
     assert.matches("^the news of %d+\n$", (next(pages)))
     assert.is_nil(next(pages, next(pages)), "there are several pages")
+  end)
+
+  it("answers with the expired page at once while one request renders the new one", function()
+    -- `made` is counted elsewhere: nginx removes expired pages that are the oldest entry of a
+    -- dictionary, and a counter would be the older entry.
+    local text = find_recipe():gsub("pages:incr", "shared:incr"):gsub("cache/news", "cache/expired")
+      :gsub("MAX_AGE = ngx.shared.pages, 60", "MAX_AGE = ngx.shared.pages, 1")
+    local nginx = Nginx.start {
+      workers = 2,
+      main = ("env ETCDCTL_ENDPOINTS=%s;"):format(suite.endpoints()),
+      http = "lua_shared_dict pages 10m;",
+      locations = {
+        ["/news"] = text,
+        ["/made"] = "ngx.print(shared:get 'made' or 0)",
+        ["/expired"] = "ngx.print(tostring(select(3, ngx.shared.pages:get_stale 'news')))",
+      },
+    }
+    finally(function() nginx:stop() end)
+    local old = nginx:get("/news").body
+    wait.eventually(function() return nginx:get("/expired").body == "true" end, 5, "it expires")
+    local requests, new = {}, 0
+    for i = 1, REQUESTS do requests[i] = nginx:begin "/news" end
+    for _, request in ipairs(requests) do
+      request:wait()
+      assert.equal(200, request.status)
+      assert.matches("^the news of %d+\n$", request.body)
+      new = new + (request.body ~= old and 1 or 0)
+    end
+    assert.equal(1, new)
+    assert.equal("2", nginx:get("/made").body)
+    nginx:assert_no_errors()
   end)
 end)

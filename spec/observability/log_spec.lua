@@ -394,7 +394,7 @@ describe("the log of a client", function()
     assert.has_error(function() etcdlock.connect { log = "stderr" } end,
       'etcdlock.connect: log = "stderr", wanted a function')
     local message = clients.assert_fails("invalid", etcdlock.connect { log_rate = -1 })
-    assert.matches("log_rate = -1, wanted 0 or more events a second", message, 1, true)
+    assert.matches("log_rate = -1, wanted a whole number of events a second", message, 1, true)
   end)
 end)
 

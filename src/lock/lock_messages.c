@@ -37,17 +37,20 @@ void el_lock_message_timeout(const el_waiter *waiter, int64_t waited_ms,
                              const el_error *cause, const char *address,
                              el_error *err) {
   double waited_s = (double)waited_ms / 1000;
-  const char *limit =
-      waiter->deadline_ms == INT64_MAX
-          ? " (the limit without a timeout, if etcd has never answered)"
-          : "";
+  char limit[80] = "";
+  if (waiter->deadline_ms == INT64_MAX) {
+    snprintf(
+        limit, sizeof limit,
+        " (%.3g s is the limit without a timeout, if etcd has never answered)",
+        waited_s);
+  }
   if (cause != NULL) {
-    el_error_set(err, EL_UNAVAILABLE, "%s was not acquired within %.3g s%s: %s",
-                 subject_of(waiter).text, waited_s, limit, cause->text);
+    el_error_set(err, EL_UNAVAILABLE, "%s was not acquired within %.3g s: %s%s",
+                 subject_of(waiter).text, waited_s, cause->text, limit);
   } else if (address != NULL) {
     el_error_set(err, EL_UNAVAILABLE,
-                 "%s was not acquired within %.3g s%s: no answer from etcd %s",
-                 subject_of(waiter).text, waited_s, limit, address);
+                 "%s was not acquired within %.3g s: no answer from etcd %s%s",
+                 subject_of(waiter).text, waited_s, address, limit);
   } else {
     el_error_set(err, EL_TIMEOUT, "%s was not free within %.3g s",
                  subject_of(waiter).text, waited_s);

@@ -258,13 +258,14 @@ local OTHER_COMMANDS = {
 -- Option of flock -> the option of etcdlock run with the same meaning.
 local FLOCK_OPTIONS = { ["-n"] = "--timeout 0", ["-s"] = "--shared", ["-w"] = "--timeout S" }
 
--- Returns argparse's `message` about wrong words, with the remedy if one is known.
-local function add_remedy(message)
+-- Returns argparse's `message` about wrong words of `subcommand` (nil: none yet), with the remedy
+-- if one is known.
+local function add_remedy(subcommand, message)
   local name = message:match "^unknown command '([^']*)'$"
   local option = message:match "^unknown option '([^']*)'"
   if OTHER_COMMANDS[name] then
     return message .. "; " .. OTHER_COMMANDS[name]
-  elseif FLOCK_OPTIONS[option] then
+  elseif subcommand == "run" and FLOCK_OPTIONS[option] then
     return ("unknown option '%s'; for flock's %s write %s"):format(option, option,
       FLOCK_OPTIONS[option])
   elseif name then
@@ -285,7 +286,8 @@ local function new()
     :help_description_margin(MARGIN)
     :command_target "subcommand"
   parser.error = function(of, message)
-    refuse(of ~= parser and of._name or nil, add_remedy(message))
+    local subcommand = of ~= parser and of._name or nil
+    refuse(subcommand, add_remedy(subcommand, message))
   end
   parser:flag "--version"
     :description "print the version, and exit"

@@ -1,4 +1,4 @@
---- All waits of the library are calls of the function that this module returns. waits.lua describes
+--- Returns the function with which the library waits for events of the core. waits.lua describes
 -- the fields of a wait.
 local CHUNK = require("etcdlock.check").CHUNK
 local core = require "etcdlock.core"
@@ -60,8 +60,9 @@ local function block(wait)
   end
 end
 
--- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile. Nil before Lua
--- 5.4, which cannot close coroutines; the code is a string because <close> is a syntax error there.
+-- Calls way(wait, loop), and ends the wait if the coroutine is closed meanwhile. False before Lua
+-- 5.4: older Luas cannot close coroutines. The code is a string, because <close> is a syntax error
+-- in older Luas.
 local with_close = _VERSION == "Lua 5.4" and load([[
   local function done(wait, ...)
     wait.has_returned = true
@@ -74,8 +75,8 @@ local with_close = _VERSION == "Lua 5.4" and load([[
 ]], CHUNK)()
 
 -- Waits in the event loop. Returns the results of the wait's `poll`; nil if the limit is over; or
--- false, message, code if the wait is impossible. Calls loop.wait at least once, even if the event
--- has occurred, because in nginx this call binds a lock to its request.
+-- false, message, code if the wait is impossible. Unless the limit is 0, calls loop.wait at least
+-- once, even if the event has occurred, because in nginx this call binds a lock to its request.
 local function yield(wait, loop)
   local left = wait.limit
   local ends = left and core.now() + left

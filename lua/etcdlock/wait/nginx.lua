@@ -116,7 +116,7 @@ end
 --   scope       ngx.ctx of the request; nil outside a request
 --   phase       the phase of the request in which the lock was requested
 --   connection  the connection to which the lock is bound, and which ends with the request; nil if
---               the lock is not bound to one, because it has not waited in nginx
+--               the lock is not bound to a connection: it has not waited in nginx, or has ended
 
 -- The order of the phases that nginx runs one after the other. Other phases run within these.
 local ORDER = { server_rewrite = 1, set = 2, rewrite = 3, access = 4, preread = 4, content = 5 }
