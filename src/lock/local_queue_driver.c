@@ -1,4 +1,4 @@
-/* local_queue_driver: the local queues of one client, with their entries, sessions and timers. */
+/* local_queue_driver: the local queues of one client, with their entries and timers. */
 #include "lock/local_queue_driver.h"
 
 #include <assert.h>
@@ -16,78 +16,90 @@ typedef struct el_queue_driver queue_driver;
 
 typedef struct client_entry client_entry;
 
-/* Asks etcd whether keys wait behind ours, which is held. */
+/* A contention query: a read that asks etcd whether other keys wait behind the held key of an
+ * entry. */
 typedef struct contention_query {
   el_request request;
-  client_entry *at; /* NULL: cancelled */
+  /* the entry; NULL: the query was cancelled, its answer is ignored */
+  client_entry *at;
   void (*done)(client_entry *at, el_contention behind);
   el_keys keys;
-  int64_t rev; /* create_revision of our key */
+  int64_t rev; /* create_revision of the held key */
 } contention_query;
 
-/* What an entry needs while its key may linger. */
+/* What an entry needs for linger, from EL_LOCAL_START_WATCH to EL_LOCAL_STOP_WATCH. While the key
+ * is held or lingers, the entry must learn whether another key waits behind it. */
 typedef struct linger {
   client_entry *at;
-  el_watch watch;          /* reports keys that come behind it */
+  /* reports keys that are put behind the key of the entry */
+  el_watch watch;
   contention_query *query; /* NULL: none is in flight */
   el_timer timer;
 } linger;
 
-/* One entry of this client, in one session. */
+/* One entry of this client, which belongs to one session. */
 struct client_entry {
-  el_entry_driver driver; /* first */
+  el_entry_driver driver;
   el_local_entry local;
   queue_driver *queue;
   contention_query *query; /* NULL: none is in flight */
-  linger *linger;          /* from START_WATCH to STOP_WATCH, else NULL */
+  linger *linger;          /* NULL: the key must not linger */
 };
 
 struct el_queue_driver {
   el_local_queue local;
   el_local_queues *queues;
   el_client_session *session;
-  /* EL_MODE_MULTI: 0, or the length of the name that an audit has found */
+  /* Length of the lock name in |key|. EL_MODE_MULTI: 0; in a queue that was added for a key that an
+   * audit found, the length of the lock name in that key. */
   uint16_t name_len;
-  bool is_changed : 1; /* in |queues->changed| */
-  /* its first waiter, a try or a share-only wait, waits for a delete in another queue */
+  bool is_changed : 1; /* it is in the list |queues->changed| */
+  /* its first waiter, a try or a share-only wait, waits until a conflicting key of this client is
+   * deleted */
   bool is_deferred : 1;
-  /* a request of a freed entry may be applied later */
+  /* etcd may still apply a request of an entry that was freed */
   bool has_unknown_outcome : 1;
   TAILQ_ENTRY(el_queue_driver) changed_link;
   UT_hash_handle hh;
   char key[]; /* hash key, see write_hash_key */
 };
 
-/* A slot is a number that distinguishes the multi-locks of one client.
+/* A slot is a number in the keys of a multi-lock. It distinguishes the multi-locks of one client.
  *
- * A slot is used again, because each key that ever existed stays in etcd's index until the store is
- * compacted, and a read of a queue passes all of them. The slot of an entry with a request of
- * unknown outcome is not used again in the same session (the next session has another lease in its
- * keys): a delete of several keys deletes those that it finds (protocol/lock_txn.h). */
+ * The slot of a multi-lock that has ended is used again. With a new slot each time, there would be
+ * ever more different keys: etcd keeps each key that ever existed in its index until the store is
+ * compacted, and a read of a queue passes all of them.
+ *
+ * If a request of an entry has an unknown outcome, its slot is not used again in the same session.
+ * Otherwise a late delete could delete the keys of another multi-lock, because a delete of several
+ * keys deletes all that it finds (build_delete in protocol/lock_txn.c). The next session may use
+ * the slot, because its keys contain another lease. */
 typedef struct slot_list {
   uint32_t last;  /* the largest slot ever taken */
-  uint32_t *free; /* a stack */
+  uint32_t *free; /* slots that may be used again; a stack */
   size_t n_free, size;
 } slot_list;
 
 struct el_local_queues {
   el_sessions *sessions;
-  /* the session without a lock delay, the first of the list */
+  /* the session without a lock delay; the other sessions follow in its list */
   el_client_session *session;
   el_handoff_limits limits;
   el_entry_events entry_events;
   queue_driver *by_key; /* hash table */
   TAILQ_HEAD(, el_queue_driver) changed;
-  /* The local queues of multi-locks and semaphores, in no order: a queue of these that conflicts
-   * with another one cannot be found by its key. */
+  /* The local queues of multi-locks and semaphores, in no order. A search for the queues that
+   * conflict with a waiter goes through this list, because the hash keys of these queues cannot be
+   * computed from the name and mode of the waiter. */
   queue_driver **listed;
   size_t n_listed, listed_room;
   int n_deferred;           /* local queues with |is_deferred| */
-  el_local_actions actions; /* still to be carried out */
+  el_local_actions actions; /* that are still to be carried out */
   bool is_acting;
-  el_error closed;       /* code EL_OK: the client is open */
-  slot_list slots;       /* of multi-locks */
-  queue_driver *orphans; /* has the entries whose session has ended */
+  el_error closed; /* code EL_OK: the client is open */
+  slot_list slots; /* the slots of the multi-locks */
+  /* A queue without waiters, for the entries whose session has ended. */
+  queue_driver *orphans;
 };
 
 static el_waiter *waiter_of(el_acquisition *local) {
@@ -154,8 +166,10 @@ static bool is_free_slot(const slot_list *slots, uint32_t slot) {
 
 enum { HASH_KEY_MAX = EL_NAME_MAX + 1 + 2 * sizeof(uint32_t) };
 
-/* write_hash_key writes the hash key of the queue of |name| and |where|, and returns its length.
- * Each multi-lock has a queue, and a slot, of its own. */
+/* write_hash_key writes the hash key of a local queue to |key|, and returns its length. The hash
+ * key consists of |name|, the mode, the number of permits and the lock delay of |session|. For a
+ * multi-lock the slot takes the place of the number of permits, because each multi-lock has a local
+ * queue of its own. */
 static size_t write_hash_key(char *key, const el_client_session *session,
                              el_bytes name, const el_queue_key *where) {
   uint32_t which = where->mode == EL_MODE_MULTI ? where->slot : where->permits;
@@ -174,8 +188,8 @@ static queue_driver *find_by_key(const el_local_queues *queues, const char *key,
   return queue;
 }
 
-/* find_queue returns NULL if there is none. For EL_MODE_MULTI |name| is empty and the slot counts.
- */
+/* find_queue returns the local queue of |name| and |where| in |session|; NULL: there is none. A
+ * multi-lock is found by its slot, with an empty |name|. */
 static queue_driver *find_queue(const el_local_queues *queues,
                                 const el_client_session *session, el_bytes name,
                                 const el_queue_key *where) {
@@ -227,8 +241,8 @@ static queue_driver *find_or_add(el_local_queues *queues,
   return queue;
 }
 
-/* first_slot returns the slot of the queue's first entry; a multi-lock shares its slot with no
- * other. */
+/* first_slot returns the slot of the first entry of |queue|. A multi-lock has a slot that no other
+ * multi-lock has; in the other modes the first entry has slot 0. */
 static uint32_t first_slot(const queue_driver *queue) {
   uint32_t slot = 0;
   if (mode_of(queue) == EL_MODE_MULTI) {
@@ -237,7 +251,8 @@ static uint32_t first_slot(const queue_driver *queue) {
   return slot;
 }
 
-/* has_slot tells whether |queue| is a multi-lock's, and not for a key that an audit has found. */
+/* has_slot tells whether |queue| has taken a slot from the list. The queue of a multi-lock has,
+ * unless it was added for a key that an audit found. */
 static bool has_slot(const queue_driver *queue) {
   return mode_of(queue) == EL_MODE_MULTI && queue->name_len == 0;
 }
@@ -249,7 +264,7 @@ static void set_deferred(queue_driver *queue, bool is_deferred) {
   queue->is_deferred = is_deferred;
 }
 
-/* free_queue frees |queue| and its entries. It must have no waiters. */
+/* free_queue frees |queue| and its entries. |queue| must have no waiters. */
 static void free_queue(queue_driver *queue) {
   client_entry *at;
   while ((at = first_entry(queue)) != NULL) {
@@ -338,8 +353,8 @@ static bool visit_permits(const el_local_queues *queues,
   return false;
 }
 
-/* visit_conflicting calls |visit| for each other queue that conflicts with the mode and names of
- * |waiter|, until one returns true, and returns that. */
+/* visit_conflicting calls |visit| for each other local queue that conflicts with the mode and the
+ * names of |waiter|, until a call returns true. Returns whether a call did. */
 static bool visit_conflicting(const el_local_queues *queues,
                               const el_waiter *waiter, visitor *visit) {
   el_bytes names = waiter->name;
@@ -360,8 +375,8 @@ static bool is_leaving(queue_driver *queue) {
   return el_local_queue_is_deleting(&queue->local);
 }
 
-/* must_defer tells whether the first waiter is a try that must wait until a key of this client is
- * deleted. */
+/* must_defer tells whether |first| is a try or a share-only wait that must wait until a conflicting
+ * key of this client is deleted. It records the result in |queue|->is_deferred. */
 static bool must_defer(queue_driver *queue, const el_waiter *first) {
   bool is_so = first != NULL &&
                (first->local.try_once || first->local.is_share_only) &&
@@ -374,7 +389,8 @@ static bool must_defer(queue_driver *queue, const el_waiter *first) {
 
 static void carry_out(const el_local_action *action);
 
-/* first_waiting returns the first waiter of |queue|, or the one that is joining. */
+/* first_waiting returns the first waiter of |queue|. If no waiter is in the queue yet, it returns
+ * the waiter that joins by |event|. NULL: there is none. */
 static const el_waiter *first_waiting(const queue_driver *queue,
                                       const el_local_event *event) {
   el_acquisition *first = TAILQ_FIRST(&queue->local.waiting);
@@ -383,7 +399,8 @@ static const el_waiter *first_waiting(const queue_driver *queue,
   return first != NULL ? waiter_of(first) : NULL;
 }
 
-/* Tells whether the waiter that leaves, and whose key may linger, conflicts with another waiter. */
+/* Tells whether |event| ends a hold with linger, while a waiter in a conflicting local queue of
+ * this client waits for the lock. */
 static bool is_wanted_elsewhere(const el_local_queues *queues,
                                 const el_local_event *event) {
   return event->kind == EL_LOCAL_ON_LEAVE &&
@@ -391,7 +408,9 @@ static bool is_wanted_elsewhere(const el_local_queues *queues,
          visit_conflicting(queues, waiter_of(event->acquisition), has_waiter);
 }
 
-/* An action may step a queue again; the actions of that step are carried out after the others. */
+/* Applies |event| to |queue| and carries out the actions. An action may step a queue again. The
+ * actions of that second step are appended to the list, and carried out after those of the
+ * first. */
 static void step(queue_driver *queue, const el_local_event *event) {
   el_local_queues *queues = queue->queues;
   el_local_actions *actions = &queues->actions;
@@ -428,7 +447,7 @@ static void step_entry(client_entry *at, int kind) {
 
 /* ---- entries ---- */
 
-/* Deferred tries are tried again. */
+/* Marks the queues with a deferred try as changed, so that the next settle starts the try. */
 static void retry_deferred(el_local_queues *queues) {
   queue_driver *queue, *next;
   if (queues->n_deferred == 0) return;
@@ -447,7 +466,8 @@ static void stepped(el_entry_driver *driver) {
   }
 }
 
-/* A waiter has waited if its entry has waited for another client. */
+/* Records for the waiters of |at| whether they have waited. They have if the entry has waited for
+ * the key of another client. */
 static void note_waited(client_entry *at) {
   el_acquisition *waiter;
   TAILQ_FOREACH(waiter, &at->local.acquisitions, link) {
@@ -463,7 +483,8 @@ static void reported(el_entry_driver *driver, const el_entry_action *action) {
   step(at->queue, &event);
 }
 
-/* Tells the waiters of the entry, and those that wait for an entry behind them. */
+/* Passes |label| to the waiters of the entry and to the waiters of its queue that have no entry
+ * yet. */
 static void saw_holder(el_entry_driver *driver, el_bytes label) {
   client_entry *at = EL_CONTAINER_OF(driver, client_entry, driver);
   const struct el_acquisition_list *lists[] = {&at->local.acquisitions,
@@ -488,7 +509,8 @@ static client_entry *new_entry(queue_driver *queue, el_bytes name,
   return at;
 }
 
-/* cancel_query: the answer is ignored. NULL is harmless. */
+/* cancel_query cancels |query|: its answer is ignored. If |query| is NULL, the function does
+ * nothing. */
 static void cancel_query(contention_query *query) {
   if (query != NULL) query->at = NULL;
 }
@@ -502,11 +524,11 @@ static void stop_linger(client_entry *at) {
   at->linger = NULL;
 }
 
-/* free_entry: no request of the entry is in flight, and it has no waiters. */
+/* free_entry frees |at|. No request of the entry may be in flight, and it must have no waiters. */
 static void free_entry(client_entry *at) {
   at->queue->has_unknown_outcome = at->queue->has_unknown_outcome ||
                                    !el_entry_is_definite(&at->driver.entry);
-  at->local.is_lingering = false; /* if the client stops */
+  at->local.is_lingering = false; /* it may linger when the client stops */
   el_local_queue_remove(&at->queue->local, &at->local);
   at->driver.session->users -= is_orphan(at);
   stop_linger(at);
@@ -515,7 +537,7 @@ static void free_entry(client_entry *at) {
   free(at);
 }
 
-/* unused_slot returns a number that no entry of |queue| has. */
+/* unused_slot returns a slot that no entry of |queue| has. */
 static uint32_t unused_slot(const queue_driver *queue) {
   uint32_t slot = first_slot(queue);
   for (const client_entry *at = first_entry(queue); at != NULL;
@@ -527,8 +549,9 @@ static uint32_t unused_slot(const queue_driver *queue) {
 
 /* ---- causes of failed waits ---- */
 
-/* find_last_error returns why a waiter of |queue| with the entry |at| was not granted; NULL: no
- * attempt has failed. */
+/* find_last_error returns the error that kept a waiter of |queue| from a grant. It is the last
+ * error of |at|, the entry of the waiter (NULL: it has none), else that of the session, else that
+ * of the request queue. NULL: no attempt has failed. */
 static const el_error *find_last_error(const queue_driver *queue,
                                        const client_entry *at) {
   const el_client_session *session = queue->queues->session;
@@ -539,13 +562,15 @@ static const el_error *find_last_error(const queue_driver *queue,
                        : el_request_queue_backoff_error(session->requests);
 }
 
-/* awaited_entry returns the entry of |waiter|, or else the one that it waits for; NULL: none. */
+/* awaited_entry returns the entry of |waiter|. If |waiter| has no entry yet, it returns the first
+ * entry of the queue. NULL: the queue has no entry. */
 static client_entry *awaited_entry(const el_waiter *waiter) {
   return waiter->local.entry != NULL ? entry_of(waiter->local.entry)
                                      : first_entry(waiter->queue);
 }
 
-/* is_held_here tells whether a hold of this client blocks |waiter|. Readers share. */
+/* is_held_here tells whether a hold of this client by the entry |at| blocks |waiter|. No such hold
+ * blocks a reader, because readers share the key. */
 static bool is_held_here(const el_waiter *waiter, const client_entry *at) {
   const el_acquisition *first =
       at != NULL ? TAILQ_FIRST(&at->local.acquisitions) : NULL;
@@ -553,8 +578,9 @@ static bool is_held_here(const el_waiter *waiter, const client_entry *at) {
          first->state == EL_ACQUISITION_HOLDING;
 }
 
-/* has_answered tells whether etcd has answered while |waiter| waited. A waiter whose predecessor is
- * known sends no requests. */
+/* has_answered tells whether etcd has answered since |waiter| began to wait. It also returns true
+ * if the entry |at| knows its predecessor: the entry then watches that key and may send no request
+ * for a long time. */
 static bool has_answered(const el_waiter *waiter, const client_entry *at) {
   int64_t since_ms = waiter->deadline_ms == INT64_MAX
                          ? 0
@@ -566,8 +592,8 @@ static bool has_answered(const el_waiter *waiter, const client_entry *at) {
              waiter->queue->queues->session->requests, since_ms);
 }
 
-/* count_known_holders returns how many entries of |queue| are known to be taken: by a hold, by a
- * waiter for another client's key, or by a lost hold with a lock delay. */
+/* count_known_holders returns how many entries of |queue| show that the lock is taken. Such an
+ * entry is held, or waits for the key of another client, or keeps its key for a lock delay. */
 static unsigned count_known_holders(const queue_driver *queue) {
   unsigned n = 0;
   for (const client_entry *at = first_entry(queue); at != NULL;
@@ -580,16 +606,17 @@ static unsigned count_known_holders(const queue_driver *queue) {
   return n;
 }
 
-/* find_doubt explains a try that failed because of other acquisitions of this client. It returns
- * the error that kept those from an answer: the lock may be free. NULL: the lock is known to be
- * taken, or no attempt has failed. */
+/* find_doubt is used for a try that failed because other waiters of this client came first. If
+ * those waiters have no answer from etcd, the lock may be free: find_doubt then returns the error
+ * that kept them from an answer. NULL: the lock is known to be taken, or no attempt has failed. */
 static const el_error *find_doubt(const queue_driver *queue) {
   unsigned most = mode_of(queue) == EL_MODE_PERMIT ? queue->local.permits : 1;
   return count_known_holders(queue) >= most ? NULL
                                             : find_last_error(queue, NULL);
 }
 
-/* A try that timed out has no answer of its own, whatever other waiters know. */
+/* Sets |err| to the message of a wait that timed out. A try that timed out got no answer to its own
+ * request. Answers to the requests of other waiters do not count for it. */
 static void explain_timeout(const el_waiter *waiter, int64_t waited_ms,
                             el_error *err) {
   const client_entry *at = awaited_entry(waiter);
@@ -636,12 +663,12 @@ static void stop_wait(el_waiter *waiter, const el_error *err) {
   step(waiter->queue, &leave);
 }
 
-/* A wait without a timeout lasts through an outage; but if etcd was never reached, the address may
- * be wrong. */
+/* Fails the wait of |waiter| at its deadline. A wait without a timeout goes on during an outage. It
+ * has a deadline only until etcd is first reached, because the address may be wrong. */
 static void on_deadline(el_waiter *waiter) {
   bool endless = waiter->deadline_ms == INT64_MAX;
   el_error err;
-  /* etcd has answered meanwhile */
+  /* etcd was reached in the meantime */
   if (endless && !waits_for_contact(waiter)) return;
   explain_timeout(waiter, endless ? EL_FIRST_CONTACT_MS : waiter->timeout_ms,
                   &err);
@@ -655,7 +682,8 @@ static void on_timer(el_timer *timer) {
   if (!el_waiter_is_holding(waiter)) {
     on_deadline(waiter);
   } else if (el_now_ms() < waiter->events->max_hold_end(waiter)) {
-    set_max_hold_timer(waiter); /* it was moved a moment ago */
+    /* max_hold was changed after the timer was set */
+    set_max_hold_timer(waiter);
   } else {
     step(waiter->queue, &end);
   }
@@ -663,7 +691,8 @@ static void on_timer(el_timer *timer) {
 
 /* ---- reports ---- */
 
-/* An enqueue puts the value of the entry's first waiter. */
+/* Sets the value that an enqueue of |at| puts: the value of its first waiter, until that is
+ * granted. */
 static void set_value(client_entry *at) {
   el_acquisition *first = TAILQ_FIRST(&at->local.acquisitions);
   at->driver.value = first != NULL && first->state == EL_ACQUISITION_ENQUEUED
@@ -685,8 +714,8 @@ static void signal_entry(client_entry *at, int signal) {
   el_entry_driver_signal(&at->driver, signal);
 }
 
-/* The hold deadline belongs to the session: one renewal extends all holds, and the end of the
- * session ends all of them at once. */
+/* Tells |waiter| that it holds. All holds of a session share its hold deadline: one renewal extends
+ * all of them, and the end of the session ends all of them at once. */
 static void grant(el_waiter *waiter, client_entry *at, int64_t mod_rev) {
   queue_driver *queue = waiter->queue;
   el_grant what = {.token = at->driver.entry.rev,
@@ -742,7 +771,8 @@ static void fail(el_waiter *waiter, const el_local_action *action) {
   end_waiter(waiter);
 }
 
-/* The loss is counted first, so that a caller that hears of it finds it in `stats`. */
+/* Tells |waiter| that its hold is lost. The counter |held| is lowered first, so that a caller that
+ * is told of the loss finds the new number in client:stats. */
 static void lose(el_waiter *waiter, el_loss loss) {
   el_error err;
   EL_COUNT(counters_of(waiter->queue), held, -1);
@@ -758,7 +788,7 @@ static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
   const el_error *wrong =
       el_request_queue_wrong_cluster(queues->session->requests);
   if (queues->closed.code != EL_OK) {
-    /* the lease's end has deleted the key */
+    /* the key ends with its lease at the latest */
     el_lock_message_unconfirmed(waiter, err);
   } else if (wrong != NULL) {
     *err = *wrong;
@@ -768,8 +798,9 @@ static void explain_gone(const el_local_queues *queues, const el_waiter *waiter,
   }
 }
 
-/* A refused release (the user lost its permission) is reported once; the entry retries, and the end
- * of the lease deletes the key at the latest. */
+/* Tells |waiter| that its release has ended. If etcd refuses the delete, for example because the
+ * user lost its permission, this is reported only once. The entry still repeats the delete, and the
+ * key ends with the lease at the latest. */
 static void end_release(el_waiter *waiter, const el_local_action *action) {
   el_error err = {.code = EL_OK};
   if (action->release == EL_RELEASE_GONE) {
@@ -781,7 +812,7 @@ static void end_release(el_waiter *waiter, const el_local_action *action) {
   end_waiter(waiter);
 }
 
-/* ---- contention: keys behind ours ---- */
+/* ---- contention: keys that wait behind the key of an entry ---- */
 
 static void end_query(const contention_query *query, el_contention behind,
                       bool detached) {
@@ -796,7 +827,7 @@ static void end_query(const contention_query *query, el_contention behind,
 static void on_query_answer(el_request *request, el_txn_answer *answer) {
   contention_query *query = EL_CONTAINER_OF(request, contention_query, request);
   el_contention behind =
-      EL_CONTENTION_UNKNOWN; /* no answer: the client stops */
+      EL_CONTENTION_UNKNOWN; /* if the client stops, no answer comes */
   bool detached = false;
   if (answer != NULL) {
     behind = el_lock_txn_read_contention(&query->keys, query->rev, answer,
@@ -847,7 +878,8 @@ static void on_linger_contention(client_entry *at, el_contention behind) {
   }
 }
 
-/* The query finds keys from before the watch, the watch finds later ones. */
+/* Takes the events of the watch on the queue of a key that may linger. The watch reports keys that
+ * are put after its creation. A query finds the keys that were put before. */
 static void on_watch_event(el_watch *watch, const el_watch_event *event) {
   linger *own = EL_CONTAINER_OF(watch, linger, watch);
   client_entry *at = own->at;
@@ -1002,7 +1034,8 @@ void el_waiter_join(el_waiter *waiter, el_local_queues *queues,
   step(waiter->queue, &join);
 }
 
-/* The hold counts as released when the call begins. */
+/* For the caller, a hold has ended when this function is called, so the counter |held| is lowered
+ * before etcd has answered. If the hold is lost, `lose` lowers the counter. */
 void el_waiter_leave(el_waiter *waiter, el_leave how, el_loss loss) {
   el_local_event leave = {.kind = EL_LOCAL_ON_LEAVE,
                           .acquisition = &waiter->local,
@@ -1048,7 +1081,8 @@ void el_waiter_key_gone(el_waiter *waiter, int64_t rev, bool detached) {
 
 /* ---- settle ---- */
 
-/* A key that is still to be deleted blocks the waiters. */
+/* If waiters of |queue| wait for an entry, sends the pending deletes of the queue in the
+ * foreground, because a key that is not deleted yet blocks these waiters. */
 static void expedite(const queue_driver *queue) {
   if (TAILQ_EMPTY(&queue->local.waiting)) return;
   for (client_entry *at = first_entry(queue); at != NULL; at = next_entry(at)) {
@@ -1070,8 +1104,9 @@ static void check(const queue_driver *queue) {
 #endif
 }
 
-/* settle lets the next waiters go on, or frees the queue. It is freed only when none of its keys
- * can be left in etcd: an entry outlives its last waiter to delete its key. */
+/* settle starts the next waiters of |queue|, or frees |queue| if it has neither waiters nor
+ * entries. An entry outlives its last waiter until its key is deleted, so |queue| lives until then,
+ * too. */
 static void settle(queue_driver *queue) {
   client_entry *at, *next;
   bool is_wanted;
@@ -1113,7 +1148,8 @@ void el_local_queues_start(el_local_queues *queues,
   }
 }
 
-/* step_all steps the queues of |session| with |event|; NULL: all queues. */
+/* step_all steps the queues of |session| with |event|. If |session| is NULL, it steps all
+ * queues. */
 static void step_all(el_local_queues *queues, const el_client_session *session,
                      const el_local_event *event) {
   queue_driver *queue, *next;
@@ -1149,7 +1185,8 @@ void el_local_queues_expire(el_local_queues *queues,
   }
 }
 
-/* find_multi returns the queue of the multi-lock that has the key |where|; NULL: none. */
+/* find_multi returns the queue of the multi-lock to which the key |where| belongs. NULL: there is
+ * none, or |where| is no key of a multi-lock. */
 static const queue_driver *find_multi(const el_local_queues *queues,
                                       const el_client_session *session,
                                       const el_queue_key *where) {
@@ -1158,8 +1195,10 @@ static const queue_driver *find_multi(const el_local_queues *queues,
              : NULL;
 }
 
-/* cannot_have_key tells whether the multi-lock has no such key, though the audit lists it: a member
- * that is behind lists deleted keys, too. A key of a later enqueue may still come. */
+/* cannot_have_key tells whether the key |where| of a multi-lock cannot exist, although the audit
+ * lists it. |multi| is the queue of the multi-lock; NULL: there is none. The key cannot exist if
+ * its slot is free, or if the multi-lock has sent no enqueue yet and no earlier request is in
+ * doubt. The audit may list such a key because a member that is behind also lists deleted keys. */
 static bool cannot_have_key(const el_local_queues *queues,
                             const queue_driver *multi,
                             const el_queue_key *where) {
@@ -1177,8 +1216,9 @@ static el_client_session *session_of(const el_local_queues *queues,
   return session;
 }
 
-/* own_name returns the name of the lock to which |key| on |lease| belongs, and its parts in
- * |where|; empty: it is user data. A lock's name has no NUL, but other keys may. */
+/* own_name returns the name of the lock to which |key|, attached to |lease|, belongs, and fills
+ * |where| with the parts of |key|. Empty: |key| belongs to no lock of this client. A key whose name
+ * contains a NUL does not, because no lock name contains one. */
 static el_bytes own_name(el_bytes key, int64_t lease, el_queue_key *where) {
   el_bytes name = el_key_name(key, where);
   if (name.len == 0 || name.len > EL_NAME_MAX ||
@@ -1216,8 +1256,9 @@ void el_local_queues_add_found_key(el_local_queues *queues, int64_t lease,
   el_entry_driver_signal(&at->driver, EL_ENTRY_ON_KEY_FOUND);
 }
 
-/* The entry lives until its last request is answered, but it leaves its queue, whose next waiter
- * starts on another lease and so with another key. */
+/* Moves the entry |at| from its queue to the orphans, because its session has ended. The entry
+ * lives there until its last request is answered. The next waiter of the queue gets a new entry,
+ * whose key contains another lease. */
 static void end_entry_session(client_entry *at, el_session_end end) {
   queue_driver *orphans = at->queue->queues->orphans;
   el_entry_driver_end_session(&at->driver, end);
@@ -1232,7 +1273,8 @@ static void end_entry_session(client_entry *at, el_session_end end) {
 static void end_queue_session(queue_driver *queue, el_session_end end) {
   client_entry *at;
   mark_changed(queue);
-  /* the waiters of the last entry must come after those of the first */
+  /* From the last entry to the first: each entry may put its waiters back at the head of the queue,
+   * and the waiters of the first entry must come first. */
   while ((at = entry_of(TAILQ_LAST(&queue->local.entries,
                                    el_local_entry_list))) != NULL) {
     end_entry_session(at, end);
@@ -1248,7 +1290,8 @@ void el_local_queues_end_session(el_local_queues *queues,
   }
 }
 
-/* The result of the release of |at|, if there is one, will stay unknown. */
+/* If a waiter waits for the release of |at|, reports that the release has ended: etcd will not
+ * confirm it any more. */
 static void end_release_unconfirmed(client_entry *at) {
   static const el_entry_action gone = {.kind = EL_ENTRY_REPORT_RELEASED};
   reported(&at->driver, &gone);

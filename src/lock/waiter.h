@@ -1,8 +1,8 @@
 /* waiter: one acquisition of a lock, as the local queue sees it while it waits and while it holds.
  *
- * It is a header of its own because the local queues (local_queue_driver.h) are below el_lock,
- * which embeds it: they report to the lock by function pointers.
- */
+ * el_waiter is not declared in lock.h because the local queues (local_queue_driver.h) are below
+ * lock.h and may not include it. An el_lock embeds its el_waiter, and the local queue reports to
+ * the el_lock by function pointers. */
 #ifndef ETCDLOCK_LOCK_WAITER_H
 #define ETCDLOCK_LOCK_WAITER_H
 
@@ -19,10 +19,10 @@ typedef struct el_waiter el_waiter;
 
 /* el_grant is what a waiter gets when it is granted; valid during the call only. */
 typedef struct el_grant {
-  int64_t token;   /* create_revision of the key */
-  int64_t mod_rev; /* the first mod_rev of its write order (write_order.h) */
-  const el_keys *keys;        /* to be copied */
-  el_hold_deadline *deadline; /* of the session that has the key's lease */
+  int64_t token;       /* create_revision of the key */
+  int64_t mod_rev;     /* where the write order begins (el_write_order_init) */
+  const el_keys *keys; /* valid during the call only */
+  el_hold_deadline *deadline; /* the hold deadline of the key's session */
 } el_grant;
 
 /* el_waiter_events holds the functions that the local queue calls, on the I/O thread. */
@@ -30,27 +30,29 @@ typedef struct el_waiter_events {
   void (*granted)(el_waiter *waiter, const el_grant *grant);
   void (*failed)(el_waiter *waiter, const el_error *err);
   void (*lost)(el_waiter *waiter, el_loss loss);
-  /* The release is over: the key is deleted (EL_OK), was gone before (EL_LOST), or etcd refuses
-   * to delete it. */
+  /* The release is over. EL_OK: the key is deleted, or stays because it was handed off, is shared
+   * or lingers. EL_LOST: the key was gone before. Any other code: the delete was refused or is not
+   * confirmed. */
   void (*released)(el_waiter *waiter, const el_error *err);
   void (*done)(el_waiter *waiter); /* the last call */
   /* Returns when max_hold ends the hold (el_now_ms); INT64_MAX: never. */
   int64_t (*max_hold_end)(const el_waiter *waiter);
-  /* Returns the mod_rev with which the next hold of a handoff begins (write_order.h); -1: the key
-   * must not be handed off. */
+  /* Returns the mod_rev with which the write order of the next hold begins if the key is handed off
+   * (write_order.h). -1: the key must not be handed off. */
   int64_t (*mod_rev)(const el_waiter *waiter);
-  /* A read has told |label|, the value of the key of the lock's holder. */
+  /* A read has returned |label|, the value of the key that holds the lock. */
   void (*saw_holder)(el_waiter *waiter, el_bytes label);
 } el_waiter_events;
 
 /* el_waiter is one acquisition of a lock; embedded in el_lock. The fields up to |permits| are set
- * before el_waiter_join. After that only the I/O thread uses it. */
+ * before el_waiter_join. After that only the I/O thread changes the fields. */
 struct el_waiter {
-  /* the waiter in protocol/local_queue.h, with its options */
+  /* the waiter as protocol/local_queue.h sees it, with the options of the wait */
   el_acquisition local;
   const el_waiter_events *events;
-  el_bytes name;  /* owned; EL_MODE_MULTI: the names, separated by NUL */
-  el_bytes value; /* owned; the value of its key; freed when it is granted */
+  el_bytes name; /* owned; EL_MODE_MULTI: the names, separated by NUL */
+  /* owned; the value that the enqueue puts; freed at the grant */
+  el_bytes value;
   int64_t timeout_ms;  /* as asked, for messages */
   int64_t deadline_ms; /* when the wait ends (el_now_ms); INT64_MAX: never */
   uint8_t mode;        /* el_mode */
