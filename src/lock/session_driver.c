@@ -16,22 +16,26 @@ struct el_session_driver {
   el_session_env env;
   el_sessions *sessions;
   el_session session;
-  /* number of the session; answers to an earlier one are ignored */
+  /* Number of the present session. Answers to calls of an earlier session do not step this one. */
   unsigned generation;
   unsigned news;
-  el_hold_deadline *hold_deadline; /* of this session's holds */
-  uint64_t salt;                   /* of the backoff */
-  int unproven_sessions;    /* sessions in a row that have not proven a hold */
-  el_error lease_end_error; /* how the last lease ended, if etcd has said so */
-  bool has_lease_end_error; /* |lease_end_error| is this session's */
-  el_error last_error;      /* of the last attempt; code EL_OK: it succeeded */
+  el_hold_deadline *hold_deadline; /* read by other threads */
+  uint64_t salt;                   /* varies the backoff */
+  /* number of sessions in a row that were lost before a hold was proven */
+  int unproven_sessions;
+  /* the error by which etcd told that the last lease does not exist */
+  el_error lease_end_error;
+  bool has_lease_end_error; /* |lease_end_error| is of the present session */
+  /* of the last grant, keepalive or lease check; code EL_OK: it succeeded */
+  el_error last_error;
   el_timer timer;
   el_keepalive *keepalive;
-  /* held keys; a lease check reads the first and moves it to the end */
+  /* The listed keys. A lease check reads the first one, which then moves to the end. */
   TAILQ_HEAD(, el_checked_key) keys;
   int n_keys;
-  el_lease_revocations revocations; /* of leases of earlier sessions */
-  int calls_in_flight;              /* grants, revokes and audits */
+  /* leases that are revoked in the background */
+  el_lease_revocations revocations;
+  int calls_in_flight; /* grants, revokes and audits */
   bool is_stopping;
 };
 
@@ -63,7 +67,8 @@ static el_session_event event_of(int kind, const el_lease_answer *answer) {
 
 /* ---- grants and revokes ---- */
 
-/* A lease call that may outlive its session. Each session has a number of its own. */
+/* A grant, a revoke or an audit in flight. The call may outlive its session, whose number is
+ * |generation|. */
 typedef struct lease_call {
   el_session_driver *driver;
   unsigned generation;
@@ -76,7 +81,8 @@ static lease_call *new_call(el_session_driver *driver) {
   return call;
 }
 
-/* finish_call frees |call| and tells whether its answer is for the driver's current session. */
+/* finish_call frees |call| and tells whether |call| belongs to the present session of its
+ * driver. */
 static bool finish_call(lease_call *call) {
   el_session_driver *driver = call->driver;
   bool current = !driver->is_stopping && call->generation == driver->generation;
@@ -90,8 +96,9 @@ static void revoke_in_background(el_session_driver *driver, int64_t id) {
                            el_session_lease_ms(&driver->session));
 }
 
-/* The answer may come too late: its session has ended, or it is from another cluster. Its lease may
- * exist in etcd and must not stay there. */
+/* Steps the session with the answer to a grant. The answer may come too late: the session has
+ * ended, or another cluster has answered. Then the lease is revoked in the background, because it
+ * may exist in etcd. A grant that has certainly failed needs no revoke. */
 static void on_granted(void *arg, const el_lease_answer *answer) {
   lease_call *call = arg;
   el_session_driver *driver = call->driver;
@@ -123,7 +130,7 @@ static void on_revoked(void *arg, const el_lease_answer *answer) {
   }
 }
 
-/* The session ends with the answer. */
+/* Revokes the lease. The session ends when etcd has answered. */
 static void revoke(el_session_driver *driver) {
   EL_COUNT(&driver->env.shared->counters, revokes, 1);
   el_lease_revoke(driver->env.auth, driver->session.id, EL_ATTEMPT_MS,
@@ -143,7 +150,8 @@ static void on_kept(void *arg, const el_lease_answer *answer) {
   step(driver, &event);
 }
 
-/* The keepalive stream does not answer: the next attempt uses another member. */
+/* Closes the keepalive stream, which has not answered in time. The next keepalive goes to another
+ * member. */
 static void reset_keepalive(el_session_driver *driver) {
   el_error no_answer;
   el_error_set(&no_answer, EL_UNAVAILABLE,
@@ -181,17 +189,17 @@ static void audit(el_session_driver *driver) {
 /* ---- lease checks ---- */
 
 typedef struct lease_check {
-  el_request request; /* first */
+  el_request request;
   el_session_driver *driver;
   unsigned generation;
-  el_keys keys; /* of the key that is read */
-  int64_t rev;  /* its create_revision */
+  el_keys keys; /* the keys of the entry that is read */
+  int64_t rev;  /* create_revision of these keys */
 } lease_check;
 
 static const el_entry_action READ_CHECK = {.kind = EL_ENTRY_SEND_REQUEST,
                                            .request = EL_REQUEST_READ};
 
-/* find_checked returns the key that was read if it is still listed. */
+/* find_checked returns the listed key that |check| has read; NULL: it is not listed any more. */
 static el_checked_key *find_checked(const lease_check *check) {
   el_checked_key *key;
   TAILQ_FOREACH(key, &check->driver->keys, link) {
@@ -252,7 +260,8 @@ static void check_next_key(el_session_driver *driver) {
   el_checked_key *key = TAILQ_FIRST(&driver->keys);
   el_session_event none = {.kind = EL_SESSION_ON_READ_ANSWER,
                            .outcome.sent_ms = el_now_ms()};
-  if (key == NULL) { /* it was released a moment ago */
+  /* the last listed key was removed after the session had counted it */
+  if (key == NULL) {
     step(driver, &none);
     return;
   }
@@ -261,9 +270,11 @@ static void check_next_key(el_session_driver *driver) {
   send_check(driver, key);
 }
 
-/* ---- state for other threads, without the hold deadlines ---- */
+/* ---- state that other threads read, except hold deadlines ---- */
 
-/* The client is alive as long as any of its sessions is, and is due when the first of them is. */
+/* Shows the state of all sessions to other threads: the lease of the first session that is alive,
+ * the latest time until which a lease is alive, and the earliest time at which a session must be
+ * stepped. */
 static void publish(const el_sessions *sessions) {
   el_shared *shared = sessions->common.shared;
   int64_t lease = 0, alive_until = 0, due_at = 0;
@@ -328,7 +339,8 @@ static void carry_out(el_session_driver *driver,
   }
 }
 
-/* A step that comes much later than the session asked for explains why holds expire. */
+/* If a session is stepped much later than it has asked for, records that the process did not run:
+ * this explains why holds expire. */
 static void note_stall(el_session_driver *driver) {
   el_error late;
   if (el_shared_stood_still(driver->env.shared, &late)) {
@@ -376,7 +388,8 @@ void el_session_driver_close(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_ON_CLOSE);
 }
 
-/* The other cluster may have granted the lease and stored keys on it. */
+/* The lease is revoked even if another cluster answers, because that cluster may have granted the
+ * lease and may store keys with it. */
 void el_session_driver_abandon(el_session_driver *driver) {
   step_simple(driver, EL_SESSION_ON_ABANDON);
 }
@@ -529,7 +542,8 @@ static el_session_driver *new_driver(el_sessions *sessions,
   return driver;
 }
 
-/* A new session begins at once, unless leases keep ending before a hold was proven. */
+/* Returns when the new session may send its first grant (el_now_ms); 0: at once. There is a backoff
+ * only if the last sessions were lost before a hold was proven. */
 static int64_t next_grant_at(const el_session_driver *driver) {
   el_outcome failed = {.is_retriable = true, .sent_ms = el_now_ms()};
   return driver->unproven_sessions == 0
@@ -551,7 +565,8 @@ void el_session_driver_renew(el_session_driver *driver) {
   el_session_init(&driver->session, driver->env.ttl_ms,
                   driver->env.lock_delay_ms, next_grant_at(driver),
                   driver->salt);
-  driver->unproven_sessions += was_lost; /* until a hold is proven */
+  /* `step` sets it to 0 when a hold is proven */
+  driver->unproven_sessions += was_lost;
   publish(driver->sessions);
 }
 
@@ -620,7 +635,7 @@ el_client_session *el_sessions_first(const el_sessions *sessions) {
   return sessions->first;
 }
 
-/* find_unused returns a session with a lock delay that nothing uses; NULL: none. */
+/* find_unused returns a session that has a lock delay and no users; NULL: there is none. */
 static el_client_session *find_unused(const el_sessions *sessions) {
   el_client_session *session = sessions->first->next;
   while (session != NULL && session->users > 0) {
@@ -655,8 +670,9 @@ bool el_sessions_have_news(const el_sessions *sessions) {
   return session != NULL;
 }
 
-/* The end of a lease deletes its keys. If a session leaves its lease to expire, its entries delete
- * their keys first. */
+/* Tells whether |session| has ended and no key that it must delete is left. The end of a lease
+ * deletes its keys. If the session has left its lease to expire, its entries delete their keys
+ * instead. */
 static bool is_finished(const el_client_session *session) {
   return is_over(session->driver) && (el_session_driver_end(session->driver) !=
                                           EL_SESSION_END_LEFT_TO_EXPIRE ||

@@ -1,12 +1,12 @@
 /* session_driver: the sessions of one client. A session driver carries out the actions of one
- * session (protocol/session.h): lease calls, keepalives, lease checks and audits. Their answers
- * become events of the session. I/O thread only.
+ * session (protocol/session.h): lease calls, keepalives, lease checks and audits. The answers to
+ * these become events of the session. I/O thread only.
  *
  * A client has one session for holds without a lock delay, and one more for each lock delay in use,
  * because a lease has only one TTL.
  *
- * News for the layers above are collected as bits, and the client's settle takes them: no function
- * of another part is called within a step of the session. */
+ * While a session is stepped, its driver calls no function of the layers above. It records news for
+ * them as bits, and settle (lock/client.c) takes the bits after the step. */
 #ifndef ETCDLOCK_LOCK_SESSION_DRIVER_H
 #define ETCDLOCK_LOCK_SESSION_DRIVER_H
 
@@ -22,48 +22,53 @@
 #include "protocol/session.h"
 
 enum {
-  /* Lock delays in use at a time; each has a lease that is kept alive. */
+  /* Largest number of lock delays that a client may use at a time. Each lock delay in use needs a
+   * session with a lease of its own, which must be kept alive. */
   EL_LOCK_DELAYS_MAX = 8
 };
 
 /* el_session_driver is one session with its lease calls and timers. */
 typedef struct el_session_driver el_session_driver;
 
-/* Bits of el_session_driver_take_news. */
+/* The bits that el_session_driver_take_news returns. */
 enum {
   EL_SESSION_NEWS_READY = 1, /* the lease can be used */
-  /* etcd grants no lease; see el_session_driver_last_error */
+  /* etcd refuses to grant a lease; el_session_driver_last_error returns why */
   EL_SESSION_NEWS_REFUSED = 2,
   /* the hold deadline has passed: all holds are lost */
   EL_SESSION_NEWS_EXPIRED = 4,
-  /* the session has ended; see el_session_driver_end */
+  /* the session has ended; el_session_driver_end returns how */
   EL_SESSION_NEWS_ENDED = 8
 };
 
-/* el_session_env is what the session drivers of a client use. Everything in it outlives them. */
+/* el_session_env is what the session drivers of a client use. All objects that it points to must
+ * outlive the drivers. */
 typedef struct el_session_env {
   el_auth *auth;
   el_request_queue *requests;
   el_timers *timers;
-  /* shows lease, hold times and the last error to other threads */
+  /* the drivers show the lease, the time until which it is alive, and the last error to other
+   * threads by this */
   el_shared *shared;
-  int64_t ttl_ms;        /* of the lease, without the lock delay */
-  int64_t lock_delay_ms; /* of this session's lease; 0: none */
-  /* found_key is called for each key that an audit finds on the living |lease|. */
+  int64_t ttl_ms;        /* TTL of the lease, without the lock delay */
+  int64_t lock_delay_ms; /* lock delay of this session; 0: none */
+  /* found_key is called, with |arg|, for each key that an audit finds attached to |lease|, the
+   * lease of the session. */
   void (*found_key)(void *arg, int64_t lease, el_bytes key);
   void *arg;
 } el_session_env;
 
-/* el_checked_key is a held key, or one about to be held. A lease check reads one of the listed
- * keys. Embedded in the entry's driver. */
+/* el_checked_key is a key that is held or about to be held, and is listed by its session. A lease
+ * check reads one of the listed keys, to prove that the lease is alive. Embedded in
+ * el_entry_driver. */
 typedef struct el_checked_key el_checked_key;
 struct el_checked_key {
-  /* on_gone is called when a lease check did not find the key, or found it |detached| from its
-   * lease. */
+  /* on_gone is called when a lease check did not find the key. It is also called, with |detached|,
+   * when the check found the key attached to another lease or to none. */
   void (*on_gone)(el_checked_key *key, bool detached);
   const el_keys *keys;
-  int64_t rev; /* its create_revision */
-  /* zero while it is not in a session's list */
+  int64_t rev; /* create_revision of the key */
+  /* zero while the key is not listed */
   TAILQ_ENTRY(el_checked_key) link;
 };
 
@@ -76,9 +81,11 @@ struct el_client_session {
   el_auth *auth;
   el_request_queue *requests;
   el_session_driver *driver;
-  int64_t lock_delay_ms; /* of its lease; 0: none */
-  int users;   /* local queues, and entries that outlive the session's lease */
-  bool wanted; /* an entry needs the lease; settle passes that on */
+  int64_t lock_delay_ms; /* lock delay of its lease; 0: none */
+  /* number of local queues of the session, plus entries that outlive its lease */
+  int users;
+  /* A waiter needs the lease. settle (lock/client.c) tells |driver| and sets this to false. */
+  bool wanted;
   el_client_session *next; /* the client's next session */
   el_watches *watches;
   el_watch_cache *watch_cache;
@@ -90,43 +97,51 @@ struct el_client_session {
 
 /* ---- one session ---- */
 
-/* el_session_driver_take_news returns the news since the last call, as bits. @thread io */
+/* el_session_driver_take_news returns the news since the last call, as EL_SESSION_NEWS bits.
+ * @thread io */
 unsigned el_session_driver_take_news(el_session_driver *driver);
 
 /* el_session_driver_need tells the session that an entry needs the lease. @thread io */
 void el_session_driver_need(el_session_driver *driver);
 
-/* el_session_driver_close revokes the lease, or leaves it to expire if a hold was lost whose lock
- * delay is not over (EL_SESSION_END_LEFT_TO_EXPIRE). el_sessions_are_over tells when that is done.
+/* el_session_driver_close begins the end of the session: it revokes the lease. If a hold was lost
+ * and its lock delay is not over, it leaves the lease to expire instead
+ * (EL_SESSION_END_LEFT_TO_EXPIRE). el_sessions_are_over returns true when all sessions have ended.
  * @thread io */
 void el_session_driver_close(el_session_driver *driver);
 
-/* el_session_driver_abandon ends the session at once and counts its lease as lost
- * (EL_SESSION_END_EARLY or EL_SESSION_END_EXPIRED). The lease is revoked in the background, unless
- * the lock delay of a lost hold is not over. @thread io */
+/* el_session_driver_abandon ends the session at once, as if its lease had been lost
+ * (EL_SESSION_END_EARLY or EL_SESSION_END_EXPIRED). The driver then revokes the lease in the
+ * background. If a hold was lost and its lock delay is not over, it leaves the lease to expire
+ * instead. A session that has no lease ends as it does by el_session_driver_close. @thread io */
 void el_session_driver_abandon(el_session_driver *driver);
 
-/* el_session_driver_renew begins a new session after one that has ended. @thread io */
+/* el_session_driver_renew replaces the session, which has ended, by a new session without a lease.
+ * @thread io */
 void el_session_driver_renew(el_session_driver *driver);
 
-/* el_session_driver_is_alive tells whether there is a lease for keys. @thread io */
+/* el_session_driver_is_alive tells whether the session has a lease to which keys can be attached.
+ * @thread io */
 bool el_session_driver_is_alive(const el_session_driver *driver);
 
-/* el_session_driver_end returns how the last session that has ended did. @thread io */
+/* el_session_driver_end returns how the session has ended. Call it only between
+ * EL_SESSION_NEWS_ENDED and el_session_driver_renew. @thread io */
 el_session_end el_session_driver_end(const el_session_driver *driver);
 
-/* el_session_driver_is_proven tells whether holds on the lease are proven now. @thread io */
+/* el_session_driver_is_proven tells whether the lease is alive and the hold deadline has not
+ * passed. @thread io */
 bool el_session_driver_is_proven(const el_session_driver *driver);
 
-/* el_session_driver_proven_rev returns the store's revision of the latest proof if that is fresh at
- * |now_ms|, else 0. @thread io */
+/* el_session_driver_proven_rev returns the store's revision at the latest proof of the lease. If
+ * that proof is not fresh at |now_ms| (EL_SESSION_FRESH_PROOF_MS), it returns 0. @thread io */
 int64_t el_session_driver_proven_rev(const el_session_driver *driver,
                                      int64_t now_ms);
 
-/* el_session_driver_session returns the session's state, to read. @thread io */
+/* el_session_driver_session returns the state machine of the session, to read. @thread io */
 const el_session *el_session_driver_session(const el_session_driver *driver);
 
-/* el_session_driver_lease returns the lease ID, while the session is alive. @thread io */
+/* el_session_driver_lease returns the ID of the session's lease; 0: none was granted yet.
+ * @thread io */
 int64_t el_session_driver_lease(const el_session_driver *driver);
 
 /* el_session_driver_hold_deadline returns the hold deadline of the session's holds, which other
@@ -134,50 +149,58 @@ int64_t el_session_driver_lease(const el_session_driver *driver);
 el_hold_deadline *
 el_session_driver_hold_deadline(const el_session_driver *driver);
 
-/* el_session_driver_publish_hold_deadline shows the session's hold deadline to other threads. Call
- * it after lost locks have been marked (el_hold_deadline in lock/shared.h). @thread io */
+/* el_session_driver_publish_hold_deadline shows the session's hold deadline to other threads. If
+ * holds were lost, call it only after their locks were marked as lost (see el_hold_deadline in
+ * lock/shared.h). @thread io */
 void el_session_driver_publish_hold_deadline(el_session_driver *driver);
 
-/* el_session_driver_end_holds ends all holds of the session at once, for |loss|. @thread io */
+/* el_session_driver_end_holds ends the hold deadline that other threads read, so that all holds of
+ * the session count as lost at once, for |loss|. @thread io */
 void el_session_driver_end_holds(el_session_driver *driver, el_loss loss);
 
-/* el_session_driver_signal steps the session, if |lease| is its lease, with
- * EL_SESSION_ON_PUT_IN_DOUBT (a put on it has an unknown outcome) or EL_SESSION_ON_CONFIRM (an
- * entry must know whether it is alive now). @thread io */
+/* el_session_driver_signal steps the session with the event |kind|, if |lease| is its lease.
+ * EL_SESSION_ON_PUT_IN_DOUBT: a put with this lease has an unknown outcome. EL_SESSION_ON_CONFIRM:
+ * an entry must know whether the lease is alive now. @thread io */
 void el_session_driver_signal(el_session_driver *driver, int64_t lease,
                               int kind);
 
-/* el_session_driver_renewal_sent_ms returns when the latest answered keepalive was sent. @thread io
- */
+/* el_session_driver_renewal_sent_ms returns when the latest keepalive that etcd has answered was
+ * sent (el_now_ms). The grant counts as the first keepalive. @thread io */
 int64_t el_session_driver_renewal_sent_ms(const el_session_driver *driver);
 
-/* el_session_driver_set_unused tells the session that nothing needs the lease at the moment.
- * @thread io */
+/* el_session_driver_set_unused tells the session that nothing needs the lease at the moment. If a
+ * put with the lease has an unknown outcome, the session revokes the lease, so that a late put
+ * cannot succeed. @thread io */
 void el_session_driver_set_unused(el_session_driver *driver);
 
-/* el_session_driver_update_holds tells the session the number of listed keys, if it has changed.
- * @thread io */
+/* el_session_driver_update_holds tells the session how many keys are listed for lease checks, if
+ * that number has changed. @thread io */
 void el_session_driver_update_holds(el_session_driver *driver);
 
-/* el_session_driver_add_proof tells the session that a quorum saw one of its keys, in a request
- * sent at |sent_ms| and answered in raft term |term| at the store's revision |rev|. @thread io */
+/* el_session_driver_add_proof tells the session that a quorum of etcd saw one of its keys, which
+ * may prove the lease. The request that saw the key was sent at |sent_ms| and answered in raft term
+ * |term|, at revision |rev| of the store. @thread io */
 void el_session_driver_add_proof(el_session_driver *driver, int64_t sent_ms,
                                  uint64_t term, int64_t rev);
 
-/* el_session_driver_lease_gone tells the session that a put on |lease| was answered with |err|: the
- * lease does not exist. @thread io */
+/* el_session_driver_lease_gone tells the session that its lease does not exist: etcd has answered a
+ * put with |lease| by |err|. If |lease| is the lease of an earlier session, the function does
+ * nothing. @thread io */
 void el_session_driver_lease_gone(el_session_driver *driver, int64_t lease,
                                   const el_error *err);
 
-/* el_session_driver_last_error returns why there is no usable lease; NULL: no attempt has failed
- * since the last success. @thread io */
+/* el_session_driver_last_error returns why there is no usable lease. It is the error of the last
+ * grant, keepalive or lease check. If that succeeded, but leases keep ending before a hold is
+ * proven, it is the error that told of the last such end. NULL: there is no such error.
+ * @thread io */
 const el_error *el_session_driver_last_error(const el_session_driver *driver);
 
-/* el_session_driver_add_key lists |key| for lease checks; harmless if it is listed. @thread io */
+/* el_session_driver_add_key lists |key| for lease checks. If |key| is listed already, the function
+ * does nothing. @thread io */
 void el_session_driver_add_key(el_session_driver *driver, el_checked_key *key);
 
-/* el_session_driver_remove_key removes |key| from the list; harmless if it is not listed.
- * @thread io */
+/* el_session_driver_remove_key removes |key| from the list. If |key| is not listed, the function
+ * does nothing. @thread io */
 void el_session_driver_remove_key(el_session_driver *driver,
                                   el_checked_key *key);
 
@@ -186,31 +209,33 @@ void el_session_driver_remove_key(el_session_driver *driver,
 /* el_sessions is the list of the sessions of one client. */
 typedef struct el_sessions el_sessions;
 
-/* el_sessions_new returns the sessions of a client: the one without a lock delay. |env| and
- * |template| are copied; the session's own fields of |template| are not used. @thread io */
+/* el_sessions_new returns the sessions of a client: at first only the session without a lock delay.
+ * |env| and |template| are copied. Of |template| only the fields that all sessions of a client
+ * share are used. @thread io */
 el_sessions *el_sessions_new(const el_session_env *env,
                              const el_client_session *template);
 
-/* el_sessions_free frees all sessions; no call may be in flight. @thread io */
+/* el_sessions_free frees all sessions. No call of a session may be in flight. @thread io */
 void el_sessions_free(el_sessions *sessions);
 
-/* el_sessions_first returns the session without a lock delay; the others follow as |next|.
- * @thread io */
+/* el_sessions_first returns the session without a lock delay. The field |next| leads to the other
+ * sessions. @thread io */
 el_client_session *el_sessions_first(const el_sessions *sessions);
 
-/* el_sessions_find returns the session with |lock_delay_ms|, and adds it if needed. NULL:
- * EL_LOCK_DELAYS_MAX lock delays are in use. @thread io */
+/* el_sessions_find returns the session with |lock_delay_ms|. If the client has none, it adds one,
+ * or changes the lock delay of a session that nothing uses. NULL: EL_LOCK_DELAYS_MAX other lock
+ * delays are in use. @thread io */
 el_client_session *el_sessions_find(el_sessions *sessions,
                                     int64_t lock_delay_ms);
 
-/* el_sessions_stop stops all timers; answers that come later only free their memory. @thread io */
+/* el_sessions_stop stops all timers. After it an answer to a call is only freed. @thread io */
 void el_sessions_stop(el_sessions *sessions);
 
 /* el_sessions_have_news tells whether any session has news. @thread io */
 bool el_sessions_have_news(const el_sessions *sessions);
 
-/* el_sessions_are_over tells whether all sessions have ended and no lease call is in flight.
- * @thread io */
+/* el_sessions_are_over tells whether all sessions have ended and no lease call is in flight. If a
+ * session has left its lease to expire, its entries must have ended, too. @thread io */
 bool el_sessions_are_over(const el_sessions *sessions);
 
 #endif
