@@ -13,14 +13,14 @@ static void step(el_entry_driver *driver, const el_entry_event *event);
 
 /* ---- requests ---- */
 
-/* The request in flight. */
+/* The request of an entry that is in flight. */
 typedef struct el_sent {
   el_request request;
   el_entry_driver *driver;
   el_entry_action action;
 } el_sent;
 
-/* The counter of each kind of request, in el_stats. */
+/* For each kind of request, the offset of its counter in el_stats. */
 static const size_t counted_as[] = {
     [EL_REQUEST_TRY] = offsetof(el_stats, tries),
     [EL_REQUEST_ENQUEUE] = offsetof(el_stats, enqueues),
@@ -39,8 +39,9 @@ static void note_result(el_entry_driver *driver, const el_error *err) {
   *driver->last_error = *err;
 }
 
-/* The key was not put. The entry waits for the session to end for the same reason, and starts again
- * on the next lease. */
+/* Handles the answer that the lease does not exist. The key was not put, so the failure is
+ * definite. The session ends for the same reason, and the waiter starts again with the next
+ * lease. */
 static void tell_lease_gone(el_entry_driver *driver, const el_error *err,
                             el_entry_event *event) {
   event->outcome.is_definite = event->outcome.is_retriable = true;
@@ -75,9 +76,10 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   step(driver, &event);
 }
 
-/* Audit reads and retries are background requests, unless a caller or a local waiter needs the
- * entry. If an unlock waits, the first retry is in the foreground too. The first delete always is,
- * because other clients may wait for the key. */
+/* Tells whether the next request of the entry is a background request. Audit reads and retries are,
+ * unless a caller or another waiter of this client needs the entry. If an unlock waits for the
+ * release, its first retry is a foreground request, too. The first delete always is one, because
+ * other clients may wait for the key. */
 static bool is_background(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   if (entry->is_wanted || driver->is_expedited) return false;
@@ -111,14 +113,16 @@ typedef struct el_key_watch {
   el_watch watch;
   el_entry_driver *driver;
   struct el_key_watch *next;
-  /* The store's revision at its creation or last event. 0: not created yet; 1: refused. */
+  /* The store's revision when the watch was created or reported its last event. 0: the watch is not
+   * created yet. 1: etcd has refused the watch. */
   int64_t seen_rev;
-  char key[]; /* the key that is watched */
+  char key[]; /* the key, or the prefix, that is watched */
 } el_key_watch;
 
-/* all_created_rev returns the largest revision that the watches have seen; 0: one is not created
- * yet. One read when all are created replaces one after each. (If the last one is refused, no read
- * follows; the entry's periodic read finds what was missed.) */
+/* all_created_rev returns the largest revision that the watches of the entry have seen. It returns
+ * 0 while a watch is not created yet, so that the entry reads once after all are created, instead
+ * of once after each. (If the last watch is refused, there is no such read. The periodic read of
+ * the entry then finds what was missed.) */
 static int64_t all_created_rev(const el_entry_driver *driver) {
   const el_key_watch *watched = driver->watched;
   int64_t last = 0;
@@ -148,13 +152,14 @@ static void on_watch_event(el_watch *watch, const el_watch_event *from) {
     watched->seen_rev = 1;
   } else if (from->kind == EL_WATCH_CREATED) {
     EL_COUNT(driver->session->counters, watches, 1);
-    /* created again on a member that is behind */
+    /* the watch was created again, on a member that is behind */
     is_behind = from->rev < watched->seen_rev;
     watched->seen_rev = from->rev;
     event.rev = is_behind ? from->rev : all_created_rev(driver);
     if (event.rev == 0) return;
   } else if (from->rev < watched->seen_rev) {
-    return; /* of a cached watch; the entry knows it */
+    /* The watch was in the cache before, and the entry has already read a later state. */
+    return;
   } else {
     watched->seen_rev = from->rev;
   }
@@ -204,7 +209,9 @@ static void watch_mode(el_entry_driver *driver, el_bytes stem) {
   el_watch_start_prefix(driver->session->watches, &watched->watch, stem);
 }
 
-/* watch_key watches a key of another client; the entry knows its state at |watch_rev|. */
+/* watch_key watches |key|, a key of another client. The entry knows the state of |key| at the
+ * revision |driver|->entry.watch_rev. If the watch cache has a watch of |key|, that watch is
+ * used. */
 static void watch_key(el_entry_driver *driver, el_bytes key) {
   el_key_watch *watched = add_watch(driver, &key);
   watched->seen_rev =
@@ -282,8 +289,9 @@ static void note_proving(el_entry_driver *driver, bool is_entry_proving) {
   driver->is_proving = is_entry_proving;
 }
 
-/* note_state updates lists and timer before the actions are carried out, because a proof that an
- * action asks for may read this entry's key. */
+/* note_state updates the lists and the timer of the entry after a step. It must run before the
+ * actions of the step are carried out, because an action may start a lease check, and that may read
+ * the key of this entry. */
 static void note_state(el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   bool is_entry_proving = entry->state == EL_ENTRY_PROVING;
@@ -301,8 +309,8 @@ static void note_state(el_entry_driver *driver) {
   }
 }
 
-/* has_missed tells whether the key may have changed between the entry's read and the start of a
- * cached watch. */
+/* has_missed tells whether the watched key may have changed without an event: between the last read
+ * of the entry and the revision from which the cached watch reports to the entry. */
 static bool has_missed(const el_entry_driver *driver) {
   const el_entry *entry = &driver->entry;
   return entry->state == EL_ENTRY_WAITING && entry->is_watching &&
@@ -322,8 +330,9 @@ static void take(el_entry_driver *driver, const el_entry_event *event) {
   }
 }
 
-/* withdraw removes a request that has not left and that the entry does not need any more: it would
- * put a key that no waiter wants, or use a lease that is gone. Returns whether it did. */
+/* withdraw removes the request of the entry from the request queue, if it has not left and is not
+ * needed any more. Such a request would put a key that no waiter wants, or use a lease that is
+ * gone. Returns whether a request was removed. */
 static bool withdraw(el_entry_driver *driver) {
   el_sent *sent = driver->sent;
   el_entry_state state = driver->entry.state;
@@ -365,7 +374,8 @@ void el_entry_driver_start(el_entry_driver *driver, bool try_once,
   driver->value = value;
   driver->has_waited = driver->is_release_awaited = driver->is_expedited =
       false;
-  if (driver->sent != NULL) { /* a background read */
+  /* it is a background read; a caller needs the entry now */
+  if (driver->sent != NULL) {
     el_request_queue_expedite(driver->session->requests,
                               &driver->sent->request);
   }

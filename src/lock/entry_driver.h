@@ -1,8 +1,9 @@
-/* entry_driver: carries out the actions of one entry (protocol/entry.h): requests, watches and
- * timers. Their answers become events of the entry; what it decides is reported to the local queue.
- * I/O thread only.
+/* entry_driver: carries out the actions of one entry (protocol/entry.h). It sends requests and
+ * starts watches and timers; their answers become events of the entry. It reports the decisions of
+ * the entry to the local queue. I/O thread only.
  *
- * An entry belongs to one session. It may outlive that until its last request is answered. */
+ * An entry belongs to one session. If the session ends, the entry lives on until its last request
+ * is answered. */
 #ifndef ETCDLOCK_LOCK_ENTRY_DRIVER_H
 #define ETCDLOCK_LOCK_ENTRY_DRIVER_H
 
@@ -22,10 +23,11 @@ typedef struct el_entry_driver el_entry_driver;
 typedef struct el_entry_events {
   /* reported is called for each action that the driver does not carry out itself. */
   void (*reported)(el_entry_driver *driver, const el_entry_action *action);
-  /* stepped is called after each step: the entry may now be IDLE or ENDED. It may free the
-   * driver. */
+  /* stepped is called after each step, because the entry may now be IDLE or ENDED. The function may
+   * free |driver|. */
   void (*stepped)(el_entry_driver *driver);
-  /* saw_holder is called when a read has told the value |label| of the holder's key. */
+  /* saw_holder is called when a read has returned |label|, the value of the key that holds the
+   * lock. */
   void (*saw_holder)(el_entry_driver *driver, el_bytes label);
 } el_entry_events;
 
@@ -36,53 +38,60 @@ struct el_entry_driver {
   el_client_session *session;
   el_entry entry; /* the state machine */
   el_keys keys;   /* the keys of the entry in etcd */
-  el_bytes value; /* the value for an enqueue or a try; owned by the waiter */
+  /* the value that an enqueue or a try puts; owned by the waiter */
+  el_bytes value;
   struct el_sent *sent;         /* the request in flight; NULL: none */
   el_error *last_error;         /* of the last attempt; NULL: it succeeded */
   struct el_key_watch *watched; /* the watches, a list; NULL: none */
-  /* listed for lease checks while HELD or PROVING */
+  /* listed by the session for lease checks while the entry is HELD or PROVING */
   el_checked_key checked_key;
   el_timer timer;  /* for entry.wake_at */
-  bool has_waited; /* another client's key was before ours */
-  /* an unlock waits for the release: its first retry is not background */
+  bool has_waited; /* the entry has waited for another client's key */
+  /* an unlock waits for the release, so the first retry of the delete is a foreground request,
+   * too */
   bool is_release_awaited;
-  bool is_expedited; /* a local waiter waits for the end of this entry */
-  bool is_proving;   /* listed in session->proving */
-  uint32_t slot;     /* tells the client's keys in one queue apart */
+  /* a waiter of this client waits until the key of this entry is deleted */
+  bool is_expedited;
+  bool is_proving; /* the entry is in the list session->proving */
+  uint32_t slot;   /* distinguishes the client's keys in one queue */
   TAILQ_ENTRY(el_entry_driver) proving_link;
 };
 
-/* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Only slot, mode
- * and permits of |place| count; |driver|->events is set already. @thread io */
+/* el_entry_driver_init sets |driver| to an entry of |session| for the lock |name|. Of |place| only
+ * slot, mode and permits are used. |driver|->events must be set before. @thread io */
 void el_entry_driver_init(el_entry_driver *driver, el_client_session *session,
                           el_bytes name, const el_queue_key *place);
 
-/* el_entry_driver_destroy frees what |driver| owns. The entry must be over, or the client stopping.
+/* el_entry_driver_destroy frees what |driver| owns. No request of the entry may be in flight.
  * @thread io */
 void el_entry_driver_destroy(el_entry_driver *driver);
 
-/* el_entry_driver_start enqueues the entry, or tries once, with |value| for the key. The entry must
- * be free. @thread io */
+/* el_entry_driver_start has the entry acquire the lock by a key with |value|. If |try_once|, the
+ * entry fails instead of waiting for another client. The entry must be free to start
+ * (el_entry_can_start). @thread io */
 void el_entry_driver_start(el_entry_driver *driver, bool try_once,
                            el_bytes value);
 
 /* el_entry_driver_signal steps the entry with an event that has no fields but |kind|. @thread io */
 void el_entry_driver_signal(el_entry_driver *driver, int kind);
 
-/* el_entry_driver_key_gone tells the entry that another request did not find its key, which had
- * create_revision |rev|, or found it |detached| from the lease. @thread io */
+/* el_entry_driver_key_gone tells the entry that another request did not find its key with the
+ * create_revision |rev|. |detached|: that request found the key, but attached to another lease or
+ * to none. @thread io */
 void el_entry_driver_key_gone(el_entry_driver *driver, int64_t rev,
                               bool detached);
 
-/* el_entry_driver_expedite sends the entry's requests in the foreground, because a local waiter
- * waits for its end. @thread io */
+/* el_entry_driver_expedite makes all requests of the entry foreground requests, because a waiter of
+ * this client waits until the key of the entry is deleted. @thread io */
 void el_entry_driver_expedite(el_entry_driver *driver);
 
-/* el_entry_driver_end_session tells the entry that its session has ended, and how. @thread io */
+/* el_entry_driver_end_session tells the entry that its session has ended. |end| says how.
+ * @thread io */
 void el_entry_driver_end_session(el_entry_driver *driver, el_session_end end);
 
-/* el_client_session_settle_proving tells the entries that wait for a proof of the lease what
- * |session| can prove now. @thread io */
+/* el_client_session_settle_proving tells the PROVING entries of |session| whether its lease is
+ * proven now. It also tells the CONFIRMING entries if the lease was alive after their keys were
+ * gone. @thread io */
 void el_client_session_settle_proving(el_client_session *session);
 
 /* el_entry_driver_watch_size returns the bytes of one watch, for benchmarks. @thread any */
