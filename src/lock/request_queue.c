@@ -12,28 +12,32 @@
 #include "protocol/cluster_identity.h"
 
 enum {
-  /* Background requests (keys of waits that were given up) must not load an etcd that has just come
-   * back: at most so many in flight, and one in so many milliseconds. */
+  /* Limits for background requests, for example deletes of keys whose wait was given up. These must
+   * not load an etcd that has just come back. At most BACKGROUND_MAX are in flight, and one leaves
+   * every BACKGROUND_EVERY_MS milliseconds. */
   BACKGROUND_MAX = 16,
   BACKGROUND_EVERY_MS = 10,
-  /* Backoff: after an attempt that found etcd unreachable no request leaves for this long, then one
-   * as a probe, for which the others wait instead of all failing one by one. Doubled after each
-   * failed probe. */
+  /* Pauses of the backoff, in milliseconds. After an attempt that found etcd unreachable no request
+   * leaves for BACKOFF_FIRST_MS. Then one request leaves as a probe, and the others wait for its
+   * answer; otherwise all of them would fail one by one. Each failed probe doubles the pause, up to
+   * BACKOFF_MAX_MS. */
   BACKOFF_FIRST_MS = 20,
   BACKOFF_MAX_MS = 160,
-  /* gRPC may end a call so much before its deadline. */
+  /* gRPC may end a call this many milliseconds before its deadline. */
   ROUNDING_MS = 10,
-  /* If nothing or one single request is in flight, the next batch leaves at once. Otherwise it
-   * waits for an answer, for at most this long, so that a member that hangs does not delay requests
-   * that another member could answer. (Two full batches in flight were smaller, and cost etcd and
-   * the client a sixth more.) */
+  /* Longest wait of a batch for an answer, in milliseconds. If nothing or a single request is in
+   * flight, the next batch leaves at once. Otherwise it waits for an answer, but no longer than
+   * this, because a member that hangs must not delay requests that another member could answer.
+   * (When two full batches could be in flight, batches were smaller, and etcd and the client had a
+   * sixth more work.) */
   BATCH_WAIT_MAX_MS = 100,
-  /* Size of one request and of a batch: etcd accepts 1.5 MiB, and other requests must not wait for
-   * a large one. */
+  /* Largest size, in bytes, of one request in a batch, and of a batch. etcd accepts 1.5 MiB, but
+   * small requests must not wait for a large one. */
   MEMBER_BYTES_MAX = 4 * 1024,
   BATCH_BYTES_MAX = 256 * 1024,
-  /* How long nothing is batched after etcd answered that it has no space: etcd's quota check does
-   * not see the puts of nested transactions (quota.go, costTxnReq). */
+  /* Milliseconds for which no batch is sent after etcd answered that it has no space. The quota
+   * check of etcd does not see the puts of nested transactions (quota.go, costTxnReq), so batches
+   * could exceed the quota. */
   UNBATCHED_MS = 10000
 };
 
@@ -41,19 +45,20 @@ enum { WRITES, READS, BATCHERS };
 
 TAILQ_HEAD(request_list, el_request);
 
-/* Requests of one kind, those that write or those that only read.
+/* The requests of one kind: those that write, or those that only read.
  *
- * While some are in flight, the next ones wait, and leave as one batch after the answer. A batch
- * costs etcd one raft entry and one write to disk, however many members it has. A request never
- * waits to be batched: if there is room, it leaves alone. */
+ * While requests of the kind are in flight, the next ones wait. They leave as one batch after an
+ * answer. A batch costs etcd one raft entry and one write to disk, however many members it has. If
+ * nothing is in flight, a request leaves alone and at once: it does not wait for others to share a
+ * batch. */
 typedef struct el_batcher {
   el_request_queue *queue;
   struct request_list waiting;
-  TAILQ_HEAD(, el_batch) in_flight; /* the latest first */
+  TAILQ_HEAD(, el_batch) in_flight; /* batches, the latest first */
   int64_t unbatched_until; /* nothing is batched before this (el_now_ms) */
 } el_batcher;
 
-/* Requests that left together. */
+/* Requests that have left together. */
 typedef struct el_batch {
   el_batcher *batcher;
   struct request_list members;
@@ -71,7 +76,8 @@ struct el_request_queue {
   el_batcher batchers[BATCHERS];  /* of foreground requests that wait */
   struct request_list background; /* background requests that wait */
   el_timer timer;                 /* for the next request that may leave */
-  /* Answers of one batch are being handed out: nothing leaves before all have been. */
+  /* The answers of one batch are being passed to their senders. No request leaves before all of
+   * them have been passed. */
   bool is_answering;
   int background_in_flight;
   int probes_in_flight;
@@ -79,7 +85,8 @@ struct el_request_queue {
   int64_t backoff_until; /* no request leaves before this (el_now_ms) */
   /* the last pause of the present backoff; 0: the queue does not back off */
   int64_t backoff_ms;
-  el_error unreachable; /* the error that says that etcd is unreachable */
+  /* the error of the last attempt that found etcd unreachable */
+  el_error unreachable;
   /* when etcd was found unreachable last; 0: it has answered since */
   int64_t unreachable_ms;
   int64_t answered_ms; /* when a request was answered last */
@@ -91,7 +98,7 @@ struct el_request_queue {
   el_request verify; /* a transaction that checks the cluster's identity */
   char *verify_key;
   bool is_verifying;      /* |verify| is in flight */
-  el_error wrong_cluster; /* code EL_OK: it is the same cluster */
+  el_error wrong_cluster; /* code EL_OK: no other cluster has answered */
   bool has_contact;       /* etcd has ever answered */
   bool is_stopping;
 };
@@ -117,9 +124,10 @@ static void on_verified(el_request *request, el_txn_answer *answer) {
   if (answer != NULL) el_txn_answer_free(answer);
 }
 
-/* verify sends a transaction that goes through the raft log but writes nothing: it compares |key|
- * with an impossible create_revision. So the revision of its answer cannot be stale. |key| is a
- * key that the user has permission to write, because etcd checks that first. */
+/* verify sends a transaction that goes through the raft log, so that the revision in its answer
+ * cannot be stale. The transaction writes nothing, because its condition, an impossible
+ * create_revision of |key|, fails. The user must have the permission to write |key|: etcd checks
+ * that first. */
 static void verify(el_request_queue *queue, el_bytes key) {
   el_compare never = {.test = EL_CREATE_REV_IS, .rev = INT64_MAX};
   el_op then = {.kind = EL_OP_PUT};
@@ -137,8 +145,8 @@ static bool is_answer(const el_error *err) {
           err->code != EL_PROTOCOL);
 }
 
-/* kind_of_answer returns what the answer shows about the store. A delete of a key that does not
- * exist changes nothing. */
+/* kind_of_answer returns how far |answer| shows the state of the store (el_cluster_answer). A
+ * delete that found no key is no write, because it changes nothing. */
 static int kind_of_answer(const el_request *request,
                           const el_txn_answer *answer) {
   if (request->packed.is_serializable) return EL_ANSWER_SERIALIZABLE;
@@ -152,8 +160,8 @@ static int kind_of_answer(const el_request *request,
   return EL_ANSWER_APPLIED;
 }
 
-/* check_answer sets the error of |answer| to a retriable one if it is stale or from another
- * cluster. The client ends its holds for another cluster in its settle. */
+/* check_answer sets the error of |answer| to a retriable one if |answer| is stale or from another
+ * cluster. If another cluster answers, settle (lock/client.c) later ends all holds. */
 static void check_answer(el_request_queue *queue, const el_request *request,
                          el_txn_answer *answer) {
   el_cluster_answer seen = {.cluster_id = answer->cluster_id,
@@ -201,8 +209,8 @@ static int64_t batcher_ready_ms(const el_batcher *batcher) {
   return (before != NULL ? before : last)->sent_ms + BATCH_WAIT_MAX_MS;
 }
 
-/* During a backoff requests leave one by one; if the probe fails, the next one follows after the
- * pause. */
+/* Tells whether the queue backs off and a probe is in flight. No other request leaves then: if the
+ * probe fails, the next request leaves after the pause. */
 static bool has_probe_in_flight(const el_request_queue *queue) {
   return queue->backoff_ms != 0 && queue->probes_in_flight > 0;
 }
@@ -211,7 +219,8 @@ static int64_t later(int64_t a_ms, int64_t b_ms) {
   return a_ms > b_ms ? a_ms : b_ms;
 }
 
-/* next_ms returns when the next request may leave; INT64_MAX: not before an answer. */
+/* next_ms returns when the next request may leave (el_now_ms). INT64_MAX: none may before an answer
+ * comes. */
 static int64_t next_ms(const el_request_queue *queue) {
   int64_t at_ms = INT64_MAX;
   if (has_probe_in_flight(queue)) return INT64_MAX;
@@ -276,7 +285,8 @@ static int64_t time_for(const el_request *request) {
   return left_ms > 0 ? left_ms : 0;
 }
 
-/* Other requests wait for a probe, so it must not be slow. */
+/* Tells whether |request| may have a slow answer. A probe may not, because other requests wait for
+ * its answer. */
 static bool may_be_slow(const el_request *request) {
   return request->may_be_slow && !request->is_probe;
 }
@@ -301,7 +311,7 @@ static void send_many(el_batch *batch) {
     members[n++] = &request->packed;
     request->has_short_timeout = false;
     note_leaving(request, n > 1);
-    /* A batch may only be slow if all of its members may. */
+    /* the batch may be slow only if all of its members may */
     all_may_be_slow = all_may_be_slow && may_be_slow(request);
   }
   el_batch_pack(&packed, members, n);
@@ -311,7 +321,8 @@ static void send_many(el_batch *batch) {
   el_packed_txn_free(&packed);
 }
 
-/* A member with a short timeout would shorten that of the whole batch. */
+/* Tells whether |request| may be a member of a batch. A request with a short timeout may not,
+ * because it would shorten the timeout of the whole batch. */
 static bool can_be_batched(const el_request *request) {
   return !request->was_refused_in_batch && !request->is_unbatched &&
          time_for(request) == EL_ATTEMPT_MS &&
@@ -319,7 +330,9 @@ static bool can_be_batched(const el_request *request) {
          el_batch_cost(&request->packed) <= EL_BATCH_OPS_MAX;
 }
 
-/* All writes of a batch have one revision, which would not order two keys of one queue. */
+/* Tells whether a member of |batch| puts a key into the same lock queue as |request|. Then
+ * |request| must not join the batch: all writes of a batch have the same revision, so the two keys
+ * would have no order. */
 static bool is_of_same_queue(const el_batch *batch, const el_request *request) {
   const el_request *member;
   if (request->lock_queue == 0) return false;
@@ -329,7 +342,7 @@ static bool is_of_same_queue(const el_batch *batch, const el_request *request) {
   return false;
 }
 
-/* fill adds the next waiting requests, in order, while they fit. */
+/* fill adds the next waiting requests to |batch|, in order, as long as they fit. */
 static void fill(el_batch *batch) {
   el_batcher *batcher = batch->batcher;
   const el_request *first = TAILQ_FIRST(&batch->members);
@@ -434,9 +447,10 @@ static void note_unreachable(el_request_queue *queue, const el_error *err) {
   queue->unreachable_ms = el_now_ms();
 }
 
-/* A timeout does not count against etcd if it was shorter than EL_ATTEMPT_MS, or if the attempt had
- * all of that time and etcd was reached after it was sent. (An attempt that ends early does count:
- * the connection was found to answer nothing.) */
+/* Tells whether |answer| is a timeout that does not show that etcd is unreachable. There are two
+ * such timeouts. The first was shorter than EL_ATTEMPT_MS. The second took the whole EL_ATTEMPT_MS,
+ * but etcd was reached after the attempt was sent. (An attempt that ended early does show it,
+ * because the health check found that the connection answers nothing.) */
 static bool is_inconclusive(const el_request_queue *queue,
                             const el_request *request,
                             const el_txn_answer *answer) {
@@ -473,7 +487,8 @@ static void note_failure(el_request_queue *queue, const el_error *err) {
   el_events_note_failure(queue->events, err);
 }
 
-/* What the senders send next waits for end_answers, so that it can be batched. */
+/* Passes |answer| to the sender of |request|. Requests that the sender then sends do not leave
+ * before end_answers, so that they can be batched. */
 static void answer_request(el_request *request, el_txn_answer *answer) {
   el_request_queue *queue = request->queue;
   queue->is_answering = true;
@@ -488,7 +503,8 @@ static void answer_request(el_request *request, el_txn_answer *answer) {
   update_backoff(queue, request, answer);
   if (request->has_short_timeout && answer->err.is_unanswered &&
       queue->backoff_ms != 0) {
-    /* a shortened attempt cannot know more than the queue does */
+    /* the attempt had a short timeout, so the error that the backoff is for says more than its
+     * timeout */
     answer->err = queue->unreachable;
     answer->err.is_definite = false;
   }
@@ -520,7 +536,7 @@ static void drop_all(el_request_queue *queue) {
 static void end_answers(el_request_queue *queue) {
   queue->is_answering = false;
   if (queue->is_stopping) {
-    /* members of a failed batch that were to be sent again */
+    /* members of a failed batch, which were to be sent separately */
     drop_all(queue);
   } else {
     send_ready(queue);
@@ -529,8 +545,8 @@ static void end_answers(el_request_queue *queue) {
 
 /* ---- answers of batches ---- */
 
-/* may_be_of_one_member tells whether |err|, of a batch, may be due to one member, with none carried
- * out. */
+/* may_be_of_one_member tells whether |err|, with which a batch failed, may be due to one of its
+ * members. etcd has carried out no member of such a batch. */
 static bool may_be_of_one_member(const el_error *err) {
   return err->code != EL_OK && err->is_definite && !err->is_retriable;
 }
