@@ -11,7 +11,9 @@
 #include "base/text.h"
 
 enum {
-  STANDSTILL_MS = 1000 /* a busy machine may be late by less than this */
+  /* Milliseconds. A session that is stepped late by less may be late only because the machine is
+   * busy. */
+  STANDSTILL_MS = 1000
 };
 
 /* ---- counters ---- */
@@ -32,7 +34,8 @@ void el_counters_read(const el_counters *counters, el_stats *stats) {
 
 struct el_hold_deadline {
   atomic_int refs;
-  _Atomic int64_t until_ms; /* negative: ended, for the el_loss -until_ms */
+  /* el_now_ms; negative: ended for the el_loss -until_ms */
+  _Atomic int64_t until_ms;
 };
 
 el_hold_deadline *el_hold_deadline_new(void) {
@@ -139,8 +142,8 @@ bool el_shared_post(el_shared *shared, el_command *command) {
   return is_open(shared) && el_loop_run_command(shared->loop, command);
 }
 
-/* After close the numbers that are in the queue can still be read. In a forked child they are the
- * parent's. */
+/* After close the queue is still returned, because the numbers in it can still be read. In a forked
+ * child it is not returned, because the numbers belong to the parent. */
 el_wake_queue *el_shared_wake_queue(el_shared *shared, el_error *err) {
   bool is_usable = el_shared_is_usable(shared, err);
   if (!is_usable && (err->code == EL_FORKED || shared->wake_queue == NULL))

@@ -1,8 +1,8 @@
 /* shared: the part of a client that Lua threads and the I/O thread share.
  *
- * It holds the counters and events of the client, its last errors, and the way to the loop. It is
- * reference-counted, because locks and transactions keep using it after their client was closed.
- */
+ * It holds the counters and events of the client, its last errors, and what Lua threads need to
+ * reach the loop. It is reference-counted, because locks and transactions keep using it after their
+ * client was closed. */
 #ifndef ETCDLOCK_LOCK_SHARED_H
 #define ETCDLOCK_LOCK_SHARED_H
 
@@ -31,7 +31,8 @@ typedef struct el_stats {
    * transactions of a caller (guarded.h). */
   int64_t enqueues, tries, looks, deletes, probes;
   int64_t keepalives, grants, revokes, audits, watches, calls;
-  int64_t batched;         /* requests that left in the batch of another one */
+  /* requests that left in a batch, without the first of each batch */
+  int64_t batched;
   int64_t acquired;        /* holds that were granted */
   int64_t lost;            /* holds that were lost */
   int64_t leaked;          /* locks that were garbage-collected while held */
@@ -57,12 +58,12 @@ void el_counters_read(const el_counters *counters, el_stats *stats);
 
 /* ---- hold deadline ---- */
 
-/* el_hold_deadline is the hold deadline of one session: until when its holds are proven. All holds
- * of the session share it, so one renewal prolongs them all. The I/O thread writes it, any thread
- * reads it. Reference-counted.
+/* el_hold_deadline is the hold deadline of one session: the time until which its holds are proven.
+ * All holds of the session share it, so one renewal prolongs them all. The I/O thread writes it,
+ * any thread reads it. Reference-counted.
  *
  * A hold is valid if its lock's state is HELD and neither this deadline nor its max_hold end has
- * passed. A reader loads the deadline first and the lock's state after it; the I/O thread marks
+ * passed. A reader loads the deadline first and the lock's state after it. The I/O thread marks
  * lost locks first and prolongs the deadline after that. So a lost lock never looks held again. */
 typedef struct el_hold_deadline el_hold_deadline;
 
@@ -75,17 +76,17 @@ el_hold_deadline *el_hold_deadline_ref(el_hold_deadline *deadline);
 /* el_hold_deadline_unref drops a reference. @thread any */
 void el_hold_deadline_unref(el_hold_deadline *deadline);
 
-/* el_hold_deadline_get returns the deadline (el_now_ms), and in |loss| why a hold is lost once it
- * has passed: EL_LOSS_EXPIRED. After el_hold_deadline_end it returns 0, and in |loss| the reason
- * given there. @thread any */
+/* el_hold_deadline_get returns the deadline (el_now_ms) and sets |loss| to EL_LOSS_EXPIRED, the
+ * reason for which a hold is lost after the deadline. After el_hold_deadline_end it returns 0, and
+ * sets |loss| to the reason that was passed to that function. @thread any */
 int64_t el_hold_deadline_get(const el_hold_deadline *deadline, el_loss *loss);
 
 /* el_hold_deadline_set moves the deadline to |until_ms| (el_now_ms). @thread io */
 void el_hold_deadline_set(el_hold_deadline *deadline, int64_t until_ms);
 
-/* el_hold_deadline_end ends all holds of the session at once, before their locks are marked one
- * by one, because the lease ended before the deadline for |loss|. It does nothing if the deadline
- * has passed. @thread io */
+/* el_hold_deadline_end ends all holds of the session at once, for |loss|, because the lease has
+ * ended before the deadline. The caller marks the locks as lost one by one after that. If the
+ * deadline has passed, the function does nothing. @thread io */
 void el_hold_deadline_end(el_hold_deadline *deadline, el_loss loss);
 
 /* ---- the shared part ---- */
@@ -94,14 +95,17 @@ void el_hold_deadline_end(el_hold_deadline *deadline, el_loss loss);
  * the threads that may use them. */
 typedef struct el_shared {
   atomic_int refs;
-  unsigned fork_generation; /* of the process that made the client; constant */
+  /* fork generation of the process that made the client; constant */
+  unsigned fork_generation;
 
-  /* NULL: not started yet, or closed. Set and cleared by the Lua thread. The thread of the wake
-   * server reads it, too; it is joined before this is cleared. */
+  /* The loop. NULL: it is not started yet, or the client is closed. The Lua thread sets and clears
+   * the pointer. The thread of the wake server reads it, too, and is joined before the pointer is
+   * cleared. */
   el_loop *loop;
 
   /* Used by the Lua thread only. */
-  el_wake_queue *wake_queue; /* for event loops; NULL until one asks for it */
+  /* wakes event loops; NULL until the first el_shared_wake_queue */
+  el_wake_queue *wake_queue;
 
   /* Used by the I/O thread only, in commands from Lua; freed when the client stops. */
   struct el_local_queues *queues;
@@ -109,25 +113,32 @@ typedef struct el_shared {
   el_auth *auth;
   el_watches *watches;
   el_timers *timers;
-  bool fail_fast;  /* the option: fail at once while etcd is unreachable */
+  /* the option: calls fail at once while etcd is unreachable */
+  bool fail_fast;
   el_error closed; /* for calls after close; code EL_OK: the client is open */
-  TAILQ_HEAD(, el_guarded) resting;  /* transactions that wait to be sent */
-  TAILQ_HEAD(, el_watcher) watchers; /* those that are not closed */
+  /* guarded transactions that wait for their turn or their next attempt */
+  TAILQ_HEAD(, el_guarded) resting;
+  /* the watchers that are started and not stopped */
+  TAILQ_HEAD(, el_watcher) watchers;
 
   /* Written by the I/O thread, read by any thread. Times are el_now_ms. */
-  _Atomic int64_t lease;          /* ID of the session's lease; 0: none */
-  _Atomic int64_t alive_until_ms; /* until when the lease is proven */
-  _Atomic int64_t due_ms; /* when the session must be stepped; 0: never */
+  /* ID of the lease of the first session that is alive; 0: none */
+  _Atomic int64_t lease;
+  /* until when a lease is alive, by the last answered keepalive */
+  _Atomic int64_t alive_until_ms;
+  /* when the next session must be stepped; 0: no session must */
+  _Atomic int64_t due_ms;
   el_counters counters;
 
-  pthread_mutex_t mu; /* guards the next three; a leaf */
-  /* The error that keeps the session from proving its lease; code EL_OK: none. */
+  /* guards the next three fields; no other mutex is locked under it */
+  pthread_mutex_t mu;
+  /* The error that keeps a session from proving its lease; code EL_OK: none. */
   el_error proof_error;
-  /* proof_error at the last expiry of the deadline */
+  /* the value of |proof_error| when a hold deadline last passed */
   el_error last_proof_error;
   int64_t expired_ms; /* when last_proof_error was set; 0: never */
 
-  el_events events; /* used by any thread */
+  el_events events; /* has a mutex of its own; used by any thread */
 } el_shared;
 
 /* el_shared_new returns the shared part of a client that is not started, with one reference.
@@ -144,26 +155,28 @@ void el_shared_unref(el_shared *shared);
  * @thread any */
 bool el_shared_is_forked(const el_shared *shared);
 
-/* el_shared_is_usable tells whether this process can use the client. If not, |err| is "closed" or
- * "forked". @thread lua */
+/* el_shared_is_usable tells whether this process can use the client. If not, the code of |err| is
+ * "closed" or "forked". @thread lua */
 bool el_shared_is_usable(const el_shared *shared, el_error *err);
 
-/* el_shared_stood_still tells whether the session was not stepped for a second after it was due,
- * because the process or the machine did not run. |err| then says for how long. @thread any */
+/* el_shared_stood_still tells whether a session has not been stepped for a second or more after it
+ * was due, because the process or the machine did not run. |err| then says for how long.
+ * @thread any */
 bool el_shared_stood_still(const el_shared *shared, el_error *err);
 
 /* el_shared_wait waits until the I/O thread completes |event| of |completion|, for at most
- * |timeout_ms|. True: it is completed. See el_loop_wait. @thread lua */
+ * |timeout_ms|. Returns whether |event| is completed. See el_loop_wait. @thread lua */
 bool el_shared_wait(el_shared *shared, el_completion *completion,
                     unsigned event, int64_t timeout_ms);
 
-/* el_shared_post passes |command| to the I/O thread, or runs it at once while that thread sleeps
- * (el_loop_run_command). False: the client is closed, or another process made it. @thread any */
+/* el_shared_post passes |command| to the loop. If no thread is at work in the loop, it may run
+ * |command| in the calling thread (el_loop_run_command). Returns false if the client is closed or
+ * another process made it. @thread any */
 bool el_shared_post(el_shared *shared, el_command *command);
 
 /* el_shared_wake_queue returns the queue that wakes event loops. It lives as long as |shared|; its
- * descriptor closes with the client. NULL and |err|: no descriptor is free, or the client was
- * closed before the first call, or is forked. @thread lua */
+ * descriptor closes with the client. The function returns NULL and |err| if no descriptor is free,
+ * if the client was closed before the first call, or if this process is a fork. @thread lua */
 el_wake_queue *el_shared_wake_queue(el_shared *shared, el_error *err);
 
 /* ---- last errors ---- */
@@ -175,13 +188,14 @@ void el_shared_set_proof_error(el_shared *shared, const el_error *err);
 /* el_shared_clear_proof_error records that a proof succeeded. @thread io @locks shared->mu */
 void el_shared_clear_proof_error(el_shared *shared);
 
-/* el_shared_keep_proof_error records that the hold deadline has passed, because of the present
- * proof error. @thread io @locks shared->mu */
+/* el_shared_keep_proof_error records that a hold deadline has passed, because of the present proof
+ * error. @thread io @locks shared->mu */
 void el_shared_keep_proof_error(el_shared *shared);
 
-/* el_shared_read_proof_error copies the proof error that made the last hold deadline pass. If a
- * deadline passed at |ended_ms| (0: none) and the I/O thread has not recorded that yet, or none
- * has ever passed, it copies the present proof error. @thread any @locks shared->mu */
+/* el_shared_read_proof_error copies the proof error because of which a hold deadline last passed.
+ * If no deadline has passed yet, it copies the present proof error. It does so, too, if a deadline
+ * passed at |ended_ms| (0: none) and the I/O thread has not recorded that yet. @thread any
+ * @locks shared->mu */
 void el_shared_read_proof_error(el_shared *shared, int64_t ended_ms,
                                 el_error *err);
 
