@@ -1,4 +1,4 @@
-/* guarded: one transaction of a caller: guarded reads and writes under a hold, and queries. */
+/* guarded: one transaction that a caller asks for: guarded reads and writes, or a query. */
 #include "lock/guarded.h"
 
 #include <assert.h>
@@ -12,39 +12,42 @@
 #include "lock/request_queue.h"
 #include "protocol/retry.h"
 
-/* How long after its deadline a request may still end by itself: gRPC's error says more than ours
- * does. */
+/* Milliseconds after its deadline in which a request may still end by itself, because the error of
+ * gRPC says more than ours. */
 enum { GRACE_MS = 100 };
 
 struct el_guarded {
   atomic_int refs;
   el_shared *shared;
   /* Constant after el_guarded_start. */
-  el_lock *lk;          /* the guard is this hold; NULL: it is |guards| */
-  el_compare guards[2]; /* create_revision and lease of a key; unused: empty */
+  /* guards the transaction by its hold; NULL: |guards| do */
+  el_lock *lk;
+  /* conditions on create_revision and lease of a key; empty: not used */
+  el_compare guards[2];
   el_op *ops;
   size_t n_ops;
   bool writes;         /* an operation writes */
   bool is_downgrade;   /* it writes the marker key of a downgrade */
-  bool is_proclaim;    /* it writes our key */
+  bool is_proclaim;    /* it writes the key of |lk| */
   int64_t deadline_ms; /* el_now_ms */
 
   atomic_bool is_dropped; /* Lua does not wait for the answer */
   el_command command;
 
   /* Used by the I/O thread only. */
-  uint8_t failures; /* in a row, for the backoff */
+  uint8_t failures; /* failed attempts in a row, for the backoff */
   el_request request;
-  bool is_queued;   /* in the waiting list of the hold's writes */
-  bool has_turn;    /* it is the hold's write that is under way */
-  bool is_sent;     /* |request| is under way, with a reference of its own */
+  bool is_queued; /* it waits in the list of the hold's writes */
+  bool has_turn;  /* it is the write in progress of the hold */
+  /* |request| is under way; it has a reference to this transaction */
+  bool is_sent;
   bool is_finished; /* an answer that comes now is ignored */
   /* a key of |lk| was found attached to another lease, or none */
   bool is_detached;
-  /* In shared->resting: due at the next attempt, or at the deadline while it is queued. While
-   * |is_sent|: due at the deadline of the request. */
+  /* In shared->resting, the timer is due at the next attempt, or at the deadline if |is_queued|.
+   * While |is_sent|, it is due at the deadline. */
   el_timer timer;
-  TAILQ_ENTRY(el_guarded) order_link; /* in the hold's writes */
+  TAILQ_ENTRY(el_guarded) order_link; /* in the list of the hold's writes */
   TAILQ_ENTRY(el_guarded) link;       /* in shared->resting */
 
   el_completion completion;
@@ -73,7 +76,8 @@ static void unref(el_guarded *guarded) {
 
 /* ---- on the I/O thread ---- */
 
-/* Returns the writes of the hold, in whose order this one is sent; NULL: it has no order. */
+/* Returns the writes of the hold, which are sent in order. NULL: the transaction needs no order,
+ * because it only reads or has no hold. */
 static el_writes *writes_of(const el_guarded *guarded) {
   return guarded->lk != NULL && guarded->writes ? el_lock_writes(guarded->lk)
                                                 : NULL;
@@ -86,8 +90,9 @@ static el_write_action step(el_guarded *guarded, el_write_event *event) {
 
 static void take_turn(el_guarded *guarded);
 
-/* The transaction is over: starts the next write of the hold. A write that fails at once does not
- * get the turn, so the loop tries the one after it. */
+/* Removes a transaction that is over from the order of the hold's writes, and starts the next
+ * write. A write that fails at once does not become the write in progress; the loop then starts the
+ * one after it. */
 static void leave_order(el_guarded *guarded) {
   el_writes *writes = writes_of(guarded);
   el_write_event stop = {.kind = EL_WRITE_ON_CANCEL};
@@ -149,12 +154,13 @@ static void send_operations(el_guarded *guarded) {
                               guarded->ops, guarded->n_ops);
     txn = built.txn;
   }
-  /* A write cannot be repeated if its outcome is unknown, so it waits longer for a slow answer. */
+  /* A write of unknown outcome cannot be repeated, so it waits longer for a slow answer. */
   guarded->request.may_be_slow = guarded->writes && !guarded->shared->fail_fast;
   send(guarded, &txn);
 }
 
-/* The caller reads from the lock how the hold ended. */
+/* Fails a write because its hold has ended. The caller reads from the lock how the hold has
+ * ended. */
 static void fail_hold_ended(el_guarded *guarded) {
   el_error err;
   el_error_set(&err, EL_NOT_HELD, "the hold ended before this write was sent");
@@ -162,7 +168,7 @@ static void fail_hold_ended(el_guarded *guarded) {
   fail(guarded, &err);
 }
 
-/* Waits for the end of the write that is under way. */
+/* Has the write wait until the write in progress of the hold has ended. */
 static void queue_up(el_guarded *guarded) {
   guarded->is_queued = true;
   TAILQ_INSERT_TAIL(&writes_of(guarded)->waiting, guarded, order_link);
@@ -170,7 +176,8 @@ static void queue_up(el_guarded *guarded) {
   el_timers_set(guarded->shared->timers, &guarded->timer, guarded->deadline_ms);
 }
 
-/* Carries out an action that is not the end of the transaction. */
+/* Carries out |action|, by which the transaction waits or is sent, or fails because its hold has
+ * ended. */
 static void perform(el_guarded *guarded, el_write_action action) {
   switch (action) {
     case EL_WRITE_WAIT:
@@ -187,7 +194,8 @@ static void perform(el_guarded *guarded, el_write_action action) {
   }
 }
 
-/* A transaction without an order is sent at once. */
+/* Steps the write order with the event |kind| and carries out the action. A transaction without an
+ * order is sent at once. */
 static void attempt(el_guarded *guarded, int kind) {
   el_write_event event = {.kind = kind, .has_order_key = guarded->is_proclaim};
   el_write_action action = EL_WRITE_SEND_WRITE;
@@ -199,7 +207,8 @@ static void attempt(el_guarded *guarded, int kind) {
   perform(guarded, action);
 }
 
-/* Waits for the next attempt. False: there is none. */
+/* Has the transaction wait for its next attempt. Returns false if there is none: the client is
+ * closed, calls must fail fast, another cluster answers, or the deadline comes first. */
 static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
   const el_shared *shared = guarded->shared;
   el_outcome failed = el_outcome_of(&answer->err, answer->sent_ms);
@@ -218,8 +227,8 @@ static bool rest(el_guarded *guarded, const el_txn_answer *answer) {
   return true;
 }
 
-/* Ends a transaction that is not under way if the client is closed or Lua has dropped it. True: it
- * has ended. */
+/* Ends a transaction that is not under way if the client is closed or Lua has dropped the
+ * transaction. Returns whether it has ended. */
 static bool end_if_unwanted(el_guarded *guarded) {
   el_error cancelled;
   if (guarded->shared->closed.code != EL_OK) {
@@ -293,7 +302,8 @@ static void take_answer(el_guarded *guarded, el_txn_answer *answer) {
   finish(guarded, answer);
 }
 
-/* The client was closed while the request was under way: etcd may still apply it. */
+/* Fails a transaction whose request was under way when the client was closed. etcd may still apply
+ * it. */
 static void fail_unanswered(el_guarded *guarded) {
   el_error err = guarded->shared->closed;
   err.is_definite = false;
@@ -316,8 +326,9 @@ static void on_answer(el_request *request, el_txn_answer *answer) {
   unref(guarded);
 }
 
-/* Fails a transaction that has not left by its deadline. It must not leave later: after the error
- * the caller may write something else. False: it has left. */
+/* Fails a transaction whose request is still in the request queue at its deadline. The request must
+ * not leave later, because after the error the caller may write something else. Returns false if
+ * the request has left. */
 static bool withdraw(el_guarded *guarded) {
   el_request_queue *requests = guarded->shared->requests;
   const el_error *cause = el_request_queue_backoff_error(requests);
@@ -337,7 +348,9 @@ static bool withdraw(el_guarded *guarded) {
   return true;
 }
 
-/* gRPC ends a call at its deadline, but a request that waits for an auth token has no call. */
+/* Fails a transaction at its deadline. If its request has left, gRPC usually ends the call by
+ * itself, so this function waits for GRACE_MS more. A request that waits for an auth token has no
+ * call that gRPC could end. */
 static void on_deadline(el_guarded *guarded) {
   el_write_event unanswered = {.kind = EL_WRITE_ON_ANSWER};
   int64_t last_ms = guarded->deadline_ms + GRACE_MS;
