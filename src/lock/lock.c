@@ -1,4 +1,4 @@
-/* lock: one acquisition for a lock, and the hold that it leads to. */
+/* lock: one acquisition of a lock, and the hold that it leads to. */
 #include "lock/lock.h"
 
 #include <stdatomic.h>
@@ -11,18 +11,20 @@
 #include "base/container_of.h"
 #include "lock/local_queue_driver.h"
 
-/* A longer value of a key is not kept, because each waiter has a copy. */
+/* Largest value of a holder's key that is kept, in bytes. A longer value is ignored, because each
+ * waiter keeps a copy. */
 enum { LABEL_MAX = 8 * 1024 };
 
 struct el_lock {
   atomic_int refs;
-  atomic_int state; /* el_hold, or EL_HOLD_LOST + el_loss; any thread */
+  atomic_int state; /* el_hold, or EL_HOLD_LOST + el_loss; used by any thread */
   el_shared *shared;
 
   union { /* saves 8 bytes for each held lock */
     /* The option; set before the I/O thread gets the lock, used until it is granted. */
     int64_t max_hold_ms;
-    /* Since it was granted (el_now_us); 0: the client records no events. Any thread. */
+    /* When the lock was granted (el_now_us); 0: the client records no events. Used by any
+     * thread. */
     _Atomic int64_t held_since_us;
   };
 
@@ -31,13 +33,15 @@ struct el_lock {
   el_keys keys;
   el_hold_deadline *deadline; /* NULL: the lock was never held */
 
-  /* Written by the I/O thread before it completes EL_LOCK_DECIDED, if the wait has failed; or, if
-   * the lock was held, before it completes EL_LOCK_RELEASED. */
-  el_error *err; /* why that has failed; NULL: it has not */
+  /* Written by the I/O thread. If the wait has failed, it is written before EL_LOCK_DECIDED is
+   * completed. If the lock was held, it is written before EL_LOCK_RELEASED is completed. */
+  el_error *err; /* why the wait or the release failed; NULL: it did not */
 
   bool leads : 1, is_in_with : 1; /* as in el_lock_options; constant */
-  atomic_bool is_downgraded;      /* to a read hold; any thread */
-  atomic_bool is_stop_posted, is_max_hold_posted; /* their command is posted */
+  atomic_bool is_downgraded;      /* to a read hold; used by any thread */
+  /* |is_stop_posted|: |stop_command| was posted. |is_max_hold_posted|: |command| is in the
+   * inbox. */
+  atomic_bool is_stop_posted, is_max_hold_posted;
 
   /* the option; set before the I/O thread gets the lock */
   int32_t lock_delay_ms;
@@ -46,7 +50,7 @@ struct el_lock {
   _Atomic(el_holder *) holder;
 
   el_completion completion;        /* of el_lock_event */
-  _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; any thread */
+  _Atomic int64_t max_hold_end_us; /* INT64_MAX: no limit; used by any thread */
   el_command command;              /* run_start, then run_move_max_hold_end */
   el_command stop_command;
 
@@ -85,8 +89,8 @@ static bool post(el_lock *lk, el_command *command) {
   return false;
 }
 
-/* Unlock, the end of the hold and the garbage collector may all post it, but a command must not be
- * in the inbox twice. */
+/* Posts |stop_command|, but only once: unlock, the loss of a hold and the garbage collector may all
+ * call this, and a command must not be in the inbox twice. */
 static void post_stop(el_lock *lk) {
   if (!atomic_exchange(&lk->is_stop_posted, true)) {
     post(lk, &lk->stop_command);
@@ -104,8 +108,8 @@ static void begin_hold(el_lock *lk, int64_t max_hold_ms) {
                max_hold_ms > 0 ? now_us + max_hold_ms * 1000 : INT64_MAX);
 }
 
-/* Returns EL_LOSS_NONE, and in |left_us| the time left, while the hold is proven; otherwise the
- * reason of its end, and 0. */
+/* If the hold is proven and max_hold is not over, returns EL_LOSS_NONE, and in |left_us| the
+ * microseconds that are left. Otherwise returns why the hold is over, and 0 in |left_us|. */
 static el_loss clock_loss(const el_lock *lk, int64_t *left_us) {
   el_loss loss;
   int64_t until_us = el_hold_deadline_get(lk->deadline, &loss) * 1000;
@@ -145,7 +149,8 @@ static el_event end_event(const el_lock *lk, el_event_kind kind) {
                     .held_us = el_lock_held_us(lk)};
 }
 
-/* Marks a hold as lost, with its event and counter. False: it is not held. */
+/* Marks a hold as lost, records the event and counts the loss. Returns false if the lock is not
+ * held. */
 static bool lose(el_lock *lk, el_loss loss) {
   el_error cause = {.code = EL_OK};
   el_event event;
@@ -168,9 +173,9 @@ static bool lose(el_lock *lk, el_loss loss) {
   return is_lost;
 }
 
-/* Marks a hold whose time is over as lost, and releases it, because its key would otherwise live
- * as long as the lease. Returns the resulting state: the I/O thread may find another reason at the
- * same moment, or another thread release the lock, and the first of them counts. */
+/* Marks a hold whose time is over as lost for |loss|. It also releases the key, which would
+ * otherwise live as long as the lease. Returns the resulting state. Another thread may release the
+ * lock, or find another reason of the loss, at the same moment: the first change counts. */
 static int lose_by_clock(el_lock *lk, el_loss loss) {
   if (lose(lk, loss)) {
     el_completion_complete(&lk->completion, EL_LOCK_ENDED);
@@ -236,8 +241,9 @@ static void on_failed(el_waiter *waiter, const el_error *err) {
                          EL_LOCK_DECIDED | EL_LOCK_RELEASED | EL_LOCK_ENDED);
 }
 
-/* A hold that has expired is lost for that reason, even if the I/O thread finds another one first:
- * after a standstill it may read that the key is gone before it steps the session. */
+/* Marks the hold as lost. If its time is over, that is the reason, even if the I/O thread finds
+ * another one first: after a standstill it may read that the key is gone before it steps the
+ * session. */
 static void on_lost(el_waiter *waiter, el_loss loss) {
   el_lock *lk = EL_CONTAINER_OF(waiter, el_lock, waiter);
   int64_t left_us;
@@ -294,8 +300,9 @@ static void run_move_max_hold_end(el_command *command) {
   el_lock_unref(lk);
 }
 
-/* The local queue takes over the command's reference. The command can be used again, because
- * el_lock_set_max_hold does nothing until the lock is held. */
+/* Adds the waiter to its local queue, which takes over the command's reference until on_done.
+ * |command| can be used for run_move_max_hold_end from now on, because el_lock_set_max_hold does
+ * not post it before the lock is held. */
 static void run_start(el_command *command) {
   el_lock *lk = EL_CONTAINER_OF(command, el_lock, command);
   command->run = run_move_max_hold_end;
@@ -440,12 +447,12 @@ static bool end_leaked_hold(el_lock *lk) {
   return abandon_hold(lk, EL_EVENT_LEAKED);
 }
 
-/* Cancels the wait, or ends the hold by |end_hold|. True: the lock was held. */
+/* Cancels the wait, or ends the hold by |end_hold|. Returns whether the lock was held. */
 static bool end_lock(el_lock *lk, bool (*end_hold)(el_lock *)) {
   int64_t left_us;
   int state = (int)el_lock_hold(lk, &left_us);
   bool was_held = false;
-  /* Repeated if the I/O thread grants the lock in between. */
+  /* The loop runs again if the I/O thread grants the lock in between. */
   while (!was_held && (state == EL_HOLD_PENDING || state == EL_HOLD_HELD)) {
     if (state == EL_HOLD_HELD) {
       was_held = end_hold(lk);

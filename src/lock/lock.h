@@ -1,15 +1,14 @@
 /* lock: one acquisition of a lock, and the hold that it leads to.
  *
- * A Lua thread makes it, and the I/O thread serves it (local_queue_driver.h). Lua reads the atomic
- * state and the hold deadline; everything else is passed by the completion. It is
- * reference-counted, because either thread may be done with it first.
+ * A Lua thread makes an el_lock, and the I/O thread serves it (local_queue_driver.h). Lua reads the
+ * state and the hold deadline, which are atomic. All other results are written before an event of
+ * the completion. An el_lock is reference-counted, because either thread may be done with it first.
  *
  *   PENDING -granted-> HELD -unlock-> RELEASED
  *      |  |             |  +-- lost --> LOST + reason (the first thread that sees the loss sets it;
  *      |  |             |               it never changes again)
  *      |  +--> FAILED   +- its owner ended without unlock --> ABANDONED
- *      +- the wait was cancelled --> RELEASED
- */
+ *      +- the wait was cancelled --> RELEASED */
 #ifndef ETCDLOCK_LOCK_LOCK_H
 #define ETCDLOCK_LOCK_LOCK_H
 
@@ -29,9 +28,9 @@
 /* el_lock is one acquisition of a lock. Any thread that has a reference may use it. */
 typedef struct el_lock el_lock;
 
-/* el_holder is what a read during a wait has told about the holder of the lock. */
+/* el_holder is what a read during a wait has returned about the holder of the lock. */
 typedef struct el_holder {
-  int64_t seen_ms; /* when it was read (el_now_ms) */
+  int64_t seen_ms; /* when the answer came (el_now_ms) */
   size_t len;
   char label[]; /* the value of the holder's key, |len| bytes */
 } el_holder;
@@ -41,18 +40,20 @@ typedef struct el_lock_options {
   /* Full name, with the client's prefix; EL_MODE_MULTI: the names, separated by NUL. Each has 1 to
    * EL_NAME_MAX bytes. */
   el_bytes name;
-  el_bytes value; /* the value of our key; copied */
+  el_bytes value; /* the value of the key in etcd; copied */
   el_mode mode;
-  uint16_t permits;    /* EL_MODE_PERMIT: size of the semaphore */
-  bool try_once;       /* fail with "locked" instead of waiting */
-  bool must_share;     /* a read lock of which another owner here has a hold
-                          that it cannot release while this call runs */
+  uint16_t permits; /* EL_MODE_PERMIT: size of the semaphore */
+  bool try_once;    /* fail with "locked" instead of waiting */
+  /* A read lock that must not wait behind a writer: this program has a read hold of the lock that
+   * it cannot release during the wait, so the wait might never end. */
+  bool must_share;
   bool leads;          /* this is an election; for events */
   bool is_in_with;     /* a with_lock call unlocks it; for events */
   int64_t timeout_ms;  /* of the wait; negative: no limit */
-  int64_t max_hold_ms; /* after which the hold ends; 0: no limit */
+  int64_t max_hold_ms; /* how long the hold may last; 0: no limit */
   int64_t linger_ms;   /* how long to keep the key after unlock; 0: delete it */
-  int64_t lock_delay_ms; /* after a crash, before the next grant; 0: none */
+  /* how long the lock stays taken after the TTL of a crashed client; 0: not */
+  int64_t lock_delay_ms;
 } el_lock_options;
 
 /* el_hold is the state of an el_lock: see the diagram above. */
@@ -62,18 +63,19 @@ typedef enum el_hold {
   EL_HOLD_RELEASED,
   EL_HOLD_ABANDONED, /* released because its owner ended, see el_lock_abandon */
   EL_HOLD_FAILED,
-  EL_HOLD_LOST /* for the reason el_lock_loss */
+  EL_HOLD_LOST /* el_lock_loss returns why */
 } el_hold;
 
-/* el_lock_event is an event of a lock's completion, a bit. */
+/* el_lock_event is an event of a lock's completion, a bit. If the wait fails, all three events
+ * occur. */
 typedef enum el_lock_event {
   EL_LOCK_DECIDED = 1,  /* the lock is held, or the wait failed */
-  EL_LOCK_RELEASED = 2, /* the key is deleted, or that failed */
+  EL_LOCK_RELEASED = 2, /* the release has ended: see el_lock_wait_released */
   EL_LOCK_ENDED = 4     /* the hold is released, abandoned or lost */
 } el_lock_event;
 
-/* el_lock_new asks for a lock. It returns NULL and |err| (closed, forked, nomem) if the client
- * cannot be used. The caller owns one reference. @thread lua */
+/* el_lock_new begins to acquire a lock. It returns NULL and |err| (closed, forked, nomem) if the
+ * client cannot be used. The caller owns one reference. @thread lua */
 el_lock *el_lock_new(el_shared *shared, const el_lock_options *options,
                      el_error *err);
 
@@ -83,78 +85,84 @@ el_lock *el_lock_ref(el_lock *lk);
 /* el_lock_unref drops a reference. @thread any */
 void el_lock_unref(el_lock *lk);
 
-/* el_lock_wait waits up to |timeout_ms| until the lock is held or failed. False: neither yet.
- * Otherwise err->code is EL_OK if it is held. @thread lua */
+/* el_lock_wait waits up to |timeout_ms| until the lock is granted or the wait has failed. Returns
+ * false if neither has happened. Otherwise err->code is EL_OK if the lock was granted, else the
+ * reason of the failure. @thread lua */
 bool el_lock_wait(el_lock *lk, int64_t timeout_ms, el_error *err);
 
-/* el_lock_hold returns the present state, and in |left_us| for how many microseconds a hold is
- * proven (0 unless it is HELD). It sends no request, and takes a mutex only to record a loss.
- * @thread lua */
+/* el_lock_hold returns the present state. In |left_us| it returns for how many microseconds the
+ * hold is proven; 0 unless the state is HELD. It sends no request, and takes a mutex only to record
+ * a loss. @thread lua */
 el_hold el_lock_hold(el_lock *lk, int64_t *left_us);
 
 /* el_lock_loss returns why the hold was lost; EL_LOSS_NONE: it was not. @thread any */
 el_loss el_lock_loss(const el_lock *lk);
 
-/* el_lock_read_proof_error copies the error that prevented, or prevents, the proof of this hold;
- * code EL_OK: none. @thread any */
+/* el_lock_read_proof_error copies the error that prevents the proof of this hold, or that prevented
+ * it before the hold expired. Code EL_OK: there is none. Call it only after the lock was granted.
+ * @thread any */
 void el_lock_read_proof_error(const el_lock *lk, el_error *err);
 
-/* el_lock_held_us returns how long the lock has been held; 0 if the client records no events
- * (events.h). Only after it was held. @thread any */
+/* el_lock_held_us returns for how many microseconds the lock has been held. It returns 0 if the
+ * client records no events (events.h). Call it only after the lock was granted. @thread any */
 int64_t el_lock_held_us(const el_lock *lk);
 
-/* el_lock_set_max_hold has the hold end |max_hold_ms| from now, in place of any other such limit.
- * False: the lock is not held. @thread lua */
+/* el_lock_set_max_hold has the hold end |max_hold_ms| from now, in place of any earlier limit.
+ * Returns false if the lock is not held. @thread lua */
 bool el_lock_set_max_hold(el_lock *lk, int64_t max_hold_ms);
 
-/* el_lock_downgrade turns a write hold into a read hold: it does not linger, and its key is not
- * handed off. The caller then sends el_guarded_downgrade, which tells other clients.
+/* el_lock_downgrade marks a write hold as a read hold, whose key neither lingers nor is handed off.
+ * The caller must then send el_guarded_downgrade, by which other clients learn of the downgrade.
  * @thread lua */
 void el_lock_downgrade(el_lock *lk);
 
-/* el_lock_release cancels the wait or releases the hold, without waiting for etcd. True: the lock
- * was held. @thread any */
+/* el_lock_release cancels the wait or releases the hold, without waiting for etcd. Returns whether
+ * the lock was held. @thread any */
 bool el_lock_release(el_lock *lk);
 
 /* el_lock_abandon releases the lock for an owner that ended without unlock, for example an nginx
- * request. A later unlock is no error; the key is not handed off. @thread any */
+ * request. The key is neither handed off nor lingers. A later unlock is no error. @thread any */
 void el_lock_abandon(el_lock *lk);
 
 /* el_lock_is_abandoned tells whether el_lock_abandon ended the hold. @thread any */
 bool el_lock_is_abandoned(const el_lock *lk);
 
-/* el_lock_wait_released waits up to |timeout_ms| until the key is deleted. False: not yet.
- * Otherwise err->code is EL_OK, EL_LOST if the key was gone before, or the error with which etcd
- * refused to delete it. @thread lua */
+/* el_lock_wait_released waits up to |timeout_ms| until the release has ended. Returns false if it
+ * has not. Otherwise err->code is EL_OK if the key was deleted, was handed off, is shared or
+ * lingers, or if the lock was never held. EL_LOST: the hold was lost, or the key was gone before
+ * the release. EL_CLOSED: the client was closed before etcd confirmed the release. Any other code:
+ * etcd refused to delete the key. @thread lua */
 bool el_lock_wait_released(el_lock *lk, int64_t timeout_ms, el_error *err);
 
-/* el_lock_wait_ended waits up to |timeout_ms| for EL_LOCK_ENDED. @thread lua */
+/* el_lock_wait_ended waits up to |timeout_ms| for EL_LOCK_ENDED. Returns whether the hold has
+ * ended. @thread lua */
 bool el_lock_wait_ended(el_lock *lk, int64_t timeout_ms);
 
 /* el_lock_completion returns the completion of the events el_lock_event. It lives as long as |lk|.
  * A wake that is armed on it must live as long as the client. @thread lua */
 el_completion *el_lock_completion(el_lock *lk);
 
-/* el_lock_drop releases a lock that Lua has garbage-collected, and the caller's reference. It never
- * blocks. True: the lock was held, so it leaked. @thread lua */
+/* el_lock_drop releases a lock whose handle Lua has garbage-collected, and drops the caller's
+ * reference. It never blocks. Returns true if the lock was held and so has leaked. @thread lua */
 bool el_lock_drop(el_lock *lk);
 
-/* el_lock_waited tells whether another owner or client had the lock when this one asked. Only after
- * it was held. @thread lua */
+/* el_lock_waited tells whether another owner or client had the lock when this acquisition began.
+ * Call it only after the lock was granted. @thread lua */
 bool el_lock_waited(const el_lock *lk);
 
-/* el_lock_take_holder returns what a read during the wait has last told about the lock's holder, and
- * forgets it; the caller frees it. NULL: no read has told it since. @thread any */
+/* el_lock_take_holder returns what a read during the wait has last returned about the lock's
+ * holder. The caller frees the result. NULL: there was no such read since the last call.
+ * @thread any */
 el_holder *el_lock_take_holder(el_lock *lk);
 
-/* el_lock_token returns the fencing token: the create_revision of our keys. Only after the lock was
- * held, as for the next two. @thread any */
+/* el_lock_token returns the fencing token: the create_revision of the lock's keys. Call it, and the
+ * next two functions, only after the lock was granted. @thread any */
 int64_t el_lock_token(const el_lock *lk);
 
-/* el_lock_lease returns the ID of the lease of our keys. @thread any */
+/* el_lock_lease returns the ID of the lease of the lock's keys. @thread any */
 int64_t el_lock_lease(const el_lock *lk);
 
-/* el_lock_keys returns our keys. @thread any */
+/* el_lock_keys returns the keys of the lock in etcd. @thread any */
 const el_keys *el_lock_keys(const el_lock *lk);
 
 /* el_lock_shared returns the shared part of the lock's client. @thread any */
@@ -165,29 +173,30 @@ el_shared *el_lock_shared(const el_lock *lk);
 /* el_writes holds the guarded writes of one hold; for the I/O thread only. */
 typedef struct el_writes {
   el_write_order order;             /* the state machine */
-  TAILQ_HEAD(, el_guarded) waiting; /* behind the write that is under way */
+  TAILQ_HEAD(, el_guarded) waiting; /* behind the write in progress */
 } el_writes;
 
 /* el_lock_writes returns the guarded writes of the hold. @thread io */
 el_writes *el_lock_writes(el_lock *lk);
 
-/* el_lock_writer returns the keys and the token that guard writes of the hold. Only after the lock
- * was held. @thread any */
+/* el_lock_writer returns the keys and the token that guard writes of the hold. Call it only after
+ * the lock was granted. @thread any */
 el_guard el_lock_writer(const el_lock *lk);
 
-/* el_lock_is_holding tells whether the local queue still counts the lock as held, so that its
- * writes may be sent. @thread io */
+/* el_lock_is_holding tells whether the local queue still counts the lock as held. Writes of the
+ * hold may be sent only then. @thread io */
 bool el_lock_is_holding(const el_lock *lk);
 
-/* el_lock_start_downgrade tells the local queue about the downgrade, just before its marker key is
- * written. @thread io */
+/* el_lock_start_downgrade tells the local queue about the downgrade. It is called just before the
+ * marker key of the downgrade is written. @thread io */
 void el_lock_start_downgrade(el_lock *lk);
 
-/* el_lock_key_gone tells the local queue that a guarded transaction found the key of this hold
- * gone, or, if |is_detached|, attached to another lease or none. @thread io */
+/* el_lock_key_gone tells the local queue that a guarded transaction did not find the key of this
+ * hold. If |is_detached|, the transaction found the key, but attached to another lease or to none.
+ * @thread io */
 void el_lock_key_gone(el_lock *lk, bool is_detached);
 
-/* el_lock_size returns the bytes of the structs of one hold, for benchmarks. @thread any */
+/* el_lock_size returns how many bytes the structs of one hold take, for benchmarks. @thread any */
 size_t el_lock_size(void);
 
 #endif
