@@ -19,7 +19,7 @@
 struct el_client {
   el_shared *shared;
 
-  /* Used by the Lua thread, and by the commands once they are posted. */
+  /* Used by the Lua thread. The commands also use these, after they are posted. */
   el_command open_command, close_command;
   el_options *options; /* NULL after run_open */
   int64_t close_budget_ms;
@@ -31,17 +31,19 @@ struct el_client {
   el_watch_cache *watch_cache;
   el_sessions *sessions;
   el_alarms *alarms;
-  el_failover_listener failover; /* tells when the channel changes its member */
-  size_t member;                 /* in use, before such a change */
-  bool has_left_cluster;         /* another cluster answered */
+  /* is told when the channel fails over to another member */
+  el_failover_listener failover;
+  /* the member in use, for the event of a failover */
+  size_t member;
+  bool has_left_cluster; /* another cluster answered */
   bool is_closing;
   bool is_stopping;
-  el_timer close_timer; /* ends the budget of close */
+  el_timer close_timer; /* due when the budget of close is spent */
 };
 
 /* ---- settle: pass events from one part to the others ---- */
 
-/* If another cluster answers, all holds are lost and all leases given up. */
+/* If another cluster answers, ends all holds as lost and abandons all sessions. */
 static void leave_cluster(el_client *cl) {
   const el_error *wrong = el_request_queue_wrong_cluster(cl->shared->requests);
   el_client_session *first = el_sessions_first(cl->sessions), *session;
@@ -79,7 +81,8 @@ static void handle_news(el_client *cl, el_client_session *session) {
   }
 }
 
-/* Updates the circuit breaker, which Lua threads read. If it opens, fail_fast ends all waits. */
+/* Updates the circuit breaker, which Lua threads read. If the breaker opens and the option
+ * fail_fast is set, all waits fail. */
 static void publish_breaker(el_client *cl) {
   el_shared *shared = cl->shared;
   const el_error *why;
@@ -98,7 +101,7 @@ static bool is_settled(const el_client *cl) {
           el_request_queue_wrong_cluster(cl->shared->requests) == NULL);
 }
 
-/* Stops the loop once close has nothing to wait for. */
+/* Stops the loop when close has nothing more to wait for. */
 static void stop_if_closed(el_client *cl) {
   if (cl->is_closing && el_sessions_are_over(cl->sessions)) {
     cl->is_stopping = true;
@@ -106,18 +109,19 @@ static void stop_if_closed(el_client *cl) {
   }
 }
 
-/* settle runs after every event on the I/O thread. A part is not stepped while it carries out its
- * own actions, so what concerns the parts above it is collected as news, and settle passes them on.
+/* settle runs after every event on the I/O thread. A part must not be stepped while it carries out
+ * its own actions. So a session collects what concerns the parts above it as news, and settle
+ * passes the news on.
  *
- * The order is that of danger:
- *  1. Losses come first. No holder may look held, and no waiter be granted, because of a session
- *     that has expired, and a renewed session must not take over holds that it does not cover. The
- *     hold deadline ends before the holds are marked one by one; otherwise some would look held
- *     while others are lost.
- *  2. The hold deadlines are published after the lost locks are marked (see el_hold_deadline), then
- *     the grants that they cover.
+ * The order of the steps is important:
+ *  1. Losses come first. After a session has expired, none of its holders may look held and none of
+ *     its waiters may be granted. A renewed session must not take over holds that it does not
+ *     cover. The hold deadline ends before the holds are marked as lost one by one; otherwise some
+ *     of them would still look held while others are lost.
+ *  2. The hold deadlines are published after the lost locks are marked (see el_hold_deadline). The
+ *     grants that these deadlines cover come after that.
  *  3. The local queues start their next waiters, because each step before may have freed an entry.
- *  4. The sessions learn how many keys there are, when that number is final. */
+ *  4. The sessions learn how many keys are held, when that number is final. */
 static void settle_once(el_client *cl) {
   el_client_session *first = el_sessions_first(cl->sessions), *session;
   leave_cluster(cl);
@@ -168,7 +172,7 @@ static void on_failover(el_failover_listener *listener, const el_error *why) {
                              .why = {why->text, strlen(why->text)}});
 }
 
-/* Makes the parts that only the I/O thread uses. */
+/* Makes the parts of the client that only the I/O thread uses. */
 static void run_open(el_command *command) {
   el_client *cl = EL_CONTAINER_OF(command, el_client, open_command);
   el_shared *shared = cl->shared;
@@ -243,10 +247,11 @@ static void on_stopping(void *arg) {
   el_auth_stop(cl->shared->auth);
 }
 
-/* No call is under way: frees the parts, a user of a part before the part. */
+/* Frees the parts of the client when no call is under way. A part that uses another part is freed
+ * before that part. */
 static void on_stopped(void *arg) {
   el_client *cl = arg;
-  /* First: el_auth_free ends the calls that wait for a token. */
+  /* This comes first, because el_auth_free ends the calls that wait for a token. */
   el_auth_free(cl->shared->auth);
   el_local_queues_free(cl->shared->queues);
   el_alarms_free(cl->alarms);

@@ -1,7 +1,5 @@
-/* client: one connection to an etcd cluster, with its I/O thread, sessions and local queues.
- *
- * It makes the parts, passes events between them, and closes them.
- */
+/* client: one connection to an etcd cluster, with its I/O thread, sessions and local queues. This
+ * module makes these parts, passes events between them, and closes them. */
 #ifndef ETCDLOCK_LOCK_CLIENT_H
 #define ETCDLOCK_LOCK_CLIENT_H
 
@@ -20,24 +18,25 @@ typedef struct el_client el_client;
  * nomem, forked) if an option is wrong or the thread cannot start. @thread lua */
 el_client *el_client_new(const el_connect_options *options, el_error *err);
 
-/* el_client_begin_close begins to release everything, revoke the leases and stop the I/O thread,
- * and returns at once. The thread stops when etcd has answered, or after |budget_ms|; keys that
- * remain end with their lease. Only one call is allowed, and none in a forked child.
+/* el_client_begin_close begins to release all locks, revoke the leases and stop the I/O thread. It
+ * returns at once. The thread stops when etcd has answered, or after |budget_ms|. Keys that are
+ * left then end with their lease. The function may be called only once, and not in a forked child.
  * @thread lua */
 void el_client_begin_close(el_client *cl, int64_t budget_ms);
 
 /* el_client_has_stopped tells whether the I/O thread has stopped, so that el_client_join returns at
- * once. Not after el_client_join. @thread lua */
+ * once. It must not be called after el_client_join. @thread lua */
 bool el_client_has_stopped(el_client *cl);
 
-/* el_client_shut makes all later calls fail with "closed". Only after el_client_begin_close.
- * @thread lua */
+/* el_client_shut makes all later calls fail with "closed". Call it only after
+ * el_client_begin_close. @thread lua */
 void el_client_shut(el_client *cl);
 
-/* el_client_join waits until the I/O thread has stopped. Only after el_client_shut. @thread any */
+/* el_client_join waits until the I/O thread has stopped. Call it only after el_client_shut.
+ * @thread any */
 void el_client_join(el_client *cl);
 
-/* el_client_free frees a client after el_client_join; its locks may live on. @thread any */
+/* el_client_free frees a client after el_client_join. Its el_locks may live longer. @thread any */
 void el_client_free(el_client *cl);
 
 /* el_client_shared returns the shared part of |cl|. @thread lua */
@@ -46,13 +45,13 @@ el_shared *el_client_shared(const el_client *cl);
 /* el_client_breaker returns the circuit breaker of |cl|. @thread lua */
 el_breaker *el_client_breaker(const el_client *cl);
 
-/* el_client_alive_ms returns for how many milliseconds from now the session's lease is proven; 0:
- * it is not. @thread lua */
+/* el_client_alive_ms returns for how many milliseconds from now a lease of the client is alive, by
+ * the last answered keepalive; 0: none is. @thread lua */
 int64_t el_client_alive_ms(const el_client *cl);
 
-/* el_client_alarm has |id| pushed to |wake|, which must live as long as the client, |ms|
- * milliseconds from now. Negative |ms|: it cancels that, and |wake| is ignored. False: the client
- * is closed. @thread lua */
+/* el_client_alarm pushes |id| to |wake| in |ms| milliseconds. |wake| must live as long as the
+ * client. If |ms| is negative, the function cancels the alarm of |id| instead and ignores |wake|.
+ * Returns false if the client is closed or there is no memory. @thread lua */
 bool el_client_alarm(el_client *cl, el_wake *wake, uint64_t id, int64_t ms);
 
 #endif
